@@ -12,7 +12,7 @@
 //! a row goes through. The formats themselves are those of [`Format`].
 
 use repartee_kernels::cpu::KvFormat;
-use repartee_kernels::{Format, Layout};
+use repartee_kernels::{WeightFormat, WeightLayout};
 use serde::{Deserialize, Serialize};
 
 /// In which format matrices are kept.
@@ -35,14 +35,14 @@ impl WeightPolicy {
     pub const ALL: [Self; 4] = [Self::Bf16, Self::Int8, Self::Int4, Self::Mixed];
 
     /// The format of a weight, unless it routes.
-    pub fn format(self, layout: Layout) -> Format {
+    pub fn format(self, layout: WeightLayout) -> WeightFormat {
         match (layout, self) {
-            (Layout::Linear | Layout::Experts { .. }, Self::Int8) | (Layout::Linear, Self::Mixed) => Format::Int8,
-            (Layout::Table, Self::Int8 | Self::Int4 | Self::Mixed) => Format::Int8,
-            (Layout::Linear | Layout::Experts { .. }, Self::Int4) | (Layout::Experts { .. }, Self::Mixed) => {
-                Format::Int4
+            (WeightLayout::Linear | WeightLayout::Experts { .. }, Self::Int8) | (WeightLayout::Linear, Self::Mixed) => WeightFormat::Int8,
+            (WeightLayout::Table, Self::Int8 | Self::Int4 | Self::Mixed) => WeightFormat::Int8,
+            (WeightLayout::Linear | WeightLayout::Experts { .. }, Self::Int4) | (WeightLayout::Experts { .. }, Self::Mixed) => {
+                WeightFormat::Int4
             }
-            _ => Format::Float,
+            _ => WeightFormat::Float,
         }
     }
 }

@@ -19,7 +19,7 @@ use repartee_engine::internals::{Checkpoint, LogMel, LogMelConfig};
 use repartee_engine::{Source, WeightPolicy};
 use repartee_engine_api::{Command, Respond};
 use repartee_kernels::cpu::sample;
-use repartee_kernels::cpu::simd::Level;
+use repartee_kernels::cpu::simd::SimdLevel;
 use repartee_kernels::ops::NO_ID;
 use repartee_kernels::{Ops, SampleParams, StateSpec, StepOps, StreamRows};
 
@@ -468,9 +468,9 @@ fn logits_processors_equal_the_reference() {
         check("after_temperature", &scores);
         sample::top_k(&mut scores, number("top_k") as usize);
         check("after_top_k", &scores);
-        sample::top_p(Level::detect(), &mut scores, number("top_p"));
+        sample::top_p(SimdLevel::detect(), &mut scores, number("top_p"));
         check("after_top_p", &scores);
-        repartee_kernels::cpu::math::softmax(Level::detect(), &mut scores);
+        repartee_kernels::cpu::math::softmax(SimdLevel::detect(), &mut scores);
         check("probabilities", &scores);
     }
     assert!(cases.len() >= 6);

@@ -103,14 +103,14 @@ fn steps_repeat_the_same_operations() {
     for (name, checkpoint) in checkpoints() {
         let ops = RecordingOps::with_places(Cpu::default()).padded();
         let mut engine = engine(ops.clone(), checkpoint.path());
-        assert_eq!(ops.take(), [""; 0]);
+        assert_eq!(ops.take_notes(), [""; 0]);
         let audio = audio();
         // By key: the step's notes, and how often it was taken.
         let mut steps: BTreeMap<String, (Vec<String>, usize)> = BTreeMap::new();
         // At each pace other rows meet in a step of the same key.
         for pace in 0..PACES {
             converse(&mut engine, &audio, pace);
-            for step in ops.take().split_inclusive(|note| note.starts_with("collect")) {
+            for step in ops.take_notes().split_inclusive(|note| note.starts_with("collect")) {
                 check(step, &mut steps);
             }
         }
@@ -136,10 +136,10 @@ fn warm_steps_allocate_nothing() {
             let audio = audio();
             for _ in 0..4 {
                 converse(&mut engine, &audio, 2);
-                ops.take();
+                ops.take_notes();
             }
             converse(&mut engine, &audio, 2);
-            let notes = ops.take();
+            let notes = ops.take_notes();
             let launches = notes.iter().filter(|note| note.starts_with("launch"));
             let mut stages: Vec<&str> = launches.map(|note| stage(note)).collect();
             stages.sort_unstable();

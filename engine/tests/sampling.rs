@@ -8,9 +8,9 @@ mod common;
 use common::Expected;
 use repartee_kernels::cpu::Cpu;
 use repartee_kernels::cpu::sample::choose;
-use repartee_kernels::cpu::simd::Level;
+use repartee_kernels::cpu::simd::SimdLevel;
 use repartee_kernels::random::uniform;
-use repartee_kernels::{DType, Layout, Ops, RawTensor, SampleParams, StateSpec};
+use repartee_kernels::{DType, WeightLayout, Ops, RawTensor, SampleParams, StateSpec};
 
 const DRAWS: usize = 10_000;
 /// Draws that a bin is expected to hold at least; rarer ids share one.
@@ -100,7 +100,7 @@ fn draws_follow_the_reference_after_each_processor() {
     let expected = Expected::load("sampling");
     let cases = expected.facts["cases"].as_array().unwrap().len();
     assert!(cases >= 6);
-    for level in Level::available() {
+    for level in SimdLevel::available() {
         for case in (0..cases).map(|index| Case { expected: &expected, index }) {
             let (logits, allowed) = (case.scores("logits"), case.allowed_mask());
             let mut history = vec![false; logits.len()];
@@ -142,7 +142,7 @@ fn each_row_uses_its_own_slot_and_params() {
     let allowed = cases[3].allowed_mask();
     let bytes: Vec<u8> = allowed.iter().flat_map(|v| v.to_le_bytes()).collect();
     let mask = RawTensor { name: "allowed", bytes: &bytes, dtype: DType::F32, shape: &[vocabulary] };
-    let mask = ops.weight(Layout::Vector, &[mask]).unwrap();
+    let mask = ops.weight(WeightLayout::Vector, &[mask]).unwrap();
     for round in 0..50 {
         let mut alone = Vec::new();
         let (mut logits, mut rows) = (Vec::new(), Vec::new());

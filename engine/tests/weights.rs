@@ -14,7 +14,7 @@ use repartee_engine::internals::qwen3_omni_moe::Qwen3Omni;
 use repartee_engine::{EngineConfig, Source, WeightPolicy};
 use repartee_engine_api::{Command, Event, Respond, Sampling, SessionHandle};
 use repartee_kernels::cpu::Cpu;
-use repartee_kernels::{Format, Layout, Ops};
+use repartee_kernels::{WeightFormat, WeightLayout, Ops};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -132,13 +132,13 @@ fn eight_bits_are_nearer_after_each_layer() {
 
 #[test]
 fn policies_are_as_documented() {
-    let experts = Layout::Experts { per_expert: 2 };
-    let formats = |layout: Layout| WeightPolicy::ALL.map(|policy| policy.format(layout));
-    assert_eq!(formats(Layout::Linear), [Format::Float, Format::Int8, Format::Int4, Format::Int8]);
-    assert_eq!(formats(experts), [Format::Float, Format::Int8, Format::Int4, Format::Int4]);
-    assert_eq!(formats(Layout::Table), [Format::Float, Format::Int8, Format::Int8, Format::Int8]);
-    for layout in [Layout::Vector, Layout::Depthwise, Layout::Conv2d { stride: 2 }] {
-        assert_eq!(formats(layout), [Format::Float; 4]);
+    let experts = WeightLayout::Experts { per_expert: 2 };
+    let formats = |layout: WeightLayout| WeightPolicy::ALL.map(|policy| policy.format(layout));
+    assert_eq!(formats(WeightLayout::Linear), [WeightFormat::Float, WeightFormat::Int8, WeightFormat::Int4, WeightFormat::Int8]);
+    assert_eq!(formats(experts), [WeightFormat::Float, WeightFormat::Int8, WeightFormat::Int4, WeightFormat::Int4]);
+    assert_eq!(formats(WeightLayout::Table), [WeightFormat::Float, WeightFormat::Int8, WeightFormat::Int8, WeightFormat::Int8]);
+    for layout in [WeightLayout::Vector, WeightLayout::Depthwise, WeightLayout::Conv2d { stride: 2 }] {
+        assert_eq!(formats(layout), [WeightFormat::Float; 4]);
     }
     let names = WeightPolicy::ALL.map(|policy| serde_json::to_string(&policy).unwrap());
     assert_eq!(names, ["\"bf16\"", "\"int8\"", "\"int4\"", "\"mixed\""]);

@@ -27,10 +27,10 @@ pub mod row_spec;
 pub mod step_ops;
 
 pub use ops::{
-    Attention, AttentionBatch, DType, Format, KernelError, Layout, NO_ID, Ops, RawTensor, Router, SampleParams,
+    AttentionShape, AttentionBatch, DType, WeightFormat, KernelError, WeightLayout, NO_ID, Ops, RawTensor, RouterShape, SampleParams,
     SequenceRows, StateSpec,
 };
 pub use packed::{PackedTensor, Packing};
-pub use part::{Draw, DrawnTensor, Part};
+pub use part::{RandomDraw, RandomTensor, WeightPart};
 pub use row_spec::{NO_ROW, RowSpec, SpecLayout, StreamRows};
-pub use step_ops::{FILTER_TAPS, Outputs, ReadBack, Step, StepKey, StepOps, Streams};
+pub use step_ops::{FILTER_TAPS, StepOutputs, ReadBack, StepFn, StepKey, StepOps, StreamLevel};

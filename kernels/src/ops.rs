@@ -4,8 +4,8 @@ mod attention_batch;
 mod weight;
 
 pub use self::attention_batch::{AttentionBatch, BatchSequence, SequenceRows};
-pub use self::weight::{DType, Format, KernelError, Layout, RawTensor};
-use crate::part::Part;
+pub use self::weight::{DType, WeightFormat, KernelError, WeightLayout, RawTensor};
+use crate::part::WeightPart;
 
 /// Memory of a device that operations update in place, addressed by slot or block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub enum StateSpec {
 
 /// Sizes of one attention layer.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Attention {
+pub struct AttentionShape {
     /// Query heads.
     pub heads: usize,
     /// Key and value heads; `heads` is a multiple.
@@ -59,7 +59,7 @@ pub struct Attention {
 
 /// How experts are chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Router {
+pub struct RouterShape {
     /// Experts for each row.
     pub top_k: usize,
     /// Whether the chosen probabilities are scaled to sum to 1.
@@ -102,23 +102,23 @@ pub trait Ops {
     type Batch;
 
     /// Prepares a weight.
-    fn weight(&self, layout: Layout, parts: &[RawTensor<'_>]) -> Result<Self::Weight, KernelError>;
+    fn weight(&self, layout: WeightLayout, parts: &[RawTensor<'_>]) -> Result<Self::Weight, KernelError>;
     /// Prepares a weight in a format of its own. [`Layout::Linear`] and [`Layout::Experts`] may have all formats, the others
     /// [`Format::Float`]. What a device does not have is refused by name; by default it has [`Format::Float`] alone.
-    fn weight_as(&self, layout: Layout, format: Format, parts: &[RawTensor<'_>]) -> Result<Self::Weight, KernelError> {
-        if format == Format::Float {
+    fn weight_in_format(&self, layout: WeightLayout, format: WeightFormat, parts: &[RawTensor<'_>]) -> Result<Self::Weight, KernelError> {
+        if format == WeightFormat::Float {
             return self.weight(layout, parts);
         }
         let name = parts.first().map_or("", |part| part.name).to_owned();
         Err(KernelError::Format { name, layout, format })
     }
     /// Prepares a weight of parts that a checkpoint need not have. By default a device takes none but stored ones.
-    fn weight_of(&self, layout: Layout, format: Format, parts: &[Part<'_>]) -> Result<Self::Weight, KernelError> {
+    fn weight_from_parts(&self, layout: WeightLayout, format: WeightFormat, parts: &[WeightPart<'_>]) -> Result<Self::Weight, KernelError> {
         let stored = parts.iter().map(|part| match part {
-            Part::Stored(tensor) => Ok(*tensor),
-            Part::Packed(_) | Part::Drawn(_) => Err(KernelError::Origin { name: part.name().to_owned() }),
+            WeightPart::Stored(tensor) => Ok(*tensor),
+            WeightPart::Packed(_) | WeightPart::Drawn(_) => Err(KernelError::Origin { name: part.name().to_owned() }),
         });
-        self.weight_as(layout, format, &stored.collect::<Result<Vec<_>, _>>()?)
+        self.weight_in_format(layout, format, &stored.collect::<Result<Vec<_>, _>>()?)
     }
     /// The same device with buffers of its own, for a stage that runs beside others: its tensors stay at the same addresses.
     fn with_own_buffers(&self) -> Self
@@ -148,7 +148,7 @@ pub trait Ops {
         size_of::<f32>()
     }
     /// Address of a tensor on the device, for proofs that a step which repeats finds its tensors at the same places.
-    fn place(&self, x: &Self::T) -> usize;
+    fn address(&self, x: &Self::T) -> usize;
 
     /// The same numbers once more.
     fn copy(&self, x: &Self::T) -> Self::T;
@@ -200,7 +200,7 @@ pub trait Ops {
         v: &Self::T,
         cache: &mut Self::State,
         batch: &Self::Batch,
-        shape: Attention,
+        shape: AttentionShape,
     ) -> Self::T;
     /// Mixture of experts: softmax router, then `down(silu(gate) * up)` of each chosen expert, weighted.
     fn experts(
@@ -209,7 +209,7 @@ pub trait Ops {
         router: &Self::Weight,
         gate_up: &Self::Weight,
         down: &Self::Weight,
-        spec: Router,
+        spec: RouterShape,
     ) -> Self::T;
 
     /// Convolution of `images` pictures `[height, width]` (row-major, `in` channels innermost: `x` has one row for each

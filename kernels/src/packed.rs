@@ -1,6 +1,6 @@
 //! Matrices of integers as `compressed-tensors` stores them: symmetric, with scales that groups along the input share.
 
-use crate::ops::{KernelError, Layout};
+use crate::ops::{KernelError, WeightLayout};
 
 /// Numbers of a group must be a multiple of so many, unless a whole row is one group.
 const GROUP_UNIT: usize = 32;
@@ -73,7 +73,7 @@ impl PackedTensor<'_> {
     /// Refuses another shape than that of a matrix, other groups than can be served, and too few or too many bytes.
     pub fn check(&self) -> Result<(), KernelError> {
         let wrong =
-            || KernelError::Shape { name: self.name.to_owned(), shape: self.shape.to_vec(), layout: Layout::Linear };
+            || KernelError::Shape { name: self.name.to_owned(), shape: self.shape.to_vec(), layout: WeightLayout::Linear };
         let &[out, inputs] = self.shape else { return Err(wrong()) };
         if self.group == 0 || !(self.group.is_multiple_of(GROUP_UNIT) || self.group >= inputs) {
             return Err(KernelError::Group { name: self.name.to_owned(), group: self.group });

@@ -6,29 +6,29 @@ use crate::random::mix;
 
 /// One tensor of a weight.
 #[derive(Debug, Clone, Copy)]
-pub enum Part<'a> {
+pub enum WeightPart<'a> {
     /// As a checkpoint has it.
     Stored(RawTensor<'a>),
     /// As a checkpoint has it that is quantised.
     Packed(PackedTensor<'a>),
     /// Drawn at random, for measurements: no checkpoint has it.
-    Drawn(DrawnTensor<'a>),
+    Drawn(RandomTensor<'a>),
 }
 
 /// A tensor of random numbers.
 #[derive(Debug, Clone, Copy)]
-pub struct DrawnTensor<'a> {
+pub struct RandomTensor<'a> {
     /// Name that a checkpoint would give it, for messages.
     pub name: &'a str,
     /// Its shape.
     pub shape: &'a [usize],
     /// Its numbers.
-    pub draw: Draw,
+    pub draw: RandomDraw,
 }
 
 /// Random numbers, each a function of its index alone: evenly spread over `mean - spread .. mean + spread`.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Draw {
+pub struct RandomDraw {
     /// Which numbers.
     pub seed: u64,
     /// Their mean.
@@ -37,7 +37,7 @@ pub struct Draw {
     pub spread: f32,
 }
 
-impl Draw {
+impl RandomDraw {
     /// 64 random bits.
     #[inline(always)]
     pub fn bits(self, index: u64) -> u64 {
@@ -53,13 +53,13 @@ impl Draw {
     }
 }
 
-impl<'a> Part<'a> {
+impl<'a> WeightPart<'a> {
     /// Name in the checkpoint.
     pub fn name(&self) -> &'a str {
         match self {
             Self::Stored(RawTensor { name, .. })
             | Self::Packed(PackedTensor { name, .. })
-            | Self::Drawn(DrawnTensor { name, .. }) => name,
+            | Self::Drawn(RandomTensor { name, .. }) => name,
         }
     }
 
@@ -68,7 +68,7 @@ impl<'a> Part<'a> {
         match self {
             Self::Stored(RawTensor { shape, .. })
             | Self::Packed(PackedTensor { shape, .. })
-            | Self::Drawn(DrawnTensor { shape, .. }) => shape,
+            | Self::Drawn(RandomTensor { shape, .. }) => shape,
         }
     }
 }
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn drawn_numbers_are_repeatable_and_spread_evenly() {
-        let draw = Draw { seed: 5, mean: 1.0, spread: 0.5 };
+        let draw = RandomDraw { seed: 5, mean: 1.0, spread: 0.5 };
         let mut bins = [0u32; 10];
         for index in 0..10_000 {
             let number = draw.number(index);
@@ -88,6 +88,6 @@ mod tests {
             bins[((number - 0.5) * 10.0) as usize] += 1;
         }
         assert!(bins.iter().all(|&n| (850..1150).contains(&n)), "{bins:?}");
-        assert_ne!(draw.number(3), Draw { seed: 6, ..draw }.number(3));
+        assert_ne!(draw.number(3), RandomDraw { seed: 6, ..draw }.number(3));
     }
 }

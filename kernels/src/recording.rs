@@ -9,9 +9,9 @@ use std::fmt::Display;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::ops::{
-    Attention, Format, KernelError, Layout, Ops, RawTensor, Router, SampleParams, SequenceRows, StateSpec,
+    AttentionShape, WeightFormat, KernelError, WeightLayout, Ops, RawTensor, RouterShape, SampleParams, SequenceRows, StateSpec,
 };
-use crate::part::Part;
+use crate::part::WeightPart;
 use crate::step_ops::StepKey;
 
 /// See the module's description. Clones share their notes.
@@ -19,14 +19,14 @@ use crate::step_ops::StepKey;
 pub struct RecordingOps<O> {
     inner: O,
     notes: Arc<Mutex<Vec<String>>>,
-    noted: Noted,
+    noted: RecordingMode,
     /// Whether steps are padded as on a device that repeats them.
     padded: bool,
 }
 
 /// What is noted.
 #[derive(Debug, Clone, Copy, Default)]
-enum Noted {
+enum RecordingMode {
     /// Operations.
     #[default]
     Operations,
@@ -39,18 +39,18 @@ enum Noted {
 impl<O: Ops> RecordingOps<O> {
     /// Records what `inner` is asked.
     pub fn new(inner: O) -> Self {
-        Self { inner, notes: Arc::default(), noted: Noted::default(), padded: false }
+        Self { inner, notes: Arc::default(), noted: RecordingMode::default(), padded: false }
     }
 
     /// Records what `inner` is asked, and where each result lies.
     pub fn with_places(inner: O) -> Self {
-        Self { noted: Noted::Places, ..Self::new(inner) }
+        Self { noted: RecordingMode::Places, ..Self::new(inner) }
     }
 
     /// Notes of each launch and its read-back no operation, but by how much `counter` rises: a count of allocations, say. Noting itself
     /// does not count.
     pub fn with_counter(inner: O, counter: fn() -> u64) -> Self {
-        Self { noted: Noted::Counter(counter), ..Self::new(inner) }
+        Self { noted: RecordingMode::Counter(counter), ..Self::new(inner) }
     }
 
     /// Pads steps as a device does that repeats them.
@@ -60,7 +60,7 @@ impl<O: Ops> RecordingOps<O> {
     }
 
     /// What was noted since the last call.
-    pub fn take(&self) -> Vec<String> {
+    pub fn take_notes(&self) -> Vec<String> {
         std::mem::take(&mut *self.notes())
     }
 
@@ -69,15 +69,15 @@ impl<O: Ops> RecordingOps<O> {
     }
 
     fn note(&self, what: impl FnOnce() -> String) {
-        if !matches!(self.noted, Noted::Counter(_)) {
+        if !matches!(self.noted, RecordingMode::Counter(_)) {
             self.notes().push(what());
         }
     }
 
     /// Notes where a result lies.
-    fn made(&self, x: O::T) -> O::T {
-        if matches!(self.noted, Noted::Places) {
-            self.note(|| format!("at {:#x}", self.inner.place(&x)));
+    fn note_result(&self, x: O::T) -> O::T {
+        if matches!(self.noted, RecordingMode::Places) {
+            self.note(|| format!("at {:#x}", self.inner.address(&x)));
         }
         x
     }
@@ -89,7 +89,7 @@ impl<O: Ops> RecordingOps<O> {
 
     /// Notes by how much the counter rises meanwhile.
     fn counted<R>(&self, what: &str, key: Option<StepKey>, run: impl FnOnce() -> R) -> R {
-        let Noted::Counter(counter) = self.noted else { return run() };
+        let RecordingMode::Counter(counter) = self.noted else { return run() };
         let before = counter();
         let result = run();
         let rise = counter() - before;
@@ -105,16 +105,16 @@ impl<O: Ops> Ops for RecordingOps<O> {
     type State = O::State;
     type Batch = O::Batch;
 
-    fn weight(&self, layout: Layout, parts: &[RawTensor<'_>]) -> Result<O::Weight, KernelError> {
+    fn weight(&self, layout: WeightLayout, parts: &[RawTensor<'_>]) -> Result<O::Weight, KernelError> {
         self.inner.weight(layout, parts)
     }
 
-    fn weight_as(&self, layout: Layout, format: Format, parts: &[RawTensor<'_>]) -> Result<O::Weight, KernelError> {
-        self.inner.weight_as(layout, format, parts)
+    fn weight_in_format(&self, layout: WeightLayout, format: WeightFormat, parts: &[RawTensor<'_>]) -> Result<O::Weight, KernelError> {
+        self.inner.weight_in_format(layout, format, parts)
     }
 
-    fn weight_of(&self, layout: Layout, format: Format, parts: &[Part<'_>]) -> Result<O::Weight, KernelError> {
-        self.inner.weight_of(layout, format, parts)
+    fn weight_from_parts(&self, layout: WeightLayout, format: WeightFormat, parts: &[WeightPart<'_>]) -> Result<O::Weight, KernelError> {
+        self.inner.weight_from_parts(layout, format, parts)
     }
 
     fn with_own_buffers(&self) -> Self {
@@ -141,7 +141,7 @@ impl<O: Ops> Ops for RecordingOps<O> {
 
     fn tensor(&self, values: Vec<f32>, columns: usize) -> O::T {
         self.note(|| format!("tensor {} by {columns}", values.len()));
-        self.made(self.inner.tensor(values, columns))
+        self.note_result(self.inner.tensor(values, columns))
     }
 
     fn ids(&self, ids: &[u32]) -> O::Ids {
@@ -167,108 +167,108 @@ impl<O: Ops> Ops for RecordingOps<O> {
         self.inner.kv_number_bytes()
     }
 
-    fn place(&self, x: &O::T) -> usize {
-        self.inner.place(x)
+    fn address(&self, x: &O::T) -> usize {
+        self.inner.address(x)
     }
 
     fn copy(&self, x: &O::T) -> O::T {
         self.op("copy", x);
-        self.made(self.inner.copy(x))
+        self.note_result(self.inner.copy(x))
     }
 
     fn gather(&self, x: &O::T, at: &[usize]) -> O::T {
         self.op(format_args!("gather {}", at.len()), x);
-        self.made(self.inner.gather(x, at))
+        self.note_result(self.inner.gather(x, at))
     }
 
     fn concat(&self, parts: &[&O::T]) -> O::T {
         self.note(|| format!("concat {:?}", parts.iter().map(|part| self.inner.rows(part)).collect::<Vec<_>>()));
-        self.made(self.inner.concat(parts))
+        self.note_result(self.inner.concat(parts))
     }
 
     fn embed(&self, table: &O::Weight, ids: &O::Ids) -> O::T {
         self.note(|| "embed".to_owned());
-        self.made(self.inner.embed(table, ids))
+        self.note_result(self.inner.embed(table, ids))
     }
 
     fn linear(&self, x: &O::T, weight: &O::Weight, bias: Option<&O::Weight>) -> O::T {
         self.op("linear", x);
-        self.made(self.inner.linear(x, weight, bias))
+        self.note_result(self.inner.linear(x, weight, bias))
     }
 
     fn narrow(&self, x: &O::T, start: usize, length: usize) -> O::T {
         self.op(format_args!("narrow {start} {length}"), x);
-        self.made(self.inner.narrow(x, start, length))
+        self.note_result(self.inner.narrow(x, start, length))
     }
 
     fn add(&self, x: O::T, y: &O::T) -> O::T {
         self.op("add", &x);
-        self.made(self.inner.add(x, y))
+        self.note_result(self.inner.add(x, y))
     }
 
     fn mul(&self, x: O::T, y: &O::T) -> O::T {
         self.op("mul", &x);
-        self.made(self.inner.mul(x, y))
+        self.note_result(self.inner.mul(x, y))
     }
 
     fn scale(&self, x: O::T, by: &O::Weight) -> O::T {
         self.op("scale", &x);
-        self.made(self.inner.scale(x, by))
+        self.note_result(self.inner.scale(x, by))
     }
 
     fn scale_all(&self, x: O::T, by: f32) -> O::T {
         self.op("scale all", &x);
-        self.made(self.inner.scale_all(x, by))
+        self.note_result(self.inner.scale_all(x, by))
     }
 
     fn rms_norm(&self, x: &O::T, weight: &O::Weight, eps: f32) -> O::T {
         self.op("rms norm", x);
-        self.made(self.inner.rms_norm(x, weight, eps))
+        self.note_result(self.inner.rms_norm(x, weight, eps))
     }
 
     fn layer_norm(&self, x: &O::T, weight: &O::Weight, bias: &O::Weight, eps: f32) -> O::T {
         self.op("layer norm", x);
-        self.made(self.inner.layer_norm(x, weight, bias, eps))
+        self.note_result(self.inner.layer_norm(x, weight, bias, eps))
     }
 
     fn silu(&self, x: O::T) -> O::T {
         self.op("silu", &x);
-        self.made(self.inner.silu(x))
+        self.note_result(self.inner.silu(x))
     }
 
     fn silu_mul(&self, x: &O::T) -> O::T {
         self.op("silu mul", x);
-        self.made(self.inner.silu_mul(x))
+        self.note_result(self.inner.silu_mul(x))
     }
 
     fn gelu(&self, x: O::T) -> O::T {
         self.op("gelu", &x);
-        self.made(self.inner.gelu(x))
+        self.note_result(self.inner.gelu(x))
     }
 
     fn gelu_tanh(&self, x: O::T) -> O::T {
         self.op("gelu tanh", &x);
-        self.made(self.inner.gelu_tanh(x))
+        self.note_result(self.inner.gelu_tanh(x))
     }
 
     fn snake(&self, x: O::T, alpha: &O::Weight, beta: &O::Weight) -> O::T {
         self.op("snake", &x);
-        self.made(self.inner.snake(x, alpha, beta))
+        self.note_result(self.inner.snake(x, alpha, beta))
     }
 
     fn clamp(&self, x: O::T, low: f32, high: f32) -> O::T {
         self.op("clamp", &x);
-        self.made(self.inner.clamp(x, low, high))
+        self.note_result(self.inner.clamp(x, low, high))
     }
 
     fn sigmoid_gate(&self, y: O::T, gate: &O::T) -> O::T {
         self.op("sigmoid gate", &y);
-        self.made(self.inner.sigmoid_gate(y, gate))
+        self.note_result(self.inner.sigmoid_gate(y, gate))
     }
 
     fn rotary(&self, x: O::T, batch: &O::Batch, head_dim: usize, theta: f32) -> O::T {
         self.op("rotary", &x);
-        self.made(self.inner.rotary(x, batch, head_dim, theta))
+        self.note_result(self.inner.rotary(x, batch, head_dim, theta))
     }
 
     fn attention(
@@ -278,15 +278,15 @@ impl<O: Ops> Ops for RecordingOps<O> {
         v: &O::T,
         cache: &mut O::State,
         batch: &O::Batch,
-        shape: Attention,
+        shape: AttentionShape,
     ) -> O::T {
         self.op("attention", q);
-        self.made(self.inner.attention(q, k, v, cache, batch, shape))
+        self.note_result(self.inner.attention(q, k, v, cache, batch, shape))
     }
 
-    fn experts(&self, x: &O::T, router: &O::Weight, gate_up: &O::Weight, down: &O::Weight, spec: Router) -> O::T {
+    fn experts(&self, x: &O::T, router: &O::Weight, gate_up: &O::Weight, down: &O::Weight, spec: RouterShape) -> O::T {
         self.op("experts", x);
-        self.made(self.inner.experts(x, router, gate_up, down, spec))
+        self.note_result(self.inner.experts(x, router, gate_up, down, spec))
     }
 
     fn conv2d(
@@ -299,12 +299,12 @@ impl<O: Ops> Ops for RecordingOps<O> {
         bias: &O::Weight,
     ) -> O::T {
         self.op(format_args!("conv2d {images} of {height} by {width}"), x);
-        self.made(self.inner.conv2d(x, images, height, width, weight, bias))
+        self.note_result(self.inner.conv2d(x, images, height, width, weight, bias))
     }
 
     fn reshape(&self, x: O::T, columns: usize) -> O::T {
         self.op(format_args!("reshape {columns}"), &x);
-        self.made(self.inner.reshape(x, columns))
+        self.note_result(self.inner.reshape(x, columns))
     }
 
     fn sample(

@@ -21,12 +21,12 @@ const SAMPLE: usize = 6;
 
 /// Place of a list in a [`RowSpec`]: ids, numbers of rows, or floats by their bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Section {
+pub struct SpecSection {
     start: usize,
     len: usize,
 }
 
-impl Section {
+impl SpecSection {
     /// Numbers that it has place for.
     pub fn capacity(self) -> usize {
         self.len
@@ -48,7 +48,7 @@ impl Section {
 /// Place of the rows of an attention step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BatchSection {
-    at: Section,
+    at: SpecSection,
     sequences: usize,
     table: usize,
     rows: usize,
@@ -62,7 +62,7 @@ impl BatchSection {
 
     /// The numbers, for [`crate::StepOps::index`]: for each sequence its first row, its rows, the position of the first, the entries of its
     /// table, then the table.
-    pub fn words(self) -> Section {
+    pub fn words(self) -> SpecSection {
         self.at
     }
 
@@ -87,13 +87,13 @@ impl BatchSection {
 /// Place of the chunks of a step's streams through stateful convolutions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct StreamSection {
-    at: Section,
+    at: SpecSection,
     rows: usize,
 }
 
 impl StreamSection {
     /// The numbers, for [`crate::StepOps::index`].
-    pub fn words(self) -> Section {
+    pub fn words(self) -> SpecSection {
         self.at
     }
 
@@ -106,12 +106,12 @@ impl StreamSection {
 /// Place of the parameters by which a step chooses ids, one for each row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SampleSection {
-    at: Section,
+    at: SpecSection,
 }
 
 impl SampleSection {
     /// The numbers, for [`crate::StepOps::index`].
-    pub fn words(self) -> Section {
+    pub fn words(self) -> SpecSection {
         self.at
     }
 }
@@ -119,13 +119,13 @@ impl SampleSection {
 /// Place of the lengths of consecutive segments, for attention within each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SegmentSection {
-    at: Section,
+    at: SpecSection,
     rows: usize,
 }
 
 impl SegmentSection {
     /// The numbers, for [`crate::StepOps::index`].
-    pub fn words(self) -> Section {
+    pub fn words(self) -> SpecSection {
         self.at
     }
 }
@@ -149,10 +149,10 @@ pub struct SpecLayout {
 
 impl SpecLayout {
     /// Place for so many ids, numbers of rows, or floats.
-    pub fn list(&mut self, len: usize) -> Section {
+    pub fn list(&mut self, len: usize) -> SpecSection {
         let start = self.len;
         self.len += len;
-        Section { start, len }
+        SpecSection { start, len }
     }
 
     /// Place for `rows` attention rows of at most `sequences` sequences, whose tables have at most `table` entries.
@@ -184,7 +184,7 @@ impl SpecLayout {
     }
 
     /// Makes `spec` a block of zeros with these places, in the memory that it has.
-    pub fn renew(&self, spec: &mut RowSpec) {
+    pub fn clear_spec(&self, spec: &mut RowSpec) {
         spec.words.clear();
         spec.words.resize(self.len, 0);
     }
@@ -205,28 +205,28 @@ impl RowSpec {
     }
 
     /// Ids or numbers of rows, filled up with [`NO_ROW`], which is [`NO_ID`](crate::ops::NO_ID) too.
-    pub fn set(&mut self, at: Section, values: &[u32]) {
+    pub fn set(&mut self, at: SpecSection, values: &[u32]) {
         let (place, padding) = self.words[at.range()].split_at_mut(values.len());
         place.copy_from_slice(values);
         padding.fill(NO_ROW);
     }
 
     /// The same of numbers that come one by one.
-    pub fn set_each(&mut self, at: Section, values: impl IntoIterator<Item = u32>) {
+    pub fn set_each(&mut self, at: SpecSection, values: impl IntoIterator<Item = u32>) {
         self.write(at, values, NO_ROW);
     }
 
     /// Floats, filled up with zeros.
-    pub fn set_floats(&mut self, at: Section, values: &[f32]) {
+    pub fn set_floats(&mut self, at: SpecSection, values: &[f32]) {
         self.set_floats_each(at, values.iter().copied());
     }
 
     /// The same of numbers that come one by one.
-    pub fn set_floats_each(&mut self, at: Section, values: impl IntoIterator<Item = f32>) {
+    pub fn set_floats_each(&mut self, at: SpecSection, values: impl IntoIterator<Item = f32>) {
         self.write(at, values.into_iter().map(f32::to_bits), 0);
     }
 
-    fn write(&mut self, at: Section, values: impl IntoIterator<Item = u32>, padding: u32) {
+    fn write(&mut self, at: SpecSection, values: impl IntoIterator<Item = u32>, padding: u32) {
         let mut places = self.words[at.range()].iter_mut();
         for value in values {
             // A model lays out and fills from the same batch: more would be its own mistake, and written over its neighbour's numbers.

@@ -2,14 +2,14 @@
 //! uploaded [`RowSpec`].
 
 use crate::ops::Ops;
-use crate::row_spec::{BatchSection, RowSpec, Section};
+use crate::row_spec::{BatchSection, RowSpec, SpecSection};
 
 /// The chunks of a packed batch at one level of a chain of convolutions, where a row of the first level has become `scale` rows.
 ///
 /// References cut the first rows off transposed convolutions. Here they are kept, so that shapes do not depend on the state: the
 /// first `skip` rows of a stream do not exist, which means that every operation reads them as zeros and gives zeros for them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Streams<I> {
+pub struct StreamLevel<I> {
     /// The numbers of a [`StreamSection`](crate::row_spec::StreamSection), in rows of the first level.
     pub chunks: I,
     /// Rows of this level for each row of the first.
@@ -18,7 +18,7 @@ pub struct Streams<I> {
     pub skip: usize,
 }
 
-impl<I: Clone> Streams<I> {
+impl<I: Clone> StreamLevel<I> {
     /// The first level.
     pub fn new(chunks: I) -> Self {
         Self { chunks, scale: 1, skip: 0 }
@@ -33,10 +33,10 @@ impl<I: Clone> Streams<I> {
     }
 }
 
-impl<I> Streams<I> {
+impl<I> StreamLevel<I> {
     /// The same level of other chunks.
-    pub fn over<J>(&self, chunks: J) -> Streams<J> {
-        Streams { chunks, scale: self.scale, skip: self.skip }
+    pub fn over<J>(&self, chunks: J) -> StreamLevel<J> {
+        StreamLevel { chunks, scale: self.scale, skip: self.skip }
     }
 }
 
@@ -64,21 +64,21 @@ pub fn bucket(rows: usize) -> usize {
 }
 
 /// What a step gives out: the step pushes, the device reads it back.
-pub struct Outputs<O: StepOps> {
+pub struct StepOutputs<O: StepOps> {
     /// Lists of ids.
     pub ids: Vec<O::Index>,
     /// Tensors.
     pub rows: Vec<O::T>,
 }
 
-impl<O: StepOps> Default for Outputs<O> {
+impl<O: StepOps> Default for StepOutputs<O> {
     fn default() -> Self {
         Self { ids: Vec::new(), rows: Vec::new() }
     }
 }
 
 /// A step as a device is told of it: operations over a spec, and what it gives out.
-pub type Step<'a, O> = &'a mut dyn FnMut(&O, &<O as StepOps>::Spec, &mut Outputs<O>);
+pub type StepFn<'a, O> = &'a mut dyn FnMut(&O, &<O as StepOps>::Spec, &mut StepOutputs<O>);
 
 /// What was read back of a step, each list after the one before.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -119,9 +119,9 @@ pub trait StepOps: Ops {
     /// Host to device, all of it at once.
     fn upload(&self, spec: &RowSpec) -> Self::Spec;
     /// A list of the spec.
-    fn index(&self, spec: &Self::Spec, at: Section) -> Self::Index;
+    fn index(&self, spec: &Self::Spec, at: SpecSection) -> Self::Index;
     /// Floats of the spec, in rows of `columns`.
-    fn floats(&self, spec: &Self::Spec, at: Section, columns: usize) -> Self::T;
+    fn floats(&self, spec: &Self::Spec, at: SpecSection, columns: usize) -> Self::T;
     /// The rows of an attention step.
     fn batch_at(&self, spec: &Self::Spec, at: BatchSection) -> Self::Batch;
     /// Device to host.
@@ -178,7 +178,7 @@ pub trait StepOps: Ops {
         weight: &Self::Weight,
         bias: &Self::Weight,
         tail: &mut Self::State,
-        streams: &Streams<Self::Index>,
+        streams: &StreamLevel<Self::Index>,
     ) -> Self::T;
     /// Transposed convolution, `stride` rows for each row of `x`; `streams` are those of `x`. With `kernel = 2 * stride` and
     /// `cut` the first row of a stream gives zeros: the reference cuts `stride` rows off both ends.
@@ -188,7 +188,7 @@ pub trait StepOps: Ops {
         weight: &Self::Weight,
         bias: &Self::Weight,
         tail: &mut Self::State,
-        streams: &Streams<Self::Index>,
+        streams: &StreamLevel<Self::Index>,
     ) -> Self::T;
 
     /// [`Ops::sample`], by the parameters of a [`SampleSection`](crate::row_spec::SampleSection).
@@ -203,7 +203,7 @@ pub trait StepOps: Ops {
     ///
     /// A device may call `step` for the first launch of a key alone and repeat its operations after that. So `step` changes nothing on the
     /// host, reads nothing back, and finds whatever differs between steps in the spec.
-    fn launch(&self, key: StepKey, spec: &RowSpec, step: Step<'_, Self>) -> Self::Ticket
+    fn launch(&self, key: StepKey, spec: &RowSpec, step: StepFn<'_, Self>) -> Self::Ticket
     where
         Self: Sized;
     /// Blocks until the step is done; `back` then holds what it gave out.

@@ -5,13 +5,13 @@
 
 use half::bf16;
 use repartee_kernels::cpu::Cpu;
-use repartee_kernels::cpu::quantised::{Bits, Quantised};
+use repartee_kernels::cpu::quantised::{IntegerFormat, QuantisedWeight};
 use repartee_kernels::cuda::{Cuda, CudaError};
 use repartee_kernels::random::uniform;
 use repartee_kernels::{
-    Attention, DType, Draw, DrawnTensor, FILTER_TAPS, Format, KernelError, Layout, NO_ROW, Ops, Outputs, PackedTensor,
-    Packing, Part, RawTensor, ReadBack, Router, SampleParams, SequenceRows, SpecLayout, StateSpec, StepKey, StepOps,
-    StreamRows, Streams,
+    AttentionShape, DType, RandomDraw, RandomTensor, FILTER_TAPS, WeightFormat, KernelError, WeightLayout, NO_ROW, Ops, StepOutputs, PackedTensor,
+    Packing, WeightPart, RawTensor, ReadBack, RouterShape, SampleParams, SequenceRows, SpecLayout, StateSpec, StepKey, StepOps,
+    StreamRows, StreamLevel,
 };
 
 /// Largest difference that counts as equal, of the largest number: some units of single precision for each term of the longest sum here.
@@ -33,7 +33,7 @@ fn bytes(dtype: DType, values: &[f32]) -> Vec<u8> {
 }
 
 /// A weight of several parts of one shape.
-fn weight<O: Ops>(ops: &O, layout: Layout, dtype: DType, shape: &[usize], parts: usize, seed: u64) -> O::Weight {
+fn weight<O: Ops>(ops: &O, layout: WeightLayout, dtype: DType, shape: &[usize], parts: usize, seed: u64) -> O::Weight {
     let bytes: Vec<Vec<u8>> =
         (0..parts).map(|part| bytes(dtype, &numbers(shape.iter().product(), seed + 1000 * part as u64))).collect();
     let parts: Vec<_> = bytes.iter().map(|bytes| RawTensor { name: "w", bytes, dtype, shape }).collect();
@@ -48,13 +48,13 @@ fn operations<O: StepOps>(ops: &O, dtype: DType, odd: bool) -> Found {
     let mut found = Found::new();
     let wide = if odd { 45 } else { 48 };
     let mut note = |name: &str, x: &O::T| found.push((name.to_owned(), ops.read(x)));
-    let vector = |len, seed| weight(ops, Layout::Vector, dtype, &[len], 1, seed);
+    let vector = |len, seed| weight(ops, WeightLayout::Vector, dtype, &[len], 1, seed);
     let tensor = |rows: usize, columns: usize, seed| ops.tensor(numbers(rows * columns, seed), columns);
 
     for rows in [1, 3, 9] {
         let x = tensor(rows, wide, 1);
         for outputs in [1, 6, 70] {
-            let w = weight(ops, Layout::Linear, dtype, &[outputs, wide], 2, 2);
+            let w = weight(ops, WeightLayout::Linear, dtype, &[outputs, wide], 2, 2);
             note(&format!("linear {rows} {outputs}"), &ops.linear(&x, &w, None));
             note(&format!("linear {rows} {outputs} with bias"), &ops.linear(&x, &w, Some(&vector(2 * outputs, 3))));
         }
@@ -77,19 +77,19 @@ fn operations<O: StepOps>(ops: &O, dtype: DType, odd: bool) -> Found {
         note("snake", &ops.snake(large(13), &vector(2 * wide, 14), &vector(2 * wide, 15)));
         note("sigmoid gate", &ops.sigmoid_gate(large(16), &tensor(rows, 1, 17)));
         note("reshape", &ops.reshape(ops.copy(&x), 3));
-        let table = weight(ops, Layout::Table, dtype, &[7, wide], 2, 18);
+        let table = weight(ops, WeightLayout::Table, dtype, &[7, wide], 2, 18);
         note("embed", &ops.embed(&table, &ops.ids(&[13, 0, u32::MAX, 5])));
 
-        let router = weight(ops, Layout::Linear, dtype, &[9, wide], 1, 19);
-        let gate_up = weight(ops, Layout::Experts { per_expert: 2 }, dtype, &[10, wide], 18, 20);
-        let down = weight(ops, Layout::Experts { per_expert: 1 }, dtype, &[wide, 10], 9, 21);
+        let router = weight(ops, WeightLayout::Linear, dtype, &[9, wide], 1, 19);
+        let gate_up = weight(ops, WeightLayout::Experts { per_expert: 2 }, dtype, &[10, wide], 18, 20);
+        let down = weight(ops, WeightLayout::Experts { per_expert: 1 }, dtype, &[wide, 10], 9, 21);
         for (top_k, normalise) in [(1, true), (3, false), (9, true)] {
-            let spec = Router { top_k, normalise };
+            let spec = RouterShape { top_k, normalise };
             note(&format!("experts {rows} {top_k}"), &ops.experts(&x, &router, &gate_up, &down, spec));
         }
     }
     for (channels, outputs, stride) in [(1, 6, 1), (1, 5, 2), (8, 4, 2)] {
-        let w = weight(ops, Layout::Conv2d { stride }, dtype, &[outputs, channels, 3, 3], 1, 22);
+        let w = weight(ops, WeightLayout::Conv2d { stride }, dtype, &[outputs, channels, 3, 3], 1, 22);
         let x = tensor(2 * 7 * 5, channels, 23);
         note(&format!("conv2d {channels} {stride}"), &ops.conv2d(&x, 2, 7, 5, &w, &vector(outputs, 24)));
     }
@@ -102,7 +102,7 @@ fn attention<O: StepOps>(ops: &O) -> Found {
     for (heads, kv_heads, head_dim, window) in
         [(4, 2, 8, None), (3, 3, 64, Some(5)), (6, 1, 6, Some(40)), (2, 2, 130, None)]
     {
-        let shape = Attention { heads, kv_heads, head_dim, window };
+        let shape = AttentionShape { heads, kv_heads, head_dim, window };
         let width = kv_heads * head_dim;
         let mut cache = ops.state(StateSpec::KeyValue { blocks: 40, block_len: 7, width });
         let tables: [Vec<u32>; 2] = [(0..20).rev().collect(), (20..39).collect()];
@@ -146,10 +146,10 @@ fn segments<O: StepOps>(ops: &O, rows: usize, lengths: &[usize]) -> O::Index {
 /// A centred convolution and the snake at twice the rate, within segments longer and shorter than what they reach.
 fn within_segments<O: StepOps>(ops: &O, dtype: DType, channels: usize) -> Found {
     let mut found = Found::new();
-    let vector = |len, seed| weight(ops, Layout::Vector, dtype, &[len], 1, seed);
+    let vector = |len, seed| weight(ops, WeightLayout::Vector, dtype, &[len], 1, seed);
     let segments = segments(ops, 45, &[5, 1, 2, 30]);
     for (taps, dilation, outputs) in [(1, 1, 3), (3, 5, 6), (7, 1, 8)] {
-        let w = weight(ops, Layout::Conv1d { dilation }, dtype, &[outputs, channels, taps], 1, 1);
+        let w = weight(ops, WeightLayout::Conv1d { dilation }, dtype, &[outputs, channels, taps], 1, 1);
         let x = ops.tensor(numbers(45 * channels, 2), channels);
         let out = ops.segment_conv1d_at(&x, &w, &vector(outputs, 3), &segments);
         found.push((format!("centred convolution of {taps} taps"), ops.read(&out)));
@@ -163,12 +163,12 @@ fn within_segments<O: StepOps>(ops: &O, dtype: DType, channels: usize) -> Found 
 /// Streams through convolutions of every kind, in steps of uneven size.
 fn convolutions<O: StepOps>(ops: &O, dtype: DType, channels: usize) -> Found {
     let mut found = Found::new();
-    let vector = |len, seed| weight(ops, Layout::Vector, dtype, &[len], 1, seed);
-    let up = weight(ops, Layout::ConvTranspose1d { stride: 3, cut: true }, dtype, &[channels, 6, 6], 1, 1);
-    let whole = weight(ops, Layout::ConvTranspose1d { stride: 2, cut: false }, dtype, &[6, 8, 4], 1, 2);
-    let conv = weight(ops, Layout::Conv1d { dilation: 3 }, dtype, &[5, 8, 3], 1, 3);
-    let depthwise = weight(ops, Layout::Depthwise, dtype, &[5, 1, 7], 1, 4);
-    let point = weight(ops, Layout::Conv1d { dilation: 1 }, dtype, &[2, 5, 1], 1, 5);
+    let vector = |len, seed| weight(ops, WeightLayout::Vector, dtype, &[len], 1, seed);
+    let up = weight(ops, WeightLayout::ConvTranspose1d { stride: 3, cut: true }, dtype, &[channels, 6, 6], 1, 1);
+    let whole = weight(ops, WeightLayout::ConvTranspose1d { stride: 2, cut: false }, dtype, &[6, 8, 4], 1, 2);
+    let conv = weight(ops, WeightLayout::Conv1d { dilation: 3 }, dtype, &[5, 8, 3], 1, 3);
+    let depthwise = weight(ops, WeightLayout::Depthwise, dtype, &[5, 1, 7], 1, 4);
+    let point = weight(ops, WeightLayout::Conv1d { dilation: 1 }, dtype, &[2, 5, 1], 1, 5);
     let tail = |rows, columns| ops.state(StateSpec::Tail { slots: 3, rows, columns });
     let mut tails = [tail(1, channels), tail(1, 6), tail(6, 8), tail(6, 5), tail(0, 5)];
     let mut layout = SpecLayout::default();
@@ -185,7 +185,7 @@ fn convolutions<O: StepOps>(ops: &O, dtype: DType, channels: usize) -> Found {
             .collect();
         let mut spec = layout.spec();
         spec.set_streams(at, &chunks);
-        let streams = Streams::new(ops.index(&ops.upload(&spec), at.words()));
+        let streams = StreamLevel::new(ops.index(&ops.upload(&spec), at.words()));
         let mut x = ops.tensor(numbers(9 * channels, 10 + step as u64), channels);
         let mut note = |name: &str, x: &O::T| found.push((format!("{name} {step}"), ops.read(x)));
         x = ops.conv_transpose1d_at(&x, &up, &vector(6, 20), &mut tails[0], &streams);
@@ -258,7 +258,7 @@ fn choices<O: StepOps>(ops: &O, vocabulary: usize) -> Vec<u32> {
     let allowed = bytes(DType::F32, &allowed);
     let shape = &[vocabulary];
     let allowed =
-        ops.weight(Layout::Vector, &[RawTensor { name: "a", bytes: &allowed, dtype: DType::F32, shape }]).unwrap();
+        ops.weight(WeightLayout::Vector, &[RawTensor { name: "a", bytes: &allowed, dtype: DType::F32, shape }]).unwrap();
     let mut history = ops.state(StateSpec::TokenMask { slots: ROWS, vocabulary });
     let mut ids = Vec::new();
     for step in 0..6 {
@@ -305,11 +305,11 @@ fn rows_are_independent_of_their_neighbours() {
     for (dtype, columns) in [(DType::F32, 45), (DType::Bf16, 264)] {
         let x = ops.tensor(numbers(9 * columns, 1), columns);
         let alone = ops.gather(&x, &[7]);
-        let w = weight(&ops, Layout::Linear, dtype, &[20, columns], 1, 2);
-        let router = weight(&ops, Layout::Linear, dtype, &[4, columns], 1, 3);
-        let gate_up = weight(&ops, Layout::Experts { per_expert: 2 }, dtype, &[8, columns], 8, 4);
-        let down = weight(&ops, Layout::Experts { per_expert: 1 }, dtype, &[20, 8], 4, 5);
-        let spec = Router { top_k: 2, normalise: true };
+        let w = weight(&ops, WeightLayout::Linear, dtype, &[20, columns], 1, 2);
+        let router = weight(&ops, WeightLayout::Linear, dtype, &[4, columns], 1, 3);
+        let gate_up = weight(&ops, WeightLayout::Experts { per_expert: 2 }, dtype, &[8, columns], 8, 4);
+        let down = weight(&ops, WeightLayout::Experts { per_expert: 1 }, dtype, &[20, 8], 4, 5);
+        let spec = RouterShape { top_k: 2, normalise: true };
         let bits = |x: &<Cuda as Ops>::T| ops.read(x).iter().map(|v| v.to_bits()).collect::<Vec<_>>();
         assert_eq!(bits(&ops.linear(&x, &w, None))[7 * 20..8 * 20], bits(&ops.linear(&alone, &w, None)));
         let mixture = |x| bits(&ops.experts(x, &router, &gate_up, &down, spec));
@@ -317,8 +317,8 @@ fn rows_are_independent_of_their_neighbours() {
     }
     // A segment alone has the bits that it has behind another.
     let x = numbers(30 * 5, 6);
-    let w = weight(&ops, Layout::Conv1d { dilation: 2 }, DType::F32, &[6, 5, 3], 1, 7);
-    let vector = |len, seed| weight(&ops, Layout::Vector, DType::F32, &[len], 1, seed);
+    let w = weight(&ops, WeightLayout::Conv1d { dilation: 2 }, DType::F32, &[6, 5, 3], 1, 7);
+    let vector = |len, seed| weight(&ops, WeightLayout::Vector, DType::F32, &[len], 1, seed);
     let run = |x: &[f32], lengths: &[usize]| {
         let (x, at) = (ops.tensor(x.to_vec(), 5), segments(&ops, x.len() / 5, lengths));
         let snaked = ops.segment_snake_at(&x, &vector(5, 8), &vector(5, 9), &vector(FILTER_TAPS, 10), &at);
@@ -339,7 +339,7 @@ fn steps_of_two_streams_are_read_back_apart() {
         spec.set(list, &[2, by as u32]);
         spec.set_floats(floats, &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
         let key = StepKey { stage: "test", rows: 3, variant: 0 };
-        device.launch(key, &spec, &mut |ops, spec, outputs: &mut Outputs<Cuda>| {
+        device.launch(key, &spec, &mut |ops, spec, outputs: &mut StepOutputs<Cuda>| {
             outputs.rows.push(ops.scale_all(ops.floats(spec, floats, 2), by));
             outputs.ids.push(ops.index(spec, list));
             outputs.rows.push(ops.floats(spec, floats, 3));
@@ -390,17 +390,17 @@ fn stored_integers_are_their_numbers() {
                 .map(|(integers, scales)| PackedTensor { name: "w", shape: &shape, packing, integers, scales, group })
                 .collect();
             let numbers_of: Vec<Vec<u8>> = tensors.iter().map(|tensor| bytes(DType::F32, &tensor.numbers())).collect();
-            let stored: Vec<_> = tensors.iter().copied().map(Part::Packed).collect();
+            let stored: Vec<_> = tensors.iter().copied().map(WeightPart::Packed).collect();
             let floats =
                 numbers_of.iter().map(|bytes| RawTensor { name: "w", bytes, dtype: DType::F32, shape: &shape });
-            let floats: Vec<_> = floats.map(Part::Stored).collect();
+            let floats: Vec<_> = floats.map(WeightPart::Stored).collect();
             let x = numbers(6 * inputs, 9);
-            let run = |parts: &[Part<'_>]| {
-                let linear = ops.weight_of(Layout::Linear, Format::Float, &parts[..2]).unwrap();
-                let experts = |parts| ops.weight_of(Layout::Experts { per_expert: 2 }, Format::Float, parts).unwrap();
-                let down = weight(&ops, Layout::Experts { per_expert: 1 }, DType::Bf16, &[7, 20], 3, 3);
-                let router = weight(&ops, Layout::Linear, DType::F32, &[3, inputs], 1, 4);
-                let routed = Router { top_k: 2, normalise: true };
+            let run = |parts: &[WeightPart<'_>]| {
+                let linear = ops.weight_from_parts(WeightLayout::Linear, WeightFormat::Float, &parts[..2]).unwrap();
+                let experts = |parts| ops.weight_from_parts(WeightLayout::Experts { per_expert: 2 }, WeightFormat::Float, parts).unwrap();
+                let down = weight(&ops, WeightLayout::Experts { per_expert: 1 }, DType::Bf16, &[7, 20], 3, 3);
+                let router = weight(&ops, WeightLayout::Linear, DType::F32, &[3, inputs], 1, 4);
+                let routed = RouterShape { top_k: 2, normalise: true };
                 let rows = |x: &[f32]| ops.tensor(x.to_vec(), inputs);
                 vec![
                     ("linear".to_owned(), ops.read(&ops.linear(&rows(&x), &linear, None))),
@@ -419,14 +419,14 @@ fn stored_integers_are_their_numbers() {
 #[test]
 fn quantised_weights_are_the_processors() {
     let ops = cuda();
-    for (format, kind) in [(Format::Int8, Bits::Eight), (Format::Int4, Bits::Four)] {
+    for (format, kind) in [(WeightFormat::Int8, IntegerFormat::Eight), (WeightFormat::Int4, IntegerFormat::Four)] {
         for inputs in [45, 320] {
             // More than a staging buffer takes at once.
             let outputs = 250;
             let shape = [outputs, inputs];
             let values = numbers(outputs * inputs, 1);
             let mut rows = values.chunks(inputs);
-            let expected = Quantised::new(kind, outputs, inputs, |row| {
+            let expected = QuantisedWeight::new(kind, outputs, inputs, |row| {
                 row.copy_from_slice(rows.next().unwrap());
             })
             .unwrap();
@@ -434,11 +434,11 @@ fn quantised_weights_are_the_processors() {
             let weight = |format, values: &[f32]| {
                 let bytes = bytes(DType::F32, values);
                 let part = RawTensor { name: "w", bytes: &bytes, dtype: DType::F32, shape: &shape };
-                ops.weight_as(Layout::Linear, format, &[part]).unwrap()
+                ops.weight_in_format(WeightLayout::Linear, format, &[part]).unwrap()
             };
             let x = ops.tensor(numbers(2 * inputs, 2), inputs);
             let run = |weight| vec![("product".to_owned(), ops.read(&ops.linear(&x, &weight, None)))];
-            compare(&run(weight(Format::Float, &stand_for)), &run(weight(format, &values)));
+            compare(&run(weight(WeightFormat::Float, &stand_for)), &run(weight(format, &values)));
         }
     }
 }
@@ -446,17 +446,17 @@ fn quantised_weights_are_the_processors() {
 /// Drawn numbers are the processor's in every layout, and as integers they are as large.
 #[test]
 fn drawn_weights_are_the_processors() {
-    fn drawn<O: Ops>(ops: &O, layout: Layout, format: Format, shape: &[usize], parts: u64) -> O::Weight {
-        let part = |seed| Part::Drawn(DrawnTensor { name: "w", shape, draw: Draw { seed, mean: 0.1, spread: 0.3 } });
-        ops.weight_of(layout, format, &(0..parts).map(part).collect::<Vec<_>>()).unwrap()
+    fn drawn<O: Ops>(ops: &O, layout: WeightLayout, format: WeightFormat, shape: &[usize], parts: u64) -> O::Weight {
+        let part = |seed| WeightPart::Drawn(RandomTensor { name: "w", shape, draw: RandomDraw { seed, mean: 0.1, spread: 0.3 } });
+        ops.weight_from_parts(layout, format, &(0..parts).map(part).collect::<Vec<_>>()).unwrap()
     }
     fn run<O: Ops>(ops: &O) -> Found {
         let x = |columns| ops.tensor(numbers(5 * columns, 1), columns);
-        let linear = drawn(ops, Layout::Linear, Format::Float, &[9, 45], 2);
-        let table = drawn(ops, Layout::Table, Format::Float, &[7, 5], 2);
-        let norm = drawn(ops, Layout::Vector, Format::Float, &[45], 1);
-        let conv = drawn(ops, Layout::Conv2d { stride: 1 }, Format::Float, &[4, 1, 3, 3], 1);
-        let bias = drawn(ops, Layout::Vector, Format::Float, &[4], 1);
+        let linear = drawn(ops, WeightLayout::Linear, WeightFormat::Float, &[9, 45], 2);
+        let table = drawn(ops, WeightLayout::Table, WeightFormat::Float, &[7, 5], 2);
+        let norm = drawn(ops, WeightLayout::Vector, WeightFormat::Float, &[45], 1);
+        let conv = drawn(ops, WeightLayout::Conv2d { stride: 1 }, WeightFormat::Float, &[4, 1, 3, 3], 1);
+        let bias = drawn(ops, WeightLayout::Vector, WeightFormat::Float, &[4], 1);
         vec![
             ("linear".to_owned(), ops.read(&ops.linear(&x(45), &linear, None))),
             ("table".to_owned(), ops.read(&ops.embed(&table, &ops.ids(&[13, 2, 0])))),
@@ -466,14 +466,14 @@ fn drawn_weights_are_the_processors() {
     }
     let ops = cuda();
     compare(&run(&Cpu::default()), &run(&ops));
-    for format in [Format::Int8, Format::Int4] {
+    for format in [WeightFormat::Int8, WeightFormat::Int4] {
         let x = numbers(4 * 256, 1);
         let size = |numbers: &[f32]| numbers.iter().map(|n| n * n).sum::<f32>();
         let part = |seed| {
-            let draw = Draw { seed, mean: 0.0, spread: (3.0f32 / 256.0).sqrt() };
-            Part::Drawn(DrawnTensor { name: "w", shape: &[128, 256], draw })
+            let draw = RandomDraw { seed, mean: 0.0, spread: (3.0f32 / 256.0).sqrt() };
+            WeightPart::Drawn(RandomTensor { name: "w", shape: &[128, 256], draw })
         };
-        let weight = ops.weight_of(Layout::Linear, format, &[part(1), part(2)]).unwrap();
+        let weight = ops.weight_from_parts(WeightLayout::Linear, format, &[part(1), part(2)]).unwrap();
         let y = ops.read(&ops.linear(&ops.tensor(x.clone(), 256), &weight, None));
         let ratio = (size(&y) / size(&x)).sqrt();
         assert!(y.len() == x.len() && (0.8..1.3).contains(&ratio), "{format:?}: {ratio}");
@@ -484,20 +484,20 @@ fn drawn_weights_are_the_processors() {
 fn bad_weights_are_refused_by_name() {
     let (ops, shape) = (cuda(), &[2, 4][..]);
     let part = [RawTensor { name: "w", bytes: &[0; 32], dtype: DType::F32, shape }];
-    let format = Format::Int8;
+    let format = WeightFormat::Int8;
     let refused =
-        |layout, format, parts: &[RawTensor<'_>]| ops.weight_as(layout, format, parts).map(|_| ()).unwrap_err();
+        |layout, format, parts: &[RawTensor<'_>]| ops.weight_in_format(layout, format, parts).map(|_| ()).unwrap_err();
     let vector = [RawTensor { shape: &[8], ..part[0] }];
-    let error = refused(Layout::Vector, format, &vector);
-    assert_eq!(error, KernelError::Format { name: "w".to_owned(), layout: Layout::Vector, format });
-    assert!(ops.weight_as(Layout::Table, format, &part).is_ok(), "tables stay as they are");
+    let error = refused(WeightLayout::Vector, format, &vector);
+    assert_eq!(error, KernelError::Format { name: "w".to_owned(), layout: WeightLayout::Vector, format });
+    assert!(ops.weight_in_format(WeightLayout::Table, format, &part).is_ok(), "tables stay as they are");
     let short = [RawTensor { bytes: &[0; 28], ..part[0] }];
-    let error = refused(Layout::Linear, Format::Float, &short);
+    let error = refused(WeightLayout::Linear, WeightFormat::Float, &short);
     assert_eq!(error, KernelError::Bytes { name: "w".to_owned(), expected: 32, found: 28 });
-    let error = refused(Layout::Vector, Format::Float, &part);
+    let error = refused(WeightLayout::Vector, WeightFormat::Float, &part);
     assert!(matches!(error, KernelError::Shape { .. }), "{error}");
     let bad = [RawTensor { bytes: &[0xff; 32], ..part[0] }];
-    assert_eq!(refused(Layout::Linear, format, &bad), KernelError::NotFinite { name: "w".to_owned() });
+    assert_eq!(refused(WeightLayout::Linear, format, &bad), KernelError::NotFinite { name: "w".to_owned() });
     let (integers, scales) = packed(Packing::Four, [2, 32], 32, 1);
     let tensor = PackedTensor {
         name: "p",
@@ -507,12 +507,12 @@ fn bad_weights_are_refused_by_name() {
         scales: &scales,
         group: 32,
     };
-    let error = ops.weight_of(Layout::Table, Format::Float, &[Part::Packed(tensor)]).map(|_| ()).unwrap_err();
-    assert_eq!(error, KernelError::Packed { name: "p".to_owned(), layout: Layout::Table });
+    let error = ops.weight_from_parts(WeightLayout::Table, WeightFormat::Float, &[WeightPart::Packed(tensor)]).map(|_| ()).unwrap_err();
+    assert_eq!(error, KernelError::Packed { name: "p".to_owned(), layout: WeightLayout::Table });
     // More than the device has.
     let shape = &[1 << 24, 1 << 20];
-    let huge = Part::Drawn(DrawnTensor { name: "h", shape, draw: Draw { seed: 1, mean: 0.0, spread: 1.0 } });
-    let error = ops.weight_of(Layout::Linear, Format::Float, &[huge]).map(|_| ()).unwrap_err();
+    let huge = WeightPart::Drawn(RandomTensor { name: "h", shape, draw: RandomDraw { seed: 1, mean: 0.0, spread: 1.0 } });
+    let error = ops.weight_from_parts(WeightLayout::Linear, WeightFormat::Float, &[huge]).map(|_| ()).unwrap_err();
     assert!(matches!(&error, KernelError::Memory { name, needed, .. } if name == "h" && *needed == 1 << 25), "{error}");
 }
 

@@ -5,11 +5,11 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use repartee_kernels::cuda::{Cuda, Ticket};
+use repartee_kernels::cuda::{Cuda, LaunchedStep};
 use repartee_kernels::random::uniform;
-use repartee_kernels::row_spec::{BatchSection, SampleSection, Section};
+use repartee_kernels::row_spec::{BatchSection, SampleSection, SpecSection};
 use repartee_kernels::{
-    Attention, DType, Layout, Ops, Outputs, RawTensor, ReadBack, Router, RowSpec, SampleParams, SequenceRows,
+    AttentionShape, DType, WeightLayout, Ops, StepOutputs, RawTensor, ReadBack, RouterShape, RowSpec, SampleParams, SequenceRows,
     SpecLayout, StateSpec, StepKey, StepOps,
 };
 
@@ -29,7 +29,7 @@ fn key(variant: usize) -> StepKey {
     StepKey { stage: "test", rows: ROWS, variant }
 }
 
-fn weight(ops: &Cuda, layout: Layout, shape: &[usize], parts: usize) -> <Cuda as Ops>::Weight {
+fn weight(ops: &Cuda, layout: WeightLayout, shape: &[usize], parts: usize) -> <Cuda as Ops>::Weight {
     let numbers = (0..shape.iter().product::<usize>()).map(|i| uniform(5, i as u64, shape.len() as u64, 0) - 0.5);
     let bytes: Vec<u8> = numbers.flat_map(f32::to_le_bytes).collect();
     ops.weight(layout, &vec![RawTensor { name: "w", bytes: &bytes, dtype: DType::F32, shape }; parts]).unwrap()
@@ -39,7 +39,7 @@ fn weight(ops: &Cuda, layout: Layout, shape: &[usize], parts: usize) -> <Cuda as
 struct Layer {
     ops: Cuda,
     layout: SpecLayout,
-    at: (Section, BatchSection, SampleSection),
+    at: (SpecSection, BatchSection, SampleSection),
     weights: [<Cuda as Ops>::Weight; 7],
     cache: <Cuda as Ops>::State,
     history: <Cuda as Ops>::State,
@@ -51,13 +51,13 @@ impl Layer {
         let mut layout = SpecLayout::default();
         let at = (layout.list(ROWS), layout.batch(ROWS, ROWS, 4), layout.samples(ROWS));
         let weights = [
-            weight(&ops, Layout::Table, &[IDS, WIDTH], 1),
-            weight(&ops, Layout::Vector, &[WIDTH], 1),
-            weight(&ops, Layout::Linear, &[WIDTH, WIDTH], 1),
-            weight(&ops, Layout::Linear, &[3, WIDTH], 1),
-            weight(&ops, Layout::Experts { per_expert: 2 }, &[16, WIDTH], 6),
-            weight(&ops, Layout::Experts { per_expert: 1 }, &[WIDTH, 16], 3),
-            weight(&ops, Layout::Linear, &[IDS, WIDTH], 1),
+            weight(&ops, WeightLayout::Table, &[IDS, WIDTH], 1),
+            weight(&ops, WeightLayout::Vector, &[WIDTH], 1),
+            weight(&ops, WeightLayout::Linear, &[WIDTH, WIDTH], 1),
+            weight(&ops, WeightLayout::Linear, &[3, WIDTH], 1),
+            weight(&ops, WeightLayout::Experts { per_expert: 2 }, &[16, WIDTH], 6),
+            weight(&ops, WeightLayout::Experts { per_expert: 1 }, &[WIDTH, 16], 3),
+            weight(&ops, WeightLayout::Linear, &[IDS, WIDTH], 1),
         ];
         let cache = ops.state(StateSpec::KeyValue { blocks: 17, block_len: 16, width: WIDTH });
         let history = ops.state(StateSpec::TokenMask { slots: ROWS, vocabulary: IDS });
@@ -85,20 +85,20 @@ impl Layer {
         spec
     }
 
-    fn launch(&mut self, round: usize) -> Ticket {
+    fn launch(&mut self, round: usize) -> LaunchedStep {
         let spec = self.spec(round);
         let Self {
             ops, at, weights: [table, norm, linear, router, gate_up, down, head], cache, history, calls, ..
         } = self;
-        ops.launch(key(0), &spec, &mut |ops, spec, outputs: &mut Outputs<Cuda>| {
+        ops.launch(key(0), &spec, &mut |ops, spec, outputs: &mut StepOutputs<Cuda>| {
             *calls += 1;
-            let shape = Attention { heads: 4, kv_heads: 4, head_dim: WIDTH / 4, window: None };
+            let shape = AttentionShape { heads: 4, kv_heads: 4, head_dim: WIDTH / 4, window: None };
             let batch = ops.batch_at(spec, at.1);
             let mut x = ops.embed_at(table, &ops.index(spec, at.0));
             let h = ops.linear(&ops.rms_norm(&x, norm, 1e-6), linear, Some(norm));
             let q = ops.rotary(ops.copy(&h), &batch, shape.head_dim, 1e4);
             x = ops.add(ops.attention(&q, &h, &h, cache, &batch, shape), &x);
-            x = ops.experts(&x, router, gate_up, down, Router { top_k: 2, normalise: true });
+            x = ops.experts(&x, router, gate_up, down, RouterShape { top_k: 2, normalise: true });
             let logits = ops.linear(&x, head, None);
             outputs.ids.push(ops.sample_at(&logits, &ops.index(spec, at.2.words()), None, Some(history)));
             outputs.rows.push(x);

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
 use repartee_kernels::cuda::Cuda;
-use repartee_kernels::{DType, Layout, Ops, RawTensor, ReadBack, SpecLayout, StepKey, StepOps};
+use repartee_kernels::{DType, WeightLayout, Ops, RawTensor, ReadBack, SpecLayout, StepKey, StepOps};
 
 /// A step allocates device memory when it is taken first, and no more when it is taken again.
 #[test]
@@ -11,7 +11,7 @@ fn repeated_steps_take_no_more_memory() {
     let ops = Cuda::open(0).expect("`make test-cuda` says where the simulated driver is").with_own_buffers();
     let shape = &[33, 20][..];
     let part = [RawTensor { name: "w", bytes: &[0; 33 * 20 * 2], dtype: DType::Bf16, shape }];
-    let w = ops.weight(Layout::Linear, &part).unwrap();
+    let w = ops.weight(WeightLayout::Linear, &part).unwrap();
     let mut layout = SpecLayout::default();
     let floats = layout.list(100);
     let spec = layout.spec();

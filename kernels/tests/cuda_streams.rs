@@ -4,13 +4,13 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use repartee_kernels::cuda::{Cuda, Ticket};
-use repartee_kernels::{Ops, Outputs, ReadBack, SpecLayout, StepKey, StepOps};
+use repartee_kernels::cuda::{Cuda, LaunchedStep};
+use repartee_kernels::{Ops, StepOutputs, ReadBack, SpecLayout, StepKey, StepOps};
 
 const ROWS: usize = 4;
 
 /// Gives out these rows of four, which are their own numbers.
-fn launch(ops: &Cuda, rows: &[u32; ROWS]) -> Ticket {
+fn launch(ops: &Cuda, rows: &[u32; ROWS]) -> LaunchedStep {
     let mut layout = SpecLayout::default();
     let (numbers, at) = (layout.list(ROWS), layout.list(ROWS));
     let mut spec = layout.spec();
@@ -19,14 +19,14 @@ fn launch(ops: &Cuda, rows: &[u32; ROWS]) -> Ticket {
     ops.launch(
         StepKey { stage: "test", rows: ROWS, variant: 0 },
         &spec,
-        &mut |ops, spec, outputs: &mut Outputs<Cuda>| {
+        &mut |ops, spec, outputs: &mut StepOutputs<Cuda>| {
             let numbers = ops.floats(spec, numbers, 1);
             outputs.rows.push(ops.gather_at(&numbers, &ops.index(spec, at)));
         },
     )
 }
 
-fn collect(ops: &Cuda, ticket: Ticket) -> Vec<f32> {
+fn collect(ops: &Cuda, ticket: LaunchedStep) -> Vec<f32> {
     let mut back = ReadBack::default();
     ops.collect(ticket, &mut back);
     back.numbers

@@ -4,16 +4,16 @@
 use std::sync::Arc;
 
 use repartee_kernels::cpu::pool::Pool;
-use repartee_kernels::cpu::{Cpu, Work};
+use repartee_kernels::cpu::{Cpu, ProductWork};
 use repartee_kernels::random::uniform;
 use repartee_kernels::recording::RecordingOps;
-use repartee_kernels::{Draw, DrawnTensor, Format, KernelError, Layout, Ops, Part, Router};
+use repartee_kernels::{RandomDraw, RandomTensor, WeightFormat, KernelError, WeightLayout, Ops, WeightPart, RouterShape};
 
-const FORMATS: [Format; 3] = [Format::Float, Format::Int8, Format::Int4];
+const FORMATS: [WeightFormat; 3] = [WeightFormat::Float, WeightFormat::Int8, WeightFormat::Int4];
 
-fn part<'a>(seed: u64, shape: &'a [usize]) -> Part<'a> {
+fn part<'a>(seed: u64, shape: &'a [usize]) -> WeightPart<'a> {
     let spread = (3.0 / shape[1..].iter().product::<usize>() as f32).sqrt();
-    Part::Drawn(DrawnTensor { name: "w", shape, draw: Draw { seed, mean: 0.0, spread } })
+    WeightPart::Drawn(RandomTensor { name: "w", shape, draw: RandomDraw { seed, mean: 0.0, spread } })
 }
 
 fn rows(count: usize, width: usize) -> Vec<f32> {
@@ -27,7 +27,7 @@ fn products_keep_the_size_of_rows() {
     let x = ops.tensor(rows(4, 256), 256);
     let size = |numbers: &[f32]| (numbers.iter().map(|n| n * n).sum::<f32>() / numbers.len() as f32).sqrt();
     for format in FORMATS {
-        let weight = ops.weight_of(Layout::Linear, format, &[part(1, &[300, 256]), part(2, &[20, 256])]).unwrap();
+        let weight = ops.weight_from_parts(WeightLayout::Linear, format, &[part(1, &[300, 256]), part(2, &[20, 256])]).unwrap();
         let y = ops.read(&ops.linear(&x, &weight, None));
         assert_eq!(y.len(), 4 * 320);
         let ratio = size(&y) / size(&ops.read(&x));
@@ -38,14 +38,14 @@ fn products_keep_the_size_of_rows() {
 #[test]
 fn drawn_experts_are_equal_on_any_threads() {
     let mixture = |ops: &Cpu, format| {
-        let router = ops.weight_of(Layout::Linear, Format::Float, &[part(5, &[6, 64])]).unwrap();
+        let router = ops.weight_from_parts(WeightLayout::Linear, WeightFormat::Float, &[part(5, &[6, 64])]).unwrap();
         let weight = |per_expert, shape: &[usize]| {
             let parts: Vec<_> = (0..6 * per_expert as u64).map(|seed| part(seed, shape)).collect();
-            ops.weight_of(Layout::Experts { per_expert }, format, &parts).unwrap()
+            ops.weight_from_parts(WeightLayout::Experts { per_expert }, format, &parts).unwrap()
         };
         let (gate_up, down) = (weight(2, &[96, 64]), weight(1, &[64, 96]));
         let x = ops.tensor(rows(5, 64), 64);
-        ops.read(&ops.experts(&x, &router, &gate_up, &down, Router { top_k: 2, normalise: true }))
+        ops.read(&ops.experts(&x, &router, &gate_up, &down, RouterShape { top_k: 2, normalise: true }))
     };
     for format in FORMATS {
         let alone = mixture(&Cpu::default(), format);
@@ -60,38 +60,38 @@ fn drawn_experts_are_equal_on_any_threads() {
 #[test]
 fn every_layout_can_be_drawn() {
     let ops = Cpu::default();
-    let layouts: [(Layout, &[usize]); 6] = [
-        (Layout::Vector, &[7]),
-        (Layout::Table, &[7, 5]),
-        (Layout::Conv1d { dilation: 2 }, &[4, 3, 7]),
-        (Layout::Depthwise, &[4, 1, 7]),
-        (Layout::ConvTranspose1d { stride: 2, cut: true }, &[4, 3, 4]),
-        (Layout::Conv2d { stride: 2 }, &[4, 3, 3, 3]),
+    let layouts: [(WeightLayout, &[usize]); 6] = [
+        (WeightLayout::Vector, &[7]),
+        (WeightLayout::Table, &[7, 5]),
+        (WeightLayout::Conv1d { dilation: 2 }, &[4, 3, 7]),
+        (WeightLayout::Depthwise, &[4, 1, 7]),
+        (WeightLayout::ConvTranspose1d { stride: 2, cut: true }, &[4, 3, 4]),
+        (WeightLayout::Conv2d { stride: 2 }, &[4, 3, 3, 3]),
     ];
     for (layout, shape) in layouts {
-        assert!(ops.weight_of(layout, Format::Float, &[part(1, shape)]).is_ok(), "{layout:?}");
-        let error = ops.weight_of(layout, Format::Int4, &[part(1, shape)]).unwrap_err();
+        assert!(ops.weight_from_parts(layout, WeightFormat::Float, &[part(1, shape)]).is_ok(), "{layout:?}");
+        let error = ops.weight_from_parts(layout, WeightFormat::Int4, &[part(1, shape)]).unwrap_err();
         assert!(matches!(error, KernelError::Format { .. }), "{error}");
     }
-    assert!(RecordingOps::<Cpu>::default().weight_of(Layout::Linear, Format::Int4, &[part(1, &[4, 8])]).is_ok());
+    assert!(RecordingOps::<Cpu>::default().weight_from_parts(WeightLayout::Linear, WeightFormat::Int4, &[part(1, &[4, 8])]).is_ok());
 }
 
 /// Bytes of the weights and multiply-adds, of every device that was made of one.
 #[test]
 fn products_are_counted() {
     let ops = Cpu::default().counting();
-    let float = ops.weight_of(Layout::Linear, Format::Float, &[part(1, &[32, 64])]).unwrap();
-    let integer = ops.weight_of(Layout::Linear, Format::Int4, &[part(1, &[32, 64])]).unwrap();
+    let float = ops.weight_from_parts(WeightLayout::Linear, WeightFormat::Float, &[part(1, &[32, 64])]).unwrap();
+    let integer = ops.weight_from_parts(WeightLayout::Linear, WeightFormat::Int4, &[part(1, &[32, 64])]).unwrap();
     let x = ops.tensor(rows(3, 64), 64);
-    assert_eq!(ops.work(), Work::default());
+    assert_eq!(ops.work(), ProductWork::default());
     ops.with_own_buffers().linear(&x, &float, None);
     let first = ops.work();
-    assert_eq!(first, Work { bytes: 2 * 32 * 64, float_multiplies: 3 * 32 * 64, integer_multiplies: 0 });
+    assert_eq!(first, ProductWork { bytes: 2 * 32 * 64, float_multiplies: 3 * 32 * 64, integer_multiplies: 0 });
     ops.linear(&x, &integer, None);
     let second = ops.work().since(first);
     // Half a byte each, and two bytes for each 32.
     assert_eq!(
         second,
-        Work { bytes: 32 * 64 / 2 + 32 * 64 / 16, float_multiplies: 0, integer_multiplies: 3 * 32 * 64 }
+        ProductWork { bytes: 32 * 64 / 2 + 32 * 64 / 16, float_multiplies: 0, integer_multiplies: 3 * 32 * 64 }
     );
 }

@@ -3,9 +3,9 @@
 
 use repartee_kernels::cpu::{Cpu, Weight};
 use repartee_kernels::random::uniform;
-use repartee_kernels::{DType, Format, KernelError, Layout, NO_ID, Ops, RawTensor, Router};
+use repartee_kernels::{DType, WeightFormat, KernelError, WeightLayout, NO_ID, Ops, RawTensor, RouterShape};
 
-const INTEGERS: [Format; 2] = [Format::Int8, Format::Int4];
+const INTEGERS: [WeightFormat; 2] = [WeightFormat::Int8, WeightFormat::Int4];
 
 fn numbers(count: usize, seed: u64) -> Vec<f32> {
     (0..count).map(|i| uniform(seed, i as u64, 0, 0) - 0.5).collect()
@@ -35,13 +35,13 @@ fn parts_of_any_format_join() {
     let whole = bytes(DType::F32, &values);
     let x = ops.tensor(numbers(3 * k, 2), k);
     for format in INTEGERS {
-        let alone = ops.weight_as(Layout::Linear, format, &[part("w", DType::F32, &whole, &[30, k])]).unwrap();
+        let alone = ops.weight_in_format(WeightLayout::Linear, format, &[part("w", DType::F32, &whole, &[30, k])]).unwrap();
         let expected = ops.read(&ops.linear(&x, &alone, None));
         for (a, b) in [(DType::Bf16, DType::F16), (DType::F32, DType::Bf16)] {
             let (first, second) = (bytes(a, first), bytes(b, second));
             let shapes = [[11, k], [19, k]];
             let parts = [part("a", a, &first, &shapes[0]), part("b", b, &second, &shapes[1])];
-            let joined = ops.weight_as(Layout::Linear, format, &parts).unwrap();
+            let joined = ops.weight_in_format(WeightLayout::Linear, format, &parts).unwrap();
             assert_eq!(ops.read(&ops.linear(&x, &joined, None)), expected, "{format:?} {a:?} {b:?}");
         }
     }
@@ -59,7 +59,7 @@ fn quantised_tables_stand_for_their_numbers() {
     let (first, second) = (bytes(DType::F32, first), bytes(DType::F32, second));
     let (shapes, parts) = ([[3, WIDTH], [4, WIDTH]], [&first, &second]);
     let parts = [0, 1].map(|i| part("t", DType::F32, parts[i], &shapes[i]));
-    let table = ops.weight_as(Layout::Table, Format::Int8, &parts).unwrap();
+    let table = ops.weight_in_format(WeightLayout::Table, WeightFormat::Int8, &parts).unwrap();
     let found = ops.read(&ops.embed(&table, &ops.ids(&[6, 5, 4, 3, 2, 1, 0, NO_ID])));
     assert_eq!(found[7 * WIDTH..], [0.0; WIDTH]);
     for (entry, found) in values.chunks(WIDTH).rev().zip(found.chunks(WIDTH)) {
@@ -73,16 +73,16 @@ fn quantised_tables_stand_for_their_numbers() {
         }
     }
     let bad = bytes(DType::F32, &[1.0, f32::INFINITY]);
-    let bad = ops.weight_as(Layout::Table, Format::Int8, &[part("bad", DType::F32, &bad, &[2, 1])]);
+    let bad = ops.weight_in_format(WeightLayout::Table, WeightFormat::Int8, &[part("bad", DType::F32, &bad, &[2, 1])]);
     assert_eq!(bad.err(), Some(KernelError::NotFinite { name: "bad".to_owned() }));
 }
 
-fn experts(ops: &Cpu, format: Format, shape: &[usize], per_expert: usize, count: usize, seed: u64) -> Weight {
+fn experts(ops: &Cpu, format: WeightFormat, shape: &[usize], per_expert: usize, count: usize, seed: u64) -> Weight {
     let parts: Vec<_> = (0..count * per_expert)
         .map(|part| bytes(DType::Bf16, &numbers(shape.iter().product(), seed + part as u64)))
         .collect();
     let parts: Vec<_> = parts.iter().map(|bytes| part("w", DType::Bf16, bytes, shape)).collect();
-    ops.weight_as(Layout::Experts { per_expert }, format, &parts).unwrap()
+    ops.weight_in_format(WeightLayout::Experts { per_expert }, format, &parts).unwrap()
 }
 
 /// A mixture with quantised experts is near that with bfloat16: int8 nearer than int4.
@@ -91,14 +91,14 @@ fn mixtures_are_near_those_of_floats() {
     const HIDDEN: usize = 96;
     let ops = Cpu::default();
     let router = bytes(DType::F32, &numbers(6 * HIDDEN, 9));
-    let router = ops.weight(Layout::Linear, &[part("r", DType::F32, &router, &[6, HIDDEN])]).unwrap();
+    let router = ops.weight(WeightLayout::Linear, &[part("r", DType::F32, &router, &[6, HIDDEN])]).unwrap();
     let mixture = |format| {
         let gate_up = experts(&ops, format, &[40, HIDDEN], 2, 6, 100);
         let down = experts(&ops, format, &[HIDDEN, 40], 1, 6, 200);
         let x = ops.tensor(numbers(5 * HIDDEN, 3), HIDDEN);
-        ops.read(&ops.experts(&x, &router, &gate_up, &down, Router { top_k: 3, normalise: true }))
+        ops.read(&ops.experts(&x, &router, &gate_up, &down, RouterShape { top_k: 3, normalise: true }))
     };
-    let exact = mixture(Format::Float);
+    let exact = mixture(WeightFormat::Float);
     let size = exact.iter().map(|value| value * value).sum::<f32>();
     let [eight, four] = INTEGERS.map(|format| {
         let off: f32 = mixture(format).iter().zip(&exact).map(|(a, b)| (a - b) * (a - b)).sum();
@@ -117,17 +117,17 @@ fn bad_weights_are_refused_by_name() {
     let parts = [part("good", DType::F32, &good, shape), part("bad", DType::F32, &bad, shape)];
     let short = [part("good", DType::F32, &good, shape), part("short", DType::F32, &good[4..], shape)];
     for format in INTEGERS {
-        for layout in [Layout::Linear, Layout::Experts { per_expert: 2 }, Layout::Experts { per_expert: 1 }] {
-            let error = ops.weight_as(layout, format, &parts).unwrap_err();
+        for layout in [WeightLayout::Linear, WeightLayout::Experts { per_expert: 2 }, WeightLayout::Experts { per_expert: 1 }] {
+            let error = ops.weight_in_format(layout, format, &parts).unwrap_err();
             assert_eq!(error, KernelError::NotFinite { name: "bad".to_owned() });
-            let error = ops.weight_as(layout, format, &short).unwrap_err();
+            let error = ops.weight_in_format(layout, format, &short).unwrap_err();
             assert_eq!(error, KernelError::Bytes { name: "short".to_owned(), expected: 256, found: 252 });
         }
-        let error = ops.weight_as(Layout::Experts { per_expert: 3 }, format, &parts).unwrap_err();
+        let error = ops.weight_in_format(WeightLayout::Experts { per_expert: 3 }, format, &parts).unwrap_err();
         assert!(matches!(error, KernelError::Shape { .. }), "{error}");
     }
-    let error = ops.weight_as(Layout::Table, Format::Int4, &parts[..1]).unwrap_err();
-    assert_eq!(error, KernelError::Format { name: "good".to_owned(), layout: Layout::Table, format: Format::Int4 });
+    let error = ops.weight_in_format(WeightLayout::Table, WeightFormat::Int4, &parts[..1]).unwrap_err();
+    assert_eq!(error, KernelError::Format { name: "good".to_owned(), layout: WeightLayout::Table, format: WeightFormat::Int4 });
     // Numbers as they are may be anything, as ever.
-    assert!(ops.weight(Layout::Linear, &parts).is_ok());
+    assert!(ops.weight(WeightLayout::Linear, &parts).is_ok());
 }

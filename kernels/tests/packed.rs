@@ -3,9 +3,9 @@
 
 use proptest::prelude::*;
 use repartee_kernels::cpu::Cpu;
-use repartee_kernels::cpu::simd::Level;
+use repartee_kernels::cpu::simd::SimdLevel;
 use repartee_kernels::random::uniform;
-use repartee_kernels::{DType, Format, KernelError, Layout, Ops, PackedTensor, Packing, Part, RawTensor};
+use repartee_kernels::{DType, WeightFormat, KernelError, WeightLayout, Ops, PackedTensor, Packing, WeightPart, RawTensor};
 
 /// Bytes of a matrix of random integers and scales.
 struct Stored {
@@ -58,10 +58,10 @@ proptest! {
         let x: Vec<f32> = (0..rows * inputs).map(|i| uniform(seed, i as u64, 2, 0) - 0.5).collect();
         let numbers: Vec<f32> = stored.iter().flat_map(|stored| stored.tensor().numbers()).collect();
         let mut all = Vec::new();
-        for level in Level::available() {
+        for level in SimdLevel::available() {
             let ops = Cpu::with_level(level);
-            let parts = stored.each_ref().map(|stored| Part::Packed(stored.tensor()));
-            let weight = ops.weight_of(Layout::Linear, Format::Float, &parts).unwrap();
+            let parts = stored.each_ref().map(|stored| WeightPart::Packed(stored.tensor()));
+            let weight = ops.weight_from_parts(WeightLayout::Linear, WeightFormat::Float, &parts).unwrap();
             all.push(ops.read(&ops.linear(&ops.tensor(x.clone(), inputs), &weight, None)));
         }
         prop_assert!(all.windows(2).all(|pair| pair[0] == pair[1]), "levels differ");
@@ -86,24 +86,24 @@ fn what_cannot_be_packed_is_refused_by_name() {
     let ops = Cpu::default();
     let four = Stored::new(Packing::Four, [4, 64], 32, 1);
     let eight = Stored::new(Packing::Eight, [4, 64], 32, 1);
-    let (four, eight) = (Part::Packed(four.tensor()), Part::Packed(eight.tensor()));
+    let (four, eight) = (WeightPart::Packed(four.tensor()), WeightPart::Packed(eight.tensor()));
     let bytes = vec![0; 4 * 64 * 4];
-    let float = Part::Stored(RawTensor { name: "f", bytes: &bytes, dtype: DType::F32, shape: &[4, 64] });
-    let refused = |layout, parts: &[Part<'_>]| ops.weight_of(layout, Format::Float, parts).unwrap_err();
+    let float = WeightPart::Stored(RawTensor { name: "f", bytes: &bytes, dtype: DType::F32, shape: &[4, 64] });
+    let refused = |layout, parts: &[WeightPart<'_>]| ops.weight_from_parts(layout, WeightFormat::Float, parts).unwrap_err();
     for error in [
-        refused(Layout::Table, &[four]),
-        refused(Layout::Linear, &[four, eight]),
-        refused(Layout::Linear, &[float, four]),
-        refused(Layout::Experts { per_expert: 1 }, &[four, float]),
+        refused(WeightLayout::Table, &[four]),
+        refused(WeightLayout::Linear, &[four, eight]),
+        refused(WeightLayout::Linear, &[float, four]),
+        refused(WeightLayout::Experts { per_expert: 1 }, &[four, float]),
     ] {
         assert!(matches!(error, KernelError::Packed { ref name, .. } if name == "w"), "{error}");
     }
-    assert!(ops.weight_of(Layout::Experts { per_expert: 2 }, Format::Int4, &[eight, eight]).is_ok());
+    assert!(ops.weight_from_parts(WeightLayout::Experts { per_expert: 2 }, WeightFormat::Int4, &[eight, eight]).is_ok());
     let odd = Stored::new(Packing::Four, [4, 96], 48, 1);
-    let error = refused(Layout::Linear, &[Part::Packed(odd.tensor())]);
+    let error = refused(WeightLayout::Linear, &[WeightPart::Packed(odd.tensor())]);
     assert_eq!(error, KernelError::Group { name: "w".to_owned(), group: 48 });
-    let Part::Packed(mut short) = four else { unreachable!() };
+    let WeightPart::Packed(mut short) = four else { unreachable!() };
     short.scales = &short.scales[2..];
-    let error = refused(Layout::Linear, &[Part::Packed(short)]);
+    let error = refused(WeightLayout::Linear, &[WeightPart::Packed(short)]);
     assert_eq!(error, KernelError::Bytes { name: "w".to_owned(), expected: 16, found: 14 });
 }

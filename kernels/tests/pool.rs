@@ -24,7 +24,7 @@ fn each_task_runs_exactly_once() {
             assert!(ran.iter().all(|ran| ran.load(Ordering::Relaxed) == 1), "{threads} threads, {count} tasks");
         }
         let mut items: Vec<usize> = (0..100).map(|i| 1000 * i).collect();
-        pool.each(&mut items, |index, item| *item += index);
+        pool.for_each(&mut items, |index, item| *item += index);
         assert!((0..100).all(|i| items[i] == 1001 * i), "an item met another's index");
     }
 }

@@ -10,10 +10,10 @@ use device::device;
 use repartee_kernels::random::uniform;
 use repartee_kernels::recording::RecordingOps;
 use repartee_kernels::replay::ReplayOps;
-use repartee_kernels::row_spec::{BatchSection, SampleSection, Section, SegmentSection, StreamSection};
+use repartee_kernels::row_spec::{BatchSection, SampleSection, SpecSection, SegmentSection, StreamSection};
 use repartee_kernels::{
-    Attention, DType, FILTER_TAPS, Format, Layout, Ops, Outputs, RawTensor, ReadBack, Router, RowSpec, SampleParams,
-    SequenceRows, SpecLayout, StateSpec, StepKey, StepOps, StreamRows, Streams,
+    AttentionShape, DType, FILTER_TAPS, WeightFormat, WeightLayout, Ops, StepOutputs, RawTensor, ReadBack, RouterShape, RowSpec, SampleParams,
+    SequenceRows, SpecLayout, StateSpec, StepKey, StepOps, StreamRows, StreamLevel,
 };
 use repartee_testkit::memory::CountingAllocator;
 #[cfg(not(feature = "cuda"))]
@@ -35,11 +35,11 @@ const EXPERTS: usize = 5;
 
 /// Where a step's numbers lie.
 struct Places {
-    ids: Section,
-    kept: Section,
-    last: Section,
-    fresh: Section,
-    pixels: Section,
+    ids: SpecSection,
+    kept: SpecSection,
+    last: SpecSection,
+    fresh: SpecSection,
+    pixels: SpecSection,
     batch: BatchSection,
     segments: SegmentSection,
     streams: StreamSection,
@@ -76,15 +76,15 @@ struct Model<O: StepOps> {
     tails: [O::State; 3],
 }
 
-fn weight<O: StepOps>(ops: &O, layout: Layout, shape: &[usize]) -> O::Weight {
-    weight_as(ops, layout, Format::Float, shape)
+fn weight<O: StepOps>(ops: &O, layout: WeightLayout, shape: &[usize]) -> O::Weight {
+    weight_as(ops, layout, WeightFormat::Float, shape)
 }
 
-fn weight_as<O: StepOps>(ops: &O, layout: Layout, format: Format, shape: &[usize]) -> O::Weight {
-    let parts = if let Layout::Experts { per_expert } = layout { per_expert * EXPERTS } else { 1 };
+fn weight_as<O: StepOps>(ops: &O, layout: WeightLayout, format: WeightFormat, shape: &[usize]) -> O::Weight {
+    let parts = if let WeightLayout::Experts { per_expert } = layout { per_expert * EXPERTS } else { 1 };
     let values = (0..shape.iter().product::<usize>()).map(|i| uniform(5, i as u64, shape.len() as u64, 0) - 0.5);
     let bytes: Vec<u8> = values.flat_map(f32::to_le_bytes).collect();
-    ops.weight_as(layout, format, &vec![RawTensor { name: "w", bytes: &bytes, dtype: DType::F32, shape }; parts])
+    ops.weight_in_format(layout, format, &vec![RawTensor { name: "w", bytes: &bytes, dtype: DType::F32, shape }; parts])
         .unwrap()
 }
 
@@ -104,19 +104,19 @@ impl<O: StepOps> Step<O> {
         };
         let tail = |rows| ops.state(StateSpec::Tail { slots: SLOTS, rows, columns: WIDTH });
         let model = Model {
-            table: weight(&ops, Layout::Table, &[IDS, WIDTH]),
-            norm: weight(&ops, Layout::Vector, &[WIDTH]),
-            filter: weight(&ops, Layout::Vector, &[FILTER_TAPS]),
-            linear: weight(&ops, Layout::Linear, &[WIDTH, WIDTH]),
-            gate: weight(&ops, Layout::Linear, &[1, WIDTH]),
-            router: weight(&ops, Layout::Linear, &[EXPERTS, WIDTH]),
-            gate_up: weight(&ops, Layout::Experts { per_expert: 2 }, &[16, WIDTH]),
-            down: weight_as(&ops, Layout::Experts { per_expert: 1 }, Format::Int4, &[WIDTH, 16]),
-            head: weight_as(&ops, Layout::Linear, Format::Int8, &[IDS, WIDTH]),
-            conv2d: (weight(&ops, Layout::Conv2d { stride: 2 }, &[3, 1, 3, 3]), weight(&ops, Layout::Vector, &[3])),
-            conv1d: weight(&ops, Layout::Conv1d { dilation: 2 }, &[WIDTH, WIDTH, 3]),
-            depthwise: weight(&ops, Layout::Depthwise, &[WIDTH, 1, 7]),
-            up: weight(&ops, Layout::ConvTranspose1d { stride: 3, cut: true }, &[WIDTH, WIDTH, 6]),
+            table: weight(&ops, WeightLayout::Table, &[IDS, WIDTH]),
+            norm: weight(&ops, WeightLayout::Vector, &[WIDTH]),
+            filter: weight(&ops, WeightLayout::Vector, &[FILTER_TAPS]),
+            linear: weight(&ops, WeightLayout::Linear, &[WIDTH, WIDTH]),
+            gate: weight(&ops, WeightLayout::Linear, &[1, WIDTH]),
+            router: weight(&ops, WeightLayout::Linear, &[EXPERTS, WIDTH]),
+            gate_up: weight(&ops, WeightLayout::Experts { per_expert: 2 }, &[16, WIDTH]),
+            down: weight_as(&ops, WeightLayout::Experts { per_expert: 1 }, WeightFormat::Int4, &[WIDTH, 16]),
+            head: weight_as(&ops, WeightLayout::Linear, WeightFormat::Int8, &[IDS, WIDTH]),
+            conv2d: (weight(&ops, WeightLayout::Conv2d { stride: 2 }, &[3, 1, 3, 3]), weight(&ops, WeightLayout::Vector, &[3])),
+            conv1d: weight(&ops, WeightLayout::Conv1d { dilation: 2 }, &[WIDTH, WIDTH, 3]),
+            depthwise: weight(&ops, WeightLayout::Depthwise, &[WIDTH, 1, 7]),
+            up: weight(&ops, WeightLayout::ConvTranspose1d { stride: 3, cut: true }, &[WIDTH, WIDTH, 6]),
             cache: ops.state(StateSpec::KeyValue { blocks: 40, block_len: 16, width: WIDTH / 2 }),
             mask: ops.state(StateSpec::TokenMask { slots: SLOTS, vocabulary: IDS }),
             rows: ops.state(StateSpec::Rows { rows: 32, columns: WIDTH }),
@@ -138,14 +138,14 @@ impl<O: StepOps> Step<O> {
 }
 
 impl<O: StepOps> Model<O> {
-    fn forward(&mut self, ops: &O, spec: &O::Spec, outputs: &mut Outputs<O>) {
+    fn forward(&mut self, ops: &O, spec: &O::Spec, outputs: &mut StepOutputs<O>) {
         let places = &self.places;
         let mut x = ops.embed_at(&self.table, &ops.index(spec, places.ids));
         let kept = ops.index(spec, places.kept);
         x = ops.overlay(x, &self.rows, &kept);
         ops.reset_at(&mut self.mask, &ops.index(spec, places.fresh));
 
-        let shape = Attention { heads: 4, kv_heads: 2, head_dim: WIDTH / 4, window: None };
+        let shape = AttentionShape { heads: 4, kv_heads: 2, head_dim: WIDTH / 4, window: None };
         let batch = ops.batch_at(spec, places.batch);
         for _ in 0..2 {
             let h = ops.linear(&ops.rms_norm(&x, &self.norm, 1e-6), &self.linear, Some(&self.norm));
@@ -154,7 +154,7 @@ impl<O: StepOps> Model<O> {
             let v = ops.narrow(&h, WIDTH / 2, WIDTH / 2);
             let h = ops.attention(&q, &k, &v, &mut self.cache, &batch, shape);
             x = ops.add(ops.scale(h, &self.norm), &x);
-            let routed = Router { top_k: 2, normalise: true };
+            let routed = RouterShape { top_k: 2, normalise: true };
             let h = ops.experts(&x, &self.router, &self.gate_up, &self.down, routed);
             let gated = ops.sigmoid_gate(ops.silu_mul(&ops.concat(&[&h, &x])), &ops.linear(&x, &self.gate, None));
             x = ops.add(ops.reshape(gated, WIDTH), &h);
@@ -175,7 +175,7 @@ impl<O: StepOps> Model<O> {
         x = ops.scatter_at(x, &last, &embedded);
         x = ops.add(x, &ops.load(&self.rows, &kept));
 
-        let streams = Streams::new(ops.index(spec, places.streams.words()));
+        let streams = StreamLevel::new(ops.index(spec, places.streams.words()));
         let [up, causal, depthwise] = &mut self.tails;
         x = ops.conv_transpose1d_at(&x, &self.up, &self.norm, up, &streams);
         let streams = streams.upsampled(3, true);
@@ -242,9 +242,9 @@ fn repeated_steps_use_the_same_places() {
     let (mut spec, mut back) = (step.layout.spec(), ReadBack::default());
     let mut notes = (0..6).map(|round| {
         fill(&step.model.places, &mut spec, round);
-        ops.take();
+        ops.take_notes();
         step.run(0, &spec, &mut back);
-        ops.take()
+        ops.take_notes()
     });
     let first = notes.next().unwrap();
     assert!(first.iter().filter(|note| note.starts_with("at 0x")).count() > 30, "{first:?}");
@@ -266,7 +266,7 @@ fn counted_steps_note_their_rise() {
     for round in 0..24 {
         fill(&step.model.places, &mut spec, round);
         step.run(0, &spec, &mut back);
-        let notes = ops.take();
+        let notes = ops.take_notes();
         assert_eq!(notes.len(), 2, "{notes:?}");
         assert!(notes[0].starts_with("launch") && notes[1].starts_with("collect"), "{notes:?}");
         let quiet = notes.iter().all(|note| note.ends_with(": 0"));

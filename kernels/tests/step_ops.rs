@@ -8,24 +8,24 @@ use proptest::prelude::*;
 use repartee_kernels::ops::{AttentionBatch, NO_ID};
 use repartee_kernels::random::uniform;
 use repartee_kernels::recording::RecordingOps;
-use repartee_kernels::row_spec::Section;
+use repartee_kernels::row_spec::SpecSection;
 use repartee_kernels::{
-    Attention, DType, Layout, NO_ROW, Ops, RawTensor, RowSpec, SampleParams, SequenceRows, SpecLayout, StateSpec,
-    StepOps, StreamRows, Streams,
+    AttentionShape, DType, WeightLayout, NO_ROW, Ops, RawTensor, RowSpec, SampleParams, SequenceRows, SpecLayout, StateSpec,
+    StepOps, StreamRows, StreamLevel,
 };
 
 fn numbers(count: usize, seed: u64) -> Vec<f32> {
     (0..count).map(|i| uniform(seed, i as u64, 0, 0) * 2.0 - 1.0).collect()
 }
 
-fn weight<O: Ops>(ops: &O, layout: Layout, shape: &[usize], seed: u64) -> O::Weight {
+fn weight<O: Ops>(ops: &O, layout: WeightLayout, shape: &[usize], seed: u64) -> O::Weight {
     let values = numbers(shape.iter().product(), seed);
     let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
     ops.weight(layout, &[RawTensor { name: "w", bytes: &bytes, dtype: DType::F32, shape }]).unwrap()
 }
 
 /// A spec that holds one list, with place for more.
-fn list(values: &[u32], padding: usize) -> (RowSpec, Section) {
+fn list(values: &[u32], padding: usize) -> (RowSpec, SpecSection) {
     let mut layout = SpecLayout::default();
     layout.list(3);
     let at = layout.list(values.len() + padding);
@@ -46,7 +46,7 @@ fn lists_choose_the_same_rows() {
     expected.resize(6 * 5, 0.0);
     assert_eq!(ops.read(&ops.gather_at(&x, &index)), expected);
 
-    let table = weight(&ops, Layout::Table, &[7, 5], 2);
+    let table = weight(&ops, WeightLayout::Table, &[7, 5], 2);
     let expected = ops.read(&ops.embed(&table, &ops.ids(&[6, 0, 3, 3, NO_ID, NO_ID])));
     assert_eq!(ops.read(&ops.embed_at(&table, &index)), expected);
 
@@ -95,12 +95,12 @@ fn parts_of_a_list_lie_one_after_the_other() {
     let mut layout = SpecLayout::default();
     let (_, at) = (layout.list(1), layout.list(6));
     let mut spec = RowSpec::default();
-    layout.renew(&mut spec);
+    layout.clear_spec(&mut spec);
     spec.set_each(at.part(0, 3), 1..4);
     spec.set_each(at.part(1, 3), [7]);
     assert_eq!(spec.words(), [0, 1, 2, 3, 7, NO_ROW, NO_ROW]);
     // The memory of a longer spec is cleared.
-    layout.renew(&mut spec);
+    layout.clear_spec(&mut spec);
     assert_eq!(spec.words(), [0; 7]);
 }
 
@@ -124,7 +124,7 @@ proptest! {
     fn padded_attention_changes_no_row(steps in steps(3, 9), padding in 0usize..40, window in prop::option::of(1usize..20)) {
         const BLOCK: usize = 4;
         let ops = device();
-        let shape = Attention { heads: 4, kv_heads: 2, head_dim: 8, window };
+        let shape = AttentionShape { heads: 4, kv_heads: 2, head_dim: 8, window };
         let state = || ops.state(StateSpec::KeyValue { blocks: 37, block_len: BLOCK, width: 16 });
         let (mut plain, mut padded) = (state(), state());
         let tables: Vec<Vec<u32>> = (0..3).map(|s| (0..12).map(|b| 3 * b + s).collect()).collect();
@@ -223,7 +223,7 @@ proptest! {
         let (mut plain, mut padded) = (state(), state());
         let allowed = {
             let values: Vec<u8> = (0..IDS).flat_map(|id| f32::from(id % 3 != 0).to_le_bytes().to_vec()).collect();
-            ops.weight(Layout::Vector, &[RawTensor { name: "a", bytes: &values, dtype: DType::F32, shape: &[IDS] }]).unwrap()
+            ops.weight(WeightLayout::Vector, &[RawTensor { name: "a", bytes: &values, dtype: DType::F32, shape: &[IDS] }]).unwrap()
         };
         let mut layout = SpecLayout::default();
         layout.list(1);
@@ -284,20 +284,20 @@ struct Layer<O: Ops> {
 impl<O: Ops> Codec<O> {
     fn new(ops: &O) -> Self {
         let up = |input, out, kernel, stride: usize, seed| Layer {
-            weight: weight(ops, Layout::ConvTranspose1d { stride, cut: true }, &[input, out, kernel], seed),
-            bias: weight(ops, Layout::Vector, &[out], seed + 1),
+            weight: weight(ops, WeightLayout::ConvTranspose1d { stride, cut: true }, &[input, out, kernel], seed),
+            bias: weight(ops, WeightLayout::Vector, &[out], seed + 1),
             tail: (kernel / stride - 1, input),
             up: Some((stride, kernel > stride)),
         };
         let conv = |input, out, kernel, dilation, seed| Layer {
-            weight: weight(ops, Layout::Conv1d { dilation }, &[out, input, kernel], seed),
-            bias: weight(ops, Layout::Vector, &[out], seed + 1),
+            weight: weight(ops, WeightLayout::Conv1d { dilation }, &[out, input, kernel], seed),
+            bias: weight(ops, WeightLayout::Vector, &[out], seed + 1),
             tail: ((kernel - 1) * dilation, input),
             up: None,
         };
         let depthwise = Layer {
-            weight: weight(ops, Layout::Depthwise, &[4, 1, 7], 30),
-            bias: weight(ops, Layout::Vector, &[4], 31),
+            weight: weight(ops, WeightLayout::Depthwise, &[4, 1, 7], 30),
+            bias: weight(ops, WeightLayout::Vector, &[4], 31),
             tail: (6, 4),
             up: None,
         };
@@ -323,13 +323,13 @@ impl<O: Ops> Codec<O> {
 
 impl<O: StepOps> Codec<O> {
     /// Takes the rows of `chunks` and those that they are padded with through all layers; what comes out, and its level.
-    fn run(&self, ops: &O, x: &[f32], tails: &mut [O::State], chunks: &[StreamRows]) -> (Vec<f32>, Streams<O::Index>) {
+    fn run(&self, ops: &O, x: &[f32], tails: &mut [O::State], chunks: &[StreamRows]) -> (Vec<f32>, StreamLevel<O::Index>) {
         let mut layout = SpecLayout::default();
         layout.list(2);
         let at = layout.streams(x.len() / CHANNELS, 3);
         let mut spec = layout.spec();
         spec.set_streams(at, chunks);
-        let mut streams = Streams::new(ops.index(&ops.upload(&spec), at.words()));
+        let mut streams = StreamLevel::new(ops.index(&ops.upload(&spec), at.words()));
         let mut x = ops.tensor(x.to_vec(), CHANNELS);
         for (layer, tail) in self.layers.iter().zip(tails) {
             match layer.up {
@@ -360,7 +360,7 @@ fn recording_sees_the_same_step_for_other_values() {
     let mut tails = codec.tails(&ops);
     let mut kept = ops.state(StateSpec::Rows { rows: 8, columns: CHANNELS });
     let mut mask = ops.state(StateSpec::TokenMask { slots: 8, vocabulary: CHANNELS });
-    let table = weight(&ops, Layout::Table, &[9, CHANNELS], 1);
+    let table = weight(&ops, WeightLayout::Table, &[9, CHANNELS], 1);
     let mut layout = SpecLayout::default();
     let (ids, rows) = (layout.list(4), layout.list(4));
     let (streams, samples) = (layout.streams(4, 4), layout.samples(4));
@@ -370,18 +370,18 @@ fn recording_sees_the_same_step_for_other_values() {
         spec.set(rows, ids_now);
         spec.set_streams(streams, chunks);
         spec.set_samples(samples, [] as [SampleParams; 0]);
-        ops.take();
+        ops.take_notes();
         let spec = ops.upload(&spec);
         let x = ops.embed_at(&table, &ops.index(&spec, ids));
         ops.store(&mut kept, &ops.index(&spec, rows), &x);
         let x = ops.overlay(x, &kept, &ops.index(&spec, rows));
-        let mut streams = Streams::new(ops.index(&spec, streams.words()));
+        let mut streams = StreamLevel::new(ops.index(&spec, streams.words()));
         let (layer, tail) = (&codec.layers[0], &mut tails[0]);
         let wide = ops.conv_transpose1d_at(&x, &layer.weight, &layer.bias, tail, &streams);
         streams = streams.upsampled(2, true);
         ops.conv1d_at(&wide, &codec.layers[1].weight, &codec.layers[1].bias, &mut tails[1], &streams);
         ops.sample_at(&x, &ops.index(&spec, samples.words()), None, Some(&mut mask));
-        ops.take()
+        ops.take_notes()
     };
     let one = step(&[1, 2], &[StreamRows { slot: 0, position: 0, rows: 2 }]);
     let other =

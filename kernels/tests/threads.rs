@@ -6,15 +6,15 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
-use repartee_kernels::cpu::gemm::{Packed, Rows, multiply, multiply_on};
+use repartee_kernels::cpu::gemm::{PackedWeight, StridedRows, multiply, multiply_on};
 use repartee_kernels::cpu::pool::Pool;
-use repartee_kernels::cpu::quantised::{Bits, Quantised};
-use repartee_kernels::cpu::simd::Level;
+use repartee_kernels::cpu::quantised::{IntegerFormat, QuantisedWeight};
+use repartee_kernels::cpu::simd::SimdLevel;
 use repartee_kernels::cpu::{Cpu, KvFormat, Tensor, Weight};
 use repartee_kernels::random::uniform;
 use repartee_kernels::{
-    Attention, DType, FILTER_TAPS, Format, Layout, Ops, RawTensor, Router, SequenceRows, SpecLayout, StateSpec,
-    StepOps, StreamRows, Streams,
+    AttentionShape, DType, FILTER_TAPS, WeightFormat, WeightLayout, Ops, RawTensor, RouterShape, SequenceRows, SpecLayout, StateSpec,
+    StepOps, StreamRows, StreamLevel,
 };
 
 const THREADS: [usize; 4] = [1, 2, 3, 7];
@@ -47,24 +47,24 @@ fn products_are_equal_for_any_thread_count() {
         let bias = biased.then(|| numbers(columns, seed + 2));
         let quantised = |bits| {
             let mut rows = w.chunks_exact(k);
-            let weight = Quantised::new(bits, columns, k, |row| row.copy_from_slice(rows.next().unwrap()));
-            Packed::quantised(weight.unwrap(), k)
+            let weight = QuantisedWeight::new(bits, columns, k, |row| row.copy_from_slice(rows.next().unwrap()));
+            PackedWeight::quantised(weight.unwrap(), k)
         };
         let weight = match format {
-            0 => Packed::new_bf16(columns, k, |column, i| (w[column * k + i].to_bits() >> 16) as u16),
-            1 => Packed::new(columns, k, |column, i| w[column * k + i]),
-            2 => quantised(Bits::Eight),
-            _ => quantised(Bits::Four),
+            0 => PackedWeight::new_bf16(columns, k, |column, i| (w[column * k + i].to_bits() >> 16) as u16),
+            1 => PackedWeight::new(columns, k, |column, i| w[column * k + i]),
+            2 => quantised(IntegerFormat::Eight),
+            _ => quantised(IntegerFormat::Four),
         };
-        for level in Level::available() {
+        for level in SimdLevel::available() {
             let mut alone = vec![0.0; rows * columns];
-            multiply(level, Rows::dense(&x, k), &weight, bias.as_deref(), &mut alone);
+            multiply(level, StridedRows::dense(&x, k), &weight, bias.as_deref(), &mut alone);
             for pool in &pools {
                 let mut split = vec![f32::NAN; rows * columns];
                 multiply_on(
                     Some(pool),
                     level,
-                    Rows::dense(&x, k),
+                    StridedRows::dense(&x, k),
                     &weight,
                     bias.as_deref(),
                     &mut Vec::new(),
@@ -78,16 +78,16 @@ fn products_are_equal_for_any_thread_count() {
     runner.run(&inputs, check).unwrap();
 }
 
-fn weight(ops: &Cpu, layout: Layout, shape: &[usize]) -> Weight {
-    weight_as(ops, layout, Format::Float, shape)
+fn weight(ops: &Cpu, layout: WeightLayout, shape: &[usize]) -> Weight {
+    weight_as(ops, layout, WeightFormat::Float, shape)
 }
 
-fn weight_as(ops: &Cpu, layout: Layout, format: Format, shape: &[usize]) -> Weight {
-    let experts = if let Layout::Experts { per_expert } = layout { 3 * per_expert } else { 1 };
+fn weight_as(ops: &Cpu, layout: WeightLayout, format: WeightFormat, shape: &[usize]) -> Weight {
+    let experts = if let WeightLayout::Experts { per_expert } = layout { 3 * per_expert } else { 1 };
     let values = numbers(shape.iter().product(), shape.len() as u64);
     let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
     let part = RawTensor { name: "w", bytes: &bytes, dtype: DType::F32, shape };
-    ops.weight_as(layout, format, &vec![part; experts]).unwrap()
+    ops.weight_in_format(layout, format, &vec![part; experts]).unwrap()
 }
 
 /// The results of every operation that is split, over sizes at which it is. `split` is asked after each.
@@ -95,23 +95,23 @@ fn results(ops: &Cpu, split: impl Fn() -> bool) -> Vec<(&'static str, Tensor)> {
     const ROWS: usize = 700;
     const WIDTH: usize = 48;
     let x = || ops.tensor(numbers(ROWS * WIDTH, 3), WIDTH);
-    let vector = weight(ops, Layout::Vector, &[WIDTH]);
+    let vector = weight(ops, WeightLayout::Vector, &[WIDTH]);
     let mut layout = SpecLayout::default();
     let at = layout.streams(ROWS, 3);
     let mut spec = layout.spec();
     let chunks = [(1, 0, 400), (0, 0, 1), (2, 7, 299)];
     spec.set_streams(at, &chunks.map(|(slot, position, rows)| StreamRows { slot, position, rows }));
-    let streams = Streams::new(ops.index(&ops.upload(&spec), at.words()));
+    let streams = StreamLevel::new(ops.index(&ops.upload(&spec), at.words()));
     let tail = |rows| ops.state(StateSpec::Tail { slots: 3, rows, columns: WIDTH });
-    let linear = weight(ops, Layout::Linear, &[200, WIDTH]);
-    let causal = weight(ops, Layout::Conv1d { dilation: 3 }, &[WIDTH, WIDTH, 7]);
-    let up = weight(ops, Layout::ConvTranspose1d { stride: 4, cut: true }, &[WIDTH, WIDTH, 8]);
+    let linear = weight(ops, WeightLayout::Linear, &[200, WIDTH]);
+    let causal = weight(ops, WeightLayout::Conv1d { dilation: 3 }, &[WIDTH, WIDTH, 7]);
+    let up = weight(ops, WeightLayout::ConvTranspose1d { stride: 4, cut: true }, &[WIDTH, WIDTH, 8]);
     let pictures = ops.tensor(numbers(2 * 40 * 50 * 3, 4), 3);
-    let conv2d = weight(ops, Layout::Conv2d { stride: 2 }, &[WIDTH, 3, 3, 3]);
-    let router = weight(ops, Layout::Linear, &[3, WIDTH]);
-    let gate_up = weight(ops, Layout::Experts { per_expert: 2 }, &[80, WIDTH]);
-    let down = weight(ops, Layout::Experts { per_expert: 1 }, &[WIDTH, 80]);
-    let routed = Router { top_k: 2, normalise: true };
+    let conv2d = weight(ops, WeightLayout::Conv2d { stride: 2 }, &[WIDTH, 3, 3, 3]);
+    let router = weight(ops, WeightLayout::Linear, &[3, WIDTH]);
+    let gate_up = weight(ops, WeightLayout::Experts { per_expert: 2 }, &[80, WIDTH]);
+    let down = weight(ops, WeightLayout::Experts { per_expert: 1 }, &[WIDTH, 80]);
+    let routed = RouterShape { top_k: 2, normalise: true };
     let mut results = Vec::new();
     let mut add = |name, result| {
         assert!(split(), "{name} is not split");
@@ -122,18 +122,18 @@ fn results(ops: &Cpu, split: impl Fn() -> bool) -> Vec<(&'static str, Tensor)> {
     add("conv_transpose1d", ops.conv_transpose1d_at(&x(), &up, &vector, &mut tail(1), &streams));
     add("conv2d", ops.conv2d(&pictures, 2, 40, 50, &conv2d, &vector));
     add("experts", ops.experts(&x(), &router, &gate_up, &down, routed));
-    for (name, format) in [("experts, int8", Format::Int8), ("experts, int4", Format::Int4)] {
-        let gate_up = weight_as(ops, Layout::Experts { per_expert: 2 }, format, &[80, WIDTH]);
-        let down = weight_as(ops, Layout::Experts { per_expert: 1 }, format, &[WIDTH, 80]);
+    for (name, format) in [("experts, int8", WeightFormat::Int8), ("experts, int4", WeightFormat::Int4)] {
+        let gate_up = weight_as(ops, WeightLayout::Experts { per_expert: 2 }, format, &[80, WIDTH]);
+        let down = weight_as(ops, WeightLayout::Experts { per_expert: 1 }, format, &[WIDTH, 80]);
         add(name, ops.experts(&x(), &router, &gate_up, &down, routed));
     }
     // One row, whose experts are a region together.
     let row = || ops.tensor(numbers(WIDTH, 5), WIDTH);
     for (name, format) in
-        [("experts of a row", Format::Float), ("of a row, int8", Format::Int8), ("of a row, int4", Format::Int4)]
+        [("experts of a row", WeightFormat::Float), ("of a row, int8", WeightFormat::Int8), ("of a row, int4", WeightFormat::Int4)]
     {
-        let gate_up = weight_as(ops, Layout::Experts { per_expert: 2 }, format, &[700, WIDTH]);
-        let down = weight_as(ops, Layout::Experts { per_expert: 1 }, format, &[WIDTH, 700]);
+        let gate_up = weight_as(ops, WeightLayout::Experts { per_expert: 2 }, format, &[700, WIDTH]);
+        let down = weight_as(ops, WeightLayout::Experts { per_expert: 1 }, format, &[WIDTH, 700]);
         add(name, ops.experts(&row(), &router, &gate_up, &down, routed));
     }
     add("snake", ops.snake(x(), &vector, &vector));
@@ -148,7 +148,7 @@ fn results(ops: &Cpu, split: impl Fn() -> bool) -> Vec<(&'static str, Tensor)> {
     let mut spec = layout.spec();
     spec.set_segments(at, &[ROWS - 1, 1]);
     let segments = ops.index(&ops.upload(&spec), at.words());
-    let filter = weight(ops, Layout::Vector, &[FILTER_TAPS]);
+    let filter = weight(ops, WeightLayout::Vector, &[FILTER_TAPS]);
     add("segment_conv1d", ops.segment_conv1d_at(&x(), &causal, &vector, &segments));
     add("segment_snake", ops.segment_snake_at(&x(), &vector, &vector, &filter, &segments));
     add("segment_attention", ops.segment_attention_at(&x(), &x(), &x(), &segments, 3));
@@ -158,7 +158,7 @@ fn results(ops: &Cpu, split: impl Fn() -> bool) -> Vec<(&'static str, Tensor)> {
         // Of one row and of many, by query heads of which two share a head of keys.
         let mut cache = ops.clone().with_kv(kv).state(StateSpec::KeyValue { blocks: 70, block_len: 12, width: WIDTH });
         let tables: [Vec<u32>; 2] = [(0..60).collect(), (60..70).collect()];
-        let shape = Attention { heads: 6, kv_heads: 3, head_dim: 16, window };
+        let shape = AttentionShape { heads: 6, kv_heads: 3, head_dim: 16, window };
         let [q, k] = [2 * WIDTH, WIDTH].map(|width| ops.tensor(numbers(ROWS * width, width as u64), width));
         let rows = |table: usize, position, rows| SequenceRows { table: &tables[table], position, rows };
         let batch = ops.batch(&[rows(1, 0, 30), rows(0, 0, ROWS - 30)]);
@@ -169,7 +169,7 @@ fn results(ops: &Cpu, split: impl Fn() -> bool) -> Vec<(&'static str, Tensor)> {
 
 #[test]
 fn operations_are_equal_for_any_thread_count() {
-    for level in Level::available() {
+    for level in SimdLevel::available() {
         let alone = results(&Cpu::with_level(level), || true);
         for pool in pools() {
             let (threads, regions) = (pool.threads(), Cell::new(0));
@@ -191,7 +191,7 @@ fn devices_share_a_pool() {
     let alone = results(&Cpu::default(), || true);
     let mut devices = [(); 3].map(|()| ops.with_own_buffers());
     for _ in 0..5 {
-        pool.each(&mut devices, |_, ops| {
+        pool.for_each(&mut devices, |_, ops| {
             for ((name, expected), (_, found)) in alone.iter().zip(results(ops, || true)) {
                 assert!(*expected == found, "{name}");
             }

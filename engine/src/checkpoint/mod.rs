@@ -23,7 +23,7 @@ pub use repartee_kernels::DType;
 pub use synthetic::Synthetic;
 pub use weights::TensorView;
 
-use repartee_kernels::{Draw, PackedTensor};
+use repartee_kernels::{RandomDraw, PackedTensor};
 use synthetic::RandomWeights;
 use weights::Weights;
 
@@ -54,7 +54,7 @@ pub enum TensorData<'a> {
     /// As integers, in a checkpoint that is quantised.
     Packed(PackedTensor<'a>),
     /// Drawn at random.
-    Drawn(Draw),
+    Drawn(RandomDraw),
 }
 
 /// An open checkpoint.

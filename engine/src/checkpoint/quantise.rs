@@ -10,8 +10,8 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use repartee_kernels::cpu::pool::Pool;
-use repartee_kernels::cpu::quantised::{self, Bits};
-use repartee_kernels::{DType, Format, Layout, Packing};
+use repartee_kernels::cpu::quantised::{self, IntegerFormat};
+use repartee_kernels::{DType, WeightFormat, WeightLayout, Packing};
 use safetensors::Dtype;
 use serde_json::{Map, Value, json};
 use thiserror::Error;
@@ -66,7 +66,7 @@ pub struct QuantiseProgress<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TensorEncoding {
     Kept,
-    Integers(Bits),
+    Integers(IntegerFormat),
 }
 
 impl TensorEncoding {
@@ -78,15 +78,15 @@ impl TensorEncoding {
             return Self::Kept;
         }
         let experts = name.contains(".experts.");
-        let layout = if experts { Layout::Experts { per_expert: 1 } } else { Layout::Linear };
-        Bits::of(policy.format(layout)).map_or(Self::Kept, Self::Integers)
+        let layout = if experts { WeightLayout::Experts { per_expert: 1 } } else { WeightLayout::Linear };
+        IntegerFormat::of(policy.format(layout)).map_or(Self::Kept, Self::Integers)
     }
 }
 
-fn packing(bits: Bits) -> Packing {
+fn packing(bits: IntegerFormat) -> Packing {
     match bits {
-        Bits::Eight => Packing::Eight,
-        Bits::Four => Packing::Four,
+        IntegerFormat::Eight => Packing::Eight,
+        IntegerFormat::Four => Packing::Four,
     }
 }
 
@@ -223,7 +223,7 @@ fn size_of_tensor(weights: &Weights, name: &str) -> u64 {
 /// The integers and the scales of a matrix, as they are stored.
 fn quantised(
     pool: &Pool,
-    bits: Bits,
+    bits: IntegerFormat,
     (out, inputs): (usize, usize),
     dtype: DType,
     bytes: &[u8],
@@ -235,7 +235,7 @@ fn quantised(
     let (mut integers, mut scales) = (vec![0; out * row_bytes], vec![0; out * row_scales]);
     let rows = integers.chunks_mut(ROWS * row_bytes).zip(scales.chunks_mut(ROWS * row_scales));
     let mut parts: Vec<_> = rows.map(|(integers, scales)| (integers, scales, true)).collect();
-    pool.each(&mut parts, |part, (integers, scales, finite)| {
+    pool.for_each(&mut parts, |part, (integers, scales, finite)| {
         let mut numbers = vec![0.0; inputs];
         let rows = integers.chunks_mut(row_bytes).zip(scales.chunks_mut(row_scales));
         for (row, (integers, scales)) in (part * ROWS..).zip(rows) {
@@ -274,16 +274,16 @@ fn header(tensors: &[Written<'_>]) -> (Vec<u8>, u64) {
 
 /// What config.json says of the integers.
 fn description(policy: WeightPolicy, kept: &[String]) -> Value {
-    let group = |targets: &str, format: Format| {
-        let bits = if format == Format::Int4 { 4 } else { 8 };
+    let group = |targets: &str, format: WeightFormat| {
+        let bits = if format == WeightFormat::Int4 { 4 } else { 8 };
         json!({
             "targets": [targets], "input_activations": null, "output_activations": null,
             "weights": {"num_bits": bits, "type": "int", "symmetric": true, "strategy": "group", "group_size": GROUP,
                         "dynamic": false, "actorder": null, "observer": "minmax", "observer_kwargs": {}},
         })
     };
-    let experts = policy.format(Layout::Experts { per_expert: 1 });
-    let others = policy.format(Layout::Linear);
+    let experts = policy.format(WeightLayout::Experts { per_expert: 1 });
+    let others = policy.format(WeightLayout::Linear);
     let mut groups = Map::new();
     if experts != others {
         groups.insert("group_0".to_owned(), group(r"re:.*\.experts\..*", experts));

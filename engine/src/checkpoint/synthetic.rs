@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use repartee_kernels::Draw;
+use repartee_kernels::RandomDraw;
 use serde_json::Value;
 
 /// Fields of config.json that count a stack's layers, or say which of them is meant.
@@ -43,19 +43,19 @@ impl RandomWeights {
 
     /// The numbers of a tensor: those of a norm and of what is divided by near 1, other vectors near 0, and matrices such that what they make of rows is as large as
     /// the rows.
-    pub(super) fn tensor(self, name: &str, shape: &[usize]) -> Draw {
+    pub(super) fn tensor(self, name: &str, shape: &[usize]) -> RandomDraw {
         // FNV-1a.
         let hash = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         let seed = name.bytes().fold(0xcbf2_9ce4_8422_2325 ^ self.seed, hash);
         let is_norm = (name.contains("norm") || name.contains("ln_")) && name.ends_with("weight");
         match shape {
-            [_] if is_norm || name.ends_with("cluster_usage") => Draw { seed, mean: 1.0, spread: 0.1 },
-            [_] => Draw { seed, mean: 0.0, spread: 0.02 },
+            [_] if is_norm || name.ends_with("cluster_usage") => RandomDraw { seed, mean: 1.0, spread: 0.1 },
+            [_] => RandomDraw { seed, mean: 0.0, spread: 0.02 },
             [_, inputs @ ..] => {
                 let inputs = inputs.iter().product::<usize>().max(1);
-                Draw { seed, mean: 0.0, spread: (3.0 / inputs as f32).sqrt() }
+                RandomDraw { seed, mean: 0.0, spread: (3.0 / inputs as f32).sqrt() }
             }
-            [] => Draw { seed, mean: 0.0, spread: 1.0 },
+            [] => RandomDraw { seed, mean: 0.0, spread: 1.0 },
         }
     }
 }

@@ -39,7 +39,7 @@ pub struct ConcurrentRuns {
     /// Bytes of this process in memory after the turns.
     pub resident: u64,
     /// One entry for each number of sessions.
-    pub crowds: Vec<ConcurrentRun>,
+    pub runs: Vec<ConcurrentRun>,
 }
 
 /// Loads a checkpoint on the configured device and measures a turn of it with each of these numbers of sessions.
@@ -64,7 +64,7 @@ pub fn measure_concurrent(
     let mut bed = TestBed::new(model, &config, rates);
     bed.run(WARM_UP, &meter)?;
     let crowds = counts.iter().map(|&sessions| bed.crowd(turn, sessions, &meter)).collect::<Result<_, _>>()?;
-    Ok(ConcurrentRuns { loading, resident: resident(), crowds })
+    Ok(ConcurrentRuns { loading, resident: resident(), runs: crowds })
 }
 
 /// A session that answers.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use repartee_kernels::cpu::{Cpu, Work as Products};
+use repartee_kernels::cpu::{Cpu, ProductWork as Products};
 
 use super::StageOutput;
 use crate::elements::{AudioRows, Element};
@@ -92,7 +92,7 @@ impl Meter {
         tally.steps += u64::from(rows > 0);
         tally.rows += rows as u64;
         tally.took += took;
-        tally.products = tally.products.and(products);
+        tally.products = tally.products.plus(products);
         tally.makes = makes;
         result
     }

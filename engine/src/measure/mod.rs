@@ -15,9 +15,9 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use repartee_engine_api::{Command, Event, SessionPeer, Respond, SessionError, SessionHandle, SubmitError, WakeSignal, link};
-use repartee_kernels::cpu::machine::{self, Peak};
+use repartee_kernels::cpu::hardware_peaks::{self, PeakRate};
 use repartee_kernels::cpu::pool::Pool;
-use repartee_kernels::cpu::{Cpu, Work};
+use repartee_kernels::cpu::{Cpu, ProductWork};
 use repartee_kernels::random::uniform;
 use thiserror::Error;
 
@@ -72,9 +72,9 @@ pub struct MachineLimits {
     /// What the system says of huge pages.
     pub huge_pages: String,
     /// Multiply-adds of single precision.
-    pub float_peak: Peak,
+    pub float_peak: PeakRate,
     /// Multiply-adds of bytes; `None` where the processor has no instruction for it.
-    pub integer_peak: Option<Peak>,
+    pub integer_peak: Option<PeakRate>,
 }
 
 /// When a stage computed.
@@ -118,7 +118,7 @@ pub struct StageMeasurement {
     /// Time.
     pub took: Duration,
     /// Products.
-    pub products: Work,
+    pub products: ProductWork,
 }
 
 /// A measured turn.
@@ -188,19 +188,19 @@ impl MachineLimits {
     /// Measures it with so many threads; takes seconds.
     pub fn measure(threads: usize) -> std::io::Result<Self> {
         let pool = Pool::new(threads)?;
-        let read_mib = (CACHES * machine::last_cache()).div_ceil(16 << 20) * 16;
+        let read_mib = (CACHES * hardware_peaks::last_cache()).div_ceil(16 << 20) * 16;
         Ok(Self {
             threads,
-            bandwidth: machine::read_bandwidth(&pool, read_mib),
+            bandwidth: hardware_peaks::read_bandwidth(&pool, read_mib),
             read_mib,
-            huge_pages: machine::huge_pages(),
-            float_peak: machine::float_peak(&pool),
-            integer_peak: machine::integer_peak(&pool),
+            huge_pages: hardware_peaks::huge_pages(),
+            float_peak: hardware_peaks::float_peak(&pool),
+            integer_peak: hardware_peaks::integer_peak(&pool),
         })
     }
 
     /// Seconds that products take at least: reading their weights from memory, or multiplying on registers alone.
-    pub fn lower_bound(&self, products: Work) -> (f64, f64) {
+    pub fn lower_bound(&self, products: ProductWork) -> (f64, f64) {
         let integers = self.integer_peak.unwrap_or(self.float_peak).multiplies;
         let multiplying = products.float_multiplies as f64 / self.float_peak.multiplies
             + products.integer_multiplies as f64 / integers;

@@ -338,7 +338,7 @@ impl Scheduler {
             tokenizer: &self.model.tokenizer,
             front_end: self.model.audio.as_ref().map(|ears| ears.front_end.as_ref()),
             voices: &self.voice_names,
-            script: self.model.template.as_ref(),
+            template: self.model.template.as_ref(),
             stages: &self.model.stages,
             free_slots: &mut self.free_out_of_band,
             texts: &self.texts,

@@ -125,7 +125,7 @@ impl Scheduler {
                 send_samples(&mut sessions, out_of_band, codec, clock(), out);
             }
         };
-        pool.each(&mut tasks, |_, task| task.run(clock, &sent));
+        pool.for_each(&mut tasks, |_, task| task.run(clock, &sent));
         let done: Vec<(usize, Vec<Step>)> = tasks.into_iter().map(|task| (task.at, task.done)).collect();
         self.finish_steps(done);
         true

@@ -96,7 +96,7 @@ impl ActiveResponse {
             first_token: None,
             first_frame: None,
             text: model.tokenizer.stream(),
-            calls: ToolCallReader::new(model.script.tools().map(|tools| tools.marks())),
+            calls: ToolCallReader::new(model.template.tools().map(|tools| tools.marks())),
             called: false,
             sent: EventCounts::default(),
             produced: EventCounts::default(),
@@ -338,7 +338,7 @@ impl Session {
         let active = self.active_on(slot)?;
         active.produced = EventCounts::default();
         active.text = model.tokenizer.stream();
-        active.calls = ToolCallReader::new(model.script.tools().map(|tools| tools.marks()));
+        active.calls = ToolCallReader::new(model.template.tools().map(|tools| tools.marks()));
         active.called = false;
         active.usage.output_text_tokens = 0;
         active.usage.output_audio_frames = 0;

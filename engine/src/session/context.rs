@@ -19,7 +19,7 @@ pub struct ModelContext<'a> {
     /// Voices, the default one first.
     pub voices: &'a [String],
     /// How the model's prompts are written.
-    pub script: &'a dyn PromptTemplate,
+    pub template: &'a dyn PromptTemplate,
     /// The model's stages.
     pub stages: &'a [Box<dyn Stage>],
     /// Free slots for out-of-band responses.

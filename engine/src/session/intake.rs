@@ -146,7 +146,7 @@ impl Session {
 
     /// The texts that a command makes ids of, as the model's template writes them.
     fn texts_of(&self, command: &Command, model: &ModelContext<'_>) -> Vec<String> {
-        let tools = model.script.tools();
+        let tools = model.template.tools();
         let content = |content: &Content| content_text(content, tools).ok().flatten();
         let overrides = |request: &Respond| {
             (request.instructions.is_some() || request.tools.is_some()).then(|| {

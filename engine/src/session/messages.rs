@@ -25,7 +25,7 @@ pub(super) fn system(
     tools: &[Tool],
     model: &ModelContext<'_>,
 ) -> Result<Option<Vec<u32>>, SessionError> {
-    let ids = model.encode(&system_text(instructions, tools, model.script.tools())?)?;
+    let ids = model.encode(&system_text(instructions, tools, model.template.tools())?)?;
     Ok((!ids.is_empty()).then_some(ids))
 }
 
@@ -45,7 +45,7 @@ pub(super) fn content_text(
 
 /// A message of a text, a tool call or a tool result; audio gives one without windows.
 pub(super) fn text_message(content: Content, model: &ModelContext<'_>) -> Result<Message, SessionError> {
-    let Some(text) = content_text(&content, model.script.tools())? else { return Ok(Message::audio(Vec::new())) };
+    let Some(text) = content_text(&content, model.template.tools())? else { return Ok(Message::audio(Vec::new())) };
     let kind = match content {
         Content::Text { role: Role::System, .. } => MessageKind::System,
         Content::Text { role: Role::Assistant, .. } => MessageKind::Assistant,

@@ -57,7 +57,7 @@ impl Session {
             let allowed = "an id that no unfinished response has";
             return Err(SessionError::bad("response", request.response, allowed));
         }
-        if request.streamed && model.script.streamed(&[]).is_none() {
+        if request.streamed && model.template.streamed(&[]).is_none() {
             return Err(SessionError::bad("streamed", true, "false: this model takes no text that streams in"));
         }
         if self.pending_responses.len() >= MAX_WAITING {

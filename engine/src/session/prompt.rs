@@ -128,6 +128,6 @@ impl Session {
         respond: bool,
     ) -> Vec<Element> {
         let system = system.into_iter().map(|ids| Message::text(MessageKind::System, ids.clone()));
-        model.script.render(&system.chain(messages).collect::<Vec<_>>(), open, respond)
+        model.template.render(&system.chain(messages).collect::<Vec<_>>(), open, respond)
     }
 }

@@ -75,7 +75,7 @@ impl StreamedText {
             return None;
         }
         let ids = &self.ids[self.delivered..];
-        let elements = if ids.is_empty() { Vec::new() } else { model.script.streamed(ids).unwrap_or_default() };
+        let elements = if ids.is_empty() { Vec::new() } else { model.template.streamed(ids).unwrap_or_default() };
         self.delivered = self.ids.len();
         Some((elements, ends))
     }

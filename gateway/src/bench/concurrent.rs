@@ -19,7 +19,7 @@ pub fn rows(options: &Size, source: &Source, engine: &EngineConfig, turn: Measur
         let size = layers.map_or_else(String::new, |layers| format!("; ONLY {layers} LAYERS of each stack"));
         let note = format!("{}, {}, until ready{size}", engine.device, weights(engine));
         rows.push(Row::alone(format!("loading{suffix}"), measured.loading.as_secs_f64(), "s", note));
-        for crowd in &measured.crowds {
+        for crowd in &measured.runs {
             print(crowd, engine);
             rows.extend(figures(crowd, suffix, &size));
         }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 
 use repartee_kernels::cpu::{Cpu, Weight};
-use repartee_kernels::{DType, Layout, Ops as _, RawTensor, SpecLayout, StepOps as _};
+use repartee_kernels::{DType, WeightLayout, Ops as _, RawTensor, SpecLayout, StepOps as _};
 
 use super::features::Features;
 use super::graph::{Graph, ModelError, Tensor};
@@ -69,7 +69,7 @@ struct Loader<'a> {
 }
 
 impl Loader<'_> {
-    fn weight(&self, name: &str, layout: Layout, shape: &[usize], parts: &[&[f32]]) -> Result<Weight, ModelError> {
+    fn weight(&self, name: &str, layout: WeightLayout, shape: &[usize], parts: &[&[f32]]) -> Result<Weight, ModelError> {
         let bytes: Vec<Vec<u8>> =
             parts.iter().map(|part| part.iter().flat_map(|value| value.to_le_bytes()).collect()).collect();
         let tensor = |bytes| RawTensor { name, bytes, dtype: DType::F32, shape };
@@ -79,7 +79,7 @@ impl Loader<'_> {
 
     fn vector(&self, name: &str, width: usize) -> Result<Weight, ModelError> {
         let vector = shaped(name, self.graph.weight(name)?, &[width])?;
-        self.weight(name, Layout::Vector, &[width], &[&vector])
+        self.weight(name, WeightLayout::Vector, &[width], &[&vector])
     }
 
     fn norm(&self, name: &str, width: usize) -> Result<Norm, ModelError> {
@@ -97,7 +97,7 @@ impl Loader<'_> {
     fn linear(&self, name: &str, input: usize, output: usize) -> Result<Linear, ModelError> {
         let bias = format!("{name}.bias");
         let matrix = shaped(name, self.graph.product_with(&bias)?, &[input, output])?;
-        let weight = self.weight(name, Layout::Linear, &[output, input], &[&transposed(&matrix, output)])?;
+        let weight = self.weight(name, WeightLayout::Linear, &[output, input], &[&transposed(&matrix, output)])?;
         Ok(Linear { weight, bias: self.vector(&bias, output)? })
     }
 
@@ -105,7 +105,7 @@ impl Loader<'_> {
     fn stored(&self, name: &str, input: usize, output: usize) -> Result<Linear, ModelError> {
         let bias = format!("{name}.bias");
         let matrix = shaped(name, self.graph.layer_with(&bias)?, &[output, input])?;
-        let weight = self.weight(name, Layout::Linear, &[output, input], &[&matrix])?;
+        let weight = self.weight(name, WeightLayout::Linear, &[output, input], &[&matrix])?;
         Ok(Linear { weight, bias: self.vector(&bias, output)? })
     }
 
@@ -124,8 +124,8 @@ impl Loader<'_> {
             vec![0.0; width],
             shaped(&v, self.graph.weight(&v)?, &[width])?,
         ];
-        let weight = self.weight(name, Layout::Linear, &shape, &matrices.each_ref().map(|part| &part[..]))?;
-        let bias = self.weight(name, Layout::Vector, &[width], &biases.each_ref().map(|part| &part[..]))?;
+        let weight = self.weight(name, WeightLayout::Linear, &shape, &matrices.each_ref().map(|part| &part[..]))?;
+        let bias = self.weight(name, WeightLayout::Vector, &[width], &biases.each_ref().map(|part| &part[..]))?;
         Ok(Linear { weight, bias })
     }
 
@@ -135,7 +135,7 @@ impl Loader<'_> {
         let taps = shaped(name, self.graph.layer_with(&bias)?, &[output, input, TAPS])?;
         let side_by_side: Vec<f32> =
             taps.chunks_exact(input * TAPS).flat_map(|filter| transposed(filter, TAPS)).collect();
-        let weight = self.weight(name, Layout::Linear, &[output, TAPS * input], &[&side_by_side])?;
+        let weight = self.weight(name, WeightLayout::Linear, &[output, TAPS * input], &[&side_by_side])?;
         Ok(Linear { weight, bias: self.vector(&bias, output)? })
     }
 }

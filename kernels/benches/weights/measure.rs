@@ -3,11 +3,11 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use repartee_kernels::cpu::gemm::{Packed, Rows, multiply_on};
-use repartee_kernels::cpu::machine;
+use repartee_kernels::cpu::gemm::{PackedWeight, StridedRows, multiply_on};
+use repartee_kernels::cpu::hardware_peaks;
 use repartee_kernels::cpu::pool::Pool;
-use repartee_kernels::cpu::quantised::{Bits, Quantised};
-use repartee_kernels::cpu::simd::Level;
+use repartee_kernels::cpu::quantised::{IntegerFormat, QuantisedWeight};
+use repartee_kernels::cpu::simd::SimdLevel;
 use repartee_kernels::random::uniform;
 
 /// MiB of weights that are read before one is read again: eight times the last cache of a small server.
@@ -52,7 +52,7 @@ impl Format {
         }
     }
 
-    fn weight(self, Shape { columns, k, .. }: Shape) -> Packed {
+    fn weight(self, Shape { columns, k, .. }: Shape) -> PackedWeight {
         let number = |i: usize| uniform(1, i as u64, 0, 0) - 0.5;
         let mut at = 0;
         let row = |row: &mut [f32]| {
@@ -60,9 +60,9 @@ impl Format {
             at += k;
         };
         match self {
-            Self::Bf16 => Packed::new_bf16(columns, k, |c, i| (number(c * k + i).to_bits() >> 16) as u16),
-            Self::Int8 => Packed::quantised(Quantised::new(Bits::Eight, columns, k, row).unwrap(), k),
-            Self::Int4 => Packed::quantised(Quantised::new(Bits::Four, columns, k, row).unwrap(), k),
+            Self::Bf16 => PackedWeight::new_bf16(columns, k, |c, i| (number(c * k + i).to_bits() >> 16) as u16),
+            Self::Int8 => PackedWeight::quantised(QuantisedWeight::new(IntegerFormat::Eight, columns, k, row).unwrap(), k),
+            Self::Int4 => PackedWeight::quantised(QuantisedWeight::new(IntegerFormat::Four, columns, k, row).unwrap(), k),
         }
     }
 }
@@ -76,7 +76,7 @@ pub struct Rate {
 
 /// What the numbers depend on.
 pub fn about() -> String {
-    let level = Level::detect();
+    let level = SimdLevel::detect();
     format!("{level:?}{}, pages as the system gives them", if level.has_vnni() { " with VNNI" } else { "" })
 }
 
@@ -91,7 +91,7 @@ impl Bench {
 
     /// Bytes a second that the threads read from memory when they do nothing else.
     pub fn read_bandwidth(&self) -> f64 {
-        machine::read_bandwidth(&self.pool, MIB)
+        hardware_peaks::read_bandwidth(&self.pool, MIB)
     }
 
     /// One row by one weight after the other, none of which a cache still holds.
@@ -108,14 +108,14 @@ impl Bench {
         self.rate(&vec![format.weight(shape); 16], rows, shape)
     }
 
-    fn rate(&self, weights: &[Packed], rows: usize, shape: Shape) -> Rate {
+    fn rate(&self, weights: &[PackedWeight], rows: usize, shape: Shape) -> Rate {
         let x: Vec<f32> = (0..rows * shape.k).map(|i| uniform(2, i as u64, 0, 0) - 0.5).collect();
         let mut out = vec![0.0; rows * shape.columns];
         let mut groups = Vec::new();
         let mut product = |weight| {
             let begun = Instant::now();
-            let x = Rows::dense(black_box(&x), shape.k);
-            multiply_on(Some(&self.pool), Level::detect(), x, weight, None, &mut groups, &mut out);
+            let x = StridedRows::dense(black_box(&x), shape.k);
+            multiply_on(Some(&self.pool), SimdLevel::detect(), x, weight, None, &mut groups, &mut out);
             begun.elapsed().as_secs_f64()
         };
         let passes = (0..PASSES).flat_map(|_| weights);

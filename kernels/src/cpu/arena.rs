@@ -9,11 +9,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// The free buffer with the lowest number is taken, whatever was given back last: from an empty step on, the same operations get the same
 /// buffers. What it keeps is bounded by the largest step so far.
 #[derive(Clone, Default)]
-pub struct Arena(Arc<Mutex<Vec<Shelf>>>);
+pub struct Arena(Arc<Mutex<Vec<SizeClass>>>);
 
 /// The buffers of one capacity.
 #[derive(Default)]
-struct Shelf {
+struct SizeClass {
     /// By their numbers; `None` while a buffer is in use.
     buffers: Vec<Option<Vec<f32>>>,
     /// No buffer below this one is free.
@@ -37,7 +37,7 @@ impl Arena {
     }
 
     /// `len` numbers of which nothing is known: for results of which every number is written.
-    pub fn unset(&self, len: usize) -> Buffer {
+    pub fn uninitialised(&self, len: usize) -> Buffer {
         let mut buffer = self.empty(len);
         buffer.values.resize(len, 0.0);
         buffer
@@ -53,10 +53,10 @@ impl Arena {
 
     /// A buffer with room for `len` numbers, and with what it held before.
     fn empty(&self, len: usize) -> Buffer {
-        let (at, capacity) = shelf(len);
+        let (at, capacity) = size_class(len);
         let mut shelves = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if shelves.len() <= at {
-            shelves.resize_with(at + 1, Shelf::default);
+            shelves.resize_with(at + 1, SizeClass::default);
         }
         let shelf = &mut shelves[at];
         let free = shelf.buffers[shelf.lowest..].iter().position(Option::is_some);
@@ -73,7 +73,7 @@ impl Arena {
 }
 
 /// Which shelf holds buffers of `len` numbers, and their capacity: four to a power of two, so at most a fourth is left empty.
-fn shelf(len: usize) -> (usize, usize) {
+fn size_class(len: usize) -> (usize, usize) {
     const LEAST: usize = 16;
     if len <= LEAST {
         return (0, LEAST);
@@ -202,9 +202,9 @@ impl<S: Default> DerefMut for PooledBuffer<S> {
 
 /// Lists of ids and numbers of rows that several handles read; a list is used again when its last handle is gone.
 #[derive(Debug, Clone, Default)]
-pub struct Words(Arc<Mutex<Vec<Arc<Vec<u32>>>>>);
+pub struct WordListPool(Arc<Mutex<Vec<Arc<Vec<u32>>>>>);
 
-impl Words {
+impl WordListPool {
     /// A list of at most `len` numbers, which `fill` writes: the smallest free one that has room, or else the largest, so that short lists
     /// leave the long ones alone.
     pub fn list(&self, len: usize, fill: impl FnOnce(&mut Vec<u32>)) -> Arc<Vec<u32>> {
@@ -231,10 +231,10 @@ mod tests {
         let arena = Arena::default();
         // Given back in another order than taken.
         let step = |kept: usize| {
-            let mut buffers = vec![arena.zeros(5), arena.unset(8), arena.zeros(100), arena.copy(&[1.0; 7])];
+            let mut buffers = vec![arena.zeros(5), arena.uninitialised(8), arena.zeros(100), arena.copy(&[1.0; 7])];
             let addresses: Vec<_> = buffers.iter().map(|buffer| buffer.as_ptr()).collect();
             let again = buffers.remove(1).as_ptr();
-            assert_eq!(arena.unset(6).as_ptr(), again, "the lowest free buffer is taken");
+            assert_eq!(arena.uninitialised(6).as_ptr(), again, "the lowest free buffer is taken");
             buffers.rotate_left(kept % 3);
             addresses
         };
@@ -248,7 +248,7 @@ mod tests {
     fn shelves_waste_at_most_a_fourth() {
         let mut last = (0, 0);
         for len in 0..5000 {
-            let (at, capacity) = shelf(len);
+            let (at, capacity) = size_class(len);
             assert!(capacity >= len && (len <= 16 || (capacity - len) * 4 <= len), "{len} in {capacity}");
             let expected = if capacity == last.1 { last.0 } else { last.0 + usize::from(last.1 > 0) };
             assert_eq!(at, expected, "another shelf for each capacity");
@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn short_lists_leave_the_long_one_alone() {
-        let words = Words::default();
+        let words = WordListPool::default();
         let take = |len: usize| words.list(len, |list| list.resize(len, 0));
         let held = [take(100), take(3), take(5)];
         let long = held[0].as_ptr();
@@ -276,8 +276,8 @@ mod tests {
         let arena = Arena::default();
         drop(arena.copy(&[7.0; 16]));
         assert_eq!(*arena.zeros(9), [0.0; 9]);
-        assert_eq!(arena.unset(12).len(), 12);
-        assert_eq!(arena.unset(0).len(), 0);
+        assert_eq!(arena.uninitialised(12).len(), 12);
+        assert_eq!(arena.uninitialised(0).len(), 0);
         let copy = arena.copy(&[1.0, 2.0, 3.0]);
         assert_eq!((&*copy, &*copy.clone()), (&[1.0, 2.0, 3.0][..], &[1.0, 2.0, 3.0][..]));
         assert_ne!(copy.clone().as_ptr(), copy.as_ptr());

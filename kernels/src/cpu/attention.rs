@@ -9,12 +9,12 @@ mod segments;
 use std::ops::Range;
 
 use super::work_split::{LEAST_PART, PARTS_PER_THREAD};
-use super::gemm::Out;
-use super::kv_cache::{Both, Cache, KvNumber, LANES, Numbers};
+use super::gemm::OutputPtr;
+use super::kv_cache::{Both, KvCache, KvNumber, LANES, Numbers};
 use super::math::{exp, sum_by};
 use super::pool::Pool;
-use super::simd::{Level, dispatch, multiply_add};
-use crate::ops::{Attention, AttentionBatch};
+use super::simd::{SimdLevel, dispatch, multiply_add};
+use crate::ops::{AttentionShape, AttentionBatch};
 pub(super) use segments::segments;
 
 /// Queries that share one load of a value.
@@ -81,7 +81,7 @@ fn split(
     }
     let compute = |part: usize, scratch: &mut Scratch| compute(part * each..items.min((part + 1) * each), scratch);
     match (pool, &mut scratch[..parts]) {
-        (Some(pool), scratch) if parts > 1 => pool.each(scratch, compute),
+        (Some(pool), scratch) if parts > 1 => pool.for_each(scratch, compute),
         (_, scratch) => scratch.iter_mut().enumerate().for_each(|(part, scratch)| compute(part, scratch)),
     }
 }
@@ -100,7 +100,7 @@ unsafe fn attend<const FUSED: bool, N: KvNumber>(
     values: &[N],
     visible: &VisibleKeys,
     (scores, totals): (&mut Vec<f32>, &mut Vec<f32>),
-    out: Out,
+    out: OutputPtr,
 ) {
     let scale = 1.0 / (dim as f32).sqrt();
     let n = visible.values.len();
@@ -265,7 +265,7 @@ fn weighted_sum_one<const FUSED: bool, N: KvNumber>(
 }
 
 /// Rows that go over keys and values together, where so many query heads share a head of keys.
-fn rows_together(shape: Attention) -> usize {
+fn rows_together(shape: AttentionShape) -> usize {
     (QUERY_BLOCK / (shape.heads / shape.kv_heads)).max(1)
 }
 
@@ -273,11 +273,11 @@ fn rows_together(shape: Attention) -> usize {
 #[allow(clippy::too_many_arguments)]
 pub(super) fn cached(
     pool: Option<&Pool>,
-    level: Level,
+    level: SimdLevel,
     q: &[f32],
-    cache: &Cache,
+    cache: &KvCache,
     batch: &AttentionBatch,
-    shape: Attention,
+    shape: AttentionShape,
     scratch: &mut Vec<Scratch>,
     out: &mut [f32],
 ) {
@@ -289,7 +289,7 @@ pub(super) fn cached(
         items += sequence.rows.div_ceil(rows_together(shape)) * shape.kv_heads;
         multiplies += 2 * sequence.rows * most * shape.heads * shape.head_dim;
     }
-    let out = Out(out.as_mut_ptr());
+    let out = OutputPtr(out.as_mut_ptr());
     // SAFETY: the bound holds, and items have no result in common.
     let compute = |items, scratch: &mut _| unsafe { cached_items(level, q, cache, batch, shape, items, scratch, out) };
     split(pool, items, multiplies, scratch, compute);
@@ -303,12 +303,12 @@ pub(super) fn cached(
 #[allow(clippy::too_many_arguments)]
 unsafe fn cached_loop<const FUSED: bool>(
     q: &[f32],
-    cache: &Cache,
+    cache: &KvCache,
     batch: &AttentionBatch,
-    shape: Attention,
+    shape: AttentionShape,
     items: Range<usize>,
     scratch: &mut Scratch,
-    out: Out,
+    out: OutputPtr,
 ) {
     // SAFETY: the caller's promises.
     unsafe {
@@ -325,13 +325,13 @@ unsafe fn cached_loop<const FUSED: bool>(
 #[allow(clippy::too_many_arguments)]
 unsafe fn cached_with<const FUSED: bool, N: KvNumber>(
     q: &[f32],
-    cache: &Cache,
+    cache: &KvCache,
     both: &Both<N>,
     batch: &AttentionBatch,
-    shape: Attention,
+    shape: AttentionShape,
     items: Range<usize>,
     scratch: &mut Scratch,
-    out: Out,
+    out: OutputPtr,
 ) {
     let (width, dim) = (shape.heads * shape.head_dim, shape.head_dim);
     let group = shape.heads / shape.kv_heads;
@@ -379,7 +379,7 @@ unsafe fn cached_with<const FUSED: bool, N: KvNumber>(
 impl VisibleKeys {
     /// Lists the positions of a sequence.
     #[inline(always)]
-    fn list(&mut self, cache: &Cache, table: &[u32], positions: Range<usize>) {
+    fn list(&mut self, cache: &KvCache, table: &[u32], positions: Range<usize>) {
         self.chunks.clear();
         self.values.clear();
         let mut position = positions.start;
@@ -400,10 +400,10 @@ dispatch!(/// # Safety
 /// As [`cached_loop`].
 unsafe fn cached_items = cached_loop(
     q: &[f32],
-    cache: &Cache,
+    cache: &KvCache,
     batch: &AttentionBatch,
-    shape: Attention,
+    shape: AttentionShape,
     items: Range<usize>,
     scratch: &mut Scratch,
-    out: Out,
+    out: OutputPtr,
 ));

@@ -5,13 +5,13 @@
 
 use super::arena::Buffer;
 use super::work_split::LEAST_PART;
-use super::gemm::{self, Packed, Rows};
+use super::gemm::{self, PackedWeight, StridedRows};
 use super::simd::{dispatch, multiply_add};
 use super::{Cpu, Tensor, Weight};
 
 /// The last rows of each slot's stream.
 #[derive(Debug)]
-pub struct Tail {
+pub struct ConvState {
     /// Rows remembered.
     pub rows: usize,
     /// Channels.
@@ -20,7 +20,7 @@ pub struct Tail {
     pub data: Vec<f32>,
 }
 
-impl Tail {
+impl ConvState {
     /// Empty tails.
     pub(super) fn new(slots: usize, rows: usize, columns: usize) -> Self {
         Self { rows, columns, data: vec![0.0; slots * rows * columns] }
@@ -28,7 +28,7 @@ impl Tail {
 
     /// The slot's tail followed by the new rows; afterwards the tail is the end of that. A stream's first rows follow
     /// zeros.
-    fn extend(&mut self, span: Span, new: &[f32], joined: &mut Vec<f32>) {
+    fn extend(&mut self, span: StreamSpan, new: &[f32], joined: &mut Vec<f32>) {
         let size = self.rows * self.columns;
         let tail = &mut self.data[span.slot * size..(span.slot + 1) * size];
         if span.first {
@@ -43,7 +43,7 @@ impl Tail {
 
 /// Consecutive rows of one slot's stream in a packed batch.
 #[derive(Debug, Clone, Copy)]
-pub struct Span {
+pub struct StreamSpan {
     /// Whose tail.
     pub slot: usize,
     /// Index of the first row in the batch.
@@ -55,13 +55,13 @@ pub struct Span {
 }
 
 /// Writes zeros to the rows between spans, which come in ascending order.
-struct Absent {
+struct GapFill {
     columns: usize,
     /// The row after the last span.
     next: usize,
 }
 
-impl Absent {
+impl GapFill {
     fn new(columns: usize) -> Self {
         Self { columns, next: 0 }
     }
@@ -83,8 +83,8 @@ pub(super) fn conv1d(
     x: &Tensor,
     weight: &Weight,
     bias: &Weight,
-    tail: &mut Tail,
-    spans: impl Iterator<Item = Span>,
+    tail: &mut ConvState,
+    spans: impl Iterator<Item = StreamSpan>,
 ) -> Tensor {
     let bias = bias.vector();
     let data = match weight {
@@ -101,16 +101,16 @@ fn causal(
     cpu: &Cpu,
     x: &[f32],
     channels: usize,
-    weight: &Packed,
+    weight: &PackedWeight,
     dilation: usize,
     bias: &[f32],
-    tail: &mut Tail,
-    spans: impl Iterator<Item = Span>,
+    tail: &mut ConvState,
+    spans: impl Iterator<Item = StreamSpan>,
 ) -> Buffer {
     let taps = weight.k / channels;
-    let mut out = cpu.arena.unset(x.len() / channels * weight.columns);
+    let mut out = cpu.arena.uninitialised(x.len() / channels * weight.columns);
     let mut scratch = cpu.scratch.take();
-    let mut absent = Absent::new(weight.columns);
+    let mut absent = GapFill::new(weight.columns);
     for span in spans {
         absent.clear_before(&mut out, span.row, span.rows);
         let new = &x[span.row * channels..(span.row + span.rows) * channels];
@@ -120,7 +120,7 @@ fn causal(
             tail.extend(span, new, &mut scratch.joined);
             &scratch.joined[..]
         };
-        let rows = Rows {
+        let rows = StridedRows {
             data,
             first: 0,
             step: channels,
@@ -142,13 +142,13 @@ fn depthwise(
     x: &[f32],
     weight: &[f32],
     bias: &[f32],
-    tail: &mut Tail,
-    spans: impl Iterator<Item = Span>,
+    tail: &mut ConvState,
+    spans: impl Iterator<Item = StreamSpan>,
 ) -> Buffer {
     let channels = bias.len();
-    let mut out = cpu.arena.unset(x.len());
+    let mut out = cpu.arena.uninitialised(x.len());
     let mut scratch = cpu.scratch.take();
-    let mut absent = Absent::new(channels);
+    let mut absent = GapFill::new(channels);
     for span in spans {
         absent.clear_before(&mut out, span.row, span.rows);
         let range = span.row * channels..(span.row + span.rows) * channels;
@@ -183,17 +183,17 @@ pub(super) fn conv_transpose1d(
     x: &Tensor,
     weight: &Weight,
     bias: &Weight,
-    tail: &mut Tail,
-    spans: impl Iterator<Item = Span>,
+    tail: &mut ConvState,
+    spans: impl Iterator<Item = StreamSpan>,
 ) -> Tensor {
     let Weight::ConvTranspose1d { packed: weight, cut, .. } = weight else {
         panic!("not a transposed convolution: {}", weight.kind())
     };
     let (bias, channels) = (bias.vector(), x.columns);
     let taps = weight.k / channels;
-    let mut out = cpu.arena.unset(x.rows * weight.columns);
+    let mut out = cpu.arena.uninitialised(x.rows * weight.columns);
     let mut scratch = cpu.scratch.take();
-    let mut absent = Absent::new(weight.columns);
+    let mut absent = GapFill::new(weight.columns);
     for span in spans {
         let new = &x.data[span.row * channels..(span.row + span.rows) * channels];
         let skipped = if span.first && *cut { span.rows.min(1) } else { 0 };
@@ -205,7 +205,7 @@ pub(super) fn conv_transpose1d(
         };
         let count = span.rows - skipped;
         let rows =
-            Rows { data, first: skipped * channels, step: channels, count, taps, length: channels, stride: channels };
+            StridedRows { data, first: skipped * channels, step: channels, count, taps, length: channels, stride: channels };
         let row = span.row + skipped;
         absent.clear_before(&mut out, row, count);
         let out = &mut out[row * weight.columns..(row + count) * weight.columns];
@@ -226,7 +226,7 @@ pub(super) fn segment_conv1d(cpu: &Cpu, x: &Tensor, weight: &Weight, bias: &Weig
     let (bias, channels) = (bias.vector(), x.columns);
     let taps = weight.k / channels;
     let beside = taps / 2 * dilation * channels;
-    let mut out = cpu.arena.unset(x.rows * weight.columns);
+    let mut out = cpu.arena.uninitialised(x.rows * weight.columns);
     let mut scratch = cpu.scratch.take();
     let mut first = 0;
     for &rows in segments.iter().filter(|rows| **rows > 0) {
@@ -237,7 +237,7 @@ pub(super) fn segment_conv1d(cpu: &Cpu, x: &Tensor, weight: &Weight, bias: &Weig
         joined.extend_from_slice(&x.data[first * channels..(first + rows) * channels]);
         joined.resize(joined.len() + beside, 0.0);
         let stride = dilation * channels;
-        let rows_of = Rows { data: joined, first: 0, step: channels, count: rows, taps, length: channels, stride };
+        let rows_of = StridedRows { data: joined, first: 0, step: channels, count: rows, taps, length: channels, stride };
         cpu.multiply(rows_of, weight, Some(bias), &mut out[first * weight.columns..(first + rows) * weight.columns]);
         first += rows;
     }
@@ -252,13 +252,13 @@ pub(super) fn conv2d(
     x: &[f32],
     (images, height, width): (usize, usize, usize),
     channels: usize,
-    weight: &Packed,
+    weight: &PackedWeight,
     stride: usize,
     bias: &[f32],
 ) -> Buffer {
     let (out_height, out_width) = (height.div_ceil(stride), width.div_ceil(stride));
     let columns = weight.columns;
-    let mut out = cpu.arena.unset(images * out_height * out_width * columns);
+    let mut out = cpu.arena.uninitialised(images * out_height * out_width * columns);
     // A frame of zeros makes every window whole; its rows of taps are then three stretches.
     let padded_width = width + 2;
     let mut padded = cpu.arena.zeros((height + 2) * padded_width * channels);
@@ -274,7 +274,7 @@ pub(super) fn conv2d(
         // A line is one product, too small to be split itself.
         cpu.split(out, line, LEAST_PART / weight.k.max(1), |first, lines| {
             for (y, out) in (first..).zip(lines.chunks_exact_mut(line.max(1))) {
-                let rows = Rows {
+                let rows = StridedRows {
                     data: padded,
                     first: stride * y * padded_width * channels,
                     step: stride * channels,

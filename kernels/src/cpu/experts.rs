@@ -3,11 +3,11 @@
 use std::array;
 
 use super::arena::Buffer;
-use super::gemm::{Packed, Rows};
-use super::groups::{self, GROUP, Group};
+use super::gemm::{PackedWeight, StridedRows};
+use super::groups::{self, GROUP, QuantisedGroup};
 use super::product::{self, Product};
 use super::{Cpu, math};
-use crate::ops::Router;
+use crate::ops::RouterShape;
 
 /// Experts that are computed together at most: a single row's, of most models.
 const WAVE: usize = 16;
@@ -25,7 +25,7 @@ pub(super) struct Scratch {
     /// Experts that are computed together, in ascending order.
     wave: Vec<usize>,
     /// All rows, for experts of integers.
-    quantised: Vec<Group>,
+    quantised: Vec<QuantisedGroup>,
     gathered: Inputs,
     wide: Vec<f32>,
     narrow: Inputs,
@@ -36,7 +36,7 @@ pub(super) struct Scratch {
 #[derive(Default)]
 struct Inputs {
     numbers: Vec<f32>,
-    groups: Vec<Group>,
+    groups: Vec<QuantisedGroup>,
 }
 
 /// `x` is `[rows, hidden]`, `router` gives one logit an expert; the result is `[rows, down.columns]`.
@@ -47,18 +47,18 @@ struct Inputs {
 pub(super) fn mixture(
     cpu: &Cpu,
     x: &[f32],
-    router: &Packed,
-    gate_up: &[Packed],
-    down: &[Packed],
-    spec: Router,
+    router: &PackedWeight,
+    gate_up: &[PackedWeight],
+    down: &[PackedWeight],
+    spec: RouterShape,
 ) -> Buffer {
     let (level, hidden) = (cpu.level, router.k);
     let count = x.len() / hidden;
     let mut scratch = cpu.scratch.take();
     let Scratch { logits, order, chosen, wave, quantised, gathered, wide, narrow, result } = &mut scratch.experts;
     logits.resize(count * gate_up.len(), 0.0);
-    cpu.multiply(Rows::dense(x, hidden), router, None, logits);
-    choose(cpu, logits, gate_up.len(), spec, order, chosen);
+    cpu.multiply(StridedRows::dense(x, hidden), router, None, logits);
+    route(cpu, logits, gate_up.len(), spec, order, chosen);
 
     let (inner, columns) = down.first().map_or((0, 0), |down| (down.k, down.columns));
     let mut out = cpu.arena.zeros(count * columns);
@@ -73,7 +73,7 @@ pub(super) fn mixture(
     }
     quantised.clear();
     if chosen.iter().zip(gate_up).any(|(rows, weight)| !rows.is_empty() && weight.is_integer()) {
-        groups::quantise(level, Rows::dense(x, hidden), quantised);
+        groups::quantise(level, StridedRows::dense(x, hidden), quantised);
     }
     let mut experts = chosen.iter().enumerate().filter(|(_, rows)| !rows.is_empty()).peekable();
     while experts.peek().is_some() {
@@ -103,7 +103,7 @@ pub(super) fn mixture(
         narrow.numbers.resize(rows * inner, 0.0);
         math::silu_mul(level, wide, &mut narrow.numbers, inner);
         if wave.iter().any(|&expert| down[expert].is_integer()) {
-            groups::quantise(level, Rows::dense(&narrow.numbers, inner), &mut narrow.groups);
+            groups::quantise(level, StridedRows::dense(&narrow.numbers, inner), &mut narrow.groups);
         }
         result.resize(rows * columns, 0.0);
         multiply(cpu, narrow, down, wave.iter().map(its_rows), result);
@@ -118,11 +118,11 @@ pub(super) fn mixture(
 }
 
 /// Writes the rows of each expert, with their weights, to `chosen`. `logits` is `[rows, experts]`.
-fn choose(
+fn route(
     cpu: &Cpu,
     logits: &mut [f32],
     experts: usize,
-    spec: Router,
+    spec: RouterShape,
     order: &mut Vec<usize>,
     chosen: &mut Vec<Vec<(usize, f32)>>,
 ) {
@@ -154,7 +154,7 @@ fn choose(
 fn multiply(
     cpu: &Cpu,
     x: &Inputs,
-    weights: &[Packed],
+    weights: &[PackedWeight],
     mut experts: impl Iterator<Item = (usize, usize)>,
     mut out: &mut [f32],
 ) {
@@ -174,7 +174,7 @@ fn multiply(
             Product::of_integers(pool, level, (groups, rows), integers, None, to)
         } else {
             let numbers = &x.numbers[from * weight.k..first * weight.k];
-            Product::of_floats(pool, level, Rows::dense(numbers, weight.k), weight, None, to)
+            Product::of_floats(pool, level, StridedRows::dense(numbers, weight.k), weight, None, to)
         })
     });
     product::run(pool, products.iter().flatten());

@@ -11,19 +11,19 @@
 
 use std::iter;
 
-use super::work_split::Part;
-use super::groups::{self, Group};
-pub use super::panels::{LANES, Packed};
+use super::work_split::ProductPart;
+use super::groups::{self, QuantisedGroup};
+pub use super::panels::{LANES, PackedWeight};
 use super::panels::{Lane, Number, Panels};
 use super::pool::Pool;
 use super::product::{self, Product};
-use super::simd::{Kind, Lanes, Level, Plain, prefetch};
+use super::simd::{LevelKind, Lanes, SimdLevel, ScalarLanes, prefetch};
 #[cfg(all(target_arch = "x86_64", feature = "simd"))]
-use super::simd::{Pair, Wide};
+use super::simd::{Avx2Lanes, Avx512Lanes};
 
 /// Where the rows of the left operand lie.
 #[derive(Debug, Clone, Copy)]
-pub struct Rows<'a> {
+pub struct StridedRows<'a> {
     /// The numbers.
     pub data: &'a [f32],
     /// Offset of row `r` is `first + r * step`.
@@ -40,7 +40,7 @@ pub struct Rows<'a> {
     pub stride: usize,
 }
 
-impl<'a> Rows<'a> {
+impl<'a> StridedRows<'a> {
     /// Plain rows of a matrix `[count, k]`.
     pub fn dense(data: &'a [f32], k: usize) -> Self {
         let count = data.len().checked_div(k).unwrap_or(0);
@@ -61,7 +61,7 @@ impl<'a> Rows<'a> {
 }
 
 /// `out[r, c] = bias[c] + sum over k of x[r, k] * weight[c, k]`; `out` is `[x.count, weight.columns]`.
-pub fn multiply(level: Level, x: Rows<'_>, weight: &Packed, bias: Option<&[f32]>, out: &mut [f32]) {
+pub fn multiply(level: SimdLevel, x: StridedRows<'_>, weight: &PackedWeight, bias: Option<&[f32]>, out: &mut [f32]) {
     multiply_on(None, level, x, weight, bias, &mut Vec::new(), out);
 }
 
@@ -69,11 +69,11 @@ pub fn multiply(level: Level, x: Rows<'_>, weight: &Packed, bias: Option<&[f32]>
 /// weight.
 pub fn multiply_on(
     pool: Option<&Pool>,
-    level: Level,
-    x: Rows<'_>,
-    weight: &Packed,
+    level: SimdLevel,
+    x: StridedRows<'_>,
+    weight: &PackedWeight,
     bias: Option<&[f32]>,
-    groups: &mut Vec<Group>,
+    groups: &mut Vec<QuantisedGroup>,
     out: &mut [f32],
 ) {
     if x.count == 0 {
@@ -98,17 +98,17 @@ const STREAMS: usize = 4;
 const AHEAD: usize = 2048;
 
 /// Rows and panels that [`dispatch`] computes together where there are so many rows.
-pub(super) fn tile_size(level: Level, rows: usize, streamed: bool) -> (usize, usize) {
+pub(super) fn tile_size(level: SimdLevel, rows: usize, streamed: bool) -> (usize, usize) {
     match (level.kind(), rows) {
         (_, 1) if streamed => (1, STREAMS),
         #[cfg(all(target_arch = "x86_64", feature = "simd"))]
-        (Kind::Avx512, 1 | 2) => (1, 8),
+        (LevelKind::Avx512, 1 | 2) => (1, 8),
         #[cfg(all(target_arch = "x86_64", feature = "simd"))]
-        (Kind::Avx512, 3..8) => (4, 4),
+        (LevelKind::Avx512, 3..8) => (4, 4),
         #[cfg(all(target_arch = "x86_64", feature = "simd"))]
-        (Kind::Avx512, _) => (8, 2),
+        (LevelKind::Avx512, _) => (8, 2),
         #[cfg(all(target_arch = "x86_64", feature = "simd"))]
-        (Kind::Avx2, 1) => (1, 6),
+        (LevelKind::Avx2, 1) => (1, 6),
         (_, 1 | 2) => (1, 4),
         // Whole tiles of four rows and of six.
         _ => (12, 2),
@@ -118,24 +118,24 @@ pub(super) fn tile_size(level: Level, rows: usize, streamed: bool) -> (usize, us
 /// A product whose bounds were checked.
 #[derive(Clone, Copy)]
 pub(super) struct Task<'a> {
-    x: Rows<'a>,
+    x: StridedRows<'a>,
     columns: usize,
     k: usize,
     weight: &'a Panels,
     bias: Option<&'a [f32]>,
-    out: Out,
+    out: OutputPtr,
 }
 
 impl<'a> Task<'a> {
     /// The product of rows, of which there is one at least, and a weight that is not of integers. The task stands for `out` as long as it
     /// lives.
-    pub(super) fn new(x: Rows<'a>, weight: &'a Packed, bias: Option<&'a [f32]>, out: &'a mut [f32]) -> Self {
+    pub(super) fn new(x: StridedRows<'a>, weight: &'a PackedWeight, bias: Option<&'a [f32]>, out: &'a mut [f32]) -> Self {
         // The kernels read and write through raw pointers: these bounds are what they rely on.
         assert!(x.is_within(weight.k), "rows and weight differ, or rows reach beyond their data");
         assert_eq!(Some(out.len()), x.count.checked_mul(weight.columns), "output has the wrong size");
         assert!(bias.is_none_or(|b| b.len() == weight.columns), "bias has the wrong size");
         assert!(!weight.is_integer(), "a weight of integers");
-        Self { x, columns: weight.columns, k: weight.k, weight: &weight.panels, bias, out: Out(out.as_mut_ptr()) }
+        Self { x, columns: weight.columns, k: weight.k, weight: &weight.panels, bias, out: OutputPtr(out.as_mut_ptr()) }
     }
 
     fn panels(&self) -> usize {
@@ -151,7 +151,7 @@ impl<'a> Task<'a> {
     ///
     /// # Safety
     /// The part lies within the rows and the weight's panels. Nobody else reads or writes its outputs meanwhile.
-    pub(super) unsafe fn compute(self, level: Level, part: Part) {
+    pub(super) unsafe fn compute(self, level: SimdLevel, part: ProductPart) {
         match self.weight {
             // SAFETY: the bounds were checked; the caller answers for the rest.
             Panels::F32(numbers) => unsafe { dispatch(level, self, numbers, part) },
@@ -164,14 +164,14 @@ impl<'a> Task<'a> {
 
 /// Where the output lies: `[x.count, columns]`.
 #[derive(Clone, Copy)]
-pub(super) struct Out(pub(super) *mut f32);
+pub(super) struct OutputPtr(pub(super) *mut f32);
 
 // SAFETY: threads write to it at different places alone, as `dispatch` demands.
-unsafe impl Send for Out {}
+unsafe impl Send for OutputPtr {}
 // SAFETY: as above.
-unsafe impl Sync for Out {}
+unsafe impl Sync for OutputPtr {}
 
-impl Out {
+impl OutputPtr {
     /// Stores a panel's sums of one row, with the bias added.
     ///
     /// # Safety
@@ -201,34 +201,34 @@ impl Out {
 ///
 /// # Safety
 /// The bounds that [`Task::new`] asserts hold, and the part lies within them. Nobody else reads or writes its outputs meanwhile.
-unsafe fn dispatch<N: Number>(level: Level, task: Task<'_>, weight: &[Lane<N>], part: Part) {
+unsafe fn dispatch<N: Number>(level: SimdLevel, task: Task<'_>, weight: &[Lane<N>], part: ProductPart) {
     /// # Safety
     /// The processor has AVX-512; the caller's promises.
     #[cfg(all(target_arch = "x86_64", feature = "simd"))]
     #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma")]
-    unsafe fn avx512<N: Number>(task: Task<'_>, weight: &[Lane<N>], part: Part) {
+    unsafe fn avx512<N: Number>(task: Task<'_>, weight: &[Lane<N>], part: ProductPart) {
         // 32 registers: 16 sums, and numbers of the weight.
         // SAFETY: the caller answers for it.
-        unsafe { tiles::<Wide, N, 2, 4, 4, 8, 8, 8>(task, weight, part) }
+        unsafe { tiles::<Avx512Lanes, N, 2, 4, 4, 8, 8, 8>(task, weight, part) }
     }
     /// # Safety
     /// The processor has AVX2 and fused multiply-add; the caller's promises.
     #[cfg(all(target_arch = "x86_64", feature = "simd"))]
     #[target_feature(enable = "avx2,fma")]
-    unsafe fn avx2<N: Number>(task: Task<'_>, weight: &[Lane<N>], part: Part) {
+    unsafe fn avx2<N: Number>(task: Task<'_>, weight: &[Lane<N>], part: ProductPart) {
         // 16 registers, two for each sum.
         // SAFETY: the caller answers for it.
-        unsafe { tiles::<Pair, N, 0, 1, 1, 2, 4, 6>(task, weight, part) }
+        unsafe { tiles::<Avx2Lanes, N, 0, 1, 1, 2, 4, 6>(task, weight, part) }
     }
     match level.kind() {
         // SAFETY: no special instruction; the caller answers for the rest.
-        Kind::Baseline => unsafe { tiles::<Plain, N, 0, 1, 1, 2, 4, 2>(task, weight, part) },
+        LevelKind::Baseline => unsafe { tiles::<ScalarLanes, N, 0, 1, 1, 2, 4, 2>(task, weight, part) },
         // SAFETY: a `Level` of this kind exists only where the processor has these instructions; the caller answers for the rest.
         #[cfg(all(target_arch = "x86_64", feature = "simd"))]
-        Kind::Avx2 => unsafe { avx2(task, weight, part) },
+        LevelKind::Avx2 => unsafe { avx2(task, weight, part) },
         // SAFETY: as above.
         #[cfg(all(target_arch = "x86_64", feature = "simd"))]
-        Kind::Avx512 => unsafe { avx512(task, weight, part) },
+        LevelKind::Avx512 => unsafe { avx512(task, weight, part) },
     }
 }
 
@@ -256,12 +256,12 @@ unsafe fn tiles<
 >(
     task: Task<'_>,
     weight: &[Lane<N>],
-    part: Part,
+    part: ProductPart,
 ) {
     let mut first = part.rows.start;
     while first < part.rows.end {
         let end = part.rows.end.min(first + ROW_BLOCK);
-        let block = Part { rows: first..end, panels: part.panels.clone() };
+        let block = ProductPart { rows: first..end, panels: part.panels.clone() };
         // SAFETY: the caller's promises, and the block lies within the part.
         unsafe {
             match end - first {
@@ -287,7 +287,7 @@ unsafe fn tiles<
 unsafe fn panels<L: Lanes, N: Number, const R: usize, const P: usize, const A: usize>(
     task: Task<'_>,
     weight: &[Lane<N>],
-    part: Part,
+    part: ProductPart,
 ) {
     let (first, end) = (part.rows.start, part.rows.end);
     let mut panel = part.panels.start;

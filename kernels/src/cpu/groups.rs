@@ -5,7 +5,7 @@
 //! - Groups whose greatest magnitude is below [`LEAST`] count as zeros.
 //! - A group with a number that is not finite has NaN for a scale, and zeros: whatever is made of its row is NaN.
 
-use super::gemm::Rows;
+use super::gemm::StridedRows;
 use super::simd::dispatch;
 
 /// Numbers that share a scale, of activations and of weights alike.
@@ -16,7 +16,7 @@ pub const LEAST: f32 = f32::from_bits((127 - 100) << 23);
 /// Numbers that share a scale. Each stands for `scale` times itself.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[repr(C)]
-pub struct Group {
+pub struct QuantisedGroup {
     /// Never negative; NaN where a number was not finite.
     pub scale: f32,
     /// Sum of the numbers.
@@ -33,7 +33,7 @@ pub(super) fn nearest(value: f32) -> i32 {
     (value + ROUND).to_bits() as i32 - ROUND.to_bits() as i32
 }
 
-impl Group {
+impl QuantisedGroup {
     const ZERO: Self = Self { scale: 0.0, total: 0, numbers: [0; GROUP] };
 
     /// Quantises the numbers.
@@ -55,26 +55,26 @@ impl Group {
 }
 
 /// Quantises the rows, one after the other: `[row][group]`.
-pub fn quantise(level: super::simd::Level, x: Rows<'_>, groups: &mut Vec<Group>) {
+pub fn quantise(level: super::simd::SimdLevel, x: StridedRows<'_>, groups: &mut Vec<QuantisedGroup>) {
     let a_row = (x.taps * x.length).div_ceil(GROUP);
     groups.clear();
-    groups.resize(x.count * a_row, Group::ZERO);
+    groups.resize(x.count * a_row, QuantisedGroup::ZERO);
     quantise_rows(level, x, a_row, groups);
 }
 
 dispatch! {
-    fn quantise_rows = quantise_rows_with(x: Rows<'_>, a_row: usize, groups: &mut [Group])
+    fn quantise_rows = quantise_rows_with(x: StridedRows<'_>, a_row: usize, groups: &mut [QuantisedGroup])
 }
 
 #[inline(always)]
-fn quantise_rows_with<const FUSED: bool>(x: Rows<'_>, a_row: usize, groups: &mut [Group]) {
+fn quantise_rows_with<const FUSED: bool>(x: StridedRows<'_>, a_row: usize, groups: &mut [QuantisedGroup]) {
     for (row, groups) in groups.chunks_exact_mut(a_row.max(1)).enumerate() {
         let start = x.first + row * x.step;
         let whole = if x.taps == 1 { x.length / GROUP } else { 0 };
         let (aligned, rest) = groups.split_at_mut(whole);
         let numbers = if whole > 0 { x.data[start..][..whole * GROUP].as_chunks().0 } else { &[] };
         for (group, numbers) in aligned.iter_mut().zip(numbers) {
-            *group = Group::new(numbers);
+            *group = QuantisedGroup::new(numbers);
         }
         for (at, group) in rest.iter_mut().enumerate() {
             let mut numbers = [0.0; GROUP];
@@ -82,7 +82,7 @@ fn quantise_rows_with<const FUSED: bool>(x: Rows<'_>, a_row: usize, groups: &mut
             for (i, number) in (first..x.taps * x.length).zip(&mut numbers) {
                 *number = x.data[start + i / x.length * x.stride + i % x.length];
             }
-            *group = Group::new(&numbers);
+            *group = QuantisedGroup::new(&numbers);
         }
     }
 }
@@ -90,20 +90,20 @@ fn quantise_rows_with<const FUSED: bool>(x: Rows<'_>, a_row: usize, groups: &mut
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::simd::Level;
+    use crate::cpu::simd::SimdLevel;
 
-    fn quantised(level: Level, x: Rows<'_>) -> Vec<Group> {
-        let mut groups = vec![Group::ZERO; 3];
+    fn quantised(level: SimdLevel, x: StridedRows<'_>) -> Vec<QuantisedGroup> {
+        let mut groups = vec![QuantisedGroup::ZERO; 3];
         quantise(level, x, &mut groups);
         groups
     }
 
     #[test]
     fn numbers_are_the_nearest_integers() {
-        for level in Level::available() {
+        for level in SimdLevel::available() {
             let mut row: Vec<f32> = (0..40).map(|i| i as f32 / 2.0 - 4.25).collect();
             row[7] = -63.5;
-            let groups = quantised(level, Rows::dense(&row, 40));
+            let groups = quantised(level, StridedRows::dense(&row, 40));
             assert_eq!([groups.len(), 24], [2, groups[1].numbers[8..].iter().filter(|&&n| n == 0).count()]);
             assert_eq!((groups[0].scale, groups[0].numbers[7]), (0.5, -127));
             // -8.5, and 0.5 and 1.5, of which the even neighbour is taken.
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn edges_are_as_documented() {
-        for level in Level::available() {
+        for level in SimdLevel::available() {
             let mut row = [0.0; 6 * GROUP];
             row[1] = f32::MIN_POSITIVE;
             row[GROUP] = f32::MAX;
@@ -128,14 +128,14 @@ mod tests {
             row[2 * GROUP + 6] = 1.0;
             row[3 * GROUP] = f32::NEG_INFINITY;
             row[4 * GROUP] = -LEAST;
-            let groups = quantised(level, Rows::dense(&row, row.len()));
-            assert_eq!(groups[0], Group::ZERO);
+            let groups = quantised(level, StridedRows::dense(&row, row.len()));
+            assert_eq!(groups[0], QuantisedGroup::ZERO);
             assert_eq!(groups[1].numbers[..3], [127, -64, 0]);
             for group in &groups[2..4] {
                 assert!(group.scale.is_nan() && group.numbers == [0; GROUP] && group.total == 0);
             }
             assert_eq!((groups[4].numbers[0], groups[4].scale), (-127, LEAST / 127.0));
-            assert_eq!(groups[5], Group::ZERO);
+            assert_eq!(groups[5], QuantisedGroup::ZERO);
         }
     }
 
@@ -143,11 +143,11 @@ mod tests {
     fn stretches_of_a_row_join() {
         let data: Vec<f32> = (0..200).map(|i| (i as f32 * 0.7).sin()).collect();
         // Two rows of three stretches of twenty numbers, fifty apart.
-        let x = Rows { data: &data, first: 5, step: 10, count: 2, taps: 3, length: 20, stride: 50 };
+        let x = StridedRows { data: &data, first: 5, step: 10, count: 2, taps: 3, length: 20, stride: 50 };
         let row = |r: usize| (0..3).flat_map(move |tap| (0..20).map(move |i| 5 + r * 10 + tap * 50 + i));
         let joined: Vec<f32> = (0..2).flat_map(|r| row(r).map(|at| data[at])).collect();
-        for level in Level::available() {
-            assert_eq!(quantised(level, x), quantised(Level::BASELINE, Rows::dense(&joined, 60)));
+        for level in SimdLevel::available() {
+            assert_eq!(quantised(level, x), quantised(SimdLevel::BASELINE, StridedRows::dense(&joined, 60)));
         }
     }
 }

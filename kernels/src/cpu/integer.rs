@@ -9,13 +9,13 @@
 //! in single precision, with each operation rounded by itself and none fused: so all levels of instructions give equal bits, and as in
 //! [`gemm`](super::gemm) neither the rows beside it nor the thread matter.
 
-use super::work_split::Part;
-use super::gemm::{LANES, Out, ROW_BLOCK};
-use super::groups::Group;
-use super::quantised::{Bits, Quantised, STEPS};
-use super::simd::{Dots, Kind, Lanes, Level, PlainEight, PlainFour, prefetch};
+use super::work_split::ProductPart;
+use super::gemm::{LANES, OutputPtr, ROW_BLOCK};
+use super::groups::QuantisedGroup;
+use super::quantised::{IntegerFormat, QuantisedWeight, STEPS};
+use super::simd::{Dots, LevelKind, Lanes, SimdLevel, ScalarInt8, ScalarInt4, prefetch};
 #[cfg(all(target_arch = "x86_64", feature = "simd"))]
-use super::simd::{PairEight, PairFour, WideEight, WideFour};
+use super::simd::{Avx2Int8, Avx2Int4, VnniInt8, VnniInt4};
 
 /// Bytes of the weight that a single row asks the caches for ahead of where it is. One row is bound by memory, and reads one panel after
 /// the other: a single stream, that goes on from panel to panel. A processor's own prefetching loses it at each page.
@@ -25,18 +25,18 @@ const AHEAD: usize = 4096;
 #[derive(Clone, Copy)]
 pub(super) struct Task<'a> {
     /// `[row][group]`
-    x: &'a [Group],
-    weight: &'a Quantised,
+    x: &'a [QuantisedGroup],
+    weight: &'a QuantisedWeight,
     bias: Option<&'a [f32]>,
-    out: Out,
+    out: OutputPtr,
 }
 
 impl<'a> Task<'a> {
     /// `out[r, c] = bias[c] + sum over k of x[r, k] * weight[c, k]`, of `rows` rows whose groups `x` holds. The task stands for `out` as
     /// long as it lives.
     pub(super) fn new(
-        (x, rows): (&'a [Group], usize),
-        weight: &'a Quantised,
+        (x, rows): (&'a [QuantisedGroup], usize),
+        weight: &'a QuantisedWeight,
         bias: Option<&'a [f32]>,
         out: &'a mut [f32],
     ) -> Self {
@@ -45,21 +45,21 @@ impl<'a> Task<'a> {
         assert_eq!(rows.checked_mul(groups), Some(x.len()), "rows and weight differ");
         assert_eq!(rows.checked_mul(columns), Some(out.len()), "output has the wrong size");
         assert!(bias.is_none_or(|b| b.len() == columns), "bias has the wrong size");
-        Self { x, weight, bias, out: Out(out.as_mut_ptr()) }
+        Self { x, weight, bias, out: OutputPtr(out.as_mut_ptr()) }
     }
 
     /// Computes a part of the product.
     ///
     /// # Safety
     /// The part lies within the rows and the weight's panels. Nobody else reads or writes its outputs meanwhile.
-    pub(super) unsafe fn compute(self, level: Level, part: Part) {
+    pub(super) unsafe fn compute(self, level: SimdLevel, part: ProductPart) {
         // SAFETY: the bounds were checked; the caller answers for the rest.
         unsafe { dispatch(level, self, part) }
     }
 }
 
 /// Rows and panels that [`dispatch`] computes together where there are so many rows.
-pub(super) fn tile_size(level: Level, rows: usize) -> (usize, usize) {
+pub(super) fn tile_size(level: SimdLevel, rows: usize) -> (usize, usize) {
     match (level.has_vnni(), rows) {
         (_, 1) => (1, 1),
         (true, _) => (4, 2),
@@ -71,18 +71,18 @@ pub(super) fn tile_size(level: Level, rows: usize) -> (usize, usize) {
 ///
 /// # Safety
 /// The bounds that [`Task::new`] asserts hold, and the part lies within them. Nobody else reads or writes its outputs meanwhile.
-unsafe fn dispatch(level: Level, task: Task<'_>, part: Part) {
+unsafe fn dispatch(level: SimdLevel, task: Task<'_>, part: ProductPart) {
     /// # Safety
     /// The processor has AVX-512 VNNI; the caller's promises.
     #[cfg(all(target_arch = "x86_64", feature = "simd"))]
     #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx512vnni,avx2,fma")]
-    unsafe fn vnni(task: Task<'_>, part: Part) {
+    unsafe fn vnni(task: Task<'_>, part: ProductPart) {
         // 32 registers: eight integer sums, eight sums in single precision, and the weights.
         // SAFETY: the caller answers for it, and the dots are of the weight's format.
         unsafe {
             match task.weight.bits() {
-                Bits::Eight => tiles::<WideEight, 4, 2>(task, part),
-                Bits::Four => tiles::<WideFour, 4, 2>(task, part),
+                IntegerFormat::Eight => tiles::<VnniInt8, 4, 2>(task, part),
+                IntegerFormat::Four => tiles::<VnniInt4, 4, 2>(task, part),
             }
         }
     }
@@ -90,30 +90,30 @@ unsafe fn dispatch(level: Level, task: Task<'_>, part: Part) {
     /// The processor has AVX2; the caller's promises.
     #[cfg(all(target_arch = "x86_64", feature = "simd"))]
     #[target_feature(enable = "avx2,fma")]
-    unsafe fn avx2(task: Task<'_>, part: Part) {
+    unsafe fn avx2(task: Task<'_>, part: ProductPart) {
         // 16 registers, two for each sum.
         // SAFETY: as above.
         unsafe {
             match task.weight.bits() {
-                Bits::Eight => tiles::<PairEight, 2, 1>(task, part),
-                Bits::Four => tiles::<PairFour, 2, 1>(task, part),
+                IntegerFormat::Eight => tiles::<Avx2Int8, 2, 1>(task, part),
+                IntegerFormat::Four => tiles::<Avx2Int4, 2, 1>(task, part),
             }
         }
     }
     match level.kind() {
         // SAFETY: no special instruction; the dots are of the weight's format; the caller answers for the rest.
-        Kind::Baseline => unsafe {
+        LevelKind::Baseline => unsafe {
             match task.weight.bits() {
-                Bits::Eight => tiles::<PlainEight, 2, 1>(task, part),
-                Bits::Four => tiles::<PlainFour, 2, 1>(task, part),
+                IntegerFormat::Eight => tiles::<ScalarInt8, 2, 1>(task, part),
+                IntegerFormat::Four => tiles::<ScalarInt4, 2, 1>(task, part),
             }
         },
         // SAFETY: a level has VNNI only where the processor has; the caller answers for the rest.
         #[cfg(all(target_arch = "x86_64", feature = "simd"))]
-        Kind::Avx512 if level.has_vnni() => unsafe { vnni(task, part) },
+        LevelKind::Avx512 if level.has_vnni() => unsafe { vnni(task, part) },
         // SAFETY: a `Level` of this kind exists only where the processor has these instructions; the caller answers for the rest.
         #[cfg(all(target_arch = "x86_64", feature = "simd"))]
-        Kind::Avx2 | Kind::Avx512 => unsafe { avx2(task, part) },
+        LevelKind::Avx2 | LevelKind::Avx512 => unsafe { avx2(task, part) },
     }
 }
 
@@ -123,7 +123,7 @@ unsafe fn dispatch(level: Level, task: Task<'_>, part: Part) {
 /// # Safety
 /// The processor has `D`'s instructions, and `D` is of the weight's format; the promises of [`dispatch`].
 #[inline(always)]
-unsafe fn tiles<D: Dots, const R: usize, const P: usize>(task: Task<'_>, part: Part) {
+unsafe fn tiles<D: Dots, const R: usize, const P: usize>(task: Task<'_>, part: ProductPart) {
     let mut first = part.rows.start;
     while first < part.rows.end {
         let end = part.rows.end.min(first + ROW_BLOCK);
@@ -182,7 +182,7 @@ unsafe fn tile<D: Dots, const R: usize, const P: usize>(task: Task<'_>, row: usi
         let mut sums = [[D::Sums::zero(); R]; P];
         let lines: [*const u8; P] = std::array::from_fn(|p| weight.lines().add((panel + p) * groups * STEPS * D::STEP));
         let scales: [*const u16; P] = std::array::from_fn(|p| weight.scales().add((panel + p) * groups * LANES));
-        let inputs: [*const Group; R] = std::array::from_fn(|r| x.as_ptr().add((row + r) * groups));
+        let inputs: [*const QuantisedGroup; R] = std::array::from_fn(|r| x.as_ptr().add((row + r) * groups));
         for group in 0..groups {
             // Plain loops and no checked arithmetic: a closure that stayed a function of its own would lack the instructions.
             let mut dots = [[D::zero(); R]; P];
@@ -212,7 +212,7 @@ unsafe fn tile<D: Dots, const R: usize, const P: usize>(task: Task<'_>, row: usi
                 }
                 let weight = D::Sums::load_bf16(scales.add(at));
                 for ((sum, dots), input) in sums.iter_mut().zip(dots).zip(&inputs) {
-                    let Group { scale, total, .. } = &*input.add(group);
+                    let QuantisedGroup { scale, total, .. } = &*input.add(group);
                     *sum = sum.plus(dots.finish(*total).times(weight.times(D::Sums::splat(*scale))));
                 }
             }

@@ -62,7 +62,7 @@ impl KvNumber for u16 {
 
 /// Keys and values of one layer.
 #[derive(Debug)]
-pub struct Cache {
+pub struct KvCache {
     /// Positions in a block.
     pub(super) block_len: usize,
     /// Numbers in one position's keys.
@@ -84,7 +84,7 @@ pub(super) struct Both<N> {
     pub(super) values: Vec<N>,
 }
 
-impl Cache {
+impl KvCache {
     /// Zeroed memory for so many blocks; the system gives it as it is used.
     pub fn new(format: KvFormat, blocks: usize, block_len: usize, width: usize) -> Self {
         let (keys, values) = (blocks * block_len.next_multiple_of(LANES) * width, blocks * block_len * width);

@@ -22,7 +22,7 @@ pub mod gemm;
 pub mod groups;
 pub mod integer;
 mod kv_cache;
-pub mod machine;
+pub mod hardware_peaks;
 pub mod math;
 mod panels;
 pub mod pool;
@@ -39,24 +39,24 @@ mod weight;
 pub mod work;
 
 pub use kv_cache::KvFormat;
-pub use step::Index;
+pub use step::CpuIndex;
 pub use table::Table;
-pub use tensor::{State, Tensor};
+pub use tensor::{CpuState, Tensor};
 pub use weight::Weight;
-pub use work::Work;
+pub use work::ProductWork;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::ops::{
-    Attention, Format, KernelError, Layout, NO_ID, Ops, RawTensor, Router, SampleParams, SequenceRows, StateSpec,
+    AttentionShape, WeightFormat, KernelError, WeightLayout, NO_ID, Ops, RawTensor, RouterShape, SampleParams, SequenceRows, StateSpec,
 };
-use crate::part::Part;
-use crate::step_ops::{Outputs, ReadBack};
-use arena::{Arena, BufferPool, Words};
-use gemm::Rows;
-use groups::Group;
+use crate::part::WeightPart;
+use crate::step_ops::{StepOutputs, ReadBack};
+use arena::{Arena, BufferPool, WordListPool};
+use gemm::StridedRows;
+use groups::QuantisedGroup;
 use pool::Pool;
-use simd::Level;
+use simd::SimdLevel;
 use work::Counters;
 
 /// The processor as a device.
@@ -65,16 +65,16 @@ use work::Counters;
 /// same addresses.
 #[derive(Debug, Clone)]
 pub struct Cpu {
-    level: Level,
+    level: SimdLevel,
     /// `None` for one thread.
     pool: Option<Arc<Pool>>,
     kv: KvFormat,
     arena: Arena,
-    batches: BufferPool<rotary::Parts>,
-    words: Words,
+    batches: BufferPool<rotary::BatchBuffers>,
+    words: WordListPool,
     scratch: BufferPool<Scratch>,
-    groups: BufferPool<Vec<Group>>,
-    outputs: BufferPool<Outputs<Self>>,
+    groups: BufferPool<Vec<QuantisedGroup>>,
+    outputs: BufferPool<StepOutputs<Self>>,
     read_back: BufferPool<ReadBack>,
     /// `None` where products are not counted: threads that count together slow each other down.
     counters: Option<Arc<Counters>>,
@@ -82,15 +82,15 @@ pub struct Cpu {
 
 impl Default for Cpu {
     fn default() -> Self {
-        Self::with_level(Level::detect())
+        Self::with_level(SimdLevel::detect())
     }
 }
 
 impl Cpu {
     /// With the vector instructions of `level`; the default has the best of the machine.
-    pub fn with_level(level: Level) -> Self {
+    pub fn with_level(level: SimdLevel) -> Self {
         let (arena, batches) = (Arena::default(), BufferPool::default());
-        let (words, scratch, groups) = (Words::default(), BufferPool::default(), BufferPool::default());
+        let (words, scratch, groups) = (WordListPool::default(), BufferPool::default(), BufferPool::default());
         let (outputs, read_back) = (BufferPool::default(), BufferPool::default());
         Self {
             level,
@@ -120,7 +120,7 @@ impl Cpu {
     }
 
     /// The vector instructions in use.
-    pub fn level(&self) -> Level {
+    pub fn level(&self) -> SimdLevel {
         self.level
     }
 
@@ -131,19 +131,19 @@ impl Cpu {
     }
 
     /// The products so far of this device and of those that were made of it, by whatever thread; none without [`Cpu::counting`].
-    pub fn work(&self) -> Work {
+    pub fn work(&self) -> ProductWork {
         self.counters.as_ref().map(|counters| counters.read()).unwrap_or_default()
     }
 
     /// Counts a product of so many rows.
-    fn count(&self, rows: usize, weight: &gemm::Packed) {
+    fn count(&self, rows: usize, weight: &gemm::PackedWeight) {
         if let Some(counters) = &self.counters {
             counters.count(rows, weight);
         }
     }
 
     /// A product on as many threads as it pays for.
-    fn multiply(&self, x: Rows<'_>, weight: &gemm::Packed, bias: Option<&[f32]>, out: &mut [f32]) {
+    fn multiply(&self, x: StridedRows<'_>, weight: &gemm::PackedWeight, bias: Option<&[f32]>, out: &mut [f32]) {
         self.count(x.count, weight);
         let groups = &mut self.groups.take();
         gemm::multiply_on(self.pool.as_deref(), self.level, x, weight, bias, groups, out);
@@ -171,7 +171,7 @@ impl Cpu {
 
     /// A norm over groups of `width` numbers, on as many threads as it pays for: `norm` has some whole groups and where theirs go.
     fn norm(&self, x: &Tensor, width: usize, norm: impl Fn(&[f32], &mut [f32]) + Sync) -> Tensor {
-        let mut data = self.arena.unset(x.data.len());
+        let mut data = self.arena.uninitialised(x.data.len());
         self.split(&mut data, width, LEAST_NORM, |first, to| norm(&x.data[first * width..][..to.len()], to));
         Tensor { data, ..*x }
     }
@@ -207,19 +207,19 @@ impl Ops for Cpu {
     type T = Tensor;
     type Ids = Vec<u32>;
     type Weight = Weight;
-    type State = State;
-    type Batch = rotary::Batch;
+    type State = CpuState;
+    type Batch = rotary::CpuBatch;
 
-    fn weight(&self, layout: Layout, parts: &[RawTensor<'_>]) -> Result<Weight, KernelError> {
-        self.weight_as(layout, Format::Float, parts)
+    fn weight(&self, layout: WeightLayout, parts: &[RawTensor<'_>]) -> Result<Weight, KernelError> {
+        self.weight_in_format(layout, WeightFormat::Float, parts)
     }
 
-    fn weight_as(&self, layout: Layout, format: Format, parts: &[RawTensor<'_>]) -> Result<Weight, KernelError> {
-        let parts: Vec<_> = parts.iter().copied().map(Part::Stored).collect();
-        self.weight_of(layout, format, &parts)
+    fn weight_in_format(&self, layout: WeightLayout, format: WeightFormat, parts: &[RawTensor<'_>]) -> Result<Weight, KernelError> {
+        let parts: Vec<_> = parts.iter().copied().map(WeightPart::Stored).collect();
+        self.weight_from_parts(layout, format, &parts)
     }
 
-    fn weight_of(&self, layout: Layout, format: Format, parts: &[Part<'_>]) -> Result<Weight, KernelError> {
+    fn weight_from_parts(&self, layout: WeightLayout, format: WeightFormat, parts: &[WeightPart<'_>]) -> Result<Weight, KernelError> {
         Weight::new(self.pool.as_deref(), layout, format, parts)
     }
 
@@ -228,30 +228,30 @@ impl Ops for Cpu {
         Self { counters: self.counters.clone(), ..fresh }
     }
 
-    fn state(&self, spec: StateSpec) -> State {
+    fn state(&self, spec: StateSpec) -> CpuState {
         // Zeroed allocations of this size come from the system untouched: memory is taken as positions are used.
         match spec {
             StateSpec::KeyValue { blocks, block_len, width } => {
-                State::KeyValue(kv_cache::Cache::new(self.kv, blocks, block_len, width))
+                CpuState::KeyValue(kv_cache::KvCache::new(self.kv, blocks, block_len, width))
             }
-            StateSpec::Tail { slots, rows, columns } => State::Tail(conv::Tail::new(slots, rows, columns)),
-            StateSpec::Rows { rows, columns } => State::Rows { columns, data: vec![0.0; rows * columns] },
+            StateSpec::Tail { slots, rows, columns } => CpuState::Tail(conv::ConvState::new(slots, rows, columns)),
+            StateSpec::Rows { rows, columns } => CpuState::Rows { columns, data: vec![0.0; rows * columns] },
             StateSpec::TokenMask { slots, vocabulary } => {
-                State::TokenMask { vocabulary, flags: vec![false; slots * vocabulary] }
+                CpuState::TokenMask { vocabulary, flags: vec![false; slots * vocabulary] }
             }
         }
     }
 
-    fn reset(&self, state: &mut State, slot: usize) {
+    fn reset(&self, state: &mut CpuState, slot: usize) {
         state.reset(slot);
     }
 
-    fn copy_block(&self, state: &mut State, from: u32, to: u32) {
+    fn copy_block(&self, state: &mut CpuState, from: u32, to: u32) {
         state.cache().copy_block(from as usize, to as usize);
     }
 
-    fn batch(&self, sequences: &[SequenceRows<'_>]) -> rotary::Batch {
-        rotary::Batch::new(&self.batches, |batch| {
+    fn batch(&self, sequences: &[SequenceRows<'_>]) -> rotary::CpuBatch {
+        rotary::CpuBatch::new(&self.batches, |batch| {
             batch.clear();
             sequences.iter().for_each(|&sequence| batch.push(sequence));
         })
@@ -281,7 +281,7 @@ impl Ops for Cpu {
         self.kv.size()
     }
 
-    fn place(&self, x: &Tensor) -> usize {
+    fn address(&self, x: &Tensor) -> usize {
         x.data.as_ptr().addr()
     }
 
@@ -290,7 +290,7 @@ impl Ops for Cpu {
     }
 
     fn gather(&self, x: &Tensor, at: &[usize]) -> Tensor {
-        let mut data = self.arena.unset(at.len() * x.columns);
+        let mut data = self.arena.uninitialised(at.len() * x.columns);
         for (to, &row) in data.chunks_exact_mut(x.columns).zip(at) {
             to.copy_from_slice(&x.data[row * x.columns..(row + 1) * x.columns]);
         }
@@ -299,7 +299,7 @@ impl Ops for Cpu {
 
     fn concat(&self, parts: &[&Tensor]) -> Tensor {
         let columns = parts.first().map_or(0, |p| p.columns);
-        let mut data = self.arena.unset(parts.iter().map(|p| p.data.len()).sum());
+        let mut data = self.arena.uninitialised(parts.iter().map(|p| p.data.len()).sum());
         let mut rest = &mut data[..];
         for part in parts {
             let (to, after) = rest.split_at_mut(part.data.len());
@@ -323,14 +323,14 @@ impl Ops for Cpu {
 
     fn linear(&self, x: &Tensor, weight: &Weight, bias: Option<&Weight>) -> Tensor {
         let weight = weight.packed();
-        let mut data = self.arena.unset(x.rows * weight.columns);
-        let rows = Rows::dense(&x.data, weight.k);
+        let mut data = self.arena.uninitialised(x.rows * weight.columns);
+        let rows = StridedRows::dense(&x.data, weight.k);
         self.multiply(rows, weight, bias.map(Weight::vector), &mut data);
         Tensor { rows: x.rows, columns: weight.columns, data }
     }
 
     fn narrow(&self, x: &Tensor, start: usize, length: usize) -> Tensor {
-        let mut data = self.arena.unset(x.rows * length);
+        let mut data = self.arena.uninitialised(x.rows * length);
         for (to, row) in data.chunks_exact_mut(length).zip(x.data.chunks_exact(x.columns)) {
             to.copy_from_slice(&row[start..start + length]);
         }
@@ -387,7 +387,7 @@ impl Ops for Cpu {
 
     fn silu_mul(&self, x: &Tensor) -> Tensor {
         let columns = x.columns / 2;
-        let mut data = self.arena.unset(x.rows * columns);
+        let mut data = self.arena.uninitialised(x.rows * columns);
         self.split(&mut data, columns, LEAST_ACTIVATION, |first, part| {
             let from = &x.data[2 * first * columns..][..2 * part.len()];
             math::silu_mul(self.level, from, part, columns);
@@ -425,7 +425,7 @@ impl Ops for Cpu {
         y
     }
 
-    fn rotary(&self, mut x: Tensor, batch: &rotary::Batch, head_dim: usize, theta: f32) -> Tensor {
+    fn rotary(&self, mut x: Tensor, batch: &rotary::CpuBatch, head_dim: usize, theta: f32) -> Tensor {
         batch.rotate(self.level, &mut x.data, head_dim, theta);
         x
     }
@@ -435,9 +435,9 @@ impl Ops for Cpu {
         q: &Tensor,
         k: &Tensor,
         v: &Tensor,
-        cache: &mut State,
-        batch: &rotary::Batch,
-        shape: Attention,
+        cache: &mut CpuState,
+        batch: &rotary::CpuBatch,
+        shape: AttentionShape,
     ) -> Tensor {
         let cache = cache.cache();
         cache.store(&k.data, &v.data, batch.rows());
@@ -448,7 +448,7 @@ impl Ops for Cpu {
         Tensor { data, ..*q }
     }
 
-    fn experts(&self, x: &Tensor, router: &Weight, gate_up: &Weight, down: &Weight, spec: Router) -> Tensor {
+    fn experts(&self, x: &Tensor, router: &Weight, gate_up: &Weight, down: &Weight, spec: RouterShape) -> Tensor {
         let down = down.experts();
         let data = experts::mixture(self, &x.data, router.packed(), gate_up.experts(), down, spec);
         Tensor { rows: x.rows, columns: down[0].columns, data }
@@ -472,7 +472,7 @@ impl Ops for Cpu {
         logits: &Tensor,
         params: &[SampleParams],
         allowed_mask: Option<&Weight>,
-        output_mask: Option<&mut State>,
+        output_mask: Option<&mut CpuState>,
     ) -> Vec<u32> {
         let mut ids = Vec::with_capacity(params.len());
         sample::rows(self, logits, params.iter().copied(), allowed_mask, output_mask, &mut ids);

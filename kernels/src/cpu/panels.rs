@@ -1,7 +1,7 @@
 //! Weights of the matrix product, packed once into panels of [`LANES`] output columns: `[panel][k][LANES]`.
 
 use super::groups::GROUP;
-use super::quantised::Quantised;
+use super::quantised::QuantisedWeight;
 use super::simd::Lanes;
 
 /// Output columns in a panel.
@@ -9,7 +9,7 @@ pub const LANES: usize = 16;
 
 /// A weight `[columns, k]`, packed for [`multiply`](super::gemm::multiply).
 #[derive(Debug, Clone)]
-pub struct Packed {
+pub struct PackedWeight {
     /// Output columns. Not public: products rely on the panels having as many.
     pub(super) columns: usize,
     /// Numbers that make one output. Not public either.
@@ -24,7 +24,7 @@ pub(super) enum Panels {
     F32(Vec<Lane<f32>>),
     Bf16(Vec<Lane<u16>>),
     /// Of a layout of their own.
-    Integers(Quantised),
+    Integers(QuantisedWeight),
 }
 
 /// Numbers of [`LANES`] columns, aligned so that those of bfloat16 never cross a line of the cache.
@@ -32,7 +32,7 @@ pub(super) enum Panels {
 #[repr(C, align(32))]
 pub(super) struct Lane<N>([N; LANES]);
 
-impl Packed {
+impl PackedWeight {
     /// Packs the weight whose number for (output column, k) is `at(column, k)`.
     pub fn new(columns: usize, k: usize, at: impl Fn(usize, usize) -> f32) -> Self {
         Self { columns, k, panels: Panels::F32(pack(columns, k, at)) }
@@ -44,7 +44,7 @@ impl Packed {
     }
 
     /// A weight of integers.
-    pub fn quantised(weight: Quantised, k: usize) -> Self {
+    pub fn quantised(weight: QuantisedWeight, k: usize) -> Self {
         assert_eq!(weight.groups(), k.div_ceil(GROUP), "the weight has another input");
         Self { columns: weight.columns(), k, panels: Panels::Integers(weight) }
     }
@@ -60,7 +60,7 @@ impl Packed {
     }
 
     /// The integers of the weight; `None` where it has none.
-    pub(super) fn integers(&self) -> Option<&Quantised> {
+    pub(super) fn integers(&self) -> Option<&QuantisedWeight> {
         match &self.panels {
             Panels::Integers(weight) => Some(weight),
             Panels::F32(_) | Panels::Bf16(_) => None,

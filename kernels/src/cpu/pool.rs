@@ -94,7 +94,7 @@ impl Pool {
     }
 
     /// Calls `task` with each item and its index.
-    pub fn each<T: Send>(&self, items: &mut [T], task: impl Fn(usize, &mut T) + Sync) {
+    pub fn for_each<T: Send>(&self, items: &mut [T], task: impl Fn(usize, &mut T) + Sync) {
         let count = items.len();
         let rest = Mutex::new(items.iter_mut().enumerate());
         self.run(count, |_| {

@@ -3,16 +3,16 @@
 //! Each product is cut into parts as if it were alone, so its numbers do not depend on those beside it.
 
 use super::work_split::{WorkSplit, LEAST_PART};
-use super::gemm::{self, LANES, Packed, Rows};
-use super::groups::{GROUP, Group};
+use super::gemm::{self, LANES, PackedWeight, StridedRows};
+use super::groups::{GROUP, QuantisedGroup};
 use super::integer;
 use super::pool::Pool;
-use super::quantised::Quantised;
-use super::simd::Level;
+use super::quantised::QuantisedWeight;
+use super::simd::SimdLevel;
 
 /// A product that is ready to be computed: `out[r, c] = bias[c] + sum over k of x[r, k] * weight[c, k]`.
 pub struct Product<'a> {
-    level: Level,
+    level: SimdLevel,
     what: ProductKind<'a>,
     cut: WorkSplit,
     /// Multiply-adds.
@@ -28,9 +28,9 @@ impl<'a> Product<'a> {
     /// Of plain rows and a weight of floating-point numbers; `out` is `[x.count, weight.columns]`.
     pub fn of_floats(
         pool: Option<&Pool>,
-        level: Level,
-        x: Rows<'a>,
-        weight: &'a Packed,
+        level: SimdLevel,
+        x: StridedRows<'a>,
+        weight: &'a PackedWeight,
         bias: Option<&'a [f32]>,
         out: &'a mut [f32],
     ) -> Self {
@@ -43,9 +43,9 @@ impl<'a> Product<'a> {
     /// Of quantised rows and a weight of integers; `out` is `[rows, weight.columns]`.
     pub fn of_integers(
         pool: Option<&Pool>,
-        level: Level,
-        (x, rows): (&'a [Group], usize),
-        weight: &'a Quantised,
+        level: SimdLevel,
+        (x, rows): (&'a [QuantisedGroup], usize),
+        weight: &'a QuantisedWeight,
         bias: Option<&'a [f32]>,
         out: &'a mut [f32],
     ) -> Self {
@@ -56,7 +56,7 @@ impl<'a> Product<'a> {
 
     fn new(
         pool: Option<&Pool>,
-        level: Level,
+        level: SimdLevel,
         what: ProductKind<'a>,
         (rows, panels, k): (usize, usize, usize),
         tile: (usize, usize),

@@ -18,9 +18,9 @@
 
 use super::gemm::LANES;
 use super::groups::{GROUP, LEAST, nearest};
-use crate::ops::Format;
+use crate::ops::WeightFormat;
 use crate::packed::PackedTensor;
-use crate::part::Draw;
+use crate::part::RandomDraw;
 
 /// Steps in a group.
 pub const STEPS: usize = GROUP / 8;
@@ -32,9 +32,9 @@ pub struct Line(pub [u8; 64]);
 
 /// A weight `[columns, k]` of integers.
 #[derive(Debug, Clone)]
-pub struct Quantised {
+pub struct QuantisedWeight {
     // Private: the kernels rely on the panels having as many numbers as these say.
-    bits: Bits,
+    bits: IntegerFormat,
     columns: usize,
     groups: usize,
     lines: Vec<Line>,
@@ -43,20 +43,20 @@ pub struct Quantised {
 
 /// The integers of a weight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Bits {
+pub enum IntegerFormat {
     /// -128 to 127.
     Eight,
     /// -8 to 7.
     Four,
 }
 
-impl Bits {
+impl IntegerFormat {
     /// `None` for numbers that are not quantised.
-    pub fn of(format: Format) -> Option<Self> {
+    pub fn of(format: WeightFormat) -> Option<Self> {
         match format {
-            Format::Float => None,
-            Format::Int8 => Some(Self::Eight),
-            Format::Int4 => Some(Self::Four),
+            WeightFormat::Float => None,
+            WeightFormat::Int8 => Some(Self::Eight),
+            WeightFormat::Int4 => Some(Self::Four),
         }
     }
 
@@ -81,9 +81,9 @@ impl Bits {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NotFinite;
 
-impl Quantised {
+impl QuantisedWeight {
     /// Quantises a weight. `row` writes the numbers of one output column after the other.
-    pub fn new(bits: Bits, columns: usize, k: usize, mut row: impl FnMut(&mut [f32])) -> Result<Self, NotFinite> {
+    pub fn new(bits: IntegerFormat, columns: usize, k: usize, mut row: impl FnMut(&mut [f32])) -> Result<Self, NotFinite> {
         let mut weight = Self::zeros(bits, columns, k);
         let mut numbers = vec![0.0; weight.groups * GROUP];
         for column in 0..columns {
@@ -96,12 +96,12 @@ impl Quantised {
         Ok(weight)
     }
 
-    fn zeros(bits: Bits, columns: usize, k: usize) -> Self {
+    fn zeros(bits: IntegerFormat, columns: usize, k: usize) -> Self {
         let groups = k.div_ceil(GROUP);
         let count = columns.div_ceil(LANES).checked_mul(groups).expect("a weight's size is a number");
         let zero = match bits {
-            Bits::Eight => 0,
-            Bits::Four => 0x88,
+            IntegerFormat::Eight => 0,
+            IntegerFormat::Four => 0x88,
         };
         let lines = vec![Line([zero; 64]); count * STEPS * bits.lines()];
         Self { bits, columns, groups, lines, scales: vec![0; count * LANES] }
@@ -109,7 +109,7 @@ impl Quantised {
 
     /// A weight of random integers, spread evenly over all that the format has. Every group has the same scale, with which numbers are
     /// as far from zero as `draw` has them, whose mean is left out.
-    pub fn drawn(bits: Bits, columns: usize, k: usize, draw: Draw) -> Self {
+    pub fn drawn(bits: IntegerFormat, columns: usize, k: usize, draw: RandomDraw) -> Self {
         let groups = k.div_ceil(GROUP);
         let count = columns.div_ceil(LANES).checked_mul(groups).expect("a weight's size is a number");
         let line = |line: usize| {
@@ -119,8 +119,8 @@ impl Quantised {
             Line(bytes)
         };
         let greatest = match bits {
-            Bits::Eight => 128.0,
-            Bits::Four => 8.0,
+            IntegerFormat::Eight => 128.0,
+            IntegerFormat::Four => 8.0,
         };
         let scale = ((draw.spread / greatest).to_bits() >> 16) as u16;
         let lines = (0..count * STEPS * bits.lines()).map(line).collect();
@@ -129,7 +129,7 @@ impl Quantised {
 
     /// A weight of integers that a checkpoint has, with its scales: the numbers are the same. The tensors, joined along `out`, were
     /// checked and have integers of so many bits.
-    pub fn packed(bits: Bits, k: usize, tensors: &[PackedTensor<'_>]) -> Result<Self, NotFinite> {
+    pub fn packed(bits: IntegerFormat, k: usize, tensors: &[PackedTensor<'_>]) -> Result<Self, NotFinite> {
         let mut weight = Self::zeros(bits, tensors.iter().map(|tensor| tensor.shape[0]).sum(), k);
         let rows = tensors.iter().flat_map(|tensor| (0..tensor.shape[0]).map(move |row| (tensor, row)));
         for (column, (tensor, row)) in rows.enumerate() {
@@ -152,8 +152,8 @@ impl Quantised {
         for (i, &integer) in integers.iter().enumerate() {
             let (step, half, byte) = place(column, i);
             match self.bits {
-                Bits::Eight => self.lines[(at * STEPS + step) * 2 + half].0[byte] = integer as u8,
-                Bits::Four => {
+                IntegerFormat::Eight => self.lines[(at * STEPS + step) * 2 + half].0[byte] = integer as u8,
+                IntegerFormat::Four => {
                     let (line, shift) = (&mut self.lines[at * STEPS + step].0[byte], 4 * half);
                     *line = *line & !(0xf << shift) | ((integer + 8) as u8) << shift;
                 }
@@ -165,8 +165,8 @@ impl Quantised {
     pub fn number(&self, column: usize, input: usize) -> f32 {
         let (at, (step, half, byte)) = (column / LANES * self.groups + input / GROUP, place(column, input % GROUP));
         let integer = match self.bits {
-            Bits::Eight => self.lines[(at * STEPS + step) * 2 + half].0[byte] as i8,
-            Bits::Four => (self.lines[at * STEPS + step].0[byte] >> (4 * half) & 0xf) as i8 - 8,
+            IntegerFormat::Eight => self.lines[(at * STEPS + step) * 2 + half].0[byte] as i8,
+            IntegerFormat::Four => (self.lines[at * STEPS + step].0[byte] >> (4 * half) & 0xf) as i8 - 8,
         };
         f32::from(integer) * self.scale(column, input)
     }
@@ -178,7 +178,7 @@ impl Quantised {
     }
 
     /// The integers.
-    pub fn bits(&self) -> Bits {
+    pub fn bits(&self) -> IntegerFormat {
         self.bits
     }
 
@@ -214,7 +214,7 @@ const fn place(column: usize, i: usize) -> (usize, usize, usize) {
 }
 
 /// A group's scale, as bfloat16, and integers.
-pub fn quantise_group(bits: Bits, numbers: &[f32; GROUP]) -> Result<(u16, [i8; GROUP]), NotFinite> {
+pub fn quantise_group(bits: IntegerFormat, numbers: &[f32; GROUP]) -> Result<(u16, [i8; GROUP]), NotFinite> {
     if numbers.iter().any(|number| !number.is_finite()) {
         return Err(NotFinite);
     }

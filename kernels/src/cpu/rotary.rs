@@ -4,15 +4,15 @@ use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::arena::{PooledBuffer, BufferPool};
-use super::simd::{Level, dispatch};
+use super::simd::{SimdLevel, dispatch};
 use crate::ops::AttentionBatch;
 
 /// The rows of an attention step, and the angles of its rotary embeddings once a layer has asked for them.
-pub struct Batch(PooledBuffer<Parts>);
+pub struct CpuBatch(PooledBuffer<BatchBuffers>);
 
 /// What a batch consists of, kept for the next one.
 #[derive(Default)]
-pub(super) struct Parts {
+pub(super) struct BatchBuffers {
     pub(super) rows: AttentionBatch,
     angles: Mutex<CachedAngles>,
 }
@@ -25,9 +25,9 @@ struct CachedAngles {
     valid: usize,
 }
 
-impl Batch {
+impl CpuBatch {
     /// A batch whose rows `fill` writes.
-    pub(super) fn new(spares: &BufferPool<Parts>, fill: impl FnOnce(&mut AttentionBatch)) -> Self {
+    pub(super) fn new(spares: &BufferPool<BatchBuffers>, fill: impl FnOnce(&mut AttentionBatch)) -> Self {
         let mut parts = spares.take();
         fill(&mut parts.rows);
         parts.angles.get_mut().unwrap_or_else(PoisonError::into_inner).valid = 0;
@@ -43,7 +43,7 @@ impl Batch {
     }
 
     /// Rotates each head of each row by its position. Angles are computed at the first call with these sizes.
-    pub(super) fn rotate(&self, level: Level, x: &mut [f32], head_dim: usize, theta: f32) {
+    pub(super) fn rotate(&self, level: SimdLevel, x: &mut [f32], head_dim: usize, theta: f32) {
         let mut known = self.known();
         let CachedAngles { angles, valid } = &mut *known;
         let fits = |angles: &Angles| angles.head_dim == head_dim && angles.theta == theta;
@@ -65,7 +65,7 @@ impl Batch {
     }
 }
 
-impl fmt::Debug for Batch {
+impl fmt::Debug for CpuBatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.rows.fmt(f)
     }

@@ -1,7 +1,7 @@
 //! Choosing an id from logits: the processors of the reference implementation, in its order, one function each.
 
-use super::simd::Level;
-use super::{Cpu, State, Tensor, Weight, math};
+use super::simd::SimdLevel;
+use super::{Cpu, CpuState, Tensor, Weight, math};
 use crate::ops::{NO_ID, SampleParams};
 use crate::row_spec::NO_ROW;
 
@@ -61,11 +61,11 @@ fn top_k_with(logits: &mut [f32], k: usize, order: &mut Vec<f32>) {
 /// Rules out the least likely ids whose probabilities add up to no more than `1 - p`; the most likely one stays.
 ///
 /// The probabilities are added up from the least likely id on; of equal logits the lower id comes first.
-pub fn top_p(level: Level, logits: &mut [f32], p: f32) {
+pub fn top_p(level: SimdLevel, logits: &mut [f32], p: f32) {
     top_p_with(level, logits, p, &mut Scratch::default());
 }
 
-fn top_p_with(level: Level, logits: &mut [f32], p: f32, scratch: &mut Scratch) {
+fn top_p_with(level: SimdLevel, logits: &mut [f32], p: f32, scratch: &mut Scratch) {
     if p >= 1.0 {
         return;
     }
@@ -142,7 +142,7 @@ fn sort(keys: &mut Vec<u32>, sorted: &mut Vec<u32>) {
 }
 
 /// The id at which the running sum of the probabilities passes `uniform`.
-fn draw(level: Level, logits: &mut [f32], uniform: f32) -> usize {
+fn draw(level: SimdLevel, logits: &mut [f32], uniform: f32) -> usize {
     math::softmax(level, logits);
     let mut sum = 0.0;
     let mut last = 0;
@@ -159,7 +159,7 @@ fn draw(level: Level, logits: &mut [f32], uniform: f32) -> usize {
 /// Applies every processor to one row and chooses its id; `output_mask` holds the penalty's history and gains the id.
 /// [`NO_ID`] if the row holds a value that is not finite.
 pub fn choose(
-    level: Level,
+    level: SimdLevel,
     logits: &mut [f32],
     params: &SampleParams,
     allowed_mask: Option<&[f32]>,
@@ -169,7 +169,7 @@ pub fn choose(
 }
 
 fn choose_with(
-    level: Level,
+    level: SimdLevel,
     logits: &mut [f32],
     params: &SampleParams,
     allowed_mask: Option<&[f32]>,
@@ -214,7 +214,7 @@ pub(super) fn rows(
     logits: &Tensor,
     params: impl Iterator<Item = SampleParams>,
     allowed_mask: Option<&Weight>,
-    mut output_mask: Option<&mut State>,
+    mut output_mask: Option<&mut CpuState>,
     ids: &mut Vec<u32>,
 ) {
     let allowed_mask = allowed_mask.map(Weight::vector);
@@ -224,7 +224,7 @@ pub(super) fn rows(
         row.clear();
         row.extend_from_slice(logits);
         let history = match output_mask.as_deref_mut() {
-            Some(State::TokenMask { vocabulary, flags }) if params.slot != NO_ROW as usize => {
+            Some(CpuState::TokenMask { vocabulary, flags }) if params.slot != NO_ROW as usize => {
                 Some(&mut flags[params.slot * *vocabulary..(params.slot + 1) * *vocabulary])
             }
             _ => None,

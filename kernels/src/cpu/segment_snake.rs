@@ -38,7 +38,7 @@ pub(super) fn rows(
     let filter: &[f32; FILTER_TAPS] = filter.vector().try_into().expect("a filter has as many taps as the trait says");
     let parameters = &mut cpu.scratch.take().parameters;
     let (frequency, magnitude) = snake_parameters(parameters, alpha, beta);
-    let mut out = cpu.arena.unset(x.data.len());
+    let mut out = cpu.arena.uninitialised(x.data.len());
     let mut first = 0;
     for &rows in segments.iter().filter(|rows| **rows > 0) {
         let range = first * columns..(first + rows as usize) * columns;

@@ -4,20 +4,20 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::arena::PooledBuffer;
-use super::conv::{self, Span};
-use super::{Cpu, State, Tensor, Weight, attention, rotary, sample, segment_snake};
+use super::conv::{self, StreamSpan};
+use super::{Cpu, CpuState, Tensor, Weight, attention, rotary, sample, segment_snake};
 use crate::ops::NO_ID;
-use crate::row_spec::{self, BatchSection, NO_ROW, RowSpec, Section, StreamRows};
-use crate::step_ops::{ReadBack, Step, StepKey, StepOps, Streams};
+use crate::row_spec::{self, BatchSection, NO_ROW, RowSpec, SpecSection, StreamRows};
+use crate::step_ops::{ReadBack, StepFn, StepKey, StepOps, StreamLevel};
 
 /// A list of ids or numbers of rows.
 #[derive(Debug, Clone)]
-pub struct Index {
+pub struct CpuIndex {
     words: Arc<Vec<u32>>,
     range: Range<usize>,
 }
 
-impl Index {
+impl CpuIndex {
     fn words(&self) -> &[u32] {
         &self.words[self.range.clone()]
     }
@@ -29,27 +29,27 @@ impl Index {
     }
 }
 
-impl Streams<Index> {
+impl StreamLevel<CpuIndex> {
     /// The rows that exist, of each chunk.
-    fn spans(&self) -> impl Iterator<Item = Span> {
+    fn spans(&self) -> impl Iterator<Item = StreamSpan> {
         let span = move |(row, StreamRows { slot, position, rows }): (usize, StreamRows)| {
             let (row, before, rows) = (row * self.scale, position * self.scale, rows * self.scale);
             let absent = self.skip.saturating_sub(before).min(rows);
-            Span { slot, row: row + absent, rows: rows - absent, first: before <= self.skip }
+            StreamSpan { slot, row: row + absent, rows: rows - absent, first: before <= self.skip }
         };
         row_spec::read_streams(self.chunks.words()).filter(|(_, chunk)| chunk.rows > 0).map(span)
     }
 }
 
 /// Row `i` of `to` becomes row `at[i]` of `from`, where there is such a row.
-fn copy_rows(to: &mut [f32], from: &[f32], columns: usize, at: &Index) {
+fn copy_rows(to: &mut [f32], from: &[f32], columns: usize, at: &CpuIndex) {
     for (place, row) in at.some() {
         to[place * columns..(place + 1) * columns].copy_from_slice(&from[row * columns..(row + 1) * columns]);
     }
 }
 
 /// Row `at[i]` of `to` becomes row `i` of `from`, where there is such a row.
-fn spread_rows(to: &mut [f32], from: &[f32], columns: usize, at: &Index) {
+fn spread_rows(to: &mut [f32], from: &[f32], columns: usize, at: &CpuIndex) {
     for (place, row) in at.some() {
         to[row * columns..(row + 1) * columns].copy_from_slice(&from[place * columns..(place + 1) * columns]);
     }
@@ -57,7 +57,7 @@ fn spread_rows(to: &mut [f32], from: &[f32], columns: usize, at: &Index) {
 
 impl StepOps for Cpu {
     type Spec = Arc<Vec<u32>>;
-    type Index = Index;
+    type Index = CpuIndex;
     type Ticket = PooledBuffer<ReadBack>;
 
     fn bucket(&self, rows: usize) -> usize {
@@ -69,41 +69,41 @@ impl StepOps for Cpu {
         self.words.list(spec.words().len(), |words| words.extend_from_slice(spec.words()))
     }
 
-    fn index(&self, spec: &Arc<Vec<u32>>, at: Section) -> Index {
-        Index { words: Arc::clone(spec), range: at.range() }
+    fn index(&self, spec: &Arc<Vec<u32>>, at: SpecSection) -> CpuIndex {
+        CpuIndex { words: Arc::clone(spec), range: at.range() }
     }
 
-    fn floats(&self, spec: &Arc<Vec<u32>>, at: Section, columns: usize) -> Tensor {
-        let mut data = self.arena.unset(at.capacity());
+    fn floats(&self, spec: &Arc<Vec<u32>>, at: SpecSection, columns: usize) -> Tensor {
+        let mut data = self.arena.uninitialised(at.capacity());
         for (to, &bits) in data.iter_mut().zip(&spec[at.range()]) {
             *to = f32::from_bits(bits);
         }
         Tensor::new(data, columns)
     }
 
-    fn batch_at(&self, spec: &Arc<Vec<u32>>, at: BatchSection) -> rotary::Batch {
-        rotary::Batch::new(&self.batches, |batch| {
+    fn batch_at(&self, spec: &Arc<Vec<u32>>, at: BatchSection) -> rotary::CpuBatch {
+        rotary::CpuBatch::new(&self.batches, |batch| {
             batch.clear();
             at.read(spec, batch);
         })
     }
 
-    fn read_index(&self, index: &Index) -> Vec<u32> {
+    fn read_index(&self, index: &CpuIndex) -> Vec<u32> {
         index.words().to_vec()
     }
 
-    fn gather_at(&self, x: &Tensor, at: &Index) -> Tensor {
+    fn gather_at(&self, x: &Tensor, at: &CpuIndex) -> Tensor {
         let mut data = self.arena.zeros(at.range.len() * x.columns);
         copy_rows(&mut data, &x.data, x.columns, at);
         Tensor { rows: at.range.len(), columns: x.columns, data }
     }
 
-    fn scatter_at(&self, mut x: Tensor, at: &Index, rows: &Tensor) -> Tensor {
+    fn scatter_at(&self, mut x: Tensor, at: &CpuIndex, rows: &Tensor) -> Tensor {
         spread_rows(&mut x.data, &rows.data, x.columns, at);
         x
     }
 
-    fn embed_at(&self, table: &Weight, ids: &Index) -> Tensor {
+    fn embed_at(&self, table: &Weight, ids: &CpuIndex) -> Tensor {
         // The one number stands for no row and for no id.
         const { assert!(NO_ROW == NO_ID) };
         let table = table.table();
@@ -115,27 +115,27 @@ impl StepOps for Cpu {
         Tensor { rows: ids.range.len(), columns, data }
     }
 
-    fn store(&self, state: &mut State, at: &Index, rows: &Tensor) {
+    fn store(&self, state: &mut CpuState, at: &CpuIndex, rows: &Tensor) {
         match state {
-            State::Rows { columns, data } => spread_rows(data, &rows.data, *columns, at),
+            CpuState::Rows { columns, data } => spread_rows(data, &rows.data, *columns, at),
             other => panic!("rows are needed, got {other:?}"),
         }
     }
 
-    fn load(&self, state: &State, at: &Index) -> Tensor {
+    fn load(&self, state: &CpuState, at: &CpuIndex) -> Tensor {
         let (rows, columns) = state.rows();
         let mut data = self.arena.zeros(at.range.len() * columns);
         copy_rows(&mut data, rows, columns, at);
         Tensor { rows: at.range.len(), columns, data }
     }
 
-    fn overlay(&self, mut x: Tensor, state: &State, at: &Index) -> Tensor {
+    fn overlay(&self, mut x: Tensor, state: &CpuState, at: &CpuIndex) -> Tensor {
         let (rows, columns) = state.rows();
         copy_rows(&mut x.data, rows, columns, at);
         x
     }
 
-    fn segment_attention_at(&self, q: &Tensor, k: &Tensor, v: &Tensor, segments: &Index, heads: usize) -> Tensor {
+    fn segment_attention_at(&self, q: &Tensor, k: &Tensor, v: &Tensor, segments: &CpuIndex, heads: usize) -> Tensor {
         let mut data = self.arena.zeros(q.data.len());
         let scratch = &mut self.scratch.take().attention;
         let (pool, qkv) = (self.pool.as_deref(), (&q.data[..], &k.data[..], &v.data[..]));
@@ -143,11 +143,11 @@ impl StepOps for Cpu {
         Tensor { data, ..*q }
     }
 
-    fn segment_conv1d_at(&self, x: &Tensor, weight: &Weight, bias: &Weight, segments: &Index) -> Tensor {
+    fn segment_conv1d_at(&self, x: &Tensor, weight: &Weight, bias: &Weight, segments: &CpuIndex) -> Tensor {
         conv::segment_conv1d(self, x, weight, bias, segments.words())
     }
 
-    fn segment_snake_at(&self, x: &Tensor, alpha: &Weight, beta: &Weight, filter: &Weight, segments: &Index) -> Tensor {
+    fn segment_snake_at(&self, x: &Tensor, alpha: &Weight, beta: &Weight, filter: &Weight, segments: &CpuIndex) -> Tensor {
         segment_snake::rows(self, x, (alpha, beta), filter, segments.words())
     }
 
@@ -156,8 +156,8 @@ impl StepOps for Cpu {
         x: &Tensor,
         weight: &Weight,
         bias: &Weight,
-        tail: &mut State,
-        streams: &Streams<Index>,
+        tail: &mut CpuState,
+        streams: &StreamLevel<CpuIndex>,
     ) -> Tensor {
         conv::conv1d(self, x, weight, bias, tail.tail(), streams.spans())
     }
@@ -167,8 +167,8 @@ impl StepOps for Cpu {
         x: &Tensor,
         weight: &Weight,
         bias: &Weight,
-        tail: &mut State,
-        streams: &Streams<Index>,
+        tail: &mut CpuState,
+        streams: &StreamLevel<CpuIndex>,
     ) -> Tensor {
         conv::conv_transpose1d(self, x, weight, bias, tail.tail(), streams.spans())
     }
@@ -176,17 +176,17 @@ impl StepOps for Cpu {
     fn sample_at(
         &self,
         logits: &Tensor,
-        params: &Index,
+        params: &CpuIndex,
         allowed_mask: Option<&Weight>,
-        output_mask: Option<&mut State>,
-    ) -> Index {
+        output_mask: Option<&mut CpuState>,
+    ) -> CpuIndex {
         let params = row_spec::read_samples(params.words());
         let words =
             self.words.list(logits.rows, |ids| sample::rows(self, logits, params, allowed_mask, output_mask, ids));
-        Index { range: 0..words.len(), words }
+        CpuIndex { range: 0..words.len(), words }
     }
 
-    fn launch(&self, _: StepKey, spec: &RowSpec, step: Step<'_, Self>) -> PooledBuffer<ReadBack> {
+    fn launch(&self, _: StepKey, spec: &RowSpec, step: StepFn<'_, Self>) -> PooledBuffer<ReadBack> {
         let (mut outputs, mut back) = (self.outputs.take(), self.read_back.take());
         // A step that panicked may have left some.
         outputs.ids.clear();
@@ -204,7 +204,7 @@ impl StepOps for Cpu {
         back.numbers.extend_from_slice(&ticket.numbers);
     }
 
-    fn reset_at(&self, state: &mut State, slots: &Index) {
+    fn reset_at(&self, state: &mut CpuState, slots: &CpuIndex) {
         for (_, slot) in slots.some() {
             state.reset(slot);
         }

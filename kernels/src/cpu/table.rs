@@ -2,7 +2,7 @@
 
 use super::groups::{LEAST, nearest};
 use super::quantised::NotFinite;
-use crate::part::Draw;
+use crate::part::RandomDraw;
 
 /// Entries of one width: in a checkpoint's numbers where those are bfloat16, or as integers.
 #[derive(Debug, Clone)]
@@ -54,7 +54,7 @@ impl Table {
     }
 
     /// Entries of random integers, as far from zero as `draw` has numbers, whose mean is left out.
-    pub fn drawn(width: usize, entries: usize, draw: Draw) -> Self {
+    pub fn drawn(width: usize, entries: usize, draw: RandomDraw) -> Self {
         let count = width * entries;
         let bytes = (0..count.div_ceil(8)).flat_map(|word| draw.bits(word as u64).to_le_bytes());
         let integers = bytes.take(count).map(|byte| (byte as i8).max(-127)).collect();

@@ -21,11 +21,11 @@ impl Tensor {
 
 /// Memory updated in place.
 #[derive(Debug)]
-pub enum State {
+pub enum CpuState {
     /// Keys and values of an attention layer.
-    KeyValue(kv_cache::Cache),
+    KeyValue(kv_cache::KvCache),
     /// What a convolution remembers.
-    Tail(conv::Tail),
+    Tail(conv::ConvState),
     /// Ids that each slot has produced.
     TokenMask {
         /// Ids.
@@ -42,15 +42,15 @@ pub enum State {
     },
 }
 
-impl State {
-    pub(super) fn cache(&mut self) -> &mut kv_cache::Cache {
+impl CpuState {
+    pub(super) fn cache(&mut self) -> &mut kv_cache::KvCache {
         match self {
             Self::KeyValue(cache) => cache,
             other => panic!("attention needs keys and values, got {other:?}"),
         }
     }
 
-    pub(super) fn tail(&mut self) -> &mut conv::Tail {
+    pub(super) fn tail(&mut self) -> &mut conv::ConvState {
         match self {
             Self::Tail(tail) => tail,
             other => panic!("a convolution needs a tail, got {other:?}"),

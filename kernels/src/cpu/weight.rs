@@ -1,12 +1,12 @@
 //! How the processor packs a weight.
 
-use super::gemm::Packed;
+use super::gemm::PackedWeight;
 use super::pool::Pool;
-use super::quantised::{Bits, NotFinite, Quantised};
+use super::quantised::{IntegerFormat, NotFinite, QuantisedWeight};
 use super::table::Table;
-use crate::ops::{DType, Format, KernelError, Layout, RawTensor};
+use crate::ops::{DType, WeightFormat, KernelError, WeightLayout, RawTensor};
 use crate::packed::PackedTensor;
-use crate::part::{DrawnTensor, Part};
+use crate::part::{RandomTensor, WeightPart};
 
 /// A prepared weight.
 #[derive(Debug, Clone)]
@@ -14,15 +14,15 @@ pub enum Weight {
     /// [`Layout::Vector`]
     Vector(Vec<f32>),
     /// [`Layout::Linear`]
-    Linear(Packed),
+    Linear(PackedWeight),
     /// [`Layout::Table`]
     Table(Table),
     /// [`Layout::Experts`]
-    Experts(Vec<Packed>),
+    Experts(Vec<PackedWeight>),
     /// [`Layout::Conv1d`]
     Conv1d {
         /// Taps outermost in `k`.
-        packed: Packed,
+        packed: PackedWeight,
         /// Rows between taps.
         dilation: usize,
     },
@@ -31,7 +31,7 @@ pub enum Weight {
     /// [`Layout::ConvTranspose1d`]: as a causal convolution to `stride * out` columns
     ConvTranspose1d {
         /// Taps outermost in `k`, the earlier row first.
-        packed: Packed,
+        packed: PackedWeight,
         /// Output rows for each input row.
         stride: usize,
         /// Whether a stream's first input row gives none.
@@ -40,7 +40,7 @@ pub enum Weight {
     /// [`Layout::Conv2d`]
     Conv2d {
         /// Rows of taps outermost in `k`, then taps, then channels.
-        packed: Packed,
+        packed: PackedWeight,
         /// Distance between outputs.
         stride: usize,
     },
@@ -50,18 +50,18 @@ impl Weight {
     /// Packs a weight; that of experts on all threads of `pool`.
     pub(super) fn new(
         pool: Option<&Pool>,
-        layout: Layout,
-        format: Format,
-        parts: &[Part<'_>],
+        layout: WeightLayout,
+        format: WeightFormat,
+        parts: &[WeightPart<'_>],
     ) -> Result<Self, KernelError> {
         let wrong =
-            |part: &Part<'_>| KernelError::Shape { name: part.name().to_owned(), shape: part.shape().to_vec(), layout };
+            |part: &WeightPart<'_>| KernelError::Shape { name: part.name().to_owned(), shape: part.shape().to_vec(), layout };
         let first = parts.first().ok_or_else(|| KernelError::Shape { name: String::new(), shape: vec![], layout })?;
         let rank = match layout {
-            Layout::Vector => 1,
-            Layout::Linear | Layout::Table | Layout::Experts { .. } => 2,
-            Layout::Conv1d { .. } | Layout::Depthwise | Layout::ConvTranspose1d { .. } => 3,
-            Layout::Conv2d { .. } => 4,
+            WeightLayout::Vector => 1,
+            WeightLayout::Linear | WeightLayout::Table | WeightLayout::Experts { .. } => 2,
+            WeightLayout::Conv1d { .. } | WeightLayout::Depthwise | WeightLayout::ConvTranspose1d { .. } => 3,
+            WeightLayout::Conv2d { .. } => 4,
         };
         let shape = first.shape();
         for part in parts {
@@ -75,34 +75,34 @@ impl Weight {
             return Err(KernelError::Packed { name: packed.to_owned(), layout });
         }
         match layout {
-            Layout::Linear => return Ok(Self::Linear(linear(format, parts)?)),
-            Layout::Experts { per_expert } => {
+            WeightLayout::Linear => return Ok(Self::Linear(linear(format, parts)?)),
+            WeightLayout::Experts { per_expert } => {
                 if per_expert == 0 || !parts.len().is_multiple_of(per_expert) {
                     return Err(wrong(first));
                 }
                 return Ok(Self::Experts(experts(pool, format, parts, per_expert)?));
             }
-            Layout::Table if format == Format::Int8 => return Ok(Self::Table(quantised_table(shape[1], parts)?)),
-            _ if format != Format::Float => {
+            WeightLayout::Table if format == WeightFormat::Int8 => return Ok(Self::Table(quantised_table(shape[1], parts)?)),
+            _ if format != WeightFormat::Float => {
                 return Err(KernelError::Format { name: first.name().to_owned(), layout, format });
             }
             _ => {}
         }
         let values = Values::of(parts);
         Ok(match layout {
-            Layout::Vector => Self::Vector(values.widened()),
-            Layout::Table => Self::Table(match values {
+            WeightLayout::Vector => Self::Vector(values.widened()),
+            WeightLayout::Table => Self::Table(match values {
                 Values::F32(numbers) => Table::new(shape[1], numbers),
                 Values::Bf16(numbers) => Table::new_bf16(shape[1], numbers),
             }),
-            Layout::Linear | Layout::Experts { .. } => unreachable!("made above"),
-            Layout::Conv1d { dilation } => {
+            WeightLayout::Linear | WeightLayout::Experts { .. } => unreachable!("made above"),
+            WeightLayout::Conv1d { dilation } => {
                 let (out, channels, taps) = (shape[0], shape[1], shape[2]);
                 let packed = values
                     .pack_convolution(out, taps * channels, |o, k| (o * channels + k % channels) * taps + k / channels);
                 Self::Conv1d { packed, dilation }
             }
-            Layout::Depthwise => {
+            WeightLayout::Depthwise => {
                 let (channels, taps) = (shape[0], shape[2]);
                 if shape[1] != 1 {
                     return Err(wrong(first));
@@ -110,7 +110,7 @@ impl Weight {
                 let w = values.widened();
                 Self::Depthwise((0..taps * channels).map(|i| w[i % channels * taps + i / channels]).collect())
             }
-            Layout::ConvTranspose1d { stride, cut } => {
+            WeightLayout::ConvTranspose1d { stride, cut } => {
                 let (channels, out, kernel) = (shape[0], shape[1], shape[2]);
                 if stride == 0 || (kernel != stride && kernel != 2 * stride) {
                     return Err(wrong(first));
@@ -124,7 +124,7 @@ impl Weight {
                 });
                 Self::ConvTranspose1d { packed, stride, cut: cut && taps > 1 }
             }
-            Layout::Conv2d { stride } => {
+            WeightLayout::Conv2d { stride } => {
                 let (out, channels) = (shape[0], shape[1]);
                 if stride == 0 || shape[2..] != [3, 3] {
                     return Err(wrong(first));
@@ -156,7 +156,7 @@ impl Weight {
         }
     }
 
-    pub(super) fn packed(&self) -> &Packed {
+    pub(super) fn packed(&self) -> &PackedWeight {
         match self {
             Self::Linear(packed) => packed,
             other => panic!("a linear weight is needed, not {}", other.kind()),
@@ -170,7 +170,7 @@ impl Weight {
         }
     }
 
-    pub(super) fn experts(&self) -> &[Packed] {
+    pub(super) fn experts(&self) -> &[PackedWeight] {
         match self {
             Self::Experts(experts) => experts,
             other => panic!("experts are needed, not {}", other.kind()),
@@ -190,26 +190,26 @@ enum Values {
 
 impl Values {
     /// The bytes of stored parts were checked.
-    fn of(parts: &[Part<'_>]) -> Self {
-        let is_bf16 = |part: &Part<'_>| match part {
-            Part::Stored(tensor) => tensor.dtype == DType::Bf16,
-            Part::Packed(_) => false,
-            Part::Drawn(_) => true,
+    fn of(parts: &[WeightPart<'_>]) -> Self {
+        let is_bf16 = |part: &WeightPart<'_>| match part {
+            WeightPart::Stored(tensor) => tensor.dtype == DType::Bf16,
+            WeightPart::Packed(_) => false,
+            WeightPart::Drawn(_) => true,
         };
         if !parts.iter().all(is_bf16) {
-            let widened = |part: &Part<'_>| match part {
-                Part::Stored(tensor) => tensor.dtype.widen(tensor.bytes),
-                Part::Packed(tensor) => tensor.numbers(),
-                Part::Drawn(tensor) => drawn_bits(tensor).map(wide).collect(),
+            let widened = |part: &WeightPart<'_>| match part {
+                WeightPart::Stored(tensor) => tensor.dtype.widen(tensor.bytes),
+                WeightPart::Packed(tensor) => tensor.numbers(),
+                WeightPart::Drawn(tensor) => drawn_bits(tensor).map(wide).collect(),
             };
             return Self::F32(parts.iter().flat_map(widened).collect());
         }
         let mut all = Vec::with_capacity(parts.iter().map(|part| part.shape().iter().product::<usize>()).sum());
         for part in parts {
             match part {
-                Part::Stored(tensor) => all.extend(tensor.bytes.as_chunks().0.iter().map(|b| u16::from_le_bytes(*b))),
-                Part::Packed(_) => unreachable!("not of bfloat16"),
-                Part::Drawn(tensor) => all.extend(drawn_bits(tensor)),
+                WeightPart::Stored(tensor) => all.extend(tensor.bytes.as_chunks().0.iter().map(|b| u16::from_le_bytes(*b))),
+                WeightPart::Packed(_) => unreachable!("not of bfloat16"),
+                WeightPart::Drawn(tensor) => all.extend(drawn_bits(tensor)),
             }
         }
         Self::Bf16(all)
@@ -224,16 +224,16 @@ impl Values {
 
     /// Packs a convolution. A small one is widened now: it stays in the caches while it goes over many rows, where widening it over and
     /// over takes longer than reading it.
-    fn pack_convolution(self, columns: usize, k: usize, at: impl Fn(usize, usize) -> usize) -> Packed {
+    fn pack_convolution(self, columns: usize, k: usize, at: impl Fn(usize, usize) -> usize) -> PackedWeight {
         let small = columns * k * size_of::<f32>() <= SMALL_CONVOLUTION;
         if small { Self::F32(self.widened()).pack(columns, k, at) } else { self.pack(columns, k, at) }
     }
 
     /// Packs `[columns, k]` of the numbers at the indices that `at` gives.
-    fn pack(&self, columns: usize, k: usize, at: impl Fn(usize, usize) -> usize) -> Packed {
+    fn pack(&self, columns: usize, k: usize, at: impl Fn(usize, usize) -> usize) -> PackedWeight {
         match self {
-            Self::F32(numbers) => Packed::new(columns, k, |column, i| numbers[at(column, i)]),
-            Self::Bf16(numbers) => Packed::new_bf16(columns, k, |column, i| numbers[at(column, i)]),
+            Self::F32(numbers) => PackedWeight::new(columns, k, |column, i| numbers[at(column, i)]),
+            Self::Bf16(numbers) => PackedWeight::new_bf16(columns, k, |column, i| numbers[at(column, i)]),
         }
     }
 }
@@ -244,61 +244,61 @@ fn wide(bits: u16) -> f32 {
 }
 
 /// The numbers of a drawn tensor, cut to bfloat16.
-fn drawn_bits<'a>(tensor: &DrawnTensor<'a>) -> impl Iterator<Item = u16> + use<'a> {
+fn drawn_bits<'a>(tensor: &RandomTensor<'a>) -> impl Iterator<Item = u16> + use<'a> {
     let (draw, count) = (tensor.draw, tensor.shape.iter().product::<usize>());
     (0..count as u64).map(move |index| (draw.number(index).to_bits() >> 16) as u16)
 }
 
 /// Packs parts `[out, k]`, joined along `out`, whose shapes and bytes were checked.
-fn linear(format: Format, parts: &[Part<'_>]) -> Result<Packed, KernelError> {
+fn linear(format: WeightFormat, parts: &[WeightPart<'_>]) -> Result<PackedWeight, KernelError> {
     let k = parts.first().map_or(0, |part| part.shape()[1]);
     let columns = parts.iter().map(|part| part.shape()[0]).sum();
-    if let [Part::Packed(_), ..] = parts {
+    if let [WeightPart::Packed(_), ..] = parts {
         return packed(k, parts);
     }
-    let Some(bits) = Bits::of(format) else {
+    let Some(bits) = IntegerFormat::of(format) else {
         return Ok(Values::of(parts).pack(columns, k, |column, i| column * k + i));
     };
-    if let [Part::Drawn(DrawnTensor { draw, .. }), ..] = parts {
+    if let [WeightPart::Drawn(RandomTensor { draw, .. }), ..] = parts {
         // At once as integers: nothing as large as their numbers is made.
-        return Ok(Packed::quantised(Quantised::drawn(bits, columns, k, *draw), k));
+        return Ok(PackedWeight::quantised(QuantisedWeight::drawn(bits, columns, k, *draw), k));
     }
     quantised(bits, columns, k, parts)
 }
 
 /// A part that is stored as integers where none may be, or beside others: those of one weight have integers of one size.
-fn packed_alone<'a>(layout: Layout, parts: &[Part<'a>]) -> Option<&'a str> {
-    let bits = |part: &Part<'_>| match part {
-        Part::Packed(tensor) => Some(tensor.packing.bits()),
-        Part::Stored(_) | Part::Drawn(_) => None,
+fn packed_alone<'a>(layout: WeightLayout, parts: &[WeightPart<'a>]) -> Option<&'a str> {
+    let bits = |part: &WeightPart<'_>| match part {
+        WeightPart::Packed(tensor) => Some(tensor.packing.bits()),
+        WeightPart::Stored(_) | WeightPart::Drawn(_) => None,
     };
-    let may = matches!(layout, Layout::Linear | Layout::Experts { .. });
+    let may = matches!(layout, WeightLayout::Linear | WeightLayout::Experts { .. });
     let alike = parts.windows(2).all(|pair| bits(&pair[0]) == bits(&pair[1]));
     let packed = parts.iter().find(|part| bits(part).is_some())?;
     (!may || !alike).then(|| packed.name())
 }
 
 /// Packs the integers of parts that were checked, as they are.
-fn packed(k: usize, parts: &[Part<'_>]) -> Result<Packed, KernelError> {
+fn packed(k: usize, parts: &[WeightPart<'_>]) -> Result<PackedWeight, KernelError> {
     let tensors: Vec<PackedTensor<'_>> =
-        parts.iter().filter_map(|part| if let Part::Packed(tensor) = part { Some(*tensor) } else { None }).collect();
-    let bits = if tensors.first().is_some_and(|tensor| tensor.packing.bits() == 4) { Bits::Four } else { Bits::Eight };
-    match Quantised::packed(bits, k, &tensors) {
-        Ok(weight) => Ok(Packed::quantised(weight, k)),
+        parts.iter().filter_map(|part| if let WeightPart::Packed(tensor) = part { Some(*tensor) } else { None }).collect();
+    let bits = if tensors.first().is_some_and(|tensor| tensor.packing.bits() == 4) { IntegerFormat::Four } else { IntegerFormat::Eight };
+    match QuantisedWeight::packed(bits, k, &tensors) {
+        Ok(weight) => Ok(PackedWeight::quantised(weight, k)),
         Err(NotFinite) => Err(KernelError::NotFinite { name: parts[0].name().to_owned() }),
     }
 }
 
 /// Quantises row by row: nothing but the result has the parts' size.
-fn quantised(bits: Bits, columns: usize, k: usize, parts: &[Part<'_>]) -> Result<Packed, KernelError> {
-    let weight = by_rows(k, parts, |rows| Quantised::new(bits, columns, k, rows))?;
-    Ok(Packed::quantised(weight, k))
+fn quantised(bits: IntegerFormat, columns: usize, k: usize, parts: &[WeightPart<'_>]) -> Result<PackedWeight, KernelError> {
+    let weight = by_rows(k, parts, |rows| QuantisedWeight::new(bits, columns, k, rows))?;
+    Ok(PackedWeight::quantised(weight, k))
 }
 
 /// A table of eight-bit integers, likewise.
-fn quantised_table(width: usize, parts: &[Part<'_>]) -> Result<Table, KernelError> {
+fn quantised_table(width: usize, parts: &[WeightPart<'_>]) -> Result<Table, KernelError> {
     let entries = parts.iter().map(|part| part.shape()[0]).sum();
-    if let [Part::Drawn(DrawnTensor { draw, .. }), ..] = parts {
+    if let [WeightPart::Drawn(RandomTensor { draw, .. }), ..] = parts {
         return Ok(Table::drawn(width, entries, *draw));
     }
     by_rows(width, parts, |rows| Table::quantised(width, entries, rows))
@@ -307,7 +307,7 @@ fn quantised_table(width: usize, parts: &[Part<'_>]) -> Result<Table, KernelErro
 /// Calls `make` with a closure that writes the numbers of one row of `k` after the other.
 fn by_rows<W>(
     k: usize,
-    parts: &[Part<'_>],
+    parts: &[WeightPart<'_>],
     make: impl FnOnce(&mut dyn FnMut(&mut [f32])) -> Result<W, NotFinite>,
 ) -> Result<W, KernelError> {
     let mut rows = parts.iter().flat_map(|part| (0..part.shape()[0]).map(move |row| (part, row)));
@@ -316,11 +316,11 @@ fn by_rows<W>(
         let Some((part, row)) = rows.next() else { return };
         name = part.name();
         match part {
-            Part::Stored(RawTensor { dtype, bytes, .. }) => {
+            WeightPart::Stored(RawTensor { dtype, bytes, .. }) => {
                 dtype.widen_into(&bytes[row * k * dtype.size()..], numbers);
             }
-            Part::Packed(_) => unreachable!("packed parts stand alone"),
-            Part::Drawn(DrawnTensor { draw, .. }) => {
+            WeightPart::Packed(_) => unreachable!("packed parts stand alone"),
+            WeightPart::Drawn(RandomTensor { draw, .. }) => {
                 numbers.iter_mut().enumerate().for_each(|(i, number)| *number = draw.number((row * k + i) as u64));
             }
         }
@@ -331,22 +331,22 @@ fn by_rows<W>(
 /// Packs every `per_expert` parts as one expert.
 fn experts(
     pool: Option<&Pool>,
-    format: Format,
-    parts: &[Part<'_>],
+    format: WeightFormat,
+    parts: &[WeightPart<'_>],
     per_expert: usize,
-) -> Result<Vec<Packed>, KernelError> {
+) -> Result<Vec<PackedWeight>, KernelError> {
     let Some(pool) = pool else { return parts.chunks(per_expert).map(|expert| linear(format, expert)).collect() };
     let mut packed: Vec<_> = parts.chunks(per_expert).map(|expert| (expert, None)).collect();
-    pool.each(&mut packed, |_, (expert, packed)| *packed = Some(linear(format, expert)));
+    pool.for_each(&mut packed, |_, (expert, packed)| *packed = Some(linear(format, expert)));
     packed.into_iter().filter_map(|(_, packed)| packed).collect()
 }
 
 /// Refuses a stored part that has not as many bytes as its shape asks for.
-fn check_bytes(part: &Part<'_>) -> Result<(), KernelError> {
+fn check_bytes(part: &WeightPart<'_>) -> Result<(), KernelError> {
     let RawTensor { name, bytes, dtype, shape } = match part {
-        Part::Stored(tensor) => tensor,
-        Part::Packed(tensor) => return tensor.check(),
-        Part::Drawn(_) => return Ok(()),
+        WeightPart::Stored(tensor) => tensor,
+        WeightPart::Packed(tensor) => return tensor.check(),
+        WeightPart::Drawn(_) => return Ok(()),
     };
     let expected = shape.iter().product::<usize>() * dtype.size();
     if bytes.len() == expected {

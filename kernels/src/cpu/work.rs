@@ -2,11 +2,11 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::gemm::Packed;
+use super::gemm::PackedWeight;
 
 /// Products so far. Attention, and everything that is no product with a weight, is not in it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Work {
+pub struct ProductWork {
     /// Bytes of weights, once for each product.
     pub bytes: u64,
     /// Multiply-adds of floating-point numbers.
@@ -15,7 +15,7 @@ pub struct Work {
     pub integer_multiplies: u64,
 }
 
-impl Work {
+impl ProductWork {
     /// What was done since `before`.
     #[must_use]
     pub fn since(self, before: Self) -> Self {
@@ -28,7 +28,7 @@ impl Work {
 
     /// Both together.
     #[must_use]
-    pub fn and(self, other: Self) -> Self {
+    pub fn plus(self, other: Self) -> Self {
         Self {
             bytes: self.bytes + other.bytes,
             float_multiplies: self.float_multiplies + other.float_multiplies,
@@ -47,15 +47,15 @@ pub(super) struct Counters {
 
 impl Counters {
     /// Counts a product of so many rows.
-    pub(super) fn count(&self, rows: usize, weight: &Packed) {
+    pub(super) fn count(&self, rows: usize, weight: &PackedWeight) {
         let multiplies = if weight.is_integer() { &self.integer_multiplies } else { &self.float_multiplies };
         self.bytes.fetch_add(weight.bytes() as u64, Ordering::Relaxed);
         multiplies.fetch_add((rows * weight.columns * weight.k) as u64, Ordering::Relaxed);
     }
 
-    pub(super) fn read(&self) -> Work {
+    pub(super) fn read(&self) -> ProductWork {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        Work {
+        ProductWork {
             bytes: read(&self.bytes),
             float_multiplies: read(&self.float_multiplies),
             integer_multiplies: read(&self.integer_multiplies),

@@ -11,7 +11,7 @@ pub(super) const PARTS_PER_THREAD: usize = 4;
 
 /// Some rows by some panels of a product.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Part {
+pub struct ProductPart {
     /// Rows of the output.
     pub rows: Range<usize>,
     /// Panels of the weight.
@@ -46,15 +46,15 @@ impl WorkSplit {
         Self { rows, panels, by_rows, length, parts: all.div_ceil(length) }
     }
 
-    fn whole(&self) -> Part {
-        Part { rows: 0..self.rows, panels: 0..self.panels }
+    fn whole(&self) -> ProductPart {
+        ProductPart { rows: 0..self.rows, panels: 0..self.panels }
     }
 
     /// One of the parts, which have no output in common.
-    pub fn part(&self, number: usize) -> Part {
+    pub fn part(&self, number: usize) -> ProductPart {
         let all = if self.by_rows { self.rows } else { self.panels };
         let range = number * self.length..all.min((number + 1) * self.length);
-        if self.by_rows { Part { rows: range, ..self.whole() } } else { Part { panels: range, ..self.whole() } }
+        if self.by_rows { ProductPart { rows: range, ..self.whole() } } else { ProductPart { panels: range, ..self.whole() } }
     }
 }
 

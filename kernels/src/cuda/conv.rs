@@ -3,10 +3,10 @@
 use cudarc::driver::CudaFunction;
 
 use super::Cuda;
-use super::ops::{Args, THREADS as TILE_THREADS, Tile};
-use super::tensor::{Index, State, Tensor};
+use super::ops::{Args, TILE_THREADS as TILE_THREADS, Tile};
+use super::tensor::{CudaIndex, CudaState, Tensor};
 use super::weight::{Matrix, Weight};
-use crate::step_ops::Streams;
+use crate::step_ops::StreamLevel;
 
 /// Threads of a block of a convolution in f32, and rows and outputs of a thread.
 const THREADS: usize = 64;
@@ -22,8 +22,8 @@ impl Cuda {
         x: &Tensor,
         weight: &Weight,
         bias: &Weight,
-        tail: &State,
-        streams: &Streams<Index>,
+        tail: &CudaState,
+        streams: &StreamLevel<CudaIndex>,
     ) -> Tensor {
         match weight {
             Weight::Conv1d { matrix, dilation } => self.taps(x, matrix, *dilation, bias, tail, streams, false),
@@ -31,7 +31,7 @@ impl Cuda {
                 let (at, tail_rows, columns) = tail.tail();
                 let bias = bias.vector();
                 assert!(columns == x.columns && bias.len == x.columns && tail_rows + 1 == *taps, "sizes differ");
-                let out = self.fresh(x.rows, x.columns);
+                let out = self.uninit_tensor(x.rows, x.columns);
                 let [chunks, count, scale, skip] = level(streams);
                 let addresses = [x.at(), at, numbers.memory.at, bias.memory.at, out.at(), chunks];
                 let sizes = [count, scale, skip, x.rows as u64, x.columns as u64, *taps as u64, tail_rows as u64];
@@ -53,8 +53,8 @@ impl Cuda {
         x: &Tensor,
         weight: &Weight,
         bias: &Weight,
-        tail: &State,
-        streams: &Streams<Index>,
+        tail: &CudaState,
+        streams: &StreamLevel<CudaIndex>,
     ) -> Tensor {
         let Weight::ConvTranspose1d { matrix, stride, cut } = weight else {
             panic!("not a transposed convolution: {}", weight.kind())
@@ -70,8 +70,8 @@ impl Cuda {
         matrix: &Matrix,
         dilation: usize,
         bias: &Weight,
-        tail: &State,
-        streams: &Streams<Index>,
+        tail: &CudaState,
+        streams: &StreamLevel<CudaIndex>,
         cut: bool,
     ) -> Tensor {
         let (at, tail_rows, columns) = tail.tail();
@@ -79,7 +79,7 @@ impl Cuda {
         assert_eq!((taps * x.columns, columns), (matrix.columns, x.columns), "channels differ");
         assert_eq!(tail_rows, (taps - 1) * dilation, "the tail has other rows");
         assert!(matrix.outputs.is_multiple_of(bias.len), "the bias has another size");
-        let out = self.fresh(x.rows, matrix.outputs);
+        let out = self.uninit_tensor(x.rows, matrix.outputs);
         let kernels = self.queue.kernels();
         let [chunks, count, scale, skip] = level(streams);
         let addresses = [x.at(), at, matrix.memory.at, bias.memory.at, out.at(), chunks, count, scale, skip];
@@ -111,7 +111,7 @@ impl Cuda {
     }
 
     /// Keeps the end of each stream for its next chunk.
-    fn extend_tail(&self, x: &Tensor, tail: &State, streams: &Streams<Index>) {
+    fn extend_tail(&self, x: &Tensor, tail: &CudaState, streams: &StreamLevel<CudaIndex>) {
         let (at, tail_rows, columns) = tail.tail();
         if tail_rows == 0 {
             return;
@@ -138,7 +138,7 @@ impl Cuda {
         assert_eq!((9 * x.columns, bias.len), (matrix.columns, matrix.outputs), "channels differ");
         assert_eq!(x.rows, images * height * width, "a row is a pixel");
         let rows = images * height.div_ceil(*stride) * width.div_ceil(*stride);
-        let out = self.fresh(rows, matrix.outputs);
+        let out = self.uninit_tensor(rows, matrix.outputs);
         let kernels = self.queue.kernels();
         let [rows, height, width, stride, channels, outputs] =
             [rows, height, width, *stride, x.columns, matrix.outputs].map(|n| n as u64);
@@ -151,6 +151,6 @@ impl Cuda {
 }
 
 /// A level as parameters: the chunks' address and number, scale and skip.
-fn level(streams: &Streams<Index>) -> [u64; 4] {
+fn level(streams: &StreamLevel<CudaIndex>) -> [u64; 4] {
     [streams.chunks.at(), (streams.chunks.len / CHUNK) as u64, streams.scale as u64, streams.skip as u64]
 }

@@ -8,7 +8,7 @@ use cudarc::nvrtc::Ptx;
 use super::CudaError;
 use super::graphs::Graph;
 use super::kernels::Kernels;
-use super::memory::{Memory, Pinned};
+use super::memory::{DeviceMemory, PinnedBuffer};
 
 /// The PTX of `kernels/cuda/device.cu` for compute capability 8.0, and what NVIDIA's assembler makes of it for 9.0.
 const PTX: &str = include_str!(concat!(env!("OUT_DIR"), "/device.ptx"));
@@ -36,7 +36,7 @@ pub struct Device {
 struct Frequencies {
     head_dim: usize,
     theta: f32,
-    numbers: Arc<Memory>,
+    numbers: Arc<DeviceMemory>,
 }
 
 pub(super) fn refused(doing: &'static str) -> impl Fn(DriverError) -> CudaError {
@@ -45,7 +45,7 @@ pub(super) fn refused(doing: &'static str) -> impl Fn(DriverError) -> CudaError 
 
 /// What the driver gives. A failure here is not the caller's: the device or its driver is broken, and nothing can go on.
 #[track_caller]
-pub(super) fn done<T>(result: Result<T, DriverError>, doing: &'static str) -> T {
+pub(super) fn check<T>(result: Result<T, DriverError>, doing: &'static str) -> T {
     result.unwrap_or_else(|error| panic!("{}", refused(doing)(error)))
 }
 
@@ -86,17 +86,17 @@ impl Device {
 
     /// Makes this thread one that may call the driver.
     pub(super) fn bind(&self) {
-        done(self.context.bind_to_thread(), "binding a thread");
+        check(self.context.bind_to_thread(), "binding a thread");
     }
 
     /// An event that nothing is recorded in.
     pub(super) fn event(&self) -> CudaEvent {
-        done(self.context.new_event(None), "making an event")
+        check(self.context.new_event(None), "making an event")
     }
 
     /// Waits for what an event was recorded behind; for nothing if it was not.
     pub(super) fn wait(&self, event: &CudaEvent) {
-        done(event.synchronize(), "waiting for an event");
+        check(event.synchronize(), "waiting for an event");
     }
 
     /// The same where a failure must not panic; false if this thread may not.
@@ -106,12 +106,12 @@ impl Device {
 }
 
 /// A stream of a device.
-pub struct Queue {
+pub struct DeviceStream {
     device: Arc<Device>,
     stream: Arc<CudaStream>,
 }
 
-impl Queue {
+impl DeviceStream {
     pub(super) fn new(device: Arc<Device>) -> Result<Self, CudaError> {
         let stream = device.context.new_stream().map_err(refused("making a stream"))?;
         Ok(Self { device, stream })
@@ -153,16 +153,16 @@ impl Queue {
         let launched = unsafe {
             result::launch_kernel(kernel.cu_function(), grid, block, shared, stream, &mut pointers[..args.len()])
         };
-        done(launched, "launching a kernel");
+        check(launched, "launching a kernel");
     }
 
     /// Waits for everything on the stream.
     pub(super) fn synchronize(&self) {
-        done(self.stream.synchronize(), "waiting for the stream");
+        check(self.stream.synchronize(), "waiting for the stream");
     }
 
     /// The same where a failure must not panic.
-    pub(super) fn settle(&self) {
+    pub(super) fn synchronize_ignoring_errors(&self) {
         // What failed is reported by the next call.
         let _ = self.stream.synchronize();
     }
@@ -174,7 +174,7 @@ impl Queue {
         }
         self.device.bind();
         // SAFETY: the caller's buffer has room, and the host's numbers live until the stream is waited for.
-        done(unsafe { result::memcpy_htod_async(to, numbers, self.stream.cu_stream()) }, "an upload");
+        check(unsafe { result::memcpy_htod_async(to, numbers, self.stream.cu_stream()) }, "an upload");
         self.synchronize();
     }
 
@@ -185,21 +185,21 @@ impl Queue {
         }
         self.device.bind();
         // SAFETY: the caller's buffer has as many numbers, and the host's live until the stream is waited for.
-        done(unsafe { result::memcpy_dtoh_async(numbers, from, self.stream.cu_stream()) }, "a read-back");
+        check(unsafe { result::memcpy_dtoh_async(numbers, from, self.stream.cu_stream()) }, "a read-back");
         self.synchronize();
     }
 
     /// Words out of page-locked memory, which stays as it is until the stream is waited for.
-    pub(super) fn upload(&self, to: u64, from: &Pinned, words: usize) {
+    pub(super) fn upload(&self, to: u64, from: &PinnedBuffer, words: usize) {
         self.upload_bytes(to, from, size_of::<u32>() * words);
     }
 
     /// The same for bytes.
-    pub(super) fn upload_bytes(&self, to: u64, from: &Pinned, bytes: usize) {
+    pub(super) fn upload_bytes(&self, to: u64, from: &PinnedBuffer, bytes: usize) {
         if bytes > 0 {
             self.device.bind();
             // SAFETY: the buffer has room; whoever holds the page-locked memory waits for the stream before it is changed or freed.
-            done(
+            check(
                 unsafe { result::memcpy_htod_async(to, &from.bytes()[..bytes], self.stream.cu_stream()) },
                 "an upload",
             );
@@ -208,16 +208,16 @@ impl Queue {
 
     /// Records an event behind everything on the stream.
     pub(super) fn record(&self, event: &CudaEvent) {
-        done(event.record(&self.stream), "recording an event");
+        check(event.record(&self.stream), "recording an event");
     }
 
     /// Words into page-locked memory, there when the stream has been waited for.
-    pub(super) fn download(&self, to: &mut Pinned, from: u64, words: usize) {
+    pub(super) fn download(&self, to: &mut PinnedBuffer, from: u64, words: usize) {
         if words > 0 {
             self.device.bind();
             let stream = self.stream.cu_stream();
             // SAFETY: as for `upload`.
-            done(unsafe { result::memcpy_dtoh_async(&mut to.words_mut()[..words], from, stream) }, "a read-back");
+            check(unsafe { result::memcpy_dtoh_async(&mut to.words_mut()[..words], from, stream) }, "a read-back");
         }
     }
 
@@ -226,7 +226,7 @@ impl Queue {
         if bytes > 0 {
             self.device.bind();
             // SAFETY: the callers' buffers are live and large enough.
-            done(unsafe { result::memcpy_dtod_async(to, from, bytes, self.stream.cu_stream()) }, "a copy");
+            check(unsafe { result::memcpy_dtod_async(to, from, bytes, self.stream.cu_stream()) }, "a copy");
         }
     }
 
@@ -235,19 +235,19 @@ impl Queue {
         if bytes > 0 {
             self.device.bind();
             // SAFETY: the caller's buffer is live and large enough.
-            done(unsafe { result::memset_d8_async(at, 0, bytes, self.stream.cu_stream()) }, "clearing memory");
+            check(unsafe { result::memset_d8_async(at, 0, bytes, self.stream.cu_stream()) }, "clearing memory");
         }
     }
 
     /// Inverse frequencies of rotary embeddings, `[head_dim / 2]`, computed at the first call with these sizes.
-    pub(super) fn frequencies(&self, head_dim: usize, theta: f32) -> Arc<Memory> {
+    pub(super) fn frequencies(&self, head_dim: usize, theta: f32) -> Arc<DeviceMemory> {
         let mut known = self.device.frequencies.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(one) = known.iter().find(|one| one.head_dim == head_dim && one.theta == theta) {
             return one.numbers.clone();
         }
         let frequency = |i: usize| 1.0 / theta.powf((2 * i) as f32 / head_dim as f32);
         let numbers: Vec<f32> = (0..head_dim / 2).map(frequency).collect();
-        let numbers = Arc::new(Memory::of(self, &numbers));
+        let numbers = Arc::new(DeviceMemory::of(self, &numbers));
         known.push(Frequencies { head_dim, theta, numbers: numbers.clone() });
         numbers
     }
@@ -255,7 +255,7 @@ impl Queue {
 
 /// A capture under way; one that is dropped before its end leaves the stream as it was.
 pub(super) struct Capture<'a> {
-    queue: &'a Queue,
+    queue: &'a DeviceStream,
     ended: bool,
 }
 
@@ -266,10 +266,10 @@ impl Capture<'_> {
     /// The graph of what was put on the stream meanwhile.
     pub(super) fn end(mut self) -> Graph {
         self.ended = true;
-        let graph = done(self.queue.stream.end_capture(PLAIN), "ending a capture");
+        let graph = check(self.queue.stream.end_capture(PLAIN), "ending a capture");
         let graph = Graph(graph.expect("a capture without an error gives a graph"));
         // Now, and not at the first launch.
-        done(graph.0.upload(), "uploading a graph");
+        check(graph.0.upload(), "uploading a graph");
         graph
     }
 }
@@ -283,17 +283,17 @@ impl Drop for Capture<'_> {
     }
 }
 
-impl Queue {
+impl DeviceStream {
     /// Begins to capture what is put on the stream. This thread may not allocate, free or wait meanwhile; others may.
     pub(super) fn begin_capture(&self) -> Capture<'_> {
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
-        done(self.stream.begin_capture(mode), "beginning a capture");
+        check(self.stream.begin_capture(mode), "beginning a capture");
         Capture { queue: self, ended: false }
     }
 
     /// Puts a graph on the stream.
     pub(super) fn replay(&self, graph: &Graph) {
-        done(graph.0.launch(), "launching a graph");
+        check(graph.0.launch(), "launching a graph");
     }
 }
 

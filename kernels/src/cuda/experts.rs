@@ -4,9 +4,9 @@ use super::Cuda;
 use super::device::word;
 use super::ops::{Args, Tile, WARPS};
 use super::tensor::Tensor;
-use super::weight::{Kind, Matrix};
-use crate::cpu::quantised::Bits;
-use crate::ops::Router;
+use super::weight::{MatrixKind, Matrix};
+use crate::cpu::quantised::IntegerFormat;
+use crate::ops::RouterShape;
 
 /// Experts and choices that the kernel has bits and lanes for.
 const MOST_EXPERTS: usize = 1024;
@@ -20,7 +20,7 @@ impl Cuda {
         router: &Matrix,
         gate_up: (&Matrix, usize),
         down: (&Matrix, usize),
-        spec: Router,
+        spec: RouterShape,
     ) -> Tensor {
         let (kernels, experts, top_k) = (self.queue.kernels(), gate_up.1, spec.top_k);
         assert!(
@@ -30,28 +30,28 @@ impl Cuda {
         assert_eq!((router.outputs, down.1), (experts, experts), "experts differ in number");
         let logits = self.product(x, router, 0);
         let pairs = x.rows * top_k;
-        let (chosen, weights) = (self.words(pairs), self.words(pairs));
+        let (chosen, weights) = (self.uninit_words(pairs), self.uninit_words(pairs));
         let normalise = u64::from(spec.normalise);
         let sizes = [x.rows as u64, experts as u64, top_k as u64, normalise];
         let args = &mut [logits.at(), chosen.at(), weights.at(), sizes[0], sizes[1], sizes[2], sizes[3]];
         self.queue.launch(&kernels.route_rows, (x.rows.div_ceil(WARPS), 1), WARPS * WARP, 0, args);
 
-        let (lists, counts) = (self.words(experts * pairs), self.words(experts));
+        let (lists, counts) = (self.uninit_words(experts * pairs), self.uninit_words(experts));
         if pairs > 0 {
             let args = &mut [chosen.at(), lists.at(), counts.at(), pairs as u64];
             self.queue.launch(&kernels.list_experts, (experts, 1), WARP, 0, args);
         }
         let product = |x: &Tensor, divide: usize, weight: &Matrix| {
             assert_eq!(x.columns, weight.columns, "the experts have another input");
-            let out = self.fresh(pairs, weight.outputs);
+            let out = self.uninit_tensor(pairs, weight.outputs);
             // As many as an expert has of them on average: how many it really has is known to the device alone.
             let tile = Tile::of(pairs.div_ceil(experts));
             let (kernel, outputs) = match &weight.kind {
-                Kind::F32 => (&kernels.expert_product_f32, WARPS),
-                Kind::Bf16 if tile == Tile::FEW => (&kernels.expert_product_bf16, tile.outputs),
-                Kind::Bf16 => (&kernels.expert_product_rows_bf16, tile.outputs),
-                Kind::Integers(Bits::Eight, _) => (&kernels.expert_product_i8, WARPS),
-                Kind::Integers(Bits::Four, _) => (&kernels.expert_product_i4, WARPS),
+                MatrixKind::F32 => (&kernels.expert_product_f32, WARPS),
+                MatrixKind::Bf16 if tile == Tile::FEW => (&kernels.expert_product_bf16, tile.outputs),
+                MatrixKind::Bf16 => (&kernels.expert_product_rows_bf16, tile.outputs),
+                MatrixKind::Integers(IntegerFormat::Eight, _) => (&kernels.expert_product_i8, WARPS),
+                MatrixKind::Integers(IntegerFormat::Four, _) => (&kernels.expert_product_i4, WARPS),
             };
             let sizes = [divide, pairs, weight.columns, weight.pitch, weight.outputs].map(|n| u64::from(word(n)));
             let mut args = Args::of(&[x.at(), lists.at(), counts.at(), weight.memory.at]);
@@ -65,7 +65,7 @@ impl Cuda {
         let wide = product(x, top_k, gate_up.0);
         let narrow = crate::Ops::silu_mul(self, &wide);
         let result = product(&narrow, 1, down.0);
-        let out = self.fresh(x.rows, down.0.outputs);
+        let out = self.uninit_tensor(x.rows, down.0.outputs);
         let args = [result.at(), weights.at(), out.at(), top_k as u64, out.columns as u64];
         self.each(&kernels.combine_experts, out.len(), &args);
         out

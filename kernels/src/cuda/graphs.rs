@@ -14,13 +14,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use cudarc::driver::CudaGraph;
 
 use super::Cuda;
-use super::memory::{Arena, Pinned};
-use super::step::{PinnedOwner, Ticket};
+use super::memory::{Arena, PinnedBuffer};
+use super::step::{PinnedOwner, LaunchedStep};
 use crate::row_spec::RowSpec;
-use crate::step_ops::{Step, StepKey};
+use crate::step_ops::{StepFn, StepKey};
 
 /// Graphs of a stream at most; steps of further keys are launched operation by operation.
-const MOST: usize = 128;
+const MAX_GRAPHS: usize = 128;
 
 /// The graphs of a stream, and the buffers of its steps. Clones share them.
 #[derive(Clone)]
@@ -44,7 +44,7 @@ struct Captured {
     ids: usize,
     numbers: usize,
     /// What it copies from and to; `None` while a launch is not collected.
-    pinned: Option<(Pinned, Pinned)>,
+    pinned: Option<(PinnedBuffer, PinnedBuffer)>,
 }
 
 /// A graph that can be launched.
@@ -69,14 +69,14 @@ impl Graphs {
     }
 
     /// Takes back what a launch copied from and to, which was collected.
-    pub(super) fn give(&self, key: StepKey, pinned: (Pinned, Pinned)) {
+    pub(super) fn give(&self, key: StepKey, pinned: (PinnedBuffer, PinnedBuffer)) {
         if let Some(captured) = self.lock().graphs.get_mut(&key) {
             captured.pinned = Some(pinned);
         }
     }
 
     /// Launches a step.
-    pub(super) fn launch(&self, ops: &Cuda, key: StepKey, spec: &RowSpec, step: Step<'_, Cuda>) -> Ticket {
+    pub(super) fn launch(&self, ops: &Cuda, key: StepKey, spec: &RowSpec, step: StepFn<'_, Cuda>) -> LaunchedStep {
         let mut known = self.lock();
         let words = spec.words().len();
         let captured = known.graphs.get_mut(&key).filter(|captured| captured.words == words);
@@ -86,14 +86,14 @@ impl Graphs {
             up.words_mut()[..words].copy_from_slice(spec.words());
             ops.queue.replay(graph);
             let mut ticket = ops.ticket(PinnedOwner::Graph(self.clone(), key), (up, Some(down)), (*ids, *numbers));
-            ticket.ends_here();
+            ticket.record_end();
             return ticket;
         }
         known.eager += 1;
         let ops = Cuda { arena: self.arena.clone(), ..ops.clone() };
-        let ticket = ops.put(spec, step);
+        let ticket = ops.launch_eager(spec, step);
         self.check_returned();
-        if !known.graphs.contains_key(&key) && known.graphs.len() < MOST {
+        if !known.graphs.contains_key(&key) && known.graphs.len() < MAX_GRAPHS {
             known.graphs.insert(key, ops.capture(words, ticket.sizes(), step));
             self.check_returned();
         }
@@ -111,11 +111,11 @@ impl Graphs {
 
 impl Cuda {
     /// Captures a step that was launched before, with a row spec of so many words, and gave out as many ids and numbers.
-    fn capture(&self, words: usize, (ids, numbers): (usize, usize), step: Step<'_, Self>) -> Captured {
+    fn capture(&self, words: usize, (ids, numbers): (usize, usize), step: StepFn<'_, Self>) -> Captured {
         let device = self.queue.device();
-        let (up, mut down) = (Pinned::new(device, words), Pinned::new(device, ids + numbers));
+        let (up, mut down) = (PinnedBuffer::new(device, words), PinnedBuffer::new(device, ids + numbers));
         let capture = self.queue.begin_capture();
-        let (sizes, all) = self.operations(&up, words, step);
+        let (sizes, all) = self.enqueue_step(&up, words, step);
         assert_eq!(sizes, (ids, numbers), "a step of one key gives out as much each time");
         self.queue.download(&mut down, all.at(), ids + numbers);
         drop(all);

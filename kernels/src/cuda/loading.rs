@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::driver::CudaEvent;
 
-use super::device::{Device, Number, Queue, word};
-use super::memory::{Memory, Pinned};
-use super::ops::{THREADS, bits};
+use super::device::{Device, Number, DeviceStream, word};
+use super::memory::{DeviceMemory, PinnedBuffer};
+use super::ops::{TILE_THREADS, bits};
 use crate::ops::KernelError;
-use crate::part::Draw;
+use crate::part::RandomDraw;
 
 /// Parts in which a matrix is copied at least, so that filling and copying overlap, and bounds of their sizes.
 const PARTS: usize = 8;
@@ -21,22 +21,22 @@ const MOST: usize = 8 << 20;
 
 /// The buffers; made with the first matrix. Clones share them.
 #[derive(Clone, Default)]
-pub struct Stager(Arc<Mutex<Option<Buffers>>>);
+pub struct StagingBuffers(Arc<Mutex<Option<Buffers>>>);
 
 struct Buffers {
-    queue: Queue,
+    queue: DeviceStream,
     halves: [Half; 2],
 }
 
 struct Half {
-    pinned: Option<Pinned>,
+    pinned: Option<PinnedBuffer>,
     /// Recorded behind its last copy.
     copied: CudaEvent,
 }
 
 impl Buffers {
     fn new(device: &Arc<Device>) -> Self {
-        let queue = Queue::new(device.clone()).unwrap_or_else(|error| panic!("{error}"));
+        let queue = DeviceStream::new(device.clone()).unwrap_or_else(|error| panic!("{error}"));
         let half = || Half { pinned: None, copied: device.event() };
         Self { halves: [half(), half()], queue }
     }
@@ -52,7 +52,7 @@ impl Buffers {
             // It may still be copied.
             self.queue.device().wait(copied);
             let fits = pinned.take().filter(|pinned| pinned.bytes().len() >= bytes);
-            let pinned = pinned.insert(fits.unwrap_or_else(|| Pinned::new(self.queue.device(), bytes.div_ceil(4))));
+            let pinned = pinned.insert(fits.unwrap_or_else(|| PinnedBuffer::new(self.queue.device(), bytes.div_ceil(4))));
             fill(rows, &mut pinned.bytes_mut()[..bytes]);
             self.queue.upload_bytes(to + (first * row_bytes) as u64, pinned, bytes);
             self.queue.record(copied);
@@ -65,27 +65,27 @@ impl Buffers {
 impl Drop for Buffers {
     fn drop(&mut self) {
         // A fill that panicked has left a copy under way.
-        self.queue.settle();
+        self.queue.synchronize_ignoring_errors();
     }
 }
 
 /// Makes weights' memory and fills it.
-pub struct Loader<'a> {
-    pub(super) queue: &'a Queue,
-    pub(super) stager: &'a Stager,
+pub struct WeightLoader<'a> {
+    pub(super) queue: &'a DeviceStream,
+    pub(super) stager: &'a StagingBuffers,
 }
 
-impl Loader<'_> {
+impl WeightLoader<'_> {
     /// Memory for a weight of this name, of which nothing is known; refused where the device has no more.
-    pub(super) fn memory(&self, name: &str, bytes: usize) -> Result<Memory, KernelError> {
-        Memory::try_new(self.queue.device(), bytes).map_err(|free| {
+    pub(super) fn memory(&self, name: &str, bytes: usize) -> Result<DeviceMemory, KernelError> {
+        DeviceMemory::try_new(self.queue.device(), bytes).map_err(|free| {
             let mib = |bytes: usize| bytes.div_ceil(1 << 20);
             KernelError::Memory { name: name.to_owned(), needed: mib(bytes), free: mib(free) }
         })
     }
 
     /// These numbers.
-    pub(super) fn numbers<N: Number>(&self, name: &str, numbers: &[N]) -> Result<Memory, KernelError> {
+    pub(super) fn numbers<N: Number>(&self, name: &str, numbers: &[N]) -> Result<DeviceMemory, KernelError> {
         let memory = self.memory(name, size_of_val(numbers))?;
         self.write(memory.at, numbers);
         Ok(memory)
@@ -104,15 +104,15 @@ impl Loader<'_> {
     }
 
     /// Draws `rows` rows of `columns` numbers as bf16, `pitch` apart and filled up with zeros.
-    pub(super) fn draw(&self, to: u64, rows: usize, draw: Draw, (columns, pitch): (usize, usize)) {
+    pub(super) fn draw(&self, to: u64, rows: usize, draw: RandomDraw, (columns, pitch): (usize, usize)) {
         let args = &mut [to, draw.seed, bits(draw.mean), bits(draw.spread), word(columns).into(), word(pitch).into()];
-        self.queue.launch(&self.queue.kernels().draw_bf16, (rows, 1), THREADS, 0, args);
+        self.queue.launch(&self.queue.kernels().draw_bf16, (rows, 1), TILE_THREADS, 0, args);
     }
 
     /// Draws so many times 64 bits.
     pub(super) fn draw_integers(&self, to: u64, count: usize, seed: u64) {
         let args = &mut [to, seed, count as u64];
-        self.queue.launch(&self.queue.kernels().draw_integers, (count.div_ceil(THREADS), 1), THREADS, 0, args);
+        self.queue.launch(&self.queue.kernels().draw_integers, (count.div_ceil(TILE_THREADS), 1), TILE_THREADS, 0, args);
     }
 
     /// Waits for what was drawn: other streams use it next.

@@ -9,24 +9,24 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cudarc::driver::{CudaEvent, DriverError, result, sys};
 
-use super::device::{Device, Number, Queue, done};
+use super::device::{Device, Number, DeviceStream, check};
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Memory on the device.
-pub struct Memory {
+pub struct DeviceMemory {
     pub(super) at: u64,
     device: Arc<Device>,
 }
 
-impl Memory {
+impl DeviceMemory {
     /// So many bytes, at least one.
     pub(super) fn new(device: &Arc<Device>, bytes: usize) -> Self {
         device.bind();
         // SAFETY: nothing reads it before it is written: tensors and lists are written by what makes them, state is cleared.
-        let at = done(unsafe { result::malloc_sync(bytes.max(1)) }, "an allocation");
+        let at = check(unsafe { result::malloc_sync(bytes.max(1)) }, "an allocation");
         Self { at, device: device.clone() }
     }
 
@@ -36,19 +36,19 @@ impl Memory {
         // SAFETY: as for `new`.
         match unsafe { result::malloc_sync(bytes.max(1)) } {
             Err(DriverError(sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY)) => Err(device.info().map_or(0, |info| info.free)),
-            at => Ok(Self { at: done(at, "an allocation"), device: device.clone() }),
+            at => Ok(Self { at: check(at, "an allocation"), device: device.clone() }),
         }
     }
 
     /// These numbers.
-    pub(super) fn of<N: Number>(queue: &Queue, numbers: &[N]) -> Self {
+    pub(super) fn of<N: Number>(queue: &DeviceStream, numbers: &[N]) -> Self {
         let memory = Self::new(queue.device(), size_of_val(numbers));
         queue.write(memory.at, numbers);
         memory
     }
 
     /// Zeros.
-    pub(super) fn zeros(queue: &Queue, bytes: usize) -> Self {
+    pub(super) fn zeros(queue: &DeviceStream, bytes: usize) -> Self {
         let memory = Self::new(queue.device(), bytes);
         queue.clear(memory.at, bytes);
         // Another stream may use it next.
@@ -57,7 +57,7 @@ impl Memory {
     }
 }
 
-impl Drop for Memory {
+impl Drop for DeviceMemory {
     fn drop(&mut self) {
         // An error has nobody to go to: what failed before is reported where it is waited for.
         if self.device.is_bound() {
@@ -73,25 +73,25 @@ impl Drop for Memory {
 /// buffers. What it keeps is bounded by the largest step so far.
 #[derive(Clone)]
 pub struct Arena {
-    queue: Arc<Queue>,
+    queue: Arc<DeviceStream>,
     /// By capacity in words.
-    shelves: Arc<Mutex<BTreeMap<usize, Shelf>>>,
+    shelves: Arc<Mutex<BTreeMap<usize, SizeClass>>>,
 }
 
 /// The buffers of one capacity, by their numbers; `None` while one is in use.
-type Shelf = Vec<Option<Memory>>;
+type SizeClass = Vec<Option<DeviceMemory>>;
 
 /// Words on the device: floats or numbers of rows.
 pub struct Buffer {
     /// `None` only while it is dropped.
-    memory: Option<Memory>,
+    memory: Option<DeviceMemory>,
     /// Capacity and number.
     place: (usize, usize),
     home: Arena,
 }
 
 impl Arena {
-    pub(super) fn new(queue: Arc<Queue>) -> Self {
+    pub(super) fn new(queue: Arc<DeviceStream>) -> Self {
         Self { queue, shelves: Arc::default() }
     }
 
@@ -110,7 +110,7 @@ impl Arena {
         let free = shelf.iter_mut().enumerate().find_map(|(number, place)| Some((number, place.take()?)));
         let (number, memory) = free.unwrap_or_else(|| {
             // Before it has a place: where it fails nothing is left behind.
-            let memory = Memory::new(self.queue.device(), capacity * size_of::<u32>());
+            let memory = DeviceMemory::new(self.queue.device(), capacity * size_of::<u32>());
             shelf.push(None);
             (shelf.len() - 1, memory)
         });
@@ -135,22 +135,22 @@ impl Drop for Buffer {
 }
 
 /// Page-locked host memory, which copies reach while the host goes on.
-pub struct Pinned {
+pub struct PinnedBuffer {
     at: *mut u32,
     len: usize,
     device: Arc<Device>,
 }
 
 // SAFETY: it is memory like any other, and has one owner.
-unsafe impl Send for Pinned {}
+unsafe impl Send for PinnedBuffer {}
 
-impl Pinned {
+impl PinnedBuffer {
     /// So many zeros.
     pub(super) fn new(device: &Arc<Device>, len: usize) -> Self {
         device.bind();
         // SAFETY: what it gives is used as words, to which a page is aligned.
         let at = unsafe { result::malloc_host(len.max(1) * size_of::<u32>(), 0) };
-        let at: *mut u32 = done(at, "page-locked memory").cast();
+        let at: *mut u32 = check(at, "page-locked memory").cast();
         // SAFETY: the allocation has room for as many.
         unsafe { at.write_bytes(0, len.max(1)) };
         Self { at, len, device: device.clone() }
@@ -167,7 +167,7 @@ impl Pinned {
     }
 }
 
-impl Pinned {
+impl PinnedBuffer {
     pub(super) fn bytes(&self) -> &[u8] {
         // SAFETY: as for `words`; any bits are bytes.
         unsafe { std::slice::from_raw_parts(self.at.cast(), self.len * size_of::<u32>()) }
@@ -179,7 +179,7 @@ impl Pinned {
     }
 }
 
-impl Drop for Pinned {
+impl Drop for PinnedBuffer {
     fn drop(&mut self) {
         // An error has nobody to go to.
         if self.device.is_bound() {
@@ -191,22 +191,22 @@ impl Drop for Pinned {
 
 /// Page-locked memory that steps use one after the other; clones share it.
 #[derive(Clone, Default)]
-pub struct HostPool(Arc<Mutex<Vec<Pinned>>>);
+pub struct HostPool(Arc<Mutex<Vec<PinnedBuffer>>>);
 
 impl HostPool {
     /// One with room for so many words.
-    pub(super) fn take(&self, device: &Arc<Device>, len: usize) -> Pinned {
+    pub(super) fn take(&self, device: &Arc<Device>, len: usize) -> PinnedBuffer {
         let mut free = lock(&self.0);
         let fits = free.iter().enumerate().filter(|(_, one)| one.len >= len).min_by_key(|(_, one)| one.len);
         if let Some(at) = fits.map(|(at, _)| at) {
             return free.swap_remove(at);
         }
         drop(free);
-        Pinned::new(device, len.next_power_of_two())
+        PinnedBuffer::new(device, len.next_power_of_two())
     }
 
     /// Takes one back.
-    pub(super) fn give(&self, one: Pinned) {
+    pub(super) fn give(&self, one: PinnedBuffer) {
         lock(&self.0).push(one);
     }
 }

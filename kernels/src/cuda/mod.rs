@@ -14,7 +14,7 @@
 //! device's own and is waited for where numbers are read back. A launch that fails leaves nothing that could be trusted: it panics,
 //! and so does everything after it.
 
-mod arrange;
+mod weight_order;
 mod conv;
 mod device;
 mod experts;
@@ -34,12 +34,12 @@ use std::sync::Arc;
 use thiserror::Error;
 
 pub use device::DeviceInfo;
-use device::{Device, Queue};
+use device::{Device, DeviceStream};
 use graphs::Graphs;
-use loading::{Loader, Stager};
+use loading::{WeightLoader, StagingBuffers};
 use memory::{Arena, EventPool, HostPool};
-pub use step::Ticket;
-pub use tensor::{Batch, Index, State, Tensor};
+pub use step::LaunchedStep;
+pub use tensor::{CudaBatch, CudaIndex, CudaState, Tensor};
 pub use weight::Weight;
 
 /// Why a CUDA device cannot be used.
@@ -94,11 +94,11 @@ pub enum CudaError {
 /// ([`Ops::with_own_buffers`](crate::Ops::with_own_buffers)): its work is ordered among itself, and with that of others by what is waited for.
 #[derive(Clone)]
 pub struct Cuda {
-    queue: Arc<Queue>,
+    queue: Arc<DeviceStream>,
     arena: Arena,
     host: HostPool,
     events: EventPool,
-    stager: Stager,
+    stager: StagingBuffers,
     /// `None` if every step is put on the stream operation by operation.
     graphs: Option<Graphs>,
 }
@@ -106,11 +106,11 @@ pub struct Cuda {
 impl Cuda {
     /// Opens the device with this number.
     pub fn open(ordinal: usize) -> Result<Self, CudaError> {
-        Self::on(Device::open(ordinal)?, Stager::default())
+        Self::on(Device::open(ordinal)?, StagingBuffers::default())
     }
 
-    fn on(device: Arc<Device>, stager: Stager) -> Result<Self, CudaError> {
-        let queue = Arc::new(Queue::new(device)?);
+    fn on(device: Arc<Device>, stager: StagingBuffers) -> Result<Self, CudaError> {
+        let queue = Arc::new(DeviceStream::new(device)?);
         let (arena, host, events) = (Arena::new(queue.clone()), HostPool::default(), EventPool::default());
         Ok(Self { arena, host, events, stager, graphs: None, queue })
     }
@@ -121,8 +121,8 @@ impl Cuda {
         Self { graphs: Some(Graphs::new(Arena::new(self.queue.clone()))), ..self }
     }
 
-    fn loader(&self) -> Loader<'_> {
-        Loader { queue: &self.queue, stager: &self.stager }
+    fn loader(&self) -> WeightLoader<'_> {
+        WeightLoader { queue: &self.queue, stager: &self.stager }
     }
 
     /// The device's name and memory.

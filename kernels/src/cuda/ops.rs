@@ -2,27 +2,27 @@
 
 use std::sync::Arc;
 
-use super::memory::{Buffer, Memory};
-use super::tensor::{Batch, Index, State, Tensor};
-use super::weight::{Kind, Matrix, Weight};
+use super::memory::{Buffer, DeviceMemory};
+use super::tensor::{CudaBatch, CudaIndex, CudaState, Tensor};
+use super::weight::{MatrixKind, Matrix, Weight};
 use super::{Cuda, device};
-use crate::cpu::quantised::Bits;
+use crate::cpu::quantised::IntegerFormat;
 use crate::ops::{
-    Attention, Format, KernelError, Layout, Ops, RawTensor, Router, SampleParams, SequenceRows, StateSpec,
+    AttentionShape, WeightFormat, KernelError, WeightLayout, Ops, RawTensor, RouterShape, SampleParams, SequenceRows, StateSpec,
 };
-use crate::part::Part;
+use crate::part::WeightPart;
 use crate::row_spec::SpecLayout;
 use crate::step_ops::StepOps;
 
 /// Threads of a block that computes number by number.
-pub(super) const THREADS: usize = 128;
+pub(super) const TILE_THREADS: usize = 128;
 /// Warps of a block that computes an output or a group a warp.
 pub(super) const WARPS: usize = 4;
 pub(super) const WARP: usize = 32;
 /// Bytes of a number.
 const SIZE: usize = size_of::<f32>();
 /// Threads of a block that chooses an id.
-const CHOOSERS: usize = 256;
+const SAMPLE_THREADS: usize = 256;
 
 /// What a block of [`THREADS`] multiplies on tensor cores: rows and outputs, as in `kernels/cuda/mma.cuh`.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -48,12 +48,12 @@ impl Tile {
 
 impl Cuda {
     /// A tensor of which nothing is known.
-    pub(super) fn fresh(&self, rows: usize, columns: usize) -> Tensor {
+    pub(super) fn uninit_tensor(&self, rows: usize, columns: usize) -> Tensor {
         Tensor::new(self.arena.words(rows * columns), rows, columns)
     }
 
     /// Words of which nothing is known.
-    pub(super) fn words(&self, len: usize) -> Buffer {
+    pub(super) fn uninit_words(&self, len: usize) -> Buffer {
         self.arena.words(len)
     }
 
@@ -62,20 +62,20 @@ impl Cuda {
         let mut all = [0; 8];
         all[..args.len()].copy_from_slice(args);
         all[args.len()] = u64::from(device::word(count));
-        self.queue.launch(kernel, (count.div_ceil(THREADS), 1), THREADS, 0, &mut all[..=args.len()]);
+        self.queue.launch(kernel, (count.div_ceil(TILE_THREADS), 1), TILE_THREADS, 0, &mut all[..=args.len()]);
     }
 
     /// `x Wᵀ + b` with a bias by its address, 0 for none.
     pub(super) fn product(&self, x: &Tensor, weight: &Matrix, bias: u64) -> Tensor {
         let kernels = self.queue.kernels();
         assert_eq!(x.columns, weight.columns, "the weight has another input");
-        let out = self.fresh(x.rows, weight.outputs);
+        let out = self.uninit_tensor(x.rows, weight.outputs);
         // Of one row or four by a warp, or a tile by a block: those for few rows and for many sum in the same order.
         let (few, many) = match &weight.kind {
-            Kind::F32 => (&kernels.product_f32, &kernels.product4_f32),
-            Kind::Bf16 => (&kernels.product_bf16, &kernels.product_rows_bf16),
-            Kind::Integers(Bits::Eight, _) => (&kernels.product_i8, &kernels.product4_i8),
-            Kind::Integers(Bits::Four, _) => (&kernels.product_i4, &kernels.product4_i4),
+            MatrixKind::F32 => (&kernels.product_f32, &kernels.product4_f32),
+            MatrixKind::Bf16 => (&kernels.product_bf16, &kernels.product_rows_bf16),
+            MatrixKind::Integers(IntegerFormat::Eight, _) => (&kernels.product_i8, &kernels.product4_i8),
+            MatrixKind::Integers(IntegerFormat::Four, _) => (&kernels.product_i4, &kernels.product4_i4),
         };
         let (kernel, grid) = if weight.kind.is_bf16() {
             let tile = Tile::of(x.rows);
@@ -94,38 +94,38 @@ impl Cuda {
     }
 
     /// Rows of a table or of state by their numbers.
-    pub(super) fn gathered(&self, from: u64, is_bf16: bool, columns: usize, at: &Index) -> Tensor {
+    pub(super) fn gathered(&self, from: u64, is_bf16: bool, columns: usize, at: &CudaIndex) -> Tensor {
         let kernels = self.queue.kernels();
         let kernel = if is_bf16 { &kernels.gather_rows_bf16 } else { &kernels.gather_rows_f32 };
-        let out = self.fresh(at.len, columns);
+        let out = self.uninit_tensor(at.len, columns);
         self.each(kernel, out.len(), &[from, at.at(), out.at(), columns as u64]);
         out
     }
 
     /// A list of the host.
-    fn list(&self, numbers: &[u32]) -> Index {
-        let buffer = self.words(numbers.len());
+    fn list(&self, numbers: &[u32]) -> CudaIndex {
+        let buffer = self.uninit_words(numbers.len());
         self.queue.write(buffer.at(), numbers);
-        Index::new(buffer, numbers.len())
+        CudaIndex::new(buffer, numbers.len())
     }
 }
 
 impl Ops for Cuda {
     type T = Tensor;
-    type Ids = Index;
+    type Ids = CudaIndex;
     type Weight = Weight;
-    type State = State;
-    type Batch = Batch;
+    type State = CudaState;
+    type Batch = CudaBatch;
 
-    fn weight(&self, layout: Layout, parts: &[RawTensor<'_>]) -> Result<Weight, KernelError> {
-        self.weight_as(layout, Format::Float, parts)
+    fn weight(&self, layout: WeightLayout, parts: &[RawTensor<'_>]) -> Result<Weight, KernelError> {
+        self.weight_in_format(layout, WeightFormat::Float, parts)
     }
 
-    fn weight_as(&self, layout: Layout, format: Format, parts: &[RawTensor<'_>]) -> Result<Weight, KernelError> {
-        self.weight_of(layout, format, &parts.iter().copied().map(Part::Stored).collect::<Vec<_>>())
+    fn weight_in_format(&self, layout: WeightLayout, format: WeightFormat, parts: &[RawTensor<'_>]) -> Result<Weight, KernelError> {
+        self.weight_from_parts(layout, format, &parts.iter().copied().map(WeightPart::Stored).collect::<Vec<_>>())
     }
 
-    fn weight_of(&self, layout: Layout, format: Format, parts: &[Part<'_>]) -> Result<Weight, KernelError> {
+    fn weight_from_parts(&self, layout: WeightLayout, format: WeightFormat, parts: &[WeightPart<'_>]) -> Result<Weight, KernelError> {
         Weight::new(&self.loader(), layout, format, parts)
     }
 
@@ -136,31 +136,31 @@ impl Ops for Cuda {
         if self.graphs.is_some() { own.with_graphs() } else { own }
     }
 
-    fn state(&self, spec: StateSpec) -> State {
-        let zeros = |bytes| Memory::zeros(&self.queue, bytes);
+    fn state(&self, spec: StateSpec) -> CudaState {
+        let zeros = |bytes| DeviceMemory::zeros(&self.queue, bytes);
         match spec {
             StateSpec::KeyValue { blocks, block_len, width } => {
                 let bytes = blocks * block_len * width * SIZE;
-                State::KeyValue { keys: zeros(bytes), values: zeros(bytes), block_len, width }
+                CudaState::KeyValue { keys: zeros(bytes), values: zeros(bytes), block_len, width }
             }
             StateSpec::Tail { slots, rows, columns } => {
-                State::Tail { data: zeros(slots * rows * columns * SIZE), rows, columns }
+                CudaState::Tail { data: zeros(slots * rows * columns * SIZE), rows, columns }
             }
             StateSpec::TokenMask { slots, vocabulary } => {
-                State::TokenMask { flags: zeros(slots * vocabulary), vocabulary }
+                CudaState::TokenMask { flags: zeros(slots * vocabulary), vocabulary }
             }
-            StateSpec::Rows { rows, columns } => State::Rows { data: zeros(rows * columns * SIZE), columns },
+            StateSpec::Rows { rows, columns } => CudaState::Rows { data: zeros(rows * columns * SIZE), columns },
         }
     }
 
-    fn reset(&self, state: &mut State, slot: usize) {
-        if let State::TokenMask { flags, vocabulary } = state {
+    fn reset(&self, state: &mut CudaState, slot: usize) {
+        if let CudaState::TokenMask { flags, vocabulary } = state {
             self.queue.clear(flags.at + (slot * *vocabulary) as u64, *vocabulary);
         }
     }
 
-    fn copy_block(&self, state: &mut State, from: u32, to: u32) {
-        let State::KeyValue { keys, values, block_len, width } = state else {
+    fn copy_block(&self, state: &mut CudaState, from: u32, to: u32) {
+        let CudaState::KeyValue { keys, values, block_len, width } = state else {
             panic!("attention needs keys and values, got {}", state.kind())
         };
         let bytes = *block_len * *width * SIZE;
@@ -170,7 +170,7 @@ impl Ops for Cuda {
         }
     }
 
-    fn batch(&self, sequences: &[SequenceRows<'_>]) -> Batch {
+    fn batch(&self, sequences: &[SequenceRows<'_>]) -> CudaBatch {
         let mut layout = SpecLayout::default();
         let table = sequences.iter().map(|sequence| sequence.table.len()).max().unwrap_or(0);
         let at = layout.batch(sequences.iter().map(|sequence| sequence.rows).sum(), sequences.len(), table);
@@ -182,12 +182,12 @@ impl Ops for Cuda {
     fn tensor(&self, values: Vec<f32>, columns: usize) -> Tensor {
         let rows = values.len().checked_div(columns).unwrap_or(0);
         assert_eq!(rows * columns, values.len(), "values do not fill whole rows");
-        let tensor = self.fresh(rows, columns);
+        let tensor = self.uninit_tensor(rows, columns);
         self.queue.write(tensor.at(), &values);
         tensor
     }
 
-    fn ids(&self, ids: &[u32]) -> Index {
+    fn ids(&self, ids: &[u32]) -> CudaIndex {
         self.list(ids)
     }
 
@@ -197,7 +197,7 @@ impl Ops for Cuda {
         values
     }
 
-    fn read_ids(&self, ids: &Index) -> Vec<u32> {
+    fn read_ids(&self, ids: &CudaIndex) -> Vec<u32> {
         self.read_index(ids)
     }
 
@@ -205,12 +205,12 @@ impl Ops for Cuda {
         x.rows
     }
 
-    fn place(&self, x: &Tensor) -> usize {
+    fn address(&self, x: &Tensor) -> usize {
         x.at() as usize
     }
 
     fn copy(&self, x: &Tensor) -> Tensor {
-        let out = self.fresh(x.rows, x.columns);
+        let out = self.uninit_tensor(x.rows, x.columns);
         self.queue.copy(out.at(), x.at(), x.len() * SIZE);
         out
     }
@@ -222,7 +222,7 @@ impl Ops for Cuda {
 
     fn concat(&self, parts: &[&Tensor]) -> Tensor {
         let columns = parts.first().map_or(0, |part| part.columns);
-        let out = self.fresh(parts.iter().map(|part| part.rows).sum(), columns);
+        let out = self.uninit_tensor(parts.iter().map(|part| part.rows).sum(), columns);
         let mut at = out.at();
         for part in parts {
             assert_eq!(part.columns, columns, "widths differ");
@@ -232,7 +232,7 @@ impl Ops for Cuda {
         out
     }
 
-    fn embed(&self, table: &Weight, ids: &Index) -> Tensor {
+    fn embed(&self, table: &Weight, ids: &CudaIndex) -> Tensor {
         let table = table.table();
         self.gathered(table.memory.at, table.kind.is_bf16(), table.columns, ids)
     }
@@ -248,7 +248,7 @@ impl Ops for Cuda {
 
     fn narrow(&self, x: &Tensor, start: usize, length: usize) -> Tensor {
         assert!(start + length <= x.columns, "columns that are not there");
-        let out = self.fresh(x.rows, length);
+        let out = self.uninit_tensor(x.rows, length);
         let sizes = [x.columns, start, length].map(|n| n as u64);
         self.each(&self.queue.kernels().narrow_f32, out.len(), &[x.at(), out.at(), sizes[0], sizes[1], sizes[2]]);
         out
@@ -281,7 +281,7 @@ impl Ops for Cuda {
     fn rms_norm(&self, x: &Tensor, weight: &Weight, eps: f32) -> Tensor {
         let weight = weight.vector();
         assert!(x.columns.is_multiple_of(weight.len), "a norm of another width");
-        let (out, groups) = (self.fresh(x.rows, x.columns), x.len() / weight.len);
+        let (out, groups) = (self.uninit_tensor(x.rows, x.columns), x.len() / weight.len);
         let args = &mut [x.at(), weight.memory.at, out.at(), weight.len as u64, groups as u64, bits(eps)];
         let kernel = &self.queue.kernels().rms_norm_f32;
         self.queue.launch(kernel, (groups.div_ceil(WARPS), 1), WARPS * WARP, 0, args);
@@ -291,7 +291,7 @@ impl Ops for Cuda {
     fn layer_norm(&self, x: &Tensor, weight: &Weight, bias: &Weight, eps: f32) -> Tensor {
         let (weight, bias) = (weight.vector(), bias.vector());
         assert!(x.columns.is_multiple_of(weight.len) && bias.len == weight.len, "a norm of another width");
-        let (out, groups) = (self.fresh(x.rows, x.columns), x.len() / weight.len);
+        let (out, groups) = (self.uninit_tensor(x.rows, x.columns), x.len() / weight.len);
         let sizes = [weight.len as u64, groups as u64, bits(eps)];
         let args = &mut [x.at(), weight.memory.at, bias.memory.at, out.at(), sizes[0], sizes[1], sizes[2]];
         let kernel = &self.queue.kernels().layer_norm_f32;
@@ -305,7 +305,7 @@ impl Ops for Cuda {
     }
 
     fn silu_mul(&self, x: &Tensor) -> Tensor {
-        let out = self.fresh(x.rows, x.columns / 2);
+        let out = self.uninit_tensor(x.rows, x.columns / 2);
         self.each(&self.queue.kernels().silu_mul_f32, out.len(), &[x.at(), out.at(), out.columns as u64]);
         out
     }
@@ -340,11 +340,11 @@ impl Ops for Cuda {
         y
     }
 
-    fn rotary(&self, x: Tensor, batch: &Batch, head_dim: usize, theta: f32) -> Tensor {
+    fn rotary(&self, x: Tensor, batch: &CudaBatch, head_dim: usize, theta: f32) -> Tensor {
         let frequencies = self.queue.frequencies(head_dim, theta);
         let sizes = [batch.sequences, batch.stride, x.columns, head_dim].map(|n| n as u64);
         let args = &mut [x.at(), batch.words.at(), frequencies.at, sizes[0], sizes[1], sizes[2], sizes[3]];
-        self.queue.launch(&self.queue.kernels().rotary_f32, (x.rows, 1), THREADS, 0, args);
+        self.queue.launch(&self.queue.kernels().rotary_f32, (x.rows, 1), TILE_THREADS, 0, args);
         x
     }
 
@@ -353,22 +353,22 @@ impl Ops for Cuda {
         q: &Tensor,
         k: &Tensor,
         v: &Tensor,
-        cache: &mut State,
-        batch: &Batch,
-        shape: Attention,
+        cache: &mut CudaState,
+        batch: &CudaBatch,
+        shape: AttentionShape,
     ) -> Tensor {
-        let State::KeyValue { keys, values, block_len, width } = cache else {
+        let CudaState::KeyValue { keys, values, block_len, width } = cache else {
             panic!("attention needs keys and values, got {}", cache.kind())
         };
         let kernels = self.queue.kernels();
-        assert!(shape.head_dim <= MOST_DIM, "a head has at most {MOST_DIM} numbers");
+        assert!(shape.head_dim <= MAX_HEAD_DIM, "a head has at most {MAX_HEAD_DIM} numbers");
         assert_eq!((k.columns, v.columns, q.columns), (*width, *width, shape.heads * shape.head_dim), "widths differ");
         let [sequences, stride] = [batch.sequences as u64, batch.stride as u64];
         let sizes = [*width as u64, *block_len as u64];
         let words = batch.words.at();
         let store = &mut [k.at(), v.at(), keys.at, values.at, words, sequences, stride, sizes[0], sizes[1]];
-        self.queue.launch(&kernels.store_keys_f32, (k.rows, 1), THREADS, 0, store);
-        let out = self.fresh(q.rows, q.columns);
+        self.queue.launch(&kernels.store_keys_f32, (k.rows, 1), TILE_THREADS, 0, store);
+        let out = self.uninit_tensor(q.rows, q.columns);
         let group = (shape.heads / shape.kv_heads) as u64;
         let window = shape.window.map_or(u64::from(u32::MAX), |window| window as u64);
         let [dim, scale] = [shape.head_dim as u64, bits(scale(shape.head_dim))];
@@ -392,7 +392,7 @@ impl Ops for Cuda {
         out
     }
 
-    fn experts(&self, x: &Tensor, router: &Weight, gate_up: &Weight, down: &Weight, spec: Router) -> Tensor {
+    fn experts(&self, x: &Tensor, router: &Weight, gate_up: &Weight, down: &Weight, spec: RouterShape) -> Tensor {
         self.mixture(x, router.linear(), gate_up.experts(), down.experts(), spec)
     }
 
@@ -411,8 +411,8 @@ impl Ops for Cuda {
         logits: &Tensor,
         params: &[SampleParams],
         allowed_mask: Option<&Weight>,
-        output_mask: Option<&mut State>,
-    ) -> Index {
+        output_mask: Option<&mut CudaState>,
+    ) -> CudaIndex {
         let mut layout = SpecLayout::default();
         let at = layout.samples(params.len());
         let mut spec = layout.spec();
@@ -422,7 +422,7 @@ impl Ops for Cuda {
 }
 
 /// Numbers of a head: what the kernel has registers for.
-pub(super) const MOST_DIM: usize = 256;
+pub(super) const MAX_HEAD_DIM: usize = 256;
 
 /// What scores are multiplied with.
 pub(super) fn scale(head_dim: usize) -> f32 {
@@ -468,13 +468,13 @@ pub(super) fn bits(number: f32) -> u64 {
 
 impl Cuda {
     /// Ids chosen by the parameters of a row spec.
-    pub(super) fn chosen(
+    pub(super) fn sample_ids(
         &self,
         logits: &Tensor,
-        params: &Index,
+        params: &CudaIndex,
         allowed_mask: Option<&Weight>,
-        output_mask: Option<&mut State>,
-    ) -> Index {
+        output_mask: Option<&mut CudaState>,
+    ) -> CudaIndex {
         const PARAMS: usize = 6;
         // As many as there are parameters for: a bucket has them for all of its rows.
         let rows = logits.rows.min(params.len / PARAMS);
@@ -487,10 +487,10 @@ impl Cuda {
             assert_eq!(vocabulary, logits.columns, "a history of another vocabulary");
             at
         });
-        let (ids, work) = (self.words(rows), self.words(rows * logits.columns));
+        let (ids, work) = (self.uninit_words(rows), self.uninit_words(rows * logits.columns));
         let args = &mut [logits.at(), params.at(), allowed, history, work.at(), ids.at(), logits.columns as u64];
         let kernel = &self.queue.kernels().choose_rows;
-        self.queue.launch(kernel, (rows, 1), CHOOSERS, CHOOSERS * SIZE, args);
-        Index::new(ids, rows)
+        self.queue.launch(kernel, (rows, 1), SAMPLE_THREADS, SAMPLE_THREADS * SIZE, args);
+        CudaIndex::new(ids, rows)
     }
 }

@@ -5,24 +5,24 @@ use std::sync::Arc;
 use cudarc::driver::CudaEvent;
 
 use super::Cuda;
-use super::device::Queue;
+use super::device::DeviceStream;
 use super::graphs::Graphs;
-use super::memory::{Buffer, EventPool, HostPool, Pinned};
-use super::tensor::{Batch, Index, State, Tensor};
+use super::memory::{Buffer, EventPool, HostPool, PinnedBuffer};
+use super::tensor::{CudaBatch, CudaIndex, CudaState, Tensor};
 use super::weight::Weight;
 use crate::ops::NO_ID;
-use crate::row_spec::{BatchSection, NO_ROW, RowSpec, Section};
-use crate::step_ops::{self, Outputs, ReadBack, Step, StepKey, StepOps, Streams};
+use crate::row_spec::{BatchSection, NO_ROW, RowSpec, SpecSection};
+use crate::step_ops::{self, StepOutputs, ReadBack, StepFn, StepKey, StepOps, StreamLevel};
 
 /// A step that was launched. What it copies to and from is kept until it has been waited for.
-pub struct Ticket {
-    queue: Arc<Queue>,
+pub struct LaunchedStep {
+    queue: Arc<DeviceStream>,
     events: EventPool,
     /// Recorded behind its read-back; `None` while it is put together, and once it was waited for.
     done: Option<CudaEvent>,
     home: PinnedOwner,
     /// What is uploaded and what is read back; `None` once they are given back.
-    pinned: Option<(Pinned, Option<Pinned>)>,
+    pinned: Option<(PinnedBuffer, Option<PinnedBuffer>)>,
     ids: usize,
     numbers: usize,
 }
@@ -36,7 +36,7 @@ pub(super) enum PinnedOwner {
 }
 
 impl PinnedOwner {
-    fn give(&self, up: Pinned, down: Option<Pinned>) {
+    fn give(&self, up: PinnedBuffer, down: Option<PinnedBuffer>) {
         match (self, down) {
             (Self::Pool(pool), down) => {
                 pool.give(up);
@@ -49,14 +49,14 @@ impl PinnedOwner {
     }
 }
 
-impl Ticket {
+impl LaunchedStep {
     /// How many ids and numbers are read back.
     pub(super) fn sizes(&self) -> (usize, usize) {
         (self.ids, self.numbers)
     }
 
     /// Records the step's end behind what is on the stream.
-    pub(super) fn ends_here(&mut self) {
+    pub(super) fn record_end(&mut self) {
         let event = self.events.take(self.queue.device());
         self.queue.record(&event);
         self.done = Some(event);
@@ -81,89 +81,89 @@ impl Ticket {
     }
 }
 
-impl Drop for Ticket {
+impl Drop for LaunchedStep {
     fn drop(&mut self) {
         // A step that panicked or that nobody collects: its copies may be under way. Where the device is broken none is, and a second
         // panic would end the process.
         if self.pinned.is_some() && !std::thread::panicking() {
             self.finish(|_| {});
         } else if let Some(pinned) = self.pinned.take() {
-            self.queue.settle();
+            self.queue.synchronize_ignoring_errors();
             drop(pinned);
         }
     }
 }
 
 impl StepOps for Cuda {
-    type Spec = Index;
-    type Index = Index;
-    type Ticket = Ticket;
+    type Spec = CudaIndex;
+    type Index = CudaIndex;
+    type Ticket = LaunchedStep;
 
     fn bucket(&self, rows: usize) -> usize {
         step_ops::bucket(rows)
     }
 
-    fn upload(&self, spec: &RowSpec) -> Index {
-        let words = self.words(spec.words().len());
+    fn upload(&self, spec: &RowSpec) -> CudaIndex {
+        let words = self.uninit_words(spec.words().len());
         self.queue.write(words.at(), spec.words());
-        Index::new(words, spec.words().len())
+        CudaIndex::new(words, spec.words().len())
     }
 
-    fn index(&self, spec: &Index, at: Section) -> Index {
+    fn index(&self, spec: &CudaIndex, at: SpecSection) -> CudaIndex {
         let range = at.range();
         assert!(range.end <= spec.len, "a list of another layout");
-        Index { words: spec.words.clone(), start: range.start, len: range.len() }
+        CudaIndex { words: spec.words.clone(), start: range.start, len: range.len() }
     }
 
-    fn floats(&self, spec: &Index, at: Section, columns: usize) -> Tensor {
+    fn floats(&self, spec: &CudaIndex, at: SpecSection, columns: usize) -> Tensor {
         let from = self.index(spec, at);
         let rows = from.len.checked_div(columns).unwrap_or(0);
         assert_eq!(rows * columns, from.len, "values do not fill whole rows");
-        let out = self.fresh(rows, columns);
+        let out = self.uninit_tensor(rows, columns);
         self.queue.copy(out.at(), from.at(), size_of::<f32>() * from.len);
         out
     }
 
-    fn batch_at(&self, spec: &Index, at: BatchSection) -> Batch {
+    fn batch_at(&self, spec: &CudaIndex, at: BatchSection) -> CudaBatch {
         let words = self.index(spec, at.words());
-        Batch { sequences: words.len / at.stride(), stride: at.stride(), words }
+        CudaBatch { sequences: words.len / at.stride(), stride: at.stride(), words }
     }
 
-    fn read_index(&self, index: &Index) -> Vec<u32> {
+    fn read_index(&self, index: &CudaIndex) -> Vec<u32> {
         let mut numbers = vec![0; index.len];
         self.queue.read(index.at(), &mut numbers);
         numbers
     }
 
-    fn gather_at(&self, x: &Tensor, at: &Index) -> Tensor {
+    fn gather_at(&self, x: &Tensor, at: &CudaIndex) -> Tensor {
         self.gathered(x.at(), false, x.columns, at)
     }
 
-    fn scatter_at(&self, x: Tensor, at: &Index, rows: &Tensor) -> Tensor {
+    fn scatter_at(&self, x: Tensor, at: &CudaIndex, rows: &Tensor) -> Tensor {
         assert_eq!(x.columns, rows.columns, "widths differ");
         self.scatter(x.at(), x.columns, at, rows);
         x
     }
 
-    fn embed_at(&self, table: &Weight, ids: &Index) -> Tensor {
+    fn embed_at(&self, table: &Weight, ids: &CudaIndex) -> Tensor {
         // The one number stands for no row and for no id.
         const { assert!(NO_ROW == NO_ID) };
         let table = table.table();
         self.gathered(table.memory.at, table.kind.is_bf16(), table.columns, ids)
     }
 
-    fn store(&self, state: &mut State, at: &Index, rows: &Tensor) {
+    fn store(&self, state: &mut CudaState, at: &CudaIndex, rows: &Tensor) {
         let (to, columns) = state.rows();
         assert_eq!(columns, rows.columns, "widths differ");
         self.scatter(to, columns, at, rows);
     }
 
-    fn load(&self, state: &State, at: &Index) -> Tensor {
+    fn load(&self, state: &CudaState, at: &CudaIndex) -> Tensor {
         let (from, columns) = state.rows();
         self.gathered(from, false, columns, at)
     }
 
-    fn overlay(&self, x: Tensor, state: &State, at: &Index) -> Tensor {
+    fn overlay(&self, x: Tensor, state: &CudaState, at: &CudaIndex) -> Tensor {
         let (from, columns) = state.rows();
         assert_eq!(columns, x.columns, "widths differ");
         let count = at.len.min(x.rows) * columns;
@@ -171,15 +171,15 @@ impl StepOps for Cuda {
         x
     }
 
-    fn segment_attention_at(&self, q: &Tensor, k: &Tensor, v: &Tensor, segments: &Index, heads: usize) -> Tensor {
+    fn segment_attention_at(&self, q: &Tensor, k: &Tensor, v: &Tensor, segments: &CudaIndex, heads: usize) -> Tensor {
         self.within_segments(q, k, v, segments, heads)
     }
 
-    fn segment_conv1d_at(&self, x: &Tensor, weight: &Weight, bias: &Weight, segments: &Index) -> Tensor {
+    fn segment_conv1d_at(&self, x: &Tensor, weight: &Weight, bias: &Weight, segments: &CudaIndex) -> Tensor {
         self.centred(x, weight, bias, segments)
     }
 
-    fn segment_snake_at(&self, x: &Tensor, alpha: &Weight, beta: &Weight, filter: &Weight, segments: &Index) -> Tensor {
+    fn segment_snake_at(&self, x: &Tensor, alpha: &Weight, beta: &Weight, filter: &Weight, segments: &CudaIndex) -> Tensor {
         self.resampled_snake(x, (alpha, beta), filter, segments)
     }
 
@@ -188,8 +188,8 @@ impl StepOps for Cuda {
         x: &Tensor,
         weight: &Weight,
         bias: &Weight,
-        tail: &mut State,
-        streams: &Streams<Index>,
+        tail: &mut CudaState,
+        streams: &StreamLevel<CudaIndex>,
     ) -> Tensor {
         self.causal(x, weight, bias, tail, streams)
     }
@@ -199,8 +199,8 @@ impl StepOps for Cuda {
         x: &Tensor,
         weight: &Weight,
         bias: &Weight,
-        tail: &mut State,
-        streams: &Streams<Index>,
+        tail: &mut CudaState,
+        streams: &StreamLevel<CudaIndex>,
     ) -> Tensor {
         self.transposed(x, weight, bias, tail, streams)
     }
@@ -208,17 +208,17 @@ impl StepOps for Cuda {
     fn sample_at(
         &self,
         logits: &Tensor,
-        params: &Index,
+        params: &CudaIndex,
         allowed_mask: Option<&Weight>,
-        output_mask: Option<&mut State>,
-    ) -> Index {
-        self.chosen(logits, params, allowed_mask, output_mask)
+        output_mask: Option<&mut CudaState>,
+    ) -> CudaIndex {
+        self.sample_ids(logits, params, allowed_mask, output_mask)
     }
 
-    fn launch(&self, key: StepKey, spec: &RowSpec, step: Step<'_, Self>) -> Ticket {
+    fn launch(&self, key: StepKey, spec: &RowSpec, step: StepFn<'_, Self>) -> LaunchedStep {
         match &self.graphs {
             Some(graphs) => graphs.launch(self, key, spec, step),
-            None => self.put(spec, step),
+            None => self.launch_eager(spec, step),
         }
     }
 
@@ -226,7 +226,7 @@ impl StepOps for Cuda {
         self.graphs.as_ref().map(Graphs::eager)
     }
 
-    fn collect(&self, mut ticket: Ticket, back: &mut ReadBack) {
+    fn collect(&self, mut ticket: LaunchedStep, back: &mut ReadBack) {
         back.clear();
         let ids = ticket.ids;
         ticket.finish(|words| {
@@ -236,7 +236,7 @@ impl StepOps for Cuda {
         });
     }
 
-    fn reset_at(&self, state: &mut State, slots: &Index) {
+    fn reset_at(&self, state: &mut CudaState, slots: &CudaIndex) {
         let (flags, vocabulary) = state.mask();
         self.each(&self.queue.kernels().clear_rows_u8, slots.len * vocabulary, &[flags, slots.at(), vocabulary as u64]);
     }
@@ -246,42 +246,42 @@ impl Cuda {
     pub(super) fn ticket(
         &self,
         home: PinnedOwner,
-        pinned: (Pinned, Option<Pinned>),
+        pinned: (PinnedBuffer, Option<PinnedBuffer>),
         (ids, numbers): (usize, usize),
-    ) -> Ticket {
+    ) -> LaunchedStep {
         let (queue, events) = (Arc::clone(&self.queue), self.events.clone());
-        Ticket { queue, events, done: None, home, pinned: Some(pinned), ids, numbers }
+        LaunchedStep { queue, events, done: None, home, pinned: Some(pinned), ids, numbers }
     }
 
     /// Puts a step on the stream, operation by operation.
-    pub(super) fn put(&self, spec: &RowSpec, step: Step<'_, Self>) -> Ticket {
+    pub(super) fn launch_eager(&self, spec: &RowSpec, step: StepFn<'_, Self>) -> LaunchedStep {
         let (device, words) = (self.queue.device(), spec.words().len());
         let mut up = self.host.take(device, words);
         up.words_mut()[..words].copy_from_slice(spec.words());
         let mut ticket = self.ticket(PinnedOwner::Pool(self.host.clone()), (up, None), (0, 0));
         if let Some((up, place)) = &mut ticket.pinned {
-            let (sizes, all) = self.operations(up, words, step);
+            let (sizes, all) = self.enqueue_step(up, words, step);
             (ticket.ids, ticket.numbers) = sizes;
             let mut down = self.host.take(device, sizes.0 + sizes.1);
             self.queue.download(&mut down, all.at(), sizes.0 + sizes.1);
             *place = Some(down);
         }
-        ticket.ends_here();
+        ticket.record_end();
         ticket
     }
 
     /// The upload of a row spec of so many words, a step's operations, and what it gives out side by side, so that it is read back at once: how
     /// many ids and numbers that is.
-    pub(super) fn operations(&self, up: &Pinned, words: usize, step: Step<'_, Self>) -> ((usize, usize), Buffer) {
-        let spec = self.words(words);
+    pub(super) fn enqueue_step(&self, up: &PinnedBuffer, words: usize, step: StepFn<'_, Self>) -> ((usize, usize), Buffer) {
+        let spec = self.uninit_words(words);
         self.queue.upload(spec.at(), up, words);
-        let mut outputs = Outputs::default();
-        step(self, &Index::new(spec, words), &mut outputs);
+        let mut outputs = StepOutputs::default();
+        step(self, &CudaIndex::new(spec, words), &mut outputs);
         let sizes =
             (outputs.ids.iter().map(|index| index.len).sum(), outputs.rows.iter().map(Tensor::len).sum::<usize>());
         let ids = outputs.ids.iter().map(|index| (index.at(), index.len));
         let parts = ids.chain(outputs.rows.iter().map(|rows| (rows.at(), rows.len())));
-        let all = self.words(sizes.0 + sizes.1);
+        let all = self.uninit_words(sizes.0 + sizes.1);
         let mut at = all.at();
         for (from, len) in parts {
             self.queue.copy(at, from, len * size_of::<u32>());
@@ -291,7 +291,7 @@ impl Cuda {
     }
 
     /// Writes row `i` of `rows` to row `at[i]` of what lies at `to`.
-    fn scatter(&self, to: u64, columns: usize, at: &Index, rows: &Tensor) {
+    fn scatter(&self, to: u64, columns: usize, at: &CudaIndex, rows: &Tensor) {
         let count = at.len.min(rows.rows) * columns;
         self.each(&self.queue.kernels().scatter_rows_f32, count, &[rows.at(), at.at(), to, columns as u64]);
     }

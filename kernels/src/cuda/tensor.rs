@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::memory::{Buffer, Memory};
+use super::memory::{Buffer, DeviceMemory};
 
 /// Activations: `[rows, columns]`, row-major, in single precision.
 pub struct Tensor {
@@ -29,13 +29,13 @@ impl Tensor {
 
 /// A list of ids or numbers of rows, or a whole row spec.
 #[derive(Clone)]
-pub struct Index {
+pub struct CudaIndex {
     pub(super) words: Arc<Buffer>,
     pub(super) start: usize,
     pub(super) len: usize,
 }
 
-impl Index {
+impl CudaIndex {
     pub(super) fn new(words: Buffer, len: usize) -> Self {
         Self { words: Arc::new(words), start: 0, len }
     }
@@ -47,21 +47,21 @@ impl Index {
 }
 
 /// The rows of an attention step.
-pub struct Batch {
-    pub(super) words: Index,
+pub struct CudaBatch {
+    pub(super) words: CudaIndex,
     pub(super) sequences: usize,
     /// Words of a sequence.
     pub(super) stride: usize,
 }
 
 /// Memory updated in place.
-pub enum State {
+pub enum CudaState {
     /// Keys and values of an attention layer, `[block][position][width]` each.
     KeyValue {
         /// Keys.
-        keys: Memory,
+        keys: DeviceMemory,
         /// Values.
-        values: Memory,
+        values: DeviceMemory,
         /// Positions in a block.
         block_len: usize,
         /// Numbers of a position.
@@ -70,7 +70,7 @@ pub enum State {
     /// What a convolution remembers, `[slot][row][column]`.
     Tail {
         /// Its numbers.
-        data: Memory,
+        data: DeviceMemory,
         /// Rows remembered.
         rows: usize,
         /// Channels.
@@ -79,20 +79,20 @@ pub enum State {
     /// Ids that each slot has produced, `[slot][id]`, a byte each.
     TokenMask {
         /// Its bytes.
-        flags: Memory,
+        flags: DeviceMemory,
         /// Ids.
         vocabulary: usize,
     },
     /// Rows that outlive a step.
     Rows {
         /// Their numbers.
-        data: Memory,
+        data: DeviceMemory,
         /// Numbers in a row.
         columns: usize,
     },
 }
 
-impl State {
+impl CudaState {
     pub(super) fn kind(&self) -> &'static str {
         match self {
             Self::KeyValue { .. } => "keys and values",

@@ -4,17 +4,17 @@
 //! Integers are those of the processor's formats: groups of [`GROUP`](crate::cpu::groups::GROUP) along the input with a scale of bfloat16, quantised or as a checkpoint
 //! stores them. A row is whole groups; scales are `[outputs][groups]`.
 
-use super::arrange::{Rows, floats, integers, single, taps_outermost};
-use super::loading::Loader;
-use super::memory::Memory;
-use crate::cpu::quantised::Bits;
-use crate::ops::{Format, KernelError, Layout};
-use crate::part::Part;
+use super::weight_order::{PartRows, floats, integers, single, taps_outermost};
+use super::loading::WeightLoader;
+use super::memory::DeviceMemory;
+use crate::cpu::quantised::IntegerFormat;
+use crate::ops::{WeightFormat, KernelError, WeightLayout};
+use crate::part::WeightPart;
 
 /// A prepared weight.
 pub enum Weight {
     /// [`Layout::Vector`]
-    Vector(Numbers),
+    Vector(VectorWeight),
     /// [`Layout::Linear`]
     Linear(Matrix),
     /// [`Layout::Table`]
@@ -36,7 +36,7 @@ pub enum Weight {
     /// [`Layout::Depthwise`]: `[tap][channel]`
     Depthwise {
         /// The numbers, in single precision.
-        numbers: Numbers,
+        numbers: VectorWeight,
         /// Taps.
         taps: usize,
     },
@@ -59,31 +59,31 @@ pub enum Weight {
 }
 
 /// Numbers in single precision.
-pub struct Numbers {
-    pub(super) memory: Memory,
+pub struct VectorWeight {
+    pub(super) memory: DeviceMemory,
     pub(super) len: usize,
 }
 
 /// A matrix `[outputs][pitch]`, of which `columns` count.
 pub struct Matrix {
-    pub(super) memory: Memory,
-    pub(super) kind: Kind,
+    pub(super) memory: DeviceMemory,
+    pub(super) kind: MatrixKind,
     pub(super) outputs: usize,
     pub(super) columns: usize,
     pub(super) pitch: usize,
 }
 
 /// What the numbers of a matrix are.
-pub enum Kind {
+pub enum MatrixKind {
     /// f32
     F32,
     /// bf16
     Bf16,
     /// Integers, and their scales.
-    Integers(Bits, Memory),
+    Integers(IntegerFormat, DeviceMemory),
 }
 
-impl Kind {
+impl MatrixKind {
     /// The scales' address, for integers.
     pub(super) fn scales(&self) -> Option<u64> {
         match self {
@@ -100,28 +100,28 @@ impl Kind {
 
 impl Weight {
     pub(super) fn new(
-        loader: &Loader<'_>,
-        layout: Layout,
-        format: Format,
-        parts: &[Part<'_>],
+        loader: &WeightLoader<'_>,
+        layout: WeightLayout,
+        format: WeightFormat,
+        parts: &[WeightPart<'_>],
     ) -> Result<Self, KernelError> {
         check(layout, parts)?;
         let (name, shape) = (parts[0].name(), parts[0].shape());
         let stored = stored_bits(layout, parts)?;
         // Tables stay as they are: no kernel gathers integers.
-        let has_format = matches!(layout, Layout::Linear | Layout::Experts { .. } | Layout::Table);
-        if format != Format::Float && !has_format {
+        let has_format = matches!(layout, WeightLayout::Linear | WeightLayout::Experts { .. } | WeightLayout::Table);
+        if format != WeightFormat::Float && !has_format {
             return Err(KernelError::Format { name: name.to_owned(), layout, format });
         }
-        let rows = Rows::new(parts);
+        let rows = PartRows::new(parts);
         let matrix = match layout {
-            Layout::Vector => return Ok(Self::Vector(single(loader, name, &rows.widened())?)),
-            Layout::Depthwise => {
+            WeightLayout::Vector => return Ok(Self::Vector(single(loader, name, &rows.widened())?)),
+            WeightLayout::Depthwise => {
                 let (channels, taps, w) = (shape[0], shape[2], rows.widened());
                 let w: Vec<f32> = (0..taps * channels).map(|i| w[i % channels * taps + i / channels]).collect();
                 return Ok(Self::Depthwise { numbers: single(loader, name, &w)?, taps });
             }
-            Layout::Linear | Layout::Experts { .. } => match stored.or(Bits::of(format)) {
+            WeightLayout::Linear | WeightLayout::Experts { .. } => match stored.or(IntegerFormat::of(format)) {
                 Some(bits) => integers(loader, bits, &rows)?,
                 None => {
                     // Whole loads of 16 bytes.
@@ -129,8 +129,8 @@ impl Weight {
                     floats(loader, &rows, shape[1].next_multiple_of(load))?
                 }
             },
-            Layout::Table => floats(loader, &rows, shape[1])?,
-            Layout::Conv1d { .. } | Layout::ConvTranspose1d { .. } | Layout::Conv2d { .. } => {
+            WeightLayout::Table => floats(loader, &rows, shape[1])?,
+            WeightLayout::Conv1d { .. } | WeightLayout::ConvTranspose1d { .. } | WeightLayout::Conv2d { .. } => {
                 let (at, columns) = taps_outermost(layout, shape);
                 let outputs = shape.iter().product::<usize>() / columns;
                 if rows.is_bf16 {
@@ -139,27 +139,27 @@ impl Weight {
                     let number =
                         |i: usize| if i % pitch < columns { w[at(i / pitch * columns + i % pitch)] } else { 0 };
                     let memory = loader.numbers(name, &(0..outputs * pitch).map(number).collect::<Vec<u16>>())?;
-                    Matrix { memory, kind: Kind::Bf16, outputs, columns, pitch }
+                    Matrix { memory, kind: MatrixKind::Bf16, outputs, columns, pitch }
                 } else {
                     let w = rows.widened();
                     let w: Vec<f32> = (0..w.len()).map(|i| w[at(i)]).collect();
                     let memory = loader.numbers(name, &w)?;
-                    Matrix { memory, kind: Kind::F32, outputs, columns, pitch: columns }
+                    Matrix { memory, kind: MatrixKind::F32, outputs, columns, pitch: columns }
                 }
             }
         };
         Ok(match layout {
-            Layout::Vector | Layout::Depthwise | Layout::Linear => Self::Linear(matrix),
-            Layout::Table => Self::Table(matrix),
-            Layout::Experts { per_expert } => {
+            WeightLayout::Vector | WeightLayout::Depthwise | WeightLayout::Linear => Self::Linear(matrix),
+            WeightLayout::Table => Self::Table(matrix),
+            WeightLayout::Experts { per_expert } => {
                 let experts = parts.len() / per_expert;
                 Self::Experts { matrix: Matrix { outputs: matrix.outputs / experts, ..matrix }, experts }
             }
-            Layout::Conv1d { dilation } => Self::Conv1d { matrix, dilation },
-            Layout::ConvTranspose1d { stride, cut } => {
+            WeightLayout::Conv1d { dilation } => Self::Conv1d { matrix, dilation },
+            WeightLayout::ConvTranspose1d { stride, cut } => {
                 Self::ConvTranspose1d { matrix, stride, cut: cut && shape[2] > stride }
             }
-            Layout::Conv2d { stride } => Self::Conv2d { matrix, stride },
+            WeightLayout::Conv2d { stride } => Self::Conv2d { matrix, stride },
         })
     }
 
@@ -176,7 +176,7 @@ impl Weight {
         }
     }
 
-    pub(super) fn vector(&self) -> &Numbers {
+    pub(super) fn vector(&self) -> &VectorWeight {
         match self {
             Self::Vector(numbers) => numbers,
             other => panic!("a vector is needed, not {}", other.kind()),
@@ -206,29 +206,29 @@ impl Weight {
 }
 
 /// The size of the integers that parts are stored as, if they are: all of one weight have one, and only matrices may.
-fn stored_bits(layout: Layout, parts: &[Part<'_>]) -> Result<Option<Bits>, KernelError> {
-    let bits = |part: &Part<'_>| match part {
-        Part::Packed(tensor) => Some(tensor.packing.bits()),
-        Part::Stored(_) | Part::Drawn(_) => None,
+fn stored_bits(layout: WeightLayout, parts: &[WeightPart<'_>]) -> Result<Option<IntegerFormat>, KernelError> {
+    let bits = |part: &WeightPart<'_>| match part {
+        WeightPart::Packed(tensor) => Some(tensor.packing.bits()),
+        WeightPart::Stored(_) | WeightPart::Drawn(_) => None,
     };
     let Some(packed) = parts.iter().find(|part| bits(part).is_some()) else { return Ok(None) };
-    let may = matches!(layout, Layout::Linear | Layout::Experts { .. });
+    let may = matches!(layout, WeightLayout::Linear | WeightLayout::Experts { .. });
     if !may || parts.windows(2).any(|pair| bits(&pair[0]) != bits(&pair[1])) {
         return Err(KernelError::Packed { name: packed.name().to_owned(), layout });
     }
-    Ok(bits(packed).map(|bits| if bits == 4 { Bits::Four } else { Bits::Eight }))
+    Ok(bits(packed).map(|bits| if bits == 4 { IntegerFormat::Four } else { IntegerFormat::Eight }))
 }
 
 /// Refuses parts whose shapes or sizes do not fit the layout.
-fn check(layout: Layout, parts: &[Part<'_>]) -> Result<(), KernelError> {
+fn check(layout: WeightLayout, parts: &[WeightPart<'_>]) -> Result<(), KernelError> {
     let wrong =
         |name: &str, shape: &[usize]| KernelError::Shape { name: name.to_owned(), shape: shape.to_vec(), layout };
     let first = parts.first().ok_or_else(|| wrong("", &[]))?;
     let rank = match layout {
-        Layout::Vector => 1,
-        Layout::Linear | Layout::Table | Layout::Experts { .. } => 2,
-        Layout::Conv1d { .. } | Layout::Depthwise | Layout::ConvTranspose1d { .. } => 3,
-        Layout::Conv2d { .. } => 4,
+        WeightLayout::Vector => 1,
+        WeightLayout::Linear | WeightLayout::Table | WeightLayout::Experts { .. } => 2,
+        WeightLayout::Conv1d { .. } | WeightLayout::Depthwise | WeightLayout::ConvTranspose1d { .. } => 3,
+        WeightLayout::Conv2d { .. } => 4,
     };
     for part in parts {
         let shape = part.shape();
@@ -236,24 +236,24 @@ fn check(layout: Layout, parts: &[Part<'_>]) -> Result<(), KernelError> {
             return Err(wrong(part.name(), shape));
         }
         match part {
-            Part::Stored(tensor) => {
+            WeightPart::Stored(tensor) => {
                 let expected = shape.iter().product::<usize>() * tensor.dtype.size();
                 if tensor.bytes.len() != expected {
                     let (name, found) = (tensor.name.to_owned(), tensor.bytes.len());
                     return Err(KernelError::Bytes { name, expected, found });
                 }
             }
-            Part::Packed(tensor) => tensor.check()?,
-            Part::Drawn(_) => {}
+            WeightPart::Packed(tensor) => tensor.check()?,
+            WeightPart::Drawn(_) => {}
         }
     }
     let shape = first.shape();
     let fits = match layout {
-        Layout::Experts { per_expert } => per_expert > 0 && parts.len().is_multiple_of(per_expert),
-        Layout::Depthwise => shape[1] == 1,
-        Layout::ConvTranspose1d { stride, .. } => stride > 0 && (shape[2] == stride || shape[2] == 2 * stride),
-        Layout::Conv2d { stride } => stride > 0 && shape[2..] == [3, 3],
-        Layout::Vector | Layout::Linear | Layout::Table | Layout::Conv1d { .. } => true,
+        WeightLayout::Experts { per_expert } => per_expert > 0 && parts.len().is_multiple_of(per_expert),
+        WeightLayout::Depthwise => shape[1] == 1,
+        WeightLayout::ConvTranspose1d { stride, .. } => stride > 0 && (shape[2] == stride || shape[2] == 2 * stride),
+        WeightLayout::Conv2d { stride } => stride > 0 && shape[2..] == [3, 3],
+        WeightLayout::Vector | WeightLayout::Linear | WeightLayout::Table | WeightLayout::Conv1d { .. } => true,
     };
     if fits { Ok(()) } else { Err(wrong(first.name(), shape)) }
 }

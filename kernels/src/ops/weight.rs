@@ -57,7 +57,7 @@ pub struct RawTensor<'a> {
 
 /// What a weight is used for; with it a device chooses how to pack it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Layout {
+pub enum WeightLayout {
     /// `[n]`: a norm, a bias, a scale, an activation's parameter.
     Vector,
     /// `[out, in]`, used as `x Wᵀ`. Parts join along `out`.
@@ -93,7 +93,7 @@ pub enum Layout {
 
 /// How a device keeps the numbers of a weight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Format {
+pub enum WeightFormat {
     /// As the checkpoint has them, or wider.
     #[default]
     Float,
@@ -115,7 +115,7 @@ pub enum KernelError {
         /// Its shape.
         shape: Vec<usize>,
         /// What it should have been.
-        layout: Layout,
+        layout: WeightLayout,
     },
     /// A weight has fewer bytes than its shape asks for.
     #[error("{name}: {found} bytes, its shape asks for {expected}")]
@@ -133,9 +133,9 @@ pub enum KernelError {
         /// The weight.
         name: String,
         /// What it is used for.
-        layout: Layout,
+        layout: WeightLayout,
         /// What was asked for.
-        format: Format,
+        format: WeightFormat,
     },
     /// A device takes no weights whose numbers come from there.
     #[error("{name}: this device takes floating-point weights of checkpoints, and quantises them itself")]
@@ -149,7 +149,7 @@ pub enum KernelError {
         /// The weight.
         name: String,
         /// What it is used for.
-        layout: Layout,
+        layout: WeightLayout,
     },
     /// Groups of stored integers have a size that no kernel has.
     #[error("{name}: {group} inputs share a scale: only multiples of 32, and whole rows, can be used")]

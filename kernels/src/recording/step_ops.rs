@@ -1,8 +1,8 @@
 //! Noting of operations over a row spec, and of whole steps.
 
 use super::RecordingOps;
-use crate::row_spec::{BatchSection, RowSpec, Section};
-use crate::step_ops::{self, Outputs, ReadBack, Step, StepKey, StepOps, Streams};
+use crate::row_spec::{BatchSection, RowSpec, SpecSection};
+use crate::step_ops::{self, StepOutputs, ReadBack, StepFn, StepKey, StepOps, StreamLevel};
 
 impl<O: StepOps> StepOps for RecordingOps<O> {
     type Spec = O::Spec;
@@ -22,14 +22,14 @@ impl<O: StepOps> StepOps for RecordingOps<O> {
         self.inner.upload(spec)
     }
 
-    fn index(&self, spec: &O::Spec, at: Section) -> O::Index {
+    fn index(&self, spec: &O::Spec, at: SpecSection) -> O::Index {
         self.note(|| format!("index {at:?}"));
         self.inner.index(spec, at)
     }
 
-    fn floats(&self, spec: &O::Spec, at: Section, columns: usize) -> O::T {
+    fn floats(&self, spec: &O::Spec, at: SpecSection, columns: usize) -> O::T {
         self.note(|| format!("floats {at:?} by {columns}"));
-        self.made(self.inner.floats(spec, at, columns))
+        self.note_result(self.inner.floats(spec, at, columns))
     }
 
     fn batch_at(&self, spec: &O::Spec, at: BatchSection) -> O::Batch {
@@ -44,17 +44,17 @@ impl<O: StepOps> StepOps for RecordingOps<O> {
 
     fn gather_at(&self, x: &O::T, at: &O::Index) -> O::T {
         self.op("gather", x);
-        self.made(self.inner.gather_at(x, at))
+        self.note_result(self.inner.gather_at(x, at))
     }
 
     fn scatter_at(&self, x: O::T, at: &O::Index, rows: &O::T) -> O::T {
         self.op("scatter", &x);
-        self.made(self.inner.scatter_at(x, at, rows))
+        self.note_result(self.inner.scatter_at(x, at, rows))
     }
 
     fn embed_at(&self, table: &O::Weight, ids: &O::Index) -> O::T {
         self.note(|| "embed".to_owned());
-        self.made(self.inner.embed_at(table, ids))
+        self.note_result(self.inner.embed_at(table, ids))
     }
 
     fn store(&self, state: &mut O::State, at: &O::Index, rows: &O::T) {
@@ -64,22 +64,22 @@ impl<O: StepOps> StepOps for RecordingOps<O> {
 
     fn load(&self, state: &O::State, at: &O::Index) -> O::T {
         self.note(|| "load".to_owned());
-        self.made(self.inner.load(state, at))
+        self.note_result(self.inner.load(state, at))
     }
 
     fn overlay(&self, x: O::T, state: &O::State, at: &O::Index) -> O::T {
         self.op("overlay", &x);
-        self.made(self.inner.overlay(x, state, at))
+        self.note_result(self.inner.overlay(x, state, at))
     }
 
     fn segment_attention_at(&self, q: &O::T, k: &O::T, v: &O::T, segments: &O::Index, heads: usize) -> O::T {
         self.op("segment attention", q);
-        self.made(self.inner.segment_attention_at(q, k, v, segments, heads))
+        self.note_result(self.inner.segment_attention_at(q, k, v, segments, heads))
     }
 
     fn segment_conv1d_at(&self, x: &O::T, weight: &O::Weight, bias: &O::Weight, segments: &O::Index) -> O::T {
         self.op("segment conv1d", x);
-        self.made(self.inner.segment_conv1d_at(x, weight, bias, segments))
+        self.note_result(self.inner.segment_conv1d_at(x, weight, bias, segments))
     }
 
     fn segment_snake_at(
@@ -91,7 +91,7 @@ impl<O: StepOps> StepOps for RecordingOps<O> {
         segments: &O::Index,
     ) -> O::T {
         self.op("segment snake", x);
-        self.made(self.inner.segment_snake_at(x, alpha, beta, filter, segments))
+        self.note_result(self.inner.segment_snake_at(x, alpha, beta, filter, segments))
     }
 
     fn conv1d_at(
@@ -100,10 +100,10 @@ impl<O: StepOps> StepOps for RecordingOps<O> {
         weight: &O::Weight,
         bias: &O::Weight,
         tail: &mut O::State,
-        streams: &Streams<O::Index>,
+        streams: &StreamLevel<O::Index>,
     ) -> O::T {
         self.op(format_args!("conv1d {} {}", streams.scale, streams.skip), x);
-        self.made(self.inner.conv1d_at(x, weight, bias, tail, streams))
+        self.note_result(self.inner.conv1d_at(x, weight, bias, tail, streams))
     }
 
     fn conv_transpose1d_at(
@@ -112,10 +112,10 @@ impl<O: StepOps> StepOps for RecordingOps<O> {
         weight: &O::Weight,
         bias: &O::Weight,
         tail: &mut O::State,
-        streams: &Streams<O::Index>,
+        streams: &StreamLevel<O::Index>,
     ) -> O::T {
         self.op(format_args!("transposed conv1d {} {}", streams.scale, streams.skip), x);
-        self.made(self.inner.conv_transpose1d_at(x, weight, bias, tail, streams))
+        self.note_result(self.inner.conv_transpose1d_at(x, weight, bias, tail, streams))
     }
 
     fn sample_at(
@@ -129,13 +129,13 @@ impl<O: StepOps> StepOps for RecordingOps<O> {
         self.inner.sample_at(logits, params, allowed_mask, output_mask)
     }
 
-    fn launch(&self, key: StepKey, spec: &RowSpec, step: Step<'_, Self>) -> O::Ticket {
+    fn launch(&self, key: StepKey, spec: &RowSpec, step: StepFn<'_, Self>) -> O::Ticket {
         self.note(|| format!("launch {key:?}, {} numbers", spec.words().len()));
         let mut launch = || {
             self.inner.launch(key, spec, &mut |_, spec, outputs| {
                 // The same lists, so that nothing is allocated for more of them.
                 let (ids, rows) = (std::mem::take(&mut outputs.ids), std::mem::take(&mut outputs.rows));
-                let mut mine = Outputs { ids, rows };
+                let mut mine = StepOutputs { ids, rows };
                 step(self, spec, &mut mine);
                 (outputs.ids, outputs.rows) = (mine.ids, mine.rows);
             })

@@ -63,7 +63,7 @@ struct Tape<O: Replayable> {
 }
 
 /// A tensor of a step; the step forgets it when it is dropped.
-pub struct Value<O: Replayable> {
+pub struct RecordedTensor<O: Replayable> {
     /// `None` once an operation has taken it.
     number: Option<usize>,
     step: u64,
@@ -72,7 +72,7 @@ pub struct Value<O: Replayable> {
 
 /// A list or a batch of a step.
 #[derive(Debug, Clone, Copy)]
-pub struct Numbered {
+pub struct RecordedList {
     number: usize,
     step: u64,
 }
@@ -110,7 +110,7 @@ impl<O: Replayable> Values<O> {
     }
 }
 
-impl<O: Replayable> Value<O> {
+impl<O: Replayable> RecordedTensor<O> {
     /// The number of a tensor that the operation only reads.
     fn read(&self) -> usize {
         self.number.expect("an operation that takes a tensor takes its handle")
@@ -122,7 +122,7 @@ impl<O: Replayable> Value<O> {
     }
 }
 
-impl<O: Replayable> Drop for Value<O> {
+impl<O: Replayable> Drop for RecordedTensor<O> {
     fn drop(&mut self) {
         let Some(number) = self.number else { return };
         let mut shared = lock(&self.shared);
@@ -133,7 +133,7 @@ impl<O: Replayable> Drop for Value<O> {
     }
 }
 
-impl<O: Replayable> fmt::Debug for Value<O> {
+impl<O: Replayable> fmt::Debug for RecordedTensor<O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Value").field(&self.number).finish()
     }
@@ -159,7 +159,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// What a step may not do: a device that repeats it would not do it again.
 #[track_caller]
-fn outside(what: &str) -> ! {
+fn refuse(what: &str) -> ! {
     panic!("{what} is not an operation of a step: its numbers would be recorded with it")
 }
 
@@ -180,7 +180,7 @@ impl<O: Replayable> ReplayOps<O> {
         &self,
         operation: impl Fn(&O, &mut Values<O>) -> R + Send + 'static,
         list: fn(&mut Values<O>) -> &mut Vec<Option<R>>,
-    ) -> Numbered
+    ) -> RecordedList
     where
         R: 'static,
     {
@@ -193,20 +193,20 @@ impl<O: Replayable> ReplayOps<O> {
             let result = operation(ops, values);
             list(values)[number] = Some(result);
         }));
-        Numbered { number, step: recording.step }
+        RecordedList { number, step: recording.step }
     }
 
-    fn tensor_of(&self, operation: impl Fn(&O, &mut Values<O>) -> O::T + Send + 'static) -> Value<O> {
-        let Numbered { number, step } = self.note(operation, |values| &mut values.tensors);
-        Value { number: Some(number), step, shared: Arc::clone(&self.shared) }
+    fn tensor_of(&self, operation: impl Fn(&O, &mut Values<O>) -> O::T + Send + 'static) -> RecordedTensor<O> {
+        let RecordedList { number, step } = self.note(operation, |values| &mut values.tensors);
+        RecordedTensor { number: Some(number), step, shared: Arc::clone(&self.shared) }
     }
 
-    fn index_of(&self, operation: impl Fn(&O, &mut Values<O>) -> O::Index + Send + 'static) -> Numbered {
+    fn index_of(&self, operation: impl Fn(&O, &mut Values<O>) -> O::Index + Send + 'static) -> RecordedList {
         self.note(operation, |values| &mut values.indexes)
     }
 
     /// Does an operation that has no result, and notes it.
-    fn act(&self, operation: impl Fn(&O, &mut Values<O>) + Send + 'static) {
+    fn note_effect(&self, operation: impl Fn(&O, &mut Values<O>) + Send + 'static) {
         let mut shared = lock(&self.shared);
         let recording = shared.recording.as_mut().expect("operations happen within a launched step");
         operation(&self.inner, &mut recording.values);

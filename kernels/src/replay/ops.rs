@@ -2,29 +2,29 @@
 
 use std::sync::{Arc, Mutex};
 
-use super::{Numbered, ReplayOps, Replayable, Value, lock, outside};
+use super::{RecordedList, ReplayOps, Replayable, RecordedTensor, lock, refuse};
 use crate::ops::{
-    Attention, Format, KernelError, Layout, Ops, RawTensor, Router, SampleParams, SequenceRows, StateSpec,
+    AttentionShape, WeightFormat, KernelError, WeightLayout, Ops, RawTensor, RouterShape, SampleParams, SequenceRows, StateSpec,
 };
-use crate::part::Part;
+use crate::part::WeightPart;
 
 impl<O: Replayable> Ops for ReplayOps<O> {
-    type T = Value<O>;
-    type Ids = Numbered;
+    type T = RecordedTensor<O>;
+    type Ids = RecordedList;
     type Weight = Arc<O::Weight>;
     type State = Arc<Mutex<O::State>>;
-    type Batch = Numbered;
+    type Batch = RecordedList;
 
-    fn weight(&self, layout: Layout, parts: &[RawTensor<'_>]) -> Result<Self::Weight, KernelError> {
+    fn weight(&self, layout: WeightLayout, parts: &[RawTensor<'_>]) -> Result<Self::Weight, KernelError> {
         self.inner.weight(layout, parts).map(Arc::new)
     }
 
-    fn weight_as(&self, layout: Layout, format: Format, parts: &[RawTensor<'_>]) -> Result<Self::Weight, KernelError> {
-        self.inner.weight_as(layout, format, parts).map(Arc::new)
+    fn weight_in_format(&self, layout: WeightLayout, format: WeightFormat, parts: &[RawTensor<'_>]) -> Result<Self::Weight, KernelError> {
+        self.inner.weight_in_format(layout, format, parts).map(Arc::new)
     }
 
-    fn weight_of(&self, layout: Layout, format: Format, parts: &[Part<'_>]) -> Result<Self::Weight, KernelError> {
-        self.inner.weight_of(layout, format, parts).map(Arc::new)
+    fn weight_from_parts(&self, layout: WeightLayout, format: WeightFormat, parts: &[WeightPart<'_>]) -> Result<Self::Weight, KernelError> {
+        self.inner.weight_from_parts(layout, format, parts).map(Arc::new)
     }
 
     /// Steps are recorded and repeated one at a time, so nothing is gained by more buffers.
@@ -44,7 +44,7 @@ impl<O: Replayable> Ops for ReplayOps<O> {
         self.inner.copy_block(&mut lock(state), from, to);
     }
 
-    fn rows(&self, x: &Value<O>) -> usize {
+    fn rows(&self, x: &RecordedTensor<O>) -> usize {
         self.look(|ops, values| ops.rows(values.tensor(x.read())))
     }
 
@@ -52,33 +52,33 @@ impl<O: Replayable> Ops for ReplayOps<O> {
         self.inner.kv_number_bytes()
     }
 
-    fn place(&self, x: &Value<O>) -> usize {
-        self.look(|ops, values| ops.place(values.tensor(x.read())))
+    fn address(&self, x: &RecordedTensor<O>) -> usize {
+        self.look(|ops, values| ops.address(values.tensor(x.read())))
     }
 
-    fn concat(&self, parts: &[&Value<O>]) -> Value<O> {
+    fn concat(&self, parts: &[&RecordedTensor<O>]) -> RecordedTensor<O> {
         let parts: Vec<usize> = parts.iter().map(|part| part.read()).collect();
         self.tensor_of(move |ops, values| {
             ops.concat(&parts.iter().map(|&part| values.tensor(part)).collect::<Vec<_>>())
         })
     }
 
-    fn copy(&self, x: &Value<O>) -> Value<O> {
+    fn copy(&self, x: &RecordedTensor<O>) -> RecordedTensor<O> {
         let x = x.read();
         self.tensor_of(move |ops, values| ops.copy(values.tensor(x)))
     }
 
-    fn linear(&self, x: &Value<O>, weight: &Arc<O::Weight>, bias: Option<&Arc<O::Weight>>) -> Value<O> {
+    fn linear(&self, x: &RecordedTensor<O>, weight: &Arc<O::Weight>, bias: Option<&Arc<O::Weight>>) -> RecordedTensor<O> {
         let (x, weight, bias) = (x.read(), Arc::clone(weight), bias.cloned());
         self.tensor_of(move |ops, values| ops.linear(values.tensor(x), &weight, bias.as_deref()))
     }
 
-    fn narrow(&self, x: &Value<O>, start: usize, length: usize) -> Value<O> {
+    fn narrow(&self, x: &RecordedTensor<O>, start: usize, length: usize) -> RecordedTensor<O> {
         let x = x.read();
         self.tensor_of(move |ops, values| ops.narrow(values.tensor(x), start, length))
     }
 
-    fn add(&self, x: Value<O>, y: &Value<O>) -> Value<O> {
+    fn add(&self, x: RecordedTensor<O>, y: &RecordedTensor<O>) -> RecordedTensor<O> {
         let (x, y) = (x.give(), y.read());
         self.tensor_of(move |ops, values| {
             let x = values.take(x);
@@ -86,7 +86,7 @@ impl<O: Replayable> Ops for ReplayOps<O> {
         })
     }
 
-    fn mul(&self, x: Value<O>, y: &Value<O>) -> Value<O> {
+    fn mul(&self, x: RecordedTensor<O>, y: &RecordedTensor<O>) -> RecordedTensor<O> {
         let (x, y) = (x.give(), y.read());
         self.tensor_of(move |ops, values| {
             let x = values.take(x);
@@ -94,7 +94,7 @@ impl<O: Replayable> Ops for ReplayOps<O> {
         })
     }
 
-    fn scale(&self, x: Value<O>, by: &Arc<O::Weight>) -> Value<O> {
+    fn scale(&self, x: RecordedTensor<O>, by: &Arc<O::Weight>) -> RecordedTensor<O> {
         let (x, by) = (x.give(), Arc::clone(by));
         self.tensor_of(move |ops, values| {
             let x = values.take(x);
@@ -102,7 +102,7 @@ impl<O: Replayable> Ops for ReplayOps<O> {
         })
     }
 
-    fn scale_all(&self, x: Value<O>, by: f32) -> Value<O> {
+    fn scale_all(&self, x: RecordedTensor<O>, by: f32) -> RecordedTensor<O> {
         let x = x.give();
         self.tensor_of(move |ops, values| {
             let x = values.take(x);
@@ -110,17 +110,17 @@ impl<O: Replayable> Ops for ReplayOps<O> {
         })
     }
 
-    fn rms_norm(&self, x: &Value<O>, weight: &Arc<O::Weight>, eps: f32) -> Value<O> {
+    fn rms_norm(&self, x: &RecordedTensor<O>, weight: &Arc<O::Weight>, eps: f32) -> RecordedTensor<O> {
         let (x, weight) = (x.read(), Arc::clone(weight));
         self.tensor_of(move |ops, values| ops.rms_norm(values.tensor(x), &weight, eps))
     }
 
-    fn layer_norm(&self, x: &Value<O>, weight: &Arc<O::Weight>, bias: &Arc<O::Weight>, eps: f32) -> Value<O> {
+    fn layer_norm(&self, x: &RecordedTensor<O>, weight: &Arc<O::Weight>, bias: &Arc<O::Weight>, eps: f32) -> RecordedTensor<O> {
         let (x, weight, bias) = (x.read(), Arc::clone(weight), Arc::clone(bias));
         self.tensor_of(move |ops, values| ops.layer_norm(values.tensor(x), &weight, &bias, eps))
     }
 
-    fn silu(&self, x: Value<O>) -> Value<O> {
+    fn silu(&self, x: RecordedTensor<O>) -> RecordedTensor<O> {
         let x = x.give();
         self.tensor_of(move |ops, values| {
             let x = values.take(x);
@@ -128,12 +128,12 @@ impl<O: Replayable> Ops for ReplayOps<O> {
         })
     }
 
-    fn silu_mul(&self, x: &Value<O>) -> Value<O> {
+    fn silu_mul(&self, x: &RecordedTensor<O>) -> RecordedTensor<O> {
         let x = x.read();
         self.tensor_of(move |ops, values| ops.silu_mul(values.tensor(x)))
     }
 
-    fn gelu(&self, x: Value<O>) -> Value<O> {
+    fn gelu(&self, x: RecordedTensor<O>) -> RecordedTensor<O> {
         let x = x.give();
         self.tensor_of(move |ops, values| {
             let x = values.take(x);
@@ -141,7 +141,7 @@ impl<O: Replayable> Ops for ReplayOps<O> {
         })
     }
 
-    fn gelu_tanh(&self, x: Value<O>) -> Value<O> {
+    fn gelu_tanh(&self, x: RecordedTensor<O>) -> RecordedTensor<O> {
         let x = x.give();
         self.tensor_of(move |ops, values| {
             let x = values.take(x);
@@ -149,7 +149,7 @@ impl<O: Replayable> Ops for ReplayOps<O> {
         })
     }
 
-    fn snake(&self, x: Value<O>, alpha: &Arc<O::Weight>, beta: &Arc<O::Weight>) -> Value<O> {
+    fn snake(&self, x: RecordedTensor<O>, alpha: &Arc<O::Weight>, beta: &Arc<O::Weight>) -> RecordedTensor<O> {
         let (x, alpha, beta) = (x.give(), Arc::clone(alpha), Arc::clone(beta));
         self.tensor_of(move |ops, values| {
             let x = values.take(x);
@@ -157,7 +157,7 @@ impl<O: Replayable> Ops for ReplayOps<O> {
         })
     }
 
-    fn clamp(&self, x: Value<O>, low: f32, high: f32) -> Value<O> {
+    fn clamp(&self, x: RecordedTensor<O>, low: f32, high: f32) -> RecordedTensor<O> {
         let x = x.give();
         self.tensor_of(move |ops, values| {
             let x = values.take(x);
@@ -165,7 +165,7 @@ impl<O: Replayable> Ops for ReplayOps<O> {
         })
     }
 
-    fn sigmoid_gate(&self, y: Value<O>, gate: &Value<O>) -> Value<O> {
+    fn sigmoid_gate(&self, y: RecordedTensor<O>, gate: &RecordedTensor<O>) -> RecordedTensor<O> {
         let (y, gate) = (y.give(), gate.read());
         self.tensor_of(move |ops, values| {
             let y = values.take(y);
@@ -173,7 +173,7 @@ impl<O: Replayable> Ops for ReplayOps<O> {
         })
     }
 
-    fn rotary(&self, x: Value<O>, batch: &Numbered, head_dim: usize, theta: f32) -> Value<O> {
+    fn rotary(&self, x: RecordedTensor<O>, batch: &RecordedList, head_dim: usize, theta: f32) -> RecordedTensor<O> {
         let (x, batch) = (x.give(), batch.number);
         self.tensor_of(move |ops, values| {
             let x = values.take(x);
@@ -183,13 +183,13 @@ impl<O: Replayable> Ops for ReplayOps<O> {
 
     fn attention(
         &self,
-        q: &Value<O>,
-        k: &Value<O>,
-        v: &Value<O>,
+        q: &RecordedTensor<O>,
+        k: &RecordedTensor<O>,
+        v: &RecordedTensor<O>,
         cache: &mut Arc<Mutex<O::State>>,
-        batch: &Numbered,
-        shape: Attention,
-    ) -> Value<O> {
+        batch: &RecordedList,
+        shape: AttentionShape,
+    ) -> RecordedTensor<O> {
         let (q, k, v, cache, batch) = (q.read(), k.read(), v.read(), Arc::clone(cache), batch.number);
         self.tensor_of(move |ops, values| {
             ops.attention(
@@ -205,30 +205,30 @@ impl<O: Replayable> Ops for ReplayOps<O> {
 
     fn experts(
         &self,
-        x: &Value<O>,
+        x: &RecordedTensor<O>,
         router: &Arc<O::Weight>,
         gate_up: &Arc<O::Weight>,
         down: &Arc<O::Weight>,
-        spec: Router,
-    ) -> Value<O> {
+        spec: RouterShape,
+    ) -> RecordedTensor<O> {
         let (x, router, gate_up, down) = (x.read(), Arc::clone(router), Arc::clone(gate_up), Arc::clone(down));
         self.tensor_of(move |ops, values| ops.experts(values.tensor(x), &router, &gate_up, &down, spec))
     }
 
     fn conv2d(
         &self,
-        x: &Value<O>,
+        x: &RecordedTensor<O>,
         images: usize,
         height: usize,
         width: usize,
         weight: &Arc<O::Weight>,
         bias: &Arc<O::Weight>,
-    ) -> Value<O> {
+    ) -> RecordedTensor<O> {
         let (x, weight, bias) = (x.read(), Arc::clone(weight), Arc::clone(bias));
         self.tensor_of(move |ops, values| ops.conv2d(values.tensor(x), images, height, width, &weight, &bias))
     }
 
-    fn reshape(&self, x: Value<O>, columns: usize) -> Value<O> {
+    fn reshape(&self, x: RecordedTensor<O>, columns: usize) -> RecordedTensor<O> {
         let x = x.give();
         self.tensor_of(move |ops, values| {
             let x = values.take(x);
@@ -236,41 +236,41 @@ impl<O: Replayable> Ops for ReplayOps<O> {
         })
     }
 
-    fn batch(&self, _: &[SequenceRows<'_>]) -> Numbered {
-        outside("a batch of the host")
+    fn batch(&self, _: &[SequenceRows<'_>]) -> RecordedList {
+        refuse("a batch of the host")
     }
 
-    fn tensor(&self, _: Vec<f32>, _: usize) -> Value<O> {
-        outside("a tensor of the host")
+    fn tensor(&self, _: Vec<f32>, _: usize) -> RecordedTensor<O> {
+        refuse("a tensor of the host")
     }
 
-    fn ids(&self, _: &[u32]) -> Numbered {
-        outside("a list of ids of the host")
+    fn ids(&self, _: &[u32]) -> RecordedList {
+        refuse("a list of ids of the host")
     }
 
-    fn read(&self, _: &Value<O>) -> Vec<f32> {
-        outside("reading back")
+    fn read(&self, _: &RecordedTensor<O>) -> Vec<f32> {
+        refuse("reading back")
     }
 
-    fn read_ids(&self, _: &Numbered) -> Vec<u32> {
-        outside("reading back")
+    fn read_ids(&self, _: &RecordedList) -> Vec<u32> {
+        refuse("reading back")
     }
 
-    fn gather(&self, _: &Value<O>, _: &[usize]) -> Value<O> {
-        outside("gathering by numbers of the host")
+    fn gather(&self, _: &RecordedTensor<O>, _: &[usize]) -> RecordedTensor<O> {
+        refuse("gathering by numbers of the host")
     }
 
-    fn embed(&self, _: &Self::Weight, _: &Numbered) -> Value<O> {
-        outside("embedding ids of the host")
+    fn embed(&self, _: &Self::Weight, _: &RecordedList) -> RecordedTensor<O> {
+        refuse("embedding ids of the host")
     }
 
     fn sample(
         &self,
-        _: &Value<O>,
+        _: &RecordedTensor<O>,
         _: &[SampleParams],
         _: Option<&Self::Weight>,
         _: Option<&mut Self::State>,
-    ) -> Numbered {
-        outside("choosing by parameters of the host")
+    ) -> RecordedList {
+        refuse("choosing by parameters of the host")
     }
 }

@@ -2,13 +2,13 @@
 
 use std::sync::{Arc, Mutex};
 
-use super::{Numbered, Recording, ReplayOps, Replayable, Tape, Value, Values, lock, outside};
-use crate::row_spec::{BatchSection, RowSpec, Section};
-use crate::step_ops::{self, Outputs, ReadBack, Step, StepKey, StepOps, Streams};
+use super::{RecordedList, Recording, ReplayOps, Replayable, Tape, RecordedTensor, Values, lock, refuse};
+use crate::row_spec::{BatchSection, RowSpec, SpecSection};
+use crate::step_ops::{self, StepOutputs, ReadBack, StepFn, StepKey, StepOps, StreamLevel};
 
 impl<O: Replayable> StepOps for ReplayOps<O> {
     type Spec = ();
-    type Index = Numbered;
+    type Index = RecordedList;
     type Ticket = ReadBack;
 
     fn bucket(&self, rows: usize) -> usize {
@@ -16,42 +16,42 @@ impl<O: Replayable> StepOps for ReplayOps<O> {
     }
 
     fn upload(&self, _: &RowSpec) {
-        outside("an upload of its own")
+        refuse("an upload of its own")
     }
 
-    fn index(&self, (): &(), at: Section) -> Numbered {
+    fn index(&self, (): &(), at: SpecSection) -> RecordedList {
         self.index_of(move |ops, values| ops.index(values.spec(), at))
     }
 
-    fn floats(&self, (): &(), at: Section, columns: usize) -> Value<O> {
+    fn floats(&self, (): &(), at: SpecSection, columns: usize) -> RecordedTensor<O> {
         self.tensor_of(move |ops, values| ops.floats(values.spec(), at, columns))
     }
 
-    fn batch_at(&self, (): &(), at: BatchSection) -> Numbered {
+    fn batch_at(&self, (): &(), at: BatchSection) -> RecordedList {
         self.note(move |ops, values| ops.batch_at(values.spec(), at), |values| &mut values.batches)
     }
 
-    fn read_index(&self, _: &Numbered) -> Vec<u32> {
-        outside("reading back")
+    fn read_index(&self, _: &RecordedList) -> Vec<u32> {
+        refuse("reading back")
     }
 
-    fn store(&self, state: &mut Self::State, at: &Numbered, rows: &Value<O>) {
+    fn store(&self, state: &mut Self::State, at: &RecordedList, rows: &RecordedTensor<O>) {
         let (state, at, rows) = (Arc::clone(state), at.number, rows.read());
-        self.act(move |ops, values| ops.store(&mut lock(&state), values.index(at), values.tensor(rows)));
+        self.note_effect(move |ops, values| ops.store(&mut lock(&state), values.index(at), values.tensor(rows)));
     }
 
-    fn reset_at(&self, state: &mut Self::State, slots: &Numbered) {
+    fn reset_at(&self, state: &mut Self::State, slots: &RecordedList) {
         let (state, slots) = (Arc::clone(state), slots.number);
-        self.act(move |ops, values| ops.reset_at(&mut lock(&state), values.index(slots)));
+        self.note_effect(move |ops, values| ops.reset_at(&mut lock(&state), values.index(slots)));
     }
 
     fn sample_at(
         &self,
-        logits: &Value<O>,
-        params: &Numbered,
+        logits: &RecordedTensor<O>,
+        params: &RecordedList,
         allowed_mask: Option<&Self::Weight>,
         output_mask: Option<&mut Self::State>,
-    ) -> Numbered {
+    ) -> RecordedList {
         let (logits, params) = (logits.read(), params.number);
         let (allowed_mask, output_mask) = (allowed_mask.cloned(), output_mask.map(|mask| Arc::clone(mask)));
         self.index_of(move |ops, values| {
@@ -61,12 +61,12 @@ impl<O: Replayable> StepOps for ReplayOps<O> {
         })
     }
 
-    fn gather_at(&self, x: &Value<O>, at: &Numbered) -> Value<O> {
+    fn gather_at(&self, x: &RecordedTensor<O>, at: &RecordedList) -> RecordedTensor<O> {
         let (x, at) = (x.read(), at.number);
         self.tensor_of(move |ops, values| ops.gather_at(values.tensor(x), values.index(at)))
     }
 
-    fn scatter_at(&self, x: Value<O>, at: &Numbered, rows: &Value<O>) -> Value<O> {
+    fn scatter_at(&self, x: RecordedTensor<O>, at: &RecordedList, rows: &RecordedTensor<O>) -> RecordedTensor<O> {
         let (x, at, rows) = (x.give(), at.number, rows.read());
         self.tensor_of(move |ops, values| {
             let x = values.take(x);
@@ -74,17 +74,17 @@ impl<O: Replayable> StepOps for ReplayOps<O> {
         })
     }
 
-    fn embed_at(&self, table: &Arc<O::Weight>, ids: &Numbered) -> Value<O> {
+    fn embed_at(&self, table: &Arc<O::Weight>, ids: &RecordedList) -> RecordedTensor<O> {
         let (table, ids) = (Arc::clone(table), ids.number);
         self.tensor_of(move |ops, values| ops.embed_at(&table, values.index(ids)))
     }
 
-    fn load(&self, state: &Arc<Mutex<O::State>>, at: &Numbered) -> Value<O> {
+    fn load(&self, state: &Arc<Mutex<O::State>>, at: &RecordedList) -> RecordedTensor<O> {
         let (state, at) = (Arc::clone(state), at.number);
         self.tensor_of(move |ops, values| ops.load(&lock(&state), values.index(at)))
     }
 
-    fn overlay(&self, x: Value<O>, state: &Arc<Mutex<O::State>>, at: &Numbered) -> Value<O> {
+    fn overlay(&self, x: RecordedTensor<O>, state: &Arc<Mutex<O::State>>, at: &RecordedList) -> RecordedTensor<O> {
         let (x, state, at) = (x.give(), Arc::clone(state), at.number);
         self.tensor_of(move |ops, values| {
             let x = values.take(x);
@@ -94,12 +94,12 @@ impl<O: Replayable> StepOps for ReplayOps<O> {
 
     fn segment_attention_at(
         &self,
-        q: &Value<O>,
-        k: &Value<O>,
-        v: &Value<O>,
-        segments: &Numbered,
+        q: &RecordedTensor<O>,
+        k: &RecordedTensor<O>,
+        v: &RecordedTensor<O>,
+        segments: &RecordedList,
         heads: usize,
-    ) -> Value<O> {
+    ) -> RecordedTensor<O> {
         let (q, k, v, segments) = (q.read(), k.read(), v.read(), segments.number);
         self.tensor_of(move |ops, values| {
             ops.segment_attention_at(
@@ -114,11 +114,11 @@ impl<O: Replayable> StepOps for ReplayOps<O> {
 
     fn segment_conv1d_at(
         &self,
-        x: &Value<O>,
+        x: &RecordedTensor<O>,
         weight: &Arc<O::Weight>,
         bias: &Arc<O::Weight>,
-        segments: &Numbered,
-    ) -> Value<O> {
+        segments: &RecordedList,
+    ) -> RecordedTensor<O> {
         let (x, weight, bias, segments) = (x.read(), Arc::clone(weight), Arc::clone(bias), segments.number);
         self.tensor_of(move |ops, values| {
             ops.segment_conv1d_at(values.tensor(x), &weight, &bias, values.index(segments))
@@ -127,12 +127,12 @@ impl<O: Replayable> StepOps for ReplayOps<O> {
 
     fn segment_snake_at(
         &self,
-        x: &Value<O>,
+        x: &RecordedTensor<O>,
         alpha: &Arc<O::Weight>,
         beta: &Arc<O::Weight>,
         filter: &Arc<O::Weight>,
-        segments: &Numbered,
-    ) -> Value<O> {
+        segments: &RecordedList,
+    ) -> RecordedTensor<O> {
         let (alpha, beta, filter) = (Arc::clone(alpha), Arc::clone(beta), Arc::clone(filter));
         let (x, segments) = (x.read(), segments.number);
         self.tensor_of(move |ops, values| {
@@ -142,12 +142,12 @@ impl<O: Replayable> StepOps for ReplayOps<O> {
 
     fn conv1d_at(
         &self,
-        x: &Value<O>,
+        x: &RecordedTensor<O>,
         weight: &Arc<O::Weight>,
         bias: &Arc<O::Weight>,
         tail: &mut Arc<Mutex<O::State>>,
-        streams: &Streams<Numbered>,
-    ) -> Value<O> {
+        streams: &StreamLevel<RecordedList>,
+    ) -> RecordedTensor<O> {
         let (x, weight, bias, tail, streams) =
             (x.read(), Arc::clone(weight), Arc::clone(bias), Arc::clone(tail), streams.clone());
         self.tensor_of(move |ops, values| {
@@ -158,12 +158,12 @@ impl<O: Replayable> StepOps for ReplayOps<O> {
 
     fn conv_transpose1d_at(
         &self,
-        x: &Value<O>,
+        x: &RecordedTensor<O>,
         weight: &Arc<O::Weight>,
         bias: &Arc<O::Weight>,
         tail: &mut Arc<Mutex<O::State>>,
-        streams: &Streams<Numbered>,
-    ) -> Value<O> {
+        streams: &StreamLevel<RecordedList>,
+    ) -> RecordedTensor<O> {
         let (x, weight, bias, tail, streams) =
             (x.read(), Arc::clone(weight), Arc::clone(bias), Arc::clone(tail), streams.clone());
         self.tensor_of(move |ops, values| {
@@ -172,7 +172,7 @@ impl<O: Replayable> StepOps for ReplayOps<O> {
         })
     }
 
-    fn launch(&self, key: StepKey, spec: &RowSpec, step: Step<'_, Self>) -> ReadBack {
+    fn launch(&self, key: StepKey, spec: &RowSpec, step: StepFn<'_, Self>) -> ReadBack {
         let _one = lock(&self.launching);
         let uploaded = self.inner.upload(spec);
         let mut shared = lock(&self.shared);
@@ -189,10 +189,10 @@ impl<O: Replayable> StepOps for ReplayOps<O> {
         values.spec = Some(uploaded);
         shared.recording = Some(Recording { step: shared.recorded, values, operations: Vec::new() });
         drop(shared);
-        let mut outputs = Outputs::default();
+        let mut outputs = StepOutputs::default();
         step(self, &(), &mut outputs);
         let ids: Vec<usize> = outputs.ids.iter().map(|index| index.number).collect();
-        let rows: Vec<usize> = outputs.rows.into_iter().map(Value::give).collect();
+        let rows: Vec<usize> = outputs.rows.into_iter().map(RecordedTensor::give).collect();
         let recording = lock(&self.shared).recording.take();
         let Recording { mut values, operations, .. } = recording.expect("a step launches no other");
         let back = self.read_back(&mut values, &ids, &rows);

@@ -1,9 +1,9 @@
 //! Attention over cached positions: the plain formula, and the same bits however a sequence is cut and whoever is beside it.
 
 use proptest::prelude::*;
-use repartee_kernels::cpu::simd::Level;
+use repartee_kernels::cpu::simd::SimdLevel;
 use repartee_kernels::cpu::{Cpu, KvFormat};
-use repartee_kernels::{Attention, Ops, SequenceRows, StateSpec};
+use repartee_kernels::{AttentionShape, Ops, SequenceRows, StateSpec};
 
 use crate::{check, numbers};
 
@@ -35,21 +35,21 @@ fn case() -> impl Strategy<Value = Case> {
 struct Fixture {
     case: Case,
     ops: Cpu,
-    shape: Attention,
+    shape: AttentionShape,
     /// Queries, keys and values of each sequence.
     inputs: [[Vec<f32>; 3]; 2],
     tables: [Vec<u32>; 2],
 }
 
 impl Fixture {
-    fn new(level: Level, case: Case) -> Self {
+    fn new(level: SimdLevel, case: Case) -> Self {
         let widths = [HEADS.0 * case.dim, HEADS.1 * case.dim, HEADS.1 * case.dim];
         let inputs = [0, 1]
             .map(|s: usize| [0, 1, 2].map(|i: usize| numbers(case.lengths[s] * widths[i], 2.0, (s * 3 + i) as u64)));
         // Blocks of both sequences by turns, the way a pool hands them out.
         let blocks = case.lengths.map(|n| n.div_ceil(case.block_len));
         let tables = [0, 1].map(|s| (0..blocks[s]).map(|b| (2 * b + s) as u32).collect());
-        let shape = Attention { heads: HEADS.0, kv_heads: HEADS.1, head_dim: case.dim, window: case.window };
+        let shape = AttentionShape { heads: HEADS.0, kv_heads: HEADS.1, head_dim: case.dim, window: case.window };
         let kv = case.kv;
         Self { case, ops: Cpu::with_level(level).with_kv(kv), shape, inputs, tables }
     }
@@ -112,7 +112,7 @@ impl Fixture {
 }
 
 /// Any split beside any neighbour gives the same bits, and the formula's numbers.
-pub fn any_split_equals_the_formula(level: Level) {
+pub fn any_split_equals_the_formula(level: SimdLevel) {
     check(96, &case(), |case| {
         let fixture = Fixture::new(level, case.clone());
         let [first, second] = case.lengths;

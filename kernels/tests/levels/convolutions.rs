@@ -1,16 +1,16 @@
 //! Convolutions: streams of two slots in any split, and pictures.
 
 use proptest::prelude::*;
-use repartee_kernels::cpu::simd::Level;
-use repartee_kernels::cpu::{Cpu, State, Weight};
-use repartee_kernels::{DType, Layout, Ops, RawTensor, SpecLayout, StateSpec, StepOps, StreamRows, Streams};
+use repartee_kernels::cpu::simd::SimdLevel;
+use repartee_kernels::cpu::{Cpu, CpuState, Weight};
+use repartee_kernels::{DType, WeightLayout, Ops, RawTensor, SpecLayout, StateSpec, StepOps, StreamRows, StreamLevel};
 
 use crate::{check, numbers};
 
 /// A stateful convolution of one of the three kinds.
 #[derive(Debug, Clone, Copy)]
 struct Kind {
-    layout: Layout,
+    layout: WeightLayout,
     taps: usize,
 }
 
@@ -18,16 +18,16 @@ impl Kind {
     /// Rows of the past that it needs.
     fn history(self) -> usize {
         match self.layout {
-            Layout::Conv1d { dilation } => (self.taps - 1) * dilation,
-            Layout::ConvTranspose1d { stride, .. } => self.taps / stride - 1,
+            WeightLayout::Conv1d { dilation } => (self.taps - 1) * dilation,
+            WeightLayout::ConvTranspose1d { stride, .. } => self.taps / stride - 1,
             _ => self.taps - 1,
         }
     }
 
     fn shape(self, input: usize, out: usize) -> [usize; 3] {
         match self.layout {
-            Layout::Conv1d { .. } => [out, input, self.taps],
-            Layout::ConvTranspose1d { .. } => [input, out, self.taps],
+            WeightLayout::Conv1d { .. } => [out, input, self.taps],
+            WeightLayout::ConvTranspose1d { .. } => [input, out, self.taps],
             _ => [out, 1, self.taps],
         }
     }
@@ -40,7 +40,7 @@ impl Kind {
             _ => 0.0,
         };
         let (stride, cut) =
-            if let Layout::ConvTranspose1d { stride, cut } = self.layout { (stride, cut) } else { (1, false) };
+            if let WeightLayout::ConvTranspose1d { stride, cut } = self.layout { (stride, cut) } else { (1, false) };
         // A transposed convolution with an overlap may lose its first block.
         let first = if cut && stride != taps { stride } else { 0 };
         let mut result = Vec::new();
@@ -49,21 +49,21 @@ impl Kind {
                 let mut sum = f64::from(bias[o]);
                 for tap in 0..taps {
                     let weight = |channel: usize| match self.layout {
-                        Layout::Conv1d { .. } => w[(o * input + channel) * taps + tap],
-                        Layout::ConvTranspose1d { .. } => w[(channel * out + o) * taps + tap],
+                        WeightLayout::Conv1d { .. } => w[(o * input + channel) * taps + tap],
+                        WeightLayout::ConvTranspose1d { .. } => w[(channel * out + o) * taps + tap],
                         _ => w[o * taps + tap],
                     };
                     let row = row as isize;
                     let from = match self.layout {
-                        Layout::Conv1d { dilation } => row - ((taps - 1 - tap) * dilation) as isize,
+                        WeightLayout::Conv1d { dilation } => row - ((taps - 1 - tap) * dilation) as isize,
                         // The row that this tap carries to here, if there is one.
-                        Layout::ConvTranspose1d { stride, .. } => {
+                        WeightLayout::ConvTranspose1d { stride, .. } => {
                             let (from, stride) = (row - tap as isize, stride as isize);
                             if from >= 0 && from % stride == 0 { from / stride } else { -1 }
                         }
                         _ => row - (taps - 1 - tap) as isize,
                     };
-                    let channels = if let Layout::Depthwise = self.layout { o..o + 1 } else { 0..input };
+                    let channels = if let WeightLayout::Depthwise = self.layout { o..o + 1 } else { 0..input };
                     sum += channels.map(|channel| at(from, channel) * f64::from(weight(channel))).sum::<f64>();
                 }
                 result.push(sum);
@@ -75,14 +75,14 @@ impl Kind {
 
 fn kind() -> impl Strategy<Value = Kind> {
     prop_oneof![
-        (1usize..8, 1usize..4).prop_map(|(taps, dilation)| Kind { layout: Layout::Conv1d { dilation }, taps }),
-        (1usize..8).prop_map(|taps| Kind { layout: Layout::Depthwise, taps }),
+        (1usize..8, 1usize..4).prop_map(|(taps, dilation)| Kind { layout: WeightLayout::Conv1d { dilation }, taps }),
+        (1usize..8).prop_map(|taps| Kind { layout: WeightLayout::Depthwise, taps }),
         (2usize..6, 1usize..=2, any::<bool>())
-            .prop_map(|(stride, n, cut)| Kind { layout: Layout::ConvTranspose1d { stride, cut }, taps: n * stride }),
+            .prop_map(|(stride, n, cut)| Kind { layout: WeightLayout::ConvTranspose1d { stride, cut }, taps: n * stride }),
     ]
 }
 
-fn weight(ops: &Cpu, layout: Layout, values: &[f32], shape: &[usize]) -> Weight {
+fn weight(ops: &Cpu, layout: WeightLayout, values: &[f32], shape: &[usize]) -> Weight {
     let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
     ops.weight(layout, &[RawTensor { name: "weight", bytes: &bytes, dtype: DType::F32, shape }]).unwrap()
 }
@@ -92,7 +92,7 @@ fn run(
     ops: &Cpu,
     kind: Kind,
     (weight, bias): (&Weight, &Weight),
-    tail: &mut State,
+    tail: &mut CpuState,
     streams: &[Vec<f32>; 2],
     input: usize,
     calls: &[Vec<(usize, usize)>],
@@ -109,10 +109,10 @@ fn run(
         let places = layout.streams(x.len() / input, chunks.len());
         let mut spec = layout.spec();
         spec.set_streams(places, &chunks);
-        let now = Streams::new(ops.index(&ops.upload(&spec), places.words()));
+        let now = StreamLevel::new(ops.index(&ops.upload(&spec), places.words()));
         let x = ops.tensor(x, input);
         let (out, level) = match kind.layout {
-            Layout::ConvTranspose1d { stride, cut } => {
+            WeightLayout::ConvTranspose1d { stride, cut } => {
                 let out = ops.conv_transpose1d_at(&x, weight, bias, tail, &now);
                 (out, now.upsampled(stride, cut && kind.taps > stride))
             }
@@ -134,16 +134,16 @@ fn run(
 }
 
 /// Any split beside any neighbour gives the same bits, and the formula's numbers.
-pub fn any_split_equals_the_formula(level: Level) {
+pub fn any_split_equals_the_formula(level: SimdLevel) {
     let ops = Cpu::with_level(level);
     let lengths = [1usize..40, 1usize..20];
     let strategy = (kind(), lengths, 1usize..9, 1usize..40, prop::collection::vec(1usize..9, 1..6));
     check(128, &strategy, |(kind, lengths, input, out, cuts)| {
-        let out = if let Layout::Depthwise = kind.layout { input } else { out };
+        let out = if let WeightLayout::Depthwise = kind.layout { input } else { out };
         let streams = [0, 1].map(|s: usize| numbers(lengths[s] * input, 1.0, s as u64));
         let shape = kind.shape(input, out);
         let (w, b) = (numbers(shape.iter().product(), 1.0, 2), numbers(out, 1.0, 3));
-        let (weight, bias) = (weight(&ops, kind.layout, &w, &shape), weight(&ops, Layout::Vector, &b, &[out]));
+        let (weight, bias) = (weight(&ops, kind.layout, &w, &shape), weight(&ops, WeightLayout::Vector, &b, &[out]));
         let spec = StateSpec::Tail { slots: 2, rows: kind.history(), columns: input };
         // One state for all: a stream's first rows forget what its slot held.
         let mut tail = ops.state(spec);
@@ -174,14 +174,14 @@ pub fn any_split_equals_the_formula(level: Level) {
     });
 }
 
-pub fn conv2d_equals_the_formula(level: Level) {
+pub fn conv2d_equals_the_formula(level: SimdLevel) {
     let ops = Cpu::with_level(level);
     let strategy = (1usize..4, 1usize..12, 1usize..12, 1usize..5, 1usize..20, 1usize..4);
     check(64, &strategy, |(images, height, width, input, out, stride)| {
         let x = numbers(images * height * width * input, 1.0, 1);
         let (w, b) = (numbers(out * input * 9, 1.0, 2), numbers(out, 1.0, 3));
-        let layout = Layout::Conv2d { stride };
-        let (weight, bias) = (weight(&ops, layout, &w, &[out, input, 3, 3]), weight(&ops, Layout::Vector, &b, &[out]));
+        let layout = WeightLayout::Conv2d { stride };
+        let (weight, bias) = (weight(&ops, layout, &w, &[out, input, 3, 3]), weight(&ops, WeightLayout::Vector, &b, &[out]));
         let found = ops.read(&ops.conv2d(&ops.tensor(x.clone(), input), images, height, width, &weight, &bias));
         let (out_height, out_width) = (height.div_ceil(stride), width.div_ceil(stride));
         prop_assert_eq!(found.len(), images * out_height * out_width * out);

@@ -1,8 +1,8 @@
 //! Element-wise functions and norms, against their formulas in double precision; and which experts are chosen.
 
-use repartee_kernels::cpu::simd::Level;
+use repartee_kernels::cpu::simd::SimdLevel;
 use repartee_kernels::cpu::{Cpu, math};
-use repartee_kernels::{DType, Layout, Ops, RawTensor, Router};
+use repartee_kernels::{DType, WeightLayout, Ops, RawTensor, RouterShape};
 
 use crate::numbers;
 
@@ -19,7 +19,7 @@ fn assert_close(ours: f32, truth: f64, tolerance: f64) {
     assert!((f64::from(ours) - truth).abs() < tolerance, "{ours} instead of {truth}");
 }
 
-pub fn snake_matches_its_formula(level: Level) {
+pub fn snake_matches_its_formula(level: SimdLevel) {
     for x in grid(-300.0, 300.0) {
         let mut y = [x; 17];
         math::snake(level, &mut y, &[0.7; 17], &[1.3; 17]);
@@ -27,7 +27,7 @@ pub fn snake_matches_its_formula(level: Level) {
     }
 }
 
-pub fn gelu_matches_a_series(level: Level) {
+pub fn gelu_matches_a_series(level: SimdLevel) {
     fn erf64(x: f64) -> f64 {
         let (mut term, mut sum) = (x, x);
         for n in 1..200 {
@@ -44,7 +44,7 @@ pub fn gelu_matches_a_series(level: Level) {
     }
 }
 
-pub fn gelu_tanh_matches_its_formula(level: Level) {
+pub fn gelu_tanh_matches_its_formula(level: SimdLevel) {
     for x in grid(-8.0, 8.0) {
         let mut y = [x; 3];
         math::gelu_tanh(level, &mut y);
@@ -54,7 +54,7 @@ pub fn gelu_tanh_matches_its_formula(level: Level) {
     }
 }
 
-pub fn silu_and_gates_match_the_sigmoid(level: Level) {
+pub fn silu_and_gates_match_the_sigmoid(level: SimdLevel) {
     let xs = grid(-20.0, 20.0);
     let mut silu = xs.clone();
     math::silu(level, &mut silu);
@@ -70,7 +70,7 @@ pub fn silu_and_gates_match_the_sigmoid(level: Level) {
     }
 }
 
-pub fn norms_match_their_formulas(level: Level) {
+pub fn norms_match_their_formulas(level: SimdLevel) {
     for width in [1, 7, 16, 33, 100] {
         let (x, w, b) = (numbers(3 * width, 4.0, 1), numbers(width, 1.0, 2), numbers(width, 1.0, 3));
         let (mut rms, mut layer) = (vec![0.0; x.len()], vec![0.0; x.len()]);
@@ -90,7 +90,7 @@ pub fn norms_match_their_formulas(level: Level) {
     }
 }
 
-pub fn softmax_sums_to_one_and_keeps_order(level: Level) {
+pub fn softmax_sums_to_one_and_keeps_order(level: SimdLevel) {
     let mut x: Vec<f32> = (0..37).map(|i| (i % 7) as f32 * 3.0 - 50.0).collect();
     let before = x.clone();
     math::softmax(level, &mut x);
@@ -99,7 +99,7 @@ pub fn softmax_sums_to_one_and_keeps_order(level: Level) {
 }
 
 /// With a router that prefers nobody the first experts are chosen.
-pub fn experts_take_the_lower_of_equals(level: Level) {
+pub fn experts_take_the_lower_of_equals(level: SimdLevel) {
     const HIDDEN: usize = 20;
     const INNER: usize = 9;
     let ops = Cpu::with_level(level);
@@ -113,11 +113,11 @@ pub fn experts_take_the_lower_of_equals(level: Level) {
         ops.weight(layout, &parts.iter().map(|bytes| raw(bytes)).collect::<Vec<_>>()).unwrap()
     };
     let mixture = |experts: usize| {
-        let router = weight(Layout::Linear, &[experts, HIDDEN], 1, 0.0);
-        let gate_up = weight(Layout::Experts { per_expert: 2 }, &[INNER, HIDDEN], 2 * experts, 1.0);
-        let down = weight(Layout::Experts { per_expert: 1 }, &[HIDDEN, INNER], experts, 1.0);
+        let router = weight(WeightLayout::Linear, &[experts, HIDDEN], 1, 0.0);
+        let gate_up = weight(WeightLayout::Experts { per_expert: 2 }, &[INNER, HIDDEN], 2 * experts, 1.0);
+        let down = weight(WeightLayout::Experts { per_expert: 1 }, &[HIDDEN, INNER], experts, 1.0);
         let x = ops.tensor(numbers(3 * HIDDEN, 2.0, 99), HIDDEN);
-        ops.read(&ops.experts(&x, &router, &gate_up, &down, Router { top_k: 2, normalise: true }))
+        ops.read(&ops.experts(&x, &router, &gate_up, &down, RouterShape { top_k: 2, normalise: true }))
     };
     assert!(mixture(40) == mixture(2), "others than the first two were chosen");
 }

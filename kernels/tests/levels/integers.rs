@@ -1,23 +1,23 @@
 //! Products of weights that are kept as integers.
 
 use proptest::prelude::*;
-use repartee_kernels::cpu::gemm::{Packed, Rows, multiply};
+use repartee_kernels::cpu::gemm::{PackedWeight, StridedRows, multiply};
 use repartee_kernels::cpu::groups::{GROUP, quantise};
-use repartee_kernels::cpu::quantised::{Bits, NotFinite, Quantised};
-use repartee_kernels::cpu::simd::Level;
+use repartee_kernels::cpu::quantised::{IntegerFormat, NotFinite, QuantisedWeight};
+use repartee_kernels::cpu::simd::SimdLevel;
 
 use crate::{check, numbers};
 
-const ALL: [Bits; 2] = [Bits::Eight, Bits::Four];
+const ALL: [IntegerFormat; 2] = [IntegerFormat::Eight, IntegerFormat::Four];
 
-fn weight(bits: Bits, w: &[f32], k: usize) -> Quantised {
+fn weight(bits: IntegerFormat, w: &[f32], k: usize) -> QuantisedWeight {
     let mut rows = w.chunks_exact(k);
-    Quantised::new(bits, w.len() / k, k, |row| row.copy_from_slice(rows.next().unwrap())).unwrap()
+    QuantisedWeight::new(bits, w.len() / k, k, |row| row.copy_from_slice(rows.next().unwrap())).unwrap()
 }
 
-fn product(level: Level, x: &[f32], k: usize, weight: &Quantised, bias: Option<&[f32]>) -> Vec<f32> {
+fn product(level: SimdLevel, x: &[f32], k: usize, weight: &QuantisedWeight, bias: Option<&[f32]>) -> Vec<f32> {
     let mut out = vec![f32::NAN; x.len() / k * weight.columns()];
-    multiply(level, Rows::dense(x, k), &Packed::quantised(weight.clone(), k), bias, &mut out);
+    multiply(level, StridedRows::dense(x, k), &PackedWeight::quantised(weight.clone(), k), bias, &mut out);
     out
 }
 
@@ -37,11 +37,11 @@ fn uneven(count: usize, seed: u64) -> Vec<f32> {
 }
 
 /// The product is that of the dequantised numbers but for rounding, and that of the numbers themselves but for half a scale each.
-pub fn integers_stand_for_their_numbers(level: Level) {
+pub fn integers_stand_for_their_numbers(level: SimdLevel) {
     check(96, &shapes(), |(rows, k, columns, seed)| {
         let (x, w) = (uneven(rows * k, seed), uneven(columns * k, seed + 1));
         let mut groups = Vec::new();
-        quantise(level, Rows::dense(&x, k), &mut groups);
+        quantise(level, StridedRows::dense(&x, k), &mut groups);
         for bits in ALL {
             let weight = weight(bits, &w, k);
             for (at, found) in product(level, &x, k, &weight, None).into_iter().enumerate() {
@@ -69,14 +69,14 @@ pub fn integers_stand_for_their_numbers(level: Level) {
     });
 }
 
-pub fn integer_products_have_the_plain_bits(level: Level) {
+pub fn integer_products_have_the_plain_bits(level: SimdLevel) {
     check(96, &shapes(), |(rows, k, columns, seed)| {
         let (mut x, w) = (uneven(rows * k, seed), uneven(columns * k, seed + 1));
         let bias = (seed % 2 == 0).then(|| numbers(columns, 1.0, seed + 2));
         x[seed as usize % (rows * k)] *= 1e30;
         for bits in ALL {
             let weight = weight(bits, &w, k);
-            let [plain, found] = [Level::BASELINE, level].map(|level| product(level, &x, k, &weight, bias.as_deref()));
+            let [plain, found] = [SimdLevel::BASELINE, level].map(|level| product(level, &x, k, &weight, bias.as_deref()));
             let bits = |out: &[f32]| out.iter().map(|number| number.to_bits()).collect::<Vec<_>>();
             prop_assert_eq!(bits(&plain), bits(&found));
         }
@@ -84,7 +84,7 @@ pub fn integer_products_have_the_plain_bits(level: Level) {
     });
 }
 
-pub fn integer_rows_are_independent(level: Level) {
+pub fn integer_rows_are_independent(level: SimdLevel) {
     check(48, &(2usize..=70, 1usize..90, 1usize..70, 0u64..1000), |(rows, k, columns, seed)| {
         let (x, w) = (uneven(rows * k, seed), uneven(columns * k, seed + 1));
         for bits in ALL {
@@ -104,7 +104,7 @@ pub fn integer_rows_are_independent(level: Level) {
 }
 
 /// Every integer at its end: where sixteen bits would overflow, or saturate, first.
-pub fn greatest_integers_do_not_overflow(level: Level) {
+pub fn greatest_integers_do_not_overflow(level: SimdLevel) {
     let (k, columns) = (4 * GROUP, 19);
     for bits in ALL {
         for signs in [[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]] {
@@ -118,7 +118,7 @@ pub fn greatest_integers_do_not_overflow(level: Level) {
 }
 
 /// A row with NaN or infinity gives NaN, and the rows beside it do not change.
-pub fn rows_that_are_not_finite_give_nan(level: Level) {
+pub fn rows_that_are_not_finite_give_nan(level: SimdLevel) {
     let (rows, k, columns) = (7, 70, 37);
     let w = numbers(columns * k, 1.0, 1);
     let good = numbers(rows * k, 1.0, 2);
@@ -141,16 +141,16 @@ pub fn rows_that_are_not_finite_give_nan(level: Level) {
 }
 
 /// As the rest, of the weight: it is refused when it is made.
-pub fn weights_that_are_not_finite_are_refused(_level: Level) {
+pub fn weights_that_are_not_finite_are_refused(_level: SimdLevel) {
     for bits in ALL {
         for bad in [f32::NAN, f32::INFINITY] {
             let row = |row: &mut [f32]| {
                 row.fill(1.0);
                 row[40] = bad;
             };
-            assert_eq!(Quantised::new(bits, 3, 41, row).unwrap_err(), NotFinite);
+            assert_eq!(QuantisedWeight::new(bits, 3, 41, row).unwrap_err(), NotFinite);
         }
         let zeros = weight(bits, &[0.0; 80], 40);
-        assert_eq!(product(Level::BASELINE, &[1.0; 40], 40, &zeros, None), [0.0; 2]);
+        assert_eq!(product(SimdLevel::BASELINE, &[1.0; 40], 40, &zeros, None), [0.0; 2]);
     }
 }

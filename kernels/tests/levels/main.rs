@@ -20,11 +20,11 @@ use std::process::ExitCode;
 
 use proptest::prelude::*;
 use proptest::test_runner::{TestCaseResult, TestRunner};
-use repartee_kernels::cpu::simd::Level;
+use repartee_kernels::cpu::simd::SimdLevel;
 use repartee_kernels::random::uniform;
 
 /// A name and what is checked under it; a panic is a failure.
-type Check = (&'static str, fn(Level));
+type Check = (&'static str, fn(SimdLevel));
 
 /// What is checked at each level.
 const CHECKS: &[Check] = &[
@@ -77,15 +77,15 @@ fn main() -> ExitCode {
     let wanted = |name: &str| filters.is_empty() || filters.iter().any(|filter| name.contains(filter.as_str()));
     let checks: Vec<_> = CHECKS.iter().filter(|(name, _)| wanted(name)).collect();
     let mut failed = 0;
-    for level in Level::available() {
+    for level in SimdLevel::available() {
         for (name, run) in &checks {
             let passed = catch_unwind(|| run(level)).is_ok();
             println!("{}::{name} ... {}", level.name(), if passed { "ok" } else { "FAILED" });
             failed += usize::from(!passed);
         }
     }
-    let tested: Vec<_> = Level::available().map(Level::name).collect();
-    let skipped: Vec<_> = Level::unavailable().collect();
+    let tested: Vec<_> = SimdLevel::available().map(SimdLevel::name).collect();
+    let skipped: Vec<_> = SimdLevel::unavailable().collect();
     let compiled = cfg!(all(target_arch = "x86_64", feature = "simd"));
     let about = match (compiled, &skipped[..]) {
         (false, _) => "; vector instructions are switched off".to_owned(),
@@ -93,7 +93,7 @@ fn main() -> ExitCode {
         (true, _) => format!("; SKIPPED, not on this processor or ruled out by REPARTEE_SIMD: {}", skipped.join(", ")),
     };
     println!("levels: {} checks at {}, {failed} failed{about}", checks.len(), tested.join(", "));
-    if compiled && !Level::detect().has_vnni() {
+    if compiled && !SimdLevel::detect().has_vnni() {
         println!(
             "levels: SKIPPED, not on this processor or ruled out by REPARTEE_SIMD: integer products with AVX-512 VNNI"
         );

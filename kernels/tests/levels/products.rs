@@ -1,21 +1,21 @@
 //! The matrix product.
 
 use proptest::prelude::*;
-use repartee_kernels::cpu::gemm::{Packed, Rows, multiply};
-use repartee_kernels::cpu::simd::Level;
+use repartee_kernels::cpu::gemm::{PackedWeight, StridedRows, multiply};
+use repartee_kernels::cpu::simd::SimdLevel;
 
 use crate::{check, numbers};
 
-fn product(level: Level, x: &[f32], k: usize, weight: &Packed, columns: usize, bias: Option<&[f32]>) -> Vec<f32> {
+fn product(level: SimdLevel, x: &[f32], k: usize, weight: &PackedWeight, columns: usize, bias: Option<&[f32]>) -> Vec<f32> {
     let mut out = vec![0.0; x.len() / k * columns];
-    multiply(level, Rows::dense(x, k), weight, bias, &mut out);
+    multiply(level, StridedRows::dense(x, k), weight, bias, &mut out);
     out
 }
 
-pub fn product_equals_the_plain_sum(level: Level) {
+pub fn product_equals_the_plain_sum(level: SimdLevel) {
     check(64, &(1usize..12, 1usize..70, 1usize..150, 0u64..1000), |(rows, k, columns, seed)| {
         let (x, w) = (numbers(rows * k, 1.0, seed), numbers(columns * k, 1.0, seed + 1));
-        let out = product(level, &x, k, &Packed::new(columns, k, |c, i| w[c * k + i]), columns, None);
+        let out = product(level, &x, k, &PackedWeight::new(columns, k, |c, i| w[c * k + i]), columns, None);
         for (at, &found) in out.iter().enumerate() {
             let (r, c) = (at / columns, at % columns);
             let sum: f64 = (0..k).map(|i| f64::from(x[r * k + i]) * f64::from(w[c * k + i])).sum();
@@ -25,25 +25,25 @@ pub fn product_equals_the_plain_sum(level: Level) {
     });
 }
 
-pub fn bfloat16_equals_its_widened_numbers(level: Level) {
+pub fn bfloat16_equals_its_widened_numbers(level: SimdLevel) {
     check(64, &(1usize..12, 1usize..150, 0u64..1000), |(rows, columns, seed)| {
         let k = 29;
         let (x, w) = (numbers(rows * k, 1.0, seed), numbers(columns * k, 1.0, seed + 1));
         let bits = |c: usize, i: usize| (w[c * k + i].to_bits() >> 16) as u16;
-        let wide = Packed::new(columns, k, |c, i| f32::from_bits(u32::from(bits(c, i)) << 16));
-        let narrow = Packed::new_bf16(columns, k, bits);
+        let wide = PackedWeight::new(columns, k, |c, i| f32::from_bits(u32::from(bits(c, i)) << 16));
+        let narrow = PackedWeight::new_bf16(columns, k, bits);
         let [wide, narrow] = [wide, narrow].map(|weight| product(level, &x, k, &weight, columns, None));
         prop_assert_eq!(wide, narrow);
         Ok(())
     });
 }
 
-pub fn row_is_independent_of_its_neighbours(level: Level) {
+pub fn row_is_independent_of_its_neighbours(level: SimdLevel) {
     check(64, &(1usize..=128, 1usize..200, 0u64..1000), |(rows, columns, seed)| {
         let k = 37;
         let (x, w) = (numbers(rows * k, 1.0, seed), numbers(columns * k, 1.0, seed + 1));
         let bias = numbers(columns, 1.0, seed + 2);
-        let weight = Packed::new(columns, k, |c, i| w[c * k + i]);
+        let weight = PackedWeight::new(columns, k, |c, i| w[c * k + i]);
         let whole = product(level, &x, k, &weight, columns, Some(&bias));
         let mut from = 0;
         let mut cut = seed as usize;
@@ -59,12 +59,12 @@ pub fn row_is_independent_of_its_neighbours(level: Level) {
 }
 
 /// One row alone reads a weight of this size as a stream, with other tiles than rows side by side.
-pub fn streamed_row_is_independent_of_its_neighbours(level: Level) {
+pub fn streamed_row_is_independent_of_its_neighbours(level: SimdLevel) {
     const ROWS: usize = 3;
     let (k, columns) = (1_400, 809);
     let (x, w) = (numbers(ROWS * k, 1.0, 1), numbers(columns * k, 1.0, 2));
-    let bf16 = Packed::new_bf16(columns, k, |c, i| (w[c * k + i].to_bits() >> 16) as u16);
-    for weight in [Packed::new(columns, k, |c, i| w[c * k + i]), bf16] {
+    let bf16 = PackedWeight::new_bf16(columns, k, |c, i| (w[c * k + i].to_bits() >> 16) as u16);
+    for weight in [PackedWeight::new(columns, k, |c, i| w[c * k + i]), bf16] {
         assert!(weight.bytes() >= 2 << 20, "too small to be streamed");
         let whole = product(level, &x, k, &weight, columns, None);
         for (row, whole) in x.chunks_exact(k).zip(whole.chunks_exact(columns)) {

@@ -1,7 +1,7 @@
 //! Rotary embedding against the formula of the reference in single precision, bit for bit, and how often it computes angles.
 
 use repartee_kernels::cpu::Cpu;
-use repartee_kernels::cpu::simd::Level;
+use repartee_kernels::cpu::simd::SimdLevel;
 use repartee_kernels::{Ops, SequenceRows};
 
 use crate::numbers;
@@ -23,7 +23,7 @@ fn plain_rotary(x: &mut [f32], positions: &[usize], head_dim: usize, theta: f32)
 }
 
 /// Layers with queries and keys of different widths, several sequences, and a position twice in a row.
-pub fn rotary_computes_angles_once_a_batch(level: Level) {
+pub fn rotary_computes_angles_once_a_batch(level: SimdLevel) {
     let ops = Cpu::with_level(level);
     for head_dim in [2, 24, 32, 128] {
         let sequences =

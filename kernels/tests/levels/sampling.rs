@@ -1,14 +1,14 @@
 //! The nucleus of a distribution, against the plain version that sorts every id.
 
 use proptest::prelude::*;
-use repartee_kernels::cpu::simd::Level;
+use repartee_kernels::cpu::simd::SimdLevel;
 use repartee_kernels::cpu::{math, sample};
 use repartee_kernels::random::uniform;
 
 use crate::check;
 
 /// Sorts every id by its logit, stably, and rules out from the least likely on.
-fn plain_top_p(level: Level, logits: &mut [f32], p: f32) {
+fn plain_top_p(level: SimdLevel, logits: &mut [f32], p: f32) {
     let mut probabilities = logits.to_vec();
     math::softmax(level, &mut probabilities);
     let mut order: Vec<usize> = (0..logits.len()).filter(|&id| logits[id] > f32::NEG_INFINITY).collect();
@@ -41,7 +41,7 @@ fn bits(logits: &[f32]) -> Vec<u32> {
     logits.iter().map(|logit| logit.to_bits()).collect()
 }
 
-pub fn top_p_equals_the_plain_sort(level: Level) {
+pub fn top_p_equals_the_plain_sort(level: SimdLevel) {
     let count = prop_oneof![1usize..60, 1000usize..1100, 3000usize..6000];
     let values = prop::sample::select(vec![1u32, 2, 7, 300, 1 << 20]);
     let spread = prop::sample::select(vec![0.0f32, 1e-3, 2.0, 30.0, 300.0]);

@@ -1,19 +1,19 @@
 //! Operations within segments of rows: a centred convolution, and the snake between two filters.
 
-use repartee_kernels::cpu::simd::Level;
-use repartee_kernels::cpu::{Cpu, Index, Weight};
-use repartee_kernels::{DType, FILTER_TAPS, Layout, Ops, RawTensor, SpecLayout, StepOps};
+use repartee_kernels::cpu::simd::SimdLevel;
+use repartee_kernels::cpu::{Cpu, CpuIndex, Weight};
+use repartee_kernels::{DType, FILTER_TAPS, WeightLayout, Ops, RawTensor, SpecLayout, StepOps};
 
 use crate::{check, numbers};
 use proptest::prelude::*;
 
-fn weight(ops: &Cpu, layout: Layout, values: &[f32], shape: &[usize]) -> Weight {
+fn weight(ops: &Cpu, layout: WeightLayout, values: &[f32], shape: &[usize]) -> Weight {
     let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
     ops.weight(layout, &[RawTensor { name: "weight", bytes: &bytes, dtype: DType::F32, shape }]).unwrap()
 }
 
 /// Segments of so many rows, with `padding` rows after them.
-fn segments(ops: &Cpu, lengths: &[usize], padding: usize) -> Index {
+fn segments(ops: &Cpu, lengths: &[usize], padding: usize) -> CpuIndex {
     let mut layout = SpecLayout::default();
     let at = layout.segments(lengths.iter().sum::<usize>() + padding, lengths.len());
     let mut spec = layout.spec();
@@ -42,15 +42,15 @@ fn each_alone(
     alone
 }
 
-pub fn conv1d_equals_the_formula(level: Level) {
+pub fn conv1d_equals_the_formula(level: SimdLevel) {
     let ops = Cpu::with_level(level);
     let strategy = (prop::collection::vec(1usize..40, 1..4), 0usize..4, 0usize..4, 1usize..6, 1usize..20, 1usize..40);
     check(64, &strategy, |(lengths, padding, beside, dilation, input, out)| {
         let (taps, rows) = (2 * beside + 1, lengths.iter().sum::<usize>());
         let x = numbers(rows * input, 1.0, 1);
         let (w, b) = (numbers(out * input * taps, 1.0, 2), numbers(out, 1.0, 3));
-        let layout = Layout::Conv1d { dilation };
-        let (weight, bias) = (weight(&ops, layout, &w, &[out, input, taps]), weight(&ops, Layout::Vector, &b, &[out]));
+        let layout = WeightLayout::Conv1d { dilation };
+        let (weight, bias) = (weight(&ops, layout, &w, &[out, input, taps]), weight(&ops, WeightLayout::Vector, &b, &[out]));
         let run = |x: Vec<f32>, lengths: &[usize], padding| {
             let at = segments(&ops, lengths, padding);
             ops.read(&ops.segment_conv1d_at(&ops.tensor(x, input), &weight, &bias, &at))
@@ -75,14 +75,14 @@ pub fn conv1d_equals_the_formula(level: Level) {
 }
 
 /// Zeros between the numbers, and the nearest ones beyond the ends: as a resampler is defined.
-pub fn snake_equals_the_formula(level: Level) {
+pub fn snake_equals_the_formula(level: SimdLevel) {
     let ops = Cpu::with_level(level);
     let strategy = (prop::collection::vec(1usize..40, 1..4), 0usize..4, 1usize..40);
     check(64, &strategy, |(lengths, padding, channels)| {
         let x = numbers(lengths.iter().sum::<usize>() * channels, 2.0, 1);
         let (alpha, beta) = (numbers(channels, 1.0, 2), numbers(channels, 1.0, 3));
         let filter = numbers(FILTER_TAPS, 0.5, 4);
-        let vector = |values: &[f32]| weight(&ops, Layout::Vector, values, &[values.len()]);
+        let vector = |values: &[f32]| weight(&ops, WeightLayout::Vector, values, &[values.len()]);
         let (a, b, f) = (vector(&alpha), vector(&beta), vector(&filter));
         let run = |x: Vec<f32>, lengths: &[usize], padding| {
             let at = segments(&ops, lengths, padding);

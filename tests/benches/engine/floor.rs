@@ -11,8 +11,8 @@ use repartee_engine::internals::Checkpoint;
 use repartee_engine::internals::qwen3_omni_moe::Qwen3Omni;
 use repartee_engine::internals::qwen3_omni_moe::Window;
 use repartee_kernels::cpu::Cpu;
-use repartee_kernels::cpu::gemm::{Packed, Rows, multiply};
-use repartee_kernels::cpu::machine::{Peak, float_peak};
+use repartee_kernels::cpu::gemm::{PackedWeight, StridedRows, multiply};
+use repartee_kernels::cpu::hardware_peaks::{PeakRate, float_peak};
 use repartee_kernels::cpu::pool::Pool;
 use repartee_kernels::{Ops, SampleParams, StateSpec, StreamRows};
 use repartee_load::report::Row;
@@ -39,7 +39,7 @@ struct Machine {
     /// Bytes a second.
     bandwidth: f64,
     /// Multiply-adds on registers alone.
-    peak: Peak,
+    peak: PeakRate,
     /// Multiply-adds a second of our matrix product.
     product: f64,
 }
@@ -58,10 +58,10 @@ impl Machine {
         let bandwidth = (0..5).map(|_| 2.0 * bytes / timed(|| copy(black_box(&mut other)))).fold(0.0, f64::max);
         const N: usize = 512;
         let level = Cpu::default().level();
-        let weight = Packed::new(N, N, |row, column| (row * 31 + column * 17) as f32 * 1e-4);
+        let weight = PackedWeight::new(N, N, |row, column| (row * 31 + column * 17) as f32 * 1e-4);
         let x: Vec<f32> = (0..N * N).map(|i| i as f32 * 1e-5).collect();
         let mut out = vec![0.0; N * N];
-        let run = |out: &mut Vec<f32>| multiply(level, Rows::dense(&x, N), &weight, None, out);
+        let run = |out: &mut Vec<f32>| multiply(level, StridedRows::dense(&x, N), &weight, None, out);
         let product = (0..9).map(|_| (N * N * N) as f64 / timed(|| run(black_box(&mut out)))).fold(0.0, f64::max);
         Ok(Self { bandwidth, peak: float_peak(&Pool::new(1)?), product })
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use repartee_kernels::cpu::pool::Pool;
-use repartee_kernels::cpu::simd::Level;
+use repartee_kernels::cpu::simd::SimdLevel;
 use repartee_kernels::cpu::{math, sample};
 use repartee_kernels::random::uniform;
 use repartee_load::report::Row;
@@ -24,7 +24,7 @@ const REGIONS: usize = 2000;
 const IDLE: Duration = Duration::from_millis(2);
 
 pub fn rows() -> Result<Vec<Row>> {
-    let level = Level::detect();
+    let level = SimdLevel::detect();
     let logits: Vec<f32> = (0..VOCABULARY)
         // The sum of four even numbers is about normal: a few likely ids and a long tail.
         .map(|id| (0..4).map(|i| uniform(3, id as u64, i, 0) * 5.0).sum())
@@ -85,7 +85,7 @@ fn meet(pool: &Pool) {
 }
 
 /// What [`sample::top_p`] does, by a comparison sort.
-fn sort_and_cut(level: Level, logits: &mut [f32], p: f32) {
+fn sort_and_cut(level: SimdLevel, logits: &mut [f32], p: f32) {
     let mut probabilities = logits.to_vec();
     math::softmax(level, &mut probabilities);
     let mut order: Vec<usize> = (0..logits.len()).collect();

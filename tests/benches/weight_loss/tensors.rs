@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use repartee_engine::WeightPolicy;
 use repartee_engine::internals::{Checkpoint, DType};
-use repartee_kernels::cpu::quantised::{Bits, Quantised};
-use repartee_kernels::{Format, Layout};
+use repartee_kernels::cpu::quantised::{IntegerFormat, QuantisedWeight};
+use repartee_kernels::{WeightFormat, WeightLayout};
 use repartee_load::report::Row;
 
 /// The tensors of one kind.
@@ -18,13 +18,13 @@ struct Kind {
 }
 
 /// Whether a tensor is a matrix of experts, or another one; `None` for what stays as it is.
-fn layout(name: &str, shape: &[usize]) -> Option<Layout> {
+fn layout(name: &str, shape: &[usize]) -> Option<WeightLayout> {
     let routes = name.ends_with("mlp.gate.weight") || name.ends_with("shared_expert_gate.weight");
     let looked_up = name.contains("embed") || name.contains("codebook") || name.contains(".visual.");
     if shape.len() != 2 || routes || looked_up {
         return None;
     }
-    Some(if name.contains(".experts.") { Layout::Experts { per_expert: 1 } } else { Layout::Linear })
+    Some(if name.contains(".experts.") { WeightLayout::Experts { per_expert: 1 } } else { WeightLayout::Linear })
 }
 
 /// The error of each kind of matrices in per cent, and of all; `name` is the policy's.
@@ -43,7 +43,7 @@ pub fn rows(checkpoint: &Checkpoint, policy: WeightPolicy, name: &str) -> Vec<Ro
             DType::F16 => panic!("{tensor_name} is of float16, which this benchmark does not read"),
         };
         let part = tensor_name.split('.').take(2).collect::<Vec<_>>().join(".");
-        let is_expert = matches!(layout, Layout::Experts { .. });
+        let is_expert = matches!(layout, WeightLayout::Experts { .. });
         let [part, all] = if is_expert {
             [format!("{part}, experts"), "all experts".to_owned()]
         } else {
@@ -51,9 +51,9 @@ pub fn rows(checkpoint: &Checkpoint, policy: WeightPolicy, name: &str) -> Vec<Ro
         };
         let squares: f64 = numbers.iter().map(|&number| f64::from(number).powi(2)).sum();
         let (bytes, errors) = match policy.format(layout) {
-            Format::Float => (tensor.bytes.len(), 0.0),
-            Format::Int8 => errors(Bits::Eight, &numbers, shape),
-            Format::Int4 => errors(Bits::Four, &numbers, shape),
+            WeightFormat::Float => (tensor.bytes.len(), 0.0),
+            WeightFormat::Int8 => errors(IntegerFormat::Eight, &numbers, shape),
+            WeightFormat::Int4 => errors(IntegerFormat::Four, &numbers, shape),
         };
         let relative = share(errors, squares);
         for kind in [part, all] {
@@ -79,10 +79,10 @@ fn share(errors: f64, squares: f64) -> f64 {
 }
 
 /// Bytes of the quantised matrix, and the sum of its squared errors.
-fn errors(bits: Bits, numbers: &[f32], shape: &[usize]) -> (usize, f64) {
+fn errors(bits: IntegerFormat, numbers: &[f32], shape: &[usize]) -> (usize, f64) {
     let mut rows = numbers.chunks_exact(shape[1]);
     let fill = |row: &mut [f32]| row.copy_from_slice(rows.next().unwrap());
-    let weight = Quantised::new(bits, shape[0], shape[1], fill).unwrap();
+    let weight = QuantisedWeight::new(bits, shape[0], shape[1], fill).unwrap();
     let error = |(at, &number): (usize, &f32)| f64::from(weight.number(at / shape[1], at % shape[1]) - number).powi(2);
     (weight.bytes(), numbers.iter().enumerate().map(error).sum())
 }

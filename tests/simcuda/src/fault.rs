@@ -8,9 +8,9 @@ pub enum FaultKind {
     /// An address that is no multiple of the access's width.
     Misaligned,
     /// An allocation that was freed before.
-    Freed,
+    UseAfterFree,
     /// Bytes that nobody has written since they were allocated.
-    Fresh,
+    Uninitialised,
     /// Two threads touch a byte of shared memory between the same two barriers, and one of them writes.
     Race,
     /// Threads of a block stand at different barriers, or only some of a warp at one.
@@ -22,7 +22,7 @@ pub enum FaultKind {
     /// The kernel ends itself with `trap`.
     Trap,
     /// The kernel does not end.
-    Endless,
+    Timeout,
     /// Host memory that a copy needs is no longer there.
     HostMemory,
 }
@@ -31,8 +31,8 @@ impl FaultKind {
     /// The `CUresult` for it. What hardware would not notice is a failed launch.
     pub fn code(self) -> u32 {
         match self {
-            Self::OutOfBounds | Self::Freed => 700,
-            Self::Endless => 702,
+            Self::OutOfBounds | Self::UseAfterFree => 700,
+            Self::Timeout => 702,
             Self::Misaligned => 716,
             _ => 719,
         }

@@ -28,7 +28,7 @@ pub struct Kernel {
 
 /// A loaded module.
 #[derive(Debug, Default)]
-pub struct Loaded {
+pub struct LoadedModule {
     /// Kernels by name.
     pub kernels: HashMap<String, Arc<Kernel>>,
     /// Variables in device memory: address, bytes.
@@ -39,9 +39,9 @@ pub struct Loaded {
 ///
 /// # Errors
 /// What is wrong with it, or not covered, with the line.
-pub fn load(text: &str, memory: &mut DeviceMemory) -> Result<Loaded, PtxError> {
+pub fn load(text: &str, memory: &mut DeviceMemory) -> Result<LoadedModule, PtxError> {
     let module = parse(text)?;
-    let mut loaded = Loaded::default();
+    let mut loaded = LoadedModule::default();
     let mut symbols = Symbols::new();
     let mut shared = Vec::new();
     for variable in &module.variables {

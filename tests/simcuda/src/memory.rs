@@ -27,7 +27,7 @@ impl Bytes {
     }
 
     /// The first byte of a range that nobody has written.
-    pub fn fresh(&self, at: usize, length: usize) -> Option<usize> {
+    pub fn first_uninitialised(&self, at: usize, length: usize) -> Option<usize> {
         // Within one word, as almost all accesses are, this is one comparison.
         if at % 64 + length <= 64 {
             let mask = (!0u64 >> (64 - length.max(1))) << (at % 64);
@@ -144,7 +144,7 @@ impl DeviceMemory {
         let size = one.size;
         let text = format!("{length} bytes at byte {place} of an allocation of {size} bytes at {:#x}", one.start);
         Err(match one.bytes {
-            None if place < size.max(1) as u64 => Fault::new(FaultKind::Freed, format!("{text}, which is freed")),
+            None if place < size.max(1) as u64 => Fault::new(FaultKind::UseAfterFree, format!("{text}, which is freed")),
             _ => Fault::new(FaultKind::OutOfBounds, text),
         })
     }
@@ -154,10 +154,10 @@ impl DeviceMemory {
         let (index, at) = self.find(address, out.len())?;
         // What `find` gives is live.
         if let Some(bytes) = &self.allocations[index].bytes {
-            if let Some(fresh) = bytes.fresh(at, out.len()) {
+            if let Some(fresh) = bytes.first_uninitialised(at, out.len()) {
                 let of = &self.allocations[index];
                 let text = format!("byte {fresh} of an allocation of {} bytes at {:#x}", of.size, of.start);
-                return Err(Fault::new(FaultKind::Fresh, format!("{text} is read before anything is written there")));
+                return Err(Fault::new(FaultKind::Uninitialised, format!("{text} is read before anything is written there")));
             }
             out.copy_from_slice(bytes.slice(at, out.len()));
         }

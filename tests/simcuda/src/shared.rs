@@ -4,7 +4,7 @@ use crate::fault::{Fault, FaultKind};
 
 /// A thread at a moment.
 #[derive(Clone, Copy, Debug)]
-pub struct Who {
+pub struct ThreadMoment {
     /// Its number in the block.
     pub thread: u16,
     /// How many barriers there were.
@@ -33,7 +33,7 @@ enum Threads {
 
 impl Touch {
     /// Whether somebody else touched it, and no barrier lies between.
-    fn races(&self, who: Who) -> bool {
+    fn races(&self, who: ThreadMoment) -> bool {
         if self.epoch != who.epoch {
             return false;
         }
@@ -48,7 +48,7 @@ impl Touch {
 
     /// Adds one more.
     #[inline]
-    fn add(&mut self, who: Who) {
+    fn add(&mut self, who: ThreadMoment) {
         let own = Self { epoch: who.epoch, warp_epoch: who.warp_epoch, by: Threads::One(who.thread) };
         if self.epoch != who.epoch {
             *self = own;
@@ -58,7 +58,7 @@ impl Touch {
     }
 
     /// Adds one more to those of the same epoch.
-    fn add_another(&mut self, who: Who) {
+    fn add_another(&mut self, who: ThreadMoment) {
         let warp = who.thread / 32;
         let earlier = |epoch: u32| epoch < who.warp_epoch;
         self.by = match self.by {
@@ -139,17 +139,17 @@ impl Shared {
             Some(at) => {
                 let place = range.start + at;
                 let text = format!("byte {place} of shared memory is read before anything is written there");
-                Err(Fault::new(FaultKind::Fresh, text))
+                Err(Fault::new(FaultKind::Uninitialised, text))
             }
         }
     }
 
     /// Reads bytes.
-    pub fn read(&mut self, address: u64, out: &mut [u8], who: Who) -> Result<(), Fault> {
+    pub fn read(&mut self, address: u64, out: &mut [u8], who: ThreadMoment) -> Result<(), Fault> {
         let range = self.written(address, out.len())?;
         for (place, touches) in range.clone().zip(&mut self.touches[range.clone()]) {
-            alone(&touches.write, place, "read", who)?;
-            alone(&touches.atomic, place, "read", who)?;
+            check_race(&touches.write, place, "read", who)?;
+            check_race(&touches.atomic, place, "read", who)?;
             touches.read.add(who);
         }
         out.copy_from_slice(&self.values[range]);
@@ -157,15 +157,15 @@ impl Shared {
     }
 
     /// Writes bytes. Two threads may write the same value.
-    pub fn write(&mut self, address: u64, from: &[u8], who: Who) -> Result<(), Fault> {
+    pub fn write(&mut self, address: u64, from: &[u8], who: ThreadMoment) -> Result<(), Fault> {
         let range = self.range(address, from.len(), true)?;
         for (place, value) in range.clone().zip(from) {
             let touches = &mut self.touches[place];
             if self.contents[place] != Content::Written || self.values[place] != *value {
-                alone(&touches.write, place, "written", who)?;
+                check_race(&touches.write, place, "written", who)?;
             }
-            alone(&touches.atomic, place, "written", who)?;
-            alone(&touches.read, place, "written", who)?;
+            check_race(&touches.atomic, place, "written", who)?;
+            check_race(&touches.read, place, "written", who)?;
             touches.write.add(who);
         }
         self.contents[range.clone()].fill(Content::Written);
@@ -174,11 +174,11 @@ impl Shared {
     }
 
     /// Changes bytes as one step, of which several threads may do one each.
-    pub fn update(&mut self, address: u64, bytes: &mut [u8], who: Who, f: impl FnOnce(&mut [u8])) -> Result<(), Fault> {
+    pub fn update(&mut self, address: u64, bytes: &mut [u8], who: ThreadMoment, f: impl FnOnce(&mut [u8])) -> Result<(), Fault> {
         let range = self.written(address, bytes.len())?;
         for (place, touches) in range.clone().zip(&mut self.touches[range.clone()]) {
-            alone(&touches.write, place, "written", who)?;
-            alone(&touches.read, place, "written", who)?;
+            check_race(&touches.write, place, "written", who)?;
+            check_race(&touches.read, place, "written", who)?;
             touches.atomic.add(who);
         }
         bytes.copy_from_slice(&self.values[range.clone()]);
@@ -188,11 +188,11 @@ impl Shared {
     }
 
     /// Notes that a copy into these bytes is under way.
-    pub fn begin_copy(&mut self, address: u64, length: usize, who: Who) -> Result<(), Fault> {
+    pub fn begin_copy(&mut self, address: u64, length: usize, who: ThreadMoment) -> Result<(), Fault> {
         let range = self.range(address, length, true)?;
         for (place, touches) in range.clone().zip(&mut self.touches[range.clone()]) {
             for touch in [&touches.write, &touches.atomic, &touches.read] {
-                alone(touch, place, "written", who)?;
+                check_race(touch, place, "written", who)?;
             }
             touches.write.add(who);
         }
@@ -201,7 +201,7 @@ impl Shared {
     }
 
     /// A copy lands, because its thread has waited for it.
-    pub fn end_copy(&mut self, address: u64, from: &[u8], who: Who) -> Result<(), Fault> {
+    pub fn end_copy(&mut self, address: u64, from: &[u8], who: ThreadMoment) -> Result<(), Fault> {
         let range = self.range(address, from.len(), false)?;
         self.contents[range].fill(Content::Fresh);
         self.write(address, from, who)
@@ -210,12 +210,12 @@ impl Shared {
 
 /// Checks that a touch is not another thread's without a barrier since.
 #[inline]
-fn alone(touch: &Touch, place: usize, does: &str, who: Who) -> Result<(), Fault> {
+fn check_race(touch: &Touch, place: usize, does: &str, who: ThreadMoment) -> Result<(), Fault> {
     if touch.epoch == who.epoch && touch.races(who) { Err(race(place, does, *touch, who)) } else { Ok(()) }
 }
 
 #[cold]
-fn race(place: usize, does: &str, other: Touch, who: Who) -> Fault {
+fn race(place: usize, does: &str, other: Touch, who: ThreadMoment) -> Fault {
     let by = match other.by {
         Threads::One(thread) => format!("thread {thread}"),
         Threads::Warp(warp) => format!("warp {warp}"),

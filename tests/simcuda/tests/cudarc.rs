@@ -14,7 +14,7 @@ use cudarc::driver::{
     CudaContext, CudaFunction, CudaGraph, CudaSlice, CudaStream, DriverError, LaunchConfig, PushKernelArg, result, sys,
 };
 use cudarc::nvrtc::Ptx;
-use process::alone;
+use process::in_own_process;
 
 const MODULE: &str = include_str!("cudarc.ptx");
 const MODE: CUstreamCaptureMode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
@@ -102,7 +102,7 @@ fn found(code_found: CUresult, code_wanted: CUresult, words: &str) {
 
 #[test]
 fn module_is_loaded_launched_and_read_back() {
-    alone("module_is_loaded_launched_and_read_back", || {
+    in_own_process("module_is_loaded_launched_and_read_back", || {
         let gpu = Gpu::new();
         assert_eq!((CudaContext::device_count().unwrap(), gpu.context.name().unwrap().as_str()), (1, "simcuda"));
         assert_eq!(gpu.context.compute_capability().unwrap(), (9, 0));
@@ -129,7 +129,7 @@ fn module_is_loaded_launched_and_read_back() {
 
 #[test]
 fn bad_modules_are_refused_with_the_line() {
-    alone("bad_modules_are_refused_with_the_line", || {
+    in_own_process("bad_modules_are_refused_with_the_line", || {
         let context = CudaContext::new(0).unwrap();
         let bad = MODULE.replace("mul.wide.u32", "mul.wise.u32");
         let refused = code(context.load_module(Ptx::from_src(bad)));
@@ -142,7 +142,7 @@ fn bad_modules_are_refused_with_the_line() {
 
 #[test]
 fn events_order_streams() {
-    alone("events_order_streams", || {
+    in_own_process("events_order_streams", || {
         let gpu = Gpu::new();
         let (first, second) = (gpu.stream(), gpu.stream());
         let (mut numbers, mut to) = (fresh(&first, 64), fresh(&second, 64));
@@ -162,7 +162,7 @@ fn events_order_streams() {
 
 #[test]
 fn missing_wait_between_streams_is_found() {
-    alone("missing_wait_between_streams_is_found", || {
+    in_own_process("missing_wait_between_streams_is_found", || {
         let gpu = Gpu::new();
         let (first, second) = (gpu.stream(), gpu.stream());
         let (mut numbers, mut to) = (fresh(&first, 64), fresh(&second, 64));
@@ -176,7 +176,7 @@ fn missing_wait_between_streams_is_found() {
 
 #[test]
 fn default_stream_keeps_order_with_blocking_streams() {
-    alone("default_stream_keeps_order_with_blocking_streams", || {
+    in_own_process("default_stream_keeps_order_with_blocking_streams", || {
         let gpu = Gpu::new();
         let default = gpu.context.default_stream();
         let to = fresh(&default, 4);
@@ -198,7 +198,7 @@ fn default_stream_keeps_order_with_blocking_streams() {
 
 #[test]
 fn page_locked_memory_is_read_late() {
-    alone("page_locked_memory_is_read_late", || {
+    in_own_process("page_locked_memory_is_read_late", || {
         let gpu = Gpu::new();
         let stream = gpu.stream();
         let to = fresh(&stream, 4);
@@ -226,7 +226,7 @@ fn sys_address(stream: &Arc<CudaStream>, of: &CudaSlice<f32>) -> sys::CUdevicept
 
 #[test]
 fn captured_graph_replays_at_its_addresses() {
-    alone("captured_graph_replays_at_its_addresses", || {
+    in_own_process("captured_graph_replays_at_its_addresses", || {
         let gpu = Gpu::new();
         let stream = gpu.stream();
         let mut from = stream.clone_htod(&[1.0f32; 32]).unwrap();
@@ -271,7 +271,7 @@ fn forked(gpu: &Gpu, waits: bool, joins: bool) -> (Arc<CudaStream>, CudaSlice<f3
 
 #[test]
 fn branches_of_a_graph_follow_their_events() {
-    alone("branches_of_a_graph_follow_their_events", || {
+    in_own_process("branches_of_a_graph_follow_their_events", || {
         let gpu = Gpu::new();
         let (stream, to, graph) = forked(&gpu, true, true);
         graph.unwrap().launch().unwrap();
@@ -286,7 +286,7 @@ fn branches_of_a_graph_follow_their_events() {
 
 #[test]
 fn captures_refuse_what_cannot_be_replayed() {
-    alone("captures_refuse_what_cannot_be_replayed", || {
+    in_own_process("captures_refuse_what_cannot_be_replayed", || {
         let gpu = Gpu::new();
         let (stream, other) = (gpu.stream(), gpu.stream());
         let mut buffer = stream.alloc_zeros::<f32>(4).unwrap();
@@ -322,7 +322,7 @@ fn captures_refuse_what_cannot_be_replayed() {
 
 #[test]
 fn replay_with_freed_memory_is_found() {
-    alone("replay_with_freed_memory_is_found", || {
+    in_own_process("replay_with_freed_memory_is_found", || {
         let gpu = Gpu::new();
         let stream = gpu.stream();
         let from = stream.clone_htod(&[1.0f32; 32]).unwrap();
@@ -340,7 +340,7 @@ fn replay_with_freed_memory_is_found() {
 
 #[test]
 fn out_of_bounds_is_an_illegal_address() {
-    alone("out_of_bounds_is_an_illegal_address", || {
+    in_own_process("out_of_bounds_is_an_illegal_address", || {
         let gpu = Gpu::new();
         let stream = gpu.stream();
         let mut numbers = fresh(&stream, 40);
@@ -365,28 +365,28 @@ fn fault_of(kernel: &str) -> CUresult {
 
 #[test]
 fn misaligned_access_has_its_code() {
-    alone("misaligned_access_has_its_code", || {
+    in_own_process("misaligned_access_has_its_code", || {
         found(fault_of("misaligned"), CUresult::CUDA_ERROR_MISALIGNED_ADDRESS, "Misaligned");
     });
 }
 
 #[test]
 fn shared_memory_race_fails_the_launch() {
-    alone("shared_memory_race_fails_the_launch", || {
+    in_own_process("shared_memory_race_fails_the_launch", || {
         found(fault_of("race"), CUresult::CUDA_ERROR_LAUNCH_FAILED, "Race");
     });
 }
 
 #[test]
 fn divergent_barrier_fails_the_launch() {
-    alone("divergent_barrier_fails_the_launch", || {
+    in_own_process("divergent_barrier_fails_the_launch", || {
         found(fault_of("divergent"), CUresult::CUDA_ERROR_LAUNCH_FAILED, "DivergentBarrier");
     });
 }
 
 #[test]
 fn launches_keep_within_limits() {
-    alone("launches_keep_within_limits", || {
+    in_own_process("launches_keep_within_limits", || {
         let gpu = Gpu::new();
         let stream = gpu.stream();
         let mut numbers = fresh(&stream, 32);

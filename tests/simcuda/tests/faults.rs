@@ -61,17 +61,17 @@ fn freed_memory_is_named() {
     device.test(1, &[place]).unwrap();
     assert!(device.memory.free(place) && !device.memory.free(place));
     let fault = device.test(1, &[place]).unwrap_err();
-    assert_eq!((fault.kind, fault.kind.code()), (FaultKind::Freed, 700));
+    assert_eq!((fault.kind, fault.kind.code()), (FaultKind::UseAfterFree, 700));
     // No later allocation takes the address.
     assert_ne!(device.words(&[1]), place);
-    assert_eq!(device.test(1, &[place]).unwrap_err().kind, FaultKind::Freed);
+    assert_eq!(device.test(1, &[place]).unwrap_err().kind, FaultKind::UseAfterFree);
 }
 
 #[test]
 fn fresh_memory_is_nan_and_reported() {
     let mut device = Device::kernel(1, "ld.param.u64 %d0, [p0];\nld.global.f32 %f0, [%d0+60];");
     let place = device.memory.alloc(200).unwrap();
-    assert_eq!(device.test(1, &[place]).unwrap_err().kind, FaultKind::Fresh);
+    assert_eq!(device.test(1, &[place]).unwrap_err().kind, FaultKind::Uninitialised);
     device.memory.write(place, &[0; 63]).unwrap();
     let fault = device.test(1, &[place]).unwrap_err();
     assert!(fault.text.contains("byte 63 of an allocation of 200 bytes"), "{fault}");
@@ -80,12 +80,12 @@ fn fresh_memory_is_nan_and_reported() {
     // What is copied stays as fresh as it was.
     let copy = device.memory.alloc(200).unwrap();
     device.memory.copy(copy, place + 73, 100).unwrap();
-    assert_eq!(device.test(1, &[copy]).unwrap_err().kind, FaultKind::Fresh);
+    assert_eq!(device.test(1, &[copy]).unwrap_err().kind, FaultKind::Uninitialised);
     device.memory.copy(copy, place + 63, 70).unwrap();
     device.test(1, &[copy]).unwrap();
-    finds(FaultKind::Fresh, ".shared .align 8 .b8 s[8];\nld.shared.u32 %r1, [s];", 1);
-    finds(FaultKind::Fresh, ".shared .align 8 .b8 s[8];\nred.shared.add.u32 [s], 1;", 1);
-    finds(FaultKind::Fresh, ".local .align 8 .b8 l[8];\nld.local.u32 %r1, [l];", 1);
+    finds(FaultKind::Uninitialised, ".shared .align 8 .b8 s[8];\nld.shared.u32 %r1, [s];", 1);
+    finds(FaultKind::Uninitialised, ".shared .align 8 .b8 s[8];\nred.shared.add.u32 [s], 1;", 1);
+    finds(FaultKind::Uninitialised, ".local .align 8 .b8 l[8];\nld.local.u32 %r1, [l];", 1);
 }
 
 /// Threads write their own word of shared memory twice, and read their neighbour's after `between`.
@@ -173,7 +173,7 @@ fn blocks_share_no_memory() {
     };
     blocks("st.shared.u32 [%r3], %r0;\nld.shared.u32 %r4, [%r3];").unwrap();
     let fault = blocks("@%p0 st.shared.u32 [%r3], %r0;\nld.shared.u32 %r4, [%r3];").unwrap_err();
-    assert!(fault.kind == FaultKind::Fresh && fault.text.contains("block (1, 0, 0)"), "{fault}");
+    assert!(fault.kind == FaultKind::Uninitialised && fault.text.contains("block (1, 0, 0)"), "{fault}");
 }
 
 #[test]
@@ -230,7 +230,7 @@ fn copies_under_way_are_left_alone() {
 #[test]
 fn kernels_that_give_up_or_never_end_are_stopped() {
     finds(FaultKind::Trap, "setp.eq.u32 %p0, %r0, 3;\n@%p0 trap;", 4);
-    finds(FaultKind::Endless, "LOOP:\nbra LOOP;", 1);
+    finds(FaultKind::Timeout, "LOOP:\nbra LOOP;", 1);
 }
 
 #[test]

@@ -7,7 +7,7 @@
 mod nvcc;
 
 use repartee_simcuda::decode::form::covered;
-use repartee_simcuda::decode::kind::{Kind, Vote};
+use repartee_simcuda::decode::kind::{Operation, Vote};
 use repartee_simcuda::decode::{decode, kind::Reduce};
 use repartee_simcuda::ptx::{Space, Ty};
 
@@ -35,47 +35,47 @@ fn vector(ty: Ty, count: usize) -> String {
 }
 
 /// Operands that fit a meaning, as the manual writes them.
-fn operands(kind: Kind) -> String {
+fn operands(kind: Operation) -> String {
     let word = Ty::B(32);
     match kind {
-        Kind::Map1(_, to, from) => list(to, &from),
-        Kind::Map2(_, to, from) => list(to, &from),
-        Kind::Map3(_, to, from) => list(to, &from),
+        Operation::Map1(_, to, from) => list(to, &from),
+        Operation::Map2(_, to, from) => list(to, &from),
+        Operation::Map3(_, to, from) => list(to, &from),
         // The last operand of `lop3` is a constant.
-        Kind::Map4(_, to, [a, b, Ty::B(_), _]) => format!("{}, %r3, 150", list(to, &[a, b])),
-        Kind::Map4(_, to, from) => list(to, &from),
-        Kind::Compare(_, ty, join) => {
+        Operation::Map4(_, to, [a, b, Ty::B(_), _]) => format!("{}, %r3, 150", list(to, &[a, b])),
+        Operation::Map4(_, to, from) => list(to, &from),
+        Operation::Compare(_, ty, join) => {
             let joined = if join.is_some() { ", !%p3" } else { "" };
             format!("%p0|%p1, {}, {}{joined}", register(ty, 1), register(ty, 2))
         }
-        Kind::Move(ty) => list(ty, &[ty]),
-        Kind::Convert(convert) => list(convert.to, &[convert.from]),
-        Kind::Window(..) => list(Ty::U(64), &[Ty::U(64)]),
-        Kind::Load(Space::Param, ty, count) => format!("{}, [p0]", vector(ty, count)),
-        Kind::Load(_, ty, count) => format!("{}, [%d8+-32]", vector(ty, count)),
-        Kind::Store(_, ty, count) => format!("[%d8], {}", vector(ty, count)),
-        Kind::Atomic { ty, compares, returns, .. } => {
+        Operation::Move(ty) => list(ty, &[ty]),
+        Operation::Convert(convert) => list(convert.to, &[convert.from]),
+        Operation::Window(..) => list(Ty::U(64), &[Ty::U(64)]),
+        Operation::Load(Space::Param, ty, count) => format!("{}, [p0]", vector(ty, count)),
+        Operation::Load(_, ty, count) => format!("{}, [%d8+-32]", vector(ty, count)),
+        Operation::Store(_, ty, count) => format!("[%d8], {}", vector(ty, count)),
+        Operation::Atomic { ty, compares, returns, .. } => {
             let old = if returns { register(ty, 0) + ", " } else { String::new() };
             let second = if compares { format!(", {}", register(ty, 2)) } else { String::new() };
             format!("{old}[%d8], {}{second}", register(ty, 1))
         }
-        Kind::Branch => "END".to_owned(),
-        Kind::Exit | Kind::Trap | Kind::Fence | Kind::CopyCommit | Kind::CopyWait(true) => String::new(),
-        Kind::Barrier => "0".to_owned(),
-        Kind::BarrierReduce(Reduce::Count) => "%r0, 0, %p1".to_owned(),
-        Kind::BarrierReduce(_) => "%p0, 0, !%p1".to_owned(),
-        Kind::WarpBarrier => "-1".to_owned(),
-        Kind::Shuffle(_) => "%r0|%p0, %r1, %r2, 31, -1".to_owned(),
-        Kind::Vote(Vote::Ballot) => "%r0, %p1, -1".to_owned(),
-        Kind::Vote(_) => "%p0, %p1, -1".to_owned(),
-        Kind::Redux(..) => "%r0, %r1, -1".to_owned(),
-        Kind::ActiveMask => "%r0".to_owned(),
-        Kind::LoadMatrix(count, _) => {
+        Operation::Branch => "END".to_owned(),
+        Operation::Exit | Operation::Trap | Operation::Fence | Operation::CopyCommit | Operation::CopyWait(true) => String::new(),
+        Operation::Barrier => "0".to_owned(),
+        Operation::BarrierReduce(Reduce::Count) => "%r0, 0, %p1".to_owned(),
+        Operation::BarrierReduce(_) => "%p0, 0, !%p1".to_owned(),
+        Operation::WarpBarrier => "-1".to_owned(),
+        Operation::Shuffle(_) => "%r0|%p0, %r1, %r2, 31, -1".to_owned(),
+        Operation::Vote(Vote::Ballot) => "%r0, %p1, -1".to_owned(),
+        Operation::Vote(_) => "%p0, %p1, -1".to_owned(),
+        Operation::Redux(..) => "%r0, %r1, -1".to_owned(),
+        Operation::ActiveMask => "%r0".to_owned(),
+        Operation::LoadMatrix(count, _) => {
             format!("{}, [%r8]", if count == 1 { "{%r0}".to_owned() } else { vector(word, count) })
         }
-        Kind::Mma => "{%f0, %f1, %f2, %f3}, {%r0, %r1, %r2, %r3}, {%r4, %r5}, {%f4, %f5, %f6, %f7}".to_owned(),
-        Kind::CopyAsync(_) => "[%r8], [%d8], 16, %r1".to_owned(),
-        Kind::CopyWait(false) => "1".to_owned(),
+        Operation::Mma => "{%f0, %f1, %f2, %f3}, {%r0, %r1, %r2, %r3}, {%r4, %r5}, {%f4, %f5, %f6, %f7}".to_owned(),
+        Operation::CopyAsync(_) => "[%r8], [%d8], 16, %r1".to_owned(),
+        Operation::CopyWait(false) => "1".to_owned(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The layers of a Whisper-like audio encoder: attention in both directions within segments of rows, layer norms, a feed-forward block.
 
-use repartee_kernels::{Layout, StepOps};
+use repartee_kernels::{WeightLayout, StepOps};
 
 use super::weights::Weights;
 use crate::models::LoadError;
@@ -59,7 +59,7 @@ impl<O: StepOps> AudioLayer<O> {
             let mut bias = a.values("q_proj.bias", &[d])?;
             bias.resize(2 * d, 0.0);
             bias.extend(a.values("v_proj.bias", &[d])?);
-            a.made("self_attn bias", Layout::Vector, &bias, &[3 * d])?
+            a.made("self_attn bias", WeightLayout::Vector, &bias, &[3 * d])?
         };
         Ok(Self {
             attention_norm: norm(w, "self_attn_layer_norm", d)?,

@@ -34,7 +34,7 @@ pub struct SpecialTokens {
 /// The chat template with the ids of one checkpoint.
 #[derive(Debug, Clone)]
 pub struct ChatTemplate {
-    marks: SpecialTokens,
+    tokens: SpecialTokens,
     newline: u32,
     /// What stands in the place of a system message at the beginning.
     instructions: Option<Vec<u32>>,
@@ -68,7 +68,7 @@ impl ChatTemplate {
                 });
             }
         };
-        Ok(Self { marks, newline, instructions: None, tools: None })
+        Ok(Self { tokens: marks, newline, instructions: None, tools: None })
     }
 
     /// With tools, if the vocabulary has the marks of calls.
@@ -85,12 +85,12 @@ impl ChatTemplate {
 
     /// `<|im_end|>`
     pub fn end_of_message(&self) -> u32 {
-        self.marks.im_end
+        self.tokens.im_end
     }
 
     /// `<|im_start|>assistant\n`, the header of a response.
     pub fn response_header(&self) -> [u32; 3] {
-        [self.marks.im_start, self.marks.assistant, self.newline]
+        [self.tokens.im_start, self.tokens.assistant, self.newline]
     }
 }
 
@@ -118,7 +118,7 @@ impl Writer {
 impl PromptTemplate for ChatTemplate {
     fn render(&self, history: &[Message], open: Option<&[Arc<AudioRows>]>, respond: bool) -> Vec<Element> {
         let mut writer = Writer { elements: Vec::new(), role: Role::System };
-        let marks = &self.marks;
+        let marks = &self.tokens;
         let end = [marks.im_end, self.newline];
         if let Some(instructions) = &self.instructions
             && history.first().is_none_or(|message| message.kind != MessageKind::System)
@@ -290,7 +290,7 @@ mod tests {
             audio_end: 1006,
         };
         let newline = tokenizer.encode("\n").unwrap()[0];
-        ChatTemplate { marks, newline, instructions: None, tools: None }.with_tools(tokenizer)
+        ChatTemplate { tokens: marks, newline, instructions: None, tools: None }.with_tools(tokenizer)
     }
 
     /// A prompt as text, the template's own ids spelt out.

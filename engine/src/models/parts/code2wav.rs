@@ -8,8 +8,8 @@ mod layers;
 
 use std::ops::Range;
 
-use repartee_kernels::row_spec::{BatchSection, Section, StreamSection};
-use repartee_kernels::{Layout, RowSpec, SequenceRows, SpecLayout, StepOps, StreamRows, Streams};
+use repartee_kernels::row_spec::{BatchSection, SpecSection, StreamSection};
+use repartee_kernels::{WeightLayout, RowSpec, SequenceRows, SpecLayout, StepOps, StreamRows, StreamLevel};
 
 use self::layers::{UpsampleBlock, Conv, ConvNeXt, KERNEL, Snake};
 use super::config::{Code2WavConfig, CodeInput};
@@ -59,7 +59,7 @@ pub struct Code2Wav<O: StepOps> {
 pub struct Code2WavSections {
     rows: usize,
     /// The codes of each codebook, as entries of its table.
-    codes: Section,
+    codes: SpecSection,
     batch: BatchSection,
     streams: StreamSection,
 }
@@ -95,8 +95,8 @@ impl<O: StepOps> CodeEmbedding<O> {
             }
             let projection = w.values("output_proj.weight", &[codebook_dim, width, 1])?;
             Ok((
-                w.made("codebooks", Layout::Table, &table, &[codebooks * entries, width])?,
-                w.made("output_proj.weight", Layout::Linear, &projection, &[codebook_dim, width])?,
+                w.made("codebooks", WeightLayout::Table, &table, &[codebooks * entries, width])?,
+                w.made("output_proj.weight", WeightLayout::Linear, &projection, &[codebook_dim, width])?,
             ))
         };
         let transformer = w.at("pre_transformer");
@@ -256,7 +256,7 @@ impl<O: StepOps> Code2Wav<O> {
             let first = ops.embed_at(table, &code(from));
             (from + 1..codebooks).fold(first, |sum, codebook| ops.add(sum, &ops.embed_at(table, &code(codebook))))
         };
-        let mut streams = Streams::new(ops.index(spec, places.streams.words()));
+        let mut streams = StreamLevel::new(ops.index(spec, places.streams.words()));
         let mut tails = state.tails.iter_mut();
         let mut tail = || tails.next().expect("one tail for each convolution: `state` makes them");
         let x = match &self.front {

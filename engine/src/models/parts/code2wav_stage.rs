@@ -97,7 +97,7 @@ impl<O: StepOps> Code2WavStage<O> {
         let Self { ops, code2wav, state, spec, .. } = self;
         let mut layout = SpecLayout::default();
         let places = code2wav.layout(state, &mut layout, rows);
-        layout.renew(spec);
+        layout.clear_spec(spec);
         code2wav.fill(spec, &places, state, codes, chunks);
         let key = StepKey { stage: STAGE, rows, variant: 0 };
         ops.launch(key, spec, &mut |ops, spec, outputs| {

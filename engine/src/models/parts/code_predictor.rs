@@ -4,7 +4,7 @@
 use std::borrow::Borrow;
 use std::slice;
 
-use repartee_kernels::row_spec::{BatchSection, SampleSection, Section};
+use repartee_kernels::row_spec::{BatchSection, SampleSection, SpecSection};
 use repartee_kernels::{RowSpec, SampleParams, SequenceRows, SpecLayout, StepOps};
 
 use super::config::CodePredictorConfig;
@@ -28,7 +28,7 @@ pub struct CodePredictor<O: StepOps> {
 pub struct PredictorSections {
     rows: usize,
     /// Which rows stand together: hidden, code, hidden, code, ..
-    pairs: Section,
+    pairs: SpecSection,
     /// The first two positions of each frame, then one for each further codebook.
     batches: Vec<BatchSection>,
     /// How the codes of each codebook are chosen, codebook 1 first.

@@ -1,7 +1,7 @@
 //! A language model over codec ids: the layers, the table that its rows are made of, and the head that gives the logits of a frame's first
 //! code.
 
-use repartee_kernels::{Layout, StepOps};
+use repartee_kernels::{WeightLayout, StepOps};
 
 use super::decoder::{Decoder, FeedForward, DecoderShape};
 use super::weights::Weights;
@@ -45,7 +45,7 @@ impl<O: StepOps> CodecLm<O> {
             embedding: model.table(table, vocabulary, width)?,
             head: w.linear("codec_head.weight", vocabulary, shape.hidden)?,
             model: Decoder::load(&model, shape, feed_forward)?,
-            allowed_mask: w.made("allowed codec ids", Layout::Vector, &allowed, &[vocabulary])?,
+            allowed_mask: w.made("allowed codec ids", WeightLayout::Vector, &allowed, &[vocabulary])?,
         })
     }
 

@@ -1,6 +1,6 @@
 //! Configurations of the parts, complete: every field has its value. Sizes are counts of elements unless they say otherwise.
 
-use repartee_kernels::Attention;
+use repartee_kernels::AttentionShape;
 
 use super::decoder::DecoderShape;
 use crate::model::Codec;
@@ -48,7 +48,7 @@ impl LayersConfig {
         DecoderShape {
             hidden: self.hidden_size,
             layers: self.num_hidden_layers,
-            attention: Attention {
+            attention: AttentionShape {
                 heads: self.num_attention_heads,
                 kv_heads: self.num_key_value_heads,
                 head_dim: self.head_dim,

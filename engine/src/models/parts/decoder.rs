@@ -1,7 +1,7 @@
 //! The transformer layers that thinker, talker, code predictor and code2wav share: `*DecoderLayer` and
 //! `Qwen3OmniMoeCode2WavTransformerLayer` of the reference, which differ only in which parts they have.
 
-use repartee_kernels::{Attention, Ops, Router, StateSpec};
+use repartee_kernels::{AttentionShape, Ops, RouterShape, StateSpec};
 
 use super::weights::Weights;
 use crate::models::LoadError;
@@ -14,7 +14,7 @@ pub struct DecoderShape {
     /// Layers.
     pub layers: usize,
     /// Heads and window.
-    pub attention: Attention,
+    pub attention: AttentionShape,
     /// Added to the variance in norms.
     pub eps: f32,
     /// Base of the rotary frequencies.
@@ -39,7 +39,7 @@ pub enum FeedForward {
         /// Inner width of each.
         inner: usize,
         /// How they are chosen.
-        router: Router,
+        router: RouterShape,
         /// Inner width of an expert that every row goes through, if there is one.
         shared: Option<usize>,
     },
@@ -69,7 +69,7 @@ enum Mlp<O: Ops> {
         router: O::Weight,
         gate_up: O::Weight,
         down: O::Weight,
-        spec: Router,
+        spec: RouterShape,
         shared: Option<(Gated<O>, O::Weight)>,
     },
 }

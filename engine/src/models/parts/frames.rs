@@ -2,7 +2,7 @@
 //! the sum of their embeddings is the codec part of the row after the frame.
 
 use repartee_engine_api::Sampling;
-use repartee_kernels::row_spec::{SampleSection, Section};
+use repartee_kernels::row_spec::{SampleSection, SpecSection};
 use repartee_kernels::{NO_ROW, RowSpec, SpecLayout, StateSpec, StepOps};
 
 use super::autoregressive::{Sampler, StepInput, StepShape};
@@ -24,11 +24,11 @@ pub struct FrameDecoder<O: StepOps> {
 /// Where the numbers of a step lie.
 pub struct FrameSections {
     /// For each row, the slot whose last frame is its codec part.
-    last: Section,
+    last: SpecSection,
     params: SampleSection,
     predictor: PredictorSections,
     /// The slot of each frame that is made.
-    made: Section,
+    made: SpecSection,
 }
 
 impl<O: StepOps> FrameDecoder<O> {

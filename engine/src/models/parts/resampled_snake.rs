@@ -3,7 +3,7 @@
 
 use std::f64::consts::PI;
 
-use repartee_kernels::{FILTER_TAPS, Layout, Ops, StepOps};
+use repartee_kernels::{FILTER_TAPS, WeightLayout, Ops, StepOps};
 
 use super::weights::Weights;
 use crate::models::LoadError;
@@ -33,7 +33,7 @@ impl<O: StepOps> ResampledSnake<O> {
 /// The low-pass filter, one for all of a model's activations.
 pub fn filter<O: Ops>(w: &Weights<'_, O>) -> Result<O::Weight, LoadError> {
     let taps: Vec<f32> = low_pass().iter().map(|tap| *tap as f32).collect();
-    w.made("filter", Layout::Vector, &taps, &[FILTER_TAPS])
+    w.made("filter", WeightLayout::Vector, &taps, &[FILTER_TAPS])
 }
 
 /// A sinc under a Kaiser window that passes the lower half of the band at twice the rate; its sum is 1.

@@ -1,6 +1,6 @@
 //! Rows of numbers on the host, and convolutions over them as products. A recording is encoded once, so nothing here is carried on.
 
-use repartee_kernels::{Layout, Ops};
+use repartee_kernels::{WeightLayout, Ops};
 
 use crate::models::LoadError;
 use crate::models::parts::weights::Weights;
@@ -124,7 +124,7 @@ impl<O: Ops> HostConv<O> {
         let ConvShape { channels, out, kernel, .. } = shape;
         // One row of a product holds the rows of all taps, one after the other.
         let dims = (out, channels, kernel);
-        let weight = w.swapped("weight", Layout::Linear, &[out, channels, kernel], dims, &[out, kernel * channels])?;
+        let weight = w.swapped("weight", WeightLayout::Linear, &[out, channels, kernel], dims, &[out, kernel * channels])?;
         Ok(Self { weight, bias: bias.then(|| w.vector("bias", out)).transpose()?, shape })
     }
 

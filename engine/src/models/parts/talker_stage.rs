@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use repartee_engine_api::Role;
 use repartee_kernels::ops::NO_ID;
-use repartee_kernels::{Outputs, RowSpec, SpecLayout, StepOps};
+use repartee_kernels::{StepOutputs, RowSpec, SpecLayout, StepOps};
 
 use super::autoregressive::{BLOCK, CausalLm, SampleOutcome, SlotState, StepContext, StepInput, StepShape};
 use super::codec_lm::CodecLm;
@@ -83,7 +83,7 @@ pub trait TalkerModel<O: StepOps>: Send {
     /// See [`CausalLm::fill`].
     fn fill(&self, step: &StepInput<'_, Self::Row>, places: &Self::Sections, spec: &mut RowSpec);
     /// See [`CausalLm::forward`].
-    fn forward(&mut self, ops: &O, places: &Self::Sections, step: StepContext<'_, O>, outputs: &mut Outputs<O>);
+    fn forward(&mut self, ops: &O, places: &Self::Sections, step: StepContext<'_, O>, outputs: &mut StepOutputs<O>);
 }
 
 /// Sizes of a talker's stage.
@@ -282,7 +282,7 @@ impl<O: StepOps, T: TalkerModel<O>> CausalLm<O> for TalkerLm<T> {
         self.talker.fill(step, places, spec);
     }
 
-    fn forward(&mut self, ops: &O, places: &T::Sections, step: StepContext<'_, O>, outputs: &mut Outputs<O>) {
+    fn forward(&mut self, ops: &O, places: &T::Sections, step: StepContext<'_, O>, outputs: &mut StepOutputs<O>) {
         self.talker.forward(ops, places, step, outputs);
     }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use repartee_engine_api::{Role, Sampling};
 use repartee_kernels::ops::NO_ID;
-use repartee_kernels::row_spec::{SampleSection, Section};
-use repartee_kernels::{NO_ROW, Outputs, RowSpec, SpecLayout, StepOps};
+use repartee_kernels::row_spec::{SampleSection, SpecSection};
+use repartee_kernels::{NO_ROW, StepOutputs, RowSpec, SpecLayout, StepOps};
 
 use super::autoregressive::{BLOCK, CausalLm, SampleOutcome, SlotState, StepContext, StepInput, StepShape};
 use super::given_text::GivenText;
@@ -62,12 +62,12 @@ pub struct ThinkerLm<O: StepOps, M> {
 
 /// Where the thinker's numbers of a step lie.
 pub struct ThinkerSections {
-    ids: Section,
+    ids: SpecSection,
     /// Audio rows, and their numbers.
-    audio_at: Section,
-    audio: Section,
+    audio_at: SpecSection,
+    audio: SpecSection,
     /// For each row, where its hidden row goes.
-    hidden: Section,
+    hidden: SpecSection,
     params: SampleSection,
 }
 
@@ -158,7 +158,7 @@ impl<O: Device, M: ThinkerModel<O>> CausalLm<O> for ThinkerLm<O, M> {
         spec.set_samples(places.params, params);
     }
 
-    fn forward(&mut self, ops: &O, places: &ThinkerSections, step: StepContext<'_, O>, outputs: &mut Outputs<O>) {
+    fn forward(&mut self, ops: &O, places: &ThinkerSections, step: StepContext<'_, O>, outputs: &mut StepOutputs<O>) {
         let StepContext { spec, batch, last, cache, output_mask } = step;
         let index = |section| ops.index(spec, section);
         let audio =

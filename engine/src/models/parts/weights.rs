@@ -1,6 +1,6 @@
 //! Takes a model's tensors out of a checkpoint, by the names that the checkpoint gives them.
 
-use repartee_kernels::{DType, Draw, DrawnTensor, Format, Layout, Ops, Part, RawTensor};
+use repartee_kernels::{DType, RandomDraw, RandomTensor, WeightFormat, WeightLayout, Ops, WeightPart, RawTensor};
 
 use crate::checkpoint::{Checkpoint, TensorData, TensorView};
 use crate::models::LoadError;
@@ -38,28 +38,28 @@ impl<'a, O: Ops> Weights<'a, O> {
     }
 
     /// Several tensors of one width as one weight, in the policy's format.
-    fn join(&self, layout: Layout, names: &[(&str, Vec<usize>)]) -> Result<O::Weight, LoadError> {
+    fn join(&self, layout: WeightLayout, names: &[(&str, Vec<usize>)]) -> Result<O::Weight, LoadError> {
         self.join_as(layout, self.policy.format(layout), names)
     }
 
-    fn join_as(&self, layout: Layout, format: Format, names: &[(&str, Vec<usize>)]) -> Result<O::Weight, LoadError> {
+    fn join_as(&self, layout: WeightLayout, format: WeightFormat, names: &[(&str, Vec<usize>)]) -> Result<O::Weight, LoadError> {
         let names: Vec<(String, &Vec<usize>)> =
             names.iter().map(|(name, shape)| (format!("{}{name}", self.prefix), shape)).collect();
         let mut parts = Vec::with_capacity(names.len());
         for (name, shape) in &names {
             parts.push(part(name, shape, self.checkpoint.numbers(name, shape)?));
         }
-        Ok(self.ops.weight_of(layout, format, &parts)?)
+        Ok(self.ops.weight_from_parts(layout, format, &parts)?)
     }
 
     /// `name`, a vector of `n`.
     pub fn vector(&self, name: &str, n: usize) -> Result<O::Weight, LoadError> {
-        self.join(Layout::Vector, &[(name, vec![n])])
+        self.join(WeightLayout::Vector, &[(name, vec![n])])
     }
 
     /// `name`, a matrix `[out, in]`.
     pub fn linear(&self, name: &str, out: usize, input: usize) -> Result<O::Weight, LoadError> {
-        self.join(Layout::Linear, &[(name, vec![out, input])])
+        self.join(WeightLayout::Linear, &[(name, vec![out, input])])
     }
 
     /// `name`, a matrix `[out, in]` that chooses or weighs experts: whatever the policy, as in the checkpoint.
@@ -67,10 +67,10 @@ impl<'a, O: Ops> Weights<'a, O> {
         let whole = format!("{}{name}", self.prefix);
         match self.checkpoint.numbers(&whole, &[out, input])? {
             TensorData::Drawn(draw) if self.checkpoint.is_skewed() => {
-                self.made(&whole, Layout::Linear, &skewed(draw, out, input), &[out, input])
+                self.made(&whole, WeightLayout::Linear, &skewed(draw, out, input), &[out, input])
             }
             numbers => {
-                Ok(self.ops.weight_of(Layout::Linear, Format::Float, &[part(&whole, &[out, input], numbers)])?)
+                Ok(self.ops.weight_from_parts(WeightLayout::Linear, WeightFormat::Float, &[part(&whole, &[out, input], numbers)])?)
             }
         }
     }
@@ -78,18 +78,18 @@ impl<'a, O: Ops> Weights<'a, O> {
     /// Matrices that share their input, as one.
     pub fn linears(&self, names: &[(&str, usize)], input: usize) -> Result<O::Weight, LoadError> {
         let names: Vec<_> = names.iter().map(|&(name, out)| (name, vec![out, input])).collect();
-        self.join(Layout::Linear, &names)
+        self.join(WeightLayout::Linear, &names)
     }
 
     /// Vectors, one after the other.
     pub fn vectors(&self, names: &[(&str, usize)]) -> Result<O::Weight, LoadError> {
         let names: Vec<_> = names.iter().map(|&(name, n)| (name, vec![n])).collect();
-        self.join(Layout::Vector, &names)
+        self.join(WeightLayout::Vector, &names)
     }
 
     /// `name`, a table of `entries`.
     pub fn table(&self, name: &str, entries: usize, width: usize) -> Result<O::Weight, LoadError> {
-        self.join(Layout::Table, &[(name, vec![entries, width])])
+        self.join(WeightLayout::Table, &[(name, vec![entries, width])])
     }
 
     /// For each of `count` experts the matrices `names` (`{}` stands for its number), joined.
@@ -98,11 +98,11 @@ impl<'a, O: Ops> Weights<'a, O> {
             .flat_map(|expert| names.iter().map(move |name| name.replace("{}", &expert.to_string())))
             .collect();
         let all: Vec<_> = all.iter().map(|name| (name.as_str(), vec![out, input])).collect();
-        self.join(Layout::Experts { per_expert: names.len() }, &all)
+        self.join(WeightLayout::Experts { per_expert: names.len() }, &all)
     }
 
     /// `name`, a convolution's weight of the given shape.
-    pub fn convolution(&self, name: &str, layout: Layout, shape: [usize; 3]) -> Result<O::Weight, LoadError> {
+    pub fn convolution(&self, name: &str, layout: WeightLayout, shape: [usize; 3]) -> Result<O::Weight, LoadError> {
         self.join(layout, &[(name, shape.to_vec())])
     }
 
@@ -110,7 +110,7 @@ impl<'a, O: Ops> Weights<'a, O> {
     pub fn swapped(
         &self,
         name: &str,
-        layout: Layout,
+        layout: WeightLayout,
         shape: &[usize],
         (rows, a, b): (usize, usize, usize),
         as_shape: &[usize],
@@ -127,7 +127,7 @@ impl<'a, O: Ops> Weights<'a, O> {
             }
             // In whatever order.
             drawn @ TensorData::Drawn(_) => {
-                return Ok(self.ops.weight_of(layout, format, &[part(&name, as_shape, drawn)])?);
+                return Ok(self.ops.weight_from_parts(layout, format, &[part(&name, as_shape, drawn)])?);
             }
         };
         let item = bytes.len() / (rows * a * b);
@@ -140,7 +140,7 @@ impl<'a, O: Ops> Weights<'a, O> {
             }
         }
         let part = RawTensor { name: &name, bytes: &swapped, dtype, shape: as_shape };
-        Ok(self.ops.weight_as(layout, format, &[part])?)
+        Ok(self.ops.weight_in_format(layout, format, &[part])?)
     }
 
     /// The numbers of `name`, a tensor of the given shape, for what is computed once at loading.
@@ -153,23 +153,23 @@ impl<'a, O: Ops> Weights<'a, O> {
     }
 
     /// Numbers of our own making as a weight, for tables that a checkpoint does not hold.
-    pub fn made(&self, name: &str, layout: Layout, values: &[f32], shape: &[usize]) -> Result<O::Weight, LoadError> {
+    pub fn made(&self, name: &str, layout: WeightLayout, values: &[f32], shape: &[usize]) -> Result<O::Weight, LoadError> {
         let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
         let part = RawTensor { name, bytes: &bytes, dtype: DType::F32, shape };
         Ok(self.ops.weight(layout, &[part])?)
     }
 }
 
-fn part<'a>(name: &'a str, shape: &'a [usize], numbers: TensorData<'a>) -> Part<'a> {
+fn part<'a>(name: &'a str, shape: &'a [usize], numbers: TensorData<'a>) -> WeightPart<'a> {
     match numbers {
-        TensorData::Stored(TensorView { dtype, bytes, .. }) => Part::Stored(RawTensor { name, bytes, dtype, shape }),
-        TensorData::Packed(tensor) => Part::Packed(tensor),
-        TensorData::Drawn(draw) => Part::Drawn(DrawnTensor { name, shape, draw }),
+        TensorData::Stored(TensorView { dtype, bytes, .. }) => WeightPart::Stored(RawTensor { name, bytes, dtype, shape }),
+        TensorData::Packed(tensor) => WeightPart::Packed(tensor),
+        TensorData::Drawn(draw) => WeightPart::Drawn(RandomTensor { name, shape, draw }),
     }
 }
 
 /// Rows of a router whose numbers fall from twice as large as drawn to half as large: experts of large rows are chosen more often.
-fn skewed(draw: Draw, rows: usize, width: usize) -> Vec<f32> {
+fn skewed(draw: RandomDraw, rows: usize, width: usize) -> Vec<f32> {
     let number = |i: usize| draw.number(i as u64) * (1.0 - 2.0 * (i / width) as f32 / rows as f32).exp2();
     (0..rows * width).map(number).collect()
 }

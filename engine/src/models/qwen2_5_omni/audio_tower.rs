@@ -3,8 +3,8 @@
 //! A block of `2 * n_window` mel frames goes through two convolutions, the second of stride 2, and attends to itself alone; then each two
 //! rows become their mean. So a block depends on no other, and a full one yields whole pairs.
 
-use repartee_kernels::row_spec::{Section, SegmentSection};
-use repartee_kernels::{Layout, NO_ROW, ReadBack, RowSpec, SpecLayout, StepKey, StepOps};
+use repartee_kernels::row_spec::{SpecSection, SegmentSection};
+use repartee_kernels::{WeightLayout, NO_ROW, ReadBack, RowSpec, SpecLayout, StepKey, StepOps};
 
 use super::config::AudioConfig;
 use crate::device::Device;
@@ -31,16 +31,16 @@ pub struct AudioTower<O: StepOps> {
 
 /// Where the numbers of a step lie.
 struct TowerSections {
-    mel: Section,
+    mel: SpecSection,
     /// For each frame, and for each row after the convolutions, the three rows that it sees.
-    conv1: Section,
-    conv2: Section,
+    conv1: SpecSection,
+    conv2: SpecSection,
     /// Places of the rows within their block, and the blocks' lengths in rows.
-    positions: Section,
+    positions: SpecSection,
     segments: SegmentSection,
     /// The rows of each pair.
-    first: Section,
-    second: Section,
+    first: SpecSection,
+    second: SpecSection,
 }
 
 /// Rows of a block after the convolutions.
@@ -71,7 +71,7 @@ impl<O: StepOps> AudioTower<O> {
             // As a product with three rows, one beside the other; it stays a convolution, which no policy quantises.
             let w = w.at(name).with_policy(WeightPolicy::default());
             let (shape, sizes) = ([d, input, KERNEL], (d, input, KERNEL));
-            let weight = w.swapped("weight", Layout::Linear, &shape, sizes, &[d, KERNEL * input])?;
+            let weight = w.swapped("weight", WeightLayout::Linear, &shape, sizes, &[d, KERNEL * input])?;
             Ok((weight, w.vector("bias", d)?))
         };
         let shape = AudioShape {
@@ -84,7 +84,7 @@ impl<O: StepOps> AudioTower<O> {
         Ok(Self {
             conv1: convolution("conv1", config.num_mel_bins)?,
             conv2: convolution("conv2", d)?,
-            positions: w.made("positions", Layout::Table, &sinusoids(config.n_window, d), &[config.n_window, d])?,
+            positions: w.made("positions", WeightLayout::Table, &sinusoids(config.n_window, d), &[config.n_window, d])?,
             layers: layers.collect::<Result<_, _>>()?,
             ln_post: norm(w, "ln_post", d)?,
             proj: linear(w, "proj", config.output_dim, d)?,
@@ -110,7 +110,7 @@ impl<O: StepOps> AudioTower<O> {
             first: layout.list(pairs),
             second: layout.list(pairs),
         };
-        layout.renew(spec);
+        layout.clear_spec(spec);
         fill(spec, &places, blocks, &frames);
         let key = StepKey { stage: "encoder", rows: all, variant: halved * (all + 1) + pairs };
         let ticket = ops.launch(key, spec, &mut |ops, spec, outputs| {
@@ -128,7 +128,7 @@ impl<O: StepOps> AudioTower<O> {
 
     fn forward(&self, ops: &O, spec: &O::Spec, places: &TowerSections) -> O::T {
         let index = |section| ops.index(spec, section);
-        let convolved = |x: &O::T, columns: usize, seen: Section, (weight, bias): &(O::Weight, O::Weight)| {
+        let convolved = |x: &O::T, columns: usize, seen: SpecSection, (weight, bias): &(O::Weight, O::Weight)| {
             let x = ops.reshape(ops.gather_at(x, &index(seen)), KERNEL * columns);
             ops.gelu(ops.linear(&x, weight, Some(bias)))
         };

@@ -1,6 +1,6 @@
 //! `talker`: reads what the thinker hands over and predicts codes; after `Qwen2_5OmniTalkerForConditionalGeneration`.
 
-use repartee_kernels::{Layout, StepOps};
+use repartee_kernels::{WeightLayout, StepOps};
 
 use super::config::TalkerConfig;
 use super::thinker::text_shape;
@@ -39,7 +39,7 @@ impl<O: StepOps> Talker<O> {
                 |_| FeedForward::Dense(text.layers.intermediate_size),
                 |id| id < codes || ends.contains(&(id as u32)),
             )?,
-            padding: w.made("padding", Layout::Table, &padding.collect::<Vec<_>>(), &[1, vocabulary])?,
+            padding: w.made("padding", WeightLayout::Table, &padding.collect::<Vec<_>>(), &[1, vocabulary])?,
         })
     }
 

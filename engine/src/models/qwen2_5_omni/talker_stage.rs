@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use repartee_engine_api::{Role, Sampling};
 use repartee_kernels::ops::NO_ID;
-use repartee_kernels::row_spec::{SampleSection, Section};
-use repartee_kernels::{NO_ROW, Outputs, RowSpec, SpecLayout, StepOps};
+use repartee_kernels::row_spec::{SampleSection, SpecSection};
+use repartee_kernels::{NO_ROW, StepOutputs, RowSpec, SpecLayout, StepOps};
 
 use super::config::TalkerConfig;
 use super::talker::{Talker, ends};
@@ -56,12 +56,12 @@ pub struct CodeTalker<O: StepOps> {
 
 /// Where the talker's numbers of a step lie.
 pub struct TalkerSections {
-    marks: Section,
-    handed: Section,
-    codec: Section,
+    special_tokens: SpecSection,
+    handed: SpecSection,
+    codec: SpecSection,
     params: SampleSection,
     /// For each row that is sampled from, the padding that counts as said before; and in whose history.
-    padding: Section,
+    padding: SpecSection,
     histories: SampleSection,
 }
 
@@ -148,7 +148,7 @@ impl<O: Device> TalkerModel<O> for CodeTalker<O> {
 
     fn layout(&self, shape: StepShape, layout: &mut SpecLayout) -> TalkerSections {
         TalkerSections {
-            marks: layout.list(shape.rows),
+            special_tokens: layout.list(shape.rows),
             handed: layout.list(shape.rows),
             codec: layout.list(shape.rows),
             params: layout.samples(shape.sampled),
@@ -162,7 +162,7 @@ impl<O: Device> TalkerModel<O> for CodeTalker<O> {
             Text::Mark(id) => id,
             Text::Handed(_) => NO_ID,
         };
-        spec.set_each(places.marks, step.rows.iter().map(mark));
+        spec.set_each(places.special_tokens, step.rows.iter().map(mark));
         let handed = |(row, at): (&TalkerRow, &(usize, usize))| match row.text {
             Text::Handed(position) => self.handed.number(at.0, position),
             Text::Mark(_) => NO_ROW,
@@ -176,11 +176,11 @@ impl<O: Device> TalkerModel<O> for CodeTalker<O> {
         spec.set_samples(places.histories, histories);
     }
 
-    fn forward(&mut self, ops: &O, places: &TalkerSections, step: StepContext<'_, O>, outputs: &mut Outputs<O>) {
+    fn forward(&mut self, ops: &O, places: &TalkerSections, step: StepContext<'_, O>, outputs: &mut StepOutputs<O>) {
         let StepContext { spec, batch, last, cache, output_mask } = step;
         let codec = &self.talker.codec;
         let index = |section| ops.index(spec, section);
-        let marks = ops.embed_at(&self.thinker.embed_tokens, &index(places.marks));
+        let marks = ops.embed_at(&self.thinker.embed_tokens, &index(places.special_tokens));
         let x = ops.add(self.handed.load(ops, &index(places.handed)), &marks);
         let x = self.talker.rows(ops, x, &index(places.codec));
         let Some(last) = last else {

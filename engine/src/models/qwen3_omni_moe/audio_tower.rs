@@ -4,8 +4,8 @@
 //! tokens a full chunk; attention reaches both ways within a window of `n_window_infer` frames and no further, so a closed
 //! window is final.
 
-use repartee_kernels::row_spec::{Section, SegmentSection};
-use repartee_kernels::{Layout, ReadBack, RowSpec, SpecLayout, StepKey, StepOps};
+use repartee_kernels::row_spec::{SpecSection, SegmentSection};
+use repartee_kernels::{WeightLayout, ReadBack, RowSpec, SpecLayout, StepKey, StepOps};
 
 use super::config::AudioConfig;
 use crate::models::LoadError;
@@ -44,10 +44,10 @@ struct TowerSections {
     /// Mel frames of a chunk.
     frames: usize,
     chunks: usize,
-    mel: Section,
+    mel: SpecSection,
     /// Which tokens of the chunks stay; the positions of those within their chunk; and the windows' lengths in tokens.
-    keep: Section,
-    positions: Section,
+    keep: SpecSection,
+    positions: SpecSection,
     segments: SegmentSection,
 }
 
@@ -71,13 +71,13 @@ impl<O: StepOps> AudioTower<O> {
                 let input = if i == 1 { 1 } else { c };
                 let (name, shape) = (format!("conv2d{i}"), [c, input, 3, 3]);
                 let weight = format!("{name}.weight");
-                let weight = w.swapped(&weight, Layout::Conv2d { stride: 2 }, &shape, (c * input, 3, 3), &shape)?;
+                let weight = w.swapped(&weight, WeightLayout::Conv2d { stride: 2 }, &shape, (c * input, 3, 3), &shape)?;
                 Ok((weight, w.vector(&format!("{name}.bias"), c)?))
             })
             .collect::<Result<Vec<_>, LoadError>>()?;
         let bins = chunk_tokens(config.tower.num_mel_bins);
         let shape = [d, c * bins];
-        let conv_out = w.swapped("conv_out.weight", Layout::Linear, &shape, (d, c, bins), &shape)?;
+        let conv_out = w.swapped("conv_out.weight", WeightLayout::Linear, &shape, (d, c, bins), &shape)?;
         let shape = AudioShape {
             width: d,
             heads: config.tower.encoder_attention_heads,
@@ -89,7 +89,7 @@ impl<O: StepOps> AudioTower<O> {
         Ok(Self {
             convs,
             conv_out,
-            positions: w.made("positions", Layout::Table, &sinusoids(CHUNK_TOKENS, d), &[CHUNK_TOKENS, d])?,
+            positions: w.made("positions", WeightLayout::Table, &sinusoids(CHUNK_TOKENS, d), &[CHUNK_TOKENS, d])?,
             layers: layers.collect::<Result<_, _>>()?,
             ln_post: norm(w, "ln_post", d)?,
             proj1: linear(w, "proj1", d, d)?,
@@ -145,7 +145,7 @@ impl<O: StepOps> AudioTower<O> {
             positions: layout.list(rows),
             segments: layout.segments(rows, rows),
         };
-        layout.renew(spec);
+        layout.clear_spec(spec);
         self.fill(spec, &places, windows);
         // No chunk has more than the full one's frames.
         let key = StepKey { stage: "encoder", rows, variant: chunks * (CHUNK_FRAMES + 1) + frames };

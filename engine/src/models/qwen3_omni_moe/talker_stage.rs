@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use repartee_engine_api::Role;
 use repartee_kernels::ops::NO_ID;
-use repartee_kernels::row_spec::Section;
-use repartee_kernels::{Outputs, RowSpec, SpecLayout, StepOps};
+use repartee_kernels::row_spec::SpecSection;
+use repartee_kernels::{StepOutputs, RowSpec, SpecLayout, StepOps};
 
 use super::config::Config;
 use super::generation::GenerationConfig;
@@ -76,11 +76,11 @@ struct Ids {
 
 /// Where the talker's numbers of a step lie.
 pub struct TalkerSections {
-    text: Section,
-    codec: Section,
+    text: SpecSection,
+    codec: SpecSection,
     /// Audio rows, and the numbers of their hidden rows.
-    audio_at: Section,
-    audio: Section,
+    audio_at: SpecSection,
+    audio: SpecSection,
     frames: FrameSections,
 }
 
@@ -222,7 +222,7 @@ impl<O: Device> TalkerModel<O> for FrameTalker<O> {
         self.frames.fill(&self.talker.code_predictor, step, follows, &places.frames, spec);
     }
 
-    fn forward(&mut self, ops: &O, places: &TalkerSections, step: StepContext<'_, O>, outputs: &mut Outputs<O>) {
+    fn forward(&mut self, ops: &O, places: &TalkerSections, step: StepContext<'_, O>, outputs: &mut StepOutputs<O>) {
         let StepContext { spec, batch, last, cache, output_mask } = step;
         let talker = &self.talker;
         let index = |section| ops.index(spec, section);

@@ -2,7 +2,7 @@
 //! `Qwen3OmniMoeThinkerForConditionalGeneration` without its vision part (its rotary positions are then all the same
 //! index, so the interleaved sections make no difference).
 
-use repartee_kernels::{Router, StepOps};
+use repartee_kernels::{RouterShape, StepOps};
 
 use super::config::{TextConfig, ThinkerConfig};
 use crate::device::Device;
@@ -31,7 +31,7 @@ pub(super) fn experts(config: &TextConfig, shared: Option<usize>) -> FeedForward
     FeedForward::Experts {
         count: config.num_experts,
         inner: config.moe_intermediate_size,
-        router: Router { top_k: config.num_experts_per_tok, normalise: config.norm_topk_prob },
+        router: RouterShape { top_k: config.num_experts_per_tok, normalise: config.norm_topk_prob },
         shared,
     }
 }

@@ -1,6 +1,6 @@
 //! `talker`: reads text and predicts codebook 0 of each codec frame; after `Qwen3TTSTalkerForConditionalGeneration`.
 
-use repartee_kernels::{Layout, StepOps};
+use repartee_kernels::{WeightLayout, StepOps};
 
 use super::config::TalkerConfig;
 use crate::models::LoadError;
@@ -43,7 +43,7 @@ impl<O: StepOps> Talker<O> {
                 |_| FeedForward::Dense(config.layers.intermediate_size),
                 allowed_codes(vocabulary, end),
             )?,
-            endless: w.made("the end of speech", Layout::Table, &endless, &[1, vocabulary])?,
+            endless: w.made("the end of speech", WeightLayout::Table, &endless, &[1, vocabulary])?,
             code_predictor: CodePredictor::load(&w.at("code_predictor"), &config.code_predictor)?,
         })
     }

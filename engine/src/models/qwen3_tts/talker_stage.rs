@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use repartee_engine_api::Role;
 use repartee_kernels::ops::NO_ID;
-use repartee_kernels::row_spec::Section;
-use repartee_kernels::{Outputs, RowSpec, SpecLayout, StepOps};
+use repartee_kernels::row_spec::SpecSection;
+use repartee_kernels::{StepOutputs, RowSpec, SpecLayout, StepOps};
 
 use super::generation::GenerationConfig;
 use super::talker::{LEAST_FRAMES, Talker};
@@ -26,7 +26,7 @@ pub struct FrameTalker<O: StepOps> {
     talker: Talker<O>,
     frames: FrameDecoder<O>,
     sizes: Sizes,
-    marks: UtteranceTokens,
+    tokens: UtteranceTokens,
     voices: VoiceList,
     /// Whether a text that does not stream in stands before the first frame.
     whole: bool,
@@ -52,14 +52,14 @@ pub struct SpeakingStyle {
 
 /// Where the talker's numbers of a step lie.
 pub struct TalkerSections {
-    text: Section,
-    codec: Section,
+    text: SpecSection,
+    codec: SpecSection,
     /// Rows of a recording: the speaker's numbers, or the codes of a frame.
-    cloned_at: Section,
-    cloned: Section,
-    cloned_codes: Vec<Section>,
+    cloned_at: SpecSection,
+    cloned: SpecSection,
+    cloned_codes: Vec<SpecSection>,
     /// For each row that is sampled from, whether it may not end.
-    endless: Section,
+    endless: SpecSection,
     frames: FrameSections,
 }
 
@@ -69,12 +69,12 @@ impl<O: StepOps> FrameTalker<O> {
         ops: &O,
         talker: Talker<O>,
         sizes: Sizes,
-        (marks, voices, whole): (UtteranceTokens, VoiceList, bool),
+        (tokens, voices, whole): (UtteranceTokens, VoiceList, bool),
         generation: &GenerationConfig,
     ) -> Self {
         let sampling = (generation.talker, generation.code_predictor);
         let frames = FrameDecoder::new(ops, &talker.code_predictor, (sizes.slots, sizes.width), sampling);
-        Self { talker, frames, sizes, marks, voices, whole }
+        Self { talker, frames, sizes, tokens, voices, whole }
     }
 }
 
@@ -127,15 +127,15 @@ impl<O: Device> TalkerModel<O> for FrameTalker<O> {
     }
 
     fn first_rows(&self, manner: &SpeakingStyle, said: &Said<u32>) -> Option<Vec<UtteranceRow>> {
-        self.marks.begin(&utterance(manner, said))
+        self.tokens.begin(&utterance(manner, said))
     }
 
     fn next_row(&self, manner: &SpeakingStyle, said: &Said<u32>, frame: usize, _: &[u32]) -> Option<UtteranceRow> {
-        self.marks.beside(&utterance(manner, said), frame).map(|id| UtteranceRow::Frame { id })
+        self.tokens.beside(&utterance(manner, said), frame).map(|id| UtteranceRow::Frame { id })
     }
 
     fn is_end(&self, code: u32) -> bool {
-        code == self.marks.codec_eos
+        code == self.tokens.codec_eos
     }
 
     fn special(&self, rows: &[UtteranceRow]) -> usize {
@@ -189,7 +189,7 @@ impl<O: Device> TalkerModel<O> for FrameTalker<O> {
         self.frames.fill(&self.talker.code_predictor, step, follows, &places.frames, spec);
     }
 
-    fn forward(&mut self, ops: &O, places: &TalkerSections, step: StepContext<'_, O>, outputs: &mut Outputs<O>) {
+    fn forward(&mut self, ops: &O, places: &TalkerSections, step: StepContext<'_, O>, outputs: &mut StepOutputs<O>) {
         let StepContext { spec, batch, last, cache, output_mask } = step;
         let talker = &self.talker;
         let index = |section| ops.index(spec, section);

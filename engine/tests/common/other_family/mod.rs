@@ -23,7 +23,7 @@ use repartee_engine::internals::decoder::{Decoder, FeedForward, DecoderShape};
 use repartee_engine::internals::slot_rows::SlotRows;
 use repartee_engine::internals::weights::Weights;
 use repartee_engine::internals::{Codec, AudioFrontEnd, Model, SlotBytes, Tokenizer, worker_pool, fit_slots};
-use repartee_kernels::Attention;
+use repartee_kernels::AttentionShape;
 use repartee_kernels::cpu::Cpu;
 
 use self::voices::Recorded;
@@ -78,7 +78,7 @@ fn decoder(w: &Weights<'_, Cpu>) -> Decoder<Cpu> {
     let shape = DecoderShape {
         hidden: HIDDEN,
         layers: LAYERS,
-        attention: Attention { heads: 2, kv_heads: 1, head_dim: 16, window: None },
+        attention: AttentionShape { heads: 2, kv_heads: 1, head_dim: 16, window: None },
         eps: 1e-6,
         theta: 10_000.0,
         qkv_bias: false,

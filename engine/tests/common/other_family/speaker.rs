@@ -13,8 +13,8 @@ use repartee_engine::internals::{BlockPool, EdgeKind, Element, StageEnd, StageIt
 use repartee_engine_api::Sampling;
 use repartee_kernels::cpu::{Cpu, Weight};
 use repartee_kernels::ops::NO_ID;
-use repartee_kernels::row_spec::{SampleSection, Section};
-use repartee_kernels::{NO_ROW, Ops, Outputs, RowSpec, SpecLayout, StepOps};
+use repartee_kernels::row_spec::{SampleSection, SpecSection};
+use repartee_kernels::{NO_ROW, Ops, StepOutputs, RowSpec, SpecLayout, StepOps};
 
 use super::script::END;
 use super::voices::Recorded;
@@ -37,10 +37,10 @@ pub struct SpeakerRow {
 
 /// Where its numbers of a step lie.
 pub struct SpeakerSections {
-    hidden: Section,
-    tokens: Section,
-    codes: [Section; PIECE_CODES],
-    voices: Section,
+    hidden: SpecSection,
+    tokens: SpecSection,
+    codes: [SpecSection; PIECE_CODES],
+    voices: SpecSection,
     params: [SampleSection; PIECE_CODES],
 }
 
@@ -240,7 +240,7 @@ impl CausalLm<Cpu> for SpeakerLm {
         self.ending = step.samplers.iter().map(|row| step.rows[row.row].hidden.is_none()).collect();
     }
 
-    fn forward(&mut self, ops: &Cpu, places: &SpeakerSections, step: StepContext<'_, Cpu>, outputs: &mut Outputs<Cpu>) {
+    fn forward(&mut self, ops: &Cpu, places: &SpeakerSections, step: StepContext<'_, Cpu>, outputs: &mut StepOutputs<Cpu>) {
         let index = |at| ops.index(step.spec, at);
         let mut x = ops.linear(&self.hidden.load(ops, &index(places.hidden)), &self.context, None);
         x = ops.add(x, &ops.embed_at(&self.tokens, &index(places.tokens)));

@@ -16,8 +16,8 @@ use repartee_engine::internals::{
 use repartee_engine_api::{Role, Sampling};
 use repartee_kernels::cpu::{Cpu, Weight};
 use repartee_kernels::ops::NO_ID;
-use repartee_kernels::row_spec::{SampleSection, Section};
-use repartee_kernels::{Layout, Ops, Outputs, RowSpec, SpecLayout, StepOps};
+use repartee_kernels::row_spec::{SampleSection, SpecSection};
+use repartee_kernels::{WeightLayout, Ops, StepOutputs, RowSpec, SpecLayout, StepOps};
 
 use super::script::END;
 use super::{BOOK, CODES, HIDDEN, VOCABULARY, decoder};
@@ -67,12 +67,12 @@ impl WriterRow {
 
 /// Where its numbers of a step lie.
 pub struct WriterSections {
-    ids: Section,
-    others: [Section; CODES + 1],
-    audio_at: Section,
-    audio: Section,
-    hidden: Section,
-    endless: Section,
+    ids: SpecSection,
+    others: [SpecSection; CODES + 1],
+    audio_at: SpecSection,
+    audio: SpecSection,
+    hidden: SpecSection,
+    endless: SpecSection,
     params: SampleSection,
 }
 
@@ -119,8 +119,8 @@ impl WriterLm {
             tokens: w.table("tokens", VOCABULARY, HIDDEN).unwrap(),
             codes: w.table("codes", CODES * BOOK, HIDDEN).unwrap(),
             head: w.linear("head", VOCABULARY, HIDDEN).unwrap(),
-            allowed: w.made("allowed", Layout::Vector, &allowed, &[VOCABULARY]).unwrap(),
-            endless: w.made("endless", Layout::Table, &endless, &[1, VOCABULARY]).unwrap(),
+            allowed: w.made("allowed", WeightLayout::Vector, &allowed, &[VOCABULARY]).unwrap(),
+            endless: w.made("endless", WeightLayout::Table, &endless, &[1, VOCABULARY]).unwrap(),
             context,
             hidden,
             ending: Vec::new(),
@@ -231,7 +231,7 @@ impl CausalLm<Cpu> for WriterLm {
         self.ending = step.samplers.iter().map(ending).collect();
     }
 
-    fn forward(&mut self, ops: &Cpu, places: &WriterSections, step: StepContext<'_, Cpu>, outputs: &mut Outputs<Cpu>) {
+    fn forward(&mut self, ops: &Cpu, places: &WriterSections, step: StepContext<'_, Cpu>, outputs: &mut StepOutputs<Cpu>) {
         let index = |at| ops.index(step.spec, at);
         let mut x = ops.embed_at(&self.tokens, &index(places.ids));
         for (book, others) in places.others.iter().enumerate() {

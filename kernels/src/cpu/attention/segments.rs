@@ -2,13 +2,13 @@
 
 use std::ops::Range;
 
-use super::{Chunk, LANES, Level, Out, Pool, QUERY_BLOCK, Query, Scratch, attend, dispatch, split};
+use super::{Chunk, LANES, SimdLevel, OutputPtr, Pool, QUERY_BLOCK, Query, Scratch, attend, dispatch, split};
 
 /// Attention in both directions within consecutive segments of rows, on as many threads as it pays for.
 #[allow(clippy::too_many_arguments)]
 pub(in crate::cpu) fn segments(
     pool: Option<&Pool>,
-    level: Level,
+    level: SimdLevel,
     (q, k, v): (&[f32], &[f32], &[f32]),
     segments: &[u32],
     heads: usize,
@@ -20,7 +20,7 @@ pub(in crate::cpu) fn segments(
     let rows: usize = segments.iter().map(|&n| n as usize).sum();
     let pairs: usize = segments.iter().map(|&n| n as usize * n as usize).sum();
     let multiplies = 2 * pairs * (q.len() / rows.max(1));
-    let out = Out(out.as_mut_ptr());
+    let out = OutputPtr(out.as_mut_ptr());
     // SAFETY: the bound holds, and items have no result in common.
     let compute =
         |items, scratch: &mut _| unsafe { segments_items(level, q, k, v, segments, heads, items, scratch, out) };
@@ -41,7 +41,7 @@ unsafe fn segments_loop<const FUSED: bool>(
     heads: usize,
     items: Range<usize>,
     scratch: &mut Scratch,
-    out: Out,
+    out: OutputPtr,
 ) {
     let rows: usize = segments.iter().map(|&n| n as usize).sum();
     let width = q.len() / rows.max(1);
@@ -91,5 +91,5 @@ unsafe fn segments_items = segments_loop(
     heads: usize,
     items: Range<usize>,
     scratch: &mut Scratch,
-    out: Out,
+    out: OutputPtr,
 ));

@@ -1,6 +1,6 @@
 //! Integer products of a group of inputs by sixteen columns of a weight.
 
-use super::{Lanes, Plain};
+use super::{Lanes, ScalarLanes};
 
 /// Sums of sixteen columns over one group, exact. The layout of a weight is that of `quantised`.
 ///
@@ -37,11 +37,11 @@ pub trait Dots: Copy {
 
 /// Products of int8 for any processor.
 #[derive(Clone, Copy)]
-pub struct PlainEight([i32; 16]);
+pub struct ScalarInt8([i32; 16]);
 
 /// Products of int4 for any processor.
 #[derive(Clone, Copy)]
-pub struct PlainFour([i32; 16]);
+pub struct ScalarInt4([i32; 16]);
 
 /// Four inputs of sixteen columns, widened.
 type Quad = [[i32; 4]; 16];
@@ -58,9 +58,9 @@ fn add(mut sums: [i32; 16], weights: &Quad, x: i32) -> [i32; 16] {
     sums
 }
 
-impl Dots for PlainEight {
+impl Dots for ScalarInt8 {
     const STEP: usize = 128;
-    type Sums = Plain;
+    type Sums = ScalarLanes;
     type Quad = Quad;
 
     #[inline(always)]
@@ -78,14 +78,14 @@ impl Dots for PlainEight {
         Self(add(self.0, &weights, x))
     }
     #[inline(always)]
-    unsafe fn finish(self, _total: i32) -> Plain {
-        Plain(self.0.map(|sum| sum as f32))
+    unsafe fn finish(self, _total: i32) -> ScalarLanes {
+        ScalarLanes(self.0.map(|sum| sum as f32))
     }
 }
 
-impl Dots for PlainFour {
+impl Dots for ScalarInt4 {
     const STEP: usize = 64;
-    type Sums = Plain;
+    type Sums = ScalarLanes;
     type Quad = Quad;
 
     #[inline(always)]
@@ -104,7 +104,7 @@ impl Dots for PlainFour {
         Self(add(self.0, &weights, x))
     }
     #[inline(always)]
-    unsafe fn finish(self, total: i32) -> Plain {
-        Plain(self.0.map(|sum| sum.wrapping_sub(total.wrapping_mul(8)) as f32))
+    unsafe fn finish(self, total: i32) -> ScalarLanes {
+        ScalarLanes(self.0.map(|sum| sum.wrapping_sub(total.wrapping_mul(8)) as f32))
     }
 }

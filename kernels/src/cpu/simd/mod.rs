@@ -13,21 +13,21 @@ mod x86;
 use std::fmt;
 use std::sync::OnceLock;
 
-pub use dots::{Dots, PlainEight, PlainFour};
+pub use dots::{Dots, ScalarInt8, ScalarInt4};
 #[cfg(all(target_arch = "x86_64", feature = "simd"))]
 pub(super) use x86::peak;
 #[cfg(all(target_arch = "x86_64", feature = "simd"))]
-pub use x86::{Pair, PairEight, PairFour, Wide, WideEight, WideFour};
+pub use x86::{Avx2Lanes, Avx2Int8, Avx2Int4, Avx512Lanes, VnniInt8, VnniInt4};
 
 /// Vector instructions that this processor has: whoever holds a level may use them.
 ///
 /// Only [`Level::detect`] and [`Level::available`] make one above the baseline, after asking the processor.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Level(Kind);
+pub struct SimdLevel(LevelKind);
 
 /// What a [`Level`] stands for, to choose by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Kind {
+pub(crate) enum LevelKind {
     /// What every processor of the architecture has.
     Baseline,
     /// AVX2 and fused multiply-add.
@@ -38,7 +38,7 @@ pub(crate) enum Kind {
     Avx512,
 }
 
-impl Kind {
+impl LevelKind {
     /// Every kind that is compiled in, the lowest first.
     const ALL: &[Self] = &[
         Self::Baseline,
@@ -76,17 +76,17 @@ impl Kind {
     }
 }
 
-impl Level {
+impl SimdLevel {
     /// Plain instructions, which every processor has.
-    pub const BASELINE: Self = Self(Kind::Baseline);
+    pub const BASELINE: Self = Self(LevelKind::Baseline);
 
     /// The best level of this processor; `REPARTEE_SIMD=baseline|avx2` lowers it, for tests and comparisons.
     pub fn detect() -> Self {
-        static LEVEL: OnceLock<Level> = OnceLock::new();
+        static LEVEL: OnceLock<SimdLevel> = OnceLock::new();
         *LEVEL.get_or_init(|| {
-            let best = Kind::ALL.iter().rfind(|kind| kind.is_supported()).copied().unwrap_or(Kind::Baseline);
+            let best = LevelKind::ALL.iter().rfind(|kind| kind.is_supported()).copied().unwrap_or(LevelKind::Baseline);
             let asked = std::env::var("REPARTEE_SIMD").ok();
-            let limit = Kind::ALL.iter().find(|kind| asked.as_deref() == Some(kind.name()));
+            let limit = LevelKind::ALL.iter().find(|kind| asked.as_deref() == Some(kind.name()));
             Self(limit.map_or(best, |&limit| limit.min(best)))
         })
     }
@@ -94,13 +94,13 @@ impl Level {
     /// Every level up to [`Level::detect`], the lowest first.
     pub fn available() -> impl Iterator<Item = Self> {
         let best = Self::detect();
-        Kind::ALL.iter().copied().filter(move |&kind| kind <= best.0 && kind.is_supported()).map(Self)
+        LevelKind::ALL.iter().copied().filter(move |&kind| kind <= best.0 && kind.is_supported()).map(Self)
     }
 
     /// The names of the levels that are compiled in but not available.
     pub fn unavailable() -> impl Iterator<Item = &'static str> {
         let best = Self::detect();
-        Kind::ALL.iter().filter(move |&&kind| kind > best.0 || !kind.is_supported()).map(|kind| kind.name())
+        LevelKind::ALL.iter().filter(move |&&kind| kind > best.0 || !kind.is_supported()).map(|kind| kind.name())
     }
 
     /// `baseline`, `avx2` or `avx512`.
@@ -113,18 +113,18 @@ impl Level {
     pub fn has_vnni(self) -> bool {
         match self.0 {
             #[cfg(all(target_arch = "x86_64", feature = "simd"))]
-            Kind::Avx512 => is_x86_feature_detected!("avx512vnni"),
+            LevelKind::Avx512 => is_x86_feature_detected!("avx512vnni"),
             _ => false,
         }
     }
 
     /// What to choose code by.
-    pub(crate) const fn kind(self) -> Kind {
+    pub(crate) const fn kind(self) -> LevelKind {
         self.0
     }
 }
 
-impl fmt::Debug for Level {
+impl fmt::Debug for SimdLevel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
@@ -152,7 +152,7 @@ macro_rules! dispatch {
     ($(#[$doc:meta])* $public:vis fn $name:ident = $generic:ident($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)?) => {
         $(#[$doc])*
         #[allow(clippy::too_many_arguments)]
-        $public fn $name(level: $crate::cpu::simd::Level, $($arg: $ty),*) $(-> $ret)? {
+        $public fn $name(level: $crate::cpu::simd::SimdLevel, $($arg: $ty),*) $(-> $ret)? {
             $crate::cpu::simd::dispatch!(@body level, $generic($($arg: $ty),*) $(-> $ret)?,)
         }
     };
@@ -160,7 +160,7 @@ macro_rules! dispatch {
     ($(#[$doc:meta])* $public:vis unsafe fn $name:ident = $generic:ident($($arg:ident: $ty:ty),* $(,)?)) => {
         $(#[$doc])*
         #[allow(clippy::too_many_arguments)]
-        $public unsafe fn $name(level: $crate::cpu::simd::Level, $($arg: $ty),*) {
+        $public unsafe fn $name(level: $crate::cpu::simd::SimdLevel, $($arg: $ty),*) {
             $crate::cpu::simd::dispatch!(@body level, $generic($($arg: $ty),*), unsafe)
         }
     };
@@ -174,13 +174,13 @@ macro_rules! dispatch {
         #[allow(clippy::too_many_arguments)]
         $($unsafe)? fn avx2($($arg: $ty),*) $(-> $ret)? { $($unsafe)? { $generic::<true>($($arg),*) } }
         match $level.kind() {
-            $crate::cpu::simd::Kind::Baseline => $($unsafe)? { $generic::<false>($($arg),*) },
+            $crate::cpu::simd::LevelKind::Baseline => $($unsafe)? { $generic::<false>($($arg),*) },
             // SAFETY: a `Level` of this kind exists only where the processor has these instructions.
             #[cfg(all(target_arch = "x86_64", feature = "simd"))]
-            $crate::cpu::simd::Kind::Avx2 => unsafe { avx2($($arg),*) },
+            $crate::cpu::simd::LevelKind::Avx2 => unsafe { avx2($($arg),*) },
             // SAFETY: as above.
             #[cfg(all(target_arch = "x86_64", feature = "simd"))]
-            $crate::cpu::simd::Kind::Avx512 => unsafe { avx512($($arg),*) },
+            $crate::cpu::simd::LevelKind::Avx512 => unsafe { avx512($($arg),*) },
         }
     }};
 }
@@ -232,9 +232,9 @@ pub trait Lanes: Copy {
 
 /// Sixteen plain numbers, for any processor.
 #[derive(Clone, Copy)]
-pub struct Plain(pub(super) [f32; 16]);
+pub struct ScalarLanes(pub(super) [f32; 16]);
 
-impl Lanes for Plain {
+impl Lanes for ScalarLanes {
     #[inline(always)]
     unsafe fn zero() -> Self {
         Self([0.0; 16])

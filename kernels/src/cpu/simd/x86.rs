@@ -15,9 +15,9 @@ pub fn prefetch(at: *const u8) {
 
 /// One 512-bit register.
 #[derive(Clone, Copy)]
-pub struct Wide(__m512);
+pub struct Avx512Lanes(__m512);
 
-impl Lanes for Wide {
+impl Lanes for Avx512Lanes {
     #[inline(always)]
     unsafe fn zero() -> Self {
         // SAFETY: the caller answers for AVX-512.
@@ -65,9 +65,9 @@ impl Lanes for Wide {
 
 /// Two 256-bit registers.
 #[derive(Clone, Copy)]
-pub struct Pair(__m256, __m256);
+pub struct Avx2Lanes(__m256, __m256);
 
-impl Lanes for Pair {
+impl Lanes for Avx2Lanes {
     #[inline(always)]
     unsafe fn zero() -> Self {
         // SAFETY: the caller answers for AVX2.
@@ -126,11 +126,11 @@ impl Lanes for Pair {
 ///
 /// The instruction multiplies unsigned by signed: weights have 128 added, which the group's total takes out again.
 #[derive(Clone, Copy)]
-pub struct WideEight(__m512i);
+pub struct VnniInt8(__m512i);
 
-impl Dots for WideEight {
+impl Dots for VnniInt8 {
     const STEP: usize = 128;
-    type Sums = Wide;
+    type Sums = Avx512Lanes;
     type Quad = __m512i;
 
     #[inline(always)]
@@ -153,19 +153,19 @@ impl Dots for WideEight {
         unsafe { Self(_mm512_dpbusd_epi32(self.0, weights, _mm512_set1_epi32(x))) }
     }
     #[inline(always)]
-    unsafe fn finish(self, total: i32) -> Wide {
+    unsafe fn finish(self, total: i32) -> Avx512Lanes {
         // SAFETY: the caller answers for AVX-512.
-        unsafe { Wide(_mm512_cvtepi32_ps(_mm512_sub_epi32(self.0, _mm512_set1_epi32(total.wrapping_mul(128))))) }
+        unsafe { Avx512Lanes(_mm512_cvtepi32_ps(_mm512_sub_epi32(self.0, _mm512_set1_epi32(total.wrapping_mul(128))))) }
     }
 }
 
 /// Products of int4 in one 512-bit register, with VNNI. Weights have 8 added, as they are stored.
 #[derive(Clone, Copy)]
-pub struct WideFour(__m512i);
+pub struct VnniInt4(__m512i);
 
-impl Dots for WideFour {
+impl Dots for VnniInt4 {
     const STEP: usize = 64;
-    type Sums = Wide;
+    type Sums = Avx512Lanes;
     type Quad = __m512i;
 
     #[inline(always)]
@@ -187,9 +187,9 @@ impl Dots for WideFour {
         unsafe { Self(_mm512_dpbusd_epi32(self.0, weights, _mm512_set1_epi32(x))) }
     }
     #[inline(always)]
-    unsafe fn finish(self, total: i32) -> Wide {
+    unsafe fn finish(self, total: i32) -> Avx512Lanes {
         // SAFETY: the caller answers for AVX-512.
-        unsafe { Wide(_mm512_cvtepi32_ps(_mm512_sub_epi32(self.0, _mm512_set1_epi32(total.wrapping_mul(8))))) }
+        unsafe { Avx512Lanes(_mm512_cvtepi32_ps(_mm512_sub_epi32(self.0, _mm512_set1_epi32(total.wrapping_mul(8))))) }
     }
 }
 
@@ -198,11 +198,11 @@ impl Dots for WideFour {
 /// The instruction adds two products of an unsigned and a signed byte in sixteen bits, saturating: the weight's magnitude, at most 128,
 /// times the activation with the weight's sign, at most 127 either way, twice, fits.
 #[derive(Clone, Copy)]
-pub struct PairEight(__m256i, __m256i);
+pub struct Avx2Int8(__m256i, __m256i);
 
-impl Dots for PairEight {
+impl Dots for Avx2Int8 {
     const STEP: usize = 128;
-    type Sums = Pair;
+    type Sums = Avx2Lanes;
     type Quad = [__m256i; 2];
 
     #[inline(always)]
@@ -231,9 +231,9 @@ impl Dots for PairEight {
         }
     }
     #[inline(always)]
-    unsafe fn finish(self, _total: i32) -> Pair {
+    unsafe fn finish(self, _total: i32) -> Avx2Lanes {
         // SAFETY: the caller answers for AVX2.
-        unsafe { Pair(_mm256_cvtepi32_ps(self.0), _mm256_cvtepi32_ps(self.1)) }
+        unsafe { Avx2Lanes(_mm256_cvtepi32_ps(self.0), _mm256_cvtepi32_ps(self.1)) }
     }
 }
 
@@ -241,11 +241,11 @@ impl Dots for PairEight {
 ///
 /// Sums stay in sixteen bits for a whole group: eight times two products of at most 15 times 127 is below 2¹⁵.
 #[derive(Clone, Copy)]
-pub struct PairFour(__m256i, __m256i);
+pub struct Avx2Int4(__m256i, __m256i);
 
-impl Dots for PairFour {
+impl Dots for Avx2Int4 {
     const STEP: usize = 64;
-    type Sums = Pair;
+    type Sums = Avx2Lanes;
     type Quad = [__m256i; 2];
 
     #[inline(always)]
@@ -274,7 +274,7 @@ impl Dots for PairFour {
         }
     }
     #[inline(always)]
-    unsafe fn finish(self, total: i32) -> Pair {
+    unsafe fn finish(self, total: i32) -> Avx2Lanes {
         // SAFETY: the caller answers for AVX2.
         unsafe {
             let added = _mm256_set1_epi32(total.wrapping_mul(8));
@@ -282,7 +282,7 @@ impl Dots for PairFour {
                 let sums = _mm256_madd_epi16(sums, _mm256_set1_epi16(1));
                 _mm256_cvtepi32_ps(_mm256_sub_epi32(sums, added))
             };
-            Pair(finish(self.0), finish(self.1))
+            Avx2Lanes(finish(self.0), finish(self.1))
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use std::ffi::{c_int, c_uchar, c_uint, c_void};
 
-use super::{Status, give, thread, with};
-use crate::driver::{DEFAULT_STREAM, HostRange, SHARED, SHARED_OPT_IN, Source, THREADS, Work};
+use super::{Status, write_out, thread, with};
+use crate::driver::{DEFAULT_STREAM, HostRange, SHARED, SHARED_OPT_IN, UploadSource, THREADS, StreamWork};
 
 /// A `CUdevice_attribute`, as on an H200 where a program may depend on it.
 pub fn attribute(number: c_int) -> Option<c_int> {
@@ -39,7 +39,7 @@ fn host(address: *const c_void, length: usize) -> HostRange {
 #[unsafe(no_mangle)]
 extern "C" fn cuDeviceTotalMem_v2(bytes: *mut usize, _device: c_int) -> Status {
     // SAFETY: the border's invariant.
-    with(|driver| unsafe { give(bytes, driver.memory_info().1) })
+    with(|driver| unsafe { write_out(bytes, driver.memory_info().1) })
 }
 
 #[unsafe(no_mangle)]
@@ -47,7 +47,7 @@ extern "C" fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) -> Status {
     with(|driver| {
         let (left, all) = driver.memory_info();
         // SAFETY: the border's invariant.
-        unsafe { give(free, left).and_then(|()| give(total, all)) }
+        unsafe { write_out(free, left).and_then(|()| write_out(total, all)) }
     })
 }
 
@@ -56,7 +56,7 @@ extern "C" fn cuMemAlloc_v2(to: *mut u64, size: usize) -> Status {
     with(|driver| {
         let address = driver.alloc(size, thread())?;
         // SAFETY: the border's invariant.
-        unsafe { give(to, address) }
+        unsafe { write_out(to, address) }
     })
 }
 
@@ -65,7 +65,7 @@ extern "C" fn cuMemAllocAsync(to: *mut u64, size: usize, stream: u64) -> Status 
     with(|driver| {
         let address = driver.alloc_async(size, stream)?;
         // SAFETY: the border's invariant.
-        unsafe { give(to, address) }
+        unsafe { write_out(to, address) }
     })
 }
 
@@ -84,7 +84,7 @@ extern "C" fn cuMemHostAlloc(to: *mut *mut c_void, size: usize, _flags: c_uint) 
     with(|driver| {
         let address = driver.alloc_pinned(size);
         // SAFETY: the border's invariant.
-        unsafe { give(to, std::ptr::with_exposed_provenance_mut(address)) }
+        unsafe { write_out(to, std::ptr::with_exposed_provenance_mut(address)) }
     })
 }
 
@@ -96,7 +96,7 @@ extern "C" fn cuMemFreeHost(address: *mut c_void) -> Status {
 #[unsafe(no_mangle)]
 extern "C" fn cuMemcpyHtoD_v2(to: u64, from: *const c_void, length: usize) -> Status {
     let from = host(from, length);
-    with(|driver| driver.at_once(Work::Upload { to, from: Source::Bytes(from.read()) }, thread()))
+    with(|driver| driver.run_synchronously(StreamWork::Upload { to, from: UploadSource::Bytes(from.read()) }, thread()))
 }
 
 #[unsafe(no_mangle)]
@@ -106,7 +106,7 @@ extern "C" fn cuMemcpyHtoDAsync_v2(to: u64, from: *const c_void, length: usize, 
 
 #[unsafe(no_mangle)]
 extern "C" fn cuMemcpyDtoH_v2(to: *mut c_void, from: u64, length: usize) -> Status {
-    with(|driver| driver.at_once(Work::Download { to: host(to, length), from, pinned: false }, thread()))
+    with(|driver| driver.run_synchronously(StreamWork::Download { to: host(to, length), from, pinned: false }, thread()))
 }
 
 #[unsafe(no_mangle)]
@@ -116,20 +116,20 @@ extern "C" fn cuMemcpyDtoHAsync_v2(to: *mut c_void, from: u64, length: usize, st
 
 #[unsafe(no_mangle)]
 extern "C" fn cuMemcpyDtoD_v2(to: u64, from: u64, length: usize) -> Status {
-    with(|driver| driver.at_once(Work::Copy { to, from, length }, thread()))
+    with(|driver| driver.run_synchronously(StreamWork::Copy { to, from, length }, thread()))
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cuMemcpyDtoDAsync_v2(to: u64, from: u64, length: usize, stream: u64) -> Status {
-    with(|driver| driver.submit(stream, Work::Copy { to, from, length }))
+    with(|driver| driver.submit(stream, StreamWork::Copy { to, from, length }))
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cuMemsetD8_v2(to: u64, value: c_uchar, length: usize) -> Status {
-    with(|driver| driver.submit(DEFAULT_STREAM, Work::Fill { to, value, length }))
+    with(|driver| driver.submit(DEFAULT_STREAM, StreamWork::Fill { to, value, length }))
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cuMemsetD8Async(to: u64, value: c_uchar, length: usize, stream: u64) -> Status {
-    with(|driver| driver.submit(stream, Work::Fill { to, value, length }))
+    with(|driver| driver.submit(stream, StreamWork::Fill { to, value, length }))
 }

@@ -15,7 +15,7 @@ use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char, c_int, c_uint};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::driver::{Code, Driver, Failure, HostRange, names};
+use crate::driver::{CuResult, Driver, Failure, HostRange, names};
 
 /// `CUresult`.
 type Status = u32;
@@ -45,7 +45,7 @@ fn with(call: impl FnOnce(&mut Driver) -> Result<(), Failure>) -> Status {
     let result = call(lock(&DRIVER).get_or_insert_default());
     let Err(failure) = result else { return 0 };
     // An event that is not complete is an answer.
-    if failure.code != Code::NotReady as u32 {
+    if failure.code != CuResult::NotReady as u32 {
         eprintln!("simcuda: {failure}");
         *lock(&LAST_FAULT) = CString::new(failure.to_string()).ok();
     }
@@ -56,9 +56,9 @@ fn with(call: impl FnOnce(&mut Driver) -> Result<(), Failure>) -> Status {
 ///
 /// # Safety
 /// `to` is valid for a write, or null.
-unsafe fn give<T>(to: *mut T, value: T) -> Result<(), Failure> {
+unsafe fn write_out<T>(to: *mut T, value: T) -> Result<(), Failure> {
     if to.is_null() {
-        return Err(Failure::new(Code::InvalidValue, "a null pointer where the result belongs"));
+        return Err(Failure::new(CuResult::InvalidValue, "a null pointer where the result belongs"));
     }
     // SAFETY: the caller promises it.
     unsafe { to.write(value) };
@@ -71,11 +71,11 @@ unsafe fn give<T>(to: *mut T, value: T) -> Result<(), Failure> {
 /// `text` is a string that ends with NUL, or null.
 unsafe fn text<'a>(text: *const c_char) -> Result<&'a str, Failure> {
     if text.is_null() {
-        return Err(Failure::new(Code::InvalidValue, "a null pointer where a string belongs"));
+        return Err(Failure::new(CuResult::InvalidValue, "a null pointer where a string belongs"));
     }
     // SAFETY: the caller promises it.
     let text = unsafe { CStr::from_ptr(text) };
-    text.to_str().map_err(|_| Failure::new(Code::InvalidValue, "a string that is not UTF-8"))
+    text.to_str().map_err(|_| Failure::new(CuResult::InvalidValue, "a string that is not UTF-8"))
 }
 
 /// The bytes of a range of host memory.
@@ -120,37 +120,37 @@ extern "C" fn cuInit(_flags: c_uint) -> Status {
 #[unsafe(no_mangle)]
 extern "C" fn cuDriverGetVersion(version: *mut c_int) -> Status {
     // SAFETY: the module's invariant.
-    with(|_| unsafe { give(version, 13_000) })
+    with(|_| unsafe { write_out(version, 13_000) })
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cuGetErrorName(code: u32, to: *mut *const c_char) -> Status {
-    let Some((name, _)) = names(code) else { return Code::InvalidValue as u32 };
+    let Some((name, _)) = names(code) else { return CuResult::InvalidValue as u32 };
     // SAFETY: the module's invariant; names end with NUL.
-    with(|_| unsafe { give(to, name.as_ptr().cast()) })
+    with(|_| unsafe { write_out(to, name.as_ptr().cast()) })
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cuGetErrorString(code: u32, to: *mut *const c_char) -> Status {
-    let Some((_, text)) = names(code) else { return Code::InvalidValue as u32 };
+    let Some((_, text)) = names(code) else { return CuResult::InvalidValue as u32 };
     // SAFETY: the module's invariant; texts end with NUL.
-    with(|_| unsafe { give(to, text.as_ptr().cast()) })
+    with(|_| unsafe { write_out(to, text.as_ptr().cast()) })
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cuDeviceGetCount(count: *mut c_int) -> Status {
     // SAFETY: the module's invariant.
-    with(|_| unsafe { give(count, 1) })
+    with(|_| unsafe { write_out(count, 1) })
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cuDeviceGet(device: *mut c_int, ordinal: c_int) -> Status {
     with(|_| {
         if ordinal != 0 {
-            return Err(Failure::new(Code::InvalidDevice, format!("there is no device {ordinal}")));
+            return Err(Failure::new(CuResult::InvalidDevice, format!("there is no device {ordinal}")));
         }
         // SAFETY: the module's invariant.
-        unsafe { give(device, 0) }
+        unsafe { write_out(device, 0) }
     })
 }
 
@@ -159,7 +159,7 @@ extern "C" fn cuDeviceGetName(name: *mut c_char, length: c_int, _device: c_int) 
     const NAME: &[u8] = b"simcuda\0";
     with(|_| {
         if name.is_null() || usize::try_from(length).is_ok_and(|length| length < NAME.len()) {
-            return Err(Failure::new(Code::InvalidValue, "too little room for the device's name"));
+            return Err(Failure::new(CuResult::InvalidValue, "too little room for the device's name"));
         }
         // SAFETY: the module's invariant, and there is room.
         unsafe { std::ptr::copy_nonoverlapping(NAME.as_ptr(), name.cast(), NAME.len()) };
@@ -170,23 +170,23 @@ extern "C" fn cuDeviceGetName(name: *mut c_char, length: c_int, _device: c_int) 
 #[unsafe(no_mangle)]
 extern "C" fn cuDeviceGetUuid_v2(uuid: *mut [u8; 16], _device: c_int) -> Status {
     // SAFETY: the module's invariant.
-    with(|_| unsafe { give(uuid, *b"simcuda-device-0") })
+    with(|_| unsafe { write_out(uuid, *b"simcuda-device-0") })
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cuDeviceGetAttribute(value: *mut c_int, attribute: c_int, _device: c_int) -> Status {
     with(|_| {
         let found = memory::attribute(attribute);
-        let missing = || Failure::new(Code::NotSupported, format!("the device's attribute {attribute} is not covered"));
+        let missing = || Failure::new(CuResult::NotSupported, format!("the device's attribute {attribute} is not covered"));
         // SAFETY: the module's invariant.
-        unsafe { give(value, found.ok_or_else(missing)?) }
+        unsafe { write_out(value, found.ok_or_else(missing)?) }
     })
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cuDevicePrimaryCtxRetain(context: *mut usize, _device: c_int) -> Status {
     // SAFETY: the module's invariant.
-    with(|_| unsafe { give(context, CONTEXT) })
+    with(|_| unsafe { write_out(context, CONTEXT) })
 }
 
 #[unsafe(no_mangle)]
@@ -198,7 +198,7 @@ extern "C" fn cuDevicePrimaryCtxRelease_v2(_device: c_int) -> Status {
 extern "C" fn cuCtxSetCurrent(context: usize) -> Status {
     with(|_| {
         if context != CONTEXT && context != 0 {
-            return Err(Failure::new(Code::InvalidHandle, format!("there is no context {context:#x}")));
+            return Err(Failure::new(CuResult::InvalidHandle, format!("there is no context {context:#x}")));
         }
         CURRENT.set(context);
         Ok(())
@@ -208,7 +208,7 @@ extern "C" fn cuCtxSetCurrent(context: usize) -> Status {
 #[unsafe(no_mangle)]
 extern "C" fn cuCtxGetCurrent(context: *mut usize) -> Status {
     // SAFETY: the module's invariant.
-    with(|_| unsafe { give(context, CURRENT.get()) })
+    with(|_| unsafe { write_out(context, CURRENT.get()) })
 }
 
 #[unsafe(no_mangle)]
@@ -219,5 +219,5 @@ extern "C" fn cuCtxSynchronize() -> Status {
 #[unsafe(no_mangle)]
 extern "C" fn cuCtxGetStreamPriorityRange(least: *mut c_int, greatest: *mut c_int) -> Status {
     // SAFETY: the module's invariant.
-    with(|_| unsafe { give(least, 0).and_then(|()| give(greatest, 0)) })
+    with(|_| unsafe { write_out(least, 0).and_then(|()| write_out(greatest, 0)) })
 }

@@ -2,8 +2,8 @@
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
-use super::{Status, give, text, thread, with};
-use crate::driver::{Code, Failure};
+use super::{Status, write_out, text, thread, with};
+use crate::driver::{CuResult, Failure};
 
 #[unsafe(no_mangle)]
 extern "C" fn cuModuleLoadData(to: *mut u64, image: *const c_void) -> Status {
@@ -11,12 +11,12 @@ extern "C" fn cuModuleLoadData(to: *mut u64, image: *const c_void) -> Status {
         // SAFETY: the border's invariant. An image of machine code is no text, and its first byte is not that of PTX.
         let first = unsafe { image.cast::<u8>().as_ref() };
         if first.is_none_or(|first| *first == 0x7f || *first == 0x50) {
-            return Err(Failure::new(Code::InvalidPtx, "only PTX text can be loaded, no machine code"));
+            return Err(Failure::new(CuResult::InvalidPtx, "only PTX text can be loaded, no machine code"));
         }
         // SAFETY: PTX text ends with NUL.
         let module = driver.load_module(unsafe { text(image.cast()) }?, thread())?;
         // SAFETY: the border's invariant.
-        unsafe { give(to, module) }
+        unsafe { write_out(to, module) }
     })
 }
 
@@ -31,7 +31,7 @@ extern "C" fn cuModuleGetFunction(to: *mut u64, module: u64, name: *const c_char
         // SAFETY: the border's invariant.
         let function = driver.function(module, unsafe { text(name) }?)?;
         // SAFETY: the border's invariant.
-        unsafe { give(to, function) }
+        unsafe { write_out(to, function) }
     })
 }
 
@@ -43,9 +43,9 @@ extern "C" fn cuModuleGetGlobal_v2(to: *mut u64, size: *mut usize, module: u64, 
         // SAFETY: the border's invariant; either pointer may be null.
         unsafe {
             if !to.is_null() {
-                give(to, address)?;
+                write_out(to, address)?;
             }
-            if size.is_null() { Ok(()) } else { give(size, bytes) }
+            if size.is_null() { Ok(()) } else { write_out(size, bytes) }
         }
     })
 }
@@ -55,7 +55,7 @@ extern "C" fn cuFuncGetAttribute(to: *mut c_int, attribute: c_uint, function: u6
     with(|driver| {
         let value = driver.function_attribute(function, attribute)?;
         // SAFETY: the border's invariant.
-        unsafe { give(to, value) }
+        unsafe { write_out(to, value) }
     })
 }
 
@@ -81,7 +81,7 @@ extern "C" fn cuLaunchKernel(
     with(|driver| {
         let sizes = driver.param_sizes(function)?;
         if !extra.is_null() || (params.is_null() && !sizes.is_empty()) {
-            return Err(Failure::new(Code::InvalidValue, "parameters come as an array of pointers"));
+            return Err(Failure::new(CuResult::InvalidValue, "parameters come as an array of pointers"));
         }
         let value = |(index, size): (usize, &usize)| {
             // SAFETY: the array has a pointer for each parameter of the kernel, to as many bytes as the parameter has.

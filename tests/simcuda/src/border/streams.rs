@@ -2,8 +2,8 @@
 
 use std::ffi::{c_int, c_uint, c_ulonglong};
 
-use super::{Status, give, thread, with};
-use crate::driver::{Code, Failure, Mode};
+use super::{Status, write_out, thread, with};
+use crate::driver::{CuResult, Failure, CaptureMode};
 
 /// `CU_STREAM_NON_BLOCKING`.
 const NON_BLOCKING: c_uint = 1;
@@ -11,7 +11,7 @@ const NON_BLOCKING: c_uint = 1;
 /// Gives a handle.
 fn handle(to: *mut u64, handle: u64) -> Result<(), Failure> {
     // SAFETY: the border's invariant.
-    unsafe { give(to, handle) }
+    unsafe { write_out(to, handle) }
 }
 
 #[unsafe(no_mangle)]
@@ -43,10 +43,10 @@ extern "C" fn cuStreamWaitEvent(stream: u64, event: u64, _flags: c_uint) -> Stat
 extern "C" fn cuStreamBeginCapture_v2(stream: u64, mode: c_uint) -> Status {
     with(|driver| {
         let mode = match mode {
-            0 => Mode::Global,
-            1 => Mode::ThreadLocal,
-            2 => Mode::Relaxed,
-            _ => return Err(Failure::new(Code::InvalidValue, format!("the capture mode {mode}"))),
+            0 => CaptureMode::Global,
+            1 => CaptureMode::ThreadLocal,
+            2 => CaptureMode::Relaxed,
+            _ => return Err(Failure::new(CuResult::InvalidValue, format!("the capture mode {mode}"))),
         };
         driver.begin_capture(stream, mode, thread())
     })
@@ -65,7 +65,7 @@ extern "C" fn cuStreamIsCapturing(stream: u64, to: *mut c_uint) -> Status {
     with(|driver| {
         let status = driver.capture_status(stream)?;
         // SAFETY: the border's invariant.
-        unsafe { give(to, status) }
+        unsafe { write_out(to, status) }
     })
 }
 

@@ -2,13 +2,13 @@
 //! as C allows.
 
 use super::{Status, with};
-use crate::driver::{Code, Failure};
+use crate::driver::{CuResult, Failure};
 
 macro_rules! unsupported {
     ($($name:ident),+ $(,)?) => {$(
         #[unsafe(no_mangle)]
         extern "C" fn $name() -> Status {
-            with(|_| Err(Failure::new(Code::NotSupported, concat!(stringify!($name), " is not covered"))))
+            with(|_| Err(Failure::new(CuResult::NotSupported, concat!(stringify!($name), " is not covered"))))
         }
     )+};
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::decode;
-use super::kind::Kind;
+use super::kind::Operation;
 use crate::ptx::{Address, Base, Entry, Guard, Instruction, Operand, PtxError, Reg, Space, Special, Ty};
 
 /// Where the shared memory of a block begins in the generic space.
@@ -28,7 +28,7 @@ pub enum Src {
 pub type Dst = Option<Reg>;
 
 /// A part of a packed register: its source, its width in bits.
-pub type Part = (Src, u32);
+pub type SourcePart = (Src, u32);
 
 /// An address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,11 +47,11 @@ pub struct Inst {
     /// Which lanes carry it out.
     pub guard: Option<Guard>,
     /// What it does.
-    pub kind: Kind,
+    pub kind: Operation,
     /// Where results go.
     pub dst: Vec<Dst>,
     /// What it reads, with widths in bits.
-    pub src: Vec<Part>,
+    pub src: Vec<SourcePart>,
     /// The addresses that it touches.
     pub address: Vec<Addr>,
     /// The instruction that it jumps to.
@@ -108,11 +108,11 @@ impl<'a> Binder<'a> {
 
     fn all(&mut self) -> Result<(), PtxError> {
         match self.inst.kind {
-            Kind::Map1(_, to, from) => self.map(to, &from),
-            Kind::Map2(_, to, from) => self.map(to, &from),
-            Kind::Map3(_, to, from) => self.map(to, &from),
-            Kind::Map4(_, to, from) => self.map(to, &from),
-            Kind::Compare(_, ty, join) => {
+            Operation::Map1(_, to, from) => self.map(to, &from),
+            Operation::Map2(_, to, from) => self.map(to, &from),
+            Operation::Map3(_, to, from) => self.map(to, &from),
+            Operation::Map4(_, to, from) => self.map(to, &from),
+            Operation::Compare(_, ty, join) => {
                 match self.next()? {
                     Operand::Both(first, second) => {
                         self.to(first, 1, true)?;
@@ -124,22 +124,22 @@ impl<'a> Binder<'a> {
                 self.from(ty)?;
                 if join.is_some() { self.from(Ty::Pred) } else { Ok(()) }
             }
-            Kind::Move(ty) => self.moved(ty),
-            Kind::Convert(convert) => {
+            Operation::Move(ty) => self.moved(ty),
+            Operation::Convert(convert) => {
                 let to = self.next()?;
                 self.to(to, convert.to.bits(), false)?;
                 let from = self.next()?;
                 self.source(from, convert.from.bits(), false)
             }
-            Kind::Window(..) => self.map(Ty::U(64), &[Ty::U(64)]),
-            Kind::Load(space, ty, count) => {
+            Operation::Window(..) => self.map(Ty::U(64), &[Ty::U(64)]),
+            Operation::Load(space, ty, count) => {
                 let to = self.next()?;
                 for part in self.parts(to, count)? {
                     self.to(part, ty.bits(), false)?;
                 }
                 self.address(space)
             }
-            Kind::Store(space, ty, count) => {
+            Operation::Store(space, ty, count) => {
                 self.address(space)?;
                 let from = self.next()?;
                 for part in self.parts(from, count)? {
@@ -147,7 +147,7 @@ impl<'a> Binder<'a> {
                 }
                 Ok(())
             }
-            Kind::Atomic { space, ty, compares, returns, .. } => {
+            Operation::Atomic { space, ty, compares, returns, .. } => {
                 if returns {
                     let to = self.next()?;
                     self.to(to, ty.bits(), true)?;
@@ -156,18 +156,18 @@ impl<'a> Binder<'a> {
                 self.from(ty)?;
                 if compares { self.from(ty) } else { Ok(()) }
             }
-            Kind::Branch => {
+            Operation::Branch => {
                 let Operand::Symbol(label) = self.next()? else { return Err(self.wrong("a label is missing")) };
                 let target = self.entry.labels.get(label).copied();
                 self.inst.target = target.ok_or_else(|| self.wrong("there is no such label"))?;
                 Ok(())
             }
-            Kind::Exit | Kind::Trap | Kind::Fence | Kind::CopyCommit | Kind::CopyWait(true) => Ok(()),
-            Kind::Barrier => match self.next()? {
+            Operation::Exit | Operation::Trap | Operation::Fence | Operation::CopyCommit | Operation::CopyWait(true) => Ok(()),
+            Operation::Barrier => match self.next()? {
                 Operand::Imm(_) => Ok(()),
                 _ => Err(self.wrong("only barriers of a constant number are covered")),
             },
-            Kind::BarrierReduce(reduce) => {
+            Operation::BarrierReduce(reduce) => {
                 let to = self.next()?;
                 self.to(to, if reduce == super::kind::Reduce::Count { 32 } else { 1 }, true)?;
                 let Operand::Imm(_) = self.next()? else {
@@ -175,8 +175,8 @@ impl<'a> Binder<'a> {
                 };
                 self.from(Ty::Pred)
             }
-            Kind::WarpBarrier => self.from(Ty::U(32)),
-            Kind::Shuffle(_) => {
+            Operation::WarpBarrier => self.from(Ty::U(32)),
+            Operation::Shuffle(_) => {
                 match self.next()? {
                     Operand::Both(first, second) => {
                         self.to(first, 32, true)?;
@@ -186,22 +186,22 @@ impl<'a> Binder<'a> {
                 }
                 (0..4).try_for_each(|_| self.from(Ty::U(32)))
             }
-            Kind::Vote(vote) => {
+            Operation::Vote(vote) => {
                 let to = self.next()?;
                 self.to(to, if vote == super::kind::Vote::Ballot { 32 } else { 1 }, true)?;
                 self.from(Ty::Pred)?;
                 self.from(Ty::U(32))
             }
-            Kind::Redux(_, ty) => self.map(ty, &[ty, Ty::U(32)]),
-            Kind::ActiveMask => self.map(Ty::U(32), &[]),
-            Kind::LoadMatrix(count, _) => {
+            Operation::Redux(_, ty) => self.map(ty, &[ty, Ty::U(32)]),
+            Operation::ActiveMask => self.map(Ty::U(32), &[]),
+            Operation::LoadMatrix(count, _) => {
                 let to = self.next()?;
                 for part in self.parts(to, count)? {
                     self.to(part, 32, true)?;
                 }
                 self.address(Space::Shared)
             }
-            Kind::Mma => {
+            Operation::Mma => {
                 for (count, is_result) in [(4, true), (4, false), (2, false), (4, false)] {
                     let operand = self.next()?;
                     for part in self.parts(operand, count)? {
@@ -210,7 +210,7 @@ impl<'a> Binder<'a> {
                 }
                 Ok(())
             }
-            Kind::CopyAsync(least) => {
+            Operation::CopyAsync(least) => {
                 self.address(Space::Shared)?;
                 self.address(Space::Global)?;
                 let Operand::Imm(size) = self.next()? else { return Err(self.wrong("the size is no constant")) };
@@ -220,7 +220,7 @@ impl<'a> Binder<'a> {
                 self.inst.src.push((Src::Imm(*size), 32));
                 if self.rest.len() > 0 { self.from(Ty::U(32)) } else { Ok(()) }
             }
-            Kind::CopyWait(false) => self.from(Ty::U(32)),
+            Operation::CopyWait(false) => self.from(Ty::U(32)),
         }
     }
 

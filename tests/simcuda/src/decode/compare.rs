@@ -1,7 +1,7 @@
 //! `setp` and `selp`.
 
-use super::form::Form;
-use super::kind::Kind;
+use super::form::Opcode;
+use super::kind::Operation;
 use super::lanes::{Map2, lanes};
 use crate::ptx::Ty::{self, B, F, Pred, S, U};
 
@@ -36,7 +36,7 @@ macro_rules! floats {
 #[allow(clippy::double_comparisons, reason = "unlike `!=`, false for NaN")]
 #[allow(clippy::nonminimal_bool, reason = "the comparisons with `u` are true for NaN")]
 #[allow(clippy::eq_op, reason = "only NaN differs from itself")]
-pub fn comparison(form: &Form) -> Option<Kind> {
+pub fn comparison(form: &Opcode) -> Option<Operation> {
     let ty = form.ty()?;
     let map: Map2 = match *form.modifiers.first()? {
         "eq" => ordered!(ty, |a, b| a == b),
@@ -57,10 +57,10 @@ pub fn comparison(form: &Form) -> Option<Kind> {
         "nan" => floats!(ty, |a, b| a != a || b != b),
         _ => return None,
     };
-    Some(Kind::Compare(map, ty, join(form)))
+    Some(Operation::Compare(map, ty, join(form)))
 }
 
-fn join(form: &Form) -> Option<Map2> {
+fn join(form: &Opcode) -> Option<Map2> {
     Some(match *form.modifiers.get(1)? {
         "and" => lanes!(|a: bool, b: bool| a & b),
         "or" => lanes!(|a: bool, b: bool| a | b),
@@ -70,6 +70,6 @@ fn join(form: &Form) -> Option<Map2> {
 }
 
 /// The meaning of a `selp`.
-pub fn selection(ty: Ty) -> Kind {
-    Kind::Map3(lanes!(|a: u64, b: u64, c: bool| if c { a } else { b }), ty, [ty, ty, Pred])
+pub fn selection(ty: Ty) -> Operation {
+    Operation::Map3(lanes!(|a: u64, b: u64, c: bool| if c { a } else { b }), ty, [ty, ty, Pred])
 }

@@ -1,8 +1,8 @@
 //! `cvt`.
 
-use super::form::Form;
+use super::form::Opcode;
 use super::half;
-use super::kind::Kind;
+use super::kind::Operation;
 use super::lanes::lanes;
 use crate::ptx::Ty::{self, B, Bf16, F, Pair, S, U};
 
@@ -26,7 +26,7 @@ enum Rounding {
 }
 
 /// The meaning of a `cvt`.
-pub fn kind(form: &Form) -> Option<Kind> {
+pub fn kind(form: &Opcode) -> Option<Operation> {
     let [.., to, from] = form.modifiers.as_slice() else { return None };
     let (to, from) = (Ty::named(to)?, Ty::named(from)?);
     if to == Pair {
@@ -35,7 +35,7 @@ pub fn kind(form: &Form) -> Option<Kind> {
         } else {
             lanes!(|a: f32, b: f32| u32::from(half::f16(a, true)) << 16 | u32::from(half::f16(b, true)))
         };
-        return Some(Kind::Map2(map, B(32), [F(32); 2]));
+        return Some(Operation::Map2(map, B(32), [F(32); 2]));
     }
     let rounding = match form.modifiers.first()? {
         &"rz" | &"rzi" => Rounding::Zero,
@@ -43,7 +43,7 @@ pub fn kind(form: &Form) -> Option<Kind> {
         &"rpi" => Rounding::Up,
         _ => Rounding::Nearest,
     };
-    Some(Kind::Convert(Convert { to, from, rounding, saturates: form.has("sat") }))
+    Some(Operation::Convert(Convert { to, from, rounding, saturates: form.has("sat") }))
 }
 
 impl Convert {

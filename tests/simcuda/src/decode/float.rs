@@ -4,8 +4,8 @@
 //! `div`) are the correctly rounded value of a computation in double precision: hardware may differ by some units in the last
 //! place, so a test over them needs a tolerance.
 
-use super::form::Form;
-use super::kind::Kind;
+use super::form::Opcode;
+use super::kind::Operation;
 use super::lanes::{Map1, Map2, lanes};
 use crate::ptx::Ty::{self, F};
 
@@ -21,15 +21,15 @@ macro_rules! both {
 }
 
 /// The meaning of a floating-point opcode.
-pub fn kind(form: &Form) -> Option<Kind> {
+pub fn kind(form: &Opcode) -> Option<Operation> {
     let ty = form.ty()?;
     if form.base == "fma" {
-        return Some(Kind::Map3(both!(ty, |a, b, c| a.mul_add(b, c)), ty, [ty; 3]));
+        return Some(Operation::Map3(both!(ty, |a, b, c| a.mul_add(b, c)), ty, [ty; 3]));
     }
     if let Some(map) = unary(form, ty) {
-        return Some(Kind::Map1(map, ty, [ty]));
+        return Some(Operation::Map1(map, ty, [ty]));
     }
-    binary(form, ty).map(|map| Kind::Map2(map, ty, [ty; 2]))
+    binary(form, ty).map(|map| Operation::Map2(map, ty, [ty; 2]))
 }
 
 /// A number below the normal ones as a zero with the same sign.
@@ -37,7 +37,7 @@ fn flushed(a: f32) -> f32 {
     if a.is_subnormal() { 0.0_f32.copysign(a) } else { a }
 }
 
-fn unary(form: &Form, ty: Ty) -> Option<Map1> {
+fn unary(form: &Opcode, ty: Ty) -> Option<Map1> {
     Some(match (form.base, form.has("ftz")) {
         // Bits, because a NaN's sign turns over too.
         ("neg", _) => both!(ty, |a| -a),
@@ -55,7 +55,7 @@ fn unary(form: &Form, ty: Ty) -> Option<Map1> {
     })
 }
 
-fn binary(form: &Form, ty: Ty) -> Option<Map2> {
+fn binary(form: &Opcode, ty: Ty) -> Option<Map2> {
     Some(match (form.base, form.has("NaN")) {
         ("add", _) => both!(ty, |a, b| a + b),
         ("sub", _) => both!(ty, |a, b| a - b),

@@ -10,14 +10,14 @@ const TABLE: &str = include_str!("../coverage.md");
 
 /// An opcode in its parts.
 #[derive(Clone, Debug)]
-pub struct Form<'a> {
+pub struct Opcode<'a> {
     /// The part before the first dot.
     pub base: &'a str,
     /// The others in order.
     pub modifiers: Vec<&'a str>,
 }
 
-impl<'a> Form<'a> {
+impl<'a> Opcode<'a> {
     /// Cuts an opcode at its dots.
     pub fn of(opcode: &'a str) -> Self {
         let mut parts = opcode.split('.');

@@ -1,7 +1,7 @@
 //! Whole numbers, bits and addresses.
 
-use super::form::Form;
-use super::kind::Kind;
+use super::form::Opcode;
+use super::kind::Operation;
 use super::lanes::{Map1, Map2, Map3, Map4, lanes};
 use crate::ptx::Ty::{self, B, Pred, S, U};
 
@@ -33,12 +33,12 @@ macro_rules! by_sign {
 }
 
 /// The meaning of an integer opcode.
-pub fn kind(form: &Form) -> Option<Kind> {
+pub fn kind(form: &Opcode) -> Option<Operation> {
     let ty = form.ty()?;
     unary(form, ty).or_else(|| binary(form, ty)).or_else(|| ternary(form, ty)).or_else(|| quaternary(form, ty))
 }
 
-fn unary(form: &Form, ty: Ty) -> Option<Kind> {
+fn unary(form: &Opcode, ty: Ty) -> Option<Operation> {
     let mut to = ty;
     let map: Map1 = match form.base {
         "neg" => any_sign!(ty, |a| a.wrapping_neg()),
@@ -60,10 +60,10 @@ fn unary(form: &Form, ty: Ty) -> Option<Kind> {
         }
         _ => return None,
     };
-    Some(Kind::Map1(map, to, [ty]))
+    Some(Operation::Map1(map, to, [ty]))
 }
 
-fn binary(form: &Form, ty: Ty) -> Option<Kind> {
+fn binary(form: &Opcode, ty: Ty) -> Option<Operation> {
     if form.base == "mul" && form.has("wide") {
         let (map, to): (Map2, Ty) = match ty {
             U(16) => (lanes!(|a: u16, b: u16| u32::from(a) * u32::from(b)), U(32)),
@@ -72,7 +72,7 @@ fn binary(form: &Form, ty: Ty) -> Option<Kind> {
             S(32) => (lanes!(|a: i32, b: i32| i64::from(a) * i64::from(b)), S(64)),
             _ => return None,
         };
-        return Some(Kind::Map2(map, to, [ty; 2]));
+        return Some(Operation::Map2(map, to, [ty; 2]));
     }
     let mut second = ty;
     let map: Map2 = match form.base {
@@ -115,7 +115,7 @@ fn binary(form: &Form, ty: Ty) -> Option<Kind> {
         }
         _ => return None,
     };
-    Some(Kind::Map2(map, ty, [ty, second]))
+    Some(Operation::Map2(map, ty, [ty, second]))
 }
 
 /// The upper half of a product.
@@ -131,7 +131,7 @@ fn high(ty: Ty) -> Option<Map2> {
     })
 }
 
-fn ternary(form: &Form, ty: Ty) -> Option<Kind> {
+fn ternary(form: &Opcode, ty: Ty) -> Option<Operation> {
     if form.base == "mad" && form.has("wide") {
         let (map, to): (Map3, Ty) = match ty {
             U(16) => (lanes!(|a: u16, b: u16, c: u32| (u32::from(a) * u32::from(b)).wrapping_add(c)), U(32)),
@@ -140,7 +140,7 @@ fn ternary(form: &Form, ty: Ty) -> Option<Kind> {
             S(32) => (lanes!(|a: i32, b: i32, c: i64| (i64::from(a) * i64::from(b)).wrapping_add(c)), S(64)),
             _ => return None,
         };
-        return Some(Kind::Map3(map, to, [ty, ty, to]));
+        return Some(Operation::Map3(map, to, [ty, ty, to]));
     }
     let mut others = [ty, ty];
     let map: Map3 = match form.base {
@@ -171,10 +171,10 @@ fn ternary(form: &Form, ty: Ty) -> Option<Kind> {
         }
         _ => return None,
     };
-    Some(Kind::Map3(map, ty, [ty, others[0], others[1]]))
+    Some(Operation::Map3(map, ty, [ty, others[0], others[1]]))
 }
 
-fn quaternary(form: &Form, ty: Ty) -> Option<Kind> {
+fn quaternary(form: &Opcode, ty: Ty) -> Option<Operation> {
     let (map, from): (Map4, [Ty; 4]) = match (form.base, ty) {
         ("bfi", B(32)) => (
             lanes!(|a: u32, b: u32, c: u32, d: u32| insert(u64::from(a), u64::from(b), c, d, 32) as u32),
@@ -184,7 +184,7 @@ fn quaternary(form: &Form, ty: Ty) -> Option<Kind> {
         ("lop3", B(32)) => (lanes!(|a: u32, b: u32, c: u32, d: u32| logic(a, b, c, d)), [ty, ty, ty, U(32)]),
         _ => return None,
     };
-    Some(Kind::Map4(map, ty, from))
+    Some(Operation::Map4(map, ty, from))
 }
 
 /// `bfe`: the bits from `position` on, as many as `length` says; a signed field is extended by its own uppermost bit.

@@ -6,7 +6,7 @@ use crate::ptx::{Space, Ty};
 
 /// An opcode's meaning.
 #[derive(Clone, Copy, Debug)]
-pub enum Kind {
+pub enum Operation {
     /// One number to one.
     Map1(Map1, Ty, [Ty; 1]),
     /// Two numbers to one.

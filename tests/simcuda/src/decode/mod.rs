@@ -13,73 +13,73 @@ mod integer;
 pub mod kind;
 pub mod lanes;
 
-pub use bind::{Addr, Dst, Inst, LOCAL_WINDOW, Part, SHARED_WINDOW, Src, Symbols, bind};
+pub use bind::{Addr, Dst, Inst, LOCAL_WINDOW, SourcePart, SHARED_WINDOW, Src, Symbols, bind};
 
-use form::Form;
-use kind::{Kind, Reduce, Shuffle, Vote};
+use form::Opcode;
+use kind::{Operation, Reduce, Shuffle, Vote};
 use lanes::{Map2, Map3, lanes};
 
 use crate::ptx::Ty::{self, F, S, U};
 
 /// The meaning of an opcode; `None` if it is not covered.
-pub fn decode(opcode: &str) -> Option<Kind> {
+pub fn decode(opcode: &str) -> Option<Operation> {
     if !form::covered().contains(opcode) {
         return None;
     }
-    let form = &Form::of(opcode);
-    let memory = |make: fn(_, _, _) -> Kind| Some(make(form.space(), form.ty()?, form.elements()));
+    let form = &Opcode::of(opcode);
+    let memory = |make: fn(_, _, _) -> Operation| Some(make(form.space(), form.ty()?, form.elements()));
     match form.base {
-        "ld" => memory(Kind::Load),
-        "st" => memory(Kind::Store),
+        "ld" => memory(Operation::Load),
+        "st" => memory(Operation::Store),
         "atom" | "red" => atomic(form),
-        "mov" => Some(Kind::Move(form.ty()?)),
+        "mov" => Some(Operation::Move(form.ty()?)),
         "cvt" => convert::kind(form),
-        "cvta" => Some(Kind::Window(form.space(), form.has("to"))),
+        "cvta" => Some(Operation::Window(form.space(), form.has("to"))),
         "setp" => compare::comparison(form),
         "selp" => Some(compare::selection(form.ty()?)),
-        "bra" => Some(Kind::Branch),
-        "ret" | "exit" => Some(Kind::Exit),
-        "trap" => Some(Kind::Trap),
-        "membar" | "fence" => Some(Kind::Fence),
-        "activemask" => Some(Kind::ActiveMask),
+        "bra" => Some(Operation::Branch),
+        "ret" | "exit" => Some(Operation::Exit),
+        "trap" => Some(Operation::Trap),
+        "membar" | "fence" => Some(Operation::Fence),
+        "activemask" => Some(Operation::ActiveMask),
         "bar" | "barrier" => Some(barrier(form)),
-        "shfl" => Some(Kind::Shuffle(match form.modifiers[1] {
+        "shfl" => Some(Operation::Shuffle(match form.modifiers[1] {
             "up" => Shuffle::Up,
             "down" => Shuffle::Down,
             "bfly" => Shuffle::Butterfly,
             _ => Shuffle::Index,
         })),
-        "vote" => Some(Kind::Vote(match form.modifiers[1] {
+        "vote" => Some(Operation::Vote(match form.modifiers[1] {
             "all" => Vote::All,
             "any" => Vote::Any,
             "uni" => Vote::Uniform,
             _ => Vote::Ballot,
         })),
-        "redux" => Some(Kind::Redux(redux(form)?, form.ty()?)),
+        "redux" => Some(Operation::Redux(redux(form)?, form.ty()?)),
         "ldmatrix" => {
             let count = ["x1", "x2", "x4"].iter().position(|count| form.has(count))?;
-            Some(Kind::LoadMatrix(1 << count, form.has("trans")))
+            Some(Operation::LoadMatrix(1 << count, form.has("trans")))
         }
-        "mma" => Some(Kind::Mma),
-        "cp" if form.has("commit_group") => Some(Kind::CopyCommit),
-        "cp" if form.has("wait_group") || form.has("wait_all") => Some(Kind::CopyWait(form.has("wait_all"))),
-        "cp" => Some(Kind::CopyAsync(if form.has("cg") { 16 } else { 4 })),
+        "mma" => Some(Operation::Mma),
+        "cp" if form.has("commit_group") => Some(Operation::CopyCommit),
+        "cp" if form.has("wait_group") || form.has("wait_all") => Some(Operation::CopyWait(form.has("wait_all"))),
+        "cp" => Some(Operation::CopyAsync(if form.has("cg") { 16 } else { 4 })),
         _ if matches!(form.ty()?, F(_)) => float::kind(form),
         _ => integer::kind(form),
     }
 }
 
-fn barrier(form: &Form) -> Kind {
+fn barrier(form: &Opcode) -> Operation {
     if form.has("warp") {
-        Kind::WarpBarrier
+        Operation::WarpBarrier
     } else if !form.has("red") {
-        Kind::Barrier
+        Operation::Barrier
     } else if form.has("and") {
-        Kind::BarrierReduce(Reduce::And)
+        Operation::BarrierReduce(Reduce::And)
     } else if form.has("or") {
-        Kind::BarrierReduce(Reduce::Or)
+        Operation::BarrierReduce(Reduce::Or)
     } else {
-        Kind::BarrierReduce(Reduce::Count)
+        Operation::BarrierReduce(Reduce::Count)
     }
 }
 
@@ -102,11 +102,11 @@ fn joining(name: &str, ty: Ty) -> Option<Map2> {
     })
 }
 
-fn redux(form: &Form) -> Option<Map2> {
+fn redux(form: &Opcode) -> Option<Map2> {
     joining(form.modifiers.get(1)?, form.ty()?)
 }
 
-fn atomic(form: &Form) -> Option<Kind> {
+fn atomic(form: &Opcode) -> Option<Operation> {
     let ty = form.ty()?;
     let name = *form.modifiers.iter().rev().nth(1)?;
     // Of the old value, the operand, and the second operand that only `cas` has.
@@ -127,5 +127,5 @@ fn atomic(form: &Form) -> Option<Kind> {
         ("xor", _) => lanes!(|a: u64, b: u64, _c: u64| a ^ b),
         _ => return None,
     };
-    Some(Kind::Atomic { space: form.space(), update, ty, compares: name == "cas", returns: form.base == "atom" })
+    Some(Operation::Atomic { space: form.space(), update, ty, compares: name == "cas", returns: form.base == "atom" })
 }

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::graph::{Graph, Node};
-use super::{Code, DEFAULT_STREAM, Driver, Failure, Work};
+use super::{CuResult, DEFAULT_STREAM, Driver, Failure, StreamWork};
 
 /// How far a capture reaches, as `CUstreamCaptureMode` numbers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub enum CaptureMode {
     /// No thread may do what a capture forbids.
     Global,
     /// The thread that began it may not.
@@ -21,10 +21,10 @@ pub enum Mode {
 #[derive(Debug)]
 pub struct Capture {
     origin: u64,
-    mode: Mode,
+    mode: CaptureMode,
     thread: u64,
     /// What has spoiled it.
-    spoiled: Option<String>,
+    invalidated: Option<String>,
     nodes: Vec<Node>,
     /// The nodes that each stream's next one comes behind.
     tips: BTreeMap<u64, Vec<usize>>,
@@ -38,47 +38,47 @@ impl Driver {
 
     /// Refuses what no capture allows, and spoils those that it concerns.
     pub(super) fn outside_capture(&mut self, what: &str, thread: u64) -> Result<(), Failure> {
-        self.healthy()?;
+        self.check_fault()?;
         let concerned = |capture: &&mut Capture| match capture.mode {
-            Mode::Global => true,
-            Mode::ThreadLocal => capture.thread == thread,
-            Mode::Relaxed => false,
+            CaptureMode::Global => true,
+            CaptureMode::ThreadLocal => capture.thread == thread,
+            CaptureMode::Relaxed => false,
         };
         let text = format!("{what} inside of a capture");
         let mut refused = Ok(());
         for capture in self.captures.values_mut().filter(concerned) {
-            capture.spoiled.get_or_insert_with(|| text.clone());
-            refused = Err(Failure::new(Code::CaptureUnsupported, text.clone()));
+            capture.invalidated.get_or_insert_with(|| text.clone());
+            refused = Err(Failure::new(CuResult::CaptureUnsupported, text.clone()));
         }
         refused
     }
 
     /// Spoils a stream's capture.
     pub(super) fn invalidate(&mut self, stream: u64, text: &str) -> Failure {
-        self.invalidate_with(stream, Code::CaptureUnsupported, text)
+        self.invalidate_with(stream, CuResult::CaptureUnsupported, text)
     }
 
-    pub(super) fn invalidate_with(&mut self, stream: u64, code: Code, text: &str) -> Failure {
+    pub(super) fn invalidate_with(&mut self, stream: u64, code: CuResult, text: &str) -> Failure {
         if let Some(capture) = self.capture_of(stream).and_then(|handle| self.captures.get_mut(&handle)) {
-            capture.spoiled.get_or_insert_with(|| text.to_owned());
+            capture.invalidated.get_or_insert_with(|| text.to_owned());
         }
         Failure::new(code, text)
     }
 
     /// Begins to capture a stream.
-    pub fn begin_capture(&mut self, stream: u64, mode: Mode, thread: u64) -> Result<(), Failure> {
-        self.healthy()?;
+    pub fn begin_capture(&mut self, stream: u64, mode: CaptureMode, thread: u64) -> Result<(), Failure> {
+        self.check_fault()?;
         if stream == DEFAULT_STREAM {
-            return Err(Failure::new(Code::CaptureUnsupported, "the default stream cannot be captured"));
+            return Err(Failure::new(CuResult::CaptureUnsupported, "the default stream cannot be captured"));
         }
         let handle = self.handle();
         let found = self.stream(stream)?;
         if found.capture.is_some() {
-            return Err(Failure::new(Code::IllegalState, "the stream is captured already"));
+            return Err(Failure::new(CuResult::IllegalState, "the stream is captured already"));
         }
         found.capture = Some(handle);
         let tips = BTreeMap::from([(stream, Vec::new())]);
-        let capture = Capture { origin: stream, mode, thread, spoiled: None, nodes: Vec::new(), tips };
+        let capture = Capture { origin: stream, mode, thread, invalidated: None, nodes: Vec::new(), tips };
         self.captures.insert(handle, capture);
         Ok(())
     }
@@ -87,29 +87,29 @@ impl Driver {
     pub fn capture_status(&mut self, stream: u64) -> Result<u32, Failure> {
         self.stream(stream)?;
         let capture = self.capture_of(stream).and_then(|handle| self.captures.get(&handle));
-        Ok(capture.map_or(0, |capture| if capture.spoiled.is_some() { 2 } else { 1 }))
+        Ok(capture.map_or(0, |capture| if capture.invalidated.is_some() { 2 } else { 1 }))
     }
 
     /// The nodes that a stream's next one comes behind.
-    pub(super) fn tips(&self, capture: u64, stream: u64) -> Vec<usize> {
+    pub(super) fn last_nodes(&self, capture: u64, stream: u64) -> Vec<usize> {
         let tips = self.captures.get(&capture).and_then(|capture| capture.tips.get(&stream));
         tips.cloned().unwrap_or_default()
     }
 
     /// Adds a node.
-    pub(super) fn capture_work(&mut self, stream: u64, work: Work) -> Result<(), Failure> {
-        if matches!(work, Work::Graph(_)) {
-            return Err(self.invalidate_with(stream, Code::NotSupported, "a graph inside of a graph is not covered"));
+    pub(super) fn capture_work(&mut self, stream: u64, work: StreamWork) -> Result<(), Failure> {
+        if matches!(work, StreamWork::Graph(_)) {
+            return Err(self.invalidate_with(stream, CuResult::NotSupported, "a graph inside of a graph is not covered"));
         }
         let Some(capture) = self.capture_of(stream).and_then(|handle| self.captures.get_mut(&handle)) else {
-            return Err(Failure::new(Code::IllegalState, "the stream is not captured"));
+            return Err(Failure::new(CuResult::IllegalState, "the stream is not captured"));
         };
-        if let Some(text) = &capture.spoiled {
-            return Err(Failure::new(Code::CaptureInvalidated, format!("the capture is spoiled by {text}")));
+        if let Some(text) = &capture.invalidated {
+            return Err(Failure::new(CuResult::CaptureInvalidated, format!("the capture is spoiled by {text}")));
         }
         let tips = capture.tips.entry(stream).or_default();
         let behind = std::mem::replace(tips, vec![capture.nodes.len()]);
-        capture.nodes.push(Node { work, behind });
+        capture.nodes.push(Node { work, dependencies: behind });
         Ok(())
     }
 
@@ -119,12 +119,12 @@ impl Driver {
         if found.capture.is_some_and(|other| other != handle) {
             return Err(self.invalidate_with(
                 stream,
-                Code::CaptureIsolation,
+                CuResult::CaptureIsolation,
                 "waiting for an event of another capture",
             ));
         }
         let Some(capture) = self.captures.get_mut(&handle) else {
-            return Err(Failure::new(Code::CapturedEvent, "the event was recorded in a capture that has ended"));
+            return Err(Failure::new(CuResult::CapturedEvent, "the event was recorded in a capture that has ended"));
         };
         capture.tips.entry(stream).or_default().extend(nodes);
         self.stream(stream)?.capture = Some(handle);
@@ -134,24 +134,24 @@ impl Driver {
     /// Ends a capture and gives its graph.
     pub fn end_capture(&mut self, stream: u64) -> Result<u64, Failure> {
         self.stream(stream)?;
-        let not_captured = || Failure::new(Code::IllegalState, "the stream is not captured");
+        let not_captured = || Failure::new(CuResult::IllegalState, "the stream is not captured");
         let handle = self.capture_of(stream).ok_or_else(not_captured)?;
         if self.captures.get(&handle).is_some_and(|capture| capture.origin != stream) {
-            return Err(self.invalidate_with(stream, Code::CaptureUnmatched, "the capture began in another stream"));
+            return Err(self.invalidate_with(stream, CuResult::CaptureUnmatched, "the capture began in another stream"));
         }
         let capture = self.captures.remove(&handle).ok_or_else(not_captured)?;
         for stream in self.streams.values_mut().filter(|stream| stream.capture == Some(handle)) {
             stream.capture = None;
         }
-        if let Some(text) = capture.spoiled {
-            return Err(Failure::new(Code::CaptureInvalidated, format!("the capture is spoiled by {text}")));
+        if let Some(text) = capture.invalidated {
+            return Err(Failure::new(CuResult::CaptureInvalidated, format!("the capture is spoiled by {text}")));
         }
         let graph = Graph::new(capture.nodes);
         let own = capture.tips.get(&stream).map_or(&[][..], Vec::as_slice);
         let joined = graph.before(own);
         if capture.tips.values().flatten().any(|tip| !joined[*tip]) {
             let text = "a stream that joined the capture is not waited for by the stream that began it";
-            return Err(Failure::new(Code::CaptureUnjoined, text));
+            return Err(Failure::new(CuResult::CaptureUnjoined, text));
         }
         let handle = self.handle();
         self.graphs.insert(handle, Arc::new(graph));

@@ -5,7 +5,7 @@ use crate::fault::Fault;
 /// The `CUresult`s that this library gives besides those of faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub enum Code {
+pub enum CuResult {
     /// `CUDA_ERROR_INVALID_VALUE`
     InvalidValue = 1,
     /// `CUDA_ERROR_OUT_OF_MEMORY`
@@ -79,7 +79,7 @@ pub struct Failure {
 
 impl Failure {
     /// A refusal.
-    pub fn new(code: Code, text: impl Into<String>) -> Self {
+    pub fn new(code: CuResult, text: impl Into<String>) -> Self {
         Self { code: code as u32, text: text.into() }
     }
 

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use super::{Code, Driver, Failure, Work};
+use super::{CuResult, Driver, Failure, StreamWork};
 
 /// One piece of work and the nodes that it comes behind.
 #[derive(Clone, Debug)]
 pub struct Node {
     /// The work, with the addresses that it was captured with.
-    pub work: Work,
+    pub work: StreamWork,
     /// Nodes that come before it.
-    pub behind: Vec<usize>,
+    pub dependencies: Vec<usize>,
 }
 
 /// A captured graph.
@@ -31,7 +31,7 @@ impl Graph {
         some.iter().for_each(|node| found[*node] = true);
         for index in (0..self.nodes.len()).rev() {
             if found[index] {
-                self.nodes[index].behind.iter().for_each(|before| found[*before] = true);
+                self.nodes[index].dependencies.iter().for_each(|before| found[*before] = true);
             }
         }
         found
@@ -39,11 +39,11 @@ impl Graph {
 
     /// The work in an order that the nodes allow: always the youngest one that is possible, so that a wait which is missing
     /// shows.
-    pub fn order(&self) -> impl Iterator<Item = &Work> {
+    pub fn order(&self) -> impl Iterator<Item = &StreamWork> {
         let mut left: Vec<usize> = (0..self.nodes.len()).collect();
         let mut done = vec![false; self.nodes.len()];
         std::iter::from_fn(move || {
-            let ready = |index: &usize| self.nodes[*index].behind.iter().all(|before| done[*before]);
+            let ready = |index: &usize| self.nodes[*index].dependencies.iter().all(|before| done[*before]);
             let at = left.iter().rposition(ready)?;
             let index = left.remove(at);
             done[index] = true;
@@ -54,7 +54,7 @@ impl Graph {
 
 impl Driver {
     fn graph(&self, handle: u64) -> Result<Arc<Graph>, Failure> {
-        let missing = || Failure::new(Code::InvalidHandle, format!("there is no graph {handle:#x}"));
+        let missing = || Failure::new(CuResult::InvalidHandle, format!("there is no graph {handle:#x}"));
         self.graphs.get(&handle).cloned().ok_or_else(missing)
     }
 
@@ -68,9 +68,9 @@ impl Driver {
 
     /// Puts a graph's work on a stream.
     pub fn launch_graph(&mut self, handle: u64, stream: u64) -> Result<(), Failure> {
-        let missing = || Failure::new(Code::InvalidHandle, format!("there is no graph {handle:#x} to launch"));
+        let missing = || Failure::new(CuResult::InvalidHandle, format!("there is no graph {handle:#x} to launch"));
         let graph = self.executables.get(&handle).cloned().ok_or_else(missing)?;
-        self.submit(stream, Work::Graph(graph))
+        self.submit(stream, StreamWork::Graph(graph))
     }
 
     /// Forgets a graph.
@@ -82,7 +82,7 @@ impl Driver {
 
     /// Forgets a graph that can be launched; launches that are on a stream stay.
     pub fn destroy_executable(&mut self, handle: u64) -> Result<(), Failure> {
-        let missing = || Failure::new(Code::InvalidHandle, format!("there is no graph {handle:#x} to launch"));
+        let missing = || Failure::new(CuResult::InvalidHandle, format!("there is no graph {handle:#x} to launch"));
         self.executables.remove(&handle).map(drop).ok_or_else(missing)
     }
 }

@@ -15,14 +15,14 @@ mod work;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-pub use capture::Mode;
-pub use code::{Code, Failure, names};
+pub use capture::CaptureMode;
+pub use code::{CuResult, Failure, names};
 pub use host::{HostRange, Pinned};
 pub use module::{SHARED, SHARED_OPT_IN, THREADS};
-pub use work::{Source, Work};
+pub use work::{UploadSource, StreamWork};
 
 use crate::fault::Fault;
-use crate::kernel::Loaded;
+use crate::kernel::LoadedModule;
 use crate::memory::{CAPACITY, DeviceMemory};
 use capture::Capture;
 use graph::Graph;
@@ -36,7 +36,7 @@ pub const DEFAULT_STREAM: u64 = 0;
 #[derive(Default)]
 pub struct Driver {
     memory: DeviceMemory,
-    modules: HashMap<u64, Loaded>,
+    modules: HashMap<u64, LoadedModule>,
     functions: HashMap<u64, Function>,
     streams: BTreeMap<u64, Stream>,
     events: HashMap<u64, Event>,
@@ -59,7 +59,7 @@ impl Driver {
     }
 
     /// Refuses when a fault has left nothing that can be trusted.
-    pub fn healthy(&self) -> Result<(), Failure> {
+    pub fn check_fault(&self) -> Result<(), Failure> {
         match &self.fault {
             Some(fault) => Err(Failure::of_fault(fault)),
             None => Ok(()),
@@ -67,7 +67,7 @@ impl Driver {
     }
 
     /// Keeps a fault and drops all work.
-    fn broken(&mut self, fault: Fault) -> Failure {
+    fn record_fault(&mut self, fault: Fault) -> Failure {
         let failure = Failure::of_fault(&fault);
         self.fault.get_or_insert(fault);
         self.streams.values_mut().for_each(|stream| stream.queue.clear());
@@ -96,9 +96,9 @@ impl Driver {
 
     fn new_memory(&mut self, size: usize) -> Result<u64, Failure> {
         if size == 0 {
-            return Err(Failure::new(Code::InvalidValue, "an allocation of no bytes"));
+            return Err(Failure::new(CuResult::InvalidValue, "an allocation of no bytes"));
         }
-        let full = || Failure::new(Code::OutOfMemory, format!("{size} bytes are not free"));
+        let full = || Failure::new(CuResult::OutOfMemory, format!("{size} bytes are not free"));
         self.memory.alloc(size).ok_or_else(full)
     }
 
@@ -109,7 +109,7 @@ impl Driver {
         if self.memory.free(address) {
             return Ok(());
         }
-        Err(Failure::new(Code::InvalidValue, format!("{address:#x} is no allocation to be freed")))
+        Err(Failure::new(CuResult::InvalidValue, format!("{address:#x} is no allocation to be freed")))
     }
 
     /// Frees device memory in the order of a stream.
@@ -117,7 +117,7 @@ impl Driver {
         if self.capture_of(stream).is_some() {
             return Err(self.invalidate(stream, "freeing memory in a stream that is captured"));
         }
-        self.submit(stream, Work::Free(address))
+        self.submit(stream, StreamWork::Free(address))
     }
 
     /// Page-locked host memory.
@@ -132,7 +132,7 @@ impl Driver {
     pub fn free_pinned(&mut self, address: usize) -> Result<(), Failure> {
         match self.pinned.remove(&address) {
             Some(_) => Ok(()),
-            None => Err(Failure::new(Code::InvalidValue, format!("{address:#x} is no page-locked memory"))),
+            None => Err(Failure::new(CuResult::InvalidValue, format!("{address:#x} is no page-locked memory"))),
         }
     }
 
@@ -145,13 +145,13 @@ impl Driver {
     /// Copies from the host. What is not page-locked is read now, the rest when the copy's turn has come.
     pub fn upload(&mut self, to: u64, from: HostRange, stream: u64) -> Result<(), Failure> {
         let source = if self.is_pinned(from) {
-            Source::Pinned(from)
+            UploadSource::Pinned(from)
         } else if self.capture_of(stream).is_some() {
             return Err(self.invalidate(stream, "a copy from host memory that is not page-locked, inside of a capture"));
         } else {
-            Source::Bytes(from.read())
+            UploadSource::Bytes(from.read())
         };
-        self.submit(stream, Work::Upload { to, from: source })
+        self.submit(stream, StreamWork::Upload { to, from: source })
     }
 
     /// Copies to the host. Memory that is not page-locked is there when this returns, as CUDA promises.
@@ -160,12 +160,12 @@ impl Driver {
         if !pinned && self.capture_of(stream).is_some() {
             return Err(self.invalidate(stream, "a copy to host memory that is not page-locked, inside of a capture"));
         }
-        self.submit(stream, Work::Download { to, from, pinned })?;
+        self.submit(stream, StreamWork::Download { to, from, pinned })?;
         if pinned { Ok(()) } else { self.drain(stream) }
     }
 
     /// Does work on the default stream and waits for it.
-    pub fn at_once(&mut self, work: Work, thread: u64) -> Result<(), Failure> {
+    pub fn run_synchronously(&mut self, work: StreamWork, thread: u64) -> Result<(), Failure> {
         self.outside_capture("a copy that waits", thread)?;
         self.submit(DEFAULT_STREAM, work)?;
         self.drain(DEFAULT_STREAM)

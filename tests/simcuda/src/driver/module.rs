@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Code, Driver, Failure, Work};
+use super::{CuResult, Driver, Failure, StreamWork};
 use crate::kernel::{Kernel, load};
 use crate::run::Launch;
 
@@ -25,7 +25,7 @@ impl Driver {
     pub fn load_module(&mut self, text: &str, thread: u64) -> Result<u64, Failure> {
         self.outside_capture("loading a module", thread)?;
         let loaded = load(text, &mut self.memory);
-        let loaded = loaded.map_err(|error| Failure::new(Code::InvalidPtx, error.to_string()))?;
+        let loaded = loaded.map_err(|error| Failure::new(CuResult::InvalidPtx, error.to_string()))?;
         let handle = self.handle();
         self.modules.insert(handle, loaded);
         Ok(handle)
@@ -33,7 +33,7 @@ impl Driver {
 
     /// Forgets a module; its kernels' handles with it.
     pub fn unload_module(&mut self, handle: u64) -> Result<(), Failure> {
-        let missing = || Failure::new(Code::InvalidHandle, format!("there is no module {handle:#x}"));
+        let missing = || Failure::new(CuResult::InvalidHandle, format!("there is no module {handle:#x}"));
         let module = self.modules.remove(&handle).ok_or_else(missing)?;
         self.functions
             .retain(|_, function| !module.kernels.values().any(|kernel| Arc::ptr_eq(kernel, &function.kernel)));
@@ -43,7 +43,7 @@ impl Driver {
     /// A kernel's handle.
     pub fn function(&mut self, module: u64, name: &str) -> Result<u64, Failure> {
         let found = self.modules.get(&module).and_then(|module| module.kernels.get(name)).cloned();
-        let missing = || Failure::new(Code::NotFound, format!("the module has no kernel `{name}`"));
+        let missing = || Failure::new(CuResult::NotFound, format!("the module has no kernel `{name}`"));
         let kernel = found.ok_or_else(missing)?;
         let handle = self.handle();
         let most_dynamic = SHARED.saturating_sub(kernel.static_shared);
@@ -54,11 +54,11 @@ impl Driver {
     /// A variable's address and size.
     pub fn global(&self, module: u64, name: &str) -> Result<(u64, usize), Failure> {
         let found = self.modules.get(&module).and_then(|module| module.globals.get(name)).copied();
-        found.ok_or_else(|| Failure::new(Code::NotFound, format!("the module has no variable `{name}`")))
+        found.ok_or_else(|| Failure::new(CuResult::NotFound, format!("the module has no variable `{name}`")))
     }
 
     fn of_handle(&mut self, handle: u64) -> Result<&mut Function, Failure> {
-        let missing = || Failure::new(Code::InvalidHandle, format!("there is no kernel {handle:#x}"));
+        let missing = || Failure::new(CuResult::InvalidHandle, format!("there is no kernel {handle:#x}"));
         self.functions.get_mut(&handle).ok_or_else(missing)
     }
 
@@ -78,7 +78,7 @@ impl Driver {
             5 => 80,
             6 => 90,
             8 => function.most_dynamic,
-            _ => return Err(Failure::new(Code::NotSupported, format!("the attribute {attribute} is not covered"))),
+            _ => return Err(Failure::new(CuResult::NotSupported, format!("the attribute {attribute} is not covered"))),
         };
         Ok(value as i32)
     }
@@ -87,11 +87,11 @@ impl Driver {
     pub fn set_function_attribute(&mut self, handle: u64, attribute: u32, value: i32) -> Result<(), Failure> {
         let function = self.of_handle(handle)?;
         if attribute != 8 {
-            return Err(Failure::new(Code::NotSupported, format!("the attribute {attribute} is not covered")));
+            return Err(Failure::new(CuResult::NotSupported, format!("the attribute {attribute} is not covered")));
         }
         let wanted =
             usize::try_from(value).ok().filter(|wanted| wanted + function.kernel.static_shared <= SHARED_OPT_IN);
-        let too_much = || Failure::new(Code::InvalidValue, format!("{value} bytes of dynamic shared memory"));
+        let too_much = || Failure::new(CuResult::InvalidValue, format!("{value} bytes of dynamic shared memory"));
         function.most_dynamic = wanted.ok_or_else(too_much)?;
         Ok(())
     }
@@ -108,7 +108,7 @@ impl Driver {
     ) -> Result<(), Failure> {
         let Function { kernel, most_dynamic } = self.of_handle(handle)?;
         let threads = block.iter().try_fold(1u32, |product, side| product.checked_mul(*side));
-        let wrong = |text: String| Err(Failure::new(Code::InvalidValue, format!("{}: {text}", kernel.name)));
+        let wrong = |text: String| Err(Failure::new(CuResult::InvalidValue, format!("{}: {text}", kernel.name)));
         if grid.contains(&0) || grid[1] > 65_535 || grid[2] > 65_535 || grid[0] > i32::MAX as u32 {
             return wrong(format!("a grid of {grid:?}"));
         }
@@ -123,6 +123,6 @@ impl Driver {
             params[*at..at + size].copy_from_slice(value);
         }
         let kernel = kernel.clone();
-        self.submit(stream, Work::Launch(Launch { kernel, grid, block, shared, params }))
+        self.submit(stream, StreamWork::Launch(Launch { kernel, grid, block, shared, params }))
     }
 }

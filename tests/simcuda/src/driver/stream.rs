@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::{Code, DEFAULT_STREAM, Driver, Failure, Work};
+use super::{CuResult, DEFAULT_STREAM, Driver, Failure, StreamWork};
 
 /// Pieces of work that a stream holds at most; one more carries all of them out, as a full queue makes a caller wait.
 const MOST: usize = 16_384;
@@ -11,7 +11,7 @@ const MOST: usize = 16_384;
 #[derive(Debug, Default)]
 pub struct Stream {
     /// Work that nobody has waited for.
-    pub queue: VecDeque<Work>,
+    pub queue: VecDeque<StreamWork>,
     /// Whether it is in order with the default stream.
     pub blocking: bool,
     /// The capture that it takes part in.
@@ -37,7 +37,7 @@ impl Driver {
         if handle == DEFAULT_STREAM {
             return Ok(self.streams.entry(handle).or_insert_with(|| Stream { blocking: true, ..Stream::default() }));
         }
-        let missing = || Failure::new(Code::InvalidHandle, format!("there is no stream {handle:#x}"));
+        let missing = || Failure::new(CuResult::InvalidHandle, format!("there is no stream {handle:#x}"));
         self.streams.get_mut(&handle).ok_or_else(missing)
     }
 
@@ -59,8 +59,8 @@ impl Driver {
     }
 
     /// Puts work on a stream, or into its capture.
-    pub fn submit(&mut self, handle: u64, work: Work) -> Result<(), Failure> {
-        self.healthy()?;
+    pub fn submit(&mut self, handle: u64, work: StreamWork) -> Result<(), Failure> {
+        self.check_fault()?;
         if self.stream(handle)?.capture.is_some() {
             return self.capture_work(handle, work);
         }
@@ -84,8 +84,8 @@ impl Driver {
             // An event that nobody else knows.
             let event = self.handle();
             self.events.insert(event, Event { number: 1, home, ..Event::default() });
-            self.stream(home)?.queue.push_back(Work::Record { event, number: 1 });
-            self.stream(handle)?.queue.push_back(Work::Wait { event, number: 1, home });
+            self.stream(home)?.queue.push_back(StreamWork::Record { event, number: 1 });
+            self.stream(handle)?.queue.push_back(StreamWork::Wait { event, number: 1, home });
         }
         Ok(())
     }
@@ -100,12 +100,12 @@ impl Driver {
     fn advance(&mut self, handle: u64) -> Result<bool, Failure> {
         let Some(work) = self.stream(handle)?.queue.pop_front() else { return Ok(false) };
         match work {
-            Work::Record { event, number } => {
+            StreamWork::Record { event, number } => {
                 if let Some(event) = self.events.get_mut(&event) {
                     event.done = event.done.max(number);
                 }
             }
-            Work::Wait { event, number, home } => {
+            StreamWork::Wait { event, number, home } => {
                 while self.events.get(&event).is_some_and(|event| event.done < number) {
                     // A record comes before its waits, so that this ends.
                     if !self.streams.contains_key(&home) || !self.advance(home)? {
@@ -113,14 +113,14 @@ impl Driver {
                     }
                 }
             }
-            work => self.carry_out(&work).map_err(|fault| self.broken(fault))?,
+            work => self.execute(&work).map_err(|fault| self.record_fault(fault))?,
         }
         Ok(true)
     }
 
     /// Waits for a stream.
     pub fn synchronize(&mut self, handle: u64, thread: u64) -> Result<(), Failure> {
-        self.healthy()?;
+        self.check_fault()?;
         if self.stream(handle)?.capture.is_some() {
             return Err(self.invalidate(handle, "waiting for a stream that is captured"));
         }
@@ -133,7 +133,7 @@ impl Driver {
 
     /// Waits for all streams.
     pub(super) fn synchronize_all(&mut self) -> Result<(), Failure> {
-        self.healthy()?;
+        self.check_fault()?;
         let handles: Vec<u64> = self.streams.keys().rev().copied().collect();
         handles.into_iter().try_for_each(|handle| self.drain(handle))
     }
@@ -145,7 +145,7 @@ impl Driver {
     }
 
     fn event(&mut self, handle: u64) -> Result<&mut Event, Failure> {
-        let missing = || Failure::new(Code::InvalidHandle, format!("there is no event {handle:#x}"));
+        let missing = || Failure::new(CuResult::InvalidHandle, format!("there is no event {handle:#x}"));
         self.events.get_mut(&handle).ok_or_else(missing)
     }
 
@@ -169,7 +169,7 @@ impl Driver {
     pub fn record(&mut self, handle: u64, stream: u64) -> Result<(), Failure> {
         self.event(handle)?;
         if let Some(capture) = self.capture_of(stream) {
-            let nodes = self.tips(capture, stream);
+            let nodes = self.last_nodes(capture, stream);
             self.event(handle)?.captured = Some((capture, nodes));
             return Ok(());
         }
@@ -178,7 +178,7 @@ impl Driver {
         event.home = stream;
         event.captured = None;
         let number = event.number;
-        self.submit(stream, Work::Record { event: handle, number })
+        self.submit(stream, StreamWork::Record { event: handle, number })
     }
 
     /// Lets a stream wait for an event's last record.
@@ -189,24 +189,24 @@ impl Driver {
             (Some((capture, nodes)), _) => self.join_capture(stream, capture, nodes),
             (None, Some(_)) if number > 0 => {
                 let text = "waiting inside of a capture for an event that was recorded outside";
-                Err(self.invalidate_with(stream, Code::CaptureIsolation, text))
+                Err(self.invalidate_with(stream, CuResult::CaptureIsolation, text))
             }
             (None, Some(_)) => Ok(()),
-            (None, None) if number > 0 => self.submit(stream, Work::Wait { event: handle, number, home }),
+            (None, None) if number > 0 => self.submit(stream, StreamWork::Wait { event: handle, number, home }),
             (None, None) => self.stream(stream).map(drop),
         }
     }
 
     fn not_captured(&mut self, handle: u64) -> Result<(), Failure> {
         match self.event(handle)?.captured {
-            Some(_) => Err(Failure::new(Code::CapturedEvent, "the event was recorded inside of a capture")),
+            Some(_) => Err(Failure::new(CuResult::CapturedEvent, "the event was recorded inside of a capture")),
             None => Ok(()),
         }
     }
 
     /// Waits for an event's last record.
     pub fn synchronize_event(&mut self, handle: u64, thread: u64) -> Result<(), Failure> {
-        self.healthy()?;
+        self.check_fault()?;
         self.not_captured(handle)?;
         self.outside_capture("waiting for an event", thread)?;
         loop {
@@ -221,7 +221,7 @@ impl Driver {
     /// Whether an event's last record is complete. Asking lets its stream go on by one piece of work, so that asking again and
     /// again ends.
     pub fn query(&mut self, handle: u64) -> Result<(), Failure> {
-        self.healthy()?;
+        self.check_fault()?;
         self.not_captured(handle)?;
         let event = self.event(handle)?;
         if event.done >= event.number {
@@ -229,6 +229,6 @@ impl Driver {
         }
         let home = event.home;
         self.advance(home)?;
-        Err(Failure::new(Code::NotReady, "the event is not complete"))
+        Err(Failure::new(CuResult::NotReady, "the event is not complete"))
     }
 }

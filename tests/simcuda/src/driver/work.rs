@@ -9,7 +9,7 @@ use crate::run::{self, Launch};
 
 /// Where an upload comes from.
 #[derive(Clone, Debug)]
-pub enum Source {
+pub enum UploadSource {
     /// Bytes that were read when the copy was asked for.
     Bytes(Vec<u8>),
     /// Page-locked memory, read when the copy's turn has come.
@@ -18,7 +18,7 @@ pub enum Source {
 
 /// One piece of work.
 #[derive(Clone, Debug)]
-pub enum Work {
+pub enum StreamWork {
     /// A kernel.
     Launch(Launch),
     /// Host to device.
@@ -26,7 +26,7 @@ pub enum Work {
         /// Device address.
         to: u64,
         /// Where the bytes are.
-        from: Source,
+        from: UploadSource,
     },
     /// Device to host.
     Download {
@@ -79,15 +79,15 @@ pub enum Work {
 
 impl Driver {
     /// Carries out anything but a record or a wait, which belong to the queues.
-    pub(super) fn carry_out(&mut self, work: &Work) -> Result<(), Fault> {
+    pub(super) fn execute(&mut self, work: &StreamWork) -> Result<(), Fault> {
         match work {
-            Work::Launch(launch) => run::run(launch, &mut self.memory),
-            Work::Upload { to, from: Source::Bytes(bytes) } => self.memory.write(*to, bytes).map_err(copying),
-            Work::Upload { to, from: Source::Pinned(range) } => {
+            StreamWork::Launch(launch) => run::run(launch, &mut self.memory),
+            StreamWork::Upload { to, from: UploadSource::Bytes(bytes) } => self.memory.write(*to, bytes).map_err(copying),
+            StreamWork::Upload { to, from: UploadSource::Pinned(range) } => {
                 self.still_pinned(*range)?;
                 self.memory.write(*to, &range.read()).map_err(copying)
             }
-            Work::Download { to, from, pinned } => {
+            StreamWork::Download { to, from, pinned } => {
                 if *pinned {
                     self.still_pinned(*to)?;
                 }
@@ -96,19 +96,19 @@ impl Driver {
                 to.write(&bytes);
                 Ok(())
             }
-            Work::Copy { to, from, length } => self.memory.copy(*to, *from, *length).map_err(copying),
-            Work::Fill { to, value, length } => self.memory.write(*to, &vec![*value; *length]).map_err(copying),
-            Work::Free(address) if self.memory.free(*address) => Ok(()),
-            Work::Free(address) => {
-                Err(Fault::new(FaultKind::Freed, format!("{address:#x} is no allocation that can be freed")))
+            StreamWork::Copy { to, from, length } => self.memory.copy(*to, *from, *length).map_err(copying),
+            StreamWork::Fill { to, value, length } => self.memory.write(*to, &vec![*value; *length]).map_err(copying),
+            StreamWork::Free(address) if self.memory.free(*address) => Ok(()),
+            StreamWork::Free(address) => {
+                Err(Fault::new(FaultKind::UseAfterFree, format!("{address:#x} is no allocation that can be freed")))
             }
-            Work::Graph(graph) => {
+            StreamWork::Graph(graph) => {
                 for node in graph.order() {
-                    self.carry_out(node).map_err(|fault| fault.at("replay of a graph"))?;
+                    self.execute(node).map_err(|fault| fault.at("replay of a graph"))?;
                 }
                 Ok(())
             }
-            Work::Record { .. } | Work::Wait { .. } => Ok(()),
+            StreamWork::Record { .. } | StreamWork::Wait { .. } => Ok(()),
         }
     }
 

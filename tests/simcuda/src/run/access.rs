@@ -2,7 +2,7 @@
 
 use super::Block;
 use super::warp::{LaneResult, Warp, lanes_of};
-use crate::decode::kind::Kind;
+use crate::decode::kind::Operation;
 use crate::decode::lanes::{Lanes, WARP};
 use crate::decode::{Addr, Inst, LOCAL_WINDOW, SHARED_WINDOW};
 use crate::fault::{Fault, FaultKind};
@@ -49,10 +49,10 @@ impl Warp {
             Space::Shared => block.shared.read(address, out, self.who(block, lane)),
             Space::Local => {
                 let at = self.inside_local(lane, address, out.len())?;
-                if let Some(fresh) = self.local[lane].fresh(at, out.len()) {
+                if let Some(fresh) = self.local[lane].first_uninitialised(at, out.len()) {
                     let text =
                         format!("byte {fresh} of the thread's own memory is read before anything is written there");
-                    return Err(Fault::new(FaultKind::Fresh, text));
+                    return Err(Fault::new(FaultKind::Uninitialised, text));
                 }
                 out.copy_from_slice(self.local[lane].slice(at, out.len()));
                 Ok(())
@@ -136,7 +136,7 @@ impl Warp {
     }
 
     pub(super) fn atomic(&mut self, block: &mut Block, inst: &Inst, active: u32) -> LaneResult<()> {
-        let Kind::Atomic { space, update, ty, returns, .. } = inst.kind else { return Ok(()) };
+        let Operation::Atomic { space, update, ty, returns, .. } = inst.kind else { return Ok(()) };
         let addresses = self.addresses(inst.address[0]);
         let operand = self.value(inst.src[0].0, block);
         let second = inst.src.get(1).map_or([0; WARP], |(src, _)| self.value(*src, block));

@@ -3,7 +3,7 @@
 use super::Block;
 use super::warp::{LaneResult, Warp, lanes_of};
 use crate::decode::Inst;
-use crate::decode::kind::{Kind, Shuffle, Vote};
+use crate::decode::kind::{Operation, Shuffle, Vote};
 use crate::decode::lanes::{Lanes, Map2, WARP};
 use crate::fault::{Fault, FaultKind};
 
@@ -11,10 +11,10 @@ impl Warp {
     pub(super) fn collective(&mut self, block: &Block, inst: &Inst, active: u32) -> LaneResult<()> {
         let read = |at: usize| self.value(inst.src[at].0, block);
         let masks = read(inst.src.len() - 1);
-        self.all_here(&masks, active)?;
+        self.check_lanes(&masks, active)?;
         let value = read(0);
         match inst.kind {
-            Kind::Shuffle(mode) => {
+            Operation::Shuffle(mode) => {
                 let (bs, cs) = (read(1), read(2));
                 let mut from = [0; WARP];
                 let mut valid = [0; WARP];
@@ -32,7 +32,7 @@ impl Warp {
                     self.set(dst, &valid, active);
                 }
             }
-            Kind::Vote(vote) => {
+            Operation::Vote(vote) => {
                 let votes = lanes_of(active).fold(0u32, |votes, lane| votes | ((value[lane] & 1) as u32) << lane);
                 let result = match vote {
                     Vote::All => u32::from(votes == active),
@@ -42,7 +42,7 @@ impl Warp {
                 };
                 self.set(inst.dst[0], &[u64::from(result); WARP], active);
             }
-            Kind::Redux(join, _) => {
+            Operation::Redux(join, _) => {
                 let result = joined(join, &value, active);
                 self.set(inst.dst[0], &result, active);
             }

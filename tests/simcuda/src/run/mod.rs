@@ -13,7 +13,7 @@ use crate::kernel::Kernel;
 use crate::memory::DeviceMemory;
 use crate::shared::Shared;
 
-use warp::{Waiting, Warp};
+use warp::{BarrierWait, Warp};
 
 /// Instructions that a warp may carry out in one block before its kernel counts as endless.
 const BUDGET: u64 = 1 << 26;
@@ -70,7 +70,7 @@ impl Block<'_> {
             for warp in &mut warps {
                 warp.run(self)?;
             }
-            let waiting: Vec<(&Warp, Waiting)> =
+            let waiting: Vec<(&Warp, BarrierWait)> =
                 warps.iter().filter_map(|warp| warp.waiting.map(|waiting| (warp, waiting))).collect();
             let Some((_, first)) = waiting.first() else { return Ok(()) };
             if let Some((warp, other)) = waiting.iter().find(|(_, other)| other.pc != first.pc) {

@@ -5,13 +5,13 @@
 
 use super::copies::Copies;
 use super::{BUDGET, Block, Launch};
-use crate::decode::kind::{Kind, Reduce};
+use crate::decode::kind::{Operation, Reduce};
 use crate::decode::lanes::{Lanes, WARP};
 use crate::decode::{Dst, Inst, Src};
 use crate::fault::{Fault, FaultKind};
 use crate::memory::Bytes;
 use crate::ptx::{Reg, Special};
-use crate::shared::Who;
+use crate::shared::ThreadMoment;
 
 /// The lanes of a mask.
 pub fn lanes_of(mask: u32) -> impl Iterator<Item = usize> {
@@ -30,7 +30,7 @@ struct Group {
 
 /// A warp at a barrier.
 #[derive(Clone, Copy, Debug)]
-pub struct Waiting {
+pub struct BarrierWait {
     /// The barrier.
     pub pc: usize,
     /// Lanes that wait.
@@ -48,7 +48,7 @@ pub struct Warp {
     /// Lanes that have not ended.
     pub(super) live: u32,
     /// The barrier that it waits at.
-    pub waiting: Option<Waiting>,
+    pub waiting: Option<BarrierWait>,
     pub(super) tid: [Lanes; 3],
     /// Each lane's own memory.
     pub(super) local: Vec<Bytes>,
@@ -86,7 +86,7 @@ impl Warp {
         while self.waiting.is_none() {
             let Some(&Group { pc, mask }) = self.groups.first() else { return Ok(()) };
             let behind = self.groups.get(1).map_or(usize::MAX, |next| next.pc);
-            let (pc, mask) = self.straight(block, &kernel.code, pc, mask, behind)?;
+            let (pc, mask) = self.run_group(block, &kernel.code, pc, mask, behind)?;
             if mask == 0 {
                 continue;
             }
@@ -107,7 +107,7 @@ impl Warp {
 
     /// Carries out a group's instructions until it meets or passes the next group, parts, waits or ends. Gives where its lanes
     /// stand then; no lanes if the groups are already as they should be.
-    fn straight(
+    fn run_group(
         &mut self,
         block: &mut Block,
         code: &[Inst],
@@ -123,7 +123,7 @@ impl Warp {
             };
             self.carried_out += 1;
             if self.carried_out > BUDGET {
-                let fault = Fault::new(FaultKind::Endless, format!("{BUDGET} instructions, and no end"));
+                let fault = Fault::new(FaultKind::Timeout, format!("{BUDGET} instructions, and no end"));
                 return Err(block.place(fault, self, pc, 0));
             }
             let active = match inst.guard {
@@ -131,17 +131,17 @@ impl Warp {
                 Some(guard) => mask & (self.bits(guard.reg.index) ^ if guard.negated { u32::MAX } else { 0 }),
             };
             match inst.kind {
-                Kind::Branch if active == mask => {
+                Operation::Branch if active == mask => {
                     pc = inst.target;
                     continue;
                 }
-                Kind::Branch if active != 0 => {
+                Operation::Branch if active != 0 => {
                     self.groups.remove(0);
                     self.join(pc + 1, mask & !active);
                     self.join(inst.target, active);
                     return Ok((pc, 0));
                 }
-                Kind::Exit if active != 0 => {
+                Operation::Exit if active != 0 => {
                     self.live &= !active;
                     mask &= !active;
                     if mask == 0 {
@@ -149,7 +149,7 @@ impl Warp {
                         return Ok((pc, 0));
                     }
                 }
-                Kind::Barrier | Kind::BarrierReduce(_) if active != 0 => {
+                Operation::Barrier | Operation::BarrierReduce(_) if active != 0 => {
                     if active != self.live {
                         let text = "a barrier that only some lanes of the warp have come to";
                         let absent = (self.live & !active).trailing_zeros() as usize;
@@ -157,13 +157,13 @@ impl Warp {
                         return Err(block.place(fault, self, pc, absent));
                     }
                     let count = match inst.kind {
-                        Kind::BarrierReduce(_) => {
+                        Operation::BarrierReduce(_) => {
                             let predicate = self.value(inst.src[0].0, block);
                             lanes_of(active).filter(|lane| predicate[*lane] & 1 != 0).count() as u32
                         }
                         _ => 0,
                     };
-                    self.waiting = Some(Waiting { pc, lanes: active.count_ones(), count });
+                    self.waiting = Some(BarrierWait { pc, lanes: active.count_ones(), count });
                     return Ok((pc, 0));
                 }
                 _ if active == 0 => {}
@@ -176,9 +176,9 @@ impl Warp {
 
     /// Leaves a barrier at which `count` of `of` lanes had a predicate that is true.
     pub(super) fn release(&mut self, block: &Block, count: u32, of: u32) {
-        let Some(Waiting { pc, .. }) = self.waiting.take() else { return };
+        let Some(BarrierWait { pc, .. }) = self.waiting.take() else { return };
         let inst = &block.launch.kernel.code[pc];
-        if let Kind::BarrierReduce(reduce) = inst.kind {
+        if let Operation::BarrierReduce(reduce) = inst.kind {
             let result = match reduce {
                 Reduce::And => u32::from(count == of),
                 Reduce::Or => u32::from(count > 0),
@@ -197,15 +197,15 @@ impl Warp {
         let read = |warp: &Self, at: usize| warp.value(inst.src[at].0, block);
         let (mut a, mut b, mut c, mut d) = (None, None, None, None);
         match inst.kind {
-            Kind::Map1(map, ..) => {
+            Operation::Map1(map, ..) => {
                 let out = map(self.operand(inst, 0, block, &mut a));
                 self.set(inst.dst[0], &out, active);
             }
-            Kind::Map2(map, ..) => {
+            Operation::Map2(map, ..) => {
                 let out = map(self.operand(inst, 0, block, &mut a), self.operand(inst, 1, block, &mut b));
                 self.set(inst.dst[0], &out, active);
             }
-            Kind::Map3(map, ..) => {
+            Operation::Map3(map, ..) => {
                 let out = map(
                     self.operand(inst, 0, block, &mut a),
                     self.operand(inst, 1, block, &mut b),
@@ -213,7 +213,7 @@ impl Warp {
                 );
                 self.set(inst.dst[0], &out, active);
             }
-            Kind::Map4(map, ..) => {
+            Operation::Map4(map, ..) => {
                 let out = map(
                     self.operand(inst, 0, block, &mut a),
                     self.operand(inst, 1, block, &mut b),
@@ -222,7 +222,7 @@ impl Warp {
                 );
                 self.set(inst.dst[0], &out, active);
             }
-            Kind::Compare(map, _, join) => {
+            Operation::Compare(map, _, join) => {
                 let found = map(self.operand(inst, 0, block, &mut a), self.operand(inst, 1, block, &mut b));
                 let with = |found: &Lanes| match join {
                     Some(join) => join(found, &read(self, 2)),
@@ -234,37 +234,37 @@ impl Warp {
                     self.set(dst, &second, active);
                 }
             }
-            Kind::Convert(convert) => {
+            Operation::Convert(convert) => {
                 let from = read(self, 0);
                 self.set(inst.dst[0], &from.map(|bits| convert.apply(bits)), active);
             }
-            Kind::Move(_) => self.moved(block, inst, active),
-            Kind::Window(space, to) => {
+            Operation::Move(_) => self.moved(block, inst, active),
+            Operation::Window(space, to) => {
                 let value = super::access::window(space, to, &read(self, 0));
                 self.set(inst.dst[0], &value, active);
             }
-            Kind::Load(space, ty, _) => self.load(block, inst, space, ty, active)?,
-            Kind::Store(space, ty, _) => self.store(block, inst, space, ty, active)?,
-            Kind::Atomic { .. } => self.atomic(block, inst, active)?,
-            Kind::Trap => {
+            Operation::Load(space, ty, _) => self.load(block, inst, space, ty, active)?,
+            Operation::Store(space, ty, _) => self.store(block, inst, space, ty, active)?,
+            Operation::Atomic { .. } => self.atomic(block, inst, active)?,
+            Operation::Trap => {
                 let lane = active.trailing_zeros() as usize;
                 return Err((lane, Fault::new(FaultKind::Trap, "the kernel gives up")));
             }
-            Kind::WarpBarrier => {
-                self.all_here(&read(self, 0), active)?;
+            Operation::WarpBarrier => {
+                self.check_lanes(&read(self, 0), active)?;
                 self.warp_epoch += 1;
             }
-            Kind::Shuffle(_) | Kind::Vote(_) | Kind::Redux(..) => self.collective(block, inst, active)?,
-            Kind::ActiveMask => self.set(inst.dst[0], &[u64::from(active); WARP], active),
-            Kind::LoadMatrix(count, transposed) => self.load_matrix(block, inst, count, transposed, active)?,
-            Kind::Mma => self.multiply(block, inst, active)?,
-            Kind::CopyAsync(_) => self.copy_async(block, inst, active)?,
-            Kind::CopyCommit => lanes_of(active).for_each(|lane| self.copies.commit(lane)),
-            Kind::CopyWait(all) => {
+            Operation::Shuffle(_) | Operation::Vote(_) | Operation::Redux(..) => self.collective(block, inst, active)?,
+            Operation::ActiveMask => self.set(inst.dst[0], &[u64::from(active); WARP], active),
+            Operation::LoadMatrix(count, transposed) => self.load_matrix(block, inst, count, transposed, active)?,
+            Operation::Mma => self.multiply(block, inst, active)?,
+            Operation::CopyAsync(_) => self.copy_async(block, inst, active)?,
+            Operation::CopyCommit => lanes_of(active).for_each(|lane| self.copies.commit(lane)),
+            Operation::CopyWait(all) => {
                 let kept = if all { 0 } else { read(self, 0)[0] as usize };
                 self.copy_wait(block, kept, all, active)?;
             }
-            Kind::Fence | Kind::Branch | Kind::Exit | Kind::Barrier | Kind::BarrierReduce(_) => {}
+            Operation::Fence | Operation::Branch | Operation::Exit | Operation::Barrier | Operation::BarrierReduce(_) => {}
         }
         Ok(())
     }
@@ -346,12 +346,12 @@ impl Warp {
     }
 
     /// A lane at this moment.
-    pub(super) fn who(&self, block: &Block, lane: usize) -> Who {
-        Who { thread: (self.index * 32) as u16 + lane as u16, epoch: block.epoch, warp_epoch: self.warp_epoch }
+    pub(super) fn who(&self, block: &Block, lane: usize) -> ThreadMoment {
+        ThreadMoment { thread: (self.index * 32) as u16 + lane as u16, epoch: block.epoch, warp_epoch: self.warp_epoch }
     }
 
     /// Checks that the lanes which a mask names are those that carry the instruction out.
-    pub(super) fn all_here(&self, masks: &Lanes, active: u32) -> LaneResult<()> {
+    pub(super) fn check_lanes(&self, masks: &Lanes, active: u32) -> LaneResult<()> {
         for lane in lanes_of(active) {
             let mask = masks[lane] as u32;
             if mask != active {

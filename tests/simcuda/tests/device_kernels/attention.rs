@@ -1,7 +1,7 @@
 //! Rotary embedding, and attention over blocks and within segments.
 
 use super::support::Device;
-use super::{Found, Kernel, SEGMENT_ROWS, SEGMENTS, compare, numbers, segment_of};
+use super::{TwinResult, Kernel, SEGMENT_ROWS, SEGMENTS, compare, numbers, segment_of};
 
 pub const KERNELS: &[Kernel] = &[
     Kernel {
@@ -95,7 +95,7 @@ fn wide(value: f32) -> f64 {
     f64::from(value)
 }
 
-fn rotary(ptx: &str) -> Found {
+fn rotary(ptx: &str) -> TwinResult {
     let (heads, dim) = (3, 6);
     let columns = heads * dim;
     let mut device = Device::load(ptx);
@@ -117,7 +117,7 @@ fn rotary(ptx: &str) -> Found {
     Ok(compare(&device.read_f32s(at, ROWS * columns)?, wanted))
 }
 
-fn store(ptx: &str) -> Found {
+fn store(ptx: &str) -> TwinResult {
     let width = 9;
     let mut device = Device::load(ptx);
     let (k, v, before) = (numbers(1, ROWS * width), numbers(2, ROWS * width), numbers(3, BLOCKS * BLOCK * width));
@@ -154,7 +154,7 @@ fn attended(q: &[f32], keys: &[&[f32]], values: &[&[f32]], d: usize) -> (f64, f6
 }
 
 /// Sequences of one row each at positions of which no other is stored: long ones, windows, several tiles for a warp.
-fn attention(ptx: &str) -> Found {
+fn attention(ptx: &str) -> TwinResult {
     for (heads, kv_heads, dim, position, window) in [
         (4, 2, 8, 0, u32::MAX),
         (4, 2, 6, 9, u32::MAX),
@@ -210,7 +210,7 @@ fn attention(ptx: &str) -> Found {
     Ok(None)
 }
 
-fn segments(ptx: &str) -> Found {
+fn segments(ptx: &str) -> TwinResult {
     let (heads, dim) = (2, 8);
     let width = heads * dim;
     let rows = SEGMENT_ROWS;

@@ -1,7 +1,7 @@
 //! Choosing ids.
 
 use super::support::Device;
-use super::{Found, Kernel, NO_ROW, numbers, random};
+use super::{TwinResult, Kernel, NO_ROW, numbers, random};
 
 pub const KERNELS: &[Kernel] = &[Kernel {
     name: "choose_rows",
@@ -76,7 +76,7 @@ fn shares(logits: &[f32], row: &Row, allowed: Option<&[f32]>, seen: &[u8]) -> Ve
     order.into_iter().map(share).collect()
 }
 
-fn choose(ptx: &str) -> Found {
+fn choose(ptx: &str) -> TwinResult {
     const ROWS: usize = 10;
     const THREADS: u32 = 64;
     for (vocabulary, with_mask) in [(3, false), (90, true), (333, false)] {

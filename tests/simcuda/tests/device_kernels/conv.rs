@@ -2,7 +2,7 @@
 
 use super::support::Device;
 use super::tiles::{BLOCK, pitched};
-use super::{Found, Kernel, SEGMENT_ROWS, SEGMENTS, compare, each, numbers, segment_of, sum};
+use super::{TwinResult, Kernel, SEGMENT_ROWS, SEGMENTS, compare, each, numbers, segment_of, sum};
 
 const CONV: &[(&str, &str)] = &[
     ("source[r].row((taps - 1 - tap) * dilation)", "source[r].row(tap * dilation)"),
@@ -201,7 +201,7 @@ fn tails(scale: usize, skip: usize, channels: usize, tail_rows: usize) -> Vec<f3
     tail
 }
 
-fn conv(ptx: &str, name: &str, tile: Tile) -> Found {
+fn conv(ptx: &str, name: &str, tile: Tile) -> TwinResult {
     // Scale, skip, channels, taps, dilation, outputs, biases, whether a stream's first row is cut off.
     for (scale, skip, channels, taps, dilation, outputs, biases, cut) in [
         (1, 0, 3, 1, 1, 2, 2, false),
@@ -250,7 +250,7 @@ fn conv(ptx: &str, name: &str, tile: Tile) -> Found {
     Ok(None)
 }
 
-fn depthwise(ptx: &str) -> Found {
+fn depthwise(ptx: &str) -> TwinResult {
     for (scale, skip, channels, taps) in [(1, 0, 3, 7), (2, 2, 5, 4)] {
         let mut device = Device::load(ptx);
         let tail_rows = taps - 1;
@@ -286,7 +286,7 @@ fn depthwise(ptx: &str) -> Found {
     Ok(None)
 }
 
-fn extend_tail(ptx: &str) -> Found {
+fn extend_tail(ptx: &str) -> TwinResult {
     for (scale, skip, channels, tail_rows) in [(1, 0, 3, 6), (1, 0, 70, 2), (2, 2, 4, 5), (2, 3, 4, 1)] {
         let mut device = Device::load(ptx);
         let x = numbers(1, ROWS * scale * channels);
@@ -313,7 +313,7 @@ fn extend_tail(ptx: &str) -> Found {
     Ok(None)
 }
 
-fn segment_conv(ptx: &str, name: &str, tile: Tile) -> Found {
+fn segment_conv(ptx: &str, name: &str, tile: Tile) -> TwinResult {
     for (channels, taps, dilation, outputs) in [(3, 1, 1, 2), (4, 3, 5, 6), (8, 7, 1, 5), (5, 3, 2, 1)] {
         let mut device = Device::load(ptx);
         let x = numbers(1, SEGMENT_ROWS * channels);
@@ -347,7 +347,7 @@ fn segment_conv(ptx: &str, name: &str, tile: Tile) -> Found {
     Ok(None)
 }
 
-fn conv2d(ptx: &str, name: &str, tile: Tile) -> Found {
+fn conv2d(ptx: &str, name: &str, tile: Tile) -> TwinResult {
     for (images, height, width, stride, channels, outputs) in
         [(1, 3, 4, 1, 1, 3), (2, 5, 4, 2, 4, 6), (3, 7, 5, 2, 3, 1), (1, 1, 1, 2, 8, 4)]
     {

@@ -1,7 +1,7 @@
 //! Weights of random numbers.
 
 use super::support::Device;
-use super::{Found, Kernel, random};
+use super::{TwinResult, Kernel, random};
 
 pub const KERNELS: &[Kernel] = &[
     Kernel {
@@ -28,7 +28,7 @@ fn drawn_bits(seed: u64, index: u64) -> u64 {
     random::mix(seed.wrapping_add(index.wrapping_mul(0x9e37_79b9_7f4a_7c15)))
 }
 
-fn numbers(ptx: &str) -> Found {
+fn numbers(ptx: &str) -> TwinResult {
     let (seed, mean, spread): (u64, f32, f32) = (0xdead_beef_0123, 0.3, 1.7);
     for (rows, columns, pitch) in [(3, 150, 152), (2, 4, 4), (5, 1, 4)] {
         let mut device = Device::load(ptx);
@@ -49,7 +49,7 @@ fn numbers(ptx: &str) -> Found {
     Ok(None)
 }
 
-fn integers(ptx: &str) -> Found {
+fn integers(ptx: &str) -> TwinResult {
     let (seed, count) = (77, 150);
     let mut device = Device::load(ptx);
     let to = device.memory.alloc(count * 8).unwrap();

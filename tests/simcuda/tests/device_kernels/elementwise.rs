@@ -1,7 +1,7 @@
 //! Functions of single numbers, and norms.
 
 use super::support::Device;
-use super::{Found, Kernel, compare, each, numbers};
+use super::{TwinResult, Kernel, compare, each, numbers};
 
 pub const KERNELS: &[Kernel] = &[
     Kernel {
@@ -105,7 +105,7 @@ pub fn large(stream: u64, count: usize) -> Vec<f32> {
 }
 
 /// Runs a kernel that changes its first parameter; `inputs` are its addresses, `sizes` what follows before the count.
-pub fn in_place(ptx: &str, name: &str, inputs: &[&[f32]], sizes: &[u64], twin: impl Fn(usize) -> (f64, f64)) -> Found {
+pub fn in_place(ptx: &str, name: &str, inputs: &[&[f32]], sizes: &[u64], twin: impl Fn(usize) -> (f64, f64)) -> TwinResult {
     let mut device = Device::load(ptx);
     let mut params: Vec<u64> = inputs.iter().map(|input| device.f32s(input)).collect();
     let count = inputs[0].len();
@@ -129,34 +129,34 @@ fn units(wanted: f64, count: f64) -> (f64, f64) {
     (wanted, wanted.abs() * count * f64::powi(2.0, -24) + 1e-30)
 }
 
-fn add(ptx: &str) -> Found {
+fn add(ptx: &str) -> TwinResult {
     let (x, y) = (numbers(1, COUNT), numbers(2, COUNT));
     in_place(ptx, "add_f32", &[&x, &y], &[], |i| (wide(x[i] + y[i]), 0.0))
 }
 
-fn mul(ptx: &str) -> Found {
+fn mul(ptx: &str) -> TwinResult {
     let (x, y) = (numbers(1, COUNT), numbers(2, COUNT));
     in_place(ptx, "mul_f32", &[&x, &y], &[], |i| (wide(x[i] * y[i]), 0.0))
 }
 
-fn scale(ptx: &str) -> Found {
+fn scale(ptx: &str) -> TwinResult {
     let (x, by) = (numbers(1, COUNT), numbers(2, COLUMNS));
     in_place(ptx, "scale_f32", &[&x, &by], &[COLUMNS as u64], |i| (wide(x[i] * by[i % COLUMNS]), 0.0))
 }
 
-fn scale_all(ptx: &str) -> Found {
+fn scale_all(ptx: &str) -> TwinResult {
     let x = numbers(1, COUNT);
     in_place(ptx, "scale_all_f32", &[&x], &[u64::from(0.3f32.to_bits())], |i| (wide(x[i] * 0.3), 0.0))
 }
 
-fn clamp(ptx: &str) -> Found {
+fn clamp(ptx: &str) -> TwinResult {
     let mut x = numbers(1, COUNT);
     x[70] = f32::NAN;
     let limits = [-0.25f32, 0.5].map(|limit| u64::from(limit.to_bits()));
     in_place(ptx, "clamp_f32", &[&x], &limits, |i| (wide(x[i].clamp(-0.25, 0.5)), 0.0))
 }
 
-fn silu(ptx: &str) -> Found {
+fn silu(ptx: &str) -> TwinResult {
     let mut x = large(1, COUNT);
     x[..3].copy_from_slice(&[f32::NAN, 0.0, -80.0]);
     in_place(ptx, "silu_f32", &[&x], &[], |i| units(wide(x[i]) * sigmoid(x[i]), 8.0))
@@ -171,7 +171,7 @@ fn erf(x: f64) -> f64 {
     (at(0) + inner + at(STEPS)) * width / 3.0 * std::f64::consts::FRAC_2_SQRT_PI
 }
 
-fn gelu(ptx: &str) -> Found {
+fn gelu(ptx: &str) -> TwinResult {
     let x: Vec<f32> = large(1, COUNT).iter().map(|value| value / 2.0).collect();
     in_place(ptx, "gelu_f32", &[&x], &[], |i| {
         let wanted = 0.5 * wide(x[i]) * (1.0 + erf(wide(x[i]) / std::f64::consts::SQRT_2));
@@ -180,7 +180,7 @@ fn gelu(ptx: &str) -> Found {
     })
 }
 
-fn gelu_tanh(ptx: &str) -> Found {
+fn gelu_tanh(ptx: &str) -> TwinResult {
     let mut x: Vec<f32> = large(1, COUNT).iter().map(|value| value / 2.0).collect();
     x[..3].copy_from_slice(&[f32::NAN, 0.0, -80.0]);
     in_place(ptx, "gelu_tanh_f32", &[&x], &[], |i| {
@@ -191,7 +191,7 @@ fn gelu_tanh(ptx: &str) -> Found {
     })
 }
 
-fn silu_mul(ptx: &str) -> Found {
+fn silu_mul(ptx: &str) -> TwinResult {
     let mut device = Device::load(ptx);
     let x = large(1, 2 * COUNT);
     let (from, out) = (device.f32s(&x), device.fresh(COUNT));
@@ -204,7 +204,7 @@ fn silu_mul(ptx: &str) -> Found {
     Ok(compare(&found, wanted))
 }
 
-fn sigmoid_gate(ptx: &str) -> Found {
+fn sigmoid_gate(ptx: &str) -> TwinResult {
     let (x, gate) = (numbers(1, COUNT), large(2, COUNT / COLUMNS));
     in_place(ptx, "sigmoid_gate_f32", &[&x, &gate], &[COLUMNS as u64], |i| {
         units(wide(x[i]) * sigmoid(gate[i / COLUMNS]), 8.0)
@@ -214,7 +214,7 @@ fn sigmoid_gate(ptx: &str) -> Found {
 /// Groups and their columns: none a multiple of the other's sizes.
 const GROUPS: [(usize, usize); 3] = [(3, 5), (7, 64), (6, 75)];
 
-fn rms_norm(ptx: &str) -> Found {
+fn rms_norm(ptx: &str) -> TwinResult {
     for (groups, columns) in GROUPS {
         let mut device = Device::load(ptx);
         let (x, weight) = (numbers(1, groups * columns), numbers(2, columns));
@@ -243,7 +243,7 @@ fn rms_norm(ptx: &str) -> Found {
     Ok(None)
 }
 
-fn layer_norm(ptx: &str) -> Found {
+fn layer_norm(ptx: &str) -> TwinResult {
     for (groups, columns) in GROUPS {
         let mut device = Device::load(ptx);
         let (x, weight, bias) = (numbers(1, groups * columns), numbers(2, columns), numbers(3, columns));

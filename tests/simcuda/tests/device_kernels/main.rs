@@ -29,13 +29,13 @@ use repartee_simcuda::fault::Fault;
 use support::Device;
 
 /// A place that a kernel's twin does not confirm, if any.
-type Found = Result<Option<String>, Fault>;
+type TwinResult = Result<Option<String>, Fault>;
 
 /// A kernel, its twin, and faults in its source: what is replaced, and by what.
 struct Kernel {
     name: &'static str,
     file: &'static str,
-    check: fn(&str) -> Found,
+    check: fn(&str) -> TwinResult,
     planted: &'static [(&'static str, &'static str)],
 }
 

@@ -1,7 +1,7 @@
 //! Products of rows with weights, and mixtures of experts.
 
 use super::support::Device;
-use super::{Found, Kernel, NO_ROW, compare, each, numbers, sum};
+use super::{TwinResult, Kernel, NO_ROW, compare, each, numbers, sum};
 
 const PRODUCT: &[(&str, &str)] = &[
     ("bias ? bias[output] : 0.0f", "0.0f"),
@@ -145,7 +145,7 @@ fn pitched(values: &[f32], columns: usize) -> (Vec<f32>, usize) {
     (values.chunks(columns).flat_map(fill).collect(), pitch)
 }
 
-fn product(ptx: &str, name: &str, rows_each: usize) -> Found {
+fn product(ptx: &str, name: &str, rows_each: usize) -> TwinResult {
     for (rows, columns, outputs, with_bias) in
         [(1, 5, 3, true), (1, 256, 9, false), (6, 45, 10, true), (9, 264, 5, true), (4, 4, 1, false)]
     {
@@ -207,7 +207,7 @@ impl Integers {
     }
 }
 
-fn integer_product(ptx: &str, name: &str, rows_each: usize, bits: usize) -> Found {
+fn integer_product(ptx: &str, name: &str, rows_each: usize, bits: usize) -> TwinResult {
     for (rows, columns, outputs, with_bias) in
         [(1, 5, 3, true), (1, 256, 10, false), (6, 45, 10, true), (5, 1100, 4, true), (4, 4, 2, false)]
     {
@@ -240,7 +240,7 @@ fn integer_product(ptx: &str, name: &str, rows_each: usize, bits: usize) -> Foun
     Ok(None)
 }
 
-fn route(ptx: &str) -> Found {
+fn route(ptx: &str) -> TwinResult {
     for (rows, experts, top_k, normalise) in [(5, 3, 2, true), (9, 40, 4, false), (6, 70, 32, true)] {
         let mut device = Device::load(ptx);
         // Ties, because there are few different numbers.
@@ -310,7 +310,7 @@ impl Pairs {
     }
 }
 
-fn list(ptx: &str) -> Found {
+fn list(ptx: &str) -> TwinResult {
     for count in [3, 75] {
         let mut device = Device::load(ptx);
         let chosen = choices(count);
@@ -328,7 +328,7 @@ fn list(ptx: &str) -> Found {
     Ok(None)
 }
 
-fn expert_product(ptx: &str, name: &str) -> Found {
+fn expert_product(ptx: &str, name: &str) -> TwinResult {
     for (pairs, divide, columns, outputs) in [(3, 1, 5, 3), (22, 2, 36, 6)] {
         let mut device = Device::load(ptx);
         let Pairs { chosen, lists, counts } = Pairs::new(pairs);
@@ -377,7 +377,7 @@ fn expert_product(ptx: &str, name: &str) -> Found {
     Ok(None)
 }
 
-fn combine(ptx: &str) -> Found {
+fn combine(ptx: &str) -> TwinResult {
     let (rows, top_k, columns) = (7, 3, 11);
     let mut device = Device::load(ptx);
     let (result, weights) = (numbers(1, rows * top_k * columns), numbers(2, rows * top_k));

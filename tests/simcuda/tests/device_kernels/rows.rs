@@ -1,7 +1,7 @@
 //! Rows by their numbers.
 
 use super::support::Device;
-use super::{Found, Kernel, NO_ROW, compare, each, numbers};
+use super::{TwinResult, Kernel, NO_ROW, compare, each, numbers};
 
 const GATHER: &[(&str, &str)] = &[
     ("row == NO_ROW ? 0.0f : widen", "widen"),
@@ -61,7 +61,7 @@ fn exact(values: &[f32]) -> impl Iterator<Item = (f64, f64)> {
     values.iter().map(|value| (f64::from(*value), 0.0))
 }
 
-fn gather(ptx: &str, is_bf16: bool) -> Found {
+fn gather(ptx: &str, is_bf16: bool) -> TwinResult {
     let mut device = Device::load(ptx);
     let x = numbers(1, ROWS * COLUMNS);
     let count = AT.len() * COLUMNS;
@@ -75,7 +75,7 @@ fn gather(ptx: &str, is_bf16: bool) -> Found {
     Ok(compare(&device.read_f32s(params[2], count)?, exact(&wanted)))
 }
 
-fn overlay(ptx: &str) -> Found {
+fn overlay(ptx: &str) -> TwinResult {
     let mut device = Device::load(ptx);
     let (from, mut to) = (numbers(1, ROWS * COLUMNS), numbers(2, AT.len() * COLUMNS));
     let params = [device.f32s(&from), device.u32s(&AT), device.f32s(&to), COLUMNS as u64, to.len() as u64];
@@ -86,7 +86,7 @@ fn overlay(ptx: &str) -> Found {
     Ok(compare(&device.read_f32s(params[2], to.len())?, exact(&to)))
 }
 
-fn scatter(ptx: &str) -> Found {
+fn scatter(ptx: &str) -> TwinResult {
     let mut device = Device::load(ptx);
     let (from, mut to) = (numbers(1, AT.len() * COLUMNS), numbers(2, ROWS * COLUMNS));
     let params = [device.f32s(&from), device.u32s(&AT), device.f32s(&to), COLUMNS as u64, from.len() as u64];
@@ -97,7 +97,7 @@ fn scatter(ptx: &str) -> Found {
     Ok(compare(&device.read_f32s(params[2], to.len())?, exact(&to)))
 }
 
-fn narrow(ptx: &str) -> Found {
+fn narrow(ptx: &str) -> TwinResult {
     let mut device = Device::load(ptx);
     let (start, length) = (2, 3);
     let x = numbers(1, ROWS * COLUMNS * 4);
@@ -108,7 +108,7 @@ fn narrow(ptx: &str) -> Found {
     Ok(compare(&device.read_f32s(params[1], count)?, exact(&wanted)))
 }
 
-fn clear(ptx: &str) -> Found {
+fn clear(ptx: &str) -> TwinResult {
     let mut device = Device::load(ptx);
     // A row of flags is not a whole number of words.
     let columns = 70;

@@ -2,7 +2,7 @@
 
 use super::elementwise::{COLUMNS, COUNT, in_place, large, wide};
 use super::support::Device;
-use super::{Found, Kernel, SEGMENT_ROWS, SEGMENTS, compare, each, numbers, segment_of};
+use super::{TwinResult, Kernel, SEGMENT_ROWS, SEGMENTS, compare, each, numbers, segment_of};
 
 pub const KERNELS: &[Kernel] = &[
     Kernel {
@@ -30,7 +30,7 @@ pub const KERNELS: &[Kernel] = &[
     },
 ];
 
-fn snake(ptx: &str) -> Found {
+fn snake(ptx: &str) -> TwinResult {
     let (x, alpha, beta) = (large(1, COUNT), numbers(2, COLUMNS), numbers(3, COLUMNS));
     in_place(ptx, "snake_f32", &[&x, &alpha, &beta], &[COLUMNS as u64], |i| {
         let angle = wide(x[i]) * wide(alpha[i % COLUMNS]).exp();
@@ -41,7 +41,7 @@ fn snake(ptx: &str) -> Found {
 }
 
 /// As a resampler is defined: zeros between the numbers, the filter, the snake, the filter, every other number.
-fn segments(ptx: &str) -> Found {
+fn segments(ptx: &str) -> TwinResult {
     const TAPS: usize = 12;
     const HALF_UNIT: f64 = 1.0 / (1 << 24) as f64;
     for columns in [3, 70] {

@@ -2,7 +2,7 @@
 
 use super::products::{EXPERTS, Pairs};
 use super::support::Device;
-use super::{Found, Kernel, compare, compile, numbers, random, sum};
+use super::{TwinResult, Kernel, compare, compile, numbers, random, sum};
 use repartee_simcuda::decode::half::{bf16, of_bf16};
 
 /// Of every tile.
@@ -142,7 +142,7 @@ fn rows_with_edges(rows: usize, columns: usize) -> Vec<f32> {
     x
 }
 
-fn product(ptx: &str, tile: Tile) -> Found {
+fn product(ptx: &str, tile: Tile) -> TwinResult {
     for shape @ (rows, columns, outputs, with_bias) in SHAPES {
         let x = rows_with_edges(rows, columns);
         let (weight, bias) = (numbers(2, outputs * columns), numbers(3, outputs));
@@ -157,7 +157,7 @@ fn product(ptx: &str, tile: Tile) -> Found {
     Ok(None)
 }
 
-fn expert_product(ptx: &str, tile: Tile) -> Found {
+fn expert_product(ptx: &str, tile: Tile) -> TwinResult {
     for (pairs, divide, columns, outputs) in [(3, 1, 5, 3), (150, 2, 36, 35), (20, 2, 264, 6)] {
         let mut device = Device::load(ptx);
         let all = Pairs::new(pairs);

@@ -2,14 +2,14 @@
 #![allow(dead_code, reason = "each test uses its part")]
 
 use repartee_simcuda::fault::Fault;
-use repartee_simcuda::kernel::{Loaded, load};
+use repartee_simcuda::kernel::{LoadedModule, load};
 use repartee_simcuda::memory::DeviceMemory;
 use repartee_simcuda::run::{Launch, run};
 
 /// A device with a module.
 pub struct Device {
     pub memory: DeviceMemory,
-    pub module: Loaded,
+    pub module: LoadedModule,
 }
 
 impl Device {

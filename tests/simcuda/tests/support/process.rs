@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 const CHILD: &str = "REPARTEE_SIMCUDA_TEST";
 
 /// Runs a test's body in a process of its own: a fault leaves nothing behind that others could use. `name` is the test's.
-pub fn alone(name: &str, body: fn()) {
+pub fn in_own_process(name: &str, body: fn()) {
     if std::env::var(CHILD).is_ok_and(|child| child == name) {
         return body();
     }

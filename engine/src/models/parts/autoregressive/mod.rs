@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use repartee_engine_api::Sampling;
-use repartee_kernels::{Outputs, RowSpec, SampleParams, SpecLayout, StepKey, StepOps, random::uniform};
+use repartee_kernels::{StepOutputs, RowSpec, SampleParams, SpecLayout, StepKey, StepOps, random::uniform};
 
 pub use self::stage::Autoregressive;
 use crate::elements::Element;
@@ -254,7 +254,7 @@ pub trait CausalLm<O: StepOps>: Send + Sized {
     fn fill(&mut self, step: &StepInput<'_, Self::Row>, places: &Self::Sections, spec: &mut RowSpec);
     /// The step: all layers, and what is chosen from the rows that are sampled from, each list with one id a row. A device may repeat
     /// its operations without calling it, so it changes nothing but the device's state.
-    fn forward(&mut self, ops: &O, places: &Self::Sections, step: StepContext<'_, O>, outputs: &mut Outputs<O>);
+    fn forward(&mut self, ops: &O, places: &Self::Sections, step: StepContext<'_, O>, outputs: &mut StepOutputs<O>);
     /// What was chosen for sampler `at`, a slot with the state `state`: one id of each list.
     fn sampled(&mut self, ids: Vec<u32>, at: usize, state: &mut SlotState<O, Self>) -> SampleOutcome<Self::Piece>;
     /// How a response goes on that waited, after an item was taken; `None` if it waits on, or did not wait.

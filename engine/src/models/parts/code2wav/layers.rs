@@ -1,6 +1,6 @@
 //! The convolutions of code2wav and the blocks made of them, over streams whose tails are carried.
 
-use repartee_kernels::{Layout, StateSpec, StepOps, Streams};
+use repartee_kernels::{WeightLayout, StateSpec, StepOps, StreamLevel};
 
 use crate::models::LoadError;
 use crate::models::parts::weights::Weights;
@@ -34,7 +34,7 @@ impl<O: StepOps> Conv<O> {
         dilation: usize,
     ) -> Result<Self, LoadError> {
         Ok(Self {
-            weight: w.convolution("conv.weight", Layout::Conv1d { dilation }, [out, channels, kernel])?,
+            weight: w.convolution("conv.weight", WeightLayout::Conv1d { dilation }, [out, channels, kernel])?,
             bias: w.vector("conv.bias", out)?,
             channels,
             history: (kernel - 1) * dilation,
@@ -45,7 +45,7 @@ impl<O: StepOps> Conv<O> {
 
     fn depthwise(w: &Weights<'_, O>, channels: usize) -> Result<Self, LoadError> {
         Ok(Self {
-            weight: w.convolution("conv.weight", Layout::Depthwise, [channels, 1, KERNEL])?,
+            weight: w.convolution("conv.weight", WeightLayout::Depthwise, [channels, 1, KERNEL])?,
             bias: w.vector("conv.bias", channels)?,
             channels,
             history: KERNEL - 1,
@@ -62,7 +62,7 @@ impl<O: StepOps> Conv<O> {
         kernel: usize,
         (stride, cut): (usize, bool),
     ) -> Result<Self, LoadError> {
-        let layout = Layout::ConvTranspose1d { stride, cut };
+        let layout = WeightLayout::ConvTranspose1d { stride, cut };
         Ok(Self {
             weight: w.convolution("conv.weight", layout, [channels, out, kernel])?,
             bias: w.vector("conv.bias", out)?,
@@ -74,7 +74,7 @@ impl<O: StepOps> Conv<O> {
     }
 
     /// A causal convolution's rows.
-    pub fn forward(&self, ops: &O, x: &O::T, tail: &mut O::State, streams: &Streams<O::Index>) -> O::T {
+    pub fn forward(&self, ops: &O, x: &O::T, tail: &mut O::State, streams: &StreamLevel<O::Index>) -> O::T {
         ops.conv1d_at(x, &self.weight, &self.bias, tail, streams)
     }
 
@@ -84,8 +84,8 @@ impl<O: StepOps> Conv<O> {
         ops: &O,
         x: &O::T,
         tail: &mut O::State,
-        streams: &Streams<O::Index>,
-    ) -> (O::T, Streams<O::Index>) {
+        streams: &StreamLevel<O::Index>,
+    ) -> (O::T, StreamLevel<O::Index>) {
         let x = ops.conv_transpose1d_at(x, &self.weight, &self.bias, tail, streams);
         (x, streams.upsampled(self.stride, self.cut))
     }
@@ -164,7 +164,7 @@ impl<O: StepOps> ConvNeXt<O> {
     }
 
     /// The rows after it.
-    pub fn forward(&self, ops: &O, x: O::T, tail: &mut O::State, streams: &Streams<O::Index>) -> O::T {
+    pub fn forward(&self, ops: &O, x: O::T, tail: &mut O::State, streams: &StreamLevel<O::Index>) -> O::T {
         let h = self.dwconv.forward(ops, &x, tail, streams);
         let h = ops.layer_norm(&h, &self.norm.0, &self.norm.1, CONVNEXT_EPS);
         let h = ops.gelu(ops.linear(&h, &self.pwconv1.0, Some(&self.pwconv1.1)));
@@ -207,8 +207,8 @@ impl<O: StepOps> UpsampleBlock<O> {
         ops: &O,
         x: O::T,
         mut tail: impl FnMut() -> &'a mut O::State,
-        streams: &Streams<O::Index>,
-    ) -> (O::T, Streams<O::Index>)
+        streams: &StreamLevel<O::Index>,
+    ) -> (O::T, StreamLevel<O::Index>)
     where
         O::State: 'a,
     {
@@ -226,7 +226,7 @@ impl<O: StepOps> ResidualUnit<O> {
         x: O::T,
         tail1: &mut O::State,
         tail2: &mut O::State,
-        streams: &Streams<O::Index>,
+        streams: &StreamLevel<O::Index>,
     ) -> O::T {
         let h = self.act1.forward(ops, ops.copy(&x));
         let h = self.conv1.forward(ops, &h, tail1, streams);

@@ -3,8 +3,8 @@
 //! It looks ahead as far as back, so a stream is decoded in windows: frames with [`BigVgan::context`] frames on either side, whose own
 //! samples are discarded. What is left has the bits of a decode of the whole spectrogram.
 
-use repartee_kernels::row_spec::{Section, SegmentSection};
-use repartee_kernels::{Layout, Ops, RowSpec, SpecLayout, StepOps};
+use repartee_kernels::row_spec::{SpecSection, SegmentSection};
+use repartee_kernels::{WeightLayout, Ops, RowSpec, SpecLayout, StepOps};
 
 use super::config::BigVganConfig;
 use crate::models::LoadError;
@@ -25,7 +25,7 @@ struct Conv<O: Ops> {
 
 impl<O: StepOps> Conv<O> {
     fn load(w: &Weights<'_, O>, out: usize, input: usize, kernel: usize, dilation: usize) -> Result<Self, LoadError> {
-        let weight = w.convolution("weight", Layout::Conv1d { dilation }, [out, input, kernel])?;
+        let weight = w.convolution("weight", WeightLayout::Conv1d { dilation }, [out, input, kernel])?;
         Ok(Self { weight, bias: w.vector("bias", out)? })
     }
 
@@ -68,11 +68,11 @@ impl<O: StepOps> Upsample<O> {
                 }
             }
         }
-        let (layout, shape) = (Layout::Conv1d { dilation: 1 }, [rate * out, input, taps]);
+        let (layout, shape) = (WeightLayout::Conv1d { dilation: 1 }, [rate * out, input, taps]);
         let bias = w.values("bias", &[out])?.repeat(rate);
         let conv = Conv {
             weight: w.made("upsample.weight", layout, &centred, &shape)?,
-            bias: w.made("upsample.bias", Layout::Vector, &bias, &[rate * out])?,
+            bias: w.made("upsample.bias", WeightLayout::Vector, &bias, &[rate * out])?,
         };
         Ok(Self { conv, out })
     }
@@ -109,7 +109,7 @@ pub struct BigVgan<O: Ops> {
 /// Where the numbers of a decode lie in a row spec.
 #[derive(Debug, Clone)]
 pub struct BigVganSections {
-    mel: Section,
+    mel: SpecSection,
     /// Lengths of the windows, in rows of the first level and of each one after it.
     windows: Vec<SegmentSection>,
 }
@@ -149,8 +149,8 @@ impl<O: StepOps> BigVgan<O> {
             levels,
             last_act: ResampledSnake::load(&w.at("activation_post"), last)?,
             last: Conv {
-                weight: w.at("conv_post").convolution("weight", Layout::Conv1d { dilation: 1 }, [1, last, KERNEL])?,
-                bias: w.made("conv_post.bias", Layout::Vector, &[0.0], &[1])?,
+                weight: w.at("conv_post").convolution("weight", WeightLayout::Conv1d { dilation: 1 }, [1, last, KERNEL])?,
+                bias: w.made("conv_post.bias", WeightLayout::Vector, &[0.0], &[1])?,
             },
             config: config.clone(),
         })

@@ -166,7 +166,7 @@ impl<O: Device> Stage for BigVganStage<O> {
         let mut layout = SpecLayout::default();
         // No window is empty.
         let places = bigvgan.layout(&mut layout, rows, rows);
-        layout.renew(spec);
+        layout.clear_spec(spec);
         bigvgan.fill(spec, &places, &mel, &frames);
         let ticket = ops.launch(StepKey { stage: STAGE, rows, variant: 0 }, spec, &mut |ops, spec, outputs| {
             outputs.rows.push(bigvgan.forward(ops, spec, &places));

@@ -4,7 +4,7 @@
 //! A window is evaluated twice side by side: guided by its codes and voice, and without either. A frame sees the frames of its own block
 //! of `block_size`; in some layers also those of the block before or after it.
 
-use repartee_kernels::{Layout, Ops, RowSpec, SequenceRows, SpecLayout, StepOps};
+use repartee_kernels::{WeightLayout, Ops, RowSpec, SequenceRows, SpecLayout, StepOps};
 
 use super::config::DitConfig;
 use super::sections::{NeighbourBlocks, CrossBlockLists, DitSections};
@@ -73,7 +73,7 @@ pub struct Dit<O: Ops> {
 
 /// Rows of `width` that are looked up.
 fn table<O: Ops>(w: &Weights<'_, O>, name: &str, rows: &[f32], width: usize) -> Result<O::Weight, LoadError> {
-    w.made(name, Layout::Table, rows, &[rows.len() / width, width])
+    w.made(name, WeightLayout::Table, rows, &[rows.len() / width, width])
 }
 
 impl<O: StepOps> Layer<O> {
@@ -101,12 +101,12 @@ impl<O: StepOps> Layer<O> {
             Ok((w.linear("weight", out, input)?, w.vector("bias", out)?))
         };
         let made =
-            |name: &str, values: &[f32], input| w.made(name, Layout::Linear, values, &[values.len() / input, input]);
+            |name: &str, values: &[f32], input| w.made(name, WeightLayout::Linear, values, &[values.len() / input, input]);
         Ok(Self {
             modulation: table(w, "modulation", modulation, hidden)?,
             qkv: (
                 made("qkv.weight", &weights.concat(), hidden)?,
-                w.made("qkv.bias", Layout::Vector, &biases.concat(), &[3 * inner])?,
+                w.made("qkv.bias", WeightLayout::Vector, &biases.concat(), &[3 * inner])?,
             ),
             out: (
                 made("to_out.first", &columns(&out, inner, 0, head), head)?,
@@ -189,12 +189,12 @@ impl<O: StepOps> Dit<O> {
         };
         let out = w.at("proj_out");
         Ok(Self {
-            mel: w.made("input_embed.proj", Layout::Linear, &prepared.mel, &[hidden, mel])?,
+            mel: w.made("input_embed.proj", WeightLayout::Linear, &prepared.mel, &[hidden, mel])?,
             codes: table(w, "codes", &prepared.codes, hidden)?,
             voices: table(w, "voices", &prepared.voices, hidden)?,
             plain: (
-                w.made("ones", Layout::Vector, &vec![1.0; hidden], &[hidden])?,
-                w.made("zeros", Layout::Vector, &vec![0.0; hidden], &[hidden])?,
+                w.made("ones", WeightLayout::Vector, &vec![1.0; hidden], &[hidden])?,
+                w.made("zeros", WeightLayout::Vector, &vec![0.0; hidden], &[hidden])?,
             ),
             layers: prepared.layers.iter().enumerate().map(layer).collect::<Result<_, LoadError>>()?,
             last: table(w, "norm_out", &prepared.last, hidden)?,
@@ -262,7 +262,7 @@ impl<O: StepOps> Dit<O> {
 
     /// The slopes of all rows, `[rows, mel]`.
     pub fn forward(&self, ops: &O, spec: &O::Spec, places: &DitSections) -> O::T {
-        let part = |list: repartee_kernels::row_spec::Section, part| ops.index(spec, list.part(part, places.rows));
+        let part = |list: repartee_kernels::row_spec::SpecSection, part| ops.index(spec, list.part(part, places.rows));
         let beyond = places.beyond.iter().map(|at| Sight {
             beside: at.beside,
             gather: ops.index(spec, at.gather),

@@ -223,7 +223,7 @@ impl<O: Device> Stage for DitStage<O> {
         let rows = ops.bucket(dit.rows(&windows));
         let mut layout = SpecLayout::default();
         let places = dit.layout(&mut layout, rows);
-        layout.renew(spec);
+        layout.clear_spec(spec);
         dit.fill(spec, &places, &windows);
         let ticket = ops.launch(StepKey { stage: STAGE, rows, variant: 0 }, spec, &mut |ops, spec, outputs| {
             outputs.rows.push(dit.forward(ops, spec, &places));

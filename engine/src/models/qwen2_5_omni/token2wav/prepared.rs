@@ -1,6 +1,6 @@
 //! What of the diffusion transformer is computed once, at loading: all that depends on a voice, a code or a time alone.
 
-use repartee_kernels::{Layout, Ops};
+use repartee_kernels::{WeightLayout, Ops};
 
 use super::config::DitConfig;
 use super::dit::{LAST_PARTS, part};
@@ -48,7 +48,7 @@ impl Prepared {
         // A frame's input is its spectrogram, the speaker encoder's row, the code's embedding and the voice's own row, side by side.
         let project = |x: Vec<f32>, from: usize, length: usize, bias: Option<&O::Weight>| -> Result<O::T, LoadError> {
             let part = columns(&proj, width, from, from + length);
-            let weight = w.made("input_embed.proj", Layout::Linear, &part, &[hidden, length])?;
+            let weight = w.made("input_embed.proj", WeightLayout::Linear, &part, &[hidden, length])?;
             Ok(ops.linear(&ops.tensor(x, length), &weight, bias))
         };
         let embedding = w.at("text_embed.codec_embed").values("weight", &[config.num_embeds + 1, emb])?;

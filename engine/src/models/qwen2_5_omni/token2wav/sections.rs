@@ -1,7 +1,7 @@
 //! Where the numbers of an evaluation of the diffusion transformer lie in a row spec, and which rows see which.
 
 use repartee_kernels::RowSpec;
-use repartee_kernels::row_spec::{BatchSection, Section, SegmentSection};
+use repartee_kernels::row_spec::{BatchSection, SpecSection, SegmentSection};
 
 /// Which blocks beside its own a layer sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,22 +24,22 @@ impl NeighbourBlocks {
 pub struct CrossBlockLists {
     pub beside: NeighbourBlocks,
     /// For each block the rows that it sees, its own among them.
-    pub gather: Section,
+    pub gather: SpecSection,
     /// How many these are.
     pub segments: SegmentSection,
     /// Each row's own place among them.
-    pub back: Section,
+    pub back: SpecSection,
 }
 
 /// Where the numbers of an evaluation lie.
 #[derive(Debug, Clone)]
 pub struct DitSections {
     pub rows: usize,
-    pub mel: Section,
-    pub codes: Section,
-    pub voices: Section,
-    pub modulations: Section,
-    pub last: Section,
+    pub mel: SpecSection,
+    pub codes: SpecSection,
+    pub voices: SpecSection,
+    pub modulations: SpecSection,
+    pub last: SpecSection,
     pub positions: BatchSection,
     pub blocks: SegmentSection,
     pub beyond: Vec<CrossBlockLists>,

@@ -1,6 +1,6 @@
 //! `encoder` of the codec: samples to codes, Mimi's; after `Qwen3TTSTokenizerV2Encoder` and `MimiModel` of transformers 4.57.
 
-use repartee_kernels::{Attention, Layout, Ops, SequenceRows, StateSpec};
+use repartee_kernels::{AttentionShape, WeightLayout, Ops, SequenceRows, StateSpec};
 
 use crate::models::LoadError;
 use crate::models::parts::rows::{HostConv, ConvShape, Padding, HostRows};
@@ -82,7 +82,7 @@ impl<O: Ops> Layer<O> {
     fn forward(&self, ops: &O, x: O::T, batch: &O::Batch, config: &SpeechEncoderConfig) -> O::T {
         let (eps, theta) = (config.norm_eps as f32, config.rope_theta as f32);
         let (q, kv) = (config.num_attention_heads * config.head_dim, config.num_key_value_heads * config.head_dim);
-        let attention = Attention {
+        let attention = AttentionShape {
             heads: config.num_attention_heads,
             kv_heads: config.num_key_value_heads,
             head_dim: config.head_dim,
@@ -111,7 +111,7 @@ impl<O: Ops> Codebook<O> {
             each.flat_map(|(sum, usage)| sum.iter().map(move |sum| sum / usage.max(LEAST_USAGE))).collect();
         let half = |entry: &[f32]| entry.iter().map(|value| value * value).sum::<f32>() / 2.0;
         Ok(Self {
-            product: w.made("codebook", Layout::Linear, &values, &[entries, width])?,
+            product: w.made("codebook", WeightLayout::Linear, &values, &[entries, width])?,
             half_squares: values.chunks_exact(width).map(half).collect(),
             entries: values,
         })

@@ -2,7 +2,7 @@
 //! aborted.
 
 use repartee_engine_api::SessionError;
-use repartee_kernels::row_spec::{BatchSection, Section};
+use repartee_kernels::row_spec::{BatchSection, SpecSection};
 use repartee_kernels::{RowSpec, SequenceRows, SpecLayout, StepOps};
 
 use super::super::{BLOCK, CausalLm, Decoding, Sampler, StepContext, StepInput, StepShape};
@@ -36,8 +36,8 @@ pub(super) struct SlotRowsInStep {
 struct StepSections<P> {
     shape: StepShape,
     batch: BatchSection,
-    chosen_from: Section,
-    begun: Section,
+    chosen_from: SpecSection,
+    begun: SpecSection,
     own: P,
 }
 
@@ -175,7 +175,7 @@ impl<O: StepOps, L: CausalLm<O>> Autoregressive<O, L> {
         let shape =
             StepShape { rows: padded(at.len()), sampled: padded(last.len()), special: padded(lm.special_rows(rows)) };
         let (layout, places) = StepSections::new(lm, shape, slots.len(), self.positions);
-        layout.renew(spec);
+        layout.clear_spec(spec);
         let sequence = |&SlotRowsInStep { slot, from, rows, .. }: &SlotRowsInStep| {
             let table = slots[slot].sequence.table();
             SequenceRows { table, position: from, rows }
@@ -206,7 +206,7 @@ impl<O: StepOps, L: CausalLm<O>> Autoregressive<O, L> {
             rows = ops.bucket(rows + 1);
             let shape = StepShape { rows, sampled: rows, special: 0 };
             let (layout, places) = StepSections::new(lm, shape, slots.len(), self.positions);
-            layout.renew(spec);
+            layout.clear_spec(spec);
             spec.set_batch(places.batch, &[], self.scratch);
             spec.set(places.chosen_from, &[]);
             spec.set(places.begun, &[]);

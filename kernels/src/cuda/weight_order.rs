@@ -1,15 +1,15 @@
 //! The numbers of parts in the order in which kernels read them.
 
-use super::loading::Loader;
-use super::weight::{Kind, Matrix, Numbers};
+use super::loading::WeightLoader;
+use super::weight::{MatrixKind, Matrix, VectorWeight};
 use crate::cpu::groups::GROUP;
-use crate::cpu::quantised::{Bits, quantise_group};
-use crate::ops::{DType, KernelError, Layout};
-use crate::part::{Draw, Part};
+use crate::cpu::quantised::{IntegerFormat, quantise_group};
+use crate::ops::{DType, KernelError, WeightLayout};
+use crate::part::{RandomDraw, WeightPart};
 
 /// The rows of all parts, one under the other.
-pub(super) struct Rows<'a> {
-    parts: &'a [Part<'a>],
+pub(super) struct PartRows<'a> {
+    parts: &'a [WeightPart<'a>],
     /// Numbers of a row.
     columns: usize,
     /// How many.
@@ -18,13 +18,13 @@ pub(super) struct Rows<'a> {
     pub(super) is_bf16: bool,
 }
 
-impl<'a> Rows<'a> {
+impl<'a> PartRows<'a> {
     /// The parts were checked.
-    pub(super) fn new(parts: &'a [Part<'a>]) -> Self {
-        let is_bf16 = |part: &Part<'_>| match part {
-            Part::Stored(tensor) => tensor.dtype == DType::Bf16,
-            Part::Packed(_) => false,
-            Part::Drawn(_) => true,
+    pub(super) fn new(parts: &'a [WeightPart<'a>]) -> Self {
+        let is_bf16 = |part: &WeightPart<'_>| match part {
+            WeightPart::Stored(tensor) => tensor.dtype == DType::Bf16,
+            WeightPart::Packed(_) => false,
+            WeightPart::Drawn(_) => true,
         };
         Self {
             parts,
@@ -35,7 +35,7 @@ impl<'a> Rows<'a> {
     }
 
     /// Each row from `first` on, by its part and its number there.
-    fn from(&self, first: usize) -> impl Iterator<Item = (&'a Part<'a>, usize)> {
+    fn from(&self, first: usize) -> impl Iterator<Item = (&'a WeightPart<'a>, usize)> {
         let mut before = 0;
         let parts = self.parts.iter().map(move |part| {
             let (rows, start) = (part.shape()[0], before);
@@ -46,12 +46,12 @@ impl<'a> Rows<'a> {
     }
 
     /// A row in single precision.
-    fn widen_into(&self, (part, row): (&Part<'_>, usize), numbers: &mut [f32]) {
+    fn widen_into(&self, (part, row): (&WeightPart<'_>, usize), numbers: &mut [f32]) {
         let first = row * self.columns;
         match part {
-            Part::Stored(tensor) => tensor.dtype.widen_into(&tensor.bytes[first * tensor.dtype.size()..], numbers),
-            Part::Packed(_) => unreachable!("integers stay as they are"),
-            Part::Drawn(tensor) => {
+            WeightPart::Stored(tensor) => tensor.dtype.widen_into(&tensor.bytes[first * tensor.dtype.size()..], numbers),
+            WeightPart::Packed(_) => unreachable!("integers stay as they are"),
+            WeightPart::Drawn(tensor) => {
                 let drawn = (first as u64..).map(|index| tensor.draw.number(index));
                 numbers.iter_mut().zip(drawn).for_each(|(to, number)| *to = number);
             }
@@ -59,12 +59,12 @@ impl<'a> Rows<'a> {
     }
 
     /// A row of bf16 as bytes.
-    fn bytes_into(&self, (part, row): (&Part<'_>, usize), to: &mut [u8]) {
+    fn bytes_into(&self, (part, row): (&WeightPart<'_>, usize), to: &mut [u8]) {
         let first = row * self.columns;
         match part {
-            Part::Stored(tensor) => to.copy_from_slice(&tensor.bytes[2 * first..][..to.len()]),
-            Part::Packed(_) => unreachable!("integers stay as they are"),
-            Part::Drawn(tensor) => {
+            WeightPart::Stored(tensor) => to.copy_from_slice(&tensor.bytes[2 * first..][..to.len()]),
+            WeightPart::Packed(_) => unreachable!("integers stay as they are"),
+            WeightPart::Drawn(tensor) => {
                 let drawn = (first as u64..).map(|index| cut(tensor.draw.number(index)).to_le_bytes());
                 to.as_chunks_mut().0.iter_mut().zip(drawn).for_each(|(to, bits)| *to = bits);
             }
@@ -95,10 +95,10 @@ impl<'a> Rows<'a> {
     }
 
     /// How the parts are drawn, if all are: rows and numbers of each.
-    fn drawn(&self) -> Option<Vec<(usize, Draw)>> {
-        let drawn = |part: &Part<'_>| match part {
-            Part::Drawn(tensor) => Some((tensor.shape[0], tensor.draw)),
-            Part::Stored(_) | Part::Packed(_) => None,
+    fn drawn(&self) -> Option<Vec<(usize, RandomDraw)>> {
+        let drawn = |part: &WeightPart<'_>| match part {
+            WeightPart::Drawn(tensor) => Some((tensor.shape[0], tensor.draw)),
+            WeightPart::Stored(_) | WeightPart::Packed(_) => None,
         };
         self.parts.iter().map(drawn).collect()
     }
@@ -113,16 +113,16 @@ fn cut(number: f32) -> u16 {
     (number.to_bits() >> 16) as u16
 }
 
-pub(super) fn single(loader: &Loader<'_>, name: &str, numbers: &[f32]) -> Result<Numbers, KernelError> {
-    Ok(Numbers { len: numbers.len(), memory: loader.numbers(name, numbers)? })
+pub(super) fn single(loader: &WeightLoader<'_>, name: &str, numbers: &[f32]) -> Result<VectorWeight, KernelError> {
+    Ok(VectorWeight { len: numbers.len(), memory: loader.numbers(name, numbers)? })
 }
 
 /// A matrix of bf16 where all parts are, else of f32.
-pub(super) fn floats(loader: &Loader<'_>, rows: &Rows<'_>, pitch: usize) -> Result<Matrix, KernelError> {
-    let Rows { columns, count, is_bf16, .. } = *rows;
+pub(super) fn floats(loader: &WeightLoader<'_>, rows: &PartRows<'_>, pitch: usize) -> Result<Matrix, KernelError> {
+    let PartRows { columns, count, is_bf16, .. } = *rows;
     let size = if is_bf16 { 2 } else { 4 };
     let memory = loader.memory(rows.name(), count * pitch * size)?;
-    let kind = if is_bf16 { Kind::Bf16 } else { Kind::F32 };
+    let kind = if is_bf16 { MatrixKind::Bf16 } else { MatrixKind::F32 };
     if let Some(drawn) = rows.drawn() {
         let mut at = memory.at;
         for (rows, draw) in drawn {
@@ -149,25 +149,25 @@ pub(super) fn floats(loader: &Loader<'_>, rows: &Rows<'_>, pitch: usize) -> Resu
 }
 
 /// A matrix of integers: drawn, stored, or quantised.
-pub(super) fn integers(loader: &Loader<'_>, bits: Bits, rows: &Rows<'_>) -> Result<Matrix, KernelError> {
-    let Rows { columns, count, .. } = *rows;
+pub(super) fn integers(loader: &WeightLoader<'_>, bits: IntegerFormat, rows: &PartRows<'_>) -> Result<Matrix, KernelError> {
+    let PartRows { columns, count, .. } = *rows;
     let groups = columns.div_ceil(GROUP);
     let pitch = groups * GROUP;
     let row_bytes = match bits {
-        Bits::Eight => pitch,
-        Bits::Four => pitch / 2,
+        IntegerFormat::Eight => pitch,
+        IntegerFormat::Four => pitch / 2,
     };
     let memory = loader.memory(rows.name(), count * row_bytes)?;
     let scales = loader.memory(rows.name(), count * groups * 2)?;
     let (at, scales_at) = (memory.at, scales.at);
-    let matrix = Matrix { memory, kind: Kind::Integers(bits, scales), outputs: count, columns, pitch };
+    let matrix = Matrix { memory, kind: MatrixKind::Integers(bits, scales), outputs: count, columns, pitch };
     if let Some(drawn) = rows.drawn() {
         // As the processor draws them: all integers alike, and every group with a scale with which numbers are as large as drawn ones.
         let mut first = 0;
         for (rows, draw) in drawn {
-            let greatest = if bits == Bits::Eight { 128.0 } else { 8.0 };
+            let greatest = if bits == IntegerFormat::Eight { 128.0 } else { 8.0 };
             loader.draw_integers(at + (first * row_bytes) as u64, rows * row_bytes / 8, draw.seed);
-            let scale = Draw { mean: draw.spread / greatest, spread: 0.0, ..draw };
+            let scale = RandomDraw { mean: draw.spread / greatest, spread: 0.0, ..draw };
             loader.draw(scales_at + (first * groups * 2) as u64, rows, scale, (groups, groups));
             first += rows;
         }
@@ -179,13 +179,13 @@ pub(super) fn integers(loader: &Loader<'_>, bits: Bits, rows: &Rows<'_>) -> Resu
     loader.rows(at, count, row_bytes, |range, to| {
         let scales = all_scales[range.start * groups..].chunks_exact_mut(groups);
         for (((part, row), to), scales) in rows.from(range.start).zip(to.chunks_exact_mut(row_bytes)).zip(scales) {
-            if !matches!(part, Part::Packed(_)) {
+            if !matches!(part, WeightPart::Packed(_)) {
                 rows.widen_into((part, row), &mut numbers[..columns]);
             }
             for (group, scale) in scales.iter_mut().enumerate() {
                 let first = group * GROUP;
                 let found = match part {
-                    Part::Packed(tensor) => {
+                    WeightPart::Packed(tensor) => {
                         let mut integers = [0; GROUP];
                         tensor.integers_into(row, first, &mut integers);
                         let scale = tensor.scale(row, first);
@@ -210,10 +210,10 @@ pub(super) fn integers(loader: &Loader<'_>, bits: Bits, rows: &Rows<'_>) -> Resu
 }
 
 /// Packs the integers of a group.
-fn put(bits: Bits, integers: &[i8; GROUP], to: &mut [u8]) {
+fn put(bits: IntegerFormat, integers: &[i8; GROUP], to: &mut [u8]) {
     match bits {
-        Bits::Eight => to.iter_mut().zip(integers).for_each(|(to, &integer)| *to = integer as u8),
-        Bits::Four => {
+        IntegerFormat::Eight => to.iter_mut().zip(integers).for_each(|(to, &integer)| *to = integer as u8),
+        IntegerFormat::Four => {
             let nibble = |integer: i8| (integer + 8) as u8;
             to.iter_mut()
                 .zip(integers.as_chunks().0)
@@ -223,8 +223,8 @@ fn put(bits: Bits, integers: &[i8; GROUP], to: &mut [u8]) {
 }
 
 /// For each number of a convolution in the order in which kernels read them, its index in the checkpoint's; and the numbers of an output.
-pub(super) fn taps_outermost(layout: Layout, shape: &[usize]) -> (Box<dyn Fn(usize) -> usize>, usize) {
-    if let Layout::ConvTranspose1d { stride, .. } = layout {
+pub(super) fn taps_outermost(layout: WeightLayout, shape: &[usize]) -> (Box<dyn Fn(usize) -> usize>, usize) {
+    if let WeightLayout::ConvTranspose1d { stride, .. } = layout {
         let (channels, out, kernel) = (shape[0], shape[1], shape[2]);
         let taps = kernel / stride;
         let k = taps * channels;

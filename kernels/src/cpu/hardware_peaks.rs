@@ -22,7 +22,7 @@ const LAST_CACHE: usize = 32 << 20;
 
 /// Multiply-adds a second.
 #[derive(Debug, Clone, Copy)]
-pub struct Peak {
+pub struct PeakRate {
     /// Of all threads together.
     pub multiplies: f64,
     /// The instruction.
@@ -77,7 +77,7 @@ pub fn read_bandwidth(pool: &Pool, mib: usize) -> f64 {
 }
 
 /// With the widest fused multiply-add of single precision that this processor has.
-pub fn float_peak(pool: &Pool) -> Peak {
+pub fn float_peak(pool: &Pool) -> PeakRate {
     #[cfg(all(target_arch = "x86_64", feature = "simd"))]
     {
         if is_x86_feature_detected!("avx512f") {
@@ -95,7 +95,7 @@ pub fn float_peak(pool: &Pool) -> Peak {
 }
 
 /// With the widest multiply-add of bytes; `None` for a processor without one.
-pub fn integer_peak(pool: &Pool) -> Option<Peak> {
+pub fn integer_peak(pool: &Pool) -> Option<PeakRate> {
     #[cfg(all(target_arch = "x86_64", feature = "simd"))]
     {
         if is_x86_feature_detected!("avx512vnni") {
@@ -113,7 +113,7 @@ pub fn integer_peak(pool: &Pool) -> Option<Peak> {
 }
 
 /// `run` does [`ROUNDS`] multiply-adds on [`SUMS`] registers of `lanes` numbers.
-fn peak(pool: &Pool, instruction: &'static str, lanes: usize, run: impl Fn(f32) + Sync) -> Peak {
+fn peak(pool: &Pool, instruction: &'static str, lanes: usize, run: impl Fn(f32) + Sync) -> PeakRate {
     let tasks = 4 * pool.threads();
     let done = (tasks * SUMS * ROUNDS * lanes) as f64;
     let once = || {
@@ -121,7 +121,7 @@ fn peak(pool: &Pool, instruction: &'static str, lanes: usize, run: impl Fn(f32) 
         pool.run(tasks, |_| run(black_box(1.0)));
         done / begun.elapsed().as_secs_f64()
     };
-    Peak { multiplies: (0..REPEATS).map(|_| once()).fold(0.0, f64::max), instruction }
+    PeakRate { multiplies: (0..REPEATS).map(|_| once()).fold(0.0, f64::max), instruction }
 }
 
 fn plain(x: f32) {
