@@ -37,7 +37,7 @@ pub mod qwen2_5_omni {
     pub use crate::models::qwen2_5_omni::token2wav::solver::{Window, guide, solver};
     pub use crate::models::qwen2_5_omni::token2wav::voice::Voice;
     pub use crate::models::qwen2_5_omni::token2wav::{SAMPLE_RATE, Token2Wav};
-    pub use crate::models::qwen2_5_omni::voices::load_speakers as speakers;
+    pub use crate::models::qwen2_5_omni::voices::load_speakers;
     pub use crate::models::qwen2_5_omni::{Qwen25Omni, load};
 }
 

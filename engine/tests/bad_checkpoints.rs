@@ -9,7 +9,7 @@ use std::path::Path;
 
 use repartee_engine::internals::qwen3_omni_moe::Config;
 use repartee_engine::internals::qwen3_omni_moe::GenerationConfig;
-use repartee_engine::internals::{Checkpoint, DType, LogMelConfig, Tokenizer, load_model as load_model};
+use repartee_engine::internals::{Checkpoint, DType, LogMelConfig, Tokenizer, load_model};
 use repartee_engine::{CheckpointError, EngineConfig, LoadError, Source};
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;

@@ -276,7 +276,7 @@ fn a_command_backlog_delays_no_other_session() {
             Command::Insert {
                 item: number,
                 place: repartee_engine_api::InsertAt::End,
-                content: repartee_engine_api::Content::Audio(vec![0.01; 16_000]),
+                content: repartee_engine_api::MessageContent::Audio(vec![0.01; 16_000]),
             },
         );
     }

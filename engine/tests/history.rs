@@ -7,7 +7,7 @@ mod common;
 
 use repartee_engine::EngineConfig;
 use repartee_engine_api::{
-    Command, Content, Event, FinishReason, ResponseInput, InsertAt, Respond, Role, SessionError, SessionHandle, SlicePolicy,
+    Command, MessageContent, Event, FinishReason, ResponseInput, InsertAt, Respond, Role, SessionError, SessionHandle, SlicePolicy,
 };
 
 use common::driven::{Driven, Response, serve, submit};
@@ -52,7 +52,7 @@ impl Bed {
     }
 
     fn insert_audio(&self, turn: u64, item: u64, place: InsertAt) -> Command {
-        Command::Insert { item, place, content: Content::Audio(self.audio(turn)) }
+        Command::Insert { item, place, content: MessageContent::Audio(self.audio(turn)) }
     }
 }
 
@@ -61,7 +61,7 @@ fn respond(number: u64) -> Respond {
 }
 
 fn text(item: u64, place: InsertAt, role: Role, text: &str) -> Command {
-    Command::Insert { item, place, content: Content::Text { role, text: text.to_owned() } }
+    Command::Insert { item, place, content: MessageContent::Text { role, text: text.to_owned() } }
 }
 
 #[track_caller]
@@ -164,9 +164,9 @@ fn own_input_equals_fresh_history() {
     for out_of_band in [true, false] {
         let session = bed.after_a_turn();
         let input = vec![
-            ResponseInput::Content(Content::Text { role: Role::User, text: "so".to_owned() }),
+            ResponseInput::Content(MessageContent::Text { role: Role::User, text: "so".to_owned() }),
             ResponseInput::Item(0),
-            ResponseInput::Content(Content::Audio(bed.audio(1))),
+            ResponseInput::Content(MessageContent::Audio(bed.audio(1))),
         ];
         let request = Respond { out_of_band, input: Some(input), ..respond(5) };
         let own = bed.engine.respond(&session, request).unwrap();
@@ -419,7 +419,7 @@ fn a_long_prompt_cuts_no_speech() {
 fn tools_are_refused_without_a_tool_template() {
     let mut bed = bed();
     let session = bed.engine.open();
-    let content = Content::ToolResult("1".to_owned());
+    let content = MessageContent::ToolResult("1".to_owned());
     bed.engine.send(&session, Command::Insert { item: 0, place: InsertAt::End, content });
     assert_eq!(session.try_next_event(), Some(Event::Failed { response: None, error: SessionError::NoTools }));
 }

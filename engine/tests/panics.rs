@@ -8,7 +8,7 @@ mod common;
 use std::sync::atomic::Ordering;
 
 use repartee_engine::EngineConfig;
-use repartee_engine_api::{Command, Content, Event, InsertAt, Respond, SessionError, SessionHandle};
+use repartee_engine_api::{Command, MessageContent, Event, InsertAt, Respond, SessionError, SessionHandle};
 
 use common::spelling::{self, POISON, ask};
 
@@ -49,7 +49,7 @@ fn a_panicking_command_ends_its_session_alone() {
     let (mut engine, _, gauges) = spelling::engine(2, &EngineConfig::default());
     let (broken, fine) = (engine.open(), engine.open());
     ask(&fine, 0, "abc", false);
-    let content = Content::ToolCall { name: "find".to_owned(), arguments: "{}".to_owned() };
+    let content = MessageContent::ToolCall { name: "find".to_owned(), arguments: "{}".to_owned() };
     engine.send(&broken, Command::Insert { item: 1, place: InsertAt::End, content });
     assert!(is_internal(last_error(&broken), "session"));
     assert_eq!(broken.next_event_blocking(), None, "the session goes on");

@@ -19,7 +19,7 @@ use common::eager::{batch, index};
 use common::speech::{copy, difference_of_ids, zero};
 use common::{Expected, difference, folder};
 use repartee_engine::Source;
-use repartee_engine::internals::qwen2_5_omni::{Qwen25Omni, ThinkerModel, Token2WavConfig, ends, speakers, tokens};
+use repartee_engine::internals::qwen2_5_omni::{Qwen25Omni, ThinkerModel, Token2WavConfig, ends, load_speakers, tokens};
 use repartee_engine::internals::{Checkpoint, LogMel, LogMelConfig};
 use repartee_kernels::cpu::{Cpu, Tensor};
 use repartee_kernels::ops::NO_ID;
@@ -130,7 +130,7 @@ fn talker(ops: &Cpu, model: &Qwen25Omni<Cpu>, checkpoint: &Checkpoint, expected:
     let facts = &expected.facts;
     let penalty = facts["settings"]["talker_repetition_penalty"].as_f64().unwrap() as f32;
     let codec = Token2WavConfig::load(checkpoint).unwrap();
-    let voices = speakers(checkpoint, model.config.thinker.text.vocab_size, &codec.dit).unwrap();
+    let voices = load_speakers(checkpoint, model.config.thinker.text.vocab_size, &codec.dit).unwrap();
     let named = facts["turns"][turn]["speaker"].as_str().unwrap();
     let bos = voices.iter().find(|(_, voice)| voice.name == named).unwrap().0;
 

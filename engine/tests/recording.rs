@@ -18,7 +18,7 @@ use repartee_engine_api::{Command, Respond, Role, SessionHandle};
 use repartee_kernels::cpu::Cpu;
 use repartee_kernels::recording::RecordingOps;
 use repartee_kernels::replay::ReplayOps;
-use repartee_testkit::memory::{CountingAllocator, Scope, counts};
+use repartee_testkit::memory::{CountingAllocator, CountScope, counts};
 use tempfile::TempDir;
 
 #[global_allocator]
@@ -130,7 +130,7 @@ fn steps_repeat_the_same_operations() {
 fn warm_steps_allocate_nothing() {
     for (name, checkpoint) in checkpoints() {
         for padded in [false, true] {
-            let ops = RecordingOps::with_counter(Cpu::default(), || counts(Scope::Thread).allocations);
+            let ops = RecordingOps::with_counter(Cpu::default(), || counts(CountScope::Thread).allocations);
             let ops = if padded { ops.padded() } else { ops };
             let mut engine = engine(ops.clone(), checkpoint.path());
             let audio = audio();

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use repartee_engine::{Engine, EngineConfig, Source};
 use repartee_engine_api::{
-    Command, Event, FinishReason, OpenError, Respond, Sampling, SessionError, SessionHandle, SpeechEngine, ResponseUsage,
+    Command, Event, FinishReason, OpenError, Respond, Sampling, SessionError, SessionHandle, SpeechEngine, EngineUsage,
 };
 
 use common::{CONVERSATIONS, Expected, difference, greedy_copy, property, shrink_context};
@@ -42,7 +42,7 @@ struct Response {
     text: String,
     samples: Vec<f32>,
     reason: FinishReason,
-    usage: ResponseUsage,
+    usage: EngineUsage,
 }
 
 fn respond(number: u64) -> Respond {

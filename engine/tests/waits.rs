@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use repartee_engine::{EngineConfig, StageConfig, Timeouts};
-use repartee_engine_api::{Command, Content, Event, FinishReason, InsertAt, Respond, SessionError, SessionHandle};
+use repartee_engine_api::{Command, MessageContent, Event, FinishReason, InsertAt, Respond, SessionError, SessionHandle};
 
 use common::driven::submit;
 use common::spelling::{self, ask};
@@ -52,7 +52,7 @@ fn a_round_that_waits_for_the_encoder_times_out() {
     let (mut engine, _, _) = spelling::engine(9, &EngineConfig { timeouts, ..EngineConfig::default() });
     let sessions: Vec<SessionHandle> = (0..9).map(|_| engine.open()).collect();
     for session in &sessions {
-        let content = Content::Audio(vec![0.1; 16_000 * 300]);
+        let content = MessageContent::Audio(vec![0.1; 16_000 * 300]);
         submit(session, Command::Insert { item: 0, place: InsertAt::End, content });
         submit(session, Command::Respond(Respond::new(0, 1)));
         engine.ticks(1);
@@ -81,7 +81,7 @@ fn cancel_overtakes_windows() {
     let session = engine.open();
     ask(&session, 0, &"a".repeat(60), false);
     engine.ticks(2);
-    let content = Content::Audio(vec![0.1; 16_000 * 300]);
+    let content = MessageContent::Audio(vec![0.1; 16_000 * 300]);
     submit(&session, Command::Insert { item: 8, place: InsertAt::End, content });
     submit(&session, Command::Cancel { response: 0 });
     engine.ticks(2);
@@ -99,7 +99,7 @@ fn a_long_text_delays_no_other_session() {
     let (long, other, waiting) = (engine.open(), engine.open(), engine.open());
     // A megabyte of words, and as much again for the session's instructions.
     let text = "some words, 12 of them; ".repeat(45_000);
-    let content = Content::Text { role: repartee_engine_api::Role::User, text: text.clone() };
+    let content = MessageContent::Text { role: repartee_engine_api::Role::User, text: text.clone() };
     submit(&long, Command::Insert { item: 0, place: InsertAt::End, content });
     submit(&waiting, Command::SetInstructions(text));
     ask(&other, 0, "abc", true);
@@ -138,7 +138,7 @@ fn text_without_a_space_is_refused() {
 fn complete_audio_is_read_by_pieces() {
     let (mut engine, _, _) = spelling::engine(2, &EngineConfig::default());
     let (long, other) = (engine.open(), engine.open());
-    let content = Content::Audio(vec![0.1; 16_000 * 60]);
+    let content = MessageContent::Audio(vec![0.1; 16_000 * 60]);
     submit(&long, Command::Insert { item: 0, place: InsertAt::End, content });
     submit(&long, Command::Append(vec![0.1; 16_000 * 30]));
     engine.ticks(5);

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use thiserror::Error;
 
 use crate::auth::KeyId;
-use crate::config::Limits;
+use crate::config::LimitConfig;
 
 /// Addresses with a token bucket. When there are more, those that have been quiet longest are evicted.
 const MAX_BUCKETS: usize = 16_384;
@@ -19,7 +19,7 @@ const CALL_RETRY: Duration = Duration::from_secs(5);
 
 /// The key and address that limits apply to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Client {
+pub struct ClientIdentity {
     /// The client's address.
     pub address: IpAddr,
     /// The API key, if one was sent.
@@ -28,7 +28,7 @@ pub struct Client {
 
 /// A limit that was reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub enum Denied {
+pub enum AdmissionError {
     /// Calls with one key.
     #[error("this key has {limit} calls already: end one first")]
     KeyLimit {
@@ -51,7 +51,7 @@ pub enum Denied {
     },
 }
 
-impl Denied {
+impl AdmissionError {
     /// When to try again.
     pub fn retry_after(&self) -> Duration {
         match self {
@@ -73,7 +73,7 @@ impl Denied {
 /// Counts calls and requests per key and per address.
 #[derive(Debug)]
 pub struct Admission {
-    limits: Limits,
+    limits: LimitConfig,
     counts: Mutex<Counts>,
 }
 
@@ -122,27 +122,27 @@ fn release<K>(entry: Entry<'_, K, u32>) {
 
 impl Admission {
     /// An admission without calls.
-    pub fn new(limits: Limits) -> Arc<Self> {
+    pub fn new(limits: LimitConfig) -> Arc<Self> {
         Arc::new(Self { limits, counts: Mutex::default() })
     }
 
     /// A permit for a call, if the limits allow one more. The request counts for the rate limit either way.
-    pub fn admit(self: &Arc<Self>, client: Client, now: Instant) -> Result<Permit, Denied> {
+    pub fn admit(self: &Arc<Self>, client: ClientIdentity, now: Instant) -> Result<Permit, AdmissionError> {
         self.check_rate(client.address, now)?;
-        let address = counted(client.address);
+        let address = limited_address(client.address);
         let mut counts = self.counts();
         let (of_key, of_address) = (self.limits.calls_per_key, self.limits.calls_per_address);
         if let Some(key) = client.key
             && of_key > 0
             && counts.by_key.get(&key).is_some_and(|calls| *calls >= of_key)
         {
-            return Err(Denied::KeyLimit { limit: of_key });
+            return Err(AdmissionError::KeyLimit { limit: of_key });
         }
         if let Some(address) = address
             && of_address > 0
             && counts.by_address.get(&address).is_some_and(|calls| *calls >= of_address)
         {
-            return Err(Denied::AddressLimit { limit: of_address });
+            return Err(AdmissionError::AddressLimit { limit: of_address });
         }
         if let Some(key) = client.key {
             *counts.by_key.entry(key).or_default() += 1;
@@ -154,9 +154,9 @@ impl Admission {
     }
 
     /// Takes a token of the address, for requests that take no slot, such as one for an ephemeral key.
-    pub fn check_rate(&self, address: IpAddr, now: Instant) -> Result<(), Denied> {
+    pub fn check_rate(&self, address: IpAddr, now: Instant) -> Result<(), AdmissionError> {
         let limit = self.limits.opens_per_minute;
-        let Some(address) = counted(address).filter(|_| limit > 0) else { return Ok(()) };
+        let Some(address) = limited_address(address).filter(|_| limit > 0) else { return Ok(()) };
         let (full, per_second) = (f64::from(limit), f64::from(limit) / 60.0);
         let mut counts = self.counts();
         if counts.buckets.len() >= MAX_BUCKETS && !counts.buckets.contains_key(&address) {
@@ -167,7 +167,7 @@ impl Admission {
         *bucket = TokenBucket { left: (bucket.left + since * per_second).min(full), at: now };
         if bucket.left < 1.0 {
             let retry_after = Duration::from_secs_f64((1.0 - bucket.left) / per_second);
-            return Err(Denied::RateLimit { limit, retry_after });
+            return Err(AdmissionError::RateLimit { limit, retry_after });
         }
         bucket.left -= 1.0;
         Ok(())
@@ -191,7 +191,7 @@ fn evict(buckets: &mut HashMap<IpAddr, TokenBucket>, now: Instant, refill: f64) 
 }
 
 /// The address that limits count: the /64 network of an IPv6 address, and `None` for loopback.
-pub(crate) fn counted(address: IpAddr) -> Option<IpAddr> {
+pub(crate) fn limited_address(address: IpAddr) -> Option<IpAddr> {
     let address = address.to_canonical();
     match address {
         _ if address.is_loopback() => None,
@@ -204,12 +204,12 @@ pub(crate) fn counted(address: IpAddr) -> Option<IpAddr> {
 mod tests {
     use super::*;
 
-    fn limits(calls_per_key: u32, calls_per_address: u32, opens_per_minute: u32) -> Limits {
-        Limits { calls_per_key, calls_per_address, opens_per_minute, ..Limits::default() }
+    fn limits(calls_per_key: u32, calls_per_address: u32, opens_per_minute: u32) -> LimitConfig {
+        LimitConfig { calls_per_key, calls_per_address, opens_per_minute, ..LimitConfig::default() }
     }
 
-    fn from(address: &str) -> Client {
-        Client { address: address.parse().unwrap(), key: None }
+    fn from(address: &str) -> ClientIdentity {
+        ClientIdentity { address: address.parse().unwrap(), key: None }
     }
 
     #[test]
@@ -219,7 +219,7 @@ mod tests {
         let first = admission.admit(from("203.0.113.7"), now).unwrap();
         let _second = admission.admit(from("::ffff:203.0.113.7"), now).unwrap();
         let denied = admission.admit(from("203.0.113.7"), now).unwrap_err();
-        assert_eq!(denied, Denied::AddressLimit { limit: 2 });
+        assert_eq!(denied, AdmissionError::AddressLimit { limit: 2 });
         admission.admit(from("203.0.113.8"), now).unwrap();
         drop(first);
         admission.admit(from("203.0.113.7"), now).unwrap();
@@ -239,12 +239,12 @@ mod tests {
     #[test]
     fn calls_are_limited_per_key() {
         let keys = crate::auth::KeySet::parse("the-first-of-two-keys\nthe-second-of-two-keys").unwrap();
-        let key = |name: &str, address: &str| Client { address: address.parse().unwrap(), key: keys.find(name) };
+        let key = |name: &str, address: &str| ClientIdentity { address: address.parse().unwrap(), key: keys.find(name) };
         let admission = Admission::new(limits(1, 0, 0));
         let now = Instant::now();
         let call = admission.admit(key("the-first-of-two-keys", "203.0.113.7"), now).unwrap();
         let denied = admission.admit(key("the-first-of-two-keys", "127.0.0.1"), now).unwrap_err();
-        assert_eq!(denied, Denied::KeyLimit { limit: 1 });
+        assert_eq!(denied, AdmissionError::KeyLimit { limit: 1 });
         admission.admit(key("the-second-of-two-keys", "203.0.113.7"), now).unwrap();
         drop(call);
         admission.admit(key("the-first-of-two-keys", "203.0.113.7"), now).unwrap();
@@ -258,7 +258,7 @@ mod tests {
         for _ in 0..6 {
             admission.check_rate(address, start).unwrap();
         }
-        let Err(Denied::RateLimit { limit: 6, retry_after }) = admission.check_rate(address, start) else {
+        let Err(AdmissionError::RateLimit { limit: 6, retry_after }) = admission.check_rate(address, start) else {
             panic!("denied")
         };
         assert_eq!(retry_after, Duration::from_secs(10));

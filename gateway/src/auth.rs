@@ -21,10 +21,10 @@ const MAX_EPHEMERAL: usize = 4_096;
 /// Bound of the session configurations of all ephemeral keys together, in bytes.
 const MAX_SESSION_BYTES: usize = 16 << 20;
 
-type Hash = [u8; digest::SHA256_OUTPUT_LEN];
+type KeyHash = [u8; digest::SHA256_OUTPUT_LEN];
 
-fn hash(key: &str) -> Hash {
-    let mut hash = Hash::default();
+fn hash(key: &str) -> KeyHash {
+    let mut hash = KeyHash::default();
     hash.copy_from_slice(digest::digest(&digest::SHA256, key.as_bytes()).as_ref());
     hash
 }
@@ -34,7 +34,7 @@ fn hash(key: &str) -> Hash {
 pub struct KeyId(u64);
 
 impl KeyId {
-    fn of(hash: &Hash) -> Self {
+    fn of(hash: &KeyHash) -> Self {
         let [a, b, c, d, e, f, g, h, ..] = *hash;
         Self(u64::from_be_bytes([a, b, c, d, e, f, g, h]))
     }
@@ -42,7 +42,7 @@ impl KeyId {
 
 /// The keys that open the server.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct KeySet(Vec<Hash>);
+pub struct KeySet(Vec<KeyHash>);
 
 /// A line of a key file that holds no key. The text names the line, never its contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -55,7 +55,7 @@ pub enum KeyError {
     },
     /// More than a name and a key.
     #[error("line {line}: a line holds a key, or a name and a key")]
-    Words {
+    ExtraWords {
         /// From 1.
         line: usize,
     },
@@ -78,7 +78,7 @@ impl KeySet {
             let Some(first) = words.next() else { continue };
             let key = words.next().unwrap_or(first);
             if words.next().is_some() {
-                return Err(KeyError::Words { line });
+                return Err(KeyError::ExtraWords { line });
             }
             keys.push(match key.strip_prefix("sha256:") {
                 Some(hex) => from_hex(hex).ok_or(KeyError::Hash { line })?,
@@ -121,8 +121,8 @@ impl fmt::Debug for KeySet {
     }
 }
 
-fn from_hex(text: &str) -> Option<Hash> {
-    let mut hash = Hash::default();
+fn from_hex(text: &str) -> Option<KeyHash> {
+    let mut hash = KeyHash::default();
     if text.len() != 2 * hash.len() {
         return None;
     }
@@ -137,7 +137,7 @@ fn from_hex(text: &str) -> Option<Hash> {
 pub struct EphemeralKeys {
     /// `ek_<tag>_`: tells our keys from other servers'.
     prefix: String,
-    valid: Mutex<HashMap<Hash, Grant>>,
+    valid: Mutex<HashMap<KeyHash, Grant>>,
 }
 
 /// What an ephemeral key stands for.
@@ -233,7 +233,7 @@ impl EphemeralKeys {
         }
     }
 
-    fn valid(&self) -> MutexGuard<'_, HashMap<Hash, Grant>> {
+    fn valid(&self) -> MutexGuard<'_, HashMap<KeyHash, Grant>> {
         // Insertions and removals leave nothing half done.
         self.valid.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -272,7 +272,7 @@ mod tests {
     fn bad_keys_are_refused_by_line_number() {
         for (text, error) in [
             ("short", KeyError::Short { line: 1 }),
-            ("\na b c-is-a-key-of-some-length", KeyError::Words { line: 2 }),
+            ("\na b c-is-a-key-of-some-length", KeyError::ExtraWords { line: 2 }),
             ("sha256:12", KeyError::Hash { line: 1 }),
             (&format!("sha256:{}", "é".repeat(32)), KeyError::Hash { line: 1 }),
         ] {

@@ -19,7 +19,7 @@ const PROJECTED: [(usize, f64); 2] = [(8, 65e9), (16, 130e9)];
 
 /// Options of `bench size` beside the model and the settings.
 #[derive(Debug, Args)]
-pub struct Size {
+pub struct SizeOptions {
     /// Most layers of each stack of a model with synthetic weights, for less time and memory
     #[arg(long, value_name = "LAYERS")]
     pub layers: Option<usize>,
@@ -55,7 +55,7 @@ pub enum Routing {
     Both,
 }
 
-impl Size {
+impl SizeOptions {
     fn turn(&self) -> anyhow::Result<MeasuredTurn> {
         let seconds = |name: &str, seconds: f64| {
             Duration::try_from_secs_f64(seconds).with_context(|| format!("--{name} {seconds} is no duration"))
@@ -66,7 +66,7 @@ impl Size {
 }
 
 /// Measures `source` with the settings of `engine`, prints a table and writes the report.
-pub fn size(options: &Size, source: &Source, engine: &EngineConfig) -> anyhow::Result<()> {
+pub fn size(options: &SizeOptions, source: &Source, engine: &EngineConfig) -> anyhow::Result<()> {
     let turn = options.turn()?;
     if !options.sessions.is_empty() || engine.device != DeviceChoice::Cpu {
         return write(options, concurrent::rows(options, source, engine, turn)?);
@@ -87,7 +87,7 @@ pub fn size(options: &Size, source: &Source, engine: &EngineConfig) -> anyhow::R
 }
 
 /// Prints the figures and writes the report.
-fn write(options: &Size, rows: Vec<Row>) -> anyhow::Result<()> {
+fn write(options: &SizeOptions, rows: Vec<Row>) -> anyhow::Result<()> {
     println!();
     rows.iter().for_each(Row::print);
     let report = serde_json::to_string_pretty(&Report::new("size", rows))?;
@@ -98,7 +98,7 @@ fn write(options: &Size, rows: Vec<Row>) -> anyhow::Result<()> {
 }
 
 /// What is measured, one after the other: a model with weights of its own routes as it does.
-fn sources(options: &Size, source: &Source) -> Vec<(Source, Option<Routing>)> {
+fn sources(options: &SizeOptions, source: &Source) -> Vec<(Source, Option<Routing>)> {
     let Source::Synthetic(synthetic) = source else { return vec![(source.clone(), None)] };
     let routings: &[Routing] = match options.routing {
         Routing::Uniform => &[Routing::Uniform],
@@ -167,8 +167,8 @@ fn machine_rows(machine: &MachineLimits) -> Vec<Row> {
         machine.read_mib, machine.huge_pages
     );
     let mut rows = vec![
-        Row::alone("machine_read_bandwidth", machine.bandwidth / 1e9, "GB/s", read),
-        Row::alone(
+        Row::without_peer("machine_read_bandwidth", machine.bandwidth / 1e9, "GB/s", read),
+        Row::without_peer(
             "machine_float_peak",
             machine.float_peak.multiplies / 1e9,
             "GMAC/s",
@@ -177,7 +177,7 @@ fn machine_rows(machine: &MachineLimits) -> Vec<Row> {
     ];
     rows.extend(machine.integer_peak.map(|peak| {
         let note = format!("{threads} threads, registers alone: {}", peak.instruction);
-        Row::alone("machine_integer_peak", peak.multiplies / 1e9, "GMAC/s", note)
+        Row::without_peer("machine_integer_peak", peak.multiplies / 1e9, "GMAC/s", note)
     }));
     rows
 }
@@ -239,9 +239,9 @@ fn measured_rows(
             sum.rows / sum.seconds,
         );
         let each = 1e3 / sum.rows;
-        add(Row::less_than(format!("{name}_{weights}{suffix}"), sum.seconds * each, sum.floor * each, "ms", note));
+        add(Row::lower_is_better(format!("{name}_{weights}{suffix}"), sum.seconds * each, sum.floor * each, "ms", note));
         let note = format!("weights that the products of each read{size}");
-        add(Row::alone(format!("{name}_{weights}_reads{suffix}"), sum.bytes / 1e6 / sum.rows, "MB", note));
+        add(Row::without_peer(format!("{name}_{weights}_reads{suffix}"), sum.bytes / 1e6 / sum.rows, "MB", note));
     }
     let prefill = sum(machine, stages.iter().filter(|row| row.kind == "prefill"));
     if heard > 0.0 && prefill.rows > 0.0 {
@@ -251,13 +251,13 @@ fn measured_rows(
             prefill.bytes / 1e9 / prefill.seconds,
             prefill.multiplies / 1e9 / prefill.seconds
         );
-        add(Row::less_than(format!("prefill_1s_{weights}{suffix}"), prefill.seconds / heard, 1.0, "s", note));
+        add(Row::lower_is_better(format!("prefill_1s_{weights}{suffix}"), prefill.seconds / heard, 1.0, "s", note));
         let note = format!("share of real time spent while listening, encoder included{size}");
         let listening = side_by_side.listening.as_secs_f64() / heard;
-        add(Row::less_than(format!("listening_load_{weights}{suffix}"), listening, 1.0, "", note));
+        add(Row::lower_is_better(format!("listening_load_{weights}{suffix}"), listening, 1.0, "", note));
     }
     let note = format!("commit to first sound, {weights}, as a server runs it{size}");
-    add(Row::alone(format!("ttfp_{published}{suffix}"), 1e3 * side_by_side.first_sound.as_secs_f64(), "ms", note));
+    add(Row::without_peer(format!("ttfp_{published}{suffix}"), 1e3 * side_by_side.first_sound.as_secs_f64(), "ms", note));
     let answer: Vec<&StageMeasurement> = stages.iter().filter(|row| row.phase == TurnPhase::Answer).collect();
     let all = sum(machine, answer.iter().copied());
     let each_second = in_turn.sound.as_secs_f64();
@@ -269,7 +269,7 @@ fn measured_rows(
         in_turn.whole.as_secs_f64() / each_second,
     );
     let rtf = side_by_side.whole.as_secs_f64() / sound;
-    add(Row::less_than(format!("rtf_{published}_{weights}{suffix}"), rtf, all.floor / each_second, "", note));
+    add(Row::lower_is_better(format!("rtf_{published}_{weights}{suffix}"), rtf, all.floor / each_second, "", note));
     for (cores, bandwidth) in PROJECTED {
         let projected: f64 = answer.iter().map(|row| project(machine, row, cores, bandwidth)).sum();
         let note = format!(
@@ -278,16 +278,16 @@ fn measured_rows(
             bandwidth / 1e9
         );
         let name = format!("rtf_{published}_{weights}_{cores}_cores_projected{suffix}");
-        add(Row::alone(name, projected / each_second, "", note));
+        add(Row::without_peer(name, projected / each_second, "", note));
     }
-    add(Row::alone(
+    add(Row::without_peer(
         format!("resident_{weights}{suffix}"),
         measured.resident as f64 / f64::from(1 << 30),
         "GiB",
         format!("memory of the process after the turns{size}"),
     ));
     let note = format!("until the model is loaded{size}");
-    add(Row::alone(format!("loading_{weights}{suffix}"), measured.loading.as_secs_f64(), "s", note));
+    add(Row::without_peer(format!("loading_{weights}{suffix}"), measured.loading.as_secs_f64(), "s", note));
     rows
 }
 

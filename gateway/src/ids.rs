@@ -1,15 +1,15 @@
 //! Ids of sessions and calls. They hold a random tag of the process that owns them, never an address.
 
 /// What the ids of voices out of recordings begin with.
-pub const VOICE: &str = "voice_";
+pub const VOICE_PREFIX: &str = "voice_";
 
 /// Makes the ids of one process.
 #[derive(Debug, Clone)]
-pub struct Ids {
+pub struct IdGenerator {
     tag: String,
 }
 
-impl Ids {
+impl IdGenerator {
     /// Draws the tag. Fails only where the operating system has no random numbers.
     pub fn new() -> Result<Self, getrandom::Error> {
         let mut tag = [0; 4];
@@ -39,7 +39,7 @@ impl Ids {
 
     /// `voice_<128 random bits>`. Voices outlive the process.
     pub fn voice(&self) -> Result<String, getrandom::Error> {
-        Ok(format!("{VOICE}{}", random()?))
+        Ok(format!("{VOICE_PREFIX}{}", random()?))
     }
 
     /// `cons_<128 random bits>`, of a consent.
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn ids_share_the_tag_alone() {
-        let ids = Ids::new().unwrap();
+        let ids = IdGenerator::new().unwrap();
         let (a, b) = (ids.session().unwrap(), ids.call().unwrap());
         let parts = |name: &str| name.split('_').map(str::to_owned).collect::<Vec<_>>();
         let (a, b) = (parts(&a), parts(&b));

@@ -16,8 +16,8 @@ use repartee::auth::KeySet;
 use repartee::cli::ask::ask;
 use repartee::cli::lan;
 use repartee::cli::loading::LoadingBar;
-use repartee::config::{Config, Loaded, OldName, load};
-use repartee::server::{BindError, Listening, Reloader};
+use repartee::config::{Config, LoadedConfig, RenamedSetting, load};
+use repartee::server::{ServerStartError, StartingServer, Reloader};
 use repartee::telemetry::{LogFormat, log};
 use repartee_engine::quantise::quantise;
 use repartee_engine::{DeviceChoice, EngineConfig, StartProgress, WeightPolicy};
@@ -33,13 +33,13 @@ const USER_ERROR: u8 = 2;
 #[command(name = "repartee", version, args_conflicts_with_subcommands = true)]
 struct Cli {
     #[command(subcommand)]
-    command: Option<Action>,
+    command: Option<Command>,
     #[command(flatten)]
     serve: Serve,
 }
 
 #[derive(Debug, Subcommand)]
-enum Action {
+enum Command {
     /// Answer calls (what `repartee` alone does)
     Serve(Serve),
     /// Check the settings, and print the effective ones
@@ -77,7 +77,7 @@ enum Bench {
 #[derive(Debug, Args)]
 struct Size {
     #[command(flatten)]
-    options: bench::Size,
+    options: bench::SizeOptions,
     #[command(flatten)]
     settings: Settings,
 }
@@ -131,7 +131,7 @@ fn assignment(text: &str) -> Result<(String, String), String> {
 
 impl Settings {
     /// The effective settings, and the old names that were used; `listen` is from the command line.
-    fn load(&self, listen: Option<&str>) -> anyhow::Result<Loaded> {
+    fn load(&self, listen: Option<&str>) -> anyhow::Result<LoadedConfig> {
         let mut set = self.set.clone();
         set.extend(listen.map(|listen| ("listen".to_owned(), listen.to_owned())));
         let loaded = load(self.config.as_deref(), |name| std::env::var(name).ok(), &set);
@@ -143,24 +143,24 @@ impl Settings {
     }
 
     /// Where the model of these settings comes from.
-    fn checkpoint(&self, config: &Config) -> model::Checkpoint {
-        model::Checkpoint::new(config.model.as_deref(), self.synthetic_weights.as_deref())
+    fn checkpoint(&self, config: &Config) -> model::CheckpointSource {
+        model::CheckpointSource::new(config.model.as_deref(), self.synthetic_weights.as_deref())
     }
 }
 
 /// The settings of a server.
-struct Effective {
+struct EffectiveSettings {
     config: Config,
     /// The old names that were used for some of them.
-    old_names: Vec<OldName>,
+    old_names: Vec<RenamedSetting>,
     /// The key that `--lan` has generated.
     key: Option<String>,
 }
 
 impl Serve {
     /// The effective settings.
-    fn load(&self) -> anyhow::Result<Effective> {
-        let Loaded { mut config, old_names } = self.settings.load(self.listen.as_deref())?;
+    fn load(&self) -> anyhow::Result<EffectiveSettings> {
+        let LoadedConfig { mut config, old_names } = self.settings.load(self.listen.as_deref())?;
         let mut generated = None;
         if self.lan {
             if config.listen.ip().is_loopback() {
@@ -175,7 +175,7 @@ impl Serve {
             }
         }
         config.check().map_err(|error| UserError(error.into()))?;
-        Ok(Effective { config, old_names, key: generated })
+        Ok(EffectiveSettings { config, old_names, key: generated })
     }
 }
 
@@ -186,12 +186,12 @@ struct UserError(anyhow::Error);
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let done = match cli.command.unwrap_or(Action::Serve(cli.serve)) {
-        Action::Serve(serve) => run(serve_calls(&serve)),
-        Action::Check(serve) => serve.load().map(|effective| print_settings(&effective)),
-        Action::Ask(ask) => run(ask_once(&ask)),
-        Action::Bench(Bench::Size(size)) => measure_size(&size),
-        Action::Quantize(quantize) => write_quantised(&quantize),
+    let done = match cli.command.unwrap_or(Command::Serve(cli.serve)) {
+        Command::Serve(serve) => run(serve_calls(&serve)),
+        Command::Check(serve) => serve.load().map(|effective| print_settings(&effective)),
+        Command::Ask(ask) => run(ask_once(&ask)),
+        Command::Bench(Bench::Size(size)) => measure_size(&size),
+        Command::Quantize(quantize) => write_quantised(&quantize),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -203,7 +203,7 @@ fn main() -> ExitCode {
 }
 
 /// Prints the effective settings, and the old names among those that were set.
-fn print_settings(Effective { config, old_names, .. }: &Effective) {
+fn print_settings(EffectiveSettings { config, old_names, .. }: &EffectiveSettings) {
     print!("{config}");
     for old_name in old_names {
         println!("# {old_name}");
@@ -211,7 +211,7 @@ fn print_settings(Effective { config, old_names, .. }: &Effective) {
 }
 
 /// Begins to log, with a warning for each old name of a setting.
-fn begin_log(format: LogFormat, old_names: &[OldName]) -> anyhow::Result<()> {
+fn begin_log(format: LogFormat, old_names: &[RenamedSetting]) -> anyhow::Result<()> {
     let filter = EnvFilter::try_from_env("REPARTEE_LOG").unwrap_or_else(|_| EnvFilter::new("warn,repartee=info"));
     let init = log::init(format, filter, std::io::stderr, std::io::stderr().is_terminal());
     init.map_err(|error| anyhow::anyhow!("nothing can be logged: {error}"))?;
@@ -227,7 +227,7 @@ fn run(action: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
 }
 
 async fn serve_calls(serve: &Serve) -> anyhow::Result<()> {
-    let Effective { config, old_names, key } = serve.load()?;
+    let EffectiveSettings { config, old_names, key } = serve.load()?;
     begin_log(config.log.format, &old_names)?;
     let https = config.is_https();
     if config.is_unencrypted() {
@@ -240,12 +240,12 @@ async fn serve_calls(serve: &Serve) -> anyhow::Result<()> {
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let hangup = signal(SignalKind::hangup())?;
     let loading = (serve.settings.checkpoint(&config), config.engine.clone());
-    let mut listening = Listening::bind(config).await.map_err(|error| match error {
-        BindError::Config(_)
-        | BindError::Listen { .. }
-        | BindError::Udp { .. }
-        | BindError::Tls(_)
-        | BindError::Turns(_) => UserError(error.into()).into(),
+    let mut listening = StartingServer::bind(config).await.map_err(|error| match error {
+        ServerStartError::Config(_)
+        | ServerStartError::Listen { .. }
+        | ServerStartError::Udp { .. }
+        | ServerStartError::Tls(_)
+        | ServerStartError::Turns(_) => UserError(error.into()).into(),
         other => anyhow::Error::from(other),
     })?;
     tracing::info!(address = %listening.local_addr(), "listening");
@@ -297,7 +297,7 @@ async fn reload(mut hangup: Signal, serve: Serve, reloader: Reloader) {
 /// Prints where to call, the key if this start has generated one, and the fingerprint of a certificate that nobody vouches for.
 fn print_addresses(listen: SocketAddr, https: bool, key: Option<&str>, fingerprint: Option<&str>) {
     let scheme = if https { "https" } else { "http" };
-    let mut reached = lan::reached_at(listen);
+    let mut reached = lan::reachable_addresses(listen);
     if reached.is_empty() {
         reached.push(listen);
     }
@@ -306,7 +306,7 @@ fn print_addresses(listen: SocketAddr, https: bool, key: Option<&str>, fingerpri
     }
     if let Some(key) = key {
         println!("Its key, until it ends: {key}");
-        if let Some(code) = reached.first().and_then(|address| lan::qr(&format!("{scheme}://{address}/#key={key}"))) {
+        if let Some(code) = reached.first().and_then(|address| lan::qr_code(&format!("{scheme}://{address}/#key={key}"))) {
             println!("\n{code}\nScan this with a phone of the same network.");
         }
     }
@@ -320,9 +320,9 @@ fn print_addresses(listen: SocketAddr, https: bool, key: Option<&str>, fingerpri
 
 /// Loads the model on a thread of its own, and shows how far it is. Dropping this leaves the thread to the end of the process.
 async fn load_model(
-    (checkpoint, engine): (model::Checkpoint, EngineConfig),
-    listening: &Listening,
-) -> anyhow::Result<model::Model> {
+    (checkpoint, engine): (model::CheckpointSource, EngineConfig),
+    listening: &StartingServer,
+) -> anyhow::Result<model::LoadedModel> {
     let on_progress = listening.on_progress();
     let (loaded, model) = oneshot::channel();
     std::thread::Builder::new()
@@ -351,15 +351,15 @@ async fn show<T>(mut progress: watch::Receiver<StartProgress>, start: impl Futur
 }
 
 fn start_model(
-    checkpoint: model::Checkpoint,
+    checkpoint: model::CheckpointSource,
     engine: &EngineConfig,
     progress: impl Fn(StartProgress) + Send + Sync + 'static,
-) -> anyhow::Result<model::Model> {
+) -> anyhow::Result<model::LoadedModel> {
     model::start(checkpoint, engine, progress).map_err(|error| UserError(error.into()).into())
 }
 
 async fn ask_once(arguments: &Ask) -> anyhow::Result<()> {
-    let Loaded { config, old_names } = arguments.settings.load(None)?;
+    let LoadedConfig { config, old_names } = arguments.settings.load(None)?;
     begin_log(config.log.format, &old_names)?;
     let model = start_model(arguments.settings.checkpoint(&config), &config.engine, |_| {})?;
     let mut out = std::io::stdout();
@@ -381,7 +381,7 @@ async fn ask_once(arguments: &Ask) -> anyhow::Result<()> {
 }
 
 fn measure_size(size: &Size) -> anyhow::Result<()> {
-    let Loaded { config, old_names } = size.settings.load(None)?;
+    let LoadedConfig { config, old_names } = size.settings.load(None)?;
     begin_log(config.log.format, &old_names)?;
     bench::size(&size.options, &size.settings.checkpoint(&config).source, &config.engine)
         .map_err(|error| UserError(error).into())

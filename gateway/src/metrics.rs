@@ -19,21 +19,21 @@ use repartee_engine_api::{EngineLoad, StageWork};
 use repartee_media::jitter::JitterStats;
 use repartee_protocol::ErrorKind;
 
-use engine::Engine;
-pub use network::{DropCause, Network};
-pub use stage::Stage;
+use engine::EngineMetrics;
+pub use network::{DropCause, NetworkMetrics};
+pub use stage::TtfpStage;
 
 /// Every metric of one server.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
     /// Calls that are running.
-    pub active: IntGauge,
+    pub active_calls: IntGauge,
     /// Time from the end of the caller's turn to the first audible packet of the response.
     pub ttfp: Histogram,
     stages: HistogramVec,
     /// Responses by how they ended.
-    pub turns: IntCounterVec,
+    pub responses: IntCounterVec,
     /// Speculations by outcome: `committed` or `aborted`.
     pub speculations: IntCounterVec,
     /// Answers of the turn-detection model: the turn `ended` or `continued`; or `failed`, `busy` where there is none.
@@ -53,9 +53,9 @@ pub struct Metrics {
     /// From the end of the caller's voice to the first audible packet of the response, where turns are detected.
     pub response_delay: Histogram,
     calls: HistogramVec,
-    engine: Engine,
+    engine: EngineMetrics,
     /// Network quality of WebRTC calls.
-    pub network: Network,
+    pub network: NetworkMetrics,
 }
 
 /// What is counted of connections and requests, also before there is a model.
@@ -117,16 +117,16 @@ impl Metrics {
         .buckets(vec![0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.7, 1.0, 2.0]);
         let registry = Registry::new();
         let metrics = Self {
-            engine: Engine::new(&registry)?,
+            engine: EngineMetrics::new(&registry)?,
             registry,
             rtf: Histogram::with_opts(rtf)?,
             barge_in: Histogram::with_opts(barge_in)?,
             response_delay: Histogram::with_opts(delay.buckets(buckets.clone()))?,
             calls: HistogramVec::new(calls, &["transport", "end"])?,
-            active: IntGauge::new("repartee_active_sessions", "Calls that are running")?,
+            active_calls: IntGauge::new("repartee_active_sessions", "Calls that are running")?,
             ttfp: Histogram::with_opts(ttfp.buckets(buckets.clone()))?,
             stages: HistogramVec::new(stages.buckets(stage_buckets), &["stage"])?,
-            turns: IntCounterVec::new(Opts::new("repartee_turns_total", "Responses by how they ended"), &["status"])?,
+            responses: IntCounterVec::new(Opts::new("repartee_turns_total", "Responses by how they ended"), &["status"])?,
             speculations: IntCounterVec::new(
                 Opts::new("repartee_speculations_total", "Speculations by outcome: committed or aborted"),
                 &["outcome"],
@@ -142,7 +142,7 @@ impl Metrics {
             )?,
             requests,
             slots: IntGauge::new("repartee_session_slots", "Sessions that the engine has room for")?,
-            network: Network::new()?,
+            network: NetworkMetrics::new()?,
         };
         let build =
             IntGaugeVec::new(Opts::new("repartee_build_info", "Always 1; the version is a label"), &["version"])?;
@@ -153,10 +153,10 @@ impl Metrics {
         metrics.registry.register(Box::new(metrics.rtf.clone()))?;
         metrics.registry.register(Box::new(metrics.barge_in.clone()))?;
         metrics.registry.register(Box::new(metrics.calls.clone()))?;
-        metrics.registry.register(Box::new(metrics.active.clone()))?;
+        metrics.registry.register(Box::new(metrics.active_calls.clone()))?;
         metrics.registry.register(Box::new(metrics.ttfp.clone()))?;
         metrics.registry.register(Box::new(metrics.stages.clone()))?;
-        metrics.registry.register(Box::new(metrics.turns.clone()))?;
+        metrics.registry.register(Box::new(metrics.responses.clone()))?;
         metrics.registry.register(Box::new(metrics.speculations.clone()))?;
         metrics.registry.register(Box::new(metrics.turn_judgements.clone()))?;
         metrics.registry.register(Box::new(metrics.errors.clone()))?;
@@ -171,11 +171,11 @@ impl Metrics {
 
     /// Makes the common labels appear before the first event, so that a rate over them sees that event.
     fn show_zeros(&self) {
-        for stage in Stage::ALL {
+        for stage in TtfpStage::ALL {
             self.stages.with_label_values(&[stage.label()]);
         }
         for status in ["completed", "cancelled", "incomplete", "failed"] {
-            self.turns.with_label_values(&[status]);
+            self.responses.with_label_values(&[status]);
         }
         for outcome in ["committed", "aborted"] {
             self.speculations.with_label_values(&[outcome]);
@@ -192,25 +192,25 @@ impl Metrics {
             self.calls.with_label_values(&[transport, "hangup"]);
         }
         self.errors.with_label_values(&[ErrorKind::Internal.code()]);
-        self.network.received(&JitterStats::default(), &JitterStats::default());
-        self.network.early(0);
+        self.network.count_received(&JitterStats::default(), &JitterStats::default());
+        self.network.count_early(0);
         for cause in [DropCause::Unread, DropCause::Stalled] {
             self.network.dropped_audio(cause, 0);
         }
     }
 
     /// Counts one part of a time to first packet.
-    pub fn stage(&self, stage: Stage, duration: Duration) {
+    pub fn observe_stage(&self, stage: TtfpStage, duration: Duration) {
         self.stages.with_label_values(&[stage.label()]).observe(duration.as_secs_f64());
     }
 
     /// Counts a call that ended.
-    pub fn call(&self, transport: &str, end: &str, lasted: Duration) {
+    pub fn observe_call(&self, transport: &str, end: &str, lasted: Duration) {
         self.calls.with_label_values(&[transport, end]).observe(lasted.as_secs_f64());
     }
 
     /// Sets what the engine has computed since its start, and what waits in it.
-    pub fn engine(&self, work: &[StageWork], load: &EngineLoad) {
+    pub fn set_engine(&self, work: &[StageWork], load: &EngineLoad) {
         self.engine.set(work, load);
     }
 
@@ -248,8 +248,8 @@ mod tests {
         let cache =
             StageWork { blocks: 4, capacity: 10, prompted: 7, reused: 6, eager: Some(1), ..StageWork::default() };
         let work = StageWork { stage: "any", steps: 2, rows: 5, busy, ..cache };
-        metrics.engine(&[work], &EngineLoad { queues: vec![("any", 3)], ..EngineLoad::default() });
-        metrics.network.dropped("stranger", 0);
+        metrics.set_engine(&[work], &EngineLoad { queues: vec![("any", 3)], ..EngineLoad::default() });
+        metrics.network.set_dropped("stranger", 0);
         let text = metrics.render().unwrap();
         assert_eq!(documented(), shown(&text));
         assert!(text.contains("repartee_engine_rows_total{stage=\"any\"} 5"), "{text}");
@@ -267,7 +267,7 @@ mod tests {
             ticks_within: within(1, 2),
             queues: vec![("commands", 3)],
         };
-        metrics.engine(&[work], &load);
+        metrics.set_engine(&[work], &load);
         work = StageWork { steps: 3, rows: 9, busy: Duration::from_millis(750), blocks: 1, ..work };
         (work.prompted, work.reused) = (20, 16);
         load = EngineLoad {
@@ -276,8 +276,8 @@ mod tests {
             ticks_within: within(1, 3),
             queues: vec![("commands", 1)],
         };
-        metrics.engine(&[work], &load);
-        metrics.engine(&[work], &load);
+        metrics.set_engine(&[work], &load);
+        metrics.set_engine(&[work], &load);
         let text = metrics.render().unwrap();
         for line in [
             "repartee_engine_steps_total{stage=\"any\"} 3",
@@ -302,7 +302,7 @@ mod tests {
     fn buckets_are_fractions_and_multiples_of_a_frame() {
         let metrics = Metrics::new(Duration::from_millis(80)).unwrap();
         metrics.ttfp.observe(0.1);
-        metrics.stage(Stage::Codec, Duration::from_millis(5));
+        metrics.observe_stage(TtfpStage::Codec, Duration::from_millis(5));
         let text = metrics.render().unwrap();
         assert!(text.contains("repartee_ttfp_seconds_bucket{le=\"0.08\"} 0"), "{text}");
         assert!(text.contains("repartee_ttfp_seconds_bucket{le=\"0.12\"} 1"), "{text}");

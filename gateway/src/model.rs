@@ -8,7 +8,7 @@ use repartee_engine_api::SpeechEngine;
 
 /// File name of a checkpoint's card: JSON with `name`, `ask` (questions), `note`, and `remembers` (whether it was trained on
 /// more than one turn). Every field may be missing, and so may the file.
-pub const CARD: &str = "repartee.json";
+pub const CARD_FILE: &str = "repartee.json";
 
 macro_rules! demo_files {
     ($($name:literal),* $(,)?) => {
@@ -28,7 +28,7 @@ static DEMO: &[(&str, &[u8])] = demo_files![
 static DEMO_CARD: &str = include_str!("../../models/demo/repartee.json");
 
 /// A model that is loaded and warm.
-pub struct Model {
+pub struct LoadedModel {
     /// The engine that runs it.
     pub engine: Arc<dyn SpeechEngine>,
     /// Its card, see [`CARD`].
@@ -36,13 +36,13 @@ pub struct Model {
 }
 
 /// Where the model comes from.
-pub struct Checkpoint {
+pub struct CheckpointSource {
     /// Its files.
     pub source: Source,
     card: Option<String>,
 }
 
-impl Checkpoint {
+impl CheckpointSource {
     /// The checkpoint in `folder`; with `dimensions` a configuration with random weights; else the demo.
     pub fn new(folder: Option<&Path>, dimensions: Option<&Path>) -> Self {
         if let Some(dimensions) = dimensions {
@@ -58,17 +58,17 @@ impl Checkpoint {
 
 /// Loads a checkpoint and warms it up; `progress` is told how far it is. Takes seconds and blocks.
 pub fn start(
-    Checkpoint { source, card }: Checkpoint,
+    CheckpointSource { source, card }: CheckpointSource,
     config: &EngineConfig,
     progress: impl Fn(StartProgress) + Send + Sync + 'static,
-) -> Result<Model, StartError> {
+) -> Result<LoadedModel, StartError> {
     let engine = Engine::start_with_progress(source, config, progress)?;
-    Ok(Model { engine: Arc::new(engine), card })
+    Ok(LoadedModel { engine: Arc::new(engine), card })
 }
 
 /// The card of a checkpoint; `None` if there is none or it is not JSON.
 fn read_card(folder: &Path) -> Option<String> {
-    let path = folder.join(CARD);
+    let path = folder.join(CARD_FILE);
     let card = std::fs::read_to_string(&path).ok()?;
     match serde_json::from_str::<serde_json::Value>(&card) {
         Ok(_) => Some(card),

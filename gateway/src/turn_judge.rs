@@ -12,11 +12,11 @@ use tokio::sync::oneshot;
 const QUEUED: usize = 4;
 
 /// The probability that the turn in these samples has ended (16 kHz, -1..1), 0 to 1.
-pub type Judgement = dyn Fn(&[f32]) -> f32 + Send + Sync;
+pub type TurnPredictor = dyn Fn(&[f32]) -> f32 + Send + Sync;
 
 /// The model behind its queue. Every call has a clone; the threads end with the last one.
 #[derive(Clone)]
-pub struct TurnJudge {
+pub struct TurnModelPool {
     queue: SyncSender<Job>,
 }
 
@@ -26,15 +26,15 @@ struct Job {
     answer: oneshot::Sender<Option<f32>>,
 }
 
-impl fmt::Debug for TurnJudge {
+impl fmt::Debug for TurnModelPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("TurnJudge")
     }
 }
 
-impl TurnJudge {
+impl TurnModelPool {
     /// Starts `threads` threads that run the model.
-    pub fn start(model: Arc<Judgement>, threads: usize) -> std::io::Result<Self> {
+    pub fn start(model: Arc<TurnPredictor>, threads: usize) -> std::io::Result<Self> {
         let (queue, jobs) = sync_channel(threads * QUEUED);
         let jobs = Arc::new(Mutex::new(jobs));
         for index in 0..threads {
@@ -54,7 +54,7 @@ impl TurnJudge {
     }
 }
 
-fn work(model: &Judgement, jobs: &Mutex<Receiver<Job>>) {
+fn work(model: &TurnPredictor, jobs: &Mutex<Receiver<Job>>) {
     loop {
         // Whoever holds the lock waits for the next turn, the others for the lock.
         let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
@@ -75,7 +75,7 @@ mod tests {
 
     #[tokio::test]
     async fn each_turn_gets_its_answer() {
-        let judge = TurnJudge::start(Arc::new(|turn: &[f32]| turn[0]), 2).unwrap();
+        let judge = TurnModelPool::start(Arc::new(|turn: &[f32]| turn[0]), 2).unwrap();
         let answers: Vec<_> = [0.1, 0.2, 0.3].map(|level| judge.judge(vec![level]).unwrap()).into();
         for (answer, level) in answers.into_iter().zip([0.1, 0.2, 0.3]) {
             assert_eq!(answer.await, Ok(Some(level)));
@@ -97,7 +97,7 @@ mod tests {
             released.lock().unwrap().recv().unwrap();
             0.5
         };
-        let judge = TurnJudge::start(Arc::new(model), 1).unwrap();
+        let judge = TurnModelPool::start(Arc::new(model), 1).unwrap();
         let running = judge.judge(vec![0.0]).unwrap();
         assert_eq!(begun.recv(), Ok(0.0));
         let mut waiting: Vec<_> = (1..=QUEUED).map(|turn| judge.judge(vec![turn as f32]).unwrap()).collect();

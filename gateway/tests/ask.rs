@@ -8,10 +8,10 @@ use std::time::Duration;
 use repartee::cli::ask::{AskError, ask};
 use repartee_media::wav::{WavError, decode};
 use repartee_testkit::scripted::{FRAME_SAMPLES, OUTPUT_RATE, Script, ScriptedEngine};
-use repartee_testkit::wav::{Encoding, Format, encode};
+use repartee_testkit::wav::{SampleEncoding, WavFormat, encode};
 
 /// A wav file of `frames` samples of a tone.
-fn question(format: Format, frames: u32) -> Vec<u8> {
+fn question(format: WavFormat, frames: u32) -> Vec<u8> {
     let samples: Vec<f32> = (0..frames).map(|frame| (frame as f32 * 0.1).sin() * 0.3).collect();
     encode(&samples, format)
 }
@@ -21,13 +21,13 @@ async fn any_wav_gets_a_playable_answer() {
     let folder = tempfile::tempdir().unwrap();
     let (path, answer) = (folder.path().join("question.wav"), folder.path().join("answer.wav"));
     for (channels, rate, encoding) in [
-        (1, 16_000, Encoding::Int(16)),
-        (2, 44_100, Encoding::Int(16)),
-        (1, 8_000, Encoding::Int(8)),
-        (6, 48_000, Encoding::Int(24)),
-        (2, 96_000, Encoding::Float),
+        (1, 16_000, SampleEncoding::Int(16)),
+        (2, 44_100, SampleEncoding::Int(16)),
+        (1, 8_000, SampleEncoding::Int(8)),
+        (6, 48_000, SampleEncoding::Int(24)),
+        (2, 96_000, SampleEncoding::Float),
     ] {
-        let format = Format { channels, rate, encoding };
+        let format = WavFormat { channels, rate, encoding };
         std::fs::write(&path, question(format, rate)).unwrap();
         let mut printed = Vec::new();
         let engine = ScriptedEngine::new(Script::default());
@@ -61,11 +61,11 @@ async fn a_bad_question_is_a_typed_error() {
     std::fs::write(&path, "RIFF of nonsense").unwrap();
     assert!(matches!(ask().await, AskError::Sound { error: WavError::Format(_), .. }));
 
-    let format = Format { channels: 1, rate: 16_000, encoding: Encoding::Int(16) };
+    let format = WavFormat { channels: 1, rate: 16_000, encoding: SampleEncoding::Int(16) };
     std::fs::write(&path, question(format, 0)).unwrap();
     assert!(matches!(ask().await, AskError::Sound { error: WavError::Empty, .. }));
 
-    std::fs::write(&path, question(Format { rate: 4_000, ..format }, 4_000)).unwrap();
+    std::fs::write(&path, question(WavFormat { rate: 4_000, ..format }, 4_000)).unwrap();
     assert!(ask().await.to_string().contains("8000 to 48000"));
     assert!(!answer.exists());
 }

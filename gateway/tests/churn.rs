@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use repartee::transport::webrtc::{Call, PEER_TIMEOUT, PeerEvent, WebRtcSettings, offer};
+use repartee::transport::webrtc::{WebRtcCall, PEER_TIMEOUT, PeerEvent, WebRtcSettings, offer};
 use repartee_media::opus::FRAME;
 use repartee_testkit::scripted::Script;
 use serde_json::json;
@@ -41,7 +41,7 @@ async fn post(server: &Running, path: &str, body: &str) -> (u16, String) {
 }
 
 /// A call over WebRTC and its place.
-async fn dial(server: &Running) -> (Call, String) {
+async fn dial(server: &Running) -> (WebRtcCall, String) {
     let (sdp, dialing) = offer(&WebRtcSettings::default()).await.unwrap();
     let (status, answer) = post(server, "/v1/realtime/calls", &sdp).await;
     assert_eq!(status, 201, "{answer}");
@@ -50,7 +50,7 @@ async fn dial(server: &Running) -> (Call, String) {
     (dialing.accept(body).await.unwrap(), location)
 }
 
-async fn until(call: &mut Call, wanted: impl Fn(&PeerEvent) -> bool) {
+async fn until(call: &mut WebRtcCall, wanted: impl Fn(&PeerEvent) -> bool) {
     let found = async { while !wanted(&call.events.recv().await.expect("the call lives until then")) {} };
     timeout(PATIENCE, found).await.expect("in time");
 }

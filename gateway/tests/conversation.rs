@@ -62,7 +62,7 @@ async fn an_out_of_band_response_runs_in_parallel() {
 #[tokio::test]
 async fn a_speculation_is_aborted_when_speech_resumes() {
     let responses =
-        ["First.", "Second."].map(|text| ScriptedResponse { text: Some(text.into()), frames: 2, hold: None }).to_vec();
+        ["First.", "Second."].map(|text| ScriptedResponse { text: Some(text.into()), frames: 2, hold_after_frames: None }).to_vec();
     let server = Running::start(Script { responses, ..Script::default() }).await;
     let mut client = server.connect().await;
     // A pause within the turn.

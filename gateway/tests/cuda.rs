@@ -27,9 +27,9 @@ fn repartee(arguments: &[&str], device: &str) -> Command {
 }
 
 /// A server that ends with the test.
-struct Served(Child);
+struct ServerProcess(Child);
 
-impl Drop for Served {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         self.0.kill().unwrap();
         self.0.wait().unwrap();
@@ -40,7 +40,7 @@ impl Drop for Served {
 /// here waits for less.
 fn served(device: &str) -> (String, Vec<f32>) {
     let process = repartee(&["--listen", "127.0.0.1:0"], device).stdout(Stdio::piped()).spawn().unwrap();
-    let mut server = Served(process);
+    let mut server = ServerProcess(process);
     let mut lines = BufReader::new(server.0.stdout.take().unwrap()).lines().map(Result::unwrap);
     let address = lines.find_map(|line| Some(line.split_once("http://")?.1.split_once('/')?.0.to_owned())).unwrap();
     let sound = json!({"data": STANDARD.encode(std::fs::read(question()).unwrap()), "format": "wav"});

@@ -9,7 +9,7 @@ use futures_util::SinkExt as _;
 use repartee_media::opus::{OpusDecoder, OpusEncoder};
 use repartee_media::pcm;
 use repartee_media::resample::Resampler;
-use repartee_testkit::scripted::{FRAME_SAMPLES, Script, Trace};
+use repartee_testkit::scripted::{FRAME_SAMPLES, Script, VoiceTrace};
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
 
@@ -20,7 +20,7 @@ const LOOK_AHEAD_MS: f64 = 6.5;
 
 /// Fails unless `sound` at 24 kHz holds an answer's five frames of the scripted voice in order, up to `end_ms`.
 fn assert_whole(sound: &[f32], end_ms: f64, format: &Value) {
-    let trace = Trace::of(sound).unwrap();
+    let trace = VoiceTrace::of(sound).unwrap();
     assert!(trace.first_ms.abs() < 10.0 && (trace.last_ms - end_ms).abs() < 10.0, "{format}: {trace:?}");
     assert_eq!((trace.missing_ms, trace.added_ms), (0.0, 0.0), "{format}");
 }

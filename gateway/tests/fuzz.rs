@@ -6,12 +6,12 @@ mod common;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use repartee_engine_api::{Command, Event, FinishReason, SpeechEngine as _, ResponseUsage};
+use repartee_engine_api::{Command, Event, FinishReason, SpeechEngine as _, EngineUsage};
 use repartee_media::vad::TurnEvent;
 use repartee_protocol::{ClientMessage, ServerMessage};
-use repartee_realtime::{Core, Delivery, Effect, Input, Setup};
+use repartee_realtime::{RealtimeSession, Delivery, Effect, SessionInput, SessionSetup};
 use repartee_testkit::fuzz::{assert_bounded, mutation};
-use repartee_testkit::memory::{CountingAllocator, Growth, Scope};
+use repartee_testkit::memory::{CountingAllocator, MemoryGrowth, CountScope};
 use repartee_testkit::random::Random;
 use repartee_testkit::scripted::{Script, ScriptedEngine};
 use serde_json::{Value, json};
@@ -55,7 +55,7 @@ fn transform(value: &mut Value, depth: usize, donor: &Value, random: &mut Random
                 0 => drop(fields.remove(&key)),
                 1 => {
                     let moved = fields.remove(&key).unwrap();
-                    fields.insert(random.of(&["type", "id", "item", "session", "x"]).to_string(), moved);
+                    fields.insert(random.choose(&["type", "id", "item", "session", "x"]).to_string(), moved);
                 }
                 _ => transform(&mut fields[&key], depth + 1, donor, random),
             }
@@ -69,23 +69,23 @@ fn transform(value: &mut Value, depth: usize, donor: &Value, random: &mut Random
             }
         }
         value if random.below(3) == 0 => *value = donor.clone(),
-        value => *value = random.of(&odd).clone(),
+        value => *value = random.choose(&odd).clone(),
     }
 }
 
 /// A conversation whose engine answers at once.
-struct Talk {
-    core: Core,
+struct FuzzSession {
+    core: RealtimeSession,
     now: Instant,
     received_ms: u64,
     /// Ids of the items that were ever in the history.
     items: Vec<String>,
 }
 
-impl Talk {
+impl FuzzSession {
     fn new(delivery: Delivery) -> Self {
         let model = ScriptedEngine::new(Script::default()).info().clone();
-        let setup = Setup {
+        let setup = SessionSetup {
             session_id: "sess_1".into(),
             stem: "s".into(),
             seed: 7,
@@ -94,10 +94,10 @@ impl Talk {
             expires_at: None,
             configuration: None,
         };
-        Self { core: Core::new(setup).0, now: Instant::now(), received_ms: 0, items: Vec::new() }
+        Self { core: RealtimeSession::new(setup).0, now: Instant::now(), received_ms: 0, items: Vec::new() }
     }
 
-    fn input(&mut self, input: Input) {
+    fn input(&mut self, input: SessionInput) {
         let mut inputs = vec![input];
         while let Some(input) = inputs.pop() {
             for effect in self.core.handle(input, self.now) {
@@ -110,27 +110,27 @@ impl Talk {
                     }
                     Effect::Engine(Command::Respond(respond) | Command::BeginSpeculation { respond, .. }) => {
                         let response = respond.response;
-                        inputs.push(Input::Engine(Event::SegmentFinished {
+                        inputs.push(SessionInput::Engine(Event::SegmentFinished {
                             response,
                             reason: FinishReason::Stop,
-                            usage: ResponseUsage::default(),
+                            usage: EngineUsage::default(),
                         }));
                         let samples = vec![0.1; 1_920];
-                        inputs.push(Input::Engine(Event::Audio { response, frame: 0, samples, stamps: None }));
-                        inputs.push(Input::Engine(Event::Text { response, text: "One two three.".into() }));
+                        inputs.push(SessionInput::Engine(Event::Audio { response, frame: 0, samples, stamps: None }));
+                        inputs.push(SessionInput::Engine(Event::Text { response, text: "One two three.".into() }));
                     }
                     _ => {}
                 }
             }
             if inputs.is_empty() && self.core.has_pending_event() {
-                inputs.push(Input::PendingEvent);
+                inputs.push(SessionInput::PendingEvent);
             }
         }
     }
 
     /// Ends the turn and deletes every item: what is left belongs to the conversation for good.
     fn empty(&mut self) {
-        self.input(Input::Turn(TurnEvent::SpeechStopped { audio_end_ms: self.received_ms }));
+        self.input(SessionInput::Turn(TurnEvent::SpeechStopped { audio_end_ms: self.received_ms }));
         let mut events = vec![json!({"type": "input_audio_buffer.clear"})];
         let mut session = json!({"type": "realtime"});
         for setting in
@@ -142,7 +142,7 @@ impl Talk {
         let items = std::mem::take(&mut self.items);
         events.extend(items.iter().map(|id| json!({"type": "conversation.item.delete", "item_id": id})));
         for event in events {
-            self.input(Input::Client(ClientMessage::parse(&event.to_string()).unwrap()));
+            self.input(SessionInput::Client(ClientMessage::parse(&event.to_string()).unwrap()));
         }
     }
 
@@ -150,11 +150,11 @@ impl Talk {
     fn live(&mut self, random: &mut Random) {
         let ms = self.received_ms;
         match random.below(6) {
-            0 => self.input(Input::Turn(TurnEvent::SpeechStarted { audio_start_ms: ms.saturating_sub(300) })),
-            1 => self.input(Input::Turn(TurnEvent::Paused { audio_end_ms: ms })),
-            2 => self.input(Input::Turn(TurnEvent::SpeechStopped { audio_end_ms: ms })),
+            0 => self.input(SessionInput::Turn(TurnEvent::SpeechStarted { audio_start_ms: ms.saturating_sub(300) })),
+            1 => self.input(SessionInput::Turn(TurnEvent::Paused { audio_end_ms: ms })),
+            2 => self.input(SessionInput::Turn(TurnEvent::SpeechStopped { audio_end_ms: ms })),
             _ => {
-                self.input(Input::Audio(vec![0.1; 320]));
+                self.input(SessionInput::Audio(vec![0.1; 320]));
                 self.received_ms += 20;
                 self.now += Duration::from_millis(20);
             }
@@ -177,23 +177,23 @@ fn fuzz_events(count: usize, seed: u64) {
     let (corpus, mut random) = (corpus(), Random::new(seed));
     let bytes: Vec<Vec<u8>> = corpus.iter().map(|text| text.clone().into_bytes()).collect();
     let values: Vec<Value> = corpus.iter().map(|text| serde_json::from_str(text).unwrap()).collect();
-    let mut talks = [Talk::new(Delivery::Paced), Talk::new(Delivery::Unpaced)];
-    let (inputs, mut growth, mut understood) = (corpus.len() + count, Growth::begin(Scope::Thread), 0);
+    let mut talks = [FuzzSession::new(Delivery::Paced), FuzzSession::new(Delivery::Unpaced)];
+    let (inputs, mut growth, mut understood) = (corpus.len() + count, MemoryGrowth::begin(CountScope::Thread), 0);
     for round in 0..inputs {
         // A full history would refuse whatever comes after.
         if round % 1_000 == 0 || round == inputs / 4 {
-            talks.iter_mut().for_each(Talk::empty);
+            talks.iter_mut().for_each(FuzzSession::empty);
         }
         if round == inputs / 4 {
-            growth = Growth::begin(Scope::Thread);
+            growth = MemoryGrowth::begin(CountScope::Thread);
         }
-        let mut text = random.of(&corpus).clone();
+        let mut text = random.choose(&corpus).clone();
         if round < corpus.len() {
             text.clone_from(&corpus[round]);
         } else if random.below(3) > 0 {
-            let mut value = random.of(&values).clone();
+            let mut value = random.choose(&values).clone();
             for _ in 0..=random.below(2) {
-                transform(&mut value, 0, random.of(&values), &mut random);
+                transform(&mut value, 0, random.choose(&values), &mut random);
             }
             text = value.to_string();
         } else {
@@ -202,12 +202,12 @@ fn fuzz_events(count: usize, seed: u64) {
         let talk = &mut talks[round % 2];
         let survived = catch_unwind(AssertUnwindSafe(|| match ClientMessage::parse(&text) {
             Ok(message) => {
-                talk.input(Input::Client(message));
+                talk.input(SessionInput::Client(message));
                 true
             }
             Err(error) => {
                 assert!(error.message.len() < 1_000, "an error is for a person: {}", error.message.len());
-                talk.input(Input::Refused(*error));
+                talk.input(SessionInput::Refused(*error));
                 false
             }
         }));
@@ -217,7 +217,7 @@ fn fuzz_events(count: usize, seed: u64) {
     }
     // Most inputs should get past the reader, or nothing behind it is tested.
     assert!(understood > count / 3, "{understood} of {count} were events");
-    talks.iter_mut().for_each(Talk::empty);
+    talks.iter_mut().for_each(FuzzSession::empty);
     assert_bounded(&growth, inputs - inputs / 4);
 }
 
@@ -266,15 +266,15 @@ async fn fuzz_frames(count: usize, seed: u64) {
     for frame in &corpus {
         write_frames(&server, frame).await;
     }
-    let mut growth = Growth::begin(Scope::Thread);
+    let mut growth = MemoryGrowth::begin(CountScope::Thread);
     for connection in 0..connections {
         if connection == connections / 4 {
-            growth = Growth::begin(Scope::Thread);
+            growth = MemoryGrowth::begin(CountScope::Thread);
         }
         let mut input = Vec::new();
         for _ in 0..A_CONNECTION {
             let is_whole = random.below(3) == 0;
-            input.extend(if is_whole { random.of(&corpus).clone() } else { mutation(&corpus, &mut random) });
+            input.extend(if is_whole { random.choose(&corpus).clone() } else { mutation(&corpus, &mut random) });
         }
         entered += usize::from(write_frames(&server, &input).await);
         server.sessions(0).await;

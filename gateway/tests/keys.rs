@@ -115,7 +115,7 @@ async fn metrics_can_be_left_open() {
 
 #[tokio::test]
 async fn an_ephemeral_key_opens_transcription_sessions() {
-    let script = Script { transcribes: true, ..Script::default() };
+    let script = Script { has_transcription: true, ..Script::default() };
     let server = Running::start_with(script, keyed).await;
     let wanted =
         json!({"session": {"type": "transcription", "audio": {"input": {"transcription": {"language": "en"}}}}});

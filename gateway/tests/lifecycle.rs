@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use repartee::config::{Config, ConfigError};
-use repartee::server::{BindError, Server};
+use repartee::server::{ServerStartError, Server};
 use repartee::transport::webrtc::{PeerEvent, WebRtcSettings, offer};
 use repartee_media::opus::OpusDecoder;
 use repartee_testkit::scripted::{Script, ScriptedEngine};
@@ -250,6 +250,6 @@ async fn pages_load_their_own_files_and_are_framed_by_nobody() {
 async fn a_public_address_is_refused() {
     let config = Config { listen: ([0, 0, 0, 0], 0).into(), ..Config::default() };
     let error = Server::bind(config, ScriptedEngine::new(Script::default())).await.unwrap_err();
-    assert!(matches!(error, BindError::Config(ConfigError::Public(_))));
+    assert!(matches!(error, ServerStartError::Config(ConfigError::Public(_))));
     assert!(error.to_string().contains("no keys"));
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use repartee::auth::KeySet;
 use repartee::config::{Config, Secret};
-use repartee::transport::webrtc::{Call, PeerEvent, WebRtcSettings, offer};
+use repartee::transport::webrtc::{WebRtcCall, PeerEvent, WebRtcSettings, offer};
 use repartee_engine_api::SessionError;
 use repartee_testkit::scripted::Script;
 use serde_json::json;
@@ -29,9 +29,9 @@ const UNREADABLE: &str = "planted-nonsense";
 
 /// Keeps what is logged.
 #[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
+struct CapturedLogs(Arc<Mutex<Vec<u8>>>);
 
-impl Write for Log {
+impl Write for CapturedLogs {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.lock().unwrap().write(bytes)
     }
@@ -41,7 +41,7 @@ impl Write for Log {
     }
 }
 
-impl<'a> MakeWriter<'a> for Log {
+impl<'a> MakeWriter<'a> for CapturedLogs {
     type Writer = Self;
 
     fn make_writer(&'a self) -> Self {
@@ -49,7 +49,7 @@ impl<'a> MakeWriter<'a> for Log {
     }
 }
 
-impl Log {
+impl CapturedLogs {
     fn text(&self) -> String {
         String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
     }
@@ -105,7 +105,7 @@ async fn webrtc(server: &Running) -> Vec<String> {
     secrets
 }
 
-async fn until(call: &mut Call, kind: &str) {
+async fn until(call: &mut WebRtcCall, kind: &str) {
     loop {
         match tokio::time::timeout(PATIENCE, call.events.recv()).await.expect("an event in time").unwrap() {
             PeerEvent::Message(text) if text.contains(kind) => return,
@@ -126,7 +126,7 @@ fn secrets_of(sdp: &str) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn planted_secrets_are_not_logged() {
-    let log = Log::default();
+    let log = CapturedLogs::default();
     let filter = EnvFilter::new("warn,repartee=trace,repartee_engine=trace");
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(log.clone()).with_ansi(false).init();
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use futures_util::{SinkExt as _, StreamExt as _};
 use repartee::auth::KeySet;
-use repartee::server::{Certificate, development_certificate};
+use repartee::server::{PemCertificate, development_certificate};
 use repartee::transport::webrtc::{WebRtcSettings, offer};
 use repartee_testkit::scripted::Script;
 use rustls::pki_types::pem::PemObject as _;
@@ -66,7 +66,7 @@ impl Proxied {
     async fn start(server: Running) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-        let Certificate { certificate, key } = development_certificate(vec![NAME.into()]).unwrap();
+        let PemCertificate { certificate, key } = development_certificate(vec![NAME.into()]).unwrap();
         std::fs::write(path("cert.pem"), &certificate).unwrap();
         std::fs::write(path("key.pem"), key).unwrap();
         // Free a moment ago; taken by somebody else in between, nginx says so and the test fails.

@@ -11,7 +11,7 @@ use tokio_tungstenite::tungstenite::Message;
 use common::{Client, Running, question, silence};
 
 /// The connection still answers.
-async fn lives(client: &mut Client) {
+async fn assert_alive(client: &mut Client) {
     client.update(json!({})).await;
 }
 
@@ -36,7 +36,7 @@ async fn malformed_events_keep_the_connection() {
         client.send_text(text).await;
         assert_eq!(client.error(code).await["param"], param, "{text}");
     }
-    lives(&mut client).await;
+    assert_alive(&mut client).await;
 }
 
 #[tokio::test]
@@ -58,7 +58,7 @@ async fn an_oversized_event_keeps_the_connection() {
     let audio = "A".repeat(16 << 20);
     client.send(json!({"type": "input_audio_buffer.append", "audio": audio})).await;
     client.error("message_too_large").await;
-    lives(&mut client).await;
+    assert_alive(&mut client).await;
 }
 
 #[tokio::test]
@@ -85,7 +85,7 @@ async fn a_second_commit_finds_the_buffer_empty() {
     client.until("conversation.item.done").await;
     client.send(json!({"type": "input_audio_buffer.commit"})).await;
     client.error("input_audio_buffer_commit_empty").await;
-    lives(&mut client).await;
+    assert_alive(&mut client).await;
 }
 
 #[tokio::test]
@@ -94,7 +94,7 @@ async fn binary_messages_need_opus_input() {
     let mut client = server.connect().await;
     client.socket.send(Message::binary(vec![1, 2, 3])).await.unwrap();
     client.error("invalid_audio").await;
-    lives(&mut client).await;
+    assert_alive(&mut client).await;
 }
 
 #[tokio::test]

@@ -5,8 +5,8 @@ mod common;
 
 use std::sync::Arc;
 
-use repartee::config::{Config, Tls};
-use repartee::server::{BindError, Certificate, ReloadError, Server, TlsError, development_certificate};
+use repartee::config::{Config, TlsConfig};
+use repartee::server::{ServerStartError, PemCertificate, ReloadError, Server, TlsError, development_certificate};
 use repartee_testkit::scripted::{Script, ScriptedEngine};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -42,7 +42,7 @@ struct Own {
 
 /// A server with a certificate from a file.
 async fn own(change: impl FnOnce(&mut Config)) -> Own {
-    let Certificate { certificate, key } = development_certificate(vec!["localhost".into()]).unwrap();
+    let PemCertificate { certificate, key } = development_certificate(vec!["localhost".into()]).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     std::fs::write(path("cert.pem"), &certificate).unwrap();
@@ -61,7 +61,7 @@ async fn own(change: impl FnOnce(&mut Config)) -> Own {
 #[tokio::test]
 async fn reload_takes_a_renewed_certificate() {
     let Own { server, connector, config, folder } = own(|_| {}).await;
-    let Certificate { certificate, key } = development_certificate(vec!["localhost".into()]).unwrap();
+    let PemCertificate { certificate, key } = development_certificate(vec!["localhost".into()]).unwrap();
     std::fs::write(folder.path().join("cert.pem"), &certificate).unwrap();
     // Half of a renewal: the certificate is new and the key is not.
     assert!(matches!(server.reloader.reload(&config), Err(ReloadError::Tls(_))));
@@ -70,7 +70,7 @@ async fn reload_takes_a_renewed_certificate() {
     server.reloader.reload(&config).unwrap();
     connect(&server, &trusting(&certificate)).await.unwrap();
     connect(&server, &connector).await.unwrap_err();
-    let plain = Config { tls: Tls::default(), ..config };
+    let plain = Config { tls: TlsConfig::default(), ..config };
     assert!(matches!(server.reloader.reload(&plain), Err(ReloadError::Restart("HTTPS"))));
 }
 
@@ -148,7 +148,7 @@ async fn an_unusable_certificate_names_its_file() {
         config.tls.certificate = Some(certificate.into());
         config.tls.key = Some(key.into());
         match Server::bind(config, ScriptedEngine::new(Script::default())).await {
-            Err(BindError::Tls(error)) => error,
+            Err(ServerStartError::Tls(error)) => error,
             other => panic!("it is refused, not {other:?}"),
         }
     };

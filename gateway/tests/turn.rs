@@ -239,7 +239,7 @@ async fn g711_goes_both_ways() {
 
 #[tokio::test]
 async fn turns_are_transcribed_on_request() {
-    let server = Running::start(Script { transcribes: true, ..Script::default() }).await;
+    let server = Running::start(Script { has_transcription: true, ..Script::default() }).await;
     let mut client = server.connect().await;
     let session = client.update(json!({"audio": {"input": {"transcription": {"language": "en"}}}})).await;
     assert_eq!(session["audio"]["input"]["transcription"], json!({"model": "scripted", "language": "en"}));

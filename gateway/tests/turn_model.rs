@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use repartee::config::Config;
-use repartee::server::{BindError, Server};
+use repartee::server::{ServerStartError, Server};
 use repartee_media::wav;
 use repartee_testkit::scripted::{Script, ScriptedEngine};
 use serde_json::json;
@@ -99,10 +99,10 @@ async fn half_a_question_is_waited_for() {
 
 #[tokio::test]
 async fn missing_model_is_an_error_at_start() {
-    let turns = repartee::config::Turns { model: Some("/nowhere/smart-turn.onnx".into()), threads: 1 };
+    let turns = repartee::config::TurnDetectionConfig { model: Some("/nowhere/smart-turn.onnx".into()), threads: 1 };
     let config = Config { listen: ([127, 0, 0, 1], 0).into(), turns, ..Config::default() };
     let error = Server::bind(config, ScriptedEngine::new(Script::default())).await.unwrap_err();
-    assert!(matches!(error, BindError::Turns(_)));
+    assert!(matches!(error, ServerStartError::Turns(_)));
     let message = error.to_string();
     assert!(message.contains("turns.model") && message.contains("/nowhere/smart-turn.onnx"), "{message}");
 }

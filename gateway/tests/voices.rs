@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex};
 
 use repartee::config::Config;
-use repartee::server::Listening;
+use repartee::server::StartingServer;
 use repartee_engine_api::{Command, EnrolError, ModelInfo, OpenError, Recording, SessionHandle, SpeechEngine};
 use repartee_media::{pcm, wav};
 use repartee_testkit::scripted::{Script, ScriptedEngine};
@@ -25,7 +25,7 @@ const VOICES: &str = "/v1/audio/voices";
 const JSON: [(&str, &str); 1] = [("content-type", "application/json")];
 
 async fn start(folder: Option<&TempDir>) -> Running {
-    let script = Script { enrols: true, ..Script::default() };
+    let script = Script { accepts_enrolment: true, ..Script::default() };
     Running::start_with(script, |config| config.voices.folder = folder.map(|folder| folder.path().to_owned())).await
 }
 
@@ -164,11 +164,11 @@ async fn kept_voices_hold_up_no_answer() {
     drop(server);
 
     let ((enrolling, mut waits), (go, go_on)) = (channel(2), sync_channel(2));
-    let engine = ScriptedEngine::new(Script { enrols: true, ..Script::default() });
+    let engine = ScriptedEngine::new(Script { accepts_enrolment: true, ..Script::default() });
     let slow = Slow { engine: engine.clone(), enrolling, go_on: Mutex::new(go_on) };
     let mut config = Config { listen: ([127, 0, 0, 1], 0).into(), ..Config::default() };
     config.voices.folder = Some(folder.path().to_owned());
-    let listening = Listening::bind(config).await.unwrap();
+    let listening = StartingServer::bind(config).await.unwrap();
     let address = listening.local_addr();
     let started = tokio::spawn(listening.with_engine(Arc::new(slow)));
     for fraction in [0.0, 0.5] {

@@ -5,10 +5,10 @@ mod common;
 
 use std::time::Duration;
 
-use repartee::config::{Secret, Turn};
-use repartee::transport::webrtc::{Call, PeerEvent, PendingOffer, WebRtcSettings, offer};
+use repartee::config::{Secret, TurnServerConfig};
+use repartee::transport::webrtc::{WebRtcCall, PeerEvent, PendingOffer, WebRtcSettings, offer};
 use repartee_media::opus::{FRAME, OpusDecoder, OpusEncoder};
-use repartee_testkit::scripted::{Script, Trace};
+use repartee_testkit::scripted::{Script, VoiceTrace};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::{Error, Message};
@@ -17,7 +17,7 @@ use common::{PATIENCE, Running, find, kinds, question};
 
 /// A caller.
 struct Caller {
-    call: Call,
+    call: WebRtcCall,
     location: String,
     /// Its `session.created`.
     created: Value,
@@ -124,7 +124,7 @@ async fn a_spoken_question_is_answered_with_playout_events() {
         assert_eq!(find(&events, kind)["response_id"], answer["id"]);
     }
     // 400 ms of the scripted voice came through, in order, but for the encoder's look-ahead of 6.5 ms.
-    let trace = Trace::of(&caller.received).expect("the voice");
+    let trace = VoiceTrace::of(&caller.received).expect("the voice");
     assert!(trace.first_ms.abs() < 10.0 && (trace.last_ms - 393.5).abs() < 10.0, "{trace:?}");
     assert_eq!((trace.missing_ms, trace.added_ms), (0.0, 0.0));
     let (_, metrics) = server.get("/metrics").await;
@@ -211,7 +211,7 @@ async fn a_form_configures_the_session() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_transcription_session_answers_nothing() {
-    let server = Running::start(Script { transcribes: true, ..Script::default() }).await;
+    let server = Running::start(Script { has_transcription: true, ..Script::default() }).await;
     let (sdp, dialing) = offer(&WebRtcSettings::default()).await.unwrap();
     let session = json!({"type": "transcription"}).to_string();
     let (kind, body) = form(&[("sdp", "application/sdp", &sdp), ("session", "application/json", &session)]);
@@ -347,7 +347,7 @@ async fn ice_servers_have_fresh_credentials() {
     let (status, reply) = server.get("/v1/realtime/ice_servers").await;
     assert_eq!(status, 200);
     assert!(reply.ends_with("{\"ice_servers\":[]}"), "{reply}");
-    let turn = Turn {
+    let turn = TurnServerConfig {
         urls: vec!["turn:turn.example.org:3478".into()],
         secret: Some(Secret::new("north")),
         ttl: Duration::from_secs(600),

@@ -19,7 +19,7 @@ use repartee_testkit::memory::CountingAllocator;
 #[cfg(not(feature = "cuda"))]
 use {
     repartee_kernels::cpu::Cpu,
-    repartee_testkit::memory::{Scope, counts},
+    repartee_testkit::memory::{CountScope, counts},
 };
 
 #[global_allocator]
@@ -226,10 +226,10 @@ fn repeated_steps_allocate_nothing() {
     let mut step = Step::new(Cpu::default());
     let (mut spec, mut back) = (step.layout.spec(), ReadBack::default());
     for round in 0..24 {
-        let before = counts(Scope::Thread).allocations;
+        let before = counts(CountScope::Thread).allocations;
         fill(&step.model.places, &mut spec, round);
         step.run(0, &spec, &mut back);
-        let made = counts(Scope::Thread).allocations - before;
+        let made = counts(CountScope::Thread).allocations - before;
         // The first rounds meet every number of slots, rows and experts.
         assert!(round < 12 || made == 0, "{made} allocations in round {round}");
     }
@@ -259,7 +259,7 @@ fn repeated_steps_use_the_same_places() {
 #[cfg(not(feature = "cuda"))]
 #[test]
 fn counted_steps_note_their_rise() {
-    let allocations: fn() -> u64 = || counts(Scope::Thread).allocations;
+    let allocations: fn() -> u64 = || counts(CountScope::Thread).allocations;
     let ops = RecordingOps::with_counter(Cpu::default(), allocations);
     let mut step = Step::new(ops.clone());
     let (mut spec, mut back) = (step.layout.spec(), ReadBack::default());

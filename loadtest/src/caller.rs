@@ -14,14 +14,14 @@ use crate::random::Random;
 use crate::scenario::{EndOfTurn, Scenario, TransportKind};
 use crate::speech::{FRAME, Frame, Utterance};
 use crate::target::Target;
-use crate::turn::{Progress, Turn};
+use crate::turn::{NextAction, TurnTracker};
 
 /// Who calls again waits at least so long, also where calls are refused.
 const REDIAL: Duration = Duration::from_secs(1);
 
 /// What all callers of a scenario share.
 #[derive(Debug)]
-pub struct Plan {
+pub struct SharedRun {
     /// What they do.
     pub scenario: Scenario,
     /// The server.
@@ -38,7 +38,7 @@ pub struct Plan {
     pub log: Mutex<ScenarioLog>,
 }
 
-impl Plan {
+impl SharedRun {
     /// Changes the log.
     pub fn log<T>(&self, change: impl FnOnce(&mut ScenarioLog) -> T) -> T {
         change(&mut self.log.lock().unwrap_or_else(PoisonError::into_inner))
@@ -50,7 +50,7 @@ impl Plan {
     }
 
     /// How long a caller waits before the next question.
-    fn think(&self, random: &mut Random) -> Duration {
+    fn think_time(&self, random: &mut Random) -> Duration {
         let mean = self.scenario.think_s;
         Duration::from_secs_f64(random.exponential(mean).min(mean * 4.0))
     }
@@ -62,13 +62,13 @@ impl Plan {
 }
 
 /// Makes a caller's calls, one after the other, and logs them.
-pub async fn calls(plan: Arc<Plan>, caller: usize) {
+pub async fn run_caller(plan: Arc<SharedRun>, caller: usize) {
     let mut random = Random::new(plan.seed ^ (caller as u64).wrapping_mul(0x9e37_79b9));
     let mut asked = 0;
     loop {
         call(&plan, caller, asked, &mut random).await;
         asked += plan.scenario.turns;
-        let again = Instant::now() + plan.think(&mut random).max(REDIAL);
+        let again = Instant::now() + plan.think_time(&mut random).max(REDIAL);
         if !plan.scenario.arrivals.call_again() || again >= plan.end() {
             return;
         }
@@ -77,15 +77,15 @@ pub async fn calls(plan: Arc<Plan>, caller: usize) {
 }
 
 /// Makes one call from beginning to end, and logs it. The caller has asked so many questions before.
-async fn call(plan: &Plan, caller: usize, asked: usize, random: &mut Random) {
+async fn call(plan: &SharedRun, caller: usize, asked: usize, random: &mut Random) {
     let began = plan.begun.elapsed();
     let mut this = Caller { plan, number: caller, asked, setup: None, line: None, tick: Instant::now() };
     plan.log(|log| log.active += 1);
     let hang_up = plan.scenario.hang_up_after_s.map(|mean| Duration::from_secs_f64(random.exponential(mean)));
     let ended = match hang_up {
         // A caller who hangs up in the middle has no complaint.
-        Some(after) => tokio::time::timeout(after, this.converse(random)).await.unwrap_or(Ok(())),
-        None => this.converse(random).await,
+        Some(after) => tokio::time::timeout(after, this.run_call(random)).await.unwrap_or(Ok(())),
+        None => this.run_call(random).await,
     };
     let rtp = this.line.as_ref().and_then(Transport::report);
     if let Some(line) = &mut this.line {
@@ -102,7 +102,7 @@ async fn call(plan: &Plan, caller: usize, asked: usize, random: &mut Random) {
 }
 
 struct Caller<'a> {
-    plan: &'a Plan,
+    plan: &'a SharedRun,
     number: usize,
     /// Questions of earlier calls.
     asked: usize,
@@ -113,7 +113,7 @@ struct Caller<'a> {
 }
 
 impl Caller<'_> {
-    async fn converse(&mut self, random: &mut Random) -> Result<()> {
+    async fn run_call(&mut self, random: &mut Random) -> Result<()> {
         let (plan, number) = (self.plan, self.number);
         let begun = Instant::now();
         let patience = begun + plan.scenario.patience();
@@ -126,7 +126,7 @@ impl Caller<'_> {
         let mut turn = 0;
         while turn < plan.scenario.turns || stay {
             if turn > 0 {
-                self.think(plan.think(random)).await?;
+                self.pause(plan.think_time(random)).await?;
             }
             // Who has got through asks at least once, however long the set-up took.
             if turn > 0 && Instant::now() >= plan.end() {
@@ -162,8 +162,8 @@ impl Caller<'_> {
         line.send_event(&json!({"type": "session.update", "session": session})).await?;
         loop {
             match line.next(patience).await?.map(|incoming| incoming.event) {
-                Some(crate::wire::Event::Updated) => return Ok(()),
-                Some(crate::wire::Event::Error(code)) => bail!("session.update: {code}"),
+                Some(crate::server_events::Event::Updated) => return Ok(()),
+                Some(crate::server_events::Event::Error(code)) => bail!("session.update: {code}"),
                 Some(_) => {}
                 None => bail!("the session was not set up in time"),
             }
@@ -191,7 +191,7 @@ impl Caller<'_> {
     }
 
     /// Does nothing for a while but to keep the line open.
-    async fn think(&mut self, duration: Duration) -> Result<()> {
+    async fn pause(&mut self, duration: Duration) -> Result<()> {
         let end = Instant::now() + duration;
         while Instant::now() < end {
             let due = self.tick.min(end);
@@ -216,9 +216,9 @@ impl Caller<'_> {
         let next = plan.question(self.number, number + 1);
         self.line()?.playback().take_answer();
         self.tick = self.tick.max(Instant::now());
-        let mut turn = match scenario.slices() {
-            true => Turn::in_slices(scenario.transport),
-            false => Turn::new(scenario.transport, scenario.interrupt_after_s.map(Duration::from_secs_f64)),
+        let mut turn = match scenario.answers_in_slices() {
+            true => TurnTracker::sliced(scenario.transport),
+            false => TurnTracker::new(scenario.transport, scenario.interrupt_after_s.map(Duration::from_secs_f64)),
         };
         let (mut spoken, mut index) = (&question.utterance, 0);
         let patience = scenario.patience();
@@ -226,10 +226,10 @@ impl Caller<'_> {
             let tick = self.tick;
             let playback = self.line()?.playback();
             match turn.progress(Instant::now(), playback, patience) {
-                Progress::Wait => {}
-                Progress::BargeIn => (spoken, index, question) = (&next.utterance, 0, next),
-                Progress::Over => break,
-                Progress::Failed(why) => bail!(why),
+                NextAction::Wait => {}
+                NextAction::BargeIn => (spoken, index, question) = (&next.utterance, 0, next),
+                NextAction::Over => break,
+                NextAction::Failed(why) => bail!(why),
             }
             match self.line()?.next(tick).await? {
                 Some(incoming) => {
@@ -243,16 +243,16 @@ impl Caller<'_> {
             }
         }
         let answer = self.line()?.playback().take_answer();
-        match turn.finish(&answer) {
+        match turn.into_times(&answer) {
             Ok(times) => plan.log(|log| {
                 log.turns.push(TurnLog {
                     call: self.number,
-                    asked: times.speech_end.saturating_duration_since(plan.begun),
+                    speech_end: times.speech_end.saturating_duration_since(plan.begun),
                     endpointing: times.endpointing,
                     ttfp: times.ttfp,
                     to_sound: times.to_sound,
                     barge_in: times.barge_in,
-                    right: times.transcript.as_deref().and_then(|text| question.judge(text)),
+                    correct: times.transcript.as_deref().and_then(|text| question.is_right(text)),
                     answer,
                 });
             }),
@@ -262,7 +262,7 @@ impl Caller<'_> {
     }
 
     /// Sends frame `index` of what is spoken, or silence after it; whether it was speech.
-    async fn speak(&mut self, turn: &mut Turn, spoken: &Utterance, index: usize) -> Result<bool> {
+    async fn speak(&mut self, turn: &mut TurnTracker, spoken: &Utterance, index: usize) -> Result<bool> {
         let Some(frame) = spoken.frames.get(index) else {
             let plan = self.plan;
             if self.always_sends() {
@@ -273,7 +273,7 @@ impl Caller<'_> {
             return Ok(false);
         };
         let sent = self.send(frame).await?;
-        turn.spoke(spoken, index, sent, self.line()?.playback());
+        turn.frame_sent(spoken, index, sent, self.line()?.playback());
         if index + 1 == spoken.frames.len() && self.plan.scenario.end_of_turn == EndOfTurn::Client {
             let line = self.line()?;
             line.send_event(&json!({"type": "input_audio_buffer.commit"})).await?;

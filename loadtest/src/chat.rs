@@ -9,10 +9,10 @@ use base64::engine::general_purpose::STANDARD;
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 
-use crate::measure::playback::{Answer, Playback};
+use crate::measure::playback::{AnswerPlayback, Playback};
 use crate::questions::{self, Question};
-use crate::report::Row;
-use crate::run::Bench;
+use crate::report::ReportRow;
+use crate::run::LoadRunner;
 use crate::scenario::arrivals::Arrivals;
 use crate::scenario::{EndOfTurn, Scenario, TransportKind};
 use crate::speech::{RATE, pcm16};
@@ -25,14 +25,14 @@ const MAX_LINE: usize = 4 << 20;
 
 /// Times of one answer, from the end of the speech.
 #[derive(Debug, Clone, Copy)]
-struct Times {
+struct AnswerTimes {
     first_packet: Duration,
     /// Time until the last sound, divided by the length of the sound.
     rtf: f64,
 }
 
 /// Compares both for speech of these lengths, in seconds.
-pub async fn compare(bench: &Bench, seconds: &[u32]) -> Result<Vec<Row>> {
+pub async fn compare(bench: &LoadRunner, seconds: &[u32]) -> Result<Vec<ReportRow>> {
     let mut rows = Vec::new();
     for &length in seconds {
         println!("{length} s of speech, spoken in real time");
@@ -42,8 +42,8 @@ pub async fn compare(bench: &Bench, seconds: &[u32]) -> Result<Vec<Row>> {
         let note = format!("{length} s of input; peer: one upload to chat/completions, streamed");
         let ms = |time: Duration| time.as_secs_f64() * 1e3;
         let ttfp = format!("realtime against one upload, TTFP, {length} s");
-        rows.push(Row::less_than(ttfp, ms(realtime.first_packet), ms(upload.first_packet), "ms", &note));
-        rows.push(Row::less_than(
+        rows.push(ReportRow::lower_is_better(ttfp, ms(realtime.first_packet), ms(upload.first_packet), "ms", &note));
+        rows.push(ReportRow::lower_is_better(
             format!("realtime against one upload, RTF, {length} s"),
             realtime.rtf,
             upload.rtf,
@@ -55,7 +55,7 @@ pub async fn compare(bench: &Bench, seconds: &[u32]) -> Result<Vec<Row>> {
 }
 
 /// One utterance of about this length.
-fn speech(bench: &Bench, seconds: u32) -> Result<Question> {
+fn speech(bench: &LoadRunner, seconds: u32) -> Result<Question> {
     let all = questions::load(&bench.questions, &[])?;
     let mean = all.iter().map(|question| question.utterance.samples.len()).sum::<usize>() / all.len();
     let count = (seconds as usize * RATE as usize).div_ceil(mean.max(1));
@@ -63,8 +63,8 @@ fn speech(bench: &Bench, seconds: u32) -> Result<Question> {
 }
 
 /// Speaks over a websocket in real time, and commits right after.
-async fn realtime(bench: &Bench, question: Question) -> Result<Times> {
-    let mut scenario = Scenario::of_command("soak")?;
+async fn realtime(bench: &LoadRunner, question: Question) -> Result<AnswerTimes> {
+    let mut scenario = Scenario::for_command("soak")?;
     scenario.name = "realtime".to_owned();
     scenario.transport = TransportKind::Websocket;
     scenario.end_of_turn = EndOfTurn::Client;
@@ -80,14 +80,14 @@ async fn realtime(bench: &Bench, question: Question) -> Result<Times> {
     times(turn.ttfp.context("the commit came late")?, &turn.answer)
 }
 
-fn times(first_packet: Duration, answer: &Answer) -> Result<Times> {
+fn times(first_packet: Duration, answer: &AnswerPlayback) -> Result<AnswerTimes> {
     let (first, last) = answer.first_packet.zip(answer.last_packet).context("the answer has no sound")?;
     let made = first_packet + last.saturating_duration_since(first);
-    Ok(Times { first_packet, rtf: made.as_secs_f64() / answer.duration.as_secs_f64().max(1e-3) })
+    Ok(AnswerTimes { first_packet, rtf: made.as_secs_f64() / answer.duration.as_secs_f64().max(1e-3) })
 }
 
 /// Uploads everything at once, and reads the stream.
-async fn upload(bench: &Bench, samples: &[f32]) -> Result<Times> {
+async fn upload(bench: &LoadRunner, samples: &[f32]) -> Result<AnswerTimes> {
     let content =
         json!([{"type": "input_audio", "input_audio": {"data": STANDARD.encode(wav(samples)), "format": "wav"}}]);
     let body = json!({

@@ -8,11 +8,11 @@ use clap::{Args, Parser, Subcommand};
 use crate::chat;
 use crate::compare::compare;
 use crate::knee::{self, KneeArguments};
-use crate::live::Live;
+use crate::progress::ProgressDisplay;
 use crate::measure::log::ScenarioLog;
 use crate::peer;
-use crate::report::{Report, Row, page, print, rows};
-use crate::run::Bench;
+use crate::report::{Report, ReportRow, page, print, rows};
+use crate::run::LoadRunner;
 use crate::scenario::Scenario;
 use crate::scenario::arrivals::Arrivals;
 use crate::server::{OwnServer, binary};
@@ -150,7 +150,7 @@ impl Command {
                 Ok(found)
             }
             Action::Soak { common, minutes, callers } => {
-                let mut scenario = Scenario::of_command("soak")?;
+                let mut scenario = Scenario::for_command("soak")?;
                 scenario.duration_s = minutes * 60.0;
                 scenario.arrivals = Arrivals::Soak { callers, within_s: 10.0, call_again: true };
                 scenario.check()?;
@@ -193,7 +193,7 @@ impl Command {
 }
 
 /// Runs scenarios one after the other.
-async fn all(bench: &Bench, scenarios: Vec<Scenario>) -> Result<Runs> {
+async fn all(bench: &LoadRunner, scenarios: Vec<Scenario>) -> Result<Runs> {
     let mut runs = Vec::new();
     for scenario in scenarios {
         let log = bench.run(&scenario).await?;
@@ -204,7 +204,7 @@ async fn all(bench: &Bench, scenarios: Vec<Scenario>) -> Result<Runs> {
 
 impl Common {
     /// The server under load: the one that is named, or one of our own.
-    async fn bench(&self, voice: Option<&str>) -> Result<(Bench, Option<OwnServer>)> {
+    async fn bench(&self, voice: Option<&str>) -> Result<(LoadRunner, Option<OwnServer>)> {
         let own = match (&self.target.target, voice) {
             (Some(_), _) => None,
             (None, Some("canned")) => {
@@ -227,25 +227,25 @@ impl Common {
     }
 
     /// The server of `url`, which is process `pid` unless the user knows better.
-    async fn bench_of(&self, url: &str, pid: Option<u32>) -> Result<Bench> {
-        Ok(Bench {
-            target: Target::find(url, &self.target).await?,
+    async fn bench_of(&self, url: &str, pid: Option<u32>) -> Result<LoadRunner> {
+        Ok(LoadRunner {
+            target: Target::resolve(url, &self.target).await?,
             pid: self.pid.or(pid),
             questions: self.questions.clone(),
             seed: self.seed,
-            live: Live::new(!self.quiet),
+            live: ProgressDisplay::new(!self.quiet),
         })
     }
 
     /// Prints the figures of these runs and `more`, and writes NAME.json and NAME.html.
-    fn publish(&self, name: &str, runs: &[(Scenario, ScenarioLog)], more: Vec<Row>) -> Result<()> {
-        let mut all: Vec<Row> = runs.iter().flat_map(|(scenario, log)| rows::of(scenario, log)).collect();
+    fn publish(&self, name: &str, runs: &[(Scenario, ScenarioLog)], more: Vec<ReportRow>) -> Result<()> {
+        let mut all: Vec<ReportRow> = runs.iter().flat_map(|(scenario, log)| rows::of(scenario, log)).collect();
         all.extend(more);
         print(&all);
         self.write(name, runs, all)
     }
 
-    fn write(&self, name: &str, runs: &[(Scenario, ScenarioLog)], rows: Vec<Row>) -> Result<()> {
+    fn write(&self, name: &str, runs: &[(Scenario, ScenarioLog)], rows: Vec<ReportRow>) -> Result<()> {
         let report = Report::new(name, rows);
         let path = self.report.join(format!("{name}.json"));
         report.write(&path)?;
@@ -256,7 +256,7 @@ impl Common {
     }
 
     /// Puts `row` into load.json beside what is there, in place of one of the same name; the runs go to a page of their own.
-    fn add(&self, runs: &[(Scenario, ScenarioLog)], row: Row) -> Result<()> {
+    fn add(&self, runs: &[(Scenario, ScenarioLog)], row: ReportRow) -> Result<()> {
         print(std::slice::from_ref(&row));
         let path = self.report.join("load.json");
         let mut rows = if path.exists() { Report::read(&path)?.rows } else { Vec::new() };
@@ -269,7 +269,7 @@ impl Common {
             return Ok(());
         }
         let page = self.report.join(format!("{name}.html"));
-        let mut own: Vec<Row> = runs.iter().flat_map(|(scenario, log)| rows::of(scenario, log)).collect();
+        let mut own: Vec<ReportRow> = runs.iter().flat_map(|(scenario, log)| rows::of(scenario, log)).collect();
         own.push(row);
         page::write(&page, &Report::new(&name, own), runs)?;
         println!("{}", shown(&page));

@@ -6,8 +6,8 @@ use anyhow::Result;
 use clap::Args;
 
 use crate::measure::log::ScenarioLog;
-use crate::report::{Row, percentile};
-use crate::run::Bench;
+use crate::report::{ReportRow, percentile};
+use crate::run::LoadRunner;
 use crate::scenario::Scenario;
 use crate::scenario::arrivals::Arrivals;
 
@@ -38,14 +38,14 @@ pub struct KneeArguments {
 
 /// Doubles until a run fails, then halves the distance, to a twelfth.
 #[derive(Debug)]
-pub struct Search {
+pub struct KneeSearch {
     first: usize,
     most: usize,
     good: usize,
     bad: Option<usize>,
 }
 
-impl Search {
+impl KneeSearch {
     /// A search from `first` to `most`.
     pub fn new(first: usize, most: usize) -> Self {
         Self { first: first.clamp(1, most.max(1)), most: most.max(1), good: 0, bad: None }
@@ -61,7 +61,7 @@ impl Search {
     }
 
     /// Whether so many were answered within limits.
-    pub fn tried(&mut self, callers: usize, within: bool) {
+    pub fn record(&mut self, callers: usize, within: bool) {
         if within {
             self.good = callers;
         } else {
@@ -77,7 +77,7 @@ impl Search {
 
 /// One run of the search.
 #[derive(Debug)]
-pub struct Run {
+pub struct KneeRun {
     /// Callers at once.
     pub callers: usize,
     /// What exceeded its limit; empty if nothing did.
@@ -112,11 +112,11 @@ pub fn exceeded(limits: &KneeArguments, callers: usize, log: &ScenarioLog) -> Ve
 }
 
 /// Searches the knee of a server. The row is named `knee_VOICE`.
-pub async fn search(bench: &Bench, limits: &KneeArguments, voice: &str) -> Result<(Row, Vec<(Scenario, ScenarioLog)>)> {
-    let mut search = Search::new(limits.from, limits.most);
+pub async fn search(bench: &LoadRunner, limits: &KneeArguments, voice: &str) -> Result<(ReportRow, Vec<(Scenario, ScenarioLog)>)> {
+    let mut search = KneeSearch::new(limits.from, limits.most);
     let mut runs = Vec::new();
     while let Some(callers) = search.next().filter(|_| runs.len() < MAX_RUNS) {
-        let mut scenario = Scenario::of_command("knee")?;
+        let mut scenario = Scenario::for_command("knee")?;
         scenario.name = format!("knee_{voice} {callers}");
         scenario.duration_s = limits.run_s;
         scenario.arrivals = Arrivals::Soak { callers, within_s: (limits.run_s / 5.0).min(10.0), call_again: false };
@@ -126,30 +126,30 @@ pub async fn search(bench: &Bench, limits: &KneeArguments, voice: &str) -> Resul
             "{callers:>5} callers: {}",
             if exceeded.is_empty() { "within limits".to_owned() } else { exceeded.join(", ") }
         );
-        search.tried(callers, exceeded.is_empty());
-        runs.push((scenario, Run { callers, exceeded, log }));
+        search.record(callers, exceeded.is_empty());
+        runs.push((scenario, KneeRun { callers, exceeded, log }));
     }
     let row = row(voice, limits, search.found(), runs.iter().map(|(_, run)| run));
     Ok((row, runs.into_iter().map(|(scenario, run)| (scenario, run.log)).collect()))
 }
 
-fn row<'a>(voice: &str, limits: &KneeArguments, found: usize, runs: impl Iterator<Item = &'a Run>) -> Row {
+fn row<'a>(voice: &str, limits: &KneeArguments, found: usize, runs: impl Iterator<Item = &'a KneeRun>) -> ReportRow {
     let (mut best, mut worse) = (None, None);
     for run in runs {
         if run.callers == found {
             best = Some(run);
-        } else if run.callers > found && worse.is_none_or(|worse: &Run| run.callers < worse.callers) {
+        } else if run.callers > found && worse.is_none_or(|worse: &KneeRun| run.callers < worse.callers) {
             worse = Some(run);
         }
     }
     let samples = best.map_or(&[][..], |run| &run.log.samples[..]);
     let mean =
-        |of: fn(&crate::measure::log::Sample) -> f64| samples.iter().map(of).sum::<f64>() / samples.len().max(1) as f64;
+        |of: fn(&crate::measure::log::ResourceSample) -> f64| samples.iter().map(of).sum::<f64>() / samples.len().max(1) as f64;
     let (server, own) = (mean(|sample| sample.server_cores.unwrap_or(0.0)), mean(|sample| sample.own_cores));
     let above = worse.map_or(String::new(), |run| format!("; {} callers: {}", run.callers, run.exceeded.join(", ")));
     let KneeArguments { max_ms, max_gaps, .. } = limits;
     let note = format!("p95 < {max_ms} ms, gaps < {max_gaps} %; server {server:.2} cores, generator {own:.2}{above}");
-    Row::alone(format!("knee_{voice}"), found as f64, "calls", note)
+    ReportRow::without_peer(format!("knee_{voice}"), found as f64, "calls", note)
 }
 
 #[cfg(test)]
@@ -157,9 +157,9 @@ mod tests {
     use super::*;
 
     fn searched(first: usize, most: usize, knee: usize) -> (usize, usize) {
-        let (mut search, mut runs) = (Search::new(first, most), 0);
+        let (mut search, mut runs) = (KneeSearch::new(first, most), 0);
         while let Some(callers) = search.next() {
-            search.tried(callers, callers <= knee);
+            search.record(callers, callers <= knee);
             runs += 1;
         }
         (search.found(), runs)
@@ -202,7 +202,7 @@ mod tests {
         let limits = KneeArguments { max_ms: 500, max_gaps: 1.0, from: 8, most: 512, run_s: 25.0 };
         let run = |callers, why: &[&str]| {
             let exceeded = why.iter().map(|why| (*why).to_owned()).collect();
-            Run { callers, exceeded, log: crate::report::rows::tests::log().1 }
+            KneeRun { callers, exceeded, log: crate::report::rows::tests::log().1 }
         };
         let runs = [run(8, &[]), run(32, &["p95 700 ms"]), run(16, &[]), run(24, &["2 errors"])];
         let row = row("demo", &limits, 16, runs.iter());

@@ -3,14 +3,14 @@
 use anyhow::{Context as _, Result, ensure};
 
 use crate::measure::log::ScenarioLog;
-use crate::report::Row;
-use crate::run::Bench;
+use crate::report::ReportRow;
+use crate::run::LoadRunner;
 use crate::scenario::Scenario;
 use crate::scenario::arrivals::Arrivals;
 
 /// Cores that a call takes.
 #[derive(Debug, Clone, Copy)]
-pub struct Cost {
+pub struct CallCost {
     /// Cores of the server, for each call.
     cores: f64,
     /// Cores of its Opus codec, for each call, if the server says so.
@@ -18,8 +18,8 @@ pub struct Cost {
 }
 
 /// Keeps `callers` talking for `seconds` and says what each costs.
-pub async fn cost(bench: &Bench, callers: usize, seconds: f64) -> Result<Cost> {
-    let mut scenario = Scenario::of_command("knee")?;
+pub async fn cost(bench: &LoadRunner, callers: usize, seconds: f64) -> Result<CallCost> {
+    let mut scenario = Scenario::for_command("knee")?;
     scenario.name = "cost of a call".to_owned();
     scenario.duration_s = seconds;
     scenario.arrivals = Arrivals::Soak { callers, within_s: 2.0, call_again: false };
@@ -30,7 +30,7 @@ pub async fn cost(bench: &Bench, callers: usize, seconds: f64) -> Result<Cost> {
     let cores = cores_per_call(&log, callers).context("the server's process is not known")?;
     let lasted: f64 = log.calls.iter().map(|call| (call.ended - call.began).as_secs_f64()).sum();
     let codec = before.zip(after).map(|(before, after)| (after - before) / lasted.max(1.0));
-    Ok(Cost { cores, codec })
+    Ok(CallCost { cores, codec })
 }
 
 /// The mean over the time in which all callers were there.
@@ -40,20 +40,20 @@ fn cores_per_call(log: &ScenarioLog, callers: usize) -> Option<f64> {
     (!cores.is_empty()).then(|| cores.iter().sum::<f64>() / cores.len() as f64 / callers as f64)
 }
 
-async fn codec_seconds(bench: &Bench) -> Option<f64> {
+async fn codec_seconds(bench: &LoadRunner) -> Option<f64> {
     let (status, text) = bench.target.get("/codec").await.ok()?;
     let value: serde_json::Value = serde_json::from_str(&text).ok().filter(|_| status.is_success())?;
     value["seconds"].as_f64()
 }
 
 /// The rows. Both use libopus at the same bit rate and effort, so its time in the peer is taken off both for the second row.
-pub fn rows(ours: Cost, peer: Cost, callers: usize) -> Vec<Row> {
+pub fn rows(ours: CallCost, peer: CallCost, callers: usize) -> Vec<ReportRow> {
     let note = format!("{callers} calls over WebRTC, canned voice; peer: aiortc");
-    let mut rows = vec![Row::less_than("cpu_per_call_vs_aiortc", ours.cores, peer.cores, "cores", &note)];
+    let mut rows = vec![ReportRow::lower_is_better("cpu_per_call_vs_aiortc", ours.cores, peer.cores, "cores", &note)];
     if let Some(codec) = peer.codec {
-        let rest = |cost: Cost| (cost.cores - codec).max(1e-6);
+        let rest = |cost: CallCost| (cost.cores - codec).max(1e-6);
         let note = format!("{note}; {codec:.4} cores of Opus, as the peer measures it, taken off both");
-        rows.push(Row::less_than("cpu_per_call_vs_aiortc_without_codec", rest(ours), rest(peer), "cores", note));
+        rows.push(ReportRow::lower_is_better("cpu_per_call_vs_aiortc_without_codec", rest(ours), rest(peer), "cores", note));
     }
     rows
 }
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn codec_is_taken_off_both() {
-        let cost = |cores, codec| Cost { cores, codec };
+        let cost = |cores, codec| CallCost { cores, codec };
         let rows = rows(cost(0.02, None), cost(0.06, Some(0.01)), 4);
         assert!((rows[0].ratio.unwrap() - 3.0).abs() < 1e-9);
         assert!((rows[1].ratio.unwrap() - 5.0).abs() < 1e-9);

@@ -44,7 +44,7 @@ impl Question {
     }
 
     /// Whether an answer is right; `None` if nobody knows.
-    pub fn judge(&self, answer: &str) -> Option<bool> {
+    pub fn is_right(&self, answer: &str) -> Option<bool> {
         let lower = answer.to_lowercase();
         let mut words = lower.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
         if self.topic == UNKNOWN {
@@ -104,12 +104,12 @@ mod tests {
     #[test]
     fn answers_are_judged_by_words_in_order() {
         let sum = question("arithmetic", &["forty", "two"]);
-        assert_eq!(sum.judge("Six times seven is forty-two."), Some(true));
-        assert_eq!(sum.judge("Two and forty."), Some(false));
-        assert_eq!(sum.judge("It is forty three."), Some(false));
-        assert_eq!(question("unknown", &[]).judge("I don't know."), Some(true));
-        assert_eq!(question("", &[]).judge("Anything."), None);
-        assert_eq!(question("memory", &["anna"]).judge("I don't know your name."), None);
+        assert_eq!(sum.is_right("Six times seven is forty-two."), Some(true));
+        assert_eq!(sum.is_right("Two and forty."), Some(false));
+        assert_eq!(sum.is_right("It is forty three."), Some(false));
+        assert_eq!(question("unknown", &[]).is_right("I don't know."), Some(true));
+        assert_eq!(question("", &[]).is_right("Anything."), None);
+        assert_eq!(question("memory", &["anna"]).is_right("I don't know your name."), None);
     }
 
     #[test]

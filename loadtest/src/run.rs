@@ -9,10 +9,10 @@ use anyhow::{Result, ensure};
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep_until};
 
-use crate::caller::{Plan, calls};
-use crate::live::Live;
-use crate::measure::log::{Sample, ScenarioLog};
-use crate::measure::process::Watch;
+use crate::caller::{SharedRun, run_caller};
+use crate::progress::ProgressDisplay;
+use crate::measure::log::{ResourceSample, ScenarioLog};
+use crate::measure::process::ProcessMonitor;
 use crate::questions::{self, Question};
 use crate::random::Random;
 use crate::scenario::Scenario;
@@ -26,7 +26,7 @@ const GRACE: Duration = Duration::from_secs(30);
 
 /// What runs share.
 #[derive(Debug)]
-pub struct Bench {
+pub struct LoadRunner {
     /// The server.
     pub target: Target,
     /// Its process, if it is one of this machine.
@@ -36,14 +36,14 @@ pub struct Bench {
     /// Repeats the load.
     pub seed: u64,
     /// Prints what goes on.
-    pub live: Live,
+    pub live: ProgressDisplay,
 }
 
-impl Bench {
+impl LoadRunner {
     /// For load on a server of this machine, over http and without a key; prints nothing.
     pub async fn local(url: &str, questions: impl Into<PathBuf>) -> Result<Self> {
-        let target = Target::find(url, &TargetArguments::default()).await?;
-        Ok(Self { target, pid: None, questions: questions.into(), seed: 1, live: Live::new(false) })
+        let target = Target::resolve(url, &TargetArguments::default()).await?;
+        Ok(Self { target, pid: None, questions: questions.into(), seed: 1, live: ProgressDisplay::new(false) })
     }
 
     /// Runs one scenario to its end.
@@ -64,7 +64,7 @@ impl Bench {
 
     async fn run_calls(&self, scenario: &Scenario, asked: Vec<Question>, calls: Vec<Duration>) -> Result<ScenarioLog> {
         let before = self.server_metrics().await;
-        let plan = Arc::new(Plan {
+        let plan = Arc::new(SharedRun {
             scenario: scenario.clone(),
             target: self.target.clone(),
             questions: asked,
@@ -88,8 +88,8 @@ impl Bench {
     }
 
     /// Takes samples for ever.
-    async fn watch(&self, plan: &Plan) {
-        let mut watched = (self.pid.and_then(|pid| Watch::new(Some(pid))), Watch::new(None));
+    async fn watch(&self, plan: &SharedRun) {
+        let mut watched = (self.pid.and_then(|pid| ProcessMonitor::new(Some(pid))), ProcessMonitor::new(None));
         let mut ticks = interval(SAMPLING);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         ticks.tick().await;
@@ -97,7 +97,7 @@ impl Bench {
             ticks.tick().await;
             let sample = sample(plan, &mut watched);
             plan.log(|log| {
-                log.samples.push(Sample { calls: log.active, ..sample });
+                log.samples.push(ResourceSample { calls: log.active, ..sample });
                 self.live.show(&plan.scenario, plan.begun.elapsed(), log);
             });
         }
@@ -113,11 +113,11 @@ impl Bench {
 }
 
 /// Makes every call of the schedule.
-async fn all_calls(plan: &Arc<Plan>, schedule: &[Duration]) {
+async fn all_calls(plan: &Arc<SharedRun>, schedule: &[Duration]) {
     let mut callers = JoinSet::new();
     for (number, at) in schedule.iter().enumerate() {
         sleep_until((plan.begun + *at).into()).await;
-        callers.spawn(calls(plan.clone(), number));
+        callers.spawn(run_caller(plan.clone(), number));
         // Callers who are done are let go.
         while callers.try_join_next().is_some() {}
     }
@@ -128,13 +128,13 @@ async fn all_calls(plan: &Arc<Plan>, schedule: &[Duration]) {
     }
 }
 
-fn sample(plan: &Plan, (server, own): &mut (Option<Watch>, Option<Watch>)) -> Sample {
-    Sample {
+fn sample(plan: &SharedRun, (server, own): &mut (Option<ProcessMonitor>, Option<ProcessMonitor>)) -> ResourceSample {
+    ResourceSample {
         at: plan.begun.elapsed(),
         calls: 0,
-        server_memory: server.as_ref().and_then(Watch::memory),
-        server_cores: server.as_mut().and_then(Watch::cores),
-        own_cores: own.as_mut().and_then(Watch::cores).unwrap_or(0.0),
+        server_memory: server.as_ref().and_then(ProcessMonitor::memory),
+        server_cores: server.as_mut().and_then(ProcessMonitor::cores),
+        own_cores: own.as_mut().and_then(ProcessMonitor::cores).unwrap_or(0.0),
     }
 }
 

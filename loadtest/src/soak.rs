@@ -3,16 +3,16 @@
 use std::time::Duration;
 
 use crate::measure::log::ScenarioLog;
-use crate::report::{Row, percentile};
+use crate::report::{ReportRow, percentile};
 
 /// Parts of the run of which the first and the last are compared.
 const PARTS: u32 = 4;
 
 /// The last quarter against the second one: the first is still warming up.
-pub fn rows(name: &str, length: Duration, log: &ScenarioLog) -> Vec<Row> {
+pub fn rows(name: &str, length: Duration, log: &ScenarioLog) -> Vec<ReportRow> {
     let part = length / PARTS;
     let median = |from: Duration, until: Duration| {
-        let turns = log.turns.iter().filter(|turn| (from..until).contains(&turn.asked));
+        let turns = log.turns.iter().filter(|turn| (from..until).contains(&turn.speech_end));
         let mut sounds: Vec<Duration> = turns.map(|turn| turn.to_sound).collect();
         sounds.sort();
         percentile(&sounds, 50).map(|time| time.as_secs_f64() * 1e3)
@@ -27,10 +27,10 @@ pub fn rows(name: &str, length: Duration, log: &ScenarioLog) -> Vec<Row> {
     let note = format!("{name}, {:.0} min: last quarter; peer: second quarter", length.as_secs_f64() / 60.0);
     let mut rows = Vec::new();
     if let (Some(before), Some(after)) = (median(early.0, early.1), median(late.0, late.1)) {
-        rows.push(Row::less_than("soak, end of speech to sound, p50", after, before, "ms", &note));
+        rows.push(ReportRow::lower_is_better("soak, end of speech to sound, p50", after, before, "ms", &note));
     }
     if let (Some(before), Some(after)) = (memory(early.0, early.1), memory(late.0, late.1)) {
-        rows.push(Row::less_than("soak, server's memory", after, before, "MiB", &note));
+        rows.push(ReportRow::lower_is_better("soak, server's memory", after, before, "MiB", &note));
     }
     rows
 }

@@ -79,8 +79,8 @@ impl std::fmt::Debug for Target {
 
 impl Target {
     /// Finds the server of `url`. An address beyond this machine needs `allow_remote`.
-    pub async fn find(url: &str, arguments: &TargetArguments) -> Result<Self> {
-        let parts = Parts::of(url)?;
+    pub async fn resolve(url: &str, arguments: &TargetArguments) -> Result<Self> {
+        let parts = UrlParts::of(url)?;
         let found = lookup_host((parts.host.as_str(), parts.port)).await;
         let addresses: Vec<SocketAddr> = found.with_context(|| format!("{url}: no such host"))?.collect();
         let address = *addresses.first().with_context(|| format!("{url}: no such host"))?;
@@ -228,14 +228,14 @@ fn connector(certificates: &Path) -> Result<TlsConnector> {
 
 /// What a URL says.
 #[derive(Debug, PartialEq)]
-struct Parts {
+struct UrlParts {
     secure: bool,
     host: String,
     port: u16,
     base: String,
 }
 
-impl Parts {
+impl UrlParts {
     fn of(url: &str) -> Result<Self> {
         let (scheme, rest) = url.split_once("://").with_context(|| format!("{url}: begin with http:// or https://"))?;
         let secure = match scheme {
@@ -269,7 +269,7 @@ mod tests {
 
     #[test]
     fn urls_are_read() {
-        let parts = |url: &str| Parts::of(url).map(|parts| (parts.secure, parts.authority(), parts.base));
+        let parts = |url: &str| UrlParts::of(url).map(|parts| (parts.secure, parts.authority(), parts.base));
         let expected = |secure, authority: &str, base: &str| (secure, authority.to_owned(), base.to_owned());
         assert_eq!(parts("http://localhost").unwrap(), expected(false, "localhost:80", "/v1"));
         assert_eq!(parts("https://voice.example/").unwrap(), expected(true, "voice.example:443", "/v1"));
@@ -282,11 +282,11 @@ mod tests {
 
     #[tokio::test]
     async fn other_machines_need_the_flag() {
-        let error = Target::find("http://192.0.2.1:80", &TargetArguments::default()).await.unwrap_err();
+        let error = Target::resolve("http://192.0.2.1:80", &TargetArguments::default()).await.unwrap_err();
         assert!(error.to_string().contains("--allow-remote"), "{error}");
         let allowed = TargetArguments { allow_remote: true, ..TargetArguments::default() };
-        assert!(Target::find("http://192.0.2.1:80", &allowed).await.is_ok());
-        assert!(Target::find("http://127.0.0.1:1", &TargetArguments::default()).await.is_ok());
+        assert!(Target::resolve("http://192.0.2.1:80", &allowed).await.is_ok());
+        assert!(Target::resolve("http://127.0.0.1:1", &TargetArguments::default()).await.is_ok());
     }
 
     #[test]

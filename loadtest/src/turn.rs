@@ -3,10 +3,10 @@
 
 use std::time::{Duration, Instant};
 
-use crate::measure::playback::{Answer, Playback};
+use crate::measure::playback::{AnswerPlayback, Playback};
 use crate::scenario::TransportKind;
 use crate::speech::{FRAME, Utterance};
-use crate::wire::{Event, Incoming};
+use crate::server_events::{Event, TimedEvent};
 
 /// Sound and events take different ways: the first packet may arrive this long before the event of the commit.
 const MAX_OVERTAKING: Duration = Duration::from_millis(40);
@@ -15,7 +15,7 @@ const SILENT_END: Duration = Duration::from_secs(2);
 
 /// What a caller does next.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Progress {
+pub enum NextAction {
     /// Listens.
     Wait,
     /// Begins to speak into the answer.
@@ -54,7 +54,7 @@ pub struct TurnTimes {
 
 /// A turn in progress.
 #[derive(Debug)]
-pub struct Turn {
+pub struct TurnTracker {
     transport: TransportKind,
     /// After the first sound of the answer, until the caller has barged in.
     interrupt_after: Option<Duration>,
@@ -83,7 +83,7 @@ pub struct Turn {
     transcript: Option<String>,
 }
 
-impl Turn {
+impl TurnTracker {
     /// A turn that begins now.
     pub fn new(transport: TransportKind, interrupt_after: Option<Duration>) -> Self {
         Self {
@@ -109,13 +109,13 @@ impl Turn {
     }
 
     /// A turn that begins now and is answered slice by slice.
-    pub fn in_slices(transport: TransportKind) -> Self {
+    pub fn sliced(transport: TransportKind) -> Self {
         Self { slices: true, ..Self::new(transport, None) }
     }
 
     /// Frame `index` of `utterance` left at `sent`. A microphone sends a frame at its end. What is heard after an interruption's last frame
     /// is the next answer.
-    pub fn spoke(&mut self, utterance: &Utterance, index: usize, sent: Instant, playback: &mut Playback) {
+    pub fn frame_sent(&mut self, utterance: &Utterance, index: usize, sent: Instant, playback: &mut Playback) {
         let end = FRAME * (index as u32 + 1);
         self.latest = sent;
         if self.voiced.is_none() && end > utterance.first_audible {
@@ -142,8 +142,8 @@ impl Turn {
     }
 
     /// Takes an event; the code of an error that it reports.
-    pub fn event(&mut self, incoming: Incoming) -> Option<String> {
-        let Incoming { event, at } = incoming;
+    pub fn event(&mut self, incoming: TimedEvent) -> Option<String> {
+        let TimedEvent { event, at } = incoming;
         self.latest = self.latest.max(at);
         match event {
             Event::Error(code) => return Some(code),
@@ -183,19 +183,19 @@ impl Turn {
     }
 
     /// What the caller does at `now`, who waits for anything to happen as long as `patience`.
-    pub fn progress(&mut self, now: Instant, playback: &Playback, patience: Duration) -> Progress {
+    pub fn progress(&mut self, now: Instant, playback: &Playback, patience: Duration) -> NextAction {
         if let Some(why) = self.failed {
-            return Progress::Failed(why);
+            return NextAction::Failed(why);
         }
         let heard = playback.answer();
         if let Some(until) = playback.played_until() {
             self.latest = self.latest.max(until.min(now));
         }
         if now.saturating_duration_since(self.latest) > patience {
-            return Progress::Failed("no answer in time");
+            return NextAction::Failed("no answer in time");
         }
         if self.phase == Phase::Interrupting || self.speech_end.is_none() || self.committed.is_none() {
-            return Progress::Wait;
+            return NextAction::Wait;
         }
         if let (Some(after), Some(first)) = (self.interrupt_after, heard.first_sound)
             && now >= first + after
@@ -203,24 +203,24 @@ impl Turn {
             self.interrupt_after = None;
             self.phase = Phase::Interrupting;
             (self.voiced, self.speech_end, self.noticed, self.silent) = (None, None, None, None);
-            return Progress::BargeIn;
+            return NextAction::BargeIn;
         }
         // The last slice is committed after the speech, and answered after the others.
         if self.slices && (self.unanswered > 0 || self.committed < self.speech_end) {
-            return Progress::Wait;
+            return NextAction::Wait;
         }
-        let Some(done) = self.done else { return Progress::Wait };
+        let Some(done) = self.done else { return NextAction::Wait };
         let played = playback.played_until().is_none_or(|until| now >= until);
         let silent = playback.played_until().is_none_or(|until| now >= until + SILENT_END) && now >= done + SILENT_END;
         let over = match self.transport {
             TransportKind::Websocket => played,
             TransportKind::Webrtc => (self.stopped && played) || silent,
         };
-        if over { Progress::Over } else { Progress::Wait }
+        if over { NextAction::Over } else { NextAction::Wait }
     }
 
     /// The turn's times, or why it measures nothing.
-    pub fn finish(self, answer: &Answer) -> Result<TurnTimes, &'static str> {
+    pub fn into_times(self, answer: &AnswerPlayback) -> Result<TurnTimes, &'static str> {
         let speech_end = self.speech_end.ok_or("the answer was over before the question")?;
         let committed = self.committed.ok_or("the turn was never committed")?;
         if self.cut_off {
@@ -265,8 +265,8 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
     const PATIENCE: Duration = Duration::from_secs(10);
 
-    fn at(event: Event, at: Instant) -> Incoming {
-        Incoming { event, at }
+    fn at(event: Event, at: Instant) -> TimedEvent {
+        TimedEvent { event, at }
     }
 
     /// 100 ms of silence and 300 ms of sound.
@@ -275,10 +275,10 @@ mod tests {
     }
 
     /// Speaks a whole question whose first frame leaves at `start`.
-    fn speak(turn: &mut Turn, start: Instant, playback: &mut Playback) {
+    fn speak(turn: &mut TurnTracker, start: Instant, playback: &mut Playback) {
         let question = question();
         let frames = 0..question.frames.len();
-        frames.for_each(|index| turn.spoke(&question, index, start + FRAME * index as u32, playback));
+        frames.for_each(|index| turn.frame_sent(&question, index, start + FRAME * index as u32, playback));
     }
 
     fn sound(playback: &mut Playback, position: u64, arrival: Instant) {
@@ -289,17 +289,17 @@ mod tests {
     fn times_begin_at_true_end_of_speech() {
         let start = Instant::now();
         let mut playback = Playback::new(Duration::ZERO);
-        let mut turn = Turn::new(TransportKind::Webrtc, None);
+        let mut turn = TurnTracker::new(TransportKind::Webrtc, None);
         speak(&mut turn, start, &mut playback);
         // The first frame was spoken in the 20 ms before it left.
         let speech_end = start + 380 * MS;
         turn.event(at(Event::Committed, speech_end + 500 * MS));
         sound(&mut playback, 0, speech_end + 620 * MS);
         turn.event(at(Event::Done("completed".into()), speech_end + 630 * MS));
-        assert_eq!(turn.progress(speech_end + 640 * MS, &playback, PATIENCE), Progress::Wait);
+        assert_eq!(turn.progress(speech_end + 640 * MS, &playback, PATIENCE), NextAction::Wait);
         turn.event(at(Event::Stopped, speech_end + 650 * MS));
-        assert_eq!(turn.progress(speech_end + 660 * MS, &playback, PATIENCE), Progress::Over);
-        let times = turn.finish(&playback.take_answer()).unwrap();
+        assert_eq!(turn.progress(speech_end + 660 * MS, &playback, PATIENCE), NextAction::Over);
+        let times = turn.into_times(&playback.take_answer()).unwrap();
         assert_eq!(times.speech_end, speech_end);
         assert_eq!((times.endpointing, times.ttfp), (Some(500 * MS), Some(120 * MS)));
         assert_eq!(times.to_sound, 620 * MS);
@@ -309,51 +309,51 @@ mod tests {
     fn turns_that_measure_nothing_are_errors() {
         let (start, mut playback) = (Instant::now(), Playback::new(Duration::ZERO));
         let turn = || {
-            let mut turn = Turn::new(TransportKind::Webrtc, None);
+            let mut turn = TurnTracker::new(TransportKind::Webrtc, None);
             speak(&mut turn, start, &mut Playback::new(Duration::ZERO));
             turn
         };
         assert!(
-            Turn::new(TransportKind::Webrtc, None).finish(&Answer::default()).unwrap_err().contains("before the question")
+            TurnTracker::new(TransportKind::Webrtc, None).into_times(&AnswerPlayback::default()).unwrap_err().contains("before the question")
         );
-        assert!(turn().finish(&Answer::default()).unwrap_err().contains("never committed"));
+        assert!(turn().into_times(&AnswerPlayback::default()).unwrap_err().contains("never committed"));
         let mut silent = turn();
         silent.committed(start + 900 * MS);
-        assert!(silent.finish(&Answer::default()).unwrap_err().contains("no sound"));
+        assert!(silent.into_times(&AnswerPlayback::default()).unwrap_err().contains("no sound"));
         let mut early = turn();
         early.committed(start + 900 * MS);
         sound(&mut playback, 0, start + 300 * MS);
-        assert!(early.finish(playback.answer()).unwrap_err().contains("before the end"));
-        let mut cut = Turn::new(TransportKind::Webrtc, None);
+        assert!(early.into_times(playback.answer()).unwrap_err().contains("before the end"));
+        let mut cut = TurnTracker::new(TransportKind::Webrtc, None);
         cut.committed(start);
         speak(&mut cut, start, &mut playback);
         cut.committed(start + 550 * MS);
-        assert!(cut.finish(playback.answer()).unwrap_err().contains("cut off"));
+        assert!(cut.into_times(playback.answer()).unwrap_err().contains("cut off"));
     }
 
     #[test]
     fn late_commit_event_leaves_ttfp_unknown() {
         let (start, mut playback) = (Instant::now(), Playback::new(Duration::ZERO));
-        let mut turn = Turn::new(TransportKind::Webrtc, None);
+        let mut turn = TurnTracker::new(TransportKind::Webrtc, None);
         speak(&mut turn, start, &mut playback);
         sound(&mut playback, 0, start + 900 * MS);
         turn.committed(start + 1_900 * MS);
-        let times = turn.finish(playback.answer()).unwrap();
+        let times = turn.into_times(playback.answer()).unwrap();
         assert_eq!((times.endpointing, times.ttfp, times.to_sound), (None, None, 520 * MS));
     }
 
     #[test]
     fn barge_in_is_timed_from_its_voice() {
         let (start, mut playback) = (Instant::now(), Playback::new(Duration::ZERO));
-        let mut turn = Turn::new(TransportKind::Webrtc, Some(200 * MS));
+        let mut turn = TurnTracker::new(TransportKind::Webrtc, Some(200 * MS));
         speak(&mut turn, start, &mut playback);
         turn.event(at(Event::Committed, start + 900 * MS));
         let answered = start + 1_000 * MS;
         for n in 0..40 {
             sound(&mut playback, n * 480, answered + FRAME * n as u32);
         }
-        assert_eq!(turn.progress(answered + 199 * MS, &playback, PATIENCE), Progress::Wait);
-        assert_eq!(turn.progress(answered + 200 * MS, &playback, PATIENCE), Progress::BargeIn);
+        assert_eq!(turn.progress(answered + 199 * MS, &playback, PATIENCE), NextAction::Wait);
+        assert_eq!(turn.progress(answered + 200 * MS, &playback, PATIENCE), NextAction::BargeIn);
         speak(&mut turn, answered + 200 * MS, &mut playback);
         // Neither the end of what was interrupted nor its transcript count.
         turn.event(at(Event::SpeechStarted, answered + 400 * MS));
@@ -364,8 +364,8 @@ mod tests {
         turn.event(at(Event::Committed, answered + 1_100 * MS));
         turn.event(at(Event::Stopped, answered + 1_300 * MS));
         turn.event(at(Event::Done("completed".into()), answered + 1_300 * MS));
-        assert_eq!(turn.progress(answered + 1_400 * MS, &playback, PATIENCE), Progress::Over);
-        let times = turn.finish(&playback.take_answer()).unwrap();
+        assert_eq!(turn.progress(answered + 1_400 * MS, &playback, PATIENCE), NextAction::Over);
+        let times = turn.into_times(&playback.take_answer()).unwrap();
         // The voice began 100 ms into what left from 200 ms on, 20 ms before; the last sound came at 780 ms.
         assert_eq!(times.barge_in, Some(780 * MS - (200 + 100 - 20) * MS));
         assert_eq!((times.ttfp, times.to_sound), (Some(Duration::ZERO), 510 * MS));
@@ -376,29 +376,29 @@ mod tests {
     fn slices_are_timed_from_the_first_commit() {
         let start = Instant::now();
         let mut playback = Playback::new(Duration::ZERO);
-        let mut turn = Turn::in_slices(TransportKind::Webrtc);
+        let mut turn = TurnTracker::sliced(TransportKind::Webrtc);
         let question = question();
-        turn.spoke(&question, 0, start, &mut playback);
+        turn.frame_sent(&question, 0, start, &mut playback);
         turn.event(at(Event::Committed, start + 100 * MS));
         sound(&mut playback, 0, start + 150 * MS);
         turn.event(at(Event::Done("completed".into()), start + 160 * MS));
         turn.event(at(Event::Stopped, start + 190 * MS));
-        assert_eq!(turn.progress(start + 200 * MS, &playback, PATIENCE), Progress::Wait, "the caller still speaks");
+        assert_eq!(turn.progress(start + 200 * MS, &playback, PATIENCE), NextAction::Wait, "the caller still speaks");
         (1..question.frames.len()).for_each(|index| {
-            turn.spoke(&question, index, start + FRAME * index as u32, &mut playback);
+            turn.frame_sent(&question, index, start + FRAME * index as u32, &mut playback);
         });
         assert_eq!(
             turn.progress(start + 400 * MS, &playback, PATIENCE),
-            Progress::Wait,
+            NextAction::Wait,
             "the last slice is not committed"
         );
         turn.event(at(Event::Committed, start + 900 * MS));
-        assert_eq!(turn.progress(start + 900 * MS, &playback, PATIENCE), Progress::Wait, "nor answered");
+        assert_eq!(turn.progress(start + 900 * MS, &playback, PATIENCE), NextAction::Wait, "nor answered");
         sound(&mut playback, 480, start + 950 * MS);
         turn.event(at(Event::Done("completed".into()), start + 960 * MS));
         turn.event(at(Event::Stopped, start + 990 * MS));
-        assert_eq!(turn.progress(start + 1_000 * MS, &playback, PATIENCE), Progress::Over);
-        let times = turn.finish(&playback.take_answer()).unwrap();
+        assert_eq!(turn.progress(start + 1_000 * MS, &playback, PATIENCE), NextAction::Over);
+        let times = turn.into_times(&playback.take_answer()).unwrap();
         assert_eq!((times.speech_end, times.ttfp), (start + 100 * MS, Some(50 * MS)));
         assert_eq!((times.endpointing, times.transcript), (None, None));
     }
@@ -406,25 +406,25 @@ mod tests {
     #[test]
     fn unnoticed_barge_in_fails_the_turn() {
         let (start, mut playback) = (Instant::now(), Playback::new(Duration::ZERO));
-        let mut turn = Turn::new(TransportKind::Webrtc, Some(Duration::ZERO));
+        let mut turn = TurnTracker::new(TransportKind::Webrtc, Some(Duration::ZERO));
         speak(&mut turn, start, &mut playback);
         turn.event(at(Event::Committed, start + 900 * MS));
         sound(&mut playback, 0, start + 1_000 * MS);
-        assert_eq!(turn.progress(start + 1_000 * MS, &playback, PATIENCE), Progress::BargeIn);
+        assert_eq!(turn.progress(start + 1_000 * MS, &playback, PATIENCE), NextAction::BargeIn);
         speak(&mut turn, start + 1_000 * MS, &mut playback);
         turn.event(at(Event::Committed, start + 2_000 * MS));
         let why = turn.progress(start + 2_000 * MS, &playback, PATIENCE);
-        assert_eq!(why, Progress::Failed("the server did not notice the barge-in"));
+        assert_eq!(why, NextAction::Failed("the server did not notice the barge-in"));
     }
 
     #[test]
     fn silent_server_fails_the_turn() {
         let start = Instant::now();
         let mut playback = Playback::new(Duration::ZERO);
-        let mut turn = Turn::new(TransportKind::Webrtc, None);
+        let mut turn = TurnTracker::new(TransportKind::Webrtc, None);
         speak(&mut turn, start, &mut playback);
-        assert_eq!(turn.progress(start + 5_000 * MS, &playback, PATIENCE), Progress::Wait);
+        assert_eq!(turn.progress(start + 5_000 * MS, &playback, PATIENCE), NextAction::Wait);
         let late = turn.progress(start + 11_000 * MS, &playback, PATIENCE);
-        assert_eq!(late, Progress::Failed("no answer in time"));
+        assert_eq!(late, NextAction::Failed("no answer in time"));
     }
 }

@@ -8,9 +8,9 @@ use std::time::Duration;
 use repartee::config::Config;
 use repartee::server::Server;
 use repartee_load::measure::log::{ScenarioLog, TurnLog};
-use repartee_load::measure::playback::Cause;
+use repartee_load::measure::playback::GapCause;
 use repartee_load::questions;
-use repartee_load::run::Bench;
+use repartee_load::run::LoadRunner;
 use repartee_load::scenario::Scenario;
 use repartee_load::scenario::arrivals::Arrivals;
 use repartee_testkit::scripted::{Script, ScriptedEngine};
@@ -25,7 +25,7 @@ const OVERTAKING: Duration = Duration::from_millis(40);
 
 /// A gateway, and what puts load on it.
 struct Running {
-    bench: Bench,
+    bench: LoadRunner,
     engine: Arc<ScriptedEngine>,
     _stop: oneshot::Sender<()>,
 }
@@ -43,8 +43,8 @@ async fn start_with(script: Script, config: Config) -> Running {
     tokio::spawn(server.run(async {
         let _ = stopped.await;
     }));
-    let local = Bench::local(&url, questions_folder()).await.unwrap();
-    let bench = Bench { pid: Some(std::process::id()), seed: 7, ..local };
+    let local = LoadRunner::local(&url, questions_folder()).await.unwrap();
+    let bench = LoadRunner { pid: Some(std::process::id()), seed: 7, ..local };
     Running { bench, engine, _stop: stop }
 }
 
@@ -85,7 +85,7 @@ fn check(log: &ScenarioLog, calls: usize) {
     for turn in &log.turns {
         assert!(is_whole(turn), "{turn:?}");
         // The scripted answer has none of the words that are asked for.
-        assert_eq!(turn.right, Some(false));
+        assert_eq!(turn.correct, Some(false));
         // The event of the commit and the sound take different ways. Where the event comes far behind, its times are unknown.
         let waited = turn.endpointing.zip(turn.ttfp).map(|(endpointing, ttfp)| endpointing + ttfp);
         assert!(waited.is_none_or(|waited| turn.to_sound + OVERTAKING >= waited), "{turn:?}");
@@ -98,7 +98,7 @@ async fn webrtc_answers_are_heard_whole() {
     check(&log, 3);
     for call in &log.calls {
         let report = call.rtp.unwrap();
-        assert_eq!((report.counts.lost, report.counts.useless, report.counts.corrupt), (0, 0, 0), "{report:?}");
+        assert_eq!((report.counts.lost, report.counts.late_or_duplicate, report.counts.corrupt), (0, 0, 0), "{report:?}");
         assert!(report.counts.received >= FRAMES * 4, "{report:?}");
         assert!(report.round_trip.is_some() && report.jitter.is_some(), "{report:?}");
     }
@@ -159,7 +159,7 @@ async fn stall_of_the_engine_is_one_gap() {
     let long: Vec<_> =
         log.turns[0].answer.gaps.iter().filter(|gap| gap.duration > Duration::from_millis(300)).collect();
     assert_eq!(long.len(), 1, "{:?}", log.turns[0]);
-    assert!([Cause::Late, Cause::Hole].contains(&long[0].cause));
+    assert!([GapCause::Underrun, GapCause::Hole].contains(&long[0].cause));
     assert_eq!(log.server_underruns, Some(1.0));
 }
 

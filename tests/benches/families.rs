@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use repartee_engine::measure::{TurnReport, StageMeasurement, MeasuredTurn, measure};
 use repartee_engine::{EngineConfig, Source, Synthetic};
-use repartee_load::report::Row;
+use repartee_load::report::ReportRow;
 use repartee_tests::side_by_side::{self, reference};
 use repartee_tests::tools::root;
 use serde::Deserialize;
@@ -171,7 +171,7 @@ impl Case {
         }
     }
 
-    fn measure(&self, threads: usize) -> Result<Vec<Row>> {
+    fn measure(&self, threads: usize) -> Result<Vec<ReportRow>> {
         let Self { name, family, dtypes, .. } = self;
         let peers = dtypes.iter().map(|dtype| Ok((*dtype, self.reference(dtype, threads)?)));
         let peers = peers.collect::<Result<Vec<_>>>()?;
@@ -198,7 +198,7 @@ impl Case {
         for (dtype, peer) in &peers {
             let note = format!("{}; {threads} threads each; peer in {dtype}", self.weights());
             let mut add = |measure: &str, ours: f64, peer: f64, unit, more: &str| {
-                rows.push(Row::less_than(format!("{name}: {measure}"), ours, peer, unit, format!("{note}{more}")));
+                rows.push(ReportRow::lower_is_better(format!("{name}: {measure}"), ours, peer, unit, format!("{note}{more}")));
             };
             if let Some(peer) = peer.token_ms {
                 add("thinker token", each(text), peer, "ms", "");
@@ -230,7 +230,7 @@ impl Case {
             waits.join(", ")
         );
         let first = 1e3 * answer.first_sound.as_secs_f64();
-        rows.push(Row::alone(format!("{name}: time to the first sound"), first, "ms", note));
+        rows.push(ReportRow::without_peer(format!("{name}: time to the first sound"), first, "ms", note));
         Ok(rows)
     }
 }

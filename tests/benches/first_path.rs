@@ -17,12 +17,12 @@ use repartee_engine::internals::Checkpoint;
 use repartee_engine::internals::qwen3_omni_moe::MAX_FRAMES;
 use repartee_engine::internals::qwen3_omni_moe::Qwen3Omni;
 use repartee_engine::{Engine, EngineConfig, Source};
-use repartee_engine_api::{Command as Ask, Event, Respond, SpeechEngine};
+use repartee_engine_api::{Command, Event, Respond, SpeechEngine};
 use repartee_kernels::cpu::Cpu;
 use repartee_kernels::{Ops, SampleParams, StateSpec, StreamRows};
 use repartee_load::questions::Question;
-use repartee_load::report::{Row, percentile};
-use repartee_load::run::Bench;
+use repartee_load::report::{ReportRow, percentile};
+use repartee_load::run::LoadRunner;
 use repartee_load::scenario::arrivals::Arrivals;
 use repartee_load::scenario::{EndOfTurn, Scenario, TransportKind};
 use repartee_load::speech::Utterance;
@@ -81,7 +81,7 @@ fn main() -> Result<()> {
         let alone = format!("peer: transformers on {threads} thread(s); ours on one");
         let both = format!("{threads} thread(s) each; peer: transformers");
         let mut add = |measure: &str, ours: f64, peer: f64, unit, note: &str| {
-            rows.push(Row::less_than(measure, ours, peer, unit, note));
+            rows.push(ReportRow::lower_is_better(measure, ours, peer, unit, note));
         };
         add("thinker token", ours.thinker_token, peer.thinker_ms_per_token, "ms", &alone);
         add("codec frame (talker step and code predictor)", ours.codec_frame, peer.talker_ms_per_frame, "ms", &alone);
@@ -90,14 +90,14 @@ fn main() -> Result<()> {
         let rtf = (answer.seconds / answer.audio, peer.answer_seconds / peer.audio_seconds);
         add("RTF of the whole answer", rtf.0, rtf.1, "", &both);
     }
-    rows.push(Row::alone(
+    rows.push(ReportRow::without_peer(
         "second of code2wav, frame by frame with carried state",
         ours.code2wav_stream,
         "ms",
         "as it is served",
     ));
     let note = "all sound handed over at once, so nothing was read before the commit";
-    rows.push(Row::alone("commit to first samples, engine alone", first * 1e3, "ms", note));
+    rows.push(ReportRow::without_peer("commit to first samples, engine alone", first * 1e3, "ms", note));
 
     println!("ours: {TURNS} turns over the websocket, spoken in real time");
     rows.extend(first_packets(&question.path())?);
@@ -105,7 +105,7 @@ fn main() -> Result<()> {
 }
 
 /// Whole answers beside each peer's, on as many threads, and code2wav beside torch's on one.
-fn answers(model: &Path, question: &Path) -> Result<Vec<Row>> {
+fn answers(model: &Path, question: &Path) -> Result<Vec<ReportRow>> {
     let mut rows = Vec::new();
     let code2wav = stages(model)?.code2wav_whole;
     for threads in THREADS {
@@ -115,7 +115,7 @@ fn answers(model: &Path, question: &Path) -> Result<Vec<Row>> {
         if threads == 1 {
             let note = "a second of the demo's code2wav in one decode, 1 thread each";
             let torch = transformers.code2wav_ms_per_second;
-            rows.push(Row::less_than("code2wav_vs_torch_1", code2wav, torch, "ms", note));
+            rows.push(ReportRow::lower_is_better("code2wav_vs_torch_1", code2wav, torch, "ms", note));
         }
         let peers = [
             ("transformers", "", transformers.text, transformers.answer_seconds, transformers.audio_seconds),
@@ -127,7 +127,7 @@ fn answers(model: &Path, question: &Path) -> Result<Vec<Row>> {
                 "the demo's whole answer, {threads} thread(s) each; {:.1} s of sound, {peer} {version} {audio:.1} s",
                 ours.audio
             );
-            rows.push(Row::less_than(
+            rows.push(ReportRow::lower_is_better(
                 format!("demo_answer_vs_{peer}_{threads}"),
                 ours.seconds * 1e3,
                 seconds * 1e3,
@@ -230,7 +230,7 @@ fn whole_answer(folder: &Path, sound: &[f32], threads: usize) -> Result<Answer> 
         let session = engine.open()?;
         let begun = Instant::now();
         let request = Respond::new(0, 1);
-        for command in [Ask::Append(sound.to_vec()), Ask::Commit { item: 0 }, Ask::Respond(request)] {
+        for command in [Command::Append(sound.to_vec()), Command::Commit { item: 0 }, Command::Respond(request)] {
             session.submit(command)?;
         }
         let mut answer = Answer { text: String::new(), seconds: 0.0, first: 0.0, audio: 0.0 };
@@ -276,8 +276,8 @@ fn openvino(model: &Path, question: &Path, threads: usize) -> Result<OpenVino> {
 }
 
 #[tokio::main]
-async fn first_packets(question: &Path) -> Result<Vec<Row>> {
-    let server = demo::serve().await?;
+async fn first_packets(question: &Path) -> Result<Vec<ReportRow>> {
+    let server = demo::start_demo_server().await?;
     let scenario = Scenario {
         name: "first packets".to_owned(),
         duration_s: 1_000.0,
@@ -286,16 +286,16 @@ async fn first_packets(question: &Path) -> Result<Vec<Row>> {
         arrivals: Arrivals::Poisson { per_s: 0.0 },
         turns: TURNS,
         think_s: 0.0,
-        ..Scenario::of_command("soak")?
+        ..Scenario::for_command("soak")?
     };
-    let bench = Bench::local(&server.page(), PathBuf::new()).await?;
+    let bench = LoadRunner::local(&server.page(), PathBuf::new()).await?;
     let log = bench.run_one(&scenario, Question::of(Utterance::load(question)?)).await?;
     ensure!(log.errors.is_empty() && log.turns.len() == TURNS, "{:?}", log.errors);
     let times = log.sorted(|turn| turn.ttfp);
     let row = |percent| {
         let time = percentile(&times, percent).context("no turn was timed")?;
         let note = format!("{TURNS} turns of one session; commit to the first packet above -45 dBFS");
-        Ok(Row::alone(format!("TTFP over the websocket, p{percent}"), time.as_secs_f64() * 1e3, "ms", note))
+        Ok(ReportRow::without_peer(format!("TTFP over the websocket, p{percent}"), time.as_secs_f64() * 1e3, "ms", note))
     };
     [50, 95].into_iter().map(row).collect()
 }

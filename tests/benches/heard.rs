@@ -13,10 +13,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use repartee_engine::{Engine, EngineConfig, Source};
 use repartee_engine_api::{Command, Event, Respond, SpeechEngine};
-use repartee_load::report::{Report, Row};
+use repartee_load::report::{Report, ReportRow};
 use repartee_media::wav;
-use repartee_realtime::estimate::{SpokenPace, WordEstimator};
-use repartee_tests::word_errors::{Errors, STEP_MS, TimedWords, plain};
+use repartee_realtime::estimate::{SpeechRateEstimator, WordEstimator};
+use repartee_tests::word_errors::{WordErrors, STEP_MS, TimedWords, normalized_words};
 use repartee_tests::{questions, tools};
 use serde::Deserialize;
 
@@ -50,11 +50,11 @@ fn main() -> Result<()> {
     ensure!(!clear.is_empty(), "the recogniser heard no answer word for word");
     let mut rows = Vec::new();
     for (answers, note) in [(clear, clear_note), (all, all_note), (long.iter().collect(), long_note)] {
-        let untaught = |_: usize| SpokenPace::default();
+        let untaught = |_: usize| SpeechRateEstimator::default();
         let taught = |index: usize| {
-            let mut pace = SpokenPace::default();
+            let mut pace = SpeechRateEstimator::default();
             let before = &measured[(index + measured.len() - 1) % measured.len()].spoken;
-            pace.learn(&before.text, before.sound_ms);
+            pace.observe(&before.text, before.sound_ms);
             pace
         };
         rows.extend(compared("all sound made", &answers, &note, untaught, |_, sound_ms| (sound_ms, true)));
@@ -149,14 +149,14 @@ struct Measured {
 
 impl Measured {
     fn new(answer: Answer, times: Times) -> Result<Self> {
-        let said = plain(&answer.text);
-        let told: Vec<String> = times.words.iter().flat_map(|timed| plain(&timed.word)).collect();
+        let said = normalized_words(&answer.text);
+        let told: Vec<String> = times.words.iter().flat_map(|timed| normalized_words(&timed.word)).collect();
         // Counting needs the words one to one.
         ensure!(
             said == told && times.words.len() == answer.text.split_whitespace().count(),
             "the recogniser times other words than it was told: {said:?} / {told:?}"
         );
-        let hears_every_word = plain(&times.heard) == said;
+        let hears_every_word = normalized_words(&times.heard) == said;
         let ends_ms = times.words.iter().map(|timed| timed.end_ms).collect();
         let spoken = TimedWords { text: answer.text, sound_ms: answer.sound_ms, ends_ms };
         Ok(Self { spoken, heard: times.heard, hears_every_word })
@@ -183,13 +183,13 @@ fn compared(
     title: &str,
     answers: &[&Measured],
     note: &str,
-    estimator: impl Fn(usize) -> SpokenPace,
+    estimator: impl Fn(usize) -> SpeechRateEstimator,
     made: impl Fn(u64, u64) -> (u64, bool),
-) -> Vec<Row> {
+) -> Vec<ReportRow> {
     let spoken = || answers.iter().map(|answer| &answer.spoken).enumerate();
-    let ours = Errors::of(spoken().map(|(index, spoken)| (estimator(index), spoken)), &made);
-    let peer = Errors::of(spoken().map(|(_, spoken)| (EvenPace, spoken)), &made);
-    let row = |measure: &str, of: fn(&Errors) -> f64| Row {
+    let ours = WordErrors::of(spoken().map(|(index, spoken)| (estimator(index), spoken)), &made);
+    let peer = WordErrors::of(spoken().map(|(_, spoken)| (EvenPace, spoken)), &made);
+    let row = |measure: &str, of: fn(&WordErrors) -> f64| ReportRow {
         measure: format!("{title}: {measure}"),
         ours: of(&ours),
         peer: Some(of(&peer)),
@@ -202,8 +202,8 @@ fn compared(
         row("median error", |errors| errors.percentile(50)),
         row("p95 error", |errors| errors.percentile(95)),
         row("worst error", |errors| errors.percentile(100)),
-        row("mean error", Errors::mean),
-        row("bias, above 0 for words kept that were not said", Errors::bias),
+        row("mean error", WordErrors::mean),
+        row("bias, above 0 for words kept that were not said", WordErrors::bias),
     ]
 }
 
@@ -212,9 +212,9 @@ fn compared(
 struct EvenPace;
 
 impl WordEstimator for EvenPace {
-    fn learn(&mut self, _text: &str, _audio_ms: u64) {}
+    fn observe(&mut self, _text: &str, _audio_ms: u64) {}
 
-    fn heard<'a>(&self, text: &'a str, heard_ms: u64, made_ms: u64, whole: bool) -> &'a str {
+    fn heard_prefix<'a>(&self, text: &'a str, heard_ms: u64, made_ms: u64, whole: bool) -> &'a str {
         let characters = text.chars().count() as u64;
         let total_ms = if whole { made_ms } else { made_ms.max(characters * MS_PER_CHARACTER) };
         if heard_ms >= total_ms {
@@ -230,7 +230,7 @@ impl WordEstimator for EvenPace {
     }
 }
 
-fn print(rows: &[Row]) {
+fn print(rows: &[ReportRow]) {
     let mut note = "";
     for row in rows {
         if row.note != note {

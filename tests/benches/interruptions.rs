@@ -3,15 +3,15 @@
 //! `-- chosen`, those on which they are. All of it runs on a virtual clock.
 
 use anyhow::{Context as _, Result};
-use repartee_load::report::{Report, Row};
-use repartee_tests::interruptions::{Conditions, Recordings, Scene, Set, play};
+use repartee_load::report::{Report, ReportRow};
+use repartee_tests::interruptions::{RoomConditions, Recordings, Scene, DataSet, simulate};
 use repartee_tests::tools;
 
 /// How long after its last word a caller may still be noticed.
 const LATE_MS: usize = 200;
 
 fn main() -> Result<()> {
-    let set = if std::env::args().any(|argument| argument == "chosen") { Set::Chosen } else { Set::Judged };
+    let set = if std::env::args().any(|argument| argument == "chosen") { DataSet::Chosen } else { DataSet::Judged };
     let recordings = Recordings::load(&tools::root().join("tests/interruptions"), set)?;
     let conditions = recordings.conditions.first().context("there are no conditions")?;
     let mut rows = Vec::new();
@@ -41,7 +41,7 @@ fn main() -> Result<()> {
         println!("| all | {pausable} | {} |", measured.cells().join(" | "));
     }
     rows.extend(all[0].rows("all echoes", &all[1], conditions));
-    let name = if set == Set::Judged { "interruptions" } else { "interruptions-chosen" };
+    let name = if set == DataSet::Judged { "interruptions" } else { "interruptions-chosen" };
     let path = tools::root().join(format!("target/report/{name}.json"));
     Report::new(name, rows).write(&path)?;
     println!("\n{}", path.display());
@@ -69,22 +69,22 @@ struct Measured {
 
 fn measure(
     recordings: &Recordings,
-    conditions: &Conditions,
+    conditions: &RoomConditions,
     echo_db: Option<f32>,
     pausable: bool,
     measured: &mut Measured,
 ) -> Result<()> {
-    let Conditions { room_ms: room, delays_ms, callers_db, begins_ms, .. } = conditions;
+    let RoomConditions { room_ms: room, delays_ms, callers_db, begins_ms, .. } = conditions;
     for delay_ms in if echo_db.is_some() { &delays_ms[..] } else { &delays_ms[..1] } {
         let scene = |answer, caller, caller_db, begins_ms| {
-            play(&Scene { answer, caller, caller_db, begins_ms, echo_db, delay_ms: *delay_ms, room, pausable })
+            simulate(&Scene { answer, caller, caller_db, begins_ms, echo_db, delay_ms: *delay_ms, room, pausable })
         };
         for answer in &recordings.answers {
             let outcome = scene(&answer.samples, &[], 0.0, 0)?;
             measured.by_echo.0 += usize::from(outcome.announced.is_some());
             measured.by_echo.1 += 1;
             measured.pauses.0 += outcome.pauses.len();
-            measured.pauses.1 += outcome.left.len() * 20;
+            measured.pauses.1 += outcome.frames_sent_ms.len() * 20;
         }
         for (level, caller_db) in callers_db.iter().enumerate() {
             for (turn, begins_ms) in begins_ms.iter().enumerate() {
@@ -159,8 +159,8 @@ impl Measured {
         ]
     }
 
-    fn rows(&self, name: &str, peer: &Self, conditions: &Conditions) -> Vec<Row> {
-        let row = |measure: &str, ours: f64, peer: f64, unit: &str| Row {
+    fn rows(&self, name: &str, peer: &Self, conditions: &RoomConditions) -> Vec<ReportRow> {
+        let row = |measure: &str, ours: f64, peer: f64, unit: &str| ReportRow {
             measure: format!("{name}: {measure}"),
             ours,
             peer: Some(peer),

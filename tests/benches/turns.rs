@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use repartee_load::report::{Report, Row};
+use repartee_load::report::{Report, ReportRow};
 use repartee_media::endpointing::Eagerness;
 use repartee_media::vad::{RATE, TurnDetector, TurnEvent, TurnSettings};
 use repartee_media::wav;
@@ -124,9 +124,9 @@ impl Judge {
         println!("\none judgement: {:.0} ms at the median of {}", self.median_ms(), self.times.len());
     }
 
-    fn row(&self) -> Row {
+    fn row(&self) -> ReportRow {
         let note = format!("one thread, median of {}", self.times.len());
-        Row::alone("one judgement", self.median_ms(), "ms", note)
+        ReportRow::without_peer("one judgement", self.median_ms(), "ms", note)
     }
 }
 
@@ -178,7 +178,7 @@ impl Spoken {
 fn turn_ends(sound: &[f32], settings: TurnSettings, mut judge: Option<&mut Judge>) -> Vec<usize> {
     let mut turns = TurnDetector::default();
     if judge.is_some() {
-        turns = turns.with_judge();
+        turns = turns.with_turn_model();
     }
     turns.configure(settings);
     let mut ends = Vec::new();
@@ -186,14 +186,14 @@ fn turn_ends(sound: &[f32], settings: TurnSettings, mut judge: Option<&mut Judge
     for (index, frame) in sound.chunks(FRAME).enumerate() {
         let position = index * FRAME;
         if let Some((_, id, probability)) = answer.take_if(|(due, ..)| *due <= position)
-            && turns.judged(id, Some(probability)).is_some()
+            && turns.on_prediction(id, Some(probability)).is_some()
         {
             ends.push(position);
         }
         let stopped = turns.push(frame).into_iter().filter(|event| matches!(event, TurnEvent::SpeechStopped { .. }));
         ends.extend(stopped.map(|event| event.sample() as usize));
         if let (Some(judge), None) = (&mut judge, &answer)
-            && let Some(question) = turns.question()
+            && let Some(question) = turns.next_query()
         {
             let probability = judge.probability(&question.turn);
             answer = Some((position + FRAME + ANSWER_MS * PER_MS, question.id, probability));
@@ -244,10 +244,10 @@ impl Measured {
         );
     }
 
-    fn rows(&self, name: &str, peer: &Self) -> Vec<Row> {
+    fn rows(&self, name: &str, peer: &Self) -> Vec<ReportRow> {
         let note = format!("beside {}; {} recordings", POLICIES[PEER].0, self.delays_ms.len());
         // Where one of the two is 0 there is no ratio.
-        let row = |measure: String, ours: f64, peer: f64, unit: &str| Row {
+        let row = |measure: String, ours: f64, peer: f64, unit: &str| ReportRow {
             measure: format!("{name}: {measure}"),
             ours,
             peer: Some(peer),
@@ -255,7 +255,7 @@ impl Measured {
             unit: unit.to_owned(),
             note: note.clone(),
         };
-        let mut rows: Vec<Row> = PAUSES_MS
+        let mut rows: Vec<ReportRow> = PAUSES_MS
             .iter()
             .enumerate()
             .map(|(length, ms)| {

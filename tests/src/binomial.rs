@@ -1,7 +1,7 @@
 //! Bounds for a count of independent trials, each of which succeeds with the same probability.
 
 /// The least successes of `trials` that are still believable at `probability`: fewer come with a probability of at most `false_alarm`.
-pub fn least(trials: u32, probability: f64, false_alarm: f64) -> u32 {
+pub fn lower_bound(trials: u32, probability: f64, false_alarm: f64) -> u32 {
     let mut below = 0.0;
     for (successes, term) in terms(trials, probability) {
         below += term;
@@ -13,8 +13,8 @@ pub fn least(trials: u32, probability: f64, false_alarm: f64) -> u32 {
 }
 
 /// The most successes of `trials` that are still believable at `probability`: more come with a probability of at most `false_alarm`.
-pub fn most(trials: u32, probability: f64, false_alarm: f64) -> u32 {
-    trials - least(trials, 1.0 - probability, false_alarm)
+pub fn upper_bound(trials: u32, probability: f64, false_alarm: f64) -> u32 {
+    trials - lower_bound(trials, 1.0 - probability, false_alarm)
 }
 
 /// Each number of successes with its probability, from none.
@@ -37,21 +37,21 @@ mod tests {
     #[test]
     fn coins_are_bounded_as_counted() {
         // Of ten coins none show heads once in 1,024 times, at most one 11 times, at most two 56 times.
-        assert_eq!(least(10, 0.5, 1.0 / 2_048.0), 0);
-        assert_eq!(least(10, 0.5, 1.0 / 1_024.0), 1);
-        assert_eq!(least(10, 0.5, 11.0 / 1_024.0), 2);
-        assert_eq!(least(10, 0.5, 0.05), 2);
-        assert_eq!(most(10, 0.5, 0.05), 8);
-        assert_eq!((least(10, 1.0, 0.001), most(10, 0.0, 0.001)), (10, 0));
+        assert_eq!(lower_bound(10, 0.5, 1.0 / 2_048.0), 0);
+        assert_eq!(lower_bound(10, 0.5, 1.0 / 1_024.0), 1);
+        assert_eq!(lower_bound(10, 0.5, 11.0 / 1_024.0), 2);
+        assert_eq!(lower_bound(10, 0.5, 0.05), 2);
+        assert_eq!(upper_bound(10, 0.5, 0.05), 8);
+        assert_eq!((lower_bound(10, 1.0, 0.001), upper_bound(10, 0.0, 0.001)), (10, 0));
     }
 
     #[test]
     fn bounds_hold_at_their_false_alarm() {
         for (trials, probability) in [(20, 0.02), (38, 0.8), (38, 0.367), (5, 0.99)] {
             let below = |count| terms(trials, probability).take(count as usize).map(|(_, term)| term).sum::<f64>();
-            let least = least(trials, probability, 0.001);
+            let least = lower_bound(trials, probability, 0.001);
             assert!(below(least) <= 0.001 && below(least + 1) > 0.001, "{trials} {probability}");
-            let most = most(trials, probability, 0.001);
+            let most = upper_bound(trials, probability, 0.001);
             assert!(1.0 - below(most + 1) <= 0.001 && 1.0 - below(most) > 0.001, "{trials} {probability}");
         }
     }

@@ -7,18 +7,18 @@ use repartee::config::Config;
 use repartee_engine::{Engine, EngineConfig, Source};
 
 use crate::recording_engine::RecordingEngine;
-use crate::server::Running;
+use crate::server::TestServer;
 use crate::tools;
 
 /// Starts a server with the demo model and returns when it is ready.
-pub async fn serve() -> Result<Running> {
-    Running::start(config()?, Arc::new(engine().await?)).await
+pub async fn start_demo_server() -> Result<TestServer> {
+    TestServer::start(config()?, Arc::new(engine().await?)).await
 }
 
 /// The same, with somebody who knows what the model said.
-pub async fn serve_recorded() -> Result<(Running, Arc<RecordingEngine>)> {
+pub async fn start_recorded_demo_server() -> Result<(TestServer, Arc<RecordingEngine>)> {
     let recorder = RecordingEngine::of(Arc::new(engine().await?));
-    Ok((Running::start(config()?, recorder.clone()).await?, recorder))
+    Ok((TestServer::start(config()?, recorder.clone()).await?, recorder))
 }
 
 async fn engine() -> Result<Engine> {

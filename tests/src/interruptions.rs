@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use repartee_media::echo_guard::{EchoGuard, EchoLevel};
 use repartee_media::opus::{OpusDecoder, OpusEncoder};
-use repartee_media::playout::{Output, Playout};
+use repartee_media::playout::{PlayoutOutput, Playout};
 use repartee_media::vad::{RATE, TurnDetector, TurnEvent};
 use repartee_media::wav;
 use serde::Deserialize;
@@ -31,13 +31,13 @@ pub struct Recordings {
     /// What they say while they listen.
     pub backchannels: Vec<Recording>,
     /// Rooms and levels of each set.
-    pub conditions: Vec<Conditions>,
+    pub conditions: Vec<RoomConditions>,
 }
 
 /// On which recordings thresholds are chosen, and on which they are judged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Set {
+pub enum DataSet {
     /// For choosing.
     Chosen,
     /// For judging.
@@ -48,7 +48,7 @@ pub enum Set {
 #[derive(Debug, Clone, Deserialize)]
 pub struct Recording {
     /// The set that it belongs to.
-    pub set: Set,
+    pub set: DataSet,
     /// Its file.
     pub file: String,
     /// What is said.
@@ -63,9 +63,9 @@ pub struct Recording {
 
 /// Rooms and levels.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Conditions {
+pub struct RoomConditions {
     /// The set that they belong to.
-    pub set: Set,
+    pub set: DataSet,
     /// The room's sound paths: delay and gain.
     pub room_ms: Vec<(usize, f32)>,
     /// The echo's level beside the playback; `None` for headphones.
@@ -80,7 +80,7 @@ pub struct Conditions {
 
 impl Recordings {
     /// The recordings of one set in `folder`, with their samples.
-    pub fn load(folder: &Path, set: Set) -> Result<Self> {
+    pub fn load(folder: &Path, set: DataSet) -> Result<Self> {
         let listed = std::fs::read_to_string(folder.join("recordings.json"))?;
         let mut all: Self = serde_json::from_str(&listed).context("recordings.json")?;
         for kind in [&mut all.answers, &mut all.callers, &mut all.backchannels] {
@@ -121,23 +121,23 @@ pub struct Scene<'a> {
 
 /// What came of a scene. Times are in ms from its beginning.
 #[derive(Debug, Clone, Default)]
-pub struct Outcome {
+pub struct SceneOutcome {
     /// Pauses of the playback: when each began and ended.
     pub pauses: Vec<(usize, usize)>,
     /// When the interruption was announced.
     pub announced: Option<usize>,
     /// The frames that were played: when each left.
-    pub left: Vec<usize>,
+    pub frames_sent_ms: Vec<usize>,
 }
 
-impl Outcome {
+impl SceneOutcome {
     /// From the caller's first sample, at `begins_ms`, to the first moment at which nothing plays: a pause, or the end. `None` if all was
     /// played.
     pub fn silent_after(&self, begins_ms: usize) -> Option<usize> {
         let paused = self.pauses.iter().map(|(begin, _)| *begin).filter(|begin| *begin >= begins_ms);
         let silent = paused.chain(self.announced).min()?;
         // A frame that has left plays to its end.
-        let last = self.left.iter().rfind(|left| **left <= silent)?;
+        let last = self.frames_sent_ms.iter().rfind(|left| **left <= silent)?;
         Some((last + 20).saturating_sub(begins_ms))
     }
 
@@ -145,18 +145,18 @@ impl Outcome {
     /// [`Self::silent_after`] where a pause ended first. `None` without an announcement.
     pub fn last_sound_after(&self, begins_ms: usize) -> Option<usize> {
         let announced = self.announced?;
-        let last = self.left.iter().rfind(|left| **left <= announced)?;
+        let last = self.frames_sent_ms.iter().rfind(|left| **left <= announced)?;
         Some((last + 20).saturating_sub(begins_ms))
     }
 }
 
 /// Opus both ways, as on a call.
-struct Line {
+struct OpusLoop {
     encoder: OpusEncoder,
     decoder: OpusDecoder,
 }
 
-impl Line {
+impl OpusLoop {
     fn new() -> Result<Self> {
         Ok(Self { encoder: OpusEncoder::new(RATE)?, decoder: OpusDecoder::new(RATE)? })
     }
@@ -168,9 +168,9 @@ impl Line {
 }
 
 /// Plays a scene to its end, or until the caller has interrupted it.
-pub fn play(scene: &Scene<'_>) -> Result<Outcome> {
+pub fn simulate(scene: &Scene<'_>) -> Result<SceneOutcome> {
     let (mut turns, mut guard, mut playout) = (TurnDetector::default(), EchoGuard::new(RATE), Playout::new(RATE));
-    let (mut down, mut up, mut noise) = (Line::new()?, Line::new()?, Noise(1));
+    let (mut down, mut up, mut noise) = (OpusLoop::new()?, OpusLoop::new()?, Noise(1));
     let answer: Vec<f32> = scene.answer.iter().map(|sample| sample * PLAYED).collect();
     let caller_gain = PLAYED * 10_f32.powf(scene.caller_db / 20.0);
     let energy: f32 = scene.room.iter().map(|(_, gain)| gain * gain).sum();
@@ -178,8 +178,8 @@ pub fn play(scene: &Scene<'_>) -> Result<Outcome> {
     let start = Instant::now();
     playout.push(1, 1, &answer)?;
     playout.end(1);
-    guard.push(&answer, start);
-    let (mut outcome, mut paused) = (Outcome::default(), None);
+    guard.push_playback(&answer, start);
+    let (mut outcome, mut paused) = (SceneOutcome::default(), None);
     // What has left the loudspeaker.
     let mut aired: Vec<f32> = Vec::new();
     // The scene ends a second after everything was played and said.
@@ -189,10 +189,10 @@ pub fn play(scene: &Scene<'_>) -> Result<Outcome> {
         // The playback has a clock of its own, which a pause moves.
         for ms in ms..ms + 20 {
             while let Some(output) = playout.poll(at(ms)) {
-                if let Output::Frame(played) = output {
+                if let PlayoutOutput::Frame(played) = output {
                     aired.resize(aired.len().max(ms * PER_MS), 0.0);
                     aired.extend(down.pass(&played.samples)?);
-                    outcome.left.push(ms);
+                    outcome.frames_sent_ms.push(ms);
                 }
             }
         }
@@ -214,7 +214,7 @@ pub fn play(scene: &Scene<'_>) -> Result<Outcome> {
         // A packet is sent when it is full, and comes in the middle of a frame of the playback.
         let (ms, now) = (ms + 20 + PHASE_MS, at(ms + 20 + PHASE_MS));
         let near = up.pass(&near)?;
-        guard.hear(&near, RATE, now);
+        guard.push_input(&near, RATE, now);
         turns.set_echo_level(guard.echo_level(now).or(playout.current().map(|_| EchoLevel::NONE)));
         turns.set_pausable(scene.pausable && playout.current().is_some());
         for event in turns.push(&near) {

@@ -14,12 +14,12 @@
 
 pub mod asr;
 pub mod binomial;
-pub mod card;
+pub mod model_card;
 pub mod conformance;
 pub mod demo;
 pub mod interruptions;
 pub mod questions;
-pub mod rate;
+pub mod answer_rate;
 pub mod recording_engine;
 pub mod server;
 pub mod side_by_side;

@@ -13,7 +13,7 @@ use crate::spectral_similarity::{SIMILAR, Sound, spectral_similarity};
 
 /// An answer as the model made it.
 #[derive(Debug, Clone)]
-pub struct Said {
+pub struct RecordedResponse {
     session: usize,
     response: ResponseId,
     /// Its text.
@@ -31,19 +31,19 @@ pub struct RecordingEngine {
 #[derive(Default)]
 struct Log {
     /// What came into each session.
-    inputs: Vec<Input>,
-    answers: Vec<Said>,
+    inputs: Vec<SessionInput>,
+    answers: Vec<RecordedResponse>,
 }
 
 #[derive(Default)]
-struct Input {
+struct SessionInput {
     /// Each turn of the caller that was committed, or taken to be over.
     turns: Vec<Vec<f32>>,
     /// What was appended since.
     open: Vec<f32>,
 }
 
-impl Input {
+impl SessionInput {
     fn keep(&mut self, command: &Command) {
         match command {
             Command::Append(samples) => self.open.extend(samples),
@@ -68,15 +68,15 @@ impl RecordingEngine {
     }
 
     /// The latest answer of a session with this text. Earlier ones may have been begun when a turn only seemed to be over.
-    pub fn said(&self, session: usize, text: &str) -> Result<Said> {
+    pub fn response_with_text(&self, session: usize, text: &str) -> Result<RecordedResponse> {
         let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_it = |said: &&Said| said.session == session && said.text.trim() == text.trim();
+        let is_it = |said: &&RecordedResponse| said.session == session && said.text.trim() == text.trim();
         let latest = log.answers.iter().rev().find(is_it);
         latest.cloned().with_context(|| format!("the model never said {text:?} in session {session}"))
     }
 
     /// Fails unless turn `index` of the caller in a session, as the engine got it, has the sound of `asked`.
-    pub fn judge_heard(&self, session: usize, index: usize, asked: &Question) -> Result<()> {
+    pub fn check_input_turn(&self, session: usize, index: usize, asked: &Question) -> Result<()> {
         let turn = {
             let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
             log.inputs.get(session).and_then(|input| input.turns.get(index).cloned())
@@ -99,7 +99,7 @@ impl SpeechEngine for RecordingEngine {
         let inner = self.engine.open()?;
         let (session, peer) = link(WakeSignal::new().0);
         let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-        log.inputs.push(Input::default());
+        log.inputs.push(SessionInput::default());
         let relay =
             Relay { number: log.inputs.len() - 1, rate: self.info().output_rate, inner, peer, log: self.log.clone() };
         tokio::spawn(async move {
@@ -161,13 +161,13 @@ impl Relay {
         }
     }
 
-    fn with(&self, response: ResponseId, change: impl FnOnce(&mut Said)) {
+    fn with(&self, response: ResponseId, change: impl FnOnce(&mut RecordedResponse)) {
         let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (self.number, response);
         let known = log.answers.iter().position(|said| (said.session, said.response) == key);
         let place = known.unwrap_or_else(|| {
             let sound = Sound { samples: Vec::new(), rate: self.rate };
-            log.answers.push(Said { session: self.number, response, text: String::new(), sound });
+            log.answers.push(RecordedResponse { session: self.number, response, text: String::new(), sound });
             log.answers.len() - 1
         });
         change(&mut log.answers[place]);

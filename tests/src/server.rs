@@ -12,14 +12,14 @@ use tokio::task::JoinHandle;
 
 /// A running server; dropping it ends it.
 #[derive(Debug)]
-pub struct Running {
+pub struct TestServer {
     address: SocketAddr,
     /// Dropped to say that it is time to go.
     _stop: oneshot::Sender<()>,
     _task: JoinHandle<std::io::Result<()>>,
 }
 
-impl Running {
+impl TestServer {
     /// Starts a server for `engine` and returns when it is ready. It listens on any free port, whatever `config` says.
     pub async fn start(config: Config, engine: Arc<dyn SpeechEngine>) -> Result<Self> {
         let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
-use repartee_load::report::{Report, Row};
+use repartee_load::report::{Report, ReportRow};
 use serde::de::DeserializeOwned;
 
 use crate::tools::root;
@@ -47,7 +47,7 @@ pub fn median(repeats: usize, parts: f64, mut run: impl FnMut()) -> f64 {
 }
 
 /// Prints a table of the rows and writes them to `target/report/NAME.json`.
-pub fn finish(name: &str, rows: Vec<Row>) -> Result<()> {
+pub fn finish(name: &str, rows: Vec<ReportRow>) -> Result<()> {
     println!("\n{:<58} {:>9} {:>9} {:>7}", "", "ours", "peer", "ratio");
     for row in &rows {
         let number = |value: Option<f64>| value.map_or(String::new(), |v| format!("{v:.2}"));

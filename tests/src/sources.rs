@@ -7,14 +7,14 @@ use anyhow::{Context, Result};
 
 /// A source file without its comments and without its tests.
 #[derive(Debug)]
-pub struct Source {
+pub struct SourceFile {
     /// Where it is, from the folder that was read.
     pub path: PathBuf,
     /// Its code, line by line as in the file; a comment's line is empty.
     pub code: String,
 }
 
-impl Source {
+impl SourceFile {
     /// Every source file under `folder`, but for those that only tests compile: `tests.rs`, `*_tests.rs`, `testdata.rs` and
     /// whatever is in a folder `tests`.
     pub fn all(folder: &Path) -> Result<Vec<Self>> {
@@ -112,8 +112,8 @@ fn code(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn source(path: &str, text: &str) -> Source {
-        Source { path: path.into(), code: code(text) }
+    fn source(path: &str, text: &str) -> SourceFile {
+        SourceFile { path: path.into(), code: code(text) }
     }
 
     #[test]

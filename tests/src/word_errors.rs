@@ -17,7 +17,7 @@ pub struct TimedWords {
 }
 
 /// The words of `text` without case and punctuation; a recogniser may write digits.
-pub fn plain(text: &str) -> Vec<String> {
+pub fn normalized_words(text: &str) -> Vec<String> {
     const DIGITS: [&str; 10] = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"];
     let words = text.split(|c: char| c.is_whitespace() || c == '-');
     words
@@ -32,9 +32,9 @@ pub fn plain(text: &str) -> Vec<String> {
 
 /// Words kept more than were said, at each cut; sorted by size.
 #[derive(Debug)]
-pub struct Errors(Vec<i64>);
+pub struct WordErrors(Vec<i64>);
 
-impl Errors {
+impl WordErrors {
     /// Cuts each response every [`STEP_MS`], and asks the estimator beside it. `made` says of a cut and the sound's length how much sound was made by then, and whether
     /// that is all.
     pub fn of<'a, E: WordEstimator>(
@@ -45,7 +45,7 @@ impl Errors {
         for (estimator, TimedWords { text, sound_ms, ends_ms }) in responses {
             for cut_ms in (0..=*sound_ms).step_by(STEP_MS as usize) {
                 let (made_ms, whole) = made(cut_ms, *sound_ms);
-                let kept = estimator.heard(text, cut_ms, made_ms, whole).split_whitespace().count();
+                let kept = estimator.heard_prefix(text, cut_ms, made_ms, whole).split_whitespace().count();
                 let said = ends_ms.iter().filter(|end_ms| **end_ms <= cut_ms).count();
                 errors.push(kept as i64 - said as i64);
             }
@@ -80,15 +80,15 @@ mod tests {
         #[derive(Debug)]
         struct Keeps(&'static str);
         impl WordEstimator for Keeps {
-            fn heard<'a>(&self, text: &'a str, _: u64, _: u64, _: bool) -> &'a str {
+            fn heard_prefix<'a>(&self, text: &'a str, _: u64, _: u64, _: bool) -> &'a str {
                 &text[..self.0.len()]
             }
 
-            fn learn(&mut self, _: &str, _: u64) {}
+            fn observe(&mut self, _: &str, _: u64) {}
         }
         let spoken = TimedWords { text: "one two".to_owned(), sound_ms: 320, ends_ms: vec![STEP_MS, 3 * STEP_MS] };
         // Said at the five cuts: 0, 1, 1, 2 and 2 words.
-        let errors = |kept| Errors::of([(Keeps(kept), &spoken)], |_, sound_ms| (sound_ms, true));
+        let errors = |kept| WordErrors::of([(Keeps(kept), &spoken)], |_, sound_ms| (sound_ms, true));
         let one = errors("one");
         assert_eq!((one.percentile(50), one.percentile(100), one.mean(), one.bias()), (1.0, 1.0, 0.6, -0.2));
         let none = errors("");
@@ -98,8 +98,8 @@ mod tests {
 
     #[test]
     fn digits_and_words_are_the_same_and_other_words_are_not() {
-        assert_eq!(plain("3 plus 4 is 7."), plain("Three plus four is seven."));
-        assert_eq!(plain("One-two, three!"), ["one", "two", "three"]);
-        assert_ne!(plain("You're welcome."), plain("You are welcome."));
+        assert_eq!(normalized_words("3 plus 4 is 7."), normalized_words("Three plus four is seven."));
+        assert_eq!(normalized_words("One-two, three!"), ["one", "two", "three"]);
+        assert_ne!(normalized_words("You're welcome."), normalized_words("You are welcome."));
     }
 }

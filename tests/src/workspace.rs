@@ -18,16 +18,16 @@ const END: &str = "<!-- crate graph: end -->";
 /// The crates of this workspace by name.
 #[derive(Debug)]
 pub struct Workspace {
-    crates: BTreeMap<String, Crate>,
+    crates: BTreeMap<String, WorkspaceCrate>,
 }
 
 /// One crate.
 #[derive(Debug)]
-pub struct Crate {
+pub struct WorkspaceCrate {
     /// The folder of its `Cargo.toml`.
     pub folder: PathBuf,
     /// Crates of this workspace without which it does not build; its tests may need more.
-    pub needs: BTreeSet<String>,
+    pub dependencies: BTreeSet<String>,
 }
 
 #[derive(Deserialize)]
@@ -60,13 +60,13 @@ impl Workspace {
             let ours = package.dependencies.into_iter().filter(|dependency| dependency.path.is_some());
             let needed = ours.filter(|dependency| dependency.kind.as_deref() != Some("dev"));
             let folder = package.manifest_path.parent().map(PathBuf::from).unwrap_or_default();
-            (package.name, Crate { folder, needs: needed.map(|dependency| dependency.name).collect() })
+            (package.name, WorkspaceCrate { folder, dependencies: needed.map(|dependency| dependency.name).collect() })
         });
         Ok(Self { crates: crates.collect() })
     }
 
     /// Every crate by name.
-    pub fn crates(&self) -> impl Iterator<Item = (&str, &Crate)> {
+    pub fn crates(&self) -> impl Iterator<Item = (&str, &WorkspaceCrate)> {
         self.crates.iter().map(|(name, found)| (name.as_str(), found))
     }
 
@@ -74,7 +74,7 @@ impl Workspace {
     pub fn graph(&self) -> String {
         let mut graph = "```mermaid\ngraph TD\n".to_owned();
         for (name, found) in &self.crates {
-            for needed in &found.needs {
+            for needed in &found.dependencies {
                 // Writing to a string does not fail.
                 let _ = writeln!(graph, "  {name} --> {needed}");
             }
@@ -84,7 +84,7 @@ impl Workspace {
 }
 
 /// Names of the crates, also foreign ones, without which `name` does not build on this platform.
-pub fn everything_needed_by(name: &str) -> Result<BTreeSet<String>> {
+pub fn all_dependencies(name: &str) -> Result<BTreeSet<String>> {
     let tree = cargo(&["tree", "--offline", "--package", name, "--edges", "normal,build", "--prefix", "none"])?;
     Ok(tree.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect())
 }

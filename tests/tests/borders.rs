@@ -4,9 +4,9 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use repartee_tests::sources::Source;
+use repartee_tests::sources::SourceFile;
 use repartee_tests::tools::root;
-use repartee_tests::workspace::{Workspace, everything_needed_by, graph_in};
+use repartee_tests::workspace::{Workspace, all_dependencies, graph_in};
 
 /// Which crates of this workspace a crate may need to build. Tests and benchmarks (dev-dependencies) may need more.
 const MAY_NEED: &[(&str, &[&str])] = &[
@@ -133,7 +133,7 @@ fn crates_need_only_allowed_crates() {
             wrong.push(format!("{name} is not in the table"));
             continue;
         };
-        let others = found.needs.iter().filter(|needed| !allowed.contains(&needed.as_str()));
+        let others = found.dependencies.iter().filter(|needed| !allowed.contains(&needed.as_str()));
         wrong.extend(others.map(|needed| format!("{name} needs {needed}")));
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
@@ -143,7 +143,7 @@ fn crates_need_only_allowed_crates() {
 fn cores_need_no_runtime_and_no_network() {
     let mut wrong = Vec::new();
     for name in WITHOUT_NETWORK {
-        let needed = everything_needed_by(name).unwrap();
+        let needed = all_dependencies(name).unwrap();
         assert!(needed.contains(*name), "cargo tells nothing of {name}");
         let others = RUNTIMES_AND_NETWORKS.iter().filter(|foreign| needed.contains(**foreign));
         wrong.extend(others.map(|foreign| format!("{name} needs {foreign}")));
@@ -153,8 +153,8 @@ fn cores_need_no_runtime_and_no_network() {
 
 #[test]
 fn gateway_modules_name_only_allowed_modules() {
-    let sources = Source::all(&folder("gateway/src")).unwrap();
-    let modules: BTreeSet<String> = sources.iter().map(Source::module).collect();
+    let sources = SourceFile::all(&folder("gateway/src")).unwrap();
+    let modules: BTreeSet<String> = sources.iter().map(SourceFile::module).collect();
     let mut wrong = Vec::new();
     for source in &sources {
         let module = source.module();
@@ -178,7 +178,7 @@ fn gateway_modules_name_only_allowed_modules() {
 fn pure_crates_have_no_clock_and_no_io() {
     let mut wrong = Vec::new();
     for path in PURE {
-        let sources = Source::all(&folder(path)).unwrap();
+        let sources = SourceFile::all(&folder(path)).unwrap();
         assert!(sources.len() > 3, "{path} is read");
         wrong.extend(sources.iter().flat_map(|source| source.lines_with(CLOCKS_AND_IO)));
     }
@@ -189,7 +189,7 @@ fn pure_crates_have_no_clock_and_no_io() {
 fn shipped_crates_leave_engine_internals_alone() {
     let mut wrong = Vec::new();
     for path in SHIPPED {
-        let sources = Source::all(&folder(path)).unwrap();
+        let sources = SourceFile::all(&folder(path)).unwrap();
         wrong.extend(
             sources.iter().flat_map(|source| source.lines_with(&["repartee_engine::internals", "internals::"])),
         );
@@ -201,7 +201,7 @@ fn shipped_crates_leave_engine_internals_alone() {
 fn shared_sources_name_no_family() {
     let (mut wrong, mut named) = (Vec::new(), 0);
     for path in SHIPPED.iter().chain(&["engine/src"]) {
-        for source in Source::all(&folder(path)).unwrap() {
+        for source in SourceFile::all(&folder(path)).unwrap() {
             let lines = source.lines_with(FAMILIES);
             // The list of families, and what tests may see of them.
             let lists = source.path.ends_with("models/mod.rs") || source.path.ends_with("internals.rs");

@@ -8,8 +8,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use repartee_media::opus::OpusEncoder;
 use repartee_tests::questions::Question;
-use repartee_tests::rate::{self, Answer, FALSE_ALARM};
-use repartee_tests::server::Running;
+use repartee_tests::answer_rate::{self, AskedAnswer, FALSE_ALARM};
+use repartee_tests::server::TestServer;
 use repartee_tests::spectral_similarity::{SIMILAR, Sound, spectral_similarity};
 use repartee_tests::{binomial, demo, questions, tools};
 use serde::Deserialize;
@@ -106,7 +106,7 @@ fn packets(sound: &Sound) -> Result<usize> {
 async fn spoken_questions_are_answered_aloud_in_the_browser() -> Result<()> {
     let _alone = REAL_TIME.lock().await;
     let asked = questions::shuffled(questions::all()?)?;
-    let (server, recorder) = demo::serve_recorded().await?;
+    let (server, recorder) = demo::start_recorded_demo_server().await?;
     let recordings = tools::recordings("browser")?;
     let mut answered = Vec::new();
     for (call, asked) in asked.chunks(QUESTIONS).take(CALLS).enumerate() {
@@ -117,28 +117,28 @@ async fn spoken_questions_are_answered_aloud_in_the_browser() -> Result<()> {
     }
     let mut torn = 0;
     for (call, question, turn) in &answered {
-        let said = recorder.said(*call, &turn.answer)?.sound;
+        let said = recorder.response_with_text(*call, &turn.answer)?.sound;
         said.write(&turn.recording.with_extension("said.wav"))?;
         torn += u32::from(turn.is_torn(&question.text, &said)?);
     }
     let of = u32::try_from(answered.len())?;
-    let most = binomial::most(of, TORN, FALSE_ALARM);
+    let most = binomial::upper_bound(of, TORN, FALSE_ALARM);
     println!("torn: {torn} of {of}; {:.0} % may be, so {most} at most", TORN * 100.0);
     let answers: Vec<_> = answered
         .iter()
-        .map(|(_, question, Turn { answer: transcript, recording, .. })| Answer {
+        .map(|(_, question, Turn { answer: transcript, recording, .. })| AskedAnswer {
             question,
             transcript,
             recording: recording.clone(),
         })
         .collect();
-    rate::judge(&answers).await?;
+    answer_rate::check_rates(&answers).await?;
     ensure!(torn <= most, "{torn} of {of} answers were torn on their way to the page");
     Ok(())
 }
 
 /// Asks in one call, and judges what the page shows.
-async fn converse(server: &Running, asked: &[Question], recordings: PathBuf) -> Result<Vec<Turn>> {
+async fn converse(server: &TestServer, asked: &[Question], recordings: PathBuf) -> Result<Vec<Turn>> {
     let mut driver = tools::node()?;
     driver.arg(tools::root().join("tests/browser/conversation.mjs")).arg(server.page()).arg(recordings);
     driver.args(asked.iter().map(Question::path));
@@ -173,7 +173,7 @@ impl Turn {
 #[tokio::test(flavor = "multi_thread")]
 async fn page_behaves_as_its_own_tests_say() -> Result<()> {
     let _alone = REAL_TIME.lock().await;
-    let server = demo::serve().await?;
+    let server = demo::start_demo_server().await?;
     for file in PAGE_TESTS {
         let mut driver = tools::node()?;
         let path = tools::root().join(format!("tests/browser/{file}.test.mjs"));
@@ -188,7 +188,7 @@ async fn page_behaves_as_its_own_tests_say() -> Result<()> {
 #[ignore = "writes docs/page.png and docs/admin.png: make screenshots"]
 async fn pictures_of_the_pages() -> Result<()> {
     let _alone = REAL_TIME.lock().await;
-    let server = demo::serve().await?;
+    let server = demo::start_demo_server().await?;
     let mut driver = tools::node()?;
     driver.arg(tools::root().join("tests/browser/screenshots.mjs")).arg(server.page()).arg(tools::root().join("docs"));
     tools::output(&mut driver, Duration::from_secs(120)).await?;

@@ -9,20 +9,20 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use repartee_engine_api::Command as EngineCommand;
+use repartee_engine_api::Command;
 use repartee_media::pcm;
 use repartee_testkit::scripted::{Script, ScriptedEngine, voice};
 use repartee_tests::conformance::events;
-use repartee_tests::conformance::scenario::{Report, Scenario};
-use repartee_tests::conformance::tap::Tap;
-use repartee_tests::conformance::verdict::{Clock, Conversation};
-use repartee_tests::conformance::voice::Receiver;
-use repartee_tests::server::Running;
+use repartee_tests::conformance::scenario::{ClientReport, Scenario};
+use repartee_tests::conformance::tap::WebSocketTap;
+use repartee_tests::conformance::verdict::{PlayoutSide, Conversation};
+use repartee_tests::conformance::voice::ReceiverTolerance;
+use repartee_tests::server::TestServer;
 use repartee_tests::spectral_similarity::{SIMILAR, Sound, spectral_similarity};
 use repartee_tests::{demo, questions, tools};
 use serde::Deserialize;
 use serde_json::Value;
-use tokio::process::Command;
+use tokio::process::Command as Process;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
@@ -46,68 +46,68 @@ impl Client {
     }
 
     /// Its script in Python.
-    fn python(&self) -> Result<Command> {
+    fn python(&self) -> Result<Process> {
         let mut command = tools::clients_python()?;
         command.arg(tools::root().join(format!("tests/clients/{}.py", self.name)));
         Ok(command)
     }
 
     /// Its script in Node.
-    fn node(&self) -> Result<Command> {
+    fn node(&self) -> Result<Process> {
         let mut command = tools::clients_node()?;
         command.arg(tools::root().join(format!("tests/clients/node/{}.mjs", self.name)));
         Ok(command)
     }
 
     /// A whole spoken turn, barge-in while an answer is made and after it, and another whole turn, over a websocket.
-    async fn talks_over_a_websocket(&self, script: Command) -> Result<()> {
+    async fn talks_over_a_websocket(&self, script: Process) -> Result<()> {
         let _alone = REAL_TIME.lock().await;
         let scenario = Scenario::interruptions(self.name)?;
         let (report, seen, commands) = tapped(&scenario, script).await?;
-        self.judge(&scenario, &report, &seen, &commands, Clock::Client).await
+        self.judge(&scenario, &report, &seen, &commands, PlayoutSide::Client).await
     }
 
     /// The same, encrypted. Nobody but the client sees the events.
-    async fn talks_over_tls(&self, mut script: Command) -> Result<()> {
+    async fn talks_over_tls(&self, mut script: Process) -> Result<()> {
         let _alone = REAL_TIME.lock().await;
         let mut scenario = Scenario::interruptions(self.name)?;
         let engine = scenario.engine();
-        let server = Running::start(scenario.config_with_tls()?, engine.clone()).await?;
-        let report: Report = scenario.run(&mut script, &server.address().to_string()).await?;
-        self.judge(&scenario, &report, &report.events, &engine.commands(), Clock::Client).await
+        let server = TestServer::start(scenario.config_with_tls()?, engine.clone()).await?;
+        let report: ClientReport = scenario.run(&mut script, &server.address().to_string()).await?;
+        self.judge(&scenario, &report, &report.events, &engine.commands(), PlayoutSide::Client).await
     }
 
     /// The same over WebRTC, where nobody but the client sees the events either.
-    async fn talks_over_webrtc(&self, mut script: Command, receiver: Receiver) -> Result<()> {
+    async fn talks_over_webrtc(&self, mut script: Process, receiver: ReceiverTolerance) -> Result<()> {
         let _alone = REAL_TIME.lock().await;
         let scenario = Scenario::interruptions(self.name)?;
         let engine = scenario.engine();
-        let server = Running::start(scenario.config()?, engine.clone()).await?;
-        let report: Report = scenario.run(&mut script, &server.address().to_string()).await?;
+        let server = TestServer::start(scenario.config()?, engine.clone()).await?;
+        let report: ClientReport = scenario.run(&mut script, &server.address().to_string()).await?;
         // The call is over, and its slot free again.
         timeout(HUNG_UP_WITHIN, engine.open_sessions().wait_for(|open| *open == 0))
             .await
             .context("a call goes on")??;
-        self.judge(&scenario, &report, &report.events, &engine.commands(), Clock::Server(receiver)).await
+        self.judge(&scenario, &report, &report.events, &engine.commands(), PlayoutSide::Server(receiver)).await
     }
 
     /// Its function is called, and what it says is answered aloud.
-    async fn offers_a_function(&self, script: Command) -> Result<()> {
+    async fn offers_a_function(&self, script: Process) -> Result<()> {
         let _alone = REAL_TIME.lock().await;
         let scenario = Scenario::call(self.name)?;
         let (report, seen, commands) = tapped(&scenario, script).await?;
         events::check(&seen, &scenario.folder).await?;
         let (scenario, report, events, commands) = (&scenario, &report, &seen[..], &commands[..]);
-        Conversation { scenario, report, events, commands, clock: Clock::Client, provoked: self.provokes }.judge_call()
+        Conversation { scenario, report, events, commands, clock: PlayoutSide::Client, provoked: self.provokes }.judge_call()
     }
 
     async fn judge(
         &self,
         scenario: &Scenario,
-        report: &Report,
+        report: &ClientReport,
         events: &[Value],
-        commands: &[EngineCommand],
-        clock: Clock,
+        commands: &[Command],
+        clock: PlayoutSide,
     ) -> Result<()> {
         println!("{}", report.client);
         events::check(events, &scenario.folder).await?;
@@ -117,10 +117,10 @@ impl Client {
 
 /// Has a client go through a scenario over a websocket. Returns what it says, what it was sent and what the engine was asked for;
 /// what crossed the wire is kept for a person to read, also when the client fails.
-async fn tapped(scenario: &Scenario, mut script: Command) -> Result<(Report, Vec<Value>, Vec<EngineCommand>)> {
+async fn tapped(scenario: &Scenario, mut script: Process) -> Result<(ClientReport, Vec<Value>, Vec<Command>)> {
     let engine = scenario.engine();
-    let server = Running::start(scenario.config()?, engine.clone()).await?;
-    let tap = Tap::before(server.address()).await?;
+    let server = TestServer::start(scenario.config()?, engine.clone()).await?;
+    let tap = WebSocketTap::before(server.address()).await?;
     let report = scenario.run(&mut script, &tap.address().to_string()).await;
     let seen = tap.server_events()?;
     keep(&scenario.folder, "from-client.jsonl", &tap.client_events()?)?;
@@ -129,18 +129,18 @@ async fn tapped(scenario: &Scenario, mut script: Command) -> Result<(Report, Vec
 }
 
 /// Asks the demo model: it hears what is asked, and what the client recorded is what it said. `exactly` where every sample comes.
-async fn asks_the_demo_model(name: &str, mut script: Command, exactly: bool) -> Result<()> {
+async fn asks_the_demo_model(name: &str, mut script: Process, exactly: bool) -> Result<()> {
     let _alone = REAL_TIME.lock().await;
     let asked = ["capital-of-france.wav", "nine-times-nine.wav", "month-before-may.wav"];
     let asked = asked.into_iter().map(questions::named).collect::<Result<Vec<_>>>()?;
     let scenario = Scenario::questions(name, &asked)?;
-    let (server, recorder) = demo::serve_recorded().await?;
-    let report: Report = scenario.run(&mut script, &server.address().to_string()).await?;
+    let (server, recorder) = demo::start_recorded_demo_server().await?;
+    let report: ClientReport = scenario.run(&mut script, &server.address().to_string()).await?;
     ensure!(report.errors.is_empty(), "the client complains: {:?}", report.errors);
     ensure!(report.answers.len() == asked.len(), "{} answers to {} questions", report.answers.len(), asked.len());
     for (index, (question, answer)) in asked.iter().zip(&report.answers).enumerate() {
-        recorder.judge_heard(0, index, question)?;
-        let said = recorder.said(0, &answer.transcript)?.sound;
+        recorder.check_input_turn(0, index, question)?;
+        let said = recorder.response_with_text(0, &answer.transcript)?.sound;
         said.write(&scenario.folder.join(format!("{index}-said.wav")))?;
         let played = Sound::read(&answer.as_wav()?)?;
         let similarity = spectral_similarity(&said, &played);
@@ -185,7 +185,7 @@ async fn pypi_pipecat_over_the_websocket() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn pypi_aiortc_over_webrtc() -> Result<()> {
     let client = Client::named("pypi_aiortc");
-    client.talks_over_webrtc(client.python()?, Receiver::AIORTC).await
+    client.talks_over_webrtc(client.python()?, ReceiverTolerance::AIORTC).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -203,7 +203,7 @@ async fn npm_agents_realtime_over_the_websocket() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn npm_agents_realtime_over_webrtc_in_chromium() -> Result<()> {
     let client = Client::named("npm_agents_realtime_webrtc");
-    client.talks_over_webrtc(client.node()?, Receiver::BROWSER).await
+    client.talks_over_webrtc(client.node()?, ReceiverTolerance::BROWSER).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -240,7 +240,7 @@ async fn pypi_openai_in_one_upload() -> Result<()> {
     let mut scenario = Scenario::interruptions(client.name)?;
     // Every upload is a conversation of its own, so each is answered as the first turn is.
     scenario.turns.truncate(1);
-    let server = Running::start(scenario.config()?, scenario.engine()).await?;
+    let server = TestServer::start(scenario.config()?, scenario.engine()).await?;
     let baseline: Baseline = scenario.run(&mut client.python()?, &server.address().to_string()).await?;
     ensure!(baseline.complaints.is_empty(), "{:?}", baseline.complaints);
     ensure!(baseline.models == ["scripted"], "{:?}", baseline.models);
@@ -276,8 +276,8 @@ struct Speech {
 async fn pypi_openai_has_a_text_read_aloud() -> Result<()> {
     let client = Client::named("pypi_openai_speech");
     let scenario = Scenario::call(client.name)?;
-    let engine = ScriptedEngine::new(Script { enrols: true, ..Script::default() });
-    let server = Running::start(scenario.config()?, engine.clone()).await?;
+    let engine = ScriptedEngine::new(Script { accepts_enrolment: true, ..Script::default() });
+    let server = TestServer::start(scenario.config()?, engine.clone()).await?;
     let speech: Speech = scenario.run(&mut client.python()?, &server.address().to_string()).await?;
     println!("{}", speech.client);
     // A frame a word of "The weather in a city."
@@ -291,8 +291,8 @@ async fn pypi_openai_has_a_text_read_aloud() -> Result<()> {
     let mp3 = mp3?;
     ensure!(mp3.len() % 288 == 0 && mp3.starts_with(&[0xff]), "no frames of MP3 at 24 kHz and 96 kbit/s");
     ensure!(speech.refused.starts_with("response_format: "), "{}", speech.refused);
-    let asked_for = |command: &EngineCommand| match command {
-        EngineCommand::Respond(respond) => respond.voice.clone(),
+    let asked_for = |command: &Command| match command {
+        Command::Respond(respond) => respond.voice.clone(),
         _ => None,
     };
     let voices: Vec<_> = engine.commands().iter().filter_map(asked_for).collect();
@@ -315,9 +315,9 @@ struct Transcription {
 async fn pypi_openai_transcribes_over_the_websocket() -> Result<()> {
     let client = Client::named("pypi_openai_transcription");
     let scenario = Scenario::interruptions(client.name)?;
-    let engine = ScriptedEngine::new(Script { transcribes: true, ..Script::default() });
-    let server = Running::start(scenario.config()?, engine.clone()).await?;
-    let tap = Tap::before(server.address()).await?;
+    let engine = ScriptedEngine::new(Script { has_transcription: true, ..Script::default() });
+    let server = TestServer::start(scenario.config()?, engine.clone()).await?;
+    let tap = WebSocketTap::before(server.address()).await?;
     let seen: Transcription = scenario.run(&mut client.python()?, &tap.address().to_string()).await?;
     let events = tap.server_events()?;
     events::check(&events, &scenario.folder).await?;

@@ -8,7 +8,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use repartee_load::run::Bench;
+use repartee_load::run::LoadRunner;
 use repartee_load::scenario::arrivals::Arrivals;
 use repartee_load::scenario::{Scenario, TransportKind};
 use repartee_tests::{demo, tools};
@@ -139,9 +139,9 @@ async fn call(url: &str, transport: TransportKind, callers: usize) -> Result<()>
         transport,
         arrivals: Arrivals::Soak { callers, within_s: 1.0, call_again: false },
         think_s: 0.2,
-        ..Scenario::of_command("soak")?
+        ..Scenario::for_command("soak")?
     };
-    let log = Bench::local(url, tools::root().join("tests/questions")).await?.run(&scenario).await?;
+    let log = LoadRunner::local(url, tools::root().join("tests/questions")).await?.run(&scenario).await?;
     ensure!(log.errors.is_empty() && log.turns.len() >= callers, "{} turns, {:?}", log.turns.len(), log.errors);
     Ok(())
 }
@@ -163,7 +163,7 @@ fn configuration(folder: &Path, server: SocketAddr) -> Result<PathBuf> {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "long: a real Prometheus reads a server with callers"]
 async fn every_query_returns_data() -> Result<()> {
-    let server = demo::serve().await?;
+    let server = demo::start_demo_server().await?;
     let folder = tempfile::tempdir()?;
     let config = configuration(folder.path(), server.address())?;
     let rules = tools::root().join("web/grafana/rules.yaml");

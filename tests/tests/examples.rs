@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use repartee::config::Config;
 use repartee_media::wav;
 use repartee_testkit::scripted::{OUTPUT_RATE, Script, ScriptedEngine, voice};
-use repartee_tests::server::Running;
+use repartee_tests::server::TestServer;
 use repartee_tests::{questions, tools};
 
 #[allow(dead_code, reason = "its main is what a reader runs")]
@@ -22,8 +22,8 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// The wire's rate.
 const RATE: u32 = 24_000;
 
-async fn serve() -> Result<Running> {
-    Running::start(Config::default(), ScriptedEngine::new(Script { frames: FRAMES, ..Script::default() })).await
+async fn serve() -> Result<TestServer> {
+    TestServer::start(Config::default(), ScriptedEngine::new(Script { frames: FRAMES, ..Script::default() })).await
 }
 
 fn read(path: &Path, rate: u32) -> Result<Vec<f32>> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use repartee_tests::questions::Question;
-use repartee_tests::rate::{self, Answer};
+use repartee_tests::answer_rate::{self, AskedAnswer};
 use repartee_tests::recording_engine::RecordingEngine;
 use repartee_tests::spectral_similarity::Sound;
 use repartee_tests::{demo, questions, tools};
@@ -37,8 +37,8 @@ impl Turn {
         ensure!(self.status == "completed", "{self:?}");
         ensure!(self.seconds > 0.5 && self.first_sound_ms.is_some(), "{self:?}");
         assert_in_order(self, &ANSWER);
-        recorder.judge_heard(session, index, asked)?;
-        let said = recorder.said(session, &self.transcript)?.sound;
+        recorder.check_input_turn(session, index, asked)?;
+        let said = recorder.response_with_text(session, &self.transcript)?.sound;
         ensure!(Sound::read(&self.recording)?.has_samples_of(&said), "another sound than the model's: {self:?}");
         Ok(())
     }
@@ -58,7 +58,7 @@ async fn talk(script: &str, server: &str, recordings: &str, asked: &[Question], 
 #[tokio::test(flavor = "multi_thread")]
 async fn stock_openai_client_takes_two_spoken_turns() -> Result<()> {
     let asked = [questions::named("capital-of-france.wav")?, questions::named("month-before-may.wav")?];
-    let (server, recorder) = demo::serve_recorded().await?;
+    let (server, recorder) = demo::start_recorded_demo_server().await?;
     let limit = Duration::from_secs(120);
     let talk = talk("openai_turn.py", &server.api(), "openai_client", &asked, limit).await?;
     for (index, (turn, asked)) in talk.turns.iter().zip(&asked).enumerate() {
@@ -74,18 +74,18 @@ async fn stock_openai_client_takes_two_spoken_turns() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn frozen_questions_are_answered_at_card_rate() -> Result<()> {
     let asked = questions::all()?;
-    let (server, recorder) = demo::serve_recorded().await?;
+    let (server, recorder) = demo::start_recorded_demo_server().await?;
     let limit = Duration::from_secs(300);
     let talk = talk("openai_questions.py", &server.api(), "openai_questions", &asked, limit).await?;
     for (session, (turn, asked)) in talk.turns.iter().zip(&asked).enumerate() {
         turn.judge(&recorder, session, 0, asked)?;
     }
-    let answers = talk.turns.iter().zip(&asked).map(|(turn, question)| Answer {
+    let answers = talk.turns.iter().zip(&asked).map(|(turn, question)| AskedAnswer {
         question,
         transcript: &turn.transcript,
         recording: turn.recording.clone(),
     });
-    rate::judge(&answers.collect::<Vec<_>>()).await
+    answer_rate::check_rates(&answers.collect::<Vec<_>>()).await
 }
 
 /// What the server's voice activity detection reports before an answer.

@@ -34,7 +34,7 @@ pub enum Command {
         /// Its place. An unknown neighbour fails with [`SessionError::UnknownItem`].
         place: InsertAt,
         /// Its content.
-        content: Content,
+        content: MessageContent,
     },
     /// Sets the instructions (the system message) of later responses; empty for none.
     SetInstructions(String),
@@ -129,7 +129,7 @@ pub enum InsertAt {
 
 /// Content of an item.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Content {
+pub enum MessageContent {
     /// A text.
     Text {
         /// Speaker.
@@ -213,7 +213,7 @@ pub struct Respond {
 impl Command {
     /// Inserts a text message at the end of the history.
     pub fn text(item: ItemId, role: Role, text: impl Into<String>) -> Self {
-        Self::Insert { item, place: InsertAt::End, content: Content::Text { role, text: text.into() } }
+        Self::Insert { item, place: InsertAt::End, content: MessageContent::Text { role, text: text.into() } }
     }
 }
 
@@ -244,7 +244,7 @@ pub enum ResponseInput {
     /// An item of the history.
     Item(ItemId),
     /// New content.
-    Content(Content),
+    Content(MessageContent),
 }
 
 /// Sampling parameters of a token. They apply in the order of the reference implementation: repetition penalty, temperature,

@@ -52,7 +52,7 @@ pub enum Event {
         /// Why it ended.
         reason: FinishReason,
         /// What it took.
-        usage: ResponseUsage,
+        usage: EngineUsage,
     },
     /// Every response requested before [`Command::Finish`] is complete.
     Finished,
@@ -93,7 +93,7 @@ pub enum FinishReason {
 
 /// Token and frame counts of a response.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ResponseUsage {
+pub struct EngineUsage {
     /// Text tokens of the prompt, template included.
     pub input_text_tokens: u32,
     /// Audio tokens of the prompt.

@@ -20,9 +20,9 @@ pub mod work;
 
 use std::time::Duration;
 
-pub use command::{Command, Content, ResponseInput, InsertAt, ItemId, Respond, ResponseId, Role, Sampling, SlicePolicy, Tool};
+pub use command::{Command, MessageContent, ResponseInput, InsertAt, ItemId, Respond, ResponseId, Role, Sampling, SlicePolicy, Tool};
 pub use error::{EnrolError, OpenError, SessionError, SubmitError};
-pub use event::{Event, FinishReason, LatencyStamps, ResponseUsage};
+pub use event::{Event, FinishReason, LatencyStamps, EngineUsage};
 pub use handle::{SessionPeer, SessionHandle, WakeSignal, link};
 pub use work::{EngineLoad, StageWork};
 

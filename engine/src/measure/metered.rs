@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use repartee_kernels::cpu::{Cpu, ProductWork as Products};
+use repartee_kernels::cpu::{Cpu, ProductWork};
 
 use super::StageOutput;
 use crate::elements::{AudioRows, Element};
@@ -23,8 +23,8 @@ pub struct StageTally {
     pub rows: u64,
     /// Time of all steps.
     pub took: Duration,
-    /// Products of all steps. Right only if no other stage computes meanwhile.
-    pub products: Products,
+    /// ProductWork of all steps. Right only if no other stage computes meanwhile.
+    pub products: ProductWork,
     /// What the stage's rows make.
     pub makes: StageOutput,
 }
@@ -50,8 +50,8 @@ impl Meter {
         Self { cpu: None, tallies: Arc::default() }
     }
 
-    fn products(&self) -> Products {
-        self.cpu.as_ref().map_or_else(Products::default, Cpu::work)
+    fn products(&self) -> ProductWork {
+        self.cpu.as_ref().map_or_else(ProductWork::default, Cpu::work)
     }
 
     /// What was noted since this was last called.

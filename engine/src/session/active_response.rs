@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use repartee_engine_api::{Event, FinishReason, Respond, ResponseId, SessionError, LatencyStamps, ResponseUsage};
+use repartee_engine_api::{Event, FinishReason, Respond, ResponseId, SessionError, LatencyStamps, EngineUsage};
 
 use super::pending_response::PendingResponse;
 use super::streamed_text::StreamedText;
@@ -51,7 +51,7 @@ pub struct ActiveResponse {
     duration: Duration,
     /// Playback position, and when it held.
     played: Option<(Duration, Instant)>,
-    usage: ResponseUsage,
+    usage: EngineUsage,
     /// When a stage last produced something for it.
     progressed: Instant,
 }
@@ -79,7 +79,7 @@ impl ActiveResponse {
         pending: PendingResponse,
         params: ResponseParams,
         prompt: Vec<Element>,
-        usage: ResponseUsage,
+        usage: EngineUsage,
         encoder: Option<EncoderTimes>,
         model: &ModelContext<'_>,
     ) -> Self {
@@ -311,7 +311,7 @@ impl Session {
         self.fail(response, error);
     }
 
-    fn end(&mut self, slot: usize) -> Option<(ResponseId, ResponseUsage)> {
+    fn end(&mut self, slot: usize) -> Option<(ResponseId, EngineUsage)> {
         let active = if slot == self.slot {
             self.changed = true;
             self.active.take()?

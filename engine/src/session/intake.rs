@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use repartee_engine_api::{Command, Content, ResponseInput, Respond, SessionError, SlicePolicy};
+use repartee_engine_api::{Command, MessageContent, ResponseInput, Respond, SessionError, SlicePolicy};
 
 use super::messages::{content_text, system_text, text_error};
 use super::{ModelContext, Session};
@@ -147,7 +147,7 @@ impl Session {
     /// The texts that a command makes ids of, as the model's template writes them.
     fn texts_of(&self, command: &Command, model: &ModelContext<'_>) -> Vec<String> {
         let tools = model.template.tools();
-        let content = |content: &Content| content_text(content, tools).ok().flatten();
+        let content = |content: &MessageContent| content_text(content, tools).ok().flatten();
         let overrides = |request: &Respond| {
             (request.instructions.is_some() || request.tools.is_some()).then(|| {
                 let instructions = request.instructions.as_ref().unwrap_or(&self.instructions);

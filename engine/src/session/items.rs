@@ -1,6 +1,6 @@
 //! Items of the history that the caller inserts, deletes and truncates.
 
-use repartee_engine_api::{Content, InsertAt, ItemId, SessionError};
+use repartee_engine_api::{MessageContent, InsertAt, ItemId, SessionError};
 
 use super::intake::PendingAudio;
 use super::messages::{check_length, text_error, text_message};
@@ -14,10 +14,10 @@ impl Session {
         &mut self,
         item: ItemId,
         place: InsertAt,
-        content: Content,
+        content: MessageContent,
         model: &ModelContext<'_>,
     ) -> Result<(), SessionError> {
-        if let Content::Audio(samples) = content {
+        if let MessageContent::Audio(samples) = content {
             return self.insert_audio(item, place, samples, model);
         }
         let message = text_message(content, model)?;

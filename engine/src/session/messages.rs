@@ -1,6 +1,6 @@
 //! Texts of the caller as token ids, in the model's template.
 
-use repartee_engine_api::{Content, Role, SessionError, Tool};
+use repartee_engine_api::{MessageContent, Role, SessionError, Tool};
 
 use super::{MAX_AUDIO_S, ModelContext};
 use crate::elements::{Message, MessageKind};
@@ -31,27 +31,27 @@ pub(super) fn system(
 
 /// The text of a content as the template writes it; `None` for audio.
 pub(super) fn content_text(
-    content: &Content,
+    content: &MessageContent,
     template: Option<&dyn ToolTemplate>,
 ) -> Result<Option<String>, SessionError> {
     let template = || template.ok_or(SessionError::NoTools);
     Ok(Some(match content {
-        Content::Text { text, .. } => text.clone(),
-        Content::ToolCall { name, arguments } => template()?.call(name, arguments),
-        Content::ToolResult(output) => template()?.result(output),
-        Content::Audio(_) => return Ok(None),
+        MessageContent::Text { text, .. } => text.clone(),
+        MessageContent::ToolCall { name, arguments } => template()?.call(name, arguments),
+        MessageContent::ToolResult(output) => template()?.result(output),
+        MessageContent::Audio(_) => return Ok(None),
     }))
 }
 
 /// A message of a text, a tool call or a tool result; audio gives one without windows.
-pub(super) fn text_message(content: Content, model: &ModelContext<'_>) -> Result<Message, SessionError> {
+pub(super) fn text_message(content: MessageContent, model: &ModelContext<'_>) -> Result<Message, SessionError> {
     let Some(text) = content_text(&content, model.template.tools())? else { return Ok(Message::audio(Vec::new())) };
     let kind = match content {
-        Content::Text { role: Role::System, .. } => MessageKind::System,
-        Content::Text { role: Role::Assistant, .. } => MessageKind::Assistant,
-        Content::Text { role: Role::User, .. } | Content::Audio(_) => MessageKind::User,
-        Content::ToolCall { .. } => MessageKind::ToolCall,
-        Content::ToolResult(_) => MessageKind::ToolResult,
+        MessageContent::Text { role: Role::System, .. } => MessageKind::System,
+        MessageContent::Text { role: Role::Assistant, .. } => MessageKind::Assistant,
+        MessageContent::Text { role: Role::User, .. } | MessageContent::Audio(_) => MessageKind::User,
+        MessageContent::ToolCall { .. } => MessageKind::ToolCall,
+        MessageContent::ToolResult(_) => MessageKind::ToolResult,
     };
     Ok(Message::text(kind, model.encode(&text)?))
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use repartee_engine_api::{
-    Content, Event, FinishReason, ResponseInput, InsertAt, ItemId, Respond, ResponseId, SessionError, ResponseUsage,
+    MessageContent, Event, FinishReason, ResponseInput, InsertAt, ItemId, Respond, ResponseId, SessionError, EngineUsage,
 };
 
 use super::intake::PendingAudio;
@@ -112,7 +112,7 @@ impl Session {
             own.push(match part {
                 ResponseInput::Item(item) if self.history.contains(item) => InputPart::Item(item),
                 ResponseInput::Item(item) => return Err(SessionError::UnknownItem(item)),
-                ResponseInput::Content(Content::Audio(samples)) => {
+                ResponseInput::Content(MessageContent::Audio(samples)) => {
                     check_length(&samples, model)?;
                     self.input_audios += 1;
                     audio_parts.push((self.input_audios, samples));
@@ -159,7 +159,7 @@ impl Session {
             }
             model.free_slots.push(found.slot);
             self.out_of_band.retain(|other| other.response() != Some(response));
-            self.emit(Event::SegmentFinished { response, reason: FinishReason::Cancelled, usage: ResponseUsage::default() });
+            self.emit(Event::SegmentFinished { response, reason: FinishReason::Cancelled, usage: EngineUsage::default() });
         }
         self.withdraw(|request| request.response == response);
         None
@@ -173,7 +173,7 @@ impl Session {
         for PendingResponse { request: Respond { response, item, .. }, .. } in gone {
             self.history.remove(item);
             self.changed = true;
-            self.emit(Event::SegmentFinished { response, reason: FinishReason::Cancelled, usage: ResponseUsage::default() });
+            self.emit(Event::SegmentFinished { response, reason: FinishReason::Cancelled, usage: EngineUsage::default() });
         }
     }
 

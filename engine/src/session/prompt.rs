@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use repartee_engine_api::ResponseUsage;
+use repartee_engine_api::EngineUsage;
 
 use super::active_response::ActiveResponse;
 use super::pending_response::InputPart;
@@ -42,7 +42,7 @@ impl Session {
         };
         let audio = elements.iter().filter(|element| element.is_audio()).count() as u32;
         let usage =
-            ResponseUsage { input_text_tokens: elements.len() as u32 - audio, input_audio_tokens: audio, ..ResponseUsage::default() };
+            EngineUsage { input_text_tokens: elements.len() as u32 - audio, input_audio_tokens: audio, ..EngineUsage::default() };
         let params = ResponseParams {
             response: pending.request.response,
             seed: pending.request.seed,

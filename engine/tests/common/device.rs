@@ -2,9 +2,9 @@
 //! simulates.
 
 #[cfg(not(feature = "cuda"))]
-pub use repartee_kernels::cpu::Cpu as Device;
+pub type Device = repartee_kernels::cpu::Cpu;
 #[cfg(feature = "cuda")]
-pub use repartee_kernels::cuda::Cuda as Device;
+pub type Device = repartee_kernels::cuda::Cuda;
 
 /// Opens it.
 pub fn device() -> Device {

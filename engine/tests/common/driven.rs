@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use repartee_engine::internals::{Checkpoint, Gauges, Model, Scheduler, Tick, load_model};
 use repartee_engine::{EngineConfig, Source};
 use repartee_engine_api::{
-    Command, Event, FinishReason, SessionPeer, Respond, SessionError, SessionHandle, ResponseUsage, WakeSignal, link,
+    Command, Event, FinishReason, SessionPeer, Respond, SessionError, SessionHandle, EngineUsage, WakeSignal, link,
 };
 
 /// A virtual clock.
@@ -131,7 +131,7 @@ pub struct Response {
     pub samples: Vec<f32>,
     pub calls: Vec<(String, String)>,
     pub reason: Option<FinishReason>,
-    pub usage: ResponseUsage,
+    pub usage: EngineUsage,
 }
 
 impl Response {

@@ -21,14 +21,14 @@ const OVERHEAD: u32 = 50 * 8 * (20 + 8 + 12 + 10);
 
 /// How speech is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Protection {
+pub struct SendPlan {
     /// Bits a second of Opus, copies not counted.
     pub bitrate: u32,
     /// Copies in each packet; see [`super::red`].
     pub copies: usize,
 }
 
-impl Protection {
+impl SendPlan {
     /// For a link of which nothing is known.
     pub const NONE: Self = Self { bitrate: BITRATES[0], copies: 0 };
 
@@ -47,18 +47,18 @@ pub struct LinkAdapter {
 impl LinkAdapter {
     /// Takes a receiver's report: the share of packets that it missed, 0 to 1, and the bits a second that it says fit. `copies`:
     /// whether packets may carry any.
-    pub fn report(&mut self, loss: f64, available: Option<u32>, copies: bool) -> Protection {
+    pub fn report(&mut self, loss: f64, available: Option<u32>, copies: bool) -> SendPlan {
         let loss = if loss.is_finite() { loss.clamp(0.0, 1.0) } else { 0.0 };
         self.loss = if loss > self.loss { loss } else { self.loss + (loss - self.loss) * RECOVERY };
         let wanted = LOSS_FOR_COPIES.iter().filter(|least| self.loss >= **least).count();
         let mut plan = match copies {
-            _ if self.loss >= CONGESTED => Protection { bitrate: FLOOR_WITH_COPIES, copies: usize::from(copies) },
-            true => Protection { bitrate: BITRATES[wanted], copies: wanted },
-            false => Protection::NONE,
+            _ if self.loss >= CONGESTED => SendPlan { bitrate: FLOOR_WITH_COPIES, copies: usize::from(copies) },
+            true => SendPlan { bitrate: BITRATES[wanted], copies: wanted },
+            false => SendPlan::NONE,
         };
         if let Some(available) = available {
             while plan.copies > 0
-                && (Protection { bitrate: FLOOR_WITH_COPIES.min(plan.bitrate), ..plan }).on_the_wire() > available
+                && (SendPlan { bitrate: FLOOR_WITH_COPIES.min(plan.bitrate), ..plan }).on_the_wire() > available
             {
                 plan.copies -= 1;
             }
@@ -78,13 +78,13 @@ const TIMELY: u32 = 250;
 
 /// The encoder's effort: less while frames leave late.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Effort {
+pub struct ComplexityControl {
     /// Index into [`COMPLEXITIES`].
     step: usize,
     timely: u32,
 }
 
-impl Effort {
+impl ComplexityControl {
     /// The complexity to encode a frame with that leaves `late` after its time.
     pub fn complexity(&mut self, late: Duration) -> i32 {
         if late >= LATE {
@@ -119,7 +119,7 @@ mod tests {
         let lossy = link.report(0.2, None, true);
         let full = link.report(0.5, None, true);
         assert!(full.on_the_wire() < lossy.on_the_wire() * 2 / 3, "{full:?} after {lossy:?}");
-        assert!(full.on_the_wire() <= Protection::NONE.on_the_wire());
+        assert!(full.on_the_wire() <= SendPlan::NONE.on_the_wire());
     }
 
     #[test]
@@ -132,19 +132,19 @@ mod tests {
             assert!(plan.on_the_wire() > available / 2, "{plan:?} leaves half of {available} unused");
         }
         let least = LinkAdapter::default().report(0.1, Some(0), true);
-        assert_eq!(least, Protection { bitrate: FLOOR, copies: 0 }, "speech goes on");
+        assert_eq!(least, SendPlan { bitrate: FLOOR, copies: 0 }, "speech goes on");
     }
 
     #[test]
     fn links_without_copies_keep_their_bit_rate() {
         for loss in [0.0, 0.03, 0.2, f64::NAN] {
-            assert_eq!(LinkAdapter::default().report(loss, None, false), Protection::NONE);
+            assert_eq!(LinkAdapter::default().report(loss, None, false), SendPlan::NONE);
         }
     }
 
     #[test]
     fn effort_falls_at_once_and_rises_slowly() {
-        let mut effort = Effort::default();
+        let mut effort = ComplexityControl::default();
         let (timely, late) = (Duration::from_millis(5), Duration::from_millis(30));
         assert_eq!(effort.complexity(timely), 5);
         assert_eq!([late; 5].map(|late| effort.complexity(late)), [3, 1, 0, 0, 0]);

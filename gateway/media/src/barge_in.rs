@@ -18,7 +18,7 @@ const CLEAR: f32 = 2.0;
 const ABOVE_NOISE: f32 = 3.0;
 const QUIETEST: f32 = 1e-3;
 /// From there on, the time in which a caller has to prove to speak: longer than a backchannel.
-pub const DECIDED: Duration = Duration::from_millis(400);
+pub const DECISION_TIME: Duration = Duration::from_millis(400);
 /// The time that a voice has in all which then still sounds, if only softly: many a first word is louder than the next. The
 /// playback goes on by itself soon after.
 const LATEST: Duration = Duration::from_millis(464);
@@ -59,7 +59,7 @@ pub(crate) enum InputKind {
 
 /// What is known of a voice after one frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum BargeInVerdict {
     /// Not enough.
     Open,
     /// The caller speaks.
@@ -143,11 +143,11 @@ impl BargeIn {
     }
 
     /// Takes a frame of `length` samples that ends at `position`. A verdict closes it.
-    pub fn frame(&mut self, heard: InputKind, level: f32, position: u64, length: u64) -> Verdict {
-        let (decided, latest) = (self.samples(DECIDED), self.samples(LATEST));
+    pub fn frame(&mut self, heard: InputKind, level: f32, position: u64, length: u64) -> BargeInVerdict {
+        let (decided, latest) = (self.samples(DECISION_TIME), self.samples(LATEST));
         let (ended, breath, least) = (self.samples(ENDED), self.samples(BREATH), self.samples(LEAST));
         let (enough, again) = (self.samples(ENOUGH), self.samples(AGAIN));
-        let Some(candidate) = &mut self.open else { return Verdict::Open };
+        let Some(candidate) = &mut self.open else { return BargeInVerdict::Open };
         match heard {
             InputKind::Voice if level >= candidate.peak * RELEASE => {
                 candidate.voiced += length;
@@ -173,13 +173,13 @@ impl BargeIn {
         let sounds = silent <= breath && after >= least;
         let goes_on = sounds && quiet <= breath && after as f32 >= (time - hidden) as f32 * share;
         let verdict = match () {
-            () if voiced >= again && earlier + voiced >= enough && quiet == 0 => Verdict::Interruption,
-            () if over && goes_on => Verdict::Interruption,
-            () if too_late || (over && !sounds) || silent >= ended => Verdict::Nothing,
-            () => return Verdict::Open,
+            () if voiced >= again && earlier + voiced >= enough && quiet == 0 => BargeInVerdict::Interruption,
+            () if over && goes_on => BargeInVerdict::Interruption,
+            () if too_late || (over && !sounds) || silent >= ended => BargeInVerdict::Nothing,
+            () => return BargeInVerdict::Open,
         };
         self.open = None;
-        self.dismissed = (verdict == Verdict::Nothing).then_some((since, position, earlier + voiced));
+        self.dismissed = (verdict == BargeInVerdict::Nothing).then_some((since, position, earlier + voiced));
         verdict
     }
 
@@ -206,22 +206,22 @@ mod tests {
     const FRAME: u64 = 256;
 
     /// What becomes of frames that are `heard` after a pause, and after how many ms.
-    fn verdict(heard: impl IntoIterator<Item = (InputKind, f32)>) -> (Verdict, u64) {
+    fn verdict(heard: impl IntoIterator<Item = (InputKind, f32)>) -> (BargeInVerdict, u64) {
         let mut barge_in = BargeIn::new(RATE);
         barge_in.begin(0, FRAME, FRAME, 0.1);
         judge(&mut barge_in, FRAME, heard)
     }
 
-    fn judge(barge_in: &mut BargeIn, from: u64, heard: impl IntoIterator<Item = (InputKind, f32)>) -> (Verdict, u64) {
+    fn judge(barge_in: &mut BargeIn, from: u64, heard: impl IntoIterator<Item = (InputKind, f32)>) -> (BargeInVerdict, u64) {
         let mut position = from;
         for (heard, level) in heard {
             position += FRAME;
             match barge_in.frame(heard, level, position, FRAME) {
-                Verdict::Open => {}
+                BargeInVerdict::Open => {}
                 verdict => return (verdict, (position - from) / 16),
             }
         }
-        (Verdict::Open, (position - from) / 16)
+        (BargeInVerdict::Open, (position - from) / 16)
     }
 
     fn frames(ms: usize, heard: InputKind, level: f32) -> impl Iterator<Item = (InputKind, f32)> {
@@ -238,30 +238,30 @@ mod tests {
 
     #[test]
     fn voice_that_goes_on_interrupts_in_time() {
-        assert_eq!(verdict(voice(1_000)), (Verdict::Interruption, 400));
+        assert_eq!(verdict(voice(1_000)), (BargeInVerdict::Interruption, 400));
     }
 
     #[test]
     fn voice_that_ends_is_dismissed() {
         for ms in [16, 96, 192] {
             let (verdict, at) = verdict(voice(ms).chain(silence(1_000)));
-            assert_eq!((verdict, at), (Verdict::Nothing, ms as u64 + 144));
+            assert_eq!((verdict, at), (BargeInVerdict::Nothing, ms as u64 + 144));
         }
-        assert_eq!(verdict(voice(336).chain(silence(1_000))), (Verdict::Nothing, 400));
+        assert_eq!(verdict(voice(336).chain(silence(1_000))), (BargeInVerdict::Nothing, 400));
     }
 
     #[test]
     fn reverberation_is_no_voice() {
         let ringing = frames(1_000, InputKind::Voice, 0.015);
-        assert_eq!(verdict(voice(288).chain(ringing)), (Verdict::Nothing, 464));
+        assert_eq!(verdict(voice(288).chain(ringing)), (BargeInVerdict::Nothing, 464));
     }
 
     #[test]
     fn hidden_voices_have_less_to_prove() {
         let hidden = || frames(240, InputKind::Echo, 0.05);
-        assert_eq!(verdict(hidden().chain(voice(1_000))), (Verdict::Interruption, 400));
-        assert_eq!(verdict(hidden().chain(silence(1_000))), (Verdict::Nothing, 384), "an echo that dies away");
-        assert_eq!(verdict(frames(1_000, InputKind::Echo, 0.05)), (Verdict::Nothing, 400), "an echo that does not");
+        assert_eq!(verdict(hidden().chain(voice(1_000))), (BargeInVerdict::Interruption, 400));
+        assert_eq!(verdict(hidden().chain(silence(1_000))), (BargeInVerdict::Nothing, 384), "an echo that dies away");
+        assert_eq!(verdict(frames(1_000, InputKind::Echo, 0.05)), (BargeInVerdict::Nothing, 400), "an echo that does not");
     }
 
     #[test]
@@ -270,26 +270,26 @@ mod tests {
             let soft_frames = move || frames(soft, InputKind::Silence, 0.001);
             (0..20).flat_map(move |_| voice(loud).chain(soft_frames()))
         };
-        assert_eq!(verdict(softly(32, 32)), (Verdict::Interruption, 464));
+        assert_eq!(verdict(softly(32, 32)), (BargeInVerdict::Interruption, 464));
         let louder_first_word = voice(160).chain(frames(208, InputKind::Voice, 0.015)).chain(voice(1_000));
-        assert_eq!(verdict(louder_first_word), (Verdict::Interruption, 464));
-        assert_eq!(verdict(softly(16, 48)), (Verdict::Nothing, 464), "noise that comes and goes");
+        assert_eq!(verdict(louder_first_word), (BargeInVerdict::Interruption, 464));
+        assert_eq!(verdict(softly(16, 48)), (BargeInVerdict::Nothing, 464), "noise that comes and goes");
         let ends = softly(32, 32).take(384 / 16).chain(silence(1_000));
-        assert_eq!(verdict(ends), (Verdict::Nothing, 416), "a voice that ends meanwhile");
+        assert_eq!(verdict(ends), (BargeInVerdict::Nothing, 416), "a voice that ends meanwhile");
     }
 
     #[test]
     fn second_beginning_takes_less_time() {
         let mut barge_in = BargeIn::new(RATE);
         barge_in.begin(0, FRAME, FRAME, 0.1);
-        assert_eq!(judge(&mut barge_in, FRAME, voice(288).chain(silence(160))).0, Verdict::Nothing);
+        assert_eq!(judge(&mut barge_in, FRAME, voice(288).chain(silence(160))).0, BargeInVerdict::Nothing);
         let again = FRAME + 700 * 16;
         barge_in.begin(again - FRAME, again, FRAME, 0.1);
         assert_eq!(barge_in.since(), Some(0), "the turn begins with the first one");
-        assert_eq!(judge(&mut barge_in, again, voice(1_000)), (Verdict::Interruption, 144));
+        assert_eq!(judge(&mut barge_in, again, voice(1_000)), (BargeInVerdict::Interruption, 144));
         // Much later it is another voice.
         barge_in.begin(100 * RATE as u64, 100 * RATE as u64 + FRAME, FRAME, 0.1);
-        assert_eq!(judge(&mut barge_in, 100 * RATE as u64 + FRAME, voice(1_000)), (Verdict::Interruption, 400));
+        assert_eq!(judge(&mut barge_in, 100 * RATE as u64 + FRAME, voice(1_000)), (BargeInVerdict::Interruption, 400));
     }
 
     #[test]

@@ -8,9 +8,9 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use super::echo_path::{Echo, EchoPath, LAGS};
+use super::echo_path::{EchoEstimate, EchoPathEstimator, LAGS};
 use super::level::rms;
-use super::playout::LONGEST_PAUSE;
+use super::playout::MAX_PAUSE;
 
 /// Resolution of the recorded levels.
 const STEP: Duration = Duration::from_millis(20);
@@ -66,11 +66,11 @@ pub struct EchoGuard {
     pending: Vec<f32>,
     /// The input's step that is not full yet: its samples, and the sum of their squares.
     input: (usize, f32),
-    path: EchoPath,
+    path: EchoPathEstimator,
     /// Since when nothing plays, though there is something to play.
     paused: Option<Instant>,
     /// How far the input reaches, if it was spoken in real time.
-    heard_until: Option<Instant>,
+    input_until: Option<Instant>,
 }
 
 impl EchoGuard {
@@ -84,14 +84,14 @@ impl EchoGuard {
             begin: None,
             pending,
             input: (0, 0.0),
-            path: EchoPath::default(),
+            path: EchoPathEstimator::default(),
             paused: None,
-            heard_until: None,
+            input_until: None,
         }
     }
 
     /// Adds audio that plays after everything pushed before, or at `now`.
-    pub fn push(&mut self, samples: &[f32], now: Instant) {
+    pub fn push_playback(&mut self, samples: &[f32], now: Instant) {
         self.end_pause(now);
         self.drop_before(now);
         if self.end().is_none_or(|end| end + KEPT < now) {
@@ -134,23 +134,23 @@ impl EchoGuard {
             return;
         }
         let behind = self.levels.split_off(at);
-        let silent = steps(now.min(paused + LONGEST_PAUSE).saturating_duration_since(paused));
+        let silent = steps(now.min(paused + MAX_PAUSE).saturating_duration_since(paused));
         self.levels.extend(std::iter::repeat_n(0.0, silent));
         self.levels.extend(behind);
     }
 
     fn end_pause(&mut self, now: Instant) {
-        if let Some(end) = self.paused.map(|paused| paused + LONGEST_PAUSE).filter(|end| *end <= now) {
+        if let Some(end) = self.paused.map(|paused| paused + MAX_PAUSE).filter(|end| *end <= now) {
             self.resume(end);
         }
     }
 
     /// Takes input at `rate` samples a second that has come by `now`, and learns from it how our playback comes back.
-    pub fn hear(&mut self, samples: &[f32], rate: u32, now: Instant) {
+    pub fn push_input(&mut self, samples: &[f32], rate: u32, now: Instant) {
         let length = Duration::from_secs_f64(samples.len() as f64 / f64::from(rate.max(1)));
         // A piece is as old as it is long when it comes, and may have been under way.
         let earliest = now.checked_sub(length.max(LATE)).unwrap_or(now);
-        self.heard_until = Some(self.heard_until.map_or(earliest, |until| until.max(earliest)) + length);
+        self.input_until = Some(self.input_until.map_or(earliest, |until| until.max(earliest)) + length);
         if self.begin.is_none() || self.is_ahead(now) {
             return;
         }
@@ -179,7 +179,7 @@ impl EchoGuard {
 
     /// Whether the input has come so much faster than time passes that it was recorded before: it holds no echo of what plays now.
     fn is_ahead(&self, now: Instant) -> bool {
-        self.heard_until.is_some_and(|until| until > now + AHEAD)
+        self.input_until.is_some_and(|until| until > now + AHEAD)
     }
 
     /// What of the input at `now` may be an echo of our playback; `None` if there can be none.
@@ -193,7 +193,7 @@ impl EchoGuard {
         if end + TAIL < now || begin > now {
             return None;
         }
-        let Echo { gain, lag } = self.path.estimate();
+        let EchoEstimate { gain, lag } = self.path.estimate();
         let lags = lag.map_or(0..LAGS, |lag| lag.saturating_sub(BEFORE)..lag + RING + 1);
         // Then the room's reverberation dies away.
         let tail = lag.into_iter().flat_map(|lag| (1..=TAIL_STEPS).map(move |step| (lag + RING + step, step)));
@@ -233,7 +233,7 @@ fn steps(duration: Duration) -> usize {
 mod tests {
     use repartee_testkit::random::Random;
 
-    use super::super::echo_path::UNKNOWN;
+    use super::super::echo_path::DEFAULT_GAIN;
     use super::*;
 
     const MS: Duration = Duration::from_millis(1);
@@ -244,7 +244,7 @@ mod tests {
 
     /// What the guard says of an echo of which nothing is known, as the level that was played.
     fn played(guard: &mut EchoGuard, now: Instant) -> Option<f32> {
-        guard.echo_level(now).map(|level| (level.loudest / MARGIN / UNKNOWN * 1_000.0).round() / 1_000.0)
+        guard.echo_level(now).map(|level| (level.loudest / MARGIN / DEFAULT_GAIN * 1_000.0).round() / 1_000.0)
     }
 
     #[test]
@@ -252,8 +252,8 @@ mod tests {
         let start = Instant::now();
         let mut guard = EchoGuard::new(1_000);
         assert_eq!(played(&mut guard, start), None);
-        guard.push(&constant(0.125, 1_000), start);
-        guard.push(&constant(0.75, 1_000), start + 10 * MS);
+        guard.push_playback(&constant(0.125, 1_000), start);
+        guard.push_playback(&constant(0.75, 1_000), start + 10 * MS);
         assert_eq!(played(&mut guard, start + 900 * MS), Some(0.125));
         assert_eq!(played(&mut guard, start + 1_100 * MS), Some(0.75));
         assert_eq!(played(&mut guard, start + 2_400 * MS), Some(0.75));
@@ -264,12 +264,12 @@ mod tests {
     fn cleared_playback_leaves_only_its_tail() {
         let start = Instant::now();
         let mut guard = EchoGuard::new(1_000);
-        guard.push(&constant(0.125, 1_000), start);
-        guard.push(&constant(0.75, 1_000), start);
+        guard.push_playback(&constant(0.125, 1_000), start);
+        guard.push_playback(&constant(0.75, 1_000), start);
         guard.clear(start + 500 * MS);
         assert_eq!(played(&mut guard, start + 900 * MS), Some(0.125), "the tail of what was played");
         assert_eq!(played(&mut guard, start + 1_200 * MS), None);
-        guard.push(&constant(0.25, 100), start + 5_000 * MS);
+        guard.push_playback(&constant(0.25, 100), start + 5_000 * MS);
         assert_eq!(played(&mut guard, start + 5_000 * MS), Some(0.25));
     }
 
@@ -277,8 +277,8 @@ mod tests {
     fn paused_playback_goes_on_later() {
         let start = Instant::now();
         let mut guard = EchoGuard::new(1_000);
-        guard.push(&constant(0.125, 1_000), start);
-        guard.push(&constant(0.75, 1_000), start);
+        guard.push_playback(&constant(0.125, 1_000), start);
+        guard.push_playback(&constant(0.75, 1_000), start);
         guard.pause(start + 800 * MS);
         assert_eq!(played(&mut guard, start + 900 * MS), Some(0.125));
         assert_eq!(guard.level_at(start + 900 * MS, 0), 0.0, "nothing plays");
@@ -295,14 +295,14 @@ mod tests {
     fn pauses_end_by_themselves() {
         let start = Instant::now();
         let mut guard = EchoGuard::new(1_000);
-        guard.push(&constant(0.125, 2_000), start);
+        guard.push_playback(&constant(0.125, 2_000), start);
         guard.pause(start + 500 * MS);
         assert_eq!(played(&mut guard, start + 1_200 * MS), Some(0.125));
         assert_eq!(guard.level_at(start + 1_200 * MS, 0), 0.125);
         guard.pause(start + 1_200 * MS);
         guard.clear(start + 1_300 * MS);
         assert_eq!(guard.level_at(start + 1_300 * MS, 0), 0.0);
-        guard.push(&constant(0.5, 1_000), start + 5_000 * MS);
+        guard.push_playback(&constant(0.5, 1_000), start + 5_000 * MS);
         assert_eq!(guard.level_at(start + 5_100 * MS, 0), 0.5, "a cleared playback is not paused");
     }
 
@@ -310,8 +310,8 @@ mod tests {
     fn gaps_between_pieces_are_silence() {
         let start = Instant::now();
         let mut guard = EchoGuard::new(1_000);
-        guard.push(&constant(0.5, 100), start);
-        guard.push(&constant(0.5, 100), start + 400 * MS);
+        guard.push_playback(&constant(0.5, 100), start);
+        guard.push_playback(&constant(0.5, 100), start + 400 * MS);
         assert_eq!(played(&mut guard, start + 610 * MS), Some(0.5));
         assert_eq!(played(&mut guard, start + 950 * MS), Some(0.5), "the second piece came after the gap");
         assert_eq!(played(&mut guard, start + 1_050 * MS), None);
@@ -330,16 +330,16 @@ mod tests {
         let far = wave(3_000);
         let estimate = |piece: usize| {
             let mut guard = EchoGuard::new(1_000);
-            guard.push(&far, start);
+            guard.push_playback(&far, start);
             // A quarter of it, 100 ms later.
             let near: Vec<f32> = (0..3_000).map(|at| if at < 100 { 0.0 } else { far[at - 100] / 4.0 }).collect();
             for (number, near) in near.chunks(piece).enumerate() {
-                guard.hear(near, 1_000, start + ((number * piece + near.len()) as u32) * MS);
+                guard.push_input(near, 1_000, start + ((number * piece + near.len()) as u32) * MS);
             }
             guard.path.estimate()
         };
         for piece in [20, 7, 60, 400] {
-            let Echo { gain, lag } = estimate(piece);
+            let EchoEstimate { gain, lag } = estimate(piece);
             assert!((0.23..0.27).contains(&gain) && lag == Some(6), "{piece}: {gain} {lag:?}");
         }
     }
@@ -350,9 +350,9 @@ mod tests {
         // Pieces of `ms`, which come every `every` ms.
         let echoed = |ms: usize, every: u32| {
             let mut guard = EchoGuard::new(1_000);
-            guard.push(&constant(0.5, 9_000), start);
+            guard.push_playback(&constant(0.5, 9_000), start);
             for number in 1..=10 {
-                guard.hear(&constant(0.1, ms), 1_000, start + number * every * MS);
+                guard.push_input(&constant(0.1, ms), 1_000, start + number * every * MS);
             }
             guard.echo_level(start + 10 * every * MS).is_some()
         };
@@ -365,7 +365,7 @@ mod tests {
         let start = Instant::now();
         let mut guard = EchoGuard::new(1_000);
         for _ in 0..100 {
-            guard.push(&constant(0.5, 10_000), start);
+            guard.push_playback(&constant(0.5, 10_000), start);
         }
         assert_eq!(guard.levels.len(), MAX_STEPS);
     }

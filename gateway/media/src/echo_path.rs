@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 /// Delays, in steps, at which an echo is looked for.
 pub(crate) const LAGS: usize = 26;
 /// Gain until the echo is known, -9 dB: a loudspeaker beside a microphone.
-pub(crate) const UNKNOWN: f32 = 0.35;
+pub(crate) const DEFAULT_GAIN: f32 = 0.35;
 /// Steps of playback that are looked at, 2 s: an automatic gain is followed within one.
 const STEPS: usize = 100;
 /// Steps that it takes to know anything, 400 ms, and between two looks.
@@ -28,7 +28,7 @@ const LOUDEST: f32 = 1.5;
 
 /// The echo as it is known now.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Echo {
+pub(crate) struct EchoEstimate {
     /// Ratio of the echo's level to that of the playback.
     pub gain: f32,
     /// Its delay in steps; `None` while nothing is known.
@@ -37,23 +37,23 @@ pub(crate) struct Echo {
 
 /// The estimate of one call.
 #[derive(Debug, Clone)]
-pub(crate) struct EchoPath {
+pub(crate) struct EchoPathEstimator {
     /// The last steps with playback: the input's level, and by delay what was played.
     steps: VecDeque<(f32, [f32; LAGS])>,
     /// Steps since the last look.
     since: usize,
-    echo: Echo,
+    echo: EchoEstimate,
     /// The quietest input of the last steps.
     noise: f32,
 }
 
-impl Default for EchoPath {
+impl Default for EchoPathEstimator {
     fn default() -> Self {
-        Self { steps: VecDeque::new(), since: 0, echo: Echo { gain: UNKNOWN, lag: None }, noise: 0.0 }
+        Self { steps: VecDeque::new(), since: 0, echo: EchoEstimate { gain: DEFAULT_GAIN, lag: None }, noise: 0.0 }
     }
 }
 
-impl EchoPath {
+impl EchoPathEstimator {
     /// Takes a step: the input's level, and by delay what was played.
     pub fn step(&mut self, near: f32, far: &[f32; LAGS]) {
         if far.iter().all(|level| *level < FLOOR) || !near.is_finite() {
@@ -66,7 +66,7 @@ impl EchoPath {
         self.since += 1;
         if self.since >= EVERY && self.steps.len() >= LEAST {
             self.since = 0;
-            self.look();
+            self.update_estimate();
         }
     }
 
@@ -81,15 +81,15 @@ impl EchoPath {
     }
 
     /// The echo as it is known now.
-    pub fn estimate(&self) -> Echo {
+    pub fn estimate(&self) -> EchoEstimate {
         self.echo
     }
 
-    fn look(&mut self) {
+    fn update_estimate(&mut self) {
         let noise = self.steps.iter().map(|(near, _)| *near).fold(f32::INFINITY, f32::min);
         self.noise = noise;
         let mut ratios = Vec::with_capacity(STEPS);
-        let mut found: Option<Echo> = None;
+        let mut found: Option<EchoEstimate> = None;
         for lag in 0..LAGS {
             let mean = self.steps.iter().map(|(_, far)| far[lag]).sum::<f32>() / self.steps.len() as f32;
             let loud = (mean * LOUD).max(FLOOR);
@@ -103,7 +103,7 @@ impl EchoPath {
             let at = (ratios.len() as f32 * QUANTILE) as usize;
             let (_, gain, _) = ratios.select_nth_unstable_by(at, f32::total_cmp);
             if found.is_none_or(|found| *gain > found.gain) {
-                found = Some(Echo { gain: gain.min(LOUDEST), lag: Some(lag) });
+                found = Some(EchoEstimate { gain: gain.min(LOUDEST), lag: Some(lag) });
             }
         }
         self.echo = found.unwrap_or(self.echo);
@@ -117,8 +117,8 @@ mod tests {
     use super::*;
 
     /// What is known after `steps` of random playback levels, of which `gain` comes back after `lag` steps, with `voice` beside it.
-    fn after(steps: usize, gain: f32, lag: usize, mut voice: impl FnMut(usize) -> f32) -> Echo {
-        let (mut path, mut random) = (EchoPath::default(), Random::new(3));
+    fn after(steps: usize, gain: f32, lag: usize, mut voice: impl FnMut(usize) -> f32) -> EchoEstimate {
+        let (mut path, mut random) = (EchoPathEstimator::default(), Random::new(3));
         let played: Vec<f32> = (0..steps + LAGS).map(|_| 0.2 * random.unit() as f32).collect();
         for step in 0..steps {
             let far = std::array::from_fn(|lag| played[step + LAGS - 1 - lag]);
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn gain_that_changes_is_followed() {
-        let (mut path, mut random) = (EchoPath::default(), Random::new(6));
+        let (mut path, mut random) = (EchoPathEstimator::default(), Random::new(6));
         let played: Vec<f32> = (0..300).map(|_| 0.2 * random.unit() as f32).collect();
         for step in LAGS..300 {
             let far = std::array::from_fn(|lag| played[step - lag]);
@@ -165,8 +165,8 @@ mod tests {
 
     #[test]
     fn nothing_is_known_at_first() {
-        assert_eq!(after(10, 0.01, 3, |_| 0.0), Echo { gain: UNKNOWN, lag: None });
-        let mut silent = EchoPath::default();
+        assert_eq!(after(10, 0.01, 3, |_| 0.0), EchoEstimate { gain: DEFAULT_GAIN, lag: None });
+        let mut silent = EchoPathEstimator::default();
         (0..1_000).for_each(|_| silent.step(0.1, &[0.0; LAGS]));
         assert_eq!(silent.estimate().lag, None, "silence tells nothing");
     }

@@ -37,11 +37,11 @@ fn echo(playback: &[f32], gain: f32, delay_ms: usize) -> Vec<f32> {
 fn interruptions(playback: &[f32], input: &[f32], guarded: bool) -> Vec<u64> {
     let (mut turns, mut guard) = (TurnDetector::default(), EchoGuard::new(RATE));
     let start = Instant::now();
-    guard.push(playback, start);
+    guard.push_playback(playback, start);
     let mut begun = Vec::new();
     for (number, frame) in input.chunks_exact(320).enumerate() {
         let now = start + Duration::from_millis(20) * (number as u32 + 1);
-        guard.hear(frame, RATE, now);
+        guard.push_input(frame, RATE, now);
         turns.set_echo_level(if guarded { guard.echo_level(now) } else { Some(EchoLevel::NONE) });
         let events = turns.push(frame);
         begun.extend(

@@ -51,7 +51,7 @@ pub const CONTEXT_MS: u64 = 8_000;
 
 /// A question to a model: has the turn ended?
 #[derive(Debug, Clone, PartialEq)]
-pub struct Question {
+pub struct TurnQuery {
     /// Which question of the session this is; the answer names it.
     pub id: u64,
     /// The turn's latest audio, at most [`CONTEXT_MS`], the pause included, at [`super::vad::RATE`].
@@ -60,7 +60,7 @@ pub struct Question {
 
 /// What a model has said of a pause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Judgement {
+pub(super) struct PauseJudgement {
     /// The question that is not answered yet.
     pub asked: Option<u64>,
     /// Silence at which the next question is due, in ms.
@@ -69,7 +69,7 @@ pub(super) struct Judgement {
     pub unfinished: bool,
 }
 
-impl Judgement {
+impl PauseJudgement {
     /// Nothing yet.
     pub const NONE: Self = Self { asked: None, due_ms: FIRST_QUESTION_MS, unfinished: false };
 

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use repartee_testkit::fuzz::fuzz;
 use repartee_testkit::signal::sine;
 
-use super::jitter::{Action, CAPACITY, JitterBuffer};
+use super::jitter::{JitterAction, CAPACITY, JitterBuffer};
 use super::opus::{FRAME, OpusDecoder, OpusEncoder};
 
 /// Voice packets of every kind, and malformed ones: a sequence number, a timestamp and a payload each.
@@ -46,14 +46,14 @@ fn fuzz_packets(count: usize, seed: u64) {
         for step in 0.. {
             assert!(step <= 2 * CAPACITY, "one packet makes this much to do");
             let samples = match jitter.pop(now) {
-                Action::Packet { payload, .. } => decoder.decode(&payload),
-                Action::Fec { next, duration, .. } => decoder.decode_fec(&next, duration),
-                Action::Conceal { duration, .. } | Action::Stall { duration } => decoder.conceal(duration),
-                Action::Silence { duration } => {
+                JitterAction::Packet { payload, .. } => decoder.decode(&payload),
+                JitterAction::Fec { next, duration, .. } => decoder.decode_fec(&next, duration),
+                JitterAction::Conceal { duration, .. } | JitterAction::Stall { duration } => decoder.conceal(duration),
+                JitterAction::Silence { duration } => {
                     decoded += duration;
                     continue;
                 }
-                Action::Wait { .. } => break,
+                JitterAction::Wait { .. } => break,
             };
             // What is not Opus after all is an error and nothing else.
             let samples = samples.unwrap_or_default();

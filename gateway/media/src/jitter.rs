@@ -48,7 +48,7 @@ const SHORTEST: Duration = Duration::from_micros(2500);
 
 /// What the decoder does next. Durations are those of the audio to produce.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Action {
+pub enum JitterAction {
     /// Decode this packet.
     Packet {
         /// Its extended sequence number, strictly increasing.
@@ -197,7 +197,7 @@ impl JitterBuffer {
 
     /// Takes a copy of an earlier packet that came within the packet pushed last (see [`super::red`]), with the number and the
     /// timestamp of the earlier one. It counts only where that one is missing.
-    pub fn push_copy(&mut self, sequence: u16, timestamp: u32, payload: Bytes, arrival: Instant) {
+    pub fn push_redundant(&mut self, sequence: u16, timestamp: u32, payload: Bytes, arrival: Instant) {
         let (Some((newest, _)), Some(cursor)) = (self.newest, self.cursor) else { return };
         let Ok(duration) = packet_duration(&payload) else {
             self.stats.invalid += 1;
@@ -225,8 +225,8 @@ impl JitterBuffer {
     }
 
     /// What is due at `now`; call again until it returns [`Action::Wait`].
-    pub fn pop(&mut self, now: Instant) -> Action {
-        let Some(cursor) = self.cursor else { return Action::Wait { until: None } };
+    pub fn pop(&mut self, now: Instant) -> JitterAction {
+        let Some(cursor) = self.cursor else { return JitterAction::Wait { until: None } };
         match self.packets.first_key_value() {
             None => self.pause(cursor, now),
             Some((&sequence, _)) if sequence == cursor.sequence => self.release(cursor),
@@ -235,7 +235,7 @@ impl JitterBuffer {
     }
 
     /// Says that the packet released last is silence: if nothing follows it, the sender has paused. DTX packets need no word.
-    pub fn note_silence(&mut self) {
+    pub fn mark_silent(&mut self) {
         self.paused = true;
     }
 
@@ -250,9 +250,9 @@ impl JitterBuffer {
     }
 
     /// Releases the next packet in order.
-    fn release(&mut self, cursor: Cursor) -> Action {
+    fn release(&mut self, cursor: Cursor) -> JitterAction {
         // `pop` saw it; the empty case is a pause.
-        let Some((sequence, packet)) = self.packets.pop_first() else { return Action::Wait { until: None } };
+        let Some((sequence, packet)) = self.packets.pop_first() else { return JitterAction::Wait { until: None } };
         // The sender's timestamps advanced without a lost packet: it paused. Silence not yet reported is due now.
         let silent = ticks_to_duration(packet.timestamp.saturating_sub(cursor.timestamp));
         // Nothing was reported during what looked like a stall.
@@ -272,18 +272,18 @@ impl JitterBuffer {
         self.paused = packet.payload.len() <= DTX_BYTES;
         self.stats.released += 1;
         self.stats.copied += u64::from(packet.copy);
-        Action::Packet { sequence, payload: packet.payload }
+        JitterAction::Packet { sequence, payload: packet.payload }
     }
 
     /// Handles a gap before `available`, the first packet that is here.
-    fn gap(&mut self, cursor: Cursor, available: u64, now: Instant) -> Action {
+    fn gap(&mut self, cursor: Cursor, available: u64, now: Instant) -> JitterAction {
         let missing = available - cursor.sequence;
         let (deadline, next) = match self.packets.values().map(|packet| packet.arrival).min() {
             Some(first) => (first + self.gap_timeout(), &self.packets[&available]),
-            None => return Action::Wait { until: None },
+            None => return JitterAction::Wait { until: None },
         };
         if now < deadline && self.packets.len() < DEPTH {
-            return Action::Wait { until: Some(deadline) };
+            return JitterAction::Wait { until: Some(deadline) };
         }
         let lost = ticks_to_duration(next.timestamp.saturating_sub(cursor.timestamp));
         if lost > MAX_CONCEALMENT || missing as u128 > MAX_CONCEALMENT.as_millis() / 10 {
@@ -303,18 +303,18 @@ impl JitterBuffer {
         });
         if missing == 1 {
             self.stats.recovered += 1;
-            Action::Fec { sequence, next: next.payload.clone(), duration }
+            JitterAction::Fec { sequence, next: next.payload.clone(), duration }
         } else {
             self.stats.concealed += 1;
-            Action::Conceal { sequence, duration }
+            JitterAction::Conceal { sequence, duration }
         }
     }
 
     /// Handles an empty buffer.
-    fn pause(&mut self, cursor: Cursor, now: Instant) -> Action {
+    fn pause(&mut self, cursor: Cursor, now: Instant) -> JitterAction {
         let noticed = cursor.due + self.gap_timeout() + PAUSE;
         if now < noticed {
-            return Action::Wait { until: Some(noticed) };
+            return JitterAction::Wait { until: Some(noticed) };
         }
         if !self.paused {
             return self.stall(cursor, now);
@@ -326,17 +326,17 @@ impl JitterBuffer {
     }
 
     /// Handles a stream that has stopped in the middle of sound.
-    fn stall(&mut self, cursor: Cursor, now: Instant) -> Action {
+    fn stall(&mut self, cursor: Cursor, now: Instant) -> JitterAction {
         if cursor.stalled < STALL_CONCEALMENT {
             let duration = cursor.duration.max(STEP);
             let timestamp = cursor.timestamp + duration_to_ticks(duration);
             self.cursor = Some(Cursor { timestamp, stalled: cursor.stalled + duration, ..cursor });
             self.stats.stalled += duration;
-            return Action::Stall { duration };
+            return JitterAction::Stall { duration };
         }
         let given_up = cursor.due + MAX_STALL;
         if now < given_up {
-            return Action::Wait { until: Some(given_up) };
+            return JitterAction::Wait { until: Some(given_up) };
         }
         // A muted track, or nobody is there any more.
         self.paused = true;
@@ -345,9 +345,9 @@ impl JitterBuffer {
         self.pause(cursor, now)
     }
 
-    fn silence(&mut self, duration: Duration) -> Action {
+    fn silence(&mut self, duration: Duration) -> JitterAction {
         self.stats.silence += duration;
-        Action::Silence { duration }
+        JitterAction::Silence { duration }
     }
 
     /// RFC 3550 6.4.1, in time instead of ticks.

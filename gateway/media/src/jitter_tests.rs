@@ -1,5 +1,5 @@
 use proptest::prelude::*;
-use repartee_testkit::network::{Link, Network};
+use repartee_testkit::network::{SimulatedLink, NetworkConditions};
 use repartee_testkit::random::Random;
 
 use super::*;
@@ -37,7 +37,7 @@ struct Stream {
 const STREAM: Stream = Stream { packet_ms: 20, sequence: 65_500, timestamp: u32::MAX - 9_000 };
 
 struct Outcome {
-    actions: Vec<(Instant, Action)>,
+    actions: Vec<(Instant, JitterAction)>,
     /// When each packet arrived first, if it did.
     arrivals: Vec<Option<Instant>>,
     stats: JitterStats,
@@ -49,34 +49,34 @@ impl Outcome {
     }
 }
 
-fn length(action: &Action, packet_ms: u64) -> Duration {
+fn length(action: &JitterAction, packet_ms: u64) -> Duration {
     match action {
-        Action::Packet { .. } => packet_ms as u32 * MS,
-        Action::Fec { duration, .. }
-        | Action::Conceal { duration, .. }
-        | Action::Stall { duration }
-        | Action::Silence { duration } => *duration,
-        Action::Wait { .. } => panic!("not audio"),
+        JitterAction::Packet { .. } => packet_ms as u32 * MS,
+        JitterAction::Fec { duration, .. }
+        | JitterAction::Conceal { duration, .. }
+        | JitterAction::Stall { duration }
+        | JitterAction::Silence { duration } => *duration,
+        JitterAction::Wait { .. } => panic!("not audio"),
     }
 }
 
 /// Everything due at `now`, and when to ask again.
-fn drain(buffer: &mut JitterBuffer, now: Instant, actions: &mut Vec<(Instant, Action)>) -> Option<Instant> {
+fn drain(buffer: &mut JitterBuffer, now: Instant, actions: &mut Vec<(Instant, JitterAction)>) -> Option<Instant> {
     loop {
         match buffer.pop(now) {
-            Action::Wait { until } => return until,
+            JitterAction::Wait { until } => return until,
             action => actions.push((now, action)),
         }
     }
 }
 
 /// Sends `count` packets of `stream` through `network`; the driver asks after each arrival and at each deadline.
-fn simulate(stream: Stream, network: Network, count: u64, seed: u64) -> Outcome {
+fn simulate(stream: Stream, network: NetworkConditions, count: u64, seed: u64) -> Outcome {
     let start = Instant::now();
     let time = |index: u64| start + (index * stream.packet_ms) as u32 * MS;
-    let mut link = Link::new(network, seed);
+    let mut link = SimulatedLink::new(network, seed);
     // The ends are not lost, so that the length of the stream is known; the first sets the clock.
-    let mut last = Link::new(Network { loss: 0.0, ..network }, seed);
+    let mut last = SimulatedLink::new(NetworkConditions { loss: 0.0, ..network }, seed);
     for index in 1..count - 1 {
         link.send(index, time(index));
     }
@@ -112,20 +112,20 @@ fn check(stream: Stream, outcome: &Outcome) {
     let mut last = 0;
     for (when, action) in &outcome.actions {
         let sequence = match action {
-            Action::Packet { sequence, payload } => {
+            JitterAction::Packet { sequence, payload } => {
                 let index = index_of(payload);
                 assert_eq!(*sequence as u16, stream.sequence.wrapping_add(index as u16), "number and content");
                 let waited = *when - outcome.arrivals[index as usize].unwrap();
                 assert!(waited <= MAX_GAP_TIMEOUT, "packet {index} waited {waited:?}");
                 *sequence
             }
-            Action::Fec { sequence, next, .. } => {
+            JitterAction::Fec { sequence, next, .. } => {
                 let index = index_of(next);
                 assert_eq!(*sequence as u16, stream.sequence.wrapping_add(index as u16).wrapping_sub(1));
                 *sequence
             }
-            Action::Conceal { sequence, .. } => *sequence,
-            Action::Silence { .. } | Action::Stall { .. } | Action::Wait { .. } => continue,
+            JitterAction::Conceal { sequence, .. } => *sequence,
+            JitterAction::Silence { .. } | JitterAction::Stall { .. } | JitterAction::Wait { .. } => continue,
         };
         assert!(sequence > last, "{sequence} after {last}");
         last = sequence;
@@ -137,18 +137,18 @@ fn check(stream: Stream, outcome: &Outcome) {
 
 #[test]
 fn perfect_network_passes_through_without_delay() {
-    let outcome = simulate(STREAM, Network::PERFECT, 3_000, 1);
+    let outcome = simulate(STREAM, NetworkConditions::PERFECT, 3_000, 1);
     check(STREAM, &outcome);
     assert_eq!(outcome.stats, JitterStats { released: 3_000, ..JitterStats::default() });
     for (when, action) in &outcome.actions {
-        let Action::Packet { payload, .. } = action else { panic!("{action:?}") };
+        let JitterAction::Packet { payload, .. } = action else { panic!("{action:?}") };
         assert_eq!(Some(*when), outcome.arrivals[index_of(payload) as usize]);
     }
 }
 
 #[test]
 fn single_losses_are_recovered_by_fec() {
-    let network = Network { loss: 0.05, ..Network::PERFECT };
+    let network = NetworkConditions { loss: 0.05, ..NetworkConditions::PERFECT };
     let outcome = simulate(STREAM, network, 5_000, 2);
     check(STREAM, &outcome);
     let lost = outcome.arrivals.iter().filter(|arrival| arrival.is_none()).count() as u64;
@@ -159,7 +159,7 @@ fn single_losses_are_recovered_by_fec() {
 
 #[test]
 fn reordered_packets_are_put_in_order() {
-    let network = Network { jitter: 60 * MS, ..Network::PERFECT };
+    let network = NetworkConditions { jitter: 60 * MS, ..NetworkConditions::PERFECT };
     let outcome = simulate(STREAM, network, 5_000, 3);
     check(STREAM, &outcome);
     assert!(outcome.stats.reordered > 500, "{:?}", outcome.stats);
@@ -168,7 +168,7 @@ fn reordered_packets_are_put_in_order() {
 
 #[test]
 fn duplicates_are_dropped() {
-    let network = Network { duplicates: 0.5, jitter: 30 * MS, ..Network::PERFECT };
+    let network = NetworkConditions { duplicates: 0.5, jitter: 30 * MS, ..NetworkConditions::PERFECT };
     let outcome = simulate(STREAM, network, 2_000, 4);
     check(STREAM, &outcome);
     assert!(outcome.stats.duplicate + outcome.stats.late > 800);
@@ -188,7 +188,7 @@ proptest! {
         seed: u64,
     ) {
         let stream = Stream { packet_ms, sequence, timestamp };
-        let network = Network { loss, burst, duplicates, jitter: Duration::from_secs_f64(jitter_ms / 1e3) };
+        let network = NetworkConditions { loss, burst, duplicates, jitter: Duration::from_secs_f64(jitter_ms / 1e3) };
         let outcome = simulate(stream, network, 600, seed);
         check(stream, &outcome);
         // Time neither stretches nor shrinks but for pauses that were none.
@@ -227,10 +227,10 @@ fn push(buffer: &mut JitterBuffer, start: Instant, index: u64, timestamp_ms: u64
 fn stopped_stream_becomes_silence_in_real_time() {
     let start = Instant::now();
     let (mut buffer, mut actions) = (JitterBuffer::new(), Vec::new());
-    assert_eq!(buffer.pop(start), Action::Wait { until: None });
+    assert_eq!(buffer.pop(start), JitterAction::Wait { until: None });
     push(&mut buffer, start, 0, 0, 0);
     let mut now = drain(&mut buffer, start, &mut actions).unwrap();
-    buffer.note_silence();
+    buffer.mark_silent();
     while now < start + 1_000 * MS {
         now = drain(&mut buffer, now, &mut actions).unwrap();
     }
@@ -242,7 +242,7 @@ fn stopped_stream_becomes_silence_in_real_time() {
     drain(&mut buffer, start + 1_020 * MS, &mut actions);
     let total = 20 * MS + buffer.stats().silence;
     assert_eq!(total, 1_020 * MS, "silence fills exactly what the sender left out");
-    assert!(matches!(actions.last(), Some((_, Action::Packet { .. }))));
+    assert!(matches!(actions.last(), Some((_, JitterAction::Packet { .. }))));
 }
 
 #[test]
@@ -290,7 +290,7 @@ fn stall_becomes_a_pause_after_two_seconds() {
     while now < start + 3_000 * MS {
         now = drain(&mut buffer, now, &mut actions).unwrap();
     }
-    let first = actions.iter().find(|(_, action)| matches!(action, Action::Silence { .. })).unwrap().0;
+    let first = actions.iter().find(|(_, action)| matches!(action, JitterAction::Silence { .. })).unwrap().0;
     assert_eq!(first - start, 20 * MS + MAX_STALL);
     // By then it has caught up with the clock.
     let reported: Duration = actions.iter().map(|(_, action)| length(action, 20)).sum();
@@ -346,7 +346,7 @@ fn invalid_opus_is_dropped() {
     for bad in [&[][..], &[0x03], &[0x1b, 0x3f]] {
         buffer.push(1, 1, Bytes::copy_from_slice(bad), Instant::now());
     }
-    assert_eq!((buffer.stats().invalid, buffer.pop(Instant::now())), (3, Action::Wait { until: None }));
+    assert_eq!((buffer.stats().invalid, buffer.pop(Instant::now())), (3, JitterAction::Wait { until: None }));
 }
 
 #[test]

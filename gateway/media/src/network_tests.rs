@@ -4,13 +4,13 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use repartee_testkit::network::{Link, Network};
+use repartee_testkit::network::{SimulatedLink, NetworkConditions};
 use repartee_testkit::signal::level_db;
 
-use super::adaptation::{LinkAdapter, Protection};
-use super::jitter::{Action, JitterBuffer, JitterStats};
+use super::adaptation::{LinkAdapter, SendPlan};
+use super::jitter::{JitterAction, JitterBuffer, JitterStats};
 use super::opus::{FRAME, OpusDecoder, OpusEncoder};
-use super::red::{self, PacketCopy, RedWriter, Redundant};
+use super::red::{self, PacketCopy, RedWriter, RedPayload};
 use super::{testdata, vad};
 
 /// Payload type of the packets.
@@ -70,11 +70,11 @@ impl Outcome {
 
 /// `seconds` of sentences with little silence between, as packets for a link of which nothing is known.
 fn speech(seconds: usize) -> Vec<Bytes> {
-    speech_for(seconds, Protection::NONE)
+    speech_for(seconds, SendPlan::NONE)
 }
 
 /// `seconds` of sentences with little silence between, as packets with this protection.
-fn speech_for(seconds: usize, protection: Protection) -> Vec<Bytes> {
+fn speech_for(seconds: usize, protection: SendPlan) -> Vec<Bytes> {
     let mut samples = Vec::new();
     while samples.len() < seconds * RATE as usize {
         for name in ["sentence", "question"] {
@@ -99,11 +99,11 @@ fn power(samples: impl IntoIterator<Item = f32>) -> f64 {
 }
 
 /// Sends `packets` over `network` and decodes what arrives.
-fn receive(packets: &[Bytes], network: Network, repair: Repair, seed: u64) -> Outcome {
+fn receive(packets: &[Bytes], network: NetworkConditions, repair: Repair, seed: u64) -> Outcome {
     const FIRST: u16 = 65_000;
     let reference = reference(packets);
     let start = Instant::now();
-    let mut link = Link::new(network, seed);
+    let mut link = SimulatedLink::new(network, seed);
     let (mut jitter, mut decoder) = (JitterBuffer::new(), OpusDecoder::new(RATE).unwrap());
     let mut frames: Vec<Vec<f32>> = vec![vec![0.0; 320]; packets.len()];
     let mut arrived: Vec<Option<Instant>> = vec![None; packets.len()];
@@ -125,28 +125,28 @@ fn receive(packets: &[Bytes], network: Network, repair: Repair, seed: u64) -> Ou
             arrived[packet.index].get_or_insert(arrival);
             jitter.push(packet.sequence, packet.timestamp, packets[packet.index].clone(), arrival);
             let Some(payload) = &payloads[packet.index] else { continue };
-            let Redundant { primary, copies } = red::read(payload, OPUS).unwrap();
+            let RedPayload { primary, copies } = red::parse(payload, OPUS).unwrap();
             assert_eq!(primary, packets[packet.index]);
             for PacketCopy { distance, offset, payload } in copies {
                 let (sequence, timestamp) =
                     (packet.sequence.wrapping_sub(distance), packet.timestamp.wrapping_sub(offset));
-                jitter.push_copy(sequence, timestamp, payload, arrival);
+                jitter.push_redundant(sequence, timestamp, payload, arrival);
             }
         }
         loop {
             let (sequence, samples) = match jitter.pop(now) {
-                Action::Packet { sequence, payload } => (sequence, decoder.decode(&payload).unwrap()),
-                Action::Fec { sequence, next, duration } => match repair {
+                JitterAction::Packet { sequence, payload } => (sequence, decoder.decode(&payload).unwrap()),
+                JitterAction::Fec { sequence, next, duration } => match repair {
                     Repair::Fec | Repair::Red(_) => (sequence, decoder.decode_fec(&next, duration).unwrap()),
                     Repair::Conceal => (sequence, decoder.conceal(duration).unwrap()),
                     Repair::None => (sequence, vec![0.0; 320]),
                 },
-                Action::Conceal { sequence, duration } => match repair {
+                JitterAction::Conceal { sequence, duration } => match repair {
                     Repair::None => (sequence, vec![0.0; 320]),
                     Repair::Fec | Repair::Red(_) | Repair::Conceal => (sequence, decoder.conceal(duration).unwrap()),
                 },
-                Action::Silence { .. } | Action::Stall { .. } => continue,
-                Action::Wait { .. } => break,
+                JitterAction::Silence { .. } | JitterAction::Stall { .. } => continue,
+                JitterAction::Wait { .. } => break,
             };
             assert!(samples.iter().all(|sample| sample.is_finite()));
             let place = usize::from((sequence as u16).wrapping_sub(FIRST));
@@ -188,7 +188,7 @@ fn receive(packets: &[Bytes], network: Network, repair: Repair, seed: u64) -> Ou
 #[test]
 fn perfect_network_adds_no_gap_and_no_delay() {
     let packets = speech(20);
-    let outcome = receive(&packets, Network::PERFECT, Repair::Fec, 1);
+    let outcome = receive(&packets, NetworkConditions::PERFECT, Repair::Fec, 1);
     assert!(outcome.voiced > packets.len() / 2, "{outcome:?}");
     assert_eq!((outcome.lost, outcome.missing), (0, 0), "{outcome:?}");
     assert_eq!(outcome.waited.1, Duration::ZERO, "{outcome:?}");
@@ -197,7 +197,7 @@ fn perfect_network_adds_no_gap_and_no_delay() {
 #[test]
 fn fec_repairs_more_losses_than_concealment() {
     let packets = speech(60);
-    let network = Network { loss: 0.1, ..Network::PERFECT };
+    let network = NetworkConditions { loss: 0.1, ..NetworkConditions::PERFECT };
     let [none, conceal, fec] =
         [Repair::None, Repair::Conceal, Repair::Fec].map(|repair| receive(&packets, network, repair, 2));
     assert_eq!(none.lost, fec.lost);
@@ -211,9 +211,9 @@ fn fec_repairs_more_losses_than_concealment() {
 
 #[test]
 fn protection_keeps_gaps_of_bursts_under_five_a_minute() {
-    let network = Network { loss: 0.1, burst: 2.0, ..Network::PERFECT };
+    let network = NetworkConditions { loss: 0.1, burst: 2.0, ..NetworkConditions::PERFECT };
     let protection = LinkAdapter::default().report(network.loss, None, true);
-    let [fec, copies] = [(Protection::NONE, Repair::Fec), (protection, Repair::Red(protection.copies))]
+    let [fec, copies] = [(SendPlan::NONE, Repair::Fec), (protection, Repair::Red(protection.copies))]
         .map(|(protection, repair)| receive(&speech_for(300, protection), network, repair, 3));
     assert_eq!((fec.lost, fec.stats.copied), (copies.lost, 0));
     assert!(copies.stats.copied * 2 > copies.lost, "{copies:?}");
@@ -226,7 +226,7 @@ fn protection_keeps_gaps_of_bursts_under_five_a_minute() {
 #[test]
 fn copies_of_what_came_change_nothing() {
     let packets = speech(20);
-    let network = Network { duplicates: 0.2, jitter: Duration::from_millis(100), ..Network::PERFECT };
+    let network = NetworkConditions { duplicates: 0.2, jitter: Duration::from_millis(100), ..NetworkConditions::PERFECT };
     let [fec, two] = [Repair::Fec, Repair::Red(2)].map(|repair| receive(&packets, network, repair, 4));
     assert_eq!((fec.lost, two.lost), (0, 0));
     assert!(two.missing <= fec.missing, "{two:?} without: {fec:?}");
@@ -242,7 +242,7 @@ fn speech_survives_every_simulated_network() {
         for jitter in [0, 30, 100] {
             let jitter = Duration::from_millis(jitter);
             for duplicates in [0.0, 0.2] {
-                let network = Network { loss, burst, duplicates, jitter };
+                let network = NetworkConditions { loss, burst, duplicates, jitter };
                 let outcome = receive(&packets, network, Repair::Fec, seed as u64 + 10);
                 assert!(outcome.waited.1 <= super::jitter::MAX_GAP_TIMEOUT + Duration::from_millis(1), "{outcome:?}");
                 assert!(outcome.missing as f64 <= share * outcome.voiced as f64, "{network:?}: {outcome:?}");
@@ -280,7 +280,7 @@ fn table_of_loss_against_audible_gaps() {
         (0.05, 1.0, 100),
         (0.2, 1.0, 100),
     ] {
-        let network = Network { loss, burst, duplicates: 0.01, jitter: Duration::from_millis(jitter) };
+        let network = NetworkConditions { loss, burst, duplicates: 0.01, jitter: Duration::from_millis(jitter) };
         let [none, conceal, fec] =
             [Repair::None, Repair::Conceal, Repair::Fec].map(|repair| receive(&speech[0], network, repair, 7));
         let [one, two, three] = [1, 2, 3].map(|copies| receive(&speech[copies], network, Repair::Red(copies), 7));

@@ -9,7 +9,7 @@ use thiserror::Error;
 /// Duration of one packet that we send.
 pub const FRAME: Duration = Duration::from_millis(20);
 /// By so much later in its packet does sound leave a decoder than it came to the encoder, which looks ahead.
-pub const DELAY: Duration = Duration::from_micros(6_500);
+pub const CODEC_DELAY: Duration = Duration::from_micros(6_500);
 /// Opus packets last 120 ms at most.
 const LONGEST: Duration = Duration::from_millis(120);
 /// The smallest step in which a decoder conceals.
@@ -62,7 +62,7 @@ impl From<::opus::Error> for OpusError {
 
 /// One packet to send.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Encoded {
+pub struct EncodedPacket {
     /// The RTP payload.
     pub payload: Bytes,
     /// Discontinuous transmission: the packet says only that silence goes on. It may be left out.
@@ -117,7 +117,7 @@ impl OpusEncoder {
     }
 
     /// Encodes exactly one frame.
-    pub fn encode(&mut self, frame: &[f32]) -> Result<Encoded, OpusError> {
+    pub fn encode(&mut self, frame: &[f32]) -> Result<EncodedPacket, OpusError> {
         if frame.len() != self.frame_samples {
             return Err(OpusError::FrameLength { expected: self.frame_samples, got: frame.len() });
         }
@@ -126,7 +126,7 @@ impl OpusEncoder {
         let mut packet = [0; MAX_PACKET];
         let length = self.encoder.encode_float(frame, &mut packet)?;
         // The library's own rule: a packet of at most two bytes need not be sent.
-        Ok(Encoded { payload: Bytes::copy_from_slice(&packet[..length]), silent: length <= 2 })
+        Ok(EncodedPacket { payload: Bytes::copy_from_slice(&packet[..length]), silent: length <= 2 })
     }
 }
 
@@ -203,7 +203,7 @@ mod tests {
 
     use super::*;
 
-    fn encode(rate: u32, samples: &[f32]) -> Vec<Encoded> {
+    fn encode(rate: u32, samples: &[f32]) -> Vec<EncodedPacket> {
         let mut encoder = OpusEncoder::new(rate).unwrap();
         samples.chunks_exact(encoder.frame_samples()).map(|frame| encoder.encode(frame).unwrap()).collect()
     }
@@ -231,7 +231,7 @@ mod tests {
             let heard = decoded.iter().position(|sample| sample.abs() > peak / 2.0).unwrap();
             // Half of its peak a tone of 440 Hz reaches after 0.2 ms.
             let delay = Duration::from_secs_f64(heard as f64 / f64::from(rate)) - Duration::from_millis(500);
-            assert!(delay.abs_diff(DELAY) < Duration::from_millis(2), "{rate}: {delay:?}");
+            assert!(delay.abs_diff(CODEC_DELAY) < Duration::from_millis(2), "{rate}: {delay:?}");
         }
     }
 

@@ -12,12 +12,12 @@ use thiserror::Error;
 use super::opus::FRAME;
 
 /// Unsent audio beyond which [`Playout::is_full`] holds.
-pub const LIMIT: Duration = Duration::from_secs(10);
+pub const MAX_UNSENT: Duration = Duration::from_secs(10);
 /// Frames overdue by more than this do not leave in a burst; the grid moves instead.
 const MAX_CATCH_UP: Duration = Duration::from_millis(200);
 
 /// How long a pause lasts at most: by itself it ends then.
-pub const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+pub const MAX_PAUSE: Duration = Duration::from_millis(500);
 
 /// Why audio was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -32,9 +32,9 @@ pub enum PushError {
 
 /// What [`Playout::poll`] returns.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Output {
+pub enum PlayoutOutput {
     /// 20 ms of audio to send.
-    Frame(Frame),
+    Frame(PlayoutFrame),
     /// The last frame of this generation, if it had any, has been played: it is over.
     Drained {
         /// The response.
@@ -44,7 +44,7 @@ pub enum Output {
 
 /// 20 ms of a response.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Frame {
+pub struct PlayoutFrame {
     /// The response.
     pub generation: u64,
     /// The item of the conversation.
@@ -59,7 +59,7 @@ pub struct Frame {
 
 /// An item that [`Playout::clear`] cut off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cleared {
+pub struct ClearedItem {
     /// The response.
     pub generation: u64,
     /// The item of the conversation.
@@ -154,7 +154,7 @@ impl Playout {
     }
 
     /// Drops everything that was not handed out, and refuses what is still to come of these responses.
-    pub fn clear(&mut self) -> Vec<Cleared> {
+    pub fn clear(&mut self) -> Vec<ClearedItem> {
         self.closed = self.closed.max(self.tracks.back().map(|track| track.generation));
         self.queued = 0;
         self.starving = false;
@@ -162,7 +162,7 @@ impl Playout {
         let rate = self.rate;
         self.tracks
             .drain(..)
-            .map(|track| Cleared {
+            .map(|track| ClearedItem {
                 generation: track.generation,
                 item: track.item,
                 played: duration_of(track.sent, rate),
@@ -202,12 +202,12 @@ impl Playout {
     }
 
     /// What is due at `now`; call again until it returns `None`, then at [`Self::next_deadline`] or after a push.
-    pub fn poll(&mut self, now: Instant) -> Option<Output> {
+    pub fn poll(&mut self, now: Instant) -> Option<PlayoutOutput> {
         if self.busy_until.is_some_and(|until| now < until) {
             return None;
         }
         if let Some(since) = self.paused {
-            if now < since + LONGEST_PAUSE {
+            if now < since + MAX_PAUSE {
                 return None;
             }
             self.resume();
@@ -218,7 +218,7 @@ impl Playout {
             let generation = current.generation;
             self.tracks.pop_front();
             let more = self.tracks.front().is_some_and(|next| next.generation == generation);
-            return if more { self.poll(now) } else { Some(Output::Drained { generation }) };
+            return if more { self.poll(now) } else { Some(PlayoutOutput::Drained { generation }) };
         }
         if current.queue.len() < frame_samples && !current.complete {
             // A response has begun and the frame that is due now does not exist.
@@ -242,7 +242,7 @@ impl Playout {
         };
         self.busy_until = Some(due + FRAME);
         (self.starving, self.resumed) = (false, false);
-        Some(Output::Frame(Frame { generation: current.generation, item: current.item, first, due, samples }))
+        Some(PlayoutOutput::Frame(PlayoutFrame { generation: current.generation, item: current.item, first, due, samples }))
     }
 
     /// When [`Self::poll`] has something to do without a further push; may lie in the past. Polling at that moment moves
@@ -250,7 +250,7 @@ impl Playout {
     pub fn next_deadline(&self) -> Option<Instant> {
         let current = self.tracks.front()?;
         if let Some(since) = self.paused {
-            return Some(since + LONGEST_PAUSE);
+            return Some(since + MAX_PAUSE);
         }
         let playable = current.complete || current.queue.len() >= self.frame_samples;
         let about_to_starve = self.begun == Some(current.generation) && !self.starving;
@@ -274,7 +274,7 @@ impl Playout {
 
     /// Whether so much is unsent that nothing more is taken.
     pub fn is_full(&self) -> bool {
-        self.unsent() > LIMIT
+        self.unsent() > MAX_UNSENT
     }
 
     /// How often a response that had begun had no frame when one was due.

@@ -10,7 +10,7 @@ fn audio(ms: usize) -> Vec<f32> {
 }
 
 /// Polls as a driver does: at each deadline, until `until`. Returns what came out and when, in ms since `start`.
-fn run(playout: &mut Playout, start: Instant, from: Instant, until: Instant) -> Vec<(u128, Output)> {
+fn run(playout: &mut Playout, start: Instant, from: Instant, until: Instant) -> Vec<(u128, PlayoutOutput)> {
     let mut outputs = Vec::new();
     let mut now = from;
     while now <= until {
@@ -25,7 +25,7 @@ fn run(playout: &mut Playout, start: Instant, from: Instant, until: Instant) -> 
     outputs
 }
 
-fn times(outputs: &[(u128, Output)]) -> Vec<u128> {
+fn times(outputs: &[(u128, PlayoutOutput)]) -> Vec<u128> {
     outputs.iter().map(|(ms, _)| *ms).collect()
 }
 
@@ -37,9 +37,9 @@ fn first_frame_leaves_at_once_then_every_20ms() {
     playout.end(1);
     let outputs = run(&mut playout, start, start, start + 1_000 * MS);
     assert_eq!(times(&outputs), [0, 20, 40, 60, 80, 100]);
-    assert!(matches!(&outputs[0].1, Output::Frame(frame) if frame.first && frame.item == 7));
-    assert!(matches!(&outputs[1].1, Output::Frame(frame) if !frame.first && frame.samples.len() == 480));
-    assert_eq!(outputs[5].1, Output::Drained { generation: 1 });
+    assert!(matches!(&outputs[0].1, PlayoutOutput::Frame(frame) if frame.first && frame.item == 7));
+    assert!(matches!(&outputs[1].1, PlayoutOutput::Frame(frame) if !frame.first && frame.samples.len() == 480));
+    assert_eq!(outputs[5].1, PlayoutOutput::Drained { generation: 1 });
     assert_eq!((playout.underruns(), playout.next_deadline()), (0, None));
 }
 
@@ -59,8 +59,8 @@ fn odd_pieces_become_frames_with_padded_tail() {
     let played: Vec<f32> = outputs
         .iter()
         .filter_map(|(_, output)| match output {
-            Output::Frame(frame) => Some(frame.samples.clone()),
-            Output::Drained { .. } => None,
+            PlayoutOutput::Frame(frame) => Some(frame.samples.clone()),
+            PlayoutOutput::Drained { .. } => None,
         })
         .flatten()
         .collect();
@@ -98,7 +98,7 @@ fn waiting_for_first_audio_is_no_underrun() {
     assert_eq!(times(&run(&mut playout, start, start + 30 * MS, start + 500 * MS)), [30, 50]);
     assert_eq!(playout.poll(start + 400 * MS), None);
     playout.push(2, 8, &audio(20)).unwrap();
-    assert!(matches!(playout.poll(start + 500 * MS), Some(Output::Frame(frame)) if frame.first));
+    assert!(matches!(playout.poll(start + 500 * MS), Some(PlayoutOutput::Frame(frame)) if frame.first));
     assert_eq!(playout.underruns(), 0);
 }
 
@@ -109,7 +109,7 @@ fn late_end_drains_at_once() {
     playout.push(1, 7, &audio(20)).unwrap();
     run(&mut playout, start, start, start + 100 * MS);
     playout.end(1);
-    assert_eq!(playout.poll(start + 100 * MS), Some(Output::Drained { generation: 1 }));
+    assert_eq!(playout.poll(start + 100 * MS), Some(PlayoutOutput::Drained { generation: 1 }));
     assert_eq!(playout.poll(start + 100 * MS), None);
 }
 
@@ -136,8 +136,8 @@ fn clear_reports_played_and_refuses_stale_audio() {
     assert_eq!(
         playout.clear(),
         [
-            Cleared { generation: 3, item: 7, played: 60 * MS, dropped: 40 * MS },
-            Cleared { generation: 3, item: 8, played: Duration::ZERO, dropped: 50 * MS },
+            ClearedItem { generation: 3, item: 7, played: 60 * MS, dropped: 40 * MS },
+            ClearedItem { generation: 3, item: 8, played: Duration::ZERO, dropped: 50 * MS },
         ]
     );
     assert_eq!(playout.poll(start + 100 * MS), None);
@@ -145,7 +145,7 @@ fn clear_reports_played_and_refuses_stale_audio() {
     assert_eq!(playout.push(2, 6, &audio(20)), Err(PushError::Stale));
     assert_eq!((playout.unsent(), playout.current()), (Duration::ZERO, None));
     playout.push(4, 9, &audio(20)).unwrap();
-    assert!(matches!(playout.poll(start + 100 * MS), Some(Output::Frame(frame)) if frame.generation == 4));
+    assert!(matches!(playout.poll(start + 100 * MS), Some(PlayoutOutput::Frame(frame)) if frame.generation == 4));
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn clear_while_starving_reports_what_was_played() {
     let mut playout = Playout::new(RATE);
     playout.push(1, 7, &audio(20)).unwrap();
     run(&mut playout, start, start, start + 90 * MS);
-    assert_eq!(playout.clear(), [Cleared { generation: 1, item: 7, played: 20 * MS, dropped: Duration::ZERO }]);
+    assert_eq!(playout.clear(), [ClearedItem { generation: 1, item: 7, played: 20 * MS, dropped: Duration::ZERO }]);
 }
 
 #[test]
@@ -167,8 +167,8 @@ fn next_response_waits_for_the_previous() {
     playout.end(2);
     let outputs = run(&mut playout, start, start, start + 500 * MS);
     assert_eq!(times(&outputs), [0, 20, 40, 40, 60]);
-    assert_eq!(outputs[2].1, Output::Drained { generation: 1 });
-    assert_eq!(outputs[4].1, Output::Drained { generation: 2 });
+    assert_eq!(outputs[2].1, PlayoutOutput::Drained { generation: 1 });
+    assert_eq!(outputs[4].1, PlayoutOutput::Drained { generation: 2 });
 }
 
 #[test]
@@ -186,7 +186,7 @@ fn cleared_generation_leaves_the_others_playing() {
         playout.end(left);
         let outputs = run(&mut playout, start, start + 20 * MS, start + 500 * MS);
         assert_eq!(times(&outputs), [20, 40, 60]);
-        assert_eq!(outputs[2].1, Output::Drained { generation: left });
+        assert_eq!(outputs[2].1, PlayoutOutput::Drained { generation: left });
         assert_eq!((playout.unsent(), playout.underruns()), (Duration::ZERO, 0));
         playout.push(3, 9, &audio(20)).unwrap();
     }
@@ -222,10 +222,10 @@ fn playing(start: Instant) -> (Playout, Vec<f32>) {
     (playout, samples_of(&outputs))
 }
 
-fn samples_of(outputs: &[(u128, Output)]) -> Vec<f32> {
+fn samples_of(outputs: &[(u128, PlayoutOutput)]) -> Vec<f32> {
     let frames = outputs.iter().filter_map(|(_, output)| match output {
-        Output::Frame(frame) => Some(&frame.samples[..]),
-        Output::Drained { .. } => None,
+        PlayoutOutput::Frame(frame) => Some(&frame.samples[..]),
+        PlayoutOutput::Drained { .. } => None,
     });
     frames.flatten().copied().collect()
 }
@@ -245,7 +245,7 @@ fn pauses_lose_and_repeat_nothing() {
     assert_eq!(times(&outputs)[..3], [355, 375, 395]);
     heard.extend(samples_of(&outputs));
     assert_eq!(heard, counted(400 * 24));
-    assert_eq!(outputs.last().unwrap().1, Output::Drained { generation: 1 });
+    assert_eq!(outputs.last().unwrap().1, PlayoutOutput::Drained { generation: 1 });
     assert_eq!(playout.underruns(), 0);
 }
 
@@ -254,7 +254,7 @@ fn pauses_are_bounded() {
     let start = Instant::now();
     let (mut playout, mut heard) = playing(start);
     playout.pause(start + 90 * MS);
-    assert_eq!(playout.next_deadline(), Some(start + 90 * MS + LONGEST_PAUSE));
+    assert_eq!(playout.next_deadline(), Some(start + 90 * MS + MAX_PAUSE));
     let outputs = run(&mut playout, start, start + 90 * MS, start + 2_000 * MS);
     assert_eq!(times(&outputs)[..2], [590, 610]);
     heard.extend(samples_of(&outputs));

@@ -57,7 +57,7 @@ pub struct PacketCopy {
 
 /// What a payload holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Redundant {
+pub struct RedPayload {
     /// The packet itself.
     pub primary: Bytes,
     /// Copies of earlier ones, the newest first.
@@ -65,7 +65,7 @@ pub struct Redundant {
 }
 
 /// Reads a payload whose blocks are of the payload type `codec`; copies of other types and empty ones are left out.
-pub fn read(payload: &Bytes, codec: u8) -> Result<Redundant, RedError> {
+pub fn parse(payload: &Bytes, codec: u8) -> Result<RedPayload, RedError> {
     let mut headers = [(0_u8, 0_u32, 0_usize); MAX_READ];
     let (mut count, mut at) = (0, 0);
     let primary_type = loop {
@@ -102,7 +102,7 @@ pub fn read(payload: &Bytes, codec: u8) -> Result<Redundant, RedError> {
         distance += u16::try_from(packets).unwrap_or(u16::MAX / MAX_READ as u16);
         (copy.distance, later) = (distance, copy.offset);
     }
-    Ok(Redundant { primary: payload.slice(at..), copies })
+    Ok(RedPayload { primary: payload.slice(at..), copies })
 }
 
 /// Writes payloads with copies of the packets before. Takes every packet that is sent, so that copies are of those right before.
@@ -182,11 +182,11 @@ mod tests {
         assert_eq!(writer.write(Duration::ZERO, &packet(0), 2), None, "there is nothing to copy");
         let one = writer.write(Duration::ZERO, &packet(1), 2).unwrap();
         let copy = |distance: u16, offset, number| PacketCopy { distance, offset, payload: packet(number) };
-        assert_eq!(read(&one, OPUS), Ok(Redundant { primary: packet(1), copies: vec![copy(1, 960, 0)] }));
+        assert_eq!(parse(&one, OPUS), Ok(RedPayload { primary: packet(1), copies: vec![copy(1, 960, 0)] }));
         assert_eq!(writer.write(Duration::ZERO, &packet(2), 0), None, "none is asked for");
         let two = writer.write(Duration::from_millis(40), &packet(3), 2).unwrap();
         let expected = vec![copy(1, 960 + 1_920, 2), copy(3, 3 * 960 + 1_920, 0)];
-        assert_eq!(read(&two, OPUS), Ok(Redundant { primary: packet(3), copies: expected }));
+        assert_eq!(parse(&two, OPUS), Ok(RedPayload { primary: packet(3), copies: expected }));
     }
 
     #[test]
@@ -194,7 +194,7 @@ mod tests {
         // Two copies of 3 bytes, 40 and 20 ms before.
         let offset = |ticks: u32| (1 << 31 | u32::from(OPUS) << 24 | ticks << 10 | 3).to_be_bytes();
         let payload = [&offset(1_920)[..], &offset(960), &[OPUS], &packet(1), &packet(2), &packet(3)].concat();
-        let copies = read(&Bytes::from(payload), OPUS).unwrap().copies;
+        let copies = parse(&Bytes::from(payload), OPUS).unwrap().copies;
         let found: Vec<_> = copies.iter().map(|copy| (copy.distance, copy.payload.clone())).collect();
         assert_eq!(found, [(1, packet(2)), (2, packet(1))]);
     }
@@ -221,7 +221,7 @@ mod tests {
             assert_eq!(writer.write(Duration::ZERO, &large, 2), None, "two of them fit no datagram");
         }
         let mixed = writer.write(Duration::ZERO, &packet(2), 2).unwrap();
-        assert_eq!(read(&mixed, OPUS).unwrap().copies.len(), 1);
+        assert_eq!(parse(&mixed, OPUS).unwrap().copies.len(), 1);
         assert!(mixed.len() <= MAX_PAYLOAD);
     }
 
@@ -231,21 +231,21 @@ mod tests {
         writer.write(Duration::ZERO, &packet(0), 2);
         let payload = writer.write(Duration::ZERO, &packet(1), 2).unwrap();
         for length in 0..8 {
-            assert_eq!(read(&payload.slice(..length), OPUS), Err(RedError::Truncated), "{length} bytes");
+            assert_eq!(parse(&payload.slice(..length), OPUS), Err(RedError::Truncated), "{length} bytes");
         }
-        assert_eq!(read(&payload, 96), Err(RedError::WrongType(OPUS)));
+        assert_eq!(parse(&payload, 96), Err(RedError::WrongType(OPUS)));
         let many = Bytes::from([0x80 | OPUS, 0, 0, 0].repeat(MAX_READ + 1));
-        assert_eq!(read(&many, OPUS), Err(RedError::TooMany));
+        assert_eq!(parse(&many, OPUS), Err(RedError::TooMany));
         // Another codec's copy and an empty one are left out.
         let other = Bytes::from_static(&[0x80 | 13, 0, 0, 1, 0x80 | OPUS, 0, 0, 0, OPUS, 9, 8]);
-        assert_eq!(read(&other, OPUS), Ok(Redundant { primary: Bytes::from_static(&[8]), copies: Vec::new() }));
+        assert_eq!(parse(&other, OPUS), Ok(RedPayload { primary: Bytes::from_static(&[8]), copies: Vec::new() }));
     }
 
     proptest::proptest! {
         #[test]
         fn no_bytes_make_the_reader_panic(bytes in proptest::collection::vec(0u8.., 0..60)) {
             let bytes = Bytes::from(bytes);
-            if let Ok(read) = read(&bytes, bytes.first().map_or(0, |first| first & 0x7f)) {
+            if let Ok(read) = parse(&bytes, bytes.first().map_or(0, |first| first & 0x7f)) {
                 let held: usize = read.copies.iter().map(|copy| copy.payload.len()).sum();
                 assert!(held + read.primary.len() < bytes.len() && read.copies.len() <= MAX_READ);
             }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use super::jitter::{Action, JitterBuffer, MAX_STALL};
+use super::jitter::{JitterAction, JitterBuffer, MAX_STALL};
 use super::level::is_audible;
 use super::opus::{FRAME, OpusDecoder, OpusEncoder};
 use super::vad::{TurnDetector, TurnEvent, TurnSettings};
@@ -46,17 +46,17 @@ fn turns(packets: &[(Bytes, bool)], delay: impl Fn(usize) -> Option<Duration>) -
         }
         loop {
             let samples = match jitter.pop(start + now) {
-                Action::Packet { payload, .. } => {
+                JitterAction::Packet { payload, .. } => {
                     let samples = decoder.decode(&payload).unwrap();
                     if !is_audible(&samples) {
-                        jitter.note_silence();
+                        jitter.mark_silent();
                     }
                     samples
                 }
-                Action::Fec { next, duration, .. } => decoder.decode_fec(&next, duration).unwrap(),
-                Action::Conceal { duration, .. } | Action::Stall { duration } => decoder.conceal(duration).unwrap(),
-                Action::Silence { duration } => vec![0.0; (duration.as_millis() as u32 * vad::RATE / 1_000) as usize],
-                Action::Wait { .. } => break,
+                JitterAction::Fec { next, duration, .. } => decoder.decode_fec(&next, duration).unwrap(),
+                JitterAction::Conceal { duration, .. } | JitterAction::Stall { duration } => decoder.conceal(duration).unwrap(),
+                JitterAction::Silence { duration } => vec![0.0; (duration.as_millis() as u32 * vad::RATE / 1_000) as usize],
+                JitterAction::Wait { .. } => break,
             };
             found.extend(detector.push(&samples).into_iter().map(|event| (event, now)));
         }

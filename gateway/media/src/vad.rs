@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use earshot::Detector;
 
-use super::barge_in::{self, BargeIn, InputKind, Verdict};
+use super::barge_in::{self, BargeIn, InputKind, BargeInVerdict};
 use super::echo_guard::EchoLevel;
-use super::endpointing::{CONTEXT_MS, Eagerness, Judgement, NEXT_QUESTION_MS, Question};
+use super::endpointing::{CONTEXT_MS, Eagerness, PauseJudgement, NEXT_QUESTION_MS, TurnQuery};
 use super::level::rms;
 
 /// Samples a second that [`TurnDetector`] takes.
@@ -172,7 +172,7 @@ enum State {
     Quiet { since: u64, voiced: u64, peak: f32 },
     /// A turn is open since `begin`; its last voice ended at `voice_end`. Of the pause since then: whether it was reported, and
     /// what a model has said of it.
-    Speaking { begin: u64, voice_end: u64, paused: bool, judgement: Judgement },
+    Speaking { begin: u64, voice_end: u64, paused: bool, judgement: PauseJudgement },
 }
 
 impl State {
@@ -207,13 +207,13 @@ impl<D: VoiceDetector> TurnDetector<D> {
 
     /// A model judges the pauses of turns that end by eagerness: [`Self::question`] has what to ask it, [`Self::judged`] takes
     /// the answers. Until one comes the fixed silence holds.
-    pub fn with_judge(mut self) -> Self {
+    pub fn with_turn_model(mut self) -> Self {
         self.judged = true;
         self
     }
 
     /// What to ask the model now, if there is anything. Each question is returned once, and counts as asked.
-    pub fn question(&mut self) -> Option<Question> {
+    pub fn next_query(&mut self) -> Option<TurnQuery> {
         let (judged, position) = (self.is_judged(), self.position);
         let State::Speaking { begin, voice_end, judgement, .. } = &mut self.state else { return None };
         let silence_ms = (position - *voice_end) / PER_MS;
@@ -221,15 +221,15 @@ impl<D: VoiceDetector> TurnDetector<D> {
             return None;
         }
         self.questions += 1;
-        *judgement = Judgement { asked: Some(self.questions), due_ms: silence_ms + NEXT_QUESTION_MS, ..*judgement };
+        *judgement = PauseJudgement { asked: Some(self.questions), due_ms: silence_ms + NEXT_QUESTION_MS, ..*judgement };
         let length = usize::try_from(position - *begin).unwrap_or(usize::MAX).min(self.recent.len());
         let turn = self.recent.range(self.recent.len() - length..).copied().collect();
-        Some(Question { id: self.questions, turn })
+        Some(TurnQuery { id: self.questions, turn })
     }
 
     /// Takes the answer to a question: the probability that the turn has ended, `None` if there is no answer. Returns the end of
     /// the turn if that is what it means; an answer to a pause that is over means nothing.
-    pub fn judged(&mut self, id: u64, probability: Option<f32>) -> Option<TurnEvent> {
+    pub fn on_prediction(&mut self, id: u64, probability: Option<f32>) -> Option<TurnEvent> {
         let eagerness = self.settings.eagerness.filter(|_| self.judged)?;
         let State::Speaking { judgement, .. } = &mut self.state else { return None };
         judgement.asked.take_if(|asked| *asked == id)?;
@@ -366,7 +366,7 @@ impl<D: VoiceDetector> TurnDetector<D> {
             State::Speaking { voice_end, paused, judgement, .. } => {
                 if probability >= threshold - HYSTERESIS.min(threshold / 2.0) {
                     *voice_end = self.position;
-                    *judgement = Judgement::NONE;
+                    *judgement = PauseJudgement::NONE;
                     return std::mem::take(paused).then_some(TurnEvent::Resumed { audio_ms: start / PER_MS });
                 }
                 let silence = self.position - *voice_end;
@@ -388,9 +388,9 @@ impl<D: VoiceDetector> TurnDetector<D> {
     fn judge_barge_in(&mut self, heard: InputKind, level: f32, length: u64) -> Option<TurnEvent> {
         let since = self.barge_in.since()?;
         match self.barge_in.frame(heard, level, self.position, length) {
-            Verdict::Open => None,
-            Verdict::Interruption => Some(self.start(since)),
-            Verdict::Nothing => {
+            BargeInVerdict::Open => None,
+            BargeInVerdict::Interruption => Some(self.start(since)),
+            BargeInVerdict::Nothing => {
                 self.state = State::QUIET;
                 Some(TurnEvent::BargeInDismissed { audio_ms: self.position / PER_MS })
             }
@@ -401,7 +401,7 @@ impl<D: VoiceDetector> TurnDetector<D> {
     fn start(&mut self, since: u64) -> TurnEvent {
         let begin = since.saturating_sub(self.settings.prefix_padding_ms * PER_MS).max(self.floor);
         self.onset = self.position - since;
-        let (voice_end, judgement) = (self.position, Judgement::NONE);
+        let (voice_end, judgement) = (self.position, PauseJudgement::NONE);
         self.state = State::Speaking { begin, voice_end, paused: false, judgement };
         // Rounded up at the floor, which may lie inside of a millisecond: never into the turn before.
         TurnEvent::SpeechStarted { audio_start_ms: begin.div_ceil(PER_MS) }

@@ -107,7 +107,7 @@ fn each_pause_is_reported_once() {
 
 /// A detector whose pauses a model judges, for which the given ranges of frames are voice.
 fn judged<const N: usize>(eagerness: Eagerness, voice: [std::ops::Range<usize>; N]) -> TurnDetector<Scripted> {
-    let mut turns = scripted(voice).with_judge();
+    let mut turns = scripted(voice).with_turn_model();
     turns.configure(TurnSettings { eagerness: Some(eagerness), ..TurnSettings::default() });
     turns
 }
@@ -117,15 +117,15 @@ fn judged<const N: usize>(eagerness: Eagerness, voice: [std::ops::Range<usize>; 
 fn ask(
     turns: &mut TurnDetector<Scripted>,
     frames: usize,
-    mut answer: impl FnMut(&Question, usize) -> Option<Option<f32>>,
+    mut answer: impl FnMut(&TurnQuery, usize) -> Option<Option<f32>>,
 ) -> Vec<TurnEvent> {
     let mut events = Vec::new();
     for frame in 1..=frames {
         events.extend(turns.push(&[0.0; 256]));
-        if let Some(question) = turns.question()
+        if let Some(question) = turns.next_query()
             && let Some(probability) = answer(&question, frame)
         {
-            events.extend(turns.judged(question.id, probability));
+            events.extend(turns.on_prediction(question.id, probability));
         }
     }
     events
@@ -198,7 +198,7 @@ fn voice_after_a_question_voids_its_answer() {
         None
     });
     assert_eq!(questions.len(), 1);
-    assert_eq!(turns.judged(questions[0], Some(1.0)), None);
+    assert_eq!(turns.on_prediction(questions[0], Some(1.0)), None);
     assert!(turns.voice_end().is_some(), "the turn goes on");
     // The next pause is judged by its own question, and the old answer leaves it alone.
     let mut second = Vec::new();
@@ -207,9 +207,9 @@ fn voice_after_a_question_voids_its_answer() {
         None
     });
     assert_eq!((second.len(), second[0]), (1, questions[0] + 1));
-    assert_eq!(turns.judged(questions[0], Some(1.0)), None);
-    assert!(matches!(turns.judged(second[0], Some(1.0)), Some(TurnEvent::SpeechStopped { .. })));
-    assert_eq!(turns.judged(second[0], Some(1.0)), None);
+    assert_eq!(turns.on_prediction(questions[0], Some(1.0)), None);
+    assert!(matches!(turns.on_prediction(second[0], Some(1.0)), Some(TurnEvent::SpeechStopped { .. })));
+    assert_eq!(turns.on_prediction(second[0], Some(1.0)), None);
 }
 
 #[test]
@@ -219,7 +219,7 @@ fn question_holds_the_turn_and_at_most_8_s() {
         let mut turns = judged(Eagerness::Medium, [voice]);
         let audio: Vec<f32> = (0..(last + 13) * 256).map(|sample| sample as f32).collect();
         turns.push(&audio);
-        let turn = turns.question().unwrap().turn;
+        let turn = turns.next_query().unwrap().turn;
         assert_eq!(turn, audio[audio.len() - samples..]);
     }
 }
@@ -236,7 +236,7 @@ fn silence_ends_turns_without_a_judge() {
 
 #[test]
 fn fixed_silence_asks_no_judge() {
-    let events = ask(&mut scripted([10..40]).with_judge(), 200, |question, _| panic!("{question:?}"));
+    let events = ask(&mut scripted([10..40]).with_turn_model(), 200, |question, _| panic!("{question:?}"));
     assert_eq!(stopped(events[1]), 40 * 16 + 512);
 }
 

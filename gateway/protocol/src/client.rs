@@ -25,10 +25,10 @@ pub struct ClientMessage {
 pub enum ClientEvent {
     /// Change the configuration.
     #[serde(rename = "session.update")]
-    SessionUpdate(session::Update),
+    SessionUpdate(session::SessionUpdate),
     /// Append audio to the input buffer.
     #[serde(rename = "input_audio_buffer.append")]
-    InputAppend(input_audio::Append),
+    InputAppend(input_audio::AudioAppend),
     /// Commit the input buffer as a user item.
     #[serde(rename = "input_audio_buffer.commit")]
     InputCommit,
@@ -40,7 +40,7 @@ pub enum ClientEvent {
     OutputClear,
     /// Add an item to the conversation.
     #[serde(rename = "conversation.item.create")]
-    ItemCreate(item::Create),
+    ItemCreate(item::ItemCreate),
     /// Remove an item from the conversation.
     #[serde(rename = "conversation.item.delete")]
     ItemDelete(item::ItemRef),
@@ -49,19 +49,19 @@ pub enum ClientEvent {
     ItemRetrieve(item::ItemRef),
     /// Cut a spoken item where it was heard.
     #[serde(rename = "conversation.item.truncate")]
-    ItemTruncate(item::Truncate),
+    ItemTruncate(item::ItemTruncate),
     /// Start a response.
     #[serde(rename = "response.create")]
-    ResponseCreate(response::Create),
+    ResponseCreate(response::ResponseCreate),
     /// Cancel a response.
     #[serde(rename = "response.cancel")]
-    ResponseCancel(response::Cancel),
+    ResponseCancel(response::ResponseCancel),
     /// More of the text that a response reads aloud.
     #[serde(rename = "repartee.text.append")]
-    TextAppend(speech_synthesis::Append),
+    TextAppend(speech_synthesis::TextAppend),
     /// Its end.
     #[serde(rename = "repartee.text.done")]
-    TextDone(speech_synthesis::Done),
+    TextDone(speech_synthesis::TextAppendDone),
 }
 
 /// `input_audio_buffer.append` as clients write it: the one event that is frequent and large. Read in one pass; a wrong one, or
@@ -91,7 +91,7 @@ impl ClientMessage {
     /// Parses one message. The error names the wrong field and, where it could be read, the `event_id`.
     pub fn parse(text: &str) -> Result<Self, Box<ErrorBody>> {
         if let Ok(Append { event_id, audio, .. }) = serde_json::from_str(text) {
-            return Ok(Self { event_id, event: ClientEvent::InputAppend(input_audio::Append { audio }) });
+            return Ok(Self { event_id, event: ClientEvent::InputAppend(input_audio::AudioAppend { audio }) });
         }
         let head: Head<'_> = serde_json::from_str(text).map_err(|error| {
             let message = match error.classify() {
@@ -100,9 +100,9 @@ impl ClientMessage {
             };
             Box::new(ErrorBody::invalid(ErrorKind::InvalidJson, message))
         })?;
-        let named = |error: ErrorBody| Box::new(error.about(head.event_id.clone()));
+        let named = |error: ErrorBody| Box::new(error.with_event_id(head.event_id.clone()));
         let Some(kind) = head.kind.as_deref() else {
-            return Err(named(ErrorBody::invalid(ErrorKind::MissingField, "the event has no `type`").at("type")));
+            return Err(named(ErrorBody::invalid(ErrorKind::MissingField, "the event has no `type`").with_param("type")));
         };
         let event = match kind {
             "session.update" => body(text).map(ClientEvent::SessionUpdate),
@@ -120,7 +120,7 @@ impl ClientMessage {
             "repartee.text.done" => body(text).map(ClientEvent::TextDone),
             other => {
                 let message = format!("unknown event type `{}`", abbreviate(other.to_owned(), 64));
-                Err(ErrorBody::invalid(ErrorKind::UnknownEvent, message).at("type"))
+                Err(ErrorBody::invalid(ErrorKind::UnknownEvent, message).with_param("type"))
             }
         };
         match event {
@@ -153,7 +153,7 @@ mod tests {
     fn append_reads_alike_in_any_form() {
         let append = |event_id: Option<&str>| ClientMessage {
             event_id: event_id.map(str::to_owned),
-            event: ClientEvent::InputAppend(input_audio::Append { audio: "AA==".into() }),
+            event: ClientEvent::InputAppend(input_audio::AudioAppend { audio: "AA==".into() }),
         };
         for (text, event_id) in [
             (r#"{"type":"input_audio_buffer.append","audio":"AA=="}"#, None),

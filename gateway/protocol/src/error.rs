@@ -79,11 +79,11 @@ pub enum ErrorKind {
     /// An offer that cannot be answered.
     InvalidOffer,
     /// A web page of an origin that is not allowed.
-    ForeignOrigin,
+    OriginNotAllowed,
     /// A server without keys is asked from another machine.
-    NotLocal,
+    RemoteWithoutKeys,
     /// A server without keys is asked under a name that is not known to be its own.
-    ForeignHost,
+    HostNotAllowed,
     /// No key where one is needed.
     MissingKey,
     /// An unknown key.
@@ -144,9 +144,9 @@ impl ErrorKind {
             Self::ConnectionLimit => "connection_limit_reached",
             Self::CallUnknown => "call_not_found",
             Self::InvalidOffer => "invalid_offer",
-            Self::ForeignOrigin => "origin_not_allowed",
-            Self::NotLocal => "remote_caller_without_keys",
-            Self::ForeignHost => "host_not_allowed",
+            Self::OriginNotAllowed => "origin_not_allowed",
+            Self::RemoteWithoutKeys => "remote_caller_without_keys",
+            Self::HostNotAllowed => "host_not_allowed",
             Self::MissingKey => "missing_api_key",
             Self::InvalidKey => "invalid_api_key",
             Self::ExpiredKey => "expired_api_key",
@@ -195,7 +195,7 @@ impl ErrorBody {
     }
 
     /// Whether it is the server's fault: a `server_error`.
-    pub fn is_ours(&self) -> bool {
+    pub fn is_server_error(&self) -> bool {
         self.kind == SERVER_ERROR
     }
 
@@ -210,13 +210,13 @@ impl ErrorBody {
     }
 
     /// Sets `param`, the field that is wrong.
-    pub fn at(mut self, param: impl Into<String>) -> Self {
+    pub fn with_param(mut self, param: impl Into<String>) -> Self {
         self.param = Some(abbreviate(param.into(), MAX_NAME));
         self
     }
 
     /// Sets `event_id`, the client event that caused it.
-    pub fn about(mut self, event_id: Option<String>) -> Self {
+    pub fn with_event_id(mut self, event_id: Option<String>) -> Self {
         self.event_id = event_id.map(|event_id| abbreviate(event_id, MAX_NAME));
         self
     }
@@ -231,7 +231,7 @@ impl ErrorBody {
         let parts = [Some(root.to_owned()).filter(|root| !root.is_empty()), path, missing.map(str::to_owned)];
         let param = parts.into_iter().flatten().collect::<Vec<_>>().join(".");
         let body = Self::invalid(kind, message);
-        if param.is_empty() { body } else { body.at(param) }
+        if param.is_empty() { body } else { body.with_param(param) }
     }
 }
 

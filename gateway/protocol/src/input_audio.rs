@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// `input_audio_buffer.append`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Append {
+pub struct AudioAppend {
     /// Base64 of audio in the session's input format.
     pub audio: String,
 }
@@ -29,7 +29,7 @@ pub struct SpeechStopped {
 
 /// `input_audio_buffer.committed`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Committed {
+pub struct AudioCommitted {
     /// The item before it, `null` for the first.
     pub previous_item_id: Option<String>,
     /// The user item that was made.

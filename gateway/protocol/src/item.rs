@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::extension::Extension;
+use super::extension::EventExtension;
 use super::literal;
 
 literal!(
@@ -42,7 +42,7 @@ impl Item {
     }
 
     /// Mutable access to its status.
-    pub fn status_mut(&mut self) -> &mut Status {
+    pub fn status_mut(&mut self) -> &mut ItemStatus {
         match self {
             Self::Message(message) => &mut message.status,
             Self::FunctionCall(call) => &mut call.status,
@@ -62,11 +62,11 @@ pub struct Message {
     pub object: ItemObject,
     /// Its state.
     #[serde(default, deserialize_with = "or_default")]
-    pub status: Status,
+    pub status: ItemStatus,
     /// Who wrote or spoke it.
-    pub role: Role,
+    pub role: ItemRole,
     /// Its parts.
-    pub content: Vec<Content>,
+    pub content: Vec<ItemContent>,
 }
 
 /// A function call of the model.
@@ -80,7 +80,7 @@ pub struct FunctionCall {
     pub object: ItemObject,
     /// Its state.
     #[serde(default, deserialize_with = "or_default")]
-    pub status: Status,
+    pub status: ItemStatus,
     /// The id that its `function_call_output` repeats.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call_id: Option<String>,
@@ -101,7 +101,7 @@ pub struct FunctionCallOutput {
     pub object: ItemObject,
     /// Its state.
     #[serde(default, deserialize_with = "or_default")]
-    pub status: Status,
+    pub status: ItemStatus,
     /// The `call_id` of the call.
     pub call_id: String,
     /// The result, as free text.
@@ -116,7 +116,7 @@ fn or_default<'de, D: serde::Deserializer<'de>, T: Default + Deserialize<'de>>(d
 /// State of an item.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Status {
+pub enum ItemStatus {
     /// Being generated.
     InProgress,
     /// Complete.
@@ -129,7 +129,7 @@ pub enum Status {
 /// Author of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Role {
+pub enum ItemRole {
     /// Instructions.
     System,
     /// The caller.
@@ -141,7 +141,7 @@ pub enum Role {
 /// One part of a message. The wire has other names for the same parts in `response.content_part.*`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub enum Content {
+pub enum ItemContent {
     /// Text of the caller or the system.
     InputText {
         /// The text.
@@ -193,7 +193,7 @@ pub enum ImageDetail {
 
 /// `conversation.item.create`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Create {
+pub struct ItemCreate {
     /// Insert after this item; absent for the end, `root` for the beginning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous_item_id: Option<String>,
@@ -210,7 +210,7 @@ pub struct ItemRef {
 
 /// `conversation.item.truncate`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Truncate {
+pub struct ItemTruncate {
     /// The item.
     pub item_id: String,
     /// The part of it; always 0.
@@ -227,7 +227,7 @@ fn milliseconds<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<u64
 
 /// `conversation.item.truncated`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Truncated {
+pub struct ItemTruncated {
     /// The item.
     pub item_id: String,
     /// The part of it; always 0.
@@ -235,25 +235,25 @@ pub struct Truncated {
     /// How much of its audio remains.
     pub audio_end_ms: u64,
     /// Repartee's extension of the event.
-    #[serde(default, skip_serializing_if = "Extension::is_empty")]
-    pub repartee: Extension,
+    #[serde(default, skip_serializing_if = "EventExtension::is_empty")]
+    pub repartee: EventExtension,
 }
 
 /// `conversation.item.added` and `.done`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Added {
+pub struct ItemAdded {
     /// The item before it, `null` for the first.
     pub previous_item_id: Option<String>,
     /// The item.
     pub item: Item,
     /// Repartee's extension of the event.
-    #[serde(default, skip_serializing_if = "Extension::is_empty")]
-    pub repartee: Extension,
+    #[serde(default, skip_serializing_if = "EventExtension::is_empty")]
+    pub repartee: EventExtension,
 }
 
 /// `conversation.item.retrieved`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Retrieved {
+pub struct ItemRetrieved {
     /// The item.
     pub item: Item,
 }
@@ -269,9 +269,9 @@ mod tests {
         let item = Item::Message(Message {
             id: Some("item_1".into()),
             object: ItemObject::Value,
-            status: Status::Completed,
-            role: Role::User,
-            content: vec![Content::InputAudio { audio: None, transcript: None }],
+            status: ItemStatus::Completed,
+            role: ItemRole::User,
+            content: vec![ItemContent::InputAudio { audio: None, transcript: None }],
         });
         assert_eq!(
             serde_json::to_value(item).unwrap(),
@@ -285,18 +285,18 @@ mod tests {
         let text = json!({"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]});
         let Item::Message(message) = serde_json::from_value(text).unwrap() else { panic!("a message") };
         assert_eq!(message.id, None);
-        assert_eq!(message.content, [Content::InputText { text: "hi".into() }]);
+        assert_eq!(message.content, [ItemContent::InputText { text: "hi".into() }]);
         let text = json!({"type": "function_call", "id": null, "object": null, "status": null, "name": "f",
             "arguments": "{}"});
         let Item::FunctionCall(call) = serde_json::from_value(text).unwrap() else { panic!("a call") };
-        assert_eq!((call.status, call.call_id), (Status::Completed, None));
+        assert_eq!((call.status, call.call_id), (ItemStatus::Completed, None));
     }
 
     #[test]
     fn audio_end_ms_accepts_any_number() {
         for (written, read) in [("0", 0), ("1.9", 1), ("-3", 0), ("1e300", u64::MAX)] {
             let text = format!(r#"{{"item_id": "a", "content_index": 0, "audio_end_ms": {written}}}"#);
-            assert_eq!(serde_json::from_str::<Truncate>(&text).unwrap().audio_end_ms, read);
+            assert_eq!(serde_json::from_str::<ItemTruncate>(&text).unwrap().audio_end_ms, read);
         }
     }
 }

@@ -4,14 +4,14 @@ use serde::{Deserialize, Serialize};
 
 /// `rate_limits.updated`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Updated {
+pub struct RateLimitsUpdated {
     /// One entry a limit.
-    pub rate_limits: Vec<Limit>,
+    pub rate_limits: Vec<RateLimit>,
 }
 
 /// One limit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Limit {
+pub struct RateLimit {
     /// `requests` or `tokens`.
     pub name: String,
     /// The limit.

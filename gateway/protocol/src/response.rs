@@ -4,10 +4,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::ErrorBody;
-use super::extension::Extension;
+use super::extension::EventExtension;
 use super::item::{FunctionCall, FunctionCallOutput, Item, Message};
 use super::literal;
-use super::speech_synthesis::ReadingRequest;
+use super::speech_synthesis::GivenTextRequest;
 use super::session::{AudioFormat, MaxTokens, Modality};
 
 literal!(
@@ -17,24 +17,24 @@ literal!(
 
 /// `response.create`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Create {
+pub struct ResponseCreate {
     /// What differs from the session's configuration: [`Overrides`]. Kept as sent, so that fields that are not served can be
     /// named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response: Option<Value>,
 }
 
-impl Create {
+impl ResponseCreate {
     /// The parameters. The error names the wrong field.
-    pub fn overrides(&self) -> Result<Overrides, ErrorBody> {
-        let Some(response) = &self.response else { return Ok(Overrides::default()) };
+    pub fn overrides(&self) -> Result<ResponseCreateParams, ErrorBody> {
+        let Some(response) = &self.response else { return Ok(ResponseCreateParams::default()) };
         serde_path_to_error::deserialize(response).map_err(|error| ErrorBody::from_path(&error, "response"))
     }
 }
 
 /// Parameters of one response. Absent and `null` both mean the session's.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Overrides {
+pub struct ResponseCreateParams {
     /// `["audio"]` or `["text"]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_modalities: Option<Vec<Modality>>,
@@ -67,7 +67,7 @@ pub struct Overrides {
     pub audio: Option<OverrideAudio>,
     /// What Repartee adds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub repartee: Option<ReadingRequest>,
+    pub repartee: Option<GivenTextRequest>,
 }
 
 /// One item of [`Overrides::input`].
@@ -108,7 +108,7 @@ pub struct OverrideOutput {
 
 /// `response.cancel`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Cancel {
+pub struct ResponseCancel {
     /// The response; absent for the active one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_id: Option<String>,
@@ -116,12 +116,12 @@ pub struct Cancel {
 
 /// `response.created` and `response.done`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct State {
+pub struct ResponseEvent {
     /// The response in its present state.
     pub response: Response,
     /// Repartee's extension of the event.
-    #[serde(default, skip_serializing_if = "Extension::is_empty")]
-    pub repartee: Extension,
+    #[serde(default, skip_serializing_if = "EventExtension::is_empty")]
+    pub repartee: EventExtension,
 }
 
 /// One response.
@@ -132,7 +132,7 @@ pub struct Response {
     /// Its id, `resp_...`.
     pub id: String,
     /// Its state.
-    pub status: Status,
+    pub status: ResponseStatus,
     /// Why it ended; `null` before its end.
     pub status_details: Option<StatusDetails>,
     /// Its items; empty before its end.
@@ -146,7 +146,7 @@ pub struct Response {
     /// Audio settings in effect.
     pub audio: ResponseAudio,
     /// Tokens used; `null` before its end.
-    pub usage: Option<Usage>,
+    pub usage: Option<ResponseUsage>,
     /// As given in `response.create`.
     pub metadata: Option<Map<String, Value>>,
 }
@@ -170,7 +170,7 @@ pub struct ResponseOutput {
 /// State of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Status {
+pub enum ResponseStatus {
     /// Being generated.
     InProgress,
     /// Complete.
@@ -183,7 +183,7 @@ pub enum Status {
     Failed,
 }
 
-impl Status {
+impl ResponseStatus {
     /// The value on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -201,19 +201,19 @@ impl Status {
 pub struct StatusDetails {
     /// The status again.
     #[serde(rename = "type")]
-    pub kind: Status,
+    pub kind: ResponseStatus,
     /// Why it was cancelled or is incomplete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<Reason>,
+    pub reason: Option<StatusReason>,
     /// Why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error: Option<Failure>,
+    pub error: Option<ResponseError>,
 }
 
 /// Why a response was cut short.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Reason {
+pub enum StatusReason {
     /// The caller began to speak.
     TurnDetected,
     /// The client cancelled it.
@@ -224,7 +224,7 @@ pub enum Reason {
 
 /// Error of a failed response.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Failure {
+pub struct ResponseError {
     /// `server_error` or `invalid_request_error`.
     #[serde(rename = "type")]
     pub kind: String,
@@ -236,7 +236,7 @@ pub struct Failure {
 
 /// Tokens used by a response. One codec frame counts as one audio token.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Usage {
+pub struct ResponseUsage {
     /// All tokens.
     pub total_tokens: u32,
     /// Tokens of the prompt.
@@ -244,14 +244,14 @@ pub struct Usage {
     /// Tokens of the response.
     pub output_tokens: u32,
     /// The prompt's by kind.
-    pub input_token_details: InputTokens,
+    pub input_token_details: ResponseInputTokens,
     /// The response's by kind.
     pub output_token_details: OutputTokens,
 }
 
 /// Tokens of the prompt by kind.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct InputTokens {
+pub struct ResponseInputTokens {
     /// Text.
     pub text_tokens: u32,
     /// Audio.
@@ -298,15 +298,15 @@ pub struct PartRef {
 pub struct ContentPart {
     /// Address of the part.
     #[serde(flatten)]
-    pub at: PartRef,
+    pub part_ref: PartRef,
     /// The part.
-    pub part: Part,
+    pub part: ContentPartBody,
 }
 
 /// A part under the names that these two events use: `audio` and `text`, not `output_audio` and `output_text`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub enum Part {
+pub enum ContentPartBody {
     /// Audio; its bytes are in the deltas.
     Audio {
         /// Its text.
@@ -321,10 +321,10 @@ pub enum Part {
 
 /// Payload of the `delta` events of audio (base64), transcript and text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Delta {
+pub struct ContentDelta {
     /// Address of the part.
     #[serde(flatten)]
-    pub at: PartRef,
+    pub part_ref: PartRef,
     /// What follows the deltas before.
     pub delta: String,
 }
@@ -334,7 +334,7 @@ pub struct Delta {
 pub struct TranscriptDone {
     /// Address of the part.
     #[serde(flatten)]
-    pub at: PartRef,
+    pub part_ref: PartRef,
     /// The whole transcript.
     pub transcript: String,
 }
@@ -344,7 +344,7 @@ pub struct TranscriptDone {
 pub struct TextDone {
     /// Address of the part.
     #[serde(flatten)]
-    pub at: PartRef,
+    pub part_ref: PartRef,
     /// The whole text.
     pub text: String,
 }

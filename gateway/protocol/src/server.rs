@@ -22,37 +22,37 @@ pub enum ServerEvent {
     #[serde(rename = "error")]
     Error(error::ErrorEvent),
     #[serde(rename = "session.created")]
-    SessionCreated(session::State),
+    SessionCreated(session::SessionEvent),
     #[serde(rename = "session.updated")]
-    SessionUpdated(session::State),
+    SessionUpdated(session::SessionEvent),
     #[serde(rename = "input_audio_buffer.speech_started")]
     SpeechStarted(input_audio::SpeechStarted),
     #[serde(rename = "input_audio_buffer.speech_stopped")]
     SpeechStopped(input_audio::SpeechStopped),
     #[serde(rename = "input_audio_buffer.committed")]
-    InputCommitted(input_audio::Committed),
+    InputCommitted(input_audio::AudioCommitted),
     #[serde(rename = "input_audio_buffer.cleared")]
     InputCleared {},
     #[serde(rename = "input_audio_buffer.timeout_triggered")]
     TimeoutTriggered(input_audio::TimeoutTriggered),
     #[serde(rename = "conversation.item.added")]
-    ItemAdded(item::Added),
+    ItemAdded(item::ItemAdded),
     #[serde(rename = "conversation.item.done")]
-    ItemDone(item::Added),
+    ItemDone(item::ItemAdded),
     #[serde(rename = "conversation.item.deleted")]
     ItemDeleted(item::ItemRef),
     #[serde(rename = "conversation.item.retrieved")]
-    ItemRetrieved(item::Retrieved),
+    ItemRetrieved(item::ItemRetrieved),
     #[serde(rename = "conversation.item.truncated")]
-    ItemTruncated(item::Truncated),
+    ItemTruncated(item::ItemTruncated),
     #[serde(rename = "conversation.item.input_audio_transcription.delta")]
-    TranscriptionDelta(transcription::Delta),
+    TranscriptionDelta(transcription::TranscriptionDelta),
     #[serde(rename = "conversation.item.input_audio_transcription.completed")]
-    TranscriptionCompleted(transcription::Completed),
+    TranscriptionCompleted(transcription::TranscriptionCompleted),
     #[serde(rename = "conversation.item.input_audio_transcription.failed")]
-    TranscriptionFailed(transcription::Failed),
+    TranscriptionFailed(transcription::TranscriptionFailed),
     #[serde(rename = "response.created")]
-    ResponseCreated(response::State),
+    ResponseCreated(response::ResponseEvent),
     #[serde(rename = "response.output_item.added")]
     OutputItemAdded(response::OutputItem),
     #[serde(rename = "response.output_item.done")]
@@ -62,15 +62,15 @@ pub enum ServerEvent {
     #[serde(rename = "response.content_part.done")]
     ContentPartDone(response::ContentPart),
     #[serde(rename = "response.output_audio.delta")]
-    AudioDelta(response::Delta),
+    AudioDelta(response::ContentDelta),
     #[serde(rename = "response.output_audio.done")]
     AudioDone(response::PartRef),
     #[serde(rename = "response.output_audio_transcript.delta")]
-    TranscriptDelta(response::Delta),
+    TranscriptDelta(response::ContentDelta),
     #[serde(rename = "response.output_audio_transcript.done")]
     TranscriptDone(response::TranscriptDone),
     #[serde(rename = "response.output_text.delta")]
-    TextDelta(response::Delta),
+    TextDelta(response::ContentDelta),
     #[serde(rename = "response.output_text.done")]
     TextDone(response::TextDone),
     #[serde(rename = "response.function_call_arguments.delta")]
@@ -78,7 +78,7 @@ pub enum ServerEvent {
     #[serde(rename = "response.function_call_arguments.done")]
     ArgumentsDone(response::ArgumentsDone),
     #[serde(rename = "response.done")]
-    ResponseDone(response::State),
+    ResponseDone(response::ResponseEvent),
     #[serde(rename = "output_audio_buffer.started")]
     OutputStarted(output_audio::ResponseRef),
     #[serde(rename = "output_audio_buffer.stopped")]
@@ -86,7 +86,7 @@ pub enum ServerEvent {
     #[serde(rename = "output_audio_buffer.cleared")]
     OutputCleared(output_audio::ResponseRef),
     #[serde(rename = "rate_limits.updated")]
-    RateLimitsUpdated(rate_limits::Updated),
+    RateLimitsUpdated(rate_limits::RateLimitsUpdated),
 }
 
 impl ServerEvent {
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn kind_is_the_type_on_the_wire() {
-        for event in [ServerEvent::InputCleared {}, ServerEvent::RateLimitsUpdated(rate_limits::Updated::default())] {
+        for event in [ServerEvent::InputCleared {}, ServerEvent::RateLimitsUpdated(rate_limits::RateLimitsUpdated::default())] {
             assert_eq!(serde_json::to_value(&event).unwrap()["type"], event.kind());
         }
     }

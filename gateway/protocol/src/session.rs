@@ -24,14 +24,14 @@ literal!(
 
 /// `session.update`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Update {
+pub struct SessionUpdate {
     /// The changes, applied by [`super::merge`]. Kept as sent, because absent and `null` differ.
     pub session: Value,
 }
 
 /// `session.created` and `session.updated`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct State {
+pub struct SessionEvent {
     /// The whole configuration in effect.
     pub session: Session,
 }
@@ -80,8 +80,8 @@ pub struct Session {
     /// Input and output audio.
     pub audio: Audio,
     /// Repartee's extension.
-    #[serde(skip_serializing_if = "Extension::is_empty")]
-    pub repartee: Extension,
+    #[serde(skip_serializing_if = "SessionExtension::is_empty")]
+    pub repartee: SessionExtension,
 }
 
 impl Serialize for Session {
@@ -119,7 +119,7 @@ impl Default for Session {
             truncation: Value::from("auto"),
             include: None,
             audio: Audio::default(),
-            repartee: Extension::default(),
+            repartee: SessionExtension::default(),
         }
     }
 }
@@ -127,7 +127,7 @@ impl Default for Session {
 /// What Repartee adds to the protocol.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Extension {
+pub struct SessionExtension {
     /// What the last update asked for and is served differently.
     pub warnings: Vec<String>,
     /// Whether a response is begun speculatively as soon as the caller pauses, and aborted if the caller goes on.
@@ -137,13 +137,13 @@ pub struct Extension {
     pub slice_ms: Option<u32>,
 }
 
-impl Default for Extension {
+impl Default for SessionExtension {
     fn default() -> Self {
         Self { warnings: Vec::new(), speculative_start: true, slice_ms: None }
     }
 }
 
-impl Extension {
+impl SessionExtension {
     /// Defaults are left out, so that stock clients do not see the extension.
     pub(super) fn is_empty(&self) -> bool {
         *self == Self::default()

@@ -5,14 +5,14 @@ use serde::{Deserialize, Serialize};
 /// What Repartee adds to the parameters of a response.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct ReadingRequest {
+pub struct GivenTextRequest {
     /// Whether the response reads what [`Append`] brings aloud, in the place of a text of the model's own.
     pub reads: bool,
 }
 
 /// `repartee.text.append`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Append {
+pub struct TextAppend {
     /// The response that reads it; absent for the last one that was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_id: Option<String>,
@@ -22,7 +22,7 @@ pub struct Append {
 
 /// `repartee.text.done`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Done {
+pub struct TextAppendDone {
     /// The response whose text is whole; absent for the last one that was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_id: Option<String>,

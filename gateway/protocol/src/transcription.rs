@@ -12,7 +12,7 @@ literal!(
 
 /// `conversation.item.input_audio_transcription.delta`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Delta {
+pub struct TranscriptionDelta {
     /// The user item.
     pub item_id: String,
     /// The part of it; always 0.
@@ -23,7 +23,7 @@ pub struct Delta {
 
 /// `conversation.item.input_audio_transcription.completed`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Completed {
+pub struct TranscriptionCompleted {
     /// The user item.
     pub item_id: String,
     /// The part of it; always 0.
@@ -31,12 +31,12 @@ pub struct Completed {
     /// The whole transcript.
     pub transcript: String,
     /// What it took.
-    pub usage: Usage,
+    pub usage: TranscriptionUsage,
 }
 
 /// `conversation.item.input_audio_transcription.failed`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Failed {
+pub struct TranscriptionFailed {
     /// The user item.
     pub item_id: String,
     /// The part of it; always 0.
@@ -47,7 +47,7 @@ pub struct Failed {
 
 /// Tokens used by a transcript.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Usage {
+pub struct TranscriptionUsage {
     /// Always `tokens`.
     #[serde(rename = "type")]
     pub kind: UsageKind,
@@ -56,14 +56,14 @@ pub struct Usage {
     /// Tokens of the prompt.
     pub input_tokens: u32,
     /// The prompt's by kind.
-    pub input_token_details: InputTokens,
+    pub input_token_details: TranscriptionInputTokens,
     /// Tokens of the transcript.
     pub output_tokens: u32,
 }
 
 /// Tokens of the prompt by kind.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct InputTokens {
+pub struct TranscriptionInputTokens {
     /// Text.
     pub text_tokens: u32,
     /// Audio.
@@ -79,14 +79,14 @@ mod tests {
 
     #[test]
     fn completed_is_as_published() {
-        let usage = Usage {
+        let usage = TranscriptionUsage {
             total_tokens: 22,
             input_tokens: 13,
-            input_token_details: InputTokens { text_tokens: 0, audio_tokens: 13 },
+            input_token_details: TranscriptionInputTokens { text_tokens: 0, audio_tokens: 13 },
             output_tokens: 9,
-            ..Usage::default()
+            ..TranscriptionUsage::default()
         };
-        let event = ServerEvent::TranscriptionCompleted(Completed {
+        let event = ServerEvent::TranscriptionCompleted(TranscriptionCompleted {
             item_id: "item_1".into(),
             content_index: 0,
             transcript: "Hey.".into(),

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::literal;
-use super::session::{AudioInput, Extension, Session, SessionKind};
+use super::session::{AudioInput, SessionExtension, Session, SessionKind};
 
 literal!(
     /// The `object` of a transcription session.
@@ -21,8 +21,8 @@ pub struct TranscriptionSession<'a> {
     expires_at: Option<u64>,
     audio: Audio<'a>,
     include: Option<&'a [String]>,
-    #[serde(skip_serializing_if = "Extension::is_empty")]
-    repartee: &'a Extension,
+    #[serde(skip_serializing_if = "SessionExtension::is_empty")]
+    repartee: &'a SessionExtension,
 }
 
 #[derive(Debug, Serialize)]

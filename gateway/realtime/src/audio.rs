@@ -34,7 +34,7 @@ pub(super) fn item_audio(audio: &str, format: AudioFormat, rate: u32) -> Result<
     }
     if samples.len() as u64 > MAX_ITEM_S * u64::from(format.rate()) {
         let message = format!("an item holds at most {MAX_ITEM_S} s of audio");
-        return Err(ErrorBody::invalid(ErrorKind::AudioTooLong, message).at("audio"));
+        return Err(ErrorBody::invalid(ErrorKind::AudioTooLong, message).with_param("audio"));
     }
     let convert = || -> Result<Vec<f32>, ResampleError> {
         let mut filter = Resampler::new(format.rate(), rate)?;
@@ -46,5 +46,5 @@ pub(super) fn item_audio(audio: &str, format: AudioFormat, rate: u32) -> Result<
 }
 
 fn refuse(message: String) -> ErrorBody {
-    ErrorBody::invalid(ErrorKind::InvalidAudio, message).at("audio")
+    ErrorBody::invalid(ErrorKind::InvalidAudio, message).with_param("audio")
 }

@@ -37,14 +37,14 @@ const MAX_ECHOED: usize = 256 << 10;
 pub(super) fn initial(id: &str, kind: SessionKind, model: &ModelInfo) -> Session {
     let mut config = Session { kind, id: id.to_owned(), ..Session::default() };
     config.audio.input.turn_detection = Some(TurnDetection::ServerVad(ServerVad::default()));
-    serve(&mut config, model);
+    apply_capabilities(&mut config, model);
     config
 }
 
 /// `config` with `patch` applied. An error changes nothing.
 pub(super) fn updated(config: &Session, patch: &Value, model: &ModelInfo) -> Result<Session, ErrorBody> {
     if !patch.is_object() {
-        return Err(ErrorBody::invalid(ErrorKind::InvalidValue, "`session` is an object").at("session"));
+        return Err(ErrorBody::invalid(ErrorKind::InvalidValue, "`session` is an object").with_param("session"));
     }
     let mut merged = to_value(config)?;
     // Nothing of one kind of session is left in the other, but for the defaults.
@@ -64,12 +64,12 @@ pub(super) fn updated(config: &Session, patch: &Value, model: &ModelInfo) -> Res
              (`engine.transcribes`), or use a session of the type `realtime`",
             model.name
         );
-        return Err(ErrorBody::invalid(ErrorKind::TranscriptionUnavailable, message).at("session.type"));
+        return Err(ErrorBody::invalid(ErrorKind::TranscriptionUnavailable, message).with_param("session.type"));
     }
     next.id.clone_from(&config.id);
     next.expires_at = config.expires_at;
     next.repartee.warnings.clear();
-    serve(&mut next, model);
+    apply_capabilities(&mut next, model);
     let mut effective = to_value(&next)?;
     // Left out of a session where all of it is the default; a client may ask for the default, too.
     effective["repartee"] = json!(next.repartee);
@@ -83,7 +83,7 @@ fn to_value(config: &Session) -> Result<Value, ErrorBody> {
 
 /// Refuses values that are invalid for any model.
 fn check(config: &Session) -> Result<(), ErrorBody> {
-    let refuse = |param: &str, message: String| Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).at(param));
+    let refuse = |param: &str, message: String| Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).with_param(param));
     for (param, format) in [
         ("session.audio.input.format.rate", config.audio.input.format),
         ("session.audio.output.format.rate", config.audio.output.format),
@@ -134,7 +134,7 @@ pub(super) fn check_max_tokens(limit: MaxTokens, param: &str) -> Result<(), Erro
         Some(count) => {
             let (least, most) = (OUTPUT_TOKENS.start(), OUTPUT_TOKENS.end());
             let message = format!("max_output_tokens is {least} to {most}, or \"inf\", got {count}");
-            Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).at(param))
+            Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).with_param(param))
         }
     }
 }
@@ -145,11 +145,11 @@ pub(super) fn check_rate(format: AudioFormat, param: &str) -> Result<(), ErrorBo
         return Ok(());
     }
     let message = format!("sample rates are 8000 to 48000 Hz, got {}", format.rate());
-    Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).at(param))
+    Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).with_param(param))
 }
 
 /// Replaces what was asked for by what is served.
-fn serve(config: &mut Session, model: &ModelInfo) {
+fn apply_capabilities(config: &mut Session, model: &ModelInfo) {
     config.model.clone_from(&model.name);
     config.tracing = None;
     config.prompt = None;

@@ -3,20 +3,20 @@
 use std::time::Instant;
 
 use repartee_engine_api::{
-    Command, FinishReason, ResponseInput as EngineInput, Respond, ResponseId, Tool, ResponseUsage as EngineUsage,
+    Command, FinishReason, ResponseInput, Respond, ResponseId, Tool, EngineUsage,
 };
-use repartee_protocol::extension::Extension;
+use repartee_protocol::extension::EventExtension;
 use repartee_protocol::merge::differences;
-use repartee_protocol::rate_limits::Updated;
-use repartee_protocol::response::{Create, Overrides, Reason, ResponseOutput, State};
+use repartee_protocol::rate_limits::RateLimitsUpdated;
+use repartee_protocol::response::{ResponseCreate, ResponseCreateParams, StatusReason, ResponseOutput, ResponseEvent};
 use repartee_protocol::session::{AudioFormat, MaxTokens, Modality};
 use repartee_protocol::{ErrorBody, ErrorKind, ServerEvent};
 use serde_json::{Map, Value, json};
 
 use super::config::MAX_INSTRUCTIONS;
-use super::speech_synthesis::Reading;
-use super::response::{Response, usage};
-use super::{Core, Delivery, Effect, tools};
+use super::speech_synthesis::GivenText;
+use super::response::{ActiveResponse, usage};
+use super::{RealtimeSession, Delivery, Effect, tools};
 
 /// The longest metadata of a response, in bytes.
 const MAX_METADATA: usize = 16 << 10;
@@ -46,7 +46,7 @@ pub(super) struct ResponseRequest {
     parallel_calls: bool,
     instructions: Option<String>,
     tools: Option<Vec<Tool>>,
-    input: Option<Vec<EngineInput>>,
+    input: Option<Vec<ResponseInput>>,
     metadata: Option<Map<String, Value>>,
     /// Adds no item to the conversation.
     out_of_band: bool,
@@ -62,8 +62,8 @@ pub(super) struct ResponseRequest {
 
 /// A response that waits until the exclusive ones before it have ended.
 #[derive(Debug)]
-pub(super) struct Waiting {
-    pub response: Response,
+pub(super) struct QueuedResponse {
+    pub response: ActiveResponse,
     respond: Respond,
     /// The text that it reads, as far as it has come.
     pub text: Vec<Command>,
@@ -71,7 +71,7 @@ pub(super) struct Waiting {
     since: Instant,
 }
 
-impl Waiting {
+impl QueuedResponse {
     /// Whether it belongs to the conversation. Then the client has not been told of it.
     pub fn in_conversation(&self) -> bool {
         self.response.in_conversation()
@@ -83,17 +83,17 @@ fn metadata_bytes(metadata: &Map<String, Value>) -> usize {
 }
 
 pub(super) fn refuse<T>(param: &str, message: impl Into<String>) -> Result<T, ErrorBody> {
-    Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).at(format!("response.{param}")))
+    Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).with_param(format!("response.{param}")))
 }
 
-impl Core {
-    pub(super) fn create_response(&mut self, create: Create, now: Instant) -> Result<(), ErrorBody> {
+impl RealtimeSession {
+    pub(super) fn create_response(&mut self, create: ResponseCreate, now: Instant) -> Result<(), ErrorBody> {
         let mut request = self.validate(create.overrides()?, now)?;
         if let Some(asked) = create.response {
             request.warnings.extend(self.unserved(asked, &request));
         }
         if !request.warnings.is_empty() {
-            self.effects.push(Effect::NotServed("a setting of response.create"));
+            self.effects.push(Effect::Unsupported("a setting of response.create"));
         }
         if request.out_of_band {
             let active = self.responses.iter().filter(|response| !response.in_conversation()).count();
@@ -114,7 +114,7 @@ impl Core {
     }
 
     /// The conversation's response, unless it is being stopped: then another one can be queued behind it.
-    fn active_response(&self) -> Option<&Response> {
+    fn active_response(&self) -> Option<&ActiveResponse> {
         self.responses.iter().find(|response| response.in_conversation() && response.stopping.is_none())
     }
 
@@ -125,7 +125,7 @@ impl Core {
 
     /// Whether a response of the conversation waits for the one before.
     pub(super) fn has_queued_response(&self) -> bool {
-        self.queued.iter().any(Waiting::in_conversation)
+        self.queued.iter().any(QueuedResponse::in_conversation)
     }
 
     /// The request for a response to a turn, as the session is configured.
@@ -152,7 +152,7 @@ impl Core {
         self.config.output_modalities.first().copied().unwrap_or(Modality::Audio)
     }
 
-    fn validate(&self, overrides: Overrides, since: Instant) -> Result<ResponseRequest, ErrorBody> {
+    fn validate(&self, overrides: ResponseCreateParams, since: Instant) -> Result<ResponseRequest, ErrorBody> {
         let out_of_band = match overrides.conversation.as_deref() {
             None | Some("auto") => false,
             Some("none") => true,
@@ -237,7 +237,7 @@ impl Core {
     }
 
     /// The voice that a request names, if the model has it, else the session's.
-    fn request_voice(&self, overrides: &Overrides) -> String {
+    fn request_voice(&self, overrides: &ResponseCreateParams) -> String {
         let requested = overrides.audio.as_ref().and_then(|audio| audio.output.as_ref()?.voice.as_ref());
         let requested = requested.and_then(|voice| voice.as_str().or_else(|| voice.get("id")?.as_str()));
         requested
@@ -247,7 +247,7 @@ impl Core {
     }
 
     /// A request's own tools; `None` for those of the session.
-    fn request_tools(&self, overrides: &Overrides) -> Result<Option<Vec<Tool>>, ErrorBody> {
+    fn request_tools(&self, overrides: &ResponseCreateParams) -> Result<Option<Vec<Tool>>, ErrorBody> {
         if overrides.tools.is_none() && overrides.tool_choice.is_none() {
             return Ok(None);
         }
@@ -255,7 +255,7 @@ impl Core {
             Some(tools) => tools::functions(tools, "response.tools")?,
             None => tools::functions(&self.config.tools, "session.tools")?,
         };
-        let chosen = tools::chosen(functions, overrides.tool_choice.as_ref().unwrap_or(&self.config.tool_choice));
+        let chosen = tools::allowed(functions, overrides.tool_choice.as_ref().unwrap_or(&self.config.tool_choice));
         // `None` also for a model without tools, and where neither the request nor the session has any.
         let told = self.setup.model.tools && (!chosen.is_empty() || !self.engine_tools.is_empty());
         Ok(told.then_some(chosen))
@@ -275,13 +275,13 @@ impl Core {
             // The client cancels it by its id.
             self.announce_response(&mut response);
         }
-        self.queued.push_back(Waiting { response, respond, text: Vec::new(), since });
+        self.queued.push_back(QueuedResponse { response, respond, text: Vec::new(), since });
     }
 
     /// Starts queued responses until one of them is exclusive.
     pub(super) fn start_queued(&mut self) {
         while !self.responses.iter().any(|response| response.exclusive)
-            && let Some(Waiting { response, respond, text, since }) = self.queued.pop_front()
+            && let Some(QueuedResponse { response, respond, text, since }) = self.queued.pop_front()
         {
             self.command(Command::Respond(respond));
             text.into_iter().for_each(|command| self.command(command));
@@ -294,7 +294,7 @@ impl Core {
     }
 
     /// Adds a response that the engine has started, and tells the client.
-    pub(super) fn add_response(&mut self, mut response: Response, since: Instant) {
+    pub(super) fn add_response(&mut self, mut response: ActiveResponse, since: Instant) {
         response.previous_item_id = self.history.last_id().unwrap_or("root").to_owned();
         if response.in_conversation() {
             self.effects.push(Effect::ResponseRequested { response: response.engine_id, since });
@@ -304,17 +304,17 @@ impl Core {
     }
 
     /// Tells the client of a response.
-    fn announce_response(&mut self, response: &mut Response) {
-        let repartee = Extension { warnings: std::mem::take(&mut response.warnings) };
-        self.send(ServerEvent::ResponseCreated(State { response: response.to_wire(None), repartee }));
-        self.send(ServerEvent::RateLimitsUpdated(Updated::default()));
+    fn announce_response(&mut self, response: &mut ActiveResponse) {
+        let repartee = EventExtension { warnings: std::mem::take(&mut response.warnings) };
+        self.send(ServerEvent::ResponseCreated(ResponseEvent { response: response.to_wire(None), repartee }));
+        self.send(ServerEvent::RateLimitsUpdated(RateLimitsUpdated::default()));
     }
 
     /// A response, and the engine command's parameters for it.
-    pub(super) fn build_response(&mut self, request: ResponseRequest) -> (Response, Respond) {
+    pub(super) fn build_response(&mut self, request: ResponseRequest) -> (ActiveResponse, Respond) {
         let engine_id = self.number();
         let item = self.number();
-        let response = Response {
+        let response = ActiveResponse {
             engine_id,
             id: format!("resp_{}_{engine_id}", self.setup.stem),
             item,
@@ -330,13 +330,13 @@ impl Core {
             outputs: Vec::new(),
             samples: 0,
             stopping: None,
-            cut: false,
+            stopped_at_call: false,
             truncate_at: None,
             truncate_requested: None,
             deleted: false,
-            reading: request.reads.then(|| Reading::new(request.since)),
+            reading: request.reads.then(|| GivenText::new(request.since)),
         };
-        self.has_read |= request.reads;
+        self.had_given_text |= request.reads;
         let respond = Respond {
             voice: Some(request.voice),
             audio: request.modality == Modality::Audio,
@@ -358,7 +358,7 @@ impl Core {
             response.stopping.is_none() && id.map_or(response.in_conversation(), |id| id == response.id)
         });
         if let Some(active) = active.map(|response| response.engine_id) {
-            self.stop_response(active, Reason::ClientCancelled);
+            self.stop_response(active, StatusReason::ClientCancelled);
         } else if !self.cancel_queued(id) {
             let message = "Cancellation failed: no active response found";
             return Err(ErrorBody::invalid(ErrorKind::CancelNotActive, message));
@@ -372,23 +372,23 @@ impl Core {
             Some(id) => !waiting.in_conversation() && waiting.response.id == id,
             None => waiting.in_conversation(),
         });
-        let Some(Waiting { mut response, .. }) = index.and_then(|index| self.queued.remove(index)) else {
+        let Some(QueuedResponse { mut response, .. }) = index.and_then(|index| self.queued.remove(index)) else {
             return false;
         };
         // The client has not been told of one of the conversation: it goes without an event.
         if !response.in_conversation() {
-            response.stopping = Some(Reason::ClientCancelled);
+            response.stopping = Some(StatusReason::ClientCancelled);
             let details = response.status_details(FinishReason::Cancelled);
             let status = details.kind;
             let response = response.to_wire(Some((details, usage(&EngineUsage::default()))));
-            self.send(ServerEvent::ResponseDone(State { response, repartee: Extension::default() }));
+            self.send(ServerEvent::ResponseDone(ResponseEvent { response, repartee: EventExtension::default() }));
             self.effects.push(Effect::CountResponse(status));
         }
         true
     }
 
     /// Stops a response, unless it is being stopped already. Nothing more of it is sent; it ends once the engine confirms.
-    pub(super) fn stop_response(&mut self, engine_id: ResponseId, reason: Reason) {
+    pub(super) fn stop_response(&mut self, engine_id: ResponseId, reason: StatusReason) {
         let Some(response) = self.responses.iter_mut().find(|response| response.engine_id == engine_id) else { return };
         if response.stopping.is_none() {
             response.stopping = Some(reason);

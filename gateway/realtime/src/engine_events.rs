@@ -2,22 +2,22 @@
 
 use std::time::Instant;
 
-use repartee_engine_api::{Command, Event, FinishReason, ResponseId, SessionError, LatencyStamps, ResponseUsage as EngineUsage};
+use repartee_engine_api::{Command, Event, FinishReason, ResponseId, SessionError, LatencyStamps, EngineUsage};
 use repartee_protocol::ServerEvent;
-use repartee_protocol::extension::Extension;
-use repartee_protocol::item::Status as ItemStatus;
+use repartee_protocol::extension::EventExtension;
+use repartee_protocol::item::ItemStatus;
 use repartee_protocol::response::{
-    ArgumentsDelta, ArgumentsDone, ContentPart, Delta, Failure, OutputItem, State, Status, StatusDetails, TextDone,
+    ArgumentsDelta, ArgumentsDone, ContentPart, ContentDelta, ResponseError, OutputItem, ResponseEvent, ResponseStatus, StatusDetails, TextDone,
     TranscriptDone,
 };
 use repartee_protocol::session::Modality;
 
-use super::history::Entry;
-use super::playback::Playing;
-use super::response::{Body, Output, Response, usage};
-use super::{Core, Delivery, Effect, engine_error};
+use super::history::HistoryEntry;
+use super::playback::PlayingResponse;
+use super::response::{ItemBody, ResponseItem, ActiveResponse, usage};
+use super::{RealtimeSession, Delivery, Effect, engine_error};
 
-impl Core {
+impl RealtimeSession {
     pub(super) fn process_engine_event(&mut self, event: Event, now: Instant) {
         let Some(event) = self.transcription_event(event, now) else { return };
         match event {
@@ -34,8 +34,8 @@ impl Core {
     }
 
     /// The response, unless it has ended or is being stopped.
-    fn active(&mut self, engine_id: ResponseId) -> Option<&mut Response> {
-        let active = |response: &Response| response.stopping.is_none() && !response.cut;
+    fn active(&mut self, engine_id: ResponseId) -> Option<&mut ActiveResponse> {
+        let active = |response: &ActiveResponse| response.stopping.is_none() && !response.stopped_at_call;
         self.responses.iter_mut().find(|response| response.engine_id == engine_id && active(response))
     }
 
@@ -46,14 +46,14 @@ impl Core {
         self.announce_message(engine_id);
         let Some(response) = self.active(engine_id) else { return };
         let message = response.outputs.iter_mut().find_map(|output| match &mut output.body {
-            Body::Message(text) => Some(text),
-            Body::Call { .. } => None,
+            ItemBody::Message(text) => Some(text),
+            ItemBody::Call { .. } => None,
         });
         if let Some(message) = message {
             message.push_str(text);
         }
         let Some(at) = response.part_ref() else { return };
-        let delta = Delta { at, delta: text.to_owned() };
+        let delta = ContentDelta { part_ref: at, delta: text.to_owned() };
         let event = match response.modality {
             Modality::Audio => ServerEvent::TranscriptDelta(delta),
             Modality::Text => ServerEvent::TextDelta(delta),
@@ -75,7 +75,7 @@ impl Core {
         let first = response.samples == 0;
         response.samples += samples.len() as u64;
         if first {
-            let (format, playing) = (response.output.format, Playing::new(response, &part));
+            let (format, playing) = (response.output.format, PlayingResponse::new(response, &part));
             self.effects.push(Effect::AudioStart { response: engine_id, format });
             if delivery == Delivery::Paced {
                 self.playing.push_back(playing);
@@ -88,20 +88,20 @@ impl Core {
     fn on_tool_call(&mut self, engine_id: ResponseId, call: u32, name: String) {
         let Some(response) = self.active(engine_id) else { return };
         let cut = !response.parallel_calls && response.has_call();
-        response.cut = cut;
+        response.stopped_at_call = cut;
         self.finish_calls(engine_id, ItemStatus::Completed);
         if cut {
             self.command(Command::Cancel { response: engine_id });
             return;
         }
         let call_id = self.new_call_id();
-        self.add_output_item(engine_id, Body::Call { call, call_id, name, arguments: String::new() });
+        self.add_output_item(engine_id, ItemBody::Call { call, call_id, name, arguments: String::new() });
     }
 
     fn on_tool_arguments(&mut self, engine_id: ResponseId, call: u32, piece: &str) {
         let Some(response) = self.active(engine_id) else { return };
         let index = response.outputs.iter_mut().enumerate().find_map(|(index, output)| match &mut output.body {
-            Body::Call { call: number, arguments, .. } if *number == call => {
+            ItemBody::Call { call: number, arguments, .. } if *number == call => {
                 arguments.push_str(piece);
                 Some(index)
             }
@@ -118,25 +118,25 @@ impl Core {
         if response.message().is_some() {
             return;
         }
-        self.add_output_item(engine_id, Body::Message(String::new()));
+        self.add_output_item(engine_id, ItemBody::Message(String::new()));
         let Some(response) = self.active(engine_id) else { return };
         let (at, part) = (response.part_ref(), response.part());
         if let Some(at) = at {
-            self.send(ServerEvent::ContentPartAdded(ContentPart { at, part }));
+            self.send(ServerEvent::ContentPartAdded(ContentPart { part_ref: at, part }));
         }
     }
 
     /// Adds an item to the response, and tells the client.
-    fn add_output_item(&mut self, engine_id: ResponseId, body: Body) {
+    fn add_output_item(&mut self, engine_id: ResponseId, body: ItemBody) {
         let id = self.new_item_id();
         let Some(response) = self.active(engine_id) else { return };
         // The engine has one item for the whole response: it belongs to the message, or else to the first call.
-        let is_message = matches!(body, Body::Message(_));
+        let is_message = matches!(body, ItemBody::Message(_));
         let engine = if is_message || response.outputs.is_empty() { vec![response.item] } else { Vec::new() };
         let within = (!is_message).then_some(response.item);
         let calls: Vec<_> = response.outputs.iter().filter(|_| is_message).map(|output| output.id.clone()).collect();
         let previous = response.outputs.last().map_or(&response.previous_item_id, |output| &output.id).clone();
-        response.outputs.push(Output { id: id.clone(), body, status: ItemStatus::InProgress });
+        response.outputs.push(ResponseItem { id: id.clone(), body, status: ItemStatus::InProgress });
         let output_index = response.outputs.len() as u32 - 1;
         let Some(item) = response.outputs.last().map(|output| response.output_item(output)) else { return };
         let (response_id, in_conversation) = (response.id.clone(), response.in_conversation());
@@ -145,7 +145,7 @@ impl Core {
             for call in calls {
                 self.history.change(&call, |entry| entry.engine.clear());
             }
-            self.add_item(Entry { within, ..Entry::new(id.clone(), item, engine) }, Some(&previous));
+            self.add_item(HistoryEntry { within, ..HistoryEntry::new(id.clone(), item, engine) }, Some(&previous));
             if let Some(added) = self.history.added(&id) {
                 self.send(ServerEvent::ItemAdded(added));
             }
@@ -155,7 +155,7 @@ impl Core {
     fn on_failed(&mut self, response: Option<ResponseId>, error: &SessionError) {
         let body = engine_error(error);
         if let Some(engine_id) = response {
-            let failure = Failure { kind: body.kind.clone(), code: body.code.clone(), message: body.message.clone() };
+            let failure = ResponseError { kind: body.kind.clone(), code: body.code.clone(), message: body.message.clone() };
             self.finish_response(engine_id, FinishReason::Stop, &EngineUsage::default(), Some(failure));
         }
         // Every further slice of a turn that is too long, or is not heard at all, fails alike: reported once.
@@ -175,15 +175,15 @@ impl Core {
         engine_id: ResponseId,
         reason: FinishReason,
         count: &EngineUsage,
-        failure: Option<Failure>,
+        failure: Option<ResponseError>,
     ) {
         let Some(index) = self.responses.iter().position(|response| response.engine_id == engine_id) else { return };
         let details = match failure {
-            Some(failure) => StatusDetails { kind: Status::Failed, reason: None, error: Some(failure) },
+            Some(failure) => StatusDetails { kind: ResponseStatus::Failed, reason: None, error: Some(failure) },
             None => self.responses[index].status_details(reason),
         };
         let status = details.kind;
-        let ended = if status == Status::Completed { ItemStatus::Completed } else { ItemStatus::Incomplete };
+        let ended = if status == ResponseStatus::Completed { ItemStatus::Completed } else { ItemStatus::Incomplete };
         self.finish_calls(engine_id, ended);
         self.finish_message(engine_id, ended);
         let response = self.responses.remove(index);
@@ -193,14 +193,14 @@ impl Core {
         let is_gone = response.deleted && !is_kept;
         // The engine's history may hold more than was sent: the calls after the one at which it was cut, one that was deleted, or what
         // came after the stop.
-        let holds_more = response.cut || response.deleted || (completed_after_stop && response.truncate_at.is_none());
+        let holds_more = response.stopped_at_call || response.deleted || (completed_after_stop && response.truncate_at.is_none());
         if is_gone {
             self.delete_in_engine(response.item);
         } else if holds_more && response.in_conversation() {
             self.truncate_in_engine(response.item, response.text().to_owned());
         }
         let wire = response.to_wire(Some((details, usage(count))));
-        self.send(ServerEvent::ResponseDone(State { response: wire, repartee: Extension::default() }));
+        self.send(ServerEvent::ResponseDone(ResponseEvent { response: wire, repartee: EventExtension::default() }));
         self.effects.push(Effect::CountResponse(status));
         if let Some(heard_ms) = response.truncate_at.filter(|_| response.in_conversation() && !is_gone) {
             match response.message() {
@@ -227,11 +227,11 @@ impl Core {
                     self.effects.push(Effect::AudioEnd { event_id, response: engine_id, part: at.clone() });
                 }
                 self.send(ServerEvent::AudioDone(at.clone()));
-                self.send(ServerEvent::TranscriptDone(TranscriptDone { at: at.clone(), transcript: text }));
+                self.send(ServerEvent::TranscriptDone(TranscriptDone { part_ref: at.clone(), transcript: text }));
             }
-            Modality::Text => self.send(ServerEvent::TextDone(TextDone { at: at.clone(), text })),
+            Modality::Text => self.send(ServerEvent::TextDone(TextDone { part_ref: at.clone(), text })),
         }
-        self.send(ServerEvent::ContentPartDone(ContentPart { at, part }));
+        self.send(ServerEvent::ContentPartDone(ContentPart { part_ref: at, part }));
         self.finish_output_item(engine_id, index, status);
     }
 
@@ -241,11 +241,11 @@ impl Core {
         let open = response.outputs.iter().enumerate().filter(|(_, output)| output.status == ItemStatus::InProgress);
         let calls: Vec<_> = open
             .filter_map(|(index, output)| match &output.body {
-                Body::Call { name, arguments, .. } => {
+                ItemBody::Call { name, arguments, .. } => {
                     let (name, arguments) = (name.clone(), arguments.clone());
                     response.call_ref(index).map(|call| (index, ArgumentsDone { call, name, arguments }))
                 }
-                Body::Message(_) => None,
+                ItemBody::Message(_) => None,
             })
             .collect();
         for (index, done) in calls {
@@ -260,7 +260,7 @@ impl Core {
         let Some(response) = self.responses.iter_mut().find(|response| response.engine_id == engine_id) else { return };
         let Some(output) = response.outputs.get_mut(index) else { return };
         output.status = status;
-        let (id, is_message) = (output.id.clone(), matches!(output.body, Body::Message(_)));
+        let (id, is_message) = (output.id.clone(), matches!(output.body, ItemBody::Message(_)));
         let (response_id, audio_ms) = (response.id.clone(), response.audio_ms(rate));
         let Some(item) = response.outputs.get(index).map(|output| response.output_item(output)) else { return };
         // Other voices speak out of band.
@@ -271,7 +271,7 @@ impl Core {
             entry.audio_ms = if is_message { audio_ms } else { 0 };
         });
         if learns && let Some(text) = self.history.find(&id).and_then(|entry| entry.transcript()) {
-            self.estimator.learn(text, audio_ms);
+            self.estimator.observe(text, audio_ms);
         }
         self.send(ServerEvent::OutputItemDone(OutputItem { response_id, output_index: index as u32, item }));
         if let Some(added) = self.history.added(&id) {

@@ -4,10 +4,10 @@
 pub trait WordEstimator: std::fmt::Debug + Send {
     /// The longest prefix of `text` in whole words that was heard in `heard_ms` of its audio. `audio_ms` is the duration of the
     /// audio generated so far, which is all of it if `complete`; text is generated far ahead of its audio.
-    fn heard<'a>(&self, text: &'a str, heard_ms: u64, audio_ms: u64, complete: bool) -> &'a str;
+    fn heard_prefix<'a>(&self, text: &'a str, heard_ms: u64, audio_ms: u64, complete: bool) -> &'a str;
 
     /// A response of the call has been spoken whole: `text` took `audio_ms`.
-    fn learn(&mut self, text: &str, audio_ms: u64);
+    fn observe(&mut self, text: &str, audio_ms: u64);
 }
 
 /// Estimates by letter count: each word takes a time by its letters, and punctuation a pause. Complete audio is divided in these
@@ -16,13 +16,13 @@ pub trait WordEstimator: std::fmt::Debug + Send {
 ///
 /// Words are separated by white space. In a script without any, a sentence counts once all of it was heard.
 #[derive(Debug)]
-pub struct SpokenPace {
+pub struct SpeechRateEstimator {
     /// The audio of earlier responses, and what it had lasted at the common pace.
     learnt_ms: u64,
     learnt_common_ms: u64,
 }
 
-impl Default for SpokenPace {
+impl Default for SpeechRateEstimator {
     /// The common pace.
     fn default() -> Self {
         Self { learnt_ms: PRIOR_MS, learnt_common_ms: PRIOR_MS }
@@ -47,8 +47,8 @@ const PRIOR_MS: u64 = 1_000;
 /// Of the earlier responses, so much counts: a voice may change its pace, or the session its voice.
 const REMEMBERED_MS: u64 = 60_000;
 
-impl WordEstimator for SpokenPace {
-    fn heard<'a>(&self, text: &'a str, heard_ms: u64, audio_ms: u64, complete: bool) -> &'a str {
+impl WordEstimator for SpeechRateEstimator {
+    fn heard_prefix<'a>(&self, text: &'a str, heard_ms: u64, audio_ms: u64, complete: bool) -> &'a str {
         let words = words(text);
         let common_ms = common_ms(&words);
         let total_ms = if complete { audio_ms } else { audio_ms.max(self.expected_ms(common_ms)) };
@@ -69,7 +69,7 @@ impl WordEstimator for SpokenPace {
         heard
     }
 
-    fn learn(&mut self, text: &str, audio_ms: u64) {
+    fn observe(&mut self, text: &str, audio_ms: u64) {
         let words = words(text);
         if words.is_empty() || audio_ms == 0 {
             return;
@@ -83,7 +83,7 @@ impl WordEstimator for SpokenPace {
     }
 }
 
-impl SpokenPace {
+impl SpeechRateEstimator {
     /// How long `common_ms` at the common pace last in this voice.
     fn expected_ms(&self, common_ms: u64) -> u64 {
         scaled(common_ms, self.learnt_ms, self.learnt_common_ms)
@@ -152,7 +152,7 @@ mod tests {
     fn only_whole_words_count() {
         let text = "The sky is blue.";
         // At a common pace the first word takes from 100 to 310 ms, and all of it 1140.
-        let heard = |ms| SpokenPace::default().heard(text, ms, 1_140, true);
+        let heard = |ms| SpeechRateEstimator::default().heard_prefix(text, ms, 1_140, true);
         assert_eq!(heard(0), "");
         assert_eq!(heard(309), "");
         assert_eq!(heard(310), "The");
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn long_words_take_longer_than_short_ones() {
-        let heard = |text| SpokenPace::default().heard(text, 1_000, 2_000, true);
+        let heard = |text| SpeechRateEstimator::default().heard_prefix(text, 1_000, 2_000, true);
         assert_eq!(heard("an extraordinarily"), "an");
         assert_eq!(heard("extraordinarily an"), "");
         // "2026" is four words or so.
@@ -177,13 +177,13 @@ mod tests {
     #[test]
     fn punctuation_is_a_pause_after_its_word() {
         // 100 ms, "One" 210, a pause of 150, "two" 210, 200 ms.
-        let heard = |ms| SpokenPace::default().heard("One, two", ms, 870, true);
+        let heard = |ms| SpeechRateEstimator::default().heard_prefix("One, two", ms, 870, true);
         assert_eq!([309, 310, 460, 669, 670].map(heard), ["", "One,", "One,", "One,", "One, two"]);
-        assert_eq!(SpokenPace::default().heard("\"One,\" two", 669, 870, true), "\"One,\"");
+        assert_eq!(SpeechRateEstimator::default().heard_prefix("\"One,\" two", 669, 870, true), "\"One,\"");
         // Nothing of a dash is spoken.
-        assert_eq!(SpokenPace::default().heard("One — two", 310, 870, true), "One —");
+        assert_eq!(SpeechRateEstimator::default().heard_prefix("One — two", 310, 870, true), "One —");
         // Sentences lie further apart.
-        let heard = |ms| SpokenPace::default().heard("One. Two.", ms, 1_220, true);
+        let heard = |ms| SpeechRateEstimator::default().heard_prefix("One. Two.", ms, 1_220, true);
         assert_eq!([309, 310, 1_019, 1_020].map(heard), ["", "One.", "One.", "One. Two."]);
     }
 
@@ -191,7 +191,7 @@ mod tests {
     fn estimate_does_not_depend_on_pace() {
         let text = "Yes, I am a small voice model that runs on your own machine.";
         for percent in 0..=100 {
-            let heard = |total_ms: u64| SpokenPace::default().heard(text, total_ms * percent / 100, total_ms, true);
+            let heard = |total_ms: u64| SpeechRateEstimator::default().heard_prefix(text, total_ms * percent / 100, total_ms, true);
             assert_eq!(heard(3_000), heard(6_000), "{percent} %");
         }
     }
@@ -199,28 +199,28 @@ mod tests {
     #[test]
     fn text_ahead_of_its_audio_is_unheard() {
         let text = "one two three four five six seven eight nine ten";
-        assert_eq!(SpokenPace::default().heard(text, 400, 400, false), "one");
-        assert_eq!(SpokenPace::default().heard(text, 9_000, 9_000, false), text);
+        assert_eq!(SpeechRateEstimator::default().heard_prefix(text, 400, 400, false), "one");
+        assert_eq!(SpeechRateEstimator::default().heard_prefix(text, 9_000, 9_000, false), text);
     }
 
     #[test]
     fn pace_is_learnt_from_whole_responses() {
         let text = "one two three four five six seven eight nine ten";
-        let kept = |pace: &SpokenPace| pace.heard(text, 1_200, 1_200, false).split(' ').count();
-        let mut pace = SpokenPace::default();
+        let kept = |pace: &SpeechRateEstimator| pace.heard_prefix(text, 1_200, 1_200, false).split(' ').count();
+        let mut pace = SpeechRateEstimator::default();
         let at_common_pace = kept(&pace);
         for _ in 0..20 {
-            pace.learn("a slow voice", 2 * common_ms(&words("a slow voice")));
+            pace.observe("a slow voice", 2 * common_ms(&words("a slow voice")));
         }
         assert!(kept(&pace) <= at_common_pace / 2 + 1, "{}", kept(&pace));
         // A quick voice takes its place within a minute or two.
         for _ in 0..300 {
-            pace.learn("a quick voice", common_ms(&words("a quick voice")) / 2);
+            pace.observe("a quick voice", common_ms(&words("a quick voice")) / 2);
         }
         assert!(kept(&pace) >= at_common_pace + 2, "{}", kept(&pace));
         for (text, ms) in [("", 1_000), ("silence", 0), ("endless", u64::MAX)] {
-            pace.learn(text, ms);
-            pace.heard("two words", 1_000, 1_000, false);
+            pace.observe(text, ms);
+            pace.heard_prefix("two words", 1_000, 1_000, false);
         }
     }
 
@@ -229,7 +229,7 @@ mod tests {
         let text = "  One,\n two  three — 4!  ";
         let mut before = "";
         for ms in 0..2_000 {
-            let heard = SpokenPace::default().heard(text, ms, 1_500, true);
+            let heard = SpeechRateEstimator::default().heard_prefix(text, ms, 1_500, true);
             assert!(heard.starts_with(before), "{ms}");
             assert_eq!(heard.trim_end() == heard, heard != text, "{ms}");
             before = heard;
@@ -241,8 +241,8 @@ mod tests {
     fn multibyte_and_empty_texts_are_handled() {
         for text in ["größe über Ähre 日本語 です", "", " ", "…", "— —"] {
             for ms in 0..40 {
-                SpokenPace::default().heard(text, ms, 40, true);
-                SpokenPace::default().heard(text, ms, ms, false);
+                SpeechRateEstimator::default().heard_prefix(text, ms, 40, true);
+                SpeechRateEstimator::default().heard_prefix(text, ms, ms, false);
             }
         }
     }

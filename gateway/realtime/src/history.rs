@@ -1,8 +1,8 @@
 //! The conversation's items in their form on the wire. The engine keeps its own history under the ids of [`Entry::engine`].
 
 use repartee_engine_api::{InsertAt, ItemId};
-use repartee_protocol::extension::Extension;
-use repartee_protocol::item::{Added, Content, FunctionCall, Item, Status};
+use repartee_protocol::extension::EventExtension;
+use repartee_protocol::item::{ItemAdded, ItemContent, FunctionCall, Item, ItemStatus};
 
 /// The most that a conversation may hold, in bytes of text; an item counts for [`ITEM_BYTES`] on top.
 const MAX_BYTES: usize = 4 << 20;
@@ -14,14 +14,14 @@ const IMAGE_BYTES: usize = 128;
 /// The items, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct History {
-    entries: Vec<Entry>,
+    entries: Vec<HistoryEntry>,
     /// Bytes held, as [`History::has_room`] counts them.
     bytes: usize,
 }
 
 /// One item.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct HistoryEntry {
     /// Its id on the wire.
     pub id: String,
     /// Its form on the wire, without audio.
@@ -37,14 +37,14 @@ pub(super) struct Entry {
 
 /// A function call that the engine's item of its response holds no longer.
 #[derive(Debug)]
-pub(super) struct LostCall {
+pub(super) struct DetachedCall {
     /// Its entry's id.
     pub id: String,
     pub name: String,
     pub arguments: String,
 }
 
-impl Entry {
+impl HistoryEntry {
     /// An entry for `item`, which gets the id `id`.
     pub fn new(id: String, mut item: Item, engine: Vec<ItemId>) -> Self {
         *item.id_mut() = Some(id.clone());
@@ -55,7 +55,7 @@ impl Entry {
     pub fn transcript(&self) -> Option<&str> {
         let Item::Message(message) = &self.item else { return None };
         match message.content.first() {
-            Some(Content::OutputAudio { transcript }) => Some(transcript.as_deref().unwrap_or_default()),
+            Some(ItemContent::OutputAudio { transcript }) => Some(transcript.as_deref().unwrap_or_default()),
             _ => None,
         }
     }
@@ -72,18 +72,18 @@ pub(super) fn text_bytes(item: &Item) -> usize {
     }
 }
 
-fn content_bytes(content: &Content) -> usize {
+fn content_bytes(content: &ItemContent) -> usize {
     match content {
-        Content::InputText { text } | Content::OutputText { text } => text.len(),
-        Content::InputAudio { audio: _, transcript } | Content::OutputAudio { transcript } => {
+        ItemContent::InputText { text } | ItemContent::OutputText { text } => text.len(),
+        ItemContent::InputAudio { audio: _, transcript } | ItemContent::OutputAudio { transcript } => {
             transcript.as_ref().map_or(0, String::len)
         }
         // Its bytes are dropped, but a message may hold many.
-        Content::InputImage { .. } => IMAGE_BYTES,
+        ItemContent::InputImage { .. } => IMAGE_BYTES,
     }
 }
 
-fn call_id_of(entry: &Entry) -> Option<&str> {
+fn call_id_of(entry: &HistoryEntry) -> Option<&str> {
     match &entry.item {
         Item::FunctionCall(FunctionCall { call_id, .. }) => call_id.as_deref(),
         Item::Message(_) | Item::FunctionCallOutput(_) => None,
@@ -100,11 +100,11 @@ impl History {
         self.bytes + text + ITEM_BYTES <= MAX_BYTES
     }
 
-    pub fn push(&mut self, entry: Entry) {
+    pub fn push(&mut self, entry: HistoryEntry) {
         self.insert(self.entries.len(), entry);
     }
 
-    pub fn insert(&mut self, index: usize, entry: Entry) {
+    pub fn insert(&mut self, index: usize, entry: HistoryEntry) {
         self.bytes += cost(&entry.item);
         self.entries.insert(index, entry);
     }
@@ -120,7 +120,7 @@ impl History {
     }
 
     /// Where the engine inserts an item that goes to `index`.
-    pub fn engine_place(&self, index: usize) -> InsertAt {
+    pub fn insert_position(&self, index: usize) -> InsertAt {
         if index >= self.entries.len() {
             return InsertAt::End;
         }
@@ -135,7 +135,7 @@ impl History {
 
     /// Where the engine inserts the result of a function call: after the call, and after the results of the calls before it in
     /// the same response. A model tells results apart by their order. `None` if the engine has no such call.
-    pub fn engine_place_of_result(&self, call_id: &str) -> Option<InsertAt> {
+    pub fn result_position(&self, call_id: &str) -> Option<InsertAt> {
         let mut index = self.call(call_id)?;
         loop {
             let entry = &self.entries[index];
@@ -152,7 +152,7 @@ impl History {
 
     /// The complete function calls that the engine held within its item `item`, oldest first, and where the engine would put an item in
     /// the place of the first. The calls are no longer within it afterwards, and those that were never complete are of no use to a model.
-    pub fn take_calls_within(&mut self, item: ItemId) -> (Vec<LostCall>, InsertAt) {
+    pub fn take_calls_within(&mut self, item: ItemId) -> (Vec<DetachedCall>, InsertAt) {
         let (mut calls, mut first) = (Vec::new(), None);
         for (index, entry) in self.entries.iter_mut().enumerate() {
             let Some(Item::FunctionCall(call)) = entry.within.take_if(|within| *within == item).map(|_| &entry.item)
@@ -160,30 +160,30 @@ impl History {
                 continue;
             };
             entry.engine.clear();
-            if call.status == Status::Completed {
+            if call.status == ItemStatus::Completed {
                 first.get_or_insert(index);
                 let (id, name, arguments) = (entry.id.clone(), call.name.clone(), call.arguments.clone());
-                calls.push(LostCall { id, name, arguments });
+                calls.push(DetachedCall { id, name, arguments });
             }
         }
-        let place = first.map_or(InsertAt::End, |first| self.engine_place(first));
+        let place = first.map_or(InsertAt::End, |first| self.insert_position(first));
         (calls, place)
     }
 
     /// The text of the message that is the engine's item `item`.
     pub fn text_of(&self, item: ItemId) -> Option<String> {
-        let of = |entry: &&Entry| matches!(entry.item, Item::Message(_)) && entry.engine == [item];
+        let of = |entry: &&HistoryEntry| matches!(entry.item, Item::Message(_)) && entry.engine == [item];
         let Item::Message(message) = &self.entries.iter().rev().find(of)?.item else { return None };
         match message.content.first()? {
-            Content::OutputText { text } => Some(text.clone()),
-            Content::OutputAudio { transcript } => transcript.clone(),
-            Content::InputText { .. } | Content::InputAudio { .. } | Content::InputImage { .. } => None,
+            ItemContent::OutputText { text } => Some(text.clone()),
+            ItemContent::OutputAudio { transcript } => transcript.clone(),
+            ItemContent::InputText { .. } | ItemContent::InputAudio { .. } | ItemContent::InputImage { .. } => None,
         }
     }
 
     /// The engine's id of the newest result of a function call.
     fn result(&self, call_id: &str) -> Option<ItemId> {
-        let of = |entry: &&Entry| matches!(&entry.item, Item::FunctionCallOutput(output) if output.call_id == call_id);
+        let of = |entry: &&HistoryEntry| matches!(&entry.item, Item::FunctionCallOutput(output) if output.call_id == call_id);
         self.entries.iter().rev().find(of).and_then(|entry| entry.engine.last().copied())
     }
 
@@ -195,12 +195,12 @@ impl History {
         self.entries.last().map(|entry| entry.id.as_str())
     }
 
-    pub fn find(&self, id: &str) -> Option<&Entry> {
+    pub fn find(&self, id: &str) -> Option<&HistoryEntry> {
         self.position(id).map(|index| &self.entries[index])
     }
 
     /// Changes an item, if it is still there.
-    pub fn change(&mut self, id: &str, change: impl FnOnce(&mut Entry)) {
+    pub fn change(&mut self, id: &str, change: impl FnOnce(&mut HistoryEntry)) {
         let Some(index) = self.position(id) else { return };
         let entry = &mut self.entries[index];
         self.bytes -= cost(&entry.item);
@@ -208,17 +208,17 @@ impl History {
         self.bytes += cost(&entry.item);
     }
 
-    pub fn remove(&mut self, id: &str) -> Option<Entry> {
+    pub fn remove(&mut self, id: &str) -> Option<HistoryEntry> {
         let entry = self.entries.remove(self.position(id)?);
         self.bytes -= cost(&entry.item);
         Some(entry)
     }
 
     /// The item and the one before it, for `conversation.item.added` and `.done`.
-    pub fn added(&self, id: &str) -> Option<Added> {
+    pub fn added(&self, id: &str) -> Option<ItemAdded> {
         let index = self.position(id)?;
         let previous_item_id = index.checked_sub(1).map(|before| self.entries[before].id.clone());
-        Some(Added { previous_item_id, item: self.entries[index].item.clone(), repartee: Extension::default() })
+        Some(ItemAdded { previous_item_id, item: self.entries[index].item.clone(), repartee: EventExtension::default() })
     }
 
     fn position(&self, id: &str) -> Option<usize> {

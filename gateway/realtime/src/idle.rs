@@ -7,7 +7,7 @@ use repartee_protocol::ServerEvent;
 use repartee_protocol::input_audio::TimeoutTriggered;
 use repartee_protocol::session::TurnDetection;
 
-use super::{Core, Delivery, Effect};
+use super::{RealtimeSession, Delivery, Effect};
 
 /// Silence since the last response.
 #[derive(Debug, Default)]
@@ -30,7 +30,7 @@ impl IdleTimeout {
     }
 }
 
-impl Core {
+impl RealtimeSession {
     pub(super) fn idle_timeout_ms(&self) -> Option<u64> {
         match &self.config.audio.input.turn_detection {
             Some(TurnDetection::ServerVad(vad)) => vad.idle_timeout_ms.map(u64::from),
@@ -62,7 +62,7 @@ impl Core {
         let (audio_start_ms, audio_end_ms) = (since_ms, received_ms);
         self.send(ServerEvent::TimeoutTriggered(TimeoutTriggered { audio_start_ms, audio_end_ms, item_id }));
         self.commit_turn(None);
-        self.effects.push(Effect::EndTurn);
+        self.effects.push(Effect::ResetTurnDetector);
         let request = self.default_request(now);
         self.start_or_queue(request);
     }

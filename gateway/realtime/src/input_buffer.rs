@@ -25,12 +25,12 @@ pub(super) struct InputBuffer {
     /// Most samples of `preroll`.
     preroll_limit: usize,
     /// The open turn.
-    turn: Option<Turn>,
+    turn: Option<OpenTurn>,
 }
 
 /// An open turn of the caller.
 #[derive(Debug)]
-pub(super) struct Turn {
+pub(super) struct OpenTurn {
     /// The user item that it becomes.
     pub item_id: String,
     /// Samples so far.
@@ -61,7 +61,7 @@ impl InputBuffer {
     }
 
     /// The open turn.
-    pub fn turn(&mut self) -> Option<&mut Turn> {
+    pub fn turn(&mut self) -> Option<&mut OpenTurn> {
         self.turn.as_mut()
     }
 
@@ -89,7 +89,7 @@ impl InputBuffer {
         let skip = usize::try_from(start.saturating_sub(kept_from)).unwrap_or(usize::MAX).min(self.preroll.len());
         self.preroll.drain(..skip);
         let pending: Vec<f32> = std::mem::take(&mut self.preroll).into();
-        self.turn = Some(Turn { item_id, samples: pending.len() as u64, pending, refused: false, paused: false });
+        self.turn = Some(OpenTurn { item_id, samples: pending.len() as u64, pending, refused: false, paused: false });
         self.slices()
     }
 
@@ -125,7 +125,7 @@ impl InputBuffer {
     }
 
     /// Ends the open turn at `end_ms`, or with the audio received; returns it and its last slice.
-    pub fn end_turn(&mut self, end_ms: Option<u64>) -> Option<(Turn, Option<Vec<f32>>)> {
+    pub fn end_turn(&mut self, end_ms: Option<u64>) -> Option<(OpenTurn, Option<Vec<f32>>)> {
         let end = end_ms.map_or(self.received, |ms| self.samples(ms));
         let mut turn = self.turn.take()?;
         let excess = usize::try_from(self.received.saturating_sub(end)).unwrap_or(usize::MAX).min(turn.pending.len());

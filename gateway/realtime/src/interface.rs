@@ -5,17 +5,17 @@ use std::time::Instant;
 
 use repartee_engine_api::{Command, Event, ModelInfo, ResponseId, LatencyStamps};
 use repartee_media::vad::{TurnEvent, TurnSettings};
-use repartee_protocol::response::{PartRef, Status};
+use repartee_protocol::response::{PartRef, ResponseStatus};
 use repartee_protocol::session::AudioFormat;
 use repartee_protocol::{ClientMessage, ErrorBody, ServerMessage};
 use serde_json::Value;
 
 #[cfg(doc)]
-use super::{Core, initial_session};
+use super::{RealtimeSession, initial_session};
 
 /// What happened, for [`Core::handle`].
 #[derive(Debug)]
-pub enum Input {
+pub enum SessionInput {
     /// A client event. The audio of `input_audio_buffer.append` comes as [`Input::Audio`] instead.
     Client(ClientMessage),
     /// A message that could not be parsed or accepted.
@@ -29,7 +29,7 @@ pub enum Input {
     /// There is room for another pending event; see [`Core::has_pending_event`].
     PendingEvent,
     /// [`Core::deadline`] has come.
-    Time,
+    DeadlineReached,
     /// The engine ended the session.
     EngineEnded,
     /// A report of the playout clock.
@@ -71,7 +71,7 @@ pub enum Effect {
     /// Use these settings from now on.
     Configure(AudioSettings),
     /// The turn was ended by the client: reset the turn detector.
-    EndTurn,
+    ResetTurnDetector,
     /// A response of the conversation was requested; for the statistics.
     ResponseRequested {
         /// The response.
@@ -122,7 +122,7 @@ pub enum Effect {
     /// Drop the audio of one response that has not played yet, while others play on.
     ClearResponse(ResponseId),
     /// A response has ended; for the statistics.
-    CountResponse(Status),
+    CountResponse(ResponseStatus),
     /// A speculation was committed or aborted; for the statistics.
     CountSpeculation {
         /// Whether it was committed.
@@ -131,7 +131,7 @@ pub enum Effect {
     /// An error was sent to the client, by its code; for the statistics.
     CountError(String),
     /// The client asked for something that is not served, and was told so in `repartee.warnings`; for the log.
-    NotServed(&'static str),
+    Unsupported(&'static str),
     /// End the session.
     Close,
 }
@@ -156,7 +156,7 @@ pub enum Delivery {
 
 /// Parameters of a new session.
 #[derive(Debug, Clone)]
-pub struct Setup {
+pub struct SessionSetup {
     /// The session's id, `sess_...`.
     pub session_id: String,
     /// Random letters in the ids of items and responses, which makes them unique.

@@ -1,35 +1,35 @@
 //! `conversation.item.*`: what a client does to the items of the conversation.
 
-use repartee_engine_api::{Command, Content as EngineContent, InsertAt, ItemId, Role as EngineRole};
-use repartee_protocol::extension::Extension;
+use repartee_engine_api::{Command, MessageContent, InsertAt, ItemId, Role};
+use repartee_protocol::extension::EventExtension;
 use repartee_protocol::item::{
-    Added, Content, Create, Item, ItemRef, Message, Retrieved, Role, Status, Truncate, Truncated,
+    ItemAdded, ItemContent, ItemCreate, Item, ItemRef, Message, ItemRetrieved, ItemRole, ItemStatus, ItemTruncate, ItemTruncated,
 };
-use repartee_protocol::response::Reason;
+use repartee_protocol::response::StatusReason;
 use repartee_protocol::session::{AudioFormat, Modality};
 use repartee_protocol::{ErrorBody, ErrorKind, ServerEvent};
 
-use super::history::{Entry, LostCall, text_bytes};
+use super::history::{HistoryEntry, DetachedCall, text_bytes};
 use super::tools::unknown_call;
-use super::{Core, Effect, audio};
+use super::{RealtimeSession, Effect, audio};
 
 /// The longest item id that a client may choose, in bytes.
 const MAX_ID: usize = 128;
 /// Most warnings about one item.
 const MAX_WARNINGS: usize = 32;
 
-impl Core {
+impl RealtimeSession {
     /// Tells the client about an item that is complete from the start, and what of it is served differently.
     pub(super) fn announce_item(&mut self, id: &str, warnings: Vec<String>) {
         if let Some(done) = self.history.added(id) {
-            self.send(ServerEvent::ItemAdded(Added { repartee: Extension { warnings }, ..done.clone() }));
+            self.send(ServerEvent::ItemAdded(ItemAdded { repartee: EventExtension { warnings }, ..done.clone() }));
             self.send(ServerEvent::ItemDone(done));
         }
     }
 
     /// Adds an item of a turn or response after `previous`, or at the end. When the conversation outgrows the gateway's memory
     /// its oldest items are deleted.
-    pub(super) fn add_item(&mut self, entry: Entry, previous: Option<&str>) {
+    pub(super) fn add_item(&mut self, entry: HistoryEntry, previous: Option<&str>) {
         while !self.history.has_room(text_bytes(&entry.item))
             && let Some(oldest) = self.history.first_id().map(str::to_owned)
             && let Some(oldest) = self.history.remove(&oldest)
@@ -43,8 +43,8 @@ impl Core {
         }
     }
 
-    fn delete(&mut self, entry: Entry) {
-        self.forget_transcript(&entry.id);
+    fn delete(&mut self, entry: HistoryEntry) {
+        self.cancel_transcript(&entry.id);
         if let Some(item) = entry.within {
             self.delete_call_within(item);
         } else {
@@ -82,9 +82,9 @@ impl Core {
     fn keep_calls(&mut self, item: ItemId, left: Option<ItemId>) {
         let (calls, instead) = self.history.take_calls_within(item);
         let mut place = left.map_or(instead, InsertAt::After);
-        for LostCall { id, name, arguments } in calls {
+        for DetachedCall { id, name, arguments } in calls {
             let item = self.number();
-            self.command(Command::Insert { item, place, content: EngineContent::ToolCall { name, arguments } });
+            self.command(Command::Insert { item, place, content: MessageContent::ToolCall { name, arguments } });
             self.history.change(&id, |entry| entry.engine = vec![item]);
             if place != InsertAt::End {
                 place = InsertAt::After(item);
@@ -92,13 +92,13 @@ impl Core {
         }
     }
 
-    pub(super) fn create_item(&mut self, create: Create) -> Result<(), ErrorBody> {
+    pub(super) fn create_item(&mut self, create: ItemCreate) -> Result<(), ErrorBody> {
         let mut item = create.item;
         let mut warnings = Vec::new();
         let contents = self.engine_content(&item, "item", &mut warnings)?;
         let Some(index) = self.history.index_after(create.previous_item_id.as_deref()) else {
             let message = "there is no item with this id to insert after";
-            return Err(ErrorBody::invalid(ErrorKind::PreviousUnknown, message).at("previous_item_id"));
+            return Err(ErrorBody::invalid(ErrorKind::PreviousUnknown, message).with_param("previous_item_id"));
         };
         if !self.history.has_room(text_bytes(&item)) {
             let message = "the conversation is full: delete items first";
@@ -107,14 +107,14 @@ impl Core {
         if let Item::FunctionCallOutput(output) = &item
             && self.history.call(&output.call_id).is_none()
         {
-            return Err(unknown_call(&output.call_id).at("item.call_id"));
+            return Err(unknown_call(&output.call_id).with_param("item.call_id"));
         }
         let id = self.item_id(&mut item)?;
         if !warnings.is_empty() {
-            self.effects.push(Effect::NotServed("an input_image"));
+            self.effects.push(Effect::Unsupported("an input_image"));
         }
         remove_media(&mut item);
-        *item.status_mut() = Status::Completed;
+        *item.status_mut() = ItemStatus::Completed;
         if let Item::FunctionCall(call) = &mut item
             && call.call_id.is_none()
         {
@@ -122,10 +122,10 @@ impl Core {
         }
         // The model reads a result after its call, wherever the client put it.
         let after = match &item {
-            Item::FunctionCallOutput(output) => self.history.engine_place_of_result(&output.call_id),
+            Item::FunctionCallOutput(output) => self.history.result_position(&output.call_id),
             Item::Message(_) | Item::FunctionCall(_) => None,
         };
-        let (mut place, mut engine) = (after.unwrap_or_else(|| self.history.engine_place(index)), Vec::new());
+        let (mut place, mut engine) = (after.unwrap_or_else(|| self.history.insert_position(index)), Vec::new());
         for content in contents {
             let item = self.number();
             self.command(Command::Insert { item, place, content });
@@ -134,7 +134,7 @@ impl Core {
             }
             engine.push(item);
         }
-        self.history.insert(index, Entry::new(id.clone(), item, engine));
+        self.history.insert(index, HistoryEntry::new(id.clone(), item, engine));
         self.announce_item(&id, warnings);
         Ok(())
     }
@@ -146,20 +146,20 @@ impl Core {
         item: &Item,
         at: &str,
         warnings: &mut Vec<String>,
-    ) -> Result<Vec<EngineContent>, ErrorBody> {
+    ) -> Result<Vec<MessageContent>, ErrorBody> {
         let (format, rate) = (self.config.audio.input.format, self.setup.model.input_rate);
-        if let Some(index) = sound(item).filter(|_| !self.setup.model.audio_input) {
+        if let Some(index) = first_audio_part(item).filter(|_| !self.setup.model.audio_input) {
             let message = "this model takes no audio: send text";
-            return Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).at(format!("{at}.content[{index}].audio")));
+            return Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).with_param(format!("{at}.content[{index}].audio")));
         }
         Ok(match item {
             Item::Message(message) => parts(message, format, rate, at, warnings)?,
             // A model without tools cannot read them.
             Item::FunctionCall(_) | Item::FunctionCallOutput(_) if !self.setup.model.tools => Vec::new(),
             Item::FunctionCall(call) => {
-                vec![EngineContent::ToolCall { name: call.name.clone(), arguments: call.arguments.clone() }]
+                vec![MessageContent::ToolCall { name: call.name.clone(), arguments: call.arguments.clone() }]
             }
-            Item::FunctionCallOutput(output) => vec![EngineContent::ToolResult(output.output.clone())],
+            Item::FunctionCallOutput(output) => vec![MessageContent::ToolResult(output.output.clone())],
         })
     }
 
@@ -168,18 +168,18 @@ impl Core {
         let Some(id) = item.id_mut().take() else { return Ok(self.new_item_id()) };
         if id.is_empty() || id.len() > MAX_ID || id == "root" {
             let message = format!("an item's id has 1 to {MAX_ID} bytes, and is not `root`");
-            return Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).at("item.id"));
+            return Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).with_param("item.id"));
         }
         let announced = self.input.turn().is_some_and(|turn| turn.item_id == id);
         if announced || self.history.find(&id).is_some() {
             let message = format!("an item with the id `{id}` exists already");
-            return Err(ErrorBody::invalid(ErrorKind::DuplicateItem, message).at("item.id"));
+            return Err(ErrorBody::invalid(ErrorKind::DuplicateItem, message).with_param("item.id"));
         }
         Ok(id)
     }
 
     pub(super) fn delete_item(&mut self, item: ItemRef) -> Result<(), ErrorBody> {
-        let unknown = || ErrorBody::invalid(ErrorKind::DeleteUnknown, "there is no item with this id").at("item_id");
+        let unknown = || ErrorBody::invalid(ErrorKind::DeleteUnknown, "there is no item with this id").with_param("item_id");
         let entry = self.history.remove(&item.item_id).ok_or_else(unknown)?;
         let response = self.responses.iter_mut().find(|response| response.owns(&item.item_id));
         match response {
@@ -187,7 +187,7 @@ impl Core {
             Some(response) => {
                 let engine_id = response.engine_id;
                 response.deleted = true;
-                self.stop_response(engine_id, Reason::ClientCancelled);
+                self.stop_response(engine_id, StatusReason::ClientCancelled);
                 self.send(ServerEvent::ItemDeleted(item));
             }
             None => self.delete(entry),
@@ -197,15 +197,15 @@ impl Core {
 
     pub(super) fn retrieve_item(&mut self, item: &ItemRef) -> Result<(), ErrorBody> {
         let entry = self.history.find(&item.item_id).ok_or_else(|| {
-            ErrorBody::invalid(ErrorKind::RetrieveUnknown, "there is no item with this id").at("item_id")
+            ErrorBody::invalid(ErrorKind::RetrieveUnknown, "there is no item with this id").with_param("item_id")
         })?;
         let item = entry.item.clone();
-        self.send(ServerEvent::ItemRetrieved(Retrieved { item }));
+        self.send(ServerEvent::ItemRetrieved(ItemRetrieved { item }));
         Ok(())
     }
 
     /// Truncates an item to what the client says was heard. Positions beyond the end are clamped, with a warning.
-    pub(super) fn truncate_item(&mut self, truncate: &Truncate) -> Result<(), ErrorBody> {
+    pub(super) fn truncate_item(&mut self, truncate: &ItemTruncate) -> Result<(), ErrorBody> {
         let entry = self.history.find(&truncate.item_id);
         let spoken = entry.is_some_and(|entry| {
             let making =
@@ -214,11 +214,11 @@ impl Core {
         });
         if !spoken {
             let message = "there is no item with audio of this id";
-            return Err(ErrorBody::invalid(ErrorKind::TruncateUnknown, message).at("item_id"));
+            return Err(ErrorBody::invalid(ErrorKind::TruncateUnknown, message).with_param("item_id"));
         }
         if truncate.content_index != 0 {
             let message = "an item has one content part";
-            return Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).at("content_index"));
+            return Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).with_param("content_index"));
         }
         let rate = self.setup.model.output_rate;
         // Where the server plays, no more of it is heard from now on.
@@ -231,7 +231,7 @@ impl Core {
                 let earlier = response.truncate_at.unwrap_or_else(|| response.audio_ms(rate));
                 response.truncate_at = Some(kept_ms.min(earlier));
                 response.truncate_requested = Some(truncate.audio_end_ms);
-                self.stop_response(engine_id, Reason::ClientCancelled);
+                self.stop_response(engine_id, StatusReason::ClientCancelled);
             }
             None => self.truncate_to_heard(&truncate.item_id, kept_ms, Some(truncate.audio_end_ms), true),
         }
@@ -245,11 +245,11 @@ impl Core {
         let Some(entry) = self.history.find(id) else { return };
         let Some(text) = entry.transcript() else { return };
         let heard_ms = heard_ms.min(entry.audio_ms);
-        let kept = self.estimator.heard(text, heard_ms, entry.audio_ms, complete).to_owned();
+        let kept = self.estimator.heard_prefix(text, heard_ms, entry.audio_ms, complete).to_owned();
         let engine = entry.engine.clone();
         self.history.change(id, |entry| {
             if let Item::Message(message) = &mut entry.item {
-                message.content = vec![Content::OutputAudio { transcript: Some(kept.clone()) }];
+                message.content = vec![ItemContent::OutputAudio { transcript: Some(kept.clone()) }];
             }
             entry.audio_ms = heard_ms;
             if kept.is_empty() {
@@ -260,12 +260,12 @@ impl Core {
         for item in engine {
             self.truncate_in_engine(item, kept.clone());
         }
-        let mut repartee = Extension::default();
+        let mut repartee = EventExtension::default();
         if let Some(requested) = requested.filter(|requested| *requested > heard_ms) {
             repartee.warnings.push(format!("audio_end_ms: {requested} is beyond what was played, {heard_ms} is kept"));
         }
         let item_id = id.to_owned();
-        self.send(ServerEvent::ItemTruncated(Truncated {
+        self.send(ServerEvent::ItemTruncated(ItemTruncated {
             item_id,
             content_index: 0,
             audio_end_ms: heard_ms,
@@ -275,9 +275,9 @@ impl Core {
 }
 
 /// Which part of an item holds the first sound.
-fn sound(item: &Item) -> Option<usize> {
+fn first_audio_part(item: &Item) -> Option<usize> {
     let Item::Message(message) = item else { return None };
-    message.content.iter().position(|part| matches!(part, Content::InputAudio { audio: Some(_), .. }))
+    message.content.iter().position(|part| matches!(part, ItemContent::InputAudio { audio: Some(_), .. }))
 }
 
 /// A message's parts for the engine. Adjacent texts become one; empty ones none.
@@ -287,43 +287,43 @@ fn parts(
     rate: u32,
     at: &str,
     warnings: &mut Vec<String>,
-) -> Result<Vec<EngineContent>, ErrorBody> {
+) -> Result<Vec<MessageContent>, ErrorBody> {
     let role = match message.role {
-        Role::System => EngineRole::System,
-        Role::User => EngineRole::User,
-        Role::Assistant => EngineRole::Assistant,
+        ItemRole::System => Role::System,
+        ItemRole::User => Role::User,
+        ItemRole::Assistant => Role::Assistant,
     };
     let mut contents = Vec::new();
     for (index, part) in message.content.iter().enumerate() {
         let at = format!("{at}.content[{index}]");
         let text = match (message.role, part) {
-            (Role::System | Role::User, Content::InputText { text }) => text,
-            (Role::Assistant, Content::OutputText { text }) => text,
+            (ItemRole::System | ItemRole::User, ItemContent::InputText { text }) => text,
+            (ItemRole::Assistant, ItemContent::OutputText { text }) => text,
             // A spoken response of an earlier conversation.
-            (Role::Assistant, Content::OutputAudio { transcript: Some(text) }) => text,
-            (Role::User, Content::InputAudio { audio: Some(audio), .. }) => {
+            (ItemRole::Assistant, ItemContent::OutputAudio { transcript: Some(text) }) => text,
+            (ItemRole::User, ItemContent::InputAudio { audio: Some(audio), .. }) => {
                 let samples =
-                    audio::item_audio(audio, format, rate).map_err(|error| error.at(format!("{at}.audio")))?;
-                contents.push(EngineContent::Audio(samples));
+                    audio::item_audio(audio, format, rate).map_err(|error| error.with_param(format!("{at}.audio")))?;
+                contents.push(MessageContent::Audio(samples));
                 continue;
             }
-            (Role::User, Content::InputImage { .. }) => {
+            (ItemRole::User, ItemContent::InputImage { .. }) => {
                 if warnings.len() < MAX_WARNINGS {
                     warnings.push(format!("{at}: this model does not see images, and answers without this one"));
                 }
                 continue;
             }
             // The audio is gone: the transcript stands for it.
-            (Role::User, Content::InputAudio { transcript: Some(text), .. }) => text,
+            (ItemRole::User, ItemContent::InputAudio { transcript: Some(text), .. }) => text,
             _ => {
                 let message = "a message of this role cannot hold this kind of content, or it is empty";
-                return Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).at(format!("{at}.type")));
+                return Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).with_param(format!("{at}.type")));
             }
         };
         match contents.last_mut() {
-            Some(EngineContent::Text { text: before, .. }) => before.push_str(text),
+            Some(MessageContent::Text { text: before, .. }) => before.push_str(text),
             _ if text.is_empty() => {}
-            _ => contents.push(EngineContent::Text { role, text: text.clone() }),
+            _ => contents.push(MessageContent::Text { role, text: text.clone() }),
         }
     }
     Ok(contents)
@@ -334,8 +334,8 @@ fn remove_media(item: &mut Item) {
     let Item::Message(message) = item else { return };
     for part in &mut message.content {
         match part {
-            Content::InputAudio { audio: bytes, .. } | Content::InputImage { image_url: bytes, .. } => *bytes = None,
-            Content::InputText { .. } | Content::OutputText { .. } | Content::OutputAudio { .. } => {}
+            ItemContent::InputAudio { audio: bytes, .. } | ItemContent::InputImage { image_url: bytes, .. } => *bytes = None,
+            ItemContent::InputText { .. } | ItemContent::OutputText { .. } | ItemContent::OutputAudio { .. } => {}
         }
     }
 }

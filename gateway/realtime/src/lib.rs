@@ -24,7 +24,7 @@
 //! | [`estimate`] | which words were heard |
 //! | [`audio`] | base64 audio inside events |
 
-mod answered_slices;
+mod slice_responses;
 pub mod audio;
 mod config;
 mod create_response;
@@ -53,21 +53,21 @@ use std::time::Instant;
 use repartee_engine_api::{Command, Event, ModelInfo, SessionError, Tool};
 use repartee_media::vad::TurnEvent;
 use repartee_protocol::error::ErrorEvent;
-use repartee_protocol::session::{Session, SessionKind, State};
+use repartee_protocol::session::{Session, SessionKind, SessionEvent};
 use repartee_protocol::{ClientEvent, ErrorBody, ErrorKind, ServerEvent, ServerMessage};
 use serde_json::Value;
 
-use create_response::Waiting;
-use estimate::{SpokenPace, WordEstimator};
+use create_response::QueuedResponse;
+use estimate::{SpeechRateEstimator, WordEstimator};
 use history::History;
 use idle::IdleTimeout;
 use input_buffer::InputBuffer;
-use playback::{ClientPlayback, Playing};
-use response::Response;
+use playback::{ClientPlayback, PlayingResponse};
+use response::ActiveResponse;
 use speculation::Speculation;
 use transcription::Transcriber;
 
-pub use interface::{AudioSettings, Delivery, Effect, Input, PIECE_MS, PlayoutReport, Setup};
+pub use interface::{AudioSettings, Delivery, Effect, SessionInput, PIECE_MS, PlayoutReport, SessionSetup};
 
 /// The configuration that a session with `patch` begins with, or why the patch is refused.
 pub fn initial_session(id: &str, model: &ModelInfo, patch: &Value) -> Result<Session, ErrorBody> {
@@ -133,15 +133,15 @@ pub fn initial_session(id: &str, model: &ModelInfo, patch: &Value) -> Result<Ses
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
-pub struct Core {
-    setup: Setup,
+pub struct RealtimeSession {
+    setup: SessionSetup,
     config: Session,
     input: InputBuffer,
     history: History,
     /// Active responses: at most one exclusive one, and a few out-of-band ones.
-    responses: Vec<Response>,
+    responses: Vec<ActiveResponse>,
     /// Exclusive responses to start once the active one has ended: at most one of the conversation, and a few out-of-band ones.
-    queued: VecDeque<Waiting>,
+    queued: VecDeque<QueuedResponse>,
     /// A response that the client has not been told of.
     speculation: Option<Speculation>,
     /// Events of a committed speculation that are still to be processed.
@@ -151,20 +151,20 @@ pub struct Core {
     /// The tools that the engine was given.
     engine_tools: Vec<Tool>,
     /// Responses with audio that has not played yet, oldest first. Always empty without a playout clock.
-    playing: VecDeque<Playing>,
+    playing: VecDeque<PlayingResponse>,
     /// When the client has played everything. Used only without a playout clock.
     client_playback: ClientPlayback,
     estimator: Box<dyn WordEstimator>,
     /// Whether a response has read a given text.
-    has_read: bool,
+    had_given_text: bool,
     /// The last number given to an event, item or response.
     counter: u64,
     effects: Vec<Effect>,
 }
 
-impl Core {
+impl RealtimeSession {
     /// A new session and its first effects.
-    pub fn new(setup: Setup) -> (Self, Vec<Effect>) {
+    pub fn new(setup: SessionSetup) -> (Self, Vec<Effect>) {
         let mut config = config::initial(&setup.session_id, SessionKind::Realtime, &setup.model);
         config.expires_at = setup.expires_at;
         let configuration = setup.configuration.clone();
@@ -182,14 +182,14 @@ impl Core {
             engine_tools: Vec::new(),
             playing: VecDeque::new(),
             client_playback: ClientPlayback::default(),
-            estimator: Box::new(SpokenPace::default()),
-            has_read: false,
+            estimator: Box::new(SpeechRateEstimator::default()),
+            had_given_text: false,
             counter: 0,
             effects: Vec::new(),
         };
         let refused = configuration.and_then(|patch| core.reconfigure(&patch).err());
         core.configure();
-        core.send(ServerEvent::SessionCreated(State { session: core.config.clone() }));
+        core.send(ServerEvent::SessionCreated(SessionEvent { session: core.config.clone() }));
         core.config.repartee.warnings.clear();
         if let Some(error) = refused {
             core.send_error(error);
@@ -199,29 +199,29 @@ impl Core {
     }
 
     /// Handles what happened at `now` and returns what to do, in order.
-    pub fn handle(&mut self, input: Input, now: Instant) -> Vec<Effect> {
+    pub fn handle(&mut self, input: SessionInput, now: Instant) -> Vec<Effect> {
         match input {
-            Input::Client(message) => {
+            SessionInput::Client(message) => {
                 if let Err(error) = self.client(message.event, now) {
-                    self.send_error(error.about(message.event_id));
+                    self.send_error(error.with_event_id(message.event_id));
                 }
             }
-            Input::Refused(error) => self.send_error(error),
-            Input::Audio(samples) => self.audio(&samples, now),
-            Input::Turn(TurnEvent::SpeechStarted { audio_start_ms }) => self.speech_started(audio_start_ms),
-            Input::Turn(TurnEvent::PossibleBargeIn { .. }) => self.pause_playout(),
-            Input::Turn(TurnEvent::BargeInDismissed { .. }) => self.effects.push(Effect::ResumePlayout),
-            Input::Turn(TurnEvent::Paused { audio_end_ms }) => self.begin_speculation(audio_end_ms, now),
-            Input::Turn(TurnEvent::Resumed { .. }) => self.abort_speculation(),
-            Input::Turn(TurnEvent::SpeechStopped { audio_end_ms }) => self.speech_stopped(audio_end_ms, now),
-            Input::Engine(event) => self.engine_event(event, now),
-            Input::PendingEvent => self.process_pending_event(now),
-            Input::Time => self.time(now),
-            Input::EngineEnded => {
+            SessionInput::Refused(error) => self.send_error(error),
+            SessionInput::Audio(samples) => self.audio(&samples, now),
+            SessionInput::Turn(TurnEvent::SpeechStarted { audio_start_ms }) => self.speech_started(audio_start_ms),
+            SessionInput::Turn(TurnEvent::PossibleBargeIn { .. }) => self.pause_playout(),
+            SessionInput::Turn(TurnEvent::BargeInDismissed { .. }) => self.effects.push(Effect::ResumePlayout),
+            SessionInput::Turn(TurnEvent::Paused { audio_end_ms }) => self.begin_speculation(audio_end_ms, now),
+            SessionInput::Turn(TurnEvent::Resumed { .. }) => self.abort_speculation(),
+            SessionInput::Turn(TurnEvent::SpeechStopped { audio_end_ms }) => self.speech_stopped(audio_end_ms, now),
+            SessionInput::Engine(event) => self.engine_event(event, now),
+            SessionInput::PendingEvent => self.process_pending_event(now),
+            SessionInput::DeadlineReached => self.time(now),
+            SessionInput::EngineEnded => {
                 self.send_error(ErrorBody::server(ErrorKind::Internal, "the engine has ended this session"));
                 self.effects.push(Effect::Close);
             }
-            Input::Playout(report) => self.playout(report, now),
+            SessionInput::Playout(report) => self.playout(report, now),
         }
         std::mem::take(&mut self.effects)
     }
@@ -282,7 +282,7 @@ impl Core {
     fn update(&mut self, patch: &Value) -> Result<(), ErrorBody> {
         self.reconfigure(patch)?;
         self.configure();
-        self.send(ServerEvent::SessionUpdated(State { session: self.config.clone() }));
+        self.send(ServerEvent::SessionUpdated(SessionEvent { session: self.config.clone() }));
         // Sent once: the next update has its own.
         self.config.repartee.warnings.clear();
         Ok(())
@@ -294,17 +294,17 @@ impl Core {
         self.check_kind(next.kind)?;
         let old = std::mem::replace(&mut self.config, next).instructions;
         if patch.get("reasoning").is_some_and(|reasoning| !reasoning.is_null()) {
-            self.effects.push(Effect::NotServed("session.reasoning"));
+            self.effects.push(Effect::Unsupported("session.reasoning"));
         }
         let transcription = patch.pointer("/audio/input/transcription").is_some_and(|asked| !asked.is_null());
         if transcription && self.config.audio.input.transcription.is_none() {
-            self.effects.push(Effect::NotServed("session.audio.input.transcription"));
+            self.effects.push(Effect::Unsupported("session.audio.input.transcription"));
         }
         if self.config.instructions != old {
             self.command(Command::SetInstructions(self.config.instructions.clone()));
         }
         let engine_tools =
-            tools::chosen(tools::functions(&self.config.tools, "session.tools")?, &self.config.tool_choice);
+            tools::allowed(tools::functions(&self.config.tools, "session.tools")?, &self.config.tool_choice);
         if engine_tools != self.engine_tools {
             self.engine_tools.clone_from(&engine_tools);
             if self.setup.model.tools {
@@ -368,10 +368,10 @@ pub fn engine_error(error: &SessionError) -> ErrorBody {
         SessionError::AudioTooLong { .. } => ErrorBody::invalid(ErrorKind::AudioTooLong, message),
         SessionError::ContextFull { .. } => ErrorBody::invalid(ErrorKind::ConversationTooLarge, message),
         SessionError::UnknownVoice { .. } => {
-            ErrorBody::invalid(ErrorKind::InvalidValue, message).at("session.audio.output.voice")
+            ErrorBody::invalid(ErrorKind::InvalidValue, message).with_param("session.audio.output.voice")
         }
         SessionError::TooManyResponses { .. } => ErrorBody::invalid(ErrorKind::ActiveResponse, message),
-        SessionError::NoTools => ErrorBody::invalid(ErrorKind::InvalidValue, message).at("response.tools"),
+        SessionError::NoTools => ErrorBody::invalid(ErrorKind::InvalidValue, message).with_param("response.tools"),
         SessionError::NoAudioInput => ErrorBody::invalid(ErrorKind::InvalidValue, message),
         // The engine's number says nothing to a client.
         SessionError::UnknownItem(_) => {
@@ -381,10 +381,10 @@ pub fn engine_error(error: &SessionError) -> ErrorBody {
         }
         SessionError::OutOfMemory => ErrorBody::server(ErrorKind::SessionLimit, message),
         SessionError::BadValue { field: field @ "text", .. } => {
-            ErrorBody::invalid(ErrorKind::InvalidValue, message).at(*field)
+            ErrorBody::invalid(ErrorKind::InvalidValue, message).with_param(*field)
         }
         SessionError::BadValue { field: "streamed", .. } => {
-            ErrorBody::invalid(ErrorKind::InvalidValue, message).at("response.repartee.reads")
+            ErrorBody::invalid(ErrorKind::InvalidValue, message).with_param("response.repartee.reads")
         }
         // Other values are of the server's choice.
         _ => ErrorBody::server(ErrorKind::Internal, message),

@@ -5,16 +5,16 @@ use std::time::{Duration, Instant};
 
 use repartee_engine_api::{Command, ResponseId};
 use repartee_protocol::output_audio::ResponseRef;
-use repartee_protocol::response::{PartRef, Reason};
+use repartee_protocol::response::{PartRef, StatusReason};
 use repartee_protocol::session::TurnDetection;
 use repartee_protocol::{ErrorBody, ErrorKind, ServerEvent};
 
-use super::response::Response;
-use super::{Core, Delivery, Effect, PlayoutReport};
+use super::response::ActiveResponse;
+use super::{RealtimeSession, Delivery, Effect, PlayoutReport};
 
 /// A response with audio that has not played yet.
 #[derive(Debug)]
-pub(super) struct Playing {
+pub(super) struct PlayingResponse {
     response: ResponseId,
     response_id: String,
     item_id: String,
@@ -28,8 +28,8 @@ pub(super) struct Playing {
     reported_ms: u64,
 }
 
-impl Playing {
-    pub fn new(response: &Response, part: &PartRef) -> Self {
+impl PlayingResponse {
+    pub fn new(response: &ActiveResponse, part: &PartRef) -> Self {
         Self {
             response: response.engine_id,
             response_id: response.id.clone(),
@@ -65,14 +65,14 @@ impl ClientPlayback {
 
 /// What an interruption stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Scope {
+pub(super) enum InterruptionScope {
     /// The responses of the conversation: the caller speaks, and out-of-band responses are not part of the talk.
     Conversation,
     /// Everything that is spoken.
     All,
 }
 
-impl Core {
+impl RealtimeSession {
     pub(super) fn playout(&mut self, report: PlayoutReport, now: Instant) {
         let (PlayoutReport::Started { response }
         | PlayoutReport::Position { response, .. }
@@ -128,9 +128,9 @@ impl Core {
         if self.setup.delivery == Delivery::Unpaced {
             let message =
                 "the audio of a websocket session is played by the client: stop it there and truncate the item";
-            return Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).at("type"));
+            return Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).with_param("type"));
         }
-        self.interrupt(Reason::ClientCancelled, Scope::All);
+        self.interrupt(StatusReason::ClientCancelled, InterruptionScope::All);
         Ok(())
     }
 
@@ -143,7 +143,7 @@ impl Core {
     }
 
     /// Drops the audio of these responses that has not played, and tells the client. The others play on.
-    fn drop_playing(&mut self, dropped: &[Playing]) {
+    fn drop_playing(&mut self, dropped: &[PlayingResponse]) {
         if dropped.is_empty() {
             return;
         }
@@ -170,8 +170,8 @@ impl Core {
 
     /// Barge-in: stops responses and playout, and truncates items to what was heard. Without a playout clock the client
     /// truncates.
-    pub(super) fn interrupt(&mut self, reason: Reason, scope: Scope) {
-        let stops = |in_conversation| in_conversation || scope == Scope::All;
+    pub(super) fn interrupt(&mut self, reason: StatusReason, scope: InterruptionScope) {
+        let stops = |in_conversation| in_conversation || scope == InterruptionScope::All;
         self.queued.retain(|waiting| !waiting.in_conversation());
         let all = std::mem::take(&mut self.playing).into_iter();
         let (playing, others): (Vec<_>, Vec<_>) = all.partition(|playing| stops(playing.in_conversation));

@@ -1,11 +1,11 @@
 //! The input of a request in place of the conversation, in the order in which the model reads it.
 
-use repartee_engine_api::ResponseInput as EngineInput;
+use repartee_engine_api::ResponseInput;
 use repartee_protocol::ErrorBody;
 use repartee_protocol::item::Item;
 use repartee_protocol::response::InputItem;
 
-use super::Core;
+use super::RealtimeSession;
 use super::create_response::refuse;
 use super::tools::unknown_call;
 
@@ -15,20 +15,20 @@ const MAX_INPUT: usize = 1_024;
 /// One item of the input.
 #[derive(Debug, Default)]
 struct Part {
-    inputs: Vec<EngineInput>,
+    inputs: Vec<ResponseInput>,
     /// Of a function call.
     call_id: Option<String>,
     /// Results of the call. The model reads them after it, wherever the client put them.
-    results: Vec<EngineInput>,
+    results: Vec<ResponseInput>,
 }
 
-impl Core {
+impl RealtimeSession {
     /// The engine's form of `items`. Adds to `warnings` what the model does not read.
     pub(super) fn request_input(
         &self,
         items: &[InputItem],
         warnings: &mut Vec<String>,
-    ) -> Result<Vec<EngineInput>, ErrorBody> {
+    ) -> Result<Vec<ResponseInput>, ErrorBody> {
         if items.len() > MAX_INPUT {
             return refuse("input", format!("a response's input has at most {MAX_INPUT} items"));
         }
@@ -45,11 +45,11 @@ impl Core {
             let (item, inputs) = match (&own, item) {
                 (Some(item), _) => {
                     let contents = self.engine_content(item, &at, warnings)?;
-                    (item, contents.into_iter().map(EngineInput::Content).collect())
+                    (item, contents.into_iter().map(ResponseInput::Content).collect())
                 }
                 (None, InputItem::ItemReference { id }) => {
                     let Some(entry) = self.history.find(id) else { return unknown() };
-                    (&entry.item, entry.engine.iter().copied().map(EngineInput::Item).collect())
+                    (&entry.item, entry.engine.iter().copied().map(ResponseInput::Item).collect())
                 }
                 (None, _) => return unknown(),
             };
@@ -60,7 +60,7 @@ impl Core {
                         Some(call) => call.results.extend::<Vec<_>>(inputs),
                         // The conversation has its call.
                         None if own.is_none() => parts.push(Part { inputs, ..Part::default() }),
-                        None => return Err(unknown_call(&output.call_id).at(format!("{at}.call_id"))),
+                        None => return Err(unknown_call(&output.call_id).with_param(format!("{at}.call_id"))),
                     }
                 }
                 Item::FunctionCall(call) => {

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use repartee_engine_api::{Command, Event, ItemId, ResponseId};
 use repartee_protocol::session::TurnDetection;
 
-use super::response::Response;
-use super::{Core, Effect, speech_synthesis};
+use super::response::ActiveResponse;
+use super::{RealtimeSession, Effect, speech_synthesis};
 
 /// Events held back, about 6 s of speech. Beyond that the engine's events are not read, so the engine waits.
 const MAX_HELD_EVENTS: usize = 96;
@@ -22,7 +22,7 @@ const DECISION_TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) struct Speculation {
     /// The engine's id of the turn's item.
     pub item: ItemId,
-    pub response: Response,
+    pub response: ActiveResponse,
     /// When it is aborted without a decision.
     deadline: Instant,
     held: VecDeque<Event>,
@@ -41,7 +41,7 @@ pub(super) fn response_of(event: &Event) -> Option<ResponseId> {
     }
 }
 
-impl Core {
+impl RealtimeSession {
     /// Whether the session speculates. What is answered slice by slice has been answered before the pause.
     pub(super) fn speculates(&self) -> bool {
         self.config.repartee.speculative_start && !self.answers_slices()
@@ -76,7 +76,7 @@ impl Core {
 
     /// Commits the speculation, if there is one: returns the engine's id of the turn's item, and the response. Its held events
     /// become pending.
-    pub(super) fn commit_speculation(&mut self) -> Option<(ItemId, Response)> {
+    pub(super) fn commit_speculation(&mut self) -> Option<(ItemId, ActiveResponse)> {
         let Speculation { item, response, held, .. } = self.speculation.take()?;
         self.command(Command::CommitSpeculation { response: response.engine_id });
         self.effects.push(Effect::CountSpeculation { committed: true });
@@ -121,7 +121,7 @@ impl Core {
         if self.speculation.as_ref().is_some_and(|speculation| speculation.deadline <= now) {
             self.abort_speculation();
         }
-        self.end_silent_texts(now);
+        self.end_stalled_texts(now);
         self.retry_transcript(now);
     }
 

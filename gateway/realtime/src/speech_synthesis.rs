@@ -3,27 +3,27 @@
 use std::time::{Duration, Instant};
 
 use repartee_engine_api::Command;
-use repartee_protocol::speech_synthesis::{Append, Done};
+use repartee_protocol::speech_synthesis::{TextAppend, TextAppendDone};
 use repartee_protocol::{ErrorBody, ErrorKind};
 
-use super::Core;
-use super::response::Response;
+use super::RealtimeSession;
+use super::response::ActiveResponse;
 
 /// The longest text that one response reads, in bytes.
 pub(super) const MAX_TEXT: usize = 64 << 10;
 /// A text of which nothing came for so long has ended: a response must not wait for ever.
-pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const TEXT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The text that a response reads, so far.
 #[derive(Debug)]
-pub(super) struct Reading {
+pub(super) struct GivenText {
     bytes: usize,
     ended: bool,
     /// When some of it came last.
     since: Instant,
 }
 
-impl Reading {
+impl GivenText {
     /// A text that begins now.
     pub fn new(now: Instant) -> Self {
         Self { bytes: 0, ended: false, since: now }
@@ -31,15 +31,15 @@ impl Reading {
 }
 
 /// When the text of a response ends without a word from the client.
-pub(super) fn deadline(response: &Response) -> Option<Instant> {
+pub(super) fn deadline(response: &ActiveResponse) -> Option<Instant> {
     let reading = response.reading.as_ref().filter(|reading| !reading.ended)?;
-    response.stopping.is_none().then_some(reading.since + PATIENCE)
+    response.stopping.is_none().then_some(reading.since + TEXT_TIMEOUT)
 }
 
-impl Core {
-    pub(super) fn append_text(&mut self, append: Append, now: Instant) -> Result<(), ErrorBody> {
-        let Append { response_id, text } = append;
-        let Some((response, held)) = self.reader(response_id.as_deref()) else { return self.unread() };
+impl RealtimeSession {
+    pub(super) fn append_text(&mut self, append: TextAppend, now: Instant) -> Result<(), ErrorBody> {
+        let TextAppend { response_id, text } = append;
+        let Some((response, held)) = self.reader(response_id.as_deref()) else { return self.no_reader() };
         let engine_id = response.engine_id;
         let Some(reading) = &mut response.reading else { return Ok(()) };
         if reading.ended {
@@ -58,8 +58,8 @@ impl Core {
         Ok(())
     }
 
-    pub(super) fn end_text(&mut self, done: &Done) -> Result<(), ErrorBody> {
-        let Some((response, held)) = self.reader(done.response_id.as_deref()) else { return self.unread() };
+    pub(super) fn end_text(&mut self, done: &TextAppendDone) -> Result<(), ErrorBody> {
+        let Some((response, held)) = self.reader(done.response_id.as_deref()) else { return self.no_reader() };
         let engine_id = response.engine_id;
         let ended = response.reading.as_mut().is_some_and(|reading| std::mem::replace(&mut reading.ended, true));
         let command = Command::EndText { response: engine_id };
@@ -72,7 +72,7 @@ impl Core {
     }
 
     /// Ends the texts that nothing was heard of for too long.
-    pub(super) fn end_silent_texts(&mut self, now: Instant) {
+    pub(super) fn end_stalled_texts(&mut self, now: Instant) {
         let mut ended = Vec::new();
         for response in &mut self.responses {
             if deadline(response).is_some_and(|deadline| deadline <= now)
@@ -88,7 +88,7 @@ impl Core {
     }
 
     /// The response of this id that reads a text, or the one that was asked for last; with the commands that it still waits to send.
-    fn reader(&mut self, id: Option<&str>) -> Option<(&mut Response, Option<&mut Vec<Command>>)> {
+    fn reader(&mut self, id: Option<&str>) -> Option<(&mut ActiveResponse, Option<&mut Vec<Command>>)> {
         let queued = self.queued.iter_mut().rev().map(|waiting| (&mut waiting.response, Some(&mut waiting.text)));
         let active = self.responses.iter_mut().rev().map(|response| (response, None));
         queued.chain(active).find(|(response, _)| {
@@ -97,8 +97,8 @@ impl Core {
     }
 
     /// What to say of a text that nobody reads: nothing where its response may have ended in the meantime.
-    fn unread(&self) -> Result<(), ErrorBody> {
-        if self.has_read {
+    fn no_reader(&self) -> Result<(), ErrorBody> {
+        if self.had_given_text {
             return Ok(());
         }
         refuse("no response reads a text: ask for one by `response.create` with `\"repartee\": {\"reads\": true}`")
@@ -106,5 +106,5 @@ impl Core {
 }
 
 fn refuse(message: &str) -> Result<(), ErrorBody> {
-    Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).at("text"))
+    Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).with_param("text"))
 }

@@ -18,14 +18,14 @@ pub(super) fn is_function(tool: &Value) -> bool {
 pub(super) fn functions(tools: &[Value], root: &str) -> Result<Vec<Tool>, ErrorBody> {
     if tools.len() > MAX_TOOLS {
         let message = format!("there are at most {MAX_TOOLS} tools");
-        return Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).at(root));
+        return Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).with_param(root));
     }
     let functions = tools.iter().enumerate().filter(|(_, tool)| is_function(tool));
     functions.map(|(index, tool)| function(tool, &format!("{root}[{index}]"))).collect()
 }
 
 fn function(tool: &Value, at: &str) -> Result<Tool, ErrorBody> {
-    let refuse = |field: &str, message: String| ErrorBody::invalid(ErrorKind::InvalidValue, message).at(field);
+    let refuse = |field: &str, message: String| ErrorBody::invalid(ErrorKind::InvalidValue, message).with_param(field);
     let fields = tool.as_object().ok_or_else(|| refuse(at, "a tool is an object".into()))?;
     let name = fields.get("name").and_then(Value::as_str).filter(|name| (1..=MAX_NAME).contains(&name.len()));
     let Some(name) = name else {
@@ -51,7 +51,7 @@ pub(super) fn check_choice(choice: &Value, param: &str) -> Result<(), ErrorBody>
     }
     let message = "this model cannot be made to call a function: a tool_choice is `auto` or `none`; ask for the call in the \
                    instructions";
-    Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).at(param))
+    Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).with_param(param))
 }
 
 /// The error for the result of a function call that is not there.
@@ -61,6 +61,6 @@ pub(super) fn unknown_call(call_id: &str) -> ErrorBody {
 }
 
 /// The functions that `tool_choice` allows.
-pub(super) fn chosen(tools: Vec<Tool>, choice: &Value) -> Vec<Tool> {
+pub(super) fn allowed(tools: Vec<Tool>, choice: &Value) -> Vec<Tool> {
     if choice == "none" { Vec::new() } else { tools }
 }

@@ -4,15 +4,15 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use repartee_engine_api::{
-    Command, Content as EngineContent, Event, FinishReason, ResponseInput as EngineInput, ItemId, Respond, ResponseId,
-    Role as EngineRole, Sampling, SessionError, ResponseUsage as EngineUsage,
+    Command, MessageContent, Event, FinishReason, ResponseInput, ItemId, Respond, ResponseId,
+    Role, Sampling, SessionError, EngineUsage,
 };
-use repartee_protocol::item::{Content, Item};
-use repartee_protocol::transcription::{Completed, Delta, Failed, InputTokens, Usage};
+use repartee_protocol::item::{ItemContent, Item};
+use repartee_protocol::transcription::{TranscriptionCompleted, TranscriptionDelta, TranscriptionFailed, TranscriptionInputTokens, TranscriptionUsage};
 use repartee_protocol::{ErrorBody, ErrorKind, ServerEvent};
 
 use super::speculation::response_of;
-use super::{Core, engine_error};
+use super::{RealtimeSession, engine_error};
 
 /// What the model is asked to do.
 const INSTRUCTION: &str = "Write down what is said in this recording, word for word, and nothing else.";
@@ -26,7 +26,7 @@ const TRIES: u32 = 30;
 
 /// A turn to be transcribed.
 #[derive(Debug)]
-struct Turn {
+struct PendingTranscript {
     /// Its id on the wire.
     item_id: String,
     /// The engine's id of it.
@@ -40,7 +40,7 @@ struct Turn {
 struct Active {
     response: ResponseId,
     /// `None` once the client has deleted it.
-    turn: Option<Turn>,
+    turn: Option<PendingTranscript>,
     text: String,
 }
 
@@ -48,7 +48,7 @@ struct Active {
 #[derive(Debug, Default)]
 pub(super) struct Transcriber {
     active: Option<Active>,
-    waiting: VecDeque<Turn>,
+    waiting: VecDeque<PendingTranscript>,
     /// When the first one is tried again, if the engine had no room for it.
     retry_at: Option<Instant>,
 }
@@ -65,13 +65,13 @@ impl Transcriber {
     }
 }
 
-impl Core {
+impl RealtimeSession {
     /// Has a turn transcribed, if the session wants that.
     pub(super) fn transcribe(&mut self, item_id: String, item: ItemId) {
         if self.config.audio.input.transcription.is_none() {
             return;
         }
-        let turn = Turn { item_id, item, tries: 0 };
+        let turn = PendingTranscript { item_id, item, tries: 0 };
         if self.transcriber.waiting.len() >= MAX_WAITING {
             let message = format!("{MAX_WAITING} turns wait to be transcribed");
             return self.transcription_failed(turn, ErrorBody::server(ErrorKind::TranscriptionFailed, message));
@@ -95,10 +95,10 @@ impl Core {
         if let Some(prompt) = settings.prompt {
             text.push_str(&format!(" {prompt}"));
         }
-        let instruction = EngineContent::Text { role: EngineRole::User, text };
+        let instruction = MessageContent::Text { role: Role::User, text };
         self.command(Command::Respond(Respond {
             audio: false,
-            input: Some(vec![EngineInput::Item(turn.item), EngineInput::Content(instruction)]),
+            input: Some(vec![ResponseInput::Item(turn.item), ResponseInput::Content(instruction)]),
             out_of_band: true,
             background: true,
             instructions: Some(String::new()),
@@ -119,7 +119,7 @@ impl Core {
     }
 
     /// The client has deleted an item, or it was evicted.
-    pub(super) fn forget_transcript(&mut self, item_id: &str) {
+    pub(super) fn cancel_transcript(&mut self, item_id: &str) {
         self.transcriber.waiting.retain(|turn| turn.item_id != item_id);
         if let Some(active) = &mut self.transcriber.active
             && active.turn.take_if(|turn| turn.item_id == item_id).is_some()
@@ -139,7 +139,7 @@ impl Core {
             Event::Text { text: delta, .. } => {
                 active.text.push_str(&delta);
                 if let Some(item_id) = active.turn.as_ref().map(|turn| turn.item_id.clone()) {
-                    self.send(ServerEvent::TranscriptionDelta(Delta { item_id, content_index: 0, delta }));
+                    self.send(ServerEvent::TranscriptionDelta(TranscriptionDelta { item_id, content_index: 0, delta }));
                 }
             }
             Event::SegmentFinished { reason, usage, .. } => self.transcription_ended(reason, &usage),
@@ -162,18 +162,18 @@ impl Core {
                 let error = ErrorBody::server(ErrorKind::TranscriptionFailed, "the transcript was cancelled");
                 self.transcription_failed(turn, error);
             }
-            Some(Turn { item_id, .. }) => {
+            Some(PendingTranscript { item_id, .. }) => {
                 let transcript = text.trim().to_owned();
                 self.history.change(&item_id, |entry| {
                     if let Item::Message(message) = &mut entry.item
-                        && let Some(Content::InputAudio { transcript: held, .. }) = message.content.first_mut()
+                        && let Some(ItemContent::InputAudio { transcript: held, .. }) = message.content.first_mut()
                     {
                         *held = Some(transcript.clone());
                     }
                 });
-                self.release_turn(&item_id);
+                self.evict_turn(&item_id);
                 let usage = in_tokens(usage);
-                let completed = Completed { item_id, content_index: 0, transcript, usage };
+                let completed = TranscriptionCompleted { item_id, content_index: 0, transcript, usage };
                 self.send(ServerEvent::TranscriptionCompleted(completed));
             }
             None => {}
@@ -187,7 +187,7 @@ impl Core {
         let for_now = matches!(error, SessionError::OutOfMemory | SessionError::TooManyResponses { .. });
         match turn {
             Some(turn) if for_now && turn.tries < TRIES => {
-                self.transcriber.waiting.push_front(Turn { tries: turn.tries + 1, ..turn });
+                self.transcriber.waiting.push_front(PendingTranscript { tries: turn.tries + 1, ..turn });
                 self.transcriber.retry_at = Some(now + RETRY);
             }
             Some(turn) => self.transcription_failed(turn, engine_error(error)),
@@ -196,22 +196,22 @@ impl Core {
         self.next_transcript();
     }
 
-    fn transcription_failed(&mut self, turn: Turn, error: ErrorBody) {
-        self.release_turn(&turn.item_id);
-        self.send(ServerEvent::TranscriptionFailed(Failed { item_id: turn.item_id, content_index: 0, error }));
+    fn transcription_failed(&mut self, turn: PendingTranscript, error: ErrorBody) {
+        self.evict_turn(&turn.item_id);
+        self.send(ServerEvent::TranscriptionFailed(TranscriptionFailed { item_id: turn.item_id, content_index: 0, error }));
     }
 }
 
-fn in_tokens(engine: &EngineUsage) -> Usage {
+fn in_tokens(engine: &EngineUsage) -> TranscriptionUsage {
     let input_tokens = engine.input_text_tokens + engine.input_audio_tokens;
-    Usage {
+    TranscriptionUsage {
         total_tokens: input_tokens + engine.output_text_tokens,
         input_tokens,
-        input_token_details: InputTokens {
+        input_token_details: TranscriptionInputTokens {
             text_tokens: engine.input_text_tokens,
             audio_tokens: engine.input_audio_tokens,
         },
         output_tokens: engine.output_text_tokens,
-        ..Usage::default()
+        ..TranscriptionUsage::default()
     }
 }

@@ -4,7 +4,7 @@ use repartee_engine_api::Command;
 use repartee_protocol::session::SessionKind;
 use repartee_protocol::{ClientEvent, ErrorBody, ErrorKind};
 
-use super::Core;
+use super::RealtimeSession;
 
 /// Refuses an event that a transcription session has no use for.
 pub(super) fn check(event: &ClientEvent) -> Result<(), ErrorBody> {
@@ -17,7 +17,7 @@ pub(super) fn check(event: &ClientEvent) -> Result<(), ErrorBody> {
     Err(ErrorBody::invalid(ErrorKind::TranscriptionSession, message))
 }
 
-impl Core {
+impl RealtimeSession {
     /// Refuses to make a conversation that has begun a session of another kind.
     pub(super) fn check_kind(&self, next: SessionKind) -> Result<(), ErrorBody> {
         let begun = self.history.first_id().is_some() || self.input.has_turn() || !self.is_idle();
@@ -25,12 +25,12 @@ impl Core {
             return Ok(());
         }
         let message = "a session's type cannot change once something was said: begin another session";
-        Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).at("session.type"))
+        Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).with_param("session.type"))
     }
 
     /// The turn `item_id` was written down, or will not be. In a transcription session nothing else reads it: the engine
     /// forgets it, so that the next turn is prefilled on its own.
-    pub(super) fn release_turn(&mut self, item_id: &str) {
+    pub(super) fn evict_turn(&mut self, item_id: &str) {
         if self.config.kind != SessionKind::Transcription {
             return;
         }

@@ -3,20 +3,20 @@
 use std::time::Instant;
 
 use repartee_engine_api::{Command, ItemId};
-use repartee_protocol::input_audio::{Committed, SpeechStarted, SpeechStopped};
-use repartee_protocol::item::{Content, Item, ItemObject, Message, Role, Status};
-use repartee_protocol::response::Reason;
+use repartee_protocol::input_audio::{AudioCommitted, SpeechStarted, SpeechStopped};
+use repartee_protocol::item::{ItemContent, Item, ItemObject, Message, ItemRole, ItemStatus};
+use repartee_protocol::response::StatusReason;
 use repartee_protocol::session::TurnDetection;
 use repartee_protocol::{ErrorBody, ErrorKind, ServerEvent};
 
-use super::history::Entry;
-use super::playback::Scope;
-use super::{Core, Effect};
+use super::history::HistoryEntry;
+use super::playback::InterruptionScope;
+use super::{RealtimeSession, Effect};
 
 /// The shortest turn that a client may commit, in ms, as in the published reference.
 const SHORTEST_MS: f64 = 100.0;
 
-impl Core {
+impl RealtimeSession {
     fn detection(&self) -> Option<&TurnDetection> {
         self.config.audio.input.turn_detection.as_ref()
     }
@@ -57,7 +57,7 @@ impl Core {
         self.idle.disarm();
         self.send(ServerEvent::SpeechStarted(SpeechStarted { audio_start_ms, item_id }));
         if self.is_interruptible() {
-            self.interrupt(Reason::TurnDetected, Scope::Conversation);
+            self.interrupt(StatusReason::TurnDetected, InterruptionScope::Conversation);
         }
     }
 
@@ -98,7 +98,7 @@ impl Core {
             self.append(slices);
         }
         self.commit_turn(None);
-        self.effects.push(Effect::EndTurn);
+        self.effects.push(Effect::ResetTurnDetector);
         Ok(())
     }
 
@@ -117,13 +117,13 @@ impl Core {
         let message = Message {
             id: None,
             object: ItemObject::Value,
-            status: Status::Completed,
-            role: Role::User,
-            content: vec![Content::InputAudio { audio: None, transcript: None }],
+            status: ItemStatus::Completed,
+            role: ItemRole::User,
+            content: vec![ItemContent::InputAudio { audio: None, transcript: None }],
         };
         let previous_item_id = self.history.last_id().map(str::to_owned);
-        self.add_item(Entry::new(item_id.clone(), Item::Message(message), vec![item]), None);
-        self.send(ServerEvent::InputCommitted(Committed { previous_item_id, item_id: item_id.clone() }));
+        self.add_item(HistoryEntry::new(item_id.clone(), Item::Message(message), vec![item]), None);
+        self.send(ServerEvent::InputCommitted(AudioCommitted { previous_item_id, item_id: item_id.clone() }));
         self.announce_item(&item_id, Vec::new());
         self.transcribe(item_id, item);
     }
@@ -132,7 +132,7 @@ impl Core {
         if self.input.clear() {
             self.command(Command::Clear);
         }
-        self.effects.push(Effect::EndTurn);
+        self.effects.push(Effect::ResetTurnDetector);
         self.send(ServerEvent::InputCleared {});
     }
 }

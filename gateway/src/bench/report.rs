@@ -36,19 +36,19 @@ impl Report {
 
 impl Row {
     /// A figure that stands alone.
-    pub fn alone(measure: impl Into<String>, ours: f64, unit: &'static str, note: impl Into<String>) -> Self {
+    pub fn without_peer(measure: impl Into<String>, ours: f64, unit: &'static str, note: impl Into<String>) -> Self {
         Self { measure: measure.into(), ours, peer: None, ratio: None, unit, note: note.into() }
     }
 
     /// A figure of which less is better, beside another.
-    pub fn less_than(
+    pub fn lower_is_better(
         measure: impl Into<String>,
         ours: f64,
         peer: f64,
         unit: &'static str,
         note: impl Into<String>,
     ) -> Self {
-        Self { peer: Some(peer), ratio: Some(peer / ours), ..Self::alone(measure, ours, unit, note) }
+        Self { peer: Some(peer), ratio: Some(peer / ours), ..Self::without_peer(measure, ours, unit, note) }
     }
 
     /// A line of a table.
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn a_row_has_the_schema_of_all_benchmarks() {
-        let report = Report::new("size", vec![Row::less_than("a", 2.0, 4.0, "ms", "b"), Row::alone("c", 1.0, "", "")]);
+        let report = Report::new("size", vec![Row::lower_is_better("a", 2.0, 4.0, "ms", "b"), Row::without_peer("c", 1.0, "", "")]);
         let value = serde_json::to_value(report).unwrap();
         let keys = |value: &serde_json::Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
         assert_eq!(keys(&value), ["date", "machine", "name", "rows"]);

@@ -6,8 +6,8 @@ use std::time::Duration;
 use repartee_engine_api::{Event, ResponseId, SpeechEngine as _};
 use repartee_media::opus::{OpusDecoder, OpusEncoder};
 use repartee_protocol::session::AudioFormat;
-use repartee_realtime::{Delivery, Input};
-use repartee_testkit::memory::{Scope, counts};
+use repartee_realtime::{Delivery, SessionInput};
+use repartee_testkit::memory::{CountScope, counts};
 use repartee_testkit::scripted::{Script, ScriptedEngine};
 use repartee_testkit::signal::sine;
 use serde_json::json;
@@ -58,12 +58,12 @@ impl Transport for Silent {
 }
 
 /// A call over [`Silent`] whose turns are the client's.
-fn call() -> Call {
+fn call() -> CallTask {
     let model = ScriptedEngine::new(Script::default()).info().clone();
     let (session_id, stem, delivery) = ("sess_1".into(), "s".into(), Delivery::Paced);
-    let setup = Setup { session_id, stem, seed: 1, model, delivery, expires_at: None, configuration: None };
+    let setup = SessionSetup { session_id, stem, seed: 1, model, delivery, expires_at: None, configuration: None };
     let metrics = Arc::new(Metrics::new(Duration::from_millis(80)).unwrap());
-    let (mut call, effects) = Call::new(setup, CallServices::of(metrics, None));
+    let (mut call, effects) = CallTask::new(setup, CallServices::new(metrics, None));
     call.apply(effects, &mut Silent);
     let update = json!({"type": "session.update", "session": {"audio": {"input": {"turn_detection": null}}}});
     call.on_message(&update.to_string(), &mut Silent);
@@ -73,9 +73,9 @@ fn call() -> Call {
 /// Allocations of `step`, on average over `count` times after as many to warm up.
 fn allocations(count: u64, mut step: impl FnMut()) -> f64 {
     (0..count).for_each(|_| step());
-    let before = counts(Scope::Thread).allocations;
+    let before = counts(CountScope::Thread).allocations;
     (0..count).for_each(|_| step());
-    (counts(Scope::Thread).allocations - before) as f64 / count as f64
+    (counts(CountScope::Thread).allocations - before) as f64 / count as f64
 }
 
 /// Allocations for 20 ms of the caller's speech, as a packet decoded at `rate`.
@@ -116,7 +116,7 @@ fn output_frame_takes_few_allocations() {
     let frame = allocations(200, || {
         let samples = vec![0.1; 1_920];
         let event = Event::Audio { response, frame: 0, samples, stamps: None };
-        call.input(Input::Engine(event), &mut Silent);
+        call.input(SessionInput::Engine(event), &mut Silent);
         call.commands.clear();
         call.outbound.clear();
     });

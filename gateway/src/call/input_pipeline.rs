@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use repartee_media::echo_guard::EchoLevel;
-use repartee_media::endpointing::Question;
+use repartee_media::endpointing::TurnQuery;
 use repartee_media::level::audible_end;
 use repartee_media::resample::{ResampleError, Resampler};
 use repartee_media::vad::{self, TurnDetector, TurnEvent, TurnSettings};
-use repartee_realtime::{Input, PIECE_MS};
+use repartee_realtime::{SessionInput, PIECE_MS};
 
 /// Resampling and turn detection of one call's input audio. [`Self::push`] any amount, then [`Self::process`] while it
 /// [has more](Self::has_more).
@@ -56,7 +56,7 @@ impl InputPipeline {
             at: 0,
             rate: model_rate,
             resamplers: None,
-            detector: if judged { detector.with_judge() } else { detector },
+            detector: if judged { detector.with_turn_model() } else { detector },
             detecting: false,
             begin: 0,
             voice_end: None,
@@ -84,7 +84,7 @@ impl InputPipeline {
     }
 
     /// Takes samples at `rate`. Returns what a change of the rate flushed.
-    pub fn push(&mut self, samples: Vec<f32>, rate: u32) -> Result<Vec<Input>, ResampleError> {
+    pub fn push(&mut self, samples: Vec<f32>, rate: u32) -> Result<Vec<SessionInput>, ResampleError> {
         let mut inputs = Vec::new();
         if rate != self.rate || self.resamplers.is_none() {
             inputs = self.flush()?;
@@ -112,7 +112,7 @@ impl InputPipeline {
     }
 
     /// Processes one piece of what was pushed, and adds what came of it to `inputs`.
-    pub fn process(&mut self, inputs: &mut Vec<Input>) -> Result<(), ResampleError> {
+    pub fn process(&mut self, inputs: &mut Vec<SessionInput>) -> Result<(), ResampleError> {
         let end = self.pending.len().min(self.at + (self.rate * PIECE_MS / 1_000) as usize);
         let Some(resamplers) = &mut self.resamplers else { return Ok(()) };
         let piece = &self.pending[self.at..end];
@@ -132,7 +132,7 @@ impl InputPipeline {
     }
 
     /// Processes all that was pushed, and flushes the resamplers.
-    pub fn flush(&mut self) -> Result<Vec<Input>, ResampleError> {
+    pub fn flush(&mut self) -> Result<Vec<SessionInput>, ResampleError> {
         let mut inputs = Vec::new();
         while self.has_more() {
             self.process(&mut inputs)?;
@@ -156,34 +156,34 @@ impl InputPipeline {
     }
 
     /// What to ask the model that judges pauses, if there is anything; see [`TurnDetector::question`].
-    pub fn question(&mut self) -> Option<Question> {
-        self.detecting.then(|| self.detector.question()).flatten()
+    pub fn question(&mut self) -> Option<TurnQuery> {
+        self.detecting.then(|| self.detector.next_query()).flatten()
     }
 
     /// The model's answer to a question; see [`TurnDetector::judged`]. Returns the end of the turn if that is what it means.
-    pub fn judged(&mut self, id: u64, probability: Option<f32>) -> Option<Input> {
-        let event = self.detector.judged(id, probability)?;
+    pub fn judged(&mut self, id: u64, probability: Option<f32>) -> Option<SessionInput> {
+        let event = self.detector.on_prediction(id, probability)?;
         let mut inputs = Vec::new();
         self.report(event, &mut inputs);
         self.voice_end = self.detector.voice_end();
         inputs.pop()
     }
 
-    fn detect(&mut self, for_model: Vec<f32>, for_detector: Option<Vec<f32>>, inputs: &mut Vec<Input>) {
+    fn detect(&mut self, for_model: Vec<f32>, for_detector: Option<Vec<f32>>, inputs: &mut Vec<SessionInput>) {
         let heard = for_detector.as_deref().unwrap_or(&for_model);
         if let Some(end) = audible_end(heard) {
             self.audible_end = self.received + end as u64;
         }
         self.received += heard.len() as u64;
         let events = self.detector.push(heard);
-        inputs.push(Input::Audio(for_model));
+        inputs.push(SessionInput::Audio(for_model));
         for event in events {
             self.report(event, inputs);
         }
         self.voice_end = self.detector.voice_end();
     }
 
-    fn report(&mut self, event: TurnEvent, inputs: &mut Vec<Input>) {
+    fn report(&mut self, event: TurnEvent, inputs: &mut Vec<SessionInput>) {
         if let TurnEvent::SpeechStarted { .. } = event {
             self.begin = event.sample();
         }
@@ -196,7 +196,7 @@ impl InputPipeline {
             self.endpointing = Some(Duration::from_secs_f64(waited as f64 / f64::from(vad::RATE)));
         }
         if self.detecting {
-            inputs.push(Input::Turn(event));
+            inputs.push(SessionInput::Turn(event));
         }
     }
 }
@@ -223,7 +223,7 @@ mod tests {
                 pipeline.process(&mut inputs).unwrap();
             }
             for input in inputs {
-                if let Input::Turn(event @ TurnEvent::SpeechStopped { .. }) = input {
+                if let SessionInput::Turn(event @ TurnEvent::SpeechStopped { .. }) = input {
                     stopped = Some(event.sample());
                 }
             }
@@ -255,8 +255,8 @@ mod tests {
         }
     }
 
-    fn samples(inputs: &[Input]) -> usize {
-        inputs.iter().map(|input| if let Input::Audio(samples) = input { samples.len() } else { 0 }).sum()
+    fn samples(inputs: &[SessionInput]) -> usize {
+        inputs.iter().map(|input| if let SessionInput::Audio(samples) = input { samples.len() } else { 0 }).sum()
     }
 
     #[test]

@@ -18,12 +18,12 @@ use crate::testdata::question;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A call with `semantic_vad`, judged by `model`.
-fn call(judge: &TurnJudge) -> Call {
+fn call(judge: &TurnModelPool) -> CallTask {
     let model = ScriptedEngine::new(Script::default()).info().clone();
     let (session_id, stem, delivery) = ("sess_1".into(), "s".into(), Delivery::Unpaced);
-    let setup = Setup { session_id, stem, seed: 1, model, delivery, expires_at: None, configuration: None };
+    let setup = SessionSetup { session_id, stem, seed: 1, model, delivery, expires_at: None, configuration: None };
     let metrics = Arc::new(Metrics::new(Duration::from_millis(80)).unwrap());
-    let (mut call, effects) = Call::new(setup, CallServices::of(metrics, Some(judge.clone())));
+    let (mut call, effects) = CallTask::new(setup, CallServices::new(metrics, Some(judge.clone())));
     call.apply(effects, &mut Silent);
     let detection = json!({"type": "semantic_vad", "eagerness": "medium"});
     let update = json!({"type": "session.update", "session": {"audio": {"input": {"turn_detection": detection}}}});
@@ -31,7 +31,7 @@ fn call(judge: &TurnJudge) -> Call {
     call
 }
 
-impl Call {
+impl CallTask {
     /// What a transport that delivers `samples` at 16 kHz leads to.
     fn hear(&mut self, samples: Vec<f32>) {
         self.on_event(TransportEvent::Audio { samples, rate: 16_000 }, &mut Silent);
@@ -66,7 +66,7 @@ fn silence(ms: usize) -> Vec<f32> {
 }
 
 /// A judge of one thread that answers `probability` once it is told to; what tells of a question, and what releases its answer.
-fn held(probability: f32) -> (TurnJudge, Receiver<usize>, SyncSender<()>) {
+fn held(probability: f32) -> (TurnModelPool, Receiver<usize>, SyncSender<()>) {
     let (asked, questions) = sync_channel(16);
     let (release, released) = sync_channel(16);
     let released = Mutex::new(released);
@@ -76,12 +76,12 @@ fn held(probability: f32) -> (TurnJudge, Receiver<usize>, SyncSender<()>) {
         let _ = released.lock().unwrap().recv();
         probability
     };
-    (TurnJudge::start(Arc::new(model), 1).unwrap(), questions, release)
+    (TurnModelPool::start(Arc::new(model), 1).unwrap(), questions, release)
 }
 
 #[tokio::test]
 async fn finished_turn_ends_without_more_audio() {
-    let judge = TurnJudge::start(Arc::new(|_: &[f32]| 0.9), 1).unwrap();
+    let judge = TurnModelPool::start(Arc::new(|_: &[f32]| 0.9), 1).unwrap();
     let mut call = call(&judge);
     call.hear(question());
     call.hear(silence(340));
@@ -94,7 +94,7 @@ async fn finished_turn_ends_without_more_audio() {
 
 #[tokio::test]
 async fn unfinished_turn_outlasts_the_fixed_silence() {
-    let judge = TurnJudge::start(Arc::new(|_: &[f32]| 0.1), 1).unwrap();
+    let judge = TurnModelPool::start(Arc::new(|_: &[f32]| 0.1), 1).unwrap();
     let mut call = call(&judge);
     call.hear(question());
     call.hear(silence(340));

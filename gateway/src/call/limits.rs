@@ -6,7 +6,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CallLimits {
     /// From its beginning; `None` for no limit.
-    pub longest: Option<Duration>,
+    pub max_duration: Option<Duration>,
     /// With no event and no sound of the caller, and nothing said to it; `None` for no limit.
-    pub idle: Option<Duration>,
+    pub idle_timeout: Option<Duration>,
 }

@@ -30,9 +30,9 @@ use std::time::Instant;
 use futures_util::FutureExt as _;
 use futures_util::future::{Fuse, FusedFuture as _};
 use repartee_engine_api::{SessionHandle, SubmitError};
-use repartee_realtime::{Input, Setup};
+use repartee_realtime::{SessionInput, SessionSetup};
 
-use running::{Call, Judging};
+use running::{CallTask, PendingJudgement};
 
 pub use end::CallEnd;
 pub use limits::CallLimits;
@@ -48,7 +48,7 @@ const BACKLOG: usize = 8;
 pub async fn run<T: Transport>(
     mut transport: T,
     session: SessionHandle,
-    setup: Setup,
+    setup: SessionSetup,
     services: CallServices,
     drain: impl Future<Output = ()> + Send,
     stop: impl Future<Output = ()> + Send,
@@ -58,9 +58,9 @@ pub async fn run<T: Transport>(
     let outbound = transport.outbound();
     let begun = now();
     let limits = services.limits;
-    let (mut call, effects) = Call::new(setup, services);
+    let (mut call, effects) = CallTask::new(setup, services);
     call.apply(effects, &mut transport);
-    let expiry = limits.longest.and_then(|longest| now().checked_add(longest));
+    let expiry = limits.max_duration.and_then(|longest| now().checked_add(longest));
     // When something last went on besides the caller's silence, and whether it does not now.
     let (mut busy, mut was_idle) = (now(), false);
     // A command that the engine has no room for at the moment.
@@ -86,7 +86,7 @@ pub async fn run<T: Transport>(
         }
         was_idle = is_idle;
         let silent_since = busy.max(transport.last_input().unwrap_or(busy));
-        let hang_up = limits.idle.filter(|_| is_idle).and_then(|idle| silent_since.checked_add(idle));
+        let hang_up = limits.idle_timeout.filter(|_| is_idle).and_then(|idle| silent_since.checked_add(idle));
         let input_pending = call.input_pipeline.has_more();
         let open = call.closing.is_none();
         let accept_input = open && !input_pending && delivered;
@@ -103,11 +103,11 @@ pub async fn run<T: Transport>(
             () = outbound.closed() => break CallEnd::Unreachable,
             _ = &mut submitting, if !submitting.is_terminated() => {}
             event = session.next_event(), if room && call.core.wants_engine_events() => {
-                let news = event.map_or(Input::EngineEnded, Input::Engine);
+                let news = event.map_or(SessionInput::EngineEnded, SessionInput::Engine);
                 call.input(news, &mut transport);
             }
-            () = std::future::ready(()), if room && call.core.has_pending_event() => call.input(Input::PendingEvent, &mut transport),
-            () = until(call.core.deadline()), if open => call.input(Input::Time, &mut transport),
+            () = std::future::ready(()), if room && call.core.has_pending_event() => call.input(SessionInput::PendingEvent, &mut transport),
+            () = until(call.core.deadline()), if open => call.input(SessionInput::DeadlineReached, &mut transport),
             () = until(expiry), if open => call.end(CallEnd::Expired, &mut transport),
             () = until(hang_up), if open => call.end(CallEnd::Idle, &mut transport),
             event = transport.next(accept_input) => {
@@ -138,14 +138,14 @@ pub async fn run<T: Transport>(
         let _ = outbound.try_send(close_message);
     }
     let lasted = now().saturating_duration_since(begun);
-    call.metrics.call(T::NAME, ended.label(), lasted);
+    call.metrics.observe_call(T::NAME, ended.label(), lasted);
     call.timing.ended(ended, now());
     tracing::info!(transport = T::NAME, ended = ended.label(), seconds = lasted.as_secs(), "a call ended");
     ended
 }
 
 /// The answer to the question that is open; never without one.
-async fn judged(judging: &mut Option<Judging>) -> Option<f32> {
+async fn judged(judging: &mut Option<PendingJudgement>) -> Option<f32> {
     match judging {
         Some((_, answer)) => answer.await.ok().flatten(),
         None => std::future::pending().await,

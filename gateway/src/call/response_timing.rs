@@ -7,14 +7,14 @@ use repartee_engine_api::{ResponseId, LatencyStamps};
 use repartee_protocol::ErrorKind;
 
 use super::CallEnd;
-use crate::metrics::{Metrics, Stage};
-use crate::telemetry::{CallError, CallTrace};
+use crate::metrics::{Metrics, TtfpStage};
+use crate::telemetry::{CallError, CallSpan};
 
 /// Times of the response whose first audible packet is awaited, and of the one that is generated.
 #[derive(Debug)]
 pub(super) struct ResponseTiming {
     metrics: Arc<Metrics>,
-    trace: CallTrace,
+    trace: CallSpan,
     /// Samples a second of the audio.
     rate: u32,
     /// The response whose first audible packet was not sent, and since when the caller waits.
@@ -22,12 +22,12 @@ pub(super) struct ResponseTiming {
     stamps: Option<LatencyStamps>,
     /// Endpointing delay of the last detected turn, and when that ended.
     endpointing: Option<(Duration, Instant)>,
-    generating: Option<Generating>,
+    generating: Option<GeneratedAudio>,
 }
 
 /// Audio that is generated.
 #[derive(Debug)]
-struct Generating {
+struct GeneratedAudio {
     response: ResponseId,
     /// When the engine accepted the response, and when the last audio came.
     begun: Instant,
@@ -39,7 +39,7 @@ struct Generating {
 
 impl ResponseTiming {
     /// Of a call whose audio has `rate` samples a second.
-    pub fn new(metrics: Arc<Metrics>, trace: CallTrace, rate: u32) -> Self {
+    pub fn new(metrics: Arc<Metrics>, trace: CallSpan, rate: u32) -> Self {
         Self { metrics, trace, rate, waiting: None, stamps: None, endpointing: None, generating: None }
     }
 
@@ -47,7 +47,7 @@ impl ResponseTiming {
     pub fn endpointing(&mut self, waited: Option<Duration>, now: Instant) {
         if let Some(waited) = waited {
             self.endpointing = Some((waited, now));
-            self.metrics.stage(Stage::Endpointing, waited);
+            self.metrics.observe_stage(TtfpStage::Endpointing, waited);
         }
     }
 
@@ -64,7 +64,7 @@ impl ResponseTiming {
             self.stamps = Some(stamps);
         }
         let begun = stamps.accepted;
-        self.generating = Some(Generating { response, begun, last: begun, samples: 0, held_back: false });
+        self.generating = Some(GeneratedAudio { response, begun, last: begun, samples: 0, held_back: false });
     }
 
     /// Audio of a response has come from the engine.
@@ -92,7 +92,7 @@ impl ResponseTiming {
     }
 
     /// The first audible packet was sent: the stages after the engine's, each with its end.
-    pub fn audible<const N: usize>(&mut self, response: ResponseId, sent: [(Stage, Instant); N]) {
+    pub fn audible<const N: usize>(&mut self, response: ResponseId, sent: [(TtfpStage, Instant); N]) {
         let Some((_, since)) = self.waiting.take_if(|(waiting, _)| *waiting == response) else { return };
         let Some((_, at)) = sent.last().copied() else { return };
         let ttfp = at.saturating_duration_since(since);
@@ -102,12 +102,12 @@ impl ResponseTiming {
         if let Some(endpointing) = self.take_endpointing(since) {
             self.metrics.response_delay.observe((endpointing + ttfp).as_secs_f64());
             begun = since.checked_sub(endpointing).unwrap_or(since);
-            stages.push((Stage::Endpointing, begun, since));
+            stages.push((TtfpStage::Endpointing, begun, since));
         }
         if let Some(stamps) = self.stamps.take() {
             stages.extend(stages_since(since, stamps, sent));
-            for (stage, from, to) in stages.iter().filter(|(stage, ..)| *stage != Stage::Endpointing) {
-                self.metrics.stage(*stage, to.saturating_duration_since(*from));
+            for (stage, from, to) in stages.iter().filter(|(stage, ..)| *stage != TtfpStage::Endpointing) {
+                self.metrics.observe_stage(*stage, to.saturating_duration_since(*from));
             }
         }
         tracing::debug!(ttfp_ms = ttfp.as_secs_f64() * 1e3, "a turn is answered");
@@ -117,7 +117,7 @@ impl ResponseTiming {
     /// The call has ended.
     pub fn ended(&mut self, end: CallEnd, now: Instant) {
         self.unanswered(now);
-        let failure = || CallError { code: ErrorKind::Internal.code().to_owned(), ours: true };
+        let failure = || CallError { code: ErrorKind::Internal.code().to_owned(), is_server_error: true };
         self.trace.end(end.label(), (end == CallEnd::Failed).then(failure));
     }
 
@@ -139,16 +139,16 @@ impl ResponseTiming {
 pub fn stages_since(
     since: Instant,
     stamps: LatencyStamps,
-    sent: impl IntoIterator<Item = (Stage, Instant)>,
-) -> Vec<(Stage, Instant, Instant)> {
+    sent: impl IntoIterator<Item = (TtfpStage, Instant)>,
+) -> Vec<(TtfpStage, Instant, Instant)> {
     let LatencyStamps { accepted: _, encoding, begun, prefilled, first_token, first_frame, first_samples } = stamps;
     let engine = [
-        (Stage::SliceWait, encoding),
-        (Stage::Encoder, begun),
-        (Stage::Prefill, prefilled),
-        (Stage::FirstToken, first_token),
-        (Stage::FirstFrame, first_frame),
-        (Stage::Codec, first_samples),
+        (TtfpStage::SliceWait, encoding),
+        (TtfpStage::Encoder, begun),
+        (TtfpStage::Prefill, prefilled),
+        (TtfpStage::FirstToken, first_token),
+        (TtfpStage::FirstFrame, first_frame),
+        (TtfpStage::Codec, first_samples),
     ];
     let mut from = since;
     let stages = engine.into_iter().chain(sent).map(|(stage, to)| {
@@ -171,23 +171,23 @@ mod tests {
     #[test]
     fn delay_counts_from_the_end_of_the_voice() {
         let metrics = Arc::new(Metrics::new(Duration::from_millis(80)).unwrap());
-        let mut timing = ResponseTiming::new(metrics.clone(), CallTrace::default(), 1_000);
+        let mut timing = ResponseTiming::new(metrics.clone(), CallSpan::default(), 1_000);
         let ended = Instant::now();
         timing.requested(1, ended);
         timing.endpointing(Some(Duration::from_millis(500)), ended);
-        timing.audible(1, [(Stage::Wire, ended + Duration::from_millis(250))]);
+        timing.audible(1, [(TtfpStage::Wire, ended + Duration::from_millis(250))]);
         assert_eq!(delays(&metrics), (1, 0.75));
     }
 
     #[test]
     fn later_request_is_no_answer_to_the_turn() {
         let metrics = Arc::new(Metrics::new(Duration::from_millis(80)).unwrap());
-        let mut timing = ResponseTiming::new(metrics.clone(), CallTrace::default(), 1_000);
+        let mut timing = ResponseTiming::new(metrics.clone(), CallSpan::default(), 1_000);
         let ended = Instant::now();
         timing.endpointing(Some(Duration::from_millis(500)), ended);
         let asked = ended + Duration::from_secs(5);
         timing.requested(2, asked);
-        timing.audible(2, [(Stage::Wire, asked + Duration::from_millis(250))]);
+        timing.audible(2, [(TtfpStage::Wire, asked + Duration::from_millis(250))]);
         assert_eq!(delays(&metrics), (0, 0.0));
         assert_eq!(metrics.ttfp.get_sample_count(), 1);
     }
@@ -213,19 +213,19 @@ mod tests {
             let value = text.lines().find_map(|line| line.strip_prefix(&name)).unwrap();
             (value.parse::<f64>().unwrap() * 1e3).round() as u64
         };
-        Stage::ALL.map(|stage| (stage.label(), sum(stage.label()))).into_iter().filter(|(_, ms)| *ms > 0).collect()
+        TtfpStage::ALL.map(|stage| (stage.label(), sum(stage.label()))).into_iter().filter(|(_, ms)| *ms > 0).collect()
     }
 
     #[test]
     fn stages_add_up_to_what_the_caller_waits() {
         let metrics = Arc::new(Metrics::new(Duration::from_millis(80)).unwrap());
-        let mut timing = ResponseTiming::new(metrics.clone(), CallTrace::default(), 1_000);
+        let mut timing = ResponseTiming::new(metrics.clone(), CallSpan::default(), 1_000);
         let ended = Instant::now();
         let later = |ms| ended + Duration::from_millis(ms);
         timing.endpointing(Some(Duration::from_millis(500)), ended);
         timing.requested(1, ended);
         timing.stamped(1, stamps(later(2)));
-        timing.audible(1, [(Stage::Playout, later(60)), (Stage::Opus, later(61)), (Stage::Wire, later(62))]);
+        timing.audible(1, [(TtfpStage::Playout, later(60)), (TtfpStage::Opus, later(61)), (TtfpStage::Wire, later(62))]);
         let waterfall = waited(&metrics);
         let expected = [
             ("endpointing", 500),
@@ -246,18 +246,18 @@ mod tests {
     #[test]
     fn stages_of_a_speculation_count_from_the_end_of_the_turn() {
         let metrics = Arc::new(Metrics::new(Duration::from_millis(80)).unwrap());
-        let mut timing = ResponseTiming::new(metrics.clone(), CallTrace::default(), 1_000);
+        let mut timing = ResponseTiming::new(metrics.clone(), CallSpan::default(), 1_000);
         let ended = Instant::now();
         timing.requested(1, ended);
         timing.stamped(1, stamps(ended.checked_sub(Duration::from_millis(25)).unwrap()));
-        timing.audible(1, [(Stage::Wire, ended + Duration::from_millis(16))]);
+        timing.audible(1, [(TtfpStage::Wire, ended + Duration::from_millis(16))]);
         assert_eq!(waited(&metrics), [("first_frame", 5), ("codec", 10), ("wire", 1)]);
     }
 
     #[test]
     fn rtf_counts_audio_that_was_not_held_back() {
         let metrics = Arc::new(Metrics::new(Duration::from_millis(80)).unwrap());
-        let mut timing = ResponseTiming::new(metrics.clone(), CallTrace::default(), 1_000);
+        let mut timing = ResponseTiming::new(metrics.clone(), CallSpan::default(), 1_000);
         let begun = Instant::now();
         for (response, reads) in [(1, true), (2, false)] {
             timing.stamped(response, stamps(begun));

@@ -10,30 +10,30 @@ use repartee_engine_api::Command;
 use repartee_media::echo_guard::{EchoGuard, EchoLevel};
 use repartee_media::level::is_audible;
 use repartee_media::vad::TurnEvent;
-use repartee_protocol::response::{Delta, PartRef};
+use repartee_protocol::response::{ContentDelta, PartRef};
 use repartee_protocol::session::AudioFormat;
 use repartee_protocol::{ClientEvent, ClientMessage, ErrorBody, ErrorKind, ServerEvent, ServerMessage};
-use repartee_realtime::{Core, Delivery, Effect, Input, PlayoutReport, Setup, audio};
+use repartee_realtime::{RealtimeSession, Delivery, Effect, SessionInput, PlayoutReport, SessionSetup, audio};
 use tokio::sync::oneshot;
 
 use super::input_pipeline::InputPipeline;
 use super::packet_decoder::PacketDecoder;
 use super::response_timing::ResponseTiming;
 use super::{CallEnd, CallServices, OutboundMessage, Transport, TransportError, TransportEvent, now};
-use crate::metrics::{Metrics, Stage};
-use crate::turn_judge::TurnJudge;
+use crate::metrics::{Metrics, TtfpStage};
+use crate::turn_judge::TurnModelPool;
 
 /// A question to the turn-detection model that is not answered yet: its number, and where the answer comes.
-pub(super) type Judging = (u64, oneshot::Receiver<Option<f32>>);
+pub(super) type PendingJudgement = (u64, oneshot::Receiver<Option<f32>>);
 
 /// The state of one call.
-pub(super) struct Call {
-    pub(super) core: Core,
+pub(super) struct CallTask {
+    pub(super) core: RealtimeSession,
     pub(super) input_pipeline: InputPipeline,
     /// The turn-detection model, where there is one.
-    judge: Option<TurnJudge>,
+    judge: Option<TurnModelPool>,
     /// At most one question at a time, also where its pause is over.
-    pub(super) judging: Option<Judging>,
+    pub(super) judging: Option<PendingJudgement>,
     /// Decodes Opus packets that come over a websocket.
     packet_decoder: PacketDecoder,
     /// Recent levels of our playback, and how it comes back.
@@ -42,10 +42,10 @@ pub(super) struct Call {
     /// When the voice began that begins a turn at this moment.
     voice_began: Option<Instant>,
     /// While the playback is paused: how long after the beginning of the voice that was.
-    silenced: Option<Duration>,
+    pause_latency: Option<Duration>,
     pub(super) metrics: Arc<Metrics>,
     /// What came of a piece of input; empty between the pieces, whose memory it keeps.
-    inputs: Vec<Input>,
+    inputs: Vec<SessionInput>,
     /// The format of the caller's audio.
     input_format: AudioFormat,
     /// What waits for room in the transport's queue.
@@ -57,16 +57,16 @@ pub(super) struct Call {
     pub(super) closing: Option<CallEnd>,
 }
 
-impl Call {
+impl CallTask {
     /// A call and its first effects.
-    pub(super) fn new(setup: Setup, services: CallServices) -> (Self, Vec<Effect>) {
+    pub(super) fn new(setup: SessionSetup, services: CallServices) -> (Self, Vec<Effect>) {
         let CallServices { metrics, judge, trace, .. } = services;
         let output_rate = setup.model.output_rate;
         let input_pipeline = InputPipeline::new(setup.model.input_rate, judge.is_some());
         let timing = ResponseTiming::new(metrics.clone(), trace, output_rate);
         let echo_guard = EchoGuard::new(output_rate);
         let packet_decoder = PacketDecoder::new(setup.model.input_rate);
-        let (core, effects) = Core::new(setup);
+        let (core, effects) = RealtimeSession::new(setup);
         let call = Self {
             core,
             input_pipeline,
@@ -76,7 +76,7 @@ impl Call {
             echo_guard,
             timing,
             voice_began: None,
-            silenced: None,
+            pause_latency: None,
             metrics,
             inputs: Vec::new(),
             input_format: AudioFormat::default(),
@@ -90,19 +90,19 @@ impl Call {
     pub(super) fn on_event<T: Transport>(&mut self, event: TransportEvent, transport: &mut T) {
         match event {
             TransportEvent::Event(text) => self.on_message(&text, transport),
-            TransportEvent::Invalid(error) => self.input(Input::Refused(error), transport),
+            TransportEvent::Invalid(error) => self.input(SessionInput::Refused(error), transport),
             TransportEvent::TooLarge(error) => {
-                self.input(Input::Refused(error), transport);
+                self.input(SessionInput::Refused(error), transport);
                 self.closing.get_or_insert(CallEnd::Overflow);
             }
             TransportEvent::OpusPacket(packet) => match self.packet_decoder.decode(self.input_format, &packet) {
                 Ok((samples, rate)) => self.push_audio(samples, rate, transport),
-                Err(error) => self.input(Input::Refused(error), transport),
+                Err(error) => self.input(SessionInput::Refused(error), transport),
             },
             TransportEvent::Audio { samples, rate } => self.push_audio(samples, rate, transport),
-            TransportEvent::Playout(report) => self.input(Input::Playout(report), transport),
+            TransportEvent::Playout(report) => self.input(SessionInput::Playout(report), transport),
             TransportEvent::FirstAudible { response, due, encoded, sent } => {
-                let stages = [(Stage::Playout, due), (Stage::Opus, encoded), (Stage::Wire, sent)];
+                let stages = [(TtfpStage::Playout, due), (TtfpStage::Opus, encoded), (TtfpStage::Wire, sent)];
                 self.timing.audible(response, stages);
             }
             TransportEvent::Underrun => self.metrics.underruns.inc(),
@@ -114,12 +114,12 @@ impl Call {
     fn on_message<T: Transport>(&mut self, text: &str, transport: &mut T) {
         let message = match ClientMessage::parse(text) {
             Ok(message) => message,
-            Err(error) => return self.input(Input::Refused(*error), transport),
+            Err(error) => return self.input(SessionInput::Refused(*error), transport),
         };
         match message.event {
             ClientEvent::InputAppend(append) => match self.decode(&append.audio) {
                 Ok((samples, rate)) => self.push_audio(samples, rate, transport),
-                Err(error) => self.input(Input::Refused(error.about(message.event_id)), transport),
+                Err(error) => self.input(SessionInput::Refused(error.with_event_id(message.event_id)), transport),
             },
             ClientEvent::InputCommit | ClientEvent::InputClear => {
                 // What is still inside the filters belongs to this turn.
@@ -127,9 +127,9 @@ impl Call {
                     Ok(inputs) => self.inputs(inputs, transport),
                     Err(error) => self.fail(&error.into()),
                 }
-                self.input(Input::Client(message), transport);
+                self.input(SessionInput::Client(message), transport);
             }
-            _ => self.input(Input::Client(message), transport),
+            _ => self.input(SessionInput::Client(message), transport),
         }
     }
 
@@ -141,7 +141,7 @@ impl Call {
     }
 
     fn push_audio<T: Transport>(&mut self, samples: Vec<f32>, rate: u32, transport: &mut T) {
-        self.echo_guard.hear(&samples, rate, now());
+        self.echo_guard.push_input(&samples, rate, now());
         self.set_playback();
         match self.input_pipeline.push(samples, rate) {
             Ok(inputs) => self.inputs(inputs, transport),
@@ -197,24 +197,24 @@ impl Call {
         self.timing.endpointing(self.input_pipeline.endpointing(), now());
     }
 
-    fn inputs<T: Transport>(&mut self, inputs: impl IntoIterator<Item = Input>, transport: &mut T) {
+    fn inputs<T: Transport>(&mut self, inputs: impl IntoIterator<Item = SessionInput>, transport: &mut T) {
         for input in inputs {
             self.input(input, transport);
         }
     }
 
-    pub(super) fn input<T: Transport>(&mut self, input: Input, transport: &mut T) {
+    pub(super) fn input<T: Transport>(&mut self, input: SessionInput, transport: &mut T) {
         if self.closing.is_some() {
             return;
         }
         let now = now();
         if let Some((response, heard)) = transport.heard() {
             let heard_ms = u64::try_from(heard.as_millis()).unwrap_or(u64::MAX);
-            let report = Input::Playout(PlayoutReport::Position { response, heard_ms });
+            let report = SessionInput::Playout(PlayoutReport::Position { response, heard_ms });
             let effects = self.core.handle(report, now);
             self.apply(effects, transport);
         }
-        if matches!(input, Input::Turn(TurnEvent::SpeechStarted { .. } | TurnEvent::PossibleBargeIn { .. })) {
+        if matches!(input, SessionInput::Turn(TurnEvent::SpeechStarted { .. } | TurnEvent::PossibleBargeIn { .. })) {
             self.voice_began = now.checked_sub(self.input_pipeline.onset());
         }
         let effects = self.core.handle(input, now);
@@ -232,14 +232,14 @@ impl Call {
                     self.input_pipeline.configure(settings.turns);
                     self.resume(transport);
                 }
-                Effect::EndTurn => {
+                Effect::ResetTurnDetector => {
                     self.input_pipeline.end_turn();
                     self.resume(transport);
                 }
                 Effect::PausePlayout => {
                     if transport.pause_audio() {
                         self.echo_guard.pause(now());
-                        self.silenced = self.voice_began.map(|began| now().saturating_duration_since(began));
+                        self.pause_latency = self.voice_began.map(|began| now().saturating_duration_since(began));
                     }
                 }
                 Effect::ResumePlayout => self.resume(transport),
@@ -252,12 +252,12 @@ impl Call {
                 }
                 Effect::Audio { event_id, response, part, samples } => {
                     let now = now();
-                    self.echo_guard.push(&samples, now);
+                    self.echo_guard.push_playback(&samples, now);
                     self.timing.generated(response, samples.len(), now);
                     let encoded = transport.push_audio(response, &samples);
                     self.send_audio(event_id, part, encoded, transport);
                     if T::DELIVERY == Delivery::Unpaced && is_audible(&samples) {
-                        self.timing.audible(response, [(Stage::Wire, now)]);
+                        self.timing.audible(response, [(TtfpStage::Wire, now)]);
                     }
                 }
                 Effect::AudioEnd { event_id, response, part } => {
@@ -271,9 +271,9 @@ impl Call {
                         && transport.heard().is_some()
                     {
                         let now_silent = || now().saturating_duration_since(began);
-                        self.metrics.barge_in.observe(self.silenced.take().unwrap_or_else(now_silent).as_secs_f64());
+                        self.metrics.barge_in.observe(self.pause_latency.take().unwrap_or_else(now_silent).as_secs_f64());
                     }
-                    self.silenced = None;
+                    self.pause_latency = None;
                     self.echo_guard.clear(now());
                     transport.clear_audio();
                 }
@@ -282,12 +282,12 @@ impl Call {
                     self.resume(transport);
                     transport.clear_response(response);
                 }
-                Effect::CountResponse(status) => self.metrics.turns.with_label_values(&[status.as_str()]).inc(),
+                Effect::CountResponse(status) => self.metrics.responses.with_label_values(&[status.as_str()]).inc(),
                 Effect::CountSpeculation { committed } => {
                     let outcome = if committed { "committed" } else { "aborted" };
                     self.metrics.speculations.with_label_values(&[outcome]).inc();
                 }
-                Effect::NotServed(what) => tracing::info!(what, "the client asked for what is not served"),
+                Effect::Unsupported(what) => tracing::info!(what, "the client asked for what is not served"),
                 Effect::CountError(code) => self.metrics.errors.with_label_values(&[&code]).inc(),
                 Effect::Close => self.close(),
             }
@@ -298,7 +298,7 @@ impl Call {
     fn resume<T: Transport>(&mut self, transport: &mut T) {
         transport.resume_audio();
         self.echo_guard.resume(now());
-        self.silenced = None;
+        self.pause_latency = None;
     }
 
     fn command(&mut self, command: Command) {
@@ -322,7 +322,7 @@ impl Call {
     ) {
         match encoded {
             Ok(bytes) if !bytes.is_empty() => {
-                let event = ServerEvent::AudioDelta(Delta { at: part, delta: STANDARD.encode(bytes) });
+                let event = ServerEvent::AudioDelta(ContentDelta { part_ref: part, delta: STANDARD.encode(bytes) });
                 self.send(&ServerMessage { event_id, event });
             }
             Ok(_) => self.outbound.extend(transport.take_frames().into_iter().map(OutboundMessage::OpusFrame)),
@@ -346,7 +346,7 @@ impl Call {
             CallEnd::Idle => (ErrorKind::SessionIdle, "Nothing was said for as long as this server waits."),
             _ => (ErrorKind::SessionExpired, "Your session hit the maximum duration of this server."),
         };
-        self.input(Input::Refused(ErrorBody::invalid(kind, message)), transport);
+        self.input(SessionInput::Refused(ErrorBody::invalid(kind, message)), transport);
         self.closing.get_or_insert(ended);
     }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::CallLimits;
 use crate::metrics::Metrics;
-use crate::telemetry::CallTrace;
-use crate::turn_judge::TurnJudge;
+use crate::telemetry::CallSpan;
+use crate::turn_judge::TurnModelPool;
 
 /// What the server gives a call besides its session.
 #[derive(Debug)]
@@ -15,15 +15,15 @@ pub struct CallServices {
     /// Where it counts.
     pub metrics: Arc<Metrics>,
     /// The turn-detection model; `None` where eagerness alone decides.
-    pub judge: Option<TurnJudge>,
+    pub judge: Option<TurnModelPool>,
     /// Its span, where spans are kept.
-    pub trace: CallTrace,
+    pub trace: CallSpan,
 }
 
 #[cfg(test)]
 impl CallServices {
     /// Those of a call without limits and spans.
-    pub fn of(metrics: Arc<Metrics>, judge: Option<TurnJudge>) -> Self {
-        Self { limits: CallLimits::default(), metrics, judge, trace: CallTrace::default() }
+    pub fn new(metrics: Arc<Metrics>, judge: Option<TurnModelPool>) -> Self {
+        Self { limits: CallLimits::default(), metrics, judge, trace: CallSpan::default() }
     }
 }

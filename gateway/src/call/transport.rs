@@ -143,13 +143,13 @@ pub enum OutboundMessage {
 }
 
 /// Bytes of an event for each of which it waits for one more free place.
-const PLACE: usize = 16 << 10;
+const BYTES_PER_PERMIT: usize = 16 << 10;
 
 impl OutboundMessage {
     /// How many places must be free in a queue of `capacity` before the message takes one: a caller may ask for the largest events again
     /// and again and read none of them, so these wait alone.
     pub fn queue_permits(&self, capacity: usize) -> usize {
         let bytes = if let Self::Event(_, text) = self { text.len() } else { 0 };
-        (1 + bytes / PLACE).min(capacity)
+        (1 + bytes / BYTES_PER_PERMIT).min(capacity)
     }
 }

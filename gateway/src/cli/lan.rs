@@ -30,13 +30,13 @@ pub fn addresses() -> Vec<IpAddr> {
 }
 
 /// Names of a development certificate: localhost and every address of this machine.
-pub fn names() -> Vec<String> {
+pub fn certificate_names() -> Vec<String> {
     let own = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);
     own.into_iter().chain(addresses().iter().map(IpAddr::to_string)).collect()
 }
 
 /// The addresses under which a server that listens on `listen` is reached from elsewhere.
-pub fn reached_at(listen: SocketAddr) -> Vec<SocketAddr> {
+pub fn reachable_addresses(listen: SocketAddr) -> Vec<SocketAddr> {
     if !listen.ip().is_unspecified() {
         return vec![listen];
     }
@@ -60,7 +60,7 @@ pub fn new_key() -> Result<String, getrandom::Error> {
 }
 
 /// `text` as a QR code for a terminal, two rows of modules a line; `None` if it is too long for one.
-pub fn qr(text: &str) -> Option<String> {
+pub fn qr_code(text: &str) -> Option<String> {
     /// Modules of white around the code, as the standard wants.
     const QUIET: i32 = 4;
     let code = QrCode::encode_text(text, QrCodeEcc::Low).ok()?;
@@ -86,21 +86,21 @@ mod tests {
 
     #[test]
     fn a_qr_code_has_quiet_zone_and_finders() {
-        let drawn = qr("https://192.168.1.5:8080/#key=rp_0123456789abcdef0123456789abcdef").unwrap();
+        let drawn = qr_code("https://192.168.1.5:8080/#key=rp_0123456789abcdef0123456789abcdef").unwrap();
         let lines: Vec<Vec<char>> = drawn.lines().map(|line| line.chars().collect()).collect();
         let width = lines[0].len();
         assert!(lines.iter().all(|line| line.len() == width));
         assert!(lines[0].iter().all(|module| *module == '█'), "the first two rows are quiet");
         // The finder in the corner: a dark frame of seven modules around a light one.
         assert_eq!(lines[2][4..11].iter().collect::<String>(), " ▄▄▄▄▄ ");
-        assert_eq!(qr(&"x".repeat(3_000)), None);
+        assert_eq!(qr_code(&"x".repeat(3_000)), None);
     }
 
     #[test]
     fn a_listen_address_is_its_own_reachable_address() {
         let listen = SocketAddr::from(([192, 0, 2, 1], 80));
-        assert_eq!(reached_at(listen), [listen]);
-        let ports: Vec<_> = reached_at(SocketAddr::from(([0, 0, 0, 0], 81))).iter().map(SocketAddr::port).collect();
+        assert_eq!(reachable_addresses(listen), [listen]);
+        let ports: Vec<_> = reachable_addresses(SocketAddr::from(([0, 0, 0, 0], 81))).iter().map(SocketAddr::port).collect();
         assert!(ports.iter().all(|port| *port == 81));
     }
 

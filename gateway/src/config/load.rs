@@ -11,7 +11,7 @@ use serde_json::Value as Json;
 use thiserror::Error;
 use toml::{Table, Value};
 
-use super::renamed::{OldName, insert, move_old, old_paths, present_path};
+use super::renamed::{RenamedSetting, insert, move_old, old_paths, present_path};
 use super::{Config, ConfigError};
 use crate::auth::{KeyError, KeySet};
 
@@ -72,11 +72,11 @@ pub enum LoadError {
 
 /// Settings, and the old names that were used for some of them.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Loaded {
+pub struct LoadedConfig {
     /// The settings.
     pub config: Config,
     /// The uses of old names.
-    pub old_names: Vec<OldName>,
+    pub old_names: Vec<RenamedSetting>,
 }
 
 /// Reads `file`, then the `environment` variable of each setting, then `set`: pairs of a setting's path and its value as text.
@@ -85,7 +85,7 @@ pub fn load(
     file: Option<&Path>,
     environment: impl Fn(&str) -> Option<String>,
     set: &[(String, String)],
-) -> Result<Loaded, LoadError> {
+) -> Result<LoadedConfig, LoadError> {
     let mut table = Table::new();
     let mut old_names = Vec::new();
     if let Some(path) = file {
@@ -141,14 +141,14 @@ pub fn load(
         let keys = KeySet::parse(&lines).map_err(|error| LoadError::Key { from: API_KEYS.into(), error })?;
         config.api_keys.extend(keys);
     }
-    Ok(Loaded { config, old_names })
+    Ok(LoadedConfig { config, old_names })
 }
 
 /// The variable that sets `path`, and its value. Notes the use of an old name.
 fn from_environment(
     path: &str,
     environment: impl Fn(&str) -> Option<String>,
-    old_names: &mut Vec<OldName>,
+    old_names: &mut Vec<RenamedSetting>,
 ) -> Result<Option<(String, String)>, LoadError> {
     const FROM: &str = "environment";
     let present = variable(path);
@@ -165,8 +165,8 @@ fn from_environment(
     Ok(found)
 }
 
-fn old_name(from: &str, old: &str, new: &str) -> OldName {
-    OldName { from: from.to_owned(), old: old.to_owned(), new: new.to_owned() }
+fn old_name(from: &str, old: &str, new: &str) -> RenamedSetting {
+    RenamedSetting { from: from.to_owned(), old: old.to_owned(), new: new.to_owned() }
 }
 
 fn both_names(from: &str, old: &str, new: &str) -> LoadError {

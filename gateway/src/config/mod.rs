@@ -25,8 +25,8 @@ use thiserror::Error;
 
 use crate::auth::KeySet;
 use crate::telemetry::LogFormat;
-pub use load::{LoadError, Loaded, load};
-pub use renamed::OldName;
+pub use load::{LoadError, LoadedConfig, load};
+pub use renamed::RenamedSetting;
 pub use secret::Secret;
 
 /// The default of `listen`.
@@ -53,25 +53,25 @@ pub struct Config {
     #[serde(rename = "drain_s", with = "seconds")]
     pub drain: Duration,
     /// API keys.
-    pub keys: Keys,
+    pub keys: KeyConfig,
     /// Web pages that may call.
-    pub browser: Browser,
+    pub browser: BrowserConfig,
     /// Limits of one caller.
-    pub limits: Limits,
+    pub limits: LimitConfig,
     /// When a caller's turn has ended.
-    pub turns: Turns,
+    pub turns: TurnDetectionConfig,
     /// Voices made out of recordings.
-    pub voices: Voices,
+    pub voices: VoiceConfig,
     /// HTTPS.
-    pub tls: Tls,
+    pub tls: TlsConfig,
     /// The reverse proxy in front.
-    pub proxy: Proxy,
+    pub proxy: ProxyConfig,
     /// Calls over WebRTC.
-    pub webrtc: WebRtc,
+    pub webrtc: WebRtcConfig,
     /// The log.
-    pub log: Log,
+    pub log: LogConfig,
     /// Traces.
-    pub telemetry: Telemetry,
+    pub telemetry: TelemetryConfig,
     /// The engine.
     pub engine: EngineConfig,
     /// The API keys, from [`Keys::file`] and the environment.
@@ -86,7 +86,7 @@ pub struct Config {
 /// API keys. The keys themselves are no settings: see [`Config::api_keys`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Keys {
+pub struct KeyConfig {
     /// A file with one key a line.
     pub file: Option<PathBuf>,
     /// Whether `/metrics` needs a key as well, once there are keys.
@@ -96,7 +96,7 @@ pub struct Keys {
 /// Web pages that may call.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Browser {
+pub struct BrowserConfig {
     /// Origins such as `https://app.example`, besides the server's own and loopback ones; `*` for all.
     pub origins: Vec<String>,
     /// Names of this machine besides `localhost` by which a server without keys may be asked.
@@ -106,7 +106,7 @@ pub struct Browser {
 /// Limits of one caller. 0 stands for no limit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Limits {
+pub struct LimitConfig {
     /// Calls at once with one key.
     pub calls_per_key: u32,
     /// Calls at once from one address; this machine's own are not counted.
@@ -134,7 +134,7 @@ pub struct Limits {
 /// When a caller's turn has ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Turns {
+pub struct TurnDetectionConfig {
     /// A turn-detection model, smart-turn v3 as its ONNX file; `None` to judge pauses by the eagerness alone.
     pub model: Option<PathBuf>,
     /// Threads that run it.
@@ -144,7 +144,7 @@ pub struct Turns {
 /// Voices made out of recordings, where the model takes any.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Voices {
+pub struct VoiceConfig {
     /// A folder that keeps them and the recorded consents; without one they are gone when the server ends.
     pub folder: Option<PathBuf>,
     /// Most voices, and most consents.
@@ -154,7 +154,7 @@ pub struct Voices {
 /// HTTPS. Without a certificate the server speaks plain HTTP.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Tls {
+pub struct TlsConfig {
     /// The certificate chain, PEM.
     pub certificate: Option<PathBuf>,
     /// Its private key, PEM.
@@ -168,7 +168,7 @@ pub struct Tls {
 /// The reverse proxy in front.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Proxy {
+pub struct ProxyConfig {
     /// Whose `X-Forwarded-For`, `-Proto` and `-Host` are believed.
     pub trusted: Vec<IpNet>,
 }
@@ -176,7 +176,7 @@ pub struct Proxy {
 /// Calls over WebRTC.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct WebRtc {
+pub struct WebRtcConfig {
     /// The UDP socket of all calls; `None` for a free port of the address that HTTP is served on.
     pub udp: Option<SocketAddr>,
     /// Addresses to announce instead of this machine's own.
@@ -190,13 +190,13 @@ pub struct WebRtc {
     #[serde(rename = "receiver_buffer_s", with = "seconds")]
     pub receiver_buffer: Duration,
     /// Relays for callers that no direct path reaches.
-    pub turn: Turn,
+    pub turn: TurnServerConfig,
 }
 
 /// TURN relays.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Turn {
+pub struct TurnServerConfig {
     /// Such as `turn:turn.example:3478?transport=udp`.
     pub urls: Vec<String>,
     /// Shared with the relay; callers get credentials made of it.
@@ -209,7 +209,7 @@ pub struct Turn {
 /// The log.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Log {
+pub struct LogConfig {
     /// How a line is written.
     pub format: LogFormat,
 }
@@ -217,7 +217,7 @@ pub struct Log {
 /// Traces of calls, turns and stages.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Telemetry {
+pub struct TelemetryConfig {
     /// The collector, such as `http://127.0.0.1:4318`; `None` for no traces.
     pub otlp_endpoint: Option<String>,
 }
@@ -230,16 +230,16 @@ impl Default for Config {
             stalled_after: Duration::from_secs(10),
             ping_every: Duration::from_secs(20),
             drain: Duration::from_secs(25),
-            keys: Keys::default(),
-            browser: Browser::default(),
-            limits: Limits::default(),
-            turns: Turns::default(),
-            voices: Voices::default(),
-            tls: Tls::default(),
-            proxy: Proxy::default(),
-            webrtc: WebRtc::default(),
-            log: Log::default(),
-            telemetry: Telemetry::default(),
+            keys: KeyConfig::default(),
+            browser: BrowserConfig::default(),
+            limits: LimitConfig::default(),
+            turns: TurnDetectionConfig::default(),
+            voices: VoiceConfig::default(),
+            tls: TlsConfig::default(),
+            proxy: ProxyConfig::default(),
+            webrtc: WebRtcConfig::default(),
+            log: LogConfig::default(),
+            telemetry: TelemetryConfig::default(),
             engine: EngineConfig::default(),
             api_keys: KeySet::default(),
             card: None,
@@ -247,13 +247,13 @@ impl Default for Config {
     }
 }
 
-impl Default for Keys {
+impl Default for KeyConfig {
     fn default() -> Self {
         Self { file: None, metrics: true }
     }
 }
 
-impl Default for Limits {
+impl Default for LimitConfig {
     fn default() -> Self {
         Self {
             calls_per_key: 0,
@@ -269,19 +269,19 @@ impl Default for Limits {
     }
 }
 
-impl Default for Turns {
+impl Default for TurnDetectionConfig {
     fn default() -> Self {
         Self { model: None, threads: 1 }
     }
 }
 
-impl Default for Voices {
+impl Default for VoiceConfig {
     fn default() -> Self {
         Self { folder: None, most: 64 }
     }
 }
 
-impl Default for Proxy {
+impl Default for ProxyConfig {
     fn default() -> Self {
         let loopback = [
             IpNet::new_assert(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 0)), 8),
@@ -291,7 +291,7 @@ impl Default for Proxy {
     }
 }
 
-impl Default for WebRtc {
+impl Default for WebRtcConfig {
     fn default() -> Self {
         Self {
             udp: None,
@@ -299,12 +299,12 @@ impl Default for WebRtc {
             max_message_bytes: 256 << 10,
             connect_within: Duration::from_secs(30),
             receiver_buffer: Duration::from_millis(60),
-            turn: Turn::default(),
+            turn: TurnServerConfig::default(),
         }
     }
 }
 
-impl Default for Turn {
+impl Default for TurnServerConfig {
     fn default() -> Self {
         Self { urls: Vec::new(), secret: None, ttl: Duration::from_secs(3_600) }
     }

@@ -7,7 +7,7 @@ use toml::{Table, Value};
 
 /// The use of a setting's old name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OldName {
+pub struct RenamedSetting {
     /// File, environment or command line.
     pub from: String,
     /// The name that was used.
@@ -16,7 +16,7 @@ pub struct OldName {
     pub new: String,
 }
 
-impl fmt::Display for OldName {
+impl fmt::Display for RenamedSetting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {} is now {}; the old name still works", self.from, self.old, self.new)
     }

@@ -11,7 +11,7 @@ use repartee_engine_api::{EngineLoad, StageWork};
 
 /// What the engine has computed.
 #[derive(Debug)]
-pub(super) struct Engine {
+pub(super) struct EngineMetrics {
     steps: IntCounterVec,
     rows: IntCounterVec,
     eager: IntCounterVec,
@@ -24,7 +24,7 @@ pub(super) struct Engine {
     queues: IntGaugeVec,
 }
 
-impl Engine {
+impl EngineMetrics {
     /// Registers all of them.
     pub fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
         let stage = &["stage"];

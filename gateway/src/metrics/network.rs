@@ -25,7 +25,7 @@ impl DropCause {
 
 /// Network quality of WebRTC calls.
 #[derive(Debug)]
-pub struct Network {
+pub struct NetworkMetrics {
     round_trip: Histogram,
     jitter: Histogram,
     loss: Histogram,
@@ -36,7 +36,7 @@ pub struct Network {
     pub address_changes: IntCounter,
 }
 
-impl Network {
+impl NetworkMetrics {
     /// Counters at 0.
     pub fn new() -> Result<Self, prometheus::Error> {
         let seconds = |name, help| {
@@ -77,7 +77,7 @@ impl Network {
     }
 
     /// Counts what a caller's report says; the loss is a share, 0 to 1.
-    pub fn reported(&self, round_trip: Option<Duration>, jitter: Option<Duration>, loss: Option<f64>) {
+    pub fn observe_report(&self, round_trip: Option<Duration>, jitter: Option<Duration>, loss: Option<f64>) {
         let observe = |histogram: &Histogram, value: Option<f64>| {
             if let Some(value) = value {
                 histogram.observe(value);
@@ -89,13 +89,13 @@ impl Network {
     }
 
     /// Sets the number of datagrams dropped for this reason since the start.
-    pub fn dropped(&self, reason: &str, total: u64) {
+    pub fn set_dropped(&self, reason: &str, total: u64) {
         let counter = self.dropped.with_label_values(&[reason]);
         counter.inc_by(total.saturating_sub(counter.get()));
     }
 
     /// Counts packets that were dropped because they claim more sound than time has passed.
-    pub fn early(&self, packets: u64) {
+    pub fn count_early(&self, packets: u64) {
         self.packets.with_label_values(&["early"]).inc_by(packets);
     }
 
@@ -105,7 +105,7 @@ impl Network {
     }
 
     /// Counts a caller's audio packets since `before`.
-    pub fn received(&self, before: &JitterStats, now: &JitterStats) {
+    pub fn count_received(&self, before: &JitterStats, now: &JitterStats) {
         for (fate, before, now) in [
             ("played", before.released, now.released),
             ("copied", before.copied, now.copied),

@@ -2,7 +2,7 @@
 
 /// Parts of the time to first packet, in their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stage {
+pub enum TtfpStage {
     /// From the last voice to the end of the turn.
     Endpointing,
     /// From the end of the turn until the encoder took the last slice of it, or, where all was encoded, until the response began.
@@ -25,7 +25,7 @@ pub enum Stage {
     Wire,
 }
 
-impl Stage {
+impl TtfpStage {
     /// All of them, in order.
     pub const ALL: [Self; 10] = [
         Self::Endpointing,

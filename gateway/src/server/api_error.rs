@@ -56,7 +56,7 @@ impl ApiError {
 
     /// Whether it is the server's fault.
     pub fn is_ours(&self) -> bool {
-        self.error.is_ours()
+        self.error.is_server_error()
     }
 
     /// Sets `Retry-After`.

@@ -7,38 +7,38 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use axum::http::StatusCode;
 use repartee_engine_api::{ModelInfo, OpenError, SessionHandle, SpeechEngine};
 use repartee_protocol::{ErrorBody, ErrorKind};
-use repartee_realtime::{Delivery, Setup};
+use repartee_realtime::{Delivery, SessionSetup};
 use tokio::sync::mpsc;
 
 use super::api_error::ApiError;
 use super::auth_middleware::Caller;
-use super::calls::Calls;
-use super::origin::Origins;
-use super::readiness::{Phase, Readiness};
-use super::uploads::Uploads;
-use crate::admission::{Admission, Denied, Permit};
+use super::calls::CallRegistry;
+use super::origin::OriginPolicy;
+use super::readiness::{ServerPhase, Readiness};
+use super::uploads::UploadBudget;
+use crate::admission::{Admission, AdmissionError, Permit};
 use crate::auth::{EphemeralKeys, KeySet};
 use crate::call::{CallLimits, CallServices};
 use crate::config::Config;
-use crate::ids::Ids;
+use crate::ids::IdGenerator;
 use crate::metrics::Metrics;
-use crate::telemetry::Traces;
+use crate::telemetry::TraceExporter;
 use crate::transport::webrtc::UdpMux;
-use crate::turn_judge::TurnJudge;
+use crate::turn_judge::TurnModelPool;
 use crate::voices::VoiceStore;
 
 /// `Retry-After` of a full or draining server.
 const BUSY_RETRY: Duration = Duration::from_secs(5);
 
 /// State that every request shares.
-pub(crate) struct App {
+pub(crate) struct AppState {
     pub(super) config: Config,
     pub(super) engine: Arc<dyn SpeechEngine>,
     pub(super) metrics: Arc<Metrics>,
     /// The turn-detection model, where one is configured.
-    pub(super) judge: Option<TurnJudge>,
-    pub(super) ids: Ids,
-    pub(super) origins: Origins,
+    pub(super) judge: Option<TurnModelPool>,
+    pub(super) ids: IdGenerator,
+    pub(super) origins: OriginPolicy,
     pub(super) admission: Arc<Admission>,
     /// The API keys. They may change, but not from some to none or back.
     pub(super) keys: RwLock<KeySet>,
@@ -46,21 +46,21 @@ pub(crate) struct App {
     /// Voices made out of recordings.
     pub(super) voices: VoiceStore,
     /// Uploads in memory.
-    pub(super) uploads: Arc<Uploads>,
+    pub(super) uploads: Arc<UploadBudget>,
     /// When the server was started, in seconds since 1970.
     pub(super) started: u64,
     pub(super) readiness: Arc<Readiness>,
     /// Where the spans of calls go.
-    pub(super) traces: Traces,
+    pub(super) traces: TraceExporter,
     /// The UDP socket of all WebRTC calls.
     pub(super) udp_mux: UdpMux,
     /// WebRTC calls by id.
-    pub(super) calls: Calls,
+    pub(super) calls: CallRegistry,
     /// Cloned by every call. Weak, because requests outlive it.
     pub(super) alive: mpsc::WeakSender<()>,
 }
 
-impl std::fmt::Debug for App {
+impl std::fmt::Debug for AppState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("App").field("config", &self.config).finish_non_exhaustive()
     }
@@ -76,11 +76,11 @@ pub(crate) struct CallGuard {
 
 impl Drop for CallGuard {
     fn drop(&mut self) {
-        self.metrics.active.dec();
+        self.metrics.active_calls.dec();
     }
 }
 
-impl App {
+impl AppState {
     /// A session of the engine and the call's guard, or the error that says why not.
     pub(super) fn admit(&self, caller: &Caller) -> Result<(SessionHandle, CallGuard), ApiError> {
         self.check_serving()?;
@@ -89,12 +89,12 @@ impl App {
             OpenError::Full { .. } => self.full(&error.to_string()),
             OpenError::Stopped => ApiError::internal(&error.to_string()),
         })?;
-        self.metrics.active.inc();
+        self.metrics.active_calls.inc();
         Ok((session, CallGuard { metrics: self.metrics.clone(), _permit: permit, _alive: self.alive.upgrade() }))
     }
 
     fn check_serving(&self) -> Result<(), ApiError> {
-        if self.readiness.phase() == Phase::Serving {
+        if self.readiness.phase() == ServerPhase::Serving {
             return Ok(());
         }
         self.metrics.requests.refused.with_label_values(&["draining"]).inc();
@@ -121,11 +121,11 @@ impl App {
         self.admission.check_rate(caller.client.address, Instant::now()).map_err(|denied| self.denied(&denied))
     }
 
-    fn denied(&self, denied: &Denied) -> ApiError {
+    fn denied(&self, denied: &AdmissionError) -> ApiError {
         self.metrics.requests.refused.with_label_values(&[denied.label()]).inc();
         let kind = match denied {
-            Denied::KeyLimit { .. } | Denied::AddressLimit { .. } => ErrorKind::CallLimit,
-            Denied::RateLimit { .. } => ErrorKind::RateLimit,
+            AdmissionError::KeyLimit { .. } | AdmissionError::AddressLimit { .. } => ErrorKind::CallLimit,
+            AdmissionError::RateLimit { .. } => ErrorKind::RateLimit,
         };
         let error = ErrorBody::invalid(kind, denied.to_string());
         ApiError::new(StatusCode::TOO_MANY_REQUESTS, error).retry_after(denied.retry_after())
@@ -134,7 +134,7 @@ impl App {
     /// How long a call may last.
     pub(super) fn call_limits(&self) -> CallLimits {
         let limit = |duration: Duration| Some(duration).filter(|duration| !duration.is_zero());
-        CallLimits { longest: limit(self.config.limits.call), idle: limit(self.config.limits.idle) }
+        CallLimits { max_duration: limit(self.config.limits.call), idle_timeout: limit(self.config.limits.idle) }
     }
 
     /// What the server gives the call with this id, which begins now.
@@ -149,15 +149,15 @@ impl App {
 
     /// Returns when the server begins to drain.
     pub(super) fn draining(&self) -> impl Future<Output = ()> + Send + use<> {
-        self.reached(Phase::Draining)
+        self.reached(ServerPhase::Draining)
     }
 
     /// Returns when every call has to end.
     pub(super) fn stopped(&self) -> impl Future<Output = ()> + Send + use<> {
-        self.reached(Phase::Stopping)
+        self.reached(ServerPhase::Stopping)
     }
 
-    fn reached(&self, wanted: Phase) -> impl Future<Output = ()> + Send + use<> {
+    fn reached(&self, wanted: ServerPhase) -> impl Future<Output = ()> + Send + use<> {
         self.readiness.reached(wanted)
     }
 
@@ -167,7 +167,7 @@ impl App {
     }
 
     /// The setup of a new realtime session.
-    pub(super) fn setup(&self, delivery: Delivery, caller: &Caller) -> Result<Setup, ApiError> {
+    pub(super) fn setup(&self, delivery: Delivery, caller: &Caller) -> Result<SessionSetup, ApiError> {
         let random = |error: getrandom::Error| ApiError::internal(&error.to_string());
         let session_id = self.ids.session().map_err(random)?;
         let mut seed = [0; 8];
@@ -176,9 +176,9 @@ impl App {
         let stem = session_id[session_id.len() - 16..].to_owned();
         let (seed, model) = (u64::from_le_bytes(seed), self.info());
         let configuration = caller.session.clone();
-        let end = self.call_limits().longest.map(|longest| SystemTime::now() + longest);
+        let end = self.call_limits().max_duration.map(|longest| SystemTime::now() + longest);
         let expires_at = end.and_then(|end| end.duration_since(UNIX_EPOCH).ok()).map(|since| since.as_secs());
-        Ok(Setup { session_id, stem, seed, model, delivery, expires_at, configuration })
+        Ok(SessionSetup { session_id, stem, seed, model, delivery, expires_at, configuration })
     }
 }
 

@@ -17,10 +17,10 @@ use axum::response::{IntoResponse as _, Response};
 use repartee_protocol::{ErrorBody, ErrorKind};
 use serde_json::Value;
 
-use super::App;
+use super::AppState;
 use super::api_error::ApiError;
 use super::client_addr::{ClientAddr, Peer};
-use crate::admission::Client;
+use crate::admission::ClientIdentity;
 use crate::auth::{KeyId, KeySet, KeyStatus};
 
 /// Subprotocol that carries a key: a browser cannot set headers on a websocket.
@@ -34,7 +34,7 @@ const MAX_AGE: &str = "600";
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
     /// Key and address that limits apply to.
-    pub client: Client,
+    pub client: ClientIdentity,
     /// The ephemeral key, if it was one.
     pub ephemeral: Option<KeyId>,
     /// The session configuration of its ephemeral key: a `session.update` patch.
@@ -51,7 +51,7 @@ impl<S: Sync> FromRequestParts<S> for Caller {
 }
 
 /// Refuses requests of other origins or without a valid key; the others get their [`Caller`].
-pub(super) async fn authenticate(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
+pub(super) async fn authenticate(State(app): State<Arc<AppState>>, mut request: Request, next: Next) -> Response {
     let Some(peer) = request.extensions().get::<Peer>().copied() else {
         return ApiError::internal("a connection without a peer").into_response();
     };
@@ -62,7 +62,7 @@ pub(super) async fn authenticate(State(app): State<Arc<App>>, mut request: Reque
         && !origin.to_str().is_ok_and(|origin| app.origins.allow(origin, &client_addr))
     {
         let message = "pages of this origin may not call this server: list it under browser.origins";
-        return ApiError::new(StatusCode::FORBIDDEN, ErrorBody::invalid(ErrorKind::ForeignOrigin, message))
+        return ApiError::new(StatusCode::FORBIDDEN, ErrorBody::invalid(ErrorKind::OriginNotAllowed, message))
             .into_response();
     }
     let mut response = if request.method() == Method::OPTIONS && headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD) {
@@ -102,9 +102,9 @@ fn preflight(headers: &HeaderMap) -> Response {
     response
 }
 
-impl App {
+impl AppState {
     fn identify(&self, path: &str, headers: &HeaderMap, client_addr: &ClientAddr) -> Result<Caller, ApiError> {
-        let client = |key| Client { address: client_addr.address, key };
+        let client = |key| ClientIdentity { address: client_addr.address, key };
         let known = |key| Ok(Caller { client: client(key), ephemeral: None, session: None });
         let Some(key) = request_key(headers) else {
             return if !self.needs_key(path) { known(None) } else { Err(unauthorized(ErrorKind::MissingKey)) };

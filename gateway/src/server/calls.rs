@@ -19,7 +19,7 @@ use serde_json::{Map, Value};
 use tokio::sync::Notify;
 use tracing::{Instrument as _, Span};
 
-use super::App;
+use super::AppState;
 use super::api_error::ApiError;
 use super::auth_middleware::Caller;
 use super::offer::{MEDIA_TYPE, Offer, read_offer};
@@ -34,26 +34,26 @@ const MAX_ENDED: usize = 4_096;
 
 /// Running WebRTC calls, and the ids of ended ones.
 #[derive(Debug, Default)]
-pub(super) struct Calls(Mutex<Registry>);
+pub(super) struct CallRegistry(Mutex<CallTable>);
 
 #[derive(Debug, Default)]
-struct Registry {
+struct CallTable {
     running: HashMap<String, ActiveCall>,
-    ended: HashMap<String, Owner>,
+    ended: HashMap<String, CallOwner>,
     /// The ended ids, oldest first.
     order: VecDeque<String>,
 }
 
 /// The key that made a call: it alone may attach to the call and hang it up, and the API key that issued it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Owner {
+struct CallOwner {
     /// The API key; `None` on a server without keys.
     key: Option<KeyId>,
     /// The ephemeral key, if it was one.
     ephemeral: Option<KeyId>,
 }
 
-impl Owner {
+impl CallOwner {
     fn of(caller: &Caller) -> Self {
         Self { key: caller.client.key, ephemeral: caller.ephemeral }
     }
@@ -66,13 +66,13 @@ impl Owner {
 
 #[derive(Debug)]
 struct ActiveCall {
-    owner: Owner,
+    owner: CallOwner,
     hang_up: Arc<Notify>,
     sidebands: Sidebands,
 }
 
-impl Calls {
-    fn registry(&self) -> MutexGuard<'_, Registry> {
+impl CallRegistry {
+    fn registry(&self) -> MutexGuard<'_, CallTable> {
         // A panic cannot leave the lists half changed in a way that matters.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -93,7 +93,7 @@ impl Calls {
 
 /// Removes a call from the registry when dropped.
 struct Registration {
-    app: Arc<App>,
+    app: Arc<AppState>,
     id: String,
 }
 
@@ -104,7 +104,7 @@ impl Drop for Registration {
 }
 
 pub(super) async fn create(
-    State(app): State<Arc<App>>,
+    State(app): State<Arc<AppState>>,
     caller: Caller,
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
@@ -116,7 +116,7 @@ pub(super) async fn create(
 }
 
 /// Admits the call with this id and answers its offer.
-async fn answer_offer(app: Arc<App>, mut caller: Caller, offer: Offer, id: String) -> Result<Response, ApiError> {
+async fn answer_offer(app: Arc<AppState>, mut caller: Caller, offer: Offer, id: String) -> Result<Response, ApiError> {
     let (session, guard) = app.admit(&caller)?;
     if let Some(patch) = offer.session {
         caller.session = Some(Arc::new(with_patch(caller.session.as_deref(), &patch)));
@@ -131,7 +131,7 @@ async fn answer_offer(app: Arc<App>, mut caller: Caller, offer: Offer, id: Strin
             AnswerError::Internal(message) => ApiError::internal(&message),
             error => ApiError::new(
                 StatusCode::BAD_REQUEST,
-                ErrorBody::invalid(ErrorKind::InvalidOffer, error.to_string()).at("sdp"),
+                ErrorBody::invalid(ErrorKind::InvalidOffer, error.to_string()).with_param("sdp"),
             ),
         })?;
     let settings = TransportSettings {
@@ -145,7 +145,7 @@ async fn answer_offer(app: Arc<App>, mut caller: Caller, offer: Offer, id: Strin
         .map_err(|error| ApiError::internal(&error.to_string()))?;
     let location = format!("/v1/realtime/calls/{id}");
     let hang_up = Arc::new(Notify::new());
-    let owner = Owner::of(&caller);
+    let owner = CallOwner::of(&caller);
     let running = ActiveCall { owner, hang_up: hang_up.clone(), sidebands: transport.sidebands() };
     app.calls.registry().running.insert(id.clone(), running);
     let services = app.call_services(&id, WebRtcTransport::NAME);
@@ -169,7 +169,7 @@ async fn answer_offer(app: Arc<App>, mut caller: Caller, offer: Offer, id: Strin
 
 /// `POST /v1/realtime/calls/{id}/hangup`: no error for a call that has ended already.
 pub(super) async fn hang_up(
-    State(app): State<Arc<App>>,
+    State(app): State<Arc<AppState>>,
     caller: Caller,
     Path(id): Path<String>,
 ) -> Result<StatusCode, ApiError> {
@@ -190,7 +190,7 @@ pub(super) fn with_patch(bound: Option<&Value>, patch: &Value) -> Value {
 }
 
 /// Attaches a sideband client to a running call of its own. To everybody else there is no such call.
-pub(super) fn attach(app: &App, caller: &Caller, id: &str) -> Result<Sideband, ApiError> {
+pub(super) fn attach(app: &AppState, caller: &Caller, id: &str) -> Result<Sideband, ApiError> {
     app.check_rate(caller)?;
     let sidebands = {
         let registry = app.calls.registry();
@@ -200,7 +200,7 @@ pub(super) fn attach(app: &App, caller: &Caller, id: &str) -> Result<Sideband, A
     sidebands.ok_or_else(unknown_call)?.attach().map_err(|error| match error {
         AttachError::Ended => unknown_call(),
         AttachError::Full => {
-            let body = ErrorBody::invalid(ErrorKind::SessionLimit, error.to_string()).at("call_id");
+            let body = ErrorBody::invalid(ErrorKind::SessionLimit, error.to_string()).with_param("call_id");
             ApiError::new(StatusCode::TOO_MANY_REQUESTS, body)
         }
     })
@@ -209,6 +209,6 @@ pub(super) fn attach(app: &App, caller: &Caller, id: &str) -> Result<Sideband, A
 fn unknown_call() -> ApiError {
     ApiError::new(
         StatusCode::NOT_FOUND,
-        ErrorBody::invalid(ErrorKind::CallUnknown, "there is no such call").at("call_id"),
+        ErrorBody::invalid(ErrorKind::CallUnknown, "there is no such call").with_param("call_id"),
     )
 }

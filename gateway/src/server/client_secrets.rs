@@ -14,7 +14,7 @@ use repartee_protocol::{ErrorBody, ErrorKind};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::App;
+use super::AppState;
 use super::api_error::ApiError;
 use super::auth_middleware::Caller;
 use crate::auth::IssueError;
@@ -54,7 +54,7 @@ struct ClientSecret {
 }
 
 pub(super) async fn create(
-    State(app): State<Arc<App>>,
+    State(app): State<Arc<AppState>>,
     caller: Caller,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, ApiError> {
@@ -82,7 +82,7 @@ pub(super) async fn create(
 }
 
 fn read(body: &[u8]) -> Result<SecretRequest, ErrorBody> {
-    let refuse = |param: &str, message: String| Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).at(param));
+    let refuse = |param: &str, message: String| Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).with_param(param));
     if body.is_empty() {
         return Ok(SecretRequest::default());
     }

@@ -11,7 +11,7 @@ use ipnet::IpNet;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::client_addr::trusts;
-use crate::admission::counted;
+use crate::admission::limited_address;
 
 /// Connections beyond the limit.
 const RESERVE: u32 = 64;
@@ -20,17 +20,17 @@ const RESERVE_SHARE: u32 = 8;
 
 /// Counts the connections of one server.
 #[derive(Debug)]
-pub(super) struct Connections {
+pub(super) struct ConnectionLimiter {
     limit: u32,
     share: u32,
     trusted: Vec<IpNet>,
     /// A permit for each connection, those of the reserve included.
     permits: Arc<Semaphore>,
-    open: Mutex<Open>,
+    open: Mutex<ConnectionCounts>,
 }
 
 #[derive(Debug, Default)]
-struct Open {
+struct ConnectionCounts {
     /// All but those of the reserve.
     total: u32,
     by_address: HashMap<IpAddr, u32>,
@@ -39,15 +39,15 @@ struct Open {
 
 /// Place of a connection; given back when dropped.
 #[derive(Debug)]
-pub(super) struct Place {
-    connections: Arc<Connections>,
+pub(super) struct ConnectionPermit {
+    connections: Arc<ConnectionLimiter>,
     address: Option<IpAddr>,
     /// Whether it has only health checks answered.
     pub reserve: bool,
     _permit: OwnedSemaphorePermit,
 }
 
-impl Connections {
+impl ConnectionLimiter {
     /// At most `limit`, and `share` of one address; 0 for no share.
     pub fn new(limit: u32, share: u32, trusted: Vec<IpNet>) -> Arc<Self> {
         let permits = Arc::new(Semaphore::new(limit.saturating_add(RESERVE) as usize));
@@ -55,7 +55,7 @@ impl Connections {
     }
 
     /// Returns when one more connection can be accepted.
-    pub async fn room(&self) -> OwnedSemaphorePermit {
+    pub async fn acquire(&self) -> OwnedSemaphorePermit {
         match self.permits.clone().acquire_owned().await {
             Ok(permit) => permit,
             // The semaphore is never closed.
@@ -64,8 +64,8 @@ impl Connections {
     }
 
     /// A place for a connection from `address`; `None` if the address has its share already.
-    pub fn place(self: &Arc<Self>, address: IpAddr, permit: OwnedSemaphorePermit) -> Option<Place> {
-        let address = counted(address).filter(|_| !trusts(&self.trusted, address));
+    pub fn admit(self: &Arc<Self>, address: IpAddr, permit: OwnedSemaphorePermit) -> Option<ConnectionPermit> {
+        let address = limited_address(address).filter(|_| !trusts(&self.trusted, address));
         let mut open = self.open();
         let reserve = open.total >= self.limit;
         if let Some(address) = address {
@@ -80,16 +80,16 @@ impl Connections {
             *held += 1;
         }
         open.total += u32::from(!reserve);
-        Some(Place { connections: self.clone(), address, reserve, _permit: permit })
+        Some(ConnectionPermit { connections: self.clone(), address, reserve, _permit: permit })
     }
 
-    fn open(&self) -> MutexGuard<'_, Open> {
+    fn open(&self) -> MutexGuard<'_, ConnectionCounts> {
         // Counts that a panic cannot leave half changed.
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         let mut open = self.connections.open();
         open.total -= u32::from(!self.reserve);
@@ -109,13 +109,13 @@ impl Drop for Place {
 mod tests {
     use super::*;
 
-    async fn connect(connections: &Arc<Connections>, address: &str) -> Option<Place> {
-        connections.place(address.parse().unwrap(), connections.room().await)
+    async fn connect(connections: &Arc<ConnectionLimiter>, address: &str) -> Option<ConnectionPermit> {
+        connections.admit(address.parse().unwrap(), connections.acquire().await)
     }
 
     #[tokio::test]
     async fn one_address_leaves_room_for_others() {
-        let connections = Connections::new(100, 3, vec!["10.0.0.0/8".parse().unwrap()]);
+        let connections = ConnectionLimiter::new(100, 3, vec!["10.0.0.0/8".parse().unwrap()]);
         let mut held = Vec::new();
         for _ in 0..3 {
             held.push(connect(&connections, "2001:db8:1:2::1").await.unwrap());
@@ -137,7 +137,7 @@ mod tests {
 
     #[tokio::test]
     async fn beyond_the_limit_is_a_bounded_reserve() {
-        let connections = Connections::new(1, 0, Vec::new());
+        let connections = ConnectionLimiter::new(1, 0, Vec::new());
         let first = connect(&connections, "203.0.113.7").await.unwrap();
         assert!(!first.reserve);
         let mut reserved = Vec::new();
@@ -149,7 +149,7 @@ mod tests {
         while reserved.len() < RESERVE as usize {
             reserved.push(connect(&connections, "127.0.0.1").await.unwrap());
         }
-        assert!(futures_util::FutureExt::now_or_never(connections.room()).is_none());
+        assert!(futures_util::FutureExt::now_or_never(connections.acquire()).is_none());
         drop(first);
         assert!(!connect(&connections, "203.0.113.7").await.unwrap().reserve);
     }

@@ -18,7 +18,7 @@ const MAX_NAMES: usize = 64;
 
 /// Why there is no development certificate.
 #[derive(Debug, Error)]
-pub enum DevelopmentError {
+pub enum DevelopmentCertificateError {
     /// It could not be made.
     #[error("no certificate could be made: {0}")]
     Making(#[from] rcgen::Error),
@@ -36,29 +36,29 @@ pub enum DevelopmentError {
 
 /// A certificate and its key, both PEM.
 #[derive(Clone)]
-pub struct Certificate {
+pub struct PemCertificate {
     /// The certificate.
     pub certificate: String,
     /// Its private key.
     pub key: String,
 }
 
-impl std::fmt::Debug for Certificate {
+impl std::fmt::Debug for PemCertificate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Certificate")
     }
 }
 
 /// Makes a self-signed certificate for these names and addresses.
-pub fn development_certificate(names: Vec<String>) -> Result<Certificate, DevelopmentError> {
+pub fn development_certificate(names: Vec<String>) -> Result<PemCertificate, DevelopmentCertificateError> {
     let made = rcgen::generate_simple_self_signed(names)?;
-    Ok(Certificate { certificate: made.cert.pem(), key: made.signing_key.serialize_pem() })
+    Ok(PemCertificate { certificate: made.cert.pem(), key: made.signing_key.serialize_pem() })
 }
 
 /// The certificate in `folder` if it is good for all of `names`; else a new one, for its names too, which is then kept there.
-pub(super) fn kept(folder: &Path, names: Vec<String>) -> Result<Certificate, DevelopmentError> {
+pub(super) fn load_or_create(folder: &Path, names: Vec<String>) -> Result<PemCertificate, DevelopmentCertificateError> {
     let path = folder.join(FILE);
-    let failed = |error| DevelopmentError::Keep { path: path.clone(), error };
+    let failed = |error| DevelopmentCertificateError::Keep { path: path.clone(), error };
     let before = match std::fs::read_to_string(&path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
@@ -70,7 +70,7 @@ pub(super) fn kept(folder: &Path, names: Vec<String>) -> Result<Certificate, Dev
     };
     if !known.is_empty() && names.iter().all(|name| known.contains(name.as_str())) {
         // One file holds both: readers of PEM take what they look for.
-        return Ok(Certificate { certificate: before.clone(), key: before });
+        return Ok(PemCertificate { certificate: before.clone(), key: before });
     }
     let wanted: BTreeSet<&str> = names.iter().map(String::as_str).collect();
     let all: BTreeSet<&str> = known.union(&wanted).copied().collect();
@@ -108,7 +108,7 @@ mod tests {
     }
 
     /// The certificate's part of what was read or made.
-    fn body(certificate: &Certificate) -> &str {
+    fn body(certificate: &PemCertificate) -> &str {
         let begin = certificate.certificate.find("-----BEGIN CERTIFICATE").unwrap();
         let end = certificate.certificate.find("-----END CERTIFICATE").unwrap();
         &certificate.certificate[begin..end]
@@ -118,12 +118,12 @@ mod tests {
     fn a_certificate_is_kept_while_its_names_suffice() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path().join("state/repartee");
-        let home = kept(&folder, names(&["localhost", "192.0.2.5"])).unwrap();
-        assert_eq!(body(&kept(&folder, names(&["localhost"])).unwrap()), body(&home));
+        let home = load_or_create(&folder, names(&["localhost", "192.0.2.5"])).unwrap();
+        assert_eq!(body(&load_or_create(&folder, names(&["localhost"])).unwrap()), body(&home));
         // In another network it gets one more name, and is then good for both.
-        let away = kept(&folder, names(&["localhost", "198.51.100.5"])).unwrap();
+        let away = load_or_create(&folder, names(&["localhost", "198.51.100.5"])).unwrap();
         assert_ne!(body(&away), body(&home));
-        assert_eq!(body(&kept(&folder, names(&["localhost", "192.0.2.5"])).unwrap()), body(&away));
+        assert_eq!(body(&load_or_create(&folder, names(&["localhost", "192.0.2.5"])).unwrap()), body(&away));
         let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&folder.join(FILE)), mode(&folder)), (0o600, 0o700));
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1, "no draft is left");
@@ -134,7 +134,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");
         std::fs::write(&file, "").unwrap();
-        let error = kept(&file, names(&["localhost"])).unwrap_err().to_string();
+        let error = load_or_create(&file, names(&["localhost"])).unwrap_err().to_string();
         assert!(error.contains("file"), "{error}");
     }
 }

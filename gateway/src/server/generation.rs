@@ -11,13 +11,13 @@ use repartee_protocol::{ErrorBody, ErrorKind};
 use repartee_realtime::engine_error;
 use tokio::time::sleep_until;
 
-use super::App;
+use super::AppState;
 use super::api_error::ApiError;
 use super::app::CallGuard;
 use super::engine_session::EngineSession;
 use crate::call::stages_since;
-use crate::metrics::{Metrics, Stage};
-use crate::telemetry::{CallError, CallTrace};
+use crate::metrics::{Metrics, TtfpStage};
+use crate::telemetry::{CallError, CallSpan};
 
 /// Responses while they are generated. Dropping it frees the session.
 pub(super) struct Generation {
@@ -33,7 +33,7 @@ pub(super) struct Generation {
 
 /// The spans of a request: a call with one turn.
 struct RequestTrace {
-    call: CallTrace,
+    call: CallSpan,
     since: Instant,
     /// The engine's times of the first sound.
     stamps: Option<LatencyStamps>,
@@ -45,7 +45,7 @@ struct RequestTrace {
 
 impl Generation {
     /// Submits `commands` to a session of its own, for the request `id`.
-    pub fn new(app: &App, id: &str, session: SessionHandle, guard: CallGuard, commands: Vec<Command>) -> Self {
+    pub fn new(app: &AppState, id: &str, session: SessionHandle, guard: CallGuard, commands: Vec<Command>) -> Self {
         let engine_session = EngineSession::new(session, commands);
         let trace = RequestTrace {
             call: app.traces.call(id, "http"),
@@ -55,7 +55,7 @@ impl Generation {
             end: ("hangup", None),
         };
         let (stop, metrics) = (Box::pin(app.stopped()), app.metrics.clone());
-        let expiry = app.call_limits().longest.and_then(|longest| tokio::time::Instant::now().checked_add(longest));
+        let expiry = app.call_limits().max_duration.and_then(|longest| tokio::time::Instant::now().checked_add(longest));
         Self { engine_session, stop, expiry, trace, metrics, _guard: guard }
     }
 
@@ -78,31 +78,31 @@ impl Generation {
             biased;
             () = expired => {
                 let error = ErrorBody::invalid(ErrorKind::SessionExpired, "the request has lasted as long as a call may");
-                return Err(self.refuse(ApiError::new(StatusCode::REQUEST_TIMEOUT, error)));
+                return Err(self.fail(ApiError::new(StatusCode::REQUEST_TIMEOUT, error)));
             }
             event = self.engine_session.next() => event,
             () = &mut self.stop => {
                 let error = ErrorBody::server(ErrorKind::ShuttingDown, "the server is shutting down");
-                let refusal = self.refuse(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, error));
+                let refusal = self.fail(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, error));
                 self.trace.end = ("shutdown", None);
                 return Err(refusal);
             }
         };
         match event {
-            Some(Event::Failed { error, .. }) => Err(self.refuse(failed(&error))),
+            Some(Event::Failed { error, .. }) => Err(self.fail(failed(&error))),
             Some(event) => {
                 self.trace.note(&event);
                 Ok(event)
             }
-            None => Err(self.refuse(ApiError::internal("the engine has ended a session"))),
+            None => Err(self.fail(ApiError::internal("the engine has ended a session"))),
         }
     }
 
     /// Counts and traces the error that ends the request, which may be the request's own fault.
-    pub fn refuse(&mut self, error: ApiError) -> ApiError {
+    pub fn fail(&mut self, error: ApiError) -> ApiError {
         let (code, ours) = (error.code().to_owned(), error.is_ours());
         self.metrics.errors.with_label_values(&[&code]).inc();
-        self.trace.end = (if ours { "failed" } else { "refused" }, Some(CallError { code, ours }));
+        self.trace.end = (if ours { "failed" } else { "refused" }, Some(CallError { code, is_server_error: ours }));
         error
     }
 }
@@ -131,7 +131,7 @@ impl RequestTrace {
     fn answered(&mut self) {
         let now = Instant::now();
         if std::mem::take(&mut self.unanswered) {
-            let stages = self.stamps.take().map(|stamps| stages_since(self.since, stamps, [(Stage::Wire, now)]));
+            let stages = self.stamps.take().map(|stamps| stages_since(self.since, stamps, [(TtfpStage::Wire, now)]));
             self.call.turn((self.since, now), true, &stages.unwrap_or_default());
         }
     }
@@ -149,6 +149,6 @@ impl Drop for RequestTrace {
 
 fn failed(error: &SessionError) -> ApiError {
     let body = engine_error(error);
-    let ours = body.is_ours();
+    let ours = body.is_server_error();
     ApiError::new(if ours { StatusCode::INTERNAL_SERVER_ERROR } else { StatusCode::BAD_REQUEST }, body)
 }

@@ -16,8 +16,8 @@ use base64::engine::general_purpose::STANDARD;
 use ring::hmac;
 use serde::Serialize;
 
-use super::App;
-use crate::config::Turn;
+use super::AppState;
+use crate::config::TurnServerConfig;
 
 /// One `RTCIceServer`.
 #[derive(Debug, PartialEq, Eq, Serialize)]
@@ -35,7 +35,7 @@ struct List {
     expires_after: Option<u64>,
 }
 
-pub(super) async fn list(State(app): State<Arc<App>>) -> Response {
+pub(super) async fn list(State(app): State<Arc<AppState>>) -> Response {
     let turn = &app.config.webrtc.turn;
     let server = credentials(turn, SystemTime::now());
     let expires_after = server.as_ref().map(|_| turn.ttl.as_secs());
@@ -44,7 +44,7 @@ pub(super) async fn list(State(app): State<Arc<App>>) -> Response {
 }
 
 /// Credentials from `now` on; `None` if no TURN server is configured, or if their expiry is out of range.
-fn credentials(turn: &Turn, now: SystemTime) -> Option<IceServer> {
+fn credentials(turn: &TurnServerConfig, now: SystemTime) -> Option<IceServer> {
     let secret = turn.secret.as_ref().filter(|_| !turn.urls.is_empty())?;
     let expires = now.checked_add(turn.ttl)?.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let username = expires.as_secs().to_string();
@@ -61,9 +61,9 @@ mod tests {
     use super::*;
     use crate::config::Secret;
 
-    fn turn(urls: &[&str], secret: Option<&str>) -> Turn {
+    fn turn(urls: &[&str], secret: Option<&str>) -> TurnServerConfig {
         let urls = urls.iter().map(|url| (*url).to_owned()).collect();
-        Turn { urls, secret: secret.map(Secret::new), ttl: Duration::from_secs(600) }
+        TurnServerConfig { urls, secret: secret.map(Secret::new), ttl: Duration::from_secs(600) }
     }
 
     #[test]

@@ -23,7 +23,7 @@ const OTHER_CLIENT_HEADERS: [&str; 5] = ["forwarded", "x-real-ip", "x-client-ip"
 
 /// Who is served without keys.
 #[derive(Debug)]
-pub(super) struct Keyless {
+pub(super) struct LocalOnlyPolicy {
     /// Whether there are keys. They may change, but not from some to none or back.
     has_keys: bool,
     trusted: Vec<IpNet>,
@@ -31,7 +31,7 @@ pub(super) struct Keyless {
     metrics: RequestMetrics,
 }
 
-impl Keyless {
+impl LocalOnlyPolicy {
     /// By the settings of a server.
     pub fn new(config: &Config, metrics: RequestMetrics) -> Arc<Self> {
         let (trusted, hosts) = (config.proxy.trusted.clone(), config.browser.hosts.clone());
@@ -40,7 +40,7 @@ impl Keyless {
 }
 
 /// Passes on the requests of this machine, and all requests where there are keys.
-pub(super) async fn require_local(State(keyless): State<Arc<Keyless>>, request: Request, next: Next) -> Response {
+pub(super) async fn require_local(State(keyless): State<Arc<LocalOnlyPolicy>>, request: Request, next: Next) -> Response {
     if keyless.has_keys {
         return next.run(request).await;
     }
@@ -51,11 +51,11 @@ pub(super) async fn require_local(State(keyless): State<Arc<Keyless>>, request: 
     let error = if !is_local(peer, headers, &keyless.trusted) {
         let message =
             "this server has no keys, so it serves its own machine alone: set keys.file or REPARTEE_API_KEYS on it";
-        ErrorBody::invalid(ErrorKind::NotLocal, message)
+        ErrorBody::invalid(ErrorKind::RemoteWithoutKeys, message)
     } else if !names_this_machine(request.uri(), headers, &keyless.hosts) {
         let message = "this server has no keys, so it is asked as localhost or by an address, not by a name that could be \
                        anybody's: list the name under browser.hosts, or set keys";
-        ErrorBody::invalid(ErrorKind::ForeignHost, message)
+        ErrorBody::invalid(ErrorKind::HostNotAllowed, message)
     } else {
         return next.run(request).await;
     };

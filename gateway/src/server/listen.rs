@@ -29,9 +29,9 @@ use tokio_rustls::TlsAcceptor;
 use tower::Service as _;
 
 use super::client_addr::{Peer, trusts};
-use super::connections::Connections;
-use super::routes::Routes;
-use super::timed_body::{SlowBody, TimedBody};
+use super::connections::ConnectionLimiter;
+use super::routes::RouterSwitch;
+use super::timed_body::{BodyDeadline, TimedBody};
 use crate::metrics::RequestMetrics;
 
 /// First byte of a TLS handshake record.
@@ -44,7 +44,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// What every connection shares.
 #[derive(Clone)]
 pub(super) struct ConnectionContext {
-    pub routes: Routes,
+    pub routes: RouterSwitch,
     /// Routes of the connections beyond the limit.
     pub reserve_router: Router,
     pub tls: Option<TlsAcceptor>,
@@ -63,7 +63,7 @@ pub(super) struct ConnectionContext {
 pub(super) async fn serve(
     listener: TcpListener,
     context: ConnectionContext,
-    limits: Arc<Connections>,
+    limits: Arc<ConnectionLimiter>,
     stop: impl Future<Output = ()>,
 ) {
     let stopped = watch::Sender::new(false);
@@ -71,7 +71,7 @@ pub(super) async fn serve(
     let mut stop = std::pin::pin!(stop);
     loop {
         let permit = tokio::select! {
-            permit = limits.room() => permit,
+            permit = limits.acquire() => permit,
             () = &mut stop => break,
         };
         let accepted = tokio::select! {
@@ -89,7 +89,7 @@ pub(super) async fn serve(
                 continue;
             }
         };
-        let Some(place) = limits.place(address.ip(), permit) else {
+        let Some(place) = limits.admit(address.ip(), permit) else {
             context.metrics.refused.with_label_values(&["connections"]).inc();
             continue;
         };
@@ -100,7 +100,7 @@ pub(super) async fn serve(
         let (context, stopped) = (context.clone(), stopped.subscribe());
         connections.spawn(async move {
             context.metrics.connections.inc();
-            connection(socket, Peer { address, tls: false }, &context, stopped, place.reserve).await;
+            serve_connection(socket, Peer { address, tls: false }, &context, stopped, place.reserve).await;
             context.metrics.connections.dec();
             drop(place);
         });
@@ -119,7 +119,7 @@ fn is_peer_error(error: &io::Error) -> bool {
 
 /// What a connection gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Service {
+enum ServiceLevel {
     /// Everything.
     Full,
     /// The redirect to HTTPS.
@@ -128,14 +128,14 @@ enum Service {
     Reserve,
 }
 
-async fn connection(
+async fn serve_connection(
     socket: TcpStream,
     peer: Peer,
     context: &ConnectionContext,
     stopped: watch::Receiver<bool>,
     reserve: bool,
 ) {
-    let served = if reserve { Service::Reserve } else { Service::Full };
+    let served = if reserve { ServiceLevel::Reserve } else { ServiceLevel::Full };
     let Some(tls) = &context.tls else { return serve_http(socket, peer, context, stopped, served).await };
     let mut first = [0; 1];
     match timeout(context.head_timeout, socket.peek(&mut first)).await {
@@ -148,7 +148,7 @@ async fn connection(
         Ok(Ok(1)) => {
             let address = peer.address.ip();
             let plain = address.to_canonical().is_loopback() || trusts(&context.trusted, address);
-            serve_http(socket, peer, context, stopped, if plain { served } else { Service::Redirect }).await;
+            serve_http(socket, peer, context, stopped, if plain { served } else { ServiceLevel::Redirect }).await;
         }
         // Disconnected, or silent.
         _ => {}
@@ -160,21 +160,21 @@ async fn serve_http<S>(
     peer: Peer,
     context: &ConnectionContext,
     mut stopped: watch::Receiver<bool>,
-    served: Service,
+    served: ServiceLevel,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let service = service_fn(|request: Request<Incoming>| {
         let mut router = match served {
-            Service::Reserve => context.reserve_router.clone(),
+            ServiceLevel::Reserve => context.reserve_router.clone(),
             _ => context.routes.current(),
         };
         let request_timeout = context.request_timeout;
         async move {
-            if served == Service::Redirect {
+            if served == ServiceLevel::Redirect {
                 return Ok::<_, Infallible>(to_https(&request));
             }
-            let slow = SlowBody::default();
+            let slow = BodyDeadline::default();
             let mut request = request.map(|body| Body::new(TimedBody::new(body, request_timeout, slow.clone())));
             request.extensions_mut().insert(peer);
             request.extensions_mut().insert(slow);
@@ -186,7 +186,7 @@ async fn serve_http<S>(
     let socket = Box::pin(socket);
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(context.head_timeout);
-    http.keep_alive(served != Service::Reserve);
+    http.keep_alive(served != ServiceLevel::Reserve);
     let mut serving = std::pin::pin!(http.serve_connection(TokioIo::new(socket), service).with_upgrades());
     let going = async {
         // An error means that the server is gone already.

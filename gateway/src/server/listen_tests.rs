@@ -6,16 +6,16 @@ use axum::routing::get;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::*;
-use crate::config::Tls;
+use crate::config::TlsConfig;
 use crate::server::tls;
 
 /// A server with HTTPS that trusts the proxies of 10.0.0.0/8.
 fn context() -> ConnectionContext {
-    let settings = Tls { development: true, ..Tls::default() };
+    let settings = TlsConfig { development: true, ..TlsConfig::default() };
     let certificate = tls::certificate(&settings, || vec!["localhost".into()]).unwrap().unwrap();
     let (acceptor, _) = tls::acceptor(certificate).unwrap();
     ConnectionContext {
-        routes: Routes::new(Router::new().route("/healthz", get(|| async { "ok\n" }))),
+        routes: RouterSwitch::new(Router::new().route("/healthz", get(|| async { "ok\n" }))),
         reserve_router: Router::new(),
         tls: Some(acceptor),
         trusted: vec!["10.0.0.0/8".parse().unwrap()],
@@ -36,7 +36,7 @@ async fn plain(address: &str, host: &str) -> String {
     let context = context();
     let request = format!("GET /healthz?x=1 HTTP/1.1\r\n{host}connection: close\r\n\r\n");
     client.write_all(request.as_bytes()).await.unwrap();
-    connection(socket, peer, &context, stopped, false).await;
+    serve_connection(socket, peer, &context, stopped, false).await;
     let mut response = String::new();
     client.read_to_string(&mut response).await.unwrap();
     response

@@ -12,76 +12,76 @@ use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
-use super::app::App;
-use super::calls::Calls;
-use super::connections::Connections;
-use super::keyless::Keyless;
+use super::app::AppState;
+use super::calls::CallRegistry;
+use super::connections::ConnectionLimiter;
+use super::keyless::LocalOnlyPolicy;
 use super::listen::{self, ConnectionContext};
-use super::origin::Origins;
+use super::origin::OriginPolicy;
 use super::readiness::Readiness;
-use super::routes::{self, Routes};
-use super::tls::{self, Certificates};
-use super::uploads::Uploads;
-use super::{BindError, Server, chat};
+use super::routes::{self, RouterSwitch};
+use super::tls::{self, CertificateResolver};
+use super::uploads::UploadBudget;
+use super::{ServerStartError, Server, chat};
 use crate::admission::Admission;
 use crate::auth::EphemeralKeys;
 use crate::cli::lan;
-use crate::config::{Config, Limits, Turns, WebRtc};
-use crate::ids::Ids;
+use crate::config::{Config, LimitConfig, TurnDetectionConfig, WebRtcConfig};
+use crate::ids::IdGenerator;
 use crate::metrics::{Metrics, RequestMetrics};
-use crate::telemetry::Traces;
+use crate::telemetry::TraceExporter;
 use crate::transport::webrtc::{UdpMux, WebRtcSettings};
-use crate::turn_judge::TurnJudge;
+use crate::turn_judge::TurnModelPool;
 use crate::voices::VoiceStore;
 
 /// A server that listens and has no model yet. It answers health checks and serves the pages; everything else gets 503.
 /// Dropping it ends it.
 #[derive(Debug)]
-pub struct Listening {
+pub struct StartingServer {
     config: Config,
     address: SocketAddr,
-    certificates: Option<Arc<Certificates>>,
+    certificates: Option<Arc<CertificateResolver>>,
     /// Of a development certificate, for a person to compare.
     fingerprint: Option<String>,
-    judge: Option<TurnJudge>,
-    traces: Traces,
+    judge: Option<TurnModelPool>,
+    traces: TraceExporter,
     udp_mux: UdpMux,
     metrics: RequestMetrics,
-    keyless: Arc<Keyless>,
+    keyless: Arc<LocalOnlyPolicy>,
     readiness: Arc<Readiness>,
-    accepting: Accepting,
+    accepting: AcceptTask,
 }
 
 /// The task that accepts connections.
 #[derive(Debug)]
-pub(super) struct Accepting {
-    pub routes: Routes,
+pub(super) struct AcceptTask {
+    pub routes: RouterSwitch,
     /// Set or dropped to end it.
     pub end: watch::Sender<bool>,
     pub task: JoinHandle<()>,
 }
 
-impl Listening {
+impl StartingServer {
     /// Checks the settings, reads the certificate and the turn-detection model, binds the sockets and begins to answer.
-    pub async fn bind(config: Config) -> Result<Self, BindError> {
+    pub async fn bind(config: Config) -> Result<Self, ServerStartError> {
         config.check()?;
-        let certificate = tls::certificate(&config.tls, lan::names)?;
+        let certificate = tls::certificate(&config.tls, lan::certificate_names)?;
         let fingerprint =
             certificate.as_ref().filter(|_| config.tls.development).and_then(|made| tls::fingerprint(made));
         let (tls, certificates) = certificate.map(tls::acceptor).transpose()?.unzip();
         let address = config.listen;
-        let listener = TcpListener::bind(address).await.map_err(|error| BindError::Listen { address, error })?;
-        let address = listener.local_addr().map_err(|error| BindError::Listen { address, error })?;
+        let listener = TcpListener::bind(address).await.map_err(|error| ServerStartError::Listen { address, error })?;
+        let address = listener.local_addr().map_err(|error| ServerStartError::Listen { address, error })?;
         let webrtc = webrtc_settings(&config.webrtc, address.ip());
         let udp = webrtc.udp;
-        let udp_mux = UdpMux::bind(webrtc).map_err(|error| BindError::Udp { address: udp, error })?;
+        let udp_mux = UdpMux::bind(webrtc).map_err(|error| ServerStartError::Udp { address: udp, error })?;
         let judge = turn_judge(&config.turns)?;
-        let traces = config.telemetry.otlp_endpoint.as_deref().map(Traces::otlp).transpose()?.unwrap_or_default();
+        let traces = config.telemetry.otlp_endpoint.as_deref().map(TraceExporter::otlp).transpose()?.unwrap_or_default();
         let metrics = RequestMetrics::new()?;
-        let keyless = Keyless::new(&config, metrics.clone());
+        let keyless = LocalOnlyPolicy::new(&config, metrics.clone());
         let readiness = Readiness::new();
-        let routes = Routes::new(routes::starting(keyless.clone(), readiness.clone(), metrics.clone()));
-        let Limits { connections, connections_per_address, head, request, .. } = config.limits;
+        let routes = RouterSwitch::new(routes::starting(keyless.clone(), readiness.clone(), metrics.clone()));
+        let LimitConfig { connections, connections_per_address, head, request, .. } = config.limits;
         let context = ConnectionContext {
             routes: routes.clone(),
             reserve_router: routes::reserve(readiness.clone()),
@@ -92,14 +92,14 @@ impl Listening {
             stalled_after: config.stalled_after,
             metrics: metrics.clone(),
         };
-        let connections = Connections::new(connections, connections_per_address, config.proxy.trusted.clone());
+        let connections = ConnectionLimiter::new(connections, connections_per_address, config.proxy.trusted.clone());
         let (end, mut ended) = watch::channel(false);
         let ended = async move {
             // An error means that the server was dropped.
             let _ = ended.wait_for(|end| *end).await;
         };
         let task = tokio::spawn(listen::serve(listener, context, connections, ended));
-        let accepting = Accepting { routes, end, task };
+        let accepting = AcceptTask { routes, end, task };
         Ok(Self {
             config,
             address,
@@ -123,7 +123,7 @@ impl Listening {
     /// Takes the progress of the start, which `/readyz` then tells.
     pub fn on_progress(&self) -> impl Fn(StartProgress) + Send + Sync + use<> {
         let readiness = self.readiness.clone();
-        move |progress| readiness.progressed(progress)
+        move |progress| readiness.set_progress(progress)
     }
 
     /// How far the start is.
@@ -138,8 +138,8 @@ impl Listening {
 
     /// The server with its model, which is warm. It is taught the voices that are kept, on a thread of its own. Dropping this leaves the
     /// thread to the end of the process.
-    pub async fn with_engine(self, engine: Arc<dyn SpeechEngine>) -> Result<Server, BindError> {
-        let ids = Ids::new()?;
+    pub async fn with_engine(self, engine: Arc<dyn SpeechEngine>) -> Result<Server, ServerStartError> {
+        let ids = IdGenerator::new()?;
         let voices = open_voices(&self, engine.clone(), ids.clone()).await?;
         let Self {
             config,
@@ -157,14 +157,14 @@ impl Listening {
         let metrics = Arc::new(Metrics::with(engine.info().frame, self.metrics)?);
         metrics.slots.set(i64::try_from(engine.occupancy().1).unwrap_or(i64::MAX));
         let (alive, calls_ended) = mpsc::channel(1);
-        readiness.loaded(engine.clone());
-        let app = App {
-            origins: Origins::new(&config.browser, !config.api_keys.is_empty()),
+        readiness.set_engine(engine.clone());
+        let app = AppState {
+            origins: OriginPolicy::new(&config.browser, !config.api_keys.is_empty()),
             admission: Admission::new(config.limits.clone()),
             keys: RwLock::new(config.api_keys.clone()),
             ephemeral: EphemeralKeys::new(ids.tag()),
             voices,
-            uploads: Uploads::new(chat::MAX_UPLOADED, chat::MAX_UPLOADED_BY_ONE),
+            uploads: UploadBudget::new(chat::MAX_UPLOADED, chat::MAX_UPLOADED_BY_ONE),
             started: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
             config,
             engine,
@@ -174,7 +174,7 @@ impl Listening {
             readiness,
             traces,
             udp_mux,
-            calls: Calls::default(),
+            calls: CallRegistry::default(),
             alive: alive.downgrade(),
         };
         let app = Arc::new(app);
@@ -183,7 +183,7 @@ impl Listening {
 }
 
 /// The voices that are kept, enrolled again. The model needs a while for each.
-async fn open_voices(listening: &Listening, engine: Arc<dyn SpeechEngine>, ids: Ids) -> Result<VoiceStore, BindError> {
+async fn open_voices(listening: &StartingServer, engine: Arc<dyn SpeechEngine>, ids: IdGenerator) -> Result<VoiceStore, ServerStartError> {
     let (settings, tell) = (listening.config.voices.clone(), listening.on_progress());
     let (opened, voices) = oneshot::channel();
     let open = move || {
@@ -191,21 +191,21 @@ async fn open_voices(listening: &Listening, engine: Arc<dyn SpeechEngine>, ids: 
         // Nobody waits for it if the start was given up.
         let _ = opened.send(VoiceStore::open(&settings, engine, ids, progress));
     };
-    std::thread::Builder::new().name("voices".to_owned()).spawn(open).map_err(BindError::Enrolment)?;
-    let voices = voices.await.map_err(|_| BindError::Enrolment(io::Error::other("their thread has panicked")))?;
+    std::thread::Builder::new().name("voices".to_owned()).spawn(open).map_err(ServerStartError::Enrolment)?;
+    let voices = voices.await.map_err(|_| ServerStartError::Enrolment(io::Error::other("their thread has panicked")))?;
     Ok(voices?)
 }
 
 /// The turn-detection model behind its threads, where one is configured.
-fn turn_judge(settings: &Turns) -> Result<Option<TurnJudge>, BindError> {
+fn turn_judge(settings: &TurnDetectionConfig) -> Result<Option<TurnModelPool>, ServerStartError> {
     let Some(path) = &settings.model else { return Ok(None) };
     let model = TurnModel::load(path)?;
-    let judge = TurnJudge::start(Arc::new(move |turn: &[f32]| model.probability(turn)), settings.threads);
-    judge.map(Some).map_err(|error: io::Error| BindError::Threads(error))
+    let judge = TurnModelPool::start(Arc::new(move |turn: &[f32]| model.probability(turn)), settings.threads);
+    judge.map(Some).map_err(|error: io::Error| ServerStartError::Threads(error))
 }
 
 /// The settings of calls for a server that listens for HTTP at `address`: the default UDP address is the same one.
-fn webrtc_settings(config: &WebRtc, address: IpAddr) -> WebRtcSettings {
+fn webrtc_settings(config: &WebRtcConfig, address: IpAddr) -> WebRtcSettings {
     WebRtcSettings {
         udp: config.udp.unwrap_or(SocketAddr::new(address, 0)),
         advertised: config.advertised.clone(),

@@ -70,23 +70,23 @@ use axum::routing::{delete, get, post};
 use opentelemetry_otlp::ExporterBuildError;
 use repartee_engine_api::SpeechEngine;
 use repartee_protocol::{ErrorBody, ErrorKind};
-use repartee_turn::ModelError;
+use repartee_turn::TurnModelError;
 use thiserror::Error;
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
 use crate::config::{Config, ConfigError};
-use crate::transport::webrtc::Dropped;
+use crate::transport::webrtc::DroppedDatagrams;
 use crate::voices::FolderError;
 use api_error::ApiError;
-pub(crate) use app::App;
-pub use development_certificate::{Certificate, DevelopmentError, development_certificate};
-use keyless::Keyless;
-use listening::Accepting;
-pub use listening::Listening;
-use readiness::{Phase, health};
+pub(crate) use app::AppState;
+pub use development_certificate::{PemCertificate, DevelopmentCertificateError, development_certificate};
+use keyless::LocalOnlyPolicy;
+use listening::AcceptTask;
+pub use listening::StartingServer;
+use readiness::{ServerPhase, health};
 pub use reload::{ReloadError, Reloader};
-use tls::Certificates;
+use tls::CertificateResolver;
 pub use tls::TlsError;
 
 /// How long calls may take to close, once they have to end.
@@ -94,7 +94,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Why a server could not be started.
 #[derive(Debug, Error)]
-pub enum BindError {
+pub enum ServerStartError {
     /// The settings are refused.
     #[error(transparent)]
     Config(#[from] ConfigError),
@@ -117,7 +117,7 @@ pub enum BindError {
     Enrolment(io::Error),
     /// The turn-detection model cannot be loaded.
     #[error("turns.model: {0}")]
-    Turns(#[from] ModelError),
+    Turns(#[from] TurnModelError),
     /// The threads of the turn-detection model cannot be started.
     #[error("the turn-detection model's threads cannot be started: {0}")]
     Threads(io::Error),
@@ -144,12 +144,12 @@ pub enum BindError {
 #[derive(Debug)]
 pub struct Server {
     address: SocketAddr,
-    certificates: Option<Arc<Certificates>>,
+    certificates: Option<Arc<CertificateResolver>>,
     /// Of a development certificate, for a person to compare.
     fingerprint: Option<String>,
-    app: Arc<App>,
-    keyless: Arc<Keyless>,
-    accepting: Accepting,
+    app: Arc<AppState>,
+    keyless: Arc<LocalOnlyPolicy>,
+    accepting: AcceptTask,
     /// Every call holds a clone.
     alive: mpsc::Sender<()>,
     /// Closed once every clone of `alive` is gone.
@@ -158,8 +158,8 @@ pub struct Server {
 
 impl Server {
     /// Binds the sockets, for an engine that is there already. [`Self::run`] serves.
-    pub async fn bind(config: Config, engine: Arc<dyn SpeechEngine>) -> Result<Self, BindError> {
-        Listening::bind(config).await?.with_engine(engine).await
+    pub async fn bind(config: Config, engine: Arc<dyn SpeechEngine>) -> Result<Self, ServerStartError> {
+        StartingServer::bind(config).await?.with_engine(engine).await
     }
 
     /// Replaces keys and certificate while the server runs.
@@ -187,16 +187,16 @@ impl Server {
     pub async fn run(self, shutdown: impl Future<Output = ()> + Send + 'static) -> io::Result<()> {
         let Self { app, keyless, accepting, alive, mut calls_ended, .. } = self;
         let readiness = app.readiness.clone();
-        accepting.routes.serve(router(app.clone(), keyless));
-        readiness.enter(Phase::Serving);
+        accepting.routes.switch_to(router(app.clone(), keyless));
+        readiness.set_phase(ServerPhase::Serving);
         shutdown.await;
         // While turns end, connections are still accepted: for health checks, and to refuse new calls.
-        readiness.enter(Phase::Draining);
+        readiness.set_phase(ServerPhase::Draining);
         drop(alive);
         if timeout(app.config.drain, calls_ended.recv()).await.is_err() {
             tracing::warn!("some turns did not end in time");
         }
-        readiness.enter(Phase::Stopping);
+        readiness.set_phase(ServerPhase::Stopping);
         if timeout(CLOSE_TIMEOUT, calls_ended.recv()).await.is_err() {
             tracing::warn!("some calls did not end in time");
         }
@@ -207,7 +207,7 @@ impl Server {
     }
 }
 
-fn router(app: Arc<App>, keyless: Arc<Keyless>) -> Router {
+fn router(app: Arc<AppState>, keyless: Arc<LocalOnlyPolicy>) -> Router {
     let guarded = Router::new()
         .route("/v1/realtime", get(realtime::websocket))
         .route("/v1/realtime/calls", post(calls::create).layer(DefaultBodyLimit::max(offer::MAX_BODY)))
@@ -260,14 +260,14 @@ async fn wrong_method() -> ApiError {
 }
 
 /// The model card, for the demo page.
-async fn card(State(app): State<Arc<App>>) -> Response {
+async fn card(State(app): State<Arc<AppState>>) -> Response {
     let card = app.config.card.clone();
     let card = card.unwrap_or_else(|| serde_json::json!({"name": app.engine.info().name}).to_string());
     ([(CONTENT_TYPE, "application/json")], card).into_response()
 }
 
-async fn metrics(State(app): State<Arc<App>>) -> Response {
-    let Dropped { unmatched: strangers, unread, unsent, unknown_ssrcs, refused, unproven } = app.udp_mux.dropped();
+async fn metrics(State(app): State<Arc<AppState>>) -> Response {
+    let DroppedDatagrams { unmatched: strangers, unread, unsent, unknown_ssrcs, refused, unvalidated: unproven } = app.udp_mux.dropped();
     for (reason, total) in [
         ("stranger", strangers),
         ("unread", unread),
@@ -276,9 +276,9 @@ async fn metrics(State(app): State<Arc<App>>) -> Response {
         ("refused", refused),
         ("unproven", unproven),
     ] {
-        app.metrics.network.dropped(reason, total);
+        app.metrics.network.set_dropped(reason, total);
     }
-    app.metrics.engine(&app.engine.work(), &app.engine.load());
+    app.metrics.set_engine(&app.engine.work(), &app.engine.load());
     match app.metrics.render() {
         Ok(text) => ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response(),
         Err(error) => ApiError::internal(&error.to_string()).into_response(),

@@ -9,7 +9,7 @@ use repartee_engine_api::ModelInfo;
 use repartee_protocol::{ErrorBody, ErrorKind};
 use serde::Serialize;
 
-use super::App;
+use super::AppState;
 use super::api_error::ApiError;
 
 /// A model on the wire.
@@ -21,12 +21,12 @@ pub(super) struct Model {
     created: u64,
     owned_by: &'static str,
     /// Our extension.
-    repartee: Facts,
+    repartee: ModelCapabilities,
 }
 
 /// What a model can do, so that a client need not find out by trial.
 #[derive(Debug, Serialize)]
-struct Facts {
+struct ModelCapabilities {
     /// Names for `audio.output.voice`.
     voices: Vec<String>,
     default_voice: String,
@@ -54,7 +54,7 @@ struct Facts {
     images: bool,
 }
 
-impl Facts {
+impl ModelCapabilities {
     fn of(info: &ModelInfo) -> Self {
         Self {
             voices: info.voices.clone(),
@@ -81,21 +81,21 @@ pub(super) struct List {
     data: Vec<Model>,
 }
 
-fn served(app: &App) -> Model {
+fn served(app: &AppState) -> Model {
     let info = app.info();
-    let (id, repartee) = (info.name.clone(), Facts::of(&info));
+    let (id, repartee) = (info.name.clone(), ModelCapabilities::of(&info));
     Model { id, object: "model", created: app.started, owned_by: "repartee", repartee }
 }
 
-pub(super) async fn list(State(app): State<Arc<App>>) -> Json<List> {
+pub(super) async fn list(State(app): State<Arc<AppState>>) -> Json<List> {
     Json(List { object: "list", data: vec![served(&app)] })
 }
 
-pub(super) async fn show(State(app): State<Arc<App>>, Path(id): Path<String>) -> Result<Json<Model>, ApiError> {
+pub(super) async fn show(State(app): State<Arc<AppState>>, Path(id): Path<String>) -> Result<Json<Model>, ApiError> {
     let model = served(&app);
     if id == model.id {
         return Ok(Json(model));
     }
     let message = format!("this server has one model, `{}`; calls that ask for another are answered by it", model.id);
-    Err(ApiError::new(StatusCode::NOT_FOUND, ErrorBody::invalid(ErrorKind::UnknownModel, message).at("model")))
+    Err(ApiError::new(StatusCode::NOT_FOUND, ErrorBody::invalid(ErrorKind::UnknownModel, message).with_param("model")))
 }

@@ -53,7 +53,7 @@ async fn read_form(headers: &HeaderMap, body: Bytes) -> Result<Offer, ApiError> 
 fn read_sdp(body: Bytes) -> Result<String, ApiError> {
     if body.len() > MAX_SDP {
         let message = format!("an offer holds at most {MAX_SDP} bytes, got {}", body.len());
-        let body = ErrorBody::invalid(ErrorKind::TooLarge, message).at("sdp");
+        let body = ErrorBody::invalid(ErrorKind::TooLarge, message).with_param("sdp");
         return Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, body));
     }
     String::from_utf8(body.into()).map_err(|_| bad("the offer is not text".into()))
@@ -61,7 +61,7 @@ fn read_sdp(body: Bytes) -> Result<String, ApiError> {
 
 fn read_session(bytes: &[u8]) -> Result<Value, ApiError> {
     let refuse = |message: String| {
-        ApiError::new(StatusCode::BAD_REQUEST, ErrorBody::invalid(ErrorKind::InvalidValue, message).at("session"))
+        ApiError::new(StatusCode::BAD_REQUEST, ErrorBody::invalid(ErrorKind::InvalidValue, message).with_param("session"))
     };
     let session: Value =
         serde_json::from_slice(bytes).map_err(|error| refuse(format!("`session` is not JSON: {error}")))?;

@@ -4,29 +4,29 @@
 use std::net::IpAddr;
 
 use super::client_addr::ClientAddr;
-use crate::config::Browser;
+use crate::config::BrowserConfig;
 
 /// The origins that may call.
 #[derive(Debug)]
-pub(super) struct Origins {
-    registration: Vec<String>,
+pub(super) struct OriginPolicy {
+    allowed: Vec<String>,
     /// Names of this server, in lower case.
     hosts: Vec<String>,
     /// Whether the server has API keys.
     keyed: bool,
 }
 
-impl Origins {
+impl OriginPolicy {
     /// The settings' `origins` and `hosts`; `keyed` is whether there are keys.
-    pub fn new(Browser { origins, hosts }: &Browser, keyed: bool) -> Self {
+    pub fn new(BrowserConfig { origins, hosts }: &BrowserConfig, keyed: bool) -> Self {
         let lower = |list: &[String]| list.iter().map(|text| text.to_ascii_lowercase()).collect();
-        Self { registration: lower(origins), hosts: lower(hosts), keyed }
+        Self { allowed: lower(origins), hosts: lower(hosts), keyed }
     }
 
     /// Whether a page of `origin` may make a request of this client.
     pub fn allow(&self, origin: &str, client_addr: &ClientAddr) -> bool {
         let origin = origin.to_ascii_lowercase();
-        if self.registration.iter().any(|registration| registration == "*" || *registration == origin) {
+        if self.allowed.iter().any(|registration| registration == "*" || *registration == origin) {
             return true;
         }
         let Some((scheme, authority)) = origin.split_once("://") else { return false };
@@ -65,9 +65,9 @@ pub(super) fn host_name(authority: &str) -> &str {
 mod tests {
     use super::*;
 
-    fn listing(listed: &[&str], keyed: bool) -> Origins {
+    fn listing(listed: &[&str], keyed: bool) -> OriginPolicy {
         let origins = listed.iter().map(|origin| (*origin).to_owned()).collect();
-        Origins::new(&Browser { origins, hosts: vec!["Voice.internal".into()] }, keyed)
+        OriginPolicy::new(&BrowserConfig { origins, hosts: vec!["Voice.internal".into()] }, keyed)
     }
 
     fn client_addr(scheme: Option<&'static str>, host: &str) -> ClientAddr {

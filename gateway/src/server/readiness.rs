@@ -19,7 +19,7 @@ pub(super) const STARTING_RETRY_S: u64 = 2;
 
 /// Phase of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Phase {
+pub(super) enum ServerPhase {
     /// The model is loaded.
     Starting,
     /// Calls are accepted.
@@ -32,7 +32,7 @@ pub(super) enum Phase {
 
 /// Where a server stands between its start and its end.
 pub(super) struct Readiness {
-    phase: watch::Sender<Phase>,
+    phase: watch::Sender<ServerPhase>,
     progress: watch::Sender<StartProgress>,
     /// Set when the model is loaded.
     engine: OnceLock<Arc<dyn SpeechEngine>>,
@@ -50,7 +50,7 @@ impl Readiness {
     /// Of a server whose start begins.
     pub fn new() -> Arc<Self> {
         Arc::new(Self {
-            phase: watch::Sender::new(Phase::Starting),
+            phase: watch::Sender::new(ServerPhase::Starting),
             progress: watch::Sender::new(StartProgress::BEGIN),
             engine: OnceLock::new(),
             ready: watch::Sender::new(false),
@@ -58,7 +58,7 @@ impl Readiness {
     }
 
     /// The start has come further.
-    pub fn progressed(&self, progress: StartProgress) {
+    pub fn set_progress(&self, progress: StartProgress) {
         self.progress.send_replace(progress);
     }
 
@@ -68,23 +68,23 @@ impl Readiness {
     }
 
     /// The model is loaded.
-    pub fn loaded(&self, engine: Arc<dyn SpeechEngine>) {
+    pub fn set_engine(&self, engine: Arc<dyn SpeechEngine>) {
         // A server loads one model.
         let _ = self.engine.set(engine);
     }
 
-    pub fn phase(&self) -> Phase {
+    pub fn phase(&self) -> ServerPhase {
         *self.phase.borrow()
     }
 
     /// Enters a phase.
-    pub fn enter(&self, phase: Phase) {
+    pub fn set_phase(&self, phase: ServerPhase) {
         self.phase.send_replace(phase);
-        self.ready.send_replace(phase == Phase::Serving);
+        self.ready.send_replace(phase == ServerPhase::Serving);
     }
 
     /// Returns when the phase is this one or a later one.
-    pub fn reached(&self, wanted: Phase) -> impl Future<Output = ()> + Send + use<> {
+    pub fn reached(&self, wanted: ServerPhase) -> impl Future<Output = ()> + Send + use<> {
         let mut phase = self.phase.subscribe();
         async move {
             // An error means that the server is gone already.
@@ -100,18 +100,18 @@ impl Readiness {
     /// What `/readyz` says.
     fn response(&self) -> Response {
         let body = match self.phase() {
-            Phase::Serving if self.engine.get().is_some_and(|engine| engine.ready()) => {
+            ServerPhase::Serving if self.engine.get().is_some_and(|engine| engine.ready()) => {
                 return Json(json!({"status": "ready"})).into_response();
             }
             // The engine starts again after a fault.
-            Phase::Serving => json!({"status": "restarting"}),
-            Phase::Starting => {
+            ServerPhase::Serving => json!({"status": "restarting"}),
+            ServerPhase::Starting => {
                 let StartProgress { stage, fraction } = *self.progress.borrow();
                 // Two digits are enough for a bar.
                 let fraction = (f64::from(fraction) * 100.0).round() / 100.0;
                 json!({"status": "starting", "stage": stage.name(), "fraction": fraction})
             }
-            Phase::Draining | Phase::Stopping => json!({"status": "draining"}),
+            ServerPhase::Draining | ServerPhase::Stopping => json!({"status": "draining"}),
         };
         (StatusCode::SERVICE_UNAVAILABLE, [(RETRY_AFTER, STARTING_RETRY_S)], Json(body)).into_response()
     }

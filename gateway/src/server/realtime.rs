@@ -15,7 +15,7 @@ use tracing::Instrument as _;
 
 use super::api_error::ApiError;
 use super::auth_middleware::Caller;
-use super::{App, calls};
+use super::{AppState, calls};
 use crate::call;
 use crate::telemetry::log;
 use crate::transport::relay;
@@ -23,7 +23,7 @@ use crate::transport::websocket::{self, MAX_READ, Timeouts};
 
 /// Query parameters. `model` is ignored: there is one.
 #[derive(Debug, Deserialize)]
-pub(super) struct Target {
+pub(super) struct WebsocketQuery {
     /// The WebRTC call to attach to.
     call_id: Option<String>,
     /// `transcription` for a session of that type; anything else is ignored.
@@ -34,9 +34,9 @@ pub(super) struct Target {
 const SUBPROTOCOL: &str = "realtime";
 
 pub(super) async fn websocket(
-    State(app): State<Arc<App>>,
+    State(app): State<Arc<AppState>>,
     mut caller: Caller,
-    Query(target): Query<Target>,
+    Query(target): Query<WebsocketQuery>,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, ApiError> {
     let upgrade = upgrade.map_err(|rejection| {

@@ -4,8 +4,8 @@ use std::sync::{Arc, PoisonError};
 
 use thiserror::Error;
 
-use super::App;
-use super::tls::{self, Certificates, TlsError};
+use super::AppState;
+use super::tls::{self, CertificateResolver, TlsError};
 use crate::cli::lan;
 use crate::config::{Config, ConfigError};
 
@@ -26,8 +26,8 @@ pub enum ReloadError {
 /// Replaces a running server's keys and certificate.
 #[derive(Debug, Clone)]
 pub struct Reloader {
-    pub(super) app: Arc<App>,
-    pub(super) certificates: Option<Arc<Certificates>>,
+    pub(super) app: Arc<AppState>,
+    pub(super) certificates: Option<Arc<CertificateResolver>>,
 }
 
 impl Reloader {
@@ -38,7 +38,7 @@ impl Reloader {
         if keys.is_empty() != config.api_keys.is_empty() {
             return Err(ReloadError::Restart("keys"));
         }
-        match (&self.certificates, tls::certificate(&config.tls, lan::names)?) {
+        match (&self.certificates, tls::certificate(&config.tls, lan::certificate_names)?) {
             (Some(certificates), Some(certificate)) => certificates.replace(certificate),
             (None, None) => {}
             _ => return Err(ReloadError::Restart("HTTPS")),

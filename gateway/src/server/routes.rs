@@ -12,26 +12,26 @@ use axum::routing::get;
 use repartee_protocol::{ErrorBody, ErrorKind};
 
 use super::api_error::ApiError;
-use super::keyless::{Keyless, require_local};
+use super::keyless::{LocalOnlyPolicy, require_local};
 use super::page;
 use super::readiness::{Readiness, STARTING_RETRY_S, health};
 use crate::metrics::RequestMetrics;
 
 /// The routes of a server, which grow once.
 #[derive(Debug, Clone)]
-pub(super) struct Routes {
+pub(super) struct RouterSwitch {
     starting: Router,
     serving: Arc<OnceLock<Router>>,
 }
 
-impl Routes {
+impl RouterSwitch {
     /// Answers with `starting` until there is more.
     pub fn new(starting: Router) -> Self {
         Self { starting, serving: Arc::default() }
     }
 
     /// Answers the next requests with `serving`, also on connections that are open.
-    pub fn serve(&self, serving: Router) {
+    pub fn switch_to(&self, serving: Router) {
         // A server begins to serve once.
         let _ = self.serving.set(serving);
     }
@@ -43,7 +43,7 @@ impl Routes {
 }
 
 /// Routes while the model loads: health, the pages, which wait, and a refusal of everything else.
-pub(super) fn starting(keyless: Arc<Keyless>, readiness: Arc<Readiness>, metrics: RequestMetrics) -> Router {
+pub(super) fn starting(keyless: Arc<LocalOnlyPolicy>, readiness: Arc<Readiness>, metrics: RequestMetrics) -> Router {
     Router::new()
         .route("/", get(page::index))
         .route("/admin", get(page::admin))

@@ -17,11 +17,11 @@ const MIN_BYTES_PER_S: f64 = 65_536.0;
 
 /// Lifts the deadline of a request's body: an extension of every request. Whoever lifts it bounds the wait for the body.
 #[derive(Debug, Clone, Default)]
-pub(super) struct SlowBody(Arc<AtomicBool>);
+pub(super) struct BodyDeadline(Arc<AtomicBool>);
 
-impl SlowBody {
+impl BodyDeadline {
     /// From now on the body may take as long as it likes.
-    pub fn allow(&self) {
+    pub fn lift(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
@@ -38,11 +38,11 @@ pub(super) struct TimedBody {
     /// Made when the body is first awaited.
     deadline: Option<Pin<Box<Sleep>>>,
     bytes: usize,
-    slow: SlowBody,
+    slow: BodyDeadline,
 }
 
 impl TimedBody {
-    pub fn new(body: Incoming, request_timeout: Duration, slow: SlowBody) -> Self {
+    pub fn new(body: Incoming, request_timeout: Duration, slow: BodyDeadline) -> Self {
         Self { body, started: Instant::now(), request_timeout, deadline: None, bytes: 0, slow }
     }
 }

@@ -13,8 +13,8 @@ use rustls::sign::CertifiedKey;
 use thiserror::Error;
 use tokio_rustls::TlsAcceptor;
 
-use super::development_certificate::{DevelopmentError, development_certificate, kept};
-use crate::config::Tls;
+use super::development_certificate::{DevelopmentCertificateError, development_certificate, load_or_create};
+use crate::config::TlsConfig;
 
 /// Why a certificate cannot be used.
 #[derive(Debug, Error)]
@@ -34,21 +34,21 @@ pub enum TlsError {
     Unusable(#[from] rustls::Error),
     /// There is no development certificate.
     #[error(transparent)]
-    Development(#[from] DevelopmentError),
+    Development(#[from] DevelopmentCertificateError),
 }
 
 /// The certificate in use, which a reload replaces.
 #[derive(Debug)]
-pub(super) struct Certificates(RwLock<Arc<CertifiedKey>>);
+pub(super) struct CertificateResolver(RwLock<Arc<CertifiedKey>>);
 
-impl Certificates {
+impl CertificateResolver {
     /// Uses another certificate from the next connection on.
     pub fn replace(&self, other: Arc<CertifiedKey>) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = other;
     }
 }
 
-impl ResolvesServerCert for Certificates {
+impl ResolvesServerCert for CertificateResolver {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         // It is replaced whole, so a panic leaves nothing half done.
         Some(self.0.read().unwrap_or_else(PoisonError::into_inner).clone())
@@ -57,7 +57,7 @@ impl ResolvesServerCert for Certificates {
 
 /// The certificate of the settings; `None` for plain HTTP. `names` are those of a development certificate.
 pub(super) fn certificate(
-    tls: &Tls,
+    tls: &TlsConfig,
     names: impl FnOnce() -> Vec<String>,
 ) -> Result<Option<Arc<CertifiedKey>>, TlsError> {
     let (chain, key) = match (&tls.certificate, &tls.key) {
@@ -78,7 +78,7 @@ pub(super) fn certificate(
         }
         _ if tls.development => {
             let made = match &tls.keep {
-                Some(folder) => kept(folder, names())?,
+                Some(folder) => load_or_create(folder, names())?,
                 None => development_certificate(names())?,
             };
             let certificate = CertificateDer::from_pem_slice(made.certificate.as_bytes());
@@ -103,8 +103,8 @@ pub(super) fn fingerprint(certificate: &CertifiedKey) -> Option<String> {
 }
 
 /// The TLS acceptor for a certificate, and the handle that replaces it.
-pub(super) fn acceptor(certificate: Arc<CertifiedKey>) -> Result<(TlsAcceptor, Arc<Certificates>), TlsError> {
-    let certificates = Arc::new(Certificates(RwLock::new(certificate)));
+pub(super) fn acceptor(certificate: Arc<CertifiedKey>) -> Result<(TlsAcceptor, Arc<CertificateResolver>), TlsError> {
+    let certificates = Arc::new(CertificateResolver(RwLock::new(certificate)));
     let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()?
         .with_no_client_auth()

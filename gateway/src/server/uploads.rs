@@ -14,14 +14,14 @@ use thiserror::Error;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::api_error::ApiError;
-use crate::admission::counted;
+use crate::admission::limited_address;
 
 /// Uploads that are decoded at once.
 const DECODERS: usize = 8;
 
 /// The bytes that uploads hold.
 #[derive(Debug)]
-pub(super) struct Uploads {
+pub(super) struct UploadBudget {
     limit: usize,
     share: usize,
     held: Mutex<HashMap<Option<IpAddr>, usize>>,
@@ -31,12 +31,12 @@ pub(super) struct Uploads {
 /// There is no room for more bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("too many uploads at once: try again in a moment")]
-pub(super) struct NoRoom;
+pub(super) struct UploadBudgetFull;
 
 /// One upload's bytes; given back when dropped.
 #[derive(Debug)]
 pub(super) struct Upload {
-    uploads: Arc<Uploads>,
+    uploads: Arc<UploadBudget>,
     /// The client's address, as limits count it.
     address: Option<IpAddr>,
     bytes: usize,
@@ -46,12 +46,12 @@ pub(super) struct Upload {
 #[derive(Debug)]
 pub(super) enum UploadError {
     /// The server holds as many bytes as it may.
-    NoRoom(NoRoom),
+    NoRoom(UploadBudgetFull),
     /// The upload's own fault.
     Refused(ApiError),
 }
 
-impl Uploads {
+impl UploadBudget {
     /// Room for `limit` bytes, and for `share` of one address.
     pub fn new(limit: usize, share: usize) -> Arc<Self> {
         Arc::new(Self { limit, share, held: Mutex::default(), decoders: Arc::new(Semaphore::new(DECODERS)) })
@@ -59,7 +59,7 @@ impl Uploads {
 
     /// An upload of this client, without any bytes yet.
     pub fn begin(self: &Arc<Self>, address: IpAddr) -> Upload {
-        Upload { uploads: self.clone(), address: counted(address), bytes: 0 }
+        Upload { uploads: self.clone(), address: limited_address(address), bytes: 0 }
     }
 
     /// The permit to decode a whole upload; whoever waits for it waits for others' decoding, never for their network.
@@ -100,14 +100,14 @@ impl Upload {
     }
 
     /// Takes room for `bytes` more.
-    fn add(&mut self, bytes: usize) -> Result<(), NoRoom> {
+    fn add(&mut self, bytes: usize) -> Result<(), UploadBudgetFull> {
         let mut held = self.uploads.held();
         let total: usize = held.values().sum();
         let own = held.get(&self.address).copied().unwrap_or_default();
         // This machine's own clients share what there is.
         let share = if self.address.is_some() { self.uploads.share } else { self.uploads.limit };
         if total + bytes > self.uploads.limit || own + bytes > share {
-            return Err(NoRoom);
+            return Err(UploadBudgetFull);
         }
         held.insert(self.address, own + bytes);
         self.bytes += bytes;
@@ -133,15 +133,15 @@ mod tests {
 
     #[test]
     fn uploads_are_bounded_by_bytes_and_share() {
-        let uploads = Uploads::new(100, 40);
+        let uploads = UploadBudget::new(100, 40);
         let begin = |address: &str| uploads.begin(address.parse().unwrap());
         let (mut phone, mut again) = (begin("203.0.113.7"), begin("203.0.113.7"));
         phone.add(30).unwrap();
         again.add(10).unwrap();
-        assert_eq!(again.add(1), Err(NoRoom), "the address has its share");
+        assert_eq!(again.add(1), Err(UploadBudgetFull), "the address has its share");
         let mut own = begin("127.0.0.1");
         own.add(60).unwrap();
-        assert_eq!(begin("203.0.113.8").add(1), Err(NoRoom), "all room is taken");
+        assert_eq!(begin("203.0.113.8").add(1), Err(UploadBudgetFull), "all room is taken");
         drop(phone);
         begin("203.0.113.8").add(30).unwrap();
         drop((again, own));
@@ -150,7 +150,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_body_holds_what_has_come() {
-        let uploads = Uploads::new(100, 40);
+        let uploads = UploadBudget::new(100, 40);
         let mut upload = uploads.begin([203, 0, 113, 7].into());
         assert_eq!(upload.read(Body::from("twelve bytes"), 12).await.unwrap(), "twelve bytes");
         assert_eq!(uploads.held().values().sum::<usize>(), 12);

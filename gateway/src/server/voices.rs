@@ -13,12 +13,12 @@ use repartee_protocol::{ErrorBody, ErrorKind};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::App;
+use super::AppState;
 use super::api_error::ApiError;
 use super::auth_middleware::Caller;
 use super::form::{self, Field};
 use super::uploads::UploadError;
-use crate::voices::{Consent, LONGEST_NAME, Voice, VoiceError, VoiceStore};
+use crate::voices::{Consent, MAX_NAME_CHARS, Voice, VoiceError, VoiceStore};
 
 /// The largest recording, in bytes, as published.
 const MAX_RECORDING: usize = 10 << 20;
@@ -27,7 +27,7 @@ const MAX_FIELD: usize = 16 << 10;
 /// The largest form.
 pub(super) const MAX_BODY: usize = MAX_RECORDING + 4 * MAX_FIELD;
 /// The largest new label of a consent, in bytes: characters of four bytes, as JSON may escape them.
-pub(super) const MAX_RENAME: usize = 16 * LONGEST_NAME;
+pub(super) const MAX_RENAME: usize = 16 * MAX_NAME_CHARS;
 /// Consents on a page, as published.
 const PAGE: RangeInclusive<usize> = 1..=100;
 const DEFAULT_PAGE: usize = 20;
@@ -80,7 +80,7 @@ fn voice_on_wire(voice: &Voice) -> Value {
 }
 
 /// The model's voices, the default one first, then those out of recordings.
-pub(super) async fn list(State(app): State<Arc<App>>) -> Json<Value> {
+pub(super) async fn list(State(app): State<Arc<AppState>>) -> Json<Value> {
     let own = app.engine.info().voices.iter();
     let own = own
         .map(|name| json!(WireVoice { id: name, object: "audio.voice", name, kind: "model", created_at: app.started }));
@@ -90,7 +90,7 @@ pub(super) async fn list(State(app): State<Arc<App>>) -> Json<Value> {
 }
 
 pub(super) async fn create(
-    State(app): State<Arc<App>>,
+    State(app): State<Arc<AppState>>,
     caller: Caller,
     request: Request,
 ) -> Result<Json<Value>, ApiError> {
@@ -110,14 +110,14 @@ pub(super) async fn create(
     Ok(Json(voice_on_wire(&voice.await?)))
 }
 
-pub(super) async fn delete(State(app): State<Arc<App>>, Path(id): Path<String>) -> Result<Json<Value>, ApiError> {
+pub(super) async fn delete(State(app): State<Arc<AppState>>, Path(id): Path<String>) -> Result<Json<Value>, ApiError> {
     let deleted = json!({"id": &id, "object": "audio.voice.deleted", "deleted": true});
     with_store(&app, move |store| store.delete_voice(&id)).await?;
     Ok(Json(deleted))
 }
 
 pub(super) async fn create_consent(
-    State(app): State<Arc<App>>,
+    State(app): State<Arc<AppState>>,
     caller: Caller,
     request: Request,
 ) -> Result<Json<Value>, ApiError> {
@@ -130,7 +130,7 @@ pub(super) async fn create_consent(
 }
 
 pub(super) async fn consents(
-    State(app): State<Arc<App>>,
+    State(app): State<Arc<AppState>>,
     query: Result<Query<PageQuery>, QueryRejection>,
 ) -> Result<Json<Value>, ApiError> {
     let Query(PageQuery { after, limit }) = query.map_err(|error| invalid("limit", &error.body_text()))?;
@@ -157,12 +157,12 @@ pub(super) async fn consents(
     })))
 }
 
-pub(super) async fn consent(State(app): State<Arc<App>>, Path(id): Path<String>) -> Result<Json<Value>, ApiError> {
+pub(super) async fn consent(State(app): State<Arc<AppState>>, Path(id): Path<String>) -> Result<Json<Value>, ApiError> {
     app.voices.consent(&id).map(|consent| Json(consent_on_wire(&consent))).map_err(refused)
 }
 
 pub(super) async fn rename_consent(
-    State(app): State<Arc<App>>,
+    State(app): State<Arc<AppState>>,
     Path(id): Path<String>,
     rename: Result<Json<Rename>, JsonRejection>,
 ) -> Result<Json<Value>, ApiError> {
@@ -172,7 +172,7 @@ pub(super) async fn rename_consent(
 }
 
 pub(super) async fn delete_consent(
-    State(app): State<Arc<App>>,
+    State(app): State<Arc<AppState>>,
     Path(id): Path<String>,
 ) -> Result<Json<Value>, ApiError> {
     let deleted = json!({"id": &id, "object": "audio.voice_consent", "deleted": true});
@@ -204,7 +204,7 @@ impl Form {
 
 /// Reads a form within the bounds of uploads, and hands it to `work` on a thread that may block.
 async fn with_form<T: Send + 'static>(
-    app: &Arc<App>,
+    app: &Arc<AppState>,
     caller: &Caller,
     request: Request,
     fields: &'static [Field],
@@ -234,7 +234,7 @@ async fn with_form<T: Send + 'static>(
 
 /// Calls the store on a thread that may block: it writes files.
 async fn with_store<T: Send + 'static>(
-    app: &Arc<App>,
+    app: &Arc<AppState>,
     work: impl FnOnce(&VoiceStore) -> Result<T, VoiceError> + Send + 'static,
 ) -> Result<T, ApiError> {
     let app = app.clone();
@@ -253,12 +253,12 @@ fn refused(error: VoiceError) -> ApiError {
 }
 
 fn invalid(field: &'static str, problem: &str) -> ApiError {
-    ApiError::bad_request(ErrorBody::invalid(ErrorKind::InvalidValue, problem).at(field))
+    ApiError::bad_request(ErrorBody::invalid(ErrorKind::InvalidValue, problem).with_param(field))
 }
 
 fn missing(field: &'static str) -> ApiError {
     let message = format!("the form has no `{field}`");
-    ApiError::bad_request(ErrorBody::invalid(ErrorKind::MissingField, message).at(field))
+    ApiError::bad_request(ErrorBody::invalid(ErrorKind::MissingField, message).with_param(field))
 }
 
 fn prompted() -> ApiError {

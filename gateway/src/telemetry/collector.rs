@@ -23,11 +23,11 @@ const HTTP_PORT: u16 = 80;
 
 /// An HTTP client on a runtime, for callers on threads without one.
 #[derive(Debug)]
-pub(super) struct Collector {
+pub(super) struct OtlpHttpClient {
     runtime: Handle,
 }
 
-impl Collector {
+impl OtlpHttpClient {
     /// On this task's runtime.
     pub fn new() -> Self {
         Self { runtime: Handle::current() }
@@ -35,7 +35,7 @@ impl Collector {
 }
 
 #[async_trait]
-impl HttpClient for Collector {
+impl HttpClient for OtlpHttpClient {
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
         let exchange = self.runtime.spawn(async move { timeout(TIMEOUT, send(request)).await });
         let answer = async { exchange.await?? }.await;

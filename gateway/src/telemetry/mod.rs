@@ -9,4 +9,4 @@ pub mod log;
 pub mod traces;
 
 pub use log::LogFormat;
-pub use traces::{CallError, CallTrace, Traces};
+pub use traces::{CallError, CallSpan, TraceExporter};

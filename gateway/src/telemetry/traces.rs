@@ -18,15 +18,15 @@ use opentelemetry_otlp::{ExporterBuildError, SpanExporter, WithExportConfig as _
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider, Span};
 
-use super::collector::Collector;
-use crate::metrics::Stage;
+use super::collector::OtlpHttpClient;
+use crate::metrics::TtfpStage;
 
 /// Appended to the endpoint, as the protocol says.
 const PATH: &str = "/v1/traces";
 
 /// Where spans go; by default nowhere.
 #[derive(Debug, Clone, Default)]
-pub struct Traces(Option<Arc<Exporter>>);
+pub struct TraceExporter(Option<Arc<Exporter>>);
 
 #[derive(Debug)]
 struct Exporter {
@@ -34,12 +34,12 @@ struct Exporter {
     tracer: SdkTracer,
 }
 
-impl Traces {
+impl TraceExporter {
     /// To the collector at `endpoint`, such as `http://127.0.0.1:4318`. Needs a runtime.
     pub fn otlp(endpoint: &str) -> Result<Self, ExporterBuildError> {
         let endpoint = format!("{}{PATH}", endpoint.trim_end_matches('/'));
         let exporter =
-            SpanExporter::builder().with_http().with_http_client(Collector::new()).with_endpoint(endpoint).build()?;
+            SpanExporter::builder().with_http().with_http_client(OtlpHttpClient::new()).with_endpoint(endpoint).build()?;
         let version = KeyValue::new("service.version", env!("CARGO_PKG_VERSION"));
         let resource = Resource::builder().with_service_name("repartee").with_attribute(version).build();
         let provider = SdkTracerProvider::builder().with_batch_exporter(exporter).with_resource(resource).build();
@@ -48,8 +48,8 @@ impl Traces {
     }
 
     /// Begins the span of a call.
-    pub fn call(&self, id: &str, transport: &'static str) -> CallTrace {
-        let Some(exporter) = self.0.clone() else { return CallTrace::default() };
+    pub fn call(&self, id: &str, transport: &'static str) -> CallSpan {
+        let Some(exporter) = self.0.clone() else { return CallSpan::default() };
         let attributes =
             [KeyValue::new("repartee.call.id", id.to_owned()), KeyValue::new("repartee.call.transport", transport)];
         let clock = (now(), SystemTime::now());
@@ -60,7 +60,7 @@ impl Traces {
             .with_start_time(clock.1)
             .with_attributes(attributes)
             .start_with_context(&exporter.tracer, &Context::new());
-        CallTrace(Some(RunningCall { exporter, span, clock }))
+        CallSpan(Some(RunningCall { exporter, span, clock }))
     }
 
     /// Sends what waits, and ends. Blocks for a few seconds at most.
@@ -80,12 +80,12 @@ pub struct CallError {
     pub code: String,
     /// Whether it is the server's fault. One that the caller's request has caused leaves the span's status unset, as the conventions
     /// for a server's spans say.
-    pub ours: bool,
+    pub is_server_error: bool,
 }
 
 /// The span of a call; by default none.
 #[derive(Debug, Default)]
-pub struct CallTrace(Option<RunningCall>);
+pub struct CallSpan(Option<RunningCall>);
 
 #[derive(Debug)]
 struct RunningCall {
@@ -123,9 +123,9 @@ impl RunningCall {
     }
 }
 
-impl CallTrace {
+impl CallSpan {
     /// A turn that is over: its first audible packet was sent, or none will be.
-    pub fn turn(&self, over: (Instant, Instant), answered: bool, stages: &[(Stage, Instant, Instant)]) {
+    pub fn turn(&self, over: (Instant, Instant), answered: bool, stages: &[(TtfpStage, Instant, Instant)]) {
         let Some(call) = &self.0 else { return };
         let answered = vec![KeyValue::new("repartee.turn.answered", answered)];
         let turn = call.finished("turn", call.span.span_context(), over, answered);
@@ -138,7 +138,7 @@ impl CallTrace {
     pub fn end(&mut self, why: &'static str, error: Option<CallError>) {
         let Some(mut call) = self.0.take() else { return };
         call.span.set_attribute(KeyValue::new("repartee.call.end", why));
-        if let Some(CallError { code, ours }) = error {
+        if let Some(CallError { code, is_server_error: ours }) = error {
             call.span.set_attribute(KeyValue::new("error.type", code));
             if ours {
                 call.span.set_status(Status::error(why));

@@ -16,13 +16,13 @@ use super::websocket::{Timeouts, is_overflow};
 /// The largest message that is read at all, in bytes. A larger one ends the connection.
 pub const MAX_READ: usize = 2 * MAX_MESSAGE;
 /// Messages of this task that may wait for the socket: pings and errors.
-const NOTICES: usize = 4;
+const NOTICE_QUEUE: usize = 4;
 /// How long the closing message may take.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Why a client was let go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Farewell {
+enum RelayEnd {
     /// It has gone by itself, or cannot be reached.
     Gone,
     /// The call is over.
@@ -45,19 +45,19 @@ where
     S: Sink<Message, Error = axum::Error> + Unpin,
 {
     let Sideband { mut events, commands } = sideband;
-    let (notices, mut noticed) = mpsc::channel(NOTICES);
+    let (notices, mut noticed) = mpsc::channel(NOTICE_QUEUE);
     let to_client = async {
         loop {
             let message = tokio::select! {
                 Some(notice) = noticed.recv() => notice,
                 event = events.recv() => match event {
                     Some(event) => Message::text(event.text()),
-                    None if commands.is_closed() => return Farewell::CallOver,
-                    None => return Farewell::Slow,
+                    None if commands.is_closed() => return RelayEnd::CallOver,
+                    None => return RelayEnd::Slow,
                 },
             };
             if !matches!(timeout(timeouts.stalled_after, sink.send(message)).await, Ok(Ok(()))) {
-                return Farewell::Gone;
+                return RelayEnd::Gone;
             }
         }
     };
@@ -66,10 +66,10 @@ where
         farewell = read(incoming, &commands, notices, timeouts.ping_every) => farewell,
     };
     let (code, reason) = match farewell {
-        Farewell::Gone => return,
-        Farewell::CallOver => (1000, "the call is over"),
-        Farewell::Slow => (1013, "events were not read in time"),
-        Farewell::Overflow => (1009, "the message is too large"),
+        RelayEnd::Gone => return,
+        RelayEnd::CallOver => (1000, "the call is over"),
+        RelayEnd::Slow => (1013, "events were not read in time"),
+        RelayEnd::Overflow => (1009, "the message is too large"),
     };
     let close = Message::Close(Some(CloseFrame { code, reason: reason.into() }));
     // A client that reads nothing gets no closing message.
@@ -82,7 +82,7 @@ async fn read<R>(
     commands: &CommandSender,
     notices: mpsc::Sender<Message>,
     ping_every: Duration,
-) -> Farewell
+) -> RelayEnd
 where
     R: Stream<Item = Result<Message, axum::Error>> + Unpin,
 {
@@ -94,7 +94,7 @@ where
             message = incoming.next() => message,
             () = sleep_until(last_activity + ping_every) => {
                 if pinged {
-                    return Farewell::Gone;
+                    return RelayEnd::Gone;
                 }
                 (last_activity, pinged) = (Instant::now(), true);
                 // Without room the socket is stalled, which the other half sees.
@@ -114,8 +114,8 @@ where
                 }
             }
             Some(Ok(Message::Binary(_) | Message::Ping(_) | Message::Pong(_))) => {}
-            Some(Err(error)) if is_overflow(&error) => return Farewell::Overflow,
-            Some(Ok(Message::Close(_)) | Err(_)) | None => return Farewell::Gone,
+            Some(Err(error)) if is_overflow(&error) => return RelayEnd::Overflow,
+            Some(Ok(Message::Close(_)) | Err(_)) | None => return RelayEnd::Gone,
         }
         // Time that the call took for it does not count.
         (last_activity, pinged) = (Instant::now(), false);
@@ -159,7 +159,7 @@ mod tests {
 
     struct SidebandEnds {
         _publisher: super::super::sideband::Publisher,
-        commands: super::super::sideband::Commands,
+        commands: super::super::sideband::CommandReceiver,
     }
 
     #[tokio::test(start_paused = true)]

@@ -14,11 +14,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 /// Clients of one call at once.
 pub const MAX_ATTACHED: usize = 4;
 /// Events that may wait for one client.
-pub const EVENTS: usize = 256;
+pub const EVENT_QUEUE: usize = 256;
 /// Bytes of them. A larger event waits alone.
 pub const MAX_UNREAD: usize = 4 << 20;
 /// Client events that may wait for the call.
-const COMMANDS: usize = 16;
+const COMMAND_QUEUE: usize = 16;
 /// The largest message of a client, in bytes.
 pub const MAX_MESSAGE: usize = 1 << 20;
 /// Bytes of client events that may wait for the call.
@@ -38,15 +38,15 @@ pub enum AttachError {
 /// Attaches clients to a call. Clones are for the same call.
 #[derive(Debug, Clone)]
 pub struct Sidebands {
-    commands: mpsc::WeakSender<Command>,
+    commands: mpsc::WeakSender<QueuedCommand>,
     /// Bytes that may wait.
-    room: Arc<Semaphore>,
-    state: Arc<Mutex<State>>,
+    byte_permits: Arc<Semaphore>,
+    state: Arc<Mutex<SidebandState>>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    attached: Vec<Client>,
+struct SidebandState {
+    attached: Vec<SidebandClient>,
     /// The newest `session.created` and `session.updated`.
     created: Option<Arc<str>>,
     updated: Option<Arc<str>>,
@@ -55,12 +55,12 @@ struct State {
 
 /// An event on its way to a client, with its share of the room for bytes.
 #[derive(Debug)]
-pub struct Unread {
+pub struct QueuedEvent {
     text: Arc<str>,
     _room: OwnedSemaphorePermit,
 }
 
-impl Unread {
+impl QueuedEvent {
     /// The event as text.
     pub fn text(&self) -> &str {
         &self.text
@@ -69,43 +69,43 @@ impl Unread {
 
 /// Where one client's events go.
 #[derive(Debug)]
-struct Client {
-    events: mpsc::Sender<Unread>,
+struct SidebandClient {
+    events: mpsc::Sender<QueuedEvent>,
     /// Bytes that may wait.
-    room: Arc<Semaphore>,
+    byte_permits: Arc<Semaphore>,
 }
 
-impl Client {
+impl SidebandClient {
     /// Queues an event; false if there is no room.
     fn send(&self, text: Arc<str>) -> bool {
         let bytes = u32::try_from(text.len().min(MAX_UNREAD)).unwrap_or(u32::MAX);
-        let room = self.room.clone().try_acquire_many_owned(bytes);
-        room.is_ok_and(|room| self.events.try_send(Unread { text, _room: room }).is_ok())
+        let room = self.byte_permits.clone().try_acquire_many_owned(bytes);
+        room.is_ok_and(|room| self.events.try_send(QueuedEvent { text, _room: room }).is_ok())
     }
 }
 
 /// The call's end: publishes events. Dropping it ends every sideband.
 #[derive(Debug)]
 pub(super) struct Publisher {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<SidebandState>>,
 }
 
 /// One client's end.
 #[derive(Debug)]
 pub struct Sideband {
     /// The call's events. `None` once the call is over or this client was too slow.
-    pub events: mpsc::Receiver<Unread>,
+    pub events: mpsc::Receiver<QueuedEvent>,
     /// Client events.
     pub commands: CommandSender,
 }
 
 /// A client event with its share of the room for bytes.
-type Command = (String, OwnedSemaphorePermit);
+type QueuedCommand = (String, OwnedSemaphorePermit);
 
 /// Sends one client's events to the call.
 #[derive(Debug, Clone)]
 pub struct CommandSender {
-    commands: mpsc::Sender<Command>,
+    commands: mpsc::Sender<QueuedCommand>,
     room: Arc<Semaphore>,
 }
 
@@ -131,23 +131,23 @@ impl CommandSender {
 }
 
 /// The sidebands of a new call: where to attach, where to publish, and what the clients send.
-pub(super) fn sidebands() -> (Sidebands, Publisher, Commands) {
-    let (commands, receiver) = mpsc::channel(COMMANDS);
-    let state = Arc::<Mutex<State>>::default();
+pub(super) fn sidebands() -> (Sidebands, Publisher, CommandReceiver) {
+    let (commands, receiver) = mpsc::channel(COMMAND_QUEUE);
+    let state = Arc::<Mutex<SidebandState>>::default();
     let room = Arc::new(Semaphore::new(MAX_WAITING));
-    let sidebands = Sidebands { commands: commands.downgrade(), room, state: state.clone() };
-    (sidebands, Publisher { state }, Commands { receiver, _open: commands })
+    let sidebands = Sidebands { commands: commands.downgrade(), byte_permits: room, state: state.clone() };
+    (sidebands, Publisher { state }, CommandReceiver { receiver, _open: commands })
 }
 
 /// What the clients send.
 #[derive(Debug)]
-pub(super) struct Commands {
-    receiver: mpsc::Receiver<Command>,
+pub(super) struct CommandReceiver {
+    receiver: mpsc::Receiver<QueuedCommand>,
     /// Clients come and go; the queue stays.
-    _open: mpsc::Sender<Command>,
+    _open: mpsc::Sender<QueuedCommand>,
 }
 
-impl Commands {
+impl CommandReceiver {
     /// The next client event. Cancel safe.
     pub async fn next(&mut self) -> String {
         match self.receiver.recv().await {
@@ -162,7 +162,7 @@ impl Sidebands {
     /// Attaches a client.
     pub fn attach(&self) -> Result<Sideband, AttachError> {
         let commands = self.commands.upgrade().ok_or(AttachError::Ended)?;
-        let commands = CommandSender { commands, room: self.room.clone() };
+        let commands = CommandSender { commands, room: self.byte_permits.clone() };
         let mut state = lock(&self.state);
         if state.ended {
             return Err(AttachError::Ended);
@@ -171,8 +171,8 @@ impl Sidebands {
         if state.attached.len() == MAX_ATTACHED {
             return Err(AttachError::Full);
         }
-        let (sender, events) = mpsc::channel(EVENTS);
-        let client = Client { events: sender, room: Arc::new(Semaphore::new(MAX_UNREAD)) };
+        let (sender, events) = mpsc::channel(EVENT_QUEUE);
+        let client = SidebandClient { events: sender, byte_permits: Arc::new(Semaphore::new(MAX_UNREAD)) };
         for known in [&state.created, &state.updated].into_iter().flatten() {
             // The queue is empty and has room for both: a session's settings are bounded.
             client.send(known.clone());
@@ -219,7 +219,7 @@ impl Drop for Publisher {
     }
 }
 
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+fn lock(state: &Mutex<SidebandState>) -> MutexGuard<'_, SidebandState> {
     // Only moves happen under the lock: a panic cannot leave it half-changed.
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -227,7 +227,7 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
 #[cfg(test)]
 mod tests {
     use futures_util::FutureExt as _;
-    use repartee_testkit::memory::{Scope, counts};
+    use repartee_testkit::memory::{CountScope, counts};
 
     use super::*;
 
@@ -257,9 +257,9 @@ mod tests {
         let (sidebands, publisher, _commands) = sidebands();
         // The type is what the caller says, and no allocation is made where nobody listens.
         publisher.publish("session.created", "not JSON");
-        let before = counts(Scope::Thread).allocations;
+        let before = counts(CountScope::Thread).allocations;
         publisher.publish("response.output_audio.delta", "not JSON either");
-        assert_eq!(counts(Scope::Thread).allocations, before);
+        assert_eq!(counts(CountScope::Thread).allocations, before);
         assert_eq!(read(&mut sidebands.attach().unwrap()).as_deref(), Some("not JSON"));
     }
 
@@ -277,13 +277,13 @@ mod tests {
     fn a_stalled_client_is_detached_alone() {
         let (sidebands, publisher, _commands) = sidebands();
         let (mut slow, mut quick) = (sidebands.attach().unwrap(), sidebands.attach().unwrap());
-        for event in 0..=EVENTS {
+        for event in 0..=EVENT_QUEUE {
             let text = format!("{{\"type\":\"{event}\"}}");
             publisher.publish("error", &text);
             assert_eq!(read(&mut quick), Some(text));
         }
         assert_eq!(sidebands.attached(), 1);
-        for _ in 0..EVENTS {
+        for _ in 0..EVENT_QUEUE {
             slow.events.try_recv().unwrap();
         }
         assert_eq!(slow.events.try_recv().err(), Some(mpsc::error::TryRecvError::Disconnected));
@@ -300,7 +300,7 @@ mod tests {
         }
         assert_eq!(sidebands.attached(), 2);
         publisher.publish("error", "x");
-        assert_eq!(sidebands.attached(), 1, "the slow one is detached long before it has {EVENTS} events");
+        assert_eq!(sidebands.attached(), 1, "the slow one is detached long before it has {EVENT_QUEUE} events");
         drop(slow);
         // An event of any size reaches a client that reads.
         assert_eq!(read(&mut quick).as_deref(), Some("x"));

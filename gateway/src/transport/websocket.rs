@@ -29,7 +29,7 @@ pub const MAX_READ: usize = 2 * MAX_MESSAGE;
 /// The transport's name in metrics, logs and traces.
 pub const NAME: &str = "websocket";
 /// Events that may wait for the socket.
-const QUEUE: usize = 32;
+const OUTBOUND_QUEUE: usize = 32;
 /// How long the closing handshake may take.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -86,7 +86,7 @@ impl<R: Stream<Item = Result<Message, axum::Error>> + Unpin + Send> WebSocketTra
     where
         S: Sink<Message, Error = axum::Error> + Unpin + Send,
     {
-        let (outbound, queue) = mpsc::channel(QUEUE);
+        let (outbound, queue) = mpsc::channel(OUTBOUND_QUEUE);
         let transport = Self {
             incoming,
             outbound,

@@ -10,12 +10,12 @@ use serde::de::DeserializeOwned;
 
 /// What is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum EntryKind {
     Consent,
     Voice,
 }
 
-impl Kind {
+impl EntryKind {
     fn folder(self) -> &'static str {
         match self {
             Self::Consent => "consents",
@@ -26,19 +26,19 @@ impl Kind {
 
 /// An open folder. Ids are file names: they are drawn here, or were found in the folder.
 #[derive(Debug)]
-pub(super) struct Folder(PathBuf);
+pub(super) struct VoiceFolder(PathBuf);
 
-impl Folder {
+impl VoiceFolder {
     /// Makes what is missing. People's voices are nobody else's business, so only this user may read them.
     pub fn open(path: &Path) -> io::Result<Self> {
-        for kind in [Kind::Consent, Kind::Voice] {
+        for kind in [EntryKind::Consent, EntryKind::Voice] {
             DirBuilder::new().recursive(true).mode(0o700).create(path.join(kind.folder()))?;
         }
         Ok(Self(path.to_owned()))
     }
 
     /// Everything of a kind that can be read; `id` is how an entry names itself, which has to be how its file is named.
-    pub fn all<T: DeserializeOwned>(&self, kind: Kind, id: impl Fn(&T) -> &str) -> io::Result<Vec<T>> {
+    pub fn all<T: DeserializeOwned>(&self, kind: EntryKind, id: impl Fn(&T) -> &str) -> io::Result<Vec<T>> {
         let mut all = Vec::new();
         for entry in fs::read_dir(self.0.join(kind.folder()))? {
             let path = entry?.path();
@@ -58,12 +58,12 @@ impl Folder {
     }
 
     /// The wav file of an id.
-    pub fn recording(&self, kind: Kind, id: &str) -> io::Result<Vec<u8>> {
+    pub fn recording(&self, kind: EntryKind, id: &str) -> io::Result<Vec<u8>> {
         fs::read(self.path(kind, id, "wav"))
     }
 
     /// Writes an entry, whole or not at all: the JSON file comes last.
-    pub fn write(&self, kind: Kind, id: &str, entry: &impl Serialize, recording: Option<&[u8]>) -> io::Result<()> {
+    pub fn write(&self, kind: EntryKind, id: &str, entry: &impl Serialize, recording: Option<&[u8]>) -> io::Result<()> {
         if let Some(recording) = recording {
             write_whole(&self.path(kind, id, "wav"), recording)?;
         }
@@ -71,7 +71,7 @@ impl Folder {
     }
 
     /// Deletes an entry, if it is there; the JSON file goes first.
-    pub fn delete(&self, kind: Kind, id: &str) -> io::Result<()> {
+    pub fn delete(&self, kind: EntryKind, id: &str) -> io::Result<()> {
         for extension in ["json", "wav"] {
             match fs::remove_file(self.path(kind, id, extension)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -81,7 +81,7 @@ impl Folder {
         Ok(())
     }
 
-    fn path(&self, kind: Kind, id: &str, extension: &str) -> PathBuf {
+    fn path(&self, kind: EntryKind, id: &str, extension: &str) -> PathBuf {
         self.0.join(kind.folder()).join(format!("{id}.{extension}"))
     }
 }

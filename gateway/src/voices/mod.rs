@@ -16,18 +16,18 @@ use repartee_media::wav::{self, WavError};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::config::Voices as Settings;
-use crate::ids::Ids;
-use folder::{Folder, Kind};
+use crate::config::VoiceConfig;
+use crate::ids::IdGenerator;
+use folder::{VoiceFolder, EntryKind};
 
 /// The longest recording.
-pub const LONGEST: Duration = Duration::from_secs(60);
+pub const MAX_RECORDING: Duration = Duration::from_secs(60);
 /// The longest name, in characters.
-pub const LONGEST_NAME: usize = 128;
+pub const MAX_NAME_CHARS: usize = 128;
 /// The longest text of a recording, in characters.
-const LONGEST_TEXT: usize = 2_048;
+const MAX_TEXT_CHARS: usize = 2_048;
 /// The longest language tag, in characters.
-const LONGEST_LANGUAGE: usize = 35;
+const MAX_LANGUAGE_CHARS: usize = 35;
 
 /// Somebody's recorded consent to a voice made of theirs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -104,10 +104,10 @@ pub struct FolderError {
 /// All consents and voices.
 pub struct VoiceStore {
     engine: Arc<dyn SpeechEngine>,
-    ids: Ids,
-    folder: Option<Folder>,
+    ids: IdGenerator,
+    folder: Option<VoiceFolder>,
     most: usize,
-    kept: Mutex<StoredVoices>,
+    stored: Mutex<StoredVoices>,
 }
 
 /// By id.
@@ -124,18 +124,18 @@ impl VoiceStore {
     /// left where it is and not offered. Takes as long as the model needs for each, and tells `progress` the share of voices that are
     /// done; nothing where there are none.
     pub fn open(
-        settings: &Settings,
+        settings: &VoiceConfig,
         engine: Arc<dyn SpeechEngine>,
-        ids: Ids,
+        ids: IdGenerator,
         progress: impl Fn(f32),
     ) -> Result<Self, FolderError> {
         let refuse = |error| FolderError { path: settings.folder.clone().unwrap_or_default(), error };
-        let folder = settings.folder.as_deref().map(Folder::open).transpose().map_err(refuse)?;
+        let folder = settings.folder.as_deref().map(VoiceFolder::open).transpose().map_err(refuse)?;
         let mut kept = StoredVoices::default();
         if let Some(folder) = &folder {
-            let consents = folder.all(Kind::Consent, |consent: &Consent| &consent.id).map_err(refuse)?;
+            let consents = folder.all(EntryKind::Consent, |consent: &Consent| &consent.id).map_err(refuse)?;
             kept.consents = consents.into_iter().map(|consent| (consent.id.clone(), consent)).collect();
-            let voices = folder.all(Kind::Voice, |voice: &Voice| &voice.id).map_err(refuse)?;
+            let voices = folder.all(EntryKind::Voice, |voice: &Voice| &voice.id).map_err(refuse)?;
             let count = voices.len();
             for (done, voice) in voices.into_iter().enumerate() {
                 progress(done as f32 / count as f32);
@@ -148,20 +148,20 @@ impl VoiceStore {
                 tracing::info!(voices = kept.voices.len(), "voices out of recordings are ready");
             }
         }
-        Ok(Self { engine, ids, folder, most: settings.most, kept: Mutex::new(kept) })
+        Ok(Self { engine, ids, folder, most: settings.most, stored: Mutex::new(kept) })
     }
 
     /// Keeps a consent, recorded in the wav file `recording`.
     pub fn add_consent(&self, name: &str, language: &str, recording: &[u8]) -> Result<Consent, VoiceError> {
         let (name, language) = (checked_name(name)?, checked_language(language)?);
-        readable("recording", wav::decode(recording, LONGEST))?;
+        readable("recording", wav::decode(recording, MAX_RECORDING))?;
         let consent = Consent { id: self.ids.consent()?, name, language, created_at: now() };
         let mut kept = self.kept();
         if kept.consents.len() >= self.most {
             return Err(VoiceError::Full { what: "consents", most: self.most });
         }
         if let Some(folder) = &self.folder {
-            folder.write(Kind::Consent, &consent.id, &consent, Some(recording))?;
+            folder.write(EntryKind::Consent, &consent.id, &consent, Some(recording))?;
         }
         kept.consents.insert(consent.id.clone(), consent.clone());
         Ok(consent)
@@ -186,7 +186,7 @@ impl VoiceStore {
         let consent = kept.consents.get_mut(id).ok_or_else(|| VoiceError::UnknownConsent(id.to_owned()))?;
         let renamed = Consent { name, ..consent.clone() };
         if let Some(folder) = &self.folder {
-            folder.write(Kind::Consent, id, &renamed, None)?;
+            folder.write(EntryKind::Consent, id, &renamed, None)?;
         }
         consent.clone_from(&renamed);
         Ok(renamed)
@@ -203,7 +203,7 @@ impl VoiceStore {
             self.remove_voice(&mut kept, &voice)?;
         }
         if let Some(folder) = &self.folder {
-            folder.delete(Kind::Consent, id)?;
+            folder.delete(EntryKind::Consent, id)?;
         }
         kept.consents.remove(id);
         Ok(())
@@ -213,8 +213,8 @@ impl VoiceStore {
     pub fn add_voice(&self, name: &str, consent: &str, recording: &[u8], text: &str) -> Result<Voice, VoiceError> {
         let name = checked_name(name)?;
         let text = text.trim().to_owned();
-        if text.chars().count() > LONGEST_TEXT {
-            let problem = format!("the text of a recording has at most {LONGEST_TEXT} characters");
+        if text.chars().count() > MAX_TEXT_CHARS {
+            let problem = format!("the text of a recording has at most {MAX_TEXT_CHARS} characters");
             return Err(VoiceError::Field { field: "text", problem });
         }
         let samples = samples(self.engine.as_ref(), recording)?;
@@ -223,7 +223,7 @@ impl VoiceStore {
         // Unlocked: others list and delete meanwhile.
         self.engine.enrol(&voice.id, &Recording { samples, text: voice.text.clone() })?;
         let mut kept = self.kept();
-        let written = self.folder.as_ref().map(|folder| folder.write(Kind::Voice, &voice.id, &voice, Some(recording)));
+        let written = self.folder.as_ref().map(|folder| folder.write(EntryKind::Voice, &voice.id, &voice, Some(recording)));
         // The consent may be gone by now.
         let done = match (written.transpose(), kept.consents.contains_key(consent)) {
             (Ok(_), true) => Ok(()),
@@ -258,13 +258,13 @@ impl VoiceStore {
         self.engine.remove_voice(id);
         kept.voices.remove(id);
         if let Some(folder) = &self.folder {
-            folder.delete(Kind::Voice, id)?;
+            folder.delete(EntryKind::Voice, id)?;
         }
         Ok(())
     }
 
     /// Takes the room for a voice that is being made.
-    fn begin_voice(&self, consent: &str) -> Result<Pending<'_>, VoiceError> {
+    fn begin_voice(&self, consent: &str) -> Result<PendingVoice<'_>, VoiceError> {
         let mut kept = self.kept();
         if !kept.consents.contains_key(consent) {
             return Err(VoiceError::UnknownConsent(consent.to_owned()));
@@ -273,26 +273,26 @@ impl VoiceStore {
             return Err(VoiceError::Full { what: "voices", most: self.most });
         }
         kept.pending += 1;
-        Ok(Pending(self))
+        Ok(PendingVoice(self))
     }
 
     fn kept(&self) -> MutexGuard<'_, StoredVoices> {
         // Whole entries alone come and go.
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        self.stored.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A voice that is being made, counted until this is dropped.
-struct Pending<'a>(&'a VoiceStore);
+struct PendingVoice<'a>(&'a VoiceStore);
 
-impl Drop for Pending<'_> {
+impl Drop for PendingVoice<'_> {
     fn drop(&mut self) {
         self.0.kept().pending -= 1;
     }
 }
 
-fn enrol_again(folder: &Folder, engine: &dyn SpeechEngine, voice: &Voice) -> Result<(), VoiceError> {
-    let samples = samples(engine, &folder.recording(Kind::Voice, &voice.id)?)?;
+fn enrol_again(folder: &VoiceFolder, engine: &dyn SpeechEngine, voice: &Voice) -> Result<(), VoiceError> {
+    let samples = samples(engine, &folder.recording(EntryKind::Voice, &voice.id)?)?;
     Ok(engine.enrol(&voice.id, &Recording { samples, text: voice.text.clone() })?)
 }
 
@@ -301,7 +301,7 @@ fn samples(engine: &dyn SpeechEngine, recording: &[u8]) -> Result<Vec<f32>, Voic
     let Some(rate) = engine.info().recording_rate else {
         return Err(EnrolError::Fixed { known: engine.voices().join(", ") }.into());
     };
-    readable("audio_sample", wav::read(recording, rate, LONGEST))
+    readable("audio_sample", wav::read(recording, rate, MAX_RECORDING))
 }
 
 fn readable<T>(field: &'static str, read: Result<T, WavError>) -> Result<T, VoiceError> {
@@ -316,8 +316,8 @@ fn readable<T>(field: &'static str, read: Result<T, WavError>) -> Result<T, Voic
 
 fn checked_name(name: &str) -> Result<String, VoiceError> {
     let name = name.trim();
-    if name.is_empty() || name.chars().count() > LONGEST_NAME || name.chars().any(char::is_control) {
-        let problem = format!("a name has 1 to {LONGEST_NAME} characters and no control characters");
+    if name.is_empty() || name.chars().count() > MAX_NAME_CHARS || name.chars().any(char::is_control) {
+        let problem = format!("a name has 1 to {MAX_NAME_CHARS} characters and no control characters");
         return Err(VoiceError::Field { field: "name", problem });
     }
     Ok(name.to_owned())
@@ -326,7 +326,7 @@ fn checked_name(name: &str) -> Result<String, VoiceError> {
 fn checked_language(language: &str) -> Result<String, VoiceError> {
     let language = language.trim();
     let plain = language.chars().all(|char| char.is_ascii_alphanumeric() || char == '-');
-    if !(2..=LONGEST_LANGUAGE).contains(&language.len()) || !plain {
+    if !(2..=MAX_LANGUAGE_CHARS).contains(&language.len()) || !plain {
         let problem = "a language is a BCP 47 tag, such as `en-US`".to_owned();
         return Err(VoiceError::Field { field: "language", problem });
     }

@@ -8,12 +8,12 @@ use tempfile::TempDir;
 use super::*;
 
 fn engine(enrols: bool) -> Arc<ScriptedEngine> {
-    ScriptedEngine::new(Script { enrols, ..Script::default() })
+    ScriptedEngine::new(Script { accepts_enrolment: enrols, ..Script::default() })
 }
 
 fn store(engine: &Arc<ScriptedEngine>, folder: Option<&Path>) -> VoiceStore {
-    let settings = Settings { folder: folder.map(Path::to_owned), most: 2 };
-    VoiceStore::open(&settings, engine.clone(), Ids::new().unwrap(), |_| {}).unwrap()
+    let settings = VoiceConfig { folder: folder.map(Path::to_owned), most: 2 };
+    VoiceStore::open(&settings, engine.clone(), IdGenerator::new().unwrap(), |_| {}).unwrap()
 }
 
 /// So many seconds of sound as a wav file.
@@ -103,7 +103,7 @@ fn fields_are_checked_by_name() {
         Err(VoiceError::Field { field, .. }) => field,
         other => panic!("{other:?}"),
     };
-    let long = "x".repeat(LONGEST_NAME + 1);
+    let long = "x".repeat(MAX_NAME_CHARS + 1);
     for name in ["", "  ", "a\u{7}b", &long] {
         assert_eq!(named(store.add_consent(name, "en", &sound(1.0)).map(drop)), "name");
         assert_eq!(named(store.add_voice(name, &consent, &sound(2.0), "").map(drop)), "name");
@@ -149,7 +149,7 @@ fn nobody_else_reads_the_folder() {
     let file = inner.join("voices").join(format!("{}.wav", voice.id));
     assert_eq!((mode(&inner.join("voices")), mode(&file)), (0o700, 0o600));
     // A folder that cannot be used is said at the start.
-    let settings = Settings { folder: Some(file), most: 2 };
-    let refused = VoiceStore::open(&settings, engine(true), Ids::new().unwrap(), |_| {}).map(drop).unwrap_err();
+    let settings = VoiceConfig { folder: Some(file), most: 2 };
+    let refused = VoiceStore::open(&settings, engine(true), IdGenerator::new().unwrap(), |_| {}).map(drop).unwrap_err();
     assert!(refused.to_string().starts_with("voices.folder: "), "{refused}");
 }

@@ -4,29 +4,29 @@ use std::sync::Arc;
 
 use repartee_engine::{LogMel, LogMelConfig};
 
-use super::graph::ModelError;
+use super::graph::TurnModelError;
 
 /// Added to the variance, as in Whisper's feature extractor.
 const VARIANCE_EPS: f64 = 1e-7;
 
 /// The spectrogram of a fixed number of frames.
 #[derive(Debug)]
-pub(super) struct Features {
+pub(super) struct FeatureExtractor {
     log_mel: Arc<LogMel>,
     samples: usize,
 }
 
-impl Features {
+impl FeatureExtractor {
     /// For `frames` frames of `bins` mel bins.
-    pub fn new(frames: usize, bins: usize) -> Result<Self, ModelError> {
+    pub fn new(frames: usize, bins: usize) -> Result<Self, TurnModelError> {
         let config = LogMelConfig { feature_size: bins, ..LogMelConfig::default() };
         let samples = frames * config.hop_length;
-        let log_mel = LogMel::new(&config, frames).map_err(|_| ModelError::Features { frames })?;
+        let log_mel = LogMel::new(&config, frames).map_err(|_| TurnModelError::Features { frames })?;
         Ok(Self { log_mel, samples })
     }
 
     /// `[frames, bins]` of the last samples of `turn`, with silence before a shorter one.
-    pub fn of(&self, turn: &[f32]) -> Vec<f32> {
+    pub fn extract(&self, turn: &[f32]) -> Vec<f32> {
         let turn = &turn[turn.len().saturating_sub(self.samples)..];
         let mut sound = vec![0.0; self.samples - turn.len()];
         sound.extend_from_slice(turn);
@@ -55,20 +55,20 @@ mod tests {
 
     #[test]
     fn features_have_the_models_shape() {
-        let features = Features::new(800, 80).unwrap();
+        let features = FeatureExtractor::new(800, 80).unwrap();
         for samples in [0, 1, 100, 127_999, 128_000, 300_000] {
             let sound: Vec<f32> = (0..samples).map(|sample| (sample as f32 * 0.1).sin()).collect();
-            assert_eq!(features.of(&sound).len(), 800 * 80, "{samples} samples");
+            assert_eq!(features.extract(&sound).len(), 800 * 80, "{samples} samples");
         }
     }
 
     #[test]
     fn loudness_changes_nothing() {
-        let features = Features::new(100, 80).unwrap();
+        let features = FeatureExtractor::new(100, 80).unwrap();
         let sound: Vec<f32> =
             (0..16_000).map(|sample| (sample as f32 * 0.01).sin() * (sample as f32 * 0.3).cos()).collect();
         let quiet: Vec<f32> = sound.iter().map(|sample| sample * 0.25).collect();
-        for (loud, quiet) in features.of(&sound).iter().zip(features.of(&quiet)) {
+        for (loud, quiet) in features.extract(&sound).iter().zip(features.extract(&quiet)) {
             assert!((loud - quiet).abs() < 1e-3, "{loud} {quiet}");
         }
     }

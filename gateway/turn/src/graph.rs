@@ -8,11 +8,11 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-use super::protobuf::{Value, fields, packed};
+use super::protobuf::{FieldValue, fields, packed};
 
 /// Why a model cannot be used.
 #[derive(Debug, Error)]
-pub enum ModelError {
+pub enum TurnModelError {
     /// The file cannot be read.
     #[error("cannot read {path}: {error}")]
     Read {
@@ -66,10 +66,10 @@ struct Node<'a> {
 
 /// The graph of an ONNX file.
 #[derive(Debug)]
-pub(super) struct Graph<'a> {
+pub(super) struct OnnxGraph<'a> {
     nodes: Vec<Node<'a>>,
     /// The node that computes a value.
-    made_by: HashMap<&'a str, usize>,
+    producers: HashMap<&'a str, usize>,
     constants: HashMap<&'a str, Constant<'a>>,
 }
 
@@ -109,10 +109,10 @@ const INT32: u64 = 6;
 /// Most numbers of one tensor: the largest weight of the model has 600 thousand.
 const MAX_NUMBERS: usize = 1 << 24;
 
-impl<'a> Graph<'a> {
+impl<'a> OnnxGraph<'a> {
     /// Reads the graph of a file.
-    pub fn read(file: &'a [u8]) -> Result<Self, ModelError> {
-        Self::parse(file).ok_or(ModelError::NotOnnx)
+    pub fn read(file: &'a [u8]) -> Result<Self, TurnModelError> {
+        Self::parse(file).ok_or(TurnModelError::NotOnnx)
     }
 
     fn parse(file: &'a [u8]) -> Option<Self> {
@@ -136,12 +136,12 @@ impl<'a> Graph<'a> {
         let outputs =
             nodes.iter().enumerate().flat_map(|(index, node)| node.outputs.iter().map(move |name| (*name, index)));
         let made_by = outputs.collect();
-        Some(Self { nodes, made_by, constants })
+        Some(Self { nodes, producers: made_by, constants })
     }
 
     /// The weight of this name, widened if it is quantised.
-    pub fn weight(&self, name: &str) -> Result<Tensor, ModelError> {
-        self.find(name).ok_or_else(|| ModelError::Missing(name.to_owned()))
+    pub fn weight(&self, name: &str) -> Result<Tensor, TurnModelError> {
+        self.find(name).ok_or_else(|| TurnModelError::Missing(name.to_owned()))
     }
 
     fn find(&self, name: &str) -> Option<Tensor> {
@@ -172,17 +172,17 @@ impl<'a> Graph<'a> {
     }
 
     fn maker(&self, name: &str) -> Option<&Node<'a>> {
-        self.made_by.get(name).map(|index| &self.nodes[*index])
+        self.producers.get(name).map(|index| &self.nodes[*index])
     }
 
     /// The matrix `[in, out]` of the product that `bias` is added to.
-    pub fn product_with(&self, bias: &str) -> Result<Tensor, ModelError> {
-        let product = self.product(bias).ok_or_else(|| ModelError::Missing(format!("product with {bias}")))?;
+    pub fn matmul_weight(&self, bias: &str) -> Result<Tensor, TurnModelError> {
+        let product = self.product(bias).ok_or_else(|| TurnModelError::Missing(format!("product with {bias}")))?;
         self.weight(product.inputs[1])
     }
 
     /// The matrix `[in, out]` of the product that has the same input as those of these biases, but none of them.
-    pub fn product_beside(&self, biases: [&str; 2]) -> Result<Tensor, ModelError> {
+    pub fn sibling_matmul_weight(&self, biases: [&str; 2]) -> Result<Tensor, TurnModelError> {
         let beside = || {
             let [first, second] = [self.product(biases[0])?, self.product(biases[1])?];
             let others = self.nodes.iter().filter(|node| {
@@ -192,7 +192,7 @@ impl<'a> Graph<'a> {
             });
             others.map(|node| node.inputs[1]).next()
         };
-        let name = beside().ok_or_else(|| ModelError::Missing(format!("product beside {biases:?}")))?;
+        let name = beside().ok_or_else(|| TurnModelError::Missing(format!("product beside {biases:?}")))?;
         self.weight(name)
     }
 
@@ -214,10 +214,10 @@ impl<'a> Graph<'a> {
     }
 
     /// The weight of the convolution or the linear layer with this bias, as it is stored: `[out, in, ..]`.
-    pub fn layer_with(&self, bias: &str) -> Result<Tensor, ModelError> {
+    pub fn layer_weight(&self, bias: &str) -> Result<Tensor, TurnModelError> {
         let layer =
             self.nodes.iter().find(|node| ["Conv", "Gemm"].contains(&node.kind) && node.inputs.get(2) == Some(&bias));
-        let layer = layer.ok_or_else(|| ModelError::Missing(format!("layer with {bias}")))?;
+        let layer = layer.ok_or_else(|| TurnModelError::Missing(format!("layer with {bias}")))?;
         self.weight(layer.inputs[1])
     }
 }
@@ -264,13 +264,13 @@ impl<'a> Constant<'a> {
                 (TENSOR_NAME, value) => constant.name = value.text()?,
                 (TENSOR_KIND, value) => constant.kind = value.number()?,
                 (TENSOR_RAW, value) => constant.raw = value.bytes()?,
-                (TENSOR_SHAPE, Value::Number(number)) => constant.shape.push(size(number)?),
+                (TENSOR_SHAPE, FieldValue::Varint(number)) => constant.shape.push(size(number)?),
                 (TENSOR_SHAPE, value) => {
                     constant.shape.extend(packed(value.bytes()?)?.into_iter().map(size).collect::<Option<Vec<_>>>()?);
                 }
-                (TENSOR_INTEGERS, Value::Number(number)) => constant.numbers.push(number),
+                (TENSOR_INTEGERS, FieldValue::Varint(number)) => constant.numbers.push(number),
                 (TENSOR_INTEGERS, value) => constant.numbers.extend(packed(value.bytes()?)?),
-                (TENSOR_FLOATS, Value::Four(bytes)) => constant.floats.push(f32::from_le_bytes(bytes)),
+                (TENSOR_FLOATS, FieldValue::Fixed32(bytes)) => constant.floats.push(f32::from_le_bytes(bytes)),
                 (TENSOR_FLOATS, value) => {
                     constant.floats.extend(value.bytes()?.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)));
                 }

@@ -19,8 +19,8 @@ mod smart_turn;
 /// The spectrogram that smart-turn v3 takes of a turn (16 kHz, -1..1): 800 frames of 80 mel bins. For tests.
 #[doc(hidden)]
 pub fn features(turn: &[f32]) -> Vec<f32> {
-    features::Features::new(800, 80).map(|features| features.of(turn)).unwrap_or_default()
+    features::FeatureExtractor::new(800, 80).map(|features| features.extract(turn)).unwrap_or_default()
 }
 
-pub use graph::ModelError;
+pub use graph::TurnModelError;
 pub use smart_turn::TurnModel;

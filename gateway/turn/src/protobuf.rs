@@ -2,24 +2,24 @@
 
 /// The value of a field.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Value<'a> {
+pub(super) enum FieldValue<'a> {
     /// A number of up to 64 bits.
-    Number(u64),
+    Varint(u64),
     /// Eight bytes.
-    Eight,
+    Fixed64,
     /// Four bytes.
-    Four([u8; 4]),
+    Fixed32([u8; 4]),
     /// Text, a message, or packed numbers.
     Bytes(&'a [u8]),
 }
 
-impl<'a> Value<'a> {
+impl<'a> FieldValue<'a> {
     pub fn bytes(self) -> Option<&'a [u8]> {
-        if let Value::Bytes(bytes) = self { Some(bytes) } else { None }
+        if let FieldValue::Bytes(bytes) = self { Some(bytes) } else { None }
     }
 
     pub fn number(self) -> Option<u64> {
-        if let Value::Number(number) = self { Some(number) } else { None }
+        if let FieldValue::Varint(number) = self { Some(number) } else { None }
     }
 
     pub fn text(self) -> Option<&'a str> {
@@ -28,7 +28,7 @@ impl<'a> Value<'a> {
 }
 
 /// The fields of a message: their numbers and values. `None` in place of the first that is not well-formed, and nothing after it.
-pub(super) fn fields(message: &[u8]) -> impl Iterator<Item = Option<(u64, Value<'_>)>> {
+pub(super) fn fields(message: &[u8]) -> impl Iterator<Item = Option<(u64, FieldValue<'_>)>> {
     let mut rest = Some(message);
     std::iter::from_fn(move || {
         let mut bytes = rest.filter(|bytes| !bytes.is_empty())?;
@@ -47,19 +47,19 @@ pub(super) fn packed(mut bytes: &[u8]) -> Option<Vec<u64>> {
     Some(numbers)
 }
 
-fn field<'a>(bytes: &mut &'a [u8]) -> Option<(u64, Value<'a>)> {
+fn field<'a>(bytes: &mut &'a [u8]) -> Option<(u64, FieldValue<'a>)> {
     let key = number(bytes)?;
     let value = match key & 7 {
-        0 => Value::Number(number(bytes)?),
+        0 => FieldValue::Varint(number(bytes)?),
         1 => {
             take(bytes, 8)?;
-            Value::Eight
+            FieldValue::Fixed64
         }
         2 => {
             let length = usize::try_from(number(bytes)?).ok()?;
-            Value::Bytes(take(bytes, length)?)
+            FieldValue::Bytes(take(bytes, length)?)
         }
-        5 => Value::Four(take(bytes, 4)?.try_into().ok()?),
+        5 => FieldValue::Fixed32(take(bytes, 4)?.try_into().ok()?),
         _ => return None,
     };
     Some((key >> 3, value))
@@ -92,7 +92,7 @@ mod tests {
         let message = [0x08, 0x96, 0x01, 0x12, 2, b'h', b'i', 0x1d, 1, 2, 3, 4, 0x21, 0, 0, 0, 0, 0, 0, 0, 0];
         let read: Option<Vec<_>> = fields(&message).collect();
         let expected =
-            [(1, Value::Number(150)), (2, Value::Bytes(b"hi")), (3, Value::Four([1, 2, 3, 4])), (4, Value::Eight)];
+            [(1, FieldValue::Varint(150)), (2, FieldValue::Bytes(b"hi")), (3, FieldValue::Fixed32([1, 2, 3, 4])), (4, FieldValue::Fixed64)];
         assert_eq!(read.unwrap(), expected);
         assert_eq!(packed(&[0x96, 0x01, 7]), Some(vec![150, 7]));
     }

@@ -6,8 +6,8 @@ use std::path::Path;
 use repartee_kernels::cpu::{Cpu, Weight};
 use repartee_kernels::{DType, WeightLayout, Ops as _, RawTensor, SpecLayout, StepOps as _};
 
-use super::features::Features;
-use super::graph::{Graph, ModelError, Tensor};
+use super::features::FeatureExtractor;
+use super::graph::{OnnxGraph, TurnModelError, Tensor};
 
 /// Width of an attention head, as in every Whisper.
 const HEAD: usize = 64;
@@ -38,7 +38,7 @@ struct Layer {
 
 /// The model. Loaded once, shared by any number of threads.
 pub struct TurnModel {
-    features: Features,
+    features: FeatureExtractor,
     bins: usize,
     width: usize,
     conv1: Linear,
@@ -65,11 +65,11 @@ impl fmt::Debug for TurnModel {
 /// Prepares weights for the device.
 struct Loader<'a> {
     ops: Cpu,
-    graph: Graph<'a>,
+    graph: OnnxGraph<'a>,
 }
 
 impl Loader<'_> {
-    fn weight(&self, name: &str, layout: WeightLayout, shape: &[usize], parts: &[&[f32]]) -> Result<Weight, ModelError> {
+    fn weight(&self, name: &str, layout: WeightLayout, shape: &[usize], parts: &[&[f32]]) -> Result<Weight, TurnModelError> {
         let bytes: Vec<Vec<u8>> =
             parts.iter().map(|part| part.iter().flat_map(|value| value.to_le_bytes()).collect()).collect();
         let tensor = |bytes| RawTensor { name, bytes, dtype: DType::F32, shape };
@@ -77,52 +77,52 @@ impl Loader<'_> {
         Ok(self.ops.weight(layout, &parts)?)
     }
 
-    fn vector(&self, name: &str, width: usize) -> Result<Weight, ModelError> {
-        let vector = shaped(name, self.graph.weight(name)?, &[width])?;
+    fn vector(&self, name: &str, width: usize) -> Result<Weight, TurnModelError> {
+        let vector = check_shape(name, self.graph.weight(name)?, &[width])?;
         self.weight(name, WeightLayout::Vector, &[width], &[&vector])
     }
 
-    fn norm(&self, name: &str, width: usize) -> Result<Norm, ModelError> {
+    fn norm(&self, name: &str, width: usize) -> Result<Norm, TurnModelError> {
         let part = |part| self.vector(&format!("{name}.{part}"), width);
         Ok(Norm { weight: part("weight")?, bias: part("bias")? })
     }
 
     /// Outputs of a layer, at least one.
-    fn outputs(&self, name: &str) -> Result<usize, ModelError> {
+    fn outputs(&self, name: &str) -> Result<usize, TurnModelError> {
         let (name, count) = (format!("{name}.bias"), self.graph.weight(&format!("{name}.bias"))?.values.len());
-        if count > 0 { Ok(count) } else { Err(ModelError::Missing(name)) }
+        if count > 0 { Ok(count) } else { Err(TurnModelError::Missing(name)) }
     }
 
     /// A linear layer whose matrix `[in, out]` was found by its bias.
-    fn linear(&self, name: &str, input: usize, output: usize) -> Result<Linear, ModelError> {
+    fn linear(&self, name: &str, input: usize, output: usize) -> Result<Linear, TurnModelError> {
         let bias = format!("{name}.bias");
-        let matrix = shaped(name, self.graph.product_with(&bias)?, &[input, output])?;
+        let matrix = check_shape(name, self.graph.matmul_weight(&bias)?, &[input, output])?;
         let weight = self.weight(name, WeightLayout::Linear, &[output, input], &[&transposed(&matrix, output)])?;
         Ok(Linear { weight, bias: self.vector(&bias, output)? })
     }
 
     /// A linear layer whose matrix is stored `[out, in]`.
-    fn stored(&self, name: &str, input: usize, output: usize) -> Result<Linear, ModelError> {
+    fn linear_out_in(&self, name: &str, input: usize, output: usize) -> Result<Linear, TurnModelError> {
         let bias = format!("{name}.bias");
-        let matrix = shaped(name, self.graph.layer_with(&bias)?, &[output, input])?;
+        let matrix = check_shape(name, self.graph.layer_weight(&bias)?, &[output, input])?;
         let weight = self.weight(name, WeightLayout::Linear, &[output, input], &[&matrix])?;
         Ok(Linear { weight, bias: self.vector(&bias, output)? })
     }
 
     /// Queries, keys and values as one layer. Keys have no bias.
-    fn attention(&self, name: &str, width: usize) -> Result<Linear, ModelError> {
+    fn attention(&self, name: &str, width: usize) -> Result<Linear, TurnModelError> {
         let [q, v] = ["q", "v"].map(|part| format!("{name}.{part}_proj.bias"));
         let shape = [width, width];
         let matrices = [
-            shaped(&q, self.graph.product_with(&q)?, &shape)?,
-            shaped(name, self.graph.product_beside([&q, &v])?, &shape)?,
-            shaped(&v, self.graph.product_with(&v)?, &shape)?,
+            check_shape(&q, self.graph.matmul_weight(&q)?, &shape)?,
+            check_shape(name, self.graph.sibling_matmul_weight([&q, &v])?, &shape)?,
+            check_shape(&v, self.graph.matmul_weight(&v)?, &shape)?,
         ]
         .map(|matrix| transposed(&matrix, width));
         let biases = [
-            shaped(&q, self.graph.weight(&q)?, &[width])?,
+            check_shape(&q, self.graph.weight(&q)?, &[width])?,
             vec![0.0; width],
-            shaped(&v, self.graph.weight(&v)?, &[width])?,
+            check_shape(&v, self.graph.weight(&v)?, &[width])?,
         ];
         let weight = self.weight(name, WeightLayout::Linear, &shape, &matrices.each_ref().map(|part| &part[..]))?;
         let bias = self.weight(name, WeightLayout::Vector, &[width], &biases.each_ref().map(|part| &part[..]))?;
@@ -130,9 +130,9 @@ impl Loader<'_> {
     }
 
     /// A convolution `[out, in, taps]` over rows that lie side by side: `[out, taps * in]`.
-    fn convolution(&self, name: &str, input: usize, output: usize) -> Result<Linear, ModelError> {
+    fn convolution(&self, name: &str, input: usize, output: usize) -> Result<Linear, TurnModelError> {
         let bias = format!("{name}.bias");
-        let taps = shaped(name, self.graph.layer_with(&bias)?, &[output, input, TAPS])?;
+        let taps = check_shape(name, self.graph.layer_weight(&bias)?, &[output, input, TAPS])?;
         let side_by_side: Vec<f32> =
             taps.chunks_exact(input * TAPS).flat_map(|filter| transposed(filter, TAPS)).collect();
         let weight = self.weight(name, WeightLayout::Linear, &[output, TAPS * input], &[&side_by_side])?;
@@ -141,11 +141,11 @@ impl Loader<'_> {
 }
 
 /// The numbers of a tensor of this shape.
-fn shaped(name: &str, tensor: Tensor, shape: &[usize]) -> Result<Vec<f32>, ModelError> {
+fn check_shape(name: &str, tensor: Tensor, shape: &[usize]) -> Result<Vec<f32>, TurnModelError> {
     if tensor.shape == shape {
         return Ok(tensor.values);
     }
-    Err(ModelError::Shape { name: name.to_owned(), shape: tensor.shape, expected: format!("{shape:?}") })
+    Err(TurnModelError::Shape { name: name.to_owned(), shape: tensor.shape, expected: format!("{shape:?}") })
 }
 
 /// A matrix of `columns` columns, turned over.
@@ -155,17 +155,17 @@ fn transposed(matrix: &[f32], columns: usize) -> Vec<f32> {
 
 impl TurnModel {
     /// Loads the published ONNX file. Takes some tenths of a second.
-    pub fn load(path: &Path) -> Result<Self, ModelError> {
-        let read = std::fs::read(path).map_err(|error| ModelError::Read { path: path.to_owned(), error })?;
+    pub fn load(path: &Path) -> Result<Self, TurnModelError> {
+        let read = std::fs::read(path).map_err(|error| TurnModelError::Read { path: path.to_owned(), error })?;
         Self::parse(&read)
     }
 
-    fn parse(file: &[u8]) -> Result<Self, ModelError> {
-        let loader = Loader { ops: Cpu::default(), graph: Graph::read(file)? };
+    fn parse(file: &[u8]) -> Result<Self, TurnModelError> {
+        let loader = Loader { ops: Cpu::default(), graph: OnnxGraph::read(file)? };
         let graph = &loader.graph;
         let name = "inner.encoder.embed_positions.weight";
         let positions = graph.weight(name)?;
-        let wrong = |name: &str, shape: &[usize], expected: &str| ModelError::Shape {
+        let wrong = |name: &str, shape: &[usize], expected: &str| TurnModelError::Shape {
             name: name.to_owned(),
             shape: shape.to_vec(),
             expected: expected.to_owned(),
@@ -174,7 +174,7 @@ impl TurnModel {
         if rows == 0 || width == 0 || width % HEAD > 0 {
             return Err(wrong(name, &positions.shape, "rows of whole attention heads"));
         }
-        let first = graph.layer_with("inner.encoder.conv1.bias")?.shape;
+        let first = graph.layer_weight("inner.encoder.conv1.bias")?.shape;
         let &[_, bins, TAPS] = &first[..] else { return Err(wrong("conv1", &first, "three taps")) };
         // One number for each layer until there is none.
         let mut layers = Vec::new();
@@ -192,14 +192,14 @@ impl TurnModel {
             });
         }
         if layers.is_empty() {
-            return Err(ModelError::Missing("inner.encoder.layers.0".to_owned()));
+            return Err(TurnModelError::Missing("inner.encoder.layers.0".to_owned()));
         }
         let [pooled, classes, hidden] =
             ["inner.pool_attention.0", "inner.classifier.0", "inner.classifier.4"].map(|name| loader.outputs(name));
         let (pooled, classes, hidden) = (pooled?, classes?, hidden?);
         let score = "inner.pool_attention.2.bias";
         Ok(Self {
-            features: Features::new(2 * rows, bins)?,
+            features: FeatureExtractor::new(2 * rows, bins)?,
             bins,
             width,
             conv1: loader.convolution("inner.encoder.conv1", bins, width)?,
@@ -209,13 +209,13 @@ impl TurnModel {
             norm: loader.norm("inner.encoder.layer_norm", width)?,
             pool: loader.linear("inner.pool_attention.0", width, pooled)?,
             pool_score: (
-                shaped(score, graph.product_with(score)?, &[pooled, 1])?,
-                shaped(score, graph.weight(score)?, &[1])?[0],
+                check_shape(score, graph.matmul_weight(score)?, &[pooled, 1])?,
+                check_shape(score, graph.weight(score)?, &[1])?[0],
             ),
-            classify: loader.stored("inner.classifier.0", width, classes)?,
+            classify: loader.linear_out_in("inner.classifier.0", width, classes)?,
             classify_norm: loader.norm("inner.classifier.1", classes)?,
-            classify_hidden: loader.stored("inner.classifier.4", classes, hidden)?,
-            classify_out: loader.stored("inner.classifier.6", hidden, 1)?,
+            classify_hidden: loader.linear_out_in("inner.classifier.4", classes, hidden)?,
+            classify_out: loader.linear_out_in("inner.classifier.6", hidden, 1)?,
         })
     }
 
@@ -228,7 +228,7 @@ impl TurnModel {
         let norm = |x: &_, norm: &Norm| ops.layer_norm(x, &norm.weight, &norm.bias, NORM_EPS);
         let width = self.width;
 
-        let x = ops.tensor(taps(&self.features.of(turn), self.bins, 1), TAPS * self.bins);
+        let x = ops.tensor(taps(&self.features.extract(turn), self.bins, 1), TAPS * self.bins);
         let x = ops.read(&ops.gelu(linear(&x, &self.conv1)));
         let x = ops.tensor(taps(&x, width, 2), TAPS * width);
         let x = ops.gelu(linear(&x, &self.conv2));
@@ -300,9 +300,9 @@ mod tests {
 
     #[test]
     fn other_files_are_refused() {
-        assert!(matches!(TurnModel::load(Path::new("/nowhere.onnx")), Err(ModelError::Read { .. })));
+        assert!(matches!(TurnModel::load(Path::new("/nowhere.onnx")), Err(TurnModelError::Read { .. })));
         for file in [&b""[..], b"a text", &[0x3a, 0x7f, 1]] {
-            assert!(matches!(TurnModel::parse(file), Err(ModelError::NotOnnx)), "{file:?}");
+            assert!(matches!(TurnModel::parse(file), Err(TurnModelError::NotOnnx)), "{file:?}");
         }
         // A graph without anything in it.
         let empty = TurnModel::parse(&[0x3a, 0]).unwrap_err().to_string();

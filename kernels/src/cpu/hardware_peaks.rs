@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use super::pool::Pool;
 #[cfg(all(target_arch = "x86_64", feature = "simd"))]
-use super::simd::peak as x86;
+use super::simd::peak;
 
 /// Registers that are summed up side by side: enough to hide an instruction's latency, few enough for sixteen registers.
 pub(super) const SUMS: usize = 12;
@@ -82,12 +82,12 @@ pub fn float_peak(pool: &Pool) -> PeakRate {
     {
         if is_x86_feature_detected!("avx512f") {
             // SAFETY: the processor was asked.
-            let run = |x| unsafe { x86::avx512(x) };
+            let run = |x| unsafe { peak::avx512(x) };
             return peak(pool, "fused, 16 numbers a register (AVX-512)", 16, run);
         }
         if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
             // SAFETY: the processor was asked.
-            let run = |x| unsafe { x86::avx2(x) };
+            let run = |x| unsafe { peak::avx2(x) };
             return peak(pool, "fused, 8 numbers a register (AVX2)", 8, run);
         }
     }
@@ -100,12 +100,12 @@ pub fn integer_peak(pool: &Pool) -> Option<PeakRate> {
     {
         if is_x86_feature_detected!("avx512vnni") {
             // SAFETY: the processor was asked.
-            let run = |x| unsafe { x86::vnni(x) };
+            let run = |x| unsafe { peak::vnni(x) };
             return Some(peak(pool, "bytes by fours, 64 a register (AVX-512 VNNI)", 64, run));
         }
         if is_x86_feature_detected!("avx2") {
             // SAFETY: the processor was asked.
-            let run = |x| unsafe { x86::pairs(x) };
+            let run = |x| unsafe { peak::pairs(x) };
             return Some(peak(pool, "bytes by twos and a sum, 32 a register (AVX2)", 32, run));
         }
     }

@@ -3,7 +3,7 @@
 use cudarc::driver::CudaFunction;
 
 use super::Cuda;
-use super::ops::{Args, TILE_THREADS as TILE_THREADS, Tile};
+use super::ops::{Args, TILE_THREADS, Tile};
 use super::tensor::{CudaIndex, CudaState, Tensor};
 use super::weight::{Matrix, Weight};
 use crate::step_ops::StreamLevel;

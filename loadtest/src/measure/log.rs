@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::transport::webrtc::RtpReport;
 use crate::measure::lateness::Lateness;
-use crate::measure::playback::Answer;
+use crate::measure::playback::AnswerPlayback;
 
 /// Different errors that are listed; what follows counts together.
 const MAX_ERRORS: usize = 50;
@@ -16,7 +16,7 @@ pub struct TurnLog {
     /// The call's number.
     pub call: usize,
     /// The true end of the caller's speech.
-    pub asked: Duration,
+    pub speech_end: Duration,
     /// From there to the commit of the turn, if that is known.
     pub endpointing: Option<Duration>,
     /// TTFP: commit to the first packet above -45 dBFS, if the commit is known.
@@ -26,9 +26,9 @@ pub struct TurnLog {
     /// From the first voiced sample of a barge-in to silence.
     pub barge_in: Option<Duration>,
     /// The answer as it was heard.
-    pub answer: Answer,
+    pub answer: AnswerPlayback,
     /// Whether its words were right, if anybody knows.
-    pub right: Option<bool>,
+    pub correct: Option<bool>,
 }
 
 /// A call that is over.
@@ -46,7 +46,7 @@ pub struct CallLog {
 
 /// Use of the processor and of memory at one moment.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Sample {
+pub struct ResourceSample {
     /// From the beginning of the scenario.
     pub at: Duration,
     /// Calls in progress.
@@ -73,7 +73,7 @@ pub struct ScenarioLog {
     /// How late our own frames left.
     pub lateness: Lateness,
     /// One sample a second.
-    pub samples: Vec<Sample>,
+    pub samples: Vec<ResourceSample>,
     /// Underruns by the server's own count, if it has one.
     pub server_underruns: Option<f64>,
     /// Mean of each stage by the server's own count, in seconds, in the order in which a turn passes them.

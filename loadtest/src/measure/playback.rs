@@ -16,9 +16,9 @@ const INAUDIBLE: Duration = Duration::from_millis(5);
 
 /// Why a caller hears a gap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cause {
+pub enum GapCause {
     /// The buffer ran out.
-    Late,
+    Underrun,
     /// The sender's time stamps skip time within sound.
     Hole,
 }
@@ -27,14 +27,14 @@ pub enum Cause {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Gap {
     /// Why.
-    pub cause: Cause,
+    pub cause: GapCause,
     /// How long nothing comes out.
     pub duration: Duration,
 }
 
 /// Playback of the answer that is coming in.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Answer {
+pub struct AnswerPlayback {
     /// Arrival of the first packet that is audible.
     pub first_packet: Option<Instant>,
     /// The first audible sound: the packet's arrival, and what comes before the sound in it.
@@ -60,24 +60,24 @@ pub struct Playback {
     next: Option<(u64, Instant)>,
     /// Whether the sound so far ends audibly.
     ends_audible: bool,
-    answer: Answer,
+    answer: AnswerPlayback,
 }
 
 impl Playback {
     /// Playback behind a buffer of this length.
     pub fn new(buffer: Duration) -> Self {
-        Self { buffer, next: None, ends_audible: false, answer: Answer::default() }
+        Self { buffer, next: None, ends_audible: false, answer: AnswerPlayback::default() }
     }
 
     /// Ends the answer so far and returns it; what comes next is another one.
-    pub fn take_answer(&mut self) -> Answer {
+    pub fn take_answer(&mut self) -> AnswerPlayback {
         self.ends_audible = false;
         self.next = None;
         std::mem::take(&mut self.answer)
     }
 
     /// The answer so far.
-    pub fn answer(&self) -> &Answer {
+    pub fn answer(&self) -> &AnswerPlayback {
         &self.answer
     }
 
@@ -93,14 +93,14 @@ impl Playback {
             Some((expected, _)) if position > expected => {
                 let hole = duration_of(position - expected);
                 if self.ends_audible && starts_audible(samples) {
-                    self.gap(Cause::Hole, hole);
+                    self.gap(GapCause::Hole, hole);
                 }
                 // In silence a receiver can set its delay anew.
                 arrival + self.buffer
             }
             Some((_, due)) if arrival > due + INAUDIBLE => {
                 if self.ends_audible {
-                    self.gap(Cause::Late, arrival + self.buffer - due);
+                    self.gap(GapCause::Underrun, arrival + self.buffer - due);
                 } else if self.answer.first_sound.is_some() {
                     self.answer.stretched_pauses += 1;
                 }
@@ -131,7 +131,7 @@ impl Playback {
         }
     }
 
-    fn gap(&mut self, cause: Cause, duration: Duration) {
+    fn gap(&mut self, cause: GapCause, duration: Duration) {
         if duration > INAUDIBLE {
             self.answer.gaps.push(Gap { cause, duration });
         }
@@ -162,7 +162,7 @@ mod tests {
     }
 
     /// Plays all packets in real time; `change` moves a packet's arrival or drops it.
-    fn play(change: impl Fn(usize) -> Option<Duration>) -> Answer {
+    fn play(change: impl Fn(usize) -> Option<Duration>) -> AnswerPlayback {
         let (start, mut playback) = (Instant::now(), Playback::new(BUFFER));
         for number in 0..60 {
             if let Some(late) = change(number) {
@@ -185,7 +185,7 @@ mod tests {
     fn late_sound_is_one_gap() {
         // Everything from packet 20 on is 200 ms late; once the receiver has waited, no more gaps follow.
         let answer = play(|number| Some(if number >= 20 { 200 * MS } else { Duration::ZERO }));
-        assert_eq!(answer.gaps, [Gap { cause: Cause::Late, duration: 200 * MS }]);
+        assert_eq!(answer.gaps, [Gap { cause: GapCause::Underrun, duration: 200 * MS }]);
     }
 
     #[test]
@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn hole_within_sound_is_gap() {
         let answer = play(|number| (!(10..14).contains(&number)).then_some(Duration::ZERO));
-        assert_eq!(answer.gaps, [Gap { cause: Cause::Hole, duration: 80 * MS }]);
+        assert_eq!(answer.gaps, [Gap { cause: GapCause::Hole, duration: 80 * MS }]);
     }
 
     #[test]

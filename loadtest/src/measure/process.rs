@@ -7,13 +7,13 @@ const TICKS: f64 = 100.0;
 
 /// A process that is watched.
 #[derive(Debug)]
-pub struct Watch {
+pub struct ProcessMonitor {
     folder: String,
     /// When it was looked at last, and its processor time then.
     last: (Instant, Duration),
 }
 
-impl Watch {
+impl ProcessMonitor {
     /// Watches process `pid`; `None` for the own one.
     pub fn new(pid: Option<u32>) -> Option<Self> {
         let folder = format!("/proc/{}", pid.map_or("self".to_owned(), |pid| pid.to_string()));
@@ -51,7 +51,7 @@ mod tests {
 
     #[test]
     fn own_process_is_measured() {
-        let mut watch = Watch::new(None).unwrap();
+        let mut watch = ProcessMonitor::new(None).unwrap();
         let begun = Instant::now();
         let mut sum = 0_u64;
         while begun.elapsed() < Duration::from_millis(200) {
@@ -59,6 +59,6 @@ mod tests {
         }
         assert!(watch.cores().unwrap() > 0.0, "{sum}");
         assert!(watch.memory().unwrap() > 1 << 20);
-        assert!(Watch::new(Some(u32::MAX)).is_none());
+        assert!(ProcessMonitor::new(Some(u32::MAX)).is_none());
     }
 }

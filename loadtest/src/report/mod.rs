@@ -25,12 +25,12 @@ pub struct Report {
     date: String,
     machine: String,
     /// The table.
-    pub rows: Vec<Row>,
+    pub rows: Vec<ReportRow>,
 }
 
 /// One measure.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Row {
+pub struct ReportRow {
     /// What.
     pub measure: String,
     /// Our figure.
@@ -45,27 +45,27 @@ pub struct Row {
     pub note: String,
 }
 
-impl Row {
+impl ReportRow {
     /// A figure that stands alone.
-    pub fn alone(measure: impl Into<String>, ours: f64, unit: &'static str, note: impl Into<String>) -> Self {
+    pub fn without_peer(measure: impl Into<String>, ours: f64, unit: &'static str, note: impl Into<String>) -> Self {
         Self { measure: measure.into(), ours, peer: None, ratio: None, unit: unit.to_owned(), note: note.into() }
     }
 
     /// A figure of which less is better, beside a peer's.
-    pub fn less_than(
+    pub fn lower_is_better(
         measure: impl Into<String>,
         ours: f64,
         peer: f64,
         unit: &'static str,
         note: impl Into<String>,
     ) -> Self {
-        Self { peer: Some(peer), ratio: Some(peer / ours), ..Self::alone(measure, ours, unit, note) }
+        Self { peer: Some(peer), ratio: Some(peer / ours), ..Self::without_peer(measure, ours, unit, note) }
     }
 }
 
 impl Report {
     /// A report of today on this machine.
-    pub fn new(name: &str, rows: Vec<Row>) -> Self {
+    pub fn new(name: &str, rows: Vec<ReportRow>) -> Self {
         Self { name: name.to_owned(), date: today(), machine: machine(), rows }
     }
 
@@ -90,7 +90,7 @@ impl Report {
 }
 
 /// Prints rows as a table.
-pub fn print(rows: &[Row]) {
+pub fn print(rows: &[ReportRow]) {
     for row in rows {
         let peer = row.peer.map_or(String::new(), |peer| format!("{peer:.2}"));
         let ratio = row.ratio.map_or(String::new(), |ratio| format!("{ratio:.2} x"));
@@ -174,7 +174,7 @@ mod tests {
     fn report_has_the_schema_of_all_benchmarks() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("deep/load.json");
-        let rows = vec![Row::alone("a", 1.0, "ms", "b"), Row::less_than("c", 2.0, 4.0, "s", "d")];
+        let rows = vec![ReportRow::without_peer("a", 1.0, "ms", "b"), ReportRow::lower_is_better("c", 2.0, 4.0, "s", "d")];
         Report::new("load", rows.clone()).write(&path).unwrap();
         let value: serde_json::Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
         let keys = |value: &serde_json::Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();

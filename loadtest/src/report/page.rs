@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 
 use super::plot::{Curve, escape, histogram, series, waterfall};
-use super::{Report, Row, percentile, rows};
+use super::{Report, ReportRow, percentile, rows};
 use crate::measure::log::ScenarioLog;
 use crate::scenario::Scenario;
 
@@ -31,7 +31,7 @@ pub fn page(report: &Report, runs: &[(Scenario, ScenarioLog)]) -> String {
         html.push_str(&section(scenario, log, &report.rows));
     }
     let known: Vec<&str> = runs.iter().map(|(scenario, _)| scenario.name.as_str()).collect();
-    let others: Vec<&Row> =
+    let others: Vec<&ReportRow> =
         report.rows.iter().filter(|row| !known.iter().any(|name| row.note.starts_with(name))).collect();
     if !others.is_empty() {
         let _ = write!(html, "<h2>More</h2>{}", table(&others));
@@ -70,9 +70,9 @@ fn summary(runs: &[(Scenario, ScenarioLog)]) -> String {
     html + "</table>"
 }
 
-fn section(scenario: &Scenario, log: &ScenarioLog, rows: &[Row]) -> String {
+fn section(scenario: &Scenario, log: &ScenarioLog, rows: &[ReportRow]) -> String {
     let name = escape(&scenario.name);
-    let own: Vec<&Row> = rows
+    let own: Vec<&ReportRow> = rows
         .iter()
         .filter(|row| row.note == scenario.name || row.note.starts_with(&format!("{}:", scenario.name)))
         .collect();
@@ -91,15 +91,15 @@ fn plots(log: &ScenarioLog) -> String {
         html.push_str(&histogram(name, "ms", &millis(&sorted)));
     }
     let turns = log.turns.iter();
-    let sounds = turns.map(|turn| (turn.asked.as_secs_f64(), turn.to_sound.as_secs_f64() * 1e3)).collect();
+    let sounds = turns.map(|turn| (turn.speech_end.as_secs_f64(), turn.to_sound.as_secs_f64() * 1e3)).collect();
     let gaps = log.turns.iter().filter(|turn| !turn.answer.gaps.is_empty());
-    let gaps = gaps.map(|turn| (turn.asked.as_secs_f64(), turn.to_sound.as_secs_f64() * 1e3)).collect();
+    let gaps = gaps.map(|turn| (turn.speech_end.as_secs_f64(), turn.to_sound.as_secs_f64() * 1e3)).collect();
     let clouds = [
         Curve { name: "answers", points: sounds, joined: false },
         Curve { name: "with a gap", points: gaps, joined: false },
     ];
     html.push_str(&series("End of speech to sound", "ms", &clouds));
-    let samples = |of: &dyn Fn(&crate::measure::log::Sample) -> Option<f64>| -> Vec<(f64, f64)> {
+    let samples = |of: &dyn Fn(&crate::measure::log::ResourceSample) -> Option<f64>| -> Vec<(f64, f64)> {
         log.samples.iter().filter_map(|sample| Some((sample.at.as_secs_f64(), of(sample)?))).collect()
     };
     let joined = |name, points| Curve { name, points, joined: true };
@@ -125,7 +125,7 @@ fn stages(log: &ScenarioLog) -> String {
     waterfall("Waterfall, medians", &heard) + &waterfall("Server's own stages, means", &server)
 }
 
-fn table(rows: &[&Row]) -> String {
+fn table(rows: &[&ReportRow]) -> String {
     let mut html = "<table><tr><th>measure<th>value<th>unit<th>ratio<th>note</tr>".to_owned();
     for row in rows {
         let _ = write!(
@@ -149,7 +149,7 @@ mod tests {
     fn page_is_whole_and_self_contained() {
         let run = rows::tests::log();
         let mut figures = rows::of(&run.0, &run.1);
-        figures.push(Row::alone("knee", 8.0, "calls", "elsewhere"));
+        figures.push(ReportRow::without_peer("knee", 8.0, "calls", "elsewhere"));
         let html = page(&Report::new("load", figures), &[run]);
         for part in
             ["Waterfall", "End of speech to sound", "polyline", "refused &lt;b&gt;", "elsewhere", "25.0 %", "memory"]

@@ -32,7 +32,7 @@ pub fn histogram(title: &str, unit: &str, sorted: &[f64]) -> String {
         counts[((value / most * BARS as f64) as usize).min(BARS - 1)] += 1;
     }
     let highest = f64::from(counts.iter().copied().max().unwrap_or(1).max(1));
-    let mut frame = Frame::new(title, (0.0, most), (0.0, highest));
+    let mut frame = PlotFrame::new(title, (0.0, most), (0.0, highest));
     for (bar, count) in counts.iter().enumerate() {
         let (left, top) = frame.at(most * bar as f64 / BARS as f64, f64::from(*count));
         let (right, bottom) = frame.at(most * (bar + 1) as f64 / BARS as f64, 0.0);
@@ -55,7 +55,7 @@ pub fn series(title: &str, unit: &str, curves: &[Curve<'_>]) -> String {
         if most > 0.0 { most * 1.05 } else { 1.0 }
     };
     let (right, top) = (most(&mut points().map(|point| point.0)), most(&mut points().map(|point| point.1)));
-    let mut frame = Frame::new(title, (0.0, right), (0.0, top));
+    let mut frame = PlotFrame::new(title, (0.0, right), (0.0, top));
     for (colour, curve) in curves.iter().enumerate() {
         let places: Vec<(f64, f64)> = curve.points.iter().map(|(x, y)| frame.at(*x, *y)).collect();
         if curve.joined {
@@ -119,13 +119,13 @@ fn open(title: &str, height: f64) -> String {
 }
 
 /// Axes, and where points lie between them.
-struct Frame {
+struct PlotFrame {
     svg: String,
     x: (f64, f64),
     y: (f64, f64),
 }
 
-impl Frame {
+impl PlotFrame {
     fn new(title: &str, x: (f64, f64), y: (f64, f64)) -> Self {
         Self { svg: open(title, HEIGHT), x, y }
     }

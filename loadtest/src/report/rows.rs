@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::{Row, percentile};
-use crate::transport::rtp_receiver::Counts;
+use super::{ReportRow, percentile};
+use crate::transport::rtp_receiver::PacketCounts;
 use crate::measure::log::{ScenarioLog, TurnLog};
-use crate::measure::playback::Cause;
+use crate::measure::playback::GapCause;
 use crate::scenario::Scenario;
 
 const HEADLINE: &str = "end of speech to sound";
@@ -29,26 +29,26 @@ pub fn series(log: &ScenarioLog) -> Vec<(&'static str, Vec<Duration>)> {
 }
 
 /// All figures. The scenario's name is each row's note.
-pub fn of(scenario: &Scenario, log: &ScenarioLog) -> Vec<Row> {
+pub fn of(scenario: &Scenario, log: &ScenarioLog) -> Vec<ReportRow> {
     let note = scenario.name.as_str();
     let mut rows = Vec::new();
     for (name, sorted) in series(log) {
         for percent in [50, 95, 99] {
             if let Some(value) = percentile(&sorted, percent) {
-                rows.push(Row::alone(format!("{name}, p{percent}"), value.as_secs_f64() * 1e3, "ms", note));
+                rows.push(ReportRow::without_peer(format!("{name}, p{percent}"), value.as_secs_f64() * 1e3, "ms", note));
             }
         }
     }
-    let mut add = |measure: &str, value: f64, unit: &'static str| rows.push(Row::alone(measure, value, unit, note));
+    let mut add = |measure: &str, value: f64, unit: &'static str| rows.push(ReportRow::without_peer(measure, value, unit, note));
     let sum = |of: fn(&TurnLog) -> f64| log.turns.iter().map(of).sum::<f64>();
-    let gaps = |cause: Cause| {
+    let gaps = |cause: GapCause| {
         log.turns.iter().flat_map(|turn| &turn.answer.gaps).filter(|gap| gap.cause == cause).count() as f64
     };
     add("calls", log.calls.len() as f64, "calls");
     add("turns answered", log.turns.len() as f64, "turns");
     add("answers with a gap that is heard", log.gap_share() * 100.0, "%");
-    add("underruns that are heard", gaps(Cause::Late), "times");
-    add("holes within sound", gaps(Cause::Hole), "times");
+    add("underruns that are heard", gaps(GapCause::Underrun), "times");
+    add("holes within sound", gaps(GapCause::Hole), "times");
     add("pauses stretched", sum(|turn| f64::from(turn.answer.stretched_pauses)), "times");
     let sound = sum(|turn| turn.answer.duration.as_secs_f64());
     if sound > 0.0 {
@@ -57,7 +57,7 @@ pub fn of(scenario: &Scenario, log: &ScenarioLog) -> Vec<Row> {
     if let Some(underruns) = log.server_underruns {
         add("underruns by the server's count", underruns, "times");
     }
-    let judged: Vec<bool> = log.turns.iter().filter_map(|turn| turn.right).collect();
+    let judged: Vec<bool> = log.turns.iter().filter_map(|turn| turn.correct).collect();
     if !judged.is_empty() {
         let right = judged.iter().filter(|right| **right).count() as f64 / judged.len() as f64;
         add("right answers by transcript", right * 100.0, "%");
@@ -67,20 +67,20 @@ pub fn of(scenario: &Scenario, log: &ScenarioLog) -> Vec<Row> {
     add("errors", log.error_count() as f64, "times");
     rows.extend(server_stages(log, note));
     for (error, count) in &log.errors {
-        rows.push(Row::alone("error", *count as f64, "times", format!("{note}: {error}")));
+        rows.push(ReportRow::without_peer("error", *count as f64, "times", format!("{note}: {error}")));
     }
     rows
 }
 
 /// The server's own stages beside what callers measure of the same: means, because medians of stages do not add up.
-fn server_stages(log: &ScenarioLog, note: &str) -> Vec<Row> {
+fn server_stages(log: &ScenarioLog, note: &str) -> Vec<ReportRow> {
     let row = |measure: &str, server: f64, heard: Vec<Duration>| {
         let mean = heard.iter().sum::<Duration>().as_secs_f64() / heard.len() as f64;
         let known = !heard.is_empty() && server > 0.0;
-        known.then(|| Row {
+        known.then(|| ReportRow {
             peer: Some(mean * 1e3),
             ratio: Some(server / mean),
-            ..Row::alone(measure, server * 1e3, "ms", note)
+            ..ReportRow::without_peer(measure, server * 1e3, "ms", note)
         })
     };
     let (before, after): (Vec<_>, Vec<_>) = log.server_stages.iter().partition(|(name, _)| name == "endpointing");
@@ -101,10 +101,10 @@ fn rtp(log: &ScenarioLog, add: &mut impl FnMut(&str, f64, &'static str)) {
     if reports.is_empty() {
         return;
     }
-    let sum = |of: fn(&Counts) -> u64| reports.iter().map(|report| of(&report.counts)).sum::<u64>() as f64;
+    let sum = |of: fn(&PacketCounts) -> u64| reports.iter().map(|report| of(&report.counts)).sum::<u64>() as f64;
     add("RTP packets received", sum(|counts| counts.received), "packets");
     add("RTP packets lost", sum(|counts| counts.lost), "packets");
-    add("RTP packets too late or twice", sum(|counts| counts.useless), "packets");
+    add("RTP packets too late or twice", sum(|counts| counts.late_or_duplicate), "packets");
     add("RTP packets out of order", sum(|counts| counts.reordered), "packets");
     let means: [(&str, Vec<f64>, f64, &'static str); 3] = [
         ("RTP jitter, mean", reports.iter().filter_map(|report| report.jitter).collect(), 1e3, "ms"),
@@ -141,8 +141,8 @@ fn resources(log: &ScenarioLog, add: &mut impl FnMut(&str, f64, &'static str)) {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::measure::log::{CallLog, Sample};
-    use crate::measure::playback::{Answer, Gap};
+    use crate::measure::log::{CallLog, ResourceSample};
+    use crate::measure::playback::{AnswerPlayback, Gap};
 
     const MS: Duration = Duration::from_millis(1);
 
@@ -150,27 +150,27 @@ pub(crate) mod tests {
     pub fn log() -> (Scenario, ScenarioLog) {
         let mut log = ScenarioLog::default();
         for n in 1..=4_u32 {
-            let gaps = vec![Gap { cause: Cause::Late, duration: 120 * MS }; if n == 2 { 2 } else { 0 }];
+            let gaps = vec![Gap { cause: GapCause::Underrun, duration: 120 * MS }; if n == 2 { 2 } else { 0 }];
             log.turns.push(TurnLog {
                 call: 0,
-                asked: n * 1_000 * MS,
+                speech_end: n * 1_000 * MS,
                 endpointing: Some(210 * MS),
                 ttfp: Some(n * 10 * MS),
                 to_sound: n * 100 * MS,
                 barge_in: None,
-                answer: Answer { gaps, duration: 1_000 * MS, concealed: 20 * MS, ..Answer::default() },
-                right: Some(n != 3),
+                answer: AnswerPlayback { gaps, duration: 1_000 * MS, concealed: 20 * MS, ..AnswerPlayback::default() },
+                correct: Some(n != 3),
             });
         }
         log.calls.push(CallLog { began: MS, setup: Some(30 * MS), ended: 5_000 * MS, rtp: None });
-        log.samples.push(Sample {
+        log.samples.push(ResourceSample {
             at: 1_000 * MS,
             calls: 1,
             server_cores: Some(0.5),
             server_memory: Some(1 << 20),
             own_cores: 0.1,
         });
-        log.samples.push(Sample {
+        log.samples.push(ResourceSample {
             at: 2_000 * MS,
             calls: 1,
             server_cores: Some(0.7),
@@ -179,7 +179,7 @@ pub(crate) mod tests {
         });
         log.server_stages = vec![("endpointing".to_owned(), 0.15), ("wire".to_owned(), 0.05)];
         log.error("refused <b>");
-        (Scenario::of_command("knee").unwrap(), log)
+        (Scenario::for_command("knee").unwrap(), log)
     }
 
     #[test]

@@ -120,7 +120,7 @@ impl Scenario {
     }
 
     /// The scenario that a command varies.
-    pub fn of_command(name: &str) -> Result<Self> {
+    pub fn for_command(name: &str) -> Result<Self> {
         let all = Self::read(COMMANDS).context("commands.toml")?;
         all.into_iter().find(|scenario| scenario.name == name).with_context(|| format!("no scenario {name}"))
     }
@@ -156,7 +156,7 @@ impl Scenario {
             "interrupt_after_s: only a server that ends turns hears it"
         );
         ensure!(
-            !self.slices() || !(client_ends || self.interrupt_after_s.is_some()),
+            !self.answers_in_slices() || !(client_ends || self.interrupt_after_s.is_some()),
             "session.repartee.slice_ms: callers who are answered slice by slice neither interrupt nor end their turns"
         );
         self.network.check()?;
@@ -164,7 +164,7 @@ impl Scenario {
     }
 
     /// Whether turns are answered slice by slice (`session.repartee.slice_ms`).
-    pub fn slices(&self) -> bool {
+    pub fn answers_in_slices(&self) -> bool {
         self.session.get("repartee").is_some_and(|ours| ours.get("slice_ms").is_some())
     }
 
@@ -195,8 +195,8 @@ mod tests {
 
     #[test]
     fn commands_have_their_scenarios() {
-        assert!(Scenario::of_command("knee").unwrap().arrivals.stay());
-        let soak = Scenario::of_command("soak").unwrap();
+        assert!(Scenario::for_command("knee").unwrap().arrivals.stay());
+        let soak = Scenario::for_command("soak").unwrap();
         assert!(soak.arrivals.call_again() && soak.turns > 1);
     }
 

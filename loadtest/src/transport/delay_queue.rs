@@ -10,7 +10,7 @@ const MAX_QUEUED: usize = 4_096;
 
 /// Which way a datagram goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Way {
+pub enum LinkDirection {
     /// To the server.
     Up,
     /// To the caller.
@@ -18,7 +18,7 @@ pub enum Way {
 }
 
 /// Arrival, order of sending, way, and the other end.
-type Entry = (Instant, u64, Way, SocketAddr, Vec<u8>);
+type Entry = (Instant, u64, LinkDirection, SocketAddr, Vec<u8>);
 
 /// The queue of one call, both ways.
 #[derive(Debug, Default)]
@@ -29,7 +29,7 @@ pub struct DelayQueue {
 
 impl DelayQueue {
     /// Adds a datagram that arrives at `at`.
-    pub fn push(&mut self, at: Instant, way: Way, peer: SocketAddr, datagram: Vec<u8>) {
+    pub fn push(&mut self, at: Instant, way: LinkDirection, peer: SocketAddr, datagram: Vec<u8>) {
         if self.queue.len() < MAX_QUEUED {
             self.sent += 1;
             self.queue.push(Reverse((at, self.sent, way, peer, datagram)));
@@ -42,7 +42,7 @@ impl DelayQueue {
     }
 
     /// The next one that has arrived by `now`.
-    pub fn pop(&mut self, now: Instant) -> Option<(Instant, Way, SocketAddr, Vec<u8>)> {
+    pub fn pop(&mut self, now: Instant) -> Option<(Instant, LinkDirection, SocketAddr, Vec<u8>)> {
         self.queue.peek().filter(|Reverse((at, ..))| *at <= now)?;
         let Reverse((at, _, way, peer, datagram)) = self.queue.pop()?;
         Some((at, way, peer, datagram))

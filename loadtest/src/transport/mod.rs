@@ -24,7 +24,7 @@ use crate::measure::playback::Playback;
 use crate::scenario::{Scenario, TransportKind};
 use crate::speech::Frame;
 use crate::target::Target;
-use crate::wire::Incoming;
+use crate::server_events::TimedEvent;
 use webrtc::{RtpReport, WebRtcTransport};
 use websocket::WebSocketTransport;
 
@@ -63,7 +63,7 @@ impl Transport {
     }
 
     /// The next event, or `None` at `until`.
-    pub async fn next(&mut self, until: Instant) -> Result<Option<Incoming>> {
+    pub async fn next(&mut self, until: Instant) -> Result<Option<TimedEvent>> {
         match self {
             Self::WebRtc(line) => line.next(until).await,
             Self::WebSocket(line) => line.next(until).await,

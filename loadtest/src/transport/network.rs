@@ -48,7 +48,7 @@ impl Impairment {
 
 /// One direction of a call's network.
 #[derive(Debug)]
-pub struct Network {
+pub struct ImpairedLink {
     impairment: Impairment,
     random: Random,
     /// Datagrams get lost at the moment.
@@ -57,7 +57,7 @@ pub struct Network {
     latest: Duration,
 }
 
-impl Network {
+impl ImpairedLink {
     /// `seed` repeats what happens.
     pub fn new(impairment: Impairment, seed: u64) -> Self {
         Self { impairment, random: Random::new(seed), losing: false, latest: Duration::ZERO }
@@ -116,7 +116,7 @@ mod tests {
 
     /// Arrivals of `count` datagrams, each 20 ms after the one before.
     fn carried(impairment: Impairment, count: u32) -> Vec<[Option<Duration>; 2]> {
-        let mut network = Network::new(impairment, 3);
+        let mut network = ImpairedLink::new(impairment, 3);
         (0..count).map(|n| network.carry(PACKET * n)).collect()
     }
 

@@ -27,13 +27,13 @@ const MAX_CONCEALED: u64 = 10;
 
 /// What became of the packets of a call.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct PacketCounts {
     /// Packets that arrived.
     pub received: u64,
     /// Packets that never arrived, or after their sound was due.
     pub lost: u64,
     /// Packets that came after their sound was due, or twice.
-    pub useless: u64,
+    pub late_or_duplicate: u64,
     /// Packets that arrived after one with a higher number.
     pub reordered: u64,
     /// Packets that the decoder refused.
@@ -56,7 +56,7 @@ pub struct RtpReceiver {
     /// Number and time stamp of the packet that is due.
     next: Option<(u64, u64)>,
     highest: u64,
-    counts: Counts,
+    counts: PacketCounts,
 }
 
 impl RtpReceiver {
@@ -67,12 +67,12 @@ impl RtpReceiver {
             waiting: BTreeMap::new(),
             next: None,
             highest: 0,
-            counts: Counts::default(),
+            counts: PacketCounts::default(),
         })
     }
 
     /// What became of the packets so far.
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> PacketCounts {
         self.counts
     }
 
@@ -83,7 +83,7 @@ impl RtpReceiver {
         self.highest = self.highest.max(number);
         let useless = self.next.is_some_and(|(next, _)| number < next) || self.waiting.contains_key(&number);
         if useless {
-            self.counts.useless += 1;
+            self.counts.late_or_duplicate += 1;
         } else {
             self.waiting.insert(number, Packet { ticks, payload, arrival });
         }
@@ -165,7 +165,7 @@ mod tests {
     }
 
     /// Receives 50 packets in the given order, each 20 ms after the one before.
-    fn receive(order: &[u64]) -> (Counts, crate::measure::playback::Answer) {
+    fn receive(order: &[u64]) -> (PacketCounts, crate::measure::playback::AnswerPlayback) {
         let (packets, start) = (tone(50), Instant::now());
         let (mut receiver, mut playback) = (RtpReceiver::new().unwrap(), Playback::new(BUFFER));
         for (slot, number) in order.iter().enumerate() {
@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn packets_in_order_are_all_played() {
         let (counts, answer) = receive(&(0..50).collect::<Vec<_>>());
-        assert_eq!(counts, Counts { received: 50, ..Counts::default() });
+        assert_eq!(counts, PacketCounts { received: 50, ..PacketCounts::default() });
         assert_eq!((answer.duration, answer.gaps.len(), answer.concealed), (1_000 * MS, 0, Duration::ZERO));
     }
 
@@ -191,7 +191,7 @@ mod tests {
         order.swap(20, 21);
         order.insert(31, 30);
         let (counts, answer) = receive(&order);
-        assert_eq!(counts, Counts { received: 51, useless: 1, reordered: 1, ..Counts::default() });
+        assert_eq!(counts, PacketCounts { received: 51, late_or_duplicate: 1, reordered: 1, ..PacketCounts::default() });
         assert_eq!((answer.duration, answer.concealed), (1_000 * MS, Duration::ZERO));
     }
 
@@ -200,7 +200,7 @@ mod tests {
         let order: Vec<u64> = (0..50).filter(|n| ![10, 20, 21].contains(n)).collect();
         let (counts, answer) = receive(&order);
         assert_eq!((counts.lost, answer.concealed, answer.duration), (3, 60 * MS, 1_000 * MS));
-        assert!(answer.gaps.iter().all(|gap| gap.cause != crate::measure::playback::Cause::Hole), "{answer:?}");
+        assert!(answer.gaps.iter().all(|gap| gap.cause != crate::measure::playback::GapCause::Hole), "{answer:?}");
     }
 
     #[test]

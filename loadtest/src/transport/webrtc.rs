@@ -17,14 +17,14 @@ use str0m::{Candidate, Event as RtcEvent, Input, Output, Rtc, RtcConfig};
 use tokio::net::UdpSocket;
 use tokio::time::sleep_until;
 
-use super::delay_queue::{DelayQueue, Way};
-use super::network::{Impairment, Network};
-use super::rtp_receiver::{BUFFER, Counts, RtpReceiver};
+use super::delay_queue::{DelayQueue, LinkDirection};
+use super::network::{Impairment, ImpairedLink};
+use super::rtp_receiver::{BUFFER, PacketCounts, RtpReceiver};
 use super::socket::StampedSocket;
 use crate::measure::playback::Playback;
 use crate::speech::Frame;
 use crate::target::Target;
-use crate::wire::{Event, Incoming};
+use crate::server_events::{Event, TimedEvent};
 
 /// RTP ticks of a frame.
 const FRAME_TICKS: u32 = 960;
@@ -39,7 +39,7 @@ const STATISTICS: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RtpReport {
     /// Packets of the server's sound.
-    pub counts: Counts,
+    pub counts: PacketCounts,
     /// Jitter of the server's packets between arrivals, in s.
     pub jitter: Option<f64>,
     /// Round trip, in s.
@@ -58,12 +58,12 @@ pub struct WebRtcTransport {
     open: bool,
     begun: Instant,
     deadline: Instant,
-    up: Network,
-    down: Network,
+    up: ImpairedLink,
+    down: ImpairedLink,
     delayed: DelayQueue,
     receiver: RtpReceiver,
     playback: Playback,
-    incoming: VecDeque<Incoming>,
+    incoming: VecDeque<TimedEvent>,
     /// Arrival of the datagram being read.
     arrival: Instant,
     pt: Option<Pt>,
@@ -113,8 +113,8 @@ impl WebRtcTransport {
             open: false,
             begun,
             deadline: begun,
-            up: Network::new(impairment.clone(), seed),
-            down: Network::new(impairment.clone(), !seed),
+            up: ImpairedLink::new(impairment.clone(), seed),
+            down: ImpairedLink::new(impairment.clone(), !seed),
             delayed: DelayQueue::default(),
             receiver: RtpReceiver::new()?,
             playback: Playback::new(BUFFER),
@@ -135,7 +135,7 @@ impl WebRtcTransport {
     }
 
     /// The next event, or `None` at `until`.
-    pub async fn next(&mut self, until: Instant) -> Result<Option<Incoming>> {
+    pub async fn next(&mut self, until: Instant) -> Result<Option<TimedEvent>> {
         loop {
             if let Some(incoming) = self.incoming.pop_front() {
                 return Ok(Some(incoming));
@@ -219,7 +219,7 @@ impl WebRtcTransport {
                         if at <= sent {
                             self.take(&buffer[..length], from, arrival)?;
                         } else {
-                            self.delayed.push(self.begun + at, Way::Down, from, buffer[..length].to_vec());
+                            self.delayed.push(self.begun + at, LinkDirection::Down, from, buffer[..length].to_vec());
                         }
                     }
                 }
@@ -235,8 +235,8 @@ impl WebRtcTransport {
     fn deliver(&mut self) -> Result<()> {
         while let Some((at, way, peer, datagram)) = self.delayed.pop(Instant::now()) {
             match way {
-                Way::Up => self.socket.send(&datagram, peer),
-                Way::Down => self.take(&datagram, peer, at)?,
+                LinkDirection::Up => self.socket.send(&datagram, peer),
+                LinkDirection::Down => self.take(&datagram, peer, at)?,
             }
         }
         Ok(())
@@ -270,7 +270,7 @@ impl WebRtcTransport {
                             self.socket.send(&transmit.contents, transmit.destination);
                         } else {
                             let datagram = transmit.contents.to_vec();
-                            self.delayed.push(self.begun + at, Way::Up, transmit.destination, datagram);
+                            self.delayed.push(self.begun + at, LinkDirection::Up, transmit.destination, datagram);
                         }
                     }
                 }
@@ -287,7 +287,7 @@ impl WebRtcTransport {
                     bail!("the server sent more than {MAX_EVENTS} events at once");
                 }
                 let event = Event::read(&String::from_utf8_lossy(&data.data))?;
-                self.incoming.push_back(Incoming { event, at: self.arrival });
+                self.incoming.push_back(TimedEvent { event, at: self.arrival });
             }
             RtcEvent::RtpPacket(packet) => {
                 let ticks = packet.time.numer();

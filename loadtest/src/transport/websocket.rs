@@ -14,7 +14,7 @@ use tokio_tungstenite::{WebSocketStream, client_async};
 use crate::measure::playback::Playback;
 use crate::speech::{Frame, from_pcm16};
 use crate::target::{Stream, Target};
-use crate::wire::{Event, Incoming};
+use crate::server_events::{Event, TimedEvent};
 
 /// What a program keeps before it plays: a loudspeaker's own buffer.
 const BUFFER: Duration = Duration::from_millis(20);
@@ -57,7 +57,7 @@ impl WebSocketTransport {
     }
 
     /// The next event that is no sound, or `None` at `until`.
-    pub async fn next(&mut self, until: Instant) -> Result<Option<Incoming>> {
+    pub async fn next(&mut self, until: Instant) -> Result<Option<TimedEvent>> {
         let entered = Instant::now();
         loop {
             if !self.read_delay.is_zero() {
@@ -77,7 +77,7 @@ impl WebSocketTransport {
                         self.playback.push(self.position, &samples, at, false);
                         self.position += samples.len() as u64;
                     }
-                    event => return Ok(Some(Incoming { event, at })),
+                    event => return Ok(Some(TimedEvent { event, at })),
                 },
                 Some(Ok(Message::Close(_))) | None => bail!("the server hung up"),
                 Some(Ok(_)) => {}

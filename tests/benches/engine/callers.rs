@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use repartee_engine::EngineConfig;
 use repartee_engine::HandOff;
 use repartee_engine_api::{Command, Respond, SessionHandle};
-use repartee_load::report::Row;
+use repartee_load::report::ReportRow;
 use repartee_testkit::memory::resident;
 
 use crate::bed::{Bed, RATE, Timing, median, sound};
@@ -45,7 +45,7 @@ fn ms(durations: impl Iterator<Item = Duration>) -> f64 {
     median(durations.map(|d| d.as_secs_f64() * 1e3).collect())
 }
 
-pub fn hand_off(folder: &Path) -> Result<Vec<Row>> {
+pub fn hand_off(folder: &Path) -> Result<Vec<ReportRow>> {
     let question = sound(LONG)?;
     let full = EngineConfig { hand_off: HandOff::FullPayload, ..config() };
     let (mut chunked, mut full) = (Bed::new(folder, &config())?, Bed::new(folder, &full)?);
@@ -58,15 +58,15 @@ pub fn hand_off(folder: &Path) -> Result<Vec<Row>> {
             format!("{callers} at once, {sound:.1} s of speech each; commit to first samples; peer: full_payload");
         let first = |timings: &[Timing]| ms(timings.iter().map(|timing| timing.first));
         let whole = |timings: &[Timing]| ms(timings.iter().map(|timing| timing.whole));
-        rows.push(Row::less_than(format!("async_vs_full_ttfp_{callers}"), first(&ours), first(&peer), "ms", note));
+        rows.push(ReportRow::lower_is_better(format!("async_vs_full_ttfp_{callers}"), first(&ours), first(&peer), "ms", note));
         let note = format!("{callers} at once; commit to the end of the answer; peer: full_payload");
-        rows.push(Row::less_than(format!("async_vs_full_end_{callers}"), whole(&ours), whole(&peer), "ms", note));
+        rows.push(ReportRow::lower_is_better(format!("async_vs_full_end_{callers}"), whole(&ours), whole(&peer), "ms", note));
     }
     Ok(rows)
 }
 
 /// Stages side by side on two threads, against one after another on one.
-pub fn threads(folder: &Path) -> Result<Vec<Row>> {
+pub fn threads(folder: &Path) -> Result<Vec<ReportRow>> {
     let question = sound(LONG)?;
     let two = EngineConfig { threads: Some(2), ..config() };
     let (mut two, mut one) = (Bed::new(folder, &two)?, Bed::new(folder, &config())?);
@@ -79,14 +79,14 @@ pub fn threads(folder: &Path) -> Result<Vec<Row>> {
         let first = |timings: &[Timing]| ms(timings.iter().map(|timing| timing.first));
         let whole = |timings: &[Timing]| ms(timings.iter().map(|timing| timing.whole));
         let name = format!("answer_two_threads{suffix}");
-        rows.push(Row::less_than(name, whole(&ours), whole(&peer), "ms", note("commit to the end of the answer")));
+        rows.push(ReportRow::lower_is_better(name, whole(&ours), whole(&peer), "ms", note("commit to the end of the answer")));
         let name = format!("ttfp_two_threads{suffix}");
-        rows.push(Row::less_than(name, first(&ours), first(&peer), "ms", note("commit to first samples")));
+        rows.push(ReportRow::lower_is_better(name, first(&ours), first(&peer), "ms", note("commit to first samples")));
     }
     Ok(rows)
 }
 
-pub fn batches(folder: &Path) -> Result<Vec<Row>> {
+pub fn batches(folder: &Path) -> Result<Vec<ReportRow>> {
     const CALLERS: usize = 8;
     let question = sound(LONG)?;
     let alone = EngineConfig { batch: false, ..config() };
@@ -108,14 +108,14 @@ pub fn batches(folder: &Path) -> Result<Vec<Row>> {
     let note = format!("{CALLERS} at once; a second of speech; peer: the same, each stepped alone");
     let mut rows = Vec::new();
     for (at, (name, ..)) in batched.times().into_iter().enumerate().skip(1) {
-        rows.push(Row::less_than(format!("batch8_vs_serial_{name}"), ours[at], peer[at], "ms", note.clone()));
+        rows.push(ReportRow::lower_is_better(format!("batch8_vs_serial_{name}"), ours[at], peer[at], "ms", note.clone()));
     }
     let last = ours.len() - 1;
-    rows.push(Row::less_than("batch8_vs_serial_everything", ours[last], peer[last], "ms", note));
+    rows.push(ReportRow::lower_is_better("batch8_vs_serial_everything", ours[last], peer[last], "ms", note));
     Ok(rows)
 }
 
-pub fn input_length(folder: &Path) -> Result<Vec<Row>> {
+pub fn input_length(folder: &Path) -> Result<Vec<ReportRow>> {
     let question = sound("three-plus-four.wav")?;
     let mut bed = Bed::new(folder, &config())?;
     let window = RATE;
@@ -149,19 +149,19 @@ pub fn input_length(folder: &Path) -> Result<Vec<Row>> {
             turn.len() as f64 / RATE as f64,
             open * 1000 / RATE
         );
-        rows.push(Row::less_than(format!("ttfp_by_input_length_{seconds}s"), time(true)?, time(false)?, "ms", note));
+        rows.push(ReportRow::lower_is_better(format!("ttfp_by_input_length_{seconds}s"), time(true)?, time(false)?, "ms", note));
     }
     Ok(rows)
 }
 
-pub fn memory(folder: &Path) -> Result<Vec<Row>> {
+pub fn memory(folder: &Path) -> Result<Vec<ReportRow>> {
     const SESSIONS: usize = 16;
     let mut bed = Bed::new(folder, &config())?;
     let before = resident() as f64;
     let sessions: Vec<SessionHandle> = (0..SESSIONS).map(|_| bed.open()).collect::<Result<_>>()?;
     bed.settle();
     let each = |bytes: f64| bytes.max(0.0) / SESSIONS as f64 / 1024.0;
-    let mut rows = vec![Row::alone(
+    let mut rows = vec![ReportRow::without_peer(
         "session_at_rest",
         each(resident() as f64 - before),
         "KiB",
@@ -177,7 +177,7 @@ pub fn memory(folder: &Path) -> Result<Vec<Row>> {
     }
     bed.settle();
     let note = "resident memory, mean of 16 sessions: keys and values of two stages, and the encoded windows";
-    rows.push(Row::alone("session_after_a_60_s_turn", each(resident() as f64 - before), "KiB", note));
+    rows.push(ReportRow::without_peer("session_after_a_60_s_turn", each(resident() as f64 - before), "KiB", note));
     drop(sessions);
     bed.settle();
 
@@ -196,11 +196,11 @@ pub fn memory(folder: &Path) -> Result<Vec<Row>> {
         }
     }
     let note = format!("resident memory of the process after {TURNS} turns of one session, over that after 100");
-    rows.push(Row::alone("growth_over_1000_turns", (resident() as f64 - settled) / 1024.0, "KiB", note));
+    rows.push(ReportRow::without_peer("growth_over_1000_turns", (resident() as f64 - settled) / 1024.0, "KiB", note));
     Ok(rows)
 }
 
-pub fn profile(folder: &Path) -> Result<Vec<Row>> {
+pub fn profile(folder: &Path) -> Result<Vec<ReportRow>> {
     let question = sound(LONG)?;
     let mut bed = Bed::new(folder, &config())?;
     let before = bed.times();
@@ -223,10 +223,10 @@ pub fn profile(folder: &Path) -> Result<Vec<Row>> {
             after.2 - before.2,
             spent.as_secs_f64() * 1e3 / (after.2 - before.2).max(1) as f64
         );
-        rows.push(Row::alone(format!("share_{}", after.0), share(spent, wall), "%", note));
+        rows.push(ReportRow::without_peer(format!("share_{}", after.0), share(spent, wall), "%", note));
     }
     let note = "log-mel, commands, prompts, planning, routing, events";
-    rows.push(Row::alone("share_outside_of_stages", share(wall.saturating_sub(computed), wall), "%", note));
+    rows.push(ReportRow::without_peer("share_outside_of_stages", share(wall.saturating_sub(computed), wall), "%", note));
     Ok(rows)
 }
 

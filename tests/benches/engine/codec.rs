@@ -9,7 +9,7 @@ use repartee_engine::internals::Checkpoint;
 use repartee_engine::internals::qwen3_omni_moe::Qwen3Omni;
 use repartee_kernels::StreamRows;
 use repartee_kernels::cpu::Cpu;
-use repartee_load::report::Row;
+use repartee_load::report::ReportRow;
 
 use crate::bed::median;
 use crate::eager;
@@ -21,7 +21,7 @@ const FRAMES: usize = 50;
 /// Timed repetitions.
 const REPEATS: usize = 7;
 
-pub fn rows(folder: &Path) -> Result<Vec<Row>> {
+pub fn rows(folder: &Path) -> Result<Vec<ReportRow>> {
     let ops = Cpu::default();
     let model = Qwen3Omni::load(&ops, &Checkpoint::open(Source::Folder(folder.to_owned()))?)?;
     let codec = &model.config.code2wav;
@@ -51,7 +51,7 @@ pub fn rows(folder: &Path) -> Result<Vec<Row>> {
     };
     let row = |name: &str, chunk: usize, time: &mut dyn FnMut(usize, bool) -> f64| {
         let note = format!("a frame of 80 ms, {chunk} at a time; peer: {LEFT_CONTEXT} frames of left context");
-        Row::less_than(name, time(chunk, false), time(chunk, true), "ms", note)
+        ReportRow::lower_is_better(name, time(chunk, false), time(chunk, true), "ms", note)
     };
     Ok(vec![
         row("code2wav_state_vs_recompute", 1, &mut time),

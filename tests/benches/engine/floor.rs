@@ -15,7 +15,7 @@ use repartee_kernels::cpu::gemm::{PackedWeight, StridedRows, multiply};
 use repartee_kernels::cpu::hardware_peaks::{PeakRate, float_peak};
 use repartee_kernels::cpu::pool::Pool;
 use repartee_kernels::{Ops, SampleParams, StateSpec, StreamRows};
-use repartee_load::report::Row;
+use repartee_load::report::ReportRow;
 use safetensors::SafeTensors;
 
 use crate::bed::median;
@@ -84,7 +84,7 @@ fn each(parts: usize, mut run: impl FnMut()) -> f64 {
     median((0..REPEATS).map(|_| timed(&mut run) * 1e3 / parts as f64).collect())
 }
 
-pub fn rows(folder: &Path) -> Result<Vec<Row>> {
+pub fn rows(folder: &Path) -> Result<Vec<ReportRow>> {
     let machine = Machine::measure()?;
     let bytes = std::fs::read(folder.join("model.safetensors"))?;
     let tensors = SafeTensors::deserialize(&bytes)?;
@@ -186,13 +186,13 @@ pub fn rows(folder: &Path) -> Result<Vec<Row>> {
     ]);
 
     let mut made = vec![
-        Row::alone(
+        ReportRow::without_peer(
             "machine_bandwidth",
             machine.bandwidth / 1e9,
             "GB/s",
             "one core, copying 256 MB, bytes read and written",
         ),
-        Row::alone(
+        ReportRow::without_peer(
             "machine_peak",
             2.0 * machine.peak.multiplies / 1e9,
             "GFLOP/s",
@@ -201,7 +201,7 @@ pub fn rows(folder: &Path) -> Result<Vec<Row>> {
                 machine.peak.instruction
             ),
         ),
-        Row::alone(
+        ReportRow::without_peer(
             "product",
             2.0 * machine.product / 1e9,
             "GFLOP/s",
@@ -227,7 +227,7 @@ pub fn rows(folder: &Path) -> Result<Vec<Row>> {
             work.bytes / 1e6,
             work.multiplies / 1e6
         );
-        made.push(Row::less_than(name, took, machine.floor(work), "ms", note));
+        made.push(ReportRow::lower_is_better(name, took, machine.floor(work), "ms", note));
     }
     Ok(made)
 }

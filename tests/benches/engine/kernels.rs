@@ -10,7 +10,7 @@ use repartee_kernels::cpu::pool::Pool;
 use repartee_kernels::cpu::simd::SimdLevel;
 use repartee_kernels::cpu::{math, sample};
 use repartee_kernels::random::uniform;
-use repartee_load::report::Row;
+use repartee_load::report::ReportRow;
 
 use crate::bed::median;
 
@@ -23,7 +23,7 @@ const REGIONS: usize = 2000;
 /// Until a worker has gone to sleep.
 const IDLE: Duration = Duration::from_millis(2);
 
-pub fn rows() -> Result<Vec<Row>> {
+pub fn rows() -> Result<Vec<ReportRow>> {
     let level = SimdLevel::detect();
     let logits: Vec<f32> = (0..VOCABULARY)
         // The sum of four even numbers is about normal: a few likely ids and a long tail.
@@ -40,7 +40,7 @@ pub fn rows() -> Result<Vec<Row>> {
     };
     let ours = time(&|row| sample::top_p(level, row, 0.9));
     let sorted = time(&|row| sort_and_cut(level, row, 0.9));
-    let mut rows = vec![Row::less_than(
+    let mut rows = vec![ReportRow::lower_is_better(
         "top_p",
         ours,
         sorted,
@@ -50,11 +50,11 @@ pub fn rows() -> Result<Vec<Row>> {
 
     let pool = Pool::new(2)?;
     let region = timed(&pool, Duration::ZERO, |pool| pool.run(2, |_| {}));
-    rows.push(Row::alone("pool_region", region, "us", "two threads, two tasks that do nothing"));
+    rows.push(ReportRow::without_peer("pool_region", region, "us", "two threads, two tasks that do nothing"));
     let hand_off = timed(&pool, Duration::ZERO, meet);
-    rows.push(Row::alone("pool_hand_off", hand_off, "us", "until both threads have met in a region and left it"));
+    rows.push(ReportRow::without_peer("pool_hand_off", hand_off, "us", "until both threads have met in a region and left it"));
     let asleep = timed(&pool, IDLE, meet);
-    rows.push(Row::alone("pool_wake", asleep, "us", "the same when the worker sleeps"));
+    rows.push(ReportRow::without_peer("pool_wake", asleep, "us", "the same when the worker sleeps"));
     Ok(rows)
 }
 

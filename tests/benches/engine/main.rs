@@ -18,15 +18,15 @@ mod floor;
 mod kernels;
 
 use anyhow::Result;
-use repartee_load::report::{Report, Row};
+use repartee_load::report::{Report, ReportRow};
 use repartee_tests::tools;
 
 fn main() -> Result<()> {
     let model = tools::root().join("models/demo");
-    let mut rows: Vec<Row> = Vec::new();
+    let mut rows: Vec<ReportRow> = Vec::new();
     // Cargo adds `--bench`.
     let only = std::env::args().skip(1).find(|argument| argument != "--bench");
-    let mut part = |title: &str, run: &mut dyn FnMut() -> Result<Vec<Row>>| -> Result<()> {
+    let mut part = |title: &str, run: &mut dyn FnMut() -> Result<Vec<ReportRow>>| -> Result<()> {
         if only.as_ref().is_some_and(|only| !title.contains(only)) {
             return Ok(());
         }

@@ -16,7 +16,7 @@ mod tensors;
 
 use repartee_engine::internals::Checkpoint;
 use repartee_engine::{KvCacheFormat, Source, WeightPolicy};
-use repartee_load::report::Row;
+use repartee_load::report::ReportRow;
 use repartee_tests::side_by_side;
 use repartee_tests::tools::root;
 use serde::Deserialize;
@@ -47,14 +47,14 @@ fn main() {
         let found = loss::measure(&checkpoint, policy, &questions);
         let same = found.likeliest.iter().zip(&base.likeliest).filter(|(a, b)| a == b).count();
         let note = format!("on right answers; peer: bf16; its likeliest token: {same} of {}", found.likeliest.len());
-        rows.push(Row::less_than(format!("loss_{name}"), found.loss, base.loss, "nats a token", note));
+        rows.push(ReportRow::lower_is_better(format!("loss_{name}"), found.loss, base.loss, "nats a token", note));
         for kv_cache in [KvCacheFormat::F32, KvCacheFormat::Bf16] {
             let answers = answers::all(policy, kv_cache, &questions);
             let answered = answers.iter().zip(&questions).filter(|(answer, question)| question.is_answered_by(answer));
             let (right, same) = (answered.count(), answers.iter().zip(&said).filter(|(a, b)| a == b).count());
             let keys = serde_json::to_value(kv_cache).unwrap().as_str().unwrap().to_owned();
             let note = format!("of {} with all key words; {same} with the text of bf16", questions.len());
-            rows.push(Row::alone(format!("answers_{name}_kv_{keys}"), right as f64, "answers", note));
+            rows.push(ReportRow::without_peer(format!("answers_{name}_kv_{keys}"), right as f64, "answers", note));
         }
     }
     side_by_side::finish("weight_loss", rows).unwrap();

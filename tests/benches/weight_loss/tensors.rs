@@ -6,7 +6,7 @@ use repartee_engine::WeightPolicy;
 use repartee_engine::internals::{Checkpoint, DType};
 use repartee_kernels::cpu::quantised::{IntegerFormat, QuantisedWeight};
 use repartee_kernels::{WeightFormat, WeightLayout};
-use repartee_load::report::Row;
+use repartee_load::report::ReportRow;
 
 /// The tensors of one kind.
 #[derive(Default)]
@@ -28,7 +28,7 @@ fn layout(name: &str, shape: &[usize]) -> Option<WeightLayout> {
 }
 
 /// The error of each kind of matrices in per cent, and of all; `name` is the policy's.
-pub fn rows(checkpoint: &Checkpoint, policy: WeightPolicy, name: &str) -> Vec<Row> {
+pub fn rows(checkpoint: &Checkpoint, policy: WeightPolicy, name: &str) -> Vec<ReportRow> {
     let mut kinds: BTreeMap<String, Kind> = BTreeMap::new();
     for tensor_name in checkpoint.tensor_names() {
         let Some(shape) = checkpoint.shape(tensor_name) else { continue };
@@ -68,7 +68,7 @@ pub fn rows(checkpoint: &Checkpoint, policy: WeightPolicy, name: &str) -> Vec<Ro
     }
     let row = |(kind, Kind { bytes, squares, errors, worst }): (String, Kind)| {
         let note = format!("{} KiB; at worst {:.2} % {}", bytes >> 10, worst.0 * 100.0, worst.1);
-        Row::alone(format!("error_{name} {kind}"), share(errors, squares) * 100.0, "%", note.trim_end())
+        ReportRow::without_peer(format!("error_{name} {kind}"), share(errors, squares) * 100.0, "%", note.trim_end())
     };
     kinds.into_iter().map(row).collect()
 }

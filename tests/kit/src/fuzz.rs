@@ -2,18 +2,18 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::memory::{Growth, Scope};
+use crate::memory::{MemoryGrowth, CountScope};
 use crate::random::Random;
 
 /// Bytes that may be allocated more after the last input than after the first quarter of them: a buffer keeps the room of the
 /// largest input so far, and the inputs are a few KiB long. A leak of three bytes an input is more than this after 10,000 inputs.
-pub const GROWTH: i64 = 16 << 10;
+pub const MAX_GROWTH: i64 = 16 << 10;
 
 /// Panics if this thread has allocated [`GROWTH`] more since `growth` began, `inputs` inputs ago.
-pub fn assert_bounded(growth: &Growth, inputs: usize) {
+pub fn assert_bounded(growth: &MemoryGrowth, inputs: usize) {
     let bytes = growth.bytes();
     println!("{bytes} bytes more are allocated after {inputs} inputs");
-    assert!(bytes < GROWTH, "{bytes} bytes more are allocated after {inputs} inputs");
+    assert!(bytes < MAX_GROWTH, "{bytes} bytes more are allocated after {inputs} inputs");
 }
 
 /// Calls `target` with every entry of `corpus` and then with `count` mutations of them. A panic names the input; what this thread
@@ -23,10 +23,10 @@ pub fn assert_bounded(growth: &Growth, inputs: usize) {
 /// Also where [`crate::memory::CountingAllocator`] is not the global allocator.
 pub fn fuzz(corpus: &[Vec<u8>], count: usize, seed: u64, mut target: impl FnMut(&[u8])) {
     let mut random = Random::new(seed);
-    let (inputs, mut growth) = (corpus.len() + count, Growth::begin(Scope::Thread));
+    let (inputs, mut growth) = (corpus.len() + count, MemoryGrowth::begin(CountScope::Thread));
     for round in 0..inputs {
         if round == inputs / 4 {
-            growth = Growth::begin(Scope::Thread);
+            growth = MemoryGrowth::begin(CountScope::Thread);
         }
         let input = match corpus.get(round) {
             Some(saved) => saved.clone(),
@@ -41,7 +41,7 @@ pub fn fuzz(corpus: &[Vec<u8>], count: usize, seed: u64, mut target: impl FnMut(
 
 /// One of the corpus, changed in a few places.
 pub fn mutation(corpus: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
-    let mut bytes = random.of(corpus).clone();
+    let mut bytes = random.choose(corpus).clone();
     for _ in 0..=random.below(4) {
         let at = random.below(bytes.len() + 1);
         let length = random.below(40).min(bytes.len() - at);
@@ -53,7 +53,7 @@ pub fn mutation(corpus: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
                 bytes.splice(at..at, piece);
             }
             3 => {
-                let other = random.of(corpus);
+                let other = random.choose(corpus);
                 let from = random.below(other.len());
                 let piece: Vec<u8> = other[from..].iter().copied().take(random.below(200)).collect();
                 bytes.splice(at..at, piece);
@@ -73,7 +73,7 @@ fn number(bytes: &mut Vec<u8>, at: usize, random: &mut Random) {
     let Some(begin) = bytes[at..].iter().position(u8::is_ascii_digit).map(|offset| at + offset) else { return };
     let end =
         bytes[begin..].iter().position(|byte| !byte.is_ascii_digit()).map_or(bytes.len(), |length| begin + length);
-    bytes.splice(begin..end, random.of(&ODD).bytes());
+    bytes.splice(begin..end, random.choose(&ODD).bytes());
 }
 
 /// Exchanges two lines, or doubles one.

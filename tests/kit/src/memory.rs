@@ -30,7 +30,7 @@ pub fn resident() -> u64 {
 
 /// Bytes and allocations that are counted together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scope {
+pub enum CountScope {
     /// Those of the calling thread.
     Thread,
     /// Those of all threads.
@@ -39,7 +39,7 @@ pub enum Scope {
 
 /// What the allocator has counted so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Counts {
+pub struct AllocationCounts {
     /// Bytes that are allocated and not freed; below zero for a thread that frees what others allocated.
     pub live: i64,
     /// Allocations ever made; one that grows or shrinks counts again.
@@ -50,29 +50,29 @@ pub struct Counts {
 ///
 /// # Panics
 /// Where [`CountingAllocator`] is not the global allocator: a bound on nothing would always hold.
-pub fn counts(scope: Scope) -> Counts {
-    let process = Counts { live: LIVE.load(Ordering::Relaxed), allocations: ALLOCATIONS.load(Ordering::Relaxed) };
+pub fn counts(scope: CountScope) -> AllocationCounts {
+    let process = AllocationCounts { live: LIVE.load(Ordering::Relaxed), allocations: ALLOCATIONS.load(Ordering::Relaxed) };
     assert!(
         process.allocations > 0,
         "memory is not counted in this test binary: make repartee_testkit::memory::CountingAllocator its \
          #[global_allocator]"
     );
     match scope {
-        Scope::Process => process,
-        Scope::Thread => THREAD.with(Cell::get),
+        CountScope::Process => process,
+        CountScope::Thread => THREAD.with(Cell::get),
     }
 }
 
 /// The growth of live memory since a moment.
 #[derive(Debug)]
-pub struct Growth {
-    scope: Scope,
+pub struct MemoryGrowth {
+    scope: CountScope,
     before: i64,
 }
 
-impl Growth {
+impl MemoryGrowth {
     /// Begins to watch `scope`, for [`Scope::Thread`] that of the calling thread. Panics where [`counts`] does.
-    pub fn begin(scope: Scope) -> Self {
+    pub fn begin(scope: CountScope) -> Self {
         Self { scope, before: counts(scope).live }
     }
 
@@ -87,7 +87,7 @@ static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
     // Without a destructor and without lazy initialisation, so that the allocator may use it at any time.
-    static THREAD: Cell<Counts> = const { Cell::new(Counts { live: 0, allocations: 0 }) };
+    static THREAD: Cell<AllocationCounts> = const { Cell::new(AllocationCounts { live: 0, allocations: 0 }) };
 }
 
 /// The system's allocator, counted.
@@ -99,8 +99,8 @@ fn count(bytes: i64, allocations: u64) {
     LIVE.fetch_add(bytes, Ordering::Relaxed);
     ALLOCATIONS.fetch_add(allocations, Ordering::Relaxed);
     THREAD.with(|thread| {
-        let Counts { live, allocations: before } = thread.get();
-        thread.set(Counts { live: live + bytes, allocations: before + allocations });
+        let AllocationCounts { live, allocations: before } = thread.get();
+        thread.set(AllocationCounts { live: live + bytes, allocations: before + allocations });
     });
 }
 
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn live_bytes_follow_allocation_growth_and_release() {
-        let growth = Growth::begin(Scope::Thread);
+        let growth = MemoryGrowth::begin(CountScope::Thread);
         let mut bytes = black_box(Vec::<u8>::with_capacity(1_000));
         assert_eq!(growth.bytes(), 1_000);
         bytes.reserve_exact(5_000);
@@ -163,16 +163,16 @@ mod tests {
 
     #[test]
     fn allocations_are_counted_by_thread() {
-        let before = counts(Scope::Thread).allocations;
+        let before = counts(CountScope::Thread).allocations;
         drop(black_box(Box::new(1_u64)));
-        assert_eq!(counts(Scope::Thread).allocations, before + 1);
+        assert_eq!(counts(CountScope::Thread).allocations, before + 1);
         let elsewhere = std::thread::spawn(|| {
-            let growth = Growth::begin(Scope::Thread);
+            let growth = MemoryGrowth::begin(CountScope::Thread);
             let held = black_box(vec![1_u8; 1 << 20]);
             assert!(growth.bytes() >= 1 << 20);
             held
         });
-        let growth = Growth::begin(Scope::Thread);
+        let growth = MemoryGrowth::begin(CountScope::Thread);
         let held = elsewhere.join().unwrap();
         assert!(growth.bytes() < 1 << 19, "another thread's megabyte counts here");
         drop(held);

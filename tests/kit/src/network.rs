@@ -7,7 +7,7 @@ use crate::random::Random;
 
 /// What a network does to packets.
 #[derive(Debug, Clone, Copy)]
-pub struct Network {
+pub struct NetworkConditions {
     /// Share of packets that are lost, 0 to 1.
     pub loss: f64,
     /// How many packets in a row are lost on average; 1 for losses that know nothing of each other.
@@ -18,14 +18,14 @@ pub struct Network {
     pub jitter: Duration,
 }
 
-impl Network {
+impl NetworkConditions {
     /// Loses, delays and doubles nothing.
     pub const PERFECT: Self = Self { loss: 0.0, burst: 1.0, duplicates: 0.0, jitter: Duration::ZERO };
 }
 
 /// One direction of a network: packets go in, and come out when it is their time.
-pub struct Link<T> {
-    network: Network,
+pub struct SimulatedLink<T> {
+    network: NetworkConditions,
     random: Random,
     /// Within a burst of losses.
     losing: bool,
@@ -36,15 +36,15 @@ pub struct Link<T> {
     pub lost: u64,
 }
 
-impl<T: Clone> Link<T> {
+impl<T: Clone> SimulatedLink<T> {
     /// An empty link; `seed` fixes what becomes of each packet.
-    pub fn new(network: Network, seed: u64) -> Self {
+    pub fn new(network: NetworkConditions, seed: u64) -> Self {
         Self { network, random: Random::new(seed), losing: false, travelling: BTreeMap::new(), sent: 0, lost: 0 }
     }
 
     /// Sends a packet at `now`.
     pub fn send(&mut self, packet: T, now: Instant) {
-        let Network { loss, burst, duplicates, jitter } = self.network;
+        let NetworkConditions { loss, burst, duplicates, jitter } = self.network;
         // Two states (Gilbert): a burst goes on with 1 - 1/burst, and begins so often that the share of losses is right.
         let likely = match self.losing {
             _ if burst <= 1.0 => loss,

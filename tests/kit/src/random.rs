@@ -27,7 +27,7 @@ impl Random {
     ///
     /// # Panics
     /// Where there is none.
-    pub fn of<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
+    pub fn choose<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
         &choices[self.below(choices.len())]
     }
 

@@ -14,8 +14,8 @@ use tokio::sync::{Semaphore, watch};
 mod actor;
 mod voice;
 
-use actor::Actor;
-pub use voice::{Trace, voice};
+use actor::ScriptedSession;
+pub use voice::{VoiceTrace, voice};
 
 /// Samples a second that the scripted model hears.
 pub const INPUT_RATE: u32 = 16_000;
@@ -42,9 +42,9 @@ pub struct Script {
     /// What a response calls if it is offered that function and has no function's result yet: its name, and its arguments in pieces.
     pub call: Option<(String, Vec<String>)>,
     /// Whether it takes new voices. One sounds as every other does.
-    pub enrols: bool,
+    pub accepts_enrolment: bool,
     /// Whether it transcribes. A transcript says how long the turn was: `words of 1280 ms`.
-    pub transcribes: bool,
+    pub has_transcription: bool,
 }
 
 /// A response that is written beforehand.
@@ -55,7 +55,7 @@ pub struct ScriptedResponse {
     /// Its codec frames.
     pub frames: u64,
     /// After so many frames it waits to be cancelled.
-    pub hold: Option<u64>,
+    pub hold_after_frames: Option<u64>,
 }
 
 impl Default for Script {
@@ -67,8 +67,8 @@ impl Default for Script {
             failure: None,
             responses: Vec::new(),
             call: None,
-            enrols: false,
-            transcribes: false,
+            accepts_enrolment: false,
+            has_transcription: false,
         }
     }
 }
@@ -101,9 +101,9 @@ impl ScriptedEngine {
             context_tokens: 4_096,
             audio_input: true,
             tools: true,
-            transcribes: script.transcribes,
+            transcribes: script.has_transcription,
             given_text: true,
-            recording_rate: script.enrols.then_some(RECORDING_RATE),
+            recording_rate: script.accepts_enrolment.then_some(RECORDING_RATE),
         };
         Arc::new(Self {
             info,
@@ -148,9 +148,9 @@ impl ScriptedEngine {
 }
 
 /// Counts one session as long as it lives.
-struct Slot(Arc<watch::Sender<usize>>);
+struct OpenSession(Arc<watch::Sender<usize>>);
 
-impl Drop for Slot {
+impl Drop for OpenSession {
     fn drop(&mut self) {
         self.0.send_modify(|open| *open -= 1);
     }
@@ -170,7 +170,7 @@ impl SpeechEngine for ScriptedEngine {
     }
 
     fn enrol(&self, name: &str, recording: &Recording) -> Result<(), EnrolError> {
-        if !self.script.enrols {
+        if !self.script.accepts_enrolment {
             return Err(EnrolError::Fixed { known: self.info.voices.join(", ") });
         }
         if recording.samples.len() < RECORDING_RATE as usize {
@@ -194,9 +194,9 @@ impl SpeechEngine for ScriptedEngine {
         if !taken {
             return Err(OpenError::Full { slots });
         }
-        let slot = Slot(self.open.clone());
+        let slot = OpenSession(self.open.clone());
         let (session, peer) = link(WakeSignal::new().0);
-        let actor = Actor::new(peer, self.script.clone(), self.log.clone(), self.frames.clone());
+        let actor = ScriptedSession::new(peer, self.script.clone(), self.log.clone(), self.frames.clone());
         tokio::spawn(async move {
             actor.run().await;
             drop(slot);

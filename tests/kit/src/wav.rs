@@ -2,7 +2,7 @@
 
 /// How samples are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Encoding {
+pub enum SampleEncoding {
     /// Integers of so many bits: 8 (unsigned), 16, 24 or 32.
     Int(u16),
     /// Floating point of 32 bits.
@@ -11,29 +11,29 @@ pub enum Encoding {
 
 /// A format of wav files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Format {
+pub struct WavFormat {
     /// Channels, all with the same sound.
     pub channels: u16,
     /// Samples a second.
     pub rate: u32,
     /// How they are stored.
-    pub encoding: Encoding,
+    pub encoding: SampleEncoding,
 }
 
 /// The bytes of a wav file of `samples`, which are in -1..1.
-pub fn encode(samples: &[f32], format: Format) -> Vec<u8> {
-    let Format { channels, rate, encoding } = format;
+pub fn encode(samples: &[f32], format: WavFormat) -> Vec<u8> {
+    let WavFormat { channels, rate, encoding } = format;
     let (tag, bits) = match encoding {
-        Encoding::Int(bits) => (1_u16, bits),
-        Encoding::Float => (3, 32),
+        SampleEncoding::Int(bits) => (1_u16, bits),
+        SampleEncoding::Float => (3, 32),
     };
     let frame = channels * bits / 8;
     let mut data = Vec::new();
     for sample in samples {
         let stored = match encoding {
-            Encoding::Float => sample.to_le_bytes().to_vec(),
-            Encoding::Int(8) => vec![(sample * 127.0 + 128.0) as u8],
-            Encoding::Int(bits) => {
+            SampleEncoding::Float => sample.to_le_bytes().to_vec(),
+            SampleEncoding::Int(8) => vec![(sample * 127.0 + 128.0) as u8],
+            SampleEncoding::Int(bits) => {
                 let full_scale = (1_i64 << (bits - 1)) - 1;
                 let value = (f64::from(*sample) * full_scale as f64) as i32;
                 value.to_le_bytes()[..usize::from(bits / 8)].to_vec()

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use repartee::auth::KeySet;
-use repartee::config::{Config, Tls};
-use repartee::server::{Certificate, development_certificate};
+use repartee::config::{Config, TlsConfig};
+use repartee::server::{PemCertificate, development_certificate};
 use repartee_media::{pcm, wav};
 use repartee_testkit::scripted::{self, Script, ScriptedEngine, ScriptedResponse};
 use serde::de::DeserializeOwned;
@@ -42,7 +42,7 @@ const COUNTING: &str = "one two three four five six seven eight nine ten eleven 
 /// When a client is done with an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Until {
+pub enum AwaitedPart {
     /// It was made and played to its end.
     Finished,
     /// Half a second of it was played; the rest of it is not made before it was interrupted. Then comes the next turn.
@@ -53,22 +53,22 @@ pub enum Until {
 
 /// One turn of the caller.
 #[derive(Debug, Clone, Serialize)]
-pub struct Turn {
+pub struct ScenarioTurn {
     /// A recording: mono 16 bit little endian at [`RATE`], silence at its end.
     pub say: PathBuf,
     /// How much of the answer is awaited.
-    pub until: Until,
+    pub until: AwaitedPart,
     /// Sound in front of the silence, in ms.
     #[serde(skip)]
     pub spoken_ms: u64,
     /// What the answer is.
     #[serde(skip)]
-    pub answer: Expected,
+    pub answer: ExpectedAnswer,
 }
 
 /// An answer as the script has it.
 #[derive(Debug, Clone, Default)]
-pub struct Expected {
+pub struct ExpectedAnswer {
     /// Its text; `None` for how much was heard.
     pub text: Option<&'static str>,
     /// Its frames.
@@ -83,18 +83,18 @@ pub struct Scenario {
     /// Of all recordings.
     pub rate: u32,
     /// In order.
-    pub turns: Vec<Turn>,
+    pub turns: Vec<ScenarioTurn>,
     /// What opens the server.
     pub key: &'static str,
     /// The server's certificate, where it is spoken to over TLS.
     pub certificate: Option<PathBuf>,
     /// What the client is to offer.
-    pub function: Option<Function>,
+    pub function: Option<OfferedFunction>,
 }
 
 /// A function that a client offers, and that the engine calls.
 #[derive(Debug, Clone, Serialize)]
-pub struct Function {
+pub struct OfferedFunction {
     /// Its name.
     pub name: &'static str,
     /// For the model.
@@ -110,11 +110,11 @@ pub struct Function {
 
 /// What a client saw, as its script prints it.
 #[derive(Debug, Deserialize)]
-pub struct Report {
+pub struct ClientReport {
     /// Name and version of what was run.
     pub client: String,
     /// In order.
-    pub answers: Vec<Answer>,
+    pub answers: Vec<ClientAnswer>,
     /// What the client reported as errors.
     pub errors: Vec<String>,
     /// Every event that came, where nobody else can see them.
@@ -125,7 +125,7 @@ pub struct Report {
 
 /// One answer as a client saw it.
 #[derive(Debug, Deserialize)]
-pub struct Answer {
+pub struct ClientAnswer {
     /// All that came of its transcript.
     pub transcript: String,
     /// All that came of its sound, or was played of it: mono 16 bit little endian at [`RATE`].
@@ -138,15 +138,15 @@ impl Scenario {
     /// The conversation of the client `name`, with its recordings in place.
     pub fn interruptions(name: &str) -> Result<Self> {
         let folder = tools::recordings(&format!("conformance/{name}"))?;
-        let heard = Expected { text: None, frames: WHOLE };
-        let long = |text, frames| Expected { text: Some(text), frames };
+        let heard = ExpectedAnswer { text: None, frames: WHOLE };
+        let long = |text, frames| ExpectedAnswer { text: Some(text), frames };
         let turns = [
-            ("nine-times-nine.wav", Until::Finished, heard.clone()),
-            ("football-game.wav", Until::Held, long(SPELLING, HELD)),
-            ("how-are-you.wav", Until::Playing, long(COUNTING, LONG)),
-            ("three-plus-four.wav", Until::Finished, heard),
+            ("nine-times-nine.wav", AwaitedPart::Finished, heard.clone()),
+            ("football-game.wav", AwaitedPart::Held, long(SPELLING, HELD)),
+            ("how-are-you.wav", AwaitedPart::Playing, long(COUNTING, LONG)),
+            ("three-plus-four.wav", AwaitedPart::Finished, heard),
         ];
-        let turns = turns.into_iter().map(|(file, until, answer)| Turn::record(&folder, file, until, answer));
+        let turns = turns.into_iter().map(|(file, until, answer)| ScenarioTurn::record(&folder, file, until, answer));
         let turns = turns.collect::<Result<_>>()?;
         Ok(Self::of(folder, turns))
     }
@@ -154,9 +154,9 @@ impl Scenario {
     /// A turn that is answered with a call of the client's function, and then aloud with its result.
     pub fn call(name: &str) -> Result<Self> {
         let folder = tools::recordings(&format!("conformance/{name}_calls"))?;
-        let answer = Expected { text: None, frames: WHOLE };
-        let turns = vec![Turn::record(&folder, "nine-times-nine.wav", Until::Finished, answer)?];
-        let function = Function {
+        let answer = ExpectedAnswer { text: None, frames: WHOLE };
+        let turns = vec![ScenarioTurn::record(&folder, "nine-times-nine.wav", AwaitedPart::Finished, answer)?];
+        let function = OfferedFunction {
             name: "get_weather",
             description: "The weather in a city.",
             parameters: json!({
@@ -175,13 +175,13 @@ impl Scenario {
     pub fn questions(name: &str, asked: &[questions::Question]) -> Result<Self> {
         let folder = tools::recordings(&format!("conformance/{name}"))?;
         let turn = |question: &questions::Question| {
-            Turn::record(&folder, &question.file, Until::Finished, Expected::default())
+            ScenarioTurn::record(&folder, &question.file, AwaitedPart::Finished, ExpectedAnswer::default())
         };
         let turns = asked.iter().map(turn).collect::<Result<_>>()?;
         Ok(Self::of(folder, turns))
     }
 
-    fn of(folder: PathBuf, turns: Vec<Turn>) -> Self {
+    fn of(folder: PathBuf, turns: Vec<ScenarioTurn>) -> Self {
         Self { folder, rate: RATE, turns, key: KEY, certificate: None, function: None }
     }
 
@@ -192,22 +192,22 @@ impl Scenario {
 
     /// The same for a server that speaks TLS, with a certificate that is made for it.
     pub fn config_with_tls(&mut self) -> Result<Config> {
-        let Certificate { certificate, key } = development_certificate(vec!["127.0.0.1".into()])?;
+        let PemCertificate { certificate, key } = development_certificate(vec!["127.0.0.1".into()])?;
         let path = |name: &str, pem: String| {
             let path = self.folder.join(name);
             std::fs::write(&path, pem).map(|()| Some(path))
         };
         let (certificate, key) = (path("certificate.pem", certificate)?, path("key.pem", key)?);
         self.certificate.clone_from(&certificate);
-        Ok(Config { tls: Tls { certificate, key, ..Tls::default() }, ..self.config()? })
+        Ok(Config { tls: TlsConfig { certificate, key, ..TlsConfig::default() }, ..self.config()? })
     }
 
     /// An engine that answers so.
     pub fn engine(&self) -> Arc<ScriptedEngine> {
         let responses = self.turns.iter().map(|turn| ScriptedResponse {
             text: turn.answer.text.map(str::to_owned),
-            frames: if turn.until == Until::Held { LONG } else { turn.answer.frames },
-            hold: (turn.until == Until::Held).then_some(turn.answer.frames),
+            frames: if turn.until == AwaitedPart::Held { LONG } else { turn.answer.frames },
+            hold_after_frames: (turn.until == AwaitedPart::Held).then_some(turn.answer.frames),
         });
         let mut responses: Vec<_> = responses.collect();
         let call = self.function.as_ref().map(|function| {
@@ -229,7 +229,7 @@ impl Scenario {
     }
 }
 
-impl Answer {
+impl ClientAnswer {
     /// Its sound as a wav file beside the raw one.
     pub fn as_wav(&self) -> Result<PathBuf> {
         let path = self.sound.with_extension("wav");
@@ -239,8 +239,8 @@ impl Answer {
     }
 }
 
-impl Turn {
-    fn record(folder: &Path, file: &str, until: Until, answer: Expected) -> Result<Self> {
+impl ScenarioTurn {
+    fn record(folder: &Path, file: &str, until: AwaitedPart, answer: ExpectedAnswer) -> Result<Self> {
         let recording = std::fs::read(questions::named(file)?.path())?;
         let mut sound = wav::read(&recording[..], RATE, LIMIT)?;
         let spoken_ms = sound.len() as u64 * 1_000 / u64::from(RATE);
@@ -252,7 +252,7 @@ impl Turn {
     }
 }
 
-impl Expected {
+impl ExpectedAnswer {
     /// The answer's sound as a websocket carries it.
     pub fn sound(&self) -> Vec<u8> {
         (0..self.frames).flat_map(|frame| pcm::encode_i16le(&scripted::voice(frame))).collect()

@@ -18,26 +18,26 @@ type Bytes = Arc<Mutex<Vec<u8>>>;
 
 /// One connection.
 #[derive(Debug, Default)]
-struct Copies {
+struct ConnectionCopy {
     from_client: Bytes,
     from_server: Bytes,
 }
 
 /// A relay; dropping it ends it.
 #[derive(Debug)]
-pub struct Tap {
+pub struct WebSocketTap {
     address: SocketAddr,
-    connections: Arc<Mutex<Vec<Copies>>>,
+    connections: Arc<Mutex<Vec<ConnectionCopy>>>,
     task: JoinHandle<()>,
 }
 
-impl Drop for Tap {
+impl Drop for WebSocketTap {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-impl Tap {
+impl WebSocketTap {
     /// A relay to `server`.
     pub async fn before(server: SocketAddr) -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
@@ -69,7 +69,7 @@ impl Tap {
         self.events(|copies| &copies.from_client)
     }
 
-    fn events(&self, side: impl Fn(&Copies) -> &Bytes) -> Result<Vec<Value>> {
+    fn events(&self, side: impl Fn(&ConnectionCopy) -> &Bytes) -> Result<Vec<Value>> {
         let connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
         let mut events = Vec::new();
         for copies in connections.iter() {
@@ -87,12 +87,12 @@ impl Tap {
 }
 
 /// Passes bytes both ways until both ends have said their last.
-fn relay(client: TcpStream, server: TcpStream) -> Copies {
+fn relay(client: TcpStream, server: TcpStream) -> ConnectionCopy {
     // Speech comes in small packets, which must not wait for one another.
     for socket in [&client, &server] {
         let _ = socket.set_nodelay(true);
     }
-    let copies = Copies::default();
+    let copies = ConnectionCopy::default();
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
     tokio::spawn(pass(from_client, to_server, copies.from_client.clone()));

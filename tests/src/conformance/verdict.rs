@@ -4,19 +4,19 @@ use anyhow::{Context, Result, bail, ensure};
 use repartee_engine_api::Command;
 use serde_json::Value;
 
-use super::scenario::{Answer, Report, Scenario, Until};
-use super::voice::{self, Receiver};
+use super::scenario::{ClientAnswer, ClientReport, Scenario, AwaitedPart};
+use super::voice::{self, ReceiverTolerance};
 
 /// What any client's turn detection waits at the most, and what is put before a turn.
 const LONGEST_SILENCE_MS: u64 = 1_000;
 
 /// Who says that an answer which was made was not heard to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Clock {
+pub enum PlayoutSide {
     /// The client, by truncating its item: it plays what a websocket brings.
     Client,
     /// The server, which plays it itself to this receiver: WebRTC.
-    Server(Receiver),
+    Server(ReceiverTolerance),
 }
 
 /// One conversation from every side.
@@ -25,13 +25,13 @@ pub struct Conversation<'a> {
     /// What was to be said and answered.
     pub scenario: &'a Scenario,
     /// What the client says.
-    pub report: &'a Report,
+    pub report: &'a ClientReport,
     /// What the server sent.
     pub events: &'a [Value],
     /// What the engine was asked to do.
     pub commands: &'a [Command],
     /// Who knows what was heard.
-    pub clock: Clock,
+    pub clock: PlayoutSide,
     /// Codes of errors that the client is known to provoke, and to ignore.
     pub provoked: &'a [&'a str],
 }
@@ -118,25 +118,25 @@ impl Conversation<'_> {
             response["output"][0]["content"][0]["transcript"].as_str().context("the answer has no transcript")?;
         match turn.answer.text {
             Some(text) => ensure!(made == text, "the transcript is {made:?}, not {text:?}"),
-            None => self.judge_hearing(index, made)?,
+            None => self.check_input(index, made)?,
         }
 
         let status = response["status"].as_str().unwrap_or_default();
         let reason = response["status_details"]["reason"].as_str();
         let item = response["output"][0]["id"].as_str().context("the answer has no item")?;
         match turn.until {
-            Until::Finished => {
+            AwaitedPart::Finished => {
                 ensure!(status == "completed" && !seen.interrupted, "{status}, by the client {}", seen.interrupted);
                 ensure!(seen.transcript == made, "the client has {:?}, not {made:?}", seen.transcript);
                 self.judge_sound(index, seen, true)
             }
-            Until::Held => {
+            AwaitedPart::Held => {
                 ensure!(status == "cancelled" && reason == Some("turn_detected"), "{status} {reason:?}");
                 ensure!(seen.interrupted, "the client does not know that it was interrupted");
                 ensure!(made.starts_with(seen.transcript.trim_end()), "the client has {:?}", seen.transcript);
                 self.judge_sound(index, seen, false)
             }
-            Until::Playing => {
+            AwaitedPart::Playing => {
                 ensure!(status == "completed", "{status}");
                 ensure!(seen.interrupted, "the client does not know that it was interrupted");
                 self.judge_sound(index, seen, false)?;
@@ -152,8 +152,8 @@ impl Conversation<'_> {
         let kinds: Vec<_> = self.events.iter().filter(about).filter_map(|event| event["type"].as_str()).collect();
         let mut left = kinds.iter();
         let sounds: &[&str] = match self.clock {
-            Clock::Client => &["response.output_audio.delta"],
-            Clock::Server(_) => &[],
+            PlayoutSide::Client => &["response.output_audio.delta"],
+            PlayoutSide::Server(_) => &[],
         };
         let before = ["response.created", "response.output_item.added", "response.content_part.added"];
         let after = [
@@ -166,7 +166,7 @@ impl Conversation<'_> {
         for kind in before.iter().chain(sounds).chain(&after) {
             ensure!(left.any(|seen| seen == kind), "{kind} is missing or late in {kinds:?}");
         }
-        if self.clock != Clock::Client {
+        if self.clock != PlayoutSide::Client {
             ensure!(kinds.contains(&"output_audio_buffer.started"), "no output_audio_buffer.started in {kinds:?}");
             let ends = ["output_audio_buffer.stopped", "output_audio_buffer.cleared"];
             ensure!(kinds.iter().filter(|kind| ends.contains(kind)).count() == 1, "played to no end: {kinds:?}");
@@ -176,7 +176,7 @@ impl Conversation<'_> {
 
     /// The engine heard the caller's turn as the server has cut it out, but for some of the silence at its end: an answer may be
     /// begun when the end is suspected.
-    fn judge_hearing(&self, index: usize, made: &str) -> Result<()> {
+    fn check_input(&self, index: usize, made: &str) -> Result<()> {
         let nth = |kind: &str, field: &str| {
             let event = self.of(kind).nth(index).with_context(|| format!("no {kind}"))?;
             event[field].as_u64().with_context(|| format!("no {field} in {event}"))
@@ -193,18 +193,18 @@ impl Conversation<'_> {
     }
 
     /// What the client has of the answer's sound is what was made of it: `whole`, or its beginning.
-    fn judge_sound(&self, index: usize, seen: &Answer, whole: bool) -> Result<()> {
+    fn judge_sound(&self, index: usize, seen: &ClientAnswer, whole: bool) -> Result<()> {
         let answer = &self.scenario.turns[index].answer;
         let sound = std::fs::read(&seen.sound).with_context(|| seen.sound.display().to_string())?;
         let (length_ms, made_ms) = (sound.len() as u64 * 1_000 / 48_000, answer.milliseconds());
         ensure!(!sound.is_empty(), "there was no sound");
         match self.clock {
-            Clock::Client => {
+            PlayoutSide::Client => {
                 let made = answer.sound();
                 ensure!(made.starts_with(&sound), "{length_ms} ms of sound are not the beginning of what was made");
                 ensure!(!whole || sound.len() == made.len(), "{length_ms} ms of {made_ms} ms came");
             }
-            Clock::Server(receiver) => voice::judge(&sound, whole.then_some(made_ms), made_ms, receiver)?,
+            PlayoutSide::Server(receiver) => voice::judge(&sound, whole.then_some(made_ms), made_ms, receiver)?,
         }
         Ok(())
     }

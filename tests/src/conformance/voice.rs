@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use repartee_media::pcm;
-use repartee_testkit::scripted::Trace;
+use repartee_testkit::scripted::VoiceTrace;
 
 use super::scenario::RATE;
 
@@ -16,7 +16,7 @@ const LOUD: f32 = 0.02;
 
 /// What a receiver does to a sound of which every packet comes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Receiver {
+pub struct ReceiverTolerance {
     /// It may leave out so much, in ms.
     pub skips_ms: u32,
     /// It may add so much, in ms.
@@ -25,7 +25,7 @@ pub struct Receiver {
     pub fades_ms: u32,
 }
 
-impl Receiver {
+impl ReceiverTolerance {
     /// Plays what comes as it comes, four packets later, and runs in an interpreter that may stall. Less than a frame may be missing or
     /// added, so that one is noticed.
     pub const AIORTC: Self = Self { skips_ms: 60, adds_ms: 60, fades_ms: 0 };
@@ -36,12 +36,12 @@ impl Receiver {
 
 /// Fails unless `sound` (mono 16 bit little endian at the voice's rate) is the voice from its beginning without a gap: `whole` ms of
 /// it, or, of an answer that was interrupted, some of at most `most` ms with a pause.
-pub fn judge(sound: &[u8], whole: Option<u64>, most: u64, receiver: Receiver) -> Result<()> {
+pub fn judge(sound: &[u8], whole: Option<u64>, most: u64, receiver: ReceiverTolerance) -> Result<()> {
     let samples = pcm::decode_i16le(sound)?;
     let begin = samples.iter().position(|sample| sample.abs() > LOUD).context("there is no sound")?;
     let faded = begin + (receiver.fades_ms * RATE / 1_000) as usize;
-    let trace = Trace::of(samples.get(faded..).unwrap_or_default()).context("there is no voice")?;
-    let Trace { first_ms, last_ms, missing_ms, added_ms } = trace;
+    let trace = VoiceTrace::of(samples.get(faded..).unwrap_or_default()).context("there is no voice")?;
+    let VoiceTrace { first_ms, last_ms, missing_ms, added_ms } = trace;
     ensure!(
         first_ms > -EDGE_MS && first_ms < f64::from(receiver.fades_ms) + EDGE_MS,
         "the beginning is missing: {trace:?}"
@@ -60,7 +60,7 @@ mod tests {
 
     use super::*;
 
-    const PLAIN: Receiver = Receiver { skips_ms: 0, adds_ms: 0, fades_ms: 0 };
+    const PLAIN: ReceiverTolerance = ReceiverTolerance { skips_ms: 0, adds_ms: 0, fades_ms: 0 };
 
     /// Some frames with silence around them.
     fn sound(frames: impl Iterator<Item = u64>) -> Vec<u8> {

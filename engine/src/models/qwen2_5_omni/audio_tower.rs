@@ -6,7 +6,7 @@
 use repartee_kernels::row_spec::{SpecSection, SegmentSection};
 use repartee_kernels::{WeightLayout, NO_ROW, ReadBack, RowSpec, SpecLayout, StepKey, StepOps};
 
-use super::config::AudioConfig;
+use super::config::AudioTowerConfig;
 use crate::device::Device;
 use crate::elements::AudioRows;
 use crate::model::{Encoder, WindowInput};
@@ -20,7 +20,7 @@ const KERNEL: usize = 3;
 
 /// The audio tower.
 pub struct AudioTower<O: StepOps> {
-    config: AudioConfig,
+    config: AudioTowerConfig,
     conv1: (O::Weight, O::Weight),
     conv2: (O::Weight, O::Weight),
     positions: O::Weight,
@@ -65,7 +65,7 @@ fn neighbours(first: usize, frames: usize, stride: usize) -> impl Iterator<Item 
 
 impl<O: StepOps> AudioTower<O> {
     /// Loads `thinker.audio_tower`.
-    pub fn load(w: &Weights<'_, O>, config: &AudioConfig) -> Result<Self, LoadError> {
+    pub fn load(w: &Weights<'_, O>, config: &AudioTowerConfig) -> Result<Self, LoadError> {
         let d = config.d_model;
         let convolution = |name: &str, input| -> Result<_, LoadError> {
             // As a product with three rows, one beside the other; it stays a convolution, which no policy quantises.
@@ -92,7 +92,7 @@ impl<O: StepOps> AudioTower<O> {
         })
     }
 
-    /// Encodes blocks `[frames, mel bins]` of any callers, of at most [`AudioConfig::block_frames`] each: the rows of each.
+    /// Encodes blocks `[frames, mel bins]` of any callers, of at most [`AudioTowerConfig::block_frames`] each: the rows of each.
     pub fn encode(&self, ops: &O, blocks: &[&[f32]], spec: &mut RowSpec, back: &mut ReadBack) -> Vec<Vec<f32>> {
         let frames: Vec<usize> = blocks.iter().map(|mel| mel.len() / self.config.num_mel_bins).collect();
         let sum = |of: fn(usize) -> usize| frames.iter().map(|&frames| of(frames)).sum::<usize>();

@@ -3,7 +3,7 @@
 //! Names are those of the reference (`configuration_qwen2_5_omni.py` of transformers 5.23). Fields of what is not built (vision, training)
 //! are left out. Sizes are counts of elements unless they say otherwise.
 
-pub use crate::models::parts::config::AudioTowerConfig as AudioConfig;
+pub use crate::models::parts::config::AudioTowerConfig;
 use crate::models::parts::config::LayersConfig;
 
 /// What config.json calls this family.
@@ -26,7 +26,7 @@ pub struct Config {
 #[derive(Debug, Clone, PartialEq)]
 pub struct ThinkerConfig {
     /// The audio tower.
-    pub audio: AudioConfig,
+    pub audio: AudioTowerConfig,
     /// The language model.
     pub text: TextConfig,
     /// Whether the output head is the embedding.
@@ -41,7 +41,7 @@ pub struct ThinkerConfig {
     pub user_token_id: u32,
 }
 
-impl AudioConfig {
+impl AudioTowerConfig {
     /// Mel frames of a full block, which attend to each other.
     pub fn block_frames(&self) -> usize {
         2 * self.n_window

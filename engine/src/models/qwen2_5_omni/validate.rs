@@ -1,6 +1,6 @@
 //! Which configurations can be served: every refusal names the field, its value and what is allowed.
 
-use super::config::{AudioConfig, Config, TalkerConfig, TextConfig};
+use super::config::{AudioTowerConfig, Config, TalkerConfig, TextConfig};
 use super::talker::ends;
 use crate::models::parts::checks::{CheckResult, ConfigSection};
 
@@ -18,7 +18,7 @@ impl Config {
         self.talker(&self.talker)
     }
 
-    fn audio(&self, audio: &AudioConfig) -> CheckResult {
+    fn audio(&self, audio: &AudioTowerConfig) -> CheckResult {
         let at = ConfigSection("thinker_config.audio_config");
         audio.check(&at, self.thinker.text.layers.hidden_size)?;
         // The mean is of pairs of rows, which must not reach over the end of a block.

@@ -17,7 +17,7 @@ use crate::elements::{Element, ElementValue};
 use crate::models::parts::autoregressive::{Sampler, StepContext, StepInput, StepShape};
 use crate::models::parts::codec_lm::CodecLm;
 use crate::models::parts::frames::{FrameSections, FrameDecoder, MAX_SLOTS};
-use crate::models::parts::speech_state::SpokenUtterance as Said;
+use crate::models::parts::speech_state::SpokenUtterance;
 use crate::models::parts::talker_stage::TalkerModel;
 use crate::stage::{EdgeKind, StageItem, ResponseParams};
 
@@ -78,7 +78,7 @@ impl<O: StepOps> FrameTalker<O> {
     }
 }
 
-fn utterance<'a>(SpeakingStyle { voice, whole }: &'a SpeakingStyle, said: &'a Said<u32>) -> Utterance<'a> {
+fn utterance<'a>(SpeakingStyle { voice, whole }: &'a SpeakingStyle, said: &'a SpokenUtterance<u32>) -> Utterance<'a> {
     Utterance { voice, text: &said.tokens, ended: said.ended.is_some(), whole: *whole }
 }
 
@@ -126,11 +126,11 @@ impl<O: Device> TalkerModel<O> for FrameTalker<O> {
         }
     }
 
-    fn first_rows(&self, manner: &SpeakingStyle, said: &Said<u32>) -> Option<Vec<UtteranceRow>> {
+    fn first_rows(&self, manner: &SpeakingStyle, said: &SpokenUtterance<u32>) -> Option<Vec<UtteranceRow>> {
         self.tokens.begin(&utterance(manner, said))
     }
 
-    fn next_row(&self, manner: &SpeakingStyle, said: &Said<u32>, frame: usize, _: &[u32]) -> Option<UtteranceRow> {
+    fn next_row(&self, manner: &SpeakingStyle, said: &SpokenUtterance<u32>, frame: usize, _: &[u32]) -> Option<UtteranceRow> {
         self.tokens.beside(&utterance(manner, said), frame).map(|id| UtteranceRow::Frame { id })
     }
 

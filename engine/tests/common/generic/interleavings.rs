@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use repartee_engine::{EngineConfig, HandOff};
-use repartee_engine_api::{Command, Content, Event, InsertAt, Respond, Role, Sampling, SessionHandle};
+use repartee_engine_api::{Command, MessageContent, Event, InsertAt, Respond, Role, Sampling, SessionHandle};
 
 use super::{Bed, Subject, submit_all, whole};
 use crate::common::driven::{Response, submit};
@@ -118,7 +118,7 @@ impl<S: Subject> Run<'_, S> {
             4 => {
                 let text = ["so", "and then", "what"][detail % 3].to_owned();
                 let role = [Role::User, Role::Assistant, Role::System][detail % 3];
-                let content = Content::Text { role, text };
+                let content = MessageContent::Text { role, text };
                 // In the middle of a history only while no response is pending: a response sees the history as it begins.
                 let place = match self.callers[who].items.get(detail % 7).copied() {
                     Some(item) => {

@@ -15,7 +15,7 @@ pub mod subjects;
 
 use repartee_engine::EngineConfig;
 use repartee_engine::internals::Model;
-use repartee_engine_api::{Command, Respond, SessionHandle, ResponseUsage};
+use repartee_engine_api::{Command, Respond, SessionHandle, EngineUsage};
 
 use super::driven::{Driven, Response, drive, submit};
 
@@ -41,7 +41,7 @@ pub trait Subject: Sync {
         true
     }
     /// Leading text tokens of a cancelled response with which later prompts are those of a response that was never longer.
-    fn spoken_tokens(&self, usage: ResponseUsage) -> u32 {
+    fn spoken_tokens(&self, usage: EngineUsage) -> u32 {
         usage.output_text_tokens
     }
 }

@@ -1,6 +1,6 @@
 //! An edited history equals a fresh session with the resulting history.
 
-use repartee_engine_api::{Command, Content, ResponseInput, InsertAt, Respond, Role, SessionHandle};
+use repartee_engine_api::{Command, MessageContent, ResponseInput, InsertAt, Respond, Role, SessionHandle};
 
 use super::{Bed, INSTRUCTIONS, Subject, assert_same, config, respond};
 use crate::common::driven::{Response, submit};
@@ -83,7 +83,7 @@ pub fn insert_equals_a_fresh_history<S: Subject>(subject: &S) {
     let text = |place| Command::Insert {
         item: 7,
         place,
-        content: Content::Text { role: Role::User, text: "so what then".to_owned() },
+        content: MessageContent::Text { role: Role::User, text: "so what then".to_owned() },
     };
     for (place, before) in [(InsertAt::Start, 0), (InsertAt::After(0), 1), (InsertAt::After(1000), 2)] {
         let session = bed.engine.open();

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use repartee_engine::internals::{Checkpoint, Model, FamilyVariant, load_model, worker_pool, qwen2_5_omni, qwen3_omni_moe, qwen3_tts};
 use repartee_engine::{EngineConfig, Source};
-use repartee_engine_api::{Command, Recording, Respond, Role, ResponseUsage};
+use repartee_engine_api::{Command, Recording, Respond, Role, EngineUsage};
 use repartee_kernels::cpu::Cpu;
 use repartee_kernels::replay::ReplayOps;
 
@@ -161,7 +161,7 @@ impl Subject for Other {
     }
 
     /// Those whose frames are all there, because they stay in the prompt.
-    fn spoken_tokens(&self, usage: ResponseUsage) -> u32 {
+    fn spoken_tokens(&self, usage: EngineUsage) -> u32 {
         usage.output_text_tokens.min(usage.output_audio_frames / PIECE_FRAMES as u32)
     }
 }

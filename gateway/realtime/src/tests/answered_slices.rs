@@ -4,7 +4,7 @@ use repartee_engine_api::{Command, FinishReason};
 use repartee_media::vad::TurnEvent;
 use serde_json::json;
 
-use super::super::{Delivery, Effect, Input};
+use super::super::{Delivery, Effect, SessionInput};
 use super::Harness;
 
 /// Samples of the slices that were committed.
@@ -26,7 +26,7 @@ fn slicing(delivery: Delivery) -> Harness {
     harness.update(json!({"repartee": {"slice_ms": 500}}));
     assert_eq!(harness.find("session.updated")["session"]["repartee"]["slice_ms"], 500);
     harness.clear();
-    harness.input(Input::Turn(TurnEvent::SpeechStarted { audio_start_ms: 0 }));
+    harness.input(SessionInput::Turn(TurnEvent::SpeechStarted { audio_start_ms: 0 }));
     harness
 }
 
@@ -58,7 +58,7 @@ fn last_slice_is_answered_behind_the_one_before() {
     let mut harness = slicing(Delivery::Unpaced);
     harness.input_audio(600);
     let first = harness.last_respond().unwrap().response;
-    harness.input(Input::Turn(TurnEvent::SpeechStopped { audio_end_ms: 580 }));
+    harness.input(SessionInput::Turn(TurnEvent::SpeechStopped { audio_end_ms: 580 }));
     assert_eq!(committed(&harness).iter().sum::<usize>(), 580 * 16, "nothing is lost between slices, or twice in them");
     assert_eq!(harness.last_respond().unwrap().response, first, "one answer at a time");
     harness.engine_finished(first, FinishReason::Stop);
@@ -72,9 +72,9 @@ fn one_last_slice_waits_for_the_answer_before() {
     let first = harness.last_respond().unwrap().response;
     // Short turns while the first slice is being answered: none is cut, and each has a last slice.
     for turn in 0..4 {
-        harness.input(Input::Turn(TurnEvent::SpeechStopped { audio_end_ms: 580 + turn * 200 }));
+        harness.input(SessionInput::Turn(TurnEvent::SpeechStopped { audio_end_ms: 580 + turn * 200 }));
         harness.input_audio(200);
-        harness.input(Input::Turn(TurnEvent::SpeechStarted { audio_start_ms: 600 + turn * 200 }));
+        harness.input(SessionInput::Turn(TurnEvent::SpeechStarted { audio_start_ms: 600 + turn * 200 }));
     }
     let mut answers = 0;
     let mut last = first;
@@ -95,9 +95,9 @@ fn speaking_on_interrupts_no_answer() {
     harness.input_audio(600);
     let response = harness.last_respond().unwrap().response;
     harness.engine_audio(response, 2_000);
-    harness.input(Input::Turn(TurnEvent::SpeechStopped { audio_end_ms: 600 }));
-    harness.input(Input::Turn(TurnEvent::SpeechStarted { audio_start_ms: 600 }));
-    harness.input(Input::Turn(TurnEvent::PossibleBargeIn { audio_ms: 600 }));
+    harness.input(SessionInput::Turn(TurnEvent::SpeechStopped { audio_end_ms: 600 }));
+    harness.input(SessionInput::Turn(TurnEvent::SpeechStarted { audio_start_ms: 600 }));
+    harness.input(SessionInput::Turn(TurnEvent::PossibleBargeIn { audio_ms: 600 }));
     assert!(!harness.commands.iter().any(|command| matches!(command, Command::Cancel { .. })));
     assert!(!harness.other_effects.contains(&Effect::ClearPlayout));
     assert!(!harness.other_effects.contains(&Effect::PausePlayout));
@@ -107,7 +107,7 @@ fn speaking_on_interrupts_no_answer() {
 fn pause_begins_no_speculation() {
     let mut harness = slicing(Delivery::Unpaced);
     harness.input_audio(300);
-    harness.input(Input::Turn(TurnEvent::Paused { audio_end_ms: 280 }));
+    harness.input(SessionInput::Turn(TurnEvent::Paused { audio_end_ms: 280 }));
     assert_eq!(harness.last_respond(), None);
 }
 
@@ -124,7 +124,7 @@ fn slices_without_responses_are_committed() {
     let mut harness = Harness::new(Delivery::Unpaced);
     let detection = json!({"type": "server_vad", "create_response": false});
     harness.update(json!({"repartee": {"slice_ms": 500}, "audio": {"input": {"turn_detection": detection}}}));
-    harness.input(Input::Turn(TurnEvent::SpeechStarted { audio_start_ms: 0 }));
+    harness.input(SessionInput::Turn(TurnEvent::SpeechStarted { audio_start_ms: 0 }));
     harness.input_audio(1_200);
     assert_eq!(committed(&harness).len(), 2);
     assert_eq!(harness.last_respond(), None);

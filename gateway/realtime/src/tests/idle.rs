@@ -6,7 +6,7 @@ use repartee_engine_api::Command;
 use repartee_media::vad::TurnEvent;
 use serde_json::json;
 
-use super::super::{Delivery, Input, PlayoutReport};
+use super::super::{Delivery, SessionInput, PlayoutReport};
 use super::Harness;
 
 fn with_idle_timeout(delivery: Delivery) -> Harness {
@@ -46,8 +46,8 @@ fn idle_timeout_starts_after_playback() {
     let mut harness = with_idle_timeout(Delivery::Paced);
     let response = harness.whole_response("How are you?", 2_000);
     harness.input_audio(20_000);
-    harness.input(Input::Playout(PlayoutReport::Started { response }));
-    harness.input(Input::Playout(PlayoutReport::Drained { response }));
+    harness.input(SessionInput::Playout(PlayoutReport::Started { response }));
+    harness.input(SessionInput::Playout(PlayoutReport::Drained { response }));
     harness.clear();
     harness.input_audio(4_000);
     assert_eq!(harness.event_types(), [""; 0]);
@@ -63,9 +63,9 @@ fn speech_resets_the_idle_timeout() {
     harness.now += Duration::from_secs(2);
     harness.clear();
     harness.input_audio(3_000);
-    harness.input(Input::Turn(TurnEvent::SpeechStarted { audio_start_ms: 2_000 }));
+    harness.input(SessionInput::Turn(TurnEvent::SpeechStarted { audio_start_ms: 2_000 }));
     harness.input_audio(4_000);
-    harness.input(Input::Turn(TurnEvent::SpeechStopped { audio_end_ms: 7_000 }));
+    harness.input(SessionInput::Turn(TurnEvent::SpeechStopped { audio_end_ms: 7_000 }));
     harness.input_audio(10_000);
     assert!(!harness.event_types().contains(&"input_audio_buffer.timeout_triggered"));
 }

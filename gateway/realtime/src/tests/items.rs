@@ -1,6 +1,6 @@
 //! `conversation.item.*`.
 
-use repartee_engine_api::{Command, Content, FinishReason, InsertAt, Role};
+use repartee_engine_api::{Command, MessageContent, FinishReason, InsertAt, Role};
 use serde_json::{Value, json};
 
 use super::super::{Delivery, Effect};
@@ -102,13 +102,13 @@ fn client_audio_item_becomes_history() {
         json!([{"type": "input_audio", "audio": audio, "transcript": "hey"}, {"type": "input_text", "text": "?"}]);
     let item = json!({"type": "message", "role": "user", "content": content});
     harness.client(json!({"type": "conversation.item.create", "item": item}));
-    let [Command::Insert { content: Content::Audio(samples), .. }, Command::Insert { content: text, .. }] =
+    let [Command::Insert { content: MessageContent::Audio(samples), .. }, Command::Insert { content: text, .. }] =
         &harness.commands[..]
     else {
         panic!("{:?}", harness.event_types())
     };
     assert_eq!(samples.len(), 16_000);
-    assert_eq!(text, &Content::Text { role: Role::User, text: "?".into() });
+    assert_eq!(text, &MessageContent::Text { role: Role::User, text: "?".into() });
     let shown = &harness.find("conversation.item.added")["item"]["content"];
     assert_eq!(shown[0], json!({"type": "input_audio", "transcript": "hey"}), "audio is not sent back");
     let id = harness.find("conversation.item.added")["item"]["id"].clone();
@@ -193,12 +193,12 @@ fn image_is_kept_without_its_bytes() {
     harness.client(json!({"type": "conversation.item.create", "item": item}));
     assert_eq!(harness.event_types(), ["conversation.item.added", "conversation.item.done"]);
     assert!(
-        matches!(&harness.commands[..], [Command::Insert { content: Content::Text { text, .. }, .. }] if text == "What is this?")
+        matches!(&harness.commands[..], [Command::Insert { content: MessageContent::Text { text, .. }, .. }] if text == "What is this?")
     );
     let warnings = &harness.events[0]["repartee"]["warnings"];
     assert!(warnings[0].as_str().unwrap().starts_with("item.content[1]: this model does not see images"), "{warnings}");
     assert_eq!(harness.events[1]["repartee"], Value::Null, "said once");
-    assert!(harness.other_effects.contains(&Effect::NotServed("an input_image")));
+    assert!(harness.other_effects.contains(&Effect::Unsupported("an input_image")));
     harness.client(json!({"type": "conversation.item.retrieve", "item_id": "a"}));
     let kept = &harness.find("conversation.item.retrieved")["item"]["content"];
     assert_eq!(kept[1], json!({"type": "input_image", "detail": "low"}));

@@ -18,17 +18,17 @@ mod turns;
 use std::time::{Duration, Instant};
 
 use repartee_engine_api::{
-    Command, Content, Event, FinishReason, InsertAt, ModelInfo, Respond, ResponseId, ResponseUsage as EngineUsage,
+    Command, MessageContent, Event, FinishReason, InsertAt, ModelInfo, Respond, ResponseId, EngineUsage,
 };
 use repartee_media::vad::TurnEvent;
 use repartee_protocol::ClientMessage;
 use serde_json::{Value, json};
 
-use super::{Core, Delivery, Effect, Input, PlayoutReport, Setup};
+use super::{RealtimeSession, Delivery, Effect, SessionInput, PlayoutReport, SessionSetup};
 
 /// A session under test, and everything that came out of it.
 struct Harness {
-    core: Core,
+    core: RealtimeSession,
     now: Instant,
     events: Vec<Value>,
     commands: Vec<Command>,
@@ -60,8 +60,8 @@ impl Harness {
     fn with_model(delivery: Delivery, model: ModelInfo) -> Self {
         let (session_id, stem, configuration) = ("sess_1".into(), "s".into(), None);
         let setup =
-            Setup { session_id, stem, seed: 7, model, delivery, expires_at: Some(1_900_000_000), configuration };
-        let (core, effects) = Core::new(setup);
+            SessionSetup { session_id, stem, seed: 7, model, delivery, expires_at: Some(1_900_000_000), configuration };
+        let (core, effects) = RealtimeSession::new(setup);
         let mut harness =
             Self { core, now: Instant::now(), events: Vec::new(), commands: Vec::new(), other_effects: Vec::new() };
         harness.collect(effects);
@@ -80,25 +80,25 @@ impl Harness {
         }
     }
 
-    fn input(&mut self, input: Input) {
+    fn input(&mut self, input: SessionInput) {
         let effects = self.core.handle(input, self.now);
         self.collect(effects);
         // As a transport with room does.
         while self.core.has_pending_event() {
-            let effects = self.core.handle(Input::PendingEvent, self.now);
+            let effects = self.core.handle(SessionInput::PendingEvent, self.now);
             self.collect(effects);
         }
     }
 
     fn client(&mut self, event: Value) {
-        self.input(Input::Client(ClientMessage::parse(&event.to_string()).unwrap()));
+        self.input(SessionInput::Client(ClientMessage::parse(&event.to_string()).unwrap()));
     }
 
     /// A client message as text, valid or not.
     fn client_text(&mut self, text: &str) {
         match ClientMessage::parse(text) {
-            Ok(message) => self.input(Input::Client(message)),
-            Err(error) => self.input(Input::Refused(*error)),
+            Ok(message) => self.input(SessionInput::Client(message)),
+            Err(error) => self.input(SessionInput::Refused(*error)),
         }
     }
 
@@ -114,13 +114,13 @@ impl Harness {
     /// `ms` milliseconds of the caller's audio.
     fn input_audio(&mut self, ms: usize) {
         for _ in 0..ms / 20 {
-            self.input(Input::Audio(vec![0.1; 320]));
+            self.input(SessionInput::Audio(vec![0.1; 320]));
         }
     }
 
     fn turn(&mut self, start: u64, end: u64) {
-        self.input(Input::Turn(TurnEvent::SpeechStarted { audio_start_ms: start }));
-        self.input(Input::Turn(TurnEvent::SpeechStopped { audio_end_ms: end }));
+        self.input(SessionInput::Turn(TurnEvent::SpeechStarted { audio_start_ms: start }));
+        self.input(SessionInput::Turn(TurnEvent::SpeechStopped { audio_end_ms: end }));
     }
 
     fn message(&mut self, id: &str, text: &str) {
@@ -143,18 +143,18 @@ impl Harness {
     }
 
     fn engine_text(&mut self, response: ResponseId, text: &str) {
-        self.input(Input::Engine(Event::Text { response, text: text.into() }));
+        self.input(SessionInput::Engine(Event::Text { response, text: text.into() }));
     }
 
     /// `ms` milliseconds of a response's audio.
     fn engine_audio(&mut self, response: ResponseId, ms: usize) {
         let samples = vec![0.5; ms * 24];
-        self.input(Input::Engine(Event::Audio { response, frame: 0, samples, stamps: None }));
+        self.input(SessionInput::Engine(Event::Audio { response, frame: 0, samples, stamps: None }));
     }
 
     fn engine_finished(&mut self, response: ResponseId, reason: FinishReason) {
         let usage = EngineUsage { input_text_tokens: 1, output_text_tokens: 2, ..EngineUsage::default() };
-        self.input(Input::Engine(Event::SegmentFinished { response, reason, usage }));
+        self.input(SessionInput::Engine(Event::SegmentFinished { response, reason, usage }));
     }
 
     fn whole_response(&mut self, text: &str, ms: usize) -> ResponseId {
@@ -166,7 +166,7 @@ impl Harness {
     }
 
     fn played(&mut self, response: ResponseId, heard_ms: u64) {
-        self.input(Input::Playout(PlayoutReport::Position { response, heard_ms }));
+        self.input(SessionInput::Playout(PlayoutReport::Position { response, heard_ms }));
     }
 
     fn event_types(&self) -> Vec<&str> {
@@ -202,7 +202,7 @@ impl Harness {
 
     /// The texts that the model reads of function results, in order.
     fn results(&self) -> Vec<&str> {
-        let mut engine: Vec<(u64, &Content)> = Vec::new();
+        let mut engine: Vec<(u64, &MessageContent)> = Vec::new();
         for command in &self.commands {
             let Command::Insert { item, place, content } = command else { continue };
             let place = match place {
@@ -213,7 +213,7 @@ impl Harness {
             engine.insert(place, (*item, content));
         }
         let results = engine.iter().filter_map(|(_, content)| match content {
-            Content::ToolResult(text) => Some(text.as_str()),
+            MessageContent::ToolResult(text) => Some(text.as_str()),
             _ => None,
         });
         results.collect()

@@ -1,6 +1,6 @@
 //! Out-of-band responses.
 
-use repartee_engine_api::{Command, Content, FinishReason, ResponseInput as EngineInput, Role};
+use repartee_engine_api::{Command, MessageContent, FinishReason, ResponseInput, Role};
 use serde_json::{Value, json};
 
 use super::super::{Delivery, Effect};
@@ -20,9 +20,9 @@ fn out_of_band_response_runs_in_parallel() {
     let respond = harness.last_respond().unwrap().clone();
     assert!(respond.out_of_band && !respond.audio);
     assert_eq!(respond.instructions.as_deref(), Some("Classify."));
-    let text = Content::Text { role: Role::User, text: "Which topic?".into() };
+    let text = MessageContent::Text { role: Role::User, text: "Which topic?".into() };
     assert!(
-        matches!(&respond.input.as_deref(), Some([EngineInput::Item(_), EngineInput::Content(content)]) if *content == text)
+        matches!(&respond.input.as_deref(), Some([ResponseInput::Item(_), ResponseInput::Content(content)]) if *content == text)
     );
     harness.engine_text(respond.response, "Greetings");
     harness.engine_text(first, " two");

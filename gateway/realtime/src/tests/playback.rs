@@ -6,7 +6,7 @@ use repartee_engine_api::{Command, FinishReason};
 use repartee_media::vad::TurnEvent;
 use serde_json::{Value, json};
 
-use super::super::{Delivery, Effect, Input, PlayoutReport};
+use super::super::{Delivery, Effect, SessionInput, PlayoutReport};
 use super::Harness;
 
 #[test]
@@ -16,7 +16,7 @@ fn speech_cancels_the_response_on_a_websocket() {
     harness.engine_text(response, "One two three");
     harness.engine_audio(response, 800);
     harness.clear();
-    harness.input(Input::Turn(TurnEvent::SpeechStarted { audio_start_ms: 0 }));
+    harness.input(SessionInput::Turn(TurnEvent::SpeechStarted { audio_start_ms: 0 }));
     assert_eq!(harness.commands, [Command::Cancel { response }]);
     harness.engine_finished(response, FinishReason::Cancelled);
     let details = &harness.find("response.done")["response"]["status_details"];
@@ -69,10 +69,10 @@ fn playout_reports_become_output_buffer_events() {
     let mut harness = Harness::new(Delivery::Paced);
     let response = harness.whole_response("Hello.", 500);
     harness.clear();
-    harness.input(Input::Playout(PlayoutReport::Started { response }));
-    harness.input(Input::Playout(PlayoutReport::Drained { response }));
+    harness.input(SessionInput::Playout(PlayoutReport::Started { response }));
+    harness.input(SessionInput::Playout(PlayoutReport::Drained { response }));
     assert_eq!(harness.event_types(), ["output_audio_buffer.started", "output_audio_buffer.stopped"]);
-    harness.input(Input::Turn(TurnEvent::SpeechStarted { audio_start_ms: 0 }));
+    harness.input(SessionInput::Turn(TurnEvent::SpeechStarted { audio_start_ms: 0 }));
     assert_eq!(harness.truncated_text(), None, "all of it was heard");
 }
 
@@ -80,7 +80,7 @@ fn playout_reports_become_output_buffer_events() {
 fn engine_gets_the_position_each_codec_frame() {
     let mut harness = Harness::new(Delivery::Paced);
     let response = harness.whole_response("Hello.", 500);
-    harness.input(Input::Playout(PlayoutReport::Started { response }));
+    harness.input(SessionInput::Playout(PlayoutReport::Started { response }));
     harness.clear();
     for heard_ms in [20, 40, 60, 80, 100, 120, 190, 200] {
         harness.played(response, heard_ms);
@@ -93,10 +93,10 @@ fn engine_gets_the_position_each_codec_frame() {
 fn speech_clears_unplayed_audio() {
     let mut harness = Harness::new(Delivery::Paced);
     let response = harness.whole_response("The sky is blue today.", 2_000);
-    harness.input(Input::Playout(PlayoutReport::Started { response }));
+    harness.input(SessionInput::Playout(PlayoutReport::Started { response }));
     harness.played(response, 1_000);
     harness.clear();
-    harness.input(Input::Turn(TurnEvent::SpeechStarted { audio_start_ms: 0 }));
+    harness.input(SessionInput::Turn(TurnEvent::SpeechStarted { audio_start_ms: 0 }));
     assert_eq!(
         harness.event_types(),
         ["input_audio_buffer.speech_started", "output_audio_buffer.cleared", "conversation.item.truncated"]
@@ -111,15 +111,15 @@ fn cut_responses_are_measured_by_the_pace_of_whole_ones() {
     let kept = |earlier_ms: usize| {
         let mut harness = Harness::new(Delivery::Paced);
         let earlier = harness.whole_response("A voice says ten words or so in some seconds.", earlier_ms);
-        harness.input(Input::Playout(PlayoutReport::Started { response: earlier }));
-        harness.input(Input::Playout(PlayoutReport::Drained { response: earlier }));
+        harness.input(SessionInput::Playout(PlayoutReport::Started { response: earlier }));
+        harness.input(SessionInput::Playout(PlayoutReport::Drained { response: earlier }));
         harness.clear();
         let response = harness.create_response();
         harness.engine_text(response, "The sky is blue today and the sun shines.");
         harness.engine_audio(response, 1_200);
-        harness.input(Input::Playout(PlayoutReport::Started { response }));
+        harness.input(SessionInput::Playout(PlayoutReport::Started { response }));
         harness.played(response, 1_200);
-        harness.input(Input::Turn(TurnEvent::SpeechStarted { audio_start_ms: 0 }));
+        harness.input(SessionInput::Turn(TurnEvent::SpeechStarted { audio_start_ms: 0 }));
         harness.engine_finished(response, FinishReason::Cancelled);
         harness.truncated_text().unwrap_or_default().split_whitespace().count()
     };
@@ -128,14 +128,14 @@ fn cut_responses_are_measured_by_the_pace_of_whole_ones() {
 }
 
 /// A voice that may interrupt.
-const VOICE: Input = Input::Turn(TurnEvent::PossibleBargeIn { audio_ms: 0 });
-const DISMISSED: Input = Input::Turn(TurnEvent::BargeInDismissed { audio_ms: 0 });
+const VOICE: SessionInput = SessionInput::Turn(TurnEvent::PossibleBargeIn { audio_ms: 0 });
+const DISMISSED: SessionInput = SessionInput::Turn(TurnEvent::BargeInDismissed { audio_ms: 0 });
 
 #[test]
 fn backchannels_pause_without_a_word() {
     let mut harness = Harness::new(Delivery::Paced);
     let response = harness.whole_response("The sky is blue today.", 2_000);
-    harness.input(Input::Playout(PlayoutReport::Started { response }));
+    harness.input(SessionInput::Playout(PlayoutReport::Started { response }));
     harness.played(response, 1_000);
     harness.clear();
     harness.input(VOICE);
@@ -147,7 +147,7 @@ fn backchannels_pause_without_a_word() {
     harness.played(response, 1_010);
     assert!(harness.events.is_empty() && harness.truncated_text().is_none(), "{:?}", harness.event_types());
     harness.input(VOICE);
-    harness.input(Input::Turn(TurnEvent::SpeechStarted { audio_start_ms: 0 }));
+    harness.input(SessionInput::Turn(TurnEvent::SpeechStarted { audio_start_ms: 0 }));
     assert_eq!(
         harness.event_types(),
         ["input_audio_buffer.speech_started", "output_audio_buffer.cleared", "conversation.item.truncated"]
@@ -161,7 +161,7 @@ fn only_interruptible_playback_is_paused() {
         let mut harness = Harness::new(delivery);
         harness.update(json!({"audio": {"input": {"turn_detection": detection}}}));
         let response = harness.whole_response("The sky is blue today.", 2_000);
-        harness.input(Input::Playout(PlayoutReport::Started { response }));
+        harness.input(SessionInput::Playout(PlayoutReport::Started { response }));
         harness.clear();
         harness.input(VOICE);
         harness.other_effects.contains(&Effect::PausePlayout)
@@ -174,7 +174,7 @@ fn only_interruptible_playback_is_paused() {
     harness.client(json!({"type": "response.create", "response": {"conversation": "none"}}));
     let response = harness.last_respond().unwrap().response;
     harness.engine_audio(response, 800);
-    harness.input(Input::Playout(PlayoutReport::Started { response }));
+    harness.input(SessionInput::Playout(PlayoutReport::Started { response }));
     harness.input(VOICE);
     assert!(!harness.other_effects.contains(&Effect::PausePlayout), "out-of-band responses are not interrupted");
 }
@@ -185,10 +185,10 @@ fn speech_cancels_an_active_response() {
     let response = harness.create_response();
     harness.engine_text(response, "One two three four");
     harness.engine_audio(response, 800);
-    harness.input(Input::Playout(PlayoutReport::Started { response }));
+    harness.input(SessionInput::Playout(PlayoutReport::Started { response }));
     harness.played(response, 400);
     harness.clear();
-    harness.input(Input::Turn(TurnEvent::SpeechStarted { audio_start_ms: 0 }));
+    harness.input(SessionInput::Turn(TurnEvent::SpeechStarted { audio_start_ms: 0 }));
     assert_eq!(harness.event_types(), ["input_audio_buffer.speech_started", "output_audio_buffer.cleared"]);
     assert_eq!(harness.commands, [Command::Cancel { response }]);
     harness.engine_finished(response, FinishReason::Cancelled);
@@ -204,7 +204,7 @@ fn speech_cancels_an_active_response() {
 fn client_can_clear_unplayed_audio() {
     let mut harness = Harness::new(Delivery::Paced);
     let response = harness.whole_response("The sky is blue today.", 2_000);
-    harness.input(Input::Playout(PlayoutReport::Started { response }));
+    harness.input(SessionInput::Playout(PlayoutReport::Started { response }));
     harness.clear();
     harness.client(json!({"type": "output_audio_buffer.clear"}));
     assert_eq!(harness.event_types(), ["output_audio_buffer.cleared", "conversation.item.truncated"]);
@@ -223,9 +223,9 @@ fn speech_leaves_out_of_band_responses_alone() {
     let aside = spoken_out_of_band(&mut harness);
     harness.engine_text(aside, "A notice.");
     harness.engine_audio(aside, 800);
-    harness.input(Input::Playout(PlayoutReport::Started { response: aside }));
+    harness.input(SessionInput::Playout(PlayoutReport::Started { response: aside }));
     harness.clear();
-    harness.input(Input::Turn(TurnEvent::SpeechStarted { audio_start_ms: 0 }));
+    harness.input(SessionInput::Turn(TurnEvent::SpeechStarted { audio_start_ms: 0 }));
     assert_eq!(harness.event_types(), ["input_audio_buffer.speech_started"]);
     assert_eq!((&harness.commands[..], &harness.other_effects[..]), (&[][..], &[][..]));
     harness.engine_finished(aside, FinishReason::Stop);
@@ -241,20 +241,20 @@ fn speech_leaves_out_of_band_responses_alone() {
 fn speech_drops_only_the_conversation_from_playout() {
     let mut harness = Harness::new(Delivery::Paced);
     let answer = harness.whole_response("The sky is blue today.", 2_000);
-    harness.input(Input::Playout(PlayoutReport::Started { response: answer }));
+    harness.input(SessionInput::Playout(PlayoutReport::Started { response: answer }));
     harness.played(answer, 1_000);
     let aside = spoken_out_of_band(&mut harness);
     harness.engine_text(aside, "A notice.");
     harness.engine_audio(aside, 800);
     harness.clear();
-    harness.input(Input::Turn(TurnEvent::SpeechStarted { audio_start_ms: 0 }));
+    harness.input(SessionInput::Turn(TurnEvent::SpeechStarted { audio_start_ms: 0 }));
     assert_eq!(
         harness.event_types(),
         ["input_audio_buffer.speech_started", "output_audio_buffer.cleared", "conversation.item.truncated"]
     );
     assert_eq!(harness.other_effects, [Effect::ClearResponse(answer)]);
-    harness.input(Input::Playout(PlayoutReport::Started { response: aside }));
-    harness.input(Input::Playout(PlayoutReport::Drained { response: aside }));
+    harness.input(SessionInput::Playout(PlayoutReport::Started { response: aside }));
+    harness.input(SessionInput::Playout(PlayoutReport::Drained { response: aside }));
     harness.find("output_audio_buffer.stopped");
 }
 
@@ -268,7 +268,7 @@ fn truncated_item_stops_playing() {
         if !active {
             harness.engine_finished(response, FinishReason::Stop);
         }
-        harness.input(Input::Playout(PlayoutReport::Started { response }));
+        harness.input(SessionInput::Playout(PlayoutReport::Started { response }));
         harness.played(response, 1_000);
         let item_id = harness.find("conversation.item.added")["item"]["id"].clone();
         harness.clear();
@@ -286,7 +286,7 @@ fn truncated_item_stops_playing() {
         assert!(truncated["repartee"]["warnings"][0].as_str().unwrap().contains("1500"), "{truncated}");
         // Nothing is left to interrupt.
         harness.clear();
-        harness.input(Input::Turn(TurnEvent::SpeechStarted { audio_start_ms: 0 }));
+        harness.input(SessionInput::Turn(TurnEvent::SpeechStarted { audio_start_ms: 0 }));
         assert_eq!(harness.event_types(), ["input_audio_buffer.speech_started"]);
     }
 }

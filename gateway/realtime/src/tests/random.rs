@@ -8,7 +8,7 @@ use repartee_engine_api::{Command, Event, FinishReason, SessionError};
 use repartee_media::vad::TurnEvent;
 use serde_json::{Value, json};
 
-use super::super::{Delivery, Input, PlayoutReport};
+use super::super::{Delivery, SessionInput, PlayoutReport};
 use super::Harness;
 
 /// One thing that happens.
@@ -95,34 +95,34 @@ fn run_step(harness: &mut Harness, received_ms: &mut u64, step: Step) {
         }
         Step::SpeechStarted => {
             let audio_start_ms = received_ms.saturating_sub(300);
-            harness.input(Input::Turn(TurnEvent::SpeechStarted { audio_start_ms }));
+            harness.input(SessionInput::Turn(TurnEvent::SpeechStarted { audio_start_ms }));
         }
-        Step::Paused => harness.input(Input::Turn(TurnEvent::Paused { audio_end_ms: received_ms.saturating_sub(20) })),
-        Step::Resumed => harness.input(Input::Turn(TurnEvent::Resumed { audio_ms: received_ms.saturating_sub(10) })),
-        Step::SpeechStopped => harness.input(Input::Turn(TurnEvent::SpeechStopped { audio_end_ms: *received_ms })),
+        Step::Paused => harness.input(SessionInput::Turn(TurnEvent::Paused { audio_end_ms: received_ms.saturating_sub(20) })),
+        Step::Resumed => harness.input(SessionInput::Turn(TurnEvent::Resumed { audio_ms: received_ms.saturating_sub(10) })),
+        Step::SpeechStopped => harness.input(SessionInput::Turn(TurnEvent::SpeechStopped { audio_end_ms: *received_ms })),
         Step::PossibleBargeIn => {
-            harness.input(Input::Turn(TurnEvent::PossibleBargeIn { audio_ms: *received_ms }));
+            harness.input(SessionInput::Turn(TurnEvent::PossibleBargeIn { audio_ms: *received_ms }));
         }
         Step::BargeInDismissed => {
-            harness.input(Input::Turn(TurnEvent::BargeInDismissed { audio_ms: *received_ms }));
+            harness.input(SessionInput::Turn(TurnEvent::BargeInDismissed { audio_ms: *received_ms }));
         }
         Step::Client(event) => harness.client(event),
         Step::EngineText => harness.engine_text(response, "word "),
         Step::EngineAudio => harness.engine_audio(response, 80),
         Step::EngineToolCall => {
-            harness.input(Input::Engine(Event::ToolCall { response, call: 0, name: "f".into() }));
-            harness.input(Input::Engine(Event::ToolArguments { response, call: 0, arguments: "{}".into() }));
+            harness.input(SessionInput::Engine(Event::ToolCall { response, call: 0, name: "f".into() }));
+            harness.input(SessionInput::Engine(Event::ToolArguments { response, call: 0, arguments: "{}".into() }));
         }
         Step::EngineFinished => harness.engine_finished(response, FinishReason::Stop),
         Step::EngineFailed => {
-            harness.input(Input::Engine(Event::Failed { response: Some(response), error: SessionError::OutOfMemory }));
+            harness.input(SessionInput::Engine(Event::Failed { response: Some(response), error: SessionError::OutOfMemory }));
         }
         Step::Time(ms) => harness.now += Duration::from_millis(ms),
         Step::Played(heard_ms) => {
-            harness.input(Input::Playout(PlayoutReport::Started { response }));
+            harness.input(SessionInput::Playout(PlayoutReport::Started { response }));
             harness.played(response, heard_ms);
         }
-        Step::Drained => harness.input(Input::Playout(PlayoutReport::Drained { response })),
+        Step::Drained => harness.input(SessionInput::Playout(PlayoutReport::Drained { response })),
     }
 }
 

@@ -3,7 +3,7 @@
 use repartee_engine_api::{Command, Event, FinishReason, SessionError};
 use serde_json::json;
 
-use super::super::{Delivery, Effect, Input};
+use super::super::{Delivery, Effect, SessionInput};
 use super::Harness;
 
 #[test]
@@ -127,13 +127,13 @@ fn failed_response_says_why() {
     let mut harness = Harness::new(Delivery::Unpaced);
     let response = harness.create_response();
     let error = SessionError::ContextFull { tokens: 9, limit: 8 };
-    harness.input(Input::Engine(Event::Failed { response: Some(response), error }));
+    harness.input(SessionInput::Engine(Event::Failed { response: Some(response), error }));
     let details = &harness.find("response.done")["response"]["status_details"];
     assert_eq!((&details["type"], &details["error"]["code"]), (&json!("failed"), &json!("conversation_too_large")));
     assert!(!harness.other_effects.contains(&Effect::Close), "the session lives on");
     let response = harness.create_response();
     let error = SessionError::NotFinite { stage: "talker" };
-    harness.input(Input::Engine(Event::Failed { response: Some(response), error }));
+    harness.input(SessionInput::Engine(Event::Failed { response: Some(response), error }));
     assert_eq!(harness.other_effects.last(), Some(&Effect::Close));
 }
 
@@ -154,7 +154,7 @@ fn failures_that_a_client_can_mend_are_typed() {
     ] {
         let mut harness = Harness::new(Delivery::Unpaced);
         let response = harness.create_response();
-        harness.input(Input::Engine(Event::Failed { response: Some(response), error }));
+        harness.input(SessionInput::Engine(Event::Failed { response: Some(response), error }));
         let failure = &harness.find("response.done")["response"]["status_details"]["error"];
         assert_eq!((&failure["type"], &failure["code"]), (&json!(kind), &json!(code)));
         let error = &harness.find("error")["error"];
@@ -166,7 +166,7 @@ fn failures_that_a_client_can_mend_are_typed() {
 #[test]
 fn engine_end_closes_the_session() {
     let mut harness = Harness::new(Delivery::Unpaced);
-    harness.input(Input::EngineEnded);
+    harness.input(SessionInput::EngineEnded);
     assert_eq!(harness.error_code(), "internal_error");
     assert_eq!(harness.other_effects.last(), Some(&Effect::Close));
 }
@@ -200,7 +200,7 @@ fn unserved_overrides_are_warnings() {
             "response.reasoning is not offered by this model and was ignored",
         ])
     );
-    assert!(harness.other_effects.contains(&Effect::NotServed("a setting of response.create")));
+    assert!(harness.other_effects.contains(&Effect::Unsupported("a setting of response.create")));
     let response = harness.last_respond().unwrap().response;
     harness.engine_finished(response, FinishReason::Stop);
     assert_eq!(harness.find("response.done")["repartee"], json!(null), "said once");

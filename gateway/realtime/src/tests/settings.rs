@@ -69,7 +69,7 @@ fn reasoning_effort_is_a_warning() {
     let session = &harness.events[0]["session"];
     let warnings = json!(["session.reasoning is not offered by this model and was ignored"]);
     assert_eq!((&session["instructions"], &session["repartee"]["warnings"]), (&json!("Hi."), &warnings));
-    assert!(harness.other_effects.contains(&Effect::NotServed("session.reasoning")));
+    assert!(harness.other_effects.contains(&Effect::Unsupported("session.reasoning")));
 }
 
 #[test]

@@ -6,17 +6,17 @@ use repartee_engine_api::{Command, Event, FinishReason, SessionError};
 use repartee_media::vad::TurnEvent;
 use serde_json::json;
 
-use super::super::{Delivery, Input};
+use super::super::{Delivery, SessionInput};
 use super::Harness;
 
 /// A session in which the caller pauses after a turn of one second from 0 ms on.
 fn pausing() -> Harness {
     let mut harness = Harness::new(Delivery::Unpaced);
     harness.input_audio(400);
-    harness.input(Input::Turn(TurnEvent::SpeechStarted { audio_start_ms: 0 }));
+    harness.input(SessionInput::Turn(TurnEvent::SpeechStarted { audio_start_ms: 0 }));
     harness.input_audio(600);
     harness.clear_events();
-    harness.input(Input::Turn(TurnEvent::Paused { audio_end_ms: 1_000 }));
+    harness.input(SessionInput::Turn(TurnEvent::Paused { audio_end_ms: 1_000 }));
     harness
 }
 
@@ -32,7 +32,7 @@ fn speculation_is_invisible_until_committed() {
     harness.input_audio(300);
     assert_eq!(harness.event_types(), [""; 0]);
     assert_eq!(harness.appended_samples(), 16_000, "the silence after the pause is not submitted");
-    harness.input(Input::Turn(TurnEvent::SpeechStopped { audio_end_ms: 1_300 }));
+    harness.input(SessionInput::Turn(TurnEvent::SpeechStopped { audio_end_ms: 1_300 }));
     assert_eq!(harness.commands.last(), Some(&Command::CommitSpeculation { response }));
     let expected = [
         "input_audio_buffer.speech_stopped",
@@ -58,17 +58,17 @@ fn resumed_speech_aborts_the_speculation() {
     let response = harness.last_respond().unwrap().response;
     harness.engine_text(response, "Yes.");
     harness.input_audio(100);
-    harness.input(Input::Turn(TurnEvent::Resumed { audio_ms: 1_080 }));
+    harness.input(SessionInput::Turn(TurnEvent::Resumed { audio_ms: 1_080 }));
     assert!(harness.commands.contains(&Command::AbortSpeculation { response }));
     harness.engine_finished(response, FinishReason::Cancelled);
     harness.input_audio(400);
     assert_eq!(harness.event_types(), [""; 0]);
     // The same again; this time the turn ends.
-    harness.input(Input::Turn(TurnEvent::Paused { audio_end_ms: 1_500 }));
+    harness.input(SessionInput::Turn(TurnEvent::Paused { audio_end_ms: 1_500 }));
     let second = harness.last_respond().unwrap().response;
     assert_ne!(second, response);
     harness.input_audio(300);
-    harness.input(Input::Turn(TurnEvent::SpeechStopped { audio_end_ms: 1_800 }));
+    harness.input(SessionInput::Turn(TurnEvent::SpeechStopped { audio_end_ms: 1_800 }));
     assert_eq!(harness.appended_samples(), 24_000, "no audio is lost");
     harness.engine_text(second, "No.");
     harness.engine_finished(second, FinishReason::Stop);
@@ -79,9 +79,9 @@ fn resumed_speech_aborts_the_speculation() {
 fn failed_speculation_falls_back_to_commit() {
     let mut harness = pausing();
     let response = harness.last_respond().unwrap().response;
-    harness.input(Input::Engine(Event::Failed { response: Some(response), error: SessionError::Busy("x") }));
+    harness.input(SessionInput::Engine(Event::Failed { response: Some(response), error: SessionError::Busy("x") }));
     harness.input_audio(300);
-    harness.input(Input::Turn(TurnEvent::SpeechStopped { audio_end_ms: 1_300 }));
+    harness.input(SessionInput::Turn(TurnEvent::SpeechStopped { audio_end_ms: 1_300 }));
     assert_eq!(harness.appended_samples(), 1_300 * 16);
     assert!(harness.commands.iter().any(|command| matches!(command, Command::Commit { .. })));
     assert_ne!(harness.last_respond().unwrap().response, response);
@@ -95,12 +95,12 @@ fn speculation_is_aborted_at_its_deadline() {
     let deadline = harness.core.deadline().unwrap();
     assert_eq!(deadline, harness.now + Duration::from_secs(10));
     harness.now = deadline;
-    harness.input(Input::Time);
+    harness.input(SessionInput::DeadlineReached);
     assert_eq!(harness.commands.last(), Some(&Command::AbortSpeculation { response }));
     assert_eq!(harness.core.deadline(), None);
     // When more audio comes after all, the turn ends as usual.
     harness.input_audio(300);
-    harness.input(Input::Turn(TurnEvent::SpeechStopped { audio_end_ms: 1_300 }));
+    harness.input(SessionInput::Turn(TurnEvent::SpeechStopped { audio_end_ms: 1_300 }));
     assert_eq!(harness.appended_samples(), 1_300 * 16);
     harness.find("response.created");
 }
@@ -143,8 +143,8 @@ fn speculation_can_be_switched_off() {
         harness.update(update);
         harness.clear();
         harness.input_audio(1_000);
-        harness.input(Input::Turn(TurnEvent::SpeechStarted { audio_start_ms: 0 }));
-        harness.input(Input::Turn(TurnEvent::Paused { audio_end_ms: 900 }));
+        harness.input(SessionInput::Turn(TurnEvent::SpeechStarted { audio_start_ms: 0 }));
+        harness.input(SessionInput::Turn(TurnEvent::Paused { audio_end_ms: 900 }));
         assert_eq!(harness.last_respond(), None);
         harness.client(json!({"type": "input_audio_buffer.clear"}));
     }
@@ -158,8 +158,8 @@ fn no_speculation_during_a_response() {
     harness.create_response();
     harness.clear();
     harness.input_audio(1_000);
-    harness.input(Input::Turn(TurnEvent::SpeechStarted { audio_start_ms: 0 }));
-    harness.input(Input::Turn(TurnEvent::Paused { audio_end_ms: 900 }));
+    harness.input(SessionInput::Turn(TurnEvent::SpeechStarted { audio_start_ms: 0 }));
+    harness.input(SessionInput::Turn(TurnEvent::Paused { audio_end_ms: 900 }));
     assert_eq!(harness.last_respond(), None);
 }
 
@@ -173,6 +173,6 @@ fn held_events_are_bounded() {
         frames += 1;
     }
     assert!((50..=100).contains(&frames), "{frames} frames");
-    harness.input(Input::Turn(TurnEvent::Resumed { audio_ms: 1_000 }));
+    harness.input(SessionInput::Turn(TurnEvent::Resumed { audio_ms: 1_000 }));
     assert!(harness.core.wants_engine_events());
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use repartee_engine_api::{Command, FinishReason, ModelInfo};
 use serde_json::{Value, json};
 
-use super::super::{Delivery, Input, speech_synthesis};
+use super::super::{Delivery, SessionInput, speech_synthesis};
 use super::{Harness, model};
 
 fn append(harness: &mut Harness, text: &str) {
@@ -123,12 +123,12 @@ fn silent_client_ends_its_text() {
     let begun = harness.now;
     harness.now = begun + Duration::from_secs(20);
     append(&mut harness, "One");
-    assert_eq!(harness.core.deadline(), Some(harness.now + speech_synthesis::PATIENCE));
-    harness.now = begun + speech_synthesis::PATIENCE;
-    harness.input(Input::Time);
+    assert_eq!(harness.core.deadline(), Some(harness.now + speech_synthesis::TEXT_TIMEOUT));
+    harness.now = begun + speech_synthesis::TEXT_TIMEOUT;
+    harness.input(SessionInput::DeadlineReached);
     assert_eq!(got(&harness, response), ("One".into(), false));
-    harness.now = begun + Duration::from_secs(20) + speech_synthesis::PATIENCE;
-    harness.input(Input::Time);
+    harness.now = begun + Duration::from_secs(20) + speech_synthesis::TEXT_TIMEOUT;
+    harness.input(SessionInput::DeadlineReached);
     assert_eq!(got(&harness, response), ("One".into(), true));
     assert_eq!(harness.core.deadline(), None);
 }

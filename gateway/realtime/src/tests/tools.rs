@@ -1,10 +1,10 @@
 //! Function tools.
 
-use repartee_engine_api::{Command, Content, Event, FinishReason, ResponseInput, InsertAt, ModelInfo, ResponseId, Tool};
+use repartee_engine_api::{Command, MessageContent, Event, FinishReason, ResponseInput, InsertAt, ModelInfo, ResponseId, Tool};
 use repartee_media::vad::TurnEvent;
 use serde_json::{Value, json};
 
-use super::super::{Delivery, Input as SessionInput, PlayoutReport};
+use super::super::{Delivery, SessionInput, PlayoutReport};
 use super::{Harness, model};
 
 fn weather() -> Value {
@@ -85,7 +85,7 @@ fn function_call_streams_and_takes_its_output() {
     let result = json!({"type": "function_call_output", "call_id": call_id, "output": "rain"});
     harness.client(json!({"type": "conversation.item.create", "item": result}));
     assert!(
-        matches!(&harness.commands[..], [Command::Insert { content: Content::ToolResult(text), .. }] if text == "rain")
+        matches!(&harness.commands[..], [Command::Insert { content: MessageContent::ToolResult(text), .. }] if text == "rain")
     );
     assert_eq!(harness.find("conversation.item.done")["item"]["output"], "rain");
 }
@@ -114,7 +114,7 @@ fn earlier_calls_can_be_inserted() {
     let call = json!({"type": "function_call", "name": "weather", "arguments": "{}"});
     harness.client(json!({"type": "conversation.item.create", "item": call}));
     assert!(
-        matches!(&harness.commands[..], [Command::Insert { content: Content::ToolCall { name, .. }, .. }] if name == "weather")
+        matches!(&harness.commands[..], [Command::Insert { content: MessageContent::ToolCall { name, .. }, .. }] if name == "weather")
     );
     assert!(harness.find("conversation.item.added")["item"]["call_id"].is_string());
 }
@@ -192,7 +192,7 @@ fn calls_in_parallel_can_be_switched_off() {
         // The engine's history is what the client was sent.
         assert_eq!(harness.truncated_text(), Some(text));
         assert!(matches!(&harness.commands[2..],
-            [Command::Insert { content: Content::ToolCall { name, arguments }, .. }] if name == "weather" && arguments == "{}"));
+            [Command::Insert { content: MessageContent::ToolCall { name, arguments }, .. }] if name == "weather" && arguments == "{}"));
         // The result follows the call.
         let Some(Command::Insert { item: call, place, .. }) = harness.commands.last().cloned() else {
             panic!("no call")
@@ -267,8 +267,8 @@ fn results_of_an_own_input_follow_their_calls() {
     let input = json!([call("a"), call("b"), result("b"), result("a")]);
     harness.client(json!({"type": "response.create", "response": {"conversation": "none", "input": input}}));
     let names = harness.last_respond().unwrap().input.as_ref().unwrap().iter().map(|input| match input {
-        ResponseInput::Content(Content::ToolCall { name, .. }) => format!("call {name}"),
-        ResponseInput::Content(Content::ToolResult(text)) => format!("result {text}"),
+        ResponseInput::Content(MessageContent::ToolCall { name, .. }) => format!("call {name}"),
+        ResponseInput::Content(MessageContent::ToolResult(text)) => format!("result {text}"),
         other => panic!("{other:?}"),
     });
     assert_eq!(names.collect::<Vec<_>>(), ["call a", "result a", "call b", "result b"]);
@@ -314,7 +314,7 @@ impl SpokenWithCalls {
     fn assert_kept(&self, mut place: InsertAt) -> u64 {
         let mut calls = Vec::new();
         for command in &self.harness.commands {
-            if let Command::Insert { item, place: at, content: Content::ToolCall { name, arguments } } = command {
+            if let Command::Insert { item, place: at, content: MessageContent::ToolCall { name, arguments } } = command {
                 assert_eq!(std::mem::replace(&mut place, InsertAt::After(*item)), *at, "{name}");
                 calls.push((*item, name.as_str(), arguments.as_str()));
             }
@@ -377,7 +377,7 @@ fn deleted_call_leaves_its_message_and_other_calls() {
         |call: usize, output: &Value| json!({"type": "conversation.item.delete", "item_id": output[call]["id"]});
     spoken.harness.client(delete(1, &spoken.output));
     let item = spoken.item;
-    let [truncate, Command::Insert { item: time, place, content: Content::ToolCall { name, .. } }] =
+    let [truncate, Command::Insert { item: time, place, content: MessageContent::ToolCall { name, .. } }] =
         &spoken.harness.commands[..]
     else {
         panic!("{:?}", spoken.harness.commands)
@@ -406,7 +406,7 @@ fn call_without_a_message_is_deleted_alone() {
     harness.client(json!({"type": "conversation.item.delete", "item_id": id}));
     assert_eq!(harness.commands[0], Command::Delete { item });
     assert!(
-        matches!(&harness.commands[1..], [Command::Insert { content: Content::ToolCall { name, .. }, .. }] if name == "weather"),
+        matches!(&harness.commands[1..], [Command::Insert { content: MessageContent::ToolCall { name, .. }, .. }] if name == "weather"),
         "{:?}",
         harness.commands
     );
@@ -446,7 +446,7 @@ fn interruption_drops_the_call_in_progress() {
     let output = &harness.find("response.done")["response"]["output"];
     assert_eq!((&output[1]["status"], &output[2]["status"]), (&json!("completed"), &json!("incomplete")));
     assert!(
-        matches!(&harness.commands[1..], [Command::Truncate { text, .. }, Command::Insert { place, content: Content::ToolCall { name, .. }, .. }]
+        matches!(&harness.commands[1..], [Command::Truncate { text, .. }, Command::Insert { place, content: MessageContent::ToolCall { name, .. }, .. }]
             if text == "One" && *place == InsertAt::After(item) && name == "weather"),
         "{:?}",
         harness.commands

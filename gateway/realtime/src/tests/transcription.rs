@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use repartee_engine_api::{
-    Command, Content, Event, FinishReason, ResponseInput as EngineInput, ModelInfo, Respond, Sampling, SessionError,
+    Command, MessageContent, Event, FinishReason, ResponseInput, ModelInfo, Respond, Sampling, SessionError,
 };
 use serde_json::{Value, json};
 
-use super::super::{Delivery, Effect, Input};
+use super::super::{Delivery, Effect, SessionInput};
 use super::{Harness, model};
 
 pub(super) const COMPLETED: &str = "conversation.item.input_audio_transcription.completed";
@@ -42,7 +42,7 @@ impl Harness {
     }
 
     fn refuse(&mut self, response: u64, error: SessionError) {
-        self.input(Input::Engine(Event::Failed { response: Some(response), error }));
+        self.input(SessionInput::Engine(Event::Failed { response: Some(response), error }));
     }
 }
 
@@ -57,7 +57,7 @@ fn turns_are_transcribed_out_of_band() {
     let request = (*harness.requests().last().unwrap()).clone();
     assert!(request.out_of_band && request.background && !request.audio);
     assert_eq!((request.instructions.as_deref(), request.sampling), (Some(""), Some(Sampling::GREEDY)));
-    let Some([EngineInput::Item(heard), EngineInput::Content(Content::Text { text, .. })]) = request.input.as_deref()
+    let Some([ResponseInput::Item(heard), ResponseInput::Content(MessageContent::Text { text, .. })]) = request.input.as_deref()
     else {
         panic!("{request:?}")
     };
@@ -116,7 +116,7 @@ fn transcripts_are_off_unless_asked_for_and_able() {
     assert_eq!(session["audio"]["input"]["transcription"], Value::Null);
     // Stock clients ask for it unasked, and some end on an error.
     assert!(session["repartee"]["warnings"][0].as_str().unwrap().contains("transcription"), "{session}");
-    assert!(harness.other_effects.contains(&Effect::NotServed("session.audio.input.transcription")));
+    assert!(harness.other_effects.contains(&Effect::Unsupported("session.audio.input.transcription")));
     assert_eq!(harness.event_types(), ["session.updated"]);
     harness.spoken_turn(0);
     assert!(harness.requests().is_empty());
@@ -133,7 +133,7 @@ fn engines_without_room_are_asked_again() {
         let due = harness.core.deadline().unwrap();
         assert_eq!(due, harness.now + Duration::from_secs(1));
         harness.now = due;
-        harness.input(Input::Time);
+        harness.input(SessionInput::DeadlineReached);
         assert_eq!(harness.requests().len(), asked + 1);
     }
     assert!(!harness.event_types().contains(&FAILED));

@@ -4,7 +4,7 @@ use repartee_engine_api::{Command, Event, SessionError};
 use repartee_media::vad::TurnEvent;
 use serde_json::json;
 
-use super::super::{Delivery, Effect, Input};
+use super::super::{Delivery, Effect, SessionInput};
 use super::Harness;
 
 #[test]
@@ -12,9 +12,9 @@ fn turn_keeps_one_id_and_its_prefix() {
     let mut harness = Harness::new(Delivery::Unpaced);
     harness.input_audio(1_000);
     assert_eq!(harness.commands, []);
-    harness.input(Input::Turn(TurnEvent::SpeechStarted { audio_start_ms: 600 }));
+    harness.input(SessionInput::Turn(TurnEvent::SpeechStarted { audio_start_ms: 600 }));
     harness.input_audio(500);
-    harness.input(Input::Turn(TurnEvent::SpeechStopped { audio_end_ms: 1_490 }));
+    harness.input(SessionInput::Turn(TurnEvent::SpeechStopped { audio_end_ms: 1_490 }));
     assert_eq!(harness.appended_samples(), 890 * 16);
     let id = harness.find("input_audio_buffer.speech_started")["item_id"].clone();
     assert_eq!(harness.find("input_audio_buffer.speech_stopped")["item_id"], id);
@@ -58,7 +58,7 @@ fn cleared_buffer_is_empty() {
     harness.client(json!({"type": "input_audio_buffer.clear"}));
     assert_eq!(harness.event_types(), ["input_audio_buffer.cleared"]);
     assert_eq!(harness.commands.last(), Some(&Command::Clear));
-    assert!(harness.other_effects.contains(&Effect::EndTurn));
+    assert!(harness.other_effects.contains(&Effect::ResetTurnDetector));
     harness.client(json!({"type": "input_audio_buffer.commit"}));
     assert_eq!(harness.error_code(), "input_audio_buffer_commit_empty");
 }
@@ -74,7 +74,7 @@ fn refused_turn_is_reported_once() {
         harness.push_to_talk();
         harness.input_audio(200);
         for _ in 0..3 {
-            harness.input(Input::Engine(Event::Failed { response: None, error: error.clone() }));
+            harness.input(SessionInput::Engine(Event::Failed { response: None, error: error.clone() }));
         }
         assert_eq!(harness.event_types(), ["error"]);
         assert_eq!(harness.error_code(), code);

@@ -2,12 +2,12 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use repartee_engine_api::{Event, FinishReason, ResponseUsage as EngineUsage};
+use repartee_engine_api::{Event, FinishReason, EngineUsage};
 use repartee_media::pcm;
 use repartee_media::resample::{ResampleError, Resampler};
 use serde::Serialize;
 
-use super::request::Format;
+use super::request::CompletionFormat;
 
 /// Samples a second of `pcm16`.
 const PCM_RATE: u32 = 24_000;
@@ -106,7 +106,7 @@ pub(super) enum WriteError {
 pub(super) struct CompletionBuilder {
     metadata: Metadata,
     rate: u32,
-    format: Option<Format>,
+    format: Option<CompletionFormat>,
     text: String,
     samples: Vec<f32>,
 }
@@ -152,7 +152,7 @@ struct Audio {
 }
 
 impl CompletionBuilder {
-    pub fn new(metadata: Metadata, rate: u32, format: Option<Format>) -> Self {
+    pub fn new(metadata: Metadata, rate: u32, format: Option<CompletionFormat>) -> Self {
         Self { metadata, rate, format, text: String::new(), samples: Vec::new() }
     }
 
@@ -173,8 +173,8 @@ impl CompletionBuilder {
             None => (Some(text), None),
             Some(format) => {
                 let bytes = match format {
-                    Format::Wav => repartee_media::wav::encode(&samples, rate)?,
-                    Format::Pcm16 => {
+                    CompletionFormat::Wav => repartee_media::wav::encode(&samples, rate)?,
+                    CompletionFormat::Pcm16 => {
                         let mut resampler = Resampler::new(rate, PCM_RATE)?;
                         let mut audio = resampler.push(&samples)?;
                         audio.extend(resampler.flush()?);

@@ -20,13 +20,13 @@ use futures_util::stream;
 use repartee_engine_api::Event;
 use repartee_protocol::error::ErrorEvent;
 
-use super::App;
+use super::AppState;
 use super::api_error::ApiError;
 use super::auth_middleware::Caller;
 use super::generation::Generation;
 use super::uploads::UploadError;
 use completion::{ChatCompletionChunk, ChunkBuilder, CompletionBuilder, Metadata};
-use request::Plan;
+use request::CompletionPlan;
 
 /// The largest request, in bytes: some minutes of audio.
 pub(super) const MAX_BODY: usize = 20 << 20;
@@ -36,7 +36,7 @@ pub(super) const MAX_UPLOADED: usize = 8 * MAX_BODY;
 pub(super) const MAX_UPLOADED_BY_ONE: usize = 2 * MAX_BODY;
 
 pub(super) async fn create(
-    State(app): State<Arc<App>>,
+    State(app): State<Arc<AppState>>,
     caller: Caller,
     request: Request,
 ) -> Result<Response, ApiError> {
@@ -51,7 +51,7 @@ pub(super) async fn create(
     let info = app.info();
     // Minutes of audio take a while to decode.
     let plan = tokio::task::spawn_blocking(move || {
-        let plan = Plan::read(&body, &info);
+        let plan = CompletionPlan::read(&body, &info);
         drop((body, upload, decoder));
         plan
     });
@@ -78,7 +78,7 @@ pub(super) async fn create(
 }
 
 /// Id, time, model and warnings of a completion.
-fn metadata(app: &App, plan: &Plan) -> Result<Metadata, ApiError> {
+fn metadata(app: &AppState, plan: &CompletionPlan) -> Result<Metadata, ApiError> {
     let id = app.ids.completion().map_err(|error| ApiError::internal(&error.to_string()))?;
     let created = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     Ok(Metadata { id, created, model: app.engine.info().name.clone(), warnings: plan.warnings.clone() })

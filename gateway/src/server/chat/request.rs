@@ -111,7 +111,7 @@ struct InputAudio {
 
 /// Format of a completion's audio.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Format {
+pub(super) enum CompletionFormat {
     /// A whole wav file at the model's rate.
     Wav,
     /// 16-bit little-endian samples at 24 kHz.
@@ -120,11 +120,11 @@ pub(super) enum Format {
 
 /// What a request asks of the engine and of the response body.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(super) struct CompletionPlan {
     /// Commands for the engine, in order.
     pub commands: Vec<Command>,
     /// Format of the audio; `None` for text alone.
-    pub audio: Option<Format>,
+    pub audio: Option<CompletionFormat>,
     /// Whether to stream.
     pub stream: bool,
     /// Whether a stream ends with the usage.
@@ -134,10 +134,10 @@ pub(super) struct Plan {
 }
 
 fn refuse<T>(param: impl Into<String>, message: impl Into<String>) -> Result<T, ErrorBody> {
-    Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).at(param))
+    Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).with_param(param))
 }
 
-impl Plan {
+impl CompletionPlan {
     /// Parses a request. Decodes all of its audio, so it takes a while.
     pub fn read(body: &[u8], info: &ModelInfo) -> Result<Self, ErrorBody> {
         let reader = &mut serde_json::Deserializer::from_slice(body);
@@ -284,20 +284,20 @@ fn content_parts(content: Content, at: &str) -> Result<Vec<ContentPart>, ErrorBo
 }
 
 fn decode(data: &str, at: &str, rate: u32, longest: Duration) -> Result<Vec<f32>, ErrorBody> {
-    let wrong = |message: String| ErrorBody::invalid(ErrorKind::InvalidAudio, message).at(at);
+    let wrong = |message: String| ErrorBody::invalid(ErrorKind::InvalidAudio, message).with_param(at);
     let bytes = STANDARD.decode(data).map_err(|error| wrong(format!("this is not base64: {error}")))?;
     wav::read(&bytes[..], rate, longest).map_err(|error| wrong(error.to_string()))
 }
 
-fn audio_format(request: &Request, stream: bool) -> Result<Option<Format>, ErrorBody> {
+fn audio_format(request: &Request, stream: bool) -> Result<Option<CompletionFormat>, ErrorBody> {
     let spoken = request.modalities.as_ref().is_some_and(|wanted| wanted.contains(&Modality::Audio));
     if !spoken {
         return Ok(None);
     }
     let format = request.audio.as_ref().and_then(|audio| audio.format.as_deref());
     match (format, stream) {
-        (Some("pcm16"), _) | (None, true) => Ok(Some(Format::Pcm16)),
-        (Some("wav"), false) | (None, false) => Ok(Some(Format::Wav)),
+        (Some("pcm16"), _) | (None, true) => Ok(Some(CompletionFormat::Pcm16)),
+        (Some("wav"), false) | (None, false) => Ok(Some(CompletionFormat::Wav)),
         (Some("wav"), true) => refuse("audio.format", "a stream carries pcm16: a wav file begins with its length"),
         (Some(_), _) => refuse("audio.format", "output audio is wav or pcm16"),
     }

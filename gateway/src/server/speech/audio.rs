@@ -7,7 +7,7 @@ use repartee_media::resample::{ResampleError, Resampler};
 use repartee_media::{pcm, wav};
 use thiserror::Error;
 
-use super::request::Format;
+use super::request::SpeechFormat;
 
 /// Samples a second of all but `wav`.
 const RATE: u32 = 24_000;
@@ -37,12 +37,12 @@ pub(super) enum AudioWriter {
 
 impl AudioWriter {
     /// For samples at `rate`. `serial` tells Ogg streams apart.
-    pub fn new(format: Format, rate: u32, serial: u32) -> Result<Self, WriteError> {
+    pub fn new(format: SpeechFormat, rate: u32, serial: u32) -> Result<Self, WriteError> {
         Ok(match format {
-            Format::Wav => Self::Wav { begun: false, rate },
-            Format::Pcm => Self::Pcm(Box::new(Resampler::new(rate, RATE)?)),
-            Format::Mp3 => Self::Mp3(Box::new((Resampler::new(rate, RATE)?, Mp3Writer::new(RATE)))),
-            Format::Opus => Self::Opus(Box::new((Resampler::new(rate, RATE)?, OggOpusWriter::new(RATE, serial)?))),
+            SpeechFormat::Wav => Self::Wav { begun: false, rate },
+            SpeechFormat::Pcm => Self::Pcm(Box::new(Resampler::new(rate, RATE)?)),
+            SpeechFormat::Mp3 => Self::Mp3(Box::new((Resampler::new(rate, RATE)?, Mp3Writer::new(RATE)))),
+            SpeechFormat::Opus => Self::Opus(Box::new((Resampler::new(rate, RATE)?, OggOpusWriter::new(RATE, serial)?))),
         })
     }
 

@@ -31,15 +31,15 @@ use repartee_protocol::error::ErrorEvent;
 use repartee_protocol::{ErrorBody, ErrorKind};
 use serde_json::json;
 
-use super::App;
+use super::AppState;
 use super::api_error::ApiError;
 use super::auth_middleware::Caller;
 use super::form::media_type;
 use super::generation::Generation;
-use super::timed_body::SlowBody;
+use super::timed_body::BodyDeadline;
 use audio::{AudioWriter, WriteError};
-use synthesis::Speech;
-use request::Plan;
+use synthesis::SpeechSynthesis;
+use request::SpeechPlan;
 use text_body::TextBody;
 
 /// The largest request, in bytes: the longest text with every character escaped.
@@ -50,7 +50,7 @@ const PLAIN_TEXT: &str = "text/plain";
 const WARNINGS: HeaderName = HeaderName::from_static("repartee-warnings");
 
 pub(super) async fn create(
-    State(app): State<Arc<App>>,
+    State(app): State<Arc<AppState>>,
     caller: Caller,
     request: Request,
 ) -> Result<Response, ApiError> {
@@ -68,7 +68,7 @@ pub(super) async fn create(
     let events = plan.events;
     let id = app.ids.speech().map_err(random)?;
     let generation = Generation::new(&app, &id, session, guard, Vec::new());
-    let mut speech = Speech::new(generation, plan, (&text, body), writer, u64::from_le_bytes(seed));
+    let mut speech = SpeechSynthesis::new(generation, plan, (&text, body), writer, u64::from_le_bytes(seed));
     // An error before the first sound has a status of its own.
     let first = speech.next().await?;
     let mut response = if events { as_events(speech, first) } else { as_audio(speech, first) };
@@ -85,20 +85,20 @@ pub(super) async fn create(
 }
 
 /// What is asked for; the text, or else the body as which it comes.
-async fn parse(app: &App, request: Request) -> Result<(Plan, String, Option<TextBody>), ApiError> {
+async fn parse(app: &AppState, request: Request) -> Result<(SpeechPlan, String, Option<TextBody>), ApiError> {
     if media_type(request.headers()) != PLAIN_TEXT {
         let body = Bytes::from_request(request, &()).await.map_err(|rejection| ApiError::unreadable(&rejection))?;
-        let (plan, text) = Plan::read(&body, &app.info()).map_err(ApiError::bad_request)?;
+        let (plan, text) = SpeechPlan::read(&body, &app.info()).map_err(ApiError::bad_request)?;
         return Ok((plan, text, None));
     }
     let fields = Query::try_from_uri(request.uri()).map_err(|rejection| {
         ApiError::bad_request(ErrorBody::invalid(ErrorKind::InvalidValue, rejection.body_text()))
     })?;
-    let plan = Plan::of_query(fields.0, &app.info()).map_err(ApiError::bad_request)?;
-    if let Some(slow) = request.extensions().get::<SlowBody>() {
-        slow.allow();
+    let plan = SpeechPlan::of_query(fields.0, &app.info()).map_err(ApiError::bad_request)?;
+    if let Some(slow) = request.extensions().get::<BodyDeadline>() {
+        slow.lift();
     }
-    let text = TextBody::new(request.into_body(), app.call_limits().longest);
+    let text = TextBody::new(request.into_body(), app.call_limits().max_duration);
     Ok((plan, String::new(), Some(text)))
 }
 
@@ -107,7 +107,7 @@ fn internal(error: WriteError) -> ApiError {
 }
 
 /// The audio itself. An error ends the body before its end, which a client sees.
-fn as_audio(speech: Speech, first: Option<Bytes>) -> Response {
+fn as_audio(speech: SpeechSynthesis, first: Option<Bytes>) -> Response {
     let pieces = stream::try_unfold((speech, Some(first)), |(mut speech, first)| async move {
         let next = match first {
             Some(first) => first,
@@ -119,7 +119,7 @@ fn as_audio(speech: Speech, first: Option<Bytes>) -> Response {
 }
 
 /// Server-sent events as published.
-fn as_events(speech: Speech, first: Option<Bytes>) -> Response {
+fn as_events(speech: SpeechSynthesis, first: Option<Bytes>) -> Response {
     let events = stream::unfold(Some((speech, Some(first))), |state| async move {
         let (mut speech, first) = state?;
         let next = match first {

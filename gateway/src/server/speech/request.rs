@@ -38,7 +38,7 @@ struct Request {
 
 /// Format of the audio.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Format {
+pub(super) enum SpeechFormat {
     /// A wav file at the model's rate. Its header does not know its length.
     Wav,
     /// MP3 at 24 kHz.
@@ -51,13 +51,13 @@ pub(super) enum Format {
 
 /// What a request asks for.
 #[derive(Debug, PartialEq)]
-pub(super) struct Plan {
+pub(super) struct SpeechPlan {
     /// One of the model's; `None` for its default.
     pub voice: Option<String>,
     /// Instructions for the model; may be empty.
     pub instructions: String,
     /// Format of the audio.
-    pub format: Format,
+    pub format: SpeechFormat,
     /// Whether the body is server-sent events.
     pub events: bool,
     /// What is served differently from what was requested.
@@ -65,10 +65,10 @@ pub(super) struct Plan {
 }
 
 fn refuse<T>(param: &str, message: impl Into<String>) -> Result<T, ErrorBody> {
-    Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).at(param))
+    Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).with_param(param))
 }
 
-impl Plan {
+impl SpeechPlan {
     /// Parses a request with its text.
     pub fn read(body: &[u8], info: &ModelInfo) -> Result<(Self, String), ErrorBody> {
         let reader = &mut serde_json::Deserializer::from_slice(body);
@@ -141,13 +141,13 @@ impl Plan {
     }
 }
 
-fn format(name: Option<&str>) -> Result<Format, ErrorBody> {
+fn format(name: Option<&str>) -> Result<SpeechFormat, ErrorBody> {
     match name {
         // As published.
-        None | Some("mp3") => Ok(Format::Mp3),
-        Some("wav") => Ok(Format::Wav),
-        Some("pcm") => Ok(Format::Pcm),
-        Some("opus") => Ok(Format::Opus),
+        None | Some("mp3") => Ok(SpeechFormat::Mp3),
+        Some("wav") => Ok(SpeechFormat::Wav),
+        Some("pcm") => Ok(SpeechFormat::Pcm),
+        Some("opus") => Ok(SpeechFormat::Opus),
         Some(name) => {
             let message = format!("`{name:.16}` is not served: set response_format to `mp3`, `wav`, `pcm` or `opus`");
             refuse("response_format", message)
@@ -160,7 +160,7 @@ fn format(name: Option<&str>) -> Result<Format, ErrorBody> {
 fn voice(voice: Option<&Value>, info: &ModelInfo) -> Result<Option<String>, ErrorBody> {
     let Some(voice) = voice else { return Ok(None) };
     let (name, is_id) = match (voice.as_str(), voice.get("id").and_then(Value::as_str)) {
-        (Some(name), _) => (name, name.starts_with(ids::VOICE)),
+        (Some(name), _) => (name, name.starts_with(ids::VOICE_PREFIX)),
         (None, Some(id)) => (id, true),
         (None, None) => return refuse("voice", "a voice is a name, or an object with an `id`"),
     };

@@ -19,7 +19,7 @@ pub(super) enum SentenceEnd {
 /// Cuts a text that comes bit by bit. Characters are handed over as soon as it is sure which piece they belong to; line breaks and
 /// further spaces are dropped, and so are pieces without a letter or digit, which say nothing.
 #[derive(Debug, Default)]
-pub(super) struct Sentences {
+pub(super) struct SentenceSplitter {
     /// The piece so far, with single spaces.
     piece: String,
     /// Bytes of it that were handed over.
@@ -30,7 +30,7 @@ pub(super) struct Sentences {
     space: bool,
 }
 
-impl Sentences {
+impl SentenceSplitter {
     /// Takes more of the text.
     pub fn push(&mut self, text: &str) -> Vec<SentenceEnd> {
         let mut cuts = Vec::new();
@@ -126,7 +126,7 @@ mod tests {
 
     /// The pieces of a text that comes in these parts.
     fn pieces<'a>(parts: impl IntoIterator<Item = &'a str>) -> Vec<String> {
-        let mut sentences = Sentences::default();
+        let mut sentences = SentenceSplitter::default();
         let mut cuts: Vec<SentenceEnd> = parts.into_iter().flat_map(|part| sentences.push(part)).collect();
         cuts.extend(sentences.finish());
         let (mut pieces, mut piece) = (Vec::new(), String::new());
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn words_are_handed_over_as_they_come() {
-        let mut sentences = Sentences::default();
+        let mut sentences = SentenceSplitter::default();
         let text = |text: &str| SentenceEnd::Text(text.to_owned());
         assert_eq!(sentences.push("“"), []);
         assert_eq!(sentences.push("One tw"), [text("“One tw")]);

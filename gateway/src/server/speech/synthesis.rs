@@ -11,20 +11,20 @@ use super::super::api_error::ApiError;
 use super::super::generation::Generation;
 use super::audio::AudioWriter;
 use super::internal;
-use super::request::Plan;
-use super::sentences::{SentenceEnd, MAX_PIECE, Sentences};
+use super::request::SpeechPlan;
+use super::sentences::{SentenceEnd, MAX_PIECE, SentenceSplitter};
 use super::text_body::TextBody;
 
 /// Pieces that are requested before the one that is spoken has ended, so that between them nobody waits.
 const AHEAD: usize = 1;
 
 /// A text while it is read.
-pub(super) struct Speech {
+pub(super) struct SpeechSynthesis {
     generation: Generation,
     /// Where more text comes from; `None` once it is whole. It is read however far the sound is: a client may send all of it before it
     /// reads any sound, and a text is small.
     body: Option<TextBody>,
-    sentences: Sentences,
+    sentences: SentenceSplitter,
     /// Pieces that were not requested yet, and whether each has ended; all but the last have.
     pieces: VecDeque<(String, bool)>,
     /// The requested piece whose text has not ended.
@@ -35,12 +35,12 @@ pub(super) struct Speech {
     open: usize,
     /// `None` once it is finished.
     writer: Option<AudioWriter>,
-    usage: Usage,
+    usage: SpeechUsage,
 }
 
 /// What a text took, as published.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
-pub(super) struct Usage {
+pub(super) struct SpeechUsage {
     /// Tokens of the text.
     input_tokens: u32,
     /// Codec frames.
@@ -49,17 +49,17 @@ pub(super) struct Usage {
 }
 
 /// What comes next.
-enum Next {
+enum SpeechInput {
     Text(Option<String>),
     Event(Event),
     End,
 }
 
-impl Speech {
+impl SpeechSynthesis {
     /// Reads `text`, and then what comes from `body`.
     pub fn new(
         generation: Generation,
-        plan: Plan,
+        plan: SpeechPlan,
         (text, body): (&str, Option<TextBody>),
         writer: AudioWriter,
         seed: u64,
@@ -76,13 +76,13 @@ impl Speech {
         let mut speech = Self {
             generation,
             body,
-            sentences: Sentences::default(),
+            sentences: SentenceSplitter::default(),
             pieces: VecDeque::new(),
             growing: None,
             respond,
             open: 0,
             writer: Some(writer),
-            usage: Usage::default(),
+            usage: SpeechUsage::default(),
         };
         let mut cuts = speech.sentences.push(text);
         if speech.body.is_none() {
@@ -93,7 +93,7 @@ impl Speech {
     }
 
     /// What the text took so far.
-    pub fn usage(&self) -> Usage {
+    pub fn usage(&self) -> SpeechUsage {
         self.usage
     }
 
@@ -145,21 +145,21 @@ impl Speech {
         loop {
             let Some(writer) = &mut self.writer else { return Ok(None) };
             let bytes = match Self::wait(&mut self.body, &mut self.generation, self.open).await? {
-                Next::Text(Some(text)) => {
+                SpeechInput::Text(Some(text)) => {
                     let cuts = self.sentences.push(&text);
                     self.take(cuts);
                     continue;
                 }
-                Next::Text(None) => {
+                SpeechInput::Text(None) => {
                     self.body = None;
                     let cuts = self.sentences.finish();
                     self.take(cuts);
                     continue;
                 }
-                Next::Event(Event::Audio { samples, .. }) => {
-                    writer.push(&samples).map_err(|error| self.generation.refuse(internal(error)))?
+                SpeechInput::Event(Event::Audio { samples, .. }) => {
+                    writer.push(&samples).map_err(|error| self.generation.fail(internal(error)))?
                 }
-                Next::Event(Event::SegmentFinished { usage, .. }) => {
+                SpeechInput::Event(Event::SegmentFinished { usage, .. }) => {
                     self.usage.input_tokens += usage.output_text_tokens;
                     self.usage.output_tokens += usage.output_audio_frames;
                     self.usage.total_tokens = self.usage.input_tokens + self.usage.output_tokens;
@@ -167,14 +167,14 @@ impl Speech {
                     self.take(Vec::new());
                     continue;
                 }
-                Next::Event(_) => continue,
-                Next::End if self.respond.response == 0 => {
-                    return Err(self.generation.refuse(ApiError::bad_request(nothing_to_read())));
+                SpeechInput::Event(_) => continue,
+                SpeechInput::End if self.respond.response == 0 => {
+                    return Err(self.generation.fail(ApiError::bad_request(nothing_to_read())));
                 }
-                Next::End => {
+                SpeechInput::End => {
                     let writer = self.writer.take();
                     let bytes = writer.map_or(Ok(Bytes::new()), AudioWriter::finish);
-                    bytes.map_err(|error| self.generation.refuse(internal(error)))?
+                    bytes.map_err(|error| self.generation.fail(internal(error)))?
                 }
             };
             if !bytes.is_empty() {
@@ -184,19 +184,19 @@ impl Speech {
     }
 
     /// Text or an event, whichever comes first; the end once there can be neither.
-    async fn wait(body: &mut Option<TextBody>, generation: &mut Generation, open: usize) -> Result<Next, ApiError> {
+    async fn wait(body: &mut Option<TextBody>, generation: &mut Generation, open: usize) -> Result<SpeechInput, ApiError> {
         match body {
             Some(body) => tokio::select! {
-                text = body.next() => text.map(Next::Text).map_err(|error| generation.refuse(error)),
-                event = generation.next() => event.map(Next::Event),
+                text = body.next() => text.map(SpeechInput::Text).map_err(|error| generation.fail(error)),
+                event = generation.next() => event.map(SpeechInput::Event),
             },
-            None if open > 0 => generation.next().await.map(Next::Event),
-            None => Ok(Next::End),
+            None if open > 0 => generation.next().await.map(SpeechInput::Event),
+            None => Ok(SpeechInput::End),
         }
     }
 }
 
 /// The error of a text without a word.
 pub(super) fn nothing_to_read() -> ErrorBody {
-    ErrorBody::invalid(ErrorKind::InvalidValue, "the input holds no text to read").at("input")
+    ErrorBody::invalid(ErrorKind::InvalidValue, "the input holds no text to read").with_param("input")
 }

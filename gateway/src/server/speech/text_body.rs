@@ -40,7 +40,7 @@ impl TextBody {
     /// More of it, maybe empty; `None` once it is whole. Cancel safe.
     pub async fn next(&mut self) -> Result<Option<String>, ApiError> {
         let refuse =
-            |status, kind, message: &str| Err(ApiError::new(status, ErrorBody::invalid(kind, message).at("input")));
+            |status, kind, message: &str| Err(ApiError::new(status, ErrorBody::invalid(kind, message).with_param("input")));
         let silent = self.since + PATIENCE;
         let due = self.ends.map_or(silent, |ends| ends.min(silent));
         let Ok(next) = timeout_at(due, self.body.next()).await else {

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use rtc::shared::ifaces::ifaces;
 
 /// The machine's own addresses, loopback last.
-pub(super) fn interfaces(v6_too: bool) -> Vec<IpAddr> {
+pub(super) fn local_addresses(v6_too: bool) -> Vec<IpAddr> {
     let mut addresses: Vec<IpAddr> = ifaces()
         .unwrap_or_default()
         .into_iter()
@@ -26,7 +26,7 @@ pub(super) fn interfaces(v6_too: bool) -> Vec<IpAddr> {
 }
 
 /// Our address on the route to `caller`; `None` where the system knows no route, or where the caller is this machine.
-pub(super) fn reached_at(caller: IpAddr) -> Option<IpAddr> {
+pub(super) fn local_addr_towards(caller: IpAddr) -> Option<IpAddr> {
     let caller = caller.to_canonical();
     if caller.is_loopback() {
         return None;
@@ -45,16 +45,16 @@ mod tests {
 
     #[test]
     fn a_caller_is_met_at_one_address() {
-        assert_eq!(reached_at([127, 0, 0, 1].into()), None);
-        for own in interfaces(false).into_iter().filter(|address| !address.is_loopback()) {
-            assert_eq!(reached_at(own), Some(own));
+        assert_eq!(local_addr_towards([127, 0, 0, 1].into()), None);
+        for own in local_addresses(false).into_iter().filter(|address| !address.is_loopback()) {
+            assert_eq!(local_addr_towards(own), Some(own));
         }
     }
 
     #[test]
     fn loopback_addresses_come_last() {
         for v6_too in [false, true] {
-            let addresses = interfaces(v6_too);
+            let addresses = local_addresses(v6_too);
             assert!(addresses.iter().all(|address| !address.is_unspecified() && (v6_too || address.is_ipv4())));
             assert!(!addresses.is_empty());
             let first_loopback = addresses.iter().position(IpAddr::is_loopback).unwrap_or(addresses.len());

@@ -4,12 +4,12 @@
 use std::time::Instant;
 
 /// Packets whose arrival is kept: more than may wait for one call's connection.
-const KEPT: usize = 1_024;
+const MAX_ARRIVALS: usize = 1_024;
 
 /// The arrivals of one call's newest packets. Headers are not encrypted, so a forged one may replace the time of the packet that it
 /// names; the packet itself is then as late as the forgery.
 #[derive(Debug, Default)]
-pub(super) struct Arrivals {
+pub(super) struct ArrivalTimes {
     /// By sequence number; filled as packets come.
     ring: Vec<Option<Arrival>>,
 }
@@ -21,19 +21,19 @@ struct Arrival {
     at: Instant,
 }
 
-impl Arrivals {
+impl ArrivalTimes {
     /// A datagram has reached the socket.
-    pub fn note(&mut self, datagram: &[u8], at: Instant) {
+    pub fn record(&mut self, datagram: &[u8], at: Instant) {
         let Some((ssrc, sequence)) = rtp_header(datagram) else { return };
-        self.ring.resize(KEPT, None);
-        if let Some(slot) = self.ring.get_mut(usize::from(sequence) % KEPT) {
+        self.ring.resize(MAX_ARRIVALS, None);
+        if let Some(slot) = self.ring.get_mut(usize::from(sequence) % MAX_ARRIVALS) {
             *slot = Some(Arrival { ssrc, sequence, at });
         }
     }
 
     /// When this packet reached the socket; `None` if that is no longer known.
-    pub fn of(&self, ssrc: u32, sequence: u16) -> Option<Instant> {
-        let kept = (*self.ring.get(usize::from(sequence) % KEPT)?)?;
+    pub fn get(&self, ssrc: u32, sequence: u16) -> Option<Instant> {
+        let kept = (*self.ring.get(usize::from(sequence) % MAX_ARRIVALS)?)?;
         (kept.ssrc == ssrc && kept.sequence == sequence).then_some(kept.at)
     }
 }
@@ -62,22 +62,22 @@ mod tests {
     #[test]
     fn arrivals_are_known_until_they_are_replaced() {
         let (start, ms) = (Instant::now(), Duration::from_millis(1));
-        let mut arrivals = Arrivals::default();
-        assert_eq!(arrivals.of(7, 0), None);
-        for sequence in 0..KEPT as u16 {
-            arrivals.note(&packet(111, 7, sequence), start + u32::from(sequence) * ms);
+        let mut arrivals = ArrivalTimes::default();
+        assert_eq!(arrivals.get(7, 0), None);
+        for sequence in 0..MAX_ARRIVALS as u16 {
+            arrivals.record(&packet(111, 7, sequence), start + u32::from(sequence) * ms);
         }
-        assert_eq!(arrivals.of(7, 5), Some(start + 5 * ms));
-        assert_eq!(arrivals.of(8, 5), None, "another sender");
-        arrivals.note(&packet(111, 7, KEPT as u16 + 5), start);
-        assert_eq!((arrivals.of(7, 5), arrivals.of(7, KEPT as u16 + 5)), (None, Some(start)));
+        assert_eq!(arrivals.get(7, 5), Some(start + 5 * ms));
+        assert_eq!(arrivals.get(8, 5), None, "another sender");
+        arrivals.record(&packet(111, 7, MAX_ARRIVALS as u16 + 5), start);
+        assert_eq!((arrivals.get(7, 5), arrivals.get(7, MAX_ARRIVALS as u16 + 5)), (None, Some(start)));
     }
 
     #[test]
     fn only_rtp_is_noted() {
-        let mut arrivals = Arrivals::default();
+        let mut arrivals = ArrivalTimes::default();
         for datagram in [packet(200, 7, 1), packet(111, 7, 1)[..11].to_vec(), vec![22; 40], Vec::new()] {
-            arrivals.note(&datagram, Instant::now());
+            arrivals.record(&datagram, Instant::now());
         }
         assert!(arrivals.ring.is_empty());
     }

@@ -13,7 +13,7 @@ use webrtc::media_stream::track_local::TrackLocal as _;
 use super::connection::Connection;
 use super::event::PeerEvent;
 use super::peer_connection::MIME_TYPE_RED;
-use super::reports::Quality;
+use super::reports::LinkQuality;
 
 /// RTP ticks a second; Opus always counts 48 kHz.
 const CLOCK: u128 = 48_000;
@@ -39,7 +39,7 @@ pub enum SendError {
 
 /// One call. Dropping it hangs up and frees everything in the background; [`Call::close`] waits for that.
 #[derive(Debug)]
-pub struct Call {
+pub struct WebRtcCall {
     /// The call's events, in order. `None` only after [`PeerEvent::Closed`].
     pub events: mpsc::Receiver<PeerEvent>,
     connection: Connection,
@@ -67,7 +67,7 @@ struct RtpClock {
     marker: bool,
 }
 
-impl Call {
+impl WebRtcCall {
     /// A call over a connection that knows both descriptions.
     pub(super) async fn new(
         mut connection: Connection,
@@ -161,7 +161,7 @@ impl Call {
     }
 
     /// Loss and jitter of our audio at the peer, and the round trip, as far as known.
-    pub fn quality(&self) -> Quality {
+    pub fn quality(&self) -> LinkQuality {
         let mut quality = self.connection.reports.quality();
         // STUN measures more often than RTCP, and also while nobody speaks.
         if let Some(measured) = self.connection.socket.as_ref().and_then(|socket| socket.round_trip()) {

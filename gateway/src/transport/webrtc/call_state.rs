@@ -15,7 +15,7 @@ const RESERVED: usize = 64;
 
 /// Phase of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Phase {
+pub(super) enum CallPhase {
     Connecting,
     Connected,
     Ended,
@@ -24,12 +24,12 @@ pub(super) enum Phase {
 /// Phase, data channel and event queue of one call. Does not hold the connection, which holds it.
 pub(super) struct CallState {
     events: mpsc::Sender<PeerEvent>,
-    phase: watch::Sender<Phase>,
+    phase: watch::Sender<CallPhase>,
     gathered: Notify,
     /// The data channel is closed on both sides, or was never there.
     channel_closed: Notify,
     /// Whether the peer has opened a channel for events.
-    claimed: AtomicBool,
+    channel_claimed: AtomicBool,
     /// The open data channel. It holds the connection: taken out at the end to free both.
     channel: Mutex<Option<Arc<dyn DataChannel>>>,
     dropped_audio: AtomicU64,
@@ -49,10 +49,10 @@ impl CallState {
         let (events, receiver) = mpsc::channel(EVENT_QUEUE);
         let state = Self {
             events,
-            phase: watch::Sender::new(Phase::Connecting),
+            phase: watch::Sender::new(CallPhase::Connecting),
             gathered: Notify::new(),
             channel_closed: Notify::new(),
-            claimed: AtomicBool::new(false),
+            channel_claimed: AtomicBool::new(false),
             channel: Mutex::new(None),
             dropped_audio: AtomicU64::new(0),
             hung_up: AtomicBool::new(false),
@@ -61,13 +61,13 @@ impl CallState {
     }
 
     /// The phase and its changes.
-    pub fn phase(&self) -> watch::Receiver<Phase> {
+    pub fn phase(&self) -> watch::Receiver<CallPhase> {
         self.phase.subscribe()
     }
 
     /// Ends the call; the supervisor does the rest.
     pub fn end(&self) {
-        self.phase.send_replace(Phase::Ended);
+        self.phase.send_replace(CallPhase::Ended);
     }
 
     /// Ends the call, which the peer still has to be told.
@@ -83,7 +83,7 @@ impl CallState {
 
     /// Whether the call has ended.
     pub fn has_ended(&self) -> bool {
-        *self.phase.borrow() == Phase::Ended
+        *self.phase.borrow() == CallPhase::Ended
     }
 
     /// The open data channel.
@@ -98,7 +98,7 @@ impl CallState {
 
     /// Whether a channel that the peer has opened is the call's: the first one is.
     pub fn claim_channel(&self) -> bool {
-        !self.claimed.swap(true, Ordering::Relaxed)
+        !self.channel_claimed.swap(true, Ordering::Relaxed)
     }
 
     /// The data channel is open.
@@ -128,11 +128,11 @@ impl CallState {
     }
 
     /// The peer is connected and encrypted.
-    pub fn connected(&self) {
+    pub fn set_connected(&self) {
         let first = self.phase.send_if_modified(|phase| {
-            let first = *phase == Phase::Connecting;
+            let first = *phase == CallPhase::Connecting;
             if first {
-                *phase = Phase::Connected;
+                *phase = CallPhase::Connected;
             }
             first
         });
@@ -143,7 +143,7 @@ impl CallState {
     }
 
     /// Queues an audio packet. If the queue is full, it is dropped and counted: the owner has not read for seconds.
-    pub fn audio(&self, event: PeerEvent) {
+    pub fn queue_audio(&self, event: PeerEvent) {
         if self.events.capacity() <= RESERVED || self.events.try_send(event).is_err() {
             self.dropped_audio.fetch_add(1, Ordering::Relaxed);
         }
@@ -155,12 +155,12 @@ impl CallState {
     }
 
     /// Queues an event, waiting for room; false if nobody reads any more.
-    pub async fn report(&self, event: PeerEvent) -> bool {
+    pub async fn queue_event(&self, event: PeerEvent) -> bool {
         self.events.send(event).await.is_ok()
     }
 
     /// Queues an event if there is room; false if there is none.
-    pub fn try_report(&self, event: PeerEvent) -> bool {
+    pub fn try_queue_event(&self, event: PeerEvent) -> bool {
         self.events.try_send(event).is_ok()
     }
 

@@ -44,7 +44,7 @@ impl PeerConnectionEventHandler for Callbacks {
     async fn on_connection_state_change(&self, state: RTCPeerConnectionState) {
         use RTCPeerConnectionState::{Closed, Connected, Disconnected, Failed};
         match state {
-            Connected => self.state.connected(),
+            Connected => self.state.set_connected(),
             Disconnected | Failed | Closed => self.state.end(),
             _ => {}
         }
@@ -68,7 +68,7 @@ async fn read_track(track: Arc<dyn TrackRemote>, state: Arc<CallState>, socket: 
         if let TrackRemoteEvent::OnRtpPacket(packet) = event {
             let (ssrc, sequence) = (packet.header.ssrc, packet.header.sequence_number);
             let arrival = socket.as_ref().and_then(|socket| socket.arrival(ssrc, sequence));
-            state.audio(PeerEvent::Audio {
+            state.queue_audio(PeerEvent::Audio {
                 ssrc,
                 sequence,
                 timestamp: packet.header.timestamp,
@@ -120,7 +120,7 @@ pub(super) async fn read_channel(channel: Arc<dyn DataChannel>, state: Arc<CallS
             DataChannelEvent::OnClose => break,
             _ => continue,
         };
-        if !state.report(report).await {
+        if !state.queue_event(report).await {
             break;
         }
     }

@@ -16,7 +16,7 @@ use super::call_state::CallState;
 use super::callbacks::{Callbacks, read_channel};
 use super::event::PeerEvent;
 use super::muxed_socket::MuxedSocket;
-use super::peer_connection::{Repairs, audio_track, build};
+use super::peer_connection::{LossRecovery, audio_track, build};
 use super::reports::ReceiverReports;
 use super::supervisor::supervise;
 use super::{DATA_CHANNEL_LABEL, WebRtcSettings};
@@ -50,7 +50,7 @@ impl Connection {
     pub(super) async fn new(
         settings: &WebRtcSettings,
         socket: Option<Arc<MuxedSocket>>,
-        repairs: Repairs,
+        repairs: LossRecovery,
     ) -> Result<Self> {
         let (state, events) = CallState::new();
         let state = Arc::new(state);

@@ -10,14 +10,14 @@ use std::time::Instant;
 
 use futures_util::task::AtomicWaker;
 
-use super::arrivals::Arrivals;
+use super::arrivals::ArrivalTimes;
 use super::ice::{LiteAgent, Route};
-use super::srtp_state::SrtpState;
-use super::ssrcs::Packet;
-use super::stun::{self, Binding, Kind};
+use super::srtp_state::SrtpCounters;
+use super::ssrcs::PacketKind;
+use super::stun::{self, Binding, MessageClass};
 
 /// Datagrams that may wait for one call.
-const INBOX: usize = 512;
+const INBOX_CAPACITY: usize = 512;
 
 /// The calls by ICE user fragment, by source address and by SSRC.
 #[derive(Default)]
@@ -33,7 +33,7 @@ impl DemuxTable {
         // A request names its call, whoever owned the address before.
         if stun::is_stun(datagram)
             && let Some(binding) = Binding::parse(datagram)
-            && binding.kind() == Kind::Request
+            && binding.kind() == MessageClass::Request
         {
             let (ufrag, _) = binding.ufrags()?;
             return self.by_ufrag.get(&ufrag).cloned();
@@ -113,8 +113,8 @@ pub(super) struct MuxEntry {
     agent: Mutex<LiteAgent>,
     inbox: Mutex<VecDeque<Vec<u8>>>,
     waker: AtomicWaker,
-    srtp: Arc<SrtpState>,
-    arrivals: Mutex<Arrivals>,
+    srtp: Arc<SrtpCounters>,
+    arrivals: Mutex<ArrivalTimes>,
 }
 
 impl MuxEntry {
@@ -125,7 +125,7 @@ impl MuxEntry {
     }
 
     /// What the connection knows of the packets that it got.
-    pub fn srtp(&self) -> &Arc<SrtpState> {
+    pub fn srtp(&self) -> &Arc<SrtpCounters> {
         &self.srtp
     }
 
@@ -139,21 +139,21 @@ impl MuxEntry {
         self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn arrivals(&self) -> MutexGuard<'_, Arrivals> {
+    fn arrivals(&self) -> MutexGuard<'_, ArrivalTimes> {
         // An arrival is replaced as a whole.
         self.arrivals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// When the RTP packet of this SSRC and sequence number was delivered; `None` if that is no longer known.
     pub fn arrival(&self, ssrc: u32, sequence: u16) -> Option<Instant> {
-        self.arrivals().of(ssrc, sequence)
+        self.arrivals().get(ssrc, sequence)
     }
 
     /// Queues a datagram for the call's connection as it comes from the socket; false if there is no room.
     pub fn deliver(&self, datagram: Vec<u8>) -> bool {
-        self.arrivals().note(&datagram, Instant::now());
+        self.arrivals().record(&datagram, Instant::now());
         let mut inbox = self.inbox();
-        let room = inbox.len() < INBOX;
+        let room = inbox.len() < INBOX_CAPACITY;
         if room {
             inbox.push_back(datagram);
         }
@@ -177,8 +177,8 @@ impl MuxEntry {
     /// The next datagram, counted if SRTP has to accept it.
     fn take(&self) -> Option<Vec<u8>> {
         let datagram = self.inbox().pop_front()?;
-        if Packet::of(&datagram) != Packet::Other {
-            self.srtp.read();
+        if PacketKind::of(&datagram) != PacketKind::Other {
+            self.srtp.count_read();
         }
         Some(datagram)
     }

@@ -19,9 +19,9 @@ use std::time::{Duration, Instant};
 use rtc::crypto::RTCCryptoProvider;
 
 use super::credentials::Credentials;
-use super::srtp_state::SrtpState;
-use super::ssrcs::{Packet, Ssrcs};
-use super::stun::{self, Binding, Id, Kind};
+use super::srtp_state::SrtpCounters;
+use super::ssrcs::{PacketKind, Ssrcs};
+use super::stun::{self, Binding, StunId, MessageClass};
 
 /// Paths kept of one call; beyond, the one that was silent for longest is evicted.
 pub(super) const MAX_PATHS: usize = 8;
@@ -50,7 +50,7 @@ pub(super) struct Route {
 
 /// An effect of a datagram.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Output {
+pub(super) enum IceOutput {
     /// Send a datagram.
     Send(Route, Vec<u8>),
     /// Hand a datagram to the library.
@@ -66,7 +66,7 @@ pub(super) enum Output {
 }
 
 #[derive(Debug)]
-struct Path {
+struct IcePath {
     route: Route,
     /// The caller has signed a request that came from here.
     signed: bool,
@@ -77,9 +77,9 @@ struct Path {
     /// When something last came from here.
     last_received: Instant,
     /// When something other than STUN last came from here.
-    media: Option<Instant>,
+    last_media: Option<Instant>,
     /// Checks of ours without an answer, the newest last.
-    pending_checks: Vec<(Id, Instant)>,
+    pending_checks: Vec<(StunId, Instant)>,
     /// When the newest check was sent.
     last_check: Option<Instant>,
     /// Smoothed round trip.
@@ -91,17 +91,17 @@ pub(super) struct LiteAgent {
     ours: Credentials,
     theirs: Credentials,
     crypto: Arc<dyn RTCCryptoProvider>,
-    paths: Vec<Path>,
+    paths: Vec<IcePath>,
     active: Option<Route>,
     /// Since when the active path is in use.
-    since: Option<Instant>,
+    active_since: Option<Instant>,
     ssrcs: Ssrcs,
     /// What the connection knows of the packets that it got.
-    srtp: Arc<SrtpState>,
+    srtp: Arc<SrtpCounters>,
     /// The newest request that nominated the active path: the library's agent gets it again after its own check.
     nomination: Option<Vec<u8>>,
     /// DTLS that has come before the library's agent had its pair, which drops it until then; `None` from then on.
-    early: Option<Vec<Vec<u8>>>,
+    early_dtls: Option<Vec<Vec<u8>>>,
     address_changes: u64,
 }
 
@@ -123,11 +123,11 @@ impl LiteAgent {
             crypto,
             paths: Vec::new(),
             active: None,
-            since: None,
+            active_since: None,
             ssrcs: Ssrcs::announced(ssrcs),
             srtp: Arc::default(),
             nomination: None,
-            early: Some(Vec::new()),
+            early_dtls: Some(Vec::new()),
             address_changes: 0,
         }
     }
@@ -148,7 +148,7 @@ impl LiteAgent {
     }
 
     /// What the connection knows of the packets that it got.
-    pub fn srtp(&self) -> Arc<SrtpState> {
+    pub fn srtp(&self) -> Arc<SrtpCounters> {
         self.srtp.clone()
     }
 
@@ -176,7 +176,7 @@ impl LiteAgent {
     }
 
     /// Sends a check to a silent caller: some clients send nothing of their own for longer than the timeout.
-    pub fn check_liveness(&mut self, now: Instant) -> Vec<Output> {
+    pub fn check_liveness(&mut self, now: Instant) -> Vec<IceOutput> {
         let mut outputs = Vec::new();
         if let Some(active) = self.active {
             self.send_check(LIVENESS_INTERVAL, active, now, &mut outputs);
@@ -185,53 +185,53 @@ impl LiteAgent {
     }
 
     /// Handles a STUN datagram. What is not signed by the caller has no effect.
-    pub fn stun(&mut self, route: Route, datagram: &[u8], now: Instant) -> Vec<Output> {
+    pub fn stun(&mut self, route: Route, datagram: &[u8], now: Instant) -> Vec<IceOutput> {
         let Some(mut binding) = Binding::parse(datagram) else { return Vec::new() };
         match binding.kind() {
-            Kind::Request => self.on_request(route, &mut binding, datagram, now),
-            Kind::Success => self.on_success(route, &mut binding, now),
-            Kind::Other => Vec::new(),
+            MessageClass::Request => self.on_request(route, &mut binding, datagram, now),
+            MessageClass::Success => self.on_success(route, &mut binding, now),
+            MessageClass::Other => Vec::new(),
         }
     }
 
     /// Handles a datagram that is not STUN, which `packet` says more of.
-    pub fn media(&mut self, route: Route, datagram: &[u8], packet: Packet, now: Instant) -> Vec<Output> {
+    pub fn media(&mut self, route: Route, datagram: &[u8], packet: PacketKind, now: Instant) -> Vec<IceOutput> {
         let mut outputs = Vec::new();
         let known = self.paths.iter().any(|path| path.route == route && (path.signed || path.validated));
         if self.active.is_none() {
             // Some callers begin DTLS on a path that works, before they nominate it.
-            if known && packet == Packet::Other {
-                self.hold(datagram);
+            if known && packet == PacketKind::Other {
+                self.hold_early(datagram);
             }
             return outputs;
         }
         if let Some(ssrc) = self.srtp.ssrc().filter(|ssrc| self.ssrcs.authentic(*ssrc)) {
-            outputs.push(Output::AddSsrc(ssrc));
+            outputs.push(IceOutput::AddSsrc(ssrc));
         }
         let known_ssrc = packet.rtp().is_some_and(|ssrc| self.ssrcs.known().contains(&ssrc));
         if !known && !known_ssrc {
             return outputs;
         }
         if !self.ssrcs.admit(packet) {
-            outputs.push(Output::UnknownSsrc);
+            outputs.push(IceOutput::UnknownSsrc);
             return outputs;
         }
         let path = self.path(route, now, &mut outputs);
         path.last_received = now;
-        path.media = Some(now);
+        path.last_media = Some(now);
         self.validate(route, now, &mut outputs);
         self.maybe_migrate(route, now);
-        if packet == Packet::Other && self.early.is_some() {
-            self.hold(datagram);
+        if packet == PacketKind::Other && self.early_dtls.is_some() {
+            self.hold_early(datagram);
         } else {
-            outputs.push(Output::Deliver(datagram.to_vec()));
+            outputs.push(IceOutput::Deliver(datagram.to_vec()));
         }
         outputs
     }
 
     /// Keeps a datagram until the library's agent has its pair.
-    fn hold(&mut self, datagram: &[u8]) {
-        if let Some(early) = self.early.as_mut().filter(|early| early.len() < MAX_EARLY) {
+    fn hold_early(&mut self, datagram: &[u8]) {
+        if let Some(early) = self.early_dtls.as_mut().filter(|early| early.len() < MAX_EARLY) {
             early.push(datagram.to_vec());
         }
     }
@@ -241,16 +241,16 @@ impl LiteAgent {
     pub fn on_library_stun(&mut self, datagram: &[u8]) -> Vec<Vec<u8>> {
         let Some(binding) = Binding::parse(datagram) else { return Vec::new() };
         // This agent has given the answers already.
-        if binding.kind() != Kind::Request {
+        if binding.kind() != MessageClass::Request {
             return Vec::new();
         }
         let mapped = SocketAddr::from(([127, 0, 0, 1], 9));
         let success = stun::success(binding.id(), mapped, &self.theirs.password, self.crypto.crypto());
-        let early = if self.nomination.is_some() { self.early.take().unwrap_or_default() } else { Vec::new() };
+        let early = if self.nomination.is_some() { self.early_dtls.take().unwrap_or_default() } else { Vec::new() };
         success.into_iter().chain(self.nomination.clone()).chain(early).collect()
     }
 
-    fn on_request(&mut self, route: Route, binding: &mut Binding, datagram: &[u8], now: Instant) -> Vec<Output> {
+    fn on_request(&mut self, route: Route, binding: &mut Binding, datagram: &[u8], now: Instant) -> Vec<IceOutput> {
         let named = binding.ufrags();
         let expected = |(to, from): &(String, String)| *to == self.ours.ufrag && *from == self.theirs.ufrag;
         if !named.as_ref().is_some_and(expected) || !binding.is_signed_with(&self.ours.password, self.crypto.crypto()) {
@@ -265,23 +265,23 @@ impl LiteAgent {
             path.nominated = Some(now);
         }
         if let Some(answer) = stun::success(binding.id(), route.remote, &self.ours.password, self.crypto.crypto()) {
-            outputs.push(Output::Send(route, answer));
+            outputs.push(IceOutput::Send(route, answer));
         }
         self.validate(route, now, &mut outputs);
         if self.active.is_none() && nominates {
-            (self.active, self.since) = (Some(route), Some(now));
+            (self.active, self.active_since) = (Some(route), Some(now));
         }
         self.maybe_migrate(route, now);
         if self.active == Some(route) {
             if nominates {
                 self.nomination = Some(datagram.to_vec());
             }
-            outputs.push(Output::Deliver(datagram.to_vec()));
+            outputs.push(IceOutput::Deliver(datagram.to_vec()));
         }
         outputs
     }
 
-    fn on_success(&mut self, route: Route, binding: &mut Binding, now: Instant) -> Vec<Output> {
+    fn on_success(&mut self, route: Route, binding: &mut Binding, now: Instant) -> Vec<IceOutput> {
         let id = binding.id();
         let Some(path) = self.paths.iter_mut().find(|path| path.route == route) else { return Vec::new() };
         let Some(index) = path.pending_checks.iter().position(|(pending, _)| *pending == id) else { return Vec::new() };
@@ -299,7 +299,7 @@ impl LiteAgent {
     }
 
     /// The path of `route`, added if it is new.
-    fn path(&mut self, route: Route, now: Instant, outputs: &mut Vec<Output>) -> &mut Path {
+    fn path(&mut self, route: Route, now: Instant, outputs: &mut Vec<IceOutput>) -> &mut IcePath {
         if let Some(index) = self.paths.iter().position(|path| path.route == route) {
             return &mut self.paths[index];
         }
@@ -307,17 +307,17 @@ impl LiteAgent {
             let active = self.active;
             let others = self.paths.iter().enumerate().filter(|(_, path)| Some(path.route) != active);
             if let Some((index, _)) = others.min_by_key(|(_, path)| path.last_received) {
-                outputs.push(Output::RemoveRoute(self.paths.remove(index).route));
+                outputs.push(IceOutput::RemoveRoute(self.paths.remove(index).route));
             }
         }
-        outputs.push(Output::AddRoute(route));
-        self.paths.push(Path {
+        outputs.push(IceOutput::AddRoute(route));
+        self.paths.push(IcePath {
             route,
             signed: false,
             validated: false,
             nominated: None,
             last_received: now,
-            media: None,
+            last_media: None,
             pending_checks: Vec::new(),
             last_check: None,
             round_trip: None,
@@ -327,7 +327,7 @@ impl LiteAgent {
     }
 
     /// Sends a check to `route` if one is due: to validate the path, or to measure the round trip.
-    fn validate(&mut self, route: Route, now: Instant, outputs: &mut Vec<Output>) {
+    fn validate(&mut self, route: Route, now: Instant, outputs: &mut Vec<IceOutput>) {
         let Some(path) = self.paths.iter().find(|path| path.route == route) else { return };
         match (path.validated, self.active == Some(route)) {
             (false, _) => self.send_check(VALIDATION_INTERVAL, route, now, outputs),
@@ -337,12 +337,12 @@ impl LiteAgent {
     }
 
     /// Sends a check to `route`, unless one was sent less than `pause` ago.
-    fn send_check(&mut self, pause: Duration, route: Route, now: Instant, outputs: &mut Vec<Output>) {
+    fn send_check(&mut self, pause: Duration, route: Route, now: Instant, outputs: &mut Vec<IceOutput>) {
         let Some(path) = self.paths.iter_mut().find(|path| path.route == route) else { return };
         if path.last_check.is_some_and(|last_check| now.saturating_duration_since(last_check) < pause) {
             return;
         }
-        let mut id = Id::default();
+        let mut id = StunId::default();
         // Without random numbers there is no check: the next datagram tries again.
         if getrandom::fill(&mut id).is_err() {
             return;
@@ -355,7 +355,7 @@ impl LiteAgent {
             }
             path.pending_checks.push((id, now));
             path.last_check = Some(now);
-            outputs.push(Output::Send(route, request));
+            outputs.push(IceOutput::Send(route, request));
         }
     }
 
@@ -366,13 +366,13 @@ impl LiteAgent {
         let Some(path) = find(route).filter(|path| path.validated) else { return };
         let due = find(active).is_none_or(|current| {
             let silence = now.saturating_duration_since(current.last_received);
-            let has_media = path.media.is_some_and(|media| media > current.last_received);
-            path.nominated > self.since
+            let has_media = path.last_media.is_some_and(|media| media > current.last_received);
+            path.nominated > self.active_since
                 || (has_media && silence >= MEDIA_SILENCE)
                 || (path.last_received > current.last_received && silence >= SILENCE)
         });
         if due {
-            (self.active, self.since) = (Some(route), Some(now));
+            (self.active, self.active_since) = (Some(route), Some(now));
             self.address_changes += 1;
         }
     }

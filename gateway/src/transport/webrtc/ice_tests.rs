@@ -13,7 +13,7 @@ fn theirs() -> Credentials {
 }
 
 /// A caller, a network without delay, and our agent.
-struct Scene {
+struct IceFixture {
     agent: LiteAgent,
     crypto: Arc<dyn RTCCryptoProvider>,
     begin: Instant,
@@ -32,7 +32,7 @@ fn rtp(ssrc: u32) -> Vec<u8> {
     packet
 }
 
-impl Scene {
+impl IceFixture {
     fn new() -> Self {
         let crypto = default_provider().unwrap();
         Self {
@@ -54,7 +54,7 @@ impl Scene {
     }
 
     /// The caller sends a check from `port`, and answers ours unless `silent`.
-    fn checks(&mut self, port: u16, nominates: bool, silent: bool, ms: u64) -> Vec<Output> {
+    fn checks(&mut self, port: u16, nominates: bool, silent: bool, ms: u64) -> Vec<IceOutput> {
         let request = self.request_as("ours:theirs", &ours().password, nominates);
         let now = self.at(ms);
         let outputs = self.agent.stun(address(port), &request, now);
@@ -65,11 +65,11 @@ impl Scene {
     }
 
     /// The caller answers our checks among `outputs`.
-    fn reply_to_checks(&mut self, outputs: &[Output], ms: u64) {
+    fn reply_to_checks(&mut self, outputs: &[IceOutput], ms: u64) {
         for output in outputs {
-            if let Output::Send(route, datagram) = output
+            if let IceOutput::Send(route, datagram) = output
                 && let Some(binding) = Binding::parse(datagram)
-                && binding.kind() == Kind::Request
+                && binding.kind() == MessageClass::Request
             {
                 let (id, password) = (binding.id(), theirs().password);
                 let answer = stun::success(id, route.remote, &password, self.crypto.crypto()).unwrap();
@@ -78,11 +78,11 @@ impl Scene {
         }
     }
 
-    fn sends_rtp(&mut self, port: u16, ms: u64) -> Vec<Output> {
+    fn sends_rtp(&mut self, port: u16, ms: u64) -> Vec<IceOutput> {
         let now = self.at(ms);
-        let outputs = self.agent.media(address(port), &rtp(7), Packet::Rtp(7), now);
+        let outputs = self.agent.media(address(port), &rtp(7), PacketKind::Rtp(7), now);
         if is_delivered(&outputs) {
-            self.agent.srtp().accepted(Some(7));
+            self.agent.srtp().count_accepted(Some(7));
         }
         outputs
     }
@@ -99,26 +99,26 @@ impl Scene {
     }
 }
 
-fn is_delivered(outputs: &[Output]) -> bool {
-    outputs.iter().any(|output| matches!(output, Output::Deliver(_)))
+fn is_delivered(outputs: &[IceOutput]) -> bool {
+    outputs.iter().any(|output| matches!(output, IceOutput::Deliver(_)))
 }
 
 #[test]
 fn a_request_is_answered_and_checked_back() {
-    let mut scene = Scene::new();
+    let mut scene = IceFixture::new();
     let outputs = scene.checks(1, false, true, 0);
     let sent: Vec<_> = outputs
         .iter()
         .filter_map(|output| match output {
-            Output::Send(route, datagram) => Some((*route, Binding::parse(datagram).unwrap())),
+            IceOutput::Send(route, datagram) => Some((*route, Binding::parse(datagram).unwrap())),
             _ => None,
         })
         .collect();
-    assert_eq!(sent.iter().map(|(_, binding)| binding.kind()).collect::<Vec<_>>(), [Kind::Success, Kind::Request]);
+    assert_eq!(sent.iter().map(|(_, binding)| binding.kind()).collect::<Vec<_>>(), [MessageClass::Success, MessageClass::Request]);
     assert!(sent.iter().all(|(route, _)| *route == address(1)));
     let mut mapped = rtc::stun::xoraddr::XorMappedAddress::default();
     let mut answer = rtc::stun::message::Message::default();
-    let Output::Send(_, raw) = &outputs[1] else { panic!("{outputs:?}") };
+    let IceOutput::Send(_, raw) = &outputs[1] else { panic!("{outputs:?}") };
     answer.unmarshal_binary(raw).unwrap();
     rtc::stun::message::Getter::get_from(&mut mapped, &answer).unwrap();
     assert_eq!((mapped.ip, mapped.port), (address(1).remote.ip(), 1));
@@ -129,7 +129,7 @@ fn a_request_is_answered_and_checked_back() {
 
 #[test]
 fn the_first_nominated_path_becomes_active() {
-    let mut scene = Scene::new();
+    let mut scene = IceFixture::new();
     scene.checks(1, false, false, 0);
     assert!(!is_delivered(&scene.sends_rtp(1, 5)), "sound before the nomination");
     assert!(is_delivered(&scene.checks(2, true, false, 10)));
@@ -139,13 +139,13 @@ fn the_first_nominated_path_becomes_active() {
 
 #[test]
 fn the_librarys_check_succeeds_and_is_nominated() {
-    let mut scene = Scene::new();
+    let mut scene = IceFixture::new();
     scene.checks(1, true, false, 0);
     let check = stun::request([9; 12], "theirs:ours".into(), &theirs().password, scene.crypto.crypto()).unwrap();
     let replies = scene.agent.on_library_stun(&check);
     assert_eq!(replies.len(), 2);
     let mut success = Binding::parse(&replies[0]).unwrap();
-    assert_eq!((success.kind(), success.id()), (Kind::Success, [9; 12]));
+    assert_eq!((success.kind(), success.id()), (MessageClass::Success, [9; 12]));
     assert!(success.is_signed_with(&theirs().password, scene.crypto.crypto()));
     assert!(Binding::parse(&replies[1]).unwrap().nominates());
     // Its answers are not sent a second time.
@@ -154,27 +154,27 @@ fn the_librarys_check_succeeds_and_is_nominated() {
 
 #[test]
 fn early_dtls_waits_for_the_librarys_pair() {
-    let mut scene = Scene::new();
+    let mut scene = IceFixture::new();
     scene.checks(1, true, false, 0);
     let flight = |piece| vec![22, 254, 253, piece];
     let now = scene.at(1);
     for piece in 0..2 {
-        assert!(!is_delivered(&scene.agent.media(address(1), &flight(piece), Packet::Other, now)));
+        assert!(!is_delivered(&scene.agent.media(address(1), &flight(piece), PacketKind::Other, now)));
     }
     let check = stun::request([9; 12], "theirs:ours".into(), &theirs().password, scene.crypto.crypto()).unwrap();
     assert_eq!(scene.agent.on_library_stun(&check)[2..], [flight(0), flight(1)]);
-    assert!(is_delivered(&scene.agent.media(address(1), &flight(2), Packet::Other, now)));
+    assert!(is_delivered(&scene.agent.media(address(1), &flight(2), PacketKind::Other, now)));
     assert_eq!(scene.agent.on_library_stun(&check).len(), 2);
 }
 
 #[test]
 fn dtls_before_the_nomination_waits_for_it() {
-    let mut scene = Scene::new();
+    let mut scene = IceFixture::new();
     scene.checks(1, false, false, 0);
     let now = scene.at(1);
-    assert_eq!(scene.agent.media(address(1), &[22, 254, 253, 1], Packet::Other, now), []);
+    assert_eq!(scene.agent.media(address(1), &[22, 254, 253, 1], PacketKind::Other, now), []);
     // Nobody has signed a request from there.
-    assert_eq!(scene.agent.media(address(2), &[22, 254, 253, 2], Packet::Other, now), []);
+    assert_eq!(scene.agent.media(address(2), &[22, 254, 253, 2], PacketKind::Other, now), []);
     scene.checks(1, true, false, 50);
     let check = stun::request([9; 12], "theirs:ours".into(), &theirs().password, scene.crypto.crypto()).unwrap();
     assert_eq!(scene.agent.on_library_stun(&check)[2..], [vec![22, 254, 253, 1]]);
@@ -182,11 +182,11 @@ fn dtls_before_the_nomination_waits_for_it() {
 
 #[test]
 fn early_dtls_is_bounded() {
-    let mut scene = Scene::new();
+    let mut scene = IceFixture::new();
     scene.checks(1, true, false, 0);
     let now = scene.at(1);
     for _ in 0..50 {
-        scene.agent.media(address(1), &[22, 254, 253], Packet::Other, now);
+        scene.agent.media(address(1), &[22, 254, 253], PacketKind::Other, now);
     }
     let check = stun::request([9; 12], "theirs:ours".into(), &theirs().password, scene.crypto.crypto()).unwrap();
     assert_eq!(scene.agent.on_library_stun(&check).len(), 2 + 8);
@@ -194,7 +194,7 @@ fn early_dtls_is_bounded() {
 
 #[test]
 fn unsigned_messages_have_no_effect() {
-    let mut scene = Scene::new();
+    let mut scene = IceFixture::new();
     let now = scene.at(0);
     for (name, password) in [
         ("ours:theirs", "wrong"),
@@ -210,7 +210,7 @@ fn unsigned_messages_have_no_effect() {
     // An answer to nothing, and one with the wrong signature.
     let outputs = scene.checks(1, true, true, 0);
     let id = outputs.iter().find_map(|output| match output {
-        Output::Send(_, raw) => Binding::parse(raw).filter(|binding| binding.kind() == Kind::Request),
+        IceOutput::Send(_, raw) => Binding::parse(raw).filter(|binding| binding.kind() == MessageClass::Request),
         _ => None,
     });
     let forged = stun::success(id.unwrap().id(), address(1).remote, "wrong", scene.crypto.crypto()).unwrap();
@@ -222,12 +222,12 @@ fn unsigned_messages_have_no_effect() {
 
 #[test]
 fn the_active_path_measures_the_round_trip() {
-    let mut scene = Scene::new();
+    let mut scene = IceFixture::new();
     let outputs = scene.checks(1, true, true, 0);
     scene.reply_to_checks(&outputs, 40);
     assert_eq!(scene.agent.round_trip(), Some(40 * MS));
     // Not again for two seconds, however much is heard.
-    let checked = |outputs: &[Output]| outputs.iter().any(|output| matches!(output, Output::Send(..)));
+    let checked = |outputs: &[IceOutput]| outputs.iter().any(|output| matches!(output, IceOutput::Send(..)));
     assert!(!checked(&scene.sends_rtp(1, 1_000)));
     let outputs = scene.sends_rtp(1, 2_100);
     assert!(checked(&outputs));
@@ -237,10 +237,10 @@ fn the_active_path_measures_the_round_trip() {
 
 #[test]
 fn rtp_from_an_unknown_address_migrates_once_validated() {
-    let mut scene = Scene::connected();
+    let mut scene = IceFixture::connected();
     let outputs = scene.sends_rtp(2, 1_000);
     assert!(is_delivered(&outputs));
-    assert!(outputs.contains(&Output::AddRoute(address(2))));
+    assert!(outputs.contains(&IceOutput::AddRoute(address(2))));
     assert_eq!(scene.agent.active(), Some(address(1)), "nothing is validated yet");
     scene.reply_to_checks(&outputs, 1_030);
     // The old path may only be late; five packets later it is not.
@@ -253,11 +253,11 @@ fn rtp_from_an_unknown_address_migrates_once_validated() {
 
 #[test]
 fn an_unvalidated_path_receives_no_audio() {
-    let mut scene = Scene::connected();
+    let mut scene = IceFixture::connected();
     // Somebody has seen the SSRC and sends with it from elsewhere; the true caller is silent.
     for packet in 0..500 {
         let outputs = scene.sends_rtp(2, 1_000 + packet * 20);
-        let sent = outputs.iter().filter(|output| matches!(output, Output::Send(..))).count();
+        let sent = outputs.iter().filter(|output| matches!(output, IceOutput::Send(..))).count();
         assert!(sent <= 1);
     }
     assert_eq!(scene.agent.active(), Some(address(1)));
@@ -265,26 +265,26 @@ fn an_unvalidated_path_receives_no_audio() {
 
 #[test]
 fn checks_are_rate_limited() {
-    let mut scene = Scene::connected();
+    let mut scene = IceFixture::connected();
     let mut sent = 0;
     for packet in 0..1_000 {
         let outputs = scene.sends_rtp(2, 1_000 + packet);
-        sent += outputs.iter().filter(|output| matches!(output, Output::Send(..))).count();
+        sent += outputs.iter().filter(|output| matches!(output, IceOutput::Send(..))).count();
     }
     assert_eq!(sent, 10);
 }
 
 #[test]
 fn unknown_ssrcs_from_unknown_addresses_are_dropped() {
-    let mut scene = Scene::connected();
+    let mut scene = IceFixture::connected();
     let now = scene.at(1_000);
-    assert_eq!(scene.agent.media(address(2), &rtp(8), Packet::Rtp(8), now), []);
-    assert_eq!(scene.agent.media(address(2), &[22, 254, 253], Packet::Other, now), []);
+    assert_eq!(scene.agent.media(address(2), &rtp(8), PacketKind::Rtp(8), now), []);
+    assert_eq!(scene.agent.media(address(2), &[22, 254, 253], PacketKind::Other, now), []);
 }
 
 #[test]
 fn late_packets_do_not_migrate_back() {
-    let mut scene = Scene::connected();
+    let mut scene = IceFixture::connected();
     let outputs = scene.sends_rtp(2, 1_000);
     scene.reply_to_checks(&outputs, 1_001);
     for packet in 1..=10 {
@@ -301,7 +301,7 @@ fn late_packets_do_not_migrate_back() {
 
 #[test]
 fn a_silent_caller_migrates_by_its_check() {
-    let mut scene = Scene::new();
+    let mut scene = IceFixture::new();
     scene.checks(1, true, false, 0);
     // A caller keeps its path alive; nominations come once.
     scene.checks(1, false, false, 2_000);
@@ -312,7 +312,7 @@ fn a_silent_caller_migrates_by_its_check() {
 
 #[test]
 fn checks_of_a_spare_path_migrate_nothing() {
-    let mut scene = Scene::connected();
+    let mut scene = IceFixture::connected();
     for check in 0..100 {
         let ms = 1_000 + check * 100;
         scene.checks(2, false, false, ms);
@@ -325,7 +325,7 @@ fn checks_of_a_spare_path_migrate_nothing() {
 
 #[test]
 fn nominating_another_path_migrates_the_call() {
-    let mut scene = Scene::connected();
+    let mut scene = IceFixture::connected();
     scene.checks(2, true, false, 1_000);
     assert_eq!(scene.agent.active(), Some(address(2)));
     assert!(is_delivered(&scene.sends_rtp(2, 1_020)));
@@ -333,7 +333,7 @@ fn nominating_another_path_migrates_the_call() {
 
 #[test]
 fn a_replayed_nomination_migrates_nothing() {
-    let mut scene = Scene::new();
+    let mut scene = IceFixture::new();
     let request = scene.request_as("ours:theirs", &ours().password, true);
     let (first, later) = (scene.at(0), scene.at(100));
     let outputs = scene.agent.stun(address(1), &request, first);
@@ -345,7 +345,7 @@ fn a_replayed_nomination_migrates_nothing() {
 
 #[test]
 fn a_silent_caller_is_checked_for_liveness() {
-    let mut scene = Scene::new();
+    let mut scene = IceFixture::new();
     let at = |ms| scene.begin + Duration::from_millis(ms);
     let (early, later, soon, last) = (at(10), at(4_000), at(4_100), at(4_600));
     assert_eq!(scene.agent.silence(early), None, "nobody is there yet");
@@ -361,18 +361,18 @@ fn a_silent_caller_is_checked_for_liveness() {
 
 #[test]
 fn rtp_from_unvalidated_paths_is_no_liveness() {
-    let mut scene = Scene::connected();
+    let mut scene = IceFixture::connected();
     scene.sends_rtp(2, 5_000);
     assert_eq!(scene.agent.silence(scene.at(5_000)), Some(4_020 * MS));
 }
 
 #[test]
 fn paths_are_bounded_and_the_active_kept() {
-    let mut scene = Scene::connected();
+    let mut scene = IceFixture::connected();
     let mut evicted = Vec::new();
     for port in 100..200 {
         for output in scene.checks(port, false, true, 1_000 + u64::from(port)) {
-            if let Output::RemoveRoute(route) = output {
+            if let IceOutput::RemoveRoute(route) = output {
                 evicted.push(route);
             }
         }
@@ -385,11 +385,11 @@ fn paths_are_bounded_and_the_active_kept() {
 
 #[test]
 fn unknown_ssrcs_of_the_caller_are_dropped() {
-    let mut scene = Scene::connected();
+    let mut scene = IceFixture::connected();
     let now = scene.at(1_000);
     for ssrc in 100..200 {
-        let outputs = scene.agent.media(address(1), &rtp(ssrc), Packet::Rtp(ssrc), now);
-        assert_eq!(outputs, [Output::UnknownSsrc], "{ssrc}");
+        let outputs = scene.agent.media(address(1), &rtp(ssrc), PacketKind::Rtp(ssrc), now);
+        assert_eq!(outputs, [IceOutput::UnknownSsrc], "{ssrc}");
     }
     assert_eq!(scene.agent.ssrcs(), [7]);
     assert!(is_delivered(&scene.sends_rtp(1, 1_020)));
@@ -397,7 +397,7 @@ fn unknown_ssrcs_of_the_caller_are_dropped() {
 
 #[test]
 fn credentials_are_not_in_debug_output() {
-    let scene = Scene::connected();
+    let scene = IceFixture::connected();
     let text = format!("{:?} {:?}", scene.agent, ours());
     assert!(!text.contains("password") && !text.contains("ours"), "{text}");
 }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use repartee_media::jitter::{Action, JitterBuffer, JitterStats};
+use repartee_media::jitter::{JitterAction, JitterBuffer, JitterStats};
 use repartee_media::level::is_audible;
 use repartee_media::opus::{OpusDecoder, OpusError, packet_duration};
-use repartee_media::red::{self, PacketCopy, Redundant};
+use repartee_media::red::{self, PacketCopy, RedPayload};
 
 use crate::call::TransportEvent;
 use crate::metrics::Metrics;
@@ -56,16 +56,16 @@ pub(super) struct RtpPacket {
 #[derive(Debug)]
 pub(super) struct InputAudio {
     /// The SSRC that is heard, and when its last packet came.
-    heard: Option<(u32, Instant)>,
+    active_ssrc: Option<(u32, Instant)>,
     jitter: JitterBuffer,
     decoder: OpusDecoder,
     /// Rate of the decoded samples, in Hz.
     rate: u32,
     /// When the jitter buffer has output without a further packet.
     due: Option<Instant>,
-    claim: RtpTimeLimit,
+    time_limit: RtpTimeLimit,
     /// Packets that claimed too much.
-    early: u64,
+    over_limit: u64,
     metrics: Arc<Metrics>,
     /// The statistics that are in the metrics already.
     counted: JitterStats,
@@ -77,17 +77,17 @@ impl InputAudio {
         let decoder = OpusDecoder::new(rate)?;
         let (jitter, counted) = (JitterBuffer::new(), JitterStats::default());
         let claim = RtpTimeLimit::default();
-        Ok(Self { heard: None, jitter, decoder, rate, due: None, claim, early: 0, metrics, counted })
+        Ok(Self { active_ssrc: None, jitter, decoder, rate, due: None, time_limit: claim, over_limit: 0, metrics, counted })
     }
 
     /// Takes an RTP packet; `red` holds the payload type of Opus in a redundant one.
     pub fn push(&mut self, packet: RtpPacket, red: Option<u8>) {
         let RtpPacket { ssrc, sequence, timestamp, payload, arrival } = packet;
-        let redundant = match red.map(|opus| red::read(&payload, opus)).transpose() {
+        let redundant = match red.map(|opus| red::parse(&payload, opus)).transpose() {
             Ok(redundant) => redundant,
             Err(error) => return tracing::debug!(%error, "an input packet could not be read"),
         };
-        if let Some((heard, last)) = self.heard
+        if let Some((heard, last)) = self.active_ssrc
             && heard != ssrc
         {
             if arrival.saturating_duration_since(last) < TRACK_TIMEOUT {
@@ -97,14 +97,14 @@ impl InputAudio {
             self.count();
             (self.jitter, self.counted) = (JitterBuffer::new(), JitterStats::default());
         }
-        self.heard = Some((ssrc, arrival));
-        let Some(Redundant { primary, copies }) = redundant else {
+        self.active_ssrc = Some((ssrc, arrival));
+        let Some(RedPayload { primary, copies }) = redundant else {
             return self.jitter.push(sequence, timestamp, payload, arrival);
         };
         self.jitter.push(sequence, timestamp, primary, arrival);
         for PacketCopy { distance, offset, payload } in copies {
             let (sequence, timestamp) = (sequence.wrapping_sub(distance), timestamp.wrapping_sub(offset));
-            self.jitter.push_copy(sequence, timestamp, payload, arrival);
+            self.jitter.push_redundant(sequence, timestamp, payload, arrival);
         }
     }
 
@@ -114,31 +114,31 @@ impl InputAudio {
             let action = self.jitter.pop(now);
             let claimed = match &action {
                 // The jitter buffer has read it already, and takes no other.
-                Action::Packet { payload, .. } => packet_duration(payload).unwrap_or_default(),
-                Action::Fec { duration, .. }
-                | Action::Conceal { duration, .. }
-                | Action::Stall { duration }
-                | Action::Silence { duration } => *duration,
-                Action::Wait { .. } => Duration::ZERO,
+                JitterAction::Packet { payload, .. } => packet_duration(payload).unwrap_or_default(),
+                JitterAction::Fec { duration, .. }
+                | JitterAction::Conceal { duration, .. }
+                | JitterAction::Stall { duration }
+                | JitterAction::Silence { duration } => *duration,
+                JitterAction::Wait { .. } => Duration::ZERO,
             };
-            if !self.claim.admit(claimed, now) {
-                self.early += 1;
+            if !self.time_limit.admit(claimed, now) {
+                self.over_limit += 1;
                 continue;
             }
             let decoded = match action {
-                Action::Packet { payload, .. } => {
+                JitterAction::Packet { payload, .. } => {
                     let decoded = self.decoder.decode(&payload);
                     if decoded.as_ref().is_ok_and(|samples| !is_audible(samples)) {
-                        self.jitter.note_silence();
+                        self.jitter.mark_silent();
                     }
                     decoded
                 }
-                Action::Fec { next, duration, .. } => self.decoder.decode_fec(&next, duration),
-                Action::Conceal { duration, .. } | Action::Stall { duration } => self.decoder.conceal(duration),
-                Action::Silence { duration } => {
+                JitterAction::Fec { next, duration, .. } => self.decoder.decode_fec(&next, duration),
+                JitterAction::Conceal { duration, .. } | JitterAction::Stall { duration } => self.decoder.conceal(duration),
+                JitterAction::Silence { duration } => {
                     Ok(vec![0.0; (duration.as_secs_f64() * f64::from(self.rate)).round() as usize])
                 }
-                Action::Wait { until } => {
+                JitterAction::Wait { until } => {
                     self.due = until;
                     return;
                 }
@@ -159,8 +159,8 @@ impl InputAudio {
     /// Adds the packets since the last time to the metrics.
     pub fn count(&mut self) {
         let stats = self.jitter.stats();
-        self.metrics.network.received(&self.counted, &stats);
-        self.metrics.network.early(std::mem::take(&mut self.early));
+        self.metrics.network.count_received(&self.counted, &stats);
+        self.metrics.network.count_early(std::mem::take(&mut self.over_limit));
         self.counted = stats;
     }
 }
@@ -223,7 +223,7 @@ mod tests {
             );
             sound += decoded(&mut input, start + ms * MS);
         }
-        assert_eq!((sound, input.early), (6_000 * MS, 0));
+        assert_eq!((sound, input.over_limit), (6_000 * MS, 0));
     }
 
     #[test]

@@ -69,16 +69,16 @@ use std::time::Duration;
 use thiserror::Error;
 use webrtc::peer_connection::RTCSessionDescription;
 
-pub use call::{Call, SendError};
+pub use call::{WebRtcCall, SendError};
 pub use event::PeerEvent;
-pub use reports::Quality;
+pub use reports::LinkQuality;
 pub use settings::WebRtcSettings;
 pub use transport::{TransportSettings, WebRtcTransport};
-pub use udp_mux::{Dropped, UdpMux};
+pub use udp_mux::{DroppedDatagrams, UdpMux};
 
 use connection::Connection;
 use muxed_socket::MuxedSocket;
-use peer_connection::Repairs;
+use peer_connection::LossRecovery;
 
 /// Label of the data channel that carries the protocol's events.
 pub const DATA_CHANNEL_LABEL: &str = "oai-events";
@@ -113,22 +113,22 @@ pub enum AnswerError {
 /// Cancel safe: if the future is dropped, whatever was set up is freed.
 ///
 /// `caller` is where the offer came from: the answer then names the one address of ours on the route to it.
-pub async fn answer(offer: &str, udp_mux: &UdpMux, caller: Option<IpAddr>) -> Result<(String, Call), AnswerError> {
+pub async fn answer(offer: &str, udp_mux: &UdpMux, caller: Option<IpAddr>) -> Result<(String, WebRtcCall), AnswerError> {
     let remote = sdp::read_offer(offer)?;
-    let offer = remote.without_candidates;
+    let offer = remote.filtered_sdp;
     let (settings, candidates) = (udp_mux.settings().clone(), udp_mux.candidates(caller));
     let socket = MuxedSocket::open(udp_mux, remote.credentials, remote.ssrcs)
         .map_err(|error| AnswerError::Internal(error.to_string()))?;
-    uncancelled(async move {
-        let repairs = Repairs { red: remote.red, nack: true };
+    run_to_completion(async move {
+        let repairs = LossRecovery { red: remote.red, nack: true };
         let connection = Connection::new(&settings, Some(Arc::new(socket)), repairs).await.map_err(internal)?;
         let pc = Arc::clone(&connection.pc);
         let offer = RTCSessionDescription::offer(offer).map_err(|error| AnswerError::NotSdp(error.to_string()))?;
         pc.set_remote_description(offer).await.map_err(unusable)?;
         connection.add_track().await.map_err(internal)?;
         let answer = pc.create_answer(None).await.map_err(unusable)?;
-        let description = sdp::with_candidates(&describe(&connection, answer).await?, &candidates);
-        let call = Call::new(connection, remote.max_message_size, remote.has_channel).await.map_err(unusable)?;
+        let description = sdp::with_candidates(&set_local_and_gather(&connection, answer).await?, &candidates);
+        let call = WebRtcCall::new(connection, remote.max_message_size, remote.has_channel).await.map_err(unusable)?;
         Ok((description, call))
     })
     .await
@@ -138,18 +138,18 @@ pub async fn answer(offer: &str, udp_mux: &UdpMux, caller: Option<IpAddr>) -> Re
 ///
 /// Cancel safe: if the future is dropped, whatever was set up is freed.
 pub async fn offer(settings: &WebRtcSettings) -> Result<(String, PendingOffer), AnswerError> {
-    offer_with(settings, Repairs::default()).await
+    offer_with(settings, LossRecovery::default()).await
 }
 
 /// As [`offer`], with `repairs`.
-async fn offer_with(settings: &WebRtcSettings, repairs: Repairs) -> Result<(String, PendingOffer), AnswerError> {
+async fn offer_with(settings: &WebRtcSettings, repairs: LossRecovery) -> Result<(String, PendingOffer), AnswerError> {
     let settings = settings.clone();
-    uncancelled(async move {
+    run_to_completion(async move {
         let connection = Connection::new(&settings, None, repairs).await.map_err(internal)?;
         connection.add_track().await.map_err(internal)?;
         connection.open_channel().await.map_err(internal)?;
         let offer = connection.pc.create_offer(None).await.map_err(internal)?;
-        let description = describe(&connection, offer).await?;
+        let description = set_local_and_gather(&connection, offer).await?;
         Ok((description, PendingOffer { connection }))
     })
     .await
@@ -163,17 +163,17 @@ pub struct PendingOffer {
 
 impl PendingOffer {
     /// Connects with the answer.
-    pub async fn accept(self, answer: &str) -> Result<Call, AnswerError> {
+    pub async fn accept(self, answer: &str) -> Result<WebRtcCall, AnswerError> {
         let max_message_size = sdp::read_offer(answer)?.max_message_size;
         let answer =
             RTCSessionDescription::answer(answer.to_owned()).map_err(|error| AnswerError::NotSdp(error.to_string()))?;
         self.connection.pc.set_remote_description(answer).await.map_err(unusable)?;
-        Call::new(self.connection, max_message_size, true).await.map_err(unusable)
+        WebRtcCall::new(self.connection, max_message_size, true).await.map_err(unusable)
     }
 }
 
 /// Sets the local description and returns it once it holds all addresses.
-async fn describe(connection: &Connection, description: RTCSessionDescription) -> Result<String, AnswerError> {
+async fn set_local_and_gather(connection: &Connection, description: RTCSessionDescription) -> Result<String, AnswerError> {
     connection.pc.set_local_description(description).await.map_err(unusable)?;
     tokio::time::timeout(GATHER_TIMEOUT, connection.gathered())
         .await
@@ -186,7 +186,7 @@ async fn describe(connection: &Connection, description: RTCSessionDescription) -
 
 /// Runs a set-up to its end even if nobody waits any more: a peer connection that is dropped half-way keeps its driver,
 /// while a finished one is freed by its owner's `Drop`.
-async fn uncancelled<T: Send + 'static>(
+async fn run_to_completion<T: Send + 'static>(
     setup: impl Future<Output = Result<T, AnswerError>> + Send + 'static,
 ) -> Result<T, AnswerError> {
     crate::telemetry::log::spawn(setup).await.map_err(|error| AnswerError::Internal(error.to_string()))?

@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 use super::credentials::Credentials;
 use super::demux::MuxEntry;
-use super::ice::{LiteAgent, Output};
-use super::srtp_state::SrtpState;
+use super::ice::{LiteAgent, IceOutput};
+use super::srtp_state::SrtpCounters;
 use super::stun;
-use super::udp_mux::{Shared, UdpMux};
+use super::udp_mux::{MuxShared, UdpMux};
 
 /// One call's socket on the shared UDP socket. Dropping it removes the call from the mux.
 pub(super) struct MuxedSocket {
-    shared: Arc<Shared>,
+    shared: Arc<MuxShared>,
     entry: Arc<MuxEntry>,
     ours: Credentials,
 }
@@ -40,7 +40,7 @@ impl MuxedSocket {
     }
 
     /// What the connection knows of the packets that it got.
-    pub fn srtp(&self) -> Arc<SrtpState> {
+    pub fn srtp(&self) -> Arc<SrtpCounters> {
         self.entry.srtp().clone()
     }
 
@@ -63,7 +63,7 @@ impl MuxedSocket {
     pub fn check_liveness(&self) {
         let outputs = self.entry.agent().check_liveness(Instant::now());
         for output in outputs {
-            if let Output::Send(route, datagram) = output {
+            if let IceOutput::Send(route, datagram) = output {
                 self.shared.send(route, &datagram);
             }
         }

@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 use repartee_engine_api::ResponseId;
 use repartee_media::level::is_audible;
-use repartee_media::opus::DELAY;
-use repartee_media::playout::{Frame, Output, Playout, PushError};
+use repartee_media::opus::CODEC_DELAY;
+use repartee_media::playout::{PlayoutFrame, PlayoutOutput, Playout, PushError};
 use repartee_media::resample::Resampler;
 use repartee_realtime::PlayoutReport;
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 
-use super::packet_encoder::{AudibleReport, Playing};
+use super::packet_encoder::{AudibleReport, PlayoutCommand};
 use crate::call::{TransportError, TransportEvent};
 use crate::metrics::{DropCause, Metrics};
 
@@ -24,7 +24,7 @@ const REPORTS: usize = 4;
 #[derive(Debug)]
 pub(super) struct OutputAudio {
     /// To the encoder. Bounded: more waiting frames mean that the socket is stalled, and late audio is worthless.
-    frames: mpsc::Sender<Playing>,
+    frames: mpsc::Sender<PlayoutCommand>,
     playout: Playout,
     /// The model's output rate, in Hz.
     output_rate: u32,
@@ -36,14 +36,14 @@ pub(super) struct OutputAudio {
     /// Reports of these packets by the task that sends them.
     reports: (mpsc::Sender<TransportEvent>, mpsc::Receiver<TransportEvent>),
     /// The end of the response's newest frame, which is heard with the next one; kept until something is audible.
-    held: Vec<f32>,
+    codec_tail: Vec<f32>,
     underruns: u64,
     metrics: Arc<Metrics>,
 }
 
 impl OutputAudio {
     /// Takes samples at `output_rate`, and hands `frames` to an encoder at `encode_rate`.
-    pub fn new(output_rate: u32, encode_rate: u32, frames: mpsc::Sender<Playing>, metrics: Arc<Metrics>) -> Self {
+    pub fn new(output_rate: u32, encode_rate: u32, frames: mpsc::Sender<PlayoutCommand>, metrics: Arc<Metrics>) -> Self {
         Self {
             frames,
             playout: Playout::new(encode_rate),
@@ -52,7 +52,7 @@ impl OutputAudio {
             resampler: None,
             audible: None,
             reports: mpsc::channel(REPORTS),
-            held: Vec::new(),
+            codec_tail: Vec::new(),
             underruns: 0,
             metrics,
         }
@@ -81,7 +81,7 @@ impl OutputAudio {
     pub fn pause(&mut self, now: Instant) -> bool {
         let pauses = self.playout.pause(now);
         if pauses {
-            self.hand_out(Playing::End);
+            self.queue_frame(PlayoutCommand::End);
         }
         pauses
     }
@@ -136,9 +136,9 @@ impl OutputAudio {
     pub fn play(&mut self, now: Instant, events: &mut VecDeque<TransportEvent>) {
         while let Some(output) = self.playout.poll(now) {
             match output {
-                Output::Frame(frame) => self.send(frame, now, events),
-                Output::Drained { generation: response } => {
-                    self.hand_out(Playing::End);
+                PlayoutOutput::Frame(frame) => self.send(frame, now, events),
+                PlayoutOutput::Drained { generation: response } => {
+                    self.queue_frame(PlayoutCommand::End);
                     events.push_back(TransportEvent::Playout(PlayoutReport::Drained { response }));
                 }
             }
@@ -149,32 +149,32 @@ impl OutputAudio {
         }
     }
 
-    fn send(&mut self, frame: Frame, now: Instant, events: &mut VecDeque<TransportEvent>) {
+    fn send(&mut self, frame: PlayoutFrame, now: Instant, events: &mut VecDeque<TransportEvent>) {
         let response = frame.generation;
         if frame.first {
             events.push_back(TransportEvent::Playout(PlayoutReport::Started { response }));
         }
         let audible = self.audible < Some(response) && self.is_heard(&frame);
         let report = audible.then(|| AudibleReport { response, due: now, reports: self.reports.0.clone() });
-        self.hand_out(Playing::Frame(frame, report));
+        self.queue_frame(PlayoutCommand::Frame(frame, report));
         if audible {
             self.audible = Some(response);
         }
     }
 
     /// Whether a receiver hears something of the packet that `frame` becomes.
-    fn is_heard(&mut self, frame: &Frame) -> bool {
-        let delay = (DELAY.as_secs_f64() * f64::from(self.encode_rate)).round() as usize;
+    fn is_heard(&mut self, frame: &PlayoutFrame) -> bool {
+        let delay = (CODEC_DELAY.as_secs_f64() * f64::from(self.encode_rate)).round() as usize;
         if frame.first {
-            self.held = vec![0.0; delay];
+            self.codec_tail = vec![0.0; delay];
         }
         let (now, later) = frame.samples.split_at(frame.samples.len().saturating_sub(delay));
-        let before = std::mem::replace(&mut self.held, later.to_vec());
+        let before = std::mem::replace(&mut self.codec_tail, later.to_vec());
         is_audible(&[before.as_slice(), now].concat())
     }
 
-    fn hand_out(&self, playing: Playing) {
-        if let Err(TrySendError::Full(Playing::Frame(..))) = self.frames.try_send(playing) {
+    fn queue_frame(&self, playing: PlayoutCommand) {
+        if let Err(TrySendError::Full(PlayoutCommand::Frame(..))) = self.frames.try_send(playing) {
             self.metrics.network.dropped_audio(DropCause::Stalled, 1);
         }
     }

@@ -5,26 +5,26 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use repartee_engine_api::ResponseId;
-use repartee_media::adaptation::{Effort, LinkAdapter, Protection};
+use repartee_media::adaptation::{ComplexityControl, LinkAdapter, SendPlan};
 use repartee_media::opus::{FRAME, OpusEncoder, OpusError};
-use repartee_media::playout::Frame;
+use repartee_media::playout::PlayoutFrame;
 use repartee_media::red::RedWriter;
 use tokio::sync::mpsc;
 use tokio::time::timeout_at;
 
-use super::Quality;
+use super::LinkQuality;
 use super::call::PayloadTypes;
 use crate::call::TransportEvent;
 
 /// Packets of silence that follow a response. A receiver learns that a packet is lost, and gets its copy, from those after it; and
 /// one whose jitter buffer counts packets would keep the last of them to itself until the next response.
-pub(super) const TAIL: u32 = 5;
+pub(super) const TAIL_PACKETS: u32 = 5;
 
 /// What the call's task hands to the task that sends.
 #[derive(Debug)]
-pub(super) enum Playing {
+pub(super) enum PlayoutCommand {
     /// 20 ms of a response; with who wants to know when the packet leaves, if it is the first that is heard.
-    Frame(Frame, Option<AudibleReport>),
+    Frame(PlayoutFrame, Option<AudibleReport>),
     /// The response before has been played to its end, or pauses.
     End,
 }
@@ -41,7 +41,7 @@ pub(super) struct AudibleReport {
 
 /// One packet of output audio.
 #[derive(Debug)]
-pub(super) struct Packet {
+pub(super) struct OutputPacket {
     pub payload_type: u8,
     pub payload: Bytes,
     /// Silence before it, which the RTP timestamp skips.
@@ -50,7 +50,7 @@ pub(super) struct Packet {
     audible: Option<(Instant, AudibleReport)>,
 }
 
-impl Packet {
+impl OutputPacket {
     /// Takes out what reports that the packet has left, if somebody wants to know.
     pub fn report(&mut self) -> impl FnOnce() + use<> {
         let audible = self.audible.take();
@@ -64,9 +64,9 @@ impl Packet {
 
 /// The packets of one call, each when it is to leave.
 #[derive(Debug)]
-pub(super) struct Packets {
+pub(super) struct PacketSource {
     encoder: PacketEncoder,
-    queue: mpsc::Receiver<Playing>,
+    queue: mpsc::Receiver<PlayoutCommand>,
     /// When the newest frame is over.
     until: Option<Instant>,
     /// Packets of silence that are still to follow.
@@ -75,14 +75,14 @@ pub(super) struct Packets {
     audible: Option<AudibleReport>,
 }
 
-impl Packets {
+impl PacketSource {
     /// Encodes what comes from `queue`.
-    pub fn new(encoder: PacketEncoder, queue: mpsc::Receiver<Playing>) -> Self {
+    pub fn new(encoder: PacketEncoder, queue: mpsc::Receiver<PlayoutCommand>) -> Self {
         Self { encoder, queue, until: None, tail: 0, audible: None }
     }
 
     /// The next packet, adapted to what the caller reports; `None` once the queue is closed. Cancel safe.
-    pub async fn next(&mut self, quality: impl Fn() -> Quality) -> Option<Packet> {
+    pub async fn next(&mut self, quality: impl Fn() -> LinkQuality) -> Option<OutputPacket> {
         loop {
             let playing = match self.until.filter(|_| self.tail > 0) {
                 Some(due) => match timeout_at(due.into(), self.queue.recv()).await {
@@ -98,8 +98,8 @@ impl Packets {
                 },
                 None => self.queue.recv().await?,
             };
-            let Playing::Frame(frame, audible) = playing else {
-                self.tail = TAIL;
+            let PlayoutCommand::Frame(frame, audible) = playing else {
+                self.tail = TAIL_PACKETS;
                 self.audible = None;
                 continue;
             };
@@ -125,7 +125,7 @@ pub(super) struct PacketEncoder {
     /// What the encoder has been adapted to: the caller's reports so far, and the bits a second that it says fit.
     adapted: (u64, Option<u32>),
     link: LinkAdapter,
-    effort: Effort,
+    effort: ComplexityControl,
     /// The complexity that is set.
     complexity: Option<i32>,
     copies: usize,
@@ -141,7 +141,7 @@ impl PacketEncoder {
             sent_until: None,
             adapted: (0, None),
             link: LinkAdapter::default(),
-            effort: Effort::default(),
+            effort: ComplexityControl::default(),
             complexity: None,
             copies: 0,
             red: RedWriter::new(payload_types.opus),
@@ -149,14 +149,14 @@ impl PacketEncoder {
     }
 
     /// Adapts to what the caller reports, if it is news.
-    pub fn adapt(&mut self, quality: &Quality) {
-        let news = (quality.reports, quality.available);
+    pub fn adapt(&mut self, quality: &LinkQuality) {
+        let news = (quality.reports, quality.available_bitrate);
         if std::mem::replace(&mut self.adapted, news) == news {
             return;
         }
         let loss = quality.loss.unwrap_or_default();
-        let Protection { bitrate, copies } =
-            self.link.report(loss, quality.available, self.payload_types.red.is_some());
+        let SendPlan { bitrate, copies } =
+            self.link.report(loss, quality.available_bitrate, self.payload_types.red.is_some());
         self.copies = copies;
         let adapted = self.encoder.expect_loss(loss).and_then(|()| self.encoder.set_bitrate(bitrate));
         if let Err(error) = adapted {
@@ -165,7 +165,7 @@ impl PacketEncoder {
     }
 
     /// Encodes the next frame, which leaves at `now`; `None` for silence, which the receiver fills in by itself.
-    pub fn encode(&mut self, frame: &Frame, now: Instant) -> Option<Packet> {
+    pub fn encode(&mut self, frame: &PlayoutFrame, now: Instant) -> Option<OutputPacket> {
         let complexity = self.effort.complexity(now.saturating_duration_since(frame.due));
         let set = match self.complexity.replace(complexity) {
             Some(before) if before == complexity => Ok(()),
@@ -182,14 +182,14 @@ impl PacketEncoder {
     }
 
     /// A packet of silence that is sent all the same, due at `due`; `None` if it cannot be encoded.
-    fn silence(&mut self, due: Instant) -> Option<Packet> {
+    fn silence(&mut self, due: Instant) -> Option<OutputPacket> {
         let packet = self.encoder.encode(&vec![0.0; self.encoder.frame_samples()]);
         let packet = packet.inspect_err(|error| tracing::error!(%error, "silence could not be encoded")).ok()?;
         Some(self.packet(packet.payload, due))
     }
 
     /// The packet of a payload that is due at `due`.
-    fn packet(&mut self, payload: Bytes, due: Instant) -> Packet {
+    fn packet(&mut self, payload: Bytes, due: Instant) -> OutputPacket {
         // By the playout grid: a frame that leaves late follows the one before all the same; a gap in the timestamps would be a
         // hole in a word.
         let gap = self.sent_until.map_or(Duration::ZERO, |until| due.saturating_duration_since(until));
@@ -200,7 +200,7 @@ impl PacketEncoder {
         let opus = self.payload_types.opus;
         let redundant = self.payload_types.red.and_then(|red| Some((red, self.red.write(gap, &payload, self.copies)?)));
         let (payload_type, payload) = redundant.unwrap_or((opus, payload));
-        Packet { payload_type, payload, gap, audible: None }
+        OutputPacket { payload_type, payload, gap, audible: None }
     }
 }
 
@@ -219,59 +219,59 @@ mod tests {
     const TYPES: PayloadTypes = PayloadTypes { opus: 111, red: Some(63) };
 
     /// Encodes a second of a tone; each frame leaves `late` after its time.
-    fn second(encoder: &mut PacketEncoder, late: Duration) -> Vec<Packet> {
+    fn second(encoder: &mut PacketEncoder, late: Duration) -> Vec<OutputPacket> {
         let begin = Instant::now();
         let frames = sine(440.0, 24_000, 24_000);
         let frames = frames.chunks_exact(480).enumerate().map(|(number, samples)| {
             let due = begin + FRAME * number as u32;
-            Frame { generation: 1, item: 1, first: number == 0, due, samples: samples.to_vec() }
+            PlayoutFrame { generation: 1, item: 1, first: number == 0, due, samples: samples.to_vec() }
         });
         frames.filter_map(|frame| encoder.encode(&frame, frame.due + late)).collect()
     }
 
-    fn bytes(packets: &[Packet]) -> usize {
+    fn bytes(packets: &[OutputPacket]) -> usize {
         packets.iter().map(|packet| packet.payload.len()).sum()
     }
 
     /// A quarter of a second of a response, and what follows of it.
-    fn response(number: u64, begin: Instant) -> Vec<Playing> {
+    fn response(number: u64, begin: Instant) -> Vec<PlayoutCommand> {
         let frames = (0..12).map(|index| {
             let samples = sine(440.0, 24_000, 480);
-            Frame { generation: number, item: number, first: index == 0, due: begin + FRAME * index, samples }
+            PlayoutFrame { generation: number, item: number, first: index == 0, due: begin + FRAME * index, samples }
         });
-        frames.map(|frame| Playing::Frame(frame, None)).chain([Playing::End]).collect()
+        frames.map(|frame| PlayoutCommand::Frame(frame, None)).chain([PlayoutCommand::End]).collect()
     }
 
     #[tokio::test(start_paused = true)]
     async fn silence_follows_a_response_at_the_pace_of_frames() {
         let (frames, queue) = mpsc::channel(32);
-        let mut packets = Packets::new(PacketEncoder::new(24_000, TYPES).unwrap(), queue);
+        let mut packets = PacketSource::new(PacketEncoder::new(24_000, TYPES).unwrap(), queue);
         let begin = tokio::time::Instant::now();
         for playing in response(1, begin.into_std()) {
             frames.send(playing).await.unwrap();
         }
         for _ in 0..12 {
-            packets.next(Quality::default).await.unwrap();
+            packets.next(LinkQuality::default).await.unwrap();
         }
-        for number in 12..12 + TAIL {
-            let packet = packets.next(Quality::default).await.unwrap();
+        for number in 12..12 + TAIL_PACKETS {
+            let packet = packets.next(LinkQuality::default).await.unwrap();
             // Timers fire up to a millisecond late.
             assert_eq!((packet.gap, begin.elapsed().as_millis() / 10), (Duration::ZERO, u128::from(number) * 2));
         }
         // Then nothing is sent.
-        let more = tokio::time::timeout(Duration::from_secs(60), packets.next(Quality::default)).await;
+        let more = tokio::time::timeout(Duration::from_secs(60), packets.next(LinkQuality::default)).await;
         assert!(more.is_err(), "{more:?}");
         // The next response has the packet after the pause, and is not held up by the silence of the one before.
         let again = tokio::time::Instant::now();
         for playing in response(2, again.into_std()).into_iter().chain(response(3, (again + 13 * FRAME).into_std())) {
             frames.send(playing).await.unwrap();
         }
-        let gap = packets.next(Quality::default).await.unwrap().gap;
-        assert_eq!(gap, again - begin - (12 + TAIL) * FRAME);
+        let gap = packets.next(LinkQuality::default).await.unwrap().gap;
+        assert_eq!(gap, again - begin - (12 + TAIL_PACKETS) * FRAME);
         for _ in 0..11 {
-            packets.next(Quality::default).await.unwrap();
+            packets.next(LinkQuality::default).await.unwrap();
         }
-        let packet = packets.next(Quality::default).await.unwrap();
+        let packet = packets.next(LinkQuality::default).await.unwrap();
         assert_eq!(
             (packet.gap, again.elapsed()),
             (FRAME, Duration::ZERO),
@@ -284,20 +284,20 @@ mod tests {
         let mut encoder = PacketEncoder::new(24_000, TYPES).unwrap();
         let plain = second(&mut encoder, Duration::ZERO);
         assert!(plain.iter().all(|packet| packet.payload_type == 111));
-        encoder.adapt(&Quality { loss: Some(0.1), reports: 1, ..Quality::default() });
+        encoder.adapt(&LinkQuality { loss: Some(0.1), reports: 1, ..LinkQuality::default() });
         let lossy = second(&mut encoder, Duration::ZERO);
         for packet in &lossy {
             assert_eq!(packet.payload_type, 63);
-            let copies = red::read(&packet.payload, 111).unwrap().copies;
+            let copies = red::parse(&packet.payload, 111).unwrap().copies;
             assert_eq!(copies.iter().map(|copy| copy.distance).collect::<Vec<_>>(), [1, 3, 5]);
         }
         for reports in 2..12 {
-            encoder.adapt(&Quality { loss: Some(0.0), reports, ..Quality::default() });
+            encoder.adapt(&LinkQuality { loss: Some(0.0), reports, ..LinkQuality::default() });
         }
         assert!(second(&mut encoder, Duration::ZERO).iter().all(|packet| packet.payload_type == 111));
         // Without redundancy in the answer there is none, whatever is lost.
         let mut encoder = PacketEncoder::new(24_000, PayloadTypes { red: None, ..TYPES }).unwrap();
-        encoder.adapt(&Quality { loss: Some(0.1), reports: 1, ..Quality::default() });
+        encoder.adapt(&LinkQuality { loss: Some(0.1), reports: 1, ..LinkQuality::default() });
         assert!(second(&mut encoder, Duration::ZERO).iter().all(|packet| packet.payload_type == 111));
     }
 
@@ -305,10 +305,10 @@ mod tests {
     fn estimates_of_the_caller_bound_the_bit_rate() {
         let mut encoder = PacketEncoder::new(24_000, TYPES).unwrap();
         let usual = bytes(&second(&mut encoder, Duration::ZERO));
-        encoder.adapt(&Quality { available: Some(35_000), ..Quality::default() });
+        encoder.adapt(&LinkQuality { available_bitrate: Some(35_000), ..LinkQuality::default() });
         let less = bytes(&second(&mut encoder, Duration::ZERO));
         assert!(less * 4 < usual * 3, "{less} bytes, {usual} before");
-        encoder.adapt(&Quality { available: None, ..Quality::default() });
+        encoder.adapt(&LinkQuality { available_bitrate: None, ..LinkQuality::default() });
         assert!(bytes(&second(&mut encoder, Duration::ZERO)) * 4 > usual * 3, "and back");
     }
 

@@ -5,8 +5,8 @@ use bytes::Bytes;
 use repartee_engine_api::SpeechEngine as _;
 use repartee_media::opus::{OpusDecoder, OpusEncoder};
 use repartee_media::wav;
-use repartee_realtime::Setup;
-use repartee_testkit::scripted::{INPUT_RATE, OUTPUT_RATE, Script, ScriptedEngine, Trace};
+use repartee_realtime::SessionSetup;
+use repartee_testkit::scripted::{INPUT_RATE, OUTPUT_RATE, Script, ScriptedEngine, VoiceTrace};
 use repartee_testkit::signal::level_db;
 use serde_json::Value;
 
@@ -52,7 +52,7 @@ fn recording(name: &str) -> Vec<f32> {
 async fn over_an_answer(said: &[f32], after: Duration, last: &str) -> Report {
     let engine = ScriptedEngine::new(Script { frames: 50, ..Script::default() });
     let metrics = Arc::new(Metrics::new(Duration::from_millis(80)).unwrap());
-    let setup = Setup {
+    let setup = SessionSetup {
         session_id: "sess_simulated".into(),
         stem: "simulated".into(),
         seed: 1,
@@ -63,10 +63,10 @@ async fn over_an_answer(said: &[f32], after: Duration, last: &str) -> Report {
     };
     let (to_transport, events) = mpsc::channel(256);
     let (outgoing, from_transport) = mpsc::channel(FRAME_QUEUE);
-    let mut packets = Packets::new(PacketEncoder::new(OUTPUT_RATE, TYPES).unwrap(), from_transport);
+    let mut packets = PacketSource::new(PacketEncoder::new(OUTPUT_RATE, TYPES).unwrap(), from_transport);
     let (sent_events, mut told) = mpsc::channel(1_024);
     let transport =
-        WebRtcTransport::over(events, outgoing, TYPES, SETTINGS, metrics.clone(), |mut queue, _, publisher| {
+        WebRtcTransport::with_queues(events, outgoing, TYPES, SETTINGS, metrics.clone(), |mut queue, _, publisher| {
             tokio::spawn(async move {
                 while let Some(OutboundMessage::Event(kind, text)) = queue.recv().await {
                     publisher.publish(kind, &text);
@@ -75,7 +75,7 @@ async fn over_an_answer(said: &[f32], after: Duration, last: &str) -> Report {
             });
         })
         .unwrap();
-    let services = CallServices::of(metrics, None);
+    let services = CallServices::new(metrics, None);
     let session = engine.open().unwrap();
     let never = std::future::pending::<()>();
     let call = tokio::spawn(crate::call::run(transport, session, setup, services, never, std::future::pending()));
@@ -98,7 +98,7 @@ async fn over_an_answer(said: &[f32], after: Duration, last: &str) -> Report {
                 }
                 report.events.push(event);
             }
-            Some(Packet { payload, gap, .. }) = packets.next(Quality::default) => {
+            Some(OutputPacket { payload, gap, .. }) = packets.next(LinkQuality::default) => {
                 report.sound.resize(report.sound.len() + gap.as_millis() as usize * 24, 0.0);
                 report.sound.extend(decoder.decode(&payload).unwrap());
             }
@@ -125,7 +125,7 @@ async fn over_an_answer(said: &[f32], after: Duration, last: &str) -> Report {
 }
 
 /// What an answer of four seconds sounds like that nobody has interrupted, but for the codec's look-ahead.
-fn assert_whole(report: &Report, trace: Trace) {
+fn assert_whole(report: &Report, trace: VoiceTrace) {
     assert!((3_985.0..=4_015.0).contains(&report.spoken_ms()), "{} ms of 4000", report.spoken_ms());
     assert!(trace.first_ms.abs() < 10.0 && trace.last_ms > 3_950.0 && trace.missing_ms < 10.0, "{trace:?}");
 }
@@ -135,7 +135,7 @@ async fn backchannels_delay_the_answer_alone() {
     for name in ["yeah-sarah.wav", "mhm-isabella.wav", "uh-huh-daniel.wav"] {
         let report =
             over_an_answer(&recording(name), Duration::from_millis(1_500), "output_audio_buffer.stopped").await;
-        let trace = Trace::of(&report.sound).unwrap();
+        let trace = VoiceTrace::of(&report.sound).unwrap();
         assert_whole(&report, trace);
         // It was paused, for no longer than it takes to decide.
         assert!((100.0..=520.0).contains(&trace.added_ms), "{name}: {trace:?}");
@@ -147,7 +147,7 @@ async fn backchannels_delay_the_answer_alone() {
 #[tokio::test(start_paused = true)]
 async fn silent_callers_pause_nothing() {
     let report = over_an_answer(&[], Duration::from_millis(1_500), "output_audio_buffer.stopped").await;
-    let trace = Trace::of(&report.sound).unwrap();
+    let trace = VoiceTrace::of(&report.sound).unwrap();
     assert_whole(&report, trace);
     assert!(trace.added_ms < 10.0, "{trace:?}");
 }
@@ -161,7 +161,7 @@ async fn interruptions_stop_the_answer_in_time() {
     assert!(place("input_audio_buffer.speech_started") < place("output_audio_buffer.cleared"), "{told:?}");
     assert!(place("output_audio_buffer.cleared") < place("conversation.item.truncated"), "{told:?}");
     // What left is what was heard, for the pause was longer than anything is in flight.
-    let left_ms = Trace::of(&report.sound).unwrap().last_ms;
+    let left_ms = VoiceTrace::of(&report.sound).unwrap().last_ms;
     let heard_ms = report.events.last().unwrap()["audio_end_ms"].as_f64().unwrap();
     assert!((left_ms - heard_ms).abs() < 30.0, "{heard_ms} ms of {left_ms}");
     assert!((1_500.0..1_750.0).contains(&left_ms), "{left_ms}");

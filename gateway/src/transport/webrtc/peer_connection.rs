@@ -46,15 +46,15 @@ const RED_PARAMETERS: &str = "111/111";
 /// The MIME type of redundant Opus (RFC 2198).
 pub(super) const MIME_TYPE_RED: &str = "audio/red";
 /// Packets of ours that are kept for a peer that asks for them again, 320 ms; it must be a power of two.
-const RESENDABLE: u16 = 16;
+const NACK_BUFFER: u16 = 16;
 /// How often the calling side asks for what it misses, how often for the same packet, and how far back.
-const ASK_INTERVAL: Duration = Duration::from_millis(20);
-const ASK_TIMES: u16 = 10;
-const ASK_WINDOW: u16 = 64;
+const NACK_INTERVAL: Duration = Duration::from_millis(20);
+const NACK_RETRIES: u16 = 10;
+const NACK_WINDOW: u16 = 64;
 
 /// What makes up for lost packets besides the error correction inside of Opus.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Repairs {
+pub(super) struct LossRecovery {
     /// Copies of earlier packets within later ones (RFC 2198).
     pub red: bool,
     /// Packets are sent again when they are asked for (RFC 4585).
@@ -67,7 +67,7 @@ pub(super) async fn build(
     socket: Option<Arc<MuxedSocket>>,
     reports: Arc<ReceiverReports>,
     callbacks: Callbacks,
-    repairs: Repairs,
+    repairs: LossRecovery,
 ) -> Result<Arc<dyn PeerConnection>> {
     let mut media_engine = MediaEngine::default();
     let mut opus = opus();
@@ -92,13 +92,13 @@ pub(super) async fn build(
     let registry = configure_rtcp_reports(Registry::new()).with(RtcpObserver::SLOT, RtcpObserver::new(reports, srtp));
     let registry = match &socket {
         // Each does something only where the descriptions say so.
-        Some(_) => registry.with(Slot::NackResponder, NackResponderBuilder::new().with_size(RESENDABLE).build()),
+        Some(_) => registry.with(Slot::NackResponder, NackResponderBuilder::new().with_size(NACK_BUFFER).build()),
         None => registry.with(
             Slot::NackGenerator,
             NackGeneratorBuilder::new()
-                .with_size(ASK_WINDOW)
-                .with_interval(ASK_INTERVAL)
-                .with_max_nacks_per_packet(ASK_TIMES)
+                .with_size(NACK_WINDOW)
+                .with_interval(NACK_INTERVAL)
+                .with_max_nacks_per_packet(NACK_RETRIES)
                 .build(),
         ),
     };

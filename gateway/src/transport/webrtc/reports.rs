@@ -13,7 +13,7 @@ use rtc::rtcp::transport_feedbacks::transport_layer_nack::TransportLayerNack;
 use rtc::sansio::Protocol;
 use rtc::shared::error::Error;
 
-use super::srtp_state::SrtpState;
+use super::srtp_state::SrtpCounters;
 
 /// RTP ticks a second; Opus always counts 48 kHz.
 const CLOCK: f64 = 48_000.0;
@@ -22,7 +22,7 @@ const MAX_SENT: usize = 16;
 
 /// Reception of our audio at the peer. Each figure is `None` until it is known.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Quality {
+pub struct LinkQuality {
     /// From us to the peer and back.
     pub round_trip: Option<Duration>,
     /// The share of packets that the peer missed between its last two reports, 0 to 1.
@@ -30,7 +30,7 @@ pub struct Quality {
     /// Interarrival jitter at the peer (RFC 3550, A.8).
     pub jitter: Option<Duration>,
     /// Bits a second to the peer that it says fit (REMB), all headers included.
-    pub available: Option<u32>,
+    pub available_bitrate: Option<u32>,
     /// Reports received.
     pub reports: u64,
 }
@@ -44,7 +44,7 @@ pub(super) struct ReceiverReports {
 
 #[derive(Debug, Default)]
 struct State {
-    quality: Quality,
+    quality: LinkQuality,
     /// When reports of ours left, by the middle of their time stamps.
     sent: VecDeque<(u32, Instant)>,
 }
@@ -54,7 +54,7 @@ impl ReceiverReports {
         Self { ssrc, state: Mutex::default() }
     }
 
-    pub fn quality(&self) -> Quality {
+    pub fn quality(&self) -> LinkQuality {
         self.state().quality
     }
 
@@ -64,7 +64,7 @@ impl ReceiverReports {
     }
 
     /// Notes a sender report that leaves.
-    fn sent(&self, report: &SenderReport, now: Instant) {
+    fn on_sender_report(&self, report: &SenderReport, now: Instant) {
         let mut state = self.state();
         if state.sent.len() == MAX_SENT {
             state.sent.pop_front();
@@ -73,13 +73,13 @@ impl ReceiverReports {
     }
 
     /// Takes the peer's estimate of the bits a second that fit.
-    fn estimated(&self, bitrate: f32) {
+    fn on_remb(&self, bitrate: f32) {
         // A number of any size becomes one that fits; what is none is left out.
-        self.state().quality.available = bitrate.is_finite().then_some(bitrate as u32);
+        self.state().quality.available_bitrate = bitrate.is_finite().then_some(bitrate as u32);
     }
 
     /// Takes a receiver report of the peer.
-    fn received(&self, report: &ReceptionReport, now: Instant) {
+    fn on_receiver_report(&self, report: &ReceptionReport, now: Instant) {
         if report.ssrc != self.ssrc {
             return;
         }
@@ -97,15 +97,15 @@ impl ReceiverReports {
 
 /// Packets that a peer may ask for again: one for each that it was sent, and so many at once. It has proven its address, but it may
 /// not make us send the same without end.
-const MAX_RESENT: u32 = 32;
+const MAX_RETRANSMITS: u32 = 32;
 
 /// Interceptor that sees every packet of a connection, reads RTCP, and passes all on but requests beyond what may be sent again.
 pub(super) struct RtcpObserver {
     /// Packets that may be sent again now.
-    resendable: u32,
+    retransmit_tokens: u32,
     reports: Arc<ReceiverReports>,
     /// Told of every packet: what comes here is authentic.
-    srtp: Arc<SrtpState>,
+    srtp: Arc<SrtpCounters>,
     incoming: VecDeque<TaggedPacket>,
     outgoing: VecDeque<TaggedPacket>,
 }
@@ -114,15 +114,15 @@ impl RtcpObserver {
     /// Nearer to the network than the interceptor that writes our reports, or it would not see them.
     pub const SLOT: Slot = Slot::Custom(500);
 
-    pub fn new(reports: Arc<ReceiverReports>, srtp: Arc<SrtpState>) -> Self {
-        Self { resendable: MAX_RESENT, reports, srtp, incoming: VecDeque::new(), outgoing: VecDeque::new() }
+    pub fn new(reports: Arc<ReceiverReports>, srtp: Arc<SrtpCounters>) -> Self {
+        Self { retransmit_tokens: MAX_RETRANSMITS, reports, srtp, incoming: VecDeque::new(), outgoing: VecDeque::new() }
     }
 
     /// Whether so many packets more may be sent again.
     fn admit(&mut self, request: &TransportLayerNack) -> bool {
         let asked = request.nacks.iter().map(|pair| 1 + pair.lost_packets.count_ones()).sum();
-        let admitted = self.resendable.checked_sub(asked);
-        self.resendable = admitted.unwrap_or(self.resendable);
+        let admitted = self.retransmit_tokens.checked_sub(asked);
+        self.retransmit_tokens = admitted.unwrap_or(self.retransmit_tokens);
         admitted.is_some()
     }
 }
@@ -136,7 +136,7 @@ impl Protocol<TaggedPacket, TaggedPacket, ()> for RtcpObserver {
 
     fn handle_read(&mut self, mut message: TaggedPacket) -> Result<(), Error> {
         let ssrc = if let Packet::Rtp(packet) = &message.message.packet { Some(packet.header.ssrc) } else { None };
-        self.srtp.accepted(ssrc);
+        self.srtp.count_accepted(ssrc);
         if let Packet::Rtcp(packets) = &mut message.message.packet {
             packets.retain(|packet| match packet.as_any().downcast_ref::<TransportLayerNack>() {
                 Some(request) => self.admit(request),
@@ -145,12 +145,12 @@ impl Protocol<TaggedPacket, TaggedPacket, ()> for RtcpObserver {
             for packet in packets {
                 let packet = packet.as_any();
                 if let Some(estimate) = packet.downcast_ref::<ReceiverEstimatedMaximumBitrate>() {
-                    self.reports.estimated(estimate.bitrate);
+                    self.reports.on_remb(estimate.bitrate);
                 }
                 let sender = packet.downcast_ref::<SenderReport>().map(|report| &report.reports);
                 let receiver = packet.downcast_ref::<ReceiverReport>().map(|report| &report.reports);
                 for report in sender.or(receiver).into_iter().flatten() {
-                    self.reports.received(report, message.now);
+                    self.reports.on_receiver_report(report, message.now);
                 }
             }
         }
@@ -166,12 +166,12 @@ impl Protocol<TaggedPacket, TaggedPacket, ()> for RtcpObserver {
         if let Packet::Rtp(_) = &message.message.packet
             && !message.message.has(&Attribute::Retransmission)
         {
-            self.resendable = MAX_RESENT.min(self.resendable + 1);
+            self.retransmit_tokens = MAX_RETRANSMITS.min(self.retransmit_tokens + 1);
         }
         if let Packet::Rtcp(packets) = &message.message.packet {
             for packet in packets {
                 if let Some(report) = packet.as_any().downcast_ref::<SenderReport>() {
-                    self.reports.sent(report, message.now);
+                    self.reports.on_sender_report(report, message.now);
                 }
             }
         }
@@ -214,10 +214,10 @@ mod tests {
     fn a_report_of_ours_gives_the_round_trip() {
         let reports = ReceiverReports::new(7);
         let begin = Instant::now();
-        assert_eq!(reports.quality(), Quality::default());
+        assert_eq!(reports.quality(), LinkQuality::default());
         let ours = SenderReport { ssrc: 7, ntp_time: 0x1234_5678_9abc_def0, ..SenderReport::default() };
-        reports.sent(&ours, begin);
-        reports.received(&report(7, 0x5678_9abc, 500 * MS), begin + 580 * MS);
+        reports.on_sender_report(&ours, begin);
+        reports.on_receiver_report(&report(7, 0x5678_9abc, 500 * MS), begin + 580 * MS);
         let quality = reports.quality();
         assert_eq!(quality.loss, Some(0.25));
         assert_eq!(quality.jitter, Some(10 * MS));
@@ -228,13 +228,13 @@ mod tests {
     fn unrelated_reports_measure_nothing() {
         let reports = ReceiverReports::new(7);
         let now = Instant::now();
-        reports.received(&report(8, 0, MS), now);
-        assert_eq!(reports.quality(), Quality::default());
-        reports.received(&report(7, 99, MS), now);
+        reports.on_receiver_report(&report(8, 0, MS), now);
+        assert_eq!(reports.quality(), LinkQuality::default());
+        reports.on_receiver_report(&report(7, 99, MS), now);
         assert_eq!(reports.quality().round_trip, None);
         // The peer has received no report of ours.
-        reports.sent(&SenderReport::default(), now);
-        reports.received(&report(7, 0, Duration::ZERO), now);
+        reports.on_sender_report(&SenderReport::default(), now);
+        reports.on_receiver_report(&report(7, 0, Duration::ZERO), now);
         assert_eq!(reports.quality().round_trip, None);
     }
 
@@ -277,7 +277,7 @@ mod tests {
         for (bitrate, available) in [(50_000.0, Some(50_000)), (1e30, Some(u32::MAX)), (f32::NAN, None)] {
             let estimate = ReceiverEstimatedMaximumBitrate { bitrate, ..Default::default() };
             observer.handle_read(tagged(Packet::Rtcp(vec![Box::new(estimate)]))).unwrap();
-            assert_eq!(observer.reports.quality().available, available);
+            assert_eq!(observer.reports.quality().available_bitrate, available);
         }
     }
 
@@ -286,7 +286,7 @@ mod tests {
         let reports = ReceiverReports::new(7);
         let now = Instant::now();
         for stamp in 1..100_u64 {
-            reports.sent(&SenderReport { ntp_time: stamp << 16, ..SenderReport::default() }, now);
+            reports.on_sender_report(&SenderReport { ntp_time: stamp << 16, ..SenderReport::default() }, now);
         }
         assert_eq!(reports.state().sent.len(), MAX_SENT);
     }

@@ -32,7 +32,7 @@ pub(super) struct RemoteDescription {
     pub red: bool,
     /// The description without the peer's candidates, and with redundant Opus before plain Opus. We send only to addresses from
     /// which we were called, so nobody can make us send anything elsewhere.
-    pub without_candidates: String,
+    pub filtered_sdp: String,
 }
 
 /// Checks that `text` describes a call with Opus.
@@ -97,7 +97,7 @@ pub(super) fn read_offer(text: &str) -> Result<RemoteDescription, AnswerError> {
     }
     parsed.attributes.retain(|attribute| attribute.key != CANDIDATE);
     let (red, without_candidates) = (red.is_some(), parsed.marshal());
-    Ok(RemoteDescription { max_message_size, credentials, ssrcs, has_channel, red, without_candidates })
+    Ok(RemoteDescription { max_message_size, credentials, ssrcs, has_channel, red, filtered_sdp: without_candidates })
 }
 
 /// The payload type of redundant Opus, if an audio section offers it for Opus as we offer that.
@@ -170,7 +170,7 @@ mod tests {
     fn redundant_opus_of_a_browser_comes_first() {
         let offer = read_offer(CHROMIUM).unwrap();
         assert!(offer.red);
-        assert_eq!(formats(&offer.without_candidates)[..3], ["63", "111", "9"]);
+        assert_eq!(formats(&offer.filtered_sdp)[..3], ["63", "111", "9"]);
     }
 
     #[test]
@@ -185,7 +185,7 @@ mod tests {
         ] {
             let read = read_offer(&offer).unwrap();
             assert!(!read.red, "{offer}");
-            assert_eq!(formats(&read.without_candidates), formats(&offer));
+            assert_eq!(formats(&read.filtered_sdp), formats(&offer));
         }
     }
 }

@@ -4,11 +4,11 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Added to an SSRC, so that 0 is none.
-const SOME: u64 = 1 << 32;
+const SSRC_SET: u64 = 1 << 32;
 
 /// Counts of one call, shared by the mux and the connection.
 #[derive(Debug, Default)]
-pub(super) struct SrtpState {
+pub(super) struct SrtpCounters {
     /// Datagrams of RTP and RTCP that the connection has read.
     read: AtomicU64,
     /// Those of them that were authentic and new.
@@ -17,18 +17,18 @@ pub(super) struct SrtpState {
     ssrc: AtomicU64,
 }
 
-impl SrtpState {
+impl SrtpCounters {
     /// Counts a datagram that the connection reads.
-    pub fn read(&self) {
+    pub fn count_read(&self) {
         self.read.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts an authentic datagram; `ssrc` is that of RTP.
-    pub fn accepted(&self, ssrc: Option<u32>) {
+    pub fn count_accepted(&self, ssrc: Option<u32>) {
         self.accepted.fetch_add(1, Ordering::Relaxed);
         if let Some(ssrc) = ssrc {
             // Only the first one is noted.
-            let _ = self.ssrc.compare_exchange(0, SOME + u64::from(ssrc), Ordering::Relaxed, Ordering::Relaxed);
+            let _ = self.ssrc.compare_exchange(0, SSRC_SET + u64::from(ssrc), Ordering::Relaxed, Ordering::Relaxed);
         }
     }
 
@@ -42,6 +42,6 @@ impl SrtpState {
     pub fn ssrc(&self) -> Option<u32> {
         // The lower half is the SSRC.
         let noted = self.ssrc.load(Ordering::Relaxed);
-        (noted >= SOME).then_some(noted as u32)
+        (noted >= SSRC_SET).then_some(noted as u32)
     }
 }

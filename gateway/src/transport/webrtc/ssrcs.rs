@@ -10,7 +10,7 @@ const MAX_RTCP: usize = 8;
 
 /// What a datagram is, as far as SSRCs go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Packet {
+pub(super) enum PacketKind {
     /// RTP of this SSRC.
     Rtp(u32),
     /// RTCP whose sender has this SSRC.
@@ -19,7 +19,7 @@ pub(super) enum Packet {
     Other,
 }
 
-impl Packet {
+impl PacketKind {
     /// Reads the header. RTCP shares the port, and its types lie between 192 and 223 (RFC 5761).
     pub fn of(datagram: &[u8]) -> Self {
         let number = |at: usize| Some(u32::from_be_bytes(datagram.get(at..at + 4)?.try_into().ok()?));
@@ -72,7 +72,7 @@ impl Ssrcs {
     }
 
     /// Whether the packet may reach the library.
-    pub fn admit(&mut self, packet: Packet) -> bool {
+    pub fn admit(&mut self, packet: PacketKind) -> bool {
         let noted = |list: &mut Vec<u32>, ssrc: u32, most: usize| {
             if !list.contains(&ssrc) && list.len() < most {
                 list.push(ssrc);
@@ -80,10 +80,10 @@ impl Ssrcs {
             list.contains(&ssrc)
         };
         match packet {
-            Packet::Rtp(ssrc) if self.known.is_empty() => noted(&mut self.candidates, ssrc, MAX_CANDIDATES),
-            Packet::Rtp(ssrc) => self.known.contains(&ssrc),
-            Packet::Rtcp(ssrc) => self.known.contains(&ssrc) || noted(&mut self.rtcp, ssrc, MAX_RTCP),
-            Packet::Other => true,
+            PacketKind::Rtp(ssrc) if self.known.is_empty() => noted(&mut self.candidates, ssrc, MAX_CANDIDATES),
+            PacketKind::Rtp(ssrc) => self.known.contains(&ssrc),
+            PacketKind::Rtcp(ssrc) => self.known.contains(&ssrc) || noted(&mut self.rtcp, ssrc, MAX_RTCP),
+            PacketKind::Other => true,
         }
     }
 }
@@ -96,35 +96,35 @@ mod tests {
     fn packets_are_told_apart() {
         let rtp = [0x80, 111, 0, 1, 0, 0, 0, 1, 0, 0, 0, 7, 9];
         let rtcp = [0x81, 201, 0, 7, 0, 0, 0, 9];
-        assert_eq!((Packet::of(&rtp), Packet::of(&rtcp)), (Packet::Rtp(7), Packet::Rtcp(9)));
+        assert_eq!((PacketKind::of(&rtp), PacketKind::of(&rtcp)), (PacketKind::Rtp(7), PacketKind::Rtcp(9)));
         for other in [&[][..], &[0x80], &rtp[..11], &rtcp[..7], &[22, 254, 253, 0, 0, 0, 0, 0, 0, 0, 0, 0]] {
-            assert_eq!(Packet::of(other), Packet::Other, "{other:?}");
+            assert_eq!(PacketKind::of(other), PacketKind::Other, "{other:?}");
         }
     }
 
     #[test]
     fn announced_ssrcs_alone_are_admitted() {
         let mut ssrcs = Ssrcs::announced(vec![7, 8]);
-        assert!(ssrcs.admit(Packet::Rtp(7)) && ssrcs.admit(Packet::Rtp(8)) && ssrcs.admit(Packet::Other));
-        assert!(!ssrcs.admit(Packet::Rtp(9)));
+        assert!(ssrcs.admit(PacketKind::Rtp(7)) && ssrcs.admit(PacketKind::Rtp(8)) && ssrcs.admit(PacketKind::Other));
+        assert!(!ssrcs.admit(PacketKind::Rtp(9)));
         assert!(!ssrcs.authentic(9), "nothing is added to what was announced");
-        assert!(!ssrcs.admit(Packet::Rtp(9)));
+        assert!(!ssrcs.admit(PacketKind::Rtp(9)));
     }
 
     #[test]
     fn the_first_authentic_ssrc_becomes_the_only_one() {
         let mut ssrcs = Ssrcs::announced(Vec::new());
-        let admitted = (0..1_000).filter(|ssrc| ssrcs.admit(Packet::Rtp(*ssrc))).count();
+        let admitted = (0..1_000).filter(|ssrc| ssrcs.admit(PacketKind::Rtp(*ssrc))).count();
         assert_eq!(admitted, MAX_CANDIDATES, "what is kept before is bounded");
         assert!(ssrcs.authentic(3) && !ssrcs.authentic(4));
         assert_eq!(ssrcs.known(), [3]);
-        assert!(ssrcs.admit(Packet::Rtp(3)) && !ssrcs.admit(Packet::Rtp(4)));
+        assert!(ssrcs.admit(PacketKind::Rtp(3)) && !ssrcs.admit(PacketKind::Rtp(4)));
     }
 
     #[test]
     fn rtcp_senders_are_bounded() {
         let mut ssrcs = Ssrcs::announced(vec![7]);
-        assert_eq!((100..200).filter(|ssrc| ssrcs.admit(Packet::Rtcp(*ssrc))).count(), MAX_RTCP);
-        assert!(ssrcs.admit(Packet::Rtcp(7)) && ssrcs.admit(Packet::Rtcp(100)));
+        assert_eq!((100..200).filter(|ssrc| ssrcs.admit(PacketKind::Rtcp(*ssrc))).count(), MAX_RTCP);
+        assert!(ssrcs.admit(PacketKind::Rtcp(7)) && ssrcs.admit(PacketKind::Rtcp(100)));
     }
 }

@@ -16,14 +16,14 @@ use rtc::stun::textattrs::Username;
 use rtc::stun::xoraddr::XorMappedAddress;
 
 /// Transaction id: an answer repeats its request's.
-pub(super) type Id = [u8; 12];
+pub(super) type StunId = [u8; 12];
 
 /// Larger than any binding message that ICE sends.
 const MAX_MESSAGE: usize = 1_280;
 
 /// What a binding message is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum MessageClass {
     Request,
     Success,
     /// Indications and errors: nothing to do.
@@ -50,15 +50,15 @@ impl Binding {
         (message.typ.method == METHOD_BINDING).then_some(Self(message))
     }
 
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> MessageClass {
         match self.0.typ.class {
-            CLASS_REQUEST => Kind::Request,
-            CLASS_SUCCESS_RESPONSE => Kind::Success,
-            _ => Kind::Other,
+            CLASS_REQUEST => MessageClass::Request,
+            CLASS_SUCCESS_RESPONSE => MessageClass::Success,
+            _ => MessageClass::Other,
         }
     }
 
-    pub fn id(&self) -> Id {
+    pub fn id(&self) -> StunId {
         self.0.transaction_id.0
     }
 
@@ -81,7 +81,7 @@ impl Binding {
 }
 
 /// A request, signed with the receiver's password. `None` if it cannot be signed.
-pub(super) fn request(id: Id, username: String, password: &str, crypto: &dyn RTCCrypto) -> Option<Vec<u8>> {
+pub(super) fn request(id: StunId, username: String, password: &str, crypto: &dyn RTCCrypto) -> Option<Vec<u8>> {
     // A peer-reflexive candidate's (RFC 8445, 5.1.2.1); nobody ranks by it.
     const PRIORITY: u32 = (110 << 24) + (0xffff << 8) + 255;
     build(&[
@@ -99,7 +99,7 @@ pub(super) fn request(id: Id, username: String, password: &str, crypto: &dyn RTC
 /// A request of the caller, signed with `password`.
 #[cfg(test)]
 pub(super) fn callers_request(
-    id: Id,
+    id: StunId,
     name: &str,
     password: &str,
     nominates: bool,
@@ -120,7 +120,7 @@ pub(super) fn callers_request(
 
 /// The answer to the request `id` that came from `mapped`, signed with the answerer's password. `None` if it cannot be
 /// signed.
-pub(super) fn success(id: Id, mapped: SocketAddr, password: &str, crypto: &dyn RTCCrypto) -> Option<Vec<u8>> {
+pub(super) fn success(id: StunId, mapped: SocketAddr, password: &str, crypto: &dyn RTCCrypto) -> Option<Vec<u8>> {
     build(&[
         Box::new(BINDING_SUCCESS),
         Box::new(TransactionId(id)),

@@ -8,7 +8,7 @@ use webrtc::data_channel::DataChannel;
 use webrtc::peer_connection::PeerConnection;
 
 use super::PEER_TIMEOUT;
-use super::call_state::{CallState, Phase};
+use super::call_state::{CallState, CallPhase};
 use super::event::PeerEvent;
 use super::muxed_socket::MuxedSocket;
 use super::peer_connection::KEEPALIVE;
@@ -30,12 +30,12 @@ pub(super) async fn supervise(
     connect_within: Duration,
 ) {
     let mut phase = state.phase();
-    let connected = phase.wait_for(|phase| *phase != Phase::Connecting);
+    let connected = phase.wait_for(|phase| *phase != CallPhase::Connecting);
     let connected = tokio::time::timeout(connect_within, connected).await.is_ok();
     if connected {
         tokio::select! {
             // Cannot fail: the sender lives in `state`.
-            _ = phase.wait_for(|phase| *phase == Phase::Ended) => {}
+            _ = phase.wait_for(|phase| *phase == CallPhase::Ended) => {}
             () = peer_timeout(socket.as_deref()) => {}
         }
     }
@@ -54,14 +54,14 @@ pub(super) async fn supervise(
             let _ = tokio::time::timeout(CLOSE_TIMEOUT, state.until_channel_closed()).await;
         }
     }
-    let told = state.try_report(PeerEvent::Closed);
+    let told = state.try_queue_event(PeerEvent::Closed);
     if let Err(error) = pc.close().await {
         tracing::debug!(%error, "closing a peer connection");
     }
     drop(pc);
     if !told {
         // The queue was full: the owner finds this behind the rest, or has dropped the queue.
-        state.report(PeerEvent::Closed).await;
+        state.queue_event(PeerEvent::Closed).await;
     }
 }
 

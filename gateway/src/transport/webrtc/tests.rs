@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use bytes::Bytes;
-use repartee_media::jitter::{Action, JitterBuffer};
+use repartee_media::jitter::{JitterAction, JitterBuffer};
 use repartee_media::opus::{FRAME, OpusDecoder, OpusEncoder};
 use repartee_testkit::signal::{dominant_frequency, level_db, sine};
 use webrtc::data_channel::DataChannelEvent;
@@ -18,18 +18,18 @@ pub(super) fn bind_mux() -> UdpMux {
 }
 
 /// The caller's and the server's end of a new call.
-async fn connect(udp_mux: &UdpMux) -> (Call, Call) {
+async fn connect(udp_mux: &UdpMux) -> (WebRtcCall, WebRtcCall) {
     let (sdp, dialing) = offer(&WebRtcSettings::default()).await.unwrap();
     let (sdp, server) = answer(&sdp, udp_mux, None).await.unwrap();
     (dialing.accept(&sdp).await.unwrap(), server)
 }
 
-pub(super) async fn next(call: &mut Call) -> PeerEvent {
+pub(super) async fn next(call: &mut WebRtcCall) -> PeerEvent {
     tokio::time::timeout(PATIENCE, call.events.recv()).await.expect("nothing happens").expect("no end was reported")
 }
 
 /// Reads until the channel is open; the call must have been reported as connected by then.
-pub(super) async fn until_open(call: &mut Call) {
+pub(super) async fn until_open(call: &mut WebRtcCall) {
     let mut connected = false;
     loop {
         match next(call).await {
@@ -41,25 +41,25 @@ pub(super) async fn until_open(call: &mut Call) {
     }
 }
 
-async fn until_closed(call: &mut Call) {
+async fn until_closed(call: &mut WebRtcCall) {
     while next(call).await != PeerEvent::Closed {}
 }
 
-async fn open_at(udp_mux: &UdpMux) -> (Call, Call) {
+async fn open_at(udp_mux: &UdpMux) -> (WebRtcCall, WebRtcCall) {
     let (mut caller, mut server) = connect(udp_mux).await;
     tokio::join!(until_open(&mut caller), until_open(&mut server));
     (caller, server)
 }
 
 /// A call at a mux of its own, which must outlive it.
-pub(super) async fn open() -> (Call, Call, UdpMux) {
+pub(super) async fn open() -> (WebRtcCall, WebRtcCall, UdpMux) {
     let udp_mux = bind_mux();
     let (caller, server) = open_at(&udp_mux).await;
     (caller, server, udp_mux)
 }
 
 /// Sends a second of a tone in real time.
-async fn sing(call: &Call, frequency: f64) {
+async fn send_tone(call: &WebRtcCall, frequency: f64) {
     let mut encoder = OpusEncoder::new(24_000).unwrap();
     let mut tick = tokio::time::interval(FRAME);
     for frame in sine(frequency, 24_000, 24_000).chunks_exact(480) {
@@ -69,18 +69,18 @@ async fn sing(call: &Call, frequency: f64) {
 }
 
 /// Listens for most of a second.
-async fn listen(call: &mut Call) -> Vec<f32> {
+async fn listen(call: &mut WebRtcCall) -> Vec<f32> {
     let (mut jitter, mut decoder, mut heard) = (JitterBuffer::new(), OpusDecoder::new(16_000).unwrap(), Vec::new());
     while heard.len() < 14_000 {
         let PeerEvent::Audio { sequence, timestamp, payload, arrival, .. } = next(call).await else { continue };
         jitter.push(sequence, timestamp, payload, arrival);
         loop {
             heard.extend(match jitter.pop(Instant::now()) {
-                Action::Packet { payload, .. } => decoder.decode(&payload).unwrap(),
-                Action::Fec { next, duration, .. } => decoder.decode_fec(&next, duration).unwrap(),
-                Action::Conceal { duration, .. } => decoder.conceal(duration).unwrap(),
-                Action::Silence { .. } | Action::Stall { .. } => continue,
-                Action::Wait { .. } => break,
+                JitterAction::Packet { payload, .. } => decoder.decode(&payload).unwrap(),
+                JitterAction::Fec { next, duration, .. } => decoder.decode_fec(&next, duration).unwrap(),
+                JitterAction::Conceal { duration, .. } => decoder.conceal(duration).unwrap(),
+                JitterAction::Silence { .. } | JitterAction::Stall { .. } => continue,
+                JitterAction::Wait { .. } => break,
             });
         }
     }
@@ -92,7 +92,7 @@ async fn audio_goes_both_ways() {
     let (mut caller, mut server, _port) = open().await;
     for (frequency, from_server) in [(440.0, false), (700.0, true)] {
         let (speaker, listener) = if from_server { (&server, &mut caller) } else { (&caller, &mut server) };
-        let ((), heard) = tokio::join!(sing(speaker, frequency), listen(listener));
+        let ((), heard) = tokio::join!(send_tone(speaker, frequency), listen(listener));
         let settled = &heard[3_200..];
         assert!(
             (dominant_frequency(settled, 16_000) - frequency).abs() < 4.0,

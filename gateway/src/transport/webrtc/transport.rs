@@ -15,12 +15,12 @@ use tokio::time::{sleep_until, timeout};
 use super::call::PayloadTypes;
 use super::input_audio::{InputAudio, RtpPacket};
 use super::output_audio::OutputAudio;
-use super::packet_encoder::{Packet, PacketEncoder, Packets, Playing};
-use super::{Call, PeerEvent, Quality, SendError};
+use super::packet_encoder::{OutputPacket, PacketEncoder, PacketSource, PlayoutCommand};
+use super::{WebRtcCall, PeerEvent, LinkQuality, SendError};
 use crate::call::{OutboundMessage, Transport, TransportError, TransportEvent};
 use crate::metrics::{DropCause, Metrics};
 use crate::telemetry::log;
-use crate::transport::sideband::{Commands, Publisher, Sidebands, sidebands};
+use crate::transport::sideband::{CommandReceiver, Publisher, Sidebands, sidebands};
 
 /// Events that may wait for the data channel.
 const EVENT_QUEUE: usize = 32;
@@ -46,10 +46,10 @@ pub struct TransportSettings {
 #[derive(Debug)]
 pub struct WebRtcTransport {
     /// The connection; `None` in tests that have none.
-    call: Option<Arc<Call>>,
+    call: Option<Arc<WebRtcCall>>,
     metrics: Arc<Metrics>,
     sidebands: Sidebands,
-    commands: Commands,
+    commands: CommandReceiver,
     receiver_buffer: Duration,
     /// Reports of the caller that are in the metrics already.
     counted_reports: u64,
@@ -74,26 +74,26 @@ pub struct WebRtcTransport {
 
 impl WebRtcTransport {
     /// The transport over `call`. Must be called within a runtime.
-    pub fn new(mut call: Call, settings: TransportSettings, metrics: Arc<Metrics>) -> Result<Self, OpusError> {
+    pub fn new(mut call: WebRtcCall, settings: TransportSettings, metrics: Arc<Metrics>) -> Result<Self, OpusError> {
         let events = std::mem::replace(&mut call.events, mpsc::channel(1).1);
         let (frames, queue) = mpsc::channel(FRAME_QUEUE);
         let payload_types = call.payload_types();
         let encoder = PacketEncoder::new(codec_rate(settings.output_rate), payload_types)?;
         let call = Arc::new(call);
         let mut transport =
-            Self::over(events, frames, payload_types, settings, metrics, |queue, opened, publisher| {
+            Self::with_queues(events, frames, payload_types, settings, metrics, |queue, opened, publisher| {
                 log::spawn(send_messages(call.clone(), queue, opened, publisher, settings.stalled_after));
             })?;
         // Both tasks end when the transport is dropped, and the call with them.
-        log::spawn(send_packets(call.clone(), Packets::new(encoder, queue)));
+        log::spawn(send_packets(call.clone(), PacketSource::new(encoder, queue)));
         transport.call = Some(call);
         Ok(transport)
     }
 
     /// A transport whose packets and frames come and go through queues; `write` gets the other ends of its events.
-    fn over(
+    fn with_queues(
         events: mpsc::Receiver<PeerEvent>,
-        frames: mpsc::Sender<Playing>,
+        frames: mpsc::Sender<PlayoutCommand>,
         payload_types: PayloadTypes,
         settings: TransportSettings,
         metrics: Arc<Metrics>,
@@ -131,16 +131,16 @@ impl WebRtcTransport {
         self.sidebands.clone()
     }
 
-    fn quality(&self) -> Quality {
+    fn quality(&self) -> LinkQuality {
         self.call.as_ref().map(|call| call.quality()).unwrap_or_default()
     }
 
     /// Adds a new RTCP report of the caller to the metrics.
     fn count_report(&mut self) {
-        let Quality { round_trip, jitter, loss, reports, .. } = self.quality();
+        let LinkQuality { round_trip, jitter, loss, reports, .. } = self.quality();
         if reports > self.counted_reports {
             self.counted_reports = reports;
-            self.metrics.network.reported(round_trip, jitter, loss);
+            self.metrics.network.observe_report(round_trip, jitter, loss);
             self.input.count();
             self.count_unread();
         }
@@ -302,7 +302,7 @@ fn now() -> Instant {
 
 /// Publishes events to sidebands, and sends them once the data channel is open, if there is one.
 async fn send_messages(
-    call: Arc<Call>,
+    call: Arc<WebRtcCall>,
     mut queue: mpsc::Receiver<OutboundMessage>,
     mut opened: watch::Receiver<bool>,
     publisher: Publisher,
@@ -326,10 +326,10 @@ async fn send_messages(
 }
 
 /// Sends the packets of a call, each when it is to leave.
-async fn send_packets(call: Arc<Call>, mut packets: Packets) {
+async fn send_packets(call: Arc<WebRtcCall>, mut packets: PacketSource) {
     while let Some(mut packet) = packets.next(|| call.quality()).await {
         let has_left = packet.report();
-        let Packet { payload_type, payload, gap, .. } = packet;
+        let OutputPacket { payload_type, payload, gap, .. } = packet;
         if !gap.is_zero() {
             call.skip_audio(gap);
         }

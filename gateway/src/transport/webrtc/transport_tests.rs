@@ -3,18 +3,18 @@
 
 use bytes::Bytes;
 use repartee_engine_api::{Command, SpeechEngine as _};
-use repartee_media::jitter::{Action, JitterBuffer};
+use repartee_media::jitter::{JitterAction, JitterBuffer};
 use repartee_media::level::is_audible;
 use repartee_media::opus::{OpusDecoder, OpusEncoder};
-use repartee_media::red::{self, PacketCopy, RedWriter, Redundant};
+use repartee_media::red::{self, PacketCopy, RedWriter, RedPayload};
 use repartee_media::wav;
-use repartee_realtime::{PlayoutReport, Setup};
-use repartee_testkit::network::{Link, Network};
+use repartee_realtime::{PlayoutReport, SessionSetup};
+use repartee_testkit::network::{SimulatedLink, NetworkConditions};
 use repartee_testkit::scripted::{INPUT_RATE, OUTPUT_RATE, Script, ScriptedEngine};
 use repartee_testkit::signal::{level_db, sine};
 use serde_json::Value;
 
-use super::super::packet_encoder::TAIL;
+use super::super::packet_encoder::TAIL_PACKETS;
 use super::*;
 use crate::call::CallServices;
 
@@ -93,10 +93,10 @@ const SETTINGS: TransportSettings = TransportSettings {
 
 /// Asks two questions over `network`, both ways, and hangs up. `pauses`: a caller whose silence is not sent; `red`: both sides send
 /// copies of earlier packets.
-async fn converse(network: Network, pauses: bool, red: bool, seed: u64) -> Report {
+async fn converse(network: NetworkConditions, pauses: bool, red: bool, seed: u64) -> Report {
     let engine = ScriptedEngine::new(Script { frames: 25, ..Script::default() });
     let metrics = Arc::new(Metrics::new(Duration::from_millis(80)).unwrap());
-    let setup = Setup {
+    let setup = SessionSetup {
         session_id: "sess_simulated".into(),
         stem: "simulated".into(),
         seed,
@@ -108,12 +108,12 @@ async fn converse(network: Network, pauses: bool, red: bool, seed: u64) -> Repor
     let (to_transport, events) = mpsc::channel(256);
     let (outgoing, from_transport) = mpsc::channel(FRAME_QUEUE);
     let types = PayloadTypes { red: red.then_some(63), ..PLAIN };
-    let mut packets = Packets::new(PacketEncoder::new(OUTPUT_RATE, types).unwrap(), from_transport);
+    let mut packets = PacketSource::new(PacketEncoder::new(OUTPUT_RATE, types).unwrap(), from_transport);
     // As the caller would report after some seconds.
-    let reported = red.then_some(Quality { loss: Some(network.loss), reports: 1, ..Quality::default() });
+    let reported = red.then_some(LinkQuality { loss: Some(network.loss), reports: 1, ..LinkQuality::default() });
     let (sent_events, mut told) = mpsc::channel(1_024);
     let transport =
-        WebRtcTransport::over(events, outgoing, types, SETTINGS, metrics.clone(), |mut queue, _, publisher| {
+        WebRtcTransport::with_queues(events, outgoing, types, SETTINGS, metrics.clone(), |mut queue, _, publisher| {
             tokio::spawn(async move {
                 while let Some(OutboundMessage::Event(kind, text)) = queue.recv().await {
                     publisher.publish(kind, &text);
@@ -128,13 +128,13 @@ async fn converse(network: Network, pauses: bool, red: bool, seed: u64) -> Repor
         transport,
         session,
         setup,
-        CallServices::of(metrics, None),
+        CallServices::new(metrics, None),
         never,
         std::future::pending(),
     ));
 
     let mut report = Report::default();
-    let (mut up, mut down) = (Link::new(network, seed), Link::new(network, seed + 1));
+    let (mut up, mut down) = (SimulatedLink::new(network, seed), SimulatedLink::new(network, seed + 1));
     let mut encoder = OpusEncoder::new(INPUT_RATE).unwrap();
     let (mut jitter, mut decoder) = (JitterBuffer::new(), OpusDecoder::new(INPUT_RATE).unwrap());
     let frames = question();
@@ -169,7 +169,7 @@ async fn converse(network: Network, pauses: bool, red: bool, seed: u64) -> Repor
                 }
                 report.events.push(event);
             }
-            Some(Packet { payload_type, payload, gap, .. }) = packets.next(|| reported.unwrap_or_default()) => {
+            Some(OutputPacket { payload_type, payload, gap, .. }) = packets.next(|| reported.unwrap_or_default()) => {
                 down_ticks = down_ticks.wrapping_add((gap.as_micros() * 48 / 1_000) as u32);
                 down.send(Numbered { sequence: down_number, timestamp: down_ticks, payload_type, payload }, now());
                 (down_number, down_ticks) = (down_number.wrapping_add(1), down_ticks.wrapping_add(960));
@@ -188,11 +188,11 @@ async fn converse(network: Network, pauses: bool, red: bool, seed: u64) -> Repor
                         jitter.push(sequence, timestamp, payload, arrival);
                         continue;
                     }
-                    let Redundant { primary, copies } = red::read(&payload, types.opus).unwrap();
+                    let RedPayload { primary, copies } = red::parse(&payload, types.opus).unwrap();
                     jitter.push(sequence, timestamp, primary, arrival);
                     for PacketCopy { distance, offset, payload } in copies {
                         let (sequence, timestamp) = (sequence.wrapping_sub(distance), timestamp.wrapping_sub(offset));
-                        jitter.push_copy(sequence, timestamp, payload, arrival);
+                        jitter.push_redundant(sequence, timestamp, payload, arrival);
                     }
                 }
             }
@@ -215,17 +215,17 @@ async fn converse(network: Network, pauses: bool, red: bool, seed: u64) -> Repor
         }
         loop {
             let samples = match jitter.pop(now()) {
-                Action::Packet { payload, .. } => decoder.decode(&payload).unwrap(),
-                Action::Fec { next, duration, .. } => decoder.decode_fec(&next, duration).unwrap(),
-                Action::Conceal { duration, .. } => decoder.conceal(duration).unwrap(),
-                Action::Silence { .. } | Action::Stall { .. } => continue,
-                Action::Wait { .. } => break,
+                JitterAction::Packet { payload, .. } => decoder.decode(&payload).unwrap(),
+                JitterAction::Fec { next, duration, .. } => decoder.decode_fec(&next, duration).unwrap(),
+                JitterAction::Conceal { duration, .. } => decoder.conceal(duration).unwrap(),
+                JitterAction::Silence { .. } | JitterAction::Stall { .. } => continue,
+                JitterAction::Wait { .. } => break,
             };
             report.heard += samples.chunks(320).filter(|frame| is_audible(frame)).count();
         }
     }
     report.lost = up.lost + down.lost;
-    report.sent -= report.count("output_audio_buffer.stopped") * TAIL as usize;
+    report.sent -= report.count("output_audio_buffer.stopped") * TAIL_PACKETS as usize;
     let mut turn = Vec::new();
     for command in engine.commands() {
         match command {
@@ -245,7 +245,7 @@ async fn converse(network: Network, pauses: bool, red: bool, seed: u64) -> Repor
 
 #[tokio::test(start_paused = true)]
 async fn a_perfect_network_delivers_every_frame() {
-    let report = converse(Network::PERFECT, false, false, 1).await;
+    let report = converse(NetworkConditions::PERFECT, false, false, 1).await;
     assert_eq!(report.count("response.done"), 2);
     assert_eq!(report.count("input_audio_buffer.speech_started"), 2);
     // Twenty-five frames of 80 ms each.
@@ -254,7 +254,7 @@ async fn a_perfect_network_delivers_every_frame() {
 
 #[tokio::test(start_paused = true)]
 async fn a_caller_with_dtx_is_answered() {
-    let report = converse(Network::PERFECT, true, true, 2).await;
+    let report = converse(NetworkConditions::PERFECT, true, true, 2).await;
     assert_eq!(report.count("response.done"), 2);
     assert!((198..=204).contains(&report.heard), "{} of {}", report.heard, report.sent);
 }
@@ -264,7 +264,7 @@ async fn conversations_survive_loss_reordering_jitter_and_duplicates() {
     let question = question().concat();
     for (seed, (loss, burst)) in [(0.0, 1.0), (0.05, 1.0), (0.1, 2.0), (0.2, 1.0), (0.2, 3.0)].into_iter().enumerate() {
         for jitter in [0, 40, 100] {
-            let network = Network { loss, burst, duplicates: 0.05, jitter: Duration::from_millis(jitter) };
+            let network = NetworkConditions { loss, burst, duplicates: 0.05, jitter: Duration::from_millis(jitter) };
             let report = converse(network, seed % 2 == 0, false, seed as u64 * 10 + jitter).await;
             let continuity = report.heard as f64 / report.sent as f64;
             let kept = report.turns.iter().map(|turn| received(turn, &question)).fold(f64::INFINITY, f64::min);
@@ -288,7 +288,7 @@ async fn conversations_survive_loss_reordering_jitter_and_duplicates() {
 
 #[tokio::test(start_paused = true)]
 async fn copies_keep_conversations_whole_over_bursts_of_loss() {
-    let network = Network { loss: 0.1, burst: 2.0, duplicates: 0.05, jitter: Duration::from_millis(20) };
+    let network = NetworkConditions { loss: 0.1, burst: 2.0, duplicates: 0.05, jitter: Duration::from_millis(20) };
     let question = question().concat();
     let (mut heard, mut kept) = ([0.0_f64; 2], [0.0_f64; 2]);
     for seed in 0..5 {
@@ -313,14 +313,14 @@ async fn gaps(samples: &[f32], polled: impl IntoIterator<Item = u64>) -> Vec<u12
     let mut encoder = PacketEncoder::new(OUTPUT_RATE, PLAIN).unwrap();
     let metrics = Arc::new(Metrics::new(Duration::from_millis(80)).unwrap());
     let mut transport =
-        WebRtcTransport::over(mpsc::channel(1).1, frames, PLAIN, SETTINGS, metrics, |_, _, _| {}).unwrap();
+        WebRtcTransport::with_queues(mpsc::channel(1).1, frames, PLAIN, SETTINGS, metrics, |_, _, _| {}).unwrap();
     transport.push_audio(1, samples).unwrap();
     transport.end_audio(1).unwrap();
     let begin = now();
     let mut gaps = Vec::new();
     for ms in polled {
         transport.play(begin + Duration::from_millis(ms));
-        while let Ok(Playing::Frame(frame, _)) = sent.try_recv() {
+        while let Ok(PlayoutCommand::Frame(frame, _)) = sent.try_recv() {
             gaps.extend(encoder.encode(&frame, frame.due).map(|packet| packet.gap.as_millis()));
         }
     }
@@ -354,7 +354,7 @@ async fn stalled_encoder_delays_no_event() {
     let (frames, mut waiting) = mpsc::channel(FRAME_QUEUE);
     let metrics = Arc::new(Metrics::new(Duration::from_millis(80)).unwrap());
     let mut transport =
-        WebRtcTransport::over(mpsc::channel(1).1, frames, PLAIN, SETTINGS, metrics.clone(), |_, _, _| {}).unwrap();
+        WebRtcTransport::with_queues(mpsc::channel(1).1, frames, PLAIN, SETTINGS, metrics.clone(), |_, _, _| {}).unwrap();
     // Each frame has a level of its own; nobody takes any of them.
     let frame = OUTPUT_RATE as usize / 50;
     let samples: Vec<f32> = (0..2 * FRAME_QUEUE).flat_map(|number| vec![0.01 * (number + 1) as f32; frame]).collect();
@@ -372,7 +372,7 @@ async fn stalled_encoder_delays_no_event() {
     assert!(matches!(transport.ready.back(), Some(TransportEvent::Playout(PlayoutReport::Drained { response: 1 }))));
     let taken = std::iter::from_fn(|| waiting.try_recv().ok());
     let kept: Vec<_> =
-        taken.map(|playing| if let Playing::Frame(frame, _) = playing { frame.samples[0] } else { 0.0 }).collect();
+        taken.map(|playing| if let PlayoutCommand::Frame(frame, _) = playing { frame.samples[0] } else { 0.0 }).collect();
     assert_eq!(
         kept,
         samples.iter().copied().step_by(frame).take(FRAME_QUEUE).collect::<Vec<_>>(),
@@ -388,7 +388,7 @@ async fn first_audible_packet_is_the_callers() {
         let metrics = Arc::new(Metrics::new(Duration::from_millis(80)).unwrap());
         let (frames, mut sent) = mpsc::channel(FRAME_QUEUE);
         let mut transport =
-            WebRtcTransport::over(mpsc::channel(1).1, frames, PLAIN, SETTINGS, metrics, |_, _, _| {}).unwrap();
+            WebRtcTransport::with_queues(mpsc::channel(1).1, frames, PLAIN, SETTINGS, metrics, |_, _, _| {}).unwrap();
         let silence = vec![0.0; OUTPUT_RATE as usize * silent_ms / 1_000];
         let samples = [silence, sine(440.0, OUTPUT_RATE, 3 * frame)].concat();
         transport.push_audio(1, &samples).unwrap();
@@ -399,11 +399,11 @@ async fn first_audible_packet_is_the_callers() {
             (OpusEncoder::new(OUTPUT_RATE).unwrap(), OpusDecoder::new(OUTPUT_RATE).unwrap());
         let frames = std::iter::from_fn(|| sent.try_recv().ok());
         let packets = frames.filter_map(|playing| match playing {
-            Playing::Frame(frame, report) => {
+            PlayoutCommand::Frame(frame, report) => {
                 let decoded = decoder.decode(&encoder.encode(&frame.samples).unwrap().payload).unwrap();
                 Some((report.is_some(), is_audible(&decoded)))
             }
-            Playing::End => None,
+            PlayoutCommand::End => None,
         });
         let packets: Vec<(bool, bool)> = packets.collect();
         let reported: Vec<usize> = (0..packets.len()).filter(|&at| packets[at].0).collect();

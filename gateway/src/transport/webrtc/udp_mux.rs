@@ -20,11 +20,11 @@ use tokio::task::JoinHandle;
 use webrtc::runtime::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 
 use super::WebRtcSettings;
-use super::addresses::{interfaces, reached_at};
+use super::addresses::{local_addresses, local_addr_towards};
 use super::demux::{DemuxTable, MuxEntry};
-use super::ice::{Output, Route};
+use super::ice::{IceOutput, Route};
 use super::probe_budget::ProbeBudget;
-use super::ssrcs::Packet;
+use super::ssrcs::PacketKind;
 use super::stun;
 
 /// A coalesced read holds up to 64 datagrams of one Ethernet frame each.
@@ -39,14 +39,14 @@ const READ_RETRY: Duration = Duration::from_millis(100);
 /// The UDP socket of all calls. Dropping it closes the socket once the last call has ended.
 #[derive(Debug)]
 pub struct UdpMux {
-    shared: Arc<Shared>,
+    shared: Arc<MuxShared>,
     settings: WebRtcSettings,
     reader: JoinHandle<()>,
 }
 
 /// What was dropped since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Dropped {
+pub struct DroppedDatagrams {
     /// Datagrams that belong to no call.
     pub unmatched: u64,
     /// Datagrams of calls that did not read them in time.
@@ -58,11 +58,11 @@ pub struct Dropped {
     /// RTP and RTCP that SRTP refused: replayed, forged or too old.
     pub refused: u64,
     /// STUN that was not sent, because its address has proven nothing and has had enough.
-    pub unproven: u64,
+    pub unvalidated: u64,
 }
 
 /// The socket with its demux table and counters, which calls keep alive.
-pub(super) struct Shared {
+pub(super) struct MuxShared {
     socket: UdpSocket,
     /// Knows what the system offers: several datagrams a read, and the address at which each arrived.
     system: UdpSocketState,
@@ -75,11 +75,11 @@ pub(super) struct Shared {
     unknown_ssrcs: AtomicU64,
     /// Of calls that have ended.
     refused: AtomicU64,
-    unproven: AtomicU64,
+    unvalidated: AtomicU64,
     probes: Mutex<ProbeBudget>,
 }
 
-impl std::fmt::Debug for Shared {
+impl std::fmt::Debug for MuxShared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Shared").field("address", &self.address).finish_non_exhaustive()
     }
@@ -95,7 +95,7 @@ impl UdpMux {
         let system = UdpSocketState::new(UdpSockRef::from(&socket))?;
         enlarge_buffers(&system, &socket);
         let crypto = default_provider().map_err(io::Error::other)?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(MuxShared {
             socket,
             system,
             address,
@@ -106,7 +106,7 @@ impl UdpMux {
             unsent: AtomicU64::new(0),
             unknown_ssrcs: AtomicU64::new(0),
             refused: AtomicU64::new(0),
-            unproven: AtomicU64::new(0),
+            unvalidated: AtomicU64::new(0),
             probes: Mutex::default(),
         });
         let reader = tokio::spawn(read(shared.clone()));
@@ -141,15 +141,15 @@ impl UdpMux {
     }
 
     /// What was dropped so far.
-    pub fn dropped(&self) -> Dropped {
+    pub fn dropped(&self) -> DroppedDatagrams {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Dropped {
+        DroppedDatagrams {
             unmatched: count(&self.shared.unmatched),
             unread: count(&self.shared.unread),
             unsent: count(&self.shared.unsent),
             unknown_ssrcs: count(&self.shared.unknown_ssrcs),
             refused: count(&self.shared.refused) + self.shared.demux().refused(),
-            unproven: count(&self.shared.unproven),
+            unvalidated: count(&self.shared.unvalidated),
         }
     }
 
@@ -159,10 +159,10 @@ impl UdpMux {
         let own = self.shared.address;
         let mut addresses = self.settings.advertised.clone();
         if addresses.is_empty() {
-            let reached = || caller.and_then(reached_at).filter(|address| address.is_ipv4() || own.is_ipv6());
+            let reached = || caller.and_then(local_addr_towards).filter(|address| address.is_ipv4() || own.is_ipv6());
             addresses = match own.ip() {
                 ip if !ip.is_unspecified() => vec![ip],
-                _ => reached().map_or_else(|| interfaces(own.is_ipv6()), |address| vec![address]),
+                _ => reached().map_or_else(|| local_addresses(own.is_ipv6()), |address| vec![address]),
             };
         }
         addresses.truncate(MAX_CANDIDATES);
@@ -170,7 +170,7 @@ impl UdpMux {
     }
 
     /// What the sockets of the calls share.
-    pub(super) fn shared(&self) -> Arc<Shared> {
+    pub(super) fn shared(&self) -> Arc<MuxShared> {
         self.shared.clone()
     }
 }
@@ -182,7 +182,7 @@ impl Drop for UdpMux {
     }
 }
 
-impl Shared {
+impl MuxShared {
     /// The cryptography of the calls.
     pub(super) fn crypto(&self) -> Arc<dyn RTCCryptoProvider> {
         self.crypto.clone()
@@ -205,7 +205,7 @@ impl Shared {
 
     /// Handles one datagram from the network.
     fn receive(&self, route: Route, datagram: &[u8], now: Instant) {
-        let packet = Packet::of(datagram);
+        let packet = PacketKind::of(datagram);
         let Some(entry) = self.demux().owner(route, datagram, packet.rtp()) else {
             self.unmatched.fetch_add(1, Ordering::Relaxed);
             return;
@@ -217,18 +217,18 @@ impl Shared {
         };
         for output in outputs {
             match output {
-                Output::Send(route, datagram) => {
+                IceOutput::Send(route, datagram) => {
                     if entry.agent().is_validated(route) || self.probes().take(route.remote.ip(), now) {
                         self.send(route, &datagram);
                     } else {
-                        self.unproven.fetch_add(1, Ordering::Relaxed);
+                        self.unvalidated.fetch_add(1, Ordering::Relaxed);
                     }
                 }
-                Output::Deliver(datagram) => self.deliver(&entry, datagram),
-                Output::AddRoute(route) => self.demux().add_route(route, &entry),
-                Output::RemoveRoute(route) => self.demux().remove_route(route, &entry),
-                Output::AddSsrc(ssrc) => self.demux().add_ssrc(ssrc, &entry),
-                Output::UnknownSsrc => {
+                IceOutput::Deliver(datagram) => self.deliver(&entry, datagram),
+                IceOutput::AddRoute(route) => self.demux().add_route(route, &entry),
+                IceOutput::RemoveRoute(route) => self.demux().remove_route(route, &entry),
+                IceOutput::AddSsrc(ssrc) => self.demux().add_ssrc(ssrc, &entry),
+                IceOutput::UnknownSsrc => {
                     self.unknown_ssrcs.fetch_add(1, Ordering::Relaxed);
                 }
             }
@@ -259,7 +259,7 @@ impl Shared {
 }
 
 /// Hands every datagram to its call.
-async fn read(shared: Arc<Shared>) {
+async fn read(shared: Arc<MuxShared>) {
     let mut buffer = vec![0; READ_BUFFER];
     loop {
         let mut meta = [RecvMeta::default()];

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use repartee_media::opus::FRAME;
 
-use super::peer_connection::Repairs;
-use super::ssrcs::Packet;
+use super::peer_connection::LossRecovery;
+use super::ssrcs::PacketKind;
 use super::tests::{PATIENCE, bind_mux, next, open, until_open};
 use super::*;
 
@@ -86,7 +86,7 @@ async fn unknown_datagrams_are_counted_and_dropped() {
         }
     };
     tokio::time::timeout(PATIENCE, counted).await.expect("all are counted");
-    assert_eq!(udp_mux.dropped(), Dropped { unmatched: sent, ..Dropped::default() });
+    assert_eq!(udp_mux.dropped(), DroppedDatagrams { unmatched: sent, ..DroppedDatagrams::default() });
 }
 
 /// A NAT between a caller and the mux that may change its mapping: then the caller's packets leave from another port of the
@@ -122,7 +122,7 @@ impl Nat {
                     Ok((length, from)) = local.recv_from(&mut up) => {
                         caller = Some(from);
                         let datagram = &mut up[..length];
-                        let (holding, is_rtp) = (hold.load(Ordering::Relaxed), Packet::of(datagram).rtp().is_some());
+                        let (holding, is_rtp) = (hold.load(Ordering::Relaxed), PacketKind::of(datagram).rtp().is_some());
                         if holding && is_rtp && held.is_none() {
                             held = Some(datagram.to_vec());
                             continue;
@@ -131,7 +131,7 @@ impl Nat {
                         if let Some(late) = held.take_if(|_| is_rtp && !holding) {
                             outside.send_to(&late, server).await.unwrap();
                         }
-                        if again.load(Ordering::Relaxed) && Packet::of(datagram).rtp().is_some() {
+                        if again.load(Ordering::Relaxed) && PacketKind::of(datagram).rtp().is_some() {
                             outside.send_to(datagram, server).await.unwrap();
                             datagram[8] ^= 0xff;
                             outside.send_to(datagram, server).await.unwrap();
@@ -139,9 +139,9 @@ impl Nat {
                     }
                     Ok((length, _)) = outside.recv_from(&mut down) => if let Some(caller) = caller {
                         let datagram = &down[..length];
-                        packets += usize::from(Packet::of(datagram).rtp().is_some());
+                        packets += usize::from(PacketKind::of(datagram).rtp().is_some());
                         let one_of = one_of.load(Ordering::Relaxed);
-                        let lost = Packet::of(datagram).rtp().is_some() && one_of > 0 && packets % one_of == 0;
+                        let lost = PacketKind::of(datagram).rtp().is_some() && one_of > 0 && packets % one_of == 0;
                         if !lost {
                             local.send_to(datagram, caller).await.unwrap();
                         }
@@ -166,12 +166,12 @@ impl Drop for Nat {
 }
 
 /// The caller's and the server's end of an open call through `nat`.
-async fn open_through(nat: &Nat, udp_mux: &UdpMux) -> (Call, Call) {
-    open_with(nat, udp_mux, Repairs::default()).await
+async fn open_through(nat: &Nat, udp_mux: &UdpMux) -> (WebRtcCall, WebRtcCall) {
+    open_with(nat, udp_mux, LossRecovery::default()).await
 }
 
 /// As [`open_through`], where the caller offers `repairs`.
-async fn open_with(nat: &Nat, udp_mux: &UdpMux, repairs: Repairs) -> (Call, Call) {
+async fn open_with(nat: &Nat, udp_mux: &UdpMux, repairs: LossRecovery) -> (WebRtcCall, WebRtcCall) {
     let (sdp, dialing) = offer_with(&WebRtcSettings::default(), repairs).await.unwrap();
     let (sdp, mut server) = answer(&sdp, udp_mux, None).await.unwrap();
     // To the caller the router is the server.
@@ -216,7 +216,7 @@ async fn lost_packets_are_sent_again_when_asked_for() {
     let udp_mux = bind_mux();
     for nack in [true, false] {
         let nat = Nat::new(udp_mux.address()).await;
-        let (mut caller, server) = open_with(&nat, &udp_mux, Repairs { red: false, nack }).await;
+        let (mut caller, server) = open_with(&nat, &udp_mux, LossRecovery { red: false, nack }).await;
         nat.lose_one_of.store(4, Ordering::Relaxed);
         let mut clock = tokio::time::interval(FRAME);
         let sending = async {
@@ -251,7 +251,7 @@ async fn lost_packets_are_sent_again_when_asked_for() {
 async fn redundant_audio_goes_both_ways() {
     let udp_mux = bind_mux();
     let nat = Nat::new(udp_mux.address()).await;
-    let (mut caller, mut server) = open_with(&nat, &udp_mux, Repairs { red: true, nack: true }).await;
+    let (mut caller, mut server) = open_with(&nat, &udp_mux, LossRecovery { red: true, nack: true }).await;
     let types = server.payload_types();
     assert_eq!((types.red.is_some(), types), (true, caller.payload_types()));
     check_redundant(&caller, &mut server, types.red.unwrap()).await;
@@ -259,7 +259,7 @@ async fn redundant_audio_goes_both_ways() {
 }
 
 /// Sends a redundant packet before and after a plain one.
-async fn check_redundant(from: &Call, to: &mut Call, red: u8) {
+async fn check_redundant(from: &WebRtcCall, to: &mut WebRtcCall, red: u8) {
     let plain = from.payload_types().opus;
     for (number, kind) in [red, plain, red].into_iter().enumerate() {
         let payload = Bytes::from(vec![0x80 | plain, 0, 0, number as u8]);
@@ -340,7 +340,7 @@ async fn replayed_and_foreign_packets_are_dropped_and_counted() {
     }
     let counted = async {
         loop {
-            let Dropped { refused, unknown_ssrcs, .. } = udp_mux.dropped();
+            let DroppedDatagrams { refused, unknown_ssrcs, .. } = udp_mux.dropped();
             // A caller whose SDP names no SSRC has the first packets of others tried, too.
             if refused - before.refused >= SENT && unknown_ssrcs - before.unknown_ssrcs >= SENT * 9 / 10 {
                 break;
@@ -362,7 +362,7 @@ async fn late_packets_are_taken_within_the_srtp_window() {
         let nat = Nat::new(udp_mux.address()).await;
         let (caller, mut server) = open_through(&nat, &udp_mux).await;
         let send = async |mark: u8| caller.send_audio(Bytes::from(vec![0x08, mark]), FRAME).await.unwrap();
-        let read = async |server: &mut Call| loop {
+        let read = async |server: &mut WebRtcCall| loop {
             if let PeerEvent::Audio { payload, .. } = next(server).await {
                 break payload[1];
             }
@@ -401,15 +401,15 @@ async fn spoofed_addresses_get_little_stun() {
         udp_mux.receive(route, &request, now);
     }
     // Each asks for an answer and a check: nearly all of them are not sent.
-    let Dropped { unproven, .. } = udp_mux.dropped();
-    assert!(unproven >= 2 * 5_000 - 300, "{unproven}");
+    let DroppedDatagrams { unvalidated, .. } = udp_mux.dropped();
+    assert!(unvalidated >= 2 * 5_000 - 300, "{unvalidated}");
 }
 
 #[tokio::test]
 async fn a_caller_is_told_one_address() {
     let udp = "0.0.0.0:0".parse().unwrap();
     let udp_mux = UdpMux::bind(WebRtcSettings { udp, ..WebRtcSettings::default() }).unwrap();
-    let Some(own) = super::addresses::interfaces(false).into_iter().find(|own| !own.is_loopback()) else {
+    let Some(own) = super::addresses::local_addresses(false).into_iter().find(|own| !own.is_loopback()) else {
         println!("SKIPPED: this machine has no IPv4 address but loopback");
         return assert!(std::env::var_os("CI").is_none_or(|value| value.is_empty()), "in CI nothing is skipped");
     };

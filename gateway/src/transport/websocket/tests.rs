@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
 use repartee_engine_api::SpeechEngine as _;
-use repartee_realtime::Setup;
+use repartee_realtime::SessionSetup;
 use repartee_testkit::scripted::{Script, ScriptedEngine};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -84,7 +84,7 @@ fn event(event: &Value) -> Message {
 
 #[tokio::test(start_paused = true)]
 async fn a_stalled_socket_is_closed_after_10_s() {
-    let (outbound, queue) = mpsc::channel(QUEUE);
+    let (outbound, queue) = mpsc::channel(OUTBOUND_QUEUE);
     let start = Instant::now();
     let writer = tokio::spawn(write(Peer::new(3), queue, Duration::from_secs(10)));
     for _ in 0..8 {
@@ -97,7 +97,7 @@ async fn a_stalled_socket_is_closed_after_10_s() {
 
 #[tokio::test(start_paused = true)]
 async fn a_slow_socket_stays_open() {
-    let (outbound, queue) = mpsc::channel(QUEUE);
+    let (outbound, queue) = mpsc::channel(OUTBOUND_QUEUE);
     let writer = tokio::spawn(write(Peer::new(9), queue, Duration::from_secs(10)));
     for _ in 0..8 {
         advance(Duration::from_secs(9)).await;
@@ -135,16 +135,16 @@ async fn large_events_wait_one_at_a_time() {
     let (mut transport, writer) =
         WebSocketTransport::new(Incoming(incoming), Peer::new(0), 24_000, Timeouts::default());
     drop(writer);
-    let (outbound, mut queue) = mpsc::channel(QUEUE);
+    let (outbound, mut queue) = mpsc::channel(OUTBOUND_QUEUE);
     transport.outbound = outbound;
     let setup = setup(&engine);
     let (session, metrics) = (engine.open().unwrap(), Arc::new(Metrics::new(engine.info().frame).unwrap()));
-    tokio::spawn(call::run(transport, session, setup, CallServices::of(metrics, None), pending(), pending()));
+    tokio::spawn(call::run(transport, session, setup, CallServices::new(metrics, None), pending(), pending()));
     let text = "x".repeat(1 << 20);
     let content = json!([{"type": "input_text", "text": text}]);
     let item = json!({"type": "message", "role": "user", "id": "large", "content": content});
     client.try_send(event(&json!({"type": "conversation.item.create", "item": item}))).unwrap();
-    for _ in 0..QUEUE {
+    for _ in 0..OUTBOUND_QUEUE {
         client.try_send(event(&json!({"type": "conversation.item.retrieve", "item_id": "large"}))).unwrap();
     }
     // Nobody reads: the call stands still.
@@ -156,7 +156,7 @@ async fn large_events_wait_one_at_a_time() {
     }
     assert!(waiting < 2 << 20, "{waiting} bytes wait: {kinds:?}");
     // Whoever reads gets all of it in order.
-    while kinds.len() < 3 + QUEUE {
+    while kinds.len() < 3 + OUTBOUND_QUEUE {
         let Some(OutboundMessage::Event(kind, _)) = queue.recv().await else { panic!("{kinds:?}") };
         kinds.push(kind);
     }
@@ -164,8 +164,8 @@ async fn large_events_wait_one_at_a_time() {
     assert!(kinds[3..].iter().all(|kind| *kind == "conversation.item.retrieved"));
 }
 
-fn setup(engine: &ScriptedEngine) -> Setup {
-    Setup {
+fn setup(engine: &ScriptedEngine) -> SessionSetup {
+    SessionSetup {
         session_id: "sess_1".into(),
         stem: "s".into(),
         seed: 1,
@@ -187,13 +187,13 @@ fn dial(
     let (transport, writer) = WebSocketTransport::new(Incoming(incoming), peer.clone(), 24_000, Timeouts::default());
     tokio::spawn(writer);
     let (setup, session) = (setup(engine), engine.open().unwrap());
-    let services = CallServices { limits, ..CallServices::of(metrics.clone(), None) };
+    let services = CallServices { limits, ..CallServices::new(metrics.clone(), None) };
     let ended = call::run(transport, session, setup, services, pending(), pending());
     (client, tokio::spawn(ended))
 }
 
 /// Answers pings until the call ends; how long it lasted, and why it ended.
-async fn stay(client: &mpsc::Sender<Message>, mut ended: JoinHandle<CallEnd>, says: Duration) -> (CallEnd, Duration) {
+async fn answer_pings(client: &mpsc::Sender<Message>, mut ended: JoinHandle<CallEnd>, says: Duration) -> (CallEnd, Duration) {
     let start = Instant::now();
     let (mut pongs, mut words) = (interval(Duration::from_secs(5)), interval_at(start + says, says));
     loop {
@@ -213,10 +213,10 @@ async fn stay(client: &mpsc::Sender<Message>, mut ended: JoinHandle<CallEnd>, sa
 async fn a_call_ends_at_its_longest_duration() {
     let engine = ScriptedEngine::new(Script::default());
     let metrics = Arc::new(Metrics::new(engine.info().frame).unwrap());
-    let limits = CallLimits { longest: Some(Duration::from_secs(3_600)), idle: Some(Duration::from_secs(60)) };
+    let limits = CallLimits { max_duration: Some(Duration::from_secs(3_600)), idle_timeout: Some(Duration::from_secs(60)) };
     let peer = Peer::new(usize::MAX);
     let (client, ended) = dial(&engine, &metrics, &peer, limits);
-    let (end, lasted) = stay(&client, ended, Duration::from_secs(30)).await;
+    let (end, lasted) = answer_pings(&client, ended, Duration::from_secs(30)).await;
     assert_eq!((end, lasted), (CallEnd::Expired, Duration::from_secs(3_600)));
     assert_eq!(peer.last_error(), "session_expired");
 }
@@ -225,11 +225,11 @@ async fn a_call_ends_at_its_longest_duration() {
 async fn a_call_without_input_is_hung_up() {
     let engine = ScriptedEngine::new(Script::default());
     let metrics = Arc::new(Metrics::new(engine.info().frame).unwrap());
-    let limits = CallLimits { longest: None, idle: Some(Duration::from_secs(60)) };
+    let limits = CallLimits { max_duration: None, idle_timeout: Some(Duration::from_secs(60)) };
     // Answers to pings are no input; an event every minute and a half comes too late.
     let peer = Peer::new(usize::MAX);
     let (client, ended) = dial(&engine, &metrics, &peer, limits);
-    let (end, lasted) = stay(&client, ended, Duration::from_secs(90)).await;
+    let (end, lasted) = answer_pings(&client, ended, Duration::from_secs(90)).await;
     assert_eq!((end, lasted), (CallEnd::Idle, Duration::from_secs(60)));
     assert_eq!(peer.last_error(), "session_idle");
     // Whoever listens is not idle: the gate holds the answer back.
@@ -244,7 +244,7 @@ async fn a_call_without_input_is_hung_up() {
             pending::<()>().await;
         };
         tokio::select! {
-            ended = stay(&client, ended, Duration::from_secs(10_000)) => ended,
+            ended = answer_pings(&client, ended, Duration::from_secs(10_000)) => ended,
             () = opening => unreachable!("it waits for ever"),
         }
     };
@@ -285,7 +285,7 @@ async fn a_stalled_client_does_not_slow_others() {
     // What the stalled one has read is the beginning of the same, and the engine has made little more for it.
     assert_eq!(stalled.kinds(), expected[..40]);
     let made = *engine.frames().borrow() - 20 * FRAMES;
-    let queued = (QUEUE + repartee_engine_api::EVENT_QUEUE + 40 + 16) as u64;
+    let queued = (OUTBOUND_QUEUE + repartee_engine_api::EVENT_QUEUE + 40 + 16) as u64;
     assert!(made < queued, "{made} frames for a client that has read 40 events");
     drop(calls);
     let mut open = engine.open_sessions();

@@ -5,14 +5,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use repartee_engine_api::{
-    Command, Content, Event, FinishReason, ResponseInput, ItemId, SessionPeer, Respond, ResponseId, LatencyStamps, Tool, ResponseUsage,
+    Command, MessageContent, Event, FinishReason, ResponseInput, ItemId, SessionPeer, Respond, ResponseId, LatencyStamps, Tool, EngineUsage,
 };
 use tokio::sync::{Semaphore, watch};
 
 use super::{INPUT_RATE, Script, ScriptedResponse, voice};
 
 /// One session's script.
-pub(super) struct Actor {
+pub(super) struct ScriptedSession {
     peer: SessionPeer,
     script: Script,
     log: Arc<Mutex<Vec<Command>>>,
@@ -47,7 +47,7 @@ struct StreamedText {
     ended: bool,
 }
 
-impl Actor {
+impl ScriptedSession {
     /// The session at the other end of `peer`. It adds its commands to `log`, and what it hands over to `frames`.
     pub(super) fn new(
         peer: SessionPeer,
@@ -136,12 +136,12 @@ impl Actor {
         Some(input)
     }
 
-    fn reply_to(&mut self, content: Content) -> String {
+    fn reply_to(&mut self, content: MessageContent) -> String {
         match content {
-            Content::Text { text, .. } => format!("You wrote: {text}"),
-            Content::Audio(samples) => format!("I heard {} ms.", samples.len() * 1_000 / INPUT_RATE as usize),
-            Content::ToolCall { name, .. } => format!("I called {name}."),
-            Content::ToolResult(result) => {
+            MessageContent::Text { text, .. } => format!("You wrote: {text}"),
+            MessageContent::Audio(samples) => format!("I heard {} ms.", samples.len() * 1_000 / INPUT_RATE as usize),
+            MessageContent::ToolCall { name, .. } => format!("I called {name}."),
+            MessageContent::ToolResult(result) => {
                 self.called = true;
                 format!("The tool says: {result}")
             }
@@ -175,7 +175,7 @@ impl Actor {
             for frame in 0..if respond.audio { self.script.frames } else { 0 } {
                 self.send(Event::Audio { response, frame, samples: voice(frame), stamps: None }).await?;
             }
-            self.send(Event::SegmentFinished { response, reason: FinishReason::Stop, usage: ResponseUsage::default() }).await?;
+            self.send(Event::SegmentFinished { response, reason: FinishReason::Stop, usage: EngineUsage::default() }).await?;
         }
         Some(())
     }
@@ -211,7 +211,7 @@ impl Actor {
             return self.read_aloud(response).await;
         }
         let scripted = self.script.responses.get(self.responses).cloned();
-        let scripted = scripted.unwrap_or(ScriptedResponse { text: None, frames: self.script.frames, hold: None });
+        let scripted = scripted.unwrap_or(ScriptedResponse { text: None, frames: self.script.frames, hold_after_frames: None });
         self.responses += 1;
         let accepted = Instant::now();
         let calls = self.call(respond).await?;
@@ -226,7 +226,7 @@ impl Actor {
         while frame < frames && !cancelled {
             let gate = self.script.gate.clone();
             let permit = async {
-                if scripted.hold == Some(frame) {
+                if scripted.hold_after_frames == Some(frame) {
                     std::future::pending::<()>().await;
                 }
                 passed(gate.as_deref()).await;
@@ -263,7 +263,7 @@ impl Actor {
             }
         }
         let reason = if cancelled { FinishReason::Cancelled } else { FinishReason::Stop };
-        let usage = ResponseUsage {
+        let usage = EngineUsage {
             input_text_tokens: 10,
             input_audio_tokens: 20,
             cached_tokens: 5,
@@ -306,7 +306,7 @@ impl Actor {
             }
         }
         let said = u32::try_from(frame).unwrap_or(u32::MAX);
-        let usage = ResponseUsage { output_text_tokens: said, output_audio_frames: said, ..ResponseUsage::default() };
+        let usage = EngineUsage { output_text_tokens: said, output_audio_frames: said, ..EngineUsage::default() };
         let reason = if cancelled { FinishReason::Cancelled } else { FinishReason::Stop };
         self.send(Event::SegmentFinished { response, reason, usage }).await
     }

@@ -59,7 +59,7 @@ fn position_ms(stretch: &[f32]) -> Option<f64> {
 
 /// What a recording holds of the voice.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Trace {
+pub struct VoiceTrace {
     /// The part with which it begins, in ms.
     pub first_ms: f64,
     /// The part with which it ends, in ms.
@@ -70,7 +70,7 @@ pub struct Trace {
     pub added_ms: f64,
 }
 
-impl Trace {
+impl VoiceTrace {
     /// Follows the voice through `sound` at [`OUTPUT_RATE`]; `None` where there is no voice.
     pub fn of(sound: &[f32]) -> Option<Self> {
         let parts = parts(sound);
@@ -130,9 +130,9 @@ mod tests {
         sound.chunks(PACKET).map(<[f32]>::to_vec).collect()
     }
 
-    fn trace(packets: &[Vec<f32>]) -> Trace {
+    fn trace(packets: &[Vec<f32>]) -> VoiceTrace {
         let silence = vec![0.0; 4_800];
-        Trace::of(&[&silence[..], &packets.concat(), &silence].concat()).unwrap()
+        VoiceTrace::of(&[&silence[..], &packets.concat(), &silence].concat()).unwrap()
     }
 
     #[test]
@@ -168,6 +168,6 @@ mod tests {
         let whole = packets(15);
         assert!(trace(&whole[1..]).first_ms > 10.0);
         assert!(trace(&whole[..59]).last_ms < 1_190.0);
-        assert!(Trace::of(&[0.0; 9_600]).is_none());
+        assert!(VoiceTrace::of(&[0.0; 9_600]).is_none());
     }
 }

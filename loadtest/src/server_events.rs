@@ -36,7 +36,7 @@ pub enum Event {
 
 /// An event and when it arrived.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Incoming {
+pub struct TimedEvent {
     /// What.
     pub event: Event,
     /// When.

@@ -12,12 +12,12 @@ const EVERY: u64 = 10;
 
 /// Prints to standard error, or nothing.
 #[derive(Debug, Clone, Copy)]
-pub struct Live {
+pub struct ProgressDisplay {
     shown: bool,
     terminal: bool,
 }
 
-impl Live {
+impl ProgressDisplay {
     /// Prints if `shown`.
     pub fn new(shown: bool) -> Self {
         Self { shown, terminal: std::io::stderr().is_terminal() }

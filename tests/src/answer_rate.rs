@@ -8,14 +8,14 @@ use std::path::PathBuf;
 use anyhow::{Result, ensure};
 
 use crate::questions::{self, Question};
-use crate::{asr, binomial, card};
+use crate::{asr, binomial, model_card};
 
 /// Of each bound.
 pub const FALSE_ALARM: f64 = 0.001;
 
 /// What came back for a question.
 #[derive(Debug)]
-pub struct Answer<'a> {
+pub struct AskedAnswer<'a> {
     /// What was asked.
     pub question: &'a Question,
     /// The answer's transcript, as the client has it.
@@ -25,7 +25,7 @@ pub struct Answer<'a> {
 }
 
 /// Has a recogniser listen to `answers`, prints each and the rates. Fails where a rate is not believable for the model of the card.
-pub async fn judge(answers: &[Answer<'_>]) -> Result<()> {
+pub async fn check_rates(answers: &[AskedAnswer<'_>]) -> Result<()> {
     let recordings: Vec<_> = answers.iter().map(|answer| answer.recording.clone()).collect();
     let heard = asr::transcribe(&recordings).await?;
     let written: Vec<_> = answers.iter().map(|answer| (answer.question, answer.transcript)).collect();
@@ -33,7 +33,7 @@ pub async fn judge(answers: &[Answer<'_>]) -> Result<()> {
     let (written, spoken) = (questions::judge(&written).await?, questions::judge(&spoken).await?);
     for (((answer, heard), written), spoken) in answers.iter().zip(&heard).zip(&written).zip(&spoken) {
         let verdict = |right: &bool| if *right { "right" } else { "wrong" };
-        let Answer { question, transcript, .. } = answer;
+        let AskedAnswer { question, transcript, .. } = answer;
         println!("{} -> {transcript} ({}) | heard: {heard} ({})", question.text, verdict(written), verdict(spoken));
     }
     let count = |rights: &[bool], in_domain: bool| {
@@ -52,8 +52,8 @@ pub async fn judge(answers: &[Answer<'_>]) -> Result<()> {
 }
 
 fn bound(measure: &str, (right, of): (usize, usize)) -> Result<()> {
-    let claimed = card::share(measure)?;
-    let least = binomial::least(u32::try_from(of)?, claimed, FALSE_ALARM);
+    let claimed = model_card::share(measure)?;
+    let least = binomial::lower_bound(u32::try_from(of)?, claimed, FALSE_ALARM);
     let verdict = format!("{measure}: {right} of {of}; the card says {:.1} %, so {least} at least", claimed * 100.0);
     println!("{verdict}");
     ensure!(right >= least as usize, "{verdict}");
@@ -67,7 +67,7 @@ mod tests {
     #[test]
     fn too_few_right_answers_are_refused() {
         let measure = "answer right, clean, in the transcript";
-        let least = binomial::least(38, card::share(measure).unwrap(), FALSE_ALARM) as usize;
+        let least = binomial::lower_bound(38, model_card::share(measure).unwrap(), FALSE_ALARM) as usize;
         assert!((1..38).contains(&least), "{least}");
         bound(measure, (least, 38)).unwrap();
         let refused = bound(measure, (least - 1, 38)).unwrap_err().to_string();

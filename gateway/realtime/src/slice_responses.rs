@@ -5,9 +5,9 @@ use std::time::Instant;
 
 use repartee_protocol::session::TurnDetection;
 
-use super::Core;
+use super::RealtimeSession;
 
-impl Core {
+impl RealtimeSession {
     /// Whether turns are answered slice by slice.
     pub(super) fn answers_slices(&self) -> bool {
         self.config.repartee.slice_ms.is_some()
