@@ -1,5 +1,5 @@
-//! Compiles `cuda/device.cu` where the feature `cuda` is on: PTX for compute capability 8.0, and machine code for 9.0 made from that same
-//! PTX. The compiler is that of `scripts/setup.sh cuda`, or of `REPARTEE_CUDA_HOME`.
+//! Compiles `cuda/device.cu` under the feature `cuda`: PTX for compute capability 8.0, and machine code for 9.0 from the same PTX. The
+//! compiler comes from `scripts/setup.sh cuda`, or from `REPARTEE_CUDA_HOME`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, exit};

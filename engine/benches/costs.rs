@@ -1,21 +1,24 @@
-//! Times single steps of each stage of the demo model by the shape of the batch: the cost tables of `tests/deadlines.rs`.
+//! Times single steps of each stage of the demo model by shape of the batch, for the cost tables of
+//! `tests/deadlines.rs`.
 //!
-//! A prefill step has rows of one slot; a decode step has one row (one frame in code2wav) of each slot. Prints the fastest of
-//! several steps in microseconds: what else the machine does only adds to it.
+//! A prefill step has rows of one slot; a decode step has one row (one frame in code2wav) of each slot. Prints the
+//! fastest of several steps in microseconds, because other work on the machine only adds to a time.
 #![allow(clippy::unwrap_used)] // A panic is this benchmark's report.
 
 use std::hint::black_box;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use repartee_engine::internals::{Checkpoint, Element, StageItem, Model, Outbox, ResponseParams, BatchEntry, load_model};
+use repartee_engine::internals::{
+    BatchEntry, Checkpoint, Element, Model, Outbox, ResponseParams, StageItem, load_model,
+};
 use repartee_engine::{EngineConfig, Source};
 use repartee_engine_api::{Role, Sampling};
 
 const ROWS: [usize; 12] = [1, 2, 4, 8, 9, 16, 17, 32, 64, 65, 128, 256];
 const SLOTS: [usize; 10] = [1, 2, 3, 4, 8, 9, 16, 17, 32, 64];
 const FRAMES: [usize; 8] = [1, 2, 3, 4, 8, 16, 17, 32];
-/// Timed steps of each shape.
+/// Number of timed steps of each shape.
 const REPEATS: usize = 7;
 /// Rows of the prompt before a decode step.
 const PROMPT: usize = 40;
@@ -41,7 +44,7 @@ fn print<const N: usize>(what: &str, points: [(usize, Duration); N]) {
     println!("{what}: [{}]", points.join(", "));
 }
 
-/// Prepares a step of `stage` several times and times it.
+/// Prepares a step of `stage` several times; returns the shortest duration.
 fn fastest(model: &mut Model, stage: usize, prepare: impl Fn(&mut Model) -> Vec<BatchEntry>) -> Duration {
     let time = |_| {
         let work = prepare(model);
@@ -62,7 +65,7 @@ fn step(model: &mut Model, stage: usize, work: &[BatchEntry]) -> Outbox {
     out
 }
 
-/// Delivers items to a stage, whose own output is of no interest.
+/// Delivers items to a stage and ignores its output.
 fn deliver(model: &mut Model, stage: usize, items: Outbox) {
     for (slot, item) in items {
         model.stages[stage].accept(slot, item, &mut Vec::new());
@@ -94,7 +97,7 @@ fn prefill(model: &mut Model, rows: usize) -> Vec<BatchEntry> {
     vec![BatchEntry { slot: 0, rows }]
 }
 
-/// Slots of which `stage` has one row ready, `slots` of them.
+/// Returns `slots` slots of which `stage` has one row ready.
 fn ready(model: &Model, stage: usize, slots: usize) -> Vec<BatchEntry> {
     let ready = (0..model.slots.total()).filter(|&slot| model.stages[stage].runnable_rows(slot).rows == 1);
     let work: Vec<BatchEntry> = ready.map(|slot| BatchEntry { slot, rows: 1 }).take(slots).collect();
@@ -102,7 +105,7 @@ fn ready(model: &Model, stage: usize, slots: usize) -> Vec<BatchEntry> {
     work
 }
 
-/// Slots to begin for `slots` responses that go on: some end at their first step.
+/// Number of slots to begin for `slots` unfinished responses: some end at their first step.
 fn primed(model: &Model, slots: usize) -> usize {
     (slots + slots / 4 + 8).min(model.slots.total())
 }
@@ -136,7 +139,8 @@ fn speak(model: &mut Model, slots: usize) -> Vec<BatchEntry> {
 }
 
 fn frames(model: &mut Model, slots: usize, each: usize) -> Vec<BatchEntry> {
-    // One frame before the timed ones, as in the middle of a response. Its codes are the talker's, for their number.
+    // One frame before the timed ones, as in the middle of a response. The talker makes its codes, so that their number
+    // is right.
     speak(model, 1);
     let mut made = Vec::new();
     while made.is_empty() {

@@ -1,4 +1,5 @@
-//! The open input audio of a session, cut into windows by the model's front end; each window is encoded once, when it closes.
+//! Open input audio of a session, cut into windows by the model's front end; each window is encoded once, when it
+//! closes.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,52 +13,52 @@ use crate::model::{FrontEnd, FrontEndStream, InputWindow};
 /// An audio item that is not committed yet.
 pub struct AudioInput {
     stream: Box<dyn FrontEndStream>,
-    /// Windows closed so far.
+    /// Number of windows closed so far.
     closed: usize,
-    /// The encoded ones of them, in order.
+    /// Encoded windows, in order.
     pub encoded: Vec<Arc<AudioRows>>,
 }
 
-/// What a window belongs to.
+/// Owner of a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WindowTarget {
     /// The open input audio.
     Open,
     /// An item of the history.
     Item(ItemId),
-    /// Audio of a response's own input, by a number that the session gives.
+    /// Audio in a response's own input, by a number that the session assigns.
     Input(u64),
 }
 
 /// A closed window that waits for the encoder.
 #[derive(Debug)]
 pub struct PendingWindow {
-    /// What it belongs to.
+    /// Owner of the window.
     pub target: WindowTarget,
-    /// Its frames.
+    /// Frames of the window.
     pub window: InputWindow,
     /// Index of the window within its audio.
     pub index: usize,
-    /// The sound that it stands for.
+    /// Duration of audio that the window stands for.
     pub sound: Duration,
-    /// Whether that came faster than time passes: then it is encoded after everything that did not.
+    /// True if the audio came faster than real time; then it is encoded after all other audio.
     pub early: bool,
 }
 
 impl PendingWindow {
-    /// Window `index` of `target`, which came in time.
+    /// Creates window `index` of `target`, not early.
     pub fn new(target: WindowTarget, window: InputWindow, index: usize) -> Self {
         Self { target, window, index, sound: Duration::ZERO, early: false }
     }
 }
 
 impl AudioInput {
-    /// Empty input.
+    /// Creates empty input.
     pub fn new(front_end: &dyn FrontEnd) -> Self {
         Self { stream: front_end.stream(), closed: 0, encoded: Vec::new() }
     }
 
-    /// Samples so far.
+    /// Number of samples so far.
     pub fn samples(&self) -> usize {
         self.stream.samples()
     }
@@ -84,7 +85,7 @@ impl AudioInput {
         self.encoded
     }
 
-    /// Adds the last window, as if the audio ended here, to `pending` for `item`; the audio goes on.
+    /// Adds the last window, as if the audio ended here, to `pending` for `item`; the audio stays open.
     pub fn end_copy(&self, item: ItemId, pending: &mut VecDeque<PendingWindow>) {
         if let Some(window) = self.stream.fork().finish() {
             pending.push_back(PendingWindow::new(WindowTarget::Item(item), window, self.closed));

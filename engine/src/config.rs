@@ -1,4 +1,4 @@
-//! The `[engine]` table of the settings file. Values are checked at start; an error names the field.
+//! Settings of the table `[engine]`. Values are checked at start; an error names the field.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -11,8 +11,8 @@ use crate::device::DeviceChoice;
 use crate::hand_off::{ChunkSizes, HandOff};
 use crate::weight_policy::{KvCacheFormat, WeightPolicy};
 
-/// Settings that were renamed, as (old, new) paths. A path that begins with an old one is read with the new one in its
-/// place; apply the pairs in this order.
+/// Renamed settings, as (old, new) paths. An old path at the start of a path is replaced by the new one; apply the
+/// pairs in this order.
 pub const RENAMED: &[(&str, &str)] = &[
     ("engine.beside", "engine.out_of_band"),
     ("engine.waits", "engine.timeouts"),
@@ -23,36 +23,36 @@ pub const RENAMED: &[(&str, &str)] = &[
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct EngineConfig {
-    /// Sessions at once; fewer if the memory is not enough for as many.
+    /// Upper bound of concurrent sessions; fewer if the memory does not suffice.
     pub sessions: usize,
-    /// Out-of-band responses at once, of all sessions together.
+    /// Upper bound of concurrent out-of-band responses, of all sessions together.
     #[serde(alias = "beside")]
     pub out_of_band: usize,
-    /// MiB for what all sessions keep in all stages; memory is taken as it is used.
+    /// MiB for the state of all sessions in all stages; memory is allocated as it is used.
     pub cache_mib: usize,
-    /// Positions (text tokens and rows of audio) of one session; beyond it the oldest items are evicted. At most the model's
-    /// context.
+    /// Upper bound of one session's positions (text tokens and rows of audio); beyond it the oldest items are evicted.
+    /// At most the model's context.
     pub session_tokens: usize,
-    /// Whether the checkpoint writes down what it hears when it is asked to, which not every one was taught.
+    /// True if the checkpoint can transcribe input audio on request, which not every one was taught.
     pub transcribes: bool,
-    /// Where the model runs.
+    /// Device of the model.
     pub device: DeviceChoice,
-    /// Hand-off between stages.
+    /// Hand-off mode between stages.
     pub hand_off: HandOff,
-    /// Whether a stage advances many slots as one batch, or one after another, for comparison.
+    /// True if a stage advances many slots as one batch; false for one after another, for comparison.
     pub batch: bool,
-    /// In which format matrices are kept.
+    /// Storage format of matrices.
     pub weights: WeightPolicy,
-    /// How keys and values are kept; the processor alone has a choice.
+    /// Storage format of keys and values; only the CPU offers a choice.
     pub kv_cache: KvCacheFormat,
-    /// Threads that compute; unset for one on each physical core, at most 8.
+    /// Number of computing threads; unset for one on each physical core, at most 8.
     pub threads: Option<usize>,
-    /// Whether sessions run by deadline, or first come, first served, for comparison.
+    /// True if sessions run by deadline; false for first come, first served, for comparison.
     pub deadlines: bool,
-    /// Timeouts.
+    /// Timeouts of sessions and responses.
     #[serde(alias = "waits")]
     pub timeouts: Timeouts,
-    /// Settings of single stages, by the stage's name.
+    /// Settings of single stages, by name of the stage.
     pub stages: BTreeMap<String, StageConfig>,
 }
 
@@ -60,26 +60,26 @@ pub struct EngineConfig {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Timeouts {
-    /// For the caller to read an event while its queue is full.
+    /// Timeout of the caller to read an event while its queue is full.
     pub unread_s: u32,
-    /// For a stage to advance an active response, and for the encoder to advance one that waits.
+    /// Timeout of a stage to advance an active response, and of the encoder to advance a pending one.
     pub stage_s: u32,
-    /// For the commit or abort of a speculation.
+    /// Timeout of a speculation's commit or abort.
     #[serde(alias = "decision_s")]
     pub speculation_s: u32,
 }
 
-/// Settings of one stage; unset ones are the model's choice.
+/// Settings of one stage; unset ones take the model's or the engine's default.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StageConfig {
-    /// Rows of all slots in one step.
+    /// Upper bound of all slots' rows in one step.
     pub batch_rows: Option<usize>,
-    /// Rows of one slot in one step: the chunks in which a long prompt is prefilled.
+    /// Upper bound of one slot's rows in one step: the chunk of a long prompt's prefill.
     pub prefill_chunk: Option<usize>,
-    /// Pieces (text tokens, codec frames) in the first chunk of a response.
+    /// Pieces (text tokens, codec frames) in a response's first chunk.
     pub initial_chunk: Option<usize>,
-    /// Pieces in each later chunk.
+    /// Pieces in each later chunk of a response.
     pub steady_chunk: Option<usize>,
     /// Settings that only some stages of some families have, by name.
     #[serde(flatten)]
@@ -114,7 +114,7 @@ impl Default for Timeouts {
 }
 
 impl Timeouts {
-    /// Seconds as a duration.
+    /// Converts seconds to a duration.
     pub fn limit(seconds: u32) -> Duration {
         Duration::from_secs(u64::from(seconds))
     }
@@ -125,10 +125,10 @@ const BATCH_ROWS: usize = 512;
 /// Upper bound of any number of slots, rows or pieces.
 const MOST_ROWS: usize = 65_536;
 
-/// Threads on a machine with many cores, unless a setting says otherwise: a call is small.
+/// Default upper bound of threads: a call is small.
 const MOST_DEFAULT_THREADS: usize = 8;
 
-/// Cores of this machine that this process may use, hyper-threads counted once where the system tells.
+/// Number of physical cores that this process may use; hyper-threads count once where the system reports them.
 fn physical_cores() -> usize {
     let usable = std::thread::available_parallelism().map_or(1, usize::from);
     let siblings = |cpu: usize| {
@@ -138,20 +138,20 @@ fn physical_cores() -> usize {
     if cores.is_empty() { usable } else { usable.min(cores.len()) }
 }
 
-/// A setting that is out of range.
+/// Error of a setting that is out of range.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("engine.{field} is {value}: {allowed}")]
 pub struct ConfigError {
-    /// Path below `engine`.
+    /// Path of the field below `engine`.
     pub field: String,
-    /// The value.
+    /// Rejected value of the field.
     pub value: String,
-    /// The values that are allowed.
+    /// Description of the allowed values.
     pub allowed: String,
 }
 
 impl ConfigError {
-    /// An error for a field and its value.
+    /// Creates an error for a field and its value.
     pub fn new(field: impl Into<String>, value: impl ToString, allowed: impl Into<String>) -> Self {
         Self { field: field.into(), value: value.to_string(), allowed: allowed.into() }
     }
@@ -187,8 +187,8 @@ impl EngineConfig {
         Ok(())
     }
 
-    /// Refuses settings of stages that the model lacks, and settings that a stage lacks. `stages` lists the model's stages, each
-    /// with the options that it has.
+    /// Rejects settings of stages that the model lacks, and options that a stage lacks. `stages` lists the model's
+    /// stages, each with its options.
     pub fn check_stages(&self, stages: &[(&str, &[&str])]) -> Result<(), ConfigError> {
         for (name, stage) in &self.stages {
             let known = || stages.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
@@ -204,29 +204,29 @@ impl EngineConfig {
         Ok(())
     }
 
-    /// An option of one stage.
+    /// Value of one stage's option, if set.
     pub fn stage_option(&self, stage: &str, option: &str) -> Option<usize> {
         self.stages.get(stage)?.options.get(option).copied()
     }
 
-    /// Settings of one stage.
+    /// Settings of one stage; defaults if none are set.
     pub fn stage(&self, name: &str) -> StageConfig {
         self.stages.get(name).cloned().unwrap_or_default()
     }
 
-    /// Threads that compute.
+    /// Number of computing threads.
     pub fn threads(&self) -> usize {
         self.threads.unwrap_or_else(|| physical_cores().min(MOST_DEFAULT_THREADS))
     }
 
-    /// The order in which sessions run.
+    /// Scheduling order of the sessions.
     pub fn order(&self) -> SchedulingOrder {
         if self.deadlines { SchedulingOrder::Deadline } else { SchedulingOrder::Arrival }
     }
 }
 
 impl StageConfig {
-    /// Rows of all slots in one step.
+    /// Upper bound of all slots' rows in one step.
     pub fn batch(&self) -> usize {
         self.batch_rows.unwrap_or(BATCH_ROWS)
     }

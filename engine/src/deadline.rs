@@ -1,11 +1,12 @@
-//! The planner: which slots a stage advances in a tick, and by how many rows. It has no clock and knows no model.
+//! Planner of ticks: chooses the slots that a stage advances in a tick, and the rows of each. It has no clock and
+//! depends on no model.
 //!
-//! A session's deadline is the moment when its caller runs out of audio. Sessions about to underrun come first, then those
-//! that wait for their first packet, then the rest by earliest deadline. A tick gets as much time as the most urgent
-//! deadline leaves, by the measured costs of steps, and every stage leaves time for urgent work in the stages after it. So a
-//! long prompt is prefilled in chunks that fit into the time before the next frame is due. A step can take longer than the
-//! ones before it; a part of the time is spare for that. Only when nothing is left does a waiting prompt get a small chunk all
-//! the same, now and then, so that it does not starve.
+//! A session's deadline is the moment at which its caller runs out of audio. Sessions about to underrun come first,
+//! then those that wait for their first packet, then the rest by earliest deadline. A tick gets as much time as the
+//! most urgent deadline leaves, by the measured costs of steps. Every stage leaves time for urgent work in the stages
+//! after it. So a long prompt is prefilled in chunks that fit into the time before the next frame is due. Part of the
+//! time is a reserve, because a step can take longer than the steps before it. With no time left, a waiting prompt
+//! still gets a small chunk now and then, so that it does not starve.
 
 pub mod cost;
 
@@ -15,32 +16,32 @@ use std::time::{Duration, Instant};
 use self::cost::{StageCost, StepRows};
 use crate::stage::RowKind;
 
-/// How soon the output of a stage is needed.
+/// Urgency of a stage's output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Urgency {
     /// The caller is playing audio.
     Playing {
-        /// When the audio sent so far has been played.
+        /// Time at which the audio sent so far has been played.
         runs_out: Instant,
     },
     /// The caller waits for the first packet.
     First {
-        /// When the response was requested.
+        /// Request time of the response.
         since: Instant,
     },
     /// The caller reads text: a response without speech, after its first text.
     Text {
-        /// When the last piece of it came.
+        /// Time of the last piece of text.
         since: Instant,
     },
     /// Silent prefill: no response was requested yet.
     Silent {
-        /// When the rows became ready.
+        /// Time at which the rows became ready.
         since: Instant,
     },
-    /// Nobody waits for it.
+    /// Background work: no caller waits for it.
     Background {
-        /// When it was requested.
+        /// Request time of the response.
         since: Instant,
     },
 }
@@ -48,33 +49,33 @@ pub enum Urgency {
 /// Rows of one slot that a stage could advance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReadyRows {
-    /// The slot.
+    /// Index of the slot.
     pub slot: usize,
-    /// Ready rows; at least 1.
+    /// Number of ready rows; at least 1.
     pub rows: usize,
-    /// What they are.
+    /// Kind of the rows.
     pub kind: RowKind,
-    /// How soon they are needed.
+    /// Urgency of the rows.
     pub urgency: Urgency,
-    /// When its response was requested; [`Order::Arrival`] sorts by it.
+    /// Request time of the response; sort key of [`SchedulingOrder::Arrival`].
     pub arrived: Instant,
 }
 
 /// Rows of one slot that a stage advances in a tick.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ScheduledRows {
-    /// The slot.
+    /// Index of the slot.
     pub slot: usize,
-    /// What its rows are.
+    /// Kind of the rows.
     pub kind: RowKind,
-    /// Rows, at most [`Want::rows`].
+    /// Number of rows, at most [`ReadyRows::rows`].
     pub rows: usize,
 }
 
-/// The order in which slots are served.
+/// Order in which slots are served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SchedulingOrder {
-    /// By deadline.
+    /// Earliest deadline first.
     #[default]
     Deadline,
     /// First come, first served, without a time budget; for comparison.
@@ -84,27 +85,28 @@ pub enum SchedulingOrder {
 /// Upper bounds of a stage's rows in one tick.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StepLimits {
-    /// Rows of all slots together.
+    /// Upper bound of all slots' rows together.
     pub batch: usize,
-    /// Rows of one slot.
+    /// Upper bound of one slot's rows.
     pub chunk: usize,
 }
 
 /// Unplayed audio below which a session is about to underrun.
 const MARGIN: Duration = Duration::from_millis(240);
-/// Least time of a tick, however urgent something is: in shorter ticks the fixed cost of steps would prevail.
+/// Least time of a tick, however urgent its work: in shorter ticks the fixed cost of steps would prevail.
 const SHORTEST_TICK: Duration = Duration::from_millis(5);
-/// Time before a deadline that a tick leaves free, because a step may take longer than the ones before it: the larger of this
-/// and a quarter of the time.
+/// Reserve before a deadline, because a step may take longer than the steps before it: the larger of this and a quarter
+/// of the time.
 const SPARE: Duration = Duration::from_millis(40);
-/// While something is about to underrun, a prompt that waits gets a chunk without time for it so often, so that it does not
-/// starve.
+/// Least interval of chunks without time for them: while a session is about to underrun, a waiting prompt gets one this
+/// often, so that it does not starve.
 const FORCED_CHUNK_INTERVAL: Duration = Duration::from_millis(100);
-/// The next piece of a text is due this long after the last one: about as fast as one reads.
+/// Deadline of the next piece of a text after the last one: about reading speed.
 const TEXT: Duration = Duration::from_millis(200);
-/// Silent prefill is due this long after its rows became ready.
+/// Deadline of silent prefill after its rows became ready.
 const SILENT: Duration = Duration::from_secs(1);
-/// While something presses, the rest may add so much of the cost of the rows that press.
+/// Share of the urgent rows' cost that other rows may add while a session waits for its first packet or is about to
+/// underrun.
 const PIGGYBACK_SHARE: f64 = 0.25;
 
 /// Time left of a tick.
@@ -112,24 +114,24 @@ const PIGGYBACK_SHARE: f64 = 0.25;
 pub struct TickBudget {
     /// Seconds; infinite while nothing is due.
     left: f64,
-    /// Whether a session is about to underrun.
+    /// True if a session is about to underrun.
     due: bool,
-    /// Whether a session waits for its first packet or is about to underrun.
+    /// True if a session waits for its first packet or is about to underrun.
     pressing: bool,
 }
 
-/// Plans ticks for a chain of stages.
+/// Plans the ticks of a chain of stages.
 #[derive(Debug, Clone)]
 pub struct Planner {
     order: SchedulingOrder,
     limits: Vec<StepLimits>,
     costs: Vec<StageCost>,
-    /// When each stage last gave a chunk for which there was no time.
+    /// Time of each stage's last chunk without time for it.
     forced: Vec<Option<Instant>>,
 }
 
 impl Planner {
-    /// A planner for stages with these limits.
+    /// Creates a planner for stages with these limits.
     pub fn new(order: SchedulingOrder, limits: Vec<StepLimits>) -> Self {
         Self { order, costs: vec![StageCost::default(); limits.len()], forced: vec![None; limits.len()], limits }
     }
@@ -139,7 +141,7 @@ impl Planner {
         self.costs[stage].record(rows, took.as_secs_f64());
     }
 
-    /// The time of a tick that begins at `now`; `wants` holds the wants of every stage.
+    /// Returns the budget of a tick that begins at `now`; `wants` holds the wants of every stage.
     pub fn budget(&self, now: Instant, wants: &[Vec<ReadyRows>]) -> TickBudget {
         let all = || wants.iter().flatten();
         let due = all().filter_map(|want| match want.urgency {
@@ -156,7 +158,7 @@ impl Planner {
         TickBudget { left, due: most_urgent == Some(0), pressing: most_urgent.is_some_and(|class| class < 2) }
     }
 
-    /// The shares of `stage` in this tick, from its own wants and those of the stages after it.
+    /// Returns the shares of `stage` in this tick, from its own wants and those of the stages after it.
     pub fn plan(
         &mut self,
         stage: usize,
@@ -179,7 +181,7 @@ impl Planner {
         }
         wants.sort_by_key(|want| (class(want, now), deadline(want), want.slot));
 
-        // What is due passes through the later stages in this tick, so its rows there must still fit.
+        // Due slots pass through the later stages in this tick, so their rows there must still fit.
         let is_due = |want: &&ReadyRows| class(want, now) == 0;
         let mut due: BTreeSet<usize> = wants.iter().filter(is_due).map(|want| want.slot).collect();
         let mut urgent_later = 0.0;
@@ -191,7 +193,7 @@ impl Planner {
         }
         let cost = &self.costs[stage];
         let available = budget.left - urgent_later;
-        // What the rows that press cost, and the rest beside them.
+        // All planned rows, and the planned rows of priorities 0 and 1.
         let (mut planned, mut pressing) = (StepRows::default(), StepRows::default());
         let mut rows_left = batch;
         let mut shares: Vec<ScheduledRows> = Vec::new();
@@ -203,7 +205,7 @@ impl Planner {
         for want in wants {
             let class = class(&want, now);
             let whole = want.rows.min(chunk).min(rows_left);
-            // A batch may be smaller than a chunk that pays.
+            // A batch may be smaller than the least chunk.
             let least = want.kind.least_chunk().min(whole);
             let spent = cost.known_seconds(planned);
             let affordable = |seconds: f64| cost.affordable(planned, want.kind, whole, seconds - spent);
@@ -219,7 +221,9 @@ impl Planner {
                     }
                     if force { least } else { most }
                 }
-                _ if budget.pressing => affordable(available.min(cost.known_seconds(pressing) * (1.0 + PIGGYBACK_SHARE))),
+                _ if budget.pressing => {
+                    affordable(available.min(cost.known_seconds(pressing) * (1.0 + PIGGYBACK_SHARE)))
+                }
                 _ => affordable(available).max(if shares.is_empty() { least } else { 0 }),
             };
             let rows = whole.min(most);
@@ -239,7 +243,7 @@ impl Planner {
     }
 }
 
-/// Priority: 0 about to underrun, 1 waits for its first packet, 2 the rest, 3 what nobody waits for.
+/// Priority: 0 about to underrun, 1 waits for its first packet, 2 the rest, 3 background.
 fn class(want: &ReadyRows, now: Instant) -> u8 {
     match want.urgency {
         Urgency::Playing { runs_out } if runs_out.saturating_duration_since(now) < MARGIN => 0,

@@ -1,4 +1,4 @@
-//! Where models run: what a device must be for the engine, and the `engine.device` setting.
+//! Devices: trait bounds of the engine, and the setting `engine.device`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,25 +7,25 @@ use repartee_kernels::StepOps;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// A device as stages and encoders have it, which pass from thread to thread.
+/// Device of stages and encoders, which move between threads.
 pub trait Device: StepOps<Weight: Send + Sync, State: Send, Ticket: Send> + Send + 'static {}
 
 impl<O: StepOps<Weight: Send + Sync, State: Send, Ticket: Send> + Send + 'static> Device for O {}
 
-/// A device, as it is asked for.
+/// Choice of a device, as in `engine.device`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum DeviceChoice {
-    /// The processor.
+    /// The CPU of this machine.
     #[default]
     Cpu,
     /// The CUDA device with this number.
     Cuda(usize),
-    /// The first CUDA device if there is one and this binary can use it, else the processor.
+    /// The first CUDA device if one exists and this binary supports it, else the CPU.
     Auto,
 }
 
-/// A device of another name.
+/// Error of an unknown device name.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("`{0}` is no device: it may be `cpu`, `cuda:0` (or another number), or `auto`")]
 pub struct UnknownDevice(String);
@@ -69,22 +69,22 @@ impl fmt::Display for DeviceChoice {
     }
 }
 
-/// Why a device cannot be used.
+/// Error of a device that cannot be used.
 #[derive(Debug, Error)]
 pub enum DeviceError {
-    /// The binary lacks it.
+    /// The binary is built without CUDA.
     #[error(
         "engine.device is {0}, and this binary is built without CUDA: build it with `cargo build --release -p repartee --features cuda` \
          (docs/cuda.md), or set it to cpu"
     )]
     NotBuilt(DeviceChoice),
-    /// The driver or the device refuses.
+    /// The driver or the device failed.
     #[cfg(feature = "cuda")]
     #[error("engine.device is {choice}: {error}")]
     Cuda {
-        /// What was asked for.
+        /// Device that was chosen.
         choice: DeviceChoice,
-        /// What it says.
+        /// Error of the driver or the device.
         error: repartee_kernels::cuda::CudaError,
     },
 }

@@ -1,23 +1,23 @@
-//! What a history and a prompt are made of. A history item holds elements, never text that would be tokenised again: token
-//! ids, encoded audio, and the codes of a model's own speech where that is part of its prompt.
+//! Contents of histories and prompts. A history item holds elements, never text that would be tokenised again: token
+//! ids, encoded audio, and the codes of a model's own speech if they are part of its prompt.
 
 use std::fmt;
 use std::sync::Arc;
 
 use repartee_engine_api::Role;
 
-/// Encoded rows of one closed window of input audio; compared by identity. They lie on the host, because a history outlives every
-/// step; a step that reads some takes them along in its row spec.
+/// Encoded rows of one closed window of input audio; compared by identity. They are stored on the host, because a
+/// history outlives every step; a step that reads them takes them along in its row spec.
 #[derive(Debug, Default)]
 pub struct AudioRows {
-    /// The rows' numbers, one row after the other.
+    /// Values of the rows, one row after the other.
     pub rows: Vec<f32>,
     /// Number of rows.
     pub count: usize,
 }
 
 impl AudioRows {
-    /// The numbers of a row.
+    /// Values of one row.
     pub fn row(&self, row: usize) -> &[f32] {
         let width = self.rows.len() / self.count.max(1);
         &self.rows[row * width..(row + 1) * width]
@@ -27,9 +27,9 @@ impl AudioRows {
 /// One position of a prompt.
 #[derive(Clone, PartialEq)]
 pub struct Element {
-    /// Whose message it belongs to.
+    /// Role of the message that it belongs to.
     pub role: Role,
-    /// Its content.
+    /// Content of the position.
     pub value: ElementValue,
 }
 
@@ -42,30 +42,30 @@ pub enum ElementValue {
     Codes(Arc<[u32]>),
     /// One row of encoded audio.
     Audio {
-        /// The window that it belongs to.
+        /// Window that the row belongs to.
         window: Arc<AudioRows>,
-        /// Which of its rows.
+        /// Index of the row in its window.
         row: usize,
     },
 }
 
 impl Element {
-    /// A token.
+    /// Creates a text token of a role.
     pub fn token(role: Role, id: u32) -> Self {
         Self { role, value: ElementValue::Token(id) }
     }
 
-    /// Codes of the model's own speech.
+    /// Creates codes of the model's own speech, with the assistant's role.
     pub fn codes(codes: Arc<[u32]>) -> Self {
         Self { role: Role::Assistant, value: ElementValue::Codes(codes) }
     }
 
-    /// Whether it is a row of audio.
+    /// True if it is a row of audio.
     pub fn is_audio(&self) -> bool {
         matches!(self.value, ElementValue::Audio { .. })
     }
 
-    /// The numbers of a row of audio.
+    /// Values of a row of audio; `None` for other elements.
     pub fn audio(&self) -> Option<&[f32]> {
         match &self.value {
             ElementValue::Audio { window, row } => Some(window.row(*row)),
@@ -95,25 +95,25 @@ impl PartialEq for ElementValue {
     }
 }
 
-/// What a message is, for the model's template.
+/// Kind of a message, for the model's template.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MessageKind {
-    /// Instructions.
+    /// Instructions and tools.
     System,
-    /// Of the caller.
+    /// Message of the caller.
     User,
-    /// Of the model, generated tool calls included.
+    /// Message of the model, generated tool calls included.
     Assistant,
     /// A tool call that the caller inserted.
     ToolCall,
-    /// Result of a tool.
+    /// Result of a tool call.
     ToolResult,
 }
 
-/// A run of content of one sort.
+/// Run of content of one kind.
 #[derive(Debug, Clone)]
 pub enum MessagePart {
-    /// Text.
+    /// Text, as token ids.
     Text(Vec<u32>),
     /// Windows of encoded audio.
     Audio(Vec<Arc<AudioRows>>),
@@ -134,34 +134,34 @@ impl MessagePart {
 /// One message of a session's history.
 #[derive(Debug, Clone)]
 pub struct Message {
-    /// What it is.
+    /// Kind of the message.
     pub kind: MessageKind,
-    /// Its content, in order. A model that interleaves text and speech has many parts.
+    /// Content, in order. A model that interleaves text and speech has many parts.
     pub parts: Vec<MessagePart>,
 }
 
 impl Message {
-    /// A message of text.
+    /// Creates a message of text.
     pub fn text(kind: MessageKind, ids: Vec<u32>) -> Self {
         Self { kind, parts: vec![MessagePart::Text(ids)] }
     }
 
-    /// Audio of the caller.
+    /// Creates a user message of audio.
     pub fn audio(windows: Vec<Arc<AudioRows>>) -> Self {
         Self { kind: MessageKind::User, parts: vec![MessagePart::Audio(windows)] }
     }
 
-    /// Whether it has no content.
+    /// True if it has no content.
     pub fn is_empty(&self) -> bool {
         self.parts.iter().all(MessagePart::is_empty)
     }
 
-    /// Drops all content.
+    /// Drops all of its content.
     pub fn clear(&mut self) {
         self.parts.clear();
     }
 
-    /// Appends a token.
+    /// Appends a text token.
     pub fn push_token(&mut self, id: u32) {
         match self.parts.last_mut() {
             Some(MessagePart::Text(ids)) => ids.push(id),
@@ -169,8 +169,8 @@ impl Message {
         }
     }
 
-    /// Adds one position of the model's own speech after so many tokens and the speech that stands there already; `None` for
-    /// the end.
+    /// Adds one position of the model's own speech after the first `tokens` tokens and the speech that follows them;
+    /// `None` for the end.
     pub fn push_codes(&mut self, position: Arc<[u32]>, tokens: Option<usize>) {
         let at = tokens.map_or(self.parts.len(), |tokens| self.split_text(tokens));
         match at.checked_sub(1).and_then(|before| self.parts.get_mut(before)) {
@@ -179,8 +179,8 @@ impl Message {
         }
     }
 
-    /// Cuts the part that holds token `tokens` so that a part begins with it. Returns the index of that part; the end if there
-    /// are not so many tokens.
+    /// Splits the part that holds token `tokens`, so that a part begins with it. Returns the index of that part, or the
+    /// number of parts if there are fewer tokens.
     fn split_text(&mut self, tokens: usize) -> usize {
         let mut left = tokens;
         let cut = self.parts.iter_mut().enumerate().find_map(|(at, part)| match part {
@@ -207,7 +207,7 @@ impl Message {
         true
     }
 
-    /// Ids of all its text.
+    /// Ids of all of its text.
     pub fn token_ids(&self) -> impl Iterator<Item = u32> {
         self.parts
             .iter()
@@ -218,8 +218,8 @@ impl Message {
             .copied()
     }
 
-    /// Keeps the first `tokens` tokens and what stands before the next one, then appends `rest`. Speech that stands after the
-    /// last kept token is kept while every token before it is.
+    /// Keeps the first `tokens` tokens and the parts before the next one, then appends `rest`. Speech after the last
+    /// kept token is kept if every token before it is.
     pub fn truncate_text(&mut self, tokens: usize, rest: Vec<u32>) {
         let mut left = tokens;
         let mut kept = Vec::new();
@@ -249,7 +249,7 @@ impl Message {
 mod tests {
     use super::*;
 
-    /// Text and speech as a model of interleaved output makes them.
+    /// Builds a message of interleaved text and speech.
     fn interleaved() -> Message {
         let mut message = Message { kind: MessageKind::Assistant, parts: Vec::new() };
         for id in 0..4 {
@@ -287,7 +287,7 @@ mod tests {
 
     #[test]
     fn speech_stands_after_its_token_whenever_it_comes() {
-        // Two positions a token; the text is ahead by 0 to 4 tokens.
+        // Two positions of speech for each token; the text is ahead by 0 to 4 tokens.
         for ahead in 0..=4 {
             let mut message = Message { kind: MessageKind::Assistant, parts: Vec::new() };
             for id in 0..4 + ahead {

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
 use repartee_engine_api::{
-    Command, EngineLoad, EnrolError, Event, ModelInfo, OpenError, SessionPeer, Recording, Respond, Role, SessionHandle,
+    Command, EngineLoad, EnrolError, Event, ModelInfo, OpenError, Recording, Respond, Role, SessionHandle, SessionPeer,
     SpeechEngine, StageWork, WakeSignal, link,
 };
 use thiserror::Error;
@@ -17,10 +17,10 @@ use crate::progress::{StartProgress, StartStage};
 use crate::scheduler::{Gauges, Scheduler};
 use crate::voices::VoiceRegistry;
 
-/// [`ModelInfo::input_rate`] of a model without ears, in Hz.
+/// [`ModelInfo::input_rate`] of a model without audio input, in Hz.
 const NOMINAL_RATE: u32 = 16_000;
 
-/// Why the engine did not start.
+/// Error of an engine's start.
 #[derive(Debug, Error)]
 pub enum StartError {
     /// The checkpoint cannot be loaded.
@@ -32,7 +32,7 @@ pub enum StartError {
     /// The model loaded but gave no response.
     #[error("the model gave no response during warm-up: {0}")]
     WarmUp(String),
-    /// The operating system refused the thread.
+    /// The operating system refused to start the thread.
     #[error("cannot start the engine's thread: {0}")]
     Thread(#[from] std::io::Error),
 }
@@ -50,7 +50,7 @@ pub struct Engine {
     slots: usize,
     voices: Arc<VoiceRegistry>,
     gauges: Arc<Gauges>,
-    /// `None` only while dropping.
+    /// Queue of new sessions; `None` only while dropping.
     arrivals: Option<flume::Sender<SessionPeer>>,
     wake: WakeSignal,
     thread: Option<JoinHandle<()>>,
@@ -62,7 +62,7 @@ impl Engine {
         Self::start_with_progress(source, config, |_| {})
     }
 
-    /// The same; `progress` is called on this thread whenever the start has come further.
+    /// Like [`Engine::start`]; calls `progress` on this thread whenever the start has advanced.
     pub fn start_with_progress(
         source: Source,
         config: &EngineConfig,
@@ -103,8 +103,7 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Cache blocks and everything else that sessions hold, as counted when the engine last had nothing to do; 0 without
-    /// sessions.
+    /// Resources that sessions hold (cache blocks and more), counted when the engine was last idle; 0 without sessions.
     pub fn held(&self) -> usize {
         self.gauges.held.load(Ordering::Acquire)
     }
@@ -193,7 +192,7 @@ impl Drop for Engine {
         drop(self.arrivals.take());
         self.wake.signal();
         if let Some(thread) = self.thread.take() {
-            // A panic of the loop itself was reported when it happened.
+            // The loop reported its own panic when it happened.
             let _ = thread.join();
         }
     }

@@ -1,7 +1,7 @@
-//! The edges between stages: when the output of one stage reaches the next.
+//! Edges between stages: they decide when the output of one stage reaches the next.
 //!
 //! Prompts pass at once. A response passes chunk by chunk (`async_chunk`), or whole once the stage has finished
-//! (`full_payload`). The end is a mark of its own: no piece is passed twice, also when the last one filled a chunk.
+//! (`full_payload`). The end is an item of its own: no piece passes twice, even if the last one filled a chunk.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,23 +11,23 @@ use crate::stage::StageItem;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HandOff {
-    /// Chunk by chunk.
+    /// Passes output chunk by chunk.
     #[default]
     AsyncChunk,
-    /// Everything at once, when the stage has finished.
+    /// Passes everything at once when the stage has finished.
     FullPayload,
 }
 
 /// Chunk sizes in pieces: tokens, codec frames, or runs of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChunkSizes {
-    /// The first chunk of a response.
+    /// Size of a response's first chunk.
     pub initial: usize,
-    /// Every later one.
+    /// Size of every later chunk.
     pub steady: usize,
 }
 
-/// The edge between two stages, with what it holds back for each slot.
+/// Edge between two stages. It buffers items for each slot.
 #[derive(Debug)]
 pub struct Edge {
     mode: HandOff,
@@ -38,17 +38,17 @@ pub struct Edge {
 #[derive(Debug, Default)]
 struct Slot {
     held: Vec<StageItem>,
-    /// Whether the response's first chunk was passed.
+    /// True once the response's first chunk has passed.
     begun: bool,
 }
 
 impl Edge {
-    /// An edge for `slots` slots.
+    /// Creates an edge for `slots` slots.
     pub fn new(mode: HandOff, chunks: ChunkSizes, slots: usize) -> Self {
         Self { mode, chunks, slots: (0..slots).map(|_| Slot::default()).collect() }
     }
 
-    /// Takes an item; returns what passes now, in order.
+    /// Takes an item; returns the items that pass now, in order.
     pub fn pass(&mut self, slot: usize, item: StageItem) -> Vec<StageItem> {
         let slot = &mut self.slots[slot];
         match item {
@@ -61,7 +61,7 @@ impl Edge {
                 slot.begun = true;
                 std::mem::take(&mut slot.held)
             }
-            // Nothing may follow for long, so what is held back passes now.
+            // Nothing may follow for long, so buffered items pass now.
             StageItem::TextPause => {
                 slot.held.push(item);
                 if self.mode == HandOff::FullPayload { Vec::new() } else { std::mem::take(&mut slot.held) }
@@ -85,12 +85,12 @@ impl Edge {
         }
     }
 
-    /// Discards what is held back.
+    /// Discards a slot's buffered items.
     pub fn free(&mut self, slot: usize) {
         self.slots[slot] = Slot::default();
     }
 
-    /// Pieces that are held back.
+    /// Number of buffered items of a slot.
     pub fn held(&self, slot: usize) -> usize {
         self.slots[slot].held.len()
     }
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
     use crate::stage::StageEnd;
 
-    /// Sizes of the chunks for `pieces` pieces and an end; the last entry is the chunk with the end.
+    /// Returns the chunk sizes for `pieces` pieces and an end; the last entry is the chunk with the end.
     fn sizes(mode: HandOff, chunks: ChunkSizes, pieces: u32) -> Vec<usize> {
         let mut edge: Edge = Edge::new(mode, chunks, 1);
         let mut sizes = Vec::new();
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_on_a_chunk_boundary_has_no_pieces() {
+    fn end_on_a_chunk_boundary_has_no_pieces() {
         let chunks = ChunkSizes { initial: 4, steady: 25 };
         for k in 0..3 {
             let handed = sizes(HandOff::AsyncChunk, chunks, 4 + 25 * k);

@@ -1,26 +1,29 @@
-//! The engine's parts, for the tests and benchmarks of this workspace. Nothing else may use them: they change at any time.
+//! Internals of the engine, for the tests and benchmarks of this workspace. Nothing else may use them: they change at
+//! any time.
 #![doc(hidden)]
 
 pub use crate::audio::log_mel::{LogMel, LogMelConfig};
 pub use crate::checkpoint::{Checkpoint, DType, TensorData};
 pub use crate::deadline::cost::StepRows;
-pub use crate::deadline::{TickBudget, StepLimits, SchedulingOrder, Planner, ScheduledRows, Urgency, ReadyRows};
+pub use crate::deadline::{Planner, ReadyRows, ScheduledRows, SchedulingOrder, StepLimits, TickBudget, Urgency};
 pub use crate::device::Device;
-pub use crate::elements::{AudioRows, Element, Message, MessageKind, MessagePart, ElementValue};
+pub use crate::elements::{AudioRows, Element, ElementValue, Message, MessageKind, MessagePart};
 pub use crate::model::{
-    ToolCallTokens, Codec, AudioFrontEnd, Encoder, FrontEnd, FrontEndStream, InputWindow, Model, PromptTemplate, SlotCounts, ToolTemplate, Voices,
-    WindowInput,
+    AudioFrontEnd, Codec, Encoder, FrontEnd, FrontEndStream, InputWindow, Model, PromptTemplate, SlotCounts,
+    ToolCallTokens, ToolTemplate, Voices, WindowInput,
 };
 pub use crate::models::parts::{autoregressive, code_predictor, decoder, slot_rows, weights};
-pub use crate::models::{SlotBytes, FamilyVariant, load_model, worker_pool, fit_slots};
+pub use crate::models::{FamilyVariant, SlotBytes, fit_slots, load_model, worker_pool};
 pub use crate::scheduler::{Gauges, Scheduler, Tick, Times};
 pub use crate::sequence::BlockPool;
-pub use crate::stage::{EdgeKind, StageEnd, StageItem, RunnableRows, Outbox, ResponseParams, ContextBudget, RowKind, Stage, BatchEntry};
+pub use crate::stage::{
+    BatchEntry, ContextBudget, EdgeKind, Outbox, ResponseParams, RowKind, RunnableRows, Stage, StageEnd, StageItem,
+};
 pub use crate::text::Tokenizer;
 
-/// The parts of the Qwen2.5-Omni family.
+/// Internals of the Qwen2.5-Omni family.
 pub mod qwen2_5_omni {
-    pub use crate::models::parts::ode::{Rk4, OdeState};
+    pub use crate::models::parts::ode::{OdeState, Rk4};
     pub use crate::models::parts::rows::HostRows;
     pub use crate::models::parts::speaker_encoder::SpeakerEncoder;
     pub use crate::models::parts::thinker_stage::ThinkerModel;
@@ -41,7 +44,7 @@ pub mod qwen2_5_omni {
     pub use crate::models::qwen2_5_omni::{Qwen25Omni, load};
 }
 
-/// The parts of the Qwen3-Omni family.
+/// Internals of the Qwen3-Omni family.
 pub mod qwen3_omni_moe {
     pub use crate::models::parts::code2wav::{Code2Wav, Code2WavState, MAX_FRAMES};
     pub use crate::models::parts::code2wav_stage::Code2WavStage;
@@ -51,7 +54,7 @@ pub mod qwen3_omni_moe {
     pub use crate::models::qwen3_omni_moe::{Qwen3Omni, load};
 }
 
-/// The parts of the Qwen3-TTS family.
+/// Internals of the Qwen3-TTS family.
 pub mod qwen3_tts {
     pub use crate::models::parts::code2wav::{Code2Wav, Code2WavState, MAX_FRAMES};
     pub use crate::models::parts::rows::HostRows;
@@ -59,7 +62,7 @@ pub mod qwen3_tts {
     pub use crate::models::qwen3_tts::config::Config;
     pub use crate::models::qwen3_tts::generation::GenerationConfig;
     pub use crate::models::qwen3_tts::talker::{LEAST_FRAMES, Talker};
-    pub use crate::models::qwen3_tts::utterance::{UtteranceTokens, UtteranceRow, Utterance};
+    pub use crate::models::qwen3_tts::utterance::{Utterance, UtteranceRow, UtteranceTokens};
     pub use crate::models::qwen3_tts::voices::{Cloned, Speaker, Voice, VoiceList};
     pub use crate::models::qwen3_tts::{Qwen3Tts, load};
 }

@@ -1,28 +1,28 @@
-//! The speech engine of Repartee: sessions, sub-requests, continuous batching and model families.
+//! Speech engine of Repartee: sessions, sub-requests, continuous batching and model families.
 //!
-//! No network and no async runtime: one thread owns the device and the models, callers hold a
-//! [`repartee_engine_api::SessionHandle`]. [`Engine`] is the entry, [`EngineConfig`] its settings.
+//! Uses no network and no async runtime: one thread owns the device and the models, callers hold a
+//! [`repartee_engine_api::SessionHandle`]. [`Engine`] is the entry point, [`EngineConfig`] its settings.
 //!
 //! The engine thread:
 //! - `engine`: starts the thread and opens sessions
-//! - `scheduler`: the tick loop, which sees only stages
-//! - `deadline`: the planner
+//! - `scheduler`: the tick loop, which depends on the stage interface alone
+//! - `deadline`: the planner of ticks
 //! - `hand_off`: the edges between stages
 //! - `session`: history and responses of one session
 //! - `audio_input`: open input audio
-//! - `model`: what a family loads: ears, script, stages, voices, geometry
-//! - `voices`: the model's voices, and those that are made while it runs
+//! - `model`: a loaded model: audio front end, prompt template, stages, voices, geometry
+//! - `voices`: the model's voices and enrolled ones
 //! - `stage`: the interface of stages and the items between them
-//! - `elements`: what a history and a prompt are made of
+//! - `elements`: contents of histories and prompts
 //! - `sequence`: block pools and tables of cached positions
-//! - `progress`: how far a start has come
-//! - `device`: where models run
-//! - [`measure`]: what a turn takes on this machine, stage by stage
+//! - `progress`: progress of a start
+//! - `device`: choice of the device
+//! - [`measure`]: measures a turn on this machine, stage by stage
 //!
 //! Models:
 //! - `checkpoint`: checkpoints in published formats
-//! - `models`: one folder a model family
-//! - `weight_policy`: which weights are kept as integers, and how keys and values are
+//! - `models`: model families, one folder each
+//! - `weight_policy`: formats of weights, keys and values
 //! - `audio`: the log-mel front end
 //! - `text`: the tokenizer
 

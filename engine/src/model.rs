@@ -1,4 +1,5 @@
-//! A loaded model as the engine drives it: optional ears, a script, a chain of stages, voices, and the geometry of its output.
+//! A loaded model as the engine drives it: optional audio front end, prompt template, chain of stages, voices, and
+//! output geometry.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,123 +13,124 @@ use crate::session::pending_response::MAX_RESPONSES;
 use crate::stage::{EdgeKind, Stage};
 use crate::text::Tokenizer;
 
-/// A closed window of input audio, as an encoder takes it.
+/// A closed window of input audio, as the encoder takes it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct InputWindow {
-    /// Frames; the last window of an audio item may have fewer than the others.
+    /// Number of frames; the last window of an audio item may have fewer than the others.
     pub frames: usize,
-    /// `[frames, width]`, frame by frame.
+    /// Frame values, `[frames, width]`, frame by frame.
     pub data: Vec<f32>,
 }
 
-/// Samples to windows. The windows depend on the samples alone, not on how they were split.
+/// Turns samples into windows. The windows depend on the samples alone, not on how they were split.
 pub trait FrontEnd: Send + Sync {
-    /// Samples a second that it takes.
+    /// Sampling rate of its input, in Hz.
     fn rate(&self) -> u32;
-    /// The stream of a new audio item.
+    /// Opens a stream for a new audio item.
     fn stream(&self) -> Box<dyn FrontEndStream>;
 }
 
-/// One audio item on its way to windows.
+/// Stream that turns one audio item into windows.
 pub trait FrontEndStream: Send {
     /// Takes samples (-1..1) and appends the windows that they close to `closed`.
     fn push(&mut self, samples: &[f32], closed: &mut Vec<InputWindow>);
-    /// Ends the item: the window that is still open; `None` if it has no frame.
+    /// Ends the item; returns the open window, or `None` if it has no frame.
     fn finish(self: Box<Self>) -> Option<InputWindow>;
-    /// Samples so far.
+    /// Number of samples pushed so far.
     fn samples(&self) -> usize;
-    /// An equal stream that goes its own way.
+    /// Returns an independent copy of the stream.
     fn fork(&self) -> Box<dyn FrontEndStream>;
 }
 
-/// A window to encode.
+/// Input of the encoder: one window.
 #[derive(Debug, Clone, Copy)]
 pub struct WindowInput<'a> {
-    /// [`InputWindow::data`]
+    /// Frame values; see [`InputWindow::data`].
     pub data: &'a [f32],
     /// Index of the window within its audio item.
     pub index: usize,
 }
 
-/// Encodes windows to rows. It keeps no state from window to window.
+/// Encodes windows to rows. It keeps no state between windows.
 pub trait Encoder: Send {
-    /// Encodes several windows as one batch; one entry each.
+    /// Encodes several windows as one batch; returns one entry for each.
     fn encode(&mut self, windows: &[WindowInput<'_>]) -> Vec<AudioRows>;
 }
 
-/// How a model hears.
+/// Audio input of a model.
 pub struct AudioFrontEnd {
-    /// Samples to windows.
+    /// Turns samples into windows.
     pub front_end: Box<dyn FrontEnd>,
-    /// Windows to rows.
+    /// Turns windows into rows.
     pub encoder: Box<dyn Encoder>,
 }
 
-/// The texts of tools in a model's template.
+/// Template of tools in prompts and generated text.
 pub trait ToolTemplate {
-    /// The text of a system message that offers tools.
+    /// Text of a system message that offers tools.
     fn system(&self, instructions: &str, tools: &[Tool]) -> String;
-    /// The text of a tool call; `arguments` is JSON.
+    /// Text of a tool call; `arguments` is JSON.
     fn call(&self, name: &str, arguments: &str) -> String;
-    /// The text of a tool result.
+    /// Text of a tool result.
     fn result(&self, output: &str) -> String;
-    /// What stands around a call in generated text.
+    /// Tokens that delimit a call in generated text.
     fn marks(&self) -> &ToolCallTokens;
 }
 
-/// The tokens around a tool call in generated text, as id and spelling.
+/// Tokens that delimit a tool call in generated text, as id and spelling.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolCallTokens {
-    /// Opens a call.
+    /// Token that opens a call.
     pub open: (u32, String),
-    /// Closes it.
+    /// Token that closes a call.
     pub close: (u32, String),
 }
 
-/// How a model's prompt is written.
+/// Prompt template of a model.
 pub trait PromptTemplate: Send {
-    /// The history as prompt positions. With `open`, the windows of an uncommitted audio item follow; otherwise, with
-    /// `respond`, the header of the model's turn.
+    /// Renders the history as prompt positions. With `open`, the windows of an uncommitted audio item follow;
+    /// otherwise, with `respond`, the header of the model's turn.
     fn render(&self, history: &[Message], open: Option<&[Arc<AudioRows>]>, respond: bool) -> Vec<Element>;
 
-    /// The positions of text that streams in while the response is being generated; `None` if the model cannot take any.
+    /// Renders text that streams in during generation as positions; `None` if the model takes none.
     fn streamed(&self, _ids: &[u32]) -> Option<Vec<Element>> {
         None
     }
 
-    /// Whether the codes that the model speaks are part of later prompts.
+    /// True if later prompts contain the codes of the model's own speech.
     fn keeps_speech(&self) -> bool {
         false
     }
 
-    /// Text tokens of a response that stand before its codec frame `frame` in later prompts; `None` for those that came before
-    /// it. A model whose speech is made in a later stage than its text names them: what came first depends on the hand-off.
+    /// Number of a response's text tokens that stand before its codec frame `frame` in later prompts; `None` for all
+    /// tokens generated before the frame. A model that makes speech in a later stage than text returns a number,
+    /// because the order of generation depends on the hand-off.
     fn tokens_before(&self, _frame: usize) -> Option<usize> {
         None
     }
 
-    /// Its template of tools; `None` if the model knows none.
+    /// Template of tools; `None` if the model has no tools.
     fn tools(&self) -> Option<&dyn ToolTemplate> {
         None
     }
 }
 
-/// The voices of a model.
+/// Voices of a model.
 pub trait Voices: Send {
-    /// Names, the default one first.
+    /// Names of the voices, the default one first.
     fn names(&self) -> Vec<String>;
 
-    /// Sampling rate of the recordings that new voices are made of, in Hz; `None` for a fixed list.
+    /// Sampling rate of the recordings for new voices, in Hz; `None` if the list of voices is fixed.
     fn recording_rate(&self) -> Option<u32> {
         None
     }
 
-    /// Makes a voice of this name, which no other has, out of a recording. Runs beside the stages, on a thread of its own.
+    /// Enrols a voice from a recording under an unused name. Runs on a caller's thread, in parallel with the stages.
     fn enrol(&mut self, _name: &str, _recording: &Recording) -> Result<(), EnrolError> {
         Err(EnrolError::Fixed { known: self.names().join(", ") })
     }
 
-    /// Forgets a voice that was made; whether there was one.
+    /// Removes an enrolled voice; false if there is none of that name.
     fn remove_voice(&mut self, _name: &str) -> bool {
         false
     }
@@ -141,105 +143,105 @@ impl Voices for Vec<String> {
     }
 }
 
-/// Slots that the memory suffices for.
+/// Numbers of slots, and positions of each, that the memory suffices for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SlotCounts {
-    /// Slots of sessions.
+    /// Slots for sessions.
     pub sessions: usize,
-    /// Slots of out-of-band responses.
+    /// Slots for out-of-band responses.
     pub out_of_band: usize,
     /// Positions of a prompt and its response together.
     pub context: usize,
 }
 
 impl SlotCounts {
-    /// All slots; every stage has so many.
+    /// Number of all slots; every stage has this many.
     pub fn total(&self) -> usize {
         self.sessions + self.out_of_band
     }
 }
 
-/// Geometry of a model's output.
+/// Geometry of a model's audio output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Codec {
-    /// Samples a second.
+    /// Sampling rate, in Hz.
     pub sample_rate: u32,
     /// Samples of one codec frame, as a ratio: (numerator, denominator).
     pub frame_samples: (u32, u32),
 }
 
 impl Codec {
-    /// Duration of a frame.
+    /// Duration of one codec frame.
     pub fn frame(&self) -> Duration {
         let (samples, of) = self.frame_samples;
         let nanoseconds = u128::from(samples) * 1_000_000_000 / (u128::from(of) * u128::from(self.sample_rate));
         Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX))
     }
 
-    /// Duration of so many samples.
+    /// Duration of `samples` samples.
     pub fn duration(&self, samples: usize) -> Duration {
         Duration::from_secs_f64(samples as f64 / f64::from(self.sample_rate))
     }
 }
 
-/// A loaded model, ready to be driven.
+/// A loaded model, ready to run.
 pub struct Model {
     /// Tokenizer of the checkpoint.
     pub tokenizer: Tokenizer,
-    /// How it hears; `None` for a model that only reads.
+    /// Audio input; `None` for a model that takes text alone.
     pub audio: Option<AudioFrontEnd>,
-    /// How its prompts are written.
+    /// Template of the model's prompts.
     pub template: Box<dyn PromptTemplate>,
-    /// From the stage that reads the prompt to the stage that makes samples.
+    /// Stages in order, from the one that reads the prompt to the one that makes samples.
     pub stages: Vec<Box<dyn Stage>>,
-    /// Geometry of the output.
+    /// Geometry of the audio output.
     pub codec: Codec,
-    /// Its voices.
+    /// Voices of the model; the scheduler takes them over.
     pub voices: Box<dyn Voices>,
-    /// Slots that the stages were made for.
+    /// Slots that the stages were built for.
     pub slots: SlotCounts,
-    /// Upper bound of text tokens of a response whose request names none.
+    /// Default upper bound of text tokens of a response.
     pub max_tokens: u32,
-    /// The threads that its operations are split over; the stages run side by side on the same ones. `None` for one thread, or for a
-    /// device that has its own.
+    /// Worker pool for operations and for stages that run in parallel. `None` for one thread, or for a device that has
+    /// its own.
     pub pool: Option<Arc<Pool>>,
 }
 
-/// Why stages do not make a chain. A defect of a family.
+/// Error of stages that do not make a chain; a defect of the model family.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum TopologyError {
-    /// There is no stage.
+    /// The model has no stage.
     #[error("the model has no stage")]
     Empty,
-    /// A stage takes something else than the one before it gives.
+    /// A stage takes another kind of item than the stage before it gives.
     #[error("the {stage} takes {takes:?}, but gets {gets:?}")]
     Mismatch {
-        /// The stage.
+        /// Name of the stage.
         stage: &'static str,
-        /// What it takes.
+        /// Kind of item that the stage takes.
         takes: EdgeKind,
-        /// What it gets.
+        /// Kind of item that the stage before it gives.
         gets: EdgeKind,
     },
     /// The last stage makes no samples.
     #[error("the last stage gives {gives:?}, not samples")]
     Silent {
-        /// What it gives.
+        /// Kind of item that the last stage gives.
         gives: EdgeKind,
     },
-    /// One step makes more events than a session's queue holds.
+    /// One tick can send more events than a session's queue holds.
     #[error(
         "one tick makes up to {events} events of each of {} responses, a session's queue holds {EVENT_QUEUE}",
         MAX_RESPONSES
     )]
     TooManyEvents {
-        /// Events.
+        /// Events of one response in one tick.
         events: usize,
     },
 }
 
 impl Model {
-    /// Events that one tick can send for one response.
+    /// Upper bound of events that one tick can send for one response.
     pub fn events_per_tick(&self) -> usize {
         let events = self.stages.iter().map(|stage| match stage.output_kind() {
             // A token can give text, or the name and the arguments of a tool call.
@@ -247,11 +249,12 @@ impl Model {
             EdgeKind::Samples => stage.max_items(),
             EdgeKind::Prompt | EdgeKind::Codes | EdgeKind::Latents => 0,
         });
-        // The rest of a text, of a tool call, and the end.
+        // The rest of a text, the rest of a tool call, and the end.
         events.sum::<usize>() + 4
     }
 
-    /// Checks that each stage takes what the one before it gives.
+    /// Checks that each stage takes the kind of item that the stage before it gives, and that events fit into a
+    /// session's queue.
     pub fn check(&self) -> Result<(), TopologyError> {
         let mut gets = EdgeKind::Prompt;
         for stage in &self.stages {

@@ -1,20 +1,20 @@
-//! How far the start of an engine has come, with the voices that it is taught.
+//! Progress of an engine's start, enrolment of stored voices included.
 
-/// What a starting engine is doing.
+/// Phase of an engine's start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StartStage {
-    /// The checkpoint's configuration and the headers of its weight files are read.
+    /// Reads the checkpoint's configuration and the headers of its weight files.
     Opening,
-    /// Weights are read and packed for the device.
+    /// Reads weights and packs them for the device.
     Weights,
-    /// A first response is made.
+    /// Generates a first response.
     WarmUp,
-    /// Voices out of recordings are enrolled again, by whoever keeps them.
+    /// Enrols stored voices again. The owner of the recordings reports this phase.
     Voices,
 }
 
 impl StartStage {
-    /// Its name, for programs.
+    /// Name of the phase, for programs.
     pub fn name(self) -> &'static str {
         match self {
             Self::Opening => "opening",
@@ -25,16 +25,16 @@ impl StartStage {
     }
 }
 
-/// A moment of a start.
+/// Progress report of a start.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StartProgress {
-    /// What is being done.
+    /// Phase that is under way.
     pub stage: StartStage,
-    /// The share of the weights that was read, or of the voices that were enrolled, 0 to 1. Never falls within a stage.
+    /// Share of the weights read, or of the voices enrolled, 0 to 1. Never falls within a phase.
     pub fraction: f32,
 }
 
 impl StartProgress {
-    /// Nothing was read yet.
+    /// Start of the first phase; nothing has been read.
     pub const BEGIN: Self = Self { stage: StartStage::Opening, fraction: 0.0 };
 }

@@ -1,19 +1,19 @@
-//! Sequences: tables of fixed-size blocks out of one pool for each stage.
+//! Sequences: tables of fixed-size KV blocks from one pool for each stage.
 //!
-//! A block that several sequences share is counted and never written: [`Sequence::append`] writes into blocks of its own,
-//! because [`Sequence::fork`] and [`Sequence::truncate`] keep a shared block only when it is full.
+//! Blocks are reference-counted; a shared block is never written. [`Sequence::append`] writes into unshared blocks
+//! only, because [`Sequence::fork`] and [`Sequence::truncate`] keep a shared block only if it is full.
 
 use thiserror::Error;
 
-/// The pool has no block left.
+/// Error of a pool without free blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("all {blocks} blocks of the pool are taken")]
 pub struct OutOfBlocks {
-    /// Blocks in the pool.
+    /// Number of blocks in the pool.
     pub blocks: usize,
 }
 
-/// Allocates blocks and counts the holders of each.
+/// Allocator of blocks; counts the holders of each.
 #[derive(Debug)]
 pub struct BlockPool {
     block_len: usize,
@@ -22,18 +22,18 @@ pub struct BlockPool {
 }
 
 impl BlockPool {
-    /// A pool of `blocks` blocks of `block_len` positions.
+    /// Creates a pool of `blocks` blocks of `block_len` positions.
     pub fn new(blocks: usize, block_len: usize) -> Self {
-        // Taken from the end, so the lowest come first.
+        // Allocated from the end, so the lowest come first.
         Self { block_len, free: (0..blocks as u32).rev().collect(), holders: vec![0; blocks] }
     }
 
-    /// Free blocks.
+    /// Number of free blocks.
     pub fn free(&self) -> usize {
         self.free.len()
     }
 
-    /// All blocks.
+    /// Number of all blocks.
     pub fn blocks(&self) -> usize {
         self.holders.len()
     }
@@ -56,7 +56,7 @@ impl BlockPool {
         }
     }
 
-    /// Sequences that hold a block.
+    /// Number of sequences that hold a block.
     pub fn holders(&self, block: u32) -> u32 {
         self.holders[block as usize]
     }
@@ -66,7 +66,7 @@ impl BlockPool {
     }
 }
 
-/// A table of blocks that holds `len` positions. Give it back with [`Sequence::release`].
+/// Table of blocks that holds `len` positions. Return its blocks with [`Sequence::release`].
 #[derive(Debug, Default)]
 pub struct Sequence {
     blocks: Vec<u32>,
@@ -74,17 +74,17 @@ pub struct Sequence {
 }
 
 impl Sequence {
-    /// Positions held.
+    /// Number of positions held.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// The blocks, in order.
+    /// Block numbers, in order of positions.
     pub fn table(&self) -> &[u32] {
         &self.blocks
     }
 
-    /// Makes room for `n` more positions, or changes nothing.
+    /// Allocates `n` more positions, or changes nothing.
     pub fn append(&mut self, pool: &mut BlockPool, n: usize) -> Result<(), OutOfBlocks> {
         let missing = (self.len + n).div_ceil(pool.block_len) - self.blocks.len();
         if missing > pool.free() {
@@ -95,8 +95,8 @@ impl Sequence {
         Ok(())
     }
 
-    /// Drops all positions from `len` on. Returns how many remain: fewer than `len` when the block around `len` is
-    /// shared, because what follows would be written into it.
+    /// Drops all positions from `len` on. Returns the number that remains: fewer than `len` if the block around `len`
+    /// is shared, because later positions would be written into it.
     pub fn truncate(&mut self, pool: &mut BlockPool, len: usize) -> usize {
         if len >= self.len {
             return self.len;
@@ -113,7 +113,7 @@ impl Sequence {
         self.len
     }
 
-    /// A sequence that shares this one's full blocks below `len`.
+    /// Returns a sequence that shares this one's full blocks below `len`.
     pub fn fork(&self, pool: &mut BlockPool, len: usize) -> Sequence {
         let full = len.min(self.len) / pool.block_len;
         let blocks = self.blocks[..full].to_vec();
@@ -123,8 +123,8 @@ impl Sequence {
         Sequence { blocks, len: full * pool.block_len }
     }
 
-    /// A sequence of this one's first `len` positions: full blocks are shared, what stands in a block that is not full must be
-    /// copied, which is left to the caller: (from, to). Or nothing changes.
+    /// Returns a sequence of this one's first `len` positions. It shares full blocks. The caller must copy a block that
+    /// is not full: (from, to). On failure nothing changes.
     pub fn fork_exact(&self, pool: &mut BlockPool, len: usize) -> Result<(Sequence, Option<(u32, u32)>), OutOfBlocks> {
         let len = len.min(self.len);
         if len.is_multiple_of(pool.block_len) {
@@ -138,22 +138,22 @@ impl Sequence {
         Ok((fork, Some((from, to))))
     }
 
-    /// Drops all positions from `len` on and keeps the others. Where the block around `len` is shared, a copy takes its place, which
-    /// is left to the caller: (from, to). Or nothing of what stays changes.
+    /// Drops all positions from `len` on and keeps the others. If the block around `len` is shared, a new block
+    /// replaces it, and the caller must copy it: (from, to). On failure the kept positions do not change.
     pub fn truncate_exact(&mut self, pool: &mut BlockPool, len: usize) -> Result<Option<(u32, u32)>, OutOfBlocks> {
         let (full, rest) = (len / pool.block_len, len % pool.block_len);
         if len >= self.len || rest == 0 || !pool.is_shared(self.blocks[full]) {
             self.truncate(pool, len);
             return Ok(None);
         }
-        // The copy may need a block that lies behind it.
+        // The copy may need a block from behind it.
         self.truncate(pool, (full + 1) * pool.block_len);
         let (exact, copied) = self.fork_exact(pool, len)?;
         std::mem::replace(self, exact).release(pool);
         Ok(copied)
     }
 
-    /// Gives every block back.
+    /// Returns every block to the pool.
     pub fn release(&mut self, pool: &mut BlockPool) {
         self.truncate(pool, 0);
     }
@@ -188,7 +188,7 @@ mod tests {
         c.append(&mut pool, 1).unwrap();
         assert_eq!(pool.free(), 0);
         let shared = a.table()[1];
-        // The block behind it is given back in time.
+        // The block behind it is returned in time.
         let copied = a.truncate_exact(&mut pool, 6).unwrap();
         assert_eq!((a.len(), copied), (6, Some((shared, a.table()[1]))));
         assert!(a.table()[1] != b.table()[1] && a.table()[0] == b.table()[0]);

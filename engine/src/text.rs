@@ -1,4 +1,5 @@
-//! Text to token ids and back: tokenizer.json, or the files of a known tokenizer class; and a decoder that follows a stream of ids.
+//! Tokenizer: text to token ids and back. Reads tokenizer.json, or the files of a known tokenizer class. A streaming
+//! decoder follows generated ids.
 
 mod qwen2;
 
@@ -9,47 +10,47 @@ use thiserror::Error;
 
 use crate::checkpoint::{BadValue, Checkpoint, CheckpointError};
 
-/// The file that holds a vocabulary.
+/// File that holds the vocabulary.
 const FILE: &str = "tokenizer.json";
 
-/// Bytes of text that are encoded at once.
+/// Upper bound of bytes of text encoded at once.
 pub const MAX_STRETCH: usize = 65_536;
 
-/// Why text could not be made into ids.
+/// Error of encoding text.
 #[derive(Debug, Error)]
 pub enum TextError {
     /// The bytes are no tokenizer.
     #[error("not a tokenizer: {0}")]
     NotATokenizer(String),
-    /// A stretch of text is too long to be encoded at once.
+    /// A stretch of text without a space is longer than [`MAX_STRETCH`].
     #[error("over {MAX_STRETCH} bytes stand without a space: break the text up")]
     TooLong,
-    /// The vocabulary has no ids for a text.
+    /// The vocabulary cannot encode a text.
     #[error("the tokenizer cannot encode this text ({0})")]
     Unencodable(String),
 }
 
-/// The vocabulary of a checkpoint. Clones share it.
+/// Vocabulary of a checkpoint. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Tokenizer(Arc<Inner>);
 
-/// A text that vocabularies treat in different ways where it is cut: spaces, line breaks, digits, marks.
+/// Sample text that vocabularies treat differently where it is cut: spaces, line breaks, digits, punctuation.
 const PROBE: &str = "Two words, three  spaces\n and 12 34: it's \"so\"  (x) - e\u{301} \u{20ac} end";
 
 #[derive(Debug)]
 struct Inner {
     tokenizer: tokenizers::Tokenizer,
     special: BTreeSet<u32>,
-    /// Whether a text cut before its words has the ids of the whole.
+    /// True if a text cut before its words encodes to the same ids as the whole.
     encodes_pieces: bool,
-    /// Ids decoded so far.
+    /// Number of ids decoded so far.
     #[cfg(test)]
     decoded: std::sync::atomic::AtomicUsize,
 }
 
 impl Tokenizer {
-    /// Reads tokenizer.json, or vocab.json with merges.txt and tokenizer_config.json where there is none, for a model with `rows`
-    /// rows of embedding, which no id may exceed.
+    /// Reads tokenizer.json, or without one vocab.json, merges.txt and tokenizer_config.json. Every id must be below
+    /// `rows`, the model's rows of embedding.
     pub fn load(checkpoint: &Checkpoint, rows: usize) -> Result<Self, CheckpointError> {
         let from_class = !checkpoint.has_file(FILE) && qwen2::is_present(checkpoint);
         let (file, bytes) = if from_class {
@@ -96,7 +97,7 @@ impl Tokenizer {
         Ok(tokenizer)
     }
 
-    /// The ids of a text that comes character by character.
+    /// Encodes a text that arrives character by character.
     fn piecewise(&self, text: &str) -> Result<Vec<u32>, TextError> {
         let mut encoder = self.encoder();
         let mut ids = Vec::new();
@@ -107,42 +108,42 @@ impl Tokenizer {
         Ok(ids)
     }
 
-    /// Whether [`TextEncoder`] gives the ids of the whole text with this vocabulary; tried on a sample when it is loaded.
+    /// True if [`TextEncoder`] gives the ids of the whole text with this vocabulary; tried on a sample at load time.
     pub fn encodes_pieces(&self) -> bool {
         self.0.encodes_pieces
     }
 
-    /// The ids of `text` and of nothing else: none are put around it, and a special token that is spelt out in it (say
-    /// `<|im_end|>`) is read as the letters it is made of, so that a text cannot forge a role.
+    /// Encodes `text`, without special tokens. A special token that is spelt out in it (say `<|im_end|>`) is read as
+    /// its letters, so that a text cannot forge a role.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, TextError> {
         let encoding = self.0.tokenizer.encode_fast(text, false);
         encoding.map(|encoding| encoding.get_ids().to_vec()).map_err(|error| TextError::Unencodable(error.to_string()))
     }
 
-    /// The text of `ids` without special tokens; bytes that are no text become U+FFFD, unknown ids nothing.
+    /// Decodes `ids` without special tokens; invalid UTF-8 becomes U+FFFD, unknown ids become nothing.
     pub fn decode(&self, ids: &[u32]) -> String {
         #[cfg(test)]
         self.0.decoded.fetch_add(ids.len(), std::sync::atomic::Ordering::Relaxed);
-        // The decoders of byte-level vocabularies do not fail; one that did would leave the text empty.
+        // Decoders of byte-level vocabularies do not fail; one that did would leave the text empty.
         self.0.tokenizer.decode(ids, true).unwrap_or_default()
     }
 
-    /// The id of one token as the vocabulary spells it, special ones included.
+    /// Id of one token as the vocabulary spells it, special ones included.
     pub fn token_id(&self, token: &str) -> Option<u32> {
         self.0.tokenizer.token_to_id(token)
     }
 
-    /// Tokens, special ones included.
+    /// Number of tokens, special ones included.
     pub fn vocab_size(&self) -> usize {
         self.0.tokenizer.get_vocab_size(true)
     }
 
-    /// Encodes text that comes in pieces.
+    /// Creates an encoder for text that arrives in pieces.
     pub fn encoder(&self) -> TextEncoder {
         TextEncoder { tokenizer: self.clone(), open: String::new() }
     }
 
-    /// How many of `ids` have a text that `text` begins with, and its length in bytes.
+    /// Longest prefix of `ids` whose text is a prefix of `text`, as a number of ids and its length in bytes.
     pub fn common_prefix(&self, ids: &[u32], text: &str) -> (usize, usize) {
         let (mut stream, mut read, mut common) = (self.stream(), 0, (0, 0));
         for (i, &id) in ids.iter().enumerate() {
@@ -152,7 +153,7 @@ impl Tokenizer {
                 }
                 read += piece.len();
             }
-            // Not within a character.
+            // Never ends within a character.
             if stream.is_whole() {
                 common = (i + 1, read);
             }
@@ -160,23 +161,23 @@ impl Tokenizer {
         common
     }
 
-    /// Follows a stream of ids.
+    /// Creates a streaming decoder of ids.
     pub fn stream(&self) -> TextStream {
         TextStream { tokenizer: self.clone(), ids: Vec::new(), whole: 0, emitted: 0 }
     }
 }
 
-/// Encodes text that comes in pieces. The ids are those of the whole text wherever it is split, for vocabularies that join no
-/// characters across the beginning of a word: those of GPT-2's kind, Qwen's among them.
+/// Encodes text that arrives in pieces. The ids equal those of the whole text wherever it is split, for vocabularies
+/// that join no characters across the beginning of a word: those of GPT-2's kind, Qwen's among them.
 #[derive(Debug)]
 pub struct TextEncoder {
     tokenizer: Tokenizer,
-    /// The last word, which may go on.
+    /// Last word, which may continue.
     open: String,
 }
 
 impl TextEncoder {
-    /// Takes a piece; the ids that are certain because of it. They end before the last space that begins a word.
+    /// Takes a piece; returns the ids that it makes certain. They end before the last space that begins a word.
     pub fn push(&mut self, text: &str) -> Result<Vec<u32>, TextError> {
         // The last character seen so far may be a space whose word begins with this piece.
         let from = self.open.char_indices().next_back().map_or(0, |(at, _)| at);
@@ -196,33 +197,33 @@ impl TextEncoder {
         if whole.is_empty() { Ok(Vec::new()) } else { self.tokenizer.encode(&whole) }
     }
 
-    /// The ids of the rest.
+    /// Encodes the rest of the text.
     pub fn finish(&mut self) -> Result<Vec<u32>, TextError> {
         let rest = std::mem::take(&mut self.open);
         if rest.is_empty() { Ok(Vec::new()) } else { self.tokenizer.encode(&rest) }
     }
 }
 
-/// Ids that make no whole character, after which a stream goes on from the last of them: bytes that are no text.
+/// Number of ids without a whole character, after which a stream drops older ids. Such ids are invalid UTF-8.
 const LONGEST_RUN: usize = 24;
-/// The longest beginning of a character, in bytes.
+/// Length of the longest incomplete character, in bytes.
 const BEGUN: usize = 3;
 
-/// Decodes ids one by one, in work that is linear in their number. The pieces add up to [`Tokenizer::decode`] of all ids; none ends
-/// within a character.
+/// Streaming decoder: decodes ids one by one, in work that is linear in their number. The pieces add up to
+/// [`Tokenizer::decode`] of all ids; none ends within a character.
 #[derive(Debug)]
 pub struct TextStream {
     tokenizer: Tokenizer,
-    /// The last ids. Some decoders look at what stands before, so those of the last whole piece stay.
+    /// Last ids. Some decoders look at the text before, so the ids of the last whole piece stay.
     ids: Vec<u32>,
-    /// How many of `ids` make up text that was emitted to its end.
+    /// Number of leading `ids` whose text was emitted completely.
     whole: usize,
-    /// Bytes of the text of `ids` that were emitted.
+    /// Emitted bytes of the text of `ids`.
     emitted: usize,
 }
 
 impl TextStream {
-    /// Takes the next id; the text that is certain because of it, if any. Special tokens have none.
+    /// Takes the next id; returns the text that it makes certain, if any. Special tokens have none.
     pub fn push(&mut self, id: u32) -> Option<String> {
         if self.tokenizer.0.special.contains(&id) {
             return None;
@@ -235,7 +236,7 @@ impl TextStream {
         self.emitted = self.emitted.max(certain);
         if certain == text.len() {
             if piece.is_empty() && was_whole {
-                // An id without text says nothing to the next one.
+                // An id without text has no effect on the next one.
                 self.ids.pop();
                 return None;
             }
@@ -248,7 +249,7 @@ impl TextStream {
         (!piece.is_empty()).then_some(piece)
     }
 
-    /// Forgets ids at the beginning of `text`, which is theirs, up to one after which a character begins.
+    /// Drops leading ids, up to one after which a character begins. `text` is the text of all `ids`.
     fn shorten(&mut self, text: &str) {
         let cuts = (LONGEST_RUN / 2..self.ids.len()).rev();
         for cut in cuts.filter(|cut| *cut > self.whole) {
@@ -264,20 +265,20 @@ impl TextStream {
         }
     }
 
-    /// Whether nothing is held back.
+    /// True if nothing is held back.
     pub fn is_whole(&self) -> bool {
         self.whole == self.ids.len()
     }
 
-    /// Ends the stream: what was held back, with U+FFFD for a character that never was completed.
+    /// Ends the stream; returns the held-back text, with U+FFFD for an incomplete character.
     pub fn finish(self) -> Option<String> {
         let text = self.tokenizer.decode(&self.ids);
         text.get(self.emitted..).filter(|piece| !piece.is_empty()).map(str::to_owned)
     }
 }
 
-/// Bytes of `text` that no further id changes: its end may be the beginning of a character, which decoders show as one mark or as one
-/// a byte.
+/// Number of bytes of `text` that no further id changes: its end may be an incomplete character, which decoders show as
+/// one U+FFFD, or as one for each byte.
 fn certain(text: &str) -> usize {
     let marks = text.chars().rev().take(BEGUN).take_while(|c| *c == char::REPLACEMENT_CHARACTER).count();
     text.len() - marks * char::REPLACEMENT_CHARACTER.len_utf8()
@@ -293,7 +294,7 @@ mod tests {
 
     const END: &str = "<|im_end|>";
 
-    /// A byte-level vocabulary: every byte, a few merges that cut characters in odd places, two special tokens.
+    /// Builds a byte-level vocabulary: every byte, a few merges that cut characters in odd places, two special tokens.
     fn tokenizer() -> Tokenizer {
         let mut alphabet: Vec<String> = ByteLevel::alphabet().into_iter().map(String::from).collect();
         alphabet.sort();
@@ -317,7 +318,7 @@ mod tests {
         Tokenizer::from_bytes(file.to_string().as_bytes()).unwrap()
     }
 
-    /// What a stream makes of `ids`: the pieces while it runs, and the one at its end.
+    /// Streams `ids`; returns the pieces and the text at the end.
     fn stream(tokenizer: &Tokenizer, ids: &[u32]) -> (Vec<String>, String) {
         let mut stream = tokenizer.stream();
         let pieces = ids.iter().filter_map(|id| stream.push(*id)).collect();
@@ -375,13 +376,14 @@ mod tests {
         assert!(decoded <= 10 * ids.len(), "{decoded} ids were decoded for {}", ids.len());
     }
 
-    /// Ids of bytes that make characters of two, three and four, and often none: long runs of them come.
+    /// Ids of bytes that make up characters of two, three and four bytes; random sequences of them are often invalid
+    /// UTF-8.
     fn parts() -> Vec<u32> {
         let tokenizer = tokenizer();
         ["©", "Ã", "â", "Ĥ", "¬", "ð", "Ł", "ĺ"].map(|spelt| tokenizer.token_id(spelt).unwrap()).to_vec()
     }
 
-    /// How many ids are decoded for each of `ids` when they are streamed.
+    /// Number of ids decoded for each of `ids` in a stream.
     fn work(tokenizer: &Tokenizer, ids: &[u32]) -> usize {
         tokenizer.0.decoded.store(0, std::sync::atomic::Ordering::Relaxed);
         let (pieces, rest) = stream(tokenizer, ids);
@@ -396,7 +398,7 @@ mod tests {
         let byte = |spelt: &str| tokenizer.token_id(spelt).unwrap();
         let text = tokenizer.encode(&"hello é€ ".repeat(300)).unwrap();
         assert!(work(&tokenizer, &text) <= 5, "{} ids for each", work(&tokenizer, &text));
-        // Bytes that never become a character, bytes that become one mark each three, and ids without text.
+        // Bytes that never become a character, bytes that become one U+FFFD each three, and ids without text.
         let stray = vec![byte("©"); 3_000];
         let begun = [byte("ð"), byte("Ł"), byte("ĺ")].repeat(1_000);
         let unknown = [vec![byte("h")], vec![9_999; 3_000], vec![byte("h")]].concat();

@@ -1,4 +1,4 @@
-//! The voices of a running engine: the model's own, and those that are made of recordings meanwhile.
+//! Voices of a running engine: the model's own and the enrolled ones.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
@@ -6,15 +6,15 @@ use repartee_engine_api::{EnrolError, Recording};
 
 use crate::model::Voices;
 
-/// Names for the engine's thread, and one voice after the other made by whoever asks for it. Making one takes as long as the model
-/// needs; nobody waits for it but those who make another.
+/// Voice registry. The engine thread reads the names; callers enrol voices, one at a time. Enrolment blocks only other
+/// enrolments.
 pub struct VoiceRegistry {
     voices: Mutex<Box<dyn Voices>>,
     names: RwLock<Arc<[String]>>,
 }
 
 impl VoiceRegistry {
-    /// The voices of a model.
+    /// Creates a registry of a model's voices.
     pub fn new(voices: Box<dyn Voices>) -> Self {
         Self { names: RwLock::new(voices.names().into()), voices: Mutex::new(voices) }
     }
@@ -24,7 +24,7 @@ impl VoiceRegistry {
         self.names.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Makes a voice.
+    /// Enrols a voice from a recording.
     pub fn enrol(&self, name: &str, recording: &Recording) -> Result<(), EnrolError> {
         let mut voices = self.lock();
         if voices.names().iter().any(|known| known == name) {
@@ -35,7 +35,7 @@ impl VoiceRegistry {
         Ok(())
     }
 
-    /// Forgets a voice that was made; whether there was one.
+    /// Removes an enrolled voice; false if there is none of that name.
     pub fn remove_voice(&self, name: &str) -> bool {
         let mut voices = self.lock();
         let known = voices.remove_voice(name);
@@ -43,7 +43,7 @@ impl VoiceRegistry {
         known
     }
 
-    /// A model that panicked over a recording has enrolled nothing, and can be asked again.
+    /// Ignores poisoning: a model that panicked over a recording has enrolled nothing and can be asked again.
     fn lock(&self) -> MutexGuard<'_, Box<dyn Voices>> {
         self.voices.lock().unwrap_or_else(PoisonError::into_inner)
     }

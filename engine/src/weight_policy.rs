@@ -1,4 +1,4 @@
-//! Which weights are kept as integers: what `engine.weights` names. How keys and values are kept: `engine.kv_cache`.
+//! Weight formats (`engine.weights`) and formats of the KV cache (`engine.kv_cache`).
 //!
 //! | setting | matrices | matrices of experts | tables of embeddings | everything else |
 //! |---|---|---|---|---|
@@ -7,51 +7,52 @@
 //! | `int4` | int4 | int4 | likewise | likewise |
 //! | `mixed` | int8 | int4 | likewise | likewise |
 //!
-//! Matrices are those of attention, feed-forward blocks, projections and heads, in all stages. Everything else: norms, biases and scales,
-//! convolutions, and the routers that choose experts and weigh shared ones, whose error would change which experts
-//! a row goes through. The formats themselves are those of [`Format`].
+//! Matrices are those of attention, feed-forward blocks, projections and heads, in all stages. Everything else: norms,
+//! biases and scales, convolutions, and the routers that choose experts and weigh shared ones. An error in a router
+//! would change which experts a row goes through. [`WeightFormat`] defines the formats.
 
 use repartee_kernels::cpu::KvFormat;
 use repartee_kernels::{WeightFormat, WeightLayout};
 use serde::{Deserialize, Serialize};
 
-/// In which format matrices are kept.
+/// Storage format of matrices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WeightPolicy {
-    /// As in the checkpoint, which publishes bfloat16.
+    /// As in the checkpoint; published ones have bfloat16.
     #[default]
     Bf16,
-    /// Eight-bit integers.
+    /// Matrices and embedding tables as eight-bit integers.
     Int8,
-    /// Four-bit integers, tables as eight-bit ones.
+    /// Four-bit integers; embedding tables as eight-bit integers.
     Int4,
-    /// Experts as four-bit integers, other matrices as eight-bit ones.
+    /// Experts as four-bit integers, other matrices as eight-bit integers.
     Mixed,
 }
 
 impl WeightPolicy {
-    /// Every policy.
+    /// Every policy, in the order of the variants.
     pub const ALL: [Self; 4] = [Self::Bf16, Self::Int8, Self::Int4, Self::Mixed];
 
-    /// The format of a weight, unless it routes.
+    /// Storage format of a weight of this layout. Routers stay as they are.
     pub fn format(self, layout: WeightLayout) -> WeightFormat {
         match (layout, self) {
-            (WeightLayout::Linear | WeightLayout::Experts { .. }, Self::Int8) | (WeightLayout::Linear, Self::Mixed) => WeightFormat::Int8,
-            (WeightLayout::Table, Self::Int8 | Self::Int4 | Self::Mixed) => WeightFormat::Int8,
-            (WeightLayout::Linear | WeightLayout::Experts { .. }, Self::Int4) | (WeightLayout::Experts { .. }, Self::Mixed) => {
-                WeightFormat::Int4
+            (WeightLayout::Linear | WeightLayout::Experts { .. }, Self::Int8) | (WeightLayout::Linear, Self::Mixed) => {
+                WeightFormat::Int8
             }
+            (WeightLayout::Table, Self::Int8 | Self::Int4 | Self::Mixed) => WeightFormat::Int8,
+            (WeightLayout::Linear | WeightLayout::Experts { .. }, Self::Int4)
+            | (WeightLayout::Experts { .. }, Self::Mixed) => WeightFormat::Int4,
             _ => WeightFormat::Float,
         }
     }
 }
 
-/// How keys and values of attention are kept.
+/// Storage format of keys and values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum KvCacheFormat {
-    /// Single precision.
+    /// Single precision, four bytes a value.
     #[default]
     F32,
     /// bfloat16, rounded to the nearest: half the memory.

@@ -1,6 +1,6 @@
-//! A checkpoint that cannot be served says which file and which field or tensor is at fault, and what would be right.
+//! Errors of refused checkpoints: each names the file, the field or tensor at fault, and the remedy.
 //!
-//! Each test spoils one thing in a small folder that opens.
+//! Each test breaks one thing in a small folder that opens.
 
 #![expect(clippy::unwrap_used, reason = "a test and its helpers fail by panicking")]
 
@@ -66,7 +66,7 @@ fn weights(tensors: &[(&str, Dtype, &[usize])]) -> Vec<u8> {
     safetensors::serialize(views, None).unwrap()
 }
 
-/// A folder that opens.
+/// Writes a folder that opens.
 fn folder() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), "config.json", config().to_string());
@@ -90,7 +90,7 @@ fn load(folder: &Path) -> Result<Config, CheckpointError> {
     Config::load(&open(folder)?)
 }
 
-/// The message, without the temporary folder's name.
+/// Text of the error, without the temporary folder's name.
 #[track_caller]
 fn message<T>(folder: &Path, outcome: Result<T, CheckpointError>) -> String {
     let error = outcome.err().expect("this checkpoint must be refused").to_string();
@@ -276,7 +276,7 @@ fn unsupported_values_are_named_with_allowed_ones() {
     }
 }
 
-/// `a.b` as a JSON pointer.
+/// Turns `a.b` into a JSON pointer.
 fn pointer(section: &str) -> String {
     section.split('.').filter(|part| !part.is_empty()).map(|part| format!("/{part}")).collect()
 }
@@ -338,7 +338,7 @@ fn shards_are_read_and_missing_ones_named() {
     assert_eq!(checkpoint.tensor("b", &[1]).unwrap().dtype, DType::F32);
     assert_starts(&message(path, checkpoint.tensor("z", &[1])), "model.safetensors.index.json: tensor z is missing");
 
-    // A shard lies beside its index, not anywhere on the machine.
+    // A shard must be in its index's folder, not anywhere on the machine.
     write(path, "model.safetensors.index.json", index("../two.safetensors"));
     assert_starts(&message(path, open(path)), "model.safetensors.index.json: weight_map: shard `../two.safetensors`");
     write(path, "model.safetensors.index.json", r#"{"weight_map": {"a": 3}}"#);

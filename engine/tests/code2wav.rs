@@ -1,4 +1,4 @@
-//! Streaming decode: any split of a stream, in a batch with any other stream, gives the samples of one decode.
+//! Streaming decode: any split of a stream, batched with any other stream, gives the samples of one decode.
 
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
@@ -15,13 +15,14 @@ use repartee_engine::internals::qwen3_omni_moe::MAX_FRAMES;
 use repartee_engine::internals::qwen3_omni_moe::Qwen3Omni;
 use repartee_kernels::StreamRows;
 
-/// Cases for each fixture: a simulated device is slow.
+/// Number of cases for each fixture: a simulated device is slow.
 const CASES: u32 = if cfg!(feature = "cuda") { 1 } else { 12 };
 
 /// A stream: its frames, column by column.
 type Codes = Vec<Vec<u32>>;
 
-/// Decodes streams side by side, stream `i` in slot `i`; `steps` says how many frames of each come with each call.
+/// Decodes streams in one batch, stream `i` in slot `i`; `steps` holds the number of frames of each stream in each
+/// call.
 fn decode(ops: &Device, model: &Qwen3Omni<Device>, streams: &[Codes], steps: &[Vec<usize>]) -> Vec<Vec<f32>> {
     let groups = model.config.code2wav.num_quantizers;
     let mut state = model.code2wav.state(ops, streams.len());
@@ -61,7 +62,7 @@ fn any_split_equals_one_decode() {
         let codec = &model.config.code2wav;
         let frame = prop::collection::vec(0..codec.codebook_size as u32, codec.num_quantizers);
         let stream = || prop::collection::vec(frame.clone(), 1..=MAX_FRAMES);
-        // Up to four frames of each stream a call, one at a time as often as not.
+        // Up to four frames of each stream a call, half of the time one.
         let step = prop::collection::vec(prop_oneof![Just(1usize), 0usize..5], 2);
         let cases = (stream(), stream(), prop::collection::vec(step, 2 * MAX_FRAMES));
         let mut runner = TestRunner::new(property(CASES, file!()));

@@ -1,6 +1,7 @@
 //! Checkpoints with integer matrices, in the format of the package compressed-tensors.
 //!
-//! The fixtures in `data/compressed` are made by `tests/parity/compressed/make_fixtures.py` and carry the package's version.
+//! `tests/parity/compressed/make_fixtures.py` makes the fixtures in `data/compressed`; they carry the package's
+//! version.
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
 #[allow(dead_code)] // Each test binary uses its part.
@@ -36,7 +37,7 @@ fn described(weights: Value) -> Value {
     })
 }
 
-/// A checkpoint with one weight file.
+/// Opens a checkpoint with one weight file.
 fn checkpoint(quantization: Value, file: &[u8]) -> (tempfile::TempDir, Result<Checkpoint, CheckpointError>) {
     let folder = tempfile::tempdir().unwrap();
     let config = json!({"architectures": ["Test"], "quantization_config": quantization});
@@ -100,7 +101,7 @@ fn other_quantisations_are_refused_by_name() {
     }
 }
 
-/// A fixture with one tensor of zeros more, or in place of its own.
+/// A fixture with a tensor of zeros added, or in place of its own.
 fn fixture_with(file: &[u8], name: &str, dtype: Dtype, shape: &[usize]) -> Vec<u8> {
     let fixture = SafeTensors::deserialize(file).unwrap();
     let zeros = vec![0; shape.iter().product::<usize>() * dtype.bitsize() / 8];
@@ -126,7 +127,7 @@ fn tensors_that_change_numbers_are_refused_by_name() {
     }
 }
 
-/// The demo, quantised into a folder.
+/// Quantises the demo into a folder.
 fn demo(policy: WeightPolicy) -> tempfile::TempDir {
     let out = tempfile::tempdir().unwrap();
     quantise(&here().join("../models/demo"), out.path(), policy, 2, |_| {}).unwrap();
@@ -155,7 +156,7 @@ fn answer(engine: &mut Driven) -> (String, Vec<f32>) {
     }
 }
 
-/// Matrices that are stored as integers give the bits of those that are quantised while they load.
+/// Stored integers give the same bits as matrices that are quantised at loading.
 #[test]
 fn quantised_demo_answers_as_the_demo_does() {
     for policy in [WeightPolicy::Int4, WeightPolicy::Mixed] {
@@ -172,7 +173,7 @@ fn quantised_demo_answers_as_the_demo_does() {
         assert!(!expected.1.is_empty(), "no sound");
         let found = answer(&mut serve(stored.path(), &config));
         assert!(found == expected, "{policy:?}: {} and {}", found.0, expected.0);
-        // Integers stay integers whatever the setting says of the others.
+        // Stored integers stay integers under any weight policy.
         let other = EngineConfig { weights: WeightPolicy::Bf16, ..config };
         assert!(!answer(&mut serve(stored.path(), &other)).1.is_empty());
     }
@@ -190,7 +191,7 @@ fn quantising_goes_on_where_it_was() {
     fs::remove_file(&config).unwrap();
     again();
     assert!(fs::read(&model).unwrap() == whole && fs::read_to_string(&config).unwrap() == described);
-    // Interrupted after it: what is whole is kept.
+    // Interrupted after it: complete files are kept.
     let mut marked = whole;
     *marked.last_mut().unwrap() ^= 1;
     fs::write(&model, &marked).unwrap();

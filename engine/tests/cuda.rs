@@ -1,4 +1,4 @@
-//! The demo model on a CUDA device: what it says and the samples of it are those of the processor. `make test-cuda` runs it on a simulated
+//! The demo model on a CUDA device: its text and samples equal the CPU's. `make test-cuda` runs it on a simulated
 //! device.
 #![cfg(feature = "cuda")]
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
@@ -36,7 +36,7 @@ fn question(name: &str) -> Vec<f32> {
     bytes[data..].as_chunks().0.iter().map(|&sample| f32::from(i16::from_le_bytes(sample)) / 32_768.0).collect()
 }
 
-/// The answers to two sessions that ask at the same time.
+/// Answers to two sessions that ask at the same time.
 fn answers(device: DeviceChoice) -> Vec<Response> {
     let began = Instant::now();
     let mut engine = serve(&root().join("models/demo"), &config(device));
@@ -54,7 +54,7 @@ fn answers(device: DeviceChoice) -> Vec<Response> {
     answers
 }
 
-/// The same codes: what is left is rounding, summed over all layers of the codec.
+/// Compares answers with equal codes: the rest is rounding, summed over all layers of the codec.
 fn compare(expected: &[Response], found: &[Response], least: f32) {
     for (expected, found) in expected.iter().zip(found) {
         assert_eq!(found.text, expected.text);
@@ -74,7 +74,7 @@ fn demo_answers_as_on_the_processor() {
     compare(&expected, &found, 0.05);
 }
 
-/// A turn of a fixture whose spectrograms are solved and made into sound in windows that look ahead.
+/// Runs a turn of a fixture whose spectrograms are solved and decoded in windows with look-ahead.
 fn turn_of_fixture(device: DeviceChoice) -> Response {
     const NAME: &str = "omni25";
     let began = Instant::now();
@@ -99,19 +99,20 @@ fn solved_sound_is_the_processors() {
     compare(&[expected], &[found], 1e-3);
 }
 
-/// Every format is loaded, and the steps of decoding are captured with it.
+/// Every format loads, and decode steps are captured with it.
 #[test]
 fn integer_weights_are_loaded() {
     let checkpoint = Checkpoint::open(Source::Folder(root().join("models/demo"))).unwrap();
     for weights in [WeightPolicy::Mixed, WeightPolicy::Int8] {
-        let model = load_model(&checkpoint, &EngineConfig { weights, sessions: 1, ..config(DeviceChoice::Cuda(0)) }).unwrap();
+        let model =
+            load_model(&checkpoint, &EngineConfig { weights, sessions: 1, ..config(DeviceChoice::Cuda(0)) }).unwrap();
         // One slot: a step of one row for each stage.
         let eager: Vec<_> = model.stages.iter().map(|stage| stage.eager_steps()).collect();
         assert_eq!(eager, [Some(1); 3], "{weights:?}");
     }
 }
 
-/// A short spoken answer on the device, of a checkpoint in a folder.
+/// A short spoken answer on the device, from a checkpoint in a folder.
 fn short_answer(folder: &Path, weights: WeightPolicy) -> Response {
     let mut engine = serve(folder, &EngineConfig { weights, ..config(DeviceChoice::Cuda(0)) });
     let session = engine.open();
@@ -120,13 +121,14 @@ fn short_answer(folder: &Path, weights: WeightPolicy) -> Response {
     engine.respond(&session, Respond { sampling, max_tokens: Some(3), ..Respond::new(1, 2) }).unwrap()
 }
 
-/// In the format of compressed-tensors: their integers, of four bits and of eight, are those of a checkpoint that is quantised while it loads.
+/// Format compressed-tensors: stored integers of four and eight bits equal those of a checkpoint that is quantised at
+/// loading.
 #[test]
 fn stored_integers_answer_with_the_same_bits() {
-    // Brief: the device is simulated.
+    // Brief, because the device is simulated.
     let (checkpoint, stored) = (brief_copy(&root().join("models/demo"), 6), tempfile::tempdir().unwrap());
     quantise(checkpoint.path(), stored.path(), WeightPolicy::Mixed, 1, |_| {}).unwrap();
-    // The setting too: what the stored checkpoint keeps as numbers is quantised while it loads.
+    // The setting applies too: floats of the stored checkpoint are quantised at loading.
     let [expected, found] = [&checkpoint, &stored].map(|folder| short_answer(folder.path(), WeightPolicy::Mixed));
     assert!(!expected.text.is_empty() && !expected.samples.is_empty());
     assert_eq!(found.text, expected.text);

@@ -1,5 +1,5 @@
-//! The planner: alone, and in a simulated engine on a virtual clock that serves thousands of callers in seconds of computing.
-//! Prints what deadlines bring against first come, first served.
+//! Planner tests: alone, and in a simulated engine on a virtual clock that serves thousands of callers in seconds of
+//! computing. Prints the gain of deadlines over first come, first served.
 
 #[path = "deadlines/simulation.rs"]
 mod simulation;
@@ -8,11 +8,12 @@ mod step_costs;
 
 use std::time::{Duration, Instant};
 
-use repartee_engine::internals::{StepLimits, SchedulingOrder, Planner, RowKind, StepRows, Urgency, ReadyRows};
+use repartee_engine::internals::{Planner, ReadyRows, RowKind, SchedulingOrder, StepLimits, StepRows, Urgency};
 
 use simulation::{Load, SimulationResult, simulate};
 
-/// Callers a second at which the machine computes half of the time, four fifths of it, and all of it without keeping up.
+/// Arrival rates, in callers a second, at which the machine computes half of the time, four fifths of it, and all of it
+/// without keeping up.
 const HALF_LOADED: f64 = 2.7;
 const NEARLY_FULL: f64 = 4.5;
 const OVERLOADED: f64 = 6.0;
@@ -35,9 +36,10 @@ fn print(name: &str, outcome: &SimulationResult) {
     );
 }
 
-/// Runs and prints both orders.
+/// Simulates and prints both orders.
 fn compare(name: &str, rate: f64) -> (SimulationResult, SimulationResult) {
-    let (deadline, arrival) = (simulate(SchedulingOrder::Deadline, load(rate)), simulate(SchedulingOrder::Arrival, load(rate)));
+    let (deadline, arrival) =
+        (simulate(SchedulingOrder::Deadline, load(rate)), simulate(SchedulingOrder::Arrival, load(rate)));
     println!(
         "{:<43} {:>6} {:>8} {:>8} {:>8} {:>8} {:>9} {:>9} {:>9}",
         "", "busy", "p50 ms", "p95 ms", "p99 ms", "max ms", "underruns", "prefill's", "silence s"
@@ -68,14 +70,15 @@ fn deadlines_hold_near_full_load() {
 #[test]
 fn overload_delays_new_callers_alone() {
     let (deadline, arrival) = compare("overloaded for a while", OVERLOADED);
-    // Beyond what the machine can do somebody has to wait: new callers do, and nobody is cut off in mid-word.
+    // Under overload new callers wait, and active responses do not underrun.
     assert!(deadline.underruns * 100 < arrival.underruns, "{} underruns", deadline.underruns);
 }
 
 #[test]
 fn prefill_delays_no_due_frame() {
     for rate in [HALF_LOADED, NEARLY_FULL] {
-        let (deadline, arrival) = (simulate(SchedulingOrder::Deadline, load(rate)), simulate(SchedulingOrder::Arrival, load(rate)));
+        let (deadline, arrival) =
+            (simulate(SchedulingOrder::Deadline, load(rate)), simulate(SchedulingOrder::Arrival, load(rate)));
         assert_eq!(deadline.delayed, 0, "{rate} callers a second");
         assert!(arrival.delayed > 0, "nothing could be delayed at {rate} callers a second");
     }
@@ -87,7 +90,7 @@ fn equal_arrivals_give_equal_plans() {
     assert_eq!(run(), run());
 }
 
-/// A planner whose single stage costs a millisecond for a step and so much for each row of these kinds.
+/// A planner whose single stage costs a millisecond for a step, and a duration for each row of these kinds.
 fn measured(kinds: &[(RowKind, Duration)]) -> Planner {
     let mut planner = Planner::new(SchedulingOrder::Deadline, vec![StepLimits { batch: 512, chunk: 256 }]);
     for &(kind, row) in kinds {
@@ -98,7 +101,7 @@ fn measured(kinds: &[(RowKind, Duration)]) -> Planner {
     planner
 }
 
-/// The same with one cost for rows of prompts and rows that decode.
+/// Like [`measured`], with one cost for prompt rows and decode rows.
 fn measured_alike(row: Duration) -> Planner {
     measured(&[(RowKind::Prefill, row), (RowKind::Decode, row)])
 }
@@ -125,7 +128,7 @@ fn underruns_precede_first_packets_and_the_rest() {
     ];
     let order = plan(&mut planner, now, &wants);
     assert_eq!(&order[..3], [(2, 1), (3, 1), (1, 1)]);
-    // The last one rides along, because it adds little to the step.
+    // The last one is added, because it adds little to the step.
     assert_eq!(order.get(3), Some(&(0, 1)));
 }
 
@@ -139,7 +142,7 @@ fn background_work_comes_after_everything() {
     let silent = want(2, 20, Urgency::Silent { since: now }, now);
     let order: Vec<_> = plan(&mut planner, now, &[background, silent, far]).iter().map(|(slot, _)| *slot).collect();
     assert_eq!(order, [2, 1, 0]);
-    // Beside somebody who waits it gets no chunk that would hold that up.
+    // With a first packet waiting, it gets no chunk that would delay it.
     let first = want(3, 40, Urgency::First { since: now }, now);
     assert_eq!(plan(&mut planner, now, &[background, first]), [(3, 40)]);
 }
@@ -163,7 +166,7 @@ fn decode_costs_do_not_throttle_prefill() {
     let playing = Urgency::Playing { runs_out: now + Duration::from_millis(120) };
     let prompt = want(0, 2000, Urgency::First { since: now }, now);
     assert_eq!(plan(&mut planner, now, &[prompt, want(1, 1, playing, now)]), [(1, 1), (0, 256)]);
-    // Nor does cheap prefill make frames look cheap.
+    // Cheap prefill does not make frames look cheap either.
     let callers: Vec<ReadyRows> = (1..60).map(|slot| want(slot, 1, Urgency::First { since: now }, now)).collect();
     let mut wants = vec![want(0, 1, playing, now)];
     wants.extend(callers);

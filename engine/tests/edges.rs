@@ -1,4 +1,4 @@
-//! Items on the edges between stages, the ends of sessions, timeouts and settings.
+//! Items on the edges between stages, ends of sessions, timeouts and settings.
 
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
@@ -12,7 +12,7 @@ use repartee_engine::EngineConfig;
 use repartee_engine::HandOff;
 use repartee_engine::internals::qwen3_omni_moe::Code2WavStage;
 use repartee_engine::internals::qwen3_omni_moe::Qwen3Omni;
-use repartee_engine::internals::{Checkpoint, StageItem, Stage};
+use repartee_engine::internals::{Checkpoint, Stage, StageItem};
 use repartee_engine::{StageConfig, Timeouts};
 use repartee_engine_api::{
     COMMAND_QUEUE, Command, EVENT_QUEUE, Event, FinishReason, Respond, SessionError, SessionHandle,
@@ -46,7 +46,7 @@ fn request_turn(session: &SessionHandle, expected: &Expected, request: Respond) 
     submit(session, Command::Respond(request));
 }
 
-/// One response under these settings.
+/// Runs one response under these settings.
 fn response_with(config: &EngineConfig, request: Respond) -> Response {
     let (mut engine, expected, _folder) = engine("dense", config);
     let session = engine.open();
@@ -114,7 +114,7 @@ fn slots_are_reused_without_stalling_admission() {
 fn a_first_stop_token_gives_no_audio() {
     let expected = Expected::load("dense");
     let folder = greedy_copy("dense", &expected);
-    // The first token of the response is made a stop token.
+    // Makes the first token of the response a stop token.
     let (tokens, _) = expected.ids("turn0.thinker.tokens");
     let path = folder.path().join("generation_config.json");
     let mut generation: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
@@ -141,7 +141,7 @@ fn out_of_range_codes_never_reach_the_codec() {
     let (books, size) = (codec.num_quantizers, codec.codebook_size);
     let mut stage = Code2WavStage::new(ops, model.code2wav, 1, Duration::from_millis(80), None);
     let highest = vec![size as u32 - 1; books];
-    // One past the last code, the mark of "no id", a code missing, a code too many.
+    // One past the last code, `NO_ID`, a code missing, a code too many.
     let wrong = [
         [&highest[..books - 1], &[size as u32]].concat(),
         [&highest[..books - 1], &[u32::MAX]].concat(),
@@ -177,7 +177,7 @@ fn unread_events_end_the_session_after_timeout() {
     assert_eq!(engine.scheduler.sessions(), 1, "not yet");
     engine.time.pass(Duration::from_secs(1));
     assert_eq!(engine.left_behind(), (0, 0));
-    // Every event sent before is there; the error is the last one.
+    // Every event sent before it is present; the error is the last one.
     let events: Vec<Event> = std::iter::from_fn(|| session.try_next_event()).collect();
     assert!(events.len() > EVENT_QUEUE / 2);
     let error = SessionError::TimedOut { what: "reading what was sent", limit_s: 7 };
@@ -294,7 +294,7 @@ fn non_finite_audio_ends_its_own_session_only() {
     let (broken, fine) = (engine.open(), engine.open());
     let audio = expected.tensor("turn1.audio").0;
     let mut poisoned = audio.clone();
-    // Its power is beyond what single precision holds.
+    // The power of this sample exceeds single precision.
     poisoned[1000] = 1e30;
     for (session, audio) in [(&broken, poisoned), (&fine, audio.clone())] {
         submit(session, Command::Append(audio));

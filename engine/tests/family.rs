@@ -1,4 +1,4 @@
-//! A family of two stages unlike the real ones, run by the real scheduler.
+//! A family of two small stages, run by the real scheduler.
 //!
 //! "Spelling" emits the tokens of its prompt in reverse; "beeping" turns each into three samples.
 
@@ -15,20 +15,20 @@ use std::time::Duration;
 use repartee_engine::EngineConfig;
 use repartee_engine::Timeouts;
 use repartee_engine::internals::{
-    AudioRows, Codec, EdgeKind, Element, StageEnd, Gauges, StageItem, Message, Model, RunnableRows, Outbox, MessagePart, RowKind, Scheduler,
-    PromptTemplate, SlotCounts, Stage, Tokenizer, ElementValue, BatchEntry,
+    AudioRows, BatchEntry, Codec, EdgeKind, Element, ElementValue, Gauges, Message, MessagePart, Model, Outbox,
+    PromptTemplate, RowKind, RunnableRows, Scheduler, SlotCounts, Stage, StageEnd, StageItem, Tokenizer,
 };
 use repartee_engine_api::{Command, Event, FinishReason, Respond, Role, SessionError, SessionHandle, WakeSignal, link};
 
 use common::driven::{drive, drive_with};
 use common::folder;
 
-/// Samples of a token.
+/// Number of samples of a token.
 const BEEP: usize = 3;
-/// The token at which a stage misbehaves.
+/// Token at which a stage fails.
 const POISON: &str = "!";
 
-/// How a stage misbehaves at [`POISON`].
+/// Fault of a stage at [`POISON`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Poison {
     /// The first stage panics in its step.
@@ -183,7 +183,7 @@ impl PromptTemplate for LastMessage {
     }
 }
 
-/// A model of this family with `slots` slots.
+/// Builds a model of this family with `slots` slots.
 fn model(slots: usize, at: Poison) -> (Tokenizer, Model) {
     let bytes = std::fs::read(folder("dense").join("checkpoint/tokenizer.json")).unwrap();
     let tokenizer = Tokenizer::from_bytes(&bytes).unwrap();
@@ -205,7 +205,7 @@ fn model(slots: usize, at: Poison) -> (Tokenizer, Model) {
     (tokenizer, model)
 }
 
-/// A running engine of this family, with all its `slots` sessions open.
+/// Starts an engine of this family and opens all its `slots` sessions.
 fn serve(slots: usize) -> (Tokenizer, Vec<SessionHandle>, std::thread::JoinHandle<()>) {
     let (tokenizer, model) = model(slots, Poison::default());
     let (arrivals, arriving) = flume::bounded(slots);
@@ -286,10 +286,10 @@ fn work_of_each_stage_is_counted() {
     }
 }
 
-/// Text and samples.
+/// Text and samples of a response.
 type Spoken = (String, Vec<f32>);
 
-/// Requests a response in each session, a poisoned one in the third; the results and the expected ones.
+/// Requests a response in each session, a poisoned one in the third; returns the results and the expected ones.
 fn poisoned(at: Poison) -> (Vec<Result<Spoken, SessionError>>, Vec<Spoken>) {
     const CALLERS: usize = 5;
     let (tokenizer, model) = model(CALLERS, at);

@@ -1,4 +1,4 @@
-//! What holds for every family: Qwen3-Omni, Qwen2.5-Omni, Qwen3-TTS, and both forms of a family of another shape.
+//! Properties of every family: Qwen3-Omni, Qwen2.5-Omni, Qwen3-TTS, and both forms of a synthetic family.
 
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
@@ -10,7 +10,7 @@ use common::generic::{aborts, conversations, interleavings, rewinds};
 use common::other_family::Form;
 use repartee_engine::HandOff;
 
-/// The suite for one family.
+/// Generic tests of one family.
 macro_rules! suite {
     ($family:ident, $subject:expr, $cases:expr) => {
         mod $family {
@@ -98,7 +98,7 @@ suite!(reading, Other(Form::Reading), 12);
 
 #[test]
 fn the_demo_is_equal_on_any_thread_count() {
-    // Its operations are large enough to be split.
+    // The demo's operations are large enough to be split.
     conversations::any_thread_count_gives_the_same(&Omni::demo());
 }
 
@@ -108,7 +108,7 @@ fn sampled_speech_equals_serial_runs() {
 }
 
 #[test]
-fn a_rewind_into_shared_blocks_equals_a_fresh_history() {
+fn rewind_into_shared_blocks_equals_fresh_history() {
     // An out-of-band response shares the rows of the instructions while they change.
     let steps = [(32, 25, 1760), (186, 19, 43229), (60, 175, 38963), (192, 199, 0), (147, 109, 35152), (36, 199, 0)];
     for hand_off in [HandOff::FullPayload, HandOff::AsyncChunk] {
@@ -119,7 +119,7 @@ fn a_rewind_into_shared_blocks_equals_a_fresh_history() {
 
 #[test]
 fn speech_ending_early_keeps_the_whole_text() {
-    // The talker stops early here, while the thinker has two more tokens to write.
+    // The talker stops early here, with two tokens of the thinker left.
     let steps = [(0, 0, 11400), (0, 0, 15280), (7, 0, 37594), (3, 0, 0), (8, 0, 0)];
     for hand_off in [HandOff::FullPayload, HandOff::AsyncChunk] {
         interleavings::check(&Omni::sampling(), &interleavings::mode(true, hand_off), &steps).unwrap();

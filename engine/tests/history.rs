@@ -1,4 +1,4 @@
-//! Every change of a history equals a fresh session with the resulting history.
+//! Every edited history equals a fresh session with the resulting history.
 
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
@@ -7,7 +7,8 @@ mod common;
 
 use repartee_engine::EngineConfig;
 use repartee_engine_api::{
-    Command, MessageContent, Event, FinishReason, ResponseInput, InsertAt, Respond, Role, SessionError, SessionHandle, SlicePolicy,
+    Command, Event, FinishReason, InsertAt, MessageContent, Respond, ResponseInput, Role, SessionError, SessionHandle,
+    SlicePolicy,
 };
 
 use common::driven::{Driven, Response, serve, submit};
@@ -38,7 +39,7 @@ impl Bed {
         self.expected.tensor(&format!("turn{turn}.audio")).0
     }
 
-    /// A session in which turn 0 was spoken as item 0 and answered as item 1000.
+    /// Opens a session with turn 0 as item 0 and its response as item 1000.
     fn after_a_turn(&mut self) -> SessionHandle {
         let session = self.engine.open();
         self.speak(&session, 0, 0);
@@ -101,7 +102,7 @@ fn new_instructions_equal_fresh_history() {
     submit(&fresh, Command::SetInstructions("be short".to_owned()));
     bed.speak(&fresh, 0, 0);
     assert_same(&edited, &bed.engine.respond(&fresh, respond(1)).unwrap());
-    // A response's own instructions hold for it alone.
+    // A response's own instructions apply to it alone.
     let own = Respond { instructions: Some(String::new()), ..respond(2) };
     submit(&session, Command::Delete { item: 1001 });
     let without = bed.engine.respond(&session, own).unwrap();
@@ -181,7 +182,7 @@ fn own_input_equals_fresh_history() {
 }
 
 #[test]
-fn out_of_band_responses_run_beside_the_active_one() {
+fn out_of_band_responses_overlap_the_active_one() {
     let mut bed = bed();
     let session = bed.engine.open();
     bed.speak(&session, 0, 0);
@@ -207,7 +208,7 @@ fn out_of_band_responses_run_beside_the_active_one() {
             order.push(number);
         }
     }
-    // The talker's random numbers depend on the response's id, greedy text does not.
+    // The talker's random numbers depend on the response's id; greedy text does not.
     for response in &responses[1..] {
         assert_eq!(response.text, alone.text);
         assert_eq!(response.samples.len(), alone.samples.len());
@@ -240,7 +241,7 @@ fn too_many_out_of_band_responses_are_refused() {
 }
 
 #[test]
-fn background_responses_give_the_same_and_keep_a_slot_free() {
+fn background_responses_are_equal_and_leave_a_slot() {
     let mut bed = bed();
     let session = bed.after_a_turn();
     let usual = bed.engine.respond(&session, Respond { out_of_band: true, ..respond(5) }).unwrap();
@@ -248,7 +249,7 @@ fn background_responses_give_the_same_and_keep_a_slot_free() {
     assert_same(&bed.engine.respond(&session, background(5)).unwrap(), &usual);
     let in_band = bed.engine.respond(&session, Respond { out_of_band: false, ..background(6) }).unwrap_err();
     assert!(matches!(in_band, SessionError::BadValue { field: "background", .. }), "{in_band}");
-    // One for each session, beside those that a caller waits for; the last slot is for those.
+    // One background response for each session; the last slot is reserved for other responses.
     let other = bed.after_a_turn();
     let ask = |session: &SessionHandle, request| submit(session, Command::Respond(request));
     ask(&session, background(7));
@@ -355,7 +356,7 @@ fn sessions_share_a_common_instruction_prefix() {
 #[test]
 fn an_ended_session_leaves_its_instruction_prefix() {
     let mut bed = bed();
-    // Submitted at once, so that nothing is prefilled before the response begins.
+    // Submitted together, so that nothing is prefilled before the response begins.
     let answer = |bed: &mut Bed, instructions: &str| {
         let session = bed.engine.open();
         submit(&session, Command::SetInstructions(instructions.to_owned()));
@@ -370,7 +371,7 @@ fn an_ended_session_leaves_its_instruction_prefix() {
     let second = answer(&mut bed, &"a ".repeat(200));
     assert!(second.usage.cached_tokens >= 192, "{:?}", second.usage);
     assert_same(&first, &second);
-    // Others push it out, one after the other.
+    // Other prefixes evict it one after the other.
     for other in 0..8 {
         assert!(answer(&mut bed, &format!("{other} ").repeat(200)).usage.cached_tokens < 192);
     }
@@ -385,12 +386,12 @@ fn out_of_band_responses_share_the_conversation() {
     bed.engine.settle();
     let response = bed.engine.respond(&session, Respond { out_of_band: true, ..respond(5) }).unwrap();
     let prompt = response.usage.input_text_tokens + response.usage.input_audio_tokens;
-    // What is left: the end of the turn and the header of the response.
+    // Not shared: the end of the turn and the header of the response.
     assert!(response.usage.cached_tokens + 8 > prompt, "{} of {prompt} are shared", response.usage.cached_tokens);
     let fresh = bed.after_a_turn();
     bed.speak(&fresh, 1, 1);
     assert_same(&response, &bed.engine.respond(&fresh, respond(5)).unwrap());
-    // The session's own cache is as it was.
+    // The session's own cache is unchanged.
     assert_same(&bed.engine.respond(&session, respond(6)).unwrap(), &{
         let other = bed.after_a_turn();
         bed.speak(&other, 1, 1);

@@ -1,11 +1,13 @@
-//! Between a step's launch and its read-back a response may be aborted, a prompt replaced and a slot freed.
+//! Changes between a step's launch and its read-back: an aborted response, a replaced prompt, a freed slot.
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
 #[allow(dead_code)] // Each test binary uses its part.
 mod common;
 
 use common::folder;
-use repartee_engine::internals::{Checkpoint, Element, StageItem, Model, Outbox, ResponseParams, BatchEntry, load_model};
+use repartee_engine::internals::{
+    BatchEntry, Checkpoint, Element, Model, Outbox, ResponseParams, StageItem, load_model,
+};
 use repartee_engine::{EngineConfig, Source};
 use repartee_engine_api::Role;
 
@@ -35,7 +37,7 @@ fn prompt(ids: std::ops::Range<u32>, respond: bool) -> StageItem {
     StageItem::Prompt { read: vec![true; elements.len()], elements, response: respond.then(params) }
 }
 
-/// Prompt positions that were passed on: the first, and how many.
+/// Prompt positions that were passed on: first position and number.
 fn contexts(out: &Outbox) -> Vec<(usize, usize)> {
     let context = |item: &StageItem| match item {
         StageItem::Context { from, elements } => Some((*from, elements.len())),
@@ -65,19 +67,19 @@ fn accept(model: &mut Model, stage: usize, item: StageItem) {
     model.stages[stage].accept(0, item, &mut Vec::new());
 }
 
-/// What makes the talker have a frame to make.
+/// Items after which the talker has a frame to make.
 fn spoken() -> [StageItem; 3] {
     [StageItem::Begin(params()), StageItem::Token(20), StageItem::Token(21)]
 }
 
-/// A talker that has a frame to make.
+/// A model whose talker has a frame to make.
 fn speaking() -> Model {
     let mut model = model();
     spoken().into_iter().for_each(|item| accept(&mut model, TALKER, item));
     model
 }
 
-/// The frame that it makes.
+/// Codes of that frame.
 fn frame(model: &mut Model) -> Vec<u32> {
     let rows = model.stages[TALKER].runnable_rows(0).rows;
     let mut out = Vec::new();
@@ -86,7 +88,7 @@ fn frame(model: &mut Model) -> Vec<u32> {
     codes
 }
 
-/// The samples of the frame that code2wav holds.
+/// Samples of the frame that code2wav holds.
 fn samples(model: &mut Model) -> Vec<f32> {
     let mut out = Vec::new();
     model.stages[CODE2WAV].step(&[BatchEntry { slot: 0, rows: 1 }], &mut out);
@@ -140,7 +142,7 @@ fn a_response_begun_meanwhile_samples_nothing_yet() {
 fn another_response_gets_no_frame_of_the_last() {
     let again = || [StageItem::Abort].into_iter().chain(spoken());
     let expected = frame(&mut speaking());
-    // It begins before what was launched is collected, or after that.
+    // The new response begins before the launched step is collected, or after that.
     for before in [again().count(), 1] {
         let mut model = speaking();
         let rows = model.stages[TALKER].runnable_rows(0).rows;

@@ -1,4 +1,4 @@
-//! What an engine tells of itself: how far its start is, its ticks, queues and caches.
+//! Status of an engine: progress of its start, ticks, queues and caches.
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
 #[allow(dead_code)] // Each test binary uses its part.
@@ -12,7 +12,7 @@ use repartee_engine_api::{Command, Event, Respond, Role, SessionHandle, SpeechEn
 
 use common::{Expected, greedy_copy};
 
-/// No test waits longer for anything.
+/// Upper bound of every wait in these tests.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn started(progress: impl Fn(StartProgress) + Send + Sync + 'static) -> Engine {
@@ -21,7 +21,7 @@ fn started(progress: impl Fn(StartProgress) + Send + Sync + 'static) -> Engine {
     Engine::start_with_progress(Source::Folder(folder.path().to_path_buf()), &config, progress).unwrap()
 }
 
-/// Length of this queue when the last tick ended.
+/// Length of a queue at the end of the last tick.
 fn queue(engine: &Engine, name: &str) -> u64 {
     let queues = engine.load().queues;
     queues.iter().find(|(queue, _)| *queue == name).unwrap_or_else(|| panic!("{name} in {queues:?}")).1
@@ -79,7 +79,7 @@ fn ticks_queues_and_caches_are_counted() {
     assert!((1..=load.ticks).contains(in_time), "{load:?}");
     let work = engine.work();
     let thinker = work.iter().find(|work| work.stage == "thinker").unwrap();
-    // The second prompt begins as the first one does.
+    // Both prompts begin alike.
     assert!(thinker.reused > 0 && thinker.reused < thinker.prompted, "{thinker:?}");
     assert!(thinker.blocks > 0 && thinker.blocks < thinker.capacity, "{thinker:?}");
     let encoder = work.iter().find(|work| work.stage == "encoder").unwrap();

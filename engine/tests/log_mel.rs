@@ -1,6 +1,6 @@
-//! The streaming log-mel against the reference feature extractor, and against itself under every split.
+//! Streaming log-mel against the reference feature extractor, and against itself under every split.
 //!
-//! `data/log_mel.safetensors` is written by `data/log_mel.py`.
+//! `data/log_mel.py` writes `data/log_mel.safetensors`.
 
 #![expect(clippy::unwrap_used, reason = "a test and its helpers fail by panicking")]
 
@@ -23,7 +23,7 @@ fn tables(window_frames: usize) -> Arc<LogMel> {
     LogMel::new(&LogMelConfig::default(), window_frames).unwrap()
 }
 
-/// Every window of a turn that arrives in the given slices.
+/// Windows of a turn that arrives in these slices.
 fn windows<'a>(tables: &Arc<LogMel>, slices: impl IntoIterator<Item = &'a [f32]>) -> Vec<InputWindow> {
     let mut stream = tables.stream();
     let mut closed = Vec::new();

@@ -1,5 +1,5 @@
-//! What is particular to the family of another shape: text that streams in, look-ahead, solver steps, recorded voices, its own
-//! speech in the prompt.
+//! Properties of the synthetic family alone: text that streams in, look-ahead, solver steps, enrolled voices, and its
+//! own speech in the prompt.
 
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
@@ -14,7 +14,8 @@ use common::generic::subjects::Other;
 use common::generic::{Bed, Subject, assert_same, config, respond};
 use common::other_family::{FRAMES, Form, PIECE_FRAMES, RATE, SAMPLES, ear, model, refiner};
 use repartee_engine::internals::{
-    AudioRows, AudioFrontEnd, EdgeKind, Encoder, StageItem, Model, RunnableRows, Outbox, RowKind, Stage, WindowInput, BatchEntry,
+    AudioFrontEnd, AudioRows, BatchEntry, EdgeKind, Encoder, Model, Outbox, RowKind, RunnableRows, Stage, StageItem,
+    WindowInput,
 };
 use repartee_engine::{EngineConfig, StageConfig, Timeouts};
 use repartee_engine_api::{Command, EnrolError, Event, Recording, Respond, Role, SessionError, SessionHandle};
@@ -48,7 +49,7 @@ fn speech_begins_before_the_text_ends() {
     let ends = events(&session).into_iter().filter(|event| streamed.take(0, event.clone()).unwrap()).count();
     assert_eq!(ends, 1);
     bed.close(session);
-    // The same text at once.
+    // The same text in one piece.
     let session = bed.engine.open();
     let whole = bed.respond(&session, Respond { max_tokens: Some(40), ..respond(0) });
     assert_same(&streamed, &whole, "text that streams in");
@@ -86,7 +87,7 @@ fn a_caller_who_sends_no_text_times_out() {
     submit(&session, Command::Respond(Respond { streamed: true, max_tokens: Some(40), ..respond(0) }));
     bed.engine.settle();
     for _ in 0..3 {
-        // Text in time keeps the response.
+        // Text in time resets the timeout.
         bed.engine.time.pass(Duration::from_secs(8));
         stream(&session, 0, "word ");
         bed.engine.settle();
@@ -98,7 +99,7 @@ fn a_caller_who_sends_no_text_times_out() {
     assert_eq!(events(&session).pop(), Some(Event::Failed { response: Some(0), error }));
 }
 
-/// A stage that panics once, when it steps several slots.
+/// A stage that panics once, in a step of several slots.
 struct Panicking(Box<dyn Stage>, u32);
 
 impl Stage for Panicking {
@@ -164,7 +165,7 @@ fn a_replay_reads_the_text_again() {
         responses
     };
     let plain = run(None);
-    // The stage that reads the text, early and late, and a later one.
+    // The stage that reads the text, early and late, and a later stage.
     for panics in [(0, 2), (0, 8), (3, 2)] {
         for (replayed, plain) in run(Some(panics)).iter().zip(&plain) {
             assert_same(replayed, plain, "replayed");
@@ -184,7 +185,7 @@ fn a_window_waits_for_the_frames_after_it() {
     }
     let need = RunnableRows::rows(refiner::EVALUATIONS, RowKind::SolverStep);
     assert_eq!(stage.runnable_rows(0), need);
-    // The planner may stop between two evaluations: nothing is given before the last one.
+    // The planner may stop between two evaluations: the last one gives the window.
     for left in (0..refiner::EVALUATIONS).rev() {
         assert!(out.is_empty(), "{out:?}");
         stage.step(&[BatchEntry { slot: 0, rows: 1 }], &mut out);
@@ -203,7 +204,7 @@ fn a_step_may_end_between_two_evaluations() {
     }
 }
 
-/// One spoken response.
+/// Runs one spoken response.
 fn spoken(config: &EngineConfig) -> Response {
     let mut bed = Bed::new(&HEARING, config);
     let session = bed.engine.open();
@@ -226,7 +227,7 @@ fn frames_have_the_codec_s_duration() {
 #[test]
 fn own_speech_is_part_of_the_next_prompt() {
     let mut bed = Bed::new(&HEARING, &config());
-    // Two sessions with the same words said, in one of them without sound.
+    // Two sessions with the same words spoken, one of them without audio.
     let mut after = |audio: bool| {
         let session = bed.engine.open();
         bed.input(&session, 0, 0);
@@ -261,7 +262,7 @@ fn a_recorded_voice_is_usable_at_once() {
 
     let samples = HEARING.audio(1).unwrap();
     let recording = |samples: &[f32]| Recording { samples: samples.to_vec(), text: "what I said".to_owned() };
-    // As a caller of the engine does it, from a thread of its own.
+    // From the caller's thread, as in a real engine.
     let voices = bed.engine.scheduler.voices();
     let short = voices.enrol("mine", &recording(&samples[..100]));
     assert!(matches!(short, Err(EnrolError::Recording { .. })), "{short:?}");
@@ -284,7 +285,7 @@ fn a_recorded_voice_is_usable_at_once() {
 
 #[test]
 fn an_engine_of_a_reading_family_answers_text() {
-    // As the engine's warm-up does: plain text, nothing that streams in.
+    // Plain text, nothing that streams in, as in the engine's warm-up.
     let mut bed = Bed::new(&READING, &config());
     let session = bed.engine.open();
     submit(&session, Command::text(0, Role::User, "one two three"));
@@ -293,7 +294,7 @@ fn an_engine_of_a_reading_family_answers_text() {
     bed.close(session);
 }
 
-/// An encoder that notes the level of each window that it encodes, batch by batch.
+/// An encoder that records the level of each window, batch by batch.
 struct Noting {
     encoder: Box<dyn Encoder>,
     batches: Arc<Mutex<Vec<Vec<i32>>>>,
@@ -320,7 +321,7 @@ fn audio_faster_than_time_is_encoded_last() {
     let mut engine = drive(subject, &config());
     let (hasty, live) = (engine.open(), engine.open());
     let audio = |level: i32| Command::Append(vec![level as f32 / 100.0; ear::RATE as usize]);
-    // Five seconds at once; a second of them is taken in each tick.
+    // Five seconds at once; each tick takes one second of them.
     (0..5).for_each(|_| submit(&hasty, audio(HASTY)));
     engine.ticks(1);
     assert!(batches.lock().unwrap().concat().iter().all(|level| *level == HASTY), "alone nobody waits");
@@ -329,7 +330,7 @@ fn audio_faster_than_time_is_encoded_last() {
     let mixed = batches.lock().unwrap().last().unwrap().clone();
     assert!(mixed.contains(&LIVE) && mixed.contains(&HASTY), "{mixed:?}");
     assert!(mixed.is_sorted_by(|before, after| before <= after), "the live one comes first: {mixed:?}");
-    // All of it is encoded in the end, and later audio that comes in time is like anybody's.
+    // All of it is encoded in the end, and later audio in time has normal priority.
     engine.settle();
     engine.time.pass(Duration::from_secs(2));
     submit(&hasty, audio(HASTY));

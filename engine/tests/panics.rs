@@ -1,5 +1,5 @@
-//! Panics outside of the stages' steps: a session at fault ends alone, a fault of the engine ends every session, and the loop
-//! goes on.
+//! Panics outside of the stages' steps: a session at fault ends alone, a fault of the engine ends every session, and
+//! the loop goes on.
 #![allow(clippy::unwrap_used)] // A panic is a test's report.
 
 #[allow(dead_code)] // Each test binary uses its part.
@@ -8,11 +8,11 @@ mod common;
 use std::sync::atomic::Ordering;
 
 use repartee_engine::EngineConfig;
-use repartee_engine_api::{Command, MessageContent, Event, InsertAt, Respond, SessionError, SessionHandle};
+use repartee_engine_api::{Command, Event, InsertAt, MessageContent, Respond, SessionError, SessionHandle};
 
 use common::spelling::{self, POISON, ask};
 
-/// What the session ended with, if it did.
+/// Error that ended the session, if it has ended.
 fn last_error(session: &SessionHandle) -> Option<SessionError> {
     let events = std::iter::from_fn(|| session.try_next_event());
     let errors = events.filter_map(|event| match event {

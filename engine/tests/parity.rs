@@ -1,5 +1,5 @@
-//! Every stage against the reference implementation on the same weights: each compared tensor within 1e-4 of the largest
-//! reference value, and the same tokens and codes. With the feature `cuda`, on a CUDA device.
+//! Parity of every stage with the reference implementation on the same weights: each compared tensor is within 1e-4 of
+//! the largest reference value, and tokens and codes are equal. With the feature `cuda`, on a CUDA device.
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
 #[allow(dead_code)] // Each test binary uses its part.
@@ -26,7 +26,7 @@ use repartee_kernels::{Ops, SampleParams, StateSpec, StepOps, StreamRows};
 /// Largest relative difference that counts as equal.
 const TOLERANCE: f32 = 1e-4;
 
-/// Whether a difference counts as equal; NaN does not.
+/// True if a difference counts as equal; false for NaN.
 fn is_close(off: f32) -> bool {
     off <= TOLERANCE
 }
@@ -38,12 +38,12 @@ fn open(folder: &Path) -> Checkpoint {
     Checkpoint::open(Source::Folder(folder.to_path_buf())).unwrap()
 }
 
-/// Runs every stage of a checkpoint on the fixture's inputs, each fed with the reference's own results of the stage before.
+/// Runs every stage of a checkpoint on the fixture's inputs; each gets the reference's output of the stage before.
 fn compare(checkpoint: &Checkpoint, expected: &Expected) -> Findings {
     compare_as(checkpoint, expected, WeightPolicy::default())
 }
 
-/// The same with weights in formats after `policy`.
+/// Like [`compare`], with weights in the formats of `policy`.
 fn compare_as(checkpoint: &Checkpoint, expected: &Expected, policy: WeightPolicy) -> Findings {
     let ops = device();
     let model = Qwen3Omni::load_as(&ops, checkpoint, policy).unwrap();
@@ -66,7 +66,7 @@ fn compare_as(checkpoint: &Checkpoint, expected: &Expected, policy: WeightPolicy
     findings
 }
 
-/// Streaming log-mel in pushes of uneven size, brought to the reference's layout.
+/// Streaming log-mel in pushes of uneven size, in the reference's layout.
 fn mel(checkpoint: &Checkpoint, model: &Qwen3Omni<Device>, expected: &Expected, audio: &str) -> Vec<f32> {
     let config = LogMelConfig::load(checkpoint, model.config.thinker.audio.tower.num_mel_bins).unwrap();
     let mut stream = LogMel::new(&config, model.config.thinker.audio.n_window_infer).unwrap().stream();
@@ -235,7 +235,7 @@ fn waveform(ops: &Device, model: &Qwen3Omni<Device>, expected: &Expected, turn: 
     vec![(name, difference(&samples, &reference))]
 }
 
-/// The samples of the reference's codes.
+/// Samples of the reference's codes, decoded `at_once` frames at a time.
 fn decode(ops: &Device, model: &Qwen3Omni<Device>, expected: &Expected, codes: &str, at_once: usize) -> Vec<f32> {
     let (codes, shape) = expected.ids(codes);
     let frames = shape[1];
@@ -265,7 +265,7 @@ fn non_finite_values_are_not_close() {
     assert!(is_close(difference(&[0.0, 0.0], &[0.0, 0.0])));
 }
 
-/// Prints the differences and fails where one is too large.
+/// Prints the differences and fails if one is too large.
 fn assert_close(name: &str, findings: &Findings) {
     let width = findings.iter().map(|(name, _)| name.len()).max().unwrap();
     for (what, off) in findings {
@@ -282,7 +282,7 @@ fn every_tensor_equals_the_reference() {
     }
 }
 
-/// The shipped weights, and what the reference makes of them. Fails if they are others than those that the fixture was made with.
+/// The shipped weights, and the reference's output for them. Fails if the fixture was made with other weights.
 fn demo() -> (PathBuf, Expected) {
     let (model, expected) = (root().join("models/demo"), Expected::load("demo"));
     let mut weights = std::fs::read(model.join("model.safetensors")).unwrap();
@@ -300,15 +300,15 @@ fn every_tensor_of_the_demo_equals_the_reference() {
     assert_close("demo", &compare(&open(&model), &expected));
 }
 
-/// The samples of one of the end-to-end tests' questions: 16 bits, one channel, behind a header of 44 bytes.
+/// Samples of one of the end-to-end tests' questions: 16 bits, one channel, after a header of 44 bytes.
 fn question(file: &str) -> Vec<f32> {
     let bytes = std::fs::read(root().join("tests/questions").join(file)).unwrap();
     assert_eq!(&bytes[36..40], b"data", "{file}");
     bytes[44..].as_chunks().0.iter().map(|sample| f32::from(i16::from_le_bytes(*sample)) / 32768.0).collect()
 }
 
-/// Whole answers of a served engine: transcripts, and samples up to where the reference itself chose a code by so little that another
-/// order of sums might choose otherwise.
+/// Whole answers of a served engine: transcripts, and samples up to the first code that the reference chose by so small
+/// a margin that another order of sums might choose another one.
 #[test]
 #[cfg_attr(feature = "cuda", ignore = "the engine that is served here is that of the processor")]
 fn answers_of_the_demo_equal_the_reference() {
@@ -340,7 +340,7 @@ fn answers_of_the_demo_equal_the_reference() {
             assert_eq!(response.samples.len(), reference.len(), "{file}");
             reference.len()
         } else {
-            // What a frame sounds like is known when the next one is.
+            // A frame's samples depend on the next frame.
             reference.len() / frames * decided.saturating_sub(1)
         };
         let off = difference(&response.samples[..sure], &reference[..sure]);
@@ -352,11 +352,12 @@ fn answers_of_the_demo_equal_the_reference() {
     assert!(answers.len() > 40 && compared > of / 2, "{compared} of {of} samples are compared");
 }
 
-/// What integers lose in stages that are fed with the reference's own results throughout: far more than rounding, so the policy reaches
-/// them; and eight bits less than four. The talker and its predictor go on with codes that they choose themselves.
+/// Loss of integer weights in stages that get the reference's own results throughout: far more than rounding, so the
+/// policy takes effect; and eight bits lose less than four. The talker and its predictor continue with codes that they
+/// choose themselves.
 #[test]
 fn eight_bits_are_nearer_than_four() {
-    // A simulated device is slow: the fixture with experts has every kind of product.
+    // A simulated device is slow; the fixture with experts has every kind of product.
     let names = if cfg!(feature = "cuda") { &CONVERSATIONS[1..2] } else { &CONVERSATIONS[..] };
     for &name in names {
         let checkpoint = open(&folder(name).join("checkpoint"));
@@ -385,7 +386,7 @@ fn chunked_decode_equals_one_decode() {
     }
 }
 
-/// Weights without effect: softmax does not depend on a constant that is added to all of a query's scores.
+/// Weights without effect: softmax does not depend on a constant added to all of a query's scores.
 fn is_without_effect(tensor: &str) -> bool {
     tensor.contains("audio_tower") && tensor.ends_with("k_proj.bias")
 }
@@ -401,7 +402,7 @@ fn zeroing_any_block_is_noticed() {
         let expected = Expected::load(name);
         let original = folder(name).join("checkpoint");
         let names: Vec<String> = open(&original).tensor_names().map(str::to_owned).collect();
-        // A block is what one module holds, weight and bias together.
+        // A block is the content of one module, weight and bias together.
         let used = names.iter().filter(|n| !n.contains(".visual."));
         let blocks: BTreeSet<&str> = used.filter_map(|n| n.rsplit_once('.')).map(|(module, _)| module).collect();
         for block in blocks {
@@ -428,7 +429,7 @@ fn zeroing_any_block_is_noticed() {
     assert!(blocks_tried > 300);
 }
 
-/// Zeroes the tensors of a safetensors file that `which` names.
+/// Zeroes the tensors of a safetensors file whose names satisfy `which`.
 fn zero(file: &mut [u8], which: impl Fn(&str) -> bool) {
     let header_len = u64::from_le_bytes(file[..8].try_into().unwrap()) as usize;
     let header: serde_json::Value = serde_json::from_slice(&file[8..8 + header_len]).unwrap();

@@ -1,5 +1,5 @@
-//! What is said around a tool call: the talker speaks the text before it while the call is written, and text after it as an
-//! utterance of its own.
+//! Speech around a tool call: the talker speaks the text before it while the call is generated, and text after it as a
+//! new utterance.
 #![allow(clippy::unwrap_used)] // A panic is a test's report.
 
 #[allow(dead_code)] // Each test binary uses its part.
@@ -10,8 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use repartee_engine::internals::{
-    AudioRows, ToolCallTokens, Checkpoint, Codec, EdgeKind, Element, StageEnd, StageItem, Message, Model, RunnableRows, Outbox, MessagePart,
-    ResponseParams, RowKind, PromptTemplate, SlotCounts, Stage, Tokenizer, ToolTemplate, ElementValue, BatchEntry, load_model,
+    AudioRows, BatchEntry, Checkpoint, Codec, EdgeKind, Element, ElementValue, Message, MessagePart, Model, Outbox,
+    PromptTemplate, ResponseParams, RowKind, RunnableRows, SlotCounts, Stage, StageEnd, StageItem, Tokenizer,
+    ToolCallTokens, ToolTemplate, load_model,
 };
 use repartee_engine::{EngineConfig, Source, StageConfig};
 use repartee_engine_api::{Command, Event, FinishReason, Respond, Role, SessionHandle, Tool};
@@ -20,7 +21,7 @@ use common::driven::{Driven, drive, submit};
 use common::folder;
 
 const TALKER: usize = 1;
-/// Steps after which a talker that has not ended is stopped.
+/// Upper bound of the talker's steps for a response.
 const STEPS: usize = 400;
 
 fn model() -> Model {
@@ -28,7 +29,7 @@ fn model() -> Model {
         .unwrap()
 }
 
-/// Gives items to the talker, which makes up to `steps` steps after each; the codes, and how it ended.
+/// Gives items to the talker and up to `steps` steps after each; returns the codes and the end.
 fn speak(model: &mut Model, items: Vec<StageItem>, steps: usize) -> (Vec<Vec<u32>>, Option<StageEnd>) {
     let talker = &mut model.stages[TALKER];
     let (mut codes, mut ended) = (Vec::new(), None);
@@ -94,10 +95,10 @@ fn speech_goes_on_where_text_pauses() {
     let mut model = model();
     let whole = speak(&mut model, all(vec![tokens(&BEFORE), end()]), 0);
     assert!(whole.0.len() > BEFORE.len() && whole.1.is_some(), "{} frames, {:?}", whole.0.len(), whole.1);
-    // Without an end, everything is said already.
+    // Without an end, everything is spoken already.
     let paused = speak(&mut model, all(vec![tokens(&BEFORE), pause()]), 0);
     assert_eq!((paused.0, paused.1), (whole.0.clone(), None));
-    // The end adds nothing, whenever it comes.
+    // The end adds nothing, at any time.
     for steps in [0, 1, STEPS] {
         let both = speak(&mut model, all(vec![tokens(&BEFORE), pause(), pause(), end()]), steps);
         assert_eq!(both, whole, "{steps} steps after each item");
@@ -126,7 +127,7 @@ fn a_pause_without_text_says_nothing() {
     assert_eq!(speak(&mut model, all(vec![pause(), tokens(&AFTER), end()]), 1), after);
 }
 
-/// Writes the text of its prompt, a token a step.
+/// First stage: emits the text of its prompt, one token a step.
 struct Writing(Vec<Option<VecDeque<u32>>>);
 
 impl Stage for Writing {
@@ -172,7 +173,7 @@ impl Stage for Writing {
     }
 }
 
-/// Says text once it knows that no more comes: a sample of each token's id.
+/// Last stage: gives a sample for each token's id once no more text follows.
 struct Saying(Vec<Vec<u32>>);
 
 impl Stage for Saying {
@@ -212,7 +213,7 @@ impl Stage for Saying {
     }
 }
 
-/// Renders the last text; `[` and `]` stand around calls.
+/// Renders the last text; `[` and `]` delimit calls.
 struct Brackets(ToolCallTokens);
 
 impl ToolTemplate for Brackets {
@@ -243,7 +244,7 @@ impl PromptTemplate for Brackets {
     }
 }
 
-/// An engine that says what it is told.
+/// An engine that speaks the text of its prompt.
 fn engine(slots: usize, config: &EngineConfig) -> Driven {
     let bytes = std::fs::read(folder("dense").join("checkpoint/tokenizer.json")).unwrap();
     let tokenizer = Tokenizer::from_bytes(&bytes).unwrap();
@@ -263,7 +264,7 @@ fn engine(slots: usize, config: &EngineConfig) -> Driven {
     drive(model, config)
 }
 
-/// What the caller gets in order: `T` for text, `A` for audio, `C` for a call, `J` for its arguments.
+/// Events in order: `T` for text, `A` for audio, `C` for a call, `J` for its arguments.
 fn events(text: &str) -> String {
     let mut engine = engine(1, &EngineConfig::default());
     let session = engine.open();
@@ -316,7 +317,7 @@ fn a_call_does_not_precede_speech() {
     let long = format!(r#"wait[{{"name":"f","arguments":{{"a":"{}"}}}}]"#, "x".repeat(100));
     submit(&calls, Command::text(0, Role::User, long));
     submit(&calls, Command::Respond(Respond::new(0, 1)));
-    // What was said before the call has been played.
+    // The speech before the call has been played.
     let mut tick = || {
         engine.ticks(1);
         engine.time.pass(Duration::from_millis(1));

@@ -1,8 +1,8 @@
-//! Qwen2.5-Omni against its reference implementation on the same weights: each compared tensor within 1e-4 of the largest reference
-//! value, and the same tokens and codes. token2wav has tests of its own.
+//! Parity of Qwen2.5-Omni with its reference implementation on the same weights: each compared tensor is within 1e-4 of
+//! the largest reference value, and tokens and codes are equal. token2wav has its own tests.
 //!
-//! - `speaking`: what the engine says
-//! - `refusals`: checkpoints that cannot be served
+//! - `speaking`: output of the engine
+//! - `refusals`: refused checkpoints
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
 #[allow(dead_code)] // Each test binary uses its part.
@@ -19,14 +19,16 @@ use common::eager::{batch, index};
 use common::speech::{copy, difference_of_ids, zero};
 use common::{Expected, difference, folder};
 use repartee_engine::Source;
-use repartee_engine::internals::qwen2_5_omni::{Qwen25Omni, ThinkerModel, Token2WavConfig, ends, load_speakers, tokens};
+use repartee_engine::internals::qwen2_5_omni::{
+    Qwen25Omni, ThinkerModel, Token2WavConfig, ends, load_speakers, tokens,
+};
 use repartee_engine::internals::{Checkpoint, LogMel, LogMelConfig};
 use repartee_kernels::cpu::{Cpu, Tensor};
 use repartee_kernels::ops::NO_ID;
 use repartee_kernels::row_spec::SampleSection;
 use repartee_kernels::{Ops, ReadBack, RowSpec, SampleParams, SpecLayout, StateSpec, StepOps};
 
-/// The fixture.
+/// Name of the fixture.
 const NAME: &str = "omni25";
 /// Largest relative difference that counts as equal.
 const TOLERANCE: f32 = 1e-4;
@@ -42,7 +44,7 @@ fn greedy(repetition_penalty: f32) -> SampleParams {
     SampleParams { slot: 0, repetition_penalty, temperature: 0.0, top_k: 0, top_p: 1.0, uniform: 0.0 }
 }
 
-/// Runs every part of a checkpoint on the fixture's inputs, each fed with the reference's own results of the part before.
+/// Runs every part of a checkpoint on the fixture's inputs; each gets the reference's output of the part before.
 fn compare(checkpoint: &Checkpoint, expected: &Expected) -> Findings {
     let ops = Cpu::default();
     let model = Qwen25Omni::load(&ops, checkpoint).unwrap();
@@ -61,7 +63,7 @@ fn compare(checkpoint: &Checkpoint, expected: &Expected) -> Findings {
     findings
 }
 
-/// Streaming log-mel in pushes of uneven size, brought to the reference's layout.
+/// Streaming log-mel in pushes of uneven size, in the reference's layout.
 fn mel(checkpoint: &Checkpoint, model: &Qwen25Omni<Cpu>, audio: &[f32]) -> Vec<f32> {
     let tower = &model.config.thinker.audio;
     let config = LogMelConfig::load(checkpoint, tower.num_mel_bins).unwrap();
@@ -73,7 +75,7 @@ fn mel(checkpoint: &Checkpoint, model: &Qwen25Omni<Cpu>, audio: &[f32]) -> Vec<f
     (0..tower.num_mel_bins).flat_map(|bin| frames.iter().map(move |frame| frame[bin])).collect()
 }
 
-/// A spectrogram of the reference's, frame after frame.
+/// A spectrogram of the reference, frame by frame.
 fn frames(expected: &Expected, mel: &str) -> (Vec<f32>, usize) {
     let (mel, shape) = expected.tensor(mel);
     let (bins, frames) = (shape[0], shape[1]);
@@ -97,7 +99,7 @@ fn thinker(ops: &Cpu, model: &Qwen25Omni<Cpu>, expected: &Expected, turn: usize,
     let ids: Vec<u32> = prompt.iter().map(|&id| if is_heard(id) { NO_ID } else { id }).collect();
     let heard = ops.concat(&heard.iter().collect::<Vec<_>>());
 
-    // Positions are counted one by one, in all three indices.
+    // All three position indices count one by one.
     let counted: Vec<u32> = (0..3).flat_map(|_| 0..prompt.len() as u32).collect();
     let mut cache = thinker.cache(ops, 1, prompt.len() + said.len());
     let (mut handed, mut logits, mut chosen) = (Vec::new(), Vec::new(), Vec::new());
@@ -182,7 +184,7 @@ fn talker(ops: &Cpu, model: &Qwen25Omni<Cpu>, checkpoint: &Checkpoint, expected:
     findings
 }
 
-/// Sampling parameters on the device.
+/// Uploads sampling parameters to the device.
 fn params(ops: &Cpu, params: &SampleParams) -> <Cpu as StepOps>::Index {
     let mut layout = SpecLayout::default();
     let at: SampleSection = layout.samples(1);
@@ -206,10 +208,10 @@ fn zeroing_any_block_is_noticed() {
     let expected = Expected::load(NAME);
     let original = folder(NAME).join("checkpoint");
     let names: Vec<String> = open(&original).tensor_names().map(str::to_owned).collect();
-    // token2wav's blocks have a test of their own. The reference reads the audio marks' embeddings nowhere.
+    // token2wav's blocks have their own test. The reference never reads the audio marks' embeddings.
     let used = names.iter().filter(|name| !name.contains(".visual.") && !name.starts_with("token2wav."));
     let used = used.filter(|name| !name.contains("audio_bos_eos_token"));
-    // A block is what one module holds, weight and bias together.
+    // A block is the content of one module, weight and bias together.
     let blocks: BTreeSet<&str> = used.filter_map(|name| name.rsplit_once('.')).map(|(module, _)| module).collect();
     for block in &blocks {
         let copy = copy(&original);

@@ -1,5 +1,6 @@
-//! Qwen2.5-Omni's token2wav against its reference implementation on the same weights: each compared tensor within 1e-4 of the largest
-//! reference value; and as a stream: any split of the codes, batch and number of threads give the same bits.
+//! Parity of Qwen2.5-Omni's token2wav with its reference implementation on the same weights: each compared tensor is
+//! within 1e-4 of the largest reference value. As a stream, any split of the codes, any batch and any number of threads
+//! give equal bits.
 //!
 //! - `streaming`: the stages
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
@@ -17,15 +18,15 @@ use common::{Expected, difference, folder};
 use repartee_engine::Source;
 use repartee_engine::internals::Checkpoint;
 use repartee_engine::internals::qwen2_5_omni::{
-    BigVgan, Dit, DitConfig, DitWindow, Prepared, Rk4, HostRows, OdeState, SpeakerEncoder, Token2Wav, Token2WavConfig, Voice,
-    Window, guide,
+    BigVgan, Dit, DitConfig, DitWindow, HostRows, OdeState, Prepared, Rk4, SpeakerEncoder, Token2Wav, Token2WavConfig,
+    Voice, Window, guide,
 };
 use repartee_engine::internals::weights::Weights;
 use repartee_kernels::cpu::Cpu;
 use repartee_kernels::{ReadBack, SpecLayout, StepKey, StepOps};
 use serde_json::json;
 
-/// The fixture.
+/// Name of the fixture.
 const NAME: &str = "omni25_token2wav";
 /// Largest relative difference that counts as equal.
 const TOLERANCE: f32 = 1e-4;
@@ -51,7 +52,7 @@ fn load(ops: &Cpu, checkpoint: &Checkpoint, voices: &[Voice]) -> Token2Wav<Cpu> 
     Token2Wav::load((ops, ops), checkpoint, &config, voices).unwrap()
 }
 
-/// The rows of one evaluation of several windows.
+/// Rows of one evaluation of several windows.
 fn evaluate(ops: &Cpu, dit: &Dit<Cpu>, windows: &[DitWindow<'_>]) -> Vec<f32> {
     let mut layout = SpecLayout::default();
     let rows = dit.rows(windows);
@@ -66,7 +67,7 @@ fn evaluate(ops: &Cpu, dit: &Dit<Cpu>, windows: &[DitWindow<'_>]) -> Vec<f32> {
     back.numbers
 }
 
-/// The spectrogram of codes that are solved as one window, from `noise`.
+/// Spectrogram of codes that are solved as one window, from `noise`.
 fn solve(ops: &Cpu, dit: &Dit<Cpu>, solver: &Rk4, (codes, voice): (&[u32], usize), noise: &[f32]) -> Vec<f32> {
     let mut solve = OdeState::new(noise.to_vec());
     loop {
@@ -78,7 +79,7 @@ fn solve(ops: &Cpu, dit: &Dit<Cpu>, solver: &Rk4, (codes, voice): (&[u32], usize
     }
 }
 
-/// The spectrogram of codes, each block solved on its window, from the noise of all frames.
+/// Spectrogram of codes, each block solved on its window, from the noise of all frames.
 fn solve_windows(
     ops: &Cpu,
     model: &Token2Wav<Cpu>,
@@ -100,7 +101,7 @@ fn solve_windows(
     mel
 }
 
-/// The samples of spectrograms, decoded side by side.
+/// Samples of spectrograms, decoded in one batch.
 fn vocode(ops: &Cpu, bigvgan: &BigVgan<Cpu>, mels: &[&[f32]]) -> Vec<Vec<f32>> {
     let frames: Vec<usize> = mels.iter().map(|mel| mel.len() / bigvgan.config().mel_dim).collect();
     let rows = frames.iter().sum();
@@ -137,7 +138,7 @@ fn compare(checkpoint: &Checkpoint, expected: &Expected) -> Findings {
     findings
 }
 
-/// The same without the solves of single windows.
+/// Like [`compare`], without the solves of single windows.
 fn compare_but_windows(checkpoint: &Checkpoint, expected: &Expected) -> Findings {
     let ops = Cpu::default();
     let voice = voice(expected);
@@ -201,7 +202,7 @@ fn zeroing_any_block_is_noticed() {
     assert!(blocks.len() > 150, "{}", blocks.len());
 }
 
-/// A copy of the fixture's checkpoint with one field of a part's configuration changed.
+/// Copies the fixture's checkpoint with one field of a part's configuration changed.
 fn with_field(part: &str, field: &str, value: &serde_json::Value) -> tempfile::TempDir {
     let copy = speech::copy(&folder(NAME).join("checkpoint"));
     let path = copy.path().join("config.json");
@@ -305,7 +306,7 @@ fn windowed_sound_stays_near_the_whole() {
     }
 }
 
-/// Mel frames that depend on nothing before or after a window do not differ from those of a whole.
+/// Mel frames that do not depend on frames outside of a window equal those of the whole.
 #[test]
 fn one_evaluation_needs_no_more_than_its_window() {
     let (ops, expected) = (Cpu::default(), Expected::load(NAME));
@@ -327,7 +328,7 @@ fn one_evaluation_needs_no_more_than_its_window() {
         let mine = &part[all(window.block - window.from..window.block_end - window.from)];
         assert!(difference(mine, &whole[all(window.block..window.block_end)]) < 1e-5, "block at code {block}");
     }
-    // A window that is shorter by a block on either side is not enough.
+    // A window shorter by a block on either side is not enough.
     let size = config.block_codes();
     for (from, to) in [(3 * size, 6 * size), (2 * size, 5 * size)] {
         let part = slopes(from, to);
@@ -346,13 +347,14 @@ fn vocoder_reads_as_far_as_its_context() {
         |frames: usize| -> Vec<f32> { (0..frames * width).map(|i| ((i * 37 % 101) as f32 - 70.0) / 10.0).collect() };
     let whole = mel(2 * context + 9);
     let samples = vocode(&ops, bigvgan, &[&whole]).remove(0);
-    // Decoded with exactly the context on either side, and beside another window: the same bits.
+    // Decoded with exactly the context on either side, and together with another window: equal bits.
     for at in [context, context + 4] {
         let window = &whole[(at - context) * width..(at + 5 + context) * width];
         let found = vocode(&ops, bigvgan, &[&mel(7), window]).remove(1);
         assert!(found[context * frame..(context + 5) * frame] == samples[at * frame..(at + 5) * frame], "frame {at}");
     }
-    // Frames beyond the context are not read. Of those at its very ends too little is left to see; nearer ones are heard.
+    // Frames beyond the context are not read. Those at its very ends have too small an effect to measure; nearer ones
+    // change the samples.
     let at = context + 4;
     for (changed, read) in
         [(at - context - 1, false), (at + context + 1, false), (at - context / 2, true), (at + context / 2, true)]

@@ -1,8 +1,8 @@
-//! Qwen3-TTS against its reference implementation on the same weights: each compared tensor within 1e-4 of the largest reference
-//! value, the same codes, and the same sound out of the engine, however the text comes in.
+//! Parity of Qwen3-TTS with its reference implementation on the same weights: each compared tensor is within 1e-4 of
+//! the largest reference value, and codes are equal. The engine gives the same samples for any cut of the text.
 //!
-//! - `speaking`: what the engine says
-//! - `refusals`: checkpoints, voices, texts and recordings that cannot be served
+//! - `speaking`: output of the engine
+//! - `refusals`: refused checkpoints, voices, texts and recordings
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
 #[allow(dead_code)] // Each test binary uses its part.
@@ -21,7 +21,7 @@ use common::speech::{self, FIXTURES, difference_of_ids, is_cloned, voice, zero};
 use common::{Expected, difference, folder};
 use repartee_engine::Source;
 use repartee_engine::internals::qwen3_tts::{
-    Cloned, MAX_FRAMES, UtteranceTokens, Qwen3Tts, UtteranceRow, HostRows, Speaker, Utterance, Voice, VoiceList, mel,
+    Cloned, HostRows, MAX_FRAMES, Qwen3Tts, Speaker, Utterance, UtteranceRow, UtteranceTokens, Voice, VoiceList, mel,
 };
 use repartee_engine::internals::{Checkpoint, Tokenizer};
 use repartee_kernels::cpu::{Cpu, Tensor};
@@ -42,7 +42,7 @@ fn greedy(repetition_penalty: f32) -> SampleParams {
     SampleParams { slot: 0, repetition_penalty, temperature: 0.0, top_k: 0, top_p: 1.0, uniform: 0.0 }
 }
 
-/// Runs every part of a checkpoint on the fixture's inputs: what was found of each run.
+/// Runs every part of a checkpoint on the fixture's inputs; returns the findings of each run.
 fn compare<'a>(checkpoint: &'a Checkpoint, expected: &'a Expected) -> impl Iterator<Item = Findings> + 'a {
     let ops = Cpu::default();
     let model = Qwen3Tts::load(&ops, checkpoint).unwrap();
@@ -56,7 +56,7 @@ fn compare<'a>(checkpoint: &'a Checkpoint, expected: &'a Expected) -> impl Itera
     })
 }
 
-/// `<|im_start|>ROLE\n`.
+/// Ids of a message header, `<|im_start|>ROLE\n`.
 fn header(model: &Qwen3Tts<Cpu>, tokenizer: &Tokenizer, role: &str) -> [u32; 3] {
     let ids = tokenizer.encode(&format!("{role}\n")).unwrap();
     [model.config.im_start_token_id, ids[0], ids[1]]
@@ -67,7 +67,9 @@ fn rows(ops: &Cpu, model: &Qwen3Tts<Cpu>, rows: &[UtteranceRow]) -> Tensor {
     let row = |row: &UtteranceRow| {
         let (id, codec) = match row {
             UtteranceRow::Text { id, codec } => (*id, talker.codec.rows(ops, &index(ops, &[*codec]))),
-            UtteranceRow::Cloned { id, voice, frame: None } => (*id, ops.tensor(voice.speaker.clone(), voice.speaker.len())),
+            UtteranceRow::Cloned { id, voice, frame: None } => {
+                (*id, ops.tensor(voice.speaker.clone(), voice.speaker.len()))
+            }
             UtteranceRow::Cloned { id, voice, frame: Some(frame) } => {
                 let codes: Vec<_> = voice.frames[*frame].iter().map(|code| index(ops, &[*code])).collect();
                 (*id, talker.code_predictor.embed_frames(ops, talker.codec.rows(ops, &codes[0]), &codes[1..]))
@@ -80,7 +82,7 @@ fn rows(ops: &Cpu, model: &Qwen3Tts<Cpu>, rows: &[UtteranceRow]) -> Tensor {
     ops.concat(&rows.iter().collect::<Vec<_>>())
 }
 
-/// The voice of a run: a cloned one as the reference made it of the recording.
+/// Voice of a run; a cloned one as the reference made it from the recording.
 fn speaker(model: &Qwen3Tts<Cpu>, expected: &Expected, run: usize) -> Voice {
     let at = |name: &str| format!("run{run}.voice.{name}");
     let facts = &expected.facts["runs"][run];
@@ -95,7 +97,7 @@ fn speaker(model: &Qwen3Tts<Cpu>, expected: &Expected, run: usize) -> Voice {
     Voice { speaker: Speaker::Cloned(Arc::new(cloned)), ..listed }
 }
 
-/// What the encoders make of a run's recording.
+/// Compares the encoders' output for a run's recording.
 fn recording(ops: &Cpu, model: &Qwen3Tts<Cpu>, expected: &Expected, run: usize) -> Findings {
     let at = |name: &str| format!("run{run}.voice.{name}");
     let Some(encoders) = &model.encoders else { return Findings::new() };
@@ -186,11 +188,11 @@ fn talker(ops: &Cpu, model: &Qwen3Tts<Cpu>, tokenizer: &Tokenizer, expected: &Ex
     findings
 }
 
-/// The samples of a run's codes, decoded so many frames at a time.
+/// Samples of a run's codes, decoded `at_once` frames at a time.
 fn samples(ops: &Cpu, model: &Qwen3Tts<Cpu>, expected: &Expected, run: usize, at_once: usize) -> Vec<f32> {
     let (codes, shape) = expected.ids(&format!("run{run}.codes"));
     let mut codes: Vec<Vec<u32>> = codes.chunks(shape[1]).map(<[u32]>::to_vec).collect();
-    // Those of a recording stand before them.
+    // The codes of a recording precede them.
     let voice = speaker(model, expected, run);
     let leading = match &voice.speaker {
         Speaker::Cloned(cloned) => &cloned.frames[..],
@@ -246,7 +248,8 @@ fn any_split_equals_one_decode() {
     }
 }
 
-/// Blocks that the reference itself does not read: a decoder's way in, an encoder's way out, and codebooks that the talker has not.
+/// True for blocks that the reference does not read: a decoder's input projection, an encoder's output projection, and
+/// codebooks that the talker lacks.
 fn is_unused(block: &str) -> bool {
     let is = |part: &str, name: &str| block.starts_with(part) && block.ends_with(name);
     is("decoder.quantizer.", ".input_proj")
@@ -270,7 +273,7 @@ fn zeroing_any_block_is_noticed() {
                 let copy = speech::copy(&original);
                 let file = copy.path().join(part).join("model.safetensors");
                 zero(&file, |tensor| {
-                    // A quantizer's entry is a sum over its usage, which a zero would make huge.
+                    // A quantizer's entry is a sum divided by its usage, which a zero would make huge.
                     tensor.rsplit_once('.').is_some_and(|(module, leaf)| module == block && leaf != "cluster_usage")
                 });
                 let changed = open(copy.path());

@@ -1,6 +1,6 @@
-//! Every stage as a device sees it that records a step once and repeats it: one upload and one read-back a step, the same operations
-//! at the same addresses in every step of a key, no allocation once warm, and the same output where recorded operations are repeated
-//! in place of calls.
+//! Every stage on a device that captures a step once and replays it: one upload and one read-back a step, the same
+//! operations at the same addresses in every step of a key, no allocation once warm, and equal output with replayed
+//! operations in place of calls.
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
 #[allow(dead_code)] // Each test binary uses its part.
@@ -18,18 +18,18 @@ use repartee_engine_api::{Command, Respond, Role, SessionHandle};
 use repartee_kernels::cpu::Cpu;
 use repartee_kernels::recording::RecordingOps;
 use repartee_kernels::replay::ReplayOps;
-use repartee_testkit::memory::{CountingAllocator, CountScope, counts};
+use repartee_testkit::memory::{CountScope, CountingAllocator, counts};
 use tempfile::TempDir;
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
 
-/// What computes in steps: the encoder and every stage.
+/// Names of everything that computes in steps: the encoder and every stage.
 const STAGES: [&str; 4] = ["code2wav", "encoder", "talker", "thinker"];
 const CALLERS: usize = 3;
-/// Most codec frames of a response.
+/// Upper bound of a response's codec frames.
 const FRAMES: u32 = 30;
-/// Conversations differ in the ticks between callers: fewer than this.
+/// Number of paces. A pace is the number of ticks between callers.
 const PACES: usize = 6;
 
 /// Copies of the reference's checkpoints and the demo's whose responses have at most [`FRAMES`] frames, by name.
@@ -39,21 +39,21 @@ fn checkpoints() -> Vec<(&'static str, TempDir)> {
     fixtures.chain([("demo", demo)]).map(|(name, from)| (name, brief_copy(&from, FRAMES))).collect()
 }
 
-/// A model over `ops`, on one thread.
+/// Creates an engine over `ops`, on one thread.
 fn engine<O: Device>(ops: O, checkpoint: &Path) -> Driven {
     let config = EngineConfig { sessions: CALLERS, session_tokens: 512, threads: Some(1), ..EngineConfig::default() };
     let checkpoint = Checkpoint::open(Source::Folder(checkpoint.to_owned())).unwrap();
     drive(load(ops, &checkpoint, FamilyVariant("omni"), &config).unwrap(), &config)
 }
 
-/// Two turns of callers who speak and one of callers who write, who begin `pace` ticks after each other: prompts are prefilled beside
-/// responses.
+/// Two turns of callers who speak and one of callers who write, who begin `pace` ticks after each other: prompts are
+/// prefilled together with responses.
 fn converse(engine: &mut Driven, audio: &[f32], pace: usize) -> Vec<Response> {
     let sessions: Vec<SessionHandle> = (0..CALLERS).map(|_| engine.open()).collect();
     let mut responses = Vec::new();
     for turn in 0..3 {
         for (caller, session) in sessions.iter().enumerate() {
-            // The second caller's sound is shorter than a chunk of the encoder.
+            // The second caller's audio is shorter than a chunk of the encoder.
             let samples = if caller == 1 { 9_000 } else { audio.len() - 3_000 * caller };
             if turn < 2 {
                 for slice in audio[..samples].chunks(7_000) {
@@ -63,7 +63,7 @@ fn converse(engine: &mut Driven, audio: &[f32], pace: usize) -> Vec<Response> {
                 submit(session, Command::Commit { item: turn });
             } else {
                 submit(session, Command::text(turn, Role::User, "a b c d"));
-                // Those after the first one write before they ask.
+                // Callers after the first one write before they ask.
                 engine.ticks(caller);
             }
             let request = Respond { max_tokens: Some(8 + 2 * caller as u32), ..Respond::new(turn, 100 + turn) };
@@ -81,12 +81,12 @@ fn audio() -> Vec<f32> {
     Expected::load("dense").tensor("turn1.audio").0
 }
 
-/// The stage of a note about a key.
+/// Stage that a note about a key names.
 fn stage(note: &str) -> &str {
     note.split('"').nth(1).unwrap()
 }
 
-/// Checks the notes of a step against those of the first one with its key.
+/// Checks the notes of a step against those of the first step with its key.
 fn check(step: &[String], steps: &mut BTreeMap<String, (Vec<String>, usize)>) {
     let key = step.first().filter(|note| note.starts_with("launch")).expect("nothing happens between steps");
     assert!(step.last().unwrap().starts_with("collect"), "{key} is not read back");
@@ -105,7 +105,7 @@ fn steps_repeat_the_same_operations() {
         let mut engine = engine(ops.clone(), checkpoint.path());
         assert_eq!(ops.take_notes(), [""; 0]);
         let audio = audio();
-        // By key: the step's notes, and how often it was taken.
+        // By key: the step's notes, and the number of steps.
         let mut steps: BTreeMap<String, (Vec<String>, usize)> = BTreeMap::new();
         // At each pace other rows meet in a step of the same key.
         for pace in 0..PACES {

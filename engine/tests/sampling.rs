@@ -1,5 +1,5 @@
-//! Ids drawn at a temperature follow the reference's distribution after each of its logits processors: chi-square against its
-//! exact probabilities, with fixed seeds.
+//! Ids sampled at a temperature follow the reference's distribution after each of its logits processors: chi-square
+//! against its exact probabilities, with fixed seeds.
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
 #[allow(dead_code)] // Each test binary uses its part.
@@ -10,15 +10,15 @@ use repartee_kernels::cpu::Cpu;
 use repartee_kernels::cpu::sample::choose;
 use repartee_kernels::cpu::simd::SimdLevel;
 use repartee_kernels::random::uniform;
-use repartee_kernels::{DType, WeightLayout, Ops, RawTensor, SampleParams, StateSpec};
+use repartee_kernels::{DType, Ops, RawTensor, SampleParams, StateSpec, WeightLayout};
 
 const DRAWS: usize = 10_000;
-/// Draws that a bin is expected to hold at least; rarer ids share one.
+/// Least expected number of draws in a bin; rarer ids share one.
 const BIN: f64 = 5.0;
-/// In standard deviations of the normal distribution: a sound sampler fails one chi-square in a million.
+/// Limit in standard deviations of the normal distribution: a correct sampler fails one chi-square in a million.
 const LIMIT: f64 = 4.753;
 
-/// The processors in the reference's order; each stage applies those up to its own.
+/// Logits processors in the reference's order; each stage applies those up to its own.
 const STAGES: [&str; 6] =
     ["logits", "after_repetition_penalty", "after_suppress", "after_temperature", "after_top_k", "after_top_p"];
 
@@ -37,7 +37,7 @@ impl Case<'_> {
         self.expected.tensor(&format!("case{}.{stage}", self.index)).0
     }
 
-    /// Ids that were produced before.
+    /// Ids generated before.
     fn previous(&self) -> Vec<u32> {
         self.expected.ids(&format!("case{}.previous", self.index)).0
     }
@@ -50,7 +50,7 @@ impl Case<'_> {
         allowed
     }
 
-    /// What a stage applies: everything after it does nothing.
+    /// Parameters of a stage: later processors have no effect.
     fn params(&self, stage: usize) -> SampleParams {
         let until = |at: usize, value: f32, nothing: f32| if stage >= at { value } else { nothing };
         SampleParams {
@@ -71,7 +71,7 @@ fn softmax(scores: &[f32]) -> Vec<f64> {
     weights.iter().map(|weight| weight / total).collect()
 }
 
-/// How far the counts are from `probabilities`, and how far they may be.
+/// Chi-square statistic of the counts, and its limit.
 fn chi_square(counts: &[usize], probabilities: &[f64]) -> (f64, f64) {
     let draws = counts.iter().sum::<usize>() as f64;
     let (mut statistic, mut bins, mut rest) = (0.0, 0, (0.0, 0.0));
@@ -152,7 +152,7 @@ fn each_row_uses_its_own_slot_and_params() {
             ops.reset(&mut output_mask, slot);
             let mut history = vec![false; vocabulary];
             for id in case.previous() {
-                // Its own logit the highest: greedy sampling puts the id into the slot's mask.
+                // Its own logit is the highest: greedy sampling puts the id into the slot's mask.
                 let mut one = vec![0.0; vocabulary];
                 one[id as usize] = 1.0;
                 history[id as usize] = true;

@@ -9,12 +9,12 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use repartee_engine::{Engine, EngineConfig, Source};
 use repartee_engine_api::{
-    Command, Event, FinishReason, OpenError, Respond, Sampling, SessionError, SessionHandle, SpeechEngine, EngineUsage,
+    Command, EngineUsage, Event, FinishReason, OpenError, Respond, Sampling, SessionError, SessionHandle, SpeechEngine,
 };
 
 use common::{CONVERSATIONS, Expected, difference, greedy_copy, property, shrink_context};
 
-/// Sessions at once.
+/// Number of concurrent sessions.
 const SESSIONS: usize = 8;
 
 fn modest() -> EngineConfig {
@@ -78,7 +78,7 @@ fn listen(session: &SessionHandle, number: u64) -> Result<Response, SessionError
     }
 }
 
-/// The fixture's turns in one session, the audio cut into slices of lengths from `slice`.
+/// Runs the fixture's turns in one session, with the audio cut into slices of lengths from `slice`.
 fn converse(served: &Served, mut slice: impl FnMut() -> usize) -> Vec<Response> {
     let session = served.engine.open().unwrap();
     if let Some(system) = served.expected.facts["settings"]["system"].as_str() {
@@ -256,7 +256,7 @@ fn a_full_context_evicts_the_oldest_items() {
     };
     let read = |response: &Response| response.usage.input_audio_tokens + response.usage.input_text_tokens;
 
-    // In the large context the prompt grows with every turn; in the small one it falls back once the context is full.
+    // In the large context the prompt grows with every turn; in the small one it shrinks once the context is full.
     let (long, short) = (served.engine.open().unwrap(), small.open().unwrap());
     let mut items = Vec::new();
     let mut number = 0;

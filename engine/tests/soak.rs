@@ -1,4 +1,4 @@
-//! Sessions aborted at random moments: every resource is freed.
+//! Soak test: sessions are aborted at random moments, and every resource is freed.
 
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
@@ -18,14 +18,14 @@ use repartee_testkit::memory::resident;
 use common::{Expected, difference, greedy_copy};
 
 const SLOTS: usize = 64;
-/// Threads that open and abort sessions.
+/// Number of threads that open and abort sessions.
 const CALLERS: usize = 8;
-/// Aborts after which memory is taken as settled.
+/// Number of aborts after which memory counts as settled.
 const SETTLED: usize = 1000;
-/// Growth allowed after that: the allocator settles after some ten thousand aborts, 1.5 MB higher. A leak of 300 bytes an
-/// abort is more.
+/// Upper bound of growth after that: the allocator settles after some ten thousand aborts, 1.5 MB higher. A leak of 300
+/// bytes an abort exceeds it.
 const ALLOCATOR: u64 = 2 << 20;
-/// Held by the test that measures, because resident memory is the whole process's.
+/// Lock of the test that measures, because resident memory belongs to the whole process.
 static MEMORY: Mutex<()> = Mutex::new(());
 
 fn respond(number: u64) -> Respond {
@@ -65,7 +65,7 @@ fn use_and_abort(session: SessionHandle, audio: &[f32], seed: u64) {
             _ => {}
         }
     }
-    // Half drop the handle, half wait until the engine has freed the session.
+    // Half of them drop the handle, half wait until the engine has freed the session.
     if draw(5, 2) == 0 {
         session.close();
     }
@@ -129,7 +129,7 @@ fn soak(enough: impl Fn(usize, Duration) -> bool + Sync) {
     let count = aborts.load(Ordering::Relaxed);
     assert!(count > SETTLED, "only {count} aborts: nothing was learnt");
 
-    // Every slot is free again, at once and together.
+    // Every slot is free again, and all can be taken together.
     let mut all: Vec<SessionHandle> = Vec::new();
     let since = Instant::now();
     while all.len() < SLOTS {
@@ -173,14 +173,14 @@ fn soak(enough: impl Fn(usize, Duration) -> bool + Sync) {
     assert_eq!(demo_answers(), demo);
 }
 
-/// What the model that is served when none is named says to three different questions.
+/// Texts of the default model's answers to three questions.
 fn demo_answers() -> Vec<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let engine = Engine::start(Source::Folder(root.join("models/demo")), &EngineConfig::default()).unwrap();
     let mut answers = Vec::new();
     for question in ["three-plus-four", "capital-of-france", "month-before-may"] {
         let wav = std::fs::read(root.join(format!("tests/questions/{question}.wav"))).unwrap();
-        // 16 kHz, mono, 16 bit, behind the usual header.
+        // 16 kHz, mono, 16 bit, after the usual header.
         let samples = wav[44..].as_chunks().0.iter().map(|&s| f32::from(i16::from_le_bytes(s)) / 32_768.0).collect();
         let session = engine.open().unwrap();
         session.submit_blocking(Command::Append(samples)).unwrap();

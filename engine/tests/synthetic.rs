@@ -4,11 +4,11 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use repartee_engine::measure::{StageOutput, TurnPhase, MeasuredTurn, measure};
+use repartee_engine::measure::{MeasuredTurn, StageOutput, TurnPhase, measure};
 use repartee_engine::{Engine, EngineConfig, Source, Synthetic, WeightPolicy};
 use repartee_engine_api::{Command, Event, FinishReason, Respond, SpeechEngine};
 
-/// Layers of every stack; the widths are as published.
+/// Number of layers of every stack; the widths are as published.
 const LAYERS: usize = 2;
 
 fn synthetic(name: &str, layers: usize) -> Synthetic {
@@ -26,7 +26,7 @@ fn config() -> EngineConfig {
     }
 }
 
-/// Hears a second and says four tokens; the samples up to the fifth frame's.
+/// Response to one second of audio with four tokens; returns the samples up to the fifth frame's.
 fn answer(engine: &Engine) -> Vec<f32> {
     let session = engine.open().unwrap();
     let rate = engine.info().input_rate as usize;
@@ -59,15 +59,17 @@ fn published_widths_run_end_to_end() {
     drop(engine);
     assert!(!samples.is_empty() && samples.iter().all(|sample| sample.abs() <= 1.0));
     assert!(samples.iter().any(|sample| *sample != 0.0));
-    // The same numbers are drawn on one thread.
+    // One thread draws the same numbers.
     let again = Engine::start(source(), &EngineConfig { threads: Some(1), ..config() }).unwrap();
     assert!(answer(&again) == samples, "the weights depend on the threads");
 }
 
-/// The demo's own configuration, drawn: what a turn takes is noted for every stage, the encoder's work while the caller speaks.
+/// Measures a turn of the demo's configuration with random weights: every stage has results, the encoder's while the
+/// caller speaks.
 #[test]
 fn a_measured_turn_has_every_stage() {
-    let turn = MeasuredTurn { input: Duration::from_secs(2), text_tokens: 4, sound: Duration::from_millis(500), seed: 3 };
+    let turn =
+        MeasuredTurn { input: Duration::from_secs(2), text_tokens: 4, sound: Duration::from_millis(500), seed: 3 };
     let measured = measure(Source::Synthetic(synthetic("models/demo", 2)), &config(), turn).unwrap();
     let found = |phase, at, kind| {
         let rows = measured.stages.iter().filter(|row| (row.phase, row.at, row.kind) == (phase, at, kind));
@@ -91,10 +93,11 @@ fn a_measured_turn_has_every_stage() {
     assert!(measured.resident > 0 && measured.machine.bandwidth > 0.0);
 }
 
-/// A family that hears nothing reads a text in the place of a question; its codec's layers are limited too.
+/// A family without audio input speaks a text instead of answering a question; its codec's layers are limited too.
 #[test]
 fn a_model_without_ears_reads_aloud() {
-    let turn = MeasuredTurn { input: Duration::from_secs(1), text_tokens: 12, sound: Duration::from_millis(300), seed: 3 };
+    let turn =
+        MeasuredTurn { input: Duration::from_secs(1), text_tokens: 12, sound: Duration::from_millis(300), seed: 3 };
     let source = Source::Synthetic(synthetic("models/dimensions/qwen3-tts-12hz-0.6b", 1));
     let measured = measure(source, &config(), turn).unwrap();
     assert_eq!(measured.turn.input, Duration::ZERO);

@@ -1,5 +1,5 @@
-//! A folder without tokenizer.json: vocab.json, merges.txt and tokenizer_config.json give the ids of the reference's class.
-//! The fixture is made by `tests/parity/tokenizer_files.py`.
+//! A folder without tokenizer.json: vocab.json, merges.txt and tokenizer_config.json give the ids of the reference's
+//! class. `tests/parity/tokenizer_files.py` makes the fixture.
 
 #![expect(clippy::unwrap_used, reason = "a test and its helpers fail by panicking")]
 
@@ -11,7 +11,7 @@ use repartee_engine::{CheckpointError, Source};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Rows of embedding of a model that takes the fixture's ids.
+/// Rows of embedding of a model that fits the fixture's ids.
 const ROWS: usize = 512;
 
 fn fixture(file: &str) -> PathBuf {
@@ -34,7 +34,7 @@ fn load(folder: &Path) -> Result<Tokenizer, CheckpointError> {
     Tokenizer::load(&Checkpoint::open(Source::Folder(folder.to_owned()))?, ROWS)
 }
 
-/// The error of a folder in which `file` holds `contents`; without contents the file is removed.
+/// Error of a folder in which `file` holds `contents`; without contents the file is removed.
 fn refusal(file: &str, contents: Option<&str>) -> String {
     let folder = folder();
     let path = folder.path().join(file);
@@ -79,7 +79,7 @@ fn broken_tokenizer_files_are_named() {
         }
     };
     named(refusal("tokenizer_config.json", None), &["tokenizer_config.json: file missing"]);
-    // Without either of its own files the class is not there, and the usual file is asked for.
+    // Without either of the class's files the class does not apply, and the error names the usual file.
     named(refusal("merges.txt", None), &["tokenizer.json: file missing"]);
     named(refusal("merges.txt", Some("#version: 0.2\na b\na b c\n")), &["merges.txt: not a tokenizer (line 3"]);
     named(refusal("merges.txt", Some("a zz\n")), &["vocab.json: not a tokenizer ("]);

@@ -1,4 +1,4 @@
-//! Who waits for whom: text for speech, rounds for the encoder, commands for windows.
+//! Order of waiting work: text for speech, responses for the encoder, commands for windows.
 #![allow(clippy::unwrap_used)] // A panic is a test's report.
 
 #[allow(dead_code)] // Each test binary uses its part.
@@ -8,18 +8,20 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use repartee_engine::{EngineConfig, StageConfig, Timeouts};
-use repartee_engine_api::{Command, MessageContent, Event, FinishReason, InsertAt, Respond, SessionError, SessionHandle};
+use repartee_engine_api::{
+    Command, Event, FinishReason, InsertAt, MessageContent, Respond, SessionError, SessionHandle,
+};
 
 use common::driven::submit;
 use common::spelling::{self, ask};
 
-/// Settings with so many rows in a step.
+/// Settings with `batch_rows` rows in a step.
 fn rows(batch_rows: usize) -> EngineConfig {
     let stage = StageConfig { batch_rows: Some(batch_rows), ..StageConfig::default() };
     EngineConfig { stages: BTreeMap::from([("spelling".to_owned(), stage)]), ..EngineConfig::default() }
 }
 
-/// Whether a response ended since this was last asked, and how many texts came.
+/// Reads waiting events: true if a response ended, and the number of texts.
 fn read(session: &SessionHandle) -> (bool, usize) {
     let events: Vec<Event> = std::iter::from_fn(|| session.try_next_event()).collect();
     let texts = events.iter().filter(|event| matches!(event, Event::Text { .. })).count();
@@ -46,7 +48,7 @@ fn speech_precedes_a_text_that_has_begun() {
 }
 
 #[test]
-fn a_round_that_waits_for_the_encoder_times_out() {
+fn response_waiting_for_the_encoder_times_out() {
     let timeouts = Timeouts { stage_s: 9, ..Timeouts::default() };
     // In one tick a session has one window for the encoder, which takes eight.
     let (mut engine, _, _) = spelling::engine(9, &EngineConfig { timeouts, ..EngineConfig::default() });
@@ -58,7 +60,7 @@ fn a_round_that_waits_for_the_encoder_times_out() {
         engine.ticks(1);
         engine.time.pass(Duration::from_millis(1));
     }
-    // The first ones' windows take every step of the encoder.
+    // The windows of the first sessions fill every step of the encoder.
     let (first, last) = (&sessions[0], &sessions[8]);
     let mut error = None;
     for _ in 0..20 {

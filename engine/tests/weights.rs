@@ -1,4 +1,4 @@
-//! Weights as integers: the demo model answers at each policy, and the answers keep what the engine promises of them.
+//! Integer weights: the demo model answers with each policy, and the answers keep the engine's guarantees.
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
 #[allow(dead_code)] // Each test binary uses its part.
@@ -14,7 +14,7 @@ use repartee_engine::internals::qwen3_omni_moe::Qwen3Omni;
 use repartee_engine::{EngineConfig, Source, WeightPolicy};
 use repartee_engine_api::{Command, Event, Respond, Sampling, SessionHandle};
 use repartee_kernels::cpu::Cpu;
-use repartee_kernels::{WeightFormat, WeightLayout, Ops};
+use repartee_kernels::{Ops, WeightFormat, WeightLayout};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -46,7 +46,7 @@ fn ask(session: &SessionHandle, question: &[f32]) {
     submit(session, Command::Respond(Respond { sampling, ..Respond::new(1, 2) }));
 }
 
-/// Text and samples of the answers, of as many sessions as there are questions, at the same time.
+/// Text and samples of the answers to all questions, in concurrent sessions.
 fn answers(engine: &mut Driven, questions: &[&[f32]]) -> Vec<(String, Vec<f32>)> {
     let sessions: Vec<_> = questions.iter().map(|_| engine.open()).collect();
     engine.settle();
@@ -78,7 +78,7 @@ fn demo_answers_with_integer_weights() {
         let (said, samples) = answers(&mut demo(policy, 1), &[&question]).remove(0);
         println!("{policy:?}: {said} ({} samples)", samples.len());
         assert!(said.contains("Paris"), "{policy:?}: {said}");
-        // Between half a second and ten seconds of sound, none of it beyond full scale.
+        // Between half a second and ten seconds of audio, all within full scale.
         assert!((12_000..240_000).contains(&samples.len()), "{policy:?}: {} samples", samples.len());
         assert!(samples.iter().all(|sample| sample.abs() <= 1.0) && samples.iter().any(|sample| sample.abs() > 0.05));
         sounds.push(samples);
@@ -88,7 +88,7 @@ fn demo_answers_with_integer_weights() {
     }
 }
 
-/// As for weights as in the checkpoint: the bits depend neither on the threads nor on the sessions beside.
+/// Integer weights keep a guarantee of float weights: the bits depend neither on the threads nor on other sessions.
 #[test]
 fn integer_answers_are_equal_in_any_company() {
     let questions = ["count-three-to-six.wav", "cow-says.wav", "baby-cat.wav"].map(question);
@@ -100,7 +100,7 @@ fn integer_answers_are_equal_in_any_company() {
     }
 }
 
-/// A fixture's prompt, without its sound, as each layer of the thinker hands it on.
+/// Output rows of each layer of the thinker for a fixture's prompt, without its audio.
 fn rows_after_layers(name: &str, policy: WeightPolicy) -> Vec<Vec<f32>> {
     let ops = Cpu::default();
     let checkpoint = Checkpoint::open(Source::Folder(folder(name).join("checkpoint"))).unwrap();
@@ -134,9 +134,15 @@ fn eight_bits_are_nearer_after_each_layer() {
 fn policies_are_as_documented() {
     let experts = WeightLayout::Experts { per_expert: 2 };
     let formats = |layout: WeightLayout| WeightPolicy::ALL.map(|policy| policy.format(layout));
-    assert_eq!(formats(WeightLayout::Linear), [WeightFormat::Float, WeightFormat::Int8, WeightFormat::Int4, WeightFormat::Int8]);
+    assert_eq!(
+        formats(WeightLayout::Linear),
+        [WeightFormat::Float, WeightFormat::Int8, WeightFormat::Int4, WeightFormat::Int8]
+    );
     assert_eq!(formats(experts), [WeightFormat::Float, WeightFormat::Int8, WeightFormat::Int4, WeightFormat::Int4]);
-    assert_eq!(formats(WeightLayout::Table), [WeightFormat::Float, WeightFormat::Int8, WeightFormat::Int8, WeightFormat::Int8]);
+    assert_eq!(
+        formats(WeightLayout::Table),
+        [WeightFormat::Float, WeightFormat::Int8, WeightFormat::Int8, WeightFormat::Int8]
+    );
     for layout in [WeightLayout::Vector, WeightLayout::Depthwise, WeightLayout::Conv2d { stride: 2 }] {
         assert_eq!(formats(layout), [WeightFormat::Float; 4]);
     }

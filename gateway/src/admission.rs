@@ -1,5 +1,5 @@
-//! Admission: limits of calls per key and per address, and a rate limit per address. The engine's slots bound all callers
-//! together; this keeps one of them from taking every slot. No clock: the time is a parameter.
+//! Admission: limits of calls per key and per address, and a rate limit per address. The engine's slots bound all
+//! callers together; these limits keep one caller from taking every slot. No clock: the time is a parameter.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -12,47 +12,47 @@ use thiserror::Error;
 use crate::auth::KeyId;
 use crate::config::LimitConfig;
 
-/// Addresses with a token bucket. When there are more, those that have been quiet longest are evicted.
+/// Maximum number of token buckets. Beyond it the addresses without requests for the longest time are evicted.
 const MAX_BUCKETS: usize = 16_384;
-/// `Retry-After` where the end of a call decides.
+/// `Retry-After` of a call limit.
 const CALL_RETRY: Duration = Duration::from_secs(5);
 
-/// The key and address that limits apply to.
+/// Key and address that the limits count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClientIdentity {
-    /// The client's address.
+    /// Client's IP address.
     pub address: IpAddr,
-    /// The API key, if one was sent.
+    /// API key; `None` if none was sent.
     pub key: Option<KeyId>,
 }
 
-/// A limit that was reached.
+/// Limit that refused a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum AdmissionError {
-    /// Calls with one key.
+    /// Too many calls with one key.
     #[error("this key has {limit} calls already: end one first")]
     KeyLimit {
-        /// The limit.
+        /// Maximum number of calls at once.
         limit: u32,
     },
-    /// Calls from one address.
+    /// Too many calls from one address.
     #[error("there are {limit} calls from this address already: end one first")]
     AddressLimit {
-        /// The limit.
+        /// Maximum number of calls at once.
         limit: u32,
     },
-    /// Requests of one address in a minute.
+    /// Too many requests from one address.
     #[error("more than {limit} requests for calls in a minute: wait a moment")]
     RateLimit {
-        /// The limit.
+        /// Maximum number of requests in a minute.
         limit: u32,
-        /// When another one is allowed.
+        /// Time until the next request is allowed.
         retry_after: Duration,
     },
 }
 
 impl AdmissionError {
-    /// When to try again.
+    /// Time to wait before the next try.
     pub fn retry_after(&self) -> Duration {
         match self {
             Self::KeyLimit { .. } | Self::AddressLimit { .. } => CALL_RETRY,
@@ -60,7 +60,7 @@ impl AdmissionError {
         }
     }
 
-    /// The reason label in the metrics.
+    /// Value of the metrics' label `reason`.
     pub fn label(&self) -> &'static str {
         match self {
             Self::KeyLimit { .. } => "key",
@@ -84,14 +84,14 @@ struct Counts {
     buckets: HashMap<IpAddr, TokenBucket>,
 }
 
-/// Token bucket of one address: `left` requests at the time `at`.
+/// Token bucket of one address: `left` requests at time `at`.
 #[derive(Debug, Clone, Copy)]
 struct TokenBucket {
     left: f64,
     at: Instant,
 }
 
-/// The right to one call; released when dropped.
+/// Permit of one call; released when dropped.
 #[derive(Debug)]
 pub struct Permit {
     admission: Arc<Admission>,
@@ -121,12 +121,12 @@ fn release<K>(entry: Entry<'_, K, u32>) {
 }
 
 impl Admission {
-    /// An admission without calls.
+    /// Creates an admission without calls.
     pub fn new(limits: LimitConfig) -> Arc<Self> {
         Arc::new(Self { limits, counts: Mutex::default() })
     }
 
-    /// A permit for a call, if the limits allow one more. The request counts for the rate limit either way.
+    /// Returns a permit if the limits allow one more call. The request counts for the rate limit either way.
     pub fn admit(self: &Arc<Self>, client: ClientIdentity, now: Instant) -> Result<Permit, AdmissionError> {
         self.check_rate(client.address, now)?;
         let address = limited_address(client.address);
@@ -153,7 +153,7 @@ impl Admission {
         Ok(Permit { admission: self.clone(), key: client.key, address })
     }
 
-    /// Takes a token of the address, for requests that take no slot, such as one for an ephemeral key.
+    /// Takes a token from the address's bucket, for requests that take no slot, such as one for an ephemeral key.
     pub fn check_rate(&self, address: IpAddr, now: Instant) -> Result<(), AdmissionError> {
         let limit = self.limits.opens_per_minute;
         let Some(address) = limited_address(address).filter(|_| limit > 0) else { return Ok(()) };
@@ -179,7 +179,7 @@ impl Admission {
     }
 }
 
-/// Evicts addresses whose bucket is full again after `refill` seconds; if there are none, the half that was quiet longest.
+/// Evicts addresses whose bucket is full again after `refill` seconds; if that is not enough, the older half.
 fn evict(buckets: &mut HashMap<IpAddr, TokenBucket>, now: Instant, refill: f64) {
     buckets.retain(|_, bucket| now.saturating_duration_since(bucket.at).as_secs_f64() < refill);
     if buckets.len() >= MAX_BUCKETS {
@@ -190,7 +190,7 @@ fn evict(buckets: &mut HashMap<IpAddr, TokenBucket>, now: Instant, refill: f64) 
     }
 }
 
-/// The address that limits count: the /64 network of an IPv6 address, and `None` for loopback.
+/// Address that limits count: the /64 network of an IPv6 address; `None` for loopback.
 pub(crate) fn limited_address(address: IpAddr) -> Option<IpAddr> {
     let address = address.to_canonical();
     match address {
@@ -239,7 +239,8 @@ mod tests {
     #[test]
     fn calls_are_limited_per_key() {
         let keys = crate::auth::KeySet::parse("the-first-of-two-keys\nthe-second-of-two-keys").unwrap();
-        let key = |name: &str, address: &str| ClientIdentity { address: address.parse().unwrap(), key: keys.find(name) };
+        let key =
+            |name: &str, address: &str| ClientIdentity { address: address.parse().unwrap(), key: keys.find(name) };
         let admission = Admission::new(limits(1, 0, 0));
         let now = Instant::now();
         let call = admission.admit(key("the-first-of-two-keys", "203.0.113.7"), now).unwrap();

@@ -10,15 +10,15 @@ use serde_json::Value;
 use subtle::{Choice, ConstantTimeEq as _};
 use thiserror::Error;
 
-/// The shortest key that is accepted, in characters.
+/// Minimum length of a key, in characters.
 pub const MIN_KEY: usize = 16;
-/// The longest key that is looked at, in bytes.
+/// Maximum length of a presented key, in bytes; a longer one is refused unhashed.
 const MAX_KEY: usize = 512;
 /// Prefix of every ephemeral key.
 const EPHEMERAL: &str = "ek_";
-/// Ephemeral keys that may be valid at once.
+/// Maximum number of valid ephemeral keys.
 const MAX_EPHEMERAL: usize = 4_096;
-/// Bound of the session configurations of all ephemeral keys together, in bytes.
+/// Maximum size of the session configurations of all ephemeral keys together, in bytes.
 const MAX_SESSION_BYTES: usize = 16 << 20;
 
 type KeyHash = [u8; digest::SHA256_OUTPUT_LEN];
@@ -29,7 +29,7 @@ fn hash(key: &str) -> KeyHash {
     hash
 }
 
-/// Identity of an API key: part of its hash, so that it stays the same when other keys change.
+/// Identity of an API key: the first 64 bits of its hash, so it stays the same when other keys change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct KeyId(u64);
 
@@ -40,36 +40,36 @@ impl KeyId {
     }
 }
 
-/// The keys that open the server.
+/// Hashes of the server's API keys.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct KeySet(Vec<KeyHash>);
 
-/// A line of a key file that holds no key. The text names the line, never its contents.
+/// Error in a line of a key file. The text names the line, never its contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum KeyError {
-    /// A key that could be guessed.
+    /// A key shorter than [`MIN_KEY`].
     #[error("line {line}: a key has at least {MIN_KEY} characters")]
     Short {
-        /// From 1.
+        /// Line number, from 1.
         line: usize,
     },
-    /// More than a name and a key.
+    /// More words than a name and a key.
     #[error("line {line}: a line holds a key, or a name and a key")]
     ExtraWords {
-        /// From 1.
+        /// Line number, from 1.
         line: usize,
     },
-    /// A hash that is none.
-    #[error("line {line}: after `sha256:` come 64 hex digits")]
+    /// A malformed hash after `sha256:`.
+    #[error("line {line}: write 64 hex digits after `sha256:`")]
     Hash {
-        /// From 1.
+        /// Line number, from 1.
         line: usize,
     },
 }
 
 impl KeySet {
-    /// Reads one key a line: `KEY` or `NAME KEY`, where KEY may be `sha256:` and its hash in hex. Empty lines and those that
-    /// begin with `#` say nothing.
+    /// Parses one key a line: `KEY` or `NAME KEY`, where KEY may be `sha256:` and its hash in hex. A `#` begins a
+    /// comment; empty lines are skipped.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
         let mut keys = Vec::new();
         for (index, text) in text.lines().enumerate() {
@@ -94,17 +94,17 @@ impl KeySet {
         self.0.extend(other.0);
     }
 
-    /// Number of keys.
+    /// Number of keys in the set.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are no keys: then no request needs one.
+    /// True if there are no keys; then no request needs one.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The key's identity; `None` if it is not in the set. Takes constant time.
+    /// Looks up a key in constant time; `None` if it is not in the set.
     pub fn find(&self, presented: &str) -> Option<KeyId> {
         if presented.len() > MAX_KEY {
             return None;
@@ -132,23 +132,23 @@ fn from_hex(text: &str) -> Option<KeyHash> {
     Some(hash)
 }
 
-/// Ephemeral keys: valid for minutes, for a page to hold. They open calls and nothing else.
+/// Valid ephemeral keys. A page may hold one: it lasts for minutes and opens calls only.
 #[derive(Debug)]
 pub struct EphemeralKeys {
-    /// `ek_<tag>_`: tells our keys from other servers'.
+    /// `ek_<tag>_`; no other server uses it.
     prefix: String,
     valid: Mutex<HashMap<KeyHash, Grant>>,
 }
 
-/// What an ephemeral key stands for.
+/// Rights of one ephemeral key.
 #[derive(Clone)]
 struct Grant {
     until: Instant,
-    /// The session configuration of calls with it.
+    /// Session configuration of its calls: a `session.update` patch.
     session: Arc<Value>,
     /// Size of the configuration, in bytes.
     bytes: usize,
-    /// The API key that issued it.
+    /// API key that issued it.
     owner: Option<KeyId>,
 }
 
@@ -158,45 +158,45 @@ impl fmt::Debug for Grant {
     }
 }
 
-/// Why there is no ephemeral key.
+/// Error of [`EphemeralKeys::issue`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum IssueError {
-    /// There are too many; a key expires after `retry_after`.
-    #[error("too many ephemeral keys are valid at the moment")]
+    /// Too many keys or too many bytes of configuration.
+    #[error("too many ephemeral keys are valid: wait until one expires")]
     Full {
-        /// When there is room again, at the latest.
+        /// Time until the first key expires.
         retry_after: Duration,
     },
-    /// The operating system has no random numbers.
-    #[error("no random numbers: {0}")]
+    /// The operating system provides no random numbers.
+    #[error("the operating system provides no random numbers: {0}")]
     Random(getrandom::Error),
 }
 
-/// Result of looking an ephemeral key up.
+/// Result of [`EphemeralKeys::look_up`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum KeyStatus {
-    /// Not one of our ephemeral keys; perhaps an API key.
+    /// No ephemeral key of this server; perhaps an API key.
     NotEphemeral,
-    /// One of ours, but expired, or never issued.
+    /// An ephemeral key that expired or was never issued.
     Expired,
-    /// Valid: opens calls.
+    /// A valid key, which opens calls.
     Valid {
-        /// The ephemeral key's own identity.
+        /// Identity of the ephemeral key.
         id: KeyId,
-        /// A `session.update` patch.
+        /// Session configuration: a `session.update` patch.
         session: Arc<Value>,
-        /// The API key whose limits apply.
+        /// API key whose limits apply; `None` on a server without keys.
         owner: Option<KeyId>,
     },
 }
 
 impl EphemeralKeys {
-    /// An empty set; `tag` is the process's own.
+    /// Creates an empty set; `tag` is the process's [tag](crate::ids::IdGenerator::tag).
     pub fn new(tag: &str) -> Self {
         Self { prefix: format!("{EPHEMERAL}{tag}_"), valid: Mutex::default() }
     }
 
-    /// Issues a key that is valid for `lifetime`.
+    /// Issues a key that is valid for `lifetime` and bound to `session`. `owner` is the API key that asked.
     pub fn issue(
         &self,
         now: Instant,
@@ -219,7 +219,7 @@ impl EphemeralKeys {
         Ok(key)
     }
 
-    /// Looks `key` up at `now`. By its hash, so the time that this takes tells nothing about existing keys.
+    /// Looks up `key` at `now`. It compares hashes, so the time reveals nothing about valid keys.
     pub fn look_up(&self, key: &str, now: Instant) -> KeyStatus {
         if !key.starts_with(&self.prefix) || key.len() > MAX_KEY {
             return KeyStatus::NotEphemeral;
@@ -234,7 +234,7 @@ impl EphemeralKeys {
     }
 
     fn valid(&self) -> MutexGuard<'_, HashMap<KeyHash, Grant>> {
-        // Insertions and removals leave nothing half done.
+        // A panic cannot leave an insertion or removal half done.
         self.valid.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -254,7 +254,7 @@ mod tests {
         assert_eq!(keys.len(), 2);
         let (first, second) = (keys.find(KEY).unwrap(), keys.find("another-key-of-length").unwrap());
         assert_ne!(first, second);
-        // Whatever stands beside it.
+        // The name does not change the identity.
         assert_eq!(KeySet::parse("another-key-of-length").unwrap().find("another-key-of-length"), Some(second));
         for wrong in ["", "a-key-of-some-lengt", "a-key-of-some-length ", "phone", &KEY.repeat(100)] {
             assert_eq!(keys.find(wrong), None, "{wrong}");

@@ -1,4 +1,4 @@
-//! `repartee bench size`: what one turn takes on this machine, as a table and as `target/report/size.json`.
+//! `repartee bench size`: times one turn on this machine; prints a table and writes `target/report/size.json`.
 
 mod concurrent;
 mod report;
@@ -9,49 +9,51 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
-use repartee_engine::measure::{MachineLimits, StageOutput, TurnReport, TurnPhase, StageMeasurement, MeasuredTurn, measure};
+use repartee_engine::measure::{
+    MachineLimits, MeasuredTurn, StageMeasurement, StageOutput, TurnPhase, TurnReport, measure,
+};
 use repartee_engine::{DeviceChoice, EngineConfig, Source, Synthetic};
 use report::{Report, Row};
 
-/// Memory bandwidth of the machines of the projection, with the number of cores that it is for, in bytes a second: what two channels of
-/// DDR5-5600 and four of them give to reads.
+/// Machines of the projection: number of cores and read bandwidth in bytes a second, of two and of four channels of
+/// DDR5-5600.
 const PROJECTED: [(usize, f64); 2] = [(8, 65e9), (16, 130e9)];
 
-/// Options of `bench size` beside the model and the settings.
+/// Options of `bench size` besides the model and the settings.
 #[derive(Debug, Args)]
 pub struct SizeOptions {
-    /// Most layers of each stack of a model with synthetic weights, for less time and memory
+    /// Maximum layers of each stack of a model with synthetic weights, to save time and memory
     #[arg(long, value_name = "LAYERS")]
     pub layers: Option<usize>,
-    /// How evenly the experts of a model with synthetic weights are chosen
+    /// Expert routing of a model with synthetic weights
     #[arg(long, value_name = "ROUTING", default_value = "both")]
     pub routing: Routing,
-    /// Speech before the answer, in seconds
+    /// Duration of the caller's speech, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
     pub heard: f64,
-    /// Text tokens of the answer
+    /// Maximum text tokens of the answer
     #[arg(long, value_name = "TOKENS", default_value_t = 64)]
     pub tokens: u32,
-    /// Sound after which the answer is cut off, in seconds
+    /// Maximum audio of the answer, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 15.0)]
     pub sound: f64,
-    /// Sessions that ask at the same time, separated by commas: first sound and RTF of each number, on any device, in place of one turn
-    /// stage by stage on the processor
+    /// Numbers of concurrent sessions, separated by commas: measures first sound and RTF of each number, on any device,
+    /// in place of one turn stage by stage on the processor
     #[arg(long, value_name = "SESSIONS", value_delimiter = ',')]
     pub sessions: Vec<usize>,
-    /// Where to write the figures, as JSON
+    /// JSON file to write the figures to
     #[arg(long, value_name = "FILE", default_value = "target/report/size.json")]
     pub report: PathBuf,
 }
 
-/// Which experts are chosen.
+/// Expert routing of a mixture of experts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Routing {
-    /// All about as often.
+    /// All experts about equally often.
     Uniform,
-    /// Some far more often than others.
+    /// Some experts far more often than others.
     Skewed,
-    /// One after the other.
+    /// Uniform first, then skewed.
     Both,
 }
 
@@ -97,7 +99,7 @@ fn write(options: &SizeOptions, rows: Vec<Row>) -> anyhow::Result<()> {
     fs::write(&options.report, report).with_context(|| options.report.display().to_string())
 }
 
-/// What is measured, one after the other: a model with weights of its own routes as it does.
+/// Models to measure in order. Only synthetic weights take a routing; a published checkpoint has its own.
 fn sources(options: &SizeOptions, source: &Source) -> Vec<(Source, Option<Routing>)> {
     let Source::Synthetic(synthetic) = source else { return vec![(source.clone(), None)] };
     let routings: &[Routing] = match options.routing {
@@ -155,7 +157,7 @@ fn print(measured: &TurnReport, engine: &EngineConfig, routing: Option<Routing>)
     }
 }
 
-/// The setting as it is written.
+/// The setting `engine.weights` as text.
 fn weights(engine: &EngineConfig) -> String {
     serde_json::to_value(engine.weights).ok().and_then(|name| name.as_str().map(str::to_owned)).unwrap_or_default()
 }
@@ -182,14 +184,14 @@ fn machine_rows(machine: &MachineLimits) -> Vec<Row> {
     rows
 }
 
-/// Sums of stages.
+/// Totals of several stages.
 #[derive(Debug, Default)]
 struct Sum {
     rows: f64,
     seconds: f64,
     bytes: f64,
     multiplies: f64,
-    /// The nearer floor of each stage.
+    /// Sum of the stages' minimum times in seconds: the larger of reading and multiplying.
     floor: f64,
 }
 
@@ -223,10 +225,12 @@ fn measured_rows(
     let (heard, sound) = (turn.input.as_secs_f64(), side_by_side.sound.as_secs_f64());
     let mut rows = Vec::new();
     let mut add = |row: Row| rows.push(row);
-    // Decoding: one stage may write text, one row a token; one makes codec frames.
+    // Decoding: at most one stage writes text, one row a token; one stage makes codec frames.
     let decoding = |makes: StageOutput| stages.iter().filter(move |row| row.kind == "decode" && row.output == makes);
     let writer = decoding(StageOutput::Text).map(|row| row.stage).next().unwrap_or_default();
-    for (name, makes) in [(format!("{writer}_decode"), StageOutput::Text), ("codec_frame".to_owned(), StageOutput::Codes)] {
+    for (name, makes) in
+        [(format!("{writer}_decode"), StageOutput::Text), ("codec_frame".to_owned(), StageOutput::Codes)]
+    {
         let sum = sum(machine, decoding(makes));
         if sum.rows == 0.0 {
             continue;
@@ -239,7 +243,13 @@ fn measured_rows(
             sum.rows / sum.seconds,
         );
         let each = 1e3 / sum.rows;
-        add(Row::lower_is_better(format!("{name}_{weights}{suffix}"), sum.seconds * each, sum.floor * each, "ms", note));
+        add(Row::lower_is_better(
+            format!("{name}_{weights}{suffix}"),
+            sum.seconds * each,
+            sum.floor * each,
+            "ms",
+            note,
+        ));
         let note = format!("weights that the products of each read{size}");
         add(Row::without_peer(format!("{name}_{weights}_reads{suffix}"), sum.bytes / 1e6 / sum.rows, "MB", note));
     }
@@ -257,7 +267,12 @@ fn measured_rows(
         add(Row::lower_is_better(format!("listening_load_{weights}{suffix}"), listening, 1.0, "", note));
     }
     let note = format!("commit to first sound, {weights}, as a server runs it{size}");
-    add(Row::without_peer(format!("ttfp_{published}{suffix}"), 1e3 * side_by_side.first_sound.as_secs_f64(), "ms", note));
+    add(Row::without_peer(
+        format!("ttfp_{published}{suffix}"),
+        1e3 * side_by_side.first_sound.as_secs_f64(),
+        "ms",
+        note,
+    ));
     let answer: Vec<&StageMeasurement> = stages.iter().filter(|row| row.phase == TurnPhase::Answer).collect();
     let all = sum(machine, answer.iter().copied());
     let each_second = in_turn.sound.as_secs_f64();
@@ -291,13 +306,13 @@ fn measured_rows(
     rows
 }
 
-/// Seconds that a stage would take with other cores and memory.
+/// Projects the seconds of a stage to another number of cores and another memory bandwidth.
 fn project(machine: &MachineLimits, row: &StageMeasurement, cores: usize, bandwidth: f64) -> f64 {
     let (reading, multiplying) = machine.lower_bound(row.products);
     let (faster_memory, more_cores) = (bandwidth / machine.bandwidth, cores as f64 / machine.threads as f64);
     let before = reading.max(multiplying);
     if before == 0.0 {
-        // No product: as long as here.
+        // A stage without matrix products takes the same time.
         return row.took.as_secs_f64();
     }
     row.took.as_secs_f64() * (reading / faster_memory).max(multiplying / more_cores) / before

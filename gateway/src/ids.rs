@@ -1,53 +1,53 @@
-//! Ids of sessions and calls. They hold a random tag of the process that owns them, never an address.
+//! Generates ids. Those of sessions and calls hold a random tag of the process, never an address.
 
-/// What the ids of voices out of recordings begin with.
+/// Prefix of the ids of recorded voices.
 pub const VOICE_PREFIX: &str = "voice_";
 
-/// Makes the ids of one process.
+/// Id generator of one process.
 #[derive(Debug, Clone)]
 pub struct IdGenerator {
     tag: String,
 }
 
 impl IdGenerator {
-    /// Draws the tag. Fails only where the operating system has no random numbers.
+    /// Draws the tag at random. Fails only if the operating system provides no random numbers.
     pub fn new() -> Result<Self, getrandom::Error> {
         let mut tag = [0; 4];
         getrandom::fill(&mut tag)?;
         Ok(Self { tag: hex(&tag) })
     }
 
-    /// The tag of this process.
+    /// Returns the tag: eight hex digits.
     pub fn tag(&self) -> &str {
         &self.tag
     }
 
-    /// `sess_<tag>_<128 random bits>`.
+    /// New session id: `sess_<tag>_<128 random bits>`.
     pub fn session(&self) -> Result<String, getrandom::Error> {
         self.id("sess")
     }
 
-    /// `rtc_<tag>_<128 random bits>`.
+    /// New call id: `rtc_<tag>_<128 random bits>`.
     pub fn call(&self) -> Result<String, getrandom::Error> {
         self.id("rtc")
     }
 
-    /// `chatcmpl-<128 random bits>`. A completion has no owner once it is answered.
+    /// New completion id: `chatcmpl-<128 random bits>`, without the tag because no process owns a sent completion.
     pub fn completion(&self) -> Result<String, getrandom::Error> {
         Ok(format!("chatcmpl-{}", random()?))
     }
 
-    /// `voice_<128 random bits>`. Voices outlive the process.
+    /// New voice id: `voice_<128 random bits>`, without the tag because voices outlive the process.
     pub fn voice(&self) -> Result<String, getrandom::Error> {
         Ok(format!("{VOICE_PREFIX}{}", random()?))
     }
 
-    /// `cons_<128 random bits>`, of a consent.
+    /// New consent id: `cons_<128 random bits>`, without the tag because consents outlive the process.
     pub fn consent(&self) -> Result<String, getrandom::Error> {
         Ok(format!("cons_{}", random()?))
     }
 
-    /// `speech_<tag>_<128 random bits>`.
+    /// New id of a speech request: `speech_<tag>_<128 random bits>`.
     pub fn speech(&self) -> Result<String, getrandom::Error> {
         self.id("speech")
     }
@@ -63,7 +63,7 @@ fn random() -> Result<String, getrandom::Error> {
     Ok(hex(&random))
 }
 
-/// Lower-case hex, two digits a byte.
+/// Formats bytes as lower-case hex, two digits a byte.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -3,14 +3,14 @@
 //! - [`transport`]: websocket and WebRTC
 //! - [`call`]: the task of one call, between a transport, the realtime session and the engine
 //! - [`server`]: HTTP routes, admission, health, shutdown
-//! - [`turn_judge`]: the turn-detection model, off the calls' tasks
-//! - [`voices`]: voices made out of recordings, under consents
+//! - [`turn_judge`]: threads that run the turn-detection model
+//! - [`voices`]: voices enrolled from recordings, with consents
 //! - [`auth`], [`admission`]: keys, and limits of each caller
 //! - [`config`], [`metrics`], [`ids`]: settings, metrics, ids
 //! - [`telemetry`]: logs, and traces over OTLP
-//! - [`cli`]: what the binary does besides serving
+//! - [`cli`]: commands besides serving
 //!
-//! Crates of their own: `repartee-protocol` (the wire), `repartee-realtime` (the realtime session as a state machine) and
+//! Separate crates: `repartee-protocol` (the wire), `repartee-realtime` (the realtime session as a state machine) and
 //! `repartee-media` (Opus, jitter buffer, resampling, voice activity, playout clock). Dependencies point one way:
 //! server -> transport -> call -> realtime -> protocol, media, engine api.
 

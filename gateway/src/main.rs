@@ -17,7 +17,7 @@ use repartee::cli::ask::ask;
 use repartee::cli::lan;
 use repartee::cli::loading::LoadingBar;
 use repartee::config::{Config, LoadedConfig, RenamedSetting, load};
-use repartee::server::{ServerStartError, StartingServer, Reloader};
+use repartee::server::{Reloader, ServerStartError, StartingServer};
 use repartee::telemetry::{LogFormat, log};
 use repartee_engine::quantise::quantise;
 use repartee_engine::{DeviceChoice, EngineConfig, StartProgress, WeightPolicy};
@@ -25,7 +25,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{oneshot, watch};
 use tracing_subscriber::EnvFilter;
 
-/// Exit code for errors of the user: a checkpoint, an address, a setting, an argument.
+/// Exit code of user errors: a bad checkpoint, address, setting or argument.
 const USER_ERROR: u8 = 2;
 
 /// Realtime voice gateway with its speech engine in the same process.
@@ -40,16 +40,16 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Answer calls (what `repartee` alone does)
+    /// Serve calls; the default command
     Serve(Serve),
     /// Check the settings, and print the effective ones
     Check(Serve),
-    /// Put one spoken question to the model, without a server
+    /// Ask the model one spoken question, without a server
     Ask(Ask),
-    /// Measure the model on this machine
+    /// Benchmark the model on this machine
     #[command(subcommand)]
     Bench(Bench),
-    /// Write a checkpoint with integer matrices, as the package compressed-tensors lays them out; goes on where it was interrupted
+    /// Quantise a checkpoint to int8 or int4 matrices in the compressed-tensors format; resumes an interrupted run
     Quantize(Quantize),
 }
 
@@ -57,9 +57,9 @@ enum Command {
 struct Quantize {
     /// Folder of a checkpoint in its published format
     checkpoint: PathBuf,
-    /// Folder to write
+    /// Folder to write the quantised checkpoint to
     out: PathBuf,
-    /// Which matrices become what, as `engine.weights` names it: int8, int4 or mixed
+    /// Quantisation of the matrices, as in `engine.weights`: int8, int4 or mixed
     #[arg(long, value_name = "WEIGHTS", default_value = "mixed", value_parser = weight_policy)]
     weights: WeightPolicy,
 }
@@ -70,7 +70,8 @@ fn weight_policy(name: &str) -> Result<WeightPolicy, String> {
 
 #[derive(Debug, Subcommand)]
 enum Bench {
-    /// One turn, stage by stage, against what memory and processor could; writes target/report/size.json
+    /// Time one turn stage by stage, compare it with the limits of memory and processor, and write
+    /// target/report/size.json
     Size(Size),
 }
 
@@ -84,10 +85,10 @@ struct Size {
 
 #[derive(Debug, Clone, Args)]
 struct Serve {
-    /// Where to listen [default: 127.0.0.1:8080]
+    /// Address to listen on [default: 127.0.0.1:8080]
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
-    /// Let the phones of this network call: listen everywhere, with a new key and a certificate for this machine's addresses
+    /// Let phones in the local network call: listen on all addresses, with a new API key and a self-signed certificate
     #[arg(long)]
     lan: bool,
     #[command(flatten)]
@@ -96,9 +97,9 @@ struct Serve {
 
 #[derive(Debug, Args)]
 struct Ask {
-    /// A wav file with the question, of any rate and number of channels
+    /// Wav file with the question; any sample rate and number of channels
     question: PathBuf,
-    /// Where to write the spoken answer, as a wav file
+    /// Wav file to write the spoken answer to
     answer: PathBuf,
     #[command(flatten)]
     settings: Settings,
@@ -106,20 +107,20 @@ struct Ask {
 
 #[derive(Debug, Clone, Args)]
 struct Settings {
-    /// A file with settings; repartee.example.toml describes all
+    /// Settings file; repartee.example.toml describes every setting
     #[arg(long, value_name = "FILE", env = "REPARTEE_CONFIG")]
     config: Option<PathBuf>,
     /// Folder of a checkpoint in its published format; without it, the embedded demo
     #[arg(long, value_name = "DIR")]
     model: Option<PathBuf>,
-    /// Where the model runs: cpu, cuda:0 or auto [default: cpu]
+    /// Device that runs the model: cpu, cuda:0 or auto [default: cpu]
     #[arg(long, value_name = "DEVICE")]
     device: Option<DeviceChoice>,
-    /// Folder with the configuration and tokenizer of a published checkpoint, whose weights are drawn at random in memory: to
-    /// measure a size, for what it says means nothing
+    /// Folder with the configuration and tokenizer of a published checkpoint; its weights are random and made in
+    /// memory. This measures the speed of a model size; the answers mean nothing
     #[arg(long, value_name = "DIR", conflicts_with = "model")]
     synthetic_weights: Option<PathBuf>,
-    /// One setting, such as limits.calls_per_key=4; can be repeated
+    /// Setting to override, such as limits.calls_per_key=4; can be repeated
     #[arg(long, value_name = "SETTING=VALUE", value_parser = assignment)]
     set: Vec<(String, String)>,
 }
@@ -130,35 +131,35 @@ fn assignment(text: &str) -> Result<(String, String), String> {
 }
 
 impl Settings {
-    /// The effective settings, and the old names that were used; `listen` is from the command line.
+    /// Loads the effective settings and the uses of old names; `listen` is from the command line.
     fn load(&self, listen: Option<&str>) -> anyhow::Result<LoadedConfig> {
         let mut set = self.set.clone();
         set.extend(listen.map(|listen| ("listen".to_owned(), listen.to_owned())));
         let loaded = load(self.config.as_deref(), |name| std::env::var(name).ok(), &set);
         let mut loaded = loaded.map_err(|error| UserError(error.into()))?;
-        // Paths need not be text, settings are.
+        // Set directly, because a path need not be text and a setting is text.
         loaded.config.model = self.model.clone().or(loaded.config.model);
         loaded.config.engine.device = self.device.unwrap_or(loaded.config.engine.device);
         Ok(loaded)
     }
 
-    /// Where the model of these settings comes from.
+    /// Source of the model: a folder, synthetic weights or the demo.
     fn checkpoint(&self, config: &Config) -> model::CheckpointSource {
         model::CheckpointSource::new(config.model.as_deref(), self.synthetic_weights.as_deref())
     }
 }
 
-/// The settings of a server.
+/// Effective settings of a server.
 struct EffectiveSettings {
     config: Config,
-    /// The old names that were used for some of them.
+    /// Uses of old setting names.
     old_names: Vec<RenamedSetting>,
-    /// The key that `--lan` has generated.
+    /// API key that `--lan` generated.
     key: Option<String>,
 }
 
 impl Serve {
-    /// The effective settings.
+    /// Loads the effective settings, with the changes of `--lan`, and checks them.
     fn load(&self) -> anyhow::Result<EffectiveSettings> {
         let LoadedConfig { mut config, old_names } = self.settings.load(self.listen.as_deref())?;
         let mut generated = None;
@@ -169,7 +170,7 @@ impl Serve {
             config.tls.development = config.tls.certificate.is_none();
             config.tls.keep = config.tls.keep.or_else(|| lan::state_folder(|name| std::env::var_os(name)));
             if config.api_keys.is_empty() {
-                let key = lan::new_key().context("no random numbers")?;
+                let key = lan::new_key().context("the operating system provides no random numbers")?;
                 config.api_keys = KeySet::parse(&key)?;
                 generated = Some(key);
             }
@@ -179,7 +180,7 @@ impl Serve {
     }
 }
 
-/// An error of the user: ends the command with [`USER_ERROR`].
+/// User error: ends the command with [`USER_ERROR`].
 #[derive(Debug, thiserror::Error)]
 #[error("{0:#}")]
 struct UserError(anyhow::Error);
@@ -202,7 +203,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints the effective settings, and the old names among those that were set.
+/// Prints the effective settings and the uses of old names.
 fn print_settings(EffectiveSettings { config, old_names, .. }: &EffectiveSettings) {
     print!("{config}");
     for old_name in old_names {
@@ -210,11 +211,11 @@ fn print_settings(EffectiveSettings { config, old_names, .. }: &EffectiveSetting
     }
 }
 
-/// Begins to log, with a warning for each old name of a setting.
+/// Starts the log, with a warning for each use of an old setting name.
 fn begin_log(format: LogFormat, old_names: &[RenamedSetting]) -> anyhow::Result<()> {
     let filter = EnvFilter::try_from_env("REPARTEE_LOG").unwrap_or_else(|_| EnvFilter::new("warn,repartee=info"));
     let init = log::init(format, filter, std::io::stderr, std::io::stderr().is_terminal());
-    init.map_err(|error| anyhow::anyhow!("nothing can be logged: {error}"))?;
+    init.map_err(|error| anyhow::anyhow!("cannot start the log: {error}"))?;
     for old_name in old_names {
         tracing::warn!("{old_name}");
     }
@@ -222,7 +223,8 @@ fn begin_log(format: LogFormat, old_names: &[RenamedSetting]) -> anyhow::Result<
 }
 
 fn run(action: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start")?;
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the async runtime")?;
     runtime.block_on(action)
 }
 
@@ -232,11 +234,11 @@ async fn serve_calls(serve: &Serve) -> anyhow::Result<()> {
     let https = config.is_https();
     if config.is_unencrypted() {
         tracing::warn!(
-            "keys and speech cross the network unencrypted: set [tls], or listen for a proxy on this machine"
+            "keys and audio cross the network unencrypted: set [tls], or listen on 127.0.0.1 behind a proxy"
         );
     }
-    // Before anybody is told the address: who knows it may end the start. From here on, a hang-up waits for the reload instead of ending
-    // the process.
+    // Installed before the address is announced, because a client of it may end the start. From here on a SIGHUP waits
+    // for the reload and does not end the process.
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let hangup = signal(SignalKind::hangup())?;
     let loading = (serve.settings.checkpoint(&config), config.engine.clone());
@@ -264,7 +266,7 @@ async fn serve_calls(serve: &Serve) -> anyhow::Result<()> {
     tokio::spawn(reload(hangup, serve.clone(), server.reloader()));
     let (address, fingerprint) = (server.local_addr(), server.fingerprint().map(str::to_owned));
     let mut ready = server.ready();
-    // Whoever reads the address may call at once.
+    // Announced only when ready, so that a caller can connect at once.
     let announced = async {
         if ready.wait_for(|ready| *ready).await.is_ok() {
             print_addresses(address, https, key.as_deref(), fingerprint.as_deref());
@@ -281,20 +283,20 @@ async fn serve_calls(serve: &Serve) -> anyhow::Result<()> {
     served.context("the server failed")
 }
 
-/// On each SIGHUP reads the settings again and applies their keys and certificate.
+/// Reads the settings again on each SIGHUP and applies their keys and certificate.
 async fn reload(mut hangup: Signal, serve: Serve, reloader: Reloader) {
     while hangup.recv().await.is_some() {
-        // With `--lan` keys and certificate are this start's own.
+        // With `--lan`, keys and certificate belong to this start and are not reloaded.
         let done =
             if serve.lan { Ok(()) } else { serve.load().and_then(|effective| Ok(reloader.reload(&effective.config)?)) };
         match done {
-            Ok(()) => tracing::info!("keys and certificate were read again"),
-            Err(error) => tracing::error!("nothing was changed: {error:#}"),
+            Ok(()) => tracing::info!("keys and certificate reloaded"),
+            Err(error) => tracing::error!("reload failed, nothing was changed: {error:#}"),
         }
     }
 }
 
-/// Prints where to call, the key if this start has generated one, and the fingerprint of a certificate that nobody vouches for.
+/// Prints the URLs, a generated key, and the fingerprint of a self-signed certificate.
 fn print_addresses(listen: SocketAddr, https: bool, key: Option<&str>, fingerprint: Option<&str>) {
     let scheme = if https { "https" } else { "http" };
     let mut reached = lan::reachable_addresses(listen);
@@ -305,20 +307,22 @@ fn print_addresses(listen: SocketAddr, https: bool, key: Option<&str>, fingerpri
         println!("Talk to it at {scheme}://{address}/");
     }
     if let Some(key) = key {
-        println!("Its key, until it ends: {key}");
-        if let Some(code) = reached.first().and_then(|address| lan::qr_code(&format!("{scheme}://{address}/#key={key}"))) {
-            println!("\n{code}\nScan this with a phone of the same network.");
+        println!("API key, valid until the server stops: {key}");
+        if let Some(code) =
+            reached.first().and_then(|address| lan::qr_code(&format!("{scheme}://{address}/#key={key}")))
+        {
+            println!("\n{code}\nScan this with a phone in the same network.");
         }
     }
     if let Some(fingerprint) = fingerprint {
         println!(
-            "The certificate was made by this machine, so the browser asks before it goes on. It is the right one if its"
+            "The certificate is self-signed, so the browser warns. Accept it if its fingerprint in the browser is the same:"
         );
         println!("SHA-256 fingerprint is {fingerprint}");
     }
 }
 
-/// Loads the model on a thread of its own, and shows how far it is. Dropping this leaves the thread to the end of the process.
+/// Loads the model on its own thread and shows the progress. Dropping the future does not stop the thread.
 async fn load_model(
     (checkpoint, engine): (model::CheckpointSource, EngineConfig),
     listening: &StartingServer,
@@ -328,14 +332,14 @@ async fn load_model(
     std::thread::Builder::new()
         .name("loader".to_owned())
         .spawn(move || {
-            // Nobody waits for it if the start was given up.
+            // The receiver is gone if the start was cancelled.
             let _ = loaded.send(start_model(checkpoint, &engine, on_progress));
         })
-        .context("cannot start a thread")?;
+        .context("cannot start the loader thread")?;
     show(listening.progress(), model).await.context("the model could not be loaded")?
 }
 
-/// Waits for what a start does, and shows how far it is.
+/// Waits for `start` and shows its progress.
 async fn show<T>(mut progress: watch::Receiver<StartProgress>, start: impl Future<Output = T>) -> T {
     let mut start = pin!(start);
     let mut bar = LoadingBar::new(std::io::stderr(), std::io::stderr().is_terminal());
@@ -391,7 +395,7 @@ fn write_quantised(Quantize { checkpoint, out, weights }: &Quantize) -> anyhow::
     let threads = EngineConfig::default().threads();
     let mut shown = None;
     let progress = |progress: repartee_engine::quantise::QuantiseProgress<'_>| {
-        // A line for each percent, and for each file.
+        // Prints one line for each percent and each file.
         let now = ((progress.share * 100.0) as u32, progress.file.to_owned());
         if shown.as_ref() != Some(&now) {
             println!("{:3} % {}", now.0, now.1);

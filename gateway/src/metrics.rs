@@ -1,8 +1,8 @@
-//! Metrics in the Prometheus text format. Times are in seconds; no label names a session.
+//! Metrics in the Prometheus text format. Times are in seconds; no label identifies a session.
 //!
-//! - `stage`: parts of the time to first packet
+//! - `stage`: stages of the time to first packet
 //! - `network`: network quality of WebRTC calls
-//! - `engine`: what the engine has computed
+//! - `engine`: work and queues of the engine
 
 mod engine;
 mod network;
@@ -23,74 +23,77 @@ use engine::EngineMetrics;
 pub use network::{DropCause, NetworkMetrics};
 pub use stage::TtfpStage;
 
-/// Every metric of one server.
+/// All metrics of one server.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
-    /// Calls that are running.
+    /// Number of running calls.
     pub active_calls: IntGauge,
     /// Time from the end of the caller's turn to the first audible packet of the response.
     pub ttfp: Histogram,
     stages: HistogramVec,
-    /// Responses by how they ended.
+    /// Number of responses by `status`: `completed`, `cancelled`, `incomplete` or `failed`.
     pub responses: IntCounterVec,
-    /// Speculations by outcome: `committed` or `aborted`.
+    /// Number of speculations by `outcome`: `committed` or `aborted`.
     pub speculations: IntCounterVec,
-    /// Answers of the turn-detection model: the turn `ended` or `continued`; or `failed`, `busy` where there is none.
+    /// Number of questions to the turn-detection model by `outcome`: the turn `ended` or `continued`; the model
+    /// `failed`, or its queue was full (`busy`).
     pub turn_judgements: IntCounterVec,
-    /// Errors sent to clients, by code.
+    /// Number of errors sent to clients, by `code`.
     pub errors: IntCounterVec,
-    /// Times that the playout clock found nothing to play within a response.
+    /// Number of times that the playout clock found nothing to play within a response.
     pub underruns: IntCounter,
-    /// Connections and requests.
+    /// Metrics of connections and requests.
     pub requests: RequestMetrics,
-    /// Sessions that the engine has room for.
+    /// Number of sessions that the engine can hold.
     pub slots: IntGauge,
-    /// Time to generate a response's audio divided by the audio's duration, of responses that nobody held back.
+    /// RTF: generation time of a response's audio divided by its duration. Responses under backpressure are not
+    /// counted.
     pub rtf: Histogram,
-    /// From the beginning of a caller's voice, as it arrived, to the moment when the interrupted audio was dropped; WebRTC alone.
+    /// Time from the start of a caller's voice, at arrival, until the interrupted audio is silent; WebRTC only.
     pub barge_in: Histogram,
-    /// From the end of the caller's voice to the first audible packet of the response, where turns are detected.
+    /// Time from the end of the caller's voice to the first audible packet of the response, in calls with turn
+    /// detection.
     pub response_delay: Histogram,
     calls: HistogramVec,
     engine: EngineMetrics,
-    /// Network quality of WebRTC calls.
+    /// Metrics of network quality in WebRTC calls.
     pub network: NetworkMetrics,
 }
 
-/// What is counted of connections and requests, also before there is a model.
+/// Metrics of connections and requests. They exist before the model is loaded.
 #[derive(Debug, Clone)]
 pub struct RequestMetrics {
-    /// Connections that are open, websockets not included.
+    /// Number of open connections without websockets.
     pub connections: IntGauge,
-    /// Requests for calls that were refused, by reason: `full`, `key`, `address`, `rate`, `unauthorized`, `not_local`, `draining`,
-    /// `starting`, `connections`.
+    /// Number of refused requests by `reason`: `full`, `key`, `address`, `rate`, `unauthorized`, `not_local`,
+    /// `draining`, `starting` or `connections`.
     pub refused: IntCounterVec,
 }
 
 impl RequestMetrics {
-    /// Counters at 0.
+    /// Creates them with a value of 0.
     pub fn new() -> Result<Self, prometheus::Error> {
         let refused = Opts::new("repartee_refused_total", "Requests for calls that were refused");
         Ok(Self {
-            connections: IntGauge::new("repartee_connections", "Connections that are open, websockets not included")?,
+            connections: IntGauge::new("repartee_connections", "Open connections without websockets")?,
             refused: IntCounterVec::new(refused, &["reason"])?,
         })
     }
 }
 
 impl Metrics {
-    /// New metrics; histogram buckets are multiples of the duration of a codec frame.
+    /// Creates the metrics; the buckets of the main histograms are multiples of `frame`, the duration of a codec frame.
     pub fn new(frame: Duration) -> Result<Self, prometheus::Error> {
         Self::with(frame, RequestMetrics::new()?)
     }
 
-    /// The same, going on with `requests`, which were counted before the frame was known.
+    /// Creates the metrics around `requests`, which were counted before the model was loaded.
     pub fn with(frame: Duration, requests: RequestMetrics) -> Result<Self, prometheus::Error> {
         let frame = frame.as_secs_f64();
         let buckets: Vec<f64> =
             [0.125, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 32.0, 64.0].map(|n| n * frame).to_vec();
-        // A stage of the demo takes one to four milliseconds, the wait for the end of a turn takes some hundred.
+        // A stage of the demo takes one to four milliseconds; endpointing takes some hundred.
         let fine = [0.000_25, 0.000_5, 0.001, 0.002, 0.003, 0.004, 0.006, 0.008].into_iter();
         let stage_buckets = fine.filter(|bound| *bound < buckets[0]).chain(buckets.iter().copied()).collect();
         let ttfp = HistogramOpts::new(
@@ -100,19 +103,19 @@ impl Metrics {
         let stages = HistogramOpts::new("repartee_stage_seconds", "Parts of the time to first packet");
         let delay = HistogramOpts::new(
             "repartee_response_delay_seconds",
-            "From the end of the caller's voice to the first audible packet of the response, where turns are detected",
+            "Time from the end of the caller's voice to the first audible packet of the response, with turn detection",
         );
         let calls =
-            HistogramOpts::new("repartee_call_seconds", "How long calls lasted, by transport and by what ended them")
+            HistogramOpts::new("repartee_call_seconds", "Duration of calls, by transport and reason of the end")
                 .buckets(vec![1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3_600.0, 14_400.0]);
         let rtf = HistogramOpts::new(
             "repartee_rtf_ratio",
-            "Time to generate a response's audio divided by the audio's duration, of responses that nobody held back",
+            "Time to generate a response's audio divided by the audio's duration, of responses without backpressure",
         )
         .buckets(vec![0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 4.0]);
         let barge_in = HistogramOpts::new(
             "repartee_barge_in_seconds",
-            "From the beginning of a caller's voice, as it arrived, until the interrupted audio fell silent",
+            "Time from the start of a caller's voice, at arrival, until the interrupted audio is silent; WebRTC only",
         )
         .buckets(vec![0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.7, 1.0, 2.0]);
         let registry = Registry::new();
@@ -126,13 +129,16 @@ impl Metrics {
             active_calls: IntGauge::new("repartee_active_sessions", "Calls that are running")?,
             ttfp: Histogram::with_opts(ttfp.buckets(buckets.clone()))?,
             stages: HistogramVec::new(stages.buckets(stage_buckets), &["stage"])?,
-            responses: IntCounterVec::new(Opts::new("repartee_turns_total", "Responses by how they ended"), &["status"])?,
+            responses: IntCounterVec::new(
+                Opts::new("repartee_turns_total", "Responses, by final status"),
+                &["status"],
+            )?,
             speculations: IntCounterVec::new(
                 Opts::new("repartee_speculations_total", "Speculations by outcome: committed or aborted"),
                 &["outcome"],
             )?,
             turn_judgements: IntCounterVec::new(
-                Opts::new("repartee_turn_judgements_total", "Questions to the turn-detection model, by the answer"),
+                Opts::new("repartee_turn_judgements_total", "Questions to the turn-detection model, by outcome"),
                 &["outcome"],
             )?,
             errors: IntCounterVec::new(Opts::new("repartee_errors_total", "Errors sent to clients"), &["code"])?,
@@ -141,7 +147,7 @@ impl Metrics {
                 "Times that the playout clock found nothing to play within a response",
             )?,
             requests,
-            slots: IntGauge::new("repartee_session_slots", "Sessions that the engine has room for")?,
+            slots: IntGauge::new("repartee_session_slots", "Sessions that the engine can hold")?,
             network: NetworkMetrics::new()?,
         };
         let build =
@@ -169,7 +175,7 @@ impl Metrics {
         Ok(metrics)
     }
 
-    /// Makes the common labels appear before the first event, so that a rate over them sees that event.
+    /// Initialises the common labels at 0, so that a rate sees their first event.
     fn show_zeros(&self) {
         for stage in TtfpStage::ALL {
             self.stages.with_label_values(&[stage.label()]);
@@ -199,22 +205,22 @@ impl Metrics {
         }
     }
 
-    /// Counts one part of a time to first packet.
+    /// Observes one stage of a time to first packet.
     pub fn observe_stage(&self, stage: TtfpStage, duration: Duration) {
         self.stages.with_label_values(&[stage.label()]).observe(duration.as_secs_f64());
     }
 
-    /// Counts a call that ended.
+    /// Observes the duration of a call that ended.
     pub fn observe_call(&self, transport: &str, end: &str, lasted: Duration) {
         self.calls.with_label_values(&[transport, end]).observe(lasted.as_secs_f64());
     }
 
-    /// Sets what the engine has computed since its start, and what waits in it.
+    /// Sets the engine's totals since its start, and its queue lengths.
     pub fn set_engine(&self, work: &[StageWork], load: &EngineLoad) {
         self.engine.set(work, load);
     }
 
-    /// All metrics as text.
+    /// Renders all metrics as Prometheus text.
     pub fn render(&self) -> Result<String, prometheus::Error> {
         let mut text = Vec::new();
         TextEncoder::new().encode(&self.registry.gather(), &mut text)?;
@@ -228,7 +234,7 @@ mod tests {
 
     use super::*;
 
-    /// What `docs/metrics.md` lists: name and type.
+    /// Parses `docs/metrics.md`: pairs of name and type.
     fn documented() -> BTreeSet<(String, String)> {
         let rows = include_str!("../../docs/metrics.md").lines().filter(|line| line.starts_with("| `"));
         let cells =

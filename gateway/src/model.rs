@@ -6,8 +6,8 @@ use std::sync::Arc;
 use repartee_engine::{Engine, EngineConfig, Source, StartError, StartProgress, Synthetic};
 use repartee_engine_api::SpeechEngine;
 
-/// File name of a checkpoint's card: JSON with `name`, `ask` (questions), `note`, and `remembers` (whether it was trained on
-/// more than one turn). Every field may be missing, and so may the file.
+/// File name of a checkpoint's card: JSON with `name`, `ask` (questions), `note` and `remembers` (true if it was
+/// trained on more than one turn). Every field is optional, and so is the file.
 pub const CARD_FILE: &str = "repartee.json";
 
 macro_rules! demo_files {
@@ -16,7 +16,7 @@ macro_rules! demo_files {
     };
 }
 
-/// The demo checkpoint.
+/// Files of the embedded demo checkpoint.
 static DEMO: &[(&str, &[u8])] = demo_files![
     "config.json",
     "generation_config.json",
@@ -27,23 +27,24 @@ static DEMO: &[(&str, &[u8])] = demo_files![
 ];
 static DEMO_CARD: &str = include_str!("../../models/demo/repartee.json");
 
-/// A model that is loaded and warm.
+/// Loaded and warmed-up model.
 pub struct LoadedModel {
-    /// The engine that runs it.
+    /// Engine that runs the model.
     pub engine: Arc<dyn SpeechEngine>,
-    /// Its card, see [`CARD`].
+    /// Contents of the model's card, see [`CARD_FILE`].
     pub card: Option<String>,
 }
 
-/// Where the model comes from.
+/// Source of the model and its card.
 pub struct CheckpointSource {
-    /// Its files.
+    /// Source of the checkpoint's files.
     pub source: Source,
     card: Option<String>,
 }
 
 impl CheckpointSource {
-    /// The checkpoint in `folder`; with `dimensions` a configuration with random weights; else the demo.
+    /// Selects a checkpoint: synthetic weights with the configuration in `dimensions`, else the checkpoint in `folder`,
+    /// else the demo.
     pub fn new(folder: Option<&Path>, dimensions: Option<&Path>) -> Self {
         if let Some(dimensions) = dimensions {
             let synthetic = Synthetic { folder: dimensions.to_owned(), seed: 0, layers: None, skewed: false };
@@ -56,7 +57,7 @@ impl CheckpointSource {
     }
 }
 
-/// Loads a checkpoint and warms it up; `progress` is told how far it is. Takes seconds and blocks.
+/// Loads a checkpoint and warms it up; reports to `progress`. Blocks for seconds.
 pub fn start(
     CheckpointSource { source, card }: CheckpointSource,
     config: &EngineConfig,
@@ -66,7 +67,7 @@ pub fn start(
     Ok(LoadedModel { engine: Arc::new(engine), card })
 }
 
-/// The card of a checkpoint; `None` if there is none or it is not JSON.
+/// Reads the card of a checkpoint; `None` if the file is missing or not JSON.
 fn read_card(folder: &Path) -> Option<String> {
     let path = folder.join(CARD_FILE);
     let card = std::fs::read_to_string(&path).ok()?;

@@ -1,4 +1,4 @@
-//! Judges pauses with a turn-detection model, off the calls' tasks: a fixed number of threads behind a bounded queue.
+//! Runs the turn-detection model apart from the calls' tasks: a fixed number of threads behind a bounded queue.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,19 +8,20 @@ use std::thread;
 
 use tokio::sync::oneshot;
 
-/// Turns that may wait for each thread. A model takes some tens of milliseconds: what waits longer comes too late.
+/// Queue length for each thread. The model takes some tens of milliseconds, so a turn that waits longer is judged too
+/// late.
 const QUEUED: usize = 4;
 
-/// The probability that the turn in these samples has ended (16 kHz, -1..1), 0 to 1.
+/// Turn-detection model: returns the probability, 0 to 1, that the turn in these samples (16 kHz, -1..1) has ended.
 pub type TurnPredictor = dyn Fn(&[f32]) -> f32 + Send + Sync;
 
-/// The model behind its queue. Every call has a clone; the threads end with the last one.
+/// Handle of the model's queue. Every call has a clone; the threads end with the last one.
 #[derive(Clone)]
 pub struct TurnModelPool {
     queue: SyncSender<Job>,
 }
 
-/// A turn to judge, and who wants to know. The answer is `None` where the model fails.
+/// Turn to judge, and the channel of its answer: `None` if the model fails.
 struct Job {
     turn: Vec<f32>,
     answer: oneshot::Sender<Option<f32>>,
@@ -33,7 +34,7 @@ impl fmt::Debug for TurnModelPool {
 }
 
 impl TurnModelPool {
-    /// Starts `threads` threads that run the model.
+    /// Starts `threads` threads that run `model`.
     pub fn start(model: Arc<TurnPredictor>, threads: usize) -> std::io::Result<Self> {
         let (queue, jobs) = sync_channel(threads * QUEUED);
         let jobs = Arc::new(Mutex::new(jobs));
@@ -44,7 +45,7 @@ impl TurnModelPool {
         Ok(Self { queue })
     }
 
-    /// Has a turn judged; `None` where the queue is full. Dropping the receiver withdraws a turn that still waits.
+    /// Queues a turn; `None` if the queue is full. Dropping the receiver withdraws a waiting turn.
     pub fn judge(&self, turn: Vec<f32>) -> Option<oneshot::Receiver<Option<f32>>> {
         let (answer, receiver) = oneshot::channel();
         match self.queue.try_send(Job { turn, answer }) {
@@ -56,15 +57,15 @@ impl TurnModelPool {
 
 fn work(model: &TurnPredictor, jobs: &Mutex<Receiver<Job>>) {
     loop {
-        // Whoever holds the lock waits for the next turn, the others for the lock.
+        // One thread holds the lock and waits for a turn; the others wait for the lock.
         let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(Job { turn, answer }) = job else { return };
         if answer.is_closed() {
             continue;
         }
-        // A panic costs this answer, not the thread.
+        // A panic loses this answer and leaves the thread running.
         let judged = catch_unwind(AssertUnwindSafe(|| model(&turn))).ok();
-        // Nobody listens where the call has ended.
+        // The receiver is gone if the call has ended.
         let _ = answer.send(judged.filter(|probability| probability.is_finite()));
     }
 }
@@ -80,7 +81,7 @@ mod tests {
         for (answer, level) in answers.into_iter().zip([0.1, 0.2, 0.3]) {
             assert_eq!(answer.await, Ok(Some(level)));
         }
-        // The one panics, the other is no probability.
+        // An empty turn panics; NaN is no probability.
         for turn in [vec![], vec![f32::NAN], vec![], vec![]] {
             assert_eq!(judge.judge(turn).unwrap().await, Ok(None));
         }
@@ -88,7 +89,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn full_queue_refuses_and_a_withdrawn_turn_is_skipped() {
+    async fn full_queue_refuses_and_withdrawn_turns_are_skipped() {
         let (begin, begun) = sync_channel::<f32>(16);
         let (release, released) = sync_channel::<()>(16);
         let released = Mutex::new(released);
@@ -103,7 +104,7 @@ mod tests {
         let mut waiting: Vec<_> = (1..=QUEUED).map(|turn| judge.judge(vec![turn as f32]).unwrap()).collect();
         assert!(judge.judge(vec![9.0]).is_none());
         waiting.remove(0);
-        // More than there are turns to judge.
+        // More releases than there are turns.
         for _ in 0..2 * QUEUED {
             release.send(()).unwrap();
         }

@@ -10,7 +10,7 @@ use repartee_media::wav::{WavError, decode};
 use repartee_testkit::scripted::{FRAME_SAMPLES, OUTPUT_RATE, Script, ScriptedEngine};
 use repartee_testkit::wav::{SampleEncoding, WavFormat, encode};
 
-/// A wav file of `frames` samples of a tone.
+/// Wav file of a tone of `frames` samples.
 fn question(format: WavFormat, frames: u32) -> Vec<u8> {
     let samples: Vec<f32> = (0..frames).map(|frame| (frame as f32 * 0.1).sin() * 0.3).collect();
     encode(&samples, format)
@@ -37,7 +37,7 @@ async fn any_wav_gets_a_playable_answer() {
         assert!(answered.first_sound.unwrap() <= answered.took && answered.rtf().is_some());
 
         let written = std::fs::read(&answer).unwrap();
-        // One channel and 16 bits, where every wav file says so.
+        // The header's channel count is one, and its sample size 16 bits.
         assert_eq!((&written[22..24], &written[34..36]), (&[1, 0][..], &[16, 0][..]));
         let wav = decode(&written[..], Duration::from_secs(1)).unwrap();
         assert_eq!((wav.rate, wav.samples.len()), (OUTPUT_RATE, 5 * FRAME_SAMPLES));

@@ -1,4 +1,4 @@
-//! Every line that is logged of a call has the call's id, and its end is told with why.
+//! Every log line of a call has the call's id, and the line of its end has the reason.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
 mod common;
@@ -16,7 +16,7 @@ use tracing_subscriber::fmt::MakeWriter;
 use common::http::send;
 use common::{PATIENCE, Running};
 
-/// Keeps what is logged.
+/// Writer that captures the log.
 #[derive(Clone, Default)]
 struct CapturedLogs(Arc<Mutex<Vec<u8>>>);
 
@@ -45,7 +45,7 @@ impl CapturedLogs {
     }
 }
 
-/// The call that a line is about.
+/// Id of the call that a line is about.
 fn call_of(line: &Value) -> Option<&str> {
     let span = line["spans"].as_array()?.iter().find(|span| span["name"] == "call")?;
     span["id"].as_str()
@@ -54,7 +54,7 @@ fn call_of(line: &Value) -> Option<&str> {
 #[tokio::test(flavor = "multi_thread")]
 async fn lines_of_a_call_have_its_id() {
     let kept = CapturedLogs::default();
-    // A span is there whatever the filter lets through of its lines.
+    // A span exists even if the filter drops its lines.
     let filter = EnvFilter::new("warn,repartee::call=trace,repartee::transport=trace");
     log::init(LogFormat::Json, filter, kept.clone(), false).unwrap();
     let server = Running::start(Script::default()).await;
@@ -79,7 +79,7 @@ async fn lines_of_a_call_have_its_id() {
             _ => {}
         }
     };
-    // To somebody who is out of reach it cannot be sent: a line of a task of the call.
+    // The caller is out of reach, so a task of the call logs that sending failed.
     call.close().await;
     server.sessions(0).await;
 
@@ -94,7 +94,7 @@ async fn lines_of_a_call_have_its_id() {
     }
     let span = &ends[1]["spans"][0];
     assert_eq!((&span["transport"], &span["session"]), (&json!("webrtc"), &session));
-    assert!(lines.iter().any(|line| line["message"] == "a turn is answered"), "{lines:?}");
+    assert!(lines.iter().any(|line| line["message"] == "the first audible packet of an answer was sent"), "{lines:?}");
     let of_calls = lines.iter().filter(|line| {
         let target = line["target"].as_str().unwrap();
         target.starts_with("repartee::call") || target.starts_with("repartee::transport")

@@ -29,7 +29,7 @@ async fn complete(server: &Running, request: &Value) -> Reply {
     send(server.address, "POST", PATH, &[JSON], request.to_string().as_bytes()).await
 }
 
-/// A second of sound in a wav file.
+/// Wav file of one second of sound, in base64.
 fn second() -> String {
     STANDARD.encode(wav::encode(&vec![0.1; 8_000], 8_000).unwrap())
 }
@@ -46,7 +46,7 @@ fn spoken(format: Option<&str>) -> Value {
     request
 }
 
-/// The chunks of a stream, without the mark at its end.
+/// Chunks of a stream, without its end mark.
 fn chunks(reply: &Reply) -> Vec<Value> {
     assert_eq!(reply.header("content-type"), Some("text/event-stream"));
     let mut data: Vec<_> = reply.body.split("\n\n").filter_map(|event| event.strip_prefix("data: ")).collect();
@@ -54,7 +54,7 @@ fn chunks(reply: &Reply) -> Vec<Value> {
     data.iter().map(|data| serde_json::from_str(data).unwrap()).collect()
 }
 
-/// Five frames of the scripted voice.
+/// Asserts five frames of the scripted voice.
 fn assert_voice(samples: &[f32]) {
     assert_eq!(samples.len(), 5 * FRAME_SAMPLES);
     assert!((0..5).flat_map(voice).zip(samples).all(|(a, b)| (a - b).abs() < 1e-3));
@@ -269,7 +269,7 @@ async fn slow_uploads_keep_nobody_out() {
     }
     let reply = send(server.address, "POST", PATH, &[JSON], request.as_bytes()).await;
     assert_eq!(reply.status, 200, "{reply:?}");
-    // And a slow one is served once it has arrived.
+    // A slow upload is served once it has arrived.
     let mut socket = slow.swap_remove(0);
     socket.write_all(&request.as_bytes()[100..]).await.unwrap();
     let mut status = [0; 12];
@@ -277,7 +277,7 @@ async fn slow_uploads_keep_nobody_out() {
     assert_eq!(&status, b"HTTP/1.1 200");
 }
 
-/// Every command is taken in order, also when there are far more than the session's queue holds.
+/// All commands arrive in order, even far more than the session's queue holds.
 #[tokio::test]
 async fn a_long_history_is_submitted_whole() {
     let server = Running::start(Script::default()).await;

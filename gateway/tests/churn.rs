@@ -1,5 +1,5 @@
-//! Callers who come and vanish at any stage leave nothing behind: no socket, no task, no session. A process of its own,
-//! because it counts what belongs to the process.
+//! Callers who come and vanish at any stage leave nothing behind: no socket, no task, no session. In its own process,
+//! because it counts the process's sockets and tasks.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
 mod common;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use repartee::transport::webrtc::{WebRtcCall, PEER_TIMEOUT, PeerEvent, WebRtcSettings, offer};
+use repartee::transport::webrtc::{PEER_TIMEOUT, PeerEvent, WebRtcCall, WebRtcSettings, offer};
 use repartee_media::opus::FRAME;
 use repartee_testkit::scripted::Script;
 use serde_json::json;
@@ -19,9 +19,9 @@ use tokio::time::timeout;
 
 use common::{PATIENCE, Running};
 
-/// Callers at once.
+/// Number of concurrent callers.
 const AT_ONCE: usize = 8;
-/// Ways to come and go.
+/// Number of stages at which a caller vanishes.
 const STAGES: usize = 10;
 
 fn sockets() -> usize {
@@ -40,7 +40,7 @@ async fn post(server: &Running, path: &str, body: &str) -> (u16, String) {
     server.request(&format!("{head}content-length: {length}\r\nconnection: close\r\n\r\n{body}")).await
 }
 
-/// A call over WebRTC and its place.
+/// Dials a call over WebRTC; returns it with its path.
 async fn dial(server: &Running) -> (WebRtcCall, String) {
     let (sdp, dialing) = offer(&WebRtcSettings::default()).await.unwrap();
     let (status, answer) = post(server, "/v1/realtime/calls", &sdp).await;
@@ -55,7 +55,7 @@ async fn until(call: &mut WebRtcCall, wanted: impl Fn(&PeerEvent) -> bool) {
     timeout(PATIENCE, found).await.expect("in time");
 }
 
-/// Comes, gets as far as `stage`, and vanishes.
+/// Dials, gets as far as `stage`, and vanishes.
 async fn visit(server: &Running, stage: usize) {
     let is_open = |event: &PeerEvent| *event == PeerEvent::ChannelOpen;
     match stage {
@@ -72,7 +72,7 @@ async fn visit(server: &Running, stage: usize) {
             client.send(json!({"type": "response.create"})).await;
             client.until("response.output_audio.delta").await;
         }
-        // An offer that is answered, and nobody there.
+        // An answered offer that never connects.
         4 => {
             let (sdp, dialing) = offer(&WebRtcSettings::default()).await.unwrap();
             let (status, _) = post(server, "/v1/realtime/calls", &sdp).await;
@@ -110,15 +110,16 @@ async fn visit(server: &Running, stage: usize) {
 }
 
 async fn churn(visits: usize) {
-    // Nobody is refused because the calls before have not been given up yet.
+    // Enough slots that no caller is refused because of earlier calls.
     let script = Script { slots: visits + STAGES + 1, frames: 200, ..Script::default() };
     let server = Running::start_with(script, |config| {
         config.limits.request = Duration::from_secs(1);
-        // Vanished callers hold a call for so long. A caller of this machine connects in a fraction of it, also while all connect at once.
+        // A vanished caller holds a call for this long. A local caller connects in a fraction of it, even if all
+        // connect at once.
         config.webrtc.connect_within = PEER_TIMEOUT;
     })
     .await;
-    // Whatever is made once and stays.
+    // Warm-up: creates everything that exists once and stays.
     for stage in 0..STAGES {
         visit(&server, stage).await;
     }
@@ -136,7 +137,7 @@ async fn churn(visits: usize) {
                     if visit_number >= visits {
                         return;
                     }
-                    // Every stage as often, in an order that is none.
+                    // Visits every stage equally often, in a mixed order.
                     visit(&server, visit_number * 7 % STAGES).await;
                 }
             })
@@ -153,13 +154,13 @@ async fn churn(visits: usize) {
         tasks()
     );
     assert_eq!(server.engine.open_sessions().borrow().to_owned(), 0);
-    // And the next caller is served.
+    // The next caller is still served.
     let mut client = server.connect().await;
     client.send(json!({"type": "response.create"})).await;
     client.until("response.done").await;
 }
 
-/// Returns once there are at most so many sockets and tasks, or, with 0 for tasks, once nothing changes any more.
+/// Waits until at most this many sockets and tasks exist; with 0 for tasks, until the numbers stop changing.
 async fn settle(sockets_at_most: usize, tasks_at_most: usize) {
     let settled = async {
         let mut last = (usize::MAX, usize::MAX);

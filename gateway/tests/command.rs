@@ -1,4 +1,4 @@
-//! The command itself: what it says, and how it ends.
+//! The command line: its output and its exit codes.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
 use std::io::{BufRead as _, BufReader};
@@ -8,7 +8,7 @@ fn repartee(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_repartee")).args(arguments).output().unwrap()
 }
 
-/// The command is refused with exit code 2 and these words.
+/// Asserts that the command exits with code 2 and prints these words.
 fn refused(arguments: &[&str], words: &[&str]) {
     let output = repartee(arguments);
     let said = String::from_utf8(output.stderr).unwrap();
@@ -33,7 +33,7 @@ fn a_missing_checkpoint_is_named() {
 #[test]
 fn a_device_that_is_not_there_is_named() {
     refused(&["ask", "a.wav", "b.wav", "--device", "gpu"], &["`gpu`", "cuda:0", "auto"]);
-    // A binary that is built for CUDA asks the driver instead: gateway/tests/cuda.rs.
+    // A binary with CUDA asks the driver instead: gateway/tests/cuda.rs.
     if cfg!(not(feature = "cuda")) {
         let words = ["engine.device is cuda:1", "built without CUDA", "--features cuda"];
         refused(&["ask", "a.wav", "b.wav", "--device", "cuda:1"], &words);
@@ -91,7 +91,7 @@ fn check_refuses_bad_settings() {
     refused(&["--config", path, "--listen", "127.0.0.1:0"], &["/no/such.pem"]);
 }
 
-/// What `--lan` prints, with its state in `folder`.
+/// Output of `--lan`, with its state in `folder`.
 fn lan(folder: &std::path::Path) -> String {
     let mut server = Command::new(env!("CARGO_BIN_EXE_repartee"))
         .args(["--lan", "--listen", "127.0.0.1:0"])
@@ -115,7 +115,7 @@ fn lan_prints_key_code_and_lasting_fingerprint() {
     let folder = tempfile::tempdir().unwrap();
     let said = lan(folder.path());
     assert!(said.contains("https://") && said.contains("rp_"), "{said}");
-    // The code's quiet zone is light modules alone.
+    // The code's quiet zone consists of light modules alone.
     assert!(said.contains(&"█".repeat(29)), "{said}");
     let fingerprint = said.lines().find_map(|line| line.strip_prefix("SHA-256 fingerprint is ")).unwrap();
     assert_eq!(fingerprint.split(':').count(), 32, "{fingerprint}");
@@ -157,7 +157,7 @@ fn sighup_reloads_the_keys() {
         Command::new("kill").args(["-HUP", &server.id().to_string()]).status().unwrap();
         assert!(log.any(|line| line.contains(words)), "{words}");
     };
-    hang_up("read again");
+    hang_up("certificate reloaded");
     std::fs::write(&keys, "short\n").unwrap();
     hang_up("nothing was changed");
     Command::new("kill").args(["-TERM", &server.id().to_string()]).status().unwrap();
@@ -215,7 +215,7 @@ fn bench_size_writes_a_report() {
         let row = report["rows"].as_array().unwrap().iter().find(|row| row["measure"] == measure);
         assert!(row.is_some_and(|row| row["ours"].as_f64().is_some_and(|ours| ours > 0.0)), "{measure} in {report:#}");
     }
-    // A family that reads aloud: its first stage hands the text on.
+    // A text-to-speech family: its first stage passes the text on.
     let reading = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/parity/fixtures/tts_custom/checkpoint");
     let output = repartee(&[&["bench", "size", "--model", reading], &short[..]].concat());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -52,7 +52,7 @@ fn uncommented() -> String {
 #[test]
 fn the_example_changes_nothing() {
     let mut config = load(Some(&file(EXAMPLE).path), nothing, &[]).unwrap().config;
-    // An empty table of a stage leaves every choice to the model, as none does.
+    // An empty table of a stage, like none, leaves every choice to the model.
     assert_eq!(config.engine.stages.remove("code2wav"), Some(StageConfig::default()));
     assert_eq!(config, Config::default());
 }
@@ -61,18 +61,18 @@ fn the_example_changes_nothing() {
 fn the_example_has_every_setting_with_its_default() {
     let example: BTreeMap<_, _> = leaves(serde_json::to_value(uncommented().parse::<toml::Table>().unwrap()).unwrap());
     let mut defaults = leaves(serde_json::to_value(Config::default()).unwrap());
-    // The example shows one stage; which there are, the model says.
+    // The example shows one stage; the model names the others.
     let stage = leaves(serde_json::to_value(StageConfig::default()).unwrap());
     defaults.extend(stage.into_iter().map(|(name, value)| (format!("engine.stages.code2wav.{name}"), value)));
-    // And an option that only this stage of one family has.
+    // An option that only this stage of one family has.
     defaults.insert("engine.stages.code2wav.left_context".to_owned(), Value::Null);
     let names = |settings: &BTreeMap<String, Value>| settings.keys().cloned().collect::<BTreeSet<_>>();
     assert_eq!(names(&example), names(&defaults));
     for (path, default) in &defaults {
-        // What is unset by default is shown by an example.
+        // The example gives a value to each setting that is unset by default.
         assert!(default.is_null() || example[path] == *default, "{path}: {} is not {default}", example[path]);
     }
-    // The examples are values that fit.
+    // The example's values are valid.
     let text = uncommented().replace("file = \"/etc/repartee/keys\"", "");
     load(Some(&file(&text).path), nothing, &[]).unwrap();
 }
@@ -196,7 +196,7 @@ fn renamed_engine() -> EngineConfig {
 }
 
 #[test]
-fn old_names_in_a_file_work_and_are_reported() {
+fn old_names_in_files_work_and_are_reported() {
     let file = file(RENAMED);
     let loaded = load(Some(&file.path), nothing, &[]).unwrap();
     assert_eq!(loaded.config.engine, renamed_engine());
@@ -212,7 +212,7 @@ fn old_names_in_a_file_work_and_are_reported() {
             ),
         ]
     );
-    // Printed with the present names, so that nothing is old any more.
+    // The output has the new names, so that nothing is old any more.
     let again = load(Some(&self::file(&loaded.config.to_string()).path), nothing, &[]).unwrap();
     assert_eq!((again.config, again.old_names), (loaded.config, Vec::new()));
 }
@@ -291,7 +291,7 @@ fn both_names_in_one_source_are_refused() {
         let said = load(None, nothing, &set).unwrap_err().to_string();
         assert!(said.contains("engine.beside is the old name of engine.out_of_band"), "{said}");
     }
-    // One name twice is a change of mind.
+    // Setting one name twice is allowed: the later value wins.
     let set = [1, 2].map(|value| ("engine.beside".to_owned(), value.to_string()));
     assert_eq!(load(None, nothing, &set).unwrap().config.engine.out_of_band, 2);
 }

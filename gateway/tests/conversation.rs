@@ -61,8 +61,9 @@ async fn an_out_of_band_response_runs_in_parallel() {
 
 #[tokio::test]
 async fn a_speculation_is_aborted_when_speech_resumes() {
-    let responses =
-        ["First.", "Second."].map(|text| ScriptedResponse { text: Some(text.into()), frames: 2, hold_after_frames: None }).to_vec();
+    let responses = ["First.", "Second."]
+        .map(|text| ScriptedResponse { text: Some(text.into()), frames: 2, hold_after_frames: None })
+        .to_vec();
     let server = Running::start(Script { responses, ..Script::default() }).await;
     let mut client = server.connect().await;
     // A pause within the turn.
@@ -85,7 +86,7 @@ async fn a_speculation_is_aborted_when_speech_resumes() {
     assert_eq!(count(|command| matches!(command, Command::Respond(_))), 0);
     let (_, metrics) = server.get("/metrics").await;
     assert!(metrics.contains("repartee_speculations_total{outcome=\"committed\"} 1"), "{metrics}");
-    // The same sound without speculation has one answer, too, to the same turn.
+    // Without speculation the same sound also gives one answer to the same turn.
     let (start, end) =
         (find(&events, "input_audio_buffer.speech_started"), find(&events, "input_audio_buffer.speech_stopped"));
     let mut plain = server.connect().await;

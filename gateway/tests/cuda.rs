@@ -1,5 +1,5 @@
-//! One binary with and without a CUDA driver: `--device` chooses, the answer is that of the processor, and what is missing is said. `make
-//! test-cuda` runs it with a simulated driver.
+//! One binary with and without a CUDA driver: `--device` chooses, the answer equals the processor's, and errors name
+//! the missing part. `decode test-cuda` runs it with a simulated driver.
 #![cfg(feature = "cuda")]
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
@@ -26,7 +26,7 @@ fn repartee(arguments: &[&str], device: &str) -> Command {
     process
 }
 
-/// A server that ends with the test.
+/// Server process that is killed at the end of the test.
 struct ServerProcess(Child);
 
 impl Drop for ServerProcess {
@@ -36,8 +36,8 @@ impl Drop for ServerProcess {
     }
 }
 
-/// Transcript and sound of what a server on a device answers to the spoken question in one upload. A simulated device takes minutes: nothing
-/// here waits for less.
+/// Transcript and sound of a server's answer on a device to the spoken question in one upload. A simulated device takes
+/// minutes, so no wait here is shorter.
 fn served(device: &str) -> (String, Vec<f32>) {
     let process = repartee(&["--listen", "127.0.0.1:0"], device).stdout(Stdio::piped()).spawn().unwrap();
     let mut server = ServerProcess(process);
@@ -77,7 +77,7 @@ fn ask(device: &str, with_driver: bool) -> Output {
     process.output().unwrap()
 }
 
-/// The transcript.
+/// Transcript of the answer.
 fn answer(output: &Output) -> String {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).lines().next().unwrap().to_owned()
@@ -90,12 +90,12 @@ fn a_question_is_answered_on_the_chosen_device() {
     let (on_device, its_sound) = served("cuda:0");
     assert_eq!((on_device, its_sound.len()), (said, sound.len()));
     let off = sound.iter().zip(&its_sound).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
-    // The wav file's own step is 3e-5.
+    // The quantisation step of the wav file is 3e-5.
     assert!(off < 2e-4, "off by {off}");
 }
 
 #[test]
-fn without_a_driver_the_processor_is_used_or_the_reason_said() {
+fn missing_driver_uses_the_cpu_or_reports() {
     let refused = ask("cuda:0", false);
     let said = String::from_utf8_lossy(&refused.stderr);
     assert_eq!(refused.status.code(), Some(2), "{said}");

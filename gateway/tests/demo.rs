@@ -1,4 +1,4 @@
-//! The embedded demo says the same on every processor, and sounds the same each time on one.
+//! The embedded demo gives the same transcript on every processor, and the same sound on each run on one.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
 use std::collections::HashSet;
@@ -18,7 +18,7 @@ fn questions() -> PathBuf {
     root().join("tests/questions")
 }
 
-/// What `repartee ask` prints first, and the file it writes. `level` caps the vector instructions that it uses.
+/// First line of output of `repartee ask`, and the file that it writes. `level` caps the vector instructions in use.
 fn asked(file: &str, level: Option<&str>, folder: &Path) -> (String, Vec<u8>) {
     let answer = folder.join("answer.wav");
     let mut process = Process::new(env!("CARGO_BIN_EXE_repartee"));
@@ -32,7 +32,7 @@ fn asked(file: &str, level: Option<&str>, folder: &Path) -> (String, Vec<u8>) {
     (transcript, std::fs::read(answer).unwrap())
 }
 
-/// The first question of each topic.
+/// First question of each topic.
 fn one_of_each_topic() -> Vec<String> {
     let list = std::fs::read_to_string(questions().join("questions.json")).unwrap();
     let list: Vec<serde_json::Value> = serde_json::from_str(&list).unwrap();
@@ -41,7 +41,7 @@ fn one_of_each_topic() -> Vec<String> {
     first.map(|question| question["file"].as_str().unwrap().to_owned()).collect()
 }
 
-/// Whether this processor has AVX2, so that `REPARTEE_SIMD=avx2` asks for something.
+/// True if this processor has AVX2, so that `REPARTEE_SIMD=avx2` is possible.
 fn has_avx2() -> bool {
     #[cfg(target_arch = "x86_64")]
     return std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma");
@@ -49,7 +49,7 @@ fn has_avx2() -> bool {
     false
 }
 
-/// The levels to compare with the best one. What is skipped is said, and in CI it is a failure.
+/// SIMD levels to compare with the best one. Prints skipped levels; in CI a skipped level fails the test.
 fn levels() -> Vec<&'static str> {
     if has_avx2() {
         return vec!["avx2", "baseline"];
@@ -77,16 +77,16 @@ fn same_transcript_at_every_simd_level() {
         assert!(!transcript.is_empty(), "{file}");
         transcripts.insert(transcript);
     }
-    // Whether an answer is right is for the end-to-end tests, which know a rate; but it is not one for everything.
+    // The end-to-end tests check that answers are right; here they only have to differ between questions.
     assert!(transcripts.len() > files.len() / 2, "{transcripts:?}");
 }
 
-/// Text and samples of an answer whose words are drawn at random.
+/// Transcript and samples of an answer at a high temperature.
 fn drawn(engine: &dyn SpeechEngine, question: &[f32], seed: u64) -> (String, Vec<f32>) {
     let session = engine.open().unwrap();
     session.submit_blocking(Command::Append(question.to_vec())).unwrap();
     session.submit_blocking(Command::Commit { item: 1 }).unwrap();
-    // So hot because the model is sure of its answers.
+    // A high temperature, because the model is sure of its answers.
     let sampling = Some(Sampling { temperature: 4.0, top_k: 0, top_p: 1.0, repetition_penalty: 1.0 });
     session.submit_blocking(Command::Respond(Respond { sampling, seed, ..Respond::new(1, 2) })).unwrap();
     let (mut said, mut samples) = (String::new(), Vec::new());

@@ -1,4 +1,4 @@
-//! Sound over the websocket in every format.
+//! Audio over the websocket in every format.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
 mod common;
@@ -15,10 +15,10 @@ use tokio_tungstenite::tungstenite::Message;
 
 use common::{Client, Running, find, question};
 
-/// The end of a response that stays in the Opus encoder: its look-ahead.
+/// Look-ahead of the Opus encoder: the end of a response that it withholds.
 const LOOK_AHEAD_MS: f64 = 6.5;
 
-/// Fails unless `sound` at 24 kHz holds an answer's five frames of the scripted voice in order, up to `end_ms`.
+/// Asserts that `sound` at 24 kHz holds an answer's five frames of the scripted voice in order, up to `end_ms`.
 fn assert_whole(sound: &[f32], end_ms: f64, format: &Value) {
     let trace = VoiceTrace::of(sound).unwrap();
     assert!(trace.first_ms.abs() < 10.0 && (trace.last_ms - end_ms).abs() < 10.0, "{format}: {trace:?}");
@@ -32,7 +32,7 @@ fn resampled(samples: &[f32], from: u32, to: u32) -> Vec<f32> {
     converted
 }
 
-/// The bytes of all deltas.
+/// Bytes of all deltas.
 fn bytes(events: &[Value]) -> Vec<u8> {
     let deltas = events.iter().filter(|event| event["type"] == "response.output_audio.delta");
     deltas.flat_map(|event| STANDARD.decode(event["delta"].as_str().unwrap()).unwrap()).collect()
@@ -43,7 +43,7 @@ fn heard_ms(events: &[Value]) -> u64 {
     transcript.trim_start_matches("I heard ").trim_end_matches(" ms.").parse().unwrap()
 }
 
-/// Everything up to the end of the answer, and the binary messages in between.
+/// Reads all events up to the end of the answer, and the binary messages in between.
 async fn listen(client: &mut Client) -> (Vec<Value>, Vec<Vec<u8>>) {
     let (mut events, mut packets) = (Vec::new(), Vec::new());
     loop {
@@ -123,7 +123,7 @@ async fn opus_goes_both_ways_in_binary_messages() {
     let mut decoder = OpusDecoder::new(24_000).unwrap();
     let sound: Vec<f32> = packets.iter().flat_map(|packet| decoder.decode(packet).unwrap()).collect();
     assert_whole(&sound, 400.0 - LOOK_AHEAD_MS, &format);
-    // What is no packet is an error, and the connection lives on.
+    // A malformed packet is an error, and the connection stays open.
     client.socket.send(Message::binary(vec![0xff; 4])).await.unwrap();
     client.error("invalid_audio").await;
     client.update(json!({})).await;

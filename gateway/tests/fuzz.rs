@@ -1,4 +1,4 @@
-//! Whatever a client writes: no panic, no growth. Inputs are mutations of a saved corpus, drawn from a fixed seed.
+//! Client input never causes a panic or growth. Inputs are mutations of a saved corpus, drawn from a fixed seed.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
 mod common;
@@ -6,12 +6,12 @@ mod common;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use repartee_engine_api::{Command, Event, FinishReason, SpeechEngine as _, EngineUsage};
+use repartee_engine_api::{Command, EngineUsage, Event, FinishReason, SpeechEngine as _};
 use repartee_media::vad::TurnEvent;
 use repartee_protocol::{ClientMessage, ServerMessage};
-use repartee_realtime::{RealtimeSession, Delivery, Effect, SessionInput, SessionSetup};
+use repartee_realtime::{Delivery, Effect, RealtimeSession, SessionInput, SessionSetup};
 use repartee_testkit::fuzz::{assert_bounded, mutation};
-use repartee_testkit::memory::{CountingAllocator, MemoryGrowth, CountScope};
+use repartee_testkit::memory::{CountScope, CountingAllocator, MemoryGrowth};
 use repartee_testkit::random::Random;
 use repartee_testkit::scripted::{Script, ScriptedEngine};
 use serde_json::{Value, json};
@@ -24,7 +24,7 @@ use common::Running;
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
 
-/// Changes a value somewhere in an event, but not the whole of it.
+/// Changes a value somewhere in an event, but not the whole event.
 fn transform(value: &mut Value, depth: usize, donor: &Value, random: &mut Random) {
     let odd = [
         Value::Null,
@@ -50,7 +50,7 @@ fn transform(value: &mut Value, depth: usize, donor: &Value, random: &mut Random
         Value::Object(fields) if deeper && !fields.is_empty() => {
             let key = fields.keys().nth(random.below(fields.len())).unwrap().clone();
             match random.below(8) {
-                // What has lost its type is not looked at any further.
+                // An event without its type is rejected at once, so the type is rarely changed.
                 _ if key == "type" && random.below(8) > 0 => {}
                 0 => drop(fields.remove(&key)),
                 1 => {
@@ -73,12 +73,12 @@ fn transform(value: &mut Value, depth: usize, donor: &Value, random: &mut Random
     }
 }
 
-/// A conversation whose engine answers at once.
+/// Realtime session whose engine answers at once.
 struct FuzzSession {
     core: RealtimeSession,
     now: Instant,
     received_ms: u64,
-    /// Ids of the items that were ever in the history.
+    /// Ids of all items that were ever in the history.
     items: Vec<String>,
 }
 
@@ -128,7 +128,7 @@ impl FuzzSession {
         }
     }
 
-    /// Ends the turn and deletes every item: what is left belongs to the conversation for good.
+    /// Ends the turn and deletes every item: the rest of the memory belongs to the session itself.
     fn empty(&mut self) {
         self.input(SessionInput::Turn(TurnEvent::SpeechStopped { audio_end_ms: self.received_ms }));
         let mut events = vec![json!({"type": "input_audio_buffer.clear"})];
@@ -146,7 +146,7 @@ impl FuzzSession {
         }
     }
 
-    /// The caller goes on with its life.
+    /// Sends other input of a caller between the fuzzed events.
     fn live(&mut self, random: &mut Random) {
         let ms = self.received_ms;
         match random.below(6) {
@@ -162,7 +162,7 @@ impl FuzzSession {
     }
 }
 
-/// What we send can be read by the types that it was written from. Returns it as a client sees it.
+/// Checks that the types that wrote a message can read it. Returns it as a client sees it.
 fn read_back(message: &ServerMessage) -> Value {
     let text = serde_json::to_string(message).unwrap();
     assert!(serde_json::from_str::<ServerMessage>(&text).is_ok(), "{text}");
@@ -180,7 +180,7 @@ fn fuzz_events(count: usize, seed: u64) {
     let mut talks = [FuzzSession::new(Delivery::Paced), FuzzSession::new(Delivery::Unpaced)];
     let (inputs, mut growth, mut understood) = (corpus.len() + count, MemoryGrowth::begin(CountScope::Thread), 0);
     for round in 0..inputs {
-        // A full history would refuse whatever comes after.
+        // A full history would refuse further items.
         if round % 1_000 == 0 || round == inputs / 4 {
             talks.iter_mut().for_each(FuzzSession::empty);
         }
@@ -215,7 +215,7 @@ fn fuzz_events(count: usize, seed: u64) {
         understood += usize::from(survived.unwrap());
         talk.live(&mut random);
     }
-    // Most inputs should get past the reader, or nothing behind it is tested.
+    // Most inputs should pass the parser, or nothing behind it is tested.
     assert!(understood > count / 3, "{understood} of {count} were events");
     talks.iter_mut().for_each(FuzzSession::empty);
     assert_bounded(&growth, inputs - inputs / 4);
@@ -239,8 +239,7 @@ fn frames() -> Vec<Vec<u8>> {
     hex.map(|digits| digits.chunks_exact(2).map(byte).collect()).collect()
 }
 
-/// Opens a websocket by hand, writes `input` and goes away once the server has seen all of it, or has closed; whether it was let
-/// in.
+/// Opens a raw websocket, writes `input` and leaves once the server has read it or closed; true after a handshake.
 async fn write_frames(server: &Running, input: &[u8]) -> bool {
     let mut socket = TcpStream::connect(server.address).await.unwrap();
     let request = format!(
@@ -249,7 +248,7 @@ async fn write_frames(server: &Running, input: &[u8]) -> bool {
         server.address
     );
     socket.write_all(request.as_bytes()).await.unwrap();
-    // A server that has had enough may close while we still write.
+    // The server may close while this side still writes.
     let _ = socket.write_all(input).await;
     let _ = socket.shutdown().await;
     let mut rest = Vec::new();
@@ -283,7 +282,7 @@ async fn fuzz_frames(count: usize, seed: u64) {
     }
     assert_eq!(entered, connections, "the others were not even read");
     assert_bounded(&growth, connections - connections / 4);
-    // Whoever comes next is served.
+    // The next client is still served.
     let mut client = server.connect().await;
     client.ask("hello").await;
 }

@@ -1,4 +1,5 @@
-//! Without keys only this machine is served: not whoever comes through a tunnel, and not a page that gave this machine a name.
+//! Without keys the server accepts only this machine: neither callers through a tunnel, nor pages whose host name
+//! resolves to this machine.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
 mod common;
@@ -10,7 +11,7 @@ use tokio_tungstenite::tungstenite::Error;
 use common::Running;
 use common::http::{Reply, send};
 
-/// Everything that a stranger must not read.
+/// Paths that strangers must not read.
 const PATHS: [&str; 9] = [
     "/",
     "/admin",

@@ -1,4 +1,4 @@
-//! Who may call: keys, ephemeral keys, pages of other sites.
+//! Access control: keys, ephemeral keys, pages of other sites.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
 mod common;
@@ -35,13 +35,13 @@ async fn get(server: &Running, path: &str, key: Option<&str>) -> Reply {
     send(server.address, "GET", path, &headers, b"").await
 }
 
-/// Asks for an ephemeral key.
+/// Requests an ephemeral key.
 async fn client_secret(server: &Running, key: &str, body: &Value) -> Reply {
     let headers = [("authorization", &*bearer(key)), ("content-type", "application/json")];
     send(server.address, "POST", "/v1/realtime/client_secrets", &headers, body.to_string().as_bytes()).await
 }
 
-/// The status and the error's code of a websocket that was refused.
+/// Status and error code of a refused websocket.
 fn refusal<T>(dialled: Result<T, Error>) -> (u16, String) {
     let Err(Error::Http(response)) = dialled else { panic!("it is refused") };
     let body: Value = serde_json::from_slice(response.body().as_ref().unwrap()).unwrap();
@@ -65,7 +65,7 @@ async fn every_route_needs_the_key() {
     let in_the_url = format!("/v1/models?api_key={KEY}");
     assert_eq!(get(&server, &in_the_url, None).await.status, 401, "a URL ends up in logs");
     server.sessions(0).await;
-    // The page and whoever watches the process need none.
+    // The page and the health checks need no key.
     for path in ["/", "/model.json", "/healthz", "/readyz"] {
         assert_eq!(get(&server, path, None).await.status, 200, "{path}");
     }
@@ -92,7 +92,7 @@ async fn keys_are_replaced_during_calls() {
     call.expect("session.created").await;
     let mut config = Config { listen: ([127, 0, 0, 1], 0).into(), ..Config::default() };
     let refused = server.reloader.reload(&config).unwrap_err();
-    assert!(refused.to_string().contains("start it again"), "{refused}");
+    assert!(refused.to_string().contains("restart it"), "{refused}");
     assert_eq!(get(&server, "/v1/models", Some(KEY)).await.status, 200);
     config.api_keys = KeySet::parse("another-key-of-the-house").unwrap();
     server.reloader.reload(&config).unwrap();
@@ -210,7 +210,7 @@ async fn a_forged_ephemeral_key_is_always_refused() {
     let forged = format!("{known}_{}", "0".repeat(random.len()));
     let refused = refusal(server.dial_with(&[("authorization", &bearer(&forged))]).await);
     assert_eq!(refused, (401, "expired_api_key".into()));
-    // Keys of other servers are none of its business.
+    // An ephemeral key of another server is ignored here, where no keys are set.
     server.dial_with(&[("authorization", &bearer("ek_of_another_server"))]).await.unwrap();
     server.dial_with(&[("authorization", &bearer(&value))]).await.unwrap();
 }
@@ -261,7 +261,7 @@ async fn models_are_listed_or_named_as_missing() {
 
 const CALLS: &str = "/v1/realtime/calls";
 
-/// What a browser asks before a page of `origin` may post with these headers.
+/// Sends a browser's preflight request for a post from a page of `origin` with these headers.
 async fn preflight(server: &Running, path: &str, origin: &str) -> Reply {
     let headers = [
         ("origin", origin),
@@ -286,7 +286,7 @@ async fn listed_and_loopback_origins_may_call() {
             assert!(reply.header("access-control-allow-headers").unwrap().contains("x-openai-agents-sdk"));
             assert!(reply.header("access-control-allow-methods").unwrap().contains("POST"));
         }
-        // A page can read why it was refused as well.
+        // A page can read the reason of a refusal, too.
         let reply = send(server.address, "POST", CALLS, &[("origin", origin)], b"").await;
         assert_eq!(reply.status, 401);
         assert_eq!(reply.header("access-control-allow-origin"), Some(origin));
@@ -307,7 +307,7 @@ async fn other_origins_may_not_call() {
     }
     let refused = refusal(server.dial_with(&[("origin", "https://evil.example")]).await);
     assert_eq!(refused, (403, "origin_not_allowed".into()));
-    // A name that its owner lets resolve to this machine.
+    // DNS rebinding: a foreign name that resolves to this machine.
     let rebound = [("origin", "http://evil.example:80"), ("host", "evil.example:80")];
     assert_eq!(send(server.address, "GET", "/v1/models", &rebound, b"").await.status, 403);
     server.sessions(0).await;
@@ -323,7 +323,7 @@ async fn the_servers_own_origin_may_call() {
     assert_eq!(find(&events, "response.done")["response"]["status"], "completed");
 }
 
-/// What attaching to a call gives: 101, or the status of the refusal.
+/// Attaches to a call; returns 101, or the status of the refusal.
 async fn attach(server: &Running, id: &str, key: &str) -> u16 {
     let mut request = format!("ws://{}/v1/realtime?call_id={id}", server.address).into_client_request().unwrap();
     request.headers_mut().insert("authorization", bearer(key).parse().unwrap());
@@ -371,7 +371,7 @@ async fn calls_belong_to_the_key_that_made_them() {
     ] {
         assert_eq!(attach(&server, id, key).await, status, "{key} at {id}");
     }
-    // To a stranger a call that runs, one that has ended and one that never was are the same.
+    // A stranger cannot tell a running call from one that has ended or never existed.
     for (id, key, status) in
         [(&of_key, OTHER, 404), (&of_page, &*another_page, 404), (&of_page, &*page, 200), (&of_key, KEY, 200)]
     {

@@ -1,4 +1,4 @@
-//! Coming and going: admission, callers that vanish or stall, health, and the way down.
+//! Life of server and calls: admission, callers that vanish or stall, health, and shutdown.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
 mod common;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use repartee::config::{Config, ConfigError};
-use repartee::server::{ServerStartError, Server};
+use repartee::server::{Server, ServerStartError};
 use repartee::transport::webrtc::{PeerEvent, WebRtcSettings, offer};
 use repartee_media::opus::OpusDecoder;
 use repartee_testkit::scripted::{Script, ScriptedEngine};
@@ -98,7 +98,7 @@ async fn shutdown_closes_every_call() {
     server.ended().await;
 }
 
-/// A server in the middle of an answer, its caller, and what lets the answer go on.
+/// A server in the middle of an answer, its caller, and the semaphore that lets the answer go on.
 async fn in_the_middle_of_an_answer(drain: Duration) -> (Running, common::Client, Arc<Semaphore>) {
     let gate = Arc::new(Semaphore::new(1));
     let script = Script { gate: Some(gate.clone()), ..Script::default() };
@@ -114,7 +114,7 @@ async fn draining_ends_turns_and_refuses_calls() {
     let (mut server, mut client, gate) = in_the_middle_of_an_answer(common::PATIENCE).await;
     let mut idle = server.connect().await;
     server.stop();
-    // Whoever does nothing hears good-bye at once; from then on the server is not ready.
+    // An idle caller gets the closing message at once; from then on the server is not ready.
     let Some(Message::Close(Some(frame))) = idle.message().await else { panic!("a farewell") };
     assert_eq!(u16::from(frame.code), 1001);
     assert_eq!(server.get("/readyz").await.0, 503);
@@ -160,7 +160,7 @@ async fn draining_plays_a_response_out() {
                     call.send_message(&event.to_string()).await.unwrap();
                 }
             }
-            // Made, and hardly played.
+            // Generated, and hardly played.
             "response.done" => server.stop(),
             _ => {}
         }
@@ -227,7 +227,7 @@ async fn health_metrics_and_the_page_are_served() {
 }
 
 #[tokio::test]
-async fn pages_load_their_own_files_and_are_framed_by_nobody() {
+async fn pages_load_own_files_and_refuse_framing() {
     let server = Running::start(Script::default()).await;
     for path in ["/", "/admin", "/app.js", "/style.css"] {
         let (status, reply) = server.get(path).await;
@@ -241,7 +241,7 @@ async fn pages_load_their_own_files_and_are_framed_by_nobody() {
         }
         assert!(!policy.contains("unsafe"), "{policy}");
         assert!(head.contains("x-content-type-options: nosniff") && head.contains("x-frame-options: DENY"), "{head}");
-        // What the policy would switch off.
+        // The policy would block these.
         assert!(!body.contains("<style") && !body.contains(" style=") && !body.contains("<script>"), "{path}");
     }
 }

@@ -1,4 +1,4 @@
-//! How much one caller may have, told by where it comes from behind a proxy; requests that never end, and connections that say nothing.
+//! Limits of one caller, by its address behind a proxy; requests that never end, and silent connections.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
 mod common;
@@ -21,7 +21,7 @@ const BEARER: (&str, &str) = ("authorization", "Bearer a-key-for-callers-from-el
 const PHONE: [(&str, &str); 2] = [("x-forwarded-for", "203.0.113.7"), BEARER];
 const LAPTOP: [(&str, &str); 2] = [("x-forwarded-for", "203.0.113.8"), BEARER];
 
-/// A server that others may call, too.
+/// A server that other machines may call, too.
 async fn keyed(change: impl FnOnce(&mut Config)) -> Running {
     Running::start_with(Script::default(), |config| {
         config.api_keys = KeySet::parse(KEY).unwrap();
@@ -31,7 +31,7 @@ async fn keyed(change: impl FnOnce(&mut Config)) -> Running {
     .await
 }
 
-/// Status, code and `Retry-After` of a websocket that was refused.
+/// Status, code and `Retry-After` of a refused websocket.
 fn refusal<T>(dialled: Result<T, Error>) -> (u16, String, u64) {
     let Err(Error::Http(response)) = dialled else { panic!("it is refused") };
     let body: Value = serde_json::from_slice(response.body().as_ref().unwrap()).unwrap();
@@ -107,7 +107,7 @@ async fn unfinished_requests_time_out() {
     let mut said = Vec::new();
     let ended = tokio::time::timeout(PATIENCE, socket.read_to_end(&mut said)).await;
     ended.expect("the connection is closed").unwrap();
-    // A body that does not come: the request is refused.
+    // A body that never comes: the request is refused.
     let mut socket = TcpStream::connect(server.address).await.unwrap();
     let head = "POST /v1/realtime/client_secrets HTTP/1.1\r\nhost: localhost\r\ncontent-length: 10\r\n\r\n{";
     socket.write_all(head.as_bytes()).await.unwrap();
@@ -115,7 +115,7 @@ async fn unfinished_requests_time_out() {
     assert_eq!(server.get("/healthz").await.0, 200);
 }
 
-/// One request over a connection that stays open; the connection's status line.
+/// Sends one request over a connection that stays open; returns the connection's status line.
 async fn keep_alive(socket: &mut BufReader<TcpStream>) -> String {
     socket.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
     let mut lines = Vec::new();
@@ -132,7 +132,7 @@ async fn silent_connections_lock_nobody_out() {
     let server = Running::start_with(Script::default(), |config| config.limits.connections = 1).await;
     let mut first = BufReader::new(TcpStream::connect(server.address).await.unwrap());
     assert_eq!(keep_alive(&mut first).await, "HTTP/1.1 200 OK\r\n");
-    // There are as many as it takes: it says so at once, and whoever watches it is answered.
+    // All connections are taken: further ones are refused at once, and health checks are answered.
     for path in ["/healthz", "/readyz"] {
         let reply = send(server.address, "GET", path, &[], b"").await;
         assert_eq!(reply.status, 200, "{path}");
@@ -140,7 +140,7 @@ async fn silent_connections_lock_nobody_out() {
     let reply = send(server.address, "GET", "/v1/models", &[], b"").await;
     assert_eq!((reply.status, &*reply.code()), (503, "connection_limit_reached"));
     assert!(reply.header("retry-after").is_some());
-    // A connection of the reserve has one request answered.
+    // A connection of the reserve gets one request answered.
     let mut beyond = TcpStream::connect(server.address).await.unwrap();
     beyond.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
     assert_eq!(http::read(beyond).await.header("connection"), Some("close"));

@@ -1,5 +1,4 @@
-//! Logs say what happens, never to whom or about what: secrets planted wherever a caller can put one are looked for in all
-//! that is logged.
+//! Logs contain no caller data: secrets planted in every input of a caller must not appear in any log line.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
 mod common;
@@ -10,7 +9,7 @@ use std::time::Duration;
 
 use repartee::auth::KeySet;
 use repartee::config::{Config, Secret};
-use repartee::transport::webrtc::{WebRtcCall, PeerEvent, WebRtcSettings, offer};
+use repartee::transport::webrtc::{PeerEvent, WebRtcCall, WebRtcSettings, offer};
 use repartee_engine_api::SessionError;
 use repartee_testkit::scripted::Script;
 use serde_json::json;
@@ -27,7 +26,7 @@ const INSTRUCTIONS: &str = "planted-instructions";
 const WORD: &str = "planted-word";
 const UNREADABLE: &str = "planted-nonsense";
 
-/// Keeps what is logged.
+/// Writer that captures the log.
 #[derive(Clone, Default)]
 struct CapturedLogs(Arc<Mutex<Vec<u8>>>);
 
@@ -81,7 +80,7 @@ async fn websocket(server: &Running, key: &str) {
     client.expect("error").await;
 }
 
-/// A call over WebRTC; the secrets of its description.
+/// Makes a call over WebRTC; returns the secrets of its description.
 async fn webrtc(server: &Running) -> Vec<String> {
     let (name, value) = bearer(KEY);
     let headers = [(name, &*value), ("content-type", "application/sdp")];
@@ -115,7 +114,7 @@ async fn until(call: &mut WebRtcCall, kind: &str) {
     }
 }
 
-/// What nobody but the two ends should know: the credentials of ICE and the fingerprint.
+/// Secrets of the two ends: the ICE credentials and the fingerprint.
 fn secrets_of(sdp: &str) -> Vec<String> {
     let lines = ["a=ice-ufrag:", "a=ice-pwd:", "a=fingerprint:"].map(|name| {
         let line = sdp.lines().find_map(|line| line.strip_prefix(name));
@@ -155,7 +154,7 @@ async fn planted_secrets_are_not_logged() {
     server.stop();
     server.ended().await;
 
-    // A failing engine is logged most of all.
+    // A failing engine logs most.
     let failure = Some(SessionError::NotFinite { stage: "talker" });
     let server = Running::start_with(Script { failure, ..Script::default() }, |config| {
         secretive(config);
@@ -172,7 +171,7 @@ async fn planted_secrets_are_not_logged() {
     let logged = log.text();
     assert!(logged.contains("a call ended"), "something is logged at all: {logged}");
     secrets.extend([KEY, WRONG_KEY, TURN_SECRET, INSTRUCTIONS, WORD, UNREADABLE, &ephemeral].map(str::to_owned));
-    // What the scripted model says, which is its transcript.
+    // The scripted model's words, which are its transcript.
     secrets.extend(["You wrote", "I heard"].map(str::to_owned));
     assert!(secrets.len() >= 12, "{secrets:?}");
     for secret in &secrets {

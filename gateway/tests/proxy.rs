@@ -31,7 +31,7 @@ const NAME: &str = "voice.example";
 const KEY: &str = "a-key-behind-the-proxy";
 const BEARER: (&str, &str) = ("authorization", "Bearer a-key-behind-the-proxy");
 
-/// nginx as the system has it, or as `make setup-test` unpacked it.
+/// Path of nginx: the system's, or the one that `make setup-test` unpacked.
 fn nginx() -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let unpacked = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tools/nginx/usr/sbin");
@@ -51,12 +51,12 @@ struct Proxied {
 
 impl Drop for Proxied {
     fn drop(&mut self) {
-        // Gone already is as good.
+        // The process may already be gone.
         let _ = self.nginx.kill().and_then(|()| self.nginx.wait());
     }
 }
 
-/// `text` with `from`, which has to be in it, replaced.
+/// Replaces `from`, which must occur, in `text`.
 fn with(text: &str, from: &str, to: &str) -> String {
     assert!(text.contains(from), "{from} in {text}");
     text.replace(from, to)
@@ -69,7 +69,8 @@ impl Proxied {
         let PemCertificate { certificate, key } = development_certificate(vec![NAME.into()]).unwrap();
         std::fs::write(path("cert.pem"), &certificate).unwrap();
         std::fs::write(path("key.pem"), key).unwrap();
-        // Free a moment ago; taken by somebody else in between, nginx says so and the test fails.
+        // The port was free a moment ago; if another process takes it in between, nginx reports that and the test
+        // fails.
         let proxy = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
 
         let recommended = include_str!("../../docs/nginx.conf");
@@ -91,7 +92,7 @@ impl Proxied {
             .stdin(Stdio::null())
             .spawn()
             .unwrap();
-        // It gives no sign of its own when it listens.
+        // nginx does not report that it listens.
         let started = tokio::time::Instant::now();
         while TcpStream::connect(proxy).await.is_err() {
             assert!(nginx.try_wait().unwrap().is_none() && started.elapsed() < PATIENCE, "nginx listens");
@@ -201,7 +202,7 @@ async fn a_streamed_response_is_not_buffered() {
         body.len()
     );
     socket.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
-    // The first frame is here while the second one is not made yet.
+    // The first frame arrives before the second is generated.
     let mut seen = String::new();
     while !seen.contains("\"data\":") {
         let mut bytes = [0; 4_096];
@@ -211,7 +212,7 @@ async fn a_streamed_response_is_not_buffered() {
     }
     assert_eq!(gate.available_permits(), 0);
     proxied.server.sessions(1).await;
-    // Whoever goes away frees the session through the proxy, too.
+    // A disconnect frees the session through the proxy, too.
     drop(socket);
     proxied.server.sessions(0).await;
 }

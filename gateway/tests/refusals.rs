@@ -1,4 +1,4 @@
-//! Bad input: a typed error, the connection lives on, nobody else notices.
+//! Invalid input: a typed error, the connection stays open, other calls are unaffected.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
 mod common;
@@ -10,7 +10,7 @@ use tokio_tungstenite::tungstenite::Message;
 
 use common::{Client, Running, question, silence};
 
-/// The connection still answers.
+/// Asserts that the connection still answers.
 async fn assert_alive(client: &mut Client) {
     client.update(json!({})).await;
 }
@@ -66,7 +66,7 @@ async fn an_event_too_large_to_skip_disconnects() {
     let server = Running::start(Script::default()).await;
     let mut client = server.connect().await;
     let text = "x".repeat(31 << 20);
-    // The server may stop reading before all of it was written.
+    // The server may stop reading before the whole text was written.
     let _ = client.socket.feed(Message::text(text)).await;
     let _ = client.socket.flush().await;
     client.error("message_too_large").await;

@@ -1,4 +1,4 @@
-//! `POST /v1/audio/speech`: a given text, read aloud.
+//! `POST /v1/audio/speech`: speech synthesis of a given text.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
 mod common;
@@ -32,7 +32,7 @@ fn request(format: &str) -> Value {
     json!({"model": "tts-1", "voice": "bob", "input": TEXT, "response_format": format})
 }
 
-/// What the scripted voice says of [`TEXT`]: a frame a word, each sentence from its first frame.
+/// Scripted speech of [`TEXT`]: one frame a word, each sentence from its first frame.
 fn said() -> Vec<f32> {
     [3, 2].into_iter().flat_map(|words| (0..words).flat_map(voice)).collect()
 }
@@ -43,14 +43,14 @@ fn assert_said(samples: &[f32]) {
     assert!(said.iter().zip(samples).all(|(a, b)| (a - b).abs() < 1e-3));
 }
 
-/// The samples of a wav file whose header does not know its length.
+/// Samples of a wav file whose header holds no length.
 fn wav_samples(file: &[u8]) -> Vec<f32> {
     assert!(file.starts_with(b"RIFF") && &file[36..40] == b"data", "{:?}", &file[..44]);
     assert_eq!(file[24..28], 24_000u32.to_le_bytes());
     pcm::decode_i16le(&file[44..]).unwrap()
 }
 
-/// The events of a stream.
+/// Events of a stream.
 fn events(reply: &Reply) -> Vec<Value> {
     assert_eq!(reply.header("content-type"), Some("text/event-stream"));
     let data = reply.body.split("\n\n").filter_map(|event| event.strip_prefix("data: "));
@@ -79,7 +79,7 @@ async fn text_is_read_in_each_format() {
     let frames = (said().len() + 1_057).div_ceil(576);
     assert_eq!(mp3.bytes.len(), frames * 288);
     assert!(mp3.bytes.chunks(288).all(|frame| frame[..2] == [0xff, 0xf3] || frame[..2] == [0xff, 0xf2]));
-    // The position of the last page counts samples at 48 kHz, and those that a player skips.
+    // The position of the last page counts samples at 48 kHz, including those that a player skips.
     let last = opus.bytes.windows(4).rposition(|window| window == b"OggS").unwrap();
     let position = u64::from_le_bytes(opus.bytes[last + 6..last + 14].try_into().unwrap());
     assert_eq!(position, 2 * (said().len() as u64 + 156));
@@ -191,7 +191,7 @@ async fn a_request_may_come_in_chunks() {
     assert_said(&pcm::decode_i16le(&reply.bytes).unwrap());
 }
 
-/// Where a text streams in.
+/// Path of requests with a streamed text.
 const STREAM: &str = "/v1/audio/speech?response_format=pcm&voice=bob";
 
 #[tokio::test]
@@ -207,7 +207,7 @@ async fn sound_comes_before_the_text_ends() {
     assert_eq!((reply.status, reply.header("content-type")), (200, Some("audio/pcm")), "{:?}", reply.head);
     assert_eq!(reply.header("repartee-warnings"), None);
     assert!(reply.complete);
-    // Its second word came in two parts, and the scripted engine says each.
+    // Its second word came in two parts, and the scripted engine speaks each.
     assert_eq!(reply.bytes.len(), 2 * (said().len() + 2 * FRAME_SAMPLES));
     server.sessions(0).await;
     let commands = server.engine.commands();
@@ -255,7 +255,7 @@ async fn texts_that_stream_in_are_refused_with_reasons() {
 }
 
 #[tokio::test]
-async fn an_error_after_the_first_sound_is_an_event() {
+async fn errors_after_the_first_sound_are_events() {
     let server = Running::start(Script::default()).await;
     let path = format!("{STREAM}&stream_format=sse&new=1");
     let mut sending = Chunked::post(server.address, &path, "text/plain").await;
@@ -290,7 +290,7 @@ async fn a_stalled_reader_of_a_text_is_closed() {
     let server =
         Running::start_with(Script::default(), |config| config.stalled_after = Duration::from_millis(200)).await;
     let mut sending = Chunked::post(server.address, STREAM, "text/plain").await;
-    // More sound than any socket buffer holds, of a text that goes on.
+    // More sound than any socket buffer holds, from a text that goes on.
     sending.write("word ".repeat(12_000).as_bytes()).await;
     server.sessions(1).await;
     server.sessions(0).await;

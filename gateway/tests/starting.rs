@@ -1,4 +1,5 @@
-//! The command while its model loads. The checkpoint's configuration is a pipe, so that loading goes on when the test says.
+//! The command while its model loads. The checkpoint's configuration is a pipe, so that the test decides when loading
+//! continues.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
 mod common;
@@ -22,7 +23,7 @@ fn demo() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../models/demo").canonicalize().unwrap()
 }
 
-/// The demo checkpoint with a pipe in place of its configuration.
+/// The demo checkpoint with a pipe as its configuration.
 fn slow_checkpoint() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     for file in std::fs::read_dir(demo()).unwrap().map(Result::unwrap) {
@@ -35,7 +36,7 @@ fn slow_checkpoint() -> TempDir {
     folder
 }
 
-/// Lets the checkpoint be read: its configuration is this.
+/// Writes the checkpoint's configuration to the pipe, so that loading continues.
 async fn write_configuration(folder: &Path, text: Vec<u8>) {
     let path = folder.join("config.json");
     let written = tokio::task::spawn_blocking(move || std::fs::write(path, text));
@@ -89,7 +90,7 @@ async fn line_with(lines: &mut Lines<BufReader<impl tokio::io::AsyncRead + Unpin
     timeout(PATIENCE, found).await.unwrap_or_else(|_| panic!("{words} in time"))
 }
 
-/// The status of `/readyz` over a connection that stays open.
+/// Status of `/readyz` over a connection that stays open.
 async fn readiness(socket: &mut BufReader<TcpStream>) -> String {
     socket.write_all(b"GET /readyz HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
     let (mut status, mut line, mut length) = (String::new(), String::new(), 0);
@@ -135,7 +136,7 @@ async fn requests_are_answered_while_the_model_loads() {
     line_with(&mut server.out, &format!("http://{}/", server.address)).await;
     assert_eq!(readiness(&mut connection).await, "200 {\"status\":\"ready\"}");
     assert_eq!(get("/v1/models").await.status, 200);
-    // Counted before there was a model, and not forgotten.
+    // The count from before the model was loaded is still there.
     let metrics = get("/metrics").await.body;
     assert!(metrics.contains("repartee_refused_total{reason=\"starting\"} 6"), "{metrics}");
     server.terminate();
@@ -159,7 +160,7 @@ async fn a_checkpoint_that_is_refused_ends_the_start() {
     assert_eq!(server.ended().await, Some(2));
 }
 
-/// The command ends with exit code 2 and these words, though nothing lets it read its model.
+/// Asserts that the command exits with code 2 and prints these words while it cannot read its model.
 async fn refused_before_reading(arguments: &[&str], words: &str) {
     let folder = slow_checkpoint();
     let ended = timeout(PATIENCE, repartee(folder.path(), arguments).output()).await;

@@ -1,4 +1,4 @@
-//! HTTPS with a certificate of one's own, and with one that is made at start.
+//! HTTPS with a given certificate, and with one that is generated at start.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
 mod common;
@@ -6,7 +6,7 @@ mod common;
 use std::sync::Arc;
 
 use repartee::config::{Config, TlsConfig};
-use repartee::server::{ServerStartError, PemCertificate, ReloadError, Server, TlsError, development_certificate};
+use repartee::server::{PemCertificate, ReloadError, Server, ServerStartError, TlsError, development_certificate};
 use repartee_testkit::scripted::{Script, ScriptedEngine};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -19,7 +19,7 @@ use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 use common::Running;
 use common::http::{Reply, send, send_over};
 
-/// A client that trusts this certificate and no other.
+/// Connector of a client that trusts only this certificate.
 fn trusting(certificate: &str) -> TlsConnector {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap()).unwrap();
@@ -93,7 +93,7 @@ async fn a_client_of_another_certificate_refuses() {
     let Own { server, .. } = own(|_| {}).await;
     let other = development_certificate(vec!["localhost".into()]).unwrap();
     connect(&server, &trusting(&other.certificate)).await.unwrap_err();
-    // And nobody else notices.
+    // Other connections are unaffected.
     assert_eq!(server.get("/healthz").await.0, 200);
 }
 
@@ -103,7 +103,7 @@ async fn plain_http_is_served_to_loopback() {
     assert_eq!(server.get("/readyz").await.0, 200);
 }
 
-/// Over an address of this machine, if it has one; `server/listen_tests.rs` does the same with any peer.
+/// Uses an address of this machine, if it has one; `server/listen_tests.rs` does the same with any peer.
 #[tokio::test]
 async fn plain_http_over_the_network_is_redirected() {
     let Some(address) = repartee::cli::lan::addresses().into_iter().find(std::net::IpAddr::is_ipv4) else {
@@ -123,7 +123,7 @@ async fn plain_http_over_the_network_is_redirected() {
 #[tokio::test]
 async fn development_makes_a_certificate() {
     let server = Running::start_with(Script::default(), |config| config.tls.development = true).await;
-    // Nobody vouches for it, so a client that checks refuses; one that only looks sees HTTPS.
+    // The certificate is self-signed: a client that trusts only another one refuses it.
     let stranger = development_certificate(vec!["localhost".into()]).unwrap();
     let refused = connect(&server, &trusting(&stranger.certificate)).await.unwrap_err();
     assert!(refused.to_string().contains("certificate"), "{refused}");

@@ -1,4 +1,4 @@
-//! Spans of a call, its turns and their stages reach a collector, and hold neither words nor keys.
+//! Spans of a call, its turns and their stages reach a collector, and contain neither words nor keys.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
 mod common;
@@ -25,7 +25,7 @@ use common::{PATIENCE, Running, question};
 const INSTRUCTIONS: &str = "planted-instructions";
 const WORD: &str = "planted-word";
 
-/// A collector that keeps the body of each request.
+/// A collector that stores the body of each request.
 struct Collector {
     endpoint: String,
     bodies: mpsc::Receiver<Vec<u8>>,
@@ -44,7 +44,7 @@ impl Collector {
         Self { endpoint, bodies }
     }
 
-    /// Everything that came; once nothing more can.
+    /// Returns all received bodies, after the server's end.
     fn collected(&mut self) -> Collected {
         let (mut all, mut bytes) = (Vec::new(), Vec::new());
         while let Ok(body) = self.bodies.try_recv() {
@@ -62,7 +62,7 @@ impl Collector {
     }
 }
 
-/// Reads one request and says that all is well.
+/// Reads one request and answers with success.
 async fn collect(mut socket: TcpStream) -> Vec<u8> {
     let mut bytes = Vec::new();
     let (head, body) = loop {
@@ -128,7 +128,7 @@ async fn a_collector_gets_call_turn_and_stages() {
     drop(client);
     server.sessions(0).await;
     server.stop();
-    // What waits is sent before the end.
+    // Waiting spans are sent before the end.
     server.ended().await;
 
     let collected = collector.collected();
@@ -164,7 +164,7 @@ async fn a_collector_gets_call_turn_and_stages() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_chat_completion_is_a_call_of_one_turn() {
+async fn a_chat_completion_is_a_one_turn_call() {
     let mut collector = Collector::start().await;
     let mut server = traced(Script::default(), &collector.endpoint).await;
     let request = json!({
@@ -195,9 +195,9 @@ async fn a_chat_completion_is_a_call_of_one_turn() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reader_that_leaves_a_text_has_hung_up() {
+async fn leaving_a_streamed_text_is_a_hangup() {
     let mut collector = Collector::start().await;
-    // The first sentence is read to its end, the second one is not.
+    // The first sentence is spoken to its end, the second one is not.
     let gate = Some(Arc::new(Semaphore::new(4)));
     let mut server = traced(Script { gate, ..Script::default() }, &collector.endpoint).await;
     let body = json!({"model": "any", "input": "One two three. Four five!", "response_format": "pcm"}).to_string();
@@ -241,7 +241,7 @@ async fn a_turn_without_sound_is_unanswered() {
     assert!(collected.within(turn).is_empty());
 }
 
-/// A text read aloud that ends with an error: its span, and how often the error's code was counted.
+/// Runs a speech request that ends with an error; returns its span, and the count of the error's code.
 async fn failed_reading(failure: Option<SessionError>, text: &str, code: &str) -> (Span, String) {
     let mut collector = Collector::start().await;
     let mut server = traced(Script { failure, ..Script::default() }, &collector.endpoint).await;

@@ -11,7 +11,7 @@ use tokio::sync::Semaphore;
 
 use common::{Running, find, kinds, question, silence, sound};
 
-/// The events of one answer, in their order.
+/// Events of one answer, in order.
 const ANSWER: [&str; 13] = [
     "response.created",
     "rate_limits.updated",
@@ -45,7 +45,7 @@ async fn a_spoken_question_is_answered_aloud() {
     expected.extend(ANSWER);
     assert_eq!(kinds(&events), expected);
 
-    // One name for the turn, everywhere.
+    // All events have the same item id for the turn.
     let item = &events[0]["item_id"];
     assert!(item.is_string());
     for event in &events[1..3] {
@@ -55,7 +55,7 @@ async fn a_spoken_question_is_answered_aloud() {
     assert_eq!(events[3]["item"]["id"], *item);
     assert_eq!(events[3]["item"]["content"], json!([{"type": "input_audio", "transcript": null}]));
 
-    // The engine has heard the turn up to the pause that was its end: no more, no less.
+    // The engine received the turn exactly up to the pause that ended it.
     let (start, end) = (events[0]["audio_start_ms"].as_u64().unwrap(), events[1]["audio_end_ms"].as_u64().unwrap());
     let transcript = find(&events, "response.output_audio_transcript.done")["transcript"].as_str().unwrap();
     assert_eq!(transcript, format!("I heard {} ms.", end - start - (512 - 208)));
@@ -176,7 +176,7 @@ async fn speech_cancels_the_response() {
     let server = Running::start(Script { frames: 50, gate: Some(gate), ..Script::default() }).await;
     let mut client = server.connect().await;
     client.speak(&question(), 480).await;
-    // Two frames, and the third waits for ever.
+    // Two frames arrive, and the third never does.
     client.until("response.output_audio.delta").await;
     client.expect("response.output_audio.delta").await;
     client.speak(&question(), 480).await;
@@ -186,7 +186,7 @@ async fn speech_cancels_the_response() {
     assert_eq!(answer["status"], "cancelled");
     assert_eq!(answer["status_details"], json!({"type": "cancelled", "reason": "turn_detected"}));
     assert_eq!(answer["output"][0]["status"], "incomplete");
-    // The client says what was heard, and the engine's history follows.
+    // The client reports the played duration, and the engine's history follows.
     let item = answer["output"][0]["id"].clone();
     let mut truncate = json!({"type": "conversation.item.truncate", "content_index": 0, "audio_end_ms": 99_999});
     truncate["item_id"] = item.clone();
@@ -198,7 +198,7 @@ async fn speech_cancels_the_response() {
 
 #[tokio::test]
 async fn a_long_response_is_complete() {
-    // 80 s of speech, made far faster than the client reads.
+    // 80 s of speech, generated far faster than the client reads.
     let server = Running::start(Script { frames: 1_000, ..Script::default() }).await;
     let mut client = server.connect().await;
     let events = client.ask("talk").await;

@@ -1,4 +1,4 @@
-//! Turns that a turn-detection model ends, over the websocket, with the published model file where it is installed.
+//! Turns that a turn-detection model ends, over the websocket, with the published model file if it is installed.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
 mod common;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use repartee::config::Config;
-use repartee::server::{ServerStartError, Server};
+use repartee::server::{Server, ServerStartError};
 use repartee_media::wav;
 use repartee_testkit::scripted::{Script, ScriptedEngine};
 use serde_json::json;
@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use common::{Client, PATIENCE, Running, find, kinds, silence};
 
-/// The model, in a package that `scripts/setup.sh tests` installs for the conformance tests.
+/// Path of the model, in a package that `scripts/setup.sh tests` installs for the conformance tests.
 fn model() -> Option<PathBuf> {
     let packages = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../target/tools/clients/lib");
     let file = "site-packages/pipecat/audio/turn/smart_turn/data/smart-turn-v3.2-cpu.onnx";
@@ -23,7 +23,7 @@ fn model() -> Option<PathBuf> {
     pythons.flatten().map(|python| python.path().join(file)).find(|path| path.exists())
 }
 
-/// A server with the model; `None`, and a line that says so, where it is not installed.
+/// Starts a server with the model; `None`, with a printed notice, if it is not installed.
 async fn start() -> Option<Running> {
     let Some(path) = model() else {
         println!("skipped: there is no smart-turn v3; `scripts/setup.sh tests` installs it");
@@ -32,7 +32,7 @@ async fn start() -> Option<Running> {
     Some(Running::start_with(Script::default(), |config| config.turns.model = Some(path)).await)
 }
 
-/// A client that leaves the caller most time: 1200 ms without a model, up to 8 s with it.
+/// Connects a client with the lowest eagerness: 1200 ms without a model, up to 8 s with it.
 async fn connect(server: &Running) -> Client {
     let mut client = server.connect().await;
     let detection = json!({"type": "semantic_vad", "eagerness": "low"});
@@ -46,7 +46,7 @@ fn question() -> Vec<f32> {
     wav::read(&std::fs::read(file).unwrap()[..], 24_000, PATIENCE).unwrap()
 }
 
-/// Returns once the model has answered so many questions that the turn goes on.
+/// Returns once the model has decided this many times that the turn goes on.
 async fn continued(server: &Running, count: usize) {
     let line = format!("repartee_turn_judgements_total{{outcome=\"continued\"}} {count}");
     let counted = async {
@@ -63,7 +63,7 @@ async fn finished_question_is_answered_before_the_fixed_silence() {
     let mut client = connect(&server).await;
     let mut speech = silence(500);
     speech.extend(question());
-    // By its length this silence would end no turn.
+    // This silence is too short to end the turn by itself.
     speech.extend(silence(500));
     client.speak(&speech, 480).await;
     let events = client.until("response.done").await;
@@ -82,10 +82,10 @@ async fn half_a_question_is_waited_for() {
     client.speak(begin, 480).await;
     client.speak(&silence(400), 480).await;
     continued(&server, 1).await;
-    // More than the fixed silence. The model may be asked again, and the rest makes its answer void.
+    // More than the fixed silence. The model may be asked again, but further audio makes its answer void.
     client.speak(&silence(1_000), 480).await;
     client.speak(rest, 480).await;
-    // More than the longest wait, whatever the model says of the whole.
+    // More than the longest wait, whatever the model answers.
     client.speak(&silence(9_000), 480).await;
     let events = client.until("response.done").await;
     let boundaries: Vec<_> =

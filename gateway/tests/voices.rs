@@ -1,4 +1,4 @@
-//! `/v1/audio/voices` and `/v1/audio/voice_consents`: voices out of recordings.
+//! `/v1/audio/voices` and `/v1/audio/voice_consents`: voices enrolled from recordings.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
 mod common;
@@ -29,12 +29,12 @@ async fn start(folder: Option<&TempDir>) -> Running {
     Running::start_with(script, |config| config.voices.folder = folder.map(|folder| folder.path().to_owned())).await
 }
 
-/// So many seconds of sound.
+/// Wav file of this many seconds of sound.
 fn sound(seconds: usize) -> Vec<u8> {
     wav::encode(&vec![0.25; seconds * 8_000], 8_000).unwrap()
 }
 
-/// Names of a form's fields, and what is in them.
+/// Names and contents of a form's fields.
 type Fields<'a> = &'a [(&'a str, &'a [u8])];
 
 async fn form(address: SocketAddr, path: &str, fields: Fields<'_>) -> Reply {
@@ -70,7 +70,7 @@ async fn voice(address: SocketAddr, consent: &str) -> Reply {
     form(address, VOICES, &fields).await
 }
 
-/// Whom the engine was last asked to speak as.
+/// Voice of the engine's last request.
 fn spoken_by(server: &Running) -> Option<String> {
     let commands = server.engine.commands();
     let responses = commands.iter().rev().find_map(|command| match command {
@@ -99,7 +99,7 @@ async fn a_recorded_voice_speaks_until_it_is_deleted() {
     assert_eq!(ids, [json!("ada"), json!("bob"), json!(id)]);
     drop(server);
 
-    // It outlives the server.
+    // The voice outlives the server.
     let server = start(Some(&folder)).await;
     let request = json!({"model": "any", "voice": {"id": id}, "input": "Hello.", "response_format": "wav"});
     let spoken = send(server.address, "POST", "/v1/audio/speech", &JSON, request.to_string().as_bytes()).await;
@@ -115,13 +115,13 @@ async fn a_recorded_voice_speaks_until_it_is_deleted() {
 
     let deleted = send(server.address, "DELETE", &format!("{VOICES}/{id}"), &[], b"").await;
     assert_eq!(deleted.json(), json!({"id": id, "object": "audio.voice.deleted", "deleted": true}));
-    // Nobody else speaks in its place.
+    // No other voice speaks in its place.
     let spoken = send(server.address, "POST", "/v1/audio/speech", &JSON, request.to_string().as_bytes()).await;
     assert_eq!((spoken.status, &spoken.json()["error"]["param"]), (400, &json!("voice")), "{spoken:?}");
     assert_eq!(send(server.address, "DELETE", &format!("{VOICES}/{id}"), &[], b"").await.status, 404);
 }
 
-/// An engine that enrols a voice once it is told to.
+/// An engine that enrols a voice only on release.
 struct Slow {
     engine: Arc<ScriptedEngine>,
     enrolling: Sender<()>,
@@ -152,7 +152,7 @@ impl SpeechEngine for Slow {
     }
 }
 
-/// On one thread: a start that held it up would answer nothing.
+/// On one thread, so that a blocking start would answer nothing.
 #[tokio::test]
 async fn kept_voices_hold_up_no_answer() {
     let folder = TempDir::new().unwrap();
@@ -190,7 +190,7 @@ async fn consents_are_listed_renamed_and_taken_back() {
     for _ in 0..3 {
         ids.push(consent(server.address).await);
     }
-    // Those of one second are in the order of their ids.
+    // Entries of the same second are ordered by id.
     let all = get(&server, CONSENTS).await;
     let listed: Vec<String> =
         all["data"].as_array().unwrap().iter().map(|consent| consent["id"].as_str().unwrap().to_owned()).collect();
@@ -246,7 +246,7 @@ async fn refusals_name_what_is_wrong() {
     assert_eq!(send(server.address, "POST", VOICES, &[], b"x").await.status, 415);
     assert_eq!(send(server.address, "GET", &format!("{CONSENTS}?limit=0"), &[], b"").await.status, 400);
     assert!(server.engine.enrolled().is_empty());
-    // A model with voices of its own.
+    // A model with a fixed set of voices.
     let fixed = Running::start(Script::default()).await;
     let refused = voice(fixed.address, &self::consent(fixed.address).await).await;
     let message = refused.json()["error"]["message"].as_str().unwrap().to_owned();

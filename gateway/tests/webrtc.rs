@@ -6,7 +6,7 @@ mod common;
 use std::time::Duration;
 
 use repartee::config::{Secret, TurnServerConfig};
-use repartee::transport::webrtc::{WebRtcCall, PeerEvent, PendingOffer, WebRtcSettings, offer};
+use repartee::transport::webrtc::{PeerEvent, PendingOffer, WebRtcCall, WebRtcSettings, offer};
 use repartee_media::opus::{FRAME, OpusDecoder, OpusEncoder};
 use repartee_testkit::scripted::{Script, VoiceTrace};
 use serde_json::{Value, json};
@@ -15,26 +15,26 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 
 use common::{PATIENCE, Running, find, kinds, question};
 
-/// A caller.
+/// Native caller with its received audio.
 struct Caller {
     call: WebRtcCall,
     location: String,
-    /// Its `session.created`.
+    /// Its `session.created` event.
     created: Value,
     encoder: OpusEncoder,
     decoder: OpusDecoder,
-    /// The audio received so far, at 24 kHz.
+    /// Audio received so far, at 24 kHz.
     received: Vec<f32>,
 }
 
 impl Caller {
-    /// Calls and waits for `session.created`.
+    /// Dials and waits for `session.created`.
     async fn dial(server: &Running) -> Self {
         let (sdp, dialing) = offer(&WebRtcSettings::default()).await.unwrap();
         Self::dial_with(server, "application/sdp", &sdp, dialing).await
     }
 
-    /// The same with this body.
+    /// As [`Self::dial`], with this body.
     async fn dial_with(server: &Running, kind: &str, body: &str, dialing: PendingOffer) -> Self {
         let (status, answer) = post(server, "/v1/realtime/calls", kind, body).await;
         assert_eq!(status, 201, "{answer}");
@@ -51,9 +51,9 @@ impl Caller {
         caller
     }
 
-    /// Speaks ten times faster than people do.
+    /// Sends speech in real time, 20 ms a packet.
     async fn speak(&mut self, samples: &[f32]) {
-        // As fast as time passes: sound that claims more is dropped.
+        // At the pace of time: sound beyond the RTP time limit is dropped.
         let mut clock = tokio::time::interval(FRAME);
         for frame in samples.chunks_exact(480) {
             clock.tick().await;
@@ -66,7 +66,7 @@ impl Caller {
         self.call.send_message(&event.to_string()).await.unwrap();
     }
 
-    /// All events up to the next of this type; listens meanwhile.
+    /// Returns all events up to the next of this type; receives audio meanwhile.
     async fn until(&mut self, kind: &str) -> Vec<Value> {
         let mut events = Vec::new();
         loop {
@@ -83,7 +83,7 @@ impl Caller {
         }
     }
 
-    /// Reads until so much audio has come.
+    /// Reads until this much audio has arrived.
     async fn listen(&mut self, duration: Duration) {
         let samples = duration.as_millis() as usize * 24;
         while self.received.len() < samples {
@@ -123,7 +123,7 @@ async fn a_spoken_question_is_answered_with_playout_events() {
     for kind in ["output_audio_buffer.started", "output_audio_buffer.stopped"] {
         assert_eq!(find(&events, kind)["response_id"], answer["id"]);
     }
-    // 400 ms of the scripted voice came through, in order, but for the encoder's look-ahead of 6.5 ms.
+    // 400 ms of the scripted voice arrived in order, but for the encoder's look-ahead of 6.5 ms.
     let trace = VoiceTrace::of(&caller.received).expect("the voice");
     assert!(trace.first_ms.abs() < 10.0 && (trace.last_ms - 393.5).abs() < 10.0, "{trace:?}");
     assert_eq!((trace.missing_ms, trace.added_ms), (0.0, 0.0));
@@ -136,7 +136,7 @@ async fn a_spoken_question_is_answered_with_playout_events() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn speech_clears_unplayed_audio() {
-    // Four seconds, made at once.
+    // Four seconds, generated at once.
     let server = Running::start(Script { frames: 50, ..Script::default() }).await;
     let mut caller = Caller::dial(&server).await;
     caller.speak(&question()).await;
@@ -149,14 +149,15 @@ async fn speech_clears_unplayed_audio() {
     let place = |kind| kinds.iter().position(|found| *found == kind).unwrap_or_else(|| panic!("{kind} in {kinds:?}"));
     assert!(place("input_audio_buffer.speech_started") < place("output_audio_buffer.cleared"));
     let heard_ms = find(&events, "conversation.item.truncated")["audio_end_ms"].as_u64().unwrap();
-    // Half a second was here before the caller spoke, less the receiver's buffer; more than arrived was not heard.
+    // Half a second had arrived before the caller spoke, less the receiver's buffer; no more than arrived counts as
+    // heard.
     let received_ms = (caller.received.len() / 24) as u64;
     assert!((400..=received_ms).contains(&heard_ms) && received_ms < 4_000, "{heard_ms} of {received_ms}");
     // The next turn is answered.
     caller.until("output_audio_buffer.started").await;
     let (_, metrics) = server.get("/metrics").await;
     assert!(metrics.contains("repartee_barge_in_seconds_count 1\n"), "{metrics}");
-    // Not at once: so much voice it takes to pause the answer.
+    // Not at once: this much voice is needed to pause the answer.
     let sum = metrics.lines().find_map(|line| line.strip_prefix("repartee_barge_in_seconds_sum ")).unwrap();
     assert!(sum.parse::<f64>().unwrap() > 0.01, "{sum}");
     assert!(!metrics.contains("repartee_rtf_ratio_count 0\n"), "{metrics}");
@@ -172,7 +173,7 @@ async fn a_call_is_hung_up_by_request() {
     assert_eq!(post(&server, &path, "", "").await.0, 200);
     server.sessions(0).await;
     caller.closed().await;
-    // Once more is no error, but a call that never was is.
+    // A second hang-up is no error, but an unknown call is.
     assert_eq!(post(&server, &path, "", "").await.0, 200);
     let (status, body) = post(&server, "/v1/realtime/calls/rtc_nobody/hangup", "", "").await;
     assert_eq!(status, 404);
@@ -268,11 +269,11 @@ async fn a_sideband_receives_controls_and_leaves() {
     let updated = side.expect("session.updated").await;
     assert_eq!(updated["session"]["instructions"], "From the side.");
     assert_eq!(*caller.until("session.updated").await.last().unwrap(), updated);
-    // Who comes later hears both.
+    // A late client gets both.
     let mut late = server.attach(&id).await.unwrap();
     late.expect("session.created").await;
     assert_eq!(late.expect("session.updated").await, updated);
-    // What the caller says is heard on all three.
+    // All three clients get the caller's events.
     caller.speak(&question()).await;
     let heard = caller.until("output_audio_buffer.stopped").await;
     assert_eq!(side.until("output_audio_buffer.stopped").await, heard);

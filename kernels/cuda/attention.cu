@@ -1,17 +1,17 @@
-// Rotary embedding and attention: over keys and values of slots that lie in blocks, and within segments.
+// Rotary embedding and attention: over the paged KV cache of slots, and within segments.
 //
-// A batch is what a row spec holds of it: for each sequence its first row, its rows, the position of the first, the entries of its
-// table, then the table. Position p lies in block table[p / block_len % entries]: a table of few entries is a ring.
+// A batch is a list of a row spec: for each sequence its first row, its rows, its first position, the entries of its table, then the table.
+// Position p lies in block table[p / block_len % entries]: a short table is a ring.
 #include "common.cuh"
 #include "reduce.cuh"
 
-// Where a row stands in its sequence.
+// Position of a row in its sequence.
 struct Place {
   const unsigned *table;
   unsigned entries, position;
 };
 
-// The place of a row; false if no sequence has it.
+// Finds the place of a row; false if no sequence has it.
 __device__ __forceinline__ bool find_row(const unsigned *batch, unsigned sequences, unsigned stride, unsigned row, Place &place) {
   for (unsigned s = 0; s < sequences; ++s) {
     const unsigned *head = batch + (size_t)s * stride;
@@ -23,13 +23,13 @@ __device__ __forceinline__ bool find_row(const unsigned *batch, unsigned sequenc
   return false;
 }
 
-// Index of a position's key or value among all of the pool.
+// Index of a position's key or value in the pool.
 __device__ __forceinline__ size_t cell(const Place &place, unsigned position, unsigned block_len) {
   return (size_t)place.table[position / block_len % place.entries] * block_len + position % block_len;
 }
 
-// Turns each head of each row by its position's angles; `frequencies` has head_dim / 2 numbers. A block a row, a thread for each
-// pair of numbers.
+// Rotates each head of each row by its position's angles; `frequencies` has head_dim / 2 numbers. One block for each row, one thread for
+// each pair of numbers.
 extern "C" __global__ void rotary_f32(float *__restrict__ x, const unsigned *__restrict__ batch,
                                       const float *__restrict__ frequencies, unsigned sequences, unsigned stride,
                                       unsigned columns, unsigned head_dim) {
@@ -47,7 +47,7 @@ extern "C" __global__ void rotary_f32(float *__restrict__ x, const unsigned *__r
   }
 }
 
-// Stores the rows' keys and values at their positions. A block a row.
+// Stores the rows' keys and values at their positions. One block for each row.
 extern "C" __global__ void store_keys_f32(const float *__restrict__ k, const float *__restrict__ v, float *__restrict__ keys,
                                           float *__restrict__ values, const unsigned *__restrict__ batch, unsigned sequences,
                                           unsigned stride, unsigned width, unsigned block_len) {
@@ -60,11 +60,11 @@ extern "C" __global__ void store_keys_f32(const float *__restrict__ k, const flo
   }
 }
 
-// Warps of a block that share a query, and numbers of a head that a lane sums: heads have at most 256.
+// Warps of a block that share a query, and numbers of a head in each lane: heads have at most 256.
 constexpr unsigned WARPS = 4, MOST = 8;
 
-// out = softmax(q key * scale) value over positions [from, to), by a block. Each warp takes 32 positions at a time; their parts are put
-// together at the end. Shared memory: WARPS * (dim + 2) numbers.
+// out = softmax(q key * scale) value over positions [from, to), by a block. Each warp takes 32 positions at a time; their partial results
+// are merged at the end. Shared memory: WARPS * (dim + 2) numbers.
 template <class Keys>
 __device__ __forceinline__ void attend(const float *q, const Keys &keys, unsigned from, unsigned to, unsigned dim, float scale,
                                        float *out, float *shared) {
@@ -126,7 +126,7 @@ __device__ __forceinline__ void attend(const float *q, const Keys &keys, unsigne
   }
 }
 
-// Keys and values in blocks.
+// Keys and values in blocks of the KV cache.
 struct Cached {
   const float *keys, *values;
   Place place;
@@ -135,8 +135,8 @@ struct Cached {
   __device__ const float *value(unsigned position) const { return values + cell(place, position, block_len) * width; }
 };
 
-// Causal attention of each row over its own sequence, whose keys and values are stored already. A block of WARPS warps for each row
-// (x) and each head (y). `window` is how many positions a row sees. A row of no sequence gives zeros.
+// Causal attention of each row over its own sequence, with keys and values already stored. A block of WARPS warps for each row (x) and each
+// head (y). `window` is the number of positions that a row attends to. A row of no sequence gives zeros.
 extern "C" __global__ void attention_f32(const float *__restrict__ q, const float *__restrict__ keys,
                                          const float *__restrict__ values, const unsigned *__restrict__ batch,
                                          float *__restrict__ out, unsigned sequences, unsigned stride, unsigned group,
@@ -160,8 +160,8 @@ struct Dense {
   __device__ const float *value(unsigned row) const { return values + (size_t)row * width; }
 };
 
-// Attention in both directions within consecutive segments, given by their lengths. Blocks as for `attention_f32`; a row of no segment
-// gives zeros.
+// Bidirectional attention within consecutive segments, given by their lengths. Blocks as for `attention_f32`; a row of no segment gives
+// zeros.
 extern "C" __global__ void segment_attention_f32(const float *__restrict__ q, const float *__restrict__ k,
                                                  const float *__restrict__ v, const unsigned *__restrict__ segments,
                                                  float *__restrict__ out, unsigned count, unsigned head_dim, float scale) {

@@ -1,26 +1,26 @@
-// Choosing an id for each row of logits: penalty, mask, temperature, top-k, top-p and the draw, in the reference implementation's order.
+// Sampling of an id for each row of logits: penalty, mask, temperature, top-k, top-p and the draw, in the reference implementation's order.
 #include "common.cuh"
 #include "reduce.cuh"
 
-// How a row is chosen, as a row spec holds it.
+// Sampling parameters of a row, as a row spec holds them.
 struct ChooseRow {
-  // Whose history counts; NO_ROW for none.
+  // Slot of the penalty's history; NO_ROW for none.
   unsigned slot;
   float penalty;
-  // 0 takes the most likely id, of equal ones the lowest.
+  // 0 takes the most likely id, the lowest on a tie.
   float temperature;
   unsigned top_k;
   float top_p;
   float uniform;
 };
 
-// A number that is larger for a larger logit.
+// Maps a logit to an integer of the same order.
 __device__ __forceinline__ unsigned ascending(float logit) {
   const unsigned bits = __float_as_uint(logit);
   return bits >> 31 ? ~bits : bits | 0x80000000u;
 }
 
-// The same sum in every thread; `scratch` holds a number for each warp and is free again afterwards.
+// Returns the sum over the block in every thread; `scratch` has a number for each warp and is free again afterwards.
 __device__ __forceinline__ unsigned block_count(unsigned value, unsigned *scratch) {
   value = __reduce_add_sync(0xffffffffu, value);
   if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = value;
@@ -31,11 +31,11 @@ __device__ __forceinline__ unsigned block_count(unsigned value, unsigned *scratc
   return sum;
 }
 
-// ids[row] = the id chosen, or NO_ROW if a logit is not finite; what is chosen is added to its slot's history.
+// ids[row] = the sampled id, or NO_ROW if a logit is not finite; the id is added to its slot's history.
 //
-// One block of whole warps a row. The running sum of the draw goes thread by thread, each with a stretch of ids of its own: an order that
-// the vocabulary and the block's size decide. `work` has the logits' size. `allowed` (0 rules an id out) and `history` ([slot][id])
-// may be null. Dynamic shared memory: a number for each thread.
+// One block of whole warps for each row. The cumulative sum of the draw goes thread by thread, each with its own range of ids: the
+// vocabulary and the block's size decide the order. `work` has the logits' size. `allowed` (0 masks an id) and `history` ([slot][id]) may
+// be null. Dynamic shared memory: a number for each thread.
 extern "C" __global__ void choose_rows(const float *__restrict__ logits, const ChooseRow *__restrict__ rows,
                                        const float *__restrict__ allowed, unsigned char *__restrict__ history, float *work,
                                        unsigned *__restrict__ ids, unsigned vocabulary) {
@@ -61,7 +61,7 @@ extern "C" __global__ void choose_rows(const float *__restrict__ logits, const C
     work[id] = logit;
     greatest = fmaxf(greatest, logit);
   }
-  // Its barrier also makes `chosen` and `work` seen by all.
+  // Its barrier also publishes `chosen` and `work` to all threads.
   if (__syncthreads_or(bad)) {
     if (threadIdx.x == 0) ids[blockIdx.x] = NO_ROW;
     return;
@@ -88,7 +88,7 @@ extern "C" __global__ void choose_rows(const float *__restrict__ logits, const C
       float mass = 0.0f;
       for (unsigned id = threadIdx.x; id < vocabulary; id += blockDim.x) mass += exponential(work[id] - greatest);
       const float most = (1.0f - params.top_p) * block_sum(mass, scratch);
-      // The largest key below which no more than that lies, bit by bit; the most likely id stays.
+      // The largest key with a mass of at most `most` below it, bit by bit; the most likely id stays.
       unsigned least = 0;
       float below = 0.0f;
       for (unsigned bit = 0x80000000u; bit > 0; bit >>= 1) {
@@ -102,7 +102,7 @@ extern "C" __global__ void choose_rows(const float *__restrict__ logits, const C
           below = mass;
         }
       }
-      // Of ids with that key as many go as there is room for, the lowest first.
+      // Ids with that key are masked as far as the sum allows, the lowest first.
       unsigned equal = 0;
       for (unsigned id = begin; id < end; ++id) equal += ascending(work[id]) == least;
       const unsigned equals = block_count(equal, counts);
@@ -136,7 +136,7 @@ extern "C" __global__ void choose_rows(const float *__restrict__ logits, const C
     __syncthreads();
     const float wanted = params.uniform * scratch[0];
     float running = starts[threadIdx.x];
-    // The first id above the wanted sum; where rounding leaves none, the last one that is possible.
+    // The first id whose cumulative sum passes the target; if rounding leaves none, the last possible one.
     unsigned mine = NO_ROW, last = 0;
     for (unsigned id = begin; id < end; ++id) {
       const float p = exponential(work[id] - greatest);
@@ -152,7 +152,7 @@ extern "C" __global__ void choose_rows(const float *__restrict__ logits, const C
     atomicMin(&chosen, mine);
     __syncthreads();
     if (chosen == NO_ROW) {
-      // Everybody reads it before anybody writes.
+      // All threads read it before any writes.
       const unsigned warp_last = __reduce_max_sync(0xffffffffu, last);
       __syncthreads();
       if (threadIdx.x == 0) chosen = 0;

@@ -1,22 +1,23 @@
-// What the kernels of the device share: row numbers, and numbers as they lie in memory.
+// Shared by all kernels: row indices and vector loads.
 #pragma once
 #include <cuda_bf16.h>
 
-// The row that stands for "no row", and the id that stands for "no id".
+// Marks "no row" and "no id".
 constexpr unsigned NO_ROW = 0xffffffffu;
 
 __device__ __forceinline__ float widen(float value) { return value; }
 __device__ __forceinline__ float widen(__nv_bfloat16 value) { return __bfloat162float(value); }
 
-// Four numbers that lie together, aligned to their size.
+// Loads four contiguous numbers, aligned to their size.
 __device__ __forceinline__ float4 load4(const float *from) { return *reinterpret_cast<const float4 *>(from); }
 
-// Four products added to a sum, one after the other.
+// Adds four products to a sum, one after the other.
 __device__ __forceinline__ float dot4(float4 a, float4 b, float sum) {
   return fmaf(a.w, b.w, fmaf(a.z, b.z, fmaf(a.y, b.y, fmaf(a.x, b.x, sum))));
 }
 
-// Four numbers of a row from `start` on, zeros behind its end. `columns` decides for all rows alike how they are read.
+// Loads four numbers of a row from `start` on, with zeros past its end. `columns` decides the kind of load, for all
+// rows alike.
 __device__ __forceinline__ float4 row4(const float *row, unsigned start, unsigned columns) {
   if (columns % 4 == 0) return load4(row + start);
   float4 values = make_float4(row[start], 0.0f, 0.0f, 0.0f);
@@ -43,12 +44,12 @@ __device__ __forceinline__ float exponential(float x) {
   return (fmaf(p * r, r, r) + 1.0f) * __uint_as_float((__float_as_uint(rounded) << 23) + (127u << 23));
 }
 
-// Consecutive rows.
+// A range of consecutive rows.
 struct Segment {
   unsigned first, rows;
 };
 
-// The one of `count` consecutive segments, given by their lengths, that this row lies in; false if it lies in none.
+// Finds the segment of a row among `count` consecutive ones, given by their lengths; false if there is none.
 __device__ __forceinline__ bool find_segment(const unsigned *lengths, unsigned count, unsigned row, Segment &found) {
   unsigned first = 0;
   for (unsigned s = 0; s < count; ++s) {
@@ -62,5 +63,5 @@ __device__ __forceinline__ bool find_segment(const unsigned *lengths, unsigned c
   return false;
 }
 
-// The number of this thread among all of the launch.
+// Index of this thread in the launch.
 __device__ __forceinline__ unsigned thread_number() { return blockIdx.x * blockDim.x + threadIdx.x; }

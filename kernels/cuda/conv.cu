@@ -1,5 +1,5 @@
-// Convolutions over streams of several slots at once, transposed ones, those within segments, and those over two axes, in f32; conv_tiles.cu
-// has those with weights of bf16.
+// Convolutions in f32: over streams of several slots, transposed, within segments, and over two axes; conv_tiles.cu has those with weights
+// of bf16.
 #include "streams.cuh"
 
 // Rows and outputs of a thread.
@@ -35,9 +35,9 @@ __device__ __forceinline__ void add_tap(const float *const (&from)[ROWS], const 
   }
 }
 
-// out[row][o] = bias[o % biases] + sum over taps t and channels c of weight[o][t][c] * input[(taps - 1 - t) * dilation rows before][c]:
-// a convolution, or a transposed one as such with `stride * biases` outputs, whose stream's first row is zeros if `cut`. A thread for
-// each four rows (x) and four outputs (y). Rows that do not exist give zeros.
+// out[row][o] = bias[o % biases] + sum over taps t and channels c of weight[o][t][c] * input[(taps - 1 - t) * dilation rows before][c]: a
+// convolution, or a transposed one with `stride * biases` outputs; with `cut` its stream's first row is zeros. One thread for each four
+// rows (x) and four outputs (y). Absent rows give zeros.
 extern "C" __global__ void conv_f32(const float *__restrict__ x, const float *__restrict__ tail,
                                     const float *__restrict__ weight, const float *__restrict__ bias,
                                     float *__restrict__ out, const unsigned *__restrict__ chunks, unsigned count,
@@ -75,7 +75,7 @@ extern "C" __global__ void conv_f32(const float *__restrict__ x, const float *__
   }
 }
 
-// out[row][c] = bias[c] + sum over taps t of weight[t][c] * input[taps - 1 - t rows before][c]. A thread a number.
+// out[row][c] = bias[c] + sum over taps t of weight[t][c] * input[taps - 1 - t rows before][c]. One thread for each number.
 extern "C" __global__ void depthwise_f32(const float *__restrict__ x, const float *__restrict__ tail,
                                          const float *__restrict__ weight, const float *__restrict__ bias,
                                          float *__restrict__ out, const unsigned *__restrict__ chunks, unsigned count,
@@ -97,8 +97,8 @@ extern "C" __global__ void depthwise_f32(const float *__restrict__ x, const floa
   out[i] = sum;
 }
 
-// Makes each slot's tail the last `tail_rows` rows of its stream, behind everything that reads the old one. A block a chunk (x), a
-// thread a channel (y).
+// Sets each slot's tail to the last `tail_rows` rows of its stream, after all reads of the old one. One block for each chunk (x), one
+// thread for each channel (y).
 extern "C" __global__ void extend_tail_f32(const float *__restrict__ x, float *__restrict__ tail,
                                            const unsigned *__restrict__ chunks, unsigned scale, unsigned skip, unsigned channels,
                                            unsigned tail_rows) {
@@ -121,8 +121,8 @@ extern "C" __global__ void extend_tail_f32(const float *__restrict__ x, float *_
   }
 }
 
-// out[row][o] = bias[o] + sum over taps t and channels c of weight[o][t][c] * input[row + (t - taps / 2) * dilation][c], zeros outside of the
-// row's segment; segments are consecutive and given by their lengths. Threads as for `conv`. A row of no segment gives zeros.
+// out[row][o] = bias[o] + sum over taps t and channels c of weight[o][t][c] * input[row + (t - taps / 2) * dilation][c], zeros outside of
+// the row's segment; segments are consecutive and given by their lengths. Threads as for `conv`. A row of no segment gives zeros.
 extern "C" __global__ void segment_conv_f32(const float *__restrict__ x, const float *__restrict__ weight,
                                             const float *__restrict__ bias, float *__restrict__ out,
                                             const unsigned *__restrict__ segments, unsigned count, unsigned rows,
@@ -139,7 +139,7 @@ extern "C" __global__ void segment_conv_f32(const float *__restrict__ x, const f
     const float *weights[OUTPUTS];
 #pragma unroll
     for (int r = 0; r < ROWS; ++r) {
-      // One less than nothing is more than any length.
+      // An unsigned underflow exceeds any length, so one comparison covers both ends.
       const unsigned at = first_row + r - segment[r].first + tap * dilation - taps / 2 * dilation;
       from[r] = there[r] && at < segment[r].rows ? x + (size_t)(segment[r].first + at) * channels : nullptr;
     }
@@ -159,7 +159,7 @@ extern "C" __global__ void segment_conv_f32(const float *__restrict__ x, const f
 }
 
 // out[image][y][x][o] = bias[o] + sum over taps and channels of weight[o][dy][dx][c] * pixel[stride y + dy - 1][stride x + dx - 1][c],
-// zeros outside. Threads as for `conv`, a row is a pixel of `out`.
+// zeros outside. Threads as for `conv`; a row is a pixel of `out`.
 extern "C" __global__ void conv2d_f32(const float *__restrict__ x, const float *__restrict__ weight,
                                       const float *__restrict__ bias, float *__restrict__ out, unsigned rows,
                                       unsigned height, unsigned width, unsigned stride, unsigned channels, unsigned outputs) {
@@ -173,7 +173,7 @@ extern "C" __global__ void conv2d_f32(const float *__restrict__ x, const float *
 #pragma unroll
     for (int r = 0; r < ROWS; ++r) {
       const unsigned row = first_row + r, image = row / (out_height * out_width);
-      // One less than nothing is more than any height.
+      // An unsigned underflow exceeds any height, so one comparison covers both ends.
       const unsigned at_y = row / out_width % out_height * stride + tap / 3 - 1, at_x = row % out_width * stride + tap % 3 - 1;
       const bool inside = row < rows && at_y < height && at_x < width;
       from[r] = inside ? x + (((size_t)image * height + at_y) * width + at_x) * channels : nullptr;

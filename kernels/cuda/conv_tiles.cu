@@ -1,9 +1,9 @@
-// Convolutions with weights of bf16: products on tensor cores (mma.cuh) whose columns are the taps' channels, one tap after the other. conv.cu
-// says what each computes. A block for each tile of rows (x) and outputs (y); a weight's rows are `pitch` apart.
+// Convolutions with weights of bf16, as products on tensor cores (mma.cuh); their columns are the channels of one tap after the other.
+// conv.cu has the formulas. One block for each tile of rows (x) and outputs (y); a weight's rows are `pitch` apart.
 #include "mma.cuh"
 #include "streams.cuh"
 
-// Four columns of a row from `k` on, zeros behind its end: `at(tap)` is where a tap's channels lie, null for zeros.
+// Loads four columns of a row from `k` on, zeros past its end: `at(tap)` points to a tap's channels, null for zeros.
 template <class At>
 __device__ __forceinline__ float4 taps4(const At &at, unsigned k, unsigned channels, unsigned columns) {
   if (channels % 4 == 0) {
@@ -71,7 +71,7 @@ extern "C" __global__ void __launch_bounds__(TILE_THREADS)
       [&](unsigned r, unsigned k) {
         const auto at = [&](unsigned tap) -> const float * {
           if (!there[r]) return nullptr;
-          // One less than nothing is more than any length.
+          // An unsigned underflow exceeds any length, so one comparison covers both ends.
           const unsigned in = row + r - segment[r].first + tap * dilation - taps / 2 * dilation;
           return in < segment[r].rows ? x + (size_t)(segment[r].first + in) * channels : nullptr;
         };
@@ -101,7 +101,7 @@ extern "C" __global__ void __launch_bounds__(TILE_THREADS)
       tile,
       [&](unsigned r, unsigned k) {
         const auto at = [&](unsigned tap) -> const float * {
-          // One less than nothing is more than any height.
+          // An unsigned underflow exceeds any height, so one comparison covers both ends.
           const unsigned at_y = pixel[r].y + tap / 3 - 1, at_x = pixel[r].x + tap % 3 - 1;
           const bool inside = at_y < height && at_x < width;
           return inside ? x + (((size_t)pixel[r].image * height + at_y) * width + at_x) * channels : nullptr;

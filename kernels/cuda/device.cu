@@ -1,4 +1,4 @@
-// Everything that the CUDA device launches, as one module.
+// All kernels of the CUDA device, as one module.
 #include "attention.cu"
 #include "choose.cu"
 #include "conv.cu"

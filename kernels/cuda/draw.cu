@@ -1,4 +1,4 @@
-// Weights of random numbers, for measurements: those of kernels/src/part.rs, bit for bit.
+// Random weights for measurements: those of kernels/src/part.rs, bit for bit.
 #include "common.cuh"
 
 // The finaliser of SplitMix64 (Steele, Lea and Flood, 2014).
@@ -8,13 +8,13 @@ __device__ __forceinline__ unsigned long long mix(unsigned long long z) {
   return z ^ (z >> 31);
 }
 
-// 64 random bits of an index.
+// Returns 64 random bits for an index.
 __device__ __forceinline__ unsigned long long drawn_bits(unsigned long long seed, unsigned long long index) {
   return mix(seed + index * 0x9e3779b97f4a7c15ull);
 }
 
-// to[row][k] = bf16(mean + spread * u), cut and not rounded, with u in [-1, 1) for the index of the number among all; zeros from `columns`
-// on to `pitch`. A block for each row.
+// to[row][k] = bf16(mean + spread * u), truncated, with u in [-1, 1) for the index of the number among all; zeros from `columns` on to
+// `pitch`. One block for each row.
 extern "C" __global__ void draw_bf16(unsigned short *__restrict__ to, unsigned long long seed, float mean, float spread,
                                      unsigned columns, unsigned pitch) {
   to += (size_t)blockIdx.x * pitch;

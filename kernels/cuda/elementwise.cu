@@ -1,4 +1,4 @@
-// Functions of single numbers. A thread a number, in blocks along x; a number that is not finite stays so.
+// Element-wise functions. One thread for each number, in blocks along x; a number that is not finite stays so.
 #include "common.cuh"
 
 __device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + exponential(-x)); }

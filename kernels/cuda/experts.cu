@@ -1,11 +1,11 @@
-// Mixture of experts: a router's choice, each expert's rows, products that read only the experts that some row chose, and their sum.
+// Mixture of experts: the routing, each expert's rows, products over chosen experts only, and the weighted sum.
 //
 // A pair is a row and one of its choices: row * top_k + choice.
 #include "mma.cuh"
 #include "product.cuh"
 
-// A row's experts by probability, of equal ones the lower first; written in the order of their numbers, so that sums do not depend
-// on probabilities. A warp a row. At most 1024 experts, and 32 choices.
+// Routes each row: takes experts by probability, the lower first on a tie, and writes them by ascending number, so that sums do not depend
+// on probabilities. One warp for each row. At most 1024 experts and 32 choices.
 extern "C" __global__ void route_rows(const float *__restrict__ logits, unsigned *__restrict__ chosen,
                                       float *__restrict__ weights, unsigned rows, unsigned experts, unsigned top_k,
                                       unsigned normalise) {
@@ -21,7 +21,7 @@ extern "C" __global__ void route_rows(const float *__restrict__ logits, unsigned
   for (unsigned e = lane; e < experts; e += 32) sum += exponential(logits[e] - greatest);
   sum = warp_sum(sum);
 
-  // Which of its own experts a lane has given away, by bits.
+  // Bit mask of this lane's experts that are already taken.
   unsigned taken = 0, mine = 0;
   float own = 0.0f, total = 0.0f;
   for (unsigned choice = 0; choice < top_k; ++choice) {
@@ -44,7 +44,7 @@ extern "C" __global__ void route_rows(const float *__restrict__ logits, unsigned
         most = p;
       }
     }
-    // With NaN lanes may disagree: one decides.
+    // With NaN lanes may disagree: the first lane decides.
     best = __shfl_sync(0xffffffffu, best, 0);
     most = __shfl_sync(0xffffffffu, most, 0);
     if (best % 32 == lane) taken |= 1u << (best / 32);
@@ -62,7 +62,8 @@ extern "C" __global__ void route_rows(const float *__restrict__ logits, unsigned
   }
 }
 
-// pairs[expert][..] = the pairs that chose the expert, in ascending order; counts[expert] = how many. A warp a block, a block an expert.
+// pairs[expert][..] = the pairs that chose the expert, in ascending order; counts[expert] = their number. One block of one warp for each
+// expert.
 extern "C" __global__ void list_experts(const unsigned *__restrict__ chosen, unsigned *__restrict__ pairs,
                                         unsigned *__restrict__ counts, unsigned count) {
   const unsigned expert = blockIdx.x, lane = threadIdx.x;
@@ -76,7 +77,7 @@ extern "C" __global__ void list_experts(const unsigned *__restrict__ chosen, uns
   if (lane == 0) counts[expert] = found;
 }
 
-// y[pair][n] = sum over k of x[pair / divide][k] * weight[expert][n][k] for the pairs of each expert (y): a warp an output (x).
+// y[pair][n] = sum over k of x[pair / divide][k] * weight[expert][n][k] for the pairs of each expert (y): one warp for each output (x).
 template <class W>
 __device__ __forceinline__ void expert_product(const float *x, const unsigned *pairs, const unsigned *counts, const W &weight,
                                                float *y, unsigned divide, unsigned count, unsigned columns,
@@ -99,7 +100,7 @@ __device__ __forceinline__ void expert_product(const float *x, const unsigned *p
   }
 }
 
-// The product for experts of f32.
+// Product of experts in f32.
 extern "C" __global__ void expert_product_f32(const float *__restrict__ x, const unsigned *__restrict__ pairs,
                                               const unsigned *__restrict__ counts, const float *__restrict__ weight,
                                               float *__restrict__ y, unsigned divide, unsigned count, unsigned columns,
@@ -107,7 +108,7 @@ extern "C" __global__ void expert_product_f32(const float *__restrict__ x, const
   expert_product(x, pairs, counts, Floats{weight, pitch}, y, divide, count, columns, outputs);
 }
 
-// The product for experts of bf16: a block for each tile of outputs (x), which takes one tile of pairs after the other. See mma.cuh.
+// Product of experts in bf16: one block for each tile of outputs (x), which takes one tile of pairs after the other. See mma.cuh.
 #define TILE_EXPERT_PRODUCT(NAME, TILE)                                                                                \
   extern "C" __global__ void __launch_bounds__(TILE_THREADS)                                                           \
       NAME(const float *__restrict__ x, const unsigned *__restrict__ pairs, const unsigned *__restrict__ counts,       \
@@ -131,7 +132,7 @@ extern "C" __global__ void expert_product_f32(const float *__restrict__ x, const
 TILE_EXPERT_PRODUCT(expert_product_bf16, FewRows)
 TILE_EXPERT_PRODUCT(expert_product_rows_bf16, ManyRows)
 
-// The product for experts of integers.
+// Product of experts in integers.
 #define INTEGER_EXPERT_PRODUCT(NAME, BITS)                                                                             \
   extern "C" __global__ void NAME(const float *__restrict__ x, const unsigned *__restrict__ pairs,                     \
                                   const unsigned *__restrict__ counts, const uint4 *__restrict__ weight,               \
@@ -143,7 +144,7 @@ TILE_EXPERT_PRODUCT(expert_product_rows_bf16, ManyRows)
 INTEGER_EXPERT_PRODUCT(expert_product_i8, 8)
 INTEGER_EXPERT_PRODUCT(expert_product_i4, 4)
 
-// out[row][c] = sum over choices of result[pair][c] * weights[pair]; a thread a number, `count` numbers of `out`.
+// out[row][c] = sum over choices of result[pair][c] * weights[pair]; one thread for each number, `count` numbers of `out`.
 extern "C" __global__ void combine_experts(const float *__restrict__ result, const float *__restrict__ weights,
                                            float *__restrict__ out, unsigned top_k, unsigned columns, unsigned count) {
   const unsigned i = thread_number();

@@ -1,28 +1,28 @@
-// Sums of products of rows with a weight of bf16 on tensor cores: a tile of rows and outputs by a block of four warps.
+// Products of f32 rows with a bf16 weight on tensor cores: a block of four warps computes a tile of rows and outputs.
 //
-// Rows are f32, and tensor cores take bf16. So each number is split into its rounding to bf16 and the rounding of what is left, and both are
-// multiplied: together they differ from it by 2^-17 of it at most. One rounding alone would lose 2^-8, more than models allow that are
-// compared with their references in f32.
+// Tensor cores take bf16. So each number of a row is split into its rounding to bf16 and the rounding of the remainder, and both are
+// multiplied. Together they differ from the number by at most 2^-17 of it. One rounding alone would lose 2^-8, more than models allow that
+// are compared with their references in f32.
 //
-// Warps share the columns of a tile, every fourth 16 of them each, and add up what they have in the end. So a row's sums have an order that
-// the number of columns alone decides, and the same bits in tiles of any size.
+// Warps share the columns of a tile, every fourth 16 of them each, and add their sums at the end. So the number of columns alone decides
+// the order of a row's sums, and tiles of any size give the same bits.
 #pragma once
 #include "common.cuh"
 
 constexpr unsigned TILE_WARPS = 4, TILE_THREADS = 32 * TILE_WARPS;
-// Columns of one product of small matrices.
+// Columns of one matrix instruction.
 constexpr unsigned K = 16;
 
-// A tile: rows, outputs, columns at a time, and how many of those are on their way at once.
+// A tile: rows, outputs, columns of a stage, and stages in flight.
 template <unsigned R, unsigned O, unsigned D, unsigned S>
 struct Tile {
   static constexpr unsigned ROWS = R, OUTPUTS = O, DEPTH = D, STAGES = S;
-  // Padded by 16 bytes, so that the eight rows which ldmatrix reads at once lie in different banks.
+  // Padded by 16 bytes, so that the eight rows of one ldmatrix lie in different banks.
   static constexpr unsigned PITCH = D + 8;
   union {
     struct {
       unsigned short weight[S][O * PITCH];
-      // Roundings, then what they leave.
+      // Roundings, then remainders.
       unsigned short rows[2][R * PITCH];
     };
     float sums[TILE_WARPS][R][O];
@@ -35,13 +35,13 @@ __device__ __forceinline__ unsigned shared_address(const void *pointer) {
   return (unsigned)__cvta_generic_to_shared(pointer);
 }
 
-// Copies 16 bytes, or sets them to zero where there is nothing to read.
+// Copies 16 bytes asynchronously, or zeros if there is nothing to read.
 __device__ __forceinline__ void copy_async(void *to, const void *from, bool there) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from), "r"(there ? 16 : 0)
                : "memory");
 }
 
-// Four matrices of 8 by 8, each of the rows that eight lanes point to.
+// Loads four matrices of 8 by 8, each from the rows that eight lanes point to.
 __device__ __forceinline__ void load_matrices(unsigned (&to)[4], const void *from) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
@@ -57,20 +57,21 @@ __device__ __forceinline__ void multiply(float (&sums)[4], const unsigned (&a)[4
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// Two numbers as bf16, the first one in the lower bits.
+// Packs two numbers as bf16, the first in the lower bits.
 __device__ __forceinline__ unsigned pack(float low, float high) {
   const __nv_bfloat162 both = __floats2bfloat162_rn(low, high);
   return *reinterpret_cast<const unsigned *>(&both);
 }
 
-// What a rounding leaves of a number; nothing of infinity.
+// Remainder of a rounding; zero for infinity.
 __device__ __forceinline__ float rest(float number, unsigned rounded) {
   const float whole = __uint_as_float(rounded);
   return number == whole ? 0.0f : number - whole;
 }
 
-// put(r, n, sum over k of row r's number k times weight[n][k]) for each of `rows` rows and `outputs` outputs of a tile, at most as many as it
-// has. `row(r, k)` gives four numbers of a row from column `k` on, zeros behind its end. The weight's rows are `pitch` apart, a multiple of 8, aligned to 16 bytes, and filled up with zeros. A block of TILE_THREADS.
+// put(r, n, sum over k of row r's number k times weight[n][k]) for each of `rows` rows and `outputs` outputs, at most those of a tile.
+// `row(r, k)` gives four numbers of a row from column `k` on, zeros past its end. The weight's rows are `pitch` apart, a multiple of 8,
+// aligned to 16 bytes, and padded with zeros. A block of TILE_THREADS.
 template <class T, class Row, class Put>
 __device__ __forceinline__ void tile_product(T &tile, const Row &row, unsigned rows, const __nv_bfloat16 *weight, unsigned pitch,
                                              unsigned outputs, unsigned columns, const Put &put) {
@@ -88,7 +89,7 @@ __device__ __forceinline__ void tile_product(T &tile, const Row &row, unsigned r
     }
     asm volatile("cp.async.commit_group;" ::: "memory");
   };
-  // Rows wait in registers until the ones before them have been read.
+  // Rows stay in registers until the previous ones were read.
   float4 ahead[LOADS];
   const auto load_rows = [&](unsigned step) {
 #pragma unroll
@@ -114,7 +115,7 @@ __device__ __forceinline__ void tile_product(T &tile, const Row &row, unsigned r
   for (unsigned step = 0; step + 1 < T::STAGES; ++step) copy_weight(step);
   load_rows(0);
   for (unsigned step = 0; step < steps; ++step) {
-    // The step before has been read.
+    // The previous stage was read.
     __syncthreads();
     store_rows();
     copy_weight(step + T::STAGES - 1);
@@ -130,7 +131,7 @@ __device__ __forceinline__ void tile_product(T &tile, const Row &row, unsigned r
         load_matrices(a[m], tile.weight[step % T::STAGES] + (m * 16 + lane % 16) * T::PITCH + column + lane / 16 * 8);
 #pragma unroll
       for (unsigned n = 0; n < T::ROWS / 8; ++n) {
-        // Both halves of the columns of the roundings, then of what they leave.
+        // Both halves of the columns of the roundings, then of the remainders.
         unsigned b[4];
         load_matrices(b, tile.rows[lane / 16] + (n * 8 + lane % 8) * T::PITCH + column + lane / 8 % 2 * 8);
 #pragma unroll
@@ -141,7 +142,7 @@ __device__ __forceinline__ void tile_product(T &tile, const Row &row, unsigned r
     }
   }
 
-  // The last step has been read: sums take its place.
+  // The last stage was read: sums take its place.
   __syncthreads();
 #pragma unroll
   for (unsigned m = 0; m < T::OUTPUTS / 16; ++m) {

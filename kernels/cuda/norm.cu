@@ -1,4 +1,4 @@
-// Norms over groups of columns: a warp a group, blocks of whole warps along x.
+// Norms over groups of columns: one warp for each group, blocks of whole warps along x.
 #include "common.cuh"
 #include "reduce.cuh"
 

@@ -1,10 +1,10 @@
-// The product of rows of f32 with a weight of f32, bf16 or integers, summed in f32.
+// Product of f32 rows with a weight of f32, bf16 or integers, summed in f32.
 //
-// A row gives the same bits with any number of rows beside it: see product.cuh and mma.cuh.
+// A row gives the same bits with any number of neighbouring rows: see product.cuh and mma.cuh.
 #include "mma.cuh"
 #include "product.cuh"
 
-// y[row][n] = bias[n] + sum over k of x[row][k] * weight[n][k]; `bias` may be null. A warp for each output (y) and each row or four (x).
+// y[row][n] = bias[n] + sum over k of x[row][k] * weight[n][k]; `bias` may be null. One warp for each output (y) and each row or four (x).
 template <int ROWS, class W>
 __device__ __forceinline__ void product(const float *x, const W &weight, const float *bias, float *y, unsigned rows,
                                         unsigned columns, unsigned outputs) {
@@ -45,7 +45,7 @@ INTEGER_PRODUCT(product4_i8, 8, 4)
 INTEGER_PRODUCT(product_i4, 4, 1)
 INTEGER_PRODUCT(product4_i4, 4, 4)
 
-// The same for weights of bf16: a block for each tile of rows (x) and outputs (y). See mma.cuh.
+// The same for weights of bf16: one block for each tile of rows (x) and outputs (y). See mma.cuh.
 #define TILE_PRODUCT(NAME, TILE)                                                                                       \
   extern "C" __global__ void __launch_bounds__(TILE_THREADS)                                                           \
       NAME(const float *__restrict__ x, const __nv_bfloat16 *__restrict__ weight, const float *__restrict__ bias,      \

@@ -1,14 +1,14 @@
-// Sums of products of rows with one row of a weight, by a warp.
+// Dot products of rows with one row of a weight, by a warp.
 #pragma once
 #include "common.cuh"
 #include "reduce.cuh"
 
-// Numbers of f32: rows are `pitch` apart, a multiple of four, and filled up with zeros.
+// f32 weights: rows are `pitch` apart, a multiple of four, and padded with zeros.
 struct Floats {
   const float *numbers;
   unsigned pitch;
-  // sums[r] = sum over k of rows[r][k] * weight[output][k], the same in every lane. Lanes sum four columns at a time, then halves are
-  // added: an order that `columns` alone decides.
+  // sums[r] = sum over k of rows[r][k] * weight[output][k], equal in every lane. Lanes sum four columns at a time, then halves are added:
+  // `columns` alone decides the order.
   template <int ROWS>
   __device__ __forceinline__ void products(const float *const (&rows)[ROWS], size_t output, unsigned columns,
                                            float (&sums)[ROWS]) const {
@@ -25,14 +25,14 @@ struct Floats {
   }
 };
 
-// Integers of eight bits, in two's complement, or of four, with 8 added and the earlier ones in the lower bits. `pitch` of them make a row,
-// a multiple of 32, and each 32 share a scale. What fills a row up counts as zero.
+// Integers of eight bits, in two's complement, or of four, with 8 added and the earlier ones in the lower bits. A row is `pitch` of them, a
+// multiple of 32, and each 32 share a scale. Padding counts as zero.
 template <int BITS>
 struct Integers {
   const uint4 *numbers;
   const __nv_bfloat16 *scales;
   unsigned pitch;
-  // As above: a lane sums 16 bytes at a time, then multiplies with their scale.
+  // As above: a lane sums 16 bytes at a time, then multiplies by their scale.
   template <int ROWS>
   __device__ __forceinline__ void products(const float *const (&rows)[ROWS], size_t output, unsigned columns,
                                            float (&sums)[ROWS]) const {
@@ -59,7 +59,7 @@ struct Integers {
 #pragma unroll
     for (int r = 0; r < ROWS; ++r) sums[r] = warp_sum(sums[r]);
   }
-  // The integers in the lowest bits of a word.
+  // Unpacks the four integers in the lowest bits of a word.
   static __device__ __forceinline__ float4 four(unsigned word) {
     return make_float4(one(word), one(word >> BITS), one(word >> 2 * BITS), one(word >> 3 * BITS));
   }

@@ -1,14 +1,14 @@
-// Sums and maxima over a block, in an order that the block's size alone decides.
+// Sums and maxima over a block; the block's size alone decides the order.
 #pragma once
 
-// The same sum in every lane of the warp.
+// Returns the sum over the warp in every lane.
 __device__ __forceinline__ float warp_sum(float value) {
 #pragma unroll
   for (int distance = 16; distance > 0; distance /= 2) value += __shfl_xor_sync(0xffffffffu, value, distance);
   return value;
 }
 
-// The same sum in every thread; `scratch` holds a number for each warp and is free again afterwards.
+// Returns the sum over the block in every thread; `scratch` has a number for each warp and is free again afterwards.
 __device__ __forceinline__ float block_sum(float value, float *scratch) {
   const int warps = blockDim.x / 32;
   value = warp_sum(value);
@@ -20,7 +20,7 @@ __device__ __forceinline__ float block_sum(float value, float *scratch) {
   return sum;
 }
 
-// The same maximum in every thread; `scratch` as in block_sum.
+// Returns the maximum over the block in every thread; `scratch` as in block_sum.
 __device__ __forceinline__ float block_max(float value, float *scratch) {
   const int warps = blockDim.x / 32;
 #pragma unroll

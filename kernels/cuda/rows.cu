@@ -1,4 +1,4 @@
-// Rows by their numbers, which lie on the device. A thread a number, in blocks along x; NO_ROW stands for no row.
+// Rows by indices on the device. One thread for each number, in blocks along x; NO_ROW marks no row.
 #include "common.cuh"
 
 // to[i] = from[at[i]], or zeros
@@ -16,7 +16,7 @@ extern "C" __global__ void gather_rows_f32(const float *__restrict__ from, const
   gather(from, at, to, columns, count);
 }
 
-// The same out of a table of bf16.
+// The same from a table of bf16.
 extern "C" __global__ void gather_rows_bf16(const __nv_bfloat16 *__restrict__ from, const unsigned *__restrict__ at,
                                             float *__restrict__ to, unsigned columns, unsigned count) {
   gather(from, at, to, columns, count);

@@ -1,7 +1,7 @@
-// The snake activation, at the rows' own rate and between two low-pass filters at twice the rate.
+// Snake activation, at the rows' own rate, and at twice the rate between two low-pass filters.
 #include "common.cuh"
 
-// sin²(x), for |x| up to some ten thousands: it has the period pi, which is taken off in three pieces.
+// sin²(x), for |x| up to some ten thousands: its period pi is subtracted in three parts.
 __device__ __forceinline__ float sin_squared(float x) {
   const float turns = rintf(x * 0.31830988618f);
   float r = fmaf(turns, -3.140625f, x);
@@ -16,7 +16,7 @@ __device__ __forceinline__ float sin_squared(float x) {
   return s * s;
 }
 
-// x += sin²(x exp(alpha)) / (exp(beta) + 1e-9), both of the column
+// x += sin²(x exp(alpha)) / (exp(beta) + 1e-9), with alpha and beta by column.
 extern "C" __global__ void snake_f32(float *__restrict__ x, const float *__restrict__ alpha, const float *__restrict__ beta,
                                      unsigned columns, unsigned count) {
   const unsigned i = thread_number();
@@ -29,15 +29,15 @@ extern "C" __global__ void snake_f32(float *__restrict__ x, const float *__restr
 // Taps of the filter, those of them that meet a row when upsampling, and rows of a thread.
 constexpr unsigned FILTER_TAPS = 12, HALF_TAPS = FILTER_TAPS / 2, RUN = 8;
 
-// A column of a segment's rows, and what is done with it.
+// One column of a segment, with the parameters of the activation.
 struct SnakeColumn {
   const float *x, *filter;
   unsigned columns, rows;
   float frequency, magnitude;
-  // The activation at place `at - (HALF_TAPS - 1)` of twice the rate, the nearest one beyond the ends.
+  // Activation at place `at - (HALF_TAPS - 1)` of twice the rate; beyond the ends, the nearest one.
   __device__ __forceinline__ float activation(unsigned at) const {
     at = min(max(at, HALF_TAPS - 1) - (HALF_TAPS - 1), 2 * rows - 1);
-    // An even place lies a quarter of a row before its row's middle and sees one row more of the past, an odd one after it.
+    // An even place lies a quarter of a row before its row's middle and needs one more past row; an odd one lies after it.
     const unsigned row = at / 2, odd = at % 2;
     float sum = 0.0f;
 #pragma unroll
@@ -49,9 +49,9 @@ struct SnakeColumn {
   }
 };
 
-// The snake at twice the rate, within consecutive segments given by their lengths: each is upsampled by `filter`, and the result downsampled
-// by it. Beyond the ends of a segment, and of its activations, the nearest one is repeated. A thread a column of eight rows, over which
-// it slides a window of twelve activations, two of them new with each row; a row of no segment gives zeros.
+// Snake at twice the rate within consecutive segments, given by their lengths: each is upsampled by `filter`, and the result is downsampled
+// by it. Beyond the ends of a segment, and of its activations, the nearest one is repeated. One thread for a column of eight rows: it
+// slides a window of twelve activations, two of them new with each row. A row of no segment gives zeros.
 extern "C" __global__ void segment_snake_f32(const float *__restrict__ x, const float *__restrict__ alpha,
                                              const float *__restrict__ beta, const float *__restrict__ filter,
                                              float *__restrict__ out, const unsigned *__restrict__ segments, unsigned count,

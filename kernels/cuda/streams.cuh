@@ -1,22 +1,22 @@
-// Rows of streams of several slots at once.
+// Rows of streams of several slots.
 //
-// Chunks are what a row spec holds of streams: slot, first row, rows, position of the first row, in rows of the first level; a row of it is
-// `scale` rows here, and the first `skip` rows of a stream do not exist. What came before a chunk lies in its slot's tail.
+// Chunks are a list of a row spec: slot, first row, rows, position of the first row, in rows of the first level. One such row is `scale`
+// rows here, and the first `skip` rows of a stream are absent. The rows before a chunk lie in its slot's tail.
 #pragma once
 #include "common.cuh"
 
-// A level of streams.
+// One level of the streams.
 struct Streams {
   const unsigned *chunks;
   unsigned count, scale, skip;
 };
 
-// Where a row's input comes from.
+// Input of a row.
 struct StreamRow {
-  // The chunk's first row, the slot's tail, and what positions are counted from.
+  // The chunk's first row, the slot's tail, and the offset of positions.
   const float *chunk, *tail;
   unsigned position, before, skip, tail_rows, channels;
-  // The row `back` rows before; null for one that is zeros.
+  // Returns the row `back` rows before; null for zeros.
   __device__ __forceinline__ const float *row(unsigned back) const {
     if (position < back + skip) return nullptr;
     const unsigned at = position - back;
@@ -25,7 +25,7 @@ struct StreamRow {
   }
 };
 
-// The row with this number in the batch; false if it does not exist.
+// Finds the row with this index in the batch; false if it is absent.
 __device__ __forceinline__ bool find_stream_row(const Streams &streams, const float *x, const float *tail, unsigned row,
                                                 unsigned channels, unsigned tail_rows, StreamRow &found) {
   for (unsigned c = 0; c < streams.count; ++c) {

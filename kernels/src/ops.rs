@@ -1,198 +1,208 @@
-//! The trait that models are written over, and the plain values that cross it.
+//! The trait [`Ops`] and its plain values.
 
 mod attention_batch;
 mod weight;
 
 pub use self::attention_batch::{AttentionBatch, BatchSequence, SequenceRows};
-pub use self::weight::{DType, WeightFormat, KernelError, WeightLayout, RawTensor};
+pub use self::weight::{DType, KernelError, RawTensor, WeightFormat, WeightLayout};
 use crate::part::WeightPart;
 
-/// Memory of a device that operations update in place, addressed by slot or block.
+/// Device memory that operations update in place, addressed by slot or block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StateSpec {
-    /// Keys and values of one attention layer.
+    /// KV cache of one attention layer.
     KeyValue {
-        /// Blocks in the pool.
+        /// Number of blocks in the pool.
         blocks: usize,
         /// Positions in a block.
         block_len: usize,
         /// Key width: kv heads times head width.
         width: usize,
     },
-    /// What a convolution remembers of its input: the last `rows` rows for each slot.
+    /// State of a causal convolution: the last `rows` input rows of each slot.
     Tail {
-        /// Slots.
+        /// Number of slots.
         slots: usize,
-        /// Rows remembered.
+        /// Input rows kept for each slot.
         rows: usize,
-        /// Channels.
+        /// Channels of a row.
         columns: usize,
     },
-    /// Which ids a slot has produced, for the repetition penalty.
+    /// Ids that each slot has produced, for the repetition penalty.
     TokenMask {
-        /// Slots.
+        /// Number of slots.
         slots: usize,
-        /// Ids.
+        /// Size of the vocabulary.
         vocabulary: usize,
     },
-    /// Rows that outlive a step, addressed by their numbers.
+    /// Rows that outlive a step, addressed by index.
     Rows {
-        /// How many.
+        /// Number of rows.
         rows: usize,
         /// Numbers in a row.
         columns: usize,
     },
 }
 
-/// Sizes of one attention layer.
+/// Shape of one attention layer.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AttentionShape {
-    /// Query heads.
+    /// Number of query heads.
     pub heads: usize,
-    /// Key and value heads; `heads` is a multiple.
+    /// Number of key and value heads; `heads` is a multiple.
     pub kv_heads: usize,
     /// Width of a head.
     pub head_dim: usize,
-    /// Positions that a row sees, its own included; `None` for all before it.
+    /// Sliding window: positions that a row attends to, its own included; `None` for all up to its own.
     pub window: Option<usize>,
 }
 
-/// How experts are chosen.
+/// Settings of a mixture's router.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RouterShape {
-    /// Experts for each row.
+    /// Experts chosen for each row.
     pub top_k: usize,
-    /// Whether the chosen probabilities are scaled to sum to 1.
+    /// True if the chosen probabilities are scaled to sum to 1.
     pub normalise: bool,
 }
 
-/// How one row's id is chosen; fields are applied in this order, which is the reference implementation's.
+/// Sampling parameters of one row. They apply in the order of the fields, which is the reference implementation's.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SampleParams {
-    /// Slot of the penalty's history; the id chosen is added to it.
+    /// Slot of the penalty's history; the sampled id is added to it.
     pub slot: usize,
-    /// Divides positive and multiplies negative logits of ids produced before; 1 is none.
+    /// Divides positive and multiplies negative logits of ids produced before; 1 disables it.
     pub repetition_penalty: f32,
-    /// 0 chooses the most likely id (the lowest one on a tie).
+    /// Softmax temperature; 0 takes the most likely id (the lowest on a tie).
     pub temperature: f32,
-    /// Keep the most likely `top_k`; 0 keeps all.
+    /// Keeps the most likely `top_k` ids; 0 keeps all.
     pub top_k: usize,
-    /// Keep the smallest set that reaches this probability; 1 keeps all.
+    /// Keeps the smallest set that reaches this probability; 1 keeps all.
     pub top_p: f32,
-    /// A random number in 0..1 that decides.
+    /// Random number in 0..1 that the draw uses.
     pub uniform: f32,
 }
 
-/// The id that stands for "no id": a row whose logits held a value that is not finite.
+/// Marks "no id": a row with logits that are not finite.
 pub const NO_ID: u32 = u32::MAX;
 
-/// The operations of a device. Tensors are packed `[rows, columns]` in single precision unless said otherwise.
+/// Operations of a device. Tensors are packed `[rows, columns]` in single precision unless said otherwise.
 ///
-/// Shapes must fit: a model checks its weights when it loads, so that a mismatch here is a defect and panics.
+/// Models check their weights at load, so a shape mismatch here is a defect and panics.
 pub trait Ops {
-    /// Activations.
+    /// Activations, `[rows, columns]`.
     type T;
-    /// Ids, one a row.
+    /// Ids, one for each row.
     type Ids;
-    /// A prepared weight.
+    /// A prepared weight, packed for the device.
     type Weight;
-    /// Memory updated in place.
+    /// Device memory updated in place; see [`StateSpec`].
     type State;
-    /// The rows of an attention step, prepared for the device.
+    /// Rows of an attention step, prepared for the device.
     type Batch;
 
-    /// Prepares a weight.
+    /// Prepares a weight in [`WeightFormat::Float`]. Fails if shape or size do not fit `layout`.
     fn weight(&self, layout: WeightLayout, parts: &[RawTensor<'_>]) -> Result<Self::Weight, KernelError>;
-    /// Prepares a weight in a format of its own. [`Layout::Linear`] and [`Layout::Experts`] may have all formats, the others
-    /// [`Format::Float`]. What a device does not have is refused by name; by default it has [`Format::Float`] alone.
-    fn weight_in_format(&self, layout: WeightLayout, format: WeightFormat, parts: &[RawTensor<'_>]) -> Result<Self::Weight, KernelError> {
+    /// Prepares a weight in `format`. [`WeightLayout::Linear`] and [`WeightLayout::Experts`] may have all formats, the others [`WeightFormat::Float`]. Fails
+    /// with [`KernelError::Format`] if the device lacks the format; the default implementation has [`WeightFormat::Float`] alone.
+    fn weight_in_format(
+        &self,
+        layout: WeightLayout,
+        format: WeightFormat,
+        parts: &[RawTensor<'_>],
+    ) -> Result<Self::Weight, KernelError> {
         if format == WeightFormat::Float {
             return self.weight(layout, parts);
         }
         let name = parts.first().map_or("", |part| part.name).to_owned();
         Err(KernelError::Format { name, layout, format })
     }
-    /// Prepares a weight of parts that a checkpoint need not have. By default a device takes none but stored ones.
-    fn weight_from_parts(&self, layout: WeightLayout, format: WeightFormat, parts: &[WeightPart<'_>]) -> Result<Self::Weight, KernelError> {
+    /// Prepares a weight of stored, packed or drawn parts. The default implementation takes stored parts only.
+    fn weight_from_parts(
+        &self,
+        layout: WeightLayout,
+        format: WeightFormat,
+        parts: &[WeightPart<'_>],
+    ) -> Result<Self::Weight, KernelError> {
         let stored = parts.iter().map(|part| match part {
             WeightPart::Stored(tensor) => Ok(*tensor),
             WeightPart::Packed(_) | WeightPart::Drawn(_) => Err(KernelError::Origin { name: part.name().to_owned() }),
         });
         self.weight_in_format(layout, format, &stored.collect::<Result<Vec<_>, _>>()?)
     }
-    /// The same device with buffers of its own, for a stage that runs beside others: its tensors stay at the same addresses.
+    /// Returns the same device with buffers of its own, for a stage that runs concurrently: its tensors stay at the same addresses.
     fn with_own_buffers(&self) -> Self
     where
         Self: Sized;
-    /// Makes zeroed state.
+    /// Allocates zeroed state.
     fn state(&self, spec: StateSpec) -> Self::State;
     /// Clears a slot of a [`StateSpec::TokenMask`].
     fn reset(&self, state: &mut Self::State, slot: usize);
-    /// Copies a block of [`StateSpec::KeyValue`] onto another.
+    /// Copies a block of [`StateSpec::KeyValue`] over another.
     fn copy_block(&self, state: &mut Self::State, from: u32, to: u32);
     /// Prepares rows for [`Ops::attention`] and [`Ops::rotary`].
     fn batch(&self, sequences: &[SequenceRows<'_>]) -> Self::Batch;
 
-    /// Host to device: `values.len()` must be a multiple of `columns`.
+    /// Copies a tensor to the device; `values.len()` must be a multiple of `columns`.
     fn tensor(&self, values: Vec<f32>, columns: usize) -> Self::T;
-    /// Host to device.
+    /// Copies ids to the device.
     fn ids(&self, ids: &[u32]) -> Self::Ids;
-    /// Device to host, row-major.
+    /// Copies a tensor to the host, row-major.
     fn read(&self, x: &Self::T) -> Vec<f32>;
-    /// Device to host.
+    /// Copies ids to the host.
     fn read_ids(&self, ids: &Self::Ids) -> Vec<u32>;
-    /// Rows of a tensor.
+    /// Returns the number of rows of a tensor.
     fn rows(&self, x: &Self::T) -> usize;
-    /// Bytes that a number takes in states of keys and values.
+    /// Bytes of a number in the KV cache.
     fn kv_number_bytes(&self) -> usize {
         size_of::<f32>()
     }
-    /// Address of a tensor on the device, for proofs that a step which repeats finds its tensors at the same places.
+    /// Returns the device address of a tensor; tests check with it that a repeated step keeps its addresses.
     fn address(&self, x: &Self::T) -> usize;
 
-    /// The same numbers once more.
+    /// Returns a copy.
     fn copy(&self, x: &Self::T) -> Self::T;
-    /// The rows `at`, in that order.
+    /// Gathers the rows `at`, in that order.
     fn gather(&self, x: &Self::T, at: &[usize]) -> Self::T;
-    /// Several tensors of one width, one under the other.
+    /// Concatenates tensors of one width along the rows.
     fn concat(&self, parts: &[&Self::T]) -> Self::T;
 
-    /// Entries of a table, one for each id. [`NO_ID`] gives zeros.
+    /// Looks up one table entry for each id. [`NO_ID`] gives zeros.
     fn embed(&self, table: &Self::Weight, ids: &Self::Ids) -> Self::T;
-    /// `x Wᵀ + b`.
+    /// Computes `x Wᵀ + b`.
     fn linear(&self, x: &Self::T, weight: &Self::Weight, bias: Option<&Self::Weight>) -> Self::T;
-    /// `length` columns from `start` on.
+    /// Returns `length` columns from `start` on.
     fn narrow(&self, x: &Self::T, start: usize, length: usize) -> Self::T;
-    /// `x + y`.
+    /// Returns `x + y`.
     fn add(&self, x: Self::T, y: &Self::T) -> Self::T;
-    /// `x y`, number by number.
+    /// Multiplies element by element: `x y`.
     fn mul(&self, x: Self::T, y: &Self::T) -> Self::T;
-    /// Each row times a vector, column by column.
+    /// Multiplies each row by a vector, column by column.
     fn scale(&self, x: Self::T, by: &Self::Weight) -> Self::T;
-    /// Each number times a constant.
+    /// Multiplies each number by a constant.
     fn scale_all(&self, x: Self::T, by: f32) -> Self::T;
-    /// Root-mean-square norm over groups of as many columns as `weight` has (a whole row, or each head).
+    /// Root-mean-square norm over groups of columns as wide as `weight`: a whole row, or each head.
     fn rms_norm(&self, x: &Self::T, weight: &Self::Weight, eps: f32) -> Self::T;
     /// Layer norm of each row.
     fn layer_norm(&self, x: &Self::T, weight: &Self::Weight, bias: &Self::Weight, eps: f32) -> Self::T;
-    /// `silu(x)`.
+    /// Sigmoid linear unit, `x sigmoid(x)`.
     fn silu(&self, x: Self::T) -> Self::T;
-    /// `silu(first half of the columns) * second half`.
+    /// Returns `silu(first half of the columns) * second half`.
     fn silu_mul(&self, x: &Self::T) -> Self::T;
-    /// Gaussian error linear unit, the exact (erf) form.
+    /// Gaussian error linear unit in the exact (erf) form.
     fn gelu(&self, x: Self::T) -> Self::T;
-    /// Gaussian error linear unit, approximated by a hyperbolic tangent.
+    /// Gaussian error linear unit, approximated with a hyperbolic tangent.
     fn gelu_tanh(&self, x: Self::T) -> Self::T;
-    /// `x + sin²(x eᵅ) / (eᵝ + 1e-9)`, α and β per column.
+    /// Snake activation: `x + sin²(x eᵅ) / (eᵝ + 1e-9)`, α and β per column.
     fn snake(&self, x: Self::T, alpha: &Self::Weight, beta: &Self::Weight) -> Self::T;
     /// Limits each number to `[low, high]`.
     fn clamp(&self, x: Self::T, low: f32, high: f32) -> Self::T;
-    /// `y` times the sigmoid of `gate`, which has one column.
+    /// Multiplies `y` by the sigmoid of `gate`, which has one column.
     fn sigmoid_gate(&self, y: Self::T, gate: &Self::T) -> Self::T;
 
-    /// Rotary position embedding of each head (rotate-half form), all at the batch's positions.
+    /// Rotary position embedding of each head (rotate-half form) at the batch's positions.
     fn rotary(&self, x: Self::T, batch: &Self::Batch, head_dim: usize, theta: f32) -> Self::T;
-    /// Stores the rows' keys and values, then causal attention over each row's own sequence.
+    /// Stores the rows' keys and values, then computes causal attention of each row over its own sequence.
     fn attention(
         &self,
         q: &Self::T,
@@ -202,7 +212,7 @@ pub trait Ops {
         batch: &Self::Batch,
         shape: AttentionShape,
     ) -> Self::T;
-    /// Mixture of experts: softmax router, then `down(silu(gate) * up)` of each chosen expert, weighted.
+    /// Mixture of experts: softmax router, then the weighted sum of `down(silu(gate) * up)` over the chosen experts.
     fn experts(
         &self,
         x: &Self::T,
@@ -212,8 +222,8 @@ pub trait Ops {
         spec: RouterShape,
     ) -> Self::T;
 
-    /// Convolution of `images` pictures `[height, width]` (row-major, `in` channels innermost: `x` has one row for each
-    /// pixel) by a [`Layout::Conv2d`]; gives `[ceil(height / stride), ceil(width / stride)]` each.
+    /// Convolution of `images` pictures `[height, width]` by a [`WeightLayout::Conv2d`]. `x` has one row for each pixel, row-major, with `in`
+    /// channels. Each picture gives `[ceil(height / stride), ceil(width / stride)]`.
     fn conv2d(
         &self,
         x: &Self::T,
@@ -223,10 +233,10 @@ pub trait Ops {
         weight: &Self::Weight,
         bias: &Self::Weight,
     ) -> Self::T;
-    /// The same numbers, row-major, in rows of `columns`.
+    /// Returns the same numbers, row-major, in rows of `columns`.
     fn reshape(&self, x: Self::T, columns: usize) -> Self::T;
 
-    /// Chooses an id for each row of logits. `allowed_mask` masks ids by 0 (never) and 1.
+    /// Samples an id for each row of logits. `allowed_mask` has 1 for each allowed id, 0 for the others.
     fn sample(
         &self,
         logits: &Self::T,

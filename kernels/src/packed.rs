@@ -1,33 +1,33 @@
-//! Matrices of integers as `compressed-tensors` stores them: symmetric, with scales that groups along the input share.
+//! Integer matrices in the formats of `compressed-tensors`: symmetric, with one scale for each group along the input.
 
 use crate::ops::{KernelError, WeightLayout};
 
-/// Numbers of a group must be a multiple of so many, unless a whole row is one group.
+/// A group size must be a multiple of this, unless one group spans the row.
 const GROUP_UNIT: usize = 32;
 
-/// How integers lie in a row.
+/// Order of the integers in a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Packing {
-    /// `pack-quantized`, four bits: 8 added to each, eight in a word of 32 bits, the first in the lowest bits. A row is whole words.
+    /// `pack-quantized`, four bits: 8 added to each, eight in a 32-bit word, the first in the lowest bits. A row is whole words.
     Four,
-    /// `pack-quantized`, eight bits: 128 added to each, four in a word.
+    /// `pack-quantized`, eight bits: 128 added to each, four in a 32-bit word.
     Eight,
-    /// `int-quantized`: a byte each, two's complement.
+    /// `int-quantized`: one byte each, two's complement.
     Bytes,
 }
 
-/// A matrix `[out, inputs]`. Each number is its integer times its group's scale.
+/// A quantised matrix `[out, inputs]`. Each number is its integer times its group's scale.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PackedTensor<'a> {
     /// Name in the checkpoint, for messages.
     pub name: &'a str,
-    /// `[out, inputs]`
+    /// Sizes `[out, inputs]`.
     pub shape: &'a [usize],
-    /// How the integers lie.
+    /// Packing of the integers.
     pub packing: Packing,
-    /// The integers, row after row.
+    /// Packed integers, row-major.
     pub integers: &'a [u8],
-    /// `[out, groups]`, bfloat16, little-endian.
+    /// Scales `[out, groups]`, bfloat16, little-endian.
     pub scales: &'a [u8],
     /// Inputs that share a scale; the last group of a row may have fewer.
     pub group: usize,
@@ -42,7 +42,7 @@ impl Packing {
         }
     }
 
-    /// Bytes of a row.
+    /// Bytes of a row of `inputs` integers.
     pub fn row_bytes(self, inputs: usize) -> usize {
         match self {
             Self::Four => inputs.div_ceil(8) * 4,
@@ -51,7 +51,7 @@ impl Packing {
         }
     }
 
-    /// Packs an integer into a row whose bytes were zero.
+    /// Packs an integer into a zeroed row.
     pub fn put(self, row: &mut [u8], input: usize, integer: i8) {
         match self {
             Self::Four => row[input / 2] |= (integer.wrapping_add(8) as u8 & 0xf) << (input % 2 * 4),
@@ -70,10 +70,13 @@ impl Packing {
 }
 
 impl PackedTensor<'_> {
-    /// Refuses another shape than that of a matrix, other groups than can be served, and too few or too many bytes.
+    /// Checks shape, group size and number of bytes.
     pub fn check(&self) -> Result<(), KernelError> {
-        let wrong =
-            || KernelError::Shape { name: self.name.to_owned(), shape: self.shape.to_vec(), layout: WeightLayout::Linear };
+        let wrong = || KernelError::Shape {
+            name: self.name.to_owned(),
+            shape: self.shape.to_vec(),
+            layout: WeightLayout::Linear,
+        };
         let &[out, inputs] = self.shape else { return Err(wrong()) };
         if self.group == 0 || !(self.group.is_multiple_of(GROUP_UNIT) || self.group >= inputs) {
             return Err(KernelError::Group { name: self.name.to_owned(), group: self.group });
@@ -87,7 +90,7 @@ impl PackedTensor<'_> {
         Ok(())
     }
 
-    /// The integers of a row from `first` on, as many as there is room for and are left.
+    /// Unpacks integers of a row from `first` on into `to`, until either ends.
     pub fn integers_into(&self, row: usize, first: usize, to: &mut [i8]) {
         let inputs = self.shape[1];
         let bytes = self.packing.row_bytes(inputs);
@@ -97,14 +100,14 @@ impl PackedTensor<'_> {
         }
     }
 
-    /// The bits of the scale of an input.
+    /// Returns the bits of an input's scale, bfloat16.
     pub fn scale(&self, row: usize, input: usize) -> u16 {
         let groups = self.shape[1].div_ceil(self.group);
         let at = 2 * (row * groups + input / self.group);
         u16::from_le_bytes([self.scales[at], self.scales[at + 1]])
     }
 
-    /// All numbers, row after row. The tensor was checked.
+    /// Dequantises the matrix, row-major. The tensor must have passed [`PackedTensor::check`].
     pub fn numbers(&self) -> Vec<f32> {
         let &[out, inputs] = self.shape else { return Vec::new() };
         let mut integers = vec![0; inputs];

@@ -1,17 +1,17 @@
-//! Tensors that make a weight, by where their numbers come from.
+//! Tensors of a weight by origin: stored, packed or drawn.
 
 use crate::ops::RawTensor;
 use crate::packed::PackedTensor;
 use crate::random::mix;
 
-/// One tensor of a weight.
+/// One tensor of a weight, by origin.
 #[derive(Debug, Clone, Copy)]
 pub enum WeightPart<'a> {
-    /// As a checkpoint has it.
+    /// Floating-point tensor of a checkpoint.
     Stored(RawTensor<'a>),
-    /// As a checkpoint has it that is quantised.
+    /// Quantised tensor of a checkpoint.
     Packed(PackedTensor<'a>),
-    /// Drawn at random, for measurements: no checkpoint has it.
+    /// Random numbers for measurements without a checkpoint.
     Drawn(RandomTensor<'a>),
 }
 
@@ -20,31 +20,31 @@ pub enum WeightPart<'a> {
 pub struct RandomTensor<'a> {
     /// Name that a checkpoint would give it, for messages.
     pub name: &'a str,
-    /// Its shape.
+    /// Sizes of the axes, outermost first.
     pub shape: &'a [usize],
-    /// Its numbers.
+    /// Distribution and seed of its numbers.
     pub draw: RandomDraw,
 }
 
-/// Random numbers, each a function of its index alone: evenly spread over `mean - spread .. mean + spread`.
+/// Random numbers spread evenly over `mean - spread .. mean + spread`; each is a function of its index alone.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RandomDraw {
-    /// Which numbers.
+    /// Seed; different seeds give different numbers.
     pub seed: u64,
-    /// Their mean.
+    /// Mean of the numbers.
     pub mean: f32,
-    /// How far they are from it at most.
+    /// Largest distance from the mean.
     pub spread: f32,
 }
 
 impl RandomDraw {
-    /// 64 random bits.
+    /// Returns 64 random bits for an index.
     #[inline(always)]
     pub fn bits(self, index: u64) -> u64 {
         mix(self.seed.wrapping_add(index.wrapping_mul(0x9e37_79b9_7f4a_7c15)))
     }
 
-    /// The number at an index.
+    /// Returns the number at an index.
     #[inline(always)]
     pub fn number(self, index: u64) -> f32 {
         // The upper 24 bits are exact in single precision.
@@ -63,7 +63,7 @@ impl<'a> WeightPart<'a> {
         }
     }
 
-    /// Its shape.
+    /// Sizes of the axes, outermost first.
     pub fn shape(&self) -> &'a [usize] {
         match self {
             Self::Stored(RawTensor { shape, .. })

@@ -1,7 +1,6 @@
-//! Counter-based random numbers: each is a pure function of what it is for, so that neither batching, chunking nor a
-//! repeated step changes it.
+//! Counter-based random numbers. Each is a pure function of its counters, so batching, chunking and replay do not change it.
 
-/// A number in `[0, 1)` for the given counters.
+/// Returns a number in `[0, 1)` for the given counters.
 pub fn uniform(seed: u64, response: u64, step: u64, codebook: u64) -> f32 {
     let mut state = mix(seed ^ 0x9e37_79b9_7f4a_7c15);
     for counter in [response, step, codebook] {
@@ -11,11 +10,11 @@ pub fn uniform(seed: u64, response: u64, step: u64, codebook: u64) -> f32 {
     (state >> 40) as f32 / (1u32 << 24) as f32
 }
 
-/// A normally distributed number for the given counters, of mean 0 and variance 1 (Box and Muller, 1958). No number of [`uniform`]'s for
-/// a codebook takes part in it.
+/// Returns a normally distributed number of mean 0 and variance 1 for the given counters (Box and Muller, 1958). It shares no counter with
+/// [`uniform`]'s numbers for codebooks.
 pub fn normal(seed: u64, response: u64, step: u64, number: u64) -> f32 {
     let draw = |of: u64| f64::from(uniform(seed, response, step, (1 << 32) + 2 * number + of));
-    // Never the logarithm of 0.
+    // Avoids the logarithm of 0.
     let radius = (-2.0 * (1.0 - draw(0)).ln()).sqrt();
     (radius * (std::f64::consts::TAU * draw(1)).cos()) as f32
 }

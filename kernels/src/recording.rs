@@ -1,7 +1,7 @@
-//! An [`Ops`] that notes each operation with the shapes it sees, and leaves the work to another.
+//! An [`Ops`] that records each operation with its shapes and delegates the work to another.
 //!
-//! A device that captures a step as a graph needs the sequence of operations to be decided by shapes alone; a test records the same
-//! step over other values and compares. Reading back is noted too: a model function must not do it.
+//! Capture of a step as a graph needs shapes alone to decide the sequence of operations. A test records one step over different values and
+//! compares. Read-backs are recorded too, because a model function must not do them.
 
 mod step_ops;
 
@@ -9,57 +9,58 @@ use std::fmt::Display;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::ops::{
-    AttentionShape, WeightFormat, KernelError, WeightLayout, Ops, RawTensor, RouterShape, SampleParams, SequenceRows, StateSpec,
+    AttentionShape, KernelError, Ops, RawTensor, RouterShape, SampleParams, SequenceRows, StateSpec, WeightFormat,
+    WeightLayout,
 };
 use crate::part::WeightPart;
 use crate::step_ops::StepKey;
 
-/// See the module's description. Clones share their notes.
+/// An [`Ops`] that records its calls; see the module's description. Clones share their notes.
 #[derive(Debug, Clone, Default)]
 pub struct RecordingOps<O> {
     inner: O,
     notes: Arc<Mutex<Vec<String>>>,
     noted: RecordingMode,
-    /// Whether steps are padded as on a device that repeats them.
+    /// True if steps are padded as on a device that replays them.
     padded: bool,
 }
 
-/// What is noted.
+/// Subject of the notes.
 #[derive(Debug, Clone, Copy, Default)]
 enum RecordingMode {
-    /// Operations.
+    /// Operations with their shapes.
     #[default]
     Operations,
-    /// Those, and the place of each result.
+    /// Operations, and the address of each result.
     Places,
-    /// Of each launch and its read-back, by how much this counter rises.
+    /// Rise of this counter during each launch and its read-back.
     Counter(fn() -> u64),
 }
 
 impl<O: Ops> RecordingOps<O> {
-    /// Records what `inner` is asked.
+    /// Records the operations of `inner`.
     pub fn new(inner: O) -> Self {
         Self { inner, notes: Arc::default(), noted: RecordingMode::default(), padded: false }
     }
 
-    /// Records what `inner` is asked, and where each result lies.
+    /// Records the operations of `inner` and the address of each result.
     pub fn with_places(inner: O) -> Self {
         Self { noted: RecordingMode::Places, ..Self::new(inner) }
     }
 
-    /// Notes of each launch and its read-back no operation, but by how much `counter` rises: a count of allocations, say. Noting itself
-    /// does not count.
+    /// Records by how much `counter` rises during each launch and its read-back, a count of allocations for instance, and no operations.
+    /// The recorder's own work is not counted.
     pub fn with_counter(inner: O, counter: fn() -> u64) -> Self {
         Self { noted: RecordingMode::Counter(counter), ..Self::new(inner) }
     }
 
-    /// Pads steps as a device does that repeats them.
+    /// Pads steps as a device does that replays them.
     #[must_use]
     pub fn padded(self) -> Self {
         Self { padded: true, ..self }
     }
 
-    /// What was noted since the last call.
+    /// Returns and clears the notes.
     pub fn take_notes(&self) -> Vec<String> {
         std::mem::take(&mut *self.notes())
     }
@@ -74,7 +75,7 @@ impl<O: Ops> RecordingOps<O> {
         }
     }
 
-    /// Notes where a result lies.
+    /// Notes the address of a result.
     fn note_result(&self, x: O::T) -> O::T {
         if matches!(self.noted, RecordingMode::Places) {
             self.note(|| format!("at {:#x}", self.inner.address(&x)));
@@ -87,7 +88,7 @@ impl<O: Ops> RecordingOps<O> {
         self.note(|| format!("{name} {}", self.inner.rows(x)));
     }
 
-    /// Notes by how much the counter rises meanwhile.
+    /// Notes the counter's rise during `run`.
     fn counted<R>(&self, what: &str, key: Option<StepKey>, run: impl FnOnce() -> R) -> R {
         let RecordingMode::Counter(counter) = self.noted else { return run() };
         let before = counter();
@@ -109,11 +110,21 @@ impl<O: Ops> Ops for RecordingOps<O> {
         self.inner.weight(layout, parts)
     }
 
-    fn weight_in_format(&self, layout: WeightLayout, format: WeightFormat, parts: &[RawTensor<'_>]) -> Result<O::Weight, KernelError> {
+    fn weight_in_format(
+        &self,
+        layout: WeightLayout,
+        format: WeightFormat,
+        parts: &[RawTensor<'_>],
+    ) -> Result<O::Weight, KernelError> {
         self.inner.weight_in_format(layout, format, parts)
     }
 
-    fn weight_from_parts(&self, layout: WeightLayout, format: WeightFormat, parts: &[WeightPart<'_>]) -> Result<O::Weight, KernelError> {
+    fn weight_from_parts(
+        &self,
+        layout: WeightLayout,
+        format: WeightFormat,
+        parts: &[WeightPart<'_>],
+    ) -> Result<O::Weight, KernelError> {
         self.inner.weight_from_parts(layout, format, parts)
     }
 

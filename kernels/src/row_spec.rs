@@ -1,25 +1,24 @@
-//! What one step needs from the host, in one block of numbers that is uploaded at once.
+//! Host inputs of one step, in one block of words that is uploaded at once.
 //!
-//! A [`SpecLayout`] says where each list lies. It is made once for each stage and bucket of rows, so that every step of the bucket
-//! finds its numbers at the same addresses. A list that is shorter than its place is padded: the padding computes, and
-//! changes nothing that anyone reads.
+//! A [`SpecLayout`] gives each list its place. One layout serves a stage and bucket of rows, so every step of the bucket finds its numbers
+//! at the same addresses. A shorter list is padded: padding is computed, and nothing reads its results.
 
 use std::borrow::Borrow;
 use std::ops::Range;
 
 use crate::ops::{AttentionBatch, SampleParams, SequenceRows};
 
-/// The row that stands for "no row": it is read as zeros and written nowhere.
+/// Marks "no row": reads give zeros, writes do nothing.
 pub const NO_ROW: u32 = u32::MAX;
 
-/// Numbers before a sequence's table: its first row, its rows, its first position, entries of its table.
+/// Words before a sequence's table: its first row, its rows, its first position, entries of its table.
 const SEQUENCE: usize = 4;
-/// Numbers of a stream's chunk: slot, first row, rows, position of the first row.
+/// Words of a stream's chunk: slot, first row, rows, position of the first row.
 const CHUNK: usize = 4;
-/// Numbers of a [`SampleParams`].
+/// Words of a [`SampleParams`].
 const SAMPLE: usize = 6;
 
-/// Place of a list in a [`RowSpec`]: ids, numbers of rows, or floats by their bits.
+/// Place of a list in a [`RowSpec`]: ids, row indices, or floats by their bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SpecSection {
     start: usize,
@@ -27,17 +26,17 @@ pub struct SpecSection {
 }
 
 impl SpecSection {
-    /// Numbers that it has place for.
+    /// Capacity in words.
     pub fn capacity(self) -> usize {
         self.len
     }
 
-    /// Where they lie.
+    /// Range of its words in the row spec.
     pub fn range(self) -> Range<usize> {
         self.start..self.start + self.len
     }
 
-    /// Part `index` of a list that consists of parts of `len` numbers.
+    /// Returns part `index` of a list of parts of `len` words each. Panics if the list has fewer.
     pub fn part(self, index: usize, len: usize) -> Self {
         let part = Self { start: self.start + index * len, len };
         assert!(part.range().end <= self.range().end, "the list has fewer parts");
@@ -55,23 +54,23 @@ pub struct BatchSection {
 }
 
 impl BatchSection {
-    /// Rows that it has place for, which is how many the step has.
+    /// Rows of the step, padding included.
     pub fn rows(self) -> usize {
         self.rows
     }
 
-    /// The numbers, for [`crate::StepOps::index`]: for each sequence its first row, its rows, the position of the first, the entries of its
-    /// table, then the table.
+    /// Words for [`crate::StepOps::index`]: for each sequence its first row, its rows, its first position, the entries of its table, then
+    /// the table.
     pub fn words(self) -> SpecSection {
         self.at
     }
 
-    /// Numbers of a sequence.
+    /// Words of a sequence.
     pub fn stride(self) -> usize {
         SEQUENCE + self.table
     }
 
-    /// Adds the sequences that `words`, a whole row spec, holds here.
+    /// Appends to `batch` the sequences that `words`, a whole row spec, holds here.
     pub fn read(self, words: &[u32], batch: &mut AttentionBatch) {
         for sequence in words[self.at.range()].chunks_exact(SEQUENCE + self.table) {
             let (head, table) = sequence.split_at(SEQUENCE);
@@ -84,7 +83,7 @@ impl BatchSection {
     }
 }
 
-/// Place of the chunks of a step's streams through stateful convolutions.
+/// Place of the chunks of streams through stateful convolutions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct StreamSection {
     at: SpecSection,
@@ -92,25 +91,25 @@ pub struct StreamSection {
 }
 
 impl StreamSection {
-    /// The numbers, for [`crate::StepOps::index`].
+    /// Words for [`crate::StepOps::index`].
     pub fn words(self) -> SpecSection {
         self.at
     }
 
-    /// Rows that it has place for, which is how many the step has.
+    /// Rows of the step, padding included.
     pub fn rows(self) -> usize {
         self.rows
     }
 }
 
-/// Place of the parameters by which a step chooses ids, one for each row.
+/// Place of a step's sampling parameters, one set for each row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SampleSection {
     at: SpecSection,
 }
 
 impl SampleSection {
-    /// The numbers, for [`crate::StepOps::index`].
+    /// Words for [`crate::StepOps::index`].
     pub fn words(self) -> SpecSection {
         self.at
     }
@@ -124,7 +123,7 @@ pub struct SegmentSection {
 }
 
 impl SegmentSection {
-    /// The numbers, for [`crate::StepOps::index`].
+    /// Words for [`crate::StepOps::index`].
     pub fn words(self) -> SpecSection {
         self.at
     }
@@ -133,95 +132,95 @@ impl SegmentSection {
 /// Consecutive rows of one slot's stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StreamRows {
-    /// Whose stream.
+    /// Slot of the stream.
     pub slot: usize,
     /// Rows of the stream before the first of these; 0 begins a stream.
     pub position: usize,
-    /// How many rows.
+    /// Number of rows.
     pub rows: usize,
 }
 
-/// Where each list of a step lies.
+/// Layout of a step's lists within a [`RowSpec`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SpecLayout {
     len: usize,
 }
 
 impl SpecLayout {
-    /// Place for so many ids, numbers of rows, or floats.
+    /// Reserves `len` words for ids, row indices, or floats.
     pub fn list(&mut self, len: usize) -> SpecSection {
         let start = self.len;
         self.len += len;
         SpecSection { start, len }
     }
 
-    /// Place for `rows` attention rows of at most `sequences` sequences, whose tables have at most `table` entries.
+    /// Reserves `rows` attention rows of at most `sequences` sequences with tables of at most `table` entries.
     pub fn batch(&mut self, rows: usize, sequences: usize, table: usize) -> BatchSection {
         // One more sequence for the padding, on a block of its own.
         let (sequences, table) = (sequences + 1, table.max(1));
         BatchSection { at: self.list(sequences * (SEQUENCE + table)), sequences, table, rows }
     }
 
-    /// Place for `rows` rows of at most `chunks` streams.
+    /// Reserves `rows` rows of at most `chunks` streams.
     pub fn streams(&mut self, rows: usize, chunks: usize) -> StreamSection {
         StreamSection { at: self.list(chunks * CHUNK), rows }
     }
 
-    /// Place for the parameters of `rows` rows.
+    /// Reserves the sampling parameters of `rows` rows.
     pub fn samples(&mut self, rows: usize) -> SampleSection {
         SampleSection { at: self.list(rows * SAMPLE) }
     }
 
-    /// Place for the lengths of at most `segments` segments of `rows` rows.
+    /// Reserves the lengths of at most `segments` segments over `rows` rows.
     pub fn segments(&mut self, rows: usize, segments: usize) -> SegmentSection {
         // One more for the padding.
         SegmentSection { at: self.list(segments + 1), rows }
     }
 
-    /// A block of zeros with these places.
+    /// Returns a zeroed row spec of this layout.
     pub fn spec(&self) -> RowSpec {
         RowSpec { words: vec![0; self.len] }
     }
 
-    /// Makes `spec` a block of zeros with these places, in the memory that it has.
+    /// Resets `spec` to zeros of this layout, and reuses its memory.
     pub fn clear_spec(&self, spec: &mut RowSpec) {
         spec.words.clear();
         spec.words.resize(self.len, 0);
     }
 }
 
-/// The numbers of one step.
+/// Host inputs of one step.
 ///
-/// Each `set_` function panics when more is given than the place holds: whoever chose the bucket made a mistake.
+/// Each `set_` function panics if the values exceed their place: the caller chose too small a bucket.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RowSpec {
     words: Vec<u32>,
 }
 
 impl RowSpec {
-    /// All numbers, floats by their bits.
+    /// Returns all words, floats by their bits.
     pub fn words(&self) -> &[u32] {
         &self.words
     }
 
-    /// Ids or numbers of rows, filled up with [`NO_ROW`], which is [`NO_ID`](crate::ops::NO_ID) too.
+    /// Sets ids or row indices, padded with [`NO_ROW`], which equals [`NO_ID`](crate::ops::NO_ID).
     pub fn set(&mut self, at: SpecSection, values: &[u32]) {
         let (place, padding) = self.words[at.range()].split_at_mut(values.len());
         place.copy_from_slice(values);
         padding.fill(NO_ROW);
     }
 
-    /// The same of numbers that come one by one.
+    /// Sets ids or row indices from an iterator, padded with [`NO_ROW`].
     pub fn set_each(&mut self, at: SpecSection, values: impl IntoIterator<Item = u32>) {
         self.write(at, values, NO_ROW);
     }
 
-    /// Floats, filled up with zeros.
+    /// Sets floats, padded with zeros.
     pub fn set_floats(&mut self, at: SpecSection, values: &[f32]) {
         self.set_floats_each(at, values.iter().copied());
     }
 
-    /// The same of numbers that come one by one.
+    /// Sets floats from an iterator, padded with zeros.
     pub fn set_floats_each(&mut self, at: SpecSection, values: impl IntoIterator<Item = f32>) {
         self.write(at, values.into_iter().map(f32::to_bits), 0);
     }
@@ -229,13 +228,13 @@ impl RowSpec {
     fn write(&mut self, at: SpecSection, values: impl IntoIterator<Item = u32>, padding: u32) {
         let mut places = self.words[at.range()].iter_mut();
         for value in values {
-            // A model lays out and fills from the same batch: more would be its own mistake, and written over its neighbour's numbers.
+            // A model lays out and fills from the same batch: more values are a defect, and would overwrite the next list.
             *places.next().expect("more numbers than the bucket has place for") = value;
         }
         places.for_each(|place| *place = padding);
     }
 
-    /// Sequences, their rows one under the other. The rest of the rows are one more sequence on the block `scratch`, which no other
+    /// Sets the sequences, their rows one below the other. The padding rows form one more sequence on the block `scratch`, which no other
     /// sequence has.
     pub fn set_batch(&mut self, at: BatchSection, sequences: &[SequenceRows<'_>], scratch: u32) {
         assert!(sequences.len() < at.sequences, "more sequences than the bucket has place for");
@@ -256,7 +255,7 @@ impl RowSpec {
         places.for_each(|place| place[..SEQUENCE].fill(0));
     }
 
-    /// Chunks of streams, their rows one under the other.
+    /// Sets the chunks of streams, their rows one below the other.
     pub fn set_streams(&mut self, at: StreamSection, chunks: &[StreamRows]) {
         let used: usize = chunks.iter().map(|chunk| chunk.rows).sum();
         assert!(used <= at.rows, "more rows than the bucket has place for");
@@ -269,7 +268,7 @@ impl RowSpec {
         padding.fill(0);
     }
 
-    /// How each row's id is chosen. Rows of the padding take their most likely id and remember nothing.
+    /// Sets the sampling parameters of each row. Padding rows take their most likely id and have no history.
     pub fn set_samples(&mut self, at: SampleSection, params: impl IntoIterator<Item: Borrow<SampleParams>>) {
         let mut places = self.words[at.at.range()].chunks_exact_mut(SAMPLE);
         for params in params {
@@ -290,7 +289,7 @@ impl RowSpec {
         }
     }
 
-    /// Lengths of consecutive segments. The rest of the rows are one more segment.
+    /// Sets the lengths of consecutive segments. The remaining rows form one more segment.
     pub fn set_segments(&mut self, at: SegmentSection, lengths: &[usize]) {
         let used: usize = lengths.iter().sum();
         assert!(used <= at.rows, "more rows than the bucket has place for");
@@ -302,12 +301,12 @@ impl RowSpec {
     }
 }
 
-/// Numbers of slots, blocks, rows and positions fit: memory for more could not be had.
+/// Converts a count of slots, blocks, rows or positions; no device has memory for 2^32.
 fn word(number: usize) -> u32 {
     u32::try_from(number).expect("a device has fewer than 2^32 rows, slots and positions")
 }
 
-/// The parameters that a [`SampleSection`]'s numbers stand for; a slot of [`NO_ROW`] has no history.
+/// Decodes the sampling parameters of a [`SampleSection`]; a slot of [`NO_ROW`] has no history.
 pub fn read_samples(words: &[u32]) -> impl Iterator<Item = SampleParams> {
     words.chunks_exact(SAMPLE).map(|place| SampleParams {
         slot: place[0] as usize,
@@ -319,7 +318,7 @@ pub fn read_samples(words: &[u32]) -> impl Iterator<Item = SampleParams> {
     })
 }
 
-/// The chunks that a [`StreamSection`]'s numbers stand for, each with the number of its first row.
+/// Decodes the chunks of a [`StreamSection`], each with the index of its first row.
 pub fn read_streams(words: &[u32]) -> impl Iterator<Item = (usize, StreamRows)> {
     words.chunks_exact(CHUNK).map(|place| {
         let [slot, row, rows, position] = [place[0], place[1], place[2], place[3]].map(|n| n as usize);

@@ -1,5 +1,5 @@
-//! The CUDA device beside the processor: every operation gives the same numbers within a bound, ids alike, and a row's bits do not depend
-//! on what stands beside it. `make test-cuda` runs them on a simulated device.
+//! Compares the CUDA device with the processor: every operation gives the same numbers within a bound and the same ids, and a row's bits do
+//! not depend on its neighbours. `make test-cuda` runs these tests on a simulated device.
 #![cfg(feature = "cuda")]
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
@@ -9,12 +9,13 @@ use repartee_kernels::cpu::quantised::{IntegerFormat, QuantisedWeight};
 use repartee_kernels::cuda::{Cuda, CudaError};
 use repartee_kernels::random::uniform;
 use repartee_kernels::{
-    AttentionShape, DType, RandomDraw, RandomTensor, FILTER_TAPS, WeightFormat, KernelError, WeightLayout, NO_ROW, Ops, StepOutputs, PackedTensor,
-    Packing, WeightPart, RawTensor, ReadBack, RouterShape, SampleParams, SequenceRows, SpecLayout, StateSpec, StepKey, StepOps,
-    StreamRows, StreamLevel,
+    AttentionShape, DType, FILTER_TAPS, KernelError, NO_ROW, Ops, PackedTensor, Packing, RandomDraw, RandomTensor,
+    RawTensor, ReadBack, RouterShape, SampleParams, SequenceRows, SpecLayout, StateSpec, StepKey, StepOps, StepOutputs,
+    StreamLevel, StreamRows, WeightFormat, WeightLayout, WeightPart,
 };
 
-/// Largest difference that counts as equal, of the largest number: some units of single precision for each term of the longest sum here.
+/// Largest difference that counts as equal, relative to the largest number: some units of single precision for each term of the longest sum
+/// here.
 const BOUND: f32 = 2e-5;
 
 fn cuda() -> Cuda {
@@ -32,7 +33,7 @@ fn bytes(dtype: DType, values: &[f32]) -> Vec<u8> {
     }
 }
 
-/// A weight of several parts of one shape.
+/// Prepares a weight of several parts of one shape.
 fn weight<O: Ops>(ops: &O, layout: WeightLayout, dtype: DType, shape: &[usize], parts: usize, seed: u64) -> O::Weight {
     let bytes: Vec<Vec<u8>> =
         (0..parts).map(|part| bytes(dtype, &numbers(shape.iter().product(), seed + 1000 * part as u64))).collect();
@@ -40,10 +41,10 @@ fn weight<O: Ops>(ops: &O, layout: WeightLayout, dtype: DType, shape: &[usize], 
     ops.weight(layout, &parts).unwrap()
 }
 
-/// What operations gave out, by name.
+/// Results of operations, by name.
 type Found = Vec<(String, Vec<f32>)>;
 
-/// Every operation that takes numbers of the host, with weights of one format and sizes after `odd`: widths that are no multiple of four.
+/// Runs every operation that takes numbers from the host, with weights of one format. With `odd`, widths are no multiple of four.
 fn operations<O: StepOps>(ops: &O, dtype: DType, odd: bool) -> Found {
     let mut found = Found::new();
     let wide = if odd { 45 } else { 48 };
@@ -96,7 +97,7 @@ fn operations<O: StepOps>(ops: &O, dtype: DType, odd: bool) -> Found {
     found
 }
 
-/// Attention of several sequences in several steps: rings, windows, grouped heads, and a block copied onto another.
+/// Runs attention of several sequences in several steps: rings, windows, grouped heads, and a copied block.
 fn attention<O: StepOps>(ops: &O) -> Found {
     let mut found = Found::new();
     for (heads, kv_heads, head_dim, window) in
@@ -122,7 +123,7 @@ fn attention<O: StepOps>(ops: &O) -> Found {
             let out = ops.attention(&q, &k, &tensor(width, 3), &mut cache, &batch, shape);
             found.push((format!("attention {shape:?} {step}"), ops.read(&out)));
             if step == 1 {
-                // The other sequence goes on with a copy of the first one's newest block.
+                // The other sequence continues with a copy of the first one's newest block.
                 ops.copy_block(&mut cache, tables[0][7], tables[1][0]);
             }
             positions = [positions[0] + rows[0], positions[1] + rows[1]];
@@ -134,7 +135,7 @@ fn attention<O: StepOps>(ops: &O) -> Found {
     found
 }
 
-/// The lengths of segments that leave some rows of `rows` to one more.
+/// Uploads segment lengths, with the remaining rows of `rows` as one more segment.
 fn segments<O: StepOps>(ops: &O, rows: usize, lengths: &[usize]) -> O::Index {
     let mut layout = SpecLayout::default();
     let at = layout.segments(rows, lengths.len() + 1);
@@ -143,7 +144,7 @@ fn segments<O: StepOps>(ops: &O, rows: usize, lengths: &[usize]) -> O::Index {
     ops.index(&ops.upload(&spec), at.words())
 }
 
-/// A centred convolution and the snake at twice the rate, within segments longer and shorter than what they reach.
+/// Runs a centred convolution and the snake at twice the rate, within segments longer and shorter than their reach.
 fn within_segments<O: StepOps>(ops: &O, dtype: DType, channels: usize) -> Found {
     let mut found = Found::new();
     let vector = |len, seed| weight(ops, WeightLayout::Vector, dtype, &[len], 1, seed);
@@ -160,7 +161,7 @@ fn within_segments<O: StepOps>(ops: &O, dtype: DType, channels: usize) -> Found 
     found
 }
 
-/// Streams through convolutions of every kind, in steps of uneven size.
+/// Runs streams through convolutions of every kind, in steps of uneven size.
 fn convolutions<O: StepOps>(ops: &O, dtype: DType, channels: usize) -> Found {
     let mut found = Found::new();
     let vector = |len, seed| weight(ops, WeightLayout::Vector, dtype, &[len], 1, seed);
@@ -176,7 +177,7 @@ fn convolutions<O: StepOps>(ops: &O, dtype: DType, channels: usize) -> Found {
     let mut positions = [0, 0, 0];
     for (step, rows) in [[1, 0, 3], [4, 0, 1], [0, 5, 2], [1, 1, 1]].into_iter().enumerate() {
         if step == 3 {
-            // A new stream in a slot that had one.
+            // A new stream in a slot that had one before.
             positions[2] = 0;
         }
         let chunks: Vec<_> = (0..3)
@@ -251,14 +252,15 @@ fn operations_within_segments_equal_the_processors() {
     }
 }
 
-/// Ids of several rows with every way of choosing, and what the penalty remembers of them.
+/// Samples ids of several rows with every combination of parameters, and with the penalty's history.
 fn choices<O: StepOps>(ops: &O, vocabulary: usize) -> Vec<u32> {
     const ROWS: usize = 12;
     let allowed: Vec<f32> = (0..vocabulary).map(|id| f32::from(id % 5 != 3)).collect();
     let allowed = bytes(DType::F32, &allowed);
     let shape = &[vocabulary];
-    let allowed =
-        ops.weight(WeightLayout::Vector, &[RawTensor { name: "a", bytes: &allowed, dtype: DType::F32, shape }]).unwrap();
+    let allowed = ops
+        .weight(WeightLayout::Vector, &[RawTensor { name: "a", bytes: &allowed, dtype: DType::F32, shape }])
+        .unwrap();
     let mut history = ops.state(StateSpec::TokenMask { slots: ROWS, vocabulary });
     let mut ids = Vec::new();
     for step in 0..6 {
@@ -273,7 +275,7 @@ fn choices<O: StepOps>(ops: &O, vocabulary: usize) -> Vec<u32> {
             })
             .collect();
         let mut logits: Vec<f32> = numbers(ROWS * vocabulary, 50 + step).iter().map(|logit| logit * 5.0).collect();
-        // Equal ones, and one row that is not finite.
+        // Ties, and one row that is not finite.
         logits[..vocabulary].fill(0.5);
         logits[5 * vocabulary..6 * vocabulary].iter_mut().for_each(|logit| *logit = logit.round());
         if step == 2 {
@@ -298,7 +300,7 @@ fn choices_equal_the_processors() {
     }
 }
 
-/// One row alone has the bits that it has among others.
+/// A row alone has the same bits as among others.
 #[test]
 fn rows_are_independent_of_their_neighbours() {
     let ops = cuda();
@@ -315,7 +317,7 @@ fn rows_are_independent_of_their_neighbours() {
         let mixture = |x| bits(&ops.experts(x, &router, &gate_up, &down, spec));
         assert_eq!(mixture(&x)[7 * 20..8 * 20], mixture(&alone));
     }
-    // A segment alone has the bits that it has behind another.
+    // A segment alone has the same bits as behind another.
     let x = numbers(30 * 5, 6);
     let w = weight(&ops, WeightLayout::Conv1d { dilation: 2 }, DType::F32, &[6, 5, 3], 1, 7);
     let vector = |len, seed| weight(&ops, WeightLayout::Vector, DType::F32, &[len], 1, seed);
@@ -327,7 +329,7 @@ fn rows_are_independent_of_their_neighbours() {
     assert_eq!(run(&x, &[3, 20])[3 * 6..23 * 6], run(&x[3 * 5..23 * 5], &[20]));
 }
 
-/// Steps on two devices of their own: what is read back is each one's, whichever is collected first.
+/// Steps on two devices: each reads back its own results, in any order of collection.
 #[test]
 fn steps_of_two_streams_are_read_back_apart() {
     let ops = cuda();
@@ -357,11 +359,11 @@ fn steps_of_two_streams_are_read_back_apart() {
             [3.0, 4.0, 5.0, 6.0, 1.0, 2.0].map(|n| if n > 2.0 { n * round as f32 } else { n })
         );
     }
-    // A step that nobody collects leaves nothing behind.
+    // A step that is never collected leaves nothing behind.
     drop(launch(&devices[0], 1.0));
 }
 
-/// Rows of random integers with random scales, as a checkpoint stores them.
+/// Packs rows of random integers with random scales, as a checkpoint stores them.
 fn packed(packing: Packing, [out, inputs]: [usize; 2], group: usize, seed: u64) -> (Vec<u8>, Vec<u8>) {
     let row = packing.row_bytes(inputs);
     let mut integers = vec![0; out * row];
@@ -376,8 +378,8 @@ fn packed(packing: Packing, [out, inputs]: [usize; 2], group: usize, seed: u64) 
     (integers, (0..out * inputs.div_ceil(group)).flat_map(scale).collect())
 }
 
-/// Integers that a checkpoint stores: their products are those of the numbers that they stand for, alone and as experts, and a row's bits do
-/// not depend on its neighbours.
+/// A checkpoint's integers: their products equal those of the dequantised numbers, alone and as experts, and a row's bits do not depend on
+/// its neighbours.
 #[test]
 fn stored_integers_are_their_numbers() {
     let ops = cuda();
@@ -397,7 +399,9 @@ fn stored_integers_are_their_numbers() {
             let x = numbers(6 * inputs, 9);
             let run = |parts: &[WeightPart<'_>]| {
                 let linear = ops.weight_from_parts(WeightLayout::Linear, WeightFormat::Float, &parts[..2]).unwrap();
-                let experts = |parts| ops.weight_from_parts(WeightLayout::Experts { per_expert: 2 }, WeightFormat::Float, parts).unwrap();
+                let experts = |parts| {
+                    ops.weight_from_parts(WeightLayout::Experts { per_expert: 2 }, WeightFormat::Float, parts).unwrap()
+                };
                 let down = weight(&ops, WeightLayout::Experts { per_expert: 1 }, DType::Bf16, &[7, 20], 3, 3);
                 let router = weight(&ops, WeightLayout::Linear, DType::F32, &[3, inputs], 1, 4);
                 let routed = RouterShape { top_k: 2, normalise: true };
@@ -415,13 +419,13 @@ fn stored_integers_are_their_numbers() {
     }
 }
 
-/// Numbers that the device quantises become the integers and scales that the processor makes of them.
+/// The device quantises to the same integers and scales as the processor.
 #[test]
 fn quantised_weights_are_the_processors() {
     let ops = cuda();
     for (format, kind) in [(WeightFormat::Int8, IntegerFormat::Eight), (WeightFormat::Int4, IntegerFormat::Four)] {
         for inputs in [45, 320] {
-            // More than a staging buffer takes at once.
+            // More than a staging buffer holds.
             let outputs = 250;
             let shape = [outputs, inputs];
             let values = numbers(outputs * inputs, 1);
@@ -443,11 +447,13 @@ fn quantised_weights_are_the_processors() {
     }
 }
 
-/// Drawn numbers are the processor's in every layout, and as integers they are as large.
+/// Drawn numbers equal the processor's in every layout, and drawn integers have their size.
 #[test]
 fn drawn_weights_are_the_processors() {
     fn drawn<O: Ops>(ops: &O, layout: WeightLayout, format: WeightFormat, shape: &[usize], parts: u64) -> O::Weight {
-        let part = |seed| WeightPart::Drawn(RandomTensor { name: "w", shape, draw: RandomDraw { seed, mean: 0.1, spread: 0.3 } });
+        let part = |seed| {
+            WeightPart::Drawn(RandomTensor { name: "w", shape, draw: RandomDraw { seed, mean: 0.1, spread: 0.3 } })
+        };
         ops.weight_from_parts(layout, format, &(0..parts).map(part).collect::<Vec<_>>()).unwrap()
     }
     fn run<O: Ops>(ops: &O) -> Found {
@@ -507,11 +513,15 @@ fn bad_weights_are_refused_by_name() {
         scales: &scales,
         group: 32,
     };
-    let error = ops.weight_from_parts(WeightLayout::Table, WeightFormat::Float, &[WeightPart::Packed(tensor)]).map(|_| ()).unwrap_err();
+    let error = ops
+        .weight_from_parts(WeightLayout::Table, WeightFormat::Float, &[WeightPart::Packed(tensor)])
+        .map(|_| ())
+        .unwrap_err();
     assert_eq!(error, KernelError::Packed { name: "p".to_owned(), layout: WeightLayout::Table });
-    // More than the device has.
+    // More memory than the device has.
     let shape = &[1 << 24, 1 << 20];
-    let huge = WeightPart::Drawn(RandomTensor { name: "h", shape, draw: RandomDraw { seed: 1, mean: 0.0, spread: 1.0 } });
+    let huge =
+        WeightPart::Drawn(RandomTensor { name: "h", shape, draw: RandomDraw { seed: 1, mean: 0.0, spread: 1.0 } });
     let error = ops.weight_from_parts(WeightLayout::Linear, WeightFormat::Float, &[huge]).map(|_| ()).unwrap_err();
     assert!(matches!(&error, KernelError::Memory { name, needed, .. } if name == "h" && *needed == 1 << 25), "{error}");
 }

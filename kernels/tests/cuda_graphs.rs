@@ -1,5 +1,5 @@
-//! Steps that the CUDA device captures as graphs: replays give the bits of steps that are launched operation by operation, and what cannot be
-//! replayed is found. `make test-cuda` runs them on a simulated device.
+//! Steps that the CUDA device captures as graphs: replays give the bits of eager launches, and steps that cannot be replayed are detected.
+//! `make test-cuda` runs these tests on a simulated device.
 #![cfg(feature = "cuda")]
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
@@ -9,8 +9,8 @@ use repartee_kernels::cuda::{Cuda, LaunchedStep};
 use repartee_kernels::random::uniform;
 use repartee_kernels::row_spec::{BatchSection, SampleSection, SpecSection};
 use repartee_kernels::{
-    AttentionShape, DType, WeightLayout, Ops, StepOutputs, RawTensor, ReadBack, RouterShape, RowSpec, SampleParams, SequenceRows,
-    SpecLayout, StateSpec, StepKey, StepOps,
+    AttentionShape, DType, Ops, RawTensor, ReadBack, RouterShape, RowSpec, SampleParams, SequenceRows, SpecLayout,
+    StateSpec, StepKey, StepOps, StepOutputs, WeightLayout,
 };
 
 const ROWS: usize = 4;
@@ -35,7 +35,7 @@ fn weight(ops: &Cuda, layout: WeightLayout, shape: &[usize], parts: usize) -> <C
     ops.weight(layout, &vec![RawTensor { name: "w", bytes: &bytes, dtype: DType::F32, shape }; parts]).unwrap()
 }
 
-/// A layer with everything that a decode step has, and what it keeps.
+/// A layer with all operations of a decode step, and its state.
 struct Layer {
     ops: Cuda,
     layout: SpecLayout,
@@ -112,13 +112,13 @@ impl Layer {
     }
 }
 
-/// The first launch is put together and captured, every other one replayed.
+/// The first launch is eager and captured, every other one is replayed.
 #[test]
 fn replayed_graphs_equal_eager_steps() {
     let (mut expected, mut found) = (Layer::new(eager()), Layer::new(graphs()));
     for round in 0..12 {
         assert_eq!(found.run(round), expected.run(round), "round {round}");
-        // What else the stream does between replays changes nothing of theirs.
+        // Other work on the stream between replays does not change their results.
         found.ops.copy_block(&mut found.cache, 3, 15);
         expected.ops.copy_block(&mut expected.cache, 3, 15);
         drop(found.ops.tensor(vec![f32::NAN; 1000], 10));
@@ -127,7 +127,7 @@ fn replayed_graphs_equal_eager_steps() {
     assert_eq!((expected.ops.eager_steps(), found.ops.eager_steps()), (None, Some(1)));
 }
 
-/// A launch while the one before is not collected finds the graph's memory taken: it is put together, and counted.
+/// A launch before the previous one is collected finds the graph's memory in use: it runs eagerly, and is counted.
 #[test]
 fn launches_in_flight_fall_back() {
     let (mut expected, mut found) = (Layer::new(eager()), Layer::new(graphs()));
@@ -147,7 +147,7 @@ fn launches_in_flight_fall_back() {
     assert_eq!(found.ops.eager_steps(), Some(2));
 }
 
-/// A stage's device captures by itself; no more device memory is taken by replays.
+/// A stage's device captures its own graphs; replays allocate no device memory.
 #[test]
 fn graphs_belong_to_their_stream() {
     let ops = graphs();
@@ -165,7 +165,7 @@ fn graphs_belong_to_their_stream() {
     assert_eq!(backs[0], backs[1]);
 }
 
-/// What a graph could not do again, as a step that is launched twice: what is said of it.
+/// Launches a step twice that a graph cannot replay; returns its panic message.
 fn refused(mut step: impl FnMut(&Cuda, <Cuda as Ops>::T) -> <Cuda as Ops>::T) -> String {
     let ops = graphs();
     let mut layout = SpecLayout::default();
@@ -182,7 +182,7 @@ fn refused(mut step: impl FnMut(&Cuda, <Cuda as Ops>::T) -> <Cuda as Ops>::T) ->
     };
     let panic = catch_unwind(AssertUnwindSafe(|| launch(&mut step))).expect_err("it is captured");
     drop(step);
-    // The stream is as good as before.
+    // The stream stays usable.
     assert_eq!(launch(&mut |_, x| x), [1.5; 2 * ROWS]);
     assert_eq!(launch(&mut |_, x| x), [1.5; 2 * ROWS]);
     panic.downcast_ref::<String>().cloned().unwrap_or_default()
@@ -200,7 +200,7 @@ fn what_cannot_be_captured_is_refused() {
     let mut calls = 0;
     let said = refused(|ops, x| {
         calls += 1;
-        // More memory each time.
+        // Allocates more memory each time.
         if calls > 1 { ops.narrow(&ops.concat(&vec![&x; 50]), 0, 2) } else { x }
     });
     assert!(said.contains("STREAM_CAPTURE") && said.contains("allocation"), "{said}");

@@ -1,11 +1,11 @@
-//! Device memory of repeated steps. In a process of its own, because other tests allocate, too.
+//! Device memory of repeated steps. Runs in a process of its own, because other tests allocate too.
 #![cfg(feature = "cuda")]
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
 use repartee_kernels::cuda::Cuda;
-use repartee_kernels::{DType, WeightLayout, Ops, RawTensor, ReadBack, SpecLayout, StepKey, StepOps};
+use repartee_kernels::{DType, Ops, RawTensor, ReadBack, SpecLayout, StepKey, StepOps, WeightLayout};
 
-/// A step allocates device memory when it is taken first, and no more when it is taken again.
+/// A step allocates device memory at its first launch only.
 #[test]
 fn repeated_steps_take_no_more_memory() {
     let ops = Cuda::open(0).expect("`make test-cuda` says where the simulated driver is").with_own_buffers();

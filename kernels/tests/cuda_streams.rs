@@ -1,15 +1,15 @@
-//! Streams of the CUDA device: a step is waited for by itself. The simulated device carries out no more than is waited for, so that a step which
-//! would break it shows who waits for it. `make test-cuda` runs this.
+//! Streams of the CUDA device: each step is waited for alone. The simulated device runs only work that something waits for, so a step that
+//! would break it shows who waits. `make test-cuda` runs this test.
 #![cfg(feature = "cuda")]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use repartee_kernels::cuda::{Cuda, LaunchedStep};
-use repartee_kernels::{Ops, StepOutputs, ReadBack, SpecLayout, StepKey, StepOps};
+use repartee_kernels::{Ops, ReadBack, SpecLayout, StepKey, StepOps, StepOutputs};
 
 const ROWS: usize = 4;
 
-/// Gives out these rows of four, which are their own numbers.
+/// Launches a step that outputs these rows of four; each row contains its own index.
 fn launch(ops: &Cuda, rows: &[u32; ROWS]) -> LaunchedStep {
     let mut layout = SpecLayout::default();
     let (numbers, at) = (layout.list(ROWS), layout.list(ROWS));
@@ -32,18 +32,18 @@ fn collect(ops: &Cuda, ticket: LaunchedStep) -> Vec<f32> {
     back.numbers
 }
 
-/// One test: what it does in the end breaks the device for the whole process.
+/// A single test, because its end breaks the device for the whole process.
 #[test]
 fn a_step_is_waited_for_alone() {
     let ops = Cuda::open(0).expect("`make test-cuda` says where the simulated driver is").with_graphs();
     let stages = [ops.with_own_buffers(), ops.with_own_buffers()];
     for stage in &stages {
-        // Put together, and from now on replayed.
+        // Launched eagerly here, replayed from now on.
         assert_eq!(collect(stage, launch(stage, &[3, 2, 1, 0])), [3.0, 2.0, 1.0, 0.0]);
     }
     // Rows far outside of the device's memory.
     let wrong = [1 << 28; ROWS];
-    // On another stage's stream, launched before; then behind it on its own, where no graph is free.
+    // On another stage's stream, launched before; then behind it on its own, with its graph in use.
     let other = launch(&stages[1], &wrong);
     let first = launch(&stages[0], &[1, 1, 2, 2]);
     let second = launch(&stages[0], &wrong);
@@ -51,6 +51,6 @@ fn a_step_is_waited_for_alone() {
     let said = catch_unwind(AssertUnwindSafe(|| collect(&stages[1], other))).expect_err("it reads what is not there");
     let said = said.downcast_ref::<String>().cloned().unwrap_or_default();
     assert!(said.contains("ILLEGAL_ADDRESS"), "{said}");
-    // Nothing works any more, and a ticket waits when it goes.
+    // The device is broken, and dropping a ticket would wait.
     std::mem::forget((second, ops, stages));
 }

@@ -1,4 +1,4 @@
-//! Weights of random numbers, as the operations of a device take them.
+//! Weights of random numbers in a device's operations.
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
 use std::sync::Arc;
@@ -7,7 +7,9 @@ use repartee_kernels::cpu::pool::Pool;
 use repartee_kernels::cpu::{Cpu, ProductWork};
 use repartee_kernels::random::uniform;
 use repartee_kernels::recording::RecordingOps;
-use repartee_kernels::{RandomDraw, RandomTensor, WeightFormat, KernelError, WeightLayout, Ops, WeightPart, RouterShape};
+use repartee_kernels::{
+    KernelError, Ops, RandomDraw, RandomTensor, RouterShape, WeightFormat, WeightLayout, WeightPart,
+};
 
 const FORMATS: [WeightFormat; 3] = [WeightFormat::Float, WeightFormat::Int8, WeightFormat::Int4];
 
@@ -20,14 +22,15 @@ fn rows(count: usize, width: usize) -> Vec<f32> {
     (0..count * width).map(|i| 2.0 * uniform(3, i as u64, 0, 0) - 1.0).collect()
 }
 
-/// What drawn matrices make of rows is about as large as the rows, in every format.
+/// Products with drawn matrices are about as large as their rows, in every format.
 #[test]
 fn products_keep_the_size_of_rows() {
     let ops = Cpu::default();
     let x = ops.tensor(rows(4, 256), 256);
     let size = |numbers: &[f32]| (numbers.iter().map(|n| n * n).sum::<f32>() / numbers.len() as f32).sqrt();
     for format in FORMATS {
-        let weight = ops.weight_from_parts(WeightLayout::Linear, format, &[part(1, &[300, 256]), part(2, &[20, 256])]).unwrap();
+        let weight =
+            ops.weight_from_parts(WeightLayout::Linear, format, &[part(1, &[300, 256]), part(2, &[20, 256])]).unwrap();
         let y = ops.read(&ops.linear(&x, &weight, None));
         assert_eq!(y.len(), 4 * 320);
         let ratio = size(&y) / size(&ops.read(&x));
@@ -73,10 +76,14 @@ fn every_layout_can_be_drawn() {
         let error = ops.weight_from_parts(layout, WeightFormat::Int4, &[part(1, shape)]).unwrap_err();
         assert!(matches!(error, KernelError::Format { .. }), "{error}");
     }
-    assert!(RecordingOps::<Cpu>::default().weight_from_parts(WeightLayout::Linear, WeightFormat::Int4, &[part(1, &[4, 8])]).is_ok());
+    assert!(
+        RecordingOps::<Cpu>::default()
+            .weight_from_parts(WeightLayout::Linear, WeightFormat::Int4, &[part(1, &[4, 8])])
+            .is_ok()
+    );
 }
 
-/// Bytes of the weights and multiply-adds, of every device that was made of one.
+/// Counts bytes of weights and multiply-adds, over all clones of a device.
 #[test]
 fn products_are_counted() {
     let ops = Cpu::default().counting();

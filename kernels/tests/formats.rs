@@ -1,9 +1,9 @@
-//! Weights in each format, as the operations of a device take them.
+//! Weights in each format in a device's operations.
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
 use repartee_kernels::cpu::{Cpu, Weight};
 use repartee_kernels::random::uniform;
-use repartee_kernels::{DType, WeightFormat, KernelError, WeightLayout, NO_ID, Ops, RawTensor, RouterShape};
+use repartee_kernels::{DType, KernelError, NO_ID, Ops, RawTensor, RouterShape, WeightFormat, WeightLayout};
 
 const INTEGERS: [WeightFormat; 2] = [WeightFormat::Int8, WeightFormat::Int4];
 
@@ -11,7 +11,7 @@ fn numbers(count: usize, seed: u64) -> Vec<f32> {
     (0..count).map(|i| uniform(seed, i as u64, 0, 0) - 0.5).collect()
 }
 
-/// Numbers in one of a checkpoint's formats.
+/// Encodes numbers in one of a checkpoint's formats.
 fn bytes(dtype: DType, values: &[f32]) -> Vec<u8> {
     match dtype {
         DType::F32 => values.iter().flat_map(|value| value.to_le_bytes()).collect(),
@@ -24,18 +24,19 @@ fn part<'a>(name: &'a str, dtype: DType, bytes: &'a [u8], shape: &'a [usize]) ->
     RawTensor { name, bytes, dtype, shape }
 }
 
-/// Parts of several widths and formats are the matrix that they make when joined.
+/// Parts of several widths and formats equal their joined matrix.
 #[test]
 fn parts_of_any_format_join() {
     let ops = Cpu::default();
     let k = 45;
-    // Numbers that all formats hold exactly.
+    // All formats hold these numbers exactly.
     let values: Vec<f32> = numbers(30 * k, 1).iter().map(|value| (value * 100.0).round() / 64.0).collect();
     let (first, second) = values.split_at(11 * k);
     let whole = bytes(DType::F32, &values);
     let x = ops.tensor(numbers(3 * k, 2), k);
     for format in INTEGERS {
-        let alone = ops.weight_in_format(WeightLayout::Linear, format, &[part("w", DType::F32, &whole, &[30, k])]).unwrap();
+        let alone =
+            ops.weight_in_format(WeightLayout::Linear, format, &[part("w", DType::F32, &whole, &[30, k])]).unwrap();
         let expected = ops.read(&ops.linear(&x, &alone, None));
         for (a, b) in [(DType::Bf16, DType::F16), (DType::F32, DType::Bf16)] {
             let (first, second) = (bytes(a, first), bytes(b, second));
@@ -47,7 +48,7 @@ fn parts_of_any_format_join() {
     }
 }
 
-/// Entries of eight-bit integers are off by half of their own scale at most, and are what the integers stand for.
+/// Quantised entries differ from their numbers by at most half of their own scale, and are multiples of it.
 #[test]
 fn quantised_tables_stand_for_their_numbers() {
     const WIDTH: usize = 45;
@@ -85,7 +86,7 @@ fn experts(ops: &Cpu, format: WeightFormat, shape: &[usize], per_expert: usize, 
     ops.weight_in_format(WeightLayout::Experts { per_expert }, format, &parts).unwrap()
 }
 
-/// A mixture with quantised experts is near that with bfloat16: int8 nearer than int4.
+/// A mixture with quantised experts is close to one with bfloat16: int8 closer than int4.
 #[test]
 fn mixtures_are_near_those_of_floats() {
     const HIDDEN: usize = 96;
@@ -117,7 +118,9 @@ fn bad_weights_are_refused_by_name() {
     let parts = [part("good", DType::F32, &good, shape), part("bad", DType::F32, &bad, shape)];
     let short = [part("good", DType::F32, &good, shape), part("short", DType::F32, &good[4..], shape)];
     for format in INTEGERS {
-        for layout in [WeightLayout::Linear, WeightLayout::Experts { per_expert: 2 }, WeightLayout::Experts { per_expert: 1 }] {
+        for layout in
+            [WeightLayout::Linear, WeightLayout::Experts { per_expert: 2 }, WeightLayout::Experts { per_expert: 1 }]
+        {
             let error = ops.weight_in_format(layout, format, &parts).unwrap_err();
             assert_eq!(error, KernelError::NotFinite { name: "bad".to_owned() });
             let error = ops.weight_in_format(layout, format, &short).unwrap_err();
@@ -127,7 +130,10 @@ fn bad_weights_are_refused_by_name() {
         assert!(matches!(error, KernelError::Shape { .. }), "{error}");
     }
     let error = ops.weight_in_format(WeightLayout::Table, WeightFormat::Int4, &parts[..1]).unwrap_err();
-    assert_eq!(error, KernelError::Format { name: "good".to_owned(), layout: WeightLayout::Table, format: WeightFormat::Int4 });
-    // Numbers as they are may be anything, as ever.
+    assert_eq!(
+        error,
+        KernelError::Format { name: "good".to_owned(), layout: WeightLayout::Table, format: WeightFormat::Int4 }
+    );
+    // Floating-point weights accept any number.
     assert!(ops.weight(WeightLayout::Linear, &parts).is_ok());
 }

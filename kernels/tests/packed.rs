@@ -1,11 +1,13 @@
-//! Matrices that a checkpoint stores as integers, against what they stand for.
+//! Integer matrices of a checkpoint, against their dequantised numbers.
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
 use proptest::prelude::*;
 use repartee_kernels::cpu::Cpu;
 use repartee_kernels::cpu::simd::SimdLevel;
 use repartee_kernels::random::uniform;
-use repartee_kernels::{DType, WeightFormat, KernelError, WeightLayout, Ops, PackedTensor, Packing, WeightPart, RawTensor};
+use repartee_kernels::{
+    DType, KernelError, Ops, PackedTensor, Packing, RawTensor, WeightFormat, WeightLayout, WeightPart,
+};
 
 /// Bytes of a matrix of random integers and scales.
 struct Stored {
@@ -41,7 +43,7 @@ impl Stored {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
-    /// A product is that of the numbers, but for what the rows lose as bytes: half a step each.
+    /// A product equals that of the dequantised numbers but for the quantisation of the rows: half a step each.
     #[test]
     fn products_are_those_of_the_numbers(
         packing in prop_oneof![Just(Packing::Four), Just(Packing::Eight), Just(Packing::Bytes)],
@@ -51,7 +53,7 @@ proptest! {
         rows in 1usize..6,
         seed: u64,
     ) {
-        // Whole groups, or rows of any length that have one scale.
+        // Whole groups, or rows of any length with one scale.
         let inputs = group.map_or(inputs * 32 + ragged, |group| group * inputs);
         let group = group.unwrap_or(inputs);
         let stored = [Stored::new(packing, [out, inputs], group, seed), Stored::new(packing, [second, inputs], group, !seed)];
@@ -89,7 +91,8 @@ fn what_cannot_be_packed_is_refused_by_name() {
     let (four, eight) = (WeightPart::Packed(four.tensor()), WeightPart::Packed(eight.tensor()));
     let bytes = vec![0; 4 * 64 * 4];
     let float = WeightPart::Stored(RawTensor { name: "f", bytes: &bytes, dtype: DType::F32, shape: &[4, 64] });
-    let refused = |layout, parts: &[WeightPart<'_>]| ops.weight_from_parts(layout, WeightFormat::Float, parts).unwrap_err();
+    let refused =
+        |layout, parts: &[WeightPart<'_>]| ops.weight_from_parts(layout, WeightFormat::Float, parts).unwrap_err();
     for error in [
         refused(WeightLayout::Table, &[four]),
         refused(WeightLayout::Linear, &[four, eight]),
@@ -98,7 +101,9 @@ fn what_cannot_be_packed_is_refused_by_name() {
     ] {
         assert!(matches!(error, KernelError::Packed { ref name, .. } if name == "w"), "{error}");
     }
-    assert!(ops.weight_from_parts(WeightLayout::Experts { per_expert: 2 }, WeightFormat::Int4, &[eight, eight]).is_ok());
+    assert!(
+        ops.weight_from_parts(WeightLayout::Experts { per_expert: 2 }, WeightFormat::Int4, &[eight, eight]).is_ok()
+    );
     let odd = Stored::new(Packing::Four, [4, 96], 48, 1);
     let error = refused(WeightLayout::Linear, &[WeightPart::Packed(odd.tensor())]);
     assert_eq!(error, KernelError::Group { name: "w".to_owned(), group: 48 });

@@ -1,4 +1,4 @@
-//! Closures side by side: each runs once, results do not depend on the number of threads, and panics reach the caller.
+//! Thread pool: each closure runs once, results do not depend on the number of threads, and panics reach the caller.
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
 use std::cell::RefCell;
@@ -48,7 +48,7 @@ fn join_lends_and_returns_data() {
 
 #[test]
 fn tasks_do_run_side_by_side() {
-    // Every task waits for all others: a worker that misses its call would leave them waiting.
+    // Every task waits for all others: a worker that misses its wake-up would leave them waiting.
     for threads in THREADS {
         let pool = Pool::new(threads).unwrap();
         let barrier = Barrier::new(threads);
@@ -105,7 +105,7 @@ fn tasks_may_use_the_pool() {
 fn waiting_callers_help_deeper_regions() {
     let pool = Pool::new(2).unwrap();
     let caller = std::thread::current().id();
-    // Later the caller of the outer region sleeps.
+    // In the second run the caller of the outer region sleeps.
     for later in [Duration::ZERO, Duration::from_millis(3)] {
         for _ in 0..20 {
             let (outer, inner) = (Barrier::new(2), Barrier::new(2));

@@ -1,4 +1,4 @@
-//! The crate without vector instructions, as on an architecture for which none are written: it builds, and passes the same tests.
+//! The crate without vector instructions, as on an architecture without any: it builds, and passes the same tests.
 #![cfg(feature = "simd")] // The tests that this runs do not run it again.
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
@@ -23,7 +23,7 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     entries.flat_map(|path| if path.is_dir() { sources(&path) } else { vec![path] }).collect()
 }
 
-/// Switched off on x86-64, an intrinsic in a wrong place would still compile: on other architectures it does not.
+/// On x86-64 a misplaced intrinsic compiles even with `simd` off; on other architectures it does not.
 #[test]
 fn intrinsics_stay_in_the_x86_module() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");

@@ -1,5 +1,5 @@
-//! A step that repeats: no allocation after the first ones, the same operations at the same addresses, whatever the rows are; and the same
-//! results from a device that repeats its operations without calling it.
+//! A repeated step: no allocation after the first rounds, and the same operations at the same addresses for any rows. A device that replays
+//! its operations gives the same results.
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
 mod device;
@@ -10,10 +10,10 @@ use device::device;
 use repartee_kernels::random::uniform;
 use repartee_kernels::recording::RecordingOps;
 use repartee_kernels::replay::ReplayOps;
-use repartee_kernels::row_spec::{BatchSection, SampleSection, SpecSection, SegmentSection, StreamSection};
+use repartee_kernels::row_spec::{BatchSection, SampleSection, SegmentSection, SpecSection, StreamSection};
 use repartee_kernels::{
-    AttentionShape, DType, FILTER_TAPS, WeightFormat, WeightLayout, Ops, StepOutputs, RawTensor, ReadBack, RouterShape, RowSpec, SampleParams,
-    SequenceRows, SpecLayout, StateSpec, StepKey, StepOps, StreamRows, StreamLevel,
+    AttentionShape, DType, FILTER_TAPS, Ops, RawTensor, ReadBack, RouterShape, RowSpec, SampleParams, SequenceRows,
+    SpecLayout, StateSpec, StepKey, StepOps, StepOutputs, StreamLevel, StreamRows, WeightFormat, WeightLayout,
 };
 use repartee_testkit::memory::CountingAllocator;
 #[cfg(not(feature = "cuda"))]
@@ -29,11 +29,11 @@ static ALLOCATOR: CountingAllocator = CountingAllocator;
 const ROWS: usize = 12;
 const SLOTS: usize = 4;
 const WIDTH: usize = 24;
-/// Ids: enough that some ways of choosing sort them by digits.
+/// Vocabulary size: large enough for a radix sort in some rows.
 const IDS: usize = 1500;
 const EXPERTS: usize = 5;
 
-/// Where a step's numbers lie.
+/// Places of a step's numbers in its row spec.
 struct Places {
     ids: SpecSection,
     kept: SpecSection,
@@ -46,12 +46,12 @@ struct Places {
     samples: SampleSection,
 }
 
-/// A step that has every operation, and what it keeps.
+/// A step that has every operation, and its state.
 struct Step<O: StepOps> {
     ops: O,
     layout: SpecLayout,
     model: Model<O>,
-    /// How often the device called it.
+    /// Number of calls by the device.
     calls: usize,
 }
 
@@ -113,7 +113,10 @@ impl<O: StepOps> Step<O> {
             gate_up: weight(&ops, WeightLayout::Experts { per_expert: 2 }, &[16, WIDTH]),
             down: weight_as(&ops, WeightLayout::Experts { per_expert: 1 }, WeightFormat::Int4, &[WIDTH, 16]),
             head: weight_as(&ops, WeightLayout::Linear, WeightFormat::Int8, &[IDS, WIDTH]),
-            conv2d: (weight(&ops, WeightLayout::Conv2d { stride: 2 }, &[3, 1, 3, 3]), weight(&ops, WeightLayout::Vector, &[3])),
+            conv2d: (
+                weight(&ops, WeightLayout::Conv2d { stride: 2 }, &[3, 1, 3, 3]),
+                weight(&ops, WeightLayout::Vector, &[3]),
+            ),
             conv1d: weight(&ops, WeightLayout::Conv1d { dilation: 2 }, &[WIDTH, WIDTH, 3]),
             depthwise: weight(&ops, WeightLayout::Depthwise, &[WIDTH, 1, 7]),
             up: weight(&ops, WeightLayout::ConvTranspose1d { stride: 3, cut: true }, &[WIDTH, WIDTH, 6]),
@@ -189,7 +192,7 @@ impl<O: StepOps> Model<O> {
     }
 }
 
-/// Other rows for each `round`: up to four slots with one to three rows each.
+/// Fills in different rows for each `round`: up to four slots with one to three rows each.
 fn fill(places: &Places, spec: &mut RowSpec, round: usize) {
     let slots = 1 + round % SLOTS;
     let rows = |slot: usize| 1 + (slot + round) % 3;
@@ -219,7 +222,7 @@ fn fill(places: &Places, spec: &mut RowSpec, round: usize) {
     spec.set_samples(places.samples, &samples[..slots]);
 }
 
-// The host's allocations, which a CUDA driver makes too.
+// Counts the host's allocations; a CUDA driver makes some too.
 #[cfg(not(feature = "cuda"))]
 #[test]
 fn repeated_steps_allocate_nothing() {
@@ -230,7 +233,7 @@ fn repeated_steps_allocate_nothing() {
         fill(&step.model.places, &mut spec, round);
         step.run(0, &spec, &mut back);
         let made = counts(CountScope::Thread).allocations - before;
-        // The first rounds meet every number of slots, rows and experts.
+        // The first rounds cover every number of slots, rows and experts.
         assert!(round < 12 || made == 0, "{made} allocations in round {round}");
     }
 }
@@ -255,7 +258,7 @@ fn repeated_steps_use_the_same_places() {
     }
 }
 
-// The host's allocations, which a CUDA driver makes too.
+// Counts the host's allocations; a CUDA driver makes some too.
 #[cfg(not(feature = "cuda"))]
 #[test]
 fn counted_steps_note_their_rise() {
@@ -294,7 +297,7 @@ fn replayed_steps_equal_called_ones() {
     assert_eq!((called.calls, replayed.calls, replay.recorded()), (20, 2, 2));
 }
 
-/// A step that gives out the row that the host counts to: a mistake that replaying shows.
+/// Runs a step that outputs the row given by a host counter: a mistake that replay reveals.
 fn counting_step<O: StepOps>(ops: &O) -> Vec<ReadBack> {
     let mut layout = SpecLayout::default();
     let at = layout.list(6);
@@ -332,7 +335,7 @@ fn replaying_refuses_to_read_within_a_step() {
     });
 }
 
-/// What the second launch gives out, after one that panics with half of its output made.
+/// Returns the output of a second launch, after a first one that panics half-way.
 fn after_a_panic<O: StepOps>(ops: &O) -> Vec<f32> {
     let mut layout = SpecLayout::default();
     let at = layout.list(2);

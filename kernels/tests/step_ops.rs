@@ -1,4 +1,4 @@
-//! Operations that read a row spec: the same bits as with numbers from the host, whatever the padding; and what a recording sees of them.
+//! Operations that read a row spec: the same bits as with numbers from the host, for any padding; and their recordings.
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
 mod device;
@@ -10,8 +10,8 @@ use repartee_kernels::random::uniform;
 use repartee_kernels::recording::RecordingOps;
 use repartee_kernels::row_spec::SpecSection;
 use repartee_kernels::{
-    AttentionShape, DType, WeightLayout, NO_ROW, Ops, RawTensor, RowSpec, SampleParams, SequenceRows, SpecLayout, StateSpec,
-    StepOps, StreamRows, StreamLevel,
+    AttentionShape, DType, NO_ROW, Ops, RawTensor, RowSpec, SampleParams, SequenceRows, SpecLayout, StateSpec, StepOps,
+    StreamLevel, StreamRows, WeightLayout,
 };
 
 fn numbers(count: usize, seed: u64) -> Vec<f32> {
@@ -24,7 +24,7 @@ fn weight<O: Ops>(ops: &O, layout: WeightLayout, shape: &[usize], seed: u64) -> 
     ops.weight(layout, &[RawTensor { name: "w", bytes: &bytes, dtype: DType::F32, shape }]).unwrap()
 }
 
-/// A spec that holds one list, with place for more.
+/// A spec with one list, and padding after it.
 fn list(values: &[u32], padding: usize) -> (RowSpec, SpecSection) {
     let mut layout = SpecLayout::default();
     layout.list(3);
@@ -91,7 +91,7 @@ fn floats_keep_their_bits() {
 }
 
 #[test]
-fn parts_of_a_list_lie_one_after_the_other() {
+fn parts_of_a_list_are_consecutive() {
     let mut layout = SpecLayout::default();
     let (_, at) = (layout.list(1), layout.list(6));
     let mut spec = RowSpec::default();
@@ -99,7 +99,7 @@ fn parts_of_a_list_lie_one_after_the_other() {
     spec.set_each(at.part(0, 3), 1..4);
     spec.set_each(at.part(1, 3), [7]);
     assert_eq!(spec.words(), [0, 1, 2, 3, 7, NO_ROW, NO_ROW]);
-    // The memory of a longer spec is cleared.
+    // A longer spec's memory is cleared.
     layout.clear_spec(&mut spec);
     assert_eq!(spec.words(), [0; 7]);
 }
@@ -181,7 +181,7 @@ proptest! {
         let ops = device();
         let codec = Codec::new(&ops);
         let mut tails = codec.tails(&ops);
-        // What went in and what came out of each stream; the last three are those of the slots.
+        // Inputs and outputs of each stream; the last three are the slots' current ones.
         let mut streams: Vec<(Vec<f32>, Vec<f32>)> = Vec::new();
         let mut slots = [0, 1, 2];
         streams.resize_with(3, Default::default);
@@ -202,7 +202,7 @@ proptest! {
                 row += chunk.rows;
             }
             prop_assert!(wide[row * level.scale..].iter().all(|&v| v == 0.0), "the padding is not zero");
-            // Now and then a slot's stream begins anew.
+            // Sometimes a slot's stream restarts.
             for slot in (0..3).filter(|&slot| rows[slot] == 3) {
                 slots[slot] = streams.len();
                 streams.push(Default::default());
@@ -255,7 +255,7 @@ proptest! {
                 ops.reset(&mut plain, 3);
                 ops.reset_at(&mut padded, &ops.index(&uploaded, slots));
             }
-            // On a CUDA device it shows in what is chosen next.
+            // On a CUDA device the next sampled ids show it.
             #[cfg(not(feature = "cuda"))]
             {
                 let held = [&plain, &padded].map(|state| format!("{state:?}"));
@@ -267,7 +267,7 @@ proptest! {
 
 const CHANNELS: usize = 5;
 
-/// Convolutions of every kind, one after the other, that make single samples.
+/// Convolutions of every kind in sequence, down to single samples.
 struct Codec<O: Ops> {
     layers: Vec<Layer<O>>,
 }
@@ -277,7 +277,7 @@ struct Layer<O: Ops> {
     bias: O::Weight,
     /// Rows and channels of its tail.
     tail: (usize, usize),
-    /// Stride, and whether a stream's first row yields nothing, of a transposed convolution.
+    /// Of a transposed convolution: its stride, and true if a stream's first row yields nothing.
     up: Option<(usize, bool)>,
 }
 
@@ -302,7 +302,7 @@ impl<O: Ops> Codec<O> {
             up: None,
         };
         let layers = vec![
-            // A stream's first row yields nothing, and of the next layer's rows all of its first chunk may be missing.
+            // A stream's first row yields nothing, and in the next layer all rows of its first chunk may be absent.
             up(CHANNELS, 4, 4, 2, 10),
             depthwise,
             up(4, 6, 6, 3, 40),
@@ -322,8 +322,14 @@ impl<O: Ops> Codec<O> {
 }
 
 impl<O: StepOps> Codec<O> {
-    /// Takes the rows of `chunks` and those that they are padded with through all layers; what comes out, and its level.
-    fn run(&self, ops: &O, x: &[f32], tails: &mut [O::State], chunks: &[StreamRows]) -> (Vec<f32>, StreamLevel<O::Index>) {
+    /// Runs the rows of `chunks` and their padding through all layers; returns the output and its level.
+    fn run(
+        &self,
+        ops: &O,
+        x: &[f32],
+        tails: &mut [O::State],
+        chunks: &[StreamRows],
+    ) -> (Vec<f32>, StreamLevel<O::Index>) {
         let mut layout = SpecLayout::default();
         layout.list(2);
         let at = layout.streams(x.len() / CHANNELS, 3);

@@ -1,4 +1,4 @@
-//! Operations split over threads: the bits do not depend on how many there are.
+//! Operations split over threads: the bits do not depend on the number of threads.
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
 use std::cell::Cell;
@@ -13,8 +13,8 @@ use repartee_kernels::cpu::simd::SimdLevel;
 use repartee_kernels::cpu::{Cpu, KvFormat, Tensor, Weight};
 use repartee_kernels::random::uniform;
 use repartee_kernels::{
-    AttentionShape, DType, FILTER_TAPS, WeightFormat, WeightLayout, Ops, RawTensor, RouterShape, SequenceRows, SpecLayout, StateSpec,
-    StepOps, StreamRows, StreamLevel,
+    AttentionShape, DType, FILTER_TAPS, Ops, RawTensor, RouterShape, SequenceRows, SpecLayout, StateSpec, StepOps,
+    StreamLevel, StreamRows, WeightFormat, WeightLayout,
 };
 
 const THREADS: [usize; 4] = [1, 2, 3, 7];
@@ -27,7 +27,7 @@ fn pools() -> [Arc<Pool>; 4] {
     THREADS.map(|threads| Arc::new(Pool::new(threads).unwrap()))
 }
 
-/// Rows, numbers of a row and columns of products that are large enough to be split.
+/// Rows, inputs and columns of products that are large enough to be split.
 fn sizes() -> impl Strategy<Value = (usize, usize, usize)> {
     prop_oneof![
         (1usize..9, 300usize..1500, 300usize..900),
@@ -90,7 +90,7 @@ fn weight_as(ops: &Cpu, layout: WeightLayout, format: WeightFormat, shape: &[usi
     ops.weight_in_format(layout, format, &vec![part; experts]).unwrap()
 }
 
-/// The results of every operation that is split, over sizes at which it is. `split` is asked after each.
+/// Results of every operation that is split, at sizes that are split. Calls `split` after each.
 fn results(ops: &Cpu, split: impl Fn() -> bool) -> Vec<(&'static str, Tensor)> {
     const ROWS: usize = 700;
     const WIDTH: usize = 48;
@@ -127,11 +127,13 @@ fn results(ops: &Cpu, split: impl Fn() -> bool) -> Vec<(&'static str, Tensor)> {
         let down = weight_as(ops, WeightLayout::Experts { per_expert: 1 }, format, &[WIDTH, 80]);
         add(name, ops.experts(&x(), &router, &gate_up, &down, routed));
     }
-    // One row, whose experts are a region together.
+    // One row, whose experts are computed in one region.
     let row = || ops.tensor(numbers(WIDTH, 5), WIDTH);
-    for (name, format) in
-        [("experts of a row", WeightFormat::Float), ("of a row, int8", WeightFormat::Int8), ("of a row, int4", WeightFormat::Int4)]
-    {
+    for (name, format) in [
+        ("experts of a row", WeightFormat::Float),
+        ("of a row, int8", WeightFormat::Int8),
+        ("of a row, int4", WeightFormat::Int4),
+    ] {
         let gate_up = weight_as(ops, WeightLayout::Experts { per_expert: 2 }, format, &[700, WIDTH]);
         let down = weight_as(ops, WeightLayout::Experts { per_expert: 1 }, format, &[WIDTH, 700]);
         add(name, ops.experts(&row(), &router, &gate_up, &down, routed));
@@ -155,7 +157,7 @@ fn results(ops: &Cpu, split: impl Fn() -> bool) -> Vec<(&'static str, Tensor)> {
     for (name, kv, window) in
         [("attention", KvFormat::F32, None), ("attention, bf16, window", KvFormat::Bf16, Some(100))]
     {
-        // Of one row and of many, by query heads of which two share a head of keys.
+        // One row and many rows, with two query heads for each key head.
         let mut cache = ops.clone().with_kv(kv).state(StateSpec::KeyValue { blocks: 70, block_len: 12, width: WIDTH });
         let tables: [Vec<u32>; 2] = [(0..60).collect(), (60..70).collect()];
         let shape = AttentionShape { heads: 6, kv_heads: 3, head_dim: 16, window };
@@ -185,7 +187,7 @@ fn operations_are_equal_for_any_thread_count() {
 
 #[test]
 fn devices_share_a_pool() {
-    // Stages on threads of their own, whose operations are split over the same threads.
+    // Stages on threads of their own, with operations split over the same pool.
     let pool = Arc::new(Pool::new(3).unwrap());
     let ops = Cpu::default().on(Some(Arc::clone(&pool)));
     let alone = results(&Cpu::default(), || true);

@@ -1,4 +1,5 @@
-//! The gateway with a voice that costs nothing: what a call takes without a model. `repartee-load knee --voice canned` starts it.
+//! The gateway with a canned voice: measures the cost of a call without a model. `repartee-load knee --voice canned`
+//! starts it.
 //!
 //!     cargo run --release -p repartee-load --example canned
 
@@ -7,7 +8,7 @@ use repartee::config::Config;
 use repartee::server::Server;
 use repartee_testkit::scripted::{Script, ScriptedEngine};
 
-/// Calls at once.
+/// Limit of concurrent calls.
 const SLOTS: usize = 1_024;
 /// Codec frames of an answer: 2 s of a rising tone.
 const FRAMES: u64 = 25;
@@ -22,7 +23,7 @@ async fn main() -> Result<()> {
         let mut interval = tokio::time::interval(std::time::Duration::from_secs(1));
         loop {
             interval.tick().await;
-            // It keeps every command, sound and all.
+            // The engine records every command, with its sound; drop them.
             engine.take_commands();
         }
     });

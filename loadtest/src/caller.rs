@@ -1,4 +1,4 @@
-//! One caller: dials, asks, listens, thinks, and asks again.
+//! One caller: dials, asks, listens, pauses and asks again.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -7,49 +7,49 @@ use anyhow::{Context as _, Result, bail};
 use serde_json::{Map, Value, json};
 use tokio::time::sleep_until;
 
-use crate::transport::Transport;
 use crate::measure::log::{CallLog, ScenarioLog, TurnLog};
 use crate::questions::Question;
 use crate::random::Random;
 use crate::scenario::{EndOfTurn, Scenario, TransportKind};
 use crate::speech::{FRAME, Frame, Utterance};
 use crate::target::Target;
+use crate::transport::Transport;
 use crate::turn::{NextAction, TurnTracker};
 
-/// Who calls again waits at least so long, also where calls are refused.
+/// Shortest wait before a caller calls again, also after a refusal.
 const REDIAL: Duration = Duration::from_secs(1);
 
-/// What all callers of a scenario share.
+/// Shared data of all callers of a scenario.
 #[derive(Debug)]
 pub struct SharedRun {
-    /// What they do.
+    /// The scenario to run.
     pub scenario: Scenario,
-    /// The server.
+    /// The server under load.
     pub target: Target,
-    /// What they ask.
+    /// Questions to ask.
     pub questions: Vec<Question>,
-    /// What their microphones send otherwise.
+    /// Frame of silence, sent while the caller does not speak.
     pub silence: Frame,
-    /// When the scenario began.
+    /// Start of the scenario.
     pub begun: Instant,
-    /// Repeats the load.
+    /// Seed of the load; the same seed repeats it.
     pub seed: u64,
-    /// What happened.
+    /// Log of all calls.
     pub log: Mutex<ScenarioLog>,
 }
 
 impl SharedRun {
-    /// Changes the log.
+    /// Locks the log and calls `change` on it.
     pub fn log<T>(&self, change: impl FnOnce(&mut ScenarioLog) -> T) -> T {
         change(&mut self.log.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// When callers ask nothing more.
+    /// Time after which callers ask no more questions.
     fn end(&self) -> Instant {
         self.begun + self.scenario.duration()
     }
 
-    /// How long a caller waits before the next question.
+    /// Draws the pause before the next question.
     fn think_time(&self, random: &mut Random) -> Duration {
         let mean = self.scenario.think_s;
         Duration::from_secs_f64(random.exponential(mean).min(mean * 4.0))
@@ -61,7 +61,7 @@ impl SharedRun {
     }
 }
 
-/// Makes a caller's calls, one after the other, and logs them.
+/// Makes one caller's calls, one after the other, and logs them.
 pub async fn run_caller(plan: Arc<SharedRun>, caller: usize) {
     let mut random = Random::new(plan.seed ^ (caller as u64).wrapping_mul(0x9e37_79b9));
     let mut asked = 0;
@@ -76,14 +76,14 @@ pub async fn run_caller(plan: Arc<SharedRun>, caller: usize) {
     }
 }
 
-/// Makes one call from beginning to end, and logs it. The caller has asked so many questions before.
+/// Makes one call and logs it. `asked` counts the questions of earlier calls.
 async fn call(plan: &SharedRun, caller: usize, asked: usize, random: &mut Random) {
     let began = plan.begun.elapsed();
     let mut this = Caller { plan, number: caller, asked, setup: None, line: None, tick: Instant::now() };
     plan.log(|log| log.active += 1);
     let hang_up = plan.scenario.hang_up_after_s.map(|mean| Duration::from_secs_f64(random.exponential(mean)));
     let ended = match hang_up {
-        // A caller who hangs up in the middle has no complaint.
+        // A hang-up in the middle is no error.
         Some(after) => tokio::time::timeout(after, this.run_call(random)).await.unwrap_or(Ok(())),
         None => this.run_call(random).await,
     };
@@ -104,11 +104,11 @@ async fn call(plan: &SharedRun, caller: usize, asked: usize, random: &mut Random
 struct Caller<'a> {
     plan: &'a SharedRun,
     number: usize,
-    /// Questions of earlier calls.
+    /// Number of questions in earlier calls.
     asked: usize,
     setup: Option<Duration>,
     line: Option<Transport>,
-    /// When the next frame of the microphone is due.
+    /// Due time of the microphone's next frame.
     tick: Instant,
 }
 
@@ -128,7 +128,7 @@ impl Caller<'_> {
             if turn > 0 {
                 self.pause(plan.think_time(random)).await?;
             }
-            // Who has got through asks at least once, however long the set-up took.
+            // Every connected caller asks at least once, even after a long set-up.
             if turn > 0 && Instant::now() >= plan.end() {
                 break;
             }
@@ -139,10 +139,10 @@ impl Caller<'_> {
     }
 
     fn line(&mut self) -> Result<&mut Transport> {
-        self.line.as_mut().context("there is no line")
+        self.line.as_mut().context("the call is not connected")
     }
 
-    /// Asks for the session that the scenario wants.
+    /// Sends `session.update` with the scenario's session fields, and waits for the reply.
     async fn configure(&mut self, patience: Instant) -> Result<()> {
         let scenario = &self.plan.scenario;
         let mut session = scenario.session.clone();
@@ -170,27 +170,27 @@ impl Caller<'_> {
         }
     }
 
-    /// Whether the microphone is open between turns.
+    /// True if the microphone sends silence between turns.
     fn always_sends(&self) -> bool {
         let scenario = &self.plan.scenario;
         scenario.transport == TransportKind::Webrtc || scenario.end_of_turn == EndOfTurn::Server
     }
 
-    /// Sends one frame that is due now, and says when it left.
+    /// Sends a frame that is due, and logs its lateness. Returns the time of sending.
     async fn send(&mut self, frame: &Frame) -> Result<Instant> {
         let late = self.tick.elapsed();
         self.plan.log(|log| log.lateness.add(late));
         let line = self.line()?;
         line.send_frame(frame).await?;
         self.tick += FRAME;
-        // After a second without a chance to send, the microphone goes on from now.
+        // A microphone that is more than a second behind continues from now.
         if self.tick.elapsed() > Duration::from_secs(1) {
             self.tick = Instant::now();
         }
         Ok(Instant::now())
     }
 
-    /// Does nothing for a while but to keep the line open.
+    /// Waits for `duration`; reads events and sends silence meanwhile.
     async fn pause(&mut self, duration: Duration) -> Result<()> {
         let end = Instant::now() + duration;
         while Instant::now() < end {
@@ -208,7 +208,7 @@ impl Caller<'_> {
         Ok(())
     }
 
-    /// Asks one question and hears the answer out.
+    /// Asks one question and listens to the whole answer.
     async fn ask(&mut self, number: usize) -> Result<()> {
         let plan = self.plan;
         let scenario = &plan.scenario;
@@ -261,7 +261,7 @@ impl Caller<'_> {
         Ok(())
     }
 
-    /// Sends frame `index` of what is spoken, or silence after it; whether it was speech.
+    /// Sends frame `index` of `spoken`, or silence after its end. Returns true if the frame was speech.
     async fn speak(&mut self, turn: &mut TurnTracker, spoken: &Utterance, index: usize) -> Result<bool> {
         let Some(frame) = spoken.frames.get(index) else {
             let plan = self.plan;

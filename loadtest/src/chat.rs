@@ -1,4 +1,4 @@
-//! Realtime against one upload: the same long speech sent while it is spoken, and sent as one file afterwards. Both are timed from
+//! Realtime against one upload: the same long speech sent in real time, and as one file afterwards. Both are timed from
 //! the end of the speech, and both stream their answer.
 
 use std::time::{Duration, Instant};
@@ -18,20 +18,23 @@ use crate::scenario::{EndOfTurn, Scenario, TransportKind};
 use crate::speech::{RATE, pcm16};
 use crate::target::text;
 
-/// How long an upload's answer may take.
+/// Timeout of an answer.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// A line of the stream is never longer.
+/// Longest line of the stream, in bytes.
 const MAX_LINE: usize = 4 << 20;
 
 /// Times of one answer, from the end of the speech.
 #[derive(Debug, Clone, Copy)]
 struct AnswerTimes {
     first_packet: Duration,
-    /// Time until the last sound, divided by the length of the sound.
+    /// Time until the last sound, divided by the duration of the sound.
     rtf: f64,
 }
 
-/// Compares both for speech of these lengths, in seconds.
+/// Compares both for each length of speech, in seconds.
+///
+/// # Errors
+/// There are no questions, or an answer fails or is late.
 pub async fn compare(bench: &LoadRunner, seconds: &[u32]) -> Result<Vec<ReportRow>> {
     let mut rows = Vec::new();
     for &length in seconds {
@@ -54,7 +57,7 @@ pub async fn compare(bench: &LoadRunner, seconds: &[u32]) -> Result<Vec<ReportRo
     Ok(rows)
 }
 
-/// One utterance of about this length.
+/// Returns one utterance of about this length.
 fn speech(bench: &LoadRunner, seconds: u32) -> Result<Question> {
     let all = questions::load(&bench.questions, &[])?;
     let mean = all.iter().map(|question| question.utterance.samples.len()).sum::<usize>() / all.len();
@@ -86,7 +89,7 @@ fn times(first_packet: Duration, answer: &AnswerPlayback) -> Result<AnswerTimes>
     Ok(AnswerTimes { first_packet, rtf: made.as_secs_f64() / answer.duration.as_secs_f64().max(1e-3) })
 }
 
-/// Uploads everything at once, and reads the stream.
+/// Uploads all samples in one request, and reads the streamed answer.
 async fn upload(bench: &LoadRunner, samples: &[f32]) -> Result<AnswerTimes> {
     let content =
         json!([{"type": "input_audio", "input_audio": {"data": STANDARD.encode(wav(samples)), "format": "wav"}}]);
@@ -125,19 +128,19 @@ async fn upload(bench: &LoadRunner, samples: &[f32]) -> Result<AnswerTimes> {
     times(first - begun, &answer)
 }
 
-/// The sound in a line of the stream; none in most.
+/// Decodes the sound in a line of the stream; empty for lines without sound.
 fn sound(line: &str) -> Result<Vec<f32>> {
     let Some(data) = line.trim().strip_prefix("data:").map(str::trim).filter(|data| *data != "[DONE]") else {
         return Ok(Vec::new());
     };
-    let value: Value = serde_json::from_str(data).context("the stream")?;
+    let value: Value = serde_json::from_str(data).context("the stream is not JSON")?;
     match value["choices"][0]["delta"]["audio"]["data"].as_str() {
-        Some(data) => Ok(crate::speech::from_pcm16(&STANDARD.decode(data).context("sound that is no base64")?)),
+        Some(data) => Ok(crate::speech::from_pcm16(&STANDARD.decode(data).context("the sound is not base64")?)),
         None => Ok(Vec::new()),
     }
 }
 
-/// A wav file of 16-bit samples at [`RATE`].
+/// Returns a mono wav file of 16-bit samples at [`RATE`].
 fn wav(samples: &[f32]) -> Vec<u8> {
     let data = pcm16(samples);
     let size = data.len() as u32;

@@ -1,4 +1,4 @@
-//! The command line.
+//! The command line of the load generator.
 
 use std::path::{Path, PathBuf};
 
@@ -8,9 +8,9 @@ use clap::{Args, Parser, Subcommand};
 use crate::chat;
 use crate::compare::compare;
 use crate::knee::{self, KneeArguments};
-use crate::progress::ProgressDisplay;
 use crate::measure::log::ScenarioLog;
 use crate::peer;
+use crate::progress::ProgressDisplay;
 use crate::report::{Report, ReportRow, page, print, rows};
 use crate::run::LoadRunner;
 use crate::scenario::Scenario;
@@ -19,12 +19,13 @@ use crate::server::{OwnServer, binary};
 use crate::soak;
 use crate::target::{Target, TargetArguments};
 
-/// Sessions of a server that we start: more than any knee has.
+/// Session limit of a server that we start: more than any knee.
 const SESSIONS: &str = "engine.sessions=1024";
-/// Context of a session of a server whose knee is searched: what some turns take, so that time ends the search and not memory.
+/// Session context of a server whose knee is searched: enough for a few turns, so latency limits the search and not
+/// memory.
 const SHORT_CONTEXT: &str = "engine.session_tokens=1024";
 
-/// Callers over WebRTC and websocket, and what they hear.
+/// Calls a voice server over WebRTC and websockets, and times its answers.
 #[derive(Debug, Parser)]
 #[command(name = "repartee-load", version)]
 pub struct Command {
@@ -38,64 +39,64 @@ enum Action {
     Run {
         #[command(flatten)]
         common: Common,
-        /// Scenarios, as TOML
+        /// File of scenarios in TOML; by default the standard ones
         #[arg(long, value_name = "FILE")]
         scenarios: Option<PathBuf>,
-        /// Only these
+        /// Run only the scenarios of these names
         #[arg(long, value_name = "NAME", num_args = 1..)]
         only: Vec<String>,
     },
-    /// Search the most callers that are answered within limits
+    /// Search for the most callers that are answered within limits
     Knee {
         #[command(flatten)]
         common: Common,
         #[command(flatten)]
         limits: KneeArguments,
-        /// What the server speaks with, for the row's name: without --target, `canned` starts a server whose voice costs nothing
+        /// The server's voice, for the row's name; without --target, `canned` starts a server with a canned voice
         #[arg(long, default_value = "demo")]
         voice: String,
     },
-    /// Keep some callers talking for a long time; they hang up after some turns and call again
+    /// Keep some callers talking for a long time; each hangs up after some turns and calls again
     Soak {
         #[command(flatten)]
         common: Common,
-        /// How long
+        /// Duration of the run, in minutes
         #[arg(long, default_value_t = 60.0)]
         minutes: f64,
         /// Callers at once
         #[arg(long, default_value_t = 8)]
         callers: usize,
     },
-    /// Time speech that is sent while it is spoken against one upload of it
+    /// Compare speech that is sent in real time with one upload of it
     RealtimeVsChat {
         #[command(flatten)]
         common: Common,
-        /// Lengths of the speech, in seconds
+        /// Durations of the speech, in seconds
         #[arg(long, num_args = 1.., default_values_t = [20, 200])]
         seconds: Vec<u32>,
     },
-    /// Compare what a call costs the server with a server made with aiortc; a canned voice in both
+    /// Compare the CPU cost of a call with that of a server made with aiortc; both play a canned voice
     Peer {
         #[command(flatten)]
         common: Common,
         /// Python with the packages of tests/requirements-clients.txt
         #[arg(long, value_name = "FILE", default_value = "target/tools/clients/bin/python")]
         python: PathBuf,
-        /// The peer
+        /// Script of the peer server
         #[arg(long, value_name = "FILE", default_value = "loadtest/aiortc_peer.py")]
         script: PathBuf,
         /// Callers at once
         #[arg(long, default_value_t = 4)]
         callers: usize,
-        /// How long each server is under load, in seconds
+        /// Duration of the load on each server, in seconds
         #[arg(long, default_value_t = 30.0)]
         run_s: f64,
     },
     /// Print two reports side by side
     Compare {
-        /// A load.json
+        /// The first report, a load.json
         first: PathBuf,
-        /// Another one
+        /// The second report
         second: PathBuf,
     },
 }
@@ -104,31 +105,31 @@ enum Action {
 struct Common {
     #[command(flatten)]
     target: TargetArguments,
-    /// The server's binary, if none is named with --target; without it today's code is built
+    /// The server's binary, used without --target; by default it is built from the current code
     #[arg(long, value_name = "FILE")]
     server: Option<PathBuf>,
-    /// The server's process, if it runs on this machine and was not started by this command
+    /// Process id of the server, if it runs on this machine and was not started by this command
     #[arg(long)]
     pid: Option<u32>,
-    /// Folder of what is asked: wav files, and a questions.json if there is one
+    /// Folder of the questions: wav files, and a questions.json if there is one
     #[arg(long, value_name = "DIR", default_value = "tests/questions")]
     questions: PathBuf,
-    /// Where load.json and load.html go
+    /// Folder for load.json and load.html
     #[arg(long, value_name = "DIR", default_value = "target/report")]
     report: PathBuf,
-    /// Repeats arrivals, pauses and the bad network
+    /// Seed of arrivals, pauses and the simulated network
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Show nothing while it runs
+    /// Show no progress
     #[arg(long)]
     quiet: bool,
 }
 
-/// Scenarios that ran.
+/// Finished scenarios with their logs.
 type Runs = Vec<(Scenario, ScenarioLog)>;
 
 impl Command {
-    /// Does what is asked; whether everything was answered without an error.
+    /// Runs the subcommand; `false` if a call failed or no knee was found.
     pub async fn run(self) -> Result<bool> {
         match self.action {
             Action::Run { common, scenarios, only } => {
@@ -203,7 +204,7 @@ async fn all(bench: &LoadRunner, scenarios: Vec<Scenario>) -> Result<Runs> {
 }
 
 impl Common {
-    /// The server under load: the one that is named, or one of our own.
+    /// Returns the bench for the server of `--target`, or starts a server.
     async fn bench(&self, voice: Option<&str>) -> Result<(LoadRunner, Option<OwnServer>)> {
         let own = match (&self.target.target, voice) {
             (Some(_), _) => None,
@@ -226,7 +227,7 @@ impl Common {
         Ok((bench, own))
     }
 
-    /// The server of `url`, which is process `pid` unless the user knows better.
+    /// Returns the bench for the server at `url`; `--pid` overrides `pid`.
     async fn bench_of(&self, url: &str, pid: Option<u32>) -> Result<LoadRunner> {
         Ok(LoadRunner {
             target: Target::resolve(url, &self.target).await?,
@@ -237,7 +238,7 @@ impl Common {
         })
     }
 
-    /// Prints the figures of these runs and `more`, and writes NAME.json and NAME.html.
+    /// Prints the rows of these runs and `more`, and writes NAME.json and NAME.html.
     fn publish(&self, name: &str, runs: &[(Scenario, ScenarioLog)], more: Vec<ReportRow>) -> Result<()> {
         let mut all: Vec<ReportRow> = runs.iter().flat_map(|(scenario, log)| rows::of(scenario, log)).collect();
         all.extend(more);
@@ -255,7 +256,7 @@ impl Common {
         Ok(())
     }
 
-    /// Puts `row` into load.json beside what is there, in place of one of the same name; the runs go to a page of their own.
+    /// Adds `row` to load.json, replacing a row of the same name, and writes a page for the runs.
     fn add(&self, runs: &[(Scenario, ScenarioLog)], row: ReportRow) -> Result<()> {
         print(std::slice::from_ref(&row));
         let path = self.report.join("load.json");

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use crate::report::{Report, ReportRow};
 
-/// A difference smaller than this is not marked.
+/// Smallest relative difference that is marked.
 const NOTABLE: f64 = 0.1;
 
-/// The rows of both, as text: the first one's value, the second one's, and their ratio; rows that differ by a tenth or more are marked.
+/// Formats the rows of both reports: first value, second value, ratio. An asterisk marks a difference of a tenth or
+/// more.
 pub fn compare(first: &Report, second: &Report) -> String {
     let mut text = format!("  first:  {}\n  second: {}\n", first.origin(), second.origin());
     let key = |row: &ReportRow| (row.note.clone(), row.measure.clone());
@@ -51,7 +52,10 @@ mod tests {
     #[test]
     fn rows_meet_by_measure_and_note() {
         let report = |rows: &[(&str, f64, &str)]| {
-            Report::new("load", rows.iter().map(|(name, value, note)| ReportRow::without_peer(*name, *value, "ms", *note)).collect())
+            Report::new(
+                "load",
+                rows.iter().map(|(name, value, note)| ReportRow::without_peer(*name, *value, "ms", *note)).collect(),
+            )
         };
         let first = report(&[("a", 100.0, "x"), ("b", 100.0, "x"), ("a", 5.0, "y"), ("gone", 1.0, "y")]);
         let second = report(&[("a", 5.0, "y"), ("b", 105.0, "x"), ("a", 150.0, "x"), ("new", 2.0, "z")]);

@@ -1,4 +1,4 @@
-//! The knee: the most callers at once whom the server answers within limits.
+//! The knee: the most concurrent callers that the server answers within limits.
 
 use std::time::Duration;
 
@@ -11,32 +11,32 @@ use crate::run::LoadRunner;
 use crate::scenario::Scenario;
 use crate::scenario::arrivals::Arrivals;
 
-/// No search takes more runs.
+/// Most runs of one search.
 const MAX_RUNS: usize = 14;
-/// A generator that is later than this is the limit itself.
+/// Above this p99 lateness the generator is the limit, not the server.
 const GENERATOR_LATE: Duration = Duration::from_millis(20);
 
-/// What has to hold, and where to look.
+/// Limits of a good run, and the range of the search.
 #[derive(Debug, Clone, Args)]
 pub struct KneeArguments {
-    /// The 95th percentile of end of speech to sound must be below so many ms
+    /// Limit of the 95th percentile of end of speech to sound, in ms (exclusive)
     #[arg(long, default_value_t = 500)]
     pub max_ms: u64,
-    /// So many percent of all answers may have a gap that is heard
+    /// Limit of the share of answers with an audible gap, in percent (exclusive)
     #[arg(long, default_value_t = 1.0)]
     pub max_gaps: f64,
     /// Callers of the first run
     #[arg(long, default_value_t = 8)]
     pub from: usize,
-    /// Callers beyond which is not looked
+    /// Most callers to try
     #[arg(long, default_value_t = 512)]
     pub most: usize,
-    /// How long each run takes, in seconds
+    /// Duration of each run, in seconds
     #[arg(long, default_value_t = 25.0)]
     pub run_s: f64,
 }
 
-/// Doubles until a run fails, then halves the distance, to a twelfth.
+/// Bisection: doubles until a run fails, then halves the interval until it is at most a twelfth.
 #[derive(Debug)]
 pub struct KneeSearch {
     first: usize,
@@ -46,12 +46,12 @@ pub struct KneeSearch {
 }
 
 impl KneeSearch {
-    /// A search from `first` to `most`.
+    /// Creates a search from `first` to `most` callers.
     pub fn new(first: usize, most: usize) -> Self {
         Self { first: first.clamp(1, most.max(1)), most: most.max(1), good: 0, bad: None }
     }
 
-    /// What to try next; `None` when it is found.
+    /// Returns the next number of callers to try; `None` at the end of the search.
     pub fn next(&self) -> Option<usize> {
         match self.bad {
             None if self.good == 0 => Some(self.first),
@@ -60,7 +60,7 @@ impl KneeSearch {
         }
     }
 
-    /// Whether so many were answered within limits.
+    /// Records whether a run with `callers` stayed within limits.
     pub fn record(&mut self, callers: usize, within: bool) {
         if within {
             self.good = callers;
@@ -69,7 +69,7 @@ impl KneeSearch {
         }
     }
 
-    /// The most that were.
+    /// Returns the most callers that stayed within limits; 0 for none.
     pub fn found(&self) -> usize {
         self.good
     }
@@ -78,15 +78,15 @@ impl KneeSearch {
 /// One run of the search.
 #[derive(Debug)]
 pub struct KneeRun {
-    /// Callers at once.
+    /// Concurrent callers of the run.
     pub callers: usize,
-    /// What exceeded its limit; empty if nothing did.
+    /// Descriptions of exceeded limits; empty for a good run.
     pub exceeded: Vec<String>,
-    /// What happened.
+    /// Log of the run.
     pub log: ScenarioLog,
 }
 
-/// Says what exceeds its limit.
+/// Describes each limit that the run exceeded.
 pub fn exceeded(limits: &KneeArguments, callers: usize, log: &ScenarioLog) -> Vec<String> {
     let mut found = Vec::new();
     let sounds = log.sorted(|turn| Some(turn.to_sound));
@@ -111,8 +111,15 @@ pub fn exceeded(limits: &KneeArguments, callers: usize, log: &ScenarioLog) -> Ve
     found
 }
 
-/// Searches the knee of a server. The row is named `knee_VOICE`.
-pub async fn search(bench: &LoadRunner, limits: &KneeArguments, voice: &str) -> Result<(ReportRow, Vec<(Scenario, ScenarioLog)>)> {
+/// Searches for the knee of a server. Returns the row `knee_VOICE` and all runs.
+///
+/// # Errors
+/// A scenario cannot run.
+pub async fn search(
+    bench: &LoadRunner,
+    limits: &KneeArguments,
+    voice: &str,
+) -> Result<(ReportRow, Vec<(Scenario, ScenarioLog)>)> {
     let mut search = KneeSearch::new(limits.from, limits.most);
     let mut runs = Vec::new();
     while let Some(callers) = search.next().filter(|_| runs.len() < MAX_RUNS) {
@@ -143,8 +150,9 @@ fn row<'a>(voice: &str, limits: &KneeArguments, found: usize, runs: impl Iterato
         }
     }
     let samples = best.map_or(&[][..], |run| &run.log.samples[..]);
-    let mean =
-        |of: fn(&crate::measure::log::ResourceSample) -> f64| samples.iter().map(of).sum::<f64>() / samples.len().max(1) as f64;
+    let mean = |of: fn(&crate::measure::log::ResourceSample) -> f64| {
+        samples.iter().map(of).sum::<f64>() / samples.len().max(1) as f64
+    };
     let (server, own) = (mean(|sample| sample.server_cores.unwrap_or(0.0)), mean(|sample| sample.own_cores));
     let above = worse.map_or(String::new(), |run| format!("; {} callers: {}", run.callers, run.exceeded.join(", ")));
     let KneeArguments { max_ms, max_gaps, .. } = limits;

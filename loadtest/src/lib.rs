@@ -1,38 +1,38 @@
-//! The load generator: callers who speak, listen and time what they hear. It shares no code with the gateway, so that a bug of
-//! both ends does not cancel out: WebRTC is str0m's, and the wire is read by hand.
+//! The load generator: callers who speak, listen and time the answers. It shares no code with the gateway, so a bug
+//! cannot cancel out between both ends: WebRTC is str0m's, and events are parsed by hand.
 //!
 //! | file | what it does |
 //! |---|---|
 //! | `target`, `server` | the server under load, and one of our own |
-//! | `scenario` | who calls when, and does what, as TOML |
-//! | `questions`, `speech` | what is asked, as sound; which answers are right |
-//! | `caller`, `turn` | one caller's call; one turn's times |
-//! | `line` | a call over either transport, and a bad network in between |
-//! | `wire` | the protocol as an independent client reads it |
-//! | `measure` | what is heard, logged and watched |
-//! | `run` | one scenario from beginning to end |
-//! | `knee`, `soak` | searches the most callers; a long run |
-//! | `chat`, `peer` | realtime against one upload; a call's cost against aiortc |
-//! | `report`, `compare` | figures, plots and pages; two reports side by side |
-//! | `live`, `command` | the terminal; the command line |
+//! | `scenario` | scenarios in TOML: arrivals, turns, network |
+//! | `questions`, `speech` | questions and their right answers; audio as frames |
+//! | `caller`, `turn` | the calls of one caller; the times of one turn |
+//! | `transport` | a call over either transport, and a simulated bad network |
+//! | `server_events` | server events, parsed independently of the gateway |
+//! | `measure` | playback, logs, lateness and resource use |
+//! | `run` | runs one scenario |
+//! | `knee`, `soak` | search for the most callers within limits; a long run |
+//! | `chat`, `peer` | realtime against one upload; CPU cost of a call against aiortc |
+//! | `report`, `compare` | rows, plots and pages; two reports side by side |
+//! | `progress`, `command` | progress on the terminal; the command line |
 
 mod caller;
 pub mod chat;
 pub mod command;
 pub mod compare;
 pub mod knee;
-pub mod transport;
-pub mod progress;
 pub mod measure;
 pub mod peer;
+pub mod progress;
 pub mod questions;
 pub mod random;
 pub mod report;
 pub mod run;
 pub mod scenario;
 pub mod server;
+pub mod server_events;
 pub mod soak;
 pub mod speech;
 pub mod target;
+pub mod transport;
 pub mod turn;
-pub mod server_events;

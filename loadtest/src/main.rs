@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Parser as _;
 use repartee_load::command::Command;
 
-// One thread makes all calls: what it cannot do in time, its own lateness shows.
+// One thread runs all calls. If it falls behind, the measured lateness shows it.
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     match Command::parse().run().await {

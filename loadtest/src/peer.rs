@@ -1,4 +1,5 @@
-//! What a WebRTC call costs the server, against a server made with the stock `aiortc`: the same load, a canned voice in both.
+//! CPU cost of a WebRTC call, compared with a server made with the stock `aiortc`. Both get the same load and play a
+//! canned voice.
 
 use anyhow::{Context as _, Result, ensure};
 
@@ -8,16 +9,19 @@ use crate::run::LoadRunner;
 use crate::scenario::Scenario;
 use crate::scenario::arrivals::Arrivals;
 
-/// Cores that a call takes.
+/// CPU cost of a call.
 #[derive(Debug, Clone, Copy)]
 pub struct CallCost {
-    /// Cores of the server, for each call.
+    /// Server cores per call.
     cores: f64,
-    /// Cores of its Opus codec, for each call, if the server says so.
+    /// Cores of the Opus codec per call, if the server reports it.
     codec: Option<f64>,
 }
 
-/// Keeps `callers` talking for `seconds` and says what each costs.
+/// Measures the cost of a call with `callers` that talk for `seconds`.
+///
+/// # Errors
+/// The run failed, a call failed, or the server's process is unknown.
 pub async fn cost(bench: &LoadRunner, callers: usize, seconds: f64) -> Result<CallCost> {
     let mut scenario = Scenario::for_command("knee")?;
     scenario.name = "cost of a call".to_owned();
@@ -33,7 +37,7 @@ pub async fn cost(bench: &LoadRunner, callers: usize, seconds: f64) -> Result<Ca
     Ok(CallCost { cores, codec })
 }
 
-/// The mean over the time in which all callers were there.
+/// Mean over the samples in which all callers are connected.
 fn cores_per_call(log: &ScenarioLog, callers: usize) -> Option<f64> {
     let full = log.samples.iter().filter(|sample| sample.calls == callers);
     let cores: Vec<f64> = full.filter_map(|sample| sample.server_cores).collect();
@@ -46,14 +50,21 @@ async fn codec_seconds(bench: &LoadRunner) -> Option<f64> {
     value["seconds"].as_f64()
 }
 
-/// The rows. Both use libopus at the same bit rate and effort, so its time in the peer is taken off both for the second row.
+/// Returns the rows. Both servers use libopus at the same bit rate and effort, so the second row subtracts the peer's
+/// codec time from both.
 pub fn rows(ours: CallCost, peer: CallCost, callers: usize) -> Vec<ReportRow> {
     let note = format!("{callers} calls over WebRTC, canned voice; peer: aiortc");
     let mut rows = vec![ReportRow::lower_is_better("cpu_per_call_vs_aiortc", ours.cores, peer.cores, "cores", &note)];
     if let Some(codec) = peer.codec {
         let rest = |cost: CallCost| (cost.cores - codec).max(1e-6);
-        let note = format!("{note}; {codec:.4} cores of Opus, as the peer measures it, taken off both");
-        rows.push(ReportRow::lower_is_better("cpu_per_call_vs_aiortc_without_codec", rest(ours), rest(peer), "cores", note));
+        let note = format!("{note}; {codec:.4} cores of Opus, measured by the peer, subtracted from both");
+        rows.push(ReportRow::lower_is_better(
+            "cpu_per_call_vs_aiortc_without_codec",
+            rest(ours),
+            rest(peer),
+            "cores",
+            note,
+        ));
     }
     rows
 }

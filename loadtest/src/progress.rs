@@ -1,4 +1,4 @@
-//! What goes on, on the terminal: one line that is written over, or one every ten seconds where there is no terminal.
+//! Progress on standard error: one line that is overwritten, or a line every ten seconds without a terminal.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::time::Duration;
@@ -7,10 +7,10 @@ use crate::measure::log::ScenarioLog;
 use crate::report::percentile;
 use crate::scenario::Scenario;
 
-/// Lines between which nothing is printed where there is no terminal.
+/// Seconds between two lines without a terminal.
 const EVERY: u64 = 10;
 
-/// Prints to standard error, or nothing.
+/// Progress display on standard error.
 #[derive(Debug, Clone, Copy)]
 pub struct ProgressDisplay {
     shown: bool,
@@ -18,18 +18,18 @@ pub struct ProgressDisplay {
 }
 
 impl ProgressDisplay {
-    /// Prints if `shown`.
+    /// Creates a display; it prints nothing unless `shown`.
     pub fn new(shown: bool) -> Self {
         Self { shown, terminal: std::io::stderr().is_terminal() }
     }
 
-    /// Shows how a scenario goes.
+    /// Prints the current state of a scenario.
     pub fn show(&self, scenario: &Scenario, at: Duration, log: &ScenarioLog) {
         if !self.shown || !(self.terminal || at.as_secs().is_multiple_of(EVERY)) {
             return;
         }
         let line = line(scenario, at, log);
-        // A terminal that is gone stops nothing.
+        // A closed terminal must not stop the run.
         let _ = if self.terminal {
             write!(std::io::stderr(), "\r\x1b[K{line}")
         } else {
@@ -37,7 +37,7 @@ impl ProgressDisplay {
         };
     }
 
-    /// Shows how it went.
+    /// Prints the final state of a scenario.
     pub fn done(&self, scenario: &Scenario, log: &ScenarioLog) {
         if self.shown {
             let clear = if self.terminal { "\r\x1b[K" } else { "" };

@@ -1,4 +1,4 @@
-//! What is asked, and which answers are right.
+//! Questions, and the check of answers.
 
 use std::path::{Path, PathBuf};
 
@@ -7,19 +7,19 @@ use serde::Deserialize;
 
 use crate::speech::{FRAME_SAMPLES, Utterance};
 
-/// Pause between two questions that are asked in one breath, in frames: shorter than any server takes for the end of a turn.
+/// Pause between the questions of a long question, in frames; too short for any server to end the turn.
 const PAUSE_FRAMES: usize = 6;
-/// Of long questions so many are made.
+/// Most long questions that are made.
 const LONG_QUESTIONS: usize = 12;
 
-/// A question.
+/// A question as sound, with the key of its answer.
 #[derive(Debug)]
 pub struct Question {
-    /// Its sound.
+    /// Sound of the question.
     pub utterance: Utterance,
-    /// What it is about, if it is known.
+    /// Topic of the question; empty if unknown.
     pub topic: String,
-    /// Words that a right answer has, in this order; empty if nobody knows.
+    /// Words that a right answer contains, in this order; empty if unknown.
     key: Vec<String>,
 }
 
@@ -32,18 +32,18 @@ struct Entry {
     key: Vec<String>,
 }
 
-/// The topic of questions to which "I don't know" is the right answer.
+/// Topic of questions to which "I don't know" is the right answer.
 const UNKNOWN: &str = "unknown";
-/// The topic of questions whose answer depends on what was said before.
+/// Topic of questions whose answer depends on earlier turns.
 const MEMORY: &str = "memory";
 
 impl Question {
-    /// A question whose right answer nobody knows.
+    /// Creates a question without a known answer.
     pub fn of(utterance: Utterance) -> Self {
         Self { utterance, topic: String::new(), key: Vec::new() }
     }
 
-    /// Whether an answer is right; `None` if nobody knows.
+    /// Returns true if `answer` is right; `None` if the right answer is unknown.
     pub fn is_right(&self, answer: &str) -> Option<bool> {
         let lower = answer.to_lowercase();
         let mut words = lower.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
@@ -57,7 +57,11 @@ impl Question {
     }
 }
 
-/// The questions of a folder about `topics`, or all if none is named: those of its `questions.json`, or its wav files.
+/// Loads the questions of a folder: those of its `questions.json`, or its wav files. Keeps those about `topics`; all if
+/// empty.
+///
+/// # Errors
+/// The folder has no questions, or a file cannot be read.
 pub fn load(folder: &Path, topics: &[String]) -> Result<Vec<Question>> {
     let list = folder.join("questions.json");
     let named = || list.display().to_string();
@@ -71,7 +75,7 @@ pub fn load(folder: &Path, topics: &[String]) -> Result<Vec<Question>> {
         names.into_iter().map(|file| Entry { file, topic: String::new(), key: Vec::new() }).collect()
     };
     ensure!(!entries.is_empty(), "{} holds no questions", folder.display());
-    // Reading and encoding one takes a while.
+    // Filters first: reading and encoding a question is slow.
     let wanted = entries.into_iter().filter(|entry| topics.is_empty() || topics.contains(&entry.topic));
     let question = |entry: Entry| -> Result<Question> {
         Ok(Question { utterance: Utterance::load(&folder.join(entry.file))?, topic: entry.topic, key: entry.key })
@@ -79,7 +83,10 @@ pub fn load(folder: &Path, topics: &[String]) -> Result<Vec<Question>> {
     wanted.map(question).collect()
 }
 
-/// Long questions: `count` of `questions` each, in one breath.
+/// Joins `count` questions into each long question, with short pauses.
+///
+/// # Errors
+/// The encoder fails.
 pub fn long(questions: &[Question], count: usize) -> Result<Vec<Question>> {
     let made = (0..LONG_QUESTIONS.min(questions.len())).map(|first| {
         let mut samples = Vec::new();

@@ -1,16 +1,16 @@
-//! Random numbers that a seed repeats.
+//! Seeded random numbers.
 
-/// SplitMix64: the same seed gives the same load.
+/// A SplitMix64 generator: the same seed gives the same load.
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 
 impl Random {
-    /// `seed` may be any number.
+    /// Creates a generator; any `seed` is valid.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// Uniform in 0..1.
+    /// Returns a number uniform in 0..1.
     pub fn unit(&mut self) -> f64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -19,12 +19,12 @@ impl Random {
         ((z ^ (z >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Whether something of this probability happens.
+    /// Returns true with this probability.
     pub fn chance(&mut self, probability: f64) -> bool {
         self.unit() < probability
     }
 
-    /// Exponentially distributed, with this mean.
+    /// Returns an exponentially distributed number with this mean.
     pub fn exponential(&mut self, mean: f64) -> f64 {
         -mean * (1.0 - self.unit()).ln()
     }

@@ -1,4 +1,4 @@
-//! Runs a scenario: callers come as its arrivals say, while the server and the generator are watched.
+//! Runs a scenario: starts its calls on schedule, and samples the resource use of server and generator.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,43 +10,49 @@ use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep_until};
 
 use crate::caller::{SharedRun, run_caller};
-use crate::progress::ProgressDisplay;
 use crate::measure::log::{ResourceSample, ScenarioLog};
 use crate::measure::process::ProcessMonitor;
+use crate::progress::ProgressDisplay;
 use crate::questions::{self, Question};
 use crate::random::Random;
 use crate::scenario::Scenario;
 use crate::speech::silence;
 use crate::target::{Target, TargetArguments};
 
-/// One sample so often.
+/// Interval of resource samples.
 const SAMPLING: Duration = Duration::from_secs(1);
-/// Beyond the end of a scenario and its patience, calls that still run are given up after so long.
+/// Time after a scenario's end and patience at which calls still in progress are abandoned.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// What runs share.
+/// Server, questions and seed of all runs.
 #[derive(Debug)]
 pub struct LoadRunner {
-    /// The server.
+    /// The server under load.
     pub target: Target,
-    /// Its process, if it is one of this machine.
+    /// Process id of the server, if it runs on this machine.
     pub pid: Option<u32>,
-    /// Folder of the questions.
+    /// Folder of the question files.
     pub questions: PathBuf,
-    /// Repeats the load.
+    /// Seed of the load; the same seed repeats it.
     pub seed: u64,
-    /// Prints what goes on.
+    /// Progress display on the terminal.
     pub live: ProgressDisplay,
 }
 
 impl LoadRunner {
-    /// For load on a server of this machine, over http and without a key; prints nothing.
+    /// Creates a bench for a server on this machine, over http and without a key. It prints nothing.
+    ///
+    /// # Errors
+    /// The URL is malformed, or not on this machine.
     pub async fn local(url: &str, questions: impl Into<PathBuf>) -> Result<Self> {
         let target = Target::resolve(url, &TargetArguments::default()).await?;
         Ok(Self { target, pid: None, questions: questions.into(), seed: 1, live: ProgressDisplay::new(false) })
     }
 
-    /// Runs one scenario to its end.
+    /// Runs one scenario to its end. Failed calls are counted in the log.
+    ///
+    /// # Errors
+    /// No question fits, or a question cannot be read.
     pub async fn run(&self, scenario: &Scenario) -> Result<ScenarioLog> {
         let mut asked = questions::load(&self.questions, &scenario.topics)?;
         ensure!(!asked.is_empty(), "scenario {}: no question has one of its topics", scenario.name);
@@ -57,7 +63,10 @@ impl LoadRunner {
         self.run_calls(scenario, asked, calls).await
     }
 
-    /// Makes one call at once that asks one question.
+    /// Makes a single call, without delay, with one question.
+    ///
+    /// # Errors
+    /// The silent frame cannot be encoded.
     pub async fn run_one(&self, scenario: &Scenario, question: Question) -> Result<ScenarioLog> {
         self.run_calls(scenario, vec![question], vec![Duration::ZERO]).await
     }
@@ -87,7 +96,7 @@ impl LoadRunner {
         Ok(log)
     }
 
-    /// Takes samples for ever.
+    /// Samples resource use until it is cancelled.
     async fn watch(&self, plan: &SharedRun) {
         let mut watched = (self.pid.and_then(|pid| ProcessMonitor::new(Some(pid))), ProcessMonitor::new(None));
         let mut ticks = interval(SAMPLING);
@@ -103,7 +112,7 @@ impl LoadRunner {
         }
     }
 
-    /// The server's own metrics, where it has any: name with labels, value.
+    /// Reads the server's own metrics, by name with labels; empty if it has none.
     async fn server_metrics(&self) -> BTreeMap<String, f64> {
         match self.target.get("/metrics").await {
             Ok((status, text)) if status.is_success() => metrics(&text),
@@ -112,13 +121,13 @@ impl LoadRunner {
     }
 }
 
-/// Makes every call of the schedule.
+/// Makes every call of the schedule, and waits for their ends.
 async fn all_calls(plan: &Arc<SharedRun>, schedule: &[Duration]) {
     let mut callers = JoinSet::new();
     for (number, at) in schedule.iter().enumerate() {
         sleep_until((plan.begun + *at).into()).await;
         callers.spawn(run_caller(plan.clone(), number));
-        // Callers who are done are let go.
+        // Reaps finished callers.
         while callers.try_join_next().is_some() {}
     }
     while let Some(ended) = callers.join_next().await {
@@ -138,7 +147,7 @@ fn sample(plan: &SharedRun, (server, own): &mut (Option<ProcessMonitor>, Option<
     }
 }
 
-/// Reads the text format of metrics.
+/// Parses the Prometheus text format.
 fn metrics(text: &str) -> BTreeMap<String, f64> {
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     lines
@@ -150,7 +159,7 @@ fn difference(before: &BTreeMap<String, f64>, after: &BTreeMap<String, f64>, nam
     Some(after.get(name)? - before.get(name).copied().unwrap_or(0.0))
 }
 
-/// Stages of the server, in the order in which a turn passes them; others come behind.
+/// Stages of the server, in the order in which a turn passes them; unknown stages sort last.
 const STAGES: [&str; 10] = [
     "endpointing",
     "slice_wait",

@@ -1,4 +1,4 @@
-//! A server of our own, when none is named.
+//! A server that the load generator builds and starts, if `--target` names none.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -9,10 +9,10 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
-/// How long it may take to load its model.
+/// Longest start of a server, including the load of its model.
 const START: Duration = Duration::from_secs(120);
 
-/// A running server; dropping it ends it.
+/// A running server; dropping it kills the process.
 #[derive(Debug)]
 pub struct OwnServer {
     child: Child,
@@ -20,11 +20,14 @@ pub struct OwnServer {
 }
 
 impl OwnServer {
-    /// Starts `program` with `arguments` and returns when it says where it listens.
+    /// Starts `program` with `arguments` and waits until it prints its URL.
+    ///
+    /// # Errors
+    /// The program does not start, ends early, or prints no URL within two minutes.
     pub async fn start(program: &Path, arguments: &[&str]) -> Result<Self> {
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit()).kill_on_drop(true);
-        // What the server logs of each call is not wanted here.
+        // Hides the server's log lines for each call.
         command.env("REPARTEE_LOG", "warn");
         let mut child = command.spawn().with_context(|| program.display().to_string())?;
         let stdout = child.stdout.take().context("the server has no standard output")?;
@@ -38,30 +41,33 @@ impl OwnServer {
             bail!("the server ended before it was ready")
         };
         let url = timeout(START, found).await.context("the server took too long to start")??;
-        // Whoever reads no more of its output would stop it.
+        // The pipe must be drained, or the server would block.
         tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
         Ok(Self { child, url })
     }
 
-    /// Where it listens.
+    /// Returns the server's URL.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Its process.
+    /// Returns the process id; `None` once the server has ended.
     pub fn pid(&self) -> Option<u32> {
         self.child.id()
     }
 }
 
-/// The gateway's binary: `given`, or the one beside our own, or built.
+/// Returns the path of a server binary: `given`, or `name` beside our own binary. It is built first in a checkout.
+///
+/// # Errors
+/// The build fails, or the file is missing.
 pub async fn binary(given: Option<&Path>, package: &[&str], name: &str) -> Result<PathBuf> {
     if let Some(given) = given {
         return Ok(given.to_owned());
     }
     let own = std::env::current_exe()?;
-    let folder = own.parent().context("this program lies nowhere")?;
-    // A build that is fresh takes a second; one that is not would be measured in place of today's code.
+    let folder = own.parent().context("this program has no folder")?;
+    // An up-to-date build takes a second; a stale binary would give wrong figures.
     if Path::new("Cargo.toml").exists() {
         eprintln!("repartee-load: building {name}");
         let mut build = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));

@@ -1,4 +1,5 @@
-//! The Realtime API (GA) as an independent client reads it: only what a caller needs, by hand.
+//! Server events of the Realtime API (GA), parsed by hand as an independent client does: only those that a caller
+//! needs.
 
 use std::time::Instant;
 
@@ -7,46 +8,49 @@ use serde_json::Value;
 
 use crate::target::error_code;
 
-/// What the server reports, as far as a caller cares.
+/// A server event, reduced to the caller's needs.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
-    /// The session is there.
+    /// The session exists.
     Created,
-    /// Its configuration was changed.
+    /// The session's configuration was changed.
     Updated,
     /// The server noticed speech.
     SpeechStarted,
-    /// The turn is complete.
+    /// The turn was committed.
     Committed,
     /// Sound over the websocket: 16-bit PCM in base64.
     Audio(String),
-    /// What the response said, in words.
+    /// Transcript of the response.
     Transcript(String),
-    /// A response has ended: `completed`, `cancelled`, `incomplete` or `failed`.
+    /// A response has ended, with status `completed`, `cancelled`, `incomplete` or `failed`.
     Done(String),
     /// Unplayed sound was dropped, over WebRTC.
     Cleared,
     /// A response was played to its end, over WebRTC.
     Stopped,
-    /// Something went wrong; its code.
+    /// An error, by its code.
     Error(String),
-    /// Anything else.
+    /// Any other event.
     Other,
 }
 
-/// An event and when it arrived.
+/// An event and its arrival.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TimedEvent {
-    /// What.
+    /// The parsed event.
     pub event: Event,
-    /// When.
+    /// Arrival of the event.
     pub at: Instant,
 }
 
 impl Event {
-    /// Reads an event.
+    /// Parses a server event.
+    ///
+    /// # Errors
+    /// `text` is not JSON.
     pub fn read(text: &str) -> Result<Self> {
-        let value: Value = serde_json::from_str(text).context("the server sent an event that is no JSON")?;
+        let value: Value = serde_json::from_str(text).context("the server sent an event that is not JSON")?;
         let string = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         Ok(match value["type"].as_str().unwrap_or_default() {
             "session.created" => Self::Created,

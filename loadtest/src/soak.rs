@@ -1,14 +1,14 @@
-//! A long run: whether memory and delays stay what they were.
+//! A long run: compares memory and delay early and late in it.
 
 use std::time::Duration;
 
 use crate::measure::log::ScenarioLog;
 use crate::report::{ReportRow, percentile};
 
-/// Parts of the run of which the first and the last are compared.
+/// Equal parts of the run; the second and the last are compared.
 const PARTS: u32 = 4;
 
-/// The last quarter against the second one: the first is still warming up.
+/// Compares the last quarter with the second; the first is warm-up.
 pub fn rows(name: &str, length: Duration, log: &ScenarioLog) -> Vec<ReportRow> {
     let part = length / PARTS;
     let median = |from: Duration, until: Duration| {

@@ -1,4 +1,4 @@
-//! What callers say: wav files as 20 ms frames, encoded once for all callers.
+//! Speech of the callers: wav files as 20 ms frames, encoded once for all callers.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,45 +12,48 @@ use opus::{Application, Bitrate, Channels, Encoder};
 use crate::measure::level::{audible_end, first_audible};
 use crate::measure::playback::duration_of;
 
-/// Samples a second of callers: what the websocket carries by default, and Opus takes.
+/// Sample rate of callers, in Hz: the websocket's default, and supported by Opus.
 pub const RATE: u32 = 24_000;
-/// How often a frame is sent.
+/// Duration of a frame.
 pub const FRAME: Duration = Duration::from_millis(20);
-/// Samples of a frame.
+/// Samples per frame.
 pub const FRAME_SAMPLES: usize = RATE as usize / 50;
-/// Room for an Opus packet.
+/// Largest Opus packet, in bytes.
 const MAX_PACKET: usize = 1_000;
-/// No file holds more seconds.
+/// Longest file, in seconds.
 const MAX_SECONDS: usize = 600;
 /// Half the width of the resampler's kernel, in samples of the lower rate.
 const KERNEL: f64 = 12.0;
 
-/// 20 ms of a microphone, in each form in which it is sent.
+/// A 20 ms frame of the microphone, encoded for both transports.
 #[derive(Debug, Clone)]
 pub struct Frame {
-    /// An Opus packet.
+    /// An Opus packet, for WebRTC.
     pub opus: Bytes,
-    /// 16-bit PCM in base64.
+    /// 16-bit PCM in base64, for the websocket.
     pub pcm: String,
 }
 
-/// Something to say.
+/// An utterance, as frames and samples.
 #[derive(Debug)]
 pub struct Utterance {
-    /// The sound, up to the end of the frame in which the speech ends.
+    /// Encoded frames up to the one in which the speech ends.
     pub frames: Vec<Frame>,
-    /// From the beginning to the first audible sample.
+    /// Time from the beginning to the first audible sample.
     pub first_audible: Duration,
-    /// From the beginning to the end of the last audible sample.
+    /// Time from the beginning to the end of the last audible sample.
     pub speech_end: Duration,
-    /// The sound itself.
+    /// Samples at [`RATE`].
     pub samples: Vec<f32>,
 }
 
 impl Utterance {
-    /// From samples at [`RATE`]. What follows the speech is cut off: the microphone goes on with silence anyhow.
+    /// Encodes samples at [`RATE`]. Trailing silence is cut: the microphone sends silence after the speech.
+    ///
+    /// # Errors
+    /// No sample is audible, or the encoder fails.
     pub fn new(samples: &[f32]) -> Result<Self> {
-        let (first, end) = first_audible(samples).zip(audible_end(samples)).context("nothing in it is audible")?;
+        let (first, end) = first_audible(samples).zip(audible_end(samples)).context("no sound is audible")?;
         let samples = samples[..end].to_vec();
         let mut microphone = Microphone::new()?;
         let frames = samples.chunks(FRAME_SAMPLES).map(|frame| microphone.encode(frame)).collect::<Result<_>>()?;
@@ -58,20 +61,26 @@ impl Utterance {
         Ok(Self { frames, first_audible, speech_end, samples })
     }
 
-    /// Reads a wav file.
+    /// Loads an utterance from a wav file.
+    ///
+    /// # Errors
+    /// The file cannot be read, is longer than ten minutes, or is silent.
     pub fn load(path: &Path) -> Result<Self> {
         read_wav(path).and_then(|samples| Self::new(&samples)).with_context(|| path.display().to_string())
     }
 }
 
-/// 20 ms of silence, as an encoder sends it after a while.
+/// Encodes 20 ms of silence, as an encoder sends it in steady state.
+///
+/// # Errors
+/// The encoder fails.
 pub fn silence() -> Result<Frame> {
     let mut microphone = Microphone::new()?;
     microphone.encode(&[])?;
     microphone.encode(&[])
 }
 
-/// A caller's encoder.
+/// Opus encoder of a caller.
 struct Microphone(Encoder);
 
 impl Microphone {
@@ -83,7 +92,7 @@ impl Microphone {
         Ok(Self(encoder))
     }
 
-    /// Encodes a frame, filled up with silence.
+    /// Encodes a frame, padded with silence.
     fn encode(&mut self, samples: &[f32]) -> Result<Frame> {
         let mut frame = samples.to_vec();
         frame.resize(FRAME_SAMPLES, 0.0);
@@ -92,17 +101,17 @@ impl Microphone {
     }
 }
 
-/// 16-bit little-endian PCM.
+/// Converts samples to 16-bit little-endian PCM.
 pub fn pcm16(samples: &[f32]) -> Vec<u8> {
     samples.iter().flat_map(|sample| ((sample.clamp(-1.0, 1.0) * 32_767.0) as i16).to_le_bytes()).collect()
 }
 
-/// Samples of 16-bit little-endian PCM.
+/// Converts 16-bit little-endian PCM to samples.
 pub fn from_pcm16(bytes: &[u8]) -> Vec<f32> {
     bytes.chunks_exact(2).map(|pair| f32::from(i16::from_le_bytes([pair[0], pair[1]])) / 32_768.0).collect()
 }
 
-/// The first channel of a wav file, at [`RATE`].
+/// Reads the first channel of a wav file, resampled to [`RATE`].
 fn read_wav(path: &Path) -> Result<Vec<f32>> {
     let mut wav = hound::WavReader::open(path)?;
     let spec = wav.spec();
@@ -129,7 +138,7 @@ fn resample(samples: &[f32], rate: u32) -> Vec<f32> {
         return samples.to_vec();
     }
     let step = f64::from(rate) / f64::from(RATE);
-    // Cycles that both rates can hold, for each sample of the input.
+    // Cutoff relative to the input's rate: the lower of both rates.
     let cutoff = (1.0 / step).min(1.0);
     let half = KERNEL / cutoff;
     let kernel = |distance: f64| {

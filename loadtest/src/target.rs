@@ -1,4 +1,4 @@
-//! The server under load: its address, keys, TLS, and plain HTTP requests to it.
+//! The server under load: address, keys, TLS and plain HTTP requests.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -23,30 +23,30 @@ use tokio_rustls::TlsConnector;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 use tokio_tungstenite::tungstenite::handshake::client::Request as SocketRequest;
 
-/// No body that is read as a whole is longer.
+/// Longest response body, in bytes.
 const MAX_BODY: usize = 4 << 20;
-/// How long a connection may take.
+/// Timeout of a connection attempt.
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// Which server, and who we are.
+/// Address of the server, credentials and source addresses.
 #[derive(Debug, Clone, Default, Args)]
 pub struct TargetArguments {
-    /// The server, http:// or https://; without it one is started. A path in it replaces /v1
+    /// URL of the server, http:// or https://; by default a server is started. A path in it replaces /v1
     #[arg(long, value_name = "URL")]
     pub target: Option<String>,
-    /// Put load on a server of another machine: only with its owner's consent
+    /// Allow load on another machine's server; only with its owner's consent
     #[arg(long)]
     pub allow_remote: bool,
-    /// A key, if the server wants one
+    /// API key, if the server needs one
     #[arg(long, env = "REPARTEE_KEY", hide_env_values = true)]
     pub key: Option<String>,
-    /// The model to ask for, if the server wants to know
+    /// Model to request, if the server needs one
     #[arg(long)]
     pub model: Option<String>,
     /// Certificates to trust for https://, as PEM
     #[arg(long, value_name = "FILE", default_value = "/etc/ssl/certs/ca-certificates.crt")]
     pub ca: PathBuf,
-    /// Addresses of this machine to call from, in turn; without them the system chooses
+    /// Source addresses of the calls, used in turn; by default the system chooses
     #[arg(long, value_name = "ADDRESS", num_args = 1..)]
     pub source: Vec<IpAddr>,
 }
@@ -56,14 +56,14 @@ pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 
-/// A server.
+/// The server under load.
 #[derive(Clone)]
 pub struct Target {
-    /// Host and port, as a request names them.
+    /// Host and port for the `Host` header.
     authority: String,
     host: String,
     address: SocketAddr,
-    /// Where the API begins, as in `/v1`.
+    /// Path prefix of the API, as in `/v1`.
     base: String,
     model: Option<String>,
     authorization: Option<String>,
@@ -78,7 +78,10 @@ impl std::fmt::Debug for Target {
 }
 
 impl Target {
-    /// Finds the server of `url`. An address beyond this machine needs `allow_remote`.
+    /// Resolves the server of `url`. An address beyond this machine needs `allow_remote`.
+    ///
+    /// # Errors
+    /// The URL is malformed, the host is unknown or not allowed, or the certificates cannot be read.
     pub async fn resolve(url: &str, arguments: &TargetArguments) -> Result<Self> {
         let parts = UrlParts::of(url)?;
         let found = lookup_host((parts.host.as_str(), parts.port)).await;
@@ -101,23 +104,26 @@ impl Target {
         })
     }
 
-    /// The address from which caller `caller` calls, if it is prescribed.
+    /// Returns the source address of caller `caller`, if one is set.
     pub fn source(&self, caller: usize) -> Option<IpAddr> {
         self.sources.get(caller % self.sources.len().max(1)).copied()
     }
 
-    /// The server's address.
+    /// Returns the server's address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// A path of the API, with the model if one is named.
+    /// Returns a path of the API, with the model if one is set.
     fn path(&self, path: &str) -> String {
         let model = self.model.as_ref().map_or(String::new(), |model| format!("?model={model}"));
         format!("{}{path}{model}", self.base)
     }
 
-    /// Opens a connection.
+    /// Opens a connection for caller `caller`, with TLS for https.
+    ///
+    /// # Errors
+    /// The connection fails, or takes longer than ten seconds.
     pub async fn connect(&self, caller: usize) -> Result<Box<dyn Stream>> {
         timeout(CONNECT, self.connect_at_all(caller)).await.context("connecting took too long")?
     }
@@ -136,18 +142,24 @@ impl Target {
         match &self.tls {
             None => Ok(Box::new(stream)),
             Some(tls) => {
-                let name = ServerName::try_from(self.host.clone()).context("the host's name")?;
+                let name = ServerName::try_from(self.host.clone()).context("invalid host name")?;
                 Ok(Box::new(tls.connect(name, stream).await.context("TLS")?))
             }
         }
     }
 
-    /// Posts to the API; the status, and the body as it comes.
+    /// Posts to the API. The body of the response is a stream.
+    ///
+    /// # Errors
+    /// The connection or the request fails.
     pub async fn post(&self, path: &str, kind: &str, body: Bytes, caller: usize) -> Result<Response<Incoming>> {
         self.request(Method::POST, &self.path(path), Some(kind), body, caller).await
     }
 
-    /// Gets any path of the server, as text.
+    /// Gets any path of the server. Returns status and body.
+    ///
+    /// # Errors
+    /// The request fails.
     pub async fn get(&self, path: &str) -> Result<(StatusCode, String)> {
         let response = self.request(Method::GET, path, None, Bytes::new(), 0).await?;
         let status = response.status();
@@ -163,7 +175,7 @@ impl Target {
         caller: usize,
     ) -> Result<Response<Incoming>> {
         let (mut client, connection) = http1::handshake(TokioIo::new(self.connect(caller).await?)).await?;
-        // It ends with the response, or with an error that the response reports too.
+        // The task ends with the response, or with an error that the response reports too.
         tokio::spawn(connection);
         let mut request = Request::builder().method(method).uri(path).header(header::HOST, &self.authority);
         if let Some(kind) = kind {
@@ -175,7 +187,10 @@ impl Target {
         Ok(client.send_request(request.body(Full::new(body))?).await?)
     }
 
-    /// Sends an offer; the answer to it.
+    /// Sends an SDP offer. Returns the SDP answer.
+    ///
+    /// # Errors
+    /// The request fails, or the server refuses the call.
     pub async fn call(&self, offer: String, caller: usize) -> Result<String> {
         let response = self.post("/realtime/calls", "application/sdp", offer.into(), caller).await?;
         let status = response.status();
@@ -186,7 +201,10 @@ impl Target {
         Ok(body)
     }
 
-    /// The request that opens a websocket.
+    /// Returns the request that opens a websocket.
+    ///
+    /// # Errors
+    /// The URL or the key is not valid in a request.
     pub fn socket_request(&self) -> Result<SocketRequest> {
         let scheme = if self.tls.is_some() { "wss" } else { "ws" };
         let mut request = format!("{scheme}://{}{}", self.authority, self.path("/realtime")).into_client_request()?;
@@ -197,13 +215,16 @@ impl Target {
     }
 }
 
-/// A whole body as text.
+/// Reads a whole body as text.
+///
+/// # Errors
+/// The body breaks off, or is longer than 4 MiB.
 pub async fn text(response: Response<Incoming>) -> Result<String> {
     let body = Limited::new(response.into_body(), MAX_BODY).collect().await.map_err(anyhow::Error::from_boxed)?;
     Ok(String::from_utf8_lossy(&body.to_bytes()).into_owned())
 }
 
-/// The code of an error as the API writes it; errors of a kind count together.
+/// Returns the code of an API error, else its message, else "without a reason".
 pub fn error_code(body: &str) -> String {
     let value: serde_json::Value = serde_json::from_str(body).unwrap_or_default();
     let field = |name: &str| value["error"][name].as_str().filter(|text| !text.is_empty()).map(str::to_owned);
@@ -214,7 +235,7 @@ fn connector(certificates: &Path) -> Result<TlsConnector> {
     let mut roots = RootCertStore::empty();
     let found = CertificateDer::pem_file_iter(certificates).with_context(|| certificates.display().to_string())?;
     for certificate in found {
-        // A certificate of a kind that is not understood is not needed, or the handshake says so.
+        // Unsupported certificates are skipped; the handshake fails if one is needed.
         let _ = roots.add(certificate.with_context(|| certificates.display().to_string())?);
     }
     ensure!(!roots.is_empty(), "{} holds no certificate that can be used", certificates.display());
@@ -226,7 +247,7 @@ fn connector(certificates: &Path) -> Result<TlsConnector> {
     Ok(TlsConnector::from(Arc::new(config)))
 }
 
-/// What a URL says.
+/// The parts of a URL.
 #[derive(Debug, PartialEq)]
 struct UrlParts {
     secure: bool,
@@ -246,7 +267,7 @@ impl UrlParts {
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
         let (host, port) = match authority.rsplit_once(':') {
             Some((host, port)) if !port.ends_with(']') => {
-                (host, port.parse().with_context(|| format!("{url}: the port"))?)
+                (host, port.parse().with_context(|| format!("{url}: invalid port"))?)
             }
             _ => (authority, if secure { 443 } else { 80 }),
         };

@@ -1,80 +1,80 @@
-//! One turn: a question and its answer, or a question whose answer the caller interrupts with another one. It is told what happens
-//! and when, and has no clock.
+//! One turn: a question and its answer, or a question whose answer the caller interrupts with another question. The
+//! state machine receives events with their times, and has no clock.
 
 use std::time::{Duration, Instant};
 
 use crate::measure::playback::{AnswerPlayback, Playback};
 use crate::scenario::TransportKind;
-use crate::speech::{FRAME, Utterance};
 use crate::server_events::{Event, TimedEvent};
+use crate::speech::{FRAME, Utterance};
 
-/// Sound and events take different ways: the first packet may arrive this long before the event of the commit.
+/// Longest lead of the first packet over the commit event; sound and events travel separately.
 const MAX_OVERTAKING: Duration = Duration::from_millis(40);
-/// An answer is over when it is done and no sound has come for so long, where the server does not report its end.
+/// Silence after which a done answer counts as over, if the server does not report its end.
 const SILENT_END: Duration = Duration::from_secs(2);
 
-/// What a caller does next.
+/// Next action of the caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NextAction {
-    /// Listens.
+    /// The caller listens.
     Wait,
-    /// Begins to speak into the answer.
+    /// The caller begins to speak into the answer.
     BargeIn,
-    /// The turn is over.
+    /// The turn is complete.
     Over,
-    /// It will never be.
+    /// The turn failed, for this reason.
     Failed(&'static str),
 }
 
-/// How far a turn has come.
+/// Progress of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// The question is asked, or its answer awaited or heard.
+    /// The caller asks, waits for the answer, or listens to it.
     Asking,
     /// The caller speaks into the answer.
     Interrupting,
 }
 
-/// The times of a turn that was answered.
+/// Times of an answered turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TurnTimes {
-    /// The true end of the caller's speech; of a turn that is answered slice by slice, its first slice's commit.
+    /// True end of the caller's speech; for a turn answered slice by slice, commit of the first slice.
     pub speech_end: Instant,
-    /// From there to the commit; unknown where its event came late.
+    /// End of speech to commit; `None` if the commit event came late.
     pub endpointing: Option<Duration>,
-    /// Commit to the first audible packet; unknown where the commit's event came late.
+    /// Commit to the first audible packet; `None` if the commit event came late.
     pub ttfp: Option<Duration>,
     /// True end of speech to the first audible sound.
     pub to_sound: Duration,
     /// First voiced sample of the barge-in to silence.
     pub barge_in: Option<Duration>,
-    /// What the answer says.
+    /// Transcript of the answer.
     pub transcript: Option<String>,
 }
 
-/// A turn in progress.
+/// State machine of one turn.
 #[derive(Debug)]
 pub struct TurnTracker {
     transport: TransportKind,
-    /// After the first sound of the answer, until the caller has barged in.
+    /// Time from the answer's first sound to the barge-in; `None` once the caller has barged in.
     interrupt_after: Option<Duration>,
-    /// Whether it is answered slice by slice, while the caller speaks.
+    /// True if the server answers slice by slice, while the caller speaks.
     slices: bool,
-    /// Slices that were committed and not answered.
+    /// Committed slices without an answer yet.
     unanswered: usize,
     phase: Phase,
-    /// The last time that anything went on.
+    /// Time of the last activity.
     latest: Instant,
-    /// The first voiced sample of what is spoken now.
+    /// Time of the first voiced sample of the current utterance.
     voiced: Option<Instant>,
     speech_end: Option<Instant>,
     committed: Option<Instant>,
-    /// The commit of the first slice.
+    /// Commit of the first slice.
     first_slice: Option<Instant>,
     cut_off: bool,
-    /// When the server noticed the barge-in; over a websocket the client falls silent then.
+    /// Time at which the server noticed the barge-in; over a websocket the client stops playing then.
     noticed: Option<Instant>,
-    /// The last audible packet of the answer that was interrupted.
+    /// Last audible packet of the interrupted answer.
     silent: Option<Instant>,
     barge_in: Option<Duration>,
     done: Option<Instant>,
@@ -84,7 +84,7 @@ pub struct TurnTracker {
 }
 
 impl TurnTracker {
-    /// A turn that begins now.
+    /// Creates a turn that begins now.
     pub fn new(transport: TransportKind, interrupt_after: Option<Duration>) -> Self {
         Self {
             transport,
@@ -108,13 +108,13 @@ impl TurnTracker {
         }
     }
 
-    /// A turn that begins now and is answered slice by slice.
+    /// Creates a turn that begins now and is answered slice by slice.
     pub fn sliced(transport: TransportKind) -> Self {
         Self { slices: true, ..Self::new(transport, None) }
     }
 
-    /// Frame `index` of `utterance` left at `sent`. A microphone sends a frame at its end. What is heard after an interruption's last frame
-    /// is the next answer.
+    /// Records that frame `index` of `utterance` was sent at `sent`. A microphone sends a frame at its end. Sound that
+    /// arrives after the last frame of an interruption belongs to the next answer.
     pub fn frame_sent(&mut self, utterance: &Utterance, index: usize, sent: Instant, playback: &mut Playback) {
         let end = FRAME * (index as u32 + 1);
         self.latest = sent;
@@ -124,13 +124,13 @@ impl TurnTracker {
         if index + 1 == utterance.frames.len() {
             self.speech_end = sent.checked_sub(end.saturating_sub(utterance.speech_end));
             if self.phase == Phase::Interrupting {
-                // Not at the commit: the next answer's first packet may overtake its event.
+                // Not at the commit event: the next answer's first packet may overtake it.
                 self.silent = playback.take_answer().last_packet;
             }
         }
     }
 
-    /// The turn was committed.
+    /// Records the commit of the turn or of a slice.
     pub fn committed(&mut self, at: Instant) {
         if self.slices {
             self.first_slice.get_or_insert(at);
@@ -141,7 +141,7 @@ impl TurnTracker {
         self.committed = Some(at);
     }
 
-    /// Takes an event; the code of an error that it reports.
+    /// Handles an event. Returns the code of an error event.
     pub fn event(&mut self, incoming: TimedEvent) -> Option<String> {
         let TimedEvent { event, at } = incoming;
         self.latest = self.latest.max(at);
@@ -152,7 +152,7 @@ impl TurnTracker {
             Event::SpeechStarted | Event::Cleared if self.phase == Phase::Interrupting => {
                 self.noticed.get_or_insert(at);
             }
-            // What ends of the interrupted answer is not the end of the turn.
+            // The end of the interrupted answer is not the end of the turn.
             _ if self.phase == Phase::Interrupting => {}
             Event::Transcript(text) => self.transcript = Some(text),
             Event::Done(status) => {
@@ -168,7 +168,7 @@ impl TurnTracker {
         None
     }
 
-    /// The barge-in is a turn like any other.
+    /// Handles the commit of a barge-in, which is then asked like any question.
     fn interrupted(&mut self, at: Instant) {
         if self.noticed.is_none() {
             self.failed = Some("the server did not notice the barge-in");
@@ -182,7 +182,7 @@ impl TurnTracker {
         self.committed(at);
     }
 
-    /// What the caller does at `now`, who waits for anything to happen as long as `patience`.
+    /// Returns the caller's next action at `now`. The turn fails after `patience` without activity.
     pub fn progress(&mut self, now: Instant, playback: &Playback, patience: Duration) -> NextAction {
         if let Some(why) = self.failed {
             return NextAction::Failed(why);
@@ -219,7 +219,10 @@ impl TurnTracker {
         if over { NextAction::Over } else { NextAction::Wait }
     }
 
-    /// The turn's times, or why it measures nothing.
+    /// Returns the turn's times.
+    ///
+    /// # Errors
+    /// The turn cannot be measured; the error says the reason.
     pub fn into_times(self, answer: &AnswerPlayback) -> Result<TurnTimes, &'static str> {
         let speech_end = self.speech_end.ok_or("the answer was over before the question")?;
         let committed = self.committed.ok_or("the turn was never committed")?;
@@ -245,7 +248,7 @@ impl TurnTracker {
         if self.interrupt_after.is_some() {
             return Err("the answer ended before the barge-in");
         }
-        // On a bad network the event is sent again until it arrives; the sound does not wait for it.
+        // On a bad network the commit event is retransmitted; sound does not wait for it.
         let in_time = (first_packet + MAX_OVERTAKING >= committed).then_some(committed);
         Ok(TurnTimes {
             speech_end,
@@ -269,7 +272,7 @@ mod tests {
         TimedEvent { event, at }
     }
 
-    /// 100 ms of silence and 300 ms of sound.
+    /// An utterance of 100 ms of silence and 300 ms of sound.
     fn question() -> Utterance {
         Utterance::new(&[vec![0.0; 2_400], vec![0.2; 7_200]].concat()).unwrap()
     }
@@ -291,7 +294,7 @@ mod tests {
         let mut playback = Playback::new(Duration::ZERO);
         let mut turn = TurnTracker::new(TransportKind::Webrtc, None);
         speak(&mut turn, start, &mut playback);
-        // The first frame was spoken in the 20 ms before it left.
+        // The first frame was spoken in the 20 ms before it was sent.
         let speech_end = start + 380 * MS;
         turn.event(at(Event::Committed, speech_end + 500 * MS));
         sound(&mut playback, 0, speech_end + 620 * MS);
@@ -314,7 +317,10 @@ mod tests {
             turn
         };
         assert!(
-            TurnTracker::new(TransportKind::Webrtc, None).into_times(&AnswerPlayback::default()).unwrap_err().contains("before the question")
+            TurnTracker::new(TransportKind::Webrtc, None)
+                .into_times(&AnswerPlayback::default())
+                .unwrap_err()
+                .contains("before the question")
         );
         assert!(turn().into_times(&AnswerPlayback::default()).unwrap_err().contains("never committed"));
         let mut silent = turn();
@@ -355,7 +361,7 @@ mod tests {
         assert_eq!(turn.progress(answered + 199 * MS, &playback, PATIENCE), NextAction::Wait);
         assert_eq!(turn.progress(answered + 200 * MS, &playback, PATIENCE), NextAction::BargeIn);
         speak(&mut turn, answered + 200 * MS, &mut playback);
-        // Neither the end of what was interrupted nor its transcript count.
+        // Neither the end nor the transcript of the interrupted answer counts.
         turn.event(at(Event::SpeechStarted, answered + 400 * MS));
         turn.event(at(Event::Done("cancelled".into()), answered + 800 * MS));
         turn.event(at(Event::Transcript("what was interrupted".into()), answered + 800 * MS));
@@ -366,7 +372,8 @@ mod tests {
         turn.event(at(Event::Done("completed".into()), answered + 1_300 * MS));
         assert_eq!(turn.progress(answered + 1_400 * MS, &playback, PATIENCE), NextAction::Over);
         let times = turn.into_times(&playback.take_answer()).unwrap();
-        // The voice began 100 ms into what left from 200 ms on, 20 ms before; the last sound came at 780 ms.
+        // Frames leave from 200 ms on, 20 ms after they were spoken; the voice is 100 ms in. The last sound arrives at
+        // 780 ms.
         assert_eq!(times.barge_in, Some(780 * MS - (200 + 100 - 20) * MS));
         assert_eq!((times.ttfp, times.to_sound), (Some(Duration::ZERO), 510 * MS));
         assert_eq!(times.transcript, None);

@@ -16,14 +16,14 @@ use repartee_load::scenario::arrivals::Arrivals;
 use repartee_testkit::scripted::{Script, ScriptedEngine};
 use tokio::sync::{Semaphore, oneshot};
 
-/// Codec frames of an answer, and its length.
+/// Codec frames of an answer, and its duration.
 const FRAMES: u64 = 15;
 const ANSWER: Duration = Duration::from_millis(80 * FRAMES);
 
-/// So much earlier than the event of the commit a sound may come whose TTFP is still known.
+/// Longest lead of the first packet over the commit event with a known TTFP.
 const OVERTAKING: Duration = Duration::from_millis(40);
 
-/// A gateway, and what puts load on it.
+/// A running gateway, its engine and the load bench.
 struct Running {
     bench: LoadRunner,
     engine: Arc<ScriptedEngine>,
@@ -56,7 +56,7 @@ fn script() -> Script {
     Script { slots: 8, frames: FRAMES, ..Script::default() }
 }
 
-/// A scenario of so many callers who come at once and ask one question each, about a capital.
+/// Returns a scenario of `callers` who arrive together and ask one question each, about a capital.
 fn scenario(callers: usize, more: &str) -> Scenario {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("one.toml");
@@ -72,21 +72,21 @@ async fn run(script: Script, callers: usize, more: &str) -> ScenarioLog {
     start(script).await.bench.run(&scenario(callers, more)).await.unwrap()
 }
 
-/// Whether an answer is as long as the engine made it; codecs add a little, and the server some packets of silence.
+/// True if the answer has the engine's length; codecs add a little, and the server some packets of silence.
 fn is_whole(turn: &TurnLog) -> bool {
     turn.answer.duration.abs_diff(ANSWER) < Duration::from_millis(200)
 }
 
-/// So many calls, each with one answer that was heard whole.
+/// Asserts that there are `calls` calls without errors, each with one complete answer.
 fn check(log: &ScenarioLog, calls: usize) {
     assert_eq!(log.errors.len(), 0, "{:?}", log.errors);
     assert_eq!((log.calls.len(), log.turns.len()), (calls, calls));
     assert!(log.calls.iter().all(|call| call.setup.is_some() && call.ended > call.began));
     for turn in &log.turns {
         assert!(is_whole(turn), "{turn:?}");
-        // The scripted answer has none of the words that are asked for.
+        // The scripted answer contains none of the key's words.
         assert_eq!(turn.correct, Some(false));
-        // The event of the commit and the sound take different ways. Where the event comes far behind, its times are unknown.
+        // The commit event and the sound travel separately. If the event is very late, its times are unknown.
         let waited = turn.endpointing.zip(turn.ttfp).map(|(endpointing, ttfp)| endpointing + ttfp);
         assert!(waited.is_none_or(|waited| turn.to_sound + OVERTAKING >= waited), "{turn:?}");
     }
@@ -98,7 +98,11 @@ async fn webrtc_answers_are_heard_whole() {
     check(&log, 3);
     for call in &log.calls {
         let report = call.rtp.unwrap();
-        assert_eq!((report.counts.lost, report.counts.late_or_duplicate, report.counts.corrupt), (0, 0, 0), "{report:?}");
+        assert_eq!(
+            (report.counts.lost, report.counts.late_or_duplicate, report.counts.corrupt),
+            (0, 0, 0),
+            "{report:?}"
+        );
         assert!(report.counts.received >= FRAMES * 4, "{report:?}");
         assert!(report.round_trip.is_some() && report.jitter.is_some(), "{report:?}");
     }
@@ -112,7 +116,7 @@ async fn webrtc_answers_are_heard_whole() {
 async fn websocket_answers_are_heard_whole() {
     let log = run(script(), 2, "transport = \"websocket\"\nend_of_turn = \"client\"").await;
     check(&log, 2);
-    // The caller ends its turn, so the commit is known, and all sound is there before it can run out.
+    // The caller ends its turn, so the commit is known, and all sound arrives before the buffer runs out.
     assert!(log.turns.iter().all(|turn| turn.endpointing.is_some() && turn.answer.gaps.is_empty()), "{:?}", log.turns);
     let served = run(script(), 1, "transport = \"websocket\"").await;
     check(&served, 1);
@@ -123,7 +127,7 @@ async fn barge_in_ends_the_answer() {
     let long = Script { frames: 60, ..script() };
     let log = run(long, 1, "interrupt_after_s = 0.4").await;
     assert_eq!((log.errors.len(), log.turns.len()), (0, 1), "{:?}", log.errors);
-    // The answer would have gone on for more than four seconds; it ends while the caller still speaks.
+    // The answer is more than four seconds long; it ends while the caller still speaks.
     let asked = questions::load(&questions_folder(), &["capitals".to_owned()]).unwrap();
     let shortest = asked.iter().map(|question| question.utterance.speech_end).min().unwrap();
     let silent = log.turns[0].barge_in.unwrap();
@@ -148,7 +152,7 @@ async fn stall_of_the_engine_is_one_gap() {
     let stall = async {
         let made = frames.wait_for(|frames| *frames == 8);
         tokio::time::timeout(Duration::from_secs(30), made).await.expect("the call is answered").unwrap();
-        // What was made plays for 640 ms, and the caller's buffer for 60 ms more.
+        // The finished frames play for 640 ms, and the caller's buffer for 60 ms more.
         tokio::time::sleep(Duration::from_millis(2_000)).await;
         gate.close();
     };
@@ -178,14 +182,14 @@ async fn soak_callers_call_again() {
     let log = start(script()).await.bench.run(&soak).await.unwrap();
     assert_eq!(log.errors.len(), 0, "{:?}", log.errors);
     assert!(log.calls.len() > 2, "{} calls", log.calls.len());
-    // Nobody asks more in a call than it has turns, and who has got through asks.
+    // Each call asks at least one question and at most its number of turns.
     assert!((log.calls.len()..=log.calls.len() * 2).contains(&log.turns.len()), "{}", log.turns.len());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn callers_hang_up_and_leave_nothing() {
     let mut config = Config::default();
-    // Who hangs up before the call is connected is noticed no sooner.
+    // A hang-up before the call is connected is detected only after this time.
     config.webrtc.connect_within = Duration::from_secs(2);
     let running = start_with(script(), config).await;
     let churn = scenario(6, "hang_up_after_s = 0.8");

@@ -1,35 +1,36 @@
-//! `make bench-families`: the families of [docs/families.md](../../docs/families.md) beside their references, on small random
-//! checkpoints and on random weights of published dimensions; `cargo bench --bench families -- NAME ...` measures some.
+//! `decode bench-families`: the model families of [docs/families.md](../../docs/families.md) compared with their
+//! references, on small random checkpoints and on random weights of published dimensions;
+//! `cargo bench --bench families -- NAME ...` measures some.
 //!
-//! Like is compared with like: the references do not stream, so time per step of a language model, per second of decoded sound and per
-//! second of the whole answer stand side by side, and our time to the first sound alone.
+//! The references do not stream, so comparable measures are the time per step of a language model, per second of
+//! decoded sound and per second of the whole answer; our time to the first sound has no peer.
 
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use repartee_engine::measure::{TurnReport, StageMeasurement, MeasuredTurn, measure};
+use repartee_engine::measure::{MeasuredTurn, StageMeasurement, TurnReport, measure};
 use repartee_engine::{EngineConfig, Source, Synthetic};
 use repartee_load::report::ReportRow;
 use repartee_tests::side_by_side::{self, reference};
 use repartee_tests::tools::root;
 use serde::Deserialize;
 
-/// What is measured.
+/// One measured checkpoint.
 struct Case {
     name: &'static str,
     folder: &'static str,
     family: Family,
     /// `None` for a checkpoint with weights.
     random: Option<Random>,
-    /// What the reference computes with, beside its codec; ours does with the checkpoint's own.
+    /// Data types of the reference, except for its codec; ours uses the checkpoint's.
     dtypes: &'static [&'static str],
-    /// Whether it is measured where no name is given.
+    /// True if it is measured when no name is given.
     usual: bool,
 }
 
-/// Random weights.
+/// Random weights of published dimensions.
 struct Random {
-    /// Most layers of each stack; `None` for the published ones.
+    /// Most layers of each stack; `None` for the published number.
     layers: Option<usize>,
 }
 
@@ -82,15 +83,15 @@ const CASES: &[Case] = &[
     },
 ];
 
-/// Characters of the text that is read, and codec frames of the answer.
+/// Characters of the given text, and codec frames of the answer.
 const CHARACTERS: u32 = 40;
 const FRAMES: u32 = 25;
-/// Seconds heard, tokens of the answer's text, and its codes: three blocks of sound.
+/// Seconds of input, text tokens of the answer, and its codes: three blocks of sound.
 const HEARD: u64 = 2;
 const TOKENS: u32 = 16;
 const CODES: u32 = 36;
 
-/// What the references' scripts print.
+/// Output of the references' scripts.
 #[derive(Debug, Deserialize)]
 struct Reference {
     token_ms: Option<f64>,
@@ -103,7 +104,7 @@ struct Reference {
 }
 
 impl Family {
-    /// The environment variable of the reference's Python, and its script.
+    /// Returns the environment variable of the reference's Python, and its script.
     fn reference(self) -> (&'static str, &'static str) {
         match self {
             Self::Qwen3Tts => ("REPARTEE_TTS_PYTHON", "tests/parity/qwen3_tts/bench_reference.py"),
@@ -129,7 +130,7 @@ impl Family {
         arguments.iter().flat_map(|(name, value)| [(*name).to_owned(), value.clone()]).collect()
     }
 
-    /// The stages that turn codes into sound.
+    /// Returns the stages that decode codes into sound.
     fn codec(self) -> &'static [&'static str] {
         match self {
             Self::Qwen3Tts => &["code2wav"],
@@ -153,14 +154,14 @@ impl Case {
         arguments.extend(["--threads".to_owned(), threads.to_string(), "--dtype".to_owned(), dtype.to_owned()]);
         arguments.extend(self.family.arguments());
         if let Some(Random { layers }) = &self.random {
-            // Large ones are slow, and vary less.
+            // Large models are slow, and vary less.
             arguments.extend(["--random", "--repeats", "2"].map(str::to_owned));
             arguments.extend(layers.iter().flat_map(|layers| ["--layers".to_owned(), layers.to_string()]));
         }
         reference(python, script, arguments)
     }
 
-    /// What the weights are, for a note.
+    /// Describes the weights, for a note.
     fn weights(&self) -> String {
         match &self.random {
             None => "a small random checkpoint".to_owned(),
@@ -176,7 +177,7 @@ impl Case {
         let peers = dtypes.iter().map(|dtype| Ok((*dtype, self.reference(dtype, threads)?)));
         let peers = peers.collect::<Result<Vec<_>>>()?;
         println!("{name}: the reference: {peers:.2?}");
-        // As much sound as the reference makes.
+        // The same duration of sound as the reference.
         let sound = peers.first().map_or(0.0, |(_, peer)| peer.audio_seconds);
         let config = EngineConfig {
             sessions: 1,
@@ -198,7 +199,13 @@ impl Case {
         for (dtype, peer) in &peers {
             let note = format!("{}; {threads} threads each; peer in {dtype}", self.weights());
             let mut add = |measure: &str, ours: f64, peer: f64, unit, more: &str| {
-                rows.push(ReportRow::lower_is_better(format!("{name}: {measure}"), ours, peer, unit, format!("{note}{more}")));
+                rows.push(ReportRow::lower_is_better(
+                    format!("{name}: {measure}"),
+                    ours,
+                    peer,
+                    unit,
+                    format!("{note}{more}"),
+                ));
             };
             if let Some(peer) = peer.token_ms {
                 add("thinker token", each(text), peer, "ms", "");
@@ -235,19 +242,19 @@ impl Case {
     }
 }
 
-/// Seconds and rows of the stages that `which` chooses, of the turn with stages one after another.
+/// Sums seconds and rows of the stages that `which` selects, in the turn with sequential stages.
 fn took(measured: &TurnReport, which: impl Fn(&StageMeasurement) -> bool) -> (f64, f64) {
     let rows = measured.stages.iter().filter(|row| which(row));
     rows.fold((0.0, 0.0), |(seconds, rows), row| (seconds + row.took.as_secs_f64(), rows + row.rows as f64))
 }
 
-/// Milliseconds of each row.
+/// Returns milliseconds per row.
 fn each((seconds, rows): (f64, f64)) -> f64 {
     1e3 * seconds / rows.max(1.0)
 }
 
 fn main() -> Result<()> {
-    // `cargo bench` adds an option of its own.
+    // `cargo bench` adds its own option.
     let names: Vec<String> = std::env::args().skip(1).filter(|name| !name.starts_with('-')).collect();
     let known: Vec<&str> = CASES.iter().map(|case| case.name).collect();
     if let Some(unknown) = names.iter().find(|name| !known.contains(&name.as_str())) {

@@ -1,9 +1,9 @@
-//! `make bench`: the first path against the reference implementation, on the demo checkpoint and the same cores, one after
-//! the other in one run. Like is compared with like: the reference does not stream, so time per thinker token, per codec frame and
-//! per second of code2wav stand side by side, the whole answer apart, and our time to first packet alone.
+//! `decode bench`: the path of one answer, compared with the reference implementation on the demo checkpoint and the same
+//! cores, one after the other in one run. The reference does not stream, so comparable measures are the time per
+//! thinker token, per codec frame, per second of code2wav and per whole answer; our time to first packet has no peer.
 //!
-//! With the argument `answers` (`make bench-size`) whole answers alone, beside OpenVINO GenAI's too, and code2wav, into
-//! `target/report/answers.json`.
+//! With the argument `answers` (`decode bench-size`) it measures only whole answers, also beside OpenVINO GenAI's, and
+//! code2wav, into `target/report/answers.json`.
 
 #[allow(dead_code)] // Each binary uses its part.
 #[path = "../../engine/tests/common/eager.rs"]
@@ -32,14 +32,14 @@ use serde::Deserialize;
 
 use self::eager::{batch, index};
 
-/// Timed repetitions of each measure, after one that is not counted.
+/// Timed repetitions of each measure, after a warm-up run.
 const REPEATS: usize = 9;
-/// Turns over the websocket.
+/// Number of turns over the websocket.
 const TURNS: usize = 50;
-/// Threads that whole answers take.
+/// Numbers of threads for whole answers.
 const THREADS: [usize; 2] = [1, 2];
 
-/// What `tests/parity/bench_reference.py` prints.
+/// Output of `tests/parity/bench_reference.py`.
 #[derive(Debug, Deserialize)]
 struct Reference {
     thinker_ms_per_token: f64,
@@ -50,7 +50,7 @@ struct Reference {
     text: String,
 }
 
-/// What `tests/peers/openvino_answer.py` prints.
+/// Output of `tests/peers/openvino_answer.py`.
 #[derive(Debug, Deserialize)]
 struct OpenVino {
     version: String,
@@ -104,7 +104,7 @@ fn main() -> Result<()> {
     side_by_side::finish("first_path", rows)
 }
 
-/// Whole answers beside each peer's, on as many threads, and code2wav beside torch's on one.
+/// Compares whole answers with each peer's, on the same number of threads, and code2wav with torch's on one.
 fn answers(model: &Path, question: &Path) -> Result<Vec<ReportRow>> {
     let mut rows = Vec::new();
     let code2wav = stages(model)?.code2wav_whole;
@@ -139,7 +139,7 @@ fn answers(model: &Path, question: &Path) -> Result<Vec<ReportRow>> {
     Ok(rows)
 }
 
-/// Our stages, in ms.
+/// Times of our stages, in ms.
 #[derive(Debug)]
 struct Stages {
     thinker_token: f64,
@@ -148,7 +148,7 @@ struct Stages {
     code2wav_stream: f64,
 }
 
-/// The median time of `REPEATS` runs, in ms for each of `parts`.
+/// Returns the median time of `REPEATS` runs, in ms per part (of `parts`).
 fn median(parts: f64, run: impl FnMut()) -> f64 {
     side_by_side::median(REPEATS, parts, run)
 }
@@ -214,7 +214,7 @@ fn stages(folder: &Path) -> Result<Stages> {
     Ok(Stages { thinker_token, codec_frame, code2wav_whole, code2wav_stream })
 }
 
-/// One answer of ours, medians in seconds.
+/// One answer of ours; times in seconds.
 struct Answer {
     text: String,
     seconds: f64,
@@ -257,7 +257,7 @@ fn whole_answer(folder: &Path, sound: &[f32], threads: usize) -> Result<Answer> 
     Ok(answers.swap_remove(REPEATS / 2))
 }
 
-/// A wav file at the engine's rate.
+/// Reads a wav file at the engine's rate.
 fn samples(path: &Path) -> Result<Vec<f32>> {
     Ok(wav::read(&std::fs::read(path)?[..], 16_000, Duration::from_secs(60))?)
 }
@@ -295,7 +295,12 @@ async fn first_packets(question: &Path) -> Result<Vec<ReportRow>> {
     let row = |percent| {
         let time = percentile(&times, percent).context("no turn was timed")?;
         let note = format!("{TURNS} turns of one session; commit to the first packet above -45 dBFS");
-        Ok(ReportRow::without_peer(format!("TTFP over the websocket, p{percent}"), time.as_secs_f64() * 1e3, "ms", note))
+        Ok(ReportRow::without_peer(
+            format!("TTFP over the websocket, p{percent}"),
+            time.as_secs_f64() * 1e3,
+            "ms",
+            note,
+        ))
     };
     [50, 95].into_iter().map(row).collect()
 }

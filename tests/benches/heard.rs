@@ -1,10 +1,11 @@
-//! `make bench-heard`: how well the kept transcript of an interrupted answer matches what was heard of it. The demo model answers
-//! all questions; every answer is cut each 80 ms, and the words that the gateway would keep are counted against the words that
-//! had been said by then, as an independent recogniser times them (`tests/heard/word_times.py`). The peer is the plainest
-//! estimator there is: all characters last equally long.
+//! `make bench-heard`: error of the truncated transcript of an interrupted answer. The demo model answers all
+//! questions; every answer is cut each 80 ms, and the words that the gateway would keep are compared with the words
+//! said by then, as timed by an independent recogniser (`tests/heard/word_times.py`). The peer is the simplest
+//! estimator: all characters last equally long.
 //!
-//! Two things can be known when an answer is cut: all of its sound, because generating runs far ahead of speaking, or, at the
-//! least, just what was heard. Both are measured, the latter also as after an earlier answer of the call, which tells the voice's pace.
+//! At the cut the gateway knows either all of the sound, because generation runs far ahead of playback, or in the worst
+//! case only the played part. Both are measured, the latter also after an earlier answer of the call, from which the
+//! pace of the voice is known.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -16,11 +17,11 @@ use repartee_engine_api::{Command, Event, Respond, SpeechEngine};
 use repartee_load::report::{Report, ReportRow};
 use repartee_media::wav;
 use repartee_realtime::estimate::{SpeechRateEstimator, WordEstimator};
-use repartee_tests::word_errors::{WordErrors, STEP_MS, TimedWords, normalized_words};
+use repartee_tests::word_errors::{STEP_MS, TimedWords, WordErrors, normalized_words};
 use repartee_tests::{questions, tools};
 use serde::Deserialize;
 
-/// What the plainest estimator takes a character to last.
+/// Duration of a character in the simplest estimator.
 const MS_PER_CHARACTER: u64 = 67;
 
 fn main() -> Result<()> {
@@ -78,7 +79,7 @@ struct Answer {
     recording: PathBuf,
 }
 
-/// What the demo model answers to every question, recorded as 16-bit wav.
+/// Returns the demo model's answer to every question, recorded as 16-bit wav.
 fn answers() -> Result<Vec<Answer>> {
     let engine = Engine::start(Source::Folder(tools::root().join("models/demo")), &EngineConfig::default())?;
     let folder = tools::recordings("heard")?;
@@ -109,12 +110,12 @@ fn answers() -> Result<Vec<Answer>> {
     Ok(answers)
 }
 
-/// A wav file at `rate`.
+/// Reads a wav file at `rate`.
 fn samples(path: &Path, rate: u32) -> Result<Vec<f32>> {
     Ok(wav::read(&std::fs::read(path)?[..], rate, Duration::from_secs(60))?)
 }
 
-/// What the recogniser says of a recording.
+/// Output of the recogniser for one recording.
 #[derive(Debug, Deserialize)]
 struct Times {
     heard: String,
@@ -138,12 +139,12 @@ async fn word_times(answers: &[Answer]) -> Result<HashMap<PathBuf, Times>> {
     serde_json::from_str(&said).context(said)
 }
 
-/// An answer and when its words had been said.
+/// An answer with the times of its words.
 #[derive(Debug)]
 struct Measured {
     spoken: TimedWords,
     heard: String,
-    /// The recogniser needs not be told the words.
+    /// True if the recogniser transcribes every word without being told the text.
     hears_every_word: bool,
 }
 
@@ -151,7 +152,7 @@ impl Measured {
     fn new(answer: Answer, times: Times) -> Result<Self> {
         let said = normalized_words(&answer.text);
         let told: Vec<String> = times.words.iter().flat_map(|timed| normalized_words(&timed.word)).collect();
-        // Counting needs the words one to one.
+        // The count needs the same words one to one.
         ensure!(
             said == told && times.words.len() == answer.text.split_whitespace().count(),
             "the recogniser times other words than it was told: {said:?} / {told:?}"
@@ -162,7 +163,8 @@ impl Measured {
         Ok(Self { spoken, heard: times.heard, hears_every_word })
     }
 
-    /// One long answer of all of them, from the one at `first` on: errors add up over it, which short answers do not show.
+    /// Joins all answers, from index `first` on, into a long one: errors accumulate over it, which short answers do not
+    /// show.
     fn joined(answers: &[Self], first: usize) -> Self {
         let in_turn = || answers.iter().cycle().skip(first).take(answers.len());
         let mut ends_ms = Vec::new();
@@ -177,8 +179,9 @@ impl Measured {
     }
 }
 
-/// Ours and the peer's errors over all cuts of `answers`. `estimator` makes that of the answer at an index; `made` says of a cut and the sound's length how much sound was made when
-/// the answer was cut, and whether that is all.
+/// Compares our errors with the peer's over all cuts of `answers`. `estimator` makes the estimator for the answer at an
+/// index. `made` maps the cut and the sound's duration to the duration generated by then, and to true if that is the
+/// whole sound.
 fn compared(
     title: &str,
     answers: &[&Measured],
@@ -193,7 +196,7 @@ fn compared(
         measure: format!("{title}: {measure}"),
         ours: of(&ours),
         peer: Some(of(&peer)),
-        // An error of no words has no ratio.
+        // There is no ratio to an error of zero words.
         ratio: None,
         unit: "words".to_owned(),
         note: note.to_owned(),
@@ -207,7 +210,7 @@ fn compared(
     ]
 }
 
-/// All characters last equally long.
+/// Estimator in which all characters last equally long.
 #[derive(Debug)]
 struct EvenPace;
 

@@ -1,13 +1,13 @@
-//! `make bench-interruptions`: false and missed interruptions over a matrix of echoes, voices and backchannels, where the playback can be
-//! paused (WebRTC, ours) and where it cannot (a websocket, the peer). Judges the recordings on which no threshold was chosen; with
-//! `-- chosen`, those on which they are. All of it runs on a virtual clock.
+//! `make bench-interruptions`: false and missed interruptions over a matrix of echoes, voices and backchannels, with a
+//! playback that can be paused (WebRTC, ours) and one that cannot (a websocket, the peer). It uses the recordings on
+//! which no threshold was chosen; with `-- chosen`, the others. It runs on a virtual clock.
 
 use anyhow::{Context as _, Result};
 use repartee_load::report::{Report, ReportRow};
-use repartee_tests::interruptions::{RoomConditions, Recordings, Scene, DataSet, simulate};
+use repartee_tests::interruptions::{DataSet, Recordings, RoomConditions, Scene, simulate};
 use repartee_tests::tools;
 
-/// How long after its last word a caller may still be noticed.
+/// Longest time from the caller's last word to the announcement, in ms.
 const LATE_MS: usize = 200;
 
 fn main() -> Result<()> {
@@ -48,22 +48,22 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Counts of one echo level.
+/// Results of one echo level.
 #[derive(Debug, Default)]
 struct Measured {
-    /// Answers that their own echo interrupted, and answers.
+    /// Answers interrupted by their own echo, and all answers.
     by_echo: (usize, usize),
-    /// Pauses that an echo made, and how long was played, in ms.
+    /// Pauses caused by an echo, and duration of the playback in ms.
     pauses: (usize, usize),
-    /// Answers that a backchannel interrupted, and backchannels.
+    /// Answers interrupted by a backchannel, and all backchannels.
     by_backchannel: (usize, usize),
-    /// Callers who were not noticed, and callers; by level.
+    /// Missed callers, and all callers, by level.
     missed: Vec<(usize, usize)>,
-    /// From the voice's first sample to the first silence; of callers as loud as the playback.
+    /// First sample of the voice to the first silence, for callers as loud as the playback.
     silent_ms: Vec<usize>,
-    /// From the voice's first sample to the last sound; of the same callers.
+    /// First sample of the voice to the last sound, for the same callers.
     last_sound_ms: Vec<usize>,
-    /// From the voice's first sample to its announcement.
+    /// First sample of the voice to its announcement, for all callers who were noticed.
     announced_ms: Vec<usize>,
 }
 
@@ -105,7 +105,7 @@ fn measure(
                         None => measured.missed[level].0 += 1,
                     }
                 }
-                // A backchannel that cannot be heard at all would be no test.
+                // Inaudible backchannels are skipped.
                 for (number, backchannel) in recordings.backchannels.iter().enumerate().filter(|_| *caller_db >= -12.0)
                 {
                     let outcome = scene(answer(number), &backchannel.samples, *caller_db, *begins_ms)?;
@@ -191,7 +191,7 @@ impl Measured {
     }
 }
 
-/// A percentile of sorted times; 0 without any.
+/// Returns a percentile of sorted times; 0 if empty.
 fn at(times: &[usize], percent: usize) -> usize {
     times.get((times.len().saturating_sub(1) * percent).div_ceil(100)).copied().unwrap_or_default()
 }

@@ -1,9 +1,10 @@
-//! `make bench-turns`: when a turn ends, by a fixed silence and by the turn-detection model, on recordings of people. A false end is a turn
-//! that ends in a pause after which the speaker goes on; the delay counts from the end of the voice to the end of the turn.
+//! `make bench-turns`: endpointing by fixed silence and by the turn-detection model, on recordings of people. A false
+//! end is a turn that ends in a pause after which the speaker continues; the delay is the time from the end of the
+//! voice to the end of the turn.
 //!
-//! Few of these recordings pause by themselves, so pauses of the recording's own room tone are put in after each word in turn;
-//! `tests/turns/pauses.json` lists where. Speech that was cut there was fluent: it lacks what a speaker's voice does before a pause of his
-//! own. All of it runs on the audio's own clock; an answer of the model takes [`ANSWER_MS`] of audio.
+//! Few of these recordings contain pauses, so pauses of the recording's room tone are inserted after each word in turn;
+//! `tests/turns/pauses.json` lists the positions. The speech is fluent there, without the prosody before a natural
+//! pause. Time is the audio's own clock; a judgement of the model takes [`ANSWER_MS`] of audio.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -18,17 +19,17 @@ use repartee_tests::tools;
 use repartee_turn::TurnModel;
 use serde::Deserialize;
 
-/// The lengths of the pauses.
+/// Durations of the inserted pauses.
 const PAUSES_MS: [usize; 3] = [400, 800, 1_600];
-/// Room tone after each recording: longer than any wait.
+/// Room tone after each recording: longer than any endpointing delay.
 const AFTER_MS: usize = 9_000;
-/// How much audio comes before the model has answered.
+/// Duration of audio until the model's judgement is available.
 const ANSWER_MS: usize = 100;
 const PER_MS: usize = (RATE / 1_000) as usize;
-/// One frame of the voice detector.
+/// Samples of a frame of the voice detector.
 const FRAME: usize = 256;
 
-/// What ends turns, as the client asks for it, and whether there is a model.
+/// Endpointing policies: name, client settings, and true with the model.
 const POLICIES: [(&str, TurnSettings, bool); 7] = [
     ("server_vad, 200 ms", silence(200), false),
     ("server_vad, 500 ms", silence(500), false),
@@ -38,7 +39,7 @@ const POLICIES: [(&str, TurnSettings, bool); 7] = [
     ("semantic_vad medium with the model", eager(Eagerness::Medium), true),
     ("semantic_vad low with the model", eager(Eagerness::Low), true),
 ];
-/// The published default, beside which the others are put.
+/// Index of the published default, the peer of the others.
 const PEER: usize = 1;
 
 const fn silence(silence_duration_ms: u64) -> TurnSettings {
@@ -49,7 +50,7 @@ const fn eager(eagerness: Eagerness) -> TurnSettings {
     TurnSettings { eagerness: Some(eagerness), ..silence(500) }
 }
 
-/// A recording of a person, as `tests/turns/pauses.json` lists it.
+/// A recording of a person, from `tests/turns/pauses.json`.
 #[derive(Debug, Deserialize)]
 struct Recording {
     file: String,
@@ -91,7 +92,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// The turn-detection model, which answers the same question once.
+/// The turn-detection model with a cache of its judgements.
 struct Judge {
     model: TurnModel,
     answers: HashMap<Vec<u32>, f32>,
@@ -130,11 +131,11 @@ impl Judge {
     }
 }
 
-/// A recording, and what its room sounds like.
+/// A recording, and its room tone.
 struct Spoken {
     samples: Vec<f32>,
     room: Vec<f32>,
-    /// The last sample of the voice.
+    /// End of the voice, in samples.
     voice_end: usize,
 }
 
@@ -148,7 +149,7 @@ impl Spoken {
         };
         let level =
             |part: &[f32]| part.iter().map(|sample| f64::from(*sample).powi(2)).sum::<f64>() / part.len() as f64;
-        // The quietest tenth of a second; of the voice, what is above a twentieth of the loudest 10 ms.
+        // Room tone: the quietest tenth of a second. Voice: 10 ms above a twentieth of the loudest.
         let quietest = samples.chunks_exact(100 * PER_MS).min_by(|a, b| level(a).total_cmp(&level(b)));
         let room = quietest.context("a recording is longer than 100 ms")?.to_vec();
         let short: Vec<f64> = samples.chunks_exact(10 * PER_MS).map(|part| level(part).sqrt()).collect();
@@ -159,7 +160,7 @@ impl Spoken {
         Ok(spoken)
     }
 
-    /// So much of the room: its sound forwards and backwards in turn, which leaves no steps.
+    /// Returns `ms` of room tone, played forwards and backwards in turn, so there are no clicks.
     fn room(&self, ms: usize) -> impl Iterator<Item = f32> {
         self.room.iter().chain(self.room.iter().rev()).copied().cycle().take(ms * PER_MS)
     }
@@ -168,13 +169,13 @@ impl Spoken {
         self.samples.iter().copied().chain(self.room(AFTER_MS)).collect()
     }
 
-    /// What comes before `cut`, and a pause.
+    /// Returns the sound before `cut`, followed by a pause.
     fn until_the_rest(&self, cut: usize, pause_ms: usize) -> Vec<f32> {
         self.samples[..cut].iter().copied().chain(self.room(pause_ms)).collect()
     }
 }
 
-/// Where the turns in `sound` end, in samples.
+/// Returns the ends of the turns in `sound`, in samples.
 fn turn_ends(sound: &[f32], settings: TurnSettings, mut judge: Option<&mut Judge>) -> Vec<usize> {
     let mut turns = TurnDetector::default();
     if judge.is_some() {
@@ -202,12 +203,12 @@ fn turn_ends(sound: &[f32], settings: TurnSettings, mut judge: Option<&mut Judge
     ends
 }
 
-/// What one policy did.
+/// Results of one policy.
 #[derive(Debug, Default)]
 struct Measured {
-    /// For each length of pause: false ends, and pauses.
+    /// False ends and pauses, by duration of the pause.
     pauses: [(usize, usize); PAUSES_MS.len()],
-    /// False ends in pauses that the speakers made themselves.
+    /// False ends in the speakers' own pauses.
     own: usize,
     delays_ms: Vec<usize>,
 }
@@ -246,7 +247,7 @@ impl Measured {
 
     fn rows(&self, name: &str, peer: &Self) -> Vec<ReportRow> {
         let note = format!("beside {}; {} recordings", POLICIES[PEER].0, self.delays_ms.len());
-        // Where one of the two is 0 there is no ratio.
+        // There is no ratio if one of the two is 0.
         let row = |measure: String, ours: f64, peer: f64, unit: &str| ReportRow {
             measure: format!("{name}: {measure}"),
             ours,

@@ -1,7 +1,8 @@
-//! How many of the frozen questions are rightly answered, held against what the model's card claims.
+//! Rate of right answers to the frozen questions, compared with the model card.
 //!
-//! A question that the model fails is no failure of a test; too many of them are. The bound is binomial, at the card's figure: a model
-//! that is as good as its card fails one with a probability of at most [`FALSE_ALARM`], if the questions are as hard as the card's.
+//! A single wrong answer does not fail a test; too many do. The bound is binomial at the card's rate: a model that is
+//! as good as its card fails a bound with a probability of at most [`FALSE_ALARM`], if the questions are as hard as the
+//! card's.
 
 use std::path::PathBuf;
 
@@ -10,21 +11,22 @@ use anyhow::{Result, ensure};
 use crate::questions::{self, Question};
 use crate::{asr, binomial, model_card};
 
-/// Of each bound.
+/// False-alarm probability of each bound.
 pub const FALSE_ALARM: f64 = 0.001;
 
-/// What came back for a question.
+/// An answer to a question, as the client received it.
 #[derive(Debug)]
 pub struct AskedAnswer<'a> {
-    /// What was asked.
+    /// The question asked.
     pub question: &'a Question,
-    /// The answer's transcript, as the client has it.
+    /// Transcript of the answer, received by the client.
     pub transcript: &'a str,
-    /// The answer's sound, as the client has it.
+    /// Sound of the answer, recorded by the client.
     pub recording: PathBuf,
 }
 
-/// Has a recogniser listen to `answers`, prints each and the rates. Fails where a rate is not believable for the model of the card.
+/// Transcribes the recordings, judges all answers and prints them with the rates. Fails if a rate is below the bound of
+/// the model card.
 pub async fn check_rates(answers: &[AskedAnswer<'_>]) -> Result<()> {
     let recordings: Vec<_> = answers.iter().map(|answer| answer.recording.clone()).collect();
     let heard = asr::transcribe(&recordings).await?;
@@ -47,7 +49,7 @@ pub async fn check_rates(answers: &[AskedAnswer<'_>]) -> Result<()> {
         bound("outside the domain, met with \"I don't know\", in the transcript", count(&written, false)),
         bound("outside the domain, met with \"I don't know\", as heard", count(&spoken, false)),
     ];
-    // All are printed before one fails.
+    // All bounds are printed before one fails.
     bounds.into_iter().collect()
 }
 

@@ -1,4 +1,4 @@
-//! An independent recogniser's opinion of a recording (`tests/clients/asr.py`).
+//! Transcripts by an independent speech recogniser (`tests/clients/asr.py`).
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 
 use crate::tools;
 
-/// What is heard in each recording, in their order.
+/// Transcribes each recording. Returns the transcripts in the same order. Fails after three minutes.
 pub async fn transcribe(recordings: &[PathBuf]) -> Result<Vec<String>> {
     let mut command = tools::python()?;
     command.arg(tools::root().join("tests/clients/asr.py")).args(recordings);

@@ -1,6 +1,6 @@
 //! Bounds for a count of independent trials, each of which succeeds with the same probability.
 
-/// The least successes of `trials` that are still believable at `probability`: fewer come with a probability of at most `false_alarm`.
+/// Returns the lower bound of successes in `trials`: fewer occur with a probability of at most `false_alarm`.
 pub fn lower_bound(trials: u32, probability: f64, false_alarm: f64) -> u32 {
     let mut below = 0.0;
     for (successes, term) in terms(trials, probability) {
@@ -12,14 +12,14 @@ pub fn lower_bound(trials: u32, probability: f64, false_alarm: f64) -> u32 {
     trials
 }
 
-/// The most successes of `trials` that are still believable at `probability`: more come with a probability of at most `false_alarm`.
+/// Returns the upper bound of successes in `trials`: more occur with a probability of at most `false_alarm`.
 pub fn upper_bound(trials: u32, probability: f64, false_alarm: f64) -> u32 {
     trials - lower_bound(trials, 1.0 - probability, false_alarm)
 }
 
-/// Each number of successes with its probability, from none.
+/// Iterates over the numbers of successes from 0, each with its probability.
 fn terms(trials: u32, probability: f64) -> impl Iterator<Item = (u32, f64)> {
-    // Certainty has no odds.
+    // The odds are infinite at a probability of 1.
     let probability = probability.clamp(1e-12, 1.0 - 1e-12);
     let (n, odds) = (f64::from(trials), probability / (1.0 - probability));
     let first = (1.0 - probability).powi(trials as i32);
@@ -36,7 +36,7 @@ mod tests {
 
     #[test]
     fn coins_are_bounded_as_counted() {
-        // Of ten coins none show heads once in 1,024 times, at most one 11 times, at most two 56 times.
+        // Ten coins: no heads in 1 of 1,024 cases, at most one in 11, at most two in 56.
         assert_eq!(lower_bound(10, 0.5, 1.0 / 2_048.0), 0);
         assert_eq!(lower_bound(10, 0.5, 1.0 / 1_024.0), 1);
         assert_eq!(lower_bound(10, 0.5, 11.0 / 1_024.0), 2);

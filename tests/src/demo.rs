@@ -1,4 +1,4 @@
-//! The server with the demo model.
+//! A server with the demo model.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use crate::recording_engine::RecordingEngine;
 use crate::server::TestServer;
 use crate::tools;
 
-/// Starts a server with the demo model and returns when it is ready.
+/// Starts a server with the demo model and waits until it is ready.
 pub async fn start_demo_server() -> Result<TestServer> {
     TestServer::start(config()?, Arc::new(engine().await?)).await
 }
 
-/// The same, with somebody who knows what the model said.
+/// Like [`start_demo_server`], with an engine that records inputs and responses.
 pub async fn start_recorded_demo_server() -> Result<(TestServer, Arc<RecordingEngine>)> {
     let recorder = RecordingEngine::of(Arc::new(engine().await?));
     Ok((TestServer::start(config()?, recorder.clone()).await?, recorder))

@@ -1,5 +1,5 @@
-//! Interruptions on a virtual clock: a playout clock, a room that returns what it plays, a caller, the echo guard and the turn detector,
-//! in a loop of 20 ms. What is played and said, and in which rooms, is in `tests/interruptions`.
+//! Interruptions on a virtual clock, in steps of 20 ms: playout clock, echo of a simulated room, caller, echo guard and
+//! turn detector. `tests/interruptions` has the recordings and the rooms.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -7,79 +7,79 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use repartee_media::echo_guard::{EchoGuard, EchoLevel};
 use repartee_media::opus::{OpusDecoder, OpusEncoder};
-use repartee_media::playout::{PlayoutOutput, Playout};
+use repartee_media::playout::{Playout, PlayoutOutput};
 use repartee_media::vad::{RATE, TurnDetector, TurnEvent};
 use repartee_media::wav;
 use serde::Deserialize;
 
-/// Samples in a millisecond.
+/// Samples per millisecond.
 const PER_MS: usize = RATE as usize / 1_000;
-/// When a packet of the caller comes, between two frames of the playback.
+/// Offset of the caller's packets from the frames of the playback.
 const PHASE_MS: usize = 7;
-/// The level of the playback.
+/// Level of the playback (root mean square).
 const PLAYED: f32 = 0.1;
-/// The level of the room's noise, -66 dB of full scale.
+/// Level of the room's noise, -66 dBFS.
 const NOISE: f32 = 5e-4;
 
-/// `recordings.json`.
+/// Contents of `recordings.json`.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Recordings {
-    /// What is played.
+    /// Answers to play.
     pub answers: Vec<Recording>,
-    /// What callers say to interrupt it.
+    /// Speech with which callers interrupt.
     pub callers: Vec<Recording>,
-    /// What they say while they listen.
+    /// Backchannels of callers who listen.
     pub backchannels: Vec<Recording>,
     /// Rooms and levels of each set.
     pub conditions: Vec<RoomConditions>,
 }
 
-/// On which recordings thresholds are chosen, and on which they are judged.
+/// Data set of a recording: thresholds are chosen on one and judged on the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DataSet {
-    /// For choosing.
+    /// Thresholds are chosen on this set.
     Chosen,
-    /// For judging.
+    /// Thresholds are judged on this set.
     Judged,
 }
 
-/// One recording.
+/// One recording of the list.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Recording {
-    /// The set that it belongs to.
+    /// Data set of the recording.
     pub set: DataSet,
-    /// Its file.
+    /// File name within the folder.
     pub file: String,
-    /// What is said.
+    /// Text of the speech.
     pub text: String,
-    /// The silence before its first sound, which is left away.
+    /// Leading silence in ms, which is cut.
     #[serde(default)]
     pub lead_ms: usize,
-    /// Its samples at [`RATE`], with a level of one.
+    /// Samples at [`RATE`], normalised to a level of one.
     #[serde(skip)]
     pub samples: Vec<f32>,
 }
 
-/// Rooms and levels.
+/// Rooms and levels of a data set.
 #[derive(Debug, Clone, Deserialize)]
 pub struct RoomConditions {
-    /// The set that they belong to.
+    /// Data set of the conditions.
     pub set: DataSet,
-    /// The room's sound paths: delay and gain.
+    /// Sound paths of the room: delay in ms and gain.
     pub room_ms: Vec<(usize, f32)>,
-    /// The echo's level beside the playback; `None` for headphones.
+    /// Echo levels relative to the playback; `None` for headphones.
     pub echoes_db: Vec<Option<f32>>,
-    /// The echo's delay.
+    /// Delays of the echo.
     pub delays_ms: Vec<usize>,
-    /// The caller's level beside the playback.
+    /// Levels of the caller relative to the playback.
     pub callers_db: Vec<f32>,
-    /// When the caller begins.
+    /// Starts of the caller's speech.
     pub begins_ms: Vec<usize>,
 }
 
 impl Recordings {
-    /// The recordings of one set in `folder`, with their samples.
+    /// Loads the recordings of one set in `folder`, with their samples.
     pub fn load(folder: &Path, set: DataSet) -> Result<Self> {
         let listed = std::fs::read_to_string(folder.join("recordings.json"))?;
         let mut all: Self = serde_json::from_str(&listed).context("recordings.json")?;
@@ -98,41 +98,41 @@ impl Recordings {
     }
 }
 
-/// One answer, and what happens while it plays.
+/// One answer, with echo and caller while it plays.
 #[derive(Debug, Clone, Copy)]
 pub struct Scene<'a> {
-    /// What is played, with a level of one.
+    /// Samples of the answer, with a level of one.
     pub answer: &'a [f32],
-    /// What the caller says, with a level of one; empty for nothing.
+    /// Samples of the caller, with a level of one; empty for silence.
     pub caller: &'a [f32],
-    /// The caller's level beside the playback.
+    /// Level of the caller relative to the playback.
     pub caller_db: f32,
-    /// When the caller begins.
+    /// Start of the caller's speech.
     pub begins_ms: usize,
-    /// The echo's level beside the playback.
+    /// Echo level relative to the playback; `None` for headphones.
     pub echo_db: Option<f32>,
-    /// Its delay.
+    /// Delay of the echo.
     pub delay_ms: usize,
-    /// The room's sound paths.
+    /// Sound paths of the room: delay in ms and gain.
     pub room: &'a [(usize, f32)],
-    /// Whether the playback may be paused, as over WebRTC.
+    /// True if the playback can be paused, as over WebRTC.
     pub pausable: bool,
 }
 
-/// What came of a scene. Times are in ms from its beginning.
+/// Result of a scene. Times are in ms from its beginning.
 #[derive(Debug, Clone, Default)]
 pub struct SceneOutcome {
-    /// Pauses of the playback: when each began and ended.
+    /// Pauses of the playback: begin and end.
     pub pauses: Vec<(usize, usize)>,
-    /// When the interruption was announced.
+    /// Time at which the interruption was announced.
     pub announced: Option<usize>,
-    /// The frames that were played: when each left.
+    /// Times at which played frames left.
     pub frames_sent_ms: Vec<usize>,
 }
 
 impl SceneOutcome {
-    /// From the caller's first sample, at `begins_ms`, to the first moment at which nothing plays: a pause, or the end. `None` if all was
-    /// played.
+    /// Returns the time from the caller's first sample, at `begins_ms`, to the first silence: a pause, or the end.
+    /// `None` if all was played.
     pub fn silent_after(&self, begins_ms: usize) -> Option<usize> {
         let paused = self.pauses.iter().map(|(begin, _)| *begin).filter(|begin| *begin >= begins_ms);
         let silent = paused.chain(self.announced).min()?;
@@ -141,8 +141,8 @@ impl SceneOutcome {
         Some((last + 20).saturating_sub(begins_ms))
     }
 
-    /// From the caller's first sample, at `begins_ms`, to the end of the last frame that was played before the announcement: later than
-    /// [`Self::silent_after`] where a pause ended first. `None` without an announcement.
+    /// Returns the time from the caller's first sample, at `begins_ms`, to the end of the last frame before the
+    /// announcement: later than [`Self::silent_after`] if a pause ended first. `None` without an announcement.
     pub fn last_sound_after(&self, begins_ms: usize) -> Option<usize> {
         let announced = self.announced?;
         let last = self.frames_sent_ms.iter().rfind(|left| **left <= announced)?;
@@ -150,7 +150,7 @@ impl SceneOutcome {
     }
 }
 
-/// Opus both ways, as on a call.
+/// An Opus encoder and decoder, as on a call.
 struct OpusLoop {
     encoder: OpusEncoder,
     decoder: OpusDecoder,
@@ -167,7 +167,7 @@ impl OpusLoop {
     }
 }
 
-/// Plays a scene to its end, or until the caller has interrupted it.
+/// Plays a scene to its end, or until the interruption is announced.
 pub fn simulate(scene: &Scene<'_>) -> Result<SceneOutcome> {
     let (mut turns, mut guard, mut playout) = (TurnDetector::default(), EchoGuard::new(RATE), Playout::new(RATE));
     let (mut down, mut up, mut noise) = (OpusLoop::new()?, OpusLoop::new()?, Noise(1));
@@ -180,13 +180,13 @@ pub fn simulate(scene: &Scene<'_>) -> Result<SceneOutcome> {
     playout.end(1);
     guard.push_playback(&answer, start);
     let (mut outcome, mut paused) = (SceneOutcome::default(), None);
-    // What has left the loudspeaker.
+    // Sound that has left the loudspeaker.
     let mut aired: Vec<f32> = Vec::new();
-    // The scene ends a second after everything was played and said.
+    // The scene ends a second after the end of answer and caller.
     let said = scene.begins_ms + scene.caller.len() / PER_MS;
     for ms in (0..).step_by(20) {
         let at = |ms: usize| start + Duration::from_millis(ms as u64);
-        // The playback has a clock of its own, which a pause moves.
+        // The playback has its own clock, which a pause shifts.
         for ms in ms..ms + 20 {
             while let Some(output) = playout.poll(at(ms)) {
                 if let PlayoutOutput::Frame(played) = output {
@@ -211,7 +211,7 @@ pub fn simulate(scene: &Scene<'_>) -> Result<SceneOutcome> {
             })
             .collect();
         near.iter_mut().for_each(|sample| *sample = sample.clamp(-1.0, 1.0));
-        // A packet is sent when it is full, and comes in the middle of a frame of the playback.
+        // A packet is sent when it is full, and arrives in the middle of a playback frame.
         let (ms, now) = (ms + 20 + PHASE_MS, at(ms + 20 + PHASE_MS));
         let near = up.pass(&near)?;
         guard.push_input(&near, RATE, now);
@@ -240,11 +240,11 @@ pub fn simulate(scene: &Scene<'_>) -> Result<SceneOutcome> {
     Ok(outcome)
 }
 
-/// White noise.
+/// White-noise generator.
 struct Noise(u32);
 
 impl Noise {
-    /// Uniform, with a level of about one.
+    /// Returns a uniform sample, with a level of about one.
     fn next(&mut self) -> f32 {
         self.0 = self.0.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         ((self.0 >> 8) as f32 / 8_388_608.0 - 1.0) * 1.73

@@ -1,25 +1,25 @@
-//! Helpers shared by the end-to-end tests.
+//! Helpers of the end-to-end tests.
 //!
-//! - [`server`]: a server in this process; [`demo`]: the one with the demo model
-//! - [`questions`]: what is asked, in voices that the demo model never heard; [`rate`]: how much of it is rightly answered;
-//!   [`card`]: how much the model claims; [`binomial`]: what a count may be
-//! - [`recording_engine`]: an engine that keeps what the model said
-//! - [`asr`]: what an independent recogniser makes of a recording; [`spectral_similarity`]: how much of a sound is in it
-//! - [`interruptions`]: callers, echoes and backchannels over a playing answer
-//! - [`side_by_side`]: measuring beside a reference implementation
+//! - [`server`]: a server in this process; [`demo`]: the same with the demo model
+//! - [`questions`]: held-out spoken questions; [`answer_rate`]: check of the rate of right answers; [`model_card`]: the rates that
+//!   the model card claims; [`binomial`]: bounds of binomial counts
+//! - [`recording_engine`]: an engine that records inputs and responses
+//! - [`asr`]: transcripts by an independent speech recogniser; [`spectral_similarity`]: similarity of two recordings
+//! - [`interruptions`]: simulated callers, echoes and backchannels during an answer
+//! - [`side_by_side`]: benchmarks beside a reference implementation
 //! - [`word_errors`]: errors of a word estimator
-//! - [`tools`]: the programs that drive the server from outside, and where they are
-//! - [`conformance`]: the conversation that every stock client must be able to have
-//! - [`workspace`]: the crates and the edges between them; [`sources`]: what their sources name
+//! - [`tools`]: external programs that drive the server
+//! - [`conformance`]: the conversation that every stock client must complete
+//! - [`workspace`]: the crates and their dependencies; [`sources`]: modules and words in their sources
 
+pub mod answer_rate;
 pub mod asr;
 pub mod binomial;
-pub mod model_card;
 pub mod conformance;
 pub mod demo;
 pub mod interruptions;
+pub mod model_card;
 pub mod questions;
-pub mod answer_rate;
 pub mod recording_engine;
 pub mod server;
 pub mod side_by_side;

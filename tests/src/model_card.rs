@@ -1,4 +1,4 @@
-//! What the demo model's card claims of it: the table that `make eval-model` writes into `models/demo/README.md`.
+//! The demo model's card: the table of measures that `make eval-model` writes into `models/demo/README.md`.
 
 use anyhow::{Context, Result, ensure};
 
@@ -7,7 +7,7 @@ use crate::tools;
 const BEGIN: &str = "<!-- eval-model: begin -->";
 const END: &str = "<!-- eval-model: end -->";
 
-/// The share, from 0 to 1, in the row that is called `measure`.
+/// Returns the share, 0 to 1, in the row `measure`. Fails if there is not exactly one such row with a percentage.
 pub fn share(measure: &str) -> Result<f64> {
     let path = tools::root().join("models/demo/README.md");
     let card = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;

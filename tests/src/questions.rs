@@ -1,5 +1,5 @@
-//! The frozen questions of `tests/questions`: sound in voices that the demo model never heard, and the right answers. Its `README.md`
-//! says how they were chosen.
+//! The frozen questions of `tests/questions`: sound in voices that the demo model was not trained on, and the right
+//! answers. The `README.md` there says how they were chosen.
 
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -16,41 +16,41 @@ const UNKNOWN: &str = "unknown";
 /// A question and its right answer.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Question {
-    /// Name of the sound in `tests/questions`: 16 kHz, mono, 16 bit.
+    /// File name of the sound in `tests/questions`: 16 kHz, mono, 16 bit.
     pub file: String,
-    /// What it is about.
+    /// Topic of the question.
     pub topic: String,
-    /// What is asked.
+    /// Text of the question.
     pub text: String,
-    /// The right answer.
+    /// Text of the right answer.
     pub answer: String,
 }
 
 impl Question {
-    /// Where its sound is.
+    /// Returns the path of the sound.
     pub fn path(&self) -> PathBuf {
         folder().join(&self.file)
     }
 
-    /// Whether the model's card claims an answer to it, other than that it does not know.
+    /// True if the model card claims an answer to it, other than "I don't know".
     pub fn is_in_domain(&self) -> bool {
         self.topic != UNKNOWN
     }
 }
 
-/// All questions, in the order of the file.
+/// Returns all questions, in the order of the file.
 pub fn all() -> Result<Vec<Question>> {
     let path = folder().join("questions.json");
     let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
     serde_json::from_str(&text).with_context(|| path.display().to_string())
 }
 
-/// The question asked by `file`.
+/// Returns the question whose sound is `file`.
 pub fn named(file: &str) -> Result<Question> {
     all()?.into_iter().find(|question| question.file == file).with_context(|| format!("no question {file}"))
 }
 
-/// Those of `questions` in an order that differs from run to run. The seed is printed; `REPARTEE_TEST_SEED` sets it.
+/// Shuffles `questions` with a seed from the clock. The seed is printed; `REPARTEE_TEST_SEED` sets it.
 pub fn shuffled(mut questions: Vec<Question>) -> Result<Vec<Question>> {
     let seed = match std::env::var("REPARTEE_TEST_SEED") {
         Ok(seed) => seed.parse().context("REPARTEE_TEST_SEED is not a number")?,
@@ -61,8 +61,8 @@ pub fn shuffled(mut questions: Vec<Question>) -> Result<Vec<Question>> {
     Ok(questions)
 }
 
-/// Whether each text is a right answer to its question, in the judgement that the model's card is made with
-/// (`tests/questions/judge.py`).
+/// Judges each text as an answer to its question, with the judge of the model card (`tests/questions/judge.py`).
+/// Returns true for each right answer.
 pub async fn judge(answers: &[(&Question, &str)]) -> Result<Vec<bool>> {
     let scratch = tempfile::NamedTempFile::new()?;
     let named: Vec<_> = answers.iter().map(|(question, text)| (&question.file, text)).collect();
@@ -102,7 +102,7 @@ mod tests {
             questions.iter().flat_map(|asked| questions.iter().map(move |other| (asked, other))).collect();
         let answers: Vec<_> = pairs.iter().map(|(asked, other)| (*asked, other.answer.as_str())).collect();
         for ((asked, other), right) in pairs.iter().zip(judge(&answers).await.unwrap()) {
-            // Within a topic two questions may have one answer.
+            // Two questions of a topic may have the same answer.
             let may_differ = asked.topic == other.topic;
             assert!(
                 right == (asked.file == other.file) || may_differ && asked.file != other.file,

@@ -1,28 +1,29 @@
-//! An engine between the gateway and the real one that keeps what went in and what came out: what the caller said can be held against
-//! the one, what the caller heard against the other.
+//! An engine between the gateway and the real one that records inputs and responses. Tests compare the caller's speech
+//! with the inputs, and the caller's recording with the responses.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, ensure};
 use repartee_engine_api::{
-    Command, Event, ModelInfo, OpenError, SessionPeer, ResponseId, SessionHandle, SpeechEngine, StageWork, WakeSignal, link,
+    Command, Event, ModelInfo, OpenError, ResponseId, SessionHandle, SessionPeer, SpeechEngine, StageWork, WakeSignal,
+    link,
 };
 
 use crate::questions::Question;
 use crate::spectral_similarity::{SIMILAR, Sound, spectral_similarity};
 
-/// An answer as the model made it.
+/// A response of the model.
 #[derive(Debug, Clone)]
 pub struct RecordedResponse {
     session: usize,
     response: ResponseId,
-    /// Its text.
+    /// Text of the response.
     pub text: String,
-    /// Its sound.
+    /// Sound of the response.
     pub sound: Sound,
 }
 
-/// The recorder. Must be used within a runtime. Sessions are numbered from 0 in the order in which they were opened.
+/// The recording engine. It needs a tokio runtime. Sessions are numbered from 0 in order of opening.
 pub struct RecordingEngine {
     engine: Arc<dyn SpeechEngine>,
     log: Arc<Mutex<Log>>,
@@ -30,16 +31,16 @@ pub struct RecordingEngine {
 
 #[derive(Default)]
 struct Log {
-    /// What came into each session.
+    /// Input of each session.
     inputs: Vec<SessionInput>,
     answers: Vec<RecordedResponse>,
 }
 
 #[derive(Default)]
 struct SessionInput {
-    /// Each turn of the caller that was committed, or taken to be over.
+    /// Samples of each turn that was committed or is speculated on.
     turns: Vec<Vec<f32>>,
-    /// What was appended since.
+    /// Samples appended since the last turn.
     open: Vec<f32>,
 }
 
@@ -62,12 +63,12 @@ impl SessionInput {
 }
 
 impl RecordingEngine {
-    /// A recorder of `engine`.
+    /// Creates a recorder of `engine`.
     pub fn of(engine: Arc<dyn SpeechEngine>) -> Arc<Self> {
         Arc::new(Self { engine, log: Arc::default() })
     }
 
-    /// The latest answer of a session with this text. Earlier ones may have been begun when a turn only seemed to be over.
+    /// Returns the latest response of a session with this text. Earlier ones may be aborted speculations.
     pub fn response_with_text(&self, session: usize, text: &str) -> Result<RecordedResponse> {
         let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         let is_it = |said: &&RecordedResponse| said.session == session && said.text.trim() == text.trim();
@@ -75,7 +76,7 @@ impl RecordingEngine {
         latest.cloned().with_context(|| format!("the model never said {text:?} in session {session}"))
     }
 
-    /// Fails unless turn `index` of the caller in a session, as the engine got it, has the sound of `asked`.
+    /// Fails unless the engine's input for turn `index` of a session is similar to the sound of `asked`.
     pub fn check_input_turn(&self, session: usize, index: usize, asked: &Question) -> Result<()> {
         let turn = {
             let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
@@ -103,7 +104,7 @@ impl SpeechEngine for RecordingEngine {
         let relay =
             Relay { number: log.inputs.len() - 1, rate: self.info().output_rate, inner, peer, log: self.log.clone() };
         tokio::spawn(async move {
-            // Side by side: a full queue in one direction must not hold up the other. Whichever end goes ends both.
+            // Concurrently: a full queue in one direction must not block the other. Either end ends both.
             tokio::select! {
                 () = relay.commands() => {}
                 () = relay.events() => {}
@@ -125,7 +126,7 @@ impl SpeechEngine for RecordingEngine {
     }
 }
 
-/// One session.
+/// Relay of one session.
 struct Relay {
     number: usize,
     rate: u32,

@@ -1,4 +1,5 @@
-//! Measuring beside a reference implementation: it runs in a process of its own, one after the other with ours, on as many threads.
+//! Benchmarks beside a reference implementation. The reference runs in its own process, not at the same time as ours,
+//! with the same number of threads.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -11,8 +12,8 @@ use serde::de::DeserializeOwned;
 
 use crate::tools::root;
 
-/// What a script prints as its last line, which is JSON. `python` is the environment variable that names the Python of the reference, `script` a
-/// file of this repository.
+/// Runs a script and parses its last line of output as JSON. `python` is the environment variable with the path of the
+/// reference's Python; `script` is a file of this repository.
 pub fn reference<T: DeserializeOwned>(
     python: &str,
     script: &str,
@@ -27,12 +28,12 @@ pub fn reference<T: DeserializeOwned>(
         .output()
         .with_context(|| python.display().to_string())?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    // Its libraries may print too.
+    // Libraries of the script may print other lines.
     let last = output.stdout.trim_ascii_end().rsplit(|&byte| byte == b'\n').next().unwrap_or_default();
     serde_json::from_slice(last).with_context(|| format!("the figures of {script}"))
 }
 
-/// The median time of `repeats` runs after one that is not counted, in ms for each of `parts`.
+/// Returns the median time of `repeats` runs after a warm-up run, in ms per part (of `parts`).
 pub fn median(repeats: usize, parts: f64, mut run: impl FnMut()) -> f64 {
     run();
     let mut times: Vec<f64> = (0..repeats)

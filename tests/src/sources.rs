@@ -1,22 +1,22 @@
-//! The source files of a crate, for tests that hold its inner borders.
+//! Source files of a crate, for tests of its module borders.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// A source file without its comments and without its tests.
+/// A source file without comments and tests.
 #[derive(Debug)]
 pub struct SourceFile {
-    /// Where it is, from the folder that was read.
+    /// Path of the file, relative to the folder that was read.
     pub path: PathBuf,
-    /// Its code, line by line as in the file; a comment's line is empty.
+    /// Code of the file, with the same line numbers; comment lines are empty.
     pub code: String,
 }
 
 impl SourceFile {
-    /// Every source file under `folder`, but for those that only tests compile: `tests.rs`, `*_tests.rs`, `testdata.rs` and
-    /// whatever is in a folder `tests`.
+    /// Reads every source file under `folder`, except for test code: `tests.rs`, `*_tests.rs`, `testdata.rs` and
+    /// everything in a folder `tests`.
     pub fn all(folder: &Path) -> Result<Vec<Self>> {
         let mut sources = Vec::new();
         let mut folders = vec![folder.to_path_buf()];
@@ -40,13 +40,13 @@ impl SourceFile {
         Ok(sources)
     }
 
-    /// The first part of its place: `transport` for `transport/webrtc/ice.rs` and for `transport.rs`.
+    /// Returns the top-level module: `transport` for `transport/webrtc/ice.rs` and for `transport.rs`.
     pub fn module(&self) -> String {
         let first = self.path.iter().next().unwrap_or_default();
         Path::new(first).file_stem().unwrap_or_default().to_string_lossy().into_owned()
     }
 
-    /// Modules of its own crate that it names by `crate::`, or by so many `super::` that they lead there; the first part of each.
+    /// Returns the top-level modules of its crate that the file names, by `crate::` or by enough `super::`.
     pub fn modules_named(&self) -> BTreeSet<String> {
         let depth =
             self.path.components().count() - usize::from(self.path.file_stem().is_some_and(|name| name == "mod"));
@@ -63,7 +63,7 @@ impl SourceFile {
         names
     }
 
-    /// Lines that hold one of `words`, with their numbers.
+    /// Returns the lines that contain one of `words`, with path and number.
     pub fn lines_with(&self, words: &[&str]) -> Vec<String> {
         let lines = self.code.lines().enumerate();
         let found = lines.filter(|(_, line)| words.iter().any(|word| line.contains(word)));
@@ -71,7 +71,7 @@ impl SourceFile {
     }
 }
 
-/// The first identifiers of a path, or of each path of a group in braces.
+/// Returns the first identifier of a path, or of each path of a group in braces.
 fn first_names(rest: &str) -> Vec<String> {
     let identifier = |text: &str| text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
     let Some(group) = rest.strip_prefix('{') else { return vec![identifier(rest)] };
@@ -92,7 +92,7 @@ fn first_names(rest: &str) -> Vec<String> {
     names
 }
 
-/// `text` without comments, and without the module of tests at its end.
+/// Returns `text` without comments, and without the test module at its end.
 fn code(text: &str) -> String {
     let mut code = String::new();
     let mut lines = text.lines().peekable();

@@ -1,10 +1,10 @@
-//! How much of a sound is in a recording of it, whatever silence is around it.
+//! Spectral similarity of a sound and its recording; surrounding silence does not count.
 //!
-//! A recogniser tells words, but near the edge of what it understands a change that nobody hears makes it write other ones. Whether
-//! a recording is true to what was said is a matter of spectra: both are cut into stretches of 10 ms, and as many as possible are
-//! paired in order (the longest common subsequence), where a pair's spectra on the mel scale differ by little. A codec, and a
-//! receiver that stretches sound a little because the network is not even, leave nearly all in pairs; another sentence of the
-//! same voice leaves three quarters, by its silence and its vowels.
+//! A speech recogniser compares words, but an inaudible change can alter its transcript of unclear speech. So the
+//! comparison is spectral: both sounds are cut into stretches of 10 ms, and as many as possible are paired in order
+//! (longest common subsequence); the mel spectra of a pair differ by little. After a codec and a receiver that
+//! stretches sound to absorb jitter, nearly all stretches have a pair; with another sentence of the same voice, three
+//! quarters, by its silence and vowels.
 
 use std::f32::consts::TAU;
 use std::path::Path;
@@ -13,35 +13,35 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use repartee_media::wav;
 
-/// What was heard is what was said when more than this is alike: a codec and an even network leave 0.95, a tenth cut out at most 0.9.
+/// Threshold for the same sound: a codec and an even network leave 0.95; with a tenth cut out, at most 0.9.
 pub const SIMILAR: f64 = 0.92;
-/// Two stretches are a pair when their bands differ by less, on average, in dB.
+/// Largest mean difference of the bands of a pair, in dB.
 const PAIR_DB: f32 = 5.0;
-/// What lies below this in a band is silence, in dB of full scale.
+/// Floor of a band, in dBFS; anything below is silence.
 const FLOOR_DB: f32 = -65.0;
-/// A recording begins and ends with what is louder, in dB of full scale.
+/// Level at which a recording begins and ends, in dBFS.
 const LOUD_DB: f32 = -45.0;
 const BANDS: usize = 24;
-/// The longest recording.
+/// Longest recording to read.
 const MAX_DURATION: Duration = Duration::from_secs(600);
-/// The bands' outer edges in Hz; beyond them there is little of a voice.
+/// Outer edges of the bands in Hz; a voice has little energy beyond them.
 const EDGES_HZ: (f32, f32) = (100.0, 7_000.0);
-/// Stretches of a second.
+/// Stretches per second.
 const STRETCHES: u32 = 100;
-/// Windows of a second, if they did not overlap; also the distance of what is measured of a spectrum in Hz.
+/// Windows per second without overlap; also the spacing of spectral lines in Hz.
 const WINDOWS: u32 = 40;
 
-/// Mono sound.
+/// Mono sound with its sample rate.
 #[derive(Debug, Clone)]
 pub struct Sound {
-    /// In -1..1.
+    /// Samples in -1..1.
     pub samples: Vec<f32>,
-    /// Samples a second.
+    /// Sample rate in Hz.
     pub rate: u32,
 }
 
 impl Sound {
-    /// Reads a wav file.
+    /// Reads a wav file of at most ten minutes.
     pub fn read(path: &Path) -> Result<Self> {
         let named = || path.display().to_string();
         let file = std::fs::read(path).with_context(named)?;
@@ -49,12 +49,12 @@ impl Sound {
         Ok(Self { samples: wav.samples, rate: wav.rate })
     }
 
-    /// Writes a wav file of 16 bit.
+    /// Writes a 16-bit wav file.
     pub fn write(&self, path: &Path) -> Result<()> {
         std::fs::write(path, wav::encode(&self.samples, self.rate)?).with_context(|| path.display().to_string())
     }
 
-    /// Whether it is `other`, sample by sample, but for what 16 bit leave out.
+    /// True if all samples equal those of `other`, up to 16-bit rounding and clipping.
     pub fn has_samples_of(&self, other: &Self) -> bool {
         let near = |(a, b): (&f32, &f32)| (a - b.clamp(-1.0, 1.0)).abs() < 1.5 / 32_768.0;
         self.rate == other.rate
@@ -62,19 +62,19 @@ impl Sound {
             && self.samples.iter().zip(&other.samples).all(near)
     }
 
-    /// How long it lasts, in milliseconds.
+    /// Returns the duration in milliseconds.
     pub fn milliseconds(&self) -> f64 {
         self.samples.len() as f64 * 1_000.0 / f64::from(self.rate)
     }
 }
 
-/// The share of the longer sound, from its first loud moment to its last, that has its pair in the other one: 1 for the same
-/// sound, 0 where one is silence.
+/// Returns the share of stretches of the longer sound, from its first loud moment to its last, that have a pair in the
+/// other: 1 for the same sound, 0 if one is silent.
 pub fn spectral_similarity(said: &Sound, heard: &Sound) -> f64 {
     let (said, heard) = (spectra(said), spectra(heard));
     let mut best = vec![0_usize; heard.len() + 1];
     for stretch in &said {
-        // What was best one row above and one column before.
+        // Best length one row above and one column before.
         let mut corner = 0;
         for (column, other) in heard.iter().enumerate() {
             let above = best[column + 1];
@@ -93,7 +93,7 @@ fn difference(a: &Spectrum, b: &Spectrum) -> f32 {
     a.iter().zip(b).map(|(a, b)| (a - b).abs()).sum::<f32>() / BANDS as f32
 }
 
-/// One spectrum every 10 ms, from the first loud moment to the last.
+/// Computes a spectrum every 10 ms, from the first loud moment to the last.
 fn spectra(sound: &Sound) -> Vec<Spectrum> {
     let (step, length) = ((sound.rate / STRETCHES) as usize, (sound.rate / WINDOWS) as usize);
     let windows: Vec<_> = sound.samples.windows(length).step_by(step).collect();
@@ -123,7 +123,7 @@ fn spectra(sound: &Sound) -> Vec<Spectrum> {
         .collect()
 }
 
-/// The lines of a spectrum, one every 40 Hz, and the band to which each belongs.
+/// Returns the lines of a spectrum, one every 40 Hz, each with its band.
 fn lines() -> Vec<(usize, usize)> {
     let (low, high) = (mel(EDGES_HZ.0), mel(EDGES_HZ.1));
     let band = |line: &u32| (mel((line * WINDOWS) as f32) - low) / (high - low) * BANDS as f32;
@@ -131,7 +131,7 @@ fn lines() -> Vec<(usize, usize)> {
     inside.map(|line| (line as usize, band(&line) as usize)).collect()
 }
 
-/// Up to a factor.
+/// Mel scale, up to a factor.
 fn mel(hz: f32) -> f32 {
     (1.0 + hz / 700.0).ln()
 }
@@ -147,12 +147,12 @@ mod tests {
     use super::*;
     use crate::questions;
 
-    /// Speech, here of the questions: 16 kHz.
+    /// Reads the sound of a question, 16 kHz.
     fn speech(file: &str) -> Sound {
         Sound::read(&questions::named(file).unwrap().path()).unwrap()
     }
 
-    /// `sound` in frames of 20 ms, each of them changed.
+    /// Applies `change` to each 20 ms frame of `sound`.
     fn framed(sound: &Sound, change: impl Fn(usize, Vec<f32>) -> Vec<f32>) -> Sound {
         let frames = sound.samples.chunks(sound.rate as usize / 50).enumerate();
         Sound { samples: frames.flat_map(|(n, frame)| change(n, frame.to_vec())).collect(), rate: sound.rate }

@@ -1,4 +1,4 @@
-//! The programs that drive the server from outside, as `make setup-test` installs them.
+//! External programs that drive the server, installed by `make setup-test`.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -7,13 +7,14 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use tokio::process::Command;
 
-/// The repository's root.
+/// Returns the root of the repository.
 pub fn root() -> &'static Path {
     let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     crate_folder.parent().unwrap_or(crate_folder)
 }
 
-/// The turn-detection model that the package of a stock client has in it: smart-turn v3, of `scripts/setup.sh tests`.
+/// Returns the turn-detection model smart-turn v3, which the package of a stock client contains
+/// (`scripts/setup.sh tests`).
 pub fn turn_model() -> Result<PathBuf> {
     let file = "site-packages/pipecat/audio/turn/smart_turn/data/smart-turn-v3.2-cpu.onnx";
     let pythons =
@@ -22,7 +23,7 @@ pub fn turn_model() -> Result<PathBuf> {
     models.find(|path| path.exists()).context("the stock clients have no smart-turn v3 with them")
 }
 
-/// An empty folder `target/recordings/NAME`; what a test leaves there can be listened to after it.
+/// Creates the empty folder `target/recordings/NAME`. Its files stay after the test, for listening.
 pub fn recordings(name: &str) -> Result<PathBuf> {
     let folder = root().join("target/recordings").join(name);
     if folder.exists() {
@@ -32,30 +33,32 @@ pub fn recordings(name: &str) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// The Python of the tests, with the packages of `tests/requirements.txt`.
+/// Returns the Python of the tests, with the packages of `tests/requirements.txt`.
 pub fn python() -> Result<Command> {
     Ok(Command::new(installed(root().join("target/tools/python/bin/python"))?))
 }
 
-/// The Node of the tests, with the packages of `tests/browser`.
+/// Returns the Node of the tests, with the packages of `tests/browser`.
 pub fn node() -> Result<Command> {
     installed(root().join("tests/browser/node_modules/playwright-core"))?;
     Ok(Command::new(installed(root().join("target/tools/python/bin/node"))?))
 }
 
-/// The Python of the stock clients, with the packages of `tests/requirements-clients.txt`.
+/// Returns the Python of the stock clients, with the packages of `tests/requirements-clients.txt`.
 pub fn clients_python() -> Result<Command> {
     Ok(Command::new(installed(root().join("target/tools/clients/bin/python"))?))
 }
 
-/// The Node of the stock clients, with the packages of `tests/clients/node`.
+/// Returns the Node of the stock clients, with the packages of `tests/clients/node`.
 pub fn clients_node() -> Result<Command> {
     installed(root().join("tests/clients/node/node_modules/openai"))?;
     Ok(Command::new(installed(root().join("target/tools/python/bin/node"))?))
 }
 
-/// Runs `command` to its end and returns what it wrote to standard output. Fails when it fails or takes longer than
-/// `limit`, with what it wrote to standard error; no process is left behind.
+/// Runs `command` and returns its standard output. Kills it after `limit`.
+///
+/// # Errors
+/// The command fails (the error contains both outputs), or takes longer than `limit`.
 pub async fn output(command: &mut Command, limit: Duration) -> Result<String> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
     let child = command.spawn().with_context(|| format!("{command:?}"))?;

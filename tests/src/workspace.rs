@@ -1,4 +1,4 @@
-//! The crates of this workspace and how they depend on each other, as cargo tells it.
+//! The crates of this workspace and their dependencies, from cargo's metadata.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -10,9 +10,9 @@ use serde::Deserialize;
 
 use crate::tools;
 
-/// What comes before the graph in `ARCHITECTURE.md`.
+/// Marker before the graph in `ARCHITECTURE.md`.
 const BEGIN: &str = "<!-- crate graph: begin -->";
-/// What comes after it.
+/// Marker after the graph.
 const END: &str = "<!-- crate graph: end -->";
 
 /// The crates of this workspace by name.
@@ -21,12 +21,12 @@ pub struct Workspace {
     crates: BTreeMap<String, WorkspaceCrate>,
 }
 
-/// One crate.
+/// A crate of this workspace.
 #[derive(Debug)]
 pub struct WorkspaceCrate {
-    /// The folder of its `Cargo.toml`.
+    /// Folder of the crate's `Cargo.toml`.
     pub folder: PathBuf,
-    /// Crates of this workspace without which it does not build; its tests may need more.
+    /// Crates of this workspace that it needs to build; dev-dependencies are not included.
     pub dependencies: BTreeSet<String>,
 }
 
@@ -45,14 +45,14 @@ struct Package {
 #[derive(Deserialize)]
 struct Dependency {
     name: String,
-    /// `None` for an ordinary one, `dev`, or `build`.
+    /// `None` for a normal dependency, `dev`, or `build`.
     kind: Option<String>,
-    /// Where it is, if it is one of ours.
+    /// Path of the crate, if it is one of ours.
     path: Option<PathBuf>,
 }
 
 impl Workspace {
-    /// Asks cargo.
+    /// Loads the workspace from `cargo metadata`.
     pub fn load() -> Result<Self> {
         let metadata = cargo(&["metadata", "--offline", "--no-deps", "--format-version", "1"])?;
         let metadata: Metadata = serde_json::from_str(&metadata).context("cargo's metadata")?;
@@ -65,17 +65,17 @@ impl Workspace {
         Ok(Self { crates: crates.collect() })
     }
 
-    /// Every crate by name.
+    /// Iterates over all crates by name.
     pub fn crates(&self) -> impl Iterator<Item = (&str, &WorkspaceCrate)> {
         self.crates.iter().map(|(name, found)| (name.as_str(), found))
     }
 
-    /// The graph of what each crate needs to build, in mermaid's language, as it stands in `ARCHITECTURE.md`.
+    /// Returns the dependency graph in mermaid, as in `ARCHITECTURE.md`.
     pub fn graph(&self) -> String {
         let mut graph = "```mermaid\ngraph TD\n".to_owned();
         for (name, found) in &self.crates {
             for needed in &found.dependencies {
-                // Writing to a string does not fail.
+                // Writing to a string cannot fail.
                 let _ = writeln!(graph, "  {name} --> {needed}");
             }
         }
@@ -83,20 +83,20 @@ impl Workspace {
     }
 }
 
-/// Names of the crates, also foreign ones, without which `name` does not build on this platform.
+/// Returns the names of all crates, third-party ones included, that `name` needs to build on this platform.
 pub fn all_dependencies(name: &str) -> Result<BTreeSet<String>> {
     let tree = cargo(&["tree", "--offline", "--package", name, "--edges", "normal,build", "--prefix", "none"])?;
     Ok(tree.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect())
 }
 
-/// What stands between the graph's marks in `page`; `None` where they are not.
+/// Returns the graph between the markers in `page`; `None` without markers.
 pub fn graph_in(page: &str) -> Option<&str> {
     let (_, rest) = page.split_once(BEGIN)?;
     let (graph, _) = rest.split_once(END)?;
     Some(graph.trim_start_matches('\n'))
 }
 
-/// `page` with `graph` between its marks. Fails where they are not.
+/// Returns `page` with `graph` between the markers. Fails without markers.
 pub fn with_graph(page: &str, graph: &str) -> Result<String> {
     let before = page.split_once(BEGIN).with_context(|| format!("no {BEGIN}"))?.0;
     let after = page.split_once(END).with_context(|| format!("no {END}"))?.1;

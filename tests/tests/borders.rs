@@ -1,4 +1,4 @@
-//! The borders between crates, and those inside them that no compiler holds.
+//! Borders between crates, and module borders that the compiler does not enforce.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
 use std::collections::BTreeSet;
@@ -8,7 +8,7 @@ use repartee_tests::sources::SourceFile;
 use repartee_tests::tools::root;
 use repartee_tests::workspace::{Workspace, all_dependencies, graph_in};
 
-/// Which crates of this workspace a crate may need to build. Tests and benchmarks (dev-dependencies) may need more.
+/// Allowed dependencies between crates of this workspace. Dev-dependencies are not limited.
 const MAY_NEED: &[(&str, &[&str])] = &[
     (
         "repartee",
@@ -33,10 +33,10 @@ const MAY_NEED: &[(&str, &[&str])] = &[
     ("repartee-testkit", &["repartee-engine-api"]),
 ];
 
-/// The crate of end-to-end tests, which may need all others.
+/// Crate of the end-to-end tests, which may depend on all others.
 const TESTS: &str = "repartee-tests";
 
-/// Crates without I/O: none of [`RUNTIMES_AND_NETWORKS`] is anywhere in what they need.
+/// Crates without I/O: none of [`RUNTIMES_AND_NETWORKS`] is among their transitive dependencies.
 const WITHOUT_NETWORK: &[&str] = &[
     "repartee-engine",
     "repartee-engine-api",
@@ -51,7 +51,7 @@ const WITHOUT_NETWORK: &[&str] = &[
 const RUNTIMES_AND_NETWORKS: &[&str] =
     &["async-std", "axum", "hyper", "mio", "rtc", "rustls", "smol", "socket2", "tokio", "tungstenite", "webrtc"];
 
-/// Which modules of the gateway each of its modules may name. `main.rs` and `lib.rs` may name all.
+/// Modules that each module of the gateway may name. `main.rs` and `lib.rs` may name all.
 const GATEWAY_MAY_NAME: &[(&str, &[&str])] = &[
     ("admission", &["auth", "config"]),
     ("auth", &["ids"]),
@@ -84,10 +84,10 @@ const GATEWAY_MAY_NAME: &[(&str, &[&str])] = &[
     ("voices", &["config", "ids"]),
 ];
 
-/// Sources that take time and packets as parameters.
+/// Pure sources, which take time and packets as parameters.
 const PURE: &[&str] = &["gateway/media/src", "gateway/protocol/src", "gateway/realtime/src"];
 
-/// What such a source may not say.
+/// Words that must not occur in pure sources.
 const CLOCKS_AND_IO: &[&str] = &[
     "std::net",
     "std::fs",
@@ -102,7 +102,7 @@ const CLOCKS_AND_IO: &[&str] = &[
     "WavWriter::create",
 ];
 
-/// The shipped crates' sources.
+/// Sources of the shipped crates.
 const SHIPPED: &[&str] = &[
     "engine/api/src",
     "gateway/media/src",
@@ -114,7 +114,7 @@ const SHIPPED: &[&str] = &[
     "loadtest/src",
 ];
 
-/// What names a family of models. `Qwen2Tokenizer` is a class that several share.
+/// Words that name a model family. `Qwen2Tokenizer` is missing because several families share it.
 const FAMILIES: &[&str] =
     &["qwen3", "Qwen3", "qwen2_5", "qwen2.5", "Qwen2.5", "Qwen25", "bigvgan", "BigVgan", "mimi", "Mimi"];
 
@@ -203,7 +203,7 @@ fn shared_sources_name_no_family() {
     for path in SHIPPED.iter().chain(&["engine/src"]) {
         for source in SourceFile::all(&folder(path)).unwrap() {
             let lines = source.lines_with(FAMILIES);
-            // The list of families, and what tests may see of them.
+            // The list of families, and their internals for tests.
             let lists = source.path.ends_with("models/mod.rs") || source.path.ends_with("internals.rs");
             let of_a_family = source.path.starts_with("models") && !source.path.starts_with("models/parts");
             if *path == "engine/src" && (lists || of_a_family) {

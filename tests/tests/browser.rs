@@ -1,96 +1,97 @@
-//! What a person does: open the page in a real Chromium, speak, and hear the answer.
+//! The demo page in a real Chromium: open it, speak, and hear the answer.
 //!
-//! Real time, so one after another.
+//! The tests run in real time, so one after another.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use repartee_media::opus::OpusEncoder;
-use repartee_tests::questions::Question;
 use repartee_tests::answer_rate::{self, AskedAnswer, FALSE_ALARM};
+use repartee_tests::questions::Question;
 use repartee_tests::server::TestServer;
 use repartee_tests::spectral_similarity::{SIMILAR, Sound, spectral_similarity};
 use repartee_tests::{binomial, demo, questions, tools};
 use serde::Deserialize;
 use tokio::sync::Mutex;
 
-/// Held by the test that runs: two conversations at once would slow each other down on a small machine.
+/// Lock of the running test: two conversations at once would slow each other down on a small machine.
 static REAL_TIME: Mutex<()> = Mutex::const_new(());
 
-/// Calls that are made, and questions that are asked in each.
+/// Number of calls, and of questions in each.
 const CALLS: usize = 4;
 const QUESTIONS: usize = 4;
-/// The share of answers that may be torn on their way to the page: a browser on a busy machine may have no time for its sound.
+/// Tolerated share of damaged answers at the page: a browser on a busy machine may starve its audio.
 const TORN: f64 = 0.02;
-/// A browser stretches the first packets of a call by 70 to 130 ms while it learns how evenly they come.
+/// Tolerated stretching, in ms: a browser stretches the first packets of a call by 70 to 130 ms while its jitter buffer
+/// adapts.
 const STRETCHED_MS: f64 = 150.0;
 
-/// Files of the pages' own tests in `tests/browser`.
+/// Page tests in `tests/browser`.
 const PAGE_TESTS: [&str; 6] = ["page", "said", "controls", "network", "admin", "starting"];
 
-/// What `tests/browser/conversation.mjs` saw of the page.
+/// Report of `tests/browser/conversation.mjs`.
 #[derive(Debug, Deserialize)]
 struct Conversation {
-    /// The list of turns.
+    /// Turns shown on the page.
     turns: Vec<Turn>,
-    /// The states that the page went through.
+    /// States of the page, in order.
     states: Vec<String>,
-    /// What its alert says; empty when there is none.
+    /// Text of the page's alert; empty without one.
     alert: String,
-    /// Its <audio> element plays at full volume.
+    /// True if its `<audio>` element plays at full volume.
     audible: bool,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Turn {
-    /// What the page's own <audio> element played.
+    /// Recording of the page's `<audio>` element.
     recording: PathBuf,
-    /// The transcript that the page shows.
+    /// Transcript shown on the page.
     answer: String,
-    /// The time to the first sound that it shows.
+    /// Time to the first sound, shown on the page.
     first_sound: String,
-    /// What the browser reports of the sound.
+    /// Browser statistics of the sound.
     reception: Reception,
 }
 
-/// What became of an answer on its way to the <audio> element, as the browser counts it.
+/// Browser statistics of one answer.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Reception {
-    /// Packets that came.
+    /// Number of received packets.
     received: usize,
-    /// Packets that never came, or too late.
+    /// Number of packets that were lost or late.
     missed: usize,
-    /// Sound made up for want of packets, in milliseconds; also where an answer pauses or ends.
+    /// Concealed sound, in ms; also in pauses and at the end of an answer.
     concealed_ms: f64,
-    /// Sound added or taken away to even out when packets come.
+    /// Sound added or removed by the jitter buffer, in ms.
     stretched_ms: f64,
-    /// For so long it had no time to play anything.
+    /// Time in ms without any playback.
     stalled_ms: f64,
 }
 
 impl Reception {
-    /// Whether all of `packets` came in time. A browser mends the sound of missing ones so well that it has to be asked. Where a
-    /// pause begins to count as one depends on what the encoder has heard before.
+    /// True if all of `packets` arrived in time; concealment hides missing ones, so only the statistics tell. The
+    /// tolerance covers pauses, whose first silent packet depends on the encoder's history.
     fn is_whole(&self, packets: usize) -> bool {
         self.missed == 0 && self.received + 2 + packets / 50 >= packets
     }
 
-    /// Whether what was played is what was said, which took `said_ms`: so much of it is alike, or was stretched as it is with the
-    /// first packets of any call.
+    /// True if the played sound is similar to the generated sound of `said_ms`, with allowance for the stretching of a
+    /// call's first packets.
     fn is_true(&self, alike: f64, said_ms: f64) -> bool {
         alike + self.stretched_ms.min(STRETCHED_MS) / said_ms >= SIMILAR
     }
 
-    /// Whether the browser itself can have made the difference, by what it says of its playing.
+    /// True if the browser's own statistics explain the difference.
     fn accounts_for(&self, alike: f64, said_ms: f64) -> bool {
         alike + (self.concealed_ms + self.stretched_ms + self.stalled_ms) / said_ms >= SIMILAR
     }
 }
 
-/// How many packets it takes to send `sound`: all but those in its pauses.
+/// Returns the number of packets for `sound`, without those in its pauses.
 fn packets(sound: &Sound) -> Result<usize> {
     let mut encoder = OpusEncoder::new(sound.rate)?;
     let mut packets = 0;
@@ -137,7 +138,7 @@ async fn spoken_questions_are_answered_aloud_in_the_browser() -> Result<()> {
     Ok(())
 }
 
-/// Asks in one call, and judges what the page shows.
+/// Asks the questions in one call, and checks the page.
 async fn converse(server: &TestServer, asked: &[Question], recordings: PathBuf) -> Result<Vec<Turn>> {
     let mut driver = tools::node()?;
     driver.arg(tools::root().join("tests/browser/conversation.mjs")).arg(server.page()).arg(recordings);
@@ -157,7 +158,8 @@ async fn converse(server: &TestServer, asked: &[Question], recordings: PathBuf) 
 }
 
 impl Turn {
-    /// Whether some of the answer, which was `said`, was not played. Fails when something else was played than what came.
+    /// True if some of the generated answer `said` was not played. Fails if the played sound differs from the received
+    /// sound.
     fn is_torn(&self, asked: &str, said: &Sound) -> Result<bool> {
         let Turn { answer, first_sound, reception, recording } = self;
         let (alike, packets) = (spectral_similarity(said, &Sound::read(recording)?), packets(said)?);

@@ -1,7 +1,7 @@
-//! Stock clients, unmodified, each at a pinned version: `make conformance` runs these alone.
+//! Stock clients, unmodified, each at a pinned version: `decode conformance` runs these alone.
 //!
-//! Each goes through the conversation of `repartee_tests::conformance::scenario` with an engine whose answers are known, and every
-//! event that it was sent is checked against the schemas of others. Real time, so one after another.
+//! Each completes the conversation of `repartee_tests::conformance::scenario` with a scripted engine. Every event from
+//! the server is checked against third-party schemas. The tests run in real time, so one after another.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use repartee_testkit::scripted::{Script, ScriptedEngine, voice};
 use repartee_tests::conformance::events;
 use repartee_tests::conformance::scenario::{ClientReport, Scenario};
 use repartee_tests::conformance::tap::WebSocketTap;
-use repartee_tests::conformance::verdict::{PlayoutSide, Conversation};
+use repartee_tests::conformance::verdict::{Conversation, PlayoutSide};
 use repartee_tests::conformance::voice::ReceiverTolerance;
 use repartee_tests::server::TestServer;
 use repartee_tests::spectral_similarity::{SIMILAR, Sound, spectral_similarity};
@@ -26,17 +26,17 @@ use tokio::process::Command as Process;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
-/// Held by the test that runs: two conversations at once would slow each other down on a small machine.
+/// Lock of the running test: two conversations at once would slow each other down on a small machine.
 static REAL_TIME: Mutex<()> = Mutex::const_new(());
 
-/// A call that was hung up is over within this time.
+/// Timeout for the end of a call after the hang-up.
 const HUNG_UP_WITHIN: Duration = Duration::from_secs(10);
 
-/// A stock client and what is particular about it.
+/// A stock client and its known errors.
 struct Client {
-    /// Also the name of its script.
+    /// Name of the client and of its script.
     name: &'static str,
-    /// Codes of errors that it is known to provoke, and to ignore.
+    /// Error codes that it is known to provoke and ignore.
     provokes: &'static [&'static str],
 }
 
@@ -45,21 +45,21 @@ impl Client {
         Self { name, provokes: &[] }
     }
 
-    /// Its script in Python.
+    /// Returns the command of its Python script.
     fn python(&self) -> Result<Process> {
         let mut command = tools::clients_python()?;
         command.arg(tools::root().join(format!("tests/clients/{}.py", self.name)));
         Ok(command)
     }
 
-    /// Its script in Node.
+    /// Returns the command of its Node script.
     fn node(&self) -> Result<Process> {
         let mut command = tools::clients_node()?;
         command.arg(tools::root().join(format!("tests/clients/node/{}.mjs", self.name)));
         Ok(command)
     }
 
-    /// A whole spoken turn, barge-in while an answer is made and after it, and another whole turn, over a websocket.
+    /// Runs the conversation over a websocket: a whole turn, barge-in during and after generation, another whole turn.
     async fn talks_over_a_websocket(&self, script: Process) -> Result<()> {
         let _alone = REAL_TIME.lock().await;
         let scenario = Scenario::interruptions(self.name)?;
@@ -67,7 +67,7 @@ impl Client {
         self.judge(&scenario, &report, &seen, &commands, PlayoutSide::Client).await
     }
 
-    /// The same, encrypted. Nobody but the client sees the events.
+    /// Runs the same conversation over TLS. Only the client sees the events.
     async fn talks_over_tls(&self, mut script: Process) -> Result<()> {
         let _alone = REAL_TIME.lock().await;
         let mut scenario = Scenario::interruptions(self.name)?;
@@ -77,28 +77,29 @@ impl Client {
         self.judge(&scenario, &report, &report.events, &engine.commands(), PlayoutSide::Client).await
     }
 
-    /// The same over WebRTC, where nobody but the client sees the events either.
+    /// Runs the same conversation over WebRTC. Only the client sees the events.
     async fn talks_over_webrtc(&self, mut script: Process, receiver: ReceiverTolerance) -> Result<()> {
         let _alone = REAL_TIME.lock().await;
         let scenario = Scenario::interruptions(self.name)?;
         let engine = scenario.engine();
         let server = TestServer::start(scenario.config()?, engine.clone()).await?;
         let report: ClientReport = scenario.run(&mut script, &server.address().to_string()).await?;
-        // The call is over, and its slot free again.
+        // The call ends and frees its slot.
         timeout(HUNG_UP_WITHIN, engine.open_sessions().wait_for(|open| *open == 0))
             .await
             .context("a call goes on")??;
         self.judge(&scenario, &report, &report.events, &engine.commands(), PlayoutSide::Server(receiver)).await
     }
 
-    /// Its function is called, and what it says is answered aloud.
+    /// Runs a turn with a function call, whose result is answered aloud.
     async fn offers_a_function(&self, script: Process) -> Result<()> {
         let _alone = REAL_TIME.lock().await;
         let scenario = Scenario::call(self.name)?;
         let (report, seen, commands) = tapped(&scenario, script).await?;
         events::check(&seen, &scenario.folder).await?;
         let (scenario, report, events, commands) = (&scenario, &report, &seen[..], &commands[..]);
-        Conversation { scenario, report, events, commands, clock: PlayoutSide::Client, provoked: self.provokes }.judge_call()
+        Conversation { scenario, report, events, commands, clock: PlayoutSide::Client, provoked: self.provokes }
+            .judge_call()
     }
 
     async fn judge(
@@ -115,8 +116,8 @@ impl Client {
     }
 }
 
-/// Has a client go through a scenario over a websocket. Returns what it says, what it was sent and what the engine was asked for;
-/// what crossed the wire is kept for a person to read, also when the client fails.
+/// Runs a client through a scenario over a websocket. Returns its report, the server's events and the engine's
+/// commands. The wire's events are written to files, also if the client fails.
 async fn tapped(scenario: &Scenario, mut script: Process) -> Result<(ClientReport, Vec<Value>, Vec<Command>)> {
     let engine = scenario.engine();
     let server = TestServer::start(scenario.config()?, engine.clone()).await?;
@@ -128,7 +129,7 @@ async fn tapped(scenario: &Scenario, mut script: Process) -> Result<(ClientRepor
     Ok((report?, seen, engine.commands()))
 }
 
-/// Asks the demo model: it hears what is asked, and what the client recorded is what it said. `exactly` where every sample comes.
+/// Asks the demo model. Checks the model's input and the client's recording of the answer; `exactly` compares samples.
 async fn asks_the_demo_model(name: &str, mut script: Process, exactly: bool) -> Result<()> {
     let _alone = REAL_TIME.lock().await;
     let asked = ["capital-of-france.wav", "nine-times-nine.wav", "month-before-may.wav"];
@@ -151,7 +152,7 @@ async fn asks_the_demo_model(name: &str, mut script: Process, exactly: bool) -> 
     Ok(())
 }
 
-/// One event a line.
+/// Writes one event per line.
 fn keep(folder: &Path, name: &str, events: &[Value]) -> Result<()> {
     let lines: Vec<String> = events.iter().map(|event| format!("{event}\n")).collect();
     Ok(std::fs::write(folder.join(name), lines.concat())?)
@@ -171,7 +172,7 @@ async fn pypi_openai_agents_over_the_websocket() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pypi_livekit_agents_over_the_websocket() -> Result<()> {
-    // It cancels what the server has cancelled already.
+    // It cancels responses that the server has already cancelled.
     let client = Client { provokes: &["response_cancel_not_active"], ..Client::named("pypi_livekit_agents") };
     client.talks_over_a_websocket(client.python()?).await
 }
@@ -218,7 +219,7 @@ async fn npm_agents_realtime_and_demo_model_over_websocket() -> Result<()> {
     asks_the_demo_model("demo_agents_realtime", script, true).await
 }
 
-/// What `pypi_openai_baseline.py` reports.
+/// Report of `pypi_openai_baseline.py`.
 #[derive(Debug, Deserialize)]
 struct Baseline {
     models: Vec<String>,
@@ -238,7 +239,7 @@ struct Completion {
 async fn pypi_openai_in_one_upload() -> Result<()> {
     let client = Client::named("pypi_openai_baseline");
     let mut scenario = Scenario::interruptions(client.name)?;
-    // Every upload is a conversation of its own, so each is answered as the first turn is.
+    // Every upload is a separate conversation, so each gets the answer of the first turn.
     scenario.turns.truncate(1);
     let server = TestServer::start(scenario.config()?, scenario.engine()).await?;
     let baseline: Baseline = scenario.run(&mut client.python()?, &server.address().to_string()).await?;
@@ -254,7 +255,7 @@ async fn pypi_openai_in_one_upload() -> Result<()> {
     Ok(())
 }
 
-/// What `pypi_openai_speech.py` reports; sound in base64.
+/// Report of `pypi_openai_speech.py`; sound in base64.
 #[derive(Debug, Deserialize)]
 struct Speech {
     client: String,
@@ -263,12 +264,12 @@ struct Speech {
     opus: String,
     mp3: String,
     events: String,
-    /// Of the voice that was made.
+    /// Sound of the created voice.
     voice: String,
     refused: String,
-    /// The id of that voice.
+    /// Id of the created voice.
     made: String,
-    /// Whether it and its consent were deleted.
+    /// True if the voice and its consent were deleted.
     gone: bool,
 }
 
@@ -280,7 +281,7 @@ async fn pypi_openai_has_a_text_read_aloud() -> Result<()> {
     let server = TestServer::start(scenario.config()?, engine.clone()).await?;
     let speech: Speech = scenario.run(&mut client.python()?, &server.address().to_string()).await?;
     println!("{}", speech.client);
-    // A frame a word of "The weather in a city."
+    // One frame per word of "The weather in a city."
     let said = pcm::encode_i16le(&(0..5).flat_map(voice).collect::<Vec<_>>());
     let sounds = [speech.wav, speech.pcm, speech.opus, speech.mp3, speech.events, speech.voice];
     let [wav, pcm, opus, mp3, events, voiced] = sounds.map(|sound| STANDARD.decode(sound));
@@ -301,7 +302,7 @@ async fn pypi_openai_has_a_text_read_aloud() -> Result<()> {
     Ok(())
 }
 
-/// What `pypi_openai_transcription.py` reports.
+/// Report of `pypi_openai_transcription.py`.
 #[derive(Debug, Deserialize)]
 struct Transcription {
     session: String,
@@ -324,7 +325,7 @@ async fn pypi_openai_transcribes_over_the_websocket() -> Result<()> {
     ensure!((&*seen.session, &*seen.created) == ("transcription", "transcription"), "{seen:?}");
     ensure!(seen.refusals == ["not_in_transcription_session"], "{seen:?}");
     ensure!(seen.deltas == seen.transcripts, "{seen:?}");
-    // The second is whole; the first is what turn detection has cut out.
+    // The second turn is whole; the first was cut out by turn detection.
     let length =
         |turn: usize| Ok::<_, anyhow::Error>(std::fs::metadata(&scenario.turns[turn].say)?.len() * 1_000 / 48_000);
     let of = |transcript: &str| transcript.strip_prefix("words of ")?.strip_suffix(" ms")?.parse().ok();

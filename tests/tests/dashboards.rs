@@ -1,5 +1,5 @@
-//! The Grafana dashboard and the alert rules ask for metrics that exist. `docs/metrics.md` lists them; the gateway's own test holds that list
-//! against what it shows.
+//! The Grafana dashboard and the alert rules query existing metrics only. `docs/metrics.md` lists them; a test of the
+//! gateway compares that list with its output.
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -17,10 +17,10 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::process::Command;
 
-/// How long Prometheus may take to have an answer to every query.
+/// Timeout for data of a query in Prometheus.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Every metric that `docs/metrics.md` lists, with the series that a histogram has.
+/// Returns every metric in `docs/metrics.md`, histograms as their series.
 fn documented() -> Result<BTreeSet<String>> {
     let page = std::fs::read_to_string(tools::root().join("docs/metrics.md"))?;
     let mut names = BTreeSet::new();
@@ -36,13 +36,13 @@ fn documented() -> Result<BTreeSet<String>> {
     Ok(names)
 }
 
-/// The names of our metrics in a query.
+/// Returns the names of our metrics in a query.
 fn named(query: &str) -> BTreeSet<String> {
     let words = query.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
     words.filter(|word| word.starts_with("repartee_") || word.starts_with("process_")).map(str::to_owned).collect()
 }
 
-/// Title and query of everything that the dashboard draws.
+/// Returns title and query of every dashboard target.
 fn dashboard() -> Result<Vec<(String, String)>> {
     let file = std::fs::read(tools::root().join("web/grafana/repartee.json"))?;
     let dashboard: Value = serde_json::from_slice(&file)?;
@@ -81,7 +81,7 @@ fn alerts_ask_for_documented_metrics() -> Result<()> {
     Ok(())
 }
 
-/// A program of Prometheus as the system has it, or as `scripts/setup.sh prometheus` unpacked it.
+/// Finds a program of Prometheus, on the path or from `scripts/setup.sh prometheus`.
 fn program(name: &str) -> Result<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain([tools::root().join("target/tools/prometheus/usr/bin")]);
@@ -89,7 +89,7 @@ fn program(name: &str) -> Result<PathBuf> {
     found.with_context(|| format!("there is no {name}: scripts/setup.sh prometheus"))
 }
 
-/// The value of a query, as Prometheus gives it.
+/// Queries Prometheus and returns its response.
 async fn value(prometheus: SocketAddr, query: &str) -> Result<Value> {
     let mut socket = TcpStream::connect(prometheus).await?;
     let body = format!("query={}", encoded(query));
@@ -104,14 +104,14 @@ async fn value(prometheus: SocketAddr, query: &str) -> Result<Value> {
     Ok(serde_json::from_str(body)?)
 }
 
-/// For a form.
+/// Percent-encodes text for a form.
 fn encoded(text: &str) -> String {
     text.bytes()
         .map(|byte| if byte.is_ascii_alphanumeric() { char::from(byte).to_string() } else { format!("%{byte:02X}") })
         .collect()
 }
 
-/// Waits until Prometheus has a number for this query.
+/// Waits until Prometheus has a number for this query; fails after [`PATIENCE`].
 async fn has_data(prometheus: SocketAddr, query: &str) -> Result<()> {
     let begun = tokio::time::Instant::now();
     let mut poll = tokio::time::interval(Duration::from_millis(500));
@@ -132,7 +132,7 @@ async fn has_data(prometheus: SocketAddr, query: &str) -> Result<()> {
     }
 }
 
-/// Callers who ask short questions, and are all answered.
+/// Runs callers who ask short questions; every question must be answered.
 async fn call(url: &str, transport: TransportKind, callers: usize) -> Result<()> {
     let scenario = Scenario {
         duration_s: 15.0,
@@ -171,7 +171,7 @@ async fn every_query_returns_data() -> Result<()> {
         "{}",
         tools::output(Command::new(program("promtool")?).args(["check", "rules"]).arg(rules), PATIENCE).await?
     );
-    // Free a moment ago; taken by somebody else in between, Prometheus ends and the queries have no data.
+    // The port is free now. If another process takes it first, Prometheus ends and the queries have no data.
     let prometheus = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
     let _running = Command::new(program("prometheus")?)
         .arg(format!("--config.file={}", config.display()))

@@ -1,4 +1,4 @@
-//! What of `deploy/` can be proven without a container runtime. `gateway/tests/proxy.rs` runs `docs/nginx.conf`, and
+//! Checks of `deploy/` without a container runtime. `gateway/tests/proxy.rs` runs `docs/nginx.conf`, and
 //! `dashboards.rs` the configuration of Prometheus.
 
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use repartee_tests::tools::root;
 
-/// The text of a file of the repository.
+/// Reads a file of the repository.
 fn text(path: &str) -> Result<String> {
     std::fs::read_to_string(root().join(path)).with_context(|| path.to_owned())
 }
@@ -24,10 +24,10 @@ fn systemd_knows_every_line_of_the_unit() -> Result<()> {
     ensure!(version.status.success(), "{version:?}");
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("repartee.service");
-    // A program that is there stands in for the one that is not installed.
+    // An existing program replaces the one that is not installed.
     std::fs::write(&path, unit.replace(installed, "/bin/true"))?;
     let verified = Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(&path).output()?;
-    // Of a line that it does not know it warns.
+    // It warns of unknown lines.
     let said = String::from_utf8_lossy(&verified.stderr);
     let about_it: Vec<_> = said.lines().filter(|line| line.contains("repartee.service")).collect();
     ensure!(verified.status.success() && about_it.is_empty(), "{said}");

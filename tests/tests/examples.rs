@@ -1,4 +1,4 @@
-//! The examples of `gateway/examples`, each run as its reader would: against a server that answers by a script.
+//! The examples of `gateway/examples`, each run against a server with a scripted engine.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,9 +17,9 @@ mod client;
 const QUESTION: &str = "three-plus-four.wav";
 /// Codec frames of each answer.
 const FRAMES: u64 = 25;
-/// What an example may take on a busy machine.
+/// Timeout of an example on a busy machine.
 const LIMIT: Duration = Duration::from_secs(120);
-/// The wire's rate.
+/// Sample rate of the wire, in Hz.
 const RATE: u32 = 24_000;
 
 async fn serve() -> Result<TestServer> {
@@ -31,18 +31,18 @@ fn read(path: &Path, rate: u32) -> Result<Vec<f32>> {
     Ok(wav::read(&file[..], rate, Duration::from_secs(60))?)
 }
 
-/// The question's length in ms.
+/// Returns the question's duration in ms.
 fn question_ms() -> Result<f64> {
     Ok(read(&questions::named(QUESTION)?.path(), RATE)?.len() as f64 * 1e3 / f64::from(RATE))
 }
 
-/// How many ms the engine heard, by what it answered.
+/// Parses the duration of the engine's input, in ms, from its answer.
 fn heard_ms(transcript: &str) -> Result<f64> {
     let number = transcript.trim().strip_prefix("I heard ").and_then(|rest| rest.strip_suffix(" ms."));
     number.and_then(|number| number.parse().ok()).with_context(|| format!("the scripted answer, not {transcript:?}"))
 }
 
-/// One committed turn: all of the question was heard, and all of the answer was written.
+/// Checks one committed turn: the engine got the whole question, and the whole answer was written.
 fn check_turn(transcript: &str, answer: &Path) -> Result<()> {
     let (heard, said) = (heard_ms(transcript)?, question_ms()?);
     assert!((heard - said).abs() <= 2.0, "{heard} ms of {said}");
@@ -82,7 +82,7 @@ async fn browser_page_takes_a_spoken_turn() -> Result<()> {
     driver.arg(tools::root().join("tests/browser/example.mjs")).arg(format!("http://{}", server.address()));
     driver.arg(folder.path()).arg(questions::named(QUESTION)?.path());
     let shown = tools::output(&mut driver, LIMIT).await?;
-    // The server found the turn: from some silence before the first word to the pause after the last.
+    // Turn detection cut the turn, from some silence before the first word to the pause after the last.
     let (heard, said) = (heard_ms(&shown)?, question_ms()?);
     assert!((said * 0.5..said + 1_500.0).contains(&heard), "{heard} ms of {said}");
     Ok(())

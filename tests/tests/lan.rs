@@ -1,4 +1,4 @@
-//! A phone of the local network calls: HTTPS with a certificate made at start, a key, a real Chromium, a real call.
+//! A call as from a phone in the local network: HTTPS with a development certificate, a key, a real Chromium.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -22,7 +22,7 @@ async fn scanned_key_opens_a_call_over_https() -> Result<()> {
     let (address, mut ready) = (server.local_addr(), server.ready());
     let (stop, stopped) = oneshot::channel::<()>();
     let serving = tokio::spawn(server.run(async move {
-        // Only ever dropped: that is the signal.
+        // The sender is only dropped; that is the signal.
         let _ = stopped.await;
     }));
     ready.wait_for(|ready| *ready).await.context("the server went down before it was ready")?;

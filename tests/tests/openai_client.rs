@@ -4,14 +4,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use repartee_tests::questions::Question;
 use repartee_tests::answer_rate::{self, AskedAnswer};
+use repartee_tests::questions::Question;
 use repartee_tests::recording_engine::RecordingEngine;
 use repartee_tests::spectral_similarity::Sound;
 use repartee_tests::{demo, questions, tools};
 use serde::Deserialize;
 
-/// What the client's scripts report.
+/// Report of the client's scripts.
 #[derive(Debug, Deserialize)]
 struct Talk {
     turns: Vec<Turn>,
@@ -21,18 +21,19 @@ struct Talk {
 struct Turn {
     transcript: String,
     recording: PathBuf,
-    /// Length of the sound.
+    /// Duration of the sound.
     seconds: f64,
-    /// From the commit to the first slice above -45 dBFS, by the client's clock.
+    /// Commit to the first slice above -45 dBFS, by the client's clock.
     first_sound_ms: Option<f64>,
-    /// Of the response.
+    /// Status of the response.
     status: String,
     /// Every event type in order.
     events: Vec<String>,
 }
 
 impl Turn {
-    /// Fails unless the model heard `asked` as turn `index` of `session`, and the client has what the model said, sample by sample.
+    /// Checks that the model heard `asked` as turn `index` of `session`, and that the client has the model's exact
+    /// samples.
     fn judge(&self, recorder: &RecordingEngine, session: usize, index: usize, asked: &Question) -> Result<()> {
         ensure!(self.status == "completed", "{self:?}");
         ensure!(self.seconds > 0.5 && self.first_sound_ms.is_some(), "{self:?}");
@@ -44,7 +45,7 @@ impl Turn {
     }
 }
 
-/// Has one of the client's scripts ask.
+/// Runs one of the client's scripts with the questions.
 async fn talk(script: &str, server: &str, recordings: &str, asked: &[Question], limit: Duration) -> Result<Talk> {
     let mut client = tools::python()?;
     client.arg(tools::root().join("tests/clients").join(script)).arg(server).arg(tools::recordings(recordings)?);
@@ -65,7 +66,7 @@ async fn stock_openai_client_takes_two_spoken_turns() -> Result<()> {
         println!("{} -> {} | {:?} ms", asked.text, turn.transcript, turn.first_sound_ms);
         turn.judge(&recorder, 0, index, asked)?;
     }
-    // The first was committed by the client, the second by the server when it heard the pause.
+    // The client committed the first turn, the server the second, at the pause.
     assert!(!talk.turns[0].events.iter().any(|event| event == "input_audio_buffer.speech_started"));
     assert_in_order(&talk.turns[1], &HEARD);
     Ok(())
@@ -88,7 +89,7 @@ async fn frozen_questions_are_answered_at_card_rate() -> Result<()> {
     answer_rate::check_rates(&answers.collect::<Vec<_>>()).await
 }
 
-/// What the server's voice activity detection reports before an answer.
+/// Events of the server's voice activity detection before an answer.
 const HEARD: [&str; 4] = [
     "input_audio_buffer.speech_started",
     "input_audio_buffer.speech_stopped",
@@ -96,7 +97,7 @@ const HEARD: [&str; 4] = [
     "response.created",
 ];
 
-/// The life of an answer with sound.
+/// Events of an answer with sound, in order.
 const ANSWER: [&str; 10] = [
     "input_audio_buffer.committed",
     "response.created",
@@ -110,7 +111,7 @@ const ANSWER: [&str; 10] = [
     "response.done",
 ];
 
-/// Asserts that `expected` happened in this order, whatever happened in between.
+/// Asserts that `expected` occurred in this order, with any other events in between.
 fn assert_in_order(turn: &Turn, expected: &[&str]) {
     let mut left = turn.events.iter();
     for event in expected {

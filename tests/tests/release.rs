@@ -1,4 +1,4 @@
-//! What is shipped: the archive's contents, and the systemd unit.
+//! The release: contents of the archive, and the systemd unit.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tokio::process::Command;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Stands in for the binary: the archive does not depend on what it does.
+/// Writes a script in place of the binary; the archive does not depend on its behaviour.
 fn binary(folder: &Path) -> Result<PathBuf> {
     use std::os::unix::fs::PermissionsExt as _;
     let path = folder.join("repartee");
@@ -44,7 +44,7 @@ async fn the_archive_holds_what_a_server_needs() -> Result<()> {
         let path = format!(" {top}/{file}");
         ensure!(list.lines().any(|line| line.starts_with(mode) && line.ends_with(&path)), "{mode} {path} in\n{list}");
     }
-    // Every page that the README points to is there, as far as it is no source code.
+    // The archive has every page of docs/ to which the README links.
     let readme = std::fs::read_to_string(tools::root().join("README.md"))?;
     let links = readme.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(link, _)| link);
     for link in links.filter(|link| link.starts_with("docs/") && link.ends_with(".md")) {
@@ -68,13 +68,13 @@ async fn systemd_accepts_the_unit() -> Result<()> {
     let shipped = std::fs::read_to_string(tools::root().join("deploy/repartee.service"))?;
     let installed = "/usr/local/bin/repartee";
     ensure!(shipped.contains(&format!("ExecStart={installed} ")), "{shipped}");
-    // A unit without its program is refused.
+    // systemd rejects a unit without its program.
     let unit = folder.path().join("repartee.service");
     std::fs::write(&unit, shipped.replace(installed, binary(folder.path())?.to_str().context("text")?))?;
     let mut verify = Command::new("systemd-analyze");
     let verified = verify.arg("verify").arg(&unit).output().await?;
     let said = String::from_utf8_lossy(&verified.stderr);
-    // Unknown names are only warned of.
+    // Unknown names cause only warnings.
     ensure!(verified.status.success() && said.is_empty(), "{said}");
     Ok(())
 }

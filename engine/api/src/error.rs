@@ -6,65 +6,65 @@ use thiserror::Error;
 use super::SessionHandle;
 use super::{Command, ItemId};
 
-/// Why a voice was not enrolled.
+/// Error of enrolling a voice.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum EnrolError {
     /// The model has a fixed list of voices.
     #[error("this model cannot take new voices: choose one of {known}")]
     Fixed {
-        /// Its voices.
+        /// Names of the model's voices.
         known: String,
     },
     /// The recording cannot be used.
     #[error("the recording cannot be used: {reason}")]
     Recording {
-        /// What to do about it.
+        /// Reason, and remedy if there is one.
         reason: String,
     },
-    /// There is a voice of that name.
+    /// A voice of that name exists already.
     #[error("there is a voice `{name}` already")]
     Taken {
-        /// The name.
+        /// Name of the voice.
         name: String,
     },
 }
 
-/// Why a command or a response failed.
+/// Error of a command or a response.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum SessionError {
-    /// There is no open audio.
+    /// No audio item is open.
     #[error("no audio to commit: append some first")]
     NothingToCommit,
     /// An audio item would exceed its limit.
     #[error("an audio item holds at most {limit_s} s")]
     AudioTooLong {
-        /// The limit in seconds.
+        /// Upper bound in seconds.
         limit_s: u32,
     },
     /// The model lacks the requested voice.
     #[error("unknown voice `{voice}`: this model has {known}")]
     UnknownVoice {
-        /// The requested voice.
+        /// Name of the requested voice.
         voice: String,
-        /// The model's voices.
+        /// Names of the available voices.
         known: String,
     },
-    /// An item of that id exists.
+    /// An item of that id exists already.
     #[error("item {0} exists already")]
     DuplicateItem(ItemId),
-    /// There is no item of that id.
+    /// No item has that id.
     #[error("there is no item {0}")]
     UnknownItem(ItemId),
     /// Too many responses of the session are pending.
     #[error("{limit} responses are pending already: try again when one is complete")]
     TooManyResponses {
-        /// The limit.
+        /// Upper bound of pending responses.
         limit: usize,
     },
-    /// The command is not possible in the session's present state.
+    /// The session's present state does not allow the command.
     #[error("not now: {0}")]
     Busy(&'static str),
-    /// A command after [`Command::Finish`].
+    /// The command came after [`Command::Finish`].
     #[error("the session takes no more input: it was finished")]
     AfterFinish,
     /// A setting of a command is out of range.
@@ -72,12 +72,12 @@ pub enum SessionError {
     BadValue {
         /// Path of the setting.
         field: &'static str,
-        /// Its value.
+        /// Rejected value of the setting.
         value: String,
-        /// The values that are allowed.
+        /// Description of the allowed values.
         allowed: String,
     },
-    /// The model hears nothing.
+    /// The model takes no audio.
     #[error("this model takes no audio: send text")]
     NoAudioInput,
     /// The model's template has no tools.
@@ -89,48 +89,48 @@ pub enum SessionError {
     /// A timeout has passed. The session is over.
     #[error("{what} took longer than {limit_s} s")]
     TimedOut {
-        /// What was waited for.
+        /// Action that took too long.
         what: &'static str,
-        /// The limit in seconds.
+        /// Timeout in seconds.
         limit_s: u32,
     },
-    /// The last item alone exceeds the context; of longer histories the oldest items are evicted.
+    /// The last item alone exceeds the context. In longer histories the oldest items are evicted.
     #[error("the prompt has {tokens} tokens, the context {limit}")]
     ContextFull {
-        /// Tokens of the prompt.
+        /// Number of the prompt's tokens.
         tokens: u32,
-        /// The limit.
+        /// Size of the context in tokens.
         limit: u32,
     },
     /// A stage computed NaN or infinity. The session is over; other sessions are not affected.
     #[error("the {stage} computed a value that is not finite")]
     NotFinite {
-        /// The stage.
+        /// Name of the stage.
         stage: &'static str,
     },
     /// The engine failed. The session is over.
     #[error("internal error in the {stage}: {message}")]
     Internal {
-        /// The stage.
+        /// Name of the stage.
         stage: &'static str,
-        /// Details.
+        /// Details of the failure.
         message: String,
     },
 }
 
 impl SessionError {
-    /// [`SessionError::BadValue`].
+    /// Creates a [`SessionError::BadValue`].
     pub fn bad(field: &'static str, value: impl ToString, allowed: impl Into<String>) -> Self {
         Self::BadValue { field, value: value.to_string(), allowed: allowed.into() }
     }
 
-    /// Whether the session is over.
+    /// True if the session is over.
     pub fn is_fatal(&self) -> bool {
         matches!(self, Self::NotFinite { .. } | Self::Internal { .. } | Self::TimedOut { .. })
     }
 }
 
-/// Why a session was not opened.
+/// Error of opening a session.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum OpenError {
     /// Every slot is taken.
@@ -144,7 +144,7 @@ pub enum OpenError {
     Stopped,
 }
 
-/// Why a command was not submitted. Returns the command.
+/// Error of submitting a command; returns the command.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum SubmitError {
     /// The command queue is full.

@@ -1,4 +1,4 @@
-//! The events of a session.
+//! Events of a session.
 
 use std::time::Instant;
 
@@ -11,25 +11,26 @@ use super::{ResponseId, SessionError};
 pub enum Event {
     /// The next piece of a response's text; never ends within a character.
     Text {
-        /// The response.
+        /// Id of the response.
         response: ResponseId,
-        /// The piece.
+        /// Next piece of the text.
         text: String,
     },
     /// The samples of one codec frame of a response, in -1..1 at [`ModelInfo::output_rate`].
     Audio {
-        /// The response.
+        /// Id of the response.
         response: ResponseId,
         /// Index of the codec frame, from 0.
         frame: u64,
         /// Mono samples; their number may vary, at the start for instance.
         samples: Vec<f32>,
-        /// Times of the first packet's steps; on frame 0 only.
+        /// Timestamps of the first packet's steps; on frame 0 only.
         stamps: Option<LatencyStamps>,
     },
-    /// The model calls a tool. The arguments follow in pieces; a call is complete when the next one begins or the response ends.
+    /// A tool call begins. The arguments follow in pieces; a call is complete when the next one begins or the response
+    /// ends.
     ToolCall {
-        /// The response.
+        /// Id of the response.
         response: ResponseId,
         /// Index of the call within the response, from 0.
         call: u32,
@@ -38,35 +39,35 @@ pub enum Event {
     },
     /// The next piece of a call's arguments.
     ToolArguments {
-        /// The response.
+        /// Id of the response.
         response: ResponseId,
-        /// Index of the call within the response.
+        /// Index of the call within the response, from 0.
         call: u32,
-        /// The piece, JSON text.
+        /// Next piece of the JSON text.
         arguments: String,
     },
     /// A response is complete; the session goes on.
     SegmentFinished {
-        /// The response.
+        /// Id of the response.
         response: ResponseId,
-        /// Why it ended.
+        /// Reason of the end.
         reason: FinishReason,
-        /// What it took.
+        /// Token and frame counts.
         usage: EngineUsage,
     },
     /// Every response requested before [`Command::Finish`] is complete.
     Finished,
     /// A command failed. The session lives on unless [`SessionError::is_fatal`] holds; then this is its last event.
     Failed {
-        /// The response that failed, if it was one.
+        /// Id of the failed response; `None` for other failures.
         response: Option<ResponseId>,
-        /// The error.
+        /// Error of the command or response.
         error: SessionError,
     },
 }
 
 impl Event {
-    /// Its name, for logs: neither text nor sound.
+    /// Name of the event, for logs: neither text nor sound.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Text { .. } => "text",
@@ -80,14 +81,14 @@ impl Event {
     }
 }
 
-/// Why a response ended.
+/// Reason for a response's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FinishReason {
-    /// The model's stop token.
+    /// The model sampled its stop token.
     Stop,
-    /// `max_tokens`, the model's frame limit or the context's end.
+    /// A limit was reached: `max_tokens`, the model's frame limit or the context.
     Length,
-    /// [`Command::Cancel`].
+    /// The caller cancelled it ([`Command::Cancel`]).
     Cancelled,
 }
 
@@ -106,21 +107,21 @@ pub struct EngineUsage {
     pub output_audio_frames: u32,
 }
 
-/// Times on the way to a response's first samples, on the engine's monotonic clock.
+/// Timestamps on the way to a response's first samples, on the engine's monotonic clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LatencyStamps {
-    /// The engine took the `Respond` command.
+    /// The engine took the command [`Command::Respond`].
     pub accepted: Instant,
-    /// The encoder began with the last of its input; `begun` where nothing of it was to be encoded any more.
+    /// The encoder began its last step over the response's input; `begun` if all input was encoded already.
     pub encoding: Instant,
     /// All input was encoded, and the first stage got the prompt.
     pub begun: Instant,
-    /// The step began that gave the first text token: the prompt was prefilled but for its last rows.
+    /// The step of the first text token began: all but the last prompt rows were prefilled.
     pub prefilled: Instant,
     /// The first text token was sampled.
     pub first_token: Instant,
     /// The first codec frame was complete.
     pub first_frame: Instant,
-    /// Its samples were decoded.
+    /// The first samples were decoded.
     pub first_samples: Instant,
 }

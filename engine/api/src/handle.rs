@@ -17,30 +17,30 @@ pub struct SessionPeer {
     pub commands: flume::Receiver<Command>,
     /// Events for the caller.
     pub events: flume::Sender<Event>,
-    /// The span in which the session was opened, for the lines that the engine logs of it.
+    /// Tracing span in which the session was opened, for the engine's log lines about it.
     pub span: tracing::Span,
 }
 
-/// Signals the engine that something may be runnable: a command was submitted, an event was read, a handle was dropped.
-/// Clones share one pending signal; repeated calls collapse into it.
+/// Signal to the engine that something may be runnable: a command was submitted, an event was read, or a handle was
+/// dropped. Clones share one pending signal; repeated signals coalesce.
 #[derive(Debug, Clone)]
 pub struct WakeSignal(flume::Sender<()>);
 
 impl WakeSignal {
-    /// A signal and its receiver.
+    /// Creates a signal and its receiver.
     pub fn new() -> (Self, flume::Receiver<()>) {
         let (tx, rx) = flume::bounded(1);
         (Self(tx), rx)
     }
 
-    /// Never blocks.
+    /// Sends the signal; never blocks.
     pub fn signal(&self) {
         // A full queue holds a signal already; a closed one means that the engine has stopped.
         let _ = self.0.try_send(());
     }
 }
 
-/// Both ends of a new session. `wake` is signalled after every action of the caller.
+/// Creates both ends of a new session. Every action of the caller signals `wake`.
 ///
 /// ```
 /// use repartee_engine_api::{Command, Event, FinishReason, Respond, Usage, Wake, link};
@@ -105,21 +105,21 @@ impl SessionHandle {
         }
     }
 
-    /// The next event; `None` once the session has ended and every event was read. Cancel safe.
+    /// Receives the next event; `None` once the session has ended and every event was read. Cancel safe.
     pub async fn next_event(&self) -> Option<Event> {
         let event = self.events.recv_async().await.ok();
         self.wake.signal();
         event
     }
 
-    /// The next event; blocks this thread. `None` once the session has ended and every event was read.
+    /// Receives the next event; blocks this thread. `None` once the session has ended and every event was read.
     pub fn next_event_blocking(&self) -> Option<Event> {
         let event = self.events.recv().ok();
         self.wake.signal();
         event
     }
 
-    /// The next event if one is there.
+    /// Returns the next event if the queue has one.
     pub fn try_next_event(&self) -> Option<Event> {
         let event = self.events.try_recv().ok();
         if event.is_some() {
@@ -130,13 +130,13 @@ impl SessionHandle {
 }
 
 impl SessionHandle {
-    /// Ends the session and blocks until the engine has freed everything that it held.
+    /// Ends the session and blocks until the engine has freed its resources.
     pub fn close(mut self) {
         self.hang_up();
         while self.events.recv().is_ok() {}
     }
 
-    /// Disconnects before the signal, so that the woken engine sees the disconnection.
+    /// Closes the command queue before it signals, so that the woken engine sees the disconnection.
     fn hang_up(&mut self) {
         let (closed, _) = flume::bounded(1);
         drop(std::mem::replace(&mut self.commands, closed));

@@ -1,16 +1,16 @@
-//! The API of the speech engine: session handles that take commands and give events over bounded queues.
+//! API of the speech engine: session handles that take commands and give events over bounded queues.
 //!
-//! A [`SessionHandle`] is one session. It is runtime-neutral: each operation has a blocking and an async form. The engine
-//! thread never waits for a caller: a session whose event queue is full is not runnable until the caller has read. Dropping
-//! the handle ends the session and frees what it held.
+//! A [`SessionHandle`] is one session. It is runtime-neutral: each operation has a blocking and an async form. The
+//! engine thread never waits for a caller: a session whose event queue is full is not runnable until the caller has
+//! read (backpressure). Dropping the handle ends the session and frees its resources.
 //!
 //! - [`command`]: commands of the caller
 //! - [`event`]: events of a session
-//! - [`error`] says why a command or a session failed
+//! - [`error`]: errors of commands, responses, sessions and voices
 //! - [`handle`]: both ends of the queues
-//! - [`work`]: what the engine has computed so far, and what waits
+//! - [`work`]: counters of computed work, and queue lengths
 //!
-//! [`link`] makes both ends. The engine holds the other one ([`Peer`]); so does a scripted engine in tests.
+//! [`link`] creates both ends. The engine holds the other one ([`SessionPeer`]); in tests a scripted engine does.
 
 pub mod command;
 pub mod error;
@@ -20,16 +20,18 @@ pub mod work;
 
 use std::time::Duration;
 
-pub use command::{Command, MessageContent, ResponseInput, InsertAt, ItemId, Respond, ResponseId, Role, Sampling, SlicePolicy, Tool};
+pub use command::{
+    Command, InsertAt, ItemId, MessageContent, Respond, ResponseId, ResponseInput, Role, Sampling, SlicePolicy, Tool,
+};
 pub use error::{EnrolError, OpenError, SessionError, SubmitError};
-pub use event::{Event, FinishReason, LatencyStamps, EngineUsage};
-pub use handle::{SessionPeer, SessionHandle, WakeSignal, link};
+pub use event::{EngineUsage, Event, FinishReason, LatencyStamps};
+pub use handle::{SessionHandle, SessionPeer, WakeSignal, link};
 pub use work::{EngineLoad, StageWork};
 
 /// Capacity of a session's command queue; beyond it [`SessionHandle::submit`] returns [`SubmitError::Full`].
 pub const COMMAND_QUEUE: usize = 256;
-/// Capacity of a session's event queue; a session with a full one is not runnable. At one event a codec frame of 80 ms and
-/// some text in between this is about 10 s of unsent speech.
+/// Capacity of a session's event queue; a session with a full one is not runnable. At one event for each codec frame of
+/// 80 ms, and some text, this is about 10 s of unsent speech.
 pub const EVENT_QUEUE: usize = 192;
 
 /// Properties of the served model.
@@ -37,9 +39,9 @@ pub const EVENT_QUEUE: usize = 192;
 pub struct ModelInfo {
     /// Display name, from the checkpoint's folder.
     pub name: String,
-    /// Names of the voices.
+    /// Names of the model's own voices.
     pub voices: Vec<String>,
-    /// The voice of requests that name none.
+    /// Voice of requests that name none.
     pub default_voice: String,
     /// Sampling rate of [`Command::Append`], in Hz.
     pub input_rate: u32,
@@ -47,60 +49,60 @@ pub struct ModelInfo {
     pub output_rate: u32,
     /// Duration of one codec frame.
     pub frame: Duration,
-    /// Tokens of a prompt and its response, at most.
+    /// Upper bound of a prompt's and its response's tokens together.
     pub context_tokens: u32,
-    /// Whether the model hears; one that does not refuses audio ([`SessionError::NoEars`]).
+    /// True if the model takes audio; otherwise audio is refused ([`SessionError::NoAudioInput`]).
     pub audio_input: bool,
-    /// Whether the model can call tools.
+    /// True if the model can call tools.
     pub tools: bool,
-    /// Whether the model writes down what it hears when it is asked to.
+    /// True if the model transcribes its input audio on request.
     pub transcribes: bool,
-    /// Whether the model reads a given text aloud ([`Respond::streamed`]).
+    /// True if the model speaks a given text ([`Respond::streamed`]).
     pub given_text: bool,
-    /// Sampling rate of the recordings that new voices are made of, in Hz; `None` if it has a fixed list of voices.
+    /// Sampling rate of the recordings for new voices, in Hz; `None` if the list of voices is fixed.
     pub recording_rate: Option<u32>,
 }
 
-/// Somebody's voice, for [`SpeechEngine::enrol`].
+/// Recording of a voice, for [`SpeechEngine::enrol`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Recording {
     /// Mono samples in -1..1 at [`ModelInfo::recording_rate`].
     pub samples: Vec<f32>,
-    /// What is said; empty where that is not known.
+    /// Transcript of the recording; empty if unknown.
     pub text: String,
 }
 
-/// An engine as its callers see it. Tests use a scripted one.
+/// Interface of an engine to its callers. Tests use a scripted one.
 pub trait SpeechEngine: Send + Sync + 'static {
-    /// The served model.
+    /// Properties of the served model.
     fn info(&self) -> &ModelInfo;
     /// Opens a session, or returns [`OpenError::Full`] at once.
     fn open(&self) -> Result<SessionHandle, OpenError>;
-    /// Open sessions and session slots.
+    /// Number of open sessions and number of session slots.
     fn occupancy(&self) -> (usize, usize);
-    /// Names of the voices that requests may name now: the model's own ([`ModelInfo::voices`]), and those that were enrolled.
+    /// Names of the voices that requests may use now: the model's own ([`ModelInfo::voices`]) and the enrolled ones.
     fn voices(&self) -> Vec<String> {
         self.info().voices.clone()
     }
-    /// Makes a voice out of a recording, which requests may name from then on. Blocks while it is computed.
+    /// Enrols a voice from a recording; requests may name it from then on. Blocks during the computation.
     fn enrol(&self, name: &str, recording: &Recording) -> Result<(), EnrolError> {
         let _ = (name, recording);
         Err(EnrolError::Fixed { known: self.voices().join(", ") })
     }
-    /// Forgets an enrolled voice; whether there was one. Responses that it speaks go on.
+    /// Removes an enrolled voice; false if there is none of that name. Active responses keep the voice.
     fn remove_voice(&self, name: &str) -> bool {
         let _ = name;
         false
     }
-    /// Whether sessions are served now: false while the engine starts again after a fault, and once it has stopped.
+    /// True while sessions are served; false while the engine restarts after a fault, and once it has stopped.
     fn ready(&self) -> bool {
         true
     }
-    /// What each stage has computed since the start, in the order of the stages; nothing where it is not counted.
+    /// Work of each stage since the start, in the order of the stages; empty if it is not counted.
     fn work(&self) -> Vec<StageWork> {
         Vec::new()
     }
-    /// Ticks since the start, and what waits now; nothing where it is not counted.
+    /// Ticks since the start, and current queue lengths; empty if they are not counted.
     fn load(&self) -> EngineLoad {
         EngineLoad::default()
     }

@@ -1,40 +1,41 @@
-//! What the engine has computed since its start, and what waits in it.
+//! Counters of the engine's work since its start, and its queue lengths.
 
 use std::time::Duration;
 
-/// Steps of the encoder or of one stage.
+/// Work of the encoder or of one stage since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StageWork {
-    /// The stage's name; `encoder` for the encoder of input audio.
+    /// Name of the stage; `encoder` for the encoder of input audio.
     pub stage: &'static str,
-    /// Steps taken; a step is one batch.
+    /// Number of steps; a step is one batch.
     pub steps: u64,
     /// Rows of all steps. Divided by `steps` it is the mean batch.
     pub rows: u64,
-    /// Time computed. With several threads the stages' times overlap.
+    /// Computing time. With several threads the times of stages overlap.
     pub busy: Duration,
     /// Cache blocks that sessions hold now.
     pub blocks: u64,
-    /// Cache blocks that there are.
+    /// Number of all cache blocks.
     pub capacity: u64,
-    /// Positions of the prompts that it was given.
+    /// Prompt positions that the stage received.
     pub prompted: u64,
-    /// How many of these were in its cache already.
+    /// Prompt positions of these that were in the cache already.
     pub reused: u64,
-    /// Steps that the device put together operation by operation, though it captures steps and replays them: the first of each shape, and
-    /// those that found no graph. `None` on a device that captures none.
+    /// Steps launched without a captured graph on a device that captures steps: the first of each shape, and those that
+    /// found no graph. `None` on a device that captures none.
     pub eager: Option<u64>,
 }
 
-/// Ticks of the engine's loop, and what waits in it.
+/// Ticks of the engine's loop, and its queue lengths.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EngineLoad {
-    /// Ticks that found something to do.
+    /// Number of ticks that found something to do.
     pub ticks: u64,
-    /// Time that they took together.
+    /// Duration of these ticks together.
     pub tick_time: Duration,
-    /// How many of them took at most so long, the shortest time first; those that took longer than all are in `ticks` alone.
+    /// Cumulative histogram of tick durations: upper bound, ascending, and number of ticks that took at most as long.
+    /// Longer ticks are in `ticks` alone.
     pub ticks_within: Vec<(Duration, u64)>,
-    /// Length of each queue, of all sessions together, when the last tick ended: its name and the items in it.
+    /// Queue lengths at the end of the last tick, summed over all sessions, by name of the queue.
     pub queues: Vec<(&'static str, u64)>,
 }

@@ -2,9 +2,9 @@
 //!
 //! A frame is the power spectrum around one multiple of the hop, reflected at the turn's start and end. The reference
 //! (`WhisperFeatureExtractor`) clamps a spectrogram to 8 below the maximum of the whole; a stream does not know the
-//! whole. So frames leave in windows: a window closes as soon as the transform of its last frame is complete
-//! (`n_fft / 2 - hop_length` samples after its end), and is clamped to 8 below the maximum of the turn so far. What
-//! comes out depends on the samples alone, not on how they were split.
+//! whole. So frames leave in windows. A window closes as soon as the transform of its last frame is complete
+//! (`n_fft / 2 - hop_length` samples after its end), and is clamped to 8 below the maximum of the turn so far. The
+//! output depends on the samples alone, not on how they were split.
 
 use std::f64::consts::TAU;
 use std::fmt;
@@ -18,29 +18,29 @@ use super::mel_filters::{Filter, filters};
 use crate::checkpoint::{BadValue, Checkpoint, CheckpointError};
 use crate::model::{FrontEnd, FrontEndStream, InputWindow};
 
-/// The file that describes the spectrogram.
+/// File that describes the spectrogram.
 const FILE: &str = "preprocessor_config.json";
-/// The reference's `WhisperFeatureExtractor` spans 0 to 8 kHz whatever the sampling rate.
+/// Highest frequency: the reference's `WhisperFeatureExtractor` spans 0 to 8 kHz at any sampling rate.
 const HIGHEST_HZ: f64 = 8000.0;
-/// Power below which everything is the same silence.
+/// Floor of the power, before the logarithm.
 const FLOOR: f32 = 1e-10;
 /// Orders of magnitude kept below the maximum.
 const RANGE: f32 = 8.0;
 
-/// What preprocessor_config.json says; absent fields as in the reference.
+/// Contents of preprocessor_config.json; absent fields as in the reference.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct LogMelConfig {
-    /// Mel bins of a frame.
+    /// Number of mel bins of a frame.
     pub feature_size: usize,
-    /// Samples that a frame sees; even.
+    /// Samples of one transform; even.
     pub n_fft: usize,
     /// Samples from one frame to the next.
     pub hop_length: usize,
-    /// Samples a second.
+    /// Sampling rate, in Hz.
     pub sampling_rate: u32,
-    /// Lower bound of the maximum (as a power of ten) that a window is clamped against, so that a turn that opens with
-    /// near silence is not blown up to full scale. Ours, not the reference's: the default, -10, is without effect.
+    /// Lower bound of the maximum (as a power of ten) that a window is clamped against. It keeps a turn that opens with
+    /// near silence from being blown up to full scale. Not in the reference; the default, -10, has no effect.
     #[serde(skip)]
     pub max_floor: f32,
 }
@@ -52,7 +52,7 @@ impl Default for LogMelConfig {
 }
 
 impl LogMelConfig {
-    /// Reads preprocessor_config.json for a model that takes `bins` mel bins; without the file the defaults hold.
+    /// Reads preprocessor_config.json for a model that takes `bins` mel bins; the defaults hold without the file.
     pub fn load(checkpoint: &Checkpoint, bins: usize) -> Result<Self, CheckpointError> {
         let config: Self = checkpoint.json_file(FILE)?.unwrap_or_default();
         let matching = config.validate().and_then(|()| {
@@ -80,11 +80,11 @@ fn check(field: &str, value: usize, holds: bool, allowed: &str) -> Result<(), Ba
     if holds { Ok(()) } else { Err(bad()) }
 }
 
-/// Tables that every stream shares.
+/// Tables that all streams share.
 pub struct LogMel {
     config: LogMelConfig,
     window_frames: usize,
-    /// Periodic Hann.
+    /// Periodic Hann window.
     taper: Vec<f32>,
     filters: Vec<Filter>,
     transform: Arc<dyn RealToComplex<f32>>,
@@ -97,7 +97,7 @@ impl fmt::Debug for LogMel {
 }
 
 impl LogMel {
-    /// Tables for windows of `window_frames` frames (`n_window_infer` of the audio tower), at least 1.
+    /// Builds the tables for windows of `window_frames` frames (`n_window_infer` of the audio tower), at least 1.
     pub fn new(config: &LogMelConfig, window_frames: usize) -> Result<Arc<Self>, BadValue> {
         config.validate()?;
         check("n_window_infer", window_frames, window_frames > 0, "at least 1")?;
@@ -108,17 +108,17 @@ impl LogMel {
         Ok(Arc::new(Self { config: config.clone(), window_frames, taper, filters, transform }))
     }
 
-    /// The configuration that the tables were made for.
+    /// Configuration of the tables.
     pub fn config(&self) -> &LogMelConfig {
         &self.config
     }
 
-    /// Frames of a full window.
+    /// Number of frames of a full window.
     pub fn window_frames(&self) -> usize {
         self.window_frames
     }
 
-    /// A new turn.
+    /// Opens the stream of a new turn.
     pub fn stream(self: &Arc<Self>) -> LogMelStream {
         LogMelStream {
             kept: Vec::new(),
@@ -163,21 +163,21 @@ impl FrontEndStream for LogMelStream {
     }
 }
 
-/// The spectrogram of one turn. Holds the samples that unfinished frames need (less than `n_fft`, plus the slice that
-/// is being pushed) and the frames of the open window.
+/// Spectrogram of one turn. Holds the samples that unfinished frames need (less than `n_fft`, plus the slice being
+/// pushed) and the frames of the open window.
 #[derive(Debug, Clone)]
 pub struct LogMelStream {
     tables: Arc<LogMel>,
-    /// Samples from the turn's `kept_from`-th on.
+    /// Samples from index `kept_from` of the turn on.
     kept: Vec<f32>,
     kept_from: usize,
-    /// Frames finished so far.
+    /// Number of finished frames.
     next_frame: usize,
     /// Frames of the open window as powers of ten, not clamped yet.
     open: Vec<f32>,
     /// Highest power of ten of the turn so far.
     maximum: f32,
-    // Work space of one transform.
+    // Scratch space of one transform.
     frame: Vec<f32>,
     spectrum: Vec<Complex<f32>>,
     power: Vec<f32>,
@@ -197,11 +197,11 @@ impl LogMelStream {
         self.evict();
     }
 
-    /// Ends the turn: the window that is still open, whose last frames see the turn reflected at its end. `None` if it
-    /// has no frame. A turn of n samples gives n / hop_length frames in all.
+    /// Ends the turn. Returns the open window, whose last frames see the turn reflected at its end; `None` if it has no
+    /// frame. A turn of n samples gives n / hop_length frames in all.
     pub fn finish(mut self) -> Option<InputWindow> {
         let frames = self.samples() / self.tables.config.hop_length;
-        // Reflection needs a sample more than it mirrors; a shorter turn is continued with silence.
+        // Reflection needs one sample more than it mirrors; a shorter turn is padded with silence.
         let shortest = self.tables.config.n_fft / 2 + 1;
         if self.samples() < shortest {
             self.kept.resize(shortest, 0.0);
@@ -213,21 +213,21 @@ impl LogMelStream {
         (!self.open.is_empty()).then(|| self.close())
     }
 
-    /// Samples of the turn so far.
+    /// Number of samples of the turn so far.
     pub fn samples(&self) -> usize {
         self.kept_from + self.kept.len()
     }
 
-    /// Frames of the open window that are complete, but not clamped yet.
+    /// Number of complete frames of the open window, not clamped yet.
     pub fn open_frames(&self) -> usize {
         self.open.len() / self.tables.config.feature_size
     }
 
-    /// Samples that must be there for frame `index` to be complete without knowing the turn's end.
+    /// Number of samples needed to complete frame `index` without knowing the turn's end.
     fn samples_for(&self, index: usize) -> usize {
         let LogMelConfig { n_fft, hop_length, .. } = self.tables.config;
         let centre = index * hop_length;
-        // The first frames begin before the turn, where its samples are mirrored.
+        // The first frames begin before the turn, in mirrored samples.
         (centre + n_fft / 2).max((n_fft / 2).saturating_sub(centre) + 1)
     }
 
@@ -258,7 +258,7 @@ impl LogMelStream {
         self.next_frame += 1;
     }
 
-    /// The open window, clamped and scaled; the next one is empty.
+    /// Closes the open window: clamps, scales and returns it. The next window is empty.
     fn close(&mut self) -> InputWindow {
         let lowest = self.maximum - RANGE;
         let data: Vec<f32> = self.open.drain(..).map(|level| (level.max(lowest) + 4.0) / 4.0).collect();

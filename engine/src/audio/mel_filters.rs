@@ -1,10 +1,10 @@
 //! Triangular mel filters, as the reference's `mel_filter_bank` makes them with norm and scale "slaney".
 
-/// Where the scale turns from linear to logarithmic.
+/// Frequency at which the scale turns from linear to logarithmic.
 const KNEE_HZ: f64 = 1000.0;
 const KNEE_MEL: f64 = 15.0;
 
-/// One filter: weights of the frequency bins from `first` on, zero elsewhere.
+/// One filter: weights of the frequency bins from `first` on; zero elsewhere.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Filter {
     first: usize,
@@ -12,13 +12,14 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Power that passes the filter.
+    /// Returns the power that passes the filter.
     pub fn apply(&self, power: &[f32]) -> f32 {
         self.weights.iter().zip(&power[self.first..]).map(|(weight, power)| weight * power).sum()
     }
 }
 
-/// `count` filters from 0 to `highest_hz`, over the bins of a real transform: `frequencies` of them, from 0 to half of `rate`.
+/// Builds `count` filters from 0 to `highest_hz`, over the `frequencies` bins of a real transform, which span 0 to half
+/// of `rate`.
 pub fn filters(count: usize, highest_hz: f64, frequencies: usize, rate: u32) -> Vec<Filter> {
     // The reference halves the rate as an integer.
     let step = f64::from(rate / 2) / (frequencies - 1) as f64;

@@ -1,4 +1,4 @@
-//! Sound on its way into a model.
+//! Audio front end of the models.
 
 pub mod log_mel;
 pub mod mel_filters;

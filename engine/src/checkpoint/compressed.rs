@@ -1,8 +1,9 @@
-//! Checkpoints quantised in the format of the package `compressed-tensors`, which llm-compressor writes and vLLM reads.
+//! Quantised checkpoints in the format of the package `compressed-tensors`, which llm-compressor writes and vLLM reads.
 //!
-//! Served are symmetric integers of four bits (`pack-quantized`) and of eight (`pack-quantized`, `int-quantized`) in groups of a multiple
-//! of 32, or with one scale for each output channel. A matrix `X.weight` is stored as `X.weight_packed` (words of 32 bits) or as
-//! `X.weight` (bytes), with `X.weight_scale` of bfloat16. Everything else is refused by its name.
+//! Supported are symmetric integers of four bits (`pack-quantized`) and of eight (`pack-quantized`, `int-quantized`),
+//! in groups of a multiple of 32 or with one scale for each output channel. A matrix `X.weight` is stored as
+//! `X.weight_packed` (words of 32 bits) or as `X.weight` (bytes), with `X.weight_scale` of bfloat16. Everything else is
+//! refused by name.
 
 use std::collections::BTreeMap;
 
@@ -14,20 +15,20 @@ use serde_json::Value;
 use super::weights::Weights;
 use super::{BadValue, CheckpointError};
 
-/// The field of config.json.
+/// Field of config.json that describes the quantisation.
 const FIELD: &str = "quantization_config";
-/// Its `quant_method`.
+/// Supported `quant_method`.
 const METHOD: &str = "compressed-tensors";
-/// Its `format`s.
+/// Supported `format`s.
 const FORMATS: [&str; 3] = ["pack-quantized", "int-quantized", "dense"];
-/// What follows a matrix's name in that of a tensor which changes its numbers in ways that are not served.
+/// Suffixes of tensors that change a matrix in unsupported ways, with the reason of refusal.
 const REFUSED: [(&str, &str); 3] = [
     ("_zero_point", "zero points are not served: quantise symmetrically"),
     ("_g_idx", "reordered groups are not served: quantise without activation order"),
     ("_global_scale", "scales of scales are not served: quantise to integers"),
 ];
 
-/// The field of config.json. What says nothing of numbers that are stored is left out.
+/// The field of config.json; parts without effect on stored numbers are left out.
 #[derive(Deserialize)]
 struct Raw {
     quant_method: Option<String>,
@@ -55,7 +56,7 @@ struct RawWeights {
     actorder: Option<Value>,
 }
 
-/// Whether config.json says that matrices are stored as integers. What cannot be served is refused.
+/// True if config.json says that matrices are stored as integers. Fails for unsupported settings.
 pub(super) fn is_compressed(config: Option<&Value>) -> Result<bool, BadValue> {
     let Some(found) = config.and_then(|config| config.get(FIELD)).filter(|found| !found.is_null()) else {
         return Ok(false);
@@ -82,7 +83,7 @@ pub(super) fn is_compressed(config: Option<&Value>) -> Result<bool, BadValue> {
     let formats = raw.config_groups.iter().map(|(name, group)| (format!("config_groups.{name}.format"), &group.format));
     for (field, format) in std::iter::once(("format".to_owned(), &raw.format)).chain(formats) {
         match format.as_deref() {
-            // Groups of different formats, each of which says its own.
+            // Groups of different formats, each of which names its own.
             None | Some("mixed-precision") => {}
             Some(format) if FORMATS.contains(&format) => {}
             Some(format) => return refuse(&field, format, &FORMATS[..2].join(" or ")),
@@ -109,7 +110,7 @@ pub(super) fn is_compressed(config: Option<&Value>) -> Result<bool, BadValue> {
         if let Some(size) = weights.group_size.filter(|&size| strategy == "group" && (size <= 0 || size % 32 != 0)) {
             return refuse(&field("group_size"), &size.to_string(), "a positive multiple of 32");
         }
-        // `weight` and `static` order while they quantise, and leave groups as they are.
+        // `weight` and `static` order during quantisation, and leave groups as they are.
         match &weights.actorder {
             Some(Value::String(order)) if order == "group" || order == "dynamic" => {
                 return refuse(&field("actorder"), order, "absent, weight or static: g_idx is not served");
@@ -120,7 +121,7 @@ pub(super) fn is_compressed(config: Option<&Value>) -> Result<bool, BadValue> {
     Ok(true)
 }
 
-/// The matrix `name` if it is stored as integers.
+/// Matrix `name` as integers; `None` if it is not stored as integers.
 pub(super) fn matrix<'a>(
     weights: &'a Weights,
     name: &'a str,
@@ -141,7 +142,7 @@ pub(super) fn matrix<'a>(
             return Err(CheckpointError::RefusedTensor { file, tensor, reason });
         }
     }
-    // Words of four bits and of eight can have one shape: the matrix's own is stored beside them.
+    // Four-bit and eight-bit words can have one shape, so the matrix's own shape is stored in a tensor.
     let shape = format!("{name}_shape");
     if let Ok((Dtype::I64, _, bytes)) = weights.raw(&shape) {
         let sizes = bytes.as_chunks().0.iter().map(|&size| usize::try_from(i64::from_le_bytes(size)).unwrap_or(0));
@@ -177,7 +178,7 @@ pub(super) fn matrix<'a>(
         let (file, tensor) = (weights.file_of(&scale), scale);
         return Err(CheckpointError::RefusedTensor { file, tensor, reason: "only scales of bfloat16 are served" });
     }
-    // One scale for each group; without a second axis, or with one of 1, for each channel.
+    // One scale for each group; for each channel without a second axis, or with an axis of 1.
     let groups = match *shape {
         [rows] if rows == out => 1,
         [rows, groups] if rows == out && groups > 0 => groups,
@@ -187,7 +188,7 @@ pub(super) fn matrix<'a>(
     Ok(Some(PackedTensor { name, shape: expected, packing, integers, scales, group }))
 }
 
-/// Inputs of a group, if so many inputs can have so many groups.
+/// Number of inputs of a group; `None` if `inputs` cannot have `groups` groups.
 fn group_size(inputs: usize, groups: usize) -> Option<usize> {
     if groups == 1 {
         return Some(inputs);

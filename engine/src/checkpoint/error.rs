@@ -1,86 +1,86 @@
-//! Errors of checkpoints, for the person who set the folder: every message holds the file and
-//! the field or tensor, and what to do.
+//! Errors of checkpoints, for the person who set the folder. Every message names the file, the field or tensor, and the
+//! remedy.
 
 use std::io;
 use std::path::PathBuf;
 
 use thiserror::Error;
 
-/// Why a checkpoint cannot be used.
+/// Error of a checkpoint that cannot be used.
 #[derive(Debug, Error)]
 pub enum CheckpointError {
     /// The folder does not exist or is not a folder.
     #[error("{}: no such folder: name a folder that holds config.json and model.safetensors", folder.display())]
     FolderMissing {
-        /// What was named.
+        /// Path that was given.
         folder: PathBuf,
     },
-    /// A file that every checkpoint has is not there.
+    /// A file that every checkpoint has is missing.
     #[error("{file}: file missing: copy the whole published checkpoint into one folder")]
     FileMissing {
-        /// The file.
+        /// Path of the missing file.
         file: String,
     },
-    /// A file is published in a form that is not read here.
+    /// A file is published in a format that must be converted first.
     #[error("{file}: file missing: make it of {from}: type `{script} FOLDER`, with this folder")]
     NotConverted {
-        /// The file that is read.
+        /// Path of the file that is read.
         file: String,
-        /// What is published.
+        /// Name of the published file.
         from: String,
-        /// What makes the one of the other.
+        /// Script that converts the published file.
         script: String,
     },
     /// The operating system could not read a file.
     #[error("{file}: cannot be read ({reason}): check its permissions and the disk")]
     Unreadable {
-        /// The file.
+        /// Path of the file.
         file: String,
-        /// What the system said.
+        /// Error of the operating system.
         reason: io::Error,
     },
     /// A file is not JSON.
     #[error("{file}: not JSON ({message}): copy the file again")]
     NotJson {
-        /// The file.
+        /// Path of the file.
         file: String,
-        /// What is wrong and where.
+        /// Error of the JSON parser, with its position.
         message: String,
     },
-    /// tokenizer.json is JSON perhaps, but no tokenizer.
+    /// tokenizer.json is not a tokenizer, though perhaps JSON.
     #[error("{file}: not a tokenizer ({message}): copy the file again")]
     NotATokenizer {
-        /// The file.
+        /// Path of the file.
         file: String,
-        /// What is wrong.
+        /// Error of the tokenizer's parser.
         message: String,
     },
     /// A field is absent or has another type than expected.
     #[error("{file}: {field}: {message}: correct this field")]
     WrongField {
-        /// The file.
+        /// Path of the file.
         file: String,
-        /// Where in the file, for instance `thinker_config.text_config.num_attention_heads`.
+        /// Path of the field, for instance `thinker_config.text_config.num_attention_heads`.
         field: String,
-        /// What is wrong.
+        /// Error of the field.
         message: String,
     },
     /// A field has a value that cannot be served.
     #[error("{file}: {value}")]
     BadValue {
-        /// The file.
+        /// Path of the file.
         file: String,
-        /// The field, its value and what is allowed.
+        /// The field, its value and the allowed values.
         value: BadValue,
     },
-    /// No model family here claims this checkpoint.
+    /// No model family supports this checkpoint.
     #[error("{file}: architectures: `{found}` is not supported: choose a checkpoint of {known}")]
     UnknownArchitecture {
-        /// The file.
+        /// Path of the file.
         file: String,
-        /// What it says.
+        /// Architecture that the file names.
         found: String,
-        /// The architectures that can be served, separated by commas.
+        /// Supported architectures, separated by commas.
         known: String,
     },
     /// Several model families claim this checkpoint.
@@ -88,27 +88,27 @@ pub enum CheckpointError {
         "{folder}: the files are those of several families ({families}): keep those of one checkpoint in the folder"
     )]
     Ambiguous {
-        /// The checkpoint.
+        /// Path of the checkpoint.
         folder: String,
-        /// The families, separated by commas.
+        /// Names of the families, separated by commas.
         families: String,
     },
     /// A weight file ends early or its header contradicts itself.
     #[error("{file}: truncated or corrupt safetensors ({message}): copy the file again")]
     CorruptWeights {
-        /// The file.
+        /// Path of the file.
         file: String,
-        /// What is wrong.
+        /// Error of the safetensors header.
         message: String,
     },
-    /// The index names a shard that is not there.
+    /// The index names a shard that is missing.
     #[error("{index}: weight_map: shard `{shard}` (of tensor {tensor}) is missing: copy it into the same folder")]
     MissingShard {
-        /// The index file.
+        /// Path of the index file.
         index: String,
-        /// The shard's file name.
+        /// File name of the shard.
         shard: String,
-        /// A tensor that it should hold.
+        /// Name of a tensor that it should hold.
         tensor: String,
     },
     /// The index places a tensor in a shard that lacks it.
@@ -116,19 +116,19 @@ pub enum CheckpointError {
         "{index}: weight_map: tensor {tensor} is not in its shard `{shard}`: index and shards must be of one checkpoint"
     )]
     NotInShard {
-        /// The index file.
+        /// Path of the index file.
         index: String,
-        /// The shard's file name.
+        /// File name of the shard.
         shard: String,
-        /// The tensor.
+        /// Name of the tensor.
         tensor: String,
     },
     /// The model needs a tensor that no weight file has.
     #[error("{file}: tensor {tensor} is missing: the weights must belong to config.json")]
     MissingTensor {
-        /// The weight file, or the index of its shards.
+        /// Path of the weight file, or of the index of its shards.
         file: String,
-        /// The tensor.
+        /// Name of the tensor.
         tensor: String,
     },
     /// A tensor has another shape than the configuration implies.
@@ -136,45 +136,45 @@ pub enum CheckpointError {
         "{file}: tensor {tensor} has shape {found:?}, expected {expected:?}: the weights must belong to config.json"
     )]
     WrongShape {
-        /// The weight file.
+        /// Path of the weight file.
         file: String,
-        /// The tensor.
+        /// Name of the tensor.
         tensor: String,
-        /// What the configuration implies.
+        /// Shape that the configuration implies.
         expected: Vec<usize>,
-        /// What the file has.
+        /// Shape in the file.
         found: Vec<usize>,
     },
-    /// A tensor of a quantised checkpoint cannot be served.
+    /// A tensor of a quantised checkpoint is not supported.
     #[error("{file}: tensor {tensor}: {reason}")]
     RefusedTensor {
-        /// The weight file.
+        /// Path of the weight file.
         file: String,
-        /// The tensor.
+        /// Name of the tensor.
         tensor: String,
-        /// Why, and what to do.
+        /// Reason and remedy.
         reason: &'static str,
     },
-    /// A tensor's number format cannot be loaded.
+    /// The number format of a tensor is not supported.
     #[error("{file}: tensor {tensor} has dtype {found}: only BF16, F16 and F32 can be loaded, convert it")]
     UnsupportedDtype {
-        /// The weight file.
+        /// Path of the weight file.
         file: String,
-        /// The tensor.
+        /// Name of the tensor.
         tensor: String,
-        /// What the file says.
+        /// Number format in the file.
         found: String,
     },
 }
 
-/// A field of a configuration whose value cannot be served.
+/// Error of a configuration field with an unsupported value.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{field}: {value} is not allowed: must be {allowed}")]
 pub struct BadValue {
-    /// Where in the file, for instance `talker_config.num_code_groups`.
+    /// Path of the field, for instance `talker_config.num_code_groups`.
     pub field: String,
-    /// The value that was found.
+    /// Value in the file.
     pub value: String,
-    /// What would be.
+    /// Description of the allowed values.
     pub allowed: String,
 }

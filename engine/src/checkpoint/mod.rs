@@ -1,7 +1,8 @@
-//! Published-format checkpoints: a folder, or files embedded in the binary, with config.json, safetensors and friends.
+//! Checkpoints in published formats: a folder, or files embedded in the binary, with config.json, safetensors and
+//! friends.
 //!
-//! Opening one reads config.json, if there is one, and the headers of the weight files and nothing else; weights are memory-mapped and
-//! handed out as bytes. The files of an open checkpoint must not be changed in place: replace the folder instead.
+//! Opening one reads only config.json, if it exists, and the headers of the weight files. Weights are memory-mapped and
+//! returned as bytes. The files of an open checkpoint must not be changed in place: replace the folder instead.
 
 mod compressed;
 mod error;
@@ -23,21 +24,21 @@ pub use repartee_kernels::DType;
 pub use synthetic::Synthetic;
 pub use weights::TensorView;
 
-use repartee_kernels::{RandomDraw, PackedTensor};
+use repartee_kernels::{PackedTensor, RandomDraw};
 use synthetic::RandomWeights;
 use weights::Weights;
 
-/// The file that describes a checkpoint.
+/// File that describes a checkpoint.
 pub const CONFIG: &str = "config.json";
 
-/// Where a checkpoint lies.
+/// Location of a checkpoint.
 #[derive(Debug, Clone)]
 pub enum Source {
     /// A folder on disk.
     Folder(PathBuf),
     /// Files that are part of the binary.
     Embedded {
-        /// What to call it.
+        /// Display name of the checkpoint.
         name: &'static str,
         /// File names and contents.
         files: &'static [(&'static str, &'static [u8])],
@@ -46,39 +47,39 @@ pub enum Source {
     Synthetic(Synthetic),
 }
 
-/// The numbers of a tensor.
+/// Data of a tensor.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum TensorData<'a> {
-    /// As they lie in a file.
+    /// Floating-point numbers, as stored in a file.
     Stored(TensorView<'a>),
-    /// As integers, in a checkpoint that is quantised.
+    /// Integers of a quantised checkpoint.
     Packed(PackedTensor<'a>),
-    /// Drawn at random.
+    /// Random numbers of a synthetic checkpoint.
     Drawn(RandomDraw),
 }
 
-/// An open checkpoint.
+/// An open checkpoint, with its configuration and weights.
 #[derive(Debug)]
 pub struct Checkpoint {
     files: Files,
     name: String,
-    /// `None` without config.json: a family may do without.
+    /// Parsed config.json; `None` without the file, which some families do not need.
     config: Option<serde_json::Value>,
     weights: Weights,
-    /// Whether matrices may be stored as integers.
+    /// True if matrices may be stored as integers.
     compressed: bool,
-    /// `None` for a checkpoint with weights.
+    /// Random weights; `None` for a checkpoint with weights.
     drawing: Option<RandomWeights>,
     reading: Option<Reading>,
 }
 
-/// Tells how much of the weights was handed out.
+/// Progress reporter of reading weights.
 struct Reading {
-    /// Bytes so far. A tensor that is taken twice counts twice.
+    /// Bytes returned so far. A tensor that is read twice counts twice.
     bytes: Mutex<u64>,
     /// Bytes of all tensors.
     total: u64,
-    /// Called with the share of all bytes, 0 to 1.
+    /// Callback with the share of all bytes, 0 to 1.
     tell: Box<dyn Fn(f32) + Send + Sync>,
 }
 
@@ -88,7 +89,7 @@ impl fmt::Debug for Reading {
     }
 }
 
-/// The part of config.json that says which family a checkpoint is of.
+/// Part of config.json that names the architecture.
 #[derive(Deserialize)]
 struct Architecture {
     #[serde(default)]
@@ -96,7 +97,7 @@ struct Architecture {
 }
 
 impl Checkpoint {
-    /// Reads config.json, if there is one, and the headers of the weight files; fails without leaving anything loaded.
+    /// Reads config.json, if it exists, and the headers of the weight files; on failure nothing stays loaded.
     pub fn open(source: Source) -> Result<Self, CheckpointError> {
         let synthetic = match &source {
             Source::Synthetic(synthetic) => Some(synthetic.clone()),
@@ -117,13 +118,13 @@ impl Checkpoint {
         Ok(Self { weights: Weights::none(&files), files, name, config, compressed: false, drawing, reading: None })
     }
 
-    /// Calls `tell` with the share of the weights that was handed out, 0 to 1, each time that a tensor is.
+    /// Calls `tell` with the share of the weights that was read, 0 to 1, after each tensor.
     pub fn on_read(self, tell: impl Fn(f32) + Send + Sync + 'static) -> Self {
         let reading = Reading { bytes: Mutex::default(), total: self.weights.bytes().max(1), tell: Box::new(tell) };
         Self { reading: Some(reading), ..self }
     }
 
-    /// The checkpoint in a folder of this one, as some families keep parts of theirs.
+    /// Opens the checkpoint in a subfolder of this one; some families keep parts there.
     pub fn part(&self, folder: &str) -> Result<Self, CheckpointError> {
         let files = self.files.below(folder)?;
         let mut config = files.json(CONFIG)?;
@@ -135,22 +136,22 @@ impl Checkpoint {
         Ok(Self { files, name, config, weights, compressed: false, drawing: self.drawing, reading: None })
     }
 
-    /// Bytes of all of its tensors.
+    /// Number of bytes of all tensors.
     pub fn weight_bytes(&self) -> u64 {
         self.weights.bytes()
     }
 
-    /// The folder's name, or the name under which the files are embedded.
+    /// Name of the folder, or of the embedded files.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// config.json's `architectures`; empty if the file or the field is absent or something else.
+    /// Field `architectures` of config.json; empty if the file or the field is absent or malformed.
     pub fn architectures(&self) -> Vec<String> {
         self.config::<Architecture>().map(|config| config.architectures).unwrap_or_default()
     }
 
-    /// The first of config.json's `architectures`.
+    /// First entry of config.json's `architectures`.
     pub fn architecture(&self) -> Result<String, CheckpointError> {
         let config: Architecture = self.config()?;
         config.architectures.into_iter().next().ok_or_else(|| CheckpointError::WrongField {
@@ -160,50 +161,50 @@ impl Checkpoint {
         })
     }
 
-    /// config.json as a `T`; an error names the path of the field.
+    /// Parses config.json as a `T`; an error names the path of the field.
     pub fn config<T: DeserializeOwned>(&self) -> Result<T, CheckpointError> {
         let config = self.config.as_ref().ok_or_else(|| CheckpointError::FileMissing { file: self.label(CONFIG) })?;
         serde_path_to_error::deserialize(config).map_err(|error| self.files.wrong_json(CONFIG, error))
     }
 
-    /// Another JSON file of the checkpoint as a `T`, `None` if there is no such file.
+    /// Parses another JSON file of the checkpoint as a `T`; `None` if the file is missing.
     pub fn json_file<T: DeserializeOwned>(&self, file: &str) -> Result<Option<T>, CheckpointError> {
         self.files.json(file)
     }
 
-    /// All bytes of a file that the checkpoint must have, such as tokenizer.json.
+    /// Reads a file that the checkpoint must have, such as tokenizer.json.
     pub fn bytes(&self, file: &str) -> Result<Cow<'static, [u8]>, CheckpointError> {
         self.files.read(file)?.ok_or_else(|| CheckpointError::FileMissing { file: self.label(file) })
     }
 
-    /// Whether there is a file of this name.
+    /// True if a file of this name exists.
     pub fn has_file(&self, file: &str) -> bool {
         self.files.has(file)
     }
 
-    /// How `file` is called in errors: its path, or the embedded checkpoint's name and the file's.
+    /// Label of `file` in errors: its path, or the names of the embedded checkpoint and the file.
     pub fn label(&self, file: &str) -> String {
         self.files.label(file)
     }
 
-    /// The tensor `name`, which must have exactly the shape `expected` and a floating-point format that can be loaded.
+    /// Returns the tensor `name`, which must have the shape `expected` and a supported floating-point format.
     pub fn tensor(&self, name: &str, expected: &[usize]) -> Result<TensorView<'_>, CheckpointError> {
         let tensor = self.weights.get(name, expected)?;
         self.tell(tensor.bytes.len());
         Ok(tensor)
     }
 
-    /// Tells that so many bytes more were handed out.
+    /// Reports that `more` bytes were read.
     fn tell(&self, more: usize) {
         if let Some(Reading { bytes, total, tell }) = &self.reading {
-            // Held while it is told, so that the share never falls; a panic leaves a count.
+            // Locked while it reports, so that the share never falls; a panic leaves a count.
             let mut bytes = bytes.lock().unwrap_or_else(PoisonError::into_inner);
             *bytes += more as u64;
             tell((*bytes as f64 / *total as f64).min(1.0) as f32);
         }
     }
 
-    /// The numbers of the tensor `name`: drawn, integers of a quantised checkpoint, or as [`Checkpoint::tensor`] has it.
+    /// Data of the tensor `name`: random, integers of a quantised checkpoint, or as [`Checkpoint::tensor`] returns it.
     pub fn numbers<'a>(&'a self, name: &'a str, expected: &'a [usize]) -> Result<TensorData<'a>, CheckpointError> {
         if let Some(drawing) = self.drawing {
             return Ok(TensorData::Drawn(drawing.tensor(name, expected)));
@@ -217,46 +218,46 @@ impl Checkpoint {
         self.tensor(name, expected).map(TensorData::Stored)
     }
 
-    /// The seed of weights that are drawn; `None` for those of a file.
+    /// Seed of random weights; `None` for stored weights.
     pub fn drawn(&self) -> Option<u64> {
         self.drawing.map(|drawing| drawing.seed)
     }
 
-    /// Whether weights are drawn such that some experts are chosen far more often than others.
+    /// True if random weights make some experts far more frequent than others.
     pub fn is_skewed(&self) -> bool {
         self.drawing.is_some_and(|drawing| drawing.skewed)
     }
 
-    /// Whether there is a tensor `name`, of whatever shape.
+    /// True if a tensor `name` exists, of any shape.
     pub fn has_tensor(&self, name: &str) -> bool {
         self.weights.has(name)
     }
 
-    /// The shape of a tensor, if there is one of this name.
+    /// Shape of a tensor, if it exists.
     pub fn shape(&self, name: &str) -> Option<&[usize]> {
         self.weights.shape(name)
     }
 
-    /// The names of all tensors, in alphabetical order.
+    /// Names of all tensors, in alphabetical order.
     pub fn tensor_names(&self) -> impl Iterator<Item = &str> {
         self.weights.names()
     }
 }
 
-/// Reads files by name, wherever they are.
+/// Files of a checkpoint, read by name.
 #[derive(Debug)]
 enum Files {
     Folder(PathBuf),
     Embedded {
         name: &'static str,
         files: &'static [(&'static str, &'static [u8])],
-        /// What stands before the files' names: a folder and a slash, or nothing.
+        /// Prefix of the files' names: a folder and a slash, or empty.
         prefix: String,
     },
 }
 
 impl Files {
-    /// The files and the name of what they make up.
+    /// Opens a source; returns its files and its display name.
     fn locate(source: Source) -> Result<(Self, String), CheckpointError> {
         match source {
             Source::Embedded { name, files } => {
@@ -274,7 +275,7 @@ impl Files {
         }
     }
 
-    /// The files of a folder among them.
+    /// Files of a subfolder.
     fn below(&self, folder: &str) -> Result<Self, CheckpointError> {
         match self {
             Self::Folder(home) => match home.join(folder) {
@@ -315,7 +316,7 @@ impl Files {
         }
     }
 
-    /// `None` if there is no such file.
+    /// Reads a file; `None` if it is missing.
     fn read(&self, file: &str) -> Result<Option<Cow<'static, [u8]>>, CheckpointError> {
         match self {
             Self::Embedded { .. } => Ok(self.embedded(file).map(Cow::Borrowed)),

@@ -1,8 +1,8 @@
-//! Writes a checkpoint with integer matrices, in the format that `compressed` reads: `repartee quantize`.
+//! Quantisation of checkpoints, in the format that `compressed` reads: `repartee quantize`.
 //!
-//! One tensor after the other goes from the mapped file to the new one, so that memory is taken for one alone. A file is written under
-//! another name and renamed when it is whole; config.json comes last. So what was interrupted goes on at the file where it was, and a
-//! folder that is not whole is no checkpoint.
+//! Tensors go one by one from the mapped file to the new one, so memory holds only one. Each file is written under a
+//! temporary name and renamed when it is complete; config.json comes last. So an interrupted run continues at the
+//! unfinished file, and an incomplete folder is no checkpoint.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use repartee_kernels::cpu::pool::Pool;
 use repartee_kernels::cpu::quantised::{self, IntegerFormat};
-use repartee_kernels::{DType, WeightFormat, WeightLayout, Packing};
+use repartee_kernels::{DType, Packing, WeightFormat, WeightLayout};
 use safetensors::Dtype;
 use serde_json::{Map, Value, json};
 use thiserror::Error;
@@ -20,32 +20,33 @@ use super::weights::{INDEX, SINGLE, Weights};
 use super::{CONFIG, Checkpoint, CheckpointError, Source, TensorView, compressed};
 use crate::weight_policy::WeightPolicy;
 
-/// Numbers that share a scale.
+/// Number of weights that share a scale.
 const GROUP: usize = 32;
-/// Parts of names of matrices that stay as they are: what is looked up, routes, sees, or is loaded in another order.
+/// Parts of names of matrices that are not quantised: lookup tables, routers, vision, and matrices that are loaded in
+/// another order.
 const KEPT: [&str; 7] = ["embed", "codebook", "mlp.gate.", "shared_expert_gate", "visual", "conv", "norm"];
 
-/// Why a checkpoint was not quantised.
+/// Error of quantising a checkpoint.
 #[derive(Debug, Error)]
 pub enum QuantiseError {
     /// The checkpoint cannot be read.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
-    /// A file cannot be written, or copied.
+    /// A file cannot be written or copied.
     #[error("{}: {reason}", path.display())]
     File {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the operating system.
         reason: io::Error,
     },
-    /// The folder to write is the one that is read.
+    /// The output folder is the input folder.
     #[error("{}: the new checkpoint needs a folder of its own", .0.display())]
     SameFolder(PathBuf),
-    /// The matrices are integers already.
+    /// The checkpoint is quantised already.
     #[error("{0}: is quantised already: take the checkpoint that it was made of")]
     Quantised(String),
-    /// There is nothing to do.
+    /// The policy `bf16` quantises nothing.
     #[error("weights = bf16 leaves everything as it is: choose int8, int4 or mixed")]
     Float,
     /// A matrix has numbers that are NaN or infinite.
@@ -53,16 +54,16 @@ pub enum QuantiseError {
     NotFinite(String),
 }
 
-/// How far it is.
+/// Progress of the quantisation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct QuantiseProgress<'a> {
-    /// Share of all bytes that were read.
+    /// Share of all bytes that were read, 0 to 1.
     pub share: f32,
-    /// The file that is being written.
+    /// Name of the file being written.
     pub file: &'a str,
 }
 
-/// What a tensor becomes.
+/// Output format of a tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TensorEncoding {
     Kept,
@@ -90,7 +91,7 @@ fn packing(bits: IntegerFormat) -> Packing {
     }
 }
 
-/// Quantises the checkpoint in `folder` after `policy` and writes it to `out`. What an earlier call has written there is kept.
+/// Quantises the checkpoint in `folder` by `policy` and writes it to `out`. Complete files of an earlier run are kept.
 pub fn quantise(
     folder: &Path,
     out: &Path,
@@ -163,7 +164,7 @@ pub fn quantise(
     Ok(())
 }
 
-/// A tensor and what is written of it: name, format, shape, bytes.
+/// A tensor and its output tensors: name, format, shape, bytes.
 struct Written<'a> {
     source: &'a str,
     kind: TensorEncoding,
@@ -201,10 +202,12 @@ impl<'a> Written<'a> {
         Self { source, kind, parts }
     }
 
-    /// Writes its parts one after the other.
+    /// Writes the output tensors one after the other.
     fn write(&self, weights: &Weights, pool: &Pool, to: &mut impl Write) -> Result<(), WriteError> {
         let (_, shape, bytes) = weights.raw(self.source).map_err(WriteError::Checkpoint)?;
-        let (TensorEncoding::Integers(bits), &[out, inputs]) = (self.kind, shape) else { return Ok(to.write_all(bytes)?) };
+        let (TensorEncoding::Integers(bits), &[out, inputs]) = (self.kind, shape) else {
+            return Ok(to.write_all(bytes)?);
+        };
         let TensorView { dtype, bytes, .. } = weights.get(self.source, shape).map_err(WriteError::Checkpoint)?;
         let (integers, scales) = quantised(pool, bits, (out, inputs), dtype, bytes)?;
         to.write_all(&integers)?;
@@ -220,7 +223,7 @@ fn size_of_tensor(weights: &Weights, name: &str) -> u64 {
     weights.raw(name).map_or(0, |(_, _, bytes)| bytes.len() as u64)
 }
 
-/// The integers and the scales of a matrix, as they are stored.
+/// Quantises a matrix; returns its integers and its scales as stored.
 fn quantised(
     pool: &Pool,
     bits: IntegerFormat,
@@ -228,7 +231,7 @@ fn quantised(
     dtype: DType,
     bytes: &[u8],
 ) -> Result<(Vec<u8>, Vec<u8>), WriteError> {
-    /// Rows that one thread takes at a time.
+    /// Number of rows that one thread takes at a time.
     const ROWS: usize = 64;
     let packing = packing(bits);
     let (row_bytes, row_scales) = (packing.row_bytes(inputs), inputs / GROUP * 2);
@@ -256,7 +259,7 @@ fn quantised(
     if finite { Ok((integers, scales)) } else { Err(WriteError::NotFinite) }
 }
 
-/// The beginning of a safetensors file with these tensors, and the length of the whole file.
+/// Builds the header of a safetensors file with these tensors; returns it and the length of the whole file.
 fn header(tensors: &[Written<'_>]) -> (Vec<u8>, u64) {
     let mut entries = Map::new();
     let mut end = 0;
@@ -272,7 +275,7 @@ fn header(tensors: &[Written<'_>]) -> (Vec<u8>, u64) {
     (header, length)
 }
 
-/// What config.json says of the integers.
+/// Builds the `quantization_config` of config.json.
 fn description(policy: WeightPolicy, kept: &[String]) -> Value {
     let group = |targets: &str, format: WeightFormat| {
         let bits = if format == WeightFormat::Int4 { 4 } else { 8 };
@@ -295,7 +298,7 @@ fn description(policy: WeightPolicy, kept: &[String]) -> Value {
     })
 }
 
-/// Copies what is neither weights of this folder nor config.json, folders and all.
+/// Copies everything but this folder's weight files and config.json, with subfolders.
 fn copy_rest(from: &Path, to: &Path) -> Result<(), QuantiseError> {
     let at = |path: &Path| {
         let path = path.to_owned();

@@ -1,50 +1,50 @@
-//! Checkpoints without weights: a published configuration whose tensors are drawn at random, to measure sizes that nobody copied to this
-//! machine. What such a model says means nothing.
+//! Synthetic checkpoints: a published configuration with random weights, to measure models whose weights are not on
+//! this machine. The output of such a model is noise.
 
 use std::path::PathBuf;
 
 use repartee_kernels::RandomDraw;
 use serde_json::Value;
 
-/// Fields of config.json that count a stack's layers, or say which of them is meant.
+/// Fields of config.json that count a stack's layers, or name one of them.
 const LAYERS: [&str; 3] = ["num_hidden_layers", "encoder_layers", "accept_hidden_layer"];
-/// Fields that list some layers of a stack by their numbers, in ascending order.
+/// Fields that list layer numbers of a stack, in ascending order.
 const LISTS: [&str; 2] = ["look_ahead_layers", "look_backward_layers"];
 
-/// A checkpoint whose weights are drawn.
+/// A checkpoint with random weights.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Synthetic {
-    /// Folder with everything of a published checkpoint but its weights: config.json, the tokenizer and friends.
+    /// Folder with all files of a published checkpoint but its weights: config.json, the tokenizer and friends.
     pub folder: PathBuf,
-    /// Which numbers are drawn.
+    /// Seed of the weights.
     pub seed: u64,
-    /// Most layers of each stack; `None` for as many as config.json says.
+    /// Upper bound of layers of each stack; `None` for as many as config.json says.
     pub layers: Option<usize>,
-    /// Whether some experts are chosen far more often than others.
+    /// True if some experts are chosen far more often than others.
     pub skewed: bool,
 }
 
-/// How the tensors of a checkpoint are drawn.
+/// Random distribution of a checkpoint's tensors.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RandomWeights {
     pub(super) seed: u64,
     pub(super) skewed: bool,
-    /// Most layers of each stack.
+    /// Upper bound of layers of each stack.
     pub(super) layers: Option<usize>,
 }
 
 impl RandomWeights {
-    /// Leaves a configuration the layers that are wanted.
+    /// Limits the layers of a configuration to the upper bound, if there is one.
     pub(super) fn limit(self, config: &mut Option<Value>) {
         if let (Some(config), Some(most)) = (config, self.layers) {
             limit_layers(config, most);
         }
     }
 
-    /// The numbers of a tensor: those of a norm and of what is divided by near 1, other vectors near 0, and matrices such that what they make of rows is as large as
-    /// the rows.
+    /// Distribution of a tensor: weights of norms and divisors near 1, other vectors near 0. Matrices are scaled so
+    /// that their output has about the magnitude of their input.
     pub(super) fn tensor(self, name: &str, shape: &[usize]) -> RandomDraw {
-        // FNV-1a.
+        // Hash function FNV-1a.
         let hash = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         let seed = name.bytes().fold(0xcbf2_9ce4_8422_2325 ^ self.seed, hash);
         let is_norm = (name.contains("norm") || name.contains("ln_")) && name.ends_with("weight");
@@ -60,7 +60,7 @@ impl RandomWeights {
     }
 }
 
-/// Limits the layers of every stack that a configuration describes.
+/// Limits the layers of every stack in a configuration.
 fn limit_layers(config: &mut Value, most: usize) {
     match config {
         Value::Object(fields) => {

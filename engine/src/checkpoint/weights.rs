@@ -1,4 +1,4 @@
-//! The tensors of a checkpoint: memory-mapped safetensors files of which only the headers are read.
+//! Tensors of a checkpoint: memory-mapped safetensors files; only the headers are read at the start.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -16,44 +16,43 @@ use super::{CheckpointError, Files};
 pub(super) const SINGLE: &str = "model.safetensors";
 pub(super) const INDEX: &str = "model.safetensors.index.json";
 
-/// Bytes that are handed out before the pages of all files are given back to the system: whoever takes tensors copies them, and has not
-/// both in memory.
+/// Bytes read between two releases of the mapped pages: callers copy tensors, and the memory shall not hold both.
 const PAGES_KEPT: u64 = 256 << 20;
 
-/// Bytes behind a tensor that the system is asked to read while it is taken: models take tensors in about the order of the file, and the disk
-/// works while one is arranged or copied to a device.
+/// Read-ahead behind a tensor, in bytes. Models read tensors in about the order of the file, so the disk works while
+/// one is packed or copied to a device.
 const READ_AHEAD: usize = 64 << 20;
 
-/// A tensor as it lies in the file.
+/// A tensor as stored in the file.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TensorView<'a> {
     /// Number format of the elements.
     pub dtype: DType,
-    /// Sizes, slowest dimension first.
+    /// Shape, slowest dimension first.
     pub shape: &'a [usize],
-    /// The elements, row-major and little endian. Their address need not be aligned to the element's size.
+    /// Elements, row-major and little endian. Their address need not be aligned to the element's size.
     pub bytes: &'a [u8],
 }
 
-/// Every weight file of one checkpoint, and where in them each tensor lies.
+/// Weight files of one checkpoint, and the location of each tensor in them.
 #[derive(Debug)]
 pub(super) struct Weights {
     files: Vec<WeightFile>,
     tensors: BTreeMap<String, Location>,
-    /// What an absent tensor is reported against: the single file, or the index.
+    /// File that errors of absent tensors name: the single file, or the index.
     catalogue: String,
-    /// Bytes so far.
+    /// Bytes returned so far.
     handed_out: AtomicU64,
 }
 
 #[derive(Debug)]
 struct WeightFile {
-    /// Within its folder.
+    /// File name within its folder.
     name: String,
-    /// As shown in errors.
+    /// Label in errors.
     label: String,
     bytes: Bytes,
-    /// The end of what the system was asked to read last.
+    /// End of the last read-ahead request.
     asked: AtomicUsize,
 }
 
@@ -64,19 +63,19 @@ enum Bytes {
 }
 
 impl Bytes {
-    /// Asks the system to read these bytes soon.
+    /// Asks the system to read these bytes ahead.
     fn read_soon(&self, range: Range<usize>) {
         if let Self::Mapped(map) = self {
-            // If the system refuses, they are read when they are needed.
+            // If the system refuses, the bytes are read on first use.
             let _ = map.advise_range(Advice::WillNeed, range.start, range.len());
         }
     }
 
-    /// Gives pages that were read back to the system. Whoever reads them again gets the same bytes, a little later.
+    /// Releases pages that were read. A later read gets the same bytes from the file.
     fn give_back(&self) {
         if let Self::Mapped(map) = self {
-            // SAFETY: nobody writes to the map, so that it has no page of its own: what is dropped is the file's, and read from it again.
-            // If the system refuses, the pages stay.
+            // SAFETY: nothing writes to the map, so no page of it is private: dropped pages are the file's, and are
+            // read from it again. If the system refuses, the pages stay.
             let _ = unsafe { map.unchecked_advise(UncheckedAdvice::DontNeed) };
         }
     }
@@ -107,8 +106,8 @@ struct Index {
 }
 
 impl Weights {
-    /// Maps the single weight file, or the shards that the index names, and reads their headers. A checkpoint without either has
-    /// no tensors.
+    /// Maps the single weight file, or the shards that the index names, and reads their headers. A checkpoint without
+    /// either has no tensors.
     pub(super) fn open(files: &Files) -> Result<Self, CheckpointError> {
         if files.has(SINGLE) {
             let mut weights = Self {
@@ -122,12 +121,12 @@ impl Weights {
         }
         match files.json::<Index>(INDEX)? {
             Some(index) => Self::open_shards(files, &index),
-            // The family that claims the checkpoint says which tensors it needs.
+            // The family that claims the checkpoint decides which tensors it needs.
             None => Ok(Self::none(files)),
         }
     }
 
-    /// No tensors.
+    /// Creates weights without tensors.
     pub(super) fn none(files: &Files) -> Self {
         Self {
             files: Vec::new(),
@@ -148,7 +147,7 @@ impl Weights {
         let mut opened = BTreeMap::new();
         for (tensor, shard) in &index.weight_map {
             if !opened.contains_key(shard.as_str()) {
-                // A shard lies in its index's folder; a path could name any file of this machine.
+                // A shard must be in its index's folder; a path could name any file of this machine.
                 let in_folder = Path::new(shard).file_name().is_some_and(|name| name == shard.as_str());
                 if !in_folder || !files.has(shard) {
                     let (shard, tensor) = (shard.clone(), tensor.clone());
@@ -177,7 +176,7 @@ impl Weights {
         let (header, metadata) = SafeTensors::read_metadata(&bytes)
             .map_err(|error| CheckpointError::CorruptWeights { file: label.clone(), message: describe(error) })?;
         // The header's length stands in eight bytes before it; offsets count from its end. `read_metadata` has checked
-        // that they lie inside the file and agree with dtype and shape.
+        // that they are inside the file and agree with dtype and shape.
         let start = size_of::<u64>() + header;
         for (tensor, info) in metadata.tensors() {
             let bytes = start + info.data_offsets.0..start + info.data_offsets.1;
@@ -188,7 +187,7 @@ impl Weights {
         Ok(())
     }
 
-    /// Bytes of all tensors.
+    /// Number of bytes of all tensors.
     pub(super) fn bytes(&self) -> u64 {
         self.tensors.values().map(|location| location.bytes.len() as u64).sum()
     }
@@ -209,19 +208,19 @@ impl Weights {
         self.tensors.get(name).map(|location| location.dtype)
     }
 
-    /// The file that has a tensor, or should have it, for messages.
+    /// Label of the file that has a tensor, or should have it.
     pub(super) fn file_of(&self, name: &str) -> String {
         self.tensors.get(name).map_or(&self.catalogue, |location| &self.files[location.file].label).clone()
     }
 
-    /// A tensor of whatever format and shape.
+    /// Returns a tensor of any format and shape.
     pub(super) fn raw(&self, name: &str) -> Result<(Dtype, &[usize], &[u8]), CheckpointError> {
         let missing = || CheckpointError::MissingTensor { file: self.catalogue.clone(), tensor: name.to_owned() };
         let Location { file, dtype, shape, bytes } = self.tensors.get(name).ok_or_else(missing)?;
         Ok((*dtype, shape, self.hand_out(*file, bytes)))
     }
 
-    /// Bytes of a file.
+    /// Returns bytes of a file, with read-ahead and release of pages.
     fn hand_out(&self, file: usize, range: &Range<usize>) -> &[u8] {
         let before = self.handed_out.fetch_add(range.len() as u64, Ordering::Relaxed);
         if before / PAGES_KEPT != (before + range.len() as u64) / PAGES_KEPT {
@@ -235,12 +234,12 @@ impl Weights {
         &bytes[range.clone()]
     }
 
-    /// The weight files' names, in an order that does not change.
+    /// Names of the weight files, in a fixed order.
     pub(super) fn file_names(&self) -> impl Iterator<Item = (usize, &str)> {
         self.files.iter().map(|file| &file.name[..]).enumerate()
     }
 
-    /// The names of a file's tensors, in alphabetical order.
+    /// Names of a file's tensors, in alphabetical order.
     pub(super) fn names_in(&self, file: usize) -> impl Iterator<Item = &str> {
         self.tensors.iter().filter(move |(_, location)| location.file == file).map(|(name, _)| &name[..])
     }
@@ -275,8 +274,9 @@ impl Weights {
     }
 }
 
-/// What to ask the system for when a tensor of a file with `len` bytes is taken: it and [`READ_AHEAD`] behind it, of which nothing that lies
-/// before `asked`, where the last question ended. Half of that at a time at least, so that questions are few.
+/// Next read-ahead request when a tensor of a file with `len` bytes is read: the tensor and [`READ_AHEAD`] behind it,
+/// without bytes before `asked`, the end of the last request. Requests have at least half of [`READ_AHEAD`], so that
+/// they are few.
 fn next_read(asked: usize, tensor: &Range<usize>, len: usize) -> Option<Range<usize>> {
     let to = (tensor.end + READ_AHEAD).min(len);
     let goes_on = tensor.start <= asked && asked <= to;
@@ -290,8 +290,9 @@ fn next_read(asked: usize, tensor: &Range<usize>, len: usize) -> Option<Range<us
 fn map(path: &Path) -> std::io::Result<Mmap> {
     let file = File::open(path)?;
     // SAFETY: the map is private to `Weights` and only ever read as plain bytes, for which every bit pattern is valid.
-    // What remains is that no process truncates or rewrites the file while it is mapped: a served checkpoint is not edited
-    // in place (documented at `Checkpoint`), and `Weights` lives only until the models have copied what they need.
+    // One obligation remains: no process may truncate or rewrite the file while it is mapped. A served checkpoint is
+    // not edited in place (documented at `Checkpoint`), and `Weights` lives only until the models have copied their
+    // tensors.
     unsafe { Mmap::map(&file) }
 }
 
@@ -312,7 +313,7 @@ fn describe(error: SafeTensorError) -> String {
 mod tests {
     use super::*;
 
-    /// Takes tensors of these sizes one after the other: what was asked for.
+    /// Reads tensors of these sizes one after the other; returns the read-ahead requests.
     fn questions(sizes: &[usize], len: usize) -> Vec<Range<usize>> {
         let (mut at, mut asked, mut all) = (0, 0, Vec::new());
         for size in sizes {

@@ -1,53 +1,53 @@
-//! Costs of steps: seconds by number of rows, measured while the engine runs, for each kind of row apart.
+//! Cost model of steps: seconds by number of rows, measured while the engine runs, separately for each kind of row.
 //!
-//! A line over rows does not describe a step: products work in tiles, and a row that decodes runs the head and the code
-//! predictor, which a row of a prompt does not. So each kind keeps the last steps of each size. An estimate is the median of a
-//! size, which a rare slow step does not move; sizes are made monotone, and nothing is free.
+//! A linear model in rows does not fit a step: products work in tiles, and a decode row runs the head and the code
+//! predictor, which a prompt row does not. So each kind keeps the last steps of each size. An estimate is the median of
+//! a size, which a rare slow step does not move. Estimates are monotone in rows, and never zero.
 
 use crate::stage::RowKind;
 
-/// Largest number of rows of each size. A tile of a product ends at such a number.
+/// Largest number of rows of each size. Tiles of a product end at these numbers.
 const SIZES: [usize; 18] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, usize::MAX];
-/// Measurements of a size that count.
+/// Number of measurements kept for each size.
 const KEPT: usize = 5;
-/// Least cost of a step and of each row, in seconds: a clock too coarse to time a step must not make it free.
+/// Least cost of a step and of each row, in seconds, because a coarse clock may measure 0.
 const LEAST_STEP: f64 = 10e-6;
 const LEAST_ROW: f64 = 0.1e-6;
 
-/// Rows of one step, by kind.
+/// Numbers of rows of one step, by kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StepRows([usize; RowKind::ALL.len()]);
 
 impl StepRows {
-    /// So many rows of one kind.
+    /// A step of `rows` rows of one kind.
     pub fn of(kind: RowKind, rows: usize) -> Self {
         Self::default().and(kind, rows)
     }
 
-    /// These rows and so many more of one kind.
+    /// Returns these rows plus `rows` of one kind.
     #[must_use]
     pub fn and(mut self, kind: RowKind, rows: usize) -> Self {
         self.0[kind as usize] += rows;
         self
     }
 
-    /// Rows of all kinds.
+    /// Number of rows of all kinds.
     pub fn total(&self) -> usize {
         self.0.iter().sum()
     }
 
-    /// Whether there are none.
+    /// True if there are no rows.
     pub fn is_empty(&self) -> bool {
         self.0.iter().all(|&rows| rows == 0)
     }
 }
 
-/// The last steps of one size.
+/// Last steps of one size.
 #[derive(Debug, Clone, Copy, Default)]
 struct Size {
     /// Rows and seconds of the steps; the first `steps.min(KEPT)` are set.
     last: [(f64, f64); KEPT],
-    /// Steps so far.
+    /// Number of steps so far.
     steps: usize,
 }
 
@@ -62,7 +62,7 @@ impl Size {
         let kept = self.steps.min(KEPT);
         let mut seconds = self.last.map(|(_, seconds)| seconds);
         seconds[..kept].sort_by(f64::total_cmp);
-        // Of an even number the lower middle: the first step of all may be slow, because nothing is in the cache yet.
+        // The lower middle of an even number: the first step may be slow, because caches are cold.
         let median = seconds[kept.checked_sub(1)? / 2];
         Some((self.last[..kept].iter().map(|(rows, _)| rows).sum::<f64>() / kept as f64, median))
     }
@@ -72,7 +72,7 @@ impl Size {
 #[derive(Debug, Clone, Default)]
 struct KindCost {
     sizes: [Size; SIZES.len()],
-    /// Rows and seconds of the sizes measured so far, rising in both.
+    /// Rows and seconds of the measured sizes, ascending in both.
     points: Vec<(f64, f64)>,
 }
 
@@ -92,16 +92,16 @@ impl KindCost {
             // A step costs at most what a larger one cost.
             (None, _) => first.1,
             (Some(below), Some(above)) => below.1 + (above.1 - below.1) * (at - below.0) / (above.0 - below.0),
-            // Beyond what was measured each row costs its part of the largest step, fixed cost included.
+            // Beyond the measured sizes each row costs its part of the largest step, fixed cost included.
             (Some(_), None) => last.1 * at / last.0,
         };
         Some(seconds.max(LEAST_STEP + LEAST_ROW * at))
     }
 }
 
-/// Points whose seconds rise with their rows: neighbours that fall are given their mean.
+/// Makes seconds monotone in rows: neighbours that fall get their mean (isotonic regression).
 fn monotone(points: impl Iterator<Item = (f64, f64)>) -> Vec<(f64, f64)> {
-    // Groups of neighbours: sum of seconds and number.
+    // Groups of neighbours: sum of seconds, and number.
     let (mut rows, mut groups): (Vec<f64>, Vec<(f64, usize)>) = (Vec::new(), Vec::new());
     for (at, seconds) in points {
         rows.push(at);
@@ -118,7 +118,7 @@ fn monotone(points: impl Iterator<Item = (f64, f64)>) -> Vec<(f64, f64)> {
     rows.into_iter().zip(seconds).collect()
 }
 
-/// Cost of a stage's steps.
+/// Cost model of a stage's steps.
 #[derive(Debug, Clone, Default)]
 pub struct StageCost {
     kinds: [KindCost; RowKind::ALL.len()],
@@ -127,8 +127,8 @@ pub struct StageCost {
 impl StageCost {
     /// Adds the measurement of a step.
     ///
-    /// A step of several kinds is divided in proportion to what each would cost alone. A kind that was never measured gets what
-    /// the others leave.
+    /// A step of several kinds is divided in proportion to the cost of each alone. A kind without measurements gets the
+    /// rest.
     pub fn record(&mut self, rows: StepRows, seconds: f64) {
         let parts = rows.0.iter().zip(&self.kinds).map(|(&n, kind)| if n == 0 { Some(0.0) } else { kind.seconds(n) });
         let parts: Vec<Option<f64>> = parts.collect();
@@ -145,25 +145,25 @@ impl StageCost {
         }
     }
 
-    /// The kind of rows that the stage most often gives output with.
+    /// Kind of row that the stage most often gives output with.
     pub fn usual_output(&self) -> RowKind {
         let steps = |kind: &RowKind| self.kinds[*kind as usize].sizes.iter().map(|size| size.steps).sum::<usize>();
         let kinds = RowKind::ALL.into_iter().filter(|kind| *kind != RowKind::Prefill);
         kinds.max_by_key(steps).unwrap_or(RowKind::Decode)
     }
 
-    /// Seconds of a step; `None` while a kind of its rows was never measured.
+    /// Seconds of a step; `None` if a kind of its rows has no measurement.
     pub fn seconds(&self, rows: StepRows) -> Option<f64> {
         rows.0.iter().zip(&self.kinds).filter(|(n, _)| **n > 0).map(|(&n, kind)| kind.seconds(n)).sum()
     }
 
-    /// Seconds of a step, with 0 for kinds that were never measured.
+    /// Seconds of a step, with 0 for kinds without measurements.
     pub fn known_seconds(&self, rows: StepRows) -> f64 {
         rows.0.iter().zip(&self.kinds).filter(|(n, _)| **n > 0).filter_map(|(&n, kind)| kind.seconds(n)).sum()
     }
 
-    /// How many of `most` rows of a kind can be added to `rows` within so many seconds: none, or the least chunk, while the
-    /// kind was never measured.
+    /// Number of rows of a kind, at most `most`, that fit into `seconds` in addition to `rows`. Without a measurement
+    /// of the kind: the least chunk, or 0 without time.
     pub fn affordable(&self, rows: StepRows, kind: RowKind, most: usize, seconds: f64) -> usize {
         if seconds == f64::INFINITY {
             return most;
@@ -215,7 +215,7 @@ mod tests {
         }
         cost.record(prefill(100), 3.0);
         assert_eq!(cost.seconds(prefill(100)), Some(0.01));
-        // Steps that are slower for good are believed soon.
+        // Steps that stay slower are believed soon.
         (0..3).for_each(|_| cost.record(prefill(100), 0.02));
         assert_eq!(cost.seconds(prefill(100)), Some(0.02));
     }

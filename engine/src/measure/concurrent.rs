@@ -1,4 +1,4 @@
-//! Turns of several sessions that end at the same moment, as a server runs them, on the configured device.
+//! Measures turns of several sessions that end at the same moment, scheduled as in a server, on the configured device.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -6,43 +6,43 @@ use std::time::{Duration, Instant};
 use repartee_engine_api::{Command, Event, Respond, SessionHandle, link};
 
 use super::metered::Meter;
-use super::{TestBed, MeasureError, TurnPhase, SLICE, StageMeasurement, MeasuredTurn, WARM_UP, resident, stage_rows};
+use super::{MeasureError, MeasuredTurn, SLICE, StageMeasurement, TestBed, TurnPhase, WARM_UP, resident, stage_rows};
 use crate::checkpoint::{Checkpoint, Source};
 use crate::config::EngineConfig;
 use crate::models::{self, LoadError};
 use crate::scheduler::Tick;
 
-/// Sessions that were measured together.
+/// Measurement of a number of concurrent sessions.
 #[derive(Debug, Clone)]
 pub struct ConcurrentRun {
-    /// How many.
+    /// Number of concurrent sessions.
     pub sessions: usize,
-    /// Computing while the callers spoke.
+    /// Computing time while the callers speak.
     pub listening: Duration,
-    /// Of each session, from the commit to its first sound; ascending.
+    /// Time from the commit to the first sound, one entry for each session, ascending.
     pub first_sound: Vec<Duration>,
-    /// Of each session, the time from the commit to its end for each second of its sound; ascending.
+    /// RTF of each session, ascending: time from the commit to its end, divided by the duration of its sound.
     pub rtf: Vec<f64>,
-    /// Sound of all sessions.
+    /// Duration of the sound of all sessions together.
     pub sound: Duration,
-    /// From the commit to the last session's end.
+    /// Time from the commit to the last session's end.
     pub whole: Duration,
-    /// Every stage's steps, side by side with the others'; products are not counted.
+    /// Steps of every stage, run in parallel with the other stages. Products are not counted.
     pub stages: Vec<StageMeasurement>,
 }
 
-/// What was measured.
+/// Measurements of all runs, with the memory and the load time.
 #[derive(Debug, Clone)]
 pub struct ConcurrentRuns {
-    /// Drawing or reading the weights, arranging them, and everything else before the first turn.
+    /// Time to draw or read the weights, pack them, and prepare everything else before the first turn.
     pub loading: Duration,
-    /// Bytes of this process in memory after the turns.
+    /// Resident memory of this process after the turns, in bytes.
     pub resident: u64,
-    /// One entry for each number of sessions.
+    /// One run for each number of sessions.
     pub runs: Vec<ConcurrentRun>,
 }
 
-/// Loads a checkpoint on the configured device and measures a turn of it with each of these numbers of sessions.
+/// Loads a checkpoint on the configured device and measures one turn for each number of sessions in `counts`.
 pub fn measure_concurrent(
     source: Source,
     config: &EngineConfig,
@@ -67,9 +67,9 @@ pub fn measure_concurrent(
     Ok(ConcurrentRuns { loading, resident: resident(), runs: crowds })
 }
 
-/// A session that answers.
+/// A session whose response is measured.
 struct ConcurrentSession {
-    /// `None` once it has made enough.
+    /// `None` once it has made enough sound or has ended.
     session: Option<SessionHandle>,
     samples: usize,
     first: Option<Duration>,
@@ -77,13 +77,13 @@ struct ConcurrentSession {
 }
 
 impl TestBed {
-    /// One turn of each of so many new sessions, at the same time.
+    /// Runs one turn on each of `sessions` new sessions at the same time.
     fn crowd(&mut self, turn: MeasuredTurn, sessions: usize, meter: &Meter) -> Result<ConcurrentRun, MeasureError> {
         let mut all = Vec::with_capacity(sessions);
         for _ in 0..sessions {
             let (session, peer) = link(self.wake.clone());
             self.gauges.open.fetch_add(1, Ordering::AcqRel);
-            // The queue has room for as many as there are slots.
+            // The queue has one place for each session slot, so it is never full.
             let _ = self.arrivals.try_send(peer);
             self.settle();
             all.push(ConcurrentSession { session: Some(session), samples: 0, first: None, done: Duration::ZERO });
@@ -95,8 +95,9 @@ impl TestBed {
         for first in (0..heard).step_by(slice as usize) {
             for (number, one) in all.iter().enumerate() {
                 let Some(session) = &one.session else { continue };
-                session
-                    .submit(Command::Append(MeasuredTurn { seed: turn.seed + number as u64, ..turn }.noise(first, slice)))?;
+                session.submit(Command::Append(
+                    MeasuredTurn { seed: turn.seed + number as u64, ..turn }.noise(first, slice),
+                ))?;
             }
             self.settle();
         }

@@ -1,4 +1,4 @@
-//! Stages that note what each step took, read and multiplied.
+//! Wraps stages and the encoder; records time, rows and products of each step.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,30 +9,30 @@ use repartee_kernels::cpu::{Cpu, ProductWork};
 use super::StageOutput;
 use crate::elements::{AudioRows, Element};
 use crate::model::{Encoder, Model, WindowInput};
-use crate::stage::{CacheUse, EdgeKind, StageItem, RunnableRows, Outbox, ContextBudget, RowKind, Stage, BatchEntry};
+use crate::stage::{BatchEntry, CacheUse, ContextBudget, EdgeKind, Outbox, RowKind, RunnableRows, Stage, StageItem};
 
-/// The encoder's name beside the stages'.
+/// Name of the encoder in the stage list.
 const ENCODER: &str = "encoder";
 
-/// Steps of one stage over rows of one kind.
+/// Totals of one stage's steps over rows of one kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct StageTally {
-    /// Steps.
+    /// Number of steps.
     pub steps: u64,
     /// Rows of all steps.
     pub rows: u64,
-    /// Time of all steps.
+    /// Duration of all steps.
     pub took: Duration,
-    /// ProductWork of all steps. Right only if no other stage computes meanwhile.
+    /// Products of all steps. Correct only if no other stage computes at the same time.
     pub products: ProductWork,
-    /// What the stage's rows make.
+    /// Kind of output that the stage produces.
     pub makes: StageOutput,
 }
 
-/// What was noted, by place in the chain (the encoder is 0), name and kind of row. Clones share it.
+/// Tallies by position in the chain (the encoder is 0), stage name and row kind. Clones share them.
 #[derive(Debug, Clone)]
 pub(super) struct Meter {
-    /// Whose products are counted.
+    /// Device whose products are counted; `None` measures time alone.
     cpu: Option<Cpu>,
     tallies: Arc<Mutex<Tallies>>,
 }
@@ -40,12 +40,12 @@ pub(super) struct Meter {
 pub(super) type Tallies = BTreeMap<(usize, &'static str, RowKind), StageTally>;
 
 impl Meter {
-    /// Counts what `cpu` and all devices made of it do.
+    /// Counts the products of `cpu` and of all its clones.
     pub(super) fn counting(cpu: Cpu) -> Self {
         Self { cpu: Some(cpu), tallies: Arc::default() }
     }
 
-    /// Notes time alone, of whatever device.
+    /// Measures time alone, on any device.
     pub(super) fn time_only() -> Self {
         Self { cpu: None, tallies: Arc::default() }
     }
@@ -54,12 +54,12 @@ impl Meter {
         self.cpu.as_ref().map_or_else(ProductWork::default, Cpu::work)
     }
 
-    /// What was noted since this was last called.
+    /// Returns the tallies since the last call and resets them.
     pub(super) fn take(&self) -> Tallies {
         std::mem::take(&mut *self.tallies.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Puts itself around the encoder and every stage.
+    /// Wraps the encoder and every stage of a model.
     pub(super) fn attach(&self, model: &mut Model) {
         if let Some(ears) = &mut model.audio {
             let inner = std::mem::replace(&mut ears.encoder, Box::new(NullEncoder));
@@ -98,7 +98,7 @@ impl Meter {
     }
 }
 
-/// Stands in while an encoder is moved.
+/// Placeholder while the encoder is moved into its wrapper.
 struct NullEncoder;
 
 impl Encoder for NullEncoder {
@@ -124,7 +124,7 @@ struct MeteredStage {
     makes: StageOutput,
     inner: Box<dyn Stage>,
     meter: Meter,
-    /// Kind of the rows that were launched last.
+    /// Row kind of the last launch.
     launched: RowKind,
 }
 

@@ -1,9 +1,10 @@
-//! Measures one fixed turn of a checkpoint on this machine, stage by stage: so many seconds heard, so many text tokens and so many seconds
-//! of sound in answer. A model that hears nothing reads a text of as many characters aloud.
+//! Measures one fixed turn of a checkpoint on this machine, stage by stage: a duration of input, a number of text
+//! tokens and a duration of output sound. A model without audio input reads a text of as many characters aloud.
 //!
-//! The turn runs twice on the engine's own tick loop. First the stages run one after another, each alone on all threads, so that what a
-//! stage takes, reads and multiplies is its own; then side by side, as a server runs them, for the first sound and the whole answer.
-//! - `metered`: stages that note what their steps take
+//! The turn runs twice on the engine's own tick loop. First the stages run one after another, each alone on all
+//! threads, so that time, bytes read and products of each stage are its own. Then they run in parallel, as in a server;
+//! this run gives the time to the first sound and to the end.
+//! - `metered`: wrappers that record what the steps of a stage cost
 //! - `crowd`: turns of several sessions at once, on any device
 
 mod concurrent;
@@ -14,7 +15,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use repartee_engine_api::{Command, Event, SessionPeer, Respond, SessionError, SessionHandle, SubmitError, WakeSignal, link};
+use repartee_engine_api::{
+    Command, Event, Respond, SessionError, SessionHandle, SessionPeer, SubmitError, WakeSignal, link,
+};
 use repartee_kernels::cpu::hardware_peaks::{self, PeakRate};
 use repartee_kernels::cpu::pool::Pool;
 use repartee_kernels::cpu::{Cpu, ProductWork};
@@ -28,132 +31,132 @@ use crate::models::{self, LoadError};
 use crate::scheduler::{Gauges, Scheduler, Tick};
 use crate::stage::RowKind;
 pub use concurrent::{ConcurrentRun, ConcurrentRuns, measure_concurrent};
-use metered::{Meter, Tallies, StageTally};
+use metered::{Meter, StageTally, Tallies};
 
-/// Sound that is sent at once.
+/// Input audio submitted at once.
 const SLICE: Duration = Duration::from_millis(100);
-/// Caches of the last level that the memory must exceed whose reading is timed.
+/// Size of the memory whose reading is timed, as a multiple of the last-level cache.
 const CACHES: usize = 8;
-/// What is read aloud, over and over.
+/// Text to read aloud, repeated as needed.
 const TEXT: &str = "the quick brown fox jumps over the lazy dog and then sings a song about the rain on the sea ";
-/// Turn before those that are measured: everything is in memory after it.
+/// Unmeasured turn before the measured ones: it brings everything into memory.
 const WARM_UP: MeasuredTurn =
     MeasuredTurn { input: Duration::from_millis(500), text_tokens: 2, sound: Duration::from_millis(100), seed: 1 };
 
-/// A turn.
+/// Sizes of a measured turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MeasuredTurn {
-    /// Noise that is heard; none by a model without ears.
+    /// Duration of the noise submitted as input; 0 for a model without audio input.
     pub input: Duration,
-    /// Most text tokens of the answer; of a model without ears, characters of the text that it reads.
+    /// Most text tokens of the response. For a model without audio input: characters of the text that it reads.
     pub text_tokens: u32,
-    /// Sound after which the answer is cut off.
+    /// Duration of sound after which the response is cut off.
     pub sound: Duration,
-    /// Of the noise and the answer's random numbers.
+    /// Seed of the noise and of the response's random numbers.
     pub seed: u64,
 }
 
 impl MeasuredTurn {
-    /// Samples that are heard.
+    /// Returns `count` samples of input noise from sample `first` on.
     fn noise(&self, first: u64, count: u64) -> Vec<f32> {
         (first..first + count).map(|at| (uniform(self.seed, at, 0, 0) - 0.5) * 0.2).collect()
     }
 }
 
-/// What the machine could at best, on all threads.
+/// Peak performance of the machine, on all threads.
 #[derive(Debug, Clone)]
 pub struct MachineLimits {
-    /// Threads that compute.
+    /// Number of computing threads.
     pub threads: usize,
-    /// Bytes a second read from memory.
+    /// Memory read bandwidth, in bytes per second.
     pub bandwidth: f64,
-    /// MiB of the memory that was read.
+    /// MiB of memory read to measure the bandwidth.
     pub read_mib: usize,
-    /// What the system says of huge pages.
+    /// Huge-page setting that the operating system reports.
     pub huge_pages: String,
-    /// Multiply-adds of single precision.
+    /// Peak rate of single-precision multiply-adds.
     pub float_peak: PeakRate,
-    /// Multiply-adds of bytes; `None` where the processor has no instruction for it.
+    /// Peak rate of byte multiply-adds; `None` if the processor has no instruction for them.
     pub integer_peak: Option<PeakRate>,
 }
 
-/// When a stage computed.
+/// Part of a turn in which a stage computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TurnPhase {
-    /// While the caller speaks.
+    /// Input: while the caller speaks.
     Listening,
-    /// From the commit on.
+    /// Response: from the commit on.
     Answer,
 }
 
-/// What a stage's rows make.
+/// Kind of output that a stage produces.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum StageOutput {
-    /// Text tokens.
+    /// Text tokens or the rows that carry them.
     Text,
-    /// Codec frames.
+    /// Frames of codec codes.
     Codes,
-    /// Anything else.
+    /// Any other output.
     #[default]
     Other,
 }
 
-/// Steps of one stage over rows of one kind.
+/// Measured steps of one stage over rows of one kind.
 #[derive(Debug, Clone)]
 pub struct StageMeasurement {
-    /// When.
+    /// Part of the turn.
     pub phase: TurnPhase,
-    /// The stage's name, or `encoder`.
+    /// Name of the stage, or `encoder`.
     pub stage: &'static str,
-    /// Its place among the stages; the encoder's is 0.
+    /// Position in the chain of stages; the encoder's is 0.
     pub at: usize,
-    /// What its rows make.
+    /// Kind of output that the stage produces.
     pub output: StageOutput,
-    /// What its rows are: `prefill`, `decode`, `window` or `solver step`.
+    /// Kind of rows: `prefill`, `decode`, `window` or `solver step`.
     pub kind: &'static str,
-    /// Steps.
+    /// Number of steps.
     pub steps: u64,
-    /// Rows.
+    /// Rows of all steps.
     pub rows: u64,
-    /// Time.
+    /// Duration of all steps.
     pub took: Duration,
-    /// Products.
+    /// Products of all steps.
     pub products: ProductWork,
 }
 
-/// A measured turn.
+/// Times of a measured turn.
 #[derive(Debug, Clone, Default)]
 pub struct TurnTiming {
-    /// Computing while the caller spoke.
+    /// Computing time while the caller speaks.
     pub listening: Duration,
-    /// From the commit to the first sound.
+    /// Time from the commit to the first sound.
     pub first_sound: Duration,
-    /// From the commit to the end.
+    /// Time from the commit to the end.
     pub whole: Duration,
-    /// Duration of the sound.
+    /// Duration of the output sound.
     pub sound: Duration,
 }
 
-/// What was measured.
+/// Results of measuring one turn.
 #[derive(Debug, Clone)]
 pub struct TurnReport {
-    /// The machine.
+    /// Peak performance of the machine.
     pub machine: MachineLimits,
-    /// Drawing or reading the weights, and packing them.
+    /// Time to draw or read the weights and pack them.
     pub loading: Duration,
-    /// Bytes of this process in memory after the turns.
+    /// Resident memory of this process after the turns, in bytes.
     pub resident: u64,
-    /// The turn.
+    /// Sizes of the turn; its input is 0 for a model without audio input.
     pub turn: MeasuredTurn,
-    /// Every stage, of the turn with stages one after another.
+    /// Every stage, from the turn with stages one after another.
     pub stages: Vec<StageMeasurement>,
-    /// The turn with stages one after another.
+    /// Times of the turn with stages one after another.
     pub sequential: TurnTiming,
-    /// The turn with stages side by side, as a server runs them.
+    /// Times of the turn with stages in parallel, as in a server.
     pub parallel: TurnTiming,
 }
 
-/// Why nothing was measured.
+/// Reasons for a failed measurement.
 #[derive(Debug, Error)]
 pub enum MeasureError {
     /// The checkpoint cannot be loaded.
@@ -165,18 +168,18 @@ pub enum MeasureError {
     /// The operating system refused a thread.
     #[error("cannot start a thread: {0}")]
     Thread(#[from] std::io::Error),
-    /// A session took no command.
+    /// A session refused a command.
     #[error("the engine took no command: {0}")]
     Submit(#[from] SubmitError),
-    /// The model failed.
+    /// The model failed during the turn.
     #[error("the model failed: {0}")]
     Failed(#[from] SessionError),
-    /// Fewer sessions fit into memory.
+    /// The memory has room for fewer sessions.
     #[error("{asked} sessions are to be measured, and engine.cache_mib has room for {slots}")]
     TooMany {
-        /// Sessions.
+        /// Sessions asked for.
         asked: usize,
-        /// How many have room.
+        /// Sessions that fit.
         slots: usize,
     },
     /// The model made no sound.
@@ -185,7 +188,7 @@ pub enum MeasureError {
 }
 
 impl MachineLimits {
-    /// Measures it with so many threads; takes seconds.
+    /// Measures the machine with `threads` threads; takes seconds.
     pub fn measure(threads: usize) -> std::io::Result<Self> {
         let pool = Pool::new(threads)?;
         let read_mib = (CACHES * hardware_peaks::last_cache()).div_ceil(16 << 20) * 16;
@@ -199,7 +202,7 @@ impl MachineLimits {
         })
     }
 
-    /// Seconds that products take at least: reading their weights from memory, or multiplying on registers alone.
+    /// Least seconds that products take: to read their weights from memory, and to multiply in registers alone.
     pub fn lower_bound(&self, products: ProductWork) -> (f64, f64) {
         let integers = self.integer_peak.unwrap_or(self.float_peak).multiplies;
         let multiplying = products.float_multiplies as f64 / self.float_peak.multiplies
@@ -208,7 +211,7 @@ impl MachineLimits {
     }
 }
 
-/// Loads a checkpoint and measures a turn of it.
+/// Loads a checkpoint on the CPU and measures a turn.
 pub fn measure(source: Source, config: &EngineConfig, turn: MeasuredTurn) -> Result<TurnReport, MeasureError> {
     config.check()?;
     let machine = MachineLimits::measure(config.threads())?;
@@ -218,7 +221,7 @@ pub fn measure(source: Source, config: &EngineConfig, turn: MeasuredTurn) -> Res
     let meter = Meter::counting(cpu.clone());
     let mut model = models::load_on(cpu, pool.clone(), &Checkpoint::open(source).map_err(LoadError::from)?, config)?;
     let loading = begun.elapsed();
-    // The scheduler's own threads: with none the stages run one after another, and their products on all threads still.
+    // Without threads of its own the scheduler runs the stages one after another; their products still use all threads.
     model.pool = None;
     meter.attach(&mut model);
     let rates = (model.audio.as_ref().map_or(0, |ears| ears.front_end.rate()), model.codec.sample_rate);
@@ -251,14 +254,14 @@ fn kind_name(kind: RowKind) -> &'static str {
     }
 }
 
-/// Bytes of this process in memory; 0 where the system does not tell.
+/// Resident memory of this process in bytes; 0 if the system does not report it.
 fn resident() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok()).unwrap_or(0) << 10
 }
 
-/// An engine without a thread of its own, ticked until nothing is left to do.
+/// An engine without a thread of its own, ticked until no work is left.
 struct TestBed {
     scheduler: Scheduler,
     arrivals: flume::Sender<SessionPeer>,
@@ -277,7 +280,7 @@ impl TestBed {
         Self { scheduler, arrivals, gauges, wake, input_rate, output_rate }
     }
 
-    /// Samples of so much input.
+    /// Number of input samples in `time`.
     fn samples(&self, time: Duration) -> u64 {
         (time.as_secs_f64() * f64::from(self.input_rate)) as u64
     }
@@ -286,11 +289,11 @@ impl TestBed {
         while self.scheduler.tick() == Tick::Moved {}
     }
 
-    /// One turn of a new session. Returns what was noted while it listened, and after.
+    /// Runs one turn of a new session. Returns its times and the tallies of both phases.
     fn run(&mut self, turn: MeasuredTurn, meter: &Meter) -> Result<(TurnTiming, [Tallies; 2]), MeasureError> {
         let (session, peer) = link(self.wake.clone());
         self.gauges.open.fetch_add(1, Ordering::AcqRel);
-        // One session at a time, and the queue has room for as many as there are slots.
+        // The queue has one place for each session slot, and only one session is open.
         let _ = self.arrivals.try_send(peer);
         self.settle();
         meter.take();
@@ -310,8 +313,13 @@ impl TestBed {
         Ok((timing, [listening, answer]))
     }
 
-    /// Commits, and takes the answer's sound until there is enough of it.
-    fn answer(&mut self, session: &SessionHandle, turn: MeasuredTurn, timing: &mut TurnTiming) -> Result<(), MeasureError> {
+    /// Commits, then runs until the response has `turn.sound` of sound or no work is left.
+    fn answer(
+        &mut self,
+        session: &SessionHandle,
+        turn: MeasuredTurn,
+        timing: &mut TurnTiming,
+    ) -> Result<(), MeasureError> {
         let begun = Instant::now();
         let respond = Respond { max_tokens: Some(turn.text_tokens), seed: turn.seed, ..Respond::new(1, 2) };
         if self.input_rate > 0 {

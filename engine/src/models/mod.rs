@@ -1,15 +1,15 @@
 //! Model families: one folder each, named and structured like its published checkpoint.
 //!
-//! A family is one entry of [`FAMILIES`]: which checkpoints it claims and how it loads one into a [`Model`]. Nothing outside its
-//! folder knows its sizes, ids or stages. What it brings:
-//! - ears, if it hears: a front end (samples to windows) and an encoder (windows to rows);
+//! A family is one entry of [`FAMILIES`]: it claims checkpoints and loads one into a [`Model`]. Nothing outside its
+//! folder knows its sizes, ids or stages. A family brings:
+//! - ears, if it takes audio: a front end (samples to windows) and an encoder (windows to rows);
 //! - a script: the history as prompt positions, and its template of tools;
 //! - stages with typed edges, from the prompt to samples. A language model is a `CausalLm` of the stage
 //!   [`parts::autoregressive::Autoregressive`], which has prefix reuse, sampling, limits and stops;
-//! - voices, the geometry of its codec, and the bytes that a slot takes in all stages ([`SlotBytes`]).
+//! - voices, the geometry of its codec, and the bytes of a slot in all stages ([`SlotBytes`]).
 //!
-//! [`parts`] holds what several families share: a thinker is a [`Thinks`](parts::thinker_stage::Thinks), a talker a
-//! [`Talks`](parts::talker_stage::Talks), and sections of config.json are [`parts::raw_config`]'s.
+//! [`parts`] holds code that several families share: a thinker is a [`ThinkerModel`](parts::thinker_stage::Thinks), a talker
+//! a [`TalkerModel`](parts::talker_stage::Talks), and [`parts::raw_config`] has sections of config.json.
 
 pub mod parts;
 pub mod qwen2_5_omni;
@@ -28,18 +28,19 @@ use crate::config::{ConfigError, EngineConfig};
 use crate::device::{DeviceChoice, DeviceError};
 use crate::model::{Model, SlotCounts, TopologyError};
 
-/// Which of a family's variants a checkpoint is; each family has its own names.
+/// Variant of a family that a checkpoint is; each family has its own names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FamilyVariant(pub &'static str);
 
-/// Loads a claimed checkpoint onto a device.
+/// Function that loads a claimed checkpoint onto a device.
 pub type LoadFn<D> = fn(D, &Checkpoint, FamilyVariant, &EngineConfig) -> Result<Model, LoadError>;
 
-/// A model family.
+/// A model family: its claim on checkpoints and its loaders.
 pub struct Family {
-    /// Its name, for messages: the `architectures` entry of its config.json, or the published name.
+    /// Name for messages: the `architectures` entry of its config.json, or the published name.
     pub name: &'static str,
-    /// Whether a checkpoint is one of its own: by config.json's `architectures`, else by what the files hold.
+    /// Returns the variant if the checkpoint is of this family: by config.json's `architectures`, else by the files'
+    /// contents.
     pub claims: fn(&Checkpoint) -> Option<FamilyVariant>,
     /// Loads a claimed checkpoint on the CPU.
     pub load_cpu: LoadFn<Cpu>,
@@ -48,26 +49,30 @@ pub struct Family {
     pub load_cuda: LoadFn<repartee_kernels::cuda::Cuda>,
 }
 
-/// All families.
+/// All supported families.
 pub const FAMILIES: &[Family] = &[qwen3_omni_moe::FAMILY, qwen2_5_omni::FAMILY, qwen3_tts::FAMILY];
 
-/// The claim of a family that goes by the first of config.json's `architectures`.
+/// Claims a checkpoint by the first of config.json's `architectures`.
 fn claims_named(checkpoint: &Checkpoint, names: &[&str], variant: FamilyVariant) -> Option<FamilyVariant> {
     let first = checkpoint.architectures().into_iter().next()?;
     names.contains(&&first[..]).then_some(variant)
 }
 
-/// Memory that one slot takes, in all stages together. Bytes.
+/// Memory of one slot in all stages together, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SlotBytes {
-    /// For each position of the context: keys and values, encoded audio, rows on their way to later stages.
+    /// Bytes for each position of the context: keys and values, encoded audio, rows on their way to later stages.
     pub position: usize,
-    /// Whatever the context: further positions of later stages, convolution tails, rings, masks.
+    /// Bytes that do not depend on the context: further positions of later stages, convolution tails, rings, masks.
     pub fixed: usize,
 }
 
-/// The slots that fit into the configured memory, each with room for a whole context: `context` positions, which the settings may
-/// lower. Fewer sessions than configured is no error; none is.
+/// Computes the slots that fit into the configured memory. Each has room for a whole context: `context` positions, or
+/// `session_tokens` if that is less. Fewer sessions than configured is a warning.
+///
+/// # Errors
+///
+/// If not even one slot fits.
 pub fn fit_slots(config: &EngineConfig, context: usize, bytes: SlotBytes) -> Result<SlotCounts, ConfigError> {
     let context = context.min(config.session_tokens);
     let each = context * bytes.position + bytes.fixed;
@@ -92,37 +97,37 @@ pub fn fit_slots(config: &EngineConfig, context: usize, bytes: SlotBytes) -> Res
     Ok(SlotCounts { sessions, out_of_band, context })
 }
 
-/// Why a checkpoint could not be loaded. Every message names the file and the field or tensor.
+/// Reasons why a checkpoint cannot be loaded. Every message names the file and the field or tensor.
 #[derive(Debug, Error)]
 pub enum LoadError {
-    /// A file, field or tensor.
+    /// A file, field or tensor is missing or wrong.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
-    /// A setting that this model does not support.
+    /// The model does not support a setting.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// A tensor that the device cannot take.
+    /// The device cannot take a tensor.
     #[error(transparent)]
     Kernel(#[from] KernelError),
-    /// The device.
+    /// The device cannot be opened, or lacks memory.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// The family's stages make no chain.
+    /// The family's stages do not form a chain.
     #[error("this family is defective: {0}")]
     Topology(#[from] TopologyError),
-    /// preprocessor_config.json.
+    /// preprocessor_config.json has a wrong field.
     #[error("{file}: {value}")]
     Mel {
-        /// The file.
+        /// Name of the file.
         file: String,
-        /// The field.
+        /// The field, its value and the allowed values.
         value: BadValue,
     },
 }
 
 /// Loads a checkpoint on the configured device, by the family that claims it.
 pub fn load_model(checkpoint: &Checkpoint, config: &EngineConfig) -> Result<Model, LoadError> {
-    // The steps of a tick run side by side on a pool, whatever the device.
+    // The steps of a tick run in parallel on a pool, on any device.
     let pool = worker_pool(config.threads());
     match cuda::open(config.device)? {
         #[cfg(feature = "cuda")]
@@ -131,7 +136,7 @@ pub fn load_model(checkpoint: &Checkpoint, config: &EngineConfig) -> Result<Mode
             if config.kv_cache != crate::weight_policy::KvCacheFormat::default() {
                 return Err(ConfigError::new("kv_cache", "bf16", "a CUDA device has f32 alone").into());
             }
-            // What cannot fit is said before anything is loaded.
+            // Refuse a model that cannot fit before anything is loaded.
             cuda::check_memory(&device, config, checkpoint.weight_bytes())?;
             validated((family.load_cuda)(device, checkpoint, variant, config)?, pool)
         }
@@ -141,7 +146,7 @@ pub fn load_model(checkpoint: &Checkpoint, config: &EngineConfig) -> Result<Mode
     }
 }
 
-/// The same on a device that computes on `pool`.
+/// Loads a checkpoint on a CPU device; its stages run on `pool`.
 pub fn load_on(
     cpu: Cpu,
     pool: Option<Arc<Pool>>,
@@ -152,7 +157,7 @@ pub fn load_on(
     validated((family.load_cpu)(cpu, checkpoint, variant, config)?, pool)
 }
 
-/// A loaded model whose stages make a chain, on its pool, with what a device captures ahead of the first call.
+/// Sets the model's pool, checks its chain of stages and prepares them, e.g. captures graphs.
 fn validated(mut model: Model, pool: Option<Arc<Pool>>) -> Result<Model, LoadError> {
     model.pool = pool;
     model.check()?;
@@ -160,7 +165,7 @@ fn validated(mut model: Model, pool: Option<Arc<Pool>>) -> Result<Model, LoadErr
     Ok(model)
 }
 
-/// CUDA in a binary that is built with it.
+/// CUDA, in a binary that is built with it.
 #[cfg(feature = "cuda")]
 mod cuda {
     use repartee_kernels::cuda::{Cuda, CudaError};
@@ -168,7 +173,7 @@ mod cuda {
     use super::{DeviceChoice, DeviceError, EngineConfig};
     use crate::weight_policy::WeightPolicy;
 
-    /// The device; `None` for the processor.
+    /// Opens the device; `None` for the CPU.
     pub fn open(choice: DeviceChoice) -> Result<Option<Cuda>, DeviceError> {
         match choice {
             DeviceChoice::Cpu => Ok(None),
@@ -179,7 +184,7 @@ mod cuda {
             DeviceChoice::Auto => match Cuda::open(0) {
                 Ok(device) => Ok(Some(device.with_graphs())),
                 Err(error) => {
-                    // Somebody who has a device wants to know why it is not used.
+                    // Log the reason, except on a machine without a driver.
                     if error != CudaError::NoDriver {
                         tracing::warn!(%error, "engine.device is auto: the processor is used");
                     }
@@ -189,10 +194,10 @@ mod cuda {
         }
     }
 
-    /// Refuses weights and sessions that the device's memory does not hold. What is quantised counts with the least that it can take; a
-    /// weight that finds no room after all is refused by its name.
+    /// Refuses weights and sessions that the device's memory does not hold. Quantised weights count with their least
+    /// size. If a weight then finds no memory, its load error names it.
     pub fn check_memory(device: &Cuda, config: &EngineConfig, weights: u64) -> Result<(), DeviceError> {
-        // Tenths of a bit of each number, with the scales.
+        // Tenths of a bit per number, scales included.
         let least = match config.weights {
             WeightPolicy::Bf16 => 160,
             WeightPolicy::Int8 => 85,
@@ -204,14 +209,18 @@ mod cuda {
     }
 }
 
-/// CUDA in a binary that is built without it.
+/// CUDA, in a binary that is built without it.
 #[cfg(not(feature = "cuda"))]
 mod cuda {
     use std::convert::Infallible;
 
     use super::{DeviceChoice, DeviceError};
 
-    /// `None` for the processor; there is no other device.
+    /// Returns `None` for the CPU.
+    ///
+    /// # Errors
+    ///
+    /// If a CUDA device is chosen.
     pub fn open(choice: DeviceChoice) -> Result<Option<Infallible>, DeviceError> {
         match choice {
             DeviceChoice::Cpu | DeviceChoice::Auto => Ok(None),
@@ -220,7 +229,7 @@ mod cuda {
     }
 }
 
-/// So many threads, if they are more than one.
+/// Worker pool; `None` with one thread, or if the system refuses threads.
 pub fn worker_pool(threads: usize) -> Option<Arc<Pool>> {
     if threads < 2 {
         return None;
@@ -230,14 +239,17 @@ pub fn worker_pool(threads: usize) -> Option<Arc<Pool>> {
     pool.ok().map(Arc::new)
 }
 
-/// The one family that claims a checkpoint.
-fn claimed<'a>(families: &'a [Family], checkpoint: &Checkpoint) -> Result<(&'a Family, FamilyVariant), CheckpointError> {
+/// Finds the one family that claims a checkpoint.
+fn claimed<'a>(
+    families: &'a [Family],
+    checkpoint: &Checkpoint,
+) -> Result<(&'a Family, FamilyVariant), CheckpointError> {
     let claims = families.iter().filter_map(|family| Some((family, (family.claims)(checkpoint)?)));
     match &claims.collect::<Vec<_>>()[..] {
         [claim] => Ok(*claim),
         [] => {
             let known = families.iter().map(|family| family.name).collect::<Vec<_>>().join(", ");
-            // What config.json says is the most helpful thing to tell, if there is one.
+            // Without config.json this is an error about the missing file.
             let found = checkpoint.architecture()?;
             Err(CheckpointError::UnknownArchitecture { file: checkpoint.label(CONFIG), known, found })
         }

@@ -1,7 +1,7 @@
-//! Panics outside of the stages' steps, and what is left of the engine after one.
+//! Isolation of panics outside of the stages' steps.
 //!
-//! Work for one session (a command, a prompt, an item that a stage made for it) ends that session alone. A panic anywhere else
-//! ends every session, because what they share may be half changed; the loop goes on without any.
+//! A panic in work for one session (a command, a prompt, an item that a stage made for it) ends that session alone. A
+//! panic anywhere else ends every session, because shared state may be half changed; the loop goes on without sessions.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
@@ -10,13 +10,13 @@ use repartee_engine_api::SessionError;
 
 use super::{Scheduler, Tick};
 
-/// The error of a session after a panic in `stage`.
+/// Error of a session after a panic in `stage`.
 pub(super) fn internal(stage: &'static str) -> SessionError {
     SessionError::Internal { stage, message: "it panicked; the server's log has the place".to_owned() }
 }
 
 impl Scheduler {
-    /// A tick; after a panic that is no single session's, every session has failed. The engine is ready again once a tick
+    /// Runs a tick. A panic that belongs to no single session ends every session. The engine is ready again once a tick
     /// succeeds.
     pub(super) fn guarded_tick(&mut self) -> Tick {
         if let Ok(tick) = catch_unwind(AssertUnwindSafe(|| self.tick_once())) {
@@ -32,7 +32,7 @@ impl Scheduler {
         Tick::Moved
     }
 
-    /// Work for one session, which ends if it panics.
+    /// Runs work for one session, and ends the session if it panics.
     pub(super) fn guarded(&mut self, owner: usize, work: impl FnOnce(&mut Self)) {
         if catch_unwind(AssertUnwindSafe(|| work(self))).is_err() {
             self.span(owner).in_scope(|| tracing::error!("the work for a session panicked: it ends"));
@@ -40,7 +40,7 @@ impl Scheduler {
         }
     }
 
-    /// Ends a session after a panic, in whatever state that left it.
+    /// Ends a session after a panic, whatever its state.
     fn end_at_fault(&mut self, owner: usize, part: &'static str) {
         if let Some(session) = self.sessions.get_mut(&owner) {
             let reported = catch_unwind(AssertUnwindSafe(|| session.finish_failed(owner, internal(part))));
@@ -51,7 +51,7 @@ impl Scheduler {
         self.close(owner);
     }
 
-    /// Frees what a stage holds for a slot. A stage that panics here keeps what it holds; the next response begins anew all the
+    /// Frees a stage's resources of a slot. A stage that panics here keeps them; the next response begins anew all the
     /// same.
     pub(super) fn free_stage(&mut self, index: usize, slot: usize) {
         let stage = &mut self.model.stages[index];
@@ -60,7 +60,7 @@ impl Scheduler {
         }
     }
 
-    /// Publishes [`Scheduler::held`].
+    /// Publishes [`Scheduler::held`] and the stages' blocks.
     pub(super) fn publish_held(&self) {
         if let Ok(held) = catch_unwind(AssertUnwindSafe(|| self.held())) {
             self.gauges.held.store(held, Ordering::Release);

@@ -1,4 +1,4 @@
-//! What other threads see of the scheduler.
+//! Gauges and counters of the scheduler, for other threads.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -9,33 +9,34 @@ use repartee_engine_api::{EngineLoad, StageWork};
 use crate::session::Queues;
 use crate::stage::CacheUse;
 
-/// Names of the queues that are counted, in the order of [`Queues`]'s fields.
+/// Names of the counted queues, in the order of [`Queues`]'s fields.
 const QUEUES: [&str; 4] = ["commands", "windows", "responses", "events"];
 
-/// By these the ticks are told apart: the demo's take one to four milliseconds, and a codec frame of 80 ms is late after as much.
+/// Bucket bounds of the tick histogram: the demo's ticks take one to four milliseconds, and a codec frame of 80 ms is
+/// late after as much.
 const TICK_MICROSECONDS: [u64; 14] =
     [500, 1_000, 2_000, 3_000, 4_000, 6_000, 8_000, 12_000, 16_000, 24_000, 40_000, 80_000, 160_000, 320_000];
 
 /// Gauges and counters of the engine, written by its thread.
 #[derive(Debug, Default)]
 pub struct Gauges {
-    /// Open sessions, also those that the thread has not taken yet.
+    /// Number of open sessions, including those that the thread has not taken yet.
     pub open: AtomicUsize,
-    /// [`Scheduler::held`](super::Scheduler::held) when the thread last had nothing to do.
+    /// [`Scheduler::held`](super::Scheduler::held) when the thread was last idle.
     pub held: AtomicUsize,
-    /// Whether the last tick succeeded.
+    /// True if the last tick succeeded.
     pub ready: AtomicBool,
     ticks: AtomicU64,
     tick_nanoseconds: AtomicU64,
-    /// Ticks by the first of [`TICK_MICROSECONDS`] that they do not exceed.
+    /// Number of ticks in each bucket of [`TICK_MICROSECONDS`].
     ticks_by_time: [AtomicU64; TICK_MICROSECONDS.len()],
-    /// See [`QUEUES`].
+    /// Length of each queue of [`QUEUES`].
     queues: [AtomicU64; QUEUES.len()],
-    /// The encoder, then each stage; empty until the model is known.
+    /// Counters of the encoder, then of each stage; empty until the model is known.
     counters: OnceLock<Vec<Counters>>,
 }
 
-/// See [`StageWork`].
+/// Counters of one stage; see [`StageWork`].
 #[derive(Debug)]
 struct Counters {
     stage: &'static str,
@@ -51,8 +52,7 @@ struct Counters {
 }
 
 impl Gauges {
-    /// Begins to count for the encoder and the stages of these names.
-    /// With each comes whether its device captures steps.
+    /// Creates the counters of the encoder and the stages: name, and true if the stage's device captures steps.
     pub(super) fn count(&self, names: impl Iterator<Item = (&'static str, bool)>) {
         let zero = || AtomicU64::new(0);
         self.counters.get_or_init(|| {
@@ -71,7 +71,7 @@ impl Gauges {
         });
     }
 
-    /// Counts a step of the encoder (0) or a stage (from 1), and notes the blocks that are held after it.
+    /// Counts a step of the encoder (0) or a stage (from 1), and records the blocks held after it.
     pub(super) fn measured(&self, at: usize, rows: usize, took: Duration, blocks: usize) {
         let Some(counters) = self.counters.get().and_then(|all| all.get(at)) else { return };
         counters.steps.fetch_add(1, Ordering::Relaxed);
@@ -81,14 +81,14 @@ impl Gauges {
         counters.blocks.store(blocks as u64, Ordering::Relaxed);
     }
 
-    /// Notes the blocks that each stage holds.
+    /// Records the blocks that each stage holds.
     pub(super) fn hold(&self, blocks: impl Iterator<Item = usize>) {
         for (counters, blocks) in self.stages().zip(blocks) {
             counters.blocks.store(blocks as u64, Ordering::Relaxed);
         }
     }
 
-    /// Notes what each stage's cache is: its blocks, positions of prompts, and those that it had already.
+    /// Records each stage's cache: blocks, prompt positions, and positions found in the cache.
     pub(super) fn caches(&self, caches: impl Iterator<Item = CacheUse>) {
         for (counters, CacheUse { capacity, prompted, reused }) in self.stages().zip(caches) {
             counters.capacity.store(capacity as u64, Ordering::Relaxed);
@@ -97,7 +97,7 @@ impl Gauges {
         }
     }
 
-    /// Notes how many steps of each stage no graph served.
+    /// Records each stage's number of steps without a captured graph.
     pub(super) fn eager(&self, steps: impl Iterator<Item = Option<u64>>) {
         for (counters, steps) in self.stages().zip(steps) {
             if let Some((counter, steps)) = counters.eager.as_ref().zip(steps) {
@@ -110,7 +110,7 @@ impl Gauges {
         self.counters.get().into_iter().flatten().skip(1)
     }
 
-    /// Notes what waits at the end of a tick, and how long that took; `None` for a tick that found nothing to do.
+    /// Records the queue lengths at the end of a tick and its duration; `None` for a tick that found nothing to do.
     pub(super) fn record_tick(&self, took: Option<Duration>, queues: Queues) {
         if let Some(took) = took {
             self.ticks.fetch_add(1, Ordering::Relaxed);
@@ -125,7 +125,7 @@ impl Gauges {
         }
     }
 
-    /// Ticks and queues.
+    /// Returns tick counts and queue lengths.
     pub fn load(&self) -> EngineLoad {
         let mut within = 0;
         let ticks_within = TICK_MICROSECONDS.into_iter().zip(&self.ticks_by_time).map(|(most, ticks)| {
@@ -140,7 +140,7 @@ impl Gauges {
         }
     }
 
-    /// What was counted so far.
+    /// Returns the counters of the encoder and each stage.
     pub fn work(&self) -> Vec<StageWork> {
         let read = |value: &AtomicU64| value.load(Ordering::Relaxed);
         let counters = self.counters.get().into_iter().flatten();

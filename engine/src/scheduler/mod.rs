@@ -1,23 +1,23 @@
-//! The tick loop: one thread that owns the models and advances every session in batches.
+//! Tick loop: one thread owns the models and advances every session in batches.
 //!
-//! A tick takes commands, encodes closed audio windows, delivers new prompts to the first stage, and steps each stage once,
-//! with the slots that the [planner](crate::deadline) chooses. When nothing is runnable the thread blocks until a signal or
-//! the next timeout; it never waits for a caller.
+//! A tick takes commands, encodes closed audio windows, delivers new prompts to the first stage, and steps each stage
+//! once, with the slots that the [planner](crate::deadline) chooses. With nothing runnable the thread blocks until a
+//! signal or the next timeout; it never waits for a caller.
 //!
 //! - this file: admission, commands, timeouts
 //! - `prompts`: prompts, shared conversations and streamed text on their way to the first stage
 //! - `faults`: panics outside of the stages' steps
-//! - `gauges`: what other threads see
-//! - `steps`: the stages' work, one after the other, and the routing of their output
-//! - `side_by_side`: the stages' work on several threads
+//! - `gauges`: counters and gauges for other threads
+//! - `steps`: the stages' steps, one after the other, and the routing of their output
+//! - `parallel_stages`: the stages' steps on several threads
 //!
 //! Stages know **slots**: one for each session, which is also the session's key (`owner`) here, and further ones for
 //! out-of-band responses.
 
 mod faults;
 mod gauges;
-mod prompts;
 mod parallel_stages;
+mod prompts;
 mod steps;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,7 +30,7 @@ use repartee_kernels::cpu::pool::Pool;
 use tracing::Span;
 
 use crate::config::{EngineConfig, Timeouts};
-use crate::deadline::{StepLimits, Planner};
+use crate::deadline::{Planner, StepLimits};
 use crate::hand_off::Edge;
 use crate::model::{Model, SlotCounts};
 use crate::models::worker_pool;
@@ -41,14 +41,14 @@ use crate::voices::VoiceRegistry;
 
 pub use gauges::Gauges;
 
-/// The encoder's name among the stages'.
+/// Name of the encoder in measurements.
 const ENCODER_NAME: &str = "encoder";
-/// Windows encoded in one tick: audio that arrives faster than real time must not delay other sessions.
+/// Upper bound of windows encoded in one tick: audio that arrives faster than real time must not delay other sessions.
 const MAX_WINDOWS: usize = 8;
-/// Commands of one session taken in one tick.
+/// Upper bound of one session's commands taken in one tick.
 const MAX_COMMANDS: usize = 64;
 
-/// The clock; tests drive their own.
+/// Clock of the scheduler; tests supply their own.
 pub type Clock = Box<dyn Fn() -> Instant + Send + Sync>;
 
 /// Outcome of a tick.
@@ -56,47 +56,47 @@ pub type Clock = Box<dyn Fn() -> Instant + Send + Sync>;
 pub enum Tick {
     /// Something was done; more may be runnable.
     Moved,
-    /// Nothing is runnable until a signal, or until then.
+    /// Nothing is runnable until a signal, or until the given time.
     Idle(Option<Instant>),
     /// The engine was dropped.
     Over,
 }
 
-/// Time and number of steps of the encoder and each stage, by name.
+/// Computing time and number of steps of the encoder and each stage, by name.
 pub type Times = Vec<(&'static str, Duration, u64)>;
 
-/// The tick loop's state.
+/// State of the tick loop.
 pub struct Scheduler {
     model: Model,
     timeouts: Timeouts,
-    /// Events that one tick can send for one response.
+    /// Upper bound of events that one tick can send for one response.
     events_per_tick: usize,
     voices: Arc<VoiceRegistry>,
-    /// Their names when the tick began.
+    /// Names of the voices when the tick began.
     voice_names: Arc<[String]>,
-    /// Whether a step takes many slots; otherwise one each.
+    /// True if a step takes many slots; otherwise one each.
     batch: bool,
     planner: Planner,
-    /// Threads for the stages' steps; `None` for one thread, on which they run one after the other.
+    /// Worker pool of the stages' steps; `None` for one thread, on which they run one after the other.
     pool: Option<Arc<Pool>>,
-    /// The edge before each stage but the first.
+    /// Edge before each stage but the first.
     edges: Vec<Edge>,
-    /// By owner.
+    /// Open sessions, by owner slot.
     sessions: BTreeMap<usize, Session>,
     free_slots: Vec<usize>,
-    /// Ids of the long texts of the command that is executed.
+    /// Ids of the long texts of the command being executed.
     texts: EncodedTexts,
-    /// The session that tokenised a part of a long text last: sessions take turns.
+    /// Session that last tokenised a piece of a long text: sessions take turns.
     tokenised: usize,
-    /// Slots for out-of-band responses: the free ones, and the owner of each taken one.
+    /// Free slots for out-of-band responses.
     free_out_of_band: Vec<usize>,
     out_of_band: BTreeMap<usize, usize>,
-    /// Slots of a batch that panicked. Each is stepped alone until its response is complete, so that the next panic ends only
-    /// the session at fault.
+    /// Slots of a batch that panicked. Each is stepped alone until its response is complete, so that the next panic
+    /// ends only the session at fault.
     quarantine: BTreeSet<usize>,
-    /// Since when a slot waits for silent prefill.
+    /// Start of each slot's wait for silent prefill.
     silent_since: BTreeMap<usize, Instant>,
-    /// When the step began whose output is routed.
+    /// Start of the step whose output is being routed.
     step_began: Instant,
     arrivals: flume::Receiver<SessionPeer>,
     gauges: Arc<Gauges>,
@@ -104,12 +104,17 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// A scheduler for `model` and the sessions that arrive. It counts `gauges.open` down as they end.
-    pub fn new(model: Model, config: &EngineConfig, arrivals: flume::Receiver<SessionPeer>, gauges: Arc<Gauges>) -> Self {
+    /// Creates a scheduler for `model` and the sessions that arrive. It counts `gauges.open` down as sessions end.
+    pub fn new(
+        model: Model,
+        config: &EngineConfig,
+        arrivals: flume::Receiver<SessionPeer>,
+        gauges: Arc<Gauges>,
+    ) -> Self {
         Self::with_clock(model, config, arrivals, gauges, Box::new(Instant::now))
     }
 
-    /// The same with another clock.
+    /// Like [`Scheduler::new`], with another clock.
     pub fn with_clock(
         mut model: Model,
         config: &EngineConfig,
@@ -158,7 +163,7 @@ impl Scheduler {
         }
     }
 
-    /// Runs the stages side by side on these threads from now on; with none, one after another.
+    /// Runs the stages in parallel on this pool from now on; one after another with `None`.
     pub fn set_pool(&mut self, pool: Option<Arc<Pool>>) {
         self.pool = pool;
     }
@@ -181,7 +186,7 @@ impl Scheduler {
         }
     }
 
-    /// Does everything that is runnable now, once. It does not panic.
+    /// Does everything that is runnable now, once. Never panics.
     pub fn tick(&mut self) -> Tick {
         self.guarded_tick()
     }
@@ -206,12 +211,12 @@ impl Scheduler {
         Tick::Idle(self.next_timeout())
     }
 
-    /// The voices, which may grow from any thread.
+    /// Voice registry, shared with callers' threads.
     pub fn voices(&self) -> Arc<VoiceRegistry> {
         self.voices.clone()
     }
 
-    /// What waits in all sessions.
+    /// Queue lengths of all sessions together.
     fn queues(&self) -> Queues {
         self.sessions.values().map(Session::queues).fold(Queues::default(), |sum, one| Queues {
             commands: sum.commands + one.commands,
@@ -221,17 +226,18 @@ impl Scheduler {
         })
     }
 
-    /// The span of the session that owns a slot, for what is logged of it.
+    /// Tracing span of the session that owns a slot.
     fn span(&self, slot: usize) -> Span {
         self.sessions.get(&self.owner(slot)).map_or_else(Span::none, |session| session.span().clone())
     }
 
-    /// Open sessions.
+    /// Number of open sessions.
     pub fn sessions(&self) -> usize {
         self.sessions.len()
     }
 
-    /// Resources held for all sessions: cache blocks, pieces on edges, out-of-band slots, notes about slots. 0 without sessions.
+    /// Number of resources held for all sessions: cache blocks, items on edges, out-of-band slots, notes about slots. 0
+    /// without sessions.
     pub fn held(&self) -> usize {
         let slots = 0..self.model.slots.total();
         let stages: usize = self.model.stages.iter().map(|stage| stage.blocks()).sum();
@@ -239,7 +245,7 @@ impl Scheduler {
         stages + edges + self.out_of_band.len() + self.quarantine.len() + self.silent_since.len()
     }
 
-    /// Time that each stage has computed so far.
+    /// Computing time of each stage so far.
     pub fn times(&self) -> Times {
         self.gauges.work().iter().map(|work| (work.stage, work.busy, work.steps)).collect()
     }
@@ -317,7 +323,7 @@ impl Scheduler {
                 self.deliver(0, slot, StageItem::Abort);
                 self.reclaim(slot);
             }
-            // What follows a second of audio comes in the next tick.
+            // Commands after a second of audio wait for the next tick.
             let front_end = self.model.audio.as_ref().map(|ears| &ears.front_end);
             if front_end.is_some_and(|front_end| appended >= front_end.rate() as usize) {
                 break;
@@ -332,7 +338,7 @@ impl Scheduler {
         moved
     }
 
-    /// A session together with the parts of the model that it uses.
+    /// Borrows a session together with the parts of the model that it uses.
     fn split(&mut self, owner: usize, now: Instant) -> (Option<&mut Session>, ModelContext<'_>) {
         let model = ModelContext {
             tokenizer: &self.model.tokenizer,
@@ -347,18 +353,18 @@ impl Scheduler {
         (self.sessions.get_mut(&owner), model)
     }
 
-    /// Notes the out-of-band slots of a session.
+    /// Records the out-of-band slots of a session.
     fn note_out_of_band(&mut self, owner: usize, slots: &[usize]) {
         self.out_of_band.retain(|slot, of| *of != owner || slots.contains(slot));
         self.out_of_band.extend(slots.iter().map(|&slot| (slot, owner)));
     }
 
-    /// The session that a slot belongs to.
+    /// Session that a slot belongs to.
     fn owner(&self, slot: usize) -> usize {
         self.out_of_band.get(&slot).copied().unwrap_or(slot)
     }
 
-    /// Frees an out-of-band slot once no response has it.
+    /// Frees an out-of-band slot once no response uses it.
     fn reclaim(&mut self, slot: usize) {
         let Some(owner) = self.out_of_band.get(&slot) else { return };
         let taken = self.sessions.get(owner).is_some_and(|session| session.out_of_band_slots().contains(&slot));
@@ -376,7 +382,7 @@ impl Scheduler {
         for slot in session.out_of_band_slots() {
             self.reset(slot);
         }
-        // Counted anew, because a panic may have come between the taking of a slot and its note.
+        // Recomputed, because a panic may have come between the taking of a slot and its record.
         self.out_of_band.retain(|_, of| *of != owner);
         let SlotCounts { sessions, .. } = self.model.slots;
         let slots = (sessions..self.model.slots.total()).rev();
@@ -385,7 +391,7 @@ impl Scheduler {
         // Before `open`, so that a caller that finds the slot free also finds its resources released.
         self.publish_held();
         self.gauges.open.fetch_sub(1, Ordering::AcqRel);
-        // Last, because dropping it closes the event queue, and a caller may wait for that to open the next session.
+        // Last: dropping it closes the event queue, and a caller may wait for that to open the next session.
         drop(session);
     }
 

@@ -1,8 +1,9 @@
-//! A tick on several threads: the steps of all stages run side by side.
+//! A tick on several threads: the steps of all stages run in parallel.
 //!
-//! Each works on what its stage held when the tick began: code2wav makes the samples of one frame while the talker makes the
-//! next. A thread whose step is done helps with the large operations of the others. What a step computes depends on its own stage alone, and results are routed in a fixed order, so the output is that of
-//! one thread. Samples are sent as soon as they are there; everything else waits for the slowest step of the tick.
+//! Each stage works on the input that it held when the tick began: code2wav makes the samples of one frame while the
+//! talker makes the next. A thread whose step is done helps with large operations of the others. A step depends on its
+//! own stage alone, and results are routed in a fixed order, so the output equals that of one thread. Samples are sent
+//! at once; everything else waits for the slowest step of the tick.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,12 +13,12 @@ use std::time::{Duration, Instant};
 use super::steps::{ENCODER, Encoded, encode};
 use super::{Clock, Scheduler};
 use crate::deadline::cost::StepRows;
-use crate::deadline::{ScheduledRows, ReadyRows};
+use crate::deadline::{ReadyRows, ScheduledRows};
 use crate::model::{Codec, Encoder, Model};
 use crate::session::Session;
-use crate::stage::{StageItem, Outbox, Stage, BatchEntry};
+use crate::stage::{BatchEntry, Outbox, Stage, StageItem};
 
-/// What computes.
+/// Target of a step.
 enum Unit<'a> {
     Encoder(&'a mut dyn Encoder),
     Stage(&'a mut dyn Stage),
@@ -38,24 +39,25 @@ enum StepResult {
     Panicked,
 }
 
-/// The steps of one stage in this tick.
+/// Steps of one stage in this tick.
 struct Task<'a> {
-    /// Index in the plan.
+    /// Index in the plan; 0 is the encoder.
     at: usize,
     unit: Unit<'a>,
     batches: Vec<Vec<ScheduledRows>>,
-    /// The encoder's input.
+    /// Input of the encoder.
     windows: Vec<(usize, crate::audio_input::PendingWindow)>,
     done: Vec<Step>,
 }
 
 impl Task<'_> {
-    /// Takes every step. `sent` takes out of a step's output what need not wait.
+    /// Runs every step. `sent` takes those items out of a step's output that need not wait.
     fn run(&mut self, clock: &Clock, sent: &dyn Fn(usize, &mut Outbox)) {
         for batch in std::mem::take(&mut self.batches) {
             let began = clock();
             let rows = batch.iter().fold(StepRows::default(), |rows, share| rows.and(share.kind, share.rows));
-            let mut work: Vec<BatchEntry> = batch.iter().map(|share| BatchEntry { slot: share.slot, rows: share.rows }).collect();
+            let mut work: Vec<BatchEntry> =
+                batch.iter().map(|share| BatchEntry { slot: share.slot, rows: share.rows }).collect();
             let result = match &mut self.unit {
                 Unit::Encoder(encoder) => StepResult::Encoded(encode(*encoder, std::mem::take(&mut self.windows))),
                 Unit::Stage(stage) => {
@@ -81,12 +83,12 @@ impl Task<'_> {
 }
 
 impl Scheduler {
-    /// Runs the steps that the planner chooses side by side.
+    /// Runs the planned steps in parallel.
     pub(super) fn run_stages_parallel(&mut self, now: Instant, wants: &[Vec<ReadyRows>]) -> bool {
         let whole = self.planner.budget(now, wants);
         let mut plans: Vec<Vec<Vec<ScheduledRows>>> = Vec::with_capacity(wants.len());
         for (at, wants) in wants.iter().enumerate() {
-            // Steps side by side have the same time each, and leave none to those after them.
+            // Parallel steps have the same time each, and leave none to those after them.
             let shares = self.planner.plan(at, now, wants, &[], &mut whole.clone());
             plans.push(self.batches(shares));
         }
@@ -99,8 +101,14 @@ impl Scheduler {
         encoder_plan.retain(|batch| !batch.is_empty());
         let windows = encoder_plan.first().map(|batch| self.take_windows(batch)).unwrap_or_default();
 
-        let Self { model: Model { stages, audio: ears, codec, .. }, sessions, out_of_band, clock, pool: Some(pool), .. } =
-            self
+        let Self {
+            model: Model { stages, audio: ears, codec, .. },
+            sessions,
+            out_of_band,
+            clock,
+            pool: Some(pool),
+            ..
+        } = self
         else {
             return false;
         };
@@ -117,7 +125,7 @@ impl Scheduler {
             tasks.push(Task { at: ENCODER, unit, batches: encoder_plan, windows, done: Vec::new() });
         }
         tasks.retain(|task| !task.batches.is_empty());
-        // One task alone uses it, but any thread may run that.
+        // Only the last stage's task locks it, but any thread may run that task.
         let sessions = Mutex::new(sessions);
         let sent = |at: usize, out: &mut Outbox| {
             if at == last {
@@ -131,9 +139,9 @@ impl Scheduler {
         true
     }
 
-    /// Measures finished steps and routes their results.
+    /// Records finished steps and routes their results.
     fn finish_steps(&mut self, done: Vec<(usize, Vec<Step>)>) {
-        // Slots that begin again: what the other stages made of them in this tick is of the response before.
+        // Slots that are replayed: output of other stages in this tick belongs to the run before.
         let mut stale: BTreeSet<usize> = BTreeSet::new();
         for (at, steps) in &done {
             for step in steps {

@@ -1,4 +1,4 @@
-//! Prompts on their way to the first stage: silent ones, those of responses that begin, and text that streams in.
+//! Delivery of prompts to the first stage: silent prefill, starting responses, and text that streams in.
 
 use std::time::Instant;
 
@@ -6,10 +6,10 @@ use repartee_engine_api::SessionError;
 
 use super::Scheduler;
 use crate::elements::Element;
-use crate::stage::{StageItem, ResponseParams};
+use crate::stage::{ResponseParams, StageItem};
 
 impl Scheduler {
-    /// Delivers prompts that changed, begins responses that can begin, and passes on text that streamed in.
+    /// Delivers changed prompts, begins responses that can begin, and passes on text that streamed in.
     pub(super) fn update_prompts(&mut self, now: Instant) -> bool {
         let mut moved = false;
         let owners: Vec<usize> = self.sessions.keys().copied().collect();
@@ -65,7 +65,7 @@ impl Scheduler {
         self.deliver(0, slot, StageItem::Prompt { elements, read, response });
     }
 
-    /// Lets an out-of-band response take over what the stages hold of its session's conversation.
+    /// Shares the cached prefix of a session with its out-of-band response.
     fn share_conversation(&mut self, slot: usize, owner: usize, elements: &[Element]) {
         let stages = &mut self.model.stages;
         // The last position is always computed: the first token is sampled from its row.

@@ -1,4 +1,4 @@
-//! The stages' work in a tick, and the routing of their output.
+//! Steps of the stages in a tick, and the routing of their output.
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,12 +10,12 @@ use super::Scheduler;
 use super::faults::internal;
 use crate::audio_input::PendingWindow;
 use crate::deadline::cost::StepRows;
-use crate::deadline::{ScheduledRows, Urgency, ReadyRows};
+use crate::deadline::{ReadyRows, ScheduledRows, Urgency};
 use crate::elements::AudioRows;
 use crate::model::{Encoder, WindowInput};
 use crate::session::EncoderTimes;
 use crate::session::active_response::SpeechDecision;
-use crate::stage::{StageEnd, StageItem, RunnableRows, Outbox, RowKind, BatchEntry};
+use crate::stage::{BatchEntry, Outbox, RowKind, RunnableRows, StageEnd, StageItem};
 
 /// Index of the encoder in the plan; the stages follow.
 pub(super) const ENCODER: usize = 0;
@@ -29,7 +29,7 @@ pub(super) struct Encoded {
     rows: Option<AudioRows>,
 }
 
-/// Encodes windows as one batch. An encoder keeps no state, so after a panic each window is tried again alone.
+/// Encodes windows as one batch. An encoder keeps no state, so after a panic each window is retried alone.
 pub(super) fn encode(encoder: &mut dyn Encoder, windows: Vec<(usize, PendingWindow)>) -> Vec<Encoded> {
     let mut encode = |windows: &[(usize, PendingWindow)]| {
         let inputs = windows.iter().map(|(_, window)| WindowInput { data: &window.window.data, index: window.index });
@@ -57,13 +57,13 @@ impl Scheduler {
         moved
     }
 
-    /// Runs one stage after the other, so that each takes what the one before it has just given.
+    /// Runs one stage after the other, so that each takes the output that the stage before it has just given.
     fn work_in_turn(&mut self, now: Instant, mut wants: Vec<Vec<ReadyRows>>, waiting: &mut BTreeSet<usize>) -> bool {
         let mut budget = self.planner.budget(now, &wants);
         let mut moved = false;
         for at in 0..wants.len() {
             if at > ENCODER {
-                // The stages before it may have produced more.
+                // Earlier stages may have produced more.
                 wants[at] = self.wants(at, now);
                 waiting.extend(wants[at].iter().map(|want| want.slot));
             }
@@ -85,14 +85,14 @@ impl Scheduler {
         moved
     }
 
-    /// Notes how long a step took.
+    /// Records the duration of a step.
     pub(super) fn measured(&mut self, at: usize, rows: StepRows, took: Duration) {
         self.planner.measured(at, rows, took);
         let blocks = if at == ENCODER { 0 } else { self.model.stages[at - 1].blocks() };
         self.gauges.measured(at, rows.total(), took, blocks);
     }
 
-    /// The rows of every slot that the encoder or a stage could advance.
+    /// Collects the rows of every slot that the encoder or a stage could advance.
     fn wants(&mut self, at: usize, now: Instant) -> Vec<ReadyRows> {
         let mut wants = Vec::new();
         let out_of_band = self.out_of_band.iter().map(|(&slot, &owner)| (slot, owner));
@@ -109,11 +109,11 @@ impl Scheduler {
                 continue;
             }
             let mut urgency = match (at, session.waiting_since()) {
-                // Sent faster than it was spoken.
+                // Sent faster than real time.
                 (ENCODER, _) if early => Urgency::Background { since: now },
                 // A response waits for this audio.
                 (ENCODER, Some(since)) => Urgency::First { since },
-                // The caller waits for what a tool call brings, but speech that is due comes first.
+                // The caller waits for the result of a tool call, but speech that is due comes first.
                 (FIRST_STAGE, _) => {
                     session.writes_call_since(slot).map_or(session.urgency(slot, now), |since| Urgency::First { since })
                 }
@@ -124,9 +124,10 @@ impl Scheduler {
                 Urgency::Background { since } if at == ENCODER => {
                     *since = *self.silent_since.entry(slot).or_insert(now);
                 }
-                // What later stages hold becomes sound before these rows do.
+                // Audio that later stages hold plays before these rows do.
                 Urgency::Playing { runs_out } if at != ENCODER => {
-                    *runs_out += self.model.stages[at..].iter().map(|stage| stage.buffered_audio(slot)).sum::<Duration>();
+                    *runs_out +=
+                        self.model.stages[at..].iter().map(|stage| stage.buffered_audio(slot)).sum::<Duration>();
                 }
                 _ => {}
             }
@@ -136,7 +137,7 @@ impl Scheduler {
         wants
     }
 
-    /// The batches of a step: one for all slots, and one for each quarantined slot.
+    /// Groups the rows of a step into batches: one for all slots, and one for each quarantined slot.
     pub(super) fn batches(&self, shares: Vec<ScheduledRows>) -> Vec<Vec<ScheduledRows>> {
         let (alone, together): (Vec<ScheduledRows>, Vec<ScheduledRows>) =
             shares.into_iter().partition(|share| !self.batch || self.quarantine.contains(&share.slot));
@@ -164,7 +165,7 @@ impl Scheduler {
         }
     }
 
-    /// Gives encoded windows to their sessions. A session whose window could not be encoded ends.
+    /// Gives encoded windows to their sessions. Ends a session whose window could not be encoded.
     pub(super) fn place_encoded(&mut self, encoded: Vec<Encoded>) {
         let (began, ended) = (self.step_began, (self.clock)());
         for Encoded { slot, window, rows } in encoded {
@@ -182,7 +183,8 @@ impl Scheduler {
     /// Steps one batch of one stage.
     fn step(&mut self, index: usize, shares: &[ScheduledRows]) {
         // Slots that failed in an earlier batch of this tick have nothing ready.
-        let present = shares.iter().filter(|share| self.model.stages[index].runnable_rows(share.slot).rows >= share.rows);
+        let present =
+            shares.iter().filter(|share| self.model.stages[index].runnable_rows(share.slot).rows >= share.rows);
         let work: Vec<BatchEntry> = present.map(|share| BatchEntry { slot: share.slot, rows: share.rows }).collect();
         if work.is_empty() {
             return;
@@ -195,7 +197,7 @@ impl Scheduler {
         }
     }
 
-    /// Ends the session of a batch of one that panicked; of a larger batch each response begins again, alone.
+    /// Handles a panic of a batch: ends the session of a batch of one; of a larger batch replays each response alone.
     pub(super) fn panicked(&mut self, index: usize, work: &[BatchEntry]) {
         let name = self.model.stages[index].name();
         if let [BatchEntry { slot, .. }] = *work {
@@ -213,7 +215,7 @@ impl Scheduler {
         }
     }
 
-    /// Resets a slot, quarantines it and starts its response again.
+    /// Resets a slot, quarantines it and restarts its response.
     fn replay(&mut self, slot: usize) {
         self.reset(slot);
         self.quarantine.insert(slot);
@@ -225,7 +227,7 @@ impl Scheduler {
         }
     }
 
-    /// Delivers an item to a stage, and what that emits at once to the stages after it.
+    /// Delivers an item to a stage, and the stage's immediate output to the stages after it.
     pub(super) fn deliver(&mut self, index: usize, slot: usize, item: StageItem) {
         let mut out = Vec::new();
         let stage = &mut self.model.stages[index];
@@ -254,7 +256,7 @@ impl Scheduler {
         match &item {
             StageItem::Token(id) | StageItem::Row { id, .. } => match session.token(slot, *id, began, now) {
                 SpeechDecision::Yes => {}
-                // Later stages would wait for text while the call is written.
+                // Later stages would wait for text while the call is generated.
                 SpeechDecision::Pauses => return self.pass(index, slot, StageItem::TextPause),
                 SpeechDecision::No => return,
             },
@@ -277,7 +279,7 @@ impl Scheduler {
         }
     }
 
-    /// Passes an item of stage `index` to the next one, if there is one.
+    /// Passes an item of stage `index` to the next one, if any.
     fn pass(&mut self, index: usize, slot: usize, item: StageItem) {
         let Some(edge) = self.edges.get_mut(index) else { return };
         for item in edge.pass(slot, item) {

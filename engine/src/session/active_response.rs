@@ -1,9 +1,9 @@
-//! Responses being generated: the stages' output becomes history and events.
+//! Active responses: turns the stages' output into history and events.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use repartee_engine_api::{Event, FinishReason, Respond, ResponseId, SessionError, LatencyStamps, EngineUsage};
+use repartee_engine_api::{EngineUsage, Event, FinishReason, LatencyStamps, Respond, ResponseId, SessionError};
 
 use super::pending_response::PendingResponse;
 use super::streamed_text::StreamedText;
@@ -18,52 +18,52 @@ use crate::text::TextStream;
 
 /// A response being generated.
 pub struct ActiveResponse {
-    /// The request.
+    /// Request of the caller.
     pub request: Respond,
-    /// What the stages were given with the prompt.
+    /// Parameters that the stages got with the prompt.
     params: ResponseParams,
-    /// Text that streams in for it.
+    /// Text that streams in, if the response takes any.
     pub(super) streamed: Option<StreamedText>,
-    /// The prompt, kept for a replay.
+    /// Prompt, kept for a replay.
     prompt: Vec<Element>,
-    /// When the engine took it.
+    /// Time at which the engine took the request.
     accepted: Instant,
-    /// When the encoder began with the last of its input.
+    /// Start of the encoder's last step over its input.
     encoding: Instant,
-    /// When the first stage got its prompt.
+    /// Time at which the first stage got the prompt.
     begun: Instant,
-    /// When the step began that gave its first token.
+    /// Start of the step that gave the first token.
     prefilled: Option<Instant>,
-    /// When its first token came.
+    /// Time of the first token.
     first_token: Option<Instant>,
-    /// When its first frame came.
+    /// Time of the first codec frame.
     first_frame: Option<Instant>,
     text: TextStream,
-    /// Tool calls within the text.
+    /// Parser of tool calls within the text.
     calls: ToolCallReader,
-    /// Whether a tool call came after the last text that is spoken.
+    /// True if a tool call came after the last spoken text.
     called: bool,
     /// Events sent to the caller.
     sent: EventCounts,
-    /// Events made of the stages' output since the response began or its replay began. During a replay it is behind `sent`.
+    /// Events made of the stages' output since the begin or the replay. During a replay it is behind `sent`.
     produced: EventCounts,
     /// Duration of the audio sent.
     duration: Duration,
-    /// Playback position, and when it held.
+    /// Playback position, and its time.
     played: Option<(Duration, Instant)>,
     usage: EngineUsage,
-    /// When a stage last produced something for it.
+    /// Time of a stage's last output for it.
     progressed: Instant,
 }
 
-/// What later stages do with a token.
+/// Effect of a token on speech.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SpeechDecision {
-    /// They speak it.
+    /// Later stages speak the token.
     Yes,
-    /// It is not spoken, and opens what is not spoken.
+    /// The token is not spoken, and opens a tool call.
     Pauses,
-    /// It is not spoken.
+    /// The token is not spoken.
     No,
 }
 
@@ -107,7 +107,7 @@ impl ActiveResponse {
         }
     }
 
-    /// How soon the caller needs more of it.
+    /// Urgency of further output.
     fn urgency(&self) -> Urgency {
         if self.request.background {
             return Urgency::Background { since: self.accepted };
@@ -119,13 +119,13 @@ impl ActiveResponse {
         }
     }
 
-    /// Since when nothing came for it: neither of a stage, nor of the text that the stages may wait for.
+    /// Start of the wait for the next output, or for the caller's text if the stages may wait for it.
     fn waits_since(&self) -> Instant {
         let text = self.streamed.as_ref().filter(|streamed| streamed.is_open()).map(|streamed| streamed.since);
         text.map_or(self.progressed, |since| since.max(self.progressed))
     }
 
-    /// Counts one more event of a kind; whether it was not sent before.
+    /// Counts one more event of a kind; true if it was not sent before a replay.
     fn is_new(produced: &mut u64, sent: &mut u64) -> bool {
         *produced += 1;
         let new = *produced > *sent;
@@ -149,19 +149,20 @@ impl Session {
         self.out_of_band.iter_mut().find(|other| other.slot == slot)?.active.as_mut()
     }
 
-    /// How soon the work of the stages for `slot` is needed.
+    /// Urgency of the stages' work for `slot`.
     pub fn urgency(&self, slot: usize, now: Instant) -> Urgency {
         let active = self.active_in(slot);
         active.map_or(Urgency::Silent { since: now }, ActiveResponse::urgency)
     }
 
-    /// When the response in `slot` was requested.
+    /// Request time of the response in `slot`.
     pub fn requested_at(&self, slot: usize) -> Option<Instant> {
         let active = self.active_in(slot);
         active.map(|active| active.accepted).or_else(|| self.waiting_since())
     }
 
-    /// The timeouts that run now: when each ends, and the session's error then. `events` is the most that a tick can send.
+    /// Running timeouts, each with its end and the error of the session then. `events` is the upper bound of a tick's
+    /// events.
     pub fn timeouts(&mut self, events: usize, now: Instant, limits: &Timeouts) -> Vec<(Instant, SessionError)> {
         let timeout = |since: Instant, limit_s: u32, what| {
             (since + Timeouts::limit(limit_s), SessionError::TimedOut { what, limit_s })
@@ -169,7 +170,7 @@ impl Session {
         if self.has_room(events) {
             self.unread = None;
         } else {
-            // A session whose queue is full is not run, so its stages are not late.
+            // A session whose queue is full is not runnable, so its stages are not late.
             let out_of_band = self.out_of_band.iter_mut().filter_map(|other| other.active.as_mut());
             self.active.iter_mut().chain(out_of_band).for_each(|active| active.progressed = now);
             // The timeout starts again with every event that the caller reads.
@@ -181,11 +182,11 @@ impl Session {
             return vec![timeout(since, limits.unread_s, "reading what was sent")];
         }
         let out_of_band = self.out_of_band.iter().filter_map(|other| other.active.as_ref());
-        // In the background one may wait for as long as others have work.
+        // A background response may wait as long as others have work.
         let waited_for = |active: &&ActiveResponse| !active.request.background;
         let stuck = self.active.iter().chain(out_of_band).filter(waited_for).map(ActiveResponse::waits_since).min();
         let stuck = stuck.map(|since| timeout(since, limits.stage_s, "the next step of a response"));
-        // A response waits for the encoder, or a command does that may request one.
+        // A response waits for the encoder, or a held command that may request one.
         let waits = self.waiting_since().is_some() || !self.held_commands.is_empty();
         self.stalled = self.stalled.or(Some(now)).filter(|_| waits && !self.pending_windows.is_empty());
         let stalled = self.stalled.map(|since| timeout(since, limits.stage_s, "the encoding of a response's input"));
@@ -195,7 +196,7 @@ impl Session {
         stuck.into_iter().chain(stalled).chain(speculative).collect()
     }
 
-    /// Notes the playback position that the caller reports.
+    /// Records the playback position that the caller reports.
     pub(super) fn played(&mut self, response: ResponseId, position: Duration, at: Instant) {
         let out_of_band = self.out_of_band.iter_mut().filter_map(|other| other.active.as_mut());
         for active in self.active.iter_mut().chain(out_of_band) {
@@ -205,21 +206,21 @@ impl Session {
         }
     }
 
-    /// Notes how many prompt positions the response in `slot` found cached.
+    /// Records the number of cached prompt positions of the response in `slot`.
     pub fn note_cached(&mut self, slot: usize, positions: usize) {
         if let Some(active) = self.active_on(slot) {
             active.usage.cached_tokens = positions as u32;
         }
     }
 
-    /// Notes that a stage produced something for the response in `slot`.
+    /// Records that a stage produced output for the response in `slot`.
     pub fn note_progress(&mut self, slot: usize, now: Instant) {
         if let Some(active) = self.active_on(slot) {
             active.progressed = now;
         }
     }
 
-    /// Takes a token of the response in `slot`, from a step that began at `began`; whether it is spoken.
+    /// Takes a token of the response in `slot`, from a step that began at `began`; returns its effect on speech.
     pub fn token(&mut self, slot: usize, id: u32, began: Instant, now: Instant) -> SpeechDecision {
         let Some(active) = self.active_on(slot) else { return SpeechDecision::No };
         active.prefilled.get_or_insert(began.max(active.begun));
@@ -245,13 +246,13 @@ impl Session {
         spoken
     }
 
-    /// Since when the response in `slot` waits for the next token of a tool call, if it writes one.
+    /// Start of the wait for the next token of a tool call, if the response in `slot` is writing one.
     pub fn writes_call_since(&self, slot: usize) -> Option<Instant> {
         let active = self.active_in(slot);
         active.filter(|active| active.calls.mode() == TokenKind::ToolCall).map(|active| active.progressed)
     }
 
-    /// Sends text and tool calls, but for those that were sent before a replay.
+    /// Sends text and tool calls, except those that were sent before a replay.
     fn emit_new(&mut self, slot: usize, events: Vec<Event>) {
         for event in events {
             let Some(active) = self.active_on(slot) else { return };
@@ -261,7 +262,8 @@ impl Session {
         }
     }
 
-    /// Takes a codec frame of the response in `slot`. It becomes part of the response's item if the model keeps its speech.
+    /// Takes a codec frame of the response in `slot`. It is added to the response's item if later prompts contain
+    /// speech.
     pub fn frame(&mut self, slot: usize, codes: &[u32], script: &dyn PromptTemplate, now: Instant) {
         let Some(active) = self.active_on(slot) else { return };
         active.first_frame.get_or_insert(now);
@@ -305,7 +307,7 @@ impl Session {
         }
     }
 
-    /// Ends the response in `slot`, if there is one, with an error.
+    /// Ends the response in `slot`, if any, with an error.
     pub fn finish_failed(&mut self, slot: usize, error: SessionError) {
         let response = self.end(slot).map(|(response, _)| response);
         self.fail(response, error);
@@ -331,8 +333,8 @@ impl Session {
         Some((request.response, usage))
     }
 
-    /// Starts the response in `slot` again from its prompt, after a panic in a batch that it was part of. Events that were
-    /// sent already are skipped; the output depends on prompt and seed alone, so the rest follows without a seam.
+    /// Restarts the response in `slot` from its prompt, after a panic in its batch. Events that were sent already are
+    /// skipped. The output depends on prompt and seed alone, so the rest continues seamlessly.
     pub fn replay(&mut self, slot: usize, model: &ModelContext<'_>) -> Option<(Vec<Element>, ResponseParams)> {
         self.changed |= slot == self.slot;
         let active = self.active_on(slot)?;

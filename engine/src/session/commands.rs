@@ -1,7 +1,7 @@
-//! The order of commands: one after another, but for what must not wait for the encoder or a long text.
+//! Order of commands. They run one after another, except those that must not wait for the encoder or a long text.
 //!
-//! While many windows wait to be encoded, commands wait too, so that a caller cannot send audio faster than it is encoded.
-//! [`Command::Cancel`] and [`Command::Played`] overtake them.
+//! While many windows wait for the encoder, commands wait too, so that a caller cannot send audio faster than it is
+//! encoded (backpressure). [`Command::Cancel`] and [`Command::Played`] overtake them.
 
 use std::time::Duration;
 
@@ -9,16 +9,16 @@ use repartee_engine_api::{COMMAND_QUEUE, Command, ResponseId};
 
 use super::Session;
 
-/// Windows that may wait for the encoder before the session's commands wait.
+/// Upper bound of pending windows; above it the session's commands wait.
 const MAX_PENDING_WINDOWS: usize = 64;
-/// The sound of such windows, whatever a model's windows last.
+/// Upper bound of the duration of pending windows, for models with long windows.
 const MAX_PENDING_SOUND: Duration = Duration::from_secs(30);
-/// Complete audio items that may wait for the front end before the session's commands wait.
+/// Upper bound of complete audio items that wait for the front end; above it the session's commands wait.
 const MAX_PENDING_SOUNDS: usize = 2;
 
 impl Session {
-    /// The next command to execute. While too much audio waits for the encoder, or a long text is taken in, others than those that
-    /// overtake are held, as many as fit into the queue of commands.
+    /// Next command to execute. While too much audio waits for the encoder, or a long text is being tokenised, only
+    /// overtaking commands are returned. The others are held, as many as the command queue has places.
     pub fn next_command(&mut self) -> Option<Command> {
         let audio = self.has_many_windows() || self.pending_sounds.len() > MAX_PENDING_SOUNDS;
         if !audio && self.text_intake.is_none() {
@@ -44,7 +44,7 @@ impl Session {
 }
 
 impl Session {
-    /// Whether so much audio waits for the encoder that no more is read.
+    /// True if so much audio waits for the encoder that no more is read.
     pub(super) fn has_many_windows(&self) -> bool {
         let windows = &self.pending_windows;
         windows.len() > MAX_PENDING_WINDOWS
@@ -52,7 +52,7 @@ impl Session {
     }
 }
 
-/// Whether a command decides about a response: a later one about the same must not overtake it.
+/// True if a command requests, commits or aborts this response: a later command about it must not overtake.
 fn names(command: &Command, response: ResponseId) -> bool {
     match command {
         Command::Respond(request) | Command::BeginSpeculation { respond: request, .. } => request.response == response,
@@ -73,7 +73,7 @@ mod tests {
     use crate::audio_input::{PendingWindow, WindowTarget};
     use crate::model::InputWindow;
 
-    /// A session with so many windows that wait for the encoder, and its caller's end.
+    /// A session with `windows` windows that wait for the encoder, and its caller's handle.
     fn session(windows: usize) -> (SessionHandle, Session) {
         let (handle, peer) = link(WakeSignal::new().0);
         let mut session = Session::new(peer, 0);

@@ -1,4 +1,4 @@
-//! What a session needs of the model while it executes commands.
+//! Parts of the model that commands need.
 
 use std::time::{Duration, Instant};
 
@@ -10,23 +10,23 @@ use crate::model::{FrontEnd, PromptTemplate};
 use crate::stage::Stage;
 use crate::text::Tokenizer;
 
-/// The parts of the model that a session uses while it executes commands.
+/// Parts of the model that a session uses to execute commands.
 pub struct ModelContext<'a> {
-    /// Text to ids.
+    /// Tokenizer of the checkpoint.
     pub tokenizer: &'a Tokenizer,
-    /// Sound to windows; `None` for a model without ears.
+    /// Audio front end; `None` for a model without audio input.
     pub front_end: Option<&'a dyn FrontEnd>,
-    /// Voices, the default one first.
+    /// Names of the voices, the default one first.
     pub voices: &'a [String],
-    /// How the model's prompts are written.
+    /// Template of the model's prompts.
     pub template: &'a dyn PromptTemplate,
-    /// The model's stages.
+    /// Stages of the model.
     pub stages: &'a [Box<dyn Stage>],
     /// Free slots for out-of-band responses.
     pub free_slots: &'a mut Vec<usize>,
-    /// Ids of the long texts of the command that is executed.
+    /// Ids of the long texts of the command being executed.
     pub texts: &'a [(String, Vec<u32>)],
-    /// The time of this tick.
+    /// Start of this tick.
     pub now: Instant,
 }
 
@@ -42,13 +42,13 @@ impl ModelContext<'_> {
         self.front_end.ok_or(SessionError::NoAudioInput)
     }
 
-    /// How long so many samples of input last.
+    /// Duration of `samples` samples of input.
     pub(super) fn duration(&self, samples: usize) -> Duration {
         let rate = self.front_end.map_or(0, |front_end| front_end.rate()).max(1);
         Duration::from_secs_f64(samples as f64 / f64::from(rate))
     }
 
-    /// Samples of the longest audio item.
+    /// Upper bound of samples of an audio item.
     pub(super) fn audio_limit(&self) -> Result<usize, SessionError> {
         Ok(MAX_AUDIO_S as usize * self.front_end()?.rate() as usize)
     }

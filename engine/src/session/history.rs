@@ -1,23 +1,23 @@
-//! The items of a session, in order. The stages' caches are derived from them.
+//! Items of a session, in order. The stages' caches are derived from them.
 
 use repartee_engine_api::{InsertAt, ItemId, SessionError};
 
 use crate::elements::Message;
 
-/// An entry of the history.
+/// One item of the history.
 #[derive(Debug)]
 pub struct HistoryItem {
-    /// Id given by the caller.
+    /// Id that the caller gave.
     pub id: ItemId,
-    /// Content.
+    /// Content of the item.
     pub message: Message,
 }
 
-/// The items of a session.
+/// Ordered items of a session.
 #[derive(Debug, Default)]
 pub struct History {
     entries: Vec<HistoryItem>,
-    /// Whether items were evicted: then an unknown neighbour is taken for one that stood before all others.
+    /// True if items were evicted; then an unknown neighbour counts as one before all others.
     evicted: bool,
 }
 
@@ -27,27 +27,27 @@ impl History {
         &self.entries
     }
 
-    /// Whether an item is there.
+    /// True if the item exists.
     pub fn contains(&self, id: ItemId) -> bool {
         self.position(id).is_some()
     }
 
-    /// Where an item stands.
+    /// Index of an item in the history.
     pub fn position(&self, id: ItemId) -> Option<usize> {
         self.entries.iter().position(|entry| entry.id == id)
     }
 
-    /// Content of an item.
+    /// Content of an item, if it exists.
     pub fn get(&self, id: ItemId) -> Option<&Message> {
         self.entries.iter().find(|entry| entry.id == id).map(|entry| &entry.message)
     }
 
-    /// Content of an item, mutable.
+    /// Mutable content of an item, if it exists.
     pub fn get_mut(&mut self, id: ItemId) -> Option<&mut Message> {
         self.entries.iter_mut().find(|entry| entry.id == id).map(|entry| &mut entry.message)
     }
 
-    /// Inserts an item.
+    /// Inserts an item; fails if its id is in use or its neighbour is unknown.
     pub fn insert(&mut self, id: ItemId, place: InsertAt, message: Message) -> Result<(), SessionError> {
         if self.contains(id) {
             return Err(SessionError::DuplicateItem(id));

@@ -1,4 +1,4 @@
-//! Input audio: samples that become windows, items of them, and the encoder's rows.
+//! Input audio: windows of samples, audio items, and the encoder's rows.
 
 use std::sync::Arc;
 
@@ -60,13 +60,13 @@ impl Session {
         self.changed = true;
     }
 
-    /// What audio that is not encoded yet belongs to, in order.
+    /// Owners of the audio that is not encoded yet, in order.
     pub(super) fn unencoded(&self) -> impl Iterator<Item = WindowTarget> {
         let windows = self.pending_windows.iter().map(|window| window.target);
         windows.chain(self.pending_sounds.iter().map(|sound| sound.target))
     }
 
-    /// Samples of the open audio item.
+    /// Number of samples of the open audio item.
     pub(super) fn open_samples(&self) -> usize {
         match &self.speculation {
             Some(speculation) => speculation.audio_input.samples() + speculation.held.len(),

@@ -1,9 +1,9 @@
-//! What a caller submits at once is taken in by pieces: a long text is tokenised, and complete audio goes through the front end, a
-//! bounded part in each tick. The session's own commands wait for it, and no other session does.
+//! Intake of large commands in pieces: each tick tokenises a bounded part of a long text and passes a bounded part of
+//! complete audio through the front end. The session's own commands wait meanwhile; other sessions do not.
 
 use std::collections::VecDeque;
 
-use repartee_engine_api::{Command, MessageContent, ResponseInput, Respond, SessionError, SlicePolicy};
+use repartee_engine_api::{Command, MessageContent, Respond, ResponseInput, SessionError, SlicePolicy};
 
 use super::messages::{content_text, system_text, text_error};
 use super::{ModelContext, Session};
@@ -11,17 +11,17 @@ use crate::audio_input::{PendingWindow, WindowTarget};
 use crate::model::FrontEndStream;
 use crate::text::{MAX_STRETCH, TextEncoder, TextError};
 
-/// Bytes of text up to which a command is executed at once.
+/// Upper bound of text bytes of a command that is executed at once.
 const INLINE_TEXT: usize = 2048;
-/// Bytes of a longer text that one tick tokenises, of one session: a few milliseconds.
+/// Bytes of longer texts that one tick tokenises, in one session: a few milliseconds.
 const TEXT_PIECE: usize = 4096;
 /// Audio of one session that passes the front end in one tick, in ms.
 const AUDIO_PIECE_MS: usize = 1000;
 
-/// Ids of texts that a command is about to need.
+/// Texts of a command with their ids.
 pub type EncodedTexts = Vec<(String, Vec<u32>)>;
 
-/// What a session's intake has come to.
+/// Next command of a session.
 pub enum Intake {
     /// No command waits.
     Empty,
@@ -29,14 +29,14 @@ pub enum Intake {
     Busy,
     /// A command to execute, and the ids of its long texts.
     Ready(Command, EncodedTexts),
-    /// A command whose texts cannot be taken.
+    /// A command whose texts cannot be encoded.
     Refused(Command, SessionError),
 }
 
 /// A command whose texts are being tokenised.
 pub struct TextIntake {
     pub(super) command: Command,
-    /// The texts, and how much of the first one was read.
+    /// Texts that are left; `at` bytes of the first one were read.
     texts: VecDeque<String>,
     at: usize,
     encoder: TextEncoder,
@@ -45,7 +45,7 @@ pub struct TextIntake {
 }
 
 impl TextIntake {
-    /// Reads at most `budget` bytes. Whether everything was read.
+    /// Reads at most `budget` bytes; returns true once all texts are read.
     fn advance(&mut self, mut budget: usize) -> Result<bool, SessionError> {
         while let Some(text) = self.texts.front() {
             let mut end = (self.at + budget).min(text.len());
@@ -71,26 +71,27 @@ impl TextIntake {
     }
 }
 
-/// Complete audio on its way through the front end.
+/// Complete audio that waits for the front end.
 pub struct PendingAudio {
-    /// What it belongs to.
+    /// Owner of the audio.
     pub target: WindowTarget,
     samples: Vec<f32>,
     at: usize,
     stream: Box<dyn FrontEndStream>,
-    /// Windows so far.
+    /// Number of windows so far.
     windows: usize,
 }
 
 impl PendingAudio {
-    /// Audio of which nothing was read.
+    /// Creates pending audio of which nothing was read.
     pub fn new(stream: Box<dyn FrontEndStream>, samples: Vec<f32>, target: WindowTarget) -> Self {
         Self { target, samples, at: 0, stream, windows: 0 }
     }
 }
 
 impl Session {
-    /// The next command, once its long texts are tokenised. `turn` says whether this session may tokenise a piece, and is taken.
+    /// Next command, once its long texts are tokenised. With `turn` this session may tokenise a piece; doing so clears
+    /// it.
     pub fn take_in(&mut self, model: &ModelContext<'_>, turn: &mut bool) -> Intake {
         if self.text_intake.is_none() {
             let Some(command) = self.next_command() else { return Intake::Empty };
@@ -114,7 +115,7 @@ impl Session {
         match intake.advance(budget) {
             Ok(false) => {
                 self.text_intake = Some(intake);
-                // What need not wait overtakes it.
+                // Commands that may overtake do so.
                 self.next_command().map_or(Intake::Busy, |command| Intake::Ready(command, EncodedTexts::new()))
             }
             Ok(true) => Intake::Ready(intake.command, intake.done),
@@ -122,12 +123,12 @@ impl Session {
         }
     }
 
-    /// Whether a long text is being tokenised.
+    /// True while a long text is being tokenised.
     pub fn tokenises(&self) -> bool {
         self.text_intake.is_some()
     }
 
-    /// The first second of a longer slice; the rest are the commands after it.
+    /// Cuts a long slice after its first second; the rest becomes the next commands.
     fn split_audio(&mut self, command: Command, model: &ModelContext<'_>) -> Command {
         let (mut samples, front_end) = match (command, model.front_end) {
             (Command::Append(samples), Some(front_end)) => (samples, front_end),
@@ -144,7 +145,7 @@ impl Session {
         Command::Append(samples)
     }
 
-    /// The texts that a command makes ids of, as the model's template writes them.
+    /// Texts that a command encodes, as the model's template writes them.
     fn texts_of(&self, command: &Command, model: &ModelContext<'_>) -> Vec<String> {
         let tools = model.template.tools();
         let content = |content: &MessageContent| content_text(content, tools).ok().flatten();
@@ -172,7 +173,7 @@ impl Session {
         }
     }
 
-    /// Passes a piece of the oldest complete audio through the front end. Whether there was any.
+    /// Passes a piece of the oldest complete audio through the front end; false if there is none.
     pub fn read_sound(&mut self, model: &ModelContext<'_>) -> bool {
         if self.has_many_windows() {
             return false;

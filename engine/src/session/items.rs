@@ -1,6 +1,6 @@
 //! Items of the history that the caller inserts, deletes and truncates.
 
-use repartee_engine_api::{MessageContent, InsertAt, ItemId, SessionError};
+use repartee_engine_api::{InsertAt, ItemId, MessageContent, SessionError};
 
 use super::intake::PendingAudio;
 use super::messages::{check_length, text_error, text_message};

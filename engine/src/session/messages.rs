@@ -1,4 +1,4 @@
-//! Texts of the caller as token ids, in the model's template.
+//! Encoding of the caller's texts as token ids, in the model's template.
 
 use repartee_engine_api::{MessageContent, Role, SessionError, Tool};
 
@@ -7,7 +7,7 @@ use crate::elements::{Message, MessageKind};
 use crate::model::ToolTemplate;
 use crate::text::TextError;
 
-/// The text of a system message of instructions and tools.
+/// Text of a system message with instructions and tools.
 pub(super) fn system_text(
     instructions: &str,
     tools: &[Tool],
@@ -19,7 +19,7 @@ pub(super) fn system_text(
     Ok(template.ok_or(SessionError::NoTools)?.system(instructions, tools))
 }
 
-/// The system message of instructions and tools; `None` if both are empty.
+/// Encodes the system message of instructions and tools; `None` if both are empty.
 pub(super) fn system(
     instructions: &str,
     tools: &[Tool],
@@ -29,7 +29,7 @@ pub(super) fn system(
     Ok((!ids.is_empty()).then_some(ids))
 }
 
-/// The text of a content as the template writes it; `None` for audio.
+/// Text of a content as the template writes it; `None` for audio.
 pub(super) fn content_text(
     content: &MessageContent,
     template: Option<&dyn ToolTemplate>,
@@ -43,7 +43,7 @@ pub(super) fn content_text(
     }))
 }
 
-/// A message of a text, a tool call or a tool result; audio gives one without windows.
+/// Builds a message of a text, a tool call or a tool result; audio gives a message without windows.
 pub(super) fn text_message(content: MessageContent, model: &ModelContext<'_>) -> Result<Message, SessionError> {
     let Some(text) = content_text(&content, model.template.tools())? else { return Ok(Message::audio(Vec::new())) };
     let kind = match content {
@@ -62,7 +62,7 @@ pub(super) fn check_length(samples: &[f32], model: &ModelContext<'_>) -> Result<
     if samples.len() > limit { Err(SessionError::AudioTooLong { limit_s: MAX_AUDIO_S }) } else { Ok(()) }
 }
 
-/// The error for a text without ids.
+/// Error of a text that cannot be encoded.
 pub(super) fn text_error(error: &TextError) -> SessionError {
     SessionError::bad("text", "not encodable", error.to_string())
 }

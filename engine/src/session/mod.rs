@@ -1,20 +1,20 @@
-//! The state of one session: history, open input audio, pending and active responses. The scheduler drives it; it computes
-//! nothing and knows no stage.
+//! State of one session: history, open input audio, pending and active responses. The scheduler drives it; it computes
+//! nothing and depends on no stage's implementation.
 //!
-//! - [`context`]: what it needs of the model
+//! - [`context`]: parts of the model that commands need
 //! - [`commands`]: the order of commands
 //! - [`input_audio`]: input audio, windows and their rows
 //! - [`items`]: items that the caller inserts, deletes and truncates
 //! - [`history`]: the items, in order
-//! - [`intake`]: long texts and complete audio, by pieces
-//! - [`pending_response`]: requested responses
+//! - [`intake`]: long texts and complete audio, in pieces
+//! - [`pending_response`]: requested responses that have not begun
 //! - [`active_response`]: responses being generated
 //! - [`out_of_band`]: out-of-band responses, requested or being generated
 //! - [`prompt`]: prompts and the eviction of the oldest items
 //! - [`speculation`]: a response begun before the turn has surely ended
 //! - [`streamed_text`]: text that streams in while its response is being generated
 //! - [`slices`]: input audio answered slice by slice
-//! - [`real_time`]: which audio came faster than time passes
+//! - [`real_time`]: rate limit of input audio
 //! - [`messages`]: texts of the caller as token ids
 //! - [`tool_calls`]: tool calls within generated text
 
@@ -39,7 +39,7 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use repartee_engine_api::{Command, Event, SessionPeer, ResponseId, SessionError, Tool};
+use repartee_engine_api::{Command, Event, ResponseId, SessionError, SessionPeer, Tool};
 use tracing::Span;
 
 use self::active_response::ActiveResponse;
@@ -54,43 +54,43 @@ use self::slices::Slices;
 use self::speculation::Speculation;
 use crate::audio_input::{AudioInput, PendingWindow};
 
-/// Longest audio of one item, in seconds: a caller that never commits must not fill the memory.
+/// Upper bound of one audio item, in seconds: a caller that never commits must not fill the memory.
 pub const MAX_AUDIO_S: u32 = 600;
 
-/// Lengths of a session's queues, or of all sessions' together.
+/// Queue lengths of one session, or of all sessions together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Queues {
-    /// Commands of callers that were not taken yet.
+    /// Commands that the engine has not taken yet.
     pub commands: usize,
     /// Windows of input audio that wait for the encoder.
     pub windows: usize,
-    /// Responses that were requested and have not begun.
+    /// Requested responses that have not begun.
     pub responses: usize,
-    /// Events that callers have not read yet.
+    /// Events that the caller has not read yet.
     pub events: usize,
 }
 
-/// When a step of the encoder began and ended.
+/// Start and end of an encoder's step.
 #[derive(Debug, Clone, Copy)]
 pub struct EncoderTimes {
-    /// Its windows were taken.
+    /// Time at which the step took its windows.
     pub began: Instant,
-    /// Their rows were there.
+    /// Time at which their rows were complete.
     pub ended: Instant,
 }
 
-/// How far [`Command::Finish`] has come.
+/// State of [`Command::Finish`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ending {
-    /// Not submitted yet.
+    /// The command was not submitted yet.
     Open,
-    /// Submitted; responses are still to come.
+    /// The command was submitted; responses are unfinished.
     Requested,
     /// [`Event::Finished`] was reported.
     Reported,
 }
 
-/// One session.
+/// State of one session.
 pub struct Session {
     /// Slot of the session in every stage; its in-band responses run there.
     slot: usize,
@@ -99,7 +99,7 @@ pub struct Session {
     held_commands: VecDeque<Command>,
     instructions: String,
     tools: Vec<Tool>,
-    /// Instructions and tools as the model reads them.
+    /// Encoded system message of instructions and tools.
     system: Option<Vec<u32>>,
     history: History,
     audio_input: Option<AudioInput>,
@@ -107,36 +107,36 @@ pub struct Session {
     speculation: Option<Speculation>,
     /// Closed windows that wait for the encoder, in order.
     pub pending_windows: VecDeque<PendingWindow>,
-    /// Sound that is in none of them yet.
+    /// Duration of audio that is in no closed window yet.
     unwindowed: Duration,
     real_time: AudioRateLimiter,
-    /// Complete audio on its way through the front end, in order.
+    /// Complete audio that waits for the front end, in order.
     pending_sounds: VecDeque<PendingAudio>,
-    /// The next command, while its texts are being tokenised.
+    /// Next command, while its texts are being tokenised.
     text_intake: Option<Box<TextIntake>>,
-    /// Since when none of them was encoded.
+    /// Time since which a response has waited for the encoder without progress.
     stalled: Option<Instant>,
-    /// The encoder's newest step with any of them.
+    /// Last step of the encoder with windows of this session.
     encoder: Option<EncoderTimes>,
     /// In-band responses that wait for the one before them.
     pending_responses: VecDeque<PendingResponse>,
     /// The in-band response being generated.
     active: Option<ActiveResponse>,
-    /// Out-of-band responses, waiting or active.
+    /// Out-of-band responses, pending or active.
     out_of_band: Vec<OutOfBandResponse>,
-    /// Whether the prompt may differ from the last one delivered to the stages.
+    /// True if the prompt may differ from the last one delivered to the stages.
     changed: bool,
     ending: Ending,
-    /// Audio parts of responses' own inputs so far; numbers the next one.
+    /// Number of audio parts in responses' own inputs so far; numbers the next one.
     input_audios: u64,
-    /// Events sent so far.
+    /// Number of events sent so far.
     emitted: Cell<u64>,
-    /// While the event queue is full: since when the caller has read nothing, and how many events it had read then.
+    /// While the event queue is full: start of the caller's inactivity, and the number of events it had read then.
     unread: Option<(Instant, u64)>,
 }
 
 impl Session {
-    /// An empty session in the stages' slot `slot`.
+    /// Creates an empty session in slot `slot` of the stages.
     pub fn new(peer: SessionPeer, slot: usize) -> Self {
         Self {
             slot,
@@ -167,24 +167,24 @@ impl Session {
         }
     }
 
-    /// Whether the caller has dropped its handle.
+    /// True if the caller has dropped its handle.
     pub fn is_disconnected(&self) -> bool {
         self.peer.commands.is_disconnected()
     }
 
-    /// Whether the event queue has room for `events` events from each slot of the session. A session without room is not
-    /// runnable.
+    /// True if the event queue has places for `events` events from each slot of the session. Otherwise the session is
+    /// not runnable.
     pub fn has_room(&self, events: usize) -> bool {
         let events = events * (1 + self.out_of_band.len());
         self.peer.events.capacity().is_none_or(|capacity| self.peer.events.len() + events <= capacity)
     }
 
-    /// The span in which the session was opened.
+    /// Tracing span in which the session was opened.
     pub fn span(&self) -> &Span {
         &self.peer.span
     }
 
-    /// What waits in it.
+    /// Queue lengths of the session.
     pub fn queues(&self) -> Queues {
         Queues {
             commands: self.peer.commands.len() + self.held_commands.len(),
@@ -194,12 +194,13 @@ impl Session {
         }
     }
 
-    /// Sends an event. Room was checked before the tick; a dropped handle is noticed by its command queue.
+    /// Sends an event. The scheduler checks the queue's capacity before the tick; a dropped handle is noticed by its
+    /// command queue.
     fn emit(&self, event: Event) {
         match self.peer.events.try_send(event) {
             Ok(()) => self.emitted.set(self.emitted.get() + 1),
             Err(flume::TrySendError::Full(event)) => {
-                // Not the event itself, which has the caller's words or sound.
+                // The event itself is not logged: it holds the caller's words or sound.
                 let kind = event.kind();
                 self.peer.span.in_scope(|| tracing::error!(kind, "an event was dropped: the queue is full"));
             }
@@ -207,12 +208,12 @@ impl Session {
         }
     }
 
-    /// Reports a failure, of `response` if it is one's.
+    /// Reports a failure of `response`, or of a command that requests none.
     pub fn fail(&self, response: Option<ResponseId>, error: SessionError) {
         self.emit(Event::Failed { response, error });
     }
 
-    /// Reports that a command was not executed.
+    /// Reports that a command is refused.
     pub fn refuse(&self, command: &Command, error: SessionError) {
         self.fail(about(command), error);
     }
@@ -273,7 +274,7 @@ impl Session {
             Command::SetSlicePolicy(policy) => self.set_policy(policy, model)?,
             Command::Finish => {
                 if let Some(slices) = self.slices.as_mut().filter(|slices| !slices.is_empty()) {
-                    // No open slice is no error here.
+                    // A missing open slice is no error here.
                     let _ = slices.end();
                 }
                 if self.ending == Ending::Open {
@@ -295,7 +296,7 @@ impl Session {
     }
 }
 
-/// The response that a command requests.
+/// Id of the response that a command requests.
 fn about(command: &Command) -> Option<ResponseId> {
     match command {
         Command::Respond(request) | Command::BeginSpeculation { respond: request, .. } => Some(request.response),
@@ -303,7 +304,7 @@ fn about(command: &Command) -> Option<ResponseId> {
     }
 }
 
-/// Whether a command is refused after [`Command::Finish`].
+/// True if a command is refused after [`Command::Finish`].
 fn requests_more(command: &Command) -> bool {
     matches!(
         command,

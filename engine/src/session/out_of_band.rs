@@ -1,4 +1,4 @@
-//! Out-of-band responses: each has a slot of its own, next to the session's.
+//! Out-of-band responses: each has a slot of its own, besides the session's.
 
 use repartee_engine_api::ResponseId;
 
@@ -6,18 +6,18 @@ use super::Session;
 use super::active_response::ActiveResponse;
 use super::pending_response::PendingResponse;
 
-/// An out-of-band response.
+/// An out-of-band response, pending or active.
 pub struct OutOfBandResponse {
-    /// Its slot in every stage.
+    /// Slot of the response in every stage.
     pub slot: usize,
-    /// Set until it begins.
+    /// The request, until the response begins.
     pub(super) waiting: Option<PendingResponse>,
-    /// Set from then on.
+    /// The response, from its begin on.
     pub(super) active: Option<ActiveResponse>,
 }
 
 impl OutOfBandResponse {
-    /// Whether it runs in the background.
+    /// True if it runs in the background.
     pub(super) fn is_background(&self) -> bool {
         let active = self.active.as_ref().is_some_and(|active| active.request.background);
         active || self.waiting.as_ref().is_some_and(|pending| pending.request.background)

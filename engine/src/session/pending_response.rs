@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use repartee_engine_api::{
-    MessageContent, Event, FinishReason, ResponseInput, InsertAt, ItemId, Respond, ResponseId, SessionError, EngineUsage,
+    EngineUsage, Event, FinishReason, InsertAt, ItemId, MessageContent, Respond, ResponseId, ResponseInput,
+    SessionError,
 };
 
 use super::intake::PendingAudio;
@@ -15,15 +16,15 @@ use super::{ModelContext, Session};
 use crate::audio_input::WindowTarget;
 use crate::elements::{AudioRows, Message, MessageKind};
 
-/// In-band responses that may wait.
+/// Upper bound of pending in-band responses.
 const MAX_WAITING: usize = 64;
-/// Out-of-band responses of one session at once.
+/// Upper bound of a session's concurrent out-of-band responses.
 pub const MAX_OUT_OF_BAND: usize = 2;
-/// Background responses of one session at once.
+/// Upper bound of a session's concurrent background responses.
 const MAX_BACKGROUND: usize = 1;
-/// Responses of one session at once.
+/// Upper bound of a session's concurrent responses.
 pub const MAX_RESPONSES: usize = 1 + MAX_OUT_OF_BAND + MAX_BACKGROUND;
-/// Slots that stay free for out-of-band responses that somebody waits for.
+/// Slots reserved for out-of-band responses that are not in the background.
 const RESERVED_SLOTS: usize = 1;
 
 /// A requested response that has not begun.
@@ -33,9 +34,9 @@ pub struct PendingResponse {
     pub(super) system: Option<Vec<u32>>,
     /// Input in place of the history.
     pub(super) input: Option<Vec<InputPart>>,
-    /// Text that streams in for it.
+    /// Text that streams in, if the response takes any.
     pub(super) streamed: Option<StreamedText>,
-    /// When the engine took it.
+    /// Time at which the engine took the request.
     pub(super) accepted: Instant,
 }
 
@@ -105,7 +106,11 @@ impl Session {
         Ok(())
     }
 
-    fn own_input(&mut self, parts: Vec<ResponseInput>, model: &ModelContext<'_>) -> Result<Vec<InputPart>, SessionError> {
+    fn own_input(
+        &mut self,
+        parts: Vec<ResponseInput>,
+        model: &ModelContext<'_>,
+    ) -> Result<Vec<InputPart>, SessionError> {
         let mut audio_parts = Vec::new();
         let mut own = Vec::with_capacity(parts.len());
         for part in parts {
@@ -129,7 +134,7 @@ impl Session {
         Ok(own)
     }
 
-    /// Adds an encoded window to the input whose audio has the number `audio`.
+    /// Adds an encoded window to the audio input with number `audio`.
     pub(super) fn place_input(&mut self, audio: u64, rows: Arc<AudioRows>) {
         let out_of_band = self.out_of_band.iter_mut().filter_map(|other| other.waiting.as_mut());
         let parts =
@@ -147,7 +152,7 @@ impl Session {
     /// Cancels a response. Returns its slot if the stages must abort it.
     pub(super) fn cancel(&mut self, response: ResponseId, model: &mut ModelContext<'_>) -> Option<usize> {
         if self.speculation.as_ref().is_some_and(|speculation| speculation.response == response) {
-            // A speculation that is cancelled leaves no item.
+            // A cancelled speculation leaves no item.
             return self.abort_speculation();
         }
         if self.active.as_ref().is_some_and(|active| active.request.response == response) {
@@ -159,13 +164,17 @@ impl Session {
             }
             model.free_slots.push(found.slot);
             self.out_of_band.retain(|other| other.response() != Some(response));
-            self.emit(Event::SegmentFinished { response, reason: FinishReason::Cancelled, usage: EngineUsage::default() });
+            self.emit(Event::SegmentFinished {
+                response,
+                reason: FinishReason::Cancelled,
+                usage: EngineUsage::default(),
+            });
         }
         self.withdraw(|request| request.response == response);
         None
     }
 
-    /// Removes waiting in-band responses and their items, and reports them as cancelled.
+    /// Cancels pending in-band responses: removes them and their items, and reports them as cancelled.
     pub(super) fn withdraw(&mut self, which: impl Fn(&Respond) -> bool) {
         let (gone, stay): (VecDeque<_>, VecDeque<_>) =
             self.pending_responses.drain(..).partition(|pending| which(&pending.request));
@@ -173,7 +182,11 @@ impl Session {
         for PendingResponse { request: Respond { response, item, .. }, .. } in gone {
             self.history.remove(item);
             self.changed = true;
-            self.emit(Event::SegmentFinished { response, reason: FinishReason::Cancelled, usage: EngineUsage::default() });
+            self.emit(Event::SegmentFinished {
+                response,
+                reason: FinishReason::Cancelled,
+                usage: EngineUsage::default(),
+            });
         }
     }
 
@@ -183,13 +196,13 @@ impl Session {
             || self.out_of_band.iter().any(|other| other.response() == Some(response))
     }
 
-    /// Whether an item is a response that is not complete.
+    /// True if an item is a response that is not complete.
     pub(super) fn is_unfinished(&self, item: ItemId) -> bool {
         self.active.as_ref().is_some_and(|active| active.request.item == item)
             || self.pending_responses.iter().any(|pending| pending.request.item == item)
     }
 
-    /// When the oldest response that waits to begin was requested; nobody waits for background ones.
+    /// Request time of the oldest pending response that can be next, background ones excluded.
     pub fn waiting_since(&self) -> Option<Instant> {
         let out_of_band = self.out_of_band.iter().filter_map(|other| other.waiting.as_ref());
         let next = self.pending_responses.front().filter(|_| self.active.is_none());
@@ -197,7 +210,7 @@ impl Session {
         next.into_iter().chain(out_of_band).filter(waited_for).map(|pending| pending.accepted).min()
     }
 
-    /// Slots whose next response can begin: the audio before it is encoded and the response before it is complete.
+    /// Slots whose next response can begin: its audio input is encoded and the response before it is complete.
     pub fn startable(&self) -> Vec<usize> {
         let encoded = !self.unencoded().any(|target| match target {
             WindowTarget::Open => self.speculation.is_some(),
@@ -205,7 +218,7 @@ impl Session {
             WindowTarget::Input(_) => false,
         });
         let mut slots = Vec::new();
-        // Responses after a speculation wait until it is committed or aborted.
+        // Responses after a speculation wait for its commit or abort.
         let decided = |pending: &PendingResponse| {
             self.speculation.as_ref().is_none_or(|speculation| speculation.response == pending.request.response)
         };

@@ -1,4 +1,4 @@
-//! Prompts: built when a response begins, and for silent prefill; eviction of the oldest items.
+//! Prompts of responses and of silent prefill, and eviction of the oldest items.
 
 use std::sync::Arc;
 
@@ -9,13 +9,13 @@ use super::pending_response::InputPart;
 use super::{ModelContext, Session};
 use crate::audio_input::WindowTarget;
 use crate::elements::{AudioRows, Element, Message, MessageKind};
-use crate::stage::{ResponseParams, ContextBudget};
+use crate::stage::{ContextBudget, ResponseParams};
 
-/// When items are evicted, one in so many positions of what a prompt may take is freed.
+/// Share of a prompt's limit that an eviction frees: one in four positions.
 const FREED_SHARE: usize = 4;
 
 impl Session {
-    /// Begins the response that waits in `slot`; returns its prompt and parameters.
+    /// Begins the pending response in `slot`; returns its prompt and parameters.
     pub fn begin(
         &mut self,
         slot: usize,
@@ -41,8 +41,11 @@ impl Session {
             })?,
         };
         let audio = elements.iter().filter(|element| element.is_audio()).count() as u32;
-        let usage =
-            EngineUsage { input_text_tokens: elements.len() as u32 - audio, input_audio_tokens: audio, ..EngineUsage::default() };
+        let usage = EngineUsage {
+            input_text_tokens: elements.len() as u32 - audio,
+            input_audio_tokens: audio,
+            ..EngineUsage::default()
+        };
         let params = ResponseParams {
             response: pending.request.response,
             seed: pending.request.seed,
@@ -61,12 +64,13 @@ impl Session {
         Some((elements, params))
     }
 
-    /// The prompt to prefill silently, if it changed since the last call and no in-band response is active or waits.
+    /// Prompt for silent prefill; `None` if it has not changed since the last call, or an in-band response is active or
+    /// pending.
     pub fn silent_prompt(&mut self, model: &ModelContext<'_>) -> Option<Vec<Element>> {
         if self.active.is_some() || !self.pending_responses.is_empty() || !std::mem::take(&mut self.changed) {
             return None;
         }
-        // The response to come may ask for any number of tokens.
+        // The next response may ask for any number of tokens.
         self.fit(model, u32::MAX, |session| {
             // The prompt ends before the first item that is not fully encoded.
             let half = session.unencoded().find_map(|target| match target {
@@ -80,9 +84,10 @@ impl Session {
         })
     }
 
-    /// A prompt that leaves every stage room for a response of `max_tokens` text tokens. If it is longer, the oldest items are
-    /// evicted, more than is needed at once, because all that follows them is prefilled again. The last item stays, so a prompt
-    /// can still be too long. `render` returns the position in the history at which the prompt ends, and the prompt.
+    /// Renders a prompt that leaves every stage space for a response of `max_tokens` text tokens. If it is longer, the
+    /// oldest items are evicted, more than needed at once, because everything after them is prefilled again. The last
+    /// item stays, so a prompt can still be too long. `render` returns the prompt and the index in the history at which
+    /// it ends.
     fn fit(
         &mut self,
         model: &ModelContext<'_>,
@@ -110,7 +115,7 @@ impl Session {
         self.history.items()[..end].iter().map(|entry| entry.message.clone()).collect()
     }
 
-    /// The messages of a response's own input, without items that were deleted since.
+    /// Messages of a response's own input, without items that were deleted since.
     fn messages(&self, parts: &[InputPart]) -> Vec<Message> {
         let message = |part: &InputPart| match part {
             InputPart::Item(item) => self.history.get(*item).cloned(),

@@ -1,21 +1,21 @@
-//! Which audio came faster than time passes. A caller may send so, but what is beyond real time is encoded after everybody else's.
+//! Rate limit of input audio: audio that arrives faster than real time is encoded after all other audio.
 
 use std::time::{Duration, Instant};
 
 use super::Session;
 
-/// How far audio may be ahead of the time that has passed: clients send in bursts.
+/// Bucket size: audio may be ahead of real time by this much, because clients send in bursts.
 const BURST: Duration = Duration::from_secs(1);
 
-/// A token bucket of sound: it fills with time.
+/// Token bucket of audio: it fills with time.
 #[derive(Debug, Default)]
 pub(super) struct AudioRateLimiter {
-    /// Sound that is in time now, as counted when the last came; `None` before the first.
+    /// Tokens left and the time of the last audio; `None` before the first.
     left: Option<(Duration, Instant)>,
 }
 
 impl AudioRateLimiter {
-    /// Takes `sound`; whether it came in time. What did not takes nothing from what comes in time later.
+    /// Takes `sound`; true if it is within the rate. Audio beyond the rate takes no tokens.
     fn admit(&mut self, sound: Duration, now: Instant) -> bool {
         let (left, at) = self.left.unwrap_or((BURST, now));
         let left = (left + now.saturating_duration_since(at)).min(BURST);
@@ -26,7 +26,7 @@ impl AudioRateLimiter {
 }
 
 impl Session {
-    /// Notes that `sound` came at `now`, and that it closed the windows from `first` on.
+    /// Counts `sound` that arrived at `now`, and marks the windows from index `first` on that it closed.
     pub(super) fn meter_audio(&mut self, sound: Duration, first: usize, now: Instant) {
         let early = !self.real_time.admit(sound, now);
         self.unwindowed += sound;
@@ -40,7 +40,7 @@ impl Session {
         }
     }
 
-    /// The windows that the encoder takes next: how many alike, and whether they came faster than time passes.
+    /// Windows that the encoder takes next: their number, and true if they came faster than real time.
     pub fn next_windows(&self) -> (usize, bool) {
         let early = self.pending_windows.front().is_some_and(|window| window.early);
         (self.pending_windows.iter().take_while(|window| window.early == early).count(), early)
@@ -56,7 +56,7 @@ mod tests {
     #[test]
     fn sound_at_real_time_is_in_time() {
         let (mut real_time, start) = (AudioRateLimiter::default(), Instant::now());
-        // Pieces of 400 ms, each of which comes when it has been spoken, up to 300 ms later.
+        // Pieces of 400 ms, each of which arrives when it has been spoken, up to 300 ms later.
         for number in 1..200_u32 {
             let late = (number * 7_919 % 4) * 100 * MS;
             assert!(real_time.admit(400 * MS, start + number * 400 * MS + late), "piece {number}");
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn faster_sound_is_early_and_costs_later_sound_nothing() {
+    fn faster_sound_is_early_at_no_later_cost() {
         let (mut real_time, start) = (AudioRateLimiter::default(), Instant::now());
         let burst: Vec<_> = (0..20).map(|_| real_time.admit(200 * MS, start)).collect();
         assert_eq!(burst.iter().filter(|timely| **timely).count(), 5, "a second of it: {burst:?}");

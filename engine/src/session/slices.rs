@@ -8,27 +8,27 @@ use super::{MAX_AUDIO_S, ModelContext, Session};
 
 /// Shortest slice, in ms.
 const MIN_SLICE_MS: usize = 80;
-/// Slices encoded ahead of the active response; later ones wait as samples.
+/// Number of slices encoded ahead of the active response; later ones wait as samples.
 const AHEAD: usize = 1;
 
 /// Input audio cut into slices.
 pub struct Slices {
-    /// Samples of a slice.
+    /// Number of samples of a slice.
     samples: usize,
-    /// The parameters of slice 0's response.
+    /// Response parameters of slice 0.
     respond: Respond,
-    /// Slices taken so far.
+    /// Number of slices taken so far.
     taken: u64,
-    /// Complete slices.
+    /// Complete slices that wait.
     ready: VecDeque<Vec<f32>>,
-    /// The slice that is being filled.
+    /// Slice that is being filled.
     open: Vec<f32>,
-    /// Samples of all of them.
+    /// Number of samples in all waiting slices.
     waiting: usize,
 }
 
 impl Slices {
-    /// Whether no audio waits.
+    /// True if no audio waits.
     pub fn is_empty(&self) -> bool {
         self.open.is_empty() && self.ready.is_empty()
     }
@@ -59,7 +59,7 @@ impl Slices {
         Ok(())
     }
 
-    /// Discards the audio that waits.
+    /// Discards all waiting audio.
     pub fn clear(&mut self) {
         self.open.clear();
         self.ready.clear();
@@ -97,7 +97,7 @@ impl Session {
         Ok(())
     }
 
-    /// Requests responses for the next slices, a bounded number ahead of the active one.
+    /// Requests responses to the next slices, a bounded number ahead of the active response.
     pub fn read_slices(&mut self, model: &mut ModelContext<'_>) {
         while self.pending_responses.len() < AHEAD + usize::from(self.active.is_none())
             && let Some(slices) = &mut self.slices
@@ -145,7 +145,7 @@ mod tests {
         let mut slices = slices(80);
         slices.push(&vec![0.0; 80_000], 80_000).unwrap();
         assert_eq!(slices.ready.len(), 1000);
-        // A slice that was cut off a longer buffer keeps the room of the whole, and the rest was copied once more.
+        // A slice cut off a longer buffer would keep the whole capacity, and the rest would be copied once more.
         let room: usize = slices.ready.iter().map(Vec::capacity).sum();
         assert!(room <= 2 * 80_000, "{room} samples");
         assert!(slices.push(&[0.0], 80_000).is_err(), "the limit holds");

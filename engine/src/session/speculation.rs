@@ -1,7 +1,7 @@
-//! A response begun before the caller's turn has surely ended: `begin`, then `commit` or `abort`.
+//! Speculation: a response begun before the caller's turn has surely ended; `begin`, then `commit` or `abort`.
 //!
-//! The open input audio stands in the history as an item while its stream stays open. Abort removes the user item and the
-//! assistant item and continues the stream. Closed windows are shared by both, so none is encoded twice.
+//! The open input audio stands in the history as an item while its stream stays open. Abort removes the user item and
+//! the assistant item and continues the stream. Both share closed windows, so none is encoded twice.
 
 use std::time::Instant;
 
@@ -11,19 +11,19 @@ use super::{ModelContext, Session};
 use crate::audio_input::{AudioInput, WindowTarget};
 use crate::elements::Message;
 
-/// A response that waits for commit or abort.
+/// Response that waits for commit or abort.
 pub struct Speculation {
-    /// The user item.
+    /// Id of the user item.
     pub item: ItemId,
-    /// The response.
+    /// Id of the response.
     pub response: ResponseId,
-    /// The assistant item.
+    /// Id of the assistant item.
     pub response_item: ItemId,
-    /// The input audio up to here, still open.
+    /// Input audio up to the begin, still open.
     pub audio_input: AudioInput,
-    /// Samples appended since.
+    /// Samples appended since the begin.
     pub held: Vec<f32>,
-    /// When it was begun.
+    /// Start of the speculation.
     pub since: Instant,
 }
 
@@ -74,7 +74,7 @@ impl Session {
         if speculation.held.is_empty() { Ok(()) } else { self.append(&speculation.held, model) }
     }
 
-    /// Aborts the speculation, if there is one. Returns the slot of a response that the stages must abort.
+    /// Aborts the speculation, if any. Returns the slot of a response that the stages must abort.
     pub(super) fn abort_speculation(&mut self) -> Option<usize> {
         let Speculation { item, response, response_item, mut audio_input, held, .. } = self.speculation.take()?;
         self.withdraw(|request| request.response == response);

@@ -9,25 +9,25 @@ use super::{ModelContext, Session};
 use crate::elements::Element;
 use crate::text::{TextEncoder, Tokenizer};
 
-/// Most ids that stream in for one response: a caller that never ends must not fill the memory.
+/// Upper bound of ids that stream in for one response: a caller that never ends must not fill the memory.
 const MAX_IDS: usize = 65_536;
 
-/// The text that streams in for one response.
+/// Text that streams in for one response.
 pub struct StreamedText {
     encoder: TextEncoder,
-    /// Ids so far; kept whole for a replay.
+    /// Ids so far; all are kept for a replay.
     ids: Vec<u32>,
-    /// How many of them the stages have got.
+    /// Number of ids delivered to the stages.
     delivered: usize,
     ended: bool,
-    /// Whether the stages know of the end.
+    /// True once the end has been delivered to the stages.
     end_delivered: bool,
-    /// When the caller last sent some.
+    /// Time of the caller's last piece.
     pub(super) since: Instant,
 }
 
 impl StreamedText {
-    /// Nothing yet.
+    /// Creates an empty, open text.
     pub(super) fn new(tokenizer: &Tokenizer, now: Instant) -> Self {
         Self {
             encoder: tokenizer.encoder(),
@@ -39,12 +39,12 @@ impl StreamedText {
         }
     }
 
-    /// Whether the stages may wait for the caller.
+    /// True while the stages may wait for the caller.
     pub(super) fn is_open(&self) -> bool {
         !self.ended
     }
 
-    /// As if the stages had got nothing.
+    /// Marks everything as undelivered, for a replay.
     pub(super) fn rewind(&mut self) {
         (self.delivered, self.end_delivered) = (0, false);
     }
@@ -68,7 +68,7 @@ impl StreamedText {
         Ok(())
     }
 
-    /// What the stages have not got: positions, and whether nothing follows.
+    /// Takes the undelivered positions; the flag is true if nothing follows them.
     fn take(&mut self, model: &ModelContext<'_>) -> Option<(Vec<Element>, bool)> {
         let ends = self.ended && !std::mem::replace(&mut self.end_delivered, self.ended);
         if self.delivered == self.ids.len() && !ends {
@@ -96,19 +96,19 @@ impl Session {
         active.next()?.streamed.as_mut()
     }
 
-    /// Text for a response that takes it. Unknown and finished responses are ignored.
+    /// Appends text to a response that takes it. Unknown and finished responses are ignored.
     pub(super) fn stream_text(&mut self, response: ResponseId, text: &str, now: Instant) -> Result<(), SessionError> {
         let Some(streamed) = self.streamed(response) else { return Ok(()) };
         streamed.since = now;
         streamed.push(text)
     }
 
-    /// The end of a response's text.
+    /// Ends a response's text.
     pub(super) fn end_text(&mut self, response: ResponseId) -> Result<(), SessionError> {
         self.streamed(response).map_or(Ok(()), StreamedText::end)
     }
 
-    /// Positions that streamed in for the response in `slot` since the last call, and whether nothing follows them.
+    /// Takes the undelivered positions of the response in `slot`; the flag is true if nothing follows them.
     pub fn take_streamed(&mut self, slot: usize, model: &ModelContext<'_>) -> Option<(Vec<Element>, bool)> {
         self.active_on(slot)?.streamed.as_mut()?.take(model)
     }

@@ -1,48 +1,48 @@
 //! Streaming parser of tool calls in generated text: `MARK {"name": .., "arguments": {..}} MARK`.
 //!
-//! Text between the marks is not spoken. The name is reported as soon as the arguments begin, the arguments piece by piece.
+//! Text between the marks is not spoken. The name is reported once the arguments begin, the arguments piece by piece.
 
 use repartee_engine_api::{Event, ResponseId};
 use serde::Deserialize;
 
 use crate::model::ToolCallTokens;
 
-/// What a token belongs to.
+/// Kind of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TokenKind {
-    /// Spoken text.
+    /// Text that is spoken.
     Spoken,
     /// A tool call: its opening mark or its text.
     ToolCall,
-    /// The closing mark of a tool call.
+    /// Closing mark of a tool call.
     ToolCallEnd,
 }
 
-/// Finds the tool calls of one response.
+/// Parser of the tool calls of one response.
 #[derive(Debug)]
 pub struct ToolCallReader {
-    /// The marks of a call, if the model has them.
+    /// Delimiters of a call, if the model has them.
     marks: Option<ToolCallTokens>,
     within: bool,
     /// Text of the call that was not reported yet.
     text: String,
     state: State,
-    /// Calls reported so far.
+    /// Number of calls reported so far.
     calls: u32,
 }
 
-/// State within a call.
+/// Parser state within a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     /// The arguments have not begun.
     Head,
-    /// Within the arguments: open braces, whether within a string, and whether the next character is escaped.
+    /// Within the arguments: number of open braces, true within a string, true if the next character is escaped.
     Arguments { depth: u32, string: bool, escaped: bool },
-    /// After them.
+    /// The arguments are complete.
     Tail,
 }
 
-/// A whole call.
+/// A complete call.
 #[derive(Deserialize)]
 struct Call {
     name: String,
@@ -51,12 +51,12 @@ struct Call {
 }
 
 impl ToolCallReader {
-    /// A parser for a model with these marks.
+    /// Creates a parser for a model with these marks.
     pub fn new(marks: Option<&ToolCallTokens>) -> Self {
         Self { marks: marks.cloned(), within: false, text: String::new(), state: State::Head, calls: 0 }
     }
 
-    /// Takes the next token.
+    /// Takes the next token; returns its kind.
     pub fn token(&mut self, id: u32) -> TokenKind {
         let Some(ToolCallTokens { open: (open, _), close: (close, _) }) = self.marks else { return TokenKind::Spoken };
         if id == open {
@@ -73,17 +73,17 @@ impl ToolCallReader {
         TokenKind::ToolCall
     }
 
-    /// What a token without a mark would belong to.
+    /// Kind of a token that is no mark.
     pub fn mode(&self) -> TokenKind {
         if self.within { TokenKind::ToolCall } else { TokenKind::Spoken }
     }
 
-    /// The events of a piece of text that came with a token of this kind.
+    /// Takes a piece of text that came with a token of this kind; returns its events.
     pub fn read(&mut self, response: ResponseId, kind: TokenKind, piece: Option<String>) -> Vec<Event> {
         if kind == TokenKind::Spoken {
             return piece.map(|text| Event::Text { response, text }).into_iter().collect();
         }
-        // The marks have text where the tokenizer does not list them as special.
+        // Marks have text if the tokenizer does not list them as special.
         let piece = piece.unwrap_or_default();
         let text = match &self.marks {
             Some(ToolCallTokens { open: (_, open), close: (_, close) }) => {
@@ -135,7 +135,7 @@ impl ToolCallReader {
         }
     }
 
-    /// Ends the open call. One that was not reported yet is reported whole if it parses, and as text if not.
+    /// Ends the open call. A call that was not reported yet is reported whole if it parses, else as text.
     pub fn finish(&mut self, response: ResponseId) -> Vec<Event> {
         let text = std::mem::take(&mut self.text);
         let state = std::mem::replace(&mut self.state, State::Head);
@@ -156,7 +156,7 @@ impl ToolCallReader {
     }
 }
 
-/// The name of a call whose arguments, an object, begin in `text`, and the text from there on.
+/// Splits `text` where the arguments, an object, begin: the name of the call, and the text from there on.
 fn head(text: &str) -> Option<(String, String)> {
     let at = text.find("\"arguments\"")?;
     let rest = text[at + "\"arguments\"".len()..].trim_start().strip_prefix(':')?.trim_start();
@@ -176,7 +176,7 @@ mod tests {
         ToolCallTokens { open: (1, "<call>".to_owned()), close: (2, "</call>".to_owned()) }
     }
 
-    /// Reads a call whose text comes in the given pieces.
+    /// Reads a call whose text arrives in these pieces.
     fn read(pieces: &[&str]) -> Vec<Event> {
         let mut reader = ToolCallReader::new(Some(&marks()));
         assert_eq!(reader.token(1), TokenKind::ToolCall);
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn any_split_of_a_call_gives_the_same_events() {
+    fn any_split_of_a_call_gives_equal_events() {
         let text = "\n{\"name\": \"find\", \"arguments\": {\"a\": \"}\\\"{\", \"b\": [1, {\"c\": 2}]}}\n";
         for size in 1..text.len() {
             let pieces: Vec<&str> = text.as_bytes().chunks(size).map(|b| std::str::from_utf8(b).unwrap()).collect();

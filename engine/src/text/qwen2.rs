@@ -1,5 +1,5 @@
-//! The tokenizer class `Qwen2Tokenizer` of transformers, out of the files that it writes without tokenizer.json: vocab.json,
-//! merges.txt, and the added tokens of tokenizer_config.json.
+//! Tokenizer class `Qwen2Tokenizer` of transformers, built from the files that it writes without tokenizer.json:
+//! vocab.json, merges.txt, and the added tokens of tokenizer_config.json.
 
 use std::collections::BTreeMap;
 
@@ -8,15 +8,15 @@ use serde_json::{Value, json};
 
 use crate::checkpoint::{Checkpoint, CheckpointError};
 
-/// Token to id.
+/// Maps each token to its id.
 const VOCABULARY: &str = "vocab.json";
-/// Pairs of tokens, the first to be merged first.
+/// Pairs of tokens, in merge order.
 const MERGES: &str = "merges.txt";
-/// The class and its added tokens.
+/// Tokenizer class and its added tokens.
 const CONFIG: &str = "tokenizer_config.json";
-/// Classes that cut text as [`CUTS`] says.
+/// Classes that pre-tokenise with [`CUTS`].
 const CLASSES: [&str; 2] = ["Qwen2Tokenizer", "Qwen2TokenizerFast"];
-/// How the class cuts text into words before it merges; `PRETOKENIZE_REGEX` of the reference.
+/// Regex that splits text into words before merging; `PRETOKENIZE_REGEX` of the reference.
 const CUTS: &str = concat!(
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}",
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -30,12 +30,12 @@ struct TokenizerConfig {
     added_tokens_decoder: BTreeMap<String, Value>,
 }
 
-/// Whether the checkpoint has the class's own files.
+/// True if the checkpoint has vocab.json and merges.txt.
 pub fn is_present(checkpoint: &Checkpoint) -> bool {
     checkpoint.has_file(VOCABULARY) && checkpoint.has_file(MERGES)
 }
 
-/// The contents of the tokenizer.json that says the same as the class's own files.
+/// Builds a tokenizer.json equivalent to the class's own files.
 pub fn tokenizer_json(checkpoint: &Checkpoint) -> Result<Vec<u8>, CheckpointError> {
     let config: TokenizerConfig = required(checkpoint, CONFIG)?;
     if !CLASSES.contains(&config.tokenizer_class.as_str()) {
@@ -57,7 +57,7 @@ pub fn tokenizer_json(checkpoint: &Checkpoint) -> Result<Vec<u8>, CheckpointErro
         token.insert("id".to_owned(), number.into());
         Ok((number, Value::Object(token)))
     });
-    // In the order of their ids: a token's id follows from its place.
+    // Sorted by id, because a token's id follows from its position.
     let added: BTreeMap<u32, Value> = added.collect::<Result<_, CheckpointError>>()?;
     let file = json!({
         "version": "1.0",

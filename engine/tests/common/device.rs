@@ -1,4 +1,4 @@
-//! The device that the models under test run on: the processor, or with the feature `cuda` the CUDA device 0, which `make test-cuda`
+//! Device of the models under test: the CPU, or with the feature `cuda` the CUDA device 0, which `make test-cuda`
 //! simulates.
 
 #[cfg(not(feature = "cuda"))]
@@ -6,7 +6,7 @@ pub type Device = repartee_kernels::cpu::Cpu;
 #[cfg(feature = "cuda")]
 pub type Device = repartee_kernels::cuda::Cuda;
 
-/// Opens it.
+/// Opens the device.
 pub fn device() -> Device {
     #[cfg(not(feature = "cuda"))]
     return Device::default();

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use repartee_engine::internals::{Checkpoint, Gauges, Model, Scheduler, Tick, load_model};
 use repartee_engine::{EngineConfig, Source};
 use repartee_engine_api::{
-    Command, Event, FinishReason, SessionPeer, Respond, SessionError, SessionHandle, EngineUsage, WakeSignal, link,
+    Command, EngineUsage, Event, FinishReason, Respond, SessionError, SessionHandle, SessionPeer, WakeSignal, link,
 };
 
-/// A virtual clock.
+/// Virtual clock of a test.
 #[derive(Clone)]
 pub struct Time {
     start: Instant,
@@ -47,12 +47,12 @@ pub fn serve(folder: &Path, config: &EngineConfig) -> Driven {
     drive(load_model(&checkpoint, config).unwrap(), config)
 }
 
-/// An engine of any model.
+/// Creates an engine for any model.
 pub fn drive(model: Model, config: &EngineConfig) -> Driven {
     drive_with(model, config, Arc::default())
 }
 
-/// The same with gauges that the test reads.
+/// Like [`drive`], with gauges that the test reads.
 pub fn drive_with(model: Model, config: &EngineConfig, gauges: Arc<Gauges>) -> Driven {
     let (arrivals, arriving) = flume::bounded(model.slots.sessions);
     let time = Time::new();
@@ -112,19 +112,19 @@ impl Driven {
         }
     }
 
-    /// Ticks until nothing is runnable; the sessions and resources that are still held.
+    /// Ticks until nothing is runnable; returns the numbers of sessions and of resources still held.
     pub fn left_behind(&mut self) -> (usize, usize) {
         self.settle();
         (self.scheduler.sessions(), self.scheduler.held())
     }
 }
 
-/// Submits a command.
+/// Submits a command; panics if it is refused.
 pub fn submit(session: &SessionHandle, command: Command) {
     session.submit(command).unwrap();
 }
 
-/// The events of one response, put together.
+/// Events of one response, combined.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Response {
     pub text: String,
@@ -135,7 +135,7 @@ pub struct Response {
 }
 
 impl Response {
-    /// Adds an event; whether the response is complete.
+    /// Adds an event; true if the response is complete.
     pub fn take(&mut self, number: u64, event: Event) -> Result<bool, SessionError> {
         match event {
             Event::Text { response, text } => {
@@ -169,7 +169,7 @@ impl Response {
         Ok(false)
     }
 
-    /// Everything but what depends on the cache.
+    /// Output without the usage that depends on the cache.
     pub fn output(&self) -> (&str, &[f32], Option<FinishReason>, u32) {
         (&self.text, &self.samples, self.reason, self.usage.input_audio_tokens + self.usage.input_text_tokens)
     }

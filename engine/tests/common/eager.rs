@@ -1,10 +1,10 @@
-//! Parts of a model called one by one, outside of a launched step: a processor does not mind.
+//! Calls parts of a model one by one, outside of a launched step, which the CPU allows.
 
 use repartee_engine::internals::code_predictor::CodePredictor;
 use repartee_engine::internals::qwen3_omni_moe::{AudioTower, Code2Wav, Code2WavState, Window};
 use repartee_kernels::{Ops, ReadBack, RowSpec, SampleParams, SpecLayout, StepKey, StepOps, StreamRows};
 
-/// Ids or numbers of rows on the device.
+/// Uploads ids or row numbers to the device.
 pub fn index<O: StepOps>(ops: &O, numbers: &[u32]) -> O::Index {
     let mut layout = SpecLayout::default();
     let at = layout.list(numbers.len());
@@ -43,7 +43,8 @@ pub fn complete<O: StepOps>(
     (codes, logits, embedding)
 }
 
-/// Decodes the next frames of several streams: `codes[codebook]` has one id a row. The samples of each chunk that exist.
+/// Decodes the next frames of several streams: `codes[codebook]` has one id a row. Returns the samples of each chunk
+/// that has any.
 pub fn decode<O: StepOps>(
     ops: &O,
     code2wav: &Code2Wav<O>,
@@ -72,7 +73,7 @@ pub fn decode<O: StepOps>(
     chunks.iter().map(samples).collect()
 }
 
-/// The rows of several windows, one after the other.
+/// Encodes several windows; returns their rows, one window after the other.
 pub fn encode<O: StepOps>(ops: &O, tower: &AudioTower<O>, windows: &[Window<'_>]) -> Vec<f32> {
     tower.encode(ops, windows, &mut RowSpec::default(), &mut ReadBack::default()).concat()
 }

@@ -1,4 +1,4 @@
-//! Fixtures made by the reference implementation (`tests/parity`), and how to compare with them.
+//! Fixtures made by the reference implementation (`tests/parity`), and comparison with them.
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
 pub mod device;
@@ -16,23 +16,23 @@ use proptest::test_runner::FileFailurePersistence;
 use safetensors::SafeTensors;
 use serde_json::Value;
 
-/// The fixtures that hold a conversation.
+/// Fixtures that hold a conversation.
 pub const CONVERSATIONS: [&str; 3] = ["dense", "moe", "window800"];
 
-/// The tree: where it was built, or where a binary was carried to (scripts/on-gpu.sh).
+/// Root of the source tree: the one of the build, or the one that a binary was copied to (scripts/on-gpu.sh).
 pub fn root() -> PathBuf {
     std::env::var_os("REPARTEE_ROOT").map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join(".."), PathBuf::from)
 }
 
-/// Where a fixture lies.
+/// Folder of a fixture.
 pub fn folder(name: &str) -> PathBuf {
     root().join("tests/parity/fixtures").join(name)
 }
 
-/// What the reference made.
+/// Output of the reference.
 pub struct Expected {
     bytes: Vec<u8>,
-    /// expected.json
+    /// Contents of expected.json.
     pub facts: Value,
 }
 
@@ -46,7 +46,7 @@ impl Expected {
         self.facts["turns"].as_array().unwrap().len()
     }
 
-    /// Numbers and shape of a tensor.
+    /// Values and shape of a tensor.
     pub fn tensor(&self, name: &str) -> (Vec<f32>, Vec<usize>) {
         let all = SafeTensors::deserialize(&self.bytes).unwrap();
         let tensor = all.tensor(name).unwrap_or_else(|_| panic!("no tensor {name}"));
@@ -55,7 +55,7 @@ impl Expected {
         (values, tensor.shape().to_vec())
     }
 
-    /// Ids of a tensor.
+    /// Ids and shape of a tensor.
     pub fn ids(&self, name: &str) -> (Vec<u32>, Vec<usize>) {
         let all = SafeTensors::deserialize(&self.bytes).unwrap();
         let tensor = all.tensor(name).unwrap_or_else(|_| panic!("no tensor {name}"));
@@ -65,8 +65,8 @@ impl Expected {
     }
 }
 
-/// The largest difference, relative to the largest value of the reference; infinite if sizes differ, or if a value of either
-/// side or the result is not finite. Never NaN, which every comparison with a tolerance would pass or fail by its direction.
+/// Largest difference, relative to the largest value of the reference; infinite if sizes differ, or if a value of
+/// either side or the result is not finite. Never NaN, because a comparison of NaN with a tolerance is always false.
 pub fn difference(ours: &[f32], reference: &[f32]) -> f32 {
     if ours.len() != reference.len() || ours.iter().chain(reference).any(|v| !v.is_finite()) {
         return f32::INFINITY;
@@ -78,8 +78,8 @@ pub fn difference(ours: &[f32], reference: &[f32]) -> f32 {
     if relative.is_finite() { relative } else { f32::INFINITY }
 }
 
-/// A property test's configuration: inputs that failed are kept in a file next to `source_file`, which is committed, and run
-/// again first.
+/// Configuration of a property test: failing inputs are kept in a committed file next to `source_file`, and run first
+/// next time.
 pub fn property(cases: u32, source_file: &'static str) -> ProptestConfig {
     ProptestConfig {
         cases,
@@ -89,7 +89,7 @@ pub fn property(cases: u32, source_file: &'static str) -> ProptestConfig {
     }
 }
 
-/// Makes the context of a copied checkpoint as small as given.
+/// Sets the context of a copied checkpoint.
 pub fn shrink_context(copy: &Path, context: usize) {
     let path = copy.join("config.json");
     let mut config: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
@@ -99,7 +99,7 @@ pub fn shrink_context(copy: &Path, context: usize) {
     std::fs::write(&path, config.to_string()).unwrap();
 }
 
-/// A copy of a checkpoint with other settings of generation.
+/// Copies a checkpoint with changed generation settings.
 pub fn copy_with(from: &Path, change: impl FnOnce(&mut Value)) -> tempfile::TempDir {
     let copy = tempfile::tempdir().unwrap();
     for file in std::fs::read_dir(from).unwrap().map(Result::unwrap).filter(|file| file.path().is_file()) {
@@ -112,7 +112,7 @@ pub fn copy_with(from: &Path, change: impl FnOnce(&mut Value)) -> tempfile::Temp
     copy
 }
 
-/// A copy of a fixture's checkpoint in which the talker is greedy, as the reference ran it.
+/// Copies a fixture's checkpoint with a greedy talker, as the reference ran it.
 pub fn greedy_copy(name: &str, expected: &Expected) -> tempfile::TempDir {
     copy_with(&folder(name).join("checkpoint"), |config| {
         config["talker_do_sample"] = false.into();
@@ -120,7 +120,7 @@ pub fn greedy_copy(name: &str, expected: &Expected) -> tempfile::TempDir {
     })
 }
 
-/// A copy of a checkpoint whose responses have at most so many codec frames.
+/// Copies a checkpoint and limits its responses to `frames` codec frames.
 pub fn brief_copy(from: &Path, frames: u32) -> tempfile::TempDir {
     copy_with(from, |config| config["talker_max_new_tokens"] = frames.into())
 }

@@ -1,4 +1,4 @@
-//! Fixtures of Qwen3-TTS, and copies of their checkpoints with something changed.
+//! Fixtures of Qwen3-TTS, and edited copies of their checkpoints.
 
 use std::path::Path;
 
@@ -6,15 +6,15 @@ use serde_json::Value;
 
 use super::folder;
 
-/// The fixtures.
+/// Names of the fixtures.
 pub const FIXTURES: [&str; 3] = ["tts_custom", "tts_design", "tts_clone"];
 
-/// 0 for equal ids, otherwise infinite.
+/// Difference of ids: 0 if equal, otherwise infinite.
 pub fn difference_of_ids(ours: &[u32], reference: &[u32]) -> f32 {
     if ours == reference { 0.0 } else { f32::INFINITY }
 }
 
-/// The voice of a run.
+/// Name of a run's voice.
 pub fn voice(facts: &Value) -> String {
     let speaker = facts["speaker"].as_str().unwrap_or("default").to_lowercase();
     match facts["language"].as_str().unwrap() {
@@ -23,12 +23,12 @@ pub fn voice(facts: &Value) -> String {
     }
 }
 
-/// Whether a run's voice is made out of a recording.
+/// True if a run's voice is cloned from a recording.
 pub fn is_cloned(facts: &Value) -> bool {
     facts["cloned"] == true
 }
 
-/// A copy of a checkpoint, folders included.
+/// Copies a checkpoint with its subfolders.
 pub fn copy(checkpoint: &Path) -> tempfile::TempDir {
     let copy = tempfile::tempdir().unwrap();
     copy_into(checkpoint, copy.path());
@@ -42,13 +42,13 @@ fn copy_into(from: &Path, to: &Path) {
             std::fs::create_dir(&to).unwrap();
             copy_into(&path, &to);
         } else {
-            // Not a copy of the file's permissions, which may forbid to change it.
+            // Does not copy the file's permissions, which may forbid a change.
             std::fs::write(to, std::fs::read(path).unwrap()).unwrap();
         }
     }
 }
 
-/// A copy of a fixture's checkpoint that always takes the likeliest, as the reference ran it.
+/// Copies a fixture's checkpoint with greedy sampling, as the reference ran it.
 pub fn greedy_copy(name: &str) -> tempfile::TempDir {
     let copy = copy(&folder(name).join("checkpoint"));
     let path = copy.path().join("generation_config.json");
@@ -59,13 +59,13 @@ pub fn greedy_copy(name: &str) -> tempfile::TempDir {
     copy
 }
 
-/// The header of a safetensors file: its length, and each tensor's entry.
+/// Reads the header of a safetensors file: its length, and each tensor's entry.
 fn header(file: &[u8]) -> (usize, Value) {
     let length = u64::from_le_bytes(file[..8].try_into().unwrap()) as usize;
     (8 + length, serde_json::from_slice(&file[8..8 + length]).unwrap())
 }
 
-/// Zeroes the tensors of a file that `which` names.
+/// Zeroes the tensors of a file whose names satisfy `which`.
 pub fn zero(path: &Path, which: impl Fn(&str) -> bool) {
     let mut file = std::fs::read(path).unwrap();
     let (start, header) = header(&file);

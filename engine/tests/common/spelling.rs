@@ -1,5 +1,5 @@
-//! A family of one stage, run by the real scheduler: it emits the tokens of its prompt in reverse, with a frame of silence for
-//! each in a spoken response. Its encoder hears nothing.
+//! A family of one stage, run by the real scheduler: it emits the tokens of its prompt in reverse, with a frame of
+//! silence for each in a spoken response. Its encoder ignores the audio.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use repartee_engine::EngineConfig;
 use repartee_engine::internals::{
-    AudioRows, ToolCallTokens, Codec, AudioFrontEnd, EdgeKind, Element, Encoder, StageEnd, Gauges, StageItem, LogMel, LogMelConfig, Message,
-    MessageKind, Model, RunnableRows, Outbox, ResponseParams, RowKind, PromptTemplate, SlotCounts, Stage, Tokenizer, ToolTemplate, ElementValue,
-    WindowInput, BatchEntry,
+    AudioFrontEnd, AudioRows, BatchEntry, Codec, EdgeKind, Element, ElementValue, Encoder, Gauges, LogMel,
+    LogMelConfig, Message, MessageKind, Model, Outbox, PromptTemplate, ResponseParams, RowKind, RunnableRows,
+    SlotCounts, Stage, StageEnd, StageItem, Tokenizer, ToolCallTokens, ToolTemplate, WindowInput,
 };
 use repartee_engine_api::{Command, Respond, Role, SessionHandle, Tool};
 
@@ -22,14 +22,14 @@ pub const POISON: &str = "!";
 pub const FRAME: Duration = Duration::from_millis(10);
 const RATE: u32 = 8000;
 
-/// What a test changes while the engine runs.
+/// Faults that a test switches on while the engine runs.
 #[derive(Default)]
 pub struct Broken {
-    /// The stage panics when it is asked what it needs.
+    /// The stage panics in `need`.
     pub need: AtomicBool,
-    /// The stage panics when a slot is freed.
+    /// The stage panics in `free`.
     pub free: AtomicBool,
-    /// Whether the engine called itself ready while a slot was freed.
+    /// True if the engine reported itself ready while a slot was freed.
     pub ready_in_free: AtomicBool,
 }
 
@@ -83,7 +83,10 @@ impl Stage for Spelling {
                 Some(id) => {
                     out.push((slot, StageItem::Token(id)));
                     if params.audio {
-                        out.push((slot, StageItem::Samples(vec![0.0; (FRAME.as_millis() as u32 * RATE / 1000) as usize])));
+                        out.push((
+                            slot,
+                            StageItem::Samples(vec![0.0; (FRAME.as_millis() as u32 * RATE / 1000) as usize]),
+                        ));
                     }
                 }
                 None => {
@@ -114,7 +117,7 @@ impl Encoder for Deaf {
     }
 }
 
-/// Renders the last text, but panics over the poisoned one and over tool calls.
+/// Renders the last text, but panics over [`POISON`] and over tool calls.
 struct LastText(u32, ToolCallTokens);
 
 impl PromptTemplate for LastText {
@@ -144,7 +147,7 @@ impl ToolTemplate for LastText {
     }
 }
 
-/// An engine with `slots` slots, what can be broken in it, and its gauges.
+/// An engine with `slots` slots, its faults, and its gauges.
 pub fn engine(slots: usize, config: &EngineConfig) -> (Driven, Arc<Broken>, Arc<Gauges>) {
     let bytes = std::fs::read(folder("dense").join("checkpoint/tokenizer.json")).unwrap();
     let tokenizer = Tokenizer::from_bytes(&bytes).unwrap();

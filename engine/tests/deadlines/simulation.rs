@@ -1,10 +1,10 @@
-//! A simulated engine on a virtual clock: the real planner, and steps that take what the demo model's steps were measured to
-//! take, with noise and rare slow ones.
+//! A simulated engine on a virtual clock: the real planner, and the measured durations of the demo model's steps, with
+//! noise and rare slow steps.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use repartee_engine::internals::{StepLimits, SchedulingOrder, Planner, RowKind, StepRows, Urgency, ReadyRows};
+use repartee_engine::internals::{Planner, ReadyRows, RowKind, SchedulingOrder, StepLimits, StepRows, Urgency};
 use repartee_kernels::random::uniform;
 
 use super::step_costs::seconds;
@@ -13,7 +13,7 @@ use super::step_costs::seconds;
 const FRAME: Duration = Duration::from_millis(80);
 /// Rows of the talker's prompt after the caller's.
 const HEADER: usize = 9;
-/// One in so many steps is slow by [`SLOW`], because something else had the processor.
+/// One in this many steps is slower by [`SLOW`] seconds, as if another process had the CPU.
 const SLOW_EVERY: f32 = 400.0;
 const SLOW: f64 = 0.015;
 /// Seeds of the random numbers.
@@ -30,7 +30,7 @@ pub struct Load {
     pub callers: usize,
     /// Callers that arrive in a second.
     pub rate: f64,
-    /// One in so many brings a prompt of `long` rows, the others of 20.
+    /// One in this many callers has a prompt of `long` rows, the others of 20.
     pub long_every: usize,
     pub long: usize,
 }
@@ -38,9 +38,9 @@ pub struct Load {
 /// One caller's turn.
 struct Caller {
     asked: Instant,
-    /// Prompt rows that the thinker has not read.
+    /// Prompt rows left for the thinker.
     prompt: usize,
-    /// Prompt rows that the talker can read, and the ones that are still to come to it.
+    /// Prompt rows that the talker can read now, and later.
     talker_prompt: usize,
     /// Text tokens left, and tokens that the talker has not spoken.
     text: usize,
@@ -48,14 +48,14 @@ struct Caller {
     /// Frames left, and frames that wait for the codec.
     left: usize,
     frames: usize,
-    /// When the caller has played everything.
+    /// Time at which the caller has played everything.
     runs_out: Option<Instant>,
     /// Seconds of prefill steps before its last frame.
     prefill_before: f64,
     outcome: Turn,
 }
 
-/// What became of a turn.
+/// Outcome of a turn.
 #[derive(Debug, Clone, Copy, Default)]
 struct Turn {
     first: Option<Duration>,
@@ -81,13 +81,13 @@ impl Caller {
         }
     }
 
-    /// Rows that a stage can advance, and their kind.
+    /// Number of rows that a stage can advance, and their kind.
     fn ready(&self, stage: usize) -> (usize, RowKind) {
         match stage {
             THINKER if self.prompt > 0 => (self.prompt, RowKind::Prefill),
             THINKER => (self.text.min(1), RowKind::Decode),
             TALKER if self.talker_prompt > 0 => (self.talker_prompt, RowKind::Prefill),
-            // A frame takes one text token while there are any; after the text's end the speech goes on.
+            // A frame takes one text token while there are any; after the text's end the speech continues.
             TALKER => {
                 let may = self.prompt == 0 && (self.unspoken > 0 || self.text == 0);
                 (usize::from(may && self.left > 0), RowKind::Decode)
@@ -104,7 +104,7 @@ impl Caller {
         }
     }
 
-    /// Takes the result of a step that ended at `now`.
+    /// Applies the result of a step that ended at `now`.
     fn advance(&mut self, stage: usize, kind: RowKind, rows: usize, now: Instant, prefill: f64) {
         match (stage, kind) {
             (THINKER, RowKind::Prefill) => {
@@ -134,7 +134,7 @@ impl Caller {
                     let late = now - runs_out;
                     self.outcome.underruns += 1;
                     self.outcome.silence += late;
-                    // Without the prefills since its last frame it would have come in time.
+                    // The frame would have come in time without the prefills since the frame before.
                     self.outcome.delayed += usize::from(late.as_secs_f64() <= prefill - self.prefill_before);
                 }
                 self.prefill_before = prefill;
@@ -150,16 +150,16 @@ impl Caller {
 pub struct SimulationResult {
     pub first_packets: Vec<Duration>,
     pub underruns: usize,
-    /// Underruns that would not have been without the prefills since the frame before.
+    /// Number of underruns caused by prefills since the frame before.
     pub delayed: usize,
     pub silence: Duration,
     pub longest_wait: Duration,
-    /// Share of the time that was computed.
+    /// Share of the time spent computing.
     pub busy: f64,
 }
 
 impl SimulationResult {
-    /// A percentile of the first packets, in milliseconds.
+    /// A percentile of the times to first packet, in milliseconds.
     pub fn percentile(&self, percent: usize) -> f64 {
         self.first_packets[(self.first_packets.len() - 1) * percent / 100].as_secs_f64() * 1e3
     }
@@ -181,7 +181,7 @@ pub fn simulate(order: SchedulingOrder, load: Load) -> SimulationResult {
     let mut arrivals = Vec::new();
     let mut at = 0.0;
     for number in 0..load.callers {
-        // Poisson arrivals, from a table of random numbers that every order sees alike.
+        // Poisson arrivals, from random numbers that are equal for all orders.
         at += -(1.0 - f64::from(uniform(ARRIVALS, number as u64, 0, 0))).ln() / load.rate;
         let asked = start + Duration::from_secs_f64(at);
         arrivals.push((number, Caller::new(number, asked, load)));

@@ -1,10 +1,10 @@
-//! What steps of the demo model take, measured by `cargo bench -p repartee-engine --bench costs` on 2026-11-22
-//! (one thread of an AMD EPYC with AVX2, while its other core had work of its own).
+//! Step costs of the demo model, measured by `cargo bench -p repartee-engine --bench costs` on 2026-11-22 (one thread
+//! of an AMD EPYC with AVX2, while its other core was busy).
 
-/// Microseconds of steps by rows.
+/// Microseconds of steps, by number of rows.
 type Table = &'static [(usize, f64)];
 
-/// Rows of a prompt of one slot: thinker and talker.
+/// Prefill of one slot's prompt rows: thinker and talker.
 const PREFILL: [Table; 2] = [
     &[
         (1, 163.0),
@@ -35,7 +35,7 @@ const PREFILL: [Table; 2] = [
         (256, 29827.0),
     ],
 ];
-/// A token, a codec frame, or the samples of a frame, of each of several slots.
+/// Decode of several slots: a token, a codec frame, or the samples of a frame of each.
 const DECODE: [Table; 3] = [
     &[
         (1, 500.0),
@@ -75,17 +75,17 @@ const DECODE: [Table; 3] = [
     ],
 ];
 
-/// Seconds of a step of `stage`, by its rows of prompts and its rows that decode.
+/// Seconds of a step of `stage`, by numbers of prompt rows and decode rows.
 pub fn seconds(stage: usize, prompt: usize, decode: usize) -> f64 {
     if prompt == 0 {
         return at(DECODE[stage], decode) * 1e-6;
     }
-    // All rows share the layers; rows that decode run the head, and in the talker the code predictor, as well.
+    // All rows share the layers; decode rows also run the head, and in the talker the code predictor.
     let head = (at(DECODE[stage], decode) - at(PREFILL[stage], decode)).max(0.0);
     (at(PREFILL[stage], prompt + decode) + head) * 1e-6
 }
 
-/// A table between and beyond its points, on lines.
+/// Interpolates a table linearly, and extrapolates beyond its last point.
 fn at(table: Table, rows: usize) -> f64 {
     if rows == 0 {
         return 0.0;

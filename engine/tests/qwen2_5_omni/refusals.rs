@@ -1,4 +1,4 @@
-//! Checkpoints that cannot be served: each error names the file and what to do.
+//! Refused checkpoints: each error names the file and the remedy.
 
 use repartee_engine::EngineConfig;
 use repartee_engine::internals::load_model;
@@ -10,7 +10,8 @@ use crate::common::speech::copy;
 fn refusal(change: impl Fn(&std::path::Path)) -> String {
     let copy = copy(&folder(NAME).join("checkpoint"));
     change(copy.path());
-    let error = load_model(&open(copy.path()), &EngineConfig::default()).err().expect("this checkpoint must be refused");
+    let error =
+        load_model(&open(copy.path()), &EngineConfig::default()).err().expect("this checkpoint must be refused");
     error.to_string().replace(&format!("{}/", copy.path().display()), "")
 }
 
@@ -42,7 +43,7 @@ fn odd_speakers_are_named() {
     let renamed = [&renamed[..renamed.len().min(500)], &speakers[500..]].concat();
     let message = with(&renamed);
     assert!(message.contains("spk_dict.safetensors"), "{message}");
-    // The mark of the first speaker is the first number after the header.
+    // The first speaker's mark is the first number after the header.
     let start = 8 + u64::from_le_bytes(speakers[..8].try_into().unwrap()) as usize;
     let mut marked = speakers.clone();
     marked[start..start + 4].copy_from_slice(&(-1i32).to_le_bytes());
@@ -54,7 +55,7 @@ fn odd_speakers_are_named() {
     assert!(message.contains("spk_dict.safetensors") && message.contains("ada"), "{message}");
 }
 
-/// Changes a configuration.
+/// Edit of a configuration.
 type Change = fn(&mut serde_json::Value);
 
 #[test]
@@ -68,7 +69,7 @@ fn configurations_that_are_not_built_are_named() {
         ("talker_config.use_sliding_window: true", |config| {
             config["talker_config"]["use_sliding_window"] = true.into()
         }),
-        // A mark that is a code.
+        // A mark that equals a code.
         ("talker_config.vocab_size: 80", |config| config["talker_config"]["tts_codec_end_token_id"] = 3.into()),
     ];
     for (expected, change) in cases {

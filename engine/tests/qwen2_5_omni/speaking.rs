@@ -1,6 +1,7 @@
-//! What the engine says: the reference's text and codes, however the sound comes in, and the sound that token2wav makes of these codes.
+//! Engine output: the reference's text and codes for any cut of the input, and the samples that token2wav makes of
+//! these codes.
 
-use repartee_engine::internals::{StageEnd, StageItem, Model, Outbox, ResponseParams, BatchEntry, load_model};
+use repartee_engine::internals::{BatchEntry, Model, Outbox, ResponseParams, StageEnd, StageItem, load_model};
 use repartee_engine::{EngineConfig, HandOff};
 use repartee_engine_api::{Command, FinishReason, Respond};
 
@@ -17,7 +18,7 @@ fn request(expected: &Expected, turn: usize) -> Respond {
     Respond { voice: Some(voice), seed: 7, ..Respond::new(turn as u64, 100 + turn as u64) }
 }
 
-/// The fixture's turns in one session, the sound cut into slices.
+/// Runs the fixture's turns in one session, with the audio cut into slices.
 fn converse(config: &EngineConfig, slice: usize) -> Vec<Response> {
     let expected = Expected::load(NAME);
     let copy = greedy_copy(NAME, &expected);
@@ -35,7 +36,7 @@ fn converse(config: &EngineConfig, slice: usize) -> Vec<Response> {
     (0..expected.turns()).map(turn).collect()
 }
 
-/// What the last two stages make of codes.
+/// Samples that the last two stages make of codes.
 fn sound(model: &mut Model, codes: &[u32], request: &Respond) -> Vec<f32> {
     let params = ResponseParams {
         response: request.response,
@@ -47,7 +48,8 @@ fn sound(model: &mut Model, codes: &[u32], request: &Respond) -> Vec<f32> {
         sampling: None,
     };
     let items = std::iter::once(StageItem::Begin(params));
-    let items = items.chain(codes.iter().map(|&code| StageItem::Codes(vec![code]))).chain([StageItem::End(StageEnd::Stop)]);
+    let items =
+        items.chain(codes.iter().map(|&code| StageItem::Codes(vec![code]))).chain([StageItem::End(StageEnd::Stop)]);
     let mut items: Vec<StageItem> = items.collect();
     for stage in &mut model.stages[2..] {
         let mut out: Outbox = Vec::new();

@@ -1,9 +1,10 @@
-//! The stages, driven by hand: what they give is what the plain functions make of each block's window and of the whole spectrogram.
+//! The stages, driven by hand: their output equals that of the plain functions on each block's window and on the whole
+//! spectrogram.
 
 use std::sync::Arc;
 
 use repartee_engine::internals::qwen2_5_omni::{Noise, Voice};
-use repartee_engine::internals::{Device, EdgeKind, StageEnd, StageItem, Outbox, ResponseParams, Stage, BatchEntry};
+use repartee_engine::internals::{BatchEntry, Device, EdgeKind, Outbox, ResponseParams, Stage, StageEnd, StageItem};
 use repartee_engine_api::SessionError;
 use repartee_kernels::cpu::Cpu;
 use repartee_kernels::cpu::pool::Pool;
@@ -13,7 +14,7 @@ use repartee_kernels::replay::ReplayOps;
 use super::common::Expected;
 use super::{NAME, Token2Wav, Token2WavConfig, checkpoint, load, solve_windows, vocode, voice};
 
-/// The reference's voice, and another one.
+/// The reference's voice and another one.
 fn voices() -> Vec<Voice> {
     let ada = voice(&Expected::load(NAME));
     let conditioning = ada.conditioning.iter().map(|value| 0.5 - value).collect();
@@ -31,7 +32,7 @@ fn params(seed: u64, voice: usize) -> ResponseParams {
     ResponseParams { response: 7, seed, voice, audio: true, streamed: false, max_tokens: 100, sampling: None }
 }
 
-/// What a response sounds like: each block of its own window, and one decode of all frames.
+/// Expected samples of a response: each block solved on its own window, and one decode of all frames.
 fn truth(seed: u64, voice: usize, codes: &[u32]) -> Vec<f32> {
     let ops = Cpu::default();
     let model = load(&ops, &checkpoint(), &voices());
@@ -41,7 +42,7 @@ fn truth(seed: u64, voice: usize, codes: &[u32]) -> Vec<f32> {
     if mel.is_empty() { Vec::new() } else { vocode(&ops, &model.bigvgan, &[&mel]).remove(0) }
 }
 
-/// Both stages, and what has come out for each slot.
+/// Both stages, and the output of each slot.
 struct Streamer {
     stages: [Box<dyn Stage>; 2],
     heard: Vec<Vec<f32>>,
@@ -55,7 +56,7 @@ impl Streamer {
         Self::over(ops.clone(), &ops, slots)
     }
 
-    /// Stages of a device; `once` computes at loading.
+    /// Creates the stages on a device; `once` computes at loading.
     fn over<O: Device + Clone>(ops: O, once: &Cpu, slots: usize) -> Self {
         let checkpoint = checkpoint();
         let config = Token2WavConfig::load(&checkpoint).unwrap();
@@ -73,7 +74,7 @@ impl Streamer {
         }
     }
 
-    /// Delivers an item to a stage, and what that gives to the next one.
+    /// Delivers an item to a stage, and that stage's output to the next one.
     fn deliver(&mut self, stage: usize, slot: usize, item: StageItem) {
         let mut out = Vec::new();
         self.stages[stage].accept(slot, item, &mut out);
@@ -96,13 +97,16 @@ impl Streamer {
         }
     }
 
-    /// Advances each stage by one row of every slot that can; false if none can. `between` is called while a step is under way.
+    /// Advances each stage by one row of every ready slot; false if none is ready. `between` is called between launch
+    /// and collect.
     fn tick(&mut self, mut between: impl FnMut(&mut dyn Stage)) -> bool {
         let mut moved = false;
         for at in 0..2 {
             let slots = 0..self.heard.len();
-            let work: Vec<BatchEntry> =
-                slots.filter(|&slot| self.stages[at].runnable_rows(slot).rows > 0).map(|slot| BatchEntry { slot, rows: 1 }).collect();
+            let work: Vec<BatchEntry> = slots
+                .filter(|&slot| self.stages[at].runnable_rows(slot).rows > 0)
+                .map(|slot| BatchEntry { slot, rows: 1 })
+                .collect();
             if work.is_empty() {
                 continue;
             }
@@ -131,7 +135,7 @@ impl Streamer {
         codes.iter().for_each(|&code| self.deliver(0, slot, StageItem::Codes(vec![code])));
     }
 
-    /// Ends a slot's response and runs until nothing is left to do.
+    /// Ends a slot's response and runs until no work is left.
     fn end(&mut self, slot: usize) -> Vec<f32> {
         self.deliver(0, slot, StageItem::End(StageEnd::Stop));
         while self.tick(|_| {}) {}
@@ -140,7 +144,7 @@ impl Streamer {
     }
 }
 
-/// Each part of codes comes after so many ticks.
+/// Delivers codes in parts, with a number of ticks between them; returns the samples.
 fn split(streamer: &mut Streamer, seed: u64, codes: &[u32], parts: usize, ticks: usize) -> Vec<f32> {
     streamer.begin(0, seed, 0);
     for part in codes.chunks(parts) {
@@ -153,7 +157,7 @@ fn split(streamer: &mut Streamer, seed: u64, codes: &[u32], parts: usize, ticks:
 #[test]
 fn any_split_gives_the_same_bits() {
     let mut streamer = Streamer::new(Cpu::default(), 1);
-    // One code, an odd number, less and more than a block, and more than the vocoder sees at once.
+    // One code, an odd number, less and more than a block, and more than the vocoder takes at once.
     for count in [0, 1, 2, 3, 5, 9, 40, 47] {
         let codes = codes(count as u64, count);
         let truth = truth(3, 0, &codes);
@@ -179,7 +183,8 @@ fn sound_comes_before_the_codes_end() {
         assert!(heard[..] == truth[..heard.len()]);
         first = first.or((!heard.is_empty()).then_some(at + 1));
     }
-    // The first frame's samples depend on the 32 after it: six blocks of three codes, and one more that the last of these sees.
+    // The first frame's samples depend on the 32 frames after it: six blocks of three codes, and one more block, which
+    // the last of these reads.
     assert_eq!(first, Some(21));
     assert!(streamer.end(0) == truth);
 }
@@ -191,7 +196,7 @@ fn batch_and_threads_give_the_same_bits() {
     for threads in [1, 3] {
         let pool = (threads > 1).then(|| Arc::new(Pool::new(threads).unwrap()));
         let mut streamer = Streamer::new(Cpu::default().on(pool), 3);
-        // They begin one after the other, so that their windows are at different times of a solve.
+        // The responses begin one after the other, so that their windows are at different times of a solve.
         for (slot, codes) in said.iter().enumerate() {
             streamer.begin(slot, slot as u64, slot % 2);
             streamer.say(slot, codes);
@@ -205,7 +210,7 @@ fn batch_and_threads_give_the_same_bits() {
 
 #[test]
 fn repeated_steps_give_the_same_bits() {
-    // Steps are padded, and only the first of a size calls the model.
+    // Steps are padded, and only the first step of a size calls the model.
     let ops = ReplayOps::new(Cpu::default());
     let mut streamer = Streamer::over(ops.clone(), &Cpu::default(), 2);
     let said = [codes(1, 47), codes(2, 46)];
@@ -234,13 +239,15 @@ fn abort_at_any_moment_leaves_nothing() {
         match at % 3 {
             0 => streamer.deliver(0, 0, StageItem::Abort),
             1 => streamer.stages.iter_mut().for_each(|stage| stage.free(0)),
-            // While the device computes.
+            // Freed between launch and collect.
             _ => {
                 streamer.tick(|stage| stage.free(0));
             }
         }
         streamer.stages.iter_mut().for_each(|stage| stage.free(0));
-        assert!(streamer.stages.iter().all(|stage| stage.runnable_rows(0).rows == 0 && stage.buffered_audio(0).is_zero()));
+        assert!(
+            streamer.stages.iter().all(|stage| stage.runnable_rows(0).rows == 0 && stage.buffered_audio(0).is_zero())
+        );
         streamer.begin(0, 5, 1);
         streamer.say(0, &mine);
         assert!(streamer.end(0) == truth, "after an abort at tick {at}");
@@ -258,7 +265,7 @@ fn seed_and_voice_change_the_sound() {
 }
 
 #[test]
-fn codes_and_voices_that_do_not_exist_are_refused() {
+fn unknown_codes_and_voices_are_refused() {
     let size = Token2WavConfig::load(&checkpoint()).unwrap().dit.num_embeds as u32;
     for wrong in [vec![size], vec![u32::MAX], vec![], vec![1, 2]] {
         let mut streamer = Streamer::new(Cpu::default(), 1);

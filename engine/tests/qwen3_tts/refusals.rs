@@ -1,4 +1,4 @@
-//! Checkpoints, voices, texts and recordings that cannot be served: each has an error that says what to do.
+//! Refused checkpoints, voices, texts and recordings: each error names the remedy.
 
 use repartee_engine::EngineConfig;
 use repartee_engine::internals::load_model;
@@ -76,7 +76,7 @@ fn texts_beyond_the_context_are_bounded() {
     let error = engine.respond(&session, Respond::new(0, 1)).unwrap_err();
     assert!(matches!(error, SessionError::ContextFull { .. }), "{error}");
     drop(session);
-    // What streams in is cut at the most tokens of a response.
+    // Streamed text is cut at the response's upper bound of tokens.
     let session = engine.open();
     submit(&session, Command::Respond(Respond { streamed: true, ..Respond::new(1, 2) }));
     submit(&session, Command::StreamText { response: 1, text: huge.clone() });
@@ -88,7 +88,7 @@ fn texts_beyond_the_context_are_bounded() {
     assert_eq!(engine.left_behind(), (0, 0));
 }
 
-/// A field of config.json or of the codec's, a value that it may not have, and what the error says.
+/// A field of config.json or of the codec's, an invalid value, and the error's text.
 type Wrong<'a> = (&'a str, &'a str, Value, &'a str);
 
 #[test]

@@ -1,4 +1,4 @@
-//! What the engine says: the reference's sound, and what the reference does about short, empty and endless speech.
+//! Engine output: the reference's samples, and its handling of short, empty and endless speech.
 
 use std::path::Path;
 
@@ -14,14 +14,14 @@ use crate::common::speech::{FIXTURES, edit_rows, greedy_copy, is_cloned, voice};
 use crate::common::{Expected, difference, folder};
 use crate::{TOLERANCE, open};
 
-/// What voices out of recordings are called here.
+/// Name of cloned voices.
 const CLONED: &str = "mine";
 
 fn config() -> EngineConfig {
     EngineConfig { session_tokens: 512, ..EngineConfig::default() }
 }
 
-/// Text that streams in, by so many characters at a time.
+/// Streams text in, `cut` characters at a time.
 fn stream(engine: &mut Driven, session: &SessionHandle, response: u64, text: &str, cut: usize) {
     let characters: Vec<char> = text.chars().collect();
     for piece in characters.chunks(cut) {
@@ -31,7 +31,7 @@ fn stream(engine: &mut Driven, session: &SessionHandle, response: u64, text: &st
     submit(session, Command::EndText { response });
 }
 
-/// Makes the voice of a run, if it is cloned, and says what it is called.
+/// Enrols the voice of a run, if it is cloned; returns its name.
 fn enrol(engine: &mut Driven, expected: &Expected, run: usize) -> String {
     let facts = &expected.facts["runs"][run];
     if !is_cloned(facts) {
@@ -43,7 +43,7 @@ fn enrol(engine: &mut Driven, expected: &Expected, run: usize) -> String {
     CLONED.to_owned()
 }
 
-/// What the engine says to a run of a fixture; text that the reference has beside the frames comes in by `cut` characters.
+/// Response to a run of a fixture; text that the reference reads along with the frames streams in by `cut` characters.
 fn speak(checkpoint: &Path, expected: &Expected, run: usize, cut: usize) -> Response {
     let facts = &expected.facts["runs"][run];
     let mut engine = serve(checkpoint, &config());
@@ -70,7 +70,7 @@ fn speech_equals_the_reference() {
     for name in FIXTURES {
         let (expected, copy) = (Expected::load(name), greedy_copy(name));
         for (run, facts) in expected.facts["runs"].as_array().unwrap().iter().enumerate() {
-            // With a cloned voice the engine has the text beside the frames, as the reference has by itself.
+            // With a cloned voice the engine reads the text along with the frames, as the reference does by default.
             if is_cloned(facts) && facts["whole"] == true {
                 continue;
             }
@@ -125,7 +125,7 @@ fn no_text_gives_no_sound_and_an_end() {
     assert_eq!(engine.left_behind(), (0, 0));
 }
 
-/// The sum of a run's first hidden rows, so often: what a row of the head is to be chosen for at once.
+/// Sum of a run's first hidden rows, scaled: a row of the head with these values is chosen at once.
 fn wanted(expected: &Expected) -> Vec<f32> {
     let (hidden, shape) = expected.tensor("run0.talker.hidden");
     (0..shape[1]).map(|at| 10.0 * (0..3).map(|row| hidden[row * shape[1] + at]).sum::<f32>()).collect()
@@ -171,14 +171,14 @@ fn voices_are_speakers_with_languages() {
         [language("ada"), language("ada/chinese"), language("ada/english")],
         [None, id("chinese"), id("english")]
     );
-    // A dialect stands in for Chinese and for no language, not for another one.
+    // A dialect replaces Chinese and an absent language, but no other language.
     let dialect = id("sichuan_dialect");
     assert_eq!([language("li"), language("li/chinese"), language("li/english")], [dialect, dialect, id("english")]);
     let design = Qwen3Tts::load(&Cpu::default(), &open(&folder("tts_design").join("checkpoint"))).unwrap().config;
     assert_eq!(VoiceList::new(&design).names()[..2], ["default", "default/chinese"]);
 }
 
-/// What a copy of a checkpoint whose config.json says `size` makes of a text under instructions.
+/// Response to a text under instructions, from a copy of a checkpoint whose config.json says `size`.
 fn instructed(name: &str, size: &str, instructions: &str) -> Response {
     let copy = greedy_copy(name);
     let path = copy.path().join("config.json");

@@ -1,52 +1,51 @@
-//! What the encoder does about the network and the machine: bit rate and redundancy follow what the receiver reports, effort follows
-//! how late frames leave.
+//! Adaptation of the encoder: bit rate and redundancy follow the receiver's reports, complexity follows the delay of sent frames.
 
 use std::time::Duration;
 
 use super::red::MAX_COPIES;
 
-/// Loss from which each packet carries one copy, two, and three: losses come in bursts, and a copy more covers those of a packet more.
+/// Minimum loss for one, two and three copies per packet: losses come in bursts, and each copy covers a longer burst.
 const LOSS_FOR_COPIES: [f64; MAX_COPIES] = [0.02, 0.05, 0.08];
-/// Loss that more packets only make worse: the link is full.
+/// Loss of a congested link, which more data only increases.
 const CONGESTED: f64 = 0.35;
-/// What a report counts for when the loss goes down; when it goes up, it counts wholly.
+/// Weight of a report with lower loss; a report with higher loss applies fully.
 const RECOVERY: f64 = 0.25;
-/// Bits a second without a copy, with one, two and three: copies are paid for in part by what a listener hardly hears.
+/// Bits per second without a copy, with one, two and three: a lower bit rate, hardly audible, pays for part of the copies.
 const BITRATES: [u32; MAX_COPIES + 1] = [32_000, 28_000, 24_000, 20_000];
-/// Bits a second below which a copy goes rather than quality, and the least at all.
+/// Bits per second below which a copy is dropped instead of quality, and the minimum.
 const FLOOR_WITH_COPIES: u32 = 16_000;
 const FLOOR: u32 = 10_000;
-/// Bits a second of the headers of 50 packets: IP, UDP, RTP and SRTP's tag.
+/// Bits per second of the headers of 50 packets: IP, UDP, RTP and the SRTP tag.
 const OVERHEAD: u32 = 50 * 8 * (20 + 8 + 12 + 10);
 
-/// How speech is sent.
+/// Bit rate and redundancy of sent speech.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SendPlan {
-    /// Bits a second of Opus, copies not counted.
+    /// Bits per second of Opus, without copies.
     pub bitrate: u32,
-    /// Copies in each packet; see [`super::red`].
+    /// Number of copies in each packet; see [`super::red`].
     pub copies: usize,
 }
 
 impl SendPlan {
-    /// For a link of which nothing is known.
+    /// Default for an unknown link.
     pub const NONE: Self = Self { bitrate: BITRATES[0], copies: 0 };
 
-    /// Bits a second on the wire.
+    /// Bits per second on the wire, with copies and headers.
     pub fn on_the_wire(self) -> u32 {
         self.bitrate * (1 + self.copies as u32) + OVERHEAD
     }
 }
 
-/// The loss of a link, and how speech is protected against it.
+/// Chooses [`SendPlan`] from the reported loss of a link.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LinkAdapter {
     loss: f64,
 }
 
 impl LinkAdapter {
-    /// Takes a receiver's report: the share of packets that it missed, 0 to 1, and the bits a second that it says fit. `copies`:
-    /// whether packets may carry any.
+    /// Handles a receiver's report: the share of lost packets, 0 to 1, and the available bits per second. `copies`: true if
+    /// packets may carry copies.
     pub fn report(&mut self, loss: f64, available: Option<u32>, copies: bool) -> SendPlan {
         let loss = if loss.is_finite() { loss.clamp(0.0, 1.0) } else { 0.0 };
         self.loss = if loss > self.loss { loss } else { self.loss + (loss - self.loss) * RECOVERY };
@@ -69,14 +68,14 @@ impl LinkAdapter {
     }
 }
 
-/// Encoder complexities, from the most that a voice at this bit rate gains from to the least.
+/// Encoder complexities, from the highest that improves a voice at this bit rate to the lowest.
 const COMPLEXITIES: [i32; 4] = [5, 3, 1, 0];
-/// A frame that leaves so late says that the machine has too much to do.
+/// Delay of a frame that signals an overloaded machine.
 const LATE: Duration = Duration::from_millis(20);
-/// Timely frames in a row, 5 s, after which the encoder may work harder again.
+/// Consecutive timely frames, 5 s, before the complexity rises by one step.
 const TIMELY: u32 = 250;
 
-/// The encoder's effort: less while frames leave late.
+/// Complexity control of the encoder: lower while frames leave late.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ComplexityControl {
     /// Index into [`COMPLEXITIES`].
@@ -85,7 +84,7 @@ pub struct ComplexityControl {
 }
 
 impl ComplexityControl {
-    /// The complexity to encode a frame with that leaves `late` after its time.
+    /// Returns the complexity for a frame that leaves `late` after its due time.
     pub fn complexity(&mut self, late: Duration) -> i32 {
         if late >= LATE {
             (self.step, self.timely) = ((self.step + 1).min(COMPLEXITIES.len() - 1), 0);

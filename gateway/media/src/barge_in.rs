@@ -1,129 +1,127 @@
-//! Barge-in over a playout clock of ours: the first voice may pause the playback, and what follows tells what the voice meant.
+//! Barge-in during playback on our playout clock: the first voice pauses the playback, and the next frames decide.
 //!
-//! A paused answer costs little, so a pause needs little voice. While it lasts the room becomes quiet, and within [`DECIDED`] the caller
-//! either goes on, which is an interruption, or has stopped: a backchannel ("mhm", "yeah"), a cough, an echo. Then the answer goes on. A
-//! voice that still sounds by then, but too softly for a verdict, has until `LATEST`. A caller who stops for breath and begins
-//! again is not made to wait as long a second time.
+//! A pause costs little, so it needs little voice. The paused room is quiet. Within [`DECISION_TIME`] the caller either continues, which is
+//! an interruption, or has stopped: a backchannel ("mhm", "yeah"), a cough or an echo, and the playback resumes. A voice that is
+//! still present at [`DECISION_TIME`], but too soft for a verdict, has until `LATEST`. A caller who takes a breath and starts again
+//! interrupts sooner the second time.
 
 use std::time::Duration;
 
 use super::echo_guard::EchoLevel;
 
-/// Voice that pauses the playback, if it stands out.
+/// Voice that pauses the playback, if clearly louder than any echo.
 pub(crate) const ONSET: Duration = Duration::from_millis(16);
-/// How much louder than any echo a voice stands out, as a ratio of levels: a single frame of echo may be louder than expected.
+/// Ratio of levels by which a voice is clearly louder than any echo: a single frame of echo may exceed the estimate.
 const CLEAR: f32 = 2.0;
-/// How much louder than steady noise any voice is, as a ratio of levels, and the quietest voice, -60 dB of full scale: a detector hears
-/// a voice for some time after it, or its echo, has ended.
+/// Minimum ratio of a voice to steady noise, and minimum level of a voice, -60 dB of full scale: a detector reports a voice for some
+/// time after it, or its echo, has ended.
 const ABOVE_NOISE: f32 = 3.0;
 const QUIETEST: f32 = 1e-3;
-/// From there on, the time in which a caller has to prove to speak: longer than a backchannel.
+/// Time from the pause to the decision: longer than a backchannel.
 pub const DECISION_TIME: Duration = Duration::from_millis(400);
-/// The time that a voice has in all which then still sounds, if only softly: many a first word is louder than the next. The
-/// playback goes on by itself soon after.
+/// Time from the pause to the decision for a voice that is soft at [`DECISION_TIME`]: a first word is often louder than the next. The
+/// playback resumes by itself soon after.
 const LATEST: Duration = Duration::from_millis(464);
-/// Silence after which a voice has ended, before the time is over.
+/// Silence that dismisses a voice before [`DECISION_TIME`].
 const ENDED: Duration = Duration::from_millis(144);
-/// Silence with which a voice still goes on when the time is over.
+/// Maximum silence of a continuing voice at the decision.
 const BREATH: Duration = Duration::from_millis(48);
-/// The share of the time that has to be voice, where no echo hides it: at [`DECIDED`], and at [`LATEST`], when a backchannel has ended. And
-/// the least of it.
+/// Minimum share of voice in the time that no echo hides: at [`DECISION_TIME`], and at [`LATEST`], when a backchannel has ended. And the
+/// minimum duration of voice.
 const SHARE: f32 = 0.6;
 const LATEST_SHARE: f32 = 0.4;
 const LEAST: Duration = Duration::from_millis(64);
-/// How far below its loudest frame a voice surely is one, as a ratio of levels. Below, it is soft: rooms and networks keep a voice alive
-/// that has ended.
+/// Minimum ratio of a voice frame's level to the loudest frame. Lower frames are soft: rooms and detectors prolong a voice that has
+/// ended.
 const RELEASE: f32 = 0.2;
-/// Voice that interrupts before the time is over, together with that of a dismissed beginning: more than a backchannel has.
+/// Voice that interrupts before [`DECISION_TIME`], together with a dismissed start: more than a backchannel has.
 const ENOUGH: Duration = Duration::from_millis(432);
-/// How much of that has to come after the dismissed beginning.
+/// Part of [`ENOUGH`] that must follow the dismissed start.
 const AGAIN: Duration = Duration::from_millis(160);
-/// How long a dismissed beginning counts.
+/// Time during which a dismissed start counts.
 const REMEMBERED: Duration = Duration::from_millis(600);
 
-/// Whether a frame of this level may be a voice.
+/// True if a frame of this level may be a voice.
 pub(crate) fn is_audible(level: f32, echo: EchoLevel) -> bool {
     level >= (echo.noise * ABOVE_NOISE).max(QUIETEST)
 }
 
-/// What a frame holds.
+/// Content of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum InputKind {
-    /// A voice.
     Voice,
-    /// No voice.
     Silence,
-    /// Nothing louder than the echo may be, which would hide a voice.
+    /// Sound no louder than the possible echo, which may hide a voice.
     Echo,
 }
 
-/// What is known of a voice after one frame.
+/// Decision on a voice after one frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BargeInVerdict {
-    /// Not enough.
+    /// Not decided yet.
     Open,
-    /// The caller speaks.
+    /// The caller interrupts.
     Interruption,
-    /// It was nothing that interrupts.
+    /// Not an interruption.
     Nothing,
 }
 
-/// A voice that may interrupt. Times are in samples of the session.
+/// Barge-in candidate: a voice that may interrupt. Times are in samples of the session.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Candidate {
-    /// Where its first voice began.
+    /// Start of the voice.
     pub since: u64,
-    /// When the playback was paused.
+    /// Position of the playback pause.
     paused_at: u64,
-    /// Voice in all, and since then.
+    /// Total voice, and voice since the pause.
     voiced: u64,
     after: u64,
-    /// The time since then in which an echo hid everything.
+    /// Time since the pause in which an echo may hide a voice.
     hidden: u64,
-    /// Voice of a dismissed beginning.
+    /// Voice of a dismissed start.
     earlier: u64,
-    /// The time since its last loud frame, and since any frame of it.
+    /// Time since the last loud voice frame, and since the last voice frame.
     quiet: u64,
     silent: u64,
-    /// The level of its loudest frame.
+    /// Level of the loudest frame.
     peak: f32,
 }
 
-/// Voices that may interrupt, one after the other.
+/// Barge-in detector: judges one candidate at a time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct BargeIn {
     rate: u32,
     open: Option<Candidate>,
-    /// Voice that stands out, outside of a candidate.
+    /// Samples of clearly loud voice outside a candidate.
     standing_out: u64,
-    /// A dismissed one: where it began and ended, and its voice.
+    /// Last dismissed candidate: start, end and voice, in samples.
     dismissed: Option<(u64, u64, u64)>,
 }
 
 impl BargeIn {
-    /// No voice, in a stream at `rate` samples a second.
+    /// Creates a detector for a stream at `rate` Hz.
     pub fn new(rate: u32) -> Self {
         Self { rate, open: None, standing_out: 0, dismissed: None }
     }
 
-    /// Whether a voice is being judged.
+    /// True while a candidate is judged.
     pub fn is_open(&self) -> bool {
         self.open.is_some()
     }
 
-    /// Where the voice that is being judged began.
+    /// Start of the current candidate in samples.
     pub fn since(&self) -> Option<u64> {
         self.open.map(|candidate| candidate.since)
     }
 
-    /// Whether there is voice that stands out from what may be `echo`, after one more frame of `length` samples.
+    /// Adds a frame of `length` samples; returns true after enough frames clearly louder than `echo`.
     pub fn stands_out(&mut self, level: f32, echo: EchoLevel, length: u64) -> bool {
         let clear = echo.settled && level >= echo.reverberant * CLEAR;
         self.standing_out = if clear { self.standing_out + length } else { 0 };
         self.standing_out >= self.samples(ONSET)
     }
 
-    /// A voice began at `since`; by now, at `position`, there were `voiced` samples of it, up to `level`.
+    /// Opens a candidate that started at `since` and has `voiced` samples of voice up to `position`, the pause, with peak `level`.
     pub fn begin(&mut self, since: u64, position: u64, voiced: u64, level: f32) {
         let remembered = self.samples(REMEMBERED);
         let before = self.dismissed.take().filter(|(_, end, _)| since.saturating_sub(*end) <= remembered);
@@ -142,7 +140,7 @@ impl BargeIn {
         self.standing_out = 0;
     }
 
-    /// Takes a frame of `length` samples that ends at `position`. A verdict closes it.
+    /// Judges a frame of `length` samples that ends at `position`. A verdict other than [`BargeInVerdict::Open`] closes the candidate.
     pub fn frame(&mut self, heard: InputKind, level: f32, position: u64, length: u64) -> BargeInVerdict {
         let (decided, latest) = (self.samples(DECISION_TIME), self.samples(LATEST));
         let (ended, breath, least) = (self.samples(ENDED), self.samples(BREATH), self.samples(LEAST));
@@ -167,7 +165,7 @@ impl BargeIn {
         }
         let Candidate { since, paused_at, voiced, after, hidden, earlier, quiet, silent, .. } = *candidate;
         let time = position - paused_at;
-        // The next frame would come too late.
+        // Decides now if the next frame would be too late.
         let (over, too_late) = (time + length > decided, time + length > latest);
         let share = if too_late { LATEST_SHARE } else { SHARE };
         let sounds = silent <= breath && after >= least;
@@ -183,12 +181,12 @@ impl BargeIn {
         verdict
     }
 
-    /// Forgets the voice that is being judged.
+    /// Drops the current candidate.
     pub fn reset_open(&mut self) {
         self.open = None;
     }
 
-    /// Forgets every voice.
+    /// Drops the current and the dismissed candidate.
     pub fn reset(&mut self) {
         *self = Self::new(self.rate);
     }
@@ -205,14 +203,18 @@ mod tests {
     const RATE: u32 = 16_000;
     const FRAME: u64 = 256;
 
-    /// What becomes of frames that are `heard` after a pause, and after how many ms.
+    /// Verdict on the frames `heard` after a pause, and its time in ms.
     fn verdict(heard: impl IntoIterator<Item = (InputKind, f32)>) -> (BargeInVerdict, u64) {
         let mut barge_in = BargeIn::new(RATE);
         barge_in.begin(0, FRAME, FRAME, 0.1);
         judge(&mut barge_in, FRAME, heard)
     }
 
-    fn judge(barge_in: &mut BargeIn, from: u64, heard: impl IntoIterator<Item = (InputKind, f32)>) -> (BargeInVerdict, u64) {
+    fn judge(
+        barge_in: &mut BargeIn,
+        from: u64,
+        heard: impl IntoIterator<Item = (InputKind, f32)>,
+    ) -> (BargeInVerdict, u64) {
         let mut position = from;
         for (heard, level) in heard {
             position += FRAME;
@@ -261,7 +263,11 @@ mod tests {
         let hidden = || frames(240, InputKind::Echo, 0.05);
         assert_eq!(verdict(hidden().chain(voice(1_000))), (BargeInVerdict::Interruption, 400));
         assert_eq!(verdict(hidden().chain(silence(1_000))), (BargeInVerdict::Nothing, 384), "an echo that dies away");
-        assert_eq!(verdict(frames(1_000, InputKind::Echo, 0.05)), (BargeInVerdict::Nothing, 400), "an echo that does not");
+        assert_eq!(
+            verdict(frames(1_000, InputKind::Echo, 0.05)),
+            (BargeInVerdict::Nothing, 400),
+            "an echo that does not"
+        );
     }
 
     #[test]
@@ -287,7 +293,7 @@ mod tests {
         barge_in.begin(again - FRAME, again, FRAME, 0.1);
         assert_eq!(barge_in.since(), Some(0), "the turn begins with the first one");
         assert_eq!(judge(&mut barge_in, again, voice(1_000)), (BargeInVerdict::Interruption, 144));
-        // Much later it is another voice.
+        // Much later it counts as another voice.
         barge_in.begin(100 * RATE as u64, 100 * RATE as u64 + FRAME, FRAME, 0.1);
         assert_eq!(judge(&mut barge_in, 100 * RATE as u64 + FRAME, voice(1_000)), (BargeInVerdict::Interruption, 400));
     }

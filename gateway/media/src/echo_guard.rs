@@ -1,9 +1,9 @@
-//! Echo guard: keeps the echo of our playback in the caller's microphone from counting as speech.
+//! Echo guard: prevents the echo of our playback in the caller's microphone from counting as speech.
 //!
-//! A loudspeaker near a microphone returns every word, some 100 ms later and quieter. Browsers and telephones cancel most of
-//! that; the rest must not interrupt the response that it is an echo of. How loud and how late it comes is estimated from the
-//! levels of both (see `echo_path`): input no louder than the echo may be is echo. An automatic gain or a loud speaker
-//! is followed, and a quiet caller with headphones is heard.
+//! A microphone near a loudspeaker picks up every word, about 100 ms later and quieter. Browsers and telephones cancel most of
+//! this echo; the rest must not interrupt the response. `echo_path` estimates gain and delay from the levels of input and playback:
+//! input no louder than the expected echo counts as echo. The estimate follows an automatic gain or a loud loudspeaker, and
+//! does not mask a quiet caller with headphones.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -14,67 +14,67 @@ use super::playout::MAX_PAUSE;
 
 /// Resolution of the recorded levels.
 const STEP: Duration = Duration::from_millis(20);
-/// Longest delay between playback and its echo in the input: the room, the caller's buffers and the way back.
+/// Maximum delay between playback and its echo in the input: the room, the caller's buffers and the network.
 const TAIL: Duration = Duration::from_millis(500);
-/// Most steps recorded ahead, 10 minutes; playback beyond that is not accounted for.
+/// Maximum number of recorded steps, 10 minutes; later playback is ignored.
 const MAX_STEPS: usize = 30_000;
-/// How long levels are kept: the input comes in pieces, and each part of it has a tail before it.
+/// Age up to which played levels are kept: the input arrives in pieces, and each part needs the tail before it.
 const KEPT: Duration = Duration::from_millis(1_000);
-/// Steps around the echo's delay whose playback is heard in one step of input: before it, as the delay is known roughly, and after it,
-/// as rooms ring.
+/// Steps around the echo's delay whose playback is audible in one step of input: before it, because the delay is approximate, and
+/// after it, because rooms ring.
 const BEFORE: usize = 1;
 const RING: usize = 2;
-/// What is left of a reverberation after each further step: 60 dB are gone after a third of a second. And for how long.
+/// Decay factor of reverberation per step, 60 dB in a third of a second; and its maximum length in steps.
 const DECAY: f32 = 0.65;
 const TAIL_STEPS: usize = 10;
-/// How much louder than estimated an echo may be, 3 dB: a voice's spectrum changes from word to word, and rooms are not flat.
+/// Margin of the echo above its estimate, 3 dB: a voice's spectrum changes from word to word, and rooms are not flat.
 const MARGIN: f32 = 1.4;
 
-/// Input may be under way for so long, and then catch up.
+/// Maximum delay of input in transit, after which it may catch up.
 const LATE: Duration = Duration::from_millis(300);
-/// Input that is so far ahead of the time was recorded before.
+/// Lead over real time from which input counts as prerecorded.
 const AHEAD: Duration = Duration::from_millis(500);
 
-/// What of the input may be an echo.
+/// Expected echo in the input.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct EchoLevel {
-    /// Up to this root mean square it may be.
+    /// Maximum root mean square of the echo.
     pub loudest: f32,
-    /// Up to this one single frames of it may be, which a room keeps alive.
+    /// Maximum root mean square of single frames, including the room's reverberation.
     pub reverberant: f32,
-    /// The root mean square of steady noise beside it.
+    /// Root mean square of steady noise in the input.
     pub noise: f32,
-    /// Whether both are known well.
+    /// True if the estimates are stable.
     pub settled: bool,
 }
 
 impl EchoLevel {
-    /// Nothing is an echo.
+    /// No echo in the input.
     pub const NONE: Self = Self { loudest: 0.0, reverberant: 0.0, noise: 0.0, settled: true };
 }
 
-/// Recent and coming levels of our playback. Audio is assumed to play as soon as it is pushed, without gaps but for pauses.
+/// Recent and future levels of our playback. Audio is assumed to play when pushed, without gaps except pauses.
 #[derive(Debug)]
 pub struct EchoGuard {
-    /// Samples of one step.
+    /// Playback samples per step.
     step: usize,
-    /// Root mean squares, step by step.
+    /// Root mean square of each step.
     levels: VecDeque<f32>,
-    /// When the first of them began to play.
+    /// Start of playback of the first level.
     begin: Option<Instant>,
-    /// Samples that do not fill a step yet.
+    /// Samples of an incomplete step.
     pending: Vec<f32>,
-    /// The input's step that is not full yet: its samples, and the sum of their squares.
+    /// Incomplete step of the input: number of samples, and the sum of their squares.
     input: (usize, f32),
     path: EchoPathEstimator,
-    /// Since when nothing plays, though there is something to play.
+    /// Start of a pause of the playback.
     paused: Option<Instant>,
-    /// How far the input reaches, if it was spoken in real time.
+    /// End of the input, if it was spoken in real time.
     input_until: Option<Instant>,
 }
 
 impl EchoGuard {
-    /// A guard for playback at `rate` samples a second, silent so far.
+    /// Creates a guard for playback at `rate` Hz, silent so far.
     pub fn new(rate: u32) -> Self {
         let step = (u128::from(rate) * STEP.as_millis() / 1_000).max(1) as usize;
         let (levels, pending) = (VecDeque::new(), Vec::new());
@@ -90,7 +90,7 @@ impl EchoGuard {
         }
     }
 
-    /// Adds audio that plays after everything pushed before, or at `now`.
+    /// Adds audio that plays after all earlier audio, or at `now`.
     pub fn push_playback(&mut self, samples: &[f32], now: Instant) {
         self.end_pause(now);
         self.drop_before(now);
@@ -98,7 +98,7 @@ impl EchoGuard {
             self.levels.clear();
             self.begin = Some(now);
         }
-        // A gap shorter than the tail.
+        // Fills a gap shorter than the tail with silence.
         while self.paused.is_none() && self.end().is_some_and(|end| end + STEP <= now) {
             self.levels.push_back(0.0);
         }
@@ -111,7 +111,7 @@ impl EchoGuard {
         }
     }
 
-    /// Drops what has not been played at `now`.
+    /// Drops the audio that is unplayed at `now`.
     pub fn clear(&mut self, now: Instant) {
         self.drop_before(now);
         let played = self.paused.take().unwrap_or(now);
@@ -120,15 +120,15 @@ impl EchoGuard {
         self.pending.clear();
     }
 
-    /// The playback stops at `now` and will go on from there: at [`Self::resume`], but after [`LONGEST_PAUSE`] at the latest.
+    /// Pauses the playback at `now` until [`Self::resume`], for [`MAX_PAUSE`] at most.
     pub fn pause(&mut self, now: Instant) {
         self.paused.get_or_insert(now);
     }
 
-    /// The playback goes on at `now`.
+    /// Resumes the playback at `now`.
     pub fn resume(&mut self, now: Instant) {
         let (Some(paused), Some(begin)) = (self.paused.take(), self.begin) else { return };
-        // The step that was playing is played to its end.
+        // The current step plays to its end.
         let at = steps(paused.saturating_duration_since(begin)) + 1;
         if at >= self.levels.len() {
             return;
@@ -145,10 +145,10 @@ impl EchoGuard {
         }
     }
 
-    /// Takes input at `rate` samples a second that has come by `now`, and learns from it how our playback comes back.
+    /// Adds input at `rate` Hz that arrived at `now`, and updates the estimate of the echo path.
     pub fn push_input(&mut self, samples: &[f32], rate: u32, now: Instant) {
         let length = Duration::from_secs_f64(samples.len() as f64 / f64::from(rate.max(1)));
-        // A piece is as old as it is long when it comes, and may have been under way.
+        // The start of a piece is at least as old as the piece is long, and it may have been delayed in transit.
         let earliest = now.checked_sub(length.max(LATE)).unwrap_or(now);
         self.input_until = Some(self.input_until.map_or(earliest, |until| until.max(earliest)) + length);
         if self.begin.is_none() || self.is_ahead(now) {
@@ -169,7 +169,7 @@ impl EchoGuard {
             }
             let level = (*energy / *filled as f32).sqrt();
             self.input = (0, 0.0);
-            // What comes in one piece was not heard at one time.
+            // The steps of one piece have different times.
             let ago = Duration::from_secs_f64(left as f64 / f64::from(rate.max(1)));
             let Some(at) = now.checked_sub(ago) else { continue };
             let far = std::array::from_fn(|lag| self.level_at(at, lag));
@@ -177,12 +177,12 @@ impl EchoGuard {
         }
     }
 
-    /// Whether the input has come so much faster than time passes that it was recorded before: it holds no echo of what plays now.
+    /// True if the input arrives faster than real time: it is prerecorded and contains no echo of the current playback.
     fn is_ahead(&self, now: Instant) -> bool {
         self.input_until.is_some_and(|until| until > now + AHEAD)
     }
 
-    /// What of the input at `now` may be an echo of our playback; `None` if there can be none.
+    /// Returns the expected echo of our playback in the input at `now`; `None` if there can be none.
     pub fn echo_level(&mut self, now: Instant) -> Option<EchoLevel> {
         if self.is_ahead(now) {
             return None;
@@ -195,7 +195,7 @@ impl EchoGuard {
         }
         let EchoEstimate { gain, lag } = self.path.estimate();
         let lags = lag.map_or(0..LAGS, |lag| lag.saturating_sub(BEFORE)..lag + RING + 1);
-        // Then the room's reverberation dies away.
+        // After that, the room's reverberation decays.
         let tail = lag.into_iter().flat_map(|lag| (1..=TAIL_STEPS).map(move |step| (lag + RING + step, step)));
         let tail = tail.map(|(lag, step)| self.level_at(now, lag) * DECAY.powi(step as i32));
         let played = lags.map(|lag| self.level_at(now, lag)).fold(0.0, f32::max);
@@ -204,7 +204,7 @@ impl EchoGuard {
         Some(EchoLevel { loudest, reverberant, noise, settled })
     }
 
-    /// The level that was played `lag` steps before `at`.
+    /// Returns the level played `lag` steps before `at`.
     fn level_at(&self, at: Instant, lag: usize) -> f32 {
         let since = |at: Instant| self.begin.and_then(|begin| at.checked_duration_since(begin));
         let lagged = STEP * lag as u32;
@@ -242,7 +242,7 @@ mod tests {
         vec![level; ms]
     }
 
-    /// What the guard says of an echo of which nothing is known, as the level that was played.
+    /// Playback level derived from the guard's expected echo before an estimate.
     fn played(guard: &mut EchoGuard, now: Instant) -> Option<f32> {
         guard.echo_level(now).map(|level| (level.loudest / MARGIN / DEFAULT_GAIN * 1_000.0).round() / 1_000.0)
     }
@@ -317,7 +317,7 @@ mod tests {
         assert_eq!(played(&mut guard, start + 1_050 * MS), None);
     }
 
-    /// Levels that change from step to step, as a voice's do.
+    /// Signal whose level changes at each step, like a voice.
     fn wave(samples: usize) -> Vec<f32> {
         let mut random = Random::new(8);
         let levels: Vec<f32> = (0..samples.div_ceil(20)).map(|_| 0.3 * random.unit() as f32).collect();
@@ -331,7 +331,7 @@ mod tests {
         let estimate = |piece: usize| {
             let mut guard = EchoGuard::new(1_000);
             guard.push_playback(&far, start);
-            // A quarter of it, 100 ms later.
+            // An echo of a quarter of the level, 100 ms later.
             let near: Vec<f32> = (0..3_000).map(|at| if at < 100 { 0.0 } else { far[at - 100] / 4.0 }).collect();
             for (number, near) in near.chunks(piece).enumerate() {
                 guard.push_input(near, 1_000, start + ((number * piece + near.len()) as u32) * MS);
@@ -347,7 +347,7 @@ mod tests {
     #[test]
     fn sound_faster_than_time_is_no_echo() {
         let start = Instant::now();
-        // Pieces of `ms`, which come every `every` ms.
+        // Pieces of `ms`, which arrive every `every` ms.
         let echoed = |ms: usize, every: u32| {
             let mut guard = EchoGuard::new(1_000);
             guard.push_playback(&constant(0.5, 9_000), start);

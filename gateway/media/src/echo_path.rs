@@ -1,49 +1,49 @@
-//! The echo path of one call: how loud our playback comes back in the caller's input, and how late, estimated from both levels.
+//! Echo path of one call: gain and delay of our playback in the caller's input, estimated from the levels of both.
 //!
-//! Input is never quieter than the echo in it, and a caller who speaks only makes it louder. So for each delay the ratio of input to
-//! playback is looked at over the last seconds, and of it a low quantile: at the echo's delay that is its gain, at
-//! others it is lower, because loud input meets quiet playback. Steady noise is taken off first.
+//! The input is never quieter than the echo in it; a speaking caller only makes it louder. The estimator takes, for each delay, a low
+//! quantile of the ratio of input to playback over the last 2 s. At the delay of the echo this quantile is the gain of the echo; at
+//! other delays it is lower, because loud input meets quiet playback. Steady noise is subtracted first.
 
 use std::collections::VecDeque;
 
-/// Delays, in steps, at which an echo is looked for.
+/// Number of candidate delays, in steps.
 pub(crate) const LAGS: usize = 26;
-/// Gain until the echo is known, -9 dB: a loudspeaker beside a microphone.
+/// Gain before the first estimate, -9 dB: a loudspeaker beside a microphone.
 pub(crate) const DEFAULT_GAIN: f32 = 0.35;
-/// Steps of playback that are looked at, 2 s: an automatic gain is followed within one.
+/// Window in steps of playback, 2 s: the estimate follows an automatic gain within 1 s.
 const STEPS: usize = 100;
-/// Steps that it takes to know anything, 400 ms, and between two looks.
+/// Steps before the first estimate, 400 ms, and between two estimates.
 const LEAST: usize = 20;
 const EVERY: usize = 5;
 /// Steps after which the estimate is settled, 0.9 s.
 const SETTLED: usize = 45;
-/// The share of the ratios that lie below the estimate. A caller may speak for the rest of the time.
+/// Share of the ratios below the estimate. The caller may speak for the rest of the time.
 const QUANTILE: f32 = 0.4;
-/// Playback below this share of its mean tells nothing: noise and reverberation prevail.
+/// Minimum playback level as a share of its mean: below it, noise and reverberation prevail.
 const LOUD: f32 = 0.5;
-/// Levels below this were not heard by anybody, -60 dB.
+/// Minimum audible level, -60 dB.
 const FLOOR: f32 = 1e-3;
-/// No loudspeaker comes back louder: beyond it, the caller repeats what is played.
+/// Maximum gain of an echo: if input is louder, the caller repeats the played speech.
 const LOUDEST: f32 = 1.5;
 
-/// The echo as it is known now.
+/// Current estimate of the echo.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct EchoEstimate {
-    /// Ratio of the echo's level to that of the playback.
+    /// Ratio of the echo level to the playback level.
     pub gain: f32,
-    /// Its delay in steps; `None` while nothing is known.
+    /// Delay in steps; `None` before the first estimate.
     pub lag: Option<usize>,
 }
 
-/// The estimate of one call.
+/// Estimator of the echo path of one call.
 #[derive(Debug, Clone)]
 pub(crate) struct EchoPathEstimator {
-    /// The last steps with playback: the input's level, and by delay what was played.
+    /// Latest steps with playback: the input level, and the playback level for each delay.
     steps: VecDeque<(f32, [f32; LAGS])>,
-    /// Steps since the last look.
+    /// Steps since the last estimate.
     since: usize,
     echo: EchoEstimate,
-    /// The quietest input of the last steps.
+    /// Lowest input level in the window.
     noise: f32,
 }
 
@@ -54,7 +54,7 @@ impl Default for EchoPathEstimator {
 }
 
 impl EchoPathEstimator {
-    /// Takes a step: the input's level, and by delay what was played.
+    /// Adds a step: `near` is the input level, `far` the playback level for each delay.
     pub fn step(&mut self, near: f32, far: &[f32; LAGS]) {
         if far.iter().all(|level| *level < FLOOR) || !near.is_finite() {
             return;
@@ -70,17 +70,17 @@ impl EchoPathEstimator {
         }
     }
 
-    /// Whether the echo has been heard for long enough that no other estimate is to be expected soon.
+    /// True if there was enough playback for a stable estimate.
     pub fn is_settled(&self) -> bool {
         self.steps.len() >= SETTLED
     }
 
-    /// The level of steady noise in the input.
+    /// Level of steady noise in the input.
     pub fn noise(&self) -> f32 {
         self.noise
     }
 
-    /// The echo as it is known now.
+    /// Current estimate of the echo.
     pub fn estimate(&self) -> EchoEstimate {
         self.echo
     }
@@ -116,7 +116,7 @@ mod tests {
 
     use super::*;
 
-    /// What is known after `steps` of random playback levels, of which `gain` comes back after `lag` steps, with `voice` beside it.
+    /// Estimate after `steps` of random playback levels, with an echo of `gain` after `lag` steps and a simultaneous `voice`.
     fn after(steps: usize, gain: f32, lag: usize, mut voice: impl FnMut(usize) -> f32) -> EchoEstimate {
         let (mut path, mut random) = (EchoPathEstimator::default(), Random::new(3));
         let played: Vec<f32> = (0..steps + LAGS).map(|_| 0.2 * random.unit() as f32).collect();
@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn callers_who_speak_are_no_echo() {
         let mut random = Random::new(5);
-        // As loud as what is played, for four of ten steps.
+        // As loud as the playback, in four of ten steps.
         let echo = after(200, 0.05, 6, |step| if step % 10 < 4 { 0.2 * random.unit() as f32 } else { 0.001 });
         assert!(echo.gain < 0.1, "{echo:?}");
     }

@@ -1,5 +1,5 @@
-//! Interruptions while our playback comes back: echo guard and turn detector together, over a matrix of echoes and voices, on a
-//! clock that the tests move. Margins of the echo guard were chosen on these recordings; `make bench-interruptions` judges on others.
+//! Interruptions during an echo of our playback: echo guard and turn detector together, over a matrix of echoes and voices, on a
+//! simulated clock. The echo guard's margins were chosen on these recordings; `make bench-interruptions` evaluates on others.
 
 use std::time::{Duration, Instant};
 
@@ -7,13 +7,13 @@ use super::echo_guard::{EchoGuard, EchoLevel};
 use super::testdata::speech;
 use super::vad::{RATE, TurnDetector, TurnEvent};
 
-/// Gains of the echo: from headphones to an automatic gain that makes it as loud as what is played.
+/// Gains of the echo: from headphones to an automatic gain that makes it as loud as the playback.
 const GAINS: [f32; 6] = [0.0, 0.03, 0.1, 0.3, 0.5, 1.0];
-/// Its delays, in ms.
+/// Delays of the echo, in ms.
 const DELAYS: [usize; 3] = [40, 120, 320];
-/// Levels of the caller, as a factor of the recording: up to 26 dB below what is played.
+/// Levels of the caller, as a factor of the recording: up to 26 dB below the playback.
 const VOICES: [f32; 4] = [1.0, 0.3, 0.1, 0.05];
-/// When the caller begins to speak, in ms of playback.
+/// Start of the caller's speech, in ms of playback.
 const SPEAKS_AT: usize = 2_500;
 
 /// Our playback: a sentence, three times.
@@ -33,7 +33,7 @@ fn echo(playback: &[f32], gain: f32, delay_ms: usize) -> Vec<f32> {
         .collect()
 }
 
-/// When a turn began, in ms of playback, while `input` came back. `guarded`: whether the echo guard is asked.
+/// Starts of turns in `input`, in ms of playback. `guarded`: true to use the echo guard.
 fn interruptions(playback: &[f32], input: &[f32], guarded: bool) -> Vec<u64> {
     let (mut turns, mut guard) = (TurnDetector::default(), EchoGuard::new(RATE));
     let start = Instant::now();
@@ -51,7 +51,7 @@ fn interruptions(playback: &[f32], input: &[f32], guarded: bool) -> Vec<u64> {
     begun
 }
 
-/// False and missed interruptions of one echo: whether the echo alone interrupts, and for how many voices nobody is interrupted.
+/// Result for one echo: true if the echo alone interrupts (false interruption), and the voices that do not interrupt (missed).
 fn outcome(gain: f32, delay: usize) -> (bool, Vec<f32>) {
     let (playback, caller) = (playback(), speech("question"));
     let echo = echo(&playback, gain, delay);
@@ -95,7 +95,7 @@ fn callers_interrupt_over_an_echo() {
     }
 }
 
-/// The matrix, for a person.
+/// Prints the matrix of results.
 #[test]
 #[ignore = "prints a table"]
 fn table_of_echoes_and_voices() {

@@ -1,18 +1,18 @@
-//! Endpointing: how much silence ends the caller's turn.
+//! Endpointing: the silence that ends the caller's turn.
 
-/// How soon to take the turn.
+/// Eagerness of endpointing: a higher value ends turns after less silence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Eagerness {
-    /// Leaves the caller time to think.
+    /// Long silence; leaves the caller time to think.
     Low,
-    /// Between the two.
+    /// Between low and high.
     Medium,
-    /// Answers quickly.
+    /// Short silence; answers quickly.
     High,
 }
 
 impl Eagerness {
-    /// Silence that ends a turn whatever was said, in ms: without a model that judges, or for as long as it has not.
+    /// Silence that ends a turn in ms, without a turn-detection model or until the model answers.
     pub fn fixed_ms(self) -> u64 {
         match self {
             Self::Low => 1_200,
@@ -21,7 +21,7 @@ impl Eagerness {
         }
     }
 
-    /// Silence that ends a turn which a model judges unfinished, in ms: the published maximum waits.
+    /// Silence that ends a turn judged unfinished by the model, in ms: the published maximum waits.
     pub fn maximum_ms(self) -> u64 {
         match self {
             Self::Low => 8_000,
@@ -30,7 +30,7 @@ impl Eagerness {
         }
     }
 
-    /// Probability from which a turn has ended, 0 to 1: the model's own threshold, and as much above and below it.
+    /// Minimum model probability of a finished turn, 0 to 1: the model's own threshold of 0.5, plus or minus 0.2.
     pub fn threshold(self) -> f32 {
         match self {
             Self::Low => 0.7,
@@ -40,40 +40,40 @@ impl Eagerness {
     }
 }
 
-/// Silence after which a model is asked first in a pause, in ms.
+/// Silence before the first question to the model in a pause, in ms.
 pub const FIRST_QUESTION_MS: u64 = 200;
 
-/// Further silence after which it is asked again, in ms.
+/// Further silence before the next question, in ms.
 pub const NEXT_QUESTION_MS: u64 = 500;
 
-/// How much of the turn's latest audio a model is given, in ms.
+/// Maximum audio of a question, the latest of the turn, in ms.
 pub const CONTEXT_MS: u64 = 8_000;
 
-/// A question to a model: has the turn ended?
+/// Question to the turn-detection model: has the turn ended?
 #[derive(Debug, Clone, PartialEq)]
 pub struct TurnQuery {
-    /// Which question of the session this is; the answer names it.
+    /// Number of the question within the session; the answer refers to it.
     pub id: u64,
-    /// The turn's latest audio, at most [`CONTEXT_MS`], the pause included, at [`super::vad::RATE`].
+    /// Latest audio of the turn, including the pause, at most [`CONTEXT_MS`], at [`super::vad::RATE`].
     pub turn: Vec<f32>,
 }
 
-/// What a model has said of a pause.
+/// State of the model's judgement of a pause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PauseJudgement {
-    /// The question that is not answered yet.
+    /// Id of the unanswered question, if any.
     pub asked: Option<u64>,
     /// Silence at which the next question is due, in ms.
     pub due_ms: u64,
-    /// It was answered that the caller goes on.
+    /// True if the model judged the turn unfinished.
     pub unfinished: bool,
 }
 
 impl PauseJudgement {
-    /// Nothing yet.
+    /// Initial state: no question was asked.
     pub const NONE: Self = Self { asked: None, due_ms: FIRST_QUESTION_MS, unfinished: false };
 
-    /// Silence that ends the turn as things stand, in ms.
+    /// Silence that ends the turn in this state, in ms.
     pub fn required_ms(&self, eagerness: Eagerness) -> u64 {
         if self.unfinished { eagerness.maximum_ms() } else { eagerness.fixed_ms() }
     }

@@ -1,4 +1,4 @@
-//! Fuzzed RTP: no packet makes the jitter buffer or the decoder panic, grow, or produce more audio than time has passed.
+//! Fuzzed RTP: no packet makes the jitter buffer or the decoder panic, grow, or produce audio without bound.
 
 use std::time::{Duration, Instant};
 
@@ -6,10 +6,10 @@ use bytes::Bytes;
 use repartee_testkit::fuzz::fuzz;
 use repartee_testkit::signal::sine;
 
-use super::jitter::{JitterAction, CAPACITY, JitterBuffer};
+use super::jitter::{CAPACITY, JitterAction, JitterBuffer};
 use super::opus::{FRAME, OpusDecoder, OpusEncoder};
 
-/// Voice packets of every kind, and malformed ones: a sequence number, a timestamp and a payload each.
+/// Valid and malformed voice packets, each with sequence number, timestamp and payload.
 fn corpus() -> Vec<Vec<u8>> {
     let mut encoder = OpusEncoder::new(16_000).unwrap();
     let voice = sine(300.0, 16_000, 320 * 20);
@@ -20,7 +20,7 @@ fn corpus() -> Vec<Vec<u8>> {
         packet.extend_from_slice(&encoder.encode(frame).unwrap().payload);
         packets.push(packet);
     }
-    // Nothing; code 3 without its count; more than 120 ms; padding beyond the end; CELT and hybrid; two frames in one.
+    // Empty; code 3 without its count; more than 120 ms; padding beyond the end; CELT and hybrid; two frames in one packet.
     for odd in
         [&[][..], &[3], &[0x1b, 0x3f, 0, 0], &[0x0b, 0x41, 0xff, 0xff, 1], &[0xfc, 1, 2], &[0x7c, 1], &[9, 1, 2, 3]]
     {
@@ -36,7 +36,7 @@ fn fuzz_packets(count: usize, seed: u64) {
     fuzz(&corpus(), count, seed, |input| {
         packets += 1;
         now += FRAME;
-        // Sequence numbers and timestamps advance, but for what the mutation did to them.
+        // Sequence numbers and timestamps advance, except for the mutations.
         let field = |from: usize, length: usize| input.get(from..from + length).map(<[u8]>::to_vec);
         let number = field(0, 2).map_or(0, |bytes| u16::from_be_bytes([bytes[0], bytes[1]]));
         let ticks = field(2, 4).map_or(0, |bytes| u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
@@ -55,13 +55,13 @@ fn fuzz_packets(count: usize, seed: u64) {
                 }
                 JitterAction::Wait { .. } => break,
             };
-            // What is not Opus after all is an error and nothing else.
+            // Data that is not Opus is only an error.
             let samples = samples.unwrap_or_default();
             assert!(samples.iter().all(|sample| sample.is_finite()));
             decoded += Duration::from_secs(samples.len() as u64) / 16_000;
         }
     });
-    // A packet may claim six times the duration of ours; beyond that nothing makes us do more work.
+    // A packet may claim six times our packet duration; nothing causes more work than that.
     assert!(decoded <= (now - begin) * 7, "{decoded:?} of audio in {:?}", now - begin);
 }
 

@@ -1,14 +1,13 @@
-//! Jitter buffer for the RTP packets of one Opus stream: packets in any order in, packets in order and named losses out.
+//! Jitter buffer for the RTP packets of one Opus stream: orders packets and reports losses.
 //!
-//! This stream feeds a turn detector and a model, not a playout clock. So a packet that is next in order is released the
-//! moment it arrives, and only a *gap* makes the packets behind it wait: for as long as the measured jitter makes it likely
-//! that the missing one still comes, never longer than [`MAX_GAP_TIMEOUT`]. Then the loss is
-//! recovered from the copy in the packet after it (FEC), or concealed.
+//! The stream feeds a turn detector and a model, not a playout clock. So the next packet in order is released on arrival, and
+//! only a *gap* delays the packets behind it. The wait depends on the measured jitter, and is at most [`MAX_GAP_TIMEOUT`].
+//! Then the loss is recovered from the copy in the next packet (FEC), or concealed.
 //!
-//! A sender may also pause: Opus sends no packets in silence (DTX), and a muted microphone may do the same. When the stream
-//! stops after silence, more of it is reported step by step, so that a turn can end. When it stops in the middle of
-//! sound, the network has stalled: a little is concealed, and then nothing is reported until packets come again, so that no
-//! turn ends in mid-word. A muted track may stop like that, too: after [`MAX_STALL`] it is silence.
+//! A sender may also pause: Opus sends no packets in silence (DTX), and neither may a muted microphone. If the stream stops
+//! after silence, the buffer reports more silence in steps, so that a turn can end. If it stops within sound, the network has
+//! stalled: the buffer conceals a short time, and then reports nothing until packets arrive, so that no turn ends in mid-word.
+//! A muted track may also stop within sound: after [`MAX_STALL`] the buffer reports silence.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -17,102 +16,102 @@ use bytes::Bytes;
 
 use super::opus::packet_duration;
 
-/// Shortest wait for a missing packet, however regular the stream.
+/// Minimum wait for a missing packet.
 const MIN_GAP_TIMEOUT: Duration = Duration::from_millis(10);
-/// Longest wait for a missing packet: the bound of the delay that this buffer adds.
+/// Maximum wait for a missing packet: the bound of the delay that this buffer adds.
 pub const MAX_GAP_TIMEOUT: Duration = Duration::from_millis(120);
-/// A stream without a gap that has been late for this long beyond its jitter has paused or stalled.
+/// Delay of the next packet, beyond the jitter, from which the stream counts as paused or stalled.
 const PAUSE: Duration = Duration::from_millis(60);
-/// Longest stall; then the stream counts as paused.
+/// Maximum stall; after it the stream counts as paused.
 pub const MAX_STALL: Duration = Duration::from_secs(2);
-/// How much of a stall is concealed. Concealment has faded out by then.
+/// Concealed part of a stall. Concealment has faded out by then.
 const STALL_CONCEALMENT: Duration = Duration::from_millis(60);
-/// Shortest step in which silence and stalls are reported, so that packets of 2.5 ms do not make a pause much work.
+/// Minimum step of reported silence and stalls, so that packets of 2.5 ms do not make a pause expensive.
 const STEP: Duration = Duration::from_millis(20);
-/// Opus packets up to this length are DTX: the sender's encoder heard silence, and sends nothing more of it.
+/// Maximum length of a DTX packet in bytes: the encoder detected silence, and pauses.
 const DTX_BYTES: usize = 2;
-/// Packets kept behind a gap; when more arrive, the gap is given up at once.
+/// Maximum number of packets behind a gap; more end the wait at once.
 const DEPTH: usize = 32;
-/// Packets kept when nothing is popped; beyond, the oldest are dropped and count as lost.
+/// Maximum number of buffered packets; beyond it the oldest are dropped and count as lost.
 pub(crate) const CAPACITY: usize = 256;
-/// A loss longer than this is skipped: the packet after it follows directly.
+/// Maximum concealed loss; a longer loss is skipped, and the next packet follows directly.
 const MAX_CONCEALMENT: Duration = Duration::from_millis(400);
-/// A sequence number this far ahead or behind is a stray, or the stream has begun anew (RFC 3550, A.1).
+/// Maximum jump of sequence numbers; a larger one is a stray packet or a restarted stream (RFC 3550, A.1).
 const MAX_JUMP: u64 = 1_000;
-/// Audio in RTP ticks a second; Opus always counts 48 kHz.
+/// RTP clock rate in Hz; Opus always uses 48 kHz.
 const CLOCK: u64 = 48_000;
-/// Mean deviations of the transit time that a missing packet is waited for.
+/// Wait for a missing packet, in mean deviations of the transit time.
 const DEVIATIONS: u32 = 3;
-/// The shortest Opus packet, and so the shortest loss.
+/// Shortest Opus packet, and so the shortest loss.
 const SHORTEST: Duration = Duration::from_micros(2500);
 
-/// What the decoder does next. Durations are those of the audio to produce.
+/// Next action of the decoder. Durations are those of the audio to produce.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum JitterAction {
-    /// Decode this packet.
+    /// Decode a packet.
     Packet {
-        /// Its extended sequence number, strictly increasing.
+        /// Extended sequence number, strictly increasing.
         sequence: u64,
-        /// The RTP payload.
+        /// RTP payload of the packet.
         payload: Bytes,
     },
-    /// This packet is lost; recover it from `next`, which itself follows as [`Action::Packet`].
+    /// Recover a lost packet from `next`, which follows as [`JitterAction::Packet`].
     Fec {
-        /// The lost packet's extended sequence number.
+        /// Extended sequence number of the lost packet.
         sequence: u64,
-        /// The payload after it.
+        /// Payload of the next packet.
         next: Bytes,
-        /// How long the lost packet lasted.
+        /// Duration of the lost packet.
         duration: Duration,
     },
-    /// This packet is lost, and so is its copy: conceal it.
+    /// Conceal a lost packet without a copy.
     Conceal {
-        /// The lost packet's extended sequence number.
+        /// Extended sequence number of the lost packet.
         sequence: u64,
-        /// How long the lost packet lasted.
+        /// Duration of the lost packet.
         duration: Duration,
     },
-    /// Nothing comes although the sender did not pause: conceal it.
+    /// Conceal a network stall: no packets arrive, but the sender did not pause.
     Stall {
-        /// For how long.
+        /// Duration of the concealment.
         duration: Duration,
     },
-    /// The sender has paused (DTX, a muted microphone): produce silence.
+    /// Produce silence: the sender has paused (DTX, a muted microphone).
     Silence {
-        /// For how long.
+        /// Duration of the silence.
         duration: Duration,
     },
-    /// Nothing is due: pop again at `until`, or after the next packet.
+    /// Pop again at `until`, or after the next packet.
     Wait {
-        /// When a gap times out, or a pause or a stall is noticed; `None` before the first packet.
+        /// Time of a gap timeout, or of the detection of a pause or a stall; `None` before the first packet.
         until: Option<Instant>,
     },
 }
 
-/// Counts since the buffer was made.
+/// Statistics since the creation of the buffer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct JitterStats {
-    /// Packets released, copies included.
+    /// Released packets, including copies.
     pub released: u64,
-    /// Lost packets that came as a copy within a later one.
+    /// Lost packets that arrived as a copy in a later one.
     pub copied: u64,
-    /// Lost packets for which the next one was at hand.
+    /// Lost packets recovered by FEC from the next one.
     pub recovered: u64,
     /// Lost packets that were concealed.
     pub concealed: u64,
-    /// Packets lost in gaps too long to fill.
+    /// Lost packets in gaps too long to conceal.
     pub skipped: u64,
-    /// Packets that came after they had been given up; dropped.
+    /// Packets that arrived after their gap timed out; dropped.
     pub late: u64,
-    /// Packets that came twice; dropped.
+    /// Packets that arrived twice; dropped.
     pub duplicate: u64,
-    /// Packets that arrived out of order but in time.
+    /// Packets that arrived out of order, but in time.
     pub reordered: u64,
-    /// Packets that are not Opus or have a stray sequence number; dropped.
+    /// Packets that are not Opus, or have a stray sequence number; dropped.
     pub invalid: u64,
-    /// Silence reported.
+    /// Total reported silence.
     pub silence: Duration,
-    /// Concealed because nothing came.
+    /// Total concealment of stalls.
     pub stalled: Duration,
 }
 
@@ -122,37 +121,37 @@ struct Buffered {
     payload: Bytes,
     duration: Duration,
     arrival: Instant,
-    /// It came within a later packet; the packet itself may still come.
+    /// True if it arrived as a copy in a later packet; the packet itself may still arrive.
     copy: bool,
 }
 
-/// Position in the stream: everything before it has been released or reported as lost.
+/// Position in the stream: all packets before it were released or reported as lost.
 #[derive(Debug, Clone, Copy)]
 struct Cursor {
     /// Extended sequence number of the next packet.
     sequence: u64,
-    /// Extended timestamp of the next packet, silence reported so far included.
+    /// Extended timestamp of the next packet, including the silence reported so far.
     timestamp: u64,
-    /// When the next packet is expected to arrive.
+    /// Expected arrival of the next packet.
     due: Instant,
-    /// Duration of the packet before.
+    /// Duration of the previous packet.
     duration: Duration,
-    /// How much of a stall was concealed since that packet.
+    /// Concealment of a stall since the previous packet.
     stalled: Duration,
 }
 
-/// The jitter buffer of one RTP stream.
+/// Jitter buffer of one RTP stream.
 #[derive(Debug, Default)]
 pub struct JitterBuffer {
     packets: BTreeMap<u64, Buffered>,
     cursor: Option<Cursor>,
-    /// Whether a stream that stops now has paused: what was released last is silence.
+    /// True if the last released packet is silence: a stream that stops now has paused.
     paused: bool,
-    /// Highest extended sequence number and its timestamp, the reference for extending the next ones.
+    /// Highest extended sequence number and its timestamp: the reference for extending the next ones.
     newest: Option<(u64, u64)>,
-    /// The sequence number that would confirm a new beginning of the stream.
+    /// Sequence number that would confirm a restart of the stream.
     probation: Option<u16>,
-    /// The last packet's arrival and timestamp, for the jitter.
+    /// Arrival and timestamp of the last packet, for the jitter.
     transit: Option<(Instant, u64)>,
     /// Mean deviation of the transit time, RFC 3550 6.4.1.
     jitter: Duration,
@@ -160,12 +159,12 @@ pub struct JitterBuffer {
 }
 
 impl JitterBuffer {
-    /// An empty buffer.
+    /// Creates an empty buffer.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Takes a packet as it arrives: RTP sequence number, RTP timestamp (48 kHz) and payload.
+    /// Adds a packet on arrival: RTP sequence number, RTP timestamp (48 kHz) and payload.
     pub fn push(&mut self, sequence: u16, timestamp: u32, payload: Bytes, arrival: Instant) {
         let Ok(duration) = packet_duration(&payload) else {
             self.stats.invalid += 1;
@@ -195,8 +194,8 @@ impl JitterBuffer {
         self.insert(extended, Buffered { timestamp: ticks, payload, duration, arrival, copy: false });
     }
 
-    /// Takes a copy of an earlier packet that came within the packet pushed last (see [`super::red`]), with the number and the
-    /// timestamp of the earlier one. It counts only where that one is missing.
+    /// Adds a copy of an earlier packet that arrived in the last pushed packet (see [`super::red`]), with the sequence number and
+    /// the timestamp of the earlier one. Ignored if that packet is not missing.
     pub fn push_redundant(&mut self, sequence: u16, timestamp: u32, payload: Bytes, arrival: Instant) {
         let (Some((newest, _)), Some(cursor)) = (self.newest, self.cursor) else { return };
         let Ok(duration) = packet_duration(&payload) else {
@@ -209,7 +208,7 @@ impl JitterBuffer {
             return;
         }
         let ticks = self.extend_timestamp(timestamp);
-        // A sender that counts otherwise than we do would put sound where it does not belong.
+        // A sender with another numbering of copies would misplace sound.
         let after = self.packets.range(extended..).next().is_some_and(|(_, next)| ticks < next.timestamp);
         let before = self.packets.range(..extended).next_back().is_none_or(|(_, last)| last.timestamp < ticks);
         if after && before {
@@ -224,7 +223,7 @@ impl JitterBuffer {
         }
     }
 
-    /// What is due at `now`; call again until it returns [`Action::Wait`].
+    /// Returns the action due at `now`; call again until it returns [`JitterAction::Wait`].
     pub fn pop(&mut self, now: Instant) -> JitterAction {
         let Some(cursor) = self.cursor else { return JitterAction::Wait { until: None } };
         match self.packets.first_key_value() {
@@ -234,28 +233,28 @@ impl JitterBuffer {
         }
     }
 
-    /// Says that the packet released last is silence: if nothing follows it, the sender has paused. DTX packets need no word.
+    /// Marks the last released packet as silence: if no packet follows it, the sender has paused. Not needed for DTX packets.
     pub fn mark_silent(&mut self) {
         self.paused = true;
     }
 
-    /// How long a missing packet is waited for once one after it has arrived.
+    /// Wait for a missing packet after a later one has arrived.
     fn gap_timeout(&self) -> Duration {
         (self.jitter * DEVIATIONS).clamp(MIN_GAP_TIMEOUT, MAX_GAP_TIMEOUT)
     }
 
-    /// Counts since the buffer was made.
+    /// Returns statistics since the creation of the buffer.
     pub fn stats(&self) -> JitterStats {
         self.stats
     }
 
     /// Releases the next packet in order.
     fn release(&mut self, cursor: Cursor) -> JitterAction {
-        // `pop` saw it; the empty case is a pause.
+        // Not empty: `pop` has checked.
         let Some((sequence, packet)) = self.packets.pop_first() else { return JitterAction::Wait { until: None } };
-        // The sender's timestamps advanced without a lost packet: it paused. Silence not yet reported is due now.
+        // Timestamps advanced without a lost packet: the sender paused. Unreported silence is due now.
         let silent = ticks_to_duration(packet.timestamp.saturating_sub(cursor.timestamp));
-        // Nothing was reported during what looked like a stall.
+        // Nothing was reported during an apparent stall.
         let unreported = if cursor.stalled.is_zero() || self.paused { Duration::ZERO } else { MAX_STALL };
         if !silent.is_zero() && silent <= MAX_CONCEALMENT + unreported {
             self.cursor = Some(Cursor { timestamp: packet.timestamp, ..cursor });
@@ -275,7 +274,7 @@ impl JitterBuffer {
         JitterAction::Packet { sequence, payload: packet.payload }
     }
 
-    /// Handles a gap before `available`, the first packet that is here.
+    /// Handles a gap before `available`, the first buffered packet.
     fn gap(&mut self, cursor: Cursor, available: u64, now: Instant) -> JitterAction {
         let missing = available - cursor.sequence;
         let (deadline, next) = match self.packets.values().map(|packet| packet.arrival).min() {
@@ -291,8 +290,8 @@ impl JitterBuffer {
             self.cursor = Some(Cursor { sequence: available, timestamp: next.timestamp, ..cursor });
             return self.pop(now);
         }
-        // The lost packets were most likely as long as their neighbour; timestamps that say otherwise are made up for
-        // as a pause when the next packet is released.
+        // Assumes that lost packets were as long as their neighbour; a difference to the timestamps becomes a pause when
+        // the next packet is released.
         let sequence = cursor.sequence;
         let duration = cursor.duration.min(lost.max(SHORTEST));
         self.cursor = Some(Cursor {
@@ -325,7 +324,7 @@ impl JitterBuffer {
         self.silence(step)
     }
 
-    /// Handles a stream that has stopped in the middle of sound.
+    /// Handles a stream that stopped within sound.
     fn stall(&mut self, cursor: Cursor, now: Instant) -> JitterAction {
         if cursor.stalled < STALL_CONCEALMENT {
             let duration = cursor.duration.max(STEP);
@@ -338,7 +337,7 @@ impl JitterBuffer {
         if now < given_up {
             return JitterAction::Wait { until: Some(given_up) };
         }
-        // A muted track, or nobody is there any more.
+        // A muted track, or the sender is gone.
         self.paused = true;
         let cursor = Cursor { due: cursor.due + cursor.stalled, ..cursor };
         self.cursor = Some(cursor);
@@ -350,21 +349,21 @@ impl JitterBuffer {
         JitterAction::Silence { duration }
     }
 
-    /// RFC 3550 6.4.1, in time instead of ticks.
+    /// Updates the jitter as in RFC 3550 6.4.1, in time instead of ticks.
     fn update_jitter(&mut self, arrival: Instant, ticks: u64) {
         if let Some((before, before_ticks)) = self.transit.replace((arrival, ticks)) {
             let (received, sent) = (signed_micros(arrival, before), tick_micros(ticks) - tick_micros(before_ticks));
             let deviation = Duration::from_micros((received - sent).unsigned_abs());
-            // A pause or a stall is no jitter.
+            // A pause or a stall does not count as jitter.
             if deviation <= MAX_GAP_TIMEOUT * 2 {
                 self.jitter = (self.jitter * 15 + deviation) / 16;
             }
         }
     }
 
-    /// The sequence number without wrapping; `None` for a stray one.
+    /// Extends the sequence number beyond wrapping; `None` for a stray one.
     fn extend_sequence(&mut self, sequence: u16) -> Option<u64> {
-        // Begins above zero, so that packets from before the first one have numbers too.
+        // Starts above zero, so that packets before the first one have numbers too.
         let Some((newest, _)) = self.newest else { return Some((1 << 16) + u64::from(sequence)) };
         let step = i64::from(sequence.wrapping_sub(newest as u16) as i16);
         let extended = newest.checked_add_signed(step)?;
@@ -375,7 +374,7 @@ impl JitterBuffer {
         if self.probation.replace(sequence.wrapping_add(1)) != Some(sequence) {
             return None;
         }
-        // Two in a row: the stream was restarted. Numbers continue above the old ones.
+        // Two consecutive packets: the stream was restarted. Numbers continue above the old ones.
         self.probation = None;
         self.packets.clear();
         (self.newest, self.transit, self.cursor) = (None, None, None);
@@ -383,7 +382,7 @@ impl JitterBuffer {
         Some(newest + if behind == 0 { 1 << 16 } else { behind })
     }
 
-    /// The timestamp without wrapping.
+    /// Extends the timestamp beyond wrapping.
     fn extend_timestamp(&self, timestamp: u32) -> u64 {
         match self.newest {
             None => (1 << 32) + u64::from(timestamp),
@@ -393,7 +392,7 @@ impl JitterBuffer {
 }
 
 fn ticks_to_duration(ticks: u64) -> Duration {
-    // More than a day is more than any caller compares with, and never overflows.
+    // One day exceeds every duration that callers compare with, and does not overflow.
     Duration::from_micros(ticks.min(CLOCK * 86_400) * 1_000_000 / CLOCK)
 }
 

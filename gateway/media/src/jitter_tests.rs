@@ -1,12 +1,12 @@
 use proptest::prelude::*;
-use repartee_testkit::network::{SimulatedLink, NetworkConditions};
+use repartee_testkit::network::{NetworkConditions, SimulatedLink};
 use repartee_testkit::random::Random;
 
 use super::*;
 
 const MS: Duration = Duration::from_millis(1);
 
-/// One frame of SILK: the configuration tells the duration. The rest names the packet.
+/// Payload of one SILK frame: the configuration sets the duration, the rest identifies the packet.
 fn payload(packet_ms: u64, index: u64) -> Bytes {
     let toc = match packet_ms {
         10 => 0x00,
@@ -24,7 +24,7 @@ fn index_of(payload: &Bytes) -> u64 {
     u64::from_be_bytes(payload[1..9].try_into().unwrap())
 }
 
-/// A stream of packets.
+/// Simulated stream of packets.
 #[derive(Debug, Clone, Copy)]
 struct Stream {
     packet_ms: u64,
@@ -33,12 +33,12 @@ struct Stream {
     timestamp: u32,
 }
 
-/// Both numbers wrap around soon.
+/// Stream whose sequence number and timestamp wrap around soon.
 const STREAM: Stream = Stream { packet_ms: 20, sequence: 65_500, timestamp: u32::MAX - 9_000 };
 
 struct Outcome {
     actions: Vec<(Instant, JitterAction)>,
-    /// When each packet arrived first, if it did.
+    /// First arrival of each packet; `None` if lost.
     arrivals: Vec<Option<Instant>>,
     stats: JitterStats,
 }
@@ -60,7 +60,7 @@ fn length(action: &JitterAction, packet_ms: u64) -> Duration {
     }
 }
 
-/// Everything due at `now`, and when to ask again.
+/// Pops all actions due at `now`; returns the time of the next pop.
 fn drain(buffer: &mut JitterBuffer, now: Instant, actions: &mut Vec<(Instant, JitterAction)>) -> Option<Instant> {
     loop {
         match buffer.pop(now) {
@@ -70,12 +70,12 @@ fn drain(buffer: &mut JitterBuffer, now: Instant, actions: &mut Vec<(Instant, Ji
     }
 }
 
-/// Sends `count` packets of `stream` through `network`; the driver asks after each arrival and at each deadline.
+/// Sends `count` packets of `stream` through `network`; the driver pops after each arrival and at each deadline.
 fn simulate(stream: Stream, network: NetworkConditions, count: u64, seed: u64) -> Outcome {
     let start = Instant::now();
     let time = |index: u64| start + (index * stream.packet_ms) as u32 * MS;
     let mut link = SimulatedLink::new(network, seed);
-    // The ends are not lost, so that the length of the stream is known; the first sets the clock.
+    // The first and the last packet are not lost, so the stream's length is known; the first sets the clock.
     let mut last = SimulatedLink::new(NetworkConditions { loss: 0.0, ..network }, seed);
     for index in 1..count - 1 {
         link.send(index, time(index));
@@ -100,14 +100,14 @@ fn simulate(stream: Stream, network: NetworkConditions, count: u64, seed: u64) -
         buffer.push(sequence, stream.timestamp.wrapping_add(ticks), payload(stream.packet_ms, index), arrival);
         deadline = drain(&mut buffer, arrival, &mut actions);
     }
-    // Until the last gap is given up, and no further.
+    // Until the last gap times out, and no further.
     while let Some(until) = deadline.filter(|_| !buffer.packets.is_empty()) {
         deadline = drain(&mut buffer, until, &mut actions);
     }
     Outcome { actions, arrivals, stats: buffer.stats() }
 }
 
-/// What must hold on any network.
+/// Asserts the invariants of any network.
 fn check(stream: Stream, outcome: &Outcome) {
     let mut last = 0;
     for (when, action) in &outcome.actions {
@@ -191,7 +191,7 @@ proptest! {
         let network = NetworkConditions { loss, burst, duplicates, jitter: Duration::from_secs_f64(jitter_ms / 1e3) };
         let outcome = simulate(stream, network, 600, seed);
         check(stream, &outcome);
-        // Time neither stretches nor shrinks but for pauses that were none.
+        // The duration is preserved, except for falsely detected pauses.
         let sent = 600 * packet_ms as u32 * MS;
         let invented = outcome.stats.silence + outcome.stats.stalled;
         let played = outcome.duration(packet_ms) - invented.min(outcome.duration(packet_ms));
@@ -236,7 +236,7 @@ fn stopped_stream_becomes_silence_in_real_time() {
     }
     assert!(buffer.stats().silence >= 1_000 * MS - 20 * MS - PAUSE - MIN_GAP_TIMEOUT - 20 * MS);
     assert!(buffer.stats().silence <= 1_000 * MS);
-    // The sender resumes: the remainder of the pause, then its sound, at once.
+    // The sender resumes: the rest of the pause and then its sound are due at once.
     actions.clear();
     push(&mut buffer, start, 1, 1_020, 1_020);
     drain(&mut buffer, start + 1_020 * MS, &mut actions);
@@ -254,7 +254,7 @@ fn stalled_network_loses_nothing() {
         drain(&mut buffer, start + index as u32 * 20 * MS, &mut actions);
     }
     drain(&mut buffer, start + 700 * MS, &mut actions);
-    // What was on its way arrives at once.
+    // All delayed packets arrive at once.
     for index in 10..40 {
         push(&mut buffer, start, index, index * 20, 700);
         drain(&mut buffer, start + 700 * MS, &mut actions);
@@ -273,7 +273,7 @@ fn stream_that_stops_after_dtx_has_paused() {
     drain(&mut buffer, start + 500 * MS, &mut actions);
     assert!(buffer.stats().silence > 300 * MS, "{:?}", buffer.stats());
     assert_eq!(buffer.stats().stalled, Duration::ZERO);
-    // A sound after the pause, and the network stalls.
+    // Sound after the pause, and then the network stalls.
     push(&mut buffer, start, 2, 500, 500);
     drain(&mut buffer, start + 500 * MS, &mut actions);
     let silence = buffer.stats().silence;
@@ -292,13 +292,13 @@ fn stall_becomes_a_pause_after_two_seconds() {
     }
     let first = actions.iter().find(|(_, action)| matches!(action, JitterAction::Silence { .. })).unwrap().0;
     assert_eq!(first - start, 20 * MS + MAX_STALL);
-    // By then it has caught up with the clock.
+    // The reported time has caught up with the clock.
     let reported: Duration = actions.iter().map(|(_, action)| length(action, 20)).sum();
     assert!((2_900 * MS..=3_000 * MS).contains(&reported), "{reported:?}");
 }
 
 #[test]
-fn pause_that_was_not_announced_is_made_up_for() {
+fn unannounced_pause_becomes_silence() {
     let start = Instant::now();
     let (mut buffer, mut actions) = (JitterBuffer::new(), Vec::new());
     push(&mut buffer, start, 0, 0, 0);

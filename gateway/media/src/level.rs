@@ -1,22 +1,22 @@
-//! How loud samples are, and the threshold of audible sound.
+//! Level of samples, and the threshold of audible sound.
 
-/// Mean square of a signal at -45 dBFS: what is quieter does not count as speech.
+/// Mean square of a signal at -45 dBFS: quieter sound does not count as speech.
 const AUDIBLE: f32 = 3.162e-5;
 /// Length of a level window in samples, at most 20 ms.
 const WINDOW: usize = 160;
 
-/// Root mean square of `samples`; what is not finite counts as silence.
+/// Root mean square of `samples`; non-finite samples count as silence.
 pub(crate) fn rms(samples: &[f32]) -> f32 {
     let sum: f32 = samples.iter().filter(|sample| sample.is_finite()).map(|sample| sample * sample).sum();
     (sum / samples.len().max(1) as f32).sqrt()
 }
 
-/// Whether any window of `samples` is above -45 dBFS.
+/// True if any window of `samples` is above -45 dBFS.
 pub fn is_audible(samples: &[f32]) -> bool {
     samples.chunks(WINDOW).any(is_loud)
 }
 
-/// The sample after the last window of `samples` that is above -45 dBFS.
+/// Index after the last window of `samples` above -45 dBFS; `None` if all are quieter.
 pub fn audible_end(samples: &[f32]) -> Option<usize> {
     let last = (0..samples.len()).step_by(WINDOW).rev();
     let mut ends = last.map(|begin| (begin, samples.len().min(begin + WINDOW)));

@@ -1,16 +1,16 @@
-//! Audio on its way in and out, without I/O and without a clock: time is always a parameter.
+//! Audio input and output without I/O and without a clock: time is always a parameter.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
 //! | [`opus`] | Opus encoder and decoder |
-//! | [`red`] | redundant packets: each with copies of those before |
-//! | [`adaptation`] | bit rate, redundancy and effort by what is reported |
-//! | [`jitter`] | jitter buffer: RTP packets in any order to packets in order, losses named |
+//! | [`red`] | redundant packets (RFC 2198): each carries copies of earlier ones |
+//! | [`adaptation`] | bit rate, redundancy and encoder complexity, adapted to receiver reports and load |
+//! | [`jitter`] | jitter buffer: orders RTP packets and reports losses |
 //! | [`vad`] | voice activity and turn detection |
-//! | [`endpointing`] | how much silence ends a turn |
-//! | [`barge_in`] | whether a voice over our playback is an interruption |
-//! | [`echo_guard`] | keeps the echo of our playback from counting as speech |
-//! | `echo_path` | how loud and how late our playback comes back |
+//! | [`endpointing`] | silence that ends a turn |
+//! | [`barge_in`] | detects whether a voice over our playback is an interruption |
+//! | [`echo_guard`] | prevents the echo of our playback from counting as speech |
+//! | `echo_path` | estimates gain and delay of the echo |
 //! | [`playout`] | the server's playout clock |
 //! | [`resample`] | streaming sample-rate conversion |
 //! | [`pcm`] | 16-bit PCM and G.711 |
@@ -21,7 +21,7 @@
 //!
 //! Samples are mono `f32` in -1..1 everywhere.
 //!
-//! Encoded packets that arrive in the wrong order are decoded in the right one:
+//! The jitter buffer restores the order of encoded packets:
 //!
 //! ```
 //! use std::time::Instant;

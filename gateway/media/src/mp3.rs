@@ -1,21 +1,21 @@
-//! MP3 (MPEG-2 Layer III), written while the sound is made.
+//! Streaming writer of MP3 (MPEG-2 Layer III).
 
 use rusty_mp3::{Error as EncodeError, Mp3Encoder, Mp3EncoderConfig};
 use thiserror::Error;
 
-/// Kilobits a second: at 24 kHz twice what speech needs.
+/// Bit rate in kilobits per second: at 24 kHz twice the need of speech.
 const BIT_RATE: u32 = 96;
 
-/// Why sound could not be written.
+/// Error of the MP3 encoder.
 #[derive(Debug, Error)]
 #[error("MP3 failed: {0}")]
 pub struct Mp3Error(#[from] EncodeError);
 
-/// Mono samples to the bytes of an MP3 stream, frame by frame. The encoder puts 1,057 samples before the first one.
+/// Streaming writer of MP3 from mono samples, frame by frame. The encoder adds 1,057 samples before the first one.
 pub struct Mp3Writer {
     encoder: Mp3Encoder,
     rate: u32,
-    /// Whether the frame that names the stream's length was taken out: nobody knows it yet, and players trust it.
+    /// True once the first frame was dropped. It states the stream's length, which is unknown yet, and players trust it.
     begun: bool,
 }
 
@@ -26,25 +26,29 @@ impl std::fmt::Debug for Mp3Writer {
 }
 
 impl Mp3Writer {
-    /// A stream of samples at `rate`: one that MP3 knows, up to 24,000, so that each frame stands by itself.
+    /// Creates a writer for samples at `rate`: an MP3 rate up to 24,000 Hz, so that each frame is self-contained.
     pub fn new(rate: u32) -> Self {
         let encoder = Mp3Encoder::new(Mp3EncoderConfig { bitrate_kbps: BIT_RATE, vbr_quality: None });
         Self { encoder, rate, begun: false }
     }
 
-    /// The bytes that these samples add; may be none. An unknown rate is an error.
+    /// Encodes samples; returns the bytes to append, possibly none.
+    ///
+    /// # Errors
+    ///
+    /// MP3 does not support the sample rate.
     pub fn push(&mut self, samples: &[f32]) -> Result<Vec<u8>, Mp3Error> {
         self.encoder.push_pcm_f32(samples, 1, self.rate)?;
         self.frames()
     }
 
-    /// The last bytes.
+    /// Ends the stream; returns the last bytes.
     pub fn finish(mut self) -> Result<Vec<u8>, Mp3Error> {
         self.encoder.finish();
         self.frames()
     }
 
-    /// The frames that are ready.
+    /// Takes the completed frames from the encoder.
     fn frames(&mut self) -> Result<Vec<u8>, Mp3Error> {
         let mut bytes = Vec::new();
         loop {
@@ -66,12 +70,12 @@ mod tests {
     use super::*;
 
     const RATE: u32 = 24_000;
-    /// Samples of a frame.
+    /// Samples per frame.
     const FRAME: usize = 576;
-    /// Samples that are heard before the first one.
+    /// Samples before the first one.
     const DELAY: usize = 1_057;
 
-    /// What is heard of a stream, and its frames.
+    /// Decodes a stream to samples and the number of frames.
     fn decode(bytes: &[u8]) -> (Vec<f32>, usize) {
         let mut decoder = Mp3Decoder::new();
         decoder.push(bytes);
@@ -106,7 +110,7 @@ mod tests {
 
     #[test]
     fn sound_is_heard_to_its_end() {
-        // It ends within a frame, with one, and with the first sample of one.
+        // Sound that ends within a frame, at its end, and after its first sample.
         for length in [5_000, 8 * FRAME, 8 * FRAME + 1] {
             let tone = sine(440.0, RATE, length);
             let mut writer = Mp3Writer::new(RATE);

@@ -1,16 +1,16 @@
-//! Speech over a bad network: encoder, network, jitter buffer and decoder together, without sockets and on a clock that
-//! the tests move. The table in docs/network.md comes from here.
+//! Speech over a bad network: encoder, network, jitter buffer and decoder together, without sockets and on a simulated
+//! clock. Source of the table in docs/network.md.
 
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use repartee_testkit::network::{SimulatedLink, NetworkConditions};
+use repartee_testkit::network::{NetworkConditions, SimulatedLink};
 use repartee_testkit::signal::level_db;
 
 use super::adaptation::{LinkAdapter, SendPlan};
 use super::jitter::{JitterAction, JitterBuffer, JitterStats};
 use super::opus::{FRAME, OpusDecoder, OpusEncoder};
-use super::red::{self, PacketCopy, RedWriter, RedPayload};
+use super::red::{self, PacketCopy, RedPayload, RedWriter};
 use super::{testdata, vad};
 
 /// Payload type of the packets.
@@ -18,21 +18,21 @@ const OPUS: u8 = 111;
 
 /// Sample rate of sender and receiver.
 const RATE: u32 = vad::RATE;
-/// A frame quieter than this is not counted.
+/// Minimum level of a counted frame, in dB.
 const AUDIBLE_DB: f32 = -45.0;
-/// A frame that is so much quieter than the reference is a gap.
+/// Drop below the reference, in dB, that counts as a gap.
 const GAP_DB: f32 = 12.0;
 
-/// How a lost packet is repaired.
+/// Repair of lost packets.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Repair {
-    /// Silence takes its place.
+    /// Replacement by silence.
     None,
-    /// Concealment alone.
+    /// Concealment without FEC.
     Conceal,
     /// FEC from the next packet, else concealment, as for callers without RED.
     Fec,
-    /// So many copies in each packet; then as above.
+    /// RED with this number of copies per packet; then FEC and concealment.
     Red(usize),
 }
 
@@ -43,7 +43,7 @@ struct Packet {
     index: usize,
 }
 
-/// What the receiver decoded.
+/// Result at the receiver.
 #[derive(Debug)]
 struct Outcome {
     lost: u64,
@@ -52,13 +52,13 @@ struct Outcome {
     voiced: usize,
     /// Audible frames that became gaps.
     missing: usize,
-    /// Runs of them.
+    /// Runs of consecutive gaps.
     gaps: usize,
-    /// The longest run.
+    /// Longest run of gaps.
     longest: Duration,
     /// Power of the deviation from the reference as a share of the reference's.
     error: f64,
-    /// How long packets waited in the buffer, the average and the longest.
+    /// Mean and maximum wait of packets in the buffer.
     waited: (Duration, Duration),
 }
 
@@ -68,12 +68,12 @@ impl Outcome {
     }
 }
 
-/// `seconds` of sentences with little silence between, as packets for a link of which nothing is known.
+/// Packets of `seconds` of sentences with short silences, with the default protection.
 fn speech(seconds: usize) -> Vec<Bytes> {
     speech_for(seconds, SendPlan::NONE)
 }
 
-/// `seconds` of sentences with little silence between, as packets with this protection.
+/// Packets of `seconds` of sentences with short silences, with `protection`.
 fn speech_for(seconds: usize, protection: SendPlan) -> Vec<Bytes> {
     let mut samples = Vec::new();
     while samples.len() < seconds * RATE as usize {
@@ -87,7 +87,7 @@ fn speech_for(seconds: usize, protection: SendPlan) -> Vec<Bytes> {
     frames.map(|frame| encoder.encode(frame).unwrap().payload).collect()
 }
 
-/// Each packet decoded if none is lost.
+/// Decoded packets without loss.
 fn reference(packets: &[Bytes]) -> Vec<Vec<f32>> {
     let mut decoder = OpusDecoder::new(RATE).unwrap();
     packets.iter().map(|packet| decoder.decode(packet).unwrap()).collect()
@@ -108,7 +108,7 @@ fn receive(packets: &[Bytes], network: NetworkConditions, repair: Repair, seed: 
     let mut frames: Vec<Vec<f32>> = vec![vec![0.0; 320]; packets.len()];
     let mut arrived: Vec<Option<Instant>> = vec![None; packets.len()];
     let (mut waited, mut longest_wait) = (Duration::ZERO, Duration::ZERO);
-    // A millisecond is finer than anything here.
+    // Steps of a millisecond are fine enough.
     let until = start + FRAME * packets.len() as u32 + Duration::from_millis(500);
     let copies = if let Repair::Red(copies) = repair { copies } else { 0 };
     let mut writer = RedWriter::new(OPUS);
@@ -204,13 +204,13 @@ fn fec_repairs_more_losses_than_concealment() {
     assert!(none.missing > 100, "{none:?}");
     assert_eq!(fec.stats.recovered + fec.stats.concealed, fec.lost, "{fec:?}");
     assert!(conceal.missing * 3 < none.missing, "{conceal:?} without: {none:?}");
-    // One in six gaps, and a sixth of the error, are what is measured.
+    // Measured: one in six gaps, and a sixth of the error.
     assert!(fec.missing * 3 < conceal.missing, "{fec:?} concealed: {conceal:?}");
     assert!(fec.error * 3.0 < conceal.error, "{fec:?} concealed: {conceal:?}");
 }
 
 #[test]
-fn protection_keeps_gaps_of_bursts_under_five_a_minute() {
+fn protection_keeps_burst_gaps_under_five_a_minute() {
     let network = NetworkConditions { loss: 0.1, burst: 2.0, ..NetworkConditions::PERFECT };
     let protection = LinkAdapter::default().report(network.loss, None, true);
     let [fec, copies] = [(SendPlan::NONE, Repair::Fec), (protection, Repair::Red(protection.copies))]
@@ -226,7 +226,8 @@ fn protection_keeps_gaps_of_bursts_under_five_a_minute() {
 #[test]
 fn copies_of_what_came_change_nothing() {
     let packets = speech(20);
-    let network = NetworkConditions { duplicates: 0.2, jitter: Duration::from_millis(100), ..NetworkConditions::PERFECT };
+    let network =
+        NetworkConditions { duplicates: 0.2, jitter: Duration::from_millis(100), ..NetworkConditions::PERFECT };
     let [fec, two] = [Repair::Fec, Repair::Red(2)].map(|repair| receive(&packets, network, repair, 4));
     assert_eq!((fec.lost, two.lost), (0, 0));
     assert!(two.missing <= fec.missing, "{two:?} without: {fec:?}");
@@ -236,7 +237,7 @@ fn copies_of_what_came_change_nothing() {
 #[test]
 fn speech_survives_every_simulated_network() {
     let packets = speech(10);
-    // The share of audible frames that may become gaps: a little more than is measured.
+    // Maximum share of gaps in audible frames: slightly above the measurement.
     let networks = [(0.0, 1.0, 0.005), (0.02, 1.0, 0.005), (0.1, 2.0, 0.02), (0.2, 1.0, 0.02), (0.2, 3.0, 0.12)];
     for (seed, (loss, burst, share)) in networks.into_iter().enumerate() {
         for jitter in [0, 30, 100] {
@@ -252,11 +253,11 @@ fn speech_survives_every_simulated_network() {
     }
 }
 
-/// The table of docs/network.md.
+/// Prints the table of docs/network.md.
 #[test]
 #[ignore = "prints a table"]
 fn table_of_loss_against_audible_gaps() {
-    // At the bit rates that go with so many copies.
+    // At the bit rates for each number of copies.
     let protection = [0.0, 0.03, 0.06, 0.1].map(|loss| LinkAdapter::default().report(loss, None, true));
     assert_eq!(protection.map(|protection| protection.copies), [0, 1, 2, 3]);
     let speech = protection.map(|protection| speech_for(300, protection));

@@ -1,39 +1,39 @@
-//! Opus in Ogg (RFC 7845), written while the sound is made.
+//! Streaming writer of Opus in Ogg (RFC 7845).
 
 use ::ogg::writing::{PacketWriteEndInfo, PacketWriter};
 use thiserror::Error;
 
 use crate::opus::{OpusEncoder, OpusError};
 
-/// Rate in which positions of an Opus stream are counted, whatever it was encoded from.
+/// Rate of granule positions in Hz, independent of the input rate.
 const GRANULES: u32 = 48_000;
-/// The name of the encoder in the comment header.
+/// Vendor string of the comment header.
 const VENDOR: &[u8] = b"repartee";
 
-/// Why sound could not be written.
+/// Error of writing an Ogg Opus file.
 #[derive(Debug, Error)]
 pub enum OggError {
-    /// Opus cannot encode it.
+    /// Failure of the Opus encoder.
     #[error(transparent)]
     Opus(#[from] OpusError),
-    /// The container cannot be written.
+    /// Failure to write the container.
     #[error("Ogg failed: {0}")]
     Container(#[from] std::io::Error),
 }
 
-/// Mono samples to the bytes of an Ogg Opus file. What is pushed in one go ends a page, so that it can be played at once.
+/// Streaming writer of an Ogg Opus file from mono samples. Each push ends a page, so that a player can play it at once.
 pub struct OggOpusWriter {
     encoder: OpusEncoder,
     pages: PacketWriter<'static, Vec<u8>>,
     rate: u32,
     serial: u32,
-    /// Samples that do not fill a frame yet.
+    /// Samples of an incomplete frame.
     rest: Vec<f32>,
-    /// Samples so far.
+    /// Number of samples pushed.
     samples: u64,
-    /// Samples in the packets so far.
+    /// Number of samples in the packets written.
     encoded: u64,
-    /// What the encoder puts before the first sample.
+    /// Number of samples that the encoder adds before the first one.
     lookahead: u64,
     begun: bool,
 }
@@ -45,7 +45,7 @@ impl std::fmt::Debug for OggOpusWriter {
 }
 
 impl OggOpusWriter {
-    /// A stream of samples at `rate`, one of [`crate::opus::RATES`]. `serial` tells streams apart.
+    /// Creates a writer for samples at `rate`, one of [`crate::opus::RATES`]. `serial` identifies the stream.
     pub fn new(rate: u32, serial: u32) -> Result<Self, OggError> {
         let mut encoder = OpusEncoder::new(rate)?;
         let lookahead = u64::from(encoder.lookahead()?);
@@ -62,7 +62,7 @@ impl OggOpusWriter {
         })
     }
 
-    /// The bytes that these samples add, the headers before the first ones.
+    /// Encodes samples; returns the bytes to append, with the headers first.
     pub fn push(&mut self, samples: &[f32]) -> Result<Vec<u8>, OggError> {
         self.begin()?;
         self.samples += samples.len() as u64;
@@ -71,10 +71,10 @@ impl OggOpusWriter {
         Ok(std::mem::take(self.pages.inner_mut()))
     }
 
-    /// The last bytes.
+    /// Ends the stream; returns the last bytes.
     pub fn finish(mut self) -> Result<Vec<u8>, OggError> {
         self.begin()?;
-        // What the encoder still holds follows, and silence fills the last frame; a player stops at the last sample.
+        // Flushes the encoder and pads the last frame with silence; a player stops at the last sample.
         let frame = self.encoder.frame_samples();
         let missing = (self.samples + self.lookahead).saturating_sub(self.encoded) as usize;
         self.rest.resize(missing.div_ceil(frame).max(1) * frame, 0.0);
@@ -88,7 +88,7 @@ impl OggOpusWriter {
         }
         let pre_skip = u16::try_from(self.granules(self.lookahead)).unwrap_or(u16::MAX);
         let mut head = b"OpusHead".to_vec();
-        // Version, channels, the samples to skip, the rate of the input, no gain, one stream.
+        // Version, channels, pre-skip, input rate, no gain, one stream.
         head.extend([1, 1]);
         head.extend(pre_skip.to_le_bytes());
         head.extend(self.rate.to_le_bytes());
@@ -102,7 +102,7 @@ impl OggOpusWriter {
         Ok(())
     }
 
-    /// Encodes the frames that are full; with `last` none stays, and the stream ends.
+    /// Encodes the complete frames; with `last`, ends the stream.
     fn encode(&mut self, last: bool) -> Result<(), OggError> {
         let frame = self.encoder.frame_samples();
         let frames = self.rest.len() / frame;
@@ -142,7 +142,7 @@ mod tests {
         sine(440.0, RATE, samples)
     }
 
-    /// What a player plays of a file.
+    /// Samples that a player plays of a file.
     fn played(file: Vec<u8>) -> Vec<f32> {
         let mut reader = PacketReader::new(std::io::Cursor::new(file));
         let head = reader.read_packet().unwrap().unwrap();
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn sound_is_where_it_was() {
-        // Silence, a tone, silence; a player hears it when it was said.
+        // Silence, a tone, silence: the position of the tone is exact.
         let (onset, length) = (12_000, 12_000);
         let sound = [vec![0.0; onset], tone(length), vec![0.0; onset]].concat();
         let mut writer = OggOpusWriter::new(RATE, 7).unwrap();

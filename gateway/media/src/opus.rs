@@ -1,4 +1,4 @@
-//! Opus for voice: an encoder of 20 ms packets, and a decoder with forward error correction and concealment.
+//! Opus for voice: an encoder of 20 ms packets, and a decoder with forward error correction (FEC) and concealment.
 
 use std::time::Duration;
 
@@ -6,47 +6,47 @@ use ::opus::{Application, Bitrate, Channels, Decoder, Encoder, ErrorCode, packet
 use bytes::Bytes;
 use thiserror::Error;
 
-/// Duration of one packet that we send.
+/// Duration of a packet that we send.
 pub const FRAME: Duration = Duration::from_millis(20);
-/// By so much later in its packet does sound leave a decoder than it came to the encoder, which looks ahead.
+/// Delay of the codec: the encoder's lookahead shifts sound within its packet.
 pub const CODEC_DELAY: Duration = Duration::from_micros(6_500);
-/// Opus packets last 120 ms at most.
+/// Maximum duration of an Opus packet.
 const LONGEST: Duration = Duration::from_millis(120);
-/// The smallest step in which a decoder conceals.
+/// Smallest unit of concealment.
 const STEP: Duration = Duration::from_micros(2500);
-/// Rates that Opus encodes from and decodes to, whatever the other side uses.
+/// Sample rates in Hz that Opus encodes from and decodes to, independent of the other side.
 pub const RATES: [u32; 5] = [8_000, 12_000, 16_000, 24_000, 48_000];
-/// Bits a second of speech: transparent for a mono voice, with room for the error correction.
+/// Default bit rate in bits per second: transparent for a mono voice, including FEC.
 const BITRATE: i32 = 32_000;
-/// Packet loss in percent that the encoder prepares for at first, at least and at most; above zero it spends bits on a
-/// copy of the packet before.
+/// Expected packet loss in percent: initial, minimum and maximum. Above zero the encoder spends bits on a copy of the
+/// previous packet.
 const EXPECTED_LOSS: (i32, i32, i32) = (10, 5, 30);
-/// Encoder effort, 0-10: beyond 5 a voice at this bit rate gains nothing that one hears.
+/// Encoder complexity, 0 to 10: above 5 a voice at this bit rate has no audible gain.
 const COMPLEXITY: i32 = 5;
-/// Root mean square below which a frame may become discontinuous, -55 dB of full scale. The library's own rule takes
-/// every steady sound for background noise: it would cut off a held note.
+/// Root mean square below which a frame may use DTX, -55 dB of full scale. The library's own rule treats every steady
+/// sound as background noise and would cut off a held note.
 const QUIET: f32 = 1.78e-3;
-/// No packet that we write is larger; it fits one datagram with all headers.
+/// Maximum packet size in bytes; it fits one datagram with all headers.
 const MAX_PACKET: usize = 1_000;
 
-/// Why a frame or packet could not be coded.
+/// Error of the Opus encoder or decoder.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum OpusError {
-    /// Opus knows five rates.
+    /// Sample rate that is not one of [`RATES`].
     #[error("Opus runs at 8000, 12000, 16000, 24000 or 48000 Hz, not at {0}")]
     UnsupportedRate(u32),
-    /// A frame to encode must last exactly 20 ms.
+    /// Frame to encode that is not exactly 20 ms long.
     #[error("a frame has {expected} samples, got {got}")]
     FrameLength {
-        /// What 20 ms are.
+        /// Samples in 20 ms.
         expected: usize,
-        /// What was given.
+        /// Samples in the given frame.
         got: usize,
     },
-    /// A packet is not Opus; the decoder goes on with the next one.
+    /// Packet that is not Opus; the decoder continues with the next one.
     #[error("the packet is not valid Opus")]
     Corrupt,
-    /// The library failed otherwise.
+    /// Other failure of the library.
     #[error("Opus failed: {0}")]
     Library(&'static str),
 }
@@ -60,16 +60,16 @@ impl From<::opus::Error> for OpusError {
     }
 }
 
-/// One packet to send.
+/// Encoded packet to send.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EncodedPacket {
-    /// The RTP payload.
+    /// RTP payload of the packet.
     pub payload: Bytes,
-    /// Discontinuous transmission: the packet says only that silence goes on. It may be left out.
+    /// True for a DTX packet: silence continues, and the packet need not be sent.
     pub silent: bool,
 }
 
-/// Speech to packets of 20 ms: mono, in-band error correction, discontinuous transmission.
+/// Mono speech encoder: packets of 20 ms with in-band FEC and discontinuous transmission (DTX).
 #[derive(Debug)]
 pub struct OpusEncoder {
     encoder: Encoder,
@@ -77,7 +77,7 @@ pub struct OpusEncoder {
 }
 
 impl OpusEncoder {
-    /// An encoder of samples at `rate`, one of [`RATES`].
+    /// Creates an encoder of samples at `rate`, one of [`RATES`].
     pub fn new(rate: u32) -> Result<Self, OpusError> {
         check_rate(rate)?;
         let mut encoder = Encoder::new(rate, Channels::Mono, Application::Voip)?;
@@ -88,35 +88,35 @@ impl OpusEncoder {
         Ok(Self { encoder, frame_samples: samples_in(FRAME, rate) })
     }
 
-    /// Sets the packet loss to prepare for, 0 to 1, as the receiver reports it.
+    /// Sets the expected packet loss, 0 to 1, as reported by the receiver.
     pub fn expect_loss(&mut self, share: f64) -> Result<(), OpusError> {
         let (_, least, most) = EXPECTED_LOSS;
         let percent = if share.is_finite() { (share * 100.0).ceil() as i32 } else { least };
         Ok(self.encoder.set_packet_loss_perc(percent.clamp(least, most))?)
     }
 
-    /// Sets the bit rate, in bits a second.
+    /// Sets the bit rate, in bits per second.
     pub fn set_bitrate(&mut self, bitrate: u32) -> Result<(), OpusError> {
         let bitrate = i32::try_from(bitrate).unwrap_or(BITRATE);
         Ok(self.encoder.set_bitrate(Bitrate::Bits(bitrate))?)
     }
 
-    /// Sets the effort, 0 to 10.
+    /// Sets the encoder complexity, 0 to 10.
     pub fn set_complexity(&mut self, complexity: i32) -> Result<(), OpusError> {
         Ok(self.encoder.set_complexity(complexity.clamp(0, 10))?)
     }
 
-    /// Samples that a decoder gets before the first one that was encoded.
+    /// Number of samples that the encoder adds before the first input sample.
     pub fn lookahead(&mut self) -> Result<u32, OpusError> {
         Ok(u32::try_from(self.encoder.get_lookahead()?).unwrap_or(0))
     }
 
-    /// Samples of one frame.
+    /// Number of samples per frame.
     pub fn frame_samples(&self) -> usize {
         self.frame_samples
     }
 
-    /// Encodes exactly one frame.
+    /// Encodes exactly one frame of 20 ms.
     pub fn encode(&mut self, frame: &[f32]) -> Result<EncodedPacket, OpusError> {
         if frame.len() != self.frame_samples {
             return Err(OpusError::FrameLength { expected: self.frame_samples, got: frame.len() });
@@ -125,12 +125,12 @@ impl OpusEncoder {
         self.encoder.set_dtx(power < QUIET * QUIET)?;
         let mut packet = [0; MAX_PACKET];
         let length = self.encoder.encode_float(frame, &mut packet)?;
-        // The library's own rule: a packet of at most two bytes need not be sent.
+        // The library's rule: a packet of at most two bytes need not be sent.
         Ok(EncodedPacket { payload: Bytes::copy_from_slice(&packet[..length]), silent: length <= 2 })
     }
 }
 
-/// Packets to samples at a rate of our choice, without a resampler.
+/// Opus decoder to any of [`RATES`], without a resampler.
 #[derive(Debug)]
 pub struct OpusDecoder {
     decoder: Decoder,
@@ -138,7 +138,7 @@ pub struct OpusDecoder {
 }
 
 impl OpusDecoder {
-    /// A decoder to mono samples at `rate`, one of [`RATES`].
+    /// Creates a decoder to mono samples at `rate`, one of [`RATES`].
     pub fn new(rate: u32) -> Result<Self, OpusError> {
         check_rate(rate)?;
         Ok(Self { decoder: Decoder::new(rate, Channels::Mono)?, rate })
@@ -150,19 +150,19 @@ impl OpusDecoder {
         self.run(packet, duration, false)
     }
 
-    /// Reconstructs a lost packet that lasted `lost` from the copy inside of the packet after it; conceals if `next`
-    /// carries none. Then [`Self::decode`] `next` itself.
+    /// Reconstructs a lost packet of duration `lost` from the FEC copy in the packet after it; conceals if `next` has none.
+    /// Call [`Self::decode`] with `next` afterwards.
     pub fn decode_fec(&mut self, next: &[u8], lost: Duration) -> Result<Vec<f32>, OpusError> {
         packet_duration(next)?;
         self.run(next, whole_steps(lost), true)
     }
 
-    /// Continues the signal over a loss of `lost`, fading out as losses go on.
+    /// Conceals a loss of duration `lost`; fades out over consecutive losses.
     pub fn conceal(&mut self, lost: Duration) -> Result<Vec<f32>, OpusError> {
         self.run(&[], whole_steps(lost), false)
     }
 
-    /// `duration` of sound; an empty `packet` conceals.
+    /// Decodes `duration` of sound; an empty `packet` conceals.
     fn run(&mut self, packet: &[u8], duration: Duration, fec: bool) -> Result<Vec<f32>, OpusError> {
         let mut samples = vec![0.0; samples_in(duration, self.rate)];
         let length = self.decoder.decode_float(packet, &mut samples, fec)?;
@@ -171,9 +171,9 @@ impl OpusDecoder {
     }
 }
 
-/// How long a packet lasts, from its header: 2.5 to 120 ms.
+/// Reads the duration of a packet from its header: 2.5 to 120 ms.
 pub fn packet_duration(packet: &[u8]) -> Result<Duration, OpusError> {
-    // At this rate a sample is the RTP tick, and every Opus duration is a whole number of them.
+    // At this rate a sample is an RTP tick, and every Opus duration is a whole number of samples.
     const RATE: u32 = 48_000;
     if packet.is_empty() {
         return Err(OpusError::Corrupt);
@@ -191,7 +191,7 @@ fn samples_in(duration: Duration, rate: u32) -> usize {
     (duration.as_micros() * u128::from(rate) / 1_000_000) as usize
 }
 
-/// Decoders fill losses only in whole steps; at least one, at most the longest packet.
+/// Rounds down to whole steps, as concealment requires: at least one step, at most the longest packet.
 fn whole_steps(duration: Duration) -> Duration {
     let steps = (duration.as_micros() / STEP.as_micros()).clamp(1, LONGEST.as_micros() / STEP.as_micros());
     STEP * steps as u32
@@ -229,7 +229,7 @@ mod tests {
                 packets.iter().flat_map(|packet| decoder.decode(&packet.payload).unwrap()).collect();
             let peak = decoded.iter().fold(0.0_f32, |peak, sample| peak.max(sample.abs()));
             let heard = decoded.iter().position(|sample| sample.abs() > peak / 2.0).unwrap();
-            // Half of its peak a tone of 440 Hz reaches after 0.2 ms.
+            // A tone of 440 Hz reaches half of its peak after 0.2 ms.
             let delay = Duration::from_secs_f64(heard as f64 / f64::from(rate)) - Duration::from_millis(500);
             assert!(delay.abs_diff(CODEC_DELAY) < Duration::from_millis(2), "{rate}: {delay:?}");
         }
@@ -241,7 +241,7 @@ mod tests {
         let mut decoder = OpusDecoder::new(16_000).unwrap();
         let decoded: Vec<f32> = packets.iter().flat_map(|packet| decoder.decode(&packet.payload).unwrap()).collect();
         assert_eq!((packets.len(), decoded.len()), (50, 16_000));
-        // The chirp rises by 60 Hz in a frame. The codec's delay is a part of one.
+        // The chirp rises by 60 Hz per frame. The codec's delay is less than a frame.
         for (frame, found) in frequencies(&decoded, 16_000, 320).into_iter().enumerate().skip(2) {
             let expected = 300.0 + 60.0 * (frame as f64 + 0.5);
             assert!((expected - 40.0..expected + 10.0).contains(&found), "{found} Hz instead of {expected}");
@@ -267,7 +267,7 @@ mod tests {
 
     #[test]
     fn fec_beats_concealment() {
-        // A tone that jumps in pitch with every packet cannot be guessed from what came before.
+        // A tone that changes pitch with every packet is not predictable from earlier packets.
         let rate = 24_000;
         let speech: Vec<f32> = (0..50).flat_map(|i| sine(200.0 + 150.0 * f64::from(i % 7), rate, 480)).collect();
         let packets = encode(rate, &speech);

@@ -1,25 +1,29 @@
-//! Sample formats of the wire: 16-bit little-endian PCM and the two laws of ITU-T G.711, each to and from `f32`.
+//! Conversion of 16-bit little-endian PCM and G.711 mu-law and A-law to and from `f32`.
 
 /// Full scale of a 16-bit sample.
 const SCALE: f32 = 32768.0;
 
-/// The nearest 16-bit value of a sample; what lies outside of -1..1 is clipped, and NaN becomes silence.
+/// Rounds a sample to 16 bits. Clips values outside -1..1; NaN becomes 0.
 pub fn to_i16(sample: f32) -> i16 {
     // `as` saturates, and turns NaN into 0.
     (sample * SCALE).round() as i16
 }
 
-/// A 16-bit value as a sample in -1..1.
+/// Converts a 16-bit value to a sample in -1..1.
 pub fn from_i16(value: i16) -> f32 {
     f32::from(value) / SCALE
 }
 
-/// Error: 16-bit audio with half a sample at its end.
+/// Error: 16-bit audio with an odd number of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("16-bit audio has an even number of bytes, got {0}")]
 pub struct OddLength(pub usize);
 
 /// Decodes 16-bit little-endian PCM.
+///
+/// # Errors
+///
+/// The number of bytes is odd.
 pub fn decode_i16le(bytes: &[u8]) -> Result<Vec<f32>, OddLength> {
     if !bytes.len().is_multiple_of(2) {
         return Err(OddLength(bytes.len()));
@@ -32,7 +36,7 @@ pub fn encode_i16le(samples: &[f32]) -> Vec<u8> {
     samples.iter().flat_map(|&sample| to_i16(sample).to_le_bytes()).collect()
 }
 
-/// Decodes G.711 mu-law, one byte a sample.
+/// Decodes G.711 mu-law, one byte per sample.
 pub fn decode_mulaw(bytes: &[u8]) -> Vec<f32> {
     bytes.iter().map(|&byte| from_i16(mulaw_to_i16(byte))).collect()
 }
@@ -42,7 +46,7 @@ pub fn encode_mulaw(samples: &[f32]) -> Vec<u8> {
     samples.iter().map(|&sample| i16_to_mulaw(to_i16(sample))).collect()
 }
 
-/// Decodes G.711 A-law, one byte a sample.
+/// Decodes G.711 A-law, one byte per sample.
 pub fn decode_alaw(bytes: &[u8]) -> Vec<f32> {
     bytes.iter().map(|&byte| from_i16(alaw_to_i16(byte))).collect()
 }
@@ -52,9 +56,9 @@ pub fn encode_alaw(samples: &[f32]) -> Vec<u8> {
     samples.iter().map(|&sample| i16_to_alaw(to_i16(sample))).collect()
 }
 
-/// Added to a mu-law magnitude so that every segment begins at a power of two (14-bit bias 33, in 16-bit units).
+/// Bias of a mu-law magnitude: every segment starts at a power of two (14-bit bias 33, in 16-bit units).
 const MULAW_BIAS: i32 = 33 << 2;
-/// The largest magnitude that mu-law can tell from its neighbours.
+/// Largest magnitude that mu-law distinguishes.
 const MULAW_CLIP: i32 = 32635;
 
 fn mulaw_to_i16(byte: u8) -> i16 {
@@ -74,7 +78,7 @@ fn i16_to_mulaw(value: i16) -> u8 {
     !(sign | exponent << 4 | mantissa)
 }
 
-/// Every other bit of an A-law byte is inverted on the line.
+/// Bits of an A-law byte that are inverted on the line: every other one.
 const ALAW_TOGGLE: u8 = 0x55;
 
 fn alaw_to_i16(byte: u8) -> i16 {

@@ -1,8 +1,8 @@
-//! The playout clock: generated audio in, one 20 ms frame every 20 ms out, and the sent cursor of each item.
+//! Playout clock: takes generated audio, returns one 20 ms frame every 20 ms, and tracks the sent position of each item.
 //!
-//! Responses are generated faster than they play, so the queue here is what a caller can still interrupt. Audio belongs to a
-//! *generation* (one response; numbers only grow): [`Playout::clear`] drops everything, and whatever arrives later of a
-//! cleared generation is refused. Only an empty queue sends at once; from then on frames follow each other on a grid.
+//! Responses are generated faster than they play, so the queue holds the audio that barge-in can still drop. Audio belongs to a
+//! *generation* (one response; numbers only grow): [`Playout::clear`] drops everything, and later audio of a cleared generation is
+//! refused. Only an empty queue sends at once; after that, frames follow each other on a 20 ms grid.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -11,18 +11,18 @@ use thiserror::Error;
 
 use super::opus::FRAME;
 
-/// Unsent audio beyond which [`Playout::is_full`] holds.
+/// Maximum unsent audio; above it [`Playout::is_full`] is true.
 pub const MAX_UNSENT: Duration = Duration::from_secs(10);
-/// Frames overdue by more than this do not leave in a burst; the grid moves instead.
+/// Maximum delay that is made up for by a burst; with a longer delay the grid moves.
 const MAX_CATCH_UP: Duration = Duration::from_millis(200);
 
-/// How long a pause lasts at most: by itself it ends then.
+/// Maximum pause; playout then resumes by itself.
 pub const MAX_PAUSE: Duration = Duration::from_millis(500);
 
-/// Why audio was refused.
+/// Reason of refused audio.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum PushError {
-    /// More than [`LIMIT`] is unsent; try again after [`Playout::poll`].
+    /// More than [`MAX_UNSENT`] is unsent (backpressure); retry after [`Playout::poll`].
     #[error("more than 10 s of audio are unsent")]
     Full,
     /// The generation was cleared or has ended.
@@ -30,84 +30,84 @@ pub enum PushError {
     Stale,
 }
 
-/// What [`Playout::poll`] returns.
+/// Output of [`Playout::poll`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum PlayoutOutput {
-    /// 20 ms of audio to send.
+    /// Frame of 20 ms to send.
     Frame(PlayoutFrame),
-    /// The last frame of this generation, if it had any, has been played: it is over.
+    /// End of a generation: its last frame, if any, has played.
     Drained {
-        /// The response.
+        /// Number of the response.
         generation: u64,
     },
 }
 
-/// 20 ms of a response.
+/// Frame of 20 ms of a response.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PlayoutFrame {
-    /// The response.
+    /// Number of the response.
     pub generation: u64,
-    /// The item of the conversation.
+    /// Id of the conversation item.
     pub item: u64,
-    /// Whether it is the generation's first.
+    /// True for the first frame of the generation.
     pub first: bool,
-    /// When it was to be played: the grid, not the moment at which somebody polled.
+    /// Due time on the grid, not the time of the poll.
     pub due: Instant,
-    /// Exactly 20 ms; the last frame of an item is filled up with silence.
+    /// Samples, exactly 20 ms; silence fills up the last frame of an item.
     pub samples: Vec<f32>,
 }
 
-/// An item that [`Playout::clear`] cut off.
+/// Item dropped by [`Playout::clear`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClearedItem {
-    /// The response.
+    /// Number of the response.
     pub generation: u64,
-    /// The item of the conversation.
+    /// Id of the conversation item.
     pub item: u64,
-    /// How much of it was handed out.
+    /// Duration of the audio returned by [`Playout::poll`].
     pub played: Duration,
-    /// How much was dropped.
+    /// Duration of the dropped audio.
     pub dropped: Duration,
 }
 
-/// One item's queue.
+/// Queue of one item.
 #[derive(Debug)]
 struct Track {
     generation: u64,
     item: u64,
     queue: VecDeque<f32>,
-    /// Samples handed out, without the filling of the last frame.
+    /// Samples returned, without the padding of the last frame.
     sent: u64,
-    /// Nothing will be added.
+    /// True if no more audio follows.
     complete: bool,
 }
 
-/// The playout clock of one caller.
+/// Playout clock of one caller.
 #[derive(Debug)]
 pub struct Playout {
     rate: u32,
     frame_samples: usize,
-    /// In the order of playing; the first one is current. Tracks stay until their last frame is over.
+    /// Tracks in playing order; the first one is current. A track stays until its last frame has played.
     tracks: VecDeque<Track>,
-    /// The newest generation that has ended or was cleared: it and all before are refused.
+    /// Newest ended or cleared generation: its audio and that of earlier ones is refused.
     closed: Option<u64>,
-    /// The newest generation of which a frame was handed out.
+    /// Newest generation with a returned frame.
     begun: Option<u64>,
-    /// When the frame handed out last is over; `None` before the first.
+    /// End of the last returned frame; `None` before the first.
     busy_until: Option<Instant>,
-    /// The current response had no frame when one was due.
+    /// True during an underrun: the current response had no frame when one was due.
     starving: bool,
-    /// Since when nothing is handed out. What would have been handed out stays in the queue.
+    /// Start of a pause; audio stays in the queue meanwhile.
     paused: Option<Instant>,
-    /// A pause has ended: the next frame begins a new grid.
+    /// True after a pause: the next frame starts a new grid.
     resumed: bool,
     underruns: u64,
-    /// Queued samples of all tracks.
+    /// Number of queued samples in all tracks.
     queued: usize,
 }
 
 impl Playout {
-    /// An empty clock for samples at `rate`, a multiple of 50 Hz.
+    /// Creates an empty clock for samples at `rate`, a multiple of 50 Hz.
     pub fn new(rate: u32) -> Self {
         Self {
             rate,
@@ -124,7 +124,7 @@ impl Playout {
         }
     }
 
-    /// Adds audio to an item of a response. Audio of a new item ends the item before.
+    /// Adds audio to an item of a response. Audio of a new item ends the previous item.
     pub fn push(&mut self, generation: u64, item: u64, samples: &[f32]) -> Result<(), PushError> {
         let newest = self.tracks.back().map(|track| track.generation);
         if self.closed.is_some_and(|closed| generation <= closed) || newest.is_some_and(|newest| generation < newest) {
@@ -144,8 +144,8 @@ impl Playout {
         Ok(())
     }
 
-    /// Marks the end of a response: once all of it has played, [`Output::Drained`] is due. A response without audio is over at
-    /// once and reports nothing.
+    /// Marks the end of a response: [`PlayoutOutput::Drained`] follows after its last frame. A response without audio ends at once,
+    /// without a report.
     pub fn end(&mut self, generation: u64) {
         if self.tracks.back().is_some_and(|track| track.generation == generation) {
             self.complete_all();
@@ -153,7 +153,7 @@ impl Playout {
         self.closed = self.closed.max(Some(generation));
     }
 
-    /// Drops everything that was not handed out, and refuses what is still to come of these responses.
+    /// Drops all queued audio, and refuses later audio of these responses.
     pub fn clear(&mut self) -> Vec<ClearedItem> {
         self.closed = self.closed.max(self.tracks.back().map(|track| track.generation));
         self.queued = 0;
@@ -171,7 +171,7 @@ impl Playout {
             .collect()
     }
 
-    /// Drops what was not handed out of one generation, and refuses what is still to come of it. The others play on.
+    /// Drops the queued audio of one generation, and refuses its later audio. Other generations continue.
     pub fn clear_generation(&mut self, generation: u64) {
         if self.tracks.back().is_some_and(|track| track.generation == generation) {
             self.closed = self.closed.max(Some(generation));
@@ -185,8 +185,8 @@ impl Playout {
         self.tracks.retain(|track| track.generation != generation);
     }
 
-    /// Hands out nothing from `now` until [`Self::resume`], for [`LONGEST_PAUSE`] at most. Returns whether something was playing that
-    /// is paused now; otherwise nothing happens.
+    /// Pauses playout from `now` until [`Self::resume`], for [`MAX_PAUSE`] at most. Returns false, without effect, if nothing
+    /// plays or playout is already paused.
     pub fn pause(&mut self, now: Instant) -> bool {
         let plays = self.tracks.front().is_some_and(|track| self.begun == Some(track.generation));
         let pauses = plays && self.paused.is_none();
@@ -196,12 +196,12 @@ impl Playout {
         pauses
     }
 
-    /// Goes on with the frame after the last one that was handed out.
+    /// Resumes with the frame after the last returned one.
     pub fn resume(&mut self) {
         self.resumed |= self.paused.take().is_some();
     }
 
-    /// What is due at `now`; call again until it returns `None`, then at [`Self::next_deadline`] or after a push.
+    /// Returns the output due at `now`; call again until it returns `None`, then at [`Self::next_deadline`] or after a push.
     pub fn poll(&mut self, now: Instant) -> Option<PlayoutOutput> {
         if self.busy_until.is_some_and(|until| now < until) {
             return None;
@@ -221,7 +221,7 @@ impl Playout {
             return if more { self.poll(now) } else { Some(PlayoutOutput::Drained { generation }) };
         }
         if current.queue.len() < frame_samples && !current.complete {
-            // A response has begun and the frame that is due now does not exist.
+            // Underrun: a started response has no frame that is due.
             if self.begun == Some(current.generation) && !self.starving {
                 self.starving = true;
                 self.underruns += 1;
@@ -235,18 +235,24 @@ impl Playout {
         self.queued -= taken;
         let first = self.begun != Some(current.generation);
         self.begun = Some(current.generation);
-        // On the grid while frames follow each other; after a gap or a long time without a poll, from `now` on.
+        // On the grid for consecutive frames; a new grid from `now` after a gap or a long time without a poll.
         let due = match self.busy_until {
             Some(until) if !self.starving && !self.resumed && !first && now - until <= MAX_CATCH_UP => until,
             _ => now,
         };
         self.busy_until = Some(due + FRAME);
         (self.starving, self.resumed) = (false, false);
-        Some(PlayoutOutput::Frame(PlayoutFrame { generation: current.generation, item: current.item, first, due, samples }))
+        Some(PlayoutOutput::Frame(PlayoutFrame {
+            generation: current.generation,
+            item: current.item,
+            first,
+            due,
+            samples,
+        }))
     }
 
-    /// When [`Self::poll`] has something to do without a further push; may lie in the past. Polling at that moment moves
-    /// it on, so a driver that sleeps until then never spins.
+    /// Time of the next due [`Self::poll`] without a further push; may be in the past. A poll at that time moves it forward,
+    /// so a driver that sleeps until then never spins.
     pub fn next_deadline(&self) -> Option<Instant> {
         let current = self.tracks.front()?;
         if let Some(since) = self.paused {
@@ -257,27 +263,27 @@ impl Playout {
         if playable || about_to_starve { self.busy_until } else { None }
     }
 
-    /// The response and item that play or wait for their audio, and the sent cursor.
+    /// Returns the current response and item, and the duration of the audio sent of the item.
     pub fn current(&self) -> Option<(u64, u64, Duration)> {
         self.tracks.front().map(|track| (track.generation, track.item, duration_of(track.sent, self.rate)))
     }
 
-    /// For how long nothing has been playing by `now`, since the last frame was over. Zero before the first.
+    /// Time from the end of the last frame to `now`. Zero before the first frame.
     pub fn quiet_for(&self, now: Instant) -> Duration {
         self.busy_until.map_or(Duration::ZERO, |until| now.saturating_duration_since(until))
     }
 
-    /// Audio that was not handed out yet.
+    /// Duration of the queued audio.
     fn unsent(&self) -> Duration {
         duration_of(self.queued as u64, self.rate)
     }
 
-    /// Whether so much is unsent that nothing more is taken.
+    /// True if more than [`MAX_UNSENT`] is unsent; then pushes are refused.
     pub fn is_full(&self) -> bool {
         self.unsent() > MAX_UNSENT
     }
 
-    /// How often a response that had begun had no frame when one was due.
+    /// Number of underruns: a started response had no frame when one was due.
     pub fn underruns(&self) -> u64 {
         self.underruns
     }

@@ -9,7 +9,7 @@ fn audio(ms: usize) -> Vec<f32> {
     vec![0.25; ms * RATE as usize / 1_000]
 }
 
-/// Polls as a driver does: at each deadline, until `until`. Returns what came out and when, in ms since `start`.
+/// Polls like a driver at each deadline until `until`. Returns the outputs with their times in ms since `start`.
 fn run(playout: &mut Playout, start: Instant, from: Instant, until: Instant) -> Vec<(u128, PlayoutOutput)> {
     let mut outputs = Vec::new();
     let mut now = from;
@@ -213,7 +213,7 @@ fn response_without_audio_reports_nothing() {
     assert_eq!(playout.push(1, 7, &audio(20)), Err(PushError::Stale));
 }
 
-/// A playout clock that has played 100 of 400 ms.
+/// Creates a playout clock that has played 100 of 400 ms.
 fn playing(start: Instant) -> (Playout, Vec<f32>) {
     let mut playout = Playout::new(RATE);
     playout.push(1, 7, &counted(400 * 24)).unwrap();
@@ -241,7 +241,7 @@ fn pauses_lose_and_repeat_nothing() {
     assert_eq!(playout.quiet_for(start + 350 * MS), 250 * MS);
     playout.resume();
     let outputs = run(&mut playout, start, start + 355 * MS, start + 2_000 * MS);
-    // On a grid of its own: the frames that were due meanwhile do not leave in a burst.
+    // On a new grid: the frames that were due during the pause do not leave in a burst.
     assert_eq!(times(&outputs)[..3], [355, 375, 395]);
     heard.extend(samples_of(&outputs));
     assert_eq!(heard, counted(400 * 24));

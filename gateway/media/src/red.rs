@@ -1,7 +1,7 @@
-//! Redundant audio data (RFC 2198): an RTP payload that holds a packet and copies of earlier ones, so that a loss costs no time.
+//! Redundant audio data (RFC 2198, RED): an RTP payload with a packet and copies of earlier ones, which repair losses without delay.
 //!
-//! Every second of the earlier packets is copied, the newest of them first: in-band FEC in each copy has the packet before it, so that
-//! `n` copies cover a burst of `2 n` losses.
+//! Every second earlier packet is copied, starting with the newest. In-band FEC in each copy covers the packet before it, so `n`
+//! copies cover a burst of `2 n` losses.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,60 +11,60 @@ use thiserror::Error;
 
 use super::opus::{FRAME, packet_duration};
 
-/// Copies that [`RedWriter`] puts into a payload at most.
+/// Maximum number of copies that [`RedWriter`] puts into a payload.
 pub const MAX_COPIES: usize = 3;
-/// Packets from one copy to the next.
+/// Distance between two copies, in packets.
 const STRIDE: usize = 2;
-/// Copies of one payload that [`read`] returns; more than any sender writes.
+/// Maximum number of copies per payload that [`read`] accepts; more than any sender writes.
 const MAX_READ: usize = 8;
-/// No payload that we write is larger; it fits one datagram with all headers.
+/// Maximum size of a written payload in bytes; it fits one datagram with all headers.
 const MAX_PAYLOAD: usize = 1_100;
-/// Earlier packets that a writer keeps.
+/// Number of earlier packets that a writer keeps.
 const KEPT: usize = STRIDE * (MAX_COPIES - 1) + 1;
-/// Bytes of a copy's header: more follow (1 bit), payload type (7), timestamp offset (14), length (10).
+/// Size of a copy's header in bytes: more follow (1 bit), payload type (7), timestamp offset (14), length (10).
 const HEADER: usize = 4;
-/// The furthest that a copy may lie back, in RTP ticks, and the longest that it may be, in bytes.
+/// Maximum timestamp offset of a copy in RTP ticks, and its maximum length in bytes.
 const MAX_OFFSET: u32 = (1 << 14) - 1;
 const MAX_LENGTH: usize = (1 << 10) - 1;
-/// RTP ticks a millisecond; Opus always counts 48 kHz.
+/// RTP ticks per millisecond; Opus always uses a clock rate of 48 kHz.
 const TICKS_PER_MS: u128 = 48;
 
-/// Why a payload could not be read.
+/// Error of a malformed payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum RedError {
-    /// It ends within its headers or blocks.
+    /// Payload that ends within its headers or blocks.
     #[error("the redundant payload is cut off")]
     Truncated,
-    /// It holds more blocks than any sender writes.
+    /// Payload with more than `MAX_READ` copies.
     #[error("the redundant payload holds more than {MAX_READ} copies")]
     TooMany,
-    /// The packet itself is of another payload type.
+    /// Primary block of another payload type.
     #[error("the redundant payload holds payload type {0}, which is not Opus")]
     WrongType(u8),
 }
 
-/// A copy of an earlier packet.
+/// Copy of an earlier packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PacketCopy {
-    /// Packets from its own to the one that it came in: subtract it from the sequence number. Wrong, and harmless, where a pause lies
-    /// between two copies.
+    /// Number of packets between the copied packet and the carrying one; subtract it from the sequence number. Wrong, but harmless, if
+    /// a pause lies between two copies.
     pub distance: u16,
-    /// Subtract it from the RTP timestamp.
+    /// Timestamp offset; subtract it from the RTP timestamp.
     pub offset: u32,
-    /// The earlier payload.
+    /// Payload of the earlier packet.
     pub payload: Bytes,
 }
 
-/// What a payload holds.
+/// Parsed redundant payload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RedPayload {
-    /// The packet itself.
+    /// Packet of the primary block.
     pub primary: Bytes,
-    /// Copies of earlier ones, the newest first.
+    /// Copies of earlier packets, newest first.
     pub copies: Vec<PacketCopy>,
 }
 
-/// Reads a payload whose blocks are of the payload type `codec`; copies of other types and empty ones are left out.
+/// Parses a payload with blocks of the payload type `codec`; skips empty copies and copies of other types.
 pub fn parse(payload: &Bytes, codec: u8) -> Result<RedPayload, RedError> {
     let mut headers = [(0_u8, 0_u32, 0_usize); MAX_READ];
     let (mut count, mut at) = (0, 0);
@@ -95,7 +95,7 @@ pub fn parse(payload: &Bytes, codec: u8) -> Result<RedPayload, RedError> {
         at += length;
     }
     copies.reverse();
-    // Only time is on the wire, and a pause before the packet counts in it: the newest copy is of the packet right before.
+    // The wire has only time offsets, which include a pause before the packet: assumes that the newest copy is of the previous packet.
     let (mut distance, mut later) = (1, copies.first().map_or(0, |newest| newest.offset));
     for copy in &mut copies {
         let packets = copy.offset.saturating_sub(later).div_ceil(duration_ticks(&copy.payload));
@@ -105,25 +105,25 @@ pub fn parse(payload: &Bytes, codec: u8) -> Result<RedPayload, RedError> {
     Ok(RedPayload { primary: payload.slice(at..), copies })
 }
 
-/// Writes payloads with copies of the packets before. Takes every packet that is sent, so that copies are of those right before.
+/// Writer of payloads with copies of earlier packets. Needs every sent packet, so that copies are of the latest ones.
 #[derive(Debug)]
 pub struct RedWriter {
     /// Payload type of the packets.
     codec: u8,
-    /// The RTP timestamp of the next packet, as far as it counts here.
+    /// Timestamp of the next packet in RTP ticks, relative to the first.
     position: u32,
-    /// The newest packets sent, with their positions.
+    /// Latest sent packets with their positions.
     sent: VecDeque<(u32, Bytes)>,
 }
 
 impl RedWriter {
-    /// A writer for packets of the payload type `codec`.
+    /// Creates a writer for packets of the payload type `codec`.
     pub fn new(codec: u8) -> Self {
         Self { codec, position: 0, sent: VecDeque::with_capacity(KEPT) }
     }
 
-    /// Takes the next packet of 20 ms, which follows a silence of `gap`; returns a payload with up to `copies` of every
-    /// second packet before, or `None` if there are none to add: then it is sent as it is.
+    /// Takes the next packet of 20 ms, which follows a silence of `gap`. Returns a payload with up to `copies` copies of every
+    /// second earlier packet; `None` if there is nothing to add, and the packet is sent unchanged.
     pub fn write(&mut self, gap: Duration, packet: &Bytes, copies: usize) -> Option<Bytes> {
         self.position = self.position.wrapping_add(ticks(gap));
         let position = self.position;
@@ -156,13 +156,13 @@ impl RedWriter {
     }
 }
 
-/// How long a packet lasts, in RTP ticks; that of ours for one that is not Opus.
+/// Duration of a packet in RTP ticks; 20 ms for a packet that is not Opus.
 fn duration_ticks(packet: &[u8]) -> u32 {
     ticks(packet_duration(packet).unwrap_or(FRAME)).max(1)
 }
 
 fn ticks(duration: Duration) -> u32 {
-    // Wraps as RTP timestamps do.
+    // Wraps like RTP timestamps.
     (duration.as_micros() * TICKS_PER_MS / 1_000) as u32
 }
 
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_of_adjacent_packets_are_numbered_by_their_time() {
+    fn adjacent_copies_are_numbered_by_time_offset() {
         // Two copies of 3 bytes, 40 and 20 ms before.
         let offset = |ticks: u32| (1 << 31 | u32::from(OPUS) << 24 | ticks << 10 | 3).to_be_bytes();
         let payload = [&offset(1_920)[..], &offset(960), &[OPUS], &packet(1), &packet(2), &packet(3)].concat();
@@ -236,7 +236,7 @@ mod tests {
         assert_eq!(parse(&payload, 96), Err(RedError::WrongType(OPUS)));
         let many = Bytes::from([0x80 | OPUS, 0, 0, 0].repeat(MAX_READ + 1));
         assert_eq!(parse(&many, OPUS), Err(RedError::TooMany));
-        // Another codec's copy and an empty one are left out.
+        // Copies of another codec and empty copies are skipped.
         let other = Bytes::from_static(&[0x80 | 13, 0, 0, 1, 0x80 | OPUS, 0, 0, 0, OPUS, 9, 8]);
         assert_eq!(parse(&other, OPUS), Ok(RedPayload { primary: Bytes::from_static(&[8]), copies: Vec::new() }));
     }

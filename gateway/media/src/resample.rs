@@ -1,50 +1,50 @@
-//! Streaming sample-rate conversion of one mono signal, in pieces of any size.
+//! Streaming sample-rate conversion of a mono signal, in pieces of any size.
 //!
-//! The filter is a windowed sinc at any ratio, so that the delay is the same few milliseconds at every pair of rates. Its
-//! blocks are of fixed size and independent of how the caller cuts the signal: any split gives the same samples.
+//! The filter is a windowed sinc for any ratio, so the delay is the same few milliseconds for every pair of rates. It works
+//! on blocks of fixed size, so any split of the input gives the same samples.
 
 use rubato::audioadapter_buffers::direct::InterleavedSlice;
 use rubato::{Async, FixedAsync, Resampler as _, SincInterpolationParameters, WindowFunction};
 use thiserror::Error;
 
-/// Rates that are accepted, in Hz.
+/// Supported sample rates, in Hz.
 pub const RATES: std::ops::RangeInclusive<u32> = 8_000..=48_000;
-/// Taps of the filter: half of them is the delay, 2.7 ms at 24 kHz.
+/// Number of filter taps: half of them is the delay, 2.7 ms at 24 kHz.
 const TAPS: usize = 128;
-/// Input is processed in blocks of this many milliseconds.
+/// Length of an input block, in ms.
 const BLOCK_MS: usize = 5;
 
-/// Why a signal cannot be resampled.
+/// Error of sample-rate conversion.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ResampleError {
-    /// A rate is outside of [`RATES`].
+    /// Sample rate outside of [`RATES`].
     #[error("sample rates are 8000 to 48000 Hz, got {0}")]
     UnsupportedRate(u32),
-    /// The library failed: a bug of ours.
+    /// Failure of the library: a bug in this crate.
     #[error("resampler: {0}")]
     Library(String),
 }
 
-/// Converts one signal. The output is aligned with the input: the filter's delay is taken off at the start and made up
-/// for by [`Resampler::flush`].
+/// Streaming converter of one signal. The output is aligned with the input: the filter's delay is removed at the start, and
+/// [`Resampler::flush`] returns the delayed rest.
 pub struct Resampler {
-    /// `None` when both rates are equal.
+    /// Filter; `None` if both rates are equal.
     filter: Option<Filter>,
 }
 
 struct Filter {
     inner: Async<f32>,
-    /// Output over input.
+    /// Output rate divided by input rate.
     ratio: f64,
-    /// Samples of one block.
+    /// Input samples per block.
     block: usize,
-    /// Input that does not fill a block yet.
+    /// Input of an incomplete block.
     pending: Vec<f32>,
-    /// What the last push made.
+    /// Output of the last push.
     output: Vec<f32>,
-    /// Where a block's output is written.
+    /// Buffer for the output of a block.
     scratch: Vec<f32>,
-    /// Output samples of the filter's delay that are still to be left out.
+    /// Output samples of the filter's delay that remain to be dropped.
     delay: usize,
     /// Input samples since the last flush.
     input_count: u64,
@@ -59,7 +59,7 @@ impl std::fmt::Debug for Resampler {
 }
 
 impl Resampler {
-    /// A converter from `from` to `to` Hz.
+    /// Creates a converter from `from` to `to` Hz.
     pub fn new(from: u32, to: u32) -> Result<Self, ResampleError> {
         if let Some(&bad) = [from, to].iter().find(|rate| !RATES.contains(rate)) {
             return Err(ResampleError::UnsupportedRate(bad));
@@ -78,12 +78,12 @@ impl Resampler {
         Ok(Self { filter: Some(filter) })
     }
 
-    /// Converts any number of samples and returns those that are ready.
+    /// Converts any number of samples; returns the completed output.
     pub fn push(&mut self, samples: &[f32]) -> Result<Vec<f32>, ResampleError> {
         self.convert(samples).map(<[f32]>::to_vec)
     }
 
-    /// As [`Self::push`], without an allocation of its own: what is ready lies in `samples` or in the converter.
+    /// Like [`Self::push`], but without an allocation: the result borrows from `samples` or from the converter.
     pub fn convert<'a>(&'a mut self, samples: &'a [f32]) -> Result<&'a [f32], ResampleError> {
         match &mut self.filter {
             None => Ok(samples),
@@ -91,12 +91,12 @@ impl Resampler {
         }
     }
 
-    /// Whether both rates are the same.
+    /// True if both rates are equal.
     pub fn is_identity(&self) -> bool {
         self.filter.is_none()
     }
 
-    /// Ends the signal: returns what is left of it, and starts anew. In all, `n` samples become `n * to / from`, rounded.
+    /// Ends the signal: returns the remaining output, and resets. In total, `n` samples become `n * to / from`, rounded.
     pub fn flush(&mut self) -> Result<Vec<f32>, ResampleError> {
         match &mut self.filter {
             None => Ok(Vec::new()),
@@ -108,7 +108,7 @@ impl Resampler {
 impl Filter {
     fn push(&mut self, samples: &[f32]) -> Result<&[f32], ResampleError> {
         self.input_count += samples.len() as u64;
-        // Both keep their memory from push to push.
+        // Reuses both allocations.
         let (mut pending, mut output) = (std::mem::take(&mut self.pending), std::mem::take(&mut self.output));
         pending.extend_from_slice(samples);
         output.clear();
@@ -139,7 +139,7 @@ impl Filter {
         Ok(output)
     }
 
-    /// Appends the output for one block.
+    /// Converts one block and appends its output.
     fn convert(&mut self, block: &[f32], output: &mut Vec<f32>) -> Result<(), ResampleError> {
         let library = |message: &dyn std::fmt::Display| ResampleError::Library(message.to_string());
         let room = self.scratch.len();
@@ -190,7 +190,7 @@ mod tests {
             let output = whole(from, to, &input);
             let middle = to as usize / 10..to as usize * 9 / 10;
             let error: Vec<f32> = middle.map(|i| output[i] - expected[i]).collect();
-            // What a shift by one sample of the lower rate makes of a tone of 80 Hz at -9 dB.
+            // The error of a tone of 80 Hz at -9 dB that is shifted by one sample of the lower rate.
             let allowed = -9.0 + 20.0 * (std::f32::consts::TAU * 80.0 / from.min(to) as f32).log10();
             assert!(level_db(&error) < allowed, "{from} to {to}: {} dB, allowed {allowed}", level_db(&error));
         }

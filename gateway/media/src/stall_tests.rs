@@ -1,5 +1,4 @@
-//! A network that stalls in the middle of speech, and a track that is muted: encoder, jitter buffer, decoder and turn detector
-//! together, on a clock that the tests move.
+//! Network stalls during speech, and muted tracks: encoder, jitter buffer, decoder and turn detector together, on a simulated clock.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +14,7 @@ const MS: Duration = Duration::from_millis(1);
 /// Silence that ends a turn.
 const SILENCE: Duration = Duration::from_millis(500);
 
-/// A sentence and what follows it, as packets; each with whether it is loud.
+/// Packets of a sentence and one second of silence; true for a loud packet.
 fn sentence() -> Vec<(Bytes, bool)> {
     let mut samples = testdata::speech("sentence");
     samples.extend(vec![0.0; vad::RATE as usize]);
@@ -26,8 +25,8 @@ fn sentence() -> Vec<(Bytes, bool)> {
         .collect()
 }
 
-/// Sends a packet every 20 ms, each with the delay of its index, or not at all; returns the turns' boundaries and when they were
-/// found.
+/// Sends a packet every 20 ms with `delay` by index, `None` for a lost packet; returns the turn boundaries and the times of their
+/// detection.
 fn turns(packets: &[(Bytes, bool)], delay: impl Fn(usize) -> Option<Duration>) -> Vec<(TurnEvent, Duration)> {
     let start = Instant::now();
     let mut on_their_way: Vec<_> = packets
@@ -54,8 +53,12 @@ fn turns(packets: &[(Bytes, bool)], delay: impl Fn(usize) -> Option<Duration>) -
                     samples
                 }
                 JitterAction::Fec { next, duration, .. } => decoder.decode_fec(&next, duration).unwrap(),
-                JitterAction::Conceal { duration, .. } | JitterAction::Stall { duration } => decoder.conceal(duration).unwrap(),
-                JitterAction::Silence { duration } => vec![0.0; (duration.as_millis() as u32 * vad::RATE / 1_000) as usize],
+                JitterAction::Conceal { duration, .. } | JitterAction::Stall { duration } => {
+                    decoder.conceal(duration).unwrap()
+                }
+                JitterAction::Silence { duration } => {
+                    vec![0.0; (duration.as_millis() as u32 * vad::RATE / 1_000) as usize]
+                }
                 JitterAction::Wait { .. } => break,
             };
             found.extend(detector.push(&samples).into_iter().map(|event| (event, now)));
@@ -64,7 +67,7 @@ fn turns(packets: &[(Bytes, bool)], delay: impl Fn(usize) -> Option<Duration>) -
     found
 }
 
-/// How many turns ended.
+/// Number of ended turns.
 fn ends(turns: &[(TurnEvent, Duration)]) -> usize {
     turns.iter().filter(|(event, _)| matches!(event, TurnEvent::SpeechStopped { .. })).count()
 }
@@ -77,7 +80,7 @@ fn stall_in_mid_word_ends_no_turn() {
     let loud: Vec<usize> = (10..packets.len()).filter(|index| packets[index - 1].1).step_by(7).collect();
     assert!(loud.len() >= 5, "{loud:?}");
     for from in loud {
-        // Nothing arrives for 700 ms, and then everything that was on its way.
+        // No packet arrives for 700 ms, then all delayed packets arrive at once.
         let until = FRAME * from as u32 + 700 * MS;
         let stalled = turns(&packets, |index| {
             Some(if index < from { Duration::ZERO } else { until.saturating_sub(FRAME * index as u32) })

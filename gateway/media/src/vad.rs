@@ -1,38 +1,39 @@
 //! Voice activity and turn detection with the semantics of `server_vad`.
 //!
-//! Every offset counts the audio received since the session began, never a wall clock, so that the same audio gives the
-//! same turns however fast it arrives. A model that judges pauses is asked from outside ([`TurnDetector::question`],
-//! [`TurnDetector::judged`]): then a turn also depends on how much audio comes before the answer.
+//! All offsets count received audio since the session started, not wall-clock time, so the same audio gives the same turns
+//! at any speed. A turn-detection model runs outside ([`TurnDetector::next_query`], [`TurnDetector::on_prediction`]); with a model, a
+//! turn also depends on the audio received before the answer.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use earshot::Detector;
 
-use super::barge_in::{self, BargeIn, InputKind, BargeInVerdict};
+use super::barge_in::{self, BargeIn, BargeInVerdict, InputKind};
 use super::echo_guard::EchoLevel;
-use super::endpointing::{CONTEXT_MS, Eagerness, PauseJudgement, NEXT_QUESTION_MS, TurnQuery};
+use super::endpointing::{CONTEXT_MS, Eagerness, NEXT_QUESTION_MS, PauseJudgement, TurnQuery};
 use super::level::rms;
 
-/// Samples a second that [`TurnDetector`] takes.
+/// Sample rate of the input of [`TurnDetector`], in Hz.
 pub const RATE: u32 = 16_000;
-/// Samples in a millisecond: all offsets are whole milliseconds.
+/// Samples per millisecond; all offsets are whole milliseconds.
 const PER_MS: u64 = (RATE / 1_000) as u64;
-/// Voiced time that a turn needs to begin; a click or a knock is shorter.
+/// Voice that starts a turn; a click or a knock is shorter.
 const ONSET: Duration = Duration::from_millis(64);
-/// Voiced time that it takes to interrupt a response whose playback cannot be paused: a cough or an assenting hum is shorter.
+/// Voice that interrupts a response whose playback cannot pause; a cough or a backchannel is shorter.
 const INTERRUPTION: Duration = Duration::from_millis(120);
-/// A turn also needs one frame that lies this much above the threshold: a voice soon does, while a network that has just
-/// met a fan or a street hovers around the middle for some tenths of a second.
+/// Margin above the threshold that one frame of a turn must reach: a voice soon does, but on new steady noise, such as a fan or a
+/// street, the network hovers around the middle for some tenths of a second.
 const CLEAR_VOICE: f32 = 0.2;
-/// Once a turn is open, this much less than the threshold still counts as voice, so that soft endings do not flicker.
+/// Margin below the threshold that still counts as voice in an open turn, so that soft endings do not flicker.
 const HYSTERESIS: f32 = 0.15;
 
-/// Estimates the probability of voice frame by frame, at [`RATE`].
+/// Frame-by-frame estimator of voice probability, at [`RATE`].
 pub trait VoiceDetector {
-    /// Samples of one frame.
+    /// Number of samples per frame.
     fn frame_len(&self) -> usize;
-    /// How likely `frame` (exactly [`Self::frame_len`] samples) holds a voice, 0 to 1. Remembers the frames before.
+    /// Returns the probability, 0 to 1, that `frame` contains a voice. `frame` has exactly [`Self::frame_len`] samples. Keeps state
+    /// between frames.
     fn probability(&mut self, frame: &[f32]) -> f32;
 }
 
@@ -59,73 +60,73 @@ impl VoiceDetector for Earshot {
     fn probability(&mut self, frame: &[f32]) -> f32 {
         let mut clipped = [0.0; 256];
         for (to, from) in clipped.iter_mut().zip(frame) {
-            // The network's state must never see a NaN: it would stay.
+            // A NaN would stay in the network's state.
             *to = if from.is_finite() { from.clamp(-1.0, 1.0) } else { 0.0 };
         }
         self.0.predict_f32(&clipped)
     }
 }
 
-/// When a turn begins and ends. Settings may change while a turn is open.
+/// Settings of turn detection. They may change while a turn is open.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TurnSettings {
-    /// Probability above which a frame is voice, 0 to 1.
+    /// Minimum probability of a voice frame, 0 to 1.
     pub threshold: f32,
-    /// How much audio before the voice belongs to the turn.
+    /// Audio before the voice that belongs to the turn, in ms.
     pub prefix_padding_ms: u64,
-    /// How much silence ends a turn without `eagerness`.
+    /// Silence that ends a turn without `eagerness`, in ms.
     pub silence_duration_ms: u64,
-    /// End turns by eagerness; `None` for `silence_duration_ms`.
+    /// Endpointing by eagerness; `None` for `silence_duration_ms`.
     pub eagerness: Option<Eagerness>,
-    /// Silence after which [`TurnEvent::Paused`] is reported; `None` for never.
+    /// Silence before [`TurnEvent::Paused`], in ms; `None` for never.
     pub pause_ms: Option<u64>,
 }
 
 impl Default for TurnSettings {
-    /// The published defaults of `server_vad`.
+    /// Returns the published defaults of `server_vad`.
     fn default() -> Self {
         Self { threshold: 0.5, prefix_padding_ms: 300, silence_duration_ms: 500, eagerness: None, pause_ms: None }
     }
 }
 
-/// A boundary of a turn, as an offset into the audio of the session.
+/// Turn boundary, as an offset into the session's audio.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TurnEvent {
-    /// The caller began to speak.
+    /// Start of a turn.
     SpeechStarted {
-        /// The first millisecond of the turn: the voice's beginning less the prefix padding, never inside the turn before.
+        /// Start of the turn in ms: the start of the voice minus the prefix padding, never inside the previous turn.
         audio_start_ms: u64,
     },
-    /// The caller may be about to interrupt: the playback pauses. What follows is [`Self::SpeechStarted`] or
-    /// [`Self::BargeInDismissed`]; neither, if the playback has been cleared by other means.
+    /// Possible barge-in: the playback pauses. [`Self::SpeechStarted`] or [`Self::BargeInDismissed`] follows; neither, if the
+    /// playback is cleared by other means.
     PossibleBargeIn {
-        /// Where the voice was noticed.
+        /// Position of the detection.
         audio_ms: u64,
     },
-    /// It was no interruption: the playback goes on.
+    /// No interruption: the playback resumes.
     BargeInDismissed {
-        /// Where that was known.
+        /// Position of the decision.
         audio_ms: u64,
     },
-    /// The caller pauses: the turn may have ended. What follows is [`Self::Resumed`] or [`Self::SpeechStopped`].
+    /// Pause of the caller: the turn may have ended. [`Self::Resumed`] or [`Self::SpeechStopped`] follows.
     Paused {
-        /// The end of the turn's audio, if it has ended.
+        /// End of the turn's audio, if the turn has ended.
         audio_end_ms: u64,
     },
-    /// The caller goes on after a pause.
+    /// Continued speech after a pause.
     Resumed {
-        /// Where the voice came back.
+        /// Position of the new voice.
         audio_ms: u64,
     },
-    /// The caller has been silent for the configured time.
+    /// End of a turn: enough silence, or the model's judgement.
     SpeechStopped {
-        /// The end of the turn's audio, the silence included.
+        /// End of the turn's audio, including the silence.
         audio_end_ms: u64,
     },
 }
 
 impl TurnEvent {
-    /// The boundary in samples at [`RATE`]: the turn's first sample, or the first one after it.
+    /// Returns the boundary in samples at [`RATE`]: the first sample of the turn, or the first after it.
     pub fn sample(self) -> u64 {
         match self {
             Self::SpeechStarted { audio_start_ms: ms }
@@ -138,40 +139,39 @@ impl TurnEvent {
     }
 }
 
-/// Finds turns in a stream of audio.
+/// Turn detector of an audio stream.
 #[derive(Debug)]
 pub struct TurnDetector<D = Earshot> {
     detector: D,
     settings: TurnSettings,
-    /// Samples that do not fill a frame yet.
+    /// Samples of an incomplete frame.
     pending: Vec<f32>,
-    /// Samples processed so far.
+    /// Number of samples processed.
     position: u64,
-    /// How many samples of the last voice there were when it was found.
+    /// Length of the last voice when it was detected, in samples.
     onset: u64,
-    /// Where the last turn ended; the next one cannot begin earlier.
+    /// End of the last turn in samples; the next one cannot start earlier.
     floor: u64,
     state: State,
-    /// Whether a model judges the pauses of turns that end by eagerness.
+    /// True if a model judges pauses; only for endpointing by eagerness.
     judged: bool,
-    /// The latest audio, as much as the model is given.
+    /// Latest audio for the model, at most [`CONTEXT_MS`].
     recent: VecDeque<f32>,
-    /// Questions asked so far.
+    /// Number of questions asked.
     questions: u64,
-    /// What of the input may be an echo of our playback; `None` while no response plays.
+    /// Echo level of our playback; `None` while no response plays.
     echo_level: Option<EchoLevel>,
-    /// Whether what plays can be paused until it is known what a voice means.
+    /// True if the playback can pause until a barge-in is decided.
     pausable: bool,
     barge_in: BargeIn,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum State {
-    /// No turn is open. Since `since` there were `voiced` samples more of voice than of silence, and `peak` was the highest
-    /// probability.
+    /// No open turn. Since `since` there were `voiced` more samples of voice than of silence, with `peak` the highest probability.
     Quiet { since: u64, voiced: u64, peak: f32 },
-    /// A turn is open since `begin`; its last voice ended at `voice_end`. Of the pause since then: whether it was reported, and
-    /// what a model has said of it.
+    /// Open turn since `begin`; its last voice ended at `voice_end`. `paused` is true if the pause since then was reported;
+    /// `judgement` is the model's.
     Speaking { begin: u64, voice_end: u64, paused: bool, judgement: PauseJudgement },
 }
 
@@ -186,7 +186,7 @@ impl Default for TurnDetector {
 }
 
 impl<D: VoiceDetector> TurnDetector<D> {
-    /// A detector at the session's beginning.
+    /// Creates a detector at the start of a session.
     pub fn new(detector: D, settings: TurnSettings) -> Self {
         Self {
             detector,
@@ -205,14 +205,14 @@ impl<D: VoiceDetector> TurnDetector<D> {
         }
     }
 
-    /// A model judges the pauses of turns that end by eagerness: [`Self::question`] has what to ask it, [`Self::judged`] takes
-    /// the answers. Until one comes the fixed silence holds.
+    /// Enables a turn-detection model for endpointing by eagerness: [`Self::next_query`] returns the questions, [`Self::on_prediction`] takes
+    /// the answers. Until an answer, the fixed silence applies.
     pub fn with_turn_model(mut self) -> Self {
         self.judged = true;
         self
     }
 
-    /// What to ask the model now, if there is anything. Each question is returned once, and counts as asked.
+    /// Returns the question that is due for the model, if any. Returns each question once.
     pub fn next_query(&mut self) -> Option<TurnQuery> {
         let (judged, position) = (self.is_judged(), self.position);
         let State::Speaking { begin, voice_end, judgement, .. } = &mut self.state else { return None };
@@ -221,14 +221,15 @@ impl<D: VoiceDetector> TurnDetector<D> {
             return None;
         }
         self.questions += 1;
-        *judgement = PauseJudgement { asked: Some(self.questions), due_ms: silence_ms + NEXT_QUESTION_MS, ..*judgement };
+        *judgement =
+            PauseJudgement { asked: Some(self.questions), due_ms: silence_ms + NEXT_QUESTION_MS, ..*judgement };
         let length = usize::try_from(position - *begin).unwrap_or(usize::MAX).min(self.recent.len());
         let turn = self.recent.range(self.recent.len() - length..).copied().collect();
         Some(TurnQuery { id: self.questions, turn })
     }
 
-    /// Takes the answer to a question: the probability that the turn has ended, `None` if there is no answer. Returns the end of
-    /// the turn if that is what it means; an answer to a pause that is over means nothing.
+    /// Handles the answer to a question: the probability that the turn has ended, `None` without an answer. Returns the end of the
+    /// turn if the answer ends it; ignores an answer about an earlier pause.
     pub fn on_prediction(&mut self, id: u64, probability: Option<f32>) -> Option<TurnEvent> {
         let eagerness = self.settings.eagerness.filter(|_| self.judged)?;
         let State::Speaking { judgement, .. } = &mut self.state else { return None };
@@ -245,36 +246,36 @@ impl<D: VoiceDetector> TurnDetector<D> {
         self.judged && self.settings.eagerness.is_some()
     }
 
-    /// Ends the open turn here.
+    /// Ends the open turn at the current position.
     fn stop(&mut self) -> TurnEvent {
         self.floor = self.position;
         self.state = State::QUIET;
         TurnEvent::SpeechStopped { audio_end_ms: self.position / PER_MS }
     }
 
-    /// Sets what of the audio that comes next may be an echo of our playback; `None` while no response plays. While one does, a turn
-    /// takes more voice to begin, and echo is no voice.
+    /// Sets the echo level of the audio that follows; `None` while no response plays. During playback a turn needs more voice to
+    /// start, and echo does not count as voice.
     pub fn set_echo_level(&mut self, level: Option<EchoLevel>) {
         self.echo_level = level;
     }
 
-    /// Whether a response plays that can be paused. While one does, a voice pauses it at first, and interrupts it once it is clear
-    /// that the caller goes on.
+    /// Sets whether a response plays that can pause. During such playback a voice first pauses it, and interrupts when the caller
+    /// continues.
     pub fn set_pausable(&mut self, pausable: bool) {
         self.pausable = pausable;
     }
 
-    /// New settings, from the next frame on.
+    /// Sets new settings from the next frame on.
     pub fn configure(&mut self, settings: TurnSettings) {
         self.settings = settings;
     }
 
-    /// Samples received since the session began.
+    /// Samples received since the session started.
     fn received(&self) -> u64 {
         self.position + self.pending.len() as u64
     }
 
-    /// Where the voice of the open turn ended so far, in samples: the moment from which response times count.
+    /// End of the last voice in the open turn, in samples: response times count from here. `None` without an open turn.
     pub fn voice_end(&self) -> Option<u64> {
         match self.state {
             State::Speaking { voice_end, .. } => Some(voice_end),
@@ -282,24 +283,24 @@ impl<D: VoiceDetector> TurnDetector<D> {
         }
     }
 
-    /// How long the voice had sounded when the last [`TurnEvent::SpeechStarted`] or [`TurnEvent::PossibleBargeIn`] was returned.
+    /// Length of the voice at the last [`TurnEvent::SpeechStarted`] or [`TurnEvent::PossibleBargeIn`].
     pub fn onset(&self) -> Duration {
         Duration::from_secs_f64(self.onset as f64 / f64::from(RATE))
     }
 
-    /// Closes an open turn without an event, as when the client commits or clears the buffer itself. The next turn begins
-    /// at the audio received so far, at the earliest.
+    /// Closes an open turn without an event, as when the client commits or clears the buffer. The next turn starts at the end of
+    /// the received audio at the earliest.
     pub fn end_turn(&mut self) {
         self.floor = self.received();
         self.state = State::QUIET;
         self.barge_in.reset();
     }
 
-    /// Takes any number of samples and returns the boundaries found, in order.
+    /// Processes any number of samples; returns the detected boundaries in order.
     pub fn push(&mut self, samples: &[f32]) -> Vec<TurnEvent> {
         self.pending.extend_from_slice(samples);
         let frame_len = self.detector.frame_len();
-        // Keeps its memory from push to push.
+        // Reuses the allocation.
         let mut pending = std::mem::take(&mut self.pending);
         let frames = pending.chunks_exact(frame_len);
         let whole = pending.len() - frames.remainder().len();
@@ -310,7 +311,7 @@ impl<D: VoiceDetector> TurnDetector<D> {
     }
 
     fn process(&mut self, frame: &[f32]) -> Option<TurnEvent> {
-        // The network gets every frame, for it has state.
+        // The network has state, so it gets every frame.
         let voice = self.detector.probability(frame);
         let level = rms(frame);
         let is_echo = self.echo_level.is_some_and(|echo| level < echo.loudest);
@@ -330,7 +331,7 @@ impl<D: VoiceDetector> TurnDetector<D> {
                 self.judge_barge_in(heard, level, length)
             }
             State::Quiet { since, voiced, peak } => {
-                // The playback has ended meanwhile.
+                // The playback has ended, so a candidate is dropped.
                 self.barge_in.reset_open();
                 if probability < threshold {
                     *voiced = voiced.saturating_sub(length);
@@ -341,7 +342,7 @@ impl<D: VoiceDetector> TurnDetector<D> {
                 }
                 *voiced += length;
                 *peak = peak.max(probability);
-                // High thresholds leave less room above.
+                // High thresholds leave a smaller margin above.
                 let clear = threshold + CLEAR_VOICE.min((1.0 - threshold) / 2.0);
                 let (since, voiced, peak) = (*since, *voiced, *peak);
                 let lasts = |onset: Duration| voiced >= onset.as_millis() as u64 * PER_MS && peak >= clear;
@@ -384,7 +385,7 @@ impl<D: VoiceDetector> TurnDetector<D> {
         }
     }
 
-    /// A frame of a voice that may interrupt.
+    /// Processes a frame of a barge-in candidate.
     fn judge_barge_in(&mut self, heard: InputKind, level: f32, length: u64) -> Option<TurnEvent> {
         let since = self.barge_in.since()?;
         match self.barge_in.frame(heard, level, self.position, length) {
@@ -397,13 +398,13 @@ impl<D: VoiceDetector> TurnDetector<D> {
         }
     }
 
-    /// Begins a turn whose first voice was at `since`.
+    /// Starts a turn whose voice started at `since`.
     fn start(&mut self, since: u64) -> TurnEvent {
         let begin = since.saturating_sub(self.settings.prefix_padding_ms * PER_MS).max(self.floor);
         self.onset = self.position - since;
         let (voice_end, judgement) = (self.position, PauseJudgement::NONE);
         self.state = State::Speaking { begin, voice_end, paused: false, judgement };
-        // Rounded up at the floor, which may lie inside of a millisecond: never into the turn before.
+        // Rounded up: the floor may lie inside a millisecond, and the start must not lie in the previous turn.
         TurnEvent::SpeechStarted { audio_start_ms: begin.div_ceil(PER_MS) }
     }
 

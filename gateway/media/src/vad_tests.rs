@@ -1,4 +1,4 @@
-// A script of one range is meant as one.
+// Scripts of one range are intended.
 #![allow(clippy::single_range_in_vec_init)]
 
 use repartee_testkit::random::Random;
@@ -7,7 +7,7 @@ use repartee_testkit::signal::level_db;
 use super::*;
 use crate::testdata::speech;
 
-/// Probabilities from a script, one a frame of 16 ms.
+/// Voice detector with scripted probabilities, one per frame of 16 ms.
 struct Scripted(Box<dyn FnMut(usize) -> f32>, usize);
 
 impl VoiceDetector for Scripted {
@@ -22,7 +22,7 @@ impl VoiceDetector for Scripted {
     }
 }
 
-/// A detector for which the given ranges of frames are voice.
+/// Creates a turn detector with voice in the given ranges of frames.
 fn scripted<const N: usize>(voice: [std::ops::Range<usize>; N]) -> TurnDetector<Scripted> {
     let probability = move |frame| if voice.iter().any(|range| range.contains(&frame)) { 0.9 } else { 0.1 };
     TurnDetector::new(Scripted(Box::new(probability), 0), TurnSettings::default())
@@ -99,20 +99,20 @@ fn each_pause_is_reported_once() {
             TurnEvent::SpeechStopped { audio_end_ms: 80 * 16 + 512 },
         ]
     );
-    // Silence that ends a turn as soon leaves nothing to suspect.
+    // Without a pause event if the turn ends at the same silence.
     let mut turns = scripted([10..40]);
     turns.configure(TurnSettings { pause_ms: Some(200), silence_duration_ms: 200, ..TurnSettings::default() });
     assert_eq!(turns.push(&silence(1_000)).len(), 2);
 }
 
-/// A detector whose pauses a model judges, for which the given ranges of frames are voice.
+/// Creates a turn detector with a turn-detection model and voice in the given ranges of frames.
 fn judged<const N: usize>(eagerness: Eagerness, voice: [std::ops::Range<usize>; N]) -> TurnDetector<Scripted> {
     let mut turns = scripted(voice).with_turn_model();
     turns.configure(TurnSettings { eagerness: Some(eagerness), ..TurnSettings::default() });
     turns
 }
 
-/// Pushes `frames` frames one by one; `answer` is given each question and the frames so far, and its answers are passed on at once.
+/// Pushes `frames` frames one by one; `answer` gets each question and the number of frames so far, and its answers apply at once.
 /// Returns the boundaries.
 fn ask(
     turns: &mut TurnDetector<Scripted>,
@@ -200,7 +200,7 @@ fn voice_after_a_question_voids_its_answer() {
     assert_eq!(questions.len(), 1);
     assert_eq!(turns.on_prediction(questions[0], Some(1.0)), None);
     assert!(turns.voice_end().is_some(), "the turn goes on");
-    // The next pause is judged by its own question, and the old answer leaves it alone.
+    // The next pause has its own question, and the old answer does not affect it.
     let mut second = Vec::new();
     ask(&mut turns, 30, |question, _| {
         second.push(question.id);
@@ -213,7 +213,7 @@ fn voice_after_a_question_voids_its_answer() {
 }
 
 #[test]
-fn question_holds_the_turn_and_at_most_8_s() {
+fn question_holds_at_most_8_s_of_turn() {
     for (voice, samples) in [(50..100, (50 * 16 + 208 + 300) * 16), (50..900, 8_000 * 16)] {
         let last = voice.end;
         let mut turns = judged(Eagerness::Medium, [voice]);
@@ -249,7 +249,7 @@ fn an_interruption_takes_120_ms_of_voice() {
     }
 }
 
-/// What of a voice of so many frames becomes of a playback that can be paused.
+/// Turn events of a voice of `voice` frames during pausable playback.
 fn over_playback(voice: usize) -> Vec<TurnEvent> {
     let probability = move |frame| if (10..10 + voice).contains(&frame) { 0.9 } else { 0.1 };
     let mut turns = TurnDetector::new(Scripted(Box::new(probability), 0), TurnSettings::default());
@@ -273,7 +273,7 @@ fn cleared_playback_is_not_paused_any_more() {
     turns.set_pausable(true);
     let sound = vec![0.1; 256 * 100];
     assert_eq!(turns.push(&sound[..256 * 14]).len(), 1);
-    // The client has cleared it: the voice is judged as over silence.
+    // The client has cleared the playback: the voice is judged as during silence.
     turns.set_echo_level(None);
     turns.set_pausable(false);
     let events = turns.push(&sound[..256 * 86]);

@@ -1,4 +1,4 @@
-//! Wav files to mono samples and back.
+//! Decoder and encoder of mono wav files.
 
 use std::io::{Cursor, Read};
 use std::time::Duration;
@@ -9,42 +9,42 @@ use thiserror::Error;
 use crate::pcm::to_i16;
 use crate::resample::{RATES, ResampleError, Resampler};
 
-/// Why a wav file could not be read.
+/// Error of reading a wav file.
 #[derive(Debug, Error)]
 pub enum WavError {
-    /// It is not a wav file.
+    /// Data that is not a wav file.
     #[error("this is not a wav file: {0}")]
     Format(#[from] hound::Error),
-    /// Its sample rate cannot be resampled.
+    /// Sample rate that cannot be resampled.
     #[error(transparent)]
     Rate(#[from] ResampleError),
-    /// It holds no samples.
-    #[error("it holds no audio")]
+    /// File without samples.
+    #[error("the wav file holds no audio")]
     Empty,
-    /// It is longer than allowed.
-    #[error("it holds {seconds} s of audio; the limit is {limit} s")]
+    /// File over the length limit.
+    #[error("the wav file holds {seconds} s of audio; the limit is {limit} s")]
     TooLong {
-        /// Its length in seconds.
+        /// Length of the file in seconds.
         seconds: u64,
-        /// The limit in seconds.
+        /// Maximum length in seconds.
         limit: u64,
     },
 }
 
-/// What a wav file holds.
+/// Decoded wav file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Wav {
-    /// Mono samples in -1..1: the mean of its channels.
+    /// Mono samples in -1..1: the mean of the channels.
     pub samples: Vec<f32>,
-    /// Samples a second.
+    /// Sample rate in Hz.
     pub rate: u32,
 }
 
-/// Reads a wav file of any format and at most `max_duration`, at its own rate.
+/// Decodes a wav file of any format, at most `max_duration` long, at its own sample rate.
 pub fn decode(source: impl Read, max_duration: Duration) -> Result<Wav, WavError> {
     let mut reader = hound::WavReader::new(source)?;
     let spec = reader.spec();
-    // By its header: what comes after may not fit into memory.
+    // Checks the header before reading: the samples may not fit into memory.
     let seconds = u64::from(reader.duration()) / u64::from(spec.sample_rate.max(1));
     if seconds > max_duration.as_secs() {
         return Err(WavError::TooLong { seconds, limit: max_duration.as_secs() });
@@ -66,10 +66,10 @@ pub fn decode(source: impl Read, max_duration: Duration) -> Result<Wav, WavError
     Ok(Wav { samples, rate: spec.sample_rate })
 }
 
-/// Reads a wav file of any format and at most `max_duration` as mono samples at `rate`.
+/// Decodes a wav file of any format, at most `max_duration` long, to mono samples at `rate`.
 pub fn read(source: impl Read, rate: u32, max_duration: Duration) -> Result<Vec<f32>, WavError> {
     let wav = decode(source, max_duration)?;
-    // Studio rates are brought into range by averaging neighbours: speech has nothing up there that could fold back.
+    // Averages neighbours to bring studio rates into range: speech has no content at frequencies that would alias.
     let factor = wav.rate.div_ceil(*RATES.end()).max(1);
     let mut filter = Resampler::new(wav.rate / factor, rate)?;
     let mut samples = filter.push(&average(&wav.samples, factor as usize))?;
@@ -81,7 +81,7 @@ fn average(samples: &[f32], group: usize) -> Vec<f32> {
     samples.chunks_exact(group).map(|group| group.iter().sum::<f32>() / group.len() as f32).collect()
 }
 
-/// The bytes of a wav file of 16 bits, mono.
+/// Encodes samples to a mono 16-bit wav file.
 pub fn encode(samples: &[f32], rate: u32) -> Result<Vec<u8>, hound::Error> {
     let sample_format = hound::SampleFormat::Int;
     let spec = hound::WavSpec { channels: 1, sample_rate: rate, bits_per_sample: 16, sample_format };
@@ -94,8 +94,8 @@ pub fn encode(samples: &[f32], rate: u32) -> Result<Vec<u8>, hound::Error> {
     Ok(bytes.into_inner())
 }
 
-/// The header of a wav file of 16 bits, mono, that is sent while it is made: its lengths are the largest there are, which readers
-/// take for "to the end".
+/// Creates the header of a streamed mono 16-bit wav file: its lengths are the maximum values, which readers treat as "to the
+/// end".
 pub fn stream_header(rate: u32) -> [u8; 44] {
     const CHANNELS: u16 = 1;
     const BYTES: u16 = 2;
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn streamed_header_equals_a_file_s_but_for_the_lengths() {
+    fn stream_header_matches_file_except_lengths() {
         let mut file = encode(&[0.5; 300], 24_000).unwrap();
         for length in [4..8, 40..44] {
             file[length].fill(0xff);
@@ -148,7 +148,7 @@ mod tests {
         assert_eq!(stream_header(24_000), file[..44]);
     }
 
-    /// Mutated wav files: each is read or refused.
+    /// Reads mutated wav files: each is read or refused.
     #[test]
     fn broken_files_never_panic() {
         let mut random = Random::new(1);

@@ -1,4 +1,4 @@
-//! Client events: one message is one JSON object with a `type`.
+//! Client events and their parser. A message is one JSON object with a `type`.
 
 use std::borrow::Cow;
 
@@ -6,66 +6,66 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::error::{ErrorBody, ErrorKind, abbreviate};
-use super::{input_audio, item, literal, speech_synthesis, response, session};
+use super::{input_audio, item, literal, response, session, speech_synthesis};
 
 /// A client event with its optional `event_id`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ClientMessage {
-    /// Chosen by the client; an error about this event repeats it.
+    /// Id chosen by the client; an error about this event repeats it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub event_id: Option<String>,
-    /// The event itself.
+    /// Payload of the event.
     #[serde(flatten)]
     pub event: ClientEvent,
 }
 
-/// Every event that a client may send.
+/// All events that a client may send.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "type")]
 pub enum ClientEvent {
-    /// Change the configuration.
+    /// Updates the session configuration.
     #[serde(rename = "session.update")]
     SessionUpdate(session::SessionUpdate),
-    /// Append audio to the input buffer.
+    /// Appends audio to the input buffer.
     #[serde(rename = "input_audio_buffer.append")]
     InputAppend(input_audio::AudioAppend),
-    /// Commit the input buffer as a user item.
+    /// Commits the input buffer as a user item.
     #[serde(rename = "input_audio_buffer.commit")]
     InputCommit,
-    /// Clear the input buffer.
+    /// Clears the input buffer.
     #[serde(rename = "input_audio_buffer.clear")]
     InputClear,
-    /// Stop the response and drop its unplayed audio.
+    /// Stops the response and drops its unplayed audio.
     #[serde(rename = "output_audio_buffer.clear")]
     OutputClear,
-    /// Add an item to the conversation.
+    /// Adds an item to the conversation.
     #[serde(rename = "conversation.item.create")]
     ItemCreate(item::ItemCreate),
-    /// Remove an item from the conversation.
+    /// Removes an item from the conversation.
     #[serde(rename = "conversation.item.delete")]
     ItemDelete(item::ItemRef),
-    /// Ask for an item.
+    /// Requests an item of the conversation.
     #[serde(rename = "conversation.item.retrieve")]
     ItemRetrieve(item::ItemRef),
-    /// Cut a spoken item where it was heard.
+    /// Truncates a spoken item to its heard part.
     #[serde(rename = "conversation.item.truncate")]
     ItemTruncate(item::ItemTruncate),
-    /// Start a response.
+    /// Requests a response.
     #[serde(rename = "response.create")]
     ResponseCreate(response::ResponseCreate),
-    /// Cancel a response.
+    /// Cancels a response.
     #[serde(rename = "response.cancel")]
     ResponseCancel(response::ResponseCancel),
-    /// More of the text that a response reads aloud.
+    /// Appends given text for a response to speak.
     #[serde(rename = "repartee.text.append")]
     TextAppend(speech_synthesis::TextAppend),
-    /// Its end.
+    /// Ends the given text.
     #[serde(rename = "repartee.text.done")]
     TextDone(speech_synthesis::TextAppendDone),
 }
 
-/// `input_audio_buffer.append` as clients write it: the one event that is frequent and large. Read in one pass; a wrong one, or
-/// another event, is read again by the rule for all.
+/// Fast path for `input_audio_buffer.append`, the only frequent and large event: parsed in one pass. A malformed or
+/// different event falls back to the general parser.
 #[derive(Deserialize)]
 struct Append {
     #[serde(rename = "type")]
@@ -75,11 +75,11 @@ struct Append {
 }
 
 literal!(
-    /// The `type` of the event.
+    /// The `type` field of the event.
     AppendKind = "input_audio_buffer.append"
 );
 
-/// The two fields that every client event has.
+/// Fields common to all client events.
 #[derive(Deserialize)]
 struct Head<'a> {
     #[serde(borrow, rename = "type")]
@@ -88,7 +88,11 @@ struct Head<'a> {
 }
 
 impl ClientMessage {
-    /// Parses one message. The error names the wrong field and, where it could be read, the `event_id`.
+    /// Parses one message.
+    ///
+    /// # Errors
+    ///
+    /// The error names the invalid field and, if readable, the `event_id`.
     pub fn parse(text: &str) -> Result<Self, Box<ErrorBody>> {
         if let Ok(Append { event_id, audio, .. }) = serde_json::from_str(text) {
             return Ok(Self { event_id, event: ClientEvent::InputAppend(input_audio::AudioAppend { audio }) });
@@ -102,7 +106,9 @@ impl ClientMessage {
         })?;
         let named = |error: ErrorBody| Box::new(error.with_event_id(head.event_id.clone()));
         let Some(kind) = head.kind.as_deref() else {
-            return Err(named(ErrorBody::invalid(ErrorKind::MissingField, "the event has no `type`").with_param("type")));
+            return Err(named(
+                ErrorBody::invalid(ErrorKind::MissingField, "the event has no `type`").with_param("type"),
+            ));
         };
         let event = match kind {
             "session.update" => body(text).map(ClientEvent::SessionUpdate),

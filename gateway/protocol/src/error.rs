@@ -1,123 +1,122 @@
-//! `error`: what went wrong, for a program (`code`, `param`) and for a person (`message`). HTTP error responses carry the
-//! same body.
+//! `error` events, for programs (`code`, `param`) and for people (`message`). HTTP error responses carry the same body.
 
 use serde::{Deserialize, Serialize};
 
-/// The `error` event.
+/// Payload of the `error` event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorEvent {
-    /// What went wrong.
+    /// Description of the error.
     pub error: ErrorBody,
 }
 
-/// The body of an error, in events and HTTP responses.
+/// Error body of events and HTTP responses.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorBody {
-    /// `invalid_request_error` (the client can do something about it) or `server_error`.
+    /// Class of the error: `invalid_request_error` (the client can correct it) or `server_error`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Stable name of the error: [`ErrorKind::code`].
+    /// Stable code of the error: [`ErrorKind::code`].
     pub code: Option<String>,
     /// Explanation for a person.
     pub message: String,
-    /// The field that is wrong, as a dotted path.
+    /// Dotted path of the invalid field.
     pub param: Option<String>,
-    /// The client event that caused it.
+    /// Id of the client event that caused the error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event_id: Option<String>,
 }
 
-/// The errors that Repartee reports. Clients know some of the codes and act on them.
+/// Errors that Repartee reports. Clients handle some of the codes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
-    /// The message is not a JSON object.
+    /// Message that is not a JSON object.
     InvalidJson,
-    /// An event of an unknown type.
+    /// Event of an unknown type.
     UnknownEvent,
-    /// A field is missing.
+    /// Missing required field.
     MissingField,
-    /// A field holds an unsupported value.
+    /// Unsupported value of a field.
     InvalidValue,
-    /// A message over the size limit.
+    /// Message over the size limit.
     TooLarge,
-    /// Audio that is not base64 or not whole samples.
+    /// Audio that is not base64, or not a whole number of samples.
     InvalidAudio,
-    /// More audio in one turn than the model takes.
+    /// Turn or item with more audio than the model accepts.
     AudioTooLong,
-    /// The conversation is larger than the model or the server takes.
+    /// Conversation over the limit of the model or the server.
     ConversationTooLarge,
-    /// A commit with (almost) no audio.
+    /// Commit with less audio than the minimum.
     CommitEmpty,
-    /// `response.create` while a response is active.
+    /// `response.create` during an active response.
     ActiveResponse,
     /// `response.cancel` without an active response.
     CancelNotActive,
-    /// An item id that is already taken.
+    /// Item id that is already in use.
     DuplicateItem,
-    /// No such item to delete.
+    /// Deletion of an unknown item.
     DeleteUnknown,
-    /// No such item to retrieve.
+    /// Retrieval of an unknown item.
     RetrieveUnknown,
-    /// No such item to truncate, or one without audio.
+    /// Truncation of an unknown item, or of one without audio.
     TruncateUnknown,
-    /// No such item to insert after.
+    /// Insertion after an unknown item.
     PreviousUnknown,
-    /// The result of a function call that is not there.
+    /// Result of an unknown function call.
     ToolCallUnknown,
-    /// A turn that could not be transcribed.
+    /// Transcription of a turn failed.
     TranscriptionFailed,
-    /// A transcription session of a model that cannot transcribe.
+    /// Transcription session with a model that cannot transcribe.
     TranscriptionUnavailable,
-    /// An event that is about responses, in a session that makes none.
+    /// Event about responses in a transcription session.
     TranscriptionSession,
-    /// Every session slot is taken.
+    /// No free session slot.
     SessionLimit,
-    /// There are as many connections as the server takes.
+    /// Too many connections to the server.
     ConnectionLimit,
-    /// No such call.
+    /// Unknown call id.
     CallUnknown,
-    /// An offer that cannot be answered.
+    /// SDP offer that cannot be answered.
     InvalidOffer,
-    /// A web page of an origin that is not allowed.
+    /// Request from a web page whose origin is not allowed.
     OriginNotAllowed,
-    /// A server without keys is asked from another machine.
+    /// Request from another machine to a server without API keys.
     RemoteWithoutKeys,
-    /// A server without keys is asked under a name that is not known to be its own.
+    /// Request with an unknown `Host` to a server without API keys.
     HostNotAllowed,
-    /// No key where one is needed.
+    /// Required API key is missing.
     MissingKey,
-    /// An unknown key.
+    /// Unknown API key.
     InvalidKey,
-    /// An expired ephemeral key.
+    /// Expired ephemeral key.
     ExpiredKey,
-    /// A key without permission for this request.
+    /// API key without permission for this request.
     KeyInsufficient,
-    /// Too many ephemeral keys are valid.
+    /// Too many valid ephemeral keys.
     TooManyKeys,
-    /// One client address has too many calls.
+    /// Too many calls from one client address.
     CallLimit,
-    /// One client sends requests too fast.
+    /// Requests from one client exceed the rate limit.
     RateLimit,
-    /// No model of this name.
+    /// Unknown model name.
     UnknownModel,
-    /// An HTTP method that this path does not have.
+    /// HTTP method that the path does not support.
     WrongMethod,
-    /// Not a websocket request, or no such path.
+    /// Unknown path, or not a websocket request.
     NotFound,
-    /// The call has lasted as long as it may.
+    /// Call over the maximum session duration.
     SessionExpired,
-    /// The caller has sent nothing for as long as it may.
+    /// Client idle beyond the limit.
     SessionIdle,
-    /// The server loads its model.
+    /// Server still loads its model.
     Starting,
-    /// The server is shutting down.
+    /// Server is shutting down.
     ShuttingDown,
-    /// An internal failure.
+    /// Internal failure of the server.
     Internal,
 }
 
 impl ErrorKind {
-    /// The code on the wire.
+    /// Returns the code on the wire.
     pub fn code(self) -> &'static str {
         match self {
             Self::InvalidJson => "invalid_json",
@@ -166,14 +165,14 @@ impl ErrorKind {
     }
 }
 
-/// The type of an error that is the server's fault.
+/// Class of errors that the client cannot correct.
 const SERVER_ERROR: &str = "server_error";
-/// The longest message, in bytes: it may repeat what the client wrote.
+/// Maximum length of a message in bytes: it may repeat client input.
 const MAX_MESSAGE: usize = 600;
-/// The longest field path and the longest `event_id` that are repeated, in bytes.
+/// Maximum length of `param` and `event_id`, in bytes.
 const MAX_NAME: usize = 512;
 
-/// `text`, cut to `limit` bytes.
+/// Truncates `text` to `limit` bytes at a character boundary and appends an ellipsis.
 pub(super) fn abbreviate(mut text: String, limit: usize) -> String {
     if text.len() > limit {
         let end = (0..=limit).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
@@ -184,17 +183,17 @@ pub(super) fn abbreviate(mut text: String, limit: usize) -> String {
 }
 
 impl ErrorBody {
-    /// An `invalid_request_error`: the client can do something about it.
+    /// Creates an `invalid_request_error`: the client can correct it.
     pub fn invalid(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self::new("invalid_request_error", kind, message)
     }
 
-    /// A `server_error`.
+    /// Creates a `server_error`.
     pub fn server(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self::new(SERVER_ERROR, kind, message)
     }
 
-    /// Whether it is the server's fault: a `server_error`.
+    /// True for a `server_error`.
     pub fn is_server_error(&self) -> bool {
         self.kind == SERVER_ERROR
     }
@@ -209,19 +208,19 @@ impl ErrorBody {
         }
     }
 
-    /// Sets `param`, the field that is wrong.
+    /// Sets `param`, the path of the invalid field.
     pub fn with_param(mut self, param: impl Into<String>) -> Self {
         self.param = Some(abbreviate(param.into(), MAX_NAME));
         self
     }
 
-    /// Sets `event_id`, the client event that caused it.
+    /// Sets `event_id`, the client event that caused the error.
     pub fn with_event_id(mut self, event_id: Option<String>) -> Self {
         self.event_id = event_id.map(|event_id| abbreviate(event_id, MAX_NAME));
         self
     }
 
-    /// The error for a field that could not be deserialized; `root` is put before its path.
+    /// Converts a deserialization error; `root` is the prefix of the field path.
     pub fn from_path(error: &serde_path_to_error::Error<serde_json::Error>, root: &str) -> Self {
         let message = error.inner().to_string();
         // serde names a missing field in its message and its parent in the path.

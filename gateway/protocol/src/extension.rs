@@ -1,17 +1,17 @@
-//! What Repartee adds to events of the protocol, under the name `repartee`.
+//! Repartee's extension of protocol events: the field `repartee`.
 
 use serde::{Deserialize, Serialize};
 
-/// The extension of one event: what was done differently from what was asked. It is not an `error`, because some clients end
-/// their session on one.
+/// Extension of one event: warnings about settings that were served differently from the request. They are not `error`
+/// events, because some clients end their session on an error.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EventExtension {
-    /// One sentence a difference, for a person.
+    /// One human-readable sentence for each difference.
     pub warnings: Vec<String>,
 }
 
 impl EventExtension {
-    /// Whether there is nothing to say; then the extension is left out.
+    /// True if there are no warnings; then the extension is not serialized.
     pub fn is_empty(&self) -> bool {
         self.warnings.is_empty()
     }

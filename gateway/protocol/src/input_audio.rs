@@ -1,49 +1,50 @@
-//! `input_audio_buffer.*`: the caller's audio and the turns detected in it. Offsets count audio received in this session.
+//! `input_audio_buffer.*`: the caller's audio and the detected turns. Offsets are in ms of audio received since the
+//! session started.
 
 use serde::{Deserialize, Serialize};
 
-/// `input_audio_buffer.append`.
+/// Payload of `input_audio_buffer.append`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AudioAppend {
-    /// Base64 of audio in the session's input format.
+    /// Base64 audio in the session's input format.
     pub audio: String,
 }
 
-/// `input_audio_buffer.speech_started`.
+/// Payload of `input_audio_buffer.speech_started`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpeechStarted {
-    /// Where the turn's audio begins, prefix padding included.
+    /// Start of the turn's audio, prefix padding included.
     pub audio_start_ms: u64,
-    /// The user item that the turn will become.
+    /// Id of the user item that the turn will become.
     pub item_id: String,
 }
 
-/// `input_audio_buffer.speech_stopped`.
+/// Payload of `input_audio_buffer.speech_stopped`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpeechStopped {
-    /// Where the turn's audio ends.
+    /// End of the turn's audio.
     pub audio_end_ms: u64,
-    /// The user item that the turn becomes.
+    /// Id of the user item that the turn becomes.
     pub item_id: String,
 }
 
-/// `input_audio_buffer.committed`.
+/// Payload of `input_audio_buffer.committed`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AudioCommitted {
-    /// The item before it, `null` for the first.
+    /// Id of the item before it; `null` for the first.
     pub previous_item_id: Option<String>,
-    /// The user item that was made.
+    /// Id of the new user item.
     pub item_id: String,
 }
 
-/// `input_audio_buffer.timeout_triggered`: the caller was silent for the idle timeout after the last response. The silence
-/// becomes a user item and gets a response.
+/// Payload of `input_audio_buffer.timeout_triggered`: the caller was silent for the idle timeout after the last
+/// response. The silence becomes a user item and gets a response.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimeoutTriggered {
-    /// Where the silence begins: the end of the last response.
+    /// Start of the silence: the end of the last response.
     pub audio_start_ms: u64,
-    /// Where it ends.
+    /// End of the silence.
     pub audio_end_ms: u64,
-    /// The user item that it becomes.
+    /// Id of the user item that the silence becomes.
     pub item_id: String,
 }

@@ -1,4 +1,4 @@
-//! `conversation.item.*` and the items of a conversation.
+//! `conversation.item.*` events and the items of a conversation.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,24 +6,24 @@ use super::extension::EventExtension;
 use super::literal;
 
 literal!(
-    /// The `object` of an item.
+    /// The `object` field of an item.
     ItemObject = "realtime.item"
 );
 
-/// One entry of the conversation.
+/// Item of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Item {
-    /// A message of one role.
+    /// Message of one role.
     Message(Message),
-    /// A function call of the model.
+    /// Function call by the model.
     FunctionCall(FunctionCall),
-    /// The result of a function call.
+    /// Result of a function call.
     FunctionCallOutput(FunctionCallOutput),
 }
 
 impl Item {
-    /// Its id, if it has one yet.
+    /// Returns the item's id; `None` before one is assigned.
     pub fn id(&self) -> Option<&str> {
         match self {
             Self::Message(message) => message.id.as_deref(),
@@ -32,7 +32,7 @@ impl Item {
         }
     }
 
-    /// Mutable access to its id.
+    /// Returns the item's id for mutation.
     pub fn id_mut(&mut self) -> &mut Option<String> {
         match self {
             Self::Message(message) => &mut message.id,
@@ -41,7 +41,7 @@ impl Item {
         }
     }
 
-    /// Mutable access to its status.
+    /// Returns the item's status for mutation.
     pub fn status_mut(&mut self) -> &mut ItemStatus {
         match self {
             Self::Message(message) => &mut message.status,
@@ -51,78 +51,78 @@ impl Item {
     }
 }
 
-/// A message of one role.
+/// Message of one role.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
-    /// Unique within the conversation; a client may choose it.
+    /// Item id, unique within the conversation; a client may choose it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// Always `realtime.item`.
+    /// Object type; always `realtime.item`.
     #[serde(default, deserialize_with = "or_default")]
     pub object: ItemObject,
-    /// Its state.
+    /// Status of the item.
     #[serde(default, deserialize_with = "or_default")]
     pub status: ItemStatus,
-    /// Who wrote or spoke it.
+    /// Author of the message.
     pub role: ItemRole,
-    /// Its parts.
+    /// Content parts in order.
     pub content: Vec<ItemContent>,
 }
 
-/// A function call of the model.
+/// Function call by the model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FunctionCall {
-    /// Unique within the conversation; a client may choose it.
+    /// Item id, unique within the conversation; a client may choose it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// Always `realtime.item`.
+    /// Object type; always `realtime.item`.
     #[serde(default, deserialize_with = "or_default")]
     pub object: ItemObject,
-    /// Its state.
+    /// Generation status.
     #[serde(default, deserialize_with = "or_default")]
     pub status: ItemStatus,
-    /// The id that its `function_call_output` repeats.
+    /// Id of the call; its `function_call_output` repeats it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call_id: Option<String>,
-    /// The function.
+    /// Name of the function.
     pub name: String,
-    /// Its arguments, as JSON.
+    /// Arguments as JSON text.
     pub arguments: String,
 }
 
-/// The result of a function call.
+/// Result of a function call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FunctionCallOutput {
-    /// Unique within the conversation; a client may choose it.
+    /// Item id, unique within the conversation; a client may choose it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// Always `realtime.item`.
+    /// Object type; always `realtime.item`.
     #[serde(default, deserialize_with = "or_default")]
     pub object: ItemObject,
-    /// Its state.
+    /// Generation status.
     #[serde(default, deserialize_with = "or_default")]
     pub status: ItemStatus,
-    /// The `call_id` of the call.
+    /// Id of the call that this is the result of.
     pub call_id: String,
-    /// The result, as free text.
+    /// Result as free text.
     pub output: String,
 }
 
-/// Reads `null` as the default: some clients write it for fields that they do not set.
+/// Deserializes `null` as the default: some clients send `null` for unset fields.
 fn or_default<'de, D: serde::Deserializer<'de>, T: Default + Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// State of an item.
+/// Status of an item.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ItemStatus {
-    /// Being generated.
+    /// Generation in progress.
     InProgress,
-    /// Complete.
+    /// Generation is complete.
     #[default]
     Completed,
-    /// Cut short.
+    /// Generation ended early.
     Incomplete,
 }
 
@@ -130,92 +130,92 @@ pub enum ItemStatus {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ItemRole {
-    /// Instructions.
+    /// The system: instructions to the model.
     System,
-    /// The caller.
+    /// The user: the caller.
     User,
-    /// The model.
+    /// The assistant: the model.
     Assistant,
 }
 
-/// One part of a message. The wire has other names for the same parts in `response.content_part.*`.
+/// Content part of a message. `response.content_part.*` names the same parts differently.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ItemContent {
-    /// Text of the caller or the system.
+    /// Text by the caller or the system.
     InputText {
-        /// The text.
+        /// Text of the part.
         text: String,
     },
-    /// Audio of the caller. The audio itself is never sent back.
+    /// Audio by the caller. The server never sends the audio back.
     InputAudio {
-        /// Base64 of audio, from a client only.
+        /// Base64 audio; set by clients only.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         audio: Option<String>,
-        /// Always present; `null` unless it was transcribed.
+        /// Transcript of the audio. Always present; `null` unless transcribed.
         #[serde(default)]
         transcript: Option<String>,
     },
-    /// Picture of the caller. No model here sees one: its place in the item is kept, its bytes are not.
+    /// Image by the caller. No model supports images: the part is kept, its bytes are dropped.
     InputImage {
-        /// A data URI, from a client only.
+        /// Data URI; set by clients only.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         image_url: Option<String>,
-        /// How closely it is to be looked at: `auto`, `low` or `high`.
+        /// Requested resolution: `auto`, `low` or `high`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         detail: Option<ImageDetail>,
     },
-    /// Text of the model.
+    /// Text by the model.
     #[serde(alias = "text")]
     OutputText {
-        /// The text.
+        /// Text of the part.
         text: String,
     },
-    /// Audio of the model. The audio itself is not accepted back: the transcript stands for it.
+    /// Audio by the model. Clients send back the transcript only, not the audio.
     OutputAudio {
-        /// Its text.
+        /// Transcript of the audio.
         #[serde(default)]
         transcript: Option<String>,
     },
 }
 
-/// How closely a picture is to be looked at.
+/// Requested resolution of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ImageDetail {
-    /// As `high`.
+    /// Same as `high`.
     Auto,
-    /// Coarsely.
+    /// Low resolution suffices.
     Low,
-    /// Closely.
+    /// High resolution is needed.
     High,
 }
 
-/// `conversation.item.create`.
+/// Payload of `conversation.item.create`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ItemCreate {
-    /// Insert after this item; absent for the end, `root` for the beginning.
+    /// Id of the item to insert after; absent for the end, `root` for the beginning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous_item_id: Option<String>,
-    /// The new item.
+    /// Item to insert.
     pub item: Item,
 }
 
-/// `conversation.item.delete`, `.retrieve` and `.deleted`.
+/// Payload of `conversation.item.delete`, `.retrieve` and `.deleted`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ItemRef {
-    /// The item.
+    /// Id of the item.
     pub item_id: String,
 }
 
-/// `conversation.item.truncate`.
+/// Payload of `conversation.item.truncate`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ItemTruncate {
-    /// The item.
+    /// Id of the item.
     pub item_id: String,
-    /// The part of it; always 0.
+    /// Index of the content part; always 0.
     pub content_index: u32,
-    /// How much of its audio remains. Clients compute it: fractions are cut off, and negative values are 0.
+    /// Duration of audio to keep. Clients may send any number: fractions are cut off, negative values become 0.
     #[serde(deserialize_with = "milliseconds")]
     pub audio_end_ms: u64,
 }
@@ -225,36 +225,36 @@ fn milliseconds<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<u64
     f64::deserialize(deserializer).map(|ms| ms as u64)
 }
 
-/// `conversation.item.truncated`.
+/// Payload of `conversation.item.truncated`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ItemTruncated {
-    /// The item.
+    /// Id of the item.
     pub item_id: String,
-    /// The part of it; always 0.
+    /// Index of the content part; always 0.
     pub content_index: u32,
-    /// How much of its audio remains.
+    /// Duration of audio kept.
     pub audio_end_ms: u64,
-    /// Repartee's extension of the event.
+    /// Warning about a position beyond the played audio.
     #[serde(default, skip_serializing_if = "EventExtension::is_empty")]
     pub repartee: EventExtension,
 }
 
-/// `conversation.item.added` and `.done`.
+/// Payload of `conversation.item.added` and `.done`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ItemAdded {
-    /// The item before it, `null` for the first.
+    /// Id of the item before it; `null` for the first.
     pub previous_item_id: Option<String>,
-    /// The item.
+    /// Item in its current state.
     pub item: Item,
-    /// Repartee's extension of the event.
+    /// Warnings about content that the model cannot read.
     #[serde(default, skip_serializing_if = "EventExtension::is_empty")]
     pub repartee: EventExtension,
 }
 
-/// `conversation.item.retrieved`.
+/// Payload of `conversation.item.retrieved`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ItemRetrieved {
-    /// The item.
+    /// Item that the client requested.
     pub item: Item,
 }
 

@@ -1,23 +1,23 @@
-//! The OpenAI Realtime GA wire: every event that Repartee accepts or sends, typed both ways, one file per event family.
+//! OpenAI Realtime GA wire format: all client and server events, typed in both directions, one file per event family.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
-//! | `client` | [`ClientEvent`]: everything a client may send, and its parser |
-//! | `server` | [`ServerEvent`]: everything the server may send |
-//! | [`session`] | `session.*` and the session's configuration |
+//! | `client` | [`ClientEvent`]: all client events, and the parser |
+//! | `server` | [`ServerEvent`]: all server events |
+//! | [`session`] | `session.*` and the session configuration |
 //! | [`input_audio`] | `input_audio_buffer.*` |
-//! | [`output_audio`] | `output_audio_buffer.*`, sent only where the server owns the playout clock |
-//! | [`item`] | `conversation.item.*` and the items themselves |
-//! | [`transcription_session`] | the configuration of sessions that only transcribe |
+//! | [`output_audio`] | `output_audio_buffer.*`, sent only if the server owns the playout clock |
+//! | [`item`] | `conversation.item.*` and the item types |
+//! | [`transcription_session`] | configuration of a transcription session |
 //! | [`transcription`] | `conversation.item.input_audio_transcription.*` |
 //! | [`response`] | `response.*` |
-//! | [`reading`] | `repartee.text.*`: a given text that streams in |
+//! | [`speech_synthesis`] | `repartee.text.*`: given text, streamed by the client |
 //! | [`rate_limits`] | `rate_limits.updated` |
-//! | [`error`] | `error`, and the same body in HTTP responses |
-//! | [`extension`] | `repartee`: what Repartee adds to an event |
-//! | [`merge`] | what an absent field and a `null` mean in an update |
+//! | [`error`] | `error` events, and the body of HTTP errors |
+//! | [`extension`] | `repartee`: Repartee's extension of an event |
+//! | [`merge`] | update semantics of absent and `null` fields |
 //!
-//! What an event does is decided in the crate `repartee-realtime`.
+//! The crate `repartee-realtime` implements the behaviour of the events.
 //!
 //! ```
 //! use repartee_protocol::input_audio::Committed;
@@ -48,9 +48,9 @@ pub mod item;
 pub mod merge;
 pub mod output_audio;
 pub mod rate_limits;
-pub mod speech_synthesis;
 pub mod response;
 pub mod session;
+pub mod speech_synthesis;
 pub mod transcription;
 pub mod transcription_session;
 
@@ -61,13 +61,13 @@ pub use client::{ClientEvent, ClientMessage};
 pub use error::{ErrorBody, ErrorKind};
 pub use server::{ServerEvent, ServerMessage};
 
-/// A type with one value, which is one string on the wire.
+/// Declares an enum with one variant, serialized as a fixed string.
 macro_rules! literal {
     ($(#[$meta:meta])* $name:ident = $text:literal) => {
         $(#[$meta])*
         #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
         pub enum $name {
-            /// The value.
+            /// The only value, as in the enum's documentation.
             #[default]
             #[serde(rename = $text)]
             Value,

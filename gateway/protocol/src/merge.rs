@@ -1,12 +1,12 @@
-//! Updates of nested configuration: an absent field keeps what was, `null` clears it back to its default, an object is
-//! merged field by field, everything else replaces.
+//! Merges updates into nested configuration: an absent field keeps the old value, `null` resets it to its default, an
+//! object is merged field by field, any other value replaces the old one.
 
 use serde_json::Value;
 
 use super::error::abbreviate;
 
-/// Applies `patch` to `target`. An object whose `type` changes is replaced whole, because its other fields belonged to
-/// the old type.
+/// Merges `patch` into `target`. An object whose `type` changes is replaced entirely: its other fields belonged to the
+/// old type.
 pub fn merge(target: &mut Value, patch: &Value) {
     let (Value::Object(old), Value::Object(new)) = (&mut *target, patch) else {
         *target = patch.clone();
@@ -28,7 +28,7 @@ pub fn merge(target: &mut Value, patch: &Value) {
     }
 }
 
-/// Removes every field that is `null`, so that reading the rest into a type fills in its defaults.
+/// Removes all `null` fields, so that deserialization fills in their defaults.
 pub fn strip_nulls(value: &mut Value) {
     if let Value::Object(fields) = value {
         fields.retain(|_, field| !field.is_null());
@@ -36,17 +36,17 @@ pub fn strip_nulls(value: &mut Value) {
     }
 }
 
-/// Where `effective` differs from what `patch` asked: one warning a field, for a person. `root` is put before the fields'
-/// paths. Long values are not repeated.
+/// Compares `patch` with the `effective` configuration; returns one human-readable warning for each field that differs.
+/// `root` is the prefix of the field paths. Long values are left out.
 pub fn differences(patch: &Value, effective: &Value, root: &str) -> Vec<String> {
     let mut warnings = Vec::new();
     compare(patch, Some(effective), root, &mut warnings);
     warnings
 }
 
-/// The longest field name that is repeated, in bytes. No known field has a longer one.
+/// Maximum length of a field name in a warning, in bytes. No known field is longer.
 const MAX_KEY: usize = 64;
-/// Most warnings for one update.
+/// Maximum number of warnings for one update.
 const MAX_WARNINGS: usize = 32;
 
 fn compare(patch: &Value, effective: Option<&Value>, path: &str, warnings: &mut Vec<String>) {

@@ -1,23 +1,23 @@
-//! `rate_limits.updated`: sent at the beginning of every response. Repartee counts no tokens, so the list is empty.
+//! `rate_limits.updated`: sent at the start of every response. Repartee has no token limits, so the list is empty.
 
 use serde::{Deserialize, Serialize};
 
-/// `rate_limits.updated`.
+/// Payload of `rate_limits.updated`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RateLimitsUpdated {
-    /// One entry a limit.
+    /// Limits in effect; Repartee sends none.
     pub rate_limits: Vec<RateLimit>,
 }
 
-/// One limit.
+/// One rate limit of the client.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RateLimit {
-    /// `requests` or `tokens`.
+    /// Limited quantity: `requests` or `tokens`.
     pub name: String,
-    /// The limit.
+    /// Maximum per period.
     pub limit: u64,
-    /// How many are left.
+    /// Number left in this period.
     pub remaining: u64,
-    /// Seconds until the limit is restored.
+    /// Seconds until the limit resets.
     pub reset_seconds: f64,
 }

@@ -1,4 +1,4 @@
-//! `response.*`: one response, its items, parts and deltas.
+//! `response.*`: requests, responses, and the items, content parts and deltas of a response.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -7,90 +7,94 @@ use super::ErrorBody;
 use super::extension::EventExtension;
 use super::item::{FunctionCall, FunctionCallOutput, Item, Message};
 use super::literal;
-use super::speech_synthesis::GivenTextRequest;
 use super::session::{AudioFormat, MaxTokens, Modality};
+use super::speech_synthesis::GivenTextRequest;
 
 literal!(
-    /// The `object` of a response.
+    /// The `object` field of a response.
     ResponseObject = "realtime.response"
 );
 
-/// `response.create`.
+/// Payload of `response.create`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ResponseCreate {
-    /// What differs from the session's configuration: [`Overrides`]. Kept as sent, so that fields that are not served can be
-    /// named.
+    /// Overrides of the session configuration; see [`ResponseCreateParams`]. Kept as sent, so that a warning can name unsupported
+    /// fields.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response: Option<Value>,
 }
 
 impl ResponseCreate {
-    /// The parameters. The error names the wrong field.
+    /// Parses the overrides.
+    ///
+    /// # Errors
+    ///
+    /// The error names the invalid field.
     pub fn overrides(&self) -> Result<ResponseCreateParams, ErrorBody> {
         let Some(response) = &self.response else { return Ok(ResponseCreateParams::default()) };
         serde_path_to_error::deserialize(response).map_err(|error| ErrorBody::from_path(&error, "response"))
     }
 }
 
-/// Parameters of one response. Absent and `null` both mean the session's.
+/// Parameters of one response. Absent and `null` both select the session's value.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ResponseCreateParams {
-    /// `["audio"]` or `["text"]`.
+    /// Output modality: `["audio"]` or `["text"]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_modalities: Option<Vec<Modality>>,
-    /// Instructions for this response alone.
+    /// Instructions for this response only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instructions: Option<String>,
-    /// Upper bound of text tokens.
+    /// Maximum number of text tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_output_tokens: Option<MaxTokens>,
-    /// `auto`, or `none` for an out-of-band response: it adds no item to the conversation.
+    /// Conversation of the response: `auto`, or `none` for an out-of-band response, which adds no item.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conversation: Option<String>,
-    /// Input in place of the conversation.
+    /// Model input that replaces the conversation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<Vec<InputItem>>,
-    /// Function tools for this response alone.
+    /// Function tools for this response only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<Value>>,
-    /// `auto` or `none`.
+    /// Tool choice: `auto` or `none`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_choice: Option<Value>,
-    /// Whether the response may hold more than one function call.
+    /// True if the response may contain more than one function call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parallel_tool_calls: Option<bool>,
-    /// Returned as sent.
+    /// Client metadata, returned unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Map<String, Value>>,
-    /// Voice and format.
+    /// Voice and audio format.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub audio: Option<OverrideAudio>,
-    /// What Repartee adds.
+    /// Repartee's extension of the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repartee: Option<GivenTextRequest>,
 }
 
-/// One item of [`Overrides::input`].
+/// One item of [`ResponseCreateParams::input`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum InputItem {
-    /// An item of the conversation.
+    /// Reference to an item of the conversation.
     ItemReference {
-        /// Its id.
+        /// Id of the item.
         id: String,
     },
-    /// A message of one role.
+    /// Message of one role.
     Message(Message),
-    /// A function call of the model.
+    /// Function call by the model.
     FunctionCall(FunctionCall),
-    /// The result of a function call.
+    /// Result of a function call.
     FunctionCallOutput(FunctionCallOutput),
 }
 
 /// Audio settings of one response.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct OverrideAudio {
-    /// Settings of the output.
+    /// Output audio settings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<OverrideOutput>,
 }
@@ -98,93 +102,93 @@ pub struct OverrideAudio {
 /// Output audio settings of one response.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct OverrideOutput {
-    /// A voice's name, or an object with its `id`.
+    /// Name of a voice, or an object with its `id`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub voice: Option<Value>,
-    /// Format of the deltas.
+    /// Audio format of the deltas.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub format: Option<AudioFormat>,
 }
 
-/// `response.cancel`.
+/// Payload of `response.cancel`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResponseCancel {
-    /// The response; absent for the active one.
+    /// Id of the response; absent for the active one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_id: Option<String>,
 }
 
-/// `response.created` and `response.done`.
+/// Payload of `response.created` and `response.done`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ResponseEvent {
-    /// The response in its present state.
+    /// Response in its current state.
     pub response: Response,
-    /// Repartee's extension of the event.
+    /// Warnings about settings that are served differently.
     #[serde(default, skip_serializing_if = "EventExtension::is_empty")]
     pub repartee: EventExtension,
 }
 
-/// One response.
+/// Response resource of the API.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Response {
-    /// Always `realtime.response`.
+    /// Object type; always `realtime.response`.
     pub object: ResponseObject,
-    /// Its id, `resp_...`.
+    /// Id of the response, `resp_...`.
     pub id: String,
-    /// Its state.
+    /// Status of the response.
     pub status: ResponseStatus,
-    /// Why it ended; `null` before its end.
+    /// Reason of the end; `null` while in progress.
     pub status_details: Option<StatusDetails>,
-    /// Its items; empty before its end.
+    /// Output items; empty while in progress.
     pub output: Vec<Item>,
-    /// The conversation that it belongs to; `null` for an out-of-band response.
+    /// Id of the conversation; `null` for an out-of-band response.
     pub conversation_id: Option<String>,
-    /// `["audio"]` or `["text"]`.
+    /// Output modality: `["audio"]` or `["text"]`.
     pub output_modalities: Vec<Modality>,
-    /// Upper bound of text tokens.
+    /// Maximum number of text tokens.
     pub max_output_tokens: MaxTokens,
-    /// Audio settings in effect.
+    /// Effective audio settings.
     pub audio: ResponseAudio,
-    /// Tokens used; `null` before its end.
+    /// Tokens used; `null` while in progress.
     pub usage: Option<ResponseUsage>,
-    /// As given in `response.create`.
+    /// Client metadata from `response.create`.
     pub metadata: Option<Map<String, Value>>,
 }
 
-/// Audio settings in effect.
+/// Effective audio settings of a response.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ResponseAudio {
-    /// Settings of the output.
+    /// Output audio settings.
     pub output: ResponseOutput,
 }
 
-/// Output audio settings in effect.
+/// Effective output audio settings of a response.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ResponseOutput {
-    /// The format of the deltas.
+    /// Audio format of the deltas.
     pub format: AudioFormat,
-    /// The voice.
+    /// Name of the voice.
     pub voice: String,
 }
 
-/// State of a response.
+/// Status of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ResponseStatus {
-    /// Being generated.
+    /// Generation in progress.
     InProgress,
-    /// Complete.
+    /// Generation is complete.
     Completed,
     /// Cancelled by the client or by barge-in.
     Cancelled,
-    /// Stopped by a limit.
+    /// Stopped by the token limit.
     Incomplete,
     /// Ended by an error.
     Failed,
 }
 
 impl ResponseStatus {
-    /// The value on the wire.
+    /// Returns the value on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::InProgress => "in_progress",
@@ -196,39 +200,39 @@ impl ResponseStatus {
     }
 }
 
-/// Why a response ended.
+/// Reason of the end of a response.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StatusDetails {
-    /// The status again.
+    /// Status of the response.
     #[serde(rename = "type")]
     pub kind: ResponseStatus,
-    /// Why it was cancelled or is incomplete.
+    /// Reason of a cancelled or incomplete response.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<StatusReason>,
-    /// Why it failed.
+    /// Error of a failed response.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<ResponseError>,
 }
 
-/// Why a response was cut short.
+/// Reason of a cancelled or incomplete response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StatusReason {
-    /// The caller began to speak.
+    /// Barge-in: the caller started to speak.
     TurnDetected,
-    /// The client cancelled it.
+    /// Cancelled by the client.
     ClientCancelled,
-    /// The limit of tokens was reached.
+    /// Token limit reached.
     MaxOutputTokens,
 }
 
 /// Error of a failed response.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResponseError {
-    /// `server_error` or `invalid_request_error`.
+    /// Class of the error: `server_error` or `invalid_request_error`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// [`super::ErrorKind::code`].
+    /// Error code: [`super::ErrorKind::code`].
     pub code: Option<String>,
     /// Explanation for a person.
     pub message: String,
@@ -237,84 +241,85 @@ pub struct ResponseError {
 /// Tokens used by a response. One codec frame counts as one audio token.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResponseUsage {
-    /// All tokens.
+    /// Sum of input and output tokens.
     pub total_tokens: u32,
-    /// Tokens of the prompt.
+    /// Number of prompt tokens.
     pub input_tokens: u32,
-    /// Tokens of the response.
+    /// Number of generated tokens.
     pub output_tokens: u32,
-    /// The prompt's by kind.
+    /// Prompt tokens by modality.
     pub input_token_details: ResponseInputTokens,
-    /// The response's by kind.
+    /// Generated tokens by modality.
     pub output_token_details: OutputTokens,
 }
 
-/// Tokens of the prompt by kind.
+/// Prompt tokens by modality.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResponseInputTokens {
-    /// Text.
+    /// Number of text tokens.
     pub text_tokens: u32,
-    /// Audio.
+    /// Number of audio tokens.
     pub audio_tokens: u32,
-    /// Of both, those that were in the cache.
+    /// Number of prompt tokens, text and audio, found in the KV cache.
     pub cached_tokens: u32,
 }
 
-/// Tokens of the response by kind.
+/// Generated tokens by modality.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputTokens {
-    /// Text.
+    /// Number of text tokens.
     pub text_tokens: u32,
-    /// Codec frames.
+    /// Number of codec frames.
     pub audio_tokens: u32,
 }
 
-/// `response.output_item.added` and `.done`.
+/// Payload of `response.output_item.added` and `.done`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputItem {
-    /// Its response.
+    /// Id of the response.
     pub response_id: String,
-    /// Its place in the response.
+    /// Index of the item in the response.
     pub output_index: u32,
-    /// The item.
+    /// Item in its current state.
     pub item: Item,
 }
 
-/// Address of a content part.
+/// Location of a content part.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartRef {
-    /// Its response.
+    /// Id of the response.
     pub response_id: String,
-    /// Its item.
+    /// Id of the item.
     pub item_id: String,
-    /// The item's place in the response.
+    /// Index of the item in the response.
     pub output_index: u32,
-    /// The part's place in the item; always 0.
+    /// Index of the part in the item; always 0.
     pub content_index: u32,
 }
 
-/// `response.content_part.added` and `.done`.
+/// Payload of `response.content_part.added` and `.done`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContentPart {
-    /// Address of the part.
+    /// Location of the part.
     #[serde(flatten)]
     pub part_ref: PartRef,
-    /// The part.
+    /// Content of the part.
     pub part: ContentPartBody,
 }
 
-/// A part under the names that these two events use: `audio` and `text`, not `output_audio` and `output_text`.
+/// Content part in `response.content_part.*`. These events name the types `audio` and `text`, not `output_audio` and
+/// `output_text`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ContentPartBody {
-    /// Audio; its bytes are in the deltas.
+    /// Spoken part; the deltas carry the audio bytes.
     Audio {
-        /// Its text.
+        /// Transcript of the audio.
         transcript: String,
     },
-    /// Text.
+    /// Part without audio.
     Text {
-        /// The text.
+        /// Text of the part.
         text: String,
     },
 }
@@ -322,64 +327,64 @@ pub enum ContentPartBody {
 /// Payload of the `delta` events of audio (base64), transcript and text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContentDelta {
-    /// Address of the part.
+    /// Location of the part.
     #[serde(flatten)]
     pub part_ref: PartRef,
-    /// What follows the deltas before.
+    /// Next piece of the content.
     pub delta: String,
 }
 
-/// `response.output_audio_transcript.done`.
+/// Payload of `response.output_audio_transcript.done`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TranscriptDone {
-    /// Address of the part.
+    /// Location of the part.
     #[serde(flatten)]
     pub part_ref: PartRef,
-    /// The whole transcript.
+    /// Complete transcript of the part.
     pub transcript: String,
 }
 
-/// `response.output_text.done`.
+/// Payload of `response.output_text.done`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TextDone {
-    /// Address of the part.
+    /// Location of the part.
     #[serde(flatten)]
     pub part_ref: PartRef,
-    /// The whole text.
+    /// Complete text of the part.
     pub text: String,
 }
 
-/// `response.function_call_arguments.delta`.
+/// Payload of `response.function_call_arguments.delta`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArgumentsDelta {
-    /// Address of the call.
+    /// Location of the call.
     #[serde(flatten)]
     pub call: CallRef,
-    /// The next piece of the JSON text.
+    /// Next piece of the JSON arguments.
     pub delta: String,
 }
 
-/// `response.function_call_arguments.done`.
+/// Payload of `response.function_call_arguments.done`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArgumentsDone {
-    /// Address of the call.
+    /// Location of the call.
     #[serde(flatten)]
     pub call: CallRef,
-    /// The function.
+    /// Name of the function.
     pub name: String,
-    /// The whole JSON text.
+    /// Complete JSON arguments.
     pub arguments: String,
 }
 
-/// Address of a function call.
+/// Location of a function call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallRef {
-    /// Its response.
+    /// Id of the response.
     pub response_id: String,
-    /// Its item.
+    /// Id of the item.
     pub item_id: String,
-    /// The item's place in the response.
+    /// Index of the item in the response.
     pub output_index: u32,
-    /// The id that its `function_call_output` repeats.
+    /// Id of the call; its `function_call_output` repeats it.
     pub call_id: String,
 }

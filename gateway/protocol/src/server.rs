@@ -1,4 +1,4 @@
-//! Server events.
+//! Server events and their wire names.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,14 +7,14 @@ use super::{error, input_audio, item, output_audio, rate_limits, response, sessi
 /// A server event with its `event_id`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ServerMessage {
-    /// Unique within the session.
+    /// Id of the event, unique within the session.
     pub event_id: String,
-    /// The event itself.
+    /// Payload of the event.
     #[serde(flatten)]
     pub event: ServerEvent,
 }
 
-/// Every event that the server may send.
+/// All events that the server may send.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type")]
 #[allow(missing_docs, reason = "each variant is the event of its name; the types are documented")]
@@ -90,7 +90,7 @@ pub enum ServerEvent {
 }
 
 impl ServerEvent {
-    /// The event's `type` on the wire.
+    /// Returns the event's `type` on the wire.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Error(_) => "error",
@@ -155,7 +155,9 @@ mod tests {
 
     #[test]
     fn kind_is_the_type_on_the_wire() {
-        for event in [ServerEvent::InputCleared {}, ServerEvent::RateLimitsUpdated(rate_limits::RateLimitsUpdated::default())] {
+        for event in
+            [ServerEvent::InputCleared {}, ServerEvent::RateLimitsUpdated(rate_limits::RateLimitsUpdated::default())]
+        {
             assert_eq!(serde_json::to_value(&event).unwrap()["type"], event.kind());
         }
     }

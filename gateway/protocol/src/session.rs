@@ -1,4 +1,4 @@
-//! `session.*`: the configuration of a conversation.
+//! `session.*` events and the session configuration.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
@@ -6,80 +6,80 @@ use serde_json::Value;
 use super::literal;
 use super::transcription_session::TranscriptionSession;
 
-/// The `type` of a session.
+/// Type of a session.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SessionKind {
-    /// A conversation.
+    /// Conversation with the model.
     #[default]
     Realtime,
-    /// The caller's turns are written down, and nothing is answered.
+    /// Transcription of the caller's turns, without responses.
     Transcription,
 }
 
 literal!(
-    /// The `object` of a session.
+    /// The `object` field of a session.
     SessionObject = "realtime.session"
 );
 
-/// `session.update`.
+/// Payload of `session.update`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SessionUpdate {
-    /// The changes, applied by [`super::merge`]. Kept as sent, because absent and `null` differ.
+    /// Changes, applied by [`super::merge`]. Kept as sent, because absent and `null` differ.
     pub session: Value,
 }
 
-/// `session.created` and `session.updated`.
+/// Payload of `session.created` and `session.updated`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SessionEvent {
-    /// The whole configuration in effect.
+    /// Complete effective configuration.
     pub session: Session,
 }
 
-/// The whole configuration in effect. A transcription session is written as [`TranscriptionSession`], without the fields that
-/// are about responses.
+/// Complete effective configuration. A transcription session serializes as [`TranscriptionSession`], without the fields
+/// about responses.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, remote = "Self")]
 pub struct Session {
-    /// What the session is for.
+    /// Type of the session.
     #[serde(rename = "type")]
     pub kind: SessionKind,
-    /// `realtime.session`; a transcription session is written with another one.
+    /// Object type: `realtime.session`; a transcription session serializes a different one.
     #[serde(skip_deserializing)]
     pub object: SessionObject,
-    /// The session's id, `sess_...`.
+    /// Id of the session, `sess_...`.
     pub id: String,
-    /// When the session ends at the latest, in seconds since 1970; absent for never.
+    /// Latest end of the session in Unix seconds; absent for no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<u64>,
-    /// The model that is served.
+    /// Name of the loaded model.
     pub model: String,
-    /// `["audio"]` (audio with its transcript) or `["text"]`.
+    /// Output modality: `["audio"]` (audio with its transcript) or `["text"]`.
     pub output_modalities: Vec<Modality>,
-    /// The system message; empty for none.
+    /// System message; empty for none.
     pub instructions: String,
-    /// Function tools, as sent. Tools of other kinds are left out.
+    /// Function tools as sent. Tools of other types are left out.
     pub tools: Vec<Value>,
-    /// `auto` or `none`.
+    /// Tool choice: `auto` or `none`.
     pub tool_choice: Value,
-    /// Whether a response may hold more than one function call; absent for the default, which is yes.
+    /// True if a response may contain more than one function call; absent for the default, true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parallel_tool_calls: Option<bool>,
-    /// Upper bound of a response's text tokens.
+    /// Maximum number of text tokens of a response.
     pub max_output_tokens: MaxTokens,
-    /// Not offered.
+    /// Not supported; always `null`.
     pub tracing: Option<Value>,
-    /// Not offered.
+    /// Not supported; always `null`.
     pub prompt: Option<Value>,
-    /// Not offered.
+    /// Not supported; always `null`.
     pub reasoning: Option<Value>,
-    /// `auto`: the oldest turns go when the conversation is too long for the model.
+    /// Truncation strategy. Always `auto`: the oldest turns are evicted when the conversation exceeds the context.
     pub truncation: Value,
-    /// Not offered.
+    /// Not supported; always `null`.
     pub include: Option<Vec<String>>,
-    /// Input and output audio.
+    /// Input and output audio settings.
     pub audio: Audio,
-    /// Repartee's extension.
+    /// Repartee's extension of the configuration.
     #[serde(skip_serializing_if = "SessionExtension::is_empty")]
     pub repartee: SessionExtension,
 }
@@ -124,15 +124,15 @@ impl Default for Session {
     }
 }
 
-/// What Repartee adds to the protocol.
+/// Repartee's extension of the session configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SessionExtension {
-    /// What the last update asked for and is served differently.
+    /// Warnings about settings of the last update that are served differently.
     pub warnings: Vec<String>,
-    /// Whether a response is begun speculatively as soon as the caller pauses, and aborted if the caller goes on.
+    /// True to start a response speculatively when the caller pauses; it is aborted if the caller continues.
     pub speculative_start: bool,
-    /// Answers a turn in slices of so many ms while it goes on, as in streaming translation; none for whole turns.
+    /// Length in ms of the slices to answer during a turn, as in streaming translation; `None` for whole turns.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slice_ms: Option<u32>,
 }
@@ -144,34 +144,34 @@ impl Default for SessionExtension {
 }
 
 impl SessionExtension {
-    /// Defaults are left out, so that stock clients do not see the extension.
+    /// True if all values are defaults; then the extension is not serialized, and stock clients do not see it.
     pub(super) fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// Form of a response.
+/// Output modality of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Modality {
     /// Audio with its transcript.
     Audio,
-    /// Text alone.
+    /// Text without audio.
     Text,
 }
 
-/// A number of tokens, or `"inf"` for the model's own limit.
+/// Number of tokens, or `"inf"` for the model's limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum MaxTokens {
-    /// At most this many.
+    /// Maximum number of tokens.
     Count(u32),
-    /// The model's own limit.
+    /// No limit except the model's.
     Unlimited(Infinite),
 }
 
 literal!(
-    /// `"inf"`: no limit.
+    /// The literal `"inf"`.
     Infinite = "inf"
 );
 
@@ -182,7 +182,7 @@ impl Default for MaxTokens {
 }
 
 impl MaxTokens {
-    /// The number, if there is one.
+    /// Returns the maximum; `None` if unlimited.
     pub fn count(self) -> Option<u32> {
         match self {
             Self::Count(count) => Some(count),
@@ -191,13 +191,13 @@ impl MaxTokens {
     }
 }
 
-/// Settings of input and output audio.
+/// Input and output audio settings.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Audio {
-    /// The caller's audio.
+    /// Settings of the caller's audio.
     pub input: AudioInput,
-    /// The model's audio.
+    /// Settings of the model's audio.
     pub output: AudioOutput,
 }
 
@@ -205,27 +205,27 @@ pub struct Audio {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AudioInput {
-    /// Format of `input_audio_buffer.append`.
+    /// Audio format of `input_audio_buffer.append`.
     pub format: AudioFormat,
-    /// Not offered.
+    /// Not supported; always `null`.
     pub noise_reduction: Option<Value>,
-    /// Whether and how turns are transcribed; `null` for not.
+    /// Transcription settings; `null` disables transcription.
     pub transcription: Option<Transcription>,
     /// Turn detection; `null` for push-to-talk.
     pub turn_detection: Option<TurnDetection>,
 }
 
-/// How turns are transcribed.
+/// Transcription settings of the caller's turns.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Transcription {
-    /// The model; always the one that is served.
+    /// Name of the model; always the loaded one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// The caller's language, as a hint.
+    /// Language of the caller, as a hint.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub language: Option<String>,
-    /// What the model is told besides, such as names that may come.
+    /// Additional prompt for the transcript, such as expected names.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
 }
@@ -234,12 +234,12 @@ pub struct Transcription {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AudioOutput {
-    /// Format of `response.output_audio.delta`.
+    /// Audio format of `response.output_audio.delta`.
     pub format: AudioFormat,
-    /// The voice.
+    /// Name of the voice.
     #[serde(deserialize_with = "voice_name")]
     pub voice: String,
-    /// Always 1.
+    /// Speed of speech; always 1.
     pub speed: f64,
 }
 
@@ -249,7 +249,7 @@ impl Default for AudioOutput {
     }
 }
 
-/// A voice is named by a string or by an object with its `id`.
+/// Voice as a string, or as an object with its `id`.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum VoiceName {
@@ -263,14 +263,14 @@ fn voice_name<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Strin
     })
 }
 
-/// Encoding of audio on a websocket.
+/// Audio encoding on a websocket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type")]
 pub enum AudioFormat {
-    /// 16-bit little-endian mono.
+    /// Signed 16-bit little-endian PCM, mono.
     #[serde(rename = "audio/pcm")]
     Pcm {
-        /// Samples a second: 24000; others from 8000 to 48000 are an extension.
+        /// Sample rate in Hz: 24000; other rates from 8000 to 48000 are an extension.
         #[serde(default = "standard_rate")]
         rate: u32,
     },
@@ -280,8 +280,7 @@ pub enum AudioFormat {
     /// G.711 A-law at 8 kHz.
     #[serde(rename = "audio/pcma")]
     Pcma,
-    /// An extension: each binary message is one Opus packet, in either direction. Silence has to be sent
-    /// too.
+    /// Opus, an extension: each binary message is one packet, in either direction. Clients must send silence too.
     #[serde(rename = "audio/opus")]
     Opus,
 }
@@ -293,34 +292,34 @@ impl Default for AudioFormat {
 }
 
 impl AudioFormat {
-    /// Samples a second.
+    /// Returns the sample rate in Hz; 48000 for Opus.
     pub fn rate(self) -> u32 {
         match self {
             Self::Pcm { rate } => rate,
             Self::Pcmu | Self::Pcma => 8_000,
-            // The rate that RTP counts in; each side may run its codec at another rate.
+            // The RTP clock rate; each side may run its codec at another rate.
             Self::Opus => 48_000,
         }
     }
 }
 
-/// The rate of `audio/pcm` where none is named.
+/// Default sample rate of `audio/pcm`, in Hz.
 fn standard_rate() -> u32 {
     24_000
 }
 
-/// Kind and parameters of turn detection.
+/// Type and parameters of turn detection.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum TurnDetection {
-    /// By voice activity and a fixed silence.
+    /// Voice activity detection with fixed-silence endpointing.
     ServerVad(ServerVad),
-    /// By voice activity; the endpointer decides how much silence ends a turn.
+    /// Voice activity detection with endpointing by eagerness and, if configured, a turn-detection model.
     SemanticVad(SemanticVad),
 }
 
 impl TurnDetection {
-    /// Whether the end of a turn starts a response.
+    /// True if the end of a turn starts a response.
     pub fn creates_response(&self) -> bool {
         match self {
             Self::ServerVad(vad) => vad.create_response,
@@ -328,7 +327,7 @@ impl TurnDetection {
         }
     }
 
-    /// Whether the beginning of a turn cancels the response.
+    /// True if the start of a turn cancels the response.
     pub fn interrupts_response(&self) -> bool {
         match self {
             Self::ServerVad(vad) => vad.interrupt_response,
@@ -341,17 +340,17 @@ impl TurnDetection {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ServerVad {
-    /// Voice probability from which audio is speech, 0 to 1.
+    /// Minimum voice probability of speech, 0 to 1.
     pub threshold: f64,
-    /// Audio before the first speech that still belongs to the turn.
+    /// Audio before the first speech that belongs to the turn, in ms.
     pub prefix_padding_ms: u32,
-    /// Silence that ends a turn.
+    /// Silence that ends a turn, in ms.
     pub silence_duration_ms: u32,
-    /// Silence after a response has played that starts another one, 5000 to 30000 ms; `null` for never.
+    /// Silence after the end of a response that triggers another one, 5000 to 30000 ms; `null` disables it.
     pub idle_timeout_ms: Option<u32>,
-    /// Whether the end of a turn starts a response.
+    /// True if the end of a turn starts a response.
     pub create_response: bool,
-    /// Whether the beginning of a turn cancels the response.
+    /// True if the start of a turn cancels the response.
     pub interrupt_response: bool,
 }
 
@@ -372,11 +371,11 @@ impl Default for ServerVad {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SemanticVad {
-    /// How soon to take the turn.
+    /// Eagerness of endpointing.
     pub eagerness: Eagerness,
-    /// Whether the end of a turn starts a response.
+    /// True if the end of a turn starts a response.
     pub create_response: bool,
-    /// Whether the beginning of a turn cancels the response.
+    /// True if the start of a turn cancels the response.
     pub interrupt_response: bool,
 }
 
@@ -386,17 +385,17 @@ impl Default for SemanticVad {
     }
 }
 
-/// How soon to take the turn.
+/// Eagerness of endpointing: a higher value ends turns after less silence.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Eagerness {
-    /// Leaves the caller time to think.
+    /// Long silence; leaves the caller time to think.
     Low,
-    /// As `auto`.
+    /// Same as `auto`.
     Medium,
-    /// Answers quickly.
+    /// Short silence; answers quickly.
     High,
-    /// As `medium`.
+    /// Same as `medium`.
     #[default]
     Auto,
 }

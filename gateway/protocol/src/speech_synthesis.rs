@@ -1,29 +1,30 @@
-//! `repartee.text.*`: a given text that is read aloud while it streams in. An extension: the published API has no such events.
+//! `repartee.text.*`: given text that a response speaks while the client still streams it. An extension: the published
+//! API has no such events.
 
 use serde::{Deserialize, Serialize};
 
-/// What Repartee adds to the parameters of a response.
+/// Repartee's extension of the parameters of a response.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct GivenTextRequest {
-    /// Whether the response reads what [`Append`] brings aloud, in the place of a text of the model's own.
+    /// True if the response speaks the text of [`TextAppend`] events instead of text that the model generates.
     pub reads: bool,
 }
 
-/// `repartee.text.append`.
+/// Payload of `repartee.text.append`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TextAppend {
-    /// The response that reads it; absent for the last one that was asked for.
+    /// Id of the response that speaks the text; absent for the last one requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_id: Option<String>,
-    /// The next piece of the text.
+    /// Next piece of the text.
     pub text: String,
 }
 
-/// `repartee.text.done`.
+/// Payload of `repartee.text.done`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TextAppendDone {
-    /// The response whose text is whole; absent for the last one that was asked for.
+    /// Id of the response whose text is complete; absent for the last one requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_id: Option<String>,
 }

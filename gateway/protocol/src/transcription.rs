@@ -1,4 +1,4 @@
-//! `conversation.item.input_audio_transcription.*`: what the caller said, as text.
+//! `conversation.item.input_audio_transcription.*`: transcripts of the caller's speech.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,67 +6,67 @@ use super::error::ErrorBody;
 use super::literal;
 
 literal!(
-    /// The `type` of a transcript's usage.
+    /// The `type` field of a transcript's usage.
     UsageKind = "tokens"
 );
 
-/// `conversation.item.input_audio_transcription.delta`.
+/// Payload of `conversation.item.input_audio_transcription.delta`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TranscriptionDelta {
-    /// The user item.
+    /// Id of the user item.
     pub item_id: String,
-    /// The part of it; always 0.
+    /// Index of the content part; always 0.
     pub content_index: u32,
-    /// The next piece.
+    /// Next piece of the transcript.
     pub delta: String,
 }
 
-/// `conversation.item.input_audio_transcription.completed`.
+/// Payload of `conversation.item.input_audio_transcription.completed`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TranscriptionCompleted {
-    /// The user item.
+    /// Id of the user item.
     pub item_id: String,
-    /// The part of it; always 0.
+    /// Index of the content part; always 0.
     pub content_index: u32,
-    /// The whole transcript.
+    /// Complete transcript of the item.
     pub transcript: String,
-    /// What it took.
+    /// Tokens used by the transcript.
     pub usage: TranscriptionUsage,
 }
 
-/// `conversation.item.input_audio_transcription.failed`.
+/// Payload of `conversation.item.input_audio_transcription.failed`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TranscriptionFailed {
-    /// The user item.
+    /// Id of the user item.
     pub item_id: String,
-    /// The part of it; always 0.
+    /// Index of the content part; always 0.
     pub content_index: u32,
-    /// Why there is no transcript.
+    /// Reason of the failure.
     pub error: ErrorBody,
 }
 
 /// Tokens used by a transcript.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TranscriptionUsage {
-    /// Always `tokens`.
+    /// Unit of the usage; always `tokens`.
     #[serde(rename = "type")]
     pub kind: UsageKind,
-    /// All tokens.
+    /// Sum of input and output tokens.
     pub total_tokens: u32,
-    /// Tokens of the prompt.
+    /// Number of prompt tokens.
     pub input_tokens: u32,
-    /// The prompt's by kind.
+    /// Prompt tokens by modality.
     pub input_token_details: TranscriptionInputTokens,
-    /// Tokens of the transcript.
+    /// Number of transcript tokens.
     pub output_tokens: u32,
 }
 
-/// Tokens of the prompt by kind.
+/// Prompt tokens by modality.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TranscriptionInputTokens {
-    /// Text.
+    /// Number of text tokens.
     pub text_tokens: u32,
-    /// Audio.
+    /// Number of audio tokens.
     pub audio_tokens: u32,
 }
 

@@ -1,16 +1,16 @@
-//! The form of a transcription session on the wire: what it hears and how, and nothing about responses.
+//! Wire form of a transcription session: input settings only, without the fields about responses.
 
 use serde::Serialize;
 
 use super::literal;
-use super::session::{AudioInput, SessionExtension, Session, SessionKind};
+use super::session::{AudioInput, Session, SessionExtension, SessionKind};
 
 literal!(
-    /// The `object` of a transcription session.
+    /// The `object` field of a transcription session.
     ObjectKind = "realtime.transcription_session"
 );
 
-/// A [`Session`] of the kind [`SessionKind::Transcription`] as it is written.
+/// Serialized form of a [`Session`] of the kind [`SessionKind::Transcription`].
 #[derive(Debug, Serialize)]
 pub struct TranscriptionSession<'a> {
     #[serde(rename = "type")]
@@ -31,7 +31,7 @@ struct Audio<'a> {
 }
 
 impl<'a> TranscriptionSession<'a> {
-    /// The written form of `session`.
+    /// Borrows the fields of `session` that a transcription session has.
     pub fn of(session: &'a Session) -> Self {
         Self {
             kind: session.kind,

@@ -1,4 +1,4 @@
-//! Audio inside events: base64 in the session's input format.
+//! Base64 audio in events, in the session's input format.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -7,10 +7,14 @@ use repartee_media::resample::{ResampleError, Resampler};
 use repartee_protocol::session::AudioFormat;
 use repartee_protocol::{ErrorBody, ErrorKind};
 
-/// The longest audio of an item that a client creates, in seconds. Models accept less; this bounds the memory.
+/// Maximum audio of an item that a client creates, in seconds. Models accept less; this bounds the memory.
 const MAX_ITEM_S: u64 = 60;
 
 /// Decodes base64 audio to samples in -1..1 at the format's rate.
+///
+/// # Errors
+///
+/// The text is not base64, a 16-bit sample is incomplete, or the format is Opus.
 pub fn decode(audio: &str, format: AudioFormat) -> Result<Vec<f32>, ErrorBody> {
     let bytes = bytes(audio)?;
     match format {
@@ -21,12 +25,16 @@ pub fn decode(audio: &str, format: AudioFormat) -> Result<Vec<f32>, ErrorBody> {
     }
 }
 
-/// Decodes base64 audio to its bytes.
+/// Decodes base64 audio to bytes.
+///
+/// # Errors
+///
+/// The text is not base64.
 pub fn bytes(audio: &str) -> Result<Vec<u8>, ErrorBody> {
     STANDARD.decode(audio).map_err(|error| refuse(format!("`audio` is not base64: {error}")))
 }
 
-/// Decodes the audio of an item to samples at the model's rate.
+/// Decodes the audio of an item to samples at `rate`, the model's input rate.
 pub(super) fn item_audio(audio: &str, format: AudioFormat, rate: u32) -> Result<Vec<f32>, ErrorBody> {
     let samples = decode(audio, format)?;
     if samples.is_empty() {

@@ -1,5 +1,5 @@
-//! `session.update`: what stock clients ask for is accepted and mapped to what the model supports, with a warning for each
-//! difference.
+//! `session.update`: accepts the settings of stock clients and maps them to the model's capabilities, with a warning for
+//! each difference.
 
 use repartee_engine_api::ModelInfo;
 use repartee_media::endpointing;
@@ -13,27 +13,27 @@ use serde_json::{Value, json};
 
 use super::tools;
 
-/// The longest prefix padding, in ms: it bounds the preroll.
+/// Maximum prefix padding in ms; it bounds the preroll.
 const MAX_PREFIX_MS: u32 = 5_000;
-/// The longest silence that ends a turn, in ms.
+/// Maximum `silence_duration_ms` of `server_vad`.
 const MAX_SILENCE_MS: u32 = 60_000;
-/// The shortest and the longest idle timeout, in ms, as in the published reference.
+/// Range of the idle timeout in ms, as in the published reference.
 const IDLE_MS: std::ops::RangeInclusive<u32> = 5_000..=30_000;
-/// Silence after which a speculation begins, in ms.
+/// Silence before a speculation starts, in ms.
 const PAUSE_MS: u64 = 200;
-/// The shortest and the longest slice that is answered by itself, in ms.
+/// Range of `repartee.slice_ms`.
 const ANSWERED_SLICE_MS: std::ops::RangeInclusive<u32> = 100..=10_000;
-/// The longest instructions, in bytes.
+/// Maximum length of instructions, in bytes.
 pub(super) const MAX_INSTRUCTIONS: usize = 256 << 10;
-/// The range of `max_output_tokens`, as in the published reference.
+/// Range of `max_output_tokens`, as in the published reference.
 const OUTPUT_TOKENS: std::ops::RangeInclusive<u32> = 1..=4_096;
-/// The longest language and prompt of a transcription, in bytes.
+/// Maximum lengths of a transcription's language and prompt, in bytes.
 const MAX_LANGUAGE: usize = 64;
 const MAX_PROMPT: usize = 4 << 10;
-/// Most bytes of the fields that are repeated to the client as sent (`tools` and `tool_choice`).
+/// Maximum size of the fields that the server returns as sent (`tools` and `tool_choice`), in bytes.
 const MAX_ECHOED: usize = 256 << 10;
 
-/// The configuration of a new session.
+/// Returns the default configuration of a new session.
 pub(super) fn initial(id: &str, kind: SessionKind, model: &ModelInfo) -> Session {
     let mut config = Session { kind, id: id.to_owned(), ..Session::default() };
     config.audio.input.turn_detection = Some(TurnDetection::ServerVad(ServerVad::default()));
@@ -41,13 +41,13 @@ pub(super) fn initial(id: &str, kind: SessionKind, model: &ModelInfo) -> Session
     config
 }
 
-/// `config` with `patch` applied. An error changes nothing.
+/// Returns `config` with `patch` applied. An error changes nothing.
 pub(super) fn updated(config: &Session, patch: &Value, model: &ModelInfo) -> Result<Session, ErrorBody> {
     if !patch.is_object() {
         return Err(ErrorBody::invalid(ErrorKind::InvalidValue, "`session` is an object").with_param("session"));
     }
     let mut merged = to_value(config)?;
-    // Nothing of one kind of session is left in the other, but for the defaults.
+    // A change of the session type starts from the defaults of the new type.
     if let Some(kind) = patch.get("type").and_then(|kind| serde_json::from_value(kind.clone()).ok())
         && kind != config.kind
     {
@@ -71,7 +71,7 @@ pub(super) fn updated(config: &Session, patch: &Value, model: &ModelInfo) -> Res
     next.repartee.warnings.clear();
     apply_capabilities(&mut next, model);
     let mut effective = to_value(&next)?;
-    // Left out of a session where all of it is the default; a client may ask for the default, too.
+    // Serialization omits a default extension, but the patch may request the defaults explicitly.
     effective["repartee"] = json!(next.repartee);
     next.repartee.warnings = differences(patch, &effective, "session");
     Ok(next)
@@ -81,9 +81,10 @@ fn to_value(config: &Session) -> Result<Value, ErrorBody> {
     serde_json::to_value(config).map_err(|error| ErrorBody::server(ErrorKind::Internal, error.to_string()))
 }
 
-/// Refuses values that are invalid for any model.
+/// Rejects values that are invalid for every model.
 fn check(config: &Session) -> Result<(), ErrorBody> {
-    let refuse = |param: &str, message: String| Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).with_param(param));
+    let refuse =
+        |param: &str, message: String| Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).with_param(param));
     for (param, format) in [
         ("session.audio.input.format.rate", config.audio.input.format),
         ("session.audio.output.format.rate", config.audio.output.format),
@@ -110,7 +111,7 @@ fn check(config: &Session) -> Result<(), ErrorBody> {
             [("language", &transcription.language, MAX_LANGUAGE), ("prompt", &transcription.prompt, MAX_PROMPT)]
         {
             if value.as_ref().is_some_and(|value| value.len() > limit) {
-                return refuse(&format!("{at}.{field}"), format!("it has at most {limit} bytes"));
+                return refuse(&format!("{at}.{field}"), format!("`{field}` has at most {limit} bytes"));
             }
         }
     }
@@ -120,14 +121,14 @@ fn check(config: &Session) -> Result<(), ErrorBody> {
     }
     if config.truncation == "disabled" {
         let message =
-            "this server cannot refuse what exceeds the context: a truncation is `auto`, which drops the oldest items";
+            "`truncation` can only be `auto`: the oldest items are dropped when the conversation exceeds the context";
         return refuse("session.truncation", message.into());
     }
     tools::check_choice(&config.tool_choice, "session.tool_choice")?;
     tools::functions(&config.tools, "session.tools").map(drop)
 }
 
-/// Refuses limits of tokens out of range.
+/// Rejects token limits out of range.
 pub(super) fn check_max_tokens(limit: MaxTokens, param: &str) -> Result<(), ErrorBody> {
     match limit.count().filter(|count| !OUTPUT_TOKENS.contains(count)) {
         None => Ok(()),
@@ -139,7 +140,7 @@ pub(super) fn check_max_tokens(limit: MaxTokens, param: &str) -> Result<(), Erro
     }
 }
 
-/// Refuses sample rates out of range.
+/// Rejects sample rates out of range.
 pub(super) fn check_rate(format: AudioFormat, param: &str) -> Result<(), ErrorBody> {
     if resample::RATES.contains(&format.rate()) {
         return Ok(());
@@ -148,7 +149,7 @@ pub(super) fn check_rate(format: AudioFormat, param: &str) -> Result<(), ErrorBo
     Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).with_param(param))
 }
 
-/// Replaces what was asked for by what is served.
+/// Replaces requested settings by those that the model supports.
 fn apply_capabilities(config: &mut Session, model: &ModelInfo) {
     config.model.clone_from(&model.name);
     config.tracing = None;
@@ -170,7 +171,7 @@ fn apply_capabilities(config: &mut Session, model: &ModelInfo) {
     if !model.voices.contains(voice) {
         voice.clone_from(&model.default_voice);
     }
-    // Both together mean audio, which has its transcript anyway.
+    // Both modalities together mean audio, which includes a transcript.
     let spoken = config.output_modalities.is_empty() || config.output_modalities.contains(&Modality::Audio);
     config.output_modalities = vec![if spoken { Modality::Audio } else { Modality::Text }];
     if let Some(TurnDetection::ServerVad(vad)) = &mut config.audio.input.turn_detection {
@@ -180,7 +181,7 @@ fn apply_capabilities(config: &mut Session, model: &ModelInfo) {
     }
 }
 
-/// A transcription session transcribes, and its turns start and stop no response.
+/// Enables transcription, and disables responses, interruption and the idle timeout.
 fn serve_transcription(config: &mut Session) {
     config.audio.input.transcription.get_or_insert_default();
     match &mut config.audio.input.turn_detection {
@@ -197,7 +198,7 @@ fn serve_transcription(config: &mut Session) {
     }
 }
 
-/// The turn detector's settings.
+/// Converts wire settings to those of the turn detector.
 pub(super) fn turn_settings(detection: &TurnDetection, speculative: bool) -> TurnSettings {
     let settings = match detection {
         TurnDetection::ServerVad(vad) => TurnSettings {

@@ -1,29 +1,27 @@
-//! `response.create` and `response.cancel`: validates requests, starts or queues responses, and stops them.
+//! `response.create` and `response.cancel`: validates requests; starts, queues and stops responses.
 
 use std::time::Instant;
 
-use repartee_engine_api::{
-    Command, FinishReason, ResponseInput, Respond, ResponseId, Tool, EngineUsage,
-};
+use repartee_engine_api::{Command, EngineUsage, FinishReason, Respond, ResponseId, ResponseInput, Tool};
 use repartee_protocol::extension::EventExtension;
 use repartee_protocol::merge::differences;
 use repartee_protocol::rate_limits::RateLimitsUpdated;
-use repartee_protocol::response::{ResponseCreate, ResponseCreateParams, StatusReason, ResponseOutput, ResponseEvent};
+use repartee_protocol::response::{ResponseCreate, ResponseCreateParams, ResponseEvent, ResponseOutput, StatusReason};
 use repartee_protocol::session::{AudioFormat, MaxTokens, Modality};
 use repartee_protocol::{ErrorBody, ErrorKind, ServerEvent};
 use serde_json::{Map, Value, json};
 
 use super::config::MAX_INSTRUCTIONS;
-use super::speech_synthesis::GivenText;
 use super::response::{ActiveResponse, usage};
-use super::{RealtimeSession, Delivery, Effect, tools};
+use super::speech_synthesis::GivenText;
+use super::{Delivery, Effect, RealtimeSession, tools};
 
-/// The longest metadata of a response, in bytes.
+/// Maximum size of a response's metadata, in bytes.
 const MAX_METADATA: usize = 16 << 10;
-/// Most out-of-band responses that may be active or queued: as many as the engine runs in parallel.
+/// Maximum number of active and queued out-of-band responses: the engine runs as many in parallel.
 const MAX_OUT_OF_BAND: usize = 2;
 
-/// Fields of a request that are served as asked, or have an error or a warning of their own.
+/// Request fields that are supported, or have their own error or warning.
 const SERVED: [&str; 9] = [
     "instructions",
     "max_output_tokens",
@@ -36,7 +34,7 @@ const SERVED: [&str; 9] = [
     "repartee",
 ];
 
-/// A validated request for a response.
+/// Validated request for a response.
 #[derive(Debug)]
 pub(super) struct ResponseRequest {
     voice: String,
@@ -48,31 +46,31 @@ pub(super) struct ResponseRequest {
     tools: Option<Vec<Tool>>,
     input: Option<Vec<ResponseInput>>,
     metadata: Option<Map<String, Value>>,
-    /// Adds no item to the conversation.
+    /// True if the response adds no item to the conversation.
     out_of_band: bool,
-    /// Whether it must not overlap with another exclusive response.
+    /// True if the response must not overlap with another exclusive one.
     exclusive: bool,
-    /// Whether it reads a text that streams in.
+    /// True if the response speaks given text.
     reads: bool,
-    /// When the caller began to wait.
+    /// Start of the caller's wait.
     since: Instant,
-    /// What is served differently from what was asked.
+    /// Warnings about settings that are served differently.
     warnings: Vec<String>,
 }
 
-/// A response that waits until the exclusive ones before it have ended.
+/// Queued response; it starts when the exclusive responses before it have ended.
 #[derive(Debug)]
 pub(super) struct QueuedResponse {
     pub response: ActiveResponse,
     respond: Respond,
-    /// The text that it reads, as far as it has come.
+    /// Commands with the given text received so far.
     pub text: Vec<Command>,
-    /// When the caller began to wait.
+    /// Start of the caller's wait.
     since: Instant,
 }
 
 impl QueuedResponse {
-    /// Whether it belongs to the conversation. Then the client has not been told of it.
+    /// True if the response belongs to the conversation. Such a response is not announced to the client while queued.
     pub fn in_conversation(&self) -> bool {
         self.response.in_conversation()
     }
@@ -98,7 +96,7 @@ impl RealtimeSession {
         if request.out_of_band {
             let active = self.responses.iter().filter(|response| !response.in_conversation()).count();
             if active + self.queued.iter().filter(|waiting| !waiting.in_conversation()).count() >= MAX_OUT_OF_BAND {
-                let message = format!("{MAX_OUT_OF_BAND} out-of-band responses are being made: wait for one");
+                let message = format!("at most {MAX_OUT_OF_BAND} out-of-band responses run at once: wait for one");
                 return Err(ErrorBody::invalid(ErrorKind::ActiveResponse, message));
             }
         } else if self.has_active_response() {
@@ -113,22 +111,22 @@ impl RealtimeSession {
         Ok(())
     }
 
-    /// The conversation's response, unless it is being stopped: then another one can be queued behind it.
+    /// Returns the active response of the conversation; `None` while it stops, because another can then be queued.
     fn active_response(&self) -> Option<&ActiveResponse> {
         self.responses.iter().find(|response| response.in_conversation() && response.stopping.is_none())
     }
 
-    /// Whether the conversation has a response, or one that is about to begin: then no other may be created.
+    /// True if the conversation has an active or queued response; then `response.create` is rejected.
     pub(super) fn has_active_response(&self) -> bool {
         self.active_response().is_some() || self.has_queued_response()
     }
 
-    /// Whether a response of the conversation waits for the one before.
+    /// True if a response of the conversation is queued.
     pub(super) fn has_queued_response(&self) -> bool {
         self.queued.iter().any(QueuedResponse::in_conversation)
     }
 
-    /// The request for a response to a turn, as the session is configured.
+    /// Creates the request for a response to a turn, from the session configuration.
     pub(super) fn default_request(&self, since: Instant) -> ResponseRequest {
         ResponseRequest {
             voice: self.config.audio.output.voice.clone(),
@@ -172,7 +170,7 @@ impl RealtimeSession {
         }
         let reads = overrides.repartee.as_ref().is_some_and(|asked| asked.reads);
         if reads && !self.setup.model.given_text {
-            return refuse("repartee.reads", format!("`{}` reads no given text aloud", self.setup.model.name));
+            return refuse("repartee.reads", format!("`{}` does not support given text", self.setup.model.name));
         }
         let mut warnings = Vec::new();
         let input = overrides.input.as_deref().map(|items| self.request_input(items, &mut warnings)).transpose()?;
@@ -185,14 +183,14 @@ impl RealtimeSession {
             // Binary messages carry no response id.
             format = AudioFormat::default();
         }
-        // Both together mean audio, which has its transcript anyway.
+        // Both modalities together mean audio, which includes a transcript.
         let modality = match overrides.output_modalities.as_deref() {
             Some(request) if request.contains(&Modality::Audio) => Modality::Audio,
             Some([_, ..]) => Modality::Text,
             _ => self.session_modality(),
         };
         if reads && modality == Modality::Text {
-            return refuse("output_modalities", "a text that is read aloud is answered with audio");
+            return refuse("output_modalities", "a response with given text needs audio output");
         }
         Ok(ResponseRequest {
             voice,
@@ -213,7 +211,7 @@ impl RealtimeSession {
         })
     }
 
-    /// What of `asked` is served differently.
+    /// Returns a warning for each field of `asked` that is served differently.
     fn unserved(&self, mut asked: Value, request: &ResponseRequest) -> Vec<String> {
         let tools = asked.get("tools").and_then(Value::as_array);
         let left_out = tools.is_some_and(|tools| tools.iter().any(|tool| !tools::is_function(tool)));
@@ -223,7 +221,7 @@ impl RealtimeSession {
         }
         let Some(fields) = asked.as_object_mut() else { return warnings };
         fields.retain(|field, _| !SERVED.contains(&field.as_str()));
-        // The other form of a voice.
+        // A voice may be an object with its `id`.
         if let Some(voice) = asked.pointer_mut("/audio/output/voice")
             && let Some(id) = voice.get("id").cloned()
         {
@@ -236,7 +234,7 @@ impl RealtimeSession {
         warnings
     }
 
-    /// The voice that a request names, if the model has it, else the session's.
+    /// Returns the requested voice if the model has it, else the session's voice.
     fn request_voice(&self, overrides: &ResponseCreateParams) -> String {
         let requested = overrides.audio.as_ref().and_then(|audio| audio.output.as_ref()?.voice.as_ref());
         let requested = requested.and_then(|voice| voice.as_str().or_else(|| voice.get("id")?.as_str()));
@@ -246,7 +244,7 @@ impl RealtimeSession {
             .to_owned()
     }
 
-    /// A request's own tools; `None` for those of the session.
+    /// Returns the tools of a request; `None` to use the session's tools.
     fn request_tools(&self, overrides: &ResponseCreateParams) -> Result<Option<Vec<Tool>>, ErrorBody> {
         if overrides.tools.is_none() && overrides.tool_choice.is_none() {
             return Ok(None);
@@ -256,12 +254,12 @@ impl RealtimeSession {
             None => tools::functions(&self.config.tools, "session.tools")?,
         };
         let chosen = tools::allowed(functions, overrides.tool_choice.as_ref().unwrap_or(&self.config.tool_choice));
-        // `None` also for a model without tools, and where neither the request nor the session has any.
+        // Also `None` if the model does not support tools, or if neither the request nor the session has any.
         let told = self.setup.model.tools && (!chosen.is_empty() || !self.engine_tools.is_empty());
         Ok(told.then_some(chosen))
     }
 
-    /// Starts a response now, or queues it behind the active one.
+    /// Starts a response, or queues it behind the active one.
     pub(super) fn start_or_queue(&mut self, request: ResponseRequest) {
         let since = request.since;
         let (mut response, respond) = self.build_response(request);
@@ -272,13 +270,13 @@ impl RealtimeSession {
             return;
         }
         if !response.in_conversation() {
-            // The client cancels it by its id.
+            // The client needs the id to cancel it.
             self.announce_response(&mut response);
         }
         self.queued.push_back(QueuedResponse { response, respond, text: Vec::new(), since });
     }
 
-    /// Starts queued responses until one of them is exclusive.
+    /// Starts queued responses until an exclusive one is active.
     pub(super) fn start_queued(&mut self) {
         while !self.responses.iter().any(|response| response.exclusive)
             && let Some(QueuedResponse { response, respond, text, since }) = self.queued.pop_front()
@@ -293,7 +291,7 @@ impl RealtimeSession {
         }
     }
 
-    /// Adds a response that the engine has started, and tells the client.
+    /// Adds a response that was sent to the engine, and announces it to the client.
     pub(super) fn add_response(&mut self, mut response: ActiveResponse, since: Instant) {
         response.previous_item_id = self.history.last_id().unwrap_or("root").to_owned();
         if response.in_conversation() {
@@ -303,14 +301,14 @@ impl RealtimeSession {
         self.responses.push(response);
     }
 
-    /// Tells the client of a response.
+    /// Sends `response.created` and `rate_limits.updated`.
     fn announce_response(&mut self, response: &mut ActiveResponse) {
         let repartee = EventExtension { warnings: std::mem::take(&mut response.warnings) };
         self.send(ServerEvent::ResponseCreated(ResponseEvent { response: response.to_wire(None), repartee }));
         self.send(ServerEvent::RateLimitsUpdated(RateLimitsUpdated::default()));
     }
 
-    /// A response, and the engine command's parameters for it.
+    /// Creates a response and the engine command for it.
     pub(super) fn build_response(&mut self, request: ResponseRequest) -> (ActiveResponse, Respond) {
         let engine_id = self.number();
         let item = self.number();
@@ -343,7 +341,7 @@ impl RealtimeSession {
             input: request.input,
             out_of_band: request.out_of_band,
             instructions: request.instructions,
-            // What is read aloud calls no functions.
+            // A response with given text calls no functions.
             tools: if request.reads && self.setup.model.tools { Some(Vec::new()) } else { request.tools },
             streamed: request.reads,
             max_tokens: request.max_tokens.count(),
@@ -366,7 +364,8 @@ impl RealtimeSession {
         Ok(())
     }
 
-    /// Drops a queued response: the one of this id, or that of the conversation. Returns whether there was one.
+    /// Removes a queued response: the out-of-band one with this id, or without an id that of the conversation. Returns false if
+    /// there is none.
     fn cancel_queued(&mut self, id: Option<&str>) -> bool {
         let index = self.queued.iter().position(|waiting| match id {
             Some(id) => !waiting.in_conversation() && waiting.response.id == id,
@@ -375,7 +374,7 @@ impl RealtimeSession {
         let Some(QueuedResponse { mut response, .. }) = index.and_then(|index| self.queued.remove(index)) else {
             return false;
         };
-        // The client has not been told of one of the conversation: it goes without an event.
+        // A queued response of the conversation was not announced: it ends without an event.
         if !response.in_conversation() {
             response.stopping = Some(StatusReason::ClientCancelled);
             let details = response.status_details(FinishReason::Cancelled);
@@ -387,7 +386,7 @@ impl RealtimeSession {
         true
     }
 
-    /// Stops a response, unless it is being stopped already. Nothing more of it is sent; it ends once the engine confirms.
+    /// Cancels a response, unless it is already stopping. Nothing more of it is sent; it ends when the engine confirms.
     pub(super) fn stop_response(&mut self, engine_id: ResponseId, reason: StatusReason) {
         let Some(response) = self.responses.iter_mut().find(|response| response.engine_id == engine_id) else { return };
         if response.stopping.is_none() {

@@ -1,21 +1,21 @@
-//! Engine events: what the engine reports of active responses, and their ends.
+//! Engine events of active responses, and the end of a response.
 
 use std::time::Instant;
 
-use repartee_engine_api::{Command, Event, FinishReason, ResponseId, SessionError, LatencyStamps, EngineUsage};
+use repartee_engine_api::{Command, EngineUsage, Event, FinishReason, LatencyStamps, ResponseId, SessionError};
 use repartee_protocol::ServerEvent;
 use repartee_protocol::extension::EventExtension;
 use repartee_protocol::item::ItemStatus;
 use repartee_protocol::response::{
-    ArgumentsDelta, ArgumentsDone, ContentPart, ContentDelta, ResponseError, OutputItem, ResponseEvent, ResponseStatus, StatusDetails, TextDone,
-    TranscriptDone,
+    ArgumentsDelta, ArgumentsDone, ContentDelta, ContentPart, OutputItem, ResponseError, ResponseEvent, ResponseStatus,
+    StatusDetails, TextDone, TranscriptDone,
 };
 use repartee_protocol::session::Modality;
 
 use super::history::HistoryEntry;
 use super::playback::PlayingResponse;
-use super::response::{ItemBody, ResponseItem, ActiveResponse, usage};
-use super::{RealtimeSession, Delivery, Effect, engine_error};
+use super::response::{ActiveResponse, ItemBody, ResponseItem, usage};
+use super::{Delivery, Effect, RealtimeSession, engine_error};
 
 impl RealtimeSession {
     pub(super) fn process_engine_event(&mut self, event: Event, now: Instant) {
@@ -33,7 +33,7 @@ impl RealtimeSession {
         }
     }
 
-    /// The response, unless it has ended or is being stopped.
+    /// Returns the response; `None` if it has ended or is stopping.
     fn active(&mut self, engine_id: ResponseId) -> Option<&mut ActiveResponse> {
         let active = |response: &ActiveResponse| response.stopping.is_none() && !response.stopped_at_call;
         self.responses.iter_mut().find(|response| response.engine_id == engine_id && active(response))
@@ -112,7 +112,7 @@ impl RealtimeSession {
         }
     }
 
-    /// Adds the response's message before its first delta, and tells the client.
+    /// Adds the response's message before its first delta, and announces it to the client.
     fn announce_message(&mut self, engine_id: ResponseId) {
         let Some(response) = self.active(engine_id) else { return };
         if response.message().is_some() {
@@ -126,11 +126,11 @@ impl RealtimeSession {
         }
     }
 
-    /// Adds an item to the response, and tells the client.
+    /// Adds an item to the response, and announces it to the client.
     fn add_output_item(&mut self, engine_id: ResponseId, body: ItemBody) {
         let id = self.new_item_id();
         let Some(response) = self.active(engine_id) else { return };
-        // The engine has one item for the whole response: it belongs to the message, or else to the first call.
+        // The engine has one item per response: it maps to the message, or without a message to the first call.
         let is_message = matches!(body, ItemBody::Message(_));
         let engine = if is_message || response.outputs.is_empty() { vec![response.item] } else { Vec::new() };
         let within = (!is_message).then_some(response.item);
@@ -155,10 +155,11 @@ impl RealtimeSession {
     fn on_failed(&mut self, response: Option<ResponseId>, error: &SessionError) {
         let body = engine_error(error);
         if let Some(engine_id) = response {
-            let failure = ResponseError { kind: body.kind.clone(), code: body.code.clone(), message: body.message.clone() };
+            let failure =
+                ResponseError { kind: body.kind.clone(), code: body.code.clone(), message: body.message.clone() };
             self.finish_response(engine_id, FinishReason::Stop, &EngineUsage::default(), Some(failure));
         }
-        // Every further slice of a turn that is too long, or is not heard at all, fails alike: reported once.
+        // All further slices of a turn that is too long, or that the model cannot hear, fail the same way: one error per turn.
         let repeated = matches!(error, SessionError::AudioTooLong { .. } | SessionError::NoAudioInput)
             && self.input.turn().is_some_and(|turn| std::mem::replace(&mut turn.refused, true));
         if !repeated {
@@ -169,7 +170,7 @@ impl RealtimeSession {
         }
     }
 
-    /// Ends the response on the wire, truncates it to what was heard, and starts the queued one.
+    /// Ends the response on the wire, truncates it to the heard part, and starts the next queued one.
     fn finish_response(
         &mut self,
         engine_id: ResponseId,
@@ -188,12 +189,13 @@ impl RealtimeSession {
         self.finish_message(engine_id, ended);
         let response = self.responses.remove(index);
         let completed_after_stop = response.stopping.is_some() && reason != FinishReason::Cancelled;
-        // Of a response with a message, a function call alone may have been deleted.
+        // The client may have deleted only a function call, and not the message.
         let is_kept = response.message().is_some_and(|(_, message)| self.history.find(&message.id).is_some());
         let is_gone = response.deleted && !is_kept;
-        // The engine's history may hold more than was sent: the calls after the one at which it was cut, one that was deleted, or what
-        // came after the stop.
-        let holds_more = response.stopped_at_call || response.deleted || (completed_after_stop && response.truncate_at.is_none());
+        // The engine's history may hold more than was sent: calls after the first if parallel calls are off, a deleted item, or output
+        // after the stop.
+        let holds_more =
+            response.stopped_at_call || response.deleted || (completed_after_stop && response.truncate_at.is_none());
         if is_gone {
             self.delete_in_engine(response.item);
         } else if holds_more && response.in_conversation() {
@@ -263,9 +265,9 @@ impl RealtimeSession {
         let (id, is_message) = (output.id.clone(), matches!(output.body, ItemBody::Message(_)));
         let (response_id, audio_ms) = (response.id.clone(), response.audio_ms(rate));
         let Some(item) = response.outputs.get(index).map(|output| response.output_item(output)) else { return };
-        // Other voices speak out of band.
+        // Out-of-band responses may use other voices.
         let learns = status == ItemStatus::Completed && is_message && response.in_conversation();
-        // The client may have deleted the item in between.
+        // If the client has deleted the item meanwhile, this does nothing.
         self.history.change(&id, |entry| {
             entry.item = item.clone();
             entry.audio_ms = if is_message { audio_ms } else { 0 };

@@ -1,50 +1,50 @@
-//! Word estimation: which words of a response were heard when its audio was cut short.
+//! Estimates the heard words of a response whose audio was truncated.
 
-/// Estimates the words that were heard.
+/// Estimator of the heard words of a response.
 pub trait WordEstimator: std::fmt::Debug + Send {
-    /// The longest prefix of `text` in whole words that was heard in `heard_ms` of its audio. `audio_ms` is the duration of the
-    /// audio generated so far, which is all of it if `complete`; text is generated far ahead of its audio.
+    /// Returns the longest prefix of `text`, in whole words, that was heard in `heard_ms` of its audio. `audio_ms` is the
+    /// duration of the audio generated so far, which is all of it if `complete`; text is generated far ahead of its audio.
     fn heard_prefix<'a>(&self, text: &'a str, heard_ms: u64, audio_ms: u64, complete: bool) -> &'a str;
 
-    /// A response of the call has been spoken whole: `text` took `audio_ms`.
+    /// Learns the speech rate from a complete response: `text` took `audio_ms`.
     fn observe(&mut self, text: &str, audio_ms: u64);
 }
 
-/// Estimates by letter count: each word takes a time by its letters, and punctuation a pause. Complete audio is divided in these
-/// proportions, so the voice's pace does not matter; for incomplete audio it is that of the call's earlier responses, and a common one
-/// before there are any.
+/// Estimator by letter count: a word's duration depends on its number of letters, and punctuation adds a pause. Complete audio is
+/// divided in these proportions, independent of the voice's speech rate. For incomplete audio, the rate comes from the call's
+/// earlier responses, or is a default before the first.
 ///
-/// Words are separated by white space. In a script without any, a sentence counts once all of it was heard.
+/// White space separates words. In a script without white space, a sentence counts only if all of it was heard.
 #[derive(Debug)]
 pub struct SpeechRateEstimator {
-    /// The audio of earlier responses, and what it had lasted at the common pace.
+    /// Duration of earlier responses' audio in ms, and their expected duration at the default rate.
     learnt_ms: u64,
     learnt_common_ms: u64,
 }
 
 impl Default for SpeechRateEstimator {
-    /// The common pace.
+    /// Starts at the default rate.
     fn default() -> Self {
         Self { learnt_ms: PRIOR_MS, learnt_common_ms: PRIOR_MS }
     }
 }
 
-// Durations of a common speaker, at some 170 words a minute. `make bench-heard` measures the estimator's error.
+// Durations at the default rate, about 170 words per minute. `make bench-heard` measures the estimator's error.
 const BEFORE_FIRST_WORD_MS: u64 = 100;
 const AFTER_LAST_WORD_MS: u64 = 200;
-/// Added to every word.
+/// Base duration of a word.
 const WORD_MS: u64 = 120;
 const LETTER_MS: u64 = 30;
-/// Of a digit: nearly a word of its own.
+/// Duration of a digit: nearly that of a word.
 const DIGIT_MS: u64 = 200;
-/// After a comma and the like.
+/// Pause after a comma or similar punctuation.
 const CLAUSE_PAUSE_MS: u64 = 150;
-/// Between sentences.
+/// Pause after a sentence.
 const SENTENCE_PAUSE_MS: u64 = 500;
 
-/// Speech at the common pace that counts as heard before the first response.
+/// Weight of the default rate, as ms of speech before the first response.
 const PRIOR_MS: u64 = 1_000;
-/// Of the earlier responses, so much counts: a voice may change its pace, or the session its voice.
+/// Window of earlier responses in ms: the rate or the voice may change.
 const REMEMBERED_MS: u64 = 60_000;
 
 impl WordEstimator for SpeechRateEstimator {
@@ -59,7 +59,7 @@ impl WordEstimator for SpeechRateEstimator {
         let mut at_ms = BEFORE_FIRST_WORD_MS;
         for word in words {
             at_ms += word.spoken_ms;
-            // A word counts only when all of it was heard.
+            // A word counts only if all of it was heard.
             if at_ms * total_ms > heard_ms * common_ms {
                 break;
             }
@@ -84,29 +84,29 @@ impl WordEstimator for SpeechRateEstimator {
 }
 
 impl SpeechRateEstimator {
-    /// How long `common_ms` at the common pace last in this voice.
+    /// Converts `common_ms` at the default rate to the duration at the learnt rate.
     fn expected_ms(&self, common_ms: u64) -> u64 {
         scaled(common_ms, self.learnt_ms, self.learnt_common_ms)
     }
 }
 
-/// `ms` times `numerator` by `denominator`, which is not zero.
+/// Returns `ms * numerator / denominator`, saturating; `denominator` must not be zero.
 fn scaled(ms: u64, numerator: u64, denominator: u64) -> u64 {
     let scaled = u128::from(ms) * u128::from(numerator) / u128::from(denominator);
     u64::try_from(scaled).unwrap_or(u64::MAX)
 }
 
-/// How long `words` take at the common pace, with the silence around them.
+/// Duration of `words` at the default rate, including the silence before and after.
 fn common_ms(words: &[Word]) -> u64 {
     BEFORE_FIRST_WORD_MS + words.iter().map(|word| word.spoken_ms + word.pause_ms).sum::<u64>()
 }
 
 struct Word {
-    /// Where it ends in the text, in bytes.
+    /// End of the word in the text, in bytes.
     end: usize,
-    /// Duration of the word.
+    /// Duration of the word, in ms.
     spoken_ms: u64,
-    /// Duration of the pause after it.
+    /// Duration of the pause after the word, in ms.
     pause_ms: u64,
 }
 
@@ -129,7 +129,7 @@ fn words(text: &str) -> Vec<Word> {
 fn spoken_ms(word: &str) -> u64 {
     let sounds = word.chars().filter(|c| c.is_alphanumeric());
     let sounds_ms: u64 = sounds.map(|c| if c.is_numeric() { DIGIT_MS } else { LETTER_MS }).sum();
-    // A dash by itself is not spoken.
+    // A single dash is not spoken.
     if sounds_ms == 0 { 0 } else { WORD_MS + sounds_ms }
 }
 
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn only_whole_words_count() {
         let text = "The sky is blue.";
-        // At a common pace the first word takes from 100 to 310 ms, and all of it 1140.
+        // At the default rate the first word lasts from 100 to 310 ms, and the text 1140 ms.
         let heard = |ms| SpeechRateEstimator::default().heard_prefix(text, ms, 1_140, true);
         assert_eq!(heard(0), "");
         assert_eq!(heard(309), "");
@@ -180,9 +180,9 @@ mod tests {
         let heard = |ms| SpeechRateEstimator::default().heard_prefix("One, two", ms, 870, true);
         assert_eq!([309, 310, 460, 669, 670].map(heard), ["", "One,", "One,", "One,", "One, two"]);
         assert_eq!(SpeechRateEstimator::default().heard_prefix("\"One,\" two", 669, 870, true), "\"One,\"");
-        // Nothing of a dash is spoken.
+        // A dash is not spoken.
         assert_eq!(SpeechRateEstimator::default().heard_prefix("One — two", 310, 870, true), "One —");
-        // Sentences lie further apart.
+        // The pause between sentences is longer.
         let heard = |ms| SpeechRateEstimator::default().heard_prefix("One. Two.", ms, 1_220, true);
         assert_eq!([309, 310, 1_019, 1_020].map(heard), ["", "One.", "One.", "One. Two."]);
     }
@@ -191,7 +191,9 @@ mod tests {
     fn estimate_does_not_depend_on_pace() {
         let text = "Yes, I am a small voice model that runs on your own machine.";
         for percent in 0..=100 {
-            let heard = |total_ms: u64| SpeechRateEstimator::default().heard_prefix(text, total_ms * percent / 100, total_ms, true);
+            let heard = |total_ms: u64| {
+                SpeechRateEstimator::default().heard_prefix(text, total_ms * percent / 100, total_ms, true)
+            };
             assert_eq!(heard(3_000), heard(6_000), "{percent} %");
         }
     }
@@ -213,7 +215,7 @@ mod tests {
             pace.observe("a slow voice", 2 * common_ms(&words("a slow voice")));
         }
         assert!(kept(&pace) <= at_common_pace / 2 + 1, "{}", kept(&pace));
-        // A quick voice takes its place within a minute or two.
+        // A quick voice replaces it within a minute or two.
         for _ in 0..300 {
             pace.observe("a quick voice", common_ms(&words("a quick voice")) / 2);
         }

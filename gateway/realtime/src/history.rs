@@ -1,57 +1,57 @@
-//! The conversation's items in their form on the wire. The engine keeps its own history under the ids of [`Entry::engine`].
+//! Conversation items in wire form. The engine keeps its own history under the ids in [`HistoryEntry::engine`].
 
 use repartee_engine_api::{InsertAt, ItemId};
 use repartee_protocol::extension::EventExtension;
-use repartee_protocol::item::{ItemAdded, ItemContent, FunctionCall, Item, ItemStatus};
+use repartee_protocol::item::{FunctionCall, Item, ItemAdded, ItemContent, ItemStatus};
 
-/// The most that a conversation may hold, in bytes of text; an item counts for [`ITEM_BYTES`] on top.
+/// Maximum size of a conversation in bytes of text, plus [`ITEM_BYTES`] per item.
 const MAX_BYTES: usize = 4 << 20;
-/// What an item costs on top of its text.
+/// Bytes counted per item in addition to its text.
 const ITEM_BYTES: usize = 512;
-/// What the place of an image in a message costs.
+/// Bytes counted per image part.
 const IMAGE_BYTES: usize = 128;
 
-/// The items, oldest first.
+/// Conversation items, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct History {
     entries: Vec<HistoryEntry>,
-    /// Bytes held, as [`History::has_room`] counts them.
+    /// Size in bytes, as counted by [`History::has_room`].
     bytes: usize,
 }
 
-/// One item.
+/// Conversation item with its engine ids.
 #[derive(Debug)]
 pub(super) struct HistoryEntry {
-    /// Its id on the wire.
+    /// Wire id of the item.
     pub id: String,
-    /// Its form on the wire, without audio.
+    /// Wire form of the item, without audio.
     pub item: Item,
-    /// Its ids in the engine, in order: a message of several parts has several, a function call shares the id of the response
-    /// that it is part of, and an item of which nothing is left has none.
+    /// Engine ids of the item, in order. A message of several parts has several; the engine item of a response belongs to its
+    /// message, or without one to its first call; an item without remaining content has none.
     pub engine: Vec<ItemId>,
-    /// A function call of a response: the engine's item of the whole response, which holds the call as long as this is set.
+    /// Engine item of the whole response that contains this function call; `None` if the call is not part of one.
     pub within: Option<ItemId>,
-    /// Duration of the response audio that it holds.
+    /// Duration of the item's response audio, in ms.
     pub audio_ms: u64,
 }
 
-/// A function call that the engine's item of its response holds no longer.
+/// Function call that the engine item of its response no longer contains.
 #[derive(Debug)]
 pub(super) struct DetachedCall {
-    /// Its entry's id.
+    /// Wire id of the call's entry.
     pub id: String,
     pub name: String,
     pub arguments: String,
 }
 
 impl HistoryEntry {
-    /// An entry for `item`, which gets the id `id`.
+    /// Creates an entry for `item`, and sets the item's id to `id`.
     pub fn new(id: String, mut item: Item, engine: Vec<ItemId>) -> Self {
         *item.id_mut() = Some(id.clone());
         Self { id, item, engine, within: None, audio_ms: 0 }
     }
 
-    /// The transcript, if the item is a spoken response.
+    /// Returns the transcript if the item is a spoken response.
     pub fn transcript(&self) -> Option<&str> {
         let Item::Message(message) = &self.item else { return None };
         match message.content.first() {
@@ -61,7 +61,7 @@ impl HistoryEntry {
     }
 }
 
-/// Bytes of text in `item`.
+/// Number of bytes of text in `item`.
 pub(super) fn text_bytes(item: &Item) -> usize {
     match item {
         Item::Message(message) => message.content.iter().map(content_bytes).sum(),
@@ -78,7 +78,7 @@ fn content_bytes(content: &ItemContent) -> usize {
         ItemContent::InputAudio { audio: _, transcript } | ItemContent::OutputAudio { transcript } => {
             transcript.as_ref().map_or(0, String::len)
         }
-        // Its bytes are dropped, but a message may hold many.
+        // The image bytes are dropped, but a message may contain many images.
         ItemContent::InputImage { .. } => IMAGE_BYTES,
     }
 }
@@ -95,7 +95,7 @@ fn cost(item: &Item) -> usize {
 }
 
 impl History {
-    /// Whether an item of about this much text still fits.
+    /// True if an item with `text` bytes of text fits.
     pub fn has_room(&self, text: usize) -> bool {
         self.bytes + text + ITEM_BYTES <= MAX_BYTES
     }
@@ -109,8 +109,8 @@ impl History {
         self.entries.insert(index, entry);
     }
 
-    /// Index for an item inserted after `previous` (`root` for the beginning, `None` for the end); `None` if there is no such
-    /// item.
+    /// Returns the index for an item inserted after `previous` (`root` for the beginning, `None` for the end); `None` if there
+    /// is no such item.
     pub fn index_after(&self, previous: Option<&str>) -> Option<usize> {
         match previous {
             None => Some(self.entries.len()),
@@ -119,7 +119,7 @@ impl History {
         }
     }
 
-    /// Where the engine inserts an item that goes to `index`.
+    /// Returns the engine's insert position for an item at `index`.
     pub fn insert_position(&self, index: usize) -> InsertAt {
         if index >= self.entries.len() {
             return InsertAt::End;
@@ -128,18 +128,18 @@ impl History {
         before.map_or(InsertAt::Start, |item| InsertAt::After(*item))
     }
 
-    /// Index of the newest function call with this `call_id`.
+    /// Returns the index of the newest function call with this `call_id`.
     pub fn call(&self, call_id: &str) -> Option<usize> {
         self.entries.iter().rposition(|entry| call_id_of(entry) == Some(call_id))
     }
 
-    /// Where the engine inserts the result of a function call: after the call, and after the results of the calls before it in
-    /// the same response. A model tells results apart by their order. `None` if the engine has no such call.
+    /// Returns the engine's insert position for the result of a function call: after the call, and after the results of the calls
+    /// before it in the same response. A model matches results to calls by their order. `None` if the engine has no such call.
     pub fn result_position(&self, call_id: &str) -> Option<InsertAt> {
         let mut index = self.call(call_id)?;
         loop {
             let entry = &self.entries[index];
-            // The calls of one response are one item of the engine, which is the response's message or else its first call.
+            // All calls of a response are part of one engine item, which maps to the response's message or else to its first call.
             let own = entry.engine.last().copied();
             let result = call_id_of(entry).filter(|id| *id != call_id).and_then(|id| self.result(id));
             if let Some(item) = result.or(own) {
@@ -150,8 +150,8 @@ impl History {
         }
     }
 
-    /// The complete function calls that the engine held within its item `item`, oldest first, and where the engine would put an item in
-    /// the place of the first. The calls are no longer within it afterwards, and those that were never complete are of no use to a model.
+    /// Detaches all function calls from the engine item `item`. Returns the complete ones, oldest first, and the engine's insert
+    /// position of the first. Incomplete calls are dropped: a model cannot use them.
     pub fn take_calls_within(&mut self, item: ItemId) -> (Vec<DetachedCall>, InsertAt) {
         let (mut calls, mut first) = (Vec::new(), None);
         for (index, entry) in self.entries.iter_mut().enumerate() {
@@ -170,7 +170,7 @@ impl History {
         (calls, place)
     }
 
-    /// The text of the message that is the engine's item `item`.
+    /// Returns the text of the message that maps to the engine item `item`.
     pub fn text_of(&self, item: ItemId) -> Option<String> {
         let of = |entry: &&HistoryEntry| matches!(entry.item, Item::Message(_)) && entry.engine == [item];
         let Item::Message(message) = &self.entries.iter().rev().find(of)?.item else { return None };
@@ -181,7 +181,7 @@ impl History {
         }
     }
 
-    /// The engine's id of the newest result of a function call.
+    /// Returns the engine id of the newest result of a function call.
     fn result(&self, call_id: &str) -> Option<ItemId> {
         let of = |entry: &&HistoryEntry| matches!(&entry.item, Item::FunctionCallOutput(output) if output.call_id == call_id);
         self.entries.iter().rev().find(of).and_then(|entry| entry.engine.last().copied())
@@ -199,7 +199,7 @@ impl History {
         self.position(id).map(|index| &self.entries[index])
     }
 
-    /// Changes an item, if it is still there.
+    /// Changes an item; does nothing if it does not exist.
     pub fn change(&mut self, id: &str, change: impl FnOnce(&mut HistoryEntry)) {
         let Some(index) = self.position(id) else { return };
         let entry = &mut self.entries[index];
@@ -214,15 +214,19 @@ impl History {
         Some(entry)
     }
 
-    /// The item and the one before it, for `conversation.item.added` and `.done`.
+    /// Creates the payload of `conversation.item.added` and `.done`.
     pub fn added(&self, id: &str) -> Option<ItemAdded> {
         let index = self.position(id)?;
         let previous_item_id = index.checked_sub(1).map(|before| self.entries[before].id.clone());
-        Some(ItemAdded { previous_item_id, item: self.entries[index].item.clone(), repartee: EventExtension::default() })
+        Some(ItemAdded {
+            previous_item_id,
+            item: self.entries[index].item.clone(),
+            repartee: EventExtension::default(),
+        })
     }
 
     fn position(&self, id: &str) -> Option<usize> {
-        // Lookups are mostly for recent items.
+        // Searches from the end: most lookups are for recent items.
         self.entries.iter().rposition(|entry| entry.id == id)
     }
 }

@@ -1,5 +1,5 @@
-//! The idle timeout: a caller who is silent for the configured time after a response gets another one. Silence is counted in
-//! audio received, from the moment at which the response has played to its end.
+//! Idle timeout: a caller who is silent for the configured time after a response gets another response. The timeout counts
+//! received audio from the end of the response's playback.
 
 use std::time::Instant;
 
@@ -7,24 +7,24 @@ use repartee_protocol::ServerEvent;
 use repartee_protocol::input_audio::TimeoutTriggered;
 use repartee_protocol::session::TurnDetection;
 
-use super::{RealtimeSession, Delivery, Effect};
+use super::{Delivery, Effect, RealtimeSession};
 
-/// Silence since the last response.
+/// Timer of the silence after a response.
 #[derive(Debug, Default)]
 pub(super) struct IdleTimeout {
-    /// Whether a response has ended and the caller has not spoken since.
+    /// True from the end of a response until the caller speaks.
     armed: bool,
-    /// Where the silence began, in ms of audio received; `None` while the response still plays.
+    /// Start of the silence in ms of received audio; `None` while the response still plays.
     since_ms: Option<u64>,
 }
 
 impl IdleTimeout {
-    /// Starts to wait for silence: a response has ended.
+    /// Starts the timer at the end of a response.
     pub fn arm(&mut self) {
         *self = Self { armed: true, since_ms: None };
     }
 
-    /// Stops waiting: the caller speaks.
+    /// Stops the timer when the caller speaks.
     pub fn disarm(&mut self) {
         *self = Self::default();
     }
@@ -38,7 +38,7 @@ impl RealtimeSession {
         }
     }
 
-    /// Checks the idle timeout after each piece of audio.
+    /// Checks the idle timeout after each piece of audio; when it expires, commits the silence and requests a response.
     pub(super) fn check_idle_timeout(&mut self, now: Instant) {
         let Some(timeout_ms) = self.idle_timeout_ms().filter(|_| self.idle.armed) else { return };
         let playing = match self.setup.delivery {

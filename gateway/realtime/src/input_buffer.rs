@@ -1,45 +1,44 @@
-//! The input audio buffer: keeps a preroll from before a turn, cuts a turn into slices for the engine, and drops the rest.
-//! Offsets count samples received since the session began.
+//! Input audio buffer: keeps a preroll before a turn, cuts the turn into slices for the engine, and drops other audio.
+//! Offsets count samples received since the session started.
 
 use std::collections::VecDeque;
 
-/// The shortest slice in ms, except a turn's last.
+/// Minimum slice length in ms, except a turn's last slice.
 const SLICE_MS: usize = 80;
-/// The longest slice in ms.
+/// Maximum slice length in ms.
 const MAX_SLICE_MS: usize = 1_000;
-/// Audio held back from slices in ms, so that a turn's end can be cut exactly: more than one piece of input and one frame
-/// of the detector.
+/// Audio held back from slices in ms, so that the end of a turn is exact: more than one piece of input plus one detector
+/// frame.
 const HOLDBACK_MS: usize = 50;
-/// The longest time in ms from the first speech to its detection, on top of the prefix padding.
+/// Maximum time in ms from the start of speech to its detection; the preroll holds it in addition to the prefix padding.
 const ONSET_MS: u64 = 2_000;
 
-/// The input audio buffer of one session.
+/// Input audio buffer of one session.
 #[derive(Debug)]
 pub(super) struct InputBuffer {
-    /// Samples in a millisecond.
+    /// Samples per millisecond.
     per_ms: f64,
-    /// Samples received since the session began.
+    /// Samples received since the session started.
     received: u64,
-    /// The latest audio outside a turn.
+    /// Latest audio outside a turn.
     preroll: VecDeque<f32>,
-    /// Most samples of `preroll`.
+    /// Maximum number of samples in `preroll`.
     preroll_limit: usize,
-    /// The open turn.
     turn: Option<OpenTurn>,
 }
 
-/// An open turn of the caller.
+/// Open turn of the caller.
 #[derive(Debug)]
 pub(super) struct OpenTurn {
-    /// The user item that it becomes.
+    /// Id of the user item that the turn becomes.
     pub item_id: String,
-    /// Samples so far.
+    /// Number of samples so far.
     pub samples: u64,
-    /// Samples not submitted yet.
+    /// Samples not yet submitted to the engine.
     pending: Vec<f32>,
-    /// Whether the engine has refused a slice; the client is told once.
+    /// True if the engine refused a slice; the client gets one error per turn.
     pub refused: bool,
-    /// The caller pauses: audio that comes now may not belong to the turn, and is not submitted.
+    /// True while the caller pauses: new audio may not belong to the turn, and is not submitted.
     paused: bool,
 }
 
@@ -49,23 +48,23 @@ impl InputBuffer {
         Self { per_ms, received: 0, preroll: VecDeque::new(), preroll_limit: 0, turn: None }
     }
 
-    /// Sets how much audio is kept from before a turn: for the prefix padding, and for a silence that may become a turn.
+    /// Sets the preroll length for the prefix padding and for a silence that may become a turn.
     pub fn set_preroll(&mut self, prefix_ms: u64, silence_ms: u64) {
         self.preroll_limit = self.samples((prefix_ms + ONSET_MS).max(silence_ms)) as usize;
         self.trim();
     }
 
-    /// Whether a turn is open.
+    /// True if a turn is open.
     pub fn has_turn(&self) -> bool {
         self.turn.is_some()
     }
 
-    /// The open turn.
+    /// Returns the open turn.
     pub fn turn(&mut self) -> Option<&mut OpenTurn> {
         self.turn.as_mut()
     }
 
-    /// Adds audio; returns slices of the open turn.
+    /// Adds audio; returns complete slices of the open turn.
     pub fn push(&mut self, samples: &[f32]) -> Vec<Vec<f32>> {
         self.received += samples.len() as u64;
         match &mut self.turn {
@@ -82,7 +81,7 @@ impl InputBuffer {
         }
     }
 
-    /// Begins a turn at `start_ms`, or with all of the preroll; returns its first slices.
+    /// Starts a turn at `start_ms`, or with the entire preroll; returns its first slices.
     pub fn begin_turn(&mut self, item_id: String, start_ms: Option<u64>) -> Vec<Vec<f32>> {
         let kept_from = self.received - self.preroll.len() as u64;
         let start = start_ms.map_or(kept_from, |ms| self.samples(ms));
@@ -93,8 +92,8 @@ impl InputBuffer {
         self.slices()
     }
 
-    /// Ends the open turn provisionally at `end_ms`: returns its last slice, if any is left, and keeps what comes later.
-    /// `None` without such a turn.
+    /// Pauses the open turn at `end_ms`: returns its last slice, if any audio is left, and buffers later audio. `None` if no
+    /// open turn can end there.
     pub fn pause_turn(&mut self, end_ms: u64) -> Option<Option<Vec<f32>>> {
         let after = usize::try_from(self.received.saturating_sub(self.samples(end_ms))).unwrap_or(usize::MAX);
         let turn = self.turn.as_mut().filter(|turn| !turn.refused && turn.samples > after as u64)?;
@@ -103,7 +102,7 @@ impl InputBuffer {
         Some(Some(last).filter(|last| !last.is_empty()))
     }
 
-    /// Continues a paused turn; returns its slices.
+    /// Resumes a paused turn; returns its complete slices.
     pub fn resume_turn(&mut self) -> Vec<Vec<f32>> {
         if let Some(turn) = &mut self.turn {
             turn.paused = false;
@@ -111,12 +110,13 @@ impl InputBuffer {
         self.slices()
     }
 
-    /// Audio received since the session began, in ms.
+    /// Audio received since the session started, in ms.
     pub fn received_ms(&self) -> u64 {
         (self.received as f64 / self.per_ms) as u64
     }
 
-    /// Where the open turn can be cut by now, in ms since the session began; `None` while less than `ms` would be before it.
+    /// Latest position where the open turn can be cut, in ms since the session started; `None` if the part before it is
+    /// shorter than `ms`.
     pub fn cut_ms(&self, ms: u32) -> Option<u64> {
         let turn = self.turn.as_ref().filter(|turn| !turn.paused)?;
         let held = self.samples(HOLDBACK_MS as u64);
@@ -124,25 +124,25 @@ impl InputBuffer {
         (turn.samples >= self.samples(ms.into()) + held).then_some((cut as f64 / self.per_ms) as u64)
     }
 
-    /// Ends the open turn at `end_ms`, or with the audio received; returns it and its last slice.
+    /// Ends the open turn at `end_ms`, or at the end of the received audio; returns it and its last slice.
     pub fn end_turn(&mut self, end_ms: Option<u64>) -> Option<(OpenTurn, Option<Vec<f32>>)> {
         let end = end_ms.map_or(self.received, |ms| self.samples(ms));
         let mut turn = self.turn.take()?;
         let excess = usize::try_from(self.received.saturating_sub(end)).unwrap_or(usize::MAX).min(turn.pending.len());
-        // What came after the end may begin the next turn.
+        // Audio after the end may belong to the next turn.
         self.preroll = turn.pending.split_off(turn.pending.len() - excess).into();
         turn.samples -= excess as u64;
         let last = std::mem::take(&mut turn.pending);
         Some((turn, Some(last).filter(|last| !last.is_empty())))
     }
 
-    /// Drops the open turn and the preroll; returns whether any of it was submitted.
+    /// Drops the open turn and the preroll. Returns true if any of the turn was submitted.
     pub fn clear(&mut self) -> bool {
         self.preroll.clear();
         self.turn.take().is_some_and(|turn| turn.samples > turn.pending.len() as u64)
     }
 
-    /// Audio that a commit would take, in ms.
+    /// Duration of the audio that a commit takes, in ms.
     pub fn buffered_ms(&self) -> f64 {
         let samples = self.turn.as_ref().map_or(self.preroll.len() as u64, |turn| turn.samples);
         samples as f64 / self.per_ms

@@ -1,9 +1,9 @@
-//! What goes into a realtime session, and what comes out.
+//! Inputs and effects of a realtime session.
 
 use std::sync::Arc;
 use std::time::Instant;
 
-use repartee_engine_api::{Command, Event, ModelInfo, ResponseId, LatencyStamps};
+use repartee_engine_api::{Command, Event, LatencyStamps, ModelInfo, ResponseId};
 use repartee_media::vad::{TurnEvent, TurnSettings};
 use repartee_protocol::response::{PartRef, ResponseStatus};
 use repartee_protocol::session::AudioFormat;
@@ -13,162 +13,162 @@ use serde_json::Value;
 #[cfg(doc)]
 use super::{RealtimeSession, initial_session};
 
-/// What happened, for [`Core::handle`].
+/// Input of [`RealtimeSession::handle`].
 #[derive(Debug)]
 pub enum SessionInput {
-    /// A client event. The audio of `input_audio_buffer.append` comes as [`Input::Audio`] instead.
+    /// Client event. The audio of `input_audio_buffer.append` arrives as [`SessionInput::Audio`] instead.
     Client(ClientMessage),
-    /// A message that could not be parsed or accepted.
+    /// Client message that was not parsed or accepted.
     Refused(ErrorBody),
-    /// Audio of the caller at the model's input rate, in pieces of at most [`PIECE_MS`].
+    /// Caller's audio at the model's input rate, in pieces of at most [`PIECE_MS`].
     Audio(Vec<f32>),
-    /// A boundary of a turn, detected in the audio given so far.
+    /// Turn boundary detected in the audio received so far.
     Turn(TurnEvent),
-    /// An event of the engine.
+    /// Event from the engine.
     Engine(Event),
-    /// There is room for another pending event; see [`Core::has_pending_event`].
+    /// The caller has room for another pending event; see [`RealtimeSession::has_pending_event`].
     PendingEvent,
-    /// [`Core::deadline`] has come.
+    /// The time of [`RealtimeSession::deadline`] has passed.
     DeadlineReached,
     /// The engine ended the session.
     EngineEnded,
-    /// A report of the playout clock.
+    /// Report of the playout clock.
     Playout(PlayoutReport),
 }
 
-/// Longest piece of [`Input::Audio`] in ms: a turn's end is cut exactly only if its tail was not submitted yet.
+/// Maximum length of [`SessionInput::Audio`] in ms. The end of a turn is exact only if its tail was not submitted yet.
 pub const PIECE_MS: u32 = 20;
 
 /// Report of the playout clock on a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PlayoutReport {
-    /// Its first audio was sent.
+    /// First audio of the response was sent.
     Started {
-        /// The response.
+        /// Id of the response.
         response: ResponseId,
     },
-    /// How much of it has reached the ear, by estimate.
+    /// Estimated heard position changed.
     Position {
-        /// The response.
+        /// Id of the response.
         response: ResponseId,
-        /// Heard so far, in ms.
+        /// Audio heard so far, in ms.
         heard_ms: u64,
     },
-    /// All of it has played.
+    /// All audio of the response has played.
     Drained {
-        /// The response.
+        /// Id of the response.
         response: ResponseId,
     },
 }
 
-/// What to do, in the order given.
+/// Action for the caller of [`RealtimeSession::handle`], executed in order.
 #[derive(Debug, PartialEq)]
 pub enum Effect {
-    /// Send an event to the client.
+    /// Sends an event to the client.
     Send(Box<ServerMessage>),
-    /// Hand a command to the engine.
+    /// Sends a command to the engine.
     Engine(Command),
-    /// Use these settings from now on.
+    /// Applies new audio settings.
     Configure(AudioSettings),
-    /// The turn was ended by the client: reset the turn detector.
+    /// Resets the turn detector: the turn was ended without it.
     ResetTurnDetector,
-    /// A response of the conversation was requested; for the statistics.
+    /// Reports the request of a response in the conversation, for metrics.
     ResponseRequested {
-        /// The response.
+        /// Id of the response.
         response: ResponseId,
-        /// When the caller began to wait.
+        /// Start of the caller's wait.
         since: Instant,
     },
-    /// Stages of a response's first audio; for the statistics.
+    /// Reports the timing of a response's first audio, for metrics.
     Stamps {
-        /// The response.
+        /// Id of the response.
         response: ResponseId,
-        /// When each stage was ready.
+        /// Completion time of each stage.
         stamps: LatencyStamps,
     },
-    /// The audio of a response begins.
+    /// Starts the audio of a response.
     AudioStart {
-        /// The response.
+        /// Id of the response.
         response: ResponseId,
-        /// How it is encoded on a websocket.
+        /// Audio format on a websocket.
         format: AudioFormat,
     },
-    /// Audio of a response at the model's output rate: play it, or send it as a delta.
+    /// Plays audio of a response at the model's output rate, or sends it as a delta.
     Audio {
-        /// Id of the event, if it becomes one.
+        /// Id of the delta event, if one is sent.
         event_id: String,
-        /// The response.
+        /// Id of the response.
         response: ResponseId,
-        /// Address of the delta.
+        /// Location of the delta.
         part: PartRef,
-        /// The samples.
+        /// Mono samples in -1..1.
         samples: Vec<f32>,
     },
-    /// The audio of a response has ended: flush its filters.
+    /// Ends the audio of a response: flushes its filters.
     AudioEnd {
-        /// Id of the event, if it becomes one.
+        /// Id of the last delta event, if one is sent.
         event_id: String,
-        /// The response.
+        /// Id of the response.
         response: ResponseId,
-        /// Address of the last delta.
+        /// Location of the last delta.
         part: PartRef,
     },
-    /// Hold back all audio that has not played yet until [`Effect::ResumePlayout`], for a bounded time. Only with a playout clock.
+    /// Pauses playout until [`Effect::ResumePlayout`], for a bounded time. Only with a playout clock.
     PausePlayout,
-    /// Go on where a pause began, if there is one.
+    /// Resumes paused playout; without a pause, does nothing.
     ResumePlayout,
-    /// Drop all audio that has not played yet; without a playout clock, the client does.
+    /// Drops all unplayed audio. Without a playout clock the client drops it.
     ClearPlayout,
-    /// Drop the audio of one response that has not played yet, while others play on.
+    /// Drops the unplayed audio of one response; others continue.
     ClearResponse(ResponseId),
-    /// A response has ended; for the statistics.
+    /// Counts the end of a response, for metrics.
     CountResponse(ResponseStatus),
-    /// A speculation was committed or aborted; for the statistics.
+    /// Counts the end of a speculation, for metrics.
     CountSpeculation {
-        /// Whether it was committed.
+        /// True if committed, false if aborted.
         committed: bool,
     },
-    /// An error was sent to the client, by its code; for the statistics.
+    /// Counts an error sent to the client, by code, for metrics.
     CountError(String),
-    /// The client asked for something that is not served, and was told so in `repartee.warnings`; for the log.
+    /// Logs an unsupported setting that the client requested; `repartee.warnings` reports it to the client.
     Unsupported(&'static str),
-    /// End the session.
+    /// Ends the session.
     Close,
 }
 
-/// How the caller's audio is decoded and cut into turns.
+/// Decoding and turn detection of the caller's audio.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AudioSettings {
-    /// Its encoding on a websocket.
+    /// Audio format on a websocket.
     pub input: AudioFormat,
-    /// Turn detection; `None` for push-to-talk.
+    /// Turn detection settings; `None` for push-to-talk.
     pub turns: Option<TurnSettings>,
 }
 
-/// Who owns the playout clock.
+/// Owner of the playout clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Delivery {
-    /// The server: audio leaves at the pace of a clock, which reports (WebRTC).
+    /// Server: a playout clock sends the audio in real time and reports positions (WebRTC).
     Paced,
-    /// The client: audio leaves as soon as it is generated (websocket).
+    /// Client: audio is sent as soon as it is generated (websocket).
     Unpaced,
 }
 
 /// Parameters of a new session.
 #[derive(Debug, Clone)]
 pub struct SessionSetup {
-    /// The session's id, `sess_...`.
+    /// Id of the session, `sess_...`.
     pub session_id: String,
-    /// Random letters in the ids of items and responses, which makes them unique.
+    /// Random letters in the ids of events, items and responses, for uniqueness.
     pub stem: String,
-    /// Seed of the engine's sampling.
+    /// Random seed of the engine's sampling.
     pub seed: u64,
-    /// The model that is served.
+    /// Capabilities of the loaded model.
     pub model: ModelInfo,
-    /// Who owns the playout clock.
+    /// Owner of the playout clock.
     pub delivery: Delivery,
-    /// When the session ends at the latest, in seconds since 1970; `None` for never.
+    /// Latest end of the session in Unix seconds; `None` for no limit.
     pub expires_at: Option<u64>,
-    /// The initial configuration in the form of `session.update`; see [`initial_session`].
+    /// Initial configuration in the form of `session.update`; see [`initial_session`].
     pub configuration: Option<Arc<Value>>,
 }

@@ -1,25 +1,26 @@
-//! `conversation.item.*`: what a client does to the items of the conversation.
+//! `conversation.item.*`: creation, deletion, retrieval and truncation of items.
 
-use repartee_engine_api::{Command, MessageContent, InsertAt, ItemId, Role};
+use repartee_engine_api::{Command, InsertAt, ItemId, MessageContent, Role};
 use repartee_protocol::extension::EventExtension;
 use repartee_protocol::item::{
-    ItemAdded, ItemContent, ItemCreate, Item, ItemRef, Message, ItemRetrieved, ItemRole, ItemStatus, ItemTruncate, ItemTruncated,
+    Item, ItemAdded, ItemContent, ItemCreate, ItemRef, ItemRetrieved, ItemRole, ItemStatus, ItemTruncate,
+    ItemTruncated, Message,
 };
 use repartee_protocol::response::StatusReason;
 use repartee_protocol::session::{AudioFormat, Modality};
 use repartee_protocol::{ErrorBody, ErrorKind, ServerEvent};
 
-use super::history::{HistoryEntry, DetachedCall, text_bytes};
+use super::history::{DetachedCall, HistoryEntry, text_bytes};
 use super::tools::unknown_call;
-use super::{RealtimeSession, Effect, audio};
+use super::{Effect, RealtimeSession, audio};
 
-/// The longest item id that a client may choose, in bytes.
+/// Maximum length of an item id that a client chooses, in bytes.
 const MAX_ID: usize = 128;
-/// Most warnings about one item.
+/// Maximum number of warnings about one item.
 const MAX_WARNINGS: usize = 32;
 
 impl RealtimeSession {
-    /// Tells the client about an item that is complete from the start, and what of it is served differently.
+    /// Announces a complete item to the client, with `warnings`.
     pub(super) fn announce_item(&mut self, id: &str, warnings: Vec<String>) {
         if let Some(done) = self.history.added(id) {
             self.send(ServerEvent::ItemAdded(ItemAdded { repartee: EventExtension { warnings }, ..done.clone() }));
@@ -27,8 +28,8 @@ impl RealtimeSession {
         }
     }
 
-    /// Adds an item of a turn or response after `previous`, or at the end. When the conversation outgrows the gateway's memory
-    /// its oldest items are deleted.
+    /// Adds an item of a turn or response after `previous`, or at the end. Deletes the oldest items while the conversation
+    /// exceeds its size limit.
     pub(super) fn add_item(&mut self, entry: HistoryEntry, previous: Option<&str>) {
         while !self.history.has_room(text_bytes(&entry.item))
             && let Some(oldest) = self.history.first_id().map(str::to_owned)
@@ -55,14 +56,14 @@ impl RealtimeSession {
         self.send(ServerEvent::ItemDeleted(ItemRef { item_id: entry.id }));
     }
 
-    /// Deletes an item of the engine; function calls of the same response stay.
+    /// Deletes an item from the engine; function calls of the same response stay.
     pub(super) fn delete_in_engine(&mut self, item: ItemId) {
         self.command(Command::Delete { item });
         self.keep_calls(item, None);
     }
 
-    /// Deletes a function call that is in the history no longer from the engine's item of its response; the message and the other calls of
-    /// that response stay.
+    /// Deletes a function call from the engine item `item` of its response, after its removal from the history; the response's
+    /// message and other calls stay.
     fn delete_call_within(&mut self, item: ItemId) {
         match self.history.text_of(item).filter(|text| !text.is_empty()) {
             Some(text) => self.truncate_in_engine(item, text),
@@ -70,15 +71,15 @@ impl RealtimeSession {
         }
     }
 
-    /// Replaces the text of an item of the engine; function calls of the same response stay.
+    /// Replaces the text of an engine item; function calls of the same response stay.
     pub(super) fn truncate_in_engine(&mut self, item: ItemId, text: String) {
         let left = (!text.is_empty()).then_some(item);
         self.command(Command::Truncate { item, text });
         self.keep_calls(item, left);
     }
 
-    /// Makes function calls that the engine's item of their response held into items of their own, after what is `left` of it: on the wire
-    /// they are items of their own, which go with no other, and their results may have come.
+    /// Reinserts the function calls of the engine item `item` as separate engine items, after `left` if that remains. On the wire
+    /// they are separate items that outlive the message, and their results may already exist.
     fn keep_calls(&mut self, item: ItemId, left: Option<ItemId>) {
         let (calls, instead) = self.history.take_calls_within(item);
         let mut place = left.map_or(instead, InsertAt::After);
@@ -120,7 +121,7 @@ impl RealtimeSession {
         {
             call.call_id = Some(self.new_call_id());
         }
-        // The model reads a result after its call, wherever the client put it.
+        // The model reads a result directly after its call, independent of its position on the wire.
         let after = match &item {
             Item::FunctionCallOutput(output) => self.history.result_position(&output.call_id),
             Item::Message(_) | Item::FunctionCall(_) => None,
@@ -139,8 +140,8 @@ impl RealtimeSession {
         Ok(())
     }
 
-    /// An item's content for the engine; `at` is put before the path of a wrong field. Adds to `warnings` what the model does
-    /// not read.
+    /// Converts an item's content to the engine's form. `at` is the prefix of the path of an invalid field. Adds a warning for
+    /// each part that the model cannot read.
     pub(super) fn engine_content(
         &self,
         item: &Item,
@@ -150,11 +151,13 @@ impl RealtimeSession {
         let (format, rate) = (self.config.audio.input.format, self.setup.model.input_rate);
         if let Some(index) = first_audio_part(item).filter(|_| !self.setup.model.audio_input) {
             let message = "this model takes no audio: send text";
-            return Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).with_param(format!("{at}.content[{index}].audio")));
+            return Err(
+                ErrorBody::invalid(ErrorKind::InvalidValue, message).with_param(format!("{at}.content[{index}].audio"))
+            );
         }
         Ok(match item {
             Item::Message(message) => parts(message, format, rate, at, warnings)?,
-            // A model without tools cannot read them.
+            // A model without tool support cannot read them.
             Item::FunctionCall(_) | Item::FunctionCallOutput(_) if !self.setup.model.tools => Vec::new(),
             Item::FunctionCall(call) => {
                 vec![MessageContent::ToolCall { name: call.name.clone(), arguments: call.arguments.clone() }]
@@ -163,7 +166,7 @@ impl RealtimeSession {
         })
     }
 
-    /// The id that the client gave the item, or a new one.
+    /// Takes the item's id from the client, or generates one.
     fn item_id(&mut self, item: &mut Item) -> Result<String, ErrorBody> {
         let Some(id) = item.id_mut().take() else { return Ok(self.new_item_id()) };
         if id.is_empty() || id.len() > MAX_ID || id == "root" {
@@ -179,11 +182,12 @@ impl RealtimeSession {
     }
 
     pub(super) fn delete_item(&mut self, item: ItemRef) -> Result<(), ErrorBody> {
-        let unknown = || ErrorBody::invalid(ErrorKind::DeleteUnknown, "there is no item with this id").with_param("item_id");
+        let unknown =
+            || ErrorBody::invalid(ErrorKind::DeleteUnknown, "there is no item with this id").with_param("item_id");
         let entry = self.history.remove(&item.item_id).ok_or_else(unknown)?;
         let response = self.responses.iter_mut().find(|response| response.owns(&item.item_id));
         match response {
-            // The engine deletes it once it has stopped.
+            // The engine's item is deleted at the end of the response.
             Some(response) => {
                 let engine_id = response.engine_id;
                 response.deleted = true;
@@ -204,7 +208,7 @@ impl RealtimeSession {
         Ok(())
     }
 
-    /// Truncates an item to what the client says was heard. Positions beyond the end are clamped, with a warning.
+    /// Truncates an item to the heard part that the client reports. Positions beyond the end are clamped, with a warning.
     pub(super) fn truncate_item(&mut self, truncate: &ItemTruncate) -> Result<(), ErrorBody> {
         let entry = self.history.find(&truncate.item_id);
         let spoken = entry.is_some_and(|entry| {
@@ -217,15 +221,15 @@ impl RealtimeSession {
             return Err(ErrorBody::invalid(ErrorKind::TruncateUnknown, message).with_param("item_id"));
         }
         if truncate.content_index != 0 {
-            let message = "an item has one content part";
+            let message = "an item has one content part, with the index 0";
             return Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).with_param("content_index"));
         }
         let rate = self.setup.model.output_rate;
-        // Where the server plays, no more of it is heard from now on.
+        // With a playout clock, playback of the item stops now.
         let heard_ms = self.stop_playing(&truncate.item_id);
         let kept_ms = truncate.audio_end_ms.min(heard_ms.unwrap_or(u64::MAX));
         match self.responses.iter_mut().find(|response| response.owns(&truncate.item_id)) {
-            // Still active: it stops here, and is truncated once the engine has stopped.
+            // An active response is stopped now, and truncated when the engine has stopped.
             Some(response) => {
                 let engine_id = response.engine_id;
                 let earlier = response.truncate_at.unwrap_or_else(|| response.audio_ms(rate));
@@ -239,8 +243,8 @@ impl RealtimeSession {
         Ok(())
     }
 
-    /// Truncates a spoken item to the words heard in `heard_ms`. `complete`: no more audio would have come. `requested`: the
-    /// position that the client gave, if it did.
+    /// Truncates a spoken item to the words heard in `heard_ms`. `complete`: all audio of the item was generated. `requested`:
+    /// the client's position, if it gave one.
     pub(super) fn truncate_to_heard(&mut self, id: &str, heard_ms: u64, requested: Option<u64>, complete: bool) {
         let Some(entry) = self.history.find(id) else { return };
         let Some(text) = entry.transcript() else { return };
@@ -253,7 +257,7 @@ impl RealtimeSession {
             }
             entry.audio_ms = heard_ms;
             if kept.is_empty() {
-                // Nothing of it is left in the engine.
+                // The engine drops an item without text.
                 entry.engine.clear();
             }
         });
@@ -274,13 +278,13 @@ impl RealtimeSession {
     }
 }
 
-/// Which part of an item holds the first sound.
+/// Returns the index of the first audio part of an item.
 fn first_audio_part(item: &Item) -> Option<usize> {
     let Item::Message(message) = item else { return None };
     message.content.iter().position(|part| matches!(part, ItemContent::InputAudio { audio: Some(_), .. }))
 }
 
-/// A message's parts for the engine. Adjacent texts become one; empty ones none.
+/// Converts a message's parts to the engine's form. Adjacent texts are joined; empty ones are dropped.
 fn parts(
     message: &Message,
     format: AudioFormat,
@@ -299,7 +303,7 @@ fn parts(
         let text = match (message.role, part) {
             (ItemRole::System | ItemRole::User, ItemContent::InputText { text }) => text,
             (ItemRole::Assistant, ItemContent::OutputText { text }) => text,
-            // A spoken response of an earlier conversation.
+            // A spoken response from an earlier conversation.
             (ItemRole::Assistant, ItemContent::OutputAudio { transcript: Some(text) }) => text,
             (ItemRole::User, ItemContent::InputAudio { audio: Some(audio), .. }) => {
                 let samples =
@@ -313,7 +317,7 @@ fn parts(
                 }
                 continue;
             }
-            // The audio is gone: the transcript stands for it.
+            // Without audio, the transcript replaces it.
             (ItemRole::User, ItemContent::InputAudio { transcript: Some(text), .. }) => text,
             _ => {
                 let message = "a message of this role cannot hold this kind of content, or it is empty";
@@ -329,12 +333,14 @@ fn parts(
     Ok(contents)
 }
 
-/// Drops the bytes of audio and images, which are never sent back.
+/// Removes the bytes of audio and images: the server never sends them back.
 fn remove_media(item: &mut Item) {
     let Item::Message(message) = item else { return };
     for part in &mut message.content {
         match part {
-            ItemContent::InputAudio { audio: bytes, .. } | ItemContent::InputImage { image_url: bytes, .. } => *bytes = None,
+            ItemContent::InputAudio { audio: bytes, .. } | ItemContent::InputImage { image_url: bytes, .. } => {
+                *bytes = None
+            }
             ItemContent::InputText { .. } | ItemContent::OutputText { .. } | ItemContent::OutputAudio { .. } => {}
         }
     }

@@ -1,30 +1,29 @@
-//! The realtime session as a state machine: no I/O and no clock of its own. [`Core::handle`] takes what happened and when, and
-//! returns what to do.
+//! The realtime session as a state machine without I/O and without a clock. [`RealtimeSession::handle`] takes an input and the time,
+//! and returns effects.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
-//! | `interface` | [`Input`] and [`Effect`]: what goes in and what comes out |
+//! | `interface` | [`SessionInput`] and [`Effect`] |
 //! | `config` | `session.update` |
-//! | `input_buffer` | the input audio buffer: preroll, turns, slices for the engine |
-//! | `turns` | the caller's turns, from turn detection or the client's commits |
-//! | `answered_slices` | turns that are answered slice by slice |
-//! | `speculation` | responses begun before the turn has surely ended |
+//! | `input_buffer` | input audio buffer: preroll, turns, slices for the engine |
+//! | `turns` | the caller's turns, from turn detection or client commits |
+//! | `answered_slices` | responses to each slice of a turn |
+//! | `speculation` | responses started before the turn has surely ended |
 //! | `transcription` | transcripts of the turns |
-//! | `transcription_session` | sessions that only transcribe |
+//! | `transcription_session` | transcription sessions |
 //! | `idle` | the idle timeout |
 //! | `history` | the conversation's items |
 //! | `items` | `conversation.item.*` |
 //! | `tools` | function tools |
-//! | `create_response` | `response.create` and `response.cancel`: validate, start, queue, stop |
-//! | `reading` | texts that are read aloud while they stream in |
-//! | `request_input` | the input of a request in place of the conversation |
-//! | `response` | one active response and its form on the wire |
-//! | `engine_events` | what the engine reports of responses |
-//! | `playback` | barge-in and the playout clock's reports |
-//! | [`estimate`] | which words were heard |
-//! | [`audio`] | base64 audio inside events |
+//! | `create_response` | `response.create` and `response.cancel`: validation, start, queue, stop |
+//! | `reading` | responses that speak given text |
+//! | `request_input` | model input of a request that replaces the conversation |
+//! | `response` | one active response and its wire form |
+//! | `engine_events` | engine events of active responses |
+//! | `playback` | barge-in and reports of the playout clock |
+//! | [`estimate`] | estimate of the heard words |
+//! | [`audio`] | base64 audio in events |
 
-mod slice_responses;
 pub mod audio;
 mod config;
 mod create_response;
@@ -36,10 +35,11 @@ mod input_buffer;
 mod interface;
 mod items;
 mod playback;
-mod speech_synthesis;
 mod request_input;
 mod response;
+mod slice_responses;
 mod speculation;
+mod speech_synthesis;
 #[cfg(test)]
 mod tests;
 mod tools;
@@ -53,7 +53,7 @@ use std::time::Instant;
 use repartee_engine_api::{Command, Event, ModelInfo, SessionError, Tool};
 use repartee_media::vad::TurnEvent;
 use repartee_protocol::error::ErrorEvent;
-use repartee_protocol::session::{Session, SessionKind, SessionEvent};
+use repartee_protocol::session::{Session, SessionEvent, SessionKind};
 use repartee_protocol::{ClientEvent, ErrorBody, ErrorKind, ServerEvent, ServerMessage};
 use serde_json::Value;
 
@@ -67,16 +67,20 @@ use response::ActiveResponse;
 use speculation::Speculation;
 use transcription::Transcriber;
 
-pub use interface::{AudioSettings, Delivery, Effect, SessionInput, PIECE_MS, PlayoutReport, SessionSetup};
+pub use interface::{AudioSettings, Delivery, Effect, PIECE_MS, PlayoutReport, SessionInput, SessionSetup};
 
-/// The configuration that a session with `patch` begins with, or why the patch is refused.
+/// Returns the initial configuration of a session with `patch` applied.
+///
+/// # Errors
+///
+/// The patch is invalid, or the model does not support it.
 pub fn initial_session(id: &str, model: &ModelInfo, patch: &Value) -> Result<Session, ErrorBody> {
     config::updated(&config::initial(id, SessionKind::Realtime, model), patch, model)
 }
 
-/// One realtime session.
+/// State machine of one realtime session.
 ///
-/// A turn of text, with this code as both the client and the engine:
+/// Example: a text turn, with this code as both client and engine.
 ///
 /// ```
 /// use std::time::{Duration, Instant};
@@ -138,32 +142,32 @@ pub struct RealtimeSession {
     config: Session,
     input: InputBuffer,
     history: History,
-    /// Active responses: at most one exclusive one, and a few out-of-band ones.
+    /// Active responses: at most one exclusive, and a few out-of-band.
     responses: Vec<ActiveResponse>,
-    /// Exclusive responses to start once the active one has ended: at most one of the conversation, and a few out-of-band ones.
+    /// Exclusive responses that start after the active one: at most one in the conversation, and a few out-of-band.
     queued: VecDeque<QueuedResponse>,
-    /// A response that the client has not been told of.
+    /// Speculative response, not announced to the client.
     speculation: Option<Speculation>,
-    /// Events of a committed speculation that are still to be processed.
+    /// Unprocessed events of a committed speculation.
     pending_events: VecDeque<Event>,
     idle: IdleTimeout,
     transcriber: Transcriber,
-    /// The tools that the engine was given.
+    /// Tools that were sent to the engine.
     engine_tools: Vec<Tool>,
-    /// Responses with audio that has not played yet, oldest first. Always empty without a playout clock.
+    /// Responses with unplayed audio, oldest first. Always empty without a playout clock.
     playing: VecDeque<PlayingResponse>,
-    /// When the client has played everything. Used only without a playout clock.
+    /// Estimated end of the client's playback. Used only without a playout clock.
     client_playback: ClientPlayback,
     estimator: Box<dyn WordEstimator>,
-    /// Whether a response has read a given text.
+    /// True once a response with given text was requested.
     had_given_text: bool,
-    /// The last number given to an event, item or response.
+    /// Last number assigned to an event, item or response.
     counter: u64,
     effects: Vec<Effect>,
 }
 
 impl RealtimeSession {
-    /// A new session and its first effects.
+    /// Creates a session; returns it with its first effects.
     pub fn new(setup: SessionSetup) -> (Self, Vec<Effect>) {
         let mut config = config::initial(&setup.session_id, SessionKind::Realtime, &setup.model);
         config.expires_at = setup.expires_at;
@@ -198,7 +202,7 @@ impl RealtimeSession {
         (core, effects)
     }
 
-    /// Handles what happened at `now` and returns what to do, in order.
+    /// Handles an input at `now`; returns the effects in order.
     pub fn handle(&mut self, input: SessionInput, now: Instant) -> Vec<Effect> {
         match input {
             SessionInput::Client(message) => {
@@ -226,20 +230,20 @@ impl RealtimeSession {
         std::mem::take(&mut self.effects)
     }
 
-    /// Whether there is a response that the caller could interrupt.
+    /// True if there is a response that the caller can interrupt.
     pub fn is_responding(&self) -> bool {
         !self.playing.is_empty() || self.responses.iter().any(|response| response.exclusive)
     }
 
-    /// Whether there is no open turn, no response and nothing to play. Without turn detection an open turn does not count: only
-    /// the client knows when it ends.
+    /// True if there is no open turn, no response, no transcript and no unplayed audio. Without turn detection an open turn
+    /// does not count, because only the client knows its end.
     pub fn is_idle(&self) -> bool {
         let listening = self.config.audio.input.turn_detection.is_some() && self.input.has_turn();
         let made = self.responses.is_empty() && self.queued.is_empty() && self.transcriber.is_idle();
         !listening && made && self.playing.is_empty()
     }
 
-    /// The configuration in effect.
+    /// Returns the effective configuration.
     pub fn config(&self) -> &Session {
         &self.config
     }
@@ -252,7 +256,7 @@ impl RealtimeSession {
                 | ClientEvent::TextAppend(_)
                 | ClientEvent::TextDone(_)
         ) {
-            // The speculation assumed an unchanged conversation.
+            // A speculation assumes an unchanged conversation.
             self.abort_speculation();
         }
         if self.config.kind == SessionKind::Transcription {
@@ -260,7 +264,7 @@ impl RealtimeSession {
         }
         match event {
             ClientEvent::SessionUpdate(update) => self.update(&update.session),
-            // Decoded by the caller of this crate, which knows the format.
+            // The caller of this crate decodes the audio and passes `SessionInput::Audio`.
             ClientEvent::InputAppend(_) => Ok(()),
             ClientEvent::InputCommit => self.commit_input(),
             ClientEvent::InputClear => {
@@ -283,12 +287,12 @@ impl RealtimeSession {
         self.reconfigure(patch)?;
         self.configure();
         self.send(ServerEvent::SessionUpdated(SessionEvent { session: self.config.clone() }));
-        // Sent once: the next update has its own.
+        // Warnings are sent once: the next update has its own.
         self.config.repartee.warnings.clear();
         Ok(())
     }
 
-    /// Applies a configuration update and tells the engine.
+    /// Applies a configuration update and sends the changes to the engine.
     fn reconfigure(&mut self, patch: &Value) -> Result<(), ErrorBody> {
         let next = config::updated(&self.config, patch, &self.setup.model)?;
         self.check_kind(next.kind)?;
@@ -347,20 +351,20 @@ impl RealtimeSession {
         self.counter
     }
 
-    /// A new item's id on the wire.
+    /// Generates a wire id for an item.
     fn new_item_id(&mut self) -> String {
         let number = self.number();
         format!("item_{}_{number}", self.setup.stem)
     }
 
-    /// A new function call's id on the wire.
+    /// Generates a wire id for a function call.
     fn new_call_id(&mut self) -> String {
         let number = self.number();
         format!("call_{}_{number}", self.setup.stem)
     }
 }
 
-/// The error on the wire for a failure of the engine.
+/// Converts an engine error to its wire form.
 pub fn engine_error(error: &SessionError) -> ErrorBody {
     let message = error.to_string();
     match error {
@@ -373,7 +377,7 @@ pub fn engine_error(error: &SessionError) -> ErrorBody {
         SessionError::TooManyResponses { .. } => ErrorBody::invalid(ErrorKind::ActiveResponse, message),
         SessionError::NoTools => ErrorBody::invalid(ErrorKind::InvalidValue, message).with_param("response.tools"),
         SessionError::NoAudioInput => ErrorBody::invalid(ErrorKind::InvalidValue, message),
-        // The engine's number says nothing to a client.
+        // A client does not know the engine's item number.
         SessionError::UnknownItem(_) => {
             let message = "the model does not hold an item that this refers to: it was refused, or has left the context. Send \
                            its content again";
@@ -386,7 +390,7 @@ pub fn engine_error(error: &SessionError) -> ErrorBody {
         SessionError::BadValue { field: "streamed", .. } => {
             ErrorBody::invalid(ErrorKind::InvalidValue, message).with_param("response.repartee.reads")
         }
-        // Other values are of the server's choice.
+        // The server chooses the other values itself.
         _ => ErrorBody::server(ErrorKind::Internal, message),
     }
 }

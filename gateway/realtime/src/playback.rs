@@ -1,5 +1,5 @@
-//! Playback: the reports of the playout clock, and barge-in. Barge-in is about audio that has not played yet, not about an
-//! active response: generation usually ends long before playback.
+//! Reports of the playout clock, and barge-in. Barge-in concerns unplayed audio, not active responses: generation usually
+//! ends long before playback.
 
 use std::time::{Duration, Instant};
 
@@ -10,21 +10,21 @@ use repartee_protocol::session::TurnDetection;
 use repartee_protocol::{ErrorBody, ErrorKind, ServerEvent};
 
 use super::response::ActiveResponse;
-use super::{RealtimeSession, Delivery, Effect, PlayoutReport};
+use super::{Delivery, Effect, PlayoutReport, RealtimeSession};
 
-/// A response with audio that has not played yet.
+/// Response with unplayed audio.
 #[derive(Debug)]
 pub(super) struct PlayingResponse {
     response: ResponseId,
     response_id: String,
     item_id: String,
-    /// Whether it belongs to the conversation.
+    /// True if the response belongs to the conversation.
     in_conversation: bool,
-    /// Whether its first audio has left.
+    /// True once the first audio was sent.
     started: bool,
-    /// Estimated to have reached the ear so far.
+    /// Estimated heard position, in ms.
     heard_ms: u64,
-    /// Position last reported to the engine.
+    /// Position last reported to the engine, in ms.
     reported_ms: u64,
 }
 
@@ -42,18 +42,18 @@ impl PlayingResponse {
     }
 }
 
-/// When a client without a playout clock of ours has played all audio sent, if it plays at once and without gaps.
+/// Estimated end of playback on a client without our playout clock, if it plays immediately and without gaps.
 #[derive(Debug, Default)]
 pub(super) struct ClientPlayback(Option<Instant>);
 
 impl ClientPlayback {
-    /// More audio was sent.
+    /// Adds audio that was sent at `now`.
     pub fn extend(&mut self, samples: u64, rate: u32, now: Instant) {
         let from = self.0.map_or(now, |until| until.max(now));
         self.0 = Some(from + Duration::from_micros(samples * 1_000_000 / u64::from(rate.max(1))));
     }
 
-    /// The client drops what has not played.
+    /// Ends the playback: the client drops unplayed audio.
     pub fn end(&mut self) {
         self.0 = None;
     }
@@ -63,12 +63,12 @@ impl ClientPlayback {
     }
 }
 
-/// What an interruption stops.
+/// Scope of an interruption.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum InterruptionScope {
-    /// The responses of the conversation: the caller speaks, and out-of-band responses are not part of the talk.
+    /// Only responses of the conversation; out-of-band responses continue when the caller speaks.
     Conversation,
-    /// Everything that is spoken.
+    /// All spoken responses.
     All,
 }
 
@@ -86,10 +86,10 @@ impl RealtimeSession {
                 self.send(ServerEvent::OutputStarted(ResponseRef { response_id }));
             }
             PlayoutReport::Position { heard_ms, .. } => {
-                // During a pause all that was sent is heard; after it, what is sent is in flight again.
+                // During a pause all sent audio becomes heard; after it, new audio is in flight again, so the report may be lower.
                 playing.heard_ms = playing.heard_ms.max(heard_ms);
                 let heard_ms = playing.heard_ms;
-                // The engine's deadlines are in codec frames.
+                // Reports once per codec frame: the engine's deadlines count codec frames.
                 if heard_ms >= playing.reported_ms + self.setup.model.frame.as_millis() as u64 {
                     playing.reported_ms = heard_ms;
                     let position = Duration::from_millis(heard_ms);
@@ -104,20 +104,21 @@ impl RealtimeSession {
         }
     }
 
-    /// Whether the caller's voice interrupts. Who is answered slice by slice speaks on while the answers play.
+    /// True if the caller's voice interrupts playback. With responses to slices it does not: the caller keeps speaking.
     pub(super) fn is_interruptible(&self) -> bool {
         let detection = self.config.audio.input.turn_detection.as_ref();
         !self.answers_slices() && detection.is_some_and(TurnDetection::interrupts_response)
     }
 
-    /// Whether a response plays that the caller may interrupt, and that can be paused until it is known whether the caller does.
+    /// True if an interruptible response of the conversation plays on our playout clock, which can pause until barge-in is
+    /// confirmed or dismissed.
     pub fn is_pausable(&self) -> bool {
         let interrupts = self.is_interruptible();
         let plays = self.playing.front().is_some_and(|playing| playing.started && playing.in_conversation);
         self.setup.delivery == Delivery::Paced && interrupts && plays
     }
 
-    /// The caller may be about to interrupt. The client is told nothing until it is clear.
+    /// Pauses playout at a possible barge-in. The client gets no event until it is confirmed.
     pub(super) fn pause_playout(&mut self) {
         if self.is_pausable() {
             self.effects.push(Effect::PausePlayout);
@@ -134,7 +135,7 @@ impl RealtimeSession {
         Ok(())
     }
 
-    /// Without a playout clock: the client drops what it has not played.
+    /// Without a playout clock: ends the playback estimate, because the client drops unplayed audio.
     pub(super) fn clear_client_playback(&mut self) {
         if self.setup.delivery == Delivery::Unpaced {
             self.client_playback.end();
@@ -142,7 +143,7 @@ impl RealtimeSession {
         }
     }
 
-    /// Drops the audio of these responses that has not played, and tells the client. The others play on.
+    /// Drops the unplayed audio of these responses and sends `output_audio_buffer.cleared`. Other responses continue.
     fn drop_playing(&mut self, dropped: &[PlayingResponse]) {
         if dropped.is_empty() {
             return;
@@ -159,7 +160,7 @@ impl RealtimeSession {
         }
     }
 
-    /// Stops the audio of an item; returns how much of it was heard, in ms. `None` if nothing of it is to be played.
+    /// Stops the audio of an item; returns the heard part in ms. `None` if the item has no unplayed audio.
     pub(super) fn stop_playing(&mut self, item_id: &str) -> Option<u64> {
         let index = self.playing.iter().position(|playing| playing.item_id == item_id)?;
         let playing = self.playing.remove(index)?;
@@ -168,8 +169,8 @@ impl RealtimeSession {
         Some(heard_ms)
     }
 
-    /// Barge-in: stops responses and playout, and truncates items to what was heard. Without a playout clock the client
-    /// truncates.
+    /// Interrupts (barge-in): stops responses and playout, and truncates items to the heard part. Without a playout clock the
+    /// client truncates.
     pub(super) fn interrupt(&mut self, reason: StatusReason, scope: InterruptionScope) {
         let stops = |in_conversation| in_conversation || scope == InterruptionScope::All;
         self.queued.retain(|waiting| !waiting.in_conversation());

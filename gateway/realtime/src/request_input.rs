@@ -1,4 +1,4 @@
-//! The input of a request in place of the conversation, in the order in which the model reads it.
+//! Model input of a request that replaces the conversation, in the model's reading order.
 
 use repartee_engine_api::ResponseInput;
 use repartee_protocol::ErrorBody;
@@ -9,21 +9,21 @@ use super::RealtimeSession;
 use super::create_response::refuse;
 use super::tools::unknown_call;
 
-/// Most items of a request's own input.
+/// Maximum number of items in a request's input.
 const MAX_INPUT: usize = 1_024;
 
-/// One item of the input.
+/// Input item in its engine form.
 #[derive(Debug, Default)]
 struct Part {
     inputs: Vec<ResponseInput>,
-    /// Of a function call.
+    /// Id of the call; set for a function call only.
     call_id: Option<String>,
-    /// Results of the call. The model reads them after it, wherever the client put them.
+    /// Results of the call. The model reads them directly after it, independent of their position in the request.
     results: Vec<ResponseInput>,
 }
 
 impl RealtimeSession {
-    /// The engine's form of `items`. Adds to `warnings` what the model does not read.
+    /// Converts `items` to the engine's form. Adds a warning for each part that the model cannot read.
     pub(super) fn request_input(
         &self,
         items: &[InputItem],
@@ -58,7 +58,7 @@ impl RealtimeSession {
                     let call = parts.iter_mut().rev().find(|part| part.call_id.as_ref() == Some(&output.call_id));
                     match call {
                         Some(call) => call.results.extend::<Vec<_>>(inputs),
-                        // The conversation has its call.
+                        // The call is in the conversation.
                         None if own.is_none() => parts.push(Part { inputs, ..Part::default() }),
                         None => return Err(unknown_call(&output.call_id).with_param(format!("{at}.call_id"))),
                     }

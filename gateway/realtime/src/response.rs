@@ -1,79 +1,79 @@
-//! One response while it is active, and its form on the wire.
+//! Active response and its wire form.
 
-use repartee_engine_api::{FinishReason, ItemId, ResponseId, EngineUsage};
-use repartee_protocol::item::{ItemContent, FunctionCall, Item, ItemObject, Message, ItemRole, ItemStatus};
+use repartee_engine_api::{EngineUsage, FinishReason, ItemId, ResponseId};
+use repartee_protocol::item::{FunctionCall, Item, ItemContent, ItemObject, ItemRole, ItemStatus, Message};
 use repartee_protocol::response::{
-    CallRef, ResponseInputTokens, OutputTokens, ContentPartBody, PartRef, StatusReason, Response, ResponseAudio, ResponseObject,
-    ResponseOutput, ResponseStatus, StatusDetails, ResponseUsage,
+    CallRef, ContentPartBody, OutputTokens, PartRef, Response, ResponseAudio, ResponseInputTokens, ResponseObject,
+    ResponseOutput, ResponseStatus, ResponseUsage, StatusDetails, StatusReason,
 };
 use repartee_protocol::session::{MaxTokens, Modality};
 use serde_json::{Map, Value};
 
 use super::speech_synthesis::GivenText;
 
-/// An active response.
+/// Active or queued response.
 #[derive(Debug)]
 pub(super) struct ActiveResponse {
-    /// The engine's id of it.
+    /// Engine id of the response.
     pub engine_id: ResponseId,
-    /// Its id on the wire.
+    /// Wire id of the response.
     pub id: String,
-    /// The engine's id of its item.
+    /// Engine id of the response's item.
     pub item: ItemId,
-    /// The conversation that it belongs to; `None` for an out-of-band response.
+    /// Id of the conversation; `None` for an out-of-band response.
     pub conversation_id: Option<String>,
-    /// The conversation's last item when it began (`root` if there was none): its own items follow that one.
+    /// Last item of the conversation at the start of the response, `root` for none; the response's items follow it.
     pub previous_item_id: String,
-    /// Whether it must not overlap with another exclusive response.
+    /// True if the response must not overlap with another exclusive one.
     pub exclusive: bool,
-    /// Audio with a transcript, or text.
+    /// Output modality: audio with a transcript, or text.
     pub modality: Modality,
-    /// Upper bound of text tokens.
+    /// Maximum number of text tokens.
     pub max_tokens: MaxTokens,
-    /// Format and voice of its audio.
+    /// Format and voice of the audio.
     pub output: ResponseOutput,
-    /// As given in `response.create`.
+    /// Client metadata from `response.create`.
     pub metadata: Option<Map<String, Value>>,
-    /// What is served differently from what was asked, until the client was told.
+    /// Warnings about settings that are served differently; empty after the announcement.
     pub warnings: Vec<String>,
-    /// Whether it may hold more than one function call.
+    /// True if more than one function call is allowed.
     pub parallel_calls: bool,
-    /// The items that the client was told of, in order.
+    /// Announced items, in order.
     pub outputs: Vec<ResponseItem>,
-    /// Samples handed on to be played or sent.
+    /// Samples sent or queued for playout.
     pub samples: u64,
-    /// Why it is being stopped, until the engine confirms.
+    /// Reason of the stop, until the engine confirms it.
     pub stopping: Option<StatusReason>,
-    /// Whether the engine was told to stop after the first function call. It completes once the engine confirms.
+    /// True if the engine was told to stop after the first function call. The response completes when the engine confirms.
     pub stopped_at_call: bool,
-    /// Where its item is to be truncated at the end: how much of it was heard, in ms.
+    /// Heard part in ms, to which the response's item is truncated at the end.
     pub truncate_at: Option<u64>,
-    /// The position that the client gave for that.
+    /// Truncation position that the client requested, in ms.
     pub truncate_requested: Option<u64>,
-    /// One of its items was deleted: it goes from the engine's at the end.
+    /// True if an item of the response was deleted; the engine's item is updated at the end.
     pub deleted: bool,
-    /// The given text that it reads.
+    /// Given text of the response.
     pub reading: Option<GivenText>,
 }
 
-/// One item of a response.
+/// Output item of a response.
 #[derive(Debug)]
 pub(super) struct ResponseItem {
-    /// Its id on the wire.
+    /// Wire id of the item.
     pub id: String,
     pub body: ItemBody,
-    /// Its state.
+    /// Status of the item.
     pub status: ItemStatus,
 }
 
-/// Content of an item so far.
+/// Content of an output item so far.
 #[derive(Debug)]
 pub(super) enum ItemBody {
     /// Text, or the transcript of audio.
     Message(String),
-    /// A function call.
+    /// Function call by the model.
     Call {
-        /// Index of the call in the response.
+        /// Engine's index of the call in the response.
         call: u32,
         call_id: String,
         name: String,
@@ -82,27 +82,27 @@ pub(super) enum ItemBody {
 }
 
 impl ActiveResponse {
-    /// Whether its items belong to the conversation.
+    /// True if the response belongs to the conversation.
     pub fn in_conversation(&self) -> bool {
         self.conversation_id.is_some()
     }
 
-    /// Whether the conversation's item `id` is one of its own.
+    /// True if the conversation's item `id` is an output item of this response.
     pub fn owns(&self, id: &str) -> bool {
         self.in_conversation() && self.outputs.iter().any(|output| output.id == id)
     }
 
-    /// Duration of the audio handed on, in ms.
+    /// Duration of the audio sent or queued for playout, in ms.
     pub fn audio_ms(&self, rate: u32) -> u64 {
         self.samples * 1_000 / u64::from(rate)
     }
 
-    /// Its message and its index among the items, if there is one yet.
+    /// Returns the message and its output index; `None` before it exists.
     pub fn message(&self) -> Option<(usize, &ResponseItem)> {
         self.outputs.iter().enumerate().find(|(_, output)| matches!(output.body, ItemBody::Message(_)))
     }
 
-    /// Text of its message so far.
+    /// Returns the message text so far.
     pub fn text(&self) -> &str {
         match self.message() {
             Some((_, ResponseItem { body: ItemBody::Message(text), .. })) => text,
@@ -110,26 +110,28 @@ impl ActiveResponse {
         }
     }
 
-    /// Address of its message's content part.
+    /// Returns the location of the message's content part; `None` before the message exists.
     pub fn part_ref(&self) -> Option<PartRef> {
         let (index, output) = self.message()?;
         let (response_id, item_id) = (self.id.clone(), output.id.clone());
         Some(PartRef { response_id, item_id, output_index: index as u32, content_index: 0 })
     }
 
-    /// Whether it holds a function call.
+    /// True if there is a function call.
     pub fn has_call(&self) -> bool {
         self.outputs.iter().any(|output| matches!(output.body, ItemBody::Call { .. }))
     }
 
-    /// Address of the function call at `index`.
+    /// Returns the location of the function call at `index`; `None` if it is not a call.
     pub fn call_ref(&self, index: usize) -> Option<CallRef> {
-        let ResponseItem { id, body: ItemBody::Call { call_id, .. }, .. } = self.outputs.get(index)? else { return None };
+        let ResponseItem { id, body: ItemBody::Call { call_id, .. }, .. } = self.outputs.get(index)? else {
+            return None;
+        };
         let (response_id, item_id, call_id) = (self.id.clone(), id.clone(), call_id.clone());
         Some(CallRef { response_id, item_id, output_index: index as u32, call_id })
     }
 
-    /// Its message as a content part.
+    /// Returns the message as a content part.
     pub fn part(&self) -> ContentPartBody {
         let text = self.text().to_owned();
         match self.modality {
@@ -138,7 +140,7 @@ impl ActiveResponse {
         }
     }
 
-    /// An item in its form on the wire.
+    /// Converts an output item to its wire form.
     pub fn output_item(&self, output: &ResponseItem) -> Item {
         let (id, object, status) = (Some(output.id.clone()), ItemObject::Value, output.status);
         match &output.body {
@@ -147,7 +149,7 @@ impl ActiveResponse {
                     Modality::Audio => ItemContent::OutputAudio { transcript: Some(text.clone()) },
                     Modality::Text => ItemContent::OutputText { text: text.clone() },
                 };
-                // The parts of an item in progress are announced one by one.
+                // An item in progress has no parts yet: `response.content_part.added` announces them.
                 let content = if status == ItemStatus::InProgress { Vec::new() } else { vec![content] };
                 Item::Message(Message { id, object, status, role: ItemRole::Assistant, content })
             }
@@ -162,7 +164,7 @@ impl ActiveResponse {
         }
     }
 
-    /// The response in its form on the wire; `end` once it has ended.
+    /// Converts the response to its wire form; `end` is `None` while it is in progress.
     pub fn to_wire(&self, end: Option<(StatusDetails, ResponseUsage)>) -> Response {
         let (status_details, usage) = end.unzip();
         let output = match &status_details {
@@ -184,10 +186,10 @@ impl ActiveResponse {
         }
     }
 
-    /// Why it ended, given the engine's reason.
+    /// Returns the status and reason of the end, given the engine's reason.
     pub fn status_details(&self, reason: FinishReason) -> StatusDetails {
         let (kind, reason) = match (self.stopping, reason) {
-            // What came after the stop was not sent, so it counts as cancelled even if the engine had completed it.
+            // Output after the stop is not sent, so the response counts as cancelled even if the engine completed it.
             (Some(reason), _) => (ResponseStatus::Cancelled, Some(reason)),
             (None, _) if self.stopped_at_call => (ResponseStatus::Completed, None),
             (None, FinishReason::Stop) => (ResponseStatus::Completed, None),
@@ -198,7 +200,7 @@ impl ActiveResponse {
     }
 }
 
-/// The engine's usage in its form on the wire.
+/// Converts the engine's usage to its wire form.
 pub(super) fn usage(engine: &EngineUsage) -> ResponseUsage {
     let input_tokens = engine.input_text_tokens + engine.input_audio_tokens;
     let output_tokens = engine.output_text_tokens + engine.output_audio_frames;

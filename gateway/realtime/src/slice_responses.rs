@@ -1,5 +1,5 @@
-//! Slice by slice: while a turn goes on, each slice of it becomes an item of its own and is answered, as in streaming translation. A
-//! slice waits until the one before it is answered, and is longer by what came meanwhile.
+//! Responses slice by slice: during a turn, each slice becomes an item and gets a response, as in streaming translation. A
+//! slice waits for the response to the previous slice, and includes the audio received meanwhile.
 
 use std::time::Instant;
 
@@ -8,12 +8,12 @@ use repartee_protocol::session::TurnDetection;
 use super::RealtimeSession;
 
 impl RealtimeSession {
-    /// Whether turns are answered slice by slice.
+    /// True if the session responds to each slice of a turn.
     pub(super) fn answers_slices(&self) -> bool {
         self.config.repartee.slice_ms.is_some()
     }
 
-    /// Ends a slice of the open turn and answers it, if it is long enough and nothing is being answered.
+    /// Ends a slice of the open turn and requests a response, if the slice is long enough and no response is active or queued.
     pub(super) fn end_slice(&mut self, now: Instant) {
         let answered = self.responses.iter().any(|response| response.in_conversation());
         if answered || self.has_queued_response() {
@@ -26,7 +26,7 @@ impl RealtimeSession {
         let item_id = self.new_item_id();
         let slices = self.input.begin_turn(item_id, Some(end_ms));
         self.append(slices);
-        // Without turn detection the client has asked for nothing else.
+        // Without turn detection, every slice gets a response.
         if self.config.audio.input.turn_detection.as_ref().is_none_or(TurnDetection::creates_response) {
             let request = self.default_request(now);
             self.start_or_queue(request);

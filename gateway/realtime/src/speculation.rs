@@ -1,6 +1,6 @@
-//! Speculation: when the caller pauses, a response begins as if the turn had ended, and its events are held back. If the turn
-//! ends there, the speculation is committed and the response is ahead by the endpointing delay; if the caller goes on, it is
-//! aborted.
+//! Speculation: when the caller pauses, a response starts as if the turn had ended, and its events are held back. If the turn
+//! ends there, the speculation is committed and the response is ahead by the endpointing delay. If the caller continues, the
+//! speculation is aborted.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -9,26 +9,27 @@ use repartee_engine_api::{Command, Event, ItemId, ResponseId};
 use repartee_protocol::session::TurnDetection;
 
 use super::response::ActiveResponse;
-use super::{RealtimeSession, Effect, speech_synthesis};
+use super::{Effect, RealtimeSession, speech_synthesis};
 
-/// Events held back, about 6 s of speech. Beyond that the engine's events are not read, so the engine waits.
+/// Maximum number of held events, about 6 s of speech. At the limit the engine's events are not read, which stops the engine
+/// (backpressure).
 const MAX_HELD_EVENTS: usize = 96;
 
-/// A speculation is aborted when the turn detector has not decided after this long: the caller may have stopped sending audio.
+/// Time after which a speculation without a decision of the turn detector is aborted: the caller may have stopped sending audio.
 const DECISION_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A response begun before the turn has surely ended.
+/// Response started before the turn has surely ended.
 #[derive(Debug)]
 pub(super) struct Speculation {
-    /// The engine's id of the turn's item.
+    /// Engine id of the turn's item.
     pub item: ItemId,
     pub response: ActiveResponse,
-    /// When it is aborted without a decision.
+    /// Time of the abort without a decision.
     deadline: Instant,
     held: VecDeque<Event>,
 }
 
-/// The response that an event is about.
+/// Returns the response of an event; `None` for session events.
 pub(super) fn response_of(event: &Event) -> Option<ResponseId> {
     match event {
         Event::Text { response, .. }
@@ -42,12 +43,12 @@ pub(super) fn response_of(event: &Event) -> Option<ResponseId> {
 }
 
 impl RealtimeSession {
-    /// Whether the session speculates. What is answered slice by slice has been answered before the pause.
+    /// True if the session speculates. Not with responses to slices, which come before the pause.
     pub(super) fn speculates(&self) -> bool {
         self.config.repartee.speculative_start && !self.answers_slices()
     }
 
-    /// Begins a speculation at the caller's pause, if the session wants it and nothing else is going on.
+    /// Begins a speculation at the caller's pause, if enabled and no other response is active or queued.
     pub(super) fn begin_speculation(&mut self, audio_end_ms: u64, now: Instant) {
         let detection = self.config.audio.input.turn_detection.as_ref();
         let wanted = self.speculates() && detection.is_some_and(TurnDetection::creates_response);
@@ -65,7 +66,7 @@ impl RealtimeSession {
             Some(Speculation { item, response, deadline: now + DECISION_TIMEOUT, held: VecDeque::new() });
     }
 
-    /// Aborts the speculation, if there is one: the caller goes on, or the conversation has changed.
+    /// Aborts the speculation, if there is one: the caller continues, or the conversation has changed.
     pub(super) fn abort_speculation(&mut self) {
         let Some(speculation) = self.speculation.take() else { return };
         self.command(Command::AbortSpeculation { response: speculation.response.engine_id });
@@ -74,8 +75,8 @@ impl RealtimeSession {
         self.append(slices);
     }
 
-    /// Commits the speculation, if there is one: returns the engine's id of the turn's item, and the response. Its held events
-    /// become pending.
+    /// Commits the speculation, if there is one. Returns the engine id of the turn's item, and the response. Held events become
+    /// pending.
     pub(super) fn commit_speculation(&mut self) -> Option<(ItemId, ActiveResponse)> {
         let Speculation { item, response, held, .. } = self.speculation.take()?;
         self.command(Command::CommitSpeculation { response: response.engine_id });
@@ -84,16 +85,16 @@ impl RealtimeSession {
         Some((item, response))
     }
 
-    /// Processes an event of the engine, or holds it back.
+    /// Processes an engine event, or holds it back during a speculation.
     pub(super) fn engine_event(&mut self, event: Event, now: Instant) {
         if !self.pending_events.is_empty() {
-            // Events stay in order.
+            // Keeps the order of events.
             self.pending_events.push_back(event);
             return;
         }
         match &mut self.speculation {
             Some(speculation) if response_of(&event) == Some(speculation.response.engine_id) => match event {
-                // Not reported: if the cause persists, the response to the real end of the turn fails too.
+                // Not reported: if the cause persists, the response at the actual end of the turn fails too.
                 Event::Failed { error, .. } if !error.is_fatal() => self.abort_speculation(),
                 Event::Failed { error, .. } => self.process_engine_event(Event::Failed { response: None, error }, now),
                 event => speculation.held.push_back(event),
@@ -109,14 +110,14 @@ impl RealtimeSession {
         }
     }
 
-    /// When [`super::Input::Time`] is due; `None` for never.
+    /// Time at which [`super::SessionInput::DeadlineReached`] is due; `None` for never.
     pub fn deadline(&self) -> Option<Instant> {
         let speculation = self.speculation.as_ref().map(|speculation| speculation.deadline);
         let texts = self.responses.iter().filter_map(speech_synthesis::deadline);
         speculation.into_iter().chain(self.transcriber.deadline()).chain(texts).min()
     }
 
-    /// Aborts a speculation whose deadline has passed, and tries again what is to be tried again.
+    /// Handles passed deadlines: aborts the speculation, ends stalled given texts, retries transcripts.
     pub(super) fn time(&mut self, now: Instant) {
         if self.speculation.as_ref().is_some_and(|speculation| speculation.deadline <= now) {
             self.abort_speculation();
@@ -125,13 +126,13 @@ impl RealtimeSession {
         self.retry_transcript(now);
     }
 
-    /// Whether events of a committed speculation are still to be processed: give [`super::Input::PendingEvent`] before the
-    /// engine's next event.
+    /// True if events of a committed speculation are unprocessed: pass [`super::SessionInput::PendingEvent`] before the engine's next
+    /// event.
     pub fn has_pending_event(&self) -> bool {
         !self.pending_events.is_empty()
     }
 
-    /// Whether the engine's events are to be read now.
+    /// True if the engine's next event should be read now.
     pub fn wants_engine_events(&self) -> bool {
         self.pending_events.is_empty()
             && self.speculation.as_ref().is_none_or(|speculation| speculation.held.len() < MAX_HELD_EVENTS)

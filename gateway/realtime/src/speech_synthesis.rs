@@ -1,4 +1,4 @@
-//! Responses that read a given text aloud while it streams in (`repartee.text.*`).
+//! Responses that speak given text while the client streams it (`repartee.text.*`).
 
 use std::time::{Duration, Instant};
 
@@ -9,28 +9,28 @@ use repartee_protocol::{ErrorBody, ErrorKind};
 use super::RealtimeSession;
 use super::response::ActiveResponse;
 
-/// The longest text that one response reads, in bytes.
+/// Maximum length of the given text of one response, in bytes.
 pub(super) const MAX_TEXT: usize = 64 << 10;
-/// A text of which nothing came for so long has ended: a response must not wait for ever.
+/// Time without new text after which the text ends, so that a response does not wait forever.
 pub(super) const TEXT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The text that a response reads, so far.
+/// Given text of a response: its length so far and its state.
 #[derive(Debug)]
 pub(super) struct GivenText {
     bytes: usize,
     ended: bool,
-    /// When some of it came last.
+    /// Time of the last append.
     since: Instant,
 }
 
 impl GivenText {
-    /// A text that begins now.
+    /// Creates an empty text that starts at `now`.
     pub fn new(now: Instant) -> Self {
         Self { bytes: 0, ended: false, since: now }
     }
 }
 
-/// When the text of a response ends without a word from the client.
+/// Time at which the text of a response ends without further client events; `None` if it has ended.
 pub(super) fn deadline(response: &ActiveResponse) -> Option<Instant> {
     let reading = response.reading.as_ref().filter(|reading| !reading.ended)?;
     response.stopping.is_none().then_some(reading.since + TEXT_TIMEOUT)
@@ -46,7 +46,7 @@ impl RealtimeSession {
             return refuse("the text of this response has ended");
         }
         if reading.bytes + text.len() > MAX_TEXT {
-            return refuse("a response reads at most 64 KiB: end this text, and ask for another response");
+            return refuse("a response takes at most 64 KiB of text: end this text, and create another response");
         }
         reading.bytes += text.len();
         reading.since = now;
@@ -71,7 +71,7 @@ impl RealtimeSession {
         Ok(())
     }
 
-    /// Ends the texts that nothing was heard of for too long.
+    /// Ends the given texts whose deadline has passed.
     pub(super) fn end_stalled_texts(&mut self, now: Instant) {
         let mut ended = Vec::new();
         for response in &mut self.responses {
@@ -87,7 +87,8 @@ impl RealtimeSession {
         }
     }
 
-    /// The response of this id that reads a text, or the one that was asked for last; with the commands that it still waits to send.
+    /// Finds the response with this id that takes given text, or the last one requested; for a queued response, also its unsent
+    /// commands.
     fn reader(&mut self, id: Option<&str>) -> Option<(&mut ActiveResponse, Option<&mut Vec<Command>>)> {
         let queued = self.queued.iter_mut().rev().map(|waiting| (&mut waiting.response, Some(&mut waiting.text)));
         let active = self.responses.iter_mut().rev().map(|response| (response, None));
@@ -96,12 +97,12 @@ impl RealtimeSession {
         })
     }
 
-    /// What to say of a text that nobody reads: nothing where its response may have ended in the meantime.
+    /// Result for text without a response. Not an error if a response took text earlier: it may have ended meanwhile.
     fn no_reader(&self) -> Result<(), ErrorBody> {
         if self.had_given_text {
             return Ok(());
         }
-        refuse("no response reads a text: ask for one by `response.create` with `\"repartee\": {\"reads\": true}`")
+        refuse("no response takes given text: create one by `response.create` with `\"repartee\": {\"reads\": true}`")
     }
 }
 

@@ -1,20 +1,20 @@
-//! Function tools: what clients offer, as the engine wants it.
+//! Function tools: parses the client's definitions into the engine's.
 
 use repartee_engine_api::Tool;
 use repartee_protocol::{ErrorBody, ErrorKind};
 use serde_json::Value;
 
-/// Most functions that a session or a response may offer.
+/// Maximum number of tools of a session or a response.
 const MAX_TOOLS: usize = 128;
-/// The longest name of a function, in bytes.
+/// Maximum length of a function name, in bytes.
 const MAX_NAME: usize = 128;
 
-/// Whether a tool is a function: the only kind that is served, and the default where `type` is absent.
+/// True if a tool is a function, the only supported type and the default if `type` is absent.
 pub(super) fn is_function(tool: &Value) -> bool {
     tool.get("type").is_none_or(|kind| kind == "function")
 }
 
-/// The functions among `tools` for the engine; `root` is put before the path of a wrong field.
+/// Parses the functions among `tools`; `root` is the prefix of the path of an invalid field.
 pub(super) fn functions(tools: &[Value], root: &str) -> Result<Vec<Tool>, ErrorBody> {
     if tools.len() > MAX_TOOLS {
         let message = format!("there are at most {MAX_TOOLS} tools");
@@ -34,33 +34,33 @@ fn function(tool: &Value, at: &str) -> Result<Tool, ErrorBody> {
     let description = match fields.get("description") {
         None | Some(Value::Null) => String::new(),
         Some(Value::String(text)) => text.clone(),
-        Some(_) => return Err(refuse(&format!("{at}.description"), "a description is a text".into())),
+        Some(_) => return Err(refuse(&format!("{at}.description"), "`description` is a string".into())),
     };
     let parameters = match fields.get("parameters") {
         None | Some(Value::Null) => "{}".to_owned(),
         Some(schema @ Value::Object(_)) => schema.to_string(),
-        Some(_) => return Err(refuse(&format!("{at}.parameters"), "parameters are a JSON schema".into())),
+        Some(_) => return Err(refuse(&format!("{at}.parameters"), "`parameters` is a JSON schema object".into())),
     };
     Ok(Tool { name: name.to_owned(), description, parameters })
 }
 
-/// Refuses a `tool_choice` that is not served: a model cannot be made to call a function. `param` is the field's path.
+/// Rejects an unsupported `tool_choice`: a model cannot be forced to call a function. `param` is the path of the field.
 pub(super) fn check_choice(choice: &Value, param: &str) -> Result<(), ErrorBody> {
     if choice == "auto" || choice == "none" {
         return Ok(());
     }
-    let message = "this model cannot be made to call a function: a tool_choice is `auto` or `none`; ask for the call in the \
+    let message = "this model cannot be forced to call a function: `tool_choice` is `auto` or `none`; ask for the call in the \
                    instructions";
     Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).with_param(param))
 }
 
-/// The error for the result of a function call that is not there.
+/// Creates the error for the result of an unknown function call.
 pub(super) fn unknown_call(call_id: &str) -> ErrorBody {
     let message = format!("Tool call ID '{call_id}' not found in conversation.");
     ErrorBody::invalid(ErrorKind::ToolCallUnknown, message)
 }
 
-/// The functions that `tool_choice` allows.
+/// Returns the functions that `tool_choice` allows.
 pub(super) fn allowed(tools: Vec<Tool>, choice: &Value) -> Vec<Tool> {
     if choice == "none" { Vec::new() } else { tools }
 }

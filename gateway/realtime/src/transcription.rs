@@ -1,86 +1,88 @@
-//! Transcripts of the caller's turns. The model writes each down in an out-of-band response of the lowest priority, one at a time.
+//! Transcripts of the caller's turns. The model writes each in a background out-of-band response, one at a time.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use repartee_engine_api::{
-    Command, MessageContent, Event, FinishReason, ResponseInput, ItemId, Respond, ResponseId,
-    Role, Sampling, SessionError, EngineUsage,
+    Command, EngineUsage, Event, FinishReason, ItemId, MessageContent, Respond, ResponseId, ResponseInput, Role,
+    Sampling, SessionError,
 };
-use repartee_protocol::item::{ItemContent, Item};
-use repartee_protocol::transcription::{TranscriptionCompleted, TranscriptionDelta, TranscriptionFailed, TranscriptionInputTokens, TranscriptionUsage};
+use repartee_protocol::item::{Item, ItemContent};
+use repartee_protocol::transcription::{
+    TranscriptionCompleted, TranscriptionDelta, TranscriptionFailed, TranscriptionInputTokens, TranscriptionUsage,
+};
 use repartee_protocol::{ErrorBody, ErrorKind, ServerEvent};
 
 use super::speculation::response_of;
 use super::{RealtimeSession, engine_error};
 
-/// What the model is asked to do.
+/// Instruction to the model for a transcript.
 const INSTRUCTION: &str = "Write down what is said in this recording, word for word, and nothing else.";
-/// Turns that may wait; more than anybody speaks while one is written down.
+/// Maximum number of waiting turns.
 const MAX_WAITING: usize = 16;
-/// Text tokens of one transcript: minutes of speech.
+/// Maximum number of text tokens of a transcript: minutes of speech.
 const MAX_TOKENS: u32 = 1_024;
-/// How long to wait for a free slot of the engine, and how often.
+/// Interval and number of retries while the engine has no free slot.
 const RETRY: Duration = Duration::from_secs(1);
 const TRIES: u32 = 30;
 
-/// A turn to be transcribed.
+/// Turn to transcribe.
 #[derive(Debug)]
 struct PendingTranscript {
-    /// Its id on the wire.
+    /// Wire id of the turn's item.
     item_id: String,
-    /// The engine's id of it.
+    /// Engine id of the turn's item.
     item: ItemId,
-    /// How often it was tried in vain.
+    /// Number of failed attempts.
     tries: u32,
 }
 
-/// The transcript that is being made.
+/// Transcript in progress.
 #[derive(Debug)]
 struct Active {
     response: ResponseId,
-    /// `None` once the client has deleted it.
+    /// Turn of the transcript; `None` after the item was deleted.
     turn: Option<PendingTranscript>,
     text: String,
 }
 
-/// Transcripts, being made or to be made.
+/// Queue of transcripts: at most one in progress, others waiting.
 #[derive(Debug, Default)]
 pub(super) struct Transcriber {
     active: Option<Active>,
     waiting: VecDeque<PendingTranscript>,
-    /// When the first one is tried again, if the engine had no room for it.
+    /// Time of the next attempt, if the engine had no free slot.
     retry_at: Option<Instant>,
 }
 
 impl Transcriber {
-    /// Whether there is nothing to do.
+    /// True if no transcript is in progress or waiting.
     pub fn is_idle(&self) -> bool {
         self.active.is_none() && self.waiting.is_empty()
     }
 
-    /// When [`Core::retry_transcript`] is due.
+    /// Time at which [`RealtimeSession::retry_transcript`] is due; `None` without a retry.
     pub fn deadline(&self) -> Option<Instant> {
         self.retry_at
     }
 }
 
 impl RealtimeSession {
-    /// Has a turn transcribed, if the session wants that.
+    /// Queues a turn for transcription, if enabled in the session.
     pub(super) fn transcribe(&mut self, item_id: String, item: ItemId) {
         if self.config.audio.input.transcription.is_none() {
             return;
         }
         let turn = PendingTranscript { item_id, item, tries: 0 };
         if self.transcriber.waiting.len() >= MAX_WAITING {
-            let message = format!("{MAX_WAITING} turns wait to be transcribed");
+            let message = format!("{MAX_WAITING} turns already wait for transcription");
             return self.transcription_failed(turn, ErrorBody::server(ErrorKind::TranscriptionFailed, message));
         }
         self.transcriber.waiting.push_back(turn);
         self.next_transcript();
     }
 
-    /// Starts the next transcript, unless one is being made.
+    /// Starts the next transcript, unless one is in progress or a retry is due later.
     fn next_transcript(&mut self) {
         if self.transcriber.active.is_some() || self.transcriber.retry_at.is_some() {
             return;
@@ -110,7 +112,7 @@ impl RealtimeSession {
         self.transcriber.active = Some(Active { response, turn: Some(turn), text: String::new() });
     }
 
-    /// Tries the first one again, if it is time.
+    /// Retries the first waiting transcript if its time has come.
     pub(super) fn retry_transcript(&mut self, now: Instant) {
         if self.transcriber.retry_at.is_some_and(|at| at <= now) {
             self.transcriber.retry_at = None;
@@ -118,7 +120,7 @@ impl RealtimeSession {
         }
     }
 
-    /// The client has deleted an item, or it was evicted.
+    /// Cancels the transcript of an item that was deleted.
     pub(super) fn cancel_transcript(&mut self, item_id: &str) {
         self.transcriber.waiting.retain(|turn| turn.item_id != item_id);
         if let Some(active) = &mut self.transcriber.active
@@ -129,7 +131,7 @@ impl RealtimeSession {
         }
     }
 
-    /// Takes an event of the engine, if it is about a transcript; else returns it.
+    /// Handles an engine event of a transcript; returns any other event.
     pub(super) fn transcription_event(&mut self, event: Event, now: Instant) -> Option<Event> {
         let active = self.transcriber.active.as_mut();
         let Some(active) = active.filter(|active| response_of(&event) == Some(active.response)) else {
@@ -145,7 +147,7 @@ impl RealtimeSession {
             Event::SegmentFinished { reason, usage, .. } => self.transcription_ended(reason, &usage),
             Event::Failed { error, .. } => {
                 self.transcription_refused(&error, now);
-                // It ends the session, too.
+                // A fatal error also ends the session.
                 if error.is_fatal() {
                     return Some(Event::Failed { response: None, error });
                 }
@@ -181,7 +183,7 @@ impl RealtimeSession {
         self.next_transcript();
     }
 
-    /// The engine has refused a transcript: for now, or at all.
+    /// Handles a transcript that the engine refused: retries if the engine had no free slot, else reports the failure.
     fn transcription_refused(&mut self, error: &SessionError, now: Instant) {
         let Some(Active { turn, .. }) = self.transcriber.active.take() else { return };
         let for_now = matches!(error, SessionError::OutOfMemory | SessionError::TooManyResponses { .. });
@@ -198,7 +200,11 @@ impl RealtimeSession {
 
     fn transcription_failed(&mut self, turn: PendingTranscript, error: ErrorBody) {
         self.evict_turn(&turn.item_id);
-        self.send(ServerEvent::TranscriptionFailed(TranscriptionFailed { item_id: turn.item_id, content_index: 0, error }));
+        self.send(ServerEvent::TranscriptionFailed(TranscriptionFailed {
+            item_id: turn.item_id,
+            content_index: 0,
+            error,
+        }));
     }
 }
 

@@ -1,4 +1,4 @@
-//! Sessions that only transcribe: no response is made, and a turn leaves the model's memory once it is written down.
+//! Transcription sessions: no responses, and each turn is deleted from the engine after its transcript.
 
 use repartee_engine_api::Command;
 use repartee_protocol::session::SessionKind;
@@ -6,30 +6,30 @@ use repartee_protocol::{ClientEvent, ErrorBody, ErrorKind};
 
 use super::RealtimeSession;
 
-/// Refuses an event that a transcription session has no use for.
+/// Rejects events that a transcription session does not support.
 pub(super) fn check(event: &ClientEvent) -> Result<(), ErrorBody> {
     let what = match event {
         ClientEvent::ResponseCreate(_) => "makes no responses",
         ClientEvent::ItemCreate(_) => "reads no items",
         _ => return Ok(()),
     };
-    let message = format!("a session of the type `transcription` {what}: it writes down what is said");
+    let message = format!("a session of the type `transcription` {what}: it only transcribes");
     Err(ErrorBody::invalid(ErrorKind::TranscriptionSession, message))
 }
 
 impl RealtimeSession {
-    /// Refuses to make a conversation that has begun a session of another kind.
+    /// Rejects a change of the session type after the conversation has started.
     pub(super) fn check_kind(&self, next: SessionKind) -> Result<(), ErrorBody> {
         let begun = self.history.first_id().is_some() || self.input.has_turn() || !self.is_idle();
         if next == self.config.kind || !begun {
             return Ok(());
         }
-        let message = "a session's type cannot change once something was said: begin another session";
+        let message = "the type of a session cannot change after its first turn or item: start another session";
         Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).with_param("session.type"))
     }
 
-    /// The turn `item_id` was written down, or will not be. In a transcription session nothing else reads it: the engine
-    /// forgets it, so that the next turn is prefilled on its own.
+    /// Deletes the turn `item_id` from the engine after its transcript has ended. Only in a transcription session, where nothing
+    /// else reads it: the next turn is then prefilled alone.
     pub(super) fn evict_turn(&mut self, item_id: &str) {
         if self.config.kind != SessionKind::Transcription {
             return;

@@ -1,19 +1,19 @@
-//! The caller's turns: begun and ended by turn detection, or committed by the client.
+//! The caller's turns: started and ended by turn detection, or committed by the client.
 
 use std::time::Instant;
 
 use repartee_engine_api::{Command, ItemId};
 use repartee_protocol::input_audio::{AudioCommitted, SpeechStarted, SpeechStopped};
-use repartee_protocol::item::{ItemContent, Item, ItemObject, Message, ItemRole, ItemStatus};
+use repartee_protocol::item::{Item, ItemContent, ItemObject, ItemRole, ItemStatus, Message};
 use repartee_protocol::response::StatusReason;
 use repartee_protocol::session::TurnDetection;
 use repartee_protocol::{ErrorBody, ErrorKind, ServerEvent};
 
 use super::history::HistoryEntry;
 use super::playback::InterruptionScope;
-use super::{RealtimeSession, Effect};
+use super::{Effect, RealtimeSession};
 
-/// The shortest turn that a client may commit, in ms, as in the published reference.
+/// Minimum turn that a client may commit, in ms, as in the published reference.
 const SHORTEST_MS: f64 = 100.0;
 
 impl RealtimeSession {
@@ -45,7 +45,7 @@ impl RealtimeSession {
             return;
         }
         let item_id = match self.input.turn() {
-            // Audio that was appended before turn detection was switched on.
+            // Audio appended before turn detection was enabled.
             Some(turn) => turn.item_id.clone(),
             None => {
                 let item_id = self.new_item_id();
@@ -68,7 +68,7 @@ impl RealtimeSession {
         let item_id = turn.item_id.clone();
         self.send(ServerEvent::SpeechStopped(SpeechStopped { audio_end_ms, item_id }));
         if let Some((item, response)) = self.commit_speculation() {
-            // The engine has all of the turn: what came after the pause is silence.
+            // The engine has the whole turn: the audio after the pause is silence.
             if let Some((turn, _)) = self.input.end_turn(Some(audio_end_ms)) {
                 self.add_turn(turn.item_id, item);
             }
@@ -77,7 +77,7 @@ impl RealtimeSession {
             && creates
             && !(if self.answers_slices() { self.has_queued_response() } else { self.has_active_response() })
         {
-            // None is queued behind an active one, but for one of a turn's last slice: the next response sees this turn, too.
+            // Not queued behind an active response: the next response reads this turn too. Exception: the last slice of a turn.
             let request = self.default_request(now);
             self.start_or_queue(request);
         }
@@ -102,7 +102,7 @@ impl RealtimeSession {
         Ok(())
     }
 
-    /// Makes the open turn an item of the conversation; returns whether it held any audio.
+    /// Commits the open turn as an item of the conversation. Returns false if it has no audio.
     pub(super) fn commit_turn(&mut self, end_ms: Option<u64>) -> bool {
         let Some((turn, last)) = self.input.end_turn(end_ms).filter(|(turn, _)| turn.samples > 0) else { return false };
         self.append(last);
@@ -112,7 +112,7 @@ impl RealtimeSession {
         true
     }
 
-    /// Adds the turn that the engine knows as `item` to the conversation, and tells the client.
+    /// Adds the turn with the engine id `item` to the conversation, and announces it to the client.
     fn add_turn(&mut self, item_id: String, item: ItemId) {
         let message = Message {
             id: None,

@@ -1,15 +1,20 @@
-//! Figures of several sessions that ask at the same time.
+//! Benchmark of concurrent sessions.
 
 use std::time::Duration;
 
-use repartee_engine::measure::{ConcurrentRun, TurnPhase, MeasuredTurn, measure_concurrent};
+use repartee_engine::measure::{ConcurrentRun, MeasuredTurn, TurnPhase, measure_concurrent};
 use repartee_engine::{EngineConfig, Source};
 
 use super::report::Row;
 use super::{Routing, SizeOptions, sources, weights};
 
-/// Measures `source` on the configured device, prints the stages' times and gives the figures.
-pub fn rows(options: &SizeOptions, source: &Source, engine: &EngineConfig, turn: MeasuredTurn) -> anyhow::Result<Vec<Row>> {
+/// Measures `source` on the configured device, prints the stages' times and returns the figures.
+pub fn rows(
+    options: &SizeOptions,
+    source: &Source,
+    engine: &EngineConfig,
+    turn: MeasuredTurn,
+) -> anyhow::Result<Vec<Row>> {
     let counts = if options.sessions.is_empty() { &[1][..] } else { &options.sessions };
     let mut rows = Vec::new();
     for (source, routing) in sources(options, source) {
@@ -24,12 +29,17 @@ pub fn rows(options: &SizeOptions, source: &Source, engine: &EngineConfig, turn:
             rows.extend(figures(crowd, suffix, &size));
         }
         let note = format!("memory of the process after the turns{size}");
-        rows.push(Row::without_peer(format!("resident{suffix}"), measured.resident as f64 / f64::from(1 << 30), "GiB", note));
+        rows.push(Row::without_peer(
+            format!("resident{suffix}"),
+            measured.resident as f64 / f64::from(1 << 30),
+            "GiB",
+            note,
+        ));
     }
     Ok(rows)
 }
 
-/// The number below which a share of them lies; they ascend.
+/// Quantile `share` of ascending numbers, by nearest rank; `None` for none.
 fn quantile<T: Copy>(ascending: &[T], share: f64) -> Option<T> {
     let at = (ascending.len() as f64 * share).ceil() as usize;
     ascending.get(at.saturating_sub(1)).copied()
@@ -58,7 +68,12 @@ fn figures(crowd: &ConcurrentRun, suffix: &str, size: &str) -> Vec<Row> {
     for row in answer.filter(|row| matches!(row.kind, "decode" | "window")) {
         let (steps, each) = (row.steps as f64, row.rows as f64 / row.steps as f64);
         let note = format!("a step of {each:.1} rows, of {steps:.0}, beside other stages{size}");
-        rows.push(Row::without_peer(name(&format!("{}_{}", row.stage, row.kind)), milliseconds(row.took) / steps, "ms", note));
+        rows.push(Row::without_peer(
+            name(&format!("{}_{}", row.stage, row.kind)),
+            milliseconds(row.took) / steps,
+            "ms",
+            note,
+        ));
     }
     rows
 }
@@ -66,7 +81,7 @@ fn figures(crowd: &ConcurrentRun, suffix: &str, size: &str) -> Vec<Row> {
 fn print(crowd: &ConcurrentRun, engine: &EngineConfig) {
     let heard = crowd.listening.as_secs_f64();
     println!(
-        "\n{} sessions on {}, weights = {}: {heard:.2} s of computing while they were heard",
+        "\n{} sessions on {}, weights = {}: {heard:.2} s of computing while listening",
         crowd.sessions,
         engine.device,
         weights(engine)

@@ -1,11 +1,11 @@
-//! A report as every benchmark of this project writes it.
+//! Report format that all benchmarks of this project share.
 
 use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
-/// Figures of one day on one machine.
+/// Results of one benchmark on one day and machine.
 #[derive(Debug, Serialize)]
 pub struct Report {
     name: String,
@@ -14,33 +14,33 @@ pub struct Report {
     rows: Vec<Row>,
 }
 
-/// One measure.
+/// Result of one measure.
 #[derive(Debug, Clone, Serialize)]
 pub struct Row {
     measure: String,
     ours: f64,
-    /// What it is compared with.
+    /// Value to compare with.
     peer: Option<f64>,
-    /// Above 1 means that ours is better.
+    /// `peer / ours`, where less is better: above 1 ours is better.
     ratio: Option<f64>,
     unit: &'static str,
     note: String,
 }
 
 impl Report {
-    /// A report of today on this machine.
+    /// Creates a report with today's date and this machine.
     pub fn new(name: &str, rows: Vec<Row>) -> Self {
         Self { name: name.to_owned(), date: today(), machine: machine(), rows }
     }
 }
 
 impl Row {
-    /// A figure that stands alone.
+    /// Creates a row without a comparison.
     pub fn without_peer(measure: impl Into<String>, ours: f64, unit: &'static str, note: impl Into<String>) -> Self {
         Self { measure: measure.into(), ours, peer: None, ratio: None, unit, note: note.into() }
     }
 
-    /// A figure of which less is better, beside another.
+    /// Creates a row with a comparison; less is better.
     pub fn lower_is_better(
         measure: impl Into<String>,
         ours: f64,
@@ -51,7 +51,7 @@ impl Row {
         Self { peer: Some(peer), ratio: Some(peer / ours), ..Self::without_peer(measure, ours, unit, note) }
     }
 
-    /// A line of a table.
+    /// Prints the row as a line of a table.
     pub fn print(&self) {
         let Self { measure, ours, peer, ratio, unit, note } = self;
         let peer = peer.map_or(String::new(), |peer| format!("{peer:.2}"));
@@ -60,7 +60,7 @@ impl Row {
     }
 }
 
-/// Processor and number of cores.
+/// Describes the machine: number of cores and processor model.
 fn machine() -> String {
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -68,13 +68,13 @@ fn machine() -> String {
     format!("{cores} cores, {}", model.map_or(std::env::consts::ARCH, |rest| rest.trim_matches([' ', '\t', ':'])))
 }
 
-/// The date, UTC, as in 2026-11-21.
+/// Today's date in UTC, such as 2026-11-21.
 fn today() -> String {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     date(since / 86_400)
 }
 
-/// The Gregorian date of a day counted from 1970-01-01.
+/// Gregorian date of a day counted from 1970-01-01.
 fn date(days: u64) -> String {
     // Years begin in March, so that the leap day is the last one; 719,468 days lie between 0000-03-01 and 1970-01-01.
     let day = days + 719_468;
@@ -106,7 +106,10 @@ mod tests {
 
     #[test]
     fn a_row_has_the_schema_of_all_benchmarks() {
-        let report = Report::new("size", vec![Row::lower_is_better("a", 2.0, 4.0, "ms", "b"), Row::without_peer("c", 1.0, "", "")]);
+        let report = Report::new(
+            "size",
+            vec![Row::lower_is_better("a", 2.0, 4.0, "ms", "b"), Row::without_peer("c", 1.0, "", "")],
+        );
         let value = serde_json::to_value(report).unwrap();
         let keys = |value: &serde_json::Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
         assert_eq!(keys(&value), ["date", "machine", "name", "rows"]);

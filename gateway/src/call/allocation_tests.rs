@@ -1,4 +1,4 @@
-//! Allocations on the way of a packet through a call.
+//! Heap allocations of a packet's path through a call.
 
 use std::future::pending;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 
 use super::*;
 
-/// A transport that plays nothing.
+/// Transport that plays nothing.
 pub(super) struct Silent;
 
 impl Transport for Silent {
@@ -57,7 +57,7 @@ impl Transport for Silent {
     }
 }
 
-/// A call over [`Silent`] whose turns are the client's.
+/// Creates a call over [`Silent`] without turn detection.
 fn call() -> CallTask {
     let model = ScriptedEngine::new(Script::default()).info().clone();
     let (session_id, stem, delivery) = ("sess_1".into(), "s".into(), Delivery::Paced);
@@ -70,7 +70,7 @@ fn call() -> CallTask {
     call
 }
 
-/// Allocations of `step`, on average over `count` times after as many to warm up.
+/// Returns the mean allocations of `step` over `count` runs, after as many warm-up runs.
 fn allocations(count: u64, mut step: impl FnMut()) -> f64 {
     (0..count).for_each(|_| step());
     let before = counts(CountScope::Thread).allocations;
@@ -96,10 +96,10 @@ fn for_input(rate: u32) -> f64 {
 
 #[test]
 fn input_packet_takes_few_allocations() {
-    // The decoded samples, and every 80 ms a slice for the engine with the lists that it travels in.
+    // One for the decoded samples; every 80 ms a slice for the engine with the lists that hold it.
     let at_the_models_rate = for_input(16_000);
     assert!(at_the_models_rate <= 2.0, "{at_the_models_rate} allocations a packet");
-    // And the resampled samples.
+    // One more for the resampled samples.
     let at_another_rate = for_input(24_000);
     assert!(at_another_rate <= 3.0, "{at_another_rate} allocations a packet");
 }

@@ -1,28 +1,28 @@
-//! Why a call ended.
+//! Reasons for the end of a call.
 
-/// Why a call ended.
+/// Reason for the end of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallEnd {
-    /// The caller hung up, or vanished.
+    /// The caller hung up or vanished.
     Hangup,
-    /// The call was answered, and the caller was never reached.
+    /// The call was answered, but the caller never connected.
     Unconnected,
     /// The caller read nothing for too long, or the connection broke.
     Unreachable,
     /// The caller sent a message that is too large to skip.
     Overflow,
-    /// The call lasted as long as it may.
+    /// The call reached its maximum duration.
     Expired,
-    /// The caller has sent nothing for as long as it may.
+    /// The caller sent nothing for the idle timeout.
     Idle,
-    /// The server goes down, or somebody else ended the call.
+    /// The server shuts down, or another client ended the call.
     Shutdown,
-    /// A failure of ours.
+    /// An internal error.
     Failed,
 }
 
 impl CallEnd {
-    /// Its name in metrics, logs and traces.
+    /// Name of the reason in metrics, logs and traces.
     pub(super) fn label(self) -> &'static str {
         match self {
             Self::Hangup => "hangup",

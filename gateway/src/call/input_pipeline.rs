@@ -1,4 +1,4 @@
-//! Input audio on its way to the realtime session: resampled to the model's rate, and searched for turns.
+//! Input audio on its way to the realtime session: resampled to the model's rate, with turn detection.
 
 use std::time::Duration;
 
@@ -7,25 +7,25 @@ use repartee_media::endpointing::TurnQuery;
 use repartee_media::level::audible_end;
 use repartee_media::resample::{ResampleError, Resampler};
 use repartee_media::vad::{self, TurnDetector, TurnEvent, TurnSettings};
-use repartee_realtime::{SessionInput, PIECE_MS};
+use repartee_realtime::{PIECE_MS, SessionInput};
 
-/// Resampling and turn detection of one call's input audio. [`Self::push`] any amount, then [`Self::process`] while it
-/// [has more](Self::has_more).
+/// Resampling and turn detection of one call's input audio. [`Self::push`] any number of samples, then
+/// [`Self::process`] while it [has more](Self::has_more).
 #[derive(Debug)]
 pub(super) struct InputPipeline {
     model_rate: u32,
-    /// Samples that were not processed yet, and where in them the next piece begins.
+    /// Unprocessed samples, and the index of the next piece.
     pending: Vec<f32>,
     at: usize,
     rate: u32,
     resamplers: Option<Resamplers>,
     detector: TurnDetector,
-    /// Whether turn detection is on; without, the detector only counts samples.
+    /// True if turn detection is on; otherwise the detector only counts samples.
     detecting: bool,
-    /// Where the open turn began, and where its voice ended by the detector, in samples of the detector.
+    /// Start of the open turn, and end of its voice by the detector, in samples of the detector.
     begin: u64,
     voice_end: Option<u64>,
-    /// Samples that the detector got, and where the newest audible one of them was.
+    /// Number of samples that the detector got, and position of the last audible one.
     received: u64,
     audible_end: u64,
     endpointing: Option<Duration>,
@@ -35,7 +35,7 @@ pub(super) struct InputPipeline {
 #[derive(Debug)]
 struct Resamplers {
     model: Resampler,
-    /// `None` where the model's input rate is the detector's.
+    /// `None` if the model's input rate is the detector's.
     detector: Option<Resampler>,
 }
 
@@ -47,7 +47,7 @@ impl Resamplers {
 }
 
 impl InputPipeline {
-    /// A pipeline at the call's beginning; `judged` where a model judges pauses.
+    /// Creates the pipeline of a new call; `judged` if a model judges pauses.
     pub fn new(model_rate: u32, judged: bool) -> Self {
         let detector = TurnDetector::default();
         Self {
@@ -83,7 +83,7 @@ impl InputPipeline {
         self.voice_end = None;
     }
 
-    /// Takes samples at `rate`. Returns what a change of the rate flushed.
+    /// Queues samples at `rate`. A change of the rate flushes the resamplers and returns their output.
     pub fn push(&mut self, samples: Vec<f32>, rate: u32) -> Result<Vec<SessionInput>, ResampleError> {
         let mut inputs = Vec::new();
         if rate != self.rate || self.resamplers.is_none() {
@@ -99,26 +99,26 @@ impl InputPipeline {
         Ok(inputs)
     }
 
-    /// Whether there are samples to process.
+    /// True if samples wait to be processed.
     pub fn has_more(&self) -> bool {
         self.at < self.pending.len()
     }
 
-    /// Sets what of the next samples may be echo, and whether what plays can be paused; see [`TurnDetector::set_echo_level`] and
-    /// [`TurnDetector::set_pausable`].
+    /// Sets the echo level of the next samples, and whether the playback can be paused; see
+    /// [`TurnDetector::set_echo_level`] and [`TurnDetector::set_pausable`].
     pub fn set_playback(&mut self, level: Option<EchoLevel>, pausable: bool) {
         self.detector.set_echo_level(level);
         self.detector.set_pausable(pausable);
     }
 
-    /// Processes one piece of what was pushed, and adds what came of it to `inputs`.
+    /// Processes one piece of the queued samples, and appends the results to `inputs`.
     pub fn process(&mut self, inputs: &mut Vec<SessionInput>) -> Result<(), ResampleError> {
         let end = self.pending.len().min(self.at + (self.rate * PIECE_MS / 1_000) as usize);
         let Some(resamplers) = &mut self.resamplers else { return Ok(()) };
         let piece = &self.pending[self.at..end];
         let whole = piece.len() == self.pending.len();
         let for_detector = resamplers.detector.as_mut().map(|filter| filter.push(piece)).transpose()?;
-        // A packet at the model's rate is one piece, which is handed on as it is.
+        // A packet at the model's rate is one piece and passes without a copy.
         let for_model = match resamplers.model.is_identity() && whole {
             true => std::mem::take(&mut self.pending),
             false => resamplers.model.push(piece)?,
@@ -131,7 +131,7 @@ impl InputPipeline {
         Ok(())
     }
 
-    /// Processes all that was pushed, and flushes the resamplers.
+    /// Processes all queued samples, and flushes the resamplers.
     pub fn flush(&mut self) -> Result<Vec<SessionInput>, ResampleError> {
         let mut inputs = Vec::new();
         while self.has_more() {
@@ -145,22 +145,22 @@ impl InputPipeline {
         Ok(inputs)
     }
 
-    /// The endpointing delay of the last turn, from its last sound above -45 dBFS; returned once.
+    /// Returns the endpointing delay of the last turn, counted from its last sound above -45 dBFS; only once.
     pub fn endpointing(&mut self) -> Option<Duration> {
         self.endpointing.take()
     }
 
-    /// How long the voice of the last turn had sounded when the turn was found.
+    /// Duration of voice in the last turn before the turn was detected.
     pub fn onset(&self) -> Duration {
         self.detector.onset()
     }
 
-    /// What to ask the model that judges pauses, if there is anything; see [`TurnDetector::question`].
+    /// Returns the next question for the model that judges pauses, if any; see [`TurnDetector::question`].
     pub fn question(&mut self) -> Option<TurnQuery> {
         self.detecting.then(|| self.detector.next_query()).flatten()
     }
 
-    /// The model's answer to a question; see [`TurnDetector::judged`]. Returns the end of the turn if that is what it means.
+    /// Handles the model's answer to a question; see [`TurnDetector::judged`]. Returns the turn's end if it is over.
     pub fn judged(&mut self, id: u64, probability: Option<f32>) -> Option<SessionInput> {
         let event = self.detector.on_prediction(id, probability)?;
         let mut inputs = Vec::new();
@@ -188,8 +188,8 @@ impl InputPipeline {
             self.begin = event.sample();
         }
         if let (TurnEvent::SpeechStopped { .. }, Some(voice_end)) = (event, self.voice_end) {
-            // A caller has finished when nothing is heard any more; the detector's voice goes on for a while then. Where noise goes on, or
-            // the voice itself is faint, only the detector knows.
+            // The delay counts from the last audible sample: the detector's voice ends later. In steady noise or with a
+            // faint voice only the detector knows the end.
             let spoken =
                 Some(self.audible_end).filter(|end| *end > self.begin).map_or(voice_end, |end| end.min(voice_end));
             let waited = event.sample().saturating_sub(spoken);
@@ -212,7 +212,7 @@ mod tests {
 
     const MS: u64 = vad::RATE as u64 / 1_000;
 
-    /// Where `speech` ends, and how long the endpointing of it is by the metric and by its own clock, in samples.
+    /// Returns the endpointing delay of `speech` by the detector's own clock and by the metric, in samples.
     fn ended(speech: &[f32]) -> (u64, u64) {
         let mut pipeline = InputPipeline::new(vad::RATE, false);
         pipeline.configure(Some(TurnSettings::default()));
@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn faint_or_noisy_turns_count_by_the_detector() {
-        // Nothing audible since before the turn; noise to its end.
+        // The last audible sample lies before the turn; then at the end of noise.
         for audible_end in [50, 1_390] {
             let mut pipeline = InputPipeline::new(vad::RATE, false);
             (pipeline.begin, pipeline.voice_end, pipeline.audible_end) = (100 * MS, Some(900 * MS), audible_end * MS);

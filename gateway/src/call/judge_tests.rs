@@ -1,4 +1,4 @@
-//! A call whose pauses a model judges.
+//! Calls whose pauses a model judges.
 
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -14,10 +14,10 @@ use super::*;
 use crate::call::judged;
 use crate::testdata::question;
 
-/// No test waits longer for anything.
+/// Longest wait of these tests.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A call with `semantic_vad`, judged by `model`.
+/// Creates a call with `semantic_vad`, judged by `judge`.
 fn call(judge: &TurnModelPool) -> CallTask {
     let model = ScriptedEngine::new(Script::default()).info().clone();
     let (session_id, stem, delivery) = ("sess_1".into(), "s".into(), Delivery::Unpaced);
@@ -32,7 +32,7 @@ fn call(judge: &TurnModelPool) -> CallTask {
 }
 
 impl CallTask {
-    /// What a transport that delivers `samples` at 16 kHz leads to.
+    /// Processes `samples` at 16 kHz from the transport.
     fn hear(&mut self, samples: Vec<f32>) {
         self.on_event(TransportEvent::Audio { samples, rate: 16_000 }, &mut Silent);
         while self.input_pipeline.has_more() {
@@ -40,7 +40,7 @@ impl CallTask {
         }
     }
 
-    /// Waits for the answer to the question that is open.
+    /// Waits for the answer to the open question.
     async fn take_answer(&mut self) {
         let answer = timeout(PATIENCE, judged(&mut self.judging)).await.expect("an answer in time");
         self.judged(answer, &mut Silent);
@@ -65,14 +65,15 @@ fn silence(ms: usize) -> Vec<f32> {
     vec![0.0; ms * 16]
 }
 
-/// A judge of one thread that answers `probability` once it is told to; what tells of a question, and what releases its answer.
+/// Creates a judge of one thread that answers `probability` on release; returns it with the lengths of its questions
+/// and the release.
 fn held(probability: f32) -> (TurnModelPool, Receiver<usize>, SyncSender<()>) {
     let (asked, questions) = sync_channel(16);
     let (release, released) = sync_channel(16);
     let released = Mutex::new(released);
     let model = move |turn: &[f32]| {
         asked.send(turn.len()).unwrap();
-        // Nobody releases it once the test is over.
+        // Nobody releases it after the test.
         let _ = released.lock().unwrap().recv();
         probability
     };

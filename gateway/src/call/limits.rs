@@ -1,12 +1,12 @@
-//! How long a call may last.
+//! Time limits of a call.
 
 use std::time::Duration;
 
 /// Time limits of one call.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CallLimits {
-    /// From its beginning; `None` for no limit.
+    /// Maximum duration from the call's beginning; `None` for no limit.
     pub max_duration: Option<Duration>,
-    /// With no event and no sound of the caller, and nothing said to it; `None` for no limit.
+    /// Maximum time with no event or sound from the caller while the session is idle; `None` for no limit.
     pub idle_timeout: Option<Duration>,
 }

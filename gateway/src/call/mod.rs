@@ -1,15 +1,15 @@
-//! The task of one call: a [`Transport`] to the caller on one side, the engine on the other, the realtime session between.
+//! Task of one call: connects a [`Transport`] to the caller, the realtime session, and the engine.
 //!
-//! Every queue is bounded. While something waits to be sent, the call takes no input and reads no engine event, so a caller
-//! that reads nothing stops its own session and nobody else's; the transport ends the call when nothing moves. Dropping the
-//! task at any moment frees the session, because the engine sees its handle go.
+//! Every queue is bounded. While a message waits to be sent, the call takes no input and reads no engine event, so a
+//! caller that reads nothing stops only its own session; the transport ends the call if nothing moves. Dropping the
+//! task at any moment frees the session, because that drops the engine's handle.
 //!
-//! - this file: the loop, which chooses what comes next
-//! - `running`: what happens then
-//! - `end`: why a call ended
+//! - this file: the loop, which chooses the next event
+//! - `running`: the handling of events
+//! - `end`: reasons for the end of a call
 //! - `transport`: the connection to the caller
-//! - `limits`: how long a call may last
-//! - `services`: what a call shares with the others
+//! - `limits`: time limits of a call
+//! - `services`: services that calls share
 //! - `input_pipeline`: the caller's audio: resampling and turn detection
 //! - `packet_decoder`: Opus packets of a websocket
 //! - `response_timing`: time to first packet and its parts
@@ -40,11 +40,11 @@ pub use response_timing::stages_since;
 pub use services::CallServices;
 pub use transport::{OpusFrame, OutboundMessage, Transport, TransportError, TransportEvent};
 
-/// Events that may wait for the transport's queue before the engine is no longer read.
+/// Events that may wait for the transport's queue before the call stops reading the engine.
 const BACKLOG: usize = 8;
 
-/// Runs one call to its end, or until `stop`. After `drain`, which is when the server begins to go down, it goes on only as
-/// long as a turn does. Dropping the future frees everything.
+/// Runs one call to its end, or until `stop`. After `drain` (the server begins to shut down) the call ends once its
+/// turn is over. Dropping the future frees everything.
 pub async fn run<T: Transport>(
     mut transport: T,
     session: SessionHandle,
@@ -61,9 +61,9 @@ pub async fn run<T: Transport>(
     let (mut call, effects) = CallTask::new(setup, services);
     call.apply(effects, &mut transport);
     let expiry = limits.max_duration.and_then(|longest| now().checked_add(longest));
-    // When something last went on besides the caller's silence, and whether it does not now.
+    // Time of the last activity besides the caller's silence, and whether the session was idle in the last round.
     let (mut busy, mut was_idle) = (now(), false);
-    // A command that the engine has no room for at the moment.
+    // A command that waits for room in the engine's queue.
     let mut submitting = pin!(Fuse::terminated());
     let ended = loop {
         while submitting.is_terminated()
@@ -116,7 +116,7 @@ pub async fn run<T: Transport>(
                 }
                 call.on_event(event, &mut transport);
             }
-            // One piece at a time, so that a long append delays nobody else.
+            // One piece at a time, so that a long append does not delay other calls.
             () = tokio::task::yield_now(), if input_pending && call.outbound.is_empty() && submitting.is_terminated() => {
                 call.process_input(&mut transport);
             }
@@ -127,14 +127,14 @@ pub async fn run<T: Transport>(
     };
     let close_message = match ended {
         CallEnd::Hangup | CallEnd::Unconnected | CallEnd::Unreachable => None,
-        CallEnd::Expired => Some(OutboundMessage::Close(1000, "the call has lasted as long as it may")),
+        CallEnd::Expired => Some(OutboundMessage::Close(1000, "the call reached its maximum duration")),
         CallEnd::Idle => Some(OutboundMessage::Close(1000, "nothing was said for too long")),
-        CallEnd::Shutdown => Some(OutboundMessage::Close(1001, "the server is going away")),
+        CallEnd::Shutdown => Some(OutboundMessage::Close(1001, "the server is shutting down")),
         CallEnd::Failed => Some(OutboundMessage::Close(1011, "the session has failed")),
         CallEnd::Overflow => Some(OutboundMessage::Close(1009, "the message is too large")),
     };
     if let Some(close_message) = close_message {
-        // No room means that the caller takes nothing anyway.
+        // A full queue means that the caller reads nothing anyway.
         let _ = outbound.try_send(close_message);
     }
     let lasted = now().saturating_duration_since(begun);
@@ -144,7 +144,7 @@ pub async fn run<T: Transport>(
     ended
 }
 
-/// The answer to the question that is open; never without one.
+/// Waits for the answer to the open question; for ever without one.
 async fn judged(judging: &mut Option<PendingJudgement>) -> Option<f32> {
     match judging {
         Some((_, answer)) => answer.await.ok().flatten(),
@@ -159,7 +159,7 @@ async fn until(deadline: Option<Instant>) {
     }
 }
 
-/// The runtime's clock, which a test may stop.
+/// Current time of the runtime's clock, which a test may stop.
 fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }

@@ -1,17 +1,17 @@
-//! Opus packets of a websocket: they come in order and without loss, so they need a decoder and no jitter buffer.
+//! Opus packets of a websocket: they arrive in order and without loss, so they need a decoder and no jitter buffer.
 
 use repartee_media::opus::{OpusDecoder, OpusError, RATES};
 use repartee_protocol::session::AudioFormat;
 use repartee_protocol::{ErrorBody, ErrorKind};
 
-/// Decoding rate for models whose input rate is none of Opus's, in Hz.
+/// Decoding rate for models whose input rate Opus does not support, in Hz.
 const FALLBACK_RATE: u32 = 48_000;
 
 /// Decoder of one call's Opus packets.
 #[derive(Debug)]
 pub(super) struct PacketDecoder {
     rate: u32,
-    /// Made at the first packet.
+    /// Created with the first packet.
     decoder: Option<OpusDecoder>,
 }
 

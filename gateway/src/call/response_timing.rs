@@ -1,44 +1,44 @@
-//! Times of a response: what the caller waits, with its parts, and how fast its audio is generated.
+//! Times of a response: the caller's wait with its parts, and the generation speed of the audio.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use repartee_engine_api::{ResponseId, LatencyStamps};
+use repartee_engine_api::{LatencyStamps, ResponseId};
 use repartee_protocol::ErrorKind;
 
 use super::CallEnd;
 use crate::metrics::{Metrics, TtfpStage};
 use crate::telemetry::{CallError, CallSpan};
 
-/// Times of the response whose first audible packet is awaited, and of the one that is generated.
+/// Times of the response whose first audible packet is awaited, and of the response that is generated.
 #[derive(Debug)]
 pub(super) struct ResponseTiming {
     metrics: Arc<Metrics>,
     trace: CallSpan,
-    /// Samples a second of the audio.
+    /// Sample rate of the audio, in Hz.
     rate: u32,
-    /// The response whose first audible packet was not sent, and since when the caller waits.
+    /// The response without an audible packet yet, and the start of the caller's wait.
     waiting: Option<(ResponseId, Instant)>,
     stamps: Option<LatencyStamps>,
-    /// Endpointing delay of the last detected turn, and when that ended.
+    /// Endpointing delay of the last detected turn, and the time of its end.
     endpointing: Option<(Duration, Instant)>,
     generating: Option<GeneratedAudio>,
 }
 
-/// Audio that is generated.
+/// Progress of a response's audio.
 #[derive(Debug)]
 struct GeneratedAudio {
     response: ResponseId,
-    /// When the engine accepted the response, and when the last audio came.
+    /// Time when the engine accepted the response, and time of the last audio.
     begun: Instant,
     last: Instant,
     samples: usize,
-    /// Whether nothing of it was read for a while, so that the engine had to wait.
+    /// True if the call stopped reading it for a while, so that the engine had to wait.
     held_back: bool,
 }
 
 impl ResponseTiming {
-    /// Of a call whose audio has `rate` samples a second.
+    /// Creates the times of a call whose audio has `rate` samples a second.
     pub fn new(metrics: Arc<Metrics>, trace: CallSpan, rate: u32) -> Self {
         Self { metrics, trace, rate, waiting: None, stamps: None, endpointing: None, generating: None }
     }
@@ -51,14 +51,14 @@ impl ResponseTiming {
         }
     }
 
-    /// The caller waits for this response since `since`.
+    /// Starts the wait for this response; the caller waits since `since`.
     pub fn requested(&mut self, response: ResponseId, since: Instant) {
         self.unanswered(since);
         self.waiting = Some((response, since));
         self.stamps = None;
     }
 
-    /// The engine's times of the first codec frame.
+    /// Takes the engine's times of the first codec frame.
     pub fn stamped(&mut self, response: ResponseId, stamps: LatencyStamps) {
         if self.waiting.is_some_and(|(waiting, _)| waiting == response) {
             self.stamps = Some(stamps);
@@ -67,7 +67,7 @@ impl ResponseTiming {
         self.generating = Some(GeneratedAudio { response, begun, last: begun, samples: 0, held_back: false });
     }
 
-    /// Audio of a response has come from the engine.
+    /// Adds audio of a response from the engine.
     pub fn generated(&mut self, response: ResponseId, samples: usize, now: Instant) {
         if let Some(generating) = self.generating.as_mut().filter(|generating| generating.response == response) {
             generating.last = now;
@@ -75,14 +75,14 @@ impl ResponseTiming {
         }
     }
 
-    /// Whether what the engine generates is read at the moment.
+    /// Notes whether the call reads the engine's events now.
     pub fn reading(&mut self, reads: bool) {
         if let Some(generating) = &mut self.generating {
             generating.held_back |= !reads;
         }
     }
 
-    /// All audio of a response has come.
+    /// Counts the generation speed once all audio of a response has come.
     pub fn complete(&mut self, response: ResponseId) {
         let Some(done) = self.generating.take_if(|generating| generating.response == response) else { return };
         if !done.held_back && done.samples > 0 {
@@ -91,7 +91,7 @@ impl ResponseTiming {
         }
     }
 
-    /// The first audible packet was sent: the stages after the engine's, each with its end.
+    /// Counts the wait for the first audible packet. `sent` holds the stages after the engine's, each with its end.
     pub fn audible<const N: usize>(&mut self, response: ResponseId, sent: [(TtfpStage, Instant); N]) {
         let Some((_, since)) = self.waiting.take_if(|(waiting, _)| *waiting == response) else { return };
         let Some((_, at)) = sent.last().copied() else { return };
@@ -110,32 +110,32 @@ impl ResponseTiming {
                 self.metrics.observe_stage(*stage, to.saturating_duration_since(*from));
             }
         }
-        tracing::debug!(ttfp_ms = ttfp.as_secs_f64() * 1e3, "a turn is answered");
+        tracing::debug!(ttfp_ms = ttfp.as_secs_f64() * 1e3, "the first audible packet of an answer was sent");
         self.trace.turn((begun, at), true, &stages);
     }
 
-    /// The call has ended.
+    /// Ends the call's span.
     pub fn ended(&mut self, end: CallEnd, now: Instant) {
         self.unanswered(now);
         let failure = || CallError { code: ErrorKind::Internal.code().to_owned(), is_server_error: true };
         self.trace.end(end.label(), (end == CallEnd::Failed).then(failure));
     }
 
-    /// A response that is still waited for will not be heard any more.
+    /// Ends the wait for a response that will not be heard any more.
     fn unanswered(&mut self, now: Instant) {
         let Some((_, since)) = self.waiting.take() else { return };
         self.trace.turn((since, now.max(since)), false, &[]);
     }
 
-    /// The endpointing delay of the turn for whose answer the caller waits since `since`: a response that was asked for later is
-    /// not the answer to that turn.
+    /// Returns the endpointing delay of the turn whose answer the caller awaits since `since`. A response that was
+    /// requested later is not the answer to that turn.
     fn take_endpointing(&mut self, since: Instant) -> Option<Duration> {
         self.endpointing.take().filter(|(_, ended)| *ended >= since).map(|(endpointing, _)| endpointing)
     }
 }
 
-/// The stages of a wait that began at `since`, each with its beginning and end: the engine's, then those in `sent`, given with their
-/// ends.
+/// Returns the stages of a wait that began at `since`, each with its beginning and end: the engine's, then those in
+/// `sent`, given with their ends.
 pub fn stages_since(
     since: Instant,
     stamps: LatencyStamps,
@@ -152,7 +152,7 @@ pub fn stages_since(
     ];
     let mut from = since;
     let stages = engine.into_iter().chain(sent).map(|(stage, to)| {
-        // Nobody waited for what a speculation did before the turn had ended.
+        // Work of a speculation before the end of the turn is no waiting time.
         let to = to.max(from);
         (stage, std::mem::replace(&mut from, to), to)
     });
@@ -163,7 +163,7 @@ pub fn stages_since(
 mod tests {
     use super::*;
 
-    /// How many responses are counted from the end of the voice, and the seconds of all.
+    /// Number of response delays counted from the end of the voice, and their sum in seconds.
     fn delays(metrics: &Metrics) -> (u64, f64) {
         (metrics.response_delay.get_sample_count(), metrics.response_delay.get_sample_sum())
     }
@@ -225,7 +225,8 @@ mod tests {
         timing.endpointing(Some(Duration::from_millis(500)), ended);
         timing.requested(1, ended);
         timing.stamped(1, stamps(later(2)));
-        timing.audible(1, [(TtfpStage::Playout, later(60)), (TtfpStage::Opus, later(61)), (TtfpStage::Wire, later(62))]);
+        timing
+            .audible(1, [(TtfpStage::Playout, later(60)), (TtfpStage::Opus, later(61)), (TtfpStage::Wire, later(62))]);
         let waterfall = waited(&metrics);
         let expected = [
             ("endpointing", 500),
@@ -244,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn stages_of_a_speculation_count_from_the_end_of_the_turn() {
+    fn speculation_stages_count_from_the_turns_end() {
         let metrics = Arc::new(Metrics::new(Duration::from_millis(80)).unwrap());
         let mut timing = ResponseTiming::new(metrics.clone(), CallSpan::default(), 1_000);
         let ended = Instant::now();
@@ -267,7 +268,7 @@ mod tests {
             timing.reading(true);
             timing.complete(response);
         }
-        // One second of audio in a quarter of a second.
+        // One second of audio generated in a quarter of a second.
         assert_eq!((metrics.rtf.get_sample_count(), metrics.rtf.get_sample_sum()), (1, 0.25));
     }
 }

@@ -1,4 +1,4 @@
-//! What happens in a call, one event after the other: from the transport to the realtime session, and its effects.
+//! Event handling of a call: from the transport to the realtime session, and the session's effects.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use repartee_media::vad::TurnEvent;
 use repartee_protocol::response::{ContentDelta, PartRef};
 use repartee_protocol::session::AudioFormat;
 use repartee_protocol::{ClientEvent, ClientMessage, ErrorBody, ErrorKind, ServerEvent, ServerMessage};
-use repartee_realtime::{RealtimeSession, Delivery, Effect, SessionInput, PlayoutReport, SessionSetup, audio};
+use repartee_realtime::{Delivery, Effect, PlayoutReport, RealtimeSession, SessionInput, SessionSetup, audio};
 use tokio::sync::oneshot;
 
 use super::input_pipeline::InputPipeline;
@@ -23,42 +23,42 @@ use super::{CallEnd, CallServices, OutboundMessage, Transport, TransportError, T
 use crate::metrics::{Metrics, TtfpStage};
 use crate::turn_judge::TurnModelPool;
 
-/// A question to the turn-detection model that is not answered yet: its number, and where the answer comes.
+/// An open question to the turn-detection model: its number, and the receiver of the answer.
 pub(super) type PendingJudgement = (u64, oneshot::Receiver<Option<f32>>);
 
-/// The state of one call.
+/// State of one call.
 pub(super) struct CallTask {
     pub(super) core: RealtimeSession,
     pub(super) input_pipeline: InputPipeline,
-    /// The turn-detection model, where there is one.
+    /// The turn-detection model, if configured.
     judge: Option<TurnModelPool>,
-    /// At most one question at a time, also where its pause is over.
+    /// The open question: at most one, even if its pause is over.
     pub(super) judging: Option<PendingJudgement>,
-    /// Decodes Opus packets that come over a websocket.
+    /// Decodes Opus packets of a websocket.
     packet_decoder: PacketDecoder,
-    /// Recent levels of our playback, and how it comes back.
+    /// Recent levels of our playback, and of its echo.
     echo_guard: EchoGuard,
     pub(super) timing: ResponseTiming,
-    /// When the voice began that begins a turn at this moment.
+    /// Start of the voice whose turn begins with the current input.
     voice_began: Option<Instant>,
-    /// While the playback is paused: how long after the beginning of the voice that was.
+    /// While the playback is paused: time from the beginning of the voice to the pause.
     pause_latency: Option<Duration>,
     pub(super) metrics: Arc<Metrics>,
-    /// What came of a piece of input; empty between the pieces, whose memory it keeps.
+    /// Results of one piece of input; empty between pieces, kept for its memory.
     inputs: Vec<SessionInput>,
-    /// The format of the caller's audio.
+    /// Format of the caller's audio.
     input_format: AudioFormat,
-    /// What waits for room in the transport's queue.
+    /// Messages that wait for room in the transport's queue.
     pub(super) outbound: VecDeque<OutboundMessage>,
-    /// Commands that wait to be submitted. No input is taken while any wait, so they are those of one input and at most one
-    /// report of the playout clock.
+    /// Commands that wait to be submitted. No input is taken while any wait, so they come from one input and at most
+    /// one report of the playout clock.
     pub(super) commands: VecDeque<Command>,
-    /// Why the call ends once everything that waits was sent.
+    /// Reason of the call's end, once all waiting messages are sent.
     pub(super) closing: Option<CallEnd>,
 }
 
 impl CallTask {
-    /// A call and its first effects.
+    /// Creates a call; returns it with its first effects.
     pub(super) fn new(setup: SessionSetup, services: CallServices) -> (Self, Vec<Effect>) {
         let CallServices { metrics, judge, trace, .. } = services;
         let output_rate = setup.model.output_rate;
@@ -122,7 +122,7 @@ impl CallTask {
                 Err(error) => self.input(SessionInput::Refused(error.with_event_id(message.event_id)), transport),
             },
             ClientEvent::InputCommit | ClientEvent::InputClear => {
-                // What is still inside the filters belongs to this turn.
+                // Samples still inside the resamplers belong to this turn.
                 match self.input_pipeline.flush() {
                     Ok(inputs) => self.inputs(inputs, transport),
                     Err(error) => self.fail(&error.into()),
@@ -149,7 +149,7 @@ impl CallTask {
         }
     }
 
-    /// Tells the turn detector of our playback: how loud its echo may be, and whether it can be paused.
+    /// Passes the echo level of our playback to the turn detector, and whether the playback can be paused.
     fn set_playback(&mut self) {
         let level = self.echo_guard.echo_level(now());
         let level = level.or(self.core.is_responding().then_some(EchoLevel::NONE));
@@ -169,7 +169,7 @@ impl CallTask {
         self.ask(transport);
     }
 
-    /// Asks the turn-detection model what there is to ask, unless it has a question of this call.
+    /// Sends the next question to the turn-detection model, unless one of this call is open.
     fn ask<T: Transport>(&mut self, transport: &mut T) {
         let (Some(judge), None) = (&self.judge, &self.judging) else { return };
         let Some(question) = self.input_pipeline.question() else { return };
@@ -179,12 +179,12 @@ impl CallTask {
         }
     }
 
-    /// Takes the model's answer.
+    /// Handles the model's answer.
     pub(super) fn judged<T: Transport>(&mut self, answer: Option<f32>, transport: &mut T) {
         if let Some((id, _)) = self.judging.take() {
             let outcome = if answer.is_some() { "continued" } else { "failed" };
             self.answer(id, answer, outcome, transport);
-            // A pause that began meanwhile.
+            // Asks about a pause that began in the meantime.
             self.ask(transport);
         }
     }
@@ -266,18 +266,21 @@ impl CallTask {
                     self.send_audio(event_id, part, encoded, transport);
                 }
                 Effect::ClearPlayout => {
-                    // A websocket's client drops its audio itself, whenever it hears of it.
+                    // A websocket's client drops its audio by itself, at a time unknown here: only paced transports are
+                    // measured.
                     if let Some(began) = self.voice_began.filter(|_| T::DELIVERY == Delivery::Paced)
                         && transport.heard().is_some()
                     {
                         let now_silent = || now().saturating_duration_since(began);
-                        self.metrics.barge_in.observe(self.pause_latency.take().unwrap_or_else(now_silent).as_secs_f64());
+                        self.metrics
+                            .barge_in
+                            .observe(self.pause_latency.take().unwrap_or_else(now_silent).as_secs_f64());
                     }
                     self.pause_latency = None;
                     self.echo_guard.clear(now());
                     transport.clear_audio();
                 }
-                // The echo guard keeps what plays on.
+                // The echo guard keeps its levels: other responses play on.
                 Effect::ClearResponse(response) => {
                     self.resume(transport);
                     transport.clear_response(response);
@@ -287,14 +290,16 @@ impl CallTask {
                     let outcome = if committed { "committed" } else { "aborted" };
                     self.metrics.speculations.with_label_values(&[outcome]).inc();
                 }
-                Effect::Unsupported(what) => tracing::info!(what, "the client asked for what is not served"),
+                Effect::Unsupported(what) => {
+                    tracing::info!(what, "the client asked for something that is not supported")
+                }
                 Effect::CountError(code) => self.metrics.errors.with_label_values(&[&code]).inc(),
                 Effect::Close => self.close(),
             }
         }
     }
 
-    /// Goes on with a paused playback.
+    /// Resumes a paused playback.
     fn resume<T: Transport>(&mut self, transport: &mut T) {
         transport.resume_audio();
         self.echo_guard.resume(now());
@@ -312,7 +317,7 @@ impl CallTask {
         self.commands.push_back(command);
     }
 
-    /// Sends audio as the transport has encoded it.
+    /// Sends audio that the transport has encoded.
     fn send_audio<T: Transport>(
         &mut self,
         event_id: String,
@@ -334,23 +339,23 @@ impl CallTask {
         match serde_json::to_string(message) {
             Ok(text) => self.outbound.push_back(OutboundMessage::Event(message.event.kind(), text)),
             Err(error) => {
-                tracing::error!(event = message.event.kind(), %error, "an event could not be written");
+                tracing::error!(event = message.event.kind(), %error, "an event could not be serialised");
                 self.close();
             }
         }
     }
 
-    /// Ends a call whose time is up, once the caller has been told.
+    /// Ends a call after a time limit, with an error event to the caller.
     pub(super) fn end<T: Transport>(&mut self, ended: CallEnd, transport: &mut T) {
         let (kind, message) = match ended {
-            CallEnd::Idle => (ErrorKind::SessionIdle, "Nothing was said for as long as this server waits."),
+            CallEnd::Idle => (ErrorKind::SessionIdle, "The session was idle for longer than this server allows."),
             _ => (ErrorKind::SessionExpired, "Your session hit the maximum duration of this server."),
         };
         self.input(SessionInput::Refused(ErrorBody::invalid(kind, message)), transport);
         self.closing.get_or_insert(ended);
     }
 
-    /// An internal error ends the call.
+    /// Ends the call after an internal error.
     fn fail(&mut self, error: &TransportError) {
         tracing::error!(%error, "the call's audio could not be processed");
         self.metrics.errors.with_label_values(&[ErrorKind::Internal.code()]).inc();

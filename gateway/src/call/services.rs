@@ -1,4 +1,4 @@
-//! What the server gives a call.
+//! Services that the server gives a call.
 
 use std::sync::Arc;
 
@@ -7,22 +7,22 @@ use crate::metrics::Metrics;
 use crate::telemetry::CallSpan;
 use crate::turn_judge::TurnModelPool;
 
-/// What the server gives a call besides its session.
+/// Services that the server gives a call, besides its session.
 #[derive(Debug)]
 pub struct CallServices {
-    /// How long it may last.
+    /// Time limits of the call.
     pub limits: CallLimits,
-    /// Where it counts.
+    /// Metrics that the call updates.
     pub metrics: Arc<Metrics>,
-    /// The turn-detection model; `None` where eagerness alone decides.
+    /// The turn-detection model; `None` if eagerness alone ends turns.
     pub judge: Option<TurnModelPool>,
-    /// Its span, where spans are kept.
+    /// Trace span of the call, if traces are on.
     pub trace: CallSpan,
 }
 
 #[cfg(test)]
 impl CallServices {
-    /// Those of a call without limits and spans.
+    /// Services of a call without limits and spans.
     pub fn new(metrics: Arc<Metrics>, judge: Option<TurnModelPool>) -> Self {
         Self { limits: CallLimits::default(), metrics, judge, trace: CallSpan::default() }
     }

@@ -1,4 +1,4 @@
-//! The transport of one call, as the call's task sees it: what it takes and what it reports.
+//! Transport of one call, as the call's task sees it: its inputs and its reports.
 
 use std::future::Future;
 use std::time::{Duration, Instant};
@@ -10,78 +10,79 @@ use repartee_protocol::session::AudioFormat;
 use repartee_realtime::{Delivery, PlayoutReport};
 use tokio::sync::mpsc;
 
-/// The transport of one call: moves bytes and plays audio, knows nothing of turns.
+/// Transport of one call: moves bytes and plays audio, knows nothing of turns.
 pub trait Transport: Send {
-    /// Who knows what the caller has heard.
+    /// Pacing of the audio, which decides who knows the heard position.
     const DELIVERY: Delivery;
-    /// Its name in metrics and logs.
+    /// Name of the transport in metrics and logs.
     const NAME: &'static str;
 
-    /// The next event. With `accept_input` false only the playout clock runs. Cancel safe.
+    /// Returns the next event. With `accept_input` false only the playout clock runs. Cancel safe.
     fn next(&mut self, accept_input: bool) -> impl Future<Output = TransportEvent> + Send;
 
-    /// When the caller last sent an event or sound; `None` before. Signs of life alone do not count.
+    /// Time of the caller's last event or sound; `None` before. Pings and pongs do not count.
     fn last_input(&self) -> Option<Instant>;
 
-    /// Whether the caller was ever reached.
+    /// True once the caller was connected.
     fn was_connected(&self) -> bool {
         true
     }
 
-    /// The queue of messages to the caller. Closed once the caller is out of reach.
+    /// Queue of messages to the caller. Closed once the caller is out of reach.
     fn outbound(&self) -> mpsc::Sender<OutboundMessage>;
 
-    /// A response begins to have audio; `format` holds where audio is part of the events.
+    /// Begins the audio of a response. `format` applies if audio is part of the events.
     fn begin_audio(&mut self, response: ResponseId, format: AudioFormat) -> Result<(), TransportError>;
 
-    /// Takes samples of a response at the model's output rate. A transport without a playout clock returns the bytes of a delta.
+    /// Takes samples of a response at the model's output rate. Without a playout clock, returns the bytes of a delta.
     fn push_audio(&mut self, response: ResponseId, samples: &[f32]) -> Result<Vec<u8>, TransportError>;
 
-    /// A response has no more audio; returns the bytes of the last delta, if the transport sends deltas.
+    /// Ends the audio of a response; returns the bytes of the last delta, if the transport sends deltas.
     fn end_audio(&mut self, response: ResponseId) -> Result<Vec<u8>, TransportError>;
 
-    /// Frames of the audio pushed last, where audio goes out as Opus packets: one message each. What writes the message encodes it.
+    /// Takes the frames of the audio pushed last, if audio is sent as Opus packets: one message each. The writer
+    /// encodes them.
     fn take_frames(&mut self) -> Vec<OpusFrame> {
         Vec::new()
     }
 
-    /// Holds back what plays until [`Self::resume_audio`], for a bounded time; whether anything was playing that is held back now.
-    /// Without a playout clock nothing happens.
+    /// Pauses the playback until [`Self::resume_audio`], for a bounded time; true if anything was playing. Does nothing
+    /// without a playout clock.
     fn pause_audio(&mut self) -> bool {
         false
     }
 
-    /// Goes on where a pause began, if there is one.
+    /// Resumes a paused playback.
     fn resume_audio(&mut self) {}
 
     /// Drops audio that was not played yet.
     fn clear_audio(&mut self);
 
-    /// Drops the audio of one response that was not played yet; that of others plays on.
+    /// Drops unplayed audio of one response; other responses play on.
     fn clear_response(&mut self, _: ResponseId) {}
 
-    /// Whether it takes more audio now.
+    /// True if the transport takes more audio now.
     fn has_room(&self) -> bool;
 
-    /// How much of the response being played has reached the ear, by estimate.
+    /// The response being played, and the estimated duration of it that the caller has heard.
     fn heard(&self) -> Option<(ResponseId, Duration)>;
 }
 
-/// An internal error in the handling of audio.
+/// Internal error in the handling of audio.
 #[derive(Debug, thiserror::Error)]
 pub enum TransportError {
-    /// The resampler refused.
+    /// The resampler failed.
     #[error(transparent)]
     Resample(#[from] repartee_media::resample::ResampleError),
-    /// The codec refused.
+    /// The codec failed.
     #[error(transparent)]
     Opus(#[from] repartee_media::opus::OpusError),
-    /// The playout clock refused.
+    /// The playout clock failed.
     #[error(transparent)]
     Playout(#[from] repartee_media::playout::PushError),
 }
 
-/// What a transport reports.
+/// Event of a transport.
 #[derive(Debug)]
 pub enum TransportEvent {
     /// A client event as text.
@@ -96,20 +97,20 @@ pub enum TransportEvent {
     Audio {
         /// Mono samples in -1..1.
         samples: Vec<f32>,
-        /// Samples a second.
+        /// Sample rate, in Hz.
         rate: u32,
     },
     /// A report of the playout clock.
     Playout(PlayoutReport),
     /// The first audible packet of a response was sent.
     FirstAudible {
-        /// The response.
+        /// Response of the packet.
         response: ResponseId,
-        /// When its sound was handed to the encoder.
+        /// Time when its sound was handed to the encoder.
         due: Instant,
-        /// When it was encoded.
+        /// Time when it was encoded.
         encoded: Instant,
-        /// When the packet was sent.
+        /// Time when the packet was sent.
         sent: Instant,
     },
     /// The playout clock found nothing to play.
@@ -118,23 +119,23 @@ pub enum TransportEvent {
     Closed,
 }
 
-/// 20 ms of a response that leave as one Opus packet.
+/// 20 ms of a response, sent as one Opus packet.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OpusFrame {
-    /// The response; each has an encoder of its own.
+    /// Response of the frame; each response has its own encoder.
     pub response: ResponseId,
-    /// Samples a second, one of Opus's rates.
+    /// Sample rate, in Hz; one that Opus supports.
     pub rate: u32,
     /// Mono samples in -1..1.
     pub samples: Vec<f32>,
 }
 
-/// A message to the caller.
+/// Message to the caller.
 #[derive(Debug, Clone, PartialEq)]
 pub enum OutboundMessage {
     /// A server event: its type and its text.
     Event(&'static str, String),
-    /// Output audio that leaves as one Opus packet.
+    /// Output audio that is sent as one Opus packet.
     OpusFrame(OpusFrame),
     /// A websocket ping.
     Ping,
@@ -142,12 +143,12 @@ pub enum OutboundMessage {
     Close(u16, &'static str),
 }
 
-/// Bytes of an event for each of which it waits for one more free place.
+/// Bytes of an event for each further queue permit.
 const BYTES_PER_PERMIT: usize = 16 << 10;
 
 impl OutboundMessage {
-    /// How many places must be free in a queue of `capacity` before the message takes one: a caller may ask for the largest events again
-    /// and again and read none of them, so these wait alone.
+    /// Number of queue permits that the message takes, at most `capacity`. A large event takes many: otherwise a caller
+    /// who requests the largest events and reads none of them could fill the memory.
     pub fn queue_permits(&self, capacity: usize) -> usize {
         let bytes = if let Self::Event(_, text) = self { text.len() } else { 0 };
         (1 + bytes / BYTES_PER_PERMIT).min(capacity)

@@ -9,51 +9,51 @@ use repartee_engine_api::{Command, Event, OpenError, Respond, Sampling, SessionE
 use repartee_media::wav::{self, WavError, WriteError};
 use thiserror::Error;
 
-/// How much audio is submitted at once, in ms.
+/// Duration of one submitted slice, in ms.
 const SLICE_MS: usize = 1_000;
-/// The longest question that is read; models accept less.
+/// Maximum duration of a question; models accept less.
 const MAX_QUESTION: Duration = Duration::from_secs(3_600);
 
-/// Why a question was not answered.
+/// Error of [`ask`].
 #[derive(Debug, Error)]
 pub enum AskError {
-    /// The question cannot be opened.
+    /// The question's file cannot be opened.
     #[error("cannot read {path}: {error}")]
     Read {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why not.
+        /// Reason of the failure.
         error: std::io::Error,
     },
-    /// The question is no wav file that can be used.
+    /// The question's file is no usable wav file.
     #[error("cannot use {path}: {error}")]
     Sound {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why not.
+        /// Reason of the failure.
         error: WavError,
     },
     /// The answer cannot be written.
     #[error("cannot write {path}: {error}")]
     Write {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why not.
+        /// Reason of the failure.
         error: WriteError,
     },
     /// The transcript cannot be printed.
     #[error("cannot print the transcript: {0}")]
     Print(#[from] std::io::Error),
-    /// The engine has no room.
+    /// The engine opened no session.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// The engine did not take a command.
+    /// The engine refused a command.
     #[error(transparent)]
     Submit(#[from] SubmitError),
-    /// The engine could not answer.
+    /// The engine failed to answer.
     #[error(transparent)]
     Engine(#[from] SessionError),
-    /// The engine has stopped.
+    /// The session ended without an answer.
     #[error("the engine has stopped")]
     Stopped,
 }
@@ -61,25 +61,25 @@ pub enum AskError {
 /// Transcript and times of one answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AskReport {
-    /// The transcript.
+    /// Text of the answer.
     pub transcript: String,
-    /// From the end of the question to the first samples; `None` for an answer without audio.
+    /// Time from the end of the question to the first samples; `None` for an answer without audio.
     pub first_sound: Option<Duration>,
-    /// From the end of the question to the end of the answer.
+    /// Time from the end of the question to the end of the answer.
     pub took: Duration,
     /// Duration of the answer's audio.
     pub sound: Duration,
 }
 
 impl AskReport {
-    /// Generation time over duration; below 1 is faster than speech. `None` for an answer without sound.
+    /// RTF: generation time divided by duration; below 1 is faster than speech. `None` for an answer without audio.
     pub fn rtf(&self) -> Option<f64> {
         (!self.sound.is_zero()).then(|| self.took.as_secs_f64() / self.sound.as_secs_f64())
     }
 }
 
-/// Puts the wav file `question` to the engine, prints the transcript to `out` as it comes, and writes the sound to the
-/// wav file `answer` (16 bits, mono). Dropping the future stops the answer and writes nothing.
+/// Asks the engine the question in the wav file `question`, prints the transcript to `out` as it arrives, and writes
+/// the audio to the wav file `answer` (16 bits, mono). Dropping the future stops the answer and writes nothing.
 pub async fn ask(
     engine: &dyn SpeechEngine,
     question: &Path,
@@ -96,7 +96,7 @@ pub async fn ask(
     }
     session.submit_async(Command::Commit { item: 1 }).await?;
     let asked = Instant::now();
-    // The same question gets the same answer.
+    // Greedy, so that the same question gets the same answer.
     let sampling = Some(Sampling::GREEDY);
     let respond = Respond { sampling, ..Respond::new(1, 2) };
     session.submit_async(Command::Respond(respond)).await?;

@@ -1,4 +1,4 @@
-//! `--lan`: the machine's own addresses, a new key, and a QR code.
+//! `--lan`: the machine's addresses, a new key and a QR code.
 
 use std::ffi::OsString;
 use std::net::{IpAddr, SocketAddr};
@@ -8,8 +8,8 @@ use nix::ifaddrs::getifaddrs;
 use nix::net::if_::InterfaceFlags;
 use qrcodegen::{QrCode, QrCodeEcc};
 
-/// This machine's addresses that others may reach: of interfaces that are up, IPv4 first. Loopback and link-local ones are left
-/// out. Empty where the system does not tell.
+/// Addresses by which others may reach this machine: those of interfaces that are up, IPv4 first, without loopback and
+/// link-local ones. Empty if the system does not list them.
 pub fn addresses() -> Vec<IpAddr> {
     let Ok(interfaces) = getifaddrs() else { return Vec::new() };
     let up = interfaces.filter(|interface| interface.flags.contains(InterfaceFlags::IFF_UP));
@@ -29,13 +29,13 @@ pub fn addresses() -> Vec<IpAddr> {
     addresses
 }
 
-/// Names of a development certificate: localhost and every address of this machine.
+/// Names for a development certificate: localhost and every address of this machine.
 pub fn certificate_names() -> Vec<String> {
     let own = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);
     own.into_iter().chain(addresses().iter().map(IpAddr::to_string)).collect()
 }
 
-/// The addresses under which a server that listens on `listen` is reached from elsewhere.
+/// Addresses by which others reach a server that listens on `listen`.
 pub fn reachable_addresses(listen: SocketAddr) -> Vec<SocketAddr> {
     if !listen.ip().is_unspecified() {
         return vec![listen];
@@ -44,7 +44,7 @@ pub fn reachable_addresses(listen: SocketAddr) -> Vec<SocketAddr> {
     reachable.map(|address| SocketAddr::new(address, listen.port())).collect()
 }
 
-/// Where this user's programs keep what they have made, as the XDG specification says; `None` for a user without a home. `variable`
+/// Folder of the user's persistent state as in the XDG specification; `None` for a user without a home. `variable`
 /// reads the environment.
 pub fn state_folder(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
@@ -52,22 +52,22 @@ pub fn state_folder(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathB
     Some(state?.join("repartee"))
 }
 
-/// A random API key.
+/// Generates a random API key.
 pub fn new_key() -> Result<String, getrandom::Error> {
     let mut random = [0; 16];
     getrandom::fill(&mut random)?;
     Ok(format!("rp_{}", crate::ids::hex(&random)))
 }
 
-/// `text` as a QR code for a terminal, two rows of modules a line; `None` if it is too long for one.
+/// Draws `text` as a QR code for a terminal, two rows of modules a line; `None` if the text is too long.
 pub fn qr_code(text: &str) -> Option<String> {
-    /// Modules of white around the code, as the standard wants.
+    /// Width of the quiet zone around the code in modules, as the standard requires.
     const QUIET: i32 = 4;
     let code = QrCode::encode_text(text, QrCodeEcc::Low).ok()?;
     let mut drawn = String::new();
     for y in (-QUIET..code.size() + QUIET).step_by(2) {
         for x in -QUIET..code.size() + QUIET {
-            // Light modules are drawn, because terminals are mostly dark; outside of the code everything is light.
+            // Light modules are drawn, because most terminals are dark; the quiet zone is light.
             drawn.push(match (code.get_module(x, y), code.get_module(x, y + 1)) {
                 (false, false) => '█',
                 (false, true) => '▀',
@@ -100,7 +100,8 @@ mod tests {
     fn a_listen_address_is_its_own_reachable_address() {
         let listen = SocketAddr::from(([192, 0, 2, 1], 80));
         assert_eq!(reachable_addresses(listen), [listen]);
-        let ports: Vec<_> = reachable_addresses(SocketAddr::from(([0, 0, 0, 0], 81))).iter().map(SocketAddr::port).collect();
+        let ports: Vec<_> =
+            reachable_addresses(SocketAddr::from(([0, 0, 0, 0], 81))).iter().map(SocketAddr::port).collect();
         assert!(ports.iter().all(|port| *port == 81));
     }
 

@@ -1,4 +1,4 @@
-//! Shows how far a start is: a bar on a terminal, lines in the log elsewhere.
+//! Shows the progress of the start: a bar on a terminal, else lines in the log.
 
 use std::io::Write;
 
@@ -6,28 +6,28 @@ use repartee_engine::{StartProgress, StartStage};
 
 /// Width of the bar, in characters.
 const WIDTH: usize = 30;
-/// Shares of the weights after which a line is logged.
+/// Number of log lines for each stage of the start.
 const QUARTERS: f32 = 4.0;
-/// Back to the line's beginning, and clear it.
+/// Moves to the beginning of the line and clears it.
 const CLEAR: &str = "\r\x1b[K";
 
-/// What a person sees of a start. The line of an unfinished bar is cleared when it is dropped.
+/// Progress bar of a start. Dropping it clears the line.
 #[derive(Debug)]
 pub struct LoadingBar<W: Write> {
     out: W,
-    /// Whether `out` is a terminal.
+    /// True if `out` is a terminal.
     terminal: bool,
-    /// What was told last: the stage, and how many characters or quarters.
+    /// Last shown progress: the stage, and the number of characters or quarters.
     shown: Option<(StartStage, usize)>,
 }
 
 impl<W: Write> LoadingBar<W> {
-    /// A bar on `out` if that is a terminal.
+    /// Creates a bar on `out`; `terminal` says that it is a terminal. Otherwise it logs.
     pub fn new(out: W, terminal: bool) -> Self {
         Self { out, terminal, shown: None }
     }
 
-    /// Shows this, if it looks any different from what is shown.
+    /// Shows a progress, if it differs from the shown one.
     pub fn show(&mut self, StartProgress { stage, fraction }: StartProgress) {
         let fraction = fraction.clamp(0.0, 1.0);
         let steps = if self.terminal { WIDTH as f32 } else { QUARTERS };
@@ -48,7 +48,7 @@ impl<W: Write> LoadingBar<W> {
             StartStage::Voices => "Enrolling voices",
         };
         let (full, empty) = ("█".repeat(step), "░".repeat(WIDTH - step));
-        // A terminal that is gone takes nothing away from the start.
+        // A closed terminal does not stop the start.
         let _ = write!(self.out, "{CLEAR}{doing:<17} {full}{empty} {:3.0} %", fraction * 100.0);
         let _ = self.out.flush();
     }

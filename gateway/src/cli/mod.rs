@@ -1,8 +1,8 @@
 //! Subcommands and options of the binary besides serving.
 //!
-//! - [`ask`]: one turn from file to file
+//! - [`ask`]: one turn from wav file to wav file
 //! - [`lan`]: addresses, key and QR code for a server in the local network
-//! - [`loading`]: how far a start is
+//! - [`loading`]: progress of the start
 
 pub mod ask;
 pub mod lan;

@@ -1,6 +1,7 @@
-//! Loads the settings from a file, the environment and the command line; the later source wins.
+//! Loads the settings from a file, the environment and the command line; a later source overrides an earlier one.
 //!
-//! A setting `limits.calls_per_key` is `REPARTEE_LIMITS_CALLS_PER_KEY` in the environment. Lists are separated by commas.
+//! The environment variable of `limits.calls_per_key` is `REPARTEE_LIMITS_CALLS_PER_KEY`. Lists are separated by
+//! commas.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -15,72 +16,72 @@ use super::renamed::{RenamedSetting, insert, move_old, old_paths, present_path};
 use super::{Config, ConfigError};
 use crate::auth::{KeyError, KeySet};
 
-/// Keys from the environment, separated by commas or white space.
+/// Environment variable of API keys, separated by commas or spaces.
 const API_KEYS: &str = "REPARTEE_API_KEYS";
 
-/// Why the settings cannot be loaded.
+/// Error of [`load`].
 #[derive(Debug, Error)]
 pub enum LoadError {
-    /// A file that cannot be read.
+    /// A file cannot be read.
     #[error("cannot read {path}: {error}")]
     Read {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// Why not.
+        /// Error of the operating system.
         error: std::io::Error,
     },
-    /// A file that is not TOML.
+    /// A file is not TOML.
     #[error("{path} is not TOML: {error}")]
     NotToml {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// Where and why not.
+        /// Position and reason of the parse error.
         error: Box<toml::de::Error>,
     },
-    /// A setting that is not known, or a value that does not fit.
+    /// A setting is unknown, or its value does not fit.
     #[error("{from}: {path}: {message}")]
     Setting {
-        /// File, variable or argument.
+        /// Source: path of the file, environment variable or "command line".
         from: String,
-        /// Which setting.
+        /// Path of the setting.
         path: String,
-        /// What is wrong.
+        /// Reason of the refusal.
         message: String,
     },
     /// Both the old and the present name of a setting are used.
     #[error("{from}: {old} is the old name of {new}, and both are set: remove {old}")]
     BothNames {
-        /// File, environment or command line.
+        /// Source of both: file, environment or command line.
         from: String,
-        /// The old name.
+        /// Old name of the setting.
         old: String,
-        /// The present name.
+        /// Present name of the setting.
         new: String,
     },
-    /// A key that cannot be used.
+    /// A key cannot be used.
     #[error("{from}: {error}")]
     Key {
-        /// File or variable.
+        /// Source: path of the file, or environment variable.
         from: String,
-        /// What is wrong; never the key.
+        /// Reason of the refusal; never contains the key.
         error: KeyError,
     },
-    /// Settings that contradict each other.
+    /// The settings contradict each other.
     #[error(transparent)]
     Refused(#[from] ConfigError),
 }
 
-/// Settings, and the old names that were used for some of them.
+/// Loaded settings, with the uses of old names.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LoadedConfig {
-    /// The settings.
+    /// Effective settings, not [checked](Config::check) yet.
     pub config: Config,
-    /// The uses of old names.
+    /// Uses of old setting names.
     pub old_names: Vec<RenamedSetting>,
 }
 
-/// Reads `file`, then the `environment` variable of each setting, then `set`: pairs of a setting's path and its value as text.
-/// Does not [check](Config::check) what the settings mean together.
+/// Reads `file`, then the `environment` variable of each setting, then `set`: pairs of a setting's path and its value
+/// as text. Does not [check](Config::check) the settings against each other.
 pub fn load(
     file: Option<&Path>,
     environment: impl Fn(&str) -> Option<String>,
@@ -94,11 +95,11 @@ pub fn load(
         let from = path.display().to_string();
         let moved = move_old(&mut table).map_err(|(old, new)| both_names(&from, old, new))?;
         old_names.extend(moved.into_iter().map(|(old, new)| old_name(&from, old, new)));
-        // Checked by itself first, so that its errors are not blamed on the environment.
+        // The file is checked alone first, so that its errors are not attributed to the environment.
         deserialize(table.clone(), |_| from.clone())?;
     }
     let settings = settings();
-    // The source of each setting that overrides the file.
+    // Source of each setting that overrides the file.
     let mut origins = HashMap::new();
     for (path, kind) in &settings {
         if let Some((variable, text)) = from_environment(path, &environment, &mut old_names)? {
@@ -112,14 +113,14 @@ pub fn load(
         }
     }
     let from = "command line";
-    // The name under which the command line sets each setting.
+    // Name that the command line uses for each setting, by path.
     let mut names: HashMap<String, &str> = HashMap::new();
     for (name, text) in set {
         let path = present_path(name);
         let refuse = |message| LoadError::Setting { from: from.to_owned(), path: name.clone(), message };
         let kind = settings.iter().find(|(known, _)| *known == path).map(|(_, kind)| kind.clone());
         let Some(kind) = kind.or_else(|| stage_setting(&path)) else {
-            return Err(refuse("there is no such setting: repartee.example.toml lists all".into()));
+            return Err(refuse("there is no such setting: repartee.example.toml lists every setting".into()));
         };
         if let Some(other) = names.insert(path.clone(), name).filter(|other| other != name) {
             let old = if other == path { name } else { other };
@@ -144,7 +145,7 @@ pub fn load(
     Ok(LoadedConfig { config, old_names })
 }
 
-/// The variable that sets `path`, and its value. Notes the use of an old name.
+/// Returns the variable that sets `path`, and its value. Records the use of an old name.
 fn from_environment(
     path: &str,
     environment: impl Fn(&str) -> Option<String>,
@@ -185,7 +186,7 @@ fn deserialize(table: Table, from: impl Fn(&str) -> String) -> Result<Config, Lo
     })
 }
 
-/// Every setting's path and a value of its kind: its default, if it has one.
+/// Lists every setting: its path, and its default or else a value of its kind.
 pub(super) fn settings() -> Vec<(String, Json)> {
     fn collect(path: &str, value: Json, found: &mut Vec<(String, Json)>) {
         match value {
@@ -199,15 +200,15 @@ pub(super) fn settings() -> Vec<(String, Json)> {
         }
     }
     let mut found = Vec::new();
-    // A number that is unset by default shows its kind all the same.
+    // Set, because an unset number would not show its kind.
     let mut config = Config::default();
     config.engine.threads = Some(0);
-    // Writing plain settings as JSON cannot fail.
+    // Plain settings always serialize to JSON.
     collect("", serde_json::to_value(config).unwrap_or_default(), &mut found);
     found
 }
 
-/// The kind of a stage's setting. The model has the list of stages, so none is among the defaults.
+/// Kind of a stage's setting. Only the model knows its stages, so the defaults hold none.
 fn stage_setting(path: &str) -> Option<Json> {
     let (_, field) = path.strip_prefix("engine.stages.")?.split_once('.')?;
     serde_json::to_value(StageConfig::default()).ok()?.get(field).map(|_| Json::from(0))
@@ -217,7 +218,7 @@ fn variable(path: &str) -> String {
     format!("REPARTEE_{}", path.replace('.', "_").to_uppercase())
 }
 
-/// Parses `text` as a value of the same kind as the setting's default. Settings that are unset by default are strings.
+/// Parses `text` as a value of the same kind as the setting's default. Settings without a default are strings.
 fn parse(text: &str, kind: &Json) -> Result<Value, String> {
     match kind {
         Json::Bool(_) => text.parse().map(Value::Boolean).map_err(|_| format!("`{text}` is neither true nor false")),

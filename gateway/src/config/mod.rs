@@ -1,11 +1,11 @@
-//! The server's settings, their defaults and their checks.
+//! Settings of the server, their defaults and checks.
 //!
-//! - `load`: from a file, the environment and the command line
-//! - `print`: the effective settings as TOML
+//! - `load`: loading from a file, the environment and the command line
+//! - `print`: printing the effective settings as TOML
 //! - `renamed`: old names of settings
 //! - `secret`: settings that are never printed
 //!
-//! `repartee.example.toml` describes every setting for the person who sets it.
+//! `repartee.example.toml` describes every setting for users.
 
 mod load;
 mod print;
@@ -29,196 +29,196 @@ pub use load::{LoadError, LoadedConfig, load};
 pub use renamed::RenamedSetting;
 pub use secret::Secret;
 
-/// The default of `listen`.
+/// Default address of [`Config::listen`].
 pub const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 
-/// Every setting, described: the file to copy.
+/// Contents of `repartee.example.toml`, which describes every setting.
 pub const EXAMPLE: &str = include_str!("../../../repartee.example.toml");
 
-/// The server's settings.
+/// All settings of the server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Where to listen; port 0 takes any free one. Addresses that other machines reach need keys.
+    /// Address to listen on; port 0 takes any free port. An address that other machines can reach needs API keys.
     pub listen: SocketAddr,
-    /// Folder of the checkpoint; `None` for the demo.
+    /// Folder of the checkpoint; `None` for the embedded demo.
     pub model: Option<PathBuf>,
-    /// A socket that accepts nothing for so long is closed.
+    /// Write timeout: a socket that accepts no data for this time is closed.
     #[serde(rename = "stalled_after_s", with = "seconds")]
     pub stalled_after: Duration,
-    /// How often a websocket is pinged.
+    /// Interval of websocket pings.
     #[serde(rename = "ping_every_s", with = "seconds")]
     pub ping_every: Duration,
-    /// How long running turns may take to end when the server shuts down.
+    /// Time for running turns to end when the server shuts down.
     #[serde(rename = "drain_s", with = "seconds")]
     pub drain: Duration,
-    /// API keys.
+    /// Settings of API keys.
     pub keys: KeyConfig,
-    /// Web pages that may call.
+    /// Origins and host names that the server accepts.
     pub browser: BrowserConfig,
-    /// Limits of one caller.
+    /// Limits of calls and connections.
     pub limits: LimitConfig,
-    /// When a caller's turn has ended.
+    /// Settings of the turn-detection model.
     pub turns: TurnDetectionConfig,
-    /// Voices made out of recordings.
+    /// Settings of voices enrolled from recordings.
     pub voices: VoiceConfig,
-    /// HTTPS.
+    /// Settings of HTTPS.
     pub tls: TlsConfig,
-    /// The reverse proxy in front.
+    /// Settings of a reverse proxy.
     pub proxy: ProxyConfig,
-    /// Calls over WebRTC.
+    /// Settings of WebRTC calls.
     pub webrtc: WebRtcConfig,
-    /// The log.
+    /// Settings of the log.
     pub log: LogConfig,
-    /// Traces.
+    /// Settings of traces.
     pub telemetry: TelemetryConfig,
-    /// The engine.
+    /// Settings of the engine.
     pub engine: EngineConfig,
-    /// The API keys, from [`Keys::file`] and the environment.
+    /// Hashes of the API keys, from [`KeyConfig::file`] and the environment.
     #[serde(skip)]
     pub api_keys: KeySet,
-    /// The checkpoint's card, as JSON for the demo page: `name`, `ask` (questions), `note`, `remembers`; every field may be
-    /// missing.
+    /// Card of the checkpoint as JSON for the demo page: `name`, `ask` (questions), `note` and `remembers`; every field
+    /// is optional.
     #[serde(skip)]
     pub card: Option<String>,
 }
 
-/// API keys. The keys themselves are no settings: see [`Config::api_keys`].
+/// Settings of API keys. The keys themselves are not settings: see [`Config::api_keys`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct KeyConfig {
-    /// A file with one key a line.
+    /// File with one key a line; `None` for no file.
     pub file: Option<PathBuf>,
-    /// Whether `/metrics` needs a key as well, once there are keys.
+    /// True if `/metrics` needs a key on a server with keys.
     pub metrics: bool,
 }
 
-/// Web pages that may call.
+/// Origins and host names that the server accepts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BrowserConfig {
-    /// Origins such as `https://app.example`, besides the server's own and loopback ones; `*` for all.
+    /// Allowed origins such as `https://app.example`, besides the server's own and loopback ones; `*` allows all.
     pub origins: Vec<String>,
-    /// Names of this machine besides `localhost` by which a server without keys may be asked.
+    /// Host names of this machine, besides `localhost`, that requests to a server without keys may use.
     pub hosts: Vec<String>,
 }
 
-/// Limits of one caller. 0 stands for no limit.
+/// Limits of calls, connections and requests. 0 means no limit, except for `connections`, `head` and `request`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LimitConfig {
-    /// Calls at once with one key.
+    /// Maximum concurrent calls with one key.
     pub calls_per_key: u32,
-    /// Calls at once from one address; this machine's own are not counted.
+    /// Maximum concurrent calls from one address; loopback is not counted.
     pub calls_per_address: u32,
-    /// Calls and ephemeral keys asked for from one address in a minute; this machine's own are not counted.
+    /// Maximum requests for calls and ephemeral keys from one address in a minute; loopback is not counted.
     pub opens_per_minute: u32,
-    /// How long a call may last.
+    /// Maximum duration of a call.
     #[serde(rename = "call_s", with = "seconds")]
     pub call: Duration,
-    /// How long a caller may send nothing, neither an event nor sound, before the call ends.
+    /// Maximum time without an event or audio from the caller, before the call ends.
     #[serde(rename = "idle_s", with = "seconds")]
     pub idle: Duration,
-    /// Connections at once, of any kind; an open websocket is none any more.
+    /// Maximum concurrent connections; an upgraded websocket is not counted.
     pub connections: u32,
-    /// Of these, how many from one address; trusted proxies' and this machine's own are not counted.
+    /// Maximum concurrent connections from one address; trusted proxies and loopback are not counted.
     pub connections_per_address: u32,
-    /// How long the head of a request may take to arrive, and the TLS handshake before it.
+    /// Timeout of reading a request's head, and of the TLS handshake before it.
     #[serde(rename = "head_s", with = "seconds")]
     pub head: Duration,
-    /// How long the body of a request may take to arrive.
+    /// Timeout of reading a request's body; its bytes extend it.
     #[serde(rename = "request_s", with = "seconds")]
     pub request: Duration,
 }
 
-/// When a caller's turn has ended.
+/// Settings of the turn-detection model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TurnDetectionConfig {
-    /// A turn-detection model, smart-turn v3 as its ONNX file; `None` to judge pauses by the eagerness alone.
+    /// ONNX file of a turn-detection model, smart-turn v3; `None` to judge pauses by the eagerness alone.
     pub model: Option<PathBuf>,
-    /// Threads that run it.
+    /// Number of threads that run the model.
     pub threads: usize,
 }
 
-/// Voices made out of recordings, where the model takes any.
+/// Settings of voices enrolled from recordings, for a model that takes them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct VoiceConfig {
-    /// A folder that keeps them and the recorded consents; without one they are gone when the server ends.
+    /// Folder of the voices and the recorded consents; without one they are lost when the server ends.
     pub folder: Option<PathBuf>,
-    /// Most voices, and most consents.
+    /// Maximum number of voices, and of consents.
     pub most: usize,
 }
 
-/// HTTPS. Without a certificate the server speaks plain HTTP.
+/// Settings of HTTPS. Without a certificate the server speaks plain HTTP.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TlsConfig {
-    /// The certificate chain, PEM.
+    /// PEM file of the certificate chain.
     pub certificate: Option<PathBuf>,
-    /// Its private key, PEM.
+    /// PEM file of the private key.
     pub key: Option<PathBuf>,
-    /// Make a self-signed certificate at start.
+    /// True to make a self-signed certificate at start.
     pub development: bool,
-    /// A folder that keeps it between starts.
+    /// Folder that stores the self-signed certificate between starts.
     pub keep: Option<PathBuf>,
 }
 
-/// The reverse proxy in front.
+/// Settings of a reverse proxy in front of the server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ProxyConfig {
-    /// Whose `X-Forwarded-For`, `-Proto` and `-Host` are believed.
+    /// Networks of trusted proxies: their `X-Forwarded-For`, `-Proto` and `-Host` are believed.
     pub trusted: Vec<IpNet>,
 }
 
-/// Calls over WebRTC.
+/// Settings of WebRTC calls.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct WebRtcConfig {
-    /// The UDP socket of all calls; `None` for a free port of the address that HTTP is served on.
+    /// UDP address of all calls; `None` for a free port of the HTTP address.
     pub udp: Option<SocketAddr>,
-    /// Addresses to announce instead of this machine's own.
+    /// Addresses to announce in place of this machine's own.
     pub advertised: Vec<IpAddr>,
-    /// The longest message accepted from a caller, in bytes.
+    /// Maximum size of a caller's message, in bytes.
     pub max_message_bytes: u32,
-    /// A call that was answered but not connected for so long is freed.
+    /// Time for an answered call to connect; later it is closed.
     #[serde(rename = "connect_within_s", with = "seconds")]
     pub connect_within: Duration,
-    /// The jitter buffer that the caller is assumed to have: audio that was received but not heard yet.
+    /// Assumed jitter buffer of the caller: duration of audio that was received and not heard yet.
     #[serde(rename = "receiver_buffer_s", with = "seconds")]
     pub receiver_buffer: Duration,
-    /// Relays for callers that no direct path reaches.
+    /// TURN relays for callers without a direct path.
     pub turn: TurnServerConfig,
 }
 
-/// TURN relays.
+/// Settings of TURN relays.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TurnServerConfig {
-    /// Such as `turn:turn.example:3478?transport=udp`.
+    /// URLs of the relays, such as `turn:turn.example:3478?transport=udp`.
     pub urls: Vec<String>,
-    /// Shared with the relay; callers get credentials made of it.
+    /// Secret shared with the relay; the callers' credentials are derived from it.
     pub secret: Option<Secret>,
-    /// Lifetime of the credentials.
+    /// Lifetime of the callers' credentials.
     #[serde(rename = "ttl_s", with = "seconds")]
     pub ttl: Duration,
 }
 
-/// The log.
+/// Settings of the log.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LogConfig {
-    /// How a line is written.
+    /// Format of log lines.
     pub format: LogFormat,
 }
 
-/// Traces of calls, turns and stages.
+/// Settings of traces of calls, turns and stages.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TelemetryConfig {
-    /// The collector, such as `http://127.0.0.1:4318`; `None` for no traces.
+    /// URL of the OTLP collector, such as `http://127.0.0.1:4318`; `None` for no traces.
     pub otlp_endpoint: Option<String>,
 }
 
@@ -310,30 +310,30 @@ impl Default for TurnServerConfig {
     }
 }
 
-/// Settings that are refused.
+/// Error of [`Config::check`].
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ConfigError {
-    /// The address can be reached from other machines.
+    /// Other machines can reach the address, and there are no keys.
     #[error(
-        "listen: {0} can be reached from other machines, and there are no keys to keep strangers out: listen on \
+        "listen: {0} can be reached from other machines, and there are no keys, so anyone could call: listen on \
          127.0.0.1 or [::1], or set keys.file or REPARTEE_API_KEYS"
     )]
     Public(SocketAddr),
     /// The engine's settings are out of range.
     #[error(transparent)]
     Engine(#[from] repartee_engine::ConfigError),
-    /// A value that is out of range or contradicts another.
+    /// A value is out of range or contradicts another.
     #[error("{path}: {problem}")]
     Value {
-        /// Which setting.
+        /// Path of the setting.
         path: &'static str,
-        /// What is wrong with it.
+        /// Reason of the refusal.
         problem: String,
     },
 }
 
 impl Config {
-    /// Checks the settings, before anything is loaded.
+    /// Checks the settings against their ranges and each other, before anything is loaded.
     pub fn check(&self) -> Result<(), ConfigError> {
         let refuse = |path, problem: &str| Err(ConfigError::Value { path, problem: problem.into() });
         for (path, duration) in [
@@ -379,15 +379,15 @@ impl Config {
             return Err(ConfigError::Value { path: "browser.hosts", problem });
         }
         match (&self.tls.certificate, &self.tls.key, self.tls.development) {
-            (Some(_), None, _) => return refuse("tls.key", "a certificate needs its key"),
-            (None, Some(_), _) => return refuse("tls.certificate", "a key needs its certificate"),
+            (Some(_), None, _) => return refuse("tls.key", "a certificate needs its key: set both"),
+            (None, Some(_), _) => return refuse("tls.certificate", "a key needs its certificate: set both"),
             (Some(_), Some(_), true) => {
                 return refuse("tls.development", "there is a certificate already: remove one of the two");
             }
             _ => {}
         }
         if self.webrtc.turn.urls.is_empty() != self.webrtc.turn.secret.is_none() {
-            return refuse("webrtc.turn", "urls and secret go together");
+            return refuse("webrtc.turn", "set both urls and secret, or neither");
         }
         if let Some(endpoint) = &self.telemetry.otlp_endpoint {
             let authority = endpoint.strip_prefix("http://").map(|rest| rest.trim_end_matches('/'));
@@ -402,12 +402,12 @@ impl Config {
         Err(ConfigError::Public(self.listen))
     }
 
-    /// Whether keys and audio may cross a network unencrypted.
+    /// True if keys and audio may cross a network unencrypted.
     pub fn is_unencrypted(&self) -> bool {
         !self.is_https() && !self.listen.ip().is_loopback()
     }
 
-    /// Whether the server serves HTTPS.
+    /// True if the server serves HTTPS.
     pub fn is_https(&self) -> bool {
         self.tls.certificate.is_some() || self.tls.development
     }
@@ -419,13 +419,13 @@ impl fmt::Display for Config {
     }
 }
 
-/// Durations as a number of seconds.
+/// Serde of durations as a number of seconds.
 mod seconds {
     use std::time::Duration;
 
     use serde::{Deserialize, Deserializer, Serializer, de};
 
-    /// A year: no setting needs more, and every clock can be moved on by as much.
+    /// Maximum of one year, so that adding it to a clock never overflows.
     const LONGEST: u64 = 365 * 24 * 3_600;
 
     pub fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
@@ -441,6 +441,6 @@ mod seconds {
         Duration::try_from_secs_f64(seconds)
             .ok()
             .filter(|duration| *duration <= Duration::from_secs(LONGEST))
-            .ok_or_else(|| de::Error::custom(format!("{seconds} is no number of seconds from 0 to {LONGEST}, a year")))
+            .ok_or_else(|| de::Error::custom(format!("{seconds} is not within 0 to {LONGEST} seconds, a year")))
     }
 }

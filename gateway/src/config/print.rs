@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::Config;
 
-/// Writes every setting as TOML; what is not set is a comment.
+/// Writes every setting as TOML, and unset ones as comments.
 pub(super) fn settings(config: &Config, f: &mut Formatter<'_>) -> Result {
     let Ok(Value::Object(fields)) = serde_json::to_value(config) else { return Err(std::fmt::Error) };
     table("", &fields, f)?;
@@ -19,7 +19,7 @@ fn table(path: &str, fields: &Map<String, Value>, f: &mut Formatter<'_>) -> Resu
         match value {
             Value::Object(_) => {}
             Value::Null => writeln!(f, "# {name} is unset")?,
-            // A JSON value of these kinds is written the same way in TOML.
+            // JSON and TOML write these kinds of values alike.
             value => writeln!(f, "{name} = {value}")?,
         }
     }

@@ -1,18 +1,18 @@
-//! Settings that were renamed. An old name still works; its use is reported.
+//! Renamed settings. An old name still works; its use is reported.
 
 use std::fmt;
 
 use repartee_engine::RENAMED;
 use toml::{Table, Value};
 
-/// The use of a setting's old name.
+/// Use of a setting's old name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RenamedSetting {
-    /// File, environment or command line.
+    /// Source of the setting: file, environment or command line.
     pub from: String,
-    /// The name that was used.
+    /// Old name, which was used.
     pub old: String,
-    /// The present name.
+    /// Present name of the setting.
     pub new: String,
 }
 
@@ -22,12 +22,12 @@ impl fmt::Display for RenamedSetting {
     }
 }
 
-/// The present path of a setting.
+/// Returns the present path of a setting.
 pub(super) fn present_path(path: &str) -> String {
     RENAMED.iter().fold(path.to_owned(), |path, (old, new)| with_prefix(&path, old, new).unwrap_or(path))
 }
 
-/// The old paths of a setting.
+/// Returns the old paths of a setting.
 pub(super) fn old_paths(path: &str) -> Vec<String> {
     let mut paths = vec![path.to_owned()];
     for (old, new) in RENAMED.iter().rev() {
@@ -37,8 +37,8 @@ pub(super) fn old_paths(path: &str) -> Vec<String> {
     paths.split_off(1)
 }
 
-/// Moves the values at old paths of a file's table to the present ones. Returns the pairs of paths that were moved, or the pair
-/// of which both have a value.
+/// Moves values from old paths of a file's table to the present ones. Returns the pairs of moved paths, or the pair of
+/// which both paths have a value.
 pub(super) fn move_old(table: &mut Table) -> Result<Vec<Pair>, Pair> {
     let mut moved = Vec::new();
     for &(old, new) in RENAMED {
@@ -56,10 +56,11 @@ pub(super) fn move_old(table: &mut Table) -> Result<Vec<Pair>, Pair> {
     Ok(moved)
 }
 
-/// An old and a new path.
+/// Old and present path of one setting.
 type Pair = (&'static str, &'static str);
 
-/// Inserts `value` at `path`, and the tables above it. Does nothing where something else stands in the place of a table.
+/// Inserts `value` at `path` and creates the tables above it. Does nothing if another kind of value is in the place of
+/// a table.
 pub(super) fn insert(table: &mut Table, path: &str, value: Value) {
     match path.split_once('.') {
         None => {
@@ -87,7 +88,7 @@ fn remove(table: &mut Table, path: &str) -> Option<Value> {
     }
 }
 
-/// `path` with `to` in place of `from` at its beginning; `None` if it does not begin so.
+/// Replaces the prefix `from` of `path` by `to`; `None` if `path` has another prefix.
 fn with_prefix(path: &str, from: &str, to: &str) -> Option<String> {
     let rest = path.strip_prefix(from)?;
     (rest.is_empty() || rest.starts_with('.')).then(|| format!("{to}{rest}"))

@@ -1,21 +1,21 @@
-//! A setting that is never printed: neither a log nor `repartee check` shows it.
+//! Secret settings: neither a log nor `repartee check` shows them.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize, Serializer};
 
-/// A secret string.
+/// Secret string; `Debug` and `Serialize` print `(set)` in its place.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
 pub struct Secret(String);
 
 impl Secret {
-    /// Wraps a string.
+    /// Wraps a string as a secret.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// The secret itself, for the one place that uses it.
+    /// Returns the secret itself.
     pub fn expose(&self) -> &str {
         &self.0
     }

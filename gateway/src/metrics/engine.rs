@@ -1,4 +1,4 @@
-//! What the engine has computed, and what waits in it.
+//! Work and queues of the engine.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,7 +9,7 @@ use prometheus::proto::{Bucket, Histogram, Metric, MetricFamily, MetricType};
 use prometheus::{Counter, CounterVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
 use repartee_engine_api::{EngineLoad, StageWork};
 
-/// What the engine has computed.
+/// Metrics of the engine.
 #[derive(Debug)]
 pub(super) struct EngineMetrics {
     steps: IntCounterVec,
@@ -25,43 +25,52 @@ pub(super) struct EngineMetrics {
 }
 
 impl EngineMetrics {
-    /// Registers all of them.
+    /// Creates and registers the metrics.
     pub fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
         let stage = &["stage"];
         let opts = |name, help| Opts::new(name, help);
         let engine = Self {
             steps: IntCounterVec::new(opts("repartee_engine_steps_total", "Steps of the engine's stages"), stage)?,
             rows: IntCounterVec::new(
-                opts("repartee_engine_rows_total", "Rows of these steps; divided by the steps it is the mean batch"),
+                opts(
+                    "repartee_engine_rows_total",
+                    "Rows of the steps; divided by the steps they give the mean batch size",
+                ),
                 stage,
             )?,
             eager: IntCounterVec::new(
                 opts(
                     "repartee_engine_eager_steps_total",
-                    "Steps that no captured graph served, on a device that has graphs",
+                    "Steps that ran without a captured graph, on a device that captures graphs",
                 ),
                 stage,
             )?,
-            busy: CounterVec::new(opts("repartee_engine_busy_seconds_total", "Time that the stages computed"), stage)?,
+            busy: CounterVec::new(
+                opts("repartee_engine_busy_seconds_total", "Compute time of the engine's stages"),
+                stage,
+            )?,
             blocks: IntGaugeVec::new(
-                opts("repartee_engine_cache_blocks", "Cache blocks that sessions hold, by stage"),
+                opts("repartee_engine_cache_blocks", "KV cache blocks that sessions hold, by stage"),
                 stage,
             )?,
             capacity: IntGaugeVec::new(
-                opts("repartee_engine_cache_capacity_blocks", "Cache blocks that there are, by stage"),
+                opts("repartee_engine_cache_capacity_blocks", "KV cache blocks in total, by stage"),
                 stage,
             )?,
             prompted: IntCounterVec::new(
-                opts("repartee_engine_prompt_positions_total", "Positions of the prompts that stages were given"),
+                opts("repartee_engine_prompt_positions_total", "Prompt positions submitted to the stages"),
                 stage,
             )?,
             reused: IntCounterVec::new(
-                opts("repartee_engine_prompt_positions_reused_total", "Of these, those that were in the cache already"),
+                opts(
+                    "repartee_engine_prompt_positions_reused_total",
+                    "Prompt positions that were in the KV cache already",
+                ),
                 stage,
             )?,
             ticks: TickTimes::new()?,
             queues: IntGaugeVec::new(
-                opts("repartee_engine_queue_length", "What waits in all sessions together, by queue"),
+                opts("repartee_engine_queue_length", "Queue length of all sessions together, by queue"),
                 &["queue"],
             )?,
         };
@@ -78,7 +87,7 @@ impl EngineMetrics {
         Ok(engine)
     }
 
-    /// Sets the totals since the engine's start, and what waits in it.
+    /// Sets the totals since the engine's start, and the queue lengths.
     pub fn set(&self, work: &[StageWork], load: &EngineLoad) {
         let raise = |counter: &IntCounter, total: u64| counter.inc_by(total.saturating_sub(counter.get()));
         let raise_seconds = |counter: &Counter, total: Duration| {
@@ -93,7 +102,7 @@ impl EngineMetrics {
             if let Some(eager) = eager {
                 raise(&self.eager.with_label_values(&[*stage]), *eager);
             }
-            // Stages without a cache have nothing to say of one.
+            // Stages without a KV cache show no capacity.
             if *capacity > 0 {
                 set(&self.capacity.with_label_values(&[*stage]), *capacity);
             }
@@ -109,7 +118,7 @@ impl EngineMetrics {
     }
 }
 
-/// A histogram that the engine counts itself.
+/// Histogram of tick times, counted by the engine itself.
 #[derive(Debug, Clone)]
 struct TickTimes {
     desc: Arc<Desc>,
@@ -118,7 +127,7 @@ struct TickTimes {
 
 impl TickTimes {
     fn new() -> Result<Self, prometheus::Error> {
-        let help = "Time of the engine's ticks that found something to do".to_owned();
+        let help = "Time of the engine's ticks that did work".to_owned();
         let desc = Desc::new("repartee_engine_tick_seconds".to_owned(), help, Vec::new(), HashMap::new())?;
         Ok(Self { desc: Arc::new(desc), load: Arc::default() })
     }

@@ -1,32 +1,33 @@
-//! Parts of the time to first packet.
+//! Stages of the time to first packet.
 
-/// Parts of the time to first packet, in their order.
+/// Stages of the time to first packet (TTFP), in order; each ends where the next begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TtfpStage {
-    /// From the last voice to the end of the turn.
+    /// From the end of the caller's voice to the end of the turn.
     Endpointing,
-    /// From the end of the turn until the encoder took the last slice of it, or, where all was encoded, until the response began.
+    /// From the end of the turn until the encoder takes its last slice; if all slices are encoded, until the response
+    /// begins.
     SliceWait,
-    /// Until that was encoded and the response began.
+    /// Until that slice is encoded and the response begins.
     Encoder,
-    /// Until the step that gave the first text token.
+    /// Until the step that samples the first text token begins.
     Prefill,
-    /// Until that token.
+    /// Until the first text token is sampled.
     FirstToken,
-    /// Until the first codec frame.
+    /// Until the first codec frame is complete.
     FirstFrame,
-    /// Until its samples.
+    /// Until code2wav has the frame's samples.
     Codec,
-    /// Until the first frame of 20 ms in which something is heard was due.
+    /// Until the playout time of the first audible frame of 20 ms.
     Playout,
-    /// Until that was encoded.
+    /// Until that frame is encoded.
     Opus,
-    /// Until it left.
+    /// Until its packet is sent.
     Wire,
 }
 
 impl TtfpStage {
-    /// All of them, in order.
+    /// All stages in order.
     pub const ALL: [Self; 10] = [
         Self::Endpointing,
         Self::SliceWait,
@@ -40,7 +41,7 @@ impl TtfpStage {
         Self::Wire,
     ];
 
-    /// Its name, in metrics and traces.
+    /// Label of the stage in metrics and traces.
     pub fn label(self) -> &'static str {
         match self {
             Self::Endpointing => "endpointing",

@@ -1,4 +1,4 @@
-//! Errors as HTTP responses, in the shape of the OpenAI API.
+//! Errors as HTTP responses, in the format of the OpenAI API.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use axum::response::{IntoResponse, Response};
 use repartee_protocol::error::ErrorEvent;
 use repartee_protocol::{ErrorBody, ErrorKind};
 
-/// An error as an HTTP response.
+/// Error as an HTTP response: status, body and `Retry-After`.
 #[derive(Debug)]
 pub(crate) struct ApiError {
     status: StatusCode,
     error: Box<ErrorBody>,
-    /// `Retry-After`.
+    /// Value of the header `Retry-After`.
     retry_after: Option<Duration>,
 }
 
@@ -32,34 +32,34 @@ impl ApiError {
         Self::new(StatusCode::NOT_FOUND, ErrorBody::invalid(ErrorKind::NotFound, message))
     }
 
-    /// A body that was not read whole.
+    /// Error of a body that could not be read whole.
     pub fn unreadable(rejection: &BytesRejection) -> Self {
         Self::new(rejection.status(), ErrorBody::invalid(ErrorKind::TooLarge, rejection.body_text()))
     }
 
-    /// An internal error; `message` goes to the log alone.
+    /// Internal error, 500. `message` goes to the log only.
     pub fn internal(message: &str) -> Self {
         tracing::error!(message, "a request failed");
-        let body = ErrorBody::server(ErrorKind::Internal, "the server could not do this");
+        let body = ErrorBody::server(ErrorKind::Internal, "the server failed to process this request");
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, body)
     }
 
-    /// The error's body, for a response that has begun already.
+    /// Returns the error's body, for a response that has begun.
     pub fn into_error(self) -> ErrorBody {
         *self.error
     }
 
-    /// The error's code.
+    /// Returns the error's code; empty if it has none.
     pub fn code(&self) -> &str {
         self.error.code.as_deref().unwrap_or_default()
     }
 
-    /// Whether it is the server's fault.
+    /// True if the error is the server's fault.
     pub fn is_ours(&self) -> bool {
         self.error.is_server_error()
     }
 
-    /// Sets `Retry-After`.
+    /// Sets the header `Retry-After`.
     pub fn retry_after(mut self, after: Duration) -> Self {
         self.retry_after = Some(after);
         self
@@ -71,7 +71,7 @@ impl IntoResponse for ApiError {
         let mut response = (self.status, Json(ErrorEvent { error: *self.error })).into_response();
         let headers = response.headers_mut();
         if let Some(after) = self.retry_after {
-            // Whole seconds, and never too early.
+            // Rounded up to whole seconds.
             headers.insert(RETRY_AFTER, HeaderValue::from(after.as_secs() + u64::from(after.subsec_nanos() > 0)));
         }
         if self.status == StatusCode::UNAUTHORIZED {

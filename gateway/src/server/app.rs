@@ -1,4 +1,4 @@
-//! State that every request shares, and the admission of calls.
+//! State that all requests share, and the admission of calls.
 
 use std::future::Future;
 use std::sync::{Arc, RwLock};
@@ -14,7 +14,7 @@ use super::api_error::ApiError;
 use super::auth_middleware::Caller;
 use super::calls::CallRegistry;
 use super::origin::OriginPolicy;
-use super::readiness::{ServerPhase, Readiness};
+use super::readiness::{Readiness, ServerPhase};
 use super::uploads::UploadBudget;
 use crate::admission::{Admission, AdmissionError, Permit};
 use crate::auth::{EphemeralKeys, KeySet};
@@ -30,33 +30,33 @@ use crate::voices::VoiceStore;
 /// `Retry-After` of a full or draining server.
 const BUSY_RETRY: Duration = Duration::from_secs(5);
 
-/// State that every request shares.
+/// State that all requests share.
 pub(crate) struct AppState {
     pub(super) config: Config,
     pub(super) engine: Arc<dyn SpeechEngine>,
     pub(super) metrics: Arc<Metrics>,
-    /// The turn-detection model, where one is configured.
+    /// Turn-detection model; `None` if none is configured.
     pub(super) judge: Option<TurnModelPool>,
     pub(super) ids: IdGenerator,
     pub(super) origins: OriginPolicy,
     pub(super) admission: Arc<Admission>,
-    /// The API keys. They may change, but not from some to none or back.
+    /// API keys. A reload may replace them, but not add the first or remove the last.
     pub(super) keys: RwLock<KeySet>,
     pub(super) ephemeral: EphemeralKeys,
-    /// Voices made out of recordings.
+    /// Voices enrolled from recordings.
     pub(super) voices: VoiceStore,
-    /// Uploads in memory.
+    /// Bytes of uploads in memory.
     pub(super) uploads: Arc<UploadBudget>,
-    /// When the server was started, in seconds since 1970.
+    /// Start of the server, in seconds since 1970.
     pub(super) started: u64,
     pub(super) readiness: Arc<Readiness>,
-    /// Where the spans of calls go.
+    /// Exporter of the calls' spans.
     pub(super) traces: TraceExporter,
-    /// The UDP socket of all WebRTC calls.
+    /// UDP socket of all WebRTC calls.
     pub(super) udp_mux: UdpMux,
     /// WebRTC calls by id.
     pub(super) calls: CallRegistry,
-    /// Cloned by every call. Weak, because requests outlive it.
+    /// Every call holds a strong clone. Weak here, because requests may outlive the server's run.
     pub(super) alive: mpsc::WeakSender<()>,
 }
 
@@ -81,7 +81,7 @@ impl Drop for CallGuard {
 }
 
 impl AppState {
-    /// A session of the engine and the call's guard, or the error that says why not.
+    /// Admits a call: returns a session of the engine and the call's guard, or the refusal.
     pub(super) fn admit(&self, caller: &Caller) -> Result<(SessionHandle, CallGuard), ApiError> {
         self.check_serving()?;
         let permit = self.admission.admit(caller.client, Instant::now()).map_err(|denied| self.denied(&denied))?;
@@ -101,7 +101,8 @@ impl AppState {
         Err(unavailable(ErrorKind::ShuttingDown, "the server is shutting down"))
     }
 
-    /// An error if the server would refuse a call now: for requests that take work to read. [`Self::admit`] may still refuse.
+    /// Fails if the server would refuse a call now, before a request is read at some cost. [`Self::admit`] may still
+    /// refuse.
     pub(super) fn check_capacity(&self) -> Result<(), ApiError> {
         self.check_serving()?;
         match self.engine.occupancy() {
@@ -110,7 +111,7 @@ impl AppState {
         }
     }
 
-    /// The error of a full server.
+    /// Counts a refusal of a full server and returns its error.
     pub(super) fn full(&self, message: &str) -> ApiError {
         self.metrics.requests.refused.with_label_values(&["full"]).inc();
         unavailable(ErrorKind::SessionLimit, message)
@@ -131,13 +132,13 @@ impl AppState {
         ApiError::new(StatusCode::TOO_MANY_REQUESTS, error).retry_after(denied.retry_after())
     }
 
-    /// How long a call may last.
+    /// Time limits of a call; a setting of 0 means none.
     pub(super) fn call_limits(&self) -> CallLimits {
         let limit = |duration: Duration| Some(duration).filter(|duration| !duration.is_zero());
         CallLimits { max_duration: limit(self.config.limits.call), idle_timeout: limit(self.config.limits.idle) }
     }
 
-    /// What the server gives the call with this id, which begins now.
+    /// Services of a call that begins now.
     pub(super) fn call_services(&self, id: &str, transport: &'static str) -> CallServices {
         CallServices {
             limits: self.call_limits(),
@@ -147,12 +148,12 @@ impl AppState {
         }
     }
 
-    /// Returns when the server begins to drain.
+    /// Completes when the server begins to drain.
     pub(super) fn draining(&self) -> impl Future<Output = ()> + Send + use<> {
         self.reached(ServerPhase::Draining)
     }
 
-    /// Returns when every call has to end.
+    /// Completes when every call has to end.
     pub(super) fn stopped(&self) -> impl Future<Output = ()> + Send + use<> {
         self.reached(ServerPhase::Stopping)
     }
@@ -161,18 +162,18 @@ impl AppState {
         self.readiness.reached(wanted)
     }
 
-    /// The served model, with the voices that it has now.
+    /// Describes the served model, with its present voices.
     pub(super) fn info(&self) -> ModelInfo {
         ModelInfo { voices: self.engine.voices(), ..self.engine.info().clone() }
     }
 
-    /// The setup of a new realtime session.
+    /// Creates the setup of a new realtime session.
     pub(super) fn setup(&self, delivery: Delivery, caller: &Caller) -> Result<SessionSetup, ApiError> {
         let random = |error: getrandom::Error| ApiError::internal(&error.to_string());
         let session_id = self.ids.session().map_err(random)?;
         let mut seed = [0; 8];
         getrandom::fill(&mut seed).map_err(random)?;
-        // The end of a session's id is random; half of it is enough to tell items of different sessions apart.
+        // The end of a session's id is random; half of it tells items of different sessions apart.
         let stem = session_id[session_id.len() - 16..].to_owned();
         let (seed, model) = (u64::from_le_bytes(seed), self.info());
         let configuration = caller.session.clone();

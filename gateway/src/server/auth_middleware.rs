@@ -23,21 +23,21 @@ use super::client_addr::{ClientAddr, Peer};
 use crate::admission::ClientIdentity;
 use crate::auth::{KeyId, KeySet, KeyStatus};
 
-/// Subprotocol that carries a key: a browser cannot set headers on a websocket.
+/// Prefix of the websocket subprotocol that carries a key, because a browser cannot set headers on a websocket.
 const KEY_PROTOCOL: &str = "openai-insecure-api-key.";
-/// Response headers that a page may read.
+/// Response headers that CORS exposes to pages.
 const EXPOSED: &str = "Location, Repartee-Warnings, Retry-After, WWW-Authenticate";
-/// How long a browser may cache a preflight, in seconds.
+/// Lifetime of a cached preflight, in seconds.
 const MAX_AGE: &str = "600";
 
-/// The client of a request: an extractor of every route behind this middleware.
+/// Client of a request; an extractor for every route behind this middleware.
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
-    /// Key and address that limits apply to.
+    /// Key and address for the limits.
     pub client: ClientIdentity,
-    /// The ephemeral key, if it was one.
+    /// Identity of the ephemeral key; `None` for an API key or none.
     pub ephemeral: Option<KeyId>,
-    /// The session configuration of its ephemeral key: a `session.update` patch.
+    /// Session configuration of the ephemeral key: a `session.update` patch.
     pub session: Option<Arc<Value>>,
 }
 
@@ -50,10 +50,10 @@ impl<S: Sync> FromRequestParts<S> for Caller {
     }
 }
 
-/// Refuses requests of other origins or without a valid key; the others get their [`Caller`].
+/// Refuses requests of foreign origins and without a valid key; adds the [`Caller`] to all others.
 pub(super) async fn authenticate(State(app): State<Arc<AppState>>, mut request: Request, next: Next) -> Response {
     let Some(peer) = request.extensions().get::<Peer>().copied() else {
-        return ApiError::internal("a connection without a peer").into_response();
+        return ApiError::internal("a request has no peer address").into_response();
     };
     let headers = request.headers();
     let client_addr = ClientAddr::new(peer, headers, &app.config.proxy.trusted);
@@ -66,7 +66,7 @@ pub(super) async fn authenticate(State(app): State<Arc<AppState>>, mut request: 
             .into_response();
     }
     let mut response = if request.method() == Method::OPTIONS && headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD) {
-        // A preflight comes without the key.
+        // A preflight carries no key.
         preflight(headers)
     } else {
         match app.identify(request.uri().path(), headers, &client_addr) {
@@ -121,7 +121,7 @@ impl AppState {
             KeyStatus::Expired => Err(unauthorized(ErrorKind::ExpiredKey)),
             KeyStatus::NotEphemeral => match self.keys().find(key) {
                 Some(key) => known(Some(key)),
-                // Stock clients always send something.
+                // Stock clients always send a key.
                 None if !self.needs_key(path) => known(None),
                 None => Err(unauthorized(ErrorKind::InvalidKey)),
             },
@@ -129,11 +129,11 @@ impl AppState {
     }
 
     fn keys(&self) -> RwLockReadGuard<'_, KeySet> {
-        // The set is replaced whole, so a panic leaves nothing half done.
+        // The set is replaced as a whole, so a panic cannot leave it half changed.
         self.keys.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether there are API keys: without, only this machine is served.
+    /// True if the server has API keys; without them it serves this machine only.
     pub(super) fn has_keys(&self) -> bool {
         !self.keys().is_empty()
     }
@@ -143,13 +143,13 @@ impl AppState {
     }
 }
 
-/// Whether an ephemeral key may be used for this path: it opens calls, and nothing else.
+/// True if an ephemeral key may be used for this path: one that opens or controls calls.
 fn opens_calls(path: &str) -> bool {
     matches!(path, "/v1/realtime" | "/v1/realtime/calls" | "/v1/realtime/ice_servers")
         || path.starts_with("/v1/realtime/calls/")
 }
 
-/// The key of a request. Never from the URL, which ends up in logs.
+/// Reads the key from the headers. A key in the URL is ignored, because URLs end up in logs.
 fn request_key(headers: &HeaderMap) -> Option<&str> {
     let bearer = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()).and_then(|value| {
         let (scheme, key) = value.split_once(' ')?;

@@ -1,7 +1,7 @@
 //! Calls over WebRTC: `POST /v1/realtime/calls`, `POST /v1/realtime/calls/{id}/hangup`, and sideband clients at
 //! `GET /v1/realtime?call_id={id}`.
 //!
-//! The offer goes in and the answer comes out as SDP; everything else happens over the connection.
+//! The request's body is the SDP offer and the response's body the answer; everything else happens over the connection.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,10 +29,10 @@ use crate::telemetry::log;
 use crate::transport::sideband::{AttachError, Sideband, Sidebands};
 use crate::transport::webrtc::{AnswerError, TransportSettings, WebRtcTransport, answer};
 
-/// Ids of ended calls that are kept, so that hanging up twice is no error.
+/// Maximum number of remembered ended calls, so that hanging up twice is no error.
 const MAX_ENDED: usize = 4_096;
 
-/// Running WebRTC calls, and the ids of ended ones.
+/// Registry of running WebRTC calls, and of the ids of ended ones.
 #[derive(Debug, Default)]
 pub(super) struct CallRegistry(Mutex<CallTable>);
 
@@ -40,16 +40,16 @@ pub(super) struct CallRegistry(Mutex<CallTable>);
 struct CallTable {
     running: HashMap<String, ActiveCall>,
     ended: HashMap<String, CallOwner>,
-    /// The ended ids, oldest first.
+    /// Ids of ended calls, oldest first.
     order: VecDeque<String>,
 }
 
-/// The key that made a call: it alone may attach to the call and hang it up, and the API key that issued it.
+/// Key that made a call. Only that key, and the API key that issued it, may attach to the call and hang it up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct CallOwner {
-    /// The API key; `None` on a server without keys.
+    /// API key; `None` on a server without keys.
     key: Option<KeyId>,
-    /// The ephemeral key, if it was one.
+    /// Ephemeral key; `None` if the call was made with an API key.
     ephemeral: Option<KeyId>,
 }
 
@@ -58,7 +58,7 @@ impl CallOwner {
         Self { key: caller.client.key, ephemeral: caller.ephemeral }
     }
 
-    /// Whether `caller` may control the call.
+    /// True if `caller` may control the call.
     fn admits(self, caller: &Caller) -> bool {
         caller.client.key == self.key && caller.ephemeral.is_none_or(|ephemeral| Some(ephemeral) == self.ephemeral)
     }
@@ -73,7 +73,7 @@ struct ActiveCall {
 
 impl CallRegistry {
     fn registry(&self) -> MutexGuard<'_, CallTable> {
-        // A panic cannot leave the lists half changed in a way that matters.
+        // A panic cannot leave the lists inconsistent in a way that matters.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -91,7 +91,7 @@ impl CallRegistry {
     }
 }
 
-/// Removes a call from the registry when dropped.
+/// Registration of a running call; moves it to the ended calls when dropped.
 struct Registration {
     app: Arc<AppState>,
     id: String,
@@ -167,7 +167,7 @@ async fn answer_offer(app: Arc<AppState>, mut caller: Caller, offer: Offer, id: 
     Ok((StatusCode::CREATED, [(CONTENT_TYPE, MEDIA_TYPE), (LOCATION, &location)], answer).into_response())
 }
 
-/// `POST /v1/realtime/calls/{id}/hangup`: no error for a call that has ended already.
+/// `POST /v1/realtime/calls/{id}/hangup`: ends a call. Succeeds for a call that has ended already.
 pub(super) async fn hang_up(
     State(app): State<Arc<AppState>>,
     caller: Caller,
@@ -182,14 +182,14 @@ pub(super) async fn hang_up(
     Ok(StatusCode::OK)
 }
 
-/// The key's session configuration with the call's own patch over it.
+/// Merges the call's patch into the session configuration of its key.
 pub(super) fn with_patch(bound: Option<&Value>, patch: &Value) -> Value {
     let mut whole = bound.cloned().unwrap_or_else(|| Value::Object(Map::new()));
     merge(&mut whole, patch);
     whole
 }
 
-/// Attaches a sideband client to a running call of its own. To everybody else there is no such call.
+/// Attaches a sideband client to a running call of the same owner. For other callers the call does not exist.
 pub(super) fn attach(app: &AppState, caller: &Caller, id: &str) -> Result<Sideband, ApiError> {
     app.check_rate(caller)?;
     let sidebands = {

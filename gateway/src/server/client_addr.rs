@@ -1,4 +1,4 @@
-//! The client's address, scheme and host: of the connection, or as a trusted proxy forwards them.
+//! Address, scheme and host of a client: of the connection, or as a trusted proxy forwards them.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -6,22 +6,22 @@ use axum::http::header::{HOST, HeaderName};
 use axum::http::{HeaderMap, HeaderValue};
 use ipnet::IpNet;
 
-/// The other end of a connection, as an extension of every request on it.
+/// Peer of a connection, as an extension of every request on it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Peer {
     pub address: SocketAddr,
-    /// Whether this connection is TLS.
+    /// True if the connection is TLS.
     pub tls: bool,
 }
 
 /// Address, scheme and host of a request's client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ClientAddr {
-    /// The client's address.
+    /// Client's IP address.
     pub address: IpAddr,
-    /// `http` or `https`; `None` if a proxy does not say.
+    /// `http` or `https`; `None` if a trusted proxy does not say.
     pub scheme: Option<&'static str>,
-    /// Host and port of the request.
+    /// Host, and port if given, that the request names.
     pub host: Option<String>,
 }
 
@@ -48,13 +48,13 @@ impl ClientAddr {
     }
 }
 
-/// Whether one of the networks contains the address.
+/// True if one of the networks contains the address.
 pub(super) fn trusts(trusted: &[IpNet], address: IpAddr) -> bool {
     trusted.iter().any(|network| network.contains(&address.to_canonical()))
 }
 
-/// The client's address in `X-Forwarded-For`. Each proxy appends its peer: from the right, the first address that is no proxy
-/// of ours is the client. What stands left of it is the client's own claim.
+/// Finds the client's address in `X-Forwarded-For`. Each proxy appends its peer: from the right, the first address that
+/// is not a trusted proxy is the client. Addresses left of it are the client's claim.
 fn forwarded(headers: &HeaderMap, peer: IpAddr, trusted: &[IpNet]) -> IpAddr {
     let registry: Vec<String> = headers.get_all(FORWARDED_FOR).iter().filter_map(|list| text(Some(list))).collect();
     let mut client = peer;

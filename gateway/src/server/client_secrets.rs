@@ -19,9 +19,9 @@ use super::api_error::ApiError;
 use super::auth_middleware::Caller;
 use crate::auth::IssueError;
 
-/// The largest request, in bytes: instructions and tools may be long.
+/// Maximum size of a request, in bytes: instructions and tools may be long.
 pub(super) const MAX_BODY: usize = 1 << 20;
-/// Lifetimes of a key, in seconds.
+/// Allowed lifetimes of a key, in seconds.
 const LIFETIMES: std::ops::RangeInclusive<u64> = 10..=7_200;
 
 #[derive(Debug, Default, Deserialize)]
@@ -34,7 +34,7 @@ struct SecretRequest {
 #[derive(Debug, Deserialize)]
 #[serde(default)]
 struct ExpiresAfter {
-    /// `created_at` is the only anchor.
+    /// Start of the lifetime; `created_at` is the only value.
     anchor: String,
     seconds: u64,
 }
@@ -48,7 +48,7 @@ impl Default for ExpiresAfter {
 #[derive(Debug, Serialize)]
 struct ClientSecret {
     value: String,
-    /// Seconds since 1970.
+    /// Time of expiry, in seconds since 1970.
     expires_at: u64,
     session: Session,
 }
@@ -64,7 +64,7 @@ pub(super) async fn create(
     let lifetime = Duration::from_secs(wanted.expires_after.seconds);
     let patch = wanted.session.unwrap_or_else(|| json!({}));
     let id = app.ids.session().map_err(|error| ApiError::internal(&error.to_string()))?;
-    // Checked here rather than at the call, because here its author reads the error.
+    // Checked here and not at the call, because the author of the configuration reads this response.
     let session = repartee_realtime::initial_session(&id, &app.info(), &patch).map_err(ApiError::bad_request)?;
     let value = app.ephemeral.issue(Instant::now(), lifetime, Arc::new(patch), caller.client.key).map_err(|error| {
         let message = error.to_string();
@@ -82,7 +82,8 @@ pub(super) async fn create(
 }
 
 fn read(body: &[u8]) -> Result<SecretRequest, ErrorBody> {
-    let refuse = |param: &str, message: String| Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).with_param(param));
+    let refuse =
+        |param: &str, message: String| Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).with_param(param));
     if body.is_empty() {
         return Ok(SecretRequest::default());
     }
@@ -90,7 +91,7 @@ fn read(body: &[u8]) -> Result<SecretRequest, ErrorBody> {
     let wanted: SecretRequest =
         serde_path_to_error::deserialize(reader).map_err(|error| ErrorBody::from_path(&error, ""))?;
     if wanted.expires_after.anchor != "created_at" {
-        return refuse("expires_after.anchor", "keys count from `created_at`".into());
+        return refuse("expires_after.anchor", "the anchor has to be `created_at`".into());
     }
     if !LIFETIMES.contains(&wanted.expires_after.seconds) {
         let (least, most) = (LIFETIMES.start(), LIFETIMES.end());

@@ -1,7 +1,8 @@
-//! How many connections there may be: all together, and of one address, so that a few silent ones never lock everybody else out.
+//! Limits of the number of connections: all together and from one address, so that a few silent clients never lock out
+//! the others.
 //!
-//! Beyond the limit there is a reserve, whose connections get health checks answered and nothing else: whoever watches the process
-//! sees that it lives. Trusted proxies and this machine have no share, because many clients come from there.
+//! Beyond the limit there is a reserve. Its connections get health checks only, so monitoring sees that the process
+//! lives. Trusted proxies and this machine have no share, because many clients come from there.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -13,48 +14,48 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::client_addr::trusts;
 use crate::admission::limited_address;
 
-/// Connections beyond the limit.
+/// Number of reserve connections beyond the limit.
 const RESERVE: u32 = 64;
-/// Connections of the reserve from one address.
+/// Maximum reserve connections from one address.
 const RESERVE_SHARE: u32 = 8;
 
-/// Counts the connections of one server.
+/// Counts and limits the connections of one server.
 #[derive(Debug)]
 pub(super) struct ConnectionLimiter {
     limit: u32,
     share: u32,
     trusted: Vec<IpNet>,
-    /// A permit for each connection, those of the reserve included.
+    /// One permit for each connection, including the reserve.
     permits: Arc<Semaphore>,
     open: Mutex<ConnectionCounts>,
 }
 
 #[derive(Debug, Default)]
 struct ConnectionCounts {
-    /// All but those of the reserve.
+    /// Number of connections without the reserve.
     total: u32,
     by_address: HashMap<IpAddr, u32>,
     reserve_by_address: HashMap<IpAddr, u32>,
 }
 
-/// Place of a connection; given back when dropped.
+/// Counted connection; released when dropped.
 #[derive(Debug)]
 pub(super) struct ConnectionPermit {
     connections: Arc<ConnectionLimiter>,
     address: Option<IpAddr>,
-    /// Whether it has only health checks answered.
+    /// True if the connection belongs to the reserve and gets health checks only.
     pub reserve: bool,
     _permit: OwnedSemaphorePermit,
 }
 
 impl ConnectionLimiter {
-    /// At most `limit`, and `share` of one address; 0 for no share.
+    /// Creates limits of `limit` connections in total and `share` from one address; a `share` of 0 means no limit.
     pub fn new(limit: u32, share: u32, trusted: Vec<IpNet>) -> Arc<Self> {
         let permits = Arc::new(Semaphore::new(limit.saturating_add(RESERVE) as usize));
         Arc::new(Self { limit, share, trusted, permits, open: Mutex::default() })
     }
 
-    /// Returns when one more connection can be accepted.
+    /// Waits until one more connection can be accepted.
     pub async fn acquire(&self) -> OwnedSemaphorePermit {
         match self.permits.clone().acquire_owned().await {
             Ok(permit) => permit,
@@ -63,7 +64,7 @@ impl ConnectionLimiter {
         }
     }
 
-    /// A place for a connection from `address`; `None` if the address has its share already.
+    /// Counts a connection from `address`; `None` if the address has reached its share.
     pub fn admit(self: &Arc<Self>, address: IpAddr, permit: OwnedSemaphorePermit) -> Option<ConnectionPermit> {
         let address = limited_address(address).filter(|_| !trusts(&self.trusted, address));
         let mut open = self.open();
@@ -84,7 +85,7 @@ impl ConnectionLimiter {
     }
 
     fn open(&self) -> MutexGuard<'_, ConnectionCounts> {
-        // Counts that a panic cannot leave half changed.
+        // A panic cannot leave the counts half changed.
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -124,7 +125,7 @@ mod tests {
         connect(&connections, "203.0.113.8").await.unwrap();
         held.pop();
         connect(&connections, "2001:db8:1:2::9").await.unwrap();
-        // Many clients come from there.
+        // Trusted proxies and loopback have no share.
         for address in ["10.1.2.3", "127.0.0.1", "::ffff:10.1.2.3"] {
             for _ in 0..10 {
                 held.push(connect(&connections, address).await.unwrap());

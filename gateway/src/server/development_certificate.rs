@@ -1,5 +1,5 @@
-//! The self-signed certificate for development, kept between starts where there is a folder for it: a browser that was told once to go on
-//! goes on, and whoever compares the fingerprint has to do it once.
+//! The self-signed certificate for development. It is stored between starts if `tls.keep` is set, so that a browser's
+//! exception lasts and a person compares the fingerprint once.
 
 use std::collections::BTreeSet;
 use std::fs::{DirBuilder, OpenOptions};
@@ -9,37 +9,35 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-/// The file in the folder: names, certificate and key.
+/// Name of the file in the folder; it holds names, certificate and key.
 const FILE: &str = "development-certificate.pem";
-/// The first line, before the names.
+/// Prefix of the first line, before the names.
 const NAMES: &str = "# names: ";
-/// Names of one certificate. A machine that has had more addresses begins anew.
+/// Maximum names of one certificate. Beyond it a new certificate holds the present names only.
 const MAX_NAMES: usize = 64;
 
-/// Why there is no development certificate.
+/// Error of the development certificate.
 #[derive(Debug, Error)]
 pub enum DevelopmentCertificateError {
-    /// It could not be made.
-    #[error("no certificate could be made: {0}")]
+    /// The certificate could not be generated.
+    #[error("cannot generate the development certificate: {0}")]
     Making(#[from] rcgen::Error),
-    /// It could not be read or written where it is kept.
-    #[error(
-        "the development certificate cannot be kept as {path}: {error}; set tls.keep to a folder that can be written"
-    )]
+    /// The stored certificate could not be read or written.
+    #[error("cannot store the development certificate as {path}: {error}; set tls.keep to a writable folder")]
     Keep {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why not.
+        /// Error of the operating system.
         error: io::Error,
     },
 }
 
-/// A certificate and its key, both PEM.
+/// Certificate and private key, both in PEM.
 #[derive(Clone)]
 pub struct PemCertificate {
-    /// The certificate.
+    /// Certificate in PEM.
     pub certificate: String,
-    /// Its private key.
+    /// Private key in PEM.
     pub key: String,
 }
 
@@ -49,13 +47,14 @@ impl std::fmt::Debug for PemCertificate {
     }
 }
 
-/// Makes a self-signed certificate for these names and addresses.
+/// Generates a self-signed certificate for these names and addresses.
 pub fn development_certificate(names: Vec<String>) -> Result<PemCertificate, DevelopmentCertificateError> {
     let made = rcgen::generate_simple_self_signed(names)?;
     Ok(PemCertificate { certificate: made.cert.pem(), key: made.signing_key.serialize_pem() })
 }
 
-/// The certificate in `folder` if it is good for all of `names`; else a new one, for its names too, which is then kept there.
+/// Returns the certificate stored in `folder` if it covers all `names`; else generates one for the old and new names
+/// and stores it.
 pub(super) fn load_or_create(folder: &Path, names: Vec<String>) -> Result<PemCertificate, DevelopmentCertificateError> {
     let path = folder.join(FILE);
     let failed = |error| DevelopmentCertificateError::Keep { path: path.clone(), error };
@@ -69,7 +68,7 @@ pub(super) fn load_or_create(folder: &Path, names: Vec<String>) -> Result<PemCer
         None => BTreeSet::new(),
     };
     if !known.is_empty() && names.iter().all(|name| known.contains(name.as_str())) {
-        // One file holds both: readers of PEM take what they look for.
+        // One file holds both; a PEM reader takes the item that it needs.
         return Ok(PemCertificate { certificate: before.clone(), key: before });
     }
     let wanted: BTreeSet<&str> = names.iter().map(String::as_str).collect();
@@ -82,11 +81,11 @@ pub(super) fn load_or_create(folder: &Path, names: Vec<String>) -> Result<PemCer
     Ok(made)
 }
 
-/// Writes the file so that only this user can read it, and whole or not at all.
+/// Writes the file atomically and readable by this user only.
 fn write(folder: &Path, path: &Path, text: &str) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let draft: PathBuf = folder.join(format!("{FILE}.{}", std::process::id()));
-    // A draft of a process that has died would keep its own mode.
+    // A leftover draft of a dead process would keep its own mode.
     match std::fs::remove_file(&draft) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -107,7 +106,7 @@ mod tests {
         names.iter().map(|name| (*name).to_owned()).collect()
     }
 
-    /// The certificate's part of what was read or made.
+    /// Returns the base64 body of the certificate.
     fn body(certificate: &PemCertificate) -> &str {
         let begin = certificate.certificate.find("-----BEGIN CERTIFICATE").unwrap();
         let end = certificate.certificate.find("-----END CERTIFICATE").unwrap();
@@ -120,7 +119,7 @@ mod tests {
         let folder = folder.path().join("state/repartee");
         let home = load_or_create(&folder, names(&["localhost", "192.0.2.5"])).unwrap();
         assert_eq!(body(&load_or_create(&folder, names(&["localhost"])).unwrap()), body(&home));
-        // In another network it gets one more name, and is then good for both.
+        // In another network it gets one more name, and is then valid for both.
         let away = load_or_create(&folder, names(&["localhost", "198.51.100.5"])).unwrap();
         assert_ne!(body(&away), body(&home));
         assert_eq!(body(&load_or_create(&folder, names(&["localhost", "192.0.2.5"])).unwrap()), body(&away));

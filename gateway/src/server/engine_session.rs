@@ -1,14 +1,14 @@
-//! The engine session of an HTTP request: commands are submitted in order while events are read.
+//! Engine session of an HTTP request: submits commands in order while events are read.
 
 use std::collections::VecDeque;
 
 use repartee_engine_api::{Command, Event, SessionHandle, SubmitError};
 
-/// A session for one request. Dropping it frees it.
+/// Engine session of one request. Dropping it frees the session.
 #[derive(Debug)]
 pub(super) struct EngineSession {
     session: SessionHandle,
-    /// Commands that were not submitted yet.
+    /// Commands not submitted yet.
     commands: VecDeque<Command>,
 }
 
@@ -17,16 +17,16 @@ impl EngineSession {
         Self { session, commands: commands.into() }
     }
 
-    /// Submits more commands, after those before.
+    /// Queues more commands behind the earlier ones.
     pub fn submit(&mut self, commands: impl IntoIterator<Item = Command>) {
         self.commands.extend(commands);
     }
 
-    /// The next event; `None` once the session has ended. Cancel safe.
+    /// Returns the next event; `None` once the session has ended. Cancel safe.
     pub async fn next(&mut self) -> Option<Event> {
         loop {
-            // As many as there is room for. An error of the engine must be seen before all commands are submitted, so this
-            // waits for room and for events at once.
+            // Submits as many commands as the session's queue takes. An engine error must be seen before all commands
+            // are submitted, so the code below waits for queue space and for events at once.
             while let Some(command) = self.commands.pop_front() {
                 match self.session.submit(command) {
                     Ok(()) => {}
@@ -34,7 +34,7 @@ impl EngineSession {
                         self.commands.push_front(*command);
                         break;
                     }
-                    // Its last events say why.
+                    // The session's last events hold the reason.
                     Err(SubmitError::Ended(_)) => self.commands.clear(),
                 }
             }

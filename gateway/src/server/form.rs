@@ -1,4 +1,4 @@
-//! Bodies of the type `multipart/form-data`: fields that are known, each at most once and of bounded size.
+//! Bodies of the type `multipart/form-data`: known fields, each at most once and of bounded size.
 
 use std::collections::BTreeMap;
 
@@ -12,13 +12,13 @@ use repartee_protocol::{ErrorBody, ErrorKind};
 
 use super::api_error::ApiError;
 
-/// A field that a form may have: its name, and its most bytes.
+/// Allowed field of a form: its name and its maximum bytes.
 pub(super) type Field = (&'static str, usize);
 
-/// The media type of forms.
+/// Media type of forms.
 pub(super) const MEDIA_TYPE: &str = "multipart/form-data";
 
-/// The media type of a body, in lower case and without parameters.
+/// Returns the media type of a body, in lower case and without parameters.
 pub(super) fn media_type(headers: &HeaderMap) -> String {
     let kind = content_type(headers);
     kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
@@ -28,7 +28,7 @@ fn content_type(headers: &HeaderMap) -> &str {
     headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("")
 }
 
-/// Reads a form of these fields; `kind` is what an error of the form as a whole is called.
+/// Reads a form of these fields; `kind` is the error kind of a form that cannot be read.
 pub(super) async fn read(
     headers: &HeaderMap,
     body: Bytes,

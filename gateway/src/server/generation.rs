@@ -1,11 +1,11 @@
-//! A response of the engine for one HTTP request.
+//! Responses of the engine for one HTTP request.
 
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;
 
 use axum::http::StatusCode;
-use repartee_engine_api::{Command, Event, SessionError, SessionHandle, LatencyStamps};
+use repartee_engine_api::{Command, Event, LatencyStamps, SessionError, SessionHandle};
 use repartee_media::level::is_audible;
 use repartee_protocol::{ErrorBody, ErrorKind};
 use repartee_realtime::engine_error;
@@ -19,32 +19,32 @@ use crate::call::stages_since;
 use crate::metrics::{Metrics, TtfpStage};
 use crate::telemetry::{CallError, CallSpan};
 
-/// Responses while they are generated. Dropping it frees the session.
+/// Responses in generation. Dropping it frees the session.
 pub(super) struct Generation {
     engine_session: EngineSession,
-    /// Completes when every call has to end.
+    /// Completes when the server stops all calls.
     stop: Pin<Box<dyn Future<Output = ()> + Send>>,
-    /// When this one has to: a client that reads slowly must not hold its session for longer than a call may last.
+    /// Deadline of this request, so that a slow reader does not hold its session for longer than a call may last.
     expiry: Option<tokio::time::Instant>,
     trace: RequestTrace,
     metrics: Arc<Metrics>,
     _guard: CallGuard,
 }
 
-/// The spans of a request: a call with one turn.
+/// Spans of a request: a call with one turn.
 struct RequestTrace {
     call: CallSpan,
     since: Instant,
-    /// The engine's times of the first sound.
+    /// Engine's timestamps of the first audio.
     stamps: Option<LatencyStamps>,
-    /// Whether nothing audible was read yet.
+    /// True until audible samples or the end of the response were read.
     unanswered: bool,
-    /// How it ends, and the error that it ends with.
+    /// End of the request for the trace, and the error that ended it.
     end: (&'static str, Option<CallError>),
 }
 
 impl Generation {
-    /// Submits `commands` to a session of its own, for the request `id`.
+    /// Submits `commands` to `session`, for the request `id`.
     pub fn new(app: &AppState, id: &str, session: SessionHandle, guard: CallGuard, commands: Vec<Command>) -> Self {
         let engine_session = EngineSession::new(session, commands);
         let trace = RequestTrace {
@@ -55,16 +55,17 @@ impl Generation {
             end: ("hangup", None),
         };
         let (stop, metrics) = (Box::pin(app.stopped()), app.metrics.clone());
-        let expiry = app.call_limits().max_duration.and_then(|longest| tokio::time::Instant::now().checked_add(longest));
+        let expiry =
+            app.call_limits().max_duration.and_then(|longest| tokio::time::Instant::now().checked_add(longest));
         Self { engine_session, stop, expiry, trace, metrics, _guard: guard }
     }
 
-    /// Submits more commands, after those before.
+    /// Submits more commands behind the earlier ones.
     pub fn submit(&mut self, commands: impl IntoIterator<Item = Command>) {
         self.engine_session.submit(commands);
     }
 
-    /// The next event, or the error that ends the response.
+    /// Returns the next event, or the error that ends the response.
     pub async fn next(&mut self) -> Result<Event, ApiError> {
         let expiry = self.expiry;
         let expired = async move {
@@ -74,10 +75,10 @@ impl Generation {
             }
         };
         let event = tokio::select! {
-            // However fast the engine is, the time is up.
+            // The deadline wins over events of a fast engine.
             biased;
             () = expired => {
-                let error = ErrorBody::invalid(ErrorKind::SessionExpired, "the request has lasted as long as a call may");
+                let error = ErrorBody::invalid(ErrorKind::SessionExpired, "the request reached the time limit of a call");
                 return Err(self.fail(ApiError::new(StatusCode::REQUEST_TIMEOUT, error)));
             }
             event = self.engine_session.next() => event,
@@ -98,7 +99,7 @@ impl Generation {
         }
     }
 
-    /// Counts and traces the error that ends the request, which may be the request's own fault.
+    /// Counts and traces the error that ends the request, and returns it.
     pub fn fail(&mut self, error: ApiError) -> ApiError {
         let (code, ours) = (error.code().to_owned(), error.is_ours());
         self.metrics.errors.with_label_values(&[&code]).inc();
@@ -108,9 +109,9 @@ impl Generation {
 }
 
 impl RequestTrace {
-    /// Notes what is read for the caller.
+    /// Records an event that the caller reads.
     fn note(&mut self, event: &Event) {
-        // Whoever reads no further has hung up.
+        // A caller that reads no further has hung up.
         self.end = ("hangup", None);
         match event {
             Event::Audio { samples, stamps, .. } => {
@@ -127,7 +128,7 @@ impl RequestTrace {
         }
     }
 
-    /// The turn is over; without sound once its text is whole.
+    /// Ends the turn's span at the first audible packet, or at the end of a text without audio.
     fn answered(&mut self) {
         let now = Instant::now();
         if std::mem::take(&mut self.unanswered) {

@@ -1,8 +1,8 @@
 //! `GET /v1/realtime/ice_servers`: TURN servers and short-lived credentials for callers behind a strict firewall.
 //!
-//! The credentials last for a while and are made from a secret that the TURN server knows too (the scheme that coturn
-//! calls `use-auth-secret`): the name is the second at which they expire, the password its signature. Nothing is stored.
-//! The reply is a list of `RTCIceServer`, ready for a browser's `RTCPeerConnection`.
+//! The credentials are derived from a secret that the TURN server shares (coturn's `use-auth-secret`): the user name is
+//! the Unix time of expiry, the password its HMAC. Nothing is stored. The response is a list of `RTCIceServer` for a
+//! browser's `RTCPeerConnection`.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -19,7 +19,7 @@ use serde::Serialize;
 use super::AppState;
 use crate::config::TurnServerConfig;
 
-/// One `RTCIceServer`.
+/// `RTCIceServer` on the wire.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(super) struct IceServer {
     urls: Vec<String>,
@@ -30,7 +30,7 @@ pub(super) struct IceServer {
 #[derive(Debug, Serialize)]
 struct List {
     ice_servers: Vec<IceServer>,
-    /// Seconds until the credentials expire.
+    /// Lifetime of the credentials, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     expires_after: Option<u64>,
 }
@@ -43,12 +43,12 @@ pub(super) async fn list(State(app): State<Arc<AppState>>) -> Response {
     ([(CACHE_CONTROL, "no-store")], Json(list)).into_response()
 }
 
-/// Credentials from `now` on; `None` if no TURN server is configured, or if their expiry is out of range.
+/// Derives credentials at `now`; `None` without a TURN server, or if their expiry is out of range.
 fn credentials(turn: &TurnServerConfig, now: SystemTime) -> Option<IceServer> {
     let secret = turn.secret.as_ref().filter(|_| !turn.urls.is_empty())?;
     let expires = now.checked_add(turn.ttl)?.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let username = expires.as_secs().to_string();
-    // SHA-1 is what the scheme prescribes.
+    // The scheme prescribes SHA-1.
     let key = hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, secret.expose().as_bytes());
     let credential = STANDARD.encode(hmac::sign(&key, username.as_bytes()));
     Some(IceServer { urls: turn.urls.clone(), username, credential })

@@ -1,5 +1,5 @@
-//! A server without keys is for its own machine. This middleware refuses whoever comes from elsewhere, also through a tunnel or a proxy
-//! on this machine, and every request for a host name that may be anybody's (DNS rebinding).
+//! Middleware of a server without keys, which serves its own machine only. It refuses clients from elsewhere, also
+//! through a tunnel or a proxy on this machine, and requests for a host name that anybody could own (DNS rebinding).
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -18,13 +18,13 @@ use super::origin::{host_name, is_loopback};
 use crate::config::Config;
 use crate::metrics::RequestMetrics;
 
-/// Headers besides `X-Forwarded-For` in which proxies and tunnels name the client.
+/// Headers besides `X-Forwarded-For` that proxies and tunnels use for the client's address.
 const OTHER_CLIENT_HEADERS: [&str; 5] = ["forwarded", "x-real-ip", "x-client-ip", "cf-connecting-ip", "true-client-ip"];
 
-/// Who is served without keys.
+/// Rules of service without keys.
 #[derive(Debug)]
 pub(super) struct LocalOnlyPolicy {
-    /// Whether there are keys. They may change, but not from some to none or back.
+    /// True if there are keys. A reload may replace them, but not add the first or remove the last.
     has_keys: bool,
     trusted: Vec<IpNet>,
     hosts: Vec<String>,
@@ -32,29 +32,33 @@ pub(super) struct LocalOnlyPolicy {
 }
 
 impl LocalOnlyPolicy {
-    /// By the settings of a server.
+    /// Creates the rules from the settings.
     pub fn new(config: &Config, metrics: RequestMetrics) -> Arc<Self> {
         let (trusted, hosts) = (config.proxy.trusted.clone(), config.browser.hosts.clone());
         Arc::new(Self { has_keys: !config.api_keys.is_empty(), trusted, hosts, metrics })
     }
 }
 
-/// Passes on the requests of this machine, and all requests where there are keys.
-pub(super) async fn require_local(State(keyless): State<Arc<LocalOnlyPolicy>>, request: Request, next: Next) -> Response {
+/// Passes on requests of this machine, and all requests on a server with keys.
+pub(super) async fn require_local(
+    State(keyless): State<Arc<LocalOnlyPolicy>>,
+    request: Request,
+    next: Next,
+) -> Response {
     if keyless.has_keys {
         return next.run(request).await;
     }
     let Some(peer) = request.extensions().get::<Peer>().copied() else {
-        return ApiError::internal("a connection without a peer").into_response();
+        return ApiError::internal("a request has no peer address").into_response();
     };
     let headers = request.headers();
     let error = if !is_local(peer, headers, &keyless.trusted) {
         let message =
-            "this server has no keys, so it serves its own machine alone: set keys.file or REPARTEE_API_KEYS on it";
+            "this server has no keys, so it serves its own machine only: set keys.file or REPARTEE_API_KEYS on it";
         ErrorBody::invalid(ErrorKind::RemoteWithoutKeys, message)
     } else if !names_this_machine(request.uri(), headers, &keyless.hosts) {
-        let message = "this server has no keys, so it is asked as localhost or by an address, not by a name that could be \
-                       anybody's: list the name under browser.hosts, or set keys";
+        let message = "this server has no keys, so it accepts requests to localhost or an IP address only: list other host \
+                       names of this machine under browser.hosts, or set keys";
         ErrorBody::invalid(ErrorKind::HostNotAllowed, message)
     } else {
         return next.run(request).await;
@@ -63,8 +67,8 @@ pub(super) async fn require_local(State(keyless): State<Arc<LocalOnlyPolicy>>, r
     ApiError::new(StatusCode::FORBIDDEN, error).into_response()
 }
 
-/// Whether the client runs on this machine, as far as the connection and all proxies in between tell. A proxy that says anything
-/// else, or nothing that can be read, makes it a stranger.
+/// True if the client runs on this machine, as far as the connection and all proxies in between tell. Any other or
+/// unreadable address in a proxy's header makes it remote.
 fn is_local(peer: Peer, headers: &HeaderMap, trusted: &[IpNet]) -> bool {
     let loopback = |text: &str| parse_address(text.trim()).is_some_and(|address| address.is_loopback());
     let proxied = headers.get_all(FORWARDED_FOR).into_iter().all(|list| {
@@ -78,8 +82,8 @@ fn is_local(peer: Peer, headers: &HeaderMap, trusted: &[IpNet]) -> bool {
         && ClientAddr::new(peer, headers, trusted).address.is_loopback()
 }
 
-/// Whether every host that the request names is loopback, an address, or one of `hosts`. A browser names the host of the page that asks;
-/// an `X-Forwarded-Host`, which such a page could add, does not replace it.
+/// True if every host in the request is loopback, an IP address or one of `hosts`. A browser sends the host of the
+/// asking page in `Host`; an `X-Forwarded-Host`, which such a page could add, does not replace it.
 fn names_this_machine(uri: &Uri, headers: &HeaderMap, hosts: &[String]) -> bool {
     let known = |authority: &str| {
         let authority = authority.trim().to_ascii_lowercase();

@@ -1,5 +1,5 @@
-//! Connections: HTTP and HTTPS on one port, with timeouts for reading a request and for writing a response. `connections` bounds
-//! how many there are.
+//! Connections: HTTP and HTTPS on one port, with timeouts for reading a request and for writing a response.
+//! `connections` limits their number.
 //!
 //! With a certificate, plain HTTP is served to loopback and to trusted proxies; all others are redirected to `https://`.
 
@@ -36,30 +36,30 @@ use crate::metrics::RequestMetrics;
 
 /// First byte of a TLS handshake record.
 const TLS_HANDSHAKE: u8 = 0x16;
-/// Pause after `accept` has failed for lack of resources.
+/// Pause after `accept` failed for lack of resources.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
-/// How long connections may take to end when the server shuts down.
+/// Time for connections to end when the server shuts down.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What every connection shares.
+/// State that all connections share.
 #[derive(Clone)]
 pub(super) struct ConnectionContext {
     pub routes: RouterSwitch,
-    /// Routes of the connections beyond the limit.
+    /// Routes of connections in the reserve, beyond the limit.
     pub reserve_router: Router,
     pub tls: Option<TlsAcceptor>,
-    /// Networks that may use plain HTTP where there is HTTPS.
+    /// Networks that may use plain HTTP on a server with HTTPS.
     pub trusted: Vec<IpNet>,
-    /// How long a request's head may take to arrive, and the TLS handshake before it.
+    /// Timeout of reading a request's head, and of the TLS handshake before it.
     pub head_timeout: Duration,
-    /// How long a request's body may take to arrive.
+    /// Timeout of reading a request's body; its bytes extend it.
     pub request_timeout: Duration,
-    /// A socket that accepts nothing for so long is closed.
+    /// Write timeout: a socket that accepts no data for this time is closed.
     pub stalled_after: Duration,
     pub metrics: RequestMetrics,
 }
 
-/// Accepts connections until `stop`; then ends them and returns. An upgraded websocket is not counted any more.
+/// Accepts connections until `stop`, then ends them and returns. An upgraded websocket is not counted any more.
 pub(super) async fn serve(
     listener: TcpListener,
     context: ConnectionContext,
@@ -83,7 +83,7 @@ pub(super) async fn serve(
             Ok(accepted) => accepted,
             Err(error) => {
                 if !is_peer_error(&error) {
-                    tracing::warn!(%error, "no room for another connection");
+                    tracing::warn!(%error, "cannot accept a connection");
                     sleep(ACCEPT_RETRY).await;
                 }
                 continue;
@@ -93,9 +93,9 @@ pub(super) async fn serve(
             context.metrics.refused.with_label_values(&["connections"]).inc();
             continue;
         };
-        // Audio packets are small, and late ones are worthless.
+        // Audio packets are small and useless when late.
         if let Err(error) = socket.set_nodelay(true) {
-            tracing::debug!(%error, "TCP_NODELAY");
+            tracing::debug!(%error, "cannot set TCP_NODELAY");
         }
         let (context, stopped) = (context.clone(), stopped.subscribe());
         connections.spawn(async move {
@@ -107,24 +107,24 @@ pub(super) async fn serve(
     }
     drop(listener);
     stopped.send_replace(true);
-    // What does not end in time is cut off when the set is dropped.
+    // Dropping the set cuts off connections that did not end in time.
     let _ = timeout(CLOSE_TIMEOUT, async { while connections.join_next().await.is_some() {} }).await;
 }
 
-/// Whether a connection was gone before it was accepted.
+/// True if a connection was gone before it was accepted.
 fn is_peer_error(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
 
-/// What a connection gets.
+/// Service that a connection gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ServiceLevel {
-    /// Everything.
+    /// All routes.
     Full,
-    /// The redirect to HTTPS.
+    /// Redirect of every request to HTTPS.
     Redirect,
-    /// Health checks, one a connection.
+    /// Health checks only, one a connection.
     Reserve,
 }
 
@@ -141,7 +141,7 @@ async fn serve_connection(
     match timeout(context.head_timeout, socket.peek(&mut first)).await {
         Ok(Ok(1)) if first[0] == TLS_HANDSHAKE => match timeout(context.head_timeout, tls.accept(socket)).await {
             Ok(Ok(socket)) => serve_http(socket, Peer { tls: true, ..peer }, context, stopped, served).await,
-            // Mostly a browser that rejects the certificate.
+            // Usually a browser that rejects the certificate.
             Ok(Err(error)) => tracing::debug!(%error, "the TLS handshake failed"),
             Err(_) => tracing::debug!("the TLS handshake timed out"),
         },
@@ -150,7 +150,7 @@ async fn serve_connection(
             let plain = address.to_canonical().is_loopback() || trusts(&context.trusted, address);
             serve_http(socket, peer, context, stopped, if plain { served } else { ServiceLevel::Redirect }).await;
         }
-        // Disconnected, or silent.
+        // The client disconnected or sent nothing in time.
         _ => {}
     }
 }

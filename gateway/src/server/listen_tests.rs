@@ -1,4 +1,4 @@
-//! Plain HTTP where there is HTTPS, for peers at any address.
+//! Plain HTTP on a server with HTTPS, for peers at any address.
 
 use std::net::SocketAddr;
 
@@ -9,7 +9,7 @@ use super::*;
 use crate::config::TlsConfig;
 use crate::server::tls;
 
-/// A server with HTTPS that trusts the proxies of 10.0.0.0/8.
+/// Context of a server with HTTPS that trusts the proxies of 10.0.0.0/8.
 fn context() -> ConnectionContext {
     let settings = TlsConfig { development: true, ..TlsConfig::default() };
     let certificate = tls::certificate(&settings, || vec!["localhost".into()]).unwrap().unwrap();
@@ -26,7 +26,7 @@ fn context() -> ConnectionContext {
     }
 }
 
-/// The response to a plain HTTP request of a peer at `address`.
+/// Returns the response to a plain HTTP request of a peer at `address`.
 async fn plain(address: &str, host: &str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();

@@ -1,4 +1,4 @@
-//! A server before its model is loaded: what can be refused without a model is refused, and requests are answered already.
+//! The server before its model is loaded: it reports errors that need no model, and answers requests already.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -22,7 +22,7 @@ use super::readiness::Readiness;
 use super::routes::{self, RouterSwitch};
 use super::tls::{self, CertificateResolver};
 use super::uploads::UploadBudget;
-use super::{ServerStartError, Server, chat};
+use super::{Server, ServerStartError, chat};
 use crate::admission::Admission;
 use crate::auth::EphemeralKeys;
 use crate::cli::lan;
@@ -34,14 +34,14 @@ use crate::transport::webrtc::{UdpMux, WebRtcSettings};
 use crate::turn_judge::TurnModelPool;
 use crate::voices::VoiceStore;
 
-/// A server that listens and has no model yet. It answers health checks and serves the pages; everything else gets 503.
+/// Server that listens and has no model yet. It answers health checks and serves the pages; all other requests get 503.
 /// Dropping it ends it.
 #[derive(Debug)]
 pub struct StartingServer {
     config: Config,
     address: SocketAddr,
     certificates: Option<Arc<CertificateResolver>>,
-    /// Of a development certificate, for a person to compare.
+    /// SHA-256 fingerprint of the development certificate, for a person to compare.
     fingerprint: Option<String>,
     judge: Option<TurnModelPool>,
     traces: TraceExporter,
@@ -52,17 +52,17 @@ pub struct StartingServer {
     accepting: AcceptTask,
 }
 
-/// The task that accepts connections.
+/// Task that accepts connections.
 #[derive(Debug)]
 pub(super) struct AcceptTask {
     pub routes: RouterSwitch,
-    /// Set or dropped to end it.
+    /// Setting or dropping this ends the task.
     pub end: watch::Sender<bool>,
     pub task: JoinHandle<()>,
 }
 
 impl StartingServer {
-    /// Checks the settings, reads the certificate and the turn-detection model, binds the sockets and begins to answer.
+    /// Checks the settings, reads the certificate and the turn-detection model, binds the sockets and starts to answer.
     pub async fn bind(config: Config) -> Result<Self, ServerStartError> {
         config.check()?;
         let certificate = tls::certificate(&config.tls, lan::certificate_names)?;
@@ -76,7 +76,8 @@ impl StartingServer {
         let udp = webrtc.udp;
         let udp_mux = UdpMux::bind(webrtc).map_err(|error| ServerStartError::Udp { address: udp, error })?;
         let judge = turn_judge(&config.turns)?;
-        let traces = config.telemetry.otlp_endpoint.as_deref().map(TraceExporter::otlp).transpose()?.unwrap_or_default();
+        let traces =
+            config.telemetry.otlp_endpoint.as_deref().map(TraceExporter::otlp).transpose()?.unwrap_or_default();
         let metrics = RequestMetrics::new()?;
         let keyless = LocalOnlyPolicy::new(&config, metrics.clone());
         let readiness = Readiness::new();
@@ -115,29 +116,29 @@ impl StartingServer {
         })
     }
 
-    /// The address it listens on.
+    /// Returns the address that the server listens on.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
 
-    /// Takes the progress of the start, which `/readyz` then tells.
+    /// Returns a callback for the progress of the start, which `/readyz` reports.
     pub fn on_progress(&self) -> impl Fn(StartProgress) + Send + Sync + use<> {
         let readiness = self.readiness.clone();
         move |progress| readiness.set_progress(progress)
     }
 
-    /// How far the start is.
+    /// Watches the progress of the start.
     pub fn progress(&self) -> watch::Receiver<StartProgress> {
         self.readiness.progress()
     }
 
-    /// Sets [`Config::card`], which comes with the model.
+    /// Sets [`Config::card`], which belongs to the model.
     pub fn set_card(&mut self, card: Option<String>) {
         self.config.card = card;
     }
 
-    /// The server with its model, which is warm. It is taught the voices that are kept, on a thread of its own. Dropping this leaves the
-    /// thread to the end of the process.
+    /// Adds the warmed-up model and enrols the stored voices on a thread of its own. Dropping the future does not stop
+    /// the thread.
     pub async fn with_engine(self, engine: Arc<dyn SpeechEngine>) -> Result<Server, ServerStartError> {
         let ids = IdGenerator::new()?;
         let voices = open_voices(&self, engine.clone(), ids.clone()).await?;
@@ -182,21 +183,26 @@ impl StartingServer {
     }
 }
 
-/// The voices that are kept, enrolled again. The model needs a while for each.
-async fn open_voices(listening: &StartingServer, engine: Arc<dyn SpeechEngine>, ids: IdGenerator) -> Result<VoiceStore, ServerStartError> {
+/// Opens the voice store and enrols the stored voices again, which takes the model some time for each.
+async fn open_voices(
+    listening: &StartingServer,
+    engine: Arc<dyn SpeechEngine>,
+    ids: IdGenerator,
+) -> Result<VoiceStore, ServerStartError> {
     let (settings, tell) = (listening.config.voices.clone(), listening.on_progress());
     let (opened, voices) = oneshot::channel();
     let open = move || {
         let progress = |fraction| tell(StartProgress { stage: StartStage::Voices, fraction });
-        // Nobody waits for it if the start was given up.
+        // The receiver is gone if the start was cancelled.
         let _ = opened.send(VoiceStore::open(&settings, engine, ids, progress));
     };
     std::thread::Builder::new().name("voices".to_owned()).spawn(open).map_err(ServerStartError::Enrolment)?;
-    let voices = voices.await.map_err(|_| ServerStartError::Enrolment(io::Error::other("their thread has panicked")))?;
+    let voices =
+        voices.await.map_err(|_| ServerStartError::Enrolment(io::Error::other("the enrolment thread panicked")))?;
     Ok(voices?)
 }
 
-/// The turn-detection model behind its threads, where one is configured.
+/// Loads the turn-detection model and starts its threads; `None` if none is configured.
 fn turn_judge(settings: &TurnDetectionConfig) -> Result<Option<TurnModelPool>, ServerStartError> {
     let Some(path) = &settings.model else { return Ok(None) };
     let model = TurnModel::load(path)?;
@@ -204,7 +210,8 @@ fn turn_judge(settings: &TurnDetectionConfig) -> Result<Option<TurnModelPool>, S
     judge.map(Some).map_err(|error: io::Error| ServerStartError::Threads(error))
 }
 
-/// The settings of calls for a server that listens for HTTP at `address`: the default UDP address is the same one.
+/// Derives the settings of WebRTC calls for a server that listens for HTTP at `address`, which is also the default UDP
+/// address.
 fn webrtc_settings(config: &WebRtcConfig, address: IpAddr) -> WebRtcSettings {
     WebRtcSettings {
         udp: config.udp.unwrap_or(SocketAddr::new(address, 0)),

@@ -1,19 +1,19 @@
 //! The HTTP server: routes, admission, health and shutdown.
 //!
-//! - `app`: state that every request shares, and admission
+//! - `app`: shared state of all requests, and admission
 //! - `listening`: the server before its model is loaded
-//! - `routes`, `readiness`: what is answered meanwhile, and health
+//! - `routes`, `readiness`: routes during and after the start, and health
 //! - `listen`, `tls`, `development_certificate`: connections, plain and encrypted
-//! - `timed_body`: how long a request's body may take
-//! - `connections`: how many there may be
+//! - `timed_body`: timeout of a request's body
+//! - `connections`: limits of the number of connections
 //! - `uploads`: bytes of uploads in memory
 //! - `auth_middleware`: key, origin and CORS of every request, by `client_addr` and `origin`
-//! - `keyless`: who may ask a server without keys
+//! - `keyless`: access to a server without keys
 //! - `realtime`: `GET /v1/realtime`, the websocket
 //! - `calls`: `POST /v1/realtime/calls`, WebRTC
 //! - `chat`: `POST /v1/chat/completions`, one question in one upload
-//! - `speech`: `POST /v1/audio/speech`, a text read aloud
-//! - `voices`: `/v1/audio/voices`, voices made out of recordings
+//! - `speech`: `POST /v1/audio/speech`, speech synthesis of a given text
+//! - `voices`: `/v1/audio/voices`, voices enrolled from recordings
 //! - `form`: bodies of the type `multipart/form-data`
 //! - `generation`, `engine_session`: responses of the engine for one HTTP request
 //! - `client_secrets`: ephemeral keys
@@ -21,7 +21,7 @@
 //! - `offer`: the body of `POST /v1/realtime/calls`
 //! - `ice_servers`: short-lived TURN credentials
 //! - `page`: the demo page
-//! - `reload`: new keys and a new certificate while the server runs
+//! - `reload`: replacing keys and certificate while the server runs
 //! - `api_error`: errors as HTTP responses
 
 mod api_error;
@@ -80,7 +80,7 @@ use crate::transport::webrtc::DroppedDatagrams;
 use crate::voices::FolderError;
 use api_error::ApiError;
 pub(crate) use app::AppState;
-pub use development_certificate::{PemCertificate, DevelopmentCertificateError, development_certificate};
+pub use development_certificate::{DevelopmentCertificateError, PemCertificate, development_certificate};
 use keyless::LocalOnlyPolicy;
 use listening::AcceptTask;
 pub use listening::StartingServer;
@@ -89,21 +89,21 @@ pub use reload::{ReloadError, Reloader};
 use tls::CertificateResolver;
 pub use tls::TlsError;
 
-/// How long calls may take to close, once they have to end.
+/// Time for calls to close after the drain.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Why a server could not be started.
+/// Error of starting a server.
 #[derive(Debug, Error)]
 pub enum ServerStartError {
     /// The settings are refused.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The address cannot be used.
+    /// The HTTP address cannot be bound.
     #[error("cannot listen on {address}: {error}")]
     Listen {
-        /// Where.
+        /// Address of the socket.
         address: SocketAddr,
-        /// Why not.
+        /// Error of the operating system.
         error: io::Error,
     },
     /// The TLS settings cannot be used.
@@ -112,85 +112,85 @@ pub enum ServerStartError {
     /// The folder of voices cannot be used.
     #[error(transparent)]
     Voices(#[from] FolderError),
-    /// The voices that are kept cannot be enrolled again.
-    #[error("the voices that are kept cannot be enrolled: {0}")]
+    /// The stored voices cannot be enrolled.
+    #[error("cannot enrol the stored voices: {0}")]
     Enrolment(io::Error),
     /// The turn-detection model cannot be loaded.
     #[error("turns.model: {0}")]
     Turns(#[from] TurnModelError),
     /// The threads of the turn-detection model cannot be started.
-    #[error("the turn-detection model's threads cannot be started: {0}")]
+    #[error("cannot start the threads of the turn-detection model: {0}")]
     Threads(io::Error),
-    /// The UDP port of the calls cannot be used.
+    /// The UDP address of the calls cannot be bound.
     #[error("cannot use the UDP address {address} for calls: {error}")]
     Udp {
-        /// Where.
+        /// Address of the socket.
         address: SocketAddr,
-        /// Why not.
+        /// Error of the operating system.
         error: io::Error,
     },
-    /// Traces cannot be sent.
+    /// The exporter of traces cannot be built.
     #[error("telemetry.otlp_endpoint: {0}")]
     Traces(#[from] ExporterBuildError),
-    /// The operating system has no random numbers.
-    #[error("no random numbers: {0}")]
+    /// The operating system provides no random numbers.
+    #[error("the operating system provides no random numbers: {0}")]
     Random(#[from] getrandom::Error),
-    /// An internal error.
-    #[error("the metrics could not be set up: {0}")]
+    /// The metrics cannot be set up; an internal error.
+    #[error("cannot set up the metrics: {0}")]
     Metrics(#[from] prometheus::Error),
 }
 
-/// A server with its model, which does not serve yet.
+/// Server with its model. It serves once [`Self::run`] is called.
 #[derive(Debug)]
 pub struct Server {
     address: SocketAddr,
     certificates: Option<Arc<CertificateResolver>>,
-    /// Of a development certificate, for a person to compare.
+    /// SHA-256 fingerprint of the development certificate, for a person to compare.
     fingerprint: Option<String>,
     app: Arc<AppState>,
     keyless: Arc<LocalOnlyPolicy>,
     accepting: AcceptTask,
-    /// Every call holds a clone.
+    /// Dropped to drain; every call holds a clone.
     alive: mpsc::Sender<()>,
-    /// Closed once every clone of `alive` is gone.
+    /// Closed once every clone of `alive` is dropped.
     calls_ended: mpsc::Receiver<()>,
 }
 
 impl Server {
-    /// Binds the sockets, for an engine that is there already. [`Self::run`] serves.
+    /// Binds the sockets for an engine that is loaded already. [`Self::run`] serves.
     pub async fn bind(config: Config, engine: Arc<dyn SpeechEngine>) -> Result<Self, ServerStartError> {
         StartingServer::bind(config).await?.with_engine(engine).await
     }
 
-    /// Replaces keys and certificate while the server runs.
+    /// Returns a handle that replaces keys and certificate while the server runs.
     pub fn reloader(&self) -> Reloader {
         Reloader { app: self.app.clone(), certificates: self.certificates.clone() }
     }
 
-    /// The SHA-256 fingerprint of the development certificate, if it has one: nobody else vouches for it.
+    /// Returns the SHA-256 fingerprint of the development certificate; `None` without one.
     pub fn fingerprint(&self) -> Option<&str> {
         self.fingerprint.as_deref()
     }
 
-    /// The address it listens on.
+    /// Returns the address that the server listens on.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
 
-    /// True while calls are accepted.
+    /// Watches the readiness: true while calls are accepted.
     pub fn ready(&self) -> watch::Receiver<bool> {
         self.app.readiness.ready()
     }
 
-    /// Serves until `shutdown`. Then it is not ready any more and accepts no new calls; running turns may end within
-    /// [`Config::drain`]; then every call is closed.
+    /// Serves until `shutdown`. Then the server drains: it is not ready, refuses new calls, and lets running turns end
+    /// within [`Config::drain`]. Then it closes every call.
     pub async fn run(self, shutdown: impl Future<Output = ()> + Send + 'static) -> io::Result<()> {
         let Self { app, keyless, accepting, alive, mut calls_ended, .. } = self;
         let readiness = app.readiness.clone();
         accepting.routes.switch_to(router(app.clone(), keyless));
         readiness.set_phase(ServerPhase::Serving);
         shutdown.await;
-        // While turns end, connections are still accepted: for health checks, and to refuse new calls.
+        // Connections are accepted during the drain, for health checks and to refuse new calls.
         readiness.set_phase(ServerPhase::Draining);
         drop(alive);
         if timeout(app.config.drain, calls_ended.recv()).await.is_err() {
@@ -202,7 +202,7 @@ impl Server {
         }
         accepting.end.send_replace(true);
         accepting.task.await.map_err(io::Error::other)?;
-        // It blocks until what waits was sent.
+        // The shutdown blocks until the queued spans are sent.
         tokio::task::spawn_blocking(move || app.traces.shut_down()).await.map_err(io::Error::other)
     }
 }
@@ -247,10 +247,10 @@ fn router(app: Arc<AppState>, keyless: Arc<LocalOnlyPolicy>) -> Router {
         .route("/", get(page::index))
         .route("/admin", get(page::admin))
         .route("/{file}", get(page::file))
-        .fallback(|| async { ApiError::not_found("there is nothing here") })
+        .fallback(|| async { ApiError::not_found("there is no such path") })
         .layer(middleware::from_fn_with_state(keyless, keyless::require_local))
         .with_state(app)
-        // Whoever watches the process asks from anywhere, by any name.
+        // Health checks may come from any address and for any host name.
         .merge(health(readiness))
 }
 
@@ -259,7 +259,7 @@ async fn wrong_method() -> ApiError {
     ApiError::new(StatusCode::METHOD_NOT_ALLOWED, error)
 }
 
-/// The model card, for the demo page.
+/// Serves the model card for the demo page; without one, a card with the model's name.
 async fn card(State(app): State<Arc<AppState>>) -> Response {
     let card = app.config.card.clone();
     let card = card.unwrap_or_else(|| serde_json::json!({"name": app.engine.info().name}).to_string());
@@ -267,7 +267,8 @@ async fn card(State(app): State<Arc<AppState>>) -> Response {
 }
 
 async fn metrics(State(app): State<Arc<AppState>>) -> Response {
-    let DroppedDatagrams { unmatched: strangers, unread, unsent, unknown_ssrcs, refused, unvalidated: unproven } = app.udp_mux.dropped();
+    let DroppedDatagrams { unmatched: strangers, unread, unsent, unknown_ssrcs, refused, unvalidated: unproven } =
+        app.udp_mux.dropped();
     for (reason, total) in [
         ("stranger", strangers),
         ("unread", unread),

@@ -1,4 +1,4 @@
-//! `GET /v1/models`: the served model, and what it can do.
+//! `GET /v1/models`: the served model and its capabilities.
 
 use std::sync::Arc;
 
@@ -12,45 +12,45 @@ use serde::Serialize;
 use super::AppState;
 use super::api_error::ApiError;
 
-/// A model on the wire.
+/// Model object on the wire.
 #[derive(Debug, Serialize)]
 pub(super) struct Model {
     id: String,
     object: &'static str,
-    /// When this server was started, in seconds since 1970: checkpoints hold no date.
+    /// Start of this server in seconds since 1970, because checkpoints hold no date.
     created: u64,
     owned_by: &'static str,
-    /// Our extension.
+    /// Extension of the OpenAI API.
     repartee: ModelCapabilities,
 }
 
-/// What a model can do, so that a client need not find out by trial.
+/// Capabilities of a model.
 #[derive(Debug, Serialize)]
 struct ModelCapabilities {
-    /// Names for `audio.output.voice`.
+    /// Valid values of `audio.output.voice`.
     voices: Vec<String>,
     default_voice: String,
-    /// Rate at which the model hears, in Hz. Sound of another rate is resampled.
+    /// Input sample rate in Hz. Audio of another rate is resampled.
     input_rate: u32,
-    /// Rate at which the model speaks, in Hz.
+    /// Output sample rate in Hz.
     output_rate: u32,
     /// Duration of a codec frame, which is one audio token, in ms.
     frame_ms: u64,
-    /// Tokens of a prompt and its response, at most.
+    /// Maximum tokens of a prompt and its response.
     context_tokens: u32,
-    /// Whether it hears; one that does not takes text alone.
+    /// True for a model with audio input; others take text only.
     hears: bool,
-    /// Whether it can call functions.
+    /// True if it can call functions.
     tools: bool,
-    /// Values of `tool_choice` that are served.
+    /// Supported values of `tool_choice`.
     tool_choice: [&'static str; 2],
-    /// Whether the caller's sound is transcribed.
+    /// True if the caller's audio is transcribed.
     transcription: bool,
-    /// Whether it reads a given text aloud.
+    /// True if it reads a given text aloud.
     speech: bool,
-    /// Whether it takes new voices out of recordings.
+    /// True if it can enrol new voices from recordings.
     cloning: bool,
-    /// Whether it sees images.
+    /// True if it takes images.
     images: bool,
 }
 
@@ -74,7 +74,7 @@ impl ModelCapabilities {
     }
 }
 
-/// The list of models on the wire.
+/// List of models on the wire.
 #[derive(Debug, Serialize)]
 pub(super) struct List {
     object: &'static str,

@@ -9,25 +9,25 @@ use serde_json::Value;
 use super::api_error::ApiError;
 use super::form;
 
-/// The longest offer, in bytes.
+/// Maximum size of an offer, in bytes.
 const MAX_SDP: usize = 64 << 10;
-/// The longest session configuration, in bytes: instructions and tools.
+/// Maximum size of a session configuration, in bytes: instructions and tools.
 const MAX_SESSION: usize = 1 << 20;
-/// The longest body.
+/// Maximum size of the body, in bytes.
 pub(super) const MAX_BODY: usize = MAX_SDP + MAX_SESSION + (4 << 10);
-/// The media type of offers and answers.
+/// Media type of offers and answers.
 pub(super) const MEDIA_TYPE: &str = "application/sdp";
 
-/// A parsed body.
+/// Parsed body of the request.
 #[derive(Debug, PartialEq)]
 pub(super) struct Offer {
-    /// The session description.
+    /// Session description of the offer.
     pub sdp: String,
-    /// A patch of the session's configuration, as in `session.update`.
+    /// Patch of the session's configuration, as in `session.update`.
     pub session: Option<Value>,
 }
 
-/// Reads the body of a call.
+/// Parses the body: plain SDP or a form.
 pub(super) async fn read_offer(headers: &HeaderMap, body: Result<Bytes, BytesRejection>) -> Result<Offer, ApiError> {
     let body = body.map_err(|rejection| ApiError::unreadable(&rejection))?;
     match form::media_type(headers).as_str() {
@@ -61,7 +61,10 @@ fn read_sdp(body: Bytes) -> Result<String, ApiError> {
 
 fn read_session(bytes: &[u8]) -> Result<Value, ApiError> {
     let refuse = |message: String| {
-        ApiError::new(StatusCode::BAD_REQUEST, ErrorBody::invalid(ErrorKind::InvalidValue, message).with_param("session"))
+        ApiError::new(
+            StatusCode::BAD_REQUEST,
+            ErrorBody::invalid(ErrorKind::InvalidValue, message).with_param("session"),
+        )
     };
     let session: Value =
         serde_json::from_slice(bytes).map_err(|error| refuse(format!("`session` is not JSON: {error}")))?;

@@ -20,12 +20,12 @@ fn read(kind: &str, body: &[u8]) -> Result<Offer, ApiError> {
     read_offer(&headers(kind), Ok(body)).now_or_never().expect("the body is here already")
 }
 
-/// The status of a refused body.
+/// Returns the status of a refused body.
 fn status(refused: Result<Offer, ApiError>) -> StatusCode {
     refused.unwrap_err().into_response().status()
 }
 
-/// A form as a browser writes it.
+/// Encodes a form like a browser.
 fn form(parts: &[(&str, &[u8])]) -> Vec<u8> {
     let mut body = Vec::new();
     for (name, content) in parts {
@@ -73,7 +73,7 @@ fn fuzz_forms(count: usize, seed: u64) {
             assert!(offer.sdp.len() <= MAX_SDP && offer.session.is_none_or(|session| session.is_object()));
             whole += 1;
         }
-        // The boundary comes from the caller, too.
+        // The boundary is also the caller's, so it is mutated too.
         let kind = format!("multipart/form-data; boundary={}", String::from_utf8_lossy(&input[..input.len().min(80)]));
         let _ = read(&kind, input);
     });

@@ -1,4 +1,4 @@
-//! Origins that may call: the server's own, loopback ones, and those in the settings. Programs that are not browsers send no
+//! Allowed origins: the server's own, loopback ones, and those in the settings. Programs that are not browsers send no
 //! `Origin` and are not checked.
 
 use std::net::IpAddr;
@@ -6,24 +6,24 @@ use std::net::IpAddr;
 use super::client_addr::ClientAddr;
 use crate::config::BrowserConfig;
 
-/// The origins that may call.
+/// Rules of allowed origins.
 #[derive(Debug)]
 pub(super) struct OriginPolicy {
     allowed: Vec<String>,
-    /// Names of this server, in lower case.
+    /// Host names of this server, in lower case.
     hosts: Vec<String>,
-    /// Whether the server has API keys.
+    /// True if the server has API keys.
     keyed: bool,
 }
 
 impl OriginPolicy {
-    /// The settings' `origins` and `hosts`; `keyed` is whether there are keys.
+    /// Creates the rules from the settings; `keyed` is true for a server with keys.
     pub fn new(BrowserConfig { origins, hosts }: &BrowserConfig, keyed: bool) -> Self {
         let lower = |list: &[String]| list.iter().map(|text| text.to_ascii_lowercase()).collect();
         Self { allowed: lower(origins), hosts: lower(hosts), keyed }
     }
 
-    /// Whether a page of `origin` may make a request of this client.
+    /// True if a page of `origin` may make a request to the address in `client_addr`.
     pub fn allow(&self, origin: &str, client_addr: &ClientAddr) -> bool {
         let origin = origin.to_ascii_lowercase();
         if self.allowed.iter().any(|registration| registration == "*" || *registration == origin) {
@@ -33,8 +33,8 @@ impl OriginPolicy {
         is_loopback(authority) || self.is_own(scheme, authority, client_addr)
     }
 
-    /// Whether the origin is this server's own. Without keys a host name proves nothing: anybody can have a name that resolves
-    /// to this machine (DNS rebinding).
+    /// True if the origin is this server's own. Without keys a matching host name proves nothing, because anybody can
+    /// own a name that resolves to this machine (DNS rebinding).
     fn is_own(&self, scheme: &str, authority: &str, client_addr: &ClientAddr) -> bool {
         let same_host = client_addr.host.as_ref().is_some_and(|host| host.eq_ignore_ascii_case(authority));
         let same_scheme = client_addr.scheme.is_none_or(|own| own == scheme);
@@ -44,16 +44,16 @@ impl OriginPolicy {
     }
 }
 
-/// Whether the host of `authority`, in lower case, is this machine for whoever asks.
+/// True if the host of `authority`, in lower case, is loopback for every client.
 pub(super) fn is_loopback(authority: &str) -> bool {
     let name = host_name(authority);
-    // No resolver asks the network for a name below `localhost` (RFC 6761, 6.3).
+    // Resolvers never ask the network for a name below `localhost` (RFC 6761, 6.3).
     name == "localhost"
         || name.ends_with(".localhost")
         || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// The host without its port.
+/// Returns the host without its port.
 pub(super) fn host_name(authority: &str) -> &str {
     match authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((address, _)) => address,

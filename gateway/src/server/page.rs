@@ -8,10 +8,10 @@ use axum::response::{IntoResponse as _, Response};
 
 use super::api_error::ApiError;
 
-/// Every file of `web/`: name and contents.
+/// Files of `web/`: name and contents.
 static FILES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/page.rs"));
 
-/// What the page may do: load its own files, call its own server, and be framed by nobody.
+/// Content security policy: the page may load its own files and call its own server, and nobody may frame it.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
                       media-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
@@ -19,7 +19,7 @@ pub(super) async fn index() -> Response {
     serve("index.html")
 }
 
-/// What `/metrics` says, for people without a dashboard. The page itself is for everybody; its figures are not.
+/// Serves the admin page, which shows `/metrics` to people without a dashboard. The page needs no key; its figures may.
 pub(super) async fn admin() -> Response {
     serve("admin.html")
 }
@@ -32,7 +32,7 @@ fn serve(name: &str) -> Response {
     find(name).unwrap_or_else(|| ApiError::not_found("there is no such file").into_response())
 }
 
-/// The file of this name, if there is one.
+/// Returns the file of this name; `None` if there is none.
 pub(super) fn find(name: &str) -> Option<Response> {
     let (name, contents) = FILES.iter().find(|(file, _)| *file == name)?;
     let kind = match name.rsplit('.').next() {
@@ -42,7 +42,7 @@ pub(super) fn find(name: &str) -> Option<Response> {
         Some("svg") => "image/svg+xml",
         _ => "text/plain; charset=utf-8",
     };
-    // A new binary has a new page under the same names.
+    // Never cached, because a new binary has new pages under the same names.
     let headers = [
         (CONTENT_TYPE, kind),
         (CACHE_CONTROL, "no-cache"),

@@ -1,4 +1,4 @@
-//! `/healthz` and `/readyz`: whether the process lives, and whether it serves.
+//! `/healthz` and `/readyz`: liveness and readiness.
 
 use std::future::Future;
 use std::sync::{Arc, OnceLock};
@@ -14,29 +14,29 @@ use repartee_engine_api::SpeechEngine;
 use serde_json::json;
 use tokio::sync::watch;
 
-/// Seconds until a starting server should be asked again.
+/// `Retry-After` of a starting server, in seconds.
 pub(super) const STARTING_RETRY_S: u64 = 2;
 
-/// Phase of the server.
+/// Phase of the server's life, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ServerPhase {
-    /// The model is loaded.
+    /// The model is loading.
     Starting,
-    /// Calls are accepted.
+    /// The server accepts calls.
     Serving,
-    /// Running turns end, and nothing new begins.
+    /// Running turns end, and no call begins.
     Draining,
-    /// Every call is closed.
+    /// The server closes every call.
     Stopping,
 }
 
-/// Where a server stands between its start and its end.
+/// Phase and start progress of a server.
 pub(super) struct Readiness {
     phase: watch::Sender<ServerPhase>,
     progress: watch::Sender<StartProgress>,
-    /// Set when the model is loaded.
+    /// Engine, once the model is loaded.
     engine: OnceLock<Arc<dyn SpeechEngine>>,
-    /// True while calls are accepted.
+    /// True in [`ServerPhase::Serving`].
     ready: watch::Sender<bool>,
 }
 
@@ -47,7 +47,7 @@ impl std::fmt::Debug for Readiness {
 }
 
 impl Readiness {
-    /// Of a server whose start begins.
+    /// Creates the state of a server that begins to start.
     pub fn new() -> Arc<Self> {
         Arc::new(Self {
             phase: watch::Sender::new(ServerPhase::Starting),
@@ -57,19 +57,19 @@ impl Readiness {
         })
     }
 
-    /// The start has come further.
+    /// Sets the progress of the start.
     pub fn set_progress(&self, progress: StartProgress) {
         self.progress.send_replace(progress);
     }
 
-    /// How far the start is.
+    /// Watches the progress of the start.
     pub fn progress(&self) -> watch::Receiver<StartProgress> {
         self.progress.subscribe()
     }
 
-    /// The model is loaded.
+    /// Sets the engine, once the model is loaded.
     pub fn set_engine(&self, engine: Arc<dyn SpeechEngine>) {
-        // A server loads one model.
+        // It is set once, because a server loads one model.
         let _ = self.engine.set(engine);
     }
 
@@ -77,13 +77,13 @@ impl Readiness {
         *self.phase.borrow()
     }
 
-    /// Enters a phase.
+    /// Sets the phase, and the readiness with it.
     pub fn set_phase(&self, phase: ServerPhase) {
         self.phase.send_replace(phase);
         self.ready.send_replace(phase == ServerPhase::Serving);
     }
 
-    /// Returns when the phase is this one or a later one.
+    /// Completes when the phase is `wanted` or a later one.
     pub fn reached(&self, wanted: ServerPhase) -> impl Future<Output = ()> + Send + use<> {
         let mut phase = self.phase.subscribe();
         async move {
@@ -92,22 +92,22 @@ impl Readiness {
         }
     }
 
-    /// True while calls are accepted.
+    /// Watches the readiness: true while calls are accepted.
     pub fn ready(&self) -> watch::Receiver<bool> {
         self.ready.subscribe()
     }
 
-    /// What `/readyz` says.
+    /// Builds the response of `/readyz`.
     fn response(&self) -> Response {
         let body = match self.phase() {
             ServerPhase::Serving if self.engine.get().is_some_and(|engine| engine.ready()) => {
                 return Json(json!({"status": "ready"})).into_response();
             }
-            // The engine starts again after a fault.
+            // The engine restarts after a fault.
             ServerPhase::Serving => json!({"status": "restarting"}),
             ServerPhase::Starting => {
                 let StartProgress { stage, fraction } = *self.progress.borrow();
-                // Two digits are enough for a bar.
+                // Two digits are enough for a progress bar.
                 let fraction = (f64::from(fraction) * 100.0).round() / 100.0;
                 json!({"status": "starting", "stage": stage.name(), "fraction": fraction})
             }
@@ -117,7 +117,7 @@ impl Readiness {
     }
 }
 
-/// Routes of liveness and readiness.
+/// Builds the routes `/healthz` and `/readyz`.
 pub(super) fn health(readiness: Arc<Readiness>) -> Router {
     Router::new().route("/healthz", get(|| async { "ok\n" })).route("/readyz", get(readyz)).with_state(readiness)
 }

@@ -1,4 +1,4 @@
-//! `GET /v1/realtime`: a call over a websocket, or a sideband client of a call over WebRTC.
+//! `GET /v1/realtime`: a call over a websocket, or a sideband client of a WebRTC call.
 
 use std::sync::Arc;
 
@@ -21,16 +21,16 @@ use crate::telemetry::log;
 use crate::transport::relay;
 use crate::transport::websocket::{self, MAX_READ, Timeouts};
 
-/// Query parameters. `model` is ignored: there is one.
+/// Query parameters. `model` is ignored, because there is one model.
 #[derive(Debug, Deserialize)]
 pub(super) struct WebsocketQuery {
-    /// The WebRTC call to attach to.
+    /// Id of the WebRTC call to attach to; `None` for a new call.
     call_id: Option<String>,
-    /// `transcription` for a session of that type; anything else is ignored.
+    /// `transcription` for a session of that type; other values are ignored.
     intent: Option<String>,
 }
 
-/// The subprotocol that browsers offer.
+/// Subprotocol that browsers offer.
 const SUBPROTOCOL: &str = "realtime";
 
 pub(super) async fn websocket(
@@ -40,7 +40,7 @@ pub(super) async fn websocket(
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, ApiError> {
     let upgrade = upgrade.map_err(|rejection| {
-        let message = format!("this is the address of a websocket: {rejection}");
+        let message = format!("this path takes websocket connections only: {rejection}");
         ApiError::new(StatusCode::UPGRADE_REQUIRED, ErrorBody::invalid(ErrorKind::NotFound, message))
     })?;
     if let Some(id) = target.call_id {
@@ -50,7 +50,7 @@ pub(super) async fn websocket(
         let timeouts = Timeouts { stalled_after: app.config.stalled_after, ping_every: app.config.ping_every };
         return Ok(upgrade.on_upgrade(move |socket| relay::run(socket, sideband, timeouts)));
     }
-    // The slot is taken before the upgrade, so that a full server can still say so in plain HTTP.
+    // The slot is taken before the upgrade, so that a full server can refuse in plain HTTP.
     if target.intent.as_deref() == Some("transcription") {
         caller.session =
             Some(Arc::new(calls::with_patch(caller.session.as_deref(), &json!({"type": "transcription"}))));

@@ -1,4 +1,4 @@
-//! Reload: replaces keys and certificate while the server runs.
+//! Reload of keys and certificate while the server runs.
 
 use std::sync::{Arc, PoisonError};
 
@@ -9,7 +9,7 @@ use super::tls::{self, CertificateResolver, TlsError};
 use crate::cli::lan;
 use crate::config::{Config, ConfigError};
 
-/// Why a reload changed nothing.
+/// Error of a reload, which then changed nothing.
 #[derive(Debug, Error)]
 pub enum ReloadError {
     /// The settings are refused.
@@ -18,12 +18,12 @@ pub enum ReloadError {
     /// The certificate is refused.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// A server with keys cannot become one without, nor the other way round, and HTTPS stays what it is.
-    #[error("{0} cannot come or go while the server runs: start it again")]
+    /// The change needs a restart: a server keeps having or lacking keys, and HTTPS.
+    #[error("{0} cannot be added or removed while the server runs: restart it")]
     Restart(&'static str),
 }
 
-/// Replaces a running server's keys and certificate.
+/// Handle that replaces a running server's keys and certificate.
 #[derive(Debug, Clone)]
 pub struct Reloader {
     pub(super) app: Arc<AppState>,
@@ -31,7 +31,8 @@ pub struct Reloader {
 }
 
 impl Reloader {
-    /// Applies the keys and the certificate of `config`, or changes nothing. Running calls and ephemeral keys stay valid.
+    /// Applies the keys and the certificate of `config`, or changes nothing. Running calls and ephemeral keys stay
+    /// valid.
     pub fn reload(&self, config: &Config) -> Result<(), ReloadError> {
         config.check()?;
         let mut keys = self.app.keys.write().unwrap_or_else(PoisonError::into_inner);

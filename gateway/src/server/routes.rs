@@ -1,4 +1,4 @@
-//! What answers requests: first the pages and a refusal, everything once the model is loaded.
+//! Routers of the server: pages and a refusal while the model loads, then all routes.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use super::page;
 use super::readiness::{Readiness, STARTING_RETRY_S, health};
 use crate::metrics::RequestMetrics;
 
-/// The routes of a server, which grow once.
+/// Router of a server; replaced once, when the model is loaded.
 #[derive(Debug, Clone)]
 pub(super) struct RouterSwitch {
     starting: Router,
@@ -25,24 +25,24 @@ pub(super) struct RouterSwitch {
 }
 
 impl RouterSwitch {
-    /// Answers with `starting` until there is more.
+    /// Creates routes that use `starting` first.
     pub fn new(starting: Router) -> Self {
         Self { starting, serving: Arc::default() }
     }
 
-    /// Answers the next requests with `serving`, also on connections that are open.
+    /// Switches to `serving` for all next requests, also on open connections.
     pub fn switch_to(&self, serving: Router) {
-        // A server begins to serve once.
+        // It is set once, because a server begins to serve once.
         let _ = self.serving.set(serving);
     }
 
-    /// What answers now.
+    /// Returns the present router.
     pub fn current(&self) -> Router {
         self.serving.get().unwrap_or(&self.starting).clone()
     }
 }
 
-/// Routes while the model loads: health, the pages, which wait, and a refusal of everything else.
+/// Builds the router for the time while the model loads: health checks, the pages, and a refusal of all other requests.
 pub(super) fn starting(keyless: Arc<LocalOnlyPolicy>, readiness: Arc<Readiness>, metrics: RequestMetrics) -> Router {
     Router::new()
         .route("/", get(page::index))
@@ -54,16 +54,16 @@ pub(super) fn starting(keyless: Arc<LocalOnlyPolicy>, readiness: Arc<Readiness>,
         .merge(health(readiness))
 }
 
-/// What connections beyond the limit get.
+/// Builds the router of connections beyond the limit: health checks and a refusal.
 pub(super) fn reserve(readiness: Arc<Readiness>) -> Router {
     let full = || async {
-        let error = ErrorBody::server(ErrorKind::ConnectionLimit, "the server has as many connections as it takes");
+        let error = ErrorBody::server(ErrorKind::ConnectionLimit, "the server has reached its limit of connections");
         ApiError::new(StatusCode::SERVICE_UNAVAILABLE, error).retry_after(Duration::from_secs(1))
     };
     health(readiness).fallback(full)
 }
 
-/// A file of the pages; other names belong to routes that are not there yet.
+/// Serves a file of the pages; refuses other names, which may be routes of the loaded server.
 async fn page_file(metrics: State<RequestMetrics>, Path(name): Path<String>) -> Response {
     match page::find(&name) {
         Some(file) => file,
@@ -73,7 +73,7 @@ async fn page_file(metrics: State<RequestMetrics>, Path(name): Path<String>) -> 
 
 async fn refuse(State(metrics): State<RequestMetrics>) -> ApiError {
     metrics.refused.with_label_values(&["starting"]).inc();
-    let message = "the server is loading its model: try again soon; GET /readyz says how far it is";
+    let message = "the server is loading its model: try again soon; GET /readyz reports the progress";
     let error = ErrorBody::server(ErrorKind::Starting, message);
     ApiError::new(StatusCode::SERVICE_UNAVAILABLE, error).retry_after(Duration::from_secs(STARTING_RETRY_S))
 }

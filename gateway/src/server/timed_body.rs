@@ -1,4 +1,4 @@
-//! Bodies of requests, with a deadline.
+//! Request bodies with a deadline.
 
 use std::io;
 use std::pin::Pin;
@@ -12,15 +12,16 @@ use bytes::Bytes;
 use hyper::body::{Frame, Incoming, SizeHint};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// Bytes of a body that extend its deadline by one second.
+/// Number of body bytes that extend the deadline by one second.
 const MIN_BYTES_PER_S: f64 = 65_536.0;
 
-/// Lifts the deadline of a request's body: an extension of every request. Whoever lifts it bounds the wait for the body.
+/// Handle that lifts the deadline of a request's body; an extension of every request. Its user then has to bound the
+/// wait for the body.
 #[derive(Debug, Clone, Default)]
 pub(super) struct BodyDeadline(Arc<AtomicBool>);
 
 impl BodyDeadline {
-    /// From now on the body may take as long as it likes.
+    /// Lifts the deadline from now on.
     pub fn lift(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -30,12 +31,12 @@ impl BodyDeadline {
     }
 }
 
-/// A request body with a deadline, which its bytes extend by [`MIN_BYTES_PER_S`].
+/// Request body with a deadline, which its bytes extend at [`MIN_BYTES_PER_S`].
 pub(super) struct TimedBody {
     body: Incoming,
     started: Instant,
     request_timeout: Duration,
-    /// Made when the body is first awaited.
+    /// Created when the body first has to wait.
     deadline: Option<Pin<Box<Sleep>>>,
     bytes: usize,
     slow: BodyDeadline,

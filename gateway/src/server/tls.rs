@@ -1,4 +1,4 @@
-//! HTTPS: a certificate from files, or a self-signed one for development.
+//! HTTPS: the certificate from files, or a self-signed one for development.
 
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -16,33 +16,33 @@ use tokio_rustls::TlsAcceptor;
 use super::development_certificate::{DevelopmentCertificateError, development_certificate, load_or_create};
 use crate::config::TlsConfig;
 
-/// Why a certificate cannot be used.
+/// Error of a certificate.
 #[derive(Debug, Error)]
 pub enum TlsError {
-    /// A file that cannot be read, or holds something else.
-    #[error("{path} holds no {what} in PEM: {error}")]
+    /// A file cannot be read, or does not hold the item.
+    #[error("cannot read a {what} in PEM from {path}: {error}")]
     File {
-        /// Which file.
+        /// Path of the file, or folder of the development certificate.
         path: PathBuf,
-        /// What should be in it.
+        /// Expected item: certificate or private key.
         what: &'static str,
-        /// Why it is not.
+        /// Error of the PEM reader.
         error: pem::Error,
     },
-    /// Certificate and key do not match, or cannot be used.
+    /// Certificate and key do not match or cannot be used.
     #[error("the certificate cannot be used: {0}")]
     Unusable(#[from] rustls::Error),
-    /// There is no development certificate.
+    /// The development certificate cannot be generated or stored.
     #[error(transparent)]
     Development(#[from] DevelopmentCertificateError),
 }
 
-/// The certificate in use, which a reload replaces.
+/// Certificate in use; a reload replaces it.
 #[derive(Debug)]
 pub(super) struct CertificateResolver(RwLock<Arc<CertifiedKey>>);
 
 impl CertificateResolver {
-    /// Uses another certificate from the next connection on.
+    /// Replaces the certificate for all next connections.
     pub fn replace(&self, other: Arc<CertifiedKey>) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = other;
     }
@@ -50,12 +50,13 @@ impl CertificateResolver {
 
 impl ResolvesServerCert for CertificateResolver {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        // It is replaced whole, so a panic leaves nothing half done.
+        // The certificate is replaced as a whole, so a panic cannot leave it half changed.
         Some(self.0.read().unwrap_or_else(PoisonError::into_inner).clone())
     }
 }
 
-/// The certificate of the settings; `None` for plain HTTP. `names` are those of a development certificate.
+/// Reads or generates the certificate of the settings; `None` for plain HTTP. `names` are those of a development
+/// certificate.
 pub(super) fn certificate(
     tls: &TlsConfig,
     names: impl FnOnce() -> Vec<String>,
@@ -83,7 +84,7 @@ pub(super) fn certificate(
             };
             let certificate = CertificateDer::from_pem_slice(made.certificate.as_bytes());
             let key = PrivateKeyDer::from_pem_slice(made.key.as_bytes());
-            // Ours are whole; a kept one may have been changed by somebody.
+            // A generated certificate is valid; a stored one may have been changed by somebody.
             let path = || tls.keep.clone().unwrap_or_default();
             let certificate =
                 certificate.map_err(|error| TlsError::File { path: path(), what: "certificate", error })?;
@@ -95,14 +96,14 @@ pub(super) fn certificate(
     Ok(Some(Arc::new(CertifiedKey::from_der(chain, key, &ring::default_provider())?)))
 }
 
-/// The SHA-256 fingerprint of a certificate, as browsers show it.
+/// Returns the SHA-256 fingerprint of a certificate, in the format of browsers.
 pub(super) fn fingerprint(certificate: &CertifiedKey) -> Option<String> {
     let hash = digest::digest(&digest::SHA256, certificate.cert.first()?);
     let digits: Vec<String> = hash.as_ref().iter().map(|byte| format!("{byte:02X}")).collect();
     Some(digits.join(":"))
 }
 
-/// The TLS acceptor for a certificate, and the handle that replaces it.
+/// Creates the TLS acceptor for a certificate, and the handle that replaces the certificate.
 pub(super) fn acceptor(certificate: Arc<CertifiedKey>) -> Result<(TlsAcceptor, Arc<CertificateResolver>), TlsError> {
     let certificates = Arc::new(CertificateResolver(RwLock::new(certificate)));
     let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))

@@ -1,5 +1,5 @@
-//! Uploads in memory: bounded in bytes, all together and of one client. A client holds what it has sent and no more, so that slow ones
-//! keep nobody out.
+//! Uploads in memory: bounded in bytes, all together and for each client. A client is charged only for bytes that it
+//! has sent, so slow clients keep nobody out.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -16,10 +16,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::api_error::ApiError;
 use crate::admission::limited_address;
 
-/// Uploads that are decoded at once.
+/// Maximum number of uploads that are decoded at once.
 const DECODERS: usize = 8;
 
-/// The bytes that uploads hold.
+/// Counts the bytes that uploads hold.
 #[derive(Debug)]
 pub(super) struct UploadBudget {
     limit: usize,
@@ -28,54 +28,55 @@ pub(super) struct UploadBudget {
     decoders: Arc<Semaphore>,
 }
 
-/// There is no room for more bytes.
+/// The limit of upload bytes is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("too many uploads at once: try again in a moment")]
 pub(super) struct UploadBudgetFull;
 
-/// One upload's bytes; given back when dropped.
+/// Bytes of one upload; released when dropped.
 #[derive(Debug)]
 pub(super) struct Upload {
     uploads: Arc<UploadBudget>,
-    /// The client's address, as limits count it.
+    /// Client's address as limits [count](counted) it.
     address: Option<IpAddr>,
     bytes: usize,
 }
 
-/// Why an upload was not read.
+/// Error of reading an upload.
 #[derive(Debug)]
 pub(super) enum UploadError {
-    /// The server holds as many bytes as it may.
+    /// The server or the client's share is full.
     NoRoom(UploadBudgetFull),
-    /// The upload's own fault.
+    /// The upload itself is refused.
     Refused(ApiError),
 }
 
 impl UploadBudget {
-    /// Room for `limit` bytes, and for `share` of one address.
+    /// Creates limits of `limit` bytes in total and `share` bytes for one address.
     pub fn new(limit: usize, share: usize) -> Arc<Self> {
         Arc::new(Self { limit, share, held: Mutex::default(), decoders: Arc::new(Semaphore::new(DECODERS)) })
     }
 
-    /// An upload of this client, without any bytes yet.
+    /// Starts an upload of this client with no bytes.
     pub fn begin(self: &Arc<Self>, address: IpAddr) -> Upload {
         Upload { uploads: self.clone(), address: limited_address(address), bytes: 0 }
     }
 
-    /// The permit to decode a whole upload; whoever waits for it waits for others' decoding, never for their network.
+    /// Waits for a permit to decode a complete upload. Holders only decode, so the wait never depends on another
+    /// client's network.
     pub async fn decoder(&self) -> Option<OwnedSemaphorePermit> {
         // The semaphore is never closed.
         self.decoders.clone().acquire_owned().await.ok()
     }
 
     fn held(&self) -> MutexGuard<'_, HashMap<Option<IpAddr>, usize>> {
-        // Counts that a panic cannot leave half changed.
+        // A panic cannot leave the counts half changed.
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Upload {
-    /// Reads a body of at most `limit` bytes.
+    /// Reads a body of at most `limit` bytes and charges its bytes.
     pub async fn read(&mut self, body: Body, limit: usize) -> Result<Bytes, UploadError> {
         let refuse = |status, kind, message: String| {
             Err(UploadError::Refused(ApiError::new(status, ErrorBody::invalid(kind, message))))
@@ -99,12 +100,12 @@ impl Upload {
         Ok(whole.freeze())
     }
 
-    /// Takes room for `bytes` more.
+    /// Charges `bytes` more.
     fn add(&mut self, bytes: usize) -> Result<(), UploadBudgetFull> {
         let mut held = self.uploads.held();
         let total: usize = held.values().sum();
         let own = held.get(&self.address).copied().unwrap_or_default();
-        // This machine's own clients share what there is.
+        // Clients on this machine share the whole limit.
         let share = if self.address.is_some() { self.uploads.share } else { self.uploads.limit };
         if total + bytes > self.uploads.limit || own + bytes > share {
             return Err(UploadBudgetFull);

@@ -1,4 +1,5 @@
-//! `/v1/audio/voices` and `/v1/audio/voice_consents`: voices made out of recordings, in the shapes of the published API.
+//! `/v1/audio/voices` and `/v1/audio/voice_consents`: voices enrolled from recordings, in the formats of the OpenAI
+//! API.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -20,21 +21,22 @@ use super::form::{self, Field};
 use super::uploads::UploadError;
 use crate::voices::{Consent, MAX_NAME_CHARS, Voice, VoiceError, VoiceStore};
 
-/// The largest recording, in bytes, as published.
+/// Maximum size of a recording in bytes, as in the OpenAI API.
 const MAX_RECORDING: usize = 10 << 20;
-/// The largest other field, in bytes.
+/// Maximum size of any other field, in bytes.
 const MAX_FIELD: usize = 16 << 10;
-/// The largest form.
+/// Maximum size of a form, in bytes.
 pub(super) const MAX_BODY: usize = MAX_RECORDING + 4 * MAX_FIELD;
-/// The largest new label of a consent, in bytes: characters of four bytes, as JSON may escape them.
+/// Maximum size of a request to rename a consent, in bytes: 16 for each character, because JSON may escape it.
 pub(super) const MAX_RENAME: usize = 16 * MAX_NAME_CHARS;
-/// Consents on a page, as published.
+/// Allowed numbers of consents on a page, as in the OpenAI API.
 const PAGE: RangeInclusive<usize> = 1..=100;
 const DEFAULT_PAGE: usize = 20;
 
 /// Fields of a consent.
 const CONSENT: [Field; 3] = [("name", MAX_FIELD), ("language", MAX_FIELD), ("recording", MAX_RECORDING)];
-/// Fields of a voice; `text` is ours: what is said in the recording. `prompt`, `model` and `script_hint` are known, to be refused by name.
+/// Fields of a voice. `text`, the transcript of the recording, is an extension. `prompt`, `model` and `script_hint` are
+/// known so that errors can name them.
 const VOICE: [Field; 8] = [
     ("name", MAX_FIELD),
     ("consent", MAX_FIELD),
@@ -62,7 +64,7 @@ struct WireVoice<'a> {
     id: &'a str,
     object: &'static str,
     name: &'a str,
-    /// `audio_sample` for one out of a recording; ours: `model` for one of the model's own.
+    /// `audio_sample` for an enrolled voice; the extension `model` for one of the model's own.
     #[serde(rename = "type")]
     kind: &'static str,
     created_at: u64,
@@ -79,7 +81,7 @@ fn voice_on_wire(voice: &Voice) -> Value {
     json!(WireVoice { id, object: "audio.voice", name, kind: "audio_sample", created_at })
 }
 
-/// The model's voices, the default one first, then those out of recordings.
+/// Lists the model's voices, the default one first, then the enrolled ones.
 pub(super) async fn list(State(app): State<Arc<AppState>>) -> Json<Value> {
     let own = app.engine.info().voices.iter();
     let own = own
@@ -180,7 +182,7 @@ pub(super) async fn delete_consent(
     Ok(Json(deleted))
 }
 
-/// A form that was read.
+/// Fields of a form by name.
 struct Form(BTreeMap<String, Bytes>);
 
 impl Form {
@@ -202,7 +204,7 @@ impl Form {
     }
 }
 
-/// Reads a form within the bounds of uploads, and hands it to `work` on a thread that may block.
+/// Reads a form within the upload limits and passes it to `work` on a blocking thread.
 async fn with_form<T: Send + 'static>(
     app: &Arc<AppState>,
     caller: &Caller,
@@ -232,7 +234,7 @@ async fn with_form<T: Send + 'static>(
     done.await.map_err(|error| ApiError::internal(&error.to_string()))?
 }
 
-/// Calls the store on a thread that may block: it writes files.
+/// Calls the store on a blocking thread, because it writes files.
 async fn with_store<T: Send + 'static>(
     app: &Arc<AppState>,
     work: impl FnOnce(&VoiceStore) -> Result<T, VoiceError> + Send + 'static,
@@ -262,7 +264,7 @@ fn missing(field: &'static str) -> ApiError {
 }
 
 fn prompted() -> ApiError {
-    let message = "voices are made out of recordings here: send `audio_sample`, `consent` and `name` as \
-                   multipart/form-data; what a voice is to sound like goes into `instructions` where the model designs voices";
+    let message = "this server enrols voices from recordings: send `audio_sample`, `consent` and `name` as \
+                   multipart/form-data; to describe a voice in words, use `instructions` with a model that designs voices";
     invalid("type", message)
 }

@@ -1,4 +1,4 @@
-//! Sends spans to the collector: one request a connection, because there is one each few seconds.
+//! Sends spans to the collector. Each request has its own connection, because there is one in a few seconds.
 
 use std::io;
 use std::time::Duration;
@@ -14,21 +14,21 @@ use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
-/// How long one request may take.
+/// Timeout of one request.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Bytes of an answer that are read.
+/// Maximum bytes of a response.
 const MAX_ANSWER: usize = 64 << 10;
-/// The port of a URL without one.
+/// Default port of a URL.
 const HTTP_PORT: u16 = 80;
 
-/// An HTTP client on a runtime, for callers on threads without one.
+/// HTTP client that runs on a Tokio runtime, for callers on threads without one.
 #[derive(Debug)]
 pub(super) struct OtlpHttpClient {
     runtime: Handle,
 }
 
 impl OtlpHttpClient {
-    /// On this task's runtime.
+    /// Creates a client on the current runtime.
     pub fn new() -> Self {
         Self { runtime: Handle::current() }
     }
@@ -41,10 +41,10 @@ impl HttpClient for OtlpHttpClient {
         let answer = async { exchange.await?? }.await;
         match &answer {
             Ok(answer) if !answer.status().is_success() => {
-                tracing::warn!(status = %answer.status(), "the collector refuses spans");
+                tracing::warn!(status = %answer.status(), "the collector refused spans");
             }
             Ok(_) => {}
-            Err(error) => tracing::warn!(error = %error, "spans cannot be sent"),
+            Err(error) => tracing::warn!(error = %error, "cannot send spans"),
         }
         answer
     }
@@ -67,7 +67,7 @@ async fn send(request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
     let mut connection = std::pin::pin!(connection);
     tokio::select! {
         answer = &mut exchange => answer,
-        // The other end has closed: what it sent before is there.
+        // The collector closed the connection; its response may have arrived before.
         ended = &mut connection => {
             ended?;
             exchange.await

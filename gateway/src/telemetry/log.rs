@@ -1,4 +1,4 @@
-//! Log lines, as text or JSON. Every line of a call is inside its span, which has the call's id.
+//! Log lines, as text or JSON. Every line of a call is inside the call's span, which has the call's id.
 
 use std::future::Future;
 
@@ -8,18 +8,18 @@ use tracing::{Instrument as _, Span, field};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
-/// How a line of the log is written.
+/// Format of log lines.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
-    /// For people.
+    /// Readable text lines.
     #[default]
     Text,
-    /// A JSON object a line.
+    /// One JSON object a line.
     Json,
 }
 
-/// Begins to log what `filter` lets through. Fails if something logs already.
+/// Starts the log with `filter`. Fails if a subscriber is installed already.
 pub fn init<W>(
     format: LogFormat,
     filter: EnvFilter,
@@ -36,12 +36,12 @@ where
     }
 }
 
-/// The span of one call's lines. An error's level, so that the lines have it whatever the filter lets through.
+/// Creates the log span of a call. Its level is error, so that no filter removes it.
 pub(crate) fn call_span(id: &str, transport: &'static str) -> Span {
     tracing::error_span!(target: "repartee", "call", id, transport, session = field::Empty)
 }
 
-/// Runs a task of the call whose span this is.
+/// Spawns a task within the current span.
 pub(crate) fn spawn<F>(task: F) -> JoinHandle<F::Output>
 where
     F: Future<Output: Send> + Send + 'static,

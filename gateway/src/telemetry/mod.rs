@@ -1,8 +1,8 @@
-//! What the process tells of its work besides metrics. Neither sound nor text of a call is ever part of it.
+//! Logs and traces. They never contain audio or text of a call.
 //!
 //! - [`log`]: lines on standard error, as text or JSON
 //! - [`traces`]: spans of calls, turns and stages, over OTLP
-//! - `collector`: the HTTP client that carries them
+//! - `collector`: the HTTP client that sends the spans
 
 mod collector;
 pub mod log;

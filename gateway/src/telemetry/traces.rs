@@ -1,11 +1,11 @@
 //! Spans of calls, turns and stages, sent to a collector over OTLP (HTTP, protobuf).
 //!
-//! - `call`: from its first to its last moment
-//! - `turn`, in it: from the end of the caller's voice, or the request, to the first audible packet of the answer
-//! - a span for each stage of that wait, in it, named as in the metrics
+//! - `call`: the whole call
+//! - `turn`, in the call: from the end of the caller's voice, or the request, to the first audible packet of the answer
+//! - a span for each stage, in the turn, named as in the metrics
 //!
-//! A turn is told when it is over, with the times of its stages, so a span costs nothing while it lasts. The queue to the collector is
-//! bounded; a collector that takes nothing loses spans and holds up no call.
+//! A turn's spans are made when it is over, from the times of its stages, so a running turn costs nothing. The queue to
+//! the collector is bounded; a slow collector loses spans and delays no call.
 
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
@@ -21,10 +21,10 @@ use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider, Span};
 use super::collector::OtlpHttpClient;
 use crate::metrics::TtfpStage;
 
-/// Appended to the endpoint, as the protocol says.
+/// Path appended to the endpoint, as OTLP specifies.
 const PATH: &str = "/v1/traces";
 
-/// Where spans go; by default nowhere.
+/// Exporter of spans; by default none.
 #[derive(Debug, Clone, Default)]
 pub struct TraceExporter(Option<Arc<Exporter>>);
 
@@ -35,11 +35,14 @@ struct Exporter {
 }
 
 impl TraceExporter {
-    /// To the collector at `endpoint`, such as `http://127.0.0.1:4318`. Needs a runtime.
+    /// Exports to the collector at `endpoint`, such as `http://127.0.0.1:4318`. Needs a Tokio runtime.
     pub fn otlp(endpoint: &str) -> Result<Self, ExporterBuildError> {
         let endpoint = format!("{}{PATH}", endpoint.trim_end_matches('/'));
-        let exporter =
-            SpanExporter::builder().with_http().with_http_client(OtlpHttpClient::new()).with_endpoint(endpoint).build()?;
+        let exporter = SpanExporter::builder()
+            .with_http()
+            .with_http_client(OtlpHttpClient::new())
+            .with_endpoint(endpoint)
+            .build()?;
         let version = KeyValue::new("service.version", env!("CARGO_PKG_VERSION"));
         let resource = Resource::builder().with_service_name("repartee").with_attribute(version).build();
         let provider = SdkTracerProvider::builder().with_batch_exporter(exporter).with_resource(resource).build();
@@ -47,7 +50,7 @@ impl TraceExporter {
         Ok(Self(Some(Arc::new(Exporter { provider, tracer }))))
     }
 
-    /// Begins the span of a call.
+    /// Starts the span of a call.
     pub fn call(&self, id: &str, transport: &'static str) -> CallSpan {
         let Some(exporter) = self.0.clone() else { return CallSpan::default() };
         let attributes =
@@ -63,27 +66,27 @@ impl TraceExporter {
         CallSpan(Some(RunningCall { exporter, span, clock }))
     }
 
-    /// Sends what waits, and ends. Blocks for a few seconds at most.
+    /// Sends the queued spans and ends. Blocks for a few seconds at most.
     pub fn shut_down(&self) {
         if let Some(exporter) = &self.0
             && let Err(error) = exporter.provider.shutdown()
         {
-            tracing::warn!(%error, "the last spans were not sent");
+            tracing::warn!(%error, "cannot send the last spans");
         }
     }
 }
 
-/// The error that ended a call.
+/// Error that ended a call.
 #[derive(Debug)]
 pub struct CallError {
-    /// Its code on the wire.
+    /// Error code on the wire.
     pub code: String,
-    /// Whether it is the server's fault. One that the caller's request has caused leaves the span's status unset, as the conventions
-    /// for a server's spans say.
+    /// True for a fault of the server. An error that the caller's request caused leaves the span's status unset, as the
+    /// semantic conventions for server spans say.
     pub is_server_error: bool,
 }
 
-/// The span of a call; by default none.
+/// Span of a call; by default none.
 #[derive(Debug, Default)]
 pub struct CallSpan(Option<RunningCall>);
 
@@ -91,7 +94,7 @@ pub struct CallSpan(Option<RunningCall>);
 struct RunningCall {
     exporter: Arc<Exporter>,
     span: Span,
-    /// The same moment on the clock of durations and on the clock of the wall.
+    /// The start of the call on the monotonic clock and on the wall clock.
     clock: (Instant, SystemTime),
 }
 
@@ -104,7 +107,7 @@ impl RunningCall {
         }
     }
 
-    /// A finished span within `parent`.
+    /// Records a finished span within `parent`.
     fn finished(
         &self,
         name: &'static str,
@@ -112,7 +115,7 @@ impl RunningCall {
         (from, to): (Instant, Instant),
         attributes: Vec<KeyValue>,
     ) -> SpanContext {
-        // Sound that came faster than time passes has a voice from before the call.
+        // Audio that arrives faster than real time can date a voice before the call.
         let from = from.max(self.clock.0);
         let to = to.max(from);
         let context = Context::new().with_remote_span_context(parent.clone());
@@ -124,7 +127,7 @@ impl RunningCall {
 }
 
 impl CallSpan {
-    /// A turn that is over: its first audible packet was sent, or none will be.
+    /// Records a finished turn: `over` is its start and end; `answered` is false if no answer came.
     pub fn turn(&self, over: (Instant, Instant), answered: bool, stages: &[(TtfpStage, Instant, Instant)]) {
         let Some(call) = &self.0 else { return };
         let answered = vec![KeyValue::new("repartee.turn.answered", answered)];
@@ -134,7 +137,7 @@ impl CallSpan {
         }
     }
 
-    /// Ends the call's span, with the error if one has ended the call.
+    /// Ends the call's span with the reason `why`, and the error if one ended the call.
     pub fn end(&mut self, why: &'static str, error: Option<CallError>) {
         let Some(mut call) = self.0.take() else { return };
         call.span.set_attribute(KeyValue::new("repartee.call.end", why));
@@ -149,7 +152,7 @@ impl CallSpan {
     }
 }
 
-/// The runtime's clock, which a test may stop.
+/// Reads the runtime's clock, which a test may pause.
 fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }

@@ -1,4 +1,4 @@
-//! Transports: they move bytes and know nothing of turns.
+//! Transports between callers and calls: they move bytes and know nothing of turns.
 
 pub mod relay;
 pub mod sideband;

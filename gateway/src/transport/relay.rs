@@ -1,4 +1,5 @@
-//! The socket of a sideband client: events of the call go out, messages of the client come in, both bounded in size and in time.
+//! Socket of a sideband client: sends the call's events and reads the client's messages, both bounded in size and in
+//! time.
 
 use std::time::Duration;
 
@@ -13,27 +14,27 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::sideband::{CommandSender, MAX_MESSAGE, Sideband};
 use super::websocket::{Timeouts, is_overflow};
 
-/// The largest message that is read at all, in bytes. A larger one ends the connection.
+/// Largest message that is read at all, in bytes. A larger one ends the connection.
 pub const MAX_READ: usize = 2 * MAX_MESSAGE;
-/// Messages of this task that may wait for the socket: pings and errors.
+/// Capacity of the queue of this task's own messages (pings and errors).
 const NOTICE_QUEUE: usize = 4;
-/// How long the closing message may take.
+/// Time limit of the closing message.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Why a client was let go.
+/// Reason for the end of a relay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RelayEnd {
-    /// It has gone by itself, or cannot be reached.
+    /// The client closed the connection or cannot be reached.
     Gone,
     /// The call is over.
     CallOver,
-    /// It has left too many events unread.
+    /// The client left too many events unread.
     Slow,
-    /// It has sent more than can be skipped.
+    /// The client sent a message over [`MAX_READ`].
     Overflow,
 }
 
-/// Carries events between a client's socket and a call, until either ends.
+/// Carries events between a client's socket and a call until either ends.
 pub async fn run(socket: WebSocket, sideband: Sideband, timeouts: Timeouts) {
     let (sink, incoming) = socket.split();
     relay(incoming, sink, sideband, timeouts).await;
@@ -76,7 +77,7 @@ where
     let _ = timeout(CLOSE_TIMEOUT, sink.send(close)).await;
 }
 
-/// Hands the client's messages to the call, and pings a client that says nothing.
+/// Passes the client's messages to the call, and pings a silent client.
 async fn read<R>(
     mut incoming: R,
     commands: &CommandSender,
@@ -89,7 +90,7 @@ where
     let (mut last_activity, mut pinged, mut errors) = (Instant::now(), false, 0_u64);
     loop {
         let message = tokio::select! {
-            // A message that is here already counts before a timeout.
+            // A message that has already arrived takes precedence over a timeout.
             biased;
             message = incoming.next() => message,
             () = sleep_until(last_activity + ping_every) => {
@@ -97,7 +98,7 @@ where
                     return RelayEnd::Gone;
                 }
                 (last_activity, pinged) = (Instant::now(), true);
-                // Without room the socket is stalled, which the other half sees.
+                // A full queue means that the socket is stalled: the sending half ends the relay.
                 let _ = notices.try_send(Message::Ping(Bytes::new()));
                 continue;
             }
@@ -108,7 +109,7 @@ where
                 let _ = notices.try_send(too_large(text.len(), errors));
             }
             Some(Ok(Message::Text(text))) => {
-                // The call is over; the other half says so.
+                // The call is over; the sending half ends the relay.
                 if !commands.send(text.as_str().to_owned()).await {
                     return std::future::pending().await;
                 }
@@ -117,17 +118,17 @@ where
             Some(Err(error)) if is_overflow(&error) => return RelayEnd::Overflow,
             Some(Ok(Message::Close(_)) | Err(_)) | None => return RelayEnd::Gone,
         }
-        // Time that the call took for it does not count.
+        // The client is not blamed for the time that the call took.
         (last_activity, pinged) = (Instant::now(), false);
     }
 }
 
-/// The error about a message of this size, for this client alone.
+/// Returns the error event about a message of `size` bytes; only this client gets it.
 fn too_large(size: usize, number: u64) -> Message {
     let message = format!("a message of a sideband connection holds at most {MAX_MESSAGE} bytes, this one has {size}");
     let event = ServerEvent::Error(ErrorEvent { error: ErrorBody::invalid(ErrorKind::TooLarge, message) });
     let message = ServerMessage { event_id: format!("event_sideband_{number}"), event };
-    // A type of ours with text in it can always be written.
+    // Serialisation of this type cannot fail.
     Message::text(serde_json::to_string(&message).unwrap_or_default())
 }
 
@@ -138,7 +139,7 @@ mod tests {
     use super::super::sideband::sidebands;
     use super::*;
 
-    /// A client's end: what it sends, and what it gets.
+    /// A client's channels to and from a relay, the relay to run, and the call's side.
     fn client() -> (mpsc::Sender<Message>, mpsc::Receiver<Message>, impl Future<Output = ()> + Send, SidebandEnds) {
         let (to_server, incoming) = mpsc::channel::<Message>(8);
         let (sink, from_server) = mpsc::channel::<Message>(8);

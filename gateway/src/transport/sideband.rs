@@ -1,10 +1,12 @@
-//! Sideband connections: more clients of one call, which receive its events and may send some.
+//! Sideband connections: further clients of one call, which receive its events and may send some.
 //!
-//! A server that controls a browser's call attaches to it by the call's id. A client that attaches late first receives the
-//! newest `session.created` and `session.updated`. When a client leaves, the call goes on; the call's end ends all of them.
+//! A server that controls a browser's call attaches to it by the call's id. A client that attaches late first receives
+//! the newest `session.created` and `session.updated`. If a client leaves, the call goes on; the call's end ends all
+//! clients.
 //!
-//! Bounds: [`MAX_ATTACHED`] clients a call; one that leaves [`EVENTS`] events or [`MAX_UNREAD`] bytes of them unread is detached; what a
-//! client sends waits while the call accepts no input, [`MAX_WAITING`] bytes of all clients together.
+//! Bounds: at most [`MAX_ATTACHED`] clients a call. A client that leaves [`EVENT_QUEUE`] events or [`MAX_UNREAD`] bytes of
+//! events unread is detached. Client events wait while the call accepts no input, up to [`MAX_WAITING`] bytes of all
+//! clients together.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -15,19 +17,19 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 pub const MAX_ATTACHED: usize = 4;
 /// Events that may wait for one client.
 pub const EVENT_QUEUE: usize = 256;
-/// Bytes of them. A larger event waits alone.
+/// Bytes of events that may wait for one client. A larger event waits alone.
 pub const MAX_UNREAD: usize = 4 << 20;
 /// Client events that may wait for the call.
 const COMMAND_QUEUE: usize = 16;
-/// The largest message of a client, in bytes.
+/// Largest message of a client, in bytes.
 pub const MAX_MESSAGE: usize = 1 << 20;
 /// Bytes of client events that may wait for the call.
 pub const MAX_WAITING: usize = 2 * MAX_MESSAGE;
 
-/// Why a client cannot attach.
+/// Reason for a refused attachment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum AttachError {
-    /// There are [`MAX_ATTACHED`] already.
+    /// The call already has [`MAX_ATTACHED`] clients.
     #[error("the call has {MAX_ATTACHED} sideband connections already")]
     Full,
     /// The call is over.
@@ -35,11 +37,11 @@ pub enum AttachError {
     Ended,
 }
 
-/// Attaches clients to a call. Clones are for the same call.
+/// Handle that attaches clients to a call. Clones are for the same call.
 #[derive(Debug, Clone)]
 pub struct Sidebands {
     commands: mpsc::WeakSender<QueuedCommand>,
-    /// Bytes that may wait.
+    /// Permits for bytes of client events that wait for the call.
     byte_permits: Arc<Semaphore>,
     state: Arc<Mutex<SidebandState>>,
 }
@@ -47,13 +49,13 @@ pub struct Sidebands {
 #[derive(Debug, Default)]
 struct SidebandState {
     attached: Vec<SidebandClient>,
-    /// The newest `session.created` and `session.updated`.
+    /// Newest `session.created` and `session.updated`.
     created: Option<Arc<str>>,
     updated: Option<Arc<str>>,
     ended: bool,
 }
 
-/// An event on its way to a client, with its share of the room for bytes.
+/// Queued event for a client, with its byte permits.
 #[derive(Debug)]
 pub struct QueuedEvent {
     text: Arc<str>,
@@ -61,17 +63,17 @@ pub struct QueuedEvent {
 }
 
 impl QueuedEvent {
-    /// The event as text.
+    /// Returns the event's JSON text.
     pub fn text(&self) -> &str {
         &self.text
     }
 }
 
-/// Where one client's events go.
+/// Queue of one client's events.
 #[derive(Debug)]
 struct SidebandClient {
     events: mpsc::Sender<QueuedEvent>,
-    /// Bytes that may wait.
+    /// Permits for bytes of waiting events.
     byte_permits: Arc<Semaphore>,
 }
 
@@ -84,22 +86,22 @@ impl SidebandClient {
     }
 }
 
-/// The call's end: publishes events. Dropping it ends every sideband.
+/// Publishes the call's events. Dropping it ends every sideband.
 #[derive(Debug)]
 pub(super) struct Publisher {
     state: Arc<Mutex<SidebandState>>,
 }
 
-/// One client's end.
+/// Channels of one attached client.
 #[derive(Debug)]
 pub struct Sideband {
     /// The call's events. `None` once the call is over or this client was too slow.
     pub events: mpsc::Receiver<QueuedEvent>,
-    /// Client events.
+    /// Sender of client events.
     pub commands: CommandSender,
 }
 
-/// A client event with its share of the room for bytes.
+/// Client event with its byte permits.
 type QueuedCommand = (String, OwnedSemaphorePermit);
 
 /// Sends one client's events to the call.
@@ -110,10 +112,10 @@ pub struct CommandSender {
 }
 
 impl CommandSender {
-    /// Sends an event of at most [`MAX_MESSAGE`] bytes, once there is room; false if the call is over. Cancel safe: an event whose
-    /// future is dropped was sent wholly or not at all.
+    /// Sends an event of at most [`MAX_MESSAGE`] bytes, once there is room; false if the call is over. Cancel safe: if
+    /// the future is dropped, the event was sent wholly or not at all.
     pub async fn send(&self, event: String) -> bool {
-        // No message takes more than half of the room, so that each fits at some time.
+        // A message takes at most half of all permits, so that every message can be sent at some time.
         let bytes = u32::try_from(event.len().min(MAX_MESSAGE)).unwrap_or(u32::MAX);
         let permit = tokio::select! {
             permit = self.room.clone().acquire_many_owned(bytes) => permit,
@@ -124,13 +126,13 @@ impl CommandSender {
         self.commands.send((event, permit)).await.is_ok()
     }
 
-    /// Whether the call is over.
+    /// True if the call is over.
     pub fn is_closed(&self) -> bool {
         self.commands.is_closed()
     }
 }
 
-/// The sidebands of a new call: where to attach, where to publish, and what the clients send.
+/// Creates the channels of a new call: the handle to attach clients, the publisher, and the receiver of client events.
 pub(super) fn sidebands() -> (Sidebands, Publisher, CommandReceiver) {
     let (commands, receiver) = mpsc::channel(COMMAND_QUEUE);
     let state = Arc::<Mutex<SidebandState>>::default();
@@ -139,20 +141,20 @@ pub(super) fn sidebands() -> (Sidebands, Publisher, CommandReceiver) {
     (sidebands, Publisher { state }, CommandReceiver { receiver, _open: commands })
 }
 
-/// What the clients send.
+/// Receiver of all clients' events.
 #[derive(Debug)]
 pub(super) struct CommandReceiver {
     receiver: mpsc::Receiver<QueuedCommand>,
-    /// Clients come and go; the queue stays.
+    /// Keeps the queue open while no client is attached.
     _open: mpsc::Sender<QueuedCommand>,
 }
 
 impl CommandReceiver {
-    /// The next client event. Cancel safe.
+    /// Returns the next client event. Cancel safe.
     pub async fn next(&mut self) -> String {
         match self.receiver.recv().await {
             Some((command, _)) => command,
-            // Never while `_open` lives.
+            // Cannot happen while `_open` lives.
             None => std::future::pending().await,
         }
     }
@@ -160,6 +162,10 @@ impl CommandReceiver {
 
 impl Sidebands {
     /// Attaches a client.
+    ///
+    /// # Errors
+    ///
+    /// [`AttachError::Ended`] after the call's end, [`AttachError::Full`] with [`MAX_ATTACHED`] clients.
     pub fn attach(&self) -> Result<Sideband, AttachError> {
         let commands = self.commands.upgrade().ok_or(AttachError::Ended)?;
         let commands = CommandSender { commands, room: self.byte_permits.clone() };
@@ -188,7 +194,7 @@ impl Sidebands {
 }
 
 impl Publisher {
-    /// Hands an event of this type to every client. Never waits.
+    /// Queues an event of type `kind` for every client, and detaches clients without room. Never waits.
     pub fn publish(&self, kind: &str, event: &str) {
         let mut state = lock(&self.state);
         let is_state = matches!(kind, "session.created" | "session.updated");
@@ -220,7 +226,7 @@ impl Drop for Publisher {
 }
 
 fn lock(state: &Mutex<SidebandState>) -> MutexGuard<'_, SidebandState> {
-    // Only moves happen under the lock: a panic cannot leave it half-changed.
+    // Only moves happen under the lock: a panic cannot leave the state half-changed.
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -255,7 +261,7 @@ mod tests {
     #[test]
     fn event_is_not_parsed_to_be_published() {
         let (sidebands, publisher, _commands) = sidebands();
-        // The type is what the caller says, and no allocation is made where nobody listens.
+        // `publish` trusts `kind`, and allocates nothing while no client is attached.
         publisher.publish("session.created", "not JSON");
         let before = counts(CountScope::Thread).allocations;
         publisher.publish("response.output_audio.delta", "not JSON either");
@@ -302,7 +308,7 @@ mod tests {
         publisher.publish("error", "x");
         assert_eq!(sidebands.attached(), 1, "the slow one is detached long before it has {EVENT_QUEUE} events");
         drop(slow);
-        // An event of any size reaches a client that reads.
+        // A client that reads receives an event of any size.
         assert_eq!(read(&mut quick).as_deref(), Some("x"));
         publisher.publish("conversation.item.retrieved", &large.repeat(5));
         assert_eq!(read(&mut quick).map(|event| event.len()), Some(large.len() * 5));
@@ -329,7 +335,7 @@ mod tests {
         let large = || "x".repeat(MAX_MESSAGE);
         let waiting = clients.iter().filter(|client| client.commands.send(large()).now_or_never() == Some(true));
         assert_eq!(waiting.count(), MAX_WAITING / MAX_MESSAGE);
-        // What the call has read makes room.
+        // Each command that the call reads makes room for another.
         commands.next().await;
         assert_eq!(clients[3].commands.send(large()).now_or_never(), Some(true));
         assert_eq!(clients[3].commands.send("x".into()).now_or_never(), None);

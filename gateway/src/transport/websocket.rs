@@ -1,5 +1,5 @@
-//! One call over a websocket: events as text messages both ways; audio inside of them or, as an extension, as binary Opus
-//! messages. Audio goes out unpaced; the client plays it and says what was heard.
+//! Transport of a call over a websocket: events as text messages both ways; audio inside events or, as an extension, as
+//! binary Opus messages. Audio is sent unpaced: the client plays it and reports the played position.
 
 mod response_encoder;
 
@@ -21,24 +21,24 @@ use tokio::time::{Instant, sleep_until, timeout};
 use crate::call::{OpusFrame, OutboundMessage, Transport, TransportError, TransportEvent};
 use response_encoder::ResponseEncoder;
 
-/// The largest message that is taken, in bytes. A larger one is an error, and the connection lives on.
+/// Largest accepted message, in bytes. A larger one is an error, and the connection stays open.
 pub const MAX_MESSAGE: usize = 15 << 20;
-/// The largest message that is read at all, in bytes. A larger one is an error and ends the connection: skipping it would
-/// be unbounded work.
+/// Largest message that is read at all, in bytes. A larger one is an error and ends the connection, because skipping it
+/// would be unbounded work.
 pub const MAX_READ: usize = 2 * MAX_MESSAGE;
-/// The transport's name in metrics, logs and traces.
+/// Name of the transport in metrics, logs and traces.
 pub const NAME: &str = "websocket";
 /// Events that may wait for the socket.
 const OUTBOUND_QUEUE: usize = 32;
-/// How long the closing handshake may take.
+/// Time limit of the closing handshake.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Timeouts of a websocket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
-    /// A socket that accepts nothing for so long is closed.
+    /// A socket that accepts nothing for this long is closed.
     pub stalled_after: Duration,
-    /// A caller that sends nothing for so long is pinged, and is gone if it sends nothing for as long again.
+    /// A caller that sends nothing for this long is pinged; after as long again without a message the call ends.
     pub ping_every: Duration,
 }
 
@@ -48,18 +48,18 @@ impl Default for Timeouts {
     }
 }
 
-/// The transport of a call over a websocket whose messages come from `R`.
+/// Transport of a call over a websocket whose messages come from `R`.
 #[derive(Debug)]
 pub struct WebSocketTransport<R> {
     incoming: R,
     outbound: mpsc::Sender<OutboundMessage>,
     model_rate: u32,
     ping_every: Duration,
-    /// When the last message came, or the last ping was sent.
+    /// Time of the last message or ping.
     last_activity: Instant,
-    /// When the last event or sound came.
+    /// Time of the last event or sound of the caller.
     last_input: Option<Instant>,
-    /// Whether a pong is awaited.
+    /// True while a pong is awaited.
     pinged: bool,
     /// Encoders of the responses that have audio.
     encoders: HashMap<ResponseId, ResponseEncoder>,
@@ -67,8 +67,9 @@ pub struct WebSocketTransport<R> {
     frames: Vec<OpusFrame>,
 }
 
-/// The transport over `socket` for a model with the output rate `model_rate`, and the writing task: spawn it. It ends when the
-/// transport is dropped and all was written, when the socket breaks, or when the socket accepts nothing for [`Timeouts::stalled_after`].
+/// Returns the transport over `socket` for a model with the output rate `model_rate`, and the writing task: spawn it.
+/// The task ends once the transport is dropped and all messages are written, or if the socket breaks or accepts nothing
+/// for [`Timeouts::stalled_after`].
 pub fn open(
     socket: WebSocket,
     model_rate: u32,
@@ -101,7 +102,7 @@ impl<R: Stream<Item = Result<Message, axum::Error>> + Unpin + Send> WebSocketTra
         (transport, write(sink, queue, timeouts.stalled_after))
     }
 
-    /// The event of a message; `None` for pings and pongs.
+    /// Converts a message to an event; `None` for pings and pongs.
     fn read(&mut self, message: Option<Result<Message, axum::Error>>) -> Option<TransportEvent> {
         (self.last_activity, self.pinged) = (Instant::now(), false);
         if matches!(message, Some(Ok(Message::Text(_) | Message::Binary(_)))) {
@@ -116,7 +117,7 @@ impl<R: Stream<Item = Result<Message, axum::Error>> + Unpin + Send> WebSocketTra
             }
             Some(Ok(Message::Text(text))) => Some(TransportEvent::Event(text.as_str().to_owned())),
             Some(Ok(Message::Binary(packet))) => Some(TransportEvent::OpusPacket(packet)),
-            // Pings are answered by the library.
+            // The library answers pings.
             Some(Ok(Message::Ping(_) | Message::Pong(_))) => None,
             Some(Err(error)) if is_overflow(&error) => {
                 let message = format!("a message holds at most {MAX_MESSAGE} bytes, and this one is too large to skip");
@@ -137,7 +138,7 @@ impl<R: Stream<Item = Result<Message, axum::Error>> + Unpin + Send> Transport fo
         }
         loop {
             tokio::select! {
-                // A message that is here already counts before a timeout.
+                // A message that has already arrived takes precedence over a timeout.
                 biased;
                 message = self.incoming.next() => {
                     if let Some(event) = self.read(message) {
@@ -150,7 +151,7 @@ impl<R: Stream<Item = Result<Message, axum::Error>> + Unpin + Send> Transport fo
                         return TransportEvent::Closed;
                     }
                     (self.last_activity, self.pinged) = (Instant::now(), true);
-                    // Without room the socket is stalled, which the writer sees.
+                    // A full queue means that the socket is stalled: the writer closes it.
                     let _ = self.outbound.try_send(OutboundMessage::Ping);
                 }
             }
@@ -204,14 +205,14 @@ fn too_large(size: usize) -> ErrorBody {
     ErrorBody::invalid(ErrorKind::TooLarge, message)
 }
 
-/// Whether a message was over [`MAX_READ`].
+/// True if a message was larger than [`MAX_READ`].
 pub(super) fn is_overflow(error: &axum::Error) -> bool {
-    // The library's own type is not part of axum's interface, but its words are.
+    // axum does not export the library's error type, so the text is compared.
     let source = std::error::Error::source(error);
     source.is_some_and(|source| source.to_string().starts_with("Space limit exceeded"))
 }
 
-/// Encodes a frame with the encoder of its response. Responses follow each other, so one is kept.
+/// Encodes a frame with the encoder of its response. Responses follow each other, so one encoder is enough.
 fn encode(encoder: &mut Option<(ResponseId, OpusEncoder)>, frame: &OpusFrame) -> Result<Bytes, OpusError> {
     let encoder = match encoder {
         Some((response, encoder)) if *response == frame.response => encoder,
@@ -220,7 +221,7 @@ fn encode(encoder: &mut Option<(ResponseId, OpusEncoder)>, frame: &OpusFrame) ->
     Ok(encoder.encode(&frame.samples)?.payload)
 }
 
-/// Writes the messages of the queue to the socket. Opus is encoded here, so that the call's own task does not wait for it.
+/// Writes queued messages to the socket. Encodes Opus here, so that the call's own task does not wait for it.
 async fn write<S>(mut sink: S, mut queue: mpsc::Receiver<OutboundMessage>, stalled_after: Duration)
 where
     S: Sink<Message, Error = axum::Error> + Unpin + Send,
@@ -245,7 +246,7 @@ where
             Err(_) => return tracing::info!(?stalled_after, "closed a stalled socket"),
         }
     }
-    // The caller may be gone already.
+    // The caller may already be gone.
     let _ = timeout(CLOSE_TIMEOUT, sink.close()).await;
 }
 

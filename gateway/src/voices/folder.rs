@@ -1,4 +1,4 @@
-//! The folder of `voices.folder`: for each consent and voice a JSON file, and the wav file as it was sent.
+//! Files of `voices.folder`: for each consent and voice a JSON file, and the wav file as it was sent.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write as _};
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// What is kept.
+/// Kind of a stored entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EntryKind {
     Consent,
@@ -24,12 +24,12 @@ impl EntryKind {
     }
 }
 
-/// An open folder. Ids are file names: they are drawn here, or were found in the folder.
+/// An open folder. Ids are file names: they were generated here, or found in the folder.
 #[derive(Debug)]
 pub(super) struct VoiceFolder(PathBuf);
 
 impl VoiceFolder {
-    /// Makes what is missing. People's voices are nobody else's business, so only this user may read them.
+    /// Creates missing folders. Voices are private, so only this user may read them.
     pub fn open(path: &Path) -> io::Result<Self> {
         for kind in [EntryKind::Consent, EntryKind::Voice] {
             DirBuilder::new().recursive(true).mode(0o700).create(path.join(kind.folder()))?;
@@ -37,7 +37,8 @@ impl VoiceFolder {
         Ok(Self(path.to_owned()))
     }
 
-    /// Everything of a kind that can be read; `id` is how an entry names itself, which has to be how its file is named.
+    /// Reads all entries of a kind. Skips files that cannot be parsed, and files whose name differs from their entry's
+    /// `id`.
     pub fn all<T: DeserializeOwned>(&self, kind: EntryKind, id: impl Fn(&T) -> &str) -> io::Result<Vec<T>> {
         let mut all = Vec::new();
         for entry in fs::read_dir(self.0.join(kind.folder()))? {
@@ -49,15 +50,15 @@ impl VoiceFolder {
             match serde_json::from_slice::<T>(&fs::read(&path)?) {
                 Ok(entry) if named == Some(id(&entry)) => all.push(entry),
                 Ok(_) => {
-                    tracing::warn!(path = %path.display(), "this file holds another id than its name and is left out")
+                    tracing::warn!(path = %path.display(), "skipped a file whose name is not the id in it")
                 }
-                Err(error) => tracing::warn!(path = %path.display(), %error, "this file is damaged and is left out"),
+                Err(error) => tracing::warn!(path = %path.display(), %error, "skipped a file that cannot be parsed"),
             }
         }
         Ok(all)
     }
 
-    /// The wav file of an id.
+    /// Reads the wav file of an id.
     pub fn recording(&self, kind: EntryKind, id: &str) -> io::Result<Vec<u8>> {
         fs::read(self.path(kind, id, "wav"))
     }
@@ -70,7 +71,7 @@ impl VoiceFolder {
         write_whole(&self.path(kind, id, "json"), &serde_json::to_vec_pretty(entry)?)
     }
 
-    /// Deletes an entry, if it is there; the JSON file goes first.
+    /// Deletes an entry, if it exists; the JSON file goes first.
     pub fn delete(&self, kind: EntryKind, id: &str) -> io::Result<()> {
         for extension in ["json", "wav"] {
             match fs::remove_file(self.path(kind, id, extension)) {

@@ -1,7 +1,7 @@
-//! Voices made out of recordings, each under somebody's recorded consent.
+//! Voices enrolled from recordings, each under somebody's recorded consent.
 //!
-//! - this file: what there is, and its limits
-//! - `folder`: where it is kept
+//! - this file: the voices in memory, and their limits
+//! - `folder`: the files on disk
 
 mod folder;
 
@@ -18,82 +18,82 @@ use thiserror::Error;
 
 use crate::config::VoiceConfig;
 use crate::ids::IdGenerator;
-use folder::{VoiceFolder, EntryKind};
+use folder::{EntryKind, VoiceFolder};
 
-/// The longest recording.
+/// Longest accepted recording.
 pub const MAX_RECORDING: Duration = Duration::from_secs(60);
-/// The longest name, in characters.
+/// Longest name, in characters.
 pub const MAX_NAME_CHARS: usize = 128;
-/// The longest text of a recording, in characters.
+/// Longest text of a recording, in characters.
 const MAX_TEXT_CHARS: usize = 2_048;
-/// The longest language tag, in characters.
+/// Longest language tag, in characters.
 const MAX_LANGUAGE_CHARS: usize = 35;
 
-/// Somebody's recorded consent to a voice made of theirs.
+/// Somebody's recorded consent to a voice enrolled from their speech.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Consent {
-    /// `cons_...`.
+    /// Unique id: `cons_...`.
     pub id: String,
-    /// A label.
+    /// Label that the client chose.
     pub name: String,
-    /// Of what is said, as a BCP 47 tag.
+    /// Language of the recording, as a BCP 47 tag.
     pub language: String,
-    /// In seconds since 1970.
+    /// Time of creation, in seconds since 1970.
     pub created_at: u64,
 }
 
-/// A voice out of a recording. Its id is the name by which requests ask the engine for it.
+/// Voice enrolled from a recording. Its id is the voice name in requests to the engine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Voice {
-    /// `voice_...`.
+    /// Unique id: `voice_...`.
     pub id: String,
-    /// A label.
+    /// Label that the client chose.
     pub name: String,
-    /// The consent that it was made under.
+    /// Id of its consent.
     pub consent: String,
-    /// What is said in the recording; may be empty.
+    /// Transcript of the recording; may be empty.
     pub text: String,
-    /// In seconds since 1970.
+    /// Time of creation, in seconds since 1970.
     pub created_at: u64,
 }
 
-/// Why something was not done.
+/// Error of the voice store.
 #[derive(Debug, Error)]
 pub enum VoiceError {
-    /// A field is not usable.
+    /// A field has an invalid value.
     #[error("{problem}")]
     Field {
-        /// Which.
+        /// Name of the field.
         field: &'static str,
-        /// What to do about it.
+        /// Description of the problem, for the client.
         problem: String,
     },
-    /// There is no such consent.
+    /// No consent has this id.
     #[error("there is no consent `{0}`: make one with POST /v1/audio/voice_consents")]
     UnknownConsent(String),
-    /// There is no such voice.
-    #[error("there is no voice `{0}` that was made of a recording")]
+    /// No enrolled voice has this id.
+    #[error("there is no voice `{0}` made from a recording")]
     UnknownVoice(String),
-    /// There are as many as there may be.
+    /// The limit `voices.most` is reached.
     #[error("there are {most} {what} already: delete one, or raise voices.most")]
     Full {
         /// `voices` or `consents`.
         what: &'static str,
-        /// How many.
+        /// The limit `voices.most`.
         most: usize,
     },
-    /// The model refused.
+    /// The model refused the recording.
     #[error(transparent)]
     Enrol(#[from] EnrolError),
-    /// No random numbers.
-    #[error("no id could be drawn: {0}")]
+    /// No random id could be generated.
+    #[error("no random id could be generated: {0}")]
     Random(#[from] getrandom::Error),
     /// The folder cannot be written.
-    #[error("the voice cannot be kept: {0}")]
+    #[error("the voice cannot be saved: {0}")]
     Io(#[from] io::Error),
 }
 
-/// A folder that cannot be used.
+/// Error that makes `voices.folder` unusable.
 #[derive(Debug, Error)]
 #[error("voices.folder: {path}: {error}")]
 pub struct FolderError {
@@ -101,7 +101,7 @@ pub struct FolderError {
     error: io::Error,
 }
 
-/// All consents and voices.
+/// Store of all consents and voices.
 pub struct VoiceStore {
     engine: Arc<dyn SpeechEngine>,
     ids: IdGenerator,
@@ -110,19 +110,19 @@ pub struct VoiceStore {
     stored: Mutex<StoredVoices>,
 }
 
-/// By id.
+/// Consents and voices by id.
 #[derive(Default)]
 struct StoredVoices {
     consents: BTreeMap<String, Consent>,
     voices: BTreeMap<String, Voice>,
-    /// Voices that are being made.
+    /// Voices whose enrolment is running.
     pending: usize,
 }
 
 impl VoiceStore {
-    /// Reads what is kept, and teaches the engine its voices again. A voice that the engine refuses, or whose files are damaged, is
-    /// left where it is and not offered. Takes as long as the model needs for each, and tells `progress` the share of voices that are
-    /// done; nothing where there are none.
+    /// Loads the stored consents and voices, and enrols each voice in the engine again. A voice that the engine
+    /// refuses, or whose files are damaged, stays on disk and is not offered. Takes as long as the model needs for each
+    /// voice, and reports the finished share to `progress`, which is never called without voices.
     pub fn open(
         settings: &VoiceConfig,
         engine: Arc<dyn SpeechEngine>,
@@ -141,17 +141,17 @@ impl VoiceStore {
                 progress(done as f32 / count as f32);
                 match enrol_again(folder, engine.as_ref(), &voice) {
                     Ok(()) => drop(kept.voices.insert(voice.id.clone(), voice)),
-                    Err(error) => tracing::warn!(voice = voice.id, %error, "a voice cannot be offered"),
+                    Err(error) => tracing::warn!(voice = voice.id, %error, "a stored voice cannot be loaded"),
                 }
             }
             if !kept.voices.is_empty() {
-                tracing::info!(voices = kept.voices.len(), "voices out of recordings are ready");
+                tracing::info!(voices = kept.voices.len(), "recorded voices are ready");
             }
         }
         Ok(Self { engine, ids, folder, most: settings.most, stored: Mutex::new(kept) })
     }
 
-    /// Keeps a consent, recorded in the wav file `recording`.
+    /// Stores a consent, recorded in the wav file `recording`.
     pub fn add_consent(&self, name: &str, language: &str, recording: &[u8]) -> Result<Consent, VoiceError> {
         let (name, language) = (checked_name(name)?, checked_language(language)?);
         readable("recording", wav::decode(recording, MAX_RECORDING))?;
@@ -174,7 +174,7 @@ impl VoiceStore {
         consents
     }
 
-    /// A consent.
+    /// Returns the consent with this id.
     pub fn consent(&self, id: &str) -> Result<Consent, VoiceError> {
         self.kept().consents.get(id).cloned().ok_or_else(|| VoiceError::UnknownConsent(id.to_owned()))
     }
@@ -192,7 +192,7 @@ impl VoiceStore {
         Ok(renamed)
     }
 
-    /// Takes a consent back: the voices that were made under it go with it.
+    /// Deletes a consent, and with it all voices enrolled under it.
     pub fn delete_consent(&self, id: &str) -> Result<(), VoiceError> {
         let mut kept = self.kept();
         if !kept.consents.contains_key(id) {
@@ -209,7 +209,7 @@ impl VoiceStore {
         Ok(())
     }
 
-    /// Makes a voice out of the wav file `recording`, in which `text` is said. Takes as long as the model needs.
+    /// Enrols a voice from the wav file `recording`, whose transcript is `text`. Takes as long as the model needs.
     pub fn add_voice(&self, name: &str, consent: &str, recording: &[u8], text: &str) -> Result<Voice, VoiceError> {
         let name = checked_name(name)?;
         let text = text.trim().to_owned();
@@ -220,11 +220,12 @@ impl VoiceStore {
         let samples = samples(self.engine.as_ref(), recording)?;
         let voice = Voice { id: self.ids.voice()?, name, consent: consent.to_owned(), text, created_at: now() };
         let _pending = self.begin_voice(consent)?;
-        // Unlocked: others list and delete meanwhile.
+        // Without the lock: other requests list and delete voices meanwhile.
         self.engine.enrol(&voice.id, &Recording { samples, text: voice.text.clone() })?;
         let mut kept = self.kept();
-        let written = self.folder.as_ref().map(|folder| folder.write(EntryKind::Voice, &voice.id, &voice, Some(recording)));
-        // The consent may be gone by now.
+        let written =
+            self.folder.as_ref().map(|folder| folder.write(EntryKind::Voice, &voice.id, &voice, Some(recording)));
+        // The consent may have been deleted meanwhile.
         let done = match (written.transpose(), kept.consents.contains_key(consent)) {
             (Ok(_), true) => Ok(()),
             (Ok(_), false) => Err(VoiceError::UnknownConsent(consent.to_owned())),
@@ -245,7 +246,7 @@ impl VoiceStore {
         voices
     }
 
-    /// Forgets a voice.
+    /// Deletes a voice, in the engine and on disk.
     pub fn delete_voice(&self, id: &str) -> Result<(), VoiceError> {
         let mut kept = self.kept();
         if !kept.voices.contains_key(id) {
@@ -263,7 +264,7 @@ impl VoiceStore {
         Ok(())
     }
 
-    /// Takes the room for a voice that is being made.
+    /// Reserves room for a voice whose enrolment begins.
     fn begin_voice(&self, consent: &str) -> Result<PendingVoice<'_>, VoiceError> {
         let mut kept = self.kept();
         if !kept.consents.contains_key(consent) {
@@ -277,12 +278,12 @@ impl VoiceStore {
     }
 
     fn kept(&self) -> MutexGuard<'_, StoredVoices> {
-        // Whole entries alone come and go.
+        // Entries are inserted and removed whole: a panic cannot leave one half-changed.
         self.stored.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A voice that is being made, counted until this is dropped.
+/// Reservation for a voice whose enrolment is running, until dropped.
 struct PendingVoice<'a>(&'a VoiceStore);
 
 impl Drop for PendingVoice<'_> {
@@ -296,7 +297,7 @@ fn enrol_again(folder: &VoiceFolder, engine: &dyn SpeechEngine, voice: &Voice) -
     Ok(engine.enrol(&voice.id, &Recording { samples, text: voice.text.clone() })?)
 }
 
-/// A wav file at the rate that the engine takes.
+/// Decodes a wav file to the engine's input rate.
 fn samples(engine: &dyn SpeechEngine, recording: &[u8]) -> Result<Vec<f32>, VoiceError> {
     let Some(rate) = engine.info().recording_rate else {
         return Err(EnrolError::Fixed { known: engine.voices().join(", ") }.into());

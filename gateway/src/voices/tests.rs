@@ -16,7 +16,7 @@ fn store(engine: &Arc<ScriptedEngine>, folder: Option<&Path>) -> VoiceStore {
     VoiceStore::open(&settings, engine.clone(), IdGenerator::new().unwrap(), |_| {}).unwrap()
 }
 
-/// So many seconds of sound as a wav file.
+/// Wav file of a sound of this length.
 fn sound(seconds: f32) -> Vec<u8> {
     wav::encode(&vec![0.25; (seconds * 8_000.0) as usize], 8_000).unwrap()
 }
@@ -50,7 +50,7 @@ fn kept_voices_are_enrolled_again() {
     assert_eq!((kept.consents(), kept.voices()), (vec![consent], vec![voice.clone()]));
     assert_eq!(second.enrolled(), first.enrolled(), "the engine hears what it heard before");
     assert_eq!(second.enrolled()[&voice.id].text, "Hello there.");
-    // A model with voices of its own offers none of them, and deletes none.
+    // A model with a fixed set of voices offers no enrolled voice, and deletes none.
     let fixed = store(&engine(false), Some(folder.path()));
     assert!(fixed.voices().is_empty());
     assert_eq!(files(&folder).len(), 4);
@@ -86,7 +86,7 @@ fn voices_and_consents_are_bounded() {
     let third = store.add_consent("third", "en", &sound(1.0));
     assert!(matches!(third, Err(VoiceError::Full { what: "consents", most: 2 })), "{third:?}");
     assert_eq!(engine.enrolled().len(), 2);
-    // Refused recordings hold no room.
+    // Refused recordings reserve no room.
     store.delete_voice(&store.voices()[0].id).unwrap();
     for _ in 0..3 {
         let short = store.add_voice("Bob", &consent.id, &sound(0.5), "");
@@ -130,7 +130,7 @@ fn damaged_files_leave_the_others_out_of_it() {
     let at = |name: &str| folder.path().join("voices").join(name);
     std::fs::write(at(&format!("{}.wav", silent.id)), pcm::encode_i16le(&[0.0; 8])).unwrap();
     std::fs::write(at("voice_half.json"), "{\"id\": \"voice_h").unwrap();
-    // It must not be deleted by the name of another file.
+    // An entry must not delete another file by its id.
     let moved = serde_json::to_vec(&Voice { id: "../consents/x".into(), ..voice.clone() }).unwrap();
     std::fs::write(at("voice_moved.json"), moved).unwrap();
     std::fs::write(folder.path().join("consents/x.wav"), sound(2.0)).unwrap();
@@ -148,7 +148,7 @@ fn nobody_else_reads_the_folder() {
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     let file = inner.join("voices").join(format!("{}.wav", voice.id));
     assert_eq!((mode(&inner.join("voices")), mode(&file)), (0o700, 0o600));
-    // A folder that cannot be used is said at the start.
+    // Startup reports an unusable folder.
     let settings = VoiceConfig { folder: Some(file), most: 2 };
     let refused = VoiceStore::open(&settings, engine(true), IdGenerator::new().unwrap(), |_| {}).map(drop).unwrap_err();
     assert!(refused.to_string().starts_with("voices.folder: "), "{refused}");

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use super::PATIENCE;
 
-/// What came back.
+/// Response to a request.
 #[derive(Debug)]
 pub struct Reply {
     pub status: u16,
@@ -17,12 +17,12 @@ pub struct Reply {
     /// The body as text.
     pub body: String,
     pub bytes: Vec<u8>,
-    /// Whether the body came to its end.
+    /// True if the body came to its end.
     pub complete: bool,
 }
 
 impl Reply {
-    /// A header's value.
+    /// Value of a header.
     pub fn header(&self, name: &str) -> Option<&str> {
         let lines = self.head.lines().skip(1).filter_map(|line| line.split_once(':'));
         lines.into_iter().find(|(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())
@@ -32,19 +32,19 @@ impl Reply {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// The error's code, for a refusal.
+    /// Error code of a refusal.
     pub fn code(&self) -> String {
         self.json()["error"]["code"].as_str().unwrap().to_owned()
     }
 }
 
-/// Sends one request and reads what comes back.
+/// Sends one request and reads the response.
 pub async fn send(address: SocketAddr, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Reply {
     let socket = TcpStream::connect(address).await.unwrap();
     send_over(socket, &address.to_string(), method, path, headers, body).await
 }
 
-/// The same over a connection that there is.
+/// As [`send`], over an open connection.
 pub async fn send_over(
     mut socket: impl AsyncRead + AsyncWrite + Unpin,
     host: &str,
@@ -89,24 +89,24 @@ impl Chunked {
         let _ = self.socket.write_all(&chunk).await;
     }
 
-    /// Reads until as many bytes have come, head and all.
+    /// Reads until `count` bytes have come, including the head.
     pub async fn read(&mut self, count: usize) -> Vec<u8> {
         let mut bytes = vec![0; count];
         timeout(PATIENCE, self.socket.read_exact(&mut bytes)).await.expect("bytes in time").unwrap();
         bytes
     }
 
-    /// Ends the body and reads the answer, which began with `begun`.
+    /// Ends the body and reads the response, which began with `begun`.
     pub async fn finish(mut self, begun: Vec<u8>) -> Reply {
         let _ = self.socket.write_all(b"0\r\n\r\n").await;
         read(std::io::Cursor::new(begun).chain(self.socket)).await
     }
 }
 
-/// Reads an answer up to the end of the connection.
+/// Reads a response up to the end of the connection.
 pub async fn read(mut socket: impl AsyncRead + Unpin) -> Reply {
     let mut bytes = Vec::new();
-    // A reset after the answer is an end too.
+    // A reset after the response is an end too.
     let _ = timeout(PATIENCE, socket.read_to_end(&mut bytes)).await.expect("an answer in time");
     let end = bytes.windows(4).position(|window| window == b"\r\n\r\n").expect("an answer");
     let head = String::from_utf8(bytes[..end].to_vec()).unwrap();
@@ -116,7 +116,7 @@ pub async fn read(mut socket: impl AsyncRead + Unpin) -> Reply {
     Reply { status, head, body: String::from_utf8_lossy(&bytes).into_owned(), bytes, complete }
 }
 
-/// The bytes of a body in chunks, and whether its last chunk came.
+/// Bytes of a chunked body; true if its last chunk came.
 fn unchunked(mut body: &[u8]) -> (Vec<u8>, bool) {
     let mut bytes = Vec::new();
     while let Some(end) = body.windows(2).position(|window| window == b"\r\n") {

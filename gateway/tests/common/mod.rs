@@ -25,10 +25,10 @@ use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 
-/// No test waits longer for anything.
+/// Longest wait of the tests.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A server of a small checkpoint under `tests/parity/fixtures`, until the task is aborted or the test ends.
+/// Serves a small checkpoint under `tests/parity/fixtures`, until the task is aborted or the test ends.
 pub async fn serve_checkpoint(name: &str) -> (SocketAddr, JoinHandle<std::io::Result<()>>) {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/parity/fixtures");
     let checkpoint = Source::Folder(fixtures.join(name).join("checkpoint"));
@@ -41,7 +41,7 @@ pub async fn serve_checkpoint(name: &str) -> (SocketAddr, JoinHandle<std::io::Re
     (address, task)
 }
 
-/// A running server.
+/// Running test server.
 pub struct Running {
     pub address: SocketAddr,
     pub engine: Arc<ScriptedEngine>,
@@ -74,7 +74,7 @@ impl Running {
         format!("ws://{}/v1/realtime?model=gpt-realtime", self.address)
     }
 
-    /// A client that has read `session.created`.
+    /// Connects a client, and reads `session.created`.
     pub async fn connect(&self) -> Client {
         let mut client = self.dial().await.unwrap();
         client.expect("session.created").await;
@@ -85,7 +85,7 @@ impl Running {
         self.dial_with(&[]).await
     }
 
-    /// A client that sends these headers as well.
+    /// Connects a client that also sends these headers.
     pub async fn dial_with(&self, headers: &[(&'static str, &str)]) -> Result<Client, Error> {
         let mut request = self.url().into_client_request().unwrap();
         request.headers_mut().insert("sec-websocket-protocol", "realtime".parse().unwrap());
@@ -97,12 +97,12 @@ impl Running {
         Ok(Client { socket })
     }
 
-    /// One more client of the call with this id.
+    /// Attaches a sideband client to the call with this id.
     pub async fn attach(&self, id: &str) -> Result<Client, Error> {
         self.attach_with(id, &[]).await
     }
 
-    /// The same with these headers.
+    /// As [`Self::attach`], with these headers.
     pub async fn attach_with(&self, id: &str, headers: &[(&'static str, &str)]) -> Result<Client, Error> {
         let url = format!("ws://{}/v1/realtime?call_id={id}", self.address);
         let mut request = url.into_client_request().unwrap();
@@ -112,7 +112,7 @@ impl Running {
         Ok(Client { socket: connect_async(request).await?.0 })
     }
 
-    /// Returns once so many sessions are open.
+    /// Returns once this many sessions are open.
     pub async fn sessions(&self, count: usize) {
         let mut open = self.engine.open_sessions();
         timeout(PATIENCE, open.wait_for(|open| *open == count)).await.expect("sessions in time").unwrap();
@@ -128,12 +128,12 @@ impl Running {
         timeout(PATIENCE, self.task).await.expect("the server ends").unwrap().unwrap();
     }
 
-    /// The body of a GET request, after its head.
+    /// Sends a GET request; returns the status and the whole response.
     pub async fn get(&self, path: &str) -> (u16, String) {
         self.request(&format!("GET {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", self.address)).await
     }
 
-    /// Sends a request as it is; the status and everything after it.
+    /// Sends a raw request; returns the status and the whole response.
     pub async fn request(&self, request: &str) -> (u16, String) {
         use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
         let mut socket = TcpStream::connect(self.address).await.unwrap();
@@ -145,7 +145,7 @@ impl Running {
     }
 }
 
-/// A websocket client.
+/// Websocket client of the tests.
 #[derive(Debug)]
 pub struct Client {
     pub socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
@@ -164,20 +164,20 @@ impl Client {
         timeout(PATIENCE, self.socket.next()).await.expect("a message in time").and_then(Result::ok)
     }
 
-    /// The next event.
+    /// Returns the next event.
     pub async fn event(&mut self) -> Value {
         let message = self.message().await.expect("the connection lives");
         serde_json::from_str(message.to_text().unwrap()).unwrap()
     }
 
-    /// The next event, which is of this type.
+    /// Returns the next event, which must be of this type.
     pub async fn expect(&mut self, kind: &str) -> Value {
         let event = self.event().await;
         assert_eq!(event["type"], kind, "{event}");
         event
     }
 
-    /// All events up to the next of this type.
+    /// Returns all events up to the next of this type.
     pub async fn until(&mut self, kind: &str) -> Vec<Value> {
         let mut events = Vec::new();
         loop {
@@ -190,7 +190,7 @@ impl Client {
         }
     }
 
-    /// The next event is an error with this code.
+    /// Returns the next event, which must be an error with this code.
     pub async fn error(&mut self, code: &str) -> Value {
         let event = self.expect("error").await;
         assert_eq!(event["error"]["code"], code, "{event}");
@@ -211,7 +211,7 @@ impl Client {
         }
     }
 
-    /// Asks a question by text and reads everything up to the end of the answer.
+    /// Asks a question by text and reads all events up to the end of the answer.
     pub async fn ask(&mut self, text: &str) -> Vec<Value> {
         let content = json!([{"type": "input_text", "text": text}]);
         let item = json!({"type": "message", "role": "user", "content": content});
@@ -228,12 +228,12 @@ pub fn kinds(events: &[Value]) -> Vec<&str> {
     kinds
 }
 
-/// The event of this type.
+/// Returns the event of this type.
 pub fn find<'a>(events: &'a [Value], kind: &str) -> &'a Value {
     events.iter().find(|event| event["type"] == kind).unwrap_or_else(|| panic!("{kind} in {:?}", kinds(events)))
 }
 
-/// The sound of all `response.output_audio.delta` events.
+/// Sound of all `response.output_audio.delta` events.
 pub fn sound(events: &[Value]) -> Vec<f32> {
     let deltas = events.iter().filter(|event| event["type"] == "response.output_audio.delta");
     let bytes: Vec<u8> = deltas.flat_map(|event| STANDARD.decode(event["delta"].as_str().unwrap()).unwrap()).collect();
@@ -249,7 +249,7 @@ pub fn question() -> Vec<f32> {
     question
 }
 
-/// So many milliseconds of near silence at 24 kHz.
+/// Near silence of this length at 24 kHz.
 pub fn silence(ms: usize) -> Vec<f32> {
     (0..ms * 24).map(|sample| if sample % 2 == 0 { 1e-4 } else { -1e-4 }).collect()
 }

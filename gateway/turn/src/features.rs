@@ -1,4 +1,5 @@
-//! The spectrogram that the model takes: Whisper's log-mel of exactly so many seconds, of sound that is brought to one loudness.
+//! Input spectrogram of the model: Whisper's log-mel of a fixed duration, over sound normalised to zero mean and unit
+//! variance.
 
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use super::graph::TurnModelError;
 /// Added to the variance, as in Whisper's feature extractor.
 const VARIANCE_EPS: f64 = 1e-7;
 
-/// The spectrogram of a fixed number of frames.
+/// Spectrogram of a fixed number of frames.
 #[derive(Debug)]
 pub(super) struct FeatureExtractor {
     log_mel: Arc<LogMel>,
@@ -17,7 +18,7 @@ pub(super) struct FeatureExtractor {
 }
 
 impl FeatureExtractor {
-    /// For `frames` frames of `bins` mel bins.
+    /// Prepares spectrograms of `frames` frames of `bins` mel bins.
     pub fn new(frames: usize, bins: usize) -> Result<Self, TurnModelError> {
         let config = LogMelConfig { feature_size: bins, ..LogMelConfig::default() };
         let samples = frames * config.hop_length;
@@ -25,7 +26,7 @@ impl FeatureExtractor {
         Ok(Self { log_mel, samples })
     }
 
-    /// `[frames, bins]` of the last samples of `turn`, with silence before a shorter one.
+    /// Returns `[frames, bins]` of the last samples of `turn`; a shorter turn is padded with silence before it.
     pub fn extract(&self, turn: &[f32]) -> Vec<f32> {
         let turn = &turn[turn.len().saturating_sub(self.samples)..];
         let mut sound = vec![0.0; self.samples - turn.len()];
@@ -38,7 +39,7 @@ impl FeatureExtractor {
     }
 }
 
-/// Takes the mean away and divides by the standard deviation.
+/// Subtracts the mean and divides by the standard deviation.
 fn normalise(sound: &mut [f32]) {
     let count = sound.len() as f64;
     let mean = sound.iter().map(|sample| f64::from(*sample)).sum::<f64>() / count;

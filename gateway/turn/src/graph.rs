@@ -1,7 +1,7 @@
-//! The weights in a published ONNX file.
+//! Weights of a published ONNX file.
 //!
-//! Exporters keep the names of biases and norms, and number everything else. So a matrix is found by what is done with it: it is
-//! what the product that a named bias is added to multiplies by. Matrices of 8 bits are widened with their scales.
+//! Exporters keep the names of biases and norms, and number all other weights. So a matrix is found by its use: it is
+//! the factor of the product to which a named bias is added. 8-bit matrices are widened with their scales.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -10,52 +10,52 @@ use thiserror::Error;
 
 use super::protobuf::{FieldValue, fields, packed};
 
-/// Why a model cannot be used.
+/// Error of loading a turn-detection model.
 #[derive(Debug, Error)]
 pub enum TurnModelError {
     /// The file cannot be read.
     #[error("cannot read {path}: {error}")]
     Read {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// Why not.
+        /// Cause of the failure.
         error: std::io::Error,
     },
-    /// The file is no ONNX graph.
-    #[error("this is no ONNX file, or it is cut short")]
+    /// The file is not an ONNX graph.
+    #[error("this is not an ONNX file, or the file is truncated")]
     NotOnnx,
-    /// The graph has no such weight.
-    #[error("the ONNX file is no smart-turn v3 model: it has no {0}")]
+    /// The graph lacks a weight.
+    #[error("the ONNX file is not a smart-turn v3 model: it has no {0}")]
     Missing(String),
     /// A weight has another shape or format than the model takes.
-    #[error("the ONNX file is no smart-turn v3 model: {name} has the shape {shape:?}, in place of {expected}")]
+    #[error("the ONNX file is not a smart-turn v3 model: {name} has shape {shape:?}, expected {expected}")]
     Shape {
-        /// The weight.
+        /// Name of the weight.
         name: String,
-        /// Its shape.
+        /// Its shape in the file.
         shape: Vec<usize>,
-        /// What it should be.
+        /// Description of the expected shape.
         expected: String,
     },
-    /// The device refuses a weight.
+    /// The device refused a weight.
     #[error(transparent)]
     Kernel(#[from] repartee_kernels::KernelError),
     /// The spectrogram cannot be computed.
     #[error("the spectrogram of {frames} frames cannot be set up")]
     Features {
-        /// Its frames.
+        /// Number of its frames.
         frames: usize,
     },
 }
 
-/// A tensor, row-major.
+/// Dense tensor, row-major.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Tensor {
     pub shape: Vec<usize>,
     pub values: Vec<f32>,
 }
 
-/// An operation of the graph.
+/// Operation of the graph.
 #[derive(Debug, Default)]
 struct Node<'a> {
     kind: &'a str,
@@ -64,11 +64,11 @@ struct Node<'a> {
     axis: Option<i64>,
 }
 
-/// The graph of an ONNX file.
+/// Graph of an ONNX file.
 #[derive(Debug)]
 pub(super) struct OnnxGraph<'a> {
     nodes: Vec<Node<'a>>,
-    /// The node that computes a value.
+    /// Index of the node that computes a value, by the value's name.
     producers: HashMap<&'a str, usize>,
     constants: HashMap<&'a str, Constant<'a>>,
 }
@@ -83,7 +83,7 @@ struct Constant<'a> {
     floats: Vec<f32>,
 }
 
-// Numbers of the fields that are read, from the published onnx.proto.
+// Field numbers of the published onnx.proto.
 const MODEL_GRAPH: u64 = 7;
 const GRAPH_NODE: u64 = 1;
 const GRAPH_INITIALIZER: u64 = 5;
@@ -100,13 +100,13 @@ const TENSOR_INTEGERS: u64 = 5;
 const TENSOR_NAME: u64 = 8;
 const TENSOR_RAW: u64 = 9;
 
-// Formats of a tensor's numbers.
+// Data types of a tensor.
 const FLOAT: u64 = 1;
 const UINT8: u64 = 2;
 const INT8: u64 = 3;
 const INT32: u64 = 6;
 
-/// Most numbers of one tensor: the largest weight of the model has 600 thousand.
+/// Maximum numbers of one tensor: the largest weight of the model has 600 thousand.
 const MAX_NUMBERS: usize = 1 << 24;
 
 impl<'a> OnnxGraph<'a> {
@@ -139,7 +139,7 @@ impl<'a> OnnxGraph<'a> {
         Some(Self { nodes, producers: made_by, constants })
     }
 
-    /// The weight of this name, widened if it is quantised.
+    /// Returns the weight of this name, widened if it is quantised.
     pub fn weight(&self, name: &str) -> Result<Tensor, TurnModelError> {
         self.find(name).ok_or_else(|| TurnModelError::Missing(name.to_owned()))
     }
@@ -156,7 +156,7 @@ impl<'a> OnnxGraph<'a> {
             Some(zeros) => self.constants.get(zeros)?.tensor()?.values,
             None => vec![0.0; scales.len()],
         };
-        // A scale for all, or for each index of one axis.
+        // One scale for all numbers, or one for each index of an axis.
         let axis = node.axis.unwrap_or(1);
         let axis = usize::try_from(if axis < 0 { axis + tensor.shape.len() as i64 } else { axis }).ok()?;
         let inner: usize = tensor.shape.iter().skip(axis + 1).product();
@@ -175,13 +175,13 @@ impl<'a> OnnxGraph<'a> {
         self.producers.get(name).map(|index| &self.nodes[*index])
     }
 
-    /// The matrix `[in, out]` of the product that `bias` is added to.
+    /// Returns the matrix `[in, out]` of the product to which `bias` is added.
     pub fn matmul_weight(&self, bias: &str) -> Result<Tensor, TurnModelError> {
         let product = self.product(bias).ok_or_else(|| TurnModelError::Missing(format!("product with {bias}")))?;
         self.weight(product.inputs[1])
     }
 
-    /// The matrix `[in, out]` of the product that has the same input as those of these biases, but none of them.
+    /// Returns the matrix `[in, out]` of the product without a bias that shares its input with those of `biases`.
     pub fn sibling_matmul_weight(&self, biases: [&str; 2]) -> Result<Tensor, TurnModelError> {
         let beside = || {
             let [first, second] = [self.product(biases[0])?, self.product(biases[1])?];
@@ -199,7 +199,7 @@ impl<'a> OnnxGraph<'a> {
     fn product(&self, bias: &str) -> Option<&Node<'a>> {
         let sum = self.nodes.iter().find(|node| node.kind == "Add" && node.inputs.contains(&bias))?;
         let mut name = sum.inputs.iter().find(|name| **name != bias)?;
-        // Between the product and the sum its numbers may be quantised. No path is longer than the graph.
+        // Numbers may be quantised between the product and the sum. No path is longer than the graph.
         for _ in 0..self.nodes.len() {
             let node = self.maker(name)?;
             if node.is_product() {
@@ -213,7 +213,7 @@ impl<'a> OnnxGraph<'a> {
         None
     }
 
-    /// The weight of the convolution or the linear layer with this bias, as it is stored: `[out, in, ..]`.
+    /// Returns the weight of the convolution or linear layer with this bias, as stored: `[out, in, ..]`.
     pub fn layer_weight(&self, bias: &str) -> Result<Tensor, TurnModelError> {
         let layer =
             self.nodes.iter().find(|node| ["Conv", "Gemm"].contains(&node.kind) && node.inputs.get(2) == Some(&bias));
@@ -280,7 +280,7 @@ impl<'a> Constant<'a> {
         Some(constant)
     }
 
-    /// The numbers in single precision; `None` if their format is unknown or they are too few or too many.
+    /// Converts the numbers to single precision; `None` if their format is unknown or their count is wrong.
     fn tensor(&self) -> Option<Tensor> {
         let count = self.shape.iter().try_fold(1usize, |product, size| product.checked_mul(*size))?;
         if count > MAX_NUMBERS {

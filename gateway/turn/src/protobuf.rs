@@ -1,13 +1,13 @@
 //! The protocol buffers wire format, as far as an ONNX file uses it.
 
-/// The value of a field.
+/// Value of a field.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum FieldValue<'a> {
     /// A number of up to 64 bits.
     Varint(u64),
-    /// Eight bytes.
+    /// Eight bytes, skipped.
     Fixed64,
-    /// Four bytes.
+    /// Four bytes, little-endian.
     Fixed32([u8; 4]),
     /// Text, a message, or packed numbers.
     Bytes(&'a [u8]),
@@ -27,7 +27,7 @@ impl<'a> FieldValue<'a> {
     }
 }
 
-/// The fields of a message: their numbers and values. `None` in place of the first that is not well-formed, and nothing after it.
+/// Iterates over a message's fields (number and value). Yields `None` for the first malformed field and ends.
 pub(super) fn fields(message: &[u8]) -> impl Iterator<Item = Option<(u64, FieldValue<'_>)>> {
     let mut rest = Some(message);
     std::iter::from_fn(move || {
@@ -38,7 +38,7 @@ pub(super) fn fields(message: &[u8]) -> impl Iterator<Item = Option<(u64, FieldV
     })
 }
 
-/// The numbers in a packed field; `None` if they are not well-formed.
+/// Returns the numbers in a packed field; `None` if they are malformed.
 pub(super) fn packed(mut bytes: &[u8]) -> Option<Vec<u64>> {
     let mut numbers = Vec::new();
     while !bytes.is_empty() {
@@ -91,8 +91,12 @@ mod tests {
     fn fields_are_read_in_order() {
         let message = [0x08, 0x96, 0x01, 0x12, 2, b'h', b'i', 0x1d, 1, 2, 3, 4, 0x21, 0, 0, 0, 0, 0, 0, 0, 0];
         let read: Option<Vec<_>> = fields(&message).collect();
-        let expected =
-            [(1, FieldValue::Varint(150)), (2, FieldValue::Bytes(b"hi")), (3, FieldValue::Fixed32([1, 2, 3, 4])), (4, FieldValue::Fixed64)];
+        let expected = [
+            (1, FieldValue::Varint(150)),
+            (2, FieldValue::Bytes(b"hi")),
+            (3, FieldValue::Fixed32([1, 2, 3, 4])),
+            (4, FieldValue::Fixed64),
+        ];
         assert_eq!(read.unwrap(), expected);
         assert_eq!(packed(&[0x96, 0x01, 7]), Some(vec![150, 7]));
     }

@@ -1,22 +1,23 @@
-//! smart-turn v3: the encoder of Whisper tiny over 8 s of sound, attention that pools its rows into one, and a classifier.
+//! smart-turn v3: the encoder of Whisper tiny over 8 s of sound, attention that pools its rows into one, and a
+//! classifier.
 
 use std::fmt;
 use std::path::Path;
 
 use repartee_kernels::cpu::{Cpu, Weight};
-use repartee_kernels::{DType, WeightLayout, Ops as _, RawTensor, SpecLayout, StepOps as _};
+use repartee_kernels::{DType, Ops as _, RawTensor, SpecLayout, StepOps as _, WeightLayout};
 
 use super::features::FeatureExtractor;
-use super::graph::{OnnxGraph, TurnModelError, Tensor};
+use super::graph::{OnnxGraph, Tensor, TurnModelError};
 
 /// Width of an attention head, as in every Whisper.
 const HEAD: usize = 64;
-/// Layer norms use torch's default.
+/// Default epsilon of torch's layer norm.
 const NORM_EPS: f32 = 1e-5;
 /// Taps of both convolutions, which are padded by one row on each side. The second has stride 2.
 const TAPS: usize = 3;
 
-/// A linear layer, or a convolution as one.
+/// Linear layer, or a convolution computed as one.
 struct Linear {
     weight: Weight,
     bias: Weight,
@@ -36,19 +37,19 @@ struct Layer {
     fc2: Linear,
 }
 
-/// The model. Loaded once, shared by any number of threads.
+/// Turn-detection model. Loaded once, shared by any number of threads.
 pub struct TurnModel {
     features: FeatureExtractor,
     bins: usize,
     width: usize,
     conv1: Linear,
     conv2: Linear,
-    /// `[rows, width]`
+    /// Position embeddings, `[rows, width]`.
     positions: Vec<f32>,
     layers: Vec<Layer>,
     norm: Norm,
     pool: Linear,
-    /// Weights of the pool's hidden row, and their bias.
+    /// Weights of the pool's score of a hidden row, and their bias.
     pool_score: (Vec<f32>, f32),
     classify: Linear,
     classify_norm: Norm,
@@ -69,7 +70,13 @@ struct Loader<'a> {
 }
 
 impl Loader<'_> {
-    fn weight(&self, name: &str, layout: WeightLayout, shape: &[usize], parts: &[&[f32]]) -> Result<Weight, TurnModelError> {
+    fn weight(
+        &self,
+        name: &str,
+        layout: WeightLayout,
+        shape: &[usize],
+        parts: &[&[f32]],
+    ) -> Result<Weight, TurnModelError> {
         let bytes: Vec<Vec<u8>> =
             parts.iter().map(|part| part.iter().flat_map(|value| value.to_le_bytes()).collect()).collect();
         let tensor = |bytes| RawTensor { name, bytes, dtype: DType::F32, shape };
@@ -87,13 +94,13 @@ impl Loader<'_> {
         Ok(Norm { weight: part("weight")?, bias: part("bias")? })
     }
 
-    /// Outputs of a layer, at least one.
+    /// Number of a layer's outputs, at least one.
     fn outputs(&self, name: &str) -> Result<usize, TurnModelError> {
         let (name, count) = (format!("{name}.bias"), self.graph.weight(&format!("{name}.bias"))?.values.len());
         if count > 0 { Ok(count) } else { Err(TurnModelError::Missing(name)) }
     }
 
-    /// A linear layer whose matrix `[in, out]` was found by its bias.
+    /// Loads a linear layer whose matrix `[in, out]` is found by its bias.
     fn linear(&self, name: &str, input: usize, output: usize) -> Result<Linear, TurnModelError> {
         let bias = format!("{name}.bias");
         let matrix = check_shape(name, self.graph.matmul_weight(&bias)?, &[input, output])?;
@@ -101,7 +108,7 @@ impl Loader<'_> {
         Ok(Linear { weight, bias: self.vector(&bias, output)? })
     }
 
-    /// A linear layer whose matrix is stored `[out, in]`.
+    /// Loads a linear layer whose matrix is stored `[out, in]`.
     fn linear_out_in(&self, name: &str, input: usize, output: usize) -> Result<Linear, TurnModelError> {
         let bias = format!("{name}.bias");
         let matrix = check_shape(name, self.graph.layer_weight(&bias)?, &[output, input])?;
@@ -109,7 +116,7 @@ impl Loader<'_> {
         Ok(Linear { weight, bias: self.vector(&bias, output)? })
     }
 
-    /// Queries, keys and values as one layer. Keys have no bias.
+    /// Loads queries, keys and values as one layer. Keys have no bias.
     fn attention(&self, name: &str, width: usize) -> Result<Linear, TurnModelError> {
         let [q, v] = ["q", "v"].map(|part| format!("{name}.{part}_proj.bias"));
         let shape = [width, width];
@@ -129,7 +136,7 @@ impl Loader<'_> {
         Ok(Linear { weight, bias })
     }
 
-    /// A convolution `[out, in, taps]` over rows that lie side by side: `[out, taps * in]`.
+    /// Loads a convolution `[out, in, taps]` as a matrix `[out, taps * in]` over adjacent rows.
     fn convolution(&self, name: &str, input: usize, output: usize) -> Result<Linear, TurnModelError> {
         let bias = format!("{name}.bias");
         let taps = check_shape(name, self.graph.layer_weight(&bias)?, &[output, input, TAPS])?;
@@ -140,7 +147,7 @@ impl Loader<'_> {
     }
 }
 
-/// The numbers of a tensor of this shape.
+/// Returns the numbers of a tensor; an error if its shape differs.
 fn check_shape(name: &str, tensor: Tensor, shape: &[usize]) -> Result<Vec<f32>, TurnModelError> {
     if tensor.shape == shape {
         return Ok(tensor.values);
@@ -148,7 +155,7 @@ fn check_shape(name: &str, tensor: Tensor, shape: &[usize]) -> Result<Vec<f32>, 
     Err(TurnModelError::Shape { name: name.to_owned(), shape: tensor.shape, expected: format!("{shape:?}") })
 }
 
-/// A matrix of `columns` columns, turned over.
+/// Transposes a matrix of `columns` columns.
 fn transposed(matrix: &[f32], columns: usize) -> Vec<f32> {
     (0..columns).flat_map(|column| matrix.iter().skip(column).step_by(columns).copied()).collect()
 }
@@ -176,7 +183,7 @@ impl TurnModel {
         }
         let first = graph.layer_weight("inner.encoder.conv1.bias")?.shape;
         let &[_, bins, TAPS] = &first[..] else { return Err(wrong("conv1", &first, "three taps")) };
-        // One number for each layer until there is none.
+        // Layers are numbered from 0 without gaps.
         let mut layers = Vec::new();
         while let name = format!("inner.encoder.layers.{}", layers.len())
             && graph.weight(&format!("{name}.self_attn_layer_norm.weight")).is_ok()
@@ -219,10 +226,10 @@ impl TurnModel {
         })
     }
 
-    /// How likely it is that whoever speaks in `turn` (16 kHz, -1..1) has finished, 0 to 1. The last 8 s count, the pause at their end
-    /// included; a shorter turn is taken as after silence.
+    /// Returns the probability (0 to 1) that the speaker of `turn` (16 kHz, -1..1) has finished. Only the last 8 s
+    /// count, with the pause at their end; a shorter turn is padded with silence before it.
     pub fn probability(&self, turn: &[f32]) -> f32 {
-        // With buffers of its own: any number of threads may run this.
+        // Each call has its own buffers, so that threads may run in parallel.
         let ops = Cpu::default();
         let linear = |x: &_, layer: &Linear| ops.linear(x, &layer.weight, Some(&layer.bias));
         let norm = |x: &_, norm: &Norm| ops.layer_norm(x, &norm.weight, &norm.bias, NORM_EPS);
@@ -257,7 +264,7 @@ impl TurnModel {
         1.0 / (1.0 + (-logit).exp())
     }
 
-    /// The mean of `rows`, weighted by the softmax of what `hidden` scores.
+    /// Returns the mean of `rows`, weighted by the softmax of the scores of `hidden`.
     fn pooled(&self, hidden: &[f32], rows: &[f32]) -> Vec<f32> {
         let (weights, bias) = &self.pool_score;
         let score = |row: &[f32]| bias + row.iter().zip(weights).map(|(x, weight)| x.tanh() * weight).sum::<f32>();
@@ -275,7 +282,8 @@ impl TurnModel {
     }
 }
 
-/// For every `stride`-th row of `columns` numbers: the one before it, itself and the one after, side by side; zeros beyond the ends.
+/// For every `stride`-th row of `columns` numbers: the row before it, itself and the row after, concatenated; zeros
+/// beyond the ends.
 fn taps(rows: &[f32], columns: usize, stride: usize) -> Vec<f32> {
     let mut padded = vec![0.0; columns];
     padded.extend_from_slice(rows);
@@ -304,7 +312,7 @@ mod tests {
         for file in [&b""[..], b"a text", &[0x3a, 0x7f, 1]] {
             assert!(matches!(TurnModel::parse(file), Err(TurnModelError::NotOnnx)), "{file:?}");
         }
-        // A graph without anything in it.
+        // An empty graph.
         let empty = TurnModel::parse(&[0x3a, 0]).unwrap_err().to_string();
         assert!(empty.contains("smart-turn") && empty.contains("embed_positions"), "{empty}");
     }

@@ -1,4 +1,5 @@
-//! The features and the model against onnxruntime, on recorded questions; `data/parity.py` writes what is expected.
+//! Parity of the features and the model with onnxruntime, on recorded questions; `data/parity.py` writes the expected
+//! values.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
 use std::path::{Path, PathBuf};
@@ -8,7 +9,7 @@ use repartee_media::wav;
 use repartee_turn::TurnModel;
 use serde::Deserialize;
 
-/// The sums are in another order.
+/// Tolerance for sums in another order.
 const TOLERANCE: f32 = 2e-3;
 
 #[derive(Deserialize)]
@@ -29,7 +30,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The model, in a package that is installed for the conformance tests.
+/// Path of the model, in a package that is installed for the conformance tests.
 fn model(name: &str) -> Option<PathBuf> {
     let file = Path::new("site-packages/pipecat/audio/turn/smart_turn/data").join(name);
     let pythons = std::fs::read_dir(root().join("target/tools/clients/lib")).ok()?;
@@ -41,7 +42,7 @@ fn expected() -> Expected {
 }
 
 impl Case {
-    /// That share of the question, and 200 ms of silence.
+    /// The first part of the question, followed by 200 ms of silence.
     fn sound(&self) -> Vec<f32> {
         let file = root().join(format!("tests/questions/{}.wav", self.question));
         let mut sound = wav::read(&std::fs::read(file).unwrap()[..], 16_000, Duration::from_secs(30)).unwrap();

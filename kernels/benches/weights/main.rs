@@ -1,5 +1,5 @@
-//! Products of published dimensions with weights as bf16, int8 and int4: how fast they read, against what memory gives, and how fast they
-//! multiply. One line a measurement; `cargo bench -p repartee-kernels --bench weights`.
+//! Benchmark of products of published dimensions with weights as bf16, int8 and int4: read bandwidth compared with the memory's, and
+//! multiply-adds a second. One line for each measurement; `cargo bench -p repartee-kernels --bench weights`.
 #![allow(clippy::unwrap_used)] // A panic is this benchmark's report.
 
 mod measure;

@@ -10,15 +10,14 @@ use repartee_kernels::cpu::quantised::{IntegerFormat, QuantisedWeight};
 use repartee_kernels::cpu::simd::SimdLevel;
 use repartee_kernels::random::uniform;
 
-/// MiB of weights that are read before one is read again: eight times the last cache of a small server.
+/// MiB of weights that are read before one repeats: eight times the last-level cache of a small server.
 pub const MIB: usize = 256;
-/// Rows of a prefill: a second of heard speech is thirteen.
+/// Rows of a prefill: a second of input speech is thirteen.
 pub const ROWS: [usize; 4] = [2, 4, 13, 64];
-/// Passes over all weights. The fastest product counts, as the fastest region does of plain reading: what else the machine does only adds
-/// to it.
+/// Passes over all weights. The fastest product counts, as the fastest region does for plain reading: other load only adds time.
 const PASSES: usize = 5;
 
-/// A matrix of Qwen3-Omni-30B-A3B's thinker.
+/// Shape of a matrix of Qwen3-Omni-30B-A3B's thinker.
 #[derive(Clone, Copy)]
 pub struct Shape {
     pub name: &'static str,
@@ -33,7 +32,7 @@ pub const DECODE: [Shape; 3] = [
     Shape { name: "expert down 2048x768", columns: 2048, k: 768 },
 ];
 
-/// How the weight is kept.
+/// Number format of the weight.
 #[derive(Clone, Copy)]
 pub enum Format {
     Bf16,
@@ -61,20 +60,24 @@ impl Format {
         };
         match self {
             Self::Bf16 => PackedWeight::new_bf16(columns, k, |c, i| (number(c * k + i).to_bits() >> 16) as u16),
-            Self::Int8 => PackedWeight::quantised(QuantisedWeight::new(IntegerFormat::Eight, columns, k, row).unwrap(), k),
-            Self::Int4 => PackedWeight::quantised(QuantisedWeight::new(IntegerFormat::Four, columns, k, row).unwrap(), k),
+            Self::Int8 => {
+                PackedWeight::quantised(QuantisedWeight::new(IntegerFormat::Eight, columns, k, row).unwrap(), k)
+            }
+            Self::Int4 => {
+                PackedWeight::quantised(QuantisedWeight::new(IntegerFormat::Four, columns, k, row).unwrap(), k)
+            }
         }
     }
 }
 
-/// What one product takes, reads and multiplies.
+/// Duration, bytes and multiply-adds of one product.
 pub struct Rate {
     pub seconds: f64,
     pub bytes: f64,
     pub multiplies: f64,
 }
 
-/// What the numbers depend on.
+/// Describes the machine on which the numbers depend.
 pub fn about() -> String {
     let level = SimdLevel::detect();
     format!("{level:?}{}, pages as the system gives them", if level.has_vnni() { " with VNNI" } else { "" })
@@ -89,12 +92,12 @@ impl Bench {
         Self { pool: Pool::new(threads).unwrap() }
     }
 
-    /// Bytes a second that the threads read from memory when they do nothing else.
+    /// Measures read bandwidth in bytes a second, on all threads.
     pub fn read_bandwidth(&self) -> f64 {
         hardware_peaks::read_bandwidth(&self.pool, MIB)
     }
 
-    /// One row by one weight after the other, none of which a cache still holds.
+    /// Times one row by one weight after another, none of them still in a cache.
     pub fn decode(&self, format: Format, shape: Shape) -> Rate {
         let weight = format.weight(shape);
         let bytes = weight.bytes();
@@ -102,7 +105,7 @@ impl Bench {
         self.rate(&weights, 1, shape)
     }
 
-    /// Rows by one weight after the other.
+    /// Times `rows` rows by one weight after another.
     pub fn prefill(&self, format: Format, rows: usize) -> Rate {
         let shape = DECODE[1];
         self.rate(&vec![format.weight(shape); 16], rows, shape)

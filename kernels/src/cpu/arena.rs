@@ -1,34 +1,34 @@
-//! Buffers that are handed out again: a step that repeats allocates nothing, and finds its tensors at the same addresses.
+//! Pools of reused buffers: a step that repeats allocates nothing and finds its tensors at the same addresses.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Gives buffers out and takes them back as they are dropped; clones share them.
+/// Pool of buffers; a buffer returns when it is dropped. Clones share them.
 ///
-/// The free buffer with the lowest number is taken, whatever was given back last: from an empty step on, the same operations get the same
-/// buffers. What it keeps is bounded by the largest step so far.
+/// The free buffer with the lowest number is taken, in whatever order buffers returned: from an empty step on, the same operations get the
+/// same buffers. The largest step so far bounds the memory.
 #[derive(Clone, Default)]
 pub struct Arena(Arc<Mutex<Vec<SizeClass>>>);
 
-/// The buffers of one capacity.
+/// Buffers of one size class.
 #[derive(Default)]
 struct SizeClass {
-    /// By their numbers; `None` while a buffer is in use.
+    /// Buffers by number; `None` while one is in use.
     buffers: Vec<Option<Vec<f32>>>,
-    /// No buffer below this one is free.
+    /// All buffers below this number are in use.
     lowest: usize,
 }
 
-/// Numbers of a tensor.
+/// Numbers of a tensor; they return to their arena on drop.
 pub struct Buffer {
     values: Vec<f32>,
-    /// Where it goes back to: arena, shelf and number. `None` for numbers that the host gave.
+    /// Origin: arena, shelf and number; `None` for numbers from the host.
     home: Option<(Arena, usize, usize)>,
 }
 
 impl Arena {
-    /// `len` zeros.
+    /// Returns a buffer of `len` zeros.
     pub fn zeros(&self, len: usize) -> Buffer {
         let mut buffer = self.empty(len);
         buffer.values.clear();
@@ -36,14 +36,14 @@ impl Arena {
         buffer
     }
 
-    /// `len` numbers of which nothing is known: for results of which every number is written.
+    /// Returns `len` numbers with stale contents, for results that are fully overwritten.
     pub fn uninitialised(&self, len: usize) -> Buffer {
         let mut buffer = self.empty(len);
         buffer.values.resize(len, 0.0);
         buffer
     }
 
-    /// The same numbers once more.
+    /// Returns a copy of `values`.
     pub fn copy(&self, values: &[f32]) -> Buffer {
         let mut buffer = self.empty(values.len());
         buffer.values.clear();
@@ -51,7 +51,7 @@ impl Arena {
         buffer
     }
 
-    /// A buffer with room for `len` numbers, and with what it held before.
+    /// Returns a buffer with capacity for `len` numbers and its stale contents.
     fn empty(&self, len: usize) -> Buffer {
         let (at, capacity) = size_class(len);
         let mut shelves = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -72,7 +72,7 @@ impl Arena {
     }
 }
 
-/// Which shelf holds buffers of `len` numbers, and their capacity: four to a power of two, so at most a fourth is left empty.
+/// Size class of `len` numbers and its capacity: four classes to a power of two, so at most a quarter is unused.
 fn size_class(len: usize) -> (usize, usize) {
     const LEAST: usize = 16;
     if len <= LEAST {
@@ -144,17 +144,17 @@ impl PartialEq for Buffer {
     }
 }
 
-/// Things that are used one after the other and keep what they allocated; clones share them.
+/// Pool of reusable objects that keep their allocations; clones share them.
 pub struct BufferPool<S>(Arc<Mutex<Vec<S>>>);
 
-/// One of them, until it is dropped.
+/// A pooled object; it returns to its pool on drop.
 pub struct PooledBuffer<S: Default> {
     value: S,
     home: BufferPool<S>,
 }
 
 impl<S: Default> BufferPool<S> {
-    /// One that is not in use.
+    /// Takes a free object, or makes a new one.
     pub fn take(&self) -> PooledBuffer<S> {
         let value = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
         PooledBuffer { value: value.unwrap_or_default(), home: self.clone() }
@@ -200,13 +200,13 @@ impl<S: Default> DerefMut for PooledBuffer<S> {
     }
 }
 
-/// Lists of ids and numbers of rows that several handles read; a list is used again when its last handle is gone.
+/// Pool of shared lists of ids and row indices; a list is reused after its last handle is dropped.
 #[derive(Debug, Clone, Default)]
 pub struct WordListPool(Arc<Mutex<Vec<Arc<Vec<u32>>>>>);
 
 impl WordListPool {
-    /// A list of at most `len` numbers, which `fill` writes: the smallest free one that has room, or else the largest, so that short lists
-    /// leave the long ones alone.
+    /// Returns a list of at most `len` numbers, written by `fill`. It takes the smallest free list with room, else the largest, so that
+    /// short lists leave the long ones free.
     pub fn list(&self, len: usize, fill: impl FnOnce(&mut Vec<u32>)) -> Arc<Vec<u32>> {
         let mut lists = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let free = lists.iter_mut().enumerate().filter_map(|(at, list)| Some((at, Arc::get_mut(list)?.capacity())));
@@ -229,7 +229,7 @@ mod tests {
     #[test]
     fn same_requests_get_the_same_buffers() {
         let arena = Arena::default();
-        // Given back in another order than taken.
+        // Returned in a different order than taken.
         let step = |kept: usize| {
             let mut buffers = vec![arena.zeros(5), arena.uninitialised(8), arena.zeros(100), arena.copy(&[1.0; 7])];
             let addresses: Vec<_> = buffers.iter().map(|buffer| buffer.as_ptr()).collect();
@@ -264,7 +264,7 @@ mod tests {
         let long = held[0].as_ptr();
         drop(held);
         for _ in 0..5 {
-            // In another order than before.
+            // In a different order than before.
             let (short, other) = (take(4), take(2));
             assert!(short.as_ptr() != long && other.as_ptr() != long);
             assert_eq!(take(90).as_ptr(), long);

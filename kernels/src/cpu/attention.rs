@@ -1,70 +1,70 @@
-//! Attention over blocks of cached keys and values, and attention within segments.
+//! Attention over the paged KV cache, and attention within segments.
 //!
-//! Keys lie transposed in chunks of sixteen positions: a query is multiplied with sixteen keys at once, without a sum across lanes.
-//! Each score is summed over the head's numbers, and each result over its own positions, in ascending order: a row's
-//! result depends on its own sequence alone, not on the block size, the batch or how the sequence was cut into chunks.
+//! Keys lie transposed in chunks of sixteen positions: one pass multiplies a query with sixteen keys, without a sum across lanes. Each
+//! score is summed over the head's numbers and each result over its positions, both in ascending order. So a row's result depends on its
+//! own sequence alone, not on the block size, the batch or the prefill chunks.
 
 mod segments;
 
 use std::ops::Range;
 
-use super::work_split::{LEAST_PART, PARTS_PER_THREAD};
 use super::gemm::OutputPtr;
 use super::kv_cache::{Both, KvCache, KvNumber, LANES, Numbers};
 use super::math::{exp, sum_by};
 use super::pool::Pool;
 use super::simd::{SimdLevel, dispatch, multiply_add};
-use crate::ops::{AttentionShape, AttentionBatch};
+use super::work_split::{LEAST_PART, PARTS_PER_THREAD};
+use crate::ops::{AttentionBatch, AttentionShape};
 pub(super) use segments::segments;
 
 /// Queries that share one load of a value.
 const QUERY_TILE: usize = 4;
-/// Numbers of a value that are summed up in registers.
+/// Numbers of a value that are summed in registers.
 const WIDTH: usize = 32;
-/// Queries that go over keys and values together: few enough that their scores stay in the nearest caches.
+/// Queries that share a pass over keys and values: few enough that their scores stay in the nearest caches.
 const QUERY_BLOCK: usize = 16;
 
-/// One query and the positions that it sees: `from .. to` of those listed in [`VisibleKeys`].
+/// One query and its range of visible positions: `from .. to` of those in [`VisibleKeys`].
 #[derive(Clone, Copy)]
 struct Query {
-    /// Where its numbers and its result lie.
+    /// Offset of its numbers, and of its result.
     at: usize,
     from: usize,
     to: usize,
 }
 
-/// Sixteen keys side by side.
+/// Transposed keys of sixteen positions.
 #[derive(Clone, Copy)]
 struct Chunk {
-    /// Where the first number of the first key lies.
+    /// Offset of the first key's first number.
     at: usize,
-    /// Which of the listed positions the lane `lane` is.
+    /// Index of lane `lane` among the listed positions.
     first: usize,
     lane: usize,
-    /// How many lanes are listed, from that one on.
+    /// Number of listed lanes, from `lane` on.
     count: usize,
 }
 
-/// The positions that some queries see, in ascending order.
+/// Positions visible to some queries, in ascending order.
 #[derive(Default)]
 struct VisibleKeys {
     chunks: Vec<Chunk>,
-    /// Where the value of each lies.
+    /// Offset of each position's value.
     values: Vec<usize>,
 }
 
-/// What attention works with, kept between calls.
+/// Working memory of attention, kept between calls.
 #[derive(Default)]
 pub(super) struct Scratch {
     scores: Vec<f32>,
     totals: Vec<f32>,
     visible: VisibleKeys,
     queries: Vec<Query>,
-    /// Keys of a segment, transposed.
+    /// Transposed keys of a segment.
     keys: Vec<f32>,
 }
 
-/// Calls `compute` with ranges of `items` that threads take side by side, each with a scratch of its own.
+/// Splits `items` into ranges and calls `compute` with each on the pool, each with its own scratch.
 fn split(
     pool: Option<&Pool>,
     items: usize,
@@ -86,10 +86,10 @@ fn split(
     }
 }
 
-/// Attention of several queries that share a head of keys and values. `keys` and `values` begin with that head.
+/// Computes attention of several queries that share a head of keys and values. `keys` and `values` begin with that head.
 ///
 /// # Safety
-/// `out` is writable for as many numbers as `q` has, and nobody else reads or writes the queries' results meanwhile.
+/// `out` is writable for as many numbers as `q` has. No other thread reads or writes the queries' results meanwhile.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
 unsafe fn attend<const FUSED: bool, N: KvNumber>(
@@ -148,7 +148,7 @@ unsafe fn attend<const FUSED: bool, N: KvNumber>(
             for ((query, sums), total) in tile.iter().zip(&sums).zip(&totals[t * QUERY_TILE..]) {
                 let width = WIDTH.min(dim - column);
                 assert!(query.at + dim <= q.len(), "a query is out of bounds");
-                // SAFETY: `out` is as long as `q`; these numbers are of one of the queries, whose results nobody else touches.
+                // SAFETY: `out` is as long as `q`; these numbers belong to one of the queries, and no other thread touches their results.
                 let out = unsafe { std::slice::from_raw_parts_mut(out.0.add(query.at + column), width) };
                 for (o, sum) in out.iter_mut().zip(sums) {
                     *o = sum / total;
@@ -158,7 +158,7 @@ unsafe fn attend<const FUSED: bool, N: KvNumber>(
     }
 }
 
-/// The scores of the first `Q` queries with sixteen keys, one row of `n` for each. Returns `Q`.
+/// Computes the scores of the first `Q` queries with sixteen keys, one row of `n` for each. Returns `Q`.
 #[inline(always)]
 fn qk_scores<const FUSED: bool, const Q: usize, N: KvNumber>(
     q: &[f32],
@@ -181,7 +181,7 @@ fn qk_scores<const FUSED: bool, const Q: usize, N: KvNumber>(
     Q
 }
 
-/// The products of some queries with sixteen keys. Its sums are copied out at the end: without that they stay in memory.
+/// Products of some queries with sixteen keys. The sums are copied out at the end; otherwise the compiler keeps them in memory.
 #[inline(always)]
 fn qk_dot<const FUSED: bool, const Q: usize, N: KvNumber>(q: [&[f32]; Q], keys: &[N], sums: &mut [[f32; LANES]; Q]) {
     let mut in_registers = [[0.0f32; LANES]; Q];
@@ -197,7 +197,7 @@ fn qk_dot<const FUSED: bool, const Q: usize, N: KvNumber>(q: [&[f32]; Q], keys: 
     *sums = in_registers;
 }
 
-/// The first [`WIDTH`] numbers of the values, weighted by each query's scores.
+/// Sums the first [`WIDTH`] numbers of the values, weighted by each query's scores.
 #[inline(always)]
 fn weighted_sum<const FUSED: bool, N: KvNumber>(
     tile: &[Query],
@@ -207,7 +207,7 @@ fn weighted_sum<const FUSED: bool, N: KvNumber>(
     offsets: &[usize],
     sums: &mut [[f32; WIDTH]; QUERY_TILE],
 ) {
-    // What all of a full tile see is fetched once; the rest of each before it and after it.
+    // A full tile loads once the values that all its queries see; the others come before and after.
     let lowest = tile.iter().map(|query| query.from).max().unwrap_or(0);
     let highest = tile.iter().map(|query| query.to).min().unwrap_or(0);
     let common = if tile.len() == QUERY_TILE && lowest < highest { lowest..highest } else { 0..0 };
@@ -238,14 +238,14 @@ fn weighted_sum<const FUSED: bool, N: KvNumber>(
     }
 }
 
-/// The first [`WIDTH`] numbers of the value at `at`, of known length so that they go into registers.
+/// Returns the first [`WIDTH`] numbers of the value at `at`; the constant length puts them into registers.
 #[inline(always)]
 fn first_numbers<N: KvNumber>(values: &[N], at: usize) -> [f32; WIDTH] {
     let first = values[at..].first_chunk().expect("a value has at least as many numbers: the caller checked the width");
     first.map(N::widen)
 }
 
-/// The same of one query and some of its positions.
+/// Does the same for one query and some of its positions.
 #[inline(always)]
 fn weighted_sum_one<const FUSED: bool, N: KvNumber>(
     scores: &[f32],
@@ -264,12 +264,12 @@ fn weighted_sum_one<const FUSED: bool, N: KvNumber>(
     *sums = in_registers;
 }
 
-/// Rows that go over keys and values together, where so many query heads share a head of keys.
+/// Rows that share a pass over keys and values, for this number of query heads to a key head.
 fn rows_together(shape: AttentionShape) -> usize {
     (QUERY_BLOCK / (shape.heads / shape.kv_heads)).max(1)
 }
 
-/// Causal attention of each row over its sequence in `cache`, which holds the rows' own keys already, on as many threads as it pays for.
+/// Causal attention of each row over its sequence in `cache`, split over the pool if that pays. The rows' own keys are stored already.
 #[allow(clippy::too_many_arguments)]
 pub(super) fn cached(
     pool: Option<&Pool>,
@@ -281,7 +281,7 @@ pub(super) fn cached(
     scratch: &mut Vec<Scratch>,
     out: &mut [f32],
 ) {
-    // The kernels write through a raw pointer: this bound is what they rely on.
+    // The kernels write through a raw pointer and rely on this bound.
     assert_eq!(q.len(), out.len(), "output has the wrong size");
     let (mut items, mut multiplies) = (0, 0);
     for sequence in &batch.sequences {
@@ -295,10 +295,10 @@ pub(super) fn cached(
     split(pool, items, multiplies, scratch, compute);
 }
 
-/// Items are the heads of keys, of each of a sequence's blocks of rows, of each sequence.
+/// Processes items: each head of keys, for each block of a sequence's rows, for each sequence.
 ///
 /// # Safety
-/// `out` is writable for as many numbers as `q` has; nobody else reads or writes the items' results meanwhile.
+/// `out` is writable for as many numbers as `q` has. No other thread reads or writes the items' results meanwhile.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
 unsafe fn cached_loop<const FUSED: bool>(
@@ -310,7 +310,7 @@ unsafe fn cached_loop<const FUSED: bool>(
     scratch: &mut Scratch,
     out: OutputPtr,
 ) {
-    // SAFETY: the caller's promises.
+    // SAFETY: the caller's guarantees.
     unsafe {
         match &cache.numbers {
             Numbers::F32(both) => cached_with::<FUSED, f32>(q, cache, both, batch, shape, items, scratch, out),
@@ -357,7 +357,7 @@ unsafe fn cached_with<const FUSED: bool, N: KvNumber>(
                 visible.list(cache, table, start..end);
             }
             let (keys, values) = (&both.keys[kv * dim * LANES..], &both.values[kv * dim..]);
-            // A group wider than the limit goes in parts.
+            // A group wider than the limit is split.
             for from in (kv * group..(kv + 1) * group).step_by(QUERY_BLOCK) {
                 let heads = from..((kv + 1) * group).min(from + QUERY_BLOCK);
                 queries.clear();
@@ -369,7 +369,7 @@ unsafe fn cached_with<const FUSED: bool, N: KvNumber>(
                         to: to - start,
                     }));
                 }
-                // SAFETY: the caller's promises; the queries' results are this item's.
+                // SAFETY: the caller's guarantees; the queries' results are this item's.
                 unsafe { attend::<FUSED, N>(q, dim, queries, keys, values, visible, (scores, totals), out) };
             }
         }

@@ -1,33 +1,32 @@
-//! Convolutions in time over streams of several sessions at once, and the picture convolution of the audio tower.
+//! Convolutions in time over streams of several sessions at once, and the image convolution of the audio tower.
 //!
-//! A stream is packed `[time, channels]`. What a convolution needs of the past lies in a tail for each slot, so each row is
-//! computed once and any split of a stream gives the same rows.
+//! A stream is packed `[time, channels]`. A tail keeps the past rows of each slot that a convolution needs. So each row is computed once,
+//! and any chunking of a stream gives the same rows.
 
 use super::arena::Buffer;
-use super::work_split::LEAST_PART;
 use super::gemm::{self, PackedWeight, StridedRows};
 use super::simd::{dispatch, multiply_add};
+use super::work_split::LEAST_PART;
 use super::{Cpu, Tensor, Weight};
 
-/// The last rows of each slot's stream.
+/// Convolution state: the last input rows of each slot's stream.
 #[derive(Debug)]
 pub struct ConvState {
-    /// Rows remembered.
+    /// Rows kept for each slot.
     pub rows: usize,
-    /// Channels.
+    /// Channels of a row.
     pub columns: usize,
-    /// `[slot][rows][columns]`.
+    /// Numbers of all slots, `[slot][rows][columns]`.
     pub data: Vec<f32>,
 }
 
 impl ConvState {
-    /// Empty tails.
+    /// Returns zeroed tails.
     pub(super) fn new(slots: usize, rows: usize, columns: usize) -> Self {
         Self { rows, columns, data: vec![0.0; slots * rows * columns] }
     }
 
-    /// The slot's tail followed by the new rows; afterwards the tail is the end of that. A stream's first rows follow
-    /// zeros.
+    /// Writes the slot's tail followed by the new rows to `joined`, and keeps its end as the new tail. A stream's first rows follow zeros.
     fn extend(&mut self, span: StreamSpan, new: &[f32], joined: &mut Vec<f32>) {
         let size = self.rows * self.columns;
         let tail = &mut self.data[span.slot * size..(span.slot + 1) * size];
@@ -44,20 +43,20 @@ impl ConvState {
 /// Consecutive rows of one slot's stream in a packed batch.
 #[derive(Debug, Clone, Copy)]
 pub struct StreamSpan {
-    /// Whose tail.
+    /// Slot of the stream.
     pub slot: usize,
     /// Index of the first row in the batch.
     pub row: usize,
-    /// How many rows.
+    /// Number of rows.
     pub rows: usize,
-    /// No row of the stream came before these.
+    /// True if the stream begins with these rows.
     pub first: bool,
 }
 
-/// Writes zeros to the rows between spans, which come in ascending order.
+/// Zeroes the rows between spans, which come in ascending order.
 struct GapFill {
     columns: usize,
-    /// The row after the last span.
+    /// Row after the last span.
     next: usize,
 }
 
@@ -66,7 +65,7 @@ impl GapFill {
         Self { columns, next: 0 }
     }
 
-    /// Zeros up to `row`, from which on `rows` rows are written.
+    /// Zeroes the rows up to `row`; the caller writes the next `rows` rows.
     fn clear_before(&mut self, out: &mut [f32], row: usize, rows: usize) {
         out[self.next * self.columns..row * self.columns].fill(0.0);
         self.next = row + rows;
@@ -77,7 +76,7 @@ impl GapFill {
     }
 }
 
-/// A causal convolution of either kind. Rows of `x` that no span covers give zeros.
+/// Causal convolution, full or depthwise. Rows of `x` outside all spans give zeros.
 pub(super) fn conv1d(
     cpu: &Cpu,
     x: &Tensor,
@@ -95,7 +94,7 @@ pub(super) fn conv1d(
     Tensor::new(data, bias.len())
 }
 
-/// Causal convolution: `weight.k` is `taps * channels`, taps `dilation` rows apart.
+/// Full causal convolution: `weight.k` is `taps * channels`, with taps `dilation` rows apart.
 #[allow(clippy::too_many_arguments)]
 fn causal(
     cpu: &Cpu,
@@ -136,7 +135,7 @@ fn causal(
     out
 }
 
-/// Causal convolution of each channel by itself; `weight` is `[kernel][channels]`.
+/// Depthwise causal convolution; `weight` is `[kernel][channels]`.
 fn depthwise(
     cpu: &Cpu,
     x: &[f32],
@@ -175,9 +174,9 @@ fn depthwise_loop<const FUSED: bool>(x: &[f32], weight: &[f32], bias: &[f32], ou
 
 dispatch!(fn depthwise_run = depthwise_loop(x: &[f32], weight: &[f32], bias: &[f32], out: &mut [f32]));
 
-/// Transposed convolution as a causal one that makes `stride` rows of each input row: with a kernel of twice the stride
-/// each block of output needs this input row and the one before. A stream's first row has none before it; where the
-/// reference cuts that block off, it is zeros here.
+/// Transposed convolution, computed as a causal one with `stride` output rows for each input row. With a kernel of twice the stride, each
+/// output block needs its input row and the one before. A stream's first block lacks the row before; it is zeros if the reference cuts it
+/// off.
 pub(super) fn conv_transpose1d(
     cpu: &Cpu,
     x: &Tensor,
@@ -204,8 +203,15 @@ pub(super) fn conv_transpose1d(
             &scratch.joined[..]
         };
         let count = span.rows - skipped;
-        let rows =
-            StridedRows { data, first: skipped * channels, step: channels, count, taps, length: channels, stride: channels };
+        let rows = StridedRows {
+            data,
+            first: skipped * channels,
+            step: channels,
+            count,
+            taps,
+            length: channels,
+            stride: channels,
+        };
         let row = span.row + skipped;
         absent.clear_before(&mut out, row, count);
         let out = &mut out[row * weight.columns..(row + count) * weight.columns];
@@ -220,7 +226,7 @@ pub(super) fn conv_transpose1d(
     Tensor::new(out, bias.len())
 }
 
-/// Convolution centred on each row, within consecutive segments of rows; beyond their ends lie zeros.
+/// Centred convolution within consecutive segments of rows, with zeros beyond their ends.
 pub(super) fn segment_conv1d(cpu: &Cpu, x: &Tensor, weight: &Weight, bias: &Weight, segments: &[u32]) -> Tensor {
     let Weight::Conv1d { packed: weight, dilation } = weight else { panic!("not a convolution: {}", weight.kind()) };
     let (bias, channels) = (bias.vector(), x.columns);
@@ -237,7 +243,8 @@ pub(super) fn segment_conv1d(cpu: &Cpu, x: &Tensor, weight: &Weight, bias: &Weig
         joined.extend_from_slice(&x.data[first * channels..(first + rows) * channels]);
         joined.resize(joined.len() + beside, 0.0);
         let stride = dilation * channels;
-        let rows_of = StridedRows { data: joined, first: 0, step: channels, count: rows, taps, length: channels, stride };
+        let rows_of =
+            StridedRows { data: joined, first: 0, step: channels, count: rows, taps, length: channels, stride };
         cpu.multiply(rows_of, weight, Some(bias), &mut out[first * weight.columns..(first + rows) * weight.columns]);
         first += rows;
     }
@@ -245,8 +252,8 @@ pub(super) fn segment_conv1d(cpu: &Cpu, x: &Tensor, weight: &Weight, bias: &Weig
     Tensor::new(out, weight.columns)
 }
 
-/// Convolution of pictures `[height][width][channels]` by 3 x 3 taps with padding 1; `weight.k` is
-/// `3 * 3 * channels`, rows of taps outermost.
+/// Convolution of images `[height][width][channels]` by 3 x 3 taps with padding 1; `weight.k` is `3 * 3 * channels`, rows of taps
+/// outermost.
 pub(super) fn conv2d(
     cpu: &Cpu,
     x: &[f32],
@@ -259,7 +266,7 @@ pub(super) fn conv2d(
     let (out_height, out_width) = (height.div_ceil(stride), width.div_ceil(stride));
     let columns = weight.columns;
     let mut out = cpu.arena.uninitialised(images * out_height * out_width * columns);
-    // A frame of zeros makes every window whole; its rows of taps are then three stretches.
+    // With a border of zeros every window is whole, and its rows of taps are three contiguous stretches.
     let padded_width = width + 2;
     let mut padded = cpu.arena.zeros((height + 2) * padded_width * channels);
     let line = out_width * columns;
@@ -271,7 +278,7 @@ pub(super) fn conv2d(
             padded[to..to + width * channels].copy_from_slice(&x[from..from + width * channels]);
         }
         let padded = &padded;
-        // A line is one product, too small to be split itself.
+        // An image line is one product, too small to be split further.
         cpu.split(out, line, LEAST_PART / weight.k.max(1), |first, lines| {
             for (y, out) in (first..).zip(lines.chunks_exact_mut(line.max(1))) {
                 let rows = StridedRows {

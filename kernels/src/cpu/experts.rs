@@ -1,4 +1,4 @@
-//! Mixture of experts: each row goes through the experts that its router chose.
+//! Mixture of experts: each row passes through the experts that its router chose.
 
 use std::array;
 
@@ -9,22 +9,22 @@ use super::product::{self, Product};
 use super::{Cpu, math};
 use crate::ops::RouterShape;
 
-/// Experts that are computed together at most: a single row's, of most models.
+/// Largest number of experts that are computed together: a single row's, in most models.
 const WAVE: usize = 16;
-/// Rows of them at most, unless it is one expert alone: beyond that a product is worth a region of its own.
+/// Largest number of rows in a wave of several experts; a larger product gets a region of its own.
 const WAVE_ROWS: usize = 16;
 
-/// What a mixture works with, kept between calls.
+/// Working memory of a mixture, kept between calls.
 #[derive(Default)]
 pub(super) struct Scratch {
     logits: Vec<f32>,
-    /// Experts of a row, the likeliest first.
+    /// Experts of a row, most likely first.
     order: Vec<usize>,
     /// Rows of each expert, with their weights.
     chosen: Vec<Vec<(usize, f32)>>,
     /// Experts that are computed together, in ascending order.
     wave: Vec<usize>,
-    /// All rows, for experts of integers.
+    /// All rows quantised, for experts with integer weights.
     quantised: Vec<QuantisedGroup>,
     gathered: Inputs,
     wide: Vec<f32>,
@@ -32,18 +32,18 @@ pub(super) struct Scratch {
     result: Vec<f32>,
 }
 
-/// Rows of the experts of a wave, one expert's after the other's: as numbers, quantised, or both.
+/// Rows for the experts of a wave, grouped by expert: as numbers, quantised, or both.
 #[derive(Default)]
 struct Inputs {
     numbers: Vec<f32>,
     groups: Vec<QuantisedGroup>,
 }
 
-/// `x` is `[rows, hidden]`, `router` gives one logit an expert; the result is `[rows, down.columns]`.
+/// Computes the mixture. `x` is `[rows, hidden]`, `router` gives one logit for each expert, the result is `[rows, down.columns]`.
 ///
-/// Rows are gathered by expert, so that an expert's weights are read once however many rows chose it; each row adds its experts' results
-/// in the order of the experts' numbers, so the rows beside it do not matter. Experts with few rows are computed in waves: all their
-/// first products are one region of the pool, and all their second ones another.
+/// Rows are gathered by expert, so that an expert's weights are read once for all of its rows. Each row adds its experts' results in the
+/// order of the experts' numbers, so the neighbouring rows do not matter. Experts with few rows are computed in waves: all first products
+/// are one region of the pool, all second products another.
 pub(super) fn mixture(
     cpu: &Cpu,
     x: &[f32],
@@ -62,7 +62,7 @@ pub(super) fn mixture(
 
     let (inner, columns) = down.first().map_or((0, 0), |down| (down.k, down.columns));
     let mut out = cpu.arena.zeros(count * columns);
-    // Every row may choose the same expert: then a later step needs no more.
+    // All rows may choose one expert: reserve for that, so that later steps allocate nothing.
     let most = count.max(WAVE_ROWS.min(count * spec.top_k));
     wave.reserve(WAVE);
     gathered.reserve(most, hidden);
@@ -117,7 +117,7 @@ pub(super) fn mixture(
     out
 }
 
-/// Writes the rows of each expert, with their weights, to `chosen`. `logits` is `[rows, experts]`.
+/// Routes each row and collects the rows of each expert, with their weights, in `chosen`. `logits` is `[rows, experts]`.
 fn route(
     cpu: &Cpu,
     logits: &mut [f32],
@@ -136,7 +136,7 @@ fn route(
         math::softmax(cpu.level, probabilities);
         order.clear();
         order.extend(0..experts);
-        // Of equal ones the lower number first.
+        // On a tie the lower number comes first.
         let likelier = |&a: &usize, &b: &usize| probabilities[b].total_cmp(&probabilities[a]).then(a.cmp(&b));
         if 0 < spec.top_k && spec.top_k < experts {
             order.select_nth_unstable_by(spec.top_k, likelier);
@@ -150,7 +150,7 @@ fn route(
     }
 }
 
-/// The products of the experts' rows, in one region. `out` has the results in the order of the rows.
+/// Multiplies the experts' rows in one region. `out` has the results in the order of the rows.
 fn multiply(
     cpu: &Cpu,
     x: &Inputs,
@@ -186,7 +186,7 @@ impl Inputs {
         self.groups.clear();
     }
 
-    /// Makes room for so many rows, and forgets what was there.
+    /// Clears the inputs and reserves memory for `rows` rows.
     fn reserve(&mut self, rows: usize, width: usize) {
         self.clear();
         self.numbers.reserve(rows * width);

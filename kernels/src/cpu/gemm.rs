@@ -1,36 +1,35 @@
-//! The matrix product behind linear layers and convolutions.
+//! Matrix product for linear layers and convolutions.
 //!
-//! A weight is packed once (`panels`). One output is the sum over `k`
-//! in ascending order in a single accumulator, whatever the number of rows beside it: the tile that computes it
-//! decides only how many such sums run side by side. That is what makes a row's result independent of its batch.
+//! A weight is packed once (`panels`). Each output is a sum over `k` in ascending order in one accumulator, for any number of rows; the
+//! tile size only decides how many such sums run together. So a row's result does not depend on its batch.
 //!
-//! A large product is split over the threads of a pool, by rows or by panels: which thread computes an output does not matter either.
+//! A large product is split over the threads of a pool, by rows or by panels. The split does not change a result either.
 //!
-//! A row need not be contiguous: it is `taps` stretches of `length` numbers that lie `stride` apart. With one tap this
-//! is a linear layer; with several, over a stream `[time, channels]`, a (dilated) convolution without any copying.
+//! A row need not be contiguous: it is `taps` stretches of `length` numbers, `stride` apart. With one tap this is a linear layer; with
+//! several, over a stream `[time, channels]`, a (dilated) convolution without any copying.
 
 use std::iter;
 
-use super::work_split::ProductPart;
 use super::groups::{self, QuantisedGroup};
 pub use super::panels::{LANES, PackedWeight};
 use super::panels::{Lane, Number, Panels};
 use super::pool::Pool;
 use super::product::{self, Product};
-use super::simd::{LevelKind, Lanes, SimdLevel, ScalarLanes, prefetch};
 #[cfg(all(target_arch = "x86_64", feature = "simd"))]
 use super::simd::{Avx2Lanes, Avx512Lanes};
+use super::simd::{Lanes, LevelKind, ScalarLanes, SimdLevel, prefetch};
+use super::work_split::ProductPart;
 
-/// Where the rows of the left operand lie.
+/// Strided view of the rows of the left operand.
 #[derive(Debug, Clone, Copy)]
 pub struct StridedRows<'a> {
-    /// The numbers.
+    /// Numbers that contain the rows.
     pub data: &'a [f32],
-    /// Offset of row `r` is `first + r * step`.
+    /// Offset of the first row; row `r` begins at `first + r * step`.
     pub first: usize,
-    /// See `first`.
+    /// Distance between the starts of rows.
     pub step: usize,
-    /// How many rows.
+    /// Number of rows.
     pub count: usize,
     /// Stretches in a row.
     pub taps: usize,
@@ -41,18 +40,18 @@ pub struct StridedRows<'a> {
 }
 
 impl<'a> StridedRows<'a> {
-    /// Plain rows of a matrix `[count, k]`.
+    /// Views the contiguous rows of a matrix `[count, k]`.
     pub fn dense(data: &'a [f32], k: usize) -> Self {
         let count = data.len().checked_div(k).unwrap_or(0);
         Self { data, first: 0, step: k, count, taps: 1, length: k, stride: 0 }
     }
 
-    /// Whether rows have `k` numbers each, all of them in `data`. There is at least one row.
+    /// True if rows have `k` numbers each, all within `data`. There must be at least one row.
     fn is_within(&self, k: usize) -> bool {
         self.taps.checked_mul(self.length) == Some(k) && self.end().is_some_and(|end| end <= self.data.len())
     }
 
-    /// One past the last number that a row reaches, if that is a number at all. There is at least one row.
+    /// End of the last row in `data`; `None` on overflow. There must be at least one row.
     fn end(&self) -> Option<usize> {
         let rows = (self.count - 1).checked_mul(self.step)?;
         let taps = (self.taps.max(1) - 1).checked_mul(self.stride)?;
@@ -60,13 +59,13 @@ impl<'a> StridedRows<'a> {
     }
 }
 
-/// `out[r, c] = bias[c] + sum over k of x[r, k] * weight[c, k]`; `out` is `[x.count, weight.columns]`.
+/// Computes `out[r, c] = bias[c] + sum over k of x[r, k] * weight[c, k]`; `out` is `[x.count, weight.columns]`.
 pub fn multiply(level: SimdLevel, x: StridedRows<'_>, weight: &PackedWeight, bias: Option<&[f32]>, out: &mut [f32]) {
     multiply_on(None, level, x, weight, bias, &mut Vec::new(), out);
 }
 
-/// As [`multiply`], on the threads of a pool if the product is large. The bits are the same. `groups` is room for the rows of a quantised
-/// weight.
+/// Does the same as [`multiply`] on the threads of a pool if the product is large, with equal bits. `groups` is scratch for the quantised
+/// rows of an integer weight.
 pub fn multiply_on(
     pool: Option<&Pool>,
     level: SimdLevel,
@@ -90,14 +89,14 @@ pub fn multiply_on(
     product::run(pool, iter::once(&product));
 }
 
-/// Bytes of a weight from which on a single row takes it to come from memory rather than out of a cache.
+/// Least bytes of a weight that a single row is assumed to read from memory, not from a cache.
 const STREAMED: usize = 2 << 20;
-/// Panels of such a weight that are read side by side: as few as hide the latency of a sum, because each is a stream of its own.
+/// Panels of such a weight that are read together: just enough to hide the latency of a sum, because each is a memory stream.
 const STREAMS: usize = 4;
-/// Bytes of each panel that are asked for ahead of where it is read.
+/// Prefetch distance in bytes, for each panel.
 const AHEAD: usize = 2048;
 
-/// Rows and panels that [`dispatch`] computes together where there are so many rows.
+/// Tile of rows and panels that [`dispatch`] computes for this many rows.
 pub(super) fn tile_size(level: SimdLevel, rows: usize, streamed: bool) -> (usize, usize) {
     match (level.kind(), rows) {
         (_, 1) if streamed => (1, STREAMS),
@@ -110,12 +109,12 @@ pub(super) fn tile_size(level: SimdLevel, rows: usize, streamed: bool) -> (usize
         #[cfg(all(target_arch = "x86_64", feature = "simd"))]
         (LevelKind::Avx2, 1) => (1, 6),
         (_, 1 | 2) => (1, 4),
-        // Whole tiles of four rows and of six.
+        // A multiple of the tiles of four and of six rows.
         _ => (12, 2),
     }
 }
 
-/// A product whose bounds were checked.
+/// A product with checked bounds.
 #[derive(Clone, Copy)]
 pub(super) struct Task<'a> {
     x: StridedRows<'a>,
@@ -127,10 +126,14 @@ pub(super) struct Task<'a> {
 }
 
 impl<'a> Task<'a> {
-    /// The product of rows, of which there is one at least, and a weight that is not of integers. The task stands for `out` as long as it
-    /// lives.
-    pub(super) fn new(x: StridedRows<'a>, weight: &'a PackedWeight, bias: Option<&'a [f32]>, out: &'a mut [f32]) -> Self {
-        // The kernels read and write through raw pointers: these bounds are what they rely on.
+    /// Checks the bounds of a product of at least one row with a floating-point weight. The task borrows `out` for its lifetime.
+    pub(super) fn new(
+        x: StridedRows<'a>,
+        weight: &'a PackedWeight,
+        bias: Option<&'a [f32]>,
+        out: &'a mut [f32],
+    ) -> Self {
+        // The kernels read and write through raw pointers and rely on these bounds.
         assert!(x.is_within(weight.k), "rows and weight differ, or rows reach beyond their data");
         assert_eq!(Some(out.len()), x.count.checked_mul(weight.columns), "output has the wrong size");
         assert!(bias.is_none_or(|b| b.len() == weight.columns), "bias has the wrong size");
@@ -142,7 +145,7 @@ impl<'a> Task<'a> {
         self.columns.div_ceil(LANES)
     }
 
-    /// Whether a single row reads the weight as a stream. See [`STREAMED`].
+    /// True if a single row reads the weight as a stream. See [`STREAMED`].
     pub(super) fn is_streamed(&self) -> bool {
         self.weight.bytes() >= STREAMED
     }
@@ -150,10 +153,10 @@ impl<'a> Task<'a> {
     /// Computes a part of the product.
     ///
     /// # Safety
-    /// The part lies within the rows and the weight's panels. Nobody else reads or writes its outputs meanwhile.
+    /// The part lies within the rows and the weight's panels. No other thread reads or writes its outputs meanwhile.
     pub(super) unsafe fn compute(self, level: SimdLevel, part: ProductPart) {
         match self.weight {
-            // SAFETY: the bounds were checked; the caller answers for the rest.
+            // SAFETY: the bounds were checked; the caller guarantees the rest.
             Panels::F32(numbers) => unsafe { dispatch(level, self, numbers, part) },
             // SAFETY: as above.
             Panels::Bf16(numbers) => unsafe { dispatch(level, self, numbers, part) },
@@ -162,11 +165,11 @@ impl<'a> Task<'a> {
     }
 }
 
-/// Where the output lies: `[x.count, columns]`.
+/// Pointer to the output, `[x.count, columns]`.
 #[derive(Clone, Copy)]
 pub(super) struct OutputPtr(pub(super) *mut f32);
 
-// SAFETY: threads write to it at different places alone, as `dispatch` demands.
+// SAFETY: threads write at disjoint places, as `dispatch` requires.
 unsafe impl Send for OutputPtr {}
 // SAFETY: as above.
 unsafe impl Sync for OutputPtr {}
@@ -175,13 +178,13 @@ impl OutputPtr {
     /// Stores a panel's sums of one row, with the bias added.
     ///
     /// # Safety
-    /// The processor has `L`'s instructions. The output has the row, of `columns` numbers, of which the panel has at least one; `bias` has
-    /// `columns`. Nobody else reads or writes there meanwhile.
+    /// The processor has `L`'s instructions. The output has the row, of `columns` numbers, and the panel has at least one of them; `bias`
+    /// has `columns`. No other thread reads or writes there meanwhile.
     #[inline(always)]
     pub(super) unsafe fn store<L: Lanes>(self, sum: L, columns: usize, row: usize, panel: usize, bias: Option<&[f32]>) {
         let column = panel * LANES;
         let width = LANES.min(columns - column);
-        // SAFETY: the caller's promises; a whole panel is stored only where so many columns are left.
+        // SAFETY: the caller's guarantees; a whole panel is stored only if that many columns are left.
         unsafe {
             let to = self.0.add(row * columns + column);
             if width == LANES && bias.is_none() {
@@ -200,30 +203,30 @@ impl OutputPtr {
 /// Computes a part of a product.
 ///
 /// # Safety
-/// The bounds that [`Task::new`] asserts hold, and the part lies within them. Nobody else reads or writes its outputs meanwhile.
+/// The bounds that [`Task::new`] asserts hold, and the part lies within them. No other thread reads or writes its outputs meanwhile.
 unsafe fn dispatch<N: Number>(level: SimdLevel, task: Task<'_>, weight: &[Lane<N>], part: ProductPart) {
     /// # Safety
-    /// The processor has AVX-512; the caller's promises.
+    /// The processor has AVX-512; the caller's guarantees.
     #[cfg(all(target_arch = "x86_64", feature = "simd"))]
     #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma")]
     unsafe fn avx512<N: Number>(task: Task<'_>, weight: &[Lane<N>], part: ProductPart) {
         // 32 registers: 16 sums, and numbers of the weight.
-        // SAFETY: the caller answers for it.
+        // SAFETY: the caller guarantees it.
         unsafe { tiles::<Avx512Lanes, N, 2, 4, 4, 8, 8, 8>(task, weight, part) }
     }
     /// # Safety
-    /// The processor has AVX2 and fused multiply-add; the caller's promises.
+    /// The processor has AVX2 and fused multiply-add; the caller's guarantees.
     #[cfg(all(target_arch = "x86_64", feature = "simd"))]
     #[target_feature(enable = "avx2,fma")]
     unsafe fn avx2<N: Number>(task: Task<'_>, weight: &[Lane<N>], part: ProductPart) {
         // 16 registers, two for each sum.
-        // SAFETY: the caller answers for it.
+        // SAFETY: the caller guarantees it.
         unsafe { tiles::<Avx2Lanes, N, 0, 1, 1, 2, 4, 6>(task, weight, part) }
     }
     match level.kind() {
-        // SAFETY: no special instruction; the caller answers for the rest.
+        // SAFETY: no special instruction; the caller guarantees the rest.
         LevelKind::Baseline => unsafe { tiles::<ScalarLanes, N, 0, 1, 1, 2, 4, 2>(task, weight, part) },
-        // SAFETY: a `Level` of this kind exists only where the processor has these instructions; the caller answers for the rest.
+        // SAFETY: a `SimdLevel` of this kind exists only where the processor has these instructions; the caller guarantees the rest.
         #[cfg(all(target_arch = "x86_64", feature = "simd"))]
         LevelKind::Avx2 => unsafe { avx2(task, weight, part) },
         // SAFETY: as above.
@@ -232,17 +235,17 @@ unsafe fn dispatch<N: Number>(level: SimdLevel, task: Task<'_>, weight: &[Lane<N
     }
 }
 
-/// Rows that share one pass over the panels: few enough that they stay in the nearest cache beside a group of panels.
+/// Rows that share one pass over the panels: few enough to stay in the nearest cache beside a group of panels.
 pub(super) const ROW_BLOCK: usize = 64;
 
-/// Cuts the output into tiles whose sums fit the registers: eight, four, three, two rows or one by `P8`, `P4`, `P3`, `P2` or `P1`
-/// panels. Eight rows widen each number of the weight half as often as four; `P8` is 0 where the registers are too few.
-/// Where the weight has fewer panels than `P4`, `TALL` rows by one panel; where it is streamed, one row by [`STREAMS`].
+/// Splits the output into tiles whose sums fit the registers: eight, four, three, two rows or one by `P8`, `P4`, `P3`, `P2` or `P1` panels.
+/// Eight rows widen each number of the weight half as often as four; `P8` is 0 if the registers are too few. A weight of fewer panels than
+/// `P4` takes tiles of `TALL` rows by one panel; a streamed one takes one row by [`STREAMS`].
 ///
 /// Panels are outermost, so that each is read once for a whole block of rows.
 ///
 /// # Safety
-/// The processor has `L`'s instructions; the promises of [`dispatch`].
+/// The processor has `L`'s instructions; the guarantees of [`dispatch`].
 #[inline(always)]
 unsafe fn tiles<
     L: Lanes,
@@ -262,7 +265,7 @@ unsafe fn tiles<
     while first < part.rows.end {
         let end = part.rows.end.min(first + ROW_BLOCK);
         let block = ProductPart { rows: first..end, panels: part.panels.clone() };
-        // SAFETY: the caller's promises, and the block lies within the part.
+        // SAFETY: the caller's guarantees, and the block lies within the part.
         unsafe {
             match end - first {
                 1 if task.is_streamed() && P1 >= STREAMS => panels::<L, N, 1, STREAMS, AHEAD>(task, weight, block),
@@ -278,8 +281,8 @@ unsafe fn tiles<
     }
 }
 
-/// The rows of a part by its panels, `P` panels at a time, `R` rows at a time, and what is left four by four and one by one. `A` bytes
-/// ahead of what is read are asked for, or none.
+/// Computes the rows of a part, `P` panels by `R` rows at a time, and the rest four by four and one by one. It prefetches `A` bytes ahead,
+/// or nothing if 0.
 ///
 /// # Safety
 /// As [`tiles`].
@@ -291,7 +294,7 @@ unsafe fn panels<L: Lanes, N: Number, const R: usize, const P: usize, const A: u
 ) {
     let (first, end) = (part.rows.start, part.rows.end);
     let mut panel = part.panels.start;
-    // SAFETY: the caller's promises, and as many panels are left as each call takes.
+    // SAFETY: the caller's guarantees, and as many panels are left as each call takes.
     unsafe {
         while part.panels.end - panel >= P {
             rows::<L, N, R, P, A>(task, weight, (first, end), panel);
@@ -316,7 +319,7 @@ unsafe fn rows<L: Lanes, N: Number, const R: usize, const P: usize, const A: usi
     panel: usize,
 ) {
     let mut row = first;
-    // SAFETY: the caller's promises, and as many rows are left as each call takes.
+    // SAFETY: the caller's guarantees, and as many rows are left as each call takes.
     unsafe {
         while end - row >= R {
             tile::<L, N, R, P, A>(task, weight, row, panel);
@@ -345,12 +348,12 @@ unsafe fn tile<L: Lanes, N: Number, const R: usize, const P: usize, const A: usi
     panel: usize,
 ) {
     let Task { x, columns, k, bias, out, .. } = task;
-    // SAFETY: `panel + P` panels of `k` times `LANES` numbers lie in `weight`, which is how `Packed` was made, and the loops read
-    // `taps * length = k` of these of each. Row `row + R - 1` is one of `x`, whose last number lies in `x.data`. Its columns lie
-    // in `out`, which has `columns` for each row; a whole panel is stored only where so many columns are left. `bias` has `columns`.
+    // SAFETY: `weight` has `panel + P` panels of `k` times `LANES` numbers, as `PackedWeight` was built, and the loops read `taps * length = k`
+    // of these of each. Row `row + R - 1` is one of `x`, and its last number lies in `x.data`. Its columns lie in `out`, which has
+    // `columns` for each row; a whole panel is stored only if that many columns are left. `bias` has `columns`.
     unsafe {
         let mut sums = [[L::zero(); P]; R];
-        // Checked arithmetic in the inner loop would halve its speed: it has none.
+        // Unchecked: checked arithmetic in the inner loop halves its speed.
         let mut weights: [*const Lane<N>; P] = std::array::from_fn(|p| weight.as_ptr().add((panel + p) * k));
         let mut rows: [*const f32; R] = std::array::from_fn(|r| x.data.as_ptr().add(x.first + (row + r) * x.step));
         for _ in 0..x.taps {
@@ -370,7 +373,7 @@ unsafe fn tile<L: Lanes, N: Number, const R: usize, const P: usize, const A: usi
                 }
             }
             weights = weights.map(|weight| weight.add(x.length));
-            // Past the last tap this may lie outside of the numbers, where nothing is read.
+            // Past the last tap this may lie outside of the numbers; nothing is read there.
             rows = rows.map(|row| row.wrapping_add(x.stride));
         }
         for (r, sums) in sums.iter().enumerate() {

@@ -1,34 +1,34 @@
 //! Activations in groups of eight-bit integers, for products with quantised weights.
 //!
-//! A row is cut into groups of [`GROUP`] numbers, the last filled up with zeros. A group's scale is its greatest magnitude over
-//! 127, and a number is the nearest integer to its quotient, of two equally near the even one: it is off by half a scale at most.
+//! A row is split into groups of [`GROUP`] numbers, the last padded with zeros. A group's scale is its greatest magnitude over 127, and
+//! each number is divided by it and rounded to nearest, ties to even: the error is at most half a scale.
 //! - Groups whose greatest magnitude is below [`LEAST`] count as zeros.
-//! - A group with a number that is not finite has NaN for a scale, and zeros: whatever is made of its row is NaN.
+//! - A group with a number that is not finite has NaN for a scale, and zeros: every result of its row is NaN.
 
 use super::gemm::StridedRows;
 use super::simd::dispatch;
 
 /// Numbers that share a scale, of activations and of weights alike.
 pub const GROUP: usize = 32;
-/// The least magnitude that is told from zero, 2⁻¹⁰⁰: its reciprocal is far from the largest number.
+/// Least magnitude that is not treated as zero, 2⁻¹⁰⁰: its reciprocal is far from the largest number.
 pub const LEAST: f32 = f32::from_bits((127 - 100) << 23);
 
-/// Numbers that share a scale. Each stands for `scale` times itself.
+/// Quantised numbers that share a scale. Each stands for `scale` times itself.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[repr(C)]
 pub struct QuantisedGroup {
-    /// Never negative; NaN where a number was not finite.
+    /// Scale of the group, never negative; NaN if a number was not finite.
     pub scale: f32,
-    /// Sum of the numbers.
+    /// Sum of the integers.
     pub total: i32,
-    /// Between -127 and 127.
+    /// Integers between -127 and 127.
     pub numbers: [i8; GROUP],
 }
 
-/// The nearest integer, of two equally near the even one. `value` is below 2²² either way.
+/// Rounds to nearest, ties to even. `value` is below 2²² either way.
 #[inline(always)]
 pub(super) fn nearest(value: f32) -> i32 {
-    /// Added to such a number it leaves the integer in the last bits, without an instruction that some processors lack.
+    /// Adding this leaves the integer in the last bits, without an instruction that some processors lack.
     const ROUND: f32 = (3 << 22) as f32;
     (value + ROUND).to_bits() as i32 - ROUND.to_bits() as i32
 }
@@ -36,10 +36,10 @@ pub(super) fn nearest(value: f32) -> i32 {
 impl QuantisedGroup {
     const ZERO: Self = Self { scale: 0.0, total: 0, numbers: [0; GROUP] };
 
-    /// Quantises the numbers.
+    /// Quantises one group of numbers.
     #[inline(always)]
     fn new(values: &[f32; GROUP]) -> Self {
-        // Bits without the sign are ordered as magnitudes are, with infinity and NaN above all.
+        // Bits without the sign sort as magnitudes do, with infinity and NaN above all.
         let greatest = values.iter().fold(0, |greatest, value| (value.to_bits() & 0x7fff_ffff).max(greatest));
         let greatest = f32::from_bits(greatest);
         if !greatest.is_finite() {
@@ -54,7 +54,7 @@ impl QuantisedGroup {
     }
 }
 
-/// Quantises the rows, one after the other: `[row][group]`.
+/// Quantises rows into `groups`, `[row][group]`.
 pub fn quantise(level: super::simd::SimdLevel, x: StridedRows<'_>, groups: &mut Vec<QuantisedGroup>) {
     let a_row = (x.taps * x.length).div_ceil(GROUP);
     groups.clear();
@@ -106,7 +106,7 @@ mod tests {
             let groups = quantised(level, StridedRows::dense(&row, 40));
             assert_eq!([groups.len(), 24], [2, groups[1].numbers[8..].iter().filter(|&&n| n == 0).count()]);
             assert_eq!((groups[0].scale, groups[0].numbers[7]), (0.5, -127));
-            // -8.5, and 0.5 and 1.5, of which the even neighbour is taken.
+            // -8.5, and 0.5 and 1.5: ties go to the even neighbour.
             assert_eq!([0, 9, 10].map(|i| groups[0].numbers[i]), [-8, 0, 2]);
             for (group, row) in groups.iter().zip(row.chunks(GROUP)) {
                 assert_eq!(group.total, group.numbers.iter().map(|&n| i32::from(n)).sum::<i32>());

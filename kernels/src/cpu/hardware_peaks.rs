@@ -1,4 +1,4 @@
-//! What the processor could at best, measured without our products: bytes read from memory and multiply-adds on registers alone.
+//! Hardware peaks, measured apart from our products: memory bandwidth and multiply-adds on registers.
 
 use std::fs;
 use std::hint::black_box;
@@ -9,27 +9,27 @@ use super::pool::Pool;
 #[cfg(all(target_arch = "x86_64", feature = "simd"))]
 use super::simd::peak;
 
-/// Registers that are summed up side by side: enough to hide an instruction's latency, few enough for sixteen registers.
+/// Registers that are summed together: enough to hide an instruction's latency, few enough for sixteen registers.
 pub(super) const SUMS: usize = 12;
 /// Multiply-adds on each register in one task.
 pub(super) const ROUNDS: usize = 1 << 18;
-/// Timed runs; the fastest counts, because what else the machine does only adds to it.
+/// Timed runs; the fastest counts, because other load only adds time.
 const REPEATS: usize = 15;
-/// Passes over the memory that is read.
+/// Passes over the memory.
 const PASSES: usize = 5;
-/// The last cache where the system does not tell.
+/// Size of the last-level cache if the system does not report it.
 const LAST_CACHE: usize = 32 << 20;
 
-/// Multiply-adds a second.
+/// Peak rate of multiply-adds.
 #[derive(Debug, Clone, Copy)]
 pub struct PeakRate {
-    /// Of all threads together.
+    /// Multiply-adds a second, of all threads together.
     pub multiplies: f64,
-    /// The instruction.
+    /// Name of the instruction.
     pub instruction: &'static str,
 }
 
-/// Bytes of the last cache of this machine.
+/// Returns the bytes of this machine's last-level cache.
 pub fn last_cache() -> usize {
     let sizes = (0..).map_while(|index| {
         let size = fs::read_to_string(format!("/sys/devices/system/cpu/cpu0/cache/index{index}/size")).ok()?;
@@ -44,15 +44,15 @@ pub fn last_cache() -> usize {
     sizes.max().unwrap_or(LAST_CACHE)
 }
 
-/// What the system says of huge pages for memory that does not ask for them: `always`, `madvise` or `never`.
+/// Returns the system's huge-page mode for memory that does not ask for them: `always`, `madvise` or `never`.
 pub fn huge_pages() -> String {
     let all = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
     let chosen = all.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map(|(chosen, _)| chosen.to_owned());
     chosen.unwrap_or_else(|| "unknown".to_owned())
 }
 
-/// Bytes a second that the threads read from memory when they do nothing else, of a buffer of so many MiB; it should be far larger than
-/// the last cache. The fastest stretch of 16 MiB counts.
+/// Measures read bandwidth in bytes a second over a buffer of `mib` MiB, on all threads. The buffer should be far larger than the
+/// last-level cache. The fastest stretch of 16 MiB counts.
 pub fn read_bandwidth(pool: &Pool, mib: usize) -> f64 {
     /// Numbers that are read in one timed region.
     const REGION: usize = 1 << 21;
@@ -76,17 +76,17 @@ pub fn read_bandwidth(pool: &Pool, mib: usize) -> f64 {
     (REGION * size_of::<u64>()) as f64 / seconds
 }
 
-/// With the widest fused multiply-add of single precision that this processor has.
+/// Measures the widest fused multiply-add of single precision of this processor.
 pub fn float_peak(pool: &Pool) -> PeakRate {
     #[cfg(all(target_arch = "x86_64", feature = "simd"))]
     {
         if is_x86_feature_detected!("avx512f") {
-            // SAFETY: the processor was asked.
+            // SAFETY: the processor reports the feature.
             let run = |x| unsafe { peak::avx512(x) };
             return peak(pool, "fused, 16 numbers a register (AVX-512)", 16, run);
         }
         if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-            // SAFETY: the processor was asked.
+            // SAFETY: the processor reports the feature.
             let run = |x| unsafe { peak::avx2(x) };
             return peak(pool, "fused, 8 numbers a register (AVX2)", 8, run);
         }
@@ -94,17 +94,17 @@ pub fn float_peak(pool: &Pool) -> PeakRate {
     peak(pool, "a product and a sum, as the compiler vectorises them", 4, plain)
 }
 
-/// With the widest multiply-add of bytes; `None` for a processor without one.
+/// Measures the widest multiply-add of bytes; `None` for a processor without one.
 pub fn integer_peak(pool: &Pool) -> Option<PeakRate> {
     #[cfg(all(target_arch = "x86_64", feature = "simd"))]
     {
         if is_x86_feature_detected!("avx512vnni") {
-            // SAFETY: the processor was asked.
+            // SAFETY: the processor reports the feature.
             let run = |x| unsafe { peak::vnni(x) };
             return Some(peak(pool, "bytes by fours, 64 a register (AVX-512 VNNI)", 64, run));
         }
         if is_x86_feature_detected!("avx2") {
-            // SAFETY: the processor was asked.
+            // SAFETY: the processor reports the feature.
             let run = |x| unsafe { peak::pairs(x) };
             return Some(peak(pool, "bytes by twos and a sum, 32 a register (AVX2)", 32, run));
         }
@@ -112,7 +112,7 @@ pub fn integer_peak(pool: &Pool) -> Option<PeakRate> {
     None
 }
 
-/// `run` does [`ROUNDS`] multiply-adds on [`SUMS`] registers of `lanes` numbers.
+/// Times `run`, which does [`ROUNDS`] multiply-adds on [`SUMS`] registers of `lanes` numbers.
 fn peak(pool: &Pool, instruction: &'static str, lanes: usize, run: impl Fn(f32) + Sync) -> PeakRate {
     let tasks = 4 * pool.threads();
     let done = (tasks * SUMS * ROUNDS * lanes) as f64;

@@ -1,24 +1,24 @@
-//! Keys and values of an attention layer, in blocks of positions.
+//! KV cache of an attention layer, in blocks of positions.
 //!
-//! Keys lie transposed in chunks of [`LANES`] positions, so that a query is multiplied with as many keys at once.
+//! Keys lie transposed in chunks of [`LANES`] positions, so that one pass multiplies a query with that many keys.
 
 use crate::ops::AttentionBatch;
 
-/// Positions whose keys lie side by side.
+/// Positions in a chunk of transposed keys.
 pub(super) const LANES: usize = 16;
 
-/// How keys and values are kept.
+/// Number format of the KV cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum KvFormat {
-    /// Single precision, as they are computed.
+    /// Single precision, as computed.
     #[default]
     F32,
-    /// The nearest bfloat16, of two equally near the even one: half the memory.
+    /// bfloat16, rounded to nearest, ties to even: half the memory.
     Bf16,
 }
 
 impl KvFormat {
-    /// Bytes of a number.
+    /// Bytes of one number.
     pub fn size(self) -> usize {
         match self {
             Self::F32 => size_of::<f32>(),
@@ -27,11 +27,11 @@ impl KvFormat {
     }
 }
 
-/// A number as a cache keeps it.
+/// A number format of the cache.
 pub(super) trait KvNumber: Copy + Default + Sync {
-    /// The nearest number that is kept.
+    /// Rounds to the nearest number of the format.
     fn of(number: f32) -> Self;
-    /// In single precision, which is exact.
+    /// Widens to single precision, exactly.
     fn widen(self) -> f32;
 }
 
@@ -47,7 +47,7 @@ impl KvNumber for f32 {
     }
 }
 
-/// The bits of a bfloat16.
+/// bfloat16 by its bits.
 impl KvNumber for u16 {
     #[inline(always)]
     fn of(number: f32) -> Self {
@@ -60,7 +60,7 @@ impl KvNumber for u16 {
     }
 }
 
-/// Keys and values of one layer.
+/// KV cache of one layer.
 #[derive(Debug)]
 pub struct KvCache {
     /// Positions in a block.
@@ -78,14 +78,14 @@ pub(super) enum Numbers {
 
 #[derive(Debug)]
 pub(super) struct Both<N> {
-    /// `[block][chunk of sixteen positions][width][position]`
+    /// Keys of all positions, `[block][chunk of sixteen positions][width][position]`.
     pub(super) keys: Vec<N>,
-    /// `[block][position][width]`
+    /// Values of all positions, `[block][position][width]`.
     pub(super) values: Vec<N>,
 }
 
 impl KvCache {
-    /// Zeroed memory for so many blocks; the system gives it as it is used.
+    /// Allocates `blocks` zeroed blocks; the system commits memory on first use.
     pub fn new(format: KvFormat, blocks: usize, block_len: usize, width: usize) -> Self {
         let (keys, values) = (blocks * block_len.next_multiple_of(LANES) * width, blocks * block_len * width);
         let numbers = match format {
@@ -95,19 +95,19 @@ impl KvCache {
         Self { block_len, width, numbers }
     }
 
-    /// The block that holds `position` of the sequence with `table`; a short table is a ring.
+    /// Returns the block that holds `position` of the sequence with `table`; a short table is a ring.
     #[inline(always)]
     pub(super) fn block(&self, table: &[u32], position: usize) -> usize {
         table[position / self.block_len % table.len()] as usize
     }
 
-    /// Where the keys of a chunk begin.
+    /// Returns the offset of a chunk's keys.
     #[inline(always)]
     pub(super) fn chunk(&self, block: usize, chunk: usize) -> usize {
         (block * self.block_len.div_ceil(LANES) + chunk) * self.width * LANES
     }
 
-    /// Copies a block onto another.
+    /// Copies one block over another.
     pub fn copy_block(&mut self, from: usize, to: usize) {
         fn copy<N: Copy>(numbers: &mut [N], count: usize, from: usize, to: usize) {
             numbers.copy_within(from * count..(from + 1) * count, to * count);
@@ -145,7 +145,7 @@ impl KvCache {
 }
 
 impl<N: KvNumber> Both<N> {
-    /// Stores one position's keys and values where they lie.
+    /// Stores one position's keys and values at the given offsets.
     fn store(&mut self, (keys_at, keys): (usize, &[f32]), (values_at, values): (usize, &[f32])) {
         let lanes = self.keys[keys_at..].iter_mut().step_by(LANES);
         lanes.zip(keys).for_each(|(to, &key)| *to = N::of(key));

@@ -1,9 +1,9 @@
-//! Element-wise functions and norms. Elementary functions are polynomials that the compiler can vectorise, accurate to
-//! a few units in the last place over the range that a network produces.
+//! Element-wise functions and norms. Elementary functions are polynomials that the compiler can vectorise, accurate to a few units in the
+//! last place over a network's range.
 
 use super::simd::{dispatch, multiply_add};
 
-/// `eˣ`; 0 below -87, capped above 88.
+/// Exponential `eˣ`; 0 below -87, capped above 88.
 #[inline(always)]
 pub fn exp<const FUSED: bool>(x: f32) -> f32 {
     // e^x = 2^n e^r with |r| <= ln 2 / 2, ln 2 in two parts so that r keeps its digits.
@@ -17,15 +17,14 @@ pub fn exp<const FUSED: bool>(x: f32) -> f32 {
         p = multiply_add::<FUSED>(p, r, c);
     }
     let e = multiply_add::<FUSED>(p * r, r, r) + 1.0;
-    // The lowest bits of `rounded` are n: moved to the exponent, without a conversion or a check that would keep the loop from
-    // being vectorised.
+    // The lowest bits of `rounded` are n. They move to the exponent without a conversion or a check, which would prevent vectorisation.
     e * f32::from_bits((rounded.to_bits() << 23).wrapping_add(127 << 23))
 }
 
-/// Adding and taking it away rounds to a whole number: 1.5 * 2^23.
+/// Adding and subtracting this rounds to a whole number: 1.5 * 2^23.
 const ROUND: f32 = 12_582_912.0;
 
-/// `sin²(x)`, for |x| up to some ten thousands.
+/// Returns `sin²(x)`, for |x| up to some ten thousands.
 #[inline(always)]
 pub(super) fn sin_squared<const FUSED: bool>(x: f32) -> f32 {
     // sin² has period pi: r = x - n pi lies within half a period of 0, pi in three parts.
@@ -114,7 +113,7 @@ fn sigmoid_gate_loop<const FUSED: bool>(y: &mut [f32], gate: &[f32]) {
     }
 }
 
-/// Sum over lanes in a fixed order, so that the length alone decides the rounding.
+/// Sums over lanes in a fixed order, so that the length alone decides the rounding.
 #[inline(always)]
 pub fn sum_by<const FUSED: bool>(n: usize, term: impl Fn(usize, f32) -> f32) -> f32 {
     let mut lanes = [0.0f32; 16];
@@ -198,7 +197,7 @@ dispatch!(/// `x = gelu(x)`, approximated by a hyperbolic tangent.
     pub fn gelu_tanh = gelu_tanh_loop(x: &mut [f32]));
 dispatch!(/// `x += magnitude * sin²(x * frequency)`, both per column.
     pub fn snake = snake_loop(x: &mut [f32], frequency: &[f32], magnitude: &[f32]));
-dispatch!(/// Each row of `y` times the sigmoid of its gate.
+dispatch!(/// Multiplies each row of `y` by the sigmoid of its gate.
     pub fn sigmoid_gate = sigmoid_gate_loop(y: &mut [f32], gate: &[f32]));
 dispatch!(/// Root-mean-square norm over groups of `weight.len()` columns.
     pub fn rms_norm = rms_norm_loop(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]));
@@ -208,7 +207,7 @@ dispatch!(/// `x = softmax(x)` over the whole slice.
     pub fn softmax = softmax_loop(x: &mut [f32]));
 dispatch!(/// `x = exp(x - top)` with the largest of the slice as `top`; returns it and the sum.
     pub fn exponentials = exponentials_loop(x: &mut [f32]) -> (f32, f32));
-dispatch!(/// What [`softmax`] makes of numbers of a slice whose largest number and sum [`exponentials`] returned.
+dispatch!(/// `x = exp(x - top) / sum`, with the largest number and the sum that [`exponentials`] returned.
     pub fn softmax_of = softmax_of_loop(x: &mut [f32], of: (f32, f32)));
 
 #[cfg(test)]

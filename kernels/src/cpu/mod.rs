@@ -1,28 +1,27 @@
 //! [`Ops`] on the processor, in single precision.
 //!
-//! - [`gemm`]: the matrix product behind linear layers and convolutions, `panels`: its weights; `product`, `cut`: how threads share several, and one
+//! - [`gemm`]: the matrix product of linear layers and convolutions; `panels`: its weights; `product`, `work_split`: products on several threads
 //! - [`quantised`]: weights of eight-bit and four-bit integers; [`groups`]: activations likewise; [`integer`]: their product
-//! - [`attention`] and `kv_cache`, [`conv`], [`experts`], [`math`], [`rotary`], [`sample`], `segment_snake`: one concept each
-//! - `step`: the operations that read a row spec; `arena`: where their results lie; `table`: what ids are looked up in
-//! - [`work`]: what products read and multiply; [`machine`]: what the processor could at best
-//! - [`simd`]: what the processor offers; [`pool`]: threads that run closures side by side
+//! - [`attention`] and `kv_cache`, [`conv`], [`experts`], [`math`], [`rotary`], [`sample`], `segment_snake`: one operation family each
+//! - `step`: the operations that read a row spec; `arena`: reused buffers; `table`: embedding tables
+//! - [`work`]: bytes and multiply-adds of products; [`hardware_peaks`]: peaks of the hardware
+//! - [`simd`]: vector instructions of the processor; [`pool`]: the thread pool
 //!
-//! Arithmetic is in single precision. Weights are widened to it, which is exact for every format of a checkpoint: matrices,
-//! tables and convolutions of bfloat16 as they are used, all others when they load. Products of matrices that are kept as integers are summed in integers.
+//! Arithmetic is in single precision. Weights are widened to it, exactly for every checkpoint format: matrices, tables and convolutions of
+//! bfloat16 on use, all others at load. Products of integer matrices are summed in integers.
 //!
-//! A device may have a pool of threads. Large products, convolutions, norms and activations are then split over it, such that each number is
-//! computed in the same order as on one thread.
+//! A device may have a thread pool. Large products, convolutions, norms and activations are then split over it, and each number is computed
+//! in the same order as on one thread.
 
 mod arena;
 pub mod attention;
 pub mod conv;
-mod work_split;
 pub mod experts;
 pub mod gemm;
 pub mod groups;
+pub mod hardware_peaks;
 pub mod integer;
 mod kv_cache;
-pub mod hardware_peaks;
 pub mod math;
 mod panels;
 pub mod pool;
@@ -37,6 +36,7 @@ mod table;
 mod tensor;
 mod weight;
 pub mod work;
+mod work_split;
 
 pub use kv_cache::KvFormat;
 pub use step::CpuIndex;
@@ -48,10 +48,11 @@ pub use work::ProductWork;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::ops::{
-    AttentionShape, WeightFormat, KernelError, WeightLayout, NO_ID, Ops, RawTensor, RouterShape, SampleParams, SequenceRows, StateSpec,
+    AttentionShape, KernelError, NO_ID, Ops, RawTensor, RouterShape, SampleParams, SequenceRows, StateSpec,
+    WeightFormat, WeightLayout,
 };
 use crate::part::WeightPart;
-use crate::step_ops::{StepOutputs, ReadBack};
+use crate::step_ops::{ReadBack, StepOutputs};
 use arena::{Arena, BufferPool, WordListPool};
 use gemm::StridedRows;
 use groups::QuantisedGroup;
@@ -61,12 +62,11 @@ use work::Counters;
 
 /// The processor as a device.
 ///
-/// Clones share their buffers. A stage that runs beside others on another thread has a device of its own, so that its tensors stay at the
-/// same addresses.
+/// Clones share their buffers. A stage that runs concurrently has a device of its own, so that its tensors stay at the same addresses.
 #[derive(Debug, Clone)]
 pub struct Cpu {
     level: SimdLevel,
-    /// `None` for one thread.
+    /// Thread pool; `None` with one thread.
     pool: Option<Arc<Pool>>,
     kv: KvFormat,
     arena: Arena,
@@ -76,7 +76,7 @@ pub struct Cpu {
     groups: BufferPool<Vec<QuantisedGroup>>,
     outputs: BufferPool<StepOutputs<Self>>,
     read_back: BufferPool<ReadBack>,
-    /// `None` where products are not counted: threads that count together slow each other down.
+    /// Product counters; `None` by default, because shared counters slow the threads down.
     counters: Option<Arc<Counters>>,
 }
 
@@ -87,7 +87,7 @@ impl Default for Cpu {
 }
 
 impl Cpu {
-    /// With the vector instructions of `level`; the default has the best of the machine.
+    /// Creates a device with the vector instructions of `level`; the default has the best of the machine.
     pub fn with_level(level: SimdLevel) -> Self {
         let (arena, batches) = (Arena::default(), BufferPool::default());
         let (words, scratch, groups) = (WordListPool::default(), BufferPool::default(), BufferPool::default());
@@ -107,50 +107,50 @@ impl Cpu {
         }
     }
 
-    /// The same device with large operations split over a pool; `None` for one thread.
+    /// Splits large operations over `pool`; `None` for one thread.
     #[must_use]
     pub fn on(self, pool: Option<Arc<Pool>>) -> Self {
         Self { pool, ..self }
     }
 
-    /// The same device with keys and values kept in `format`; the default has single precision.
+    /// Stores keys and values in `format`; the default has single precision.
     #[must_use]
     pub fn with_kv(self, kv: KvFormat) -> Self {
         Self { kv, ..self }
     }
 
-    /// The vector instructions in use.
+    /// Vector instructions in use.
     pub fn level(&self) -> SimdLevel {
         self.level
     }
 
-    /// The same device with its products counted.
+    /// Counts the products of this device.
     #[must_use]
     pub fn counting(self) -> Self {
         Self { counters: Some(Arc::default()), ..self }
     }
 
-    /// The products so far of this device and of those that were made of it, by whatever thread; none without [`Cpu::counting`].
+    /// Returns the work so far of this device and its clones, on all threads; zero without [`Cpu::counting`].
     pub fn work(&self) -> ProductWork {
         self.counters.as_ref().map(|counters| counters.read()).unwrap_or_default()
     }
 
-    /// Counts a product of so many rows.
+    /// Counts a product of `rows` rows.
     fn count(&self, rows: usize, weight: &gemm::PackedWeight) {
         if let Some(counters) = &self.counters {
             counters.count(rows, weight);
         }
     }
 
-    /// A product on as many threads as it pays for.
+    /// Computes a product, split over the pool if that pays.
     fn multiply(&self, x: StridedRows<'_>, weight: &gemm::PackedWeight, bias: Option<&[f32]>, out: &mut [f32]) {
         self.count(x.count, weight);
         let groups = &mut self.groups.take();
         gemm::multiply_on(self.pool.as_deref(), self.level, x, weight, bias, groups, out);
     }
 
-    /// Calls `compute` with consecutive parts of `numbers`, each of so many whole rows and with the index of its first row, on as many
-    /// threads as it pays for. A part of `least` numbers takes a few microseconds.
+    /// Calls `compute` with consecutive parts of `numbers`, in whole rows, and the index of each part's first row; split over the pool if
+    /// that pays. A part of `least` numbers takes a few microseconds.
     fn split(&self, numbers: &mut [f32], width: usize, least: usize, compute: impl Fn(usize, &mut [f32]) + Sync) {
         let rows = numbers.len() / width.max(1);
         let most = self.pool.as_ref().map_or(1, |pool| 2 * pool.threads()).min(numbers.len() / least.max(1));
@@ -169,7 +169,7 @@ impl Cpu {
         }
     }
 
-    /// A norm over groups of `width` numbers, on as many threads as it pays for: `norm` has some whole groups and where theirs go.
+    /// Applies a norm to groups of `width` numbers, split over the pool if that pays. `norm` gets some whole groups and their outputs.
     fn norm(&self, x: &Tensor, width: usize, norm: impl Fn(&[f32], &mut [f32]) + Sync) -> Tensor {
         let mut data = self.arena.uninitialised(x.data.len());
         self.split(&mut data, width, LEAST_NORM, |first, to| norm(&x.data[first * width..][..to.len()], to));
@@ -177,7 +177,7 @@ impl Cpu {
     }
 }
 
-/// The frequencies and magnitudes that a snake's weights stand for, written to `parameters`.
+/// Writes the frequencies and magnitudes of a snake's weights to `parameters`.
 fn snake_parameters<'a>(parameters: &'a mut Vec<f32>, alpha: &Weight, beta: &Weight) -> (&'a [f32], &'a [f32]) {
     parameters.clear();
     parameters.extend(alpha.vector().iter().map(|a| a.exp()));
@@ -185,21 +185,21 @@ fn snake_parameters<'a>(parameters: &'a mut Vec<f32>, alpha: &Weight, beta: &Wei
     parameters.split_at(alpha.vector().len())
 }
 
-/// Numbers of an activation for which a part pays.
+/// Least numbers of an activation for which a part pays.
 const LEAST_ACTIVATION: usize = 1 << 13;
-/// Numbers of a norm for which a part pays: it does little more than read and write them.
+/// Least numbers of a norm for which a part pays: it does little more than read and write them.
 const LEAST_NORM: usize = 1 << 15;
 
-/// What operations work with, kept between calls.
+/// Working memory of operations, kept between calls.
 #[derive(Default)]
 struct Scratch {
-    /// For each part of a region.
+    /// One for each part of a region.
     attention: Vec<attention::Scratch>,
     experts: experts::Scratch,
     sample: sample::Scratch,
-    /// A convolution's tail and new rows.
+    /// Tail and new rows of a convolution.
     joined: Vec<f32>,
-    /// An activation's parameters.
+    /// Parameters of an activation.
     parameters: Vec<f32>,
 }
 
@@ -214,12 +214,22 @@ impl Ops for Cpu {
         self.weight_in_format(layout, WeightFormat::Float, parts)
     }
 
-    fn weight_in_format(&self, layout: WeightLayout, format: WeightFormat, parts: &[RawTensor<'_>]) -> Result<Weight, KernelError> {
+    fn weight_in_format(
+        &self,
+        layout: WeightLayout,
+        format: WeightFormat,
+        parts: &[RawTensor<'_>],
+    ) -> Result<Weight, KernelError> {
         let parts: Vec<_> = parts.iter().copied().map(WeightPart::Stored).collect();
         self.weight_from_parts(layout, format, &parts)
     }
 
-    fn weight_from_parts(&self, layout: WeightLayout, format: WeightFormat, parts: &[WeightPart<'_>]) -> Result<Weight, KernelError> {
+    fn weight_from_parts(
+        &self,
+        layout: WeightLayout,
+        format: WeightFormat,
+        parts: &[WeightPart<'_>],
+    ) -> Result<Weight, KernelError> {
         Weight::new(self.pool.as_deref(), layout, format, parts)
     }
 
@@ -229,7 +239,7 @@ impl Ops for Cpu {
     }
 
     fn state(&self, spec: StateSpec) -> CpuState {
-        // Zeroed allocations of this size come from the system untouched: memory is taken as positions are used.
+        // The system does not touch zeroed allocations of this size: memory is committed on first use.
         match spec {
             StateSpec::KeyValue { blocks, block_len, width } => {
                 CpuState::KeyValue(kv_cache::KvCache::new(self.kv, blocks, block_len, width))

@@ -10,46 +10,46 @@ pub const LANES: usize = 16;
 /// A weight `[columns, k]`, packed for [`multiply`](super::gemm::multiply).
 #[derive(Debug, Clone)]
 pub struct PackedWeight {
-    /// Output columns. Not public: products rely on the panels having as many.
+    /// Output columns. Not public: products rely on the panels having this many.
     pub(super) columns: usize,
-    /// Numbers that make one output. Not public either.
+    /// Inputs of each output. Not public either.
     pub(super) k: usize,
     pub(super) panels: Panels,
 }
 
-/// `[panel][k][LANES]`, the last panel filled up with zeros. Few rows at a time are bound by memory, so numbers that are
-/// bfloat16 in the checkpoint stay so and are widened, exactly, in registers.
+/// Panels `[panel][k][LANES]`, the last padded with zeros. Few rows at a time are bound by memory, so bfloat16 numbers stay so and are
+/// widened, exactly, in registers.
 #[derive(Debug, Clone)]
 pub(super) enum Panels {
     F32(Vec<Lane<f32>>),
     Bf16(Vec<Lane<u16>>),
-    /// Of a layout of their own.
+    /// Integers in a layout of their own.
     Integers(QuantisedWeight),
 }
 
-/// Numbers of [`LANES`] columns, aligned so that those of bfloat16 never cross a line of the cache.
+/// Numbers of [`LANES`] columns, aligned so that those of bfloat16 never cross a cache line.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C, align(32))]
 pub(super) struct Lane<N>([N; LANES]);
 
 impl PackedWeight {
-    /// Packs the weight whose number for (output column, k) is `at(column, k)`.
+    /// Packs the weight; `at(column, k)` gives each number.
     pub fn new(columns: usize, k: usize, at: impl Fn(usize, usize) -> f32) -> Self {
         Self { columns, k, panels: Panels::F32(pack(columns, k, at)) }
     }
 
-    /// As [`Packed::new`], of bfloat16 given by their bits.
+    /// Packs a bfloat16 weight; `at(column, k)` gives the bits of each number.
     pub fn new_bf16(columns: usize, k: usize, at: impl Fn(usize, usize) -> u16) -> Self {
         Self { columns, k, panels: Panels::Bf16(pack(columns, k, at)) }
     }
 
-    /// A weight of integers.
+    /// Wraps a quantised weight of `k` inputs.
     pub fn quantised(weight: QuantisedWeight, k: usize) -> Self {
         assert_eq!(weight.groups(), k.div_ceil(GROUP), "the weight has another input");
         Self { columns: weight.columns(), k, panels: Panels::Integers(weight) }
     }
 
-    /// Whether its products are of integers.
+    /// True if its products are of integers.
     pub fn is_integer(&self) -> bool {
         self.integers().is_some()
     }
@@ -59,7 +59,7 @@ impl PackedWeight {
         self.panels.bytes()
     }
 
-    /// The integers of the weight; `None` where it has none.
+    /// Quantised weight; `None` for floating-point numbers.
     pub(super) fn integers(&self) -> Option<&QuantisedWeight> {
         match &self.panels {
             Panels::Integers(weight) => Some(weight),
@@ -79,7 +79,7 @@ impl Panels {
 }
 
 fn pack<N: Copy + Default>(columns: usize, k: usize, at: impl Fn(usize, usize) -> N) -> Vec<Lane<N>> {
-    // Cannot fail: `at` gives numbers that are in memory already.
+    // Cannot fail: the numbers that `at` gives are in memory already.
     let size = columns.div_ceil(LANES).checked_mul(k);
     let mut panels = vec![Lane::default(); size.expect("a weight's size is a number")];
     for column in 0..columns {
@@ -93,7 +93,7 @@ fn pack<N: Copy + Default>(columns: usize, k: usize, at: impl Fn(usize, usize) -
 
 /// A number format of panels.
 pub(super) trait Number: Copy {
-    /// Sixteen of them, widened.
+    /// Loads and widens sixteen numbers.
     ///
     /// # Safety
     /// As [`Lanes::load`].
@@ -103,7 +103,7 @@ pub(super) trait Number: Copy {
 impl Number for f32 {
     #[inline(always)]
     unsafe fn load<L: Lanes>(from: *const Lane<Self>) -> L {
-        // SAFETY: the caller answers for what `Lanes::load` asks.
+        // SAFETY: the caller guarantees the conditions of `Lanes::load`.
         unsafe { L::load(from.cast()) }
     }
 }
@@ -111,7 +111,7 @@ impl Number for f32 {
 impl Number for u16 {
     #[inline(always)]
     unsafe fn load<L: Lanes>(from: *const Lane<Self>) -> L {
-        // SAFETY: the caller answers for what `Lanes::load_bf16` asks.
+        // SAFETY: the caller guarantees the conditions of `Lanes::load_bf16`.
         unsafe { L::load_bf16(from.cast()) }
     }
 }

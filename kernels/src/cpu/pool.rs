@@ -1,12 +1,11 @@
-//! A fixed number of threads that run closures side by side, over data that the caller lends them.
+//! A thread pool with a fixed number of threads, for closures over borrowed data.
 //!
-//! A region is a call of [`Pool::run`]: its tasks go to whichever thread is free, the caller's own among them. Where no other thread is
-//! free in time, the caller does everything itself, so a region never waits for a thread to wake. A worker without work spins for
-//! a tenth of a millisecond and then sleeps. What a task computes must not depend on the thread that it runs on: then results do
-//! not depend on how many there are.
+//! A region is one call of [`Pool::run`]. Any free thread takes its tasks, the caller's own included. If no other thread is free in time,
+//! the caller does all of them, so a region never waits for a thread to wake. An idle worker spins for a tenth of a millisecond and then
+//! sleeps. A task's result must not depend on its thread; then results do not depend on the number of threads.
 //!
-//! Regions nest: a task may open one. A caller that waits for the last tasks of its region helps with deeper regions, and takes nothing
-//! else: calls nest no deeper than regions do.
+//! Regions nest: a task may open one. A caller that waits for the last tasks of its region helps only with deeper regions, so calls nest no
+//! deeper than regions do.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -18,25 +17,25 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
-/// Tickets that wait at most; a region that finds no room for more does with fewer threads.
+/// Capacity of the ticket queue; a region that finds it full uses fewer threads.
 const QUEUE: usize = 64;
-/// Looks at the queue before a worker sleeps, and at a region before its caller does: a tenth of a millisecond. Waking a thread takes
-/// half of that, and the next region of a step is seldom further away.
+/// Spins before a worker sleeps, and before a region's caller does: a tenth of a millisecond. Waking a thread takes half of that, and the
+/// next region of a step is seldom further away.
 const SPINS: usize = 4000;
 
 thread_local! {
-    /// How many regions there are around what this thread does.
+    /// Nesting depth of regions around this thread's current task.
     static DEPTH: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Threads that run closures side by side; dropping it ends them.
+/// A pool of threads; dropping it ends them.
 pub struct Pool {
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<()>>,
 }
 
 impl Pool {
-    /// `threads` threads, the caller's own among them: one less is started. 0 counts as 1. Fails where the system refuses a
+    /// Starts a pool of `threads` threads, the caller's own included: one less is started. 0 counts as 1. Fails if the system refuses a
     /// thread.
     pub fn new(threads: usize) -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
@@ -49,20 +48,20 @@ impl Pool {
         Ok(pool)
     }
 
-    /// How many threads work on a region at most, the caller's own among them.
+    /// Largest number of threads that work on a region, the caller's own included.
     pub fn threads(&self) -> usize {
         self.workers.len() + 1
     }
 
-    /// Regions so far that were offered to other threads.
+    /// Number of regions so far that were offered to other threads.
     pub fn regions(&self) -> u64 {
         lock(&self.shared.queue).regions
     }
 
-    /// Calls `task` once with each number below `count`, on several threads, and returns when all calls have returned.
+    /// Calls `task` once with each number below `count`, on several threads, and returns after all calls have returned.
     ///
-    /// Tasks may use the pool themselves. They must not wait for each other: one thread may run them all. A panic does not
-    /// keep the other tasks from running; afterwards that of the lowest number goes on in the caller.
+    /// Tasks may use the pool themselves. They must not wait for each other, because one thread may run them all. A panic does not stop the
+    /// other tasks; afterwards the panic of the lowest number resumes in the caller.
     pub fn run(&self, count: usize, task: impl Fn(usize) + Sync) {
         let region = Region {
             task: &task,
@@ -82,7 +81,7 @@ impl Pool {
         }
     }
 
-    /// Calls both closures side by side.
+    /// Calls both closures concurrently and returns both results.
     pub fn join<A: Send, B: Send>(
         &self,
         first: impl FnOnce() -> A + Send,
@@ -93,7 +92,7 @@ impl Pool {
         (first.result(), second.result())
     }
 
-    /// Calls `task` with each item and its index.
+    /// Calls `task` concurrently with each item and its index.
     pub fn for_each<T: Send>(&self, items: &mut [T], task: impl Fn(usize, &mut T) + Sync) {
         let count = items.len();
         let rest = Mutex::new(items.iter_mut().enumerate());
@@ -111,7 +110,7 @@ impl Drop for Pool {
         lock(&self.shared.queue).closed = true;
         self.shared.published.notify_all();
         for worker in self.workers.drain(..) {
-            // It cannot have panicked: it runs tasks alone, whose panics are caught.
+            // The worker cannot have panicked: it catches the panics of its tasks.
             let _ = worker.join();
         }
     }
@@ -123,12 +122,12 @@ impl fmt::Debug for Pool {
     }
 }
 
-/// No lock of this file is held while a caller's code runs, so none is poisoned.
+/// Locks. No lock of this file is held while a caller's code runs, so none is poisoned.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A closure that is called once, from whichever thread, and what it returned.
+/// A closure that is called once, on any thread, and its result.
 struct Once<F, R>(Mutex<(Option<F>, Option<R>)>);
 
 impl<F: FnOnce() -> R, R> Once<F, R> {
@@ -148,21 +147,21 @@ impl<F: FnOnce() -> R, R> Once<F, R> {
     }
 }
 
-/// The tasks of one call of [`Pool::run`], in that call's frame.
+/// Tasks of one call of [`Pool::run`], in that call's frame.
 struct Region<'a> {
     task: &'a (dyn Fn(usize) + Sync),
     count: usize,
-    /// How many regions it lies in, itself included.
+    /// Nesting depth of the region; 1 is outermost.
     depth: usize,
-    /// The lowest number that no thread has taken.
+    /// Lowest number that no thread has taken.
     next: AtomicUsize,
-    /// Of the tasks that panicked. Kept to the end: dropping one may panic again.
+    /// Panics of tasks, by number. Kept to the end: dropping one may panic again.
     panics: Mutex<Vec<(usize, Box<dyn Any + Send>)>>,
-    /// Threads that took a ticket and have left; with [`WAITING`] once the caller sleeps until the last of them.
+    /// Threads that took a ticket and have left; [`WAITING`] is added once the caller sleeps until the last of them.
     left: AtomicUsize,
 }
 
-/// Far above the number of threads.
+/// Flag bit, far above the number of threads.
 const WAITING: usize = 1 << (usize::BITS - 1);
 
 impl Region<'_> {
@@ -182,17 +181,17 @@ impl Region<'_> {
     }
 }
 
-/// A place in a region for one thread.
+/// Permit for one thread to join a region.
 ///
-/// Invariant: while a ticket is in the queue, or a thread that took it has not counted itself in `left`, its region is alive.
-/// [`Pool::run`] keeps it: between [`Shared::publish`] and the end of [`Shared::withdraw`] it neither returns nor unwinds.
+/// Invariant: while a ticket is in the queue, or a thread that took it has not counted itself in `left`, its region is alive. [`Pool::run`]
+/// keeps it: between [`Shared::publish`] and the end of [`Shared::withdraw`] it neither returns nor unwinds.
 struct Ticket {
     region: *const Region<'static>,
-    /// The region's.
+    /// Depth of the region.
     depth: usize,
 }
 
-// SAFETY: a region is used from several threads through `&` alone, and everything in it is `Sync`.
+// SAFETY: threads use a region through `&` alone, and everything in it is `Sync`.
 unsafe impl Send for Ticket {}
 
 impl Ticket {
@@ -200,10 +199,10 @@ impl Ticket {
     fn work(self, shared: &Shared) {
         // SAFETY: the region is alive until this thread counts itself in `left`.
         unsafe { (*self.region).work() };
-        // SAFETY: as above. The region may be gone as soon as this has happened: nothing touches it after.
+        // SAFETY: as above. The region may be freed right after this; nothing touches it later.
         let before = unsafe { (*self.region).left.fetch_add(1, Ordering::AcqRel) };
         if before & WAITING != 0 {
-            // Its caller looks at `left` for the last time with this lock held: it sleeps by now, or sees the number.
+            // The caller checks `left` for the last time with this lock held: by now it sleeps, or sees the number.
             drop(lock(&shared.queue));
             shared.left.notify_all();
         }
@@ -213,11 +212,11 @@ impl Ticket {
 #[derive(Default)]
 struct Shared {
     queue: Mutex<Queue>,
-    /// Depth of the deepest ticket in the queue, to look at without its lock; 0 while there is none.
+    /// Depth of the deepest ticket in the queue, readable without the lock; 0 if it is empty.
     deepest: AtomicUsize,
-    /// What sleeping workers wait for.
+    /// Wakes sleeping workers.
     published: Condvar,
-    /// What sleeping callers wait for: the last thread has left their region, or there is a deeper one to help with.
+    /// Wakes sleeping callers: the last thread has left their region, or there is a deeper one to help with.
     left: Condvar,
 }
 
@@ -233,7 +232,7 @@ struct Queue {
 }
 
 impl Queue {
-    /// The oldest ticket of a region that is deeper than `depth`.
+    /// Takes the oldest ticket of a region deeper than `depth`.
     fn take(&mut self, depth: usize) -> Option<Ticket> {
         let at = self.tickets.iter().position(|ticket| ticket.depth > depth)?;
         self.tickets.remove(at)
@@ -241,13 +240,13 @@ impl Queue {
 }
 
 impl Shared {
-    /// Notes what is in the queue; to be called after each change of the tickets, with the lock held.
+    /// Updates `deepest`. Call it after each change of the tickets, with the lock held.
     fn changed(&self, queue: &Queue) {
         let deepest = queue.tickets.iter().map(|ticket| ticket.depth).max();
         self.deepest.store(deepest.unwrap_or(0), Ordering::Relaxed);
     }
 
-    /// Offers places in `region` to so many threads; returns how many there was room for.
+    /// Queues up to `places` tickets for `region`; returns how many fit.
     fn publish(&self, region: &Region<'_>, places: usize) -> usize {
         if places == 0 {
             return 0;
@@ -272,7 +271,7 @@ impl Shared {
         places
     }
 
-    /// Takes back the places of `region` that no thread has taken, and waits for those that did to leave it.
+    /// Removes the unused tickets of `region`, and waits for the threads in it to leave.
     fn withdraw(&self, region: &Region<'_>, places: usize) {
         if places == 0 {
             return;
@@ -308,7 +307,7 @@ impl Shared {
         }
     }
 
-    /// Works in a region that is deeper than `depth`, if there still is one.
+    /// Works in a region deeper than `depth`, if there is one.
     fn help(&self, depth: usize) {
         let mut queue = lock(&self.queue);
         let ticket = queue.take(depth);
@@ -319,14 +318,14 @@ impl Shared {
         }
     }
 
-    /// What a worker does until the pool is dropped.
+    /// Main loop of a worker, until the pool is dropped.
     fn work(&self) {
         while let Some(ticket) = self.next() {
             ticket.work(self);
         }
     }
 
-    /// The next ticket; `None` when the pool is dropped.
+    /// Takes the next ticket, and waits for one; `None` once the pool is dropped.
     fn next(&self) -> Option<Ticket> {
         for _ in 0..SPINS {
             if self.deepest.load(Ordering::Relaxed) > 0 {

@@ -1,21 +1,21 @@
-//! Products as regions of the pool: one alone, or several side by side.
+//! Products as regions of the pool, one alone or several together.
 //!
-//! Each product is cut into parts as if it were alone, so its numbers do not depend on those beside it.
+//! Each product is split as if it were alone, so its numbers do not depend on the others.
 
-use super::work_split::{WorkSplit, LEAST_PART};
 use super::gemm::{self, LANES, PackedWeight, StridedRows};
 use super::groups::{GROUP, QuantisedGroup};
 use super::integer;
 use super::pool::Pool;
 use super::quantised::QuantisedWeight;
 use super::simd::SimdLevel;
+use super::work_split::{LEAST_PART, WorkSplit};
 
-/// A product that is ready to be computed: `out[r, c] = bias[c] + sum over k of x[r, k] * weight[c, k]`.
+/// A product that is ready to run: `out[r, c] = bias[c] + sum over k new x[r, k] * weight[c, k]`.
 pub struct Product<'a> {
     level: SimdLevel,
     what: ProductKind<'a>,
     cut: WorkSplit,
-    /// Multiply-adds.
+    /// Number of multiply-adds.
     multiplies: usize,
 }
 
@@ -25,7 +25,7 @@ enum ProductKind<'a> {
 }
 
 impl<'a> Product<'a> {
-    /// Of plain rows and a weight of floating-point numbers; `out` is `[x.count, weight.columns]`.
+    /// Prepares a product of plain rows with a floating-point weight; `out` is `[x.count, weight.columns]`.
     pub fn of_floats(
         pool: Option<&Pool>,
         level: SimdLevel,
@@ -40,7 +40,7 @@ impl<'a> Product<'a> {
         Self::new(pool, level, ProductKind::Float(task), (x.count, panels, k), tile)
     }
 
-    /// Of quantised rows and a weight of integers; `out` is `[rows, weight.columns]`.
+    /// Prepares a product of quantised rows with an integer weight; `out` is `[rows, weight.columns]`.
     pub fn of_integers(
         pool: Option<&Pool>,
         level: SimdLevel,
@@ -71,8 +71,7 @@ impl<'a> Product<'a> {
     /// The number is below that of the cut's parts, and no other thread computes the same part meanwhile.
     unsafe fn compute(&self, number: usize) {
         let part = self.cut.part(number);
-        // SAFETY: the tasks' bounds were checked; parts of one cut have no output in common, and each product has borrowed its own output
-        // alone.
+        // SAFETY: the tasks' bounds were checked. Parts of one cut have disjoint outputs, and each product borrows its own output alone.
         unsafe {
             match &self.what {
                 ProductKind::Float(task) => task.compute(self.level, part),
@@ -88,7 +87,7 @@ pub fn run<'a, 'p: 'a>(pool: Option<&Pool>, products: impl Iterator<Item = &'a P
     let compute = |mut number: usize| {
         for product in products.clone() {
             if number < product.cut.parts {
-                // SAFETY: below the number of parts. Numbers of a region are handed out once, and each stands for another part.
+                // SAFETY: below the number of parts. A region hands out each number once, and each number is another part.
                 return unsafe { product.compute(number) };
             }
             number -= product.cut.parts;

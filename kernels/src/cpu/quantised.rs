@@ -1,20 +1,20 @@
-//! Weights of eight-bit or four-bit integers that share a scale in groups.
+//! Quantised weights: eight-bit or four-bit integers with one scale for each group.
 //!
-//! Symmetric, in groups of [`GROUP`] numbers along the input, the last of a row filled up with zeros. A number stands for an integer
-//! times its group's scale, which is bfloat16, rounded up: so each number is off by half a scale at most.
+//! Symmetric, in groups of [`GROUP`] numbers along the input, the last of a row padded with zeros. A number is its integer times its
+//! group's scale, which is bfloat16, rounded up. So the error of each number is at most half a scale.
 //!
 //! | format | integers | scale of a group, before rounding | bits a weight |
 //! |---|---|---|---|
 //! | int8 | -127 to 127 | its greatest magnitude / 127 | 8.5 |
 //! | int4 | -8 to 7 | its greatest magnitude / 7.5 | 4.5 |
 //!
-//! With 7.5 both ends are off by half a scale, -8 is used, and published int4 checkpoints have the same range. The int8 kernels do
-//! with -128 too, which published checkpoints may have.
+//! With 7.5 both ends have an error of half a scale, -8 is used, and published int4 checkpoints have the same range. The int8 kernels also
+//! accept -128, which published checkpoints may have.
 //!
 //! # Layout
-//! Panels of [`LANES`] output columns, each `[group][step]`. A step holds eight inputs of every column: the four from `4 * step` on
-//! and the four from `16 + 4 * step` on. For int8 it is `[half][column][4]` bytes; for int4 `[column][4]`, with the first half in the low
-//! four bits and 8 added to each integer. Scales are `[panel][group][column]`.
+//! Panels of [`LANES`] output columns, each `[group][step]`. A step holds eight inputs of every column: the four from `4 * step` on and the
+//! four from `16 + 4 * step` on. For int8 it is `[half][column][4]` bytes; for int4 `[column][4]`, with the first half in the low four bits
+//! and 8 added to each integer. Scales are `[panel][group][column]`.
 
 use super::gemm::LANES;
 use super::groups::{GROUP, LEAST, nearest};
@@ -25,15 +25,15 @@ use crate::part::RandomDraw;
 /// Steps in a group.
 pub const STEPS: usize = GROUP / 8;
 
-/// What a processor reads at once; aligned, so that no read crosses a line of the cache.
+/// One load of the kernels; aligned, so that no load crosses a cache line.
 #[derive(Debug, Clone, Copy)]
 #[repr(align(64))]
 pub struct Line(pub [u8; 64]);
 
-/// A weight `[columns, k]` of integers.
+/// A quantised weight `[columns, k]`.
 #[derive(Debug, Clone)]
 pub struct QuantisedWeight {
-    // Private: the kernels rely on the panels having as many numbers as these say.
+    // Private: the kernels rely on the panels matching these sizes.
     bits: IntegerFormat,
     columns: usize,
     groups: usize,
@@ -41,17 +41,17 @@ pub struct QuantisedWeight {
     scales: Vec<u16>,
 }
 
-/// The integers of a weight.
+/// Integer format of a weight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IntegerFormat {
-    /// -128 to 127.
+    /// Eight bits, -128 to 127.
     Eight,
-    /// -8 to 7.
+    /// Four bits, -8 to 7.
     Four,
 }
 
 impl IntegerFormat {
-    /// `None` for numbers that are not quantised.
+    /// Integer format of `format`; `None` for floating point.
     pub fn of(format: WeightFormat) -> Option<Self> {
         match format {
             WeightFormat::Float => None,
@@ -60,7 +60,7 @@ impl IntegerFormat {
         }
     }
 
-    /// Least and greatest integer that quantising gives, and what a group's greatest magnitude is divided by.
+    /// Least and greatest integer of quantisation, and the divisor of a group's greatest magnitude.
     const fn range(self) -> (i32, i32, f32) {
         match self {
             Self::Eight => (-127, 127, 127.0),
@@ -68,7 +68,7 @@ impl IntegerFormat {
         }
     }
 
-    /// Lines of a step.
+    /// Lines in a step.
     const fn lines(self) -> usize {
         match self {
             Self::Eight => 2,
@@ -77,13 +77,18 @@ impl IntegerFormat {
     }
 }
 
-/// A weight has a number that is NaN or infinite.
+/// Error: a weight has a number that is NaN or infinite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NotFinite;
 
 impl QuantisedWeight {
-    /// Quantises a weight. `row` writes the numbers of one output column after the other.
-    pub fn new(bits: IntegerFormat, columns: usize, k: usize, mut row: impl FnMut(&mut [f32])) -> Result<Self, NotFinite> {
+    /// Quantises a weight. Each call of `row` writes the numbers of the next output column.
+    pub fn new(
+        bits: IntegerFormat,
+        columns: usize,
+        k: usize,
+        mut row: impl FnMut(&mut [f32]),
+    ) -> Result<Self, NotFinite> {
         let mut weight = Self::zeros(bits, columns, k);
         let mut numbers = vec![0.0; weight.groups * GROUP];
         for column in 0..columns {
@@ -107,8 +112,8 @@ impl QuantisedWeight {
         Self { bits, columns, groups, lines, scales: vec![0; count * LANES] }
     }
 
-    /// A weight of random integers, spread evenly over all that the format has. Every group has the same scale, with which numbers are
-    /// as far from zero as `draw` has them, whose mean is left out.
+    /// Draws random integers, spread evenly over the whole format. All groups share one scale, which gives the numbers the spread of `draw`
+    /// without its mean.
     pub fn drawn(bits: IntegerFormat, columns: usize, k: usize, draw: RandomDraw) -> Self {
         let groups = k.div_ceil(GROUP);
         let count = columns.div_ceil(LANES).checked_mul(groups).expect("a weight's size is a number");
@@ -127,8 +132,8 @@ impl QuantisedWeight {
         Self { bits, columns, groups, lines, scales: vec![scale; count * LANES] }
     }
 
-    /// A weight of integers that a checkpoint has, with its scales: the numbers are the same. The tensors, joined along `out`, were
-    /// checked and have integers of so many bits.
+    /// Repacks a checkpoint's integers and scales without changing a number. The tensors, joined along `out`, were checked and have
+    /// integers of this size.
     pub fn packed(bits: IntegerFormat, k: usize, tensors: &[PackedTensor<'_>]) -> Result<Self, NotFinite> {
         let mut weight = Self::zeros(bits, tensors.iter().map(|tensor| tensor.shape[0]).sum(), k);
         let rows = tensors.iter().flat_map(|tensor| (0..tensor.shape[0]).map(move |row| (tensor, row)));
@@ -161,7 +166,7 @@ impl QuantisedWeight {
         }
     }
 
-    /// The number that stands for the weight at (output column, input).
+    /// Returns the dequantised number at (output column, input).
     pub fn number(&self, column: usize, input: usize) -> f32 {
         let (at, (step, half, byte)) = (column / LANES * self.groups + input / GROUP, place(column, input % GROUP));
         let integer = match self.bits {
@@ -171,18 +176,18 @@ impl QuantisedWeight {
         f32::from(integer) * self.scale(column, input)
     }
 
-    /// The scale of the weight at (output column, input).
+    /// Returns the scale of the weight at (output column, input).
     pub fn scale(&self, column: usize, input: usize) -> f32 {
         let at = column / LANES * self.groups + input / GROUP;
         f32::from_bits(u32::from(self.scales[at * LANES + column % LANES]) << 16)
     }
 
-    /// The integers.
+    /// Integer format of the weight.
     pub fn bits(&self) -> IntegerFormat {
         self.bits
     }
 
-    /// Output columns.
+    /// Number of output columns.
     pub fn columns(&self) -> usize {
         self.columns
     }
@@ -192,12 +197,12 @@ impl QuantisedWeight {
         self.groups
     }
 
-    /// Where panels begin: `lines` has [`STEPS`] steps for each of [`Quantised::groups`] groups of each panel.
+    /// Pointer to the panels: `lines` has [`STEPS`] steps for each of [`QuantisedWeight::groups`] groups of each panel.
     pub(super) fn lines(&self) -> *const u8 {
         self.lines.as_ptr().cast()
     }
 
-    /// Where scales begin: [`LANES`] for each group of each panel.
+    /// Pointer to the scales: [`LANES`] for each group of each panel.
     pub(super) fn scales(&self) -> *const u16 {
         self.scales.as_ptr()
     }
@@ -208,12 +213,12 @@ impl QuantisedWeight {
     }
 }
 
-/// Step, half and byte of a line at which input `i` of a group lies.
+/// Returns the step, the half, and the byte in a line of input `i` of a group.
 const fn place(column: usize, i: usize) -> (usize, usize, usize) {
     (i / 4 % STEPS, i / 16, column % LANES * 4 + i % 4)
 }
 
-/// A group's scale, as bfloat16, and integers.
+/// Quantises a group; returns its scale, as bfloat16, and its integers.
 pub fn quantise_group(bits: IntegerFormat, numbers: &[f32; GROUP]) -> Result<(u16, [i8; GROUP]), NotFinite> {
     if numbers.iter().any(|number| !number.is_finite()) {
         return Err(NotFinite);
@@ -223,7 +228,7 @@ pub fn quantise_group(bits: IntegerFormat, numbers: &[f32; GROUP]) -> Result<(u1
         return Ok((0, [0; GROUP]));
     }
     let (least, most, by) = bits.range();
-    // Up to the next bfloat16. A number of this size has no carry into the sign.
+    // Rounds up to the next bfloat16. A number of this size does not carry into the sign.
     let scale = (greatest / by).to_bits().next_multiple_of(1 << 16);
     let integer = |number: f32| nearest(number / f32::from_bits(scale)).clamp(least, most) as i8;
     Ok(((scale >> 16) as u16, numbers.map(integer)))

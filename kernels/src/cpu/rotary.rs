@@ -1,32 +1,32 @@
-//! Rotary position embedding, rotate-half form: the angles of a batch are computed once for all of a model's layers.
+//! Rotary position embedding in rotate-half form; a batch's angles are computed once for all of a model's layers.
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::arena::{PooledBuffer, BufferPool};
+use super::arena::{BufferPool, PooledBuffer};
 use super::simd::{SimdLevel, dispatch};
 use crate::ops::AttentionBatch;
 
-/// The rows of an attention step, and the angles of its rotary embeddings once a layer has asked for them.
+/// Rows of an attention step, with cached angles of its rotary embeddings.
 pub struct CpuBatch(PooledBuffer<BatchBuffers>);
 
-/// What a batch consists of, kept for the next one.
+/// Buffers of a batch, reused by the next one.
 #[derive(Default)]
 pub(super) struct BatchBuffers {
     pub(super) rows: AttentionBatch,
     angles: Mutex<CachedAngles>,
 }
 
-/// One entry for each pair of head width and base: a model's layers share them.
+/// Cached angles for each pair of head width and base; a model's layers share them.
 #[derive(Default)]
 struct CachedAngles {
     angles: Vec<Angles>,
-    /// How many are of this batch.
+    /// Entries that belong to this batch.
     valid: usize,
 }
 
 impl CpuBatch {
-    /// A batch whose rows `fill` writes.
+    /// Creates a batch; `fill` writes its rows.
     pub(super) fn new(spares: &BufferPool<BatchBuffers>, fill: impl FnOnce(&mut AttentionBatch)) -> Self {
         let mut parts = spares.take();
         fill(&mut parts.rows);
@@ -42,7 +42,7 @@ impl CpuBatch {
         self.0.angles.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Rotates each head of each row by its position. Angles are computed at the first call with these sizes.
+    /// Rotates each head of each row by its position. The first call with these sizes computes the angles.
     pub(super) fn rotate(&self, level: SimdLevel, x: &mut [f32], head_dim: usize, theta: f32) {
         let mut known = self.known();
         let CachedAngles { angles, valid } = &mut *known;
@@ -59,7 +59,7 @@ impl CpuBatch {
         rotate(level, x, &angles[at]);
     }
 
-    /// How often angles were computed.
+    /// Number of times that angles were computed.
     pub fn computed_angles(&self) -> usize {
         self.known().valid
     }
@@ -85,7 +85,7 @@ impl Angles {
     fn compute(&mut self, positions: &[u32], head_dim: usize, theta: f32) {
         let half = head_dim / 2;
         if self.head_dim != head_dim || self.theta != theta {
-            // As the reference: inverse frequencies and angles in single precision.
+            // As in the reference: inverse frequencies and angles in single precision.
             let frequencies = (0..half).map(|i| 1.0 / theta.powf((2 * i) as f32 / head_dim as f32));
             self.frequencies.clear();
             self.frequencies.extend(frequencies);

@@ -1,21 +1,21 @@
-//! Choosing an id from logits: the processors of the reference implementation, in its order, one function each.
+//! Sampling of ids from logits: the reference implementation's logits processors, in its order, one function each.
 
 use super::simd::SimdLevel;
 use super::{Cpu, CpuState, Tensor, Weight, math};
 use crate::ops::{NO_ID, SampleParams};
 use crate::row_spec::NO_ROW;
 
-/// What choosing works with, kept between calls.
+/// Working memory of sampling, kept between calls.
 #[derive(Default)]
 pub(super) struct Scratch {
     row: Vec<f32>,
-    /// Numbers of a row in another order or scale.
+    /// Logits or probabilities of a row, reordered or scaled.
     numbers: Vec<f32>,
     keys: Vec<u32>,
     sorted: Vec<u32>,
 }
 
-/// Divides positive and multiplies negative logits of `ids`, which were produced before.
+/// Penalises `ids`, which were produced before: divides positive and multiplies negative logits by `penalty`.
 pub fn repetition_penalty(logits: &mut [f32], ids: impl IntoIterator<Item = usize>, penalty: f32) {
     for id in ids {
         let logit = &mut logits[id];
@@ -23,7 +23,7 @@ pub fn repetition_penalty(logits: &mut [f32], ids: impl IntoIterator<Item = usiz
     }
 }
 
-/// Rules out each id whose entry in `allowed_mask` is 0.
+/// Masks each id whose entry in `allowed_mask` is 0.
 pub fn suppress(logits: &mut [f32], allowed_mask: &[f32]) {
     for (logit, &allowed) in logits.iter_mut().zip(allowed_mask) {
         if allowed == 0.0 {
@@ -39,7 +39,7 @@ pub fn temperature(logits: &mut [f32], temperature: f32) {
     }
 }
 
-/// Rules out what is less likely than the `k`-th most likely id; 0 rules out nothing.
+/// Masks all ids below the `k`-th most likely one; 0 masks none.
 pub fn top_k(logits: &mut [f32], k: usize) {
     top_k_with(logits, k, &mut Vec::new());
 }
@@ -58,7 +58,7 @@ fn top_k_with(logits: &mut [f32], k: usize, order: &mut Vec<f32>) {
     }
 }
 
-/// Rules out the least likely ids whose probabilities add up to no more than `1 - p`; the most likely one stays.
+/// Masks the least likely ids whose probabilities add up to no more than `1 - p`; the most likely one stays.
 ///
 /// The probabilities are added up from the least likely id on; of equal logits the lower id comes first.
 pub fn top_p(level: SimdLevel, logits: &mut [f32], p: f32) {
@@ -73,7 +73,7 @@ fn top_p_with(level: SimdLevel, logits: &mut [f32], p: f32, scratch: &mut Scratc
     numbers.clear();
     numbers.extend_from_slice(logits);
     let shape = math::exponentials(level, numbers);
-    // Equal logits have equal probabilities: the sum needs their order alone, not their ids.
+    // Equal logits have equal probabilities: the sum needs their order, not their ids.
     keys.clear();
     keys.extend(logits.iter().filter(|logit| **logit > f32::NEG_INFINITY).map(|&logit| ascending(logit)));
     sort(keys, sorted);
@@ -87,7 +87,7 @@ fn top_p_with(level: SimdLevel, logits: &mut [f32], p: f32, scratch: &mut Scratc
         sum > 1.0 - p
     };
     let out = numbers.iter().position(passes).unwrap_or(numbers.len());
-    // The last one that is ruled out, and how many of its equals are, the lowest ids first.
+    // The last masked id, and how many of its equals are masked, the lowest ids first.
     let Some(&last) = keys[..out].last() else { return };
     let mut equals = keys[..out].iter().rev().take_while(|key| **key == last).count();
     for logit in logits.iter_mut().filter(|logit| **logit > f32::NEG_INFINITY) {
@@ -101,20 +101,20 @@ fn top_p_with(level: SimdLevel, logits: &mut [f32], p: f32, scratch: &mut Scratc
     }
 }
 
-/// A number that is larger for a larger logit, in the order of [`f32::total_cmp`].
+/// Maps a logit to an integer of the same order as [`f32::total_cmp`].
 fn ascending(logit: f32) -> u32 {
     let bits = logit.to_bits();
     if bits >> 31 == 0 { bits | 1 << 31 } else { !bits }
 }
 
-/// The logit that [`ascending`] made a number of.
+/// Inverts [`ascending`]: returns the logit.
 fn logit(key: u32) -> f32 {
     f32::from_bits(if key >> 31 == 0 { !key } else { key & !(1 << 31) })
 }
 
-/// Up to so many keys are sorted by comparing them: the tables of the digits cost more.
+/// Largest number of keys for a comparison sort; the digit tables cost more.
 const COMPARED: usize = 1024;
-/// Bits of a digit: three make a key.
+/// Bits of a radix digit: three digits make a key.
 const DIGIT: u32 = 11;
 
 /// Sorts in linear time, because a vocabulary has more than a hundred thousand ids.
@@ -141,7 +141,7 @@ fn sort(keys: &mut Vec<u32>, sorted: &mut Vec<u32>) {
     }
 }
 
-/// The id at which the running sum of the probabilities passes `uniform`.
+/// Returns the id at which the cumulative probability passes `uniform`.
 fn draw(level: SimdLevel, logits: &mut [f32], uniform: f32) -> usize {
     math::softmax(level, logits);
     let mut sum = 0.0;
@@ -156,8 +156,8 @@ fn draw(level: SimdLevel, logits: &mut [f32], uniform: f32) -> usize {
     last
 }
 
-/// Applies every processor to one row and chooses its id; `output_mask` holds the penalty's history and gains the id.
-/// [`NO_ID`] if the row holds a value that is not finite.
+/// Applies every processor to one row and samples its id; `output_mask` holds the penalty's history and gains the id.
+/// Returns [`NO_ID`] if the row has a value that is not finite.
 pub fn choose(
     level: SimdLevel,
     logits: &mut [f32],
@@ -208,7 +208,7 @@ fn choose_with(
     id as u32
 }
 
-/// Adds an id for each row of logits that has parameters; the slot [`NO_ROW`] has no history.
+/// Appends an id for each row of logits that has parameters; the slot [`NO_ROW`] has no history.
 pub(super) fn rows(
     cpu: &Cpu,
     logits: &Tensor,

@@ -1,24 +1,24 @@
-//! The snake activation at twice the rate, between two low-pass filters: what it adds above the rows' own rate does not fold back.
+//! Snake activation at twice the rate, between two low-pass filters that keep its new harmonics from aliasing.
 //!
-//! A result needs twelve activations at twice the rate, six rows' worth on either side; going from row to row two of them are new. So
-//! sixteen channels at a time slide a window over a segment, and nothing of twice the size is ever stored. Each number is summed in
-//! the same order wherever a thread's rows begin.
+//! A result needs twelve activations at twice the rate, six rows' worth on either side; from row to row two of them are new. So the code
+//! slides a window over a segment, sixteen channels at a time, and never stores anything of twice the size. Each number is summed in the
+//! same order for any split over threads.
 
 use super::math::sin_squared;
 use super::simd::{dispatch, multiply_add};
 use super::{Cpu, LEAST_ACTIVATION, Tensor, Weight, snake_parameters};
 use crate::step_ops::FILTER_TAPS;
 
-/// Channels that are computed side by side.
+/// Channels that are computed together.
 const LANES: usize = 16;
-/// Taps of the filter at every other place: those that meet a row when upsampling.
+/// Filter taps that meet a row when upsampling: every other one.
 const HALF: usize = FILTER_TAPS / 2;
-/// Numbers of a result: a part of fewer does not pay, as each costs much more than an activation alone.
+/// Least results for which a part pays: each costs much more than an activation alone.
 const LEAST: usize = LEAST_ACTIVATION / 8;
 
 type Window = [[f32; LANES]; FILTER_TAPS];
 
-/// A segment's rows and what is done with them.
+/// Rows of a segment and the parameters of the activation.
 struct Segment<'a> {
     x: &'a [f32],
     columns: usize,
@@ -60,7 +60,7 @@ fn activate_loop<const FUSED: bool>(segment: &Segment<'_>, first: usize, out: &m
         frequency[..width].copy_from_slice(&segment.frequency[lanes.clone()]);
         magnitude[..width].copy_from_slice(&segment.magnitude[lanes.clone()]);
         let activation = |at: usize| activation::<FUSED>(segment, from, width, (&frequency, &magnitude), at);
-        // Activation `at` of those before the segment's first is number `at - (HALF - 1)`; it lies in place `at % FILTER_TAPS`.
+        // Activation `at`, counted from those before the segment, is number `at - (HALF - 1)`; its slot is `at % FILTER_TAPS`.
         let mut window: Window = [[0.0; LANES]; FILTER_TAPS];
         for at in 2 * first..2 * first + FILTER_TAPS - 2 {
             window[at % FILTER_TAPS] = activation(at);
@@ -82,7 +82,7 @@ fn activate_loop<const FUSED: bool>(segment: &Segment<'_>, first: usize, out: &m
     }
 }
 
-/// The activation at place `at - (HALF - 1)` of twice the rate, the nearest one beyond the ends.
+/// Returns the activation at place `at - (HALF - 1)` of twice the rate; beyond the ends, the nearest one.
 #[inline(always)]
 fn activation<const FUSED: bool>(
     segment: &Segment<'_>,
@@ -93,7 +93,7 @@ fn activation<const FUSED: bool>(
 ) -> [f32; LANES] {
     let rows = segment.x.len() / segment.columns;
     let at = at.saturating_sub(HALF - 1).min(2 * rows - 1);
-    // An even place lies a quarter of a row before its row's middle and sees one row more of the past, an odd one after it.
+    // An even place lies a quarter of a row before its row's middle and needs one more past row; an odd one lies after it.
     let (row, odd) = (at / 2, at % 2);
     let mut sum = [0.0; LANES];
     for k in 0..HALF {

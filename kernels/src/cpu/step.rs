@@ -1,4 +1,4 @@
-//! [`StepOps`] on the processor: numbers are read out of the row spec as they are needed.
+//! [`StepOps`] on the processor: operations read their numbers from the row spec on use.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::ops::NO_ID;
 use crate::row_spec::{self, BatchSection, NO_ROW, RowSpec, SpecSection, StreamRows};
 use crate::step_ops::{ReadBack, StepFn, StepKey, StepOps, StreamLevel};
 
-/// A list of ids or numbers of rows.
+/// A list of ids or row indices.
 #[derive(Debug, Clone)]
 pub struct CpuIndex {
     words: Arc<Vec<u32>>,
@@ -22,7 +22,7 @@ impl CpuIndex {
         &self.words[self.range.clone()]
     }
 
-    /// Each number's place and the number, without those that are none.
+    /// Yields each valid number with its place; skips [`NO_ROW`].
     fn some(&self) -> impl Iterator<Item = (usize, usize)> {
         let numbers = self.words().iter().enumerate();
         numbers.filter(|(_, number)| **number != NO_ROW).map(|(place, &number)| (place, number as usize))
@@ -30,7 +30,7 @@ impl CpuIndex {
 }
 
 impl StreamLevel<CpuIndex> {
-    /// The rows that exist, of each chunk.
+    /// Yields the existing rows of each chunk.
     fn spans(&self) -> impl Iterator<Item = StreamSpan> {
         let span = move |(row, StreamRows { slot, position, rows }): (usize, StreamRows)| {
             let (row, before, rows) = (row * self.scale, position * self.scale, rows * self.scale);
@@ -41,14 +41,14 @@ impl StreamLevel<CpuIndex> {
     }
 }
 
-/// Row `i` of `to` becomes row `at[i]` of `from`, where there is such a row.
+/// Copies row `at[i]` of `from` to row `i` of `to`, if there is such a row.
 fn copy_rows(to: &mut [f32], from: &[f32], columns: usize, at: &CpuIndex) {
     for (place, row) in at.some() {
         to[place * columns..(place + 1) * columns].copy_from_slice(&from[row * columns..(row + 1) * columns]);
     }
 }
 
-/// Row `at[i]` of `to` becomes row `i` of `from`, where there is such a row.
+/// Copies row `i` of `from` to row `at[i]` of `to`, if there is such a row.
 fn spread_rows(to: &mut [f32], from: &[f32], columns: usize, at: &CpuIndex) {
     for (place, row) in at.some() {
         to[row * columns..(row + 1) * columns].copy_from_slice(&from[place * columns..(place + 1) * columns]);
@@ -61,7 +61,7 @@ impl StepOps for Cpu {
     type Ticket = PooledBuffer<ReadBack>;
 
     fn bucket(&self, rows: usize) -> usize {
-        // Nothing is recorded here, and padding would be computed.
+        // This device records nothing, and padding would cost time.
         rows
     }
 
@@ -104,7 +104,7 @@ impl StepOps for Cpu {
     }
 
     fn embed_at(&self, table: &Weight, ids: &CpuIndex) -> Tensor {
-        // The one number stands for no row and for no id.
+        // One value marks both "no row" and "no id".
         const { assert!(NO_ROW == NO_ID) };
         let table = table.table();
         let columns = table.width;
@@ -147,7 +147,14 @@ impl StepOps for Cpu {
         conv::segment_conv1d(self, x, weight, bias, segments.words())
     }
 
-    fn segment_snake_at(&self, x: &Tensor, alpha: &Weight, beta: &Weight, filter: &Weight, segments: &CpuIndex) -> Tensor {
+    fn segment_snake_at(
+        &self,
+        x: &Tensor,
+        alpha: &Weight,
+        beta: &Weight,
+        filter: &Weight,
+        segments: &CpuIndex,
+    ) -> Tensor {
         segment_snake::rows(self, x, (alpha, beta), filter, segments.words())
     }
 

@@ -1,10 +1,10 @@
-//! Tables whose entries are looked up by id.
+//! Embedding tables: entries are looked up by id.
 
 use super::groups::{LEAST, nearest};
 use super::quantised::NotFinite;
 use crate::part::RandomDraw;
 
-/// Entries of one width: in a checkpoint's numbers where those are bfloat16, or as integers.
+/// Entries of one width, stored as bfloat16, single precision or integers.
 #[derive(Debug, Clone)]
 pub struct Table {
     /// Numbers in an entry.
@@ -12,31 +12,31 @@ pub struct Table {
     numbers: Numbers,
 }
 
-/// `[entry][width]`
+/// Numbers of all entries, `[entry][width]`.
 #[derive(Debug, Clone)]
 enum Numbers {
     F32(Vec<f32>),
     Bf16(Vec<u16>),
     Int8 {
-        /// -127 to 127.
+        /// Integers from -127 to 127.
         integers: Vec<i8>,
-        /// Of each entry: its greatest magnitude over 127.
+        /// Scale of each entry: its greatest magnitude over 127.
         scales: Vec<f32>,
     },
 }
 
 impl Table {
-    /// Entries of single precision.
+    /// Creates a table of single precision.
     pub fn new(width: usize, numbers: Vec<f32>) -> Self {
         Self { width, numbers: Numbers::F32(numbers) }
     }
 
-    /// Entries of bfloat16, by their bits.
+    /// Creates a table of bfloat16, given by their bits.
     pub fn new_bf16(width: usize, numbers: Vec<u16>) -> Self {
         Self { width, numbers: Numbers::Bf16(numbers) }
     }
 
-    /// Entries of eight-bit integers with a scale each, each integer the nearest. `entry` writes the numbers of one entry after the other.
+    /// Quantises entries to eight-bit integers with one scale each. Each call of `entry` writes the numbers of the next entry.
     pub fn quantised(width: usize, entries: usize, mut entry: impl FnMut(&mut [f32])) -> Result<Self, NotFinite> {
         let (mut integers, mut scales) = (Vec::with_capacity(entries * width), Vec::with_capacity(entries));
         let mut numbers = vec![0.0f32; width];
@@ -53,7 +53,7 @@ impl Table {
         Ok(Self { width, numbers: Numbers::Int8 { integers, scales } })
     }
 
-    /// Entries of random integers, as far from zero as `draw` has numbers, whose mean is left out.
+    /// Draws entries of random integers with the spread of `draw`, without its mean.
     pub fn drawn(width: usize, entries: usize, draw: RandomDraw) -> Self {
         let count = width * entries;
         let bytes = (0..count.div_ceil(8)).flat_map(|word| draw.bits(word as u64).to_le_bytes());
@@ -61,7 +61,7 @@ impl Table {
         Self { width, numbers: Numbers::Int8 { integers, scales: vec![draw.spread / 127.0; entries] } }
     }
 
-    /// Writes an entry to `to`. Numbers of bfloat16 are widened, which is exact.
+    /// Copies an entry to `to`. bfloat16 is widened, exactly.
     pub fn look_up(&self, id: usize, to: &mut [f32]) {
         let range = id * self.width..(id + 1) * self.width;
         match &self.numbers {

@@ -1,4 +1,4 @@
-//! Activations and what outlives a step.
+//! Activations, and state that outlives a step.
 
 use super::arena::Buffer;
 use super::{conv, kv_cache};
@@ -19,25 +19,25 @@ impl Tensor {
     }
 }
 
-/// Memory updated in place.
+/// Memory that operations update in place.
 #[derive(Debug)]
 pub enum CpuState {
-    /// Keys and values of an attention layer.
+    /// KV cache of an attention layer.
     KeyValue(kv_cache::KvCache),
-    /// What a convolution remembers.
+    /// State of a causal convolution.
     Tail(conv::ConvState),
     /// Ids that each slot has produced.
     TokenMask {
-        /// Ids.
+        /// Size of the vocabulary.
         vocabulary: usize,
-        /// `[slot][id]`.
+        /// One flag for each `[slot][id]`.
         flags: Vec<bool>,
     },
     /// Rows that outlive a step.
     Rows {
         /// Numbers in a row.
         columns: usize,
-        /// `[row][columns]`.
+        /// Numbers of all rows, `[row][columns]`.
         data: Vec<f32>,
     },
 }
@@ -57,7 +57,7 @@ impl CpuState {
         }
     }
 
-    /// The rows and how many numbers each has.
+    /// Returns the rows' numbers and their width.
     pub(super) fn rows(&self) -> (&[f32], usize) {
         match self {
             Self::Rows { columns, data } => (data, *columns),
@@ -65,7 +65,7 @@ impl CpuState {
         }
     }
 
-    /// Forgets what the slot has produced.
+    /// Clears the ids of a slot.
     pub(super) fn reset(&mut self, slot: usize) {
         if let Self::TokenMask { vocabulary, flags } = self {
             flags[slot * *vocabulary..(slot + 1) * *vocabulary].fill(false);

@@ -1,61 +1,64 @@
-//! How the processor packs a weight.
+//! Packing of weights for the processor.
 
 use super::gemm::PackedWeight;
 use super::pool::Pool;
 use super::quantised::{IntegerFormat, NotFinite, QuantisedWeight};
 use super::table::Table;
-use crate::ops::{DType, WeightFormat, KernelError, WeightLayout, RawTensor};
+use crate::ops::{DType, KernelError, RawTensor, WeightFormat, WeightLayout};
 use crate::packed::PackedTensor;
 use crate::part::{RandomTensor, WeightPart};
 
-/// A prepared weight.
+/// A prepared weight, by layout.
 #[derive(Debug, Clone)]
 pub enum Weight {
-    /// [`Layout::Vector`]
+    /// Numbers of a [`WeightLayout::Vector`].
     Vector(Vec<f32>),
-    /// [`Layout::Linear`]
+    /// Packed matrix of a [`WeightLayout::Linear`].
     Linear(PackedWeight),
-    /// [`Layout::Table`]
+    /// Entries of a [`WeightLayout::Table`].
     Table(Table),
-    /// [`Layout::Experts`]
+    /// One packed matrix for each expert of a [`WeightLayout::Experts`].
     Experts(Vec<PackedWeight>),
-    /// [`Layout::Conv1d`]
+    /// Weight of a [`WeightLayout::Conv1d`].
     Conv1d {
-        /// Taps outermost in `k`.
+        /// Packed weight, with taps outermost in `k`.
         packed: PackedWeight,
         /// Rows between taps.
         dilation: usize,
     },
-    /// [`Layout::Depthwise`]: `[kernel][channels]`
+    /// Numbers of a [`WeightLayout::Depthwise`], `[kernel][channels]`.
     Depthwise(Vec<f32>),
-    /// [`Layout::ConvTranspose1d`]: as a causal convolution to `stride * out` columns
+    /// Weight of a [`WeightLayout::ConvTranspose1d`], as a causal convolution to `stride * out` columns.
     ConvTranspose1d {
-        /// Taps outermost in `k`, the earlier row first.
+        /// Packed weight, with taps outermost in `k`, the earlier row first.
         packed: PackedWeight,
         /// Output rows for each input row.
         stride: usize,
-        /// Whether a stream's first input row gives none.
+        /// True if a stream's first input row gives no output.
         cut: bool,
     },
-    /// [`Layout::Conv2d`]
+    /// Weight of a [`WeightLayout::Conv2d`].
     Conv2d {
-        /// Rows of taps outermost in `k`, then taps, then channels.
+        /// Packed weight: rows of taps outermost in `k`, then taps, then channels.
         packed: PackedWeight,
-        /// Distance between outputs.
+        /// Distance between outputs, over both axes.
         stride: usize,
     },
 }
 
 impl Weight {
-    /// Packs a weight; that of experts on all threads of `pool`.
+    /// Packs a weight; experts on all threads of `pool`.
     pub(super) fn new(
         pool: Option<&Pool>,
         layout: WeightLayout,
         format: WeightFormat,
         parts: &[WeightPart<'_>],
     ) -> Result<Self, KernelError> {
-        let wrong =
-            |part: &WeightPart<'_>| KernelError::Shape { name: part.name().to_owned(), shape: part.shape().to_vec(), layout };
+        let wrong = |part: &WeightPart<'_>| KernelError::Shape {
+            name: part.name().to_owned(),
+            shape: part.shape().to_vec(),
+            layout,
+        };
         let first = parts.first().ok_or_else(|| KernelError::Shape { name: String::new(), shape: vec![], layout })?;
         let rank = match layout {
             WeightLayout::Vector => 1,
@@ -66,7 +69,7 @@ impl Weight {
         let shape = first.shape();
         for part in parts {
             if part.shape().len() != rank || part.shape().contains(&0) || part.shape()[1..] != shape[1..] {
-                // Experts mix widths only between parts of one expert, never along the input.
+                // Widths may differ between the parts of an expert, but never along the input.
                 return Err(wrong(part));
             }
             check_bytes(part)?;
@@ -82,7 +85,9 @@ impl Weight {
                 }
                 return Ok(Self::Experts(experts(pool, format, parts, per_expert)?));
             }
-            WeightLayout::Table if format == WeightFormat::Int8 => return Ok(Self::Table(quantised_table(shape[1], parts)?)),
+            WeightLayout::Table if format == WeightFormat::Int8 => {
+                return Ok(Self::Table(quantised_table(shape[1], parts)?));
+            }
             _ if format != WeightFormat::Float => {
                 return Err(KernelError::Format { name: first.name().to_owned(), layout, format });
             }
@@ -178,18 +183,18 @@ impl Weight {
     }
 }
 
-/// Bytes of a convolution in single precision up to which it is widened when it loads.
+/// Largest size in bytes, in single precision, of a convolution that is widened at load.
 const SMALL_CONVOLUTION: usize = 1 << 19;
 
-/// Numbers of stored or drawn parts, one after the other.
+/// Numbers of stored or drawn parts, concatenated.
 enum Values {
     F32(Vec<f32>),
-    /// Bits of bfloat16, where all parts are of it: they are widened as they are used, which is exact.
+    /// Bits of bfloat16, if all parts are bfloat16; widened on use, exactly.
     Bf16(Vec<u16>),
 }
 
 impl Values {
-    /// The bytes of stored parts were checked.
+    /// Reads the parts, whose bytes were checked.
     fn of(parts: &[WeightPart<'_>]) -> Self {
         let is_bf16 = |part: &WeightPart<'_>| match part {
             WeightPart::Stored(tensor) => tensor.dtype == DType::Bf16,
@@ -207,7 +212,9 @@ impl Values {
         let mut all = Vec::with_capacity(parts.iter().map(|part| part.shape().iter().product::<usize>()).sum());
         for part in parts {
             match part {
-                WeightPart::Stored(tensor) => all.extend(tensor.bytes.as_chunks().0.iter().map(|b| u16::from_le_bytes(*b))),
+                WeightPart::Stored(tensor) => {
+                    all.extend(tensor.bytes.as_chunks().0.iter().map(|b| u16::from_le_bytes(*b)))
+                }
                 WeightPart::Packed(_) => unreachable!("not of bfloat16"),
                 WeightPart::Drawn(tensor) => all.extend(drawn_bits(tensor)),
             }
@@ -222,8 +229,8 @@ impl Values {
         }
     }
 
-    /// Packs a convolution. A small one is widened now: it stays in the caches while it goes over many rows, where widening it over and
-    /// over takes longer than reading it.
+    /// Packs a convolution. A small one is widened now: it stays in the caches over many rows, and widening it each time takes longer than
+    /// reading it.
     fn pack_convolution(self, columns: usize, k: usize, at: impl Fn(usize, usize) -> usize) -> PackedWeight {
         let small = columns * k * size_of::<f32>() <= SMALL_CONVOLUTION;
         if small { Self::F32(self.widened()).pack(columns, k, at) } else { self.pack(columns, k, at) }
@@ -238,18 +245,18 @@ impl Values {
     }
 }
 
-/// A number of bfloat16 in single precision.
+/// Widens a bfloat16.
 fn wide(bits: u16) -> f32 {
     f32::from_bits(u32::from(bits) << 16)
 }
 
-/// The numbers of a drawn tensor, cut to bfloat16.
+/// Numbers of a drawn tensor, truncated to bfloat16.
 fn drawn_bits<'a>(tensor: &RandomTensor<'a>) -> impl Iterator<Item = u16> + use<'a> {
     let (draw, count) = (tensor.draw, tensor.shape.iter().product::<usize>());
     (0..count as u64).map(move |index| (draw.number(index).to_bits() >> 16) as u16)
 }
 
-/// Packs parts `[out, k]`, joined along `out`, whose shapes and bytes were checked.
+/// Packs parts `[out, k]`, joined along `out`, with checked shapes and bytes.
 fn linear(format: WeightFormat, parts: &[WeightPart<'_>]) -> Result<PackedWeight, KernelError> {
     let k = parts.first().map_or(0, |part| part.shape()[1]);
     let columns = parts.iter().map(|part| part.shape()[0]).sum();
@@ -260,13 +267,14 @@ fn linear(format: WeightFormat, parts: &[WeightPart<'_>]) -> Result<PackedWeight
         return Ok(Values::of(parts).pack(columns, k, |column, i| column * k + i));
     };
     if let [WeightPart::Drawn(RandomTensor { draw, .. }), ..] = parts {
-        // At once as integers: nothing as large as their numbers is made.
+        // Drawn directly as integers: no floating-point copy of the weight is made.
         return Ok(PackedWeight::quantised(QuantisedWeight::drawn(bits, columns, k, *draw), k));
     }
     quantised(bits, columns, k, parts)
 }
 
-/// A part that is stored as integers where none may be, or beside others: those of one weight have integers of one size.
+/// Returns the name of an integer part that is not allowed: its layout needs floating point, or the other parts are not integers of its
+/// size.
 fn packed_alone<'a>(layout: WeightLayout, parts: &[WeightPart<'a>]) -> Option<&'a str> {
     let bits = |part: &WeightPart<'_>| match part {
         WeightPart::Packed(tensor) => Some(tensor.packing.bits()),
@@ -278,24 +286,35 @@ fn packed_alone<'a>(layout: WeightLayout, parts: &[WeightPart<'a>]) -> Option<&'
     (!may || !alike).then(|| packed.name())
 }
 
-/// Packs the integers of parts that were checked, as they are.
+/// Repacks the integers of checked parts, unchanged.
 fn packed(k: usize, parts: &[WeightPart<'_>]) -> Result<PackedWeight, KernelError> {
-    let tensors: Vec<PackedTensor<'_>> =
-        parts.iter().filter_map(|part| if let WeightPart::Packed(tensor) = part { Some(*tensor) } else { None }).collect();
-    let bits = if tensors.first().is_some_and(|tensor| tensor.packing.bits() == 4) { IntegerFormat::Four } else { IntegerFormat::Eight };
+    let tensors: Vec<PackedTensor<'_>> = parts
+        .iter()
+        .filter_map(|part| if let WeightPart::Packed(tensor) = part { Some(*tensor) } else { None })
+        .collect();
+    let bits = if tensors.first().is_some_and(|tensor| tensor.packing.bits() == 4) {
+        IntegerFormat::Four
+    } else {
+        IntegerFormat::Eight
+    };
     match QuantisedWeight::packed(bits, k, &tensors) {
         Ok(weight) => Ok(PackedWeight::quantised(weight, k)),
         Err(NotFinite) => Err(KernelError::NotFinite { name: parts[0].name().to_owned() }),
     }
 }
 
-/// Quantises row by row: nothing but the result has the parts' size.
-fn quantised(bits: IntegerFormat, columns: usize, k: usize, parts: &[WeightPart<'_>]) -> Result<PackedWeight, KernelError> {
+/// Quantises row by row: only the result has the parts' size.
+fn quantised(
+    bits: IntegerFormat,
+    columns: usize,
+    k: usize,
+    parts: &[WeightPart<'_>],
+) -> Result<PackedWeight, KernelError> {
     let weight = by_rows(k, parts, |rows| QuantisedWeight::new(bits, columns, k, rows))?;
     Ok(PackedWeight::quantised(weight, k))
 }
 
-/// A table of eight-bit integers, likewise.
+/// Quantises a table to eight-bit integers, row by row.
 fn quantised_table(width: usize, parts: &[WeightPart<'_>]) -> Result<Table, KernelError> {
     let entries = parts.iter().map(|part| part.shape()[0]).sum();
     if let [WeightPart::Drawn(RandomTensor { draw, .. }), ..] = parts {
@@ -304,7 +323,7 @@ fn quantised_table(width: usize, parts: &[WeightPart<'_>]) -> Result<Table, Kern
     by_rows(width, parts, |rows| Table::quantised(width, entries, rows))
 }
 
-/// Calls `make` with a closure that writes the numbers of one row of `k` after the other.
+/// Calls `make` with a closure that writes the numbers of the next row of `k`.
 fn by_rows<W>(
     k: usize,
     parts: &[WeightPart<'_>],
@@ -341,7 +360,7 @@ fn experts(
     packed.into_iter().filter_map(|(_, packed)| packed).collect()
 }
 
-/// Refuses a stored part that has not as many bytes as its shape asks for.
+/// Refuses a stored part whose bytes do not match its shape.
 fn check_bytes(part: &WeightPart<'_>) -> Result<(), KernelError> {
     let RawTensor { name, bytes, dtype, shape } = match part {
         WeightPart::Stored(tensor) => tensor,

@@ -1,10 +1,10 @@
-//! What products read and multiply, counted, to hold it against what the machine could.
+//! Counters of a device's products: bytes and multiply-adds, for comparison with the hardware's peaks.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::gemm::PackedWeight;
 
-/// Products so far. Attention, and everything that is no product with a weight, is not in it.
+/// Work of the products so far. Attention and other operations without a weight are not counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ProductWork {
     /// Bytes of weights, once for each product.
@@ -16,7 +16,7 @@ pub struct ProductWork {
 }
 
 impl ProductWork {
-    /// What was done since `before`.
+    /// Returns the work since `before`.
     #[must_use]
     pub fn since(self, before: Self) -> Self {
         Self {
@@ -26,7 +26,7 @@ impl ProductWork {
         }
     }
 
-    /// Both together.
+    /// Returns the sum of both.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self {
@@ -37,7 +37,7 @@ impl ProductWork {
     }
 }
 
-/// Counts the products of a device.
+/// Shared counters of a device's products.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     bytes: AtomicU64,
@@ -46,7 +46,7 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    /// Counts a product of so many rows.
+    /// Counts a product of `rows` rows.
     pub(super) fn count(&self, rows: usize, weight: &PackedWeight) {
         let multiplies = if weight.is_integer() { &self.integer_multiplies } else { &self.float_multiplies };
         self.bytes.fetch_add(weight.bytes() as u64, Ordering::Relaxed);

@@ -1,15 +1,15 @@
-//! How a product is cut into parts that threads compute side by side.
+//! Splits a product into parts for the threads of the pool.
 
 use std::ops::Range;
 
 use super::gemm::LANES;
 
-/// Multiply-adds for which a part of a product pays: over a microsecond, which is what a region of the pool costs.
+/// Least multiply-adds of a part: over a microsecond, the cost of a pool region.
 pub const LEAST_PART: usize = 1 << 16;
-/// Parts for each thread: one that comes late or is taken away leaves the rest to the others.
+/// Parts for each thread: if one thread is late or preempted, the others take the rest.
 pub(super) const PARTS_PER_THREAD: usize = 4;
 
-/// Some rows by some panels of a product.
+/// A range of rows by a range of panels of a product.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProductPart {
     /// Rows of the output.
@@ -18,7 +18,7 @@ pub struct ProductPart {
     pub panels: Range<usize>,
 }
 
-/// How a product is cut into parts: along one axis, into ranges of equal length but for the last.
+/// Split of a product along one axis, into ranges of equal length but for the last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WorkSplit {
     rows: usize,
@@ -26,19 +26,19 @@ pub struct WorkSplit {
     by_rows: bool,
     /// Rows or panels of a part.
     length: usize,
-    /// How many parts.
+    /// Number of parts.
     pub parts: usize,
 }
 
 impl WorkSplit {
-    /// For a product of `rows` rows by `panels` panels of `k` inputs, computed in tiles of (rows, panels).
+    /// Splits a product of `rows` rows by `panels` panels of `k` inputs, computed in tiles of (rows, panels).
     pub fn new(threads: usize, rows: usize, panels: usize, k: usize, tile: (usize, usize)) -> Self {
         let multiplies = rows.saturating_mul(panels).saturating_mul(k).saturating_mul(LANES);
         let most = (multiplies / LEAST_PART).min(threads * PARTS_PER_THREAD);
         if threads < 2 || most < 2 {
             return Self { rows, panels, by_rows: true, length: rows, parts: 1 };
         }
-        // No part ends within a tile.
+        // Part borders fall between tiles.
         let (row_tiles, panel_tiles) = (rows.div_ceil(tile.0), panels.div_ceil(tile.1));
         let by_rows = row_tiles > panel_tiles;
         let (all, tiles, tile) = if by_rows { (rows, row_tiles, tile.0) } else { (panels, panel_tiles, tile.1) };
@@ -50,11 +50,15 @@ impl WorkSplit {
         ProductPart { rows: 0..self.rows, panels: 0..self.panels }
     }
 
-    /// One of the parts, which have no output in common.
+    /// Returns part `number`; parts have disjoint outputs.
     pub fn part(&self, number: usize) -> ProductPart {
         let all = if self.by_rows { self.rows } else { self.panels };
         let range = number * self.length..all.min((number + 1) * self.length);
-        if self.by_rows { ProductPart { rows: range, ..self.whole() } } else { ProductPart { panels: range, ..self.whole() } }
+        if self.by_rows {
+            ProductPart { rows: range, ..self.whole() }
+        } else {
+            ProductPart { panels: range, ..self.whole() }
+        }
     }
 }
 
@@ -62,7 +66,7 @@ impl WorkSplit {
 mod tests {
     use super::*;
 
-    /// Tiles of one level or another.
+    /// Tile sizes of the levels.
     const TILES: [(usize, usize); 6] = [(1, 8), (1, 4), (4, 4), (4, 2), (8, 2), (12, 2)];
 
     #[test]

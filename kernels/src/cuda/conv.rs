@@ -1,4 +1,4 @@
-//! Convolutions over streams and pictures.
+//! Convolutions over streams and images.
 
 use cudarc::driver::CudaFunction;
 
@@ -8,7 +8,7 @@ use super::tensor::{CudaIndex, CudaState, Tensor};
 use super::weight::{Matrix, Weight};
 use crate::step_ops::StreamLevel;
 
-/// Threads of a block of a convolution in f32, and rows and outputs of a thread.
+/// Threads of a block of an f32 convolution, then rows and outputs of a thread.
 const THREADS: usize = 64;
 const ROWS: usize = 4;
 const OUTPUTS: usize = 4;
@@ -16,7 +16,7 @@ const OUTPUTS: usize = 4;
 const CHUNK: usize = 4;
 
 impl Cuda {
-    /// A causal convolution of either kind.
+    /// Causal convolution, full or depthwise.
     pub(super) fn causal(
         &self,
         x: &Tensor,
@@ -47,7 +47,7 @@ impl Cuda {
         }
     }
 
-    /// A transposed convolution: `stride` rows for each row of `x`.
+    /// Transposed convolution: `stride` rows for each row of `x`.
     pub(super) fn transposed(
         &self,
         x: &Tensor,
@@ -93,7 +93,7 @@ impl Cuda {
         out
     }
 
-    /// Launches a convolution that makes so many rows: the kernel for weights of f32, or the one for bf16 with its tile.
+    /// Launches a convolution with `rows` output rows: the kernel for f32 weights, or the tiled one for bf16.
     pub(super) fn convolve(
         &self,
         single: &CudaFunction,
@@ -110,7 +110,7 @@ impl Cuda {
         }
     }
 
-    /// Keeps the end of each stream for its next chunk.
+    /// Stores the end of each stream in its tail, for the next chunk.
     fn extend_tail(&self, x: &Tensor, tail: &CudaState, streams: &StreamLevel<CudaIndex>) {
         let (at, tail_rows, columns) = tail.tail();
         if tail_rows == 0 {
@@ -122,7 +122,7 @@ impl Cuda {
         self.queue.launch(&self.queue.kernels().extend_tail_f32, grid, THREADS, 0, args);
     }
 
-    /// A convolution over two axes.
+    /// Convolution over two axes, of images.
     pub(super) fn pixels(
         &self,
         x: &Tensor,
@@ -150,7 +150,7 @@ impl Cuda {
     }
 }
 
-/// A level as parameters: the chunks' address and number, scale and skip.
+/// Kernel parameters of a level: the chunks' address and number, scale and skip.
 fn level(streams: &StreamLevel<CudaIndex>) -> [u64; 4] {
     [streams.chunks.at(), (streams.chunks.len / CHUNK) as u64, streams.scale as u64, streams.skip as u64]
 }

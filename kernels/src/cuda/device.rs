@@ -1,4 +1,4 @@
-//! The driver, the module of kernels, a stream, and what is put on it. All calls of the driver but those for memory's life are here.
+//! Driver, kernel module and streams. All driver calls are here, except those that allocate and free memory.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,22 +10,22 @@ use super::graphs::Graph;
 use super::kernels::Kernels;
 use super::memory::{DeviceMemory, PinnedBuffer};
 
-/// The PTX of `kernels/cuda/device.cu` for compute capability 8.0, and what NVIDIA's assembler makes of it for 9.0.
+/// PTX of `kernels/cuda/device.cu` for compute capability 8.0, and NVIDIA's machine code of it for 9.0.
 const PTX: &str = include_str!(concat!(env!("OUT_DIR"), "/device.ptx"));
 const CUBIN_90: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/device.cubin"));
 
-/// What a device says of itself.
+/// Name and memory of a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceInfo {
-    /// Its name.
+    /// Name of the device.
     pub name: String,
     /// Bytes that are free.
     pub free: usize,
-    /// Bytes of its memory.
+    /// Bytes of device memory.
     pub total: usize,
 }
 
-/// A device with the kernels.
+/// A device with its kernel module.
 pub struct Device {
     context: Arc<CudaContext>,
     pub(super) kernels: Kernels,
@@ -43,7 +43,7 @@ pub(super) fn refused(doing: &'static str) -> impl Fn(DriverError) -> CudaError 
     move |error| CudaError::Driver { doing, error: error.to_string() }
 }
 
-/// What the driver gives. A failure here is not the caller's: the device or its driver is broken, and nothing can go on.
+/// Unwraps a driver result. Panics on an error: the device or its driver is broken, and nothing can continue.
 #[track_caller]
 pub(super) fn check<T>(result: Result<T, DriverError>, doing: &'static str) -> T {
     result.unwrap_or_else(|error| panic!("{}", refused(doing)(error)))
@@ -51,7 +51,7 @@ pub(super) fn check<T>(result: Result<T, DriverError>, doing: &'static str) -> T
 
 impl Device {
     pub(super) fn open(ordinal: usize) -> Result<Arc<Self>, CudaError> {
-        // SAFETY: the library with this name is NVIDIA's driver, or one that stands in for it.
+        // SAFETY: the library with this name is NVIDIA's driver, or a replacement for it.
         if !unsafe { sys::is_culib_present() } {
             return Err(CudaError::NoDriver);
         }
@@ -66,9 +66,9 @@ impl Device {
             let name = context.name().map_err(refused("asking for the name"))?;
             return Err(CudaError::TooOld { name, major, minor });
         }
-        // SAFETY: work is ordered by streams and by what is waited for; `cudarc`'s own slices are not used.
+        // SAFETY: work is ordered by streams and explicit waits; `cudarc`'s own slices are not used.
         unsafe { context.disable_event_tracking() };
-        // Machine code runs on its own generation alone, and a driver may not know it: the PTX is what counts.
+        // Machine code runs on its own generation only, and a driver may reject it; then the PTX is loaded.
         let assembled = (major == 9).then(|| context.load_module(Ptx::from_binary(CUBIN_90.to_vec())).ok()).flatten();
         let module = match assembled {
             Some(module) => module,
@@ -84,28 +84,28 @@ impl Device {
         Ok(DeviceInfo { name, free, total })
     }
 
-    /// Makes this thread one that may call the driver.
+    /// Binds the context to this thread, so that it may call the driver.
     pub(super) fn bind(&self) {
         check(self.context.bind_to_thread(), "binding a thread");
     }
 
-    /// An event that nothing is recorded in.
+    /// Creates an event without a record.
     pub(super) fn event(&self) -> CudaEvent {
         check(self.context.new_event(None), "making an event")
     }
 
-    /// Waits for what an event was recorded behind; for nothing if it was not.
+    /// Waits for the last record of an event; returns at once if there is none.
     pub(super) fn wait(&self, event: &CudaEvent) {
         check(event.synchronize(), "waiting for an event");
     }
 
-    /// The same where a failure must not panic; false if this thread may not.
+    /// Binds the context without a panic; false if that fails.
     pub(super) fn is_bound(&self) -> bool {
         self.context.bind_to_thread().is_ok()
     }
 }
 
-/// A stream of a device.
+/// A CUDA stream of a device.
 pub struct DeviceStream {
     device: Arc<Device>,
     stream: Arc<CudaStream>,
@@ -125,7 +125,7 @@ impl DeviceStream {
         &self.device.kernels
     }
 
-    /// Puts a kernel on the stream; one without blocks is none. `args` are its parameters in order: addresses, and numbers of 32 bits by
+    /// Launches a kernel; a grid without blocks launches nothing. `args` are its parameters in order: addresses, and 32-bit numbers by
     /// their bits.
     pub(super) fn launch(
         &self,
@@ -147,58 +147,58 @@ impl DeviceStream {
         let grid = (word(grid.0), word(grid.1), 1);
         let (block, shared) = ((word(threads), 1, 1), word(shared));
         let stream = self.stream.cu_stream();
-        // SAFETY: each kernel's launcher gives as many parameters as it has, each of which has at most the eight bytes of its entry (a shorter
-        // one lies in the first bytes: both sides are little-endian); addresses are those of live buffers, which go back to an arena
-        // of this same stream, so that nobody else uses them before the kernel is done.
+        // SAFETY: each kernel's launcher passes exactly its parameters, each of at most eight bytes (a shorter one lies in the first bytes:
+        // both sides are little-endian). Addresses are those of live buffers. Buffers return to an arena of this same stream, so later
+        // users come after the kernel.
         let launched = unsafe {
             result::launch_kernel(kernel.cu_function(), grid, block, shared, stream, &mut pointers[..args.len()])
         };
         check(launched, "launching a kernel");
     }
 
-    /// Waits for everything on the stream.
+    /// Waits for all work on the stream.
     pub(super) fn synchronize(&self) {
         check(self.stream.synchronize(), "waiting for the stream");
     }
 
-    /// The same where a failure must not panic.
+    /// Waits for all work on the stream and ignores errors.
     pub(super) fn synchronize_ignoring_errors(&self) {
-        // What failed is reported by the next call.
+        // The next call reports the error.
         let _ = self.stream.synchronize();
     }
 
-    /// Numbers to the device, there when this returns.
+    /// Copies numbers to the device and waits.
     pub(super) fn write<N: Number>(&self, to: u64, numbers: &[N]) {
         if numbers.is_empty() {
             return;
         }
         self.device.bind();
-        // SAFETY: the caller's buffer has room, and the host's numbers live until the stream is waited for.
+        // SAFETY: the caller's buffer has room, and the host's numbers live until the stream was waited for.
         check(unsafe { result::memcpy_htod_async(to, numbers, self.stream.cu_stream()) }, "an upload");
         self.synchronize();
     }
 
-    /// Numbers from the device.
+    /// Copies numbers from the device and waits.
     pub(super) fn read<N: Number>(&self, from: u64, numbers: &mut [N]) {
         if numbers.is_empty() {
             return;
         }
         self.device.bind();
-        // SAFETY: the caller's buffer has as many numbers, and the host's live until the stream is waited for.
+        // SAFETY: the caller's buffer has as many numbers, and the host's live until the stream was waited for.
         check(unsafe { result::memcpy_dtoh_async(numbers, from, self.stream.cu_stream()) }, "a read-back");
         self.synchronize();
     }
 
-    /// Words out of page-locked memory, which stays as it is until the stream is waited for.
+    /// Enqueues a copy of words from page-locked memory, which must not change until the stream was waited for.
     pub(super) fn upload(&self, to: u64, from: &PinnedBuffer, words: usize) {
         self.upload_bytes(to, from, size_of::<u32>() * words);
     }
 
-    /// The same for bytes.
+    /// Enqueues a copy of bytes from page-locked memory, which must not change until the stream was waited for.
     pub(super) fn upload_bytes(&self, to: u64, from: &PinnedBuffer, bytes: usize) {
         if bytes > 0 {
             self.device.bind();
-            // SAFETY: the buffer has room; whoever holds the page-locked memory waits for the stream before it is changed or freed.
+            // SAFETY: the buffer has room; the owner of the page-locked memory waits for the stream before it changes or frees it.
             check(
                 unsafe { result::memcpy_htod_async(to, &from.bytes()[..bytes], self.stream.cu_stream()) },
                 "an upload",
@@ -206,12 +206,12 @@ impl DeviceStream {
         }
     }
 
-    /// Records an event behind everything on the stream.
+    /// Records an event behind all work on the stream.
     pub(super) fn record(&self, event: &CudaEvent) {
         check(event.record(&self.stream), "recording an event");
     }
 
-    /// Words into page-locked memory, there when the stream has been waited for.
+    /// Enqueues a copy of words to page-locked memory; they are valid once the stream was waited for.
     pub(super) fn download(&self, to: &mut PinnedBuffer, from: u64, words: usize) {
         if words > 0 {
             self.device.bind();
@@ -221,7 +221,7 @@ impl DeviceStream {
         }
     }
 
-    /// Bytes within the device.
+    /// Enqueues a copy of bytes within the device.
     pub(super) fn copy(&self, to: u64, from: u64, bytes: usize) {
         if bytes > 0 {
             self.device.bind();
@@ -230,7 +230,7 @@ impl DeviceStream {
         }
     }
 
-    /// Zeros.
+    /// Enqueues a fill with zeros.
     pub(super) fn clear(&self, at: u64, bytes: usize) {
         if bytes > 0 {
             self.device.bind();
@@ -239,7 +239,7 @@ impl DeviceStream {
         }
     }
 
-    /// Inverse frequencies of rotary embeddings, `[head_dim / 2]`, computed at the first call with these sizes.
+    /// Returns inverse frequencies of rotary embeddings, `[head_dim / 2]`; the first call with these sizes computes them.
     pub(super) fn frequencies(&self, head_dim: usize, theta: f32) -> Arc<DeviceMemory> {
         let mut known = self.device.frequencies.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(one) = known.iter().find(|one| one.head_dim == head_dim && one.theta == theta) {
@@ -253,22 +253,22 @@ impl DeviceStream {
     }
 }
 
-/// A capture under way; one that is dropped before its end leaves the stream as it was.
+/// A capture in progress; dropping it before its end aborts it and leaves the stream usable.
 pub(super) struct Capture<'a> {
     queue: &'a DeviceStream,
     ended: bool,
 }
 
-/// Nothing special.
+/// No flags for the instantiation of a graph.
 const PLAIN: sys::CUgraphInstantiate_flags = sys::CUgraphInstantiate_flags(0);
 
 impl Capture<'_> {
-    /// The graph of what was put on the stream meanwhile.
+    /// Ends the capture and returns its graph.
     pub(super) fn end(mut self) -> Graph {
         self.ended = true;
         let graph = check(self.queue.stream.end_capture(PLAIN), "ending a capture");
         let graph = Graph(graph.expect("a capture without an error gives a graph"));
-        // Now, and not at the first launch.
+        // Uploads now, not at the first launch.
         check(graph.0.upload(), "uploading a graph");
         graph
     }
@@ -277,27 +277,27 @@ impl Capture<'_> {
 impl Drop for Capture<'_> {
     fn drop(&mut self) {
         if !self.ended {
-            // What panicked is what counts.
+            // A panic is unwinding and matters more than this error.
             let _ = self.queue.stream.end_capture(PLAIN);
         }
     }
 }
 
 impl DeviceStream {
-    /// Begins to capture what is put on the stream. This thread may not allocate, free or wait meanwhile; others may.
+    /// Begins a capture of the stream. Until its end this thread must not allocate, free or wait; other threads may.
     pub(super) fn begin_capture(&self) -> Capture<'_> {
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         check(self.stream.begin_capture(mode), "beginning a capture");
         Capture { queue: self, ended: false }
     }
 
-    /// Puts a graph on the stream.
+    /// Launches a graph on the stream.
     pub(super) fn replay(&self, graph: &Graph) {
         check(graph.0.launch(), "launching a graph");
     }
 }
 
-/// Numbers that any bits are, and that lie on the device as on the host.
+/// Plain numbers: valid for any bits, with the same layout on host and device.
 pub(super) trait Number: Copy {}
 
 impl Number for u8 {}
@@ -305,7 +305,7 @@ impl Number for u16 {}
 impl Number for u32 {}
 impl Number for f32 {}
 
-/// A number of rows, blocks or bytes as kernels take it.
+/// Converts a number of rows, blocks or bytes to a kernel's parameter.
 pub(super) fn word(number: usize) -> u32 {
     u32::try_from(number).expect("a device's sizes have 32 bits")
 }

@@ -1,14 +1,14 @@
-//! Mixture of experts: only the experts that some row chose are read.
+//! Mixture of experts: reads the weights of chosen experts only.
 
 use super::Cuda;
 use super::device::word;
 use super::ops::{Args, Tile, WARPS};
 use super::tensor::Tensor;
-use super::weight::{MatrixKind, Matrix};
+use super::weight::{Matrix, MatrixKind};
 use crate::cpu::quantised::IntegerFormat;
 use crate::ops::RouterShape;
 
-/// Experts and choices that the kernel has bits and lanes for.
+/// Limits of the kernel's bits and lanes: experts, and choices of a row.
 const MOST_EXPERTS: usize = 1024;
 const MOST_CHOICES: usize = 32;
 const WARP: usize = 32;
@@ -44,7 +44,7 @@ impl Cuda {
         let product = |x: &Tensor, divide: usize, weight: &Matrix| {
             assert_eq!(x.columns, weight.columns, "the experts have another input");
             let out = self.uninit_tensor(pairs, weight.outputs);
-            // As many as an expert has of them on average: how many it really has is known to the device alone.
+            // The average rows of an expert; only the device knows the real number.
             let tile = Tile::of(pairs.div_ceil(experts));
             let (kernel, outputs) = match &weight.kind {
                 MatrixKind::F32 => (&kernels.expert_product_f32, WARPS),

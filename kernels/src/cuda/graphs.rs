@@ -1,12 +1,12 @@
-//! Steps that are captured as graphs and replayed.
+//! Capture of steps as CUDA graphs, and replay.
 //!
-//! The first launch of a key puts its operations on the stream one by one, then captures the same operations, which computes nothing. Every later
-//! launch is one call of the driver: the upload of the row spec, all operations and the read-back are nodes of the graph, between page-locked
-//! memory that is the graph's own.
+//! The first launch of a key runs eagerly, operation by operation, then captures the same operations, which computes nothing. Every later
+//! launch is one driver call: the upload of the row spec, all operations and the read-back are nodes of the graph. They use page-locked
+//! memory that the graph owns.
 //!
-//! A graph has the addresses with which it was captured. Steps take their buffers from an arena that nothing else uses, so that the operations
-//! of a key find the same ones each time and nothing is allocated within a capture; a step that keeps a tensor beyond its end would be
-//! overwritten by a replay, and panics instead. Graphs of one stream share these buffers: they run one after the other.
+//! A graph replays with the addresses of its capture. Steps take their buffers from an arena of their own, so the operations of a key get
+//! the same buffers each time, and a capture allocates nothing. A tensor that outlives its step would be overwritten by a replay, so such a
+//! step panics. Graphs of one stream share these buffers: they run one after the other.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,14 +15,14 @@ use cudarc::driver::CudaGraph;
 
 use super::Cuda;
 use super::memory::{Arena, PinnedBuffer};
-use super::step::{PinnedOwner, LaunchedStep};
+use super::step::{LaunchedStep, PinnedOwner};
 use crate::row_spec::RowSpec;
 use crate::step_ops::{StepFn, StepKey};
 
-/// Graphs of a stream at most; steps of further keys are launched operation by operation.
+/// Largest number of graphs of a stream; steps of further keys are launched eagerly.
 const MAX_GRAPHS: usize = 128;
 
-/// The graphs of a stream, and the buffers of its steps. Clones share them.
+/// Captured graphs of a stream, and the buffers of its steps. Clones share them.
 #[derive(Clone)]
 pub struct Graphs {
     arena: Arena,
@@ -32,7 +32,7 @@ pub struct Graphs {
 #[derive(Default)]
 struct CapturedGraphs {
     graphs: HashMap<StepKey, Captured>,
-    /// Launches that no graph served.
+    /// Number of eager launches.
     eager: u64,
 }
 
@@ -40,17 +40,17 @@ struct Captured {
     graph: Graph,
     /// Words of its row spec.
     words: usize,
-    /// What it reads back.
+    /// Ids that it reads back.
     ids: usize,
     numbers: usize,
-    /// What it copies from and to; `None` while a launch is not collected.
+    /// Page-locked memory of the upload and the read-back; `None` until a launch is collected.
     pinned: Option<(PinnedBuffer, PinnedBuffer)>,
 }
 
-/// A graph that can be launched.
+/// An executable graph.
 pub struct Graph(pub(super) CudaGraph);
 
-// SAFETY: a graph may not be used by two threads at once: it is reached through the lock of `Known` alone.
+// SAFETY: a graph must not be used by two threads at once, and only the lock of `CapturedGraphs` gives access to it.
 unsafe impl Send for Graph {}
 
 impl Graphs {
@@ -58,24 +58,24 @@ impl Graphs {
         Self { arena, known: Arc::default() }
     }
 
-    /// A step that panicked leaves graphs as they were.
+    /// Locks, also after a panic: a step that panicked leaves the graphs unchanged.
     fn lock(&self) -> MutexGuard<'_, CapturedGraphs> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Launches that no graph served: the first of each key among them.
+    /// Number of eager launches, the first of each key included.
     pub(super) fn eager(&self) -> u64 {
         self.lock().eager
     }
 
-    /// Takes back what a launch copied from and to, which was collected.
+    /// Returns the page-locked memory of a collected launch to its graph.
     pub(super) fn give(&self, key: StepKey, pinned: (PinnedBuffer, PinnedBuffer)) {
         if let Some(captured) = self.lock().graphs.get_mut(&key) {
             captured.pinned = Some(pinned);
         }
     }
 
-    /// Launches a step.
+    /// Launches a step: replays its graph, or runs it eagerly and captures it.
     pub(super) fn launch(&self, ops: &Cuda, key: StepKey, spec: &RowSpec, step: StepFn<'_, Cuda>) -> LaunchedStep {
         let mut known = self.lock();
         let words = spec.words().len();
@@ -110,7 +110,7 @@ impl Graphs {
 }
 
 impl Cuda {
-    /// Captures a step that was launched before, with a row spec of so many words, and gave out as many ids and numbers.
+    /// Captures a step that was launched before, with a row spec of `words` words and `ids` and `numbers` outputs.
     fn capture(&self, words: usize, (ids, numbers): (usize, usize), step: StepFn<'_, Self>) -> Captured {
         let device = self.queue.device();
         let (up, mut down) = (PinnedBuffer::new(device, words), PinnedBuffer::new(device, ids + numbers));

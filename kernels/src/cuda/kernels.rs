@@ -1,4 +1,4 @@
-//! The kernels of `kernels/cuda` by their names.
+//! Kernels of `kernels/cuda` by name.
 
 use std::sync::Arc;
 
@@ -6,13 +6,13 @@ use cudarc::driver::{CudaFunction, CudaModule, DriverError};
 
 macro_rules! kernels {
     ($($name:ident),+ $(,)?) => {
-        /// Every kernel of the module.
+        /// All kernels of the module.
         pub struct Kernels {
             $(pub $name: CudaFunction,)+
         }
 
         impl Kernels {
-            /// Looks all of them up.
+            /// Loads all kernels of the module.
             pub fn of(module: &Arc<CudaModule>) -> Result<Self, DriverError> {
                 Ok(Self { $($name: module.load_function(stringify!($name))?,)+ })
             }

@@ -1,25 +1,25 @@
-//! Numbers of weights on their way to the device.
+//! Upload of weights to the device.
 //!
-//! Two page-locked buffers take turns on a stream of their own: while one is copied the other is filled, out of the memory map of a file that
-//! may have to be read for it. So the disk and the bus work side by side, and nothing as large as a matrix is made on the host.
+//! Two page-locked staging buffers alternate on a stream of their own: one is copied while the other is filled from the memory-mapped file.
+//! So disk and bus work in parallel, and the host never holds a whole matrix.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::driver::CudaEvent;
 
-use super::device::{Device, Number, DeviceStream, word};
+use super::device::{Device, DeviceStream, Number, word};
 use super::memory::{DeviceMemory, PinnedBuffer};
 use super::ops::{TILE_THREADS, bits};
 use crate::ops::KernelError;
 use crate::part::RandomDraw;
 
-/// Parts in which a matrix is copied at least, so that filling and copying overlap, and bounds of their sizes.
+/// Least number of copies of a matrix, so that filling and copying overlap; then the bounds of a copy's bytes.
 const PARTS: usize = 8;
 const LEAST: usize = 64 << 10;
 const MOST: usize = 8 << 20;
 
-/// The buffers; made with the first matrix. Clones share them.
+/// Staging buffers, allocated with the first matrix. Clones share them.
 #[derive(Clone, Default)]
 pub struct StagingBuffers(Arc<Mutex<Option<Buffers>>>);
 
@@ -30,7 +30,7 @@ struct Buffers {
 
 struct Half {
     pinned: Option<PinnedBuffer>,
-    /// Recorded behind its last copy.
+    /// Event behind its last copy.
     copied: CudaEvent,
 }
 
@@ -41,7 +41,7 @@ impl Buffers {
         Self { halves: [half(), half()], queue }
     }
 
-    /// See [`Loader::rows`].
+    /// Fills and copies rows; see [`WeightLoader::rows`].
     fn rows(&mut self, to: u64, count: usize, row_bytes: usize, mut fill: impl FnMut(Range<usize>, &mut [u8])) {
         let part = (count * row_bytes / PARTS).clamp(LEAST, MOST);
         let each = (part / row_bytes.max(1)).max(1);
@@ -49,10 +49,11 @@ impl Buffers {
             let rows = first..count.min(first + each);
             let bytes = rows.len() * row_bytes;
             let Half { pinned, copied } = &mut self.halves[turn % 2];
-            // It may still be copied.
+            // Its last copy may still be running.
             self.queue.device().wait(copied);
             let fits = pinned.take().filter(|pinned| pinned.bytes().len() >= bytes);
-            let pinned = pinned.insert(fits.unwrap_or_else(|| PinnedBuffer::new(self.queue.device(), bytes.div_ceil(4))));
+            let pinned =
+                pinned.insert(fits.unwrap_or_else(|| PinnedBuffer::new(self.queue.device(), bytes.div_ceil(4))));
             fill(rows, &mut pinned.bytes_mut()[..bytes]);
             self.queue.upload_bytes(to + (first * row_bytes) as u64, pinned, bytes);
             self.queue.record(copied);
@@ -64,19 +65,19 @@ impl Buffers {
 
 impl Drop for Buffers {
     fn drop(&mut self) {
-        // A fill that panicked has left a copy under way.
+        // A fill that panicked has left a copy in progress.
         self.queue.synchronize_ignoring_errors();
     }
 }
 
-/// Makes weights' memory and fills it.
+/// Allocates and fills the memory of weights.
 pub struct WeightLoader<'a> {
     pub(super) queue: &'a DeviceStream,
     pub(super) stager: &'a StagingBuffers,
 }
 
 impl WeightLoader<'_> {
-    /// Memory for a weight of this name, of which nothing is known; refused where the device has no more.
+    /// Allocates uninitialised memory for the weight `name`. Fails if the device has too little.
     pub(super) fn memory(&self, name: &str, bytes: usize) -> Result<DeviceMemory, KernelError> {
         DeviceMemory::try_new(self.queue.device(), bytes).map_err(|free| {
             let mib = |bytes: usize| bytes.div_ceil(1 << 20);
@@ -84,38 +85,44 @@ impl WeightLoader<'_> {
         })
     }
 
-    /// These numbers.
+    /// Allocates memory and copies `numbers` to it.
     pub(super) fn numbers<N: Number>(&self, name: &str, numbers: &[N]) -> Result<DeviceMemory, KernelError> {
         let memory = self.memory(name, size_of_val(numbers))?;
         self.write(memory.at, numbers);
         Ok(memory)
     }
 
-    /// Numbers to where there is room for them.
+    /// Copies numbers to device memory that has room for them.
     pub(super) fn write<N: Number>(&self, to: u64, numbers: &[N]) {
         self.queue.write(to, numbers);
     }
 
-    /// `count` rows of so many bytes, of which `fill` writes some after the other; they are there when this returns.
+    /// Uploads `count` rows of `row_bytes` bytes, in parts that `fill` writes, and waits.
     pub(super) fn rows(&self, to: u64, count: usize, row_bytes: usize, fill: impl FnMut(Range<usize>, &mut [u8])) {
-        // A fill that panicked leaves buffers that are as good as new.
+        // The buffers stay usable after a fill that panicked.
         let mut buffers = self.stager.0.lock().unwrap_or_else(PoisonError::into_inner);
         buffers.get_or_insert_with(|| Buffers::new(self.queue.device())).rows(to, count, row_bytes, fill);
     }
 
-    /// Draws `rows` rows of `columns` numbers as bf16, `pitch` apart and filled up with zeros.
+    /// Draws `rows` rows of `columns` numbers as bf16, `pitch` apart and padded with zeros.
     pub(super) fn draw(&self, to: u64, rows: usize, draw: RandomDraw, (columns, pitch): (usize, usize)) {
         let args = &mut [to, draw.seed, bits(draw.mean), bits(draw.spread), word(columns).into(), word(pitch).into()];
         self.queue.launch(&self.queue.kernels().draw_bf16, (rows, 1), TILE_THREADS, 0, args);
     }
 
-    /// Draws so many times 64 bits.
+    /// Draws `count` times 64 random bits.
     pub(super) fn draw_integers(&self, to: u64, count: usize, seed: u64) {
         let args = &mut [to, seed, count as u64];
-        self.queue.launch(&self.queue.kernels().draw_integers, (count.div_ceil(TILE_THREADS), 1), TILE_THREADS, 0, args);
+        self.queue.launch(
+            &self.queue.kernels().draw_integers,
+            (count.div_ceil(TILE_THREADS), 1),
+            TILE_THREADS,
+            0,
+            args,
+        );
     }
 
-    /// Waits for what was drawn: other streams use it next.
+    /// Waits for the draws: other streams use them next.
     pub(super) fn settle(&self) {
         self.queue.synchronize();
     }

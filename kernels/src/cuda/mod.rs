@@ -1,20 +1,18 @@
 //! [`Ops`](crate::Ops) on a CUDA device, over `cudarc` and the kernels of `kernels/cuda`.
 //!
-//! - `device`: the driver, the module of kernels, and launches; `kernels`: their names
-//! - `memory`: device memory, buffers that are handed out again, and page-locked host memory
+//! - `device`: the driver, the kernel module, and launches; `kernels`: their names
+//! - `memory`: device memory, pools of reused buffers, and page-locked host memory
 //! - `tensor`: activations, lists, batches and state
-//! - `weight`: how weights lie; `arrange`: their numbers in that order; `loading`: how they get there
-//! - `graphs`: steps that are captured and replayed
+//! - `weight`: layouts of weights; `arrange`: their reordering; `loading`: their upload
+//! - `graphs`: capture of steps as graphs, and replay
 //! - `ops`, `step`, `conv`, `experts`, `segments`: the operations
 //!
-//! Activations, keys and values are in single precision. Matrices are bf16 where the checkpoint has them so, f32 or integers otherwise; products
-//! are summed in f32, in an order that the weight's shape alone decides, so that a row's result is the same bits with any rows beside it.
+//! Activations, keys and values are in single precision. Matrices are bf16 if the checkpoint's are, else f32 or integers. Products are
+//! summed in f32, in an order that the weight's shape alone decides, so a row gets the same bits with any neighbouring rows.
 //!
-//! The driver's library is looked for when a device is opened, so that one binary runs with and without it. Work goes to a stream of the
-//! device's own and is waited for where numbers are read back. A launch that fails leaves nothing that could be trusted: it panics,
-//! and so does everything after it.
+//! The driver library is loaded when a device is opened, so one binary runs with and without it. Work goes to the device's own stream, and
+//! read-backs wait for it. After a failed launch no result can be trusted: it panics, and so does every later call.
 
-mod weight_order;
 mod conv;
 mod device;
 mod experts;
@@ -27,6 +25,7 @@ mod segments;
 mod step;
 mod tensor;
 mod weight;
+mod weight_order;
 
 use std::fmt;
 use std::sync::Arc;
@@ -36,62 +35,62 @@ use thiserror::Error;
 pub use device::DeviceInfo;
 use device::{Device, DeviceStream};
 use graphs::Graphs;
-use loading::{WeightLoader, StagingBuffers};
+use loading::{StagingBuffers, WeightLoader};
 use memory::{Arena, EventPool, HostPool};
 pub use step::LaunchedStep;
 pub use tensor::{CudaBatch, CudaIndex, CudaState, Tensor};
 pub use weight::Weight;
 
-/// Why a CUDA device cannot be used.
+/// Reason for which a CUDA device cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum CudaError {
-    /// No driver library.
+    /// The driver library is missing.
     #[error("there is no NVIDIA driver on this machine (libcuda.so is not found): install it, or use the device `cpu`")]
     NoDriver,
-    /// No such device.
+    /// There is no device with this ordinal.
     #[error("there is no device cuda:{ordinal}; this machine has {count}: choose another, or use the device `cpu`")]
     NoDevice {
-        /// What was asked for.
+        /// Ordinal that was asked for.
         ordinal: usize,
-        /// How many there are.
+        /// Number of devices.
         count: usize,
     },
-    /// The device is older than the kernels.
+    /// The device's compute capability is too low for the kernels.
     #[error("{name} has compute capability {major}.{minor}, and 8.0 is needed: use the device `cpu`")]
     TooOld {
-        /// The device's name.
+        /// Name of the device.
         name: String,
-        /// Its compute capability.
+        /// Major compute capability.
         major: i32,
-        /// Its compute capability.
+        /// Minor compute capability.
         minor: i32,
     },
-    /// The device's memory is too small for what is asked of it. MiB.
+    /// The device has too little free memory; sizes in MiB.
     #[error(
         "{name} has {free} MiB free, and {needed} MiB are needed: use a smaller model or context, or the device `cpu`"
     )]
     Memory {
-        /// The device's name.
+        /// Name of the device.
         name: String,
-        /// What is needed.
+        /// MiB that are needed.
         needed: usize,
-        /// What is free.
+        /// MiB that are free.
         free: usize,
     },
-    /// The driver refuses something.
+    /// A driver call failed.
     #[error("the CUDA driver fails at {doing}: {error}")]
     Driver {
-        /// What was asked of it.
+        /// Description of the call.
         doing: &'static str,
-        /// Its answer.
+        /// Error text of the driver.
         error: String,
     },
 }
 
 /// A CUDA device.
 ///
-/// Clones share their buffers and their stream. A stage that runs beside others has a device of its own
-/// ([`Ops::with_own_buffers`](crate::Ops::with_own_buffers)): its work is ordered among itself, and with that of others by what is waited for.
+/// Clones share their buffers and their stream. A stage that runs concurrently has a device of its own
+/// ([`Ops::with_own_buffers`](crate::Ops::with_own_buffers)) with a stream of its own; explicit waits order its work with that of others.
 #[derive(Clone)]
 pub struct Cuda {
     queue: Arc<DeviceStream>,
@@ -99,12 +98,12 @@ pub struct Cuda {
     host: HostPool,
     events: EventPool,
     stager: StagingBuffers,
-    /// `None` if every step is put on the stream operation by operation.
+    /// Captured graphs; `None` if every step is launched eagerly.
     graphs: Option<Graphs>,
 }
 
 impl Cuda {
-    /// Opens the device with this number.
+    /// Opens the device with this ordinal.
     pub fn open(ordinal: usize) -> Result<Self, CudaError> {
         Self::on(Device::open(ordinal)?, StagingBuffers::default())
     }
@@ -115,7 +114,7 @@ impl Cuda {
         Ok(Self { arena, host, events, stager, graphs: None, queue })
     }
 
-    /// The same device, whose steps are captured as graphs when they are launched first, and replayed from then on.
+    /// Captures each step as a graph at its first launch, and replays it from then on.
     #[must_use]
     pub fn with_graphs(self) -> Self {
         Self { graphs: Some(Graphs::new(Arena::new(self.queue.clone()))), ..self }
@@ -125,12 +124,12 @@ impl Cuda {
         WeightLoader { queue: &self.queue, stager: &self.stager }
     }
 
-    /// The device's name and memory.
+    /// Returns the device's name and memory.
     pub fn info(&self) -> Result<DeviceInfo, CudaError> {
         self.queue.device().info()
     }
 
-    /// Refuses to go on where fewer bytes than these are free.
+    /// Fails with [`CudaError::Memory`] if fewer than `bytes` bytes are free.
     pub fn check_memory(&self, bytes: usize) -> Result<(), CudaError> {
         let DeviceInfo { name, free, .. } = self.info()?;
         let mib = |bytes: usize| bytes.div_ceil(1 << 20);

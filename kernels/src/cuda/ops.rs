@@ -1,30 +1,31 @@
-//! [`Ops`]: each operation is a kernel or a copy, put on the stream. Numbers of the host become a row spec of their own.
+//! [`Ops`]: each operation is a kernel or a copy on the stream. Numbers from the host become a row spec of their own.
 
 use std::sync::Arc;
 
 use super::memory::{Buffer, DeviceMemory};
 use super::tensor::{CudaBatch, CudaIndex, CudaState, Tensor};
-use super::weight::{MatrixKind, Matrix, Weight};
+use super::weight::{Matrix, MatrixKind, Weight};
 use super::{Cuda, device};
 use crate::cpu::quantised::IntegerFormat;
 use crate::ops::{
-    AttentionShape, WeightFormat, KernelError, WeightLayout, Ops, RawTensor, RouterShape, SampleParams, SequenceRows, StateSpec,
+    AttentionShape, KernelError, Ops, RawTensor, RouterShape, SampleParams, SequenceRows, StateSpec, WeightFormat,
+    WeightLayout,
 };
 use crate::part::WeightPart;
 use crate::row_spec::SpecLayout;
 use crate::step_ops::StepOps;
 
-/// Threads of a block that computes number by number.
+/// Threads of a block of element-wise kernels.
 pub(super) const TILE_THREADS: usize = 128;
-/// Warps of a block that computes an output or a group a warp.
+/// Warps of a block in kernels with one output or group for each warp.
 pub(super) const WARPS: usize = 4;
 pub(super) const WARP: usize = 32;
 /// Bytes of a number.
 const SIZE: usize = size_of::<f32>();
-/// Threads of a block that chooses an id.
+/// Threads of a block that samples an id.
 const SAMPLE_THREADS: usize = 256;
 
-/// What a block of [`THREADS`] multiplies on tensor cores: rows and outputs, as in `kernels/cuda/mma.cuh`.
+/// Tile of a block of [`TILE_THREADS`] on tensor cores: rows and outputs, as in `kernels/cuda/mma.cuh`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Tile {
     pub(super) rows: usize,
@@ -35,29 +36,29 @@ impl Tile {
     pub(super) const FEW: Self = Self { rows: 8, outputs: 16 };
     pub(super) const MANY: Self = Self { rows: 64, outputs: 32 };
 
-    /// The one for so many rows; a row gets the same bits from both.
+    /// Returns the tile for `rows` rows; both tiles give a row the same bits.
     pub(super) fn of(rows: usize) -> Self {
         if rows <= Self::FEW.rows { Self::FEW } else { Self::MANY }
     }
 
-    /// A block for each tile.
+    /// Grid with one block for each tile.
     pub(super) fn grid(self, rows: usize, outputs: usize) -> (usize, usize) {
         (rows.div_ceil(self.rows), outputs.div_ceil(self.outputs))
     }
 }
 
 impl Cuda {
-    /// A tensor of which nothing is known.
+    /// Returns an uninitialised tensor.
     pub(super) fn uninit_tensor(&self, rows: usize, columns: usize) -> Tensor {
         Tensor::new(self.arena.words(rows * columns), rows, columns)
     }
 
-    /// Words of which nothing is known.
+    /// Returns uninitialised words.
     pub(super) fn uninit_words(&self, len: usize) -> Buffer {
         self.arena.words(len)
     }
 
-    /// A kernel with a thread for each of `count` numbers, which is its last parameter.
+    /// Launches a kernel with a thread for each of `count` numbers; `count` is its last parameter.
     pub(super) fn each(&self, kernel: &cudarc::driver::CudaFunction, count: usize, args: &[u64]) {
         let mut all = [0; 8];
         all[..args.len()].copy_from_slice(args);
@@ -65,12 +66,12 @@ impl Cuda {
         self.queue.launch(kernel, (count.div_ceil(TILE_THREADS), 1), TILE_THREADS, 0, &mut all[..=args.len()]);
     }
 
-    /// `x Wᵀ + b` with a bias by its address, 0 for none.
+    /// Computes `x Wᵀ + b`; `bias` is an address, 0 for none.
     pub(super) fn product(&self, x: &Tensor, weight: &Matrix, bias: u64) -> Tensor {
         let kernels = self.queue.kernels();
         assert_eq!(x.columns, weight.columns, "the weight has another input");
         let out = self.uninit_tensor(x.rows, weight.outputs);
-        // Of one row or four by a warp, or a tile by a block: those for few rows and for many sum in the same order.
+        // One row or four for each warp, or one tile for each block: the kernels for few rows and for many sum in the same order.
         let (few, many) = match &weight.kind {
             MatrixKind::F32 => (&kernels.product_f32, &kernels.product4_f32),
             MatrixKind::Bf16 => (&kernels.product_bf16, &kernels.product_rows_bf16),
@@ -93,7 +94,7 @@ impl Cuda {
         out
     }
 
-    /// Rows of a table or of state by their numbers.
+    /// Gathers rows of a table or of state by index.
     pub(super) fn gathered(&self, from: u64, is_bf16: bool, columns: usize, at: &CudaIndex) -> Tensor {
         let kernels = self.queue.kernels();
         let kernel = if is_bf16 { &kernels.gather_rows_bf16 } else { &kernels.gather_rows_f32 };
@@ -102,7 +103,7 @@ impl Cuda {
         out
     }
 
-    /// A list of the host.
+    /// Uploads a list from the host.
     fn list(&self, numbers: &[u32]) -> CudaIndex {
         let buffer = self.uninit_words(numbers.len());
         self.queue.write(buffer.at(), numbers);
@@ -121,16 +122,26 @@ impl Ops for Cuda {
         self.weight_in_format(layout, WeightFormat::Float, parts)
     }
 
-    fn weight_in_format(&self, layout: WeightLayout, format: WeightFormat, parts: &[RawTensor<'_>]) -> Result<Weight, KernelError> {
+    fn weight_in_format(
+        &self,
+        layout: WeightLayout,
+        format: WeightFormat,
+        parts: &[RawTensor<'_>],
+    ) -> Result<Weight, KernelError> {
         self.weight_from_parts(layout, format, &parts.iter().copied().map(WeightPart::Stored).collect::<Vec<_>>())
     }
 
-    fn weight_from_parts(&self, layout: WeightLayout, format: WeightFormat, parts: &[WeightPart<'_>]) -> Result<Weight, KernelError> {
+    fn weight_from_parts(
+        &self,
+        layout: WeightLayout,
+        format: WeightFormat,
+        parts: &[WeightPart<'_>],
+    ) -> Result<Weight, KernelError> {
         Weight::new(&self.loader(), layout, format, parts)
     }
 
     fn with_own_buffers(&self) -> Self {
-        // The driver made a stream of this device before: what is short now is the machine's memory.
+        // The driver made a stream of this device before, so a failure now means that the machine has too little memory.
         let own = Self::on(Arc::clone(self.queue.device()), self.stager.clone());
         let own = own.unwrap_or_else(|error| panic!("{error}"));
         if self.graphs.is_some() { own.with_graphs() } else { own }
@@ -421,15 +432,15 @@ impl Ops for Cuda {
     }
 }
 
-/// Numbers of a head: what the kernel has registers for.
+/// Largest head width: the kernel's register limit.
 pub(super) const MAX_HEAD_DIM: usize = 256;
 
-/// What scores are multiplied with.
+/// Factor of attention scores.
 pub(super) fn scale(head_dim: usize) -> f32 {
     1.0 / (head_dim as f32).sqrt()
 }
 
-/// Shared memory of a block of attention.
+/// Bytes of shared memory of a block of attention.
 pub(super) fn attention_bytes(head_dim: usize) -> usize {
     WARPS * (head_dim + 2) * SIZE
 }
@@ -441,7 +452,7 @@ pub(super) struct Args {
     count: usize,
 }
 
-/// Parameters that a kernel has at most.
+/// Largest number of parameters of a kernel.
 const MOST_ARGS: usize = 20;
 
 impl Args {
@@ -461,13 +472,13 @@ impl Args {
     }
 }
 
-/// A float as a parameter.
+/// Converts a float to a kernel parameter.
 pub(super) fn bits(number: f32) -> u64 {
     u64::from(number.to_bits())
 }
 
 impl Cuda {
-    /// Ids chosen by the parameters of a row spec.
+    /// Samples ids with the parameters of a row spec.
     pub(super) fn sample_ids(
         &self,
         logits: &Tensor,
@@ -476,7 +487,7 @@ impl Cuda {
         output_mask: Option<&mut CudaState>,
     ) -> CudaIndex {
         const PARAMS: usize = 6;
-        // As many as there are parameters for: a bucket has them for all of its rows.
+        // One row for each set of parameters: a bucket has them for all of its rows.
         let rows = logits.rows.min(params.len / PARAMS);
         let allowed = allowed_mask.map_or(0, |mask| {
             assert_eq!(mask.vector().len, logits.columns, "a mask of another vocabulary");

@@ -6,12 +6,19 @@ use super::tensor::{CudaIndex, Tensor};
 use super::weight::Weight;
 use crate::step_ops::FILTER_TAPS;
 
-/// Rows of a thread of the snake at twice the rate.
+/// Rows that a thread computes in the snake at twice the rate.
 const RUN: usize = 8;
 
 impl Cuda {
-    /// Attention within segments.
-    pub(super) fn within_segments(&self, q: &Tensor, k: &Tensor, v: &Tensor, segments: &CudaIndex, heads: usize) -> Tensor {
+    /// Bidirectional attention within segments.
+    pub(super) fn within_segments(
+        &self,
+        q: &Tensor,
+        k: &Tensor,
+        v: &Tensor,
+        segments: &CudaIndex,
+        heads: usize,
+    ) -> Tensor {
         let (out, dim) = (self.uninit_tensor(q.rows, q.columns), q.columns / heads);
         assert!(dim <= MAX_HEAD_DIM, "a head has at most {MAX_HEAD_DIM} numbers");
         assert_eq!((q.columns, k.columns, v.columns), (heads * dim, heads * dim, heads * dim), "widths differ");
@@ -22,7 +29,7 @@ impl Cuda {
         out
     }
 
-    /// A convolution centred on each row.
+    /// Centred convolution within segments.
     pub(super) fn centred(&self, x: &Tensor, weight: &Weight, bias: &Weight, segments: &CudaIndex) -> Tensor {
         let Weight::Conv1d { matrix, dilation } = weight else { panic!("not a convolution: {}", weight.kind()) };
         let (bias, taps) = (bias.vector(), matrix.columns / x.columns);
@@ -39,7 +46,7 @@ impl Cuda {
         out
     }
 
-    /// The snake at twice the rate.
+    /// Snake at twice the rate, within segments.
     pub(super) fn resampled_snake(
         &self,
         x: &Tensor,

@@ -12,26 +12,26 @@ use super::tensor::{CudaBatch, CudaIndex, CudaState, Tensor};
 use super::weight::Weight;
 use crate::ops::NO_ID;
 use crate::row_spec::{BatchSection, NO_ROW, RowSpec, SpecSection};
-use crate::step_ops::{self, StepOutputs, ReadBack, StepFn, StepKey, StepOps, StreamLevel};
+use crate::step_ops::{self, ReadBack, StepFn, StepKey, StepOps, StepOutputs, StreamLevel};
 
-/// A step that was launched. What it copies to and from is kept until it has been waited for.
+/// A launched step. It keeps its page-locked memory until it was waited for.
 pub struct LaunchedStep {
     queue: Arc<DeviceStream>,
     events: EventPool,
-    /// Recorded behind its read-back; `None` while it is put together, and once it was waited for.
+    /// Event behind its read-back; `None` while it is being launched, and after the wait.
     done: Option<CudaEvent>,
     home: PinnedOwner,
-    /// What is uploaded and what is read back; `None` once they are given back.
+    /// Page-locked memory of the upload and the read-back; `None` once returned.
     pinned: Option<(PinnedBuffer, Option<PinnedBuffer>)>,
     ids: usize,
     numbers: usize,
 }
 
-/// Whose page-locked memory a launch uses.
+/// Owner of a launch's page-locked memory.
 pub(super) enum PinnedOwner {
-    /// That of all steps.
+    /// Pool of all eager steps.
     Pool(HostPool),
-    /// A graph's own.
+    /// Graph of this key.
     Graph(Graphs, StepKey),
 }
 
@@ -50,19 +50,19 @@ impl PinnedOwner {
 }
 
 impl LaunchedStep {
-    /// How many ids and numbers are read back.
+    /// Number of ids and numbers that are read back.
     pub(super) fn sizes(&self) -> (usize, usize) {
         (self.ids, self.numbers)
     }
 
-    /// Records the step's end behind what is on the stream.
+    /// Records the step's end on the stream.
     pub(super) fn record_end(&mut self) {
         let event = self.events.take(self.queue.device());
         self.queue.record(&event);
         self.done = Some(event);
     }
 
-    /// Waits for the step alone, not for what was launched behind it, and gives page-locked memory back behind what `read` makes of it.
+    /// Waits for this step only, not for later launches; calls `read` on its outputs and returns the page-locked memory.
     fn finish(&mut self, read: impl FnOnce(&[u32])) {
         if let Some((up, down)) = self.pinned.take() {
             match self.done.take() {
@@ -70,7 +70,7 @@ impl LaunchedStep {
                     self.queue.device().wait(&event);
                     self.events.give(event);
                 }
-                // It was not put together whole.
+                // Its launch did not complete.
                 None => self.queue.synchronize(),
             }
             if let Some(down) = &down {
@@ -83,8 +83,8 @@ impl LaunchedStep {
 
 impl Drop for LaunchedStep {
     fn drop(&mut self) {
-        // A step that panicked or that nobody collects: its copies may be under way. Where the device is broken none is, and a second
-        // panic would end the process.
+        // A step that panicked or was never collected: its copies may be in progress. On a broken device none is, and a second panic would
+        // abort the process.
         if self.pinned.is_some() && !std::thread::panicking() {
             self.finish(|_| {});
         } else if let Some(pinned) = self.pinned.take() {
@@ -146,7 +146,7 @@ impl StepOps for Cuda {
     }
 
     fn embed_at(&self, table: &Weight, ids: &CudaIndex) -> Tensor {
-        // The one number stands for no row and for no id.
+        // One value marks both "no row" and "no id".
         const { assert!(NO_ROW == NO_ID) };
         let table = table.table();
         self.gathered(table.memory.at, table.kind.is_bf16(), table.columns, ids)
@@ -179,7 +179,14 @@ impl StepOps for Cuda {
         self.centred(x, weight, bias, segments)
     }
 
-    fn segment_snake_at(&self, x: &Tensor, alpha: &Weight, beta: &Weight, filter: &Weight, segments: &CudaIndex) -> Tensor {
+    fn segment_snake_at(
+        &self,
+        x: &Tensor,
+        alpha: &Weight,
+        beta: &Weight,
+        filter: &Weight,
+        segments: &CudaIndex,
+    ) -> Tensor {
         self.resampled_snake(x, (alpha, beta), filter, segments)
     }
 
@@ -253,7 +260,7 @@ impl Cuda {
         LaunchedStep { queue, events, done: None, home, pinned: Some(pinned), ids, numbers }
     }
 
-    /// Puts a step on the stream, operation by operation.
+    /// Launches a step eagerly, operation by operation.
     pub(super) fn launch_eager(&self, spec: &RowSpec, step: StepFn<'_, Self>) -> LaunchedStep {
         let (device, words) = (self.queue.device(), spec.words().len());
         let mut up = self.host.take(device, words);
@@ -270,9 +277,14 @@ impl Cuda {
         ticket
     }
 
-    /// The upload of a row spec of so many words, a step's operations, and what it gives out side by side, so that it is read back at once: how
-    /// many ids and numbers that is.
-    pub(super) fn enqueue_step(&self, up: &PinnedBuffer, words: usize, step: StepFn<'_, Self>) -> ((usize, usize), Buffer) {
+    /// Enqueues the upload of a row spec of `words` words and a step's operations, and concatenates its outputs, so that one copy reads
+    /// them back. Returns the number of ids and of numbers, and the outputs.
+    pub(super) fn enqueue_step(
+        &self,
+        up: &PinnedBuffer,
+        words: usize,
+        step: StepFn<'_, Self>,
+    ) -> ((usize, usize), Buffer) {
         let spec = self.uninit_words(words);
         self.queue.upload(spec.at(), up, words);
         let mut outputs = StepOutputs::default();
@@ -290,7 +302,7 @@ impl Cuda {
         (sizes, all)
     }
 
-    /// Writes row `i` of `rows` to row `at[i]` of what lies at `to`.
+    /// Copies row `i` of `rows` to row `at[i]` of the rows at address `to`.
     fn scatter(&self, to: u64, columns: usize, at: &CudaIndex, rows: &Tensor) {
         let count = at.len.min(rows.rows) * columns;
         self.each(&self.queue.kernels().scatter_rows_f32, count, &[rows.at(), at.at(), to, columns as u64]);

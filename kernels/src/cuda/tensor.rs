@@ -1,4 +1,4 @@
-//! Activations, lists, batches, and what outlives a step.
+//! Activations, lists, batches, and state that outlives a step.
 
 use std::sync::Arc;
 
@@ -16,18 +16,18 @@ impl Tensor {
         Self { rows, columns, data }
     }
 
-    /// Its numbers.
+    /// Number of its numbers.
     pub(super) fn len(&self) -> usize {
         self.rows * self.columns
     }
 
-    /// Its address on the device.
+    /// Address on the device.
     pub(super) fn at(&self) -> u64 {
         self.data.at()
     }
 }
 
-/// A list of ids or numbers of rows, or a whole row spec.
+/// A list of ids or row indices, or a whole row spec.
 #[derive(Clone)]
 pub struct CudaIndex {
     pub(super) words: Arc<Buffer>,
@@ -40,13 +40,13 @@ impl CudaIndex {
         Self { words: Arc::new(words), start: 0, len }
     }
 
-    /// Its address on the device.
+    /// Address on the device.
     pub(super) fn at(&self) -> u64 {
         self.words.at() + (self.start * size_of::<u32>()) as u64
     }
 }
 
-/// The rows of an attention step.
+/// Rows of an attention step.
 pub struct CudaBatch {
     pub(super) words: CudaIndex,
     pub(super) sequences: usize,
@@ -54,38 +54,38 @@ pub struct CudaBatch {
     pub(super) stride: usize,
 }
 
-/// Memory updated in place.
+/// Memory that operations update in place.
 pub enum CudaState {
-    /// Keys and values of an attention layer, `[block][position][width]` each.
+    /// KV cache of an attention layer, `[block][position][width]` each for keys and values.
     KeyValue {
-        /// Keys.
+        /// Keys of all positions.
         keys: DeviceMemory,
-        /// Values.
+        /// Values of all positions.
         values: DeviceMemory,
         /// Positions in a block.
         block_len: usize,
         /// Numbers of a position.
         width: usize,
     },
-    /// What a convolution remembers, `[slot][row][column]`.
+    /// State of a causal convolution, `[slot][row][column]`.
     Tail {
-        /// Its numbers.
+        /// Numbers of all slots.
         data: DeviceMemory,
-        /// Rows remembered.
+        /// Input rows kept for each slot.
         rows: usize,
-        /// Channels.
+        /// Channels of a row.
         columns: usize,
     },
-    /// Ids that each slot has produced, `[slot][id]`, a byte each.
+    /// Ids that each slot has produced, `[slot][id]`, one byte each.
     TokenMask {
-        /// Its bytes.
+        /// Bytes of all slots.
         flags: DeviceMemory,
-        /// Ids.
+        /// Size of the vocabulary.
         vocabulary: usize,
     },
     /// Rows that outlive a step.
     Rows {
-        /// Their numbers.
+        /// Numbers of all rows.
         data: DeviceMemory,
         /// Numbers in a row.
         columns: usize,
@@ -102,7 +102,7 @@ impl CudaState {
         }
     }
 
-    /// The rows' address and how many numbers each has.
+    /// Returns the rows' address and their width.
     pub(super) fn rows(&self) -> (u64, usize) {
         match self {
             Self::Rows { data, columns } => (data.at, *columns),
@@ -110,7 +110,7 @@ impl CudaState {
         }
     }
 
-    /// A tail's address, rows and channels.
+    /// Returns a tail's address, rows and channels.
     pub(super) fn tail(&self) -> (u64, usize, usize) {
         match self {
             Self::Tail { data, rows, columns } => (data.at, *rows, *columns),
@@ -118,7 +118,7 @@ impl CudaState {
         }
     }
 
-    /// A mask's address and its ids.
+    /// Returns a mask's address and the size of its vocabulary.
     pub(super) fn mask(&self) -> (u64, usize) {
         match self {
             Self::TokenMask { flags, vocabulary } => (flags.at, *vocabulary),

@@ -1,70 +1,70 @@
-//! How weights lie on the device: as in the checkpoint, with taps of convolutions outermost, and rows of matrices filled up for loads of
-//! several numbers.
+//! Layouts of weights on the device: as in the checkpoint, with taps of convolutions outermost and rows of matrices padded for vector
+//! loads.
 //!
-//! Integers are those of the processor's formats: groups of [`GROUP`](crate::cpu::groups::GROUP) along the input with a scale of bfloat16, quantised or as a checkpoint
-//! stores them. A row is whole groups; scales are `[outputs][groups]`.
+//! Integers have the processor's formats: groups of [`GROUP`](crate::cpu::groups::GROUP) along the input with a scale of bfloat16,
+//! quantised here or as a checkpoint stores them. A row is whole groups; scales are `[outputs][groups]`.
 
-use super::weight_order::{PartRows, floats, integers, single, taps_outermost};
 use super::loading::WeightLoader;
 use super::memory::DeviceMemory;
+use super::weight_order::{PartRows, floats, integers, single, taps_outermost};
 use crate::cpu::quantised::IntegerFormat;
-use crate::ops::{WeightFormat, KernelError, WeightLayout};
+use crate::ops::{KernelError, WeightFormat, WeightLayout};
 use crate::part::WeightPart;
 
-/// A prepared weight.
+/// A prepared weight, by layout.
 pub enum Weight {
-    /// [`Layout::Vector`]
+    /// Numbers of a [`WeightLayout::Vector`].
     Vector(VectorWeight),
-    /// [`Layout::Linear`]
+    /// Matrix of a [`WeightLayout::Linear`].
     Linear(Matrix),
-    /// [`Layout::Table`]
+    /// Matrix of a [`WeightLayout::Table`].
     Table(Matrix),
-    /// [`Layout::Experts`], one matrix after the other.
+    /// Concatenated matrices of a [`WeightLayout::Experts`].
     Experts {
-        /// All of them; `outputs` are those of one.
+        /// All experts; `outputs` are those of one.
         matrix: Matrix,
-        /// How many.
+        /// Number of experts.
         experts: usize,
     },
-    /// [`Layout::Conv1d`]: `[out][tap][channel]`
+    /// Weight of a [`WeightLayout::Conv1d`], `[out][tap][channel]`.
     Conv1d {
-        /// The numbers.
+        /// Matrix of the numbers.
         matrix: Matrix,
         /// Rows between taps.
         dilation: usize,
     },
-    /// [`Layout::Depthwise`]: `[tap][channel]`
+    /// Weight of a [`WeightLayout::Depthwise`], `[tap][channel]`.
     Depthwise {
-        /// The numbers, in single precision.
+        /// Numbers in single precision.
         numbers: VectorWeight,
-        /// Taps.
+        /// Number of taps.
         taps: usize,
     },
-    /// [`Layout::ConvTranspose1d`]: as a causal convolution to `stride * out` columns, `[phase][out][tap][channel]`
+    /// Weight of a [`WeightLayout::ConvTranspose1d`], as a causal convolution to `stride * out` columns, `[phase][out][tap][channel]`.
     ConvTranspose1d {
-        /// The numbers.
+        /// Matrix of the numbers.
         matrix: Matrix,
         /// Output rows for each input row.
         stride: usize,
-        /// Whether a stream's first input row gives none.
+        /// True if a stream's first input row gives no output.
         cut: bool,
     },
-    /// [`Layout::Conv2d`]: `[out][row of taps][tap][channel]`
+    /// Weight of a [`WeightLayout::Conv2d`], `[out][row of taps][tap][channel]`.
     Conv2d {
-        /// The numbers.
+        /// Matrix of the numbers.
         matrix: Matrix,
-        /// Distance between outputs.
+        /// Distance between outputs, over both axes.
         stride: usize,
     },
 }
 
-/// Numbers in single precision.
+/// Vector in single precision.
 pub struct VectorWeight {
     pub(super) memory: DeviceMemory,
     pub(super) len: usize,
 }
 
-/// A matrix `[outputs][pitch]`, of which `columns` count.
+/// A matrix `[outputs][pitch]`; the first `columns` of each row count, the rest is padding.
 pub struct Matrix {
     pub(super) memory: DeviceMemory,
     pub(super) kind: MatrixKind,
@@ -73,18 +73,18 @@ pub struct Matrix {
     pub(super) pitch: usize,
 }
 
-/// What the numbers of a matrix are.
+/// Number format of a matrix.
 pub enum MatrixKind {
-    /// f32
+    /// Single precision, f32.
     F32,
-    /// bf16
+    /// Half the memory: bf16.
     Bf16,
-    /// Integers, and their scales.
+    /// Integers, with the memory of their scales.
     Integers(IntegerFormat, DeviceMemory),
 }
 
 impl MatrixKind {
-    /// The scales' address, for integers.
+    /// Address of the scales; `None` unless the numbers are integers.
     pub(super) fn scales(&self) -> Option<u64> {
         match self {
             Self::Integers(_, scales) => Some(scales.at),
@@ -92,7 +92,7 @@ impl MatrixKind {
         }
     }
 
-    /// Whether they are bf16.
+    /// True if the numbers are bf16.
     pub(super) fn is_bf16(&self) -> bool {
         matches!(self, Self::Bf16)
     }
@@ -108,7 +108,7 @@ impl Weight {
         check(layout, parts)?;
         let (name, shape) = (parts[0].name(), parts[0].shape());
         let stored = stored_bits(layout, parts)?;
-        // Tables stay as they are: no kernel gathers integers.
+        // Tables keep their floating-point format: no kernel gathers integers.
         let has_format = matches!(layout, WeightLayout::Linear | WeightLayout::Experts { .. } | WeightLayout::Table);
         if format != WeightFormat::Float && !has_format {
             return Err(KernelError::Format { name: name.to_owned(), layout, format });
@@ -124,7 +124,7 @@ impl Weight {
             WeightLayout::Linear | WeightLayout::Experts { .. } => match stored.or(IntegerFormat::of(format)) {
                 Some(bits) => integers(loader, bits, &rows)?,
                 None => {
-                    // Whole loads of 16 bytes.
+                    // A multiple of 16-byte loads.
                     let load = if rows.is_bf16 { 8 } else { 4 };
                     floats(loader, &rows, shape[1].next_multiple_of(load))?
                 }
@@ -134,7 +134,7 @@ impl Weight {
                 let (at, columns) = taps_outermost(layout, shape);
                 let outputs = shape.iter().product::<usize>() / columns;
                 if rows.is_bf16 {
-                    // Whole loads of 16 bytes.
+                    // A multiple of 16-byte loads.
                     let (w, pitch) = (rows.bits(), columns.next_multiple_of(8));
                     let number =
                         |i: usize| if i % pitch < columns { w[at(i / pitch * columns + i % pitch)] } else { 0 };
@@ -205,7 +205,8 @@ impl Weight {
     }
 }
 
-/// The size of the integers that parts are stored as, if they are: all of one weight have one, and only matrices may.
+/// Integer size of stored parts; `None` for floating-point parts. All parts of a weight must have one size, and only matrices may have
+/// integers.
 fn stored_bits(layout: WeightLayout, parts: &[WeightPart<'_>]) -> Result<Option<IntegerFormat>, KernelError> {
     let bits = |part: &WeightPart<'_>| match part {
         WeightPart::Packed(tensor) => Some(tensor.packing.bits()),
@@ -219,7 +220,7 @@ fn stored_bits(layout: WeightLayout, parts: &[WeightPart<'_>]) -> Result<Option<
     Ok(bits(packed).map(|bits| if bits == 4 { IntegerFormat::Four } else { IntegerFormat::Eight }))
 }
 
-/// Refuses parts whose shapes or sizes do not fit the layout.
+/// Checks that the parts' shapes and sizes fit the layout.
 fn check(layout: WeightLayout, parts: &[WeightPart<'_>]) -> Result<(), KernelError> {
     let wrong =
         |name: &str, shape: &[usize]| KernelError::Shape { name: name.to_owned(), shape: shape.to_vec(), layout };

@@ -1,25 +1,25 @@
-//! The numbers of parts in the order in which kernels read them.
+//! Reorders the numbers of parts for the kernels.
 
 use super::loading::WeightLoader;
-use super::weight::{MatrixKind, Matrix, VectorWeight};
+use super::weight::{Matrix, MatrixKind, VectorWeight};
 use crate::cpu::groups::GROUP;
 use crate::cpu::quantised::{IntegerFormat, quantise_group};
 use crate::ops::{DType, KernelError, WeightLayout};
 use crate::part::{RandomDraw, WeightPart};
 
-/// The rows of all parts, one under the other.
+/// Rows of all parts, concatenated.
 pub(super) struct PartRows<'a> {
     parts: &'a [WeightPart<'a>],
-    /// Numbers of a row.
+    /// Numbers in a row.
     columns: usize,
-    /// How many.
+    /// Number of rows.
     count: usize,
-    /// Whether all parts are bf16.
+    /// True if all parts are bf16.
     pub(super) is_bf16: bool,
 }
 
 impl<'a> PartRows<'a> {
-    /// The parts were checked.
+    /// Wraps parts that were checked.
     pub(super) fn new(parts: &'a [WeightPart<'a>]) -> Self {
         let is_bf16 = |part: &WeightPart<'_>| match part {
             WeightPart::Stored(tensor) => tensor.dtype == DType::Bf16,
@@ -34,7 +34,7 @@ impl<'a> PartRows<'a> {
         }
     }
 
-    /// Each row from `first` on, by its part and its number there.
+    /// Yields each row from `first` on, by its part and its index there.
     fn from(&self, first: usize) -> impl Iterator<Item = (&'a WeightPart<'a>, usize)> {
         let mut before = 0;
         let parts = self.parts.iter().map(move |part| {
@@ -45,11 +45,13 @@ impl<'a> PartRows<'a> {
         parts.flat_map(|(part, rows)| rows.map(move |row| (part, row)))
     }
 
-    /// A row in single precision.
+    /// Writes a row to `numbers` in single precision.
     fn widen_into(&self, (part, row): (&WeightPart<'_>, usize), numbers: &mut [f32]) {
         let first = row * self.columns;
         match part {
-            WeightPart::Stored(tensor) => tensor.dtype.widen_into(&tensor.bytes[first * tensor.dtype.size()..], numbers),
+            WeightPart::Stored(tensor) => {
+                tensor.dtype.widen_into(&tensor.bytes[first * tensor.dtype.size()..], numbers)
+            }
             WeightPart::Packed(_) => unreachable!("integers stay as they are"),
             WeightPart::Drawn(tensor) => {
                 let drawn = (first as u64..).map(|index| tensor.draw.number(index));
@@ -58,7 +60,7 @@ impl<'a> PartRows<'a> {
         }
     }
 
-    /// A row of bf16 as bytes.
+    /// Writes a bf16 row to `to` as bytes.
     fn bytes_into(&self, (part, row): (&WeightPart<'_>, usize), to: &mut [u8]) {
         let first = row * self.columns;
         match part {
@@ -71,7 +73,7 @@ impl<'a> PartRows<'a> {
         }
     }
 
-    /// Everything in single precision; drawn numbers as bf16 has them.
+    /// Returns all numbers in single precision; drawn ones are truncated to bf16 first.
     pub(super) fn widened(&self) -> Vec<f32> {
         if self.is_bf16 {
             return self.bits().into_iter().map(|bits| f32::from_bits(u32::from(bits) << 16)).collect();
@@ -83,7 +85,7 @@ impl<'a> PartRows<'a> {
         all
     }
 
-    /// Everything as bits of bf16, which all parts are.
+    /// Returns all numbers as bits of bf16; all parts must be bf16.
     pub(super) fn bits(&self) -> Vec<u16> {
         let mut bytes = vec![0; 2 * self.columns];
         let mut all = Vec::with_capacity(self.count * self.columns);
@@ -94,7 +96,7 @@ impl<'a> PartRows<'a> {
         all
     }
 
-    /// How the parts are drawn, if all are: rows and numbers of each.
+    /// Returns rows and distribution of each part if all are drawn.
     fn drawn(&self) -> Option<Vec<(usize, RandomDraw)>> {
         let drawn = |part: &WeightPart<'_>| match part {
             WeightPart::Drawn(tensor) => Some((tensor.shape[0], tensor.draw)),
@@ -108,7 +110,7 @@ impl<'a> PartRows<'a> {
     }
 }
 
-/// A number cut to bf16.
+/// Truncates a number to bf16.
 fn cut(number: f32) -> u16 {
     (number.to_bits() >> 16) as u16
 }
@@ -117,7 +119,7 @@ pub(super) fn single(loader: &WeightLoader<'_>, name: &str, numbers: &[f32]) -> 
     Ok(VectorWeight { len: numbers.len(), memory: loader.numbers(name, numbers)? })
 }
 
-/// A matrix of bf16 where all parts are, else of f32.
+/// Uploads a matrix of bf16 if all parts are bf16, else of f32.
 pub(super) fn floats(loader: &WeightLoader<'_>, rows: &PartRows<'_>, pitch: usize) -> Result<Matrix, KernelError> {
     let PartRows { columns, count, is_bf16, .. } = *rows;
     let size = if is_bf16 { 2 } else { 4 };
@@ -148,8 +150,12 @@ pub(super) fn floats(loader: &WeightLoader<'_>, rows: &PartRows<'_>, pitch: usiz
     Ok(Matrix { memory, kind, outputs: count, columns, pitch })
 }
 
-/// A matrix of integers: drawn, stored, or quantised.
-pub(super) fn integers(loader: &WeightLoader<'_>, bits: IntegerFormat, rows: &PartRows<'_>) -> Result<Matrix, KernelError> {
+/// Uploads a matrix of integers: drawn, stored, or quantised here.
+pub(super) fn integers(
+    loader: &WeightLoader<'_>,
+    bits: IntegerFormat,
+    rows: &PartRows<'_>,
+) -> Result<Matrix, KernelError> {
     let PartRows { columns, count, .. } = *rows;
     let groups = columns.div_ceil(GROUP);
     let pitch = groups * GROUP;
@@ -162,7 +168,7 @@ pub(super) fn integers(loader: &WeightLoader<'_>, bits: IntegerFormat, rows: &Pa
     let (at, scales_at) = (memory.at, scales.at);
     let matrix = Matrix { memory, kind: MatrixKind::Integers(bits, scales), outputs: count, columns, pitch };
     if let Some(drawn) = rows.drawn() {
-        // As the processor draws them: all integers alike, and every group with a scale with which numbers are as large as drawn ones.
+        // Drawn as on the processor: integers over the whole format, and one scale that gives the numbers the spread of the draw.
         let mut first = 0;
         for (rows, draw) in drawn {
             let greatest = if bits == IntegerFormat::Eight { 128.0 } else { 8.0 };
@@ -222,7 +228,7 @@ fn put(bits: IntegerFormat, integers: &[i8; GROUP], to: &mut [u8]) {
     }
 }
 
-/// For each number of a convolution in the order in which kernels read them, its index in the checkpoint's; and the numbers of an output.
+/// Maps the kernels' order of a convolution's numbers to the checkpoint's; also returns the numbers of an output.
 pub(super) fn taps_outermost(layout: WeightLayout, shape: &[usize]) -> (Box<dyn Fn(usize) -> usize>, usize) {
     if let WeightLayout::ConvTranspose1d { stride, .. } = layout {
         let (channels, out, kernel) = (shape[0], shape[1], shape[2]);

@@ -1,23 +1,23 @@
-//! Attention rows of several sequences.
+//! Batches of attention rows.
 
-/// Rows of one sequence within a batch of attention rows: consecutive positions, one under the other.
+/// Consecutive positions of one sequence within a batch of attention rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SequenceRows<'a> {
-    /// The sequence's blocks. Position `p` lies in entry `p / block_len`, modulo the number of entries: a table of few
-    /// entries is a ring for windowed attention.
+    /// Block table of the sequence. Position `p` lies in entry `p / block_len`, modulo the number of entries: a short
+    /// table is a ring for windowed attention.
     pub table: &'a [u32],
     /// Position of the first row.
     pub position: usize,
-    /// How many rows.
+    /// Number of rows.
     pub rows: usize,
 }
 
 /// Host-side description of a batch of attention rows, for devices and tests.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AttentionBatch {
-    /// All tables, one after the other.
+    /// All block tables, concatenated.
     pub tables: Vec<u32>,
-    /// For each sequence: start and end of its table, first row, first position, rows.
+    /// The sequences, in the order of their rows.
     pub sequences: Vec<BatchSequence>,
     /// Position of each row.
     pub positions: Vec<u32>,
@@ -26,18 +26,18 @@ pub struct AttentionBatch {
 /// One sequence of an [`AttentionBatch`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BatchSequence {
-    /// Where its table begins and ends in `tables`.
+    /// Range of its block table in `tables`.
     pub table: std::ops::Range<usize>,
     /// Index of its first row.
     pub row: usize,
-    /// Position of that row.
+    /// Position of its first row.
     pub position: usize,
-    /// How many rows.
+    /// Number of its rows.
     pub rows: usize,
 }
 
 impl AttentionBatch {
-    /// Lays the rows of several sequences one under the other.
+    /// Concatenates the rows of several sequences.
     pub fn new(sequences: &[SequenceRows<'_>]) -> Self {
         let mut batch = Self::default();
         for &sequence in sequences {
@@ -46,7 +46,7 @@ impl AttentionBatch {
         batch
     }
 
-    /// Adds the rows of a sequence.
+    /// Appends the rows of a sequence.
     pub fn push(&mut self, sequence: SequenceRows<'_>) {
         let start = self.tables.len();
         self.tables.extend_from_slice(sequence.table);
@@ -59,7 +59,7 @@ impl AttentionBatch {
         self.positions.extend((0..sequence.rows).map(|i| (sequence.position + i) as u32));
     }
 
-    /// Takes all rows out.
+    /// Removes all rows.
     pub fn clear(&mut self) {
         self.tables.clear();
         self.sequences.clear();

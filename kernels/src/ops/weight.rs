@@ -1,15 +1,15 @@
-//! Weights as they cross the trait: how they are stored, what they are used for, and why a device refuses one.
+//! Weights as [`Ops`](super::Ops) takes them: number formats, layouts, and errors.
 
 use thiserror::Error;
 
-/// Number format of a weight as it stands in a checkpoint.
+/// Number format of a checkpoint's weight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DType {
-    /// bfloat16
+    /// bfloat16, two bytes.
     Bf16,
-    /// IEEE half precision
+    /// IEEE half precision, two bytes.
     F16,
-    /// IEEE single precision
+    /// IEEE single precision, four bytes.
     F32,
 }
 
@@ -22,14 +22,14 @@ impl DType {
         }
     }
 
-    /// Little-endian numbers of this format in single precision, which is exact. Bytes that make no whole number are left out.
+    /// Widens little-endian numbers to single precision, exactly. Trailing bytes that make no whole number are ignored.
     pub fn widen(self, bytes: &[u8]) -> Vec<f32> {
         let mut numbers = vec![0.0; bytes.len() / self.size()];
         self.widen_into(bytes, &mut numbers);
         numbers
     }
 
-    /// The same for as many numbers as there is room for.
+    /// Widens numbers as [`DType::widen`] does, at most as many as `numbers` holds.
     pub fn widen_into(self, bytes: &[u8], numbers: &mut [f32]) {
         fn read<const N: usize>(bytes: &[u8], numbers: &mut [f32], read: impl Fn([u8; N]) -> f32) {
             numbers.iter_mut().zip(bytes.as_chunks().0).for_each(|(number, &bytes)| *number = read(bytes));
@@ -47,27 +47,27 @@ impl DType {
 pub struct RawTensor<'a> {
     /// Name in the checkpoint, for messages.
     pub name: &'a str,
-    /// The numbers.
+    /// Numbers, row-major and little-endian.
     pub bytes: &'a [u8],
-    /// Their format.
+    /// Number format of `bytes`.
     pub dtype: DType,
-    /// Their shape.
+    /// Sizes of the axes, outermost first.
     pub shape: &'a [usize],
 }
 
-/// What a weight is used for; with it a device chooses how to pack it.
+/// Use of a weight; a device packs it accordingly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WeightLayout {
-    /// `[n]`: a norm, a bias, a scale, an activation's parameter.
+    /// `[n]`: a norm, bias, scale or activation parameter.
     Vector,
     /// `[out, in]`, used as `x Wᵀ`. Parts join along `out`.
     Linear,
     /// `[entries, width]`: looked up by id. Parts join along `entries`.
     Table,
-    /// One `[out, in]` per part, all of one shape; chosen per row by a router. `per_expert` parts are joined to make
-    /// one expert (gate and up projection, for instance).
+    /// One `[out, in]` per part, all of one shape; a router chooses experts for each row. `per_expert` parts are joined to make one expert
+    /// (gate and up projection, for instance).
     Experts {
-        /// Parts that make one expert.
+        /// Parts of one expert.
         per_expert: usize,
     },
     /// `[out, in, kernel]`: causal convolution in time with stride 1.
@@ -81,7 +81,7 @@ pub enum WeightLayout {
     ConvTranspose1d {
         /// Output rows for each input row.
         stride: usize,
-        /// Whether with `2 * stride` the first `stride` rows of a stream are cut off, as the last ones always are.
+        /// With `kernel = 2 * stride`: true if the first `stride` rows of a stream are cut off, as the last `stride` always are.
         cut: bool,
     },
     /// `[out, in, 3, 3]`: convolution with padding 1 over both axes.
@@ -91,91 +91,91 @@ pub enum WeightLayout {
     },
 }
 
-/// How a device keeps the numbers of a weight.
+/// Number format of a weight on the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum WeightFormat {
-    /// As the checkpoint has them, or wider.
+    /// The checkpoint's floating-point format, or a wider one.
     #[default]
     Float,
-    /// Eight-bit integers that share a scale in groups of 32 along the input; in a table, one scale for each entry, where
-    /// the device has such tables.
+    /// Eight-bit integers with one scale for each group of 32 along the input; in a table, one scale for each entry if the device has such
+    /// tables.
     Int8,
-    /// Four-bit integers, likewise.
+    /// Four-bit integers with one scale for each group of 32.
     Int4,
 }
 
-/// Why a device cannot do what it is asked.
+/// Reason for which a device refuses a weight.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum KernelError {
     /// A weight's shape does not fit its layout.
     #[error("{name}: shape {shape:?} does not fit {layout:?}")]
     Shape {
-        /// The weight.
+        /// Name of the weight.
         name: String,
-        /// Its shape.
+        /// Shape of the weight.
         shape: Vec<usize>,
-        /// What it should have been.
+        /// Layout that was asked for.
         layout: WeightLayout,
     },
-    /// A weight has fewer bytes than its shape asks for.
+    /// A weight's bytes do not match its shape.
     #[error("{name}: {found} bytes, its shape asks for {expected}")]
     Bytes {
-        /// The weight.
+        /// Name of the weight.
         name: String,
         /// Bytes that the shape asks for.
         expected: usize,
-        /// Bytes that are there.
+        /// Bytes of the weight.
         found: usize,
     },
-    /// A device has no such format for weights of this layout.
+    /// The device lacks this format for weights of this layout.
     #[error("{name}: this device cannot keep {layout:?} as {format:?}")]
     Format {
-        /// The weight.
+        /// Name of the weight.
         name: String,
-        /// What it is used for.
+        /// Layout that was asked for.
         layout: WeightLayout,
-        /// What was asked for.
+        /// Format that was asked for.
         format: WeightFormat,
     },
-    /// A device takes no weights whose numbers come from there.
+    /// The device takes neither packed nor drawn parts.
     #[error("{name}: this device takes floating-point weights of checkpoints, and quantises them itself")]
     Origin {
-        /// The weight.
+        /// Name of the weight.
         name: String,
     },
-    /// A weight that only floating-point numbers can make, or such parts beside it, is stored as integers.
+    /// A part is stored as integers, but its layout or the parts beside it need floating-point numbers.
     #[error("{name}: is stored as integers, as {layout:?} cannot be, or not together with the parts beside it")]
     Packed {
-        /// The weight.
+        /// Name of the weight.
         name: String,
-        /// What it is used for.
+        /// Layout that was asked for.
         layout: WeightLayout,
     },
-    /// Groups of stored integers have a size that no kernel has.
+    /// No kernel supports this group size of stored integers.
     #[error("{name}: {group} inputs share a scale: only multiples of 32, and whole rows, can be used")]
     Group {
-        /// The weight.
+        /// Name of the weight.
         name: String,
-        /// Inputs of a group.
+        /// Inputs that share a scale.
         group: usize,
     },
-    /// The device's memory does not suffice for a weight. MiB.
+    /// The device has too little free memory for a weight; sizes in MiB.
     #[error(
         "{name}: needs {needed} MiB of the device's memory, which has {free} MiB left: use integer weights (engine.weights), a smaller \
          model, or the device `cpu`"
     )]
     Memory {
-        /// The weight.
+        /// Name of the weight.
         name: String,
-        /// What it needs.
+        /// MiB that the weight needs.
         needed: usize,
-        /// What is left.
+        /// MiB that are free.
         free: usize,
     },
-    /// A weight that is to be quantised has numbers that are NaN or infinite.
+    /// A weight to be quantised has numbers that are NaN or infinite.
     #[error("{name}: holds numbers that are NaN or infinite, which integers cannot stand for")]
     NotFinite {
-        /// The weight.
+        /// Name of the weight.
         name: String,
     },
 }

@@ -1,8 +1,8 @@
-//! Noting of operations over a row spec, and of whole steps.
+//! [`StepOps`] of the recorder: operations over a row spec, and whole steps.
 
 use super::RecordingOps;
 use crate::row_spec::{BatchSection, RowSpec, SpecSection};
-use crate::step_ops::{self, StepOutputs, ReadBack, StepFn, StepKey, StepOps, StreamLevel};
+use crate::step_ops::{self, ReadBack, StepFn, StepKey, StepOps, StepOutputs, StreamLevel};
 
 impl<O: StepOps> StepOps for RecordingOps<O> {
     type Spec = O::Spec;
@@ -133,7 +133,7 @@ impl<O: StepOps> StepOps for RecordingOps<O> {
         self.note(|| format!("launch {key:?}, {} numbers", spec.words().len()));
         let mut launch = || {
             self.inner.launch(key, spec, &mut |_, spec, outputs| {
-                // The same lists, so that nothing is allocated for more of them.
+                // Reuses the lists, so that nothing is allocated for more of them.
                 let (ids, rows) = (std::mem::take(&mut outputs.ids), std::mem::take(&mut outputs.rows));
                 let mut mine = StepOutputs { ids, rows };
                 step(self, spec, &mut mine);

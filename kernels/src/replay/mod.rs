@@ -1,7 +1,7 @@
-//! A device that repeats recorded steps, for tests: what a step relies on when a graph is captured of it.
+//! A test device that replays recorded steps: it shows what a step relies on under graph capture.
 //!
-//! The first launch of a key calls the step and notes every operation. Later ones do the noted operations again, over their own row spec, and
-//! never call the step: a step that looks at values, counts on the host or keeps numbers of its own gives other results here.
+//! The first launch of a key calls the step and records every operation. Later launches replay the operations over their own row spec and
+//! never call the step. So a step that looks at values, counts on the host or keeps numbers of its own gives wrong results here.
 
 mod ops;
 mod step_ops;
@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::step_ops::{ReadBack, StepKey, StepOps};
 
-/// What is needed of the device that does the operations.
+/// Bounds on the device that does the operations.
 pub trait Replayable:
     StepOps<T: Send, Index: Send, Batch: Send, Spec: Send, Weight: Send + Sync, State: Send> + Send + Sync + 'static
 {
@@ -23,25 +23,25 @@ impl<O> Replayable for O where
 {
 }
 
-/// See the module's description. Clones share what they recorded.
+/// A device that records and replays steps; see the module's description. Clones share their recordings.
 pub struct ReplayOps<O: Replayable> {
     inner: Arc<O>,
     shared: Arc<Mutex<Shared<O>>>,
-    /// Held during a launch: one step at a time is recorded or repeated.
+    /// Held during a launch: one step at a time is recorded or replayed.
     launching: Arc<Mutex<()>>,
 }
 
 struct Shared<O: Replayable> {
     tapes: HashMap<StepKey, Tape<O>>,
-    /// The step that is being recorded.
+    /// The step under recording.
     recording: Option<Recording<O>>,
-    /// Steps that were recorded so far.
+    /// Number of steps recorded so far.
     recorded: u64,
 }
 
 type Operation<O> = Box<dyn Fn(&O, &mut Values<O>) + Send>;
 
-/// The values of a step, by their numbers.
+/// Values of a step, by number.
 struct Values<O: Replayable> {
     spec: Option<O::Spec>,
     tensors: Vec<Option<O::T>>,
@@ -62,15 +62,15 @@ struct Tape<O: Replayable> {
     rows: Vec<usize>,
 }
 
-/// A tensor of a step; the step forgets it when it is dropped.
+/// A tensor of a step; dropping it releases the value.
 pub struct RecordedTensor<O: Replayable> {
-    /// `None` once an operation has taken it.
+    /// `None` once an operation has consumed it.
     number: Option<usize>,
     step: u64,
     shared: Arc<Mutex<Shared<O>>>,
 }
 
-/// A list or a batch of a step.
+/// Handle of a list or a batch of a step.
 #[derive(Debug, Clone, Copy)]
 pub struct RecordedList {
     number: usize,
@@ -111,12 +111,12 @@ impl<O: Replayable> Values<O> {
 }
 
 impl<O: Replayable> RecordedTensor<O> {
-    /// The number of a tensor that the operation only reads.
+    /// Returns the number of a tensor that the operation only reads.
     fn read(&self) -> usize {
         self.number.expect("an operation that takes a tensor takes its handle")
     }
 
-    /// The number of a tensor that goes into the operation.
+    /// Returns the number of a tensor that the operation consumes.
     fn give(mut self) -> usize {
         self.number.take().expect("an operation that takes a tensor takes its handle")
     }
@@ -152,30 +152,30 @@ impl<O: Replayable> fmt::Debug for ReplayOps<O> {
     }
 }
 
-/// A panic in a step leaves a recording that the next launch replaces.
+/// Locks, also after a panic in a step: the next launch replaces its recording.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a step may not do: a device that repeats it would not do it again.
+/// Panics for a call that a replay would not repeat.
 #[track_caller]
 fn refuse(what: &str) -> ! {
     panic!("{what} is not an operation of a step: its numbers would be recorded with it")
 }
 
 impl<O: Replayable> ReplayOps<O> {
-    /// Records and repeats steps of `inner`.
+    /// Records and replays steps of `inner`.
     pub fn new(inner: O) -> Self {
         let shared = Shared { tapes: HashMap::new(), recording: None, recorded: 0 };
         Self { inner: Arc::new(inner), shared: Arc::new(Mutex::new(shared)), launching: Arc::default() }
     }
 
-    /// How many steps were recorded: every other launch has repeated one.
+    /// Number of steps recorded; every other launch was a replay.
     pub fn recorded(&self) -> u64 {
         lock(&self.shared).recorded
     }
 
-    /// Does an operation and notes it; its result goes to the end of `list`.
+    /// Does and records an operation; its result is appended to `list`.
     fn note<R>(
         &self,
         operation: impl Fn(&O, &mut Values<O>) -> R + Send + 'static,
@@ -205,7 +205,7 @@ impl<O: Replayable> ReplayOps<O> {
         self.note(operation, |values| &mut values.indexes)
     }
 
-    /// Does an operation that has no result, and notes it.
+    /// Does and records an operation without a result.
     fn note_effect(&self, operation: impl Fn(&O, &mut Values<O>) + Send + 'static) {
         let mut shared = lock(&self.shared);
         let recording = shared.recording.as_mut().expect("operations happen within a launched step");
@@ -218,7 +218,7 @@ impl<O: Replayable> ReplayOps<O> {
         look(&self.inner, &shared.recording.as_ref().expect("tensors are of a launched step").values)
     }
 
-    /// Reads what a step gives out, and forgets its values.
+    /// Reads a step's outputs and drops its values.
     fn read_back(&self, values: &mut Values<O>, ids: &[usize], rows: &[usize]) -> ReadBack {
         let mut back = ReadBack::default();
         ids.iter().for_each(|&number| back.ids.extend(self.inner.read_index(values.index(number))));

@@ -1,10 +1,11 @@
-//! Operations over tensors and weights; those that take numbers of the host are refused.
+//! [`Ops`] of the replay device: operations over tensors and weights. Those that take numbers from the host panic.
 
 use std::sync::{Arc, Mutex};
 
-use super::{RecordedList, ReplayOps, Replayable, RecordedTensor, lock, refuse};
+use super::{RecordedList, RecordedTensor, ReplayOps, Replayable, lock, refuse};
 use crate::ops::{
-    AttentionShape, WeightFormat, KernelError, WeightLayout, Ops, RawTensor, RouterShape, SampleParams, SequenceRows, StateSpec,
+    AttentionShape, KernelError, Ops, RawTensor, RouterShape, SampleParams, SequenceRows, StateSpec, WeightFormat,
+    WeightLayout,
 };
 use crate::part::WeightPart;
 
@@ -19,15 +20,25 @@ impl<O: Replayable> Ops for ReplayOps<O> {
         self.inner.weight(layout, parts).map(Arc::new)
     }
 
-    fn weight_in_format(&self, layout: WeightLayout, format: WeightFormat, parts: &[RawTensor<'_>]) -> Result<Self::Weight, KernelError> {
+    fn weight_in_format(
+        &self,
+        layout: WeightLayout,
+        format: WeightFormat,
+        parts: &[RawTensor<'_>],
+    ) -> Result<Self::Weight, KernelError> {
         self.inner.weight_in_format(layout, format, parts).map(Arc::new)
     }
 
-    fn weight_from_parts(&self, layout: WeightLayout, format: WeightFormat, parts: &[WeightPart<'_>]) -> Result<Self::Weight, KernelError> {
+    fn weight_from_parts(
+        &self,
+        layout: WeightLayout,
+        format: WeightFormat,
+        parts: &[WeightPart<'_>],
+    ) -> Result<Self::Weight, KernelError> {
         self.inner.weight_from_parts(layout, format, parts).map(Arc::new)
     }
 
-    /// Steps are recorded and repeated one at a time, so nothing is gained by more buffers.
+    /// Steps run one at a time, so separate buffers gain nothing.
     fn with_own_buffers(&self) -> Self {
         self.clone()
     }
@@ -68,7 +79,12 @@ impl<O: Replayable> Ops for ReplayOps<O> {
         self.tensor_of(move |ops, values| ops.copy(values.tensor(x)))
     }
 
-    fn linear(&self, x: &RecordedTensor<O>, weight: &Arc<O::Weight>, bias: Option<&Arc<O::Weight>>) -> RecordedTensor<O> {
+    fn linear(
+        &self,
+        x: &RecordedTensor<O>,
+        weight: &Arc<O::Weight>,
+        bias: Option<&Arc<O::Weight>>,
+    ) -> RecordedTensor<O> {
         let (x, weight, bias) = (x.read(), Arc::clone(weight), bias.cloned());
         self.tensor_of(move |ops, values| ops.linear(values.tensor(x), &weight, bias.as_deref()))
     }
@@ -115,7 +131,13 @@ impl<O: Replayable> Ops for ReplayOps<O> {
         self.tensor_of(move |ops, values| ops.rms_norm(values.tensor(x), &weight, eps))
     }
 
-    fn layer_norm(&self, x: &RecordedTensor<O>, weight: &Arc<O::Weight>, bias: &Arc<O::Weight>, eps: f32) -> RecordedTensor<O> {
+    fn layer_norm(
+        &self,
+        x: &RecordedTensor<O>,
+        weight: &Arc<O::Weight>,
+        bias: &Arc<O::Weight>,
+        eps: f32,
+    ) -> RecordedTensor<O> {
         let (x, weight, bias) = (x.read(), Arc::clone(weight), Arc::clone(bias));
         self.tensor_of(move |ops, values| ops.layer_norm(values.tensor(x), &weight, &bias, eps))
     }

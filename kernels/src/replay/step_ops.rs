@@ -1,10 +1,10 @@
-//! Operations over a row spec, and recording and repeating of whole steps.
+//! [`StepOps`] of the replay device: operations over a row spec, and recording and replay of steps.
 
 use std::sync::{Arc, Mutex};
 
-use super::{RecordedList, Recording, ReplayOps, Replayable, Tape, RecordedTensor, Values, lock, refuse};
+use super::{RecordedList, RecordedTensor, Recording, ReplayOps, Replayable, Tape, Values, lock, refuse};
 use crate::row_spec::{BatchSection, RowSpec, SpecSection};
-use crate::step_ops::{self, StepOutputs, ReadBack, StepFn, StepKey, StepOps, StreamLevel};
+use crate::step_ops::{self, ReadBack, StepFn, StepKey, StepOps, StepOutputs, StreamLevel};
 
 impl<O: Replayable> StepOps for ReplayOps<O> {
     type Spec = ();

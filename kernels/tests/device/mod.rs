@@ -1,12 +1,11 @@
-//! The device that the contract's tests run on: the processor, or with the feature `cuda` the CUDA device 0, which `make test-cuda`
-//! simulates.
+//! Device of the contract tests: the processor, or with the feature `cuda` the CUDA device 0, which `make test-cuda` simulates.
 
 #[cfg(not(feature = "cuda"))]
 pub type Device = repartee_kernels::cpu::Cpu;
 #[cfg(feature = "cuda")]
 pub type Device = repartee_kernels::cuda::Cuda;
 
-/// Opens it.
+/// Opens the device.
 pub fn device() -> Device {
     #[cfg(not(feature = "cuda"))]
     return Device::default();
@@ -14,7 +13,7 @@ pub fn device() -> Device {
     Device::open(0).expect("`make test-cuda` says where the simulated driver is")
 }
 
-/// Cases of a property: a simulated device is slow.
+/// Number of cases of a property test; fewer on a simulated device, which is slow.
 #[allow(dead_code, reason = "each test binary uses its part")]
 pub const fn cases(of_processor: u32) -> u32 {
     if cfg!(feature = "cuda") { of_processor / 8 } else { of_processor }

@@ -1,4 +1,4 @@
-//! Attention over cached positions: the plain formula, and the same bits however a sequence is cut and whoever is beside it.
+//! Attention over cached positions: equal to the plain formula, and the same bits for any chunking and any neighbours.
 
 use proptest::prelude::*;
 use repartee_kernels::cpu::simd::SimdLevel;
@@ -7,7 +7,7 @@ use repartee_kernels::{AttentionShape, Ops, SequenceRows, StateSpec};
 
 use crate::{check, numbers};
 
-/// Query heads and heads of keys.
+/// Query heads and key heads.
 const HEADS: (usize, usize) = (4, 2);
 
 #[derive(Debug, Clone)]
@@ -18,7 +18,7 @@ struct Case {
     block_len: usize,
     window: Option<usize>,
     kv: KvFormat,
-    /// Rows of each call, used round and round.
+    /// Rows of each call, used cyclically.
     cuts: Vec<usize>,
 }
 
@@ -46,7 +46,7 @@ impl Fixture {
         let widths = [HEADS.0 * case.dim, HEADS.1 * case.dim, HEADS.1 * case.dim];
         let inputs = [0, 1]
             .map(|s: usize| [0, 1, 2].map(|i: usize| numbers(case.lengths[s] * widths[i], 2.0, (s * 3 + i) as u64)));
-        // Blocks of both sequences by turns, the way a pool hands them out.
+        // Blocks of both sequences alternate, as a pool hands them out.
         let blocks = case.lengths.map(|n| n.div_ceil(case.block_len));
         let tables = [0, 1].map(|s| (0..blocks[s]).map(|b| (2 * b + s) as u32).collect());
         let shape = AttentionShape { heads: HEADS.0, kv_heads: HEADS.1, head_dim: case.dim, window: case.window };
@@ -54,7 +54,7 @@ impl Fixture {
         Self { case, ops: Cpu::with_level(level).with_kv(kv), shape, inputs, tables }
     }
 
-    /// The results of `calls`, each a list of (sequence, rows), by sequence.
+    /// Runs `calls`, each a list of (sequence, rows); returns the results by sequence.
     fn run(&self, calls: &[Vec<(usize, usize)>]) -> [Vec<f32>; 2] {
         let Self { case, ops, shape, inputs, tables } = self;
         let width = HEADS.1 * case.dim;
@@ -82,7 +82,7 @@ impl Fixture {
         results
     }
 
-    /// The formula, in double precision, of keys and values as they are kept.
+    /// Computes the formula in double precision, from keys and values as they are stored.
     fn plain(&self, s: usize) -> Vec<f64> {
         let Self { case: Case { dim, window, lengths, .. }, inputs: [..], .. } = self;
         let [q, k, v] = &self.inputs[s];
@@ -111,7 +111,7 @@ impl Fixture {
     }
 }
 
-/// Any split beside any neighbour gives the same bits, and the formula's numbers.
+/// Any chunking beside any neighbour gives the same bits, and the formula's numbers.
 pub fn any_split_equals_the_formula(level: SimdLevel) {
     check(96, &case(), |case| {
         let fixture = Fixture::new(level, case.clone());

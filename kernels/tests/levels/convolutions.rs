@@ -1,9 +1,9 @@
-//! Convolutions: streams of two slots in any split, and pictures.
+//! Convolutions: streams of two slots in any chunking, and images.
 
 use proptest::prelude::*;
 use repartee_kernels::cpu::simd::SimdLevel;
 use repartee_kernels::cpu::{Cpu, CpuState, Weight};
-use repartee_kernels::{DType, WeightLayout, Ops, RawTensor, SpecLayout, StateSpec, StepOps, StreamRows, StreamLevel};
+use repartee_kernels::{DType, Ops, RawTensor, SpecLayout, StateSpec, StepOps, StreamLevel, StreamRows, WeightLayout};
 
 use crate::{check, numbers};
 
@@ -15,7 +15,7 @@ struct Kind {
 }
 
 impl Kind {
-    /// Rows of the past that it needs.
+    /// Past rows that it needs.
     fn history(self) -> usize {
         match self.layout {
             WeightLayout::Conv1d { dilation } => (self.taps - 1) * dilation,
@@ -32,7 +32,7 @@ impl Kind {
         }
     }
 
-    /// The formula in double precision: the rows of a whole stream.
+    /// Computes the rows of a whole stream by the formula, in double precision.
     fn plain(self, x: &[f32], input: usize, w: &[f32], bias: &[f32]) -> Vec<f64> {
         let (rows, out, taps) = (x.len() / input, bias.len(), self.taps);
         let at = |row: isize, channel: usize| match usize::try_from(row) {
@@ -41,7 +41,7 @@ impl Kind {
         };
         let (stride, cut) =
             if let WeightLayout::ConvTranspose1d { stride, cut } = self.layout { (stride, cut) } else { (1, false) };
-        // A transposed convolution with an overlap may lose its first block.
+        // A transposed convolution with an overlap may cut off its first block.
         let first = if cut && stride != taps { stride } else { 0 };
         let mut result = Vec::new();
         for row in first..rows * stride {
@@ -56,7 +56,7 @@ impl Kind {
                     let row = row as isize;
                     let from = match self.layout {
                         WeightLayout::Conv1d { dilation } => row - ((taps - 1 - tap) * dilation) as isize,
-                        // The row that this tap carries to here, if there is one.
+                        // The row that this tap contributes to here, if there is one.
                         WeightLayout::ConvTranspose1d { stride, .. } => {
                             let (from, stride) = (row - tap as isize, stride as isize);
                             if from >= 0 && from % stride == 0 { from / stride } else { -1 }
@@ -77,8 +77,10 @@ fn kind() -> impl Strategy<Value = Kind> {
     prop_oneof![
         (1usize..8, 1usize..4).prop_map(|(taps, dilation)| Kind { layout: WeightLayout::Conv1d { dilation }, taps }),
         (1usize..8).prop_map(|taps| Kind { layout: WeightLayout::Depthwise, taps }),
-        (2usize..6, 1usize..=2, any::<bool>())
-            .prop_map(|(stride, n, cut)| Kind { layout: WeightLayout::ConvTranspose1d { stride, cut }, taps: n * stride }),
+        (2usize..6, 1usize..=2, any::<bool>()).prop_map(|(stride, n, cut)| Kind {
+            layout: WeightLayout::ConvTranspose1d { stride, cut },
+            taps: n * stride
+        }),
     ]
 }
 
@@ -87,7 +89,7 @@ fn weight(ops: &Cpu, layout: WeightLayout, values: &[f32], shape: &[usize]) -> W
     ops.weight(layout, &[RawTensor { name: "weight", bytes: &bytes, dtype: DType::F32, shape }]).unwrap()
 }
 
-/// The results of `calls`, each a list of (slot, rows), by slot.
+/// Runs `calls`, each a list of (slot, rows); returns the results by slot.
 fn run(
     ops: &Cpu,
     kind: Kind,
@@ -133,7 +135,7 @@ fn run(
     results
 }
 
-/// Any split beside any neighbour gives the same bits, and the formula's numbers.
+/// Any chunking beside any neighbour gives the same bits, and the formula's numbers.
 pub fn any_split_equals_the_formula(level: SimdLevel) {
     let ops = Cpu::with_level(level);
     let lengths = [1usize..40, 1usize..20];
@@ -145,7 +147,7 @@ pub fn any_split_equals_the_formula(level: SimdLevel) {
         let (w, b) = (numbers(shape.iter().product(), 1.0, 2), numbers(out, 1.0, 3));
         let (weight, bias) = (weight(&ops, kind.layout, &w, &shape), weight(&ops, WeightLayout::Vector, &b, &[out]));
         let spec = StateSpec::Tail { slots: 2, rows: kind.history(), columns: input };
-        // One state for all: a stream's first rows forget what its slot held.
+        // One state for all cases: a stream's first rows clear their slot's past.
         let mut tail = ops.state(spec);
         let mut results =
             |calls: &[Vec<(usize, usize)>]| run(&ops, kind, (&weight, &bias), &mut tail, &streams, input, calls);
@@ -181,7 +183,8 @@ pub fn conv2d_equals_the_formula(level: SimdLevel) {
         let x = numbers(images * height * width * input, 1.0, 1);
         let (w, b) = (numbers(out * input * 9, 1.0, 2), numbers(out, 1.0, 3));
         let layout = WeightLayout::Conv2d { stride };
-        let (weight, bias) = (weight(&ops, layout, &w, &[out, input, 3, 3]), weight(&ops, WeightLayout::Vector, &b, &[out]));
+        let (weight, bias) =
+            (weight(&ops, layout, &w, &[out, input, 3, 3]), weight(&ops, WeightLayout::Vector, &b, &[out]));
         let found = ops.read(&ops.conv2d(&ops.tensor(x.clone(), input), images, height, width, &weight, &bias));
         let (out_height, out_width) = (height.div_ceil(stride), width.div_ceil(stride));
         prop_assert_eq!(found.len(), images * out_height * out_width * out);
@@ -190,7 +193,7 @@ pub fn conv2d_equals_the_formula(level: SimdLevel) {
             let (column, row, image) = (at % out_width, at / out_width % out_height, at / out_width / out_height);
             let mut sum = f64::from(b[o]);
             for (tap, channel) in (0..9).flat_map(|tap| (0..input).map(move |channel| (tap, channel))) {
-                // Coordinates in the padded picture.
+                // Coordinates in the padded image.
                 let (y, x_at) = (row * stride + tap / 3, column * stride + tap % 3);
                 if (1..=height).contains(&y) && (1..=width).contains(&x_at) {
                     let value = x[((image * height + y - 1) * width + x_at - 1) * input + channel];

@@ -1,8 +1,8 @@
-//! Element-wise functions and norms, against their formulas in double precision; and which experts are chosen.
+//! Element-wise functions and norms, against their formulas in double precision; and the choice of experts.
 
 use repartee_kernels::cpu::simd::SimdLevel;
 use repartee_kernels::cpu::{Cpu, math};
-use repartee_kernels::{DType, WeightLayout, Ops, RawTensor, RouterShape};
+use repartee_kernels::{DType, Ops, RawTensor, RouterShape, WeightLayout};
 
 use crate::numbers;
 
@@ -98,7 +98,7 @@ pub fn softmax_sums_to_one_and_keeps_order(level: SimdLevel) {
     assert!((0..36).all(|i| (before[i] < before[i + 1]) == (x[i] < x[i + 1])));
 }
 
-/// With a router that prefers nobody the first experts are chosen.
+/// A router with equal logits chooses the first experts.
 pub fn experts_take_the_lower_of_equals(level: SimdLevel) {
     const HIDDEN: usize = 20;
     const INNER: usize = 9;

@@ -1,4 +1,4 @@
-//! Products of weights that are kept as integers.
+//! Products with integer weights.
 
 use proptest::prelude::*;
 use repartee_kernels::cpu::gemm::{PackedWeight, StridedRows, multiply};
@@ -21,12 +21,12 @@ fn product(level: SimdLevel, x: &[f32], k: usize, weight: &QuantisedWeight, bias
     out
 }
 
-/// Rows, inputs and columns: most with a last group and a last panel that are not full.
+/// Rows, inputs and columns, most with a partial last group and last panel.
 fn shapes() -> impl Strategy<Value = (usize, usize, usize, u64)> {
     (1usize..14, 1usize..150, 1usize..100, 0u64..1000)
 }
 
-/// A weight and its activations, of which some groups are small, some are zero and some numbers stand out.
+/// Weights or activations with some small groups, some zero groups and some outliers.
 fn uneven(count: usize, seed: u64) -> Vec<f32> {
     let sizes = [1.0, 0.0, 1e-4, 30.0, 1.0];
     let mut made = numbers(count, 1.0, seed);
@@ -36,7 +36,7 @@ fn uneven(count: usize, seed: u64) -> Vec<f32> {
     made
 }
 
-/// The product is that of the dequantised numbers but for rounding, and that of the numbers themselves but for half a scale each.
+/// The product equals that of the dequantised numbers but for rounding, and that of the original numbers but for half a scale each.
 pub fn integers_stand_for_their_numbers(level: SimdLevel) {
     check(96, &shapes(), |(rows, k, columns, seed)| {
         let (x, w) = (uneven(rows * k, seed), uneven(columns * k, seed + 1));
@@ -76,7 +76,8 @@ pub fn integer_products_have_the_plain_bits(level: SimdLevel) {
         x[seed as usize % (rows * k)] *= 1e30;
         for bits in ALL {
             let weight = weight(bits, &w, k);
-            let [plain, found] = [SimdLevel::BASELINE, level].map(|level| product(level, &x, k, &weight, bias.as_deref()));
+            let [plain, found] =
+                [SimdLevel::BASELINE, level].map(|level| product(level, &x, k, &weight, bias.as_deref()));
             let bits = |out: &[f32]| out.iter().map(|number| number.to_bits()).collect::<Vec<_>>();
             prop_assert_eq!(bits(&plain), bits(&found));
         }
@@ -103,7 +104,7 @@ pub fn integer_rows_are_independent(level: SimdLevel) {
     });
 }
 
-/// Every integer at its end: where sixteen bits would overflow, or saturate, first.
+/// Extreme integers, the first to overflow or saturate sixteen bits.
 pub fn greatest_integers_do_not_overflow(level: SimdLevel) {
     let (k, columns) = (4 * GROUP, 19);
     for bits in ALL {
@@ -117,7 +118,7 @@ pub fn greatest_integers_do_not_overflow(level: SimdLevel) {
     }
 }
 
-/// A row with NaN or infinity gives NaN, and the rows beside it do not change.
+/// A row with NaN or infinity gives NaN, and its neighbouring rows do not change.
 pub fn rows_that_are_not_finite_give_nan(level: SimdLevel) {
     let (rows, k, columns) = (7, 70, 37);
     let w = numbers(columns * k, 1.0, 1);
@@ -140,7 +141,7 @@ pub fn rows_that_are_not_finite_give_nan(level: SimdLevel) {
     }
 }
 
-/// As the rest, of the weight: it is refused when it is made.
+/// A weight with NaN or infinity is refused at its creation.
 pub fn weights_that_are_not_finite_are_refused(_level: SimdLevel) {
     for bits in ALL {
         for bad in [f32::NAN, f32::INFINITY] {

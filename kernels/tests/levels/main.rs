@@ -1,8 +1,7 @@
-//! Every kind of arithmetic at every level of vector instructions that this processor has: right, and for each row the same bits
-//! whatever stands beside it.
+//! Arithmetic at every level of vector instructions of this processor: correct, and with the same bits for each row beside any neighbours.
 //!
-//! It has a `main` of its own, so that its last line is always shown: which levels were tested and which were not. Where `CI` is
-//! set a run without AVX2 fails.
+//! The test has a `main` of its own, so that its last line is always shown: the tested and the untested levels. With `CI` set, a run
+//! without AVX2 fails.
 
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
@@ -23,10 +22,10 @@ use proptest::test_runner::{TestCaseResult, TestRunner};
 use repartee_kernels::cpu::simd::SimdLevel;
 use repartee_kernels::random::uniform;
 
-/// A name and what is checked under it; a panic is a failure.
+/// Name and function of a check; a panic is a failure.
 type Check = (&'static str, fn(SimdLevel));
 
-/// What is checked at each level.
+/// Checks that run at each level.
 const CHECKS: &[Check] = &[
     ("product_equals_the_plain_sum", products::product_equals_the_plain_sum),
     ("bfloat16_equals_its_widened_numbers", products::bfloat16_equals_its_widened_numbers),
@@ -54,7 +53,7 @@ const CHECKS: &[Check] = &[
     ("segment_snake_equals_the_formula", segments::snake_equals_the_formula),
 ];
 
-/// Numbers between `-limit` and `limit`, the same for the same seed.
+/// Numbers between `-limit` and `limit`, determined by the seed.
 fn numbers(count: usize, limit: f32, seed: u64) -> Vec<f32> {
     (0..count).map(|i| (uniform(seed, i as u64, 0, 0) * 2.0 - 1.0) * limit).collect()
 }

@@ -1,4 +1,4 @@
-//! The matrix product.
+//! Matrix product with floating-point weights.
 
 use proptest::prelude::*;
 use repartee_kernels::cpu::gemm::{PackedWeight, StridedRows, multiply};
@@ -6,7 +6,14 @@ use repartee_kernels::cpu::simd::SimdLevel;
 
 use crate::{check, numbers};
 
-fn product(level: SimdLevel, x: &[f32], k: usize, weight: &PackedWeight, columns: usize, bias: Option<&[f32]>) -> Vec<f32> {
+fn product(
+    level: SimdLevel,
+    x: &[f32],
+    k: usize,
+    weight: &PackedWeight,
+    columns: usize,
+    bias: Option<&[f32]>,
+) -> Vec<f32> {
     let mut out = vec![0.0; x.len() / k * columns];
     multiply(level, StridedRows::dense(x, k), weight, bias, &mut out);
     out
@@ -58,7 +65,7 @@ pub fn row_is_independent_of_its_neighbours(level: SimdLevel) {
     });
 }
 
-/// One row alone reads a weight of this size as a stream, with other tiles than rows side by side.
+/// A single row reads a weight of this size as a stream, with other tiles than several rows.
 pub fn streamed_row_is_independent_of_its_neighbours(level: SimdLevel) {
     const ROWS: usize = 3;
     let (k, columns) = (1_400, 809);

@@ -1,4 +1,4 @@
-//! Rotary embedding against the formula of the reference in single precision, bit for bit, and how often it computes angles.
+//! Rotary embedding against the reference's formula in single precision, bit for bit, and the caching of its angles.
 
 use repartee_kernels::cpu::Cpu;
 use repartee_kernels::cpu::simd::SimdLevel;
@@ -6,7 +6,7 @@ use repartee_kernels::{Ops, SequenceRows};
 
 use crate::numbers;
 
-/// Angles computed anew for every head.
+/// Computes the angles anew for every head.
 fn plain_rotary(x: &mut [f32], positions: &[usize], head_dim: usize, theta: f32) {
     let half = head_dim / 2;
     let width = x.len() / positions.len();

@@ -1,4 +1,4 @@
-//! The nucleus of a distribution, against the plain version that sorts every id.
+//! Top-p sampling against a plain version that sorts every id.
 
 use proptest::prelude::*;
 use repartee_kernels::cpu::simd::SimdLevel;
@@ -7,7 +7,7 @@ use repartee_kernels::random::uniform;
 
 use crate::check;
 
-/// Sorts every id by its logit, stably, and rules out from the least likely on.
+/// Sorts every id by its logit, stably, and masks from the least likely on.
 fn plain_top_p(level: SimdLevel, logits: &mut [f32], p: f32) {
     let mut probabilities = logits.to_vec();
     math::softmax(level, &mut probabilities);
@@ -24,7 +24,7 @@ fn plain_top_p(level: SimdLevel, logits: &mut [f32], p: f32) {
     }
 }
 
-/// Logits around zero. Few `values` make many ties; every `ruled_out`-th id is ruled out before.
+/// Logits around zero. Few `values` make many ties; every `ruled_out`-th id is masked beforehand.
 fn logits(count: usize, values: u32, spread: f32, ruled_out: usize, seed: u64) -> Vec<f32> {
     let logit = |id: usize| {
         if id % ruled_out == ruled_out - 1 {

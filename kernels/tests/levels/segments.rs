@@ -2,7 +2,7 @@
 
 use repartee_kernels::cpu::simd::SimdLevel;
 use repartee_kernels::cpu::{Cpu, CpuIndex, Weight};
-use repartee_kernels::{DType, FILTER_TAPS, WeightLayout, Ops, RawTensor, SpecLayout, StepOps};
+use repartee_kernels::{DType, FILTER_TAPS, Ops, RawTensor, SpecLayout, StepOps, WeightLayout};
 
 use crate::{check, numbers};
 use proptest::prelude::*;
@@ -12,7 +12,7 @@ fn weight(ops: &Cpu, layout: WeightLayout, values: &[f32], shape: &[usize]) -> W
     ops.weight(layout, &[RawTensor { name: "weight", bytes: &bytes, dtype: DType::F32, shape }]).unwrap()
 }
 
-/// Segments of so many rows, with `padding` rows after them.
+/// Segments of the given lengths, with `padding` rows after them.
 fn segments(ops: &Cpu, lengths: &[usize], padding: usize) -> CpuIndex {
     let mut layout = SpecLayout::default();
     let at = layout.segments(lengths.iter().sum::<usize>() + padding, lengths.len());
@@ -21,7 +21,7 @@ fn segments(ops: &Cpu, lengths: &[usize], padding: usize) -> CpuIndex {
     ops.index(&ops.upload(&spec), at.words())
 }
 
-/// What `run` makes of segments side by side is what it makes of each alone; returns that.
+/// Checks that `run` gives the same over several segments as over each alone; returns the result.
 fn each_alone(
     lengths: &[usize],
     (x, width): (&[f32], usize),
@@ -50,7 +50,8 @@ pub fn conv1d_equals_the_formula(level: SimdLevel) {
         let x = numbers(rows * input, 1.0, 1);
         let (w, b) = (numbers(out * input * taps, 1.0, 2), numbers(out, 1.0, 3));
         let layout = WeightLayout::Conv1d { dilation };
-        let (weight, bias) = (weight(&ops, layout, &w, &[out, input, taps]), weight(&ops, WeightLayout::Vector, &b, &[out]));
+        let (weight, bias) =
+            (weight(&ops, layout, &w, &[out, input, taps]), weight(&ops, WeightLayout::Vector, &b, &[out]));
         let run = |x: Vec<f32>, lengths: &[usize], padding| {
             let at = segments(&ops, lengths, padding);
             ops.read(&ops.segment_conv1d_at(&ops.tensor(x, input), &weight, &bias, &at))
@@ -74,7 +75,7 @@ pub fn conv1d_equals_the_formula(level: SimdLevel) {
     });
 }
 
-/// Zeros between the numbers, and the nearest ones beyond the ends: as a resampler is defined.
+/// Computes the snake as a resampler is defined: with zeros between the numbers, and the nearest ones beyond the ends.
 pub fn snake_equals_the_formula(level: SimdLevel) {
     let ops = Cpu::with_level(level);
     let strategy = (prop::collection::vec(1usize..40, 1..4), 0usize..4, 1usize..40);
@@ -95,7 +96,7 @@ pub fn snake_equals_the_formula(level: SimdLevel) {
             for channel in 0..channels {
                 let nearest = |values: &[f64], at: isize| values[at.clamp(0, values.len() as isize - 1) as usize];
                 let rows: Vec<f64> = (0..length).map(|row| f64::from(mine[row * channels + channel])).collect();
-                // A transposed convolution of five more rows at either end, fifteen results cut off both.
+                // A transposed convolution of five more rows at either end, with fifteen results cut off at both.
                 let mut raised = vec![0.0; 2 * (length + 10) + FILTER_TAPS - 2];
                 for row in 0..length + 10 {
                     for (tap, by) in filter.iter().enumerate() {

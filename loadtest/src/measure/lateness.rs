@@ -1,13 +1,13 @@
-//! How late the generator's own frames leave. Above some ms the generator is the limit, not the server.
+//! Lateness of the generator's own frames. Above some ms the generator is the limit, not the server.
 
 use std::time::Duration;
 
-/// Width of a bucket.
+/// Width of a histogram bucket.
 const STEP: Duration = Duration::from_micros(250);
-/// The last bucket takes everything from one second on.
+/// Number of buckets; the last holds everything from one second on.
 const BUCKETS: usize = 4_001;
 
-/// Counts by lateness, of constant size however long a run lasts.
+/// Histogram of lateness, of constant size.
 #[derive(Debug, Clone)]
 pub struct Lateness {
     counts: Vec<u64>,
@@ -22,7 +22,7 @@ impl Default for Lateness {
 }
 
 impl Lateness {
-    /// Counts a frame.
+    /// Counts one frame.
     pub fn add(&mut self, late: Duration) {
         let bucket = (late.as_micros() / STEP.as_micros()).min(BUCKETS as u128 - 1) as usize;
         self.counts[bucket] += 1;
@@ -30,7 +30,7 @@ impl Lateness {
         self.most = self.most.max(late);
     }
 
-    /// What `percent` of all frames do not exceed, to a quarter of a ms.
+    /// Returns a percentile, to a quarter of a ms; `None` without frames.
     pub fn percentile(&self, percent: f64) -> Option<Duration> {
         let rank = (self.total as f64 * percent / 100.0).ceil().max(1.0) as u64;
         let mut seen = 0;
@@ -41,7 +41,7 @@ impl Lateness {
         Some((STEP * (bucket as u32 + 1)).min(self.most))
     }
 
-    /// The latest frame.
+    /// Returns the largest lateness.
     pub fn most(&self) -> Duration {
         self.most
     }

@@ -1,24 +1,24 @@
-//! What is audible: root mean square over 10 ms, above -45 dB of full scale.
+//! Audibility: sound is audible if its root mean square over 10 ms is above -45 dBFS.
 
 use crate::speech::RATE;
 
 /// The root mean square of -45 dBFS.
 const AUDIBLE: f32 = 5.623e-3;
-/// Samples over which the level is measured: 10 ms.
+/// Samples of a level window: 10 ms.
 pub const WINDOW: usize = RATE as usize / 100;
 
-/// Whether a piece of sound is audible.
+/// True if the level of `samples` is above -45 dBFS.
 pub fn is_audible(samples: &[f32]) -> bool {
     let power = samples.iter().map(|sample| sample * sample).sum::<f32>() / samples.len().max(1) as f32;
     power > AUDIBLE * AUDIBLE
 }
 
-/// The first sample of the first audible window.
+/// Returns the index of the first sample of the first audible window.
 pub fn first_audible(samples: &[f32]) -> Option<usize> {
     samples.chunks(WINDOW).position(is_audible).map(|window| window * WINDOW)
 }
 
-/// The sample after the last audible window.
+/// Returns the index after the last audible window.
 pub fn audible_end(samples: &[f32]) -> Option<usize> {
     let last = samples.chunks(WINDOW).collect::<Vec<_>>().iter().rposition(|window| is_audible(window))?;
     Some(((last + 1) * WINDOW).min(samples.len()))

@@ -1,82 +1,82 @@
-//! What happened in a scenario's calls.
+//! Log of a scenario's calls.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::transport::webrtc::RtpReport;
 use crate::measure::lateness::Lateness;
 use crate::measure::playback::AnswerPlayback;
+use crate::transport::webrtc::RtpReport;
 
-/// Different errors that are listed; what follows counts together.
+/// Most distinct errors that are listed; further ones are counted together.
 const MAX_ERRORS: usize = 50;
 
-/// An answered turn. Times count from the beginning of the scenario, durations as named.
+/// An answered turn.
 #[derive(Debug, Clone)]
 pub struct TurnLog {
-    /// The call's number.
+    /// Index of the caller.
     pub call: usize,
-    /// The true end of the caller's speech.
+    /// True end of the caller's speech, from the beginning of the scenario.
     pub speech_end: Duration,
-    /// From there to the commit of the turn, if that is known.
+    /// End of speech to the commit of the turn, if the commit is known.
     pub endpointing: Option<Duration>,
     /// TTFP: commit to the first packet above -45 dBFS, if the commit is known.
     pub ttfp: Option<Duration>,
-    /// The true end of speech to the first sound above -45 dBFS.
+    /// True end of speech to the first sound above -45 dBFS.
     pub to_sound: Duration,
-    /// From the first voiced sample of a barge-in to silence.
+    /// First voiced sample of a barge-in to silence.
     pub barge_in: Option<Duration>,
-    /// The answer as it was heard.
+    /// Playback of the answer.
     pub answer: AnswerPlayback,
-    /// Whether its words were right, if anybody knows.
+    /// True if the transcript is right; `None` if the right answer is unknown.
     pub correct: Option<bool>,
 }
 
-/// A call that is over.
+/// A finished call.
 #[derive(Debug, Clone)]
 pub struct CallLog {
-    /// When it was dialled, from the beginning of the scenario.
+    /// Start of dialling, from the beginning of the scenario.
     pub began: Duration,
-    /// From dialling to the open line, if it came to that.
+    /// Dialling to the open line; `None` if it never opened.
     pub setup: Option<Duration>,
-    /// When it ended, from the beginning of the scenario.
+    /// End of the call, from the beginning of the scenario.
     pub ended: Duration,
-    /// What RTP and RTCP say, over WebRTC.
+    /// RTP and RTCP statistics, over WebRTC.
     pub rtp: Option<RtpReport>,
 }
 
-/// Use of the processor and of memory at one moment.
+/// A sample of processor and memory use.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ResourceSample {
-    /// From the beginning of the scenario.
+    /// Time from the beginning of the scenario.
     pub at: Duration,
-    /// Calls in progress.
+    /// Number of calls in progress.
     pub calls: usize,
-    /// Cores that the server used since the sample before.
+    /// Server cores used since the previous sample.
     pub server_cores: Option<f64>,
-    /// The server's resident memory, in bytes.
+    /// Resident memory of the server, in bytes.
     pub server_memory: Option<u64>,
-    /// Cores that the generator used since the sample before.
+    /// Generator cores used since the previous sample.
     pub own_cores: f64,
 }
 
-/// Everything of one scenario.
+/// Log of one scenario.
 #[derive(Debug, Clone, Default)]
 pub struct ScenarioLog {
-    /// Answered turns.
+    /// Answered turns of all calls.
     pub turns: Vec<TurnLog>,
-    /// Calls.
+    /// Finished calls, in order of their ends.
     pub calls: Vec<CallLog>,
-    /// Calls in progress.
+    /// Number of calls in progress.
     pub active: usize,
-    /// What went wrong, and how often.
+    /// Number of errors by text.
     pub errors: BTreeMap<String, u64>,
-    /// How late our own frames left.
+    /// Lateness of our own frames.
     pub lateness: Lateness,
-    /// One sample a second.
+    /// Resource samples, one per second.
     pub samples: Vec<ResourceSample>,
-    /// Underruns by the server's own count, if it has one.
+    /// Underruns counted by the server, if it has the metric.
     pub server_underruns: Option<f64>,
-    /// Mean of each stage by the server's own count, in seconds, in the order in which a turn passes them.
+    /// Mean duration of each stage in seconds, measured by the server, in the order in which a turn passes them.
     pub server_stages: Vec<(String, f64)>,
 }
 
@@ -88,19 +88,19 @@ impl ScenarioLog {
         *self.errors.entry(if known { error } else { "other errors".to_owned() }).or_default() += 1;
     }
 
-    /// Errors of all kinds.
+    /// Returns the number of errors.
     pub fn error_count(&self) -> u64 {
         self.errors.values().sum()
     }
 
-    /// A duration of each turn, in order of size.
+    /// Returns one duration per turn, sorted; turns without it are skipped.
     pub fn sorted(&self, of: impl Fn(&TurnLog) -> Option<Duration>) -> Vec<Duration> {
         let mut values: Vec<Duration> = self.turns.iter().filter_map(of).collect();
         values.sort();
         values
     }
 
-    /// Share of answers in which the caller heard a gap, 0 to 1.
+    /// Returns the share of answers with an audible gap, 0 to 1.
     pub fn gap_share(&self) -> f64 {
         let heard = self.turns.iter().filter(|turn| !turn.answer.gaps.is_empty()).count();
         heard as f64 / self.turns.len().max(1) as f64

@@ -1,11 +1,11 @@
-//! What is measured of calls.
+//! Measurements of calls and processes.
 //!
 //! | file | what it does |
 //! |---|---|
-//! | `level` | what is audible |
-//! | `playback` | an answer as the caller hears it: first sound, gaps |
-//! | `lateness` | how late our own frames leave |
-//! | `log` | what happened in a scenario's calls |
+//! | `level` | audibility of sound |
+//! | `playback` | simulated playback of an answer: first sound, gaps |
+//! | `lateness` | lateness of our own frames |
+//! | `log` | log of a scenario's calls |
 //! | `process` | processor time and memory of a process |
 
 pub mod lateness;

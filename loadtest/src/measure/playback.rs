@@ -1,92 +1,93 @@
-//! Playback of one call at the caller: what would come out of the loudspeaker, and when. It holds no sound, only the times at which
-//! sound is due.
+//! Simulated playback of one call at the caller: the times at which sound is due at the loudspeaker. It stores no
+//! sound.
 //!
-//! A gap is what a caller hears as one: sound that breaks off while it is audible and goes on later in the same answer. There
-//! are two causes. Sound is late when the receiver's buffer has run out before it arrives. Sound has a hole when the sender
-//! skips time within it. Where a pause of the speech gets longer, nothing breaks off: that counts as a stretched pause. Silence
-//! that the sender leaves out (DTX) is neither: its time stamps say that it is there.
+//! A gap is an audible interruption: audible sound breaks off and continues later in the same answer. It has two
+//! causes. `Underrun`: the receiver's buffer runs out before the sound arrives (an underrun). `Hole`: the sender's time
+//! stamps skip time within audible sound. A longer pause of the speech is no gap but a stretched pause. Silence that
+//! the sender omits (DTX) is neither, because the time stamps include it.
 
 use std::time::{Duration, Instant};
 
 use super::level::{WINDOW, first_audible, is_audible};
 use crate::speech::RATE;
 
-/// What is shorter than this, the loudspeaker's own buffer covers.
+/// Longest lateness that the loudspeaker's own buffer covers.
 const INAUDIBLE: Duration = Duration::from_millis(5);
 
-/// Why a caller hears a gap.
+/// Cause of a gap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GapCause {
-    /// The buffer ran out.
+    /// The receiver's buffer ran out (underrun).
     Underrun,
     /// The sender's time stamps skip time within sound.
     Hole,
 }
 
-/// An audible gap.
+/// An audible gap in an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Gap {
-    /// Why.
+    /// Cause of the gap.
     pub cause: GapCause,
-    /// How long nothing comes out.
+    /// Duration of the interruption.
     pub duration: Duration,
 }
 
-/// Playback of the answer that is coming in.
+/// Playback times of one answer.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct AnswerPlayback {
-    /// Arrival of the first packet that is audible.
+    /// Arrival of the first audible packet.
     pub first_packet: Option<Instant>,
-    /// The first audible sound: the packet's arrival, and what comes before the sound in it.
+    /// First audible sound: arrival of its packet plus the offset within it.
     pub first_sound: Option<Instant>,
-    /// Arrival of the last packet that is audible.
+    /// Arrival of the last audible packet.
     pub last_packet: Option<Instant>,
-    /// Gaps that are heard.
+    /// Audible gaps, in order.
     pub gaps: Vec<Gap>,
-    /// How often the buffer ran out in a pause of the speech.
+    /// Number of times the buffer ran out in a pause of the speech.
     pub stretched_pauses: u32,
-    /// Sound from the first audible one on.
+    /// Duration of the sound, from the first audible packet on.
     pub duration: Duration,
-    /// Sound that the decoder made up for lost packets.
+    /// Duration of sound that the decoder concealed (lost packets).
     pub concealed: Duration,
 }
 
 /// Playback of one call.
 #[derive(Debug)]
 pub struct Playback {
-    /// What a receiver keeps before it plays.
+    /// Delay of the receiver's buffer before it plays.
     buffer: Duration,
-    /// Position of the next sample in the sender's time, and when it is due.
+    /// Position of the next sample in the sender's time, and its due time.
     next: Option<(u64, Instant)>,
-    /// Whether the sound so far ends audibly.
+    /// True if the last window of sound is audible.
     ends_audible: bool,
     answer: AnswerPlayback,
 }
 
 impl Playback {
-    /// Playback behind a buffer of this length.
+    /// Creates playback behind a buffer of this length.
     pub fn new(buffer: Duration) -> Self {
         Self { buffer, next: None, ends_audible: false, answer: AnswerPlayback::default() }
     }
 
-    /// Ends the answer so far and returns it; what comes next is another one.
+    /// Ends the current answer and returns it. Later sound belongs to the next answer.
     pub fn take_answer(&mut self) -> AnswerPlayback {
         self.ends_audible = false;
         self.next = None;
         std::mem::take(&mut self.answer)
     }
 
-    /// The answer so far.
+    /// Returns the current answer.
     pub fn answer(&self) -> &AnswerPlayback {
         &self.answer
     }
 
-    /// When everything that has arrived will have been played.
+    /// Returns the time at which everything that has arrived is played; `None` before the first sound.
     pub fn played_until(&self) -> Option<Instant> {
         self.next.map(|(_, due)| due)
     }
 
-    /// Adds sound at [`RATE`] that arrived at `arrival`. `position` is the first sample's, in samples of the sender's time.
+    /// Adds sound at [`RATE`] that arrived at `arrival`. `position` of the first sample is in samples of the sender's
+    /// time.
     pub fn push(&mut self, position: u64, samples: &[f32], arrival: Instant, concealed: bool) {
         let due = match self.next {
             None => arrival + self.buffer,
@@ -95,7 +96,7 @@ impl Playback {
                 if self.ends_audible && starts_audible(samples) {
                     self.gap(GapCause::Hole, hole);
                 }
-                // In silence a receiver can set its delay anew.
+                // In silence a receiver can reset its delay.
                 arrival + self.buffer
             }
             Some((_, due)) if arrival > due + INAUDIBLE => {
@@ -142,7 +143,7 @@ fn starts_audible(samples: &[f32]) -> bool {
     is_audible(&samples[..samples.len().min(WINDOW)])
 }
 
-/// How long so many samples last.
+/// Returns the duration of `samples` at [`RATE`].
 pub fn duration_of(samples: u64) -> Duration {
     Duration::from_nanos(samples * 1_000_000_000 / u64::from(RATE))
 }
@@ -155,7 +156,7 @@ mod tests {
     const PACKET: usize = RATE as usize / 50;
     const BUFFER: Duration = Duration::from_millis(60);
 
-    /// Speech of 60 packets, of which those numbered 30 to 44 are a pause.
+    /// Returns a packet of speech; packets 30 to 44 are a pause.
     fn packet(number: usize) -> Vec<f32> {
         let level = if (30..45).contains(&number) { 0.0 } else { 0.3 };
         (0..PACKET).map(|i| level * (i as f32 * 0.3).sin()).collect()
@@ -177,7 +178,7 @@ mod tests {
     fn steady_sound_has_no_gap() {
         let answer = play(|_| Some(Duration::ZERO));
         assert_eq!((answer.gaps.len(), answer.stretched_pauses, answer.duration), (0, 0, 1_200 * MS));
-        // What the buffer holds is not heard either.
+        // Lateness within the buffer is not audible.
         assert_eq!(play(|number| Some(if number % 7 == 3 { 60 * MS } else { Duration::ZERO })).gaps, []);
     }
 

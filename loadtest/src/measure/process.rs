@@ -1,34 +1,34 @@
-//! Processor time and memory of a process, out of /proc.
+//! Processor time and memory of a process, from /proc.
 
 use std::time::{Duration, Instant};
 
-/// Ticks of /proc a second, on every Linux that Rust runs on.
+/// Clock ticks of /proc per second, on every Linux that Rust runs on.
 const TICKS: f64 = 100.0;
 
-/// A process that is watched.
+/// Monitor of one process.
 #[derive(Debug)]
 pub struct ProcessMonitor {
     folder: String,
-    /// When it was looked at last, and its processor time then.
+    /// Time of the last reading, and the processor time then.
     last: (Instant, Duration),
 }
 
 impl ProcessMonitor {
-    /// Watches process `pid`; `None` for the own one.
+    /// Monitors process `pid`, or our own for `None`. Returns `None` if the process does not exist.
     pub fn new(pid: Option<u32>) -> Option<Self> {
         let folder = format!("/proc/{}", pid.map_or("self".to_owned(), |pid| pid.to_string()));
         let cpu = processor_time(&folder)?;
         Some(Self { folder, last: (Instant::now(), cpu) })
     }
 
-    /// Cores used since the last call; `None` once the process has ended.
+    /// Returns cores used since the last call; `None` once the process has ended.
     pub fn cores(&mut self) -> Option<f64> {
         let (now, cpu) = (Instant::now(), processor_time(&self.folder)?);
         let (before, cpu_before) = std::mem::replace(&mut self.last, (now, cpu));
         Some(cpu.saturating_sub(cpu_before).as_secs_f64() / (now - before).as_secs_f64().max(1e-3))
     }
 
-    /// Resident memory in bytes.
+    /// Returns resident memory in bytes; `None` once the process has ended.
     pub fn memory(&self) -> Option<u64> {
         let status = std::fs::read_to_string(format!("{}/status", self.folder)).ok()?;
         let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?.trim().strip_suffix("kB")?;
@@ -36,10 +36,10 @@ impl ProcessMonitor {
     }
 }
 
-/// Processor time of all threads so far.
+/// Returns the processor time of all threads.
 fn processor_time(folder: &str) -> Option<Duration> {
     let stat = std::fs::read_to_string(format!("{folder}/stat")).ok()?;
-    // The second field is the name, which may hold anything, in brackets.
+    // The second field is the name in brackets; it may contain spaces and brackets.
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let ticks = |field: usize| fields.get(field)?.parse::<f64>().ok();
     Some(Duration::from_secs_f64((ticks(11)? + ticks(12)?) / TICKS))

@@ -1,10 +1,10 @@
-//! Reports: rows of figures as every benchmark here writes them, and a page with plots.
+//! Reports: rows of figures in the schema of all benchmarks here, and a page with plots.
 //!
 //! | file | what it does |
 //! |---|---|
-//! | `rows` | the figures of a scenario |
+//! | `rows` | the rows of a scenario |
 //! | `plot` | plots as SVG |
-//! | `page` | one HTML page of everything |
+//! | `page` | one HTML page with all figures |
 
 pub mod page;
 pub mod plot;
@@ -17,41 +17,41 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 
-/// A report as every benchmark here writes it.
+/// A report in the schema of all benchmarks here.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Report {
-    /// What was measured; the file's name too.
+    /// Name of the benchmark, also the file's stem.
     pub name: String,
     date: String,
     machine: String,
-    /// The table.
+    /// Measures of the report.
     pub rows: Vec<ReportRow>,
 }
 
-/// One measure.
+/// One measure, ours beside a peer's.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ReportRow {
-    /// What.
+    /// Name of the measure.
     pub measure: String,
-    /// Our figure.
+    /// Our measured value.
     pub ours: f64,
-    /// The figure of what it is compared with, in the same run.
+    /// Value of the peer, in the same run.
     pub peer: Option<f64>,
-    /// Above 1 means that ours is better.
+    /// Ratio of the two values; above 1, ours is better.
     pub ratio: Option<f64>,
-    /// Of both figures.
+    /// Unit of both values.
     pub unit: String,
-    /// What a reader has to know.
+    /// Conditions of the measurement.
     pub note: String,
 }
 
 impl ReportRow {
-    /// A figure that stands alone.
+    /// Creates a row without a peer.
     pub fn without_peer(measure: impl Into<String>, ours: f64, unit: &'static str, note: impl Into<String>) -> Self {
         Self { measure: measure.into(), ours, peer: None, ratio: None, unit: unit.to_owned(), note: note.into() }
     }
 
-    /// A figure of which less is better, beside a peer's.
+    /// Creates a row with a peer; less is better, so the ratio is `peer / ours`.
     pub fn lower_is_better(
         measure: impl Into<String>,
         ours: f64,
@@ -64,23 +64,23 @@ impl ReportRow {
 }
 
 impl Report {
-    /// A report of today on this machine.
+    /// Creates a report with today's date and this machine.
     pub fn new(name: &str, rows: Vec<ReportRow>) -> Self {
         Self { name: name.to_owned(), date: today(), machine: machine(), rows }
     }
 
-    /// Reads a file.
+    /// Reads a report from JSON.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
         let named = || path.display().to_string();
         serde_json::from_str(&fs::read_to_string(path).with_context(named)?).with_context(named)
     }
 
-    /// Date and machine.
+    /// Returns date and machine as text.
     pub fn origin(&self) -> String {
         format!("{}, {}", self.date, self.machine)
     }
 
-    /// Writes the file.
+    /// Writes the report as JSON and creates missing folders.
     pub fn write(&self, path: &Path) -> anyhow::Result<()> {
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
@@ -98,13 +98,13 @@ pub fn print(rows: &[ReportRow]) {
     }
 }
 
-/// The smallest value that `percent` of all do not exceed.
+/// Returns the percentile by nearest rank, a value that occurred; `None` if `sorted` is empty.
 pub fn percentile(sorted: &[Duration], percent: usize) -> Option<Duration> {
     let rank = (sorted.len() * percent).div_ceil(100);
     sorted.get(rank.checked_sub(1)?).copied()
 }
 
-/// Processor and number of cores.
+/// Number of cores and processor model.
 fn machine() -> String {
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -113,7 +113,7 @@ fn machine() -> String {
     format!("{cores} cores, {}", model.unwrap_or(std::env::consts::ARCH))
 }
 
-/// The date, UTC, as in 2026-11-21.
+/// Today's date in UTC, as in 2026-11-21.
 fn today() -> String {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     date(seconds / 86_400)
@@ -174,7 +174,8 @@ mod tests {
     fn report_has_the_schema_of_all_benchmarks() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("deep/load.json");
-        let rows = vec![ReportRow::without_peer("a", 1.0, "ms", "b"), ReportRow::lower_is_better("c", 2.0, 4.0, "s", "d")];
+        let rows =
+            vec![ReportRow::without_peer("a", 1.0, "ms", "b"), ReportRow::lower_is_better("c", 2.0, 4.0, "s", "d")];
         Report::new("load", rows.clone()).write(&path).unwrap();
         let value: serde_json::Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
         let keys = |value: &serde_json::Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();

@@ -1,4 +1,4 @@
-//! One HTML page of everything, without scripts and without a network.
+//! One self-contained HTML page with all figures and plots: no scripts, no external files.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -14,12 +14,12 @@ use crate::scenario::Scenario;
 const STYLE: &str = include_str!("page.css");
 const MIB: f64 = 1_048_576.0;
 
-/// Writes the page of `report`, which scenarios ran for.
+/// Writes the page of `report` and its runs.
 pub fn write(path: &Path, report: &Report, runs: &[(Scenario, ScenarioLog)]) -> anyhow::Result<()> {
     std::fs::write(path, page(report, runs)).with_context(|| path.display().to_string())
 }
 
-/// The page.
+/// Returns the page as HTML.
 pub fn page(report: &Report, runs: &[(Scenario, ScenarioLog)]) -> String {
     let mut html = format!(
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
@@ -43,7 +43,7 @@ fn ms(duration: Option<Duration>) -> String {
     duration.map_or("-".to_owned(), |duration| format!("{:.0}", duration.as_secs_f64() * 1e3))
 }
 
-/// One line for each scenario.
+/// Table with one line per scenario.
 fn summary(runs: &[(Scenario, ScenarioLog)]) -> String {
     if runs.is_empty() {
         return String::new();
@@ -112,7 +112,7 @@ fn plots(log: &ScenarioLog) -> String {
     html
 }
 
-/// The median turn as the caller hears it, and the server's own stages beside it.
+/// Waterfalls of the median turn at the caller and of the server's own stages.
 fn stages(log: &ScenarioLog) -> String {
     let median = |sorted: Vec<Duration>| percentile(&sorted, 50).map_or(0.0, |time| time.as_secs_f64() * 1e3);
     let within = log.sorted(|turn| Some(turn.to_sound.saturating_sub(turn.endpointing? + turn.ttfp?)));

@@ -1,27 +1,27 @@
-//! Plots as SVG, drawn by hand: they stand in the page, need no script, and follow its colours.
+//! Plots as inline SVG: they need no script and take their colours from the page's style.
 
 use std::fmt::Write as _;
 
-/// Size of a plot, in its own units.
+/// Size of a plot, in SVG units.
 const WIDTH: f64 = 460.0;
 const HEIGHT: f64 = 190.0;
-/// Room for the axes: left, right, top, bottom.
+/// Margins for the axes: left, right, top, bottom.
 const MARGIN: [f64; 4] = [46.0, 12.0, 24.0, 32.0];
 /// Bars of a histogram.
 const BARS: usize = 30;
 
-/// A line or a cloud of points, with its name.
+/// A named line or cloud of points.
 #[derive(Debug)]
 pub struct Curve<'a> {
-    /// In the legend.
+    /// Name in the legend.
     pub name: &'a str,
     /// Points, in the units of the axes.
     pub points: Vec<(f64, f64)>,
-    /// Whether they are joined.
+    /// True for a line, false for a cloud of points.
     pub joined: bool,
 }
 
-/// How often values fall into equal parts of their range, up to their 99.5th percentile.
+/// Draws a histogram of `sorted` up to its 99.5th percentile; empty without values.
 pub fn histogram(title: &str, unit: &str, sorted: &[f64]) -> String {
     let Some(&last) = sorted.get((sorted.len() * 995 / 1_000).min(sorted.len().saturating_sub(1))) else {
         return String::new();
@@ -44,7 +44,7 @@ pub fn histogram(title: &str, unit: &str, sorted: &[f64]) -> String {
     frame.finish(unit, "")
 }
 
-/// Curves over time.
+/// Draws curves over time in seconds; empty without points.
 pub fn series(title: &str, unit: &str, curves: &[Curve<'_>]) -> String {
     let points = || curves.iter().flat_map(|curve| &curve.points);
     if points().next().is_none() {
@@ -71,7 +71,7 @@ pub fn series(title: &str, unit: &str, curves: &[Curve<'_>]) -> String {
     frame.finish("s", &legend(&names, unit))
 }
 
-/// Stages one after the other, in ms.
+/// Draws consecutive stages as bars; lengths are in ms.
 pub fn waterfall(title: &str, stages: &[(String, f64)]) -> String {
     let total: f64 = stages.iter().map(|(_, length)| length).sum();
     if total <= 0.0 {
@@ -95,7 +95,7 @@ pub fn waterfall(title: &str, stages: &[(String, f64)]) -> String {
     svg + "</svg>"
 }
 
-/// Text that is safe within HTML.
+/// Escapes text for HTML.
 pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
@@ -118,7 +118,7 @@ fn open(title: &str, height: f64) -> String {
     )
 }
 
-/// Axes, and where points lie between them.
+/// A plot with axes, and the mapping of values to SVG coordinates.
 struct PlotFrame {
     svg: String,
     x: (f64, f64),
@@ -130,7 +130,7 @@ impl PlotFrame {
         Self { svg: open(title, HEIGHT), x, y }
     }
 
-    /// Where a point lies in the plot.
+    /// Maps a point to SVG coordinates.
     fn at(&self, x: f64, y: f64) -> (f64, f64) {
         let [left, right, top, bottom] = MARGIN;
         let across = (x - self.x.0) / (self.x.1 - self.x.0);
@@ -166,7 +166,7 @@ impl PlotFrame {
     }
 }
 
-/// A number as short as its size allows.
+/// Formats a number with at most two decimals, fewer for larger values.
 fn number(value: f64) -> String {
     if value == 0.0 {
         "0".to_owned()
@@ -193,7 +193,7 @@ mod tests {
             .filter_map(|rest| rest.split('"').next()?.parse().ok())
             .filter(|height| *height > 0.0)
             .collect();
-        // The highest bar stands for the two of 1; the others are half as high.
+        // The highest bar counts both values of 1; the others are half as high.
         assert_eq!(heights.len(), 3, "{heights:?}");
         assert!((heights[0] - 2.0 * heights[1]).abs() < 0.2, "{heights:?}");
         assert_eq!(histogram("empty", "ms", &[]), "");

@@ -1,17 +1,17 @@
-//! The figures of a scenario.
+//! Report rows of a scenario.
 
 use std::time::Duration;
 
 use super::{ReportRow, percentile};
-use crate::transport::rtp_receiver::PacketCounts;
 use crate::measure::log::{ScenarioLog, TurnLog};
 use crate::measure::playback::GapCause;
 use crate::scenario::Scenario;
+use crate::transport::rtp_receiver::PacketCounts;
 
 const HEADLINE: &str = "end of speech to sound";
 const MIB: f64 = 1_048_576.0;
 
-/// A series of a scenario: its name, and the durations.
+/// Returns the measured series of a scenario: name and sorted durations.
 pub fn series(log: &ScenarioLog) -> Vec<(&'static str, Vec<Duration>)> {
     let mut setup: Vec<Duration> = log.calls.iter().filter_map(|call| call.setup).collect();
     setup.sort();
@@ -28,18 +28,24 @@ pub fn series(log: &ScenarioLog) -> Vec<(&'static str, Vec<Duration>)> {
     ]
 }
 
-/// All figures. The scenario's name is each row's note.
+/// Returns all rows of a scenario. Each row's note is the scenario's name.
 pub fn of(scenario: &Scenario, log: &ScenarioLog) -> Vec<ReportRow> {
     let note = scenario.name.as_str();
     let mut rows = Vec::new();
     for (name, sorted) in series(log) {
         for percent in [50, 95, 99] {
             if let Some(value) = percentile(&sorted, percent) {
-                rows.push(ReportRow::without_peer(format!("{name}, p{percent}"), value.as_secs_f64() * 1e3, "ms", note));
+                rows.push(ReportRow::without_peer(
+                    format!("{name}, p{percent}"),
+                    value.as_secs_f64() * 1e3,
+                    "ms",
+                    note,
+                ));
             }
         }
     }
-    let mut add = |measure: &str, value: f64, unit: &'static str| rows.push(ReportRow::without_peer(measure, value, unit, note));
+    let mut add =
+        |measure: &str, value: f64, unit: &'static str| rows.push(ReportRow::without_peer(measure, value, unit, note));
     let sum = |of: fn(&TurnLog) -> f64| log.turns.iter().map(of).sum::<f64>();
     let gaps = |cause: GapCause| {
         log.turns.iter().flat_map(|turn| &turn.answer.gaps).filter(|gap| gap.cause == cause).count() as f64
@@ -72,7 +78,7 @@ pub fn of(scenario: &Scenario, log: &ScenarioLog) -> Vec<ReportRow> {
     rows
 }
 
-/// The server's own stages beside what callers measure of the same: means, because medians of stages do not add up.
+/// Compares the server's own stages with the callers' measurements, in means, because medians of stages do not add up.
 fn server_stages(log: &ScenarioLog, note: &str) -> Vec<ReportRow> {
     let row = |measure: &str, server: f64, heard: Vec<Duration>| {
         let mean = heard.iter().sum::<Duration>().as_secs_f64() / heard.len() as f64;
@@ -146,7 +152,7 @@ pub(crate) mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// Four turns, of which one has two gaps.
+    /// Returns a log of four turns; the second has two gaps.
     pub fn log() -> (Scenario, ScenarioLog) {
         let mut log = ScenarioLog::default();
         for n in 1..=4_u32 {

@@ -1,5 +1,5 @@
-//! When calls begin. All but `soak` are Poisson processes: a call begins whatever the calls before it do, so a slow server is
-//! not spared.
+//! Arrival processes: the start times of calls. All but `soak` are Poisson processes (open loop): a call begins
+//! independently of earlier calls, so a slow server gets the same load.
 
 use std::time::Duration;
 
@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::random::Random;
 
-/// No scenario makes more calls.
+/// Most calls of a scenario.
 const MAX_CALLS: usize = 100_000;
-/// No scenario begins more calls in a second.
+/// Highest arrival rate, in calls per second.
 const MAX_RATE: f64 = 1_000.0;
 
 /// An arrival process.
@@ -19,35 +19,38 @@ const MAX_RATE: f64 = 1_000.0;
 pub enum Arrivals {
     /// A constant rate.
     Poisson {
-        /// Calls a second.
+        /// Calls per second.
         per_s: f64,
     },
-    /// A rate that rises or falls evenly over the scenario.
+    /// A rate that changes linearly over the scenario.
     Ramp {
-        /// Calls a second at the beginning.
+        /// Calls per second at the beginning.
         from_per_s: f64,
-        /// Calls a second at the end.
+        /// Calls per second at the end.
         to_per_s: f64,
     },
     /// Rates one after the other, for equal parts of the scenario.
     Step {
-        /// Calls a second.
+        /// Calls per second.
         per_s: Vec<f64>,
     },
-    /// Callers who come at even distances in the beginning and stay to the end.
+    /// Callers who arrive evenly at the beginning and stay to the end.
     Soak {
-        /// Calls at once.
+        /// Number of concurrent callers.
         callers: usize,
-        /// Time in which they come, in seconds.
+        /// Time in which all callers arrive, in seconds.
         within_s: f64,
-        /// They hang up after the turns of a call, and call again until the end.
+        /// Callers hang up after the turns of a call, and call again until the end.
         #[serde(default)]
         call_again: bool,
     },
 }
 
 impl Arrivals {
-    /// Says what is wrong with the rates.
+    /// Checks the rates.
+    ///
+    /// # Errors
+    /// A value is out of bounds.
     pub fn check(&self) -> Result<()> {
         let rates = match self {
             Self::Poisson { per_s } => vec![*per_s],
@@ -64,23 +67,23 @@ impl Arrivals {
         Ok(())
     }
 
-    /// Whether calls stay to the end of the scenario.
+    /// True if calls last to the end of the scenario.
     pub fn stay(&self) -> bool {
         matches!(self, Self::Soak { call_again: false, .. })
     }
 
-    /// Whether callers call again until the end of the scenario.
+    /// True if callers call again until the end of the scenario.
     pub fn call_again(&self) -> bool {
         matches!(self, Self::Soak { call_again: true, .. })
     }
 
-    /// The beginning of each call within `duration`, in order.
+    /// Returns the start of each call within `duration`, in order.
     pub fn schedule(&self, duration: Duration, random: &mut Random) -> Vec<Duration> {
         if let Self::Soak { callers, within_s, .. } = self {
             let step = within_s / (*callers).max(1) as f64;
             return (0..*callers).map(|n| Duration::from_secs_f64(step * n as f64)).collect();
         }
-        // Thinning: points of the highest rate, each kept with the share that the rate at its time has of it.
+        // Thinning: draws at the highest rate and keeps each point with probability rate / highest.
         let (length, highest) = (duration.as_secs_f64(), self.highest());
         let (mut calls, mut time) = (Vec::new(), 0.0);
         while highest > 0.0 && calls.len() < MAX_CALLS {
@@ -104,7 +107,7 @@ impl Arrivals {
         }
     }
 
-    /// Calls a second when this share of the scenario has passed.
+    /// Calls per second after this share of the scenario, 0 to 1.
     fn rate(&self, share: f64) -> f64 {
         match self {
             Self::Poisson { per_s } => *per_s,
@@ -119,7 +122,7 @@ impl Arrivals {
 mod tests {
     use super::*;
 
-    /// Calls in each tenth of 1000 s.
+    /// Counts calls in each tenth of 1000 s.
     fn tenths(arrivals: &Arrivals) -> Vec<usize> {
         let calls = arrivals.schedule(Duration::from_secs(1_000), &mut Random::new(5));
         assert!(calls.is_sorted());
@@ -134,7 +137,7 @@ mod tests {
         let gaps: Vec<f64> = calls.windows(2).map(|pair| (pair[1] - pair[0]).as_secs_f64()).collect();
         let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
         let variance = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
-        // Of an exponential distribution mean and deviation are the same, and e^-1 of all exceed the mean.
+        // An exponential distribution has equal mean and deviation, and a share of e^-1 exceeds the mean.
         assert!((variance.sqrt() / mean - 1.0).abs() < 0.05, "{mean} {variance}");
         let above = gaps.iter().filter(|gap| **gap > mean).count() as f64 / gaps.len() as f64;
         assert!((above - (-1.0_f64).exp()).abs() < 0.015, "{above}");

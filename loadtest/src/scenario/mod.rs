@@ -1,4 +1,4 @@
-//! Scenarios: who calls when, what they do, and over which network. They are written in TOML; `standard.toml` has all fields in use.
+//! Scenarios in TOML: arrivals, turns, transport and network. `standard.toml` has examples.
 
 pub mod arrivals;
 
@@ -14,23 +14,23 @@ use arrivals::Arrivals;
 
 /// The scenarios that `make loadtest` runs.
 const STANDARD: &str = include_str!("standard.toml");
-/// The scenarios that other commands vary.
+/// The base scenarios of `knee`, `soak` and other commands.
 const COMMANDS: &str = include_str!("commands.toml");
 /// The longest scenario, in seconds.
 const LONGEST_S: f64 = 24.0 * 3_600.0;
 
-/// How callers reach the server.
+/// Transport between callers and server.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TransportKind {
-    /// Sound over UDP, events over the data channel
+    /// Sound over UDP, events over the data channel.
     #[default]
     Webrtc,
-    /// Sound and events over one socket
+    /// Sound and events over one socket.
     Websocket,
 }
 
-/// Who ends a caller's turn.
+/// The side that ends a caller's turn.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EndOfTurn {
@@ -41,53 +41,54 @@ pub enum EndOfTurn {
     Client,
 }
 
-/// A scenario.
+/// One load scenario, as read from TOML.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
-    /// Its name in reports.
+    /// Name of the scenario in reports.
     pub name: String,
-    /// What it is for.
+    /// Purpose of the scenario, shown in the report.
     #[serde(default)]
     pub about: String,
-    /// For how long calls begin, in seconds. Turns that run then may end.
+    /// Time in which calls begin, in seconds. Turns in progress at its end may finish.
     pub duration_s: f64,
-    /// How callers reach the server.
+    /// Transport between callers and server.
     #[serde(default)]
     pub transport: TransportKind,
-    /// When calls begin.
+    /// Arrival process of the calls.
     pub arrivals: Arrivals,
-    /// Turns of a call; callers who stay go on to the end.
+    /// Turns per call; callers who stay continue to the end.
     #[serde(default = "one")]
     pub turns: usize,
-    /// Who ends a turn.
+    /// The side that ends a turn.
     #[serde(default)]
     pub end_of_turn: EndOfTurn,
-    /// Mean time between an answer and the next question, in seconds; exponentially distributed, at most four times as long.
+    /// Mean time between an answer and the next question, in seconds; exponentially distributed, at most four times as
+    /// long.
     #[serde(default)]
     pub think_s: f64,
     /// Only questions about these topics; empty for all.
     #[serde(default)]
     pub topics: Vec<String>,
-    /// Questions that are asked in one breath.
+    /// Questions per turn, asked in one utterance.
     #[serde(default = "one")]
     pub questions_per_turn: usize,
-    /// Speak the next question into each answer, so many seconds after its first sound.
+    /// Barge in with the next question this many seconds after the first sound of each answer.
     #[serde(default)]
     pub interrupt_after_s: Option<f64>,
-    /// Hang up after so many seconds on average, whatever goes on.
+    /// Hang up at any time, after this many seconds on average.
     #[serde(default)]
     pub hang_up_after_s: Option<f64>,
-    /// Wait so many ms before each message is read (websocket alone).
+    /// Delay before each read of a message, in ms (websocket only).
     #[serde(default)]
     pub read_delay_ms: f64,
-    /// How long an answer may take to begin and to end, in seconds.
+    /// Longest set-up of a call, and longest time without activity in a turn, in seconds.
     #[serde(default = "thirty")]
     pub patience_s: f64,
-    /// The network between callers and server (WebRTC alone).
+    /// Simulated network between callers and server (WebRTC only).
     #[serde(default)]
     pub network: Impairment,
-    /// Fields of the session that callers ask for, as `session.update` has them.
+    /// Session fields that callers send in `session.update`.
     #[serde(default)]
     pub session: Map<String, Value>,
 }
@@ -108,7 +109,10 @@ struct File {
 }
 
 impl Scenario {
-    /// The scenarios of `path`, or the standard ones.
+    /// Loads the scenarios of `path`, or the standard ones.
+    ///
+    /// # Errors
+    /// The file cannot be read, or a field is out of bounds.
     pub fn load(path: Option<&Path>) -> Result<Vec<Self>> {
         match path {
             None => Self::read(STANDARD).context("standard.toml"),
@@ -119,7 +123,10 @@ impl Scenario {
         }
     }
 
-    /// The scenario that a command varies.
+    /// Returns the base scenario of a command.
+    ///
+    /// # Errors
+    /// `name` is unknown.
     pub fn for_command(name: &str) -> Result<Self> {
         let all = Self::read(COMMANDS).context("commands.toml")?;
         all.into_iter().find(|scenario| scenario.name == name).with_context(|| format!("no scenario {name}"))
@@ -133,7 +140,10 @@ impl Scenario {
         Ok(scenario)
     }
 
-    /// Says what is out of bounds.
+    /// Checks all fields.
+    ///
+    /// # Errors
+    /// A field is out of bounds, or two fields exclude each other.
     pub fn check(&self) -> Result<()> {
         let bounded = |name: &str, value: f64, most: f64| {
             ensure!((0.0..=most).contains(&value), "{name}: 0 to {most}");
@@ -148,32 +158,29 @@ impl Scenario {
         ensure!((1..=1_000).contains(&self.turns), "turns: 1 to 1000");
         ensure!((1..=100).contains(&self.questions_per_turn), "questions_per_turn: 1 to 100");
         let websocket = self.transport == TransportKind::Websocket;
-        ensure!(websocket || self.read_delay_ms == 0.0, "read_delay_ms: over WebRTC nothing waits for a reader");
-        ensure!(!websocket || self.network == Impairment::default(), "network: TCP hides it; use webrtc");
+        ensure!(websocket || self.read_delay_ms == 0.0, "read_delay_ms: needs transport = \"websocket\"");
+        ensure!(!websocket || self.network == Impairment::default(), "network: webrtc only; TCP hides losses");
         let client_ends = self.end_of_turn == EndOfTurn::Client;
-        ensure!(
-            !client_ends || self.interrupt_after_s.is_none(),
-            "interrupt_after_s: only a server that ends turns hears it"
-        );
+        ensure!(!client_ends || self.interrupt_after_s.is_none(), "interrupt_after_s: needs end_of_turn = \"server\"");
         ensure!(
             !self.answers_in_slices() || !(client_ends || self.interrupt_after_s.is_some()),
-            "session.repartee.slice_ms: callers who are answered slice by slice neither interrupt nor end their turns"
+            "session.repartee.slice_ms: excludes interrupt_after_s and end_of_turn = \"client\""
         );
         self.network.check()?;
         self.arrivals.check()
     }
 
-    /// Whether turns are answered slice by slice (`session.repartee.slice_ms`).
+    /// True if turns are answered slice by slice (`session.repartee.slice_ms`).
     pub fn answers_in_slices(&self) -> bool {
         self.session.get("repartee").is_some_and(|ours| ours.get("slice_ms").is_some())
     }
 
-    /// For how long calls begin.
+    /// Time in which calls begin.
     pub fn duration(&self) -> Duration {
         Duration::from_secs_f64(self.duration_s)
     }
 
-    /// How long an answer may take.
+    /// Longest set-up of a call, and longest time without activity in a turn.
     pub fn patience(&self) -> Duration {
         Duration::from_secs_f64(self.patience_s)
     }

@@ -1,26 +1,26 @@
-//! Datagrams on their way through a bad network, in the order in which they arrive.
+//! Datagrams in transit through the simulated network, in order of arrival.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::net::SocketAddr;
 use std::time::Instant;
 
-/// More datagrams than this are not under way in one call; the network drops the rest.
+/// Most datagrams in transit in one call; further ones are dropped.
 const MAX_QUEUED: usize = 4_096;
 
-/// Which way a datagram goes.
+/// Direction of a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LinkDirection {
-    /// To the server.
+    /// Towards the server.
     Up,
-    /// To the caller.
+    /// Towards the caller.
     Down,
 }
 
-/// Arrival, order of sending, way, and the other end.
+/// Arrival, order of sending, direction, peer and datagram.
 type Entry = (Instant, u64, LinkDirection, SocketAddr, Vec<u8>);
 
-/// The queue of one call, both ways.
+/// Delay queue of one call, in both directions.
 #[derive(Debug, Default)]
 pub struct DelayQueue {
     queue: BinaryHeap<Reverse<Entry>>,
@@ -28,7 +28,7 @@ pub struct DelayQueue {
 }
 
 impl DelayQueue {
-    /// Adds a datagram that arrives at `at`.
+    /// Adds a datagram that arrives at `at`; drops it if the queue is full.
     pub fn push(&mut self, at: Instant, way: LinkDirection, peer: SocketAddr, datagram: Vec<u8>) {
         if self.queue.len() < MAX_QUEUED {
             self.sent += 1;
@@ -36,12 +36,12 @@ impl DelayQueue {
         }
     }
 
-    /// When the next one arrives.
+    /// Returns the arrival of the next datagram.
     pub fn next_arrival(&self) -> Option<Instant> {
         self.queue.peek().map(|Reverse((at, ..))| *at)
     }
 
-    /// The next one that has arrived by `now`.
+    /// Removes the next datagram that has arrived by `now`.
     pub fn pop(&mut self, now: Instant) -> Option<(Instant, LinkDirection, SocketAddr, Vec<u8>)> {
         self.queue.peek().filter(|Reverse((at, ..))| *at <= now)?;
         let Reverse((at, _, way, peer, datagram)) = self.queue.pop()?;

@@ -1,12 +1,12 @@
-//! A caller's line to the server, over either transport.
+//! A caller's connection to the server, over either transport.
 //!
 //! | file | what it does |
 //! |---|---|
 //! | `webrtc` | a call over WebRTC, on str0m |
 //! | `websocket` | a call over a websocket |
-//! | `rtp_receiver` | order, loss and decoding of received packets |
+//! | `rtp_receiver` | jitter buffer, loss concealment and decoding |
 //! | `socket` | UDP with the kernel's arrival times |
-//! | `network`, `delay_queue` | a bad network in between |
+//! | `network`, `delay_queue` | a simulated bad network |
 
 pub mod delay_queue;
 pub mod network;
@@ -22,26 +22,29 @@ use serde_json::Value;
 
 use crate::measure::playback::Playback;
 use crate::scenario::{Scenario, TransportKind};
+use crate::server_events::TimedEvent;
 use crate::speech::Frame;
 use crate::target::Target;
-use crate::server_events::TimedEvent;
 use webrtc::{RtpReport, WebRtcTransport};
 use websocket::WebSocketTransport;
 
-/// A server that takes nothing for so long is given up.
+/// Timeout of a send, if the server reads nothing.
 const SENDING: Duration = Duration::from_secs(10);
 
-/// A call in progress.
+/// A call in progress, over either transport.
 #[derive(Debug)]
 pub enum Transport {
-    /// Over WebRTC.
+    /// A call over WebRTC.
     WebRtc(Box<WebRtcTransport>),
-    /// Over a websocket.
+    /// A call over a websocket.
     WebSocket(Box<WebSocketTransport>),
 }
 
 impl Transport {
-    /// Calls as caller `caller` of `scenario`, by `patience`.
+    /// Connects caller `caller` of `scenario`. `patience` is the deadline.
+    ///
+    /// # Errors
+    /// The server refuses the call, or the deadline passes.
     pub async fn call(
         target: &Target,
         caller: usize,
@@ -62,7 +65,10 @@ impl Transport {
         }
     }
 
-    /// The next event, or `None` at `until`.
+    /// Returns the next event, or `None` at `until`.
+    ///
+    /// # Errors
+    /// The server hung up, or sent something malformed.
     pub async fn next(&mut self, until: Instant) -> Result<Option<TimedEvent>> {
         match self {
             Self::WebRtc(line) => line.next(until).await,
@@ -70,7 +76,10 @@ impl Transport {
         }
     }
 
-    /// Sends 20 ms of the microphone.
+    /// Sends one 20 ms frame of the microphone.
+    ///
+    /// # Errors
+    /// The connection is closed, or the server reads nothing for ten seconds.
     pub async fn send_frame(&mut self, frame: &Frame) -> Result<()> {
         match self {
             Self::WebRtc(line) => line.send_frame(frame),
@@ -78,7 +87,10 @@ impl Transport {
         }
     }
 
-    /// Sends an event.
+    /// Sends a client event.
+    ///
+    /// # Errors
+    /// The connection is closed, or the server reads nothing.
     pub async fn send_event(&mut self, event: &Value) -> Result<()> {
         match self {
             Self::WebRtc(line) => line.send_event(event),
@@ -86,7 +98,7 @@ impl Transport {
         }
     }
 
-    /// Playback of what has arrived.
+    /// Returns the playback of received sound.
     pub fn playback(&mut self) -> &mut Playback {
         match self {
             Self::WebRtc(line) => line.playback(),
@@ -94,7 +106,7 @@ impl Transport {
         }
     }
 
-    /// What RTP and RTCP say, over WebRTC.
+    /// Returns RTP and RTCP statistics; `None` over a websocket.
     pub fn report(&self) -> Option<RtpReport> {
         match self {
             Self::WebRtc(line) => Some(line.report()),
@@ -102,7 +114,7 @@ impl Transport {
         }
     }
 
-    /// Hangs up.
+    /// Closes the connection.
     pub async fn close(&mut self) {
         match self {
             Self::WebRtc(line) => line.close(),

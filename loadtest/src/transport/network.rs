@@ -1,5 +1,5 @@
-//! A bad network between a caller and the server: loss in bursts, jitter, reordering, duplicates and a stall. It decides the fate of
-//! each datagram and has neither clock nor socket.
+//! A simulated bad network between a caller and the server: burst loss, jitter, reordering, duplicates and a stall. It
+//! computes the arrival of each datagram and has neither clock nor socket.
 
 use std::time::Duration;
 
@@ -8,33 +8,36 @@ use serde::{Deserialize, Serialize};
 
 use crate::random::Random;
 
-/// A datagram that is overtaken is held back for so long.
+/// Extra delay of a reordered datagram.
 const HELD_BACK: Duration = Duration::from_millis(45);
 
-/// What the network does, in either direction. All fields are zero by default.
+/// Impairments of the network, in either direction. All fields are zero by default.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Impairment {
-    /// Share of datagrams that get lost, 0 to 0.9.
+    /// Share of lost datagrams, 0 to 0.9.
     pub loss: f64,
-    /// Datagrams that get lost one after the other, on average; 1 or 0 for independent losses.
+    /// Mean length of a loss burst, in datagrams; 1 or 0 for independent losses.
     pub burst: f64,
     /// Delay of every datagram, in ms.
     pub delay_ms: f64,
-    /// Additional delay, uniform from 0 to so many ms. It does not reorder.
+    /// Additional random delay, uniform from 0 to this many ms. It does not reorder.
     pub jitter_ms: f64,
-    /// Share of datagrams that later ones overtake.
+    /// Share of reordered datagrams: later ones overtake them.
     pub reorder: f64,
     /// Share of datagrams that arrive twice.
     pub duplicate: f64,
-    /// When nothing gets through for a while, in seconds from the beginning of the call.
+    /// Start of a stall, in seconds from the beginning of the call.
     pub stall_at_s: f64,
-    /// How long that lasts, in seconds; what was sent meanwhile arrives at its end.
+    /// Duration of the stall, in seconds; datagrams sent during it arrive at its end.
     pub stall_s: f64,
 }
 
 impl Impairment {
-    /// Says what is out of bounds.
+    /// Checks all fields.
+    ///
+    /// # Errors
+    /// A field is out of bounds.
     pub fn check(&self) -> Result<()> {
         let share = |value: f64, most: f64| (0.0..=most).contains(&value);
         ensure!(share(self.loss, 0.9), "network.loss: 0 to 0.9");
@@ -46,24 +49,24 @@ impl Impairment {
     }
 }
 
-/// One direction of a call's network.
+/// One direction of a call's simulated network.
 #[derive(Debug)]
 pub struct ImpairedLink {
     impairment: Impairment,
     random: Random,
-    /// Datagrams get lost at the moment.
+    /// True during a loss burst.
     losing: bool,
-    /// When the latest datagram arrives that nothing overtakes.
+    /// Latest arrival of a datagram that is not reordered.
     latest: Duration,
 }
 
 impl ImpairedLink {
-    /// `seed` repeats what happens.
+    /// Creates one direction; the same `seed` repeats its behaviour.
     pub fn new(impairment: Impairment, seed: u64) -> Self {
         Self { impairment, random: Random::new(seed), losing: false, latest: Duration::ZERO }
     }
 
-    /// When a datagram that is sent at `now` arrives: never, once or twice. Times count from the beginning of the call.
+    /// Returns the arrivals of a datagram sent at `now`: none, one or two. Times count from the beginning of the call.
     pub fn carry(&mut self, now: Duration) -> [Option<Duration>; 2] {
         if self.is_lost() {
             return [None, None];
@@ -73,7 +76,7 @@ impl ImpairedLink {
         [Some(first), second]
     }
 
-    /// A chain of two states, of which one loses everything.
+    /// Gilbert model: a two-state Markov chain in which one state loses every datagram.
     fn is_lost(&mut self) -> bool {
         let Impairment { loss, burst, .. } = self.impairment;
         if loss == 0.0 {
@@ -114,7 +117,7 @@ mod tests {
 
     const PACKET: Duration = Duration::from_millis(20);
 
-    /// Arrivals of `count` datagrams, each 20 ms after the one before.
+    /// Returns the arrivals of `count` datagrams, sent every 20 ms.
     fn carried(impairment: Impairment, count: u32) -> Vec<[Option<Duration>; 2]> {
         let mut network = ImpairedLink::new(impairment, 3);
         (0..count).map(|n| network.carry(PACKET * n)).collect()
@@ -157,7 +160,7 @@ mod tests {
         let arrivals = carried(Impairment { reorder: 0.05, ..Impairment::default() }, 20_000);
         let times: Vec<Duration> = arrivals.iter().map(|found| found[0].unwrap()).collect();
         let overtaken = times.windows(2).filter(|pair| pair[1] < pair[0]).count() as f64 / times.len() as f64;
-        // Two in a row do not overtake each other.
+        // Two consecutive reordered datagrams do not overtake each other.
         assert!((overtaken - 0.05 * 0.95).abs() < 0.006, "{overtaken}");
     }
 

@@ -1,4 +1,4 @@
-//! The receiving end of a caller's sound over RTP: order, loss and decoding, on the caller's own Opus decoder.
+//! RTP receiver of a caller: jitter buffer, loss concealment and the caller's own Opus decoder.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,37 +10,37 @@ use opus::{Channels, Decoder};
 use crate::measure::playback::Playback;
 use crate::speech::RATE;
 
-/// RTP ticks of Opus, a second.
+/// RTP clock rate of Opus, in Hz.
 const TICKS: u64 = 48_000;
-/// RTP ticks in a sample at [`RATE`].
+/// RTP clock ticks per sample at [`RATE`].
 const TICKS_PER_SAMPLE: u64 = TICKS / RATE as u64;
-/// The longest packet, 120 ms.
+/// Samples of the longest packet, 120 ms.
 const LONGEST: usize = RATE as usize * 120 / 1_000;
-/// RTP ticks in 20 ms: what a lost packet is taken to have lasted.
+/// RTP clock ticks in 20 ms, the assumed duration of a lost packet.
 const PACKET_TICKS: u64 = TICKS / 50;
-/// A missing packet is waited for as long as a browser's buffer holds.
+/// Longest wait for a missing packet: a browser's jitter buffer.
 pub const BUFFER: Duration = Duration::from_millis(60);
-/// More packets than this do not wait behind a missing one.
+/// Most packets that wait behind a missing one.
 const MAX_WAITING: usize = 64;
-/// Packets made up one after the other; beyond that a loss is a hole.
+/// Most consecutive concealed packets; a longer loss leaves a hole.
 const MAX_CONCEALED: u64 = 10;
 
-/// What became of the packets of a call.
+/// Packet counts of a call.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PacketCounts {
-    /// Packets that arrived.
+    /// Packets that arrived, in total.
     pub received: u64,
-    /// Packets that never arrived, or after their sound was due.
+    /// Packets that never arrived, or arrived after their sound was due.
     pub lost: u64,
-    /// Packets that came after their sound was due, or twice.
+    /// Packets that arrived after their sound was due, or were duplicates.
     pub late_or_duplicate: u64,
-    /// Packets that arrived after one with a higher number.
+    /// Packets that arrived after one with a higher sequence number.
     pub reordered: u64,
-    /// Packets that the decoder refused.
+    /// Packets that the decoder rejected.
     pub corrupt: u64,
 }
 
-/// A packet that waits for the one before it.
+/// A buffered packet.
 #[derive(Debug)]
 struct Packet {
     ticks: u64,
@@ -48,19 +48,22 @@ struct Packet {
     arrival: Instant,
 }
 
-/// Jitter buffer and decoder.
+/// Jitter buffer and Opus decoder.
 #[derive(Debug)]
 pub struct RtpReceiver {
     decoder: Decoder,
     waiting: BTreeMap<u64, Packet>,
-    /// Number and time stamp of the packet that is due.
+    /// Sequence number and time stamp of the packet that is due.
     next: Option<(u64, u64)>,
     highest: u64,
     counts: PacketCounts,
 }
 
 impl RtpReceiver {
-    /// A receiver before the first packet.
+    /// Creates a receiver before the first packet.
+    ///
+    /// # Errors
+    /// The decoder cannot be created.
     pub fn new() -> Result<Self> {
         Ok(Self {
             decoder: Decoder::new(RATE, Channels::Mono)?,
@@ -71,12 +74,12 @@ impl RtpReceiver {
         })
     }
 
-    /// What became of the packets so far.
+    /// Returns the current packet counts.
     pub fn counts(&self) -> PacketCounts {
         self.counts
     }
 
-    /// Takes a packet with its extended number and time stamp.
+    /// Buffers a packet with its extended sequence number and time stamp.
     pub fn push(&mut self, number: u64, ticks: u64, payload: Arc<[u8]>, arrival: Instant) {
         self.counts.received += 1;
         self.counts.reordered += u64::from(number < self.highest);
@@ -89,7 +92,7 @@ impl RtpReceiver {
         }
     }
 
-    /// Plays what is in order, and gives up on what is missing for too long.
+    /// Plays packets in order, and conceals those missing for longer than [`BUFFER`].
     pub fn play(&mut self, now: Instant, playback: &mut Playback) {
         while let Some((&number, packet)) = self.waiting.first_key_value() {
             let (next, due) = *self.next.get_or_insert((number, packet.ticks));
@@ -108,12 +111,13 @@ impl RtpReceiver {
         }
     }
 
-    /// Makes up for packets before the first one that waits; the last of them from the copy in it, if there is one.
+    /// Conceals `missing` packets before the first buffered one. The last of them is decoded from that packet's FEC
+    /// copy, if any.
     fn conceal(&mut self, missing: u64, due: u64, playback: &mut Playback) {
         self.counts.lost += missing;
         let Some((_, packet)) = self.waiting.first_key_value() else { return };
         let (payload, arrival, until) = (packet.payload.clone(), packet.arrival, packet.ticks);
-        // Where time stamps skip more than the packets lasted, silence was left out.
+        // If the time stamps skip more than the packets lasted, the sender omitted silence (DTX).
         let packets = missing.min(MAX_CONCEALED).min(until.saturating_sub(due) / PACKET_TICKS);
         for index in 0..packets {
             let is_last = index + 1 == missing;
@@ -124,7 +128,7 @@ impl RtpReceiver {
         }
     }
 
-    /// Decodes a packet, or the copy of the one before in it, or makes sound up where it is empty.
+    /// Decodes a packet; with `copy`, its FEC copy of the previous packet; an empty payload is concealed.
     fn decode(&mut self, payload: &[u8], copy: bool) -> Option<Vec<f32>> {
         let made_up = copy || payload.is_empty();
         let mut samples = vec![0.0; if made_up { (PACKET_TICKS / TICKS_PER_SAMPLE) as usize } else { LONGEST }];
@@ -150,7 +154,7 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
     const FRAME: usize = RATE as usize / 50;
 
-    /// Packets of a tone.
+    /// Returns `count` packets of a tone.
     fn tone(count: usize) -> Vec<Arc<[u8]>> {
         let mut encoder = Encoder::new(RATE, Channels::Mono, Application::Voip).unwrap();
         encoder.set_inband_fec(true).unwrap();
@@ -164,13 +168,13 @@ mod tests {
             .collect()
     }
 
-    /// Receives 50 packets in the given order, each 20 ms after the one before.
+    /// Receives packets in the given order, one every 20 ms.
     fn receive(order: &[u64]) -> (PacketCounts, crate::measure::playback::AnswerPlayback) {
         let (packets, start) = (tone(50), Instant::now());
         let (mut receiver, mut playback) = (RtpReceiver::new().unwrap(), Playback::new(BUFFER));
         for (slot, number) in order.iter().enumerate() {
             let arrival = start + 20 * MS * slot as u32;
-            // Numbers begin anywhere.
+            // Sequence numbers begin anywhere.
             receiver.push(number + 70_000, number * PACKET_TICKS, packets[*number as usize].clone(), arrival);
             receiver.play(arrival, &mut playback);
         }
@@ -191,7 +195,10 @@ mod tests {
         order.swap(20, 21);
         order.insert(31, 30);
         let (counts, answer) = receive(&order);
-        assert_eq!(counts, PacketCounts { received: 51, late_or_duplicate: 1, reordered: 1, ..PacketCounts::default() });
+        assert_eq!(
+            counts,
+            PacketCounts { received: 51, late_or_duplicate: 1, reordered: 1, ..PacketCounts::default() }
+        );
         assert_eq!((answer.duration, answer.concealed), (1_000 * MS, Duration::ZERO));
     }
 

@@ -1,5 +1,4 @@
-//! A UDP socket whose datagrams carry the time at which the kernel received them, so that a generator that is late does not make the
-//! server look late.
+//! A UDP socket with kernel receive time stamps, so that a late generator does not make the server look late.
 
 use std::io::{self, IoSliceMut};
 use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6};
@@ -12,10 +11,10 @@ use nix::sys::time::TimeSpec;
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 
-/// Where a time stamp is older than this, the system's clock was set.
+/// Oldest plausible time stamp; beyond this the system's clock was changed.
 const OLDEST: Duration = Duration::from_secs(10);
 
-/// A bound socket.
+/// A bound UDP socket with receive time stamps.
 #[derive(Debug)]
 pub struct StampedSocket(UdpSocket);
 
@@ -23,31 +22,43 @@ pub struct StampedSocket(UdpSocket);
 pub type Datagram = (usize, SocketAddr, Instant);
 
 impl StampedSocket {
-    /// Binds to any port of `address`.
+    /// Binds to `address`; port 0 takes any port.
+    ///
+    /// # Errors
+    /// The address is not available, or the kernel has no receive time stamps.
     pub async fn bind(address: SocketAddr) -> io::Result<Self> {
         let socket = UdpSocket::bind(address).await?;
         setsockopt(&socket, ReceiveTimestampns, &true)?;
         Ok(Self(socket))
     }
 
-    /// Its own address.
+    /// Returns the local address.
+    ///
+    /// # Errors
+    /// The system call fails.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.0.local_addr()
     }
 
-    /// Returns when there is something to receive. Cancel safe.
+    /// Waits until a datagram is available. Cancel safe.
+    ///
+    /// # Errors
+    /// The runtime is shutting down.
     pub async fn readable(&self) -> io::Result<()> {
         self.0.readable().await
     }
 
-    /// Sends a datagram, or drops it where the system has no room, as a network does.
+    /// Sends a datagram, or drops it if the system's buffer is full, as a network does.
     pub fn send(&self, datagram: &[u8], to: SocketAddr) {
-        // Past the runtime, which holds a new socket for not writable at first. An unreachable peer is noticed by what does not come
-        // back.
+        // Bypasses the runtime, which considers a new socket not writable at first. An unreachable peer shows by
+        // missing replies.
         let _ = sendto(self.0.as_raw_fd(), datagram, &SockaddrStorage::from(to), MsgFlags::MSG_DONTWAIT);
     }
 
-    /// Receives a datagram; `WouldBlock` when there is none.
+    /// Receives a datagram without blocking.
+    ///
+    /// # Errors
+    /// `WouldBlock` if there is none, or the error of the system call.
     pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Datagram> {
         self.0.try_io(Interest::READABLE, || {
             let mut pieces = [IoSliceMut::new(buffer)];
@@ -65,7 +76,7 @@ impl StampedSocket {
     }
 }
 
-/// When something arrived whose stamp counts from 1970.
+/// Converts a time stamp since 1970 to an arrival; now if it is missing or implausible.
 fn arrival(stamp: Option<Duration>) -> Instant {
     let now = Instant::now();
     let today = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -82,9 +93,9 @@ fn socket_addr(address: &SockaddrStorage) -> Option<SocketAddr> {
 mod tests {
     use super::*;
 
-    /// How long the system may take to stamp what it receives, once a socket wishes it: Linux turns it on in a work queue.
+    /// Longest time until the system stamps datagrams: Linux turns it on in a work queue.
     const PATIENCE: Duration = Duration::from_secs(10);
-    // A clock of the system and one that only goes on are read one after the other.
+    // The system clock and the monotonic clock are read one after the other.
     const SLACK: Duration = Duration::from_millis(1);
 
     struct Pair {
@@ -98,7 +109,7 @@ mod tests {
             Self { socket: socket.await.unwrap(), peer: peer.await.unwrap() }
         }
 
-        /// Receives a datagram `late` after it is there. Returns by how much its arrival lies behind the moment it was noticed.
+        /// Receives a datagram `late` after it is readable. Returns the delay of its arrival behind that moment.
         async fn received(&self, late: Duration) -> Duration {
             let sent = Instant::now();
             self.peer.send(b"hello", self.socket.local_addr().unwrap());
@@ -120,7 +131,7 @@ mod tests {
         while pair.received(5 * SLACK).await > SLACK {
             assert!(begun.elapsed() < PATIENCE, "the system stamps no datagram when it arrives");
         }
-        // From here on each is stamped, however late its reader is.
+        // From here on each datagram is stamped, even with a late reader.
         let behind = pair.received(60 * SLACK).await;
         assert!(behind <= SLACK, "{behind:?}");
     }

@@ -18,37 +18,37 @@ use tokio::net::UdpSocket;
 use tokio::time::sleep_until;
 
 use super::delay_queue::{DelayQueue, LinkDirection};
-use super::network::{Impairment, ImpairedLink};
+use super::network::{ImpairedLink, Impairment};
 use super::rtp_receiver::{BUFFER, PacketCounts, RtpReceiver};
 use super::socket::StampedSocket;
 use crate::measure::playback::Playback;
+use crate::server_events::{Event, TimedEvent};
 use crate::speech::Frame;
 use crate::target::Target;
-use crate::server_events::{Event, TimedEvent};
 
-/// RTP ticks of a frame.
+/// RTP clock ticks of a frame.
 const FRAME_TICKS: u32 = 960;
-/// A datagram is never longer on the networks that WebRTC takes.
+/// Longest datagram, in bytes, on any network that WebRTC uses.
 const MAX_DATAGRAM: usize = 2_000;
-/// Events that wait for the caller; beyond that the server floods us.
+/// Most queued events; beyond that the server floods us.
 const MAX_EVENTS: usize = 4_096;
-/// How often the stack reports statistics.
+/// Interval of the stack's statistics.
 const STATISTICS: Duration = Duration::from_secs(1);
 
-/// What RTP and RTCP say of a call.
+/// RTP and RTCP statistics of a call.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RtpReport {
-    /// Packets of the server's sound.
+    /// Counts of the server's packets.
     pub counts: PacketCounts,
-    /// Jitter of the server's packets between arrivals, in s.
+    /// Interarrival jitter of the server's packets, in seconds.
     pub jitter: Option<f64>,
-    /// Round trip, in s.
+    /// Round-trip time, in seconds.
     pub round_trip: Option<f64>,
-    /// Share of our packets that the server reports as lost.
+    /// Share of our packets that the server reports as lost, 0 to 1.
     pub loss_reported: Option<f64>,
 }
 
-/// A call.
+/// A call over WebRTC, on str0m.
 pub struct WebRtcTransport {
     rtc: Rtc,
     socket: StampedSocket,
@@ -67,7 +67,7 @@ pub struct WebRtcTransport {
     /// Arrival of the datagram being read.
     arrival: Instant,
     pt: Option<Pt>,
-    /// Frames sent.
+    /// Number of frames sent.
     frames: u32,
     report: RtpReport,
 }
@@ -79,7 +79,10 @@ impl std::fmt::Debug for WebRtcTransport {
 }
 
 impl WebRtcTransport {
-    /// Calls; returns when the data channel is open, or fails by `patience`.
+    /// Makes a call; returns once the data channel is open. `patience` is the deadline.
+    ///
+    /// # Errors
+    /// The server refuses the call, negotiation fails, or the deadline passes.
     pub async fn call(
         target: &Target,
         caller: usize,
@@ -102,8 +105,8 @@ impl WebRtcTransport {
         let channel = change.add_channel("oai-events".to_owned());
         let (offer, pending) = change.apply().context("the offer is empty")?;
         let answer = target.call(offer.to_sdp_string(), caller).await?;
-        let answer = SdpAnswer::from_sdp_string(&answer).context("the answer is no SDP")?;
-        rtc.sdp_api().accept_answer(pending, answer).context("the answer")?;
+        let answer = SdpAnswer::from_sdp_string(&answer).context("the answer is not SDP")?;
+        rtc.sdp_api().accept_answer(pending, answer).context("the SDP answer")?;
         let mut line = Self {
             rtc,
             socket,
@@ -134,7 +137,10 @@ impl WebRtcTransport {
         Ok(line)
     }
 
-    /// The next event, or `None` at `until`.
+    /// Returns the next event, or `None` at `until`.
+    ///
+    /// # Errors
+    /// The server hung up, flooded us with events, or sent something malformed.
     pub async fn next(&mut self, until: Instant) -> Result<Option<TimedEvent>> {
         loop {
             if let Some(incoming) = self.incoming.pop_front() {
@@ -147,14 +153,17 @@ impl WebRtcTransport {
         }
     }
 
-    /// Sends 20 ms of the microphone.
+    /// Sends one 20 ms frame of the microphone.
+    ///
+    /// # Errors
+    /// Opus was not agreed on, or the connection is closed.
     pub fn send_frame(&mut self, frame: &Frame) -> Result<()> {
         let opus = self.rtc.codec_config().find(|params| params.spec().codec == Codec::Opus).map(|params| params.pt());
         let pt = *self.pt.get_or_insert(opus.context("Opus was not agreed on")?);
         let mut api = self.rtc.direct_api();
         let stream = api.stream_tx_by_mid(self.mid, None).context("there is no stream to send on")?;
         let ticks = self.frames.wrapping_mul(FRAME_TICKS);
-        // Numbers begin above zero, so that a server that is off by one shows.
+        // Numbers begin above zero to expose off-by-one errors in a server.
         let number = u64::from(self.frames) + 1_000;
         stream.write_rtp(RtpWrite::new(pt, number.into(), ticks, Instant::now(), &frame.opus[..]));
         self.frames += 1;
@@ -163,7 +172,10 @@ impl WebRtcTransport {
         if self.deadline <= now { self.step(Input::Timeout(now)) } else { Ok(()) }
     }
 
-    /// Sends an event.
+    /// Sends a client event over the data channel.
+    ///
+    /// # Errors
+    /// The channel is closed, or its buffer is full.
     pub fn send_event(&mut self, event: &Value) -> Result<()> {
         let mut channel = self.rtc.channel(self.channel).context("the data channel is closed")?;
         if !channel.write(false, event.to_string().as_bytes())? {
@@ -172,24 +184,24 @@ impl WebRtcTransport {
         self.drain()
     }
 
-    /// Playback of what has arrived.
+    /// Returns the playback of received sound.
     pub fn playback(&mut self) -> &mut Playback {
         &mut self.playback
     }
 
-    /// What RTP and RTCP say so far.
+    /// Returns the current RTP and RTCP statistics.
     pub fn report(&self) -> RtpReport {
         RtpReport { counts: self.receiver.counts(), ..self.report }
     }
 
-    /// Hangs up.
+    /// Closes the call; errors are ignored.
     pub fn close(&mut self) {
-        // Whoever hangs up does not care whether the other end is still there.
+        // The other end may already be gone.
         let _ = self.rtc.close();
         let _ = self.drain();
     }
 
-    /// Waits until something happens, at most until `until`, and does it.
+    /// Waits for a datagram or timer, at most until `until`, and handles it.
     async fn wait(&mut self, until: Instant) -> Result<()> {
         let wake = self.delayed.next_arrival().map_or(until, |arrival| arrival.min(until)).min(self.deadline);
         tokio::select! {
@@ -208,7 +220,7 @@ impl WebRtcTransport {
         Ok(())
     }
 
-    /// Takes everything from the socket.
+    /// Reads all datagrams from the socket, through the simulated network.
     fn receive(&mut self) -> Result<()> {
         let mut buffer = [0; MAX_DATAGRAM];
         loop {
@@ -224,14 +236,14 @@ impl WebRtcTransport {
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-                // What ICMP reports of an earlier datagram.
+                // An ICMP error of an earlier datagram.
                 Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
                 Err(error) => return Err(error).context("receive"),
             }
         }
     }
 
-    /// Hands over what the bad network has delayed until now.
+    /// Delivers datagrams whose simulated delay is over.
     fn deliver(&mut self) -> Result<()> {
         while let Some((at, way, peer, datagram)) = self.delayed.pop(Instant::now()) {
             match way {
@@ -242,10 +254,10 @@ impl WebRtcTransport {
         Ok(())
     }
 
-    /// Gives a datagram to the stack.
+    /// Passes a datagram to the stack.
     fn take(&mut self, datagram: &[u8], source: SocketAddr, arrival: Instant) -> Result<()> {
         self.arrival = arrival;
-        // What is no STUN, DTLS or RTP is not for us.
+        // Ignores anything but STUN, DTLS and RTP.
         let Ok(receive) = Receive::new(Protocol::Udp, source, self.local, datagram) else { return Ok(()) };
         self.step(Input::Receive(arrival, receive))
     }
@@ -255,7 +267,7 @@ impl WebRtcTransport {
         self.drain()
     }
 
-    /// Does everything that the stack asks for.
+    /// Handles all outputs of the stack until its next timeout.
     fn drain(&mut self) -> Result<()> {
         loop {
             match self.rtc.poll_output()? {
@@ -310,7 +322,7 @@ impl WebRtcTransport {
     }
 }
 
-/// The address of ours from which the server is reached.
+/// Returns the local address of the route to the server.
 async fn local_address(target: &Target, caller: usize) -> Result<IpAddr> {
     if let Some(source) = target.source(caller) {
         return Ok(source);

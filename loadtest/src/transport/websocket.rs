@@ -1,4 +1,4 @@
-//! A call over a websocket. Sound comes unpaced, and the caller's own clock plays it.
+//! A call over a websocket. Sound arrives unpaced; the client's own clock plays it.
 
 use std::time::{Duration, Instant};
 
@@ -12,20 +12,20 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::{WebSocketStream, client_async};
 
 use crate::measure::playback::Playback;
+use crate::server_events::{Event, TimedEvent};
 use crate::speech::{Frame, from_pcm16};
 use crate::target::{Stream, Target};
-use crate::server_events::{Event, TimedEvent};
 
-/// What a program keeps before it plays: a loudspeaker's own buffer.
+/// Playback buffer of a client: a loudspeaker's own buffer.
 const BUFFER: Duration = Duration::from_millis(20);
 
-/// A call.
+/// A call over a websocket.
 pub struct WebSocketTransport {
     socket: WebSocketStream<Box<dyn Stream>>,
     playback: Playback,
-    /// Samples received.
+    /// Number of samples received.
     position: u64,
-    /// A slow reader waits so long before each message.
+    /// Delay of a slow reader before each message.
     read_delay: Duration,
     next_read: Instant,
 }
@@ -37,12 +37,15 @@ impl std::fmt::Debug for WebSocketTransport {
 }
 
 impl WebSocketTransport {
-    /// Opens a websocket, by `patience`.
+    /// Opens a websocket; `patience` is the deadline.
+    ///
+    /// # Errors
+    /// The server refuses the call, or the deadline passes.
     pub async fn call(target: &Target, caller: usize, read_delay: Duration, patience: Instant) -> Result<Self> {
         let opened = async {
             let stream = target.connect(caller).await?;
             client_async(target.socket_request()?, stream).await.map_err(|error| match error {
-                // The server's reason, not the library's words for it.
+                // Reports the server's error code, not the library's message.
                 tokio_tungstenite::tungstenite::Error::Http(refusal) => {
                     let body = refusal.body().as_deref().map(String::from_utf8_lossy).unwrap_or_default();
                     let code = crate::target::error_code(&body);
@@ -56,7 +59,10 @@ impl WebSocketTransport {
         Ok(Self { socket, playback, position: 0, read_delay, next_read: Instant::now() })
     }
 
-    /// The next event that is no sound, or `None` at `until`.
+    /// Returns the next event other than sound, or `None` at `until`. Sound goes to the playback.
+    ///
+    /// # Errors
+    /// The server hung up, or sent something malformed.
     pub async fn next(&mut self, until: Instant) -> Result<Option<TimedEvent>> {
         let entered = Instant::now();
         loop {
@@ -73,7 +79,7 @@ impl WebSocketTransport {
             match message {
                 Some(Ok(Message::Text(text))) => match Event::read(&text)? {
                     Event::Audio(delta) => {
-                        let samples = from_pcm16(&STANDARD.decode(delta).context("sound that is no base64")?);
+                        let samples = from_pcm16(&STANDARD.decode(delta).context("the sound is not base64")?);
                         self.playback.push(self.position, &samples, at, false);
                         self.position += samples.len() as u64;
                     }
@@ -86,31 +92,37 @@ impl WebSocketTransport {
         }
     }
 
-    /// Sends 20 ms of the microphone, by `patience`.
+    /// Sends one 20 ms frame of the microphone; `patience` is the deadline.
+    ///
+    /// # Errors
+    /// The connection is closed, or the deadline passes.
     pub async fn send_frame(&mut self, frame: &Frame, patience: Instant) -> Result<()> {
         self.send_event(&json!({"type": "input_audio_buffer.append", "audio": frame.pcm}), patience).await
     }
 
-    /// Sends an event, by `patience`.
+    /// Sends a client event; `patience` is the deadline.
+    ///
+    /// # Errors
+    /// The connection is closed, or the deadline passes.
     pub async fn send_event(&mut self, event: &Value, patience: Instant) -> Result<()> {
         let sent = self.socket.send(Message::text(event.to_string()));
         timeout_at(patience.into(), sent).await.context("the server does not read")?.context("send")
     }
 
-    /// Playback of what has arrived.
+    /// Returns the playback of received sound.
     pub fn playback(&mut self) -> &mut Playback {
         &mut self.playback
     }
 
-    /// Hangs up.
+    /// Closes the websocket, within a second; errors are ignored.
     pub async fn close(&mut self) {
-        // A server that does not answer is left all the same.
+        // The server need not answer the close.
         let _ = tokio::time::timeout(Duration::from_secs(1), self.socket.close(None)).await;
     }
 }
 
-/// When something arrived that was read at `now` by a caller who waited from `entered` on, and not beyond `until`. TCP has no time stamps: what
-/// a caller finds who wakes up late counts as arrived when it should have woken up.
+/// Estimates the arrival of a message read at `now`, after a wait from `entered` to at most `until`. TCP has no time
+/// stamps: if the caller wakes up late, the message counts as arrived at `until`, the due time of the wake-up.
 fn arrival(entered: Instant, until: Instant, now: Instant) -> Instant {
     now.min(until.max(entered))
 }
@@ -126,7 +138,7 @@ mod tests {
         assert_eq!(arrival(at(0), at(20), at(7)), at(7));
         // Asleep for 200 ms in place of 20.
         assert_eq!(arrival(at(0), at(20), at(200)), at(20));
-        // It began to wait late: nothing is known of the time before.
+        // The wait began late, so nothing is known of the time before.
         assert_eq!(arrival(at(50), at(20), at(51)), at(50));
     }
 }

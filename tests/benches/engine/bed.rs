@@ -1,4 +1,4 @@
-//! An engine without a thread: the benchmark ticks it until nothing is left to do.
+//! An engine without its own thread: the benchmark ticks the scheduler until it is idle.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,36 +8,36 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use repartee_engine::internals::{Checkpoint, Gauges, Scheduler, Tick, Times, load_model};
 use repartee_engine::{EngineConfig, Source};
-use repartee_engine_api::{Command, Event, SessionPeer, Respond, SessionHandle, WakeSignal, link};
+use repartee_engine_api::{Command, Event, Respond, SessionHandle, SessionPeer, WakeSignal, link};
 use repartee_media::wav;
 use repartee_tests::questions;
 
-/// Samples a second that the demo hears.
+/// Input sample rate of the demo model, in Hz.
 pub const RATE: usize = 16_000;
 
-/// See the module's description.
+/// An engine that is ticked by hand.
 pub struct Bed {
     scheduler: Scheduler,
     arrivals: flume::Sender<SessionPeer>,
     gauges: Arc<Gauges>,
     wake: WakeSignal,
-    /// Samples a second that the model speaks.
+    /// Output sample rate of the model, in Hz.
     pub output_rate: u32,
 }
 
-/// What came of one answer.
+/// Times of one answer.
 #[derive(Debug, Clone, Copy)]
 pub struct Timing {
-    /// From the commit to the first samples.
+    /// Commit to the first samples.
     pub first: Duration,
-    /// From the commit to the end.
+    /// Commit to the end of the answer.
     pub whole: Duration,
-    /// Duration of the sound.
+    /// Duration of the answer's sound.
     pub sound: Duration,
 }
 
 impl Bed {
-    /// The model in `folder`, set up like this, warmed up by one answer.
+    /// Loads the model in `folder` with `config`, and warms it up with one answer.
     pub fn new(folder: &Path, config: &EngineConfig) -> Result<Self> {
         let checkpoint = Checkpoint::open(Source::Folder(folder.to_owned()))?;
         let model = load_model(&checkpoint, config)?;
@@ -55,7 +55,7 @@ impl Bed {
         Ok(bed)
     }
 
-    /// A new session.
+    /// Opens a new session. Fails if no slot is free.
     pub fn open(&self) -> Result<SessionHandle> {
         let (session, peer) = link(self.wake.clone());
         self.gauges.open.fetch_add(1, Ordering::AcqRel);
@@ -63,12 +63,12 @@ impl Bed {
         Ok(session)
     }
 
-    /// Works until nothing is left to do.
+    /// Ticks until the scheduler is idle.
     pub fn settle(&mut self) {
         while self.scheduler.tick() == Tick::Moved {}
     }
 
-    /// A session that has heard `samples` in slices of 100 ms, as fast as they are read silently.
+    /// Opens a session and appends `samples` in slices of 100 ms, each prefilled before the next.
     pub fn prefilled(&mut self, samples: &[f32]) -> Result<SessionHandle> {
         let session = self.open()?;
         for slice in samples.chunks(RATE / 10) {
@@ -78,7 +78,7 @@ impl Bed {
         Ok(session)
     }
 
-    /// Commits what every session has heard, asks all of them for an answer at once, and times each.
+    /// Commits the input of every session, requests all answers at once, and times each.
     pub fn answers(&mut self, sessions: &[&SessionHandle], request: Respond) -> Result<Vec<Timing>> {
         let begun = Instant::now();
         for session in sessions {
@@ -113,19 +113,19 @@ impl Bed {
         timings.into_iter().map(timing).collect()
     }
 
-    /// What each stage has computed so far.
+    /// Returns the accumulated compute time of each stage.
     pub fn times(&self) -> Times {
         self.scheduler.times()
     }
 }
 
-/// The sound of one of the questions in `tests/questions`.
+/// Reads the sound of a question in `tests/questions`.
 pub fn sound(file: &str) -> Result<Vec<f32>> {
     let file = std::fs::read(questions::named(file)?.path())?;
     Ok(wav::read(&file[..], RATE as u32, Duration::from_secs(60))?)
 }
 
-/// The middle one.
+/// Returns the median; 0 if empty.
 pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or_default()

@@ -1,4 +1,4 @@
-//! One and several callers: hand-off modes, batches, length of the input, memory, and where the time goes.
+//! One and several callers: hand-off modes, threads, batches, length of the input, memory, and a profile of stages.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -12,16 +12,16 @@ use repartee_testkit::memory::resident;
 
 use crate::bed::{Bed, RATE, Timing, median, sound};
 
-/// A question whose answer takes about three seconds to say.
+/// A question with an answer of about three seconds.
 const LONG: &str = "count-three-to-six.wav";
-/// Timed repetitions.
+/// Number of timed repetitions.
 const REPEATS: usize = 5;
 
 fn config() -> EngineConfig {
     EngineConfig { sessions: 16, out_of_band: 0, session_tokens: 4096, threads: Some(1), ..EngineConfig::default() }
 }
 
-/// `callers` sessions that ask the same at the same moment.
+/// Times `callers` sessions that ask the same question at the same moment.
 fn together(bed: &mut Bed, callers: usize, question: &[f32]) -> Result<Vec<Timing>> {
     let sessions: Vec<SessionHandle> = (0..callers).map(|_| bed.prefilled(question)).collect::<Result<_>>()?;
     let timings = bed.answers(&sessions.iter().collect::<Vec<_>>(), Respond::new(0, 1))?;
@@ -30,7 +30,7 @@ fn together(bed: &mut Bed, callers: usize, question: &[f32]) -> Result<Vec<Timin
     Ok(timings)
 }
 
-/// Two engines by turns, so that whatever else the machine does falls on both.
+/// Runs two engines alternately, so that other load on the machine affects both.
 fn by_turns<R>(beds: [&mut Bed; 2], mut run: impl FnMut(&mut Bed) -> Result<R>) -> Result<[Vec<R>; 2]> {
     let mut results = [Vec::new(), Vec::new()];
     let [ours, peer] = beds;
@@ -58,14 +58,26 @@ pub fn hand_off(folder: &Path) -> Result<Vec<ReportRow>> {
             format!("{callers} at once, {sound:.1} s of speech each; commit to first samples; peer: full_payload");
         let first = |timings: &[Timing]| ms(timings.iter().map(|timing| timing.first));
         let whole = |timings: &[Timing]| ms(timings.iter().map(|timing| timing.whole));
-        rows.push(ReportRow::lower_is_better(format!("async_vs_full_ttfp_{callers}"), first(&ours), first(&peer), "ms", note));
+        rows.push(ReportRow::lower_is_better(
+            format!("async_vs_full_ttfp_{callers}"),
+            first(&ours),
+            first(&peer),
+            "ms",
+            note,
+        ));
         let note = format!("{callers} at once; commit to the end of the answer; peer: full_payload");
-        rows.push(ReportRow::lower_is_better(format!("async_vs_full_end_{callers}"), whole(&ours), whole(&peer), "ms", note));
+        rows.push(ReportRow::lower_is_better(
+            format!("async_vs_full_end_{callers}"),
+            whole(&ours),
+            whole(&peer),
+            "ms",
+            note,
+        ));
     }
     Ok(rows)
 }
 
-/// Stages side by side on two threads, against one after another on one.
+/// Compares parallel stages on two threads with sequential stages on one.
 pub fn threads(folder: &Path) -> Result<Vec<ReportRow>> {
     let question = sound(LONG)?;
     let two = EngineConfig { threads: Some(2), ..config() };
@@ -79,7 +91,13 @@ pub fn threads(folder: &Path) -> Result<Vec<ReportRow>> {
         let first = |timings: &[Timing]| ms(timings.iter().map(|timing| timing.first));
         let whole = |timings: &[Timing]| ms(timings.iter().map(|timing| timing.whole));
         let name = format!("answer_two_threads{suffix}");
-        rows.push(ReportRow::lower_is_better(name, whole(&ours), whole(&peer), "ms", note("commit to the end of the answer")));
+        rows.push(ReportRow::lower_is_better(
+            name,
+            whole(&ours),
+            whole(&peer),
+            "ms",
+            note("commit to the end of the answer"),
+        ));
         let name = format!("ttfp_two_threads{suffix}");
         rows.push(ReportRow::lower_is_better(name, first(&ours), first(&peer), "ms", note("commit to first samples")));
     }
@@ -91,7 +109,7 @@ pub fn batches(folder: &Path) -> Result<Vec<ReportRow>> {
     let question = sound(LONG)?;
     let alone = EngineConfig { batch: false, ..config() };
     let (mut batched, mut serial) = (Bed::new(folder, &config())?, Bed::new(folder, &alone)?);
-    // Milliseconds of every stage, and last of everything, for each second of speech.
+    // Milliseconds of every stage per second of speech; the last value is the total.
     let run = |bed: &mut Bed| -> Result<Vec<f64>> {
         let before = bed.times();
         let timings = together(bed, CALLERS, &question)?;
@@ -108,7 +126,13 @@ pub fn batches(folder: &Path) -> Result<Vec<ReportRow>> {
     let note = format!("{CALLERS} at once; a second of speech; peer: the same, each stepped alone");
     let mut rows = Vec::new();
     for (at, (name, ..)) in batched.times().into_iter().enumerate().skip(1) {
-        rows.push(ReportRow::lower_is_better(format!("batch8_vs_serial_{name}"), ours[at], peer[at], "ms", note.clone()));
+        rows.push(ReportRow::lower_is_better(
+            format!("batch8_vs_serial_{name}"),
+            ours[at],
+            peer[at],
+            "ms",
+            note.clone(),
+        ));
     }
     let last = ours.len() - 1;
     rows.push(ReportRow::lower_is_better("batch8_vs_serial_everything", ours[last], peer[last], "ms", note));
@@ -121,7 +145,7 @@ pub fn input_length(folder: &Path) -> Result<Vec<ReportRow>> {
     let window = RATE;
     let mut rows = Vec::new();
     for seconds in [1, 10, 60] {
-        // The question stands at the end of the turn, behind near silence; half a window stays open, whatever the length.
+        // The question is at the end of the turn, after near silence; half a window stays open at any length.
         let length = seconds * RATE + window / 2;
         let noise = |i: usize| ((i * 7919) % 1000) as f32 * 2e-6;
         let mut turn: Vec<f32> = (0..length.saturating_sub(question.len())).map(noise).collect();
@@ -149,7 +173,13 @@ pub fn input_length(folder: &Path) -> Result<Vec<ReportRow>> {
             turn.len() as f64 / RATE as f64,
             open * 1000 / RATE
         );
-        rows.push(ReportRow::lower_is_better(format!("ttfp_by_input_length_{seconds}s"), time(true)?, time(false)?, "ms", note));
+        rows.push(ReportRow::lower_is_better(
+            format!("ttfp_by_input_length_{seconds}s"),
+            time(true)?,
+            time(false)?,
+            "ms",
+            note,
+        ));
     }
     Ok(rows)
 }
@@ -226,7 +256,12 @@ pub fn profile(folder: &Path) -> Result<Vec<ReportRow>> {
         rows.push(ReportRow::without_peer(format!("share_{}", after.0), share(spent, wall), "%", note));
     }
     let note = "log-mel, commands, prompts, planning, routing, events";
-    rows.push(ReportRow::without_peer("share_outside_of_stages", share(wall.saturating_sub(computed), wall), "%", note));
+    rows.push(ReportRow::without_peer(
+        "share_outside_of_stages",
+        share(wall.saturating_sub(computed), wall),
+        "%",
+        note,
+    ));
     Ok(rows)
 }
 

@@ -1,4 +1,5 @@
-//! Code2wav with carried state against decoding each chunk anew with 25 frames before it: the same kernels, the same frames.
+//! Code2wav with carried state, compared with decoding each chunk again with 25 frames of left context: same kernels,
+//! same frames.
 
 use std::path::Path;
 use std::time::Instant;
@@ -14,11 +15,11 @@ use repartee_load::report::ReportRow;
 use crate::bed::median;
 use crate::eager;
 
-/// Frames decoded before each chunk, as vLLM-Omni does.
+/// Frames of left context before each chunk, as in vLLM-Omni.
 const LEFT_CONTEXT: usize = 25;
-/// Frames timed in each repetition, behind a full context.
+/// Frames timed in each repetition, after a full context.
 const FRAMES: usize = 50;
-/// Timed repetitions.
+/// Number of timed repetitions.
 const REPEATS: usize = 7;
 
 pub fn rows(folder: &Path) -> Result<Vec<ReportRow>> {

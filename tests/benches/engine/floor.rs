@@ -1,5 +1,5 @@
-//! Each stage against the physical floor of this machine: its weights read once at the measured memory bandwidth, or its
-//! multiply-adds at the measured peak of one core, whichever takes longer.
+//! Each stage compared with the physical floor of this machine: one read of its weights at the measured memory
+//! bandwidth, or its multiply-adds at the measured peak of one core, whichever takes longer.
 
 use std::hint::black_box;
 use std::path::Path;
@@ -21,32 +21,32 @@ use safetensors::SafeTensors;
 use crate::bed::median;
 use crate::eager::{self, batch, index};
 
-/// Timed repetitions.
+/// Number of timed repetitions.
 const REPEATS: usize = 9;
 
-/// What a step has to do at least.
+/// Minimum work of a step.
 #[derive(Debug, Clone, Copy, Default)]
 struct Work {
     /// Bytes of weights, each read once.
     bytes: f64,
-    /// Multiply-adds.
+    /// Number of multiply-adds.
     multiplies: f64,
 }
 
-/// What one core of this machine does at best.
+/// Measured peak of one core of this machine.
 #[derive(Debug, Clone, Copy)]
 struct Machine {
-    /// Bytes a second.
+    /// Memory bandwidth, in bytes per second.
     bandwidth: f64,
-    /// Multiply-adds on registers alone.
+    /// Multiply-adds per second on registers only.
     peak: PeakRate,
-    /// Multiply-adds a second of our matrix product.
+    /// Multiply-adds per second of our matrix product.
     product: f64,
 }
 
 impl Machine {
     fn measure() -> Result<Self> {
-        // Far beyond every cache.
+        // Much larger than any cache.
         let large = vec![1u64; 32 << 20];
         let copy = |into: &mut Vec<u64>| {
             into.copy_from_slice(black_box(&large));
@@ -54,7 +54,7 @@ impl Machine {
         };
         let mut other = vec![0u64; large.len()];
         let bytes = (large.len() * 8) as f64;
-        // A copy reads and writes.
+        // A copy reads and writes each byte.
         let bandwidth = (0..5).map(|_| 2.0 * bytes / timed(|| copy(black_box(&mut other)))).fold(0.0, f64::max);
         const N: usize = 512;
         let level = Cpu::default().level();
@@ -66,7 +66,7 @@ impl Machine {
         Ok(Self { bandwidth, peak: float_peak(&Pool::new(1)?), product })
     }
 
-    /// The least time for so much work, in ms.
+    /// Returns the minimum time for `work`, in ms.
     fn floor(&self, work: Work) -> f64 {
         (work.bytes / self.bandwidth).max(work.multiplies / self.peak.multiplies) * 1e3
     }
@@ -78,7 +78,7 @@ fn timed(run: impl FnOnce()) -> f64 {
     begun.elapsed().as_secs_f64()
 }
 
-/// The median of several runs, in ms for each of `parts`.
+/// Returns the median of several runs, in ms per part (of `parts`).
 fn each(parts: usize, mut run: impl FnMut()) -> f64 {
     run();
     median((0..REPEATS).map(|_| timed(&mut run) * 1e3 / parts as f64).collect())
@@ -88,7 +88,7 @@ pub fn rows(folder: &Path) -> Result<Vec<ReportRow>> {
     let machine = Machine::measure()?;
     let bytes = std::fs::read(folder.join("model.safetensors"))?;
     let tensors = SafeTensors::deserialize(&bytes)?;
-    // Every tensor below `prefix`, used on so many rows.
+    // Sums every tensor below a prefix, with its number of rows.
     let work = |uses: &[(&str, f64)]| -> Work {
         let mut work = Work::default();
         for (name, tensor) in tensors.tensors() {
@@ -137,7 +137,7 @@ pub fn rows(folder: &Path) -> Result<Vec<ReportRow>> {
     let talker_work = work(&[
         ("talker.model.layers", 1.0),
         ("talker.codec_head", 1.0),
-        // Two rows first, then one for each further codebook.
+        // Two rows first, then one per further codebook.
         ("talker.code_predictor.model.layers", groups),
         ("talker.code_predictor.lm_head", 1.0),
     ]);
@@ -151,7 +151,7 @@ pub fn rows(folder: &Path) -> Result<Vec<ReportRow>> {
             eager::decode(&ops, &model.code2wav, &frame, &mut state, &[chunk]);
         }
     });
-    // Rows of a frame grow with every upsampling; a transposed convolution works on its input's rows.
+    // The rows of a frame grow with every upsampling; a transposed convolution works on its input's rows.
     let mut uses: Vec<(String, f64)> = vec![("code2wav.pre_transformer.layers".to_owned(), 1.0)];
     let mut rows_now = 1.0;
     for (i, &factor) in codec.upsampling_ratios.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Single operations of the device: choosing from a large vocabulary, and what a region of the pool costs.
+//! Single operations of the device: sampling from a large vocabulary, and the overhead of a parallel region.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,19 +14,19 @@ use repartee_load::report::ReportRow;
 
 use crate::bed::median;
 
-/// Ids of a large language model.
+/// Vocabulary size of a large language model.
 const VOCABULARY: usize = 151_936;
-/// Timed repetitions.
+/// Number of timed repetitions.
 const REPEATS: usize = 31;
-/// Timed regions.
+/// Number of timed regions.
 const REGIONS: usize = 2000;
-/// Until a worker has gone to sleep.
+/// Idle time after which a worker sleeps.
 const IDLE: Duration = Duration::from_millis(2);
 
 pub fn rows() -> Result<Vec<ReportRow>> {
     let level = SimdLevel::detect();
     let logits: Vec<f32> = (0..VOCABULARY)
-        // The sum of four even numbers is about normal: a few likely ids and a long tail.
+        // The sum of four uniform numbers is about normal: a few likely ids and a long tail.
         .map(|id| (0..4).map(|i| uniform(3, id as u64, i, 0) * 5.0).sum())
         .collect();
     let time = |choose: &dyn Fn(&mut [f32])| {
@@ -52,13 +52,18 @@ pub fn rows() -> Result<Vec<ReportRow>> {
     let region = timed(&pool, Duration::ZERO, |pool| pool.run(2, |_| {}));
     rows.push(ReportRow::without_peer("pool_region", region, "us", "two threads, two tasks that do nothing"));
     let hand_off = timed(&pool, Duration::ZERO, meet);
-    rows.push(ReportRow::without_peer("pool_hand_off", hand_off, "us", "until both threads have met in a region and left it"));
+    rows.push(ReportRow::without_peer(
+        "pool_hand_off",
+        hand_off,
+        "us",
+        "until both threads have met in a region and left it",
+    ));
     let asleep = timed(&pool, IDLE, meet);
     rows.push(ReportRow::without_peer("pool_wake", asleep, "us", "the same when the worker sleeps"));
     Ok(rows)
 }
 
-/// The median time of a region, in microseconds; before each one the pool idles for `idle`.
+/// Returns the median time of a region, in microseconds. The pool idles for `idle` before each.
 fn timed(pool: &Pool, idle: Duration, region: impl Fn(&Pool)) -> f64 {
     let count = if idle.is_zero() { REGIONS } else { REGIONS / 20 };
     let one = |_| {
@@ -73,7 +78,7 @@ fn timed(pool: &Pool, idle: Duration, region: impl Fn(&Pool)) -> f64 {
     median((0..count).map(one).collect())
 }
 
-/// Two tasks that wait for each other: both threads of the pool are free, so each takes one.
+/// Runs two tasks that wait for each other: both threads of the pool are free, so each takes one.
 fn meet(pool: &Pool) {
     let arrived = AtomicUsize::new(0);
     pool.run(2, |_| {
@@ -84,7 +89,7 @@ fn meet(pool: &Pool) {
     });
 }
 
-/// What [`sample::top_p`] does, by a comparison sort.
+/// Filters logits like [`sample::top_p`], by a comparison sort.
 fn sort_and_cut(level: SimdLevel, logits: &mut [f32], p: f32) {
     let mut probabilities = logits.to_vec();
     math::softmax(level, &mut probabilities);

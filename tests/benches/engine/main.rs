@@ -1,8 +1,8 @@
-//! `make bench`: what the engine's ways of working bring, each against its alternative in the same run, on the demo
-//! checkpoint and one thread unless a row says otherwise; and how far each stage is from what the machine could do at best. An argument chooses the parts
-//! whose title holds it; the file is written only when all of them ran.
+//! `make bench`: the engine's techniques, each compared with its alternative in the same run, on the demo checkpoint
+//! and one thread unless a row says otherwise; and each stage compared with the peak of the machine. An argument
+//! selects the parts whose title contains it; the report is written only if all parts ran.
 //!
-//! - `bed`: an engine that is ticked by hand, so that nothing but its own work is timed
+//! - `bed`: an engine that is ticked by hand, so that only its own work is timed
 //! - `codec`: carried state against left-context decoding
 //! - `callers`: hand-off modes, threads, batches, input length, memory
 //! - `floor`: stages against the physical floor

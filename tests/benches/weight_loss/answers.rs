@@ -1,4 +1,4 @@
-//! What the model writes when it is asked in recorded voices.
+//! Text answers of the model to recorded questions.
 
 use repartee_engine::{Engine, EngineConfig, KvCacheFormat, WeightPolicy};
 use repartee_engine_api::{Command, Event, Respond, Sampling, SpeechEngine};

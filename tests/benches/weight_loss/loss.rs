@@ -12,7 +12,7 @@ use crate::eager::{batch, index};
 pub struct Loss {
     /// Mean over the tokens of all answers, their ends included.
     pub loss: f64,
-    /// The likeliest id at each of them.
+    /// Likeliest id at each token.
     pub likeliest: Vec<usize>,
 }
 

@@ -1,10 +1,11 @@
-//! What a model loses with integer weights: `make weight-loss`, into `target/report/weight_loss.json`. For each value of `engine.weights`, on the demo checkpoint:
-//! - bytes of the matrices, and the error of each kind of them: root mean square of (integer's number - checkpoint's number), over the
-//!   root mean square of the checkpoint's numbers; the worst tensor by name
-//! - the thinker's loss, in nats a token, on the right answers to the frozen questions (`tests/questions`), written as text; and how often its
-//!   likeliest token is the one of bf16
-//! - of the same questions, asked in recorded voices, how many are answered with all key words of the right answer, and how many with
-//!   the same text as with bf16. Greedy; no sound is made. The same with keys and values in bf16 (`engine.kv_cache`).
+//! `make weight-loss`: quality loss from integer weights, into `target/report/weight_loss.json`. For each value of
+//! `engine.weights`, on the demo checkpoint:
+//! - bytes of the matrices, and the error of each kind: root mean square of (quantised number - checkpoint's number),
+//!   over the root mean square of the checkpoint's numbers; the worst tensor by name
+//! - the thinker's loss, in nats per token, on the right answers to the frozen questions (`tests/questions`) as text;
+//!   and the number of tokens whose likeliest id is that of bf16
+//! - of the same questions, asked in recorded voices, the number answered with all key words of the right answer, and
+//!   with the same text as with bf16. Greedy, without sound. The same with keys and values in bf16 (`engine.kv_cache`).
 #![allow(clippy::unwrap_used)] // A panic is this benchmark's report.
 
 mod answers;

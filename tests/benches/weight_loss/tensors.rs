@@ -1,4 +1,4 @@
-//! The error of single tensors.
+//! Quantisation errors of single tensors.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use repartee_kernels::cpu::quantised::{IntegerFormat, QuantisedWeight};
 use repartee_kernels::{WeightFormat, WeightLayout};
 use repartee_load::report::ReportRow;
 
-/// The tensors of one kind.
+/// Sums over the tensors of one kind.
 #[derive(Default)]
 struct Kind {
     bytes: usize,
@@ -17,7 +17,7 @@ struct Kind {
     worst: (f64, String),
 }
 
-/// Whether a tensor is a matrix of experts, or another one; `None` for what stays as it is.
+/// Returns the layout of a tensor: experts or linear; `None` for tensors that are not quantised.
 fn layout(name: &str, shape: &[usize]) -> Option<WeightLayout> {
     let routes = name.ends_with("mlp.gate.weight") || name.ends_with("shared_expert_gate.weight");
     let looked_up = name.contains("embed") || name.contains("codebook") || name.contains(".visual.");
@@ -27,7 +27,7 @@ fn layout(name: &str, shape: &[usize]) -> Option<WeightLayout> {
     Some(if name.contains(".experts.") { WeightLayout::Experts { per_expert: 1 } } else { WeightLayout::Linear })
 }
 
-/// The error of each kind of matrices in per cent, and of all; `name` is the policy's.
+/// Returns the error of each kind of matrices, and of all, in percent. `name` is the policy's.
 pub fn rows(checkpoint: &Checkpoint, policy: WeightPolicy, name: &str) -> Vec<ReportRow> {
     let mut kinds: BTreeMap<String, Kind> = BTreeMap::new();
     for tensor_name in checkpoint.tensor_names() {
@@ -73,12 +73,12 @@ pub fn rows(checkpoint: &Checkpoint, policy: WeightPolicy, name: &str) -> Vec<Re
     kinds.into_iter().map(row).collect()
 }
 
-/// Root of a quotient; a matrix of zeros has no error.
+/// Returns the root of the quotient; 0 without errors.
 fn share(errors: f64, squares: f64) -> f64 {
     if errors == 0.0 { 0.0 } else { (errors / squares).sqrt() }
 }
 
-/// Bytes of the quantised matrix, and the sum of its squared errors.
+/// Returns the bytes of the quantised matrix, and the sum of its squared errors.
 fn errors(bits: IntegerFormat, numbers: &[f32], shape: &[usize]) -> (usize, f64) {
     let mut rows = numbers.chunks_exact(shape[1]);
     let fill = |row: &mut [f32]| row.copy_from_slice(rows.next().unwrap());

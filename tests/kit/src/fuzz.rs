@@ -1,26 +1,28 @@
-//! Inputs for fuzz tests, made from a saved corpus by a fixed seed, and a bound on what they leave allocated.
+//! Fuzz inputs, mutated from a saved corpus with a fixed seed, and a bound on the growth of allocated memory.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::memory::{MemoryGrowth, CountScope};
+use crate::memory::{CountScope, MemoryGrowth};
 use crate::random::Random;
 
-/// Bytes that may be allocated more after the last input than after the first quarter of them: a buffer keeps the room of the
-/// largest input so far, and the inputs are a few KiB long. A leak of three bytes an input is more than this after 10,000 inputs.
+/// Limit of the growth in allocated bytes between the first quarter of the inputs and the last: a buffer keeps the
+/// capacity of the largest input, and inputs have a few KiB. A leak of three bytes per input exceeds this after 10,000
+/// inputs.
 pub const MAX_GROWTH: i64 = 16 << 10;
 
-/// Panics if this thread has allocated [`GROWTH`] more since `growth` began, `inputs` inputs ago.
+/// Asserts that this thread's allocated memory grew by less than [`MAX_GROWTH`] since `growth` began, `inputs` inputs ago.
 pub fn assert_bounded(growth: &MemoryGrowth, inputs: usize) {
     let bytes = growth.bytes();
     println!("{bytes} bytes more are allocated after {inputs} inputs");
     assert!(bytes < MAX_GROWTH, "{bytes} bytes more are allocated after {inputs} inputs");
 }
 
-/// Calls `target` with every entry of `corpus` and then with `count` mutations of them. A panic names the input; what this thread
-/// has allocated must not grow, once the first quarter has made what is made once.
+/// Calls `target` with every entry of `corpus`, then with `count` mutations. After the first quarter of the inputs,
+/// allocated memory of this thread must not grow.
 ///
 /// # Panics
-/// Also where [`crate::memory::CountingAllocator`] is not the global allocator.
+/// `target` panics (the message contains the input), memory grows, or [`crate::memory::CountingAllocator`] is not the
+/// global allocator.
 pub fn fuzz(corpus: &[Vec<u8>], count: usize, seed: u64, mut target: impl FnMut(&[u8])) {
     let mut random = Random::new(seed);
     let (inputs, mut growth) = (corpus.len() + count, MemoryGrowth::begin(CountScope::Thread));
@@ -39,7 +41,7 @@ pub fn fuzz(corpus: &[Vec<u8>], count: usize, seed: u64, mut target: impl FnMut(
     assert_bounded(&growth, inputs - inputs / 4);
 }
 
-/// One of the corpus, changed in a few places.
+/// Returns a random entry of the corpus, changed in a few places.
 pub fn mutation(corpus: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
     let mut bytes = random.choose(corpus).clone();
     for _ in 0..=random.below(4) {
@@ -67,7 +69,7 @@ pub fn mutation(corpus: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
     bytes
 }
 
-/// Puts another number in the place of the next one after `at`.
+/// Replaces the next number after `at` with an edge case.
 fn number(bytes: &mut Vec<u8>, at: usize, random: &mut Random) {
     const ODD: [&str; 9] = ["0", "-1", "1", "255", "65535", "65536", "4294967296", "18446744073709551616", "1e9"];
     let Some(begin) = bytes[at..].iter().position(u8::is_ascii_digit).map(|offset| at + offset) else { return };
@@ -76,7 +78,7 @@ fn number(bytes: &mut Vec<u8>, at: usize, random: &mut Random) {
     bytes.splice(begin..end, random.choose(&ODD).bytes());
 }
 
-/// Exchanges two lines, or doubles one.
+/// Swaps two random lines, or doubles one.
 fn swap_lines(bytes: &mut Vec<u8>, random: &mut Random) {
     let mut lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
     if lines.is_empty() {

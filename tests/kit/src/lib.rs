@@ -1,12 +1,12 @@
-//! What the tests of several crates share. No part of the shipped binary.
+//! Test helpers shared by several crates; not part of the shipped binary.
 //!
 //! - [`scripted`]: an engine that follows a script
 //! - [`network`]: a simulated network on a virtual clock
-//! - [`signal`]: test signals, and what they are measured by
+//! - [`signal`]: test signals and measurements of signals
 //! - [`random`]: reproducible random numbers
 //! - [`fuzz`]: inputs made from a saved corpus
 //! - [`wav`]: wav files of every format
-//! - [`memory`]: resident memory, and an allocator that counts
+//! - [`memory`]: resident memory, and a counting allocator
 
 pub mod fuzz;
 pub mod memory;

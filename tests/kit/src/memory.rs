@@ -1,4 +1,4 @@
-//! Memory that this process holds: resident pages, and what the allocator has handed out.
+//! Memory of this process: resident pages, and allocated bytes.
 //!
 //! A test binary that bounds memory installs [`CountingAllocator`]:
 //!
@@ -8,9 +8,9 @@
 //! # fn main() {}
 //! ```
 //!
-//! Tests of one binary run beside each other, so that a bound on one test counts its thread alone ([`Scope::Thread`]). Bytes
-//! that one thread allocates and another frees count as they fall; only [`Scope::Process`] is exact for those. Memory that a C
-//! library allocates for itself is never counted.
+//! Tests of one binary run in parallel, so a bound on one test counts only its thread ([`CountScope::Thread`]). If one
+//! thread allocates bytes and another frees them, each counts its own part; only [`CountScope::Process`] is exact then.
+//! Memory that a C library allocates itself is never counted.
 
 #![allow(unsafe_code, reason = "a global allocator is one")]
 
@@ -18,7 +18,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-/// Resident memory of this process, in bytes.
+/// Returns the resident memory of this process, in bytes.
 pub fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux tells a process about itself");
     let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).and_then(|rest| {
@@ -28,30 +28,31 @@ pub fn resident() -> u64 {
     kib.expect("a process knows its resident memory") * 1_024
 }
 
-/// Bytes and allocations that are counted together.
+/// Threads whose allocations are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CountScope {
-    /// Those of the calling thread.
+    /// The calling thread only.
     Thread,
-    /// Those of all threads.
+    /// All threads of the process.
     Process,
 }
 
-/// What the allocator has counted so far.
+/// Allocated bytes and number of allocations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AllocationCounts {
-    /// Bytes that are allocated and not freed; below zero for a thread that frees what others allocated.
+    /// Allocated minus freed bytes; below zero for a thread that frees memory of other threads.
     pub live: i64,
-    /// Allocations ever made; one that grows or shrinks counts again.
+    /// Number of allocations so far; a reallocation counts too.
     pub allocations: u64,
 }
 
-/// What is counted in `scope`.
+/// Returns the counts of `scope`.
 ///
 /// # Panics
-/// Where [`CountingAllocator`] is not the global allocator: a bound on nothing would always hold.
+/// [`CountingAllocator`] is not the global allocator, so a bound would always hold.
 pub fn counts(scope: CountScope) -> AllocationCounts {
-    let process = AllocationCounts { live: LIVE.load(Ordering::Relaxed), allocations: ALLOCATIONS.load(Ordering::Relaxed) };
+    let process =
+        AllocationCounts { live: LIVE.load(Ordering::Relaxed), allocations: ALLOCATIONS.load(Ordering::Relaxed) };
     assert!(
         process.allocations > 0,
         "memory is not counted in this test binary: make repartee_testkit::memory::CountingAllocator its \
@@ -63,7 +64,7 @@ pub fn counts(scope: CountScope) -> AllocationCounts {
     }
 }
 
-/// The growth of live memory since a moment.
+/// Growth of live memory since a starting point.
 #[derive(Debug)]
 pub struct MemoryGrowth {
     scope: CountScope,
@@ -71,12 +72,15 @@ pub struct MemoryGrowth {
 }
 
 impl MemoryGrowth {
-    /// Begins to watch `scope`, for [`Scope::Thread`] that of the calling thread. Panics where [`counts`] does.
+    /// Begins to measure `scope`; [`CountScope::Thread`] is the calling thread.
+    ///
+    /// # Panics
+    /// As [`counts`].
     pub fn begin(scope: CountScope) -> Self {
         Self { scope, before: counts(scope).live }
     }
 
-    /// Bytes more than at the beginning; below zero if it has become less.
+    /// Returns the growth in bytes since the beginning; negative if memory shrank.
     pub fn bytes(&self) -> i64 {
         counts(self.scope).live - self.before
     }
@@ -86,15 +90,15 @@ static LIVE: AtomicI64 = AtomicI64::new(0);
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
-    // Without a destructor and without lazy initialisation, so that the allocator may use it at any time.
+    // No destructor and no lazy initialisation, so the allocator can use it at any time.
     static THREAD: Cell<AllocationCounts> = const { Cell::new(AllocationCounts { live: 0, allocations: 0 }) };
 }
 
-/// The system's allocator, counted.
+/// The system's allocator, with counts.
 #[derive(Debug)]
 pub struct CountingAllocator;
 
-/// Counts `bytes` more (or fewer) and `allocations`.
+/// Adds `bytes`, which may be negative, and `allocations` to the counts.
 fn count(bytes: i64, allocations: u64) {
     LIVE.fetch_add(bytes, Ordering::Relaxed);
     ALLOCATIONS.fetch_add(allocations, Ordering::Relaxed);
@@ -107,7 +111,7 @@ fn count(bytes: i64, allocations: u64) {
 // SAFETY: every call goes to the system's allocator with the caller's arguments; counting neither allocates nor panics.
 unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller promises what `System` asks for.
+        // SAFETY: the caller guarantees the preconditions of `System`.
         let pointer = unsafe { System.alloc(layout) };
         if !pointer.is_null() {
             count(layout.size() as i64, 1);

@@ -5,39 +5,39 @@ use std::time::{Duration, Instant};
 
 use crate::random::Random;
 
-/// What a network does to packets.
+/// Impairments of a simulated network.
 #[derive(Debug, Clone, Copy)]
 pub struct NetworkConditions {
-    /// Share of packets that are lost, 0 to 1.
+    /// Share of lost packets, 0 to 1.
     pub loss: f64,
-    /// How many packets in a row are lost on average; 1 for losses that know nothing of each other.
+    /// Mean length of a loss burst, in packets; 1 for independent losses.
     pub burst: f64,
-    /// Share of packets that come twice.
+    /// Share of packets that arrive twice, 0 to 1.
     pub duplicates: f64,
-    /// Each packet is delayed by up to this much, uniformly; beyond the time between packets, it reorders.
+    /// Largest random delay of a packet, uniform from 0. It reorders if it is longer than the time between packets.
     pub jitter: Duration,
 }
 
 impl NetworkConditions {
-    /// Loses, delays and doubles nothing.
+    /// A network without loss, delay or duplicates.
     pub const PERFECT: Self = Self { loss: 0.0, burst: 1.0, duplicates: 0.0, jitter: Duration::ZERO };
 }
 
-/// One direction of a network: packets go in, and come out when it is their time.
+/// One direction of a network: delivers packets at their arrival time.
 pub struct SimulatedLink<T> {
     network: NetworkConditions,
     random: Random,
-    /// Within a burst of losses.
+    /// True during a loss burst.
     losing: bool,
-    /// By arrival; equal ones in the order of sending.
+    /// Packets in transit, ordered by arrival, then by order of sending.
     travelling: BTreeMap<(Instant, u64), T>,
     sent: u64,
-    /// Packets that were lost.
+    /// Number of lost packets.
     pub lost: u64,
 }
 
 impl<T: Clone> SimulatedLink<T> {
-    /// An empty link; `seed` fixes what becomes of each packet.
+    /// Creates an empty link; the same `seed` repeats its behaviour.
     pub fn new(network: NetworkConditions, seed: u64) -> Self {
         Self { network, random: Random::new(seed), losing: false, travelling: BTreeMap::new(), sent: 0, lost: 0 }
     }
@@ -45,7 +45,8 @@ impl<T: Clone> SimulatedLink<T> {
     /// Sends a packet at `now`.
     pub fn send(&mut self, packet: T, now: Instant) {
         let NetworkConditions { loss, burst, duplicates, jitter } = self.network;
-        // Two states (Gilbert): a burst goes on with 1 - 1/burst, and begins so often that the share of losses is right.
+        // Gilbert model: a burst continues with probability 1 - 1/burst; its start probability follows from the share
+        // of losses.
         let likely = match self.losing {
             _ if burst <= 1.0 => loss,
             true => 1.0 - 1.0 / burst,
@@ -64,12 +65,12 @@ impl<T: Clone> SimulatedLink<T> {
         }
     }
 
-    /// When the next packet arrives.
+    /// Returns the arrival of the next packet.
     pub fn next_arrival(&self) -> Option<Instant> {
         self.travelling.keys().next().map(|(arrival, _)| *arrival)
     }
 
-    /// The next packet that has arrived at `now`.
+    /// Removes the next packet that has arrived by `now`.
     pub fn receive(&mut self, now: Instant) -> Option<(Instant, T)> {
         let entry = self.travelling.first_entry().filter(|entry| entry.key().0 <= now)?;
         let ((arrival, _), packet) = entry.remove_entry();

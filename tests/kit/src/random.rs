@@ -1,16 +1,16 @@
-//! Reproducible random numbers.
+//! Seeded random numbers.
 
-/// Small reproducible random numbers (xorshift), so that a failure can be repeated.
+/// A small seeded generator (xorshift), so that failures are reproducible.
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 
 impl Random {
-    /// `seed` may be any number.
+    /// Creates a generator; any `seed` is valid.
     pub fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
-    /// Uniform in 0..1.
+    /// Returns a number uniform in 0..1.
     pub fn unit(&mut self) -> f64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -18,20 +18,20 @@ impl Random {
         (self.0 >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Uniform in 0..`limit`, which is at least one.
+    /// Returns an integer uniform in 0..`limit`; a `limit` of 0 counts as 1.
     pub fn below(&mut self, limit: usize) -> usize {
         (self.unit() * limit.max(1) as f64) as usize
     }
 
-    /// One of `choices`, each as likely.
+    /// Returns one of `choices`, with equal probability.
     ///
     /// # Panics
-    /// Where there is none.
+    /// `choices` is empty.
     pub fn choose<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
         &choices[self.below(choices.len())]
     }
 
-    /// Puts `items` in random order.
+    /// Shuffles `items` uniformly.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         // Fisher-Yates.
         for rest in (1..items.len()).rev() {

@@ -1,5 +1,5 @@
-//! An engine that follows a script, for tests of everything around it. Deterministic: the same commands give the same
-//! text and the same sound.
+//! A scripted engine, for tests of everything around the engine. It is deterministic: the same commands give the same
+//! text and sound.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,44 +17,45 @@ mod voice;
 use actor::ScriptedSession;
 pub use voice::{VoiceTrace, voice};
 
-/// Samples a second that the scripted model hears.
+/// Input sample rate of the scripted model, in Hz.
 pub const INPUT_RATE: u32 = 16_000;
-/// Samples a second that the scripted model speaks.
+/// Output sample rate of the scripted model, in Hz.
 pub const OUTPUT_RATE: u32 = 24_000;
-/// Samples a second of the recordings that it takes.
+/// Sample rate of recordings for enrolment, in Hz.
 pub const RECORDING_RATE: u32 = 16_000;
-/// Samples of one frame, 80 ms.
+/// Samples of one codec frame, 80 ms.
 pub const FRAME_SAMPLES: usize = 1_920;
 
-/// What the engine does.
+/// Script of the engine.
 #[derive(Debug, Clone)]
 pub struct Script {
-    /// Sessions that can be open at once.
+    /// Most concurrent sessions.
     pub slots: usize,
     /// Codec frames of a response, after its text.
     pub frames: u64,
-    /// What a response waits for: each frame takes one permit. `None` for as fast as it goes.
+    /// Semaphore that paces responses: each frame takes one permit. `None` for full speed.
     pub gate: Option<Arc<Semaphore>>,
-    /// Makes every response fail.
+    /// Error with which every response fails.
     pub failure: Option<SessionError>,
-    /// The first responses of each session, in order; those after them are as the rest of the script says.
+    /// First responses of each session, in order; later ones follow the other fields.
     pub responses: Vec<ScriptedResponse>,
-    /// What a response calls if it is offered that function and has no function's result yet: its name, and its arguments in pieces.
+    /// Function call of a response, as name and argument pieces. It is made if the function is offered and has no
+    /// result yet.
     pub call: Option<(String, Vec<String>)>,
-    /// Whether it takes new voices. One sounds as every other does.
+    /// True if voices can be enrolled. All voices sound the same.
     pub accepts_enrolment: bool,
-    /// Whether it transcribes. A transcript says how long the turn was: `words of 1280 ms`.
+    /// True if it transcribes. A transcript contains the duration of the turn: `words new 1280 ms`.
     pub has_transcription: bool,
 }
 
-/// A response that is written beforehand.
+/// A scripted response.
 #[derive(Debug, Clone, Default)]
 pub struct ScriptedResponse {
-    /// What it says; `None` for how long its input was.
+    /// Text of the response; `None` for a report of the input's duration.
     pub text: Option<String>,
-    /// Its codec frames.
+    /// Number of codec frames.
     pub frames: u64,
-    /// After so many frames it waits to be cancelled.
+    /// Number of frames after which it waits for its cancellation.
     pub hold_after_frames: Option<u64>,
 }
 
@@ -73,7 +74,7 @@ impl Default for Script {
     }
 }
 
-/// The scripted engine. A response says how long its input was: `I heard 1280 ms.`, or `You wrote: hello`, or `The tool says: 7`.
+/// The scripted engine. A response reports its input: `I heard 1280 ms.`, `You wrote: hello` or `The tool says: 7`.
 /// Sessions run as tasks of the runtime in which they are opened.
 #[derive(Debug)]
 pub struct ScriptedEngine {
@@ -81,15 +82,15 @@ pub struct ScriptedEngine {
     script: Script,
     open: Arc<watch::Sender<usize>>,
     log: Arc<Mutex<Vec<Command>>>,
-    /// Codec frames of all sessions that were handed over.
+    /// Number of codec frames sent in all sessions.
     frames: Arc<watch::Sender<u64>>,
     ready: AtomicBool,
-    /// Voices that were enrolled, by name.
+    /// Enrolled voices, by name.
     enrolled: Mutex<BTreeMap<String, Recording>>,
 }
 
 impl ScriptedEngine {
-    /// An engine that follows `script`.
+    /// Creates an engine that follows `script`.
     pub fn new(script: Script) -> Arc<Self> {
         let info = ModelInfo {
             name: "scripted".into(),
@@ -116,38 +117,38 @@ impl ScriptedEngine {
         })
     }
 
-    /// Sets what it answers when it is asked whether it is ready; at first it is.
+    /// Sets the readiness that it reports; initially true.
     pub fn set_ready(&self, ready: bool) {
         self.ready.store(ready, Ordering::Release);
     }
 
-    /// How many sessions are open, as a signal.
+    /// Watches the number of open sessions.
     pub fn open_sessions(&self) -> watch::Receiver<usize> {
         self.open.subscribe()
     }
 
-    /// How many codec frames were handed over in all sessions, as a signal.
+    /// Watches the number of codec frames sent in all sessions.
     pub fn frames(&self) -> watch::Receiver<u64> {
         self.frames.subscribe()
     }
 
-    /// Voices that are enrolled now, by name.
+    /// Returns the enrolled voices, by name.
     pub fn enrolled(&self) -> BTreeMap<String, Recording> {
         self.enrolled.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Every command of every session so far, in order.
+    /// Returns all recorded commands of all sessions, in order.
     pub fn commands(&self) -> Vec<Command> {
         self.log.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Every command since the last time it was asked so, in order; none of them is kept.
+    /// Removes and returns all recorded commands, in order.
     pub fn take_commands(&self) -> Vec<Command> {
         std::mem::take(&mut *self.log.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// Counts one session as long as it lives.
+/// Guard that counts one open session.
 struct OpenSession(Arc<watch::Sender<usize>>);
 
 impl Drop for OpenSession {

@@ -1,32 +1,32 @@
-//! Test signals, and what they are measured by.
+//! Test signals and measurements of signals.
 
 use std::f64::consts::TAU;
 
-/// `length` samples of a tone at -6 dBFS peak.
+/// Returns `length` samples of a tone at -6 dBFS peak.
 pub fn sine(frequency: f64, rate: u32, length: usize) -> Vec<f32> {
     (0..length).map(|i| (0.5 * (TAU * frequency * i as f64 / f64::from(rate)).sin()) as f32).collect()
 }
 
-/// `length` samples of a tone at -6 dBFS peak that rises from `from` to `to` Hz: no two moments of it are alike, so a gap, a
-/// repetition or a swap shows.
+/// Returns `length` samples of a tone at -6 dBFS peak that rises from `from` to `to` Hz. Every moment has another
+/// pitch, so gaps, repetitions and swaps are detectable.
 pub fn chirp(from: f64, to: f64, rate: u32, length: usize) -> Vec<f32> {
     let (rate, duration) = (f64::from(rate), length as f64 / f64::from(rate));
     let phase = |t: f64| TAU * (from * t + (to - from) * t * t / (2.0 * duration));
     (0..length).map(|i| (0.5 * phase(i as f64 / rate).sin()) as f32).collect()
 }
 
-/// `length` samples of 24-bit values that count from 1: each is exact in `f32` and tells its place.
+/// Returns `length` samples that count from 1 in 24-bit steps: each is exact in `f32` and encodes its index.
 pub fn counted(length: usize) -> Vec<f32> {
     (1..=length).map(|i| i as f32 / (1 << 24) as f32).collect()
 }
 
-/// Root mean square in dB of full scale.
+/// Returns the root mean square in dBFS.
 pub fn level_db(samples: &[f32]) -> f32 {
     let mean = samples.iter().map(|sample| sample * sample).sum::<f32>() / samples.len().max(1) as f32;
     10.0 * mean.max(1e-12).log10()
 }
 
-/// The frequency of a tone, from the times of its first and last rising zero crossing.
+/// Returns the frequency of a tone in Hz, from its first and last rising zero crossing; 0 without two crossings.
 pub fn dominant_frequency(samples: &[f32], rate: u32) -> f64 {
     let crossings: Vec<f64> = samples
         .windows(2)
@@ -40,7 +40,7 @@ pub fn dominant_frequency(samples: &[f32], rate: u32) -> f64 {
     }
 }
 
-/// The [dominant frequency](dominant_frequency) of each whole window of `window` samples.
+/// Returns the [dominant frequency](dominant_frequency) of each whole window of `window` samples.
 pub fn frequencies(samples: &[f32], rate: u32, window: usize) -> Vec<f64> {
     samples.chunks_exact(window).map(|window| dominant_frequency(window, rate)).collect()
 }

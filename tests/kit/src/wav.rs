@@ -1,26 +1,27 @@
-//! Wav files in formats that our own writer does not make. Written by hand, so that a reader is not tested by its own library.
+//! Wav files in formats that our own writer lacks. The writer is independent, so a reader is not tested against its own
+//! library.
 
-/// How samples are stored.
+/// Encoding of the samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SampleEncoding {
-    /// Integers of so many bits: 8 (unsigned), 16, 24 or 32.
+    /// Integers of this many bits: 8 (unsigned), 16, 24 or 32.
     Int(u16),
-    /// Floating point of 32 bits.
+    /// 32-bit floating point.
     Float,
 }
 
 /// A format of wav files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WavFormat {
-    /// Channels, all with the same sound.
+    /// Number of channels, all with the same sound.
     pub channels: u16,
-    /// Samples a second.
+    /// Sample rate in Hz.
     pub rate: u32,
-    /// How they are stored.
+    /// Encoding of the samples.
     pub encoding: SampleEncoding,
 }
 
-/// The bytes of a wav file of `samples`, which are in -1..1.
+/// Encodes `samples`, in -1..1, as a wav file.
 pub fn encode(samples: &[f32], format: WavFormat) -> Vec<u8> {
     let WavFormat { channels, rate, encoding } = format;
     let (tag, bits) = match encoding {

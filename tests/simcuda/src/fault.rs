@@ -1,34 +1,34 @@
-//! What goes wrong on the device, and the code that CUDA answers with.
+//! Faults on the device, and their CUDA result codes.
 
-/// A fault's class.
+/// Class of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
-    /// An address outside of every allocation, or beyond the end of one.
+    /// An address outside of every allocation, or past the end of one.
     OutOfBounds,
-    /// An address that is no multiple of the access's width.
+    /// An address that is not a multiple of the access's width.
     Misaligned,
-    /// An allocation that was freed before.
+    /// Access to a freed allocation.
     UseAfterFree,
-    /// Bytes that nobody has written since they were allocated.
+    /// Read of uninitialised bytes.
     Uninitialised,
-    /// Two threads touch a byte of shared memory between the same two barriers, and one of them writes.
+    /// Two threads access a byte of shared memory between the same two barriers, and one of them writes.
     Race,
-    /// Threads of a block stand at different barriers, or only some of a warp at one.
+    /// Threads of a block wait at different barriers, or only some of a warp at one.
     DivergentBarrier,
-    /// A warp-wide instruction names lanes that do not carry it out.
+    /// A warp-wide instruction names lanes that do not execute it.
     AbsentLanes,
-    /// Shared memory is touched while an asynchronous copy into it is under way.
+    /// Access to shared memory while an asynchronous copy into it is pending.
     PendingCopy,
-    /// The kernel ends itself with `trap`.
+    /// The kernel aborts with `trap`.
     Trap,
-    /// The kernel does not end.
+    /// The kernel exceeds its instruction budget.
     Timeout,
-    /// Host memory that a copy needs is no longer there.
+    /// Host memory of a copy was freed.
     HostMemory,
 }
 
 impl FaultKind {
-    /// The `CUresult` for it. What hardware would not notice is a failed launch.
+    /// Returns the `CUresult` of the fault. Faults that hardware does not detect become a failed launch.
     pub fn code(self) -> u32 {
         match self {
             Self::OutOfBounds | Self::UseAfterFree => 700,
@@ -39,23 +39,23 @@ impl FaultKind {
     }
 }
 
-/// A fault with all that is known of it.
+/// A fault with its class and description.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{kind:?}: {text}")]
 pub struct Fault {
-    /// Its class.
+    /// Class of the fault.
     pub kind: FaultKind,
-    /// What happened, and where.
+    /// Description and location.
     pub text: String,
 }
 
 impl Fault {
-    /// A fault of a class.
+    /// Creates a fault of a class.
     pub fn new(kind: FaultKind, text: impl Into<String>) -> Self {
         Self { kind, text: text.into() }
     }
 
-    /// The same fault with the place before its text.
+    /// Prefixes the text with a location.
     pub fn at(mut self, place: impl std::fmt::Display) -> Self {
         self.text = format!("{place}: {}", self.text);
         self

@@ -1,4 +1,4 @@
-//! Modules whose variables have addresses, and kernels that can be launched.
+//! Loaded modules: variables with addresses, and launchable kernels.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,22 +7,22 @@ use crate::decode::{Inst, Symbols, bind};
 use crate::memory::DeviceMemory;
 use crate::ptx::{Entry, PtxError, Space, Variable, parse};
 
-/// A kernel that can be launched.
+/// A launchable kernel.
 #[derive(Debug)]
 pub struct Kernel {
-    /// Its name.
+    /// Name of the kernel.
     pub name: String,
-    /// Its instructions.
+    /// Instructions in order.
     pub code: Vec<Inst>,
-    /// How many registers it has.
+    /// Number of registers.
     pub registers: usize,
-    /// Where each parameter lies in the parameter space: first byte, bytes.
+    /// Offset and bytes of each parameter in the parameter space.
     pub params: Vec<(usize, usize)>,
     /// Bytes of the parameter space.
     pub param_bytes: usize,
-    /// Bytes of shared memory besides the dynamic one, which follows.
+    /// Bytes of static shared memory; the dynamic one follows.
     pub static_shared: usize,
-    /// Bytes of a thread's own memory.
+    /// Bytes of a thread's local memory.
     pub local: usize,
 }
 
@@ -31,14 +31,14 @@ pub struct Kernel {
 pub struct LoadedModule {
     /// Kernels by name.
     pub kernels: HashMap<String, Arc<Kernel>>,
-    /// Variables in device memory: address, bytes.
+    /// Variables in device memory: address and bytes, by name.
     pub globals: HashMap<String, (u64, usize)>,
 }
 
-/// Reads a module and places its variables.
+/// Loads a module and allocates its variables.
 ///
 /// # Errors
-/// What is wrong with it, or not covered, with the line.
+/// The text is wrong or not covered; the error has the line.
 pub fn load(text: &str, memory: &mut DeviceMemory) -> Result<LoadedModule, PtxError> {
     let module = parse(text)?;
     let mut loaded = LoadedModule::default();
@@ -69,7 +69,7 @@ pub fn load(text: &str, memory: &mut DeviceMemory) -> Result<LoadedModule, PtxEr
 fn link(entry: &Entry, shared_of_module: &[&Variable], mut symbols: Symbols) -> Result<Kernel, PtxError> {
     let (mut shared, mut local) = (0, 0);
     let own = entry.variables.iter();
-    // Dynamic shared memory has no size of its own and lies behind all else.
+    // Dynamic shared memory has no size of its own and comes last.
     let (dynamic, fixed): (Vec<&Variable>, Vec<&Variable>) =
         own.chain(shared_of_module.iter().copied()).partition(|variable| variable.size == 0);
     for variable in fixed.into_iter().chain(dynamic) {

@@ -1,16 +1,16 @@
-//! A CUDA driver library for tests, on machines without a GPU.
+//! A CUDA driver library for tests on machines without a GPU.
 //!
-//! It is built as a shared library with the C functions of `libcuda.so`, so that the stock `cudarc` runs the very PTX that ships. It
-//! interprets that PTX warp by warp and finds faults that hardware would hide: see [`fault::FaultKind`].
+//! It is a shared library with the C functions of `libcuda.so`, so the stock `cudarc` runs the very PTX that ships. It interprets the PTX
+//! warp by warp and detects faults that hardware hides: see [`fault::FaultKind`].
 //!
-//! - [`ptx`]: PTX text -> tree; [`decode`]: opcodes -> what is carried out; [`kernel`]: a module whose variables have addresses
-//! - [`run`]: a launch, warp by warp; [`memory`], [`shared`]: what it touches, with bounds, fresh bytes and races
-//! - [`driver`]: streams whose work is deferred, events, captures, graphs; [`border`]: the C functions
-//! - [`fault`]: what goes wrong, and the code that CUDA answers with
+//! - [`ptx`]: PTX text -> tree; [`decode`]: opcodes -> executable instructions; [`kernel`]: loaded modules
+//! - [`run`]: launches, warp by warp; [`memory`], [`shared`]: memory with checks for bounds, uninitialised bytes and races
+//! - [`driver`]: streams with deferred work, events, captures, graphs; [`border`]: the C functions
+//! - [`fault`]: faults, and their CUDA result codes
 //!
-//! # What is covered
+//! # Covered opcodes
 //!
-//! Anything else is an error with its line when the module is loaded.
+//! The load of a module fails at any other opcode, with its line.
 //!
 #![doc = include_str!("coverage.md")]
 

@@ -1,8 +1,9 @@
-//! Device memory: allocations with gaps between them, none of whose addresses is ever given out again.
+//! Device memory: allocations with gaps between them; freed addresses are never reused.
 
 use crate::fault::{Fault, FaultKind};
 
-/// Bytes that know whether they were written. Fresh ones are 0xff, which every floating-point type reads as NaN.
+/// Bytes with a flag for each that was written. Uninitialised ones are 0xff, which every floating-point type reads as
+/// NaN.
 #[derive(Clone, Debug)]
 pub struct Bytes {
     data: Vec<u8>,
@@ -10,23 +11,23 @@ pub struct Bytes {
 }
 
 impl Bytes {
-    /// Fresh bytes.
+    /// Creates uninitialised bytes.
     pub fn new(size: usize) -> Self {
         Self { data: vec![0xff; size], written: vec![0; size.div_ceil(64)] }
     }
 
-    /// How many there are.
+    /// Number of bytes.
     #[allow(clippy::len_without_is_empty, reason = "nobody asks")]
     pub fn len(&self) -> usize {
         self.data.len()
     }
 
-    /// The bytes of a range inside.
+    /// Returns the bytes of a range.
     pub fn slice(&self, at: usize, length: usize) -> &[u8] {
         &self.data[at..at + length]
     }
 
-    /// The first byte of a range that nobody has written.
+    /// Returns the first uninitialised byte of a range.
     pub fn first_uninitialised(&self, at: usize, length: usize) -> Option<usize> {
         // Within one word, as almost all accesses are, this is one comparison.
         if at % 64 + length <= 64 {
@@ -38,7 +39,7 @@ impl Bytes {
         (at..at + length).find(|at| self.written[at / 64] >> (at % 64) & 1 == 0)
     }
 
-    /// Writes at a place.
+    /// Writes bytes and marks them.
     pub fn write(&mut self, at: usize, bytes: &[u8]) {
         self.data[at..at + bytes.len()].copy_from_slice(bytes);
         if at % 64 + bytes.len() <= 64 {
@@ -48,7 +49,7 @@ impl Bytes {
         }
     }
 
-    /// Copies from another place, with what is fresh there staying fresh here.
+    /// Copies from other memory; uninitialised bytes stay so.
     fn copy(&mut self, at: usize, from: &Self, from_at: usize, length: usize) {
         self.data[at..at + length].copy_from_slice(from.slice(from_at, length));
         for byte in 0..length {
@@ -63,26 +64,26 @@ impl Bytes {
 struct Allocation {
     start: u64,
     size: usize,
-    /// `None` once it is freed.
+    /// Contents of the allocation; `None` once it is freed.
     bytes: Option<Bytes>,
 }
 
-/// The memory of a device.
+/// Memory of a device.
 #[derive(Debug)]
 pub struct DeviceMemory {
-    /// By address, freed ones too.
+    /// Allocations by address, freed ones too.
     allocations: Vec<Allocation>,
     next: u64,
     used: usize,
-    /// The allocation that was touched last.
+    /// Index of the last accessed allocation.
     last: usize,
 }
 
-/// Where the first allocation lies.
+/// Address of the first allocation.
 const FIRST: u64 = 0x7f00_0000_0000;
 /// Least bytes between two allocations.
 const GAP: u64 = 4096;
-/// Alignment of an allocation, as `cuMemAlloc` promises.
+/// Alignment of an allocation, as `cuMemAlloc` guarantees.
 const ALIGN: u64 = 256;
 /// Bytes of the device.
 pub const CAPACITY: usize = 16 << 30;
@@ -94,7 +95,7 @@ impl Default for DeviceMemory {
 }
 
 impl DeviceMemory {
-    /// Fresh bytes' address; `None` if there is not enough left.
+    /// Allocates uninitialised bytes and returns their address; `None` if there is too little memory.
     pub fn alloc(&mut self, size: usize) -> Option<u64> {
         if size > self.free_bytes() {
             return None;
@@ -106,12 +107,12 @@ impl DeviceMemory {
         Some(start)
     }
 
-    /// Bytes that can still be allocated.
+    /// Bytes that are free.
     pub fn free_bytes(&self) -> usize {
         CAPACITY - self.used
     }
 
-    /// Frees an allocation by its first address; false if there is none.
+    /// Frees the allocation with this first address; false if there is none.
     pub fn free(&mut self, start: u64) -> bool {
         let Ok(index) = self.allocations.binary_search_by_key(&start, |one| one.start) else { return false };
         let was = self.allocations[index].bytes.take().is_some();
@@ -121,7 +122,7 @@ impl DeviceMemory {
         was
     }
 
-    /// The allocation and the place in it of a range.
+    /// Finds the allocation of a range and its offset there.
     fn find(&mut self, address: u64, length: usize) -> Result<(usize, usize), Fault> {
         let inside = |one: &Allocation| {
             one.bytes.is_some() && address >= one.start && address + length as u64 <= one.start + one.size as u64
@@ -144,27 +145,32 @@ impl DeviceMemory {
         let size = one.size;
         let text = format!("{length} bytes at byte {place} of an allocation of {size} bytes at {:#x}", one.start);
         Err(match one.bytes {
-            None if place < size.max(1) as u64 => Fault::new(FaultKind::UseAfterFree, format!("{text}, which is freed")),
+            None if place < size.max(1) as u64 => {
+                Fault::new(FaultKind::UseAfterFree, format!("{text}, which is freed"))
+            }
             _ => Fault::new(FaultKind::OutOfBounds, text),
         })
     }
 
-    /// Reads bytes that were written.
+    /// Reads bytes; fails if one is uninitialised.
     pub fn read(&mut self, address: u64, out: &mut [u8]) -> Result<(), Fault> {
         let (index, at) = self.find(address, out.len())?;
-        // What `find` gives is live.
+        // `find` returns live allocations only.
         if let Some(bytes) = &self.allocations[index].bytes {
             if let Some(fresh) = bytes.first_uninitialised(at, out.len()) {
                 let of = &self.allocations[index];
                 let text = format!("byte {fresh} of an allocation of {} bytes at {:#x}", of.size, of.start);
-                return Err(Fault::new(FaultKind::Uninitialised, format!("{text} is read before anything is written there")));
+                return Err(Fault::new(
+                    FaultKind::Uninitialised,
+                    format!("{text} is read before anything is written there"),
+                ));
             }
             out.copy_from_slice(bytes.slice(at, out.len()));
         }
         Ok(())
     }
 
-    /// Writes bytes.
+    /// Writes bytes at an address.
     pub fn write(&mut self, address: u64, from: &[u8]) -> Result<(), Fault> {
         let (index, at) = self.find(address, from.len())?;
         if let Some(bytes) = &mut self.allocations[index].bytes {
@@ -173,7 +179,7 @@ impl DeviceMemory {
         Ok(())
     }
 
-    /// Copies within the device; what is fresh stays fresh.
+    /// Copies within the device; uninitialised bytes stay so.
     pub fn copy(&mut self, to: u64, from: u64, length: usize) -> Result<(), Fault> {
         let (from_index, from_at) = self.find(from, length)?;
         let (to_index, to_at) = self.find(to, length)?;

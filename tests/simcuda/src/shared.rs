@@ -1,19 +1,19 @@
-//! Shared memory of a block, with who touched which byte since the last barrier.
+//! Shared memory of a block, with race detection: it records the accesses to each byte since the last barrier.
 
 use crate::fault::{Fault, FaultKind};
 
-/// A thread at a moment.
+/// A thread at a point in time.
 #[derive(Clone, Copy, Debug)]
 pub struct ThreadMoment {
-    /// Its number in the block.
+    /// Index of the thread in the block.
     pub thread: u16,
-    /// How many barriers there were.
+    /// Number of block barriers so far.
     pub epoch: u32,
-    /// How many barriers of its own warp there were.
+    /// Number of barriers of its own warp so far.
     pub warp_epoch: u32,
 }
 
-/// Threads that touched a byte in one epoch.
+/// Threads that accessed a byte in one epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Touch {
     epoch: u32,
@@ -26,13 +26,13 @@ enum Threads {
     #[default]
     Nobody,
     One(u16),
-    /// Several of one warp.
+    /// Several threads of one warp.
     Warp(u16),
     Several,
 }
 
 impl Touch {
-    /// Whether somebody else touched it, and no barrier lies between.
+    /// True if another thread accessed the byte since the last barrier.
     fn races(&self, who: ThreadMoment) -> bool {
         if self.epoch != who.epoch {
             return false;
@@ -46,7 +46,7 @@ impl Touch {
         }
     }
 
-    /// Adds one more.
+    /// Records an access.
     #[inline]
     fn add(&mut self, who: ThreadMoment) {
         let own = Self { epoch: who.epoch, warp_epoch: who.warp_epoch, by: Threads::One(who.thread) };
@@ -57,14 +57,14 @@ impl Touch {
         }
     }
 
-    /// Adds one more to those of the same epoch.
+    /// Records a further access of the same epoch.
     fn add_another(&mut self, who: ThreadMoment) {
         let warp = who.thread / 32;
         let earlier = |epoch: u32| epoch < who.warp_epoch;
         self.by = match self.by {
             Threads::Nobody => Threads::One(who.thread),
             Threads::One(thread) if thread == who.thread => Threads::One(thread),
-            // What its own warp did before the warp's barrier is in order.
+            // Accesses of its own warp before the warp's barrier are ordered.
             Threads::One(thread) if thread / 32 == warp && earlier(self.warp_epoch) => Threads::One(who.thread),
             Threads::Warp(of) if of == warp && earlier(self.warp_epoch) => Threads::One(who.thread),
             Threads::One(thread) if thread / 32 == warp => Threads::Warp(warp),
@@ -75,7 +75,7 @@ impl Touch {
     }
 }
 
-/// Who touched a byte, by what was done.
+/// Accesses to a byte, by kind.
 #[derive(Clone, Copy, Debug, Default)]
 struct Touches {
     write: Touch,
@@ -84,13 +84,13 @@ struct Touches {
     read: Touch,
 }
 
-/// What a byte holds.
+/// State of a byte.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Content {
     #[default]
     Fresh,
     Written,
-    /// An asynchronous copy into it is under way.
+    /// An asynchronous copy into it is pending.
     Pending,
 }
 
@@ -99,22 +99,22 @@ enum Content {
 pub struct Shared {
     values: Vec<u8>,
     contents: Vec<Content>,
-    /// An epoch never comes back, so that these stay from block to block.
+    /// Accesses of each byte. Epochs never repeat, so these stay from block to block.
     touches: Vec<Touches>,
 }
 
 impl Shared {
-    /// Fresh memory.
+    /// Creates uninitialised memory.
     pub fn new(size: usize) -> Self {
         Self { values: vec![0xff; size], contents: vec![Content::Fresh; size], touches: vec![Touches::default(); size] }
     }
 
-    /// Makes everything fresh again, for the next block, which has to begin with a new epoch.
+    /// Makes all bytes uninitialised again for the next block, which must begin with a new epoch.
     pub fn reset(&mut self) {
         self.contents.fill(Content::Fresh);
     }
 
-    /// The places of a range, none of which may be under way if `settled`.
+    /// Offsets of a range; with `settled`, fails if a copy into it is pending.
     fn range(&self, address: u64, length: usize, settled: bool) -> Result<std::ops::Range<usize>, Fault> {
         let size = self.values.len();
         let end = address.checked_add(length as u64).filter(|end| *end <= size as u64);
@@ -131,7 +131,7 @@ impl Shared {
         Ok(range)
     }
 
-    /// The places of a range that was written.
+    /// Offsets of a range; fails if a byte is uninitialised.
     fn written(&self, address: u64, length: usize) -> Result<std::ops::Range<usize>, Fault> {
         let range = self.range(address, length, true)?;
         match self.contents[range.clone()].iter().position(|of| *of == Content::Fresh) {
@@ -144,7 +144,7 @@ impl Shared {
         }
     }
 
-    /// Reads bytes.
+    /// Reads bytes as the thread `who`.
     pub fn read(&mut self, address: u64, out: &mut [u8], who: ThreadMoment) -> Result<(), Fault> {
         let range = self.written(address, out.len())?;
         for (place, touches) in range.clone().zip(&mut self.touches[range.clone()]) {
@@ -173,8 +173,14 @@ impl Shared {
         Ok(())
     }
 
-    /// Changes bytes as one step, of which several threads may do one each.
-    pub fn update(&mut self, address: u64, bytes: &mut [u8], who: ThreadMoment, f: impl FnOnce(&mut [u8])) -> Result<(), Fault> {
+    /// Updates bytes atomically; several threads may do so.
+    pub fn update(
+        &mut self,
+        address: u64,
+        bytes: &mut [u8],
+        who: ThreadMoment,
+        f: impl FnOnce(&mut [u8]),
+    ) -> Result<(), Fault> {
         let range = self.written(address, bytes.len())?;
         for (place, touches) in range.clone().zip(&mut self.touches[range.clone()]) {
             check_race(&touches.write, place, "written", who)?;
@@ -187,7 +193,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Notes that a copy into these bytes is under way.
+    /// Marks bytes as the target of a pending copy.
     pub fn begin_copy(&mut self, address: u64, length: usize, who: ThreadMoment) -> Result<(), Fault> {
         let range = self.range(address, length, true)?;
         for (place, touches) in range.clone().zip(&mut self.touches[range.clone()]) {
@@ -200,7 +206,7 @@ impl Shared {
         Ok(())
     }
 
-    /// A copy lands, because its thread has waited for it.
+    /// Completes a copy, because its thread has waited for it.
     pub fn end_copy(&mut self, address: u64, from: &[u8], who: ThreadMoment) -> Result<(), Fault> {
         let range = self.range(address, from.len(), false)?;
         self.contents[range].fill(Content::Fresh);
@@ -208,7 +214,7 @@ impl Shared {
     }
 }
 
-/// Checks that a touch is not another thread's without a barrier since.
+/// Checks that no other thread accessed the byte since the last barrier.
 #[inline]
 fn check_race(touch: &Touch, place: usize, does: &str, who: ThreadMoment) -> Result<(), Fault> {
     if touch.epoch == who.epoch && touch.races(who) { Err(race(place, does, *touch, who)) } else { Ok(()) }

@@ -19,7 +19,7 @@ use process::in_own_process;
 const MODULE: &str = include_str!("cudarc.ptx");
 const MODE: CUstreamCaptureMode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
 
-/// A device with the module, and no ordering of its own between streams.
+/// A device with the module, and without `cudarc`'s event tracking between streams.
 struct Gpu {
     context: Arc<CudaContext>,
     module: Arc<cudarc::driver::CudaModule>,
@@ -28,7 +28,7 @@ struct Gpu {
 impl Gpu {
     fn new() -> Self {
         let context = CudaContext::new(0).unwrap();
-        // SAFETY: what is not ordered is what the tests are about.
+        // SAFETY: the tests are about unordered work.
         unsafe { context.disable_event_tracking() };
         let module = context.load_module(Ptx::from_src(MODULE)).unwrap();
         Self { context, module }
@@ -42,7 +42,7 @@ impl Gpu {
         self.module.load_function(name).unwrap()
     }
 
-    /// `to[i] = from[i] * 2 + 1` for the first `n` numbers.
+    /// Enqueues `to[i] = from[i] * 2 + 1` for the first `n` numbers.
     fn double(
         &self,
         stream: &Arc<CudaStream>,
@@ -57,7 +57,7 @@ impl Gpu {
         unsafe { stream.launch_builder(&kernel).arg(to).arg(from).arg(&n).launch(config) }.map(drop)
     }
 
-    /// `to[i] = i` for the first `n` numbers.
+    /// Enqueues `to[i] = i` for the first `n` numbers.
     fn count(&self, stream: &Arc<CudaStream>, to: &mut CudaSlice<f32>, n: u32) -> Result<(), DriverError> {
         let kernel = self.kernel("count");
         let config =
@@ -67,7 +67,7 @@ impl Gpu {
     }
 }
 
-/// Fresh memory.
+/// Allocates uninitialised memory.
 fn fresh(stream: &Arc<CudaStream>, n: usize) -> CudaSlice<f32> {
     // SAFETY: any bits are a float.
     unsafe { stream.alloc(n) }.unwrap()
@@ -80,7 +80,7 @@ fn code<T>(result: Result<T, DriverError>) -> CUresult {
     }
 }
 
-/// The text that the library keeps of what failed.
+/// Returns the library's text of the last failure.
 fn last_fault() -> String {
     // SAFETY: the library has this function with this type, and its string ends with NUL.
     unsafe {
@@ -149,7 +149,7 @@ fn events_order_streams() {
         gpu.count(&first, &mut numbers, 64).unwrap();
         let event = first.record_event(None).unwrap();
         second.wait(&event).unwrap();
-        // A later record concerns no earlier wait.
+        // A later record does not affect an earlier wait.
         gpu.count(&first, &mut numbers, 64).unwrap();
         event.record(&first).unwrap();
         gpu.double(&second, &mut to, &numbers, 64).unwrap();
@@ -169,7 +169,7 @@ fn missing_wait_between_streams_is_found() {
         gpu.count(&first, &mut numbers, 64).unwrap();
         gpu.double(&second, &mut to, &numbers, 64).unwrap();
         found(code(second.synchronize()), CUresult::CUDA_ERROR_LAUNCH_FAILED, "Fresh: double, PTX line ");
-        // A fault stays.
+        // A fault persists.
         assert_eq!(code(first.synchronize()), CUresult::CUDA_ERROR_LAUNCH_FAILED);
     });
 }
@@ -238,7 +238,7 @@ fn captured_graph_replays_at_its_addresses() {
         gpu.double(&stream, &mut from, &to, 32).unwrap();
         let graph = end_capture(&stream).unwrap();
         assert_eq!(stream.capture_status().unwrap(), CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE);
-        // Nothing has happened yet; then each replay sees what is there by then.
+        // Nothing has run yet; each replay reads the numbers of its own time.
         assert_eq!(stream.clone_dtoh(&to).unwrap(), [0.0; 32]);
         graph.upload().unwrap();
         graph.launch().unwrap();
@@ -296,7 +296,7 @@ fn captures_refuse_what_cannot_be_replayed() {
         let unsupported = CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
         let forbidden: [Forbidden; 7] = [
             ("an allocation in a stream", unsupported, Box::new(|| code(stream.alloc_zeros::<f32>(4)))),
-            // SAFETY: it is refused.
+            // SAFETY: the call is refused.
             ("an allocation inside", unsupported, Box::new(|| code(unsafe { result::malloc_sync(4) }))),
             ("waiting for a stream that is captured", unsupported, Box::new(|| code(stream.synchronize()))),
             ("waiting for a stream inside", unsupported, Box::new(|| code(other.synchronize()))),
@@ -315,7 +315,7 @@ fn captures_refuse_what_cannot_be_replayed() {
         assert_eq!(code(inside.synchronize()), CUresult::CUDA_ERROR_CAPTURED_EVENT);
         assert_eq!(code(end_capture(&other)), CUresult::CUDA_ERROR_ILLEGAL_STATE);
         end_capture(&stream).unwrap();
-        // Nothing of this is a fault.
+        // None of this is a fault.
         gpu.context.synchronize().unwrap();
     });
 }
@@ -404,7 +404,7 @@ fn launches_keep_within_limits() {
         // The attribute belongs to the kernel's handle.
         assert_eq!(launch(32, 50_000), CUresult::CUDA_SUCCESS);
         stream.synchronize().unwrap();
-        // SAFETY: it is refused.
+        // SAFETY: the call is refused.
         let managed = code(unsafe { result::malloc_managed(4, sys::CUmemAttach_flags::CU_MEM_ATTACH_GLOBAL) });
         found(managed, CUresult::CUDA_ERROR_NOT_SUPPORTED, "cuMemAllocManaged is not covered");
     });

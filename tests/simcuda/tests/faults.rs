@@ -8,7 +8,7 @@ use repartee_simcuda::kernel::load;
 use repartee_simcuda::memory::DeviceMemory;
 use support::{Device, module};
 
-/// A kernel's outcome over 32 bytes of device memory, all written.
+/// Runs a kernel over 32 initialised bytes of device memory.
 fn outcome(body: &str, threads: u32) -> Result<(), Fault> {
     let mut device = Device::kernel(1, &format!("ld.param.u64 %d0, [p0];\nmov.u32 %r0, %tid.x;\n{body}"));
     let place = device.words(&[1, 2, 3, 4]);
@@ -30,7 +30,7 @@ fn accesses_stay_inside_allocations() {
         "test, PTX line 14, block (0, 0, 0), thread (0, 0, 0): \
          8 bytes at byte 32 of an allocation of 32 bytes at 0x7f0000000000"
     );
-    // The third thread is the first that is outside.
+    // The third thread is the first outside.
     let text = finds(
         FaultKind::OutOfBounds,
         "mul.wide.u32 %d1, %r0, 16;\nadd.s64 %d1, %d0, %d1;\nst.global.u64 [%d1], %d0;",
@@ -62,7 +62,7 @@ fn freed_memory_is_named() {
     assert!(device.memory.free(place) && !device.memory.free(place));
     let fault = device.test(1, &[place]).unwrap_err();
     assert_eq!((fault.kind, fault.kind.code()), (FaultKind::UseAfterFree, 700));
-    // No later allocation takes the address.
+    // No later allocation reuses the address.
     assert_ne!(device.words(&[1]), place);
     assert_eq!(device.test(1, &[place]).unwrap_err().kind, FaultKind::UseAfterFree);
 }
@@ -77,7 +77,7 @@ fn fresh_memory_is_nan_and_reported() {
     assert!(fault.text.contains("byte 63 of an allocation of 200 bytes"), "{fault}");
     device.memory.write(place + 63, &[0; 70]).unwrap();
     device.test(1, &[place]).unwrap();
-    // What is copied stays as fresh as it was.
+    // A copy keeps uninitialised bytes uninitialised.
     let copy = device.memory.alloc(200).unwrap();
     device.memory.copy(copy, place + 73, 100).unwrap();
     assert_eq!(device.test(1, &[copy]).unwrap_err().kind, FaultKind::Uninitialised);
@@ -112,11 +112,11 @@ fn races_between_barriers_are_found() {
     outcome(&neighbours("bar.sync 0;", 32), 64).unwrap();
     let text = finds(FaultKind::Race, &neighbours("bar.warp.sync -1;", 62), 64);
     assert!(text.contains("no barrier between"), "{text}");
-    // Reading and then writing without a barrier.
+    // A read, then a write without a barrier.
     let overwrite = |between| neighbours("bar.sync 0;", 32) + between + "\nst.shared.u32 [%r1], %r4;";
     finds(FaultKind::Race, &overwrite(""), 64);
     outcome(&overwrite("\nbar.sync 0;"), 64).unwrap();
-    // The second warp writes what the first one has read.
+    // The second warp writes the word that the first one has read.
     let after = |between| {
         format!(
             ".shared .align 4 .b8 s[256];\nmov.u32 %r9, s;\nmad.lo.u32 %r1, %r0, 4, %r9;\nst.shared.u32 [%r1], 5;\nbar.sync 0;\n\
@@ -181,11 +181,11 @@ fn divergent_barriers_are_found() {
     let guarded = |bound: u32| format!("setp.lt.u32 %p0, %r0, {bound};\n@%p0 bar.sync 0;");
     outcome(&guarded(64), 64).unwrap();
     finds(FaultKind::DivergentBarrier, &guarded(40), 64);
-    // Each warp as a whole, at a barrier of its own.
+    // Each whole warp waits at a barrier of its own.
     let apart = "setp.lt.u32 %p0, %r0, 32;\n@%p0 bra A;\nbar.sync 0;\nbra B;\nA:\nbar.sync 0;\nB:\n";
     finds(FaultKind::DivergentBarrier, apart, 64);
     outcome(apart, 32).unwrap();
-    // Warps that have ended are not waited for.
+    // The barrier does not wait for warps that have ended.
     outcome("setp.lt.u32 %p0, %r0, 32;\n@%p0 ret;\nbar.sync 0;", 64).unwrap();
 }
 
@@ -216,7 +216,7 @@ fn copies_under_way_are_left_alone() {
     finds(FaultKind::PendingCopy, &copy("", read), 1);
     finds(FaultKind::PendingCopy, &copy("cp.async.wait_group 1;", read), 1);
     finds(FaultKind::PendingCopy, &copy("", "st.shared.u32 [s], %r0;"), 1);
-    // Another thread reads what this one has waited for, before a barrier.
+    // Another thread reads this one's completed copy before a barrier.
     let other = |barrier: &str| {
         format!(
             ".shared .align 16 .b8 s[16];\nmov.u32 %r1, s;\nsetp.eq.u32 %p0, %r0, 0;\n\
@@ -228,7 +228,7 @@ fn copies_under_way_are_left_alone() {
 }
 
 #[test]
-fn kernels_that_give_up_or_never_end_are_stopped() {
+fn trapped_and_endless_kernels_are_stopped() {
     finds(FaultKind::Trap, "setp.eq.u32 %p0, %r0, 3;\n@%p0 trap;", 4);
     finds(FaultKind::Timeout, "LOOP:\nbra LOOP;", 1);
 }

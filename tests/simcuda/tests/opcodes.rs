@@ -1,4 +1,4 @@
-//! Opcodes that stay within a lane, against what the PTX manual says of them.
+//! Opcodes within a lane, against the PTX manual.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
 mod support;
@@ -6,7 +6,7 @@ mod support;
 use repartee_simcuda::decode::{decode, form};
 use support::apply;
 
-/// What an opcode gives for pairs of numbers.
+/// Checks the results of an opcode for pairs of numbers.
 fn pairs(opcode: &str, ty: &str, rows: &[[u64; 3]]) {
     let sources: Vec<&[u64]> = rows.iter().map(|row| &row[..2]).collect();
     let wanted: Vec<u64> = rows.iter().map(|row| row[2]).collect();
@@ -21,7 +21,7 @@ fn g(value: f64) -> u64 {
     value.to_bits()
 }
 
-/// Floats in, floats out.
+/// Checks an opcode with floats in and out.
 fn floats(opcode: &str, rows: &[(&[f32], f32)]) {
     let sources: Vec<Vec<u64>> = rows.iter().map(|(row, _)| row.iter().map(|value| f(*value)).collect()).collect();
     let sources: Vec<&[u64]> = sources.iter().map(Vec::as_slice).collect();
@@ -32,7 +32,7 @@ fn floats(opcode: &str, rows: &[(&[f32], f32)]) {
     }
 }
 
-/// One number in, one out.
+/// Checks an opcode with one number in and one out.
 fn singles(opcode: &str, to: &str, from: &str, rows: &[(u64, u64)]) {
     let sources: Vec<[u64; 1]> = rows.iter().map(|(row, _)| [*row]).collect();
     let sources: Vec<&[u64]> = sources.iter().map(|row| &row[..]).collect();
@@ -112,7 +112,7 @@ fn bits_are_moved_and_counted() {
     assert_eq!(funnel("shf.l.clamp.b32", &[7, 1, 40]), 7);
     assert_eq!(funnel("shf.r.wrap.b32", &[2, 1, 33]), 0x8000_0001);
     assert_eq!(funnel("shf.r.clamp.b32", &[2, 9, 40]), 9);
-    // a & b | !c, and the odd number of ones.
+    // a & b | !c, and the parity of three bits.
     assert_eq!(apply("lop3.b32", "b32", &["b32"; 4], &[&[12, 10, 0xffff_fff9, 0xd5]]), [14]);
     assert_eq!(apply("lop3.b32", "b32", &["b32"; 4], &[&[12, 10, 1, 0x96]]), [7]);
 }
@@ -148,7 +148,7 @@ fn float_arithmetic_rounds_once() {
     floats("sub.rn.f32", &[(&[1.0, 3.0], -2.0)]);
     floats("mul.f32", &[(&[3.0, -0.5], -1.5), (&[f32::INFINITY, 0.0], f32::NAN)]);
     let x = 1.0 + f32::EPSILON;
-    // The square's last bit would be lost in a product of its own.
+    // A separate product would lose the square's last bit.
     floats("fma.rn.f32", &[(&[x, x, -(1.0 + 2.0 * f32::EPSILON)], f32::EPSILON * f32::EPSILON)]);
     floats("div.rn.f32", &[(&[1.0, 3.0], 1.0 / 3.0), (&[1.0, 0.0], f32::INFINITY)]);
     floats("sqrt.rn.f32", &[(&[2.0], 2.0_f32.sqrt()), (&[-1.0], f32::NAN)]);
@@ -195,7 +195,7 @@ fn comparisons_follow_type_and_nan() {
     assert!(compare("setp.eq.b32", "b32", 3, 3) && compare("setp.ne.b16", "b16", 3, 4));
     assert!(compare("setp.le.s16", "s16", 0xffff, 0));
     let (one, two, nan) = (f(1.0), f(2.0), f(f32::NAN));
-    // (name, less, equal, greater, with NaN)
+    // Name, then the results for less, equal, greater, and NaN.
     for (name, answers) in [
         ("eq", [false, true, false, false]),
         ("ne", [true, false, true, false]),

@@ -1,6 +1,6 @@
-//! What the real assembler says of the PTX that the device covers, and of its tests'.
+//! Checks the covered PTX, and that of the tests, with NVIDIA's assembler.
 //!
-//! It comes with the CUDA compiler, so that `make test-cuda` runs these tests and `make test` lists them as ignored.
+//! It comes with the CUDA compiler, so `make test-cuda` runs these tests and `make test` lists them as ignored.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
 #[path = "support/nvcc.rs"]
@@ -11,7 +11,7 @@ use repartee_simcuda::decode::kind::{Operation, Vote};
 use repartee_simcuda::decode::{decode, kind::Reduce};
 use repartee_simcuda::ptx::{Space, Ty};
 
-/// The register with a number, of a type's width.
+/// Name of a register with this number and a type's width.
 fn register(ty: Ty, number: usize) -> String {
     let letter = match ty {
         Ty::Pred => 'p',
@@ -34,7 +34,7 @@ fn vector(ty: Ty, count: usize) -> String {
     if count == 1 { parts[0].clone() } else { format!("{{{}}}", parts.join(", ")) }
 }
 
-/// Operands that fit a meaning, as the manual writes them.
+/// Operands that fit an operation, in the manual's syntax.
 fn operands(kind: Operation) -> String {
     let word = Ty::B(32);
     match kind {
@@ -60,7 +60,9 @@ fn operands(kind: Operation) -> String {
             format!("{old}[%d8], {}{second}", register(ty, 1))
         }
         Operation::Branch => "END".to_owned(),
-        Operation::Exit | Operation::Trap | Operation::Fence | Operation::CopyCommit | Operation::CopyWait(true) => String::new(),
+        Operation::Exit | Operation::Trap | Operation::Fence | Operation::CopyCommit | Operation::CopyWait(true) => {
+            String::new()
+        }
         Operation::Barrier => "0".to_owned(),
         Operation::BarrierReduce(Reduce::Count) => "%r0, 0, %p1".to_owned(),
         Operation::BarrierReduce(_) => "%p0, 0, !%p1".to_owned(),
@@ -91,9 +93,9 @@ fn covered_forms_are_ptx() {
     let text = format!("{HEAD}{}\nEND: ret;\n}}\n", lines.join("\n"));
     let said = nvcc::assemble(&text).err().unwrap_or_default();
     assert_eq!(said, "");
-    // Our own parser takes the same text.
+    // Our own parser accepts the same text.
     repartee_simcuda::kernel::load(&text, &mut repartee_simcuda::memory::DeviceMemory::default()).unwrap();
-    // The assembler does find what is wrong.
+    // The assembler does reject a wrong instruction.
     let wrong = format!("{HEAD}add.s32 %r0, %r1, %d2;\nret;\n}}\n");
     assert!(nvcc::assemble(&wrong).unwrap_err().contains("Arguments mismatch"));
 }

@@ -1,11 +1,11 @@
-//! Control flow, memory, and instructions in which lanes see each other.
+//! Control flow, memory, and warp-wide instructions.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
 mod support;
 
 use support::Device;
 
-/// A body that leaves each thread's `%r0` in the words of `p0`.
+/// Runs a body that leaves a result in `%r0`; returns each thread's.
 fn per_thread(body: &str, threads: u32) -> Vec<u32> {
     let mut device = Device::kernel(
         1,
@@ -192,7 +192,7 @@ fn atomics_see_every_lane() {
     );
     let (place, out) = (device.words(&[7]), device.memory.alloc(3 * 8).unwrap());
     device.test(3, &[place, out]).unwrap();
-    // The first lane finds 7 and puts 0.
+    // The first lane finds 7 and writes 0.
     assert_eq!(device.read(out, 3), [7, 0, 0]);
 }
 
@@ -226,7 +226,7 @@ fn asynchronous_copies_land_when_waited_for() {
     let source = device.words(&[1, 0x2222_2222_3333_3333]);
     let out = device.memory.alloc(16).unwrap();
     device.test(1, &[source, out]).unwrap();
-    // Of the second copy four bytes are read, the others are zeros.
+    // The second copy reads four bytes; the others are zeros.
     assert_eq!(device.read(out, 2), [0x2222_2222_3333_3333, 0x3333_3333]);
 }
 
@@ -237,11 +237,11 @@ fn bf16(value: i32) -> u16 {
 
 #[test]
 fn matrices_are_loaded_and_multiplied() {
-    // a is 16 by 16, b is given as 8 columns of 16; both through shared memory, as a kernel does.
+    // a is 16 by 16, b is given as 8 columns of 16; both through shared memory, as in a kernel.
     let a = |row: i32, k: i32| (row * 3 + k * 5) % 7 - 3;
     let b = |k: i32, column: i32| (k * 2 + column * 3) % 5 - 2;
     for transposed in [false, true] {
-        // With the second layout b lies by rows of 8, and ldmatrix turns it over.
+        // In the second layout b is in rows of 8, and ldmatrix transposes it.
         let (load, place) = if transposed {
             ("x2.trans", "and.b32 %r4, %r0, 15;\nmad.lo.u32 %r5, %r4, 16, %r3;")
         } else {

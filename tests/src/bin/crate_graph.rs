@@ -1,4 +1,4 @@
-//! Prints the crate graph, or writes it into a page: `crate_graph [PAGE]`.
+//! Prints the crate graph, or inserts it into a page: `crate_graph [PAGE]`.
 
 use anyhow::{Context, Result};
 use repartee_tests::workspace::{Workspace, with_graph};

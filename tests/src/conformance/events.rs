@@ -1,4 +1,4 @@
-//! The events of a conversation against the schemas of others: the `openai` package's types, pipecat's parser and that of
+//! Checks server events against third-party schemas: the `openai` package's types, pipecat's parser and that of
 //! `@openai/agents-realtime`.
 
 use std::path::Path;
@@ -9,10 +9,10 @@ use serde_json::Value;
 
 use crate::tools;
 
-/// A checker has this long.
+/// Timeout of a checker.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Fails with every complaint that one of the schemas has about `events`. They are kept in `folder`.
+/// Checks `events` against all schemas; fails with all complaints. Writes the events to `folder`.
 pub async fn check(events: &[Value], folder: &Path) -> Result<()> {
     let path = folder.join("events.jsonl");
     let lines: Vec<String> = events.iter().map(|event| format!("{event}\n")).collect();
@@ -23,7 +23,7 @@ pub async fn check(events: &[Value], folder: &Path) -> Result<()> {
     let node = async {
         tools::output(tools::clients_node()?.arg(scripts.join("node/check_events.mjs")).arg(&path), LIMIT).await
     };
-    // Both, so that all complaints are seen at once.
+    // Runs both, to report all complaints at once.
     match tokio::join!(python, node) {
         (Err(one), Err(other)) => Err(other.context(one)),
         (one, other) => one.and(other).map(|_| ()),

@@ -1,10 +1,10 @@
-//! The conversation that every stock client must be able to have with a server whose answers are known beforehand.
+//! Conformance of stock clients: each completes one conversation with a server whose answers are scripted.
 //!
-//! - [`scenario`]: what is said and answered, and how a client is driven through it
-//! - [`tap`]: what crosses a websocket, seen from between client and server
-//! - [`events`]: the events of a conversation against the schemas of others
-//! - [`voice`]: the scripted voice after a codec, a network and a receiver
-//! - [`verdict`]: what must be true of a conversation afterwards
+//! - [`scenario`]: turns and answers of the conversation; runs a client
+//! - [`tap`]: a relay that records a websocket
+//! - [`events`]: checks events against third-party schemas
+//! - [`voice`]: checks the scripted voice after codec, network and receiver
+//! - [`verdict`]: checks the whole conversation
 
 pub mod events;
 pub mod scenario;

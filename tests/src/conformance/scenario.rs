@@ -1,5 +1,5 @@
-//! What is said to a server with a scripted engine and what it answers, and how a client is driven through it: a whole turn, an
-//! answer interrupted while it is made, one interrupted when it was made but not yet played, and a last whole turn.
+//! The conversation with a scripted engine, and the run of a client through it: a whole turn, an answer interrupted
+//! while it is generated, one interrupted after generation but during playback, and a last whole turn.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,124 +18,124 @@ use tokio::process::Command;
 
 use crate::{questions, tools};
 
-/// Samples a second of all recordings, which is what the wire's PCM has.
+/// Sample rate of all recordings in Hz, that of the wire's PCM.
 pub const RATE: u32 = 24_000;
-/// Silence after each question: longer than any client's turn detection waits.
+/// Silence after each question: longer than the wait of any client's turn detection.
 const PAUSE: Duration = Duration::from_millis(1_500);
-/// Recordings are whole multiples of this, because some clients send no less.
+/// Granularity of recordings in samples; some clients send no less.
 const PIECE_SAMPLES: usize = RATE as usize / 10;
-/// What opens the server.
+/// API key of the server.
 const KEY: &str = "key-of-the-stock-clients";
-/// A client has this long for everything.
+/// Timeout of a client's whole run.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Frames of an answer that is heard to its end.
+/// Frames of an answer that is played to its end.
 const WHOLE: u64 = 15;
-/// Frames of an answer that is interrupted: four seconds.
+/// Frames of an interrupted answer: four seconds.
 const LONG: u64 = 50;
-/// Frames after which the one that is interrupted in the making waits.
+/// Frames after which the answer that is interrupted during generation pauses.
 const HELD: u64 = 25;
-/// What the long answers say; each something else, so that what is kept of one is not taken for the other.
+/// Texts of the two long answers; they differ, so that their truncated texts cannot be confused.
 const SPELLING: &str = "alfa bravo charlie delta echo foxtrot golf hotel india juliett kilo lima";
 const COUNTING: &str = "one two three four five six seven eight nine ten eleven twelve";
 
-/// When a client is done with an answer.
+/// Point at which a client is done with an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AwaitedPart {
-    /// It was made and played to its end.
+    /// The answer was generated and played to its end.
     Finished,
-    /// Half a second of it was played; the rest of it is not made before it was interrupted. Then comes the next turn.
+    /// Half a second was played, and the engine holds back the rest. Then the next turn interrupts it.
     Held,
-    /// All of it was made and half a second of it was played. Then comes the next turn.
+    /// All of it was generated and half a second was played. Then the next turn interrupts it.
     Playing,
 }
 
-/// One turn of the caller.
+/// One turn of the caller, and its answer.
 #[derive(Debug, Clone, Serialize)]
 pub struct ScenarioTurn {
-    /// A recording: mono 16 bit little endian at [`RATE`], silence at its end.
+    /// Recording of the turn: mono, 16 bit, little endian, at [`RATE`], with silence at its end.
     pub say: PathBuf,
-    /// How much of the answer is awaited.
+    /// Part of the answer for which the client waits.
     pub until: AwaitedPart,
-    /// Sound in front of the silence, in ms.
+    /// Duration of the speech before the silence, in ms.
     #[serde(skip)]
     pub spoken_ms: u64,
-    /// What the answer is.
+    /// Expected answer to the turn.
     #[serde(skip)]
     pub answer: ExpectedAnswer,
 }
 
-/// An answer as the script has it.
+/// An answer as scripted.
 #[derive(Debug, Clone, Default)]
 pub struct ExpectedAnswer {
-    /// Its text; `None` for how much was heard.
+    /// Text of the answer; `None` for the engine's report of the input's duration.
     pub text: Option<&'static str>,
-    /// Its frames.
+    /// Number of codec frames.
     pub frames: u64,
 }
 
-/// The turns of one conversation and where its recordings are.
+/// Turns of one conversation, written as JSON for the client.
 #[derive(Debug, Clone, Serialize)]
 pub struct Scenario {
-    /// For what a client records.
+    /// Folder for the client's recordings.
     pub folder: PathBuf,
-    /// Of all recordings.
+    /// Sample rate of all recordings, in Hz.
     pub rate: u32,
-    /// In order.
+    /// Turns of the caller, in order.
     pub turns: Vec<ScenarioTurn>,
-    /// What opens the server.
+    /// API key of the server.
     pub key: &'static str,
-    /// The server's certificate, where it is spoken to over TLS.
+    /// Certificate of the server, over TLS.
     pub certificate: Option<PathBuf>,
-    /// What the client is to offer.
+    /// Function that the client offers.
     pub function: Option<OfferedFunction>,
 }
 
-/// A function that a client offers, and that the engine calls.
+/// A function that the client offers and the engine calls.
 #[derive(Debug, Clone, Serialize)]
 pub struct OfferedFunction {
-    /// Its name.
+    /// Name of the function.
     pub name: &'static str,
-    /// For the model.
+    /// Description for the model.
     pub description: &'static str,
-    /// JSON schema of its arguments.
+    /// JSON schema of the arguments.
     pub parameters: Value,
-    /// What it answers.
+    /// Result that the client returns.
     pub result: &'static str,
-    /// Its arguments as the engine writes them, in pieces.
+    /// Arguments as the engine streams them, in pieces.
     #[serde(skip)]
     pub arguments: Vec<&'static str>,
 }
 
-/// What a client saw, as its script prints it.
+/// Report of a client, printed by its script.
 #[derive(Debug, Deserialize)]
 pub struct ClientReport {
-    /// Name and version of what was run.
+    /// Name and version of the client.
     pub client: String,
-    /// In order.
+    /// Answers, in the order of the turns.
     pub answers: Vec<ClientAnswer>,
-    /// What the client reported as errors.
+    /// Errors that the client reported.
     pub errors: Vec<String>,
-    /// Every event that came, where nobody else can see them.
+    /// Every received event, if only the client sees them.
     pub events: Vec<Value>,
-    /// With what arguments its function was called.
+    /// Arguments of each call of its function.
     pub calls: Vec<Value>,
 }
 
-/// One answer as a client saw it.
+/// One answer as the client received it.
 #[derive(Debug, Deserialize)]
 pub struct ClientAnswer {
-    /// All that came of its transcript.
+    /// Received transcript of the answer.
     pub transcript: String,
-    /// All that came of its sound, or was played of it: mono 16 bit little endian at [`RATE`].
+    /// Received or played sound: mono, 16 bit, little endian, at [`RATE`].
     pub sound: PathBuf,
-    /// Whether the client gave it up.
+    /// True if the client stopped the answer.
     pub interrupted: bool,
 }
 
 impl Scenario {
-    /// The conversation of the client `name`, with its recordings in place.
+    /// Creates the conversation of the client `name`, and writes its recordings.
     pub fn interruptions(name: &str) -> Result<Self> {
         let folder = tools::recordings(&format!("conformance/{name}"))?;
         let heard = ExpectedAnswer { text: None, frames: WHOLE };
@@ -151,7 +151,7 @@ impl Scenario {
         Ok(Self::of(folder, turns))
     }
 
-    /// A turn that is answered with a call of the client's function, and then aloud with its result.
+    /// Creates a turn that is answered with a call of the client's function, then aloud with its result.
     pub fn call(name: &str) -> Result<Self> {
         let folder = tools::recordings(&format!("conformance/{name}_calls"))?;
         let answer = ExpectedAnswer { text: None, frames: WHOLE };
@@ -171,7 +171,7 @@ impl Scenario {
         Ok(Self { function: Some(function), ..Self::of(folder, turns) })
     }
 
-    /// Questions of which each is answered to its end.
+    /// Creates a conversation of questions, each answered to its end.
     pub fn questions(name: &str, asked: &[questions::Question]) -> Result<Self> {
         let folder = tools::recordings(&format!("conformance/{name}"))?;
         let turn = |question: &questions::Question| {
@@ -185,12 +185,12 @@ impl Scenario {
         Self { folder, rate: RATE, turns, key: KEY, certificate: None, function: None }
     }
 
-    /// A server's settings: it takes [`Self::key`] and no other.
+    /// Returns the server's settings: it accepts [`Self::key`] only.
     pub fn config(&self) -> Result<Config> {
         Ok(Config { api_keys: KeySet::parse(self.key)?, ..Config::default() })
     }
 
-    /// The same for a server that speaks TLS, with a certificate that is made for it.
+    /// Like [`Self::config`], with TLS and a new self-signed certificate.
     pub fn config_with_tls(&mut self) -> Result<Config> {
         let PemCertificate { certificate, key } = development_certificate(vec!["127.0.0.1".into()])?;
         let path = |name: &str, pem: String| {
@@ -202,7 +202,7 @@ impl Scenario {
         Ok(Config { tls: TlsConfig { certificate, key, ..TlsConfig::default() }, ..self.config()? })
     }
 
-    /// An engine that answers so.
+    /// Creates the scripted engine of this conversation.
     pub fn engine(&self) -> Arc<ScriptedEngine> {
         let responses = self.turns.iter().map(|turn| ScriptedResponse {
             text: turn.answer.text.map(str::to_owned),
@@ -211,26 +211,26 @@ impl Scenario {
         });
         let mut responses: Vec<_> = responses.collect();
         let call = self.function.as_ref().map(|function| {
-            // The call is a response of its own.
+            // The function call is a separate response.
             responses.insert(0, ScriptedResponse::default());
             (function.name.to_owned(), function.arguments.iter().map(|piece| (*piece).to_owned()).collect())
         });
         ScriptedEngine::new(Script { responses, call, ..Script::default() })
     }
 
-    /// Has a client's script go through it, and reads what it says: it gets `address` and the path of this scenario.
+    /// Runs a client's script with `address` and the path of this scenario, and parses its report.
     pub async fn run<R: DeserializeOwned>(&self, client: &mut Command, address: &str) -> Result<R> {
         let path = self.folder.join("scenario.json");
         std::fs::write(&path, serde_json::to_vec_pretty(self)?)?;
         let said = tools::output(client.arg(address).arg(path), LIMIT).await?;
-        // Some clients print their own greetings first.
+        // Some clients print a banner first.
         let report = said.trim_end().lines().last().unwrap_or_default();
         serde_json::from_str(report).context(said)
     }
 }
 
 impl ClientAnswer {
-    /// Its sound as a wav file beside the raw one.
+    /// Writes its sound as a wav file beside the raw one. Returns the path.
     pub fn as_wav(&self) -> Result<PathBuf> {
         let path = self.sound.with_extension("wav");
         let samples = pcm::decode_i16le(&std::fs::read(&self.sound)?)?;
@@ -253,12 +253,12 @@ impl ScenarioTurn {
 }
 
 impl ExpectedAnswer {
-    /// The answer's sound as a websocket carries it.
+    /// Returns the answer's sound as websocket PCM.
     pub fn sound(&self) -> Vec<u8> {
         (0..self.frames).flat_map(|frame| pcm::encode_i16le(&scripted::voice(frame))).collect()
     }
 
-    /// How long it is.
+    /// Returns the duration in ms.
     pub fn milliseconds(&self) -> u64 {
         self.frames * 80
     }

@@ -1,4 +1,4 @@
-//! What crosses a websocket: a relay between client and server that passes bytes on as they are and keeps a copy.
+//! A relay between client and server that forwards bytes unchanged and records the websocket.
 
 use std::io::Cursor;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -13,17 +13,17 @@ use tokio::task::JoinHandle;
 use tokio_tungstenite::tungstenite::protocol::frame::FrameHeader;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
 
-/// The bytes of one direction so far.
+/// Recorded bytes of one direction.
 type Bytes = Arc<Mutex<Vec<u8>>>;
 
-/// One connection.
+/// Recorded bytes of one connection.
 #[derive(Debug, Default)]
 struct ConnectionCopy {
     from_client: Bytes,
     from_server: Bytes,
 }
 
-/// A relay; dropping it ends it.
+/// A recording relay; dropping it ends it.
 #[derive(Debug)]
 pub struct WebSocketTap {
     address: SocketAddr,
@@ -38,7 +38,7 @@ impl Drop for WebSocketTap {
 }
 
 impl WebSocketTap {
-    /// A relay to `server`.
+    /// Starts a relay to `server`.
     pub async fn before(server: SocketAddr) -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
@@ -46,7 +46,7 @@ impl WebSocketTap {
         let kept = connections.clone();
         let task = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                // A server that refuses is seen by the client as a connection that ends.
+                // A refusal by the server closes the client's connection.
                 let Ok(server) = TcpStream::connect(server).await else { continue };
                 kept.lock().unwrap_or_else(PoisonError::into_inner).push(relay(client, server));
             }
@@ -54,17 +54,17 @@ impl WebSocketTap {
         Ok(Self { address, connections, task })
     }
 
-    /// Where clients find the server.
+    /// Returns the address to which clients connect.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What the server sent so far over websockets.
+    /// Returns all events that the server has sent over websockets.
     pub fn server_events(&self) -> Result<Vec<Value>> {
         self.events(|copies| &copies.from_server)
     }
 
-    /// What the clients sent so far over websockets.
+    /// Returns all events that clients have sent over websockets.
     pub fn client_events(&self) -> Result<Vec<Value>> {
         self.events(|copies| &copies.from_client)
     }
@@ -86,9 +86,9 @@ impl WebSocketTap {
     }
 }
 
-/// Passes bytes both ways until both ends have said their last.
+/// Forwards bytes both ways until both ends close.
 fn relay(client: TcpStream, server: TcpStream) -> ConnectionCopy {
-    // Speech comes in small packets, which must not wait for one another.
+    // Speech comes in small packets; Nagle's algorithm would delay them.
     for socket in [&client, &server] {
         let _ = socket.set_nodelay(true);
     }
@@ -110,11 +110,12 @@ async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, copy: Bytes) {
             return;
         }
     }
-    // The other end may be gone already.
+    // The other end may already be gone.
     let _ = to.shutdown().await;
 }
 
-/// The text messages of one direction: an HTTP head, then frames without extensions. What is not whole yet is left out.
+/// Parses the text messages of one direction: an HTTP head, then frames without extensions. Incomplete messages are
+/// skipped.
 fn messages(bytes: &[u8]) -> Result<Vec<String>> {
     let Some(head) = bytes.windows(4).position(|window| window == b"\r\n\r\n") else { return Ok(Vec::new()) };
     let frames = &bytes[head + 4..];

@@ -1,42 +1,42 @@
-//! What must be true of a conversation afterwards, whatever client had it.
+//! Checks of a finished conversation, the same for every client.
 
 use anyhow::{Context, Result, bail, ensure};
 use repartee_engine_api::Command;
 use serde_json::Value;
 
-use super::scenario::{ClientAnswer, ClientReport, Scenario, AwaitedPart};
+use super::scenario::{AwaitedPart, ClientAnswer, ClientReport, Scenario};
 use super::voice::{self, ReceiverTolerance};
 
-/// What any client's turn detection waits at the most, and what is put before a turn.
+/// Upper bound of silence at the end of a turn plus padding before it, in any client's turn detection.
 const LONGEST_SILENCE_MS: u64 = 1_000;
 
-/// Who says that an answer which was made was not heard to its end.
+/// The side that owns the playout clock, and so reports a truncation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PlayoutSide {
-    /// The client, by truncating its item: it plays what a websocket brings.
+    /// The client: it plays the websocket's sound, and truncates the item.
     Client,
-    /// The server, which plays it itself to this receiver: WebRTC.
+    /// The server: it plays to this receiver, over WebRTC.
     Server(ReceiverTolerance),
 }
 
-/// One conversation from every side.
+/// Records of one conversation.
 #[derive(Debug)]
 pub struct Conversation<'a> {
-    /// What was to be said and answered.
+    /// Planned turns and answers.
     pub scenario: &'a Scenario,
-    /// What the client says.
+    /// Report of the client.
     pub report: &'a ClientReport,
-    /// What the server sent.
+    /// Events that the server sent.
     pub events: &'a [Value],
-    /// What the engine was asked to do.
+    /// Commands that the engine received.
     pub commands: &'a [Command],
-    /// Who knows what was heard.
+    /// Owner of the playout clock.
     pub clock: PlayoutSide,
-    /// Codes of errors that the client is known to provoke, and to ignore.
+    /// Error codes that the client is known to provoke and ignore.
     pub provoked: &'a [&'a str],
 }
 
-/// Events without which no conversation is whole: a missing one must not go unnoticed.
+/// Required events: the check must fail if one of them is missing.
 const INDISPENSABLE: [&str; 10] = [
     "session.created",
     "session.updated",
@@ -51,7 +51,8 @@ const INDISPENSABLE: [&str; 10] = [
 ];
 
 impl Conversation<'_> {
-    /// Fails with the first thing that is not as it must be, and when it would not have noticed that an event is missing.
+    /// Checks the conversation; fails with the first fault. Then checks itself: without any of the required events it
+    /// must fail.
     pub fn judge(&self) -> Result<()> {
         self.verdict()?;
         for kind in INDISPENSABLE {
@@ -62,7 +63,7 @@ impl Conversation<'_> {
         Ok(())
     }
 
-    /// Fails unless the client's function was called, and what it said was answered aloud.
+    /// Checks a function call: the client's function was called, and its result was answered aloud.
     pub fn judge_call(&self) -> Result<()> {
         self.judge_errors()?;
         let function = self.scenario.function.as_ref().context("there is no function")?;
@@ -145,7 +146,7 @@ impl Conversation<'_> {
         }
     }
 
-    /// The events of an answer in the order in which they must come.
+    /// Checks that the events of a response arrived in order.
     fn judge_life(&self, response: &Value) -> Result<()> {
         let id = response["id"].as_str().context("the response has no id")?;
         let about = |event: &&Value| event["response_id"] == id || event["response"]["id"] == id;
@@ -174,8 +175,8 @@ impl Conversation<'_> {
         Ok(())
     }
 
-    /// The engine heard the caller's turn as the server has cut it out, but for some of the silence at its end: an answer may be
-    /// begun when the end is suspected.
+    /// Checks that the engine got the turn that the server cut out, except for some silence at its end: a speculation
+    /// may begin before the end.
     fn check_input(&self, index: usize, made: &str) -> Result<()> {
         let nth = |kind: &str, field: &str| {
             let event = self.of(kind).nth(index).with_context(|| format!("no {kind}"))?;
@@ -192,7 +193,7 @@ impl Conversation<'_> {
         Ok(())
     }
 
-    /// What the client has of the answer's sound is what was made of it: `whole`, or its beginning.
+    /// Checks that the client's sound is the generated sound: all of it if `whole`, or its beginning.
     fn judge_sound(&self, index: usize, seen: &ClientAnswer, whole: bool) -> Result<()> {
         let answer = &self.scenario.turns[index].answer;
         let sound = std::fs::read(&seen.sound).with_context(|| seen.sound.display().to_string())?;
@@ -209,7 +210,7 @@ impl Conversation<'_> {
         Ok(())
     }
 
-    /// The item was cut on the wire, and the engine was told which words remain.
+    /// Checks that the item was truncated on the wire, and that the engine got the remaining words.
     fn judge_truncated(&self, item: &str, text: &str, made_ms: u64) -> Result<()> {
         let cut = self.of("conversation.item.truncated").find(|event| event["item_id"] == item);
         let cut_ms = cut.and_then(|event| event["audio_end_ms"].as_u64());

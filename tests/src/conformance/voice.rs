@@ -1,4 +1,4 @@
-//! The scripted voice after a codec, a network and a receiver: no sample is left as it was, but all of them are still in order.
+//! Check of the scripted voice after codec, network and receiver: samples differ, but their order must be kept.
 
 use anyhow::{Context, Result, ensure};
 use repartee_media::pcm;
@@ -6,36 +6,36 @@ use repartee_testkit::scripted::VoiceTrace;
 
 use super::scenario::RATE;
 
-/// How far the first and the last part may lie from where they should: less than a packet. A codec keeps its look-ahead of 6.5 ms to
-/// itself, and a stretch that is half silent counts or does not.
+/// Tolerance of the first and the last position: less than a packet. A codec withholds its look-ahead of 6.5 ms, and a
+/// stretch that is half silent may count or not.
 const EDGE_MS: f64 = 15.0;
-/// An answer that is interrupted may be paused for so long before that: over WebRTC the first voice pauses it, and what follows decides.
+/// Longest pause in an interrupted answer: over WebRTC a possible barge-in pauses the playback until it is decided.
 const PAUSED_MS: f64 = 500.0;
-/// What is louder is no silence.
+/// Samples above this magnitude are not silence.
 const LOUD: f32 = 0.02;
 
-/// What a receiver does to a sound of which every packet comes.
+/// Tolerances of a receiver that gets every packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReceiverTolerance {
-    /// It may leave out so much, in ms.
+    /// Most sound that it may skip, in ms.
     pub skips_ms: u32,
-    /// It may add so much, in ms.
+    /// Most sound that it may add, in ms.
     pub adds_ms: u32,
-    /// For so long it may fade from what it played before into a new answer, in ms.
+    /// Longest cross-fade into a new answer, in ms.
     pub fades_ms: u32,
 }
 
 impl ReceiverTolerance {
-    /// Plays what comes as it comes, four packets later, and runs in an interpreter that may stall. Less than a frame may be missing or
-    /// added, so that one is noticed.
+    /// aiortc: plays sound four packets late, in an interpreter that may stall. Both tolerances are shorter than a
+    /// frame, so a missing or doubled frame is noticed.
     pub const AIORTC: Self = Self { skips_ms: 60, adds_ms: 60, fades_ms: 0 };
-    /// A browser, which stretches what comes after a silence by 70 to 160 ms while it learns how evenly it comes, and takes some of it
-    /// back. Less than a frame may be missing, so that one is noticed.
+    /// A browser: stretches sound after a silence by 70 to 160 ms while its jitter buffer adapts, and compresses some
+    /// of it again. `skips_ms` is shorter than a frame, so a missing frame is noticed.
     pub const BROWSER: Self = Self { skips_ms: 60, adds_ms: 300, fades_ms: 60 };
 }
 
-/// Fails unless `sound` (mono 16 bit little endian at the voice's rate) is the voice from its beginning without a gap: `whole` ms of
-/// it, or, of an answer that was interrupted, some of at most `most` ms with a pause.
+/// Fails unless `sound` (mono, 16 bit, little endian, at the voice's rate) is the voice from its beginning without a
+/// gap: `whole` ms of it, or, for an interrupted answer, at most `most` ms, which may contain a pause.
 pub fn judge(sound: &[u8], whole: Option<u64>, most: u64, receiver: ReceiverTolerance) -> Result<()> {
     let samples = pcm::decode_i16le(sound)?;
     let begin = samples.iter().position(|sample| sample.abs() > LOUD).context("there is no sound")?;
@@ -62,7 +62,7 @@ mod tests {
 
     const PLAIN: ReceiverTolerance = ReceiverTolerance { skips_ms: 0, adds_ms: 0, fades_ms: 0 };
 
-    /// Some frames with silence around them.
+    /// Returns frames with silence around them.
     fn sound(frames: impl Iterator<Item = u64>) -> Vec<u8> {
         let silence = vec![0; 9_600];
         let voice = frames.flat_map(|frame| pcm::encode_i16le(&voice(frame))).collect();
@@ -92,7 +92,7 @@ mod tests {
     fn only_an_interrupted_answer_is_paused() {
         let paused = |ms: usize| {
             let mut sound = sound(0..10);
-            // After five frames of 80 ms, behind 200 ms of silence; two bytes a sample.
+            // After 200 ms of silence and five frames of 80 ms; two bytes per sample.
             let at = 9_600 + 5 * 80 * 48;
             sound.splice(at..at, vec![0; ms * 48]);
             sound
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn another_pitch_is_refused() {
-        // Every second sample: an octave higher, half as long.
+        // Keeps every second sample: an octave higher, half as long.
         let octave: Vec<u8> = sound(0..10).chunks_exact(4).flat_map(|pair| pair[..2].to_vec()).collect();
         plain(&octave, Some(400), 400).unwrap_err();
     }

@@ -1,14 +1,15 @@
-//! The layers of a Whisper-like audio encoder: attention in both directions within segments of rows, layer norms, a feed-forward block.
+//! Layers of a Whisper-like audio encoder: bidirectional attention within segments of rows, layer norms, a feed-forward
+//! block.
 
-use repartee_kernels::{WeightLayout, StepOps};
+use repartee_kernels::{StepOps, WeightLayout};
 
 use super::weights::Weights;
 use crate::models::LoadError;
 
-/// Layer norms of audio encoders use torch's default.
+/// Epsilon of the layer norms, torch's default.
 pub const NORM_EPS: f32 = 1e-5;
 
-/// One layer.
+/// One transformer layer of an audio encoder.
 pub struct AudioLayer<O: StepOps> {
     attention_norm: (O::Weight, O::Weight),
     qkv: (O::Weight, O::Weight),
@@ -25,15 +26,15 @@ pub struct AudioLayer<O: StepOps> {
 pub struct AudioShape {
     /// Width of a row.
     pub width: usize,
-    /// Attention heads.
+    /// Number of attention heads.
     pub heads: usize,
     /// Inner width of the feed-forward block.
     pub inner: usize,
-    /// Whether keys have a bias in the checkpoint.
+    /// True if keys have a bias in the checkpoint.
     pub key_bias: bool,
 }
 
-/// `NAME.weight` and `NAME.bias` of a linear layer.
+/// Loads `NAME.weight` and `NAME.bias` of a linear layer.
 pub fn linear<O: StepOps>(
     w: &Weights<'_, O>,
     name: &str,
@@ -43,13 +44,13 @@ pub fn linear<O: StepOps>(
     Ok((w.linear(&format!("{name}.weight"), out, input)?, w.vector(&format!("{name}.bias"), out)?))
 }
 
-/// `NAME.weight` and `NAME.bias` of a layer norm.
+/// Loads `NAME.weight` and `NAME.bias` of a layer norm.
 pub fn norm<O: StepOps>(w: &Weights<'_, O>, name: &str, width: usize) -> Result<(O::Weight, O::Weight), LoadError> {
     Ok((w.vector(&format!("{name}.weight"), width)?, w.vector(&format!("{name}.bias"), width)?))
 }
 
 impl<O: StepOps> AudioLayer<O> {
-    /// Loads one layer.
+    /// Loads one layer below `w`.
     pub fn load(w: &Weights<'_, O>, shape: AudioShape) -> Result<Self, LoadError> {
         let AudioShape { width: d, heads, inner, key_bias } = shape;
         let a = w.at("self_attn");
@@ -73,7 +74,7 @@ impl<O: StepOps> AudioLayer<O> {
         })
     }
 
-    /// The rows after the layer; `segments` are the lengths of the segments that attend to themselves.
+    /// Applies the layer; rows attend within their segment. `segments` holds the segments' lengths.
     pub fn forward(&self, ops: &O, x: O::T, segments: &O::Index) -> O::T {
         let d = self.width;
         let h = ops.layer_norm(&x, &self.attention_norm.0, &self.attention_norm.1, NORM_EPS);

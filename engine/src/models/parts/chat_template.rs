@@ -1,33 +1,34 @@
-//! The chat template of several families: each message between `<|im_start|>ROLE\n` and `<|im_end|>\n`, audio between two marks.
+//! Chat template of several families: each message stands between `<|im_start|>ROLE\n` and `<|im_end|>\n`, audio
+//! between two special tokens.
 //!
-//! Tools are listed in the system message and called by the assistant between `<tool_call>` marks. Their results stand in a
-//! user message between `<tool_response>` marks. The wording is that of the published checkpoints.
+//! The system message lists tools. The assistant calls them between `<tool_call>` tags. Results stand in a user message
+//! between `<tool_response>` tags. The wording is that of the published checkpoints.
 
 use std::sync::Arc;
 
 use repartee_engine_api::{Role, Tool};
 
 use crate::checkpoint::{Checkpoint, CheckpointError};
-use crate::elements::{AudioRows, Element, Message, MessageKind, MessagePart, ElementValue};
-use crate::model::{ToolCallTokens, PromptTemplate, ToolTemplate};
+use crate::elements::{AudioRows, Element, ElementValue, Message, MessageKind, MessagePart};
+use crate::model::{PromptTemplate, ToolCallTokens, ToolTemplate};
 use crate::text::Tokenizer;
 
-/// The ids of a checkpoint that the template is written with.
+/// Special token ids of a checkpoint, as the template uses them.
 #[derive(Debug, Clone, Copy)]
 pub struct SpecialTokens {
-    /// `<|im_start|>`
+    /// Id of `<|im_start|>`.
     pub im_start: u32,
-    /// `<|im_end|>`
+    /// Id of `<|im_end|>`.
     pub im_end: u32,
-    /// `system`
+    /// Id of `system`.
     pub system: u32,
-    /// `user`
+    /// Id of `user`.
     pub user: u32,
-    /// `assistant`
+    /// Id of `assistant`.
     pub assistant: u32,
-    /// Stands before audio.
+    /// Id that stands before audio.
     pub audio_start: u32,
-    /// Stands after it.
+    /// Id that stands after audio.
     pub audio_end: u32,
 }
 
@@ -36,13 +37,13 @@ pub struct SpecialTokens {
 pub struct ChatTemplate {
     tokens: SpecialTokens,
     newline: u32,
-    /// What stands in the place of a system message at the beginning.
+    /// Content of the system message of a history that begins without one.
     instructions: Option<Vec<u32>>,
-    /// `None` if the model knows none, or if the vocabulary lacks the marks of calls.
+    /// `None` if the model has no tools, or if the vocabulary lacks the tokens of calls.
     tools: Option<Tools>,
 }
 
-/// The published template's texts of tools.
+/// Published template texts of tools.
 #[derive(Debug, Clone)]
 struct Tools {
     marks: ToolCallTokens,
@@ -56,7 +57,11 @@ impl Tools {
 }
 
 impl ChatTemplate {
-    /// The template without tools.
+    /// Creates the template without tools.
+    ///
+    /// # Errors
+    ///
+    /// If the tokenizer encodes a line break as more than one token.
     pub fn new(checkpoint: &Checkpoint, marks: SpecialTokens, tokenizer: &Tokenizer) -> Result<Self, CheckpointError> {
         let newline = match tokenizer.encode("\n").as_deref() {
             Ok(&[id]) => id,
@@ -71,24 +76,24 @@ impl ChatTemplate {
         Ok(Self { tokens: marks, newline, instructions: None, tools: None })
     }
 
-    /// With tools, if the vocabulary has the marks of calls.
+    /// Adds tools, if the vocabulary has `<tool_call>` and `</tool_call>`.
     #[must_use]
     pub fn with_tools(self, tokenizer: &Tokenizer) -> Self {
         Self { tools: Tools::new(tokenizer), ..self }
     }
 
-    /// With a system message of these ids where the history begins with none.
+    /// Adds a system message of these ids to histories that begin without one.
     #[must_use]
     pub fn with_instructions(self, ids: Vec<u32>) -> Self {
         Self { instructions: Some(ids), ..self }
     }
 
-    /// `<|im_end|>`
+    /// Id of `<|im_end|>`.
     pub fn end_of_message(&self) -> u32 {
         self.tokens.im_end
     }
 
-    /// `<|im_start|>assistant\n`, the header of a response.
+    /// Ids of `<|im_start|>assistant\n`, the header of a response.
     pub fn response_header(&self) -> [u32; 3] {
         [self.tokens.im_start, self.tokens.assistant, self.newline]
     }
@@ -149,11 +154,11 @@ impl PromptTemplate for ChatTemplate {
                         writer.audio(windows);
                         writer.tokens(&[marks.audio_end]);
                     }
-                    // Speech is no part of the prompt.
+                    // Speech is not part of the prompt.
                     MessagePart::Speech(_) => {}
                 }
             }
-            // A call continues the assistant message before it, and several results share one user message.
+            // A call continues the assistant message before it; consecutive results share one user message.
             continues = matches!(
                 (message.kind, messages.peek().map(|next| next.kind)),
                 (MessageKind::Assistant | MessageKind::ToolCall, Some(MessageKind::ToolCall))
@@ -174,7 +179,7 @@ impl PromptTemplate for ChatTemplate {
         writer.elements
     }
 
-    /// Text to read aloud is the assistant's.
+    /// Text to read aloud has the assistant's role.
     fn streamed(&self, ids: &[u32]) -> Option<Vec<Element>> {
         Some(ids.iter().map(|&id| Element::token(Role::Assistant, id)).collect())
     }
@@ -213,15 +218,15 @@ impl ToolTemplate for Tools {
     }
 }
 
-/// The published template's text before the list of tools.
+/// Published text before the list of tools.
 const TOOLS_HEADER: &str = "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n\
     You are provided with function signatures within <tools></tools> XML tags:\n<tools>";
-/// The published template's text after the list of tools.
+/// Published text after the list of tools.
 const TOOLS_FOOTER: &str = "\n</tools>\n\nFor each function call, return a json object with function name and arguments \
     within <tool_call></tool_call> XML tags:\n<tool_call>\n{\"name\": <function-name>, \"arguments\": \
     <args-json-object>}\n</tool_call>";
 
-/// The JSON of one tool, spaced as Python's `json.dumps` does, as in the training data of the checkpoints.
+/// JSON of one tool, spaced like Python's `json.dumps`, as in the training data of the checkpoints.
 fn tool_json(tool: &Tool) -> String {
     let text = |text: &str| serde_json::Value::from(text).to_string();
     format!(
@@ -232,7 +237,7 @@ fn tool_json(tool: &Tool) -> String {
     )
 }
 
-/// JSON text with one space after each colon and comma and no other space outside of strings; fields keep their order.
+/// Formats JSON with one space after each colon and comma and no other space outside strings. Fields keep their order.
 fn spaced(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     let (mut string, mut escaped) = (false, false);
@@ -261,7 +266,7 @@ mod tests {
 
     use super::*;
 
-    /// Every byte a token, and the marks.
+    /// Tokenizer with one token for each byte, and the special tokens.
     fn tokenizer() -> Tokenizer {
         let mut alphabet: Vec<String> = ByteLevel::alphabet().into_iter().map(String::from).collect();
         alphabet.sort();
@@ -293,7 +298,7 @@ mod tests {
         ChatTemplate { tokens: marks, newline, instructions: None, tools: None }.with_tools(tokenizer)
     }
 
-    /// A prompt as text, the template's own ids spelt out.
+    /// Renders a prompt as text, special tokens included.
     fn written(tokenizer: &Tokenizer, history: &[Message]) -> String {
         let elements = template(tokenizer).render(history, None, true);
         let spelt = |element: &Element| match element.value {

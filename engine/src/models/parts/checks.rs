@@ -1,4 +1,4 @@
-//! Checks of a configuration's fields: every refusal names the field, its value and what is allowed.
+//! Checks of a configuration's fields. Every error names the field, its value and the allowed values.
 
 use std::fmt::Display;
 
@@ -7,15 +7,15 @@ use repartee_engine_api::Sampling;
 use super::config::{AudioTowerConfig, Code2WavConfig, CodeInput, CodePredictorConfig, LayersConfig, Rope};
 use crate::checkpoint::BadValue;
 
-/// Whether a configuration can be served.
+/// Result of a check; the error names the field.
 pub type CheckResult = Result<(), BadValue>;
 
-/// A part of config.json, by the path of its fields; empty for the top level.
+/// Section of config.json, as the path of its fields; empty for the top level.
 #[derive(Debug, Clone, Copy)]
 pub struct ConfigSection(pub &'static str);
 
 impl ConfigSection {
-    /// Refuses a field whose condition does not hold.
+    /// Fails unless `holds`.
     pub fn check(&self, field: &str, value: impl Display, holds: bool, allowed: &str) -> CheckResult {
         if holds {
             return Ok(());
@@ -24,12 +24,12 @@ impl ConfigSection {
         Err(BadValue { field, value: value.to_string(), allowed: allowed.to_owned() })
     }
 
-    /// At least 1.
+    /// Requires at least 1.
     pub fn positive(&self, field: &str, value: usize) -> CheckResult {
         self.check(field, value, value > 0, "at least 1")
     }
 
-    /// Positive and equal to another field.
+    /// Requires a positive value equal to another field.
     pub fn equal(&self, field: &str, value: usize, other: &str, wanted: usize) -> CheckResult {
         self.check(
             field,
@@ -39,19 +39,20 @@ impl ConfigSection {
         )
     }
 
-    /// A positive multiple of another field.
+    /// Requires a positive multiple of another field.
     pub fn divisible(&self, field: &str, value: usize, by: &str, divisor: usize) -> CheckResult {
         let whole = value > 0 && divisor > 0 && value.is_multiple_of(divisor);
         self.check(field, value, whole, &format!("a positive multiple of {by}, which is {divisor}"))
     }
 
-    /// Below the size of a vocabulary.
+    /// Requires an id below the size of a vocabulary.
     pub fn id(&self, field: &str, id: u32, vocabulary: usize) -> CheckResult {
         let known = usize::try_from(id).is_ok_and(|id| id < vocabulary);
         self.check(field, id, known, &format!("below the vocabulary's size, which is {vocabulary}"))
     }
 
-    /// A positive multiple of 2 to the power of the number of another field's entries: each entry halves it.
+    /// Requires a positive multiple of 2 to the power of the number of entries in another field: each entry halves the
+    /// value.
     pub fn halvable(&self, field: &str, value: usize, by: &str, entries: usize) -> CheckResult {
         let allowed = format!("a positive multiple of 2 to the power of {entries}, the number of {by}");
         let unit = u32::try_from(entries).ok().and_then(|entries| 1_usize.checked_shl(entries));
@@ -59,7 +60,7 @@ impl ConfigSection {
         self.check(field, value, holds, &allowed)
     }
 
-    /// How ids are sampled, by fields whose names begin with `prefix`.
+    /// Checks sampling parameters in fields whose names begin with `prefix`.
     pub fn sampling(&self, prefix: &str, sampling: &Sampling) -> CheckResult {
         let Sampling { temperature, top_p, repetition_penalty, .. } = *sampling;
         let finite = temperature.is_finite() && temperature >= 0.0;
@@ -70,7 +71,7 @@ impl ConfigSection {
         self.check(&format!("{prefix}repetition_penalty"), repetition_penalty, penalty, "above 0")
     }
 
-    /// Heads that share keys and values evenly, of a size that can be rotated.
+    /// Checks that key and value heads divide the query heads, and that the head size allows rotation.
     pub fn attention(&self, heads: usize, key_value_heads: usize, head_dim: usize) -> CheckResult {
         self.positive("num_key_value_heads", key_value_heads)?;
         self.divisible("num_attention_heads", heads, "num_key_value_heads", key_value_heads)?;
@@ -78,17 +79,17 @@ impl ConfigSection {
         self.check("head_dim", head_dim, head_dim > 0 && head_dim.is_multiple_of(2), "even and positive")
     }
 
-    /// Projections without a bias.
+    /// Requires projections without a bias.
     pub fn no_attention_bias(&self, bias: bool) -> CheckResult {
         self.check("attention_bias", bias, !bias, "false: projections with a bias are not supported")
     }
 
-    /// The one activation that is built.
+    /// Requires `silu`, the one supported activation.
     pub fn silu(&self, activation: &str) -> CheckResult {
         self.check("hidden_act", activation, activation == "silu", "silu")
     }
 
-    /// Rotary positions that are built.
+    /// Checks rotary positions for supported values.
     pub fn rope(&self, rope: &Rope) -> CheckResult {
         self.check("rope_parameters.rope_type", &rope.kind, rope.kind == "default", "default")?;
         self.check("rope_parameters.rope_theta", rope.theta, rope.theta.is_finite() && rope.theta > 1.0, "above 1")?;
@@ -96,7 +97,7 @@ impl ConfigSection {
         self.check("rope_parameters.partial_rotary_factor", factor, factor == 1.0, "1")
     }
 
-    /// Factors of upsampling.
+    /// Requires upsampling factors of 1 to 64.
     pub fn factors(&self, field: &str, factors: &[usize]) -> CheckResult {
         let shown = format!("{factors:?}");
         self.check(field, shown, factors.iter().all(|factor| (1..=64).contains(factor)), "factors of 1 to 64")
@@ -104,7 +105,7 @@ impl ConfigSection {
 }
 
 impl LayersConfig {
-    /// Refuses layers that are not built.
+    /// Refuses unsupported layers.
     pub fn check(&self, at: &ConfigSection) -> CheckResult {
         at.positive("hidden_size", self.hidden_size)?;
         at.positive("intermediate_size", self.intermediate_size)?;
@@ -119,14 +120,15 @@ impl LayersConfig {
 }
 
 impl AudioTowerConfig {
-    /// Refuses a tower that is not built, before language model layers of `hidden_size`. Windows and positions are the family's.
+    /// Refuses an unsupported tower. Its output must have the language model's `hidden_size`. Each family checks
+    /// windows and positions itself.
     pub fn check(&self, at: &ConfigSection, hidden_size: usize) -> CheckResult {
         at.positive("num_mel_bins", self.num_mel_bins)?;
         at.positive("encoder_layers", self.encoder_layers)?;
         at.positive("encoder_ffn_dim", self.encoder_ffn_dim)?;
         at.positive("encoder_attention_heads", self.encoder_attention_heads)?;
         at.divisible("d_model", self.d_model, "encoder_attention_heads", self.encoder_attention_heads)?;
-        // Half of a position is sines and half cosines, whose wavelengths are spread over (half - 1) steps.
+        // Half of a position is sines and half cosines, with wavelengths spread over (half - 1) steps.
         at.check("d_model", self.d_model, self.d_model >= 4 && self.d_model.is_multiple_of(2), "even, at least 4")?;
         at.check("activation_function", &self.activation_function, self.activation_function == "gelu", "gelu")?;
         at.equal("output_dim", self.output_dim, "thinker_config.text_config.hidden_size", hidden_size)
@@ -134,14 +136,14 @@ impl AudioTowerConfig {
 }
 
 impl CodePredictorConfig {
-    /// Refuses a code predictor that is not built, for the talker's frames of `groups` codes each. The codec's codebooks have
-    /// `codebook_size` entries, which the field `as_field` says.
+    /// Refuses an unsupported code predictor. `groups` is the talker's number of codes in a frame. The codec's
+    /// codebooks have `codebook_size` entries, set by the field `as_field`.
     pub fn check(&self, at: &ConfigSection, groups: usize, codebook_size: usize, as_field: &str) -> CheckResult {
         at.positive("vocab_size", self.vocab_size)?;
         self.layers.check(at)?;
         at.equal("num_code_groups", self.num_code_groups, "talker_config.num_code_groups", groups)?;
         if let Some(window) = self.sliding_window {
-            // A frame is the talker's row and all codes but the last: windows that hold it change nothing.
+            // A frame has the talker's row and all codes but the last: a window that holds them changes nothing.
             let allowed = format!("none, or at least the {groups} code groups");
             at.check("sliding_window", window, window >= groups, &allowed)?;
         }
@@ -151,7 +153,7 @@ impl CodePredictorConfig {
 }
 
 impl Code2WavConfig {
-    /// Refuses a decoder that is not built, for frames of `groups` codes each, as the field `as_field` says.
+    /// Refuses an unsupported decoder. `groups` is the number of codes in a frame, set by the field `as_field`.
     pub fn check(&self, at: &ConfigSection, groups: usize, as_field: &str) -> CheckResult {
         at.positive("codebook_size", self.codebook_size)?;
         at.positive("sliding_window", self.sliding_window)?;

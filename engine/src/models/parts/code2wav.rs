@@ -1,32 +1,33 @@
-//! `code2wav`: codec frames to samples, after `Qwen3OmniMoeCode2Wav`, with all state carried: each frame is decoded once, and
-//! any split of a stream gives the samples of one decode of the whole.
+//! `code2wav`: codec frames to samples, after `Qwen3OmniMoeCode2Wav`, with all state carried. Each frame is decoded
+//! once, and any split of a stream gives the same samples as one decode of the whole.
 //!
-//! One form of it cuts both ends of each transposed convolution, so the first frame yields fewer samples and the last
-//! few never exist ([`Code2Wav::look_ahead`]). The other one cuts the right end alone, and its frames are whole ([`CodeInput`]).
+//! With [`CodeInput::Embedding`] both ends of each transposed convolution are cut, so the first frame yields fewer
+//! samples and the last few never exist ([`Code2Wav::look_ahead`]). With [`CodeInput::Quantizer`] only the right end is
+//! cut, and every frame is whole.
 
 mod layers;
 
 use std::ops::Range;
 
 use repartee_kernels::row_spec::{BatchSection, SpecSection, StreamSection};
-use repartee_kernels::{WeightLayout, RowSpec, SequenceRows, SpecLayout, StepOps, StreamRows, StreamLevel};
+use repartee_kernels::{RowSpec, SequenceRows, SpecLayout, StepOps, StreamLevel, StreamRows, WeightLayout};
 
-use self::layers::{UpsampleBlock, Conv, ConvNeXt, KERNEL, Snake};
+use self::layers::{Conv, ConvNeXt, KERNEL, Snake, UpsampleBlock};
 use super::config::{Code2WavConfig, CodeInput};
-use super::decoder::{Decoder, FeedForward, DecoderShape};
+use super::decoder::{Decoder, DecoderShape, FeedForward};
 use super::weights::Weights;
 use crate::models::LoadError;
 
-/// Frames that one slot may decode in one call, unless its state was made for more.
+/// Most frames of one slot in one call, unless its state is made for more.
 pub const MAX_FRAMES: usize = 32;
 /// Positions in a block of the attention window's ring.
 const BLOCK: usize = 16;
 /// Taps of the convolution before the transformer.
 const PRE_KERNEL: usize = 3;
-/// Least usage that a quantizer's entry is divided by.
+/// Lower bound of the usage that divides a quantizer's entry.
 const LEAST_USAGE: f32 = 1e-5;
 
-/// What makes a frame's codes a row of the transformer, and a row of it a row of the upsamplers.
+/// Layers that turn a frame's codes into a row of the transformer, and its output into a row of the upsamplers.
 enum CodeEmbedding<O: StepOps> {
     Embedding {
         /// One table, codebook after codebook.
@@ -43,7 +44,7 @@ enum CodeEmbedding<O: StepOps> {
     },
 }
 
-/// The codec's decoder.
+/// Codec decoder: the codes' embedding, a windowed transformer and upsampling convolutions.
 pub struct Code2Wav<O: StepOps> {
     config: Code2WavConfig,
     front: CodeEmbedding<O>,
@@ -55,23 +56,23 @@ pub struct Code2Wav<O: StepOps> {
     last: Conv<O>,
 }
 
-/// Where the numbers of a step lie.
+/// Sections of the row spec that a step uses.
 pub struct Code2WavSections {
     rows: usize,
-    /// The codes of each codebook, as entries of its table.
+    /// Codes of each codebook, as entries of its table.
     codes: SpecSection,
     batch: BatchSection,
     streams: StreamSection,
 }
 
-/// What [`Code2Wav`] remembers of each slot's stream.
+/// State of [`Code2Wav`] for each slot's stream.
 pub struct Code2WavState<O: StepOps> {
     window: Vec<O::State>,
-    /// One ring of blocks a slot.
+    /// One ring of blocks for each slot.
     rings: Vec<Vec<u32>>,
-    /// Block of the frames that a step is padded with.
+    /// Block for the frames of the padding.
     scratch: u32,
-    /// In the order in which the convolutions are met.
+    /// Convolution tails, in the order of computation.
     tails: Vec<O::State>,
 }
 
@@ -122,7 +123,7 @@ impl<O: StepOps> CodeEmbedding<O> {
 }
 
 impl<O: StepOps> Code2Wav<O> {
-    /// Loads `code2wav`, by whatever name its weights lie below.
+    /// Loads `code2wav` below the prefix of `w`.
     pub fn load(w: &Weights<'_, O>, config: &Code2WavConfig) -> Result<Self, LoadError> {
         let (latent, cut) = (config.latent_size(), config.cuts_both_ends());
         let shape = DecoderShape { layer_scale: true, ..config.layers.shape(Some(config.sliding_window)) };
@@ -152,13 +153,13 @@ impl<O: StepOps> Code2Wav<O> {
         })
     }
 
-    /// Its sizes.
+    /// Configuration of the decoder.
     pub fn config(&self) -> &Code2WavConfig {
         &self.config
     }
 
-    /// Samples by which the first frame falls short of a whole one: what the cut ends of the transposed convolutions hold
-    /// back, each block's own rate times the samples that one of its rows still becomes.
+    /// Samples that the first frame lacks. The cut ends of the transposed convolutions hold them back: each block's
+    /// rate, times the samples that one of its rows becomes in later blocks.
     pub fn look_ahead(&self) -> usize {
         if !self.config.cuts_both_ends() {
             return 0;
@@ -167,31 +168,31 @@ impl<O: StepOps> Code2Wav<O> {
         (0..rates.len()).map(|i| rates[i..].iter().product::<usize>()).sum()
     }
 
-    /// State for `slots` streams that decode at most [`MAX_FRAMES`] frames in one call.
+    /// Creates state for `slots` streams of at most [`MAX_FRAMES`] frames in one call.
     pub fn state(&self, ops: &O, slots: usize) -> Code2WavState<O> {
         self.state_for(ops, slots, MAX_FRAMES)
     }
 
-    /// Positions in a slot's ring of the attention window, in blocks. The oldest position that a call's first row sees must
-    /// outlive the call's last row.
+    /// Length of a slot's attention ring, in blocks. The oldest position that a call's first row sees must outlive the
+    /// call's last row.
     fn ring(&self, frames: usize) -> usize {
         (self.config.sliding_window + frames).div_ceil(BLOCK) + 1
     }
 
-    /// The convolutions, in the order in which they are met.
+    /// All convolutions, in the order of computation.
     fn convolutions(&self) -> impl Iterator<Item = &Conv<O>> {
         let upsample = self.upsample.iter().flat_map(|(up, next)| [up, next.convolution()]);
         let blocks = self.blocks.iter().flat_map(UpsampleBlock::convolutions);
         self.front.conv().into_iter().chain(upsample).chain([&self.first]).chain(blocks).chain([&self.last])
     }
 
-    /// Bytes that the state of one stream takes that decodes at most `frames` frames in one call.
+    /// Bytes of the state of one stream of at most `frames` frames in one call.
     pub fn slot_bytes(&self, frames: usize) -> usize {
         let tails: usize = self.convolutions().map(Conv::tail_bytes).sum();
         self.ring(frames) * BLOCK * self.pre_transformer.position_bytes() + tails
     }
 
-    /// State for `slots` streams that decode at most `frames` frames in one call.
+    /// Creates state for `slots` streams of at most `frames` frames in one call.
     pub fn state_for(&self, ops: &O, slots: usize, frames: usize) -> Code2WavState<O> {
         let ring = self.ring(frames);
         let rings = (0..slots).map(|slot| (0..ring).map(|i| (slot * ring + i) as u32).collect()).collect();
@@ -203,14 +204,14 @@ impl<O: StepOps> Code2Wav<O> {
         }
     }
 
-    /// The samples that exist of a chunk, among as many as its frames stand for.
+    /// Range of a chunk's samples that exist, out of its frames times [`Code2WavConfig::samples_per_frame`].
     pub fn valid_samples(&self, chunk: StreamRows) -> Range<usize> {
         let frame = self.config.samples_per_frame();
         let absent = self.look_ahead().saturating_sub(chunk.position * frame);
         absent.min(chunk.rows * frame)..chunk.rows * frame
     }
 
-    /// Place for the numbers of a step of `rows` frames.
+    /// Reserves the row spec's sections for a step of `rows` frames.
     pub fn layout(&self, state: &Code2WavState<O>, layout: &mut SpecLayout, rows: usize) -> Code2WavSections {
         Code2WavSections {
             rows,
@@ -220,8 +221,8 @@ impl<O: StepOps> Code2Wav<O> {
         }
     }
 
-    /// Fills a row spec with the next frames of several streams: `codes[codebook]` has one id a row, `chunks` assigns the rows to slots
-    /// (at most as many each as the state was made for).
+    /// Fills a row spec with the next frames of several streams. `codes[codebook]` has one id for each row; `chunks`
+    /// assigns the rows to slots, at most as many each as the state is made for.
     pub fn fill(
         &self,
         spec: &mut RowSpec,
@@ -247,8 +248,14 @@ impl<O: StepOps> Code2Wav<O> {
         spec.set_streams(places.streams, chunks);
     }
 
-    /// Decodes the frames of a step to samples `[samples, 1]`, as many for each frame; [`Code2Wav::existing`] says which of them there are.
-    pub fn forward(&self, ops: &O, (spec, places): (&O::Spec, &Code2WavSections), state: &mut Code2WavState<O>) -> O::T {
+    /// Decodes the frames of a step to samples `[samples, 1]`, the same number for each frame; [`Code2Wav::valid_samples`]
+    /// gives the range that exists.
+    pub fn forward(
+        &self,
+        ops: &O,
+        (spec, places): (&O::Spec, &Code2WavSections),
+        state: &mut Code2WavState<O>,
+    ) -> O::T {
         let batch = ops.batch_at(spec, places.batch);
         let codebooks = self.config.num_quantizers;
         let code = |codebook| ops.index(spec, places.codes.part(codebook, places.rows));

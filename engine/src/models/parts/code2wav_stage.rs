@@ -1,7 +1,7 @@
 //! Code2wav as a stage: codec frames to samples.
 //!
-//! State is carried from frame to frame. For comparison a stage can decode with left context instead: each chunk again with a
-//! few frames before it, whose samples are discarded.
+//! State is carried from frame to frame. For comparison a stage can decode with left context instead: it decodes each
+//! chunk together with the few frames before it and discards their samples.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use repartee_kernels::{ReadBack, RowSpec, SpecLayout, StepKey, StepOps, StreamRo
 use super::code2wav::{Code2Wav, Code2WavState, MAX_FRAMES};
 use super::slot_streams::SlotStreams;
 use crate::device::Device;
-use crate::stage::{EdgeKind, StageEnd, StageItem, RunnableRows, Outbox, RowKind, Stage, BatchEntry};
+use crate::stage::{BatchEntry, EdgeKind, Outbox, RowKind, RunnableRows, Stage, StageEnd, StageItem};
 
 /// Name of the stage.
 const STAGE: &str = "code2wav";
@@ -28,7 +28,7 @@ pub struct Code2WavStage<O: StepOps> {
     samples_per_frame: usize,
     /// Duration of a frame.
     frame: Duration,
-    /// Frames decoded again before each chunk, in place of carried state.
+    /// Frames decoded again before each chunk, instead of carried state.
     left_context: Option<usize>,
     launched: Option<Launched<O::Ticket>>,
     spec: RowSpec,
@@ -41,15 +41,15 @@ struct Launched<T> {
     chunks: Vec<Chunk>,
 }
 
-/// The frames of a slot in a step.
+/// Frames of a slot in a step.
 #[derive(Debug, Clone, Copy)]
 struct Chunk {
     rows: StreamRows,
-    /// How many of them are not of the left context.
+    /// Frames that are not left context.
     wanted: usize,
-    /// How many of the wanted ones lead, and are not heard.
+    /// Wanted frames that are lead frames, whose samples are discarded.
     leading: usize,
-    /// The slot's at launch: if it has another one since, nothing of this is given.
+    /// Epoch of the slot at launch. If it differs at collection, the samples are dropped.
     epoch: u64,
 }
 
@@ -58,22 +58,22 @@ struct Stream {
     /// The last frames decoded, at most the left context.
     before: VecDeque<Vec<u32>>,
     frames: VecDeque<Vec<u32>>,
-    /// Frames at the front of the stream that are not heard.
+    /// Lead frames of the stream, whose samples are discarded.
     leading: usize,
-    /// Frames of the stream that were decoded.
+    /// Frames decoded so far.
     decoded: usize,
     end: Option<StageEnd>,
 }
 
 impl Stream {
-    /// Of the frames that wait, those that are not heard.
+    /// Number of waiting lead frames.
     fn leads(&self) -> usize {
         self.leading.saturating_sub(self.decoded).min(self.frames.len())
     }
 }
 
 impl<O: StepOps> Code2WavStage<O> {
-    /// A stage for `slots` streams of frames that last `frame` each.
+    /// Creates the stage for `slots` streams of frames of duration `frame`. With `left_context` no state is carried.
     pub fn new(ops: O, code2wav: Code2Wav<O>, slots: usize, frame: Duration, left_context: Option<usize>) -> Self {
         let config = code2wav.config();
         Self {
@@ -92,7 +92,7 @@ impl<O: StepOps> Code2WavStage<O> {
         }
     }
 
-    /// Launches the decoding of frames, padded to so many.
+    /// Launches the decoding of frames, padded to `rows`.
     fn decode(&mut self, codes: &[Vec<u32>], chunks: &[StreamRows], rows: usize) -> O::Ticket {
         let Self { ops, code2wav, state, spec, .. } = self;
         let mut layout = SpecLayout::default();
@@ -200,9 +200,9 @@ impl<O: Device> Stage for Code2WavStage<O> {
                 continue;
             }
             let mine = &mine[self.code2wav.valid_samples(chunk)];
-            // Frames of the left context come first; their samples were sent already.
+            // Frames of the left context come first; their samples were already sent.
             let mine = &mine[mine.len().saturating_sub(wanted * self.samples_per_frame)..];
-            // Without look-ahead: the family that has leading frames has none.
+            // This ignores look-ahead: the family that has lead frames has none.
             let mine = &mine[(leading * self.samples_per_frame).min(mine.len())..];
             let wanted = wanted - leading;
             if mine.iter().any(|sample| !sample.is_finite()) {
@@ -216,7 +216,9 @@ impl<O: Device> Stage for Code2WavStage<O> {
             if wanted > 0 {
                 out.push((chunk.slot, StageItem::Samples(first.to_vec())));
             }
-            out.extend(others.chunks(self.samples_per_frame).map(|frame| (chunk.slot, StageItem::Samples(frame.to_vec()))));
+            out.extend(
+                others.chunks(self.samples_per_frame).map(|frame| (chunk.slot, StageItem::Samples(frame.to_vec()))),
+            );
             let state = &mut self.streams[chunk.slot];
             if state.frames.is_empty()
                 && let Some(end) = state.end.take()
@@ -226,7 +228,7 @@ impl<O: Device> Stage for Code2WavStage<O> {
         }
     }
 
-    /// One frame for each of some slots.
+    /// Launches each bucket of decode steps once, with padding only.
     fn prepare(&mut self) {
         if self.ops.eager_steps().is_none() {
             return;

@@ -1,4 +1,4 @@
-//! `talker.code_predictor`: fills in a frame's residual codebooks, one after the other, with its own short key-value cache;
+//! `talker.code_predictor`: predicts a frame's residual codebooks one after another, with a short KV cache of its own;
 //! after `Qwen3OmniMoeTalkerCodePredictorModelForConditionalGeneration`.
 
 use std::borrow::Borrow;
@@ -8,35 +8,35 @@ use repartee_kernels::row_spec::{BatchSection, SampleSection, SpecSection};
 use repartee_kernels::{RowSpec, SampleParams, SequenceRows, SpecLayout, StepOps};
 
 use super::config::CodePredictorConfig;
-use super::decoder::{Decoder, FeedForward, DecoderShape};
+use super::decoder::{Decoder, DecoderShape, FeedForward};
 use super::weights::Weights;
 use crate::models::LoadError;
 
-/// The code predictor.
+/// The code predictor with its embeddings and heads.
 pub struct CodePredictor<O: StepOps> {
     groups: usize,
     /// Width of a row.
     hidden: usize,
-    /// From rows of the language model before it, if those have another width.
+    /// Projects the talker's rows, if their width differs.
     projection: Option<(O::Weight, O::Weight)>,
     model: Decoder<O>,
     codec_embedding: Vec<O::Weight>,
     lm_head: Vec<O::Weight>,
 }
 
-/// Where the numbers of a step lie that completes frames.
+/// Sections of the row spec for a step that completes frames.
 pub struct PredictorSections {
     rows: usize,
-    /// Which rows stand together: hidden, code, hidden, code, ..
+    /// Order of the first rows: hidden, code, hidden, code, ..
     pairs: SpecSection,
     /// The first two positions of each frame, then one for each further codebook.
     batches: Vec<BatchSection>,
-    /// How the codes of each codebook are chosen, codebook 1 first.
+    /// Sampling parameters of each codebook, codebook 1 first.
     params: Vec<SampleSection>,
 }
 
 impl<O: StepOps> CodePredictor<O> {
-    /// Loads `talker.code_predictor`.
+    /// Loads `talker.code_predictor`; `w` is its prefix.
     pub fn load(w: &Weights<'_, O>, config: &CodePredictorConfig) -> Result<Self, LoadError> {
         let shape = DecoderShape { qk_norm: true, ..config.layers.shape(config.sliding_window) };
         let model = w.at("model");
@@ -66,17 +66,17 @@ impl<O: StepOps> CodePredictor<O> {
         })
     }
 
-    /// A cache for `rows` frames at once and those that a step of so many is padded with: one block for each.
+    /// Creates a KV cache for `rows` frames at once, padded to a bucket: one block for each.
     pub fn cache(&self, ops: &O, rows: usize) -> Vec<O::State> {
         self.model.cache(ops, ops.bucket(rows), self.groups)
     }
 
-    /// Bytes that one row takes in [`CodePredictor::cache`].
+    /// Bytes of one row in [`CodePredictor::cache`].
     pub fn slot_bytes(&self) -> usize {
         self.groups * self.model.position_bytes()
     }
 
-    /// Place for the numbers of a step that completes `rows` frames.
+    /// Reserves the row spec's sections for a step that completes `rows` frames.
     pub fn layout(&self, layout: &mut SpecLayout, rows: usize) -> PredictorSections {
         let positions = |codebook| if codebook == 1 { 2 } else { 1 };
         PredictorSections {
@@ -87,7 +87,7 @@ impl<O: StepOps> CodePredictor<O> {
         }
     }
 
-    /// Fills a row spec: `params(codebook)` says how that codebook's code is chosen for each row.
+    /// Fills a row spec; `params(codebook)` yields the sampling parameters of that codebook for each row.
     pub fn fill<P>(&self, spec: &mut RowSpec, places: &PredictorSections, mut params: impl FnMut(usize) -> P)
     where
         P: IntoIterator<Item: Borrow<SampleParams>>,
@@ -107,9 +107,9 @@ impl<O: StepOps> CodePredictor<O> {
         }
     }
 
-    /// Completes one frame for each row: `hidden` is the talker's last hidden row, `first` the embedding of codebook 0's code. `chosen` gets
-    /// the ids and the raw logits of each further codebook. Returns the sum of the embeddings of all codes, codebook 0's included, as wide
-    /// as a row of the talker.
+    /// Completes one frame for each row: `hidden` is the talker's last hidden row, `first` the embedding of codebook
+    /// 0's code. `chosen` gets the ids and the raw logits of each further codebook. Returns the sum of the embeddings
+    /// of all codes, codebook 0's included, as wide as a row of the talker.
     pub fn predict_residuals(
         &self,
         ops: &O,
@@ -140,14 +140,14 @@ impl<O: StepOps> CodePredictor<O> {
         embedding
     }
 
-    /// Sum of the embeddings of whole frames, one row each: `first` has the embeddings of codebook 0's codes, `rest` the codes of each
-    /// further codebook.
+    /// Sums the embeddings of whole frames, one row each: `first` holds the embeddings of codebook 0's codes, `rest`
+    /// the codes of each further codebook.
     pub fn embed_frames(&self, ops: &O, first: O::T, rest: &[O::Index]) -> O::T {
         let tables = self.codec_embedding.iter().zip(rest);
         tables.fold(first, |sum, (table, codes)| ops.add(sum, &ops.embed_at(table, codes)))
     }
 
-    /// All layers over one position or two of each frame.
+    /// Runs all layers over one or two positions of each frame.
     fn positions(&self, ops: &O, x: O::T, cache: &mut [O::State], spec: &O::Spec, at: BatchSection) -> O::T {
         let x = match &self.projection {
             Some((weight, bias)) => ops.linear(&x, weight, Some(bias)),

@@ -1,36 +1,35 @@
-//! A language model over codec ids: the layers, the table that its rows are made of, and the head that gives the logits of a frame's first
-//! code.
+//! Language model over codec ids: the layers, the embedding table, and the head for the logits of a frame's first code.
 
-use repartee_kernels::{WeightLayout, StepOps};
+use repartee_kernels::{StepOps, WeightLayout};
 
-use super::decoder::{Decoder, FeedForward, DecoderShape};
+use super::decoder::{Decoder, DecoderShape, FeedForward};
 use super::weights::Weights;
 use crate::models::LoadError;
 
-/// Ids at the end of the codec vocabulary that generation suppresses where [`spoken`] says so.
+/// Ids at the end of the codec vocabulary that [`allowed_codes`] suppresses.
 pub const SUPPRESSED_TAIL: usize = 1024;
 
-/// The model.
+/// Codec language model with its embedding table and head.
 pub struct CodecLm<O: StepOps> {
-    /// Ids: codes of codebook 0, and marks.
+    /// Number of ids: codes of codebook 0, and special tokens.
     pub vocabulary: usize,
     embedding: O::Weight,
-    /// The layers.
+    /// Transformer layers and the last norm.
     pub model: Decoder<O>,
     head: O::Weight,
-    /// 1 for each id that may be chosen.
+    /// Mask over the ids: 1 for each id that may be sampled.
     pub allowed_mask: O::Weight,
 }
 
-/// Whether generation may choose an id of a vocabulary in which `end` ends the speech: not of the last [`SUPPRESSED_TAIL`], but for
-/// `end`. The references of both families with code predictors hard-code it.
+/// Returns a filter of the ids that generation may sample: all but the last [`SUPPRESSED_TAIL`], and `end`, which ends
+/// the speech. The references of both families with code predictors hard-code this rule.
 pub fn allowed_codes(vocabulary: usize, end: u32) -> impl Fn(usize) -> bool {
     let first_suppressed = vocabulary.saturating_sub(SUPPRESSED_TAIL);
     move |id| id < first_suppressed || id == end as usize
 }
 
 impl<O: StepOps> CodecLm<O> {
-    /// Loads `model`, of which `table` embeds ids in rows of `width` numbers, and `codec_head`.
+    /// Loads `model` and `codec_head`. The tensor `table` embeds `vocabulary` ids in rows of `width` numbers.
     pub fn load(
         w: &Weights<'_, O>,
         (vocabulary, table, width): (usize, &str, usize),
@@ -49,18 +48,18 @@ impl<O: StepOps> CodecLm<O> {
         })
     }
 
-    /// Embeddings of codec ids: codes of codebook 0, and marks.
+    /// Embeds codec ids: codes of codebook 0, and special tokens.
     pub fn rows(&self, ops: &O, ids: &O::Index) -> O::T {
         ops.embed_at(&self.embedding, ids)
     }
 
-    /// All layers; returns the rows `at` after the last norm.
+    /// Runs all layers; returns the rows `at` after the last norm.
     pub fn forward(&self, ops: &O, x: O::T, cache: &mut [O::State], batch: &O::Batch, at: &O::Index) -> O::T {
         let (x, _) = self.model.forward(ops, x, cache, batch, None);
         self.model.norm(ops, &ops.gather_at(&x, at))
     }
 
-    /// Logits of ids for normed rows.
+    /// Computes logits over the ids from normed rows.
     pub fn logits(&self, ops: &O, hidden: &O::T) -> O::T {
         ops.linear(hidden, &self.head, None)
     }

@@ -1,49 +1,50 @@
-//! Configurations of the parts, complete: every field has its value. Sizes are counts of elements unless they say otherwise.
+//! Complete configurations of the parts: every field has its value. Sizes are numbers of elements unless stated
+//! otherwise.
 
 use repartee_kernels::AttentionShape;
 
 use super::decoder::DecoderShape;
 use crate::model::Codec;
 
-/// Rotary position embedding. Without vision the three position indices of a row are the same, so that its sections
-/// do not matter.
+/// Rotary position embedding. Without vision the three position indices of a row are equal, so the sections of M-RoPE
+/// have no effect.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rope {
     /// Base of the wavelengths.
     pub theta: f64,
-    /// How wavelengths are scaled; only `default` (not at all) is built.
+    /// Scaling of the wavelengths; only `default` (none) is supported.
     pub kind: String,
-    /// Part of a head that is rotated; only 1 is built.
+    /// Rotated part of a head; only 1 is supported.
     pub partial_rotary_factor: f64,
 }
 
-/// The layers of a transformer.
+/// Sizes of a transformer's layers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LayersConfig {
-    /// Size of a row.
+    /// Width of a row.
     pub hidden_size: usize,
-    /// Inner size of the feed-forward block.
+    /// Inner width of the feed-forward block.
     pub intermediate_size: usize,
-    /// Layers.
+    /// Number of layers.
     pub num_hidden_layers: usize,
-    /// Query heads.
+    /// Number of query heads.
     pub num_attention_heads: usize,
-    /// Key and value heads.
+    /// Number of key and value heads.
     pub num_key_value_heads: usize,
-    /// Size of a head.
+    /// Width of a head.
     pub head_dim: usize,
     /// Activation of the feed-forward blocks.
     pub hidden_act: String,
-    /// Added to the mean square in norms.
+    /// Epsilon added to the mean square in norms.
     pub rms_norm_eps: f64,
     /// Rotary position embedding.
     pub rope: Rope,
-    /// Whether the four attention projections have a bias.
+    /// True if the four attention projections have a bias.
     pub attention_bias: bool,
 }
 
 impl LayersConfig {
-    /// Plain layers, whose rows see so many positions; `None` for all.
+    /// Shape of plain layers with an attention window of `window` positions; `None` for all positions.
     pub fn shape(&self, window: Option<usize>) -> DecoderShape {
         DecoderShape {
             hidden: self.hidden_size,
@@ -68,17 +69,17 @@ impl LayersConfig {
 pub struct AudioTowerConfig {
     /// Mel bins of an input frame.
     pub num_mel_bins: usize,
-    /// Transformer layers.
+    /// Number of transformer layers.
     pub encoder_layers: usize,
-    /// Heads of each.
+    /// Attention heads of each layer.
     pub encoder_attention_heads: usize,
-    /// Inner size of each feed-forward block.
+    /// Inner width of each feed-forward block.
     pub encoder_ffn_dim: usize,
-    /// Hidden size.
+    /// Width of a row in the layers.
     pub d_model: usize,
-    /// Size of an output row, the thinker's hidden size.
+    /// Width of an output row; equals the thinker's hidden size.
     pub output_dim: usize,
-    /// Half of the mel frames of a window: what the convolutions see at once.
+    /// Half the mel frames of a window; the convolutions see one window at a time.
     pub n_window: usize,
     /// Rows of the sinusoidal position table.
     pub max_source_positions: usize,
@@ -86,32 +87,33 @@ pub struct AudioTowerConfig {
     pub activation_function: String,
 }
 
-/// The code predictor: a small decoder that runs over the codebooks of one frame.
+/// The code predictor: a small decoder over the codebooks of one frame.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CodePredictorConfig {
-    /// Codes of one codebook.
+    /// Number of codes in a codebook.
     pub vocab_size: usize,
-    /// Size of a row of the language model before it. If the layers' is another one, a projection stands between.
+    /// Width of a row of the talker. If it differs from the layers' width, a projection precedes the layers.
     pub input_size: usize,
-    /// The layers.
+    /// Sizes of the layers.
     pub layers: LayersConfig,
     /// Codebooks of a frame, the first included.
     pub num_code_groups: usize,
-    /// Positions that a layer with a window looks back at; a frame must be shorter than that.
+    /// Attention window in positions; a frame must fit into it.
     pub sliding_window: Option<usize>,
 }
 
-/// How a frame's codes become the row that enters code2wav, and with it which form of code2wav it is.
+/// Form of code2wav: the way a frame's codes become the row that enters it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CodeInput {
-    /// The mean of one table's entries. Both ends of each transposed convolution are cut, so that the first frame is short.
+    /// The mean of one table's entries. Both ends of each transposed convolution are cut, so the first frame is short.
     Embedding,
-    /// The codebooks of a residual quantizer, the first one with a projection of its own, then a convolution and projections around
-    /// the transformer. The right end of each transposed convolution is cut: each frame is whole.
+    /// The codebooks of a residual quantizer, the first with a projection of its own, then a convolution and
+    /// projections around the transformer. Only the right end of each transposed convolution is cut: each frame is
+    /// whole.
     Quantizer {
-        /// Size of a quantized row; a codebook's entries have half of it.
+        /// Width of a quantized row; a codebook's entries have half of it.
         codebook_dim: usize,
-        /// Size of the rows outside of the transformer.
+        /// Width of the rows outside the transformer.
         latent_dim: usize,
     },
 }
@@ -119,15 +121,15 @@ pub enum CodeInput {
 /// code2wav: a windowed transformer over frames, then upsampling convolutions.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Code2WavConfig {
-    /// Codes of one codebook.
+    /// Number of codes in a codebook.
     pub codebook_size: usize,
     /// Codebooks of a frame.
     pub num_quantizers: usize,
-    /// What enters.
+    /// Form of the input.
     pub input: CodeInput,
-    /// The transformer's layers.
+    /// Sizes of the transformer's layers.
     pub layers: LayersConfig,
-    /// Frames that a frame attends to, itself included.
+    /// Attention window in frames, the frame itself included.
     pub sliding_window: usize,
     /// Channels before the first decoder block; each block halves them.
     pub decoder_dim: usize,
@@ -138,7 +140,7 @@ pub struct Code2WavConfig {
 }
 
 impl Code2WavConfig {
-    /// Size of the rows that enter the upsamplers.
+    /// Width of the rows that enter the upsamplers.
     pub fn latent_size(&self) -> usize {
         match self.input {
             CodeInput::Embedding => self.layers.hidden_size,
@@ -146,17 +148,17 @@ impl Code2WavConfig {
         }
     }
 
-    /// Whether transposed convolutions are cut at both ends, so that the first frame is short.
+    /// True if both ends of transposed convolutions are cut, so that the first frame is short.
     pub fn cuts_both_ends(&self) -> bool {
         self.input == CodeInput::Embedding
     }
 
-    /// Samples that one codec frame stands for.
+    /// Number of samples that one codec frame decodes to.
     pub fn samples_per_frame(&self) -> usize {
         self.upsampling_ratios.iter().chain(&self.upsample_rates).product()
     }
 
-    /// What a codec is that makes so many samples a second.
+    /// Geometry of a codec of this sample rate.
     pub fn geometry(&self, sample_rate: u32) -> Codec {
         Codec { sample_rate, frame_samples: (self.samples_per_frame() as u32, 1) }
     }
@@ -167,18 +169,18 @@ impl Code2WavConfig {
 pub struct SpeakerEncoderConfig {
     /// Mel bins of a frame.
     pub mel_dim: usize,
-    /// Size of the row that it makes.
+    /// Width of the output row.
     pub enc_dim: usize,
     /// Channels after each layer.
     pub enc_channels: Vec<usize>,
-    /// Taps of each layer.
+    /// Number of taps of each layer.
     pub enc_kernel_sizes: Vec<usize>,
-    /// Distance of the taps of each layer.
+    /// Dilation of each layer.
     pub enc_dilations: Vec<usize>,
     /// Channels of the attention over time.
     pub enc_attention_channels: usize,
-    /// Parts that the channels of a block are cut into.
+    /// Number of parts of a block's channels.
     pub enc_res2net_scale: usize,
-    /// Channels of the gate of a block.
+    /// Channels of a block's squeeze-excitation gate.
     pub enc_se_channels: usize,
 }

@@ -1,5 +1,5 @@
-//! The transformer layers that thinker, talker, code predictor and code2wav share: `*DecoderLayer` and
-//! `Qwen3OmniMoeCode2WavTransformerLayer` of the reference, which differ only in which parts they have.
+//! Transformer layers shared by thinker, talker, code predictor and code2wav: `*DecoderLayer` and
+//! `Qwen3OmniMoeCode2WavTransformerLayer` of the reference, which differ only in their optional parts.
 
 use repartee_kernels::{AttentionShape, Ops, RouterShape, StateSpec};
 
@@ -11,36 +11,36 @@ use crate::models::LoadError;
 pub struct DecoderShape {
     /// Width of the residual stream.
     pub hidden: usize,
-    /// Layers.
+    /// Number of layers.
     pub layers: usize,
-    /// Heads and window.
+    /// Attention heads and window.
     pub attention: AttentionShape,
-    /// Added to the variance in norms.
+    /// Epsilon added to the mean square in norms.
     pub eps: f32,
     /// Base of the rotary frequencies.
     pub theta: f32,
-    /// Whether queries, keys and values have a bias.
+    /// True if queries, keys and values have a bias.
     pub qkv_bias: bool,
-    /// Whether queries and keys are normed head by head.
+    /// True if queries and keys are normed head by head.
     pub qk_norm: bool,
-    /// Whether attention and feed-forward results are scaled by learnt vectors before they are added.
+    /// True if learnt vectors scale attention and feed-forward results before they are added.
     pub layer_scale: bool,
 }
 
-/// What a layer's feed-forward part is.
+/// Form of a layer's feed-forward block.
 #[derive(Debug, Clone, Copy)]
 pub enum FeedForward {
     /// One gated network of this inner width.
     Dense(usize),
     /// Experts chosen by a router.
     Experts {
-        /// How many.
+        /// Number of experts.
         count: usize,
-        /// Inner width of each.
+        /// Inner width of each expert.
         inner: usize,
-        /// How they are chosen.
+        /// Rule by which experts are chosen.
         router: RouterShape,
-        /// Inner width of an expert that every row goes through, if there is one.
+        /// Inner width of the shared expert, which every row passes; `None` without one.
         shared: Option<usize>,
     },
 }
@@ -90,7 +90,7 @@ pub struct Decoder<O: Ops> {
     shape: DecoderShape,
     layers: Vec<Layer<O>>,
     norm: O::Weight,
-    /// Bytes of a number of keys and values.
+    /// Bytes of one number in keys and values.
     kv_number: usize,
 }
 
@@ -107,18 +107,19 @@ impl<O: Ops> Decoder<O> {
         Ok(Self { norm: w.vector("norm.weight", shape.hidden)?, layers, shape, kv_number: w.ops().kv_number_bytes() })
     }
 
-    /// Keys and values of every layer, for `blocks` blocks of `block_len` positions.
+    /// Creates the KV cache of every layer: `blocks` blocks of `block_len` positions.
     pub fn cache(&self, ops: &O, blocks: usize, block_len: usize) -> Vec<O::State> {
         let width = self.shape.attention.kv_heads * self.shape.attention.head_dim;
         self.layers.iter().map(|_| ops.state(StateSpec::KeyValue { blocks, block_len, width })).collect()
     }
 
-    /// Bytes that one position takes in [`Decoder::cache`].
+    /// Bytes of one position in [`Decoder::cache`].
     pub fn position_bytes(&self) -> usize {
         self.layers.len() * 2 * self.shape.attention.kv_heads * self.shape.attention.head_dim * self.kv_number
     }
 
-    /// The rows after all layers, before the last norm, and the rows that entered layer `tap`.
+    /// Runs all layers. Returns the rows before the last norm, and the rows that enter layer `tap`; `tap` equal to the
+    /// number of layers means the rows after the last norm.
     pub fn forward(
         &self,
         ops: &O,
@@ -141,7 +142,7 @@ impl<O: Ops> Decoder<O> {
         (x, tapped)
     }
 
-    /// The norm after the last layer.
+    /// Applies the norm after the last layer.
     pub fn norm(&self, ops: &O, x: &O::T) -> O::T {
         ops.rms_norm(x, &self.norm, self.shape.eps)
     }

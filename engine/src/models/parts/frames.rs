@@ -1,5 +1,5 @@
-//! The frames of a talker with a code predictor: codebook 0 is sampled from the talker's logits, the predictor fills in the others, and
-//! the sum of their embeddings is the codec part of the row after the frame.
+//! Frames of a talker with a code predictor: codebook 0 is sampled from the talker's logits, the predictor fills in the
+//! others, and the sum of their embeddings is the codec part of the next row.
 
 use repartee_engine_api::Sampling;
 use repartee_kernels::row_spec::{SampleSection, SpecSection};
@@ -9,30 +9,31 @@ use super::autoregressive::{Sampler, StepInput, StepShape};
 use super::code_predictor::{CodePredictor, PredictorSections};
 use super::codec_lm::CodecLm;
 
-/// Slots whose frames are completed in one step.
+/// Most slots whose frames one step completes.
 pub const MAX_SLOTS: usize = 128;
 
-/// What is kept from frame to frame, and how codes are chosen.
+/// State kept between frames, and sampling parameters.
 pub struct FrameDecoder<O: StepOps> {
     predictor_cache: Vec<O::State>,
-    /// The sum of the embeddings of each slot's last frame.
+    /// Sum of the embeddings of each slot's last frame.
     last: O::State,
     sampling: Sampling,
     predictor_sampling: Sampling,
 }
 
-/// Where the numbers of a step lie.
+/// Sections of the row spec that a step uses.
 pub struct FrameSections {
     /// For each row, the slot whose last frame is its codec part.
     last: SpecSection,
     params: SampleSection,
     predictor: PredictorSections,
-    /// The slot of each frame that is made.
+    /// Slot of each new frame.
     made: SpecSection,
 }
 
 impl<O: StepOps> FrameDecoder<O> {
-    /// For `slots` slots and rows of `width` numbers; `sampling` of codebook 0 and of the others.
+    /// Creates state for `slots` slots and rows of `width` numbers; `sampling` is that of codebook 0 and that of the
+    /// others.
     pub fn new(
         ops: &O,
         predictor: &CodePredictor<O>,
@@ -47,7 +48,7 @@ impl<O: StepOps> FrameDecoder<O> {
         }
     }
 
-    /// Place for the numbers of a step.
+    /// Reserves the row spec's sections for a step.
     pub fn layout(&self, predictor: &CodePredictor<O>, shape: StepShape, layout: &mut SpecLayout) -> FrameSections {
         FrameSections {
             last: layout.list(shape.rows),
@@ -57,7 +58,7 @@ impl<O: StepOps> FrameDecoder<O> {
         }
     }
 
-    /// Fills them; `follows` says of a row whether its codec part is its slot's last frame.
+    /// Fills the sections; `follows` is true for a row whose codec part is its slot's last frame.
     pub fn fill<R>(
         &self,
         predictor: &CodePredictor<O>,
@@ -77,12 +78,13 @@ impl<O: StepOps> FrameDecoder<O> {
         spec.set_each(places.made, step.samplers.iter().map(|row| row.slot as u32));
     }
 
-    /// Codec parts of all rows: `codecs`, but for the rows after a frame.
+    /// Returns the codec parts of all rows: the last frame's embedding for rows after a frame, `codecs` for the others.
     pub fn with_last_frames(&self, ops: &O, codecs: O::T, spec: &O::Spec, places: &FrameSections) -> O::T {
         ops.overlay(codecs, &self.last, &ops.index(spec, places.last))
     }
 
-    /// Makes a frame of each normed row of `hidden`, whose logits of codebook 0 are `logits`. `ids` gets the codes, codebook by codebook.
+    /// Makes a frame of each normed row of `hidden`; `logits` are those of codebook 0. Appends the codes to `ids`,
+    /// codebook by codebook.
     pub fn decode(
         &mut self,
         ops: &O,

@@ -1,4 +1,4 @@
-//! The front end of a model with ears.
+//! Front end of a model that takes audio.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use crate::audio::log_mel::{LogMel, LogMelConfig};
 use crate::checkpoint::Checkpoint;
 use crate::models::LoadError;
 
-/// Log-mel windows of `frames` frames of `bins` bins, as preprocessor_config.json says.
+/// Loads a log-mel front end with windows of `frames` frames of `bins` bins, as preprocessor_config.json says.
 pub fn load_log_mel(checkpoint: &Checkpoint, bins: usize, frames: usize) -> Result<Arc<LogMel>, LoadError> {
     let config = LogMelConfig::load(checkpoint, bins)?;
     LogMel::new(&config, frames)

@@ -1,5 +1,5 @@
-//! generation_config.json of a model whose thinker writes and whose talker speaks: sampling, unless a request says otherwise. Absent
-//! fields take the defaults of the references' `generate`.
+//! generation_config.json of a model with thinker and talker: default sampling of requests. Absent fields take the
+//! defaults of the references' `generate`.
 
 use repartee_engine_api::Sampling;
 use serde::Deserialize;
@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::checks::{CheckResult, ConfigSection};
 use crate::checkpoint::{Checkpoint, CheckpointError};
 
-/// The file's name.
+/// Name of the file.
 const FILE: &str = "generation_config.json";
 
 /// Sampling and limits of each stage.
@@ -15,26 +15,26 @@ const FILE: &str = "generation_config.json";
 pub struct Generation {
     /// Tokens that end the thinker's text; at least one.
     pub eos_token_ids: Vec<u32>,
-    /// The thinker: greedy unless the file says `do_sample`.
+    /// Sampling of the thinker: greedy unless the file says `do_sample`.
     pub thinker: Sampling,
-    /// Upper bound of text tokens of a response.
+    /// Most text tokens of a response.
     pub thinker_max_new_tokens: u32,
-    /// The talker, over the first codebook.
+    /// Sampling of the talker's first codebook.
     pub talker: Sampling,
-    /// Upper bound of codec frames of a response.
+    /// Most codec frames of a response.
     pub talker_max_new_tokens: u32,
 }
 
-/// What holds where the file says nothing.
+/// Values for fields that the file lacks, by family.
 #[derive(Debug, Clone, Copy)]
 pub struct Defaults {
-    /// The token that ends a message, and so the text.
+    /// Token that ends a message, and so the text.
     pub end_of_message: u32,
-    /// The talker's sampling.
+    /// Sampling of the talker.
     pub talker: Sampling,
 }
 
-/// The file as written. Fields without a prefix are the thinker's.
+/// Fields as written in the file. Fields without a prefix are the thinker's.
 #[derive(Debug, Default, Deserialize)]
 struct RawGenerationConfig {
     eos_token_id: Option<Ids>,
@@ -59,7 +59,7 @@ struct RawGenerationConfig {
     talker_max_new_tokens: Option<u32>,
 }
 
-/// One id or a list of them.
+/// One id or a list of ids.
 #[derive(Debug, Deserialize)]
 #[serde(untagged, expecting = "expected a token id or a list of token ids")]
 enum Ids {
@@ -68,7 +68,7 @@ enum Ids {
 }
 
 impl Generation {
-    /// Reads generation_config.json if there is one, for a thinker of `vocabulary` ids.
+    /// Reads generation_config.json if it exists, for a thinker of `vocabulary` ids.
     pub fn load(checkpoint: &Checkpoint, defaults: Defaults, vocabulary: usize) -> Result<Self, CheckpointError> {
         let raw: RawGenerationConfig = checkpoint.json_file(FILE)?.unwrap_or_default();
         let generation = raw.resolve(defaults);
@@ -120,7 +120,7 @@ impl RawGenerationConfig {
     }
 }
 
-/// Always the most likely token; a repetition penalty still counts.
+/// Always picks the most likely token; the repetition penalty still applies.
 pub fn greedy(sampling: Sampling) -> Sampling {
     Sampling { repetition_penalty: sampling.repetition_penalty, ..Sampling::GREEDY }
 }

@@ -1,4 +1,4 @@
-//! A given text in the place of a model's own: what is to be read aloud. It may stream in.
+//! Given text: a text that the model speaks instead of its own. It may stream in.
 
 use std::collections::VecDeque;
 
@@ -8,16 +8,16 @@ use crate::elements::{Element, ElementValue};
 /// The given text of one response.
 #[derive(Debug, Default)]
 pub struct GivenText {
-    /// Tokens that the next stage has not got.
+    /// Tokens not yet passed to the next stage.
     ids: VecDeque<u32>,
-    /// Whether no more come.
+    /// True once no more tokens come.
     ended: bool,
-    /// Whether the response waits for the next one.
+    /// True if the response waits for the next token.
     waits: bool,
 }
 
 impl GivenText {
-    /// Takes more of the text.
+    /// Appends the tokens among `elements`.
     pub fn push<'a>(&mut self, elements: impl IntoIterator<Item = &'a Element>) {
         self.ids.extend(elements.into_iter().filter_map(|element| match element.value {
             ElementValue::Token(id) => Some(id),
@@ -25,22 +25,23 @@ impl GivenText {
         }));
     }
 
-    /// Ends the text.
+    /// Marks the text as complete.
     pub fn end(&mut self) {
         self.ended = true;
     }
 
-    /// Tokens that can be taken now.
+    /// Number of tokens that are available now.
     pub fn available(&self) -> usize {
         self.ids.len()
     }
 
-    /// Whether no more come than are known.
+    /// True once no further tokens come.
     pub fn has_ended(&self) -> bool {
         self.ended
     }
 
-    /// What stands in the place of the next token.
+    /// Takes the next token in place of a sampled one: `Stop` at the end of the text, `Pending` if the next token is
+    /// not known yet.
     pub fn next(&mut self) -> SampleOutcome<u32> {
         let next = self.ids.pop_front();
         self.waits = next.is_none() && !self.ended;
@@ -51,7 +52,7 @@ impl GivenText {
         }
     }
 
-    /// The same for a response that waited, once there is something.
+    /// Takes the next token for a response that waits; `None` if it does not wait or nothing new has come.
     pub fn resumed(&mut self) -> Option<SampleOutcome<u32>> {
         (self.waits && (self.ended || !self.ids.is_empty())).then(|| self.next())
     }

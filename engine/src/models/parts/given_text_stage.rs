@@ -1,26 +1,27 @@
-//! The first stage of a family that reads text aloud: it computes nothing, and passes on the tokens that are to be spoken.
+//! First stage of a family that reads text aloud: it computes nothing and passes on the tokens to speak.
 //!
-//! They are the user's positions of the prompt, or what streams in. The prompt's positions are announced to later stages as a
-//! language model's are. A token more than the limit ends the response there; so any cut of the text ends alike.
+//! These tokens are the prompt's user positions, or text that streams in. Later stages get the prompt's positions as
+//! they do from a language model. A text with more tokens than the limit ends the response at the limit, so the result
+//! does not depend on how the text is split.
 
 use repartee_engine_api::Role;
 
 use super::autoregressive::SampleOutcome;
 use super::given_text::GivenText;
 use crate::elements::Element;
-use crate::stage::{EdgeKind, StageEnd, StageItem, RunnableRows, Outbox, ResponseParams, RowKind, Stage, BatchEntry};
+use crate::stage::{BatchEntry, EdgeKind, Outbox, ResponseParams, RowKind, RunnableRows, Stage, StageEnd, StageItem};
 
-/// Tokens of one slot in one step.
+/// Most tokens of one slot in one step.
 const MAX_ROWS: usize = 4;
 
-/// The stage, with what it knows of each slot.
+/// The reader stage with the state of each slot.
 pub struct GivenTextStage {
     slots: Vec<ReaderSlot>,
 }
 
 #[derive(Default)]
 struct ReaderSlot {
-    /// Prompt positions that later stages know of.
+    /// Prompt positions already passed to later stages.
     prompt: Vec<Element>,
     reading: Option<SpokenText>,
 }
@@ -28,12 +29,12 @@ struct ReaderSlot {
 /// A response that is read aloud.
 struct SpokenText {
     text: GivenText,
-    /// Tokens that may still be given.
+    /// Tokens left until the limit.
     left: u32,
 }
 
 impl GivenTextStage {
-    /// A stage for `slots` slots.
+    /// Creates the stage for `slots` slots.
     pub fn new(slots: usize) -> Self {
         Self { slots: (0..slots).map(|_| ReaderSlot::default()).collect() }
     }
@@ -60,20 +61,20 @@ impl GivenTextStage {
     }
 }
 
-/// Leading positions that two prompts have in common.
+/// Number of leading positions that two prompts share.
 fn common(a: &[Element], b: &[Element]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
 impl SpokenText {
-    /// Steps that can be made now: one for each token, and one for the end.
+    /// Number of steps available now: one for each token, and one for the end.
     fn steps(&self) -> usize {
         let known = self.text.available();
         let given = known.min(self.left as usize);
         given + usize::from(self.text.has_ended() || known > given)
     }
 
-    /// The next token, or how the text ends; `None` while neither is known.
+    /// Returns the next token, or the end of the text; `None` while neither is known.
     fn next(&mut self) -> Option<Result<u32, StageEnd>> {
         if self.left == 0 && self.text.available() > 0 {
             return Some(Err(StageEnd::Length));

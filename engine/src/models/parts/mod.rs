@@ -1,5 +1,5 @@
-//! Parts that several families share. None knows a family: sizes come from its configuration ([`config`]), tensors from the
-//! names below a prefix ([`weights`]).
+//! Parts that several families share. None depends on a family: sizes come from its configuration ([`config`]), tensors
+//! from the names below a prefix ([`weights`]).
 
 pub mod audio_layer;
 pub mod autoregressive;
@@ -11,13 +11,13 @@ pub mod code_predictor;
 pub mod codec_lm;
 pub mod config;
 pub mod decoder;
-pub mod given_text;
 pub mod frames;
 pub mod front_end;
 pub mod generation;
+pub mod given_text;
+pub mod given_text_stage;
 pub mod ode;
 pub mod raw_config;
-pub mod given_text_stage;
 pub mod resampled_snake;
 pub mod resize_mlp;
 pub mod rows;

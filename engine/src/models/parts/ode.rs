@@ -1,32 +1,32 @@
-//! A solver of ordinary differential equations whose slopes a device evaluates: Runge and Kutta's fourth order by the 3/8 rule, with
-//! fixed steps.
+//! Solver of ordinary differential equations with fixed steps: fourth-order Runge-Kutta by the 3/8 rule. A device
+//! evaluates the slopes.
 //!
-//! The solver does no evaluation itself: it says at which value and time the next one is needed, and goes on with its result. So a
-//! scheduler may do others' work between any two evaluations.
+//! The solver itself evaluates nothing: it gives the value and time of the next evaluation and continues with its
+//! result. So a scheduler may run other work between any two evaluations.
 
 /// Evaluations of a step.
 const EVALUATIONS_PER_STEP: usize = 4;
 
-/// The times of a solve, shared by all solves.
+/// Step times, shared by all solves.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rk4 {
-    /// Where steps begin and end.
+    /// Times of the steps' bounds.
     points: Vec<f32>,
 }
 
 impl Rk4 {
-    /// Steps between consecutive points, of which there are at least two.
+    /// Creates a solver with steps between consecutive points, of which there are at least two.
     pub fn new(points: Vec<f32>) -> Self {
         debug_assert!(points.len() > 1, "a solve has a step");
         Self { points }
     }
 
-    /// Evaluations of a whole solve.
+    /// Number of evaluations in a whole solve.
     pub fn evaluations(&self) -> usize {
         EVALUATIONS_PER_STEP * (self.points.len() - 1)
     }
 
-    /// The distinct times of evaluations, in ascending order: a step ends when the next one begins.
+    /// Distinct times of evaluations in ascending order: a step ends when the next one begins.
     pub fn times(&self) -> Vec<f32> {
         let steps = self.points.windows(2).flat_map(|step| {
             let length = step[1] - step[0];
@@ -41,10 +41,10 @@ impl Rk4 {
     }
 }
 
-/// A solve between two evaluations.
+/// State of a solve between two evaluations.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OdeState {
-    /// The value at the current step's beginning.
+    /// Value at the start of the current step.
     value: Vec<f32>,
     /// Slopes of the current step.
     slopes: Vec<Vec<f32>>,
@@ -52,22 +52,22 @@ pub struct OdeState {
 }
 
 impl OdeState {
-    /// A solve that begins with `value`.
+    /// Starts a solve from `value`.
     pub fn new(value: Vec<f32>) -> Self {
         Self { value, slopes: Vec::with_capacity(EVALUATIONS_PER_STEP), step: 0 }
     }
 
-    /// Evaluations that are done.
+    /// Number of evaluations done.
     pub fn evaluated(&self) -> usize {
         EVALUATIONS_PER_STEP * self.step + self.slopes.len()
     }
 
-    /// Which of [`Rk4::times`] the next evaluation is at.
+    /// Index in [`Rk4::times`] of the next evaluation's time.
     pub fn time(&self) -> usize {
         (EVALUATIONS_PER_STEP - 1) * self.step + self.slopes.len()
     }
 
-    /// The value at which the next evaluation is.
+    /// Value at which the next evaluation takes place.
     pub fn input(&self, rk4: &Rk4) -> Vec<f32> {
         let length = rk4.length(self.step);
         let third = 1.0 / 3.0;
@@ -80,7 +80,7 @@ impl OdeState {
         }
     }
 
-    /// Goes on with the slope of that evaluation; the result of the solve once it was the last one.
+    /// Continues with the slope of that evaluation; returns the result after the last one.
     pub fn advance(&mut self, rk4: &Rk4, slope: Vec<f32>) -> Option<&[f32]> {
         debug_assert_eq!(slope.len(), self.value.len(), "a slope is as long as its value");
         self.slopes.push(slope);
@@ -100,7 +100,7 @@ impl OdeState {
 mod tests {
     use super::*;
 
-    /// y' = t y, whose solution is a e^(t²/2).
+    /// y' = t y, with the solution a e^(t²/2).
     #[test]
     fn error_falls_with_the_fourth_power() {
         let error = |steps: usize| {

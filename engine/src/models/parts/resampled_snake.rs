@@ -1,9 +1,9 @@
-//! The snake activation at twice the rate between two low-pass filters, BigVGAN's anti-aliased activation; after
+//! Snake activation at twice the rate between two low-pass filters, BigVGAN's anti-aliased activation; after
 //! `Qwen2_5OmniAntiAliasedActivation1d` of transformers.
 
 use std::f64::consts::PI;
 
-use repartee_kernels::{FILTER_TAPS, WeightLayout, Ops, StepOps};
+use repartee_kernels::{FILTER_TAPS, Ops, StepOps, WeightLayout};
 
 use super::weights::Weights;
 use crate::models::LoadError;
@@ -11,7 +11,7 @@ use crate::models::LoadError;
 /// Rows on either side that a result depends on.
 pub const REACH: usize = 5;
 
-/// The activation of one place in a model.
+/// The activation with its learnt parameters.
 pub struct ResampledSnake<O: Ops> {
     alpha: O::Weight,
     beta: O::Weight,
@@ -30,18 +30,18 @@ impl<O: StepOps> ResampledSnake<O> {
     }
 }
 
-/// The low-pass filter, one for all of a model's activations.
+/// Creates the low-pass filter that all activations of a model share.
 pub fn filter<O: Ops>(w: &Weights<'_, O>) -> Result<O::Weight, LoadError> {
     let taps: Vec<f32> = low_pass().iter().map(|tap| *tap as f32).collect();
     w.made("filter", WeightLayout::Vector, &taps, &[FILTER_TAPS])
 }
 
-/// A sinc under a Kaiser window that passes the lower half of the band at twice the rate; its sum is 1.
+/// Kaiser-windowed sinc that passes the lower half of the band at twice the rate; its taps sum to 1.
 fn low_pass() -> [f64; FILTER_TAPS] {
     const CUTOFF: f64 = 0.25;
     const HALF_WIDTH: f64 = 0.3;
     let half = FILTER_TAPS / 2;
-    // Kaiser's formulas: attenuation of a window of this width, and the parameter that has it.
+    // Kaiser's formulas: the attenuation of this width, and the window's beta for it.
     let attenuation = 2.285 * (half - 1) as f64 * PI * 4.0 * HALF_WIDTH + 7.95;
     let beta = if attenuation > 50.0 {
         0.1102 * (attenuation - 8.7)
@@ -52,7 +52,7 @@ fn low_pass() -> [f64; FILTER_TAPS] {
     for (i, tap) in taps.iter_mut().enumerate() {
         let across = 2.0 * i as f64 / (FILTER_TAPS - 1) as f64 - 1.0;
         let window = bessel(beta * (1.0 - across * across).max(0.0).sqrt()) / bessel(beta);
-        // An even filter has no tap in its middle.
+        // An even filter has no tap at its centre.
         let time = PI * 2.0 * CUTOFF * (i as f64 + 0.5 - half as f64);
         *tap = 2.0 * CUTOFF * window * time.sin() / time;
     }
@@ -60,7 +60,7 @@ fn low_pass() -> [f64; FILTER_TAPS] {
     taps.map(|tap| tap / sum)
 }
 
-/// The modified Bessel function of the first kind of order 0, by its series.
+/// Modified Bessel function of the first kind, order 0, by its series.
 fn bessel(x: f64) -> f64 {
     let (mut term, mut sum) = (1.0, 1.0);
     for n in 1..50 {
@@ -80,7 +80,7 @@ mod tests {
         for i in 0..FILTER_TAPS {
             assert!((taps[i] - taps[FILTER_TAPS - 1 - i]).abs() < 1e-12);
         }
-        // Every other tap meets the numbers when upsampling: both halves pass a constant.
+        // Upsampling uses every other tap for a result, so both halves must pass a constant.
         let even: f64 = taps.iter().step_by(2).sum();
         assert!((even - 0.5).abs() < 1e-12, "{even}");
         assert!(taps[5] > 0.4 && taps[0].abs() < 0.01, "{taps:?}");

@@ -1,18 +1,18 @@
-//! Two linear layers that bring rows of one width to another.
+//! Two linear layers that map rows to another width.
 
 use repartee_kernels::Ops;
 
 use super::weights::Weights;
 use crate::models::LoadError;
 
-/// `linear_fc1`, silu, `linear_fc2`.
+/// MLP of `linear_fc1`, silu and `linear_fc2`.
 pub struct ResizeMlp<O: Ops> {
     fc1: (O::Weight, O::Weight),
     fc2: (O::Weight, O::Weight),
 }
 
 impl<O: Ops> ResizeMlp<O> {
-    /// Loads it for rows of width `input`, with `inner` and `out` after the first and the second layer.
+    /// Loads the layers for rows of width `input`, with `inner` and `out` after the first and the second layer.
     pub fn load(w: &Weights<'_, O>, (input, inner, out): (usize, usize, usize)) -> Result<Self, LoadError> {
         Ok(Self {
             fc1: (w.linear("linear_fc1.weight", inner, input)?, w.vector("linear_fc1.bias", inner)?),
@@ -20,7 +20,7 @@ impl<O: Ops> ResizeMlp<O> {
         })
     }
 
-    /// Rows of the new width.
+    /// Maps rows to the new width.
     pub fn forward(&self, ops: &O, x: &O::T) -> O::T {
         let h = ops.silu(ops.linear(x, &self.fc1.0, Some(&self.fc1.1)));
         ops.linear(&h, &self.fc2.0, Some(&self.fc2.1))

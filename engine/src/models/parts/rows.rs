@@ -1,75 +1,76 @@
-//! Rows of numbers on the host, and convolutions over them as products. A recording is encoded once, so nothing here is carried on.
+//! Rows of numbers on the host, and convolutions over them as matrix products. Used for recordings, which are encoded
+//! once, so no state is carried.
 
-use repartee_kernels::{WeightLayout, Ops};
+use repartee_kernels::{Ops, WeightLayout};
 
 use crate::models::LoadError;
 use crate::models::parts::weights::Weights;
 
-/// Rows of a product at a time, so that the copies of a long recording stay small.
+/// Rows of one product; bounds the size of the copies for a long recording.
 const CHUNK: usize = 2048;
 
-/// Rows of one width.
+/// Row-major matrix on the host.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HostRows {
-    /// Numbers of a row.
+    /// Numbers in a row.
     pub width: usize,
-    /// Row after row.
+    /// Numbers, row after row.
     pub data: Vec<f32>,
 }
 
-/// What stands before the first row and after the last one.
+/// Rows assumed before the first and after the last one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Padding {
-    /// Zeros.
+    /// Rows of zeros.
     Zero,
     /// The nearest row.
     Replicate,
-    /// The rows mirrored, the outermost not twice; there must be more rows than padding.
+    /// Rows mirrored without repeating the outermost; needs more rows than padding.
     Reflect,
 }
 
 impl HostRows {
-    /// How many.
+    /// Number of rows.
     pub fn count(&self) -> usize {
         self.data.len() / self.width.max(1)
     }
 
-    /// One of them.
+    /// Returns row `at`.
     pub fn row(&self, at: usize) -> &[f32] {
         &self.data[at * self.width..(at + 1) * self.width]
     }
 
-    /// Each number through a function.
+    /// Applies a function to each number.
     pub fn map(mut self, f: impl Fn(f32) -> f32) -> Self {
         self.data.iter_mut().for_each(|value| *value = f(*value));
         self
     }
 
-    /// Plus other rows of the same shape.
+    /// Adds other rows of the same shape.
     pub fn plus(mut self, other: &Self) -> Self {
         self.data.iter_mut().zip(&other.data).for_each(|(a, b)| *a += b);
         self
     }
 
-    /// Columns `from..from + width`.
+    /// Copies columns `from..from + width`.
     pub fn columns(&self, from: usize, width: usize) -> Self {
         let data = (0..self.count()).flat_map(|at| self.row(at)[from..from + width].iter().copied()).collect();
         Self { width, data }
     }
 
-    /// Rows side by side; all have as many.
+    /// Concatenates matrices of equal row count along the columns.
     pub fn concat_columns(parts: &[&Self]) -> Self {
         let rows = parts.first().map_or(0, |part| part.count());
         let data = (0..rows).flat_map(|at| parts.iter().flat_map(move |part| part.row(at).iter().copied())).collect();
         Self { width: parts.iter().map(|part| part.width).sum(), data }
     }
 
-    /// With so many rows before and after.
+    /// Pads with `before` and `after` rows.
     pub fn padded(&self, before: usize, after: usize, padding: Padding) -> Self {
         let (rows, width) = (self.count(), self.width);
         let mut data = Vec::with_capacity((before + rows + after) * width);
         for at in 0..before + rows + after {
-            // Mirrored at both ends, the index of a row that there is.
+            // For a row of the padding: its distance from the first row.
             let from = at.abs_diff(before);
             match (at >= before && at - before < rows, padding) {
                 (true, _) => data.extend_from_slice(self.row(at - before)),
@@ -84,7 +85,7 @@ impl HostRows {
     }
 }
 
-/// A convolution in time.
+/// Convolution in time.
 pub struct HostConv<O: Ops> {
     weight: O::Weight,
     bias: Option<O::Weight>,
@@ -94,11 +95,11 @@ pub struct HostConv<O: Ops> {
 /// Sizes of a convolution.
 #[derive(Debug, Clone, Copy)]
 pub struct ConvShape {
-    /// Numbers of a row that comes in.
+    /// Numbers in an input row.
     pub channels: usize,
-    /// Numbers of a row that goes out.
+    /// Numbers in an output row.
     pub out: usize,
-    /// Taps.
+    /// Number of taps.
     pub kernel: usize,
     /// Rows from one result to the next.
     pub stride: usize,
@@ -107,28 +108,29 @@ pub struct ConvShape {
 }
 
 impl ConvShape {
-    /// Stride and dilation 1.
+    /// Shape with stride and dilation 1.
     pub fn plain(channels: usize, out: usize, kernel: usize) -> Self {
         Self { channels, out, kernel, stride: 1, dilation: 1 }
     }
 
-    /// Rows that one result sees, less one.
+    /// Receptive field minus one, in rows.
     fn reach(&self) -> usize {
         (self.kernel - 1) * self.dilation
     }
 }
 
 impl<O: Ops> HostConv<O> {
-    /// Loads `weight`, and with `bias` its bias.
+    /// Loads `weight`, and `bias` if asked.
     pub fn load(w: &Weights<'_, O>, shape: ConvShape, bias: bool) -> Result<Self, LoadError> {
         let ConvShape { channels, out, kernel, .. } = shape;
-        // One row of a product holds the rows of all taps, one after the other.
+        // A row of the product holds the input rows of all taps, one after another.
         let dims = (out, channels, kernel);
-        let weight = w.swapped("weight", WeightLayout::Linear, &[out, channels, kernel], dims, &[out, kernel * channels])?;
+        let weight =
+            w.swapped("weight", WeightLayout::Linear, &[out, channels, kernel], dims, &[out, kernel * channels])?;
         Ok(Self { weight, bias: bias.then(|| w.vector("bias", out)).transpose()?, shape })
     }
 
-    /// The convolution of rows that are padded already.
+    /// Convolves rows that are already padded.
     pub fn forward(&self, ops: &O, x: &HostRows) -> HostRows {
         let ConvShape { channels, out, kernel, stride, dilation } = self.shape;
         let results =
@@ -145,7 +147,7 @@ impl<O: Ops> HostConv<O> {
         HostRows { width: out, data }
     }
 
-    /// The same with padding before the rows, and as much after them as the last stride needs.
+    /// Convolves causally: pads before the rows, and after them as far as the last stride needs.
     pub fn causal(&self, ops: &O, x: &HostRows, padding: Padding) -> HostRows {
         let ConvShape { stride, .. } = self.shape;
         let before = (self.shape.reach() + 1).saturating_sub(stride);
@@ -153,13 +155,13 @@ impl<O: Ops> HostConv<O> {
         self.forward(ops, &x.padded(before, after, padding))
     }
 
-    /// The same with as many results as rows, those outside mirrored.
+    /// Convolves with mirrored padding; as many results as rows, with stride 1.
     pub fn centred(&self, ops: &O, x: &HostRows) -> HostRows {
         let reach = self.shape.reach();
         self.forward(ops, &x.padded(reach / 2, reach - reach / 2, Padding::Reflect))
     }
 
-    /// Rows that must be there for [`Conv::centred`].
+    /// Least number of rows for [`HostConv::centred`].
     pub fn least_rows(&self) -> usize {
         self.shape.reach().div_ceil(2) + 1
     }

@@ -1,16 +1,16 @@
-//! Rows that one stage leaves for a later one: a place on the device for each position of each slot.
+//! Rows that one stage leaves on the device for a later one: one row for each position of each slot.
 //!
-//! A stage writes a position's row as it computes it, and the later stage reads it in a later step. A position that is computed anew is
-//! written over, so the later stage must have been told to forget it first ([`Item::Rewind`](crate::stage::Item::Rewind)).
+//! A stage writes the row of a position when it computes it; the later stage reads it in a later step. Recomputing a
+//! position overwrites its row, so the later stage must first drop it ([`StageItem::Rewind`](crate::stage::StageItem::Rewind)).
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use repartee_kernels::{StateSpec, StepOps};
 
-/// The rows of all slots; clones are the same rows.
+/// Rows of all slots; clones share them.
 pub struct SlotRows<O: StepOps> {
     state: Arc<Mutex<O::State>>,
-    /// Positions of a slot.
+    /// Number of positions in a slot.
     positions: usize,
 }
 
@@ -21,7 +21,7 @@ impl<O: StepOps> Clone for SlotRows<O> {
 }
 
 impl<O: StepOps> SlotRows<O> {
-    /// Rows of `columns` numbers for `positions` positions of each of `slots` slots.
+    /// Creates rows of `columns` numbers for `positions` positions of each of `slots` slots.
     pub fn new(ops: &O, slots: usize, positions: usize, columns: usize) -> Self {
         let state = ops.state(StateSpec::Rows { rows: slots * positions, columns });
         Self { state: Arc::new(Mutex::new(state)), positions }
@@ -30,7 +30,7 @@ impl<O: StepOps> SlotRows<O> {
     /// Number of a position's row, for a row spec.
     pub fn number(&self, slot: usize, position: usize) -> u32 {
         debug_assert!(position < self.positions, "a slot has fewer positions");
-        // More rows than 2^32 could not be had.
+        // There is no memory for more than 2^32 rows.
         (slot * self.positions + position) as u32
     }
 
@@ -39,12 +39,12 @@ impl<O: StepOps> SlotRows<O> {
         ops.store(&mut self.state(), at, rows);
     }
 
-    /// The rows at the numbers `at`.
+    /// Reads the rows at the numbers `at`.
     pub fn load(&self, ops: &O, at: &O::Index) -> O::T {
         ops.load(&self.state(), at)
     }
 
-    /// A panic while it was held has changed rows of that step alone.
+    /// Locks the rows. A poisoned lock is fine: the panic changed rows of its own step alone.
     fn state(&self) -> MutexGuard<'_, O::State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,38 +1,38 @@
-//! The streams of all slots in a stage whose steps are collected later than they are launched.
+//! Streams of all slots in a stage that collects its steps later than it launches them.
 
 use std::ops::{Index, IndexMut};
 
-/// One stream a slot. What is collected of a stream that was given up after the launch belongs to no stream any more, so each launch notes
-/// the stream's epoch.
+/// One stream for each slot. A launch records the stream's epoch; results of a stream that was reset since belong to no
+/// stream.
 pub struct SlotStreams<S> {
     streams: Vec<S>,
-    /// For each slot, how often its stream was given up.
+    /// Number of resets of each slot's stream.
     epochs: Vec<u64>,
 }
 
 impl<S: Default> SlotStreams<S> {
-    /// For `slots` slots.
+    /// Creates a default stream for each of `slots` slots.
     pub fn new(slots: usize) -> Self {
         Self { streams: (0..slots).map(|_| S::default()).collect(), epochs: vec![0; slots] }
     }
 
-    /// Gives up a slot's stream; a new one begins.
+    /// Drops a slot's stream and begins a new one.
     pub fn reset(&mut self, slot: usize) {
         self.epochs[slot] += 1;
         self.streams[slot] = S::default();
     }
 
-    /// The epoch of a slot's stream.
+    /// Epoch of a slot's stream.
     pub fn epoch(&self, slot: usize) -> u64 {
         self.epochs[slot]
     }
 
-    /// Whether a slot's stream is still the one of `epoch`.
+    /// True if a slot's stream is still the one of `epoch`.
     pub fn is_current(&self, slot: usize, epoch: u64) -> bool {
         self.epochs[slot] == epoch
     }
 
-    /// Slots.
+    /// Number of slots.
     pub fn slots(&self) -> usize {
         self.streams.len()
     }

@@ -1,11 +1,11 @@
-//! A spectrogram to one row that says who speaks, ECAPA-TDNN; after `Qwen3TTSSpeakerEncoder` of qwen-tts, which is `ECAPA_TimeDelayNet`
-//! of Qwen2.5-Omni in transformers.
+//! Speaker encoder (ECAPA-TDNN): a spectrogram to one embedding row; after `Qwen3TTSSpeakerEncoder` of qwen-tts, which
+//! is `ECAPA_TimeDelayNet` of Qwen2.5-Omni in transformers.
 
 use repartee_kernels::Ops;
 
 use super::checks::{CheckResult, ConfigSection};
 use super::config::SpeakerEncoderConfig;
-use super::rows::{HostConv, ConvShape, HostRows};
+use super::rows::{ConvShape, HostConv, HostRows};
 use super::weights::Weights;
 use crate::models::LoadError;
 
@@ -13,7 +13,7 @@ use crate::models::LoadError;
 const LEAST_VARIANCE: f32 = 1e-12;
 
 impl SpeakerEncoderConfig {
-    /// Refuses sizes that are not built.
+    /// Refuses unsupported sizes.
     pub fn check(&self, at: &ConfigSection) -> CheckResult {
         let channels = &self.enc_channels;
         let (layers, last) = (channels.len(), channels.last().copied().unwrap_or_default());
@@ -33,17 +33,17 @@ impl SpeakerEncoderConfig {
     }
 }
 
-/// A squeeze-excitation block around parallel convolutions.
+/// Squeeze-excitation block around parallel convolutions.
 struct Block<O: Ops> {
     tdnn1: HostConv<O>,
-    /// Each takes its part of the channels, and what the one before has made.
+    /// Each takes its part of the channels plus the previous one's result.
     res2net: Vec<HostConv<O>>,
     tdnn2: HostConv<O>,
     squeeze: HostConv<O>,
     excite: HostConv<O>,
 }
 
-/// The speaker encoder.
+/// The speaker encoder, an ECAPA-TDNN.
 pub struct SpeakerEncoder<O: Ops> {
     first: HostConv<O>,
     blocks: Vec<Block<O>>,
@@ -57,7 +57,7 @@ fn relu(rows: HostRows) -> HostRows {
     rows.map(|value| value.max(0.0))
 }
 
-/// Mean and standard deviation of each channel over the rows, weighted.
+/// Weighted mean and standard deviation of each channel over the rows.
 fn statistics(x: &HostRows, weight: impl Fn(usize, usize) -> f32) -> (Vec<f32>, Vec<f32>) {
     let over = |f: &dyn Fn(usize, usize) -> f32| -> Vec<f32> {
         (0..x.width).map(|channel| (0..x.count()).map(|row| weight(row, channel) * f(row, channel)).sum()).collect()
@@ -67,7 +67,7 @@ fn statistics(x: &HostRows, weight: impl Fn(usize, usize) -> f32) -> (Vec<f32>, 
     (mean, variance.into_iter().map(|variance| variance.max(LEAST_VARIANCE).sqrt()).collect())
 }
 
-/// One row, as often as needed.
+/// Repeats one row `rows` times.
 fn repeated(row: &[f32], rows: usize) -> HostRows {
     HostRows { width: row.len(), data: row.repeat(rows) }
 }
@@ -115,7 +115,7 @@ impl<O: Ops> Block<O> {
 }
 
 impl<O: Ops> SpeakerEncoder<O> {
-    /// Loads the encoder, by whatever name its weights lie below.
+    /// Loads the encoder below the prefix of `w`.
     pub fn load(w: &Weights<'_, O>, config: &SpeakerEncoderConfig) -> Result<Self, LoadError> {
         let last = config.enc_channels.len() - 1;
         let channels = config.enc_channels[last];
@@ -139,13 +139,13 @@ impl<O: Ops> SpeakerEncoder<O> {
         })
     }
 
-    /// Frames that a spectrogram must have.
+    /// Least number of frames in a spectrogram.
     pub fn least_frames(&self) -> usize {
         let inner = self.blocks.iter().flat_map(|block| &block.res2net);
         inner.chain([&self.first, &self.mfa]).map(HostConv::least_rows).max().unwrap_or(1)
     }
 
-    /// The row of a spectrogram.
+    /// Embeds a spectrogram as one row.
     pub fn forward(&self, ops: &O, mel: &HostRows) -> Vec<f32> {
         let mut x = relu(self.first.centred(ops, mel));
         let mut made = Vec::with_capacity(self.blocks.len());

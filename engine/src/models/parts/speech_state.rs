@@ -1,49 +1,58 @@
-//! A spoken response's text: one utterance, or several where tool calls interrupt it.
+//! Text of a spoken response: one utterance, or several if tool calls interrupt it.
 
 use std::collections::VecDeque;
 
-use crate::stage::{StageEnd, ResponseParams};
+use crate::stage::{ResponseParams, StageEnd};
 
-/// What a talker keeps of a spoken response: `V` is how it is spoken, `T` what it knows of a token.
+/// Talker state of a spoken response. `V` is the voice or style, `T` the talker's form of a text token.
 pub struct SpeechState<V, T> {
-    /// Its parameters.
+    /// Parameters of the response.
     pub params: ResponseParams,
-    /// How it is spoken.
+    /// Voice or style of the response.
     pub voice: V,
-    /// The utterance that is spoken, and the ones after it; empty before the first token.
+    /// The utterance being spoken, and the ones after it; empty before the first token.
     pub utterances: VecDeque<SpokenUtterance<T>>,
-    /// Whether the rows before the first codes of the first utterance are queued.
+    /// True once the rows before the first utterance's first codes are queued.
     pub begun: bool,
-    /// The last codes, if the row after them waits for its text part.
+    /// The last codes, if the row after them waits for its text token.
     pub waiting_codes: Option<Vec<u32>>,
-    /// How the text ended, once it has.
+    /// End of the whole text, once known.
     text_end: Option<StageEnd>,
-    /// How the speech of the first utterance ended, if the text goes on or a later one may come.
+    /// End of the first utterance's speech, if more text or a later utterance may come.
     speech_end: Option<StageEnd>,
-    /// Whether an earlier utterance ended at a limit.
+    /// True if an earlier utterance ended at a limit.
     hit_limit: bool,
 }
 
-/// Text that is spoken in one go: a whole response's, but where a tool call interrupts it.
+/// Text spoken without a break: the whole response, or the part between two tool calls.
 pub struct SpokenUtterance<T> {
-    /// Text tokens so far.
+    /// Text tokens received so far.
     pub tokens: Vec<T>,
-    /// How the text ended, if no more come.
+    /// End of the text, once no more tokens come.
     pub ended: Option<StageEnd>,
 }
 
 impl<V, T> SpeechState<V, T> {
-    /// Nothing is said yet.
+    /// Creates the state before the first token.
     pub fn new(params: ResponseParams, voice: V) -> Self {
         let utterances = VecDeque::new();
-        Self { params, voice, utterances, begun: false, waiting_codes: None, text_end: None, speech_end: None, hit_limit: false }
+        Self {
+            params,
+            voice,
+            utterances,
+            begun: false,
+            waiting_codes: None,
+            text_end: None,
+            speech_end: None,
+            hit_limit: false,
+        }
     }
 
-    /// Takes the next token; after a pause an utterance begins with it.
+    /// Appends a token; after a pause it begins a new utterance.
     pub fn token(&mut self, token: T) {
         if let Some(last) = self.utterances.back_mut() {
             if last.ended.is_none() {
-                // What is said after the speech has ended is not heard.
+                // Text after the end of its speech is not spoken.
                 if self.speech_end.is_none() {
                     last.tokens.push(token);
                 }
@@ -63,19 +72,20 @@ impl<V, T> SpeechState<V, T> {
         }
     }
 
-    /// Ends the whole text. How the response ends, if its speech has ended, or is `silent`: there is nothing to say.
+    /// Ends the whole text. Returns the end of the response if its speech has ended, or if it is `silent`: it has
+    /// nothing to say.
     pub fn complete(&mut self, end: StageEnd, silent: bool) -> Option<StageEnd> {
         self.text_end = Some(end);
         let speech = if silent { Some(StageEnd::Stop) } else { self.speech_end };
         self.end(speech?)
     }
 
-    /// Whether the speech waits for another utterance, or for the end of the text.
+    /// True if the speech waits for another utterance or for the end of the text.
     pub fn is_over(&self) -> bool {
         self.speech_end.is_some()
     }
 
-    /// Takes the end of the first utterance's speech. What comes of the response.
+    /// Records the end of the first utterance's speech and returns the next step.
     pub fn speech_ended(&mut self, speech: StageEnd) -> AfterUtterance {
         self.waiting_codes = None;
         if self.utterances.len() > 1 {
@@ -102,21 +112,21 @@ impl<V, T> SpeechState<V, T> {
         self.hit_limit |= end == StageEnd::Length;
     }
 
-    /// How the response ended whose last utterance ended so: at a limit if the text or any of the speech did.
+    /// End of the response after its last utterance: `Length` if the text or any speech reached a limit.
     fn end(&self, speech: StageEnd) -> Option<StageEnd> {
         let text = self.text_end?;
         Some(if self.hit_limit || text == StageEnd::Length { StageEnd::Length } else { speech })
     }
 }
 
-/// What follows when an utterance has been spoken.
+/// Continuation after an utterance has been spoken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AfterUtterance {
-    /// Another utterance, whose text is known in part.
+    /// Another utterance follows; part of its text is known.
     Utterance,
-    /// The end of the response.
+    /// The response ends.
     End(StageEnd),
-    /// More text, or its end.
+    /// More text, or its end, may still come.
     Wait,
 }
 
@@ -134,8 +144,10 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_of_text_or_speech_is_the_responses() {
-        for (text, speech) in [(StageEnd::Stop, StageEnd::Stop), (StageEnd::Stop, StageEnd::Length), (StageEnd::Length, StageEnd::Stop)] {
+    fn text_or_speech_limit_ends_the_response() {
+        for (text, speech) in
+            [(StageEnd::Stop, StageEnd::Stop), (StageEnd::Stop, StageEnd::Length), (StageEnd::Length, StageEnd::Stop)]
+        {
             let expected = if text == speech { StageEnd::Stop } else { StageEnd::Length };
             let mut first = speaking(&[1]);
             assert_eq!(first.speech_ended(speech), AfterUtterance::Wait, "its text goes on");

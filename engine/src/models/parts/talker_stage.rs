@@ -1,69 +1,70 @@
-//! A talker as a language model of the generic stage: prefills the rows that it reads of the prompt silently, then turns text into
-//! codes, one list of codes a row and on until the model ends its speech.
+//! A talker as a language model of the generic stage. It prefills its rows of the prompt silently, then turns text into
+//! codes, one list of codes a row, until the model ends its speech.
 //!
-//! Each row after the first codes waits for the text beside it. At the end of a response the sequence is truncated to the prompt's rows.
+//! Each row after the first codes waits for its text token. At the end of a response the sequence is truncated to the
+//! prompt's rows.
 //!
-//! Where the text pauses for a tool call, the speech goes on as at the text's end, so that what was said before the call is
-//! heard while the call is written. Text after the call is a new utterance, as if it were a response to the same prompt;
-//! it begins when the one before it has ended.
+//! If the text pauses for a tool call, the speech continues as at the text's end, so the words before the call are
+//! heard while the call is written. Text after the call is a new utterance, as if it answered the same prompt; it
+//! begins when the previous one has ended.
 
 use std::time::Duration;
 
 use repartee_engine_api::Role;
 use repartee_kernels::ops::NO_ID;
-use repartee_kernels::{StepOutputs, RowSpec, SpecLayout, StepOps};
+use repartee_kernels::{RowSpec, SpecLayout, StepOps, StepOutputs};
 
 use super::autoregressive::{BLOCK, CausalLm, SampleOutcome, SlotState, StepContext, StepInput, StepShape};
 use super::codec_lm::CodecLm;
 use super::speech_state::{AfterUtterance, SpeechState, SpokenUtterance};
 use crate::elements::Element;
 use crate::sequence::BlockPool;
-use crate::stage::{EdgeKind, StageEnd, StageItem, Outbox, ResponseParams, ContextBudget};
+use crate::stage::{ContextBudget, EdgeKind, Outbox, ResponseParams, StageEnd, StageItem};
 
-/// A model that turns text into codes: what its rows are, and how they are computed.
+/// A model that turns text into codes: its rows, and their computation.
 pub trait TalkerModel<O: StepOps>: Send {
-    /// What a position is computed from.
+    /// Input of one position.
     type Row: Send;
-    /// What it knows of a text token.
+    /// The talker's form of a text token.
     type Token: Send;
-    /// How a response is spoken.
+    /// Voice or style of a response.
     type Voice: Send;
-    /// Where its own numbers of a step lie.
+    /// The talker's sections of the row spec.
     type Sections;
 
-    /// What the stage takes.
+    /// Edge kind of the stage's input.
     fn takes(&self) -> EdgeKind;
-    /// The layers, and the ids that it samples from.
+    /// Codec language model: the layers, and the ids to sample from.
     fn codec(&self) -> &CodecLm<O>;
-    /// Slots that one step can advance.
+    /// Most slots that one step can advance.
     fn max_slots(&self) -> usize {
         usize::MAX
     }
 
-    /// Whether it reads the prompt's positions of this role.
+    /// True if the talker reads prompt positions of this role.
     fn reads(&self, role: Role) -> bool;
-    /// The row of a position that it reads, the `position`-th of the prompt.
+    /// Row of a prompt element that the talker reads; `position` is its position in the prompt.
     fn prompt_row(&self, element: &Element, position: usize) -> Option<Self::Row>;
-    /// Positions that a prompt takes.
+    /// Number of talker positions that a prompt takes.
     fn used(&self, prompt: &[Element]) -> usize {
         prompt.len()
     }
 
-    /// How a response is to be spoken. Voices were checked when it was requested.
+    /// Voice or style of a response. The voice was checked when the response was requested.
     fn voice(&self, params: &ResponseParams) -> Self::Voice;
-    /// Frames that stand before all others in the codec, and are not heard.
+    /// Lead frames: they precede all others in the codec, and their samples are discarded.
     fn lead<'a>(&self, _voice: &'a Self::Voice) -> &'a [Vec<u32>] {
         &[]
     }
-    /// The text token that an item brings.
+    /// Text token of an item, if it has one.
     fn token(&self, item: &StageItem) -> Option<Self::Token>;
-    /// Whether a text that has ended leaves nothing to say.
+    /// True if an ended text leaves nothing to say.
     fn is_silent(&self, said: &SpokenUtterance<Self::Token>) -> bool {
         said.tokens.is_empty()
     }
-    /// The rows before the first codes, once enough of the text is known.
+    /// Rows before the first codes; `None` until enough of the text is known.
     fn first_rows(&self, voice: &Self::Voice, said: &SpokenUtterance<Self::Token>) -> Option<Vec<Self::Row>>;
-    /// The row after `codes`, the `count`-th, counted from 1; `None` while the text beside them is not known.
+    /// Row after `codes`, which are the `count`-th, counted from 1; `None` while their text token is not known.
     fn next_row(
         &self,
         voice: &Self::Voice,
@@ -71,36 +72,37 @@ pub trait TalkerModel<O: StepOps>: Send {
         count: usize,
         codes: &[u32],
     ) -> Option<Self::Row>;
-    /// Whether a code ends the speech.
+    /// True if a code ends the speech.
     fn is_end(&self, code: u32) -> bool;
 
-    /// See [`CausalLm::special`].
+    /// Implements [`CausalLm::special`] for the talker.
     fn special(&self, _rows: &[Self::Row]) -> usize {
         0
     }
-    /// See [`CausalLm::layout`].
+    /// Implements [`CausalLm::layout`] for the talker.
     fn layout(&self, shape: StepShape, layout: &mut SpecLayout) -> Self::Sections;
-    /// See [`CausalLm::fill`].
+    /// Implements [`CausalLm::fill`] for the talker.
     fn fill(&self, step: &StepInput<'_, Self::Row>, places: &Self::Sections, spec: &mut RowSpec);
-    /// See [`CausalLm::forward`].
+    /// Implements [`CausalLm::forward`] for the talker.
     fn forward(&mut self, ops: &O, places: &Self::Sections, step: StepContext<'_, O>, outputs: &mut StepOutputs<O>);
 }
 
 /// Sizes of a talker's stage.
 #[derive(Debug, Clone, Copy)]
 pub struct TalkerSizes {
-    /// Positions that the model was made for.
+    /// Maximum positions of the model.
     pub model_positions: usize,
-    /// Positions that stand before a response's codes, beside its prompt and text.
+    /// Positions before a response's codes, in addition to its prompt and text.
     pub head: usize,
-    /// Most lists of codes of a response.
+    /// Most lists of codes in a response.
     pub max_codes: usize,
-    /// Duration of a list of codes.
+    /// Duration of one list of codes.
     pub frame: Duration,
 }
 
 impl TalkerSizes {
-    /// Positions of a slot: those of a prompt of `context` positions and as many codes as a response may have, as far as the model allows.
+    /// Positions of a slot: a prompt of `context` positions and the most codes of a response, within the model's
+    /// maximum, plus the head.
     pub fn positions(&self, context: usize) -> usize {
         (context + self.max_codes).min(self.model_positions) + self.head
     }
@@ -110,13 +112,13 @@ impl TalkerSizes {
 pub struct TalkerLm<T> {
     talker: T,
     sizes: TalkerSizes,
-    /// Positions of a slot but for a response's head.
+    /// Positions of a slot without a response's head.
     positions: usize,
 }
 
-/// What a talker keeps of a slot.
+/// Talker state of a slot.
 pub struct TalkerSlot<V, T> {
-    /// For each row of the prompt, cached or queued, its position in the prompt.
+    /// Prompt position of each prompt row, cached or queued.
     origins: Vec<usize>,
     speaking: Option<SpeechState<V, T>>,
 }
@@ -130,12 +132,12 @@ impl<V, T> Default for TalkerSlot<V, T> {
 type State<O, T> = SlotState<O, TalkerLm<T>>;
 
 impl<T> TalkerLm<T> {
-    /// The stage's model, for prompts of at most `context` positions.
+    /// Wraps a talker for prompts of at most `context` positions.
     pub fn new(talker: T, sizes: TalkerSizes, context: usize) -> Self {
         Self { talker, sizes, positions: sizes.positions(context) - sizes.head }
     }
 
-    /// Queues what the text that is known allows: the rows before the first codes, or the one after the last codes.
+    /// Queues the next rows if their text is known: those before the first codes, or the one after the last codes.
     fn advance<O: StepOps>(&self, state: &mut State<O, T>)
     where
         T: TalkerModel<O>,
@@ -205,10 +207,17 @@ impl<O: StepOps, T: TalkerModel<O>> CausalLm<O> for TalkerLm<T> {
         self.sizes.max_codes
     }
 
-    fn accept(&mut self, slot: usize, item: StageItem, state: &mut State<O, T>, pool: &mut BlockPool, out: &mut Outbox) {
+    fn accept(
+        &mut self,
+        slot: usize,
+        item: StageItem,
+        state: &mut State<O, T>,
+        pool: &mut BlockPool,
+        out: &mut Outbox,
+    ) {
         match item {
             StageItem::Rewind { to } => {
-                // No response is active, so the queue holds rows of the prompt only.
+                // No response is active, so the queue holds prompt rows only.
                 let keep = state.own.origins.partition_point(|&origin| origin < to);
                 state.own.origins.truncate(keep);
                 state.truncate(pool, keep);
@@ -307,7 +316,7 @@ impl<O: StepOps, T: TalkerModel<O>> CausalLm<O> for TalkerLm<T> {
         self.advance(state);
     }
 
-    /// The response ends once its text has ended too, and no utterance is left.
+    /// The response ends once its text has ended too and no utterance is left.
     fn ended(&mut self, slot: usize, end: StageEnd, state: &mut State<O, T>, pool: &mut BlockPool, out: &mut Outbox) {
         let Some(speaking) = &mut state.own.speaking else { return };
         match speaking.speech_ended(end) {
@@ -328,8 +337,8 @@ impl<O: StepOps, T: TalkerModel<O>> CausalLm<O> for TalkerLm<T> {
     }
 
     fn shares(&self, donor: &State<O, T>, positions: usize) -> usize {
-        // What a queued row is computed from is not kept, so only cached rows can be shared. Of a response's positions, which a later
-        // prompt may have, it has no row.
+        // The inputs of queued rows are not kept, so only cached rows can be shared. The talker has no rows for a
+        // response's positions, which a later prompt may contain.
         let rows = &donor.own.origins;
         let known = if self.talker.reads(Role::Assistant) { rows.len() } else { positions };
         rows.get(donor.cached()).copied().unwrap_or(known).min(positions)
@@ -351,7 +360,7 @@ impl<O: StepOps, T: TalkerModel<O>> CausalLm<O> for TalkerLm<T> {
         self.sizes.frame * u32::try_from(speaking.tokens().saturating_sub(made)).unwrap_or(u32::MAX).min(1000)
     }
 
-    /// Codes are reserved, not text tokens: speech takes several times as many positions as its text.
+    /// Reserves codes, not text tokens: speech takes several times as many positions as its text.
     fn room(&self, prompt: &[Element], _: usize) -> ContextBudget {
         let reserved = self.sizes.max_codes.min(self.positions / 2);
         ContextBudget { used: self.talker.used(prompt), limit: self.positions - reserved }

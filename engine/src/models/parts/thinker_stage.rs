@@ -1,12 +1,12 @@
-//! A thinker as a language model of the generic stage: reads the prompt, writes text. For a response whose text streams in it writes
-//! that text: its tokens take the place of those that were sampled.
+//! A thinker as a language model of the generic stage: reads the prompt, writes text. In a response whose text streams
+//! in, given tokens replace the sampled ones.
 
 use std::sync::Arc;
 
 use repartee_engine_api::{Role, Sampling};
 use repartee_kernels::ops::NO_ID;
 use repartee_kernels::row_spec::{SampleSection, SpecSection};
-use repartee_kernels::{NO_ROW, StepOutputs, RowSpec, SpecLayout, StepOps};
+use repartee_kernels::{NO_ROW, RowSpec, SpecLayout, StepOps, StepOutputs};
 
 use super::autoregressive::{BLOCK, CausalLm, SampleOutcome, SlotState, StepContext, StepInput, StepShape};
 use super::given_text::GivenText;
@@ -14,59 +14,60 @@ use super::slot_rows::SlotRows;
 use crate::device::Device;
 use crate::elements::{Element, ElementValue};
 use crate::sequence::BlockPool;
-use crate::stage::{EdgeKind, StageEnd, StageItem, Outbox, ResponseParams, ContextBudget};
+use crate::stage::{ContextBudget, EdgeKind, Outbox, ResponseParams, StageEnd, StageItem};
 
-/// One in so many positions of the context is left for a response, if its limit does not ask for fewer.
+/// Divisor of the context: a quarter is reserved for a response, or less if its limit is lower.
 const RESERVED_SHARE: usize = 4;
 
 /// A language model over audio rows and text.
 pub trait ThinkerModel<O: StepOps>: Send + Sync {
-    /// Keys and values of every layer.
+    /// Creates the KV cache of every layer.
     fn cache(&self, ops: &O, blocks: usize, block_len: usize) -> Vec<O::State>;
-    /// Rows of embeddings: tokens by `ids`; `audio` are rows that are replaced, and the audio rows that they become.
+    /// Embeds tokens by `ids`; `audio` holds the indices of rows to replace, and their audio rows.
     fn embed(&self, ops: &O, ids: &O::Index, audio: Option<(&O::Index, &O::T)>) -> O::T;
-    /// All layers over the rows `x` of the tokens `ids`; the rows before the last norm, and what is handed over of them.
+    /// Runs all layers over the rows `x` of the tokens `ids`. Returns the rows before the last norm, and the hidden
+    /// rows for the talker.
     fn forward(&self, ops: &O, x: O::T, ids: &O::Index, cache: &mut [O::State], batch: &O::Batch) -> (O::T, O::T);
-    /// Logits of the rows `at`.
+    /// Computes logits of the rows `at`.
     fn logits(&self, ops: &O, x: &O::T, at: &O::Index) -> O::T;
 }
 
-/// Of which positions a row is handed over to the talker.
+/// Positions whose hidden rows the talker gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HiddenRows {
-    /// Of what the user said: the talker reads the text as tokens.
+    /// The user's audio alone: the talker reads the text as tokens.
     Heard,
-    /// Of all, those of the response too.
+    /// All positions, the response's included.
     All,
 }
 
 /// The thinker with its stop tokens and settings.
 pub struct ThinkerLm<O: StepOps, M> {
-    /// The model.
+    /// The language model, shared with the talker if that reads its embeddings.
     pub thinker: Arc<M>,
     /// Tokens that end the text.
     pub stop: Vec<u32>,
-    /// Sampling of requests that name none.
+    /// Default sampling of requests.
     pub sampling: Sampling,
-    /// Ids.
+    /// Number of ids.
     pub vocabulary: usize,
     /// Positions of a prompt and its response together.
     pub context: usize,
-    /// Rows for the talker.
+    /// Hidden rows for the talker.
     pub hidden: SlotRows<O>,
-    /// Which it gets.
+    /// Positions whose hidden rows the talker gets.
     pub handed_over: HiddenRows,
     /// Width of a row.
     pub width: usize,
 }
 
-/// Where the thinker's numbers of a step lie.
+/// Sections of the row spec for the thinker.
 pub struct ThinkerSections {
     ids: SpecSection,
     /// Audio rows, and their numbers.
     audio_at: SpecSection,
     audio: SpecSection,
-    /// For each row, where its hidden row goes.
+    /// For each row, the destination of its hidden row.
     hidden: SpecSection,
     params: SampleSection,
 }
@@ -108,7 +109,14 @@ impl<O: Device, M: ThinkerModel<O>> CausalLm<O> for ThinkerLm<O, M> {
         params.max_tokens as usize
     }
 
-    fn accept(&mut self, slot: usize, item: StageItem, state: &mut SlotState<O, Self>, _: &mut BlockPool, out: &mut Outbox) {
+    fn accept(
+        &mut self,
+        slot: usize,
+        item: StageItem,
+        state: &mut SlotState<O, Self>,
+        _: &mut BlockPool,
+        out: &mut Outbox,
+    ) {
         match item {
             StageItem::Streamed(elements) => state.own.push(&elements),
             StageItem::StreamedEnd => state.own.end(),
@@ -199,7 +207,14 @@ impl<O: Device, M: ThinkerModel<O>> CausalLm<O> for ThinkerLm<O, M> {
         state.extend(Element::token(Role::Assistant, id), Element::token(Role::Assistant, id));
     }
 
-    fn ended(&mut self, slot: usize, end: StageEnd, state: &mut SlotState<O, Self>, _: &mut BlockPool, out: &mut Outbox) {
+    fn ended(
+        &mut self,
+        slot: usize,
+        end: StageEnd,
+        state: &mut SlotState<O, Self>,
+        _: &mut BlockPool,
+        out: &mut Outbox,
+    ) {
         state.own = GivenText::default();
         out.push((slot, StageItem::End(end)));
     }
@@ -209,7 +224,7 @@ impl<O: Device, M: ThinkerModel<O>> CausalLm<O> for ThinkerLm<O, M> {
         state.drop_queue();
     }
 
-    /// A token is given when it is sampled, and one that streamed in when the response waited for it.
+    /// A sampled token, and a given token for which the response waited.
     fn max_items(&self) -> usize {
         2
     }

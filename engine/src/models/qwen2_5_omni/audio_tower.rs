@@ -1,10 +1,11 @@
 //! `thinker.audio_tower`: log-mel blocks to audio rows, after `Qwen2_5OmniAudioEncoder`.
 //!
-//! A block of `2 * n_window` mel frames goes through two convolutions, the second of stride 2, and attends to itself alone; then each two
-//! rows become their mean. So a block depends on no other, and a full one yields whole pairs.
+//! A block of `2 * n_window` mel frames passes two convolutions, the second of stride 2. Its rows attend to each other
+//! only, and then each two rows become their mean. So a block depends on no other block, and a full block yields whole
+//! pairs.
 
-use repartee_kernels::row_spec::{SpecSection, SegmentSection};
-use repartee_kernels::{WeightLayout, NO_ROW, ReadBack, RowSpec, SpecLayout, StepKey, StepOps};
+use repartee_kernels::row_spec::{SegmentSection, SpecSection};
+use repartee_kernels::{NO_ROW, ReadBack, RowSpec, SpecLayout, StepKey, StepOps, WeightLayout};
 
 use super::config::AudioTowerConfig;
 use crate::device::Device;
@@ -15,10 +16,10 @@ use crate::models::parts::audio_layer::{AudioLayer, AudioShape, NORM_EPS, linear
 use crate::models::parts::weights::Weights;
 use crate::weight_policy::WeightPolicy;
 
-/// Frames that a convolution sees.
+/// Number of taps of a convolution.
 const KERNEL: usize = 3;
 
-/// The audio tower.
+/// Audio tower: two convolutions, transformer layers, pooling of pairs, output projection.
 pub struct AudioTower<O: StepOps> {
     config: AudioTowerConfig,
     conv1: (O::Weight, O::Weight),
@@ -29,31 +30,31 @@ pub struct AudioTower<O: StepOps> {
     proj: (O::Weight, O::Weight),
 }
 
-/// Where the numbers of a step lie.
+/// Sections of the row spec that a step uses.
 struct TowerSections {
     mel: SpecSection,
-    /// For each frame, and for each row after the convolutions, the three rows that it sees.
+    /// Input rows of the three taps, for each frame and for each row after the convolutions.
     conv1: SpecSection,
     conv2: SpecSection,
-    /// Places of the rows within their block, and the blocks' lengths in rows.
+    /// Positions of the rows within their block, and the blocks' lengths in rows.
     positions: SpecSection,
     segments: SegmentSection,
-    /// The rows of each pair.
+    /// Rows of each pair.
     first: SpecSection,
     second: SpecSection,
 }
 
-/// Rows of a block after the convolutions.
+/// Number of rows of a block after the convolutions.
 fn rows(frames: usize) -> usize {
     frames.div_ceil(2)
 }
 
-/// Audio rows that a block of `frames` mel frames becomes: a row without a pair is left out.
+/// Number of audio rows of a block of `frames` mel frames; a row without a pair is dropped.
 pub fn tokens(frames: usize) -> usize {
     rows(frames) / 2
 }
 
-/// The three rows that a convolution sees at each `stride`-th of `frames` rows from `first` on; beyond both ends lie zeros.
+/// Input rows of the three taps at each `stride`-th of `frames` rows from `first` on; taps beyond both ends read zeros.
 fn neighbours(first: usize, frames: usize, stride: usize) -> impl Iterator<Item = u32> {
     (0..frames).step_by(stride).flat_map(move |at| {
         (0..KERNEL).map(move |tap| match (at + tap).checked_sub(1) {
@@ -64,11 +65,11 @@ fn neighbours(first: usize, frames: usize, stride: usize) -> impl Iterator<Item 
 }
 
 impl<O: StepOps> AudioTower<O> {
-    /// Loads `thinker.audio_tower`.
+    /// Loads `thinker.audio_tower`; `w` is its prefix.
     pub fn load(w: &Weights<'_, O>, config: &AudioTowerConfig) -> Result<Self, LoadError> {
         let d = config.d_model;
         let convolution = |name: &str, input| -> Result<_, LoadError> {
-            // As a product with three rows, one beside the other; it stays a convolution, which no policy quantises.
+            // Computed as a product over three concatenated rows. It remains a convolution, which no policy quantises.
             let w = w.at(name).with_policy(WeightPolicy::default());
             let (shape, sizes) = ([d, input, KERNEL], (d, input, KERNEL));
             let weight = w.swapped("weight", WeightLayout::Linear, &shape, sizes, &[d, KERNEL * input])?;
@@ -84,7 +85,12 @@ impl<O: StepOps> AudioTower<O> {
         Ok(Self {
             conv1: convolution("conv1", config.num_mel_bins)?,
             conv2: convolution("conv2", d)?,
-            positions: w.made("positions", WeightLayout::Table, &sinusoids(config.n_window, d), &[config.n_window, d])?,
+            positions: w.made(
+                "positions",
+                WeightLayout::Table,
+                &sinusoids(config.n_window, d),
+                &[config.n_window, d],
+            )?,
             layers: layers.collect::<Result<_, _>>()?,
             ln_post: norm(w, "ln_post", d)?,
             proj: linear(w, "proj", config.output_dim, d)?,
@@ -92,7 +98,8 @@ impl<O: StepOps> AudioTower<O> {
         })
     }
 
-    /// Encodes blocks `[frames, mel bins]` of any callers, of at most [`AudioTowerConfig::block_frames`] each: the rows of each.
+    /// Encodes blocks `[frames, mel bins]` of any callers, at most [`AudioConfig::block_frames`] each. Returns the rows
+    /// of each block.
     pub fn encode(&self, ops: &O, blocks: &[&[f32]], spec: &mut RowSpec, back: &mut ReadBack) -> Vec<Vec<f32>> {
         let frames: Vec<usize> = blocks.iter().map(|mel| mel.len() / self.config.num_mel_bins).collect();
         let sum = |of: fn(usize) -> usize| frames.iter().map(|&frames| of(frames)).sum::<usize>();
@@ -147,7 +154,7 @@ impl<O: StepOps> AudioTower<O> {
 }
 
 fn fill(spec: &mut RowSpec, places: &TowerSections, blocks: &[&[f32]], frames: &[usize]) {
-    /// For each block its length, and the rows before it.
+    /// For each block its length, and the number of rows before it.
     fn starts(lengths: impl Iterator<Item = usize>) -> impl Iterator<Item = (usize, usize)> {
         lengths.scan(0, |before, length| {
             *before += length;
@@ -177,7 +184,7 @@ pub struct AudioEncoder<O: StepOps> {
 }
 
 impl<O: StepOps> AudioEncoder<O> {
-    /// With buffers of its own.
+    /// Creates the encoder with its own buffers.
     pub fn new(ops: O, tower: AudioTower<O>) -> Self {
         Self { ops, tower, spec: RowSpec::default(), back: ReadBack::default() }
     }

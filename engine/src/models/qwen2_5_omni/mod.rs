@@ -1,7 +1,7 @@
 //! Qwen2.5-Omni: audio tower, thinker, talker, token2wav.
 //!
-//! The model files read like the reference, `transformers` 5.23 `models/qwen2_5_omni`, and say where they follow which class. Vision is not
-//! built: its weights are ignored.
+//! The model files follow the reference, `transformers` 5.23 `models/qwen2_5_omni`, and name its classes. Vision is not
+//! supported: its weights are ignored.
 
 pub mod audio_tower;
 pub mod config;
@@ -34,7 +34,7 @@ use super::parts::slot_rows::SlotRows;
 use super::parts::talker_stage::{TalkerLm, TalkerSizes};
 use super::parts::thinker_stage::{HiddenRows, ThinkerLm};
 use super::parts::weights::Weights;
-use super::{Family, LoadError, SlotBytes, FamilyVariant, claims_named, fit_slots};
+use super::{Family, FamilyVariant, LoadError, SlotBytes, claims_named, fit_slots};
 use crate::checkpoint::{Checkpoint, CheckpointError};
 use crate::config::EngineConfig;
 use crate::device::Device;
@@ -42,22 +42,22 @@ use crate::model::{AudioFrontEnd, Model};
 use crate::text::Tokenizer;
 use crate::weight_policy::WeightPolicy;
 
-/// The stages.
+/// Names of the stages, each without settings of its own.
 const STAGES: [(&str, &[&str]); 4] = [("thinker", &[]), ("talker", &[]), ("dit", &[]), ("bigvgan", &[])];
-/// The talker's sampling where generation_config.json says nothing.
+/// Default sampling of the talker.
 const TALKER: Sampling = Sampling { temperature: 0.9, top_k: 40, top_p: 0.8, repetition_penalty: 1.05 };
-/// The published template's system message where a history begins with none.
+/// The published template's system message for a history that begins without one.
 const INSTRUCTIONS: &str = "You are a helpful assistant.";
 
-/// The models of this family up to the codes, one field a part of the checkpoint.
+/// Models of this family up to the codes, one field for each part of the checkpoint.
 pub struct Qwen25Omni<O: StepOps> {
-    /// config.json
+    /// Configuration from config.json.
     pub config: Config,
-    /// `thinker.audio_tower`
+    /// Weights of `thinker.audio_tower`.
     pub audio_tower: AudioTower<O>,
-    /// `thinker`
+    /// Weights of `thinker`.
     pub thinker: Thinker<O>,
-    /// `talker`
+    /// Weights of `talker`.
     pub talker: Talker<O>,
 }
 
@@ -67,7 +67,7 @@ impl<O: StepOps> Qwen25Omni<O> {
         Self::load_as(ops, checkpoint, WeightPolicy::default())
     }
 
-    /// Loads all parts, with weights in formats after `policy`.
+    /// Loads all parts, with weights in the formats of `policy`.
     pub fn load_as(ops: &O, checkpoint: &Checkpoint, policy: WeightPolicy) -> Result<Self, LoadError> {
         let config = Config::load(checkpoint)?;
         let weights = Weights::new(ops, checkpoint).with_policy(policy);
@@ -81,7 +81,7 @@ impl<O: StepOps> Qwen25Omni<O> {
     }
 }
 
-/// The family's entry.
+/// Entry of this family in [`FAMILIES`](crate::models::FAMILIES).
 pub const FAMILY: Family = Family {
     name: ARCHITECTURE,
     claims: |checkpoint| claims_named(checkpoint, &[ARCHITECTURE, OLD_ARCHITECTURE], FamilyVariant("omni")),
@@ -90,7 +90,7 @@ pub const FAMILY: Family = Family {
     load_cuda: load::<repartee_kernels::cuda::Cuda>,
 };
 
-/// The chat template, with special ids of the configuration and of the tokenizer.
+/// Builds the chat template, with special ids of the configuration and of the tokenizer.
 fn template(checkpoint: &Checkpoint, config: &Config, tokenizer: &Tokenizer) -> Result<ChatTemplate, CheckpointError> {
     let wrong = |field: &str, message: String| CheckpointError::WrongField {
         file: checkpoint.label("tokenizer.json"),
@@ -135,7 +135,7 @@ pub fn load<O: Device>(
     let names: Vec<String> = speakers.iter().map(|(_, voice)| voice.name.clone()).collect();
     let bos = speakers.iter().map(|(bos, voice)| (voice.name.clone(), *bos)).collect();
     let heard: Vec<_> = speakers.into_iter().map(|(_, voice)| voice).collect();
-    // What is computed once, at loading, is computed here whatever the device.
+    // One-time computations at load time always run on the CPU.
     let token2wav = Token2Wav::load((&ops, &Cpu::default()), checkpoint, &codec, &heard)?;
     let audio = &config.thinker.audio;
     let log_mel = load_log_mel(checkpoint, audio.num_mel_bins, audio.block_frames())?;
@@ -151,7 +151,7 @@ pub fn load<O: Device>(
         frame: geometry.frame(),
     };
     let bytes = SlotBytes {
-        // Keys and values of both, a row of encoded audio, and a row on its way to the talker.
+        // KV cache of thinker and talker, a row of encoded audio, and a row on its way to the talker.
         position: thinker.position_bytes() + talker_bytes + 2 * width * size_of::<f32>(),
         fixed: (sizes.positions(context) - context) * talker_bytes
             + token2wav.slot_bytes(generation.talker_max_new_tokens as usize)
@@ -161,7 +161,7 @@ pub fn load<O: Device>(
     let slots = fit_slots(settings, context, bytes)?;
     let thinker = Arc::new(thinker);
     let handed = SlotRows::new(&ops, slots.total(), slots.context, width);
-    // Stages run beside each other.
+    // Stages run in parallel, so each has its own buffers.
     let device = || ops.with_own_buffers();
     let reader = ThinkerLm {
         thinker: Arc::clone(&thinker),
@@ -184,7 +184,10 @@ pub fn load<O: Device>(
             Box::new(bigvgan),
         ],
         codec: geometry,
-        audio: Some(AudioFrontEnd { front_end: Box::new(log_mel), encoder: Box::new(AudioEncoder::new(device(), audio_tower)) }),
+        audio: Some(AudioFrontEnd {
+            front_end: Box::new(log_mel),
+            encoder: Box::new(AudioEncoder::new(device(), audio_tower)),
+        }),
         template: Box::new(template),
         tokenizer,
         voices: Box::new(names),

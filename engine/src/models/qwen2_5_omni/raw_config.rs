@@ -1,5 +1,5 @@
-//! config.json as written in the file: absent fields take the defaults of the reference's configuration classes, and the result is
-//! checked.
+//! config.json as written in the file. Absent fields take the defaults of the reference's configuration classes; then
+//! the result is checked.
 
 use serde::Deserialize;
 
@@ -38,7 +38,7 @@ impl From<RawConfig> for Config {
     }
 }
 
-/// What the talker must know of `token2wav_config`.
+/// Fields of `token2wav_config` that the talker needs.
 #[derive(Default, Deserialize)]
 struct RawToken2Wav {
     #[serde(default)]
@@ -50,7 +50,7 @@ struct RawDit {
     num_embeds: Option<usize>,
 }
 
-/// `thinker_config`.
+/// Fields of `thinker_config`.
 #[derive(Deserialize)]
 struct RawThinker {
     audio_config: RawAudio,
@@ -85,7 +85,7 @@ struct TextDefaults {
 const THINKER: TextDefaults = TextDefaults { vocab_size: 152_064, head_dim: None };
 const TALKER: TextDefaults = TextDefaults { vocab_size: 8448, head_dim: Some(128) };
 
-/// Defaults that both have in common.
+/// Defaults that both classes share.
 const LAYERS: LayersDefaults = LayersDefaults {
     hidden_size: 3584,
     intermediate_size: 18_944,
@@ -96,24 +96,24 @@ const LAYERS: LayersDefaults = LayersDefaults {
     rope_theta: 1_000_000.0,
 };
 
-/// A language model: `thinker_config.text_config`, or `talker_config` itself.
+/// Resolves a language model: `thinker_config.text_config`, or `talker_config` itself.
 fn text(mut raw: RawLanguageModel, absent: &TextDefaults) -> TextConfig {
     let layers = raw.layers(&LayersDefaults { head_dim: absent.head_dim, ..LAYERS });
     let mut rope = layers.rope;
-    // Older files name the kind after the sections that positions of three indices have.
+    // Older files name the type `mrope`, after the sections of three-index positions.
     if rope.kind == "mrope" {
         "default".clone_into(&mut rope.kind);
     }
     TextConfig {
         vocab_size: raw.vocab_size.unwrap_or(absent.vocab_size),
-        // Which projections have a bias is no field of this family's.
+        // This family has no field for the bias of projections.
         layers: LayersConfig { rope, attention_bias: false, ..layers },
         max_position_embeddings: raw.positions(),
         use_sliding_window: raw.use_sliding_window.unwrap_or(false),
     }
 }
 
-/// `talker_config`.
+/// Fields of `talker_config`.
 #[derive(Deserialize)]
 struct RawTalker {
     #[serde(flatten)]

@@ -1,6 +1,6 @@
-//! `talker`: reads what the thinker hands over and predicts codes; after `Qwen2_5OmniTalkerForConditionalGeneration`.
+//! `talker`: reads the thinker's rows and predicts codes; after `Qwen2_5OmniTalkerForConditionalGeneration`.
 
-use repartee_kernels::{WeightLayout, StepOps};
+use repartee_kernels::{StepOps, WeightLayout};
 
 use super::config::TalkerConfig;
 use super::thinker::text_shape;
@@ -9,16 +9,16 @@ use crate::models::parts::codec_lm::CodecLm;
 use crate::models::parts::decoder::FeedForward;
 use crate::models::parts::weights::Weights;
 
-/// A logit that is chosen.
+/// Logit high enough that greedy sampling picks its id.
 const SURE: f32 = 1e3;
 
-/// The talker.
+/// The talker without its stage.
 pub struct Talker<O: StepOps> {
     thinker_to_talker_proj: (O::Weight, O::Weight),
-    /// The layers, and the codes. What may be chosen is what the codec knows, and what ends the codes; the reference would fail on the
-    /// other ids.
+    /// The layers, and the codes. Allowed ids are the codec's codes and the ids that end the codes; the reference would
+    /// fail on other ids.
     pub codec: CodecLm<O>,
-    /// One row of logits, of the padding.
+    /// One row of logits that selects the padding id.
     padding: O::Weight,
 }
 
@@ -43,21 +43,21 @@ impl<O: StepOps> Talker<O> {
         })
     }
 
-    /// Input rows: the thinker's, with the embeddings of codec ids, projected.
+    /// Computes input rows: the sum of the thinker's rows and the embeddings of codec ids, projected.
     pub fn rows(&self, ops: &O, thinker: O::T, codec: &O::Index) -> O::T {
         let x = ops.add(thinker, &self.codec.rows(ops, codec));
         let (weight, bias) = &self.thinker_to_talker_proj;
         ops.linear(&x, weight, Some(bias))
     }
 
-    /// Marks the padding as said, for each entry of `rows` that is 0, in the history of the slots of `params`: the reference counts the
-    /// prompt's ids as said, and of those the padding alone may be chosen.
+    /// Adds the padding id to the sampling history of the slots of `params`, for each entry of `rows` that is 0. The
+    /// reference counts the prompt's ids as sampled; of those only the padding may be sampled.
     pub fn say_padding(&self, ops: &O, rows: &O::Index, params: &O::Index, said: &mut O::State) {
         ops.sample_at(&ops.embed_at(&self.padding, rows), params, None, Some(said));
     }
 }
 
-/// The ids that end the codes; hard-coded in the reference as what these two are in the published checkpoints.
+/// Ids that end the codes. The reference hard-codes them; in the published checkpoints they equal these two fields.
 pub fn ends(config: &TalkerConfig) -> [u32; 2] {
     [config.tts_codec_pad_token_id, config.tts_codec_end_token_id]
 }

@@ -1,7 +1,8 @@
-//! What the talker's rows are made of: what the thinker hands over of the prompt and of the text, and the code before.
+//! Rows of the talker: the thinker's rows of prompt and text, and the code before each row.
 //!
-//! Its prompt is, as in the reference, the thinker's whole prompt. A text token's row is the thinker's own of that token, which is computed
-//! when the next one is sampled: so the last token of a text that ended at a limit has none, and is not spoken.
+//! As in the reference, its prompt is the thinker's whole prompt. The row of a text token is the thinker's row of that
+//! token, computed when the next token is sampled. So the last token of a text that ended at a limit has no row and is
+//! not spoken.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use std::sync::Arc;
 use repartee_engine_api::{Role, Sampling};
 use repartee_kernels::ops::NO_ID;
 use repartee_kernels::row_spec::{SampleSection, SpecSection};
-use repartee_kernels::{NO_ROW, StepOutputs, RowSpec, SpecLayout, StepOps};
+use repartee_kernels::{NO_ROW, RowSpec, SpecLayout, StepOps, StepOutputs};
 
 use super::config::TalkerConfig;
 use super::talker::{Talker, ends};
@@ -22,12 +23,12 @@ use crate::models::parts::generation::Generation;
 use crate::models::parts::slot_rows::SlotRows;
 use crate::models::parts::speech_state::SpokenUtterance;
 use crate::models::parts::talker_stage::TalkerModel;
-use crate::stage::{EdgeKind, StageEnd, StageItem, ResponseParams};
+use crate::stage::{EdgeKind, ResponseParams, StageEnd, StageItem};
 
 /// Rows between the prompt and the first code.
 pub const HEADER_ROWS: usize = 2;
 
-/// A position: what the thinker hands over, or a text token's embedding, and a codec id ([`NO_ID`] for none).
+/// Input of a position: a thinker row or a text token's embedding, and a codec id ([`NO_ID`] for none).
 #[derive(Debug, Clone, Copy)]
 pub struct TalkerRow {
     text: Text,
@@ -38,29 +39,29 @@ pub struct TalkerRow {
 enum Text {
     /// The thinker's row of this position.
     Handed(usize),
-    /// A mark of the text.
+    /// A special token of the text.
     Mark(u32),
 }
 
-/// The talker with its marks, and the thinker whose rows it reads.
+/// The talker with its special tokens, and the thinker that provides its rows.
 pub struct CodeTalker<O: StepOps> {
     thinker: Arc<Thinker<O>>,
     talker: Talker<O>,
-    /// The thinker's rows.
+    /// Rows from the thinker.
     handed: SlotRows<O>,
     config: TalkerConfig,
-    /// For each voice the mark before its text.
+    /// For each voice, the token before its text.
     bos: BTreeMap<String, u32>,
     sampling: Sampling,
 }
 
-/// Where the talker's numbers of a step lie.
+/// Sections of the row spec for the talker.
 pub struct TalkerSections {
     special_tokens: SpecSection,
     handed: SpecSection,
     codec: SpecSection,
     params: SampleSection,
-    /// For each row that is sampled from, the padding that counts as said before; and in whose history.
+    /// Padding ids to add to the history, for each row to sample from, and the parameters of these histories.
     padding: SpecSection,
     histories: SampleSection,
 }
@@ -72,7 +73,7 @@ fn known(said: &SpokenUtterance<usize>) -> &[usize] {
 }
 
 impl<O: StepOps> CodeTalker<O> {
-    /// `handed` are the thinker's rows, `bos` each voice's mark before its text.
+    /// Creates the stage's model; `handed` are the thinker's rows, `bos` holds each voice's token before its text.
     pub fn new(
         (thinker, talker, handed): (Arc<Thinker<O>>, Talker<O>, SlotRows<O>),
         bos: BTreeMap<String, u32>,
@@ -84,9 +85,9 @@ impl<O: StepOps> CodeTalker<O> {
 
 impl<O: Device> TalkerModel<O> for CodeTalker<O> {
     type Row = TalkerRow;
-    /// Its position.
+    /// Position of the token.
     type Token = usize;
-    /// The mark before the text.
+    /// Token before the text.
     type Voice = u32;
     type Sections = TalkerSections;
 
@@ -112,7 +113,7 @@ impl<O: Device> TalkerModel<O> for CodeTalker<O> {
 
     fn token(&self, item: &StageItem) -> Option<usize> {
         match item {
-            // It was sampled from the row before its own.
+            // The item names the row that the token was sampled from, one before its own.
             StageItem::Row { position, .. } => Some(position + 1),
             _ => None,
         }
@@ -130,7 +131,7 @@ impl<O: Device> TalkerModel<O> for CodeTalker<O> {
         ])
     }
 
-    /// Beside a code stands the next token, then the end mark, then padding.
+    /// Each code goes with the next token, then the end token, then padding.
     fn next_row(&self, _: &u32, said: &SpokenUtterance<usize>, count: usize, codes: &[u32]) -> Option<TalkerRow> {
         let known = known(said);
         let text = match known.get(count) {

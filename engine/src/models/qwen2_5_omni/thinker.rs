@@ -1,24 +1,25 @@
-//! `thinker`: the language model that reads audio and text and writes text, after `Qwen2_5OmniThinkerForConditionalGeneration` without its
-//! vision part. Without vision the three rotary indices of a position are the same, so that its sections make no difference.
+//! `thinker`: the language model that reads audio and text and writes text, after
+//! `Qwen2_5OmniThinkerForConditionalGeneration` without vision. Without vision the three rotary indices of a position
+//! are equal, so the sections of M-RoPE have no effect.
 
 use repartee_kernels::StepOps;
 
 use super::config::{TextConfig, ThinkerConfig};
 use crate::device::Device;
 use crate::models::LoadError;
-use crate::models::parts::decoder::{Decoder, FeedForward, DecoderShape};
+use crate::models::parts::decoder::{Decoder, DecoderShape, FeedForward};
 use crate::models::parts::thinker_stage::ThinkerModel;
 use crate::models::parts::weights::Weights;
 
 /// The thinker without its audio tower.
 pub struct Thinker<O: StepOps> {
-    /// `model.embed_tokens`, of which the talker's rows are made too.
+    /// `model.embed_tokens`; the talker's rows use it too.
     pub embed_tokens: O::Weight,
     model: Decoder<O>,
     lm_head: O::Weight,
 }
 
-/// Sizes of a text decoder as the thinker and the talker have it.
+/// Shape of a text decoder, for thinker and talker.
 pub(super) fn text_shape(config: &TextConfig) -> DecoderShape {
     DecoderShape { qkv_bias: true, ..config.layers.shape(None) }
 }
@@ -38,7 +39,7 @@ impl<O: StepOps> Thinker<O> {
         })
     }
 
-    /// Bytes that one position takes in the cache.
+    /// Bytes of one position in the KV cache.
     pub fn position_bytes(&self) -> usize {
         self.model.position_bytes()
     }
@@ -57,7 +58,7 @@ impl<O: Device> ThinkerModel<O> for Thinker<O> {
         }
     }
 
-    /// What is handed over is the last hidden state and the token's embedding, which an audio row does not have.
+    /// The hidden rows are the last hidden state plus the token's embedding; an audio row has no embedding.
     fn forward(&self, ops: &O, x: O::T, ids: &O::Index, cache: &mut [O::State], batch: &O::Batch) -> (O::T, O::T) {
         let (x, _) = self.model.forward(ops, x, cache, batch, None);
         let handed = ops.add(self.model.norm(ops, &x), &ops.embed_at(&self.embed_tokens, ids));

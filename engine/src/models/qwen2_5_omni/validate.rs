@@ -1,11 +1,11 @@
-//! Which configurations can be served: every refusal names the field, its value and what is allowed.
+//! Checks of the configuration. Every error names the field, its value and the allowed values.
 
 use super::config::{AudioTowerConfig, Config, TalkerConfig, TextConfig};
 use super::talker::ends;
 use crate::models::parts::checks::{CheckResult, ConfigSection};
 
 impl Config {
-    /// Refuses what cannot be served.
+    /// Refuses unsupported configurations.
     pub(super) fn validate(&self) -> CheckResult {
         self.thinker.text.validate(&ConfigSection("thinker_config.text_config"))?;
         self.audio(&self.thinker.audio)?;
@@ -21,7 +21,7 @@ impl Config {
     fn audio(&self, audio: &AudioTowerConfig) -> CheckResult {
         let at = ConfigSection("thinker_config.audio_config");
         audio.check(&at, self.thinker.text.layers.hidden_size)?;
-        // The mean is of pairs of rows, which must not reach over the end of a block.
+        // The mean is over pairs of rows, which must not cross the end of a block.
         let even = audio.n_window > 0 && audio.n_window.is_multiple_of(2);
         at.check("n_window", audio.n_window, even, "even and positive")?;
         let allowed = format!("at least {}, as n_window", audio.n_window);

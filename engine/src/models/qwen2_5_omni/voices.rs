@@ -1,5 +1,5 @@
-//! The speakers of a checkpoint. They are published as spk_dict.pt, a Python pickle, which is a program: nothing here reads it.
-//! `scripts/convert-speakers` writes the same numbers as spk_dict.safetensors.
+//! Speakers of a checkpoint. They are published as spk_dict.pt, a Python pickle, which can run code, so it is never
+//! read. `scripts/convert-speakers` writes the same numbers as spk_dict.safetensors.
 
 use std::collections::BTreeSet;
 
@@ -12,18 +12,18 @@ use super::token2wav::config::DitConfig;
 use super::token2wav::voice::Voice;
 use crate::checkpoint::{Checkpoint, CheckpointError};
 
-/// The speakers as they are published.
+/// Published file of the speakers.
 const PUBLISHED: &str = "spk_dict.pt";
-/// The speakers as they are read.
+/// Converted file of the speakers, which is read.
 const FILE: &str = "spk_dict.safetensors";
-/// Mel frames of a voice that is drawn: two seconds.
+/// Mel frames of a drawn voice: two seconds.
 const DRAWN_FRAMES: usize = 200;
-/// What makes the one of the other.
+/// Script that converts the published file.
 const SCRIPT: &str = "scripts/convert-speakers";
-/// The reference's default, which stands first.
+/// The reference's default voice, listed first.
 const DEFAULT: &str = "Chelsie";
 
-/// Reads the speakers, the default one first: of each the thinker's token that stands before what it says (`bos_token`), and its voice.
+/// Reads the speakers, the default one first. Each has the thinker token before its text (`bos_token`) and its voice.
 /// `vocabulary` is the thinker's.
 pub fn load_speakers(
     checkpoint: &Checkpoint,
@@ -76,7 +76,7 @@ pub fn load_speakers(
     Ok(speakers)
 }
 
-/// A voice of no checkpoint, for weights that are drawn: its numbers are random, its token is the first.
+/// Creates a random voice for drawn weights; its token is id 0.
 fn drawn(seed: u64, config: &DitConfig) -> (u32, Voice) {
     let numbers = |part, count: usize| (0..count as u64).map(|at| normal(seed, part, at, 0)).collect();
     let conditioning = numbers(0, config.enc_emb_dim);

@@ -1,11 +1,11 @@
 //! `thinker.audio_tower`: log-mel windows to audio embeddings, after `Qwen3OmniMoeAudioEncoder`.
 //!
-//! Mel frames go in chunks of 100 through three convolutions of stride 2, which the reference's arithmetic hard-codes to 13
-//! tokens a full chunk; attention reaches both ways within a window of `n_window_infer` frames and no further, so a closed
-//! window is final.
+//! Mel frames pass three convolutions of stride 2 in chunks of 100; the reference's arithmetic hard-codes 13 tokens for
+//! a full chunk. Attention is bidirectional within a window of `n_window_infer` frames and reaches no further, so a
+//! closed window is final.
 
-use repartee_kernels::row_spec::{SpecSection, SegmentSection};
-use repartee_kernels::{WeightLayout, ReadBack, RowSpec, SpecLayout, StepKey, StepOps};
+use repartee_kernels::row_spec::{SegmentSection, SpecSection};
+use repartee_kernels::{ReadBack, RowSpec, SpecLayout, StepKey, StepOps, WeightLayout};
 
 use super::config::AudioConfig;
 use crate::models::LoadError;
@@ -20,14 +20,14 @@ pub const CHUNK_TOKENS: usize = 13;
 /// One attention window of one caller.
 #[derive(Debug, Clone, Copy)]
 pub struct Window<'a> {
-    /// `[frames, mel bins]`
+    /// Log-mel frames, `[frames, mel bins]`.
     pub mel: &'a [f32],
-    /// Whether a full chunk came before it in the same turn: the reference then pads an unfinished last chunk with
-    /// zeros to a full one, otherwise it is taken as it is.
+    /// True if a full chunk precedes it in the same turn. Then the reference pads an unfinished last chunk with zeros
+    /// to a full one; otherwise it leaves the chunk as it is.
     pub follows_full_chunk: bool,
 }
 
-/// The audio tower.
+/// Audio tower: three convolutions, transformer layers, output projection.
 pub struct AudioTower<O: StepOps> {
     config: AudioConfig,
     convs: Vec<(O::Weight, O::Weight)>,
@@ -39,39 +39,40 @@ pub struct AudioTower<O: StepOps> {
     proj2: (O::Weight, O::Weight),
 }
 
-/// Where the numbers of a step lie, whose windows have chunks of one length.
+/// Sections of the row spec for a step, whose windows have chunks of one length.
 struct TowerSections {
     /// Mel frames of a chunk.
     frames: usize,
     chunks: usize,
     mel: SpecSection,
-    /// Which tokens of the chunks stay; the positions of those within their chunk; and the windows' lengths in tokens.
+    /// Indices of the tokens to keep, their positions within their chunk, and the windows' lengths in tokens.
     keep: SpecSection,
     positions: SpecSection,
     segments: SegmentSection,
 }
 
-/// Tokens that `frames` mel frames of one chunk become.
+/// Number of tokens of one chunk of `frames` mel frames.
 fn chunk_tokens(frames: usize) -> usize {
     (0..3).fold(frames, |n, _| n.div_ceil(2))
 }
 
-/// Tokens that a window of `frames` mel frames becomes.
+/// Number of tokens of a window of `frames` mel frames.
 pub fn tokens(frames: usize) -> usize {
     frames / CHUNK_FRAMES * CHUNK_TOKENS + chunk_tokens(frames % CHUNK_FRAMES)
 }
 
 impl<O: StepOps> AudioTower<O> {
-    /// Loads `thinker.audio_tower`.
+    /// Loads `thinker.audio_tower`; `w` is its prefix.
     pub fn load(w: &Weights<'_, O>, config: &AudioConfig) -> Result<Self, LoadError> {
         let (d, c) = (config.tower.d_model, config.downsample_hidden_size);
-        // The reference's pictures are [mel, time]; ours are [time, mel], so that a time step's numbers are one row.
+        // The reference's images are [mel, time]. Ours are [time, mel], so that a time step is one row.
         let convs = (1..=3)
             .map(|i| {
                 let input = if i == 1 { 1 } else { c };
                 let (name, shape) = (format!("conv2d{i}"), [c, input, 3, 3]);
                 let weight = format!("{name}.weight");
-                let weight = w.swapped(&weight, WeightLayout::Conv2d { stride: 2 }, &shape, (c * input, 3, 3), &shape)?;
+                let weight =
+                    w.swapped(&weight, WeightLayout::Conv2d { stride: 2 }, &shape, (c * input, 3, 3), &shape)?;
                 Ok((weight, w.vector(&format!("{name}.bias"), c)?))
             })
             .collect::<Result<Vec<_>, LoadError>>()?;
@@ -98,9 +99,10 @@ impl<O: StepOps> AudioTower<O> {
         })
     }
 
-    /// Encodes windows of any callers: the rows of each, one after the other.
+    /// Encodes windows of any callers; returns the rows of each window.
     ///
-    /// Windows whose chunks have one length are a step: all but a turn's first window that is shorter than a chunk have full ones.
+    /// Windows with chunks of one length form one step. All windows have full chunks, except a turn's first window that
+    /// is shorter than a chunk.
     pub fn encode(&self, ops: &O, windows: &[Window<'_>], spec: &mut RowSpec, back: &mut ReadBack) -> Vec<Vec<f32>> {
         let mut rows = vec![Vec::new(); windows.len()];
         let mut lengths: Vec<usize> = windows.iter().map(|window| self.chunk_frames(window)).collect();
@@ -121,17 +123,17 @@ impl<O: StepOps> AudioTower<O> {
         rows
     }
 
-    /// Mel frames of a window.
+    /// Number of mel frames of a window.
     fn frames(&self, window: &Window<'_>) -> usize {
         window.mel.len() / self.config.tower.num_mel_bins
     }
 
-    /// Mel frames of each of its chunks: the last one is padded, or shorter.
+    /// Mel frames in each chunk of a window: the last chunk is padded, or shorter.
     fn chunk_frames(&self, window: &Window<'_>) -> usize {
         if window.follows_full_chunk { CHUNK_FRAMES } else { self.frames(window).min(CHUNK_FRAMES) }
     }
 
-    /// Encodes windows whose chunks have `frames` frames; their rows are read back.
+    /// Encodes windows whose chunks have `frames` frames, and reads their rows back.
     fn step(&self, ops: &O, frames: usize, windows: &[Window<'_>], spec: &mut RowSpec, back: &mut ReadBack) {
         let of = |window: &Window<'_>| (self.frames(window).div_ceil(frames), tokens(self.frames(window)));
         let (chunks, count) = windows.iter().map(of).fold((0, 0), |sum, (chunks, rows)| (sum.0 + chunks, sum.1 + rows));
@@ -147,7 +149,7 @@ impl<O: StepOps> AudioTower<O> {
         };
         layout.clear_spec(spec);
         self.fill(spec, &places, windows);
-        // No chunk has more than the full one's frames.
+        // No chunk has more frames than a full one, so the key is unique.
         let key = StepKey { stage: "encoder", rows, variant: chunks * (CHUNK_FRAMES + 1) + frames };
         let ticket = ops.launch(key, spec, &mut |ops, spec, outputs| {
             outputs.rows.push(self.forward(ops, spec, &places));
@@ -192,7 +194,7 @@ impl<O: StepOps> AudioTower<O> {
         ops.linear(&x, &self.proj2.0, Some(&self.proj2.1))
     }
 
-    /// Chunks of `frames` each, `[chunks * frames * bins, 1]`, through the convolutions.
+    /// Runs chunks of `frames` frames, `[chunks * frames * bins, 1]`, through the convolutions.
     fn downsample(&self, ops: &O, mut x: O::T, chunks: usize, frames: usize) -> O::T {
         let (mut height, mut width) = (frames, self.config.tower.num_mel_bins);
         for (weight, bias) in &self.convs {

@@ -1,16 +1,16 @@
-//! The configuration of the Qwen3-Omni family, complete: every field has its value.
+//! Complete configuration of the Qwen3-Omni family: every field has its value.
 //!
-//! Names are those of the reference (`configuration_qwen3_omni_moe.py` of transformers 5.23). Fields of what is not built
-//! (vision, training, caching hints) are left out. Sizes are counts of elements unless they say otherwise.
+//! Names are those of the reference (`configuration_qwen3_omni_moe.py` of transformers 5.23). Fields of unsupported
+//! parts (vision, training, caching hints) are left out. Sizes are numbers of elements unless stated otherwise.
 
 use std::collections::BTreeMap;
 
 use crate::models::parts::config::{AudioTowerConfig, Code2WavConfig, CodePredictorConfig, LayersConfig};
 
-/// What config.json calls this family.
+/// Name of this family in config.json.
 pub const ARCHITECTURE: &str = "Qwen3OmniMoeForConditionalGeneration";
 
-/// The whole file.
+/// Contents of config.json.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
     /// The thinker: audio and text in, text out.
@@ -19,43 +19,43 @@ pub struct Config {
     pub talker: TalkerConfig,
     /// code2wav: codec frames in, samples out.
     pub code2wav: Code2WavConfig,
-    /// `<|im_start|>`, which opens a message.
+    /// Id of `<|im_start|>`, which opens a message.
     pub im_start_token_id: u32,
-    /// `<|im_end|>`, which closes one.
+    /// Id of `<|im_end|>`, which closes a message.
     pub im_end_token_id: u32,
-    /// `system`, after `<|im_start|>`.
+    /// Id of `system`, after `<|im_start|>`.
     pub system_token_id: u32,
-    /// `user`, after `<|im_start|>`.
+    /// Id of `user`, after `<|im_start|>`.
     pub user_token_id: u32,
-    /// `assistant`, after `<|im_start|>`.
+    /// Id of `assistant`, after `<|im_start|>`.
     pub assistant_token_id: u32,
-    /// Thinker token whose embedding stands before the text that is to be spoken.
+    /// Thinker token before the text to speak; the talker uses its embedding.
     pub tts_bos_token_id: u32,
-    /// Thinker token whose embedding ends the text that is to be spoken.
+    /// Thinker token at the end of the text to speak.
     pub tts_eos_token_id: u32,
-    /// Thinker token whose embedding is spoken when the text has ended.
+    /// Thinker token that pads the text after its end.
     pub tts_pad_token_id: u32,
 }
 
-/// The audio tower and the language model behind it.
+/// The audio tower and the language model after it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ThinkerConfig {
-    /// The audio tower.
+    /// Sizes of the audio tower.
     pub audio: AudioConfig,
-    /// The language model.
+    /// Sizes of the language model.
     pub text: TextConfig,
-    /// `<|audio_start|>`.
+    /// Id of `<|audio_start|>`.
     pub audio_start_token_id: u32,
-    /// `<|audio_end|>`; not in every file, the tokenizer knows it too.
+    /// Id of `<|audio_end|>`; if the file lacks it, the tokenizer has it.
     pub audio_end_token_id: Option<u32>,
-    /// `<|audio_pad|>`, which stands for one row of the audio tower's output.
+    /// Id of `<|audio_pad|>`, which stands for one row of the audio tower's output.
     pub audio_token_id: u32,
 }
 
 /// The audio tower: convolutions over windows of mel frames, then a transformer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AudioConfig {
-    /// What every tower has.
+    /// Fields common to all towers.
     pub tower: AudioTowerConfig,
     /// Mel frames that attend to each other.
     pub n_window_infer: usize,
@@ -63,35 +63,36 @@ pub struct AudioConfig {
     pub downsample_hidden_size: usize,
 }
 
-/// A decoder-only language model: the thinker's, or the talker's.
+/// A decoder-only language model: the thinker's or the talker's.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TextConfig {
     /// Rows of the embedding and of the output head.
     pub vocab_size: usize,
-    /// The layers. `intermediate_size` is the inner size of a dense feed-forward block; in the talker also of its input projections.
+    /// Sizes of the layers. `intermediate_size` is the inner width of a dense feed-forward block; in the talker also of
+    /// its input projections.
     pub layers: LayersConfig,
-    /// Positions that the model was made for.
+    /// Maximum positions of the model.
     pub max_position_embeddings: usize,
-    /// Whether the output head is the embedding.
+    /// True if the output head is the embedding.
     pub tie_word_embeddings: bool,
-    /// Every so many layers one has experts, see [`Self::is_moe_layer`].
+    /// Interval of layers with experts; see [`Self::is_moe_layer`].
     pub decoder_sparse_step: usize,
-    /// Layers that are dense whatever the step says.
+    /// Layers that are dense regardless of the step.
     pub mlp_only_layers: Vec<usize>,
-    /// Experts of an expert layer; 0 makes every layer dense.
+    /// Experts of a layer; 0 makes every layer dense.
     pub num_experts: usize,
-    /// Experts that see one row.
+    /// Experts that process one row.
     pub num_experts_per_tok: usize,
-    /// Inner size of one expert.
+    /// Inner width of one expert.
     pub moe_intermediate_size: usize,
-    /// Whether the weights of the chosen experts are scaled to add up to one.
+    /// True if the weights of the chosen experts are scaled to add up to one.
     pub norm_topk_prob: bool,
-    /// Inner size of the expert that sees every row; the talker has one, the thinker does not.
+    /// Inner width of the shared expert, which processes every row; the talker has one, the thinker does not.
     pub shared_expert_intermediate_size: Option<usize>,
 }
 
 impl TextConfig {
-    /// Whether layer `index`, counted from 0, has experts instead of a dense feed-forward block.
+    /// True if layer `index`, counted from 0, has experts instead of a dense feed-forward block.
     pub fn is_moe_layer(&self, index: usize) -> bool {
         !self.mlp_only_layers.contains(&index)
             && self.num_experts > 0
@@ -99,30 +100,30 @@ impl TextConfig {
     }
 }
 
-/// The talker: a language model over codec tokens, and the code predictor behind it.
+/// The talker: a language model over codec tokens, and its code predictor.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TalkerConfig {
     /// The language model over the first codebook.
     pub text: TextConfig,
-    /// Fills in the other codebooks of a frame.
+    /// Code predictor for the other codebooks of a frame.
     pub code_predictor: CodePredictorConfig,
     /// Codebooks of a frame.
     pub num_code_groups: usize,
-    /// Size of the thinker's rows that the talker takes.
+    /// Width of the thinker's rows that the talker takes.
     pub thinker_hidden_size: usize,
-    /// Which of the thinker's hidden states the talker takes: 0 the embedding, n the output of the n-th layer.
+    /// Index of the thinker's hidden state that the talker takes: 0 is the embedding, n the output of the n-th layer.
     pub accept_hidden_layer: usize,
-    /// Opens the codec stream.
+    /// Id that opens the codec stream.
     pub codec_bos_id: u32,
-    /// Ends the codec stream.
+    /// Id that ends the codec stream.
     pub codec_eos_token_id: u32,
-    /// Stands where there is no codec token yet.
+    /// Codec padding id before the first codec token.
     pub codec_pad_id: u32,
     /// Codec token for speech without thinking.
     pub codec_nothink_id: u32,
-    /// Opens the empty thought.
+    /// Codec token that opens the empty thought.
     pub codec_think_bos_id: u32,
-    /// Closes it.
+    /// Codec token that closes the empty thought.
     pub codec_think_eos_id: u32,
     /// Codec token of each voice, by lower-case name.
     pub speaker_id: BTreeMap<String, u32>,

@@ -7,7 +7,7 @@ use crate::device::Device;
 use crate::elements::AudioRows;
 use crate::model::{Encoder, WindowInput};
 
-/// The audio tower and the number of mel bins.
+/// The audio tower with its device, buffers and number of mel bins.
 pub struct AudioEncoder<O: StepOps> {
     ops: O,
     tower: AudioTower<O>,
@@ -17,7 +17,7 @@ pub struct AudioEncoder<O: StepOps> {
 }
 
 impl<O: StepOps> AudioEncoder<O> {
-    /// Over `bins` mel bins.
+    /// Creates the encoder over `bins` mel bins.
     pub fn new(ops: O, tower: AudioTower<O>, bins: usize) -> Self {
         Self { ops, tower, bins, spec: RowSpec::default(), back: ReadBack::default() }
     }

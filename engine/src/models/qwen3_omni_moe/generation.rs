@@ -1,4 +1,4 @@
-//! Sampling of this family: generation_config.json, and the code predictor's, which the reference hard-codes.
+//! Sampling of this family: generation_config.json, and the code predictor's hard-coded sampling.
 
 use repartee_engine_api::Sampling;
 
@@ -6,9 +6,9 @@ use super::config::Config;
 use crate::checkpoint::{Checkpoint, CheckpointError};
 use crate::models::parts::generation::{Defaults, Generation};
 
-/// The talker's sampling where the file says nothing.
+/// Default sampling of the talker.
 const TALKER: Sampling = Sampling { temperature: 0.9, top_k: 50, top_p: 1.0, repetition_penalty: 1.05 };
-/// The code predictor's sampling where the talker samples; the reference hard-codes it.
+/// Sampling of the code predictor if the talker samples; the reference hard-codes it.
 const CODE_PREDICTOR: Sampling = Sampling { temperature: 1.0, top_k: 50, top_p: 0.8, repetition_penalty: 1.0 };
 
 /// Sampling and limits of each stage.
@@ -16,20 +16,20 @@ const CODE_PREDICTOR: Sampling = Sampling { temperature: 1.0, top_k: 50, top_p: 
 pub struct GenerationConfig {
     /// Tokens that end the thinker's text; at least one.
     pub eos_token_ids: Vec<u32>,
-    /// The thinker: greedy unless the file says `do_sample`.
+    /// Sampling of the thinker: greedy unless the file says `do_sample`.
     pub thinker: Sampling,
-    /// Upper bound of text tokens of a response.
+    /// Most text tokens of a response.
     pub thinker_max_new_tokens: u32,
-    /// The talker, over the first codebook.
+    /// Sampling of the talker's first codebook.
     pub talker: Sampling,
-    /// Upper bound of codec frames of a response.
+    /// Most codec frames of a response.
     pub talker_max_new_tokens: u32,
-    /// The code predictor: greedy exactly when the talker is.
+    /// Sampling of the code predictor: greedy exactly if the talker is.
     pub code_predictor: Sampling,
 }
 
 impl GenerationConfig {
-    /// Reads generation_config.json if there is one; without `eos_token_id` the end of a message ends the text.
+    /// Reads generation_config.json if it exists. Without `eos_token_id` the end of a message ends the text.
     pub fn load(checkpoint: &Checkpoint, config: &Config) -> Result<Self, CheckpointError> {
         let defaults = Defaults { end_of_message: config.im_end_token_id, talker: TALKER };
         let Generation { eos_token_ids, thinker, thinker_max_new_tokens, talker, talker_max_new_tokens } =

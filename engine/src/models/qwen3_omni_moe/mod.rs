@@ -1,7 +1,7 @@
 //! Qwen3-Omni: audio tower, thinker, talker with code predictor, code2wav.
 //!
-//! The model files read like the reference, `transformers` 5.23 `models/qwen3_omni_moe`, and say where they follow which
-//! class. Vision is not built: its weights are ignored.
+//! The model files follow the reference, `transformers` 5.23 `models/qwen3_omni_moe`, and name its classes. Vision is
+//! not supported: its weights are ignored.
 
 pub mod audio_tower;
 pub mod config;
@@ -34,7 +34,7 @@ use super::parts::slot_rows::SlotRows;
 use super::parts::talker_stage::{TalkerLm, TalkerSizes};
 use super::parts::thinker_stage::{HiddenRows, ThinkerLm};
 use super::parts::weights::Weights;
-use super::{Family, LoadError, SlotBytes, FamilyVariant, claims_named, fit_slots};
+use super::{Family, FamilyVariant, LoadError, SlotBytes, claims_named, fit_slots};
 use crate::checkpoint::{Checkpoint, CheckpointError};
 use crate::config::EngineConfig;
 use crate::device::Device;
@@ -42,25 +42,26 @@ use crate::model::{AudioFrontEnd, Model};
 use crate::text::Tokenizer;
 use crate::weight_policy::WeightPolicy;
 
-/// The stages, and the settings that each has beside those of every stage.
+/// Names of the stages, with the settings that only some have.
 const STAGES: [(&str, &[&str]); 3] = [("thinker", &[]), ("talker", &[]), ("code2wav", &[LEFT_CONTEXT])];
-/// Setting of code2wav: decode each chunk again with so many frames before it, without carried state; for comparison.
+/// Setting of code2wav: decode each chunk again with this number of frames before it, without carried state; for
+/// comparison.
 const LEFT_CONTEXT: &str = "left_context";
 
-/// Samples a second of the family's codec; the reference hard-codes it where it writes files.
+/// Sample rate of the family's codec in Hz; the reference hard-codes it in its file output.
 const SAMPLE_RATE: u32 = 24_000;
 
-/// The models of this family, one field a part of the checkpoint.
+/// Models of this family, one field for each part of the checkpoint.
 pub struct Qwen3Omni<O: StepOps> {
-    /// config.json
+    /// Configuration from config.json.
     pub config: Config,
-    /// `thinker.audio_tower`
+    /// Weights of `thinker.audio_tower`.
     pub audio_tower: AudioTower<O>,
-    /// `thinker`
+    /// Weights of `thinker`.
     pub thinker: Thinker<O>,
-    /// `talker`
+    /// Weights of `talker`.
     pub talker: Talker<O>,
-    /// `code2wav`
+    /// Weights of `code2wav`.
     pub code2wav: Code2Wav<O>,
 }
 
@@ -70,7 +71,7 @@ impl<O: StepOps> Qwen3Omni<O> {
         Self::load_as(ops, checkpoint, WeightPolicy::default())
     }
 
-    /// Loads all parts, with weights in formats after `policy`.
+    /// Loads all parts, with weights in the formats of `policy`.
     pub fn load_as(ops: &O, checkpoint: &Checkpoint, policy: WeightPolicy) -> Result<Self, LoadError> {
         let config = Config::load(checkpoint)?;
         let weights = Weights::new(ops, checkpoint).with_policy(policy);
@@ -85,7 +86,7 @@ impl<O: StepOps> Qwen3Omni<O> {
     }
 }
 
-/// The family's entry.
+/// Entry of this family in [`FAMILIES`](crate::models::FAMILIES).
 pub const FAMILY: Family = Family {
     name: ARCHITECTURE,
     claims: |checkpoint| claims_named(checkpoint, &[ARCHITECTURE], FamilyVariant("omni")),
@@ -94,7 +95,7 @@ pub const FAMILY: Family = Family {
     load_cuda: load::<repartee_kernels::cuda::Cuda>,
 };
 
-/// The chat template with the configuration's special ids.
+/// Builds the chat template with the configuration's special ids.
 fn template(checkpoint: &Checkpoint, config: &Config, tokenizer: &Tokenizer) -> Result<ChatTemplate, CheckpointError> {
     let audio_end = config.thinker.audio_end_token_id.or_else(|| tokenizer.token_id("<|audio_end|>"));
     let audio_end = audio_end.ok_or_else(|| CheckpointError::WrongField {
@@ -143,7 +144,7 @@ pub fn load<O: Device>(
         frame: geometry.frame(),
     };
     let bytes = SlotBytes {
-        // Keys and values of both, a row of encoded audio, and a hidden row on its way to the talker.
+        // KV cache of thinker and talker, a row of encoded audio, and a hidden row on its way to the talker.
         position: thinker.model.position_bytes() + talker_bytes + 2 * row,
         fixed: (sizes.positions(context) - context) * talker_bytes
             + talker.code_predictor.slot_bytes()
@@ -156,7 +157,7 @@ pub fn load<O: Device>(
     let thinker = Arc::new(thinker);
     let width = config.thinker.text.layers.hidden_size;
     let hidden = SlotRows::new(&ops, slots.total(), slots.context, width);
-    // Stages run beside each other.
+    // Stages run in parallel, so each has its own buffers.
     let device = || ops.with_own_buffers();
     let header = template.response_header();
     let mut voices: Vec<String> = config.talker.speaker_id.keys().cloned().collect();

@@ -1,5 +1,5 @@
-//! config.json as written in the file: absent fields take the defaults of the reference's configuration classes, older names
-//! are resolved, and the result is checked.
+//! config.json as written in the file. Absent fields take the defaults of the reference's configuration classes and
+//! older names are resolved; then the result is checked.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ impl Config {
     }
 }
 
-/// The whole file.
+/// Contents of config.json.
 #[derive(Deserialize)]
 struct RawConfig {
     thinker_config: RawThinker,
@@ -55,7 +55,7 @@ impl From<RawConfig> for Config {
     }
 }
 
-/// `thinker_config`.
+/// Fields of `thinker_config`.
 #[derive(Deserialize)]
 struct RawThinker {
     audio_config: RawAudio,
@@ -95,7 +95,7 @@ struct TextDefaults {
     norm_topk_prob: bool,
 }
 
-/// The defaults of `Qwen3OmniMoeTextConfig`.
+/// Defaults of `Qwen3OmniMoeTextConfig`.
 const THINKER: TextDefaults = TextDefaults {
     vocab_size: 3584,
     layers: LayersDefaults {
@@ -111,7 +111,7 @@ const THINKER: TextDefaults = TextDefaults {
     norm_topk_prob: true,
 };
 
-/// The defaults of `Qwen3OmniMoeTalkerTextConfig`.
+/// Defaults of `Qwen3OmniMoeTalkerTextConfig`.
 const TALKER: TextDefaults = TextDefaults {
     vocab_size: 3072,
     layers: LayersDefaults {
@@ -127,7 +127,7 @@ const TALKER: TextDefaults = TextDefaults {
     norm_topk_prob: false,
 };
 
-/// `text_config` of the thinker or the talker, with `absent` for absent fields.
+/// Resolves `text_config` of the thinker or the talker, with `absent` for absent fields.
 fn text(mut raw: RawLanguageModel, absent: &TextDefaults) -> TextConfig {
     TextConfig {
         vocab_size: raw.vocab_size.unwrap_or(absent.vocab_size),
@@ -144,7 +144,7 @@ fn text(mut raw: RawLanguageModel, absent: &TextDefaults) -> TextConfig {
     }
 }
 
-/// `talker_config`.
+/// Fields of `talker_config`.
 #[derive(Deserialize)]
 struct RawTalker {
     text_config: RawLanguageModel,
@@ -193,7 +193,7 @@ mod tests {
         serde_json::from_value::<RawConfig>(value).unwrap().into()
     }
 
-    /// What an early published file leaves out is taken from the reference, and rotary parameters from their old place.
+    /// An early published file: absent fields come from the reference, rotary parameters from their old place.
     #[test]
     fn absent_fields_take_the_references_defaults() {
         let config = config(json!({

@@ -15,14 +15,14 @@ use crate::models::parts::weights::Weights;
 pub struct Talker<O: StepOps> {
     text_projection: ResizeMlp<O>,
     hidden_projection: ResizeMlp<O>,
-    /// The layers, and codebook 0.
+    /// Language model over codebook 0.
     pub codec: CodecLm<O>,
-    /// Codebooks 1 and up.
+    /// Predictor of codebooks 1 and up.
     pub code_predictor: CodePredictor<O>,
 }
 
 impl<O: StepOps> Talker<O> {
-    /// Loads `talker`.
+    /// Loads `talker`; `w` is its prefix.
     pub fn load(w: &Weights<'_, O>, config: &TalkerConfig) -> Result<Self, LoadError> {
         let text = &config.text;
         let (vocabulary, hidden) = (text.vocab_size, text.layers.hidden_size);
@@ -42,12 +42,12 @@ impl<O: StepOps> Talker<O> {
         })
     }
 
-    /// Rows of text: the thinker's token embeddings, projected.
+    /// Computes rows of text: the thinker's token embeddings, projected.
     pub fn text_rows(&self, ops: &O, embeddings: &O::T) -> O::T {
         self.text_projection.forward(ops, embeddings)
     }
 
-    /// Rows of audio: the thinker's hidden rows, projected.
+    /// Computes rows of audio: the thinker's hidden rows, projected.
     pub fn audio_rows(&self, ops: &O, hidden: &O::T) -> O::T {
         self.hidden_projection.forward(ops, hidden)
     }

@@ -1,6 +1,6 @@
-//! What the talker's rows are made of: user rows of the prompt, the header of a response, and one text token beside each frame.
+//! Rows of the talker: user rows of the prompt, the header of a response, and one text token with each frame.
 //!
-//! Its prompt is, as in the reference, the rows of all user messages and the header of the response.
+//! As in the reference, its prompt is the rows of all user messages and the header of the response.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use repartee_engine_api::Role;
 use repartee_kernels::ops::NO_ID;
 use repartee_kernels::row_spec::SpecSection;
-use repartee_kernels::{StepOutputs, RowSpec, SpecLayout, StepOps};
+use repartee_kernels::{RowSpec, SpecLayout, StepOps, StepOutputs};
 
 use super::config::Config;
 use super::generation::GenerationConfig;
@@ -18,50 +18,50 @@ use crate::device::Device;
 use crate::elements::{Element, ElementValue};
 use crate::models::parts::autoregressive::{StepContext, StepInput, StepShape};
 use crate::models::parts::codec_lm::CodecLm;
-use crate::models::parts::frames::{FrameSections, FrameDecoder, MAX_SLOTS};
+use crate::models::parts::frames::{FrameDecoder, FrameSections, MAX_SLOTS};
 use crate::models::parts::slot_rows::SlotRows;
 use crate::models::parts::speech_state::SpokenUtterance;
 use crate::models::parts::talker_stage::TalkerModel;
-use crate::stage::{EdgeKind, StageItem, ResponseParams};
+use crate::stage::{EdgeKind, ResponseParams, StageItem};
 
 /// Rows between the user rows and the first frame: the response's header and its first text token.
 pub const HEADER_ROWS: usize = 9;
 
-/// A position: a text part and a codec part, added.
+/// Input of a position: the sum of a text part and a codec part.
 pub enum TalkerRow {
     /// A text token and a codec id ([`NO_ID`] for none).
     Text {
-        /// The token.
+        /// Id of the text token.
         id: u32,
-        /// The codec id.
+        /// Codec id, or [`NO_ID`].
         codec: u32,
     },
-    /// An audio row, by the thinker's hidden row.
+    /// An audio row, from the thinker's hidden row.
     Audio {
-        /// Its position in the thinker's prompt.
+        /// Position in the thinker's prompt.
         position: usize,
     },
     /// A text token and the sum of the last frame's embeddings.
     Frame {
-        /// The token.
+        /// Id of the text token.
         id: u32,
     },
 }
 
-/// The talker with its code predictor and marks, and the thinker whose rows it reads.
+/// The talker with its code predictor and special tokens, and the thinker that provides its rows.
 pub struct FrameTalker<O: StepOps> {
     thinker: Arc<Thinker<O>>,
     talker: Talker<O>,
-    /// The thinker's hidden rows.
+    /// Hidden rows of the thinker.
     hidden: SlotRows<O>,
     frames: FrameDecoder<O>,
     ids: Ids,
     speakers: BTreeMap<String, u32>,
 }
 
-/// Token ids of the response's header and marks.
+/// Special ids, for the response's header and the speech.
 struct Ids {
-    /// `<|im_start|>assistant\n`
+    /// Ids of `<|im_start|>assistant\n`.
     header: [u32; 3],
     tts_bos: u32,
     tts_eos: u32,
@@ -74,7 +74,7 @@ struct Ids {
     codec_eos: u32,
 }
 
-/// Where the talker's numbers of a step lie.
+/// Sections of the row spec for the talker.
 pub struct TalkerSections {
     text: SpecSection,
     codec: SpecSection,
@@ -85,7 +85,8 @@ pub struct TalkerSections {
 }
 
 impl<O: StepOps> FrameTalker<O> {
-    /// For `slots` slots. `hidden` are the thinker's rows, `header` is `<|im_start|>assistant\n`.
+    /// Creates the stage's model for `slots` slots; `hidden` are the thinker's rows, `header` is
+    /// `<|im_start|>assistant\n`.
     pub fn new(
         ops: &O,
         (thinker, talker, hidden): (Arc<Thinker<O>>, Talker<O>, SlotRows<O>),
@@ -120,7 +121,7 @@ impl<O: StepOps> FrameTalker<O> {
 impl<O: Device> TalkerModel<O> for FrameTalker<O> {
     type Row = TalkerRow;
     type Token = u32;
-    /// The speaker's codec id.
+    /// Codec id of the speaker.
     type Voice = u32;
     type Sections = TalkerSections;
 
@@ -162,7 +163,8 @@ impl<O: Device> TalkerModel<O> for FrameTalker<O> {
         }
     }
 
-    /// The response's header and first text token, [`HEADER_ROWS`] rows; the last one gives codebook 0 of the first frame.
+    /// Returns the response's header and first text token, [`HEADER_ROWS`] rows. The last one gives codebook 0 of the
+    /// first frame.
     fn first_rows(&self, &speaker: &u32, said: &SpokenUtterance<u32>) -> Option<Vec<TalkerRow>> {
         let (ids, &first) = (&self.ids, said.tokens.first()?);
         let header = ids.header.map(|id| TalkerRow::Text { id, codec: NO_ID });
@@ -173,7 +175,7 @@ impl<O: Device> TalkerModel<O> for FrameTalker<O> {
         Some(header.into_iter().chain(codecs).chain([bos, first]).collect())
     }
 
-    /// Beside a frame stands the next token, then the end mark, then padding.
+    /// Each frame goes with the next token, then the end token, then padding.
     fn next_row(&self, _: &u32, said: &SpokenUtterance<u32>, frames: usize, _: &[u32]) -> Option<TalkerRow> {
         let id = match said.tokens.get(frames) {
             Some(&token) => token,

@@ -1,32 +1,32 @@
 //! `thinker`: the language model that reads audio and text and writes text, after
-//! `Qwen3OmniMoeThinkerForConditionalGeneration` without its vision part (its rotary positions are then all the same
-//! index, so the interleaved sections make no difference).
+//! `Qwen3OmniMoeThinkerForConditionalGeneration` without vision. Without vision its rotary positions all have one
+//! index, so the interleaved sections have no effect.
 
 use repartee_kernels::{RouterShape, StepOps};
 
 use super::config::{TextConfig, ThinkerConfig};
 use crate::device::Device;
 use crate::models::LoadError;
-use crate::models::parts::decoder::{Decoder, FeedForward, DecoderShape};
+use crate::models::parts::decoder::{Decoder, DecoderShape, FeedForward};
 use crate::models::parts::thinker_stage::ThinkerModel;
 use crate::models::parts::weights::Weights;
 
 /// The thinker without its audio tower.
 pub struct Thinker<O: StepOps> {
-    /// `model.embed_tokens`, which the talker's text rows start from too.
+    /// `model.embed_tokens`; the talker's text rows start from it too.
     pub embed_tokens: O::Weight,
-    /// The layers.
+    /// Transformer layers and the last norm.
     pub model: Decoder<O>,
     lm_head: O::Weight,
     accept_hidden_layer: usize,
 }
 
-/// Sizes of a text decoder as the thinker and the talker have it.
+/// Shape of a text decoder, for thinker and talker.
 pub(super) fn text_shape(config: &TextConfig) -> DecoderShape {
     DecoderShape { qk_norm: true, ..config.layers.shape(None) }
 }
 
-/// The experts of a text decoder.
+/// Experts of a text decoder.
 pub(super) fn experts(config: &TextConfig, shared: Option<usize>) -> FeedForward {
     FeedForward::Experts {
         count: config.num_experts,
@@ -37,7 +37,7 @@ pub(super) fn experts(config: &TextConfig, shared: Option<usize>) -> FeedForward
 }
 
 impl<O: StepOps> Thinker<O> {
-    /// Loads `thinker.model` and `thinker.lm_head`; hidden rows are taken where they enter `accept_hidden_layer`.
+    /// Loads `thinker.model` and `thinker.lm_head`; hidden rows are those that enter layer `accept_hidden_layer`.
     pub fn load(w: &Weights<'_, O>, config: &ThinkerConfig, accept_hidden_layer: usize) -> Result<Self, LoadError> {
         let text = &config.text;
         let model = w.at("model");
@@ -60,7 +60,7 @@ impl<O: StepOps> Thinker<O> {
         })
     }
 
-    /// Rows of embeddings: tokens by `ids`; `audio` are rows that are replaced, and the audio embeddings that they become.
+    /// Embeds tokens by `ids`; `audio` holds the indices of rows to replace, and their audio embeddings.
     pub fn embed(&self, ops: &O, ids: &O::Index, audio: Option<(&O::Index, &O::T)>) -> O::T {
         let x = ops.embed_at(&self.embed_tokens, ids);
         match audio {
@@ -69,13 +69,13 @@ impl<O: StepOps> Thinker<O> {
         }
     }
 
-    /// All layers; returns the rows before the last norm and the hidden rows that the talker takes.
+    /// Runs all layers; returns the rows before the last norm and the hidden rows for the talker.
     pub fn forward(&self, ops: &O, x: O::T, cache: &mut [O::State], batch: &O::Batch) -> (O::T, O::T) {
         let (x, tapped) = self.model.forward(ops, x, cache, batch, Some(self.accept_hidden_layer));
         (x, tapped.expect("the accepted layer is one of the model's: its configuration was checked"))
     }
 
-    /// Logits of the rows `at`.
+    /// Computes logits of the rows `at`.
     pub fn logits(&self, ops: &O, x: &O::T, at: &O::Index) -> O::T {
         ops.linear(&self.model.norm(ops, &ops.gather_at(x, at)), &self.lm_head, None)
     }

@@ -1,16 +1,17 @@
-//! Which configurations can be served: every refusal names the field, its value and what is allowed.
+//! Checks of the configuration. Every error names the field, its value and the allowed values.
 
 use super::config::{AudioConfig, Config, TalkerConfig, TextConfig};
 use crate::models::parts::checks::{CheckResult, ConfigSection};
 use crate::models::parts::codec_lm::SUPPRESSED_TAIL;
 
-/// The reference hard-codes 13 output rows for each 100 mel frames, which is what its convolutions make of them.
+/// Half the mel frames of a window. The reference hard-codes 13 output rows for 100 mel frames, the result of its
+/// convolutions.
 const N_WINDOW: usize = 50;
 /// Output rows of one full window of `2 * N_WINDOW` mel frames.
 const ROWS_PER_WINDOW: usize = 13;
 
 impl Config {
-    /// Refuses what cannot be served.
+    /// Refuses unsupported configurations.
     pub(super) fn validate(&self) -> CheckResult {
         self.thinker.text.validate(&ConfigSection("thinker_config.text_config"))?;
         self.audio(&self.thinker.audio)?;

@@ -1,17 +1,18 @@
-//! The configuration of the Qwen3-TTS family, complete: every field has its value.
+//! Complete configuration of the Qwen3-TTS family: every field has its value.
 //!
-//! Names are those of the reference, `configuration_qwen3_tts.py` and `configuration_qwen3_tts_tokenizer_v2.py` of qwen-tts 0.1.1.
+//! Names are those of the reference, `configuration_qwen3_tts.py` and `configuration_qwen3_tts_tokenizer_v2.py` of
+//! qwen-tts 0.1.1.
 
 use std::collections::BTreeMap;
 
 use crate::models::parts::config::{Code2WavConfig, CodePredictorConfig, LayersConfig, SpeakerEncoderConfig};
 
-/// What config.json calls this family.
+/// Name of this family in config.json.
 pub const ARCHITECTURE: &str = "Qwen3TTSForConditionalGeneration";
-/// The codec that is built.
+/// Type of the one supported codec.
 pub const CODEC_TYPE: &str = "qwen3_tts_tokenizer_12hz";
 
-/// Where a checkpoint's voices come from.
+/// Source of a checkpoint's voices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VoiceSource {
     /// A list of speakers, each a codec id.
@@ -22,93 +23,93 @@ pub enum VoiceSource {
     Base,
 }
 
-/// config.json, and that of the codec.
+/// Contents of config.json, and of the codec's.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
-    /// `tts_model_type`
+    /// Source of the voices, `tts_model_type`.
     pub kind: VoiceSource,
-    /// Whether it was trained to follow instructions; those of one that was not are left out, as in the reference.
+    /// True if the model is trained to follow instructions; otherwise they are left out, as in the reference.
     pub follows_instructions: bool,
     /// The talker: text in, codec frames out.
     pub talker: TalkerConfig,
     /// The codec's decoder: codec frames in, samples out.
     pub code2wav: Code2WavConfig,
-    /// Samples a second of the codec's decoder.
+    /// Output sample rate of the codec's decoder, in Hz.
     pub output_sample_rate: u32,
-    /// What makes a voice out of a recording; `None` where voices are not cloned.
+    /// Encoders of recordings; `None` if voices are not cloned.
     pub cloning: Option<CloningConfig>,
-    /// `<|im_start|>`, which opens a message.
+    /// Id of `<|im_start|>`, which opens a message.
     pub im_start_token_id: u32,
-    /// `<|im_end|>`, which closes one.
+    /// Id of `<|im_end|>`, which closes a message.
     pub im_end_token_id: u32,
-    /// Text id that stands before the text that is to be spoken.
+    /// Text id before the text to speak.
     pub tts_bos_token_id: u32,
-    /// Text id that ends the text that is to be spoken.
+    /// Text id at the end of the text to speak.
     pub tts_eos_token_id: u32,
-    /// Text id that stands where there is no text.
+    /// Text id that pads positions without text.
     pub tts_pad_token_id: u32,
 }
 
-/// The talker: a language model over codec tokens, and the code predictor behind it.
+/// The talker: a language model over codec tokens, and its code predictor.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TalkerConfig {
-    /// Ids of codebook 0 and marks.
+    /// Number of ids: codes of codebook 0, and special tokens.
     pub vocab_size: usize,
-    /// Text ids.
+    /// Number of text ids.
     pub text_vocab_size: usize,
-    /// Size of a text embedding.
+    /// Width of a text embedding.
     pub text_hidden_size: usize,
-    /// The layers. `hidden_act` is the activation of the text projection too.
+    /// Sizes of the layers. `hidden_act` is also the activation of the text projection.
     pub layers: LayersConfig,
-    /// Positions that the model was made for.
+    /// Maximum positions of the model.
     pub max_position_embeddings: usize,
-    /// Positions that each layer looks back at; `None` for all.
+    /// Attention window of each layer, in positions; `None` for all positions.
     pub sliding_window: Option<usize>,
     /// Codebooks of a frame.
     pub num_code_groups: usize,
-    /// Opens the codec stream.
+    /// Id that opens the codec stream.
     pub codec_bos_id: u32,
-    /// Ends the codec stream.
+    /// Id that ends the codec stream.
     pub codec_eos_token_id: u32,
-    /// Stands where there is no codec token.
+    /// Codec padding id for positions without a codec token.
     pub codec_pad_id: u32,
-    /// Says that a language follows.
+    /// Codec token that announces a language.
     pub codec_think_id: u32,
-    /// Says that none follows.
+    /// Codec token that announces no language.
     pub codec_nothink_id: u32,
-    /// Stands before the language.
+    /// Codec token before the language.
     pub codec_think_bos_id: u32,
-    /// Stands after the language.
+    /// Codec token after the language.
     pub codec_think_eos_id: u32,
-    /// Each speaker, by lower-case name.
+    /// Speakers of the checkpoint, by lower-case name.
     pub speakers: BTreeMap<String, SpeakerConfig>,
     /// Codec token of each language and dialect, by lower-case name.
     pub languages: BTreeMap<String, u32>,
-    /// Fills in the other codebooks of a frame.
+    /// Code predictor for the other codebooks of a frame.
     pub code_predictor: CodePredictorConfig,
 }
 
 /// A speaker of the checkpoint.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SpeakerConfig {
-    /// Its codec token.
+    /// Codec token of the speaker.
     pub id: u32,
-    /// The dialect that it speaks instead of Chinese, and when no language is asked for.
+    /// Dialect that the speaker uses instead of Chinese, and by default.
     pub dialect: Option<String>,
 }
 
-/// The encoders of recordings.
+/// Encoders of recordings.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CloningConfig {
-    /// Who speaks.
+    /// Sizes of the speaker encoder.
     pub speaker: SpeakerEncoderConfig,
-    /// Samples a second of what the speaker encoder hears.
+    /// Sample rate of the speaker encoder's input, in Hz.
     pub speaker_sample_rate: u32,
-    /// The codec's encoder.
+    /// Sizes of the codec's encoder.
     pub speech: SpeechEncoderConfig,
     /// Samples of a frame of codes.
     pub encode_downsample_rate: usize,
-    /// Codebooks that are used.
+    /// Number of codebooks in use.
     pub encoder_valid_num_quantizers: usize,
 }
 
@@ -117,9 +118,9 @@ pub struct CloningConfig {
 pub struct SpeechEncoderConfig {
     /// Channels of the audio.
     pub audio_channels: usize,
-    /// Samples a second.
+    /// Sample rate in Hz.
     pub sampling_rate: u32,
-    /// Size of a transformer row.
+    /// Width of a transformer row.
     pub hidden_size: usize,
     /// Channels of the first convolution; each of `upsampling_ratios` doubles them.
     pub num_filters: usize,
@@ -127,48 +128,48 @@ pub struct SpeechEncoderConfig {
     pub num_residual_layers: usize,
     /// Strides, the last one first.
     pub upsampling_ratios: Vec<usize>,
-    /// Taps of the first convolution.
+    /// Number of taps of the first convolution.
     pub kernel_size: usize,
-    /// Taps of the last one.
+    /// Number of taps of the last convolution.
     pub last_kernel_size: usize,
-    /// Taps of a residual block.
+    /// Number of taps of a residual block.
     pub residual_kernel_size: usize,
-    /// By how much the taps of each further residual block are farther apart.
+    /// Factor of the dilation from one residual block to the next.
     pub dilation_growth_rate: usize,
-    /// Whether a convolution sees nothing ahead.
+    /// True if convolutions are causal.
     pub use_causal_conv: bool,
-    /// What a convolution sees before the first row.
+    /// Padding mode before the first row.
     pub pad_mode: String,
-    /// By how much a residual block narrows.
+    /// Factor by which a residual block narrows its channels.
     pub compress: usize,
-    /// Whether residual blocks have a convolution beside them.
+    /// True if residual blocks have a convolution as shortcut.
     pub use_conv_shortcut: bool,
-    /// Entries of a codebook.
+    /// Number of entries in a codebook.
     pub codebook_size: usize,
-    /// Size of an entry.
+    /// Width of an entry.
     pub codebook_dim: usize,
-    /// Size of a row that is quantized.
+    /// Width of a row to quantize.
     pub vector_quantization_hidden_dimension: usize,
-    /// Codebooks.
+    /// Number of codebooks.
     pub num_quantizers: usize,
-    /// Those of them that are quantized apart.
+    /// Number of semantic codebooks, which have a quantizer of their own.
     pub num_semantic_quantizers: usize,
-    /// Layers.
+    /// Number of transformer layers.
     pub num_hidden_layers: usize,
-    /// Inner size of the feed-forward blocks.
+    /// Inner width of the feed-forward blocks.
     pub intermediate_size: usize,
-    /// Query heads.
+    /// Number of query heads.
     pub num_attention_heads: usize,
-    /// Key and value heads.
+    /// Number of key and value heads.
     pub num_key_value_heads: usize,
-    /// Size of a head.
+    /// Width of a head.
     pub head_dim: usize,
     /// Activation of the feed-forward blocks.
     pub hidden_act: String,
-    /// Added to the variance in norms.
+    /// Epsilon added to the variance in norms.
     pub norm_eps: f64,
     /// Base of the rotary wavelengths.
     pub rope_theta: f64,
-    /// Whether the four attention projections have a bias.
+    /// True if the four attention projections have a bias.
     pub attention_bias: bool,
 }

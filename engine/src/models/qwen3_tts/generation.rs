@@ -7,21 +7,21 @@ use crate::checkpoint::{Checkpoint, CheckpointError};
 use crate::models::parts::checks::{CheckResult, ConfigSection};
 use crate::models::parts::generation::greedy;
 
-/// The file's name.
+/// Name of the file.
 const FILE: &str = "generation_config.json";
 
-/// Sampling and limits.
+/// Sampling of talker and code predictor, and the length limit.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GenerationConfig {
-    /// The talker, over the first codebook.
+    /// Sampling of the talker's first codebook.
     pub talker: Sampling,
-    /// The code predictor, over the others.
+    /// Sampling of the code predictor's codebooks.
     pub code_predictor: Sampling,
-    /// Upper bound of codec frames of a response.
+    /// Most codec frames of a response.
     pub max_new_tokens: u32,
 }
 
-/// The file as written.
+/// Fields as written in the file.
 #[derive(Debug, Default, Deserialize)]
 struct RawGenerationConfig {
     do_sample: Option<bool>,
@@ -37,7 +37,7 @@ struct RawGenerationConfig {
 }
 
 impl GenerationConfig {
-    /// Reads generation_config.json if there is one.
+    /// Reads generation_config.json if it exists.
     pub fn load(checkpoint: &Checkpoint) -> Result<Self, CheckpointError> {
         let raw: RawGenerationConfig = checkpoint.json_file(FILE)?.unwrap_or_default();
         let generation = raw.resolve();

@@ -1,8 +1,10 @@
-//! Qwen3-TTS with the 12 Hz codec: reads text aloud. A reader, a talker with code predictor, and the codec's decoder, code2wav.
+//! Qwen3-TTS with the 12 Hz codec: reads text aloud. It has a reader, a talker with code predictor, and the codec's
+//! decoder, code2wav.
 //!
-//! Voices are listed, described by instructions or, in a third kind of checkpoint, made out of recordings ([`cloning`]).
+//! Voices are listed, described by instructions or, in a third kind of checkpoint, cloned from recordings
+//! ([`cloning`]).
 //!
-//! The model files read like the reference, qwen-tts 0.1.1 `core/models` and `core/tokenizer_12hz`, and say where they follow which class.
+//! The model files follow the reference, qwen-tts 0.1.1 `core/models` and `core/tokenizer_12hz`, and name its classes.
 //! The codec is a checkpoint of its own, in the folder `speech_tokenizer`.
 
 pub mod cloning;
@@ -33,7 +35,7 @@ use super::parts::code2wav_stage::Code2WavStage;
 use super::parts::given_text_stage::GivenTextStage;
 use super::parts::talker_stage::{TalkerLm, TalkerSizes};
 use super::parts::weights::Weights;
-use super::{Family, LoadError, SlotBytes, FamilyVariant, claims_named, fit_slots};
+use super::{Family, FamilyVariant, LoadError, SlotBytes, claims_named, fit_slots};
 use crate::checkpoint::Checkpoint;
 use crate::config::EngineConfig;
 use crate::device::Device;
@@ -41,20 +43,20 @@ use crate::model::{Model, Voices};
 use crate::text::Tokenizer;
 use crate::weight_policy::WeightPolicy;
 
-/// The stages.
+/// Names of the stages, each without settings of its own.
 const STAGES: [(&str, &[&str]); 3] = [("reader", &[]), ("talker", &[]), ("code2wav", &[])];
 /// Folder of the codec.
 const CODEC: &str = "speech_tokenizer";
 
-/// The models of this family.
+/// Models of this family, one field for each part.
 pub struct Qwen3Tts<O: StepOps> {
-    /// config.json, and the codec's
+    /// Configuration from config.json and the codec's.
     pub config: Config,
-    /// `talker`
+    /// Weights of `talker`.
     pub talker: Talker<O>,
-    /// `decoder` of the codec
+    /// Weights of `decoder` of the codec.
     pub code2wav: Code2Wav<O>,
-    /// What makes a voice out of a recording.
+    /// Encoders of recordings; `None` if voices are not cloned.
     pub encoders: Option<Encoders<O>>,
 }
 
@@ -64,7 +66,7 @@ impl<O: StepOps> Qwen3Tts<O> {
         Self::load_as(ops, checkpoint, WeightPolicy::default())
     }
 
-    /// Loads all parts, with the stages' weights in formats after `policy`.
+    /// Loads all parts, with the stages' weights in the formats of `policy`.
     pub fn load_as(ops: &O, checkpoint: &Checkpoint, policy: WeightPolicy) -> Result<Self, LoadError> {
         let codec = checkpoint.part(CODEC)?;
         let config = Config::load(checkpoint, &codec)?;
@@ -81,7 +83,7 @@ impl<O: StepOps> Qwen3Tts<O> {
     }
 }
 
-/// The family's entry.
+/// Entry of this family in [`FAMILIES`](crate::models::FAMILIES).
 pub const FAMILY: Family = Family {
     name: ARCHITECTURE,
     claims: |checkpoint| claims_named(checkpoint, &[ARCHITECTURE], FamilyVariant("tts")),
@@ -105,7 +107,7 @@ pub fn load<O: Device>(
     let voices = VoiceList::new(&config);
     let context = config.talker.max_position_embeddings.min(settings.session_tokens);
     let geometry = config.code2wav.geometry(config.output_sample_rate);
-    // A recording's frames stand before the text, each with a text id beside it.
+    // A recording's frames precede the text, each with a text id.
     let recorded = config.cloning.as_ref().map_or(0, |cloning| most_frames(cloning.encode_downsample_rate));
     let sizes = TalkerSizes {
         model_positions: config.talker.max_position_embeddings,
@@ -125,7 +127,7 @@ pub fn load<O: Device>(
     };
     let slots = fit_slots(settings, context, bytes)?;
     let total = slots.total();
-    // Stages run beside each other.
+    // Stages run in parallel, so each has its own buffers.
     let device = || ops.with_own_buffers();
     let marks = UtteranceTokens::new(&config, template.response_header());
     let frame_sizes = Sizes { slots: total, width, groups: config.code2wav.num_quantizers };

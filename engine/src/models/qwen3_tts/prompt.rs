@@ -1,8 +1,8 @@
-//! The family's prompt: the instructions as a message of their own, then the text that is to be spoken.
+//! Prompt of the family: the instructions as a message, then the text to speak.
 //!
-//! The reference speaks one text at a time and remembers none. So of a history there stand in the prompt the system messages and
-//! the last user message, whose text is spoken. A response whose text streams in speaks that alone. Checkpoints that follow no
-//! instructions get none.
+//! The reference speaks one text at a time and keeps no history. So the prompt holds only the system messages and the
+//! last user message, whose text is spoken. A response whose text streams in speaks only that text. Checkpoints that
+//! follow no instructions get none.
 
 use std::sync::Arc;
 
@@ -14,20 +14,20 @@ use crate::elements::{AudioRows, Element, Message, MessageKind};
 use crate::model::PromptTemplate;
 use crate::text::Tokenizer;
 
-/// The template with the ids of one checkpoint.
+/// Prompt template with the ids of one checkpoint.
 #[derive(Debug, Clone)]
 pub struct Template {
-    /// `<|im_start|>user\n`; `None` where no instructions are followed.
+    /// Ids of `<|im_start|>user\n`; `None` if the checkpoint follows no instructions.
     instructions: Option<Vec<u32>>,
-    /// `<|im_end|>\n`
+    /// Ids of `<|im_end|>\n`.
     end: Vec<u32>,
     newline: u32,
-    /// `<|im_start|>assistant\n`
+    /// Ids of `<|im_start|>assistant\n`.
     response: [u32; 3],
 }
 
 impl Template {
-    /// Takes the marks from the configuration and the words from the tokenizer.
+    /// Builds the template: special tokens come from the configuration, words from the tokenizer.
     pub fn new(checkpoint: &Checkpoint, config: &Config, tokenizer: &Tokenizer) -> Result<Self, CheckpointError> {
         let words = |text: &str| match tokenizer.encode(text).as_deref() {
             Ok(&[word, newline]) => Ok([word, newline]),
@@ -46,7 +46,7 @@ impl Template {
         })
     }
 
-    /// `<|im_start|>assistant\n`, the header of a response.
+    /// Ids of `<|im_start|>assistant\n`, the header of a response.
     pub fn response_header(&self) -> [u32; 3] {
         self.response
     }

@@ -1,5 +1,5 @@
-//! config.json and the codec's as written in the files: absent fields take the defaults of the reference's configuration
-//! classes, and the result is checked. `null` means the same as an absent field.
+//! config.json and the codec's as written in the files. Absent fields and `null` take the defaults of the reference's
+//! configuration classes; then the result is checked.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::config::{
-    ARCHITECTURE, CODEC_TYPE, CloningConfig, Config, VoiceSource, SpeakerConfig, SpeechEncoderConfig, TalkerConfig,
+    ARCHITECTURE, CODEC_TYPE, CloningConfig, Config, SpeakerConfig, SpeechEncoderConfig, TalkerConfig, VoiceSource,
 };
 use crate::checkpoint::{BadValue, Checkpoint, CheckpointError};
 use crate::models::parts::checks::ConfigSection;
@@ -16,7 +16,7 @@ use crate::models::parts::raw_config::{
     LayersDefaults, RawCode2Wav, RawLanguageModel, RawSpeakerEncoder, checked, expect_architecture, head_size,
 };
 
-/// `tts_model_size` of the listed voices that follow no instructions.
+/// `tts_model_size` of the models with listed voices that follow no instructions.
 const SMALL: &str = "0b6";
 
 impl Config {
@@ -36,13 +36,13 @@ impl Config {
     }
 }
 
-/// The file once more: `talker_config` holds the fields of a language model among its own.
+/// Second view of config.json: `talker_config` mixes the fields of a language model with its own.
 #[derive(Deserialize)]
 struct RawLayers {
     talker_config: RawLanguageModel,
 }
 
-/// The whole file.
+/// Contents of config.json.
 #[derive(Deserialize)]
 struct RawConfig {
     talker_config: RawTalker,
@@ -97,7 +97,7 @@ impl RawConfig {
     }
 }
 
-/// The defaults of the talker's configuration class.
+/// Defaults of the talker's configuration class.
 const TALKER: LayersDefaults = LayersDefaults {
     hidden_size: 1024,
     intermediate_size: 2048,
@@ -108,7 +108,7 @@ const TALKER: LayersDefaults = LayersDefaults {
     rope_theta: 10_000.0,
 };
 
-/// `talker_config`, but for its layers.
+/// Fields of `talker_config`, without its layers.
 #[derive(Deserialize)]
 struct RawTalker {
     text_vocab_size: Option<usize>,
@@ -122,7 +122,7 @@ struct RawTalker {
     codec_think_bos_id: Option<u32>,
     codec_think_eos_id: Option<u32>,
     spk_id: Option<BTreeMap<String, u32>>,
-    /// The name of a dialect, or `false`.
+    /// Name of a dialect, or `false`.
     spk_is_dialect: Option<BTreeMap<String, Value>>,
     codec_language_id: Option<BTreeMap<String, u32>>,
     code_predictor_config: RawLanguageModel,
@@ -162,7 +162,7 @@ impl RawTalker {
     }
 }
 
-/// The codec's config.json.
+/// Contents of the codec's config.json.
 #[derive(Deserialize)]
 struct RawCodec {
     model_type: Option<String>,
@@ -173,7 +173,7 @@ struct RawCodec {
     encoder_config: Option<RawSpeechEncoder>,
 }
 
-/// The defaults of the speaker encoder's configuration class.
+/// Defaults of the speaker encoder's configuration class.
 fn speaker_encoder() -> SpeakerEncoderConfig {
     SpeakerEncoderConfig {
         mel_dim: 128,
@@ -187,7 +187,7 @@ fn speaker_encoder() -> SpeakerEncoderConfig {
     }
 }
 
-/// `encoder_config` of the codec.
+/// Fields of `encoder_config` of the codec.
 #[derive(Default, Deserialize)]
 struct RawSpeechEncoder {
     audio_channels: Option<usize>,

@@ -1,16 +1,16 @@
 //! `talker`: reads text and predicts codebook 0 of each codec frame; after `Qwen3TTSTalkerForConditionalGeneration`.
 
-use repartee_kernels::{WeightLayout, StepOps};
+use repartee_kernels::{StepOps, WeightLayout};
 
 use super::config::TalkerConfig;
 use crate::models::LoadError;
 use crate::models::parts::code_predictor::CodePredictor;
 use crate::models::parts::codec_lm::{CodecLm, allowed_codes};
-use crate::models::parts::decoder::{FeedForward, DecoderShape};
+use crate::models::parts::decoder::{DecoderShape, FeedForward};
 use crate::models::parts::resize_mlp::ResizeMlp;
 use crate::models::parts::weights::Weights;
 
-/// Frames that a response has at least; hard-coded in the reference.
+/// Least number of frames in a response; hard-coded in the reference.
 pub const LEAST_FRAMES: usize = 2;
 /// Added to the logit of the end of speech while a response has fewer frames.
 const NEVER: f32 = -1e9;
@@ -19,16 +19,16 @@ const NEVER: f32 = -1e9;
 pub struct Talker<O: StepOps> {
     text_embedding: O::Weight,
     text_projection: ResizeMlp<O>,
-    /// The layers, and codebook 0.
+    /// Language model over codebook 0.
     pub codec: CodecLm<O>,
     /// One row, added to the logits of a response that may not end yet.
     pub endless: O::Weight,
-    /// Codebooks 1 and up.
+    /// Predictor of codebooks 1 and up.
     pub code_predictor: CodePredictor<O>,
 }
 
 impl<O: StepOps> Talker<O> {
-    /// Loads `talker`.
+    /// Loads `talker`; `w` is its prefix.
     pub fn load(w: &Weights<'_, O>, config: &TalkerConfig) -> Result<Self, LoadError> {
         let (vocabulary, hidden, text) = (config.vocab_size, config.layers.hidden_size, config.text_hidden_size);
         let end = config.codec_eos_token_id;
@@ -48,7 +48,7 @@ impl<O: StepOps> Talker<O> {
         })
     }
 
-    /// Rows of text: its embeddings, projected.
+    /// Computes rows of text: its embeddings, projected.
     pub fn text_rows(&self, ops: &O, ids: &O::Index) -> O::T {
         self.text_projection.forward(ops, &ops.embed_at(&self.text_embedding, ids))
     }

@@ -1,41 +1,41 @@
-//! What the talker's rows are made of: the instructions of the prompt, the rows of an utterance before its first frame, and the text id
-//! beside each frame, for which a frame waits where text streams in.
+//! Rows of the talker: the prompt's instructions, the rows of an utterance before its first frame, and the text id that
+//! goes with each frame. If text streams in, a frame waits for its id.
 
 use std::sync::Arc;
 
 use repartee_engine_api::Role;
 use repartee_kernels::ops::NO_ID;
 use repartee_kernels::row_spec::SpecSection;
-use repartee_kernels::{StepOutputs, RowSpec, SpecLayout, StepOps};
+use repartee_kernels::{RowSpec, SpecLayout, StepOps, StepOutputs};
 
 use super::generation::GenerationConfig;
 use super::talker::{LEAST_FRAMES, Talker};
-use super::utterance::{UtteranceTokens, UtteranceRow, Utterance};
+use super::utterance::{Utterance, UtteranceRow, UtteranceTokens};
 use super::voices::{Cloned, Voice, VoiceList};
 use crate::device::Device;
 use crate::elements::{Element, ElementValue};
 use crate::models::parts::autoregressive::{Sampler, StepContext, StepInput, StepShape};
 use crate::models::parts::codec_lm::CodecLm;
-use crate::models::parts::frames::{FrameSections, FrameDecoder, MAX_SLOTS};
+use crate::models::parts::frames::{FrameDecoder, FrameSections, MAX_SLOTS};
 use crate::models::parts::speech_state::SpokenUtterance;
 use crate::models::parts::talker_stage::TalkerModel;
-use crate::stage::{EdgeKind, StageItem, ResponseParams};
+use crate::stage::{EdgeKind, ResponseParams, StageItem};
 
-/// The talker with its code predictor, its marks and voices.
+/// The talker with its code predictor, special tokens and voices.
 pub struct FrameTalker<O: StepOps> {
     talker: Talker<O>,
     frames: FrameDecoder<O>,
     sizes: Sizes,
     tokens: UtteranceTokens,
     voices: VoiceList,
-    /// Whether a text that does not stream in stands before the first frame.
+    /// True if text that does not stream in precedes the first frame.
     whole: bool,
 }
 
 /// Sizes of the stage.
 #[derive(Debug, Clone, Copy)]
 pub struct Sizes {
-    /// Slots.
+    /// Number of slots.
     pub slots: usize,
     /// Width of a row.
     pub width: usize,
@@ -43,28 +43,28 @@ pub struct Sizes {
     pub groups: usize,
 }
 
-/// How a response is spoken.
+/// Voice of a response, and the placement of its text.
 pub struct SpeakingStyle {
     voice: Voice,
-    /// Whether all text stands before the first frame, as in the reference unless text streams in or a voice is cloned.
+    /// True if all text precedes the first frame, as in the reference unless text streams in or the voice is cloned.
     whole: bool,
 }
 
-/// Where the talker's numbers of a step lie.
+/// Sections of the row spec for the talker.
 pub struct TalkerSections {
     text: SpecSection,
     codec: SpecSection,
-    /// Rows of a recording: the speaker's numbers, or the codes of a frame.
+    /// Rows of a recording: the speaker embedding, or the codes of a frame.
     cloned_at: SpecSection,
     cloned: SpecSection,
     cloned_codes: Vec<SpecSection>,
-    /// For each row that is sampled from, whether it may not end.
+    /// For each row to sample from, the mask of a response that may not end yet, or [`NO_ID`].
     endless: SpecSection,
     frames: FrameSections,
 }
 
 impl<O: StepOps> FrameTalker<O> {
-    /// The stage's model.
+    /// Creates the stage's model.
     pub fn new(
         ops: &O,
         talker: Talker<O>,
@@ -130,7 +130,13 @@ impl<O: Device> TalkerModel<O> for FrameTalker<O> {
         self.tokens.begin(&utterance(manner, said))
     }
 
-    fn next_row(&self, manner: &SpeakingStyle, said: &SpokenUtterance<u32>, frame: usize, _: &[u32]) -> Option<UtteranceRow> {
+    fn next_row(
+        &self,
+        manner: &SpeakingStyle,
+        said: &SpokenUtterance<u32>,
+        frame: usize,
+        _: &[u32],
+    ) -> Option<UtteranceRow> {
         self.tokens.beside(&utterance(manner, said), frame).map(|id| UtteranceRow::Frame { id })
     }
 
@@ -169,7 +175,7 @@ impl<O: Device> TalkerModel<O> for FrameTalker<O> {
             })
         };
         spec.set_each(places.cloned_at, cloned().map(|(at, ..)| at as u32));
-        // A frame's row is made of its codes alone.
+        // A frame's row consists of its codes alone.
         let speaker = |at: usize, voice: &Cloned, frame: Option<usize>| {
             if frame.is_none() { voice.speaker.get(at).copied().unwrap_or_default() } else { 0.0 }
         };

@@ -1,4 +1,4 @@
-//! The talker's input of one utterance: a text part and a codec part for each position, added.
+//! Talker input of one utterance: the sum of a text part and a codec part for each position.
 
 use std::sync::Arc;
 
@@ -6,39 +6,39 @@ use super::config::Config;
 use super::voices::{Cloned, Speaker, Voice};
 use repartee_kernels::ops::NO_ID;
 
-/// Rows of an utterance beside those of its text and of a recording: header, language, speaker and marks.
+/// Rows of an utterance without its text and recording: header, language, speaker and special tokens.
 pub const HEADER_ROWS: usize = 12;
 
-/// A position.
+/// Input of a position.
 #[derive(Debug, Clone, PartialEq)]
 pub enum UtteranceRow {
     /// A text id and a codec id ([`NO_ID`] for none).
     Text {
-        /// The text id.
+        /// Id of the text token.
         id: u32,
-        /// The codec id.
+        /// Codec id, or [`NO_ID`].
         codec: u32,
     },
-    /// A text id and a voice out of a recording.
+    /// A text id and part of a cloned voice.
     Cloned {
-        /// The text id.
+        /// Id of the text token.
         id: u32,
-        /// The voice.
+        /// The cloned voice.
         voice: Arc<Cloned>,
-        /// Which frame of it, whose embeddings are added; `None` for the speaker's row.
+        /// Frame of the recording whose embeddings are added; `None` for the speaker embedding.
         frame: Option<usize>,
     },
     /// A text id and the sum of the last frame's embeddings.
     Frame {
-        /// The text id.
+        /// Id of the text token.
         id: u32,
     },
 }
 
-/// Ids that stand in every utterance.
+/// Special ids of every utterance.
 #[derive(Debug, Clone)]
 pub struct UtteranceTokens {
-    /// `<|im_start|>assistant\n`
+    /// Ids of `<|im_start|>assistant\n`.
     header: [u32; 3],
     tts_bos: u32,
     tts_eos: u32,
@@ -49,35 +49,35 @@ pub struct UtteranceTokens {
     think_eos: u32,
     codec_pad: u32,
     codec_bos: u32,
-    /// Ends the speech.
+    /// Codec id that ends the speech.
     pub codec_eos: u32,
 }
 
-/// What is said, as far as it is known.
+/// Text of an utterance as far as it is known, and its voice.
 #[derive(Debug, Clone, Copy)]
 pub struct Utterance<'a> {
-    /// Who says it.
+    /// Voice that speaks the text.
     pub voice: &'a Voice,
-    /// Text ids so far.
+    /// Text ids received so far.
     pub text: &'a [u32],
-    /// Whether no more come.
+    /// True once no more text ids come.
     pub ended: bool,
-    /// Whether all of it stands before the first frame; otherwise one id stands beside each frame.
+    /// True if all text precedes the first frame; otherwise each frame goes with one text id.
     pub whole: bool,
 }
 
 impl Utterance<'_> {
-    /// Text ids that stand before the first frame where text stands beside frames: one, and one for each frame of the recording.
+    /// Text ids before the first frame, if each frame goes with one: one, and one for each frame of the recording.
     fn lead(&self) -> usize {
         1 + self.voice.recording().map_or(0, |recording| recording.frames.len())
     }
 
-    /// Text ids that are known, those of the recording included.
+    /// Number of known text ids, those of the recording included.
     fn known(&self) -> usize {
         self.text.len() + self.voice.recording().map_or(0, |recording| recording.text.len())
     }
 
-    /// The text id at a place, those of the recording first.
+    /// Text id at index `at`, those of the recording first.
     fn text_at(&self, at: usize) -> Option<u32> {
         let before = self.voice.recording().map_or(&[][..], |recording| &recording.text);
         before.get(at).or_else(|| self.text.get(at.checked_sub(before.len())?)).copied()
@@ -85,7 +85,7 @@ impl Utterance<'_> {
 }
 
 impl UtteranceTokens {
-    /// Those of a configuration; `header` is `<|im_start|>assistant\n`.
+    /// Takes the ids of a configuration; `header` is `<|im_start|>assistant\n`.
     pub fn new(config: &Config, header: [u32; 3]) -> Self {
         let talker = &config.talker;
         Self {
@@ -103,7 +103,7 @@ impl UtteranceTokens {
         }
     }
 
-    /// The rows before the first frame, once enough of the text is known. An utterance without text has none.
+    /// Rows before the first frame; `None` until enough of the text is known, or if there is no text.
     pub fn begin(&self, utterance: &Utterance<'_>) -> Option<Vec<UtteranceRow>> {
         let Utterance { voice, text, ended, whole } = utterance;
         let (lead, known) = (utterance.lead(), utterance.known());
@@ -139,7 +139,7 @@ impl UtteranceTokens {
         Some(rows)
     }
 
-    /// The text id beside frame `frame`, counted from 1; `None` while it is not known.
+    /// Text id that goes with frame `frame`, counted from 1; `None` while it is not known.
     pub fn beside(&self, utterance: &Utterance<'_>, frame: usize) -> Option<u32> {
         if utterance.whole {
             return Some(self.tts_pad);
@@ -148,7 +148,7 @@ impl UtteranceTokens {
         (utterance.ended || at < utterance.known()).then(|| self.text_or_pad(utterance, at))
     }
 
-    /// The text id at a place of a text that has ended, or reaches so far: the end's after the last one, then padding.
+    /// Text id at index `at`, which is known or past the end: the end token after the last id, then padding.
     fn text_or_pad(&self, utterance: &Utterance<'_>, at: usize) -> u32 {
         let end = if at == utterance.known() { self.tts_eos } else { self.tts_pad };
         utterance.text_at(at).unwrap_or(end)

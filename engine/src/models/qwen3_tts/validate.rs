@@ -1,4 +1,4 @@
-//! Which configurations can be served: every refusal names the field, its value and what is allowed.
+//! Checks of the configuration. Every error names the field, its value and the allowed values.
 
 use super::cloning::mel;
 use super::config::{CloningConfig, Config, VoiceSource};
@@ -6,7 +6,7 @@ use crate::models::parts::checks::{CheckResult, ConfigSection};
 use crate::models::parts::codec_lm::SUPPRESSED_TAIL;
 
 impl Config {
-    /// Refuses what cannot be served, of config.json.
+    /// Refuses unsupported configurations, by fields of config.json.
     pub(super) fn validate(&self) -> CheckResult {
         let top = ConfigSection("");
         let text = self.talker.text_vocab_size;
@@ -51,7 +51,12 @@ impl Config {
         for (language, id) in &talker.languages {
             at.id(&format!("codec_language_id.{language}"), *id, vocabulary)?;
         }
-        at.check("spk_id", "{}", self.kind != VoiceSource::CustomVoice || !talker.speakers.is_empty(), "at least one voice")?;
+        at.check(
+            "spk_id",
+            "{}",
+            self.kind != VoiceSource::CustomVoice || !talker.speakers.is_empty(),
+            "at least one voice",
+        )?;
         for (name, speaker) in &talker.speakers {
             at.id(&format!("spk_id.{name}"), speaker.id, vocabulary)?;
             if let Some(dialect) = &speaker.dialect {
@@ -62,11 +67,20 @@ impl Config {
         Ok(())
     }
 
-    /// Refuses what cannot be served, of the codec's config.json.
+    /// Refuses unsupported configurations, by fields of the codec's config.json.
     pub(super) fn validate_codec(&self) -> CheckResult {
-        ConfigSection("").check("output_sample_rate", self.output_sample_rate, self.output_sample_rate > 0, "at least 1")?;
+        ConfigSection("").check(
+            "output_sample_rate",
+            self.output_sample_rate,
+            self.output_sample_rate > 0,
+            "at least 1",
+        )?;
         let groups = self.talker.num_code_groups;
-        self.code2wav.check(&ConfigSection("decoder_config"), groups, "talker_config.num_code_groups of config.json")?;
+        self.code2wav.check(
+            &ConfigSection("decoder_config"),
+            groups,
+            "talker_config.num_code_groups of config.json",
+        )?;
         self.cloning.as_ref().map_or(Ok(()), |cloning| self.speech_encoder(cloning))
     }
 

@@ -1,30 +1,30 @@
-//! The voices of a checkpoint: each speaker, alone and with each language, and those made out of recordings. `NAME/LANGUAGE` is how a
-//! language is asked for.
+//! Voices of a checkpoint: each speaker, alone and with each language, and cloned voices. The name `NAME/LANGUAGE`
+//! requests a language.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::config::{Config, VoiceSource, TalkerConfig};
+use super::config::{Config, TalkerConfig, VoiceSource};
 use crate::model::Voices;
 
-/// What the checkpoint's own voice is called where it has no speakers.
+/// Name of the checkpoint's own voice if it has no speakers.
 const OWN: &str = "default";
-/// The language that a speaker of a dialect replaces by it.
+/// Language that a speaker's dialect replaces.
 const REPLACED: &str = "chinese";
-/// Marks the languages that are not asked for by name.
+/// Part of the names of languages that cannot be requested.
 const DIALECT: &str = "dialect";
 
-/// Who speaks, and in which language.
+/// Speaker and language of a response.
 #[derive(Debug, Clone, Default)]
 pub struct Voice {
-    /// Who speaks.
+    /// Speaker of the voice.
     pub speaker: Speaker,
     /// Codec id of the language; `None` leaves it to the model.
     pub language: Option<u32>,
 }
 
 impl Voice {
-    /// The recording that stands before what is said: its codes, and what is said in it.
+    /// Recording that precedes the speech; `None` without codes.
     pub fn recording(&self) -> Option<&Arc<Cloned>> {
         match &self.speaker {
             Speaker::Cloned(cloned) if !cloned.frames.is_empty() => Some(cloned),
@@ -33,43 +33,43 @@ impl Voice {
     }
 }
 
-/// Who speaks.
+/// Speaker of a voice.
 #[derive(Debug, Clone, Default)]
 pub enum Speaker {
-    /// Whoever the instructions describe.
+    /// Speaker that the instructions describe.
     #[default]
     Any,
     /// A speaker of the checkpoint, by its codec id.
     Listed(u32),
-    /// A voice out of a recording.
+    /// A speaker cloned from a recording.
     Cloned(Arc<Cloned>),
 }
 
-/// A voice out of a recording.
+/// A voice cloned from a recording.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cloned {
-    /// The speaker encoder's row.
+    /// Speaker embedding from the speaker encoder.
     pub speaker: Vec<f32>,
-    /// What is said in the recording; empty if that is not known.
+    /// Transcript of the recording as text ids; empty if unknown.
     pub text: Vec<u32>,
-    /// The recording's codes, frame by frame; empty without a text.
+    /// Codes of the recording, frame by frame; empty without a transcript.
     pub frames: Vec<Vec<u32>>,
 }
 
 /// All voices by name.
 #[derive(Debug, Clone, Default)]
 pub struct VoiceList {
-    /// In the order in which they are listed.
+    /// Names of the checkpoint's voices, in listing order.
     names: Vec<String>,
     voices: BTreeMap<String, Voice>,
-    /// Languages that a cloned voice may be asked for.
+    /// Languages that a request may choose for a cloned voice.
     languages: BTreeMap<String, u32>,
-    /// Voices out of recordings, which all clones of the list have in common.
+    /// Cloned voices, shared by all clones of the list.
     cloned: Arc<Mutex<BTreeMap<String, Arc<Cloned>>>>,
 }
 
 impl VoiceList {
-    /// The voices of a configuration.
+    /// Lists the voices of a configuration.
     pub fn new(config: &Config) -> Self {
         let talker = &config.talker;
         let mut speakers: Vec<(&str, Option<u32>, Option<&str>)> = match config.kind {
@@ -102,7 +102,7 @@ impl VoiceList {
         self.names.push(name);
     }
 
-    /// The voice of a name; for an unknown one, nobody's.
+    /// Returns the voice of a name; for an unknown name the default voice, without a speaker.
     pub fn get(&self, name: &str) -> Voice {
         self.voices.get(name).cloned().or_else(|| self.cloned_voice(name)).unwrap_or_default()
     }
@@ -119,23 +119,23 @@ impl VoiceList {
         Some(Voice { speaker: Speaker::Cloned(Arc::clone(cloned)), language })
     }
 
-    /// A panic while they were held has changed none.
+    /// Locks the cloned voices. A poisoned lock is fine: a panic changes none of them.
     fn clones(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Cloned>>> {
         self.cloned.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a voice out of a recording.
+    /// Adds or replaces a cloned voice.
     pub fn enrol(&self, name: &str, cloned: Cloned) {
         self.clones().insert(name.to_owned(), Arc::new(cloned));
     }
 
-    /// Forgets one; whether there was one.
+    /// Removes a cloned voice; false if there is none of this name.
     pub fn remove_voice(&self, name: &str) -> bool {
         self.clones().remove(name).is_some()
     }
 }
 
-/// The language's codec id. A speaker of a dialect speaks it in place of Chinese, and where no language is asked for.
+/// Codec id of the language. A speaker's dialect replaces Chinese, and is its default.
 fn language(talker: &TalkerConfig, asked: Option<&str>, dialect: Option<&str>) -> Option<u32> {
     let name = match asked {
         None => dialect,

@@ -1,4 +1,4 @@
-//! A response aborted at any tick leaves nothing, and the session goes on as if it had never been.
+//! A response aborted at any tick leaves no trace in the session.
 
 use repartee_engine::{EngineConfig, HandOff};
 use repartee_engine_api::{Command, Event, FinishReason, Respond};
@@ -6,14 +6,14 @@ use repartee_engine_api::{Command, Event, FinishReason, Respond};
 use super::{Bed, INSTRUCTIONS, Subject, assert_same, config, respond};
 use crate::common::driven::submit;
 
-/// A short response: every tick of it is tried.
+/// A short response, so that every tick of it can be tried.
 fn short(number: u64) -> Respond {
     Respond { max_tokens: Some(5), ..respond(number) }
 }
 
-/// A cancelled response leaves the session as a fresh one, at any tick.
+/// A session with a response cancelled at any tick equals a fresh session.
 pub fn cancel_at_any_tick_equals_never<S: Subject>(subject: &S) {
-    // In the second one edges hold pieces back.
+    // With full payload the edges buffer pieces.
     for hand_off in [HandOff::AsyncChunk, HandOff::FullPayload] {
         cancel_at_any_tick(subject, &EngineConfig { hand_off, ..config() });
     }
@@ -35,7 +35,7 @@ fn cancel_at_any_tick<S: Subject>(subject: &S, config: &EngineConfig) {
         let session = bed.engine.open();
         submit(&session, Command::SetInstructions(INSTRUCTIONS.to_owned()));
         bed.input(&session, 0, 0);
-        // Sound is prefilled while it comes, at every second try.
+        // At every second try audio is prefilled as it arrives.
         if ticks % 2 == 1 {
             bed.engine.settle();
         }
@@ -52,7 +52,7 @@ fn cancel_at_any_tick<S: Subject>(subject: &S, config: &EngineConfig) {
         let next = bed.respond(&session, short(1));
         assert_same(&next, &plain, &what);
         bed.close(session);
-        // One try after the end of the response too.
+        // One more try after the end of the response.
         let done = !matches!(ends[0], Event::SegmentFinished { reason: FinishReason::Cancelled, .. });
         if done && std::mem::replace(&mut over, true) {
             return;
@@ -60,7 +60,7 @@ fn cancel_at_any_tick<S: Subject>(subject: &S, config: &EngineConfig) {
     }
 }
 
-/// A response that is cancelled at any tick and truncated to what was spoken equals one that was never longer.
+/// A response cancelled at any tick and truncated to the spoken text equals one that was never longer.
 pub fn barge_in_equals_a_shorter_response<S: Subject>(subject: &S) {
     let mut bed = Bed::new(subject, &config());
     let mut tried = 0;
@@ -92,7 +92,7 @@ pub fn barge_in_equals_a_shorter_response<S: Subject>(subject: &S) {
     assert!(tried > 5, "{tried} responses were cancelled while they were spoken");
 }
 
-/// A handle that is dropped at any tick frees everything, out-of-band responses and waiting ones included.
+/// Dropping a handle at any tick frees everything, out-of-band and pending responses included.
 pub fn drop_at_any_tick_frees_everything<S: Subject>(subject: &S) {
     let mut bed = Bed::new(subject, &config());
     let plain = bed.engine.open();

@@ -1,4 +1,4 @@
-//! A conversation gives the same under any cut of its input and any settings, alone or beside others.
+//! A conversation gives equal output for any cut of its input, any settings, and any other sessions.
 
 use std::collections::BTreeMap;
 
@@ -7,11 +7,11 @@ use proptest::test_runner::TestRunner;
 use repartee_engine::{EngineConfig, HandOff, StageConfig};
 use repartee_engine_api::{Command, Respond, Sampling, SessionHandle};
 
-use super::{Bed, Splitter, INSTRUCTIONS, Subject, assert_same, config, respond, submit_all, whole};
+use super::{Bed, INSTRUCTIONS, Splitter, Subject, assert_same, config, respond, submit_all, whole};
 use crate::common::driven::{Response, submit};
 use crate::common::property;
 
-/// Three turns; the first response is truncated before the third turn.
+/// Runs three turns; the first response is truncated before the third turn.
 fn converse<S: Subject>(subject: &S, config: &EngineConfig, cut: Splitter<'_>) -> Vec<Response> {
     let mut bed = Bed::new(subject, config);
     let session = bed.engine.open();
@@ -34,7 +34,7 @@ fn converse<S: Subject>(subject: &S, config: &EngineConfig, cut: Splitter<'_>) -
     responses
 }
 
-/// Submits commands and ticks now and then, so that cuts meet a running engine.
+/// Submits commands with ticks in between, so that cuts meet a running engine.
 fn submit_ticking<S: Subject>(bed: &mut Bed<'_, S>, session: &SessionHandle, commands: Vec<Command>) {
     for (number, command) in commands.into_iter().enumerate() {
         submit(session, command);
@@ -50,7 +50,7 @@ fn assert_all_same(a: &[Response], b: &[Response], what: &str) {
     a.iter().zip(b).for_each(|(a, b)| assert_same(a, b, what));
 }
 
-/// Any cut of the input gives the same.
+/// Any cut of the input gives equal output.
 pub fn any_cut_equals_the_whole<S: Subject>(subject: &S) {
     let plain = converse(subject, &config(), &mut whole());
     assert!(plain.iter().all(|response| !response.samples.is_empty()), "{plain:?}");
@@ -73,7 +73,7 @@ fn stages<S: Subject>(subject: &S, setting: impl Fn(usize) -> StageConfig) -> BT
     subject.stages().iter().enumerate().map(|(at, stage)| ((*stage).to_owned(), setting(at))).collect()
 }
 
-/// Any number of threads gives the same.
+/// Any number of threads gives equal output.
 pub fn any_thread_count_gives_the_same<S: Subject>(subject: &S) {
     let plain = converse(subject, &config(), &mut whole());
     for threads in [1, 2, 3, 7] {
@@ -82,7 +82,7 @@ pub fn any_thread_count_gives_the_same<S: Subject>(subject: &S) {
     }
 }
 
-/// Every hand-off, chunk and batch setting gives the same.
+/// Every hand-off, chunk and batch setting gives equal output.
 pub fn every_setting_gives_the_same<S: Subject>(subject: &S) {
     let plain = converse(subject, &config(), &mut whole());
     let check = |other: &EngineConfig| {
@@ -121,7 +121,7 @@ pub fn every_setting_gives_the_same<S: Subject>(subject: &S) {
         .unwrap();
 }
 
-/// Any prefill chunk gives the same.
+/// Any prefill chunk gives equal output.
 pub fn any_prefill_chunk_gives_the_same<S: Subject>(subject: &S) {
     let plain = converse(subject, &config(), &mut whole());
     for rows in [1, 3, 16, 17] {
@@ -131,8 +131,8 @@ pub fn any_prefill_chunk_gives_the_same<S: Subject>(subject: &S) {
     }
 }
 
-/// Several sessions together give what each gives alone. They begin one after another, so that a later one finds the
-/// instructions in the cache.
+/// Each of several concurrent sessions gives its output alone. They begin one after another, so that a later one finds
+/// the instructions in the cache.
 pub fn together_equals_alone<S: Subject>(subject: &S) {
     let begin = |session: &SessionHandle, turn: usize| {
         submit(session, Command::SetInstructions(INSTRUCTIONS.to_owned()));
@@ -168,7 +168,7 @@ pub fn together_equals_alone<S: Subject>(subject: &S) {
     }
 }
 
-/// A seed fixes a response, and another seed gives another one.
+/// A seed fixes a response, and another seed changes it.
 pub fn a_seed_fixes_the_response<S: Subject>(subject: &S) {
     let sampled = |seed| {
         let sampling = Sampling { temperature: 1.5, top_k: 0, top_p: 1.0, repetition_penalty: 1.0 };

@@ -1,23 +1,23 @@
-//! Random interleavings of several sessions, compared with a serial run of each: one session alone, one command after another,
-//! without speculation, cancellation or out-of-band responses.
+//! Random interleavings of several sessions, compared with a serial run of each: one session alone, one command after
+//! another, without speculation, cancellation or out-of-band responses.
 
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use repartee_engine::{EngineConfig, HandOff};
-use repartee_engine_api::{Command, MessageContent, Event, InsertAt, Respond, Role, Sampling, SessionHandle};
+use repartee_engine_api::{Command, Event, InsertAt, MessageContent, Respond, Role, Sampling, SessionHandle};
 
 use super::{Bed, Subject, submit_all, whole};
 use crate::common::driven::{Response, submit};
 use crate::common::property;
 
-/// Sessions at once.
+/// Number of concurrent sessions.
 const CALLERS: usize = 3;
 
-/// One action: its kind, its session, and a number that each kind reads in its own way.
+/// One action: its kind, its session, and a number that each kind interprets.
 pub type Step = (u8, u8, u16);
 
-/// One session and the script of its serial run.
+/// One session, and the commands of its serial run.
 struct Caller {
     session: SessionHandle,
     /// Commands of the serial run, in order.
@@ -25,12 +25,12 @@ struct Caller {
     /// Out-of-band responses, each with the length of the script before it.
     out_of_band: Vec<(usize, Respond)>,
     responses: BTreeMap<u64, Response>,
-    /// Responses that are not complete.
+    /// Ids of incomplete responses.
     open: Vec<u64>,
     /// Aborted and cancelled responses, whose events are ignored.
     void: Vec<u64>,
     items: Vec<u64>,
-    /// Whether audio was appended and not committed.
+    /// True if audio was appended and not committed.
     has_audio: bool,
     number: u64,
 }
@@ -67,12 +67,12 @@ impl<S: Subject> Run<'_, S> {
         self.callers[who].script.push(command);
     }
 
-    /// The commands of a request.
+    /// Commands of a request.
     fn requested(&self, respond: Respond) -> Vec<Command> {
         self.bed.subject.request(respond, &mut whole())
     }
 
-    /// A piece of a turn.
+    /// A piece of a turn's audio.
     fn slice(&self, detail: usize) -> Option<Vec<f32>> {
         let audio = self.audio.as_ref()?;
         let from = detail % (audio.len() - 4000);
@@ -88,7 +88,7 @@ impl<S: Subject> Run<'_, S> {
         }
     }
 
-    /// Ticks until a session has all its responses.
+    /// Ticks until all responses of a session are complete.
     fn drain(&mut self, who: usize) {
         for _ in 0..10_000 {
             if self.callers[who].open.is_empty() {
@@ -119,7 +119,8 @@ impl<S: Subject> Run<'_, S> {
                 let text = ["so", "and then", "what"][detail % 3].to_owned();
                 let role = [Role::User, Role::Assistant, Role::System][detail % 3];
                 let content = MessageContent::Text { role, text };
-                // In the middle of a history only while no response is pending: a response sees the history as it begins.
+                // In the middle of a history only while no response is pending: a response reads the history at its
+                // begin.
                 let place = match self.callers[who].items.get(detail % 7).copied() {
                     Some(item) => {
                         self.drain(who);
@@ -251,7 +252,7 @@ impl Caller {
     }
 }
 
-/// The serial run of a script.
+/// Runs the commands of a script serially.
 fn serial<S: Subject>(subject: &S, script: &[Command], last: Option<&Respond>) -> BTreeMap<u64, Response> {
     let config =
         EngineConfig { sessions: 1, out_of_band: 0, batch: false, session_tokens: 2048, ..EngineConfig::default() };
@@ -313,7 +314,7 @@ pub fn check<S: Subject>(subject: &S, config: &EngineConfig, steps: &[Step]) -> 
     Ok(())
 }
 
-/// Random steps of so many cases, with and without batches and hand-off by chunks.
+/// Checks `cases` random runs, with and without batches and with both hand-off modes.
 pub fn equal_serial_runs<S: Subject>(subject: &S, cases: u32) {
     let steps = prop::collection::vec((any::<u8>(), any::<u8>(), any::<u16>()), 1..60);
     for (batch, hand_off, share) in
@@ -325,7 +326,7 @@ pub fn equal_serial_runs<S: Subject>(subject: &S, cases: u32) {
     }
 }
 
-/// Settings for the callers of a run.
+/// Settings for a run.
 pub fn mode(batch: bool, hand_off: HandOff) -> EngineConfig {
     EngineConfig {
         sessions: CALLERS + 1,

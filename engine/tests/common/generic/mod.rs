@@ -1,5 +1,5 @@
-//! What holds for every family, written once. A [`Subject`] says how to make a family's model and how to ask it; each property
-//! is a function over one.
+//! Properties of every family, written once. A [`Subject`] builds a family's model and its requests; each property is a
+//! function over one.
 //!
 //! - [`subjects`]: the families
 //! - [`conversations`]: any cut of the input, any hand-off, chunk and batch
@@ -15,7 +15,7 @@ pub mod subjects;
 
 use repartee_engine::EngineConfig;
 use repartee_engine::internals::Model;
-use repartee_engine_api::{Command, Respond, SessionHandle, EngineUsage};
+use repartee_engine_api::{Command, EngineUsage, Respond, SessionHandle};
 
 use super::driven::{Driven, Response, drive, submit};
 
@@ -24,11 +24,11 @@ pub type Splitter<'a> = &'a mut dyn FnMut() -> usize;
 
 /// A family under test.
 pub trait Subject: Sync {
-    /// Its model under these settings.
+    /// Builds its model under these settings.
     fn model(&self, config: &EngineConfig) -> Model;
-    /// Its stages.
+    /// Names of its stages.
     fn stages(&self) -> &'static [&'static str];
-    /// The samples of one of three turns; `None` without ears.
+    /// Samples of one of three turns; `None` without audio input.
     fn audio(&self, turn: usize) -> Option<Vec<f32>>;
     /// Commands that make a turn the user item `item`.
     fn input(&self, turn: usize, item: u64, cut: Splitter<'_>) -> Vec<Command>;
@@ -36,22 +36,23 @@ pub trait Subject: Sync {
     fn request(&self, respond: Respond, _cut: Splitter<'_>) -> Vec<Command> {
         vec![Command::Respond(respond)]
     }
-    /// Whether it writes its text itself; otherwise it reads aloud what it is given.
+    /// True if it generates its text; false if it speaks a given text.
     fn writes(&self) -> bool {
         true
     }
-    /// Leading text tokens of a cancelled response with which later prompts are those of a response that was never longer.
+    /// Number of a cancelled response's leading text tokens to keep, so that later prompts equal those of a response
+    /// that was never longer.
     fn spoken_tokens(&self, usage: EngineUsage) -> u32 {
         usage.output_text_tokens
     }
 }
 
-/// An uncut input.
+/// Leaves an input uncut.
 pub fn whole() -> impl FnMut() -> usize {
     || usize::MAX
 }
 
-/// Modest settings.
+/// Settings of small engines.
 pub fn config() -> EngineConfig {
     EngineConfig { sessions: 4, out_of_band: 2, session_tokens: 2048, ..EngineConfig::default() }
 }
@@ -59,7 +60,7 @@ pub fn config() -> EngineConfig {
 /// Instructions of several cache blocks.
 pub const INSTRUCTIONS: &str = "be brief and kind and speak as the one who calls speaks, whatever that may be";
 
-/// A family's engine, with what a caller does.
+/// Engine of a family, with the actions of a caller.
 pub struct Bed<'a, S: Subject> {
     pub subject: &'a S,
     pub engine: Driven,
@@ -86,7 +87,7 @@ impl<'a, S: Subject> Bed<'a, S> {
         self.engine.listen(session, response).unwrap()
     }
 
-    /// Ends a session; nothing of it stays.
+    /// Ends a session and checks that it leaves nothing behind.
     #[track_caller]
     pub fn close(&mut self, session: SessionHandle) {
         drop(session);
@@ -94,12 +95,12 @@ impl<'a, S: Subject> Bed<'a, S> {
     }
 }
 
-/// Submits commands.
+/// Submits several commands in order.
 pub fn submit_all(session: &SessionHandle, commands: Vec<Command>) {
     commands.into_iter().for_each(|command| submit(session, command));
 }
 
-/// Response `number` with the item `1000 + number`.
+/// Request of response `number` with the item `1000 + number`.
 pub fn respond(number: u64) -> Respond {
     Respond { max_tokens: Some(9), seed: 1, ..Respond::new(number, 1000 + number) }
 }

@@ -1,16 +1,16 @@
 //! An edited history equals a fresh session with the resulting history.
 
-use repartee_engine_api::{Command, MessageContent, ResponseInput, InsertAt, Respond, Role, SessionHandle};
+use repartee_engine_api::{Command, InsertAt, MessageContent, Respond, ResponseInput, Role, SessionHandle};
 
 use super::{Bed, INSTRUCTIONS, Subject, assert_same, config, respond};
 use crate::common::driven::{Response, submit};
 
-/// A response to `item` alone, whatever else the history holds.
+/// Request of a response to `item` alone, whatever else the history holds.
 fn to(item: u64, number: u64) -> Respond {
     Respond { input: Some(vec![ResponseInput::Item(item)]), ..respond(number) }
 }
 
-/// The response to a next turn.
+/// Response to a next turn.
 fn next<S: Subject>(bed: &mut Bed<'_, S>, session: &SessionHandle) -> Response {
     bed.input(session, 2, 20);
     bed.respond(session, respond(9))
@@ -25,7 +25,7 @@ pub fn truncate_equals_a_shorter_response<S: Subject>(subject: &S) {
                 let session = bed.engine.open();
                 bed.input(&session, 0, 0);
                 let response = bed.respond(&session, Respond { max_tokens: Some(tokens), ..respond(0) });
-                // The response after it has read the whole text; it is taken back.
+                // The response after it has read the whole text; it is deleted.
                 bed.input(&session, 1, 1);
                 bed.respond(&session, respond(1));
                 submit(&session, Command::Delete { item: 1001 });
@@ -37,7 +37,7 @@ pub fn truncate_equals_a_shorter_response<S: Subject>(subject: &S) {
             assert!(said.text.starts_with(&kept.text) && said.text.len() > kept.text.len(), "{said:?}");
             let mut heard = kept.text;
             if part {
-                // In the middle of a token.
+                // Cuts in the middle of a token.
                 heard.pop();
                 submit(&short, Command::Truncate { item: 1000, text: heard.clone() });
             }
@@ -113,7 +113,7 @@ pub fn insert_equals_a_fresh_history<S: Subject>(subject: &S) {
     }
 }
 
-/// New instructions equal those that always held.
+/// New instructions equal instructions that always held.
 pub fn new_instructions_equal_a_fresh_history<S: Subject>(subject: &S) {
     let mut bed = Bed::new(subject, &config());
     let (session, fresh) = (bed.engine.open(), bed.engine.open());
@@ -143,7 +143,7 @@ pub fn aborted_speculation_equals_none<S: Subject>(subject: &S) {
     bed.input(&plain, 1, 1);
     let expected = bed.respond(&plain, respond(1));
     bed.close(plain);
-    // Before any output, in the middle, and after its end.
+    // Before any output, during it, and after its end.
     for (ticks, cut) in (0..24).map(|ticks| (ticks, audio.len() * (1 + ticks % 5) / 6)).chain([(500, audio.len() / 2)])
     {
         let session = after_a_turn(&mut bed);

@@ -1,11 +1,13 @@
-//! The families under test.
+//! Families under test.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use repartee_engine::internals::{Checkpoint, Model, FamilyVariant, load_model, worker_pool, qwen2_5_omni, qwen3_omni_moe, qwen3_tts};
+use repartee_engine::internals::{
+    Checkpoint, FamilyVariant, Model, load_model, qwen2_5_omni, qwen3_omni_moe, qwen3_tts, worker_pool,
+};
 use repartee_engine::{EngineConfig, Source};
-use repartee_engine_api::{Command, Recording, Respond, Role, EngineUsage};
+use repartee_engine_api::{Command, EngineUsage, Recording, Respond, Role};
 use repartee_kernels::cpu::Cpu;
 use repartee_kernels::replay::ReplayOps;
 
@@ -13,22 +15,22 @@ use super::{Splitter, Subject};
 use crate::common::other_family::{self, Form, PIECE_FRAMES};
 use crate::common::{Expected, folder, greedy_copy};
 
-/// Qwen3-Omni.
+/// Qwen3-Omni with a small checkpoint.
 pub struct Omni {
     folder: PathBuf,
-    /// Whether its device repeats recorded steps.
+    /// True if its device replays captured steps.
     replayed: bool,
 }
 
 impl Omni {
-    /// A fixture whose talker is greedy.
+    /// A fixture with a greedy talker.
     pub fn greedy() -> Self {
         static COPY: OnceLock<tempfile::TempDir> = OnceLock::new();
         let copy = COPY.get_or_init(|| greedy_copy("dense", &Expected::load("dense")));
         Self { folder: copy.path().to_owned(), replayed: false }
     }
 
-    /// The same as its checkpoint says: the talker samples.
+    /// The fixture with its own settings: the talker samples.
     pub fn sampling() -> Self {
         Self { folder: folder("dense").join("checkpoint"), replayed: false }
     }
@@ -38,7 +40,7 @@ impl Omni {
         Self { folder: Path::new(env!("CARGO_MANIFEST_DIR")).join("../models/demo"), replayed: false }
     }
 
-    /// The same on a device that repeats recorded steps.
+    /// Returns the subject on a device that replays captured steps.
     pub fn replayed(self) -> Self {
         Self { replayed: true, ..self }
     }
@@ -75,19 +77,19 @@ impl Subject for Omni {
     }
 }
 
-/// Qwen2.5-Omni, greedy.
+/// Qwen2.5-Omni with a greedy talker.
 #[derive(Default)]
 pub struct Omni25 {
-    /// Whether its device repeats recorded steps.
+    /// True if its device replays captured steps.
     pub replayed: bool,
 }
 
 impl Omni25 {
     const NAME: &str = "omni25";
-    /// Most codes of a response: random weights do not end by themselves what they were not made to end.
+    /// Upper bound of a response's codes: random weights rarely end a response.
     const CODES: u32 = 12;
 
-    /// A copy of the fixture whose talker is greedy, and its responses short.
+    /// A copy of the fixture with a greedy talker and short responses.
     fn folder() -> &'static Path {
         static COPY: OnceLock<tempfile::TempDir> = OnceLock::new();
         let copy = COPY.get_or_init(|| {
@@ -133,7 +135,7 @@ impl Subject for Omni25 {
     }
 }
 
-/// The family of another shape.
+/// The synthetic family of `other_family`.
 pub struct Other(pub Form);
 
 impl Subject for Other {
@@ -160,16 +162,16 @@ impl Subject for Other {
         if self.0 == Form::Hearing { vec![Command::Respond(respond)] } else { streamed(respond, cut) }
     }
 
-    /// Those whose frames are all there, because they stay in the prompt.
+    /// Only tokens with all of their frames, because frames stay in the prompt.
     fn spoken_tokens(&self, usage: EngineUsage) -> u32 {
         usage.output_text_tokens.min(usage.output_audio_frames / PIECE_FRAMES as u32)
     }
 }
 
-/// What is written to a family without ears.
+/// User messages for a family without audio input.
 const TEXTS: [&str; 3] = ["read this like a friend", "now a little louder", "and slowly"];
 
-/// A request whose text streams in.
+/// Commands of a request whose text streams in.
 fn streamed(respond: Respond, cut: Splitter<'_>) -> Vec<Command> {
     let response = respond.response;
     let text = "once upon a time there was a small house by the sea";
@@ -180,19 +182,19 @@ fn streamed(respond: Respond, cut: Splitter<'_>) -> Vec<Command> {
     commands
 }
 
-/// Qwen3-TTS, which samples.
+/// Qwen3-TTS with sampling.
 #[derive(Default)]
 pub struct Tts {
-    /// Whether text streams in; otherwise the user's message is read aloud.
+    /// True if text streams in; otherwise the user's message is spoken.
     pub streamed: bool,
-    /// Whether it speaks in a voice out of a recording, with what is said in it.
+    /// True if its voice is cloned from a recording with a transcript.
     pub cloned: bool,
-    /// Whether its device repeats recorded steps.
+    /// True if its device replays captured steps.
     pub replayed: bool,
 }
 
 impl Tts {
-    /// What its voice out of a recording is called.
+    /// Name of the cloned voice.
     const CLONED: &str = "mine";
 
     fn checkpoint(&self) -> &'static str {
@@ -240,7 +242,7 @@ impl Subject for Tts {
     }
 }
 
-/// A turn of tones and noise, other ones in each turn.
+/// A turn of tones and noise, different in each turn.
 fn other_audio(turn: usize) -> Vec<f32> {
     let sample = |i: usize| {
         let (i, pitch) = (i as f32, (turn + 2) as f32);

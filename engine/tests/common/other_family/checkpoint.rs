@@ -1,4 +1,4 @@
-//! The family's checkpoint: weights drawn from a fixed seed, in a safetensors file in memory.
+//! Checkpoint of the family: weights drawn from a fixed seed, in a safetensors file in memory.
 
 use std::sync::OnceLock;
 
@@ -17,7 +17,7 @@ struct Draw {
 }
 
 impl Draw {
-    /// Numbers that are even in `-limit..limit`.
+    /// Adds a tensor with values uniform in `-limit..limit`.
     fn even(&mut self, name: &str, shape: &[usize], limit: f32) {
         let tensor = self.tensors.len() as u64;
         let count = shape.iter().product::<usize>() as u64;
@@ -26,7 +26,7 @@ impl Draw {
         self.tensors.push((name.to_owned(), shape.to_vec(), bytes));
     }
 
-    /// A matrix `[out, input]` that keeps the size of its input times `gain`.
+    /// Adds a matrix `[out, input]` whose output has the magnitude of its input times `gain`.
     fn matrix(&mut self, name: &str, out: usize, input: usize, gain: f32) {
         self.even(name, &[out, input], gain * (3.0 / input as f32).sqrt());
     }
@@ -78,7 +78,7 @@ fn file() -> Vec<u8> {
     safetensors::serialize(views, None).unwrap()
 }
 
-/// The open checkpoint. Its bytes are made once and live as long as the process.
+/// Opens the checkpoint. Its bytes are made once and live as long as the process.
 pub fn open() -> Checkpoint {
     static FILES: OnceLock<[(&str, &[u8]); 1]> = OnceLock::new();
     let files = FILES.get_or_init(|| [("model.safetensors", Vec::leak(file()))]);

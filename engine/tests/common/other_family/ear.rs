@@ -1,4 +1,4 @@
-//! How the family hears: three numbers a 20 ms frame, no spectrum.
+//! Audio front end and encoder of the family: three features of each 20 ms frame, no spectrum.
 
 use repartee_engine::internals::weights::Weights;
 use repartee_engine::internals::{AudioRows, Encoder, FrontEnd, FrontEndStream, InputWindow, WindowInput};
@@ -7,20 +7,20 @@ use repartee_kernels::cpu::{Cpu, Weight};
 
 use super::HIDDEN;
 
-/// Samples a second.
+/// Sampling rate, in Hz.
 pub const RATE: u32 = 22_050;
 /// Samples of a frame.
 pub const FRAME: usize = 441;
-/// Numbers of a frame: energy, zero crossings, largest sample.
+/// Features of a frame: energy, zero crossings, largest sample.
 pub const FEATURES: usize = 3;
 /// Frames of a window.
 pub const WINDOW: usize = 7;
 /// Frames of a row.
 pub const PAIR: usize = 2;
-/// Windows until the places repeat.
+/// Number of windows after which the position embeddings repeat.
 pub const PLACES: usize = 16;
 
-/// Samples to windows.
+/// Front end: samples to windows.
 pub struct Ear;
 
 impl FrontEnd for Ear {
@@ -39,14 +39,14 @@ struct Hearing {
     window: Vec<f32>,
 }
 
-/// Sums over the samples of the frame that is open.
+/// Sums over the samples of the open frame.
 #[derive(Clone, Copy, Default)]
 struct Frame {
     samples: usize,
     energy: f32,
     crossings: u32,
     peak: f32,
-    /// The sample before; the only sum that the next frame takes over.
+    /// Last sample; only this one is carried into the next frame.
     before: f32,
 }
 
@@ -98,7 +98,7 @@ impl FrontEndStream for Hearing {
     }
 }
 
-/// Windows to rows, one for two frames.
+/// Encoder: windows to rows, one for two frames.
 pub struct Encoding {
     ops: Cpu,
     rows: Weight,

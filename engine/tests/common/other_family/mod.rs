@@ -1,12 +1,13 @@
-//! A family of another shape than the real ones, over the real parts: random weights, every stage a few small products.
+//! A synthetic family that differs from the published ones, built on the real parts: random weights, every stage a few
+//! small products.
 //!
 //! - [`ear`]: energy and zero crossings of 20 ms frames at 22.05 kHz, in windows of seven frames
 //! - [`script`]: the prompt holds the model's own speech, two frames after each token
-//! - [`writer`]: writes text; gives each token with its hidden row. Text can stream in
+//! - [`writer`]: generates text; gives each token with its hidden row. Text can stream in
 //! - [`speaker`]: reads every prompt row, makes two codec frames of two codes a row
-//! - [`refiner`]: refines 8 frames at a time in four evaluations; sees two frames before and three after
+//! - [`refiner`]: refines 8 frames at a time in four evaluations, with two frames of context before and three after
 //! - [`vocoder`]: 44.1 kHz at 25 frames a second
-//! - [`voices`]: takes new voices
+//! - [`voices`]: fixed and enrolled voices
 
 pub mod checkpoint;
 pub mod ear;
@@ -19,10 +20,10 @@ pub mod writer;
 
 use repartee_engine::EngineConfig;
 use repartee_engine::internals::autoregressive::Autoregressive;
-use repartee_engine::internals::decoder::{Decoder, FeedForward, DecoderShape};
+use repartee_engine::internals::decoder::{Decoder, DecoderShape, FeedForward};
 use repartee_engine::internals::slot_rows::SlotRows;
 use repartee_engine::internals::weights::Weights;
-use repartee_engine::internals::{Codec, AudioFrontEnd, Model, SlotBytes, Tokenizer, worker_pool, fit_slots};
+use repartee_engine::internals::{AudioFrontEnd, Codec, Model, SlotBytes, Tokenizer, fit_slots, worker_pool};
 use repartee_kernels::AttentionShape;
 use repartee_kernels::cpu::Cpu;
 
@@ -38,7 +39,7 @@ pub const INNER: usize = 48;
 pub const LAYERS: usize = 2;
 /// Ids of the borrowed tokenizer.
 pub const TEXT_IDS: usize = 300;
-/// Those, and the script's marks.
+/// Number of all ids: text, and the prompt template's marks.
 pub const VOCABULARY: usize = TEXT_IDS + 4;
 /// Codes of a frame.
 pub const CODES: usize = 2;
@@ -50,9 +51,9 @@ pub const PIECE_FRAMES: usize = 2;
 pub const PIECE_CODES: usize = PIECE_FRAMES * CODES;
 /// Width of a latent.
 pub const LATENT: usize = 16;
-/// Samples a second.
+/// Sampling rate, in Hz.
 pub const RATE: u32 = 44_100;
-/// Frames a second.
+/// Codec frames a second.
 pub const FRAMES: u32 = 25;
 /// Samples of a frame.
 pub const SAMPLES: usize = (RATE / FRAMES) as usize;
@@ -62,13 +63,13 @@ const CONTEXT: usize = 2048;
 /// The family's two forms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// Hears, and writes its text itself.
+    /// Takes audio, and generates its text.
     Hearing,
-    /// Has no ears; text streams in.
+    /// Takes no audio; its text streams in.
     Reading,
 }
 
-/// The tokenizer of a fixture.
+/// Tokenizer of a fixture.
 pub fn tokenizer() -> Tokenizer {
     let bytes = std::fs::read(crate::common::folder("dense").join("checkpoint/tokenizer.json")).unwrap();
     Tokenizer::from_bytes(&bytes).unwrap()
@@ -88,7 +89,7 @@ fn decoder(w: &Weights<'_, Cpu>) -> Decoder<Cpu> {
     Decoder::load(w, shape, |_| FeedForward::Dense(INNER)).unwrap()
 }
 
-/// The model under these settings.
+/// Builds the model under these settings.
 pub fn model(form: Form, config: &EngineConfig) -> Model {
     let pool = worker_pool(config.threads());
     let (ops, checkpoint, tokenizer) = (Cpu::default().on(pool.clone()), checkpoint::open(), tokenizer());
@@ -104,7 +105,8 @@ pub fn model(form: Form, config: &EngineConfig) -> Model {
     let speaker = speaker::SpeakerLm::load(&weights, recorded.clone(), context, hidden);
     let ears = ear::Encoding::load(&ops, &weights);
     let model = Model {
-        audio: (form == Form::Hearing).then(|| AudioFrontEnd { front_end: Box::new(ear::Ear), encoder: Box::new(ears) }),
+        audio: (form == Form::Hearing)
+            .then(|| AudioFrontEnd { front_end: Box::new(ear::Ear), encoder: Box::new(ears) }),
         template: Box::new(script::Interleaved { streams: form == Form::Reading }),
         stages: vec![
             Box::new(Autoregressive::new(ops.clone(), writer, total, context)),

@@ -1,23 +1,23 @@
-//! The third stage: codes to latents by a solver, a window of frames at a time. One row is one evaluation over the window, so
-//! that a step may end between two. A window waits for the frames after it, or for the end.
+//! Third stage: turns codes into latents with a solver, one window of frames at a time. One row is one evaluation over
+//! the window, so that a step may end between two. A window waits for the frames after it, or for the end.
 
 use std::time::Duration;
 
 use repartee_engine::internals::weights::Weights;
-use repartee_engine::internals::{EdgeKind, StageEnd, StageItem, RunnableRows, Outbox, RowKind, Stage, BatchEntry};
+use repartee_engine::internals::{BatchEntry, EdgeKind, Outbox, RowKind, RunnableRows, Stage, StageEnd, StageItem};
 use repartee_kernels::cpu::{Cpu, Weight};
 use repartee_kernels::random::uniform;
 use repartee_kernels::{Ops, SpecLayout, StepOps};
 
 use super::{BOOK, CODES, FRAMES, HIDDEN, LATENT};
 
-/// Frames refined at a time.
+/// Number of frames in a window.
 pub const WINDOW: usize = 8;
-/// Frames before the window that it sees, refined.
+/// Frames of context before the window, refined.
 pub const BEFORE: usize = 2;
-/// Frames after the window that it sees.
+/// Frames of context after the window.
 pub const AFTER: usize = 3;
-/// Evaluations of a window.
+/// Solver evaluations of a window.
 pub const EVALUATIONS: usize = 4;
 const HEADS: usize = 2;
 
@@ -34,11 +34,11 @@ pub struct Refiner {
 struct Slot {
     seed: u64,
     response: u64,
-    /// All frames of the response.
+    /// All codec frames of the response.
     frames: Vec<Vec<u32>>,
-    /// Frames refined.
+    /// Number of frames refined.
     done: usize,
-    /// Latents of the last of them, at most [`BEFORE`].
+    /// Latents of the last refined frames, at most [`BEFORE`].
     before: Vec<f32>,
     solving: Option<Solving>,
     end: Option<StageEnd>,
@@ -52,7 +52,7 @@ struct Solving {
 }
 
 impl Slot {
-    /// Frames of the next window; 0 while it waits.
+    /// Number of frames of the next window; 0 while it waits.
     fn next(&self) -> usize {
         let left = self.frames.len() - self.done;
         if self.end.is_some() || left >= WINDOW + AFTER { left.min(WINDOW) } else { 0 }
@@ -80,7 +80,7 @@ impl Refiner {
         }
     }
 
-    /// One evaluation for each of the slots.
+    /// Runs one evaluation for each of the slots.
     fn evaluate(&mut self, slots: &[usize]) {
         let mut codes = vec![Vec::new(); CODES];
         let (mut latents, mut segments) = (Vec::new(), Vec::new());
@@ -218,7 +218,7 @@ impl Stage for Refiner {
         self.slots[slot] = Slot::default();
     }
 
-    /// Slots that hold frames.
+    /// Number of slots that hold frames.
     fn blocks(&self) -> usize {
         self.slots.iter().filter(|slot| !slot.frames.is_empty()).count()
     }

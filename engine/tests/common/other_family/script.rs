@@ -1,22 +1,22 @@
-//! The family's prompt: a mark before and after each message, the model's own speech in it.
+//! Prompt template of the family: a mark before and after each message; the prompt holds the model's own speech.
 
 use std::sync::Arc;
 
-use repartee_engine::internals::{AudioRows, Element, Message, MessageKind, MessagePart, PromptTemplate, ElementValue};
+use repartee_engine::internals::{AudioRows, Element, ElementValue, Message, MessageKind, MessagePart, PromptTemplate};
 use repartee_engine_api::Role;
 
 use super::{PIECE_FRAMES, TEXT_IDS};
 
-/// Ends a message, and the text of a response.
+/// Token that ends a message, and the text of a response.
 pub const END: u32 = TEXT_IDS as u32;
 
-/// Text, speech and audio as they stand in the history.
+/// Renders text, speech and audio in the order of the history.
 pub struct Interleaved {
-    /// Whether it takes text that streams in.
+    /// True if it takes text that streams in.
     pub streams: bool,
 }
 
-/// The token that begins a message.
+/// Token that begins a message.
 fn mark(role: Role) -> Element {
     let id = match role {
         Role::System => END + 1,
@@ -47,7 +47,9 @@ impl PromptTemplate for Interleaved {
                 match part {
                     MessagePart::Text(ids) => prompt.extend(ids.iter().map(|&id| Element::token(role, id))),
                     MessagePart::Audio(windows) => prompt.extend(audio(windows)),
-                    MessagePart::Speech(frames) => prompt.extend(frames.iter().map(|frame| Element::codes(Arc::clone(frame)))),
+                    MessagePart::Speech(frames) => {
+                        prompt.extend(frames.iter().map(|frame| Element::codes(Arc::clone(frame))))
+                    }
                 }
             }
             prompt.push(Element::token(role, END));

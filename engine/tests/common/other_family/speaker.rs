@@ -1,4 +1,5 @@
-//! The second stage: reads the hidden row of every prompt position, then makes two codec frames of each row of the response.
+//! Second stage: reads the hidden row of every prompt position, then makes two codec frames of each row of the
+//! response.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -9,33 +10,35 @@ use repartee_engine::internals::autoregressive::{
 use repartee_engine::internals::decoder::Decoder;
 use repartee_engine::internals::slot_rows::SlotRows;
 use repartee_engine::internals::weights::Weights;
-use repartee_engine::internals::{BlockPool, EdgeKind, Element, StageEnd, StageItem, Outbox, ResponseParams, ContextBudget};
+use repartee_engine::internals::{
+    BlockPool, ContextBudget, EdgeKind, Element, Outbox, ResponseParams, StageEnd, StageItem,
+};
 use repartee_engine_api::Sampling;
 use repartee_kernels::cpu::{Cpu, Weight};
 use repartee_kernels::ops::NO_ID;
 use repartee_kernels::row_spec::{SampleSection, SpecSection};
-use repartee_kernels::{NO_ROW, Ops, StepOutputs, RowSpec, SpecLayout, StepOps};
+use repartee_kernels::{NO_ROW, Ops, RowSpec, SpecLayout, StepOps, StepOutputs};
 
 use super::script::END;
 use super::voices::Recorded;
 use super::{BOOK, CODES, FRAMES, HIDDEN, PIECE_CODES, PIECE_FRAMES, VOCABULARY, decoder};
 
-/// Positions of a response beside its tokens: the row that ends it.
+/// Positions of a response besides its tokens: the row that ends it.
 pub const END_ROWS: usize = 2;
 const SAMPLING: Sampling = Sampling { temperature: 0.7, top_k: 16, top_p: 1.0, repetition_penalty: 1.0 };
 
-/// A position: the sum of what it has.
+/// Input of one position: the sum of its parts.
 #[derive(Default)]
 pub struct SpeakerRow {
-    /// The writer's position whose hidden row it has; a response's end has none.
+    /// Position of the writer's hidden row; a response's end has none.
     hidden: Option<usize>,
     token: Option<u32>,
-    /// The codes of the row before.
+    /// Codes of the row before.
     codes: Option<[u32; PIECE_CODES]>,
     voice: Option<Vec<f32>>,
 }
 
-/// Where its numbers of a step lie.
+/// Sections of the step's row spec.
 pub struct SpeakerSections {
     hidden: SpecSection,
     tokens: SpecSection,
@@ -44,7 +47,7 @@ pub struct SpeakerSections {
     params: [SampleSection; PIECE_CODES],
 }
 
-/// What it keeps of a slot.
+/// State of a slot.
 #[derive(Default)]
 pub struct SpeakerSlot {
     /// Prompt positions read, cached or queued.
@@ -57,9 +60,9 @@ struct SpeakerSpeech {
     /// Rows that wait for the codes before them.
     rows: VecDeque<SpeakerRow>,
     begun: bool,
-    /// How the text ended, once it has.
+    /// End of the text, once it has ended.
     complete: Option<StageEnd>,
-    /// How the speech ended, if it did before the text.
+    /// End of the speech, if it ended before the text.
     over: Option<StageEnd>,
     codes: Option<[u32; PIECE_CODES]>,
 }
@@ -73,14 +76,14 @@ pub struct SpeakerLm {
     voices: Recorded,
     positions: usize,
     hidden: SlotRows<Cpu>,
-    /// For each row that is sampled from in this step, whether it ends the response.
+    /// For each row sampled in this step, true if it ends the response.
     ending: Vec<bool>,
 }
 
 type State = SlotState<Cpu, SpeakerLm>;
 
 impl SpeakerLm {
-    /// For `positions` positions of a prompt and its response in a slot; `hidden` are the writer's rows.
+    /// Loads it for `positions` positions of a prompt and its response in a slot; `hidden` holds the writer's rows.
     pub fn load(weights: &Weights<'_, Cpu>, voices: Recorded, positions: usize, hidden: SlotRows<Cpu>) -> Self {
         let w = weights.at("speaker");
         Self {
@@ -96,7 +99,7 @@ impl SpeakerLm {
         }
     }
 
-    /// Queues the next row once the codes before it are known: that of the next token, or the end's.
+    /// Queues the next row once the codes before it are known: the row of the next token, or of the end.
     fn advance(&self, state: &mut State) {
         let Some(speaking) = &mut state.own.speaking else { return };
         if speaking.begun && speaking.codes.is_none() {
@@ -122,7 +125,7 @@ impl SpeakerLm {
     }
 }
 
-/// How a response ended whose text and speech ended so: at a limit if either did.
+/// End of a response from the ends of its text and its speech: at a limit if either is.
 fn both(text: StageEnd, speech: StageEnd) -> StageEnd {
     if text == StageEnd::Length { text } else { speech }
 }
@@ -186,7 +189,11 @@ impl CausalLm<Cpu> for SpeakerLm {
             }
             StageItem::Row { id, position } => {
                 if let Some(speaking) = state.own.speaking.as_mut().filter(|speaking| speaking.over.is_none()) {
-                    speaking.rows.push_back(SpeakerRow { hidden: Some(position), token: Some(id), ..SpeakerRow::default() });
+                    speaking.rows.push_back(SpeakerRow {
+                        hidden: Some(position),
+                        token: Some(id),
+                        ..SpeakerRow::default()
+                    });
                     self.advance(state);
                 }
             }
@@ -240,7 +247,13 @@ impl CausalLm<Cpu> for SpeakerLm {
         self.ending = step.samplers.iter().map(|row| step.rows[row.row].hidden.is_none()).collect();
     }
 
-    fn forward(&mut self, ops: &Cpu, places: &SpeakerSections, step: StepContext<'_, Cpu>, outputs: &mut StepOutputs<Cpu>) {
+    fn forward(
+        &mut self,
+        ops: &Cpu,
+        places: &SpeakerSections,
+        step: StepContext<'_, Cpu>,
+        outputs: &mut StepOutputs<Cpu>,
+    ) {
         let index = |at| ops.index(step.spec, at);
         let mut x = ops.linear(&self.hidden.load(ops, &index(places.hidden)), &self.context, None);
         x = ops.add(x, &ops.embed_at(&self.tokens, &index(places.tokens)));
@@ -276,7 +289,7 @@ impl CausalLm<Cpu> for SpeakerLm {
         self.advance(state);
     }
 
-    /// The response ends once its text has ended too.
+    /// Ends the response once its text has ended too.
     fn ended(&mut self, slot: usize, end: StageEnd, state: &mut State, pool: &mut BlockPool, out: &mut Outbox) {
         let Some(speaking) = &mut state.own.speaking else { return };
         if let Some(text) = speaking.complete {

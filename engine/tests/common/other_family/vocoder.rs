@@ -1,16 +1,16 @@
-//! The last stage: latents to samples. A frame's samples depend on its latent and the one before.
+//! Last stage: latents to samples. A frame's samples depend on its latent and the one before.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use repartee_engine::internals::weights::Weights;
-use repartee_engine::internals::{EdgeKind, StageEnd, StageItem, RunnableRows, Outbox, RowKind, Stage, BatchEntry};
+use repartee_engine::internals::{BatchEntry, EdgeKind, Outbox, RowKind, RunnableRows, Stage, StageEnd, StageItem};
 use repartee_kernels::Ops;
 use repartee_kernels::cpu::{Cpu, Weight};
 
 use super::{FRAMES, LATENT, SAMPLES};
 
-/// Frames of one slot in a step.
+/// Upper bound of one slot's frames in a step.
 const MAX_FRAMES: usize = 8;
 
 pub struct Vocoder {
@@ -105,7 +105,7 @@ impl Stage for Vocoder {
         self.slots[slot] = Slot::default();
     }
 
-    /// Slots that hold something of a response.
+    /// Number of slots that hold data of a response.
     fn blocks(&self) -> usize {
         self.slots.iter().filter(|slot| slot.before.is_some() || !slot.latents.is_empty()).count()
     }

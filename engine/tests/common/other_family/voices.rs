@@ -1,4 +1,4 @@
-//! The family's voices: three that it has, and those made out of recordings.
+//! Voices of the family: three fixed ones and those enrolled from recordings.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,17 +10,17 @@ use repartee_kernels::random::uniform;
 use super::HIDDEN;
 use super::ear::Ear;
 
-/// Names of the voices that it has.
+/// Names of the fixed voices.
 const OWN: [&str; 3] = ["low", "middle", "high"];
-/// Shortest recording, in windows of the ear.
+/// Length of the shortest recording, in windows of the encoder.
 const LEAST_WINDOWS: usize = 2;
 
-/// The voices made out of recordings, shared with the speaker: the row that each adds to a response's first.
+/// Voices enrolled from recordings, shared with the speaker: the row that each adds to a response's first row.
 #[derive(Clone, Default)]
 pub struct Recorded(Arc<Mutex<BTreeMap<String, Vec<f32>>>>);
 
 impl Recorded {
-    /// The row of a voice.
+    /// Row of a voice.
     pub fn row(&self, name: &str) -> Vec<f32> {
         let own = OWN
             .iter()

@@ -1,6 +1,6 @@
-//! The first stage: a decoder over text, audio and the model's own speech. It gives each token with its hidden row.
+//! First stage: a decoder over text, audio and the model's own speech. It gives each token with its hidden row.
 //!
-//! Text that streams in is read one token a step, beside the token that the step before made; the response ends with it.
+//! Streamed text is read one token a step, together with the last sampled token; the response ends with the text.
 
 use std::collections::VecDeque;
 
@@ -11,26 +11,26 @@ use repartee_engine::internals::decoder::Decoder;
 use repartee_engine::internals::slot_rows::SlotRows;
 use repartee_engine::internals::weights::Weights;
 use repartee_engine::internals::{
-    BlockPool, EdgeKind, Element, StageEnd, StageItem, Outbox, ResponseParams, ContextBudget, Tokenizer, ElementValue,
+    BlockPool, ContextBudget, EdgeKind, Element, ElementValue, Outbox, ResponseParams, StageEnd, StageItem, Tokenizer,
 };
 use repartee_engine_api::{Role, Sampling};
 use repartee_kernels::cpu::{Cpu, Weight};
 use repartee_kernels::ops::NO_ID;
 use repartee_kernels::row_spec::{SampleSection, SpecSection};
-use repartee_kernels::{WeightLayout, Ops, StepOutputs, RowSpec, SpecLayout, StepOps};
+use repartee_kernels::{Ops, RowSpec, SpecLayout, StepOps, StepOutputs, WeightLayout};
 
 use super::script::END;
 use super::{BOOK, CODES, HIDDEN, VOCABULARY, decoder};
 
-/// Sampling of requests that name none.
+/// Default sampling of requests.
 const SAMPLING: Sampling = Sampling { temperature: 0.8, top_k: 0, top_p: 1.0, repetition_penalty: 1.0 };
-/// One in so many positions is left for a response, if its limit does not ask for fewer.
+/// Share of positions reserved for a response (one in four), if its limit does not ask for fewer.
 const RESERVED_SHARE: usize = 4;
 
-/// A position.
+/// Input of one position.
 pub enum WriterRow {
     Prompt(Element),
-    /// The last token of the response, and the next one of the text that streams in; [`END`] after it.
+    /// Last token of the response, and the next token of the streamed text; [`END`] after it.
     Streamed {
         token: u32,
         text: u32,
@@ -46,7 +46,7 @@ impl WriterRow {
         }
     }
 
-    /// Entry of one codebook's table that is added, or of the text's.
+    /// Row to add from the table of codebook `book`, or of the text.
     fn other(&self, book: usize) -> u32 {
         match self {
             Self::Streamed { text, .. } if book == CODES => *text,
@@ -65,7 +65,7 @@ impl WriterRow {
     }
 }
 
-/// Where its numbers of a step lie.
+/// Sections of the step's row spec.
 pub struct WriterSections {
     ids: SpecSection,
     others: [SpecSection; CODES + 1],
@@ -76,13 +76,13 @@ pub struct WriterSections {
     params: SampleSection,
 }
 
-/// What it keeps of a response whose text streams in.
+/// State of a response whose text streams in.
 #[derive(Default)]
 pub struct WriterText {
     ids: VecDeque<u32>,
-    /// Whether nothing follows.
+    /// True if nothing follows.
     ended: bool,
-    /// The last token, until the text beside it has come.
+    /// Last token, until the text for its position has arrived.
     last: Option<u32>,
 }
 
@@ -91,19 +91,19 @@ pub struct WriterLm {
     tokens: Weight,
     codes: Weight,
     head: Weight,
-    /// Words and the end, nothing that is no text by itself.
+    /// Mask of words and the end; excludes ids without text of their own.
     allowed: Weight,
-    /// Added to the logits of a response whose text streams in: it does not end by itself.
+    /// Added to the logits of a response whose text streams in, so that it does not end by itself.
     endless: Weight,
     context: usize,
-    /// Rows for the speaker, of every position.
+    /// Hidden rows for the speaker, of every position.
     hidden: SlotRows<Cpu>,
-    /// For each row that is sampled from in this step, whether its text has ended.
+    /// For each row sampled in this step, true if its text has ended.
     ending: Vec<bool>,
 }
 
 impl WriterLm {
-    /// For `context` positions of a slot.
+    /// Loads it for `context` positions of a slot.
     pub fn load(weights: &Weights<'_, Cpu>, tokenizer: &Tokenizer, context: usize, hidden: SlotRows<Cpu>) -> Self {
         let w = weights.at("writer");
         let is_word = |id: u32| {
@@ -127,13 +127,13 @@ impl WriterLm {
         }
     }
 
-    /// Queues the row after the last token once the text beside it is known.
+    /// Queues the row after the last token once the text for its position is known.
     fn advance(state: &mut SlotState<Cpu, Self>) {
         let text = &mut state.own;
         let Some(token) = text.last else { return };
         let Some(next) = text.ids.pop_front().or(text.ended.then_some(END)) else { return };
         text.last = None;
-        // No prompt has such a position, so a later one does not take it for its own.
+        // No prompt has such a position, so a later prompt does not match it.
         let position = Element { role: Role::User, value: ElementValue::Codes([token, next].into()) };
         state.extend(position, WriterRow::Streamed { token, text: next });
     }
@@ -231,7 +231,13 @@ impl CausalLm<Cpu> for WriterLm {
         self.ending = step.samplers.iter().map(ending).collect();
     }
 
-    fn forward(&mut self, ops: &Cpu, places: &WriterSections, step: StepContext<'_, Cpu>, outputs: &mut StepOutputs<Cpu>) {
+    fn forward(
+        &mut self,
+        ops: &Cpu,
+        places: &WriterSections,
+        step: StepContext<'_, Cpu>,
+        outputs: &mut StepOutputs<Cpu>,
+    ) {
         let index = |at| ops.index(step.spec, at);
         let mut x = ops.embed_at(&self.tokens, &index(places.ids));
         for (book, others) in places.others.iter().enumerate() {
@@ -275,7 +281,14 @@ impl CausalLm<Cpu> for WriterLm {
         }
     }
 
-    fn ended(&mut self, slot: usize, end: StageEnd, state: &mut SlotState<Cpu, Self>, _: &mut BlockPool, out: &mut Outbox) {
+    fn ended(
+        &mut self,
+        slot: usize,
+        end: StageEnd,
+        state: &mut SlotState<Cpu, Self>,
+        _: &mut BlockPool,
+        out: &mut Outbox,
+    ) {
         state.own = WriterText::default();
         out.push((slot, StageItem::End(end)));
     }

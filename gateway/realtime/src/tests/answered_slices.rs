@@ -1,4 +1,4 @@
-//! Turns that are answered slice by slice.
+//! Responses to each slice of a turn.
 
 use repartee_engine_api::{Command, FinishReason};
 use repartee_media::vad::TurnEvent;
@@ -7,7 +7,7 @@ use serde_json::json;
 use super::super::{Delivery, Effect, SessionInput};
 use super::Harness;
 
-/// Samples of the slices that were committed.
+/// Number of samples in each committed slice.
 fn committed(harness: &Harness) -> Vec<usize> {
     let mut open = 0;
     let mut lengths = Vec::new();
@@ -38,7 +38,7 @@ fn each_slice_is_answered_after_the_one_before() {
     harness.input_audio(20);
     let first = harness.last_respond().unwrap().response;
     assert_eq!(committed(&harness), [510 * 16]);
-    // The next slice waits for the answer, and holds all that came meanwhile.
+    // The next slice waits for the response, and includes all audio received meanwhile.
     harness.input_audio(2_000);
     assert_eq!(committed(&harness), [510 * 16]);
     harness.engine_audio(first, 80);
@@ -70,7 +70,7 @@ fn one_last_slice_waits_for_the_answer_before() {
     let mut harness = slicing(Delivery::Unpaced);
     harness.input_audio(600);
     let first = harness.last_respond().unwrap().response;
-    // Short turns while the first slice is being answered: none is cut, and each has a last slice.
+    // Short turns during the response to the first slice: none is cut, and each has a last slice.
     for turn in 0..4 {
         harness.input(SessionInput::Turn(TurnEvent::SpeechStopped { audio_end_ms: 580 + turn * 200 }));
         harness.input_audio(200);

@@ -6,7 +6,7 @@ use repartee_engine_api::Command;
 use repartee_media::vad::TurnEvent;
 use serde_json::json;
 
-use super::super::{Delivery, SessionInput, PlayoutReport};
+use super::super::{Delivery, PlayoutReport, SessionInput};
 use super::Harness;
 
 fn with_idle_timeout(delivery: Delivery) -> Harness {

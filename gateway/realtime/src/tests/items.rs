@@ -1,6 +1,6 @@
 //! `conversation.item.*`.
 
-use repartee_engine_api::{Command, MessageContent, FinishReason, InsertAt, Role};
+use repartee_engine_api::{Command, FinishReason, InsertAt, MessageContent, Role};
 use serde_json::{Value, json};
 
 use super::super::{Delivery, Effect};
@@ -25,7 +25,7 @@ fn items_can_be_retrieved_and_deleted() {
     assert_eq!(harness.error_code(), "item_retrieve_invalid_item_id");
 }
 
-/// Creates a message after `previous`; returns where the engine was told to insert it.
+/// Creates a message after `previous`; returns the engine's insert position.
 fn insert(harness: &mut Harness, previous: Value, id: &str) -> Option<InsertAt> {
     harness.clear();
     let content = json!([{"type": "input_text", "text": id}]);
@@ -37,7 +37,7 @@ fn insert(harness: &mut Harness, previous: Value, id: &str) -> Option<InsertAt> 
     }
 }
 
-/// The engine's id of the last item.
+/// Engine id of the last item.
 fn last_item(harness: &Harness) -> u64 {
     let Some(Command::Insert { item, .. }) = harness.commands.last() else { panic!("{:?}", harness.commands) };
     *item
@@ -173,7 +173,7 @@ fn client_truncate_keeps_what_was_heard() {
     harness.client(truncate.clone());
     assert_eq!(harness.find("conversation.item.truncated")["audio_end_ms"], 1_000);
     assert_eq!(harness.truncated_text(), Some("The sky is"));
-    // Beyond the end of what is left is the end.
+    // A position beyond the remaining audio is clamped to its end.
     truncate["audio_end_ms"] = json!(9_000);
     harness.client(truncate);
     let truncated = harness.find("conversation.item.truncated");
@@ -202,7 +202,7 @@ fn image_is_kept_without_its_bytes() {
     harness.client(json!({"type": "conversation.item.retrieve", "item_id": "a"}));
     let kept = &harness.find("conversation.item.retrieved")["item"]["content"];
     assert_eq!(kept[1], json!({"type": "input_image", "detail": "low"}));
-    // An image alone is an item, too, of which the model reads nothing.
+    // An image alone is an item too, without engine content.
     harness.clear();
     let item = json!({"type": "message", "role": "user", "content": [image]});
     harness.client(json!({"type": "conversation.item.create", "item": item}));
@@ -215,7 +215,7 @@ fn image_is_kept_without_its_bytes() {
     assert_eq!(harness.events[0]["repartee"]["warnings"].as_array().unwrap().len(), 32);
     harness.client(json!({"type": "conversation.item.create", "item": many(40_000)}));
     assert_eq!(harness.error_code(), "conversation_too_large");
-    // An image in a response's own input is a warning, too.
+    // An image in a response's own input is a warning too.
     harness.client(json!({"type": "response.create", "response": {"input": [item]}}));
     let warnings = &harness.find("response.created")["repartee"]["warnings"];
     assert!(warnings[0].as_str().unwrap().starts_with("response.input[0].content[0]"), "{warnings}");

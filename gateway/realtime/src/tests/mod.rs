@@ -1,4 +1,4 @@
-//! The realtime session, behaviour by behaviour, without clock or sockets.
+//! Behaviour of the realtime session, without clock or sockets.
 
 mod answered_slices;
 mod idle;
@@ -6,10 +6,10 @@ mod items;
 mod out_of_band;
 mod playback;
 mod random;
-mod speech_synthesis;
 mod responses;
 mod settings;
 mod speculation;
+mod speech_synthesis;
 mod tools;
 mod transcription;
 mod transcription_session;
@@ -18,15 +18,15 @@ mod turns;
 use std::time::{Duration, Instant};
 
 use repartee_engine_api::{
-    Command, MessageContent, Event, FinishReason, InsertAt, ModelInfo, Respond, ResponseId, EngineUsage,
+    Command, EngineUsage, Event, FinishReason, InsertAt, MessageContent, ModelInfo, Respond, ResponseId,
 };
 use repartee_media::vad::TurnEvent;
 use repartee_protocol::ClientMessage;
 use serde_json::{Value, json};
 
-use super::{RealtimeSession, Delivery, Effect, SessionInput, PlayoutReport, SessionSetup};
+use super::{Delivery, Effect, PlayoutReport, RealtimeSession, SessionInput, SessionSetup};
 
-/// A session under test, and everything that came out of it.
+/// Session under test with its recorded effects.
 struct Harness {
     core: RealtimeSession,
     now: Instant,
@@ -83,7 +83,7 @@ impl Harness {
     fn input(&mut self, input: SessionInput) {
         let effects = self.core.handle(input, self.now);
         self.collect(effects);
-        // As a transport with room does.
+        // Like a transport with room.
         while self.core.has_pending_event() {
             let effects = self.core.handle(SessionInput::PendingEvent, self.now);
             self.collect(effects);
@@ -94,7 +94,7 @@ impl Harness {
         self.input(SessionInput::Client(ClientMessage::parse(&event.to_string()).unwrap()));
     }
 
-    /// A client message as text, valid or not.
+    /// Passes a client message as text, valid or not.
     fn client_text(&mut self, text: &str) {
         match ClientMessage::parse(text) {
             Ok(message) => self.input(SessionInput::Client(message)),
@@ -111,7 +111,7 @@ impl Harness {
         self.clear();
     }
 
-    /// `ms` milliseconds of the caller's audio.
+    /// Passes `ms` milliseconds of the caller's audio.
     fn input_audio(&mut self, ms: usize) {
         for _ in 0..ms / 20 {
             self.input(SessionInput::Audio(vec![0.1; 320]));
@@ -129,7 +129,7 @@ impl Harness {
         self.client(json!({"type": "conversation.item.create", "item": item}));
     }
 
-    /// Sends `response.create` and returns the engine's id of the response.
+    /// Sends `response.create`; returns the engine id of the response.
     fn create_response(&mut self) -> ResponseId {
         self.client(json!({"type": "response.create"}));
         self.last_respond().expect("a response is started").response
@@ -146,7 +146,7 @@ impl Harness {
         self.input(SessionInput::Engine(Event::Text { response, text: text.into() }));
     }
 
-    /// `ms` milliseconds of a response's audio.
+    /// Passes `ms` milliseconds of a response's audio.
     fn engine_audio(&mut self, response: ResponseId, ms: usize) {
         let samples = vec![0.5; ms * 24];
         self.input(SessionInput::Engine(Event::Audio { response, frame: 0, samples, stamps: None }));
@@ -200,7 +200,7 @@ impl Harness {
         self.commands.iter().map(length).sum()
     }
 
-    /// The texts that the model reads of function results, in order.
+    /// Texts of the function results, in the model's reading order.
     fn results(&self) -> Vec<&str> {
         let mut engine: Vec<(u64, &MessageContent)> = Vec::new();
         for command in &self.commands {
@@ -219,7 +219,7 @@ impl Harness {
         results.collect()
     }
 
-    /// The text that the first truncation left.
+    /// Text kept by the first truncation.
     fn truncated_text(&self) -> Option<&str> {
         self.commands.iter().find_map(|command| match command {
             Command::Truncate { text, .. } => Some(text.as_str()),

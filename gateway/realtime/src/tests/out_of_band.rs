@@ -1,6 +1,6 @@
 //! Out-of-band responses.
 
-use repartee_engine_api::{Command, MessageContent, FinishReason, ResponseInput, Role};
+use repartee_engine_api::{Command, FinishReason, MessageContent, ResponseInput, Role};
 use serde_json::{Value, json};
 
 use super::super::{Delivery, Effect};
@@ -74,7 +74,7 @@ fn out_of_band_responses_are_bounded() {
 }
 
 #[test]
-fn waiting_out_of_band_response_is_cancelled_by_id() {
+fn queued_out_of_band_response_cancelled_by_id() {
     let mut harness = Harness::new(Delivery::Paced);
     let first = harness.create_response();
     harness.clear();
@@ -93,7 +93,7 @@ fn waiting_out_of_band_response_is_cancelled_by_id() {
     assert_eq!(harness.commands, [], "the engine never heard of it");
     harness.client(json!({"type": "response.cancel", "response_id": cancelled}));
     assert_eq!(harness.error_code(), "response_cancel_not_active");
-    // The other one follows the first.
+    // The other response follows the first.
     harness.clear();
     harness.engine_finished(first, FinishReason::Stop);
     let respond = harness.last_respond().unwrap().response;

@@ -6,7 +6,7 @@ use repartee_engine_api::{Command, FinishReason};
 use repartee_media::vad::TurnEvent;
 use serde_json::{Value, json};
 
-use super::super::{Delivery, Effect, SessionInput, PlayoutReport};
+use super::super::{Delivery, Effect, PlayoutReport, SessionInput};
 use super::Harness;
 
 #[test]
@@ -107,7 +107,7 @@ fn speech_clears_unplayed_audio() {
 }
 
 #[test]
-fn cut_responses_are_measured_by_the_pace_of_whole_ones() {
+fn truncated_responses_use_the_learnt_speech_rate() {
     let kept = |earlier_ms: usize| {
         let mut harness = Harness::new(Delivery::Paced);
         let earlier = harness.whole_response("A voice says ten words or so in some seconds.", earlier_ms);
@@ -127,7 +127,7 @@ fn cut_responses_are_measured_by_the_pace_of_whole_ones() {
     assert!(quick > slow + 2, "{quick} words after a quick response, {slow} after a slow one");
 }
 
-/// A voice that may interrupt.
+/// Start of a voice that may interrupt.
 const VOICE: SessionInput = SessionInput::Turn(TurnEvent::PossibleBargeIn { audio_ms: 0 });
 const DISMISSED: SessionInput = SessionInput::Turn(TurnEvent::BargeInDismissed { audio_ms: 0 });
 
@@ -140,7 +140,7 @@ fn backchannels_pause_without_a_word() {
     harness.clear();
     harness.input(VOICE);
     assert_eq!(harness.other_effects, [Effect::PausePlayout]);
-    // All that was sent is heard meanwhile; then the next of it is in flight.
+    // During the pause all sent audio is heard; then new audio is in flight.
     harness.played(response, 1_100);
     harness.input(DISMISSED);
     assert_eq!(harness.other_effects, [Effect::PausePlayout, Effect::ResumePlayout]);
@@ -211,7 +211,7 @@ fn client_can_clear_unplayed_audio() {
     assert_eq!(harness.truncated_text(), Some(""), "nothing was heard");
 }
 
-/// Starts a spoken out-of-band response; returns the engine's id of it.
+/// Starts a spoken out-of-band response; returns its engine id.
 fn spoken_out_of_band(harness: &mut Harness) -> u64 {
     harness.client(json!({"type": "response.create", "response": {"conversation": "none"}}));
     harness.last_respond().unwrap().response
@@ -230,7 +230,7 @@ fn speech_leaves_out_of_band_responses_alone() {
     assert_eq!((&harness.commands[..], &harness.other_effects[..]), (&[][..], &[][..]));
     harness.engine_finished(aside, FinishReason::Stop);
     assert_eq!(harness.find("response.done")["response"]["status"], "completed");
-    // The client can stop it all the same.
+    // The client can still stop it.
     harness.clear();
     harness.client(json!({"type": "output_audio_buffer.clear"}));
     assert_eq!(harness.event_types(), ["output_audio_buffer.cleared"]);

@@ -1,4 +1,4 @@
-//! Random interleavings of everything that can happen: no panic, and the wire's invariants hold.
+//! Random interleavings of all inputs: no panic, and the wire's invariants hold.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -8,10 +8,10 @@ use repartee_engine_api::{Command, Event, FinishReason, SessionError};
 use repartee_media::vad::TurnEvent;
 use serde_json::{Value, json};
 
-use super::super::{Delivery, SessionInput, PlayoutReport};
+use super::super::{Delivery, PlayoutReport, SessionInput};
 use super::Harness;
 
-/// One thing that happens.
+/// Random input of the session.
 #[derive(Debug, Clone)]
 enum Step {
     InputAudio(usize),
@@ -61,7 +61,7 @@ fn step() -> impl Strategy<Value = Step> {
         json!({"type": "response.create", "response": {"conversation": "none", "output_modalities": ["text"]}}),
         json!({"type": "response.create", "response": {"conversation": "none",
             "input": [{"type": "message", "role": "user", "content": content}]}}),
-        // Item ids depend on what came before, so that these sometimes meet one.
+        // Item ids depend on the steps before: these ids sometimes exist.
         json!({"type": "conversation.item.delete", "item_id": "item_s_7"}),
         json!({"type": "conversation.item.truncate", "item_id": "item_s_7", "content_index": 0, "audio_end_ms": 40}),
         json!({"type": "conversation.item.truncate", "item_id": "item_s_12", "content_index": 0, "audio_end_ms": 4_000}),
@@ -97,9 +97,15 @@ fn run_step(harness: &mut Harness, received_ms: &mut u64, step: Step) {
             let audio_start_ms = received_ms.saturating_sub(300);
             harness.input(SessionInput::Turn(TurnEvent::SpeechStarted { audio_start_ms }));
         }
-        Step::Paused => harness.input(SessionInput::Turn(TurnEvent::Paused { audio_end_ms: received_ms.saturating_sub(20) })),
-        Step::Resumed => harness.input(SessionInput::Turn(TurnEvent::Resumed { audio_ms: received_ms.saturating_sub(10) })),
-        Step::SpeechStopped => harness.input(SessionInput::Turn(TurnEvent::SpeechStopped { audio_end_ms: *received_ms })),
+        Step::Paused => {
+            harness.input(SessionInput::Turn(TurnEvent::Paused { audio_end_ms: received_ms.saturating_sub(20) }))
+        }
+        Step::Resumed => {
+            harness.input(SessionInput::Turn(TurnEvent::Resumed { audio_ms: received_ms.saturating_sub(10) }))
+        }
+        Step::SpeechStopped => {
+            harness.input(SessionInput::Turn(TurnEvent::SpeechStopped { audio_end_ms: *received_ms }))
+        }
         Step::PossibleBargeIn => {
             harness.input(SessionInput::Turn(TurnEvent::PossibleBargeIn { audio_ms: *received_ms }));
         }
@@ -115,7 +121,10 @@ fn run_step(harness: &mut Harness, received_ms: &mut u64, step: Step) {
         }
         Step::EngineFinished => harness.engine_finished(response, FinishReason::Stop),
         Step::EngineFailed => {
-            harness.input(SessionInput::Engine(Event::Failed { response: Some(response), error: SessionError::OutOfMemory }));
+            harness.input(SessionInput::Engine(Event::Failed {
+                response: Some(response),
+                error: SessionError::OutOfMemory,
+            }));
         }
         Step::Time(ms) => harness.now += Duration::from_millis(ms),
         Step::Played(heard_ms) => {
@@ -159,7 +168,7 @@ proptest! {
                 _ => {}
             }
         }
-        // The engine never gets an empty commit, an item id twice, or audio and responses during a speculation.
+        // The engine never gets an empty commit, a duplicate item id, or audio and responses during a speculation.
         let (mut open, mut before, mut committed, mut speculating) = (0, 0, HashSet::new(), None);
         for command in &harness.commands {
             match command {

@@ -149,7 +149,7 @@ fn failures_that_a_client_can_mend_are_typed() {
             "invalid_value",
             json!("response.repartee.reads"),
         ),
-        // The client has no part in these.
+        // The client cannot correct these.
         (SessionError::bad("response", 7, "another id"), "server_error", "internal_error", json!(null)),
     ] {
         let mut harness = Harness::new(Delivery::Unpaced);

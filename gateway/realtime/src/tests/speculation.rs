@@ -9,7 +9,7 @@ use serde_json::json;
 use super::super::{Delivery, SessionInput};
 use super::Harness;
 
-/// A session in which the caller pauses after a turn of one second from 0 ms on.
+/// Session in which the caller pauses after a turn from 0 to 1000 ms.
 fn pausing() -> Harness {
     let mut harness = Harness::new(Delivery::Unpaced);
     harness.input_audio(400);
@@ -63,7 +63,7 @@ fn resumed_speech_aborts_the_speculation() {
     harness.engine_finished(response, FinishReason::Cancelled);
     harness.input_audio(400);
     assert_eq!(harness.event_types(), [""; 0]);
-    // The same again; this time the turn ends.
+    // The same again, but the turn ends.
     harness.input(SessionInput::Turn(TurnEvent::Paused { audio_end_ms: 1_500 }));
     let second = harness.last_respond().unwrap().response;
     assert_ne!(second, response);
@@ -98,7 +98,7 @@ fn speculation_is_aborted_at_its_deadline() {
     harness.input(SessionInput::DeadlineReached);
     assert_eq!(harness.commands.last(), Some(&Command::AbortSpeculation { response }));
     assert_eq!(harness.core.deadline(), None);
-    // When more audio comes after all, the turn ends as usual.
+    // If more audio arrives, the turn ends as usual.
     harness.input_audio(300);
     harness.input(SessionInput::Turn(TurnEvent::SpeechStopped { audio_end_ms: 1_300 }));
     assert_eq!(harness.appended_samples(), 1_300 * 16);

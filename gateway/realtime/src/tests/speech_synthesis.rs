@@ -1,4 +1,4 @@
-//! Given texts that are read aloud while they stream in.
+//! Responses that speak given text while the client streams it.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn read(harness: &mut Harness) -> u64 {
     harness.last_respond().unwrap().response
 }
 
-/// The texts that the engine got for a response, and whether it knows their end.
+/// Given text that the engine received for a response; true if it also received the end.
 fn got(harness: &Harness, of: u64) -> (String, bool) {
     let texts = harness.commands.iter().filter_map(|command| match command {
         Command::StreamText { response, text } if *response == of => Some(text.as_str()),
@@ -101,7 +101,7 @@ fn text_without_a_reader_is_refused() {
     assert_eq!(refused(&harness), "text");
     harness.engine_finished(response, FinishReason::Stop);
     harness.clear_events();
-    // It may have been on its way when the response ended.
+    // The text may have been in flight when the response ended.
     append(&mut harness, "too late");
     assert_eq!(harness.event_types(), Vec::<&str>::new());
 }

@@ -1,10 +1,12 @@
 //! Function tools.
 
-use repartee_engine_api::{Command, MessageContent, Event, FinishReason, ResponseInput, InsertAt, ModelInfo, ResponseId, Tool};
+use repartee_engine_api::{
+    Command, Event, FinishReason, InsertAt, MessageContent, ModelInfo, ResponseId, ResponseInput, Tool,
+};
 use repartee_media::vad::TurnEvent;
 use serde_json::{Value, json};
 
-use super::super::{Delivery, SessionInput, PlayoutReport};
+use super::super::{Delivery, PlayoutReport, SessionInput};
 use super::{Harness, model};
 
 fn weather() -> Value {
@@ -78,7 +80,7 @@ fn function_call_streams_and_takes_its_output() {
     assert_eq!(output[1]["status"], "completed");
     let (call_id, item_id) = (output[1]["call_id"].clone(), output[1]["id"].clone());
     assert_ne!(call_id, output[2]["call_id"]);
-    // The call's arguments can be looked up.
+    // The call's arguments can be retrieved.
     harness.client(json!({"type": "conversation.item.retrieve", "item_id": item_id}));
     assert_eq!(harness.find("conversation.item.retrieved")["item"]["arguments"], "{\"city\":\"Oslo\"}");
     harness.clear();
@@ -101,7 +103,7 @@ fn response_may_be_a_function_call_alone() {
     let output = &harness.find("response.done")["response"]["output"];
     assert_eq!(output.as_array().unwrap().len(), 1);
     assert_eq!((&output[0]["status"], &output[0]["name"]), (&json!("incomplete"), &json!("weather")));
-    // It is the engine's item, too.
+    // The call maps to the engine's item.
     let id = output[0]["id"].clone();
     harness.clear();
     harness.client(json!({"type": "conversation.item.delete", "item_id": id}));
@@ -137,7 +139,7 @@ fn response_tools_override_the_session() {
 #[test]
 fn model_without_tools_gets_none() {
     let mut harness = Harness::with_model(Delivery::Unpaced, ModelInfo { tools: false, ..model() });
-    // Clients offer tools to any model: that is a warning, not an error.
+    // Clients send tools to any model: a warning, not an error.
     harness.update(json!({"tools": [weather()]}));
     assert_eq!(harness.event_types(), ["session.updated"]);
     assert_eq!(harness.events[0]["session"]["tools"], json!([]));
@@ -189,7 +191,7 @@ fn calls_in_parallel_can_be_switched_off() {
         assert_eq!(done["status"], "completed");
         let calls = done["output"].as_array().unwrap().iter().filter(|item| item["type"] == "function_call");
         assert_eq!(calls.map(|call| &call["arguments"]).collect::<Vec<_>>(), ["{}"]);
-        // The engine's history is what the client was sent.
+        // The engine's history equals the output that was sent to the client.
         assert_eq!(harness.truncated_text(), Some(text));
         assert!(matches!(&harness.commands[2..],
             [Command::Insert { content: MessageContent::ToolCall { name, arguments }, .. }] if name == "weather" && arguments == "{}"));
@@ -197,7 +199,7 @@ fn calls_in_parallel_can_be_switched_off() {
         let Some(Command::Insert { item: call, place, .. }) = harness.commands.last().cloned() else {
             panic!("no call")
         };
-        // Without text nothing is left of the response's own item.
+        // Without text the response's own engine item is gone.
         let Command::Truncate { item: message, .. } = harness.commands[1] else { panic!("{:?}", harness.commands) };
         assert_eq!(place, if text.is_empty() { InsertAt::Start } else { InsertAt::After(message) });
         let call_id = harness.find("response.function_call_arguments.done")["call_id"].clone();
@@ -241,7 +243,7 @@ fn results_follow_the_order_of_their_calls() {
         harness.client(json!({"type": "conversation.item.create", "item": result}));
     }
     assert_eq!(harness.results(), ["first", "second", "third"]);
-    // On the wire they stand where the client put them.
+    // On the wire they keep the client's position.
     let added = harness.find("conversation.item.added");
     assert_eq!((&added["item"]["output"], &added["item"]["call_id"]), (&json!("second"), &output[1]["call_id"]));
 }
@@ -274,11 +276,11 @@ fn results_of_an_own_input_follow_their_calls() {
     assert_eq!(names.collect::<Vec<_>>(), ["call a", "result a", "call b", "result b"]);
 }
 
-/// A response with a text of two seconds and two calls, with the second one's result.
+/// Response with two seconds of speech and two calls, and the result of the second call.
 struct SpokenWithCalls {
     harness: Harness,
     response: ResponseId,
-    /// The engine's items of it, and of the question before it.
+    /// Engine ids of the response's item and of the question before it.
     item: u64,
     before: u64,
     output: Value,
@@ -304,17 +306,18 @@ impl SpokenWithCalls {
         spoken
     }
 
-    /// Gives the result of a call.
+    /// Sends the result of a call.
     fn result(&mut self, call: usize) {
         let result = json!({"type": "function_call_output", "call_id": self.output[call]["call_id"], "output": "noon"});
         self.harness.client(json!({"type": "conversation.item.create", "item": result}));
     }
 
-    /// The calls have become items of their own in the engine, one after the other from `place` on; the first one's id.
+    /// Asserts that the calls were inserted as separate engine items, in order from `place`; returns the id of the first.
     fn assert_kept(&self, mut place: InsertAt) -> u64 {
         let mut calls = Vec::new();
         for command in &self.harness.commands {
-            if let Command::Insert { item, place: at, content: MessageContent::ToolCall { name, arguments } } = command {
+            if let Command::Insert { item, place: at, content: MessageContent::ToolCall { name, arguments } } = command
+            {
                 assert_eq!(std::mem::replace(&mut place, InsertAt::After(*item)), *at, "{name}");
                 calls.push((*item, name.as_str(), arguments.as_str()));
             }
@@ -328,7 +331,7 @@ impl SpokenWithCalls {
 
 #[test]
 fn interruption_keeps_the_calls() {
-    // With nothing heard of it the engine's item is gone, and the calls stand in its place.
+    // If nothing was heard, the engine's item is gone, and the calls replace it.
     for (heard_ms, text) in [(1_000, "One"), (0, "")] {
         let mut spoken = SpokenWithCalls::new(Delivery::Paced);
         let (response, item) = (spoken.response, spoken.item);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use repartee_engine_api::{
-    Command, MessageContent, Event, FinishReason, ResponseInput, ModelInfo, Respond, Sampling, SessionError,
+    Command, Event, FinishReason, MessageContent, ModelInfo, Respond, ResponseInput, Sampling, SessionError,
 };
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ pub(super) const FAILED: &str = "conversation.item.input_audio_transcription.fai
 pub(super) const DELTA: &str = "conversation.item.input_audio_transcription.delta";
 
 impl Harness {
-    /// A session that wants transcripts, and no answers by itself.
+    /// Session with transcription and without automatic responses.
     fn transcribing(settings: Value) -> Self {
         let mut harness = Self::new(Delivery::Unpaced);
         let detection = json!({"type": "server_vad", "create_response": false});
@@ -25,14 +25,14 @@ impl Harness {
         harness
     }
 
-    /// A turn of a second; its item's id.
+    /// Adds a turn of one second; returns its item id.
     pub(super) fn spoken_turn(&mut self, start: u64) -> String {
         self.input_audio(1_000);
         self.turn(start, start + 1_000);
         self.find("input_audio_buffer.committed")["item_id"].as_str().unwrap().to_owned()
     }
 
-    /// The transcripts that the engine was asked for.
+    /// Transcript requests to the engine.
     pub(super) fn requests(&self) -> Vec<&Respond> {
         let responds = self.commands.iter().filter_map(|command| match command {
             Command::Respond(respond) if respond.background => Some(respond),
@@ -57,7 +57,8 @@ fn turns_are_transcribed_out_of_band() {
     let request = (*harness.requests().last().unwrap()).clone();
     assert!(request.out_of_band && request.background && !request.audio);
     assert_eq!((request.instructions.as_deref(), request.sampling), (Some(""), Some(Sampling::GREEDY)));
-    let Some([ResponseInput::Item(heard), ResponseInput::Content(MessageContent::Text { text, .. })]) = request.input.as_deref()
+    let Some([ResponseInput::Item(heard), ResponseInput::Content(MessageContent::Text { text, .. })]) =
+        request.input.as_deref()
     else {
         panic!("{request:?}")
     };
@@ -96,7 +97,7 @@ fn one_turn_is_transcribed_at_a_time() {
 #[test]
 fn waiting_turns_are_bounded() {
     let mut harness = Harness::transcribing(json!({}));
-    // One is being transcribed, sixteen wait.
+    // One transcript is in progress, sixteen wait.
     let items: Vec<_> = (0..18).map(|turn| harness.spoken_turn(turn * 1_000)).collect();
     let failed: Vec<_> = harness.events.iter().filter(|event| event["type"] == FAILED).collect();
     assert_eq!(failed.len(), 1);
@@ -114,7 +115,7 @@ fn transcripts_are_off_unless_asked_for_and_able() {
     harness.update(json!({"audio": {"input": {"transcription": {"model": "whisper-1"}}}}));
     let session = &harness.find("session.updated")["session"];
     assert_eq!(session["audio"]["input"]["transcription"], Value::Null);
-    // Stock clients ask for it unasked, and some end on an error.
+    // Some stock clients always enable it, and some end on an error.
     assert!(session["repartee"]["warnings"][0].as_str().unwrap().contains("transcription"), "{session}");
     assert!(harness.other_effects.contains(&Effect::Unsupported("session.audio.input.transcription")));
     assert_eq!(harness.event_types(), ["session.updated"]);

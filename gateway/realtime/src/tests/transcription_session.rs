@@ -1,4 +1,4 @@
-//! Sessions that only transcribe.
+//! Behaviour of transcription sessions.
 
 use repartee_engine_api::{Command, FinishReason, ModelInfo};
 use serde_json::{Value, json};
@@ -8,14 +8,14 @@ use super::transcription::{COMPLETED, DELTA};
 use super::{Harness, model};
 
 impl Harness {
-    /// A transcription session.
+    /// Creates a transcription session.
     fn transcription(input: Value) -> Self {
         let mut harness = Self::new(Delivery::Unpaced);
         harness.update(json!({"type": "transcription", "audio": {"input": input}}));
         harness
     }
 
-    /// The engine writes down the newest turn that it was asked for.
+    /// Completes the newest transcript request; returns its engine item.
     fn written_down(&mut self) -> u64 {
         let response = self.requests().last().expect("a transcript is asked for").response;
         self.engine_text(response, "Hello.");
@@ -103,7 +103,7 @@ fn transcribed_turns_leave_the_engine() {
     harness.client(json!({"type": "conversation.item.delete", "item_id": first}));
     assert_eq!(harness.find("conversation.item.deleted")["item_id"], json!(first));
     assert_eq!(harness.deleted().len(), 1, "not a second time");
-    // A conversation keeps them.
+    // A conversation keeps its turns.
     let mut harness = Harness::new(Delivery::Unpaced);
     let detection = json!({"type": "server_vad", "create_response": false});
     harness.update(json!({"audio": {"input": {"transcription": {}, "turn_detection": detection}}}));

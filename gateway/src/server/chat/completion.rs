@@ -1,25 +1,25 @@
-//! The body of a completion: whole ([`CompletionBuilder`]) or in chunks ([`ChunkBuilder`]).
+//! Body of a completion: whole ([`CompletionBuilder`]) or in chunks ([`ChunkBuilder`]).
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use repartee_engine_api::{Event, FinishReason, EngineUsage};
+use repartee_engine_api::{EngineUsage, Event, FinishReason};
 use repartee_media::pcm;
 use repartee_media::resample::{ResampleError, Resampler};
 use serde::Serialize;
 
 use super::request::CompletionFormat;
 
-/// Samples a second of `pcm16`.
+/// Sample rate of `pcm16`, in Hz.
 const PCM_RATE: u32 = 24_000;
 
 /// Id, time, model and warnings of one completion.
 #[derive(Debug, Clone)]
 pub(super) struct Metadata {
     pub id: String,
-    /// In seconds since 1970.
+    /// Time of creation, in seconds since 1970.
     pub created: u64,
     pub model: String,
-    /// What is served differently from what was requested.
+    /// Differences between the request and the response.
     pub warnings: Vec<String>,
 }
 
@@ -33,7 +33,7 @@ impl Metadata {
     }
 }
 
-/// What Repartee adds to the API.
+/// Extension of the OpenAI API.
 #[derive(Debug, Serialize)]
 struct Extension {
     warnings: Vec<String>,
@@ -87,12 +87,12 @@ impl From<&EngineUsage> for Usage {
 fn finish_reason(reason: FinishReason) -> &'static str {
     match reason {
         FinishReason::Length => "length",
-        // A completion is cancelled only when its client disconnects.
+        // A completion is cancelled only if its client disconnects.
         FinishReason::Stop | FinishReason::Cancelled => "stop",
     }
 }
 
-/// Why a completion cannot be encoded: an internal error.
+/// Error of encoding a completion; an internal error.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum WriteError {
     #[error(transparent)]
@@ -111,7 +111,7 @@ pub(super) struct CompletionBuilder {
     samples: Vec<f32>,
 }
 
-/// A completion on the wire.
+/// Completion object on the wire.
 #[derive(Debug, Serialize)]
 pub(super) struct ChatCompletion {
     id: String,
@@ -147,7 +147,7 @@ struct Audio {
     id: String,
     data: String,
     transcript: String,
-    /// At once: the audio is not kept.
+    /// Time of creation, because the audio is not stored.
     expires_at: u64,
 }
 
@@ -156,17 +156,17 @@ impl CompletionBuilder {
         Self { metadata, rate, format, text: String::new(), samples: Vec::new() }
     }
 
-    /// Takes an event of the engine.
+    /// Adds an event of the engine.
     pub fn add(&mut self, event: Event) {
         match event {
             Event::Text { text, .. } => self.text.push_str(&text),
             Event::Audio { samples, .. } => self.samples.extend(samples),
-            // No tools were offered, and the end is for the caller.
+            // Other events carry no content: no tools were offered, and the caller handles the end.
             _ => {}
         }
     }
 
-    /// The completion, once the response has finished.
+    /// Builds the completion, once the response has finished.
     pub fn finish(self, reason: FinishReason, usage: &EngineUsage) -> Result<ChatCompletion, WriteError> {
         let Self { metadata, rate, format, text, samples } = self;
         let (content, audio) = match format {
@@ -194,18 +194,18 @@ impl CompletionBuilder {
     }
 }
 
-/// Builds the chunks of a completion that is sent as it is generated.
+/// Builds the chunks of a completion that is streamed.
 #[derive(Debug)]
 pub(super) struct ChunkBuilder {
     metadata: Metadata,
-    /// From the model's output rate to that of `pcm16`; `None` for text alone.
+    /// Resampler from the model's output rate to that of `pcm16`; `None` for text only.
     resampler: Option<Resampler>,
     include_usage: bool,
-    /// Whether the first chunk was built.
+    /// True once the first chunk was built.
     begun: bool,
 }
 
-/// One chunk on the wire.
+/// Chunk object on the wire.
 #[derive(Debug, Serialize)]
 pub(super) struct ChatCompletionChunk {
     id: String,
@@ -254,7 +254,7 @@ impl ChunkBuilder {
         Ok(Self { metadata, resampler, include_usage, begun: false })
     }
 
-    /// The chunks for an event of the engine.
+    /// Builds the chunks for an event of the engine.
     pub fn add(&mut self, event: Event) -> Result<Vec<ChatCompletionChunk>, WriteError> {
         Ok(match event {
             Event::Text { text, .. } if self.resampler.is_some() => {
@@ -272,7 +272,7 @@ impl ChunkBuilder {
         })
     }
 
-    /// The last chunks.
+    /// Builds the last chunks, once the response has finished.
     pub fn finish(
         &mut self,
         reason: FinishReason,

@@ -1,6 +1,7 @@
-//! `POST /v1/chat/completions`: one question in one upload, with audio in and out. The baseline of a realtime call.
+//! `POST /v1/chat/completions`: one question in one upload, with audio in and out. It is the baseline of a realtime
+//! call.
 //!
-//! - `request`: parsing, and what of it cannot be served
+//! - `request`: parsing a request, with errors and warnings for unsupported fields
 //! - `completion`: the response body, whole or as a stream
 
 mod completion;
@@ -28,11 +29,11 @@ use super::uploads::UploadError;
 use completion::{ChatCompletionChunk, ChunkBuilder, CompletionBuilder, Metadata};
 use request::CompletionPlan;
 
-/// The largest request, in bytes: some minutes of audio.
+/// Maximum size of a request, in bytes: some minutes of audio.
 pub(super) const MAX_BODY: usize = 20 << 20;
-/// Bytes of requests that may be in memory at once.
+/// Maximum bytes of requests in memory.
 pub(super) const MAX_UPLOADED: usize = 8 * MAX_BODY;
-/// Of these, how many from one address.
+/// Maximum bytes of requests in memory from one address.
 pub(super) const MAX_UPLOADED_BY_ONE: usize = 2 * MAX_BODY;
 
 pub(super) async fn create(
@@ -40,7 +41,7 @@ pub(super) async fn create(
     caller: Caller,
     request: Request,
 ) -> Result<Response, ApiError> {
-    // A full server does no work.
+    // A full server refuses before it reads the body.
     app.check_capacity()?;
     let mut upload = app.uploads.begin(caller.client.address);
     let body = upload.read(request.into_body(), MAX_BODY).await.map_err(|error| match error {
@@ -49,7 +50,7 @@ pub(super) async fn create(
     })?;
     let decoder = app.uploads.decoder().await;
     let info = app.info();
-    // Minutes of audio take a while to decode.
+    // Decoding minutes of audio takes long, so it runs on a blocking thread.
     let plan = tokio::task::spawn_blocking(move || {
         let plan = CompletionPlan::read(&body, &info);
         drop((body, upload, decoder));
@@ -77,14 +78,15 @@ pub(super) async fn create(
     }
 }
 
-/// Id, time, model and warnings of a completion.
+/// Creates id, time, model and warnings of a completion.
 fn metadata(app: &AppState, plan: &CompletionPlan) -> Result<Metadata, ApiError> {
     let id = app.ids.completion().map_err(|error| ApiError::internal(&error.to_string()))?;
     let created = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     Ok(Metadata { id, created, model: app.engine.info().name.clone(), warnings: plan.warnings.clone() })
 }
 
-/// The response as server-sent events. Nothing is generated ahead of the reader, and a reader who disconnects frees everything.
+/// Streams the response as server-sent events. Nothing is generated ahead of the reader, and a reader who disconnects
+/// frees the session.
 fn streamed(generation: Generation, chunks: ChunkBuilder) -> Response {
     struct State {
         generation: Generation,
@@ -127,7 +129,7 @@ fn streamed(generation: Generation, chunks: ChunkBuilder) -> Response {
 fn send(chunk: &ChatCompletionChunk, text: &mut String) {
     match serde_json::to_string(chunk) {
         Ok(json) => text.push_str(&format!("data: {json}\n\n")),
-        Err(error) => tracing::error!(%error, "a chunk could not be written"),
+        Err(error) => tracing::error!(%error, "cannot serialize a chunk"),
     }
 }
 

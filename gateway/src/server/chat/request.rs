@@ -1,5 +1,5 @@
-//! Parsing of a completion request. Stock clients send many fields: what cannot be served but does no harm is ignored with a
-//! warning, and only the rest is an error.
+//! Parsing of a completion request. Stock clients send many fields: unsupported but harmless ones are ignored with a
+//! warning, and only the others are errors.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use repartee_protocol::{ErrorBody, ErrorKind};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-/// The longest audio of one request, all messages together.
+/// Maximum duration of the audio of one request, all messages together.
 const MAX_AUDIO: Duration = Duration::from_secs(600);
-/// How much audio is submitted at once, in seconds.
+/// Duration of one submitted slice, in seconds.
 const SLICE_S: usize = 1;
-/// Warnings of one request.
+/// Maximum number of warnings of one request.
 const MAX_WARNINGS: usize = 32;
 
 #[derive(Debug, Deserialize)]
@@ -109,27 +109,27 @@ struct InputAudio {
     format: String,
 }
 
-/// Format of a completion's audio.
+/// Audio format of a completion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CompletionFormat {
-    /// A whole wav file at the model's rate.
+    /// Complete wav file at the model's output rate.
     Wav,
     /// 16-bit little-endian samples at 24 kHz.
     Pcm16,
 }
 
-/// What a request asks of the engine and of the response body.
+/// Parsed request: commands for the engine and options of the response.
 #[derive(Debug)]
 pub(super) struct CompletionPlan {
     /// Commands for the engine, in order.
     pub commands: Vec<Command>,
-    /// Format of the audio; `None` for text alone.
+    /// Format of the audio; `None` for text only.
     pub audio: Option<CompletionFormat>,
-    /// Whether to stream.
+    /// True to stream the response.
     pub stream: bool,
-    /// Whether a stream ends with the usage.
+    /// True if a stream ends with the usage.
     pub include_usage: bool,
-    /// What is served differently from what was requested.
+    /// Differences between the request and the response.
     pub warnings: Vec<String>,
 }
 
@@ -138,7 +138,7 @@ fn refuse<T>(param: impl Into<String>, message: impl Into<String>) -> Result<T, 
 }
 
 impl CompletionPlan {
-    /// Parses a request. Decodes all of its audio, so it takes a while.
+    /// Parses a request and decodes all of its audio, which takes some time.
     pub fn read(body: &[u8], info: &ModelInfo) -> Result<Self, ErrorBody> {
         let reader = &mut serde_json::Deserializer::from_slice(body);
         let request: Request =
@@ -159,9 +159,9 @@ impl CompletionPlan {
             }
         }
         if request.n.is_some_and(|n| n != 1) {
-            return refuse("n", "there is one answer to a question");
+            return refuse("n", "n has to be 1: the server gives one answer");
         }
-        // What asks for no call has none; a call that is demanded is refused rather than left out.
+        // A demand for a function call is refused and not ignored.
         if request.tool_choice.as_ref().is_some_and(|choice| !choice.is_null() && choice != "auto" && choice != "none")
         {
             let message =
@@ -201,10 +201,10 @@ impl CompletionPlan {
         None
     }
 
-    /// Adds the conversation so far as commands; returns the number of items.
+    /// Adds the conversation as commands; returns the number of items.
     fn add_messages(&mut self, messages: Vec<Message>, info: &ModelInfo) -> Result<u64, ErrorBody> {
         if !messages.iter().any(|message| matches!(message, Message::User { .. })) {
-            return refuse("messages", "there is nothing to answer: send a message of the user");
+            return refuse("messages", "there is nothing to answer: send a user message");
         }
         let (mut item, mut left) = (0, MAX_AUDIO);
         let mut instructions: Vec<String> = Vec::new();
@@ -231,7 +231,7 @@ impl CompletionPlan {
                         self.commands.push(Command::text(item, role, text));
                     }
                     ContentPart::Audio { .. } if role != Role::User => {
-                        return refuse(at, "only the user's messages hold audio");
+                        return refuse(at, "only user messages may hold audio");
                     }
                     ContentPart::Audio { data, at } => {
                         let samples = decode(&data, &at, info.input_rate, left)?;
@@ -252,7 +252,7 @@ impl CompletionPlan {
     }
 }
 
-/// Text or audio of one message, in order.
+/// Text or audio of a message.
 enum ContentPart {
     Text(String),
     Audio { data: String, at: String },
@@ -266,7 +266,7 @@ fn content_parts(content: Content, at: &str) -> Result<Vec<ContentPart>, ErrorBo
     let mut pieces = Vec::new();
     for (index, part) in parts.into_iter().enumerate() {
         match part {
-            // Parts of one text belong together.
+            // Adjacent text parts become one text.
             Part::Text { text } | Part::ApiError { refusal: text } => match pieces.last_mut() {
                 Some(ContentPart::Text(before)) => *before = format!("{before}\n{text}"),
                 _ => pieces.push(ContentPart::Text(text)),

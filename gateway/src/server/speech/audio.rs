@@ -1,4 +1,4 @@
-//! Samples of the model as the bytes of a speech response, as they come.
+//! Encodes the model's samples as the bytes of a speech response, piece by piece.
 
 use bytes::Bytes;
 use repartee_media::mp3::{Mp3Error, Mp3Writer};
@@ -9,10 +9,10 @@ use thiserror::Error;
 
 use super::request::SpeechFormat;
 
-/// Samples a second of all but `wav`.
+/// Sample rate of all formats but `wav`, in Hz.
 const RATE: u32 = 24_000;
 
-/// Why samples cannot be written: an internal error.
+/// Error of encoding samples; an internal error.
 #[derive(Debug, Error)]
 pub(super) enum WriteError {
     #[error(transparent)]
@@ -23,30 +23,32 @@ pub(super) enum WriteError {
     Ogg(#[from] OggError),
 }
 
-/// Writes the audio of one response.
+/// Encoder of one response's audio.
 pub(super) enum AudioWriter {
-    /// A wav file: whether its header was written, and its rate.
+    /// Wav file at `rate` Hz; `begun` once its header was written.
     Wav { begun: bool, rate: u32 },
-    /// Plain samples.
+    /// 16-bit little-endian samples.
     Pcm(Box<Resampler>),
-    /// MP3.
+    /// MP3 frames.
     Mp3(Box<(Resampler, Mp3Writer)>),
-    /// Opus in Ogg.
+    /// Opus packets in Ogg.
     Opus(Box<(Resampler, OggOpusWriter)>),
 }
 
 impl AudioWriter {
-    /// For samples at `rate`. `serial` tells Ogg streams apart.
+    /// Creates a writer for samples at `rate` Hz. `serial` identifies an Ogg stream.
     pub fn new(format: SpeechFormat, rate: u32, serial: u32) -> Result<Self, WriteError> {
         Ok(match format {
             SpeechFormat::Wav => Self::Wav { begun: false, rate },
             SpeechFormat::Pcm => Self::Pcm(Box::new(Resampler::new(rate, RATE)?)),
             SpeechFormat::Mp3 => Self::Mp3(Box::new((Resampler::new(rate, RATE)?, Mp3Writer::new(RATE)))),
-            SpeechFormat::Opus => Self::Opus(Box::new((Resampler::new(rate, RATE)?, OggOpusWriter::new(RATE, serial)?))),
+            SpeechFormat::Opus => {
+                Self::Opus(Box::new((Resampler::new(rate, RATE)?, OggOpusWriter::new(RATE, serial)?)))
+            }
         })
     }
 
-    /// Its media type.
+    /// Returns the media type of the audio.
     pub fn content_type(&self) -> &'static str {
         match self {
             Self::Wav { .. } => "audio/wav",
@@ -56,7 +58,7 @@ impl AudioWriter {
         }
     }
 
-    /// The bytes that these samples add; may be none.
+    /// Encodes samples; may return no bytes.
     pub fn push(&mut self, samples: &[f32]) -> Result<Bytes, WriteError> {
         Ok(match self {
             Self::Wav { begun, rate } => {
@@ -76,10 +78,10 @@ impl AudioWriter {
         })
     }
 
-    /// The last bytes; may be none.
+    /// Returns the last bytes; may be empty.
     pub fn finish(self) -> Result<Bytes, WriteError> {
         Ok(match self {
-            // An answer without sound is a file without samples.
+            // A response without audio is a file without samples.
             Self::Wav { begun: false, rate } => wav::stream_header(rate).to_vec().into(),
             Self::Wav { .. } => Bytes::new(),
             Self::Pcm(mut resampler) => pcm::encode_i16le(&resampler.flush()?).into(),

@@ -1,17 +1,18 @@
-//! `POST /v1/audio/speech`: a given text, read aloud by a model that can; and `GET /v1/audio/voices`.
+//! `POST /v1/audio/speech`: speech synthesis of a given text, by a model that supports it.
 //!
-//! The text comes in one JSON object as published, or streams in as a body of plain text while its sound streams out.
+//! The text is a field of a JSON object as in the OpenAI API, or streams in as a plain-text body while its audio
+//! streams out.
 //!
-//! - `request`: parsing
+//! - `request`: parsing a request
 //! - `text_body`: a text that streams in
-//! - `sentences`: the pieces by which it is read
-//! - `reading`: the responses of the engine that read them
-//! - `audio`: the bytes of the body
+//! - `sentences`: splitting a text into the pieces that are read
+//! - `reading`: responses of the engine, one for each piece
+//! - `audio`: encoding the body
 
 mod audio;
-mod synthesis;
 mod request;
 mod sentences;
+mod synthesis;
 mod text_body;
 
 use std::convert::Infallible;
@@ -38,15 +39,15 @@ use super::form::media_type;
 use super::generation::Generation;
 use super::timed_body::BodyDeadline;
 use audio::{AudioWriter, WriteError};
-use synthesis::SpeechSynthesis;
 use request::SpeechPlan;
+use synthesis::SpeechSynthesis;
 use text_body::TextBody;
 
-/// The largest request, in bytes: the longest text with every character escaped.
+/// Maximum size of a request, in bytes: the longest text with every character escaped.
 pub(super) const MAX_BODY: usize = 64 << 10;
-/// The type of a body that is the text itself.
+/// Media type of a body that is the text itself.
 const PLAIN_TEXT: &str = "text/plain";
-/// Says what is served differently from what was requested.
+/// Response header with the differences between the request and the response.
 const WARNINGS: HeaderName = HeaderName::from_static("repartee-warnings");
 
 pub(super) async fn create(
@@ -69,13 +70,13 @@ pub(super) async fn create(
     let id = app.ids.speech().map_err(random)?;
     let generation = Generation::new(&app, &id, session, guard, Vec::new());
     let mut speech = SpeechSynthesis::new(generation, plan, (&text, body), writer, u64::from_le_bytes(seed));
-    // An error before the first sound has a status of its own.
+    // An error before the first audio gets its own HTTP status.
     let first = speech.next().await?;
     let mut response = if events { as_events(speech, first) } else { as_audio(speech, first) };
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    // A name that does not fit into a header is not worth an error.
+    // A warning that is no valid header value is left out.
     if let Ok(warnings) = HeaderValue::from_str(&warnings)
         && !warnings.is_empty()
     {
@@ -84,7 +85,7 @@ pub(super) async fn create(
     Ok(response)
 }
 
-/// What is asked for; the text, or else the body as which it comes.
+/// Parses the request: the plan, and the text or else the body that streams it.
 async fn parse(app: &AppState, request: Request) -> Result<(SpeechPlan, String, Option<TextBody>), ApiError> {
     if media_type(request.headers()) != PLAIN_TEXT {
         let body = Bytes::from_request(request, &()).await.map_err(|rejection| ApiError::unreadable(&rejection))?;
@@ -106,7 +107,7 @@ fn internal(error: WriteError) -> ApiError {
     ApiError::internal(&error.to_string())
 }
 
-/// The audio itself. An error ends the body before its end, which a client sees.
+/// Streams the audio itself. An error cuts the body off, which a client notices.
 fn as_audio(speech: SpeechSynthesis, first: Option<Bytes>) -> Response {
     let pieces = stream::try_unfold((speech, Some(first)), |(mut speech, first)| async move {
         let next = match first {
@@ -118,7 +119,7 @@ fn as_audio(speech: SpeechSynthesis, first: Option<Bytes>) -> Response {
     Body::from_stream(pieces).into_response()
 }
 
-/// Server-sent events as published.
+/// Streams the audio as server-sent events of the OpenAI API.
 fn as_events(speech: SpeechSynthesis, first: Option<Bytes>) -> Response {
     let events = stream::unfold(Some((speech, Some(first))), |state| async move {
         let (mut speech, first) = state?;

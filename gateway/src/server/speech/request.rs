@@ -1,4 +1,5 @@
-//! Parsing of a speech request: one object with the text in it, or the fields of a query for a text that streams in.
+//! Parsing of a speech request: a JSON object with the text, or the fields of a query whose text streams in as the
+//! body.
 
 use std::ops::RangeInclusive;
 
@@ -10,11 +11,11 @@ use serde_json::{Map, Value};
 use super::synthesis::nothing_to_read;
 use crate::ids;
 
-/// The longest text, in characters, as published.
+/// Maximum length of a text in characters, as in the OpenAI API.
 const MAX_CHARACTERS: usize = 4_096;
-/// Longer names are not repeated to the client.
+/// Maximum length of a name that is repeated to the client, in bytes.
 const LONGEST_NAME: usize = 64;
-/// Published speeds.
+/// Valid speeds of the OpenAI API.
 const SPEEDS: RangeInclusive<f64> = 0.25..=4.0;
 
 #[derive(Debug, Default, Deserialize)]
@@ -36,31 +37,31 @@ struct Request {
     rest: Map<String, Value>,
 }
 
-/// Format of the audio.
+/// Audio format of the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SpeechFormat {
-    /// A wav file at the model's rate. Its header does not know its length.
+    /// Wav file at the model's output rate; its header has no length.
     Wav,
     /// MP3 at 24 kHz.
     Mp3,
     /// 16-bit little-endian samples at 24 kHz.
     Pcm,
-    /// Opus in Ogg.
+    /// Opus packets in Ogg.
     Opus,
 }
 
-/// What a request asks for.
+/// Parsed options of a request.
 #[derive(Debug, PartialEq)]
 pub(super) struct SpeechPlan {
-    /// One of the model's; `None` for its default.
+    /// Voice of the model; `None` for the default one.
     pub voice: Option<String>,
     /// Instructions for the model; may be empty.
     pub instructions: String,
-    /// Format of the audio.
+    /// Format of the response's audio.
     pub format: SpeechFormat,
-    /// Whether the body is server-sent events.
+    /// True if the response is server-sent events.
     pub events: bool,
-    /// What is served differently from what was requested.
+    /// Differences between the request and the response.
     pub warnings: Vec<String>,
 }
 
@@ -69,7 +70,7 @@ fn refuse<T>(param: &str, message: impl Into<String>) -> Result<T, ErrorBody> {
 }
 
 impl SpeechPlan {
-    /// Parses a request with its text.
+    /// Parses a JSON request; returns its options and its text.
     pub fn read(body: &[u8], info: &ModelInfo) -> Result<(Self, String), ErrorBody> {
         let reader = &mut serde_json::Deserializer::from_slice(body);
         let request: Request =
@@ -88,7 +89,7 @@ impl SpeechPlan {
         Ok((plan, request.input))
     }
 
-    /// Parses the fields of a query; the text is the body.
+    /// Parses the fields of a query, whose text is the body.
     pub fn of_query(fields: Vec<(String, String)>, info: &ModelInfo) -> Result<Self, ErrorBody> {
         let mut request = Request::default();
         for (name, value) in fields {
@@ -115,7 +116,7 @@ impl SpeechPlan {
         if !info.given_text {
             return refuse(
                 "model",
-                format!("`{}` reads no given text aloud; ask it over /v1/chat/completions", info.name),
+                format!("`{}` cannot read a given text aloud: use /v1/chat/completions", info.name),
             );
         }
         match request.speed {
@@ -143,7 +144,7 @@ impl SpeechPlan {
 
 fn format(name: Option<&str>) -> Result<SpeechFormat, ErrorBody> {
     match name {
-        // As published.
+        // MP3 is the default of the OpenAI API.
         None | Some("mp3") => Ok(SpeechFormat::Mp3),
         Some("wav") => Ok(SpeechFormat::Wav),
         Some("pcm") => Ok(SpeechFormat::Pcm),
@@ -155,8 +156,8 @@ fn format(name: Option<&str>) -> Result<SpeechFormat, ErrorBody> {
     }
 }
 
-/// The model's voice that is asked for; `None` for the default one. A name may be one that a stock client must send; an id, in an object or of
-/// a voice out of a recording, is that of one person, for whom nobody else speaks.
+/// Returns the requested voice of the model; `None` for the default one. An unknown name gets the default voice,
+/// because stock clients have to send one. An unknown id is an error, because an id is one person's enrolled voice.
 fn voice(voice: Option<&Value>, info: &ModelInfo) -> Result<Option<String>, ErrorBody> {
     let Some(voice) = voice else { return Ok(None) };
     let (name, is_id) = match (voice.as_str(), voice.get("id").and_then(Value::as_str)) {
@@ -173,8 +174,8 @@ fn voice(voice: Option<&Value>, info: &ModelInfo) -> Result<Option<String>, Erro
     Ok(None)
 }
 
-/// What is not served as it was requested; published names of models and voices are what stock clients must send. `voice` is the one that
-/// speaks.
+/// Lists the differences between the request and the response. Names of OpenAI's models and voices, which stock clients
+/// have to send, are replaced. `voice` is the voice that speaks.
 fn warnings(request: &Request, voice: Option<&str>, info: &ModelInfo) -> Vec<String> {
     let mut warnings = Vec::new();
     if let Some(model) = request.model.as_ref().filter(|model| **model != info.name && model.len() <= LONGEST_NAME) {

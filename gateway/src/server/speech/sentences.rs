@@ -1,37 +1,38 @@
-//! The pieces by which a text is read: its sentences, and long ones by parts. The text may come in any cut; the pieces are the same.
+//! Splits a text into the pieces that are read: its sentences, and parts of long ones. The pieces do not depend on how
+//! the text was cut on arrival.
 
 use unicode_segmentation::UnicodeSegmentation as _;
 
-/// The longest piece, in bytes. Models are trained with answers, not with chapters.
+/// Maximum length of a piece, in bytes. Models are trained on answers, which are short.
 pub(super) const MAX_PIECE: usize = 240;
-/// A piece of so many bytes ends at its next space.
+/// Length in bytes from which a piece ends at its next space.
 const LONG_PIECE: usize = 200;
 
-/// What becomes of a text, in order.
+/// Output of the splitter, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum SentenceEnd {
-    /// More of the piece, or its beginning; not empty.
+    /// Text that begins or extends the piece; not empty.
     Text(String),
-    /// The piece has ended.
+    /// End of the piece.
     End,
 }
 
-/// Cuts a text that comes bit by bit. Characters are handed over as soon as it is sure which piece they belong to; line breaks and
-/// further spaces are dropped, and so are pieces without a letter or digit, which say nothing.
+/// Splits a text that streams in. A character is passed on once it is certain which piece it belongs to. Line breaks
+/// and repeated spaces are dropped, and so are pieces without a letter or digit.
 #[derive(Debug, Default)]
 pub(super) struct SentenceSplitter {
-    /// The piece so far, with single spaces.
+    /// Piece so far, with single spaces.
     piece: String,
-    /// Bytes of it that were handed over.
+    /// Number of its bytes that were passed on.
     sent: usize,
-    /// Where the sentence may have ended: behind its last mark, until a letter or another mark tells.
+    /// Possible end of the sentence: the byte behind its last mark, until a letter or another mark decides.
     undecided: Option<usize>,
-    /// Whether a space comes before the next character.
+    /// True if a space precedes the next character.
     space: bool,
 }
 
 impl SentenceSplitter {
-    /// Takes more of the text.
+    /// Adds text.
     pub fn push(&mut self, text: &str) -> Vec<SentenceEnd> {
         let mut cuts = Vec::new();
         for character in text.chars() {
@@ -41,7 +42,7 @@ impl SentenceSplitter {
         cuts
     }
 
-    /// The text has ended.
+    /// Ends the text and its last piece.
     pub fn finish(&mut self) -> Vec<SentenceEnd> {
         let mut cuts = Vec::new();
         self.end(self.piece.len(), &mut cuts);
@@ -75,18 +76,18 @@ impl SentenceSplitter {
         }
     }
 
-    /// Bytes that belong to this piece whatever follows.
+    /// Number of bytes that belong to this piece whatever follows.
     fn sure(&self) -> usize {
         self.undecided.unwrap_or(self.piece.len())
     }
 
-    /// The first end of a sentence from byte `from` on.
+    /// Returns the first end of a sentence at or after byte `from`.
     fn bound(&self, from: usize) -> Option<usize> {
         let bounds = self.piece.split_sentence_bound_indices();
         bounds.map(|(begin, _)| begin).find(|&begin| begin > 0 && begin >= from)
     }
 
-    /// Ends the piece at byte `at`; what follows begins the next one.
+    /// Ends the piece at byte `at`; the rest begins the next one.
     fn end(&mut self, at: usize, cuts: &mut Vec<SentenceEnd>) {
         let rest = self.piece[at..].trim_start().to_owned();
         self.hand_over(at, cuts);
@@ -96,10 +97,10 @@ impl SentenceSplitter {
         *self = Self { piece: rest, ..Self::default() };
     }
 
-    /// Hands over what was not, up to byte `to`.
+    /// Passes on the text up to byte `to` that was not passed on yet.
     fn hand_over(&mut self, to: usize, cuts: &mut Vec<SentenceEnd>) {
         let ready = self.piece[..to].trim_end();
-        // Marks alone say nothing.
+        // A piece of marks alone has nothing to read.
         let says = self.sent > 0 || ready.chars().any(char::is_alphanumeric);
         if says && ready.len() > self.sent {
             cuts.push(SentenceEnd::Text(ready[self.sent..].to_owned()));
@@ -112,7 +113,7 @@ fn breaks_line(character: char) -> bool {
     matches!(character, '\n'..='\r' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
-/// Whether a sentence may end with this mark; where it does, the text around it tells (Unicode, annex 29).
+/// True if a sentence may end with this mark; the text around it decides (Unicode, annex 29).
 fn ends_sentences(character: char) -> bool {
     const MARKS: &str = ".!?…‼⁇⁈⁉。！？．｡﹒﹖﹗؟۔।॥։።፧។။";
     MARKS.contains(character)
@@ -124,7 +125,7 @@ mod tests {
 
     use super::*;
 
-    /// The pieces of a text that comes in these parts.
+    /// Splits a text that arrives in these parts, and returns its pieces.
     fn pieces<'a>(parts: impl IntoIterator<Item = &'a str>) -> Vec<String> {
         let mut sentences = SentenceSplitter::default();
         let mut cuts: Vec<SentenceEnd> = parts.into_iter().flat_map(|part| sentences.push(part)).collect();
@@ -197,7 +198,7 @@ mod tests {
             let whole = pieces([text.as_str()]);
             prop_assert_eq!(&pieces(parts), &whole);
             prop_assert!(whole.iter().all(|piece| piece.len() <= MAX_PIECE && piece.trim() == piece), "{:?}", &whole);
-            // Nothing that can be said is lost.
+            // No letter or digit is lost.
             let said = |text: &str| text.chars().filter(|c| c.is_alphanumeric()).collect::<String>();
             prop_assert_eq!(said(&whole.concat()), said(&text));
         }

@@ -1,4 +1,4 @@
-//! A text while it is read: its pieces are responses of one session.
+//! Speech synthesis of one text: its pieces are responses of one session.
 
 use std::collections::VecDeque;
 
@@ -12,43 +12,43 @@ use super::super::generation::Generation;
 use super::audio::AudioWriter;
 use super::internal;
 use super::request::SpeechPlan;
-use super::sentences::{SentenceEnd, MAX_PIECE, SentenceSplitter};
+use super::sentences::{MAX_PIECE, SentenceEnd, SentenceSplitter};
 use super::text_body::TextBody;
 
-/// Pieces that are requested before the one that is spoken has ended, so that between them nobody waits.
+/// Number of pieces requested ahead of the spoken one, so that there is no gap between them.
 const AHEAD: usize = 1;
 
-/// A text while it is read.
+/// Speech synthesis of one text.
 pub(super) struct SpeechSynthesis {
     generation: Generation,
-    /// Where more text comes from; `None` once it is whole. It is read however far the sound is: a client may send all of it before it
-    /// reads any sound, and a text is small.
+    /// Source of more text; `None` once the text is complete. It is read independently of the audio, because a client
+    /// may send the whole text before it reads any audio, and a text is small.
     body: Option<TextBody>,
     sentences: SentenceSplitter,
-    /// Pieces that were not requested yet, and whether each has ended; all but the last have.
+    /// Pieces not requested yet, each true if complete; all but the last are.
     pieces: VecDeque<(String, bool)>,
-    /// The requested piece whose text has not ended.
+    /// Requested piece whose text is incomplete.
     growing: Option<ResponseId>,
-    /// What every piece is requested with.
+    /// Template of the request of each piece.
     respond: Respond,
-    /// Requested pieces that have not been spoken to their end.
+    /// Number of requested pieces whose audio is not complete.
     open: usize,
-    /// `None` once it is finished.
+    /// Audio encoder; `None` once it is finished.
     writer: Option<AudioWriter>,
     usage: SpeechUsage,
 }
 
-/// What a text took, as published.
+/// Token usage of a text, as in the OpenAI API.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub(super) struct SpeechUsage {
-    /// Tokens of the text.
+    /// Number of text tokens.
     input_tokens: u32,
-    /// Codec frames.
+    /// Number of codec frames.
     output_tokens: u32,
     total_tokens: u32,
 }
 
-/// What comes next.
+/// Next input: text, an event of the engine, or the end of both.
 enum SpeechInput {
     Text(Option<String>),
     Event(Event),
@@ -56,7 +56,7 @@ enum SpeechInput {
 }
 
 impl SpeechSynthesis {
-    /// Reads `text`, and then what comes from `body`.
+    /// Starts to read `text`, then the text from `body`.
     pub fn new(
         generation: Generation,
         plan: SpeechPlan,
@@ -92,16 +92,18 @@ impl SpeechSynthesis {
         speech
     }
 
-    /// What the text took so far.
+    /// Returns the token usage so far.
     pub fn usage(&self) -> SpeechUsage {
         self.usage
     }
 
-    /// Sends text to the pieces that it belongs to, and requests those that it is time for.
+    /// Adds text to its pieces, and requests the pieces that are due.
     fn take(&mut self, cuts: Vec<SentenceEnd>) {
         for cut in cuts {
             match (cut, self.growing) {
-                (SentenceEnd::Text(text), Some(response)) => self.generation.submit([Command::StreamText { response, text }]),
+                (SentenceEnd::Text(text), Some(response)) => {
+                    self.generation.submit([Command::StreamText { response, text }])
+                }
                 (SentenceEnd::End, Some(response)) => {
                     self.generation.submit([Command::EndText { response }]);
                     self.growing = None;
@@ -127,7 +129,7 @@ impl SpeechSynthesis {
     fn request(&mut self, text: String, ended: bool) {
         self.open += 1;
         let response = self.respond.response;
-        // A token is a byte at least.
+        // A token has at least one byte.
         let most = if ended { text.len() } else { MAX_PIECE } + 1;
         let respond = Respond { max_tokens: u32::try_from(most).ok(), ..self.respond.clone() };
         self.respond.response += 1;
@@ -140,7 +142,7 @@ impl SpeechSynthesis {
         }
     }
 
-    /// The next bytes, or the error that ends the response; `None` once all has been read.
+    /// Returns the next bytes, or the error that ends the response; `None` once all was read.
     pub async fn next(&mut self) -> Result<Option<Bytes>, ApiError> {
         loop {
             let Some(writer) = &mut self.writer else { return Ok(None) };
@@ -183,8 +185,12 @@ impl SpeechSynthesis {
         }
     }
 
-    /// Text or an event, whichever comes first; the end once there can be neither.
-    async fn wait(body: &mut Option<TextBody>, generation: &mut Generation, open: usize) -> Result<SpeechInput, ApiError> {
+    /// Waits for text or an event; returns the end once neither can follow.
+    async fn wait(
+        body: &mut Option<TextBody>,
+        generation: &mut Generation,
+        open: usize,
+    ) -> Result<SpeechInput, ApiError> {
         match body {
             Some(body) => tokio::select! {
                 text = body.next() => text.map(SpeechInput::Text).map_err(|error| generation.fail(error)),
@@ -196,7 +202,7 @@ impl SpeechSynthesis {
     }
 }
 
-/// The error of a text without a word.
+/// Error of a text without a letter or digit.
 pub(super) fn nothing_to_read() -> ErrorBody {
     ErrorBody::invalid(ErrorKind::InvalidValue, "the input holds no text to read").with_param("input")
 }

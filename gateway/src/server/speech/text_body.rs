@@ -1,4 +1,4 @@
-//! A text that streams in as the body of a request.
+//! Text that streams in as the body of a request.
 
 use std::time::Duration;
 
@@ -10,45 +10,46 @@ use tokio::time::{Instant, timeout_at};
 
 use super::super::api_error::ApiError;
 
-/// The longest text, in bytes; as long as over the websocket.
+/// Maximum length of a text in bytes, the same as over the websocket.
 const MAX_TEXT: usize = 64 << 10;
-/// A text of which nothing comes for so long is given up: it holds a session.
+/// Idle timeout of a text, because it holds a session.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The text while it comes.
+/// Decoder of a text that streams in.
 #[derive(Debug)]
 pub(super) struct TextBody {
     body: BodyDataStream,
-    /// Bytes so far.
+    /// Number of bytes so far.
     bytes: usize,
-    /// The beginning of a character whose end has not come.
+    /// Bytes of an incomplete UTF-8 character.
     begun: Vec<u8>,
-    /// When some of it came last.
+    /// Time of the last received bytes.
     since: Instant,
-    /// When it has to be whole.
+    /// Deadline of the whole text; `None` for none.
     ends: Option<Instant>,
 }
 
 impl TextBody {
-    /// A text that may take as long as `longest`.
+    /// Creates a decoder; the whole text may take `longest`.
     pub fn new(body: Body, longest: Option<Duration>) -> Self {
         let since = Instant::now();
         let ends = longest.map(|longest| since + longest);
         Self { body: body.into_data_stream(), bytes: 0, begun: Vec::new(), since, ends }
     }
 
-    /// More of it, maybe empty; `None` once it is whole. Cancel safe.
+    /// Returns more text, which may be empty; `None` once it is complete. Cancel safe.
     pub async fn next(&mut self) -> Result<Option<String>, ApiError> {
-        let refuse =
-            |status, kind, message: &str| Err(ApiError::new(status, ErrorBody::invalid(kind, message).with_param("input")));
+        let refuse = |status, kind, message: &str| {
+            Err(ApiError::new(status, ErrorBody::invalid(kind, message).with_param("input")))
+        };
         let silent = self.since + PATIENCE;
         let due = self.ends.map_or(silent, |ends| ends.min(silent));
         let Ok(next) = timeout_at(due, self.body.next()).await else {
             if due == silent {
-                let message = format!("nothing of the text has come for {} s", PATIENCE.as_secs());
+                let message = format!("no text has arrived for {} s", PATIENCE.as_secs());
                 return refuse(StatusCode::REQUEST_TIMEOUT, ErrorKind::SessionIdle, &message);
             }
-            let message = "the text has been coming for as long as a call may last";
+            let message = "the text has taken as long as a call may last";
             return refuse(StatusCode::REQUEST_TIMEOUT, ErrorKind::SessionExpired, message);
         };
         let bytes = match next {
@@ -75,7 +76,7 @@ impl TextBody {
             Err(_) => return refuse(StatusCode::BAD_REQUEST, ErrorKind::InvalidValue, "the text is not UTF-8"),
         };
         let rest = self.begun.split_off(whole);
-        // It was checked right above.
+        // The bytes were checked above.
         let text = String::from_utf8(std::mem::replace(&mut self.begun, rest)).unwrap_or_default();
         Ok(Some(text))
     }
@@ -91,13 +92,13 @@ mod tests {
 
     use super::*;
 
-    /// A text that comes in these pieces, and then not at all.
+    /// Creates a text that arrives in these pieces and then stalls.
     fn text(pieces: &'static [&[u8]]) -> TextBody {
         let pieces = stream::iter(pieces.iter().map(|piece| Ok::<_, Infallible>(Bytes::from_static(piece))));
         TextBody::new(Body::from_stream(pieces.chain(stream::pending())), Some(2 * PATIENCE))
     }
 
-    /// Status and code of the error.
+    /// Returns status and code of the error.
     fn refusal(result: Result<Option<String>, ApiError>) -> (u16, String) {
         let error = result.expect_err("an error");
         let code = error.code().to_owned();
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_text_that_stops_or_never_ends_is_given_up() {
+    async fn stalled_and_endless_texts_are_given_up() {
         let mut body = text(&[b"one"]);
         body.next().await.unwrap();
         assert_eq!(refusal(body.next().await), (408, "session_idle".to_owned()));
@@ -130,7 +131,7 @@ mod tests {
         for _ in 0..3 {
             assert_eq!(body.next().await.unwrap().unwrap(), "and ");
         }
-        // The fourth comes at the same moment as the end.
+        // The fourth arrives at the same moment as the deadline.
         let ends = [body.next().await, body.next().await].into_iter().find(Result::is_err);
         assert_eq!(refusal(ends.expect("an end")), (408, "session_expired".to_owned()));
     }

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 
 use rtc::shared::ifaces::ifaces;
 
-/// The machine's own addresses, loopback last.
+/// Returns the machine's own addresses, loopback last.
 pub(super) fn local_addresses(v6_too: bool) -> Vec<IpAddr> {
     let mut addresses: Vec<IpAddr> = ifaces()
         .unwrap_or_default()
@@ -13,7 +13,7 @@ pub(super) fn local_addresses(v6_too: bool) -> Vec<IpAddr> {
         .map(|address| address.ip())
         .filter(|address| match address {
             IpAddr::V4(address) => !address.is_unspecified(),
-            // Link-local addresses mean nothing without the name of an interface.
+            // Link-local addresses need the name of an interface, which a candidate cannot give.
             IpAddr::V6(address) => v6_too && !address.is_unspecified() && !address.is_unicast_link_local(),
         })
         .collect();
@@ -25,14 +25,14 @@ pub(super) fn local_addresses(v6_too: bool) -> Vec<IpAddr> {
     addresses
 }
 
-/// Our address on the route to `caller`; `None` where the system knows no route, or where the caller is this machine.
+/// Returns our address on the route to `caller`; `None` if the system knows no route, or if the caller is this machine.
 pub(super) fn local_addr_towards(caller: IpAddr) -> Option<IpAddr> {
     let caller = caller.to_canonical();
     if caller.is_loopback() {
         return None;
     }
     let any = if caller.is_ipv4() { IpAddr::from(Ipv4Addr::UNSPECIFIED) } else { Ipv6Addr::UNSPECIFIED.into() };
-    // Connecting a UDP socket sends nothing: it asks for the route. The port does not matter.
+    // Connecting a UDP socket sends nothing: it looks up the route. The port does not matter.
     let socket = UdpSocket::bind((any, 0)).ok()?;
     socket.connect((caller, 9)).ok()?;
     let address = socket.local_addr().ok()?.ip();

@@ -1,16 +1,16 @@
-//! When RTP packets reached the socket. Decryption and the connection's tasks come between the socket and the jitter buffer; on a
-//! busy machine their delay would look like jitter of the network.
+//! Arrival times of RTP packets at the socket. Decryption and the connection's tasks come between the socket and the
+//! jitter buffer; on a busy machine their delay would look like network jitter.
 
 use std::time::Instant;
 
-/// Packets whose arrival is kept: more than may wait for one call's connection.
+/// Number of packets whose arrival is stored: more than may wait for one call's connection.
 const MAX_ARRIVALS: usize = 1_024;
 
-/// The arrivals of one call's newest packets. Headers are not encrypted, so a forged one may replace the time of the packet that it
-/// names; the packet itself is then as late as the forgery.
+/// Arrival times of one call's newest packets. Headers are not encrypted, so a forged packet may replace the time of
+/// the packet that it names; the true packet then counts as late as the forgery.
 #[derive(Debug, Default)]
 pub(super) struct ArrivalTimes {
-    /// By sequence number; filled as packets come.
+    /// Ring by sequence number; grows as packets arrive.
     ring: Vec<Option<Arrival>>,
 }
 
@@ -22,7 +22,7 @@ struct Arrival {
 }
 
 impl ArrivalTimes {
-    /// A datagram has reached the socket.
+    /// Stores the arrival of an RTP datagram at the socket.
     pub fn record(&mut self, datagram: &[u8], at: Instant) {
         let Some((ssrc, sequence)) = rtp_header(datagram) else { return };
         self.ring.resize(MAX_ARRIVALS, None);
@@ -31,14 +31,14 @@ impl ArrivalTimes {
         }
     }
 
-    /// When this packet reached the socket; `None` if that is no longer known.
+    /// Returns the packet's arrival at the socket; `None` if it is no longer stored.
     pub fn get(&self, ssrc: u32, sequence: u16) -> Option<Instant> {
         let kept = (*self.ring.get(usize::from(sequence) % MAX_ARRIVALS)?)?;
         (kept.ssrc == ssrc && kept.sequence == sequence).then_some(kept.at)
     }
 }
 
-/// SSRC and sequence number of an RTP packet. RTCP shares the port, and its types lie between 192 and 223 (RFC 5761).
+/// Returns SSRC and sequence number of an RTP packet. RTCP shares the port; its types are 192 to 223 (RFC 5761).
 fn rtp_header(datagram: &[u8]) -> Option<(u32, u16)> {
     let [first, kind, high, low, _, _, _, _, ssrc @ ..] = datagram.get(..12)? else { return None };
     let ssrc = u32::from_be_bytes(ssrc.try_into().ok()?);

@@ -15,18 +15,18 @@ use super::event::PeerEvent;
 use super::peer_connection::MIME_TYPE_RED;
 use super::reports::LinkQuality;
 
-/// RTP ticks a second; Opus always counts 48 kHz.
+/// RTP clock rate; for Opus always 48 kHz.
 const CLOCK: u128 = 48_000;
 
-/// Why something was not sent.
+/// Error of sending a message or audio.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum SendError {
     /// The peer accepts no messages of this size; the channel stays open.
     #[error("a message of {size} bytes exceeds the peer's limit of {limit}")]
     TooLarge {
-        /// Bytes of the message.
+        /// Size of the message, in bytes.
         size: usize,
-        /// Bytes that the peer accepts.
+        /// Largest size that the peer accepts, in bytes.
         limit: usize,
     },
     /// The data channel is not open yet.
@@ -37,7 +37,7 @@ pub enum SendError {
     Closed,
 }
 
-/// One call. Dropping it hangs up and frees everything in the background; [`Call::close`] waits for that.
+/// WebRTC call. Dropping it hangs up and frees everything in the background; [`WebRtcCall::close`] waits for that.
 #[derive(Debug)]
 pub struct WebRtcCall {
     /// The call's events, in order. `None` only after [`PeerEvent::Closed`].
@@ -49,12 +49,12 @@ pub struct WebRtcCall {
     clock: Mutex<RtpClock>,
 }
 
-/// The payload types of a call.
+/// RTP payload types of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PayloadTypes {
-    /// Plain Opus.
+    /// Payload type of plain Opus.
     pub opus: u8,
-    /// Redundant Opus, if the peer takes it.
+    /// Payload type of redundant Opus, if the peer accepts it.
     pub red: Option<u8>,
 }
 
@@ -68,7 +68,7 @@ struct RtpClock {
 }
 
 impl WebRtcCall {
-    /// A call over a connection that knows both descriptions.
+    /// Creates a call over a connection that has both descriptions.
     pub(super) async fn new(
         mut connection: Connection,
         max_message_size: usize,
@@ -87,28 +87,28 @@ impl WebRtcCall {
         let payload_types = payload_types.ok_or(webrtc::error::Error::ErrUnsupportedCodec)?;
         let random = getrandom::u64().map_err(|error| webrtc::error::Error::Other(error.to_string()))?;
         let clock = RtpClock { sequence: random as u16, timestamp: (random >> 16) as u32, marker: true };
-        // `new` is the only one to take it.
+        // Only `new` takes the events.
         let events = connection.events.take().ok_or(webrtc::error::Error::ErrConnectionClosed)?;
         Ok(Self { events, connection, max_message_size, has_channel, payload_types, clock: Mutex::new(clock) })
     }
 
-    /// The longest message that the peer accepts, in bytes.
+    /// Largest message that the peer accepts, in bytes.
     pub fn max_message_size(&self) -> usize {
         self.max_message_size
     }
 
-    /// Whether a data channel was agreed on.
+    /// True if a data channel was negotiated.
     pub fn has_channel(&self) -> bool {
         self.has_channel
     }
 
-    /// Audio packets of the peer that were dropped because nobody read them.
+    /// Number of the peer's audio packets that were dropped because the owner did not read.
     pub fn dropped_audio(&self) -> u64 {
         self.connection.state.dropped_audio()
     }
 
-    /// Sends a text message, in order. Pending while 1 MiB is unsent: give it a time limit. Cancel safe: a message whose
-    /// future is dropped was sent wholly or not at all.
+    /// Sends a text message, in order. Pending while 1 MiB is unsent: give it a time limit. Cancel safe: if the future
+    /// is dropped, the message was sent wholly or not at all.
     pub async fn send_message(&self, text: &str) -> Result<(), SendError> {
         if text.len() > self.max_message_size {
             return Err(SendError::TooLarge { size: text.len(), limit: self.max_message_size });
@@ -120,17 +120,17 @@ impl WebRtcCall {
         channel.send_text(text).await.map_err(|_| SendError::Closed)
     }
 
-    /// The payload types that were agreed on.
+    /// Returns the negotiated payload types.
     pub(super) fn payload_types(&self) -> PayloadTypes {
         self.payload_types
     }
 
-    /// Sends one Opus packet that lasts `duration`. Pacing is the caller's: the packet leaves at once.
+    /// Sends one Opus packet that lasts `duration`, at once: the caller does the pacing.
     pub async fn send_audio(&self, payload: Bytes, duration: Duration) -> Result<(), SendError> {
         self.send_rtp(self.payload_types.opus, payload, duration).await
     }
 
-    /// Sends the payload of one packet that lasts `duration`, as one of the agreed payload types.
+    /// Sends the payload of one packet that lasts `duration`, as one of the negotiated payload types.
     pub(super) async fn send_rtp(&self, payload_type: u8, payload: Bytes, duration: Duration) -> Result<(), SendError> {
         if self.connection.state.has_ended() {
             return Err(SendError::Closed);
@@ -153,7 +153,7 @@ impl WebRtcCall {
         self.connection.track.write_rtp(rtp::Packet { header, payload }).await.map_err(|_| SendError::Closed)
     }
 
-    /// Skips `duration` of silence in the RTP timestamps; no packet is sent for it (DTX).
+    /// Skips `duration` of silence in the RTP timestamps; sends no packet for it (DTX).
     pub fn skip_audio(&self, duration: Duration) {
         let mut clock = self.lock_clock();
         clock.timestamp = clock.timestamp.wrapping_add(ticks(duration));
@@ -163,20 +163,19 @@ impl WebRtcCall {
     /// Loss and jitter of our audio at the peer, and the round trip, as far as known.
     pub fn quality(&self) -> LinkQuality {
         let mut quality = self.connection.reports.quality();
-        // STUN measures more often than RTCP, and also while nobody speaks.
+        // STUN measures the round trip more often than RTCP, and also during silence.
         if let Some(measured) = self.connection.socket.as_ref().and_then(|socket| socket.round_trip()) {
             quality.round_trip = Some(measured);
         }
         quality
     }
 
-    /// How often the peer's address has changed.
+    /// Number of changes of the peer's address.
     pub fn address_changes(&self) -> u64 {
         self.connection.socket.as_ref().map_or(0, |socket| socket.address_changes())
     }
 
-    /// Returns once the call has ended and everything of it is freed: what was sent before has arrived, or the peer is out of
-    /// reach.
+    /// Returns once the call has ended and is freed: earlier messages have arrived, or the peer is out of reach.
     pub fn freed(&self) -> impl Future<Output = ()> + Send + use<> {
         self.connection.freed()
     }

@@ -10,7 +10,7 @@ use super::event::PeerEvent;
 
 /// Events that may wait for the owner of a call.
 const EVENT_QUEUE: usize = 256;
-/// Of these, how many are not for audio, so that a flood of it never delays a message.
+/// Queue places that audio may not take, so that a flood of audio never delays a message.
 const RESERVED: usize = 64;
 
 /// Phase of a call.
@@ -26,14 +26,14 @@ pub(super) struct CallState {
     events: mpsc::Sender<PeerEvent>,
     phase: watch::Sender<CallPhase>,
     gathered: Notify,
-    /// The data channel is closed on both sides, or was never there.
+    /// Notified once the data channel is closed on both sides.
     channel_closed: Notify,
-    /// Whether the peer has opened a channel for events.
+    /// True once the peer has opened the channel for events.
     channel_claimed: AtomicBool,
     /// The open data channel. It holds the connection: taken out at the end to free both.
     channel: Mutex<Option<Arc<dyn DataChannel>>>,
     dropped_audio: AtomicU64,
-    /// Whether we have ended the call.
+    /// True if our side ended the call.
     hung_up: AtomicBool,
 }
 
@@ -44,7 +44,7 @@ impl std::fmt::Debug for CallState {
 }
 
 impl CallState {
-    /// The state of a new call, and the queue of its events.
+    /// Creates the state of a new call, and the queue of its events.
     pub fn new() -> (Self, mpsc::Receiver<PeerEvent>) {
         let (events, receiver) = mpsc::channel(EVENT_QUEUE);
         let state = Self {
@@ -60,7 +60,7 @@ impl CallState {
         (state, receiver)
     }
 
-    /// The phase and its changes.
+    /// Returns a receiver of the phase and its changes.
     pub fn phase(&self) -> watch::Receiver<CallPhase> {
         self.phase.subscribe()
     }
@@ -70,23 +70,23 @@ impl CallState {
         self.phase.send_replace(CallPhase::Ended);
     }
 
-    /// Ends the call, which the peer still has to be told.
+    /// Ends the call from our side; the peer still has to be told.
     pub fn hang_up(&self) {
         self.hung_up.store(true, Ordering::Relaxed);
         self.end();
     }
 
-    /// Whether we have ended the call, rather than the peer.
+    /// True if our side ended the call, rather than the peer.
     pub fn is_hung_up(&self) -> bool {
         self.hung_up.load(Ordering::Relaxed)
     }
 
-    /// Whether the call has ended.
+    /// True if the call has ended.
     pub fn has_ended(&self) -> bool {
         *self.phase.borrow() == CallPhase::Ended
     }
 
-    /// The open data channel.
+    /// Returns the open data channel.
     pub fn channel(&self) -> Option<Arc<dyn DataChannel>> {
         self.lock_channel().clone()
     }
@@ -96,17 +96,17 @@ impl CallState {
         self.lock_channel().take()
     }
 
-    /// Whether a channel that the peer has opened is the call's: the first one is.
+    /// Claims the call's channel for one that the peer opened; true only for the first.
     pub fn claim_channel(&self) -> bool {
         !self.channel_claimed.swap(true, Ordering::Relaxed)
     }
 
-    /// The data channel is open.
+    /// Stores the open data channel.
     pub fn channel_opened(&self, channel: Arc<dyn DataChannel>) {
         *self.lock_channel() = Some(channel);
     }
 
-    /// The data channel is closed on both sides. The connection's own state would tell only seconds later.
+    /// Ends the call: the data channel is closed on both sides. The connection's own state lags by seconds.
     pub fn channel_closed(&self) {
         self.channel_closed.notify_one();
         self.end();
@@ -117,7 +117,7 @@ impl CallState {
         self.channel_closed.notified().await;
     }
 
-    /// All local candidates are known.
+    /// Marks the local candidates as complete.
     pub fn set_gathered(&self) {
         self.gathered.notify_one();
     }
@@ -127,7 +127,7 @@ impl CallState {
         self.gathered.notified().await;
     }
 
-    /// The peer is connected and encrypted.
+    /// Enters [`CallPhase::Connected`]: the peer is connected and encrypted.
     pub fn set_connected(&self) {
         let first = self.phase.send_if_modified(|phase| {
             let first = *phase == CallPhase::Connecting;
@@ -137,29 +137,29 @@ impl CallState {
             first
         });
         if first {
-            // Nothing else is reported before this, so there is room.
+            // This is the first event, so there is room.
             let _ = self.events.try_send(PeerEvent::Connected);
         }
     }
 
-    /// Queues an audio packet. If the queue is full, it is dropped and counted: the owner has not read for seconds.
+    /// Queues an audio packet. If the queue is full, drops and counts it: the owner has not read for seconds.
     pub fn queue_audio(&self, event: PeerEvent) {
         if self.events.capacity() <= RESERVED || self.events.try_send(event).is_err() {
             self.dropped_audio.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Audio packets that were dropped.
+    /// Number of dropped audio packets.
     pub fn dropped_audio(&self) -> u64 {
         self.dropped_audio.load(Ordering::Relaxed)
     }
 
-    /// Queues an event, waiting for room; false if nobody reads any more.
+    /// Queues an event, waiting for room; false if the owner dropped the queue.
     pub async fn queue_event(&self, event: PeerEvent) -> bool {
         self.events.send(event).await.is_ok()
     }
 
-    /// Queues an event if there is room; false if there is none.
+    /// Queues an event if there is room; false otherwise.
     pub fn try_queue_event(&self, event: PeerEvent) -> bool {
         self.events.try_send(event).is_ok()
     }

@@ -19,10 +19,10 @@ use super::event::PeerEvent;
 use super::muxed_socket::MuxedSocket;
 use crate::telemetry::log;
 
-/// The connection's callbacks. They run on its driver.
+/// Callbacks of a connection. They run on its driver.
 pub(super) struct Callbacks {
     pub state: Arc<CallState>,
-    /// The call's socket at the mux, if it has one: it knows when packets came.
+    /// The call's socket at the mux, if it has one; it stores the arrival times of packets.
     pub socket: Option<Arc<MuxedSocket>>,
 }
 
@@ -81,7 +81,7 @@ async fn read_track(track: Arc<dyn TrackRemote>, state: Arc<CallState>, socket: 
     }
 }
 
-/// Reads a channel that the peer has opened, if it is the one for events; others are closed.
+/// Reads a channel that the peer opened, if it is the one for events; closes others.
 async fn read_remote_channel(channel: Arc<dyn DataChannel>, state: Arc<CallState>) {
     if channel.label().await.is_ok_and(|label| label == DATA_CHANNEL_LABEL) && state.claim_channel() {
         read_channel(channel, state).await;
@@ -90,8 +90,8 @@ async fn read_remote_channel(channel: Arc<dyn DataChannel>, state: Arc<CallState
     }
 }
 
-/// Closes a channel that the call has no use for. What comes until the peer has closed it too is dropped: the library would keep hundreds
-/// of messages of each channel that nobody reads.
+/// Closes a channel that the call does not use. Drops its messages until the peer has closed it too: otherwise the
+/// library would store hundreds of unread messages of each channel.
 async fn decline(channel: Arc<dyn DataChannel>) {
     if let Err(error) = channel.close().await {
         tracing::debug!(%error, "closing a data channel");
@@ -99,8 +99,8 @@ async fn decline(channel: Arc<dyn DataChannel>) {
     while channel.poll().await.is_some_and(|event| !matches!(event, DataChannelEvent::OnClose)) {}
 }
 
-/// Reads messages of the peer, until the channel closes. While the owner does not read, nothing is taken from the channel, and
-/// the peer's window closes.
+/// Reads messages of the peer, until the channel closes. While the owner does not read, nothing is taken from the
+/// channel, and the peer's window closes.
 pub(super) async fn read_channel(channel: Arc<dyn DataChannel>, state: Arc<CallState>) {
     while let Some(event) = channel.poll().await {
         let report = match event {

@@ -1,7 +1,7 @@
 //! The peer connection under a call, with its track, its state and its supervisor.
 //!
-//! One task, the supervisor, owns the end: whoever notices it first calls [`CallState::end`], and the supervisor closes the
-//! connection.
+//! One task, the supervisor, owns the end: any side that notices it calls [`CallState::end`], and the supervisor closes
+//! the connection.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use super::supervisor::supervise;
 use super::{DATA_CHANNEL_LABEL, WebRtcSettings};
 use crate::telemetry::log;
 
-/// A peer connection and what belongs to it. Dropping it ends the call.
+/// Peer connection with its track, state and tasks. Dropping it ends the call.
 pub(super) struct Connection {
     pub pc: Arc<dyn PeerConnection>,
     pub track: Arc<TrackLocalStaticRTP>,
@@ -32,7 +32,7 @@ pub(super) struct Connection {
     pub reports: Arc<ReceiverReports>,
     /// The call's socket at the mux, if it has one.
     pub socket: Option<Arc<MuxedSocket>>,
-    /// Taken by the [`Call`](super::Call).
+    /// Event queue, until the [`WebRtcCall`](super::WebRtcCall) takes it.
     pub events: Option<mpsc::Receiver<PeerEvent>>,
     supervisor: Option<JoinHandle<()>>,
     /// Closed once everything is freed.
@@ -46,7 +46,7 @@ impl std::fmt::Debug for Connection {
 }
 
 impl Connection {
-    /// A connection for one call: over its socket at the mux, or over a UDP socket of its own.
+    /// Creates a connection for one call: over its socket at the mux, or over its own UDP socket.
     pub(super) async fn new(
         settings: &WebRtcSettings,
         socket: Option<Arc<MuxedSocket>>,
@@ -92,20 +92,20 @@ impl Connection {
         self.state.until_gathered().await;
     }
 
-    /// Returns once the call has ended and everything of it is freed.
+    /// Returns once the call has ended and all of it is freed.
     pub(super) fn freed(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut freed = self.freed.clone();
-        // Nothing is ever sent: it closes.
+        // The channel carries no value: it only closes.
         async move { while freed.changed().await.is_ok() {} }
     }
 
     /// Ends the call and waits until everything is freed.
     pub(super) async fn close(mut self) {
         self.state.hang_up();
-        // Nobody reads any more: whatever waits for room gives up.
+        // Dropping the queue releases tasks that wait for room in it.
         self.events = None;
         if let Some(supervisor) = self.supervisor.take() {
-            // Fails only if the runtime is being shut down, which frees it too.
+            // Fails only if the runtime shuts down, which frees everything too.
             let _ = supervisor.await;
         }
     }

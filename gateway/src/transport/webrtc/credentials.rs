@@ -8,13 +8,13 @@ pub(super) struct Credentials {
 }
 
 impl Credentials {
-    /// New credentials.
+    /// Generates random credentials.
     pub fn random() -> Result<Self, getrandom::Error> {
         Ok(Self { ufrag: random_text(12)?, password: random_text(28)? })
     }
 }
 
-/// Random characters that ICE allows, six bits each.
+/// Returns random characters of the ICE alphabet, six bits each.
 fn random_text(length: usize) -> Result<String, getrandom::Error> {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut bytes = vec![0; length];

@@ -1,5 +1,5 @@
-//! Demultiplexing of the shared UDP socket: which datagram belongs to which call. Each call has an entry with its ICE agent
-//! and a bounded queue of datagrams that its connection reads.
+//! Demultiplexing of the shared UDP socket: maps datagrams to calls. Each call has an entry with its ICE agent and a
+//! bounded queue of datagrams that its connection reads.
 //!
 //! Locks: an entry's lock may be taken while the table's is held, never the other way round.
 
@@ -19,7 +19,7 @@ use super::stun::{self, Binding, MessageClass};
 /// Datagrams that may wait for one call.
 const INBOX_CAPACITY: usize = 512;
 
-/// The calls by ICE user fragment, by source address and by SSRC.
+/// Calls by ICE user fragment, by source address and by SSRC.
 #[derive(Default)]
 pub(super) struct DemuxTable {
     by_ufrag: HashMap<String, Arc<MuxEntry>>,
@@ -28,9 +28,9 @@ pub(super) struct DemuxTable {
 }
 
 impl DemuxTable {
-    /// The call that a datagram belongs to; `ssrc` is the SSRC if it is RTP.
+    /// Returns the call that a datagram belongs to; `ssrc` is the SSRC if it is RTP.
     pub fn owner(&self, route: Route, datagram: &[u8], ssrc: Option<u32>) -> Option<Arc<MuxEntry>> {
-        // A request names its call, whoever owned the address before.
+        // A STUN request names its call, also if another call owns the address.
         if stun::is_stun(datagram)
             && let Some(binding) = Binding::parse(datagram)
             && binding.kind() == MessageClass::Request
@@ -49,29 +49,29 @@ impl DemuxTable {
         }
     }
 
-    /// Datagrams from `route` belong to this call from now on. The newest call from an address owns it: a caller may dial
-    /// again from the same socket.
+    /// Assigns datagrams from `route` to this call. The newest call from an address owns it: a caller may dial again
+    /// from the same socket.
     pub fn add_route(&mut self, route: Route, entry: &Arc<MuxEntry>) {
         if self.has(entry) {
             self.by_route.insert(route, entry.clone());
         }
     }
 
-    /// Datagrams from `route` no longer belong to this call.
+    /// Removes the route, if this call owns it.
     pub fn remove_route(&mut self, route: Route, entry: &Arc<MuxEntry>) {
         if self.by_route.get(&route).is_some_and(|owner| Arc::ptr_eq(owner, entry)) {
             self.by_route.remove(&route);
         }
     }
 
-    /// RTP with this SSRC belongs to this call, unless it belongs to another one already.
+    /// Assigns RTP with this SSRC to this call, unless another call owns the SSRC.
     pub fn add_ssrc(&mut self, ssrc: u32, entry: &Arc<MuxEntry>) {
         if self.has(entry) {
             self.by_ssrc.entry(ssrc).or_insert_with(|| entry.clone());
         }
     }
 
-    /// RTP and RTCP that SRTP has refused in the calls that run.
+    /// Number of RTP and RTCP datagrams that SRTP refused in the running calls.
     pub fn refused(&self) -> u64 {
         self.by_ufrag.values().map(|entry| entry.srtp.refused()).sum()
     }
@@ -87,7 +87,7 @@ impl DemuxTable {
         (self.by_route.len(), self.by_ssrc.len())
     }
 
-    /// Whether the call is still there: it may have ended while a datagram of it was being taken.
+    /// True while the call is in the table: it may end while one of its datagrams is handled.
     fn has(&self, entry: &Arc<MuxEntry>) -> bool {
         self.by_ufrag.get(&entry.ufrag).is_some_and(|owner| Arc::ptr_eq(owner, entry))
     }
@@ -107,7 +107,7 @@ impl DemuxTable {
     }
 }
 
-/// What the mux keeps of one call.
+/// The mux's entry of one call.
 pub(super) struct MuxEntry {
     ufrag: String,
     agent: Mutex<LiteAgent>,
@@ -124,7 +124,7 @@ impl MuxEntry {
         Self { ufrag, agent: Mutex::new(agent), inbox, waker: AtomicWaker::new(), srtp, arrivals }
     }
 
-    /// What the connection knows of the packets that it got.
+    /// Counters of the call's SRTP packets.
     pub fn srtp(&self) -> &Arc<SrtpCounters> {
         &self.srtp
     }
@@ -144,12 +144,12 @@ impl MuxEntry {
         self.arrivals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// When the RTP packet of this SSRC and sequence number was delivered; `None` if that is no longer known.
+    /// Returns the arrival of the RTP packet at the socket; `None` if it is no longer stored.
     pub fn arrival(&self, ssrc: u32, sequence: u16) -> Option<Instant> {
         self.arrivals().get(ssrc, sequence)
     }
 
-    /// Queues a datagram for the call's connection as it comes from the socket; false if there is no room.
+    /// Queues a datagram from the socket for the call's connection; false if there is no room.
     pub fn deliver(&self, datagram: Vec<u8>) -> bool {
         self.arrivals().record(&datagram, Instant::now());
         let mut inbox = self.inbox();
@@ -162,7 +162,7 @@ impl MuxEntry {
         room
     }
 
-    /// The next datagram for the call's connection.
+    /// Polls for the next datagram for the call's connection.
     pub fn poll_recv(&self, cx: &mut Context<'_>) -> Poll<Vec<u8>> {
         if let Some(datagram) = self.take() {
             return Poll::Ready(datagram);
@@ -174,7 +174,7 @@ impl MuxEntry {
         self.take().map_or(Poll::Pending, Poll::Ready)
     }
 
-    /// The next datagram, counted if SRTP has to accept it.
+    /// Takes the next datagram; counts it if it is for SRTP.
     fn take(&self) -> Option<Vec<u8>> {
         let datagram = self.inbox().pop_front()?;
         if PacketKind::of(&datagram) != PacketKind::Other {

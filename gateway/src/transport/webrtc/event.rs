@@ -4,10 +4,10 @@ use std::time::Instant;
 
 use bytes::Bytes;
 
-/// What a peer connection reports.
+/// Event of a peer connection.
 ///
 /// The queue is bounded. Messages are never dropped: while it is full, the peer's window closes. Audio packets are
-/// dropped and counted ([`Call::dropped_audio`](super::Call::dropped_audio)) when the owner has not read for seconds.
+/// dropped and counted ([`WebRtcCall::dropped_audio`](super::WebRtcCall::dropped_audio)) if the owner has not read for seconds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PeerEvent {
     /// The peer is connected and encrypted.
@@ -16,7 +16,7 @@ pub enum PeerEvent {
     ChannelOpen,
     /// An RTP packet of the peer's audio, as it arrived; see [`repartee_media::jitter`].
     Audio {
-        /// The sender's SSRC: one track.
+        /// SSRC of the sender; one for each track.
         ssrc: u32,
         /// RTP sequence number.
         sequence: u16,
@@ -26,9 +26,9 @@ pub enum PeerEvent {
         marker: bool,
         /// RTP payload type: plain or redundant Opus.
         payload_type: u8,
-        /// One Opus packet, or with redundant Opus, one and copies of others.
+        /// One Opus packet; redundant Opus adds copies of earlier ones.
         payload: Bytes,
-        /// When it reached the socket, or when it was decrypted if that is no longer known.
+        /// Arrival at the socket, or time of decryption if the arrival is no longer stored.
         arrival: Instant,
     },
     /// A text message of the peer.

@@ -1,4 +1,4 @@
-//! Offers and datagrams from anybody.
+//! Fuzz tests of offers and datagrams from anybody.
 
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -11,7 +11,7 @@ use super::ice::Route;
 use super::*;
 use crate::testdata::offers;
 
-/// Every input is read; every `full`-th one that reads well is answered, as far as the library is willing.
+/// Reads every mutated offer; answers every `full`-th readable one, as far as the library accepts it.
 fn fuzz_offers(count: usize, full: usize, seed: u64) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let udp_mux = runtime.block_on(async { UdpMux::bind(WebRtcSettings::default()).unwrap() });
@@ -34,7 +34,7 @@ fn fuzz_offers(count: usize, full: usize, seed: u64) {
     assert_eq!((udp_mux.calls(), udp_mux.routes()), (0, (0, 0)));
 }
 
-/// Whether the offer was answered.
+/// Answers the offer and closes the call; true if it was answered.
 async fn answer_and_close(offer: &str, udp_mux: &UdpMux) -> bool {
     let Ok((answer, call)) = answer(offer, udp_mux, None).await else { return false };
     assert!(answer.starts_with("v=0\r\n"), "{answer}");
@@ -86,7 +86,7 @@ fn fuzz_datagrams(count: usize, seed: u64) {
             udp_mux.receive(Route { remote, local: None }, input, Instant::now());
         });
         assert_eq!(udp_mux.routes(), before, "nothing of it belongs to the call");
-        // The same from a socket, in the face of the call.
+        // The same datagrams from a real socket, during a call.
         let stranger = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         let mut random = Random::new(seed);
         let corpus = datagrams(&ours);

@@ -2,13 +2,13 @@
 //!
 //! No socket and no clock: datagrams and times go in, datagrams come out.
 //!
-//! A *path* is an address from which the caller has sent something. It counts as *validated* once the caller has answered a
-//! connectivity check of ours there: whoever can read what we send to it is allowed to receive the call. The call begins on
-//! the first path that the caller nominates. It migrates to another validated path when the caller nominates that one, or
-//! when the active path has fallen silent while the other has not: behind a NAT that loses its mapping the caller itself
-//! does not know that its address has changed. RTP from an unknown address is recognised by its SSRC; it is delivered at
-//! once (SRTP authenticates it) and makes us send a check to that address, so that a caller who has moved gets our audio
-//! again one round trip later.
+//! A *path* is an address from which the caller has sent something. It is *validated* once the caller has answered our
+//! connectivity check there: a peer that can read our datagrams at an address may receive the call there. The call
+//! begins on the first path that the caller nominates. It migrates to another validated path if the caller nominates
+//! that one, or if the active path is silent while the other is not: behind a NAT that loses its mapping the caller
+//! itself does not know that its address has changed. RTP from an unknown address is recognised by its SSRC. It is
+//! delivered at once (SRTP authenticates it) and triggers a check to that address, so that a caller who has moved gets
+//! our audio again one round trip later.
 //!
 //! The library's own agent runs behind this one and sees a single peer whose address never changes.
 
@@ -21,9 +21,9 @@ use rtc::crypto::RTCCryptoProvider;
 use super::credentials::Credentials;
 use super::srtp_state::SrtpCounters;
 use super::ssrcs::{PacketKind, Ssrcs};
-use super::stun::{self, Binding, StunId, MessageClass};
+use super::stun::{self, Binding, MessageClass, StunId};
 
-/// Paths kept of one call; beyond, the one that was silent for longest is evicted.
+/// Maximum paths of one call; a further path evicts the one that was silent for longest.
 pub(super) const MAX_PATHS: usize = 8;
 /// Pause between checks of a path that is not validated.
 const VALIDATION_INTERVAL: Duration = Duration::from_millis(100);
@@ -31,37 +31,37 @@ const VALIDATION_INTERVAL: Duration = Duration::from_millis(100);
 const LIVENESS_INTERVAL: Duration = Duration::from_millis(500);
 /// Pause between measurements of the active path's round trip, as long as the caller sends.
 const RTT_INTERVAL: Duration = Duration::from_secs(2);
-/// Checks of one path that may be unanswered; with [`VALIDATION_INTERVAL`] this gives the longest measurable round trip.
+/// Maximum unanswered checks of one path; with [`VALIDATION_INTERVAL`] this gives the longest measurable round trip.
 const MAX_PENDING: usize = 16;
 /// DTLS datagrams that wait for the library's agent: the first flight of a handshake, in pieces.
 const MAX_EARLY: usize = 8;
-/// Silence of the active path after which RTP on another one migrates the call: packets come every 20 ms.
+/// Silence of the active path after which RTP on another path migrates the call: packets come every 20 ms.
 const MEDIA_SILENCE: Duration = Duration::from_millis(100);
-/// Silence of the active path after which a check on another one migrates the call.
+/// Silence of the active path after which a check on another path migrates the call.
 const SILENCE: Duration = Duration::from_secs(1);
 
-/// The two addresses of a path. Replies leave from the address that the request came to, which matters on machines with several.
+/// Address pair of a path. Replies leave from the address that received the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Route {
     pub remote: SocketAddr,
-    /// Ours, where the system tells.
+    /// Our address, if the system reports it.
     pub local: Option<IpAddr>,
 }
 
-/// An effect of a datagram.
+/// Effect of a datagram.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum IceOutput {
     /// Send a datagram.
     Send(Route, Vec<u8>),
     /// Hand a datagram to the library.
     Deliver(Vec<u8>),
-    /// Datagrams of this route belong to this call from now on.
+    /// Assign datagrams of this route to this call.
     AddRoute(Route),
-    /// Datagrams of this route no longer belong to this call.
+    /// Remove this route from this call.
     RemoveRoute(Route),
-    /// RTP with this SSRC belongs to this call from now on.
+    /// Assign RTP with this SSRC to this call.
     AddSsrc(u32),
-    /// The datagram is dropped: its SSRC is none of the call's.
+    /// Drop the datagram: its SSRC is none of the call's.
     UnknownSsrc,
 }
 
@@ -72,35 +72,35 @@ struct IcePath {
     signed: bool,
     /// The caller has answered a check that was sent here.
     validated: bool,
-    /// When the caller last nominated it.
+    /// Time of the caller's last nomination.
     nominated: Option<Instant>,
-    /// When something last came from here.
+    /// Time of the last datagram from here.
     last_received: Instant,
-    /// When something other than STUN last came from here.
+    /// Time of the last datagram other than STUN from here.
     last_media: Option<Instant>,
-    /// Checks of ours without an answer, the newest last.
+    /// Our unanswered checks, the newest last.
     pending_checks: Vec<(StunId, Instant)>,
-    /// When the newest check was sent.
+    /// Time of our newest check.
     last_check: Option<Instant>,
     /// Smoothed round trip.
     round_trip: Option<Duration>,
 }
 
-/// The ICE lite agent of one call.
+/// ICE lite agent of one call.
 pub(super) struct LiteAgent {
     ours: Credentials,
     theirs: Credentials,
     crypto: Arc<dyn RTCCryptoProvider>,
     paths: Vec<IcePath>,
     active: Option<Route>,
-    /// Since when the active path is in use.
+    /// Time since which the active path is in use.
     active_since: Option<Instant>,
     ssrcs: Ssrcs,
-    /// What the connection knows of the packets that it got.
+    /// Counters of the call's SRTP packets.
     srtp: Arc<SrtpCounters>,
-    /// The newest request that nominated the active path: the library's agent gets it again after its own check.
+    /// Newest request that nominated the active path: the library's agent gets it again after its own check.
     nomination: Option<Vec<u8>>,
-    /// DTLS that has come before the library's agent had its pair, which drops it until then; `None` from then on.
+    /// DTLS that arrived before the library's agent had its pair, which would drop it; `None` from then on.
     early_dtls: Option<Vec<Vec<u8>>>,
     address_changes: u64,
 }
@@ -115,7 +115,7 @@ impl std::fmt::Debug for LiteAgent {
 }
 
 impl LiteAgent {
-    /// An agent with our credentials and the caller's; `ssrcs` are those that the caller has announced.
+    /// Creates an agent with our credentials and the caller's; `ssrcs` are those that the caller announced.
     pub fn new(ours: Credentials, theirs: Credentials, ssrcs: Vec<u32>, crypto: Arc<dyn RTCCryptoProvider>) -> Self {
         Self {
             ours,
@@ -132,12 +132,12 @@ impl LiteAgent {
         }
     }
 
-    /// The route that the call's datagrams take now.
+    /// Route of the call's datagrams now.
     pub fn active(&self) -> Option<Route> {
         self.active
     }
 
-    /// Routes that belong to this call.
+    /// Routes of all paths of this call.
     pub fn routes(&self) -> impl Iterator<Item = Route> {
         self.paths.iter().map(|path| path.route)
     }
@@ -147,35 +147,35 @@ impl LiteAgent {
         self.ssrcs.known()
     }
 
-    /// What the connection knows of the packets that it got.
+    /// Counters of the call's SRTP packets.
     pub fn srtp(&self) -> Arc<SrtpCounters> {
         self.srtp.clone()
     }
 
-    /// Whether the caller has answered a check at this route, as it must before it gets more than a few datagrams.
+    /// True if the caller has answered a check at this route. Without an answer it gets only a few datagrams there.
     pub fn is_validated(&self, route: Route) -> bool {
         self.paths.iter().any(|path| path.route == route && path.validated)
     }
 
-    /// The round trip of the active path, smoothed.
+    /// Smoothed round trip of the active path.
     pub fn round_trip(&self) -> Option<Duration> {
         let active = self.paths.iter().find(|path| Some(path.route) == self.active)?;
         active.round_trip
     }
 
-    /// How often the call has migrated to another path.
+    /// Number of the call's migrations to another path.
     pub fn address_changes(&self) -> u64 {
         self.address_changes
     }
 
-    /// For how long nothing has come from the caller; `None` before the call has begun.
+    /// Time since the caller's last datagram; `None` before the call has begun.
     pub fn silence(&self, now: Instant) -> Option<Duration> {
         self.active?;
         let known = self.paths.iter().filter(|path| path.signed || path.validated);
         known.map(|path| now.saturating_duration_since(path.last_received)).min()
     }
 
-    /// Sends a check to a silent caller: some clients send nothing of their own for longer than the timeout.
+    /// Sends a check to a silent caller: some clients send nothing for longer than the timeout.
     pub fn check_liveness(&mut self, now: Instant) -> Vec<IceOutput> {
         let mut outputs = Vec::new();
         if let Some(active) = self.active {
@@ -184,7 +184,7 @@ impl LiteAgent {
         outputs
     }
 
-    /// Handles a STUN datagram. What is not signed by the caller has no effect.
+    /// Handles a STUN datagram. One that is not signed by the caller has no effect.
     pub fn stun(&mut self, route: Route, datagram: &[u8], now: Instant) -> Vec<IceOutput> {
         let Some(mut binding) = Binding::parse(datagram) else { return Vec::new() };
         match binding.kind() {
@@ -194,12 +194,12 @@ impl LiteAgent {
         }
     }
 
-    /// Handles a datagram that is not STUN, which `packet` says more of.
+    /// Handles a datagram of kind `packet` that is not STUN.
     pub fn media(&mut self, route: Route, datagram: &[u8], packet: PacketKind, now: Instant) -> Vec<IceOutput> {
         let mut outputs = Vec::new();
         let known = self.paths.iter().any(|path| path.route == route && (path.signed || path.validated));
         if self.active.is_none() {
-            // Some callers begin DTLS on a path that works, before they nominate it.
+            // Some callers begin DTLS on a working path before they nominate it.
             if known && packet == PacketKind::Other {
                 self.hold_early(datagram);
             }
@@ -229,18 +229,18 @@ impl LiteAgent {
         outputs
     }
 
-    /// Keeps a datagram until the library's agent has its pair.
+    /// Stores a datagram until the library's agent has its pair.
     fn hold_early(&mut self, datagram: &[u8]) {
         if let Some(early) = self.early_dtls.as_mut().filter(|early| early.len() < MAX_EARLY) {
             early.push(datagram.to_vec());
         }
     }
 
-    /// Handles a STUN datagram that the library's agent sends; returns what it gets in reply, which completes its pair, and then what
-    /// has waited for that.
+    /// Handles a STUN datagram from the library's agent. Returns its replies, which complete the agent's pair, and then
+    /// the DTLS that waited for the pair.
     pub fn on_library_stun(&mut self, datagram: &[u8]) -> Vec<Vec<u8>> {
         let Some(binding) = Binding::parse(datagram) else { return Vec::new() };
-        // This agent has given the answers already.
+        // This agent has already answered the caller's checks.
         if binding.kind() != MessageClass::Request {
             return Vec::new();
         }
@@ -298,7 +298,7 @@ impl LiteAgent {
         Vec::new()
     }
 
-    /// The path of `route`, added if it is new.
+    /// Returns the path of `route`, added if it is new.
     fn path(&mut self, route: Route, now: Instant, outputs: &mut Vec<IceOutput>) -> &mut IcePath {
         if let Some(index) = self.paths.iter().position(|path| path.route == route) {
             return &mut self.paths[index];
@@ -359,7 +359,7 @@ impl LiteAgent {
         }
     }
 
-    /// Migrates the call to `route` if it should.
+    /// Migrates the call to `route` if the rules of this module require it.
     fn maybe_migrate(&mut self, route: Route, now: Instant) {
         let Some(active) = self.active.filter(|active| *active != route) else { return };
         let find = |wanted: Route| self.paths.iter().find(|path| path.route == wanted);

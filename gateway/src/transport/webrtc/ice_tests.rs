@@ -24,7 +24,7 @@ fn address(port: u16) -> Route {
     Route { remote: SocketAddr::from(([192, 0, 2, 1], port)), local: None }
 }
 
-/// An RTP packet with this SSRC.
+/// RTP packet with this SSRC.
 fn rtp(ssrc: u32) -> Vec<u8> {
     let mut packet = vec![0x80, 111, 0, 1, 0, 0, 0, 1];
     packet.extend(ssrc.to_be_bytes());
@@ -47,13 +47,13 @@ impl IceFixture {
         self.begin + Duration::from_millis(ms)
     }
 
-    /// A request of the caller with this name and password.
+    /// Request of the caller with this user name and password.
     fn request_as(&mut self, name: &str, password: &str, nominates: bool) -> Vec<u8> {
         self.id += 1;
         stun::callers_request([self.id; 12], name, password, nominates, self.crypto.crypto()).unwrap()
     }
 
-    /// The caller sends a check from `port`, and answers ours unless `silent`.
+    /// Sends the caller's check from `port`, and answers our checks unless `silent`.
     fn checks(&mut self, port: u16, nominates: bool, silent: bool, ms: u64) -> Vec<IceOutput> {
         let request = self.request_as("ours:theirs", &ours().password, nominates);
         let now = self.at(ms);
@@ -64,7 +64,7 @@ impl IceFixture {
         outputs
     }
 
-    /// The caller answers our checks among `outputs`.
+    /// Answers our checks among `outputs`, as the caller.
     fn reply_to_checks(&mut self, outputs: &[IceOutput], ms: u64) {
         for output in outputs {
             if let IceOutput::Send(route, datagram) = output
@@ -87,7 +87,7 @@ impl IceFixture {
         outputs
     }
 
-    /// A call that has run for a second on port 1.
+    /// Creates a call that has run for a second on port 1.
     fn connected() -> Self {
         let mut scene = Self::new();
         scene.checks(1, true, false, 0);
@@ -114,7 +114,10 @@ fn a_request_is_answered_and_checked_back() {
             _ => None,
         })
         .collect();
-    assert_eq!(sent.iter().map(|(_, binding)| binding.kind()).collect::<Vec<_>>(), [MessageClass::Success, MessageClass::Request]);
+    assert_eq!(
+        sent.iter().map(|(_, binding)| binding.kind()).collect::<Vec<_>>(),
+        [MessageClass::Success, MessageClass::Request]
+    );
     assert!(sent.iter().all(|(route, _)| *route == address(1)));
     let mut mapped = rtc::stun::xoraddr::XorMappedAddress::default();
     let mut answer = rtc::stun::message::Message::default();
@@ -122,7 +125,7 @@ fn a_request_is_answered_and_checked_back() {
     answer.unmarshal_binary(raw).unwrap();
     rtc::stun::message::Getter::get_from(&mut mapped, &answer).unwrap();
     assert_eq!((mapped.ip, mapped.port), (address(1).remote.ip(), 1));
-    // Nobody has nominated anything.
+    // No path is nominated yet.
     assert_eq!(scene.agent.active(), None);
     assert!(!is_delivered(&outputs));
 }
@@ -173,7 +176,7 @@ fn dtls_before_the_nomination_waits_for_it() {
     scene.checks(1, false, false, 0);
     let now = scene.at(1);
     assert_eq!(scene.agent.media(address(1), &[22, 254, 253, 1], PacketKind::Other, now), []);
-    // Nobody has signed a request from there.
+    // No signed request came from this address.
     assert_eq!(scene.agent.media(address(2), &[22, 254, 253, 2], PacketKind::Other, now), []);
     scene.checks(1, true, false, 50);
     let check = stun::request([9; 12], "theirs:ours".into(), &theirs().password, scene.crypto.crypto()).unwrap();
@@ -207,7 +210,7 @@ fn unsigned_messages_have_no_effect() {
         assert_eq!(scene.agent.stun(address(1), &request, now), [], "{name}");
     }
     assert_eq!(scene.agent.routes().count(), 0);
-    // An answer to nothing, and one with the wrong signature.
+    // A success response to no check, and one with the wrong signature.
     let outputs = scene.checks(1, true, true, 0);
     let id = outputs.iter().find_map(|output| match output {
         IceOutput::Send(_, raw) => Binding::parse(raw).filter(|binding| binding.kind() == MessageClass::Request),
@@ -226,7 +229,7 @@ fn the_active_path_measures_the_round_trip() {
     let outputs = scene.checks(1, true, true, 0);
     scene.reply_to_checks(&outputs, 40);
     assert_eq!(scene.agent.round_trip(), Some(40 * MS));
-    // Not again for two seconds, however much is heard.
+    // No further check for two seconds, however much arrives.
     let checked = |outputs: &[IceOutput]| outputs.iter().any(|output| matches!(output, IceOutput::Send(..)));
     assert!(!checked(&scene.sends_rtp(1, 1_000)));
     let outputs = scene.sends_rtp(1, 2_100);
@@ -243,7 +246,7 @@ fn rtp_from_an_unknown_address_migrates_once_validated() {
     assert!(outputs.contains(&IceOutput::AddRoute(address(2))));
     assert_eq!(scene.agent.active(), Some(address(1)), "nothing is validated yet");
     scene.reply_to_checks(&outputs, 1_030);
-    // The old path may only be late; five packets later it is not.
+    // The old path may only be late; after five packets it is silent.
     for packet in 1..=5 {
         scene.sends_rtp(2, 1_000 + packet * 20);
     }
@@ -254,7 +257,7 @@ fn rtp_from_an_unknown_address_migrates_once_validated() {
 #[test]
 fn an_unvalidated_path_receives_no_audio() {
     let mut scene = IceFixture::connected();
-    // Somebody has seen the SSRC and sends with it from elsewhere; the true caller is silent.
+    // An attacker has seen the SSRC and sends with it from elsewhere; the true caller is silent.
     for packet in 0..500 {
         let outputs = scene.sends_rtp(2, 1_000 + packet * 20);
         let sent = outputs.iter().filter(|output| matches!(output, IceOutput::Send(..))).count();
@@ -303,7 +306,7 @@ fn late_packets_do_not_migrate_back() {
 fn a_silent_caller_migrates_by_its_check() {
     let mut scene = IceFixture::new();
     scene.checks(1, true, false, 0);
-    // A caller keeps its path alive; nominations come once.
+    // The caller keeps its path alive; a nomination comes once.
     scene.checks(1, false, false, 2_000);
     scene.checks(2, false, false, 4_000);
     scene.checks(2, false, false, 4_020);
@@ -338,7 +341,7 @@ fn a_replayed_nomination_migrates_nothing() {
     let (first, later) = (scene.at(0), scene.at(100));
     let outputs = scene.agent.stun(address(1), &request, first);
     scene.reply_to_checks(&outputs, 0);
-    // Whoever replays it cannot sign an answer to our check.
+    // The replaying attacker cannot sign an answer to our check.
     scene.agent.stun(address(66), &request, later);
     assert_eq!(scene.agent.active(), Some(address(1)));
 }

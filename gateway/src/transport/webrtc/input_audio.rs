@@ -13,12 +13,12 @@ use repartee_media::red::{self, PacketCopy, RedPayload};
 use crate::call::TransportEvent;
 use crate::metrics::Metrics;
 
-/// How far the sound that packets claim to hold may be ahead of the time that has passed. Two bytes may claim 120 ms.
+/// Maximum lead of the packets' total duration over the time passed. A packet of two bytes may declare 120 ms.
 const MAX_AHEAD: Duration = Duration::from_secs(1);
-/// A sender's clock may be fast by a part in so many.
+/// Tolerance of the sender's clock: it may be fast by one part in this number.
 const CLOCK_ERROR: u32 = 1_000;
 
-/// The sound that a caller's packets have claimed.
+/// Limit on the total duration that a caller's packets declare.
 #[derive(Debug, Default)]
 struct RtpTimeLimit {
     begun: Option<Instant>,
@@ -26,7 +26,7 @@ struct RtpTimeLimit {
 }
 
 impl RtpTimeLimit {
-    /// Whether `duration` more is believable at `now`.
+    /// Admits `duration` more at `now`; false if the packets are too far ahead of time.
     fn admit(&mut self, duration: Duration, now: Instant) -> bool {
         if duration.is_zero() {
             return true;
@@ -38,7 +38,7 @@ impl RtpTimeLimit {
     }
 }
 
-/// Silence of the track that is heard after which another one is heard in its place.
+/// Silence of the active track after which another track replaces it.
 const TRACK_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// One packet of a caller's audio.
@@ -48,39 +48,49 @@ pub(super) struct RtpPacket {
     pub sequence: u16,
     pub timestamp: u32,
     pub payload: Bytes,
-    /// When it reached the socket.
+    /// Arrival at the socket.
     pub arrival: Instant,
 }
 
-/// Jitter buffer and decoder of one call. One track is heard at a time: packets of two that took turns would be noise.
+/// Jitter buffer and decoder of one call. One track is active at a time: packets of two would be noise.
 #[derive(Debug)]
 pub(super) struct InputAudio {
-    /// The SSRC that is heard, and when its last packet came.
+    /// SSRC of the active track, and arrival of its last packet.
     active_ssrc: Option<(u32, Instant)>,
     jitter: JitterBuffer,
     decoder: OpusDecoder,
     /// Rate of the decoded samples, in Hz.
     rate: u32,
-    /// When the jitter buffer has output without a further packet.
+    /// Time when the jitter buffer has output without a further packet.
     due: Option<Instant>,
     time_limit: RtpTimeLimit,
-    /// Packets that claimed too much.
+    /// Number of packets over the limit.
     over_limit: u64,
     metrics: Arc<Metrics>,
-    /// The statistics that are in the metrics already.
+    /// Statistics that the metrics already have.
     counted: JitterStats,
 }
 
 impl InputAudio {
-    /// Decodes to `rate`, which is one of Opus's.
+    /// Creates a decoder to `rate`, which Opus must support.
     pub fn new(rate: u32, metrics: Arc<Metrics>) -> Result<Self, OpusError> {
         let decoder = OpusDecoder::new(rate)?;
         let (jitter, counted) = (JitterBuffer::new(), JitterStats::default());
         let claim = RtpTimeLimit::default();
-        Ok(Self { active_ssrc: None, jitter, decoder, rate, due: None, time_limit: claim, over_limit: 0, metrics, counted })
+        Ok(Self {
+            active_ssrc: None,
+            jitter,
+            decoder,
+            rate,
+            due: None,
+            time_limit: claim,
+            over_limit: 0,
+            metrics,
+            counted,
+        })
     }
 
-    /// Takes an RTP packet; `red` holds the payload type of Opus in a redundant one.
+    /// Queues an RTP packet. For redundant Opus, `red` holds the payload type of the plain Opus inside.
     pub fn push(&mut self, packet: RtpPacket, red: Option<u8>) {
         let RtpPacket { ssrc, sequence, timestamp, payload, arrival } = packet;
         let redundant = match red.map(|opus| red::parse(&payload, opus)).transpose() {
@@ -108,12 +118,12 @@ impl InputAudio {
         }
     }
 
-    /// Decodes what is due by `now`, and adds it to `events`.
+    /// Decodes all output due by `now`, and appends it to `events`.
     pub fn decode(&mut self, now: Instant, events: &mut VecDeque<TransportEvent>) {
         loop {
             let action = self.jitter.pop(now);
             let claimed = match &action {
-                // The jitter buffer has read it already, and takes no other.
+                // The jitter buffer has already parsed the packet, and refuses malformed ones.
                 JitterAction::Packet { payload, .. } => packet_duration(payload).unwrap_or_default(),
                 JitterAction::Fec { duration, .. }
                 | JitterAction::Conceal { duration, .. }
@@ -134,7 +144,9 @@ impl InputAudio {
                     decoded
                 }
                 JitterAction::Fec { next, duration, .. } => self.decoder.decode_fec(&next, duration),
-                JitterAction::Conceal { duration, .. } | JitterAction::Stall { duration } => self.decoder.conceal(duration),
+                JitterAction::Conceal { duration, .. } | JitterAction::Stall { duration } => {
+                    self.decoder.conceal(duration)
+                }
                 JitterAction::Silence { duration } => {
                     Ok(vec![0.0; (duration.as_secs_f64() * f64::from(self.rate)).round() as usize])
                 }
@@ -145,18 +157,18 @@ impl InputAudio {
             };
             match decoded {
                 Ok(samples) => events.push_back(TransportEvent::Audio { samples, rate: self.rate }),
-                // The other packets are decoded all the same.
+                // The other packets are still decoded.
                 Err(error) => tracing::debug!(%error, "an input packet could not be decoded"),
             }
         }
     }
 
-    /// When [`Self::decode`] has output without a further packet.
+    /// Returns the time when [`Self::decode`] has output without a further packet.
     pub fn due(&self) -> Option<Instant> {
         self.due
     }
 
-    /// Adds the packets since the last time to the metrics.
+    /// Adds the packets since the last call to the metrics.
     pub fn count(&mut self) {
         let stats = self.jitter.stats();
         self.metrics.network.count_received(&self.counted, &stats);
@@ -183,7 +195,7 @@ mod tests {
         RtpPacket { ssrc, sequence, timestamp, payload: payload.clone(), arrival }
     }
 
-    /// Decodes what is due, and returns how long it lasts.
+    /// Decodes all output due by `now`, and returns its duration.
     fn decoded(input: &mut InputAudio, now: Instant) -> Duration {
         let mut events = VecDeque::new();
         input.decode(now, &mut events);
@@ -215,7 +227,7 @@ mod tests {
         let (mut input, _) = input();
         let (start, mut sound) = (Instant::now(), Duration::ZERO);
         for number in 0..300_u32 {
-            // After two seconds nothing comes for 380 ms, and then all of it at once.
+            // After two seconds nothing arrives for 380 ms, and then all of it at once.
             let ms = if (100..119).contains(&number) { 119 * 20 } else { number * 20 };
             input.push(
                 packet(1, number as u16, number * 960, &Bytes::from_static(&[0x08, 0, 0]), start + ms * MS),
@@ -234,7 +246,7 @@ mod tests {
         for (number, payload) in tone(440.0).into_iter().enumerate() {
             let (number, red) = (number as u32, writer.write(Duration::ZERO, &payload, 2));
             let (payload, kind) = red.map_or((payload, None), |red| (red, Some(OPUS)));
-            // Every second one is lost.
+            // Every second packet is lost.
             if number % 2 == 0 {
                 input.push(packet(1, number as u16, number * 960, &payload, start + number * 20 * MS), kind);
                 sound += decoded(&mut input, start + number * 20 * MS);
@@ -249,14 +261,14 @@ mod tests {
         assert!(!text.contains("fate=\"concealed\"} 1"), "{text}");
     }
 
-    /// A second of a tone as packets.
+    /// Packets of a second of a tone.
     fn tone(frequency: f64) -> Vec<Bytes> {
         let mut encoder = OpusEncoder::new(16_000).unwrap();
         let samples = sine(frequency, 16_000, 16_000);
         samples.chunks_exact(320).map(|frame| encoder.encode(frame).unwrap().payload).collect()
     }
 
-    /// Takes packet `index` of a track at `ms`, and returns what was decoded.
+    /// Pushes packet `index` of a track at `at`, and returns the decoded samples.
     fn hear(input: &mut InputAudio, ssrc: u32, index: usize, payload: &Bytes, at: Instant) -> Vec<f32> {
         input.push(packet(ssrc, index as u16, index as u32 * 960, payload, at), None);
         let mut events = VecDeque::new();
@@ -281,14 +293,14 @@ mod tests {
         }
         assert_eq!(heard.len(), 16_000);
         assert!((dominant_frequency(&heard[3_200..], 16_000) - 440.0).abs() < 4.0);
-        // Once the first one is silent, the second is heard.
+        // Once the first track is silent, the second becomes active.
         heard.clear();
         for (index, packet) in second.iter().enumerate() {
             heard.extend(hear(&mut input, 2, index + 100, packet, start + 2_100 * MS + index as u32 * 20 * MS));
         }
         assert!(heard.len() >= 16_000 - 320, "{}", heard.len());
         assert!((dominant_frequency(&heard[3_200..], 16_000) - 1_000.0).abs() < 4.0);
-        // Nothing of the first one's count is lost.
+        // The first track's statistics are not lost.
         input.count();
         let text = metrics.render().unwrap();
         assert!(text.contains("repartee_rtp_packets_total{fate=\"played\"} 100"), "{text}");

@@ -5,20 +5,20 @@
 //!                                                    send_audio, send_message, round_trip, close
 //! ```
 //!
-//! | file | what it does |
+//! | file | content |
 //! |---|---|
-//! | `call` | [`Call`]: what its owner reads and sends |
-//! | `event` | [`PeerEvent`]: what a peer connection reports |
+//! | `call` | [`WebRtcCall`]: its events, and methods to send |
+//! | `event` | [`PeerEvent`]: events of a peer connection |
 //! | `connection` | the peer connection under a call |
-//! | `peer_connection`, `callbacks`, `supervisor` | how it is built, what it reports, how it ends |
+//! | `peer_connection`, `callbacks`, `supervisor` | its construction, its callbacks, its end |
 //! | `call_state` | the state that these share |
-//! | `ice` | our ICE agent: which of the caller's addresses is in use, also when it changes |
-//! | `credentials`, `stun` | what names and signs the messages of ICE, and the messages |
-//! | `probe_budget` | how much of them goes to addresses that have proven nothing |
-//! | `ssrcs`, `srtp_state` | which packets reach the library, and what it made of them |
+//! | `ice` | our ICE agent: the caller's active address, also after it changes |
+//! | `credentials`, `stun` | names and signatures of ICE messages, and the messages |
+//! | `probe_budget` | rate limit of STUN to addresses that are not validated |
+//! | `ssrcs`, `srtp_state` | limits on the SSRCs that reach the library, and counters of its packets |
 //! | `udp_mux` | [`UdpMux`]: one UDP socket for all calls |
-//! | `demux` | which datagram belongs to which call |
-//! | `arrivals` | when packets reached the socket |
+//! | `demux` | map from datagrams to calls |
+//! | `arrivals` | arrival times of packets at the socket |
 //! | `muxed_socket` | one call's socket on the mux |
 //! | `muxed_runtime` | the library's runtime over that socket |
 //! | `addresses` | the addresses of this machine |
@@ -26,14 +26,14 @@
 //! | `transport` | [`WebRtcTransport`]: the connection as the call's task sees it |
 //! | `input_audio` | jitter buffer and decoder |
 //! | `output_audio` | playout clock |
-//! | `packet_encoder` | encoder, on the task that sends |
-//! | `sdp` | what an offer must contain, and the typed errors if it does not |
+//! | `packet_encoder` | encoder, on the sending task |
+//! | `sdp` | parsing of offers, with typed errors |
 //! | `settings` | addresses and limits |
 //!
 //! [`offer`] makes the calling side, for tests and load tests.
 //!
-//! A call ends when its owner closes or drops it, or when the peer hangs up or vanishes: the data channel or the
-//! connection closes, or nothing arrives for [`PEER_TIMEOUT`]. However it ends, the sockets and every task of it are freed.
+//! A call ends if its owner closes or drops it, or if the peer hangs up or vanishes: the data channel or the connection
+//! closes, or nothing arrives for [`PEER_TIMEOUT`]. In each case the sockets and all tasks of the call are freed.
 
 mod addresses;
 mod arrivals;
@@ -69,7 +69,7 @@ use std::time::Duration;
 use thiserror::Error;
 use webrtc::peer_connection::RTCSessionDescription;
 
-pub use call::{WebRtcCall, SendError};
+pub use call::{SendError, WebRtcCall};
 pub use event::PeerEvent;
 pub use reports::LinkQuality;
 pub use settings::WebRtcSettings;
@@ -82,12 +82,12 @@ use peer_connection::LossRecovery;
 
 /// Label of the data channel that carries the protocol's events.
 pub const DATA_CHANNEL_LABEL: &str = "oai-events";
-/// A peer from which nothing arrives for so long is gone.
+/// A peer is gone if nothing arrives from it for this long.
 pub const PEER_TIMEOUT: Duration = Duration::from_secs(5);
-/// Gathering candidates is local work; longer than this means that it has failed.
+/// Time limit of gathering candidates, which is local work.
 const GATHER_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Why an offer was not answered. All but [`AnswerError::Internal`] are errors of the caller.
+/// Reason for an unanswered offer. All but [`AnswerError::Internal`] are errors of the caller.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum AnswerError {
     /// The text is not SDP.
@@ -99,21 +99,25 @@ pub enum AnswerError {
     /// The audio section does not list Opus.
     #[error("the offer's audio section does not list Opus (opus/48000/2)")]
     NoOpus,
-    /// It is SDP, but a call cannot be made of it.
+    /// It is SDP, but no call can be made from it.
     #[error("the offer cannot be answered: {0}")]
     Unusable(String),
-    /// Something is wrong on our side.
+    /// An internal error.
     #[error("the call could not be set up: {0}")]
     Internal(String),
 }
 
-/// Answers an offer. The SDP holds all our candidates, so nothing has to be sent after it; the peer connects once it has
-/// the answer, and the call then reports [`PeerEvent::Connected`].
+/// Answers an offer. The SDP holds all our candidates, so nothing has to be sent after it; the peer connects once it
+/// has the answer, and the call then reports [`PeerEvent::Connected`].
 ///
-/// Cancel safe: if the future is dropped, whatever was set up is freed.
+/// `caller` is the source address of the offer: the answer then names only our address on the route to it.
 ///
-/// `caller` is where the offer came from: the answer then names the one address of ours on the route to it.
-pub async fn answer(offer: &str, udp_mux: &UdpMux, caller: Option<IpAddr>) -> Result<(String, WebRtcCall), AnswerError> {
+/// Cancel safe: if the future is dropped, all of the set-up is freed.
+pub async fn answer(
+    offer: &str,
+    udp_mux: &UdpMux,
+    caller: Option<IpAddr>,
+) -> Result<(String, WebRtcCall), AnswerError> {
     let remote = sdp::read_offer(offer)?;
     let offer = remote.filtered_sdp;
     let (settings, candidates) = (udp_mux.settings().clone(), udp_mux.candidates(caller));
@@ -134,9 +138,9 @@ pub async fn answer(offer: &str, udp_mux: &UdpMux, caller: Option<IpAddr>) -> Re
     .await
 }
 
-/// The calling side: an offer to send, and the [`PendingOffer`] that takes the answer.
+/// Creates the calling side: an offer to send, and the [`PendingOffer`] that takes the answer.
 ///
-/// Cancel safe: if the future is dropped, whatever was set up is freed.
+/// Cancel safe: if the future is dropped, all of the set-up is freed.
 pub async fn offer(settings: &WebRtcSettings) -> Result<(String, PendingOffer), AnswerError> {
     offer_with(settings, LossRecovery::default()).await
 }
@@ -173,7 +177,10 @@ impl PendingOffer {
 }
 
 /// Sets the local description and returns it once it holds all addresses.
-async fn set_local_and_gather(connection: &Connection, description: RTCSessionDescription) -> Result<String, AnswerError> {
+async fn set_local_and_gather(
+    connection: &Connection,
+    description: RTCSessionDescription,
+) -> Result<String, AnswerError> {
     connection.pc.set_local_description(description).await.map_err(unusable)?;
     tokio::time::timeout(GATHER_TIMEOUT, connection.gathered())
         .await
@@ -184,8 +191,8 @@ async fn set_local_and_gather(connection: &Connection, description: RTCSessionDe
     }
 }
 
-/// Runs a set-up to its end even if nobody waits any more: a peer connection that is dropped half-way keeps its driver,
-/// while a finished one is freed by its owner's `Drop`.
+/// Runs a set-up to its end even if the caller's future is dropped: a peer connection that is dropped half-way keeps
+/// its driver, while a finished one is freed by its owner's `Drop`.
 async fn run_to_completion<T: Send + 'static>(
     setup: impl Future<Output = Result<T, AnswerError>> + Send + 'static,
 ) -> Result<T, AnswerError> {

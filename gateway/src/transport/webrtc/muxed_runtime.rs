@@ -1,7 +1,7 @@
-//! A runtime for the WebRTC library whose UDP sockets are all the call's [`MuxedSocket`].
+//! Runtime for the WebRTC library whose UDP sockets are all the call's [`MuxedSocket`].
 //!
-//! The library binds a socket of its own for each connection; it is closed at once, and only its address stays as the local
-//! address. Every peer has the same made-up address: the muxed socket knows the real one (see `ice`).
+//! The library binds its own socket for each connection; that socket is closed at once, and only its address stays as
+//! the local address. Every peer has the same made-up address: the muxed socket knows the real one (see `ice`).
 
 use std::io::{self, IoSliceMut};
 use std::net::SocketAddr;
@@ -18,18 +18,18 @@ use webrtc::runtime::{
 
 use super::muxed_socket::MuxedSocket;
 
-/// The library's address of the caller.
+/// Made-up address of the caller for the library.
 fn peer() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], 9))
 }
 
-/// Tokio, except for UDP sockets.
+/// Tokio runtime, except for UDP sockets.
 #[derive(Debug)]
 pub(super) struct MuxedRuntime(pub Arc<MuxedSocket>);
 
 impl Runtime for MuxedRuntime {
     fn spawn(&self, future: Pin<Box<dyn Future<Output = ()> + Send>>) -> Box<dyn JoinHandle> {
-        // The library's tasks are the call's.
+        // The library's tasks log within the call's span.
         TokioRuntime.spawn(Box::pin(future.in_current_span()))
     }
 
@@ -99,7 +99,7 @@ impl AsyncUdpSocket for MuxedUdpSocket {
             return Poll::Ready(Ok(0));
         };
         let Poll::Ready(datagram) = self.socket.poll_recv(cx) else { return Poll::Pending };
-        // What does not fit is cut off, as a socket does; no peer of ours sends such datagrams.
+        // A longer datagram is cut off, as a socket does; no peer of ours sends one.
         let length = datagram.len().min(buffer.len());
         buffer[..length].copy_from_slice(&datagram[..length]);
         *meta = RecvMeta::default();

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::credentials::Credentials;
 use super::demux::MuxEntry;
-use super::ice::{LiteAgent, IceOutput};
+use super::ice::{IceOutput, LiteAgent};
 use super::srtp_state::SrtpCounters;
 use super::stun;
 use super::udp_mux::{MuxShared, UdpMux};
@@ -39,22 +39,22 @@ impl MuxedSocket {
         &self.ours
     }
 
-    /// What the connection knows of the packets that it got.
+    /// Counters of the call's SRTP packets.
     pub fn srtp(&self) -> Arc<SrtpCounters> {
         self.entry.srtp().clone()
     }
 
-    /// The round trip to the caller, as STUN measures it.
+    /// Round trip to the caller, measured by STUN.
     pub fn round_trip(&self) -> Option<Duration> {
         self.entry.agent().round_trip()
     }
 
-    /// How often the caller's address has changed.
+    /// Number of changes of the caller's address.
     pub fn address_changes(&self) -> u64 {
         self.entry.agent().address_changes()
     }
 
-    /// For how long nothing has come from the caller; `None` before the call has begun.
+    /// Time since the caller's last datagram; `None` before the call has begun.
     pub fn silence(&self) -> Option<Duration> {
         self.entry.agent().silence(Instant::now())
     }
@@ -72,7 +72,7 @@ impl MuxedSocket {
     /// Sends a datagram of the call's connection to the caller's present address.
     pub fn send(&self, datagram: &[u8]) {
         if stun::is_stun(datagram) {
-            // With the agent locked: no datagram that it lets through overtakes those that complete the pair.
+            // Keeps the agent locked, so that no datagram overtakes those that complete the pair.
             let mut agent = self.entry.agent();
             for reply in agent.on_library_stun(datagram) {
                 self.shared.deliver(&self.entry, reply);
@@ -85,12 +85,12 @@ impl MuxedSocket {
         }
     }
 
-    /// When an RTP packet reached the socket; `None` if that is no longer known.
+    /// Returns the arrival of an RTP packet at the socket; `None` if it is no longer stored.
     pub fn arrival(&self, ssrc: u32, sequence: u16) -> Option<Instant> {
         self.entry.arrival(ssrc, sequence)
     }
 
-    /// The next datagram for the call's connection.
+    /// Polls for the next datagram for the call's connection.
     pub fn poll_recv(&self, cx: &mut Context<'_>) -> Poll<Vec<u8>> {
         self.entry.poll_recv(cx)
     }
@@ -130,7 +130,7 @@ mod tests {
             let name = format!("{}:theirs", ours.ufrag);
             let nomination = stun::callers_request([1; 12], &name, &ours.password, true, crypto.crypto()).unwrap();
             mux.receive(route, &nomination, now);
-            // The library's check is answered while the caller's DTLS comes in.
+            // The library's check is answered while the caller's DTLS arrives.
             let (together, answered) = (Barrier::new(2), AtomicBool::new(false));
             std::thread::scope(|scope| {
                 scope.spawn(|| {

@@ -1,4 +1,5 @@
-//! Output audio of a WebRTC call: resampler and playout clock. Frames are encoded by the task that sends them; see `packet_encoder`.
+//! Output audio of a WebRTC call: resampler and playout clock. The sending task encodes the frames; see
+//! `packet_encoder`.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,7 +8,7 @@ use std::time::{Duration, Instant};
 use repartee_engine_api::ResponseId;
 use repartee_media::level::is_audible;
 use repartee_media::opus::CODEC_DELAY;
-use repartee_media::playout::{PlayoutFrame, PlayoutOutput, Playout, PushError};
+use repartee_media::playout::{Playout, PlayoutFrame, PlayoutOutput, PushError};
 use repartee_media::resample::Resampler;
 use repartee_realtime::PlayoutReport;
 use tokio::sync::mpsc;
@@ -23,27 +24,34 @@ const REPORTS: usize = 4;
 /// Resampler and playout clock of one call.
 #[derive(Debug)]
 pub(super) struct OutputAudio {
-    /// To the encoder. Bounded: more waiting frames mean that the socket is stalled, and late audio is worthless.
+    /// Queue to the encoder. Bounded: more waiting frames mean that the socket is stalled, and late audio is worthless.
     frames: mpsc::Sender<PlayoutCommand>,
     playout: Playout,
     /// The model's output rate, in Hz.
     output_rate: u32,
     encode_rate: u32,
-    /// From the model's output rate to the encoder's, and whose audio is in it; made when a response begins to have audio.
+    /// Resampler from the model's output rate to the encoder's, with the response whose audio it holds; created with
+    /// the first audio of a response.
     resampler: Option<(ResponseId, Resampler)>,
-    /// The newest response of which something audible was sent.
+    /// The newest response with an audible packet.
     audible: Option<ResponseId>,
-    /// Reports of these packets by the task that sends them.
+    /// Reports of first audible packets by the sending task.
     reports: (mpsc::Sender<TransportEvent>, mpsc::Receiver<TransportEvent>),
-    /// The end of the response's newest frame, which is heard with the next one; kept until something is audible.
+    /// End of the response's newest frame, which the codec's delay moves into the next packet. Updated only until the
+    /// response is audible.
     codec_tail: Vec<f32>,
     underruns: u64,
     metrics: Arc<Metrics>,
 }
 
 impl OutputAudio {
-    /// Takes samples at `output_rate`, and hands `frames` to an encoder at `encode_rate`.
-    pub fn new(output_rate: u32, encode_rate: u32, frames: mpsc::Sender<PlayoutCommand>, metrics: Arc<Metrics>) -> Self {
+    /// Creates a clock that takes samples at `output_rate`, and hands `frames` to an encoder at `encode_rate`.
+    pub fn new(
+        output_rate: u32,
+        encode_rate: u32,
+        frames: mpsc::Sender<PlayoutCommand>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
         Self {
             frames,
             playout: Playout::new(encode_rate),
@@ -67,7 +75,7 @@ impl OutputAudio {
         queue(&mut self.playout, response, resampler.convert(samples)?)
     }
 
-    /// A response has no more audio.
+    /// Ends the audio of a response.
     pub fn end(&mut self, response: ResponseId) -> Result<(), TransportError> {
         if let Some((_, mut resampler)) = self.resampler.take_if(|(of, _)| *of == response) {
             let rest = resampler.flush()?;
@@ -77,7 +85,7 @@ impl OutputAudio {
         Ok(())
     }
 
-    /// Holds back what plays from `now` on; whether anything does. The receiver gets silence, so that it makes nothing up.
+    /// Pauses the playback from `now` on; true if anything plays. Silence follows, so that the receiver conceals nothing.
     pub fn pause(&mut self, now: Instant) -> bool {
         let pauses = self.playout.pause(now);
         if pauses {
@@ -86,12 +94,12 @@ impl OutputAudio {
         pauses
     }
 
-    /// Goes on with what was held back.
+    /// Resumes a paused playback.
     pub fn resume(&mut self) {
         self.playout.resume();
     }
 
-    /// For how long nothing has been sent by `now`.
+    /// Time since the last sent audio, at `now`.
     pub fn quiet_for(&self, now: Instant) -> Duration {
         self.playout.quiet_for(now)
     }
@@ -102,37 +110,37 @@ impl OutputAudio {
         self.resampler = None;
     }
 
-    /// Drops the audio of one response that was not played yet.
+    /// Drops unplayed audio of one response.
     pub fn clear_response(&mut self, response: ResponseId) {
         self.playout.clear_generation(response);
         self.resampler.take_if(|(of, _)| *of == response);
     }
 
-    /// Whether the playout queue is full.
+    /// True if the playout queue is full.
     pub fn is_full(&self) -> bool {
         self.playout.is_full()
     }
 
-    /// When [`Self::play`] has something to do.
+    /// Returns the time when [`Self::play`] has something to do.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.playout.next_deadline()
     }
 
-    /// The response being played, and how much of it was sent.
+    /// The response being played, and the duration of it that was sent.
     pub fn sent(&self) -> Option<(ResponseId, Duration)> {
         self.playout.current().map(|(response, _, sent)| (response, sent))
     }
 
-    /// The next report of a response's first audible packet. Cancel safe.
+    /// Waits for the next report of a response's first audible packet. Cancel safe.
     pub async fn first_audible(&mut self) -> TransportEvent {
         match self.reports.1.recv().await {
             Some(report) => report,
-            // It has a sender itself.
+            // Cannot happen: `self` holds a sender.
             None => std::future::pending().await,
         }
     }
 
-    /// Hands out what is due by `now`, and adds what happened to `events`.
+    /// Hands all frames due by `now` to the encoder, and appends playout events to `events`.
     pub fn play(&mut self, now: Instant, events: &mut VecDeque<TransportEvent>) {
         while let Some(output) = self.playout.poll(now) {
             match output {
@@ -162,7 +170,7 @@ impl OutputAudio {
         }
     }
 
-    /// Whether a receiver hears something of the packet that `frame` becomes.
+    /// True if the packet of `frame` is audible to a receiver.
     fn is_heard(&mut self, frame: &PlayoutFrame) -> bool {
         let delay = (CODEC_DELAY.as_secs_f64() * f64::from(self.encode_rate)).round() as usize;
         if frame.first {
@@ -182,7 +190,7 @@ impl OutputAudio {
 
 fn queue(playout: &mut Playout, response: ResponseId, samples: &[f32]) -> Result<(), TransportError> {
     match playout.push(response, response, samples) {
-        // Cleared in the meantime.
+        // The response was cleared in the meantime.
         Ok(()) | Err(PushError::Stale) => Ok(()),
         Err(error @ PushError::Full) => Err(error.into()),
     }

@@ -1,5 +1,5 @@
-//! Opus encoder of a WebRTC call's output audio. It belongs to the task that sends the packets: while it works, the call's own task
-//! reads events and feeds the engine. One task and one queue keep the frames in order.
+//! Opus encoder of a WebRTC call's output audio. It runs on the sending task: meanwhile the call's own task reads
+//! events and feeds the engine. One task and one queue keep the frames in order.
 
 use std::time::{Duration, Instant};
 
@@ -16,26 +16,26 @@ use super::LinkQuality;
 use super::call::PayloadTypes;
 use crate::call::TransportEvent;
 
-/// Packets of silence that follow a response. A receiver learns that a packet is lost, and gets its copy, from those after it; and
-/// one whose jitter buffer counts packets would keep the last of them to itself until the next response.
+/// Packets of silence after a response. From later packets a receiver detects a loss and gets the copy of a lost
+/// packet; and a jitter buffer that counts packets would otherwise withhold the last ones until the next response.
 pub(super) const TAIL_PACKETS: u32 = 5;
 
-/// What the call's task hands to the task that sends.
+/// Message from the call's task to the sending task.
 #[derive(Debug)]
 pub(super) enum PlayoutCommand {
-    /// 20 ms of a response; with who wants to know when the packet leaves, if it is the first that is heard.
+    /// 20 ms of a response; with a report to send if the frame is the first audible one.
     Frame(PlayoutFrame, Option<AudibleReport>),
-    /// The response before has been played to its end, or pauses.
+    /// The current response has been played to its end, or pauses.
     End,
 }
 
-/// Reports when the first audible packet of a response leaves.
+/// Report of a response's first audible packet, to be sent with the packet.
 #[derive(Debug)]
 pub(super) struct AudibleReport {
     pub response: ResponseId,
-    /// When its sound was handed to the encoder.
+    /// Time when its sound was handed to the encoder.
     pub due: Instant,
-    /// To the call's task.
+    /// Channel to the call's task.
     pub reports: mpsc::Sender<TransportEvent>,
 }
 
@@ -44,44 +44,44 @@ pub(super) struct AudibleReport {
 pub(super) struct OutputPacket {
     pub payload_type: u8,
     pub payload: Bytes,
-    /// Silence before it, which the RTP timestamp skips.
+    /// Silence before the packet, which the RTP timestamp skips.
     pub gap: Duration,
-    /// When it was encoded, and who wants to know when it has left.
+    /// Time of encoding, and the report to send with the packet.
     audible: Option<(Instant, AudibleReport)>,
 }
 
 impl OutputPacket {
-    /// Takes out what reports that the packet has left, if somebody wants to know.
+    /// Takes the report out, as a function to call once the packet is sent.
     pub fn report(&mut self) -> impl FnOnce() + use<> {
         let audible = self.audible.take();
         move || {
             let Some((encoded, AudibleReport { response, due, reports })) = audible else { return };
-            // No room means that the call's task stands still: then a figure is lost, no sound.
+            // A full queue means that the call's task stands still: then a figure is lost, no sound.
             let _ = reports.try_send(TransportEvent::FirstAudible { response, due, encoded, sent: now() });
         }
     }
 }
 
-/// The packets of one call, each when it is to leave.
+/// Packets of one call, each at its time.
 #[derive(Debug)]
 pub(super) struct PacketSource {
     encoder: PacketEncoder,
     queue: mpsc::Receiver<PlayoutCommand>,
-    /// When the newest frame is over.
+    /// End of the newest frame.
     until: Option<Instant>,
-    /// Packets of silence that are still to follow.
+    /// Number of silence packets still to send.
     tail: u32,
-    /// Whose first audible packet is the next that leaves.
+    /// Report for the next packet, which is the first audible one of its response.
     audible: Option<AudibleReport>,
 }
 
 impl PacketSource {
-    /// Encodes what comes from `queue`.
+    /// Encodes the frames from `queue`.
     pub fn new(encoder: PacketEncoder, queue: mpsc::Receiver<PlayoutCommand>) -> Self {
         Self { encoder, queue, until: None, tail: 0, audible: None }
     }
 
-    /// The next packet, adapted to what the caller reports; `None` once the queue is closed. Cancel safe.
+    /// Waits for the next packet, adapted to the caller's reports; `None` once the queue is closed. Cancel safe.
     pub async fn next(&mut self, quality: impl Fn() -> LinkQuality) -> Option<OutputPacket> {
         loop {
             let playing = match self.until.filter(|_| self.tail > 0) {
@@ -120,20 +120,20 @@ impl PacketSource {
 pub(super) struct PacketEncoder {
     encoder: OpusEncoder,
     payload_types: PayloadTypes,
-    /// Until when audio was sent: the RTP timestamp has to skip the gap after it.
+    /// End of the audio sent so far: the RTP timestamp has to skip the gap after it.
     sent_until: Option<Instant>,
-    /// What the encoder has been adapted to: the caller's reports so far, and the bits a second that it says fit.
+    /// Number of the caller's reports, and its available bitrate, at the last adaptation.
     adapted: (u64, Option<u32>),
     link: LinkAdapter,
     effort: ComplexityControl,
-    /// The complexity that is set.
+    /// The complexity setting of the encoder.
     complexity: Option<i32>,
     copies: usize,
     red: RedWriter,
 }
 
 impl PacketEncoder {
-    /// Encodes frames at `rate`, which is one of Opus's.
+    /// Creates an encoder at `rate`, which Opus must support.
     pub fn new(rate: u32, payload_types: PayloadTypes) -> Result<Self, OpusError> {
         Ok(Self {
             encoder: OpusEncoder::new(rate)?,
@@ -148,7 +148,7 @@ impl PacketEncoder {
         })
     }
 
-    /// Adapts to what the caller reports, if it is news.
+    /// Adapts to the caller's reports, if they are new.
     pub fn adapt(&mut self, quality: &LinkQuality) {
         let news = (quality.reports, quality.available_bitrate);
         if std::mem::replace(&mut self.adapted, news) == news {
@@ -164,7 +164,7 @@ impl PacketEncoder {
         }
     }
 
-    /// Encodes the next frame, which leaves at `now`; `None` for silence, which the receiver fills in by itself.
+    /// Encodes the next frame, which leaves at `now`; `None` for silence, which the receiver generates itself.
     pub fn encode(&mut self, frame: &PlayoutFrame, now: Instant) -> Option<OutputPacket> {
         let complexity = self.effort.complexity(now.saturating_duration_since(frame.due));
         let set = match self.complexity.replace(complexity) {
@@ -181,19 +181,19 @@ impl PacketEncoder {
         (!packet.silent).then(|| self.packet(packet.payload, frame.due))
     }
 
-    /// A packet of silence that is sent all the same, due at `due`; `None` if it cannot be encoded.
+    /// Returns a packet of silence due at `due`; `None` if it cannot be encoded.
     fn silence(&mut self, due: Instant) -> Option<OutputPacket> {
         let packet = self.encoder.encode(&vec![0.0; self.encoder.frame_samples()]);
         let packet = packet.inspect_err(|error| tracing::error!(%error, "silence could not be encoded")).ok()?;
         Some(self.packet(packet.payload, due))
     }
 
-    /// The packet of a payload that is due at `due`.
+    /// Returns the packet of a payload due at `due`.
     fn packet(&mut self, payload: Bytes, due: Instant) -> OutputPacket {
-        // By the playout grid: a frame that leaves late follows the one before all the same; a gap in the timestamps would be a
-        // hole in a word.
+        // Counted on the playout grid: a frame that leaves late still follows the one before without a gap, because a
+        // gap in the timestamps would be a hole in a word.
         let gap = self.sent_until.map_or(Duration::ZERO, |until| due.saturating_duration_since(until));
-        // After an underrun of less than a frame, audio that is late sounds better than a gap.
+        // After an underrun of less than a frame, late audio sounds better than a gap.
         let gap = if gap < FRAME { Duration::ZERO } else { gap };
         let until = self.sent_until.filter(|_| gap.is_zero()).unwrap_or(due);
         self.sent_until = Some(until + FRAME);
@@ -204,7 +204,7 @@ impl PacketEncoder {
     }
 }
 
-/// The runtime's clock, which a test may stop.
+/// Current time of the runtime's clock, which a test may stop.
 fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
@@ -233,7 +233,7 @@ mod tests {
         packets.iter().map(|packet| packet.payload.len()).sum()
     }
 
-    /// A quarter of a second of a response, and what follows of it.
+    /// A quarter of a second of a response, and its end.
     fn response(number: u64, begin: Instant) -> Vec<PlayoutCommand> {
         let frames = (0..12).map(|index| {
             let samples = sine(440.0, 24_000, 480);
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn silence_follows_a_response_at_the_pace_of_frames() {
+    async fn silence_follows_a_response_at_frame_pace() {
         let (frames, queue) = mpsc::channel(32);
         let mut packets = PacketSource::new(PacketEncoder::new(24_000, TYPES).unwrap(), queue);
         let begin = tokio::time::Instant::now();
@@ -258,10 +258,10 @@ mod tests {
             // Timers fire up to a millisecond late.
             assert_eq!((packet.gap, begin.elapsed().as_millis() / 10), (Duration::ZERO, u128::from(number) * 2));
         }
-        // Then nothing is sent.
+        // Nothing is sent after that.
         let more = tokio::time::timeout(Duration::from_secs(60), packets.next(LinkQuality::default)).await;
         assert!(more.is_err(), "{more:?}");
-        // The next response has the packet after the pause, and is not held up by the silence of the one before.
+        // The next response's first packet carries the gap, and the earlier response's silence does not delay it.
         let again = tokio::time::Instant::now();
         for playing in response(2, again.into_std()).into_iter().chain(response(3, (again + 13 * FRAME).into_std())) {
             frames.send(playing).await.unwrap();
@@ -295,7 +295,7 @@ mod tests {
             encoder.adapt(&LinkQuality { loss: Some(0.0), reports, ..LinkQuality::default() });
         }
         assert!(second(&mut encoder, Duration::ZERO).iter().all(|packet| packet.payload_type == 111));
-        // Without redundancy in the answer there is none, whatever is lost.
+        // If redundancy was not negotiated there is none, whatever the loss.
         let mut encoder = PacketEncoder::new(24_000, PayloadTypes { red: None, ..TYPES }).unwrap();
         encoder.adapt(&LinkQuality { loss: Some(0.1), reports: 1, ..LinkQuality::default() });
         assert!(second(&mut encoder, Duration::ZERO).iter().all(|packet| packet.payload_type == 111));

@@ -1,5 +1,5 @@
-//! Backchannels and interruptions over the whole path of a call, on a clock that stands still while anybody is busy: what the caller says,
-//! what leaves, and what the client is told.
+//! Backchannels and interruptions over the whole path of a call: the caller's speech, the sent audio and the client's
+//! events, on a clock that stands still while any task is busy.
 
 use bytes::Bytes;
 use repartee_engine_api::SpeechEngine as _;
@@ -20,14 +20,14 @@ const SETTINGS: TransportSettings = TransportSettings {
     stalled_after: Duration::from_secs(10),
     receiver_buffer: Duration::from_millis(60),
 };
-/// Longer, in virtual time, than anything here takes.
+/// Longest wait of these tests, in virtual time.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What left the server, and what the client was told.
+/// Audio that the server sent, and events that the client got.
 #[derive(Debug, Default)]
 struct Report {
     events: Vec<Value>,
-    /// The sound that left, its gaps included.
+    /// The sent audio, with its gaps.
     sound: Vec<f32>,
 }
 
@@ -36,7 +36,7 @@ impl Report {
         self.events.iter().map(|event| event["type"].as_str().unwrap()).collect()
     }
 
-    /// How much of the voice left, in ms: what is lost beside a pause looks like a shorter pause otherwise.
+    /// Duration of the sent voice, in ms: audio lost beside a pause would otherwise look like a shorter pause.
     fn spoken_ms(&self) -> f64 {
         let loud = self.sound.chunks(24).filter(|piece| level_db(piece) > -20.0);
         loud.count() as f64
@@ -48,7 +48,7 @@ fn recording(name: &str) -> Vec<f32> {
     wav::read(std::fs::File::open(path).unwrap(), INPUT_RATE, Duration::from_secs(60)).unwrap()
 }
 
-/// Asks for an answer of four seconds, and says `said` once `after` of it has left. Ends when `last` was sent.
+/// Requests an answer of four seconds, and speaks `said` once `after` of it was sent. Ends with the event `last`.
 async fn over_an_answer(said: &[f32], after: Duration, last: &str) -> Report {
     let engine = ScriptedEngine::new(Script { frames: 50, ..Script::default() });
     let metrics = Arc::new(Metrics::new(Duration::from_millis(80)).unwrap());
@@ -124,7 +124,7 @@ async fn over_an_answer(said: &[f32], after: Duration, last: &str) -> Report {
     report
 }
 
-/// What an answer of four seconds sounds like that nobody has interrupted, but for the codec's look-ahead.
+/// Asserts that the four seconds of an uninterrupted answer are whole, but for the codec's look-ahead.
 fn assert_whole(report: &Report, trace: VoiceTrace) {
     assert!((3_985.0..=4_015.0).contains(&report.spoken_ms()), "{} ms of 4000", report.spoken_ms());
     assert!(trace.first_ms.abs() < 10.0 && trace.last_ms > 3_950.0 && trace.missing_ms < 10.0, "{trace:?}");
@@ -137,7 +137,7 @@ async fn backchannels_delay_the_answer_alone() {
             over_an_answer(&recording(name), Duration::from_millis(1_500), "output_audio_buffer.stopped").await;
         let trace = VoiceTrace::of(&report.sound).unwrap();
         assert_whole(&report, trace);
-        // It was paused, for no longer than it takes to decide.
+        // It was paused, but not longer than a decision takes.
         assert!((100.0..=520.0).contains(&trace.added_ms), "{name}: {trace:?}");
         let told = report.kinds();
         assert!(!told.iter().any(|kind| kind.starts_with("input_audio") || kind.ends_with("cleared")), "{told:?}");
@@ -160,7 +160,7 @@ async fn interruptions_stop_the_answer_in_time() {
     let place = |kind| told.iter().position(|told| *told == kind).unwrap_or_else(|| panic!("{kind} in {told:?}"));
     assert!(place("input_audio_buffer.speech_started") < place("output_audio_buffer.cleared"), "{told:?}");
     assert!(place("output_audio_buffer.cleared") < place("conversation.item.truncated"), "{told:?}");
-    // What left is what was heard, for the pause was longer than anything is in flight.
+    // All sent audio was heard, because the pause was longer than any packet's flight.
     let left_ms = VoiceTrace::of(&report.sound).unwrap().last_ms;
     let heard_ms = report.events.last().unwrap()["audio_end_ms"].as_f64().unwrap();
     assert!((left_ms - heard_ms).abs() < 30.0, "{heard_ms} ms of {left_ms}");

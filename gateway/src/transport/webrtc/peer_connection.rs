@@ -25,43 +25,43 @@ use super::muxed_socket::MuxedSocket;
 use super::reports::{ReceiverReports, RtcpObserver};
 use super::{PEER_TIMEOUT, WebRtcSettings};
 
-/// Bytes that wait to be sent over the data channel; a sender then waits.
+/// Bytes that may wait to be sent over the data channel; beyond that a sender waits.
 const SEND_BUFFER: usize = 1 << 20;
-/// Connectivity checks every 20 ms instead of 200: a call is up 180 ms earlier. For as long as the default would try.
+/// Checks every 20 ms instead of 200: a call is up 180 ms earlier. Their total time is the library's default.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 const MAX_CHECKS: u16 = 70;
-/// ICE checks of an established connection; also the silence after which a caller is checked for liveness.
+/// Interval of ICE checks on an established connection; also the silence after which a caller is checked for liveness.
 pub(super) const KEEPALIVE: Duration = Duration::from_secs(2);
-/// Packets of which DTLS, SRTP and SRTCP know whether they have come already; older ones are dropped.
+/// Replay windows of DTLS, SRTP and SRTCP, in packets; older packets are dropped.
 const DTLS_WINDOW: usize = 128;
 const SRTP_WINDOW: usize = 512;
 const SRTCP_WINDOW: usize = 128;
-/// Opus in RTP is always announced so (RFC 7587), and we ask the peer for error correction.
+/// Opus in RTP is always announced with two channels (RFC 7587); the parameters ask the peer for error correction.
 const OPUS_CHANNELS: u16 = 2;
 pub(super) const OPUS_PARAMETERS: &str = "minptime=10;useinbandfec=1";
-/// The payload types that we propose; the peer's own are used in an answer.
+/// Payload types of our offers; an answer uses the peer's.
 const OPUS_PAYLOAD_TYPE: u8 = 111;
 const RED_PAYLOAD_TYPE: u8 = 63;
 const RED_PARAMETERS: &str = "111/111";
-/// The MIME type of redundant Opus (RFC 2198).
+/// MIME type of redundant Opus (RFC 2198).
 pub(super) const MIME_TYPE_RED: &str = "audio/red";
-/// Packets of ours that are kept for a peer that asks for them again, 320 ms; it must be a power of two.
+/// Sent packets that are stored for retransmission, 320 ms; must be a power of two.
 const NACK_BUFFER: u16 = 16;
-/// How often the calling side asks for what it misses, how often for the same packet, and how far back.
+/// Interval of the calling side's NACKs, maximum NACKs for one packet, and window in packets.
 const NACK_INTERVAL: Duration = Duration::from_millis(20);
 const NACK_RETRIES: u16 = 10;
 const NACK_WINDOW: u16 = 64;
 
-/// What makes up for lost packets besides the error correction inside of Opus.
+/// Repairs of packet loss besides the error correction inside Opus.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct LossRecovery {
     /// Copies of earlier packets within later ones (RFC 2198).
     pub red: bool,
-    /// Packets are sent again when they are asked for (RFC 4585).
+    /// Retransmission on request (RFC 4585).
     pub nack: bool,
 }
 
-/// Builds the peer connection: every choice about sockets, codecs and timing.
+/// Builds the peer connection: makes all choices about sockets, codecs and timing.
 pub(super) async fn build(
     settings: &WebRtcSettings,
     socket: Option<Arc<MuxedSocket>>,
@@ -72,7 +72,7 @@ pub(super) async fn build(
     let mut media_engine = MediaEngine::default();
     let mut opus = opus();
     if repairs.nack {
-        // An answer has it only if the offer has.
+        // An answer has NACK only if the offer has it.
         opus.rtcp_feedback.push(RTCPFeedback { typ: "nack".to_owned(), parameter: String::new() });
     }
     let codec = RTCRtpCodecParameters { rtp_codec: opus.clone(), payload_type: OPUS_PAYLOAD_TYPE };
@@ -84,14 +84,14 @@ pub(super) async fn build(
         media_engine.register_codec(codec, RtpCodecKind::Audio)?;
     }
     let bind = match socket {
-        // Closed again at once, see `muxed_runtime`.
+        // The library's socket is closed at once, see `muxed_runtime`.
         Some(_) => SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
         None => SocketAddr::new(settings.udp.ip(), 0),
     };
     let srtp = socket.as_ref().map(|socket| socket.srtp()).unwrap_or_default();
     let registry = configure_rtcp_reports(Registry::new()).with(RtcpObserver::SLOT, RtcpObserver::new(reports, srtp));
     let registry = match &socket {
-        // Each does something only where the descriptions say so.
+        // Each interceptor works only if the descriptions negotiate NACK.
         Some(_) => registry.with(Slot::NackResponder, NackResponderBuilder::new().with_size(NACK_BUFFER).build()),
         None => registry.with(
             Slot::NackGenerator,
@@ -118,16 +118,17 @@ pub(super) async fn build(
 }
 
 fn setting_engine(settings: &WebRtcSettings, bind: SocketAddr, socket: Option<&MuxedSocket>) -> SettingEngine {
-    // At the mux we check ourselves whether a caller is still there: the library counts STUN alone.
+    // At the mux we check the caller's liveness ourselves: the library counts STUN alone.
     let timeout = if socket.is_some() { Duration::ZERO } else { PEER_TIMEOUT };
     let builder = SettingEngineBuilder::new()
         .with_ice_timeouts(Some(timeout), Some(timeout), Some(KEEPALIVE))
         .with_ice_connection_attempts(Some(CHECK_INTERVAL), Some(MAX_CHECKS))
         // The peer then starts the handshake, right after the check that connects it.
         .with_answering_dtls_role(RTCDtlsRole::Server)
-        // Browsers hide their addresses behind mDNS names; they are found as peer-reflexive ones all the same.
+        // Browsers hide their addresses behind mDNS names; they are still found as peer-reflexive ones.
         .with_multicast_dns_mode(MulticastDnsMode::Disabled)
-        // Said here rather than left to the library. A window spans more than any jitter: late packets are no replays.
+        // Explicit, independent of the library's defaults. A window spans more than any jitter: late packets are no
+        // replays.
         .with_dtls_replay_protection_window(DTLS_WINDOW)
         .with_srtp_replay_protection_window(SRTP_WINDOW)
         .with_srtcp_replay_protection_window(SRTCP_WINDOW)
@@ -139,7 +140,7 @@ fn setting_engine(settings: &WebRtcSettings, bind: SocketAddr, socket: Option<&M
     }
 }
 
-/// The only codec that is offered.
+/// The only audio codec besides its redundant form.
 fn opus() -> RTCRtpCodec {
     RTCRtpCodec {
         mime_type: MIME_TYPE_OPUS.to_owned(),
@@ -150,7 +151,7 @@ fn opus() -> RTCRtpCodec {
     }
 }
 
-/// The audio track that we send, with the SSRC `ssrc`.
+/// Our audio track, with the SSRC `ssrc`.
 pub(super) fn audio_track(ssrc: u32) -> MediaStreamTrack {
     let encoding = RTCRtpEncodingParameters {
         rtp_coding_parameters: RTCRtpCodingParameters { ssrc: Some(ssrc), ..Default::default() },

@@ -1,5 +1,5 @@
-//! How much STUN goes to addresses that have not proven that they read it. A caller could put any address on its own checks; what we
-//! send there is bounded for each address, however many ports and calls are named.
+//! Rate limit of STUN to addresses that are not validated. A caller could put any address on its own checks, so the
+//! datagrams to each address are bounded, for all ports and calls together.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 /// Datagrams that may go to an address at once.
 const BURST: f64 = 200.0;
-/// And a second, after that.
+/// Refill rate of an address, in datagrams a second.
 const PER_SECOND: f64 = 100.0;
-/// Addresses that are counted. While there are more, new ones get nothing: others have proven themselves by then.
+/// Maximum tracked addresses. At the limit, a new address gets nothing until an entry is idle for the time of a refill.
 const MAX_ADDRESSES: usize = 4_096;
 
-/// A token bucket for each address.
+/// Token bucket for each address.
 #[derive(Debug, Default)]
 pub(super) struct ProbeBudget(HashMap<IpAddr, Bucket>);
 
@@ -23,7 +23,7 @@ struct Bucket {
 }
 
 impl ProbeBudget {
-    /// Whether one more datagram may go to `address`. Loopback is not counted: nobody else receives there.
+    /// Takes a token for one datagram to `address`; false if there is none. Loopback has no limit.
     pub fn take(&mut self, address: IpAddr, now: Instant) -> bool {
         let Some(address) = network(address) else { return true };
         if self.0.len() >= MAX_ADDRESSES && !self.0.contains_key(&address) {
@@ -42,7 +42,7 @@ impl ProbeBudget {
     }
 }
 
-/// What one sender can name freely: an IPv4 address, or the /64 network of an IPv6 one; `None` for loopback.
+/// Returns the unit that one sender controls: an IPv4 address, or the /64 network of an IPv6 one; `None` for loopback.
 fn network(address: IpAddr) -> Option<IpAddr> {
     match address.to_canonical() {
         loopback if loopback.is_loopback() => None,

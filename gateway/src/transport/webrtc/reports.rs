@@ -15,23 +15,23 @@ use rtc::shared::error::Error;
 
 use super::srtp_state::SrtpCounters;
 
-/// RTP ticks a second; Opus always counts 48 kHz.
+/// RTP clock rate; for Opus always 48 kHz.
 const CLOCK: f64 = 48_000.0;
-/// Sender reports of ours that are kept, because the peer may refer to them.
+/// Number of our sender reports that are stored, because the peer may refer to them.
 const MAX_SENT: usize = 16;
 
 /// Reception of our audio at the peer. Each figure is `None` until it is known.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct LinkQuality {
-    /// From us to the peer and back.
+    /// Round trip from us to the peer and back.
     pub round_trip: Option<Duration>,
-    /// The share of packets that the peer missed between its last two reports, 0 to 1.
+    /// Share of packets that the peer missed between its last two reports, 0 to 1.
     pub loss: Option<f64>,
     /// Interarrival jitter at the peer (RFC 3550, A.8).
     pub jitter: Option<Duration>,
-    /// Bits a second to the peer that it says fit (REMB), all headers included.
+    /// The peer's estimate of the available bitrate (REMB), in bits a second with all headers.
     pub available_bitrate: Option<u32>,
-    /// Reports received.
+    /// Number of reports received.
     pub reports: u64,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct ReceiverReports {
 #[derive(Debug, Default)]
 struct State {
     quality: LinkQuality,
-    /// When reports of ours left, by the middle of their time stamps.
+    /// Send times of our reports, by the middle 32 bits of their NTP timestamps.
     sent: VecDeque<(u32, Instant)>,
 }
 
@@ -63,7 +63,7 @@ impl ReceiverReports {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes a sender report that leaves.
+    /// Stores the time of a sender report that leaves.
     fn on_sender_report(&self, report: &SenderReport, now: Instant) {
         let mut state = self.state();
         if state.sent.len() == MAX_SENT {
@@ -72,13 +72,13 @@ impl ReceiverReports {
         state.sent.push_back(((report.ntp_time >> 16) as u32, now));
     }
 
-    /// Takes the peer's estimate of the bits a second that fit.
+    /// Stores the peer's estimate of the available bitrate, in bits a second.
     fn on_remb(&self, bitrate: f32) {
-        // A number of any size becomes one that fits; what is none is left out.
+        // The cast saturates; infinity and NaN are left out.
         self.state().quality.available_bitrate = bitrate.is_finite().then_some(bitrate as u32);
     }
 
-    /// Takes a receiver report of the peer.
+    /// Evaluates a receiver report of the peer.
     fn on_receiver_report(&self, report: &ReceptionReport, now: Instant) {
         if report.ssrc != self.ssrc {
             return;
@@ -95,30 +95,30 @@ impl ReceiverReports {
     }
 }
 
-/// Packets that a peer may ask for again: one for each that it was sent, and so many at once. It has proven its address, but it may
-/// not make us send the same without end.
+/// Maximum burst of retransmissions. Each sent packet adds one more: a validated peer may still not make us send the
+/// same packets without end.
 const MAX_RETRANSMITS: u32 = 32;
 
-/// Interceptor that sees every packet of a connection, reads RTCP, and passes all on but requests beyond what may be sent again.
+/// Interceptor that sees every packet, reads RTCP, and drops only NACKs beyond the retransmission limit.
 pub(super) struct RtcpObserver {
-    /// Packets that may be sent again now.
+    /// Retransmissions allowed now.
     retransmit_tokens: u32,
     reports: Arc<ReceiverReports>,
-    /// Told of every packet: what comes here is authentic.
+    /// Counts every received packet: packets that get here are authentic.
     srtp: Arc<SrtpCounters>,
     incoming: VecDeque<TaggedPacket>,
     outgoing: VecDeque<TaggedPacket>,
 }
 
 impl RtcpObserver {
-    /// Nearer to the network than the interceptor that writes our reports, or it would not see them.
+    /// Nearer to the network than the interceptor that writes our reports; otherwise this one would not see them.
     pub const SLOT: Slot = Slot::Custom(500);
 
     pub fn new(reports: Arc<ReceiverReports>, srtp: Arc<SrtpCounters>) -> Self {
         Self { retransmit_tokens: MAX_RETRANSMITS, reports, srtp, incoming: VecDeque::new(), outgoing: VecDeque::new() }
     }
 
-    /// Whether so many packets more may be sent again.
+    /// Admits a NACK if all its packets may be sent again.
     fn admit(&mut self, request: &TransportLayerNack) -> bool {
         let asked = request.nacks.iter().map(|pair| 1 + pair.lost_packets.count_ones()).sum();
         let admitted = self.retransmit_tokens.checked_sub(asked);

@@ -9,33 +9,33 @@ use super::AnswerError;
 use super::credentials::Credentials;
 use super::peer_connection::OPUS_PARAMETERS;
 
-/// Longest message of a data channel when the peer does not say, in bytes (RFC 8841, 6.1).
+/// Largest message of a data channel if the peer announces none, in bytes (RFC 8841, 6.1).
 const DEFAULT_MAX_MESSAGE_SIZE: usize = 65_536;
-/// More sections than any client sends; each costs memory.
+/// Maximum media sections: more than any client sends; each costs memory.
 const MAX_SECTIONS: usize = 16;
 
-/// The attribute of a candidate.
+/// Attribute name of a candidate.
 const CANDIDATE: &str = "candidate";
 
-/// What we read of a peer's description.
+/// Contents of a peer's description that the gateway uses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct RemoteDescription {
-    /// The longest message that the peer takes, in bytes.
+    /// Largest message that the peer accepts, in bytes.
     pub max_message_size: usize,
     /// The peer's ICE credentials.
     pub credentials: Credentials,
     /// SSRCs that the peer announces for its audio.
     pub ssrcs: Vec<u32>,
-    /// Whether the peer wants a data channel.
+    /// True if the peer wants a data channel.
     pub has_channel: bool,
-    /// Whether the peer takes Opus with copies of earlier packets (RFC 2198).
+    /// True if the peer accepts Opus with copies of earlier packets (RFC 2198).
     pub red: bool,
-    /// The description without the peer's candidates, and with redundant Opus before plain Opus. We send only to addresses from
-    /// which we were called, so nobody can make us send anything elsewhere.
+    /// The description without the peer's candidates, and with redundant Opus before plain Opus. We send only to
+    /// addresses from which the caller has sent, so nobody can direct our packets elsewhere.
     pub filtered_sdp: String,
 }
 
-/// Checks that `text` describes a call with Opus.
+/// Checks that `text` describes a call with Opus, and reads it.
 pub(super) fn read_offer(text: &str) -> Result<RemoteDescription, AnswerError> {
     let not_sdp = |error: webrtc::error::Error| AnswerError::NotSdp(error.to_string());
     let description = RTCSessionDescription::offer(text.to_owned()).map_err(not_sdp)?;
@@ -44,7 +44,7 @@ pub(super) fn read_offer(text: &str) -> Result<RemoteDescription, AnswerError> {
     if sections.len() > MAX_SECTIONS {
         return Err(AnswerError::Unusable(format!("{} media sections, at most {MAX_SECTIONS}", sections.len())));
     }
-    // UdpMux 0 is a section that the peer has switched off.
+    // Port 0 marks a section that the peer has disabled.
     let used = |kind: &str| {
         let kind = kind.to_owned();
         sections.iter().filter(move |section| section.media_name.media == kind && section.media_name.port.value != 0)
@@ -68,7 +68,7 @@ pub(super) fn read_offer(text: &str) -> Result<RemoteDescription, AnswerError> {
         Some(size) => size,
     };
     let unusable = |what: &str| AnswerError::Unusable(format!("it has no {what}"));
-    // Bundled sections share what the first one says.
+    // Bundled sections share the first section's attributes.
     let find = |name: &str| {
         let session = parsed.attribute(name).map(String::as_str);
         session.or_else(|| sections.iter().find_map(|section| section.attribute(name).flatten())).map(str::to_owned)
@@ -87,7 +87,7 @@ pub(super) fn read_offer(text: &str) -> Result<RemoteDescription, AnswerError> {
     let has_channel = used("application").next().is_some();
     let red = used("audio").next().and_then(redundant_opus);
     for section in &mut parsed.media_descriptions {
-        // The answer keeps the offer's order, and the first one is what the peer sends.
+        // The answer keeps the offer's order, and the peer sends the first format.
         if let Some(red) = red
             && section.media_name.media == "audio"
         {
@@ -100,13 +100,13 @@ pub(super) fn read_offer(text: &str) -> Result<RemoteDescription, AnswerError> {
     Ok(RemoteDescription { max_message_size, credentials, ssrcs, has_channel, red, filtered_sdp: without_candidates })
 }
 
-/// The payload type of redundant Opus, if an audio section offers it for Opus as we offer that.
+/// Returns the payload type of redundant Opus, if an audio section offers it over Opus with our parameters.
 fn redundant_opus(section: &MediaDescription) -> Option<u8> {
     let codecs = section.codecs();
     let named = |name: &'static str| {
         codecs.values().filter(move |codec| codec.name.eq_ignore_ascii_case(name) && codec.clock_rate == 48_000)
     };
-    // The library would take redundant Opus alone where it finds that only the other's parameters differ from ours.
+    // If only plain Opus had other parameters than ours, the library would accept redundant Opus alone.
     let alike = |parameters: &str| {
         let ours: Vec<_> = OPUS_PARAMETERS.split(';').filter_map(|parameter| parameter.split_once('=')).collect();
         let mut theirs = parameters.split(';').filter_map(|parameter| parameter.trim().split_once('='));
@@ -120,7 +120,7 @@ fn redundant_opus(section: &MediaDescription) -> Option<u8> {
     red.filter(|_| opus.len() == 1).map(|red| red.payload_type)
 }
 
-/// Our description with `candidates` in place of its own: the library knows nothing of the mux.
+/// Returns our description with `candidates` instead of the library's own, which does not know the mux.
 pub(super) fn with_candidates(description: &str, candidates: &[SocketAddr]) -> String {
     let mut text = String::with_capacity(description.len() + candidates.len() * 64);
     let mut inside = false;
@@ -141,7 +141,7 @@ pub(super) fn with_candidates(description: &str, candidates: &[SocketAddr]) -> S
     text
 }
 
-/// A host candidate (RFC 8839, 5.1); the first ones are preferred (RFC 8445, 5.1.2.1).
+/// Returns a host candidate (RFC 8839, 5.1); the first ones are preferred (RFC 8445, 5.1.2.1).
 fn candidate(index: usize, address: SocketAddr) -> String {
     let preference = 0xffff_u32.saturating_sub(index as u32);
     let priority = (126 << 24) + (preference << 8) + 255;
@@ -160,7 +160,7 @@ mod tests {
     const CHROMIUM: &str = include_str!("../../../testdata/fuzz/offers/chromium.sdp");
     const AIORTC: &str = include_str!("../../../testdata/fuzz/offers/aiortc.sdp");
 
-    /// The audio formats of a description, in order.
+    /// Audio formats of a description, in order.
     fn formats(description: &str) -> Vec<&str> {
         let line = description.lines().find(|line| line.starts_with("m=audio ")).unwrap();
         line.split(' ').skip(3).collect()
@@ -180,7 +180,7 @@ mod tests {
             CHROMIUM.replace("red/48000/2", "red/8000"),
             CHROMIUM.replace("fmtp:63 111/111", "fmtp:63 9/9"),
             CHROMIUM.replace("fmtp:63 111/111", "fmtp:63 x"),
-            // Opus that differs from ours is answered without.
+            // Opus that differs from ours is answered without redundancy.
             CHROMIUM.replace("minptime=10", "minptime=20"),
         ] {
             let read = read_offer(&offer).unwrap();

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-/// Addresses and limits of calls. The default serves callers on the same machine.
+/// Addresses and limits of WebRTC calls. The default serves callers on the same machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WebRtcSettings {
     /// The one UDP port of all calls; port 0 takes any free one.
@@ -11,11 +11,11 @@ pub struct WebRtcSettings {
     /// Addresses to announce instead of the bound ones, for instance behind a 1:1 NAT; the port stays. Empty: the bound
     /// ones.
     pub advertised: Vec<IpAddr>,
-    /// The longest message accepted from a peer, in bytes; at most 262144.
+    /// Largest accepted message of a peer, in bytes; at most 262144.
     pub max_message_size: u32,
-    /// A call that was answered but not connected for so long is freed.
+    /// Time limit between answer and connection; after it the call is freed.
     pub connect_within: Duration,
-    /// The jitter buffer that a receiver is assumed to have: what was sent within it was not heard yet.
+    /// Assumed jitter buffer of a receiver: audio sent within this time was not heard yet.
     pub receiver_buffer: Duration,
 }
 

@@ -1,19 +1,19 @@
-//! What is known of one call's SRTP from both of its sides: datagrams that went in, and packets that came out because they were
-//! authentic. What never came out was replayed, forged or too old.
+//! Counters of one call's SRTP, from both of its sides: datagrams that went in, and authentic packets that came out.
+//! All others were replayed, forged or too old.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Added to an SSRC, so that 0 is none.
+/// Flag bit of a stored SSRC, so that 0 means none.
 const SSRC_SET: u64 = 1 << 32;
 
-/// Counts of one call, shared by the mux and the connection.
+/// Packet counters of one call, shared by the mux and the connection.
 #[derive(Debug, Default)]
 pub(super) struct SrtpCounters {
     /// Datagrams of RTP and RTCP that the connection has read.
     read: AtomicU64,
     /// Those of them that were authentic and new.
     accepted: AtomicU64,
-    /// The SSRC of the first authentic RTP packet, and [`SOME`].
+    /// The SSRC of the first authentic RTP packet, with the flag [`SSRC_SET`].
     ssrc: AtomicU64,
 }
 
@@ -23,16 +23,16 @@ impl SrtpCounters {
         self.read.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts an authentic datagram; `ssrc` is that of RTP.
+    /// Counts an authentic datagram; `ssrc` is set for RTP.
     pub fn count_accepted(&self, ssrc: Option<u32>) {
         self.accepted.fetch_add(1, Ordering::Relaxed);
         if let Some(ssrc) = ssrc {
-            // Only the first one is noted.
+            // Only the first SSRC is stored.
             let _ = self.ssrc.compare_exchange(0, SSRC_SET + u64::from(ssrc), Ordering::Relaxed, Ordering::Relaxed);
         }
     }
 
-    /// Datagrams that were refused: replayed, forged, too old, or before there were keys.
+    /// Number of refused datagrams: replayed, forged, too old, or before there were keys.
     pub fn refused(&self) -> u64 {
         let accepted = self.accepted.load(Ordering::Relaxed);
         self.read.load(Ordering::Relaxed).saturating_sub(accepted)

@@ -1,26 +1,26 @@
-//! Which SSRCs belong to one call. A library keeps state of each SSRC before it knows that a packet is authentic, so that what reaches
-//! it is bounded here: the SSRCs that the SDP names, or where it names none, the one of the first authentic packet.
+//! SSRCs of one call. The library keeps state for each SSRC before it knows that a packet is authentic, so only bounded
+//! SSRCs reach it: those that the SDP names, or without any, the one of the first authentic packet.
 
-/// SSRCs of RTP that a caller may announce.
+/// Maximum SSRCs of RTP that a caller may announce.
 const MAX_ANNOUNCED: usize = 4;
-/// SSRCs that are tried until one proves authentic.
+/// Maximum SSRCs that are tried until one proves authentic.
 const MAX_CANDIDATES: usize = 32;
-/// SSRCs of RTCP senders: a caller that sends no media may report under one that nobody has announced.
+/// Maximum SSRCs of RTCP senders: a caller that sends no media may report under an SSRC that was not announced.
 const MAX_RTCP: usize = 8;
 
-/// What a datagram is, as far as SSRCs go.
+/// Kind of a datagram, with its SSRC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PacketKind {
     /// RTP of this SSRC.
     Rtp(u32),
     /// RTCP whose sender has this SSRC.
     Rtcp(u32),
-    /// Something else: DTLS, or nothing known.
+    /// Anything else: DTLS, or unknown data.
     Other,
 }
 
 impl PacketKind {
-    /// Reads the header. RTCP shares the port, and its types lie between 192 and 223 (RFC 5761).
+    /// Reads the header. RTCP shares the port; its types lie between 192 and 223 (RFC 5761).
     pub fn of(datagram: &[u8]) -> Self {
         let number = |at: usize| Some(u32::from_be_bytes(datagram.get(at..at + 4)?.try_into().ok()?));
         if datagram.first().is_none_or(|first| first >> 6 != 2) {
@@ -33,35 +33,35 @@ impl PacketKind {
         }
     }
 
-    /// The SSRC, if it is RTP.
+    /// Returns the SSRC, if it is RTP.
     pub fn rtp(self) -> Option<u32> {
         if let Self::Rtp(ssrc) = self { Some(ssrc) } else { None }
     }
 }
 
-/// The SSRCs of one call.
+/// Known and tried SSRCs of one call.
 #[derive(Debug)]
 pub(super) struct Ssrcs {
-    /// Those that the SDP names, or the authentic one.
+    /// SSRCs that the SDP names, or the authentic one.
     known: Vec<u32>,
-    /// Tried while none is known.
+    /// SSRCs that are tried while none is known.
     candidates: Vec<u32>,
     rtcp: Vec<u32>,
 }
 
 impl Ssrcs {
-    /// Those of a caller's SDP.
+    /// Starts with the SSRCs of a caller's SDP.
     pub fn announced(mut announced: Vec<u32>) -> Self {
         announced.truncate(MAX_ANNOUNCED);
         Self { known: announced, candidates: Vec::new(), rtcp: Vec::new() }
     }
 
-    /// SSRCs that belong to the call for sure.
+    /// SSRCs that certainly belong to the call.
     pub fn known(&self) -> &[u32] {
         &self.known
     }
 
-    /// Notes the SSRC of the first authentic packet; returns whether it is news.
+    /// Stores the SSRC of the first authentic packet; true if it is the first.
     pub fn authentic(&mut self, ssrc: u32) -> bool {
         let first = self.known.is_empty();
         if first {
@@ -71,7 +71,7 @@ impl Ssrcs {
         first
     }
 
-    /// Whether the packet may reach the library.
+    /// True if the packet may reach the library.
     pub fn admit(&mut self, packet: PacketKind) -> bool {
         let noted = |list: &mut Vec<u32>, ssrc: u32, most: usize| {
             if !list.contains(&ssrc) && list.len() < most {

@@ -15,18 +15,18 @@ use rtc::stun::message::{
 use rtc::stun::textattrs::Username;
 use rtc::stun::xoraddr::XorMappedAddress;
 
-/// Transaction id: an answer repeats its request's.
+/// Transaction id: a response repeats its request's.
 pub(super) type StunId = [u8; 12];
 
-/// Larger than any binding message that ICE sends.
+/// Maximum size: larger than any binding message that ICE sends.
 const MAX_MESSAGE: usize = 1_280;
 
-/// What a binding message is.
+/// Class of a binding message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum MessageClass {
     Request,
     Success,
-    /// Indications and errors: nothing to do.
+    /// Indications and errors, which are ignored.
     Other,
 }
 
@@ -34,13 +34,13 @@ pub(super) enum MessageClass {
 #[derive(Debug)]
 pub(super) struct Binding(Message);
 
-/// Whether a datagram is meant for STUN; on the same socket are DTLS and SRTP (RFC 7983).
+/// True if a datagram is STUN; DTLS and SRTP share the socket (RFC 7983).
 pub(super) fn is_stun(datagram: &[u8]) -> bool {
     datagram.first().is_some_and(|first| *first < 4)
 }
 
 impl Binding {
-    /// Reads a datagram; `None` if it is no binding message.
+    /// Parses a datagram; `None` if it is no binding message.
     pub fn parse(datagram: &[u8]) -> Option<Self> {
         if datagram.len() > MAX_MESSAGE {
             return None;
@@ -62,33 +62,33 @@ impl Binding {
         self.0.transaction_id.0
     }
 
-    /// The user fragments in a request's USERNAME: the receiver's and the sender's.
+    /// User fragments in a request's USERNAME: the receiver's and the sender's.
     pub fn ufrags(&self) -> Option<(String, String)> {
         let mut name = Username::new(ATTR_USERNAME, String::new());
         name.get_from(&self.0).ok()?;
         name.text.split_once(':').map(|(to, from)| (to.to_owned(), from.to_owned()))
     }
 
-    /// Whether the sender knows `password`.
+    /// True if the message is signed with `password`.
     pub fn is_signed_with(&mut self, password: &str, crypto: &dyn RTCCrypto) -> bool {
         MessageIntegrity::check(&mut self.0, password.as_bytes(), crypto).is_ok()
     }
 
-    /// Whether the sender wants to use the path on which this came.
+    /// True if the request nominates the path on which it came.
     pub fn nominates(&self) -> bool {
         self.0.contains(ATTR_USE_CANDIDATE)
     }
 }
 
-/// A request, signed with the receiver's password. `None` if it cannot be signed.
+/// Builds a request, signed with the receiver's password. `None` if it cannot be signed.
 pub(super) fn request(id: StunId, username: String, password: &str, crypto: &dyn RTCCrypto) -> Option<Vec<u8>> {
-    // A peer-reflexive candidate's (RFC 8445, 5.1.2.1); nobody ranks by it.
+    // Priority of a peer-reflexive candidate (RFC 8445, 5.1.2.1); no peer ranks by it.
     const PRIORITY: u32 = (110 << 24) + (0xffff << 8) + 255;
     build(&[
         Box::new(BINDING_REQUEST),
         Box::new(TransactionId(id)),
         Box::new(Username::new(ATTR_USERNAME, username)),
-        // A lite agent never takes the other role, so its number decides nothing.
+        // A lite agent never takes the other role, so its tie-breaker decides nothing.
         Box::new(AttrControlled(0)),
         Box::new(PriorityAttr(PRIORITY)),
         Box::new(MessageIntegrity::new_short_term_integrity_with_provider(password.to_owned(), crypto)),
@@ -96,7 +96,7 @@ pub(super) fn request(id: StunId, username: String, password: &str, crypto: &dyn
     ])
 }
 
-/// A request of the caller, signed with `password`.
+/// Builds a request of the caller, signed with `password`.
 #[cfg(test)]
 pub(super) fn callers_request(
     id: StunId,
@@ -118,8 +118,8 @@ pub(super) fn callers_request(
     build(&parts)
 }
 
-/// The answer to the request `id` that came from `mapped`, signed with the answerer's password. `None` if it cannot be
-/// signed.
+/// Builds the success response to the request `id` that came from `mapped`, signed with the responder's password.
+/// `None` if it cannot be signed.
 pub(super) fn success(id: StunId, mapped: SocketAddr, password: &str, crypto: &dyn RTCCrypto) -> Option<Vec<u8>> {
     build(&[
         Box::new(BINDING_SUCCESS),

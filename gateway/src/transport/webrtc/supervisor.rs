@@ -1,4 +1,4 @@
-//! The end of a call: waits for it, lets the last messages through, and closes the peer connection, since one that is merely
+//! End of a call: waits for it, delivers the last messages, and closes the peer connection. A connection that is only
 //! dropped would keep its driver running.
 
 use std::sync::Arc;
@@ -8,21 +8,21 @@ use webrtc::data_channel::DataChannel;
 use webrtc::peer_connection::PeerConnection;
 
 use super::PEER_TIMEOUT;
-use super::call_state::{CallState, CallPhase};
+use super::call_state::{CallPhase, CallState};
 use super::event::PeerEvent;
 use super::muxed_socket::MuxedSocket;
 use super::peer_connection::KEEPALIVE;
 
-/// How long the last messages may take to arrive when we end a call: a lost packet is sent again after a second.
+/// Time limit for the delivery of the last messages if we end a call: a lost packet is sent again after a second.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
-/// Pause between looks at whether they have arrived.
+/// Poll interval of that delivery.
 const DRAIN_POLL: Duration = Duration::from_millis(5);
-/// How long the peer's last messages may take to be read; also the scale of how long the data channel may take to close.
+/// Time limit for reading the peer's last messages; also the base of the wait for the data channel to close.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(200);
-/// Pause between liveness checks of a caller that is silent for longer than [`KEEPALIVE`].
+/// Minimum pause between liveness checks of a caller that is silent for longer than [`KEEPALIVE`].
 const LIVENESS_POLL: Duration = Duration::from_millis(250);
 
-/// Frees a call at its end.
+/// Waits for the end of a call and frees it.
 pub(super) async fn supervise(
     pc: Arc<dyn PeerConnection>,
     state: Arc<CallState>,
@@ -43,14 +43,14 @@ pub(super) async fn supervise(
     if let Some(channel) = state.take_channel() {
         if state.is_hung_up() {
             let _ = tokio::time::timeout(DRAIN_TIMEOUT, drained(&channel)).await;
-            // Browsers report an error if the association ends while the channel is open, and nobody says when the peer has
-            // closed it: it takes a round trip each way.
+            // Browsers report an error if the association ends while the channel is open. The peer's close is not
+            // reported, so we wait: it takes a round trip each way.
             if channel.close().await.is_ok() {
                 let round_trip = socket.as_ref().and_then(|socket| socket.round_trip()).unwrap_or_default();
                 tokio::time::sleep((round_trip * 3).clamp(CLOSE_TIMEOUT / 2, CLOSE_TIMEOUT * 4)).await;
             }
         } else {
-            // What the peer said before the end is read first. Longer than this, and it is out of reach.
+            // The owner first reads the peer's last messages. After this limit the peer is out of reach.
             let _ = tokio::time::timeout(CLOSE_TIMEOUT, state.until_channel_closed()).await;
         }
     }
@@ -60,13 +60,13 @@ pub(super) async fn supervise(
     }
     drop(pc);
     if !told {
-        // The queue was full: the owner finds this behind the rest, or has dropped the queue.
+        // The queue was full: the owner finds this event behind the others, or has dropped the queue.
         state.queue_event(PeerEvent::Closed).await;
     }
 }
 
-/// Returns once nothing has come from the caller for [`PEER_TIMEOUT`], although checks were sent. Never for a connection
-/// with a UDP socket of its own, whose ICE agent does this.
+/// Returns once nothing has come from the caller for [`PEER_TIMEOUT`], although checks were sent. Never returns for a
+/// connection with its own UDP socket, whose ICE agent has this timeout.
 async fn peer_timeout(socket: Option<&MuxedSocket>) {
     let Some(socket) = socket else { return std::future::pending().await };
     loop {
@@ -81,7 +81,7 @@ async fn peer_timeout(socket: Option<&MuxedSocket>) {
     }
 }
 
-/// Returns once the peer has all that was sent over the channel.
+/// Returns once the peer has received all messages sent over the channel.
 async fn drained(channel: &Arc<dyn DataChannel>) {
     while channel.outstanding_bytes().await.is_ok_and(|bytes| bytes > 0) {
         tokio::time::sleep(DRAIN_POLL).await;

@@ -1,4 +1,4 @@
-//! Two real peers on loopback: a caller with a socket of its own, and the server's mux.
+//! Two real peers on loopback: a caller with its own socket, and the server's mux.
 
 use std::time::Instant;
 
@@ -10,14 +10,14 @@ use webrtc::data_channel::DataChannelEvent;
 
 use super::*;
 
-/// Far longer than anything here takes: only a defect runs into it.
+/// Longest wait of these tests: only a defect runs into it.
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(super) fn bind_mux() -> UdpMux {
     UdpMux::bind(WebRtcSettings::default()).unwrap()
 }
 
-/// The caller's and the server's end of a new call.
+/// Connects a new call; returns the caller's and the server's end.
 async fn connect(udp_mux: &UdpMux) -> (WebRtcCall, WebRtcCall) {
     let (sdp, dialing) = offer(&WebRtcSettings::default()).await.unwrap();
     let (sdp, server) = answer(&sdp, udp_mux, None).await.unwrap();
@@ -28,7 +28,7 @@ pub(super) async fn next(call: &mut WebRtcCall) -> PeerEvent {
     tokio::time::timeout(PATIENCE, call.events.recv()).await.expect("nothing happens").expect("no end was reported")
 }
 
-/// Reads until the channel is open; the call must have been reported as connected by then.
+/// Reads events until the channel is open; asserts that the call was reported as connected by then.
 pub(super) async fn until_open(call: &mut WebRtcCall) {
     let mut connected = false;
     loop {
@@ -51,7 +51,7 @@ async fn open_at(udp_mux: &UdpMux) -> (WebRtcCall, WebRtcCall) {
     (caller, server)
 }
 
-/// A call at a mux of its own, which must outlive it.
+/// Opens a call at its own mux, which must outlive it.
 pub(super) async fn open() -> (WebRtcCall, WebRtcCall, UdpMux) {
     let udp_mux = bind_mux();
     let (caller, server) = open_at(&udp_mux).await;
@@ -68,7 +68,7 @@ async fn send_tone(call: &WebRtcCall, frequency: f64) {
     }
 }
 
-/// Listens for most of a second.
+/// Receives audio for most of a second.
 async fn listen(call: &mut WebRtcCall) -> Vec<f32> {
     let (mut jitter, mut decoder, mut heard) = (JitterBuffer::new(), OpusDecoder::new(16_000).unwrap(), Vec::new());
     while heard.len() < 14_000 {
@@ -158,7 +158,7 @@ async fn a_stalled_reader_blocks_messages_without_loss() {
     let (caller, mut server, _port) = open().await;
     let message = "x".repeat(50_000);
     let mut sent = 0;
-    // Until the windows and queues between both are full.
+    // Sends until the windows and queues between both ends are full.
     while tokio::time::timeout(Duration::from_millis(300), caller.send_message(&message)).await.is_ok() {
         sent += 1;
         assert!(sent < 2_000, "nothing holds the sender up");
@@ -174,7 +174,7 @@ async fn a_stalled_reader_blocks_messages_without_loss() {
 async fn a_stalled_reader_drops_and_counts_audio() {
     let (caller, mut server, _port) = open().await;
     let mut sent = 0;
-    // The network may lose any number of them on the way to our queue.
+    // The network may lose any number of packets on the way to our queue.
     while server.dropped_audio() == 0 {
         caller.send_audio(Bytes::from_static(&[0x08, 0, 0]), FRAME).await.unwrap();
         sent += 1;
@@ -242,7 +242,7 @@ async fn the_last_messages_arrive_before_the_end() {
 
 #[test]
 fn a_vanished_peer_closes_the_call() {
-    // The caller lives in a runtime of its own, which is pulled out from under it.
+    // The caller runs in its own runtime, which is dropped during the call.
     let [theirs, ours] = [(); 2].map(|()| tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap());
     let settings = WebRtcSettings::default();
     let (sdp, dialing) = theirs.block_on(offer(&settings)).unwrap();
@@ -257,7 +257,7 @@ fn a_vanished_peer_closes_the_call() {
 #[tokio::test]
 async fn an_offered_camera_is_declined() {
     let (sdp, dialing) = offer(&WebRtcSettings::default()).await.unwrap();
-    // The camera shares what the microphone says about the transport.
+    // The camera shares the microphone's transport attributes.
     let audio = &sdp[sdp.find("m=audio").unwrap()..sdp.find("m=application").unwrap()];
     let transport = ["a=ice-", "a=fingerprint", "a=setup", "a=rtcp-mux", "a=sendrecv", "c="];
     let shared: String = audio
@@ -280,7 +280,7 @@ async fn other_channels_are_closed() {
     let (sdp, mut server) = answer(&sdp, &udp_mux, None).await.unwrap();
     let mut caller = dialing.accept(&sdp).await.unwrap();
     tokio::join!(until_open(&mut caller), until_open(&mut server));
-    // The second one has the right name: a call has one channel.
+    // The second channel has the right name: a call has one channel.
     for label in ["another", DATA_CHANNEL_LABEL] {
         let channel = pc.create_data_channel(label, None).await.unwrap();
         let closed = async {
@@ -339,7 +339,7 @@ async fn calls_leave_no_task_and_no_socket() {
             }
         }
     }
-    // What was dropped ends in the background.
+    // Dropped calls end in the background.
     let ended = async {
         while tasks() > before || udp_mux.calls() > 0 {
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -389,7 +389,7 @@ async fn unusable_offers_are_typed_errors() {
 
 #[tokio::test]
 async fn an_unusable_address_is_an_error() {
-    // TEST-NET-1 is nobody's.
+    // TEST-NET-1 is nobody's address.
     let settings = WebRtcSettings { udp: "192.0.2.1:0".parse().unwrap(), ..WebRtcSettings::default() };
     assert!(UdpMux::bind(settings).is_err());
 }

@@ -1,5 +1,5 @@
-//! The [`Transport`] of a WebRTC call: RTP in through the jitter buffer, audio out at the pace of the playout clock, events
-//! over the data channel. Nothing here waits for the network: two tasks of their own do.
+//! The [`Transport`] of a WebRTC call: RTP in through the jitter buffer, audio out at the pace of the playout clock,
+//! events over the data channel. Two tasks wait for the network, so that this code never does.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::call::PayloadTypes;
 use super::input_audio::{InputAudio, RtpPacket};
 use super::output_audio::OutputAudio;
 use super::packet_encoder::{OutputPacket, PacketEncoder, PacketSource, PlayoutCommand};
-use super::{WebRtcCall, PeerEvent, LinkQuality, SendError};
+use super::{LinkQuality, PeerEvent, SendError, WebRtcCall};
 use crate::call::{OutboundMessage, Transport, TransportError, TransportEvent};
 use crate::metrics::{DropCause, Metrics};
 use crate::telemetry::log;
@@ -24,9 +24,9 @@ use crate::transport::sideband::{CommandReceiver, Publisher, Sidebands, sideband
 
 /// Events that may wait for the data channel.
 const EVENT_QUEUE: usize = 32;
-/// Frames of 20 ms that may wait for the encoder and the socket; more means that it is stalled, and late audio is worthless.
+/// Frames of 20 ms that may wait for the encoder and the socket; more means a stalled socket, and late audio is useless.
 const FRAME_QUEUE: usize = 16;
-/// Codec rate for models whose rate is none of Opus's, in Hz.
+/// Codec rate for models whose rate Opus does not support, in Hz.
 const FALLBACK_RATE: u32 = 48_000;
 
 /// Rates and limits of a call's transport.
@@ -36,13 +36,13 @@ pub struct TransportSettings {
     pub input_rate: u32,
     /// The model's output rate, in Hz.
     pub output_rate: u32,
-    /// A data channel that accepts nothing for so long ends the call.
+    /// A data channel that accepts nothing for this long ends the call.
     pub stalled_after: Duration,
-    /// The jitter buffer that the receiver is assumed to have.
+    /// Assumed jitter buffer of the receiver.
     pub receiver_buffer: Duration,
 }
 
-/// The transport of a call over WebRTC.
+/// Transport of a call over WebRTC.
 #[derive(Debug)]
 pub struct WebRtcTransport {
     /// The connection; `None` in tests that have none.
@@ -51,17 +51,17 @@ pub struct WebRtcTransport {
     sidebands: Sidebands,
     commands: CommandReceiver,
     receiver_buffer: Duration,
-    /// Reports of the caller that are in the metrics already.
+    /// Number of the caller's reports that the metrics already have.
     counted_reports: u64,
-    /// Packets that nobody read, of which the metrics know.
+    /// Number of unread packets that the metrics already have.
     counted_unread: u64,
-    /// Whether anything came of the caller's connection but its end.
+    /// True once the caller's connection reported anything but its end.
     connected: bool,
-    /// When the last event or packet of the caller came.
+    /// Arrival of the caller's last event or packet.
     last_input: Option<Instant>,
     events: mpsc::Receiver<PeerEvent>,
     outbound: mpsc::Sender<OutboundMessage>,
-    /// Whether the data channel is open.
+    /// True once the data channel is open.
     open: watch::Sender<bool>,
     /// A message that waits until the call accepts input. No event is read after it.
     pending_message: Option<String>,
@@ -73,7 +73,7 @@ pub struct WebRtcTransport {
 }
 
 impl WebRtcTransport {
-    /// The transport over `call`. Must be called within a runtime.
+    /// Creates the transport over `call`. Must be called within a runtime.
     pub fn new(mut call: WebRtcCall, settings: TransportSettings, metrics: Arc<Metrics>) -> Result<Self, OpusError> {
         let events = std::mem::replace(&mut call.events, mpsc::channel(1).1);
         let (frames, queue) = mpsc::channel(FRAME_QUEUE);
@@ -90,7 +90,7 @@ impl WebRtcTransport {
         Ok(transport)
     }
 
-    /// A transport whose packets and frames come and go through queues; `write` gets the other ends of its events.
+    /// Creates a transport over queues of packets and frames; `write` gets the other ends of its event queues.
     fn with_queues(
         events: mpsc::Receiver<PeerEvent>,
         frames: mpsc::Sender<PlayoutCommand>,
@@ -126,7 +126,7 @@ impl WebRtcTransport {
         })
     }
 
-    /// Where sideband clients attach to the call.
+    /// Returns the handle that attaches sideband clients to the call.
     pub fn sidebands(&self) -> Sidebands {
         self.sidebands.clone()
     }
@@ -146,20 +146,20 @@ impl WebRtcTransport {
         }
     }
 
-    /// Counts the caller's packets that nobody read.
+    /// Counts the caller's unread packets in the metrics.
     fn count_unread(&mut self) {
         let unread = self.call.as_ref().map_or(0, |call| call.dropped_audio());
         let before = std::mem::replace(&mut self.counted_unread, unread);
         self.metrics.network.dropped_audio(DropCause::Unread, unread.saturating_sub(before));
     }
 
-    /// Plays what is due by `now`.
+    /// Plays the audio due by `now`.
     fn play(&mut self, now: Instant) {
         self.output.play(now, &mut self.ready);
         self.count_report();
     }
 
-    /// Handles an event of the connection; returns what the call has to know.
+    /// Handles an event of the connection; returns the event for the call, if any.
     fn on_peer_event(&mut self, event: Option<PeerEvent>) -> Option<TransportEvent> {
         self.connected |= !matches!(event, Some(PeerEvent::Closed) | None);
         if matches!(event, Some(PeerEvent::Audio { .. } | PeerEvent::Message(_))) {
@@ -239,7 +239,7 @@ impl Transport for WebRtcTransport {
     }
 
     fn begin_audio(&mut self, _: ResponseId, _: AudioFormat) -> Result<(), TransportError> {
-        // Formats belong to websockets: here it is Opus.
+        // The format applies to websockets only: WebRTC sends Opus.
         Ok(())
     }
 
@@ -273,11 +273,11 @@ impl Transport for WebRtcTransport {
         !self.output.is_full()
     }
 
-    /// The sent cursor minus what is in flight or in the receiver's buffer.
+    /// The sent duration minus the audio in flight or in the receiver's buffer.
     fn heard(&self) -> Option<(ResponseId, Duration)> {
         let (response, sent) = self.output.sent()?;
         let in_flight = self.quality().round_trip.unwrap_or_default() / 2 + self.receiver_buffer;
-        // While nothing is sent, what was sent before arrives.
+        // While nothing is sent, earlier packets still arrive.
         Some((response, sent.saturating_sub(in_flight.saturating_sub(self.output.quiet_for(now())))))
     }
 }
@@ -295,7 +295,7 @@ fn codec_rate(rate: u32) -> u32 {
     if RATES.contains(&rate) { rate } else { FALLBACK_RATE }
 }
 
-/// The time, which tests may stop.
+/// Current time of the runtime's clock, which a test may stop.
 fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
@@ -325,7 +325,7 @@ async fn send_messages(
     }
 }
 
-/// Sends the packets of a call, each when it is to leave.
+/// Sends the packets of a call, each at its time.
 async fn send_packets(call: Arc<WebRtcCall>, mut packets: PacketSource) {
     while let Some(mut packet) = packets.next(|| call.quality()).await {
         let has_left = packet.report();

@@ -1,15 +1,15 @@
-//! Whole conversations over simulated networks: caller, network, transport, realtime session and a scripted engine, without
-//! sockets and on a clock that stands still while anybody is busy.
+//! Whole conversations over simulated networks: caller, network, transport, realtime session and a scripted engine,
+//! without sockets and on a clock that stands still while any task is busy.
 
 use bytes::Bytes;
 use repartee_engine_api::{Command, SpeechEngine as _};
 use repartee_media::jitter::{JitterAction, JitterBuffer};
 use repartee_media::level::is_audible;
 use repartee_media::opus::{OpusDecoder, OpusEncoder};
-use repartee_media::red::{self, PacketCopy, RedWriter, RedPayload};
+use repartee_media::red::{self, PacketCopy, RedPayload, RedWriter};
 use repartee_media::wav;
 use repartee_realtime::{PlayoutReport, SessionSetup};
-use repartee_testkit::network::{SimulatedLink, NetworkConditions};
+use repartee_testkit::network::{NetworkConditions, SimulatedLink};
 use repartee_testkit::scripted::{INPUT_RATE, OUTPUT_RATE, Script, ScriptedEngine};
 use repartee_testkit::signal::{level_db, sine};
 use serde_json::Value;
@@ -18,7 +18,7 @@ use super::super::packet_encoder::TAIL_PACKETS;
 use super::*;
 use crate::call::CallServices;
 
-/// Longer, in virtual time, than anything here takes.
+/// Longest wait of these tests, in virtual time.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A packet with its sequence number and timestamp.
@@ -30,14 +30,14 @@ struct Numbered {
     payload: Bytes,
 }
 
-/// The payload types of a caller without redundancy.
+/// Payload types of a caller without redundancy.
 const PLAIN: PayloadTypes = PayloadTypes { opus: 111, red: None };
 
-/// What a caller sent and received.
+/// Audio that a caller sent and received.
 #[derive(Debug, Default)]
 struct Report {
     events: Vec<Value>,
-    /// The audio of each turn that the engine received.
+    /// Audio of each turn that the engine received.
     turns: Vec<Vec<f32>>,
     /// 20 ms frames of the responses that were audible at the caller.
     heard: usize,
@@ -52,14 +52,14 @@ impl Report {
     }
 }
 
-/// A frame of the question that reached the engine so much quieter is missing there, in dB.
+/// A frame of the question counts as missing if it reached the engine quieter by this, in dB.
 const MISSING_DB: f32 = 12.0;
 
-/// The share of the question's audible frames that `turn` has, at the place in the question where it fits best.
+/// Share of the question's audible frames that `turn` has, at the offset in the question where it fits best.
 fn received(turn: &[f32], question: &[f32]) -> f64 {
-    // Half a packet each, so that a packet by itself is noticed wherever it lies.
+    // Half a packet each, so that a single missing packet counts at any offset.
     const FRAME: usize = 160;
-    // A turn begins anywhere within the silence before the question; half a frame is near enough.
+    // A turn begins anywhere within the silence before the question; half a frame is precise enough.
     let share = |begin: usize| {
         let audible = question.chunks_exact(FRAME).enumerate().filter(|(_, frame)| is_audible(frame));
         let (mut kept, mut count) = (0_u32, 0_u32);
@@ -91,8 +91,8 @@ const SETTINGS: TransportSettings = TransportSettings {
     receiver_buffer: Duration::from_millis(60),
 };
 
-/// Asks two questions over `network`, both ways, and hangs up. `pauses`: a caller whose silence is not sent; `red`: both sides send
-/// copies of earlier packets.
+/// Asks two questions over `network`, both ways, and hangs up. `pauses`: the caller does not send silence; `red`: both
+/// sides send copies of earlier packets.
 async fn converse(network: NetworkConditions, pauses: bool, red: bool, seed: u64) -> Report {
     let engine = ScriptedEngine::new(Script { frames: 25, ..Script::default() });
     let metrics = Arc::new(Metrics::new(Duration::from_millis(80)).unwrap());
@@ -109,7 +109,7 @@ async fn converse(network: NetworkConditions, pauses: bool, red: bool, seed: u64
     let (outgoing, from_transport) = mpsc::channel(FRAME_QUEUE);
     let types = PayloadTypes { red: red.then_some(63), ..PLAIN };
     let mut packets = PacketSource::new(PacketEncoder::new(OUTPUT_RATE, types).unwrap(), from_transport);
-    // As the caller would report after some seconds.
+    // Loss as the caller would report it after some seconds.
     let reported = red.then_some(LinkQuality { loss: Some(network.loss), reports: 1, ..LinkQuality::default() });
     let (sent_events, mut told) = mpsc::channel(1_024);
     let transport =
@@ -145,7 +145,7 @@ async fn converse(network: NetworkConditions, pauses: bool, red: bool, seed: u64
     let mut questions = 0;
     let mut clock = tokio::time::interval(FRAME);
     let begin = now();
-    // Two questions and what is said to them; then a while for the last packets.
+    // Two questions and their answers; then a while for the last packets.
     let mut rest = None::<Instant>;
     while rest.is_none_or(|until| now() < until) {
         assert!(now() - begin < PATIENCE, "{:?}", report.events.iter().map(|event| &event["type"]).collect::<Vec<_>>());
@@ -198,7 +198,7 @@ async fn converse(network: NetworkConditions, pauses: bool, red: bool, seed: u64
             }
             _ = clock.tick() => {
                 let frame = frames.get(position).unwrap_or(&silence);
-                // The next question only when the answer to the one before has been played.
+                // The next question starts only once the answer to the last one has been played.
                 position += 1;
                 let packet = encoder.encode(frame).unwrap();
                 if !(pauses && packet.silent) {
@@ -231,7 +231,7 @@ async fn converse(network: NetworkConditions, pauses: bool, red: bool, seed: u64
         match command {
             Command::Append(samples) => turn.extend(samples),
             Command::Commit { .. } | Command::BeginSpeculation { .. } => report.turns.push(std::mem::take(&mut turn)),
-            // The caller goes on: what was said so far is the beginning of the turn.
+            // The caller goes on: the speech so far is the beginning of the turn.
             Command::AbortSpeculation { .. } => turn = report.turns.pop().unwrap_or_default(),
             _ => {}
         }
@@ -278,7 +278,7 @@ async fn conversations_survive_loss_reordering_jitter_and_duplicates() {
                 report.turns.len()
             );
             assert!(report.count("response.done") >= 2);
-            // Beyond what concealment can fill, a fifth of the sound may be missing when a fifth of the packets is.
+            // Concealment cannot fill everything: at a packet loss of a fifth, a fifth of the sound may be missing.
             assert!(continuity > 0.95 - loss, "{network:?}: {continuity}");
             assert_eq!(report.turns.len(), 2, "{network:?}");
             assert!(kept > 0.95 - loss, "{network:?}: {kept}");
@@ -301,13 +301,13 @@ async fn copies_keep_conversations_whole_over_bursts_of_loss() {
         }
     }
     println!("of the answers {heard:?} heard, of the questions {kept:?} received, without copies and with them");
-    // Of the answers that are missing without copies, less than half is missing with them. What is missing of the questions is also what
-    // the turn detector leaves away.
+    // The copies restore more than half of the answers' missing audio. The missing part of the questions also contains
+    // audio that the turn detector leaves out.
     assert!((1.0 - heard[1]) * 2.0 < 1.0 - heard[0], "{heard:?}");
     assert!(kept[1] > kept[0], "{kept:?}");
 }
 
-/// Plays `samples`, polled at these milliseconds only. Returns the gaps before the packets, in milliseconds.
+/// Plays `samples`, polled only at these milliseconds. Returns the gaps before the packets, in milliseconds.
 async fn gaps(samples: &[f32], polled: impl IntoIterator<Item = u64>) -> Vec<u128> {
     let (frames, mut sent) = mpsc::channel(FRAME_QUEUE);
     let mut encoder = PacketEncoder::new(OUTPUT_RATE, PLAIN).unwrap();
@@ -330,7 +330,7 @@ async fn gaps(samples: &[f32], polled: impl IntoIterator<Item = u64>) -> Vec<u12
 #[tokio::test]
 async fn late_packets_leave_no_gap_in_timestamps() {
     let sound = sine(440.0, OUTPUT_RATE, OUTPUT_RATE as usize);
-    // The machine was busy elsewhere for 57, 90 and 199 ms, and then for longer than is made up for.
+    // The machine was busy for 57, 90 and 199 ms, and then for longer than is made up for.
     let timely = (0..200).step_by(20);
     let gaps = gaps(&sound, timely.chain([257, 277, 367, 566, 586, 986, 1_006])).await;
     let torn: Vec<_> = gaps.iter().enumerate().filter(|(_, gap)| **gap > 0).collect();
@@ -354,8 +354,9 @@ async fn stalled_encoder_delays_no_event() {
     let (frames, mut waiting) = mpsc::channel(FRAME_QUEUE);
     let metrics = Arc::new(Metrics::new(Duration::from_millis(80)).unwrap());
     let mut transport =
-        WebRtcTransport::with_queues(mpsc::channel(1).1, frames, PLAIN, SETTINGS, metrics.clone(), |_, _, _| {}).unwrap();
-    // Each frame has a level of its own; nobody takes any of them.
+        WebRtcTransport::with_queues(mpsc::channel(1).1, frames, PLAIN, SETTINGS, metrics.clone(), |_, _, _| {})
+            .unwrap();
+    // Each frame has its own level; nobody takes any of them.
     let frame = OUTPUT_RATE as usize / 50;
     let samples: Vec<f32> = (0..2 * FRAME_QUEUE).flat_map(|number| vec![0.01 * (number + 1) as f32; frame]).collect();
     transport.push_audio(1, &samples).unwrap();
@@ -371,8 +372,9 @@ async fn stalled_encoder_delays_no_event() {
     assert_eq!(kinds.len(), 2, "begun, over: {:?}", transport.ready);
     assert!(matches!(transport.ready.back(), Some(TransportEvent::Playout(PlayoutReport::Drained { response: 1 }))));
     let taken = std::iter::from_fn(|| waiting.try_recv().ok());
-    let kept: Vec<_> =
-        taken.map(|playing| if let PlayoutCommand::Frame(frame, _) = playing { frame.samples[0] } else { 0.0 }).collect();
+    let kept: Vec<_> = taken
+        .map(|playing| if let PlayoutCommand::Frame(frame, _) = playing { frame.samples[0] } else { 0.0 })
+        .collect();
     assert_eq!(
         kept,
         samples.iter().copied().step_by(frame).take(FRAME_QUEUE).collect::<Vec<_>>(),

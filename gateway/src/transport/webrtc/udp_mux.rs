@@ -1,11 +1,11 @@
 //! The UDP mux: one socket for all calls.
 //!
 //! A datagram belongs to the call that its STUN request names, else to the call that knows its source address, else to
-//! the call that has its SSRC; anything else is dropped and counted. `demux` holds the tables, `muxed_runtime` is the
+//! the call that has its SSRC; all others are dropped and counted. `demux` holds the tables, `muxed_runtime` is the
 //! call's side.
 //!
-//! Overflow: a full queue drops the newest datagram, and a socket that accepts nothing at the moment drops what is sent, as
-//! the network does; both are counted.
+//! Overflow: a full queue drops the newest datagram, and a socket without room drops outgoing datagrams, as the network
+//! does; both are counted.
 
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
@@ -20,7 +20,7 @@ use tokio::task::JoinHandle;
 use webrtc::runtime::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 
 use super::WebRtcSettings;
-use super::addresses::{local_addresses, local_addr_towards};
+use super::addresses::{local_addr_towards, local_addresses};
 use super::demux::{DemuxTable, MuxEntry};
 use super::ice::{IceOutput, Route};
 use super::probe_budget::ProbeBudget;
@@ -29,14 +29,14 @@ use super::stun;
 
 /// A coalesced read holds up to 64 datagrams of one Ethernet frame each.
 const READ_BUFFER: usize = 64 * 1_500;
-/// What the system is asked to hold for the socket, each way.
+/// Requested size of the socket's buffers, each way, in bytes.
 const SOCKET_BUFFER: usize = 4 << 20;
-/// Candidates that an answer lists at most.
+/// Maximum candidates in an answer.
 const MAX_CANDIDATES: usize = 16;
 /// Pause after a read error.
 const READ_RETRY: Duration = Duration::from_millis(100);
 
-/// The UDP socket of all calls. Dropping it closes the socket once the last call has ended.
+/// UDP socket of all calls. Dropping it closes the socket once the last call has ended.
 #[derive(Debug)]
 pub struct UdpMux {
     shared: Arc<MuxShared>,
@@ -44,27 +44,27 @@ pub struct UdpMux {
     reader: JoinHandle<()>,
 }
 
-/// What was dropped since the start.
+/// Numbers of dropped datagrams since the start, by cause.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DroppedDatagrams {
     /// Datagrams that belong to no call.
     pub unmatched: u64,
     /// Datagrams of calls that did not read them in time.
     pub unread: u64,
-    /// Datagrams that the socket did not take.
+    /// Datagrams that the socket did not accept.
     pub unsent: u64,
     /// RTP and RTCP of calls with an SSRC that is not theirs.
     pub unknown_ssrcs: u64,
     /// RTP and RTCP that SRTP refused: replayed, forged or too old.
     pub refused: u64,
-    /// STUN that was not sent, because its address has proven nothing and has had enough.
+    /// STUN that was not sent, because its address is not validated and its budget is spent.
     pub unvalidated: u64,
 }
 
 /// The socket with its demux table and counters, which calls keep alive.
 pub(super) struct MuxShared {
     socket: UdpSocket,
-    /// Knows what the system offers: several datagrams a read, and the address at which each arrived.
+    /// Socket features of the system: several datagrams a read, and the local address of each.
     system: UdpSocketState,
     address: SocketAddr,
     crypto: Arc<dyn RTCCryptoProvider>,
@@ -73,7 +73,7 @@ pub(super) struct MuxShared {
     unread: AtomicU64,
     unsent: AtomicU64,
     unknown_ssrcs: AtomicU64,
-    /// Of calls that have ended.
+    /// Refused datagrams of calls that have ended.
     refused: AtomicU64,
     unvalidated: AtomicU64,
     probes: Mutex<ProbeBudget>,
@@ -113,12 +113,12 @@ impl UdpMux {
         Ok(Self { shared, settings, reader })
     }
 
-    /// Where it listens.
+    /// Local address of the socket.
     pub fn address(&self) -> SocketAddr {
         self.shared.address
     }
 
-    /// The settings of calls at this mux.
+    /// Settings of calls at this mux.
     pub fn settings(&self) -> &WebRtcSettings {
         &self.settings
     }
@@ -140,7 +140,7 @@ impl UdpMux {
         self.shared.demux().routes()
     }
 
-    /// What was dropped so far.
+    /// Returns the numbers of dropped datagrams so far.
     pub fn dropped(&self) -> DroppedDatagrams {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         DroppedDatagrams {
@@ -153,8 +153,8 @@ impl UdpMux {
         }
     }
 
-    /// Our ICE candidates for a caller at this address, the preferred one first. A caller is told the address that it reaches us
-    /// at, and none of our other networks; all of them if nothing is known of it.
+    /// Our ICE candidates for a caller at this address, the preferred one first. A caller learns only our address on
+    /// the route to it, and none of our other networks; without a known route, all our addresses.
     pub(super) fn candidates(&self, caller: Option<IpAddr>) -> Vec<SocketAddr> {
         let own = self.shared.address;
         let mut addresses = self.settings.advertised.clone();
@@ -169,7 +169,7 @@ impl UdpMux {
         addresses.into_iter().map(|address| SocketAddr::new(address, own.port())).collect()
     }
 
-    /// What the sockets of the calls share.
+    /// Returns the state that the sockets of the calls share.
     pub(super) fn shared(&self) -> Arc<MuxShared> {
         self.shared.clone()
     }
@@ -177,29 +177,29 @@ impl UdpMux {
 
 impl Drop for UdpMux {
     fn drop(&mut self) {
-        // Calls that are still there keep the socket, but nothing is read from it any more.
+        // Running calls keep the socket, but nothing is read from it any more.
         self.reader.abort();
     }
 }
 
 impl MuxShared {
-    /// The cryptography of the calls.
+    /// Cryptography provider of the calls.
     pub(super) fn crypto(&self) -> Arc<dyn RTCCryptoProvider> {
         self.crypto.clone()
     }
 
-    /// Counts what a call's SRTP has refused, at its end.
+    /// Adds the datagrams that a call's SRTP refused, at the call's end.
     pub(super) fn count_refused(&self, datagrams: u64) {
         self.refused.fetch_add(datagrams, Ordering::Relaxed);
     }
 
     fn probes(&self) -> MutexGuard<'_, ProbeBudget> {
-        // Numbers that a panic cannot leave half changed.
+        // Plain numbers: a panic cannot leave them half-changed.
         self.probes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn demux(&self) -> MutexGuard<'_, DemuxTable> {
-        // Insertions and removals leave nothing half done.
+        // A panic cannot leave an insertion or removal half-done.
         self.demux.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -251,14 +251,14 @@ impl MuxShared {
             segment_size: None,
             src_ip: route.local,
         };
-        // The descriptor does not block, and nobody waits for it to take more.
+        // The descriptor does not block, and no task waits for room.
         if self.system.try_send(UdpSockRef::from(&self.socket), &transmit).is_err() {
             self.unsent.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
 
-/// Hands every datagram to its call.
+/// Reads the socket and hands every datagram to its call.
 async fn read(shared: Arc<MuxShared>) {
     let mut buffer = vec![0; READ_BUFFER];
     loop {
@@ -276,7 +276,7 @@ async fn read(shared: Arc<MuxShared>) {
                     shared.receive(route, datagram, now);
                 }
             }
-            // ICMP errors of a caller's machine concern that caller alone.
+            // An ICMP error of one caller's machine must not stop the other calls.
             Err(error) if is_remote(&error) => {}
             Err(error) => {
                 tracing::error!(%error, "cannot read the UDP socket of the calls");
@@ -286,7 +286,7 @@ async fn read(shared: Arc<MuxShared>) {
     }
 }
 
-/// Asks the system for larger socket buffers, because bursts of many calls arrive faster than they are read.
+/// Requests larger socket buffers, because bursts of many calls arrive faster than they are read.
 fn enlarge_buffers(system: &UdpSocketState, socket: &UdpSocket) {
     for set in [UdpSocketState::set_recv_buffer_size, UdpSocketState::set_send_buffer_size] {
         if let Err(error) = set(system, UdpSockRef::from(socket), SOCKET_BUFFER) {

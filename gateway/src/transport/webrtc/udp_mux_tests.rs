@@ -11,7 +11,7 @@ use super::ssrcs::PacketKind;
 use super::tests::{PATIENCE, bind_mux, next, open, until_open};
 use super::*;
 
-/// The addresses in a description.
+/// Addresses in a description's candidates.
 fn candidates(sdp: &str) -> Vec<&str> {
     sdp.lines().filter_map(|line| line.strip_prefix("a=candidate:")).collect()
 }
@@ -32,7 +32,7 @@ async fn every_answer_lists_the_port_and_ice_lite() {
         tokio::join!(until_open(caller), until_open(server));
     }
     assert_eq!(udp_mux.calls(), 3);
-    // Each receives from its own caller only.
+    // Each call receives only from its own caller.
     for (number, (caller, _)) in calls.iter().enumerate() {
         caller.send_message(&number.to_string()).await.unwrap();
     }
@@ -44,7 +44,7 @@ async fn every_answer_lists_the_port_and_ice_lite() {
 #[tokio::test]
 async fn advertised_addresses_replace_the_bound_ones() {
     let (sdp, dialing) = offer(&WebRtcSettings::default()).await.unwrap();
-    // One of TEST-NET-3, which leads nowhere, and loopback by another name, which must connect.
+    // An address of TEST-NET-3, which leads nowhere, and loopback by another name, which must connect.
     let advertised = vec!["203.0.113.7".parse().unwrap(), "127.0.0.2".parse().unwrap()];
     let udp = "0.0.0.0:0".parse().unwrap();
     let udp_mux = UdpMux::bind(WebRtcSettings { udp, advertised, ..WebRtcSettings::default() }).unwrap();
@@ -89,16 +89,16 @@ async fn unknown_datagrams_are_counted_and_dropped() {
     assert_eq!(udp_mux.dropped(), DroppedDatagrams { unmatched: sent, ..DroppedDatagrams::default() });
 }
 
-/// A NAT between a caller and the mux that may change its mapping: then the caller's packets leave from another port of the
-/// router, and what still comes to the old one is lost.
+/// NAT between a caller and the mux that may change its mapping: then the caller's packets leave from another port of
+/// the router, and packets to the old port are lost.
 struct Nat {
     inside: std::net::SocketAddr,
     remap: tokio::sync::mpsc::Sender<()>,
-    /// Of so many RTP packets to the caller one is lost; 0 for none.
+    /// Period of the loss of RTP packets to the caller; 0 for no loss.
     lose_one_of: Arc<AtomicUsize>,
-    /// Whether somebody in between sends each RTP packet of the caller again, and one more with another SSRC.
+    /// True if an attacker in between repeats each RTP packet of the caller, and adds one with another SSRC.
     replays: Arc<AtomicBool>,
-    /// Holds one RTP packet of the caller back, from when it is set to the first packet after it is unset.
+    /// Holds back one RTP packet of the caller, from the set of the flag to the first packet after its unset.
     holds: Arc<AtomicBool>,
     task: tokio::task::JoinHandle<()>,
 }
@@ -165,16 +165,16 @@ impl Drop for Nat {
     }
 }
 
-/// The caller's and the server's end of an open call through `nat`.
+/// Opens a call through `nat`; returns the caller's and the server's end.
 async fn open_through(nat: &Nat, udp_mux: &UdpMux) -> (WebRtcCall, WebRtcCall) {
     open_with(nat, udp_mux, LossRecovery::default()).await
 }
 
-/// As [`open_through`], where the caller offers `repairs`.
+/// As [`open_through`], with a caller that offers `repairs`.
 async fn open_with(nat: &Nat, udp_mux: &UdpMux, repairs: LossRecovery) -> (WebRtcCall, WebRtcCall) {
     let (sdp, dialing) = offer_with(&WebRtcSettings::default(), repairs).await.unwrap();
     let (sdp, mut server) = answer(&sdp, udp_mux, None).await.unwrap();
-    // To the caller the router is the server.
+    // The caller sees the router as the server.
     let ours = format!("127.0.0.1 {} typ", udp_mux.address().port());
     let sdp = sdp.replace(&ours, &format!("127.0.0.1 {} typ", nat.inside.port()));
     let mut caller = dialing.accept(&sdp).await.unwrap();
@@ -205,7 +205,7 @@ async fn receiver_reports_give_the_injected_loss() {
         () = received => {}
     }
     let quality = server.quality();
-    // A report covers some dozens of packets, so that one of them more or less counts for some percent.
+    // A report covers some dozens of packets, so that one packet more or less counts for some percent.
     assert!(quality.loss.is_some_and(|loss| (0.18..0.32).contains(&loss)), "{quality:?}");
     assert!(quality.jitter.is_some_and(|jitter| jitter > Duration::ZERO), "{quality:?}");
 }
@@ -237,7 +237,7 @@ async fn lost_packets_are_sent_again_when_asked_for() {
             }
         };
         tokio::join!(sending, receiving);
-        // The last ones may still be on their way.
+        // The last packets may still be on their way.
         let missing = (0..SENT - 16).filter(|number| !received.contains(number)).count();
         if nack {
             assert!(missing <= 1, "{missing} missing");
@@ -303,7 +303,7 @@ async fn audio_survives_address_changes() {
             assert!(moved.elapsed() < PATIENCE, "received: {received:?}, returned: {returned:?}");
             tokio::select! {
                 _ = clock.tick() => {
-                    // Both sides speak; each packet says since which move.
+                    // Both sides send; each packet holds the number of the move.
                     let packet = Bytes::from(vec![0x08, round, round]);
                     caller.send_audio(packet.clone(), FRAME).await.unwrap();
                     server.send_audio(packet, FRAME).await.unwrap();
@@ -319,7 +319,7 @@ async fn audio_survives_address_changes() {
         println!("move {round}: audio from the caller after {received:?}, to the caller after {returned:?}");
         assert_eq!(server.address_changes(), u64::from(round));
     }
-    // The data channel has moved along.
+    // The data channel has migrated too.
     server.send_message("still here").await.unwrap();
     while next(&mut caller).await != PeerEvent::Message("still here".into()) {}
 }
@@ -334,14 +334,14 @@ async fn replayed_and_foreign_packets_are_dropped_and_counted() {
     nat.replays.store(true, Ordering::Relaxed);
     for number in 0..SENT {
         caller.send_audio(Bytes::from(vec![0x08, number as u8]), FRAME).await.unwrap();
-        // Each is read before the next: no queue of ours overflows.
+        // Each packet is read before the next: no queue of ours overflows.
         let PeerEvent::Audio { payload, .. } = next(&mut server).await else { panic!("audio") };
         assert_eq!(payload[1], number as u8, "once and in order");
     }
     let counted = async {
         loop {
             let DroppedDatagrams { refused, unknown_ssrcs, .. } = udp_mux.dropped();
-            // A caller whose SDP names no SSRC has the first packets of others tried, too.
+            // If the caller's SDP names no SSRC, the first packets with foreign SSRCs are tried, too.
             if refused - before.refused >= SENT && unknown_ssrcs - before.unknown_ssrcs >= SENT * 9 / 10 {
                 break;
             }
@@ -349,7 +349,7 @@ async fn replayed_and_foreign_packets_are_dropped_and_counted() {
         }
     };
     tokio::time::timeout(PATIENCE, counted).await.unwrap_or_else(|_| panic!("{:?}", udp_mux.dropped()));
-    // What was counted stays counted when the call is gone.
+    // The counts stay after the call's end.
     let dropped = udp_mux.dropped();
     server.close().await;
     assert_eq!(udp_mux.dropped().refused, dropped.refused);
@@ -392,7 +392,7 @@ async fn spoofed_addresses_get_little_stun() {
     let (sdp, _server) = answer(&sdp, &udp_mux, None).await.unwrap();
     let ours = sdp::read_offer(&sdp).unwrap().credentials;
     let crypto = rtc::crypto::default_provider().unwrap();
-    // The caller itself signs them, and puts somebody else's address on each, with another port.
+    // The caller itself signs them, and puts a foreign address on each, with another port.
     let now = Instant::now();
     for port in 1..=5_000_u16 {
         let (id, name) = ([port as u8; 12], format!("{}:{}", ours.ufrag, remote.ufrag));

@@ -1,4 +1,4 @@
-//! Encoder of one response's audio over a websocket: resampling, then PCM or G.711, or frames for Opus.
+//! Encoder of one response's audio over a websocket: resampling, then PCM, G.711, or frames for Opus.
 
 use repartee_engine_api::ResponseId;
 use repartee_media::opus::{FRAME, RATES};
@@ -8,18 +8,18 @@ use repartee_protocol::session::AudioFormat;
 
 use crate::call::{OpusFrame, TransportError};
 
-/// Encoding rate for models whose output rate is none of Opus's, in Hz.
+/// Encoding rate for models whose output rate Opus does not support, in Hz.
 const FALLBACK_RATE: u32 = 48_000;
 
-/// Encodes the audio of one response.
+/// Encoder of one response's audio.
 #[derive(Debug)]
 pub(super) struct ResponseEncoder {
     response: ResponseId,
     resampler: Resampler,
     format: AudioFormat,
-    /// Samples a second of what leaves.
+    /// Output rate, in samples a second.
     rate: u32,
-    /// For Opus: samples that do not fill a frame yet.
+    /// Samples that do not fill an Opus frame yet.
     pending: Vec<f32>,
 }
 
@@ -33,7 +33,8 @@ impl ResponseEncoder {
         Ok(Self { response, resampler: Resampler::new(model_rate, rate)?, format, rate, pending: Vec::new() })
     }
 
-    /// Takes samples at the model's rate; returns the bytes of a delta, or adds frames for Opus to `frames`.
+    /// Encodes samples at the model's rate. Returns the bytes of a delta; for Opus adds whole frames to `frames` and
+    /// returns no bytes.
     pub fn encode(&mut self, samples: &[f32], frames: &mut Vec<OpusFrame>) -> Result<Vec<u8>, TransportError> {
         let samples = self.resampler.convert(samples)?;
         Ok(match self.format {
@@ -50,13 +51,13 @@ impl ResponseEncoder {
         })
     }
 
-    /// Flushes what the resampler and the last frame still hold.
+    /// Encodes the rest that the resampler and the last frame hold.
     pub fn finish(mut self, frames: &mut Vec<OpusFrame>) -> Result<Vec<u8>, TransportError> {
         let mut samples = self.resampler.flush()?;
         if self.format != AudioFormat::Opus {
             return Ok(bytes(self.format, &samples));
         }
-        // The last frame is filled up with silence.
+        // The last frame is padded with silence.
         let length = frame_samples(self.rate);
         let mut rest = self.pending;
         rest.append(&mut samples);
@@ -67,7 +68,7 @@ impl ResponseEncoder {
     }
 }
 
-/// Samples of one frame at `rate`.
+/// Number of samples of one frame at `rate`.
 fn frame_samples(rate: u32) -> usize {
     (FRAME.as_millis() * u128::from(rate) / 1_000) as usize
 }

@@ -14,7 +14,7 @@ use super::*;
 use crate::call::{self, CallEnd, CallLimits, CallServices};
 use crate::metrics::Metrics;
 
-/// A socket whose peer reads so many messages and then stops, and what it has read.
+/// Socket whose peer reads `takes` messages and then stops; `taken` holds the messages read.
 #[derive(Clone)]
 struct Peer {
     takes: usize,
@@ -26,7 +26,7 @@ impl Peer {
         Self { takes, taken: Arc::default() }
     }
 
-    /// The types of the events that it has read.
+    /// Types of the events read.
     fn kinds(&self) -> Vec<String> {
         let taken = self.taken.lock().unwrap();
         let texts = taken.iter().filter_map(|message| message.to_text().ok());
@@ -36,7 +36,7 @@ impl Peer {
 }
 
 impl Peer {
-    /// The code of the last event that it has read, which is an error.
+    /// Code of the last event read, which is an error.
     fn last_error(&self) -> String {
         let taken = self.taken.lock().unwrap();
         let texts = taken.iter().filter_map(|message| message.to_text().ok());
@@ -67,7 +67,7 @@ impl Sink<Message> for Peer {
     }
 }
 
-/// What a peer sends.
+/// Stream of the peer's messages.
 struct Incoming(mpsc::Receiver<Message>);
 
 impl Stream for Incoming {
@@ -123,7 +123,7 @@ async fn a_silent_caller_is_pinged_then_closed() {
     client.send(Message::Pong(Bytes::new())).await.unwrap();
     assert_eq!(queue.recv().await, Some(OutboundMessage::Ping));
     assert_eq!(start.elapsed(), Duration::from_secs(55));
-    // And this time there is none.
+    // The second ping gets no pong.
     assert!(matches!(listening.await.unwrap(), TransportEvent::Closed));
     assert_eq!(start.elapsed(), Duration::from_secs(75));
 }
@@ -147,7 +147,7 @@ async fn large_events_wait_one_at_a_time() {
     for _ in 0..OUTBOUND_QUEUE {
         client.try_send(event(&json!({"type": "conversation.item.retrieve", "item_id": "large"}))).unwrap();
     }
-    // Nobody reads: the call stands still.
+    // Nobody reads, so the call stands still.
     tokio::time::sleep(Duration::from_secs(1)).await;
     let (mut kinds, mut waiting) = (Vec::new(), 0);
     while let Ok(OutboundMessage::Event(kind, text)) = queue.try_recv() {
@@ -155,7 +155,7 @@ async fn large_events_wait_one_at_a_time() {
         waiting += text.len();
     }
     assert!(waiting < 2 << 20, "{waiting} bytes wait: {kinds:?}");
-    // Whoever reads gets all of it in order.
+    // A peer that reads gets all events in order.
     while kinds.len() < 3 + OUTBOUND_QUEUE {
         let Some(OutboundMessage::Event(kind, _)) = queue.recv().await else { panic!("{kinds:?}") };
         kinds.push(kind);
@@ -176,7 +176,7 @@ fn setup(engine: &ScriptedEngine) -> SessionSetup {
     }
 }
 
-/// A call of a client behind `peer`.
+/// Runs a call of a client behind `peer`.
 fn dial(
     engine: &ScriptedEngine,
     metrics: &Arc<Metrics>,
@@ -192,8 +192,12 @@ fn dial(
     (client, tokio::spawn(ended))
 }
 
-/// Answers pings until the call ends; how long it lasted, and why it ended.
-async fn answer_pings(client: &mpsc::Sender<Message>, mut ended: JoinHandle<CallEnd>, says: Duration) -> (CallEnd, Duration) {
+/// Answers pings until the call ends; returns the reason of the end and the call's duration.
+async fn answer_pings(
+    client: &mpsc::Sender<Message>,
+    mut ended: JoinHandle<CallEnd>,
+    says: Duration,
+) -> (CallEnd, Duration) {
     let start = Instant::now();
     let (mut pongs, mut words) = (interval(Duration::from_secs(5)), interval_at(start + says, says));
     loop {
@@ -213,7 +217,8 @@ async fn answer_pings(client: &mpsc::Sender<Message>, mut ended: JoinHandle<Call
 async fn a_call_ends_at_its_longest_duration() {
     let engine = ScriptedEngine::new(Script::default());
     let metrics = Arc::new(Metrics::new(engine.info().frame).unwrap());
-    let limits = CallLimits { max_duration: Some(Duration::from_secs(3_600)), idle_timeout: Some(Duration::from_secs(60)) };
+    let limits =
+        CallLimits { max_duration: Some(Duration::from_secs(3_600)), idle_timeout: Some(Duration::from_secs(60)) };
     let peer = Peer::new(usize::MAX);
     let (client, ended) = dial(&engine, &metrics, &peer, limits);
     let (end, lasted) = answer_pings(&client, ended, Duration::from_secs(30)).await;
@@ -226,13 +231,13 @@ async fn a_call_without_input_is_hung_up() {
     let engine = ScriptedEngine::new(Script::default());
     let metrics = Arc::new(Metrics::new(engine.info().frame).unwrap());
     let limits = CallLimits { max_duration: None, idle_timeout: Some(Duration::from_secs(60)) };
-    // Answers to pings are no input; an event every minute and a half comes too late.
+    // Pongs are not input; an event every 90 s comes too late.
     let peer = Peer::new(usize::MAX);
     let (client, ended) = dial(&engine, &metrics, &peer, limits);
     let (end, lasted) = answer_pings(&client, ended, Duration::from_secs(90)).await;
     assert_eq!((end, lasted), (CallEnd::Idle, Duration::from_secs(60)));
     assert_eq!(peer.last_error(), "session_idle");
-    // Whoever listens is not idle: the gate holds the answer back.
+    // A caller who is listening is not idle: the gate holds the answer back.
     let gate = Arc::new(tokio::sync::Semaphore::new(0));
     let engine = ScriptedEngine::new(Script { gate: Some(gate.clone()), ..Script::default() });
     let (client, ended) = dial(&engine, &metrics, &Peer::new(usize::MAX), limits);
@@ -251,7 +256,7 @@ async fn a_call_without_input_is_hung_up() {
     assert_eq!((end, lasted), (CallEnd::Idle, Duration::from_secs(160)), "a minute after the answer");
 }
 
-/// Codec frames of every answer in the next test: more than all queues together hold.
+/// Codec frames of each answer in the next test: more than all queues together hold.
 const FRAMES: u64 = 400;
 
 #[tokio::test(start_paused = true)]
@@ -273,7 +278,7 @@ async fn a_stalled_client_does_not_slow_others() {
     let calls: Vec<_> = others.iter().map(call).collect();
     assert_eq!(stalled_ended.await.unwrap(), CallEnd::Unreachable);
     assert_eq!(start.elapsed(), Duration::from_secs(10));
-    // Time stands still while anybody has something to do: the others had all of theirs before it moved at all.
+    // Paused time stands still while any task is busy: the other calls finished before it moved.
     let expected = others[0].kinds();
     assert_eq!(expected.last().map(String::as_str), Some("response.done"));
     let deltas = expected.iter().filter(|kind| *kind == "response.output_audio.delta").count() as u64;
@@ -282,7 +287,7 @@ async fn a_stalled_client_does_not_slow_others() {
         assert_eq!(other.kinds(), expected);
         assert!(!ended.is_finished());
     }
-    // What the stalled one has read is the beginning of the same, and the engine has made little more for it.
+    // The stalled peer read the beginning of the same events, and the engine generated little more for it.
     assert_eq!(stalled.kinds(), expected[..40]);
     let made = *engine.frames().borrow() - 20 * FRAMES;
     let queued = (OUTBOUND_QUEUE + repartee_engine_api::EVENT_QUEUE + 40 + 16) as u64;

@@ -1,10 +1,10 @@
-//! Attention in both directions within segments of rows: each head of a segment lays its keys out as [`super`] reads them.
+//! Bidirectional attention within segments of rows; each head's keys are transposed as [`super`] reads them.
 
 use std::ops::Range;
 
-use super::{Chunk, LANES, SimdLevel, OutputPtr, Pool, QUERY_BLOCK, Query, Scratch, attend, dispatch, split};
+use super::{Chunk, LANES, OutputPtr, Pool, QUERY_BLOCK, Query, Scratch, SimdLevel, attend, dispatch, split};
 
-/// Attention in both directions within consecutive segments of rows, on as many threads as it pays for.
+/// Bidirectional attention within consecutive segments of rows, split over the pool if that pays.
 #[allow(clippy::too_many_arguments)]
 pub(in crate::cpu) fn segments(
     pool: Option<&Pool>,
@@ -15,7 +15,7 @@ pub(in crate::cpu) fn segments(
     scratch: &mut Vec<Scratch>,
     out: &mut [f32],
 ) {
-    // The kernels write through a raw pointer: this bound is what they rely on.
+    // The kernels write through a raw pointer and rely on this bound.
     assert_eq!(q.len(), out.len(), "output has the wrong size");
     let rows: usize = segments.iter().map(|&n| n as usize).sum();
     let pairs: usize = segments.iter().map(|&n| n as usize * n as usize).sum();
@@ -27,10 +27,10 @@ pub(in crate::cpu) fn segments(
     split(pool, segments.len() * heads, multiplies, scratch, compute);
 }
 
-/// Items are the heads of each segment.
+/// Processes items: the heads of each segment.
 ///
 /// # Safety
-/// `out` is writable for as many numbers as `q` has; nobody else reads or writes the items' results meanwhile.
+/// `out` is writable for as many numbers as `q` has. No other thread reads or writes the items' results meanwhile.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
 unsafe fn segments_loop<const FUSED: bool>(
@@ -75,7 +75,7 @@ unsafe fn segments_loop<const FUSED: bool>(
         for from in (0..n).step_by(QUERY_BLOCK) {
             queries.clear();
             queries.extend((from..n.min(from + QUERY_BLOCK)).map(|row| Query { at: at(row), from: 0, to: n }));
-            // SAFETY: the caller's promises; the queries' results are this item's.
+            // SAFETY: the caller's guarantees; the queries' results are this item's.
             unsafe { attend::<FUSED, f32>(q, dim, queries, keys, v, visible, (scores, totals), out) };
         }
     }

@@ -1,24 +1,24 @@
-//! Integer products of a group of inputs by sixteen columns of a weight.
+//! Integer dot products of a group of inputs with sixteen columns of a weight.
 
 use super::{Lanes, ScalarLanes};
 
-/// Sums of sixteen columns over one group, exact. The layout of a weight is that of `quantised`.
+/// Exact sums of sixteen columns over one group, in the layout of `quantised`.
 ///
-/// A sum takes at most eight calls of [`Dots::add`], of four inputs each: a whole group. Some implementations would overflow beyond.
+/// A sum takes at most eight calls of [`Dots::add`], of four inputs each: a whole group. Some implementations overflow beyond.
 pub trait Dots: Copy {
     /// Bytes of a step: eight inputs of sixteen columns.
     const STEP: usize;
-    /// What the sums become.
+    /// Registers for the sums in single precision.
     type Sums: Lanes;
     /// Four inputs of sixteen columns.
     type Quad: Copy;
 
-    /// All zero.
+    /// Returns sums of zero.
     ///
     /// # Safety
     /// The processor has the implementation's instructions.
     unsafe fn zero() -> Self;
-    /// Both halves of a step, from memory.
+    /// Loads both halves of a step.
     ///
     /// # Safety
     /// The processor has the implementation's instructions; `from` is readable for [`Dots::STEP`] bytes.
@@ -28,7 +28,7 @@ pub trait Dots: Copy {
     /// # Safety
     /// The processor has the implementation's instructions.
     unsafe fn add(self, weights: Self::Quad, x: i32) -> Self;
-    /// The sums in single precision, which is exact. `total` is the sum of all inputs that were added.
+    /// Converts the sums to single precision, exactly. `total` is the sum of all inputs that were added.
     ///
     /// # Safety
     /// The processor has the implementation's instructions.
@@ -69,7 +69,7 @@ impl Dots for ScalarInt8 {
     }
     #[inline(always)]
     unsafe fn load(from: *const u8) -> [Quad; 2] {
-        // SAFETY: the caller answers for 128 readable bytes.
+        // SAFETY: the caller guarantees 128 readable bytes.
         let halves: [[[i8; 4]; 16]; 2] = unsafe { std::ptr::read_unaligned(from.cast()) };
         halves.map(|half| half.map(|column| column.map(i32::from)))
     }
@@ -94,7 +94,7 @@ impl Dots for ScalarInt4 {
     }
     #[inline(always)]
     unsafe fn load(from: *const u8) -> [Quad; 2] {
-        // SAFETY: the caller answers for 64 readable bytes.
+        // SAFETY: the caller guarantees 64 readable bytes.
         let step: [[u8; 4]; 16] = unsafe { std::ptr::read_unaligned(from.cast()) };
         let half = |shift: u32| step.map(|column| column.map(|byte| i32::from(byte >> shift & 0xf)));
         [half(0), half(4)]

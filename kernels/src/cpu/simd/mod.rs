@@ -1,10 +1,10 @@
-//! Which vector instructions the processor has, and how a loop is compiled for each kind of them.
+//! Vector instructions of the processor, and compilation of loops for each level of them.
 //!
-//! Element-wise loops are written once as plain Rust over slices and compiled once for each level by the macro `dispatch`; the
-//! compiler vectorises each for its level. The matrix product, where registers have to be placed by hand, is written over [`Lanes`].
+//! Element-wise loops are plain Rust over slices; the macro `dispatch` compiles and vectorises them once for each level. The matrix
+//! product, which needs registers placed by hand, is written over [`Lanes`].
 //!
-//! Everything above [`Level::BASELINE`] needs an x86-64 processor and the crate's feature `simd`, which is on by default. Without
-//! them the same loops are compiled for the baseline alone, in plain Rust.
+//! Levels above [`SimdLevel::BASELINE`] need an x86-64 processor and the crate's feature `simd`, which is on by default. Without them the same
+//! loops are compiled for the baseline alone, in plain Rust.
 
 mod dots;
 #[cfg(all(target_arch = "x86_64", feature = "simd"))]
@@ -13,22 +13,22 @@ mod x86;
 use std::fmt;
 use std::sync::OnceLock;
 
-pub use dots::{Dots, ScalarInt8, ScalarInt4};
+pub use dots::{Dots, ScalarInt4, ScalarInt8};
 #[cfg(all(target_arch = "x86_64", feature = "simd"))]
 pub(super) use x86::peak;
 #[cfg(all(target_arch = "x86_64", feature = "simd"))]
-pub use x86::{Avx2Lanes, Avx2Int8, Avx2Int4, Avx512Lanes, VnniInt8, VnniInt4};
+pub use x86::{Avx2Int4, Avx2Int8, Avx2Lanes, Avx512Lanes, VnniInt4, VnniInt8};
 
-/// Vector instructions that this processor has: whoever holds a level may use them.
+/// Proof that this processor has certain vector instructions.
 ///
-/// Only [`Level::detect`] and [`Level::available`] make one above the baseline, after asking the processor.
+/// Only [`SimdLevel::detect`] and [`SimdLevel::available`] create one above the baseline, after checking the processor.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SimdLevel(LevelKind);
 
-/// What a [`Level`] stands for, to choose by.
+/// Instruction set of a [`SimdLevel`], for `match`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum LevelKind {
-    /// What every processor of the architecture has.
+    /// Instructions of every processor of the architecture.
     Baseline,
     /// AVX2 and fused multiply-add.
     #[cfg(all(target_arch = "x86_64", feature = "simd"))]
@@ -39,7 +39,7 @@ pub(crate) enum LevelKind {
 }
 
 impl LevelKind {
-    /// Every kind that is compiled in, the lowest first.
+    /// All compiled kinds, the lowest first.
     const ALL: &[Self] = &[
         Self::Baseline,
         #[cfg(all(target_arch = "x86_64", feature = "simd"))]
@@ -58,7 +58,7 @@ impl LevelKind {
         }
     }
 
-    /// Whether this processor has the instructions.
+    /// True if this processor has the instructions.
     fn is_supported(self) -> bool {
         match self {
             Self::Baseline => true,
@@ -80,7 +80,7 @@ impl SimdLevel {
     /// Plain instructions, which every processor has.
     pub const BASELINE: Self = Self(LevelKind::Baseline);
 
-    /// The best level of this processor; `REPARTEE_SIMD=baseline|avx2` lowers it, for tests and comparisons.
+    /// Returns the best level of this processor; `REPARTEE_SIMD=baseline|avx2` lowers it, for tests and comparisons.
     pub fn detect() -> Self {
         static LEVEL: OnceLock<SimdLevel> = OnceLock::new();
         *LEVEL.get_or_init(|| {
@@ -91,25 +91,25 @@ impl SimdLevel {
         })
     }
 
-    /// Every level up to [`Level::detect`], the lowest first.
+    /// Lists every level up to [`SimdLevel::detect`], the lowest first.
     pub fn available() -> impl Iterator<Item = Self> {
         let best = Self::detect();
         LevelKind::ALL.iter().copied().filter(move |&kind| kind <= best.0 && kind.is_supported()).map(Self)
     }
 
-    /// The names of the levels that are compiled in but not available.
+    /// Names the levels that are compiled in but not available.
     pub fn unavailable() -> impl Iterator<Item = &'static str> {
         let best = Self::detect();
         LevelKind::ALL.iter().filter(move |&&kind| kind > best.0 || !kind.is_supported()).map(|kind| kind.name())
     }
 
-    /// `baseline`, `avx2` or `avx512`.
+    /// Name of the level: `baseline`, `avx2` or `avx512`.
     pub const fn name(self) -> &'static str {
         self.0.name()
     }
 
-    /// Whether integer products have instructions of their own: AVX-512 VNNI, which only some processors with AVX-512 have. Without
-    /// them such a processor computes integer products as with AVX2.
+    /// True if integer products use AVX-512 VNNI, which only some processors with AVX-512 have. Without it such a processor computes
+    /// integer products as with AVX2.
     pub fn has_vnni(self) -> bool {
         match self.0 {
             #[cfg(all(target_arch = "x86_64", feature = "simd"))]
@@ -118,7 +118,7 @@ impl SimdLevel {
         }
     }
 
-    /// What to choose code by.
+    /// Instruction set, for `match`.
     pub(crate) const fn kind(self) -> LevelKind {
         self.0
     }
@@ -130,15 +130,13 @@ impl fmt::Debug for SimdLevel {
     }
 }
 
-/// Multiply-add as the level has it: fused where the processor can, else two roundings (a fused one in software would
-/// be slow).
+/// Multiply-add of the level: fused if the processor can, else two roundings (software fusing would be slow).
 #[inline(always)]
 pub fn multiply_add<const FUSED: bool>(a: f32, b: f32, c: f32) -> f32 {
     if FUSED { a.mul_add(b, c) } else { a * b + c }
 }
 
-/// Asks for the line of the cache that holds `at`, which need not be readable: nothing is read for the program. Does nothing where no
-/// instruction for it is known.
+/// Prefetches the cache line of `at`, which need not be readable. Does nothing on architectures without a known instruction.
 #[inline(always)]
 pub fn prefetch(at: *const u8) {
     #[cfg(all(target_arch = "x86_64", feature = "simd"))]
@@ -147,7 +145,7 @@ pub fn prefetch(at: *const u8) {
     let _ = at;
 }
 
-/// Compiles `fn NAME<FUSED>(..)` for each [`Level`] and defines `fn DISPATCHED(level, ..)` that chooses.
+/// Compiles `fn NAME<FUSED>(..)` for each [`SimdLevel`] and defines `fn DISPATCHED(level, ..)`, which selects one.
 macro_rules! dispatch {
     ($(#[$doc:meta])* $public:vis fn $name:ident = $generic:ident($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)?) => {
         $(#[$doc])*
@@ -156,7 +154,7 @@ macro_rules! dispatch {
             $crate::cpu::simd::dispatch!(@body level, $generic($($arg: $ty),*) $(-> $ret)?,)
         }
     };
-    // Of an unsafe function, whose promises are the caller's.
+    // An unsafe function: the caller gives the guarantees.
     ($(#[$doc:meta])* $public:vis unsafe fn $name:ident = $generic:ident($($arg:ident: $ty:ty),* $(,)?)) => {
         $(#[$doc])*
         #[allow(clippy::too_many_arguments)]
@@ -175,7 +173,7 @@ macro_rules! dispatch {
         $($unsafe)? fn avx2($($arg: $ty),*) $(-> $ret)? { $($unsafe)? { $generic::<true>($($arg),*) } }
         match $level.kind() {
             $crate::cpu::simd::LevelKind::Baseline => $($unsafe)? { $generic::<false>($($arg),*) },
-            // SAFETY: a `Level` of this kind exists only where the processor has these instructions.
+            // SAFETY: a `SimdLevel` of this kind exists only where the processor has these instructions.
             #[cfg(all(target_arch = "x86_64", feature = "simd"))]
             $crate::cpu::simd::LevelKind::Avx2 => unsafe { avx2($($arg),*) },
             // SAFETY: as above.
@@ -186,44 +184,44 @@ macro_rules! dispatch {
 }
 pub(crate) use dispatch;
 
-/// Sixteen numbers in registers: what one row of a packed panel needs.
+/// Sixteen numbers in registers: one row of a packed panel.
 pub trait Lanes: Copy {
-    /// All zero.
+    /// Returns sixteen zeros.
     ///
     /// # Safety
     /// The processor has the level's instructions.
     unsafe fn zero() -> Self;
-    /// All `x`.
+    /// Fills all lanes with `x`.
     ///
     /// # Safety
     /// The processor has the level's instructions.
     unsafe fn splat(x: f32) -> Self;
-    /// From memory, unaligned.
+    /// Loads sixteen numbers, unaligned.
     ///
     /// # Safety
     /// The processor has the level's instructions; `from` is readable for sixteen numbers.
     unsafe fn load(from: *const f32) -> Self;
-    /// bfloat16 from memory, unaligned, widened: exact.
+    /// Loads sixteen bfloat16, unaligned, and widens them exactly.
     ///
     /// # Safety
     /// The processor has the level's instructions; `from` is readable for sixteen numbers.
     unsafe fn load_bf16(from: *const u16) -> Self;
-    /// To memory, unaligned.
+    /// Stores sixteen numbers, unaligned.
     ///
     /// # Safety
     /// The processor has the level's instructions; `to` is writable for sixteen numbers.
     unsafe fn store(self, to: *mut f32);
-    /// `self + a * b`, fused where the level has it.
+    /// Returns `self + a * b`, fused if the level has it.
     ///
     /// # Safety
     /// The processor has the level's instructions.
     unsafe fn multiply_add(self, a: Self, b: Self) -> Self;
-    /// `self + b`.
+    /// Returns `self + b`.
     ///
     /// # Safety
     /// The processor has the level's instructions.
     unsafe fn plus(self, b: Self) -> Self;
-    /// `self * b`.
+    /// Returns `self * b`.
     ///
     /// # Safety
     /// The processor has the level's instructions.
@@ -245,18 +243,18 @@ impl Lanes for ScalarLanes {
     }
     #[inline(always)]
     unsafe fn load(from: *const f32) -> Self {
-        // SAFETY: the caller answers for sixteen readable numbers.
+        // SAFETY: the caller guarantees sixteen readable numbers.
         Self(unsafe { std::ptr::read_unaligned(from.cast()) })
     }
     #[inline(always)]
     unsafe fn load_bf16(from: *const u16) -> Self {
-        // SAFETY: the caller answers for sixteen readable numbers.
+        // SAFETY: the caller guarantees sixteen readable numbers.
         let narrow: [u16; 16] = unsafe { std::ptr::read_unaligned(from.cast()) };
         Self(narrow.map(|bits| f32::from_bits(u32::from(bits) << 16)))
     }
     #[inline(always)]
     unsafe fn store(self, to: *mut f32) {
-        // SAFETY: the caller answers for room for sixteen numbers.
+        // SAFETY: the caller guarantees room for sixteen numbers.
         unsafe { std::ptr::write_unaligned(to.cast(), self.0) }
     }
     #[inline(always)]

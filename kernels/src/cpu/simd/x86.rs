@@ -1,4 +1,4 @@
-//! [`Lanes`] and [`Dots`] in the registers of x86-64.
+//! Implements [`Lanes`] and [`Dots`] in the registers of x86-64.
 
 pub mod peak;
 
@@ -6,36 +6,36 @@ use std::arch::x86_64::*;
 
 use super::{Dots, Lanes};
 
-/// Into the nearest cache.
+/// Prefetches into the nearest cache.
 #[inline(always)]
 pub fn prefetch(at: *const u8) {
-    // SAFETY: every processor of the architecture has it, and any address may be asked for.
+    // SAFETY: every processor of the architecture has the instruction, and it accepts any address.
     unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
 }
 
-/// One 512-bit register.
+/// One 512-bit register, for AVX-512.
 #[derive(Clone, Copy)]
 pub struct Avx512Lanes(__m512);
 
 impl Lanes for Avx512Lanes {
     #[inline(always)]
     unsafe fn zero() -> Self {
-        // SAFETY: the caller answers for AVX-512.
+        // SAFETY: the caller guarantees AVX-512.
         unsafe { Self(_mm512_setzero_ps()) }
     }
     #[inline(always)]
     unsafe fn splat(x: f32) -> Self {
-        // SAFETY: the caller answers for AVX-512.
+        // SAFETY: the caller guarantees AVX-512.
         unsafe { Self(_mm512_set1_ps(x)) }
     }
     #[inline(always)]
     unsafe fn load(from: *const f32) -> Self {
-        // SAFETY: the caller answers for AVX-512 and for sixteen readable numbers.
+        // SAFETY: the caller guarantees AVX-512 and for sixteen readable numbers.
         unsafe { Self(_mm512_loadu_ps(from)) }
     }
     #[inline(always)]
     unsafe fn load_bf16(from: *const u16) -> Self {
-        // SAFETY: the caller answers for AVX-512 and for sixteen readable numbers, which are 256 bits.
+        // SAFETY: the caller guarantees AVX-512 and for sixteen readable numbers, which are 256 bits.
         unsafe {
             let wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(from.cast()));
             Self(_mm512_castsi512_ps(_mm512_slli_epi32::<16>(wide)))
@@ -43,39 +43,39 @@ impl Lanes for Avx512Lanes {
     }
     #[inline(always)]
     unsafe fn store(self, to: *mut f32) {
-        // SAFETY: the caller answers for AVX-512 and for room for sixteen numbers.
+        // SAFETY: the caller guarantees AVX-512 and for room for sixteen numbers.
         unsafe { _mm512_storeu_ps(to, self.0) }
     }
     #[inline(always)]
     unsafe fn multiply_add(self, a: Self, b: Self) -> Self {
-        // SAFETY: the caller answers for AVX-512.
+        // SAFETY: the caller guarantees AVX-512.
         unsafe { Self(_mm512_fmadd_ps(a.0, b.0, self.0)) }
     }
     #[inline(always)]
     unsafe fn plus(self, b: Self) -> Self {
-        // SAFETY: the caller answers for AVX-512.
+        // SAFETY: the caller guarantees AVX-512.
         unsafe { Self(_mm512_add_ps(self.0, b.0)) }
     }
     #[inline(always)]
     unsafe fn times(self, b: Self) -> Self {
-        // SAFETY: the caller answers for AVX-512.
+        // SAFETY: the caller guarantees AVX-512.
         unsafe { Self(_mm512_mul_ps(self.0, b.0)) }
     }
 }
 
-/// Two 256-bit registers.
+/// Two 256-bit registers, for AVX2.
 #[derive(Clone, Copy)]
 pub struct Avx2Lanes(__m256, __m256);
 
 impl Lanes for Avx2Lanes {
     #[inline(always)]
     unsafe fn zero() -> Self {
-        // SAFETY: the caller answers for AVX2.
+        // SAFETY: the caller guarantees AVX2.
         unsafe { Self(_mm256_setzero_ps(), _mm256_setzero_ps()) }
     }
     #[inline(always)]
     unsafe fn splat(x: f32) -> Self {
-        // SAFETY: the caller answers for AVX2.
+        // SAFETY: the caller guarantees AVX2.
         unsafe {
             let x = _mm256_set1_ps(x);
             Self(x, x)
@@ -83,12 +83,12 @@ impl Lanes for Avx2Lanes {
     }
     #[inline(always)]
     unsafe fn load(from: *const f32) -> Self {
-        // SAFETY: the caller answers for AVX2 and for sixteen readable numbers, eight for each register.
+        // SAFETY: the caller guarantees AVX2 and for sixteen readable numbers, eight for each register.
         unsafe { Self(_mm256_loadu_ps(from), _mm256_loadu_ps(from.add(8))) }
     }
     #[inline(always)]
     unsafe fn load_bf16(from: *const u16) -> Self {
-        // SAFETY: the caller answers for AVX2 and for sixteen readable numbers, eight (128 bits) for each register.
+        // SAFETY: the caller guarantees AVX2 and for sixteen readable numbers, eight (128 bits) for each register.
         unsafe {
             let half = |from: *const u16| {
                 let wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(from.cast()));
@@ -99,7 +99,7 @@ impl Lanes for Avx2Lanes {
     }
     #[inline(always)]
     unsafe fn store(self, to: *mut f32) {
-        // SAFETY: the caller answers for AVX2 and for room for sixteen numbers, eight of each register.
+        // SAFETY: the caller guarantees AVX2 and for room for sixteen numbers, eight of each register.
         unsafe {
             _mm256_storeu_ps(to, self.0);
             _mm256_storeu_ps(to.add(8), self.1);
@@ -107,24 +107,24 @@ impl Lanes for Avx2Lanes {
     }
     #[inline(always)]
     unsafe fn multiply_add(self, a: Self, b: Self) -> Self {
-        // SAFETY: the caller answers for AVX2 and fused multiply-add.
+        // SAFETY: the caller guarantees AVX2 and fused multiply-add.
         unsafe { Self(_mm256_fmadd_ps(a.0, b.0, self.0), _mm256_fmadd_ps(a.1, b.1, self.1)) }
     }
     #[inline(always)]
     unsafe fn plus(self, b: Self) -> Self {
-        // SAFETY: the caller answers for AVX2.
+        // SAFETY: the caller guarantees AVX2.
         unsafe { Self(_mm256_add_ps(self.0, b.0), _mm256_add_ps(self.1, b.1)) }
     }
     #[inline(always)]
     unsafe fn times(self, b: Self) -> Self {
-        // SAFETY: the caller answers for AVX2.
+        // SAFETY: the caller guarantees AVX2.
         unsafe { Self(_mm256_mul_ps(self.0, b.0), _mm256_mul_ps(self.1, b.1)) }
     }
 }
 
 /// Products of int8 in one 512-bit register, with VNNI.
 ///
-/// The instruction multiplies unsigned by signed: weights have 128 added, which the group's total takes out again.
+/// The instruction multiplies unsigned by signed: weights have 128 added, and `finish` subtracts it again by the group's total.
 #[derive(Clone, Copy)]
 pub struct VnniInt8(__m512i);
 
@@ -135,12 +135,12 @@ impl Dots for VnniInt8 {
 
     #[inline(always)]
     unsafe fn zero() -> Self {
-        // SAFETY: the caller answers for AVX-512.
+        // SAFETY: the caller guarantees AVX-512.
         unsafe { Self(_mm512_setzero_si512()) }
     }
     #[inline(always)]
     unsafe fn load(from: *const u8) -> [__m512i; 2] {
-        // SAFETY: the caller answers for AVX-512 and for 128 readable bytes. The sign bit exchanged is 128 added.
+        // SAFETY: the caller guarantees AVX-512 and 128 readable bytes. Flipping the sign bit adds 128.
         unsafe {
             let sign = _mm512_set1_epi8(i8::MIN);
             let line = |from: *const u8| _mm512_xor_si512(_mm512_loadu_si512(from.cast()), sign);
@@ -149,12 +149,12 @@ impl Dots for VnniInt8 {
     }
     #[inline(always)]
     unsafe fn add(self, weights: __m512i, x: i32) -> Self {
-        // SAFETY: the caller answers for AVX-512 VNNI.
+        // SAFETY: the caller guarantees AVX-512 VNNI.
         unsafe { Self(_mm512_dpbusd_epi32(self.0, weights, _mm512_set1_epi32(x))) }
     }
     #[inline(always)]
     unsafe fn finish(self, total: i32) -> Avx512Lanes {
-        // SAFETY: the caller answers for AVX-512.
+        // SAFETY: the caller guarantees AVX-512.
         unsafe { Avx512Lanes(_mm512_cvtepi32_ps(_mm512_sub_epi32(self.0, _mm512_set1_epi32(total.wrapping_mul(128))))) }
     }
 }
@@ -170,12 +170,12 @@ impl Dots for VnniInt4 {
 
     #[inline(always)]
     unsafe fn zero() -> Self {
-        // SAFETY: the caller answers for AVX-512.
+        // SAFETY: the caller guarantees AVX-512.
         unsafe { Self(_mm512_setzero_si512()) }
     }
     #[inline(always)]
     unsafe fn load(from: *const u8) -> [__m512i; 2] {
-        // SAFETY: the caller answers for AVX-512 and for 64 readable bytes.
+        // SAFETY: the caller guarantees AVX-512 and for 64 readable bytes.
         unsafe {
             let (line, low) = (_mm512_loadu_si512(from.cast()), _mm512_set1_epi8(0xf));
             [_mm512_and_si512(line, low), _mm512_and_si512(_mm512_srli_epi16::<4>(line), low)]
@@ -183,12 +183,12 @@ impl Dots for VnniInt4 {
     }
     #[inline(always)]
     unsafe fn add(self, weights: __m512i, x: i32) -> Self {
-        // SAFETY: the caller answers for AVX-512 VNNI.
+        // SAFETY: the caller guarantees AVX-512 VNNI.
         unsafe { Self(_mm512_dpbusd_epi32(self.0, weights, _mm512_set1_epi32(x))) }
     }
     #[inline(always)]
     unsafe fn finish(self, total: i32) -> Avx512Lanes {
-        // SAFETY: the caller answers for AVX-512.
+        // SAFETY: the caller guarantees AVX-512.
         unsafe { Avx512Lanes(_mm512_cvtepi32_ps(_mm512_sub_epi32(self.0, _mm512_set1_epi32(total.wrapping_mul(8))))) }
     }
 }
@@ -207,12 +207,12 @@ impl Dots for Avx2Int8 {
 
     #[inline(always)]
     unsafe fn zero() -> Self {
-        // SAFETY: the caller answers for AVX2.
+        // SAFETY: the caller guarantees AVX2.
         unsafe { Self(_mm256_setzero_si256(), _mm256_setzero_si256()) }
     }
     #[inline(always)]
     unsafe fn load(from: *const u8) -> [[__m256i; 2]; 2] {
-        // SAFETY: the caller answers for AVX2 and for 128 readable bytes, 32 for each register.
+        // SAFETY: the caller guarantees AVX2 and for 128 readable bytes, 32 for each register.
         unsafe {
             let part = |at: usize| _mm256_loadu_si256(from.add(at).cast());
             [[part(0), part(32)], [part(64), part(96)]]
@@ -220,7 +220,7 @@ impl Dots for Avx2Int8 {
     }
     #[inline(always)]
     unsafe fn add(self, weights: [__m256i; 2], x: i32) -> Self {
-        // SAFETY: the caller answers for AVX2.
+        // SAFETY: the caller guarantees AVX2.
         unsafe {
             let x = _mm256_set1_epi32(x);
             let add = |sums: __m256i, weights: __m256i| {
@@ -232,7 +232,7 @@ impl Dots for Avx2Int8 {
     }
     #[inline(always)]
     unsafe fn finish(self, _total: i32) -> Avx2Lanes {
-        // SAFETY: the caller answers for AVX2.
+        // SAFETY: the caller guarantees AVX2.
         unsafe { Avx2Lanes(_mm256_cvtepi32_ps(self.0), _mm256_cvtepi32_ps(self.1)) }
     }
 }
@@ -250,12 +250,12 @@ impl Dots for Avx2Int4 {
 
     #[inline(always)]
     unsafe fn zero() -> Self {
-        // SAFETY: the caller answers for AVX2.
+        // SAFETY: the caller guarantees AVX2.
         unsafe { Self(_mm256_setzero_si256(), _mm256_setzero_si256()) }
     }
     #[inline(always)]
     unsafe fn load(from: *const u8) -> [[__m256i; 2]; 2] {
-        // SAFETY: the caller answers for AVX2 and for 64 readable bytes, 32 for each register.
+        // SAFETY: the caller guarantees AVX2 and for 64 readable bytes, 32 for each register.
         unsafe {
             let low = _mm256_set1_epi8(0xf);
             let parts = [_mm256_loadu_si256(from.cast()), _mm256_loadu_si256(from.add(32).cast())];
@@ -266,7 +266,7 @@ impl Dots for Avx2Int4 {
     }
     #[inline(always)]
     unsafe fn add(self, weights: [__m256i; 2], x: i32) -> Self {
-        // SAFETY: the caller answers for AVX2.
+        // SAFETY: the caller guarantees AVX2.
         unsafe {
             let x = _mm256_set1_epi32(x);
             let add = |sums: __m256i, weights| _mm256_add_epi16(sums, _mm256_maddubs_epi16(weights, x));
@@ -275,7 +275,7 @@ impl Dots for Avx2Int4 {
     }
     #[inline(always)]
     unsafe fn finish(self, total: i32) -> Avx2Lanes {
-        // SAFETY: the caller answers for AVX2.
+        // SAFETY: the caller guarantees AVX2.
         unsafe {
             let added = _mm256_set1_epi32(total.wrapping_mul(8));
             let finish = |sums: __m256i| {

@@ -1,17 +1,18 @@
-//! One session of the scripted engine: takes commands, and gives the events that the script says.
+//! One session of the scripted engine: handles commands and sends the scripted events.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use repartee_engine_api::{
-    Command, MessageContent, Event, FinishReason, ResponseInput, ItemId, SessionPeer, Respond, ResponseId, LatencyStamps, Tool, EngineUsage,
+    Command, EngineUsage, Event, FinishReason, ItemId, LatencyStamps, MessageContent, Respond, ResponseId,
+    ResponseInput, SessionPeer, Tool,
 };
 use tokio::sync::{Semaphore, watch};
 
 use super::{INPUT_RATE, Script, ScriptedResponse, voice};
 
-/// One session's script.
+/// State of one session.
 pub(super) struct ScriptedSession {
     peer: SessionPeer,
     script: Script,
@@ -19,36 +20,37 @@ pub(super) struct ScriptedSession {
     frames: Arc<watch::Sender<u64>>,
     /// Samples of the open audio item.
     input: usize,
-    /// The speculation that is open: its response, and the samples of its turn.
+    /// Open speculation: its response, and the samples of its turn.
     speculation: Option<(ResponseId, usize)>,
-    /// Functions that the session offers.
+    /// Functions offered by the session.
     tools: Vec<Tool>,
-    /// What the next response says.
+    /// Text of the next response.
     reply: String,
-    /// Whether a function has given its result.
+    /// True once a function has returned its result.
     called: bool,
-    /// Responses of the conversation that wait for the one before.
+    /// Queued responses of the conversation.
     pending: VecDeque<Respond>,
-    /// Out-of-band responses, which wait for nothing.
+    /// Queued out-of-band responses, which go first.
     out_of_band: VecDeque<Respond>,
-    /// Responses of the conversation so far, but for aborted speculations.
+    /// Number of begun responses of the conversation, without aborted speculations.
     responses: usize,
-    /// How long each turn was, in ms.
+    /// Duration of each turn, in ms.
     turns: BTreeMap<ItemId, usize>,
-    /// Texts to read aloud, by response.
+    /// Texts for speech synthesis, by response.
     texts: BTreeMap<ResponseId, StreamedText>,
 }
 
-/// A text that streams in.
+/// A text that arrives in pieces.
 #[derive(Debug, Default)]
 struct StreamedText {
-    /// What was not said yet.
+    /// Words not spoken yet.
     words: VecDeque<String>,
     ended: bool,
 }
 
 impl ScriptedSession {
-    /// The session at the other end of `peer`. It adds its commands to `log`, and what it hands over to `frames`.
+    /// Creates the session at the engine's end of `peer`. It records commands in `log` and counts sent frames in
+    /// `frames`.
     pub(super) fn new(
         peer: SessionPeer,
         script: Script,
@@ -73,7 +75,7 @@ impl ScriptedSession {
         }
     }
 
-    /// Follows the script until the caller is gone.
+    /// Follows the script until the session's handle is dropped.
     pub(super) async fn run(mut self) {
         while let Some(command) = self.receive().await {
             self.handle(command);
@@ -130,7 +132,7 @@ impl ScriptedSession {
         self.input = 0;
     }
 
-    /// Samples of the speculation's turn, if it is this one that is open.
+    /// Closes the speculation of `response`. Returns the samples of its turn; `None` if another or none is open.
     fn end_speculation(&mut self, response: ResponseId) -> Option<usize> {
         let (_, input) = self.speculation.take_if(|(open, _)| *open == response)?;
         Some(input)
@@ -148,7 +150,7 @@ impl ScriptedSession {
         }
     }
 
-    /// Makes all out-of-band responses.
+    /// Makes all queued out-of-band responses; `None` once the caller is gone.
     async fn respond_out_of_band(&mut self) -> Option<()> {
         while let Some(respond) = self.out_of_band.pop_front() {
             let response = respond.response;
@@ -175,12 +177,14 @@ impl ScriptedSession {
             for frame in 0..if respond.audio { self.script.frames } else { 0 } {
                 self.send(Event::Audio { response, frame, samples: voice(frame), stamps: None }).await?;
             }
-            self.send(Event::SegmentFinished { response, reason: FinishReason::Stop, usage: EngineUsage::default() }).await?;
+            self.send(Event::SegmentFinished { response, reason: FinishReason::Stop, usage: EngineUsage::default() })
+                .await?;
         }
         Some(())
     }
 
-    /// Calls the function of the script, if this response is offered it; whether it did.
+    /// Calls the script's function if this response is offered it. Returns true if it did; `None` once the caller is
+    /// gone.
     async fn call(&mut self, respond: &Respond) -> Option<bool> {
         let tools = respond.tools.as_ref().unwrap_or(&self.tools);
         let Some((name, pieces)) = self.script.call.clone() else { return Some(false) };
@@ -211,7 +215,8 @@ impl ScriptedSession {
             return self.read_aloud(response).await;
         }
         let scripted = self.script.responses.get(self.responses).cloned();
-        let scripted = scripted.unwrap_or(ScriptedResponse { text: None, frames: self.script.frames, hold_after_frames: None });
+        let scripted =
+            scripted.unwrap_or(ScriptedResponse { text: None, frames: self.script.frames, hold_after_frames: None });
         self.responses += 1;
         let accepted = Instant::now();
         let calls = self.call(respond).await?;
@@ -273,12 +278,12 @@ impl ScriptedSession {
         self.send(Event::SegmentFinished { response, reason, usage }).await
     }
 
-    /// Reads text aloud as it comes, a frame a word.
+    /// Speaks streamed text, one frame per word; `None` once the caller is gone.
     async fn read_aloud(&mut self, response: ResponseId) -> Option<()> {
         let (mut frame, mut cancelled) = (0, false);
         while !cancelled {
             let StreamedText { words, ended } = self.texts.entry(response).or_default();
-            // A space alone, between two pieces of text, is no word.
+            // A lone space between two pieces of text is not a word.
             if words.front().is_some_and(|word| word.trim().is_empty()) {
                 let space = words.pop_front()?;
                 self.send(Event::Text { response, text: space }).await?;
@@ -316,7 +321,7 @@ impl ScriptedSession {
     }
 }
 
-/// Returns once the gate lets a frame through. A closed one lets everything through.
+/// Waits for a permit of the gate. A closed gate blocks nothing.
 async fn passed(gate: Option<&Semaphore>) {
     match gate {
         Some(gate) => drop(gate.acquire().await.map(tokio::sync::SemaphorePermit::forget)),

@@ -1,5 +1,5 @@
-//! The scripted voice: a rising tone, so that its pitch says which part of it is heard. A recording of it is checked for what is
-//! missing, doubled or out of order, also after a codec that leaves no sample as it was.
+//! The scripted voice: a rising tone whose pitch encodes the position. The check of a recording finds missing, doubled
+//! and swapped parts, also after a lossy codec.
 
 use std::f64::consts::TAU;
 
@@ -7,26 +7,26 @@ use super::{FRAME_SAMPLES, OUTPUT_RATE};
 
 /// Pitch at the beginning of a sweep, in Hz.
 const LOW_HZ: f64 = 400.0;
-/// How fast the pitch rises, in Hz a second.
+/// Rise of the pitch, in Hz per second.
 const RISE_HZ: f64 = 800.0;
-/// Length of a sweep, after which the next one begins: as long as the longest answer that is judged. A whole number of periods, so
-/// that there is no click between two sweeps.
+/// Duration of a sweep, after which the next one begins: that of the longest judged answer. It has a whole number of
+/// periods, so there is no click between two sweeps.
 const SWEEP_S: f64 = 4.0;
 const SWEEP_MS: f64 = SWEEP_S * 1_000.0;
-/// Samples of one stretch that is judged: half a packet, so that a packet by itself is noticed.
+/// Samples of one analysed stretch: half a packet, so that a single packet is noticed.
 const STRETCH: usize = OUTPUT_RATE as usize / 100;
-/// From one stretch to the next.
+/// Samples from one stretch to the next.
 const STEP: usize = STRETCH / 4;
-/// Above this root mean square it is the voice: it speaks at half of full scale.
+/// Root mean square above which a stretch is voice; the voice has half of full scale.
 const LOUD: f32 = 0.1;
-/// Delays that differ by less are the same: what a codec does to the pitch of a stretch.
+/// Largest change of the delay that a codec's effect on the pitch can cause, in ms.
 const SAME_MS: f64 = 6.0;
-/// Stretches of which the middle one counts.
+/// Stretches of a median filter.
 const MEDIAN: usize = 5;
-/// How many times as long as the shortest period of a stretch the longest may be. They are evener, except where the stretch is cut.
+/// Largest ratio of the longest period of a stretch to the shortest; beyond it the stretch contains a cut.
 const UNEVEN: f64 = 1.1;
 
-/// Frame `index` of the voice, at half of full scale.
+/// Returns frame `index` of the voice, at half of full scale.
 pub fn voice(index: u64) -> Vec<f32> {
     let start = index as usize * FRAME_SAMPLES;
     (start..start + FRAME_SAMPLES)
@@ -37,7 +37,8 @@ pub fn voice(index: u64) -> Vec<f32> {
         .collect()
 }
 
-/// Which part of the voice the middle of `stretch` is, in ms from the beginning of its sweep; `None` where nothing has one pitch.
+/// Returns the voice position at the middle of `stretch`, in ms from the beginning of its sweep; `None` without a
+/// single pitch.
 fn position_ms(stretch: &[f32]) -> Option<f64> {
     let rises: Vec<f64> = (1..stretch.len())
         .filter(|&i| stretch[i - 1] < 0.0 && stretch[i] >= 0.0)
@@ -51,27 +52,27 @@ fn position_ms(stretch: &[f32]) -> Option<f64> {
         return None;
     }
     let rate = f64::from(OUTPUT_RATE);
-    // The mean pitch between two moments is that of the moment in the middle.
+    // The mean pitch between two moments is the pitch at their middle.
     let pitch = (rises.len() - 1) as f64 * rate / (last - first);
     let off_middle = (stretch.len() as f64 - first - last) / 2.0 / rate;
     Some(((pitch - LOW_HZ) / RISE_HZ + off_middle) * 1_000.0)
 }
 
-/// What a recording holds of the voice.
+/// Position of the voice in a recording, and its faults.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct VoiceTrace {
-    /// The part with which it begins, in ms.
+    /// Voice position at its beginning, in ms.
     pub first_ms: f64,
-    /// The part with which it ends, in ms.
+    /// Voice position at its end, in ms.
     pub last_ms: f64,
-    /// All that was skipped, in ms.
+    /// Total skipped duration, in ms.
     pub missing_ms: f64,
-    /// All that is more than the voice, in ms: said again, stretched, or a pause.
+    /// Total added duration, in ms: repetitions, stretches and pauses.
     pub added_ms: f64,
 }
 
 impl VoiceTrace {
-    /// Follows the voice through `sound` at [`OUTPUT_RATE`]; `None` where there is no voice.
+    /// Traces the voice through `sound` at [`OUTPUT_RATE`]; `None` without a voice.
     pub fn of(sound: &[f32]) -> Option<Self> {
         let parts = parts(sound);
         let ((begin, _), (end, _)) = (*parts.first()?, *parts.last()?);
@@ -91,7 +92,7 @@ impl VoiceTrace {
     }
 }
 
-/// The middle of each loud stretch, and the part of the voice that it is; both in ms.
+/// Returns the middle of each loud stretch and its voice position, both in ms.
 fn parts(sound: &[f32]) -> Vec<(f64, f64)> {
     let mut parts = Vec::new();
     let mut delay = None;
@@ -101,7 +102,7 @@ fn parts(sound: &[f32]) -> Vec<(f64, f64)> {
         }
         let Some(part) = position_ms(stretch) else { continue };
         let middle = (index * STEP + STRETCH / 2) as f64 * 1_000.0 / f64::from(OUTPUT_RATE);
-        // Of all sweeps the one that is due.
+        // Chooses the sweep that is due.
         let due = middle - *delay.get_or_insert(middle - part);
         parts.push((middle, part + ((due - part) / SWEEP_MS).round() * SWEEP_MS));
     }
@@ -124,7 +125,7 @@ mod tests {
 
     const PACKET: usize = OUTPUT_RATE as usize / 50;
 
-    /// The voice in packets of 20 ms.
+    /// Returns the voice in packets of 20 ms.
     fn packets(frames: u64) -> Vec<Vec<f32>> {
         let sound: Vec<f32> = (0..frames).flat_map(voice).collect();
         sound.chunks(PACKET).map(<[f32]>::to_vec).collect()

@@ -1,11 +1,11 @@
-//! Memory, copies, and what the device can do.
+//! Memory, copies, and device attributes.
 
 use std::ffi::{c_int, c_uchar, c_uint, c_void};
 
-use super::{Status, write_out, thread, with};
-use crate::driver::{DEFAULT_STREAM, HostRange, SHARED, SHARED_OPT_IN, UploadSource, THREADS, StreamWork};
+use super::{Status, thread, with, write_out};
+use crate::driver::{DEFAULT_STREAM, HostRange, SHARED, SHARED_OPT_IN, StreamWork, THREADS, UploadSource};
 
-/// A `CUdevice_attribute`, as on an H200 where a program may depend on it.
+/// Value of a `CUdevice_attribute`, as on an H200 if a program may depend on it.
 pub fn attribute(number: c_int) -> Option<c_int> {
     Some(match number {
         1 => THREADS as c_int,
@@ -30,9 +30,9 @@ pub fn attribute(number: c_int) -> Option<c_int> {
     })
 }
 
-/// A range of host memory that C names.
+/// A range of host memory from C.
 fn host(address: *const c_void, length: usize) -> HostRange {
-    // SAFETY: the border's invariant: CUDA asks the caller for the same promise.
+    // SAFETY: the border's invariant: CUDA requires the same of the caller.
     unsafe { HostRange::new(address.expose_provenance(), length) }
 }
 
@@ -106,7 +106,9 @@ extern "C" fn cuMemcpyHtoDAsync_v2(to: u64, from: *const c_void, length: usize, 
 
 #[unsafe(no_mangle)]
 extern "C" fn cuMemcpyDtoH_v2(to: *mut c_void, from: u64, length: usize) -> Status {
-    with(|driver| driver.run_synchronously(StreamWork::Download { to: host(to, length), from, pinned: false }, thread()))
+    with(|driver| {
+        driver.run_synchronously(StreamWork::Download { to: host(to, length), from, pinned: false }, thread())
+    })
 }
 
 #[unsafe(no_mangle)]

@@ -1,10 +1,9 @@
-//! The C border: the functions of `libcuda.so`. All `unsafe` code of the crate is here.
+//! C API: the functions of `libcuda.so`. All `unsafe` code of the crate is here.
 //!
-//! Every pointer comes from a program that calls a C function of CUDA's driver, and is what CUDA's documentation of that
-//! function says. That is the invariant of every block below; those that need more say it.
+//! Every pointer comes from a program that calls a C function of CUDA's driver, and satisfies CUDA's documentation of that function. This
+//! is the invariant of every block below; blocks that need more state it.
 //!
-//! `memory`, `streams` and `modules` hold the functions that do something, `unsupported` those that answer that they
-//! are not supported.
+//! `memory`, `streams` and `modules` hold the implemented functions, `unsupported` those that return "not supported".
 
 mod memory;
 mod modules;
@@ -17,13 +16,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::driver::{CuResult, Driver, Failure, HostRange, names};
 
-/// `CUresult`.
+/// Result code, a `CUresult`.
 type Status = u32;
 
 static DRIVER: Mutex<Option<Driver>> = Mutex::new(None);
-/// The text of the last call that failed.
+/// Text of the last call that failed.
 static LAST_FAULT: Mutex<Option<CString>> = Mutex::new(None);
-/// The only context's handle.
+/// Handle of the only context.
 const CONTEXT: usize = 0x51;
 
 thread_local! {
@@ -34,17 +33,17 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// This thread, as captures tell threads apart.
+/// Id of this thread, by which captures tell threads apart.
 fn thread() -> u64 {
     // Each thread has its own cell.
     CURRENT.with(|cell| std::ptr::from_ref(cell).addr() as u64)
 }
 
-/// Does something with the driver, and keeps the text of what fails.
+/// Calls the driver, and stores the text of a failure.
 fn with(call: impl FnOnce(&mut Driver) -> Result<(), Failure>) -> Status {
     let result = call(lock(&DRIVER).get_or_insert_default());
     let Err(failure) = result else { return 0 };
-    // An event that is not complete is an answer.
+    // "Not ready" is an answer, not a failure.
     if failure.code != CuResult::NotReady as u32 {
         eprintln!("simcuda: {failure}");
         *lock(&LAST_FAULT) = CString::new(failure.to_string()).ok();
@@ -52,7 +51,7 @@ fn with(call: impl FnOnce(&mut Driver) -> Result<(), Failure>) -> Status {
     failure.code
 }
 
-/// Writes what a function gives.
+/// Writes a result to an out-parameter.
 ///
 /// # Safety
 /// `to` is valid for a write, or null.
@@ -60,12 +59,15 @@ unsafe fn write_out<T>(to: *mut T, value: T) -> Result<(), Failure> {
     if to.is_null() {
         return Err(Failure::new(CuResult::InvalidValue, "a null pointer where the result belongs"));
     }
-    // SAFETY: the caller promises it.
+    // SAFETY: the caller guarantees it.
     unsafe { to.write(value) };
     Ok(())
 }
 
-/// A string that C gives.
+/// Reads a C string.
+///
+/// # Safety
+/// `text` is a string that ends with NUL, or null.
 ///
 /// # Safety
 /// `text` is a string that ends with NUL, or null.
@@ -73,34 +75,34 @@ unsafe fn text<'a>(text: *const c_char) -> Result<&'a str, Failure> {
     if text.is_null() {
         return Err(Failure::new(CuResult::InvalidValue, "a null pointer where a string belongs"));
     }
-    // SAFETY: the caller promises it.
+    // SAFETY: the caller guarantees it.
     let text = unsafe { CStr::from_ptr(text) };
     text.to_str().map_err(|_| Failure::new(CuResult::InvalidValue, "a string that is not UTF-8"))
 }
 
-/// The bytes of a range of host memory.
+/// Reads a range of host memory.
 pub fn read(range: HostRange) -> Vec<u8> {
-    // A pointer to nothing may be null.
+    // A pointer of an empty range may be null.
     if range.length() == 0 {
         return Vec::new();
     }
-    // SAFETY: whoever made the range has promised that it can be read.
+    // SAFETY: the creator of the range guarantees that it is readable.
     unsafe { std::slice::from_raw_parts(std::ptr::with_exposed_provenance(range.address()), range.length()).to_vec() }
 }
 
-/// Writes the bytes of a range of host memory.
+/// Writes a range of host memory.
 pub fn write(range: HostRange, bytes: &[u8]) {
     let length = bytes.len().min(range.length());
     if length == 0 {
         return;
     }
-    // SAFETY: whoever made the range has promised that it can be written; `bytes` is our own.
+    // SAFETY: the creator of the range guarantees that it is writable; `bytes` is our own.
     unsafe {
         std::ptr::copy_nonoverlapping(bytes.as_ptr(), std::ptr::with_exposed_provenance_mut(range.address()), length);
     }
 }
 
-/// The text of the last call that failed on any thread; null if none has. Valid until this thread asks again.
+/// Returns the text of the last failed call on any thread; null if there is none. Valid until this thread asks again.
 #[unsafe(no_mangle)]
 pub extern "C" fn simcuda_last_fault() -> *const c_char {
     thread_local! {
@@ -177,7 +179,8 @@ extern "C" fn cuDeviceGetUuid_v2(uuid: *mut [u8; 16], _device: c_int) -> Status 
 extern "C" fn cuDeviceGetAttribute(value: *mut c_int, attribute: c_int, _device: c_int) -> Status {
     with(|_| {
         let found = memory::attribute(attribute);
-        let missing = || Failure::new(CuResult::NotSupported, format!("the device's attribute {attribute} is not covered"));
+        let missing =
+            || Failure::new(CuResult::NotSupported, format!("the device's attribute {attribute} is not covered"));
         // SAFETY: the module's invariant.
         unsafe { write_out(value, found.ok_or_else(missing)?) }
     })

@@ -2,13 +2,14 @@
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
-use super::{Status, write_out, text, thread, with};
+use super::{Status, text, thread, with, write_out};
 use crate::driver::{CuResult, Failure};
 
 #[unsafe(no_mangle)]
 extern "C" fn cuModuleLoadData(to: *mut u64, image: *const c_void) -> Status {
     with(|driver| {
-        // SAFETY: the border's invariant. An image of machine code is no text, and its first byte is not that of PTX.
+        // SAFETY: the border's invariant. An image of machine code is not text, and its first byte differs from that of
+        // PTX.
         let first = unsafe { image.cast::<u8>().as_ref() };
         if first.is_none_or(|first| *first == 0x7f || *first == 0x50) {
             return Err(Failure::new(CuResult::InvalidPtx, "only PTX text can be loaded, no machine code"));

@@ -2,13 +2,13 @@
 
 use std::ffi::{c_int, c_uint, c_ulonglong};
 
-use super::{Status, write_out, thread, with};
-use crate::driver::{CuResult, Failure, CaptureMode};
+use super::{Status, thread, with, write_out};
+use crate::driver::{CaptureMode, CuResult, Failure};
 
-/// `CU_STREAM_NON_BLOCKING`.
+/// Stream flag `CU_STREAM_NON_BLOCKING`.
 const NON_BLOCKING: c_uint = 1;
 
-/// Gives a handle.
+/// Writes a handle to an out-parameter.
 fn handle(to: *mut u64, handle: u64) -> Result<(), Failure> {
     // SAFETY: the border's invariant.
     unsafe { write_out(to, handle) }

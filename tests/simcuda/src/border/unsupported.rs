@@ -1,5 +1,5 @@
-//! Functions that the stock `cudarc` may ask for and that nothing here needs: they say so. A caller's arguments are ignored,
-//! as C allows.
+//! Unsupported functions: the stock `cudarc` may look them up, and nothing here needs them. They return "not supported" and ignore their
+//! arguments, as C allows.
 
 use super::{Status, with};
 use crate::driver::{CuResult, Failure};

@@ -1,4 +1,4 @@
-//! An instruction's meaning joined with its operands, whose widths have to be right.
+//! Binds an instruction's operation to its operands and checks their widths.
 
 use std::collections::HashMap;
 
@@ -6,65 +6,65 @@ use super::decode;
 use super::kind::Operation;
 use crate::ptx::{Address, Base, Entry, Guard, Instruction, Operand, PtxError, Reg, Space, Special, Ty};
 
-/// Where the shared memory of a block begins in the generic space.
+/// Start of a block's shared memory in the generic address space.
 pub const SHARED_WINDOW: u64 = 1 << 32;
-/// Where the memory of a thread begins in the generic space.
+/// Start of a thread's local memory in the generic address space.
 pub const LOCAL_WINDOW: u64 = 2 << 32;
 
-/// A source.
+/// Source operand of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Src {
-    /// A register's place.
+    /// Index of a register.
     Reg(u32),
-    /// A predicate to be negated.
+    /// Index of a predicate to be negated.
     Not(u32),
-    /// A number, cut to the instruction's width.
+    /// A constant, truncated to the instruction's width.
     Imm(u64),
-    /// What the hardware fills.
+    /// A special register.
     Special(Special),
 }
 
-/// A destination; `None` is `_`.
+/// Destination register; `None` is `_`.
 pub type Dst = Option<Reg>;
 
-/// A part of a packed register: its source, its width in bits.
+/// A source and its width in bits; several make a packed register.
 pub type SourcePart = (Src, u32);
 
-/// An address.
+/// Address operand of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Addr {
-    /// The register that it starts from.
+    /// Base register; `None` for an absolute address.
     pub reg: Option<Reg>,
-    /// What is added.
+    /// Offset from the base, in bytes.
     pub offset: i64,
 }
 
-/// One instruction that can be carried out.
+/// An executable instruction.
 #[derive(Clone, Debug)]
 pub struct Inst {
     /// Line in the PTX text, from 1.
     pub line: u32,
-    /// Which lanes carry it out.
+    /// Predicate that selects its lanes.
     pub guard: Option<Guard>,
-    /// What it does.
+    /// Operation of the instruction.
     pub kind: Operation,
-    /// Where results go.
+    /// Destinations in order.
     pub dst: Vec<Dst>,
-    /// What it reads, with widths in bits.
+    /// Sources, with widths in bits.
     pub src: Vec<SourcePart>,
-    /// The addresses that it touches.
+    /// Addresses that it accesses.
     pub address: Vec<Addr>,
-    /// The instruction that it jumps to.
+    /// Index of the branch target.
     pub target: usize,
 }
 
-/// Where each variable lies in its own space.
+/// Address of each variable within its state space.
 pub type Symbols = HashMap<String, (Space, u64)>;
 
-/// Joins an instruction's meaning with its operands.
+/// Binds an instruction to its operands.
 ///
 /// # Errors
-/// An opcode that is not covered, or operands that do not fit it.
+/// The opcode is not covered, or its operands do not fit.
 pub fn bind(instruction: &Instruction, entry: &Entry, symbols: &Symbols) -> Result<Inst, PtxError> {
     let line = instruction.line;
     let Some(kind) = decode(&instruction.opcode) else {
@@ -162,7 +162,11 @@ impl<'a> Binder<'a> {
                 self.inst.target = target.ok_or_else(|| self.wrong("there is no such label"))?;
                 Ok(())
             }
-            Operation::Exit | Operation::Trap | Operation::Fence | Operation::CopyCommit | Operation::CopyWait(true) => Ok(()),
+            Operation::Exit
+            | Operation::Trap
+            | Operation::Fence
+            | Operation::CopyCommit
+            | Operation::CopyWait(true) => Ok(()),
             Operation::Barrier => match self.next()? {
                 Operand::Imm(_) => Ok(()),
                 _ => Err(self.wrong("only barriers of a constant number are covered")),
@@ -230,7 +234,7 @@ impl<'a> Binder<'a> {
         from.iter().try_for_each(|ty| self.from(*ty))
     }
 
-    /// `mov`: the other side of a vector has all of its bits.
+    /// Binds a `mov`; the other side of a vector has the sum of its bits.
     fn moved(&mut self, ty: Ty) -> Result<(), PtxError> {
         match (self.next()?, self.next()?) {
             (Operand::Vector(parts), from) => {
@@ -260,7 +264,7 @@ impl<'a> Binder<'a> {
         }
     }
 
-    /// A destination of so many bits: `exact`, or at least so many.
+    /// Binds a destination of `bits` bits, or of at least as many unless `exact`.
     fn to(&mut self, operand: &Operand, bits: u32, exact: bool) -> Result<(), PtxError> {
         let dst = match operand {
             Operand::Reg(reg) => Some(self.fitting(*reg, bits, exact)?),

@@ -31,7 +31,7 @@ macro_rules! floats {
     };
 }
 
-/// The meaning of a `setp`.
+/// Decodes a `setp`; `None` if it is not covered.
 #[allow(clippy::neg_cmp_op_on_partial_ord, reason = "the comparisons with `u` are true for NaN")]
 #[allow(clippy::double_comparisons, reason = "unlike `!=`, false for NaN")]
 #[allow(clippy::nonminimal_bool, reason = "the comparisons with `u` are true for NaN")]
@@ -69,7 +69,7 @@ fn join(form: &Opcode) -> Option<Map2> {
     })
 }
 
-/// The meaning of a `selp`.
+/// Decodes a `selp` of type `ty`.
 pub fn selection(ty: Ty) -> Operation {
     Operation::Map3(lanes!(|a: u64, b: u64, c: bool| if c { a } else { b }), ty, [ty, ty, Pred])
 }

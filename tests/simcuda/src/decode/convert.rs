@@ -1,4 +1,4 @@
-//! `cvt`.
+//! Conversions between number types, `cvt`.
 
 use super::form::Opcode;
 use super::half;
@@ -9,9 +9,9 @@ use crate::ptx::Ty::{self, B, Bf16, F, Pair, S, U};
 /// A conversion of one number.
 #[derive(Clone, Copy, Debug)]
 pub struct Convert {
-    /// The type that comes out.
+    /// Type of the result.
     pub to: Ty,
-    /// The type that goes in.
+    /// Type of the source.
     pub from: Ty,
     rounding: Rounding,
     saturates: bool,
@@ -25,7 +25,7 @@ enum Rounding {
     Up,
 }
 
-/// The meaning of a `cvt`.
+/// Decodes a `cvt`; `None` if it is not covered.
 pub fn kind(form: &Opcode) -> Option<Operation> {
     let [.., to, from] = form.modifiers.as_slice() else { return None };
     let (to, from) = (Ty::named(to)?, Ty::named(from)?);
@@ -47,8 +47,8 @@ pub fn kind(form: &Opcode) -> Option<Operation> {
 }
 
 impl Convert {
-    /// One lane's number, where the source register may be wider than the type. The result is extended to 64 bits by its own
-    /// sign.
+    /// Converts one lane's number; the source register may be wider than the type. The result is extended to 64 bits, by its sign if it is
+    /// signed.
     pub fn apply(&self, bits: u64) -> u64 {
         match (self.from, self.to) {
             (U(_) | S(_), U(_) | S(_)) => self.integer(widened(bits, self.from)) as u64,
@@ -80,7 +80,7 @@ impl Convert {
         }
     }
 
-    /// Clamped to the type's range; NaN is 0.
+    /// Rounds and clamps to the type's range; NaN gives 0.
     fn integer_of(&self, value: f64) -> u64 {
         let whole = self.whole(value);
         match self.to {
@@ -111,7 +111,7 @@ fn single(bits: u64) -> f32 {
     f32::from_bits(bits as u32)
 }
 
-/// The number that the type's lower bits say.
+/// Widens the type's lower bits, by sign for signed types.
 fn widened(bits: u64, ty: Ty) -> i128 {
     let width = ty.bits();
     let value = i128::from(bits) & ((1i128 << width) - 1);

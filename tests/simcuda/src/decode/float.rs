@@ -1,15 +1,14 @@
-//! Floating-point numbers.
+//! Floating-point operations.
 //!
-//! `.rn` operations round as IEEE 754 says. The approximations (`ex2`, `lg2`, `sin`, `cos`, `tanh`, `rsqrt`, `rcp`, `sqrt`,
-//! `div`) are the correctly rounded value of a computation in double precision: hardware may differ by some units in the last
-//! place, so a test over them needs a tolerance.
+//! `.rn` operations round as IEEE 754 says. The approximations (`ex2`, `lg2`, `sin`, `cos`, `tanh`, `rsqrt`, `rcp`, `sqrt`, `div`) round a
+//! double-precision result correctly. Hardware may differ by some units in the last place, so a test over them needs a tolerance.
 
 use super::form::Opcode;
 use super::kind::Operation;
 use super::lanes::{Map1, Map2, lanes};
 use crate::ptx::Ty::{self, F};
 
-/// The function for a floating-point type.
+/// Expands to the function of a floating-point type.
 macro_rules! both {
     ($ty:expr, |$($name:ident),+| $body:expr) => {
         match $ty {
@@ -20,7 +19,7 @@ macro_rules! both {
     };
 }
 
-/// The meaning of a floating-point opcode.
+/// Decodes a floating-point opcode; `None` if it is not covered.
 pub fn kind(form: &Opcode) -> Option<Operation> {
     let ty = form.ty()?;
     if form.base == "fma" {
@@ -32,14 +31,14 @@ pub fn kind(form: &Opcode) -> Option<Operation> {
     binary(form, ty).map(|map| Operation::Map2(map, ty, [ty; 2]))
 }
 
-/// A number below the normal ones as a zero with the same sign.
+/// Flushes a subnormal number to a zero of the same sign.
 fn flushed(a: f32) -> f32 {
     if a.is_subnormal() { 0.0_f32.copysign(a) } else { a }
 }
 
 fn unary(form: &Opcode, ty: Ty) -> Option<Map1> {
     Some(match (form.base, form.has("ftz")) {
-        // Bits, because a NaN's sign turns over too.
+        // Works on bits, because a NaN's sign flips too.
         ("neg", _) => both!(ty, |a| -a),
         ("abs", _) => both!(ty, |a| a.abs()),
         ("sqrt", _) => both!(ty, |a| a.sqrt()),
@@ -73,7 +72,7 @@ fn binary(form: &Opcode, ty: Ty) -> Option<Map2> {
     })
 }
 
-/// The lesser number, of which -0 is less than +0; where one is NaN, the other.
+/// Returns the lesser number, with -0 below +0; if one is NaN, the other.
 fn least(a: f32, b: f32) -> f32 {
     if a == b { f32::from_bits(a.to_bits() | b.to_bits() & 1 << 31) } else { a.min(b) }
 }

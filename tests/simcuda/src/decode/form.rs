@@ -1,41 +1,41 @@
-//! Opcodes with their modifiers, and which of them are covered.
+//! Parsed opcodes with their modifiers, and the table of covered opcodes.
 
 use std::collections::HashSet;
 use std::sync::OnceLock;
 
 use crate::ptx::{Space, Ty};
 
-/// What the crate's description says.
+/// Table of the crate's description.
 const TABLE: &str = include_str!("../coverage.md");
 
-/// An opcode in its parts.
+/// An opcode, split at its dots.
 #[derive(Clone, Debug)]
 pub struct Opcode<'a> {
-    /// The part before the first dot.
+    /// Part before the first dot.
     pub base: &'a str,
-    /// The others in order.
+    /// Modifiers in order.
     pub modifiers: Vec<&'a str>,
 }
 
 impl<'a> Opcode<'a> {
-    /// Cuts an opcode at its dots.
+    /// Splits an opcode at its dots.
     pub fn of(opcode: &'a str) -> Self {
         let mut parts = opcode.split('.');
         let base = parts.next().unwrap_or_default();
         Self { base, modifiers: parts.collect() }
     }
 
-    /// Whether it has this modifier.
+    /// True if it has this modifier.
     pub fn has(&self, modifier: &str) -> bool {
         self.modifiers.contains(&modifier)
     }
 
-    /// Its last modifier as a type.
+    /// Type of its last modifier.
     pub fn ty(&self) -> Option<Ty> {
         Ty::named(self.modifiers.last()?)
     }
 
-    /// The space that it names; the generic one if none.
+    /// State space of its modifiers; generic if none.
     pub fn space(&self) -> Space {
         let named = |modifier: &&str| match *modifier {
             "global" | "const" => Some(Space::Global),
@@ -47,7 +47,7 @@ impl<'a> Opcode<'a> {
         self.modifiers.iter().find_map(named).unwrap_or(Space::Generic)
     }
 
-    /// How many elements it moves.
+    /// Number of elements of its vector modifier; 1 without one.
     pub fn elements(&self) -> usize {
         if self.has("v4") {
             4
@@ -59,7 +59,7 @@ impl<'a> Opcode<'a> {
     }
 }
 
-/// Every form that the table of [`crate`]'s description lists.
+/// Lists every form in the table of [`crate`]'s description.
 pub fn covered() -> &'static HashSet<String> {
     static FORMS: OnceLock<HashSet<String>> = OnceLock::new();
     FORMS.get_or_init(|| {
@@ -69,7 +69,7 @@ pub fn covered() -> &'static HashSet<String> {
     })
 }
 
-/// `a{b,c}d` as `abd` and `acd`.
+/// Expands `a{b,c}d` to `abd` and `acd`.
 fn expand(pattern: &str) -> Vec<String> {
     let Some((before, rest)) = pattern.split_once('{') else {
         return if pattern.is_empty() { Vec::new() } else { vec![pattern.to_owned()] };

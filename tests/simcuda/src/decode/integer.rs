@@ -1,11 +1,11 @@
-//! Whole numbers, bits and addresses.
+//! Integer, bit and address operations.
 
 use super::form::Opcode;
 use super::kind::Operation;
 use super::lanes::{Map1, Map2, Map3, Map4, lanes};
 use crate::ptx::Ty::{self, B, Pred, S, U};
 
-/// The function for an integer type: the same for both signs.
+/// Expands to the function of an integer type, the same for both signs.
 macro_rules! any_sign {
     ($ty:expr, |$($name:ident),+| $body:expr) => {
         match $ty {
@@ -17,7 +17,7 @@ macro_rules! any_sign {
     };
 }
 
-/// The function for an integer type, by sign.
+/// Expands to the function of an integer type, by sign.
 macro_rules! by_sign {
     ($ty:expr, |$($name:ident),+| $body:expr) => {
         match $ty {
@@ -32,7 +32,7 @@ macro_rules! by_sign {
     };
 }
 
-/// The meaning of an integer opcode.
+/// Decodes an integer opcode; `None` if it is not covered.
 pub fn kind(form: &Opcode) -> Option<Operation> {
     let ty = form.ty()?;
     unary(form, ty).or_else(|| binary(form, ty)).or_else(|| ternary(form, ty)).or_else(|| quaternary(form, ty))
@@ -82,7 +82,7 @@ fn binary(form: &Opcode, ty: Ty) -> Option<Operation> {
         "mul" if form.has("hi") => high(ty)?,
         "min" => by_sign!(ty, |a, b| a.min(b)),
         "max" => by_sign!(ty, |a, b| a.max(b)),
-        // The manual leaves a division by zero open; hardware gives all ones, and the dividend as the remainder.
+        // The manual leaves division by zero undefined; hardware gives all ones, and the dividend as the remainder.
         "div" => match ty {
             U(_) => by_sign!(ty, |a, b| a.checked_div(b).unwrap_or(!0)),
             _ => by_sign!(ty, |a, b| if b == 0 { !0 } else { a.wrapping_div(b) }),
@@ -118,7 +118,7 @@ fn binary(form: &Opcode, ty: Ty) -> Option<Operation> {
     Some(Operation::Map2(map, ty, [ty, second]))
 }
 
-/// The upper half of a product.
+/// Returns the upper half of a product.
 fn high(ty: Ty) -> Option<Map2> {
     Some(match ty {
         U(16) => lanes!(|a: u16, b: u16| ((u32::from(a) * u32::from(b)) >> 16) as u16),
@@ -187,7 +187,7 @@ fn quaternary(form: &Opcode, ty: Ty) -> Option<Operation> {
     Some(Operation::Map4(map, ty, from))
 }
 
-/// `bfe`: the bits from `position` on, as many as `length` says; a signed field is extended by its own uppermost bit.
+/// Implements `bfe`: extracts `length` bits from `position` on; a signed field is sign-extended.
 fn extract(a: u64, position: u32, length: u32, width: u32, signed: bool) -> u64 {
     let (position, length) = (position & 0xff, length & 0xff);
     let bit = |at: u32| at < width && a >> at & 1 != 0;
@@ -198,7 +198,7 @@ fn extract(a: u64, position: u32, length: u32, width: u32, signed: bool) -> u64 
     })
 }
 
-/// `bfi`: `b` with its bits from `position` on taken from `a`.
+/// Implements `bfi`: replaces `length` bits of `b` from `position` on with those of `a`.
 fn insert(a: u64, b: u64, position: u32, length: u32, width: u32) -> u64 {
     let (position, length) = (position & 0xff, length & 0xff);
     (0..length).take_while(|at| position + at < width).fold(b, |out, at| {
@@ -207,7 +207,7 @@ fn insert(a: u64, b: u64, position: u32, length: u32, width: u32) -> u64 {
     })
 }
 
-/// `prmt` in its default mode: four of eight bytes, each chosen by four bits; the uppermost of them repeats the byte's sign.
+/// Implements `prmt` in its default mode: selects four of eight bytes, each by four bits; their top bit repeats the byte's sign.
 fn permute(a: u32, b: u32, chosen: u32) -> u32 {
     let bytes = u64::from(b) << 32 | u64::from(a);
     (0..4).fold(0, |out, at| {
@@ -226,7 +226,7 @@ fn funnel_right(a: u32, b: u32, by: u32) -> u32 {
     ((u64::from(b) << 32 | u64::from(a)) >> by) as u32
 }
 
-/// `lop3`: the bit of the table that the three bits choose.
+/// Implements `lop3`: three bits index the table.
 fn logic(a: u32, b: u32, c: u32, table: u32) -> u32 {
     (0..8).filter(|row| table >> row & 1 != 0).fold(0, |out, row: u32| {
         let side = |value: u32, bit: u32| if row >> bit & 1 != 0 { value } else { !value };

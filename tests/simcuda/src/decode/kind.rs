@@ -1,112 +1,112 @@
-//! What an opcode means, before its operands are known.
+//! Operations of opcodes, before their operands are bound.
 
 use super::convert::Convert;
 use super::lanes::{Map1, Map2, Map3, Map4};
 use crate::ptx::{Space, Ty};
 
-/// An opcode's meaning.
+/// Operation of an opcode.
 #[derive(Clone, Copy, Debug)]
 pub enum Operation {
-    /// One number to one.
+    /// Function of one number.
     Map1(Map1, Ty, [Ty; 1]),
-    /// Two numbers to one.
+    /// Function of two numbers.
     Map2(Map2, Ty, [Ty; 2]),
-    /// Three numbers to one.
+    /// Function of three numbers.
     Map3(Map3, Ty, [Ty; 3]),
-    /// Four numbers to one.
+    /// Function of four numbers.
     Map4(Map4, Ty, [Ty; 4]),
-    /// A comparison, and what joins it with a further predicate.
+    /// `setp`: a comparison, and the function that joins it with a further predicate.
     Compare(Map2, Ty, Option<Map2>),
     /// `mov`, which also packs and unpacks.
     Move(Ty),
     /// `cvt` of one number.
     Convert(Convert),
-    /// `cvta`: an address between a space and the generic one.
+    /// `cvta` from (true: to) a state space's generic window.
     Window(Space, bool),
-    /// `ld` of so many elements.
+    /// `ld` with its number of elements.
     Load(Space, Ty, usize),
-    /// `st` of so many elements.
+    /// `st` with its number of elements.
     Store(Space, Ty, usize),
     /// `atom` and `red`; the latter returns nothing.
     Atomic {
-        /// Where.
+        /// State space of the address.
         space: Space,
-        /// What is done, with the old value first.
+        /// Update function; the old value comes first.
         update: Map3,
-        /// Of what.
+        /// Type of the number.
         ty: Ty,
-        /// Whether there is a third operand.
+        /// True if there is a third operand.
         compares: bool,
-        /// Whether the old value is wanted.
+        /// True if the old value is returned.
         returns: bool,
     },
-    /// `bra`.
+    /// Branch, `bra`, to the instruction's target.
     Branch,
-    /// `ret` and `exit`.
+    /// End of a thread: `ret` and `exit`.
     Exit,
-    /// `trap`.
+    /// Abort of the kernel: `trap`.
     Trap,
-    /// `bar.sync`.
+    /// Block barrier, `bar.sync`.
     Barrier,
-    /// `bar.red`: a predicate over the block.
+    /// Block barrier with a reduction of predicates, `bar.red`.
     BarrierReduce(Reduce),
-    /// `bar.warp.sync`.
+    /// Warp barrier, `bar.warp.sync`.
     WarpBarrier,
-    /// `membar` and `fence`: nothing, where everything happens in order.
+    /// `membar` and `fence`: no effect, because execution is in order.
     Fence,
-    /// `shfl.sync`.
+    /// Exchange between lanes, `shfl.sync`.
     Shuffle(Shuffle),
-    /// `vote.sync`.
+    /// Vote over lanes, `vote.sync`.
     Vote(Vote),
-    /// `redux.sync`.
+    /// Reduction over lanes, `redux.sync`.
     Redux(Map2, Ty),
-    /// `activemask`.
+    /// Mask of active lanes, `activemask`.
     ActiveMask,
-    /// `ldmatrix`: so many matrices, transposed or not.
+    /// `ldmatrix` with its number of matrices; true if transposed.
     LoadMatrix(usize, bool),
     /// `mma.sync.m16n8k16` of bf16 with f32 sums.
     Mma,
-    /// `cp.async` of at most so many bytes.
+    /// `cp.async` with its largest number of bytes.
     CopyAsync(u64),
-    /// `cp.async.commit_group`.
+    /// End of a copy group, `cp.async.commit_group`.
     CopyCommit,
-    /// `cp.async.wait_group`, or `wait_all`.
+    /// `cp.async.wait_group`; true for `wait_all`.
     CopyWait(bool),
 }
 
-/// How `bar.red` joins predicates.
+/// Reduction of predicates by `bar.red`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reduce {
-    /// Whether all are true.
+    /// True if all are true.
     And,
-    /// Whether one is true.
+    /// True if one is true.
     Or,
-    /// How many are true.
+    /// Number of true predicates.
     Count,
 }
 
-/// Where `shfl.sync` takes a value from.
+/// Source lane of `shfl.sync`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shuffle {
-    /// A lane further down.
+    /// A lane with a lower index.
     Up,
-    /// A lane further up.
+    /// A lane with a higher index.
     Down,
-    /// The lane with some bits turned over.
+    /// The lane whose index has some bits flipped.
     Butterfly,
     /// A given lane.
     Index,
 }
 
-/// What `vote.sync` asks.
+/// Question of `vote.sync`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Vote {
-    /// Whether all are true.
+    /// True if all are true.
     All,
-    /// Whether one is true.
+    /// True if one is true.
     Any,
-    /// Whether all are equal.
+    /// True if all are equal.
     Uniform,
-    /// A bit for each lane.
+    /// One bit for each lane.
     Ballot,
 }

@@ -1,26 +1,26 @@
-//! The values of a register in the 32 lanes of a warp, and functions over all of them at once.
+//! Register values of the 32 lanes of a warp, and functions over all lanes.
 
 /// Lanes of a warp.
 pub const WARP: usize = 32;
 
-/// A register's bits in each lane, the unused upper ones 0. One width for all registers keeps the interpreter small; the
-/// compiler vectorises the loops over lanes.
+/// Bits of a register in each lane; the unused upper ones are 0. One width for all registers keeps the interpreter small, and the compiler
+/// vectorises loops over lanes.
 pub type Lanes = [u64; WARP];
 
-/// A function of one register.
+/// Function of one register.
 pub type Map1 = fn(&Lanes) -> Lanes;
-/// A function of two registers.
+/// Function of two registers.
 pub type Map2 = fn(&Lanes, &Lanes) -> Lanes;
-/// A function of three registers.
+/// Function of three registers.
 pub type Map3 = fn(&Lanes, &Lanes, &Lanes) -> Lanes;
-/// A function of four registers.
+/// Function of four registers.
 pub type Map4 = fn(&Lanes, &Lanes, &Lanes, &Lanes) -> Lanes;
 
-/// A number that a register can hold.
+/// A number type of registers.
 pub trait Value: Copy {
-    /// The number with these bits; upper ones are ignored.
+    /// Returns the number with these bits; upper ones are ignored.
     fn of(bits: u64) -> Self;
-    /// Its bits, the upper ones 0.
+    /// Returns its bits; the upper ones are 0.
     fn bits(self) -> u64;
 }
 
@@ -65,7 +65,7 @@ impl Value for bool {
     }
 }
 
-/// A function over lanes of one to four registers, from an expression over numbers.
+/// Expands to a function over lanes of one to four registers, from an expression over numbers.
 macro_rules! lanes {
     (|$($name:ident: $ty:ty),+| $body:expr) => {{
         fn all($($name: &$crate::decode::lanes::Lanes),+) -> $crate::decode::lanes::Lanes {

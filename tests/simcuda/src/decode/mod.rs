@@ -1,7 +1,7 @@
-//! Opcodes into what the interpreter carries out.
+//! Decoder: opcodes into executable instructions.
 //!
-//! `form` holds which opcodes are covered: the crate's table itself. `kind` says what an opcode means, the families
-//! `integer`, `float`, `compare` and `convert` find it, and `bind` joins it with its operands.
+//! `form` holds the covered opcodes, from the crate's own table. `kind` defines the operations, the families `integer`,
+//! `float`, `compare` and `convert` decode them, and `bind` adds the operands.
 
 mod bind;
 mod compare;
@@ -13,7 +13,7 @@ mod integer;
 pub mod kind;
 pub mod lanes;
 
-pub use bind::{Addr, Dst, Inst, LOCAL_WINDOW, SourcePart, SHARED_WINDOW, Src, Symbols, bind};
+pub use bind::{Addr, Dst, Inst, LOCAL_WINDOW, SHARED_WINDOW, SourcePart, Src, Symbols, bind};
 
 use form::Opcode;
 use kind::{Operation, Reduce, Shuffle, Vote};
@@ -21,7 +21,7 @@ use lanes::{Map2, Map3, lanes};
 
 use crate::ptx::Ty::{self, F, S, U};
 
-/// The meaning of an opcode; `None` if it is not covered.
+/// Decodes an opcode; `None` if it is not covered.
 pub fn decode(opcode: &str) -> Option<Operation> {
     if !form::covered().contains(opcode) {
         return None;
@@ -83,7 +83,7 @@ fn barrier(form: &Opcode) -> Operation {
     }
 }
 
-/// A function of two numbers of the type, for what joins many into one.
+/// Returns the function of two numbers that a reduction uses.
 fn joining(name: &str, ty: Ty) -> Option<Map2> {
     Some(match (name, ty) {
         ("add", F(32)) => lanes!(|a: f32, b: f32| a + b),
@@ -109,7 +109,7 @@ fn redux(form: &Opcode) -> Option<Map2> {
 fn atomic(form: &Opcode) -> Option<Operation> {
     let ty = form.ty()?;
     let name = *form.modifiers.iter().rev().nth(1)?;
-    // Of the old value, the operand, and the second operand that only `cas` has.
+    // Takes the old value, the operand, and the second operand that only `cas` has.
     let update: Map3 = match (name, ty) {
         ("exch", _) => lanes!(|_a: u64, b: u64, _c: u64| b),
         ("cas", _) => lanes!(|a: u64, b: u64, c: u64| if a == b { c } else { a }),

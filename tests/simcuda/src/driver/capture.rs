@@ -1,4 +1,4 @@
-//! Captures: what is put on a stream becomes nodes of a graph, and what would have to happen now is refused.
+//! Stream capture: work becomes nodes of a graph, and calls that need immediate effects are refused.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,37 +6,37 @@ use std::sync::Arc;
 use super::graph::{Graph, Node};
 use super::{CuResult, DEFAULT_STREAM, Driver, Failure, StreamWork};
 
-/// How far a capture reaches, as `CUstreamCaptureMode` numbers it.
+/// Scope of a capture's restrictions, as `CUstreamCaptureMode` numbers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CaptureMode {
-    /// No thread may do what a capture forbids.
+    /// Restricts all threads.
     Global,
-    /// The thread that began it may not.
+    /// Restricts the thread that began it.
     ThreadLocal,
-    /// Only calls on a captured stream are forbidden.
+    /// Restricts calls on captured streams only.
     Relaxed,
 }
 
-/// A capture under way.
+/// A capture in progress.
 #[derive(Debug)]
 pub struct Capture {
     origin: u64,
     mode: CaptureMode,
     thread: u64,
-    /// What has spoiled it.
+    /// Reason of its invalidation.
     invalidated: Option<String>,
     nodes: Vec<Node>,
-    /// The nodes that each stream's next one comes behind.
+    /// Dependencies of each stream's next node.
     tips: BTreeMap<u64, Vec<usize>>,
 }
 
 impl Driver {
-    /// The capture that a stream takes part in.
+    /// Returns the capture that a stream takes part in.
     pub(super) fn capture_of(&self, stream: u64) -> Option<u64> {
         self.streams.get(&stream)?.capture
     }
 
-    /// Refuses what no capture allows, and spoils those that it concerns.
+    /// Refuses calls that no capture allows, and invalidates the captures in scope.
     pub(super) fn outside_capture(&mut self, what: &str, thread: u64) -> Result<(), Failure> {
         self.check_fault()?;
         let concerned = |capture: &&mut Capture| match capture.mode {
@@ -53,7 +53,7 @@ impl Driver {
         refused
     }
 
-    /// Spoils a stream's capture.
+    /// Invalidates a stream's capture.
     pub(super) fn invalidate(&mut self, stream: u64, text: &str) -> Failure {
         self.invalidate_with(stream, CuResult::CaptureUnsupported, text)
     }
@@ -65,7 +65,7 @@ impl Driver {
         Failure::new(code, text)
     }
 
-    /// Begins to capture a stream.
+    /// Begins a capture of a stream.
     pub fn begin_capture(&mut self, stream: u64, mode: CaptureMode, thread: u64) -> Result<(), Failure> {
         self.check_fault()?;
         if stream == DEFAULT_STREAM {
@@ -83,23 +83,27 @@ impl Driver {
         Ok(())
     }
 
-    /// 0 if a stream is not captured, 1 if it is, 2 if its capture is spoiled.
+    /// Returns 0 if a stream is not captured, 1 if it is, 2 if its capture is invalidated.
     pub fn capture_status(&mut self, stream: u64) -> Result<u32, Failure> {
         self.stream(stream)?;
         let capture = self.capture_of(stream).and_then(|handle| self.captures.get(&handle));
         Ok(capture.map_or(0, |capture| if capture.invalidated.is_some() { 2 } else { 1 }))
     }
 
-    /// The nodes that a stream's next one comes behind.
+    /// Returns the dependencies of a stream's next node.
     pub(super) fn last_nodes(&self, capture: u64, stream: u64) -> Vec<usize> {
         let tips = self.captures.get(&capture).and_then(|capture| capture.tips.get(&stream));
         tips.cloned().unwrap_or_default()
     }
 
-    /// Adds a node.
+    /// Adds a node to a stream's capture.
     pub(super) fn capture_work(&mut self, stream: u64, work: StreamWork) -> Result<(), Failure> {
         if matches!(work, StreamWork::Graph(_)) {
-            return Err(self.invalidate_with(stream, CuResult::NotSupported, "a graph inside of a graph is not covered"));
+            return Err(self.invalidate_with(
+                stream,
+                CuResult::NotSupported,
+                "a graph inside of a graph is not covered",
+            ));
         }
         let Some(capture) = self.capture_of(stream).and_then(|handle| self.captures.get_mut(&handle)) else {
             return Err(Failure::new(CuResult::IllegalState, "the stream is not captured"));
@@ -113,7 +117,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Lets a stream's next node come behind an event's, with which the stream joins the capture.
+    /// Makes a stream's next node depend on an event's nodes; the stream joins the capture.
     pub(super) fn join_capture(&mut self, stream: u64, handle: u64, nodes: Vec<usize>) -> Result<(), Failure> {
         let found = self.stream(stream)?;
         if found.capture.is_some_and(|other| other != handle) {
@@ -131,13 +135,17 @@ impl Driver {
         Ok(())
     }
 
-    /// Ends a capture and gives its graph.
+    /// Ends a capture and returns its graph's handle.
     pub fn end_capture(&mut self, stream: u64) -> Result<u64, Failure> {
         self.stream(stream)?;
         let not_captured = || Failure::new(CuResult::IllegalState, "the stream is not captured");
         let handle = self.capture_of(stream).ok_or_else(not_captured)?;
         if self.captures.get(&handle).is_some_and(|capture| capture.origin != stream) {
-            return Err(self.invalidate_with(stream, CuResult::CaptureUnmatched, "the capture began in another stream"));
+            return Err(self.invalidate_with(
+                stream,
+                CuResult::CaptureUnmatched,
+                "the capture began in another stream",
+            ));
         }
         let capture = self.captures.remove(&handle).ok_or_else(not_captured)?;
         for stream in self.streams.values_mut().filter(|stream| stream.capture == Some(handle)) {

@@ -1,40 +1,40 @@
-//! CUDA's codes.
+//! Result codes of CUDA.
 
 use crate::fault::Fault;
 
-/// The `CUresult`s that this library gives besides those of faults.
+/// `CUresult`s of this library, except those of faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum CuResult {
-    /// `CUDA_ERROR_INVALID_VALUE`
+    /// `CUDA_ERROR_INVALID_VALUE`: an argument is invalid.
     InvalidValue = 1,
-    /// `CUDA_ERROR_OUT_OF_MEMORY`
+    /// `CUDA_ERROR_OUT_OF_MEMORY`: the device's memory is full.
     OutOfMemory = 2,
-    /// `CUDA_ERROR_INVALID_DEVICE`
+    /// `CUDA_ERROR_INVALID_DEVICE`: there is no such device.
     InvalidDevice = 101,
-    /// `CUDA_ERROR_INVALID_PTX`
+    /// `CUDA_ERROR_INVALID_PTX`: the PTX is wrong or not covered.
     InvalidPtx = 218,
-    /// `CUDA_ERROR_INVALID_HANDLE`
+    /// `CUDA_ERROR_INVALID_HANDLE`: the handle is unknown.
     InvalidHandle = 400,
-    /// `CUDA_ERROR_ILLEGAL_STATE`
+    /// `CUDA_ERROR_ILLEGAL_STATE`: the object is in the wrong state.
     IllegalState = 401,
-    /// `CUDA_ERROR_NOT_FOUND`
+    /// `CUDA_ERROR_NOT_FOUND`: there is no such name.
     NotFound = 500,
-    /// `CUDA_ERROR_NOT_READY`
+    /// `CUDA_ERROR_NOT_READY`: the event is not complete.
     NotReady = 600,
-    /// `CUDA_ERROR_NOT_SUPPORTED`
+    /// `CUDA_ERROR_NOT_SUPPORTED`: the function is not supported.
     NotSupported = 801,
-    /// `CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED`
+    /// `CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED`: not allowed during a capture.
     CaptureUnsupported = 900,
-    /// `CUDA_ERROR_STREAM_CAPTURE_INVALIDATED`
+    /// `CUDA_ERROR_STREAM_CAPTURE_INVALIDATED`: an earlier error ended the capture.
     CaptureInvalidated = 901,
-    /// `CUDA_ERROR_STREAM_CAPTURE_UNMATCHED`
+    /// `CUDA_ERROR_STREAM_CAPTURE_UNMATCHED`: the stream did not begin the capture.
     CaptureUnmatched = 903,
-    /// `CUDA_ERROR_STREAM_CAPTURE_UNJOINED`
+    /// `CUDA_ERROR_STREAM_CAPTURE_UNJOINED`: a forked stream did not join again.
     CaptureUnjoined = 904,
-    /// `CUDA_ERROR_STREAM_CAPTURE_ISOLATION`
+    /// `CUDA_ERROR_STREAM_CAPTURE_ISOLATION`: a dependency crosses the capture's border.
     CaptureIsolation = 905,
-    /// `CUDA_ERROR_CAPTURED_EVENT`
+    /// `CUDA_ERROR_CAPTURED_EVENT`: the event was recorded in a capture.
     CapturedEvent = 907,
 }
 
@@ -62,28 +62,28 @@ const NAMES: &[(u32, &str, &str)] = &[
     (907, "CUDA_ERROR_CAPTURED_EVENT\0", "operation not permitted on an event last recorded in a capturing stream\0"),
 ];
 
-/// A code's name and description, both NUL-terminated.
+/// Returns a code's name and description, both NUL-terminated.
 pub fn names(code: u32) -> Option<(&'static str, &'static str)> {
     NAMES.iter().find(|(known, ..)| *known == code).map(|(_, name, text)| (*name, *text))
 }
 
-/// Why a call is refused.
+/// Failure of a call.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{code}: {text}")]
 pub struct Failure {
-    /// The `CUresult`.
+    /// Code of the failure, a `CUresult`.
     pub code: u32,
-    /// The reason.
+    /// Reason of the failure.
     pub text: String,
 }
 
 impl Failure {
-    /// A refusal.
+    /// Creates a failure with a reason.
     pub fn new(code: CuResult, text: impl Into<String>) -> Self {
         Self { code: code as u32, text: text.into() }
     }
 
-    /// What a fault on the device becomes.
+    /// Converts a fault on the device.
     pub fn of_fault(fault: &Fault) -> Self {
         Self { code: fault.kind.code(), text: fault.to_string() }
     }

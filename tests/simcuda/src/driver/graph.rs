@@ -1,15 +1,15 @@
-//! Graphs: captured work that can be replayed.
+//! Graphs: captured work that can be launched repeatedly.
 
 use std::sync::Arc;
 
 use super::{CuResult, Driver, Failure, StreamWork};
 
-/// One piece of work and the nodes that it comes behind.
+/// One piece of work and its dependencies.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// The work, with the addresses that it was captured with.
+    /// Work, with the addresses of its capture.
     pub work: StreamWork,
-    /// Nodes that come before it.
+    /// Indices of nodes that come before it.
     pub dependencies: Vec<usize>,
 }
 
@@ -20,12 +20,12 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// A graph of nodes, each behind earlier ones.
+    /// Creates a graph; each node depends on earlier ones only.
     pub fn new(nodes: Vec<Node>) -> Self {
         Self { nodes }
     }
 
-    /// Which nodes come before some, or are among them.
+    /// Marks `some` nodes and all that they depend on.
     pub fn before(&self, some: &[usize]) -> Vec<bool> {
         let mut found = vec![false; self.nodes.len()];
         some.iter().for_each(|node| found[*node] = true);
@@ -37,8 +37,7 @@ impl Graph {
         found
     }
 
-    /// The work in an order that the nodes allow: always the youngest one that is possible, so that a wait which is missing
-    /// shows.
+    /// Returns the work in an order that the dependencies allow, always the latest ready node first, so that a missing dependency shows.
     pub fn order(&self) -> impl Iterator<Item = &StreamWork> {
         let mut left: Vec<usize> = (0..self.nodes.len()).collect();
         let mut done = vec![false; self.nodes.len()];
@@ -58,7 +57,7 @@ impl Driver {
         self.graphs.get(&handle).cloned().ok_or_else(missing)
     }
 
-    /// Makes a graph that can be launched.
+    /// Creates an executable graph; returns its handle.
     pub fn instantiate(&mut self, handle: u64) -> Result<u64, Failure> {
         let graph = self.graph(handle)?;
         let handle = self.handle();
@@ -66,21 +65,21 @@ impl Driver {
         Ok(handle)
     }
 
-    /// Puts a graph's work on a stream.
+    /// Enqueues a graph's work on a stream.
     pub fn launch_graph(&mut self, handle: u64, stream: u64) -> Result<(), Failure> {
         let missing = || Failure::new(CuResult::InvalidHandle, format!("there is no graph {handle:#x} to launch"));
         let graph = self.executables.get(&handle).cloned().ok_or_else(missing)?;
         self.submit(stream, StreamWork::Graph(graph))
     }
 
-    /// Forgets a graph.
+    /// Destroys a graph.
     pub fn destroy_graph(&mut self, handle: u64) -> Result<(), Failure> {
         self.graph(handle)?;
         self.graphs.remove(&handle);
         Ok(())
     }
 
-    /// Forgets a graph that can be launched; launches that are on a stream stay.
+    /// Destroys an executable graph; its enqueued launches stay.
     pub fn destroy_executable(&mut self, handle: u64) -> Result<(), Failure> {
         let missing = || Failure::new(CuResult::InvalidHandle, format!("there is no graph {handle:#x} to launch"));
         self.executables.remove(&handle).map(drop).ok_or_else(missing)

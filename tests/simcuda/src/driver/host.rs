@@ -1,6 +1,6 @@
 //! Host memory that copies read and write.
 
-/// A range of host memory that a caller of the C functions has named.
+/// A range of host memory that a caller of the C functions named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostRange {
     address: usize,
@@ -8,31 +8,31 @@ pub struct HostRange {
 }
 
 impl HostRange {
-    /// A range that can be read, or written if a copy goes there.
+    /// Creates a range; it is readable, and writable if a copy writes to it.
     ///
     /// # Safety
-    /// The range has to stay valid, and untouched by others, until the call that it is given to returns; if it is page-locked,
-    /// until the copy has been waited for or the page-locked memory is freed.
+    /// The range stays valid, and untouched by others, until the call that receives it returns; if it is page-locked, until the copy was
+    /// waited for or the page-locked memory is freed.
     pub unsafe fn new(address: usize, length: usize) -> Self {
         Self { address, length }
     }
 
-    /// Its first byte's address.
+    /// Address of the first byte.
     pub fn address(self) -> usize {
         self.address
     }
 
-    /// Bytes.
+    /// Length in bytes.
     pub fn length(self) -> usize {
         self.length
     }
 
-    /// Its bytes.
+    /// Reads all bytes.
     pub fn read(self) -> Vec<u8> {
         crate::border::read(self)
     }
 
-    /// Writes all of its bytes.
+    /// Writes all bytes.
     pub fn write(self, bytes: &[u8]) {
         crate::border::write(self, bytes);
     }
@@ -49,26 +49,26 @@ struct Page {
 
 /// Page-locked host memory.
 pub struct Pinned {
-    /// Only kept: C reads and writes it, through its address.
+    /// Kept alive only: C reads and writes it through its address.
     _pages: Vec<Page>,
     address: usize,
     length: usize,
 }
 
 impl Pinned {
-    /// Zeros.
+    /// Allocates zeroed memory of `length` bytes.
     pub fn new(length: usize) -> Self {
         let mut pages = vec![Page { _bytes: [0; PAGE] }; length.div_ceil(PAGE).max(1)];
         let address = pages.as_mut_ptr().expose_provenance();
         Self { _pages: pages, address, length }
     }
 
-    /// Its first byte's address.
+    /// Address of the first byte.
     pub fn address(&self) -> usize {
         self.address
     }
 
-    /// Bytes.
+    /// Length in bytes.
     pub fn length(&self) -> usize {
         self.length
     }

@@ -1,8 +1,7 @@
-//! What `libcuda` keeps: modules, memory, streams, events, captures and graphs, behind handles.
+//! State of `libcuda`: modules, memory, streams, events, captures and graphs, behind handles.
 //!
-//! Work that is put on a stream is deferred until something waits for it, and then no more than that is carried out. So a wait
-//! that is missing shows: whoever reads too early finds fresh or old memory. `stream` has the queues, `capture` the rules
-//! inside of captures, and `graph` what they leave.
+//! Enqueued work is deferred until something waits for it, and then only the required work is run. So a missing wait shows: an early read
+//! finds uninitialised or old memory. `stream` has the queues, `capture` the rules within captures, and `graph` their results.
 
 mod capture;
 mod code;
@@ -19,7 +18,7 @@ pub use capture::CaptureMode;
 pub use code::{CuResult, Failure, names};
 pub use host::{HostRange, Pinned};
 pub use module::{SHARED, SHARED_OPT_IN, THREADS};
-pub use work::{UploadSource, StreamWork};
+pub use work::{StreamWork, UploadSource};
 
 use crate::fault::Fault;
 use crate::kernel::LoadedModule;
@@ -29,10 +28,10 @@ use graph::Graph;
 use module::Function;
 use stream::{Event, Stream};
 
-/// The default stream's handle, as in CUDA.
+/// Handle of the default stream, as in CUDA.
 pub const DEFAULT_STREAM: u64 = 0;
 
-/// All that the library keeps.
+/// State of the library.
 #[derive(Default)]
 pub struct Driver {
     memory: DeviceMemory,
@@ -40,14 +39,14 @@ pub struct Driver {
     functions: HashMap<u64, Function>,
     streams: BTreeMap<u64, Stream>,
     events: HashMap<u64, Event>,
-    /// Captures under way.
+    /// Captures in progress.
     captures: HashMap<u64, Capture>,
     graphs: HashMap<u64, Arc<Graph>>,
     executables: HashMap<u64, Arc<Graph>>,
-    /// Host memory for copies that stay asynchronous, by address.
+    /// Page-locked host memory by address; its copies stay asynchronous.
     pinned: BTreeMap<usize, Pinned>,
     last_handle: u64,
-    /// The first fault of a launch. Like a corrupt context, it is what every later call answers with.
+    /// First fault of a launch. Like a corrupt context, it fails every later call.
     fault: Option<Fault>,
 }
 
@@ -58,7 +57,7 @@ impl Driver {
         self.last_handle
     }
 
-    /// Refuses when a fault has left nothing that can be trusted.
+    /// Fails after a fault.
     pub fn check_fault(&self) -> Result<(), Failure> {
         match &self.fault {
             Some(fault) => Err(Failure::of_fault(fault)),
@@ -66,7 +65,7 @@ impl Driver {
         }
     }
 
-    /// Keeps a fault and drops all work.
+    /// Stores a fault and drops all work.
     fn record_fault(&mut self, fault: Fault) -> Failure {
         let failure = Failure::of_fault(&fault);
         self.fault.get_or_insert(fault);
@@ -74,18 +73,18 @@ impl Driver {
         failure
     }
 
-    /// Free bytes and all bytes.
+    /// Returns free and total bytes.
     pub fn memory_info(&self) -> (usize, usize) {
         (self.memory.free_bytes(), CAPACITY)
     }
 
-    /// Fresh device memory, at once.
+    /// Allocates device memory at once.
     pub fn alloc(&mut self, size: usize, thread: u64) -> Result<u64, Failure> {
         self.outside_capture("an allocation", thread)?;
         self.new_memory(size)
     }
 
-    /// Fresh device memory in the order of a stream.
+    /// Allocates device memory in stream order.
     pub fn alloc_async(&mut self, size: usize, stream: u64) -> Result<u64, Failure> {
         self.stream(stream)?;
         if self.capture_of(stream).is_some() {
@@ -102,7 +101,7 @@ impl Driver {
         self.memory.alloc(size).ok_or_else(full)
     }
 
-    /// Frees device memory when all work is done.
+    /// Frees device memory after all work is done.
     pub fn free(&mut self, address: u64, thread: u64) -> Result<(), Failure> {
         self.outside_capture("freeing memory", thread)?;
         self.synchronize_all()?;
@@ -112,7 +111,7 @@ impl Driver {
         Err(Failure::new(CuResult::InvalidValue, format!("{address:#x} is no allocation to be freed")))
     }
 
-    /// Frees device memory in the order of a stream.
+    /// Frees device memory in stream order.
     pub fn free_async(&mut self, address: u64, stream: u64) -> Result<(), Failure> {
         if self.capture_of(stream).is_some() {
             return Err(self.invalidate(stream, "freeing memory in a stream that is captured"));
@@ -120,7 +119,7 @@ impl Driver {
         self.submit(stream, StreamWork::Free(address))
     }
 
-    /// Page-locked host memory.
+    /// Allocates page-locked host memory; returns its address.
     pub fn alloc_pinned(&mut self, size: usize) -> usize {
         let pinned = Pinned::new(size);
         let address = pinned.address();
@@ -128,7 +127,7 @@ impl Driver {
         address
     }
 
-    /// Frees page-locked host memory; copies that still need it become faults.
+    /// Frees page-locked host memory; pending copies with it become faults.
     pub fn free_pinned(&mut self, address: usize) -> Result<(), Failure> {
         match self.pinned.remove(&address) {
             Some(_) => Ok(()),
@@ -136,13 +135,13 @@ impl Driver {
         }
     }
 
-    /// Whether a range of host memory is page-locked.
+    /// True if a range of host memory is page-locked.
     fn is_pinned(&self, range: HostRange) -> bool {
         let before = self.pinned.range(..=range.address()).next_back();
         before.is_some_and(|(start, pinned)| range.address() + range.length() <= start + pinned.length())
     }
 
-    /// Copies from the host. What is not page-locked is read now, the rest when the copy's turn has come.
+    /// Copies from the host. Pageable memory is read now, page-locked memory when the copy runs.
     pub fn upload(&mut self, to: u64, from: HostRange, stream: u64) -> Result<(), Failure> {
         let source = if self.is_pinned(from) {
             UploadSource::Pinned(from)
@@ -154,7 +153,7 @@ impl Driver {
         self.submit(stream, StreamWork::Upload { to, from: source })
     }
 
-    /// Copies to the host. Memory that is not page-locked is there when this returns, as CUDA promises.
+    /// Copies to the host. Pageable memory is written before this returns, as CUDA specifies.
     pub fn download(&mut self, to: HostRange, from: u64, stream: u64) -> Result<(), Failure> {
         let pinned = self.is_pinned(to);
         if !pinned && self.capture_of(stream).is_some() {

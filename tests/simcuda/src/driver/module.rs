@@ -6,22 +6,22 @@ use super::{CuResult, Driver, Failure, StreamWork};
 use crate::kernel::{Kernel, load};
 use crate::run::Launch;
 
-/// Bytes of shared memory that a launch may have without asking.
+/// Bytes of shared memory that a launch may use by default.
 pub const SHARED: usize = 48 * 1024;
-/// Bytes of shared memory that a launch may have at all.
+/// Largest shared memory of a launch, in bytes, after opting in.
 pub const SHARED_OPT_IN: usize = 227 * 1024;
-/// Threads of a block.
+/// Largest number of threads of a block.
 pub const THREADS: u32 = 1024;
 
 /// A kernel behind a handle.
 pub struct Function {
     kernel: Arc<Kernel>,
-    /// Bytes of dynamic shared memory that were asked for beforehand.
+    /// Bytes of dynamic shared memory that were requested in advance.
     most_dynamic: usize,
 }
 
 impl Driver {
-    /// Loads PTX text.
+    /// Loads PTX text; returns the module's handle.
     pub fn load_module(&mut self, text: &str, thread: u64) -> Result<u64, Failure> {
         self.outside_capture("loading a module", thread)?;
         let loaded = load(text, &mut self.memory);
@@ -31,7 +31,7 @@ impl Driver {
         Ok(handle)
     }
 
-    /// Forgets a module; its kernels' handles with it.
+    /// Unloads a module; its kernels' handles become invalid.
     pub fn unload_module(&mut self, handle: u64) -> Result<(), Failure> {
         let missing = || Failure::new(CuResult::InvalidHandle, format!("there is no module {handle:#x}"));
         let module = self.modules.remove(&handle).ok_or_else(missing)?;
@@ -40,7 +40,7 @@ impl Driver {
         Ok(())
     }
 
-    /// A kernel's handle.
+    /// Returns a kernel's handle.
     pub fn function(&mut self, module: u64, name: &str) -> Result<u64, Failure> {
         let found = self.modules.get(&module).and_then(|module| module.kernels.get(name)).cloned();
         let missing = || Failure::new(CuResult::NotFound, format!("the module has no kernel `{name}`"));
@@ -51,7 +51,7 @@ impl Driver {
         Ok(handle)
     }
 
-    /// A variable's address and size.
+    /// Returns a variable's address and size.
     pub fn global(&self, module: u64, name: &str) -> Result<(u64, usize), Failure> {
         let found = self.modules.get(&module).and_then(|module| module.globals.get(name)).copied();
         found.ok_or_else(|| Failure::new(CuResult::NotFound, format!("the module has no variable `{name}`")))
@@ -62,12 +62,12 @@ impl Driver {
         self.functions.get_mut(&handle).ok_or_else(missing)
     }
 
-    /// Bytes of each parameter of a kernel.
+    /// Returns the bytes of each parameter of a kernel.
     pub fn param_sizes(&mut self, handle: u64) -> Result<Vec<usize>, Failure> {
         Ok(self.of_handle(handle)?.kernel.params.iter().map(|(_, size)| *size).collect())
     }
 
-    /// What `cuFuncGetAttribute` tells.
+    /// Implements `cuFuncGetAttribute` for the attributes that are covered.
     pub fn function_attribute(&mut self, handle: u64, attribute: u32) -> Result<i32, Failure> {
         let function = self.of_handle(handle)?;
         let value = match attribute {
@@ -83,7 +83,7 @@ impl Driver {
         Ok(value as i32)
     }
 
-    /// What `cuFuncSetAttribute` sets: the dynamic shared memory that launches may ask for.
+    /// Implements `cuFuncSetAttribute`: sets the dynamic shared memory that launches may request.
     pub fn set_function_attribute(&mut self, handle: u64, attribute: u32, value: i32) -> Result<(), Failure> {
         let function = self.of_handle(handle)?;
         if attribute != 8 {
@@ -96,7 +96,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Puts a launch on a stream. `values` are the bytes of each parameter.
+    /// Enqueues a launch on a stream. `values` are the bytes of each parameter.
     pub fn launch(
         &mut self,
         handle: u64,

@@ -1,38 +1,38 @@
-//! Streams and events: queues whose work waits until somebody needs it.
+//! Streams and events: queues of deferred work.
 
 use std::collections::VecDeque;
 
 use super::{CuResult, DEFAULT_STREAM, Driver, Failure, StreamWork};
 
-/// Pieces of work that a stream holds at most; one more carries all of them out, as a full queue makes a caller wait.
+/// Capacity of a stream; the work that exceeds it runs the whole queue, as a full queue blocks a caller.
 const MOST: usize = 16_384;
 
-/// A stream.
+/// A stream: its queue and its capture.
 #[derive(Debug, Default)]
 pub struct Stream {
-    /// Work that nobody has waited for.
+    /// Work that nothing has waited for.
     pub queue: VecDeque<StreamWork>,
-    /// Whether it is in order with the default stream.
+    /// True if it is ordered with the default stream.
     pub blocking: bool,
-    /// The capture that it takes part in.
+    /// Capture that it takes part in.
     pub capture: Option<u64>,
 }
 
-/// An event.
+/// An event and its records.
 #[derive(Debug, Default)]
 pub struct Event {
-    /// The last record's number; 0 if there is none.
+    /// Number of the last record; 0 if there is none.
     pub number: u64,
-    /// The last record that is complete.
+    /// Number of the last completed record.
     pub done: u64,
-    /// The last record's stream.
+    /// Stream of the last record.
     pub home: u64,
-    /// The capture in which it was last recorded, and the nodes that it stands behind.
+    /// Capture of its last record, and the nodes that it depends on.
     pub captured: Option<(u64, Vec<usize>)>,
 }
 
 impl Driver {
-    /// A stream that is there.
+    /// Looks up a stream; fails if there is none.
     pub(super) fn stream(&mut self, handle: u64) -> Result<&mut Stream, Failure> {
         if handle == DEFAULT_STREAM {
             return Ok(self.streams.entry(handle).or_insert_with(|| Stream { blocking: true, ..Stream::default() }));
@@ -41,14 +41,14 @@ impl Driver {
         self.streams.get_mut(&handle).ok_or_else(missing)
     }
 
-    /// A new stream.
+    /// Creates a stream; returns its handle.
     pub fn create_stream(&mut self, blocking: bool) -> u64 {
         let handle = self.handle();
         self.streams.insert(handle, Stream { blocking, ..Stream::default() });
         handle
     }
 
-    /// Ends a stream when its work is done.
+    /// Destroys a stream after its work is done.
     pub fn destroy_stream(&mut self, handle: u64) -> Result<(), Failure> {
         if self.stream(handle)?.capture.is_some() {
             return Err(self.invalidate(handle, "the end of a stream that is captured"));
@@ -58,7 +58,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Puts work on a stream, or into its capture.
+    /// Enqueues work on a stream, or adds it to its capture.
     pub fn submit(&mut self, handle: u64, work: StreamWork) -> Result<(), Failure> {
         self.check_fault()?;
         if self.stream(handle)?.capture.is_some() {
@@ -70,7 +70,7 @@ impl Driver {
         if stream.queue.len() >= MOST { self.drain(handle) } else { Ok(()) }
     }
 
-    /// Work of the default stream comes behind that of the streams which are in order with it, and theirs behind its own.
+    /// Orders work of the default stream behind that of blocking streams, and theirs behind its own.
     fn order_with_default(&mut self, handle: u64) -> Result<(), Failure> {
         if !self.stream(handle)?.blocking {
             return Ok(());
@@ -81,7 +81,7 @@ impl Driver {
         });
         let others: Vec<u64> = pending.map(|(other, _)| *other).collect();
         for home in others {
-            // An event that nobody else knows.
+            // A private event.
             let event = self.handle();
             self.events.insert(event, Event { number: 1, home, ..Event::default() });
             self.stream(home)?.queue.push_back(StreamWork::Record { event, number: 1 });
@@ -90,13 +90,13 @@ impl Driver {
         Ok(())
     }
 
-    /// Carries out a stream's work, and what it waits for in others.
+    /// Runs a stream's work, and the work of other streams that it waits for.
     pub(super) fn drain(&mut self, handle: u64) -> Result<(), Failure> {
         while self.advance(handle)? {}
         Ok(())
     }
 
-    /// Carries out a stream's next piece of work, and what it waits for; false if there is none.
+    /// Runs a stream's next piece of work, and the work that it waits for; false if there is none.
     fn advance(&mut self, handle: u64) -> Result<bool, Failure> {
         let Some(work) = self.stream(handle)?.queue.pop_front() else { return Ok(false) };
         match work {
@@ -107,7 +107,7 @@ impl Driver {
             }
             StreamWork::Wait { event, number, home } => {
                 while self.events.get(&event).is_some_and(|event| event.done < number) {
-                    // A record comes before its waits, so that this ends.
+                    // A record comes before its waits, so this terminates.
                     if !self.streams.contains_key(&home) || !self.advance(home)? {
                         break;
                     }
@@ -138,7 +138,7 @@ impl Driver {
         handles.into_iter().try_for_each(|handle| self.drain(handle))
     }
 
-    /// Waits for everything.
+    /// Waits for all work.
     pub fn synchronize_context(&mut self, thread: u64) -> Result<(), Failure> {
         self.outside_capture("waiting for the device", thread)?;
         self.synchronize_all()
@@ -149,14 +149,14 @@ impl Driver {
         self.events.get_mut(&handle).ok_or_else(missing)
     }
 
-    /// A new event.
+    /// Creates an event; returns its handle.
     pub fn create_event(&mut self) -> u64 {
         let handle = self.handle();
         self.events.insert(handle, Event::default());
         handle
     }
 
-    /// Forgets an event; waits for it that are on a stream stay.
+    /// Destroys an event; its enqueued waits stay.
     pub fn destroy_event(&mut self, handle: u64) -> Result<(), Failure> {
         let event = self.event(handle)?;
         if event.done == event.number {
@@ -181,7 +181,7 @@ impl Driver {
         self.submit(stream, StreamWork::Record { event: handle, number })
     }
 
-    /// Lets a stream wait for an event's last record.
+    /// Makes a stream wait for an event's last record.
     pub fn wait(&mut self, stream: u64, handle: u64) -> Result<(), Failure> {
         let event = self.event(handle)?;
         let (number, home, captured) = (event.number, event.home, event.captured.clone());
@@ -218,8 +218,8 @@ impl Driver {
         }
     }
 
-    /// Whether an event's last record is complete. Asking lets its stream go on by one piece of work, so that asking again and
-    /// again ends.
+    /// Fails with "not ready" unless an event's last record is complete. Each query runs one piece of work of its stream, so that polling
+    /// terminates.
     pub fn query(&mut self, handle: u64) -> Result<(), Failure> {
         self.check_fault()?;
         self.not_captured(handle)?;

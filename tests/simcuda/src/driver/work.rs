@@ -1,4 +1,4 @@
-//! What can be put on a stream, and how it is carried out.
+//! Stream work, and its execution.
 
 use std::sync::Arc;
 
@@ -7,82 +7,84 @@ use super::{Driver, HostRange};
 use crate::fault::{Fault, FaultKind};
 use crate::run::{self, Launch};
 
-/// Where an upload comes from.
+/// Source of an upload.
 #[derive(Clone, Debug)]
 pub enum UploadSource {
-    /// Bytes that were read when the copy was asked for.
+    /// Bytes that were read at the call.
     Bytes(Vec<u8>),
-    /// Page-locked memory, read when the copy's turn has come.
+    /// Page-locked memory, read when the copy runs.
     Pinned(HostRange),
 }
 
-/// One piece of work.
+/// One piece of stream work.
 #[derive(Clone, Debug)]
 pub enum StreamWork {
-    /// A kernel.
+    /// Launch of a kernel.
     Launch(Launch),
-    /// Host to device.
+    /// Copy from host to device.
     Upload {
-        /// Device address.
+        /// Device address of the destination.
         to: u64,
-        /// Where the bytes are.
+        /// Bytes, or their host memory.
         from: UploadSource,
     },
-    /// Device to host.
+    /// Copy from device to host.
     Download {
-        /// Host memory.
+        /// Host memory of the destination.
         to: HostRange,
-        /// Device address.
+        /// Device address of the source.
         from: u64,
-        /// Whether the host memory is page-locked.
+        /// True if the host memory is page-locked.
         pinned: bool,
     },
-    /// Device to device.
+    /// Copy from device to device.
     Copy {
-        /// Device address.
+        /// Device address of the destination.
         to: u64,
-        /// Device address.
+        /// Device address of the source.
         from: u64,
-        /// Bytes.
+        /// Length in bytes.
         length: usize,
     },
-    /// One byte's value, many times.
+    /// Fill with one byte's value.
     Fill {
-        /// Device address.
+        /// Device address of the destination.
         to: u64,
-        /// The value.
+        /// Value of each byte.
         value: u8,
-        /// Bytes.
+        /// Length in bytes.
         length: usize,
     },
-    /// Frees an allocation.
+    /// Frees the allocation at this address.
     Free(u64),
     /// Completes an event's record with this number.
     Record {
-        /// The event.
+        /// Handle of the event.
         event: u64,
-        /// Which of its records.
+        /// Number of the record.
         number: u64,
     },
-    /// Waits for an event's record with this number, which was put on the stream `home`.
+    /// Waits for an event's record with this number, which is enqueued on the stream `home`.
     Wait {
-        /// The event.
+        /// Handle of the event.
         event: u64,
-        /// Which of its records.
+        /// Number of the record.
         number: u64,
-        /// The stream of the record.
+        /// Stream of the record.
         home: u64,
     },
-    /// A graph's nodes.
+    /// Launch of a graph.
     Graph(Arc<Graph>),
 }
 
 impl Driver {
-    /// Carries out anything but a record or a wait, which belong to the queues.
+    /// Runs any work but records and waits, which the queues handle.
     pub(super) fn execute(&mut self, work: &StreamWork) -> Result<(), Fault> {
         match work {
             StreamWork::Launch(launch) => run::run(launch, &mut self.memory),
-            StreamWork::Upload { to, from: UploadSource::Bytes(bytes) } => self.memory.write(*to, bytes).map_err(copying),
+            StreamWork::Upload { to, from: UploadSource::Bytes(bytes) } => {
+                self.memory.write(*to, bytes).map_err(copying)
+            }
             StreamWork::Upload { to, from: UploadSource::Pinned(range) } => {
                 self.still_pinned(*range)?;
                 self.memory.write(*to, &range.read()).map_err(copying)

@@ -1,28 +1,28 @@
-//! The tree of a PTX module.
+//! Syntax tree of a PTX module.
 
 use std::collections::HashMap;
 
-/// A type of PTX, as it stands after an opcode or in a declaration.
+/// A PTX type, as in opcodes and declarations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ty {
     /// Untyped bits, `.b8` to `.b64`.
     B(u32),
-    /// An unsigned integer of so many bits.
+    /// Unsigned integer of this many bits.
     U(u32),
-    /// A signed integer of so many bits.
+    /// Signed integer of this many bits.
     S(u32),
-    /// A floating-point number of so many bits.
+    /// Floating-point number of this many bits.
     F(u32),
-    /// `.bf16`.
+    /// The 16-bit type `.bf16`.
     Bf16,
-    /// `.f16x2` or `.bf16x2`.
+    /// Two packed numbers, `.f16x2` or `.bf16x2`.
     Pair,
-    /// `.pred`.
+    /// A predicate, `.pred`.
     Pred,
 }
 
 impl Ty {
-    /// The type with this name, which has no dot.
+    /// Looks up a type by its name without the dot.
     pub fn named(name: &str) -> Option<Self> {
         Some(match name {
             "pred" => Self::Pred,
@@ -41,7 +41,7 @@ impl Ty {
         })
     }
 
-    /// Its width in bits; a predicate has one.
+    /// Width in bits; a predicate has one.
     pub fn bits(self) -> u32 {
         match self {
             Self::B(bits) | Self::U(bits) | Self::S(bits) | Self::F(bits) => bits,
@@ -51,7 +51,7 @@ impl Ty {
         }
     }
 
-    /// Its width in bytes.
+    /// Width in bytes.
     pub fn bytes(self) -> usize {
         self.bits().div_ceil(8) as usize
     }
@@ -60,7 +60,7 @@ impl Ty {
 /// A state space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Space {
-    /// Any of the others, told by the address.
+    /// Any of the others, by address.
     Generic,
     /// Device memory; constants are there too.
     Global,
@@ -68,145 +68,145 @@ pub enum Space {
     Shared,
     /// Memory of the thread.
     Local,
-    /// The kernel's parameters.
+    /// Parameters of the kernel.
     Param,
 }
 
 /// A register of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reg {
-    /// Its place in the register file.
+    /// Index in the register file.
     pub index: u32,
-    /// Its declared width; 1 is a predicate.
+    /// Declared width in bits; 1 is a predicate.
     pub bits: u32,
 }
 
-/// A read-only register that the hardware fills.
+/// A special register, filled by the hardware.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Special {
-    /// `%tid`, by axis.
+    /// Thread index `%tid`, by axis.
     Tid(usize),
-    /// `%ntid`, by axis.
+    /// Block size `%ntid`, by axis.
     Ntid(usize),
-    /// `%ctaid`, by axis.
+    /// Block index `%ctaid`, by axis.
     Ctaid(usize),
-    /// `%nctaid`, by axis.
+    /// Grid size `%nctaid`, by axis.
     Nctaid(usize),
-    /// `%laneid`.
+    /// Lane index `%laneid`.
     Lane,
-    /// `%warpid`.
+    /// Warp index `%warpid`.
     Warp,
     /// `%lanemask_lt` and its kin: 0 eq, 1 lt, 2 le, 3 gt, 4 ge.
     LaneMask(u32),
-    /// `%dynamic_smem_size`, in bytes.
+    /// Dynamic shared memory `%dynamic_smem_size`, in bytes.
     DynamicShared,
 }
 
-/// What an address starts from.
+/// Base of an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Base {
-    /// A register.
+    /// Value of a register.
     Reg(Reg),
-    /// A variable or parameter.
+    /// Address of a variable or parameter.
     Symbol(String),
-    /// Nothing: the offset is the address.
+    /// Zero: the offset is the address.
     Zero,
 }
 
 /// An address operand.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
-    /// What it starts from.
+    /// Base of the address.
     pub base: Base,
-    /// Bytes behind the base.
+    /// Bytes after the base.
     pub offset: i64,
 }
 
-/// An operand as it is written.
+/// An operand in the syntax of PTX.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operand {
-    /// A register.
+    /// Value of a register.
     Reg(Reg),
-    /// A predicate to be negated.
+    /// A negated predicate.
     Not(Reg),
     /// Two destinations, `a|b`.
     Both(Box<Operand>, Box<Operand>),
-    /// Bits of a number; a negative one is extended to 64 bits.
+    /// Bits of a constant; a negative one is extended to 64 bits.
     Imm(u64),
-    /// A register that the hardware fills.
+    /// A special register, filled by the hardware.
     Special(Special),
-    /// A variable's address, or a label.
+    /// Address of a variable, or a label.
     Symbol(String),
-    /// `[base+offset]`.
+    /// An address, `[base+offset]`.
     Address(Address),
-    /// `{a, b}`.
+    /// A vector, `{a, b}`.
     Vector(Vec<Operand>),
-    /// `_`, a destination that nobody wants.
+    /// The ignored destination `_`.
     Sink,
 }
 
-/// The predicate that decides which lanes carry an instruction out.
+/// Predicate that selects the lanes of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Guard {
-    /// The predicate.
+    /// Register of the predicate.
     pub reg: Reg,
-    /// Whether those lanes carry it out where the predicate is false.
+    /// True if the lanes with a false predicate are selected.
     pub negated: bool,
 }
 
-/// One instruction.
+/// One instruction of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Instruction {
     /// Line of the text, from 1.
     pub line: u32,
-    /// `@%p` before it.
+    /// Guard `@%p` of the instruction.
     pub guard: Option<Guard>,
-    /// The opcode with all of its modifiers: `ld.global.nc.v4.u32`.
+    /// Opcode with all modifiers: `ld.global.nc.v4.u32`.
     pub opcode: String,
-    /// Destinations first.
+    /// Operands, destinations first.
     pub operands: Vec<Operand>,
 }
 
-/// A parameter of a kernel, at its place in the `.param` space.
+/// A parameter of a kernel, at its offset in the `.param` space.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Param {
-    /// Its name.
+    /// Name of the parameter.
     pub name: String,
-    /// First byte in the parameter space.
+    /// Offset in the parameter space, in bytes.
     pub offset: usize,
-    /// Bytes.
+    /// Size in bytes.
     pub size: usize,
 }
 
 /// A variable of the module, of a block, or of a thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variable {
-    /// Its name.
+    /// Name of the variable.
     pub name: String,
-    /// Where it lies.
+    /// State space of the variable.
     pub space: Space,
     /// Alignment in bytes.
     pub align: usize,
-    /// Bytes; 0 stands for the dynamic shared memory of a launch.
+    /// Size in bytes; 0 marks the dynamic shared memory of a launch.
     pub size: usize,
-    /// First bytes; the others are 0. Empty where the text gives no value.
+    /// First bytes; the others are 0. Empty if the text gives no value.
     pub init: Vec<u8>,
 }
 
-/// A kernel.
+/// A kernel (`.entry`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Its name.
+    /// Name of the kernel.
     pub name: String,
-    /// Its parameters in order.
+    /// Parameters in order.
     pub params: Vec<Param>,
-    /// How many registers it has, of all widths together.
+    /// Number of registers, of all widths together.
     pub registers: u32,
-    /// Its own variables.
+    /// Variables of the kernel.
     pub variables: Vec<Variable>,
-    /// Its instructions in order.
+    /// Instructions in order.
     pub body: Vec<Instruction>,
-    /// The instruction that each label stands before.
+    /// Index of the instruction after each label.
     pub labels: HashMap<String, usize>,
 }
 
@@ -217,13 +217,13 @@ impl Entry {
     }
 }
 
-/// A module.
+/// A parsed module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Module {
-    /// `.target`: `sm_80`.
+    /// Name after `.target`, such as `sm_80`.
     pub target: String,
     /// Variables outside of kernels.
     pub variables: Vec<Variable>,
-    /// Kernels.
+    /// Kernels in order.
     pub entries: Vec<Entry>,
 }

@@ -1,19 +1,19 @@
-//! PTX text cut into tokens.
+//! Splits PTX text into tokens.
 
 use super::PtxError;
 
-/// A piece of text.
+/// A token of PTX.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Token {
     /// A name, a directive, an opcode with its modifiers, or a number.
     Word(String),
     /// A quoted string.
     Text,
-    /// Any other sign.
+    /// Any other character.
     Sign(char),
 }
 
-/// Tokens with their lines.
+/// Splits a text into tokens with their lines.
 pub fn tokens(text: &str) -> Result<Vec<(u32, Token)>, PtxError> {
     let mut found = Vec::new();
     let mut rest = text;
@@ -48,7 +48,7 @@ fn in_word(sign: char) -> bool {
     sign.is_ascii_alphanumeric() || "_$%.".contains(sign)
 }
 
-/// A word may hold `::`, as in `.L1::no_allocate`; a single colon ends a label.
+/// Length of a word. It may contain `::`, as in `.L1::no_allocate`; a single colon ends a label.
 fn word_length(text: &str) -> usize {
     let bytes = text.as_bytes();
     let mut at = 0;

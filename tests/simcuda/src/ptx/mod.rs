@@ -1,4 +1,4 @@
-//! PTX text and what it says: tokens, then a typed tree in which every register has a number and a width.
+//! PTX parser: text into tokens, then a typed tree with an index and a width for every register.
 
 mod ast;
 mod lexer;
@@ -8,18 +8,18 @@ mod scope;
 pub use ast::{Address, Base, Entry, Guard, Instruction, Module, Operand, Param, Reg, Space, Special, Ty, Variable};
 pub use parser::parse;
 
-/// What is wrong with a PTX text, and where.
+/// Error in a PTX text, with its line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("PTX line {line}: {problem}")]
 pub struct PtxError {
     /// Line of the text, from 1.
     pub line: u32,
-    /// What is wrong, or not covered.
+    /// Description of the error.
     pub problem: String,
 }
 
 impl PtxError {
-    /// An error at a line.
+    /// Creates an error at a line.
     pub fn new(line: u32, problem: impl Into<String>) -> Self {
         Self { line, problem: problem.into() }
     }

@@ -1,4 +1,4 @@
-//! Tokens into the tree.
+//! Parses tokens into the tree.
 
 use std::collections::HashMap;
 
@@ -7,10 +7,10 @@ use super::ast::{Address, Base, Entry, Guard, Instruction, Module, Operand, Para
 use super::lexer::{Token, tokens};
 use super::scope::{Scopes, special};
 
-/// Reads a module.
+/// Parses a module.
 ///
 /// # Errors
-/// What is no PTX, or not covered, with its line.
+/// The text is not PTX, or not covered; the error has the line.
 pub fn parse(text: &str) -> Result<Module, PtxError> {
     Parser { tokens: tokens(text)?, at: 0 }.module()
 }
@@ -20,7 +20,7 @@ struct Parser {
     at: usize,
 }
 
-/// What a kernel gathers while its body is read.
+/// State of a kernel's body while it is parsed.
 #[derive(Default)]
 struct Body {
     scopes: Scopes,
@@ -50,7 +50,7 @@ impl Parser {
         matches!(self.peek(), Some(Token::Word(found)) if found == word)
     }
 
-    /// Steps over a sign, if it is there.
+    /// Skips a sign, if it is there.
     fn skip(&mut self, sign: char) -> bool {
         let there = self.is_sign(sign);
         self.at += usize::from(there);
@@ -153,7 +153,7 @@ impl Parser {
         loop {
             let word = self.word()?;
             match word.strip_prefix('.') {
-                // The alignment behind `.ptr` is that of what it points to.
+                // The alignment behind `.ptr` is that of the pointed-to memory.
                 Some("align") => {
                     let found = self.count()?;
                     if !pointer {
@@ -177,7 +177,7 @@ impl Parser {
         }
     }
 
-    /// The length of an array, whose first bracket is read; 0 for `[]`.
+    /// Length of an array, after its first bracket; 0 for `[]`.
     fn array(&mut self) -> Result<usize, PtxError> {
         if self.skip(']') {
             return Ok(0);
@@ -187,7 +187,7 @@ impl Parser {
         Ok(length)
     }
 
-    /// A variable, of which the space is read.
+    /// Parses a variable, after its state space.
     fn variable(&mut self, space: Space) -> Result<Variable, PtxError> {
         let mut align = None;
         if self.skip_word(".align") {

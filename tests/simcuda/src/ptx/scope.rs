@@ -1,21 +1,21 @@
-//! Registers by name: blocks in braces may declare their own, which hide those outside.
+//! Register names: blocks in braces may declare registers that hide those outside.
 
 use std::collections::HashMap;
 
 use super::ast::{Reg, Special};
 
-/// Registers that are declared at some place of a kernel.
+/// Declared registers, by scope.
 #[derive(Default)]
 pub struct Scopes {
     open: Vec<Scope>,
-    /// How many registers there are.
+    /// Number of registers so far.
     pub count: u32,
 }
 
 #[derive(Default)]
 struct Scope {
     single: HashMap<String, Reg>,
-    /// `%r<10>`: the prefix, its first register, how many.
+    /// Declarations such as `%r<10>`: the prefix, its first register, its count.
     ranges: HashMap<String, (Reg, u32)>,
 }
 
@@ -30,7 +30,7 @@ impl Scopes {
         self.open.pop().is_some()
     }
 
-    /// How many blocks are open.
+    /// Number of open blocks.
     pub fn depth(&self) -> usize {
         self.open.len()
     }
@@ -53,7 +53,7 @@ impl Scopes {
         }
     }
 
-    /// The register with this name.
+    /// Looks up a register by name.
     pub fn find(&self, name: &str) -> Option<Reg> {
         let prefix = name.trim_end_matches(|sign: char| sign.is_ascii_digit());
         let number = name[prefix.len()..].parse::<u32>().ok();
@@ -68,7 +68,7 @@ impl Scopes {
     }
 }
 
-/// The special register with this name.
+/// Looks up a special register by name.
 pub fn special(name: &str) -> Option<Special> {
     const MASKS: [&str; 5] = ["%lanemask_eq", "%lanemask_lt", "%lanemask_le", "%lanemask_gt", "%lanemask_ge"];
     if let Some(which) = MASKS.iter().position(|mask| *mask == name) {

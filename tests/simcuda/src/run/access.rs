@@ -8,7 +8,7 @@ use crate::decode::{Addr, Inst, LOCAL_WINDOW, SHARED_WINDOW};
 use crate::fault::{Fault, FaultKind};
 use crate::ptx::{Space, Ty};
 
-/// Addresses between a space and the generic one.
+/// Converts addresses between a state space and the generic one.
 pub fn window(space: Space, to: bool, addresses: &Lanes) -> Lanes {
     let start = match space {
         Space::Shared => SHARED_WINDOW,
@@ -18,7 +18,7 @@ pub fn window(space: Space, to: bool, addresses: &Lanes) -> Lanes {
     addresses.map(|address| if to { address.wrapping_sub(start) } else { address.wrapping_add(start) })
 }
 
-/// A generic address in its own space.
+/// Converts a generic address to its own state space.
 fn resolved(space: Space, address: u64) -> (Space, u64) {
     match space {
         Space::Generic if (SHARED_WINDOW..LOCAL_WINDOW).contains(&address) => (Space::Shared, address - SHARED_WINDOW),
@@ -31,7 +31,7 @@ fn resolved(space: Space, address: u64) -> (Space, u64) {
 }
 
 impl Warp {
-    /// An address operand in all lanes.
+    /// Evaluates an address operand in all lanes.
     pub(super) fn addresses(&self, address: Addr) -> Lanes {
         match address.reg {
             None => [address.offset as u64; WARP],
@@ -177,7 +177,7 @@ pub fn aligned(address: u64, width: usize) -> Result<(), Fault> {
     Err(Fault::new(FaultKind::Misaligned, format!("{width} bytes at {address:#x}, which is no multiple of {width}")))
 }
 
-/// A number's bits; a signed one is extended to 64 bits, which the register then cuts to its own width.
+/// Returns a number's bits; a signed one is extended to 64 bits, which the register then truncates to its own width.
 fn extended(bytes: &[u8], ty: Ty) -> u64 {
     // By width, because a copy of unknown length into eight bytes is slow to read back.
     let value = match *bytes {

@@ -1,4 +1,4 @@
-//! Instructions in which lanes see each other's values.
+//! Warp-wide instructions: lanes exchange values.
 
 use super::Block;
 use super::warp::{LaneResult, Warp, lanes_of};
@@ -58,7 +58,7 @@ fn joined(join: Map2, value: &Lanes, active: u32) -> Lanes {
     lanes.fold([first; WARP], |sum, lane| join(&sum, &[value[lane]; WARP]))
 }
 
-/// The lane that a shuffle reads, and whether it lies in the segment, as the manual's table for `shfl.sync` says.
+/// Source lane of a shuffle, and true if it lies in the segment, by the manual's table for `shfl.sync`.
 fn source_of(mode: Shuffle, lane: u32, b: u32, c: u32) -> (u32, bool) {
     let (distance, clamp, segment) = (b & 31, c & 31, c >> 8 & 31);
     let most = lane & segment | clamp & !segment;

@@ -1,4 +1,4 @@
-//! Asynchronous copies into shared memory: they land when their thread waits for them, and not before.
+//! Asynchronous copies into shared memory: each completes when its thread waits for it, and not before.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,7 @@ use crate::decode::Inst;
 use crate::decode::lanes::WARP;
 use crate::fault::{Fault, FaultKind};
 
-/// Copies that are under way, by lane.
+/// Pending copies, by lane.
 #[derive(Default)]
 pub struct Copies {
     lanes: Vec<Lane>,
@@ -68,7 +68,7 @@ impl Warp {
         Ok(())
     }
 
-    /// Waits until at most `kept` groups of each lane are under way, or for everything.
+    /// Waits until at most `kept` groups of each lane are pending, or for all groups.
     pub(super) fn copy_wait(&mut self, block: &mut Block, kept: usize, all: bool, active: u32) -> LaneResult<()> {
         for lane in lanes_of(active) {
             let who = self.who(block, lane);

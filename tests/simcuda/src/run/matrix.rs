@@ -1,6 +1,6 @@
-//! Products of small matrices by a whole warp.
+//! Matrix products by a whole warp.
 //!
-//! Where which lane holds which element is as in the manual's figures for `ldmatrix` and for `mma.m16n8k16` with bf16.
+//! The layout of elements over lanes follows the manual's figures for `ldmatrix` and for `mma.m16n8k16` with bf16.
 
 use super::Block;
 use super::access::aligned;
@@ -10,7 +10,7 @@ use crate::decode::half::of_bf16;
 use crate::decode::lanes::{Lanes, WARP};
 use crate::fault::{Fault, FaultKind};
 
-/// The low and the high half of a register as numbers.
+/// Low and high half of a register as numbers.
 fn pair(bits: u64) -> [f32; 2] {
     [of_bf16(bits as u16), of_bf16((bits >> 16) as u16)]
 }
@@ -58,7 +58,7 @@ impl Warp {
         Ok(())
     }
 
-    /// `d = a b + c`: a is 16 by 16, b 16 by 8. A sum is exact until it is rounded to f32 once; hardware rounds more often.
+    /// Computes `d = a b + c`: a is 16 by 16, b 16 by 8. A sum is exact and rounded to f32 once; hardware rounds more often.
     pub(super) fn multiply(&mut self, block: &Block, inst: &Inst, active: u32) -> LaneResult<()> {
         whole_warp(active)?;
         let registers: Vec<Lanes> = inst.src.iter().map(|(src, _)| self.value(*src, block)).collect();

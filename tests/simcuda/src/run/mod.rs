@@ -1,4 +1,4 @@
-//! A launch: blocks one after the other, warps of a block in turn from barrier to barrier.
+//! Runs a launch: block after block, and the warps of a block in turn from barrier to barrier.
 
 mod access;
 mod collective;
@@ -15,13 +15,13 @@ use crate::shared::Shared;
 
 use warp::{BarrierWait, Warp};
 
-/// Instructions that a warp may carry out in one block before its kernel counts as endless.
+/// Instruction budget of a warp in one block; beyond it the kernel counts as endless.
 const BUDGET: u64 = 1 << 26;
 
-/// A kernel with all that it is launched with.
+/// A kernel with its launch parameters.
 #[derive(Clone, Debug)]
 pub struct Launch {
-    /// What runs.
+    /// Kernel to run.
     pub kernel: Arc<Kernel>,
     /// Blocks by axis.
     pub grid: [u32; 3],
@@ -29,11 +29,11 @@ pub struct Launch {
     pub block: [u32; 3],
     /// Bytes of dynamic shared memory.
     pub shared: usize,
-    /// The parameter space.
+    /// Bytes of the parameter space.
     pub params: Vec<u8>,
 }
 
-/// What the warps of a block share.
+/// Shared state of the warps of a block.
 struct Block<'a> {
     launch: &'a Launch,
     memory: &'a mut DeviceMemory,
@@ -42,7 +42,7 @@ struct Block<'a> {
     epoch: u32,
 }
 
-/// Carries a launch out.
+/// Runs a launch.
 ///
 /// # Errors
 /// The first fault, with the kernel, the line, the block and the thread.
@@ -91,7 +91,7 @@ impl Block<'_> {
         }
     }
 
-    /// The fault with the place where it happened.
+    /// Adds the location to a fault.
     fn place(&self, fault: Fault, warp: &Warp, pc: usize, lane: usize) -> Fault {
         let kernel = &self.launch.kernel;
         let line = kernel.code.get(pc).map_or(0, |inst| inst.line);

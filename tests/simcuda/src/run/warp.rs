@@ -1,7 +1,7 @@
-//! A warp: its registers, where its lanes stand, and the instructions that stay within a lane.
+//! A warp: its registers, the position of its lanes, and the instructions within a lane.
 //!
-//! Lanes that stand at one instruction go together. Of several groups the one that is furthest behind goes first, so that lanes
-//! which parted meet again where their ways join.
+//! Lanes at one instruction run together. Of several groups the one furthest behind runs first, so that diverged lanes meet again at the
+//! join.
 
 use super::copies::Copies;
 use super::{BUDGET, Block, Launch};
@@ -13,44 +13,44 @@ use crate::memory::Bytes;
 use crate::ptx::{Reg, Special};
 use crate::shared::ThreadMoment;
 
-/// The lanes of a mask.
+/// Lists the lanes of a mask.
 pub fn lanes_of(mask: u32) -> impl Iterator<Item = usize> {
     (0..WARP).filter(move |lane| mask >> lane & 1 != 0)
 }
 
-/// A fault in a lane.
+/// Result with the faulting lane.
 pub type LaneResult<T> = Result<T, (usize, Fault)>;
 
-/// Lanes that stand at one instruction.
+/// Lanes at one instruction.
 #[derive(Clone, Copy, Debug)]
 struct Group {
     pc: usize,
     mask: u32,
 }
 
-/// A warp at a barrier.
+/// State of a warp at a barrier.
 #[derive(Clone, Copy, Debug)]
 pub struct BarrierWait {
-    /// The barrier.
+    /// Instruction index of the barrier.
     pub pc: usize,
-    /// Lanes that wait.
+    /// Mask of the waiting lanes.
     pub lanes: u32,
-    /// Lanes whose predicate is true, for `bar.red`.
+    /// Number of lanes with a true predicate, for `bar.red`.
     pub count: u32,
 }
 
-/// A warp.
+/// A warp of 32 lanes.
 pub struct Warp {
     pub(super) index: u32,
     registers: Vec<Lanes>,
-    /// By place, the one that is furthest behind first.
+    /// Groups by position, the one furthest behind first.
     groups: Vec<Group>,
-    /// Lanes that have not ended.
+    /// Mask of lanes that have not ended.
     pub(super) live: u32,
-    /// The barrier that it waits at.
+    /// Barrier at which it waits.
     pub waiting: Option<BarrierWait>,
     pub(super) tid: [Lanes; 3],
-    /// Each lane's own memory.
+    /// Local memory of each lane.
     pub(super) local: Vec<Bytes>,
     pub(super) copies: Copies,
     pub(super) warp_epoch: u32,
@@ -58,7 +58,7 @@ pub struct Warp {
 }
 
 impl Warp {
-    /// The warp with this number, before the first instruction.
+    /// Creates warp `index`, before its first instruction.
     pub fn new(index: u32, launch: &Launch) -> Self {
         let [x, y, z] = launch.block;
         let thread = |lane: usize| index * 32 + lane as u32;
@@ -80,7 +80,7 @@ impl Warp {
         }
     }
 
-    /// Goes on until all of its lanes have ended or wait.
+    /// Runs until all of its lanes have ended or wait.
     pub(super) fn run(&mut self, block: &mut Block) -> Result<(), Fault> {
         let kernel = block.launch.kernel.clone();
         while self.waiting.is_none() {
@@ -90,14 +90,14 @@ impl Warp {
             if mask == 0 {
                 continue;
             }
-            // Only now has the group's place to be found among the others.
+            // Only now is the group's place among the others known.
             self.groups.remove(0);
             self.join(pc, mask);
         }
         Ok(())
     }
 
-    /// Adds lanes to those that stand at a place.
+    /// Adds lanes to the group at an instruction.
     fn join(&mut self, pc: usize, mask: u32) {
         match self.groups.binary_search_by_key(&pc, |group| group.pc) {
             Ok(index) => self.groups[index].mask |= mask,
@@ -105,8 +105,8 @@ impl Warp {
         }
     }
 
-    /// Carries out a group's instructions until it meets or passes the next group, parts, waits or ends. Gives where its lanes
-    /// stand then; no lanes if the groups are already as they should be.
+    /// Runs a group until it meets or passes the next group, diverges, waits or ends. Returns the position and mask of its lanes; an empty
+    /// mask if the groups are up to date.
     fn run_group(
         &mut self,
         block: &mut Block,
@@ -174,7 +174,7 @@ impl Warp {
         Ok((pc, mask))
     }
 
-    /// Leaves a barrier at which `count` of `of` lanes had a predicate that is true.
+    /// Leaves a barrier at which `count` of `of` lanes had a true predicate.
     pub(super) fn release(&mut self, block: &Block, count: u32, of: u32) {
         let Some(BarrierWait { pc, .. }) = self.waiting.take() else { return };
         let inst = &block.launch.kernel.code[pc];
@@ -254,7 +254,9 @@ impl Warp {
                 self.check_lanes(&read(self, 0), active)?;
                 self.warp_epoch += 1;
             }
-            Operation::Shuffle(_) | Operation::Vote(_) | Operation::Redux(..) => self.collective(block, inst, active)?,
+            Operation::Shuffle(_) | Operation::Vote(_) | Operation::Redux(..) => {
+                self.collective(block, inst, active)?
+            }
             Operation::ActiveMask => self.set(inst.dst[0], &[u64::from(active); WARP], active),
             Operation::LoadMatrix(count, transposed) => self.load_matrix(block, inst, count, transposed, active)?,
             Operation::Mma => self.multiply(block, inst, active)?,
@@ -264,7 +266,11 @@ impl Warp {
                 let kept = if all { 0 } else { read(self, 0)[0] as usize };
                 self.copy_wait(block, kept, all, active)?;
             }
-            Operation::Fence | Operation::Branch | Operation::Exit | Operation::Barrier | Operation::BarrierReduce(_) => {}
+            Operation::Fence
+            | Operation::Branch
+            | Operation::Exit
+            | Operation::Barrier
+            | Operation::BarrierReduce(_) => {}
         }
         Ok(())
     }
@@ -286,7 +292,7 @@ impl Warp {
         }
     }
 
-    /// A source in all lanes, without a copy where it is a register; `room` is for what is none.
+    /// Evaluates a source in all lanes, without a copy if it is a register; `room` holds any other.
     fn operand<'a>(&'a self, inst: &Inst, at: usize, block: &Block, room: &'a mut Option<Lanes>) -> &'a Lanes {
         match inst.src[at].0 {
             Src::Reg(index) => &self.registers[index as usize],
@@ -294,7 +300,7 @@ impl Warp {
         }
     }
 
-    /// A source in all lanes.
+    /// Evaluates a source in all lanes.
     pub(super) fn value(&self, src: Src, block: &Block) -> Lanes {
         match src {
             Src::Reg(index) => self.registers[index as usize],
@@ -304,7 +310,7 @@ impl Warp {
         }
     }
 
-    /// A register in all lanes.
+    /// Returns a register in all lanes.
     pub(super) fn register(&self, reg: Reg) -> &Lanes {
         &self.registers[reg.index as usize]
     }
@@ -327,13 +333,13 @@ impl Warp {
         }
     }
 
-    /// The lanes in which a predicate is true.
+    /// Returns the lanes with a true predicate.
     fn bits(&self, predicate: u32) -> u32 {
         let lanes = &self.registers[predicate as usize];
         lanes.iter().enumerate().fold(0, |mask, (lane, bit)| mask | ((bit & 1) as u32) << lane)
     }
 
-    /// Writes a register in some lanes, cut to its width.
+    /// Writes a register in some lanes, truncated to its width.
     pub(super) fn set(&mut self, dst: Dst, value: &Lanes, active: u32) {
         let Some(reg) = dst else { return };
         let mask = if reg.bits >= 64 { u64::MAX } else { (1 << reg.bits) - 1 };
@@ -345,12 +351,12 @@ impl Warp {
         }
     }
 
-    /// A lane at this moment.
+    /// Returns a lane's thread and epochs.
     pub(super) fn who(&self, block: &Block, lane: usize) -> ThreadMoment {
         ThreadMoment { thread: (self.index * 32) as u16 + lane as u16, epoch: block.epoch, warp_epoch: self.warp_epoch }
     }
 
-    /// Checks that the lanes which a mask names are those that carry the instruction out.
+    /// Checks that the lanes of a mask are those that execute the instruction.
     pub(super) fn check_lanes(&self, masks: &Lanes, active: u32) -> LaneResult<()> {
         for lane in lanes_of(active) {
             let mask = masks[lane] as u32;
@@ -363,7 +369,7 @@ impl Warp {
     }
 }
 
-/// Bits that a destination of a `mov` takes; `_` takes as many as the others.
+/// Bits of a destination of a `mov`; `_` takes as many as the others.
 fn part_bits(dst: Dst, inst: &Inst) -> u32 {
     let known = dst.or_else(|| inst.dst.iter().flatten().next().copied());
     known.map_or(64, |reg| reg.bits)

@@ -1,7 +1,7 @@
 //! Rotary embedding, and attention over blocks and within segments.
 
 use super::support::Device;
-use super::{TwinResult, Kernel, SEGMENT_ROWS, SEGMENTS, compare, numbers, segment_of};
+use super::{Kernel, SEGMENT_ROWS, SEGMENTS, TwinResult, compare, numbers, segment_of};
 
 pub const KERNELS: &[Kernel] = &[
     Kernel {
@@ -64,7 +64,7 @@ const BLOCKS: usize = 7;
 /// A sequence: first row, rows, first position, table.
 struct Sequence(u32, u32, u32, &'static [u32]);
 
-/// Two that have rows, a place without, and a ring; the last row belongs to none.
+/// Two with rows, a place without, and a ring; the last row belongs to none.
 const SEQUENCES: [Sequence; 4] =
     [Sequence(0, 3, 4, &[5, 2, 0]), Sequence(0, 0, 0, &[]), Sequence(3, 1, 0, &[4]), Sequence(4, 2, 11, &[6, 1])];
 const ROWS: usize = 7;
@@ -73,14 +73,14 @@ fn batch(device: &mut Device) -> u64 {
     let words = SEQUENCES.iter().flat_map(|Sequence(row, rows, position, table)| {
         let mut words = vec![*row, *rows, *position, table.len() as u32];
         words.extend_from_slice(table);
-        // What stands behind a table is not read.
+        // Words after a table are not read.
         words.resize(STRIDE, 1_000_000);
         words
     });
     device.u32s(&words.collect::<Vec<_>>())
 }
 
-/// The sequence and position of a row.
+/// Returns the sequence and position of a row.
 fn place(row: usize) -> Option<(&'static Sequence, usize)> {
     let row = row as u32;
     let of = SEQUENCES.iter().find(|s| s.1 > 0 && (s.0..s.0 + s.1).contains(&row))?;
@@ -153,7 +153,7 @@ fn attended(q: &[f32], keys: &[&[f32]], values: &[&[f32]], d: usize) -> (f64, f6
     (wanted, (q.len() + keys.len() + 16) as f64 * 2.0 * f64::powi(2.0, -24))
 }
 
-/// Sequences of one row each at positions of which no other is stored: long ones, windows, several tiles for a warp.
+/// Sequences of one row each, with no other position stored: long ones, windows, several tiles for a warp.
 fn attention(ptx: &str) -> TwinResult {
     for (heads, kv_heads, dim, position, window) in [
         (4, 2, 8, 0, u32::MAX),
@@ -167,7 +167,7 @@ fn attention(ptx: &str) -> TwinResult {
         let cells = position as usize + 1;
         let (k, v, q) = (numbers(1, cells * width), numbers(2, cells * width), numbers(3, 2 * heads * dim));
         let q: Vec<f32> = q.iter().map(|v| v * 4.0).collect();
-        // A table of one block; behind the last position nothing was written. The second row belongs to no sequence.
+        // A table of one block; nothing was written after the last position. The second row belongs to no sequence.
         let (keys, values) = (device.fresh((cells + 8) * width), device.fresh((cells + 8) * width));
         for (to, from) in [(keys, &k), (values, &v)] {
             let part = device.f32s(from);

@@ -1,7 +1,7 @@
-//! Choosing ids.
+//! Sampling of ids.
 
 use super::support::Device;
-use super::{TwinResult, Kernel, NO_ROW, numbers, random};
+use super::{Kernel, NO_ROW, TwinResult, numbers, random};
 
 pub const KERNELS: &[Kernel] = &[Kernel {
     name: "choose_rows",
@@ -32,8 +32,8 @@ struct Row {
     uniform: f32,
 }
 
-/// What a row may choose: each id with the first and the last part of the sum at which it is chosen. Ids that a rounding decides
-/// about have both.
+/// Allowed ids of a row: each with the lower and the upper bound of the cumulative sum at which it is sampled. Ids at a rounding border
+/// have both.
 fn shares(logits: &[f32], row: &Row, allowed: Option<&[f32]>, seen: &[u8]) -> Vec<(usize, f64, f64)> {
     let mut logits = logits.to_vec();
     for (id, logit) in logits.iter_mut().enumerate() {
@@ -45,7 +45,7 @@ fn shares(logits: &[f32], row: &Row, allowed: Option<&[f32]>, seen: &[u8]) -> Ve
         }
     }
     let mut order: Vec<usize> = (0..logits.len()).filter(|id| logits[*id] > f32::NEG_INFINITY).collect();
-    // The likeliest last; of equal ones the lower first.
+    // Most likely last; on a tie the lower id first.
     order.sort_by(|a, b| logits[*a].total_cmp(&logits[*b]).then(a.cmp(b)));
     if row.temperature <= 0.0 {
         let best = order.iter().copied().filter(|id| logits[*id] == logits[order[order.len() - 1]]).min().unwrap();
@@ -82,7 +82,7 @@ fn choose(ptx: &str) -> TwinResult {
     for (vocabulary, with_mask) in [(3, false), (90, true), (333, false)] {
         let mut device = Device::load(ptx);
         let mut logits: Vec<f32> = numbers(1, ROWS * vocabulary).iter().map(|v| v * 4.0).collect();
-        // Equal ones in some rows.
+        // Ties in some rows.
         for (at, row) in logits.chunks_mut(vocabulary).enumerate() {
             match at {
                 0 => row.fill(1.0),

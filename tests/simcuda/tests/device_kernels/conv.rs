@@ -1,8 +1,8 @@
-//! Convolutions over streams, within segments, and over pictures.
+//! Convolutions over streams, within segments, and over images.
 
 use super::support::Device;
 use super::tiles::{BLOCK, pitched};
-use super::{TwinResult, Kernel, SEGMENT_ROWS, SEGMENTS, compare, each, numbers, segment_of, sum};
+use super::{Kernel, SEGMENT_ROWS, SEGMENTS, TwinResult, compare, each, numbers, segment_of, sum};
 
 const CONV: &[(&str, &str)] = &[
     ("source[r].row((taps - 1 - tap) * dilation)", "source[r].row(tap * dilation)"),
@@ -33,7 +33,7 @@ const CONV2D: &[(&str, &str)] = &[
     ("+ bias[output];", ";"),
 ];
 
-/// On tensor cores, whose own faults are those of the products.
+/// Faults of convolutions on tensor cores; the products' tests plant those of mma.cuh.
 const TILE_CONV: &[(&str, &str)] = &[
     ("source[r].row((taps - 1 - tap) * dilation)", "source[r].row(tap * dilation)"),
     ("source[r].row((taps - 1 - tap) * dilation)", "source[r].row(taps - 1 - tap)"),
@@ -119,17 +119,17 @@ pub const KERNELS: &[Kernel] = &[
     },
 ];
 
-/// Rows and outputs of a block on tensor cores; none where a thread has four of both.
+/// Rows and outputs of a block on tensor cores; `None` for kernels with four of both for each thread.
 type Tile = Option<(usize, usize)>;
 const FEW: (usize, usize) = (8, 16);
 const MANY: (usize, usize) = (64, 32);
 
-/// A weight as the kernel reads it.
+/// Uploads a weight in the kernel's format.
 fn weights(device: &mut Device, tile: Tile, numbers: &[f32], columns: usize) -> u64 {
     if tile.is_some() { device.weight(true, &pitched(numbers, columns).0) } else { device.f32s(numbers) }
 }
 
-/// Launches a convolution; what else a tiled one is told follows.
+/// Launches a convolution; a tiled one takes further parameters.
 fn launch(
     device: &mut Device,
     name: &str,
@@ -142,8 +142,8 @@ fn launch(
     device.launch(name, [rows.div_ceil(each.0) as u32, outputs.div_ceil(each.1) as u32, 1], block, 0, &params)
 }
 
-/// Rows of the first level: slot, first row, rows, position. A stream that begins, one that goes on, a place without rows, and one of
-/// which only a part is there.
+/// Chunks of the first level: slot, first row, rows, position. A new stream, a continued one, a place without rows, and a partly absent
+/// one.
 const CHUNKS: [[u32; 4]; 4] = [[2, 0, 3, 0], [0, 3, 4, 9], [0, 0, 0, 0], [1, 7, 2, 1]];
 /// The last row belongs to none.
 const ROWS: usize = 10;
@@ -164,7 +164,7 @@ impl Level<'_> {
         ROWS * self.scale
     }
 
-    /// A row's chunk and its position in the stream, if it exists.
+    /// Returns a row's chunk and its position in the stream, if it exists.
     fn place(&self, row: usize) -> Option<(usize, usize)> {
         let at = row / self.scale;
         let (index, chunk) = CHUNKS.iter().enumerate().find(|(_, c)| (c[1]..c[1] + c[2]).contains(&(at as u32)))?;
@@ -172,7 +172,7 @@ impl Level<'_> {
         (position >= self.skip).then_some((index, position))
     }
 
-    /// A number of the stream that a chunk belongs to; zero before its start.
+    /// Returns a number of a chunk's stream; zero before its start.
     fn number(&self, chunk: usize, position: i64, channel: usize) -> f64 {
         let [slot, first, _, before] = CHUNKS[chunk].map(|n| n as usize);
         let before = (before * self.scale) as i64;
@@ -188,7 +188,7 @@ impl Level<'_> {
     }
 }
 
-/// Tails as streams leave them: those that go on have zeros before their start, those that begin find another stream's rows.
+/// Tails from earlier chunks: those of continued streams have zeros before their start, those of new ones have another stream's rows.
 fn tails(scale: usize, skip: usize, channels: usize, tail_rows: usize) -> Vec<f32> {
     let mut tail = numbers(2, SLOTS * tail_rows * channels);
     for [slot, _, rows, position] in CHUNKS.map(|chunk| chunk.map(|n| n as usize)) {
@@ -202,7 +202,7 @@ fn tails(scale: usize, skip: usize, channels: usize, tail_rows: usize) -> Vec<f3
 }
 
 fn conv(ptx: &str, name: &str, tile: Tile) -> TwinResult {
-    // Scale, skip, channels, taps, dilation, outputs, biases, whether a stream's first row is cut off.
+    // Scale, skip, channels, taps, dilation, outputs, biases, and true if a stream's first row is cut off.
     for (scale, skip, channels, taps, dilation, outputs, biases, cut) in [
         (1, 0, 3, 1, 1, 2, 2, false),
         (1, 0, 4, 3, 2, 5, 5, false),
@@ -299,7 +299,7 @@ fn extend_tail(ptx: &str) -> TwinResult {
         device.launch("extend_tail_f32", grid, [32, 1, 1], 0, &params)?;
         let wanted = (0..tail.len()).map(|i| {
             let (slot, row, channel) = (i / channels / tail_rows, i / channels % tail_rows, i % channels);
-            // Slots without rows in this step keep what they have.
+            // Slots without rows in this step keep their tails.
             let Some(chunk) = CHUNKS.iter().position(|c| c[2] > 0 && c[0] as usize == slot) else {
                 return (f64::from(tail[i]), 0.0);
             };

@@ -1,7 +1,7 @@
-//! Weights of random numbers.
+//! Random weights for measurements.
 
 use super::support::Device;
-use super::{TwinResult, Kernel, random};
+use super::{Kernel, TwinResult, random};
 
 pub const KERNELS: &[Kernel] = &[
     Kernel {
@@ -23,7 +23,7 @@ pub const KERNELS: &[Kernel] = &[
     },
 ];
 
-/// As kernels/src/part.rs has them.
+/// Computes the bits of kernels/src/part.rs.
 fn drawn_bits(seed: u64, index: u64) -> u64 {
     random::mix(seed.wrapping_add(index.wrapping_mul(0x9e37_79b9_7f4a_7c15)))
 }

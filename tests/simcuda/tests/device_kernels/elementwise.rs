@@ -1,7 +1,7 @@
-//! Functions of single numbers, and norms.
+//! Element-wise functions, and norms.
 
 use super::support::Device;
-use super::{TwinResult, Kernel, compare, each, numbers};
+use super::{Kernel, TwinResult, compare, each, numbers};
 
 pub const KERNELS: &[Kernel] = &[
     Kernel {
@@ -96,7 +96,7 @@ pub const KERNELS: &[Kernel] = &[
     },
 ];
 
-/// No multiple of a block or of a row's columns.
+/// Not a multiple of a block or of a row's columns.
 pub const COUNT: usize = 150;
 pub const COLUMNS: usize = 6;
 
@@ -104,8 +104,14 @@ pub fn large(stream: u64, count: usize) -> Vec<f32> {
     numbers(stream, count).iter().map(|value| value * 9.0).collect()
 }
 
-/// Runs a kernel that changes its first parameter; `inputs` are its addresses, `sizes` what follows before the count.
-pub fn in_place(ptx: &str, name: &str, inputs: &[&[f32]], sizes: &[u64], twin: impl Fn(usize) -> (f64, f64)) -> TwinResult {
+/// Runs a kernel that changes its first parameter; `inputs` are its addresses, `sizes` the parameters before the count.
+pub fn in_place(
+    ptx: &str,
+    name: &str,
+    inputs: &[&[f32]],
+    sizes: &[u64],
+    twin: impl Fn(usize) -> (f64, f64),
+) -> TwinResult {
     let mut device = Device::load(ptx);
     let mut params: Vec<u64> = inputs.iter().map(|input| device.f32s(input)).collect();
     let count = inputs[0].len();
@@ -124,7 +130,7 @@ fn sigmoid(x: f32) -> f64 {
     1.0 / (1.0 + (-wide(x)).exp())
 }
 
-/// Half a unit of single precision, some times.
+/// Tolerance of `count` half units of single precision.
 fn units(wanted: f64, count: f64) -> (f64, f64) {
     (wanted, wanted.abs() * count * f64::powi(2.0, -24) + 1e-30)
 }
@@ -162,7 +168,7 @@ fn silu(ptx: &str) -> TwinResult {
     in_place(ptx, "silu_f32", &[&x], &[], |i| units(wide(x[i]) * sigmoid(x[i]), 8.0))
 }
 
-/// The error function by Simpson's rule.
+/// Computes the error function by Simpson's rule.
 fn erf(x: f64) -> f64 {
     const STEPS: usize = 400;
     let width = x / STEPS as f64;
@@ -175,7 +181,7 @@ fn gelu(ptx: &str) -> TwinResult {
     let x: Vec<f32> = large(1, COUNT).iter().map(|value| value / 2.0).collect();
     in_place(ptx, "gelu_f32", &[&x], &[], |i| {
         let wanted = 0.5 * wide(x[i]) * (1.0 + erf(wide(x[i]) / std::f64::consts::SQRT_2));
-        // One plus the error function loses what is small beside one.
+        // One plus the error function loses small digits beside one.
         (wanted, wide(x[i]).abs() * 4.0 * f64::powi(2.0, -24))
     })
 }
@@ -186,7 +192,7 @@ fn gelu_tanh(ptx: &str) -> TwinResult {
     in_place(ptx, "gelu_tanh_f32", &[&x], &[], |i| {
         let x = wide(x[i]);
         let z = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3));
-        // An exponential is off by what its angle is.
+        // The error of an exponential grows with its argument.
         units(0.5 * x * (1.0 + z.tanh()), 8.0 + 8.0 * z.abs())
     })
 }
@@ -211,7 +217,7 @@ fn sigmoid_gate(ptx: &str) -> TwinResult {
     })
 }
 
-/// Groups and their columns: none a multiple of the other's sizes.
+/// Groups and their columns, of sizes that are no multiples of each other.
 const GROUPS: [(usize, usize); 3] = [(3, 5), (7, 64), (6, 75)];
 
 fn rms_norm(ptx: &str) -> TwinResult {

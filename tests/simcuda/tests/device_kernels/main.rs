@@ -1,7 +1,7 @@
-//! The kernels that the CUDA device launches (`kernels/cuda/device.cu`), each against a twin in plain Rust in double precision, and with
-//! faults planted in its source, all of which have to be found.
+//! Kernels of the CUDA device (`kernels/cuda/device.cu`), each compared with a twin in plain Rust in double precision, and with faults
+//! planted in its source, all of which must be found.
 //!
-//! They need the CUDA compiler, so that `make test-cuda` runs them and `make test` lists them as ignored.
+//! They need the CUDA compiler, so `make test-cuda` runs them and `make test` lists them as ignored.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
 mod attention;
@@ -28,10 +28,10 @@ use repartee_simcuda::decode::half::{bf16, of_bf16};
 use repartee_simcuda::fault::Fault;
 use support::Device;
 
-/// A place that a kernel's twin does not confirm, if any.
+/// First mismatch between a kernel and its twin, if any.
 type TwinResult = Result<Option<String>, Fault>;
 
-/// A kernel, its twin, and faults in its source: what is replaced, and by what.
+/// A kernel, its twin, and faults to plant in its source: each a text and its replacement.
 struct Kernel {
     name: &'static str,
     file: &'static str,
@@ -54,14 +54,14 @@ fn kernels() -> Vec<&'static Kernel> {
     all.into_iter().flatten().collect()
 }
 
-/// The row that stands for none.
+/// Marks no row.
 const NO_ROW: u32 = u32::MAX;
 
-/// Lengths of segments, and rows: the last one belongs to none.
+/// Lengths of segments, and the number of rows: the last row belongs to none.
 const SEGMENTS: [u32; 4] = [5, 1, 40, 0];
 const SEGMENT_ROWS: usize = 47;
 
-/// The rows of a row's segment.
+/// Returns the rows of a row's segment.
 fn segment_of(row: usize) -> Option<std::ops::Range<usize>> {
     match row {
         0..5 => Some(0..5),
@@ -71,7 +71,7 @@ fn segment_of(row: usize) -> Option<std::ops::Range<usize>> {
     }
 }
 
-/// Numbers in `[-1, 1)` of a place, which bf16 holds exactly.
+/// Numbers in `[-1, 1)` for a stream, exact in bf16.
 fn numbers(stream: u64, count: usize) -> Vec<f32> {
     (0..count as u64).map(|i| of_bf16(bf16(random::uniform(11, stream, i, 0) * 2.0 - 1.0))).collect()
 }
@@ -85,7 +85,7 @@ impl Device {
         self.bytes(&values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<_>>())
     }
 
-    /// Numbers of a weight in either format.
+    /// Uploads a weight in either format.
     fn weight(&mut self, is_bf16: bool, values: &[f32]) -> u64 {
         if !is_bf16 {
             return self.f32s(values);
@@ -93,7 +93,7 @@ impl Device {
         self.bytes(&values.iter().flat_map(|value| bf16(*value).to_le_bytes()).collect::<Vec<_>>())
     }
 
-    /// Memory that nobody has written.
+    /// Allocates uninitialised memory.
     fn fresh(&mut self, words: usize) -> u64 {
         self.memory.alloc(words.max(1) * 4).unwrap()
     }
@@ -109,13 +109,13 @@ impl Device {
     }
 }
 
-/// Launches with a block for each `threads` of `count`.
+/// Launches a kernel with one block for each `threads` of `count`.
 fn each(device: &mut Device, name: &str, count: usize, params: &[u64]) -> Result<(), Fault> {
     const THREADS: usize = 64;
     device.launch(name, [count.div_ceil(THREADS) as u32, 1, 1], [THREADS as u32, 1, 1], 0, params)
 }
 
-/// Compares with numbers in double precision, each with the difference that it may have.
+/// Compares with numbers in double precision, each with its tolerance.
 fn compare(found: &[f32], wanted: impl Iterator<Item = (f64, f64)>) -> Option<String> {
     let mut places = 0;
     let wrong = found.iter().zip(wanted).enumerate().find_map(|(at, (&found, (wanted, bound)))| {
@@ -130,7 +130,7 @@ fn compare(found: &[f32], wanted: impl Iterator<Item = (f64, f64)>) -> Option<St
     wrong
 }
 
-/// A sum of products, and how far it may be off when it is made in f32 of that many terms.
+/// Sums products; returns the sum and the tolerance of as many terms in f32.
 fn sum(terms: impl Iterator<Item = f64>) -> (f64, f64) {
     let (sum, size, count) =
         terms.fold((0.0, 0.0, 0.0), |(s, size, n), term: f64| (s + term, size + term.abs(), n + 1.0));
@@ -186,7 +186,7 @@ fn planted_faults_of_kernels_are_found() {
     assert_eq!(missed, [""; 0]);
 }
 
-/// What is proven here is what ships, to the bit: the same compiler makes it of the same sources.
+/// The tested module equals the shipped one, to the bit: the same compiler builds it from the same sources.
 #[test]
 #[ignore = "needs the CUDA compiler: make test-cuda"]
 fn module_has_the_committed_hashes() {
@@ -199,7 +199,7 @@ fn module_has_the_committed_hashes() {
     );
 }
 
-/// Registers, shared memory and spills of what ships; it fails on a spill.
+/// Prints registers, shared memory and spills of the shipped module; fails on a spill.
 #[test]
 #[ignore = "needs the CUDA compiler: make test-cuda"]
 fn kernels_of_the_device_do_not_spill() {

@@ -1,7 +1,7 @@
 //! Products of rows with weights, and mixtures of experts.
 
 use super::support::Device;
-use super::{TwinResult, Kernel, NO_ROW, compare, each, numbers, sum};
+use super::{Kernel, NO_ROW, TwinResult, compare, each, numbers, sum};
 
 const PRODUCT: &[(&str, &str)] = &[
     ("bias ? bias[output] : 0.0f", "0.0f"),
@@ -10,14 +10,14 @@ const PRODUCT: &[(&str, &str)] = &[
     ("if (first + r < rows) y", "if (first + r < rows + 1) y"),
     ("if (output >= outputs) return;", ""),
 ];
-/// Of several rows at once.
+/// Faults of kernels for several rows.
 const PRODUCT4: &[(&str, &str)] = &[
     ("bias ? bias[output] : 0.0f", "0.0f"),
     ("min(first + r, rows - 1)", "min(first, rows - 1)"),
     ("min(first + r, rows - 1)", "(first + r)"),
     ("if (first + r < rows) y", "y"),
 ];
-/// Of integers of either size.
+/// Faults of integer kernels of either size.
 const INTEGERS: &[(&str, &str)] = &[
     ("scale[start / 32]", "scale[start / 64]"),
     ("scales + output * (pitch / 32)", "scales + output * (columns / 32)"),
@@ -29,7 +29,7 @@ const INTEGERS: &[(&str, &str)] = &[
 ];
 const EIGHT: (&str, &str) = ("((int)(word << 24) >> 24)", "(word & 255u)");
 const FOUR: (&str, &str) = ("(int)(word & 15u) - 8", "(int)(word & 15u) - 7");
-/// A word of eight-bit integers is read from its lowest bits on: none is shifted away.
+/// Faults of eight-bit kernels. They read a word's integers without a shift, so the shift's fault is left out.
 const INTEGERS8: &[(&str, &str)] =
     &[INTEGERS[0], INTEGERS[1], INTEGERS[2], INTEGERS[3], INTEGERS[5], INTEGERS[6], EIGHT];
 const INTEGERS4: &[(&str, &str)] =
@@ -138,7 +138,7 @@ fn dot(x: &[f32], w: &[f32]) -> impl Iterator<Item = f64> {
     x.iter().zip(w).map(|(a, b)| wide(*a) * wide(*b))
 }
 
-/// Rows filled up with zeros.
+/// Pads rows with zeros.
 fn pitched(values: &[f32], columns: usize) -> (Vec<f32>, usize) {
     let pitch = columns.next_multiple_of(4);
     let fill = |row: &[f32]| [row, &[0.0; 4][..pitch - columns]].concat();
@@ -178,10 +178,10 @@ fn product(ptx: &str, name: &str, rows_each: usize) -> TwinResult {
 
 /// Integers in groups of 32 with a scale each.
 struct Integers {
-    /// Bytes of all rows.
+    /// Packed integers of all rows.
     bytes: Vec<u8>,
     scales: Vec<f32>,
-    /// What they stand for, `columns` a row.
+    /// Dequantised numbers, `columns` for each row.
     numbers: Vec<f32>,
     pitch: usize,
 }
@@ -192,7 +192,7 @@ impl Integers {
         let half = f32::from(1u8 << (bits - 1));
         let mut integers: Vec<i8> =
             numbers(2, outputs * pitch).iter().map(|v| (v * half).floor().min(half - 1.0) as i8).collect();
-        // What fills a row up counts as zero.
+        // Padding counts as zero.
         integers.chunks_mut(pitch).for_each(|row| row[columns..].fill(0));
         let scales: Vec<f32> = numbers(4, outputs * pitch / 32);
         let number = |i: usize| f32::from(integers[i]) * scales[i / 32];
@@ -274,7 +274,7 @@ fn route(ptx: &str) -> TwinResult {
 
 pub const EXPERTS: usize = 4;
 
-/// Which expert each pair has chosen: many, none of the third.
+/// Chosen expert of each pair; expert 2 is never chosen.
 fn choices(count: usize) -> Vec<u32> {
     numbers(7, count)
         .iter()
@@ -290,7 +290,7 @@ fn choices(count: usize) -> Vec<u32> {
         .collect()
 }
 
-/// What pairs have chosen, and each expert's pairs.
+/// Choices of pairs, and each expert's pairs.
 pub struct Pairs {
     pub chosen: Vec<u32>,
     pub lists: Vec<u32>,
@@ -343,7 +343,7 @@ fn expert_product(ptx: &str, name: &str) -> TwinResult {
             integers.as_ref().map_or_else(|| numbers(2, EXPERTS * outputs * columns), |one| one.numbers.clone());
         let (packed, floats_pitch) = pitched(&weight, columns);
         let pitch = integers.as_ref().map_or(floats_pitch, |one| one.pitch);
-        // The weights of an expert that nobody chose are never written: to read them is a fault.
+        // The weights of unchosen experts are never written: reading them is a fault.
         let size = outputs * pitch * bits.unwrap_or(32) / 8;
         let scales_size = outputs * pitch / 32 * 2;
         let weights = device.memory.alloc(EXPERTS * size).unwrap();

@@ -1,7 +1,7 @@
-//! Rows by their numbers.
+//! Rows by index.
 
 use super::support::Device;
-use super::{TwinResult, Kernel, NO_ROW, compare, each, numbers};
+use super::{Kernel, NO_ROW, TwinResult, compare, each, numbers};
 
 const GATHER: &[(&str, &str)] = &[
     ("row == NO_ROW ? 0.0f : widen", "widen"),

@@ -1,8 +1,8 @@
-//! The snake activation, at the rows' own rate and at twice the rate.
+//! Snake activation, at the rows' own rate and at twice the rate.
 
 use super::elementwise::{COLUMNS, COUNT, in_place, large, wide};
 use super::support::Device;
-use super::{TwinResult, Kernel, SEGMENT_ROWS, SEGMENTS, compare, each, numbers, segment_of};
+use super::{Kernel, SEGMENT_ROWS, SEGMENTS, TwinResult, compare, each, numbers, segment_of};
 
 pub const KERNELS: &[Kernel] = &[
     Kernel {
@@ -40,7 +40,8 @@ fn snake(ptx: &str) -> TwinResult {
     })
 }
 
-/// As a resampler is defined: zeros between the numbers, the filter, the snake, the filter, every other number.
+/// Computes it as a resampler is defined: zeros between the numbers, the filter, the snake, the filter, every other
+/// number.
 fn segments(ptx: &str) -> TwinResult {
     const TAPS: usize = 12;
     const HALF_UNIT: f64 = 1.0 / (1 << 24) as f64;
@@ -66,12 +67,12 @@ fn segments(ptx: &str) -> TwinResult {
             let Some(segment) = segment_of(row) else { return (0.0, 0.0) };
             let (first, rows) = (segment.start, segment.len() as i64);
             let (frequency, magnitude) = (wide(alpha[column]).exp(), 1.0 / (wide(beta[column]).exp() + 1e-9));
-            // An activation, and how far it may be off.
+            // An activation and its tolerance.
             let activation = |at: i64| {
                 let at = at.clamp(0, 2 * rows - 1);
                 let (mut sum, mut size) = (0.0, 0.0);
                 for (tap, by) in filter.iter().enumerate() {
-                    // Fifteen numbers are cut off, five rows were added before the first one.
+                    // Fifteen numbers are cut off, and five rows were added before the first one.
                     let from = at + 15 - tap as i64;
                     if from % 2 == 0 {
                         let from = first + (from / 2 - 5).clamp(0, rows - 1) as usize;

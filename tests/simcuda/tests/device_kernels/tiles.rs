@@ -2,10 +2,10 @@
 
 use super::products::{EXPERTS, Pairs};
 use super::support::Device;
-use super::{TwinResult, Kernel, compare, compile, numbers, random, sum};
+use super::{Kernel, TwinResult, compare, compile, numbers, random, sum};
 use repartee_simcuda::decode::half::{bf16, of_bf16};
 
-/// Of every tile.
+/// Faults of every tile.
 const TILE: [(&str, &str); 16] = [
     ("* T::PITCH + column + lane / 16 * 8)", "* T::PITCH + column + (1 - lane / 16) * 8)"),
     ("lane / 8 % 2 * 8", "(1 - lane / 8 % 2) * 8"),
@@ -63,7 +63,7 @@ pub const KERNELS: &[Kernel] = &[
     },
 ];
 
-/// What a block multiplies, and the kernels with it.
+/// Tile of a block, and its kernels.
 pub struct Tile {
     rows: usize,
     outputs: usize,
@@ -85,7 +85,7 @@ pub fn fine(stream: u64, count: usize) -> Vec<f32> {
     (0..count as u64).map(|i| random::uniform(13, stream, i, 0) * 2.0 - 1.0).collect()
 }
 
-/// A number's rounding to bf16 and the rounding of what is left, as the kernels multiply them.
+/// Splits a number into its rounding to bf16 and the rounding of the remainder, as the kernels do.
 pub fn parts(number: f32) -> [f64; 2] {
     let high = of_bf16(bf16(number));
     let low = if number == high { 0.0 } else { of_bf16(bf16(number - high)) };
@@ -94,19 +94,19 @@ pub fn parts(number: f32) -> [f64; 2] {
     [high, low]
 }
 
-/// The products of a row with a row of a weight.
+/// Products of a row with a row of a weight.
 fn dot(x: &[f32], w: &[f32]) -> impl Iterator<Item = f64> {
     x.iter().zip(w).flat_map(|(x, w)| parts(*x).map(|part| part * f64::from(*w)))
 }
 
-/// Rows filled up with zeros to loads of 16 bytes.
+/// Pads rows with zeros to loads of 16 bytes.
 pub fn pitched(values: &[f32], columns: usize) -> (Vec<f32>, usize) {
     let pitch = columns.next_multiple_of(8);
     let fill = |row: &[f32]| [row, &[0.0; 8][..pitch - columns]].concat();
     (values.chunks(columns).flat_map(fill).collect(), pitch)
 }
 
-/// Rows, columns, outputs, whether there is a bias.
+/// Rows, columns, outputs, and true with a bias.
 const SHAPES: [(usize, usize, usize, bool); 6] = [
     (1, 5, 3, true),
     (3, 8, 1, false),
@@ -132,7 +132,7 @@ fn launch(
     device.read_f32s(params[3], rows * outputs)
 }
 
-/// Rows of which one has infinity and one is not a number.
+/// Rows of which one has infinity and one NaN.
 fn rows_with_edges(rows: usize, columns: usize) -> Vec<f32> {
     let mut x = fine(1, rows * columns);
     if rows > 2 {
@@ -164,7 +164,7 @@ fn expert_product(ptx: &str, tile: Tile) -> TwinResult {
         let x = fine(1, pairs.div_ceil(divide) * columns);
         let weight = numbers(2, EXPERTS * outputs * columns);
         let (packed, pitch) = pitched(&weight, columns);
-        // The weights of an expert that nobody chose are never written: to read them is a fault.
+        // The weights of unchosen experts are never written: reading them is a fault.
         let size = outputs * pitch;
         let weights = device.memory.alloc(EXPERTS * size * 2).unwrap();
         for expert in (0..EXPERTS).filter(|expert| all.counts[*expert] > 0) {
@@ -188,7 +188,7 @@ fn expert_product(ptx: &str, tile: Tile) -> TwinResult {
     Ok(None)
 }
 
-/// On hardware too, because both add in one order.
+/// Holds on hardware too, because both add in one order.
 #[test]
 #[ignore = "needs the CUDA compiler: make test-cuda"]
 fn tiles_of_both_sizes_give_the_same_bits() {

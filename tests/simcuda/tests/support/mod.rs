@@ -1,4 +1,4 @@
-//! Kernels that are loaded and launched without a driver.
+//! Loads and launches kernels without a driver.
 #![allow(dead_code, reason = "each test uses its part")]
 
 use repartee_simcuda::fault::Fault;
@@ -25,26 +25,26 @@ impl Device {
         Self::load(&module(params, body))
     }
 
-    /// Device memory with these bytes.
+    /// Allocates device memory with these bytes.
     pub fn bytes(&mut self, bytes: &[u8]) -> u64 {
         let address = self.memory.alloc(bytes.len()).unwrap();
         self.memory.write(address, bytes).unwrap();
         address
     }
 
-    /// Device memory with these numbers.
+    /// Allocates device memory with these words.
     pub fn words(&mut self, words: &[u64]) -> u64 {
         self.bytes(&words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>())
     }
 
-    /// Numbers out of device memory.
+    /// Reads words of device memory.
     pub fn read(&mut self, address: u64, count: usize) -> Vec<u64> {
         let mut bytes = vec![0; count * 8];
         self.memory.read(address, &mut bytes).unwrap();
         bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap())).collect()
     }
 
-    /// Launches a kernel.
+    /// Launches a kernel of the module.
     pub fn launch(
         &mut self,
         name: &str,
@@ -61,13 +61,13 @@ impl Device {
         run(&Launch { kernel, grid, block, shared, params: bytes }, &mut self.memory)
     }
 
-    /// Launches `test` with one block of so many threads.
+    /// Launches `test` with one block of `threads` threads.
     pub fn test(&mut self, threads: u32, params: &[u64]) -> Result<(), Fault> {
         self.launch("test", [1; 3], [threads, 1, 1], 0, params)
     }
 }
 
-/// A module with the kernel `test`.
+/// PTX of a module with the kernel `test`.
 pub fn module(params: usize, body: &str) -> String {
     let list: Vec<String> = (0..params).map(|index| format!(".param .u64 p{index}")).collect();
     format!(
@@ -78,7 +78,7 @@ pub fn module(params: usize, body: &str) -> String {
     )
 }
 
-/// A register's declaration: its letter, its width.
+/// Letter and width of a register's declaration.
 fn register(ty: &str) -> (&'static str, u32) {
     match ty {
         "pred" => ("p", 1),
@@ -90,7 +90,7 @@ fn register(ty: &str) -> (&'static str, u32) {
     }
 }
 
-/// What an opcode gives for each row of sources, all of them computed by one warp. Types name the registers' widths.
+/// Applies an opcode to each row of sources, all in one warp; returns the results. Types name the registers' widths.
 pub fn apply(opcode: &str, to: &str, from: &[&str], rows: &[&[u64]]) -> Vec<u64> {
     assert!(rows.len() <= 32, "one warp");
     let mut body = String::from("ld.param.u64 %d20, [p0];\nld.param.u64 %d21, [p1];\nmov.u32 %r20, %tid.x;\n");

@@ -1,4 +1,4 @@
-//! The kernels of `kernels/cuda`, compiled with the toolkit that `scripts/setup.sh cuda` installs.
+//! Compiles the kernels of `kernels/cuda` with the toolkit of `scripts/setup.sh cuda`.
 
 #![allow(dead_code, reason = "each test uses its part")]
 
@@ -9,7 +9,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// A file of `kernels/cuda` with its headers in it, each where it is named first.
+/// Reads a file of `kernels/cuda` with its headers inlined, each at its first include.
 fn whole(name: &str, seen: &mut Vec<String>) -> String {
     let text = std::fs::read_to_string(root().join("kernels/cuda").join(name)).unwrap();
     let mut line = |line: &str| match line.strip_prefix("#include \"").and_then(|rest| rest.strip_suffix(".cuh\"")) {
@@ -24,7 +24,7 @@ fn whole(name: &str, seen: &mut Vec<String>) -> String {
     text.lines().map(&mut line).collect()
 }
 
-/// PTX of a file of `kernels/cuda`, after `change` has been made to its text and its headers'.
+/// Compiles a file of `kernels/cuda` to PTX, after applying `change` to its text and its headers'.
 pub fn compile(name: &str, change: impl Fn(String) -> String) -> String {
     let home = root().join("target/tools/cuda");
     assert!(home.join("bin/nvcc").exists(), "the CUDA compiler is missing: `make test-cuda` installs it");
@@ -47,7 +47,7 @@ pub fn compile(name: &str, change: impl Fn(String) -> String) -> String {
     ptx
 }
 
-/// Assembles PTX for compute capability 9.0: what the assembler tells of it, or what it finds wrong.
+/// Assembles PTX for compute capability 9.0; returns the assembler's report, or its errors.
 fn assembled(ptx: &str) -> Result<String, String> {
     let folder = own_folder();
     let source = folder.join("in.ptx");
@@ -59,17 +59,17 @@ fn assembled(ptx: &str) -> Result<String, String> {
     if done.status.success() { Ok(said) } else { Err(said) }
 }
 
-/// Checks PTX; `Err` has what the assembler finds wrong.
+/// Checks PTX; `Err` has the assembler's errors.
 pub fn assemble(ptx: &str) -> Result<(), String> {
     assembled(ptx).map(drop)
 }
 
-/// Registers, spills and shared memory of PTX's kernels.
+/// Reports registers, spills and shared memory of PTX's kernels.
 pub fn resources(ptx: &str) -> String {
     assembled(ptx).unwrap()
 }
 
-/// Machine code for compute capability 9.0.
+/// Assembles machine code for compute capability 9.0.
 pub fn machine_code(ptx: &str) -> Vec<u8> {
     let folder = own_folder();
     let (source, to) = (folder.join("in.ptx"), folder.join("out.cubin"));
@@ -82,7 +82,7 @@ pub fn machine_code(ptx: &str) -> Vec<u8> {
     code
 }
 
-/// SHA-256, as `sha256sum` prints it.
+/// Computes a SHA-256, as `sha256sum` prints it.
 pub fn sha256(bytes: &[u8]) -> String {
     let folder = own_folder();
     std::fs::write(folder.join("bytes"), bytes).unwrap();
@@ -91,12 +91,12 @@ pub fn sha256(bytes: &[u8]) -> String {
     String::from_utf8(done.stdout).unwrap().split_whitespace().next().unwrap().to_owned()
 }
 
-/// The hashes of the device's module that are committed.
+/// Reads the committed hashes of the device's module.
 pub fn committed_hashes() -> String {
     std::fs::read_to_string(root().join("kernels/cuda/device.sha256")).unwrap()
 }
 
-/// A folder that no other test uses.
+/// Creates a folder that no other test uses.
 fn own_folder() -> PathBuf {
     use std::sync::atomic::{AtomicUsize, Ordering};
     static NEXT: AtomicUsize = AtomicUsize::new(0);
@@ -106,7 +106,7 @@ fn own_folder() -> PathBuf {
     folder
 }
 
-/// The same text with one piece replaced, which has to be there.
+/// Replaces one piece of a text; panics if it is missing.
 pub fn replace(from: &'static str, to: &'static str) -> impl Fn(String) -> String {
     move |text| {
         assert!(text.contains(from), "`{from}` is no longer in the kernel");

@@ -1,13 +1,13 @@
-//! Tests in processes of their own, in which the stock `cudarc` finds our `libcuda.so`.
+//! Tests in processes of their own, with our `libcuda.so` as the driver of the stock `cudarc`.
 
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// Names the test that a process is for.
+/// Environment variable that names the test of a child process.
 const CHILD: &str = "REPARTEE_SIMCUDA_TEST";
 
-/// Runs a test's body in a process of its own: a fault leaves nothing behind that others could use. `name` is the test's.
+/// Runs a test's body in a process of its own, so that a fault affects no other test. `name` is the test's.
 pub fn in_own_process(name: &str, body: fn()) {
     if std::env::var(CHILD).is_ok_and(|child| child == name) {
         return body();
@@ -24,7 +24,7 @@ pub fn in_own_process(name: &str, body: fn()) {
     assert!(said.contains("1 passed"), "the test ran in its process: {said}");
 }
 
-/// A folder in which the library has the name that `cudarc` looks for.
+/// Creates a folder with the library under the name that `cudarc` loads.
 fn library_folder() -> &'static PathBuf {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
@@ -33,7 +33,7 @@ fn library_folder() -> &'static PathBuf {
         assert!(built.exists(), "{} is missing", built.display());
         let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("simcuda");
         std::fs::create_dir_all(&folder).unwrap();
-        // In one step, because another run may need it at this moment.
+        // Renamed atomically, because another run may need it at this moment.
         let link = folder.join(format!("libcuda.so.{}", std::process::id()));
         std::os::unix::fs::symlink(built, &link).unwrap();
         std::fs::rename(link, folder.join("libcuda.so")).unwrap();

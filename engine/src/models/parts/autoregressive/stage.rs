@@ -1,4 +1,4 @@
-//! The stage itself: prompts, the reuse of prefixes, and what becomes of samples.
+//! The generic stage: prompts, prefix reuse, and handling of samples.
 
 mod launch;
 
@@ -13,11 +13,14 @@ use super::{BLOCK, CausalLm, SampleOutcome, SlotState};
 use crate::device::Device;
 use crate::elements::Element;
 use crate::sequence::{BlockPool, Sequence};
-use crate::stage::{CacheUse, EdgeKind, StageEnd, StageItem, RunnableRows, Outbox, ResponseParams, ContextBudget, RowKind, Stage, BatchEntry};
+use crate::stage::{
+    BatchEntry, CacheUse, ContextBudget, EdgeKind, Outbox, ResponseParams, RowKind, RunnableRows, Stage, StageEnd,
+    StageItem,
+};
 
-/// Rows of one slot in one step.
+/// Most rows of one slot in one step.
 const MAX_ROWS: usize = 256;
-/// Prefixes that are kept of slots that were freed.
+/// Most prefixes kept from freed slots.
 const MAX_RETIRED: usize = 8;
 
 /// A language model with the state of all slots.
@@ -28,19 +31,19 @@ pub struct Autoregressive<O: StepOps, L: CausalLm<O>> {
     output_mask: O::State,
     pool: BlockPool,
     slots: Vec<SlotState<O, L>>,
-    /// Prefixes of slots that were freed, the newest last.
+    /// Prefixes of freed slots, the newest last.
     retired: VecDeque<RetiredPrefix>,
     /// Positions of one slot.
     positions: usize,
-    /// Block of the rows that a step is padded with.
+    /// Block for the rows of the padding.
     scratch: u32,
     /// Positions of all prompts, and those that were cached.
     prompted: u64,
     reused: u64,
-    /// For each slot, how often what it computes was given up.
+    /// For each slot, a counter of events that invalidate a launched step.
     epochs: Vec<u64>,
     launched: Option<Launched<O::Ticket>>,
-    /// Rows of the step that is launched.
+    /// Rows of the step being launched.
     rows: Vec<L::Row>,
     spec: RowSpec,
     read_back: ReadBack,
@@ -53,7 +56,7 @@ struct RetiredPrefix {
 }
 
 impl<O: StepOps, L: CausalLm<O>> Autoregressive<O, L> {
-    /// A stage for `slots` slots of `positions` positions each.
+    /// Creates the stage for `slots` slots of `positions` positions each.
     pub fn new(ops: O, lm: L, slots: usize, positions: usize) -> Self {
         let blocks = slots * positions.div_ceil(BLOCK);
         Self {
@@ -92,7 +95,7 @@ impl<O: StepOps, L: CausalLm<O>> Autoregressive<O, L> {
         // Later stages got the rows of prompts alone.
         let unread = read.iter().take(common).skip(state.prompted).take_while(|read| !**read).count();
         let common = common.min(state.prompted + unread);
-        // The last position is computed again for a response: the first token is sampled from its row.
+        // A response needs the last position computed again: its row gives the first token.
         let keep = if response.is_some() { common.min(elements.len().saturating_sub(1)) } else { common };
         if keep < cached {
             let kept = state.sequence.truncate(&mut self.pool, keep);
@@ -116,10 +119,10 @@ impl<O: StepOps, L: CausalLm<O>> Autoregressive<O, L> {
         }
     }
 
-    /// Forks the cached prefix of another prompt, of a slot or of one that was freed: instructions that many sessions have in
-    /// common.
+    /// Forks the longest cached prefix among other slots and retired prefixes, such as instructions that many sessions
+    /// share.
     fn share_prefix(&mut self, slot: usize, elements: &[Element], shareable: usize) {
-        // The last position is always computed: the first token is sampled from its row.
+        // The last position is always computed: its row gives the first token.
         let common = shareable.min(elements.len().saturating_sub(1)) / BLOCK * BLOCK;
         if common <= self.slots[slot].sequence.len() {
             return;
@@ -140,7 +143,7 @@ impl<O: StepOps, L: CausalLm<O>> Autoregressive<O, L> {
         }
     }
 
-    /// Copies what the slot's truncations left to be copied.
+    /// Copies the blocks that the slot's truncations left to copy.
     fn copy_blocks(&mut self, slot: usize) {
         for (from, to) in self.slots[slot].copies.drain(..) {
             for cache in &mut self.cache {
@@ -149,7 +152,7 @@ impl<O: StepOps, L: CausalLm<O>> Autoregressive<O, L> {
         }
     }
 
-    /// Makes room for `rows` more positions of a slot; retired prefixes give way.
+    /// Allocates `rows` more positions for a slot; evicts retired prefixes if needed. False if there is no room.
     fn append(&mut self, slot: usize, rows: usize) -> bool {
         let sequence = &mut self.slots[slot].sequence;
         if sequence.len() + rows > self.positions {
@@ -162,7 +165,7 @@ impl<O: StepOps, L: CausalLm<O>> Autoregressive<O, L> {
         true
     }
 
-    /// Takes what was sampled for a slot, from the row of its last position.
+    /// Handles the sample from the row of a slot's last position.
     fn sampled(&mut self, slot: usize, sampled: SampleOutcome<L::Piece>, out: &mut Outbox) {
         let state = &mut self.slots[slot];
         let Some(decoding) = &mut state.decoding else { return };
@@ -207,7 +210,8 @@ impl<O: Device, L: CausalLm<O>> Stage for Autoregressive<O, L> {
     }
 
     fn accept(&mut self, slot: usize, item: StageItem, out: &mut Outbox) {
-        if matches!(item, StageItem::Prompt { .. } | StageItem::Rewind { .. } | StageItem::Begin(_) | StageItem::Abort) {
+        if matches!(item, StageItem::Prompt { .. } | StageItem::Rewind { .. } | StageItem::Begin(_) | StageItem::Abort)
+        {
             self.epochs[slot] += 1;
         }
         match item {
@@ -269,7 +273,7 @@ impl<O: Device, L: CausalLm<O>> Stage for Autoregressive<O, L> {
         self.slots[slot].sequence.len()
     }
 
-    /// Blocks that only retired prefixes hold are not counted: they are free for the asking.
+    /// Blocks held by retired prefixes alone are not counted: they are evicted on demand.
     fn blocks(&self) -> usize {
         let mut retired: BTreeMap<u32, u32> = BTreeMap::new();
         for block in self.retired.iter().flat_map(|retired| retired.sequence.table()) {

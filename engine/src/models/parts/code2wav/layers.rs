@@ -1,6 +1,6 @@
-//! The convolutions of code2wav and the blocks made of them, over streams whose tails are carried.
+//! Convolutions of code2wav and the blocks made of them, over streams with carried tails.
 
-use repartee_kernels::{WeightLayout, StateSpec, StepOps, StreamLevel};
+use repartee_kernels::{StateSpec, StepOps, StreamLevel, WeightLayout};
 
 use crate::models::LoadError;
 use crate::models::parts::weights::Weights;
@@ -9,23 +9,23 @@ use crate::models::parts::weights::Weights;
 pub const KERNEL: usize = 7;
 /// Dilations of a block's residual units.
 const DILATIONS: [usize; 3] = [1, 3, 9];
-/// `Qwen3OmniMoeConvNeXtBlock`'s norm.
+/// Epsilon of the norm in `Qwen3OmniMoeConvNeXtBlock`.
 const CONVNEXT_EPS: f32 = 1e-6;
 
-/// A convolution over streams.
+/// Convolution over streams.
 pub struct Conv<O: StepOps> {
     weight: O::Weight,
     bias: O::Weight,
     channels: usize,
     history: usize,
-    /// Rows for each row that comes in.
+    /// Output rows for each input row.
     stride: usize,
-    /// Whether a stream's first row yields nothing.
+    /// True if a stream's first row yields nothing.
     cut: bool,
 }
 
 impl<O: StepOps> Conv<O> {
-    /// A causal one of `kernel` taps, `dilation` rows apart.
+    /// Loads a causal convolution of `kernel` taps, `dilation` rows apart.
     pub fn causal(
         w: &Weights<'_, O>,
         out: usize,
@@ -54,7 +54,8 @@ impl<O: StepOps> Conv<O> {
         })
     }
 
-    /// A transposed one, which makes `stride` rows of each, but for a stream's first ones if they are `cut`.
+    /// Loads a transposed convolution with `stride` output rows for each input row; with `cut` a stream's first rows
+    /// are missing.
     pub fn transposed(
         w: &Weights<'_, O>,
         channels: usize,
@@ -73,12 +74,12 @@ impl<O: StepOps> Conv<O> {
         })
     }
 
-    /// A causal convolution's rows.
+    /// Applies a causal convolution.
     pub fn forward(&self, ops: &O, x: &O::T, tail: &mut O::State, streams: &StreamLevel<O::Index>) -> O::T {
         ops.conv1d_at(x, &self.weight, &self.bias, tail, streams)
     }
 
-    /// A transposed one's rows, and their level.
+    /// Applies a transposed convolution; returns its rows and the streams at their new rate.
     pub fn upsample(
         &self,
         ops: &O,
@@ -90,18 +91,18 @@ impl<O: StepOps> Conv<O> {
         (x, streams.upsampled(self.stride, self.cut))
     }
 
-    /// What it remembers of `slots` streams.
+    /// Creates the tails of `slots` streams.
     pub fn tail(&self, ops: &O, slots: usize) -> O::State {
         ops.state(StateSpec::Tail { slots, rows: self.history, columns: self.channels })
     }
 
-    /// Bytes that it remembers of one stream.
+    /// Bytes of one stream's tail.
     pub fn tail_bytes(&self) -> usize {
         self.history * self.channels * size_of::<f32>()
     }
 }
 
-/// A snake activation with numbers of its own for each channel.
+/// Snake activation with parameters for each channel.
 pub struct Snake<O: StepOps> {
     alpha: O::Weight,
     beta: O::Weight,
@@ -113,13 +114,13 @@ impl<O: StepOps> Snake<O> {
         Ok(Self { alpha: w.vector("alpha", channels)?, beta: w.vector("beta", channels)? })
     }
 
-    /// Each number through its channel's activation.
+    /// Applies each channel's activation to its numbers.
     pub fn forward(&self, ops: &O, x: O::T) -> O::T {
         ops.snake(x, &self.alpha, &self.beta)
     }
 }
 
-/// `Qwen3OmniMoeConvNeXtBlock`.
+/// ConvNeXt block, after `Qwen3OmniMoeConvNeXtBlock`.
 pub struct ConvNeXt<O: StepOps> {
     dwconv: Conv<O>,
     norm: (O::Weight, O::Weight),
@@ -128,7 +129,7 @@ pub struct ConvNeXt<O: StepOps> {
     gamma: O::Weight,
 }
 
-/// Two convolutions, each after an activation, added to what enters.
+/// Two convolutions, each after an activation, added to the input.
 struct ResidualUnit<O: StepOps> {
     act1: Snake<O>,
     conv1: Conv<O>,
@@ -136,7 +137,7 @@ struct ResidualUnit<O: StepOps> {
     conv2: Conv<O>,
 }
 
-/// A block of the decoder: an activation, an upsampling convolution and residual units.
+/// Block of the decoder: an activation, an upsampling convolution and residual units.
 pub struct UpsampleBlock<O: StepOps> {
     snake: Snake<O>,
     upsample: Conv<O>,
@@ -158,12 +159,12 @@ impl<O: StepOps> ConvNeXt<O> {
         })
     }
 
-    /// Its convolution.
+    /// Depthwise convolution of the block.
     pub fn convolution(&self) -> &Conv<O> {
         &self.dwconv
     }
 
-    /// The rows after it.
+    /// Applies the block to the rows `x`.
     pub fn forward(&self, ops: &O, x: O::T, tail: &mut O::State, streams: &StreamLevel<O::Index>) -> O::T {
         let h = self.dwconv.forward(ops, &x, tail, streams);
         let h = ops.layer_norm(&h, &self.norm.0, &self.norm.1, CONVNEXT_EPS);
@@ -174,7 +175,7 @@ impl<O: StepOps> ConvNeXt<O> {
 }
 
 impl<O: StepOps> UpsampleBlock<O> {
-    /// Loads a block from `input` to `out` channels that makes `rate` rows of each.
+    /// Loads a block from `input` to `out` channels with `rate` output rows for each input row.
     pub fn load(
         w: &Weights<'_, O>,
         (input, out): (usize, usize),
@@ -196,12 +197,13 @@ impl<O: StepOps> UpsampleBlock<O> {
         })
     }
 
-    /// Its convolutions, in the order in which they are met.
+    /// Convolutions of the block, in the order of computation.
     pub fn convolutions(&self) -> impl Iterator<Item = &Conv<O>> {
         std::iter::once(&self.upsample).chain(self.units.iter().flat_map(|unit| [&unit.conv1, &unit.conv2]))
     }
 
-    /// The rows after it, and their level. `tail` gives the convolutions' tails in their order.
+    /// Applies the block; returns its rows and the streams at their new rate. `tail` yields the convolutions' tails in
+    /// order.
     pub fn forward<'a>(
         &self,
         ops: &O,

@@ -1,10 +1,10 @@
-//! The audio tower.
+//! Configuration of the audio tower.
 
 use serde::Deserialize;
 
 use crate::models::parts::config::AudioTowerConfig;
 
-/// `thinker_config.audio_config`; its defaults but for `n_window` are the same in all references.
+/// Fields of `thinker_config.audio_config`; all defaults but `n_window` are the same in all references.
 #[derive(Deserialize)]
 pub struct RawAudio {
     num_mel_bins: Option<usize>,
@@ -23,7 +23,7 @@ pub struct RawAudio {
 }
 
 impl RawAudio {
-    /// The tower, with `n_window` if the file has none.
+    /// Resolves the tower; `n_window` is the default of that field.
     pub fn tower(self, n_window: usize) -> AudioTowerConfig {
         AudioTowerConfig {
             num_mel_bins: self.num_mel_bins.unwrap_or(128),

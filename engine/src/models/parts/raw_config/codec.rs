@@ -1,11 +1,11 @@
-//! The codec's decoder.
+//! Configuration of the codec's decoder.
 
 use serde::Deserialize;
 
 use super::{RopeTable, head_size, rope, silu};
 use crate::models::parts::config::{Code2WavConfig, CodeInput, LayersConfig};
 
-/// The decoder's section of config.json; its defaults are the same in all references.
+/// Fields of the decoder's section; the defaults are the same in all references.
 #[derive(Deserialize)]
 pub struct RawCode2Wav {
     codebook_size: Option<usize>,
@@ -31,12 +31,12 @@ pub struct RawCode2Wav {
 }
 
 impl RawCode2Wav {
-    /// A decoder that the mean of one table's entries enters.
+    /// Resolves a decoder with [`CodeInput::Embedding`].
     pub fn with_embedding(self) -> Code2WavConfig {
         self.resolve(CodeInput::Embedding)
     }
 
-    /// A decoder that the codebooks of a residual quantizer enter.
+    /// Resolves a decoder with [`CodeInput::Quantizer`].
     pub fn with_quantizer(self) -> Code2WavConfig {
         let (codebook_dim, latent_dim) = (self.codebook_dim.unwrap_or(512), self.latent_dim.unwrap_or(1024));
         self.resolve(CodeInput::Quantizer { codebook_dim, latent_dim })

@@ -1,14 +1,14 @@
-//! A language model: the thinker's, the talker's, or the code predictor.
+//! Configuration of a language model: the thinker's, the talker's, or the code predictor.
 
 use serde::Deserialize;
 
 use super::{RopeTable, head_size, rope, silu};
 use crate::models::parts::config::{CodePredictorConfig, LayersConfig};
 
-/// The fields that the language models of the published files have, each of them some.
+/// Union of the fields that the published language models have; each file has some of them.
 #[derive(Default, Deserialize)]
 pub struct RawLanguageModel {
-    /// Ids.
+    /// Number of ids.
     pub vocab_size: Option<usize>,
     hidden_size: Option<usize>,
     intermediate_size: Option<usize>,
@@ -23,52 +23,52 @@ pub struct RawLanguageModel {
     rope_scaling: Option<RopeTable>,
     rope_parameters: Option<RopeTable>,
     attention_bias: Option<bool>,
-    /// Whether the output head is the embedding.
+    /// True if the output head is the embedding.
     pub tie_word_embeddings: Option<bool>,
-    /// Whether some layers see a window of positions alone.
+    /// True if some layers attend to a window of positions only.
     pub use_sliding_window: Option<bool>,
     sliding_window: Option<usize>,
     max_window_layers: Option<usize>,
     layer_types: Option<Vec<String>>,
     num_code_groups: Option<usize>,
-    /// Every so many layers one has experts.
+    /// Interval of layers with experts: every so many layers one has them.
     pub decoder_sparse_step: Option<usize>,
-    /// Layers that have none whatever the step says.
+    /// Layers without experts, regardless of the step.
     pub mlp_only_layers: Option<Vec<usize>>,
     /// Experts of a layer.
     pub num_experts: Option<usize>,
-    /// What some files call the same.
+    /// Other name of `num_experts` in some files.
     pub num_local_experts: Option<usize>,
-    /// Experts that see one row.
+    /// Experts that process one row.
     pub num_experts_per_tok: Option<usize>,
-    /// Inner size of an expert.
+    /// Inner width of an expert.
     pub moe_intermediate_size: Option<usize>,
-    /// Whether the weights of the chosen experts add up to one.
+    /// True if the weights of the chosen experts add up to one.
     pub norm_topk_prob: Option<bool>,
-    /// Inner size of the expert that sees every row.
+    /// Inner width of the shared expert, which processes every row.
     pub shared_expert_intermediate_size: Option<usize>,
 }
 
-/// Sizes of layers for absent fields.
+/// Default sizes of layers for absent fields.
 #[derive(Debug, Clone, Copy)]
 pub struct LayersDefaults {
-    /// Size of a row.
+    /// Width of a row.
     pub hidden_size: usize,
-    /// Inner size of the feed-forward block.
+    /// Inner width of the feed-forward block.
     pub intermediate_size: usize,
-    /// Layers.
+    /// Number of layers.
     pub num_hidden_layers: usize,
-    /// Query heads.
+    /// Number of query heads.
     pub num_attention_heads: usize,
-    /// Key and value heads.
+    /// Number of key and value heads.
     pub num_key_value_heads: usize,
-    /// Size of a head; `None`: the heads share the hidden size evenly.
+    /// Width of a head; `None`: the heads share the hidden size evenly.
     pub head_dim: Option<usize>,
     /// Base of the rotary wavelengths.
     pub rope_theta: f64,
 }
 
-/// The defaults of the code predictors' configuration classes.
+/// Defaults of the code predictors' configuration classes.
 const CODE_PREDICTOR: LayersDefaults = LayersDefaults {
     hidden_size: 1024,
     intermediate_size: 3072,
@@ -78,11 +78,11 @@ const CODE_PREDICTOR: LayersDefaults = LayersDefaults {
     head_dim: Some(128),
     rope_theta: 10_000.0,
 };
-/// The window of the code predictors' and talkers' classes.
+/// Default window of the code predictors' and talkers' classes.
 const WINDOW: usize = 4096;
 
 impl RawLanguageModel {
-    /// The layers, with `absent` for absent fields.
+    /// Resolves the layers, with `absent` for absent fields.
     pub fn layers(&mut self, absent: &LayersDefaults) -> LayersConfig {
         let hidden_size = self.hidden_size.unwrap_or(absent.hidden_size);
         let num_attention_heads = self.num_attention_heads.unwrap_or(absent.num_attention_heads);
@@ -101,17 +101,17 @@ impl RawLanguageModel {
         }
     }
 
-    /// Positions that the model was made for.
+    /// Maximum positions of the model.
     pub fn positions(&self) -> usize {
         self.max_position_embeddings.unwrap_or(32_768)
     }
 
-    /// Positions that a layer looks back at, where `use_sliding_window` says whether there is a window.
+    /// Attention window in positions, if `use_sliding_window` is set.
     pub fn switched_window(&self) -> Option<usize> {
         self.sliding_window.or(Some(WINDOW)).filter(|_| self.use_sliding_window.unwrap_or(false))
     }
 
-    /// The same where some of the layers may have a window.
+    /// Attention window in positions, if any layer has one by `layer_types` or `max_window_layers`.
     pub fn window_of_layers(&self) -> Option<usize> {
         let layers = self.num_hidden_layers.unwrap_or(CODE_PREDICTOR.num_hidden_layers);
         let windowed = match &self.layer_types {
@@ -121,7 +121,8 @@ impl RawLanguageModel {
         self.sliding_window.filter(|_| windowed)
     }
 
-    /// A code predictor after a language model whose rows have `input_size` numbers; `None`: as many as its own.
+    /// Resolves a code predictor after a language model whose rows have `input_size` numbers; `None`: as many as its
+    /// own.
     pub fn code_predictor(mut self, input_size: Option<usize>, sliding_window: Option<usize>) -> CodePredictorConfig {
         let layers = self.layers(&CODE_PREDICTOR);
         CodePredictorConfig {

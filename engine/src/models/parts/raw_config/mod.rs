@@ -1,6 +1,6 @@
-//! config.json as the published files have it: absent fields take the defaults of the references' configuration classes, which a family
-//! names where they differ. Older files, with `rope_theta` and `rope_scaling` outside of `rope_parameters`, are read as well. `null` means
-//! the same as an absent field.
+//! config.json as the published files have it. Absent fields and `null` take the defaults of the references'
+//! configuration classes; a family names those that differ. Older files, with `rope_theta` and `rope_scaling` outside
+//! `rope_parameters`, are read as well.
 
 mod audio;
 mod codec;
@@ -18,7 +18,7 @@ use super::checks::ConfigSection;
 use super::config::Rope;
 use crate::checkpoint::{BadValue, CONFIG, Checkpoint, CheckpointError};
 
-/// Refuses a checkpoint whose config.json names another architecture; the first of `names` is what it should be.
+/// Refuses a checkpoint whose config.json names another architecture; the error names the first of `names`.
 pub fn expect_architecture(checkpoint: &Checkpoint, names: &[&str]) -> Result<(), CheckpointError> {
     let found = checkpoint.architecture()?;
     if names.contains(&&found[..]) {
@@ -28,15 +28,19 @@ pub fn expect_architecture(checkpoint: &Checkpoint, names: &[&str]) -> Result<()
     Err(CheckpointError::UnknownArchitecture { file: checkpoint.label(CONFIG), found, known })
 }
 
-/// The field of a model that hears and speaks that decides which others there are.
+/// The field that decides which others a model with thinker and talker has.
 #[derive(Deserialize)]
 struct AudioOutputSwitch {
     enable_audio_output: Option<bool>,
 }
 
-/// config.json of a model that hears and speaks, as written in the file.
+/// Reads config.json of a model with thinker and talker.
+///
+/// # Errors
+///
+/// If `enable_audio_output` is false, or the file does not fit `T`.
 pub fn load_omni_config<T: DeserializeOwned>(checkpoint: &Checkpoint) -> Result<T, CheckpointError> {
-    // Without audio output the talker's part is absent, which must not be reported as a missing field.
+    // A text-only file lacks the talker's section; report that, not a missing field.
     let outline: AudioOutputSwitch = checkpoint.config()?;
     let enabled = outline.enable_audio_output.unwrap_or(true);
     let allowed = "true: text-only checkpoints cannot be served";
@@ -44,12 +48,12 @@ pub fn load_omni_config<T: DeserializeOwned>(checkpoint: &Checkpoint) -> Result<
     checkpoint.config()
 }
 
-/// What was found of config.json's fields; an error gets the file's name.
+/// Adds the name of config.json to an error about a field.
 pub fn checked<T>(checkpoint: &Checkpoint, found: Result<T, BadValue>) -> Result<T, CheckpointError> {
     found.map_err(|value| CheckpointError::BadValue { file: checkpoint.label(CONFIG), value })
 }
 
-/// Rotary parameters: in `rope_parameters`, or in the older `rope_scaling`.
+/// Rotary parameters, from `rope_parameters` or the older `rope_scaling`.
 #[derive(Default, Deserialize)]
 pub struct RopeTable {
     rope_theta: Option<f64>,
@@ -59,7 +63,8 @@ pub struct RopeTable {
     partial_rotary_factor: Option<f64>,
 }
 
-/// The reference's order: the older table, the newer one, the field outside of both, the class's default.
+/// Resolves rotary parameters in the reference's order: the older table, the newer one, the field outside both, the
+/// class's default.
 pub fn rope(scaling: Option<RopeTable>, parameters: Option<RopeTable>, theta: Option<f64>, default_theta: f64) -> Rope {
     let table = scaling.or(parameters).unwrap_or_default();
     Rope {
@@ -69,12 +74,12 @@ pub fn rope(scaling: Option<RopeTable>, parameters: Option<RopeTable>, theta: Op
     }
 }
 
-/// The default of every transformer's `hidden_act`.
+/// Default of every transformer's `hidden_act`.
 fn silu() -> String {
     "silu".to_owned()
 }
 
-/// Size of one head. Zero heads are reported by validation and must not divide here.
+/// Width of one head. Zero heads give 0; validation reports them later.
 pub fn head_size(hidden: usize, heads: usize) -> usize {
     hidden.checked_div(heads).unwrap_or_default()
 }

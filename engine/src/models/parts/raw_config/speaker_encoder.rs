@@ -1,10 +1,10 @@
-//! The speaker encoder.
+//! Configuration of the speaker encoder.
 
 use serde::Deserialize;
 
 use crate::models::parts::config::SpeakerEncoderConfig;
 
-/// The speaker encoder's fields.
+/// Fields of the speaker encoder's section.
 #[derive(Default, Deserialize)]
 pub struct RawSpeakerEncoder {
     mel_dim: Option<usize>,
@@ -15,12 +15,12 @@ pub struct RawSpeakerEncoder {
     enc_attention_channels: Option<usize>,
     enc_res2net_scale: Option<usize>,
     enc_se_channels: Option<usize>,
-    /// Samples a second of what it hears.
+    /// Sample rate of the encoder's input, in Hz.
     pub sample_rate: Option<u32>,
 }
 
 impl RawSpeakerEncoder {
-    /// The configuration, with `absent` for absent fields.
+    /// Resolves the configuration, with `absent` for absent fields.
     pub fn resolve(self, absent: SpeakerEncoderConfig) -> SpeakerEncoderConfig {
         SpeakerEncoderConfig {
             mel_dim: self.mel_dim.unwrap_or(absent.mel_dim),

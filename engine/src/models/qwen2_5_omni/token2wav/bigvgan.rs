@@ -1,10 +1,11 @@
-//! `code2wav_bigvgan_model`: a mel spectrogram to samples, after `Qwen2_5OmniToken2WavBigVGANModel` of transformers 5.23.
+//! `code2wav_bigvgan_model`: a mel spectrogram to samples, after `Qwen2_5OmniToken2WavBigVGANModel` of
+//! transformers 5.23.
 //!
-//! It looks ahead as far as back, so a stream is decoded in windows: frames with [`BigVgan::context`] frames on either side, whose own
-//! samples are discarded. What is left has the bits of a decode of the whole spectrogram.
+//! It looks ahead as far as back, so a stream is decoded in windows: frames with [`BigVgan::context`] frames on either
+//! side, whose samples are discarded. The rest has the same bits as a decode of the whole spectrogram.
 
-use repartee_kernels::row_spec::{SpecSection, SegmentSection};
-use repartee_kernels::{WeightLayout, Ops, RowSpec, SpecLayout, StepOps};
+use repartee_kernels::row_spec::{SegmentSection, SpecSection};
+use repartee_kernels::{Ops, RowSpec, SpecLayout, StepOps, WeightLayout};
 
 use super::config::BigVganConfig;
 use crate::models::LoadError;
@@ -13,11 +14,11 @@ use crate::models::parts::weights::Weights;
 
 /// Taps of the first and of the last convolution.
 const KERNEL: usize = 7;
-/// Decibels below which the spectrogram is cut off, and those of its loudest sound.
+/// Level at which the spectrogram is clipped, and its reference level, in dB.
 const LEAST_DB: f32 = -115.0;
 const LOUDEST_DB: f32 = 20.0;
 
-/// A convolution centred on its row.
+/// Convolution centred on its row.
 struct Conv<O: Ops> {
     weight: O::Weight,
     bias: O::Weight,
@@ -34,13 +35,13 @@ impl<O: StepOps> Conv<O> {
     }
 }
 
-/// A transposed convolution as a centred one that makes `rate` rows of each.
+/// Transposed convolution, computed as a centred one with `rate` output rows for each input row.
 struct Upsample<O: Ops> {
     conv: Conv<O>,
     out: usize,
 }
 
-/// Rows that are cut off both ends of a transposed convolution's result, so that each input row becomes `rate`.
+/// Rows cut off each end of a transposed convolution's result, so that each input row becomes `rate` rows.
 fn cut(kernel: usize, rate: usize) -> usize {
     (kernel - rate) / 2
 }
@@ -49,13 +50,14 @@ impl<O: StepOps> Upsample<O> {
     fn load(w: &Weights<'_, O>, out: usize, input: usize, kernel: usize, rate: usize) -> Result<Self, LoadError> {
         let values = w.values("weight", &[input, out, kernel])?;
         let cut = cut(kernel, rate);
-        // The first result of a row takes tap `cut` of it and taps further on of rows before it, the last one likewise of those after.
+        // The first result of a row uses its tap `cut`, and later taps of rows before it; the last result likewise uses
+        // rows after it.
         let beside = cut.div_ceil(rate);
         let taps = 2 * beside + 1;
         let mut centred = vec![0.0; rate * out * input * taps];
         for phase in 0..rate {
             for tap in 0..taps {
-                // Tap `tap` meets the row `tap - beside` rows later, whose results begin `rate` further each.
+                // Tap `tap` reads the row `tap - beside` rows later; results of consecutive rows begin `rate` apart.
                 let Some(from) = (phase + cut + rate * beside).checked_sub(rate * tap).filter(|&from| from < kernel)
                 else {
                     continue;
@@ -92,11 +94,11 @@ struct Unit<O: Ops> {
 
 struct Level<O: Ops> {
     upsample: Upsample<O>,
-    /// Residual blocks side by side, whose results are averaged.
+    /// Parallel residual blocks, whose results are averaged.
     blocks: Vec<Vec<Unit<O>>>,
 }
 
-/// The vocoder.
+/// The vocoder, with all its levels.
 pub struct BigVgan<O: Ops> {
     config: BigVganConfig,
     filter: O::Weight,
@@ -106,16 +108,16 @@ pub struct BigVgan<O: Ops> {
     last: Conv<O>,
 }
 
-/// Where the numbers of a decode lie in a row spec.
+/// Sections of the row spec for a decode.
 #[derive(Debug, Clone)]
 pub struct BigVganSections {
     mel: SpecSection,
-    /// Lengths of the windows, in rows of the first level and of each one after it.
+    /// Lengths of the windows, in rows of the first level and of each level after it.
     windows: Vec<SegmentSection>,
 }
 
 impl<O: StepOps> BigVgan<O> {
-    /// Loads `code2wav_bigvgan_model`.
+    /// Loads `code2wav_bigvgan_model`; `w` is its prefix.
     pub fn load(w: &Weights<'_, O>, config: &BigVganConfig) -> Result<Self, LoadError> {
         let initial = config.upsample_initial_channel;
         let rates = config.upsample_rates.iter().zip(&config.upsample_kernel_sizes);
@@ -149,33 +151,38 @@ impl<O: StepOps> BigVgan<O> {
             levels,
             last_act: ResampledSnake::load(&w.at("activation_post"), last)?,
             last: Conv {
-                weight: w.at("conv_post").convolution("weight", WeightLayout::Conv1d { dilation: 1 }, [1, last, KERNEL])?,
+                weight: w.at("conv_post").convolution(
+                    "weight",
+                    WeightLayout::Conv1d { dilation: 1 },
+                    [1, last, KERNEL],
+                )?,
                 bias: w.made("conv_post.bias", WeightLayout::Vector, &[0.0], &[1])?,
             },
             config: config.clone(),
         })
     }
 
-    /// Its sizes.
+    /// Configuration of the vocoder.
     pub fn config(&self) -> &BigVganConfig {
         &self.config
     }
 
-    /// Mel frames before and after a frame on which its samples depend.
+    /// Mel frames on either side of a frame that its samples depend on.
     pub fn context(&self) -> usize {
         self.config.context()
     }
 
-    /// Place for the numbers of a decode of at most `windows` windows of `rows` frames together.
+    /// Reserves the row spec's sections for a decode of at most `windows` windows with `rows` frames in total.
     pub fn layout(&self, layout: &mut SpecLayout, rows: usize, windows: usize) -> BigVganSections {
         let mel = layout.list(rows * self.config.mel_dim);
         let windows = self.config.scales().map(|scale| layout.segments(scale * rows, windows)).collect();
         BigVganSections { mel, windows }
     }
 
-    /// Fills a row spec with windows: log-mel frames, one window after the other, of so many frames each.
+    /// Fills a row spec with windows: `mel` holds their log-mel frames one window after another, `windows` their
+    /// lengths in frames.
     pub fn fill(&self, spec: &mut RowSpec, places: &BigVganSections, mel: &[f32], windows: &[usize]) {
-        // From the logarithm of an amplitude to decibels, then to -1..1 between the least and the loudest.
+        // Convert the logarithm of an amplitude to decibels, then to -1..1.
         let db = |ln: f32| (20.0 * std::f32::consts::LOG10_E * ln).max(LEAST_DB) - LOUDEST_DB;
         let level = |ln: f32| (2.0 * ((db(ln) - LEAST_DB) / -LEAST_DB) - 1.0).clamp(-1.0, 1.0);
         spec.set_floats_each(places.mel, mel.iter().map(|&ln| level(ln)));
@@ -184,7 +191,7 @@ impl<O: StepOps> BigVgan<O> {
         }
     }
 
-    /// The samples of all windows, `[samples, 1]`.
+    /// Computes the samples of all windows, `[samples, 1]`.
     pub fn forward(&self, ops: &O, spec: &O::Spec, places: &BigVganSections) -> O::T {
         let windows: Vec<O::Index> = places.windows.iter().map(|at| ops.index(spec, at.words())).collect();
         let mut x = self.first.forward(ops, &ops.floats(spec, places.mel, self.config.mel_dim), &windows[0]);
@@ -215,7 +222,7 @@ impl<O: StepOps> Unit<O> {
 }
 
 impl BigVganConfig {
-    /// Rows for each mel frame at the first level, and at each one after it.
+    /// Rows for each mel frame at the first level, and at each level after it.
     fn scales(&self) -> impl Iterator<Item = usize> {
         let after = self.upsample_rates.iter().scan(1, |scale, rate| {
             *scale *= rate;
@@ -224,7 +231,7 @@ impl BigVganConfig {
         std::iter::once(1).chain(after)
     }
 
-    /// Mel frames before and after a frame on which its samples depend: 34 with the published sizes.
+    /// Mel frames on either side of a frame that its samples depend on: 34 with the published sizes.
     pub fn context(&self) -> usize {
         let blocks = self.resblock_kernel_sizes.iter().zip(&self.resblock_dilation_sizes);
         let block = |(kernel, dilations): (&usize, &Vec<usize>)| -> usize {
@@ -233,8 +240,8 @@ impl BigVganConfig {
         let residual = blocks.map(block).max().unwrap_or_default();
         let last = KERNEL / 2 + REACH;
         let rates = self.upsample_rates.iter().zip(&self.upsample_kernel_sizes);
-        // From the samples back to the frames. A row of a transposed convolution's result depends on those rows that lie within its
-        // taps when they have been cut.
+        // Walk from the samples back to the frames. A row of a transposed convolution's result depends on the rows
+        // within its taps after the cut.
         let before =
             |rows: usize, (&rate, &kernel): (&usize, &usize)| (rows + residual + cut(kernel, rate)).div_ceil(rate);
         rates.rev().fold(last, before) + KERNEL / 2
@@ -245,7 +252,7 @@ impl BigVganConfig {
 mod tests {
     use super::*;
 
-    /// The lowest and highest row that a range of results reads, tap by tap.
+    /// Lowest and highest row that a range of results reads, tap by tap.
     fn read(results: (isize, isize), taps: impl Fn(isize) -> Vec<isize>) -> (isize, isize) {
         let (low, high) = (taps(results.0), taps(results.1));
         (low.into_iter().min().unwrap(), high.into_iter().max().unwrap())
@@ -264,7 +271,7 @@ mod tests {
         let centred = |kernel: isize, dilation: isize| {
             move |row: isize| (0..kernel).map(|tap| row + (tap - kernel / 2) * dilation).collect::<Vec<_>>()
         };
-        // Twelve taps at twice the rate, of activations that each take six taps of the rows.
+        // Twelve taps at twice the rate, over activations that each read six taps of the rows.
         let snake = |row: isize| {
             let raised = (0..12).map(|tap| 2 * row + tap - 5);
             raised.flat_map(|at| (0..6).map(move |k| at.div_euclid(2) + at.rem_euclid(2) + k - 3)).collect::<Vec<_>>()

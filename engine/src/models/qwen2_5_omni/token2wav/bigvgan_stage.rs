@@ -1,7 +1,7 @@
 //! The vocoder as a stage: mel frames to samples, a window at a time.
 //!
-//! A window's samples are given as soon as all frames are there on which they depend; its samples have the bits of one decode of the whole
-//! response, whatever the window.
+//! A window is decoded once all frames that its samples depend on have arrived. Its samples have the same bits as in
+//! one decode of the whole response, for any window.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use repartee_kernels::{ReadBack, RowSpec, SpecLayout, StepKey, StepOps};
 use super::bigvgan::BigVgan;
 use crate::device::Device;
 use crate::models::parts::slot_streams::SlotStreams;
-use crate::stage::{EdgeKind, StageEnd, StageItem, RunnableRows, Outbox, RowKind, Stage, BatchEntry};
+use crate::stage::{BatchEntry, EdgeKind, Outbox, RowKind, RunnableRows, Stage, StageEnd, StageItem};
 
 /// Name of the stage.
 const STAGE: &str = "bigvgan";
-/// Pieces of one slot in a step.
+/// Most pieces of one slot in a step.
 const MAX_PIECES: usize = 12;
 
 /// The vocoder with the streams of all slots.
@@ -23,7 +23,7 @@ pub struct BigVganStage<O: StepOps> {
     ops: O,
     bigvgan: BigVgan<O>,
     streams: SlotStreams<Stream>,
-    /// Mel frames whose samples are given as one piece: those of a code.
+    /// Mel frames whose samples form one piece: those of a code.
     piece: usize,
     /// Duration of a piece.
     duration: Duration,
@@ -38,31 +38,31 @@ struct Launched<T> {
     windows: Vec<Window>,
 }
 
-/// The frames of a slot in a step.
+/// Frames of a slot in a step.
 #[derive(Debug, Clone, Copy)]
 struct Window {
     slot: usize,
-    /// Frames before the wanted ones, the wanted ones, and all.
+    /// Context frames before the wanted ones, wanted frames, and all frames.
     before: usize,
     wanted: usize,
     frames: usize,
-    /// The slot's at launch: if it has another one since, nothing of this is given.
+    /// Epoch of the slot at launch. If it differs at collection, the samples are dropped.
     epoch: u64,
 }
 
 #[derive(Default)]
 struct Stream {
-    /// The frames from `first` on: those that a later window needs.
+    /// Frames from `first` on: those that a later window needs.
     mel: Vec<f32>,
     first: usize,
-    /// Frames of the response so far, and those whose samples were given.
+    /// Frames of the response so far, and those whose samples were emitted.
     frames: usize,
     given: usize,
     end: Option<StageEnd>,
 }
 
 impl<O: StepOps> BigVganStage<O> {
-    /// A stage for `slots` streams. `piece` mel frames, which last `duration`, are given as one piece.
+    /// Creates the stage for `slots` streams. Samples of `piece` mel frames, of duration `duration`, form one piece.
     pub fn new(ops: O, bigvgan: BigVgan<O>, slots: usize, piece: usize, duration: Duration) -> Self {
         Self {
             ops,
@@ -76,7 +76,7 @@ impl<O: StepOps> BigVganStage<O> {
         }
     }
 
-    /// Frames of the next window, context not counted: whole pieces whose context is there.
+    /// Frames of the next window without context: whole pieces whose context has arrived.
     fn ready(&self, slot: usize) -> usize {
         let state = &self.streams[slot];
         let context = if state.end.is_some() { 0 } else { self.bigvgan.context() };
@@ -152,7 +152,7 @@ impl<O: Device> Stage for BigVganStage<O> {
             let before = state.given - from;
             windows.push(Window { slot, before, wanted, frames: to - from, epoch });
             state.given += wanted;
-            // What no later window begins with.
+            // Drop frames that no later window needs.
             let kept = state.given.saturating_sub(context).max(state.first);
             state.mel.drain(..(kept - state.first) * width);
             state.first = kept;
@@ -164,7 +164,7 @@ impl<O: Device> Stage for BigVganStage<O> {
         let frames: Vec<usize> = windows.iter().map(|window| window.frames).collect();
         let rows = ops.bucket(frames.iter().sum());
         let mut layout = SpecLayout::default();
-        // No window is empty.
+        // No window is empty, so there are at most as many windows as rows.
         let places = bigvgan.layout(&mut layout, rows, rows);
         layout.clear_spec(spec);
         bigvgan.fill(spec, &places, &mel, &frames);

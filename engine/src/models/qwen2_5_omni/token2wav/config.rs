@@ -1,5 +1,5 @@
-//! `token2wav_config` of config.json, complete and checked: absent fields take the defaults of the reference's configuration classes
-//! (`configuration_qwen2_5_omni.py` of transformers 5.23).
+//! Complete, checked `token2wav_config` of config.json. Absent fields take the defaults of the reference's
+//! configuration classes (`configuration_qwen2_5_omni.py` of transformers 5.23).
 
 use serde::Deserialize;
 
@@ -8,64 +8,64 @@ use crate::models::parts::checks::{CheckResult, ConfigSection};
 use crate::models::parts::config::{Rope, SpeakerEncoderConfig};
 use crate::models::parts::raw_config::{RawSpeakerEncoder, RopeTable, checked, rope};
 
-/// Both models: codes to a mel spectrogram, and that to samples.
+/// Both models: codes to a mel spectrogram, and the spectrogram to samples.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Token2WavConfig {
-    /// `dit_config`
+    /// Configuration from `dit_config`.
     pub dit: DitConfig,
-    /// `bigvgan_config`
+    /// Configuration from `bigvgan_config`.
     pub bigvgan: BigVganConfig,
 }
 
-/// The diffusion transformer.
+/// Sizes of the diffusion transformer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DitConfig {
-    /// Size of a row.
+    /// Width of a row.
     pub hidden_size: usize,
-    /// Layers.
+    /// Number of layers.
     pub num_hidden_layers: usize,
-    /// Heads of attention; the first is rotated, the others know no positions.
+    /// Number of attention heads; the first is rotated, the others have no positions.
     pub num_attention_heads: usize,
-    /// Size of a head.
+    /// Width of a head.
     pub head_dim: usize,
-    /// Inner size of a feed-forward block, in rows.
+    /// Inner width of a feed-forward block, as a multiple of the row width.
     pub ff_mult: usize,
-    /// Size of a code's embedding.
+    /// Width of a code's embedding.
     pub emb_dim: usize,
     /// Rotary position embedding of the first head.
     pub rope: Rope,
-    /// Mel frames of a block. A frame sees its own block, in some layers one beside it.
+    /// Mel frames of a block. A frame attends to its own block, in some layers also to a neighbouring one.
     pub block_size: usize,
-    /// Layers in which a block sees the one after it.
+    /// Layers in which a block attends to the one after it.
     pub look_ahead_layers: Vec<usize>,
-    /// Layers in which a block sees the one before it.
+    /// Layers in which a block attends to the one before it.
     pub look_backward_layers: Vec<usize>,
     /// Mel frames of a code.
     pub repeats: usize,
-    /// Codes; the embedding has one more.
+    /// Number of codes; the embedding has one more.
     pub num_embeds: usize,
     /// Mel bins of a frame.
     pub mel_dim: usize,
-    /// Size of a voice's own row.
+    /// Width of a voice's conditioning row.
     pub enc_emb_dim: usize,
-    /// The speaker encoder.
+    /// Sizes of the speaker encoder.
     pub speaker: SpeakerEncoderConfig,
 }
 
-/// The vocoder.
+/// Sizes of the vocoder.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BigVganConfig {
     /// Mel bins of a frame.
     pub mel_dim: usize,
     /// Channels after the first convolution; each upsampling halves them.
     pub upsample_initial_channel: usize,
-    /// Taps of each residual block of a level.
+    /// Number of taps of each residual block of a level.
     pub resblock_kernel_sizes: Vec<usize>,
-    /// Distances of the taps in each of these.
+    /// Dilations of each residual block.
     pub resblock_dilation_sizes: Vec<Vec<usize>>,
     /// Factors of upsampling.
     pub upsample_rates: Vec<usize>,
-    /// Taps of each.
+    /// Number of taps of each upsampling.
     pub upsample_kernel_sizes: Vec<usize>,
 }
 
@@ -73,7 +73,7 @@ impl Token2WavConfig {
     /// Reads, resolves and checks `token2wav_config` of config.json.
     pub fn load(checkpoint: &Checkpoint) -> Result<Self, CheckpointError> {
         let file: RawFile<RawDit> = checkpoint.config()?;
-        // The encoder's fields stand among the others of `dit_config`.
+        // The encoder's fields are mixed with the others of `dit_config`.
         let speaker: RawFile<RawSpeakerEncoder> = checkpoint.config()?;
         let config = file.token2wav_config.resolve(speaker.token2wav_config.dit_config.unwrap_or_default());
         checked(checkpoint, config.dit.check().and_then(|()| config.bigvgan.check(config.dit.mel_dim)))?;
@@ -82,12 +82,13 @@ impl Token2WavConfig {
 }
 
 impl DitConfig {
-    /// Codes of a block.
+    /// Number of codes in a block.
     pub fn block_codes(&self) -> usize {
         self.block_size / self.repeats
     }
 
-    /// Blocks before and after a block on which its evaluation depends: each layer that looks beyond the own block adds one.
+    /// Number of blocks before and after a block that its evaluation depends on: each layer that attends beyond its own
+    /// block adds one.
     pub fn window_blocks(&self) -> (usize, usize) {
         (self.look_backward_layers.len(), self.look_ahead_layers.len())
     }
@@ -140,7 +141,7 @@ impl BigVganConfig {
         let odd = !sizes.is_empty() && sizes.iter().all(|size| size % 2 == 1 && *size <= 63);
         at.check("resblock_kernel_sizes", format!("{sizes:?}"), odd, "odd numbers up to 63")?;
         let dilations = &self.resblock_dilation_sizes;
-        // The reference takes the first three of each, whatever there are.
+        // The reference always takes three of each.
         let built = dilations.len() == sizes.len()
             && dilations.iter().all(|each| each.len() == 3 && each.iter().all(|each| (1..=64).contains(each)));
         let allowed = "three of 1 to 64 for each of resblock_kernel_sizes";
@@ -148,7 +149,7 @@ impl BigVganConfig {
     }
 }
 
-/// The part of the file that is read here.
+/// Part of config.json that is read here.
 #[derive(Deserialize)]
 struct RawFile<D> {
     #[serde(default = "RawToken2Wav::default")]
@@ -195,7 +196,7 @@ impl<D> Default for RawToken2Wav<D> {
     }
 }
 
-/// The defaults of the speaker encoder's fields.
+/// Defaults of the speaker encoder's fields.
 fn speaker_encoder() -> SpeakerEncoderConfig {
     SpeakerEncoderConfig {
         mel_dim: 80,

@@ -1,18 +1,18 @@
-//! `code2wav_dit_model`: codes and a voice to the slope of a mel spectrogram at a time, after `Qwen2_5OmniToken2WavDiTModel` of
-//! transformers 5.23.
+//! `code2wav_dit_model`: from codes, a voice and a time to the slope of a mel spectrogram, after
+//! `Qwen2_5OmniToken2WavDiTModel` of transformers 5.23.
 //!
-//! A window is evaluated twice side by side: guided by its codes and voice, and without either. A frame sees the frames of its own block
-//! of `block_size`; in some layers also those of the block before or after it.
+//! A window is evaluated twice in one batch: guided by its codes and voice, and unguided (classifier-free guidance). A
+//! frame attends to the frames of its own block of `block_size`, in some layers also to the block before or after it.
 
-use repartee_kernels::{WeightLayout, Ops, RowSpec, SequenceRows, SpecLayout, StepOps};
+use repartee_kernels::{Ops, RowSpec, SequenceRows, SpecLayout, StepOps, WeightLayout};
 
 use super::config::DitConfig;
-use super::sections::{NeighbourBlocks, CrossBlockLists, DitSections};
 use super::prepared::{Prepared, columns};
+use super::sections::{CrossBlockLists, DitSections, NeighbourBlocks};
 use crate::models::LoadError;
 use crate::models::parts::weights::Weights;
 
-/// Added to variances in norms.
+/// Epsilon added to variances in norms.
 const EPS: f32 = 1e-6;
 
 /// Parts of a layer's modulation, in the reference's order.
@@ -26,15 +26,15 @@ pub(super) mod part {
     pub const COUNT: usize = 6;
 }
 
-/// Parts of the last norm's modulation.
+/// Number of parts of the last norm's modulation.
 pub(super) const LAST_PARTS: usize = 2;
 
-/// One window for an evaluation.
+/// Input of one window for an evaluation.
 #[derive(Debug, Clone, Copy)]
 pub struct DitWindow<'a> {
-    /// Its codes, beginning with a block's first.
+    /// Codes of the window, beginning with a block's first.
     pub codes: &'a [u32],
-    /// Index of its voice.
+    /// Index of the voice.
     pub voice: usize,
     /// The spectrogram so far, `[frames, mel]`: `repeats` frames a code.
     pub mel: &'a [f32],
@@ -45,44 +45,49 @@ pub struct DitWindow<'a> {
 struct Layer<O: Ops> {
     /// Scales, shifts and gates, `[time][part]`.
     modulation: O::Weight,
-    /// Queries, keys and values of the first head, then those of the others. The first head's numbers are reordered for the rotation of
-    /// halves.
+    /// Queries, keys and values of the first head, then those of the others. The first head's numbers are reordered for
+    /// the rotation of halves.
     qkv: (O::Weight, O::Weight),
-    /// Of the first head's result, of the others', and the bias.
+    /// Weights of the first head's result and of the others', and the bias.
     out: (O::Weight, O::Weight, O::Weight),
     up: (O::Weight, O::Weight),
     down: (O::Weight, O::Weight),
     beside: NeighbourBlocks,
 }
 
-/// The diffusion transformer with the voices and times that it is evaluated for.
+/// The diffusion transformer, with tables for its voices and times.
 pub struct Dit<O: Ops> {
     config: DitConfig,
     /// Input projection of the spectrogram.
     mel: O::Weight,
-    /// That of each code's embedding; code 0 stands for none.
+    /// Input projection of each code's embedding; code 0 stands for none.
     codes: O::Weight,
-    /// That of each voice, bias included: guided by it, and without it.
+    /// Input projection of each voice with the bias: a guided and an unguided row.
     voices: O::Weight,
-    /// Norms have no weights of their own.
+    /// Ones and zeros: norms have no weights of their own.
     plain: (O::Weight, O::Weight),
     layers: Vec<Layer<O>>,
     last: O::Weight,
     out: (O::Weight, O::Weight),
 }
 
-/// Rows of `width` that are looked up.
+/// Creates a lookup table with rows of `width`.
 fn table<O: Ops>(w: &Weights<'_, O>, name: &str, rows: &[f32], width: usize) -> Result<O::Weight, LoadError> {
     w.made(name, WeightLayout::Table, rows, &[rows.len() / width, width])
 }
 
 impl<O: StepOps> Layer<O> {
-    fn load(w: &Weights<'_, O>, config: &DitConfig, modulation: &[f32], beside: NeighbourBlocks) -> Result<Self, LoadError> {
+    fn load(
+        w: &Weights<'_, O>,
+        config: &DitConfig,
+        modulation: &[f32],
+        beside: NeighbourBlocks,
+    ) -> Result<Self, LoadError> {
         let (hidden, head) = (config.hidden_size, config.head_dim);
         let inner = config.num_attention_heads * head;
-        // The checkpoint rotates neighbours; a head's numbers may be in any order that its queries and keys share.
+        // The checkpoint rotates neighbours. A head's numbers may have any order that its queries and keys share.
         let rotated: Vec<usize> = (0..head).step_by(2).chain((1..head).step_by(2)).collect();
-        // Of the first head, and of the others.
+        // Weights and biases of the first head, and of the others.
         let (mut weights, mut biases) = ([vec![], vec![]], [vec![], vec![]]);
         for name in ["to_q", "to_k", "to_v"] {
             let w = w.at("attn").at(name);
@@ -100,8 +105,9 @@ impl<O: StepOps> Layer<O> {
             let w = w.at("ff.ff").at(name);
             Ok((w.linear("weight", out, input)?, w.vector("bias", out)?))
         };
-        let made =
-            |name: &str, values: &[f32], input| w.made(name, WeightLayout::Linear, values, &[values.len() / input, input]);
+        let made = |name: &str, values: &[f32], input| {
+            w.made(name, WeightLayout::Linear, values, &[values.len() / input, input])
+        };
         Ok(Self {
             modulation: table(w, "modulation", modulation, hidden)?,
             qkv: (
@@ -119,7 +125,7 @@ impl<O: StepOps> Layer<O> {
         })
     }
 
-    /// The rows of all windows through the layer.
+    /// Runs the rows of all windows through the layer.
     fn forward(&self, ops: &O, config: &DitConfig, x: O::T, plain: &(O::Weight, O::Weight), step: &Step<O>) -> O::T {
         let modulation = |part: usize| ops.embed_at(&self.modulation, &step.modulations[part]);
         let norm = |x: &O::T, scale, shift| {
@@ -148,19 +154,20 @@ impl<O: StepOps> Layer<O> {
         ops.add(ops.linear(&b, &self.out.1, Some(&self.out.2)), &a)
     }
 
-    /// Attention of each block over itself and the blocks beside it that the layer sees.
+    /// Attention of each block over itself and the neighbouring blocks that the layer attends to.
     fn within_sight(&self, ops: &O, qkv: [O::T; 3], heads: usize, step: &Step<O>) -> O::T {
         let Some(sight) = step.beyond.iter().find(|sight| sight.beside == self.beside) else {
             let [q, k, v] = qkv;
             return ops.segment_attention_at(&q, &k, &v, &step.blocks, heads);
         };
-        // Each block once more for every block that sees it: attention within segments again, most of whose queries are discarded.
+        // Repeat each block for every block that attends to it. Then attention within segments applies again; most of
+        // its queries are discarded.
         let [q, k, v] = qkv.map(|x| ops.gather_at(&x, &sight.gather));
         ops.gather_at(&ops.segment_attention_at(&q, &k, &v, &sight.segments, heads), &sight.back)
     }
 }
 
-/// The lists of an evaluation on the device.
+/// Index lists of an evaluation on the device.
 struct Step<O: StepOps> {
     modulations: Vec<O::Index>,
     positions: O::Batch,
@@ -168,7 +175,7 @@ struct Step<O: StepOps> {
     beyond: Vec<Sight<O>>,
 }
 
-/// What layers see that look beyond the own block; [`Beyond`] says what the lists are.
+/// Lists for layers that attend beyond their own block, as in [`CrossBlockLists`].
 struct Sight<O: StepOps> {
     beside: NeighbourBlocks,
     gather: O::Index,
@@ -177,7 +184,7 @@ struct Sight<O: StepOps> {
 }
 
 impl<O: StepOps> Dit<O> {
-    /// Loads `code2wav_dit_model` for the times and voices of what was prepared.
+    /// Loads `code2wav_dit_model` for the times and voices of `prepared`.
     pub fn load(w: &Weights<'_, O>, config: &DitConfig, prepared: &Prepared) -> Result<Self, LoadError> {
         let (hidden, mel) = (config.hidden_size, config.mel_dim);
         let layer = |(at, modulation): (usize, &Vec<f32>)| {
@@ -208,7 +215,7 @@ impl<O: StepOps> Dit<O> {
         windows.iter().map(|window| 2 * window.codes.len() * self.config.repeats).sum()
     }
 
-    /// Place for the numbers of an evaluation of so many rows.
+    /// Reserves the row spec's sections for an evaluation of `rows` rows.
     pub fn layout(&self, layout: &mut SpecLayout, rows: usize) -> DitSections {
         let mut ways: Vec<NeighbourBlocks> = self.layers.iter().map(|layer| layer.beside).collect();
         ways.sort_unstable();
@@ -233,10 +240,10 @@ impl<O: StepOps> Dit<O> {
         }
     }
 
-    /// Fills a row spec with windows. Their guided rows come first, then as many without codes and voice, window by window.
+    /// Fills a row spec with windows. For each window its guided rows come first, then as many unguided ones.
     pub fn fill(&self, spec: &mut RowSpec, places: &DitSections, windows: &[DitWindow<'_>]) {
         let repeats = self.config.repeats;
-        // Every window twice: with what guides it, and without.
+        // Every window twice: guided and unguided.
         let twice = || windows.iter().flat_map(|window| [(window, true), (window, false)]);
         let frames = |window: &DitWindow<'_>| window.codes.len() * repeats;
         spec.set_floats_each(places.mel, twice().flat_map(|(window, _)| window.mel.iter().copied()));
@@ -260,7 +267,7 @@ impl<O: StepOps> Dit<O> {
         places.fill_blocks(spec, self.config.block_size, &lengths);
     }
 
-    /// The slopes of all rows, `[rows, mel]`.
+    /// Computes the slopes of all rows, `[rows, mel]`.
     pub fn forward(&self, ops: &O, spec: &O::Spec, places: &DitSections) -> O::T {
         let part = |list: repartee_kernels::row_spec::SpecSection, part| ops.index(spec, list.part(part, places.rows));
         let beyond = places.beyond.iter().map(|at| Sight {

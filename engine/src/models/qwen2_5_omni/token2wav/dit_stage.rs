@@ -1,7 +1,7 @@
 //! The diffusion transformer as a stage: codes to mel frames, a block at a time, each solved on its window.
 //!
-//! One row of a step is one evaluation, so that the scheduler may do others' work between any two. A window's frames depend on its codes,
-//! its voice and its noise alone: neither the split of the codes nor the hand-off nor a neighbour in a batch changes a bit.
+//! One row of a step is one evaluation, so the scheduler may run other work between any two. A window's frames depend
+//! only on its codes, voice and noise: the split of the codes, the hand-off mode and the batch do not change a bit.
 
 use std::time::Duration;
 
@@ -13,9 +13,9 @@ use super::dit::{Dit, DitWindow};
 use super::noise::Noise;
 use super::solver::{Window, guide};
 use crate::device::Device;
-use crate::models::parts::ode::{Rk4, OdeState};
+use crate::models::parts::ode::{OdeState, Rk4};
 use crate::models::parts::slot_streams::SlotStreams;
-use crate::stage::{EdgeKind, StageEnd, StageItem, RunnableRows, Outbox, RowKind, Stage, BatchEntry};
+use crate::stage::{BatchEntry, EdgeKind, Outbox, RowKind, RunnableRows, Stage, StageEnd, StageItem};
 
 /// Name of the stage.
 const STAGE: &str = "dit";
@@ -39,7 +39,8 @@ pub struct DitStage<O: StepOps> {
 /// An evaluation that the device computes.
 struct Launched<T> {
     ticket: T,
-    /// Of each window its slot, its frames, and the slot's epoch at launch: if it has another one since, nothing of this is its.
+    /// Slot, frames and epoch at launch of each window. If the slot's epoch differs at collection, the result is
+    /// dropped.
     windows: Vec<(usize, usize, u64)>,
 }
 
@@ -47,10 +48,10 @@ struct Launched<T> {
 struct Stream {
     noise: Noise,
     voice: usize,
-    /// The codes from `first` on: those that a later window needs.
+    /// Codes from `first` on: those that a later window needs.
     codes: Vec<u32>,
     first: usize,
-    /// Codes whose frames were given.
+    /// Codes whose frames were emitted.
     done: usize,
     solving: Option<Solving>,
     end: Option<StageEnd>,
@@ -74,7 +75,7 @@ impl Stream {
 }
 
 impl<O: StepOps> DitStage<O> {
-    /// A stage for `slots` responses at once, each in one of the voices that `dit` was loaded with.
+    /// Creates the stage for `slots` concurrent responses, each in one of the `voices` that `dit` was loaded with.
     pub fn new(
         ops: O,
         dit: Dit<O>,
@@ -97,7 +98,7 @@ impl<O: StepOps> DitStage<O> {
         }
     }
 
-    /// Goes on with the slope of a slot's window; gives its block's frames once it is solved.
+    /// Continues with the slope of a slot's window; emits its block's frames once it is solved.
     fn advance(&mut self, slot: usize, slope: Vec<f32>, out: &mut Outbox) {
         let (repeats, mel) = (self.config.repeats, self.config.mel_dim);
         let state = &mut self.streams[slot];
@@ -109,7 +110,7 @@ impl<O: StepOps> DitStage<O> {
         state.done = window.block_end;
         state.solving = None;
         out.push((slot, StageItem::Latents { rows, count }));
-        // What no later window begins with.
+        // Drop codes that no later window needs.
         let (before, _) = self.config.window_blocks();
         let kept = state.done.saturating_sub(before * self.config.block_codes());
         state.codes.drain(..kept.saturating_sub(state.first));
@@ -147,7 +148,7 @@ impl<O: Device> Stage for DitStage<O> {
                         self.streams[slot] = Stream { noise, voice, ..Stream::default() };
                         out.push((slot, StageItem::Begin(params)));
                     }
-                    // The session checks it against the model's list.
+                    // The session checks the voice against the model's list.
                     None => out.push((slot, internal(format!("no voice is called {}", params.voice)))),
                 }
             }

@@ -1,6 +1,6 @@
-//! What the diffusion transformer knows of the time: scales, shifts and gates of its norms, as tables.
+//! Time conditioning of the diffusion transformer: scales, shifts and gates of its norms, as tables.
 //!
-//! A solve evaluates at few times, the same in every solve, so all that depends on the time alone is computed at loading.
+//! Every solve evaluates at the same few times, so all values that depend on the time alone are computed at load time.
 
 use repartee_kernels::Ops;
 
@@ -10,7 +10,7 @@ use crate::models::parts::weights::Weights;
 /// Numbers of a time before its projections; hard-coded in the reference.
 const TIME_FREQUENCIES: usize = 256;
 
-/// The times as rows, after `DiTTimestepEmbedding` and the activation that every layer applies to it first.
+/// Embeds the times as rows, after `DiTTimestepEmbedding` and the activation that every layer first applies to it.
 pub fn times<O: Ops>(ops: &O, w: &Weights<'_, O>, times: &[f32], hidden: usize) -> Result<O::T, LoadError> {
     let half = TIME_FREQUENCIES / 2;
     let falling = (10_000f64.ln() / (half - 1) as f64) as f32;
@@ -30,7 +30,8 @@ pub fn times<O: Ops>(ops: &O, w: &Weights<'_, O>, times: &[f32], hidden: usize) 
     Ok(ops.silu(linear("2", &rows, hidden)?))
 }
 
-/// The table of a norm's `linear`, `[time][part][hidden]`. Parts numbered by `scales` are kept plus 1: what a norm is multiplied by.
+/// Computes the table of a norm's `linear`, `[time][part][hidden]`. Parts listed in `scales` get plus 1: they are the
+/// norm's factors.
 pub fn modulation<O: Ops>(
     (ops, w): (&O, &Weights<'_, O>),
     times: &O::T,

@@ -1,8 +1,9 @@
-//! What a solve begins with: noise that depends on the seed, the response and the frame alone, so that no cut of the work changes it.
+//! Start value of a solve: noise that depends only on the seed, the response and the frame, so no split of the work
+//! changes it.
 
 use repartee_kernels::random::normal;
 
-/// Noise of a response.
+/// Noise source of a response.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Noise {
     /// Seed for random numbers.
@@ -12,7 +13,7 @@ pub struct Noise {
 }
 
 impl Noise {
-    /// The noise of `count` mel frames from `first` on, each of `mel` numbers.
+    /// Returns the noise of `count` mel frames from `first` on, each of `mel` numbers.
     pub fn frames(&self, first: usize, count: usize, mel: usize) -> Vec<f32> {
         let frames = first..first + count;
         frames.flat_map(|frame| (0..mel).map(move |bin| self.number(frame as u64, bin as u64))).collect()

@@ -1,6 +1,7 @@
-//! What of the diffusion transformer is computed once, at loading: all that depends on a voice, a code or a time alone.
+//! Tables of the diffusion transformer, computed at load time: all values that depend on a voice, a code or a time
+//! alone.
 
-use repartee_kernels::{WeightLayout, Ops};
+use repartee_kernels::{Ops, WeightLayout};
 
 use super::config::DitConfig;
 use super::dit::{LAST_PARTS, part};
@@ -11,22 +12,22 @@ use crate::models::parts::rows::HostRows;
 use crate::models::parts::speaker_encoder::SpeakerEncoder;
 use crate::models::parts::weights::Weights;
 
-/// Tables of rows, each of `hidden_size` numbers unless said otherwise.
+/// Tables of rows, each of `hidden_size` numbers unless stated otherwise.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Prepared {
-    /// The input projection's part that reads the spectrogram, `[hidden, mel]`.
+    /// Part of the input projection for the spectrogram, `[hidden, mel]`.
     pub mel: Vec<f32>,
-    /// What each code adds to a frame's input. Code 0 stands for no code, too.
+    /// Contribution of each code to a frame's input. Code 0 also stands for no code.
     pub codes: Vec<f32>,
-    /// What each voice adds, the projection's bias included: guided by it, and without it.
+    /// Contribution of each voice with the projection's bias: a guided and an unguided row.
     pub voices: Vec<f32>,
-    /// For each layer the scales, shifts and gates of each time.
+    /// Scales, shifts and gates of each time, for each layer.
     pub layers: Vec<Vec<f32>>,
-    /// The last norm's.
+    /// Scales and shifts of each time for the last norm.
     pub last: Vec<f32>,
 }
 
-/// Columns `from..to` of rows of `width`.
+/// Copies columns `from..to` of rows of `width`.
 pub fn columns(values: &[f32], width: usize, from: usize, to: usize) -> Vec<f32> {
     values.chunks_exact(width).flat_map(|row| row[from..to].iter().copied()).collect()
 }
@@ -45,7 +46,8 @@ impl Prepared {
         let input = w.at("input_embed");
         let width = mel + enc + emb + own;
         let proj = input.at("proj").values("weight", &[hidden, width])?;
-        // A frame's input is its spectrogram, the speaker encoder's row, the code's embedding and the voice's own row, side by side.
+        // A frame's input is the concatenation of its spectrogram, the speaker encoder's row, the code's embedding and
+        // the voice's conditioning row.
         let project = |x: Vec<f32>, from: usize, length: usize, bias: Option<&O::Weight>| -> Result<O::T, LoadError> {
             let part = columns(&proj, width, from, from + length);
             let weight = w.made("input_embed.proj", WeightLayout::Linear, &part, &[hidden, length])?;
@@ -58,7 +60,7 @@ impl Prepared {
         let bias = input.at("proj").vector("bias", hidden)?;
         let mut rows = Vec::new();
         for voice in voices {
-            // Without guidance the encoder hears silence, as long as the voice's spectrogram.
+            // Without guidance the encoder gets zeros, as long as the voice's spectrogram.
             for by in [1.0, 0.0] {
                 let heard = HostRows { width: mel, data: voice.reference_mel.clone() }.map(|value| by * value);
                 let encoded = project(encoder.forward(ops, &heard), mel, enc, None)?;
@@ -78,7 +80,7 @@ impl Prepared {
             codes,
             voices: rows,
             layers: (0..config.num_hidden_layers).map(layer).collect::<Result<_, _>>()?,
-            // Of the last norm the scale comes first.
+            // In the last norm the scale comes first.
             last: modulation((ops, &w.at("norm_out")), &times, hidden, LAST_PARTS, &[0])?,
         })
     }

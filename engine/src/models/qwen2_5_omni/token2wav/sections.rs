@@ -1,37 +1,37 @@
-//! Where the numbers of an evaluation of the diffusion transformer lie in a row spec, and which rows see which.
+//! Sections of the row spec for an evaluation of the diffusion transformer, and its block attention.
 
 use repartee_kernels::RowSpec;
-use repartee_kernels::row_spec::{BatchSection, SpecSection, SegmentSection};
+use repartee_kernels::row_spec::{BatchSection, SegmentSection, SpecSection};
 
-/// Which blocks beside its own a layer sees.
+/// Neighbouring blocks that a layer attends to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NeighbourBlocks {
-    /// The one before.
+    /// The block before is attended to.
     pub before: bool,
-    /// The one after.
+    /// The block after is attended to.
     pub after: bool,
 }
 
 impl NeighbourBlocks {
-    /// How many blocks at most, the own one included.
+    /// Most blocks that a block attends to, itself included.
     pub fn blocks(self) -> usize {
         1 + usize::from(self.before) + usize::from(self.after)
     }
 }
 
-/// Lists for layers that see beyond the own block.
+/// Lists for layers that attend beyond their own block.
 #[derive(Debug, Clone)]
 pub struct CrossBlockLists {
     pub beside: NeighbourBlocks,
-    /// For each block the rows that it sees, its own among them.
+    /// For each block the rows that it attends to, its own among them.
     pub gather: SpecSection,
-    /// How many these are.
+    /// Number of these rows for each block.
     pub segments: SegmentSection,
-    /// Each row's own place among them.
+    /// Index of each row among them.
     pub back: SpecSection,
 }
 
-/// Where the numbers of an evaluation lie.
+/// Sections of the row spec for an evaluation.
 #[derive(Debug, Clone)]
 pub struct DitSections {
     pub rows: usize,
@@ -46,7 +46,7 @@ pub struct DitSections {
 }
 
 impl DitSections {
-    /// Fills the lists of blocks for windows of so many frames, one under the other.
+    /// Fills the block lists for consecutive windows of `windows` frames each.
     pub fn fill_blocks(&self, spec: &mut RowSpec, block: usize, windows: &[usize]) {
         let mut blocks = Vec::new();
         for &frames in windows {

@@ -1,17 +1,17 @@
-//! The solve of a mel spectrogram: which times it is evaluated at, what a window of it holds, and how the two rows of an evaluation
-//! become one slope.
+//! Solver of the mel spectrogram: the times of its evaluations, the extent of a window, and the guidance that makes one
+//! slope of two.
 
 use std::f32::consts::FRAC_PI_2;
 
 use super::config::DitConfig;
 use crate::models::parts::ode::Rk4;
 
-/// Points of time, first and last included; the reference's default, which no published configuration changes.
+/// Number of time points, first and last included; the reference's default, which no published configuration changes.
 const POINTS: usize = 10;
-/// How far the slope goes beyond the guided one, away from the one without guidance. Likewise.
+/// Guidance strength: extrapolation beyond the guided slope, away from the unguided one. Also the reference's default.
 const GUIDANCE: f32 = 0.5;
 
-/// The solver with the reference's times: short steps first, where the spectrogram's shape is decided.
+/// Creates the solver with the reference's times: short steps first, since they decide the spectrogram's shape.
 pub fn solver() -> Rk4 {
     let at = |i: usize| {
         let even = i as f32 / (POINTS - 1) as f32;
@@ -20,31 +20,31 @@ pub fn solver() -> Rk4 {
     Rk4::new((0..POINTS).map(at).collect())
 }
 
-/// The slope of a window out of its guided rows and as many without guidance after them.
+/// Combines a window's slopes: the first half of `rows` is guided, the second half unguided.
 pub fn guide(rows: &[f32]) -> Vec<f32> {
     let (guided, null) = rows.split_at(rows.len() / 2);
     guided.iter().zip(null).map(|(guided, null)| guided + (guided - null) * GUIDANCE).collect()
 }
 
-/// The codes that a block is solved with.
+/// Codes that a block is solved with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
     /// First code of the window.
     pub from: usize,
     /// First code of the block.
     pub block: usize,
-    /// The code after the block.
+    /// End of the block (exclusive).
     pub block_end: usize,
-    /// The code after the window.
+    /// End of the window (exclusive).
     pub to: usize,
 }
 
 impl Window {
-    /// The window of the block that begins with code `block`, of `codes` codes that there are; `None` while it waits for more, which an
-    /// ended response does not.
+    /// Window of the block that begins with code `block`, given `codes` codes so far; `None` if it must wait for more.
+    /// After `ended` it does not wait.
     ///
-    /// It has as many blocks on either side as one evaluation of the block depends on. A whole solve evaluates many times in a row and
-    /// depends on everything: the window's solve is another one, and the one that is served.
+    /// It has as many blocks on either side as one evaluation of the block depends on. A whole solve evaluates many
+    /// times in a row and depends on everything, so its result differs from a window's; the engine uses the window's.
     pub fn of(config: &DitConfig, block: usize, codes: usize, ended: bool) -> Option<Self> {
         let size = config.block_codes();
         let (before, after) = config.window_blocks();
@@ -57,7 +57,7 @@ impl Window {
         })
     }
 
-    /// Codes in it.
+    /// Number of codes in the window.
     pub fn codes(&self) -> usize {
         self.to - self.from
     }

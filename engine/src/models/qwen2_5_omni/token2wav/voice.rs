@@ -1,11 +1,11 @@
-//! The voices that a response can have.
+//! Voices of the checkpoint.
 
 use super::config::DitConfig;
 
-/// A voice as the published `spk_dict.pt` has it.
+/// A voice, as in the published `spk_dict.pt`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Voice {
-    /// What a response calls it.
+    /// Name of the voice in requests.
     pub name: String,
     /// `cond`: `enc_emb_dim` numbers.
     pub conditioning: Vec<f32>,
@@ -14,8 +14,8 @@ pub struct Voice {
 }
 
 impl Voice {
-    /// Whether the numbers are finite, the sizes those of the configuration, and there are enough frames for the
-    /// speaker encoder: as many as its widest convolution mirrors at an end, and one more.
+    /// True if all numbers are finite, the sizes match the configuration, and there are enough frames for the speaker
+    /// encoder: one more than its widest convolution mirrors at an end.
     pub fn fits(&self, config: &DitConfig) -> bool {
         let speaker = &config.speaker;
         let reach = speaker.enc_kernel_sizes.iter().zip(&speaker.enc_dilations);

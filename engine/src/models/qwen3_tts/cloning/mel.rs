@@ -1,19 +1,19 @@
-//! The spectrogram that the speaker encoder takes: logarithms of mel-filtered magnitudes; after `mel_spectrogram`.
+//! Spectrogram for the speaker encoder: logarithms of mel-filtered magnitudes; after `mel_spectrogram`.
 
 use std::f64::consts::TAU;
 
 use realfft::RealFftPlanner;
 
 use crate::audio::mel_filters::filters;
-use crate::models::parts::rows::{Padding, HostRows};
+use crate::models::parts::rows::{HostRows, Padding};
 
-/// Samples a second; hard-coded in the reference, as are the other sizes.
+/// Sample rate in Hz; hard-coded in the reference, as are the other sizes.
 pub const RATE: u32 = 24_000;
-/// Mel bins.
+/// Number of mel bins.
 pub const BINS: usize = 128;
-/// End of the highest bin.
+/// Upper edge of the highest bin.
 const HIGHEST_HZ: f64 = 12_000.0;
-/// Samples that a frame sees.
+/// Samples in a frame.
 const FRAME: usize = 1024;
 /// Samples from one frame to the next.
 const HOP: usize = 256;
@@ -24,12 +24,12 @@ const POWER_FLOOR: f32 = 1e-9;
 /// Least magnitude of a bin.
 const FLOOR: f32 = 1e-5;
 
-/// Frames of so many samples; none if they are too few.
+/// Number of frames in a recording of `samples` samples; 0 if it is too short.
 pub fn frames(samples: usize) -> usize {
     if samples <= MIRRORED { 0 } else { (samples + 2 * MIRRORED).saturating_sub(FRAME) / HOP + 1 }
 }
 
-/// Frames of bins. There must be enough samples for one.
+/// Computes the frames of a recording, which must be long enough for one.
 pub fn spectrogram(samples: &[f32]) -> HostRows {
     let padded = HostRows { width: 1, data: samples.to_vec() }.padded(MIRRORED, MIRRORED, Padding::Reflect).data;
     let taper: Vec<f32> = (0..FRAME).map(|n| (0.5 - 0.5 * (TAU * n as f64 / FRAME as f64).cos()) as f32).collect();

@@ -1,5 +1,5 @@
-//! Voices out of recordings: the speaker encoder says who speaks, the codec's encoder gives the recording's codes. The talker reads both,
-//! and what is said in the recording, before it speaks.
+//! Voices cloned from recordings: the speaker encoder makes a speaker embedding, the codec's encoder the recording's
+//! codes. The talker reads both, and the recording's transcript, before it speaks.
 
 pub mod mel;
 pub mod speech_encoder;
@@ -17,16 +17,16 @@ use crate::models::parts::speaker_encoder::SpeakerEncoder;
 use crate::models::parts::weights::Weights;
 use crate::text::Tokenizer;
 
-/// Longest recording, in seconds. Its codes stand before every response in its voice.
+/// Longest recording, in seconds. Its codes precede every response in its voice.
 const MOST_SECONDS: usize = 20;
-/// Most text ids of what is said in a recording.
+/// Most text ids of a recording's transcript.
 const MOST_IDS: usize = 512;
 
-/// Both encoders.
+/// Speaker encoder and the codec's encoder.
 pub struct Encoders<O: Ops> {
-    /// `speaker_encoder`
+    /// Weights of `speaker_encoder`.
     pub speaker: SpeakerEncoder<O>,
-    /// `encoder` of the codec
+    /// Weights of `encoder` of the codec.
     pub speech: SpeechEncoder<O>,
 }
 
@@ -38,7 +38,7 @@ impl<O: Ops> Encoders<O> {
         config: &CloningConfig,
         codebooks: usize,
     ) -> Result<Self, LoadError> {
-        // As in the checkpoint, whatever the stages have: they run once a voice.
+        // Formats of the checkpoint, whatever the stages use: the encoders run once a voice.
         Ok(Self {
             speaker: SpeakerEncoder::load(&Weights::new(ops, checkpoint).at("speaker_encoder"), &config.speaker)?,
             speech: SpeechEncoder::load(&Weights::new(ops, codec).at("encoder"), &config.speech, codebooks)?,
@@ -46,22 +46,22 @@ impl<O: Ops> Encoders<O> {
     }
 }
 
-/// The voices of a checkpoint that clones.
+/// Voices of a checkpoint that clones.
 pub struct Cloner<O: Ops> {
-    /// The device.
+    /// Device of the encoders.
     pub ops: O,
-    /// The encoders.
+    /// Speaker encoder and the codec's encoder.
     pub encoders: Encoders<O>,
-    /// The checkpoint's.
+    /// Tokenizer of the checkpoint.
     pub tokenizer: Tokenizer,
     /// Samples of a frame of codes.
     pub frame: usize,
-    /// Shared with the talker.
+    /// Voices by name, shared with the talker.
     pub voices: VoiceList,
 }
 
 impl<O: Ops> Cloner<O> {
-    /// What the talker reads of a recording.
+    /// Computes the talker's input for a recording.
     fn listen(&self, samples: &[f32], text: Vec<u32>) -> Cloned {
         let speaker = self.encoders.speaker.forward(&self.ops, &mel::spectrogram(samples));
         let frames = if text.is_empty() {
@@ -76,7 +76,7 @@ impl<O: Ops> Cloner<O> {
     }
 }
 
-/// Most frames of codes of a recording.
+/// Most codec frames of a recording; `frame` is the length of one in samples.
 pub fn most_frames(frame: usize) -> usize {
     (MOST_SECONDS * mel::RATE as usize).div_ceil(frame)
 }
@@ -93,7 +93,7 @@ where
         Some(mel::RATE)
     }
 
-    /// Without a text only the sound of the voice is taken over, not how it speaks.
+    /// Without a text only the sound of the voice is cloned, not its manner of speaking.
     fn enrol(&mut self, name: &str, Recording { samples, text }: &Recording) -> Result<(), EnrolError> {
         let refuse = |reason: String| Err(EnrolError::Recording { reason });
         let most = MOST_SECONDS * mel::RATE as usize;

@@ -1,21 +1,22 @@
-//! `encoder` of the codec: samples to codes, Mimi's; after `Qwen3TTSTokenizerV2Encoder` and `MimiModel` of transformers 4.57.
+//! `encoder` of the codec: samples to codes, Mimi's; after `Qwen3TTSTokenizerV2Encoder` and `MimiModel` of
+//! transformers 4.57.
 
-use repartee_kernels::{AttentionShape, WeightLayout, Ops, SequenceRows, StateSpec};
+use repartee_kernels::{AttentionShape, Ops, SequenceRows, StateSpec, WeightLayout};
 
 use crate::models::LoadError;
-use crate::models::parts::rows::{HostConv, ConvShape, Padding, HostRows};
+use crate::models::parts::rows::{ConvShape, HostConv, HostRows, Padding};
 use crate::models::parts::weights::Weights;
 use crate::models::qwen3_tts::config::SpeechEncoderConfig;
 
-/// Least usage that a quantizer's entry is divided by.
+/// Lower bound of the usage that divides a quantizer's entry.
 const LEAST_USAGE: f32 = 1e-5;
 /// Stride of the convolution before the quantizer.
 const DOWNSAMPLE: usize = 2;
 
-/// One step of the convolutions.
+/// One step of the convolutional encoder.
 enum Step<O: Ops> {
     Conv(HostConv<O>),
-    /// An activation, a convolution, an activation, a convolution; added to what came in.
+    /// Activation, convolution, activation, convolution; added to the input.
     Residual(HostConv<O>, HostConv<O>),
     Activation,
 }
@@ -31,20 +32,20 @@ struct Layer<O: Ops> {
     mlp_scale: O::Weight,
 }
 
-/// One codebook: its entries, as a product, and half the square of each one's length.
+/// One codebook: its entries, also as a linear weight, and half the squared norm of each.
 struct Codebook<O: Ops> {
     entries: Vec<f32>,
     product: O::Weight,
     half_squares: Vec<f32>,
 }
 
-/// Codebooks, each of what those before it have left.
+/// Residual quantizer: each codebook encodes the residual of those before it.
 struct Quantizer<O: Ops> {
     input: Option<HostConv<O>>,
     codebooks: Vec<Codebook<O>>,
 }
 
-/// The codec's encoder.
+/// Codec encoder: convolutions, a transformer, and a semantic and an acoustic quantizer.
 pub struct SpeechEncoder<O: Ops> {
     config: SpeechEncoderConfig,
     steps: Vec<Step<O>>,
@@ -86,7 +87,7 @@ impl<O: Ops> Layer<O> {
             heads: config.num_attention_heads,
             kv_heads: config.num_key_value_heads,
             head_dim: config.head_dim,
-            // The reference's mask is causal, whatever its configuration says of a window.
+            // The reference's mask is causal and ignores its configuration's window.
             window: None,
         };
         let h = ops.layer_norm(&x, &self.input_norm.0, &self.input_norm.1, eps);
@@ -117,12 +118,12 @@ impl<O: Ops> Codebook<O> {
         })
     }
 
-    /// The nearest entry of each row, which is taken away from it.
+    /// Returns the nearest entry of each row, and subtracts it from the row.
     fn take(&self, ops: &O, rows: &mut HostRows) -> Vec<u32> {
         let products = ops.read(&ops.linear(&ops.tensor(rows.data.clone(), rows.width), &self.product, None));
         let width = rows.width;
         let nearest = |products: &[f32]| {
-            // The distance's square is the row's, less twice this.
+            // The squared distance is the row's squared norm minus twice this.
             let near = products.iter().zip(&self.half_squares).map(|(product, half)| product - half);
             near.enumerate().fold((0, f32::NEG_INFINITY), |best, at| if at.1 > best.1 { at } else { best }).0
         };
@@ -148,7 +149,7 @@ impl<O: Ops> Quantizer<O> {
         })
     }
 
-    /// Codes of each codebook.
+    /// Returns the codes of each codebook.
     fn forward(&self, ops: &O, x: &HostRows) -> Vec<Vec<u32>> {
         let mut rows = self.input.as_ref().map_or_else(|| x.clone(), |input| input.forward(ops, x));
         self.codebooks.iter().map(|codebook| codebook.take(ops, &mut rows)).collect()
@@ -196,7 +197,7 @@ impl<O: Ops> SpeechEncoder<O> {
         })
     }
 
-    /// What the quantizer gets of a recording: one row a frame.
+    /// Encodes a recording as the quantizer's input, one row a frame.
     pub fn encode(&self, ops: &O, samples: &[f32]) -> HostRows {
         let mut x = HostRows { width: 1, data: samples.to_vec() };
         for step in &self.steps {
@@ -216,7 +217,7 @@ impl<O: Ops> SpeechEncoder<O> {
         self.downsample.causal(ops, &HostRows { width, data: ops.read(&x) }, Padding::Replicate)
     }
 
-    /// Codes of such rows: one list a frame.
+    /// Quantizes such rows; returns one list of codes a frame.
     pub fn quantize(&self, ops: &O, encoded: &HostRows) -> Vec<Vec<u32>> {
         let mut books = self.semantic.forward(ops, encoded);
         books.extend(self.acoustic.forward(ops, encoded));

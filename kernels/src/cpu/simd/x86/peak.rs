@@ -1,11 +1,11 @@
-//! Multiply-adds on registers alone, to measure what the processor could: [`SUMS`] registers, [`ROUNDS`] times each.
+//! Peak loops on registers alone: multiply-adds on [`SUMS`] registers, [`ROUNDS`] times each.
 
 use std::arch::x86_64::*;
 use std::hint::black_box;
 
 use crate::cpu::hardware_peaks::{ROUNDS, SUMS};
 
-/// Multiply-adds of single precision in 512-bit registers.
+/// Runs multiply-adds of single precision in 512-bit registers.
 #[target_feature(enable = "avx512f")]
 pub fn avx512(x: f32) {
     let mut sums = [_mm512_set1_ps(x); SUMS];
@@ -18,7 +18,7 @@ pub fn avx512(x: f32) {
     black_box(sums);
 }
 
-/// Multiply-adds of bytes by fours in 512-bit registers.
+/// Runs multiply-adds of bytes, four at a time, in 512-bit registers.
 #[target_feature(enable = "avx512f,avx512vnni")]
 pub fn vnni(x: f32) {
     let mut sums = [_mm512_set1_epi32(x as i32); SUMS];
@@ -31,7 +31,7 @@ pub fn vnni(x: f32) {
     black_box(sums);
 }
 
-/// Multiply-adds of single precision in 256-bit registers.
+/// Runs multiply-adds of single precision in 256-bit registers.
 #[target_feature(enable = "avx2,fma")]
 pub fn avx2(x: f32) {
     let mut sums = [_mm256_set1_ps(x); SUMS];
@@ -44,7 +44,7 @@ pub fn avx2(x: f32) {
     black_box(sums);
 }
 
-/// Multiply-adds of bytes by twos in 256-bit registers, and a sum.
+/// Runs multiply-adds of bytes, two at a time, in 256-bit registers, and a sum.
 #[target_feature(enable = "avx2")]
 pub fn pairs(x: f32) {
     let mut sums = [_mm256_set1_epi16(x as i16); SUMS];

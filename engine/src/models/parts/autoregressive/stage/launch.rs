@@ -1,5 +1,5 @@
-//! A step of the stage: its launch, and what is made of the results. In between a slot may be freed, its prompt replaced or its response
-//! aborted.
+//! One step of the stage: its launch, and the use of its results. In between a slot may be freed, its prompt replaced
+//! or its response aborted.
 
 use repartee_engine_api::SessionError;
 use repartee_kernels::row_spec::{BatchSection, SpecSection};
@@ -7,32 +7,32 @@ use repartee_kernels::{RowSpec, SequenceRows, SpecLayout, StepOps};
 
 use super::super::{BLOCK, CausalLm, Decoding, Sampler, StepContext, StepInput, StepShape};
 use super::Autoregressive;
-use crate::stage::{EdgeKind, StageItem, Outbox, BatchEntry};
+use crate::stage::{BatchEntry, EdgeKind, Outbox, StageItem};
 
 /// A step that the device computes.
 pub(super) struct Launched<T> {
     ticket: T,
     fits: Vec<SlotRowsInStep>,
-    /// Which of them sample.
+    /// Indices of the fits that sample.
     samplers: Vec<usize>,
-    /// Ids of each list that is read back.
+    /// Number of ids in each list that is read back.
     sampled: usize,
 }
 
-/// The rows of a slot in a step.
+/// Rows of a slot in a step.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SlotRowsInStep {
     pub(super) slot: usize,
-    /// The slot's at launch: if it has another one since, nothing is sampled.
+    /// Epoch of the slot at launch. If it differs at collection, the sample is dropped.
     epoch: u64,
     /// Position of the first row.
     pub(super) from: usize,
     pub(super) rows: usize,
-    /// How many of them are prompt positions that are still cached: later stages must hear of those.
+    /// Rows that are prompt positions and still cached; later stages get these positions.
     context: usize,
 }
 
-/// Where the numbers of a step lie.
+/// Sections of the row spec that a step uses.
 struct StepSections<P> {
     shape: StepShape,
     batch: BatchSection,
@@ -65,7 +65,7 @@ impl<P> StepSections<P> {
         ops.launch(self.shape.key(lm.name()), spec, &mut |ops, spec, outputs| {
             let last = (self.shape.sampled > 0).then(|| ops.index(spec, self.chosen_from));
             if last.is_some() {
-                // The penalty's history of a response that begins, or of a part of one that begins anew.
+                // Clear the penalty's history of a response, or of an utterance of one, that begins.
                 ops.reset_at(output_mask, &ops.index(spec, self.begun));
             }
             let batch = &ops.batch_at(spec, self.batch);
@@ -76,7 +76,7 @@ impl<P> StepSections<P> {
 }
 
 impl<O: StepOps, L: CausalLm<O>> Autoregressive<O, L> {
-    /// Launches a step.
+    /// Launches a step over the work's rows.
     pub(super) fn launch_rows(&mut self, work: &[BatchEntry], out: &mut Outbox) {
         self.launched = None;
         let fits = self.take_rows(work, out);
@@ -85,7 +85,7 @@ impl<O: StepOps, L: CausalLm<O>> Autoregressive<O, L> {
         }
     }
 
-    /// Gives what the launched step made.
+    /// Collects the launched step and emits its results.
     pub(super) fn collect_launched(&mut self, out: &mut Outbox) {
         let Some(Launched { ticket, fits, samplers, sampled }) = self.launched.take() else { return };
         self.ops.collect(ticket, &mut self.read_back);
@@ -106,10 +106,10 @@ impl<O: StepOps, L: CausalLm<O>> Autoregressive<O, L> {
         }
     }
 
-    /// Takes rows out of the queues and makes room for them; a slot without room fails.
+    /// Takes rows out of the queues and allocates their positions; a slot without room fails.
     fn take_rows(&mut self, work: &[BatchEntry], out: &mut Outbox) -> Vec<SlotRowsInStep> {
         let mut fits = Vec::with_capacity(work.len());
-        // A step that panicked has left its own.
+        // A step that panicked leaves its rows here.
         self.rows.clear();
         for &BatchEntry { slot, rows } in work.iter().take(self.lm.max_slots()) {
             let rows = rows.min(self.slots[slot].queue.len());
@@ -143,7 +143,7 @@ impl<O: StepOps, L: CausalLm<O>> Autoregressive<O, L> {
         }
     }
 
-    /// Notes that of a slot's positions only the first `len` stay.
+    /// Limits a launched step's prompt positions of a slot to the first `len`.
     pub(super) fn shrink_launched_context(&mut self, slot: usize, len: usize) {
         let fits = self.launched.iter_mut().flat_map(|launched| &mut launched.fits);
         for fit in fits.filter(|fit| fit.slot == slot) {
@@ -151,12 +151,12 @@ impl<O: StepOps, L: CausalLm<O>> Autoregressive<O, L> {
         }
     }
 
-    /// Whether what is sampled for a slot is still wanted.
+    /// True if a slot's sample is still wanted.
     fn is_current(&self, fit: &SlotRowsInStep) -> bool {
         self.epochs[fit.slot] == fit.epoch
     }
 
-    /// Launches a step over the rows that were taken of these slots.
+    /// Launches a step over the rows taken from these slots.
     fn compute(&mut self, fits: Vec<SlotRowsInStep>) -> Launched<O::Ticket> {
         let Self { ops, lm, cache, output_mask, slots, rows, spec, .. } = self;
         let mut at = Vec::with_capacity(rows.len());
@@ -164,7 +164,7 @@ impl<O: StepOps, L: CausalLm<O>> Autoregressive<O, L> {
         for (i, &SlotRowsInStep { slot, from, rows, .. }) in fits.iter().enumerate() {
             let state = &mut slots[slot];
             at.extend((from..from + rows).map(|position| (slot, position)));
-            // A slot with a response whose rows are all cached samples from its last row.
+            // A slot with a response and an empty queue samples from its last row.
             if state.queue.is_empty() && state.decoding.is_some() {
                 last.push((slot, at.len() - 1));
                 sampling.push(i);
@@ -194,7 +194,7 @@ impl<O: StepOps, L: CausalLm<O>> Autoregressive<O, L> {
         Launched { ticket, fits, samplers: sampling, sampled: shape.sampled }
     }
 
-    /// Launches each step that decoding takes once without a row: one row for each of some slots, of which all sample.
+    /// Launches every decode shape once, with padding only: one row for each slot of a bucket, all of which sample.
     pub(super) fn launch_shapes(&mut self) {
         let Self { ops, lm, cache, output_mask, slots, spec, read_back: back, .. } = self;
         if ops.eager_steps().is_none() {

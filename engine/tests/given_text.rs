@@ -1,4 +1,4 @@
-//! A given text in the place of the model's own, with the demo model, and with Qwen3-TTS, which has none of its own.
+//! Speech of a given text in place of the model's own, with the demo model, and with Qwen3-TTS, which generates none.
 
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
@@ -21,7 +21,7 @@ fn stream(session: &SessionHandle, response: u64, text: &str) {
     submit(session, Command::StreamText { response, text: text.to_owned() });
 }
 
-/// The tests of one family.
+/// Tests of one family.
 macro_rules! suite {
     ($family:ident, $subject:expr) => {
         mod $family {
@@ -58,7 +58,7 @@ macro_rules! suite {
 suite!(demo, Omni::demo());
 suite!(tts, Tts::default());
 
-/// Reads a text that comes in pieces, with ticks of the engine between them.
+/// Speaks a text that arrives in pieces, with ticks of the engine between them.
 fn read<S: Subject>(bed: &mut Bed<'_, S>, session: &SessionHandle, respond: Respond, pieces: &[&str]) -> Response {
     let response = respond.response;
     submit(session, Command::Respond(respond));
@@ -155,7 +155,7 @@ fn an_empty_text_has_no_sound(subject: &impl Subject) {
     let response = read(&mut bed, &session, reading(0), &[]);
     assert!(response.text.is_empty() && response.samples.is_empty(), "{response:?}");
     assert_eq!(response.reason, Some(FinishReason::Stop));
-    // The next one begins anew.
+    // The next response begins anew.
     let next = read(&mut bed, &session, reading(1), &[TEXT]);
     assert_eq!(next.text, TEXT);
     assert!(!next.samples.is_empty());
@@ -187,7 +187,7 @@ fn a_cancelled_reader_leaves_nothing(subject: &impl Subject) {
         submit(&session, Command::Cancel { response: 0 });
         let cancelled = bed.engine.listen(&session, 0).unwrap();
         assert_eq!(cancelled.reason, Some(FinishReason::Cancelled));
-        // What was left of its text is not read by the next one.
+        // The next response does not read the rest of the text.
         let again = Respond { input: Some(Vec::new()), item: 1, ..reading(0) };
         let again = read(&mut bed, &session, again, &[TEXT]);
         assert_same(&again, &whole, &format!("cancelled after {ticks} ticks"));
