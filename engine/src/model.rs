@@ -74,7 +74,7 @@ pub trait ToolTemplate {
     /// Text of a tool result.
     fn result(&self, output: &str) -> String;
     /// Tokens that delimit a call in generated text.
-    fn marks(&self) -> &ToolCallTokens;
+    fn call_tokens(&self) -> &ToolCallTokens;
 }
 
 /// Tokens that delimit a tool call in generated text, as id and spelling.

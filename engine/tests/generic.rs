@@ -93,8 +93,8 @@ suite!(qwen3_tts, Tts::default(), 8);
 suite!(qwen3_tts_streamed, Tts { streamed: true, ..Tts::default() }, 8);
 suite!(qwen3_tts_cloned, Tts { cloned: true, ..Tts::default() }, 4);
 suite!(qwen3_tts_replayed, Tts { streamed: true, replayed: true, ..Tts::default() }, 4);
-suite!(hearing, Other(Form::Hearing), 12);
-suite!(reading, Other(Form::Reading), 12);
+suite!(audio_input, Other(Form::Hearing), 12);
+suite!(given_text, Other(Form::GivenText), 12);
 
 #[test]
 fn the_demo_is_equal_on_any_thread_count() {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use common::driven::{Driven, Response, drive, submit};
 use common::generic::subjects::Other;
 use common::generic::{Bed, Subject, assert_same, config, respond};
-use common::other_family::{FRAMES, Form, PIECE_FRAMES, RATE, SAMPLES, ear, model, refiner};
+use common::other_family::{FRAMES, Form, PIECE_FRAMES, RATE, SAMPLES, front_end, model, refiner};
 use repartee_engine::internals::{
     AudioFrontEnd, AudioRows, BatchEntry, EdgeKind, Encoder, Model, Outbox, RowKind, RunnableRows, Stage, StageItem,
     WindowInput,
@@ -20,7 +20,7 @@ use repartee_engine::internals::{
 use repartee_engine::{EngineConfig, StageConfig, Timeouts};
 use repartee_engine_api::{Command, EnrolError, Event, Recording, Respond, Role, SessionError, SessionHandle};
 
-const READING: Other = Other(Form::Reading);
+const GIVEN_TEXT: Other = Other(Form::GivenText);
 const HEARING: Other = Other(Form::Hearing);
 
 fn stream(session: &SessionHandle, response: u64, text: &str) {
@@ -33,7 +33,7 @@ fn events(session: &SessionHandle) -> Vec<Event> {
 
 #[test]
 fn speech_begins_before_the_text_ends() {
-    let mut bed = Bed::new(&READING, &config());
+    let mut bed = Bed::new(&GIVEN_TEXT, &config());
     let session = bed.engine.open();
     submit(&session, Command::Respond(Respond { streamed: true, max_tokens: Some(40), ..respond(0) }));
     stream(&session, 0, "once upon a time there was a small house ");
@@ -59,8 +59,8 @@ fn speech_begins_before_the_text_ends() {
 }
 
 #[test]
-fn audio_is_refused_without_ears() {
-    let mut bed = Bed::new(&READING, &config());
+fn audio_is_refused_without_audio_input() {
+    let mut bed = Bed::new(&GIVEN_TEXT, &config());
     let session = bed.engine.open();
     bed.engine.send(&session, Command::Append(vec![0.0; 100]));
     assert_eq!(events(&session), [Event::Failed { response: None, error: SessionError::NoAudioInput }]);
@@ -68,7 +68,7 @@ fn audio_is_refused_without_ears() {
 }
 
 #[test]
-fn streamed_text_is_refused_with_ears() {
+fn streamed_text_is_refused_with_audio_input() {
     let mut bed = Bed::new(&HEARING, &config());
     let session = bed.engine.open();
     bed.engine.send(&session, Command::Respond(Respond { streamed: true, ..respond(0) }));
@@ -82,7 +82,7 @@ fn streamed_text_is_refused_with_ears() {
 #[test]
 fn a_caller_who_sends_no_text_times_out() {
     let timeouts = Timeouts { stage_s: 9, ..Timeouts::default() };
-    let mut bed = Bed::new(&READING, &EngineConfig { timeouts, ..config() });
+    let mut bed = Bed::new(&GIVEN_TEXT, &EngineConfig { timeouts, ..config() });
     let session = bed.engine.open();
     submit(&session, Command::Respond(Respond { streamed: true, max_tokens: Some(40), ..respond(0) }));
     bed.engine.settle();
@@ -143,7 +143,7 @@ impl Stage for Panicking {
 #[test]
 fn a_replay_reads_the_text_again() {
     let run = |panics: Option<(usize, u32)>| {
-        let mut model: Model = READING.model(&config());
+        let mut model: Model = GIVEN_TEXT.model(&config());
         if let Some((at, steps)) = panics {
             let stage = model.stages.remove(at);
             model.stages.insert(at, Box::new(Panicking(stage, steps)));
@@ -286,7 +286,7 @@ fn a_recorded_voice_is_usable_at_once() {
 #[test]
 fn an_engine_of_a_reading_family_answers_text() {
     // Plain text, nothing that streams in, as in the engine's warm-up.
-    let mut bed = Bed::new(&READING, &config());
+    let mut bed = Bed::new(&GIVEN_TEXT, &config());
     let session = bed.engine.open();
     submit(&session, Command::text(0, Role::User, "one two three"));
     let response = bed.engine.respond(&session, respond(0)).unwrap();
@@ -320,7 +320,7 @@ fn audio_faster_than_time_is_encoded_last() {
     subject.audio = Some(AudioFrontEnd { encoder, ..ears });
     let mut engine = drive(subject, &config());
     let (hasty, live) = (engine.open(), engine.open());
-    let audio = |level: i32| Command::Append(vec![level as f32 / 100.0; ear::RATE as usize]);
+    let audio = |level: i32| Command::Append(vec![level as f32 / 100.0; front_end::RATE as usize]);
     // Five seconds at once; each tick takes one second of them.
     (0..5).for_each(|_| submit(&hasty, audio(HASTY)));
     engine.ticks(1);
@@ -339,7 +339,8 @@ fn audio_faster_than_time_is_encoded_last() {
     let mixed = batches.lock().unwrap().last().unwrap().clone();
     assert_eq!(mixed[0], HASTY, "by slot: {mixed:?}");
     engine.settle();
-    let (samples, windows) = (ear::RATE as usize, batches.lock().unwrap().concat().len());
-    let expected = 6 * samples / (ear::FRAME * ear::WINDOW) + 2 * samples / (ear::FRAME * ear::WINDOW);
+    let (samples, windows) = (front_end::RATE as usize, batches.lock().unwrap().concat().len());
+    let expected =
+        6 * samples / (front_end::FRAME * front_end::WINDOW) + 2 * samples / (front_end::FRAME * front_end::WINDOW);
     assert_eq!(windows, expected);
 }

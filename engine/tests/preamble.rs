@@ -226,7 +226,7 @@ impl ToolTemplate for Brackets {
     fn result(&self, output: &str) -> String {
         output.to_owned()
     }
-    fn marks(&self) -> &ToolCallTokens {
+    fn call_tokens(&self) -> &ToolCallTokens {
         &self.0
     }
 }

@@ -101,7 +101,7 @@ fn check(step: &[String], steps: &mut BTreeMap<String, (Vec<String>, usize)>) {
 #[test]
 fn steps_repeat_the_same_operations() {
     for (name, checkpoint) in checkpoints() {
-        let ops = RecordingOps::with_places(Cpu::default()).padded();
+        let ops = RecordingOps::with_addresses(Cpu::default()).padded();
         let mut engine = engine(ops.clone(), checkpoint.path());
         assert_eq!(ops.take_notes(), [""; 0]);
         let audio = audio();

@@ -95,7 +95,7 @@ fn a_measured_turn_has_every_stage() {
 
 /// A family without audio input speaks a text instead of answering a question; its codec's layers are limited too.
 #[test]
-fn a_model_without_ears_reads_aloud() {
+fn a_model_without_audio_input_speaks_text() {
     let turn =
         MeasuredTurn { input: Duration::from_secs(1), text_tokens: 12, sound: Duration::from_millis(300), seed: 3 };
     let source = Source::Synthetic(synthetic("models/dimensions/qwen3-tts-12hz-0.6b", 1));

@@ -13,7 +13,7 @@ use repartee_engine::measure::{
     MachineLimits, MeasuredTurn, StageMeasurement, StageOutput, TurnPhase, TurnReport, measure,
 };
 use repartee_engine::{DeviceChoice, EngineConfig, Source, Synthetic};
-use report::{Report, Row};
+use report::{Report, ReportRow};
 
 /// Machines of the projection: number of cores and read bandwidth in bytes a second, of two and of four channels of
 /// DDR5-5600.
@@ -89,9 +89,9 @@ pub fn size(options: &SizeOptions, source: &Source, engine: &EngineConfig) -> an
 }
 
 /// Prints the figures and writes the report.
-fn write(options: &SizeOptions, rows: Vec<Row>) -> anyhow::Result<()> {
+fn write(options: &SizeOptions, rows: Vec<ReportRow>) -> anyhow::Result<()> {
     println!();
-    rows.iter().for_each(Row::print);
+    rows.iter().for_each(ReportRow::print);
     let report = serde_json::to_string_pretty(&Report::new("size", rows))?;
     if let Some(folder) = options.report.parent() {
         fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
@@ -162,15 +162,15 @@ fn weights(engine: &EngineConfig) -> String {
     serde_json::to_value(engine.weights).ok().and_then(|name| name.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
-fn machine_rows(machine: &MachineLimits) -> Vec<Row> {
+fn machine_rows(machine: &MachineLimits) -> Vec<ReportRow> {
     let threads = machine.threads;
     let read = format!(
         "read by {threads} threads, {} MiB (eight times the last cache), huge pages: {}",
         machine.read_mib, machine.huge_pages
     );
     let mut rows = vec![
-        Row::without_peer("machine_read_bandwidth", machine.bandwidth / 1e9, "GB/s", read),
-        Row::without_peer(
+        ReportRow::without_peer("machine_read_bandwidth", machine.bandwidth / 1e9, "GB/s", read),
+        ReportRow::without_peer(
             "machine_float_peak",
             machine.float_peak.multiplies / 1e9,
             "GMAC/s",
@@ -179,7 +179,7 @@ fn machine_rows(machine: &MachineLimits) -> Vec<Row> {
     ];
     rows.extend(machine.integer_peak.map(|peak| {
         let note = format!("{threads} threads, registers alone: {}", peak.instruction);
-        Row::without_peer("machine_integer_peak", peak.multiplies / 1e9, "GMAC/s", note)
+        ReportRow::without_peer("machine_integer_peak", peak.multiplies / 1e9, "GMAC/s", note)
     }));
     rows
 }
@@ -213,7 +213,7 @@ fn measured_rows(
     engine: &EngineConfig,
     (layers, routing): (Option<usize>, Option<Routing>),
     suffix: &str,
-) -> Vec<Row> {
+) -> Vec<ReportRow> {
     let TurnReport { machine, turn, stages, sequential: in_turn, parallel: side_by_side, .. } = measured;
     let weights = weights(engine);
     let size = layers.map_or_else(String::new, |layers| format!("; ONLY {layers} LAYERS of each stack"));
@@ -224,7 +224,7 @@ fn measured_rows(
     };
     let (heard, sound) = (turn.input.as_secs_f64(), side_by_side.sound.as_secs_f64());
     let mut rows = Vec::new();
-    let mut add = |row: Row| rows.push(row);
+    let mut add = |row: ReportRow| rows.push(row);
     // Decoding: at most one stage writes text, one row a token; one stage makes codec frames.
     let decoding = |makes: StageOutput| stages.iter().filter(move |row| row.kind == "decode" && row.output == makes);
     let writer = decoding(StageOutput::Text).map(|row| row.stage).next().unwrap_or_default();
@@ -243,7 +243,7 @@ fn measured_rows(
             sum.rows / sum.seconds,
         );
         let each = 1e3 / sum.rows;
-        add(Row::lower_is_better(
+        add(ReportRow::lower_is_better(
             format!("{name}_{weights}{suffix}"),
             sum.seconds * each,
             sum.floor * each,
@@ -251,7 +251,7 @@ fn measured_rows(
             note,
         ));
         let note = format!("weights that the products of each read{size}");
-        add(Row::without_peer(format!("{name}_{weights}_reads{suffix}"), sum.bytes / 1e6 / sum.rows, "MB", note));
+        add(ReportRow::without_peer(format!("{name}_{weights}_reads{suffix}"), sum.bytes / 1e6 / sum.rows, "MB", note));
     }
     let prefill = sum(machine, stages.iter().filter(|row| row.kind == "prefill"));
     if heard > 0.0 && prefill.rows > 0.0 {
@@ -261,13 +261,19 @@ fn measured_rows(
             prefill.bytes / 1e9 / prefill.seconds,
             prefill.multiplies / 1e9 / prefill.seconds
         );
-        add(Row::lower_is_better(format!("prefill_1s_{weights}{suffix}"), prefill.seconds / heard, 1.0, "s", note));
+        add(ReportRow::lower_is_better(
+            format!("prefill_1s_{weights}{suffix}"),
+            prefill.seconds / heard,
+            1.0,
+            "s",
+            note,
+        ));
         let note = format!("share of real time spent while listening, encoder included{size}");
         let listening = side_by_side.listening.as_secs_f64() / heard;
-        add(Row::lower_is_better(format!("listening_load_{weights}{suffix}"), listening, 1.0, "", note));
+        add(ReportRow::lower_is_better(format!("listening_load_{weights}{suffix}"), listening, 1.0, "", note));
     }
     let note = format!("commit to first sound, {weights}, as a server runs it{size}");
-    add(Row::without_peer(
+    add(ReportRow::without_peer(
         format!("ttfp_{published}{suffix}"),
         1e3 * side_by_side.first_sound.as_secs_f64(),
         "ms",
@@ -284,7 +290,13 @@ fn measured_rows(
         in_turn.whole.as_secs_f64() / each_second,
     );
     let rtf = side_by_side.whole.as_secs_f64() / sound;
-    add(Row::lower_is_better(format!("rtf_{published}_{weights}{suffix}"), rtf, all.floor / each_second, "", note));
+    add(ReportRow::lower_is_better(
+        format!("rtf_{published}_{weights}{suffix}"),
+        rtf,
+        all.floor / each_second,
+        "",
+        note,
+    ));
     for (cores, bandwidth) in PROJECTED {
         let projected: f64 = answer.iter().map(|row| project(machine, row, cores, bandwidth)).sum();
         let note = format!(
@@ -293,16 +305,16 @@ fn measured_rows(
             bandwidth / 1e9
         );
         let name = format!("rtf_{published}_{weights}_{cores}_cores_projected{suffix}");
-        add(Row::without_peer(name, projected / each_second, "", note));
+        add(ReportRow::without_peer(name, projected / each_second, "", note));
     }
-    add(Row::without_peer(
+    add(ReportRow::without_peer(
         format!("resident_{weights}{suffix}"),
         measured.resident as f64 / f64::from(1 << 30),
         "GiB",
         format!("memory of the process after the turns{size}"),
     ));
     let note = format!("until the model is loaded{size}");
-    add(Row::without_peer(format!("loading_{weights}{suffix}"), measured.loading.as_secs_f64(), "s", note));
+    add(ReportRow::without_peer(format!("loading_{weights}{suffix}"), measured.loading.as_secs_f64(), "s", note));
     rows
 }
 

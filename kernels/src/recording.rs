@@ -44,7 +44,7 @@ impl<O: Ops> RecordingOps<O> {
     }
 
     /// Records the operations of `inner` and the address of each result.
-    pub fn with_places(inner: O) -> Self {
+    pub fn with_addresses(inner: O) -> Self {
         Self { noted: RecordingMode::Places, ..Self::new(inner) }
     }
 

@@ -34,7 +34,7 @@ const IDS: usize = 1500;
 const EXPERTS: usize = 5;
 
 /// Places of a step's numbers in its row spec.
-struct Places {
+struct StepSections {
     ids: SpecSection,
     kept: SpecSection,
     last: SpecSection,
@@ -56,7 +56,7 @@ struct Step<O: StepOps> {
 }
 
 struct Model<O: StepOps> {
-    places: Places,
+    sections: StepSections,
     table: O::Weight,
     norm: O::Weight,
     filter: O::Weight,
@@ -91,7 +91,7 @@ fn weight_as<O: StepOps>(ops: &O, layout: WeightLayout, format: WeightFormat, sh
 impl<O: StepOps> Step<O> {
     fn new(ops: O) -> Self {
         let mut layout = SpecLayout::default();
-        let places = Places {
+        let sections = StepSections {
             ids: layout.list(ROWS),
             kept: layout.list(ROWS),
             last: layout.list(SLOTS),
@@ -124,7 +124,7 @@ impl<O: StepOps> Step<O> {
             mask: ops.state(StateSpec::TokenMask { slots: SLOTS, vocabulary: IDS }),
             rows: ops.state(StateSpec::Rows { rows: 32, columns: WIDTH }),
             tails: [tail(1), tail(4), tail(6)],
-            places,
+            sections,
         };
         Self { ops, layout, model, calls: 0 }
     }
@@ -142,14 +142,14 @@ impl<O: StepOps> Step<O> {
 
 impl<O: StepOps> Model<O> {
     fn forward(&mut self, ops: &O, spec: &O::Spec, outputs: &mut StepOutputs<O>) {
-        let places = &self.places;
-        let mut x = ops.embed_at(&self.table, &ops.index(spec, places.ids));
-        let kept = ops.index(spec, places.kept);
+        let sections = &self.sections;
+        let mut x = ops.embed_at(&self.table, &ops.index(spec, sections.ids));
+        let kept = ops.index(spec, sections.kept);
         x = ops.overlay(x, &self.rows, &kept);
-        ops.reset_at(&mut self.mask, &ops.index(spec, places.fresh));
+        ops.reset_at(&mut self.mask, &ops.index(spec, sections.fresh));
 
         let shape = AttentionShape { heads: 4, kv_heads: 2, head_dim: WIDTH / 4, window: None };
-        let batch = ops.batch_at(spec, places.batch);
+        let batch = ops.batch_at(spec, sections.batch);
         for _ in 0..2 {
             let h = ops.linear(&ops.rms_norm(&x, &self.norm, 1e-6), &self.linear, Some(&self.norm));
             let q = ops.rotary(ops.copy(&h), &batch, shape.head_dim, 1e4);
@@ -163,22 +163,22 @@ impl<O: StepOps> Model<O> {
             x = ops.add(ops.reshape(gated, WIDTH), &h);
         }
         let h = ops.gelu(ops.layer_norm(&x, &self.norm, &self.norm, 1e-5));
-        let segments = ops.index(spec, places.segments.words());
+        let segments = ops.index(spec, sections.segments.words());
         x = ops.segment_attention_at(&h, &x, &h, &segments, 3);
         let h = ops.segment_conv1d_at(&ops.gelu_tanh(h), &self.conv1d, &self.norm, &segments);
         x = ops.mul(x, &ops.segment_snake_at(&h, &self.norm, &self.norm, &self.filter, &segments));
         ops.store(&mut self.rows, &kept, &x);
 
-        let last = ops.index(spec, places.last);
+        let last = ops.index(spec, sections.last);
         let chosen = ops.gather_at(&x, &last);
         let logits = ops.linear(&chosen, &self.head, None);
-        let params = ops.index(spec, places.samples.words());
+        let params = ops.index(spec, sections.samples.words());
         let ids = ops.sample_at(&logits, &params, None, Some(&mut self.mask));
         let embedded = ops.silu(ops.embed_at(&self.table, &ids));
         x = ops.scatter_at(x, &last, &embedded);
         x = ops.add(x, &ops.load(&self.rows, &kept));
 
-        let streams = StreamLevel::new(ops.index(spec, places.streams.words()));
+        let streams = StreamLevel::new(ops.index(spec, sections.streams.words()));
         let [up, causal, depthwise] = &mut self.tails;
         x = ops.conv_transpose1d_at(&x, &self.up, &self.norm, up, &streams);
         let streams = streams.upsampled(3, true);
@@ -187,30 +187,30 @@ impl<O: StepOps> Model<O> {
         outputs.ids.push(ids);
         outputs.rows.push(ops.scale_all(x, 0.5));
 
-        let pixels = ops.floats(spec, places.pixels, 1);
+        let pixels = ops.floats(spec, sections.pixels, 1);
         outputs.rows.push(ops.conv2d(&pixels, 2, 6, 4, &self.conv2d.0, &self.conv2d.1));
     }
 }
 
 /// Fills in different rows for each `round`: up to four slots with one to three rows each.
-fn fill(places: &Places, spec: &mut RowSpec, round: usize) {
+fn fill(sections: &StepSections, spec: &mut RowSpec, round: usize) {
     let slots = 1 + round % SLOTS;
     let rows = |slot: usize| 1 + (slot + round) % 3;
     let count: usize = (0..slots).map(rows).sum();
     let table: [u32; 8] = std::array::from_fn(|i| i as u32);
     let ids: [u32; ROWS] = std::array::from_fn(|i| ((i * 37 + round * 101) % IDS) as u32);
-    spec.set(places.ids, &ids[..count]);
-    spec.set(places.kept, &ids.map(|id| id % 32)[..count]);
-    spec.set(places.last, &table[..slots]);
-    spec.set(places.fresh, &table[..round % 2]);
-    spec.set_floats(places.pixels, &[round as f32; 30]);
+    spec.set(sections.ids, &ids[..count]);
+    spec.set(sections.kept, &ids.map(|id| id % 32)[..count]);
+    spec.set(sections.last, &table[..slots]);
+    spec.set(sections.fresh, &table[..round % 2]);
+    spec.set_floats(sections.pixels, &[round as f32; 30]);
     let sequences: [SequenceRows<'_>; SLOTS] =
         std::array::from_fn(|slot| SequenceRows { table: &table, position: 9 * (round % 6) + slot, rows: rows(slot) });
-    spec.set_batch(places.batch, &sequences[..slots], 39);
-    spec.set_segments(places.segments, &std::array::from_fn::<_, SLOTS, _>(rows)[..slots]);
+    spec.set_batch(sections.batch, &sequences[..slots], 39);
+    spec.set_segments(sections.segments, &std::array::from_fn::<_, SLOTS, _>(rows)[..slots]);
     let streams: [StreamRows; SLOTS] =
         std::array::from_fn(|slot| StreamRows { slot, position: round * (slot % 2), rows: rows(slot) });
-    spec.set_streams(places.streams, &streams[..slots]);
+    spec.set_streams(sections.streams, &streams[..slots]);
     let samples: [SampleParams; SLOTS] = std::array::from_fn(|slot| SampleParams {
         slot,
         repetition_penalty: 1.1,
@@ -219,7 +219,7 @@ fn fill(places: &Places, spec: &mut RowSpec, round: usize) {
         top_p: 0.9,
         uniform: 0.5,
     });
-    spec.set_samples(places.samples, &samples[..slots]);
+    spec.set_samples(sections.samples, &samples[..slots]);
 }
 
 // Counts the host's allocations; a CUDA driver makes some too.
@@ -230,7 +230,7 @@ fn repeated_steps_allocate_nothing() {
     let (mut spec, mut back) = (step.layout.spec(), ReadBack::default());
     for round in 0..24 {
         let before = counts(CountScope::Thread).allocations;
-        fill(&step.model.places, &mut spec, round);
+        fill(&step.model.sections, &mut spec, round);
         step.run(0, &spec, &mut back);
         let made = counts(CountScope::Thread).allocations - before;
         // The first rounds cover every number of slots, rows and experts.
@@ -240,11 +240,11 @@ fn repeated_steps_allocate_nothing() {
 
 #[test]
 fn repeated_steps_use_the_same_places() {
-    let ops = RecordingOps::with_places(device());
+    let ops = RecordingOps::with_addresses(device());
     let mut step = Step::new(ops.clone());
     let (mut spec, mut back) = (step.layout.spec(), ReadBack::default());
     let mut notes = (0..6).map(|round| {
-        fill(&step.model.places, &mut spec, round);
+        fill(&step.model.sections, &mut spec, round);
         ops.take_notes();
         step.run(0, &spec, &mut back);
         ops.take_notes()
@@ -267,7 +267,7 @@ fn counted_steps_note_their_rise() {
     let mut step = Step::new(ops.clone());
     let (mut spec, mut back) = (step.layout.spec(), ReadBack::default());
     for round in 0..24 {
-        fill(&step.model.places, &mut spec, round);
+        fill(&step.model.sections, &mut spec, round);
         step.run(0, &spec, &mut back);
         let notes = ops.take_notes();
         assert_eq!(notes.len(), 2, "{notes:?}");
@@ -287,7 +287,7 @@ fn replayed_steps_equal_called_ones() {
     let (mut called, mut replayed) = (Step::new(device()), Step::new(replay.clone()));
     let (mut spec, mut expected, mut back) = (called.layout.spec(), ReadBack::default(), ReadBack::default());
     for round in 0..20 {
-        fill(&called.model.places, &mut spec, round);
+        fill(&called.model.sections, &mut spec, round);
         let variant = round % 3 / 2;
         called.run(variant, &spec, &mut expected);
         replayed.run(variant, &spec, &mut back);

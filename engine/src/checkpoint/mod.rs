@@ -70,11 +70,11 @@ pub struct Checkpoint {
     compressed: bool,
     /// Random weights; `None` for a checkpoint with weights.
     drawing: Option<RandomWeights>,
-    reading: Option<Reading>,
+    progress: Option<ReadProgress>,
 }
 
 /// Progress reporter of reading weights.
-struct Reading {
+struct ReadProgress {
     /// Bytes returned so far. A tensor that is read twice counts twice.
     bytes: Mutex<u64>,
     /// Bytes of all tensors.
@@ -83,7 +83,7 @@ struct Reading {
     tell: Box<dyn Fn(f32) + Send + Sync>,
 }
 
-impl fmt::Debug for Reading {
+impl fmt::Debug for ReadProgress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Reading").field("bytes", &self.bytes).finish_non_exhaustive()
     }
@@ -110,18 +110,19 @@ impl Checkpoint {
             let compressed = compressed::is_compressed(config.as_ref());
             let compressed =
                 compressed.map_err(|value| CheckpointError::BadValue { file: files.label(CONFIG), value })?;
-            return Ok(Self { files, name, config, weights, compressed, drawing: None, reading: None });
+            return Ok(Self { files, name, config, weights, compressed, drawing: None, progress: None });
         };
         let drawing = RandomWeights { seed, skewed, layers };
         drawing.limit(&mut config);
         let drawing = Some(drawing);
-        Ok(Self { weights: Weights::none(&files), files, name, config, compressed: false, drawing, reading: None })
+        Ok(Self { weights: Weights::none(&files), files, name, config, compressed: false, drawing, progress: None })
     }
 
     /// Calls `tell` with the share of the weights that was read, 0 to 1, after each tensor.
     pub fn on_read(self, tell: impl Fn(f32) + Send + Sync + 'static) -> Self {
-        let reading = Reading { bytes: Mutex::default(), total: self.weights.bytes().max(1), tell: Box::new(tell) };
-        Self { reading: Some(reading), ..self }
+        let reading =
+            ReadProgress { bytes: Mutex::default(), total: self.weights.bytes().max(1), tell: Box::new(tell) };
+        Self { progress: Some(reading), ..self }
     }
 
     /// Opens the checkpoint in a subfolder of this one; some families keep parts there.
@@ -133,7 +134,7 @@ impl Checkpoint {
         }
         let weights = if self.drawing.is_some() { Weights::none(&files) } else { Weights::open(&files)? };
         let name = format!("{}/{folder}", self.name);
-        Ok(Self { files, name, config, weights, compressed: false, drawing: self.drawing, reading: None })
+        Ok(Self { files, name, config, weights, compressed: false, drawing: self.drawing, progress: None })
     }
 
     /// Number of bytes of all tensors.
@@ -196,7 +197,7 @@ impl Checkpoint {
 
     /// Reports that `more` bytes were read.
     fn tell(&self, more: usize) {
-        if let Some(Reading { bytes, total, tell }) = &self.reading {
+        if let Some(ReadProgress { bytes, total, tell }) = &self.progress {
             // Locked while it reports, so that the share never falls; a panic leaves a count.
             let mut bytes = bytes.lock().unwrap_or_else(PoisonError::into_inner);
             *bytes += more as u64;

@@ -63,7 +63,7 @@ pub fn measure_concurrent(
     let rates = (model.audio.as_ref().map_or(0, |ears| ears.front_end.rate()), model.codec.sample_rate);
     let mut bed = TestBed::new(model, &config, rates);
     bed.run(WARM_UP, &meter)?;
-    let crowds = counts.iter().map(|&sessions| bed.crowd(turn, sessions, &meter)).collect::<Result<_, _>>()?;
+    let crowds = counts.iter().map(|&sessions| bed.run_concurrent(turn, sessions, &meter)).collect::<Result<_, _>>()?;
     Ok(ConcurrentRuns { loading, resident: resident(), runs: crowds })
 }
 
@@ -78,7 +78,12 @@ struct ConcurrentSession {
 
 impl TestBed {
     /// Runs one turn on each of `sessions` new sessions at the same time.
-    fn crowd(&mut self, turn: MeasuredTurn, sessions: usize, meter: &Meter) -> Result<ConcurrentRun, MeasureError> {
+    fn run_concurrent(
+        &mut self,
+        turn: MeasuredTurn,
+        sessions: usize,
+        meter: &Meter,
+    ) -> Result<ConcurrentRun, MeasureError> {
         let mut all = Vec::with_capacity(sessions);
         for _ in 0..sessions {
             let (session, peer) = link(self.wake.clone());

@@ -291,7 +291,7 @@ impl Scheduler {
                 moved = true;
                 break;
             }
-            if !session.has_room(events) {
+            if !session.has_capacity(events) {
                 break;
             }
             let (Some(session), model) = self.split(owner, now) else { break };
@@ -330,7 +330,7 @@ impl Scheduler {
             }
         }
         let (Some(session), mut model) = self.split(owner, now) else { return moved };
-        if session.has_room(events) {
+        if session.has_capacity(events) {
             session.read_slices(&mut model);
             session.report_finished();
         }

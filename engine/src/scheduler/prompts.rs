@@ -23,7 +23,7 @@ impl Scheduler {
         let mut moved = false;
         let (context, max_tokens) = (self.model.slots.context, self.model.max_tokens);
         let slots = match self.sessions.get(&owner) {
-            Some(session) if session.has_room(self.events_per_tick) => session.startable(),
+            Some(session) if session.has_capacity(self.events_per_tick) => session.startable(),
             _ => return false,
         };
         for slot in slots {

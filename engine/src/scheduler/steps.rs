@@ -105,7 +105,7 @@ impl Scheduler {
                 ENCODER => RunnableRows::NONE,
                 _ => self.model.stages[at - 1].runnable_rows(slot),
             };
-            if rows == 0 || (at != ENCODER && !session.has_room(self.events_per_tick)) {
+            if rows == 0 || (at != ENCODER && !session.has_capacity(self.events_per_tick)) {
                 continue;
             }
             let mut urgency = match (at, session.waiting_since()) {

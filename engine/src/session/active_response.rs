@@ -96,7 +96,7 @@ impl ActiveResponse {
             first_token: None,
             first_frame: None,
             text: model.tokenizer.stream(),
-            calls: ToolCallReader::new(model.template.tools().map(|tools| tools.marks())),
+            calls: ToolCallReader::new(model.template.tools().map(|tools| tools.call_tokens())),
             called: false,
             sent: EventCounts::default(),
             produced: EventCounts::default(),
@@ -167,7 +167,7 @@ impl Session {
         let timeout = |since: Instant, limit_s: u32, what| {
             (since + Timeouts::limit(limit_s), SessionError::TimedOut { what, limit_s })
         };
-        if self.has_room(events) {
+        if self.has_capacity(events) {
             self.unread = None;
         } else {
             // A session whose queue is full is not runnable, so its stages are not late.
@@ -340,7 +340,7 @@ impl Session {
         let active = self.active_on(slot)?;
         active.produced = EventCounts::default();
         active.text = model.tokenizer.stream();
-        active.calls = ToolCallReader::new(model.template.tools().map(|tools| tools.marks()));
+        active.calls = ToolCallReader::new(model.template.tools().map(|tools| tools.call_tokens()));
         active.called = false;
         active.usage.output_text_tokens = 0;
         active.usage.output_audio_frames = 0;

@@ -174,7 +174,7 @@ impl Session {
 
     /// True if the event queue has places for `events` events from each slot of the session. Otherwise the session is
     /// not runnable.
-    pub fn has_room(&self, events: usize) -> bool {
+    pub fn has_capacity(&self, events: usize) -> bool {
         let events = events * (1 + self.out_of_band.len());
         self.peer.events.capacity().is_none_or(|capacity| self.peer.events.len() + events <= capacity)
     }

@@ -22,7 +22,7 @@ pub enum TokenKind {
 #[derive(Debug)]
 pub struct ToolCallReader {
     /// Delimiters of a call, if the model has them.
-    marks: Option<ToolCallTokens>,
+    tokens: Option<ToolCallTokens>,
     within: bool,
     /// Text of the call that was not reported yet.
     text: String,
@@ -53,12 +53,12 @@ struct Call {
 impl ToolCallReader {
     /// Creates a parser for a model with these marks.
     pub fn new(marks: Option<&ToolCallTokens>) -> Self {
-        Self { marks: marks.cloned(), within: false, text: String::new(), state: State::Head, calls: 0 }
+        Self { tokens: marks.cloned(), within: false, text: String::new(), state: State::Head, calls: 0 }
     }
 
     /// Takes the next token; returns its kind.
     pub fn token(&mut self, id: u32) -> TokenKind {
-        let Some(ToolCallTokens { open: (open, _), close: (close, _) }) = self.marks else { return TokenKind::Spoken };
+        let Some(ToolCallTokens { open: (open, _), close: (close, _) }) = self.tokens else { return TokenKind::Spoken };
         if id == open {
             self.within = true;
             return TokenKind::ToolCall;
@@ -85,7 +85,7 @@ impl ToolCallReader {
         }
         // Marks have text if the tokenizer does not list them as special.
         let piece = piece.unwrap_or_default();
-        let text = match &self.marks {
+        let text = match &self.tokens {
             Some(ToolCallTokens { open: (_, open), close: (_, close) }) => {
                 piece.trim_start_matches(&open[..]).trim_end_matches(&close[..])
             }
@@ -172,13 +172,13 @@ fn head(text: &str) -> Option<(String, String)> {
 mod tests {
     use super::*;
 
-    fn marks() -> ToolCallTokens {
+    fn tool_call_tokens() -> ToolCallTokens {
         ToolCallTokens { open: (1, "<call>".to_owned()), close: (2, "</call>".to_owned()) }
     }
 
     /// Reads a call whose text arrives in these pieces.
     fn read(pieces: &[&str]) -> Vec<Event> {
-        let mut reader = ToolCallReader::new(Some(&marks()));
+        let mut reader = ToolCallReader::new(Some(&tool_call_tokens()));
         assert_eq!(reader.token(1), TokenKind::ToolCall);
         let mut events = Vec::new();
         for piece in pieces {

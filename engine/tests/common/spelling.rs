@@ -109,9 +109,9 @@ impl Stage for Spelling {
     }
 }
 
-struct Deaf;
+struct NullEncoder;
 
-impl Encoder for Deaf {
+impl Encoder for NullEncoder {
     fn encode(&mut self, windows: &[WindowInput<'_>]) -> Vec<AudioRows> {
         windows.iter().map(|_| AudioRows::default()).collect()
     }
@@ -142,7 +142,7 @@ impl ToolTemplate for LastText {
     fn result(&self, _: &str) -> String {
         panic!("broken");
     }
-    fn marks(&self) -> &ToolCallTokens {
+    fn call_tokens(&self) -> &ToolCallTokens {
         &self.1
     }
 }
@@ -160,7 +160,7 @@ pub fn engine(slots: usize, config: &EngineConfig) -> (Driven, Arc<Broken>, Arc<
         tokenizer,
         audio: Some(AudioFrontEnd {
             front_end: Box::new(LogMel::new(&LogMelConfig::default(), 100).unwrap()),
-            encoder: Box::new(Deaf),
+            encoder: Box::new(NullEncoder),
         }),
         template: Box::new(LastText(poison, marks)),
         stages: vec![Box::new(stage)],

@@ -332,7 +332,7 @@ impl RealtimeSession {
             truncate_at: None,
             truncate_requested: None,
             deleted: false,
-            reading: request.reads.then(|| GivenText::new(request.since)),
+            given_text: request.reads.then(|| GivenText::new(request.since)),
         };
         self.had_given_text |= request.reads;
         let respond = Respond {

@@ -96,7 +96,7 @@ fn cost(item: &Item) -> usize {
 
 impl History {
     /// True if an item with `text` bytes of text fits.
-    pub fn has_room(&self, text: usize) -> bool {
+    pub fn has_capacity(&self, text: usize) -> bool {
         self.bytes + text + ITEM_BYTES <= MAX_BYTES
     }
 

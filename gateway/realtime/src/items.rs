@@ -31,7 +31,7 @@ impl RealtimeSession {
     /// Adds an item of a turn or response after `previous`, or at the end. Deletes the oldest items while the conversation
     /// exceeds its size limit.
     pub(super) fn add_item(&mut self, entry: HistoryEntry, previous: Option<&str>) {
-        while !self.history.has_room(text_bytes(&entry.item))
+        while !self.history.has_capacity(text_bytes(&entry.item))
             && let Some(oldest) = self.history.first_id().map(str::to_owned)
             && let Some(oldest) = self.history.remove(&oldest)
         {
@@ -101,7 +101,7 @@ impl RealtimeSession {
             let message = "there is no item with this id to insert after";
             return Err(ErrorBody::invalid(ErrorKind::PreviousUnknown, message).with_param("previous_item_id"));
         };
-        if !self.history.has_room(text_bytes(&item)) {
+        if !self.history.has_capacity(text_bytes(&item)) {
             let message = "the conversation is full: delete items first";
             return Err(ErrorBody::invalid(ErrorKind::ConversationTooLarge, message));
         }

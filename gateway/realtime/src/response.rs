@@ -53,7 +53,7 @@ pub(super) struct ActiveResponse {
     /// True if an item of the response was deleted; the engine's item is updated at the end.
     pub deleted: bool,
     /// Given text of the response.
-    pub reading: Option<GivenText>,
+    pub given_text: Option<GivenText>,
 }
 
 /// Output item of a response.

@@ -32,7 +32,7 @@ impl GivenText {
 
 /// Time at which the text of a response ends without further client events; `None` if it has ended.
 pub(super) fn deadline(response: &ActiveResponse) -> Option<Instant> {
-    let reading = response.reading.as_ref().filter(|reading| !reading.ended)?;
+    let reading = response.given_text.as_ref().filter(|reading| !reading.ended)?;
     response.stopping.is_none().then_some(reading.since + TEXT_TIMEOUT)
 }
 
@@ -41,7 +41,7 @@ impl RealtimeSession {
         let TextAppend { response_id, text } = append;
         let Some((response, held)) = self.reader(response_id.as_deref()) else { return self.no_reader() };
         let engine_id = response.engine_id;
-        let Some(reading) = &mut response.reading else { return Ok(()) };
+        let Some(reading) = &mut response.given_text else { return Ok(()) };
         if reading.ended {
             return refuse("the text of this response has ended");
         }
@@ -61,7 +61,7 @@ impl RealtimeSession {
     pub(super) fn end_text(&mut self, done: &TextAppendDone) -> Result<(), ErrorBody> {
         let Some((response, held)) = self.reader(done.response_id.as_deref()) else { return self.no_reader() };
         let engine_id = response.engine_id;
-        let ended = response.reading.as_mut().is_some_and(|reading| std::mem::replace(&mut reading.ended, true));
+        let ended = response.given_text.as_mut().is_some_and(|reading| std::mem::replace(&mut reading.ended, true));
         let command = Command::EndText { response: engine_id };
         match held {
             _ if ended => {}
@@ -76,7 +76,7 @@ impl RealtimeSession {
         let mut ended = Vec::new();
         for response in &mut self.responses {
             if deadline(response).is_some_and(|deadline| deadline <= now)
-                && let Some(reading) = &mut response.reading
+                && let Some(reading) = &mut response.given_text
             {
                 reading.ended = true;
                 ended.push(response.engine_id);
@@ -93,7 +93,7 @@ impl RealtimeSession {
         let queued = self.queued.iter_mut().rev().map(|waiting| (&mut waiting.response, Some(&mut waiting.text)));
         let active = self.responses.iter_mut().rev().map(|response| (response, None));
         queued.chain(active).find(|(response, _)| {
-            response.reading.is_some() && response.stopping.is_none() && id.is_none_or(|id| id == response.id)
+            response.given_text.is_some() && response.stopping.is_none() && id.is_none_or(|id| id == response.id)
         })
     }
 

@@ -11,12 +11,12 @@ pub struct Report {
     name: String,
     date: String,
     machine: String,
-    rows: Vec<Row>,
+    rows: Vec<ReportRow>,
 }
 
 /// Result of one measure.
 #[derive(Debug, Clone, Serialize)]
-pub struct Row {
+pub struct ReportRow {
     measure: String,
     ours: f64,
     /// Value to compare with.
@@ -29,12 +29,12 @@ pub struct Row {
 
 impl Report {
     /// Creates a report with today's date and this machine.
-    pub fn new(name: &str, rows: Vec<Row>) -> Self {
+    pub fn new(name: &str, rows: Vec<ReportRow>) -> Self {
         Self { name: name.to_owned(), date: today(), machine: machine(), rows }
     }
 }
 
-impl Row {
+impl ReportRow {
     /// Creates a row without a comparison.
     pub fn without_peer(measure: impl Into<String>, ours: f64, unit: &'static str, note: impl Into<String>) -> Self {
         Self { measure: measure.into(), ours, peer: None, ratio: None, unit, note: note.into() }
@@ -108,7 +108,7 @@ mod tests {
     fn a_row_has_the_schema_of_all_benchmarks() {
         let report = Report::new(
             "size",
-            vec![Row::lower_is_better("a", 2.0, 4.0, "ms", "b"), Row::without_peer("c", 1.0, "", "")],
+            vec![ReportRow::lower_is_better("a", 2.0, 4.0, "ms", "b"), ReportRow::without_peer("c", 1.0, "", "")],
         );
         let value = serde_json::to_value(report).unwrap();
         let keys = |value: &serde_json::Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();

@@ -44,7 +44,7 @@ impl Transport for Silent {
 
     fn clear_audio(&mut self) {}
 
-    fn has_room(&self) -> bool {
+    fn has_capacity(&self) -> bool {
         true
     }
 

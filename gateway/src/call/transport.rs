@@ -62,7 +62,7 @@ pub trait Transport: Send {
     fn clear_response(&mut self, _: ResponseId) {}
 
     /// True if the transport takes more audio now.
-    fn has_room(&self) -> bool;
+    fn has_capacity(&self) -> bool;
 
     /// The response being played, and the estimated duration of it that the caller has heard.
     fn heard(&self) -> Option<(ResponseId, Duration)>;

@@ -62,11 +62,11 @@ where
             }
         }
     };
-    let farewell = tokio::select! {
-        farewell = to_client => farewell,
-        farewell = read(incoming, &commands, notices, timeouts.ping_every) => farewell,
+    let end = tokio::select! {
+        end = to_client => end,
+        end = read(incoming, &commands, notices, timeouts.ping_every) => end,
     };
-    let (code, reason) = match farewell {
+    let (code, reason) = match end {
         RelayEnd::Gone => return,
         RelayEnd::CallOver => (1000, "the call is over"),
         RelayEnd::Slow => (1013, "events were not read in time"),

@@ -191,7 +191,7 @@ impl<R: Stream<Item = Result<Message, axum::Error>> + Unpin + Send> Transport fo
 
     fn clear_audio(&mut self) {}
 
-    fn has_room(&self) -> bool {
+    fn has_capacity(&self) -> bool {
         true
     }
 

@@ -27,8 +27,8 @@ struct CachedAngles {
 
 impl CpuBatch {
     /// Creates a batch; `fill` writes its rows.
-    pub(super) fn new(spares: &BufferPool<BatchBuffers>, fill: impl FnOnce(&mut AttentionBatch)) -> Self {
-        let mut parts = spares.take();
+    pub(super) fn new(pool: &BufferPool<BatchBuffers>, fill: impl FnOnce(&mut AttentionBatch)) -> Self {
+        let mut parts = pool.take();
         fill(&mut parts.rows);
         parts.angles.get_mut().unwrap_or_else(PoisonError::into_inner).valid = 0;
         Self(parts)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::decode::{Inst, Symbols, bind};
 use crate::memory::DeviceMemory;
-use crate::ptx::{Entry, PtxError, Space, Variable, parse};
+use crate::ptx::{KernelEntry, PtxError, Space, Variable, parse};
 
 /// A launchable kernel.
 #[derive(Debug)]
@@ -66,7 +66,7 @@ pub fn load(text: &str, memory: &mut DeviceMemory) -> Result<LoadedModule, PtxEr
     Ok(loaded)
 }
 
-fn link(entry: &Entry, shared_of_module: &[&Variable], mut symbols: Symbols) -> Result<Kernel, PtxError> {
+fn link(entry: &KernelEntry, shared_of_module: &[&Variable], mut symbols: Symbols) -> Result<Kernel, PtxError> {
     let (mut shared, mut local) = (0, 0);
     let own = entry.variables.iter();
     // Dynamic shared memory has no size of its own and comes last.

@@ -46,13 +46,13 @@ pub struct ChatTemplate {
 /// Published template texts of tools.
 #[derive(Debug, Clone)]
 struct Tools {
-    marks: ToolCallTokens,
+    call_tokens: ToolCallTokens,
 }
 
 impl Tools {
     fn new(tokenizer: &Tokenizer) -> Option<Self> {
         let mark = |text: &str| Some((tokenizer.token_id(text)?, text.to_owned()));
-        Some(Self { marks: ToolCallTokens { open: mark("<tool_call>")?, close: mark("</tool_call>")? } })
+        Some(Self { call_tokens: ToolCallTokens { open: mark("<tool_call>")?, close: mark("</tool_call>")? } })
     }
 }
 
@@ -213,8 +213,8 @@ impl ToolTemplate for Tools {
         format!("<tool_response>\n{output}\n</tool_response>")
     }
 
-    fn marks(&self) -> &ToolCallTokens {
-        &self.marks
+    fn call_tokens(&self) -> &ToolCallTokens {
+        &self.call_tokens
     }
 }
 

@@ -226,7 +226,7 @@ impl<O: StepOps> Code2Wav<O> {
     pub fn fill(
         &self,
         spec: &mut RowSpec,
-        places: &Code2WavSections,
+        sections: &Code2WavSections,
         state: &Code2WavState<O>,
         codes: &[Vec<u32>],
         chunks: &[StreamRows],
@@ -238,14 +238,14 @@ impl<O: StepOps> Code2Wav<O> {
                 CodeEmbedding::Quantizer { .. } => codebook.saturating_sub(1),
             };
             let base = (before * self.config.codebook_size) as u32;
-            spec.set_each(places.codes.part(codebook, places.rows), ids.iter().map(|id| base + id));
+            spec.set_each(sections.codes.part(codebook, sections.rows), ids.iter().map(|id| base + id));
         }
         let sequence = |&StreamRows { slot, position, rows }: &StreamRows| {
             let table = &state.rings[slot];
             SequenceRows { table, position, rows }
         };
-        spec.set_batch(places.batch, &chunks.iter().map(sequence).collect::<Vec<_>>(), state.scratch);
-        spec.set_streams(places.streams, chunks);
+        spec.set_batch(sections.batch, &chunks.iter().map(sequence).collect::<Vec<_>>(), state.scratch);
+        spec.set_streams(sections.streams, chunks);
     }
 
     /// Decodes the frames of a step to samples `[samples, 1]`, the same number for each frame; [`Code2Wav::valid_samples`]
@@ -253,17 +253,17 @@ impl<O: StepOps> Code2Wav<O> {
     pub fn forward(
         &self,
         ops: &O,
-        (spec, places): (&O::Spec, &Code2WavSections),
+        (spec, sections): (&O::Spec, &Code2WavSections),
         state: &mut Code2WavState<O>,
     ) -> O::T {
-        let batch = ops.batch_at(spec, places.batch);
+        let batch = ops.batch_at(spec, sections.batch);
         let codebooks = self.config.num_quantizers;
-        let code = |codebook| ops.index(spec, places.codes.part(codebook, places.rows));
+        let code = |codebook| ops.index(spec, sections.codes.part(codebook, sections.rows));
         let sum = |table: &O::Weight, from| {
             let first = ops.embed_at(table, &code(from));
             (from + 1..codebooks).fold(first, |sum, codebook| ops.add(sum, &ops.embed_at(table, &code(codebook))))
         };
-        let mut streams = StreamLevel::new(ops.index(spec, places.streams.words()));
+        let mut streams = StreamLevel::new(ops.index(spec, sections.streams.words()));
         let mut tails = state.tails.iter_mut();
         let mut tail = || tails.next().expect("one tail for each convolution: `state` makes them");
         let x = match &self.front {

@@ -96,12 +96,12 @@ impl<O: StepOps> Code2WavStage<O> {
     fn decode(&mut self, codes: &[Vec<u32>], chunks: &[StreamRows], rows: usize) -> O::Ticket {
         let Self { ops, code2wav, state, spec, .. } = self;
         let mut layout = SpecLayout::default();
-        let places = code2wav.layout(state, &mut layout, rows);
+        let sections = code2wav.layout(state, &mut layout, rows);
         layout.clear_spec(spec);
-        code2wav.fill(spec, &places, state, codes, chunks);
+        code2wav.fill(spec, &sections, state, codes, chunks);
         let key = StepKey { stage: STAGE, rows, variant: 0 };
         ops.launch(key, spec, &mut |ops, spec, outputs| {
-            outputs.rows.push(code2wav.forward(ops, (spec, &places), state));
+            outputs.rows.push(code2wav.forward(ops, (spec, &sections), state));
         })
     }
 }

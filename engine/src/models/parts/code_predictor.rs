@@ -88,17 +88,17 @@ impl<O: StepOps> CodePredictor<O> {
     }
 
     /// Fills a row spec; `params(codebook)` yields the sampling parameters of that codebook for each row.
-    pub fn fill<P>(&self, spec: &mut RowSpec, places: &PredictorSections, mut params: impl FnMut(usize) -> P)
+    pub fn fill<P>(&self, spec: &mut RowSpec, sections: &PredictorSections, mut params: impl FnMut(usize) -> P)
     where
         P: IntoIterator<Item: Borrow<SampleParams>>,
     {
-        let rows = places.rows as u32;
-        spec.set_each(places.pairs, (0..rows).flat_map(|row| [row, rows + row]));
+        let rows = sections.rows as u32;
+        spec.set_each(sections.pairs, (0..rows).flat_map(|row| [row, rows + row]));
         // Frames of the padding have blocks too.
         let tables: Vec<u32> = (0..rows).collect();
         let mut sequences: Vec<_> =
             tables.iter().map(|block| SequenceRows { table: slice::from_ref(block), position: 0, rows: 2 }).collect();
-        for (at, (batch, chosen)) in places.batches.iter().zip(&places.params).enumerate() {
+        for (at, (batch, chosen)) in sections.batches.iter().zip(&sections.params).enumerate() {
             spec.set_batch(*batch, &sequences, 0);
             spec.set_samples(*chosen, params(at + 1));
             for sequence in &mut sequences {
@@ -113,14 +113,14 @@ impl<O: StepOps> CodePredictor<O> {
     pub fn predict_residuals(
         &self,
         ops: &O,
-        (spec, places): (&O::Spec, &PredictorSections),
+        (spec, sections): (&O::Spec, &PredictorSections),
         hidden: &O::T,
         first: O::T,
         cache: &mut [O::State],
         mut chosen: impl FnMut(O::Index, O::T),
     ) -> O::T {
-        let x = ops.gather_at(&ops.concat(&[hidden, &first]), &ops.index(spec, places.pairs));
-        let mut x = self.positions(ops, x, cache, spec, places.batches[0]);
+        let x = ops.gather_at(&ops.concat(&[hidden, &first]), &ops.index(spec, sections.pairs));
+        let mut x = self.positions(ops, x, cache, spec, sections.batches[0]);
         // The second row of each pair.
         let width = self.hidden;
         x = ops.narrow(&ops.reshape(x, 2 * width), width, width);
@@ -128,13 +128,13 @@ impl<O: StepOps> CodePredictor<O> {
         let mut embedding = first;
         for codebook in 1..self.groups {
             let logits = ops.linear(&self.model.norm(ops, &x), &self.lm_head[codebook - 1], None);
-            let params = ops.index(spec, places.params[codebook - 1].words());
+            let params = ops.index(spec, sections.params[codebook - 1].words());
             let ids = ops.sample_at(&logits, &params, None, None);
             let embedded = ops.embed_at(&self.codec_embedding[codebook - 1], &ids);
             chosen(ids, logits);
             embedding = ops.add(embedding, &embedded);
             if codebook + 1 < self.groups {
-                x = self.positions(ops, embedded, cache, spec, places.batches[codebook]);
+                x = self.positions(ops, embedded, cache, spec, sections.batches[codebook]);
             }
         }
         embedding

@@ -64,23 +64,23 @@ impl<O: StepOps> FrameDecoder<O> {
         predictor: &CodePredictor<O>,
         step: &StepInput<'_, R>,
         follows: impl Fn(&R) -> bool,
-        places: &FrameSections,
+        sections: &FrameSections,
         spec: &mut RowSpec,
     ) {
         let last = |(row, at): (&R, &(usize, usize))| if follows(row) { at.0 as u32 } else { NO_ROW };
-        spec.set_each(places.last, step.rows.iter().zip(step.at).map(last));
+        spec.set_each(sections.last, step.rows.iter().zip(step.at).map(last));
         // The text's random numbers are stream 0, codebook `c` is stream `c + 1`.
         let chosen = |sampling, codebook: usize| {
             step.samplers.iter().map(move |row: &Sampler<'_>| row.sample_params(sampling, codebook + 1))
         };
-        spec.set_samples(places.params, chosen(&self.sampling, 0));
-        predictor.fill(spec, &places.predictor, |codebook| chosen(&self.predictor_sampling, codebook));
-        spec.set_each(places.made, step.samplers.iter().map(|row| row.slot as u32));
+        spec.set_samples(sections.params, chosen(&self.sampling, 0));
+        predictor.fill(spec, &sections.predictor, |codebook| chosen(&self.predictor_sampling, codebook));
+        spec.set_each(sections.made, step.samplers.iter().map(|row| row.slot as u32));
     }
 
     /// Returns the codec parts of all rows: the last frame's embedding for rows after a frame, `codecs` for the others.
-    pub fn with_last_frames(&self, ops: &O, codecs: O::T, spec: &O::Spec, places: &FrameSections) -> O::T {
-        ops.overlay(codecs, &self.last, &ops.index(spec, places.last))
+    pub fn with_last_frames(&self, ops: &O, codecs: O::T, spec: &O::Spec, sections: &FrameSections) -> O::T {
+        ops.overlay(codecs, &self.last, &ops.index(spec, sections.last))
     }
 
     /// Makes a frame of each normed row of `hidden`; `logits` are those of codebook 0. Appends the codes to `ids`,
@@ -89,18 +89,18 @@ impl<O: StepOps> FrameDecoder<O> {
         &mut self,
         ops: &O,
         (codec, predictor): (&CodecLm<O>, &CodePredictor<O>),
-        (spec, places): (&O::Spec, &FrameSections),
+        (spec, sections): (&O::Spec, &FrameSections),
         (hidden, logits): (&O::T, &O::T),
         output_mask: &mut O::State,
         ids: &mut Vec<O::Index>,
     ) {
-        let params = ops.index(spec, places.params.words());
+        let params = ops.index(spec, sections.params.words());
         let first = ops.sample_at(logits, &params, Some(&codec.allowed_mask), Some(output_mask));
         let embedded = codec.rows(ops, &first);
         ids.push(first);
-        let at = (spec, &places.predictor);
+        let at = (spec, &sections.predictor);
         let cache = &mut self.predictor_cache;
         let embedding = predictor.predict_residuals(ops, at, hidden, embedded, cache, |codes, _| ids.push(codes));
-        ops.store(&mut self.last, &ops.index(spec, places.made), &embedding);
+        ops.store(&mut self.last, &ops.index(spec, sections.made), &embedding);
     }
 }

@@ -13,7 +13,7 @@ pub struct GivenText {
     /// True once no more tokens come.
     ended: bool,
     /// True if the response waits for the next token.
-    waits: bool,
+    waiting: bool,
 }
 
 impl GivenText {
@@ -44,7 +44,7 @@ impl GivenText {
     /// not known yet.
     pub fn next(&mut self) -> SampleOutcome<u32> {
         let next = self.ids.pop_front();
-        self.waits = next.is_none() && !self.ended;
+        self.waiting = next.is_none() && !self.ended;
         match next {
             Some(id) => SampleOutcome::Piece(id),
             None if self.ended => SampleOutcome::Stop,
@@ -54,6 +54,6 @@ impl GivenText {
 
     /// Takes the next token for a response that waits; `None` if it does not wait or nothing new has come.
     pub fn resumed(&mut self) -> Option<SampleOutcome<u32>> {
-        (self.waits && (self.ended || !self.ids.is_empty())).then(|| self.next())
+        (self.waiting && (self.ended || !self.ids.is_empty())).then(|| self.next())
     }
 }

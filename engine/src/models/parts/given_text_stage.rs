@@ -23,7 +23,7 @@ pub struct GivenTextStage {
 struct ReaderSlot {
     /// Prompt positions already passed to later stages.
     prompt: Vec<Element>,
-    reading: Option<SpokenText>,
+    given_text: Option<SpokenText>,
 }
 
 /// A response that is read aloud.
@@ -48,7 +48,7 @@ impl GivenTextStage {
         if common < elements.len() {
             out.push((slot, StageItem::Context { from: common, elements: elements[common..].to_vec() }));
         }
-        state.reading = response.as_ref().map(|params| {
+        state.given_text = response.as_ref().map(|params| {
             let mut text = GivenText::default();
             if !params.streamed {
                 text.push(elements.iter().filter(|element| element.role == Role::User));
@@ -108,17 +108,17 @@ impl Stage for GivenTextStage {
         match item {
             StageItem::Prompt { elements, response, .. } => self.prompt(slot, elements, response, out),
             StageItem::Streamed(elements) => {
-                if let Some(reading) = &mut state.reading {
+                if let Some(reading) = &mut state.given_text {
                     reading.text.push(&elements);
                 }
             }
             StageItem::StreamedEnd => {
-                if let Some(reading) = &mut state.reading {
+                if let Some(reading) = &mut state.given_text {
                     reading.text.end();
                 }
             }
             StageItem::Abort => {
-                state.reading = None;
+                state.given_text = None;
                 out.push((slot, StageItem::Abort));
             }
             _ => {}
@@ -126,7 +126,7 @@ impl Stage for GivenTextStage {
     }
 
     fn runnable_rows(&self, slot: usize) -> RunnableRows {
-        RunnableRows::rows(self.slots[slot].reading.as_ref().map_or(0, SpokenText::steps), RowKind::Decode)
+        RunnableRows::rows(self.slots[slot].given_text.as_ref().map_or(0, SpokenText::steps), RowKind::Decode)
     }
 
     fn max_rows(&self) -> usize {
@@ -141,10 +141,10 @@ impl Stage for GivenTextStage {
         for &BatchEntry { slot, rows } in work {
             let state = &mut self.slots[slot];
             for _ in 0..rows {
-                match state.reading.as_mut().and_then(SpokenText::next) {
+                match state.given_text.as_mut().and_then(SpokenText::next) {
                     Some(Ok(id)) => out.push((slot, StageItem::Token(id))),
                     Some(Err(end)) => {
-                        state.reading = None;
+                        state.given_text = None;
                         out.push((slot, StageItem::End(end)));
                     }
                     None => break,
@@ -166,7 +166,7 @@ impl Stage for GivenTextStage {
     }
 
     fn share_prefix(&mut self, slot: usize, _: usize, prompt: &[Element]) -> bool {
-        self.slots[slot] = ReaderSlot { prompt: prompt.to_vec(), reading: None };
+        self.slots[slot] = ReaderSlot { prompt: prompt.to_vec(), given_text: None };
         true
     }
 }

@@ -33,7 +33,7 @@ pub trait TalkerModel<O: StepOps>: Send {
     type Sections;
 
     /// Edge kind of the stage's input.
-    fn takes(&self) -> EdgeKind;
+    fn input_kind(&self) -> EdgeKind;
     /// Codec language model: the layers, and the ids to sample from.
     fn codec(&self) -> &CodecLm<O>;
     /// Most slots that one step can advance.
@@ -82,9 +82,9 @@ pub trait TalkerModel<O: StepOps>: Send {
     /// Implements [`CausalLm::layout`] for the talker.
     fn layout(&self, shape: StepShape, layout: &mut SpecLayout) -> Self::Sections;
     /// Implements [`CausalLm::fill`] for the talker.
-    fn fill(&self, step: &StepInput<'_, Self::Row>, places: &Self::Sections, spec: &mut RowSpec);
+    fn fill(&self, step: &StepInput<'_, Self::Row>, sections: &Self::Sections, spec: &mut RowSpec);
     /// Implements [`CausalLm::forward`] for the talker.
-    fn forward(&mut self, ops: &O, places: &Self::Sections, step: StepContext<'_, O>, outputs: &mut StepOutputs<O>);
+    fn forward(&mut self, ops: &O, sections: &Self::Sections, step: StepContext<'_, O>, outputs: &mut StepOutputs<O>);
 }
 
 /// Sizes of a talker's stage.
@@ -179,11 +179,11 @@ impl<O: StepOps, T: TalkerModel<O>> CausalLm<O> for TalkerLm<T> {
         "talker"
     }
 
-    fn takes(&self) -> EdgeKind {
-        self.talker.takes()
+    fn input_kind(&self) -> EdgeKind {
+        self.talker.input_kind()
     }
 
-    fn gives(&self) -> EdgeKind {
+    fn output_kind(&self) -> EdgeKind {
         EdgeKind::Codes
     }
 
@@ -287,12 +287,12 @@ impl<O: StepOps, T: TalkerModel<O>> CausalLm<O> for TalkerLm<T> {
         self.talker.layout(shape, layout)
     }
 
-    fn fill(&mut self, step: &StepInput<'_, T::Row>, places: &T::Sections, spec: &mut RowSpec) {
-        self.talker.fill(step, places, spec);
+    fn fill(&mut self, step: &StepInput<'_, T::Row>, sections: &T::Sections, spec: &mut RowSpec) {
+        self.talker.fill(step, sections, spec);
     }
 
-    fn forward(&mut self, ops: &O, places: &T::Sections, step: StepContext<'_, O>, outputs: &mut StepOutputs<O>) {
-        self.talker.forward(ops, places, step, outputs);
+    fn forward(&mut self, ops: &O, sections: &T::Sections, step: StepContext<'_, O>, outputs: &mut StepOutputs<O>) {
+        self.talker.forward(ops, sections, step, outputs);
     }
 
     fn sampled(&mut self, codes: Vec<u32>, _: usize, _: &mut State<O, T>) -> SampleOutcome<Vec<u32>> {
@@ -336,7 +336,7 @@ impl<O: StepOps, T: TalkerModel<O>> CausalLm<O> for TalkerLm<T> {
         finish(state, pool);
     }
 
-    fn shares(&self, donor: &State<O, T>, positions: usize) -> usize {
+    fn shareable_prefix(&self, donor: &State<O, T>, positions: usize) -> usize {
         // The inputs of queued rows are not kept, so only cached rows can be shared. The talker has no rows for a
         // response's positions, which a later prompt may contain.
         let rows = &donor.own.origins;
@@ -344,7 +344,7 @@ impl<O: StepOps, T: TalkerModel<O>> CausalLm<O> for TalkerLm<T> {
         rows.get(donor.cached()).copied().unwrap_or(known).min(positions)
     }
 
-    fn share(&self, state: &mut State<O, T>, donor: &State<O, T>, positions: usize) -> usize {
+    fn share_prefix(&self, state: &mut State<O, T>, donor: &State<O, T>, positions: usize) -> usize {
         let rows = donor.own.origins.partition_point(|&origin| origin < positions);
         state.own.origins = donor.own.origins[..rows].to_vec();
         rows
@@ -354,14 +354,14 @@ impl<O: StepOps, T: TalkerModel<O>> CausalLm<O> for TalkerLm<T> {
         self.talker.reads(element.role)
     }
 
-    fn ahead(&self, state: &State<O, T>) -> Duration {
+    fn buffered_audio(&self, state: &State<O, T>) -> Duration {
         let Some(speaking) = &state.own.speaking else { return Duration::ZERO };
         let made = state.decoding().map_or(0, |decoding| decoding.steps);
         self.sizes.frame * u32::try_from(speaking.tokens().saturating_sub(made)).unwrap_or(u32::MAX).min(1000)
     }
 
     /// Reserves codes, not text tokens: speech takes several times as many positions as its text.
-    fn room(&self, prompt: &[Element], _: usize) -> ContextBudget {
+    fn context_budget(&self, prompt: &[Element], _: usize) -> ContextBudget {
         let reserved = self.sizes.max_codes.min(self.positions / 2);
         ContextBudget { used: self.talker.used(prompt), limit: self.positions - reserved }
     }

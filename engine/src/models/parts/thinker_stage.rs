@@ -82,11 +82,11 @@ impl<O: Device, M: ThinkerModel<O>> CausalLm<O> for ThinkerLm<O, M> {
         "thinker"
     }
 
-    fn takes(&self) -> EdgeKind {
+    fn input_kind(&self) -> EdgeKind {
         EdgeKind::Prompt
     }
 
-    fn gives(&self) -> EdgeKind {
+    fn output_kind(&self) -> EdgeKind {
         match self.handed_over {
             HiddenRows::Heard => EdgeKind::Text,
             HiddenRows::All => EdgeKind::Rows,
@@ -144,41 +144,41 @@ impl<O: Device, M: ThinkerModel<O>> CausalLm<O> for ThinkerLm<O, M> {
         }
     }
 
-    fn fill(&mut self, step: &StepInput<'_, Element>, places: &ThinkerSections, spec: &mut RowSpec) {
+    fn fill(&mut self, step: &StepInput<'_, Element>, sections: &ThinkerSections, spec: &mut RowSpec) {
         let id = |row: &Element| match row.value {
             ElementValue::Token(id) => id,
             // The template writes no codes.
             ElementValue::Audio { .. } | ElementValue::Codes(_) => NO_ID,
         };
-        spec.set_each(places.ids, step.rows.iter().map(id));
+        spec.set_each(sections.ids, step.rows.iter().map(id));
         let audio = || step.rows.iter().enumerate().filter(|(_, row)| row.is_audio());
-        spec.set_each(places.audio_at, audio().map(|(i, _)| i as u32));
+        spec.set_each(sections.audio_at, audio().map(|(i, _)| i as u32));
         let audio_rows = audio().filter_map(|(_, row)| row.audio());
-        spec.set_floats_each(places.audio, audio_rows.flat_map(|row| row.iter().copied()));
+        spec.set_floats_each(sections.audio, audio_rows.flat_map(|row| row.iter().copied()));
         let hidden = |(row, at): (&Element, &(usize, usize))| {
             let heard = row.role == Role::User && !matches!(row.value, ElementValue::Token(_));
             let read = heard || self.handed_over == HiddenRows::All;
             if read { self.hidden.number(at.0, at.1) } else { NO_ROW }
         };
-        spec.set_each(places.hidden, step.rows.iter().zip(step.at).map(hidden));
+        spec.set_each(sections.hidden, step.rows.iter().zip(step.at).map(hidden));
         let sampling = |params: &ResponseParams| params.sampling.unwrap_or(self.sampling);
         let params = step.samplers.iter().map(|row| row.sample_params(&sampling(row.params), 0));
-        spec.set_samples(places.params, params);
+        spec.set_samples(sections.params, params);
     }
 
-    fn forward(&mut self, ops: &O, places: &ThinkerSections, step: StepContext<'_, O>, outputs: &mut StepOutputs<O>) {
+    fn forward(&mut self, ops: &O, sections: &ThinkerSections, step: StepContext<'_, O>, outputs: &mut StepOutputs<O>) {
         let StepContext { spec, batch, last, cache, output_mask } = step;
         let index = |section| ops.index(spec, section);
-        let audio =
-            (places.audio.capacity() > 0).then(|| (index(places.audio_at), ops.floats(spec, places.audio, self.width)));
+        let audio = (sections.audio.capacity() > 0)
+            .then(|| (index(sections.audio_at), ops.floats(spec, sections.audio, self.width)));
         let audio = audio.as_ref().map(|(at, audio)| (at, audio));
-        let ids = index(places.ids);
+        let ids = index(sections.ids);
         let x = self.thinker.embed(ops, &ids, audio);
         let (x, hidden) = self.thinker.forward(ops, x, &ids, cache, batch);
-        self.hidden.store(ops, &index(places.hidden), &hidden);
+        self.hidden.store(ops, &index(sections.hidden), &hidden);
         if let Some(last) = last {
             let logits = self.thinker.logits(ops, &x, last);
-            outputs.ids.push(ops.sample_at(&logits, &index(places.params.words()), None, Some(output_mask)));
+            outputs.ids.push(ops.sample_at(&logits, &index(sections.params.words()), None, Some(output_mask)));
         }
     }
 
@@ -229,7 +229,7 @@ impl<O: Device, M: ThinkerModel<O>> CausalLm<O> for ThinkerLm<O, M> {
         2
     }
 
-    fn room(&self, prompt: &[Element], max_tokens: usize) -> ContextBudget {
+    fn context_budget(&self, prompt: &[Element], max_tokens: usize) -> ContextBudget {
         let reserved = max_tokens.min(self.context / RESERVED_SHARE);
         ContextBudget { used: prompt.len(), limit: self.context - reserved }
     }

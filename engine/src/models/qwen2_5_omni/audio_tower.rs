@@ -108,7 +108,7 @@ impl<O: StepOps> AudioTower<O> {
         }
         let [all, halved, pairs] = [sum(|frames| frames), sum(rows), sum(tokens)].map(|rows| ops.bucket(rows));
         let mut layout = SpecLayout::default();
-        let places = TowerSections {
+        let sections = TowerSections {
             mel: layout.list(all * self.config.num_mel_bins),
             conv1: layout.list(all * KERNEL),
             conv2: layout.list(halved * KERNEL),
@@ -118,10 +118,10 @@ impl<O: StepOps> AudioTower<O> {
             second: layout.list(pairs),
         };
         layout.clear_spec(spec);
-        fill(spec, &places, blocks, &frames);
+        fill(spec, &sections, blocks, &frames);
         let key = StepKey { stage: "encoder", rows: all, variant: halved * (all + 1) + pairs };
         let ticket = ops.launch(key, spec, &mut |ops, spec, outputs| {
-            outputs.rows.push(self.forward(ops, spec, &places));
+            outputs.rows.push(self.forward(ops, spec, &sections));
         });
         ops.collect(ticket, back);
         let mut rest = &back.numbers[..];
@@ -133,27 +133,27 @@ impl<O: StepOps> AudioTower<O> {
         frames.iter().map(take).collect()
     }
 
-    fn forward(&self, ops: &O, spec: &O::Spec, places: &TowerSections) -> O::T {
+    fn forward(&self, ops: &O, spec: &O::Spec, sections: &TowerSections) -> O::T {
         let index = |section| ops.index(spec, section);
         let convolved = |x: &O::T, columns: usize, seen: SpecSection, (weight, bias): &(O::Weight, O::Weight)| {
             let x = ops.reshape(ops.gather_at(x, &index(seen)), KERNEL * columns);
             ops.gelu(ops.linear(&x, weight, Some(bias)))
         };
         let bins = self.config.num_mel_bins;
-        let x = convolved(&ops.floats(spec, places.mel, bins), bins, places.conv1, &self.conv1);
-        let x = convolved(&x, self.config.d_model, places.conv2, &self.conv2);
-        let mut x = ops.add(x, &ops.embed_at(&self.positions, &index(places.positions)));
-        let segments = index(places.segments.words());
+        let x = convolved(&ops.floats(spec, sections.mel, bins), bins, sections.conv1, &self.conv1);
+        let x = convolved(&x, self.config.d_model, sections.conv2, &self.conv2);
+        let mut x = ops.add(x, &ops.embed_at(&self.positions, &index(sections.positions)));
+        let segments = index(sections.segments.words());
         for layer in &self.layers {
             x = layer.forward(ops, x, &segments);
         }
-        let x = ops.add(ops.gather_at(&x, &index(places.first)), &ops.gather_at(&x, &index(places.second)));
+        let x = ops.add(ops.gather_at(&x, &index(sections.first)), &ops.gather_at(&x, &index(sections.second)));
         let x = ops.layer_norm(&ops.scale_all(x, 0.5), &self.ln_post.0, &self.ln_post.1, NORM_EPS);
         ops.linear(&x, &self.proj.0, Some(&self.proj.1))
     }
 }
 
-fn fill(spec: &mut RowSpec, places: &TowerSections, blocks: &[&[f32]], frames: &[usize]) {
+fn fill(spec: &mut RowSpec, sections: &TowerSections, blocks: &[&[f32]], frames: &[usize]) {
     /// For each block its length, and the number of rows before it.
     fn starts(lengths: impl Iterator<Item = usize>) -> impl Iterator<Item = (usize, usize)> {
         lengths.scan(0, |before, length| {
@@ -162,17 +162,17 @@ fn fill(spec: &mut RowSpec, places: &TowerSections, blocks: &[&[f32]], frames: &
         })
     }
     let frames = || frames.iter().copied();
-    spec.set_floats_each(places.mel, blocks.iter().flat_map(|mel| mel.iter().copied()));
-    spec.set_each(places.conv1, starts(frames()).flat_map(|(first, frames)| neighbours(first, frames, 1)));
-    spec.set_each(places.conv2, starts(frames()).flat_map(|(first, frames)| neighbours(first, frames, 2)));
-    spec.set_each(places.positions, frames().flat_map(|frames| 0..rows(frames) as u32));
-    spec.set_segments(places.segments, &frames().map(rows).collect::<Vec<_>>());
+    spec.set_floats_each(sections.mel, blocks.iter().flat_map(|mel| mel.iter().copied()));
+    spec.set_each(sections.conv1, starts(frames()).flat_map(|(first, frames)| neighbours(first, frames, 1)));
+    spec.set_each(sections.conv2, starts(frames()).flat_map(|(first, frames)| neighbours(first, frames, 2)));
+    spec.set_each(sections.positions, frames().flat_map(|frames| 0..rows(frames) as u32));
+    spec.set_segments(sections.segments, &frames().map(rows).collect::<Vec<_>>());
     let pairs = |second: usize| {
         starts(frames().map(rows))
             .flat_map(move |(first, rows)| (0..rows / 2).map(move |pair| (first + 2 * pair + second) as u32))
     };
-    spec.set_each(places.first, pairs(0));
-    spec.set_each(places.second, pairs(1));
+    spec.set_each(sections.first, pairs(0));
+    spec.set_each(sections.second, pairs(1));
 }
 
 /// The audio tower as the engine's encoder.

@@ -91,7 +91,7 @@ impl<O: Device> TalkerModel<O> for CodeTalker<O> {
     type Voice = u32;
     type Sections = TalkerSections;
 
-    fn takes(&self) -> EdgeKind {
+    fn input_kind(&self) -> EdgeKind {
         EdgeKind::Rows
     }
 
@@ -158,32 +158,32 @@ impl<O: Device> TalkerModel<O> for CodeTalker<O> {
         }
     }
 
-    fn fill(&self, step: &StepInput<'_, TalkerRow>, places: &TalkerSections, spec: &mut RowSpec) {
+    fn fill(&self, step: &StepInput<'_, TalkerRow>, sections: &TalkerSections, spec: &mut RowSpec) {
         let mark = |row: &TalkerRow| match row.text {
             Text::Mark(id) => id,
             Text::Handed(_) => NO_ID,
         };
-        spec.set_each(places.special_tokens, step.rows.iter().map(mark));
+        spec.set_each(sections.special_tokens, step.rows.iter().map(mark));
         let handed = |(row, at): (&TalkerRow, &(usize, usize))| match row.text {
             Text::Handed(position) => self.handed.number(at.0, position),
             Text::Mark(_) => NO_ROW,
         };
-        spec.set_each(places.handed, step.rows.iter().zip(step.at).map(handed));
-        spec.set_each(places.codec, step.rows.iter().map(|row| row.codec));
+        spec.set_each(sections.handed, step.rows.iter().zip(step.at).map(handed));
+        spec.set_each(sections.codec, step.rows.iter().map(|row| row.codec));
         // The text's random numbers are stream 0.
-        spec.set_samples(places.params, step.samplers.iter().map(|row| row.sample_params(&self.sampling, 1)));
-        spec.set_each(places.padding, step.samplers.iter().map(|_| 0));
+        spec.set_samples(sections.params, step.samplers.iter().map(|row| row.sample_params(&self.sampling, 1)));
+        spec.set_each(sections.padding, step.samplers.iter().map(|_| 0));
         let histories = step.samplers.iter().map(|row| row.sample_params(&Sampling::GREEDY, 1));
-        spec.set_samples(places.histories, histories);
+        spec.set_samples(sections.histories, histories);
     }
 
-    fn forward(&mut self, ops: &O, places: &TalkerSections, step: StepContext<'_, O>, outputs: &mut StepOutputs<O>) {
+    fn forward(&mut self, ops: &O, sections: &TalkerSections, step: StepContext<'_, O>, outputs: &mut StepOutputs<O>) {
         let StepContext { spec, batch, last, cache, output_mask } = step;
         let codec = &self.talker.codec;
         let index = |section| ops.index(spec, section);
-        let marks = ops.embed_at(&self.thinker.embed_tokens, &index(places.special_tokens));
-        let x = ops.add(self.handed.load(ops, &index(places.handed)), &marks);
-        let x = self.talker.rows(ops, x, &index(places.codec));
+        let marks = ops.embed_at(&self.thinker.embed_tokens, &index(sections.special_tokens));
+        let x = ops.add(self.handed.load(ops, &index(sections.handed)), &marks);
+        let x = self.talker.rows(ops, x, &index(sections.codec));
         let Some(last) = last else {
             codec.model.forward(ops, x, cache, batch, None);
             return;
@@ -191,10 +191,10 @@ impl<O: Device> TalkerModel<O> for CodeTalker<O> {
         let hidden = codec.forward(ops, x, cache, batch, last);
         let logits = codec.logits(ops, &hidden);
         if self.sampling.repetition_penalty != 1.0 {
-            let histories = index(places.histories.words());
-            self.talker.say_padding(ops, &index(places.padding), &histories, output_mask);
+            let histories = index(sections.histories.words());
+            self.talker.say_padding(ops, &index(sections.padding), &histories, output_mask);
         }
-        let params = index(places.params.words());
+        let params = index(sections.params.words());
         outputs.ids.push(ops.sample_at(&logits, &params, Some(&codec.allowed_mask), Some(output_mask)));
     }
 }

@@ -139,7 +139,7 @@ impl<O: StepOps> AudioTower<O> {
         let (chunks, count) = windows.iter().map(of).fold((0, 0), |sum, (chunks, rows)| (sum.0 + chunks, sum.1 + rows));
         let (chunks, rows) = (ops.bucket(chunks), ops.bucket(count));
         let mut layout = SpecLayout::default();
-        let places = TowerSections {
+        let sections = TowerSections {
             frames,
             chunks,
             mel: layout.list(chunks * frames * self.config.tower.num_mel_bins),
@@ -148,44 +148,44 @@ impl<O: StepOps> AudioTower<O> {
             segments: layout.segments(rows, rows),
         };
         layout.clear_spec(spec);
-        self.fill(spec, &places, windows);
+        self.fill(spec, &sections, windows);
         // No chunk has more frames than a full one, so the key is unique.
         let key = StepKey { stage: "encoder", rows, variant: chunks * (CHUNK_FRAMES + 1) + frames };
         let ticket = ops.launch(key, spec, &mut |ops, spec, outputs| {
-            outputs.rows.push(self.forward(ops, spec, &places));
+            outputs.rows.push(self.forward(ops, spec, &sections));
         });
         ops.collect(ticket, back);
     }
 
-    fn fill(&self, spec: &mut RowSpec, places: &TowerSections, windows: &[Window<'_>]) {
-        let size = places.frames * self.config.tower.num_mel_bins;
+    fn fill(&self, spec: &mut RowSpec, sections: &TowerSections, windows: &[Window<'_>]) {
+        let size = sections.frames * self.config.tower.num_mel_bins;
         let padded = |mel: &[f32]| mel.len().next_multiple_of(size);
         let mel = windows.iter().flat_map(|window| {
             let padding = padded(window.mel) - window.mel.len();
             window.mel.iter().copied().chain(std::iter::repeat_n(0.0, padding))
         });
-        spec.set_floats_each(places.mel, mel);
+        spec.set_floats_each(sections.mel, mel);
         let tokens = |window: &Window<'_>| 0..tokens(self.frames(window)) as u32;
         let mut first = 0;
         let kept = windows.iter().flat_map(|window| {
             // Only the padding at the very end is cut off: every chunk before it is full.
             let from = first;
-            first += (padded(window.mel) / size * chunk_tokens(places.frames)) as u32;
+            first += (padded(window.mel) / size * chunk_tokens(sections.frames)) as u32;
             tokens(window).map(move |token| from + token)
         });
-        spec.set_each(places.keep, kept);
+        spec.set_each(sections.keep, kept);
         let positions = windows.iter().flat_map(|window| tokens(window).map(|token| token % CHUNK_TOKENS as u32));
-        spec.set_each(places.positions, positions);
+        spec.set_each(sections.positions, positions);
         let segments: Vec<usize> = windows.iter().map(|window| tokens(window).len()).collect();
-        spec.set_segments(places.segments, &segments);
+        spec.set_segments(sections.segments, &segments);
     }
 
-    fn forward(&self, ops: &O, spec: &O::Spec, places: &TowerSections) -> O::T {
-        let mel = ops.floats(spec, places.mel, 1);
-        let x = self.downsample(ops, mel, places.chunks, places.frames);
-        let x = ops.gather_at(&x, &ops.index(spec, places.keep));
-        let mut x = ops.add(x, &ops.embed_at(&self.positions, &ops.index(spec, places.positions)));
-        let segments = ops.index(spec, places.segments.words());
+    fn forward(&self, ops: &O, spec: &O::Spec, sections: &TowerSections) -> O::T {
+        let mel = ops.floats(spec, sections.mel, 1);
+        let x = self.downsample(ops, mel, sections.chunks, sections.frames);
+        let x = ops.gather_at(&x, &ops.index(spec, sections.keep));
+        let mut x = ops.add(x, &ops.embed_at(&self.positions, &ops.index(spec, sections.positions)));
+        let segments = ops.index(spec, sections.segments.words());
         for layer in &self.layers {
             x = layer.forward(ops, x, &segments);
         }

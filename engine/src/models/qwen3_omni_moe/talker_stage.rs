@@ -125,7 +125,7 @@ impl<O: Device> TalkerModel<O> for FrameTalker<O> {
     type Voice = u32;
     type Sections = TalkerSections;
 
-    fn takes(&self) -> EdgeKind {
+    fn input_kind(&self) -> EdgeKind {
         EdgeKind::Text
     }
 
@@ -204,37 +204,37 @@ impl<O: Device> TalkerModel<O> for FrameTalker<O> {
         }
     }
 
-    fn fill(&self, step: &StepInput<'_, TalkerRow>, places: &TalkerSections, spec: &mut RowSpec) {
+    fn fill(&self, step: &StepInput<'_, TalkerRow>, sections: &TalkerSections, spec: &mut RowSpec) {
         let ids = |row: &TalkerRow| match *row {
             TalkerRow::Text { id, codec } => (id, codec),
             TalkerRow::Audio { .. } => (NO_ID, NO_ID),
             TalkerRow::Frame { id } => (id, NO_ID),
         };
-        spec.set_each(places.text, step.rows.iter().map(|row| ids(row).0));
-        spec.set_each(places.codec, step.rows.iter().map(|row| ids(row).1));
+        spec.set_each(sections.text, step.rows.iter().map(|row| ids(row).0));
+        spec.set_each(sections.codec, step.rows.iter().map(|row| ids(row).1));
         let audio = || {
             step.rows.iter().zip(step.at).enumerate().filter_map(|(i, (row, at))| match row {
                 TalkerRow::Audio { position } => Some((i, self.hidden.number(at.0, *position))),
                 _ => None,
             })
         };
-        spec.set_each(places.audio_at, audio().map(|(i, _)| i as u32));
-        spec.set_each(places.audio, audio().map(|(_, number)| number));
+        spec.set_each(sections.audio_at, audio().map(|(i, _)| i as u32));
+        spec.set_each(sections.audio, audio().map(|(_, number)| number));
         let follows = |row: &TalkerRow| matches!(row, TalkerRow::Frame { .. });
-        self.frames.fill(&self.talker.code_predictor, step, follows, &places.frames, spec);
+        self.frames.fill(&self.talker.code_predictor, step, follows, &sections.frames, spec);
     }
 
-    fn forward(&mut self, ops: &O, places: &TalkerSections, step: StepContext<'_, O>, outputs: &mut StepOutputs<O>) {
+    fn forward(&mut self, ops: &O, sections: &TalkerSections, step: StepContext<'_, O>, outputs: &mut StepOutputs<O>) {
         let StepContext { spec, batch, last, cache, output_mask } = step;
         let talker = &self.talker;
         let index = |section| ops.index(spec, section);
-        let mut x = talker.text_rows(ops, &ops.embed_at(&self.thinker.embed_tokens, &index(places.text)));
-        if places.audio.capacity() > 0 {
-            let hidden = self.hidden.load(ops, &index(places.audio));
-            x = ops.scatter_at(x, &index(places.audio_at), &talker.audio_rows(ops, &hidden));
+        let mut x = talker.text_rows(ops, &ops.embed_at(&self.thinker.embed_tokens, &index(sections.text)));
+        if sections.audio.capacity() > 0 {
+            let hidden = self.hidden.load(ops, &index(sections.audio));
+            x = ops.scatter_at(x, &index(sections.audio_at), &talker.audio_rows(ops, &hidden));
         }
-        let codecs = talker.codec.rows(ops, &index(places.codec));
-        x = ops.add(x, &self.frames.with_last_frames(ops, codecs, spec, &places.frames));
+        let codecs = talker.codec.rows(ops, &index(sections.codec));
+        x = ops.add(x, &self.frames.with_last_frames(ops, codecs, spec, &sections.frames));
         let Some(last) = last else {
             talker.codec.model.forward(ops, x, cache, batch, None);
             return;
@@ -242,6 +242,6 @@ impl<O: Device> TalkerModel<O> for FrameTalker<O> {
         let hidden = talker.codec.forward(ops, x, cache, batch, last);
         let logits = talker.codec.logits(ops, &hidden);
         let models = (&talker.codec, &talker.code_predictor);
-        self.frames.decode(ops, models, (spec, &places.frames), (&hidden, &logits), output_mask, &mut outputs.ids);
+        self.frames.decode(ops, models, (spec, &sections.frames), (&hidden, &logits), output_mask, &mut outputs.ids);
     }
 }

@@ -88,7 +88,7 @@ impl<O: Device> TalkerModel<O> for FrameTalker<O> {
     type Voice = SpeakingStyle;
     type Sections = TalkerSections;
 
-    fn takes(&self) -> EdgeKind {
+    fn input_kind(&self) -> EdgeKind {
         EdgeKind::Text
     }
 
@@ -115,8 +115,8 @@ impl<O: Device> TalkerModel<O> for FrameTalker<O> {
         SpeakingStyle { voice: self.voices.get(&params.voice), whole: self.whole && !params.streamed }
     }
 
-    fn lead<'a>(&self, manner: &'a SpeakingStyle) -> &'a [Vec<u32>] {
-        manner.voice.recording().map_or(&[], |recording| &recording.frames)
+    fn lead<'a>(&self, style: &'a SpeakingStyle) -> &'a [Vec<u32>] {
+        style.voice.recording().map_or(&[], |recording| &recording.frames)
     }
 
     fn token(&self, item: &StageItem) -> Option<u32> {
@@ -126,18 +126,18 @@ impl<O: Device> TalkerModel<O> for FrameTalker<O> {
         }
     }
 
-    fn first_rows(&self, manner: &SpeakingStyle, said: &SpokenUtterance<u32>) -> Option<Vec<UtteranceRow>> {
-        self.tokens.begin(&utterance(manner, said))
+    fn first_rows(&self, style: &SpeakingStyle, said: &SpokenUtterance<u32>) -> Option<Vec<UtteranceRow>> {
+        self.tokens.begin(&utterance(style, said))
     }
 
     fn next_row(
         &self,
-        manner: &SpeakingStyle,
+        style: &SpeakingStyle,
         said: &SpokenUtterance<u32>,
         frame: usize,
         _: &[u32],
     ) -> Option<UtteranceRow> {
-        self.tokens.beside(&utterance(manner, said), frame).map(|id| UtteranceRow::Frame { id })
+        self.tokens.beside(&utterance(style, said), frame).map(|id| UtteranceRow::Frame { id })
     }
 
     fn is_end(&self, code: u32) -> bool {
@@ -161,28 +161,28 @@ impl<O: Device> TalkerModel<O> for FrameTalker<O> {
         }
     }
 
-    fn fill(&self, step: &StepInput<'_, UtteranceRow>, places: &TalkerSections, spec: &mut RowSpec) {
+    fn fill(&self, step: &StepInput<'_, UtteranceRow>, sections: &TalkerSections, spec: &mut RowSpec) {
         let ids = |row: &UtteranceRow| match *row {
             UtteranceRow::Text { id, codec } => (id, codec),
             UtteranceRow::Cloned { id, .. } | UtteranceRow::Frame { id } => (id, NO_ID),
         };
-        spec.set_each(places.text, step.rows.iter().map(|row| ids(row).0));
-        spec.set_each(places.codec, step.rows.iter().map(|row| ids(row).1));
+        spec.set_each(sections.text, step.rows.iter().map(|row| ids(row).0));
+        spec.set_each(sections.codec, step.rows.iter().map(|row| ids(row).1));
         let cloned = || {
             step.rows.iter().enumerate().filter_map(|(at, row)| match row {
                 UtteranceRow::Cloned { voice, frame, .. } => Some((at, voice, *frame)),
                 _ => None,
             })
         };
-        spec.set_each(places.cloned_at, cloned().map(|(at, ..)| at as u32));
+        spec.set_each(sections.cloned_at, cloned().map(|(at, ..)| at as u32));
         // A frame's row consists of its codes alone.
         let speaker = |at: usize, voice: &Cloned, frame: Option<usize>| {
             if frame.is_none() { voice.speaker.get(at).copied().unwrap_or_default() } else { 0.0 }
         };
         let width = self.sizes.width;
         let numbers = cloned().flat_map(move |(_, voice, frame)| (0..width).map(move |at| speaker(at, voice, frame)));
-        spec.set_floats_each(places.cloned, numbers);
-        for (group, section) in places.cloned_codes.iter().enumerate() {
+        spec.set_floats_each(sections.cloned, numbers);
+        for (group, section) in sections.cloned_codes.iter().enumerate() {
             let code =
                 |voice: &Cloned, frame| voice.frames.get::<usize>(frame).and_then(|codes| codes.get(group)).copied();
             let code =
@@ -190,33 +190,33 @@ impl<O: Device> TalkerModel<O> for FrameTalker<O> {
             spec.set_each(*section, cloned().map(|row| code(row).unwrap_or(NO_ID)));
         }
         let endless = |row: &Sampler<'_>| if row.step < LEAST_FRAMES { 0 } else { NO_ID };
-        spec.set_each(places.endless, step.samplers.iter().map(endless));
+        spec.set_each(sections.endless, step.samplers.iter().map(endless));
         let follows = |row: &UtteranceRow| matches!(row, UtteranceRow::Frame { .. });
-        self.frames.fill(&self.talker.code_predictor, step, follows, &places.frames, spec);
+        self.frames.fill(&self.talker.code_predictor, step, follows, &sections.frames, spec);
     }
 
-    fn forward(&mut self, ops: &O, places: &TalkerSections, step: StepContext<'_, O>, outputs: &mut StepOutputs<O>) {
+    fn forward(&mut self, ops: &O, sections: &TalkerSections, step: StepContext<'_, O>, outputs: &mut StepOutputs<O>) {
         let StepContext { spec, batch, last, cache, output_mask } = step;
         let talker = &self.talker;
         let index = |section| ops.index(spec, section);
-        let x = talker.text_rows(ops, &index(places.text));
-        let mut codecs = talker.codec.rows(ops, &index(places.codec));
-        if places.cloned_at.capacity() > 0 {
-            let [first, rest @ ..] = &places.cloned_codes[..] else { unreachable!("a frame has at least two codes") };
+        let x = talker.text_rows(ops, &index(sections.text));
+        let mut codecs = talker.codec.rows(ops, &index(sections.codec));
+        if sections.cloned_at.capacity() > 0 {
+            let [first, rest @ ..] = &sections.cloned_codes[..] else { unreachable!("a frame has at least two codes") };
             let rest: Vec<O::Index> = rest.iter().map(|codes| index(*codes)).collect();
             let frames = talker.code_predictor.embed_frames(ops, talker.codec.rows(ops, &index(*first)), &rest);
-            let rows = ops.add(ops.floats(spec, places.cloned, self.sizes.width), &frames);
-            codecs = ops.scatter_at(codecs, &index(places.cloned_at), &rows);
+            let rows = ops.add(ops.floats(spec, sections.cloned, self.sizes.width), &frames);
+            codecs = ops.scatter_at(codecs, &index(sections.cloned_at), &rows);
         }
-        let x = ops.add(x, &self.frames.with_last_frames(ops, codecs, spec, &places.frames));
+        let x = ops.add(x, &self.frames.with_last_frames(ops, codecs, spec, &sections.frames));
         let Some(last) = last else {
             talker.codec.model.forward(ops, x, cache, batch, None);
             return;
         };
         let hidden = talker.codec.forward(ops, x, cache, batch, last);
-        let endless = ops.embed_at(&talker.endless, &index(places.endless));
+        let endless = ops.embed_at(&talker.endless, &index(sections.endless));
         let logits = ops.add(talker.codec.logits(ops, &hidden), &endless);
         let models = (&talker.codec, &talker.code_predictor);
-        self.frames.decode(ops, models, (spec, &places.frames), (&hidden, &logits), output_mask, &mut outputs.ids);
+        self.frames.decode(ops, models, (spec, &sections.frames), (&hidden, &logits), output_mask, &mut outputs.ids);
     }
 }

@@ -154,7 +154,7 @@ impl Subject for Other {
     fn input(&self, turn: usize, item: u64, cut: Splitter<'_>) -> Vec<Command> {
         match self.0 {
             Form::Hearing => spoken(&other_audio(turn), item, cut),
-            Form::Reading => vec![Command::text(item, Role::User, TEXTS[turn])],
+            Form::GivenText => vec![Command::text(item, Role::User, TEXTS[turn])],
         }
     }
 

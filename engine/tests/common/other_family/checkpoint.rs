@@ -7,7 +7,7 @@ use repartee_engine::internals::Checkpoint;
 use repartee_kernels::random::uniform;
 use safetensors::{Dtype, tensor::TensorView};
 
-use super::{BOOK, HIDDEN, INNER, KV_WIDTH, LATENT, LAYERS, PIECE_CODES, SAMPLES, VOCABULARY, ear};
+use super::{BOOK, HIDDEN, INNER, KV_WIDTH, LATENT, LAYERS, PIECE_CODES, SAMPLES, VOCABULARY, front_end};
 
 /// Seed of the weights.
 const SEED: u64 = 41;
@@ -55,8 +55,8 @@ impl Draw {
 
 fn file() -> Vec<u8> {
     let mut draw = Draw { tensors: Vec::new() };
-    draw.matrix("ear.rows", HIDDEN, ear::PAIR * ear::FEATURES, 1.5);
-    draw.even("ear.places", &[ear::PLACES, HIDDEN], 0.5);
+    draw.matrix("ear.rows", HIDDEN, front_end::PAIR * front_end::FEATURES, 1.5);
+    draw.even("ear.sections", &[front_end::PLACES, HIDDEN], 0.5);
     draw.decoder("writer");
     draw.even("writer.tokens", &[VOCABULARY, HIDDEN], 1.0);
     draw.even("writer.codes", &[super::CODES * BOOK, HIDDEN], 1.0);

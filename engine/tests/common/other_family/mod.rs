@@ -2,7 +2,7 @@
 //! small products.
 //!
 //! - [`ear`]: energy and zero crossings of 20 ms frames at 22.05 kHz, in windows of seven frames
-//! - [`script`]: the prompt holds the model's own speech, two frames after each token
+//! - [`template`]: the prompt holds the model's own speech, two frames after each token
 //! - [`writer`]: generates text; gives each token with its hidden row. Text can stream in
 //! - [`speaker`]: reads every prompt row, makes two codec frames of two codes a row
 //! - [`refiner`]: refines 8 frames at a time in four evaluations, with two frames of context before and three after
@@ -10,10 +10,10 @@
 //! - [`voices`]: fixed and enrolled voices
 
 pub mod checkpoint;
-pub mod ear;
+pub mod front_end;
 pub mod refiner;
-pub mod script;
 pub mod speaker;
+pub mod template;
 pub mod vocoder;
 pub mod voices;
 pub mod writer;
@@ -66,7 +66,7 @@ pub enum Form {
     /// Takes audio, and generates its text.
     Hearing,
     /// Takes no audio; its text streams in.
-    Reading,
+    GivenText,
 }
 
 /// Tokenizer of a fixture.
@@ -103,11 +103,11 @@ pub fn model(form: Form, config: &EngineConfig) -> Model {
     let hidden = SlotRows::new(&ops, total, context, HIDDEN);
     let writer = writer::WriterLm::load(&weights, &tokenizer, context, hidden.clone());
     let speaker = speaker::SpeakerLm::load(&weights, recorded.clone(), context, hidden);
-    let ears = ear::Encoding::load(&ops, &weights);
+    let ears = front_end::Encoding::load(&ops, &weights);
     let model = Model {
         audio: (form == Form::Hearing)
-            .then(|| AudioFrontEnd { front_end: Box::new(ear::Ear), encoder: Box::new(ears) }),
-        template: Box::new(script::Interleaved { streams: form == Form::Reading }),
+            .then(|| AudioFrontEnd { front_end: Box::new(front_end::WaveFrontEnd), encoder: Box::new(ears) }),
+        template: Box::new(template::Interleaved { streams: form == Form::GivenText }),
         stages: vec![
             Box::new(Autoregressive::new(ops.clone(), writer, total, context)),
             Box::new(Autoregressive::new(ops.clone(), speaker, total, context + speaker::END_ROWS)),

@@ -19,7 +19,7 @@ use repartee_kernels::ops::NO_ID;
 use repartee_kernels::row_spec::{SampleSection, SpecSection};
 use repartee_kernels::{NO_ROW, Ops, RowSpec, SpecLayout, StepOps, StepOutputs};
 
-use super::script::END;
+use super::template::END;
 use super::voices::Recorded;
 use super::{BOOK, CODES, FRAMES, HIDDEN, PIECE_CODES, PIECE_FRAMES, VOCABULARY, decoder};
 
@@ -139,10 +139,10 @@ impl CausalLm<Cpu> for SpeakerLm {
     fn name(&self) -> &'static str {
         "speaker"
     }
-    fn takes(&self) -> EdgeKind {
+    fn input_kind(&self) -> EdgeKind {
         EdgeKind::Rows
     }
-    fn gives(&self) -> EdgeKind {
+    fn output_kind(&self) -> EdgeKind {
         EdgeKind::Codes
     }
     fn vocabulary(&self) -> usize {
@@ -228,20 +228,20 @@ impl CausalLm<Cpu> for SpeakerLm {
         }
     }
 
-    fn fill(&mut self, step: &StepInput<'_, SpeakerRow>, places: &SpeakerSections, spec: &mut RowSpec) {
+    fn fill(&mut self, step: &StepInput<'_, SpeakerRow>, sections: &SpeakerSections, spec: &mut RowSpec) {
         let hidden = |(row, at): (&SpeakerRow, &(usize, usize))| match row.hidden {
             Some(position) => self.hidden.number(at.0, position),
             None => NO_ROW,
         };
-        spec.set_each(places.hidden, step.rows.iter().zip(step.at).map(hidden));
-        spec.set_each(places.tokens, step.rows.iter().map(|row| row.token.unwrap_or(NO_ID)));
-        for (at, section) in places.codes.iter().enumerate() {
+        spec.set_each(sections.hidden, step.rows.iter().zip(step.at).map(hidden));
+        spec.set_each(sections.tokens, step.rows.iter().map(|row| row.token.unwrap_or(NO_ID)));
+        for (at, section) in sections.codes.iter().enumerate() {
             let code = |row: &SpeakerRow| row.codes.map_or(NO_ID, |codes| (at * BOOK) as u32 + codes[at]);
             spec.set_each(*section, step.rows.iter().map(code));
         }
         let voice = |row: &SpeakerRow| row.voice.clone().unwrap_or_else(|| vec![0.0; HIDDEN]);
-        spec.set_floats_each(places.voices, step.rows.iter().flat_map(voice));
-        for (at, section) in places.params.iter().enumerate() {
+        spec.set_floats_each(sections.voices, step.rows.iter().flat_map(voice));
+        for (at, section) in sections.params.iter().enumerate() {
             spec.set_samples(*section, step.samplers.iter().map(|row| row.sample_params(&SAMPLING, at + 1)));
         }
         self.ending = step.samplers.iter().map(|row| step.rows[row.row].hidden.is_none()).collect();
@@ -250,21 +250,21 @@ impl CausalLm<Cpu> for SpeakerLm {
     fn forward(
         &mut self,
         ops: &Cpu,
-        places: &SpeakerSections,
+        sections: &SpeakerSections,
         step: StepContext<'_, Cpu>,
         outputs: &mut StepOutputs<Cpu>,
     ) {
         let index = |at| ops.index(step.spec, at);
-        let mut x = ops.linear(&self.hidden.load(ops, &index(places.hidden)), &self.context, None);
-        x = ops.add(x, &ops.embed_at(&self.tokens, &index(places.tokens)));
-        for codes in places.codes {
+        let mut x = ops.linear(&self.hidden.load(ops, &index(sections.hidden)), &self.context, None);
+        x = ops.add(x, &ops.embed_at(&self.tokens, &index(sections.tokens)));
+        for codes in sections.codes {
             x = ops.add(x, &ops.embed_at(&self.codes, &index(codes)));
         }
-        x = ops.add(x, &ops.floats(step.spec, places.voices, HIDDEN));
+        x = ops.add(x, &ops.floats(step.spec, sections.voices, HIDDEN));
         let (x, _) = self.model.forward(ops, x, step.cache, step.batch, None);
         let Some(last) = step.last else { return };
         let logits = ops.linear(&self.model.norm(ops, &ops.gather_at(&x, last)), &self.heads, None);
-        for (at, params) in places.params.into_iter().enumerate() {
+        for (at, params) in sections.params.into_iter().enumerate() {
             let logits = ops.narrow(&logits, at * BOOK, BOOK);
             outputs.ids.push(ops.sample_at(&logits, &index(params.words()), None, None));
         }
@@ -310,12 +310,12 @@ impl CausalLm<Cpu> for SpeakerLm {
         true
     }
 
-    fn ahead(&self, state: &State) -> Duration {
+    fn buffered_audio(&self, state: &State) -> Duration {
         let rows = state.own.speaking.as_ref().map_or(0, |speaking| speaking.rows.len());
         Duration::from_secs(1) * (PIECE_FRAMES * rows) as u32 / FRAMES
     }
 
-    fn room(&self, prompt: &[Element], max_tokens: usize) -> ContextBudget {
+    fn context_budget(&self, prompt: &[Element], max_tokens: usize) -> ContextBudget {
         ContextBudget { used: prompt.len(), limit: self.positions - max_tokens.min(self.positions / 2) }
     }
 }

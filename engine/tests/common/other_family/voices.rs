@@ -8,7 +8,7 @@ use repartee_engine_api::{EnrolError, Recording};
 use repartee_kernels::random::uniform;
 
 use super::HIDDEN;
-use super::ear::Ear;
+use super::front_end::WaveFrontEnd;
 
 /// Names of the fixed voices.
 const OWN: [&str; 3] = ["low", "middle", "high"];
@@ -38,12 +38,12 @@ impl Voices for Recorded {
     }
 
     fn recording_rate(&self) -> Option<u32> {
-        Some(Ear.rate())
+        Some(WaveFrontEnd.rate())
     }
 
     fn enrol(&mut self, name: &str, recording: &Recording) -> Result<(), EnrolError> {
         let Recording { samples, text } = recording;
-        let (mut stream, mut windows) = (Ear.stream(), Vec::new());
+        let (mut stream, mut windows) = (WaveFrontEnd.stream(), Vec::new());
         stream.push(samples, &mut windows);
         if windows.len() < LEAST_WINDOWS || text.is_empty() {
             return Err(EnrolError::Recording { reason: "it is too short, or its text is missing".to_owned() });

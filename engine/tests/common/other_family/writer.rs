@@ -19,7 +19,7 @@ use repartee_kernels::ops::NO_ID;
 use repartee_kernels::row_spec::{SampleSection, SpecSection};
 use repartee_kernels::{Ops, RowSpec, SpecLayout, StepOps, StepOutputs, WeightLayout};
 
-use super::script::END;
+use super::template::END;
 use super::{BOOK, CODES, HIDDEN, VOCABULARY, decoder};
 
 /// Default sampling of requests.
@@ -148,10 +148,10 @@ impl CausalLm<Cpu> for WriterLm {
     fn name(&self) -> &'static str {
         "writer"
     }
-    fn takes(&self) -> EdgeKind {
+    fn input_kind(&self) -> EdgeKind {
         EdgeKind::Prompt
     }
-    fn gives(&self) -> EdgeKind {
+    fn output_kind(&self) -> EdgeKind {
         EdgeKind::Rows
     }
     fn vocabulary(&self) -> usize {
@@ -214,19 +214,19 @@ impl CausalLm<Cpu> for WriterLm {
         }
     }
 
-    fn fill(&mut self, step: &StepInput<'_, WriterRow>, places: &WriterSections, spec: &mut RowSpec) {
-        spec.set_each(places.ids, step.rows.iter().map(WriterRow::id));
-        for (book, others) in places.others.iter().enumerate() {
+    fn fill(&mut self, step: &StepInput<'_, WriterRow>, sections: &WriterSections, spec: &mut RowSpec) {
+        spec.set_each(sections.ids, step.rows.iter().map(WriterRow::id));
+        for (book, others) in sections.others.iter().enumerate() {
             spec.set_each(*others, step.rows.iter().map(|row| row.other(book)));
         }
         let audio = || step.rows.iter().enumerate().filter_map(|(i, row)| Some((i as u32, row.audio()?)));
-        spec.set_each(places.audio_at, audio().map(|(i, _)| i));
-        spec.set_floats_each(places.audio, audio().flat_map(|(_, row)| row.iter().copied()));
-        spec.set_each(places.hidden, step.at.iter().map(|&(slot, position)| self.hidden.number(slot, position)));
+        spec.set_each(sections.audio_at, audio().map(|(i, _)| i));
+        spec.set_floats_each(sections.audio, audio().flat_map(|(_, row)| row.iter().copied()));
+        spec.set_each(sections.hidden, step.at.iter().map(|&(slot, position)| self.hidden.number(slot, position)));
         let endless = step.samplers.iter().map(|row| if row.params.streamed { 0 } else { NO_ID });
-        spec.set_each(places.endless, endless);
+        spec.set_each(sections.endless, endless);
         let params = |row: &Sampler<'_>| row.sample_params(row.params.sampling.as_ref().unwrap_or(&SAMPLING), 0);
-        spec.set_samples(places.params, step.samplers.iter().map(params));
+        spec.set_samples(sections.params, step.samplers.iter().map(params));
         let ending = |row: &Sampler<'_>| matches!(step.rows[row.row], WriterRow::Streamed { text: END, .. });
         self.ending = step.samplers.iter().map(ending).collect();
     }
@@ -234,27 +234,27 @@ impl CausalLm<Cpu> for WriterLm {
     fn forward(
         &mut self,
         ops: &Cpu,
-        places: &WriterSections,
+        sections: &WriterSections,
         step: StepContext<'_, Cpu>,
         outputs: &mut StepOutputs<Cpu>,
     ) {
         let index = |at| ops.index(step.spec, at);
-        let mut x = ops.embed_at(&self.tokens, &index(places.ids));
-        for (book, others) in places.others.iter().enumerate() {
+        let mut x = ops.embed_at(&self.tokens, &index(sections.ids));
+        for (book, others) in sections.others.iter().enumerate() {
             let table = if book == CODES { &self.tokens } else { &self.codes };
             x = ops.add(x, &ops.embed_at(table, &index(*others)));
         }
-        if places.audio.capacity() > 0 {
-            let audio = ops.floats(step.spec, places.audio, HIDDEN);
-            x = ops.scatter_at(x, &index(places.audio_at), &audio);
+        if sections.audio.capacity() > 0 {
+            let audio = ops.floats(step.spec, sections.audio, HIDDEN);
+            x = ops.scatter_at(x, &index(sections.audio_at), &audio);
         }
         let (x, _) = self.model.forward(ops, x, step.cache, step.batch, None);
         let hidden = self.model.norm(ops, &x);
-        self.hidden.store(ops, &index(places.hidden), &hidden);
+        self.hidden.store(ops, &index(sections.hidden), &hidden);
         let Some(last) = step.last else { return };
         let logits = ops.linear(&ops.gather_at(&hidden, last), &self.head, None);
-        let logits = ops.add(logits, &ops.embed_at(&self.endless, &index(places.endless)));
-        let params = index(places.params.words());
+        let logits = ops.add(logits, &ops.embed_at(&self.endless, &index(sections.endless)));
+        let params = index(sections.params.words());
         outputs.ids.push(ops.sample_at(&logits, &params, Some(&self.allowed), Some(step.output_mask)));
     }
 
@@ -298,7 +298,7 @@ impl CausalLm<Cpu> for WriterLm {
         state.own = WriterText::default();
     }
 
-    fn room(&self, prompt: &[Element], max_tokens: usize) -> ContextBudget {
+    fn context_budget(&self, prompt: &[Element], max_tokens: usize) -> ContextBudget {
         ContextBudget { used: prompt.len(), limit: self.context - max_tokens.min(self.context / RESERVED_SHARE) }
     }
 }

@@ -118,7 +118,7 @@ fn client_audio_item_becomes_history() {
 }
 
 #[test]
-fn deaf_models_are_given_no_sound() {
+fn models_without_audio_input_get_no_sound() {
     let deaf = repartee_engine_api::ModelInfo { audio_input: false, ..super::model() };
     let mut harness = Harness::with_model(Delivery::Unpaced, deaf);
     let item = json!({"type": "message", "role": "user", "content": [{"type": "input_audio", "audio": "AAAA"}]});

@@ -76,14 +76,14 @@ impl InputAudio {
     pub fn new(rate: u32, metrics: Arc<Metrics>) -> Result<Self, OpusError> {
         let decoder = OpusDecoder::new(rate)?;
         let (jitter, counted) = (JitterBuffer::new(), JitterStats::default());
-        let claim = RtpTimeLimit::default();
+        let limit = RtpTimeLimit::default();
         Ok(Self {
             active_ssrc: None,
             jitter,
             decoder,
             rate,
             due: None,
-            time_limit: claim,
+            time_limit: limit,
             over_limit: 0,
             metrics,
             counted,

@@ -269,7 +269,7 @@ impl Transport for WebRtcTransport {
         self.output.clear_response(response);
     }
 
-    fn has_room(&self) -> bool {
+    fn has_capacity(&self) -> bool {
         !self.output.is_full()
     }
 

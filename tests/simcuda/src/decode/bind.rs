@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::decode;
 use super::kind::Operation;
-use crate::ptx::{Address, Base, Entry, Guard, Instruction, Operand, PtxError, Reg, Space, Special, Ty};
+use crate::ptx::{Address, Base, Guard, Instruction, KernelEntry, Operand, PtxError, Reg, Space, Special, Ty};
 
 /// Start of a block's shared memory in the generic address space.
 pub const SHARED_WINDOW: u64 = 1 << 32;
@@ -65,7 +65,7 @@ pub type Symbols = HashMap<String, (Space, u64)>;
 ///
 /// # Errors
 /// The opcode is not covered, or its operands do not fit.
-pub fn bind(instruction: &Instruction, entry: &Entry, symbols: &Symbols) -> Result<Inst, PtxError> {
+pub fn bind(instruction: &Instruction, entry: &KernelEntry, symbols: &Symbols) -> Result<Inst, PtxError> {
     let line = instruction.line;
     let Some(kind) = decode(&instruction.opcode) else {
         return Err(PtxError::new(line, format!("the opcode `{}` is not covered", instruction.opcode)));
@@ -92,7 +92,7 @@ struct Binder<'a> {
     rest: std::slice::Iter<'a, Operand>,
     line: u32,
     opcode: &'a str,
-    entry: &'a Entry,
+    entry: &'a KernelEntry,
     symbols: &'a Symbols,
     inst: Inst,
 }

@@ -195,7 +195,7 @@ pub struct Variable {
 
 /// A kernel (`.entry`).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct KernelEntry {
     /// Name of the kernel.
     pub name: String,
     /// Parameters in order.
@@ -210,7 +210,7 @@ pub struct Entry {
     pub labels: HashMap<String, usize>,
 }
 
-impl Entry {
+impl KernelEntry {
     /// Bytes of the parameter space.
     pub fn param_bytes(&self) -> usize {
         self.params.last().map_or(0, |last| last.offset + last.size)
@@ -225,5 +225,5 @@ pub struct Module {
     /// Variables outside of kernels.
     pub variables: Vec<Variable>,
     /// Kernels in order.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<KernelEntry>,
 }

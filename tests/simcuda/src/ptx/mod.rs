@@ -5,7 +5,9 @@ mod lexer;
 mod parser;
 mod scope;
 
-pub use ast::{Address, Base, Entry, Guard, Instruction, Module, Operand, Param, Reg, Space, Special, Ty, Variable};
+pub use ast::{
+    Address, Base, Guard, Instruction, KernelEntry, Module, Operand, Param, Reg, Space, Special, Ty, Variable,
+};
 pub use parser::parse;
 
 /// Error in a PTX text, with its line.

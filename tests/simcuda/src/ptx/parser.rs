@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::PtxError;
-use super::ast::{Address, Base, Entry, Guard, Instruction, Module, Operand, Param, Reg, Space, Ty, Variable};
+use super::ast::{Address, Base, Guard, Instruction, KernelEntry, Module, Operand, Param, Reg, Space, Ty, Variable};
 use super::lexer::{Token, tokens};
 use super::scope::{Scopes, special};
 
@@ -113,7 +113,7 @@ impl Parser {
         Ok(module)
     }
 
-    fn entry(&mut self) -> Result<Entry, PtxError> {
+    fn entry(&mut self) -> Result<KernelEntry, PtxError> {
         let name = self.word()?;
         let mut params = Vec::new();
         if self.skip('(') {
@@ -140,7 +140,7 @@ impl Parser {
             self.statement(&mut body)?;
         }
         let Body { scopes, variables, instructions, labels } = body;
-        Ok(Entry { name, params, registers: scopes.count, variables, body: instructions, labels })
+        Ok(KernelEntry { name, params, registers: scopes.count, variables, body: instructions, labels })
     }
 
     fn param(&mut self, after: usize) -> Result<Param, PtxError> {

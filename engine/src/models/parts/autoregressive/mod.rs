@@ -217,9 +217,9 @@ pub trait CausalLm<O: StepOps>: Send + Sized {
     /// Name of the stage.
     fn name(&self) -> &'static str;
     /// Edge kind of the stage's input.
-    fn takes(&self) -> EdgeKind;
+    fn input_kind(&self) -> EdgeKind;
     /// Edge kind of the stage's output.
-    fn gives(&self) -> EdgeKind;
+    fn output_kind(&self) -> EdgeKind;
     /// Number of ids to sample from; the repetition penalty's history has one entry for each.
     fn vocabulary(&self) -> usize;
     /// Creates the KV cache of every layer.
@@ -253,10 +253,10 @@ pub trait CausalLm<O: StepOps>: Send + Sized {
     /// Reserves the model's own sections of the row spec.
     fn layout(&self, shape: StepShape, layout: &mut SpecLayout) -> Self::Sections;
     /// Fills the model's own sections.
-    fn fill(&mut self, step: &StepInput<'_, Self::Row>, places: &Self::Sections, spec: &mut RowSpec);
+    fn fill(&mut self, step: &StepInput<'_, Self::Row>, sections: &Self::Sections, spec: &mut RowSpec);
     /// Runs the step: all layers, then sampling from the rows of `last`, each list with one id a row. A device may
     /// replay its operations without calling it, so it must change nothing but device state.
-    fn forward(&mut self, ops: &O, places: &Self::Sections, step: StepContext<'_, O>, outputs: &mut StepOutputs<O>);
+    fn forward(&mut self, ops: &O, sections: &Self::Sections, step: StepContext<'_, O>, outputs: &mut StepOutputs<O>);
     /// Interprets the ids sampled for sampler `at`, one id of each list, given its slot's state.
     fn sampled(&mut self, ids: Vec<u32>, at: usize, state: &mut SlotState<O, Self>) -> SampleOutcome<Self::Piece>;
     /// Continues a response that waits, after an item was taken; `None` if it still waits, or did not wait.
@@ -282,11 +282,11 @@ pub trait CausalLm<O: StepOps>: Send + Sized {
 
     /// Number of leading prompt positions, at most `positions`, for which the donor has every row that this stage
     /// reads. Used by stages that take no prompts.
-    fn shares(&self, _donor: &SlotState<O, Self>, _positions: usize) -> usize {
+    fn shareable_prefix(&self, _donor: &SlotState<O, Self>, _positions: usize) -> usize {
         0
     }
     /// Copies the model's own state for the leading `positions` of `donor`'s prompt. Returns their number of rows.
-    fn share(&self, _state: &mut SlotState<O, Self>, _donor: &SlotState<O, Self>, _positions: usize) -> usize {
+    fn share_prefix(&self, _state: &mut SlotState<O, Self>, _donor: &SlotState<O, Self>, _positions: usize) -> usize {
         0
     }
 
@@ -295,9 +295,9 @@ pub trait CausalLm<O: StepOps>: Send + Sized {
         false
     }
     /// Sound that the slot's input will become; see [`Stage::buffered_audio`].
-    fn ahead(&self, _state: &SlotState<O, Self>) -> Duration {
+    fn buffered_audio(&self, _state: &SlotState<O, Self>) -> Duration {
         Duration::ZERO
     }
     /// Prompt budget; see [`Stage::context_budget`].
-    fn room(&self, prompt: &[Element], max_tokens: usize) -> ContextBudget;
+    fn context_budget(&self, prompt: &[Element], max_tokens: usize) -> ContextBudget;
 }

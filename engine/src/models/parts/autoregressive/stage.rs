@@ -202,11 +202,11 @@ impl<O: Device, L: CausalLm<O>> Stage for Autoregressive<O, L> {
     }
 
     fn input_kind(&self) -> EdgeKind {
-        self.lm.takes()
+        self.lm.input_kind()
     }
 
     fn output_kind(&self) -> EdgeKind {
-        self.lm.gives()
+        self.lm.output_kind()
     }
 
     fn accept(&mut self, slot: usize, item: StageItem, out: &mut Outbox) {
@@ -235,7 +235,7 @@ impl<O: Device, L: CausalLm<O>> Stage for Autoregressive<O, L> {
     }
 
     fn buffered_audio(&self, slot: usize) -> Duration {
-        self.lm.ahead(&self.slots[slot])
+        self.lm.buffered_audio(&self.slots[slot])
     }
 
     fn max_rows(&self) -> usize {
@@ -289,8 +289,8 @@ impl<O: Device, L: CausalLm<O>> Stage for Autoregressive<O, L> {
 
     fn shareable_prefix(&self, donor: usize, prompt: &[Element]) -> usize {
         let donor = &self.slots[donor];
-        if self.lm.takes() != EdgeKind::Prompt {
-            return self.lm.shares(donor, prompt.len());
+        if self.lm.input_kind() != EdgeKind::Prompt {
+            return self.lm.shareable_prefix(donor, prompt.len());
         }
         let cached = &donor.prompt[..donor.sequence.len()];
         cached.iter().zip(prompt).take_while(|(a, b)| a == b).count()
@@ -299,12 +299,12 @@ impl<O: Device, L: CausalLm<O>> Stage for Autoregressive<O, L> {
     fn share_prefix(&mut self, slot: usize, donor: usize, prompt: &[Element]) -> bool {
         let mut state = SlotState::default();
         let given = &self.slots[donor];
-        let rows = if self.lm.takes() == EdgeKind::Prompt {
+        let rows = if self.lm.input_kind() == EdgeKind::Prompt {
             state.prompt = prompt.to_vec();
             state.prompted = given.prompted.min(prompt.len());
             prompt.len()
         } else {
-            self.lm.share(&mut state, given, prompt.len())
+            self.lm.share_prefix(&mut state, given, prompt.len())
         };
         let Ok((sequence, copied)) = given.sequence.fork_exact(&mut self.pool, rows) else { return false };
         for cache in &mut self.cache {
@@ -338,6 +338,6 @@ impl<O: Device, L: CausalLm<O>> Stage for Autoregressive<O, L> {
     }
 
     fn context_budget(&self, prompt: &[Element], max_tokens: usize) -> Option<ContextBudget> {
-        Some(self.lm.room(prompt, max_tokens))
+        Some(self.lm.context_budget(prompt, max_tokens))
     }
 }

@@ -181,20 +181,20 @@ impl<O: StepOps> BigVgan<O> {
 
     /// Fills a row spec with windows: `mel` holds their log-mel frames one window after another, `windows` their
     /// lengths in frames.
-    pub fn fill(&self, spec: &mut RowSpec, places: &BigVganSections, mel: &[f32], windows: &[usize]) {
+    pub fn fill(&self, spec: &mut RowSpec, sections: &BigVganSections, mel: &[f32], windows: &[usize]) {
         // Convert the logarithm of an amplitude to decibels, then to -1..1.
         let db = |ln: f32| (20.0 * std::f32::consts::LOG10_E * ln).max(LEAST_DB) - LOUDEST_DB;
         let level = |ln: f32| (2.0 * ((db(ln) - LEAST_DB) / -LEAST_DB) - 1.0).clamp(-1.0, 1.0);
-        spec.set_floats_each(places.mel, mel.iter().map(|&ln| level(ln)));
-        for (&at, scale) in places.windows.iter().zip(self.config.scales()) {
+        spec.set_floats_each(sections.mel, mel.iter().map(|&ln| level(ln)));
+        for (&at, scale) in sections.windows.iter().zip(self.config.scales()) {
             spec.set_segments(at, &windows.iter().map(|frames| scale * frames).collect::<Vec<_>>());
         }
     }
 
     /// Computes the samples of all windows, `[samples, 1]`.
-    pub fn forward(&self, ops: &O, spec: &O::Spec, places: &BigVganSections) -> O::T {
-        let windows: Vec<O::Index> = places.windows.iter().map(|at| ops.index(spec, at.words())).collect();
-        let mut x = self.first.forward(ops, &ops.floats(spec, places.mel, self.config.mel_dim), &windows[0]);
+    pub fn forward(&self, ops: &O, spec: &O::Spec, sections: &BigVganSections) -> O::T {
+        let windows: Vec<O::Index> = sections.windows.iter().map(|at| ops.index(spec, at.words())).collect();
+        let mut x = self.first.forward(ops, &ops.floats(spec, sections.mel, self.config.mel_dim), &windows[0]);
         for (at, level) in self.levels.iter().enumerate() {
             x = level.upsample.forward(ops, &x, &windows[at]);
             let windows = &windows[at + 1];

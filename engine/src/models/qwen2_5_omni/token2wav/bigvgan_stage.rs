@@ -165,11 +165,11 @@ impl<O: Device> Stage for BigVganStage<O> {
         let rows = ops.bucket(frames.iter().sum());
         let mut layout = SpecLayout::default();
         // No window is empty, so there are at most as many windows as rows.
-        let places = bigvgan.layout(&mut layout, rows, rows);
+        let sections = bigvgan.layout(&mut layout, rows, rows);
         layout.clear_spec(spec);
-        bigvgan.fill(spec, &places, &mel, &frames);
+        bigvgan.fill(spec, &sections, &mel, &frames);
         let ticket = ops.launch(StepKey { stage: STAGE, rows, variant: 0 }, spec, &mut |ops, spec, outputs| {
-            outputs.rows.push(bigvgan.forward(ops, spec, &places));
+            outputs.rows.push(bigvgan.forward(ops, spec, &sections));
         });
         self.launched = Some(Launched { ticket, windows });
     }

@@ -52,7 +52,7 @@ struct Layer<O: Ops> {
     out: (O::Weight, O::Weight, O::Weight),
     up: (O::Weight, O::Weight),
     down: (O::Weight, O::Weight),
-    beside: NeighbourBlocks,
+    neighbours: NeighbourBlocks,
 }
 
 /// The diffusion transformer, with tables for its voices and times.
@@ -81,7 +81,7 @@ impl<O: StepOps> Layer<O> {
         w: &Weights<'_, O>,
         config: &DitConfig,
         modulation: &[f32],
-        beside: NeighbourBlocks,
+        neighbours: NeighbourBlocks,
     ) -> Result<Self, LoadError> {
         let (hidden, head) = (config.hidden_size, config.head_dim);
         let inner = config.num_attention_heads * head;
@@ -121,7 +121,7 @@ impl<O: StepOps> Layer<O> {
             ),
             up: linear("0", config.ff_mult * hidden, hidden)?,
             down: linear("3", hidden, config.ff_mult * hidden)?,
-            beside,
+            neighbours,
         })
     }
 
@@ -156,14 +156,14 @@ impl<O: StepOps> Layer<O> {
 
     /// Attention of each block over itself and the neighbouring blocks that the layer attends to.
     fn within_sight(&self, ops: &O, qkv: [O::T; 3], heads: usize, step: &Step<O>) -> O::T {
-        let Some(sight) = step.beyond.iter().find(|sight| sight.beside == self.beside) else {
+        let Some(context) = step.cross_block.iter().find(|context| context.neighbours == self.neighbours) else {
             let [q, k, v] = qkv;
             return ops.segment_attention_at(&q, &k, &v, &step.blocks, heads);
         };
         // Repeat each block for every block that attends to it. Then attention within segments applies again; most of
         // its queries are discarded.
-        let [q, k, v] = qkv.map(|x| ops.gather_at(&x, &sight.gather));
-        ops.gather_at(&ops.segment_attention_at(&q, &k, &v, &sight.segments, heads), &sight.back)
+        let [q, k, v] = qkv.map(|x| ops.gather_at(&x, &context.gather));
+        ops.gather_at(&ops.segment_attention_at(&q, &k, &v, &context.segments, heads), &context.back)
     }
 }
 
@@ -172,12 +172,12 @@ struct Step<O: StepOps> {
     modulations: Vec<O::Index>,
     positions: O::Batch,
     blocks: O::Index,
-    beyond: Vec<Sight<O>>,
+    cross_block: Vec<CrossBlockContext<O>>,
 }
 
 /// Lists for layers that attend beyond their own block, as in [`CrossBlockLists`].
-struct Sight<O: StepOps> {
-    beside: NeighbourBlocks,
+struct CrossBlockContext<O: StepOps> {
+    neighbours: NeighbourBlocks,
     gather: O::Index,
     segments: O::Index,
     back: O::Index,
@@ -188,11 +188,11 @@ impl<O: StepOps> Dit<O> {
     pub fn load(w: &Weights<'_, O>, config: &DitConfig, prepared: &Prepared) -> Result<Self, LoadError> {
         let (hidden, mel) = (config.hidden_size, config.mel_dim);
         let layer = |(at, modulation): (usize, &Vec<f32>)| {
-            let beside = NeighbourBlocks {
+            let neighbours = NeighbourBlocks {
                 before: config.look_backward_layers.contains(&at),
                 after: config.look_ahead_layers.contains(&at),
             };
-            Layer::load(&w.at("transformer_blocks").at(at), config, modulation, beside)
+            Layer::load(&w.at("transformer_blocks").at(at), config, modulation, neighbours)
         };
         let out = w.at("proj_out");
         Ok(Self {
@@ -217,16 +217,17 @@ impl<O: StepOps> Dit<O> {
 
     /// Reserves the row spec's sections for an evaluation of `rows` rows.
     pub fn layout(&self, layout: &mut SpecLayout, rows: usize) -> DitSections {
-        let mut ways: Vec<NeighbourBlocks> = self.layers.iter().map(|layer| layer.beside).collect();
+        let mut ways: Vec<NeighbourBlocks> = self.layers.iter().map(|layer| layer.neighbours).collect();
         ways.sort_unstable();
         ways.dedup();
-        let beyond = ways.into_iter().filter(|beside| beside.blocks() > 1).map(|beside| CrossBlockLists {
-            beside,
-            gather: layout.list(beside.blocks() * rows),
-            segments: layout.segments(beside.blocks() * rows, rows),
-            back: layout.list(rows),
-        });
-        let beyond = beyond.collect();
+        let cross_block =
+            ways.into_iter().filter(|neighbours| neighbours.blocks() > 1).map(|neighbours| CrossBlockLists {
+                neighbours,
+                gather: layout.list(neighbours.blocks() * rows),
+                segments: layout.segments(neighbours.blocks() * rows, rows),
+                back: layout.list(rows),
+            });
+        let cross_block = cross_block.collect();
         DitSections {
             rows,
             mel: layout.list(rows * self.config.mel_dim),
@@ -236,59 +237,60 @@ impl<O: StepOps> Dit<O> {
             last: layout.list(LAST_PARTS * rows),
             positions: layout.batch(rows, rows, 1),
             blocks: layout.segments(rows, rows),
-            beyond,
+            cross_block,
         }
     }
 
     /// Fills a row spec with windows. For each window its guided rows come first, then as many unguided ones.
-    pub fn fill(&self, spec: &mut RowSpec, places: &DitSections, windows: &[DitWindow<'_>]) {
+    pub fn fill(&self, spec: &mut RowSpec, sections: &DitSections, windows: &[DitWindow<'_>]) {
         let repeats = self.config.repeats;
         // Every window twice: guided and unguided.
         let twice = || windows.iter().flat_map(|window| [(window, true), (window, false)]);
         let frames = |window: &DitWindow<'_>| window.codes.len() * repeats;
-        spec.set_floats_each(places.mel, twice().flat_map(|(window, _)| window.mel.iter().copied()));
+        spec.set_floats_each(sections.mel, twice().flat_map(|(window, _)| window.mel.iter().copied()));
         let codes = twice().flat_map(|(window, guided)| {
             let codes = window.codes.iter().flat_map(move |&code| std::iter::repeat_n(code, repeats));
             codes.map(move |code| if guided { code } else { 0 })
         });
-        spec.set_each(places.codes, codes);
+        spec.set_each(sections.codes, codes);
         let voice = |guided: bool, window: &DitWindow<'_>| (2 * window.voice + usize::from(!guided)) as u32;
         let each = |value: u32, window: &DitWindow<'_>| std::iter::repeat_n(value, frames(window));
-        spec.set_each(places.voices, twice().flat_map(|(window, guided)| each(voice(guided, window), window)));
-        for (list, parts) in [(places.modulations, part::COUNT), (places.last, LAST_PARTS)] {
+        spec.set_each(sections.voices, twice().flat_map(|(window, guided)| each(voice(guided, window), window)));
+        for (list, parts) in [(sections.modulations, part::COUNT), (sections.last, LAST_PARTS)] {
             for part in 0..parts {
                 let row = |window: &DitWindow<'_>| each((window.time * parts + part) as u32, window);
-                spec.set_each(list.part(part, places.rows), twice().flat_map(|(window, _)| row(window)));
+                spec.set_each(list.part(part, sections.rows), twice().flat_map(|(window, _)| row(window)));
             }
         }
         let sequence = |window| SequenceRows { table: &[0], position: 0, rows: frames(window) };
-        spec.set_batch(places.positions, &twice().map(|(window, _)| sequence(window)).collect::<Vec<_>>(), 0);
+        spec.set_batch(sections.positions, &twice().map(|(window, _)| sequence(window)).collect::<Vec<_>>(), 0);
         let lengths: Vec<usize> = twice().map(|(window, _)| frames(window)).collect();
-        places.fill_blocks(spec, self.config.block_size, &lengths);
+        sections.fill_blocks(spec, self.config.block_size, &lengths);
     }
 
     /// Computes the slopes of all rows, `[rows, mel]`.
-    pub fn forward(&self, ops: &O, spec: &O::Spec, places: &DitSections) -> O::T {
-        let part = |list: repartee_kernels::row_spec::SpecSection, part| ops.index(spec, list.part(part, places.rows));
-        let beyond = places.beyond.iter().map(|at| Sight {
-            beside: at.beside,
+    pub fn forward(&self, ops: &O, spec: &O::Spec, sections: &DitSections) -> O::T {
+        let part =
+            |list: repartee_kernels::row_spec::SpecSection, part| ops.index(spec, list.part(part, sections.rows));
+        let cross_block = sections.cross_block.iter().map(|at| CrossBlockContext {
+            neighbours: at.neighbours,
             gather: ops.index(spec, at.gather),
             segments: ops.index(spec, at.segments.words()),
             back: ops.index(spec, at.back),
         });
         let step: Step<O> = Step {
-            modulations: (0..part::COUNT).map(|at| part(places.modulations, at)).collect(),
-            positions: ops.batch_at(spec, places.positions),
-            blocks: ops.index(spec, places.blocks.words()),
-            beyond: beyond.collect(),
+            modulations: (0..part::COUNT).map(|at| part(sections.modulations, at)).collect(),
+            positions: ops.batch_at(spec, sections.positions),
+            blocks: ops.index(spec, sections.blocks.words()),
+            cross_block: cross_block.collect(),
         };
-        let x = ops.linear(&ops.floats(spec, places.mel, self.config.mel_dim), &self.mel, None);
-        let x = ops.add(x, &ops.embed_at(&self.codes, &ops.index(spec, places.codes)));
-        let mut x = ops.add(x, &ops.embed_at(&self.voices, &ops.index(spec, places.voices)));
+        let x = ops.linear(&ops.floats(spec, sections.mel, self.config.mel_dim), &self.mel, None);
+        let x = ops.add(x, &ops.embed_at(&self.codes, &ops.index(spec, sections.codes)));
+        let mut x = ops.add(x, &ops.embed_at(&self.voices, &ops.index(spec, sections.voices)));
         for layer in &self.layers {
             x = layer.forward(ops, &self.config, x, &self.plain, &step);
         }
-        let last = |at| ops.embed_at(&self.last, &part(places.last, at));
+        let last = |at| ops.embed_at(&self.last, &part(sections.last, at));
         let x = ops.mul(ops.layer_norm(&x, &self.plain.0, &self.plain.1, EPS), &last(0));
         ops.linear(&ops.add(x, &last(1)), &self.out.0, Some(&self.out.1))
     }

@@ -223,11 +223,11 @@ impl<O: Device> Stage for DitStage<O> {
         }
         let rows = ops.bucket(dit.rows(&windows));
         let mut layout = SpecLayout::default();
-        let places = dit.layout(&mut layout, rows);
+        let sections = dit.layout(&mut layout, rows);
         layout.clear_spec(spec);
-        dit.fill(spec, &places, &windows);
+        dit.fill(spec, &sections, &windows);
         let ticket = ops.launch(StepKey { stage: STAGE, rows, variant: 0 }, spec, &mut |ops, spec, outputs| {
-            outputs.rows.push(dit.forward(ops, spec, &places));
+            outputs.rows.push(dit.forward(ops, spec, &sections));
         });
         let windows =
             inputs.iter().map(|(slot, input)| (*slot, input.len() / mel, self.streams.epoch(*slot))).collect();

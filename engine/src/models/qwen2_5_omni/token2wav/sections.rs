@@ -22,7 +22,7 @@ impl NeighbourBlocks {
 /// Lists for layers that attend beyond their own block.
 #[derive(Debug, Clone)]
 pub struct CrossBlockLists {
-    pub beside: NeighbourBlocks,
+    pub neighbours: NeighbourBlocks,
     /// For each block the rows that it attends to, its own among them.
     pub gather: SpecSection,
     /// Number of these rows for each block.
@@ -42,7 +42,7 @@ pub struct DitSections {
     pub last: SpecSection,
     pub positions: BatchSection,
     pub blocks: SegmentSection,
-    pub beyond: Vec<CrossBlockLists>,
+    pub cross_block: Vec<CrossBlockLists>,
 }
 
 impl DitSections {
@@ -53,14 +53,14 @@ impl DitSections {
             blocks.extend((0..frames).step_by(block).map(|from| block.min(frames - from)));
         }
         spec.set_segments(self.blocks, &blocks);
-        for beyond in &self.beyond {
+        for cross_block in &self.cross_block {
             let (mut gather, mut lengths, mut back) = (Vec::new(), Vec::new(), Vec::new());
             let mut first = 0;
             for &frames in windows {
                 for from in (0..frames).step_by(block) {
                     let to = frames.min(from + block);
-                    let seen = from - if beyond.beside.before { block.min(from) } else { 0 };
-                    let until = if beyond.beside.after { frames.min(to + block) } else { to };
+                    let seen = from - if cross_block.neighbours.before { block.min(from) } else { 0 };
+                    let until = if cross_block.neighbours.after { frames.min(to + block) } else { to };
                     let own = gather.len() + from - seen;
                     back.extend((own..own + to - from).map(|row| row as u32));
                     gather.extend((first + seen..first + until).map(|row| row as u32));
@@ -68,9 +68,9 @@ impl DitSections {
                 }
                 first += frames;
             }
-            spec.set(beyond.gather, &gather);
-            spec.set_segments(beyond.segments, &lengths);
-            spec.set(beyond.back, &back);
+            spec.set(cross_block.gather, &gather);
+            spec.set_segments(cross_block.segments, &lengths);
+            spec.set(cross_block.back, &back);
         }
     }
 }

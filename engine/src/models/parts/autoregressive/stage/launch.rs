@@ -89,7 +89,7 @@ impl<O: StepOps, L: CausalLm<O>> Autoregressive<O, L> {
     pub(super) fn collect_launched(&mut self, out: &mut Outbox) {
         let Some(Launched { ticket, fits, samplers, sampled }) = self.launched.take() else { return };
         self.ops.collect(ticket, &mut self.read_back);
-        if self.lm.takes() == EdgeKind::Prompt {
+        if self.lm.input_kind() == EdgeKind::Prompt {
             self.pass_context(&fits, out);
             for fit in samplers.iter().map(|&i| &fits[i]).filter(|fit| self.is_current(fit)) {
                 if let Some(Decoding { params, steps: 0, .. }) = &self.slots[fit.slot].decoding {
@@ -174,22 +174,22 @@ impl<O: StepOps, L: CausalLm<O>> Autoregressive<O, L> {
         let padded = |rows: usize| if rows == 0 { 0 } else { ops.bucket(rows) };
         let shape =
             StepShape { rows: padded(at.len()), sampled: padded(last.len()), special: padded(lm.special_rows(rows)) };
-        let (layout, places) = StepSections::new(lm, shape, slots.len(), self.positions);
+        let (layout, sections) = StepSections::new(lm, shape, slots.len(), self.positions);
         layout.clear_spec(spec);
         let sequence = |&SlotRowsInStep { slot, from, rows, .. }: &SlotRowsInStep| {
             let table = slots[slot].sequence.table();
             SequenceRows { table, position: from, rows }
         };
-        spec.set_batch(places.batch, &fits.iter().map(sequence).collect::<Vec<_>>(), self.scratch);
-        spec.set_each(places.chosen_from, last.iter().map(|&(_, row)| row as u32));
-        spec.set(places.begun, &fresh);
+        spec.set_batch(sections.batch, &fits.iter().map(sequence).collect::<Vec<_>>(), self.scratch);
+        spec.set_each(sections.chosen_from, last.iter().map(|&(_, row)| row as u32));
+        spec.set(sections.begun, &fresh);
         let sampler = |&(slot, row): &(usize, usize)| {
             let Decoding { params, steps, .. } = slots[slot].decoding.as_ref()?;
             Some(Sampler { slot, row, params, step: *steps })
         };
         let samplers: Vec<_> = last.iter().filter_map(sampler).collect();
-        lm.fill(&StepInput { rows, at: &at, samplers: &samplers }, &places.own, spec);
-        let ticket = places.launch(ops, lm, spec, (cache, output_mask));
+        lm.fill(&StepInput { rows, at: &at, samplers: &samplers }, &sections.own, spec);
+        let ticket = sections.launch(ops, lm, spec, (cache, output_mask));
         rows.clear();
         Launched { ticket, fits, samplers: sampling, sampled: shape.sampled }
     }
@@ -205,13 +205,13 @@ impl<O: StepOps, L: CausalLm<O>> Autoregressive<O, L> {
         while rows < most {
             rows = ops.bucket(rows + 1);
             let shape = StepShape { rows, sampled: rows, special: 0 };
-            let (layout, places) = StepSections::new(lm, shape, slots.len(), self.positions);
+            let (layout, sections) = StepSections::new(lm, shape, slots.len(), self.positions);
             layout.clear_spec(spec);
-            spec.set_batch(places.batch, &[], self.scratch);
-            spec.set(places.chosen_from, &[]);
-            spec.set(places.begun, &[]);
-            lm.fill(&StepInput { rows: &[], at: &[], samplers: &[] }, &places.own, spec);
-            let ticket = places.launch(ops, lm, spec, (cache, output_mask));
+            spec.set_batch(sections.batch, &[], self.scratch);
+            spec.set(sections.chosen_from, &[]);
+            spec.set(sections.begun, &[]);
+            lm.fill(&StepInput { rows: &[], at: &[], samplers: &[] }, &sections.own, spec);
+            let ticket = sections.launch(ops, lm, spec, (cache, output_mask));
             ops.collect(ticket, back);
         }
     }

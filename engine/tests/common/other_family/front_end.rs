@@ -21,9 +21,9 @@ pub const PAIR: usize = 2;
 pub const PLACES: usize = 16;
 
 /// Front end: samples to windows.
-pub struct Ear;
+pub struct WaveFrontEnd;
 
-impl FrontEnd for Ear {
+impl FrontEnd for WaveFrontEnd {
     fn rate(&self) -> u32 {
         RATE
     }
