@@ -1,6 +1,6 @@
-# Every command a person needs. Each does its own set-up (scripts/setup.sh) and says what it installs.
+# All commands of the project. Each installs its requirements (scripts/setup.sh) and prints them.
 #
-#   make run ARGS="serve --model DIR"     arguments for the command that is run
+#   make run ARGS="serve --model DIR"     arguments for the command
 
 SETUP := scripts/setup.sh
 CARGO := cargo
@@ -16,45 +16,45 @@ run:  ## Serve the demo model on http://127.0.0.1:8080
 	@$(SETUP) build
 	$(CARGO) run --release -p repartee -- $(ARGS)
 
-release:  ## Build the binary that ships, stripped and with link-time optimisation, and its archive: target/dist; says the sizes
+release:  ## Build the binary that ships, stripped and with link-time optimisation, and its archive: target/dist; prints the sizes
 	@$(SETUP) build
 	$(CARGO) build --profile dist -p repartee
 	@du -h --apparent-size $${CARGO_TARGET_DIR:-target}/dist/repartee \
 	  $$(scripts/archive.sh $${CARGO_TARGET_DIR:-target}/dist/repartee $${CARGO_TARGET_DIR:-target}/dist)
 
-test:  ## Every test that a change must pass (at most 45 minutes on two cores, from nothing)
+test:  ## Run every test that a change must pass (at most 45 minutes on two cores, from a clean checkout)
 	@$(SETUP) build load tests
 	$(CARGO) test --release --workspace --no-fail-fast
 
-test-cuda:  ## The CUDA kernels and models on them, interpreted on a device that needs no GPU (docs/cuda.md); `make test` tests that device
+test-cuda:  ## Test the CUDA kernels and models on a simulated device, without a GPU (docs/cuda.md); `make test` tests that device
 	@$(SETUP) build cuda
 	$(CARGO) test --release -p repartee-simcuda --no-fail-fast -- --include-ignored
 	CARGO=$(CARGO) scripts/test-cuda.sh
 
-gpu-pack:  ## Build and pack what scripts/on-gpu.sh runs on a machine with a GPU: target/on-gpu.tar.xz, under 60 MiB
+gpu-pack:  ## Build and pack the binaries that scripts/on-gpu.sh runs on a machine with a GPU: target/on-gpu.tar.xz, under 60 MiB
 	@$(SETUP) build cuda
 	CARGO=$(CARGO) scripts/on-gpu.sh pack
 
-test-long:  ## The long tests too, with those of `make test-cuda`; writes target/report/test-long.txt
+test-long:  ## Run all tests, including the long ones and `make test-cuda`; writes target/report/test-long.txt
 	@$(SETUP) build load tests prometheus recipe cuda
 	@CARGO=$(CARGO) scripts/dated-report.sh $(REPORT)/test-long.txt scripts/test-long.sh
 
-screenshots:  ## Make the pictures of docs/page.md anew, in Chromium with the demo model
+screenshots:  ## Take the screenshots of docs/page.md again, in Chromium with the demo model
 	@$(SETUP) build load tests
 	$(CARGO) test --release --workspace --test browser -- --ignored --exact pictures_of_the_pages
 
-conformance:  ## Stock clients alone, one line each; `make test` runs them too
+conformance:  ## Run only the stock clients, one line each; `make test` runs them too
 	@$(SETUP) build load tests
 	$(CARGO) test --release -p repartee-tests --test conformance -- --test-threads=1
 
-lint:  ## Format, clippy, documentation, and what deny.toml says of dependencies; warnings denied
+lint:  ## Check format, clippy, documentation, and dependencies against deny.toml; warnings denied
 	@$(SETUP) build load lint
 	scripts/check-deps
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --release --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --release --workspace --no-deps
 
-bench: bench-engine bench-heard bench-interruptions bench-turns bench-families  ## Measure everything, also against the references; writes target/report/{engine,heard,interruptions,turns,families,first_path}.json
+bench: bench-engine bench-heard bench-interruptions bench-turns bench-families  ## Run the main benchmarks, also against the references; writes target/report/{engine,heard,interruptions,turns,families,first_path}.json
 	@$(SETUP) build load tests reference
 	REPARTEE_REFERENCE_PYTHON=$(CURDIR)/target/tools/reference/bin/python \
 	  $(CARGO) bench -p repartee-tests --bench first_path
@@ -63,7 +63,7 @@ bench-engine:  ## Measure the engine's modes against each other and the physical
 	@$(SETUP) build load
 	$(CARGO) bench -p repartee-tests --bench engine
 
-bench-families:  ## Measure the other families beside their references, small and in published dimensions (ARGS="tts-0.6b": of those that it names); writes target/report/families.json
+bench-families:  ## Measure the other families beside their references, small and in published dimensions (ARGS="tts-0.6b": only the named ones); writes target/report/families.json
 	@$(SETUP) build load reference reference_tts
 	REPARTEE_REFERENCE_PYTHON=$(CURDIR)/target/tools/reference/bin/python \
 	  REPARTEE_TTS_PYTHON=$(CURDIR)/target/tools/qwen-tts/bin/python \
@@ -87,7 +87,7 @@ bench-size:  ## Measure a turn of the published dimensions of Qwen3-Omni-30B-A3B
 	python3 tests/peers/size.py $${CARGO_TARGET_DIR:-target}/release/repartee $(PUBLISHED) $(REPORT)/size.json \
 	  --layers $(PEER_LAYERS) --answers $(REPORT)/answers.json
 
-weight-loss:  ## Say what the demo model loses with int8, int4 and mixed weights: error of tensors, loss, answers; writes target/report/weight_loss.json
+weight-loss:  ## Measure the demo model with int8, int4 and mixed weights: error of tensors, loss, answers; writes target/report/weight_loss.json
 	@$(SETUP) build load
 	$(CARGO) bench -p repartee-tests --bench weight_loss
 
@@ -95,7 +95,7 @@ bench-heard:  ## Measure the kept transcript of interrupted answers against a re
 	@$(SETUP) build load recogniser
 	$(CARGO) bench -p repartee-tests --bench heard
 
-bench-interruptions:  ## Measure false and missed interruptions over echoes, voices and backchannels; writes target/report/interruptions.json
+bench-interruptions:  ## Measure false and missed interruptions with echoes, voices and backchannels; writes target/report/interruptions.json
 	@$(SETUP) build load
 	$(CARGO) bench -p repartee-tests --bench interruptions
 
@@ -110,13 +110,13 @@ eval-model:  ## Ask MODEL (models/demo) its held-out questions, at most CALLS of
 	  --gateway $${CARGO_TARGET_DIR:-target}/release/repartee --people target/tools/people \
 	  $(if $(MODEL),--model $(MODEL)) $(if $(CALLS),--calls $(CALLS)) $(ARGS)
 
-eval-weights: weight-loss  ## As eval-model for bf16, int8, mixed and int4 weights, and write what they lose into MODEL's card
+eval-weights: weight-loss  ## Run eval-model for bf16, int8, mixed and int4 weights, and write the losses into MODEL's card
 	for weights in bf16 int8 mixed int4; do \
 	  $(MAKE) eval-model ARGS="--set engine.weights=$$weights --report $(REPORT)/model-$$weights.json \
 	    --answers $(REPORT)/model-$$weights.jsonl" || exit 1; done
 	PYTHONPATH=models/demo/recipe target/tools/python/bin/python -m demo_recipe.evaluate.formats $(if $(MODEL),--model $(MODEL))
 
-sound-sample:  ## Ask the demo model some questions over WebRTC and keep its Opus packets: docs/sample.opus
+sound-sample:  ## Record the demo model's answers to some questions over WebRTC as Opus packets: docs/sample.opus
 	@$(SETUP) build tests
 	$(CARGO) build --release -p repartee
 	PYTHONPATH=models/demo/recipe target/tools/clients/bin/python -m demo_recipe.evaluate.sample docs/sample.opus \
@@ -124,21 +124,21 @@ sound-sample:  ## Ask the demo model some questions over WebRTC and keep its Opu
 
 LOAD := $(CARGO) run --release -p repartee-load --
 
-loadtest:  ## Synthetic callers against a server of today's code, or TARGET, in under five minutes; writes target/report/load.{json,html}
+loadtest:  ## Run synthetic callers against a server of today's code, or TARGET, in under five minutes; writes target/report/load.{json,html}
 	@$(SETUP) build load
 	$(LOAD) run $(if $(TARGET),--target $(TARGET)) $(ARGS)
 
-knee:  ## Search the most callers that are answered within limits, with the demo model and a canned voice, and a call's cost against aiortc's; adds to target/report/load.json
+knee:  ## Search the largest number of callers within the limits, with the demo model and a canned voice, and compare a call's cost with aiortc's; adds to target/report/load.json
 	@$(SETUP) build load clients
 	$(LOAD) knee --voice demo $(ARGS)
 	$(LOAD) knee --voice canned $(ARGS)
 	$(LOAD) peer
 
-soak:  ## Eight callers for MINUTES (60): memory and delays have to stay flat; writes target/report/soak.{json,html}
+soak:  ## Run eight callers for MINUTES (60) and check that memory and delays stay constant; writes target/report/soak.{json,html}
 	@$(SETUP) build load
 	$(LOAD) soak $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
 
-realtime-vs-chat:  ## 20 s and 200 s of speech, sent while spoken and in one upload; writes target/report/realtime_vs_chat.json
+realtime-vs-chat:  ## Compare 20 s and 200 s of speech, streamed and in one upload; writes target/report/realtime_vs_chat.json
 	@$(SETUP) build load
 	$(LOAD) realtime-vs-chat $(ARGS)
 
@@ -146,5 +146,5 @@ graph:  ## Write the crate graph into ARCHITECTURE.md
 	@$(SETUP) build load
 	$(CARGO) run --release -p repartee-tests --bin crate_graph ARCHITECTURE.md
 
-setup-test:  ## Only install what the tests need
+setup-test:  ## Install the requirements of the tests
 	@$(SETUP) build load tests

@@ -1,4 +1,4 @@
-"""A voice server made with the stock `aiortc`, for comparison: what a WebRTC call costs without a model.
+"""A voice server made with the stock `aiortc`, for comparison: the cost of a WebRTC call without a model.
 
 It answers `POST /v1/realtime/calls` and speaks so much of the Realtime API as the load generator needs. After 200 ms of silence it
 commits the turn and plays two seconds of a tone, as `examples/canned.rs` does. Opus is set as the gateway sets it: mono, 32 kbit/s,

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Packs a release: the binary, its settings, its pages of documentation, the systemd unit and what Prometheus and Grafana need.
+# Packs a release: the binary, its settings, its documentation, the systemd unit and the files for Prometheus and Grafana.
 #
 # Usage: archive.sh BINARY FOLDER    Writes FOLDER/repartee-VERSION-linux-ARCH.tar.gz and its checksum, and prints the archive's path.
 # The same files give the same bytes.

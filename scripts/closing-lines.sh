@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Prints what the runners say at their end, out of the log of a run: a line for each test binary, what was skipped, the sum.
+# Prints a summary of a log of test runs: a line for each test binary, the skipped tests, the sum.
 #
 # Usage: closing-lines.sh LOG
 
 set -euo pipefail
 
 awk '
-  # Cargo says "Running tests/name.rs (target/...)", "Running unittests src/lib.rs (target/...)" or "Doc-tests name".
+  # Cargo prints "Running tests/name.rs (target/...)", "Running unittests src/lib.rs (target/...)" or "Doc-tests name".
   /^ *(Running|Doc-tests) / { sub(/^ */, ""); sub(/^Running /, ""); runner = $0 }
   /^test result:/ {
     sub(/^test result: /, "")

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs a command and keeps what it printed, under a head that says when, on which commit and on what machine.
+# Runs a command and writes its output to a file, under a head with date, commit and machine.
 #
 # Usage: dated-report.sh FILE COMMAND...    Exits as the command does.
 

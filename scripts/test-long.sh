@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Every test there is, also those that take long: the workspace's, those of the feature `cuda`, whose simulated device the workspace's have
-# tested, then each step of the demo model's recipe on seconds of data.
+# Runs every test, including the long ones: those of the workspace (with the simulated CUDA device's own), those of the feature `cuda`, then
+# each step of the demo model's recipe on seconds of data.
 #
 # Usage: test-long.sh    Needs the parts build, load, tests, recipe and cuda of setup.sh. Runs all of them, also when some fail.
 

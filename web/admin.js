@@ -1,4 +1,4 @@
-// The admin page: what /metrics says now and over the last minutes, for people without Grafana.
+// The admin page: figures of /metrics, now and over the last minutes, for people without Grafana.
 
 import { drawChart } from "./chart.js";
 import { remember } from "./key.js";
@@ -10,22 +10,22 @@ import { $, alertText } from "./view.js";
 import { showWaterfall } from "./waterfall.js";
 
 const EVERY_MS = 2000;
-/** What the figures look back on. */
+/** Time window of the figures. */
 const WINDOW_MS = 5 * 60_000;
-/** What one point of a line looks back on: enough turns for a quantile. */
+/** Time window of one point of a line: enough turns for a quantile. */
 const POINT_MS = 30_000;
 
 const STAGES = [
-  ["endpointing", "End of the turn found"],
+  ["endpointing", "Endpointing"],
   ["slice_wait", "Last slice taken"],
-  ["encoder", "It was encoded"],
-  ["prefill", "The rest was read"],
+  ["encoder", "Last slice encoded"],
+  ["prefill", "Prefill of the rest"],
   ["first_token", "First text token"],
   ["first_frame", "First codec frame"],
-  ["codec", "Its samples"],
-  ["playout", "Something to hear"],
+  ["codec", "Samples of that frame"],
+  ["playout", "First audible 20 ms due"],
   ["opus", "Opus packet"],
-  ["wire", "On the wire"],
+  ["wire", "Packet sent"],
 ];
 
 /** Readings of the window, the oldest first. */
@@ -50,7 +50,7 @@ async function read() {
   timer = setTimeout(read, EVERY_MS);
 }
 
-/** The last reading that is at least so old, or the first one. */
+/** Returns the newest reading that is at least `ms` old, or the first one. */
 function before(reading, ms) {
   return readings.findLast(({ at }) => at <= reading.at - ms) ?? readings[0];
 }
@@ -92,7 +92,7 @@ function figure(id, value) {
   $(id).textContent = value;
 }
 
-/** Means of the stages, one after the other. */
+/** Shows the mean of each stage, one after another. */
 function showStages(first, now) {
   let from = 0;
   const stages = STAGES.flatMap(([stage, name]) => {
@@ -107,7 +107,7 @@ function showStages(first, now) {
   showWaterfall($("stages"), stages);
 }
 
-/** How often each value of a label was counted. */
+/** Shows the count of each value of a label. */
 function showCounts(list, first, now, name, label) {
   const counts = now.all(name).map(({ labels }) => [labels[label], increase(first, now, name, labels)]);
   const items = counts.filter(([, count]) => count > 0).map(([value, count]) => {

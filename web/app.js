@@ -1,4 +1,4 @@
-// The demo page: the call button, what is around it, and who is told when it is used.
+// The demo page: connects the call button and the other controls with the conversation.
 
 import { Conversation } from "./conversation.js";
 import { offerDownloads } from "./download.js";
@@ -29,7 +29,7 @@ const downloads = offerDownloads(transcript, () => conversation?.recorder ?? rec
 let conversation = null;
 /** The sound of the last conversation. */
 let recorder = null;
-/** Whether the model follows a conversation; what its card says. */
+/** True if the model follows a conversation; from its card. */
 let remembers = true;
 
 followTheme(settings);
@@ -56,7 +56,7 @@ async function begin() {
   network.follow(mine);
   try {
     await mine.start();
-    // Only now do browsers name the devices, and a server with keys the voices.
+    // From now on browsers name the devices, and a server with keys names the voices.
     panel.refresh(await modelFacts());
   } catch (error) {
     if (conversation === mine) end(error);
@@ -65,7 +65,7 @@ async function begin() {
 
 function connected(session) {
   $("model").textContent ||= session?.model ?? "";
-  // So that the space bar talks.
+  // Focus, so that the space bar holds the button.
   if (settings.get("turns") === "none" && document.activeElement === $("call")) $("hold").focus();
 }
 
@@ -136,7 +136,7 @@ settings.addEventListener("change", ({ detail }) => {
   conversation?.changed(detail);
   if (detail.name === "turns" && conversation) setMuted(false);
 });
-// Not before: a server with keys answers nobody who has not said theirs.
+// Only now: a server with keys refuses requests without one.
 $("settings").addEventListener("shown", async () => panel.refresh(await modelFacts()));
 $("clear").addEventListener("click", () => {
   transcript.clear();

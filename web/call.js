@@ -1,12 +1,12 @@
 // One call over WebRTC, with the Realtime API: an offer posted to /v1/realtime/calls, sound on the peer connection,
-// events on its data channel. Knows nothing of the page.
+// events on its data channel. Independent of the page.
 
 import { CallError, refusal, request } from "./server.js";
 
 const CALLS = "/v1/realtime/calls";
-/** How long a connection may stay interrupted before the call counts as lost. */
+/** Longest interruption of a connection before the call counts as lost. */
 const LOST_AFTER_MS = 5000;
-/** How long the first packet may take, once the server has answered. */
+/** Timeout of the first packet, after the server has answered. */
 const CONNECT_WITHIN_MS = 8000;
 
 /**
@@ -22,14 +22,14 @@ export class Call extends EventTarget {
   #channel;
   #sender = null;
   #relayed;
-  /** Where the server keeps this call; null until it has answered. */
+  /** URL of this call on the server; null until the server has answered. */
   #location = null;
   #connected = false;
   #over = false;
   #timer = 0;
 
   /**
-   * @param {MediaStream} microphone what is sent; the call does not stop it
+   * @param {MediaStream} microphone stream to send; the call does not stop it
    * @param {RTCIceServer[]} iceServers relays
    */
   constructor(microphone, iceServers) {
@@ -53,7 +53,7 @@ export class Call extends EventTarget {
     this.#channel.addEventListener("close", () => this.#lose(CallError.retryable("The server ended the call.")));
   }
 
-  /** Connects; resolves once the server has answered. Throws a CallError after taking everything down. */
+  /** Connects; resolves once the server has answered. On failure closes everything and throws a CallError. */
   async connect() {
     try {
       await this.#peer.setLocalDescription();
@@ -74,17 +74,17 @@ export class Call extends EventTarget {
     this.dispatchEvent(new CustomEvent("sent", { detail: event }));
   }
 
-  /** Stops the answer: what is being made of it, and what is still to be played. */
+  /** Cancels the response and drops its unplayed audio. */
   stopAnswer() {
     this.send({ type: "output_audio_buffer.clear" });
   }
 
-  /** Sends another microphone's sound from now on. */
+  /** Switches to another microphone. */
   async setMicrophone(stream) {
     await this.#sender?.replaceTrack(stream.getAudioTracks()[0]);
   }
 
-  /** What the browser reports of the connection. */
+  /** Returns the browser's connection statistics. */
   stats() {
     return this.#peer.getStats();
   }
@@ -136,7 +136,7 @@ export class Call extends EventTarget {
 
   #tellServer() {
     if (!this.#location) return;
-    // The page may be closing: keepalive lets the request outlive it. A server that is gone needs no hang-up.
+    // The page may be closing: keepalive lets the request outlive it. If the server is gone, no hang-up is needed.
     request(`${this.#location}/hangup`, { method: "POST", keepalive: true }).catch(() => {});
     this.#location = null;
   }

@@ -1,4 +1,4 @@
-// Runs beside the page, on the sound's own thread: hands on what the microphone gives, 20 ms or so at a time.
+// Audio worklet on the audio thread: posts the microphone's samples to the page, about 20 ms at a time.
 
 const SECONDS = 0.02;
 

@@ -1,4 +1,4 @@
-// A line over time on a canvas; nothing that needs to be touched.
+// A line chart over time on a canvas, without interaction.
 
 /** Space for the numbers at the left, in CSS pixels. */
 const MARGIN = 64;
@@ -12,7 +12,7 @@ export function drawChart(canvas, lines, from, to, unit = "") {
   const scale = window.devicePixelRatio || 1;
   [canvas.width, canvas.height] = [Math.round(width * scale), Math.round(height * scale)];
   const context = canvas.getContext("2d");
-  // A variable's own value names the colours of both themes: what is used of them is that of a property.
+  // The variable's own value has the colours of both themes; a property's computed value has the one in use.
   const colour = (name) => {
     canvas.style.color = `var(${name})`;
     return getComputedStyle(canvas).color;
@@ -47,7 +47,7 @@ export function drawChart(canvas, lines, from, to, unit = "") {
   }
 }
 
-/** The next of 1, 2, 5, 10, 20, 50... */
+/** Returns the next of 1, 2, 5, 10, 20, 50... */
 function roundUp(value) {
   const power = 10 ** Math.floor(Math.log10(value));
   return [1, 2, 5, 10].find((digit) => digit * power >= value) * power;

@@ -1,4 +1,4 @@
-// One conversation: mostly one call, more if connections are lost. Owns the microphone, the sound and the call.
+// One conversation: one call, or several if connections are lost. Owns the microphone, the audio and the call.
 
 import { Call } from "./call.js";
 import { Dialogue } from "./dialogue.js";
@@ -22,9 +22,9 @@ export class Conversation extends EventTarget {
   #call = null;
   #microphone = null;
   #muted = false;
-  /** Whether UDP did not get through, so that the call runs over a websocket. */
+  /** True if UDP did not get through, so that the call runs over a websocket. */
   #byWebsocket;
-  /** When the connection was lost, until there is a new one; on the clock of performance.now(). */
+  /** Time of the loss of the connection, until there is a new one; on the clock of performance.now(). */
   #lostAt = null;
   #over = false;
 
@@ -32,26 +32,26 @@ export class Conversation extends EventTarget {
     super();
     [this.#settings, this.#transcript, this.#remembers] = [settings, transcript, remembers];
     [this.#byWebsocket, this.#muted] = [settings.get("transport") === "websocket", settings.get("turns") === "none"];
-    // Made inside the tap: a browser lets only a gesture start sound.
+    // Created inside the tap: browsers start audio only on a user gesture.
     this.#context = new AudioContext();
     this.#context.resume();
     this.#dialogue = new Dialogue((event) => this.#call.send(event), transcript, remembers);
     this.#meters = new Meters(this.#context, this.#dialogue);
   }
 
-  /** The sound of both sides so far; null if there is none. */
+  /** Recorder of both sides; null if there is none. */
   get recorder() {
     return this.#recorder;
   }
 
-  /** Whether there is a call that can be spoken on. */
+  /** True if a call is connected. */
   get connected() {
     return !["idle", "connecting", "redialling"].includes(document.body.dataset.state);
   }
 
   async start() {
     show("connecting");
-    // First, because a server that needs a key refuses here, before the browser asks for the microphone.
+    // First, because a server with keys refuses this request before the browser asks for the microphone.
     const relays = await iceServers();
     await this.#open(this.#settings.get("microphone"));
     if (this.#over) return this.#releaseMicrophone();
@@ -59,7 +59,7 @@ export class Conversation extends EventTarget {
     await this.#dial(relays);
   }
 
-  /** Opens a microphone in place of the one before. */
+  /** Replaces the microphone. */
   async #open(device) {
     const before = this.#microphone;
     const microphone = await openMicrophone(device);
@@ -68,7 +68,7 @@ export class Conversation extends EventTarget {
     for (const track of microphone.getAudioTracks()) {
       track.enabled = !this.#muted;
       track.addEventListener("ended", () => {
-        if (!this.#over) this.#tell("ended", new CallError("The microphone went away, so the call was ended."));
+        if (!this.#over) this.#tell("ended", new CallError("The microphone was disconnected, so the call ended."));
       });
     }
     if (!this.#over) this.#meters.listenTo("you", microphone);
@@ -93,7 +93,7 @@ export class Conversation extends EventTarget {
     this.#lostAt = null;
     const chosen = this.#settings.sessionIfChosen();
     if (chosen) this.#call.send({ type: "session.update", session: chosen });
-    // A model that does not use the history needs none of it.
+    // A model without memory gets no history.
     if (this.#remembers) for (const event of this.#transcript.events()) this.#call.send(event);
     show("listening");
     this.#tell("opened");
@@ -124,7 +124,7 @@ export class Conversation extends EventTarget {
     }
   }
 
-  /** Tells the server what was chosen since. */
+  /** Sends changed settings to the server. */
   async changed({ name, ofTheSession }) {
     if (ofTheSession) this.#call?.send({ type: "session.update", session: this.#settings.session() });
     if (name === "turns") this.mute(this.#settings.get("turns") === "none");
@@ -140,7 +140,7 @@ export class Conversation extends EventTarget {
     for (const track of this.#microphone?.getAudioTracks() ?? []) track.enabled = !muted;
   }
 
-  /** Stops the answer that is being made or played, if there is one. */
+  /** Stops the current answer, if there is one. */
   stopAnswer() {
     if (["thinking", "speaking"].includes(document.body.dataset.state)) this.#call.stopAnswer();
   }
@@ -150,7 +150,7 @@ export class Conversation extends EventTarget {
     this.#dialogue.write(text);
   }
 
-  /** The button is held: what was said before does not belong to the turn. */
+  /** Handles the press of the button: earlier audio does not belong to the turn. */
   hold() {
     this.stopAnswer();
     this.#call.send({ type: "input_audio_buffer.clear" });
@@ -158,7 +158,7 @@ export class Conversation extends EventTarget {
     show("hearing");
   }
 
-  /** The button was let go after so long; null takes back what was said. */
+  /** Handles the release of the button after this time; null discards the turn. */
   release(heldMs) {
     this.mute(true);
     if (heldMs !== null) return this.#dialogue.release(heldMs);
@@ -176,7 +176,7 @@ export class Conversation extends EventTarget {
     this.#releaseMicrophone();
     this.#dialogue.end();
     this.#meters.close();
-    // The context goes on until the recording has its end.
+    // The context stays open until the recording is complete.
     Promise.resolve(this.#recorder?.stop()).finally(() => this.#context.close());
     $("voice").srcObject = null;
   }
@@ -186,7 +186,7 @@ export class Conversation extends EventTarget {
   }
 
   #play(stream) {
-    // The element first: without it some browsers give an analyser nothing.
+    // The element first: without it an analyser gets no audio in some browsers.
     $("voice").srcObject = stream;
     $("voice").play().catch(() => alertText("The browser blocked the sound: tap the button twice to start again."));
     this.#meters.listenTo("it", stream);

@@ -1,50 +1,50 @@
-// What is said in a call: server events become turns, states and answers to function calls.
+// The dialogue of a call: turns server events into turns, states and results of function calls.
 
 import { answer } from "./functions.js";
 import { Turn } from "./turns.js";
 import { $, alertText, show, showFirstSound } from "./view.js";
 import { Marks } from "./waterfall.js";
 
-/** Responses and items whose turns are known; the oldest are dropped beyond. */
+/** Largest number of responses and items mapped to turns; the oldest are dropped. */
 const MAX_KNOWN = 100;
 
 export class Dialogue {
   #send;
   #transcript;
   #remembers;
-  /** The turn that is being spoken or answered, and what its caller waits for. */
+  /** The current turn, and its pending waterfall. */
   #turn = null;
   #marks = null;
-  /** Id of a response or an item -> the turn that shows it. */
+  /** Id of a response or an item -> its turn. */
   #turnOf = new Map();
-  /** When the last turn was committed, until its first sound is heard; on the clock of performance.now(). */
+  /** Commit time of the last turn, until its first sound; on the clock of performance.now(). */
   #committedAt = null;
-  /** When the caller was last loud. */
+  /** Last time at which the caller was loud. */
   #voiceAt = null;
   #speechStartMs = 0;
-  /** Items of finished turns that a model without memory should not see again. */
+  /** Items of finished turns, to be deleted for a model without memory. */
   #items = [];
 
   /**
    * @param {(event: object) => void} send sends a client event
-   * @param {Transcript} transcript gets what is said
-   * @param {boolean} remembers whether the model follows a conversation
+   * @param {Transcript} transcript receives the turns
+   * @param {boolean} remembers true if the model follows a conversation
    */
   constructor(send, transcript, remembers) {
     [this.#send, this.#transcript, this.#remembers] = [send, transcript, remembers];
   }
 
-  /** The caller's voice is heard by this page's own meter. */
+  /** Handles voice of the caller on this page's own meter. */
   voiced() {
     this.#voiceAt = performance.now();
   }
 
-  /** Since when a first sound is awaited; null if none is. */
+  /** Commit time of a turn without a first sound; null if there is none. */
   get awaitedSince() {
     return this.#committedAt;
   }
 
-  /** The first sound was heard. */
+  /** Handles the first sound of the answer. */
   firstSound(at) {
     const ms = Math.round(at - this.#committedAt);
     this.#committedAt = null;
@@ -53,7 +53,7 @@ export class Dialogue {
     this.#turn?.firstSound(ms, this.#marks?.stages() ?? null);
   }
 
-  /** The caller writes instead of speaking. */
+  /** Sends a written message. */
   write(text) {
     this.#begin();
     this.#turn.said(text, { written: true });
@@ -64,7 +64,7 @@ export class Dialogue {
     show("thinking");
   }
 
-  /** The caller has let go of the button: the turn is over. */
+  /** Ends the turn at the release of the button. */
   release(heldMs) {
     this.#begin();
     this.#turn.lasted(heldMs);
@@ -73,7 +73,7 @@ export class Dialogue {
     show("thinking");
   }
 
-  /** The call was lost or is over: what was begun will not be finished. */
+  /** Marks open turns as unfinished, because the call was lost or is over. */
   end(problem) {
     this.#turn?.finish(problem);
     [this.#turn, this.#committedAt] = [null, null];
@@ -101,14 +101,14 @@ export class Dialogue {
         this.#turnOf.get(event.item_id)?.said(event.delta, { more: true });
         break;
       case "conversation.item.input_audio_transcription.completed":
-        // It may come after the next turn has begun.
+        // This event may come after the next turn has begun.
         (this.#turnOf.get(event.item_id) ?? this.#turn)?.said(event.transcript);
         break;
       case "conversation.item.done":
         if (!this.#remembers) this.#items.push(event.item.id);
         break;
       case "conversation.item.truncated":
-        // The event says how much was heard; the item, which words that was.
+        // The event has the heard time; the item has the heard words.
         this.#send({ type: "conversation.item.retrieve", item_id: event.item_id });
         break;
       case "conversation.item.retrieved":
@@ -134,7 +134,7 @@ export class Dialogue {
         break;
       case "output_audio_buffer.cleared":
         this.#turnOf.get(event.response_id)?.interrupted();
-        // By the button: else somebody is being heard.
+        // Committed by the button; otherwise the caller may still be speaking.
         if (document.body.dataset.state === "speaking") show("listening");
         break;
       case "output_audio_buffer.stopped":
@@ -148,7 +148,7 @@ export class Dialogue {
     }
   }
 
-  /** A turn begins; `silentSince` is when its caller fell silent, if it was spoken and its end had to be found. */
+  /** Begins a turn; `silentSince` is the end of the caller's voice, for a spoken turn with endpointing. */
   #begin(silentSince) {
     // The hints make room for the conversation.
     $("hints").open = false;
@@ -176,12 +176,12 @@ export class Dialogue {
     else if (status === "incomplete") turn?.finish("The answer was cut off at its limit.");
     else turn?.finish();
     if (status === "cancelled") turn?.interrupted();
-    // With sound the state follows the playback, which ends later.
+    // With audio the state follows the playback, which ends later.
     const spoken = output.some((item) => item.content?.some((part) => part.type === "output_audio"));
     if (!spoken && turn === this.#turn && document.body.dataset.state === "thinking") show("listening");
   }
 
-  /** Runs the functions that the model has called, and lets it go on. */
+  /** Runs the functions that the model has called, and requests the next response. */
   #answerCalls(turn, calls) {
     for (const call of calls) {
       const output = answer(call);
@@ -191,7 +191,7 @@ export class Dialogue {
     this.#send({ type: "response.create" });
   }
 
-  /** A response was played to its end, or up to the barge-in. */
+  /** Handles the end of a response's playback, also by barge-in. */
   #forgetItems() {
     if (this.#remembers) return;
     for (const id of this.#items.splice(0)) this.#send({ type: "conversation.item.delete", item_id: id });

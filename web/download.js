@@ -1,4 +1,4 @@
-// What can be taken home: the transcript as text, and the sound of both sides.
+// Downloads: the transcript as text, and the recording of both sides.
 
 import { $ } from "./view.js";
 

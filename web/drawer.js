@@ -1,6 +1,6 @@
-// A panel beside the page, or over it where there is no room beside it.
+// A panel beside the page, or over a narrow page.
 
-/** From this width on a panel and the page are seen together. */
+/** Media query: the panel fits beside the page. */
 const BESIDE = matchMedia("(min-width: 1080px)");
 
 export class Drawer {

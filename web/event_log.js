@@ -1,9 +1,9 @@
-// The events of a call as they come and go, for people who write clients.
+// The sent and received events of a call, for developers of clients.
 
-/** Lines kept, and events of one line; the oldest are dropped beyond. */
+/** Largest number of lines, and of events in one line; the oldest are dropped. */
 const MAX_LINES = 400;
 const MAX_EVENTS = 50;
-/** A longer text, which is sound mostly, is shown by its length alone. */
+/** Limit of a text's length; of a longer one, mostly audio, only the length is shown. */
 const MAX_TEXT = 2000;
 
 export class EventLog {
@@ -24,7 +24,7 @@ export class EventLog {
     });
   }
 
-  /** One event, `sent` or `received`. Those of one type that follow each other share a line. */
+  /** Adds an event, `sent` or `received`. Successive events of one type share a line. */
   add(direction, event) {
     const { type } = event;
     if (this.#last?.type === type && this.#last.direction === direction) {
@@ -68,7 +68,7 @@ function written(event) {
 
 function block(text) {
   const pre = Object.assign(document.createElement("pre"), { textContent: text });
-  // So that the keyboard can scroll it.
+  // Focusable, so that the keyboard can scroll it.
   pre.tabIndex = 0;
   return pre;
 }

@@ -1,4 +1,4 @@
-// Functions that the model may call, to try out how it does: a clock and a dice. Both run in this page.
+// Two functions to try function calls: a clock and a dice. Both run in this page.
 
 const FUNCTIONS = {
   clock: {
@@ -17,7 +17,7 @@ const FUNCTIONS = {
       description: "Rolls one dice.",
       parameters: {
         type: "object",
-        properties: { sides: { type: "integer", description: "How many sides it has; 6 if nobody says." } },
+        properties: { sides: { type: "integer", description: "Number of sides; 6 by default." } },
         required: [],
       },
     },
@@ -28,12 +28,12 @@ const FUNCTIONS = {
   },
 };
 
-/** The tools of a session that offers these functions, by name: `clock`, `dice`. */
+/** Returns the tools of a session with these functions, by name: `clock`, `dice`. */
 export function tools(names) {
   return names.filter((name) => FUNCTIONS[name]).map((name) => FUNCTIONS[name].tool);
 }
 
-/** The item that answers a `function_call` item; its result is text for the model, also where there is no such function. */
+/** Returns the output item of a `function_call` item; its result is text for the model, also for an unknown function. */
 export function answer({ name, arguments: given, call_id: call }) {
   return { type: "function_call_output", call_id: call, output: run(name, given) };
 }

@@ -1,8 +1,8 @@
-// Push-to-talk: a button that is held while one speaks, by finger, mouse, space or enter.
+// Push-to-talk: a button that the caller holds while speaking, by finger, mouse, space or enter.
 
-/** A shorter hold was a slip. */
+/** Shortest hold; a shorter one discards the turn. */
 const SHORTEST_MS = 250;
-/** What is on its way to the server when the button is let go. */
+/** Delay of the commit after the release, for audio on its way to the server. */
 const TAIL_MS = 150;
 
 export class HoldButton {
@@ -12,7 +12,7 @@ export class HoldButton {
 
   /**
    * @param {HTMLButtonElement} button
-   * @param {{ held: () => void, released: (ms: number | null) => void }} tell `released` gets how long it was held, or null for
+   * @param {{ held: () => void, released: (ms: number | null) => void }} tell `released` gets the duration of the hold, or null for
    *   a slip
    */
   constructor(button, tell) {

@@ -1,5 +1,5 @@
-// The API key, if the server needs one: typed in, or given in the page's address after `#key=`, which browsers never send and
-// which is removed at once. Kept for as long as this tab is open.
+// The API key, if the server needs one: typed in, or in the page's address after `#key=`, which browsers never send and
+// which this module removes at once. Kept as long as this tab is open.
 
 const NAME = "repartee.key";
 
@@ -29,12 +29,12 @@ export function remember(text) {
   }
 }
 
-/** Headers with the key, if there is one. */
+/** Returns the headers with the key, if there is one. */
 export function authorization() {
   return key ? { Authorization: `Bearer ${key}` } : {};
 }
 
-/** Subprotocols of a websocket, with the key if there is one: a page cannot set its headers. */
+/** Returns the subprotocols of a websocket, with the key if there is one: a page cannot set the headers. */
 export function protocols() {
   return key ? ["realtime", `openai-insecure-api-key.${key}`] : ["realtime"];
 }

@@ -1,16 +1,16 @@
-// Reads both sides' sound while a call runs: draws it, finds the first sound of an answer and the end of the caller's voice.
+// Meters of both sides during a call: draws levels, detects the first sound of an answer and the end of the caller's voice.
 
 import { LevelMeter } from "./sound.js";
 import { $ } from "./view.js";
 import { Waveform } from "./waveform.js";
 
-/** How often levels and onset are read; well within what a LevelMeter looks back. */
+/** Interval of readings; shorter than the window of a LevelMeter. */
 const READ_EVERY_MS = 20;
-/** Every so many readings, the loudest of them is drawn. */
+/** Readings per drawn bar, which shows the loudest of them. */
 const DRAWN_EVERY = 3;
-/** The meters report their value to a screen reader this often. */
+/** Interval of reports to a screen reader. */
 const REPORT_EVERY_MS = 1000;
-/** A level above this is a voice: -45 dBFS of the 60 dB that a level spans. */
+/** Level of a voice: -45 dBFS on the meter's scale of 60 dB. */
 const VOICE_LEVEL = 0.25;
 
 export class Meters {
@@ -26,7 +26,7 @@ export class Meters {
 
   /**
    * @param {AudioContext} context a running context
-   * @param {Dialogue} dialogue is told of the first sound, and of the caller's voice
+   * @param {Dialogue} dialogue receives the first sound, and the caller's voice
    */
   constructor(context, dialogue) {
     [this.#context, this.#dialogue] = [context, dialogue];
@@ -34,7 +34,7 @@ export class Meters {
     this.#reader = setInterval(() => this.#read(), READ_EVERY_MS);
   }
 
-  /** Reads this stream as `side` from now on. */
+  /** Sets the stream of `side`. */
   listenTo(side, stream) {
     this.#meters[side]?.close();
     this.#meters[side] = new LevelMeter(this.#context, stream);

@@ -1,4 +1,4 @@
-// Reads the server's /metrics: samples of the Prometheus text format, and what histograms say of a stretch of time.
+// Reader of the server's /metrics: samples in the Prometheus text format, and statistics of histograms over time.
 
 /** The samples of one reading. */
 export class Reading {
@@ -7,7 +7,7 @@ export class Reading {
 
   /**
    * @param {string} text in the Prometheus text format
-   * @param {number} at when it was read, in ms
+   * @param {number} at time of the reading, in ms
    */
   constructor(text, at) {
     this.at = at;
@@ -19,12 +19,12 @@ export class Reading {
     }
   }
 
-  /** [{ labels, value }] of this name; empty if the server has none. */
+  /** Returns [{ labels, value }] of this name; empty if the server has none. */
   all(name) {
     return this.#samples.get(name) ?? [];
   }
 
-  /** The sum over all labels that have these values. */
+  /** Returns the sum over all samples with these labels. */
   sum(name, labels = {}) {
     return this.all(name)
       .filter((sample) => Object.entries(labels).every(([key, value]) => sample.labels[key] === value))
@@ -37,21 +37,21 @@ function readLabels(text) {
   return Object.fromEntries(pairs.map(([, key, value]) => [key, value.replace(/\\(.)/g, (_, char) => (char === "n" ? "\n" : char))]));
 }
 
-/** How much a counter grew from one reading to another. A server that was started anew counts from zero. */
+/** Returns the increase of a counter between two readings. After a restart the server counts from zero. */
 export function increase(before, now, name, labels) {
   const [from, to] = [before.sum(name, labels), now.sum(name, labels)];
   return to >= from ? to - from : to;
 }
 
-/** The mean of what a histogram was given between two readings; null for nothing. */
+/** Returns the mean of a histogram's values between two readings; null if there are none. */
 export function mean(before, now, name, labels) {
   const count = increase(before, now, `${name}_count`, labels);
   return count > 0 ? increase(before, now, `${name}_sum`, labels) / count : null;
 }
 
 /**
- * The quantile of what a histogram was given between two readings, in its unit; null for nothing. Within a bucket values are taken to
- * lie evenly; beyond the last bound it is that bound.
+ * Returns the quantile of a histogram's values between two readings, in its unit; null if there are none. Values are assumed to be
+ * uniform within a bucket; above the last bound the result is that bound.
  */
 export function quantile(before, now, name, share) {
   const bounds = [...new Set(now.all(`${name}_bucket`).map(({ labels }) => labels.le))];

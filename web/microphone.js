@@ -1,18 +1,18 @@
-// The microphone: which ones there are, opening one, and plain words for why there is none.
+// Microphones: lists them, opens one, and explains errors in plain words.
 
 import { CallError } from "./server.js";
 
-/** What a conversation wants of a microphone; `device` is the id of a chosen one, empty for the system's choice. */
+/** Constraints of the microphone; `device` is the id of a chosen one, empty for the system's default. */
 const wanted = (device) => ({
   echoCancellation: true,
   noiseSuppression: true,
   autoGainControl: true,
   channelCount: 1,
-  // One that was unplugged since is replaced by the system's choice.
+  // `ideal`: the system's default replaces an unplugged device.
   ...(device && { deviceId: { ideal: device } }),
 });
 
-/** Asks for the microphone. Throws a CallError that says in plain words why there is none. */
+/** Opens the microphone. Throws a CallError with the reason in plain words. */
 export async function openMicrophone(device) {
   if (!window.isSecureContext || !navigator.mediaDevices) {
     throw new CallError(
@@ -43,8 +43,8 @@ function problem(error) {
 }
 
 /**
- * Microphones and loudspeakers: {microphones, speakers}, each a list of {id, name}. Browsers name them only once a microphone has
- * been allowed, and some name no loudspeakers at all.
+ * Returns microphones and loudspeakers: {microphones, speakers}, each a list of {id, name}. Browsers list them only after permission
+ * for a microphone, and some list no loudspeakers.
  */
 export async function audioDevices() {
   const devices = (await navigator.mediaDevices?.enumerateDevices().catch(() => [])) ?? [];
@@ -55,7 +55,7 @@ export async function audioDevices() {
   return { microphones: named("audioinput"), speakers: named("audiooutput") };
 }
 
-/** Calls `changed` whenever a device is plugged in or taken away. */
+/** Calls `changed` whenever a device is plugged in or removed. */
 export function onDeviceChange(changed) {
   navigator.mediaDevices?.addEventListener("devicechange", changed);
 }

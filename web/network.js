@@ -2,7 +2,7 @@
 
 const EVERY_MS = 2000;
 
-/** Shows the network of a conversation while it lasts. */
+/** Shows the round trip and loss of the current conversation. */
 export class NetworkReport {
   #output;
   #timer = 0;
@@ -11,7 +11,7 @@ export class NetworkReport {
     this.#output = output;
   }
 
-  /** Reports on this conversation from now on; null for none. */
+  /** Sets the conversation to show; null for none. */
   follow(conversation) {
     clearInterval(this.#timer);
     this.#output.textContent = "–";

@@ -1,17 +1,17 @@
-// Plays the sound of answers piece by piece without a gap, and knows how much of each was heard.
+// Player of answers: plays chunks without gaps, and tracks the heard time of each item.
 
-/** What is waited before a first piece, so that the next one comes in time. */
+/** Delay before the first chunk, so that the next one comes in time. */
 const LEAD_S = 0.06;
 
-/** Dispatches `started`, `stopped` (all was played) and `cleared` (the rest was dropped); detail is the response's id. */
+/** Dispatches `started`, `stopped` (played to the end) and `cleared` (the rest was dropped); detail is the response's id. */
 export class Player extends EventTarget {
   #context;
   #destination;
-  /** Pieces that play or will: { response, item, node, start, seconds }, in order. */
+  /** Playing and scheduled chunks: { response, item, node, start, seconds }, in order. */
   #pieces = [];
-  /** Item -> seconds of it that have been played to the end of a piece. */
+  /** Item -> seconds of its completely played chunks. */
   #played = new Map();
-  /** Responses whose sound is complete, and those that have begun to play. */
+  /** Responses with complete audio, and responses that have begun to play. */
   #complete = new Set();
   #started = new Set();
 
@@ -22,12 +22,12 @@ export class Player extends EventTarget {
     this.#destination = context.createMediaStreamDestination();
   }
 
-  /** What is played, for an <audio> element. */
+  /** Output stream, for an <audio> element. */
   get stream() {
     return this.#destination.stream;
   }
 
-  /** Plays these samples after those before them. */
+  /** Schedules these samples after the earlier ones. */
   push(response, item, samples) {
     if (samples.length === 0) return;
     const buffer = this.#context.createBuffer(1, samples.length, this.#context.sampleRate);
@@ -47,14 +47,14 @@ export class Player extends EventTarget {
     }
   }
 
-  /** No more samples of this response will come. */
+  /** Marks the audio of this response as complete. */
   finish(response) {
     if (!this.#started.has(response)) return;
     this.#complete.add(response);
     this.#stopIfPlayed(response);
   }
 
-  /** Drops what was not played yet; returns what was heard of each item that was cut: [{ item, heardMs }]. */
+  /** Drops the unplayed audio; returns the heard time of each cut item: [{ item, heardMs }]. */
   clear() {
     const dropped = this.#pieces.splice(0);
     const now = this.#context.currentTime;

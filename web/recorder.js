@@ -1,11 +1,11 @@
-// The sound of a conversation: the caller on the left, the answers on the right. It stays in this page until it is downloaded.
+// Recording of a conversation: the caller on the left, the answers on the right. It stays in this page until it is downloaded.
 
-/** What browsers can write, the best first. */
+/** Recording formats, in order of preference. */
 const KINDS = ["audio/webm;codecs=opus", "audio/ogg;codecs=opus", "audio/mp4"];
 const BITS_PER_SECOND = 64_000;
-/** Milliseconds between two pieces. */
+/** Milliseconds between two chunks. */
 const PIECE_MS = 1000;
-/** Bytes that are kept; the recording ends there. More than two hours. */
+/** Largest size in bytes, more than two hours; the recording ends there. */
 const MOST_BYTES = 64 << 20;
 
 export class Recorder {
@@ -17,7 +17,7 @@ export class Recorder {
   #bytes = 0;
   #stopped;
 
-  /** A running recorder of this microphone, or null where the browser has none. */
+  /** Returns a running recorder of this microphone, or null if the browser has none. */
   static of(context, microphone) {
     const kind = window.MediaRecorder && KINDS.find((kind) => MediaRecorder.isTypeSupported(kind));
     return kind ? new Recorder(context, microphone, kind) : null;
@@ -43,13 +43,13 @@ export class Recorder {
     this.#connect(stream, 1);
   }
 
-  /** Ends the recording; resolves once all of it is there. */
+  /** Ends the recording; resolves once it is complete. */
   async stop() {
     if (this.#recorder.state !== "inactive") this.#recorder.stop();
     await this.#stopped;
   }
 
-  /** What was recorded so far, and how its file name ends: { blob, ending }. */
+  /** Returns the recording so far, and its file extension: { blob, ending }. */
   async sound() {
     if (this.#recorder.state === "recording") {
       const piece = new Promise((resolve) => this.#recorder.addEventListener("dataavailable", resolve, { once: true }));

@@ -1,17 +1,17 @@
-// Requests to the server, and what its refusals mean for the person who calls.
+// Requests to the server, with errors in plain words.
 
 import { authorization } from "./key.js";
 
 const ICE_SERVERS = "/v1/realtime/ice_servers";
 const MODELS = "/v1/models";
 
-/** Why a call could not be made or went on no longer; `message` is written for the person who called. */
+/** Error of a call; `message` is written for the caller. */
 export class CallError extends Error {
-  /** Whether calling again may succeed. */
+  /** True if another call may succeed. */
   retryable = false;
-  /** Whether a key would help. */
+  /** True if a key would help. */
   needsKey = false;
-  /** Whether the server answers, but no packet of the call gets through. */
+  /** True if the server answers, but no packet of the call gets through. */
   unreachable = false;
 
   static retryable(message) {
@@ -23,7 +23,7 @@ export class CallError extends Error {
   }
 }
 
-/** A request with the key, if there is one. Throws a CallError where nobody answers. */
+/** Sends a request with the key, if there is one. Throws a CallError if no reply comes. */
 export async function request(path, { headers, ...options } = {}) {
   try {
     return await fetch(path, { ...options, headers: { ...headers, ...authorization() } });
@@ -32,7 +32,7 @@ export async function request(path, { headers, ...options } = {}) {
   }
 }
 
-/** Relays for callers that no direct path reaches, as the server names them. Throws a CallError if it does not let this page in. */
+/** Returns the server's TURN relays, for callers without a direct path. Throws a CallError if the server refuses this page. */
 export async function iceServers() {
   const reply = await request(ICE_SERVERS);
   if (reply.status === 401 || reply.status === 403) throw await refusal(reply);
@@ -40,7 +40,7 @@ export async function iceServers() {
   return (await reply.json().catch(() => ({}))).ice_servers ?? [];
 }
 
-/** What the served model can do: {voices, default_voice, tools, transcription}; empty where the server does not say. */
+/** Returns the model's capabilities: {voices, default_voice, tools, transcription}; empty if the server lists none. */
 export async function modelFacts() {
   try {
     const reply = await request(MODELS);
@@ -50,13 +50,13 @@ export async function modelFacts() {
   }
 }
 
-/** The served checkpoint's card: {name, ask, note, remembers}; every field may be missing. */
+/** Returns the served checkpoint's card: {name, ask, note, remembers}; every field may be missing. */
 export async function modelCard() {
   const reply = await fetch("model.json").catch(() => null);
   return reply?.ok ? reply.json().catch(() => ({})) : {};
 }
 
-/** What a refused request means for the person who called. */
+/** Returns the CallError of a refused request. */
 export async function refusal(reply) {
   const { code, message: said } = await reply.json().then(({ error }) => error ?? {}, () => ({}));
   const because = said ? `: ${said}` : ".";
@@ -67,12 +67,12 @@ export async function refusal(reply) {
         { needsKey: true },
       );
     case 403:
-      return new CallError(`The server did not let this page in${because}`);
+      return new CallError(`The server refused this page${because}`);
     case 429:
-      return CallError.retryable(`The server takes no more calls from here at the moment${because}`);
+      return CallError.retryable(`The server accepts no more calls from this address at the moment${because}`);
     case 503:
       if (code === "server_starting") return CallError.retryable("The server is loading its model. Try again in a moment.");
-      return CallError.retryable("The server is busy: every place is taken. Try again in a moment.");
+      return CallError.retryable("The server is full. Try again in a moment.");
     default: {
       const error = new CallError(`The server refused the call${said ? because : ` (status ${reply.status}).`}`);
       error.retryable = reply.status >= 500;

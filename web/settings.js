@@ -1,14 +1,14 @@
-// What a person has chosen: kept in this browser, and turned into the session's configuration.
+// The user's settings: stored in this browser, and converted into the session's configuration.
 
 import { tools } from "./functions.js";
 
 const NAME = "repartee.settings";
 
-/** What holds until somebody chooses otherwise: the server's own defaults, so that nothing needs to be sent. */
+/** Defaults: those of the server, so that nothing needs to be sent. */
 export const DEFAULTS = Object.freeze({
   voice: "",
   instructions: "",
-  /** Who ends a turn: `server_vad`, `semantic_vad`, or `none` for the button. */
+  /** Turn detection: `server_vad`, `semantic_vad`, or `none` for push-to-talk. */
   turns: "server_vad",
   threshold: 0.5,
   silenceMs: 500,
@@ -16,7 +16,7 @@ export const DEFAULTS = Object.freeze({
   eagerness: "auto",
   interrupts: true,
   speculates: true,
-  /** Answers while I speak, each so many ms of it; "0" for whole turns. */
+  /** Slice length in ms for answers during speech; "0" for whole turns. */
   sliceMs: "0",
   captions: false,
   clock: false,
@@ -30,7 +30,7 @@ export const DEFAULTS = Object.freeze({
   theme: "system",
 });
 
-/** Names of the settings that the server has to be told. */
+/** Names of the settings that belong to the session. */
 const OF_THE_SESSION = new Set([
   ...["voice", "instructions", "turns", "threshold", "silenceMs", "paddingMs", "eagerness"],
   ...["interrupts", "speculates", "sliceMs", "captions", "clock", "dice"],
@@ -46,7 +46,7 @@ export class Settings extends EventTarget {
       const kept = JSON.parse(localStorage.getItem(NAME) ?? "{}");
       for (const [name, value] of Object.entries(kept)) if (typeof value === typeof DEFAULTS[name]) this.#chosen[name] = value;
     } catch {
-      // Storage is switched off, or holds what somebody else wrote: the defaults hold.
+      // Storage is off, or its content is invalid: use the defaults.
     }
   }
 
@@ -61,17 +61,17 @@ export class Settings extends EventTarget {
     this.dispatchEvent(new CustomEvent("change", { detail: { name, ofTheSession: OF_THE_SESSION.has(name) } }));
   }
 
-  /** Back to the defaults. */
+  /** Resets all settings to the defaults. */
   reset() {
     for (const name of Object.keys(this.#chosen)) this.set(name, DEFAULTS[name]);
   }
 
-  /** The session's configuration, for `session.update`. */
+  /** Returns the session's configuration, for `session.update`. */
   session() {
     return session((name) => this.get(name));
   }
 
-  /** The same, or null if the server's defaults will do. */
+  /** Returns the same, or null if it equals the server's defaults. */
   sessionIfChosen() {
     const chosen = this.session();
     return JSON.stringify(chosen) === JSON.stringify(session((name) => DEFAULTS[name])) ? null : chosen;
@@ -81,7 +81,7 @@ export class Settings extends EventTarget {
     try {
       localStorage.setItem(NAME, JSON.stringify(this.#chosen));
     } catch {
-      // Then they last until the page is closed.
+      // Storage is off: the settings last until the page is closed.
     }
   }
 }
@@ -96,7 +96,7 @@ function session(get) {
         turn_detection: turnDetection(get),
         transcription: get("captions") ? {} : null,
       },
-      // null is the model's own choice.
+      // null is the model's default.
       output: { voice: get("voice") || null },
     },
     repartee: { speculative_start: get("speculates"), slice_ms: Number(get("sliceMs")) || null },

@@ -12,7 +12,7 @@ export class SettingsPanel {
     this.#controls = [...$("settings").querySelectorAll("[data-setting]")];
     for (const control of this.#controls) {
       control.addEventListener("change", () => settings.set(control.dataset.setting, valueOf(control)));
-      // The number beside a slider moves with it.
+      // Update the number beside a slider.
       if (control.type === "range") control.addEventListener("input", () => showNumber(control));
     }
     $("reset").addEventListener("click", () => settings.reset());
@@ -21,9 +21,9 @@ export class SettingsPanel {
     this.#show();
   }
 
-  /** Shows what the served model can do, and which devices there are. */
+  /** Shows the model's capabilities and the devices. */
   async refresh({ voices = [], default_voice: standard = "", tools = true, transcription = false }) {
-    fill($("voice-name"), voices.map((name) => ({ id: name, name })), standard ? `The model's own (${standard})` : "The model's own");
+    fill($("voice-name"), voices.map((name) => ({ id: name, name })), standard ? `The model's default (${standard})` : "The model's default");
     $("functions").disabled = !tools;
     $("no-functions").hidden = tools;
     $("captions").hidden = !transcription;
@@ -33,9 +33,9 @@ export class SettingsPanel {
 
   async #showDevices() {
     const { microphones, speakers } = await audioDevices();
-    fill($("microphone"), microphones, "The system's choice");
-    fill($("speaker"), speakers, "The system's choice");
-    // Some browsers let no page choose.
+    fill($("microphone"), microphones, "System default");
+    fill($("speaker"), speakers, "System default");
+    // Some browsers do not let a page choose the loudspeaker.
     $("speaker").disabled = !("setSinkId" in HTMLMediaElement.prototype);
     this.#show();
   }
@@ -66,7 +66,7 @@ function showNumber(control) {
   control.nextElementSibling.textContent = `${control.value}${control.dataset.unit ?? ""}`;
 }
 
-/** Options of a select: the standard one, then these; what was chosen stays. */
+/** Sets the options of a select: the standard one, then these; keeps the selection. */
 function fill(select, choices, standard) {
   const { value } = select;
   const option = ({ id, name }) => new Option(name, id);

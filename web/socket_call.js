@@ -1,5 +1,5 @@
-// One call over a websocket, for networks that let no UDP through: the same events, with sound inside of them. Here the page plays
-// the answers, so it also tells when they begin and end, and how much of an interrupted one was heard.
+// One call over a websocket, for networks that block UDP: the same events, with audio inside them. Here the page plays the answers, so
+// it also reports their begin and end, and the heard time of an interrupted one.
 
 import { protocols } from "./key.js";
 import { Player } from "./player.js";
@@ -7,10 +7,10 @@ import { fromBase64, toBase64 } from "./pcm.js";
 import { CallError } from "./server.js";
 
 const PATH = "/v1/realtime";
-/** Bytes that may wait for the network; microphone sound beyond that is left out. About ten seconds. */
+/** Largest send buffer in bytes, about ten seconds; further microphone audio is dropped. */
 const MOST_WAITING = 1_500_000;
 
-/** A call in progress; dispatches what a `Call` dispatches. */
+/** A call in progress; dispatches the same events as a `Call`. */
 export class SocketCall extends EventTarget {
   #socket = null;
   #context;
@@ -18,14 +18,14 @@ export class SocketCall extends EventTarget {
   #source = null;
   #capture = null;
   #player;
-  /** Responses that are being made. */
+  /** Responses in progress. */
   #active = new Set();
-  /** Whether the caller's voice stops the answer. */
+  /** True if the caller's voice stops the answer. */
   #interrupts = true;
   #over = false;
 
   /**
-   * @param {MediaStream} microphone what is sent; the call does not stop it
+   * @param {MediaStream} microphone stream to send; the call does not stop it
    * @param {AudioContext} context a running context
    */
   constructor(microphone, context) {
@@ -40,7 +40,7 @@ export class SocketCall extends EventTarget {
     }
   }
 
-  /** Connects; resolves once events can be sent. Throws a CallError after taking everything down. */
+  /** Connects; resolves once events can be sent. On failure closes everything and throws a CallError. */
   async connect() {
     try {
       await this.#context.audioWorklet.addModule("capture_worklet.js");
@@ -52,7 +52,7 @@ export class SocketCall extends EventTarget {
     if (this.#over) return this.#close();
     this.#socket.addEventListener("message", ({ data }) => this.#received(JSON.parse(data)));
     this.#socket.addEventListener("close", ({ reason }) => this.#lose(reason));
-    // Sound as this machine plays it, so that nothing is resampled here.
+    // The machine's own rate, so that the page does not resample.
     const format = { type: "audio/pcm", rate: this.#context.sampleRate };
     this.send({ type: "session.update", session: { type: "realtime", audio: { input: { format }, output: { format } } } });
     this.#startCapture();
@@ -67,13 +67,13 @@ export class SocketCall extends EventTarget {
     this.#dispatch("sent", event);
   }
 
-  /** Stops the answer: what is being made of it, and what is still to be played. */
+  /** Cancels the response and drops its unplayed audio. */
   stopAnswer() {
     for (const response of this.#active) this.send({ type: "response.cancel", response_id: response });
     this.#cut();
   }
 
-  /** Sends another microphone's sound from now on. */
+  /** Switches to another microphone. */
   async setMicrophone(stream) {
     this.#microphone = stream;
     this.#source?.disconnect();
@@ -81,7 +81,7 @@ export class SocketCall extends EventTarget {
     this.#source.connect(this.#capture);
   }
 
-  /** A websocket has nothing to report. */
+  /** Returns null: a websocket has no statistics. */
   async stats() {
     return new Map();
   }
@@ -124,7 +124,7 @@ export class SocketCall extends EventTarget {
     this.#dispatch("event", event);
   }
 
-  /** Stops what plays, and tells the server how much of it was heard. */
+  /** Stops the playback, and sends the heard time to the server. */
   #cut() {
     for (const { item, heardMs } of this.#player.clear()) {
       this.send({ type: "conversation.item.truncate", item_id: item, content_index: 0, audio_end_ms: heardMs });
@@ -155,7 +155,7 @@ function open(url) {
     const socket = new WebSocket(url, protocols());
     socket.addEventListener("open", () => resolve(socket), { once: true });
     // A browser does not say why a websocket was refused.
-    const refused = () => reject(CallError.retryable("The server took no call over a websocket either."));
+    const refused = () => reject(CallError.retryable("The server did not accept a websocket call either."));
     socket.addEventListener("close", refused, { once: true });
   });
 }

@@ -1,8 +1,8 @@
-// Measures a stream: its level, and when sound began on it.
+// Measures a stream: its level, and the onset of sound.
 
-/** Sound above this is audible: the same threshold as in the server's time to first packet. */
+/** Threshold of audible sound, the same as in the server's time to first packet. */
 const AUDIBLE_DBFS = -45;
-/** The meters show this much below full scale. */
+/** Range of the meters below full scale. */
 const FLOOR_DBFS = -60;
 /** Samples of one reading; 85 ms at 48 kHz, so a reader that comes every 20 ms misses nothing. */
 const LOOK_BACK = 4096;
@@ -33,7 +33,7 @@ export class LevelMeter {
     this.#source.disconnect();
   }
 
-  /** Loudness of the last 40 ms, from 0 (-60 dBFS or less) to 1 (full scale). */
+  /** Returns the loudness of the last 40 ms, from 0 (-60 dBFS or less) to 1 (full scale). */
   level() {
     this.#analyser.getFloatTimeDomainData(this.#samples);
     const recent = Math.min(LOOK_BACK, Math.round(this.#context.sampleRate * 0.04));
@@ -58,7 +58,7 @@ export class LevelMeter {
   }
 }
 
-/** Root mean square of samples[start..end] in dB below full scale. */
+/** Returns the root mean square of samples[start..end], in dBFS. */
 function decibels(samples, start, end) {
   let sum = 0;
   for (let i = start; i < end; i += 1) sum += samples[i] * samples[i];

@@ -1,18 +1,18 @@
-// Waiting for a server that loads its model.
+// Progress of a server that loads its model.
 
 import { $ } from "./view.js";
 
 const EVERY_MS = 500;
 
-const STAGES = { opening: "Opening the model…", weights: "Loading the model…", warm_up: "Warming up…", voices: "Learning the voices…" };
+const STAGES = { opening: "Opening the model…", weights: "Loading the model…", warm_up: "Warming up…", voices: "Enrolling the voices…" };
 
-/** Resolves once the server is not starting any more; shows meanwhile how far it is. */
+/** Shows the progress of the server's start; resolves when it ends. */
 export async function started() {
   let shown = false;
   for (;;) {
     const reply = await fetch("readyz", { cache: "no-store" }).catch(() => null);
     const { status, stage, fraction } = reply?.status === 503 ? await reply.json().catch(() => ({})) : {};
-    // A start that fails may be tried again by whatever runs the server.
+    // After a failed start the supervisor may start the server again.
     if (status !== "starting" && (reply || !shown)) break;
     shown = true;
     if (stage) show(stage, fraction);

@@ -1,6 +1,6 @@
-// Light or dark: the system's choice, or the person's.
+// Theme: light or dark, by the system or by the setting.
 
-/** Keeps the page's theme to the setting. */
+/** Applies the setting to the page's theme. */
 export function followTheme(settings) {
   const apply = () => {
     const theme = settings.get("theme");

@@ -1,19 +1,19 @@
-// The conversation so far, as data: kept across a reload for as long as the tab is open, told to a new call (the server keeps a
-// session no longer than its call), and written out for download.
+// The conversation so far, as data: kept across a reload while the tab is open, sent to a new call (the server keeps a session
+// no longer than its call), and exported for download.
 
 const NAME = "repartee.transcript";
-/** Stands for a question without a transcript: most models make none. */
+/** Placeholder of a question without a transcript: most models make none. */
 const NO_TRANSCRIPT = "(A spoken question; its words were not kept.)";
-/** Turns kept; the oldest are dropped beyond. */
+/** Largest number of turns; the oldest are dropped. */
 const MAX_TURNS = 100;
 
 /**
  * One turn:
- * - asked: the caller's words, or null; written: whether they were typed; askedMs: how long they took, or null
- * - answer: what was heard of it; unheard: the rest of an interrupted one
+ * - asked: the caller's words, or null; written: true if they were typed; askedMs: their duration, or null
+ * - answer: its heard part; unheard: the rest of an interrupted one
  * - firstSoundMs, waterfall: see waterfall.js; null until there is a sound
- * - calls: [{ name, arguments, result }]; note: why it ended early, or ""
- * - at: when it began, in ms since 1970
+ * - calls: [{ name, arguments, result }]; note: reason of an early end, or ""
+ * - at: its begin, in ms since 1970
  */
 export function newTurn() {
   const unknown = { asked: null, askedMs: null, firstSoundMs: null, waterfall: null };
@@ -23,24 +23,24 @@ export function newTurn() {
 export class Transcript {
   #turns = [];
 
-  /** What this tab has kept. */
+  /** Loads the transcript of this tab. */
   static kept() {
     const transcript = new Transcript();
     try {
       const kept = JSON.parse(sessionStorage.getItem(NAME) ?? "[]");
       for (const turn of kept) transcript.#turns.push({ ...newTurn(), ...turn });
     } catch {
-      // Storage is switched off, or holds what an older page wrote: begin anew.
+      // Storage is off, or an older page wrote its content: start with an empty transcript.
     }
     return transcript;
   }
 
-  /** All turns, the oldest first. */
+  /** Returns all turns, the oldest first. */
   get turns() {
     return this.#turns;
   }
 
-  /** A turn begins. */
+  /** Adds a turn. */
   add() {
     const turn = newTurn();
     this.#turns.push(turn);
@@ -52,7 +52,7 @@ export class Transcript {
     try {
       sessionStorage.setItem(NAME, JSON.stringify(this.#turns));
     } catch {
-      // Then it lasts until the page is closed.
+      // Storage is off: the transcript lasts until the page is closed.
     }
   }
 
@@ -61,7 +61,7 @@ export class Transcript {
     this.keep();
   }
 
-  /** The client events that tell a new call what was said. Of an interrupted answer only what was heard. */
+  /** Returns the client events that send the history to a new call. Of an interrupted answer only the heard part. */
   events() {
     const message = (role, type, text) => ({
       type: "conversation.item.create",
@@ -75,7 +75,7 @@ export class Transcript {
       ]);
   }
 
-  /** The transcript as a text for people. */
+  /** Returns the transcript as text. */
   text() {
     return this.#turns.map(asText).join("\n");
   }

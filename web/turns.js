@@ -1,5 +1,4 @@
-// The list of turns as a person sees it: the caller's words, the answer as it comes, what of it was not heard, functions that were
-// called, the time to first sound.
+// The visible list of turns: the caller's words, the answer, its unheard part, function calls, the time to first sound.
 
 import { showWaterfall } from "./waterfall.js";
 
@@ -14,26 +13,26 @@ export class Turn {
   #foot = element("p", "turn-foot");
   #timing = element("details", "timing");
   #time = element("summary", "time");
-  /** Item id -> where its words are shown, and its words: { shown, text }. */
+  /** Item id -> its element and its words: { shown, text }. */
   #parts = new Map();
 
   /**
-   * @param {HTMLElement} list where the turn shows
+   * @param {HTMLElement} list list of turns
    * @param {object} record the turn of the transcript, see transcript.js
-   * @param {() => void} changed called when there is something to keep
+   * @param {() => void} changed called when the record has changed
    */
   constructor(list, record, changed) {
     this.#record = record;
     this.#changed = changed;
     this.#timing.append(this.#time);
     this.#item.append(this.#asked, this.#calls, this.#answer, this.#foot, this.#timing);
-    // Until the answer is whole, a screen reader waits.
+    // A screen reader waits until the answer is complete.
     this.#item.setAttribute("aria-busy", "true");
     list.append(this.#item);
     this.#scroll();
   }
 
-  /** Shows a turn that is over. */
+  /** Shows a finished turn. */
   static past(list, record) {
     const turn = new Turn(list, record, () => {});
     turn.#showAsked();
@@ -51,14 +50,14 @@ export class Turn {
     this.#showAsked();
   }
 
-  /** The caller's words: `written`, or as the server transcribes them; `more` follows what is there. */
+  /** Shows the caller's words: `written`, or transcribed by the server; `more` appends to them. */
   said(text, { written = false, more = false } = {}) {
     this.#record.asked = more ? (this.#record.asked ?? "") + text : text;
     this.#record.written = written;
     this.#showAsked();
   }
 
-  /** More of the answer, of one item of the conversation. */
+  /** Appends to the answer of one item of the conversation. */
   add(text, item) {
     let part = this.#parts.get(item);
     if (!part) {
@@ -73,7 +72,7 @@ export class Turn {
     this.#scroll();
   }
 
-  /** The item was cut off: of its words these were heard, and the others are struck out. */
+  /** Shows the heard words of a truncated item, and strikes out the others. */
   heard(kept, item) {
     const part = this.#parts.get(item);
     if (!part) return;
@@ -89,27 +88,27 @@ export class Turn {
     this.#changed();
   }
 
-  /** The model called a function, which gave this result. */
+  /** Shows a function call and its result. */
   called(call) {
     this.#record.calls.push(call);
     this.#showCall(call);
     this.#changed();
   }
 
-  /** The first sound was heard, after the stages of `waterfall`. */
+  /** Shows the time to first sound, with the stages of `waterfall`. */
   firstSound(ms, waterfall) {
     [this.#record.firstSoundMs, this.#record.waterfall] = [ms, waterfall];
     this.#showTime();
     this.#changed();
   }
 
-  /** The caller barged in. */
+  /** Marks the answer as interrupted. */
   interrupted() {
     this.#item.classList.add("interrupted");
     if (!this.#record.note) this.#note("interrupted");
   }
 
-  /** The answer is whole, or `problem` says why not. */
+  /** Ends the answer; `problem` is the reason of an early end. */
   finish(problem) {
     if (problem) this.#record.note = problem;
     this.#finished(problem);

@@ -12,7 +12,7 @@ const WORDS = {
   speaking: "Speaking",
 };
 
-/** Shows what the conversation is doing; `state` is a key of WORDS. */
+/** Shows the conversation's state; `state` is a key of WORDS. */
 export function show(state) {
   document.body.dataset.state = state;
   const holds = state === "listening" && document.body.dataset.turns === "none";
@@ -20,19 +20,19 @@ export function show(state) {
   $("call-label").textContent = state === "idle" ? "Start talking" : "Hang up";
 }
 
-/** What went wrong; empty to take it away. */
+/** Shows an error; an empty text hides it. */
 export function alertText(text) {
   $("alert").textContent = text;
   $("alert").hidden = !text;
 }
 
-/** What a person should know of this call, though nothing is wrong; empty to take it away. */
+/** Shows a notice about this call; an empty text hides it. */
 export function noticeText(text) {
   $("notice").textContent = text;
   $("notice").hidden = !text;
 }
 
-/** The time to the first sound, as shown; null for none. */
+/** Shows the time to first sound; null for none. */
 export function showFirstSound(ms) {
   $("ttfp").textContent = ms === null ? "–" : `${ms} ms`;
 }

@@ -1,11 +1,11 @@
-// Keeps the screen on during a call: a phone that sleeps takes the microphone away.
+// Keeps the screen on during a call: a sleeping phone stops the microphone.
 
 export class WakeLock {
   #wanted = false;
   #lock = null;
 
   constructor() {
-    // The lock is lost whenever the page is not seen.
+    // The browser releases the lock whenever the page is hidden.
     document.addEventListener("visibilitychange", () => this.#ask());
   }
 
@@ -22,7 +22,7 @@ export class WakeLock {
 
   async #ask() {
     if (!this.#wanted || document.visibilityState !== "visible") return;
-    // Refused on a low battery, for instance; a call goes on without.
+    // Refused on a low battery, for instance; the call continues without it.
     const lock = await navigator.wakeLock?.request("screen").catch(() => null);
     if (this.#wanted) this.#lock = lock ?? null;
     else lock?.release();

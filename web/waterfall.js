@@ -1,30 +1,30 @@
-// What the caller waited for: the stages from the end of the caller's voice to the first sound, on this page's clock.
+// Waterfall of a turn: the stages from the end of the caller's voice to the first sound, on this page's clock.
 
-/** Stages in their order: what ends each, and what a person reads. */
+/** Stages in order: the mark that ends each, and its label. */
 const STAGES = [
-  { mark: "ended", name: "End of the turn found" },
-  { mark: "created", name: "Response begun" },
+  { mark: "ended", name: "Endpointing" },
+  { mark: "created", name: "Response created" },
   { mark: "worded", name: "First word" },
   { mark: "sent", name: "First sound left the server" },
   { mark: "heard", name: "First sound heard" },
 ];
 
-/** Collects when the stages of one turn ended; times in ms of performance.now(). */
+/** Collects the end times of one turn's stages, in ms of performance.now(). */
 export class Marks {
   #begun;
   #marks = new Map();
 
-  /** @param {number} begun when the caller fell silent, or the text was sent */
+  /** @param {number} begun end of the caller's voice, or time of the written message */
   constructor(begun) {
     this.#begun = begun;
   }
 
-  /** The first time counts. */
+  /** Sets the mark; only the first time counts. */
   mark(name, at = performance.now()) {
     if (!this.#marks.has(name)) this.#marks.set(name, at);
   }
 
-  /** [{ name, from, to }] in ms since the caller fell silent. A stage whose event came after a later one took no time. */
+  /** Returns [{ name, from, to }] in ms since the begin. A stage whose event came after a later one has no duration. */
   stages() {
     const end = this.#marks.get("heard") ?? Infinity;
     let from = 0;
@@ -37,7 +37,7 @@ export class Marks {
   }
 }
 
-/** Shows the stages as bars below one another; replaces what `details` showed before. */
+/** Shows the stages as bars below one another; replaces the content of `details`. */
 export function showWaterfall(details, stages) {
   details.querySelector(".waterfall")?.remove();
   const whole = Math.max(1, stages.at(-1)?.to ?? 1);

@@ -3,7 +3,7 @@
 /** Width of a bar and the gap after it, in CSS pixels. */
 const BAR = 3;
 const GAP = 2;
-/** Most bars that are kept. */
+/** Largest number of bars. */
 const MAX_BARS = 300;
 /** Height of a bar of silence, in CSS pixels. */
 const LEAST = 2;
@@ -11,7 +11,7 @@ const LEAST = 2;
 export class Waveform {
   #canvas;
   #levels = [];
-  /** Somebody who does not want things to move sees one bar that grows and shrinks, which is CSS. */
+  /** With reduced motion the page shows one bar that grows and shrinks, in CSS. */
   #still = matchMedia("(prefers-reduced-motion: reduce)");
 
   /** @param {HTMLElement} meter holds the canvas; its colour is that of the bars */
@@ -20,7 +20,7 @@ export class Waveform {
     this.clear();
   }
 
-  /** One more bar; level from 0 to 1. */
+  /** Adds a bar; level from 0 to 1. */
   add(level) {
     this.#levels.push(level);
     if (this.#levels.length > MAX_BARS) this.#levels.shift();
@@ -35,7 +35,7 @@ export class Waveform {
   #draw() {
     const { clientWidth: width, clientHeight: height } = this.#canvas;
     const scale = window.devicePixelRatio || 1;
-    // Setting the size also wipes it.
+    // Setting the size also clears the canvas.
     this.#canvas.width = Math.round(width * scale);
     this.#canvas.height = Math.round(height * scale);
     if (this.#still.matches || width === 0) return;

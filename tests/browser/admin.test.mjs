@@ -1,4 +1,4 @@
-// The admin page: what the server's figures say while a call runs.
+// The admin page: figures of the server during a call.
 //
 // Usage: REPARTEE_URL=http://127.0.0.1:PORT/ node --test admin.test.mjs
 

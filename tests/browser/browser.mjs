@@ -7,7 +7,7 @@ import { chromium } from "playwright-core";
 /** Chromium from Debian; no other browser is fetched. */
 const EXECUTABLE = process.env.REPARTEE_CHROMIUM ?? "/usr/bin/chromium";
 
-/** Quiet on the network; nothing here loosens what a person's browser demands of the page, such as a tap before sound. */
+/** No background traffic; all restrictions of a normal browser hold, such as a tap before sound. */
 const QUIET = [
   "--no-first-run",
   "--disable-background-networking",
@@ -17,7 +17,7 @@ const QUIET = [
   "--allow-loopback-in-peer-connection",
 ];
 
-/** What stands in for the microphone. */
+/** Fake microphones. */
 export const MICROPHONE = {
   /** A file that plays once, from when the page opens the microphone; then silence. */
   file: (path) => [
@@ -25,7 +25,7 @@ export const MICROPHONE = {
     "--use-fake-device-for-media-stream",
     `--use-file-for-fake-audio-capture=${path}%noloop`,
   ],
-  /** The person says no. */
+  /** The person denies the microphone. */
   denied: ["--use-fake-device-for-media-stream", "--deny-permission-prompts"],
   /** Chromium's own: a beep each second. */
   beeps: ["--use-fake-ui-for-media-stream", "--use-fake-device-for-media-stream"],
@@ -36,12 +36,12 @@ export function launch(microphone) {
   if (!existsSync(EXECUTABLE)) throw new Error(`${EXECUTABLE} is missing: run \`make setup-test\` first`);
   return chromium.launch({
     executablePath: EXECUTABLE,
-    // Chromium refuses its sandbox to root, which is what a build machine often is.
+    // Chromium has no sandbox for root, and build machines often run as root.
     args: [...QUIET, ...microphone, ...(process.getuid() === 0 ? ["--no-sandbox"] : [])],
   });
 }
 
-/** Opens a page that shares nothing with other pages and hands it to `use`; closes it whatever happens. `options` are of its context. */
+/** Opens an isolated page for `use`, and always closes it. `options` are for its context. */
 export async function withPageOf(browser, use, options = {}) {
   const context = await browser.newContext({ bypassCSP: true, viewport: { width: 390, height: 780 }, ...options });
   try {
@@ -72,7 +72,7 @@ export function record() {
   const [track] = document.querySelector("audio").srcObject.getAudioTracks();
   const reader = new MediaStreamTrackProcessor({ track: track.clone(), maxBufferSize: 1000 }).readable.getReader();
   window.recorded = [];
-  // The time in which the receiver played nothing, not even silence, because nobody asked it to.
+  // Time without any output of the receiver, not even silence, because nothing requested samples.
   window.stalledMs = 0;
   let due = null;
   const read = async ({ done, value }) => {
@@ -90,7 +90,7 @@ export function record() {
   reader.read().then(read);
 }
 
-/** Runs in the page: what was kept since the last time, as base64 of 16 bit little endian at `rate`. */
+/** Runs in the page: returns the samples since the last call, as base64 of 16 bit little endian at `rate`. */
 export async function recording(rate) {
   const kept = window.recorded.splice(0);
   const length = kept.reduce((sum, { samples }) => sum + samples.length, 0);

@@ -1,4 +1,4 @@
-// The demo page in a call, and what a test does there.
+// The demo page in a call, and helpers of the tests.
 //
 // The page comes from the server at REPARTEE_URL; the call's other end is standin.js.
 
@@ -36,7 +36,7 @@ export function withStandin(use, options) {
   }, options);
 }
 
-/** A page in a call with the stand-in; `card` is what the model says of itself, if not what the server says. */
+/** A page in a call with the stand-in; `card` replaces the server's card of the model. */
 export function inCall(use, card) {
   return withBeeps(async (page) => {
     await page.addInitScript({ path: STANDIN });
@@ -58,7 +58,7 @@ export async function call(page) {
 /** Sends server events from the stand-in. */
 export const send = (page, ...events) => page.evaluate((list) => list.forEach((event) => standin.send(event)), events);
 
-/** What the page has sent, once there are `count` events of these types. */
+/** Returns the page's events of these types, once there are `count`. */
 export async function sent(page, count, ...types) {
   const wanted = (list) => standin.events.filter(({ type }) => list.includes(type));
   await page.waitForFunction(([list, least]) => standin.events.filter(({ type }) => list.includes(type)).length >= least, [types, count]);
@@ -67,7 +67,7 @@ export async function sent(page, count, ...types) {
 
 const AXE = createRequire(import.meta.url).resolve("axe-core/axe.min.js");
 
-/** What axe, which looks for what a screen reader or a weak eye stumbles over, finds wrong on the page: one line each. */
+/** Returns the accessibility violations that axe finds on the page, one line each. */
 export async function axeFinds(page) {
   if (!(await page.evaluate(() => "axe" in window))) await page.addScriptTag({ path: AXE });
   const { violations } = await page.evaluate(() => axe.run(document, { resultTypes: ["violations"] }));

@@ -1,4 +1,4 @@
-// What a person does in a call besides speaking: hold, mute, stop, write, choose, use the keyboard or a screen reader.
+// Controls of a call: hold, mute, stop, write, settings, keyboard, screen reader.
 //
 // Usage: REPARTEE_URL=http://127.0.0.1:PORT/ node --test controls.test.mjs
 
@@ -8,7 +8,7 @@ import { ANSWERED, SPOKEN, axeFinds, call, inCall, send, sent, state, withStandi
 
 const types = (events) => events.map(({ type }) => type);
 
-/** Waits until the stand-in hears the microphone, or has not heard it for a while. */
+/** Waits until the stand-in receives the microphone's sound, or has received none for a while. */
 const hears = (page, sound) =>
   page.waitForFunction((wanted) => (standin.level() > 0.01) === wanted, sound);
 
@@ -21,7 +21,7 @@ test("push-to-talk commits by release", () =>
     const [{ session }] = await sent(page, 1, "session.update");
     assert.equal(session.audio.input.turn_detection, null);
     await hears(page, false);
-    // A slip of the finger says nothing.
+    // A hold that is too short sends nothing.
     await page.click("#hold");
     await sent(page, 2, "input_audio_buffer.clear");
     await state(page, "listening");
@@ -115,7 +115,7 @@ test("another microphone takes over within the call", () =>
     assert.deepEqual(await page.evaluate(() => window.asked), { ideal: chosen });
     await page.evaluate(() => standin.listenAnew());
     await hears(page, true);
-    // What goes out is the new one: without it there is silence.
+    // The call sends the new microphone: without it there is silence.
     await page.evaluate(() => { window.opened.getAudioTracks()[0].enabled = false; });
     await hears(page, false);
   }));
@@ -218,7 +218,7 @@ test("the chosen theme is kept", () =>
     assert.notEqual(dark, light);
     await page.reload();
     assert.equal(await shown(), dark);
-    // Whatever the system's is; without a choice it is that.
+    // Without a setting the theme is the system's.
     await page.emulateMedia({ colorScheme: "dark" });
     await page.click("#open-settings");
     for (const [theme, colour] of [["light", light], ["system", dark]]) {

@@ -1,4 +1,4 @@
-// Speaks questions to the demo page, one after the other in one call, and records what it answers.
+// Speaks questions to the demo page, one after the other in one call, and records its answers.
 //
 // Usage: node conversation.mjs URL FOLDER QUESTION.wav...
 //
@@ -12,13 +12,13 @@ import { join } from "node:path";
 import { MICROPHONE, record, recording, wave, withPage, writeMicrophone } from "./browser.mjs";
 
 const RATE = 24000;
-/** The call must stand before the question begins; a busy machine takes its time to start a browser. */
+/** Silence before the question, until the call is connected; a busy machine starts a browser slowly. */
 const LEAD_S = 4;
 /** Between the questions: longer than any of the answers and the wait for it. */
 const BETWEEN_S = 8;
 /** From the end of one answer, or the click, to the end of the next. */
 const ANSWERED_WITHIN_MS = 60_000;
-/** What the network's buffers still hold when the server has played its last packet. */
+/** Delay of the network's buffers after the server's last packet. */
 const TAIL_MS = 500;
 
 /** Runs in the page before its own scripts: notes every state that the page shows, and its connection. */
@@ -36,14 +36,14 @@ function notice() {
   });
 }
 
-/** Runs in the page: whether `count` answers were spoken to their end, or something went wrong. */
+/** Runs in the page: returns true once `count` answers were spoken to their end, or an error shows. */
 function spoken(count) {
   if (!document.querySelector("#alert").hidden) return true;
   const begun = window.states.filter((state) => state === "speaking").length;
   return begun === count && document.body.dataset.state !== "speaking" && !document.querySelector("#turns [aria-busy]");
 }
 
-/** Runs in the page: what a person sees. */
+/** Runs in the page: returns the visible state. */
 function seen() {
   const texts = (selector) => [...document.querySelectorAll(selector)].map((element) => element.textContent);
   const { paused, muted, volume } = document.querySelector("audio");
@@ -51,7 +51,7 @@ function seen() {
   return { answers: texts(".answer"), times: texts(".time"), alert: texts("#alert")[0], states: window.states, audible };
 }
 
-/** Runs in the page: what became of the sound since the last time on its way to the <audio> element. */
+/** Runs in the page: returns the receiver's statistics since the last call. */
 async function reception() {
   const reports = [...(await window.connection.getStats()).values()];
   const now = reports.find(({ type, kind }) => type === "inbound-rtp" && kind === "audio");

@@ -11,7 +11,7 @@ import { fileURLToPath } from "node:url";
 import { MICROPHONE, record, withPage, writeMicrophone } from "./browser.mjs";
 
 const PAGE = fileURLToPath(new URL("../../gateway/examples/page.html", import.meta.url));
-/** The call must stand before the question begins; a busy machine takes its time to start a browser. */
+/** Silence before the question, until the call is connected; a busy machine starts a browser slowly. */
 const LEAD_S = 4;
 const AFTER_S = 8;
 const ANSWERED_WITHIN_MS = 60_000;

@@ -1,4 +1,4 @@
-// A phone calls over HTTPS with a certificate that nobody vouches for, and with the key that the code on the screen brings along.
+// A phone calls over HTTPS with a self-signed certificate, and with the key of the scanned code.
 //
 // Usage: REPARTEE_URL=https://127.0.0.1:PORT/ REPARTEE_KEY=KEY node --test lan.test.mjs
 
@@ -8,7 +8,7 @@ import { MICROPHONE, withPage } from "./browser.mjs";
 
 const { REPARTEE_URL: address, REPARTEE_KEY: key } = process.env;
 
-/** What a person does who reads the browser's warning and goes on. */
+/** Accepts the browser's certificate warning. */
 const GOING_ON = { ignoreHTTPSErrors: true };
 
 test("the scanned address opens a call", () =>

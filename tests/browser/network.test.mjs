@@ -13,7 +13,7 @@ import { MICROPHONE, record, withPage, writeMicrophone } from "./browser.mjs";
 import { URL_OF_PAGE, alertText, state } from "./calls.mjs";
 
 const QUESTION = fileURLToPath(new URL("../questions/capital-of-france.wav", import.meta.url));
-/** The call must stand before the question begins; a busy machine takes its time to start a browser. */
+/** Silence before the question, until the call is connected; a busy machine starts a browser slowly. */
 const LEAD_S = 5;
 const AFTER_S = 30;
 /** Longer than the page waits for the first packet of a call. */
@@ -31,7 +31,7 @@ async function asking(use) {
   }
 }
 
-/** Blocks UDP: the server's answers name a port of this machine that swallows everything. */
+/** Blocks UDP: rewrites the server's answers to a port of this machine that drops everything. */
 async function withoutUdp(page, use) {
   const hole = createSocket("udp4");
   await new Promise((resolve) => hole.bind(0, "127.0.0.1", resolve));
@@ -88,10 +88,10 @@ test("a blocked call goes on over a websocket", () =>
       await state(page, "listening");
       assert.match(await page.textContent("#notice"), /UDP does not get through.*websocket/);
       assert.equal(await page.isHidden("#alert"), true);
-      // What the microphone says goes out, and the answer comes back aloud.
+      // The microphone's audio is sent, and the answer is played.
       await answeredAloud(page);
       assert.match(await page.textContent(".asked"), /^Your turn, \d\.\d s$/);
-      // An answer that is stopped keeps what was heard, as this page counts it.
+      // A stopped answer keeps its heard part, as this page counts it.
       await page.fill("#text", "Count down from ten to five.");
       await page.press("#text", "Enter");
       await state(page, "speaking");

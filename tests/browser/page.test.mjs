@@ -1,4 +1,4 @@
-// What the demo page does when things go well and when they do not, told by what a person sees.
+// The demo page, with and without errors: tests of the visible state.
 //
 // Usage: REPARTEE_URL=http://127.0.0.1:PORT/ node --test page.test.mjs
 // The page comes from the server at REPARTEE_URL; in most tests the call's other end is standin.js.
@@ -99,7 +99,7 @@ test("time to first sound is exact on scripted clock", () =>
 
 test("time to first sound follows the wait", () =>
   inCall(async (page) => {
-    // Sound that crosses an encoder, a jitter buffer and a decoder, on a machine that may be busy: bounds are what the page itself did.
+    // Sound through an encoder, a jitter buffer and a decoder, on a busy machine: the page's own times are the bounds.
     const wait = 700;
     const times = await page.evaluate(
       async ([events, ms]) => {
@@ -223,7 +223,7 @@ test("a refused redial is reported and ends the call", () =>
   inCall(async (page) => {
     await page.evaluate(() => { standin.refuse = { status: 403, error: { message: "keys have changed" } }; });
     await page.evaluate(() => standin.close());
-    assert.match(await alertText(page), /did not let this page in: keys have changed/);
+    assert.match(await alertText(page), /refused this page: keys have changed/);
     await state(page, "idle");
     await page.evaluate(() => { standin.refuse = null; });
     await page.click("#call");
@@ -250,7 +250,7 @@ for (const [name, address] of [["typed in", ""], ["in the address", "#key=the-ke
         const key = route.request().headers().authorization;
         seen.push(route.request().url());
         if (key !== "Bearer the-key-of-the-house") return route.fulfill(keyless);
-        // Good enough to tell that the key was right.
+        // Any call request shows that the key was right.
         return route.fulfill({ status: 503, json: { error: { message: "full" } } });
       });
       await page.goto(URL_OF_PAGE + address);
@@ -262,7 +262,7 @@ for (const [name, address] of [["typed in", ""], ["in the address", "#key=the-ke
         await page.fill("#key", "the-key-of-the-house");
         await page.press("#key", "Enter");
       }
-      await page.waitForFunction(() => /every place is taken/.test(document.querySelector("#alert").textContent));
+      await page.waitForFunction(() => /server is full/.test(document.querySelector("#alert").textContent));
       assert.equal(await page.isHidden("#key-form"), true);
       assert.ok(seen.every((url) => !url.includes("the-key")));
     }));
@@ -289,7 +289,7 @@ for (const [name, error, words] of [
 ]) {
   test(`a ${name} microphone is reported`, () =>
     withBeeps(async (page) => {
-      // What the machine under the test has must not matter, so the browser's answer is given for it.
+      // The test replaces the browser's reply, so that the machine's devices do not matter.
       await page.addInitScript((type) => {
         navigator.mediaDevices.getUserMedia = () => Promise.reject(new DOMException("stand-in", type));
       }, error);
@@ -314,7 +314,7 @@ test("an insecure page says where the microphone works", () =>
   }));
 
 for (const [name, reply, words] of [
-  ["full", { status: 503, json: { error: { code: "session_limit_reached", message: "all slots are taken" } } }, /every place is taken/],
+  ["full", { status: 503, json: { error: { code: "session_limit_reached", message: "all slots are taken" } } }, /server is full/],
   ["refusing", { status: 400, json: { error: { message: "the offer has no audio" } } }, /refused the call: the offer has no audio/],
   ["broken", { status: 500, body: "oops" }, /refused the call \(status 500\)/],
 ]) {

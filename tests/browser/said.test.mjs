@@ -1,4 +1,4 @@
-// What the page shows and keeps of a conversation: what was heard, functions, waits, history, downloads.
+// The page's record of a conversation: heard words, functions, waterfall, history, downloads.
 //
 // Usage: REPARTEE_URL=http://127.0.0.1:PORT/ node --test said.test.mjs
 
@@ -74,7 +74,7 @@ test("the wait for the first sound is explained", () =>
     await page.click(".time");
     const stages = await page.locator(".waterfall li").allTextContents();
     const names = stages.map((stage) => stage.replace(/\d+ ms$/, ""));
-    const all = ["End of the turn found", "Response begun", "First word", "First sound left the server", "First sound heard"];
+    const all = ["Endpointing", "Response created", "First word", "First sound left the server", "First sound heard"];
     // Sound and events travel apart, so the event that sound has left may be the later one.
     assert.deepEqual(names, names.length === 5 ? all : all.filter((name) => !name.includes("left")));
     assert.ok(await page.isVisible(".waterfall .stage"));

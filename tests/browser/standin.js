@@ -1,9 +1,9 @@
-// Runs in the page before its own scripts: a call's other end inside the page, so that a test decides what it does and when.
+// Runs in the page before its own scripts: a call's other end inside the page, controlled by the test.
 // Only the network is replaced; microphone, peer connections, data channel and sound are the browser's own.
 //
-// window.standin: { events: what the page sent, calls: posted offers, hangups: posted hang-ups, send(event), sound(on),
+// window.standin: { events: the page's events, calls: posted offers, hangups: posted hang-ups, send(event), sound(on),
 // level(): how loud the page's microphone was in the last second and a half, listenAnew(): not before now, close(),
-// refuse: what offers are refused with, if anything }.
+// refuse: reply that refuses offers, if any }.
 
 {
   const fetched = window.fetch;
@@ -40,7 +40,7 @@
     return new Response(peer.localDescription.sdp, { status: 201, headers: { Location: location } });
   }
 
-  /** Keeps the loudest samples of the stream, longer than it is from one beep of the microphone to the next. */
+  /** Keeps the loudest samples of the stream over a time longer than the microphone's beep interval. */
   function listen(stream) {
     const element = Object.assign(new Audio(), { srcObject: stream, muted: true });
     element.play();

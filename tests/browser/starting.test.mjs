@@ -1,7 +1,7 @@
 // The pages while the server loads its model.
 //
 // Usage: REPARTEE_URL=http://127.0.0.1:PORT/ node --test starting.test.mjs
-// What the server says of its start comes from the test.
+// The test replaces the server's report of its start.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,4 @@
-"""What an independent recogniser makes of recordings (automatic speech recognition).
+"""Transcribes recordings with an independent recogniser (automatic speech recognition).
 
 Usage: asr.py FILE.wav...
 

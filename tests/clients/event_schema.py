@@ -13,7 +13,7 @@ from openai.types.realtime.realtime_session_create_response import RealtimeSessi
 from openai.types.realtime.realtime_transcription_session_create_response import RealtimeTranscriptionSessionCreateResponse
 from pydantic import TypeAdapter
 
-# What a server adds to a session beside what a client asks for. The package describes it only where a key is made for a browser.
+# Fields that a server adds to a session. The package describes them only for ephemeral keys.
 SERVED_SESSION = ("id", "object", "expires_at")
 REFERENCE = "#/$defs/"
 

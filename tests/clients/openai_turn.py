@@ -23,9 +23,9 @@ from openai import AsyncOpenAI
 RATE = 24_000
 PCM = {"type": "audio/pcm", "rate": RATE}
 SLICE_BYTES = RATE // 10 * 2
-# What follows a question until voice activity detection is sure that it has ended.
+# Silence after a question, for the end of the turn.
 PAUSE_S = 1.0
-# -45 dBFS over one slice of sound counts as heard.
+# Audible: -45 dBFS over one slice of sound.
 HEARD = 10 ** (-45 / 20)
 ANSWERED_WITHIN_S = 60
 

@@ -17,12 +17,12 @@ from scenario import Answer, Scenario, arguments
 
 INSTRUCTIONS = "Be brief."
 FRAME_S = 0.02
-# What the network and the jitter buffer still hold when the server has played its last packet.
+# Delay of the network and the jitter buffer after the server's last packet.
 TAIL_S = 0.5
 
 
 class Microphone(MediaStreamTrack):
-    """Plays what is put into it, and silence otherwise."""
+    """Plays queued audio, and silence otherwise."""
 
     kind = "audio"
 
@@ -48,7 +48,7 @@ class Microphone(MediaStreamTrack):
 
 
 class Call:
-    """One call, and what came of it."""
+    """One call and its results."""
 
     def __init__(self, scenario: Scenario) -> None:
         self._scenario = scenario
@@ -84,7 +84,7 @@ class Call:
         answer, due = None, None
         while True:
             frame = await track.recv()
-            # The jitter buffer holds the last packets back until others come, so what goes on without a gap is of the answer before.
+            # The jitter buffer holds the last packets back until others come, so audio without a gap belongs to the answer before.
             if frame.pts != due:
                 answer = self._answer
             due = frame.pts + frame.samples

@@ -19,7 +19,7 @@ REMEMBERED_WITHIN_S = 10
 
 
 class Microphone(AudioInput):
-    """Hands on what is put into it."""
+    """Forwards queued audio."""
 
     def __init__(self) -> None:
         super().__init__(label="microphone")
@@ -30,7 +30,7 @@ class Microphone(AudioInput):
 
 
 class Loudspeaker(AudioOutput):
-    """Plays at the pace of the clock and keeps what it was given."""
+    """Plays in real time and keeps its audio."""
 
     def __init__(self, scenario: Scenario) -> None:
         super().__init__(

@@ -12,7 +12,7 @@ from scenario import Scenario, arguments
 
 
 async def listen(connection, scenario: Scenario) -> None:
-    # Items of answers that may not have been heard to their end, by answer.
+    # Items of answers that may be only partly heard, by answer.
     unheard: dict[str, str] = {}
     async for event in connection:
         match event.type:

@@ -26,7 +26,7 @@ complaints: list[str] = []
 
 
 def check(kind: type, given: object) -> None:
-    """Complains of what the package's type does not know, or misses."""
+    """Reports fields that the package's type does not know, or lacks."""
     schema = TypeAdapter(kind).json_schema()
     close(schema)
     error = best_match(Draft202012Validator(schema).iter_errors(given))

@@ -62,7 +62,7 @@ async def talk(address: str, scenario: Scenario) -> dict:
         refused = (await until(connection, "error")).error.code
         await connection.session.update(session={"type": "transcription", "audio": {"input": {"turn_detection": None}}})
         await until(connection, "session.updated")
-        # What came after the first turn belongs to none.
+        # Audio after the first turn belongs to no turn.
         await connection.input_audio_buffer.clear()
         await say(connection, scenario, 1)
         await connection.input_audio_buffer.commit()

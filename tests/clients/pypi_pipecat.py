@@ -62,7 +62,7 @@ class Loudspeaker(BaseOutputTransport):
 
 
 class Recorder(FrameProcessor):
-    """Notes what the service hands out."""
+    """Records the frames of the service."""
 
     def __init__(self, scenario: Scenario) -> None:
         super().__init__()
@@ -118,7 +118,7 @@ async def talk(address: str, scenario: Scenario) -> None:
             system_instruction="Be brief.", session_properties=SessionProperties(tools=tools)
         ),
     )
-    # Whatever function is called.
+    # For any function name.
     service.register_function(None, call)
     params = TransportParams(audio_in_enabled=True, audio_out_enabled=True)
     recorder = Recorder(scenario)

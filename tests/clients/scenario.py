@@ -1,4 +1,4 @@
-"""What the scripts of the Python clients share: the turns to take, the answers as they come, and what is printed in the end.
+"""Shared code of the Python clients: the turns to take, their answers, and the printed results.
 
 A script gets an ADDRESS (host:port) and a SCENARIO, the path of a JSON file:
 
@@ -23,9 +23,9 @@ from importlib.metadata import version
 
 # Sound is said in pieces of this length.
 PIECE_S = 0.1
-# How much of an answer is heard before it is interrupted.
+# Heard part of an answer before the interruption.
 HEARD_MS = 500
-# For one answer; a busy machine takes its time.
+# Timeout of one answer, long enough for a busy machine.
 ANSWERED_WITHIN_S = 40
 
 
@@ -40,7 +40,7 @@ class Answer:
     interrupted: bool = False
     # When its first sound came, by this machine's clock.
     began: float | None = None
-    # What was played of it, where the client has something that plays; otherwise the clock tells.
+    # Its played part, if the client plays audio; otherwise by the clock.
     played_by_client_ms: float | None = None
     # All of it was played, where the server says so.
     ended: bool | None = None
@@ -49,7 +49,7 @@ class Answer:
         return len(self.sound) / 2 / rate * 1000
 
     def played_ms(self, rate: int) -> float:
-        """What a listener has heard of it: it plays from its first sound on."""
+        """Returns its heard part: it plays from its first sound on."""
         if self.played_by_client_ms is not None:
             return self.played_by_client_ms
         elapsed = 0 if self.began is None else (time.monotonic() - self.began) * 1000
@@ -60,7 +60,7 @@ class Answer:
 
 
 class Scenario:
-    """The turns of one conversation, and what came of them."""
+    """The turns of one conversation, and their results."""
 
     def __init__(self, path: str) -> None:
         described = json.loads(pathlib.Path(path).read_text())
@@ -94,11 +94,11 @@ class Scenario:
         return self.function["result"]
 
     def stopped(self, answer: Answer) -> None:
-        """The client plays no more of it. Some clients say so of an answer that was heard to its end, too."""
+        """Marks the end of its playback. Some clients report this for fully played answers too."""
         answer.interrupted |= not (answer.made and answer.is_played(self.rate))
 
     async def pieces(self, turn: dict, pace: float = 0) -> AsyncIterator[bytes]:
-        """The recording of a turn; with `pace` 1 as fast as it is spoken, with 0 at once."""
+        """Yields the recording of a turn; with `pace` 1 in real time, with 0 at once."""
         said = pathlib.Path(turn["say"]).read_bytes()
         size = int(self.rate * PIECE_S) * 2
         begun = time.monotonic()
@@ -133,7 +133,7 @@ class Scenario:
                 raise SystemExit(f"there is no {other}")
 
     def report(self, package: str) -> None:
-        """Prints what came of it."""
+        """Prints the results."""
         answers = []
         for index, answer in enumerate(self.answers):
             sound = self.folder / f"answer-{index}.pcm"

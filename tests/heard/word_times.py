@@ -1,4 +1,4 @@
-"""When each word of a text is said in a recording of it, by an independent recogniser.
+"""Times of each word of a text in its recording, by an independent recogniser.
 
 Usage: word_times.py FILE.wav TEXT [FILE.wav TEXT]...
 
@@ -24,8 +24,8 @@ WINDOW_S = 30
 
 
 def heard(model: WhisperModel, sound) -> str:
-    # One guess, the same each time: no search, no second try at a higher temperature, no context. What it cannot make out it
-    # would repeat a hundred times.
+    # Deterministic greedy decoding: no search, no retry at a higher temperature, no context. With context it may repeat unclear words a
+    # hundred times.
     segments, _ = model.transcribe(
         sound,
         language="en",
@@ -40,7 +40,7 @@ def heard(model: WhisperModel, sound) -> str:
 def word_ends(model: WhisperModel, tokenizer: Tokenizer, sound, text: str) -> list[dict]:
     features = model.feature_extractor(sound)
     encoded = model.encode(pad_or_trim(features))
-    # The space is how this tokenizer knows a word by its beginning.
+    # In this tokenizer a leading space marks the beginning of a word.
     (aligned,) = model.find_alignment(tokenizer, [tokenizer.encode(" " + text)], encoded, features.shape[-1])
     words = []
     for piece in aligned:

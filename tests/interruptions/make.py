@@ -43,7 +43,7 @@ def resampled(sound: numpy.ndarray) -> numpy.ndarray:
 
 
 def spoken_part(sound: numpy.ndarray) -> numpy.ndarray:
-    """What is above a thirtieth of the peak, at PEAK."""
+    """Returns the part above a thirtieth of the peak, scaled to PEAK."""
     loud = numpy.flatnonzero(numpy.abs(sound) > numpy.abs(sound).max() / 30)
     spoken = sound[loud[0] : loud[-1] + 1].astype(numpy.float64)
     return (spoken * PEAK / numpy.abs(spoken).max()).round().astype("<i2")

@@ -16,7 +16,7 @@ from configs import Fixture
 # The smallest change of a compared tensor that counts, relative to its largest value. Parity allows 1e-4.
 MIN_CHANGE = 2e-2
 MIN_STD = 0.1
-# Softmax ignores what is added to all scores of a query alike, as a bias of the keys is without rotary positions.
+# Softmax ignores an addition to all scores of a query, such as a bias of the keys without rotary positions.
 INVARIANT = ("audio_tower.layers.", "k_proj.bias")
 
 

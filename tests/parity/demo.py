@@ -40,7 +40,7 @@ UNDECIDED = 2e-4
 
 @dataclass(frozen=True)
 class Run:
-    """What a run takes of a fixture's configuration, from the files of a checkpoint."""
+    """Returns a run's part of a fixture's configuration, from the files of a checkpoint."""
 
     speaker: str
     accept_hidden_layer: int

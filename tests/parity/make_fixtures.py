@@ -160,7 +160,7 @@ def make(fixture: Fixture) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     save_checkpoint(model, fixture, tokenizer, extractor, folder / "checkpoint")
 
-    # Everything that is kept comes from what a reader of the checkpoint gets, not from the model in memory.
+    # All outputs come from the saved checkpoint, not from the model in memory.
     model = load(folder)
     turns = runs.converse(model, fixture, tokenizer, asked)
     stop = tokens.special(tokenizer, "<|im_end|>")

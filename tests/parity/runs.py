@@ -1,4 +1,4 @@
-"""Runs the reference's own `generate` over a conversation and records what passes between its parts."""
+"""Runs the reference's own `generate` over a conversation and records the tensors between its parts."""
 
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class Question:
 
 @dataclass
 class Turn:
-    """What one turn made. Rows are [steps, width], without a batch axis."""
+    """Tensors of one turn. Rows are [steps, width], without a batch axis."""
 
     prompt_ids: list[int]
     tokens: list[int]
@@ -168,7 +168,7 @@ def converse(model, fixture: Fixture, tokenizer, questions: list[Question]) -> l
 
 
 def explore_answer(model, fixture: Fixture, prompt_ids, mels, tokenizer, steps: int):
-    """What the thinker would say if it never stopped: tokens, hidden rows, logits."""
+    """Returns the thinker's output without stopping: tokens, hidden rows, logits."""
     stop = special(tokenizer, "<|im_end|>")
     ids = torch.tensor([prompt_ids])
     with each_audio_alone(model.thinker.model):

@@ -14,7 +14,7 @@ from transformers import (
 )
 
 VOCAB = 200
-# What `generate` leaves out is written as it is configured: a penalty, temperature or top_p of 1, a top_k of 0.
+# Skipped processors have their neutral setting: a penalty, temperature or top_p of 1, a top_k of 0.
 CASES = [
     {"repetition_penalty": 1.05, "suppress": [], "temperature": 0.9, "top_k": 50, "top_p": 1.0},
     {"repetition_penalty": 1.0, "suppress": [], "temperature": 0.7, "top_k": 20, "top_p": 0.8},
@@ -45,7 +45,7 @@ def make(folder: Path, versions: dict) -> None:
     for index, case in enumerate(CASES):
         logits = 3 * torch.randn(VOCAB, generator=rng)
         assert logits.sort().values.diff().min() > 1e-6, "a tie"
-        # Ids heard before hold the best and the worst, some of them twice: a penalty counts an id once.
+        # Previous ids include the best and the worst, some of them twice: a penalty counts an id once.
         order = logits.argsort(descending=True)
         previous = torch.cat([order[:3], order[:1], order[-3:], torch.randint(VOCAB, (9,), generator=rng)])
         tensors[f"case{index}.logits"] = logits

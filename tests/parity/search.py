@@ -86,7 +86,7 @@ def set_stop_row(head, row: int, evidence, dtype: str) -> str | None:
 
 
 def problem(fixture: Fixture, turns: list[runs.Turn], stop: int, codec_stop: int) -> str | None:
-    """What a finished conversation lacks, if anything."""
+    """Returns the missing property of a finished conversation, if any."""
     said = {token for turn in turns for token in turn.tokens}
     codes = {code for turn in turns for code in turn.talker_codes}
     for index, turn in enumerate(turns):

@@ -48,7 +48,7 @@ def special(tokenizer: Tokenizer, name: str) -> int:
 
 
 def speakable(tokenizer: Tokenizer, special_tokens: list[str] = SPECIAL) -> list[int]:
-    """Ids whose text is printable ASCII: what a random model is made to prefer, so that answers can be read."""
+    """Ids with printable ASCII text; a random model is biased to them, so that answers are readable."""
     ids = range(len(special_tokens), tokenizer.get_vocab_size())
     texts = ((i, tokenizer.decode([i])) for i in ids)
     return [i for i, text in texts if text.isascii() and text.isprintable()]

@@ -22,7 +22,7 @@ def _normal(p, rng, std):
 
 
 def _matrix_gain(name: str) -> float:
-    """Gain over 1/sqrt(inputs) of a matrix, by what its inputs have been through."""
+    """Gain over 1/sqrt(inputs) of a matrix, by the origin of its inputs."""
     gains = {
         "lm_head": 3.0,
         "codec_head": 3.0,
@@ -115,7 +115,7 @@ def calibrate_waveform(code2wav: nn.Module, seed: int, std: float = 0.25, offset
 
 @torch.no_grad()
 def round_to(model: nn.Module, dtype: torch.dtype) -> None:
-    """Rounds all weights to what a checkpoint of `dtype` can hold."""
+    """Rounds all weights to `dtype`."""
     for p in model.parameters():
         p.copy_(p.to(dtype).to(p.dtype))
 

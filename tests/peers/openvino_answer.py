@@ -22,7 +22,7 @@ import soundfile
 from scipy.signal import resample_poly
 
 INPUT_RATE, OUTPUT_RATE = 16000, 24000
-# The demo is published without one. What is heard stands before what is asked, which is nothing.
+# The demo is published without one. Audio precedes the text, which is empty.
 TEMPLATE = (
     "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"

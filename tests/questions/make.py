@@ -1,4 +1,4 @@
-"""Speaks the frozen questions of questions.json (see README.md) in voices that the demo model's training never heard.
+"""Speaks the frozen questions of questions.json (see README.md) in voices that are not in the demo model's training data.
 
 Usage: make.py (writes the wav files beside itself: 16 kHz, mono, 16 bit)
 
@@ -18,7 +18,7 @@ import numpy
 HERE = pathlib.Path(__file__).parent
 RATE = 16_000
 PEAK = 20_000
-# What a caller's turn has around it once voice activity detection has cut it out.
+# Silence around a caller's turn after voice activity detection.
 SILENCE_BEFORE_S, SILENCE_AFTER_S = 0.25, 0.45
 
 

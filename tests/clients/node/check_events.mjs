@@ -9,7 +9,7 @@
 import { readFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 
-// The parser is not among what the package offers to others.
+// The package does not export its parser.
 const entry = fileURLToPath(import.meta.resolve("@openai/agents-realtime"));
 const { parseRealtimeEvent, realtimeServerEventSchema } = await import(
   new URL("openaiRealtimeEvents.mjs", `file://${entry}`)

@@ -18,11 +18,11 @@ import { Scenario } from "./scenario.mjs";
 const BUNDLE = fileURLToPath(
   new URL("node_modules/@openai/agents-realtime/dist/bundle/openai-realtime-agents.umd.js", import.meta.url),
 );
-/** What the network's buffers still hold when the server has played its last packet. */
+/** Delay of the network's buffers after the server's last packet. */
 const TAIL_MS = 500;
 const PAGE = `<!doctype html><title>agents</title><button>Talk</button><audio></audio><script src="/agents.js"></script>`;
 
-/** Runs in the page: calls, and says over `window.happened` what happens. */
+/** Runs in the page: calls, and reports events over `window.happened`. */
 async function call({ url, apiKey, rate }) {
   const { OpenAIRealtimeWebRTC, RealtimeAgent, RealtimeSession } = window.OpenAIAgentsRealtime;
   const context = new AudioContext({ sampleRate: rate });

@@ -9,7 +9,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 const PIECE_MS = 100;
 /** How much of an answer is heard before it is interrupted. */
 const HEARD_MS = 500;
-/** For one answer; a busy machine takes its time. */
+/** Timeout of one answer, long enough for a busy machine. */
 const ANSWERED_WITHIN_MS = 40_000;
 
 /** One answer as the client hands it out. */
@@ -22,7 +22,7 @@ class Answer {
   interrupted = false;
   /** When its first sound came. */
   began = undefined;
-  /** All of it was played, where the server says so. */
+  /** True if all of it was played, if the server reports it. */
   ended = undefined;
 
   #rate;
@@ -35,7 +35,7 @@ class Answer {
     return (this.sound.reduce((length, piece) => length + piece.byteLength, 0) / 2 / this.#rate) * 1000;
   }
 
-  /** What a listener has heard of it: it plays from its first sound on. */
+  /** Returns its heard part: it plays from its first sound on. */
   get playedMs() {
     const elapsed = this.began === undefined ? 0 : performance.now() - this.began;
     return this.ended === undefined ? Math.min(elapsed, this.lengthMs) : elapsed;
@@ -57,7 +57,7 @@ class Answer {
   }
 }
 
-/** The turns of one conversation, and what came of them. */
+/** The turns of one conversation, and their results. */
 export class Scenario {
   answers = [];
   errors = [];
@@ -132,7 +132,7 @@ export class Scenario {
     }
   }
 
-  /** Prints what came of it. */
+  /** Prints the results. */
   report(name) {
     const manifest = new URL(`node_modules/${name}/package.json`, import.meta.url);
     const { version } = JSON.parse(readFileSync(manifest, "utf8"));

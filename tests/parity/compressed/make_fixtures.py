@@ -1,4 +1,4 @@
-"""Writes matrices in the formats of the package compressed-tensors, and what it says that they stand for.
+"""Writes matrices in the formats of the package compressed-tensors, and their dequantised values by the package.
 
     scripts/setup.sh reference_compressed
     target/tools/compressed-tensors/bin/python tests/parity/compressed/make_fixtures.py engine/tests/data/compressed

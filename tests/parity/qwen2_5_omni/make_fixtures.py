@@ -151,7 +151,7 @@ def stop_talker(model, fixture: Fixture, tokenizer, asked) -> str | None:
 
 
 def problem(model, fixture: Fixture, turns: list[runs.Turn], stop: int) -> str | None:
-    """What a finished conversation lacks, if anything."""
+    """Returns the missing property of a finished conversation, if any."""
     ids = {"end": model.talker.codec_eos_token, "pad": model.talker.codec_pad_token}
     for index, turn in enumerate(turns):
         if turn.tokens[-1] != stop or len(turn.tokens) != fixture.answers[index]:
@@ -260,7 +260,7 @@ def make(fixture: Fixture) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "checkpoint").mkdir(parents=True)
     save_checkpoint(model, fixture, tokenizer, extractor, folder / "checkpoint")
-    # Everything that is kept comes from what a reader of the checkpoint gets, not from the model in memory.
+    # All outputs come from the saved checkpoint, not from the model in memory.
     model = load(folder / "checkpoint")
     turns = runs.converse(model, fixture, tokenizer, asked)
     fault = problem(model, fixture, turns, tokens.special(tokenizer, "<|im_end|>"))

@@ -1,4 +1,4 @@
-"""Runs the reference's own `generate` over a conversation and records what passes between its parts."""
+"""Runs the reference's own `generate` over a conversation and records the tensors between its parts."""
 
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class Question:
 
 @dataclass
 class Turn:
-    """What one turn made. Rows are [steps, width], without a batch axis."""
+    """Tensors of one turn. Rows are [steps, width], without a batch axis."""
 
     prompt_ids: list[int]
     tokens: list[int]

@@ -201,7 +201,7 @@ def make() -> None:
     shutil.rmtree(FOLDER, ignore_errors=True)
     (FOLDER / "checkpoint").mkdir(parents=True)
     save(build(SEED), FOLDER / "checkpoint")
-    # Everything that is kept comes from what a reader of the checkpoint gets, not from the model in memory.
+    # All outputs come from the saved checkpoint, not from the model in memory.
     given = inputs()
     made = run(load(FOLDER / "checkpoint"), given)
     clipped = (made["waveform"].abs() >= 1.0).float().mean().item()

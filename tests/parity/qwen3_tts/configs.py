@@ -27,7 +27,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Fixture:
-    """One checkpoint and what it is asked."""
+    """One checkpoint and its runs."""
 
     name: str
     kind: str  # `tts_model_type`
@@ -198,7 +198,7 @@ def build(fixture: Fixture, tokenizer) -> Qwen3TTSConfig:
     )
 
 
-# A codec's encoder of no use, as small as its class allows: the published file has one beside each decoder.
+# An unused encoder of the codec, as small as its class allows: the published file has one beside each decoder.
 UNUSED_ENCODER = dict(
     hidden_size=8, num_filters=2, upsampling_ratios=[2, 2], num_hidden_layers=1, intermediate_size=8,
     num_attention_heads=1, num_key_value_heads=1, head_dim=8, codebook_size=4, codebook_dim=4,

@@ -236,7 +236,7 @@ def make(fixture: Fixture) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "checkpoint").mkdir(parents=True)
     save_checkpoint(model, codec, fixture, tokenizer, folder / "checkpoint")
-    # Everything that is kept comes from what a reader of the checkpoint gets, not from the model in memory.
+    # All outputs come from the saved checkpoint, not from the model in memory.
     model, codec, tokenizer = load(folder, fixture)
     made = [runs.ask(model, codec, fixture, tokenizer, run) for run in fixture.runs]
     assert fault(model, fixture, made) is None, fault(model, fixture, made)

@@ -1,4 +1,4 @@
-"""Runs the reference's own `generate` and records what passes between its parts."""
+"""Runs the reference's own `generate` and records the tensors between its parts."""
 
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ SAMPLE_RATE = 24_000
 
 @dataclass
 class Made:
-    """What one run made. Rows are [steps, width], without a batch axis."""
+    """Tensors of one run. Rows are [steps, width], without a batch axis."""
 
     text_ids: list[int]
     instruct_ids: list[int]
@@ -30,7 +30,7 @@ class Made:
 
 @dataclass
 class Voice:
-    """What was made of a recording."""
+    """Tensors of a recording."""
 
     audio: torch.Tensor  # [samples]
     mel: torch.Tensor  # [frames, bins]
@@ -77,7 +77,7 @@ def recording(samples: int) -> np.ndarray:
 
 @torch.no_grad()
 def listen(model, codec, tokenizer, run: Run) -> Voice:
-    """What the reference's `create_voice_clone_prompt` makes of a recording."""
+    """Runs the reference's `create_voice_clone_prompt` on a recording."""
     audio = recording(run.recording)
     values = torch.from_numpy(audio)[None]
     distances, encoded = [], []

@@ -1,4 +1,4 @@
-"""Writes parity.json: what the reference makes of recordings, for `tests/parity.rs`.
+"""Writes parity.json: the reference's outputs for recordings, for `tests/parity.rs`.
 
     target/tools/clients/bin/python gateway/turn/tests/data/parity.py
 
