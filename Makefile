@@ -7,7 +7,7 @@ CARGO := cargo
 REPORT := target/report
 
 .DEFAULT_GOAL := help
-.PHONY: help run release test test-cuda gpu-pack test-long screenshots conformance lint bench loadtest knee soak realtime-vs-chat graph setup-test bench-engine bench-families bench-heard bench-interruptions bench-turns bench-weights bench-size weight-loss eval-model eval-weights sound-sample
+.PHONY: help run release test test-cuda gpu-pack test-long screenshots conformance lint check-words bench loadtest knee soak realtime-vs-chat graph setup-test bench-engine bench-families bench-heard bench-interruptions bench-turns bench-weights bench-size weight-loss eval-model eval-weights sound-sample
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,9 +50,14 @@ conformance:  ## Run only the stock clients, one line each; `make test` runs the
 lint:  ## Check format, clippy, documentation, and dependencies against deny.toml; warnings denied
 	@$(SETUP) build load lint
 	scripts/check-deps
+	@$(MAKE) --no-print-directory check-words
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --release --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --release --workspace --no-deps
+
+check-words:  ## Names of declared items, doc comments and test names against the lists of tests/wording; files over 1 MiB
+	@$(SETUP) build
+	$(CARGO) run --release -p repartee-wording
 
 bench: bench-engine bench-heard bench-interruptions bench-turns bench-families  ## Run the main benchmarks, also against the references; writes target/report/{engine,heard,interruptions,turns,families,first_path}.json
 	@$(SETUP) build load tests reference

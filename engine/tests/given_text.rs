@@ -13,7 +13,7 @@ use repartee_engine_api::{Command, Event, FinishReason, Respond, Role, Sampling,
 const TEXT: &str = "The capital of France is Paris.";
 const LONG: u32 = 60;
 
-fn reading(number: u64) -> Respond {
+fn speak_given_text(number: u64) -> Respond {
     Respond { streamed: true, max_tokens: Some(LONG), ..respond(number) }
 }
 
@@ -83,7 +83,7 @@ fn a_text_sounds_like_the_model_s_own() {
     assert!(own.text.len() > 5 && !own.samples.is_empty(), "{}", own.text);
     let session = bed.engine.open();
     ask(&session);
-    let read = read(&mut bed, &session, reading(0), &[&own.text]);
+    let read = read(&mut bed, &session, speak_given_text(0), &[&own.text]);
     assert_same(&read, &own, "the same text, given");
     bed.close(session);
 }
@@ -92,7 +92,7 @@ fn any_cut_of_the_text_sounds_the_same(subject: &impl Subject) {
     let mut bed = Bed::new(subject, &config());
     let mut cut = |pieces: &[&str]| {
         let session = bed.engine.open();
-        let response = read(&mut bed, &session, reading(0), pieces);
+        let response = read(&mut bed, &session, speak_given_text(0), pieces);
         bed.close(session);
         response
     };
@@ -110,7 +110,7 @@ fn any_cut_of_the_text_sounds_the_same(subject: &impl Subject) {
 fn sound_begins_before_the_text_ends(subject: &impl Subject) {
     let mut bed = Bed::new(subject, &config());
     let session = bed.engine.open();
-    submit(&session, Command::Respond(reading(0)));
+    submit(&session, Command::Respond(speak_given_text(0)));
     stream(&session, 0, "The capital of France is ");
     bed.engine.settle();
     let events: Vec<Event> = std::iter::from_fn(|| session.try_next_event()).collect();
@@ -132,13 +132,13 @@ fn readers_do_not_change_each_other(subject: &impl Subject) {
     let mut bed = Bed::new(subject, &config());
     let alone = TEXTS.map(|text| {
         let session = bed.engine.open();
-        let response = read(&mut bed, &session, reading(0), &[text]);
+        let response = read(&mut bed, &session, speak_given_text(0), &[text]);
         bed.close(session);
         response
     });
     let sessions = TEXTS.map(|_| bed.engine.open());
     for (session, text) in sessions.iter().zip(TEXTS) {
-        submit(session, Command::Respond(reading(0)));
+        submit(session, Command::Respond(speak_given_text(0)));
         stream(session, 0, text);
         submit(session, Command::EndText { response: 0 });
     }
@@ -152,11 +152,11 @@ fn readers_do_not_change_each_other(subject: &impl Subject) {
 fn an_empty_text_has_no_sound(subject: &impl Subject) {
     let mut bed = Bed::new(subject, &config());
     let session = bed.engine.open();
-    let response = read(&mut bed, &session, reading(0), &[]);
+    let response = read(&mut bed, &session, speak_given_text(0), &[]);
     assert!(response.text.is_empty() && response.samples.is_empty(), "{response:?}");
     assert_eq!(response.reason, Some(FinishReason::Stop));
     // The next response begins anew.
-    let next = read(&mut bed, &session, reading(1), &[TEXT]);
+    let next = read(&mut bed, &session, speak_given_text(1), &[TEXT]);
     assert_eq!(next.text, TEXT);
     assert!(!next.samples.is_empty());
     bed.close(session);
@@ -165,7 +165,7 @@ fn an_empty_text_has_no_sound(subject: &impl Subject) {
 fn a_limit_cuts_the_text(subject: &impl Subject) {
     let mut bed = Bed::new(subject, &config());
     let session = bed.engine.open();
-    let cut = read(&mut bed, &session, Respond { max_tokens: Some(2), ..reading(0) }, &[TEXT]);
+    let cut = read(&mut bed, &session, Respond { max_tokens: Some(2), ..speak_given_text(0) }, &[TEXT]);
     assert_eq!((cut.usage.output_text_tokens, cut.reason), (2, Some(FinishReason::Length)));
     assert!(TEXT.starts_with(&cut.text) && cut.text.len() < TEXT.len(), "{}", cut.text);
     bed.close(session);
@@ -175,20 +175,20 @@ fn a_cancelled_reader_leaves_nothing(subject: &impl Subject) {
     let mut bed = Bed::new(subject, &config());
     let whole = {
         let session = bed.engine.open();
-        let response = read(&mut bed, &session, reading(0), &[TEXT]);
+        let response = read(&mut bed, &session, speak_given_text(0), &[TEXT]);
         bed.close(session);
         response
     };
     for ticks in [0, 2, 5, 9] {
         let session = bed.engine.open();
-        submit(&session, Command::Respond(Respond { input: Some(Vec::new()), ..reading(0) }));
+        submit(&session, Command::Respond(Respond { input: Some(Vec::new()), ..speak_given_text(0) }));
         stream(&session, 0, "Three plus ");
         bed.engine.ticks(ticks);
         submit(&session, Command::Cancel { response: 0 });
         let cancelled = bed.engine.listen(&session, 0).unwrap();
         assert_eq!(cancelled.reason, Some(FinishReason::Cancelled));
         // The next response does not read the rest of the text.
-        let again = Respond { input: Some(Vec::new()), item: 1, ..reading(0) };
+        let again = Respond { input: Some(Vec::new()), item: 1, ..speak_given_text(0) };
         let again = read(&mut bed, &session, again, &[TEXT]);
         assert_same(&again, &whole, &format!("cancelled after {ticks} ticks"));
         bed.close(session);

@@ -73,7 +73,7 @@ fn spoken() -> [StageItem; 3] {
 }
 
 /// A model whose talker has a frame to make.
-fn speaking() -> Model {
+fn speaking_model() -> Model {
     let mut model = model();
     spoken().into_iter().for_each(|item| accept(&mut model, TALKER, item));
     model
@@ -141,10 +141,10 @@ fn a_response_begun_meanwhile_samples_nothing_yet() {
 #[test]
 fn another_response_gets_no_frame_of_the_last() {
     let again = || [StageItem::Abort].into_iter().chain(spoken());
-    let expected = frame(&mut speaking());
+    let expected = frame(&mut speaking_model());
     // The new response begins before the launched step is collected, or after that.
     for before in [again().count(), 1] {
-        let mut model = speaking();
+        let mut model = speaking_model();
         let rows = model.stages[TALKER].runnable_rows(0).rows;
         let out = meanwhile(&mut model, TALKER, rows, again().take(before));
         assert!(out.is_empty(), "{out:?}");
@@ -158,10 +158,10 @@ fn a_freed_slot_gives_nothing() {
     let mut model = model();
     accept(&mut model, THINKER, prompt(0..10, true));
     assert!(meanwhile(&mut model, THINKER, 10, []).is_empty());
-    let mut model = speaking();
+    let mut model = speaking_model();
     let rows = model.stages[TALKER].runnable_rows(0).rows;
     assert!(meanwhile(&mut model, TALKER, rows, []).is_empty());
-    let codes = StageItem::Codes(frame(&mut speaking()));
+    let codes = StageItem::Codes(frame(&mut speaking_model()));
     [StageItem::Begin(params()), codes].into_iter().for_each(|item| accept(&mut model, CODE2WAV, item));
     assert!(meanwhile(&mut model, CODE2WAV, 1, []).is_empty());
 }
@@ -169,7 +169,7 @@ fn a_freed_slot_gives_nothing() {
 #[test]
 fn another_response_gets_no_samples_of_the_last() {
     let mut model = model();
-    let codes = frame(&mut speaking());
+    let codes = frame(&mut speaking_model());
     let begin = || [StageItem::Begin(params()), StageItem::Codes(codes.clone())];
     begin().into_iter().for_each(|item| accept(&mut model, CODE2WAV, item));
     let first = samples(&mut model);

@@ -9,8 +9,8 @@
 mod common;
 #[path = "qwen2_5_omni/refusals.rs"]
 mod refusals;
-#[path = "qwen2_5_omni/speaking.rs"]
-mod speaking;
+#[path = "qwen2_5_omni/spoken_responses.rs"]
+mod spoken_responses;
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -9,8 +9,8 @@
 mod common;
 #[path = "qwen3_tts/refusals.rs"]
 mod refusals;
-#[path = "qwen3_tts/speaking.rs"]
-mod speaking;
+#[path = "qwen3_tts/spoken_responses.rs"]
+mod spoken_responses;
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -136,7 +136,7 @@ fn talker(ops: &Cpu, model: &Qwen3Tts<Cpu>, tokenizer: &Tokenizer, expected: &Ex
     prompt.extend(marks.begin(&utterance).unwrap());
     let prompt = rows(ops, model, &prompt);
     let (trailing, shape) = expected.tensor(&at("talker.trailing"));
-    let beside: Vec<u32> = (1..=shape[0]).map(|frame| marks.beside(&utterance, frame).unwrap()).collect();
+    let beside: Vec<u32> = (1..=shape[0]).map(|frame| marks.text_with_frame(&utterance, frame).unwrap()).collect();
     let beside = model.talker.text_rows(ops, &index(ops, &beside));
     let mut findings = vec![
         (at("talker.prompt"), difference(&ops.read(&prompt), &expected.tensor(&at("talker.prompt")).0)),
@@ -175,7 +175,7 @@ fn talker(ops: &Cpu, model: &Qwen3Tts<Cpu>, tokenizer: &Tokenizer, expected: &Ex
             made.extend(ops.read_index(ids));
         }
         residual_logits.extend(raw.iter().flat_map(|logits| ops.read(logits)));
-        let next = index(ops, &[marks.beside(&utterance, step + 1).unwrap()]);
+        let next = index(ops, &[marks.text_with_frame(&utterance, step + 1).unwrap()]);
         x = ops.add(embedding, &model.talker.text_rows(ops, &next));
     }
     findings.extend([

@@ -24,7 +24,7 @@ pub struct TurnModelPool {
 /// Turn to judge, and the channel of its answer: `None` if the model fails.
 struct Job {
     turn: Vec<f32>,
-    answer: oneshot::Sender<Option<f32>>,
+    prediction: oneshot::Sender<Option<f32>>,
 }
 
 impl fmt::Debug for TurnModelPool {
@@ -48,7 +48,7 @@ impl TurnModelPool {
     /// Queues a turn; `None` if the queue is full. Dropping the receiver withdraws a waiting turn.
     pub fn judge(&self, turn: Vec<f32>) -> Option<oneshot::Receiver<Option<f32>>> {
         let (answer, receiver) = oneshot::channel();
-        match self.queue.try_send(Job { turn, answer }) {
+        match self.queue.try_send(Job { turn, prediction: answer }) {
             Ok(()) => Some(receiver),
             Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => None,
         }
@@ -59,7 +59,7 @@ fn work(model: &TurnPredictor, jobs: &Mutex<Receiver<Job>>) {
     loop {
         // One thread holds the lock and waits for a turn; the others wait for the lock.
         let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok(Job { turn, answer }) = job else { return };
+        let Ok(Job { turn, prediction: answer }) = job else { return };
         if answer.is_closed() {
             continue;
         }

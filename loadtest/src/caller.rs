@@ -79,7 +79,7 @@ pub async fn run_caller(plan: Arc<SharedRun>, caller: usize) {
 /// Makes one call and logs it. `asked` counts the questions of earlier calls.
 async fn call(plan: &SharedRun, caller: usize, asked: usize, random: &mut Random) {
     let began = plan.begun.elapsed();
-    let mut this = Caller { plan, number: caller, asked, setup: None, line: None, tick: Instant::now() };
+    let mut this = Caller { plan, number: caller, asked, setup: None, transport: None, tick: Instant::now() };
     plan.log(|log| log.active += 1);
     let hang_up = plan.scenario.hang_up_after_s.map(|mean| Duration::from_secs_f64(random.exponential(mean)));
     let ended = match hang_up {
@@ -87,8 +87,8 @@ async fn call(plan: &SharedRun, caller: usize, asked: usize, random: &mut Random
         Some(after) => tokio::time::timeout(after, this.run_call(random)).await.unwrap_or(Ok(())),
         None => this.run_call(random).await,
     };
-    let rtp = this.line.as_ref().and_then(Transport::report);
-    if let Some(line) = &mut this.line {
+    let rtp = this.transport.as_ref().and_then(Transport::report);
+    if let Some(line) = &mut this.transport {
         line.close().await;
     }
     let setup = this.setup;
@@ -107,7 +107,7 @@ struct Caller<'a> {
     /// Number of questions in earlier calls.
     asked: usize,
     setup: Option<Duration>,
-    line: Option<Transport>,
+    transport: Option<Transport>,
     /// Due time of the microphone's next frame.
     tick: Instant,
 }
@@ -118,7 +118,7 @@ impl Caller<'_> {
         let begun = Instant::now();
         let patience = begun + plan.scenario.patience();
         let line = Transport::call(&plan.target, number, &plan.scenario, plan.seed ^ number as u64, patience).await?;
-        self.line = Some(line);
+        self.transport = Some(line);
         self.setup = Some(begun.elapsed());
         self.configure(patience).await?;
         self.tick = Instant::now();
@@ -138,8 +138,8 @@ impl Caller<'_> {
         Ok(())
     }
 
-    fn line(&mut self) -> Result<&mut Transport> {
-        self.line.as_mut().context("the call is not connected")
+    fn transport(&mut self) -> Result<&mut Transport> {
+        self.transport.as_mut().context("the call is not connected")
     }
 
     /// Sends `session.update` with the scenario's session fields, and waits for the reply.
@@ -158,7 +158,7 @@ impl Caller<'_> {
             return Ok(());
         }
         session.insert("type".into(), "realtime".into());
-        let line = self.line()?;
+        let line = self.transport()?;
         line.send_event(&json!({"type": "session.update", "session": session})).await?;
         loop {
             match line.next(patience).await?.map(|incoming| incoming.event) {
@@ -180,7 +180,7 @@ impl Caller<'_> {
     async fn send(&mut self, frame: &Frame) -> Result<Instant> {
         let late = self.tick.elapsed();
         self.plan.log(|log| log.lateness.add(late));
-        let line = self.line()?;
+        let line = self.transport()?;
         line.send_frame(frame).await?;
         self.tick += FRAME;
         // A microphone that is more than a second behind continues from now.
@@ -195,7 +195,7 @@ impl Caller<'_> {
         let end = Instant::now() + duration;
         while Instant::now() < end {
             let due = self.tick.min(end);
-            while self.line()?.next(due).await?.is_some() {}
+            while self.transport()?.next(due).await?.is_some() {}
             if Instant::now() >= self.tick {
                 if self.always_sends() {
                     let plan = self.plan;
@@ -214,7 +214,7 @@ impl Caller<'_> {
         let scenario = &plan.scenario;
         let mut question = plan.question(self.number, number);
         let next = plan.question(self.number, number + 1);
-        self.line()?.playback().take_answer();
+        self.transport()?.playback().take_answer();
         self.tick = self.tick.max(Instant::now());
         let mut turn = match scenario.answers_in_slices() {
             true => TurnTracker::sliced(scenario.transport),
@@ -224,14 +224,14 @@ impl Caller<'_> {
         let patience = scenario.patience();
         loop {
             let tick = self.tick;
-            let playback = self.line()?.playback();
+            let playback = self.transport()?.playback();
             match turn.progress(Instant::now(), playback, patience) {
                 NextAction::Wait => {}
                 NextAction::BargeIn => (spoken, index, question) = (&next.utterance, 0, next),
                 NextAction::Over => break,
                 NextAction::Failed(why) => bail!(why),
             }
-            match self.line()?.next(tick).await? {
+            match self.transport()?.next(tick).await? {
                 Some(incoming) => {
                     if let Some(code) = turn.event(incoming) {
                         plan.log(|log| log.error(format!("error event: {code}")));
@@ -242,7 +242,7 @@ impl Caller<'_> {
                 }
             }
         }
-        let answer = self.line()?.playback().take_answer();
+        let answer = self.transport()?.playback().take_answer();
         match turn.into_times(&answer) {
             Ok(times) => plan.log(|log| {
                 log.turns.push(TurnLog {
@@ -273,9 +273,9 @@ impl Caller<'_> {
             return Ok(false);
         };
         let sent = self.send(frame).await?;
-        turn.frame_sent(spoken, index, sent, self.line()?.playback());
+        turn.frame_sent(spoken, index, sent, self.transport()?.playback());
         if index + 1 == spoken.frames.len() && self.plan.scenario.end_of_turn == EndOfTurn::Client {
-            let line = self.line()?;
+            let line = self.transport()?;
             line.send_event(&json!({"type": "input_audio_buffer.commit"})).await?;
             line.send_event(&json!({"type": "response.create"})).await?;
             turn.committed(Instant::now());

@@ -28,7 +28,7 @@ impl ProgressDisplay {
         if !self.shown || !(self.terminal || at.as_secs().is_multiple_of(EVERY)) {
             return;
         }
-        let line = line(scenario, at, log);
+        let line = summary(scenario, at, log);
         // A closed terminal must not stop the run.
         let _ = if self.terminal {
             write!(std::io::stderr(), "\r\x1b[K{line}")
@@ -42,12 +42,12 @@ impl ProgressDisplay {
         if self.shown {
             let clear = if self.terminal { "\r\x1b[K" } else { "" };
             let at = log.calls.iter().map(|call| call.ended).max().unwrap_or_default();
-            let _ = writeln!(std::io::stderr(), "{clear}{}", line(scenario, at, log));
+            let _ = writeln!(std::io::stderr(), "{clear}{}", summary(scenario, at, log));
         }
     }
 }
 
-fn line(scenario: &Scenario, at: Duration, log: &ScenarioLog) -> String {
+fn summary(scenario: &Scenario, at: Duration, log: &ScenarioLog) -> String {
     let sounds = log.sorted(|turn| Some(turn.to_sound));
     let ms = |percent| percentile(&sounds, percent).map_or("-".to_owned(), |time| time.as_millis().to_string());
     let sample = log.samples.last().copied().unwrap_or_default();

@@ -31,6 +31,7 @@ const MAY_NEED: &[(&str, &[&str])] = &[
     ("repartee-load", &[]),
     ("repartee-simcuda", &[]),
     ("repartee-testkit", &["repartee-engine-api"]),
+    ("repartee-wording", &[]),
 ];
 
 /// Crate of the end-to-end tests, which may depend on all others.
@@ -222,4 +223,49 @@ fn crate_graph_matches_architecture_page() {
     let page = std::fs::read_to_string(folder("ARCHITECTURE.md")).unwrap();
     let drawn = graph_in(&page).expect("the marks of the crate graph");
     assert_eq!(drawn, Workspace::load().unwrap().graph(), "run `make graph`");
+}
+
+#[test]
+fn architecture_page_names_real_files_and_items() {
+    let page = std::fs::read_to_string(folder("ARCHITECTURE.md")).unwrap();
+    let (mut rows, mut wrong) = (0, Vec::new());
+    for line in page.lines() {
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        let [_, _, files, items, _] = cells[..] else { continue };
+        // A file without a folder stands in the folder of the file before it.
+        let mut path = PathBuf::new();
+        let sources: Vec<String> = quoted(files)
+            .filter(|name| name.ends_with(".rs"))
+            .map(|name| {
+                let near = path.parent().unwrap_or(&path).join(name);
+                let in_folder = path.ancestors().map(|above| above.join(name)).find(|path| folder_has(path));
+                path = if folder_has(&near) { near } else { in_folder.unwrap_or_else(|| name.into()) };
+                std::fs::read_to_string(root().join(&path)).unwrap_or_else(|_| {
+                    wrong.push(name.to_owned());
+                    String::new()
+                })
+            })
+            .collect();
+        if sources.is_empty() {
+            continue;
+        }
+        rows += 1;
+        let named = quoted(items).chain(quoted(files).filter(|name| !name.ends_with(".rs")));
+        for item in named.flat_map(|path| path.split("::")) {
+            if !sources.iter().any(|source| source.contains(item)) {
+                wrong.push(format!("{item} in {files}"));
+            }
+        }
+    }
+    assert!(rows > 30, "{rows} rows of the sound's path were read");
+    assert!(wrong.is_empty(), "ARCHITECTURE.md names what is not there: {wrong:#?}");
+}
+
+/// Returns the texts between pairs of backticks.
+fn quoted(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
+fn folder_has(path: &std::path::Path) -> bool {
+    root().join(path).is_file()
 }

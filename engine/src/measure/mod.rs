@@ -306,7 +306,7 @@ impl TestBed {
             timing.listening += begun.elapsed();
         }
         let listening = meter.take();
-        self.answer(&session, turn, &mut timing)?;
+        self.measure_response(&session, turn, &mut timing)?;
         let answer = meter.take();
         drop(session);
         self.settle();
@@ -314,7 +314,7 @@ impl TestBed {
     }
 
     /// Commits, then runs until the response has `turn.sound` of sound or no work is left.
-    fn answer(
+    fn measure_response(
         &mut self,
         session: &SessionHandle,
         turn: MeasuredTurn,

@@ -78,7 +78,7 @@ pub struct FunctionCall {
     /// Object type; always `realtime.item`.
     #[serde(default, deserialize_with = "or_default")]
     pub object: ItemObject,
-    /// Generation status.
+    /// Status of its generation.
     #[serde(default, deserialize_with = "or_default")]
     pub status: ItemStatus,
     /// Id of the call; its `function_call_output` repeats it.
@@ -99,7 +99,7 @@ pub struct FunctionCallOutput {
     /// Object type; always `realtime.item`.
     #[serde(default, deserialize_with = "or_default")]
     pub object: ItemObject,
-    /// Generation status.
+    /// Status of its generation.
     #[serde(default, deserialize_with = "or_default")]
     pub status: ItemStatus,
     /// Id of the call that this is the result of.

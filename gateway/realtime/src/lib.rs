@@ -7,7 +7,7 @@
 //! | `config` | `session.update` |
 //! | `input_buffer` | input audio buffer: preroll, turns, slices for the engine |
 //! | `turns` | the caller's turns, from turn detection or client commits |
-//! | `answered_slices` | responses to each slice of a turn |
+//! | `slice_responses` | responses to each slice of a turn |
 //! | `speculation` | responses started before the turn has surely ended |
 //! | `transcription` | transcripts of the turns |
 //! | `transcription_session` | transcription sessions |
@@ -16,7 +16,7 @@
 //! | `items` | `conversation.item.*` |
 //! | `tools` | function tools |
 //! | `create_response` | `response.create` and `response.cancel`: validation, start, queue, stop |
-//! | `reading` | responses that speak given text |
+//! | `speech_synthesis` | responses that speak given text |
 //! | `request_input` | model input of a request that replaces the conversation |
 //! | `response` | one active response and its wire form |
 //! | `engine_events` | engine events of active responses |

@@ -90,7 +90,7 @@ pub async fn run<T: Transport>(
         let input_pending = call.input_pipeline.has_more();
         let open = call.closing.is_none();
         let accept_input = open && !input_pending && delivered;
-        call.timing.reading(call.outbound.len() < BACKLOG && transport.has_capacity());
+        call.timing.note_reading(call.outbound.len() < BACKLOG && transport.has_capacity());
         let room = open && call.outbound.len() < BACKLOG && transport.has_capacity();
         let places = call.outbound.front().map_or(1, |outgoing| outgoing.queue_permits(outbound.max_capacity()));
         tokio::select! {

@@ -76,7 +76,7 @@ impl ResponseTiming {
     }
 
     /// Notes whether the call reads the engine's events now.
-    pub fn reading(&mut self, reads: bool) {
+    pub fn note_reading(&mut self, reads: bool) {
         if let Some(generating) = &mut self.generating {
             generating.held_back |= !reads;
         }
@@ -263,9 +263,9 @@ mod tests {
         for (response, reads) in [(1, true), (2, false)] {
             timing.stamped(response, stamps(begun));
             timing.generated(response, 500, begun + Duration::from_millis(100));
-            timing.reading(reads);
+            timing.note_reading(reads);
             timing.generated(response, 500, begun + Duration::from_millis(250));
-            timing.reading(true);
+            timing.note_reading(true);
             timing.complete(response);
         }
         // One second of audio generated in a quarter of a second.

@@ -175,7 +175,7 @@ impl CallTask {
         let Some(question) = self.input_pipeline.question() else { return };
         match judge.judge(question.turn) {
             Some(answer) => self.judging = Some((question.id, answer)),
-            None => self.answer(question.id, None, "busy", transport),
+            None => self.apply_prediction(question.id, None, "busy", transport),
         }
     }
 
@@ -183,13 +183,13 @@ impl CallTask {
     pub(super) fn judged<T: Transport>(&mut self, answer: Option<f32>, transport: &mut T) {
         if let Some((id, _)) = self.judging.take() {
             let outcome = if answer.is_some() { "continued" } else { "failed" };
-            self.answer(id, answer, outcome, transport);
+            self.apply_prediction(id, answer, outcome, transport);
             // Asks about a pause that began in the meantime.
             self.ask(transport);
         }
     }
 
-    fn answer<T: Transport>(&mut self, id: u64, answer: Option<f32>, outcome: &str, transport: &mut T) {
+    fn apply_prediction<T: Transport>(&mut self, id: u64, answer: Option<f32>, outcome: &str, transport: &mut T) {
         let ended = self.input_pipeline.judged(id, answer);
         let outcome = if ended.is_some() { "ended" } else { outcome };
         self.metrics.turn_judgements.with_label_values(&[outcome]).inc();

@@ -108,7 +108,7 @@ type QueuedCommand = (String, OwnedSemaphorePermit);
 #[derive(Debug, Clone)]
 pub struct CommandSender {
     commands: mpsc::Sender<QueuedCommand>,
-    room: Arc<Semaphore>,
+    byte_permits: Arc<Semaphore>,
 }
 
 impl CommandSender {
@@ -118,7 +118,7 @@ impl CommandSender {
         // A message takes at most half of all permits, so that every message can be sent at some time.
         let bytes = u32::try_from(event.len().min(MAX_MESSAGE)).unwrap_or(u32::MAX);
         let permit = tokio::select! {
-            permit = self.room.clone().acquire_many_owned(bytes) => permit,
+            permit = self.byte_permits.clone().acquire_many_owned(bytes) => permit,
             () = self.commands.closed() => return false,
         };
         // The semaphore is never closed.
@@ -168,7 +168,7 @@ impl Sidebands {
     /// [`AttachError::Ended`] after the call's end, [`AttachError::Full`] with [`MAX_ATTACHED`] clients.
     pub fn attach(&self) -> Result<Sideband, AttachError> {
         let commands = self.commands.upgrade().ok_or(AttachError::Ended)?;
-        let commands = CommandSender { commands, room: self.byte_permits.clone() };
+        let commands = CommandSender { commands, byte_permits: self.byte_permits.clone() };
         let mut state = lock(&self.state);
         if state.ended {
             return Err(AttachError::Ended);

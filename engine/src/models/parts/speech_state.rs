@@ -134,7 +134,7 @@ pub enum AfterUtterance {
 mod tests {
     use super::*;
 
-    fn speaking(tokens: &[u32]) -> SpeechState<(), u32> {
+    fn speech_state(tokens: &[u32]) -> SpeechState<(), u32> {
         let (voice, max_tokens) = (String::new(), 9);
         let params =
             ResponseParams { response: 0, seed: 0, voice, audio: true, streamed: false, max_tokens, sampling: None };
@@ -149,19 +149,23 @@ mod tests {
             [(StageEnd::Stop, StageEnd::Stop), (StageEnd::Stop, StageEnd::Length), (StageEnd::Length, StageEnd::Stop)]
         {
             let expected = if text == speech { StageEnd::Stop } else { StageEnd::Length };
-            let mut first = speaking(&[1]);
+            let mut first = speech_state(&[1]);
             assert_eq!(first.speech_ended(speech), AfterUtterance::Wait, "its text goes on");
             assert_eq!(first.complete(text, false), Some(expected));
-            let mut last = speaking(&[1]);
+            let mut last = speech_state(&[1]);
             assert_eq!(last.complete(text, false), None, "its speech goes on");
             assert_eq!(last.speech_ended(speech), AfterUtterance::End(expected));
         }
-        assert_eq!(speaking(&[]).complete(StageEnd::Length, true), Some(StageEnd::Length), "there is nothing to say");
+        assert_eq!(
+            speech_state(&[]).complete(StageEnd::Length, true),
+            Some(StageEnd::Length),
+            "there is nothing to say"
+        );
     }
 
     #[test]
     fn text_after_a_pause_is_another_utterance() {
-        let mut speaking = speaking(&[1, 2]);
+        let mut speaking = speech_state(&[1, 2]);
         (speaking.begun, speaking.waiting_codes) = (true, Some(vec![7]));
         speaking.end_text(StageEnd::Stop);
         speaking.token(3);
@@ -174,7 +178,7 @@ mod tests {
 
     #[test]
     fn text_after_the_speechs_end_is_not_heard() {
-        let mut speaking = speaking(&[1]);
+        let mut speaking = speech_state(&[1]);
         assert_eq!(speaking.speech_ended(StageEnd::Stop), AfterUtterance::Wait);
         speaking.token(2);
         assert_eq!((speaking.tokens(), speaking.is_over()), (1, true));

@@ -120,12 +120,12 @@ pub struct TalkerLm<T> {
 pub struct TalkerSlot<V, T> {
     /// Prompt position of each prompt row, cached or queued.
     origins: Vec<usize>,
-    speaking: Option<SpeechState<V, T>>,
+    speech: Option<SpeechState<V, T>>,
 }
 
 impl<V, T> Default for TalkerSlot<V, T> {
     fn default() -> Self {
-        Self { origins: Vec::new(), speaking: None }
+        Self { origins: Vec::new(), speech: None }
     }
 }
 
@@ -143,7 +143,7 @@ impl<T> TalkerLm<T> {
         T: TalkerModel<O>,
     {
         let count = state.decoding().map_or(0, |decoding| decoding.steps);
-        let Some(speaking) = state.own.speaking.as_mut().filter(|speaking| !speaking.is_over()) else { return };
+        let Some(speaking) = state.own.speech.as_mut().filter(|speaking| !speaking.is_over()) else { return };
         let Some(said) = speaking.utterances.front() else { return };
         if !speaking.begun {
             let Some(rows) = self.talker.first_rows(&speaking.voice, said) else { return };
@@ -165,7 +165,7 @@ fn finish<O: StepOps, L, V, T>(state: &mut SlotState<O, L>, pool: &mut BlockPool
 where
     L: CausalLm<O, Slot = TalkerSlot<V, T>>,
 {
-    state.own.speaking = None;
+    state.own.speech = None;
     state.truncate(pool, state.own.origins.len());
 }
 
@@ -236,17 +236,17 @@ impl<O: StepOps, T: TalkerModel<O>> CausalLm<O> for TalkerLm<T> {
                 if params.audio {
                     let voice = self.talker.voice(&params);
                     out.extend(self.talker.lead(&voice).iter().map(|frame| (slot, StageItem::Lead(frame.clone()))));
-                    state.own.speaking = Some(SpeechState::new(params, voice));
+                    state.own.speech = Some(SpeechState::new(params, voice));
                 }
             }
             StageItem::TextPause => {
-                if let Some(speaking) = &mut state.own.speaking {
+                if let Some(speaking) = &mut state.own.speech {
                     speaking.end_text(StageEnd::Stop);
                     self.advance(state);
                 }
             }
             StageItem::End(end) => {
-                let ended = match &mut state.own.speaking {
+                let ended = match &mut state.own.speech {
                     Some(speaking) => {
                         speaking.end_text(end);
                         // A response whose first token is a stop has no audio.
@@ -257,21 +257,21 @@ impl<O: StepOps, T: TalkerModel<O>> CausalLm<O> for TalkerLm<T> {
                 };
                 match ended {
                     Some(end) => {
-                        state.own.speaking = None;
+                        state.own.speech = None;
                         out.push((slot, StageItem::End(end)));
                     }
                     None => self.advance(state),
                 }
             }
             StageItem::Abort => {
-                if state.own.speaking.is_some() {
+                if state.own.speech.is_some() {
                     state.end();
                     finish(state, pool);
                 }
                 out.push((slot, StageItem::Abort));
             }
             item => {
-                if let (Some(speaking), Some(token)) = (&mut state.own.speaking, self.talker.token(&item)) {
+                if let (Some(speaking), Some(token)) = (&mut state.own.speech, self.talker.token(&item)) {
                     speaking.token(token);
                     self.advance(state);
                 }
@@ -310,7 +310,7 @@ impl<O: StepOps, T: TalkerModel<O>> CausalLm<O> for TalkerLm<T> {
     }
 
     fn continue_after(&mut self, state: &mut State<O, T>, codes: Vec<u32>) {
-        if let Some(speaking) = &mut state.own.speaking {
+        if let Some(speaking) = &mut state.own.speech {
             speaking.waiting_codes = Some(codes);
         }
         self.advance(state);
@@ -318,7 +318,7 @@ impl<O: StepOps, T: TalkerModel<O>> CausalLm<O> for TalkerLm<T> {
 
     /// The response ends once its text has ended too and no utterance is left.
     fn ended(&mut self, slot: usize, end: StageEnd, state: &mut State<O, T>, pool: &mut BlockPool, out: &mut Outbox) {
-        let Some(speaking) = &mut state.own.speaking else { return };
+        let Some(speaking) = &mut state.own.speech else { return };
         match speaking.speech_ended(end) {
             AfterUtterance::Utterance => {
                 state.truncate(pool, state.own.origins.len());
@@ -355,7 +355,7 @@ impl<O: StepOps, T: TalkerModel<O>> CausalLm<O> for TalkerLm<T> {
     }
 
     fn buffered_audio(&self, state: &State<O, T>) -> Duration {
-        let Some(speaking) = &state.own.speaking else { return Duration::ZERO };
+        let Some(speaking) = &state.own.speech else { return Duration::ZERO };
         let made = state.decoding().map_or(0, |decoding| decoding.steps);
         self.sizes.frame * u32::try_from(speaking.tokens().saturating_sub(made)).unwrap_or(u32::MAX).min(1000)
     }

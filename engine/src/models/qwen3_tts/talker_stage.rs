@@ -137,7 +137,7 @@ impl<O: Device> TalkerModel<O> for FrameTalker<O> {
         frame: usize,
         _: &[u32],
     ) -> Option<UtteranceRow> {
-        self.tokens.beside(&utterance(style, said), frame).map(|id| UtteranceRow::Frame { id })
+        self.tokens.text_with_frame(&utterance(style, said), frame).map(|id| UtteranceRow::Frame { id })
     }
 
     fn is_end(&self, code: u32) -> bool {

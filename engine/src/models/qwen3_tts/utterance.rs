@@ -140,7 +140,7 @@ impl UtteranceTokens {
     }
 
     /// Text id that goes with frame `frame`, counted from 1; `None` while it is not known.
-    pub fn beside(&self, utterance: &Utterance<'_>, frame: usize) -> Option<u32> {
+    pub fn text_with_frame(&self, utterance: &Utterance<'_>, frame: usize) -> Option<u32> {
         if utterance.whole {
             return Some(self.tts_pad);
         }

@@ -102,14 +102,14 @@ impl FrontEndStream for Hearing {
 pub struct Encoding {
     ops: Cpu,
     rows: Weight,
-    places: Weight,
+    positions: Weight,
 }
 
 impl Encoding {
     pub fn load(ops: &Cpu, weights: &Weights<'_, Cpu>) -> Self {
         let w = weights.at("ear");
         let rows = w.linear("rows", HIDDEN, PAIR * FEATURES).unwrap();
-        Self { ops: ops.clone(), rows, places: w.table("places", PLACES, HIDDEN).unwrap() }
+        Self { ops: ops.clone(), rows, positions: w.table("places", PLACES, HIDDEN).unwrap() }
     }
 }
 
@@ -125,7 +125,7 @@ impl Encoder for Encoding {
         }
         let ops = &self.ops;
         let rows = ops.linear(&ops.tensor(pairs, PAIR * FEATURES), &self.rows, None);
-        let rows = ops.add(rows, &ops.embed(&self.places, &ops.ids(&places)));
+        let rows = ops.add(rows, &ops.embed(&self.positions, &ops.ids(&places)));
         let mut first = 0;
         let mine = |count| {
             let at: Vec<usize> = (first..first + count).collect();

@@ -1,7 +1,7 @@
 //! A synthetic family that differs from the published ones, built on the real parts: random weights, every stage a few
 //! small products.
 //!
-//! - [`ear`]: energy and zero crossings of 20 ms frames at 22.05 kHz, in windows of seven frames
+//! - [`front_end`]: energy and zero crossings of 20 ms frames at 22.05 kHz, in windows of seven frames
 //! - [`template`]: the prompt holds the model's own speech, two frames after each token
 //! - [`writer`]: generates text; gives each token with its hidden row. Text can stream in
 //! - [`speaker`]: reads every prompt row, makes two codec frames of two codes a row

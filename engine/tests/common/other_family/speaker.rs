@@ -52,7 +52,7 @@ pub struct SpeakerSections {
 pub struct SpeakerSlot {
     /// Prompt positions read, cached or queued.
     positions: usize,
-    speaking: Option<SpeakerSpeech>,
+    speech: Option<SpeakerSpeech>,
 }
 
 struct SpeakerSpeech {
@@ -101,7 +101,7 @@ impl SpeakerLm {
 
     /// Queues the next row once the codes before it are known: the row of the next token, or of the end.
     fn advance(&self, state: &mut State) {
-        let Some(speaking) = &mut state.own.speaking else { return };
+        let Some(speaking) = &mut state.own.speech else { return };
         if speaking.begun && speaking.codes.is_none() {
             return;
         }
@@ -120,7 +120,7 @@ impl SpeakerLm {
 
     /// Ends the response and truncates to the prompt's rows; queued ones stay queued.
     fn finish(state: &mut State, pool: &mut BlockPool) {
-        state.own.speaking = None;
+        state.own.speech = None;
         state.truncate(pool, state.own.positions);
     }
 }
@@ -176,7 +176,7 @@ impl CausalLm<Cpu> for SpeakerLm {
             }
             StageItem::Begin(params) => {
                 if params.audio {
-                    state.own.speaking = Some(SpeakerSpeech {
+                    state.own.speech = Some(SpeakerSpeech {
                         params: params.clone(),
                         rows: VecDeque::new(),
                         begun: false,
@@ -188,7 +188,7 @@ impl CausalLm<Cpu> for SpeakerLm {
                 out.push((slot, StageItem::Begin(params)));
             }
             StageItem::Row { id, position } => {
-                if let Some(speaking) = state.own.speaking.as_mut().filter(|speaking| speaking.over.is_none()) {
+                if let Some(speaking) = state.own.speech.as_mut().filter(|speaking| speaking.over.is_none()) {
                     speaking.rows.push_back(SpeakerRow {
                         hidden: Some(position),
                         token: Some(id),
@@ -197,7 +197,7 @@ impl CausalLm<Cpu> for SpeakerLm {
                     self.advance(state);
                 }
             }
-            StageItem::End(end) => match &mut state.own.speaking {
+            StageItem::End(end) => match &mut state.own.speech {
                 Some(speaking) if speaking.over.is_none() && (speaking.begun || !speaking.rows.is_empty()) => {
                     speaking.complete = Some(end);
                     self.advance(state);
@@ -208,7 +208,7 @@ impl CausalLm<Cpu> for SpeakerLm {
                 }
             },
             StageItem::Abort => {
-                if state.own.speaking.is_some() {
+                if state.own.speech.is_some() {
                     state.end();
                     Self::finish(state, pool);
                 }
@@ -283,7 +283,7 @@ impl CausalLm<Cpu> for SpeakerLm {
     }
 
     fn continue_after(&mut self, state: &mut State, piece: [u32; PIECE_CODES]) {
-        if let Some(speaking) = &mut state.own.speaking {
+        if let Some(speaking) = &mut state.own.speech {
             speaking.codes = Some(piece);
         }
         self.advance(state);
@@ -291,7 +291,7 @@ impl CausalLm<Cpu> for SpeakerLm {
 
     /// Ends the response once its text has ended too.
     fn ended(&mut self, slot: usize, end: StageEnd, state: &mut State, pool: &mut BlockPool, out: &mut Outbox) {
-        let Some(speaking) = &mut state.own.speaking else { return };
+        let Some(speaking) = &mut state.own.speech else { return };
         if let Some(text) = speaking.complete {
             Self::finish(state, pool);
             out.push((slot, StageItem::End(both(text, end))));
@@ -311,7 +311,7 @@ impl CausalLm<Cpu> for SpeakerLm {
     }
 
     fn buffered_audio(&self, state: &State) -> Duration {
-        let rows = state.own.speaking.as_ref().map_or(0, |speaking| speaking.rows.len());
+        let rows = state.own.speech.as_ref().map_or(0, |speaking| speaking.rows.len());
         Duration::from_secs(1) * (PIECE_FRAMES * rows) as u32 / FRAMES
     }
 

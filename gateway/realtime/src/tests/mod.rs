@@ -1,6 +1,5 @@
 //! Behaviour of the realtime session, without clock or sockets.
 
-mod answered_slices;
 mod idle;
 mod items;
 mod out_of_band;
@@ -8,6 +7,7 @@ mod playback;
 mod random;
 mod responses;
 mod settings;
+mod slice_responses;
 mod speculation;
 mod speech_synthesis;
 mod tools;

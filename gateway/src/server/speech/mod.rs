@@ -6,7 +6,7 @@
 //! - `request`: parsing a request
 //! - `text_body`: a text that streams in
 //! - `sentences`: splitting a text into the pieces that are read
-//! - `reading`: responses of the engine, one for each piece
+//! - `synthesis`: responses of the engine, one for each piece
 //! - `audio`: encoding the body
 
 mod audio;

@@ -32,7 +32,7 @@ pub(super) struct SentenceSplitter {
 }
 
 impl SentenceSplitter {
-    /// Adds text.
+    /// Adds a part of the text; returns the pieces that are certain now.
     pub fn push(&mut self, text: &str) -> Vec<SentenceEnd> {
         let mut cuts = Vec::new();
         for character in text.chars() {

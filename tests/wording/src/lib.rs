@@ -1,0 +1,12 @@
+//! Checks the words of this repository: names of declared items, doc comments, names of tests, sizes of tracked files.
+//! Prose, comments inside functions and local variables are not checked.
+//!
+//! - [`finding`]: one violation of a rule
+//! - [`words`]: the lists that the rules read: `words.toml` and `allow.toml`
+//! - [`rules`]: the rules, one file each
+//! - [`check`]: runs all rules over the tracked files and applies the allow-list
+
+pub mod check;
+pub mod finding;
+pub mod rules;
+pub mod words;
