@@ -41,11 +41,11 @@ test-long:  ## Run all tests, including the long ones and `make test-cuda`; writ
 
 screenshots:  ## Take the screenshots of docs/page.md again, in Chromium with the demo model
 	@$(SETUP) build load tests
-	$(CARGO) test --release --workspace --test browser -- --ignored --exact pictures_of_the_pages
+	$(CARGO) test --release --workspace --test browser -- --ignored --exact browser::pictures_of_the_pages
 
 conformance:  ## Run only the stock clients, one line each; `make test` runs them too
 	@$(SETUP) build load tests
-	$(CARGO) test --release -p repartee-tests --test conformance -- --test-threads=1
+	$(CARGO) test --release -p repartee-tests --test clients conformance:: -- --test-threads=1
 
 lint:  ## Check format, clippy, documentation, and dependencies against deny.toml; warnings denied
 	@$(SETUP) build load lint

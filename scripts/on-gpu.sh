@@ -26,7 +26,7 @@ pack() {
   local cargo=${CARGO:-cargo} list name path bytes
   "$cargo" build --release -p repartee-kernels -p repartee-engine -p repartee --features repartee/cuda --bin repartee
   list=$("$cargo" test --release -p repartee-kernels -p repartee-engine -p repartee --features repartee/cuda --no-run --message-format=json \
-    --test cuda --test cuda_memory --test cuda_graphs --test step_ops --test parity --test code2wav)
+    --test cuda --test cuda_memory --test cuda_graphs --test step_ops --test parity)
   rm -rf "$packed"
   mkdir -p "$packed"
   strip -o "$packed/repartee" "$target/release/repartee"
@@ -81,8 +81,7 @@ kernels() {
 
 parity() {
   local failed=0
-  tests engine-code2wav || failed=1
-  [ -n "$tiny" ] || tests engine-parity || failed=1
+  tests engine-parity code2wav || failed=1
   tests engine-cuda refused || failed=1
   return $failed
 }

@@ -7,6 +7,6 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/on-simcuda "${CARGO:-cargo}" test --release -p repartee-kernels -p repartee-engine -p repartee --features repartee/cuda \
-  --no-fail-fast --test cuda --test cuda_graphs --test cuda_memory --test cuda_streams --test step_ops --test steady --test parity --test code2wav
+  --no-fail-fast --test cuda --test cuda_graphs --test cuda_memory --test cuda_streams --test step_ops --test steady --test parity
 scripts/on-gpu.sh pack
 OUT="${CARGO_TARGET_DIR:-target}/report/on-simcuda" scripts/on-simcuda scripts/on-gpu.sh --tiny all

@@ -1,0 +1,12 @@
+//! Models against their references: tensors, ids, refusals, streams.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
+
+#[allow(dead_code, reason = "each test binary uses its part")]
+#[path = "../common/mod.rs"]
+mod common;
+
+mod log_mel;
+mod qwen2_5_omni;
+mod qwen2_5_token2wav;
+mod qwen3_tts;
+mod sampling;

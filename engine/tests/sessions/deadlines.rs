@@ -1,0 +1,278 @@
+//! Planner tests: alone, and in a simulated engine on a virtual clock that serves thousands of callers in seconds of
+//! computing. Prints the gain of deadlines over first come, first served.
+
+mod simulation;
+mod step_costs;
+
+use std::time::{Duration, Instant};
+
+use repartee_engine::internals::{Planner, ReadyRows, RowKind, SchedulingOrder, StepLimits, StepRows, Urgency};
+
+use simulation::{Load, SimulationResult, simulate};
+
+/// Arrival rates, in callers a second, at which the machine computes half of the time, four fifths of it, and all of it
+/// without keeping up.
+const HALF_LOADED: f64 = 2.7;
+const NEARLY_FULL: f64 = 4.5;
+const OVERLOADED: f64 = 6.0;
+
+fn load(rate: f64) -> Load {
+    Load { callers: 2000, rate, long_every: 9, long: 2000 }
+}
+
+fn print(name: &str, outcome: &SimulationResult) {
+    println!(
+        "{name:<43} {:>4.0} % {:>8.1} {:>8.1} {:>8.1} {:>8.1} {:>9} {:>9} {:>9.2}",
+        outcome.busy * 100.0,
+        outcome.percentile(50),
+        outcome.percentile(95),
+        outcome.percentile(99),
+        outcome.longest_wait.as_secs_f64() * 1e3,
+        outcome.underruns,
+        outcome.delayed,
+        outcome.silence.as_secs_f64()
+    );
+}
+
+/// Simulates and prints both orders.
+fn compare(name: &str, rate: f64) -> (SimulationResult, SimulationResult) {
+    let (deadline, arrival) =
+        (simulate(SchedulingOrder::Deadline, load(rate)), simulate(SchedulingOrder::Arrival, load(rate)));
+    println!(
+        "{:<43} {:>6} {:>8} {:>8} {:>8} {:>8} {:>9} {:>9} {:>9}",
+        "", "busy", "p50 ms", "p95 ms", "p99 ms", "max ms", "underruns", "prefill's", "silence s"
+    );
+    print(&format!("{name}, by deadline"), &deadline);
+    print(&format!("{name}, first come, first served"), &arrival);
+    assert_eq!((deadline.first_packets.len(), arrival.first_packets.len()), (2000, 2000));
+    (deadline, arrival)
+}
+
+#[test]
+fn deadlines_at_half_load_cost_nothing() {
+    let (deadline, arrival) = compare("half loaded", HALF_LOADED);
+    assert_eq!(deadline.underruns, 0);
+    for percent in [50, 95, 99] {
+        let (ours, theirs) = (deadline.percentile(percent), arrival.percentile(percent));
+        assert!(ours <= theirs, "p{percent} of the first packet: {ours} ms, {theirs} ms by arrival");
+    }
+}
+
+#[test]
+fn deadlines_hold_near_full_load() {
+    let (deadline, arrival) = compare("nearly full", NEARLY_FULL);
+    assert_eq!(deadline.underruns, 0);
+    assert!(deadline.percentile(50) <= arrival.percentile(50));
+}
+
+#[test]
+fn overload_delays_new_callers_alone() {
+    let (deadline, arrival) = compare("overloaded for a while", OVERLOADED);
+    // Under overload new callers wait, and active responses do not underrun.
+    assert!(deadline.underruns * 100 < arrival.underruns, "{} underruns", deadline.underruns);
+}
+
+#[test]
+fn prefill_delays_no_due_frame() {
+    for rate in [HALF_LOADED, NEARLY_FULL] {
+        let (deadline, arrival) =
+            (simulate(SchedulingOrder::Deadline, load(rate)), simulate(SchedulingOrder::Arrival, load(rate)));
+        assert_eq!(deadline.delayed, 0, "{rate} callers a second");
+        assert!(arrival.delayed > 0, "nothing could be delayed at {rate} callers a second");
+    }
+}
+
+#[test]
+fn equal_arrivals_give_equal_plans() {
+    let run = || simulate(SchedulingOrder::Deadline, Load { callers: 300, ..load(NEARLY_FULL) });
+    assert_eq!(run(), run());
+}
+
+/// A planner whose single stage costs a millisecond for a step, and a duration for each row of these kinds.
+fn measured(kinds: &[(RowKind, Duration)]) -> Planner {
+    let mut planner = Planner::new(SchedulingOrder::Deadline, vec![StepLimits { batch: 512, chunk: 256 }]);
+    for &(kind, row) in kinds {
+        for rows in [1, 5, 20, 100, 3, 50, 256] {
+            planner.measured(0, StepRows::of(kind, rows), Duration::from_millis(1) + row * rows as u32);
+        }
+    }
+    planner
+}
+
+/// Like [`measured`], with one cost for prompt rows and decode rows.
+fn measured_alike(row: Duration) -> Planner {
+    measured(&[(RowKind::Prefill, row), (RowKind::Decode, row)])
+}
+
+fn want(slot: usize, rows: usize, urgency: Urgency, now: Instant) -> ReadyRows {
+    let kind = if rows > 1 { RowKind::Prefill } else { RowKind::Decode };
+    ReadyRows { slot, rows, kind, urgency, arrived: now }
+}
+
+fn plan(planner: &mut Planner, now: Instant, wants: &[ReadyRows]) -> Vec<(usize, usize)> {
+    let mut budget = planner.budget(now, &[wants.to_vec()]);
+    planner.plan(0, now, wants, &[], &mut budget).into_iter().map(|share| (share.slot, share.rows)).collect()
+}
+
+#[test]
+fn underruns_precede_first_packets_and_the_rest() {
+    let (mut planner, now) = (measured_alike(Duration::from_micros(500)), Instant::now());
+    let after = |ms| Urgency::Playing { runs_out: now + Duration::from_millis(ms) };
+    let wants = [
+        want(0, 1, after(5000), now),
+        want(1, 1, Urgency::First { since: now }, now),
+        want(2, 1, after(10), now),
+        want(3, 1, after(100), now),
+    ];
+    let order = plan(&mut planner, now, &wants);
+    assert_eq!(&order[..3], [(2, 1), (3, 1), (1, 1)]);
+    // The last one is added, because it adds little to the step.
+    assert_eq!(order.get(3), Some(&(0, 1)));
+}
+
+#[test]
+fn background_work_comes_after_everything() {
+    let (mut planner, now) = (measured_alike(Duration::from_millis(1)), Instant::now());
+    let longest = now - Duration::from_secs(100);
+    let background = want(0, 200, Urgency::Background { since: longest }, longest);
+    assert_eq!(plan(&mut planner, now, &[background]), [(0, 200)], "alone it takes what the stage takes");
+    let far = want(1, 1, Urgency::Playing { runs_out: now + Duration::from_secs(60) }, now);
+    let silent = want(2, 20, Urgency::Silent { since: now }, now);
+    let order: Vec<_> = plan(&mut planner, now, &[background, silent, far]).iter().map(|(slot, _)| *slot).collect();
+    assert_eq!(order, [2, 1, 0]);
+    // With a first packet waiting, it gets no chunk that would delay it.
+    let first = want(3, 40, Urgency::First { since: now }, now);
+    assert_eq!(plan(&mut planner, now, &[background, first]), [(3, 40)]);
+}
+
+#[test]
+fn a_prompt_is_cut_to_the_time_left() {
+    let (mut planner, now) = (measured_alike(Duration::from_millis(1)), Instant::now());
+    let prompt = want(0, 2000, Urgency::First { since: now }, now);
+    assert_eq!(plan(&mut planner, now, &[prompt]), [(0, 256)], "alone it takes what the stage takes");
+    let listener = want(1, 1, Urgency::Playing { runs_out: now + Duration::from_millis(120) }, now);
+    let shares = plan(&mut planner, now, &[prompt, listener]);
+    assert_eq!(shares[0], (1, 1));
+    let rows = shares[1].1;
+    assert!((16..=90).contains(&rows), "90 ms leave room for some rows, not for {rows}");
+}
+
+#[test]
+fn decode_costs_do_not_throttle_prefill() {
+    let costs = [(RowKind::Prefill, Duration::from_micros(50)), (RowKind::Decode, Duration::from_millis(5))];
+    let (mut planner, now) = (measured(&costs), Instant::now());
+    let playing = Urgency::Playing { runs_out: now + Duration::from_millis(120) };
+    let prompt = want(0, 2000, Urgency::First { since: now }, now);
+    assert_eq!(plan(&mut planner, now, &[prompt, want(1, 1, playing, now)]), [(1, 1), (0, 256)]);
+    // Cheap prefill does not make frames look cheap either.
+    let callers: Vec<ReadyRows> = (1..60).map(|slot| want(slot, 1, Urgency::First { since: now }, now)).collect();
+    let mut wants = vec![want(0, 1, playing, now)];
+    wants.extend(callers);
+    let frames = plan(&mut planner, now, &wants).len();
+    assert!((10..=18).contains(&frames), "90 ms leave room for some frames of 5 ms, not for {frames}");
+}
+
+#[test]
+fn falling_costs_make_nothing_free() {
+    // Large steps that happened to be fast: a line through them falls.
+    let mut planner = Planner::new(SchedulingOrder::Deadline, vec![StepLimits { batch: 512, chunk: 256 }]);
+    for (rows, ms) in [(1, 40), (2, 39), (4, 38), (40, 30)] {
+        for kind in [RowKind::Prefill, RowKind::Decode] {
+            planner.measured(0, StepRows::of(kind, rows), Duration::from_millis(ms));
+        }
+    }
+    let now = Instant::now();
+    let due = want(0, 1, Urgency::Playing { runs_out: now + Duration::from_millis(130) }, now);
+    let shares = plan(&mut planner, now, &[due, want(1, 2000, Urgency::First { since: now }, now)]);
+    assert_eq!(shares[0], (0, 1));
+    assert!(shares[1].1 <= 80, "60 ms do not pay {} rows", shares[1].1);
+}
+
+#[test]
+fn unmeasured_prompts_get_a_least_chunk() {
+    let (mut planner, now) = (measured(&[(RowKind::Decode, Duration::from_millis(1))]), Instant::now());
+    let due = want(0, 1, Urgency::Playing { runs_out: now + Duration::from_millis(130) }, now);
+    let prompt = want(1, 2000, Urgency::First { since: now }, now);
+    assert_eq!(plan(&mut planner, now, &[due, prompt]), [(0, 1), (1, 16)]);
+}
+
+#[test]
+fn few_windows_are_no_short_chunk() {
+    let (mut planner, now) = (measured(&[(RowKind::Window, Duration::from_millis(20))]), Instant::now());
+    let window = |slot, rows, urgency| ReadyRows { kind: RowKind::Window, ..want(slot, rows, urgency, now) };
+    let due = window(0, 1, Urgency::Playing { runs_out: now + Duration::from_millis(180) });
+    let waiting = window(1, 20, Urgency::First { since: now });
+    let shares = plan(&mut planner, now, &[due, waiting]);
+    assert!(shares.len() == 2 && (1..=6).contains(&shares[1].1), "{shares:?}");
+}
+
+#[test]
+fn no_slot_starves() {
+    let (mut planner, start) = (measured_alike(Duration::from_millis(1)), Instant::now());
+    // One slot is always about to underrun, and one always waits for a first packet.
+    let silent = want(9, 200, Urgency::Silent { since: start }, start);
+    let plenty = want(8, 1, Urgency::Playing { runs_out: start + Duration::from_secs(2) }, start);
+    let (mut silent_at, mut plenty_at) = (None, None);
+    for tick in 0..400u32 {
+        let now = start + Duration::from_millis(10) * tick;
+        let pressing = want(0, 1, Urgency::Playing { runs_out: now + Duration::from_millis(130) }, start);
+        let waiting = want(1, 1, Urgency::First { since: now }, now);
+        let shares = plan(&mut planner, now, &[silent, plenty, pressing, waiting]);
+        assert!(shares.contains(&(0, 1)));
+        silent_at = silent_at.or(shares.iter().any(|(slot, _)| *slot == 9).then_some(now));
+        plenty_at = plenty_at.or(shares.iter().any(|(slot, _)| *slot == 8).then_some(now));
+    }
+    assert!(silent_at.is_some_and(|at| at <= start + Duration::from_millis(1100)), "silent prefill starves");
+    assert!(
+        plenty_at.is_some_and(|at| at <= start + Duration::from_secs(2)),
+        "the slot with most audio ahead underran"
+    );
+}
+
+#[test]
+fn a_prompt_without_time_gets_rare_chunks() {
+    let (mut planner, start) = (measured_alike(Duration::from_millis(1)), Instant::now());
+    let mut chunks = Vec::new();
+    for tick in 0..50u32 {
+        let now = start + Duration::from_millis(10) * tick;
+        let due = want(0, 1, Urgency::Playing { runs_out: now + Duration::from_millis(20) }, start);
+        let prompt = want(1, 2000, Urgency::First { since: start }, start);
+        chunks.extend(plan(&mut planner, now, &[due, prompt]).into_iter().filter(|(slot, _)| *slot == 1));
+    }
+    assert_eq!(chunks, [(1, 16); 5], "one of the least size each 100 ms");
+}
+
+#[test]
+fn small_batches_starve_no_prompt() {
+    for batch in 1..16 {
+        for order in [SchedulingOrder::Deadline, SchedulingOrder::Arrival] {
+            let mut planner = Planner::new(order, vec![StepLimits { batch, chunk: 256 }]);
+            let start = Instant::now();
+            let mut left = 40;
+            for tick in 0..40 * 16 {
+                let now = start + Duration::from_millis(10) * tick;
+                // From two rows on a neighbour decodes in each tick.
+                let neighbour = want(1, 1, Urgency::Playing { runs_out: now + Duration::from_millis(100) }, now);
+                let mut wants = vec![neighbour];
+                wants.truncate(usize::from(batch > 1));
+                if left > 0 {
+                    wants.push(want(0, left, Urgency::First { since: start }, start));
+                }
+                let shares = plan(&mut planner, now, &wants);
+                left -= shares.iter().find(|(slot, _)| *slot == 0).map_or(0, |(_, rows)| *rows);
+            }
+            assert_eq!(left, 0, "{order:?} in batches of {batch}");
+        }
+    }
+}
+
+#[test]
+fn text_ranks_behind_due_speech() {
+    let (mut planner, now) = (measured_alike(Duration::from_millis(1)), Instant::now());
+    let text = |ms| want(0, 1, Urgency::Text { since: now - Duration::from_millis(ms) }, now);
+    let first = want(1, 1, Urgency::First { since: now }, now);
+    let due = want(2, 1, Urgency::Playing { runs_out: now + Duration::from_millis(100) }, now);
+    assert_eq!(plan(&mut planner, now, &[text(0), due, first])[..2], [(2, 1), (1, 1)]);
+    assert_eq!(plan(&mut planner, now, &[text(300), due, first])[0], (2, 1), "due speech comes first all the same");
+    assert!(plan(&mut planner, now, &[text(300), due, first]).contains(&(0, 1)), "but the text goes on");
+}

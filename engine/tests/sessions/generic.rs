@@ -1,0 +1,124 @@
+//! Properties of every family: Qwen3-Omni, Qwen2.5-Omni, Qwen3-TTS, and both forms of a synthetic family.
+
+#![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
+
+use crate::common::generic::subjects::{Omni, Omni25, Other, Tts};
+use crate::common::generic::{aborts, conversations, interleavings, rewinds};
+use crate::common::other_family::Form;
+use repartee_engine::HandOff;
+
+/// Generic tests of one family.
+macro_rules! suite {
+    ($family:ident, $subject:expr, $cases:expr) => {
+        mod $family {
+            use super::*;
+
+            #[test]
+            fn any_cut_equals_the_whole() {
+                conversations::any_cut_equals_the_whole(&$subject);
+            }
+            #[test]
+            fn every_setting_gives_the_same() {
+                conversations::every_setting_gives_the_same(&$subject);
+            }
+            #[test]
+            fn any_thread_count_gives_the_same() {
+                conversations::any_thread_count_gives_the_same(&$subject);
+            }
+            #[test]
+            fn any_prefill_chunk_gives_the_same() {
+                conversations::any_prefill_chunk_gives_the_same(&$subject);
+            }
+            #[test]
+            fn together_equals_alone() {
+                conversations::together_equals_alone(&$subject);
+            }
+            #[test]
+            fn a_seed_fixes_the_response() {
+                conversations::a_seed_fixes_the_response(&$subject);
+            }
+            #[test]
+            fn cancel_at_any_tick_equals_never() {
+                aborts::cancel_at_any_tick_equals_never(&$subject);
+            }
+            #[test]
+            fn barge_in_equals_a_shorter_response() {
+                aborts::barge_in_equals_a_shorter_response(&$subject);
+            }
+            #[test]
+            fn drop_at_any_tick_frees_everything() {
+                aborts::drop_at_any_tick_frees_everything(&$subject);
+            }
+            #[test]
+            fn truncate_equals_a_shorter_response() {
+                rewinds::truncate_equals_a_shorter_response(&$subject);
+            }
+            #[test]
+            fn delete_equals_a_fresh_history() {
+                rewinds::delete_equals_a_fresh_history(&$subject);
+            }
+            #[test]
+            fn insert_equals_a_fresh_history() {
+                rewinds::insert_equals_a_fresh_history(&$subject);
+            }
+            #[test]
+            fn new_instructions_equal_a_fresh_history() {
+                rewinds::new_instructions_equal_a_fresh_history(&$subject);
+            }
+            #[test]
+            fn aborted_speculation_equals_none() {
+                rewinds::aborted_speculation_equals_none(&$subject);
+            }
+            #[test]
+            fn interleavings_equal_serial_runs() {
+                interleavings::equal_serial_runs(&$subject, $cases);
+            }
+            #[test]
+            #[ignore = "minutes: make test-long"]
+            fn many_interleavings_equal_serial_runs() {
+                interleavings::equal_serial_runs(&$subject, 20 * $cases);
+            }
+        }
+    };
+}
+
+suite!(qwen3_omni, Omni::greedy(), 8);
+suite!(qwen3_omni_replayed, Omni::greedy().replayed(), 4);
+suite!(qwen2_5_omni, Omni25::default(), 4);
+suite!(qwen2_5_omni_replayed, Omni25 { replayed: true }, 2);
+suite!(qwen3_tts, Tts::default(), 8);
+suite!(qwen3_tts_streamed, Tts { streamed: true, ..Tts::default() }, 8);
+suite!(qwen3_tts_cloned, Tts { cloned: true, ..Tts::default() }, 4);
+suite!(qwen3_tts_replayed, Tts { streamed: true, replayed: true, ..Tts::default() }, 4);
+suite!(audio_input, Other(Form::Hearing), 12);
+suite!(given_text, Other(Form::GivenText), 12);
+
+#[test]
+fn the_demo_is_equal_on_any_thread_count() {
+    // The demo's operations are large enough to be split.
+    conversations::any_thread_count_gives_the_same(&Omni::demo());
+}
+
+#[test]
+fn sampled_speech_equals_serial_runs() {
+    interleavings::equal_serial_runs(&Omni::sampling(), 6);
+}
+
+#[test]
+fn rewind_into_shared_blocks_equals_fresh_history() {
+    // An out-of-band response shares the rows of the instructions while they change.
+    let steps = [(32, 25, 1760), (186, 19, 43229), (60, 175, 38963), (192, 199, 0), (147, 109, 35152), (36, 199, 0)];
+    for hand_off in [HandOff::FullPayload, HandOff::AsyncChunk] {
+        let reader = Tts { streamed: true, ..Tts::default() };
+        interleavings::check(&reader, &interleavings::mode(true, hand_off), &steps).unwrap();
+    }
+}
+
+#[test]
+fn speech_ending_early_keeps_the_whole_text() {
+    // The talker stops early here, with two tokens of the thinker left.
+    let steps = [(0, 0, 11400), (0, 0, 15280), (7, 0, 37594), (3, 0, 0), (8, 0, 0)];
+    for hand_off in [HandOff::FullPayload, HandOff::AsyncChunk] {
+        interleavings::check(&Omni::sampling(), &interleavings::mode(true, hand_off), &steps).unwrap();
+    }
+}

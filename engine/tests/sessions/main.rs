@@ -1,0 +1,20 @@
+//! Sessions: histories, responses, edges between stages, scheduling, and the generic suite over every family.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
+
+#[allow(dead_code, reason = "each test binary uses its part")]
+#[path = "../common/mod.rs"]
+mod common;
+
+mod deadlines;
+mod edges;
+mod family;
+mod generic;
+mod given_text;
+mod history;
+mod launches;
+mod other_family;
+mod panics;
+mod preamble;
+mod session;
+mod soak;
+mod waits;

@@ -1,0 +1,16 @@
+//! The HTTP server: keys, limits, refusals, certificates, proxies, chat completions and speech.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
+
+#[allow(dead_code, reason = "each test binary uses its part")]
+#[path = "../common/mod.rs"]
+mod common;
+
+mod chat;
+mod keyless;
+mod keys;
+mod limits;
+mod proxy;
+mod refusals;
+mod speech;
+mod tls;
+mod voices;

@@ -1,0 +1,68 @@
+//! `repartee ask`: one turn without a server.
+
+use std::time::Duration;
+
+use repartee::cli::ask::{AskError, ask};
+use repartee_media::wav::{WavError, decode};
+use repartee_testkit::scripted::{FRAME_SAMPLES, OUTPUT_RATE, Script, ScriptedEngine};
+use repartee_testkit::wav::{SampleEncoding, WavFormat, encode};
+
+/// Wav file of a tone of `frames` samples.
+fn question(format: WavFormat, frames: u32) -> Vec<u8> {
+    let samples: Vec<f32> = (0..frames).map(|frame| (frame as f32 * 0.1).sin() * 0.3).collect();
+    encode(&samples, format)
+}
+
+#[tokio::test]
+async fn any_wav_gets_a_playable_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, answer) = (folder.path().join("question.wav"), folder.path().join("answer.wav"));
+    for (channels, rate, encoding) in [
+        (1, 16_000, SampleEncoding::Int(16)),
+        (2, 44_100, SampleEncoding::Int(16)),
+        (1, 8_000, SampleEncoding::Int(8)),
+        (6, 48_000, SampleEncoding::Int(24)),
+        (2, 96_000, SampleEncoding::Float),
+    ] {
+        let format = WavFormat { channels, rate, encoding };
+        std::fs::write(&path, question(format, rate)).unwrap();
+        let mut printed = Vec::new();
+        let engine = ScriptedEngine::new(Script::default());
+        let answered = ask(&*engine, &path, &answer, &mut printed).await.unwrap();
+        assert_eq!(answered.transcript, "I heard 1000 ms.", "{format:?}");
+        assert_eq!(printed, b"I heard 1000 ms.\n");
+        assert!(answered.first_sound.unwrap() <= answered.took && answered.rtf().is_some());
+
+        let written = std::fs::read(&answer).unwrap();
+        // The header's channel count is one, and its sample size 16 bits.
+        assert_eq!((&written[22..24], &written[34..36]), (&[1, 0][..], &[16, 0][..]));
+        let wav = decode(&written[..], Duration::from_secs(1)).unwrap();
+        assert_eq!((wav.rate, wav.samples.len()), (OUTPUT_RATE, 5 * FRAME_SAMPLES));
+        let samples = wav.samples;
+        let expected = (0..5).flat_map(repartee_testkit::scripted::voice);
+        assert!(samples.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-3));
+    }
+}
+
+#[tokio::test]
+async fn a_bad_question_is_a_typed_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, answer) = (folder.path().join("question.wav"), folder.path().join("answer.wav"));
+    let engine = ScriptedEngine::new(Script::default());
+    let ask = async || ask(&*engine, &path, &answer, &mut Vec::new()).await.unwrap_err();
+
+    let missing = ask().await;
+    assert!(matches!(missing, AskError::Read { .. }));
+    assert!(missing.to_string().contains("question.wav"), "{missing}");
+
+    std::fs::write(&path, "RIFF of nonsense").unwrap();
+    assert!(matches!(ask().await, AskError::Sound { error: WavError::Format(_), .. }));
+
+    let format = WavFormat { channels: 1, rate: 16_000, encoding: SampleEncoding::Int(16) };
+    std::fs::write(&path, question(format, 0)).unwrap();
+    assert!(matches!(ask().await, AskError::Sound { error: WavError::Empty, .. }));
+
+    std::fs::write(&path, question(WavFormat { rate: 4_000, ..format }, 4_000)).unwrap();
+    assert!(ask().await.to_string().contains("8000 to 48000"));
+    assert!(!answer.exists());
+}

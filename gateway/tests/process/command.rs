@@ -1,0 +1,227 @@
+//! The command line: its output and its exit codes.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Output, Stdio};
+
+fn repartee(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_repartee")).args(arguments).output().unwrap()
+}
+
+/// Asserts that the command exits with code 2 and prints these words.
+fn refused(arguments: &[&str], words: &[&str]) {
+    let output = repartee(arguments);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    for word in words {
+        assert!(said.contains(word), "{word} in {said}");
+    }
+}
+
+#[test]
+fn a_public_address_is_refused() {
+    refused(&["serve", "--listen", "0.0.0.0:0"], &["0.0.0.0:0", "no keys", "127.0.0.1"]);
+    refused(&["--listen", "[::]:0"], &["no keys"]);
+}
+
+#[test]
+fn a_missing_checkpoint_is_named() {
+    refused(&["serve", "--model", "/no/such/folder"], &["/no/such/folder"]);
+    refused(&["ask", "a.wav", "b.wav", "--model", "/no/such/folder"], &["/no/such/folder"]);
+}
+
+#[test]
+fn a_device_that_is_not_there_is_named() {
+    refused(&["ask", "a.wav", "b.wav", "--device", "gpu"], &["`gpu`", "cuda:0", "auto"]);
+    // A binary with CUDA asks the driver instead: gateway/tests/cuda.rs.
+    if cfg!(not(feature = "cuda")) {
+        let words = ["engine.device is cuda:1", "built without CUDA", "--features cuda"];
+        refused(&["ask", "a.wav", "b.wav", "--device", "cuda:1"], &words);
+        refused(&["ask", "a.wav", "b.wav", "--set", "engine.device=cuda:1"], &words);
+    }
+}
+
+#[test]
+fn a_missing_question_is_named() {
+    refused(&["ask", "/no/such/question.wav", "answer.wav"], &["/no/such/question.wav"]);
+}
+
+#[test]
+fn an_address_in_use_is_named() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    refused(&["--listen", &address], &[&address]);
+}
+
+#[test]
+fn check_prints_the_effective_settings() {
+    let output = repartee(&["check", "--set", "limits.calls_per_key=7", "--listen", "127.0.0.1:9999"]);
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{said}");
+    for line in ["listen = \"127.0.0.1:9999\"", "calls_per_key = 7", "# model is unset", "# API keys: unset"] {
+        assert!(said.contains(line), "{line} in {said}");
+    }
+}
+
+#[test]
+fn old_names_of_settings_are_reported() {
+    let set = ["--set", "engine.beside=3"];
+    let named = "command line: engine.beside is now engine.out_of_band; the old name still works";
+    let output = repartee(&[&["check"], &set[..]].concat());
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("out_of_band = 3\n") && said.contains(named), "{said}");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    refused(&[&["--listen", &address], &set[..]].concat(), &[&address, "WARN", named]);
+    refused(&[&["ask", "/no/such/question.wav", "answer.wav"], &set[..]].concat(), &["WARN", named]);
+}
+
+#[test]
+fn check_refuses_bad_settings() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("repartee.toml");
+    let path = file.to_str().unwrap();
+    refused(&["check", "--listen", "0.0.0.0:0"], &["0.0.0.0:0", "no keys"]);
+    refused(&["check", "--config", path], &[path]);
+    std::fs::write(&file, "[limits]\ncalls_per_kee = 1\n").unwrap();
+    refused(&["check", "--config", path], &[path, "limits", "calls_per_kee"]);
+    refused(&["--config", path], &["calls_per_kee"]);
+    std::fs::write(&file, "[tls]\ncertificate = \"/no/such.pem\"\nkey = \"/no/such.key\"\n").unwrap();
+    refused(&["--config", path, "--listen", "127.0.0.1:0"], &["/no/such.pem"]);
+}
+
+/// Output of `--lan`, with its state in `folder`.
+fn lan(folder: &std::path::Path) -> String {
+    let mut server = Command::new(env!("CARGO_BIN_EXE_repartee"))
+        .args(["--lan", "--listen", "127.0.0.1:0"])
+        .env("XDG_STATE_HOME", folder)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(server.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let mut said = String::new();
+    while !said.contains("fingerprint is") {
+        said += &lines.next().expect("it goes on until the fingerprint is told");
+        said.push('\n');
+    }
+    Command::new("kill").args(["-TERM", &server.id().to_string()]).status().unwrap();
+    assert!(server.wait().unwrap().success());
+    said
+}
+
+#[test]
+fn lan_prints_key_code_and_lasting_fingerprint() {
+    let folder = tempfile::tempdir().unwrap();
+    let said = lan(folder.path());
+    assert!(said.contains("https://") && said.contains("rp_"), "{said}");
+    // The code's quiet zone consists of light modules alone.
+    assert!(said.contains(&"█".repeat(29)), "{said}");
+    let fingerprint = said.lines().find_map(|line| line.strip_prefix("SHA-256 fingerprint is ")).unwrap();
+    assert_eq!(fingerprint.split(':').count(), 32, "{fingerprint}");
+    assert!(lan(folder.path()).contains(fingerprint), "the next start has the same certificate");
+}
+
+#[test]
+fn json_log_has_an_object_a_line() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    // A warning, then an error, which is for the person at the terminal.
+    let output = repartee(&["--listen", &address, "--set", "log.format=json", "--set", "engine.beside=3"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    let lines: Vec<&str> = said.lines().collect();
+    let [warning, error] = lines[..] else { panic!("{said}") };
+    let warning: serde_json::Value = serde_json::from_str(warning).unwrap();
+    assert_eq!(warning["level"], "WARN");
+    assert!(warning["message"].as_str().unwrap().contains("engine.beside"), "{warning}");
+    assert!(warning["timestamp"].is_string() && error.starts_with("repartee: "), "{said}");
+    refused(&["check", "--set", "log.format=xml"], &["log.format", "xml"]);
+}
+
+#[test]
+fn sighup_reloads_the_keys() {
+    let folder = tempfile::tempdir().unwrap();
+    let keys = folder.path().join("keys");
+    std::fs::write(&keys, "the-first-of-the-keys\n").unwrap();
+    let mut server = Command::new(env!("CARGO_BIN_EXE_repartee"))
+        .args(["--listen", "127.0.0.1:0", "--set", &format!("keys.file={}", keys.display())])
+        .env("REPARTEE_LOG", "info")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let mut log = BufReader::new(server.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let mut hang_up = |words: &str| {
+        Command::new("kill").args(["-HUP", &server.id().to_string()]).status().unwrap();
+        assert!(log.any(|line| line.contains(words)), "{words}");
+    };
+    hang_up("certificate reloaded");
+    std::fs::write(&keys, "short\n").unwrap();
+    hang_up("nothing was changed");
+    Command::new("kill").args(["-TERM", &server.id().to_string()]).status().unwrap();
+    assert!(server.wait().unwrap().success());
+}
+
+#[test]
+fn signals_end_it_cleanly() {
+    for signal in ["-TERM", "-INT"] {
+        let mut server = Command::new(env!("CARGO_BIN_EXE_repartee"))
+            .args(["--listen", "127.0.0.1:0"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert!(line.contains("http://127.0.0.1:"), "{line}");
+        Command::new("kill").args([signal, &server.id().to_string()]).status().unwrap();
+        assert!(server.wait().unwrap().success());
+    }
+}
+
+#[test]
+fn bench_size_writes_a_report() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("report/size.json");
+    let short = ["--heard", "1.5", "--tokens", "4", "--sound", "0.5", "--report", file.to_str().unwrap()];
+    let output = repartee(&[&["bench", "size", "--set", "engine.weights=int4"], &short[..]].concat());
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{said} {}", String::from_utf8_lossy(&output.stderr));
+    let report: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+    assert_eq!(report["name"], "size");
+    for measure in [
+        "machine_read_bandwidth",
+        "thinker_decode_int4",
+        "codec_frame_int4",
+        "prefill_1s_int4",
+        "listening_load_int4",
+        "ttfp_loaded",
+        "rtf_loaded_int4",
+        "rtf_loaded_int4_8_cores_projected",
+        "resident_int4",
+    ] {
+        let row = report["rows"].as_array().unwrap().iter().find(|row| row["measure"] == measure);
+        assert!(row.is_some_and(|row| row["ours"].as_f64().is_some_and(|ours| ours > 0.0)), "{measure} in {report:#}");
+        assert!(said.contains(measure), "{measure} in {said}");
+    }
+    let crowd =
+        ["--heard", "0.5", "--tokens", "4", "--sound", "0.2", "--sessions", "1,2", "--report", file.to_str().unwrap()];
+    let output = repartee(&[&["bench", "size"], &crowd[..]].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+    for measure in ["loading", "ttfp_p50_1", "ttfp_p95_2", "rtf_p50_1", "rtf_p95_2", "sound_each_second_2", "resident"]
+    {
+        let row = report["rows"].as_array().unwrap().iter().find(|row| row["measure"] == measure);
+        assert!(row.is_some_and(|row| row["ours"].as_f64().is_some_and(|ours| ours > 0.0)), "{measure} in {report:#}");
+    }
+    // A text-to-speech family: its first stage passes the text on.
+    let reading = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/parity/fixtures/tts_custom/checkpoint");
+    let output = repartee(&[&["bench", "size", "--model", reading], &short[..]].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+    let measures: Vec<_> =
+        report["rows"].as_array().unwrap().iter().map(|row| row["measure"].as_str().unwrap()).collect();
+    assert!(measures.contains(&"reader_decode_bf16") && measures.contains(&"codec_frame_bf16"), "{measures:?}");
+    refused(&["bench", "size", "--synthetic-weights", "/no/such/folder"], &["/no/such/folder"]);
+    refused(&["bench", "size", "--heard=-1"], &["--heard -1"]);
+}

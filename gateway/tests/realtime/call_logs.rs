@@ -1,0 +1,102 @@
+//! Every log line of a call has the call's id, and the line of its end has the reason.
+
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex};
+
+use repartee::telemetry::{LogFormat, log};
+use repartee::transport::webrtc::{PeerEvent, WebRtcSettings, offer};
+use repartee_testkit::scripted::Script;
+use serde_json::{Value, json};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::MakeWriter;
+
+use crate::common::http::send;
+use crate::common::{PATIENCE, Running};
+
+/// Writer that captures the log.
+#[derive(Clone, Default)]
+struct CapturedLogs(Arc<Mutex<Vec<u8>>>);
+
+impl Write for CapturedLogs {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for CapturedLogs {
+    type Writer = Self;
+
+    fn make_writer(&'a self) -> Self {
+        self.clone()
+    }
+}
+
+impl CapturedLogs {
+    fn lines(&self) -> Vec<Value> {
+        let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect()
+    }
+}
+
+/// Id of the call that a line is about.
+fn call_of(line: &Value) -> Option<&str> {
+    let span = line["spans"].as_array()?.iter().find(|span| span["name"] == "call")?;
+    span["id"].as_str()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lines_of_a_call_have_its_id() {
+    let kept = CapturedLogs::default();
+    // A span exists even if the filter drops its lines.
+    let filter = EnvFilter::new("warn,repartee::call=trace,repartee::transport=trace");
+    log::init(LogFormat::Json, filter, kept.clone(), false).unwrap();
+    let server = Running::start(Script::default()).await;
+
+    let mut client = server.dial().await.unwrap();
+    let created = client.expect("session.created").await;
+    client.update(json!({"tracing": "auto"})).await;
+    client.ask("hello").await;
+    drop(client);
+    server.sessions(0).await;
+
+    let (sdp, dialing) = offer(&WebRtcSettings::default()).await.unwrap();
+    let headers = [("content-type", "application/sdp")];
+    let reply = send(server.address, "POST", "/v1/realtime/calls", &headers, sdp.as_bytes()).await;
+    let webrtc = reply.header("location").unwrap().rsplit('/').next().unwrap().to_owned();
+    let mut call = dialing.accept(&reply.body).await.unwrap();
+    let session = loop {
+        match tokio::time::timeout(PATIENCE, call.events.recv()).await.expect("an event in time").unwrap() {
+            PeerEvent::Message(text) if text.contains("session.created") => {
+                break serde_json::from_str::<Value>(&text).unwrap()["session"]["id"].clone();
+            }
+            _ => {}
+        }
+    };
+    // The caller is out of reach, so a task of the call logs that sending failed.
+    call.close().await;
+    server.sessions(0).await;
+
+    let lines = kept.lines();
+    let ends: Vec<_> = lines.iter().filter(|line| line["message"] == "a call ended").collect();
+    assert_eq!(ends.len(), 2, "{lines:?}");
+    for (end, transport, id) in
+        [(ends[0], "websocket", created["session"]["id"].as_str().unwrap()), (ends[1], "webrtc", &*webrtc)]
+    {
+        assert_eq!((&end["level"], &end["ended"]), (&json!("INFO"), &json!("hangup")), "{end}");
+        assert_eq!((&end["transport"], call_of(end)), (&json!(transport), Some(id)), "{end}");
+    }
+    let span = &ends[1]["spans"][0];
+    assert_eq!((&span["transport"], &span["session"]), (&json!("webrtc"), &session));
+    assert!(lines.iter().any(|line| line["message"] == "the first audible packet of an answer was sent"), "{lines:?}");
+    let of_calls = lines.iter().filter(|line| {
+        let target = line["target"].as_str().unwrap();
+        target.starts_with("repartee::call") || target.starts_with("repartee::transport")
+    });
+    for line in of_calls.filter(|line| line["target"] != "repartee::transport::webrtc::udp_mux") {
+        assert!(call_of(line).is_some(), "{line}");
+    }
+}

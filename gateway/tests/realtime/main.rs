@@ -1,0 +1,15 @@
+//! Realtime sessions over websocket and WebRTC.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
+
+#[allow(dead_code, reason = "each test binary uses its part")]
+#[path = "../common/mod.rs"]
+mod common;
+
+mod call_logs;
+mod churn;
+mod conversation;
+mod formats;
+mod lifecycle;
+mod turn;
+mod turn_model;
+mod webrtc;

@@ -1,0 +1,400 @@
+//! Calls over WebRTC: the native caller against the real server.
+
+use std::time::Duration;
+
+use repartee::config::{Secret, TurnServerConfig};
+use repartee::transport::webrtc::{PeerEvent, PendingOffer, WebRtcCall, WebRtcSettings, offer};
+use repartee_media::opus::{FRAME, OpusDecoder, OpusEncoder};
+use repartee_testkit::scripted::{Script, VoiceTrace};
+use serde_json::{Value, json};
+use tokio::time::timeout;
+use tokio_tungstenite::tungstenite::{Error, Message};
+
+use crate::common::{PATIENCE, Running, find, kinds, question};
+
+/// Native caller with its received audio.
+struct Caller {
+    call: WebRtcCall,
+    location: String,
+    /// Its `session.created` event.
+    created: Value,
+    encoder: OpusEncoder,
+    decoder: OpusDecoder,
+    /// Audio received so far, at 24 kHz.
+    received: Vec<f32>,
+}
+
+impl Caller {
+    /// Dials and waits for `session.created`.
+    async fn dial(server: &Running) -> Self {
+        let (sdp, dialing) = offer(&WebRtcSettings::default()).await.unwrap();
+        Self::dial_with(server, "application/sdp", &sdp, dialing).await
+    }
+
+    /// As [`Self::dial`], with this body.
+    async fn dial_with(server: &Running, kind: &str, body: &str, dialing: PendingOffer) -> Self {
+        let (status, answer) = post(server, "/v1/realtime/calls", kind, body).await;
+        assert_eq!(status, 201, "{answer}");
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains("content-type: application/sdp"), "{head}");
+        let location = head.lines().find_map(|line| line.strip_prefix("location: ")).unwrap().to_owned();
+        assert!(location.starts_with("/v1/realtime/calls/rtc_"), "{location}");
+        let call = dialing.accept(body).await.unwrap();
+        let (encoder, decoder) = (OpusEncoder::new(24_000).unwrap(), OpusDecoder::new(24_000).unwrap());
+        let mut caller = Self { call, location, created: Value::Null, encoder, decoder, received: Vec::new() };
+        let mut created = caller.until("session.created").await;
+        assert_eq!(created.len(), 1);
+        caller.created = created.remove(0);
+        caller
+    }
+
+    /// Sends speech in real time, 20 ms a packet.
+    async fn speak(&mut self, samples: &[f32]) {
+        // At the pace of time: sound beyond the RTP time limit is dropped.
+        let mut clock = tokio::time::interval(FRAME);
+        for frame in samples.chunks_exact(480) {
+            clock.tick().await;
+            let packet = self.encoder.encode(frame).unwrap();
+            self.call.send_audio(packet.payload, FRAME).await.unwrap();
+        }
+    }
+
+    async fn send(&self, event: Value) {
+        self.call.send_message(&event.to_string()).await.unwrap();
+    }
+
+    /// Returns all events up to the next of this type; receives audio meanwhile.
+    async fn until(&mut self, kind: &str) -> Vec<Value> {
+        let mut events = Vec::new();
+        loop {
+            let event = timeout(PATIENCE, self.call.events.recv()).await;
+            match event.unwrap_or_else(|_| panic!("{kind} in time after {:?}", kinds(&events))).unwrap() {
+                PeerEvent::Message(text) => events.push(serde_json::from_str::<Value>(&text).unwrap()),
+                PeerEvent::Audio { payload, .. } => self.received.extend(self.decoder.decode(&payload).unwrap()),
+                PeerEvent::Connected | PeerEvent::ChannelOpen => continue,
+                PeerEvent::Closed => panic!("closed before {kind}, after {:?}", kinds(&events)),
+            }
+            if events.last().is_some_and(|event| event["type"] == kind) {
+                return events;
+            }
+        }
+    }
+
+    /// Reads until this much audio has arrived.
+    async fn listen(&mut self, duration: Duration) {
+        let samples = duration.as_millis() as usize * 24;
+        while self.received.len() < samples {
+            let event = timeout(PATIENCE, self.call.events.recv()).await.expect("audio in time");
+            if let PeerEvent::Audio { payload, .. } = event.unwrap() {
+                self.received.extend(self.decoder.decode(&payload).unwrap());
+            }
+        }
+    }
+
+    /// Returns at the end of the call.
+    async fn closed(&mut self) {
+        while timeout(PATIENCE, self.call.events.recv()).await.expect("an end in time") != Some(PeerEvent::Closed) {}
+    }
+}
+
+async fn post(server: &Running, path: &str, kind: &str, body: &str) -> (u16, String) {
+    let (address, length) = (server.address, body.len());
+    let head =
+        format!("POST {path} HTTP/1.1\r\nhost: {address}\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\n");
+    server.request(&format!("{head}connection: close\r\n\r\n{body}")).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_spoken_question_is_answered_with_playout_events() {
+    let server = Running::start(Script::default()).await;
+    let mut caller = Caller::dial(&server).await;
+    caller.speak(&question()).await;
+    let events = caller.until("output_audio_buffer.stopped").await;
+    let kinds = kinds(&events);
+    assert!(!kinds.contains(&"response.output_audio.delta"), "sound is on the track");
+    let place = |kind| kinds.iter().position(|found| *found == kind).unwrap_or_else(|| panic!("{kind} in {kinds:?}"));
+    assert!(place("input_audio_buffer.speech_started") < place("input_audio_buffer.committed"));
+    assert!(place("response.created") < place("output_audio_buffer.started"));
+    let answer = &find(&events, "response.done")["response"];
+    assert_eq!(answer["status"], "completed");
+    for kind in ["output_audio_buffer.started", "output_audio_buffer.stopped"] {
+        assert_eq!(find(&events, kind)["response_id"], answer["id"]);
+    }
+    // 400 ms of the scripted voice arrived in order, but for the encoder's look-ahead of 6.5 ms.
+    let trace = VoiceTrace::of(&caller.received).expect("the voice");
+    assert!(trace.first_ms.abs() < 10.0 && (trace.last_ms - 393.5).abs() < 10.0, "{trace:?}");
+    assert_eq!((trace.missing_ms, trace.added_ms), (0.0, 0.0));
+    let (_, metrics) = server.get("/metrics").await;
+    for stage in ["codec", "playout", "opus", "wire"] {
+        assert!(metrics.contains(&format!("repartee_stage_seconds_count{{stage=\"{stage}\"}} 1")), "{metrics}");
+    }
+    assert!(metrics.contains("repartee_ttfp_seconds_count 1"), "{metrics}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn speech_clears_unplayed_audio() {
+    // Four seconds, generated at once.
+    let server = Running::start(Script { frames: 50, ..Script::default() }).await;
+    let mut caller = Caller::dial(&server).await;
+    caller.speak(&question()).await;
+    let first = caller.until("response.done").await;
+    assert_eq!(find(&first, "response.done")["response"]["status"], "completed");
+    caller.listen(Duration::from_millis(500)).await;
+    caller.speak(&question()).await;
+    let events = caller.until("conversation.item.truncated").await;
+    let kinds = kinds(&events);
+    let place = |kind| kinds.iter().position(|found| *found == kind).unwrap_or_else(|| panic!("{kind} in {kinds:?}"));
+    assert!(place("input_audio_buffer.speech_started") < place("output_audio_buffer.cleared"));
+    let heard_ms = find(&events, "conversation.item.truncated")["audio_end_ms"].as_u64().unwrap();
+    // Half a second had arrived before the caller spoke, less the receiver's buffer; no more than arrived counts as
+    // heard.
+    let received_ms = (caller.received.len() / 24) as u64;
+    assert!((400..=received_ms).contains(&heard_ms) && received_ms < 4_000, "{heard_ms} of {received_ms}");
+    // The next turn is answered.
+    caller.until("output_audio_buffer.started").await;
+    let (_, metrics) = server.get("/metrics").await;
+    assert!(metrics.contains("repartee_barge_in_seconds_count 1\n"), "{metrics}");
+    // Not at once: this much voice is needed to pause the answer.
+    let sum = metrics.lines().find_map(|line| line.strip_prefix("repartee_barge_in_seconds_sum ")).unwrap();
+    assert!(sum.parse::<f64>().unwrap() > 0.01, "{sum}");
+    assert!(!metrics.contains("repartee_rtf_ratio_count 0\n"), "{metrics}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_is_hung_up_by_request() {
+    let server = Running::start(Script::default()).await;
+    let mut caller = Caller::dial(&server).await;
+    caller.send(json!({"type": "session.update", "session": {}})).await;
+    caller.until("session.updated").await;
+    let path = format!("{}/hangup", caller.location);
+    assert_eq!(post(&server, &path, "", "").await.0, 200);
+    server.sessions(0).await;
+    caller.closed().await;
+    // A second hang-up is no error, but an unknown call is.
+    assert_eq!(post(&server, &path, "", "").await.0, 200);
+    let (status, body) = post(&server, "/v1/realtime/calls/rtc_nobody/hangup", "", "").await;
+    assert_eq!(status, 404);
+    assert!(body.contains("\"code\":\"call_not_found\""), "{body}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hanging_up_an_ended_call_is_no_error() {
+    let server = Running::start(Script::default()).await;
+    let caller = Caller::dial(&server).await;
+    let path = format!("{}/hangup", caller.location);
+    caller.call.close().await;
+    server.sessions(0).await;
+    assert_eq!(post(&server, &path, "", "").await.0, 200);
+}
+
+/// A form as stock clients send it.
+fn form(parts: &[(&str, &str, &str)]) -> (String, String) {
+    let parts = parts.iter().map(|(name, kind, body)| {
+        format!("--fence\r\ncontent-disposition: form-data; name=\"{name}\"\r\ncontent-type: {kind}\r\n\r\n{body}\r\n")
+    });
+    ("multipart/form-data; boundary=fence".to_owned(), parts.collect::<String>() + "--fence--\r\n")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_form_configures_the_session() {
+    let server = Running::start(Script::default()).await;
+    let (sdp, dialing) = offer(&WebRtcSettings::default()).await.unwrap();
+    let session = json!({"type": "realtime", "instructions": "Be brief.", "model": "gpt-realtime"}).to_string();
+    let (kind, body) = form(&[("sdp", "application/sdp", &sdp), ("session", "application/json", &session)]);
+    let mut caller = Caller::dial_with(&server, &kind, &body, dialing).await;
+    assert_eq!(caller.created["session"]["instructions"], "Be brief.");
+    caller.speak(&question()).await;
+    caller.until("output_audio_buffer.stopped").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_transcription_session_answers_nothing() {
+    let server = Running::start(Script { has_transcription: true, ..Script::default() }).await;
+    let (sdp, dialing) = offer(&WebRtcSettings::default()).await.unwrap();
+    let session = json!({"type": "transcription"}).to_string();
+    let (kind, body) = form(&[("sdp", "application/sdp", &sdp), ("session", "application/json", &session)]);
+    let mut caller = Caller::dial_with(&server, &kind, &body, dialing).await;
+    assert_eq!(caller.created["session"]["type"], "transcription");
+    for _ in 0..2 {
+        caller.speak(&question()).await;
+        let events = caller.until("conversation.item.input_audio_transcription.completed").await;
+        assert!(kinds(&events).iter().all(|kind| !kind.starts_with("response.") && !kind.starts_with("output_")));
+        assert!(events.last().unwrap()["transcript"].as_str().unwrap().starts_with("words of "));
+    }
+    let unable = Running::start(Script::default()).await;
+    let (status, reply) = post(&unable, "/v1/realtime/calls", &kind, &body).await;
+    assert!(status == 400 && reply.contains("transcription_not_available"), "{reply}");
+    unable.sessions(0).await;
+}
+
+#[tokio::test]
+async fn a_bad_form_is_refused_by_field() {
+    let server = Running::start(Script::default()).await;
+    let (sdp, _dialing) = offer(&WebRtcSettings::default()).await.unwrap();
+    let offer = ("sdp", "application/sdp", &*sdp);
+    let long = format!("{{\"instructions\": \"{}\"}}", "x".repeat(1_100_000));
+    for (parts, status, word) in [
+        (&[][..], 400, "sdp"),
+        (&[("session", "application/json", "{}")], 400, "sdp"),
+        (&[offer, ("session", "application/json", "{")], 400, "session"),
+        (&[offer, ("session", "application/json", "[]")], 400, "session"),
+        (&[offer, ("session", "application/json", "{\"instructions\": 7}")], 400, "instructions"),
+        (&[offer, offer], 400, "sdp"),
+        (&[offer, ("file", "text/plain", "x")], 400, "file"),
+        (&[("sdp", "application/sdp", "hello")], 400, "sdp"),
+        (&[offer, ("session", "application/json", &long)], 413, "large"),
+    ] {
+        let (kind, body) = form(parts);
+        let (got, reply) = post(&server, "/v1/realtime/calls", &kind, &body).await;
+        assert_eq!(got, status, "{word}: {reply}");
+        assert!(reply.split_once("\r\n\r\n").unwrap().1.contains(word), "{word}: {reply}");
+    }
+    let (got, _) = post(&server, "/v1/realtime/calls", "multipart/form-data", "x").await;
+    assert_eq!(got, 400);
+    server.sessions(0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sideband_receives_controls_and_leaves() {
+    let server = Running::start(Script::default()).await;
+    let mut caller = Caller::dial(&server).await;
+    let id = caller.location.rsplit('/').next().unwrap().to_owned();
+    let mut side = server.attach(&id).await.unwrap();
+    let created = side.expect("session.created").await;
+    assert_eq!(created, caller.created, "it is the same session");
+    side.send(json!({"type": "session.update", "session": {"instructions": "From the side."}})).await;
+    let updated = side.expect("session.updated").await;
+    assert_eq!(updated["session"]["instructions"], "From the side.");
+    assert_eq!(*caller.until("session.updated").await.last().unwrap(), updated);
+    // A late client gets both.
+    let mut late = server.attach(&id).await.unwrap();
+    late.expect("session.created").await;
+    assert_eq!(late.expect("session.updated").await, updated);
+    // All three clients get the caller's events.
+    caller.speak(&question()).await;
+    let heard = caller.until("output_audio_buffer.stopped").await;
+    assert_eq!(side.until("output_audio_buffer.stopped").await, heard);
+    assert_eq!(late.until("output_audio_buffer.stopped").await, heard);
+    drop(side);
+    caller.speak(&question()).await;
+    caller.until("output_audio_buffer.stopped").await;
+    late.until("output_audio_buffer.stopped").await;
+    caller.call.close().await;
+    loop {
+        match late.message().await.expect("a farewell") {
+            Message::Close(frame) => break assert_eq!(u16::from(frame.unwrap().code), 1000),
+            _ => continue,
+        }
+    }
+    server.sessions(0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sideband_controls_a_call_without_data_channel() {
+    let server = Running::start(Script::default()).await;
+    let (sdp, dialing) = offer(&WebRtcSettings::default()).await.unwrap();
+    let sdp = sdp[..sdp.find("m=application").unwrap()].replace("a=group:BUNDLE 0 1", "a=group:BUNDLE 0");
+    let (status, answer) = post(&server, "/v1/realtime/calls", "application/sdp", &sdp).await;
+    assert_eq!(status, 201, "{answer}");
+    let location = answer.lines().find_map(|line| line.strip_prefix("location: ")).unwrap().to_owned();
+    let mut side = server.attach(location.rsplit('/').next().unwrap()).await.unwrap();
+    side.expect("session.created").await;
+    for event in side.ask("hello").await {
+        assert_ne!(event["type"], "error", "{event}");
+    }
+    drop(dialing);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unknown_calls_and_excess_sidebands_are_refused() {
+    let server = Running::start(Script::default()).await;
+    let refused = async |id: &str| match server.attach(id).await.unwrap_err() {
+        Error::Http(response) => response.status().as_u16(),
+        error => panic!("{error}"),
+    };
+    assert_eq!(refused("rtc_nobody").await, 404);
+    let caller = Caller::dial(&server).await;
+    let id = caller.location.rsplit('/').next().unwrap().to_owned();
+    let mut sides = Vec::new();
+    for _ in 0..4 {
+        sides.push(server.attach(&id).await.unwrap());
+    }
+    assert_eq!(refused(&id).await, 429);
+    caller.call.close().await;
+    server.sessions(0).await;
+    assert_eq!(refused(&id).await, 404);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unconnected_call_frees_its_slot() {
+    let server = Running::start_with(Script { slots: 1, ..Script::default() }, |config| {
+        config.webrtc.connect_within = Duration::from_millis(300);
+    })
+    .await;
+    let (sdp, _dialing) = offer(&WebRtcSettings::default()).await.unwrap();
+    assert_eq!(post(&server, "/v1/realtime/calls", "application/sdp", &sdp).await.0, 201);
+    server.sessions(0).await;
+    Caller::dial(&server).await;
+    let (_, metrics) = server.get("/metrics").await;
+    assert!(metrics.contains("repartee_call_seconds_count{end=\"unconnected\",transport=\"webrtc\"} 1"), "{metrics}");
+}
+
+#[tokio::test]
+async fn ice_servers_have_fresh_credentials() {
+    let server = Running::start(Script::default()).await;
+    let (status, reply) = server.get("/v1/realtime/ice_servers").await;
+    assert_eq!(status, 200);
+    assert!(reply.ends_with("{\"ice_servers\":[]}"), "{reply}");
+    let turn = TurnServerConfig {
+        urls: vec!["turn:turn.example.org:3478".into()],
+        secret: Some(Secret::new("north")),
+        ttl: Duration::from_secs(600),
+    };
+    let server = Running::start_with(Script::default(), |config| config.webrtc.turn = turn).await;
+    let (_, reply) = server.get("/v1/realtime/ice_servers").await;
+    let (head, body) = reply.split_once("\r\n\r\n").unwrap();
+    assert!(head.contains("cache-control: no-store"), "{head}");
+    let body: Value = serde_json::from_str(body).unwrap();
+    assert_eq!(body["expires_after"], 600);
+    let listed = &body["ice_servers"][0];
+    assert_eq!(listed["urls"][0], "turn:turn.example.org:3478");
+    assert!(listed["credential"].as_str().is_some_and(|credential| credential.len() == 28));
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    let expires: u64 = listed["username"].as_str().unwrap().parse().unwrap();
+    assert!((now + 590..=now + 610).contains(&expires), "{expires}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hanging_up_frees_everything() {
+    let server = Running::start(Script::default()).await;
+    let caller = Caller::dial(&server).await;
+    caller.call.close().await;
+    server.sessions(0).await;
+}
+
+#[tokio::test]
+async fn bad_offers_are_refused() {
+    let server = Running::start(Script::default()).await;
+    let without_audio = "v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=-\r\nt=0 0\r\n";
+    for (kind, body, status) in [
+        ("application/sdp", "hello", 400),
+        ("application/sdp", without_audio, 400),
+        ("application/json", "{}", 415),
+        ("application/sdp", &"x".repeat(100_000), 413),
+    ] {
+        let (got, reply) = post(&server, "/v1/realtime/calls", kind, body).await;
+        assert_eq!(got, status, "{reply}");
+        let body: Value = serde_json::from_str(reply.split_once("\r\n\r\n").unwrap().1).unwrap();
+        assert!(body["error"]["message"].is_string() && body["error"]["code"].is_string());
+    }
+    server.sessions(0).await;
+}
+
+#[tokio::test]
+async fn a_full_server_refuses_calls_at_once() {
+    let server = Running::start(Script { slots: 0, ..Script::default() }).await;
+    let (sdp, _dialing) = offer(&WebRtcSettings::default()).await.unwrap();
+    let (status, body) = post(&server, "/v1/realtime/calls", "application/sdp", &sdp).await;
+    assert_eq!(status, 503);
+    assert!(body.contains("session_limit_reached"), "{body}");
+}

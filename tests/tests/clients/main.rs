@@ -1,0 +1,6 @@
+//! Clients: stock ones, the examples, questions to the demo model.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
+
+mod conformance;
+mod examples;
+mod openai_client;

@@ -1,0 +1,7 @@
+//! The repository: borders, deployment files, dashboards, the release.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
+
+mod borders;
+mod dashboards;
+mod deploy;
+mod release;
