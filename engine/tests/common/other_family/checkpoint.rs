@@ -56,7 +56,7 @@ impl Draw {
 fn file() -> Vec<u8> {
     let mut draw = Draw { tensors: Vec::new() };
     draw.matrix("ear.rows", HIDDEN, front_end::PAIR * front_end::FEATURES, 1.5);
-    draw.even("ear.sections", &[front_end::PLACES, HIDDEN], 0.5);
+    draw.even("ear.places", &[front_end::PLACES, HIDDEN], 0.5);
     draw.decoder("writer");
     draw.even("writer.tokens", &[VOCABULARY, HIDDEN], 1.0);
     draw.even("writer.codes", &[super::CODES * BOOK, HIDDEN], 1.0);
