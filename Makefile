@@ -5,6 +5,8 @@
 SETUP := scripts/setup.sh
 CARGO := cargo
 REPORT := target/report
+# Every command selects the whole workspace, so that each crate compiles with one set of features, once.
+BUILT := $${CARGO_TARGET_DIR:-target}/release
 
 .DEFAULT_GOAL := help
 .PHONY: help run release test test-cuda gpu-pack test-long screenshots conformance lint check-words bench loadtest knee soak realtime-vs-chat graph setup-test bench-engine bench-families bench-heard bench-interruptions bench-turns bench-weights bench-size weight-loss eval-model eval-weights sound-sample
@@ -14,7 +16,8 @@ help:  ## Show this list
 
 run:  ## Serve the demo model on http://127.0.0.1:8080
 	@$(SETUP) build
-	$(CARGO) run --release -p repartee -- $(ARGS)
+	$(CARGO) build --release --workspace --bin repartee
+	@exec $(BUILT)/repartee $(ARGS)
 
 release:  ## Build the binary that ships, stripped and with link-time optimisation, and its archive: target/dist; prints the sizes
 	@$(SETUP) build
@@ -23,8 +26,7 @@ release:  ## Build the binary that ships, stripped and with link-time optimisati
 	  $$(scripts/archive.sh $${CARGO_TARGET_DIR:-target}/dist/repartee $${CARGO_TARGET_DIR:-target}/dist)
 
 test:  ## Run every test that a change must pass (at most 45 minutes on two cores, from a clean checkout)
-	@$(SETUP) build load tests
-	$(CARGO) test --release --workspace --no-fail-fast
+	@CARGO=$(CARGO) scripts/test.sh
 
 test-cuda:  ## Test the CUDA kernels and models on a simulated device, without a GPU (docs/cuda.md); `make test` tests that device
 	@$(SETUP) build cuda
@@ -45,7 +47,7 @@ screenshots:  ## Take the screenshots of docs/page.md again, in Chromium with th
 
 conformance:  ## Run only the stock clients, one line each; `make test` runs them too
 	@$(SETUP) build load tests
-	$(CARGO) test --release -p repartee-tests --test clients conformance:: -- --test-threads=1
+	$(CARGO) test --release --workspace --test clients conformance:: -- --test-threads=1
 
 lint:  ## Check format, clippy, documentation, and dependencies against deny.toml; warnings denied
 	@$(SETUP) build load lint
@@ -57,60 +59,61 @@ lint:  ## Check format, clippy, documentation, and dependencies against deny.tom
 
 check-words:  ## Names of declared items, doc comments and test names against the lists of tests/wording; files over 1 MiB
 	@$(SETUP) build
-	$(CARGO) run --release -p repartee-wording
+	$(CARGO) build --release --workspace --bin repartee-wording
+	@$(BUILT)/repartee-wording
 
 bench: bench-engine bench-heard bench-interruptions bench-turns bench-families  ## Run the main benchmarks, also against the references; writes target/report/{engine,heard,interruptions,turns,families,first_path}.json
 	@$(SETUP) build load tests reference
 	REPARTEE_REFERENCE_PYTHON=$(CURDIR)/target/tools/reference/bin/python \
-	  $(CARGO) bench -p repartee-tests --bench first_path
+	  $(CARGO) bench --workspace --bench first_path
 
 bench-engine:  ## Measure the engine's modes against each other and the physical floor; writes target/report/engine.json
 	@$(SETUP) build load
-	$(CARGO) bench -p repartee-tests --bench engine
+	$(CARGO) bench --workspace --bench engine
 
 bench-families:  ## Measure the other families beside their references, small and in published dimensions (ARGS="tts-0.6b": only the named ones); writes target/report/families.json
 	@$(SETUP) build load reference reference_tts
 	REPARTEE_REFERENCE_PYTHON=$(CURDIR)/target/tools/reference/bin/python \
 	  REPARTEE_TTS_PYTHON=$(CURDIR)/target/tools/qwen-tts/bin/python \
-	  $(CARGO) bench -p repartee-tests --bench families -- $(ARGS)
+	  $(CARGO) bench --workspace --bench families -- $(ARGS)
 
 bench-weights:  ## Measure products of published dimensions with bf16, int8 and int4 weights against the bandwidth of memory; prints
 	@$(SETUP) build
-	$(CARGO) bench -p repartee-kernels --bench weights
+	$(CARGO) bench --workspace --bench weights
 
 PUBLISHED := models/dimensions/qwen3-omni-30b-a3b
 PEER_LAYERS := 8
 
 bench-size:  ## Measure a turn of the published dimensions of Qwen3-Omni-30B-A3B with random int4 weights (19 GiB; ARGS="--layers N" takes less), then peers (PEER_LAYERS=8); writes target/report/size.json
 	@$(SETUP) build load peers
-	$(CARGO) build --release -p repartee
+	$(CARGO) build --release --workspace --bin repartee
 	$${CARGO_TARGET_DIR:-target}/release/repartee bench size --synthetic-weights $(PUBLISHED) \
 	  --set engine.weights=int4 --set engine.session_tokens=1024 $(ARGS)
 	REPARTEE_REFERENCE_PYTHON=$(CURDIR)/target/tools/reference/bin/python \
 	  REPARTEE_OPENVINO_PYTHON=$(CURDIR)/target/tools/openvino/bin/python \
-	  $(CARGO) bench -p repartee-tests --bench first_path -- answers
+	  $(CARGO) bench --workspace --bench first_path -- answers
 	python3 tests/peers/size.py $${CARGO_TARGET_DIR:-target}/release/repartee $(PUBLISHED) $(REPORT)/size.json \
 	  --layers $(PEER_LAYERS) --answers $(REPORT)/answers.json
 
 weight-loss:  ## Measure the demo model with int8, int4 and mixed weights: error of tensors, loss, answers; writes target/report/weight_loss.json
 	@$(SETUP) build load
-	$(CARGO) bench -p repartee-tests --bench weight_loss
+	$(CARGO) bench --workspace --bench weight_loss
 
 bench-heard:  ## Measure the kept transcript of interrupted answers against a recogniser; writes target/report/heard.json
 	@$(SETUP) build load recogniser
-	$(CARGO) bench -p repartee-tests --bench heard
+	$(CARGO) bench --workspace --bench heard
 
 bench-interruptions:  ## Measure false and missed interruptions with echoes, voices and backchannels; writes target/report/interruptions.json
 	@$(SETUP) build load
-	$(CARGO) bench -p repartee-tests --bench interruptions
+	$(CARGO) bench --workspace --bench interruptions
 
 bench-turns:  ## Measure false ends and delay of turns on recordings of people; writes target/report/turns.json
 	@$(SETUP) build load tests speech
-	$(CARGO) bench -p repartee-tests --bench turns
+	$(CARGO) bench --workspace --bench turns
 
 eval-model:  ## Ask MODEL (models/demo) its held-out questions, at most CALLS of each kind, and judge the answers; writes target/report/model.json
 	@$(SETUP) build recogniser speech
-	$(CARGO) build --release -p repartee
+	$(CARGO) build --release --workspace --bin repartee
 	PYTHONPATH=models/demo/recipe target/tools/python/bin/python -m demo_recipe.evaluate \
 	  --gateway $${CARGO_TARGET_DIR:-target}/release/repartee --people target/tools/people \
 	  $(if $(MODEL),--model $(MODEL)) $(if $(CALLS),--calls $(CALLS)) $(ARGS)
@@ -123,11 +126,11 @@ eval-weights: weight-loss  ## Run eval-model for bf16, int8, mixed and int4 weig
 
 sound-sample:  ## Record the demo model's answers to some questions over WebRTC as Opus packets: docs/sample.opus
 	@$(SETUP) build tests
-	$(CARGO) build --release -p repartee
+	$(CARGO) build --release --workspace --bin repartee
 	PYTHONPATH=models/demo/recipe target/tools/clients/bin/python -m demo_recipe.evaluate.sample docs/sample.opus \
 	  --gateway $${CARGO_TARGET_DIR:-target}/release/repartee $(ARGS)
 
-LOAD := $(CARGO) run --release -p repartee-load --
+LOAD = $(CARGO) build --release --workspace --bin repartee-load && $(BUILT)/repartee-load
 
 loadtest:  ## Run synthetic callers against a server of today's code, or TARGET, in under five minutes; writes target/report/load.{json,html}
 	@$(SETUP) build load
@@ -149,7 +152,8 @@ realtime-vs-chat:  ## Compare 20 s and 200 s of speech, streamed and in one uplo
 
 graph:  ## Write the crate graph into ARCHITECTURE.md
 	@$(SETUP) build load
-	$(CARGO) run --release -p repartee-tests --bin crate_graph ARCHITECTURE.md
+	$(CARGO) build --release --workspace --bin crate_graph
+	@$(BUILT)/crate_graph ARCHITECTURE.md
 
 setup-test:  ## Install the requirements of the tests
 	@$(SETUP) build load tests

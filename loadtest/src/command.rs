@@ -210,11 +210,11 @@ impl Common {
             (Some(_), _) => None,
             (None, Some("canned")) => {
                 let given = self.server.as_deref();
-                let program = binary(given, &["-p", "repartee-load", "--example", "canned"], "examples/canned").await?;
+                let program = binary(given, &["--workspace", "--example", "canned"], "examples/canned").await?;
                 Some(OwnServer::start(&program, &[]).await?)
             }
             (None, _) => {
-                let program = binary(self.server.as_deref(), &["-p", "repartee"], "repartee").await?;
+                let program = binary(self.server.as_deref(), &["--workspace", "--bin", "repartee"], "repartee").await?;
                 let mut arguments = vec!["--listen", "127.0.0.1:0", "--set", SESSIONS];
                 if voice.is_some() {
                     arguments.extend(["--set", SHORT_CONTEXT]);

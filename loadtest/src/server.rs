@@ -61,7 +61,7 @@ impl OwnServer {
 ///
 /// # Errors
 /// The build fails, or the file is missing.
-pub async fn binary(given: Option<&Path>, package: &[&str], name: &str) -> Result<PathBuf> {
+pub async fn binary(given: Option<&Path>, target: &[&str], name: &str) -> Result<PathBuf> {
     if let Some(given) = given {
         return Ok(given.to_owned());
     }
@@ -71,7 +71,7 @@ pub async fn binary(given: Option<&Path>, package: &[&str], name: &str) -> Resul
     if Path::new("Cargo.toml").exists() {
         eprintln!("repartee-load: building {name}");
         let mut build = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        let built = build.args(["build", "--release"]).args(package).status().await.context("cargo")?;
+        let built = build.args(["build", "--release"]).args(target).status().await.context("cargo")?;
         ensure!(built.success(), "{name} could not be built");
     }
     let path = folder.join(name);
