@@ -43,9 +43,9 @@ impl WakeSignal {
 /// Creates both ends of a new session. Every action of the caller signals `wake`.
 ///
 /// ```
-/// use repartee_engine_api::{Command, Event, FinishReason, Respond, Usage, Wake, link};
+/// use repartee_engine_api::{Command, Event, FinishReason, Respond, EngineUsage, WakeSignal, link};
 ///
-/// let (wake, woken) = Wake::new();
+/// let (wake, woken) = WakeSignal::new();
 /// let (handle, peer) = link(wake);
 ///
 /// handle.submit(Command::Respond(Respond::new(7, 1)))?;
@@ -55,7 +55,7 @@ impl WakeSignal {
 /// let Ok(Command::Respond(respond)) = peer.commands.try_recv() else { panic!("no command") };
 /// let response = respond.response;
 /// peer.events.send(Event::Text { response, text: "Hello.".into() })?;
-/// let (reason, usage) = (FinishReason::Stop, Usage::default());
+/// let (reason, usage) = (FinishReason::Stop, EngineUsage::default());
 /// peer.events.send(Event::SegmentFinished { response, reason, usage })?;
 ///
 /// assert_eq!(handle.next_event_blocking(), Some(Event::Text { response: 7, text: "Hello.".into() }));

@@ -26,7 +26,7 @@
 //! ```
 //! use std::time::Instant;
 //!
-//! use repartee_media::jitter::{Action, JitterBuffer};
+//! use repartee_media::jitter::{JitterAction, JitterBuffer};
 //! use repartee_media::opus::{OpusDecoder, OpusEncoder};
 //!
 //! let mut encoder = OpusEncoder::new(24_000)?;
@@ -41,7 +41,7 @@
 //!
 //! let mut decoder = OpusDecoder::new(16_000)?;
 //! let (mut order, mut samples) = (Vec::new(), Vec::new());
-//! while let Action::Packet { sequence, payload } = jitter.pop(now) {
+//! while let JitterAction::Packet { sequence, payload } = jitter.pop(now) {
 //!     order.push(sequence as u16);
 //!     samples.extend(decoder.decode(&payload)?);
 //! }

@@ -20,7 +20,7 @@
 //! The crate `repartee-realtime` implements the behaviour of the events.
 //!
 //! ```
-//! use repartee_protocol::input_audio::Committed;
+//! use repartee_protocol::input_audio::AudioCommitted;
 //! use repartee_protocol::{ClientEvent, ClientMessage, ServerEvent, ServerMessage};
 //!
 //! let message = ClientMessage::parse(r#"{"type": "input_audio_buffer.commit", "event_id": "mine"}"#)?;
@@ -32,7 +32,7 @@
 //! assert_eq!(error.code.as_deref(), Some("missing_required_parameter"));
 //! assert_eq!(error.param.as_deref(), Some("audio"));
 //!
-//! let event = ServerEvent::InputCommitted(Committed { previous_item_id: None, item_id: "item_1".into() });
+//! let event = ServerEvent::InputCommitted(AudioCommitted { previous_item_id: None, item_id: "item_1".into() });
 //! let text = serde_json::to_string(&ServerMessage { event_id: "event_1".into(), event })?;
 //! assert_eq!(
 //!     text,

@@ -85,9 +85,9 @@ pub fn initial_session(id: &str, model: &ModelInfo, patch: &Value) -> Result<Ses
 /// ```
 /// use std::time::{Duration, Instant};
 ///
-/// use repartee_engine_api::{Command, Event, FinishReason, ModelInfo, Usage};
+/// use repartee_engine_api::{Command, Event, FinishReason, ModelInfo, EngineUsage};
 /// use repartee_protocol::{ClientMessage, ServerEvent};
-/// use repartee_realtime::{Core, Delivery, Effect, Input, Setup};
+/// use repartee_realtime::{RealtimeSession, Delivery, Effect, SessionInput, SessionSetup};
 ///
 /// let model = ModelInfo {
 ///     name: "demo".into(),
@@ -97,13 +97,13 @@ pub fn initial_session(id: &str, model: &ModelInfo, patch: &Value) -> Result<Ses
 ///     output_rate: 24_000,
 ///     frame: Duration::from_millis(80),
 ///     context_tokens: 4_096,
-///     hears: true,
+///     audio_input: true,
 ///     tools: false,
 ///     transcribes: false,
-///     reads_aloud: false,
+///     given_text: false,
 ///     recording_rate: None,
 /// };
-/// let (mut core, effects) = Core::new(Setup {
+/// let (mut core, effects) = RealtimeSession::new(SessionSetup {
 ///     session_id: "sess_1".into(),
 ///     stem: "1".into(),
 ///     seed: 0,
@@ -116,12 +116,12 @@ pub fn initial_session(id: &str, model: &ModelInfo, patch: &Value) -> Result<Ses
 ///
 /// let now = Instant::now();
 /// let create = r#"{"type": "response.create", "response": {"output_modalities": ["text"]}}"#;
-/// let effects = core.handle(Input::Client(ClientMessage::parse(create)?), now);
+/// let effects = core.handle(SessionInput::Client(ClientMessage::parse(create)?), now);
 /// let Effect::Engine(Command::Respond(respond)) = &effects[0] else { panic!("{effects:?}") };
 ///
-/// let (response, reason, usage) = (respond.response, FinishReason::Stop, Usage::default());
-/// let mut effects = core.handle(Input::Engine(Event::Text { response, text: "Hello.".into() }), now);
-/// effects.extend(core.handle(Input::Engine(Event::SegmentFinished { response, reason, usage }), now));
+/// let (response, reason, usage) = (respond.response, FinishReason::Stop, EngineUsage::default());
+/// let mut effects = core.handle(SessionInput::Engine(Event::Text { response, text: "Hello.".into() }), now);
+/// effects.extend(core.handle(SessionInput::Engine(Event::SegmentFinished { response, reason, usage }), now));
 /// let texts: Vec<&str> = effects
 ///     .iter()
 ///     .filter_map(|effect| match effect {

@@ -168,7 +168,7 @@ fn missing_wait_between_streams_is_found() {
         let (mut numbers, mut to) = (fresh(&first, 64), fresh(&second, 64));
         gpu.count(&first, &mut numbers, 64).unwrap();
         gpu.double(&second, &mut to, &numbers, 64).unwrap();
-        found(code(second.synchronize()), CUresult::CUDA_ERROR_LAUNCH_FAILED, "Fresh: double, PTX line ");
+        found(code(second.synchronize()), CUresult::CUDA_ERROR_LAUNCH_FAILED, "Uninitialised: double, PTX line ");
         // A fault persists.
         assert_eq!(code(first.synchronize()), CUresult::CUDA_ERROR_LAUNCH_FAILED);
     });
@@ -280,7 +280,7 @@ fn branches_of_a_graph_follow_their_events() {
         found(code(graph), CUresult::CUDA_ERROR_STREAM_CAPTURE_UNJOINED, "is not waited for");
         let (stream, _, graph) = forked(&gpu, false, true);
         graph.unwrap().launch().unwrap();
-        found(code(stream.synchronize()), CUresult::CUDA_ERROR_LAUNCH_FAILED, "Fresh: replay of a graph: double");
+        found(code(stream.synchronize()), CUresult::CUDA_ERROR_LAUNCH_FAILED, "Uninitialised: replay of a graph: double");
     });
 }
 
@@ -334,7 +334,7 @@ fn replay_with_freed_memory_is_found() {
         stream.synchronize().unwrap();
         drop(from);
         graph.launch().unwrap();
-        found(code(stream.synchronize()), CUresult::CUDA_ERROR_ILLEGAL_ADDRESS, "Freed: replay of a graph: double");
+        found(code(stream.synchronize()), CUresult::CUDA_ERROR_ILLEGAL_ADDRESS, "UseAfterFree: replay of a graph: double");
     });
 }
 
