@@ -9,7 +9,7 @@ REPORT := target/report
 BUILT := $${CARGO_TARGET_DIR:-target}/release
 
 .DEFAULT_GOAL := help
-.PHONY: help run release test test-cuda gpu-pack test-long screenshots conformance lint check-words bench loadtest knee soak realtime-vs-chat graph setup-test bench-engine bench-families bench-heard bench-interruptions bench-turns bench-weights bench-size weight-loss eval-model eval-weights sound-sample
+.PHONY: help run release test test-cuda gpu-pack test-long screenshots conformance lint check-words bench bench-build loadtest knee soak realtime-vs-chat graph setup-test bench-engine bench-families bench-heard bench-interruptions bench-turns bench-weights bench-size weight-loss eval-model eval-weights sound-sample
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -66,6 +66,10 @@ bench: bench-engine bench-heard bench-interruptions bench-turns bench-families  
 	@$(SETUP) build load tests reference
 	REPARTEE_REFERENCE_PYTHON=$(CURDIR)/target/tools/reference/bin/python \
 	  $(CARGO) bench --workspace --bench first_path
+
+bench-build:  ## Measure builds from nothing, RUNS (3) times, beside those of revision BEFORE if one is given; writes target/report/build.json
+	@$(SETUP) build load
+	scripts/bench-build --runs $(or $(RUNS),3) $(if $(BEFORE),--before $(BEFORE)) $(ARGS)
 
 bench-engine:  ## Measure the engine's modes against each other and the physical floor; writes target/report/engine.json
 	@$(SETUP) build load

@@ -391,7 +391,7 @@ fn is_without_effect(tensor: &str) -> bool {
 #[test]
 #[cfg_attr(
     feature = "cuda",
-    ignore = "a simulated device takes too long: cargo test --release -p repartee-engine --test parity"
+    ignore = "a simulated device takes too long: cargo test --release --workspace --test parity"
 )]
 fn zeroing_any_block_is_noticed() {
     let mut blocks_tried = 0;
