@@ -33,19 +33,19 @@ die() { say "$@"; exit 1; }
 need_packages() {
   local why=$1 as_root=()
   shift
-  local install="apt-get install -y --no-install-recommends $*"
+  local install=(apt-get install -y --no-install-recommends "$@")
   command -v apt-get >/dev/null || die "missing for $why: $* (names of Debian packages). Install them with your system's own tool."
   if [ "$(id -u)" -ne 0 ]; then
     # Without a terminal nobody can type a password.
     if command -v sudo >/dev/null && { [ -t 0 ] || sudo -n true 2>/dev/null; }; then
       as_root=(sudo)
     else
-      die "missing for $why. As root, type: $install"
+      die "missing for $why. As root, type: ${install[*]}"
     fi
   fi
   say "installing for $why: $*"
-  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get update -qq >&2 || die "apt-get update failed; later: $install"
-  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive $install >&2 || die "that failed. As root, type: $install"
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get update -qq >&2 || die "apt-get update failed; later: ${install[*]}"
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive "${install[@]}" >&2 || die "that failed. As root, type: ${install[*]}"
 }
 
 have_python() {
@@ -87,7 +87,7 @@ node_packages() {
   local folder=$1
   cmp -s "$folder/package-lock.json" "$folder/node_modules/installed.json" && return
   say "installing the Node packages of $folder"
-  (PATH="$PWD/$TOOLS/python/bin:$PATH" && cd "$folder" && npm ci --silent --no-fund --no-audit >&2)
+  (cd "$folder" && PATH="$OLDPWD/$TOOLS/python/bin:$PATH" npm ci --silent --no-fund --no-audit >&2)
   cp "$folder/package-lock.json" "$folder/node_modules/installed.json"
 }
 
