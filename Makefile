@@ -58,7 +58,7 @@ lint:  ## Check format, clippy, documentation, shell scripts, deploy/, links, an
 	$(CARGO) clippy --release --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --release --workspace --no-deps
 
-check-words:  ## Names of declared items, doc comments and test names against the lists of tests/wording; files over 1 MiB
+check-words:  ## Names of declared items, doc comments and test names against the lists of tests/wording; files over 1 MiB; circles of files
 	@$(SETUP) build
 	$(CARGO) run --release -p repartee-wording
 
