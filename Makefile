@@ -49,15 +49,18 @@ conformance:  ## Run only the stock clients, one line each; `make test` runs the
 	@$(SETUP) build load tests
 	$(CARGO) test --release --workspace --test clients conformance:: -- --test-threads=1
 
-lint:  ## Check format, clippy, documentation, and dependencies against deny.toml; warnings denied
+lint:  ## Check format, clippy, documentation, shell scripts, deploy/, links, and dependencies against deny.toml; warnings denied
 	@$(SETUP) build load lint
 	scripts/check-deps
+	scripts/lint-shell
+	scripts/lint-deploy
+	scripts/lint-links
 	@$(MAKE) --no-print-directory check-words
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --release --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --release --workspace --no-deps
 
-check-words:  ## Names of declared items, doc comments and test names against the lists of tests/wording; files over 1 MiB
+check-words:  ## Names of declared items, doc comments and test names against the lists of tests/wording; files over 1 MiB; circles of files
 	@$(SETUP) build
 	$(CARGO) build --release --workspace --bin repartee-wording
 	@$(BUILT)/repartee-wording

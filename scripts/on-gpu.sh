@@ -15,7 +15,7 @@
 # sessions and some of the tests, to try the steps with scripts/on-simcuda.
 
 set -uo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." || exit
 target=${CARGO_TARGET_DIR:-target}
 archive=$target/on-gpu.tar.xz
 packed=$target/on-gpu
@@ -76,27 +76,27 @@ kernels() {
   tests kernels-cuda_graphs || failed=1
   tests kernels-cuda choices attention || failed=1
   [ -n "$tiny" ] || tests kernels-step_ops || failed=1
-  return $failed
+  return "$failed"
 }
 
 parity() {
   local failed=0
   tests engine-parity code2wav || failed=1
   tests engine-cuda refused || failed=1
-  return $failed
+  return "$failed"
 }
 
 sanitizer() {
-  local tool
-  tool=$(command -v compute-sanitizer || ls /usr/local/cuda*/bin/compute-sanitizer 2>/dev/null | head -1)
-  [ -n "$tool" ] || { echo "there is no compute-sanitizer"; return 3; }
+  local tool installed=(/usr/local/cuda*/bin/compute-sanitizer)
+  tool=$(command -v compute-sanitizer || echo "${installed[0]}")
+  [ -x "$tool" ] || { echo "there is no compute-sanitizer"; return 3; }
   "$tool" --error-exitcode 9 "$packed/kernels-cuda" --test-threads=1 --skip missing --skip refused
 }
 
 size() {
-  local of=(--synthetic-weights models/dimensions/qwen3-omni-30b-a3b --sessions 1,8,64 --routing uniform --heard 1 --tokens 64 --sound 8)
+  local of=(--synthetic-weights models/dimensions/qwen3-omni-30b-a3b --sessions "1,8,64" --routing uniform --heard 1 --tokens 64 --sound 8)
   of+=(--set engine.cache_mib=32768 --set engine.session_tokens=512)
-  [ -z "$tiny" ] || of=(--synthetic-weights models/demo --layers 1 --sessions 1,2 --routing uniform --heard 0.3 --tokens 2 --sound 0.1
+  [ -z "$tiny" ] || of=(--synthetic-weights models/demo --layers 1 --sessions "1,2" --routing uniform --heard 0.3 --tokens 2 --sound 0.1
     --set engine.cache_mib=64 --set engine.session_tokens=256)
   "$packed/repartee" bench size --device cuda:0 "${of[@]}" --report "$out/size.json"
 }
@@ -138,7 +138,17 @@ out=${ON_GPU_OUT:-${OUT:-target/report/on-gpu}}
 export REPARTEE_ROOT=$PWD
 case ${1:-} in
   pack) pack; exit ;;
-  --step) "$2"; exit ;;
+  --step)
+    case $2 in
+      facts) facts ;;
+      kernels) kernels ;;
+      parity) parity ;;
+      sanitizer) sanitizer ;;
+      size) size ;;
+      *) exit 2 ;;
+    esac
+    exit
+    ;;
   --tiny) tiny=yes; shift ;;
 esac
 [ $# -gt 0 ] || { sed -n '2,/^$/s/^# \{0,1\}//p' "$0"; exit 2; }
@@ -156,4 +166,4 @@ for step in "$@"; do run "$step" || failed=1; done
 (IFS=,; printf '{"name": "on-gpu", "date": "%s", "steps": [%s]}\n' "$(date -u +%F)" "${rows[*]}") >"$out/on-gpu.json"
 echo
 printf '%s\n' "${table[@]}"
-exit $failed
+exit "$failed"

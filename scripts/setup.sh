@@ -6,7 +6,7 @@
 #   load       OpenSSL's headers, for the load generator and the crates that use it
 #   clients    Python with tests/requirements-clients.txt only, a part of `tests`
 #   cuda       the CUDA compiler, headers and runtime of kernels/cuda/toolkit.txt (210 MB), and a C++ compiler: no GPU is needed
-#   lint       rustfmt and clippy, Python
+#   lint       rustfmt and clippy, Python with scripts/requirements-lint.txt
 #   tests      Python with tests/requirements.txt, Python with tests/requirements-clients.txt (the stock clients), Node
 #              packages of tests/browser and tests/clients/node, Chromium, nginx
 #   prometheus Prometheus and promtool, unpacked from Debian's package: for the dashboard's long test
@@ -33,19 +33,19 @@ die() { say "$@"; exit 1; }
 need_packages() {
   local why=$1 as_root=()
   shift
-  local install="apt-get install -y --no-install-recommends $*"
+  local install=(apt-get install -y --no-install-recommends "$@")
   command -v apt-get >/dev/null || die "missing for $why: $* (names of Debian packages). Install them with your system's own tool."
   if [ "$(id -u)" -ne 0 ]; then
     # Without a terminal nobody can type a password.
     if command -v sudo >/dev/null && { [ -t 0 ] || sudo -n true 2>/dev/null; }; then
       as_root=(sudo)
     else
-      die "missing for $why. As root, type: $install"
+      die "missing for $why. As root, type: ${install[*]}"
     fi
   fi
   say "installing for $why: $*"
-  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get update -qq >&2 || die "apt-get update failed; later: $install"
-  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive $install >&2 || die "that failed. As root, type: $install"
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get update -qq >&2 || die "apt-get update failed; later: ${install[*]}"
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive "${install[@]}" >&2 || die "that failed. As root, type: ${install[*]}"
 }
 
 have_python() {
@@ -87,7 +87,7 @@ node_packages() {
   local folder=$1
   cmp -s "$folder/package-lock.json" "$folder/node_modules/installed.json" && return
   say "installing the Node packages of $folder"
-  (PATH="$PWD/$TOOLS/python/bin:$PATH" && cd "$folder" && npm ci --silent --no-fund --no-audit >&2)
+  (cd "$folder" && PATH="$OLDPWD/$TOOLS/python/bin:$PATH" npm ci --silent --no-fund --no-audit >&2)
   cp "$folder/package-lock.json" "$folder/node_modules/installed.json"
 }
 
@@ -122,7 +122,7 @@ load() {
 }
 
 lint() {
-  have_python || need_packages "scripts/check-deps" python3
+  python_tools lint scripts/requirements-lint.txt
   cargo fmt --version >/dev/null 2>&1 && cargo clippy --version >/dev/null 2>&1 && return
   command -v rustup >/dev/null || die "missing: rustfmt and clippy of your Rust toolchain"
   say "installing rustfmt and clippy"

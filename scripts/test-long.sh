@@ -5,10 +5,10 @@
 # Usage: test-long.sh    Needs the parts build, load, tests, recipe and cuda of setup.sh. Runs all of them, also when some fail.
 
 set -uo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." || exit
 status=0
 "${CARGO:-cargo}" test --release --workspace --no-fail-fast -- --include-ignored || status=1
 scripts/test-cuda.sh || status=1
 target/tools/recipe/bin/python -m unittest discover --verbose --start-directory models/demo/recipe/tests \
   --top-level-directory models/demo/recipe || status=1
-exit $status
+exit "$status"

@@ -1,12 +1,15 @@
 //! Runs all rules over the tracked files.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
+use crate::circles::find_circles;
+use crate::circles::listed::{CircleFinding, ListedCircles};
 use crate::finding::Finding;
-use crate::rules::{check_source, large_files};
+use crate::rules::{check_source, large_files, parse};
 use crate::words::{AllowList, AllowedFinding, Words};
 
 /// Result of a check of the whole repository.
@@ -16,6 +19,8 @@ pub struct CheckReport {
     pub findings: Vec<Finding>,
     /// Entries of the allow-list that cover no finding.
     pub unused: Vec<AllowedFinding>,
+    /// Differences between the circles of files and their list.
+    pub circles: Vec<CircleFinding>,
     /// Number of Rust files that were read.
     pub files: usize,
 }
@@ -31,7 +36,8 @@ pub fn check_repository(root: &Path) -> Result<CheckReport> {
     };
     let words = Words::parse(&list("words.toml")?)?;
     let allowed = AllowList::parse(&list("allow.toml")?)?;
-    let (mut findings, mut files) = (Vec::new(), 0);
+    let listed = ListedCircles::parse(&list("circles.toml")?)?;
+    let (mut findings, mut sources) = (Vec::new(), BTreeMap::new());
     for path in tracked(root)? {
         let file = root.join(&path);
         // A file that was deleted and not yet committed is still listed.
@@ -39,14 +45,16 @@ pub fn check_repository(root: &Path) -> Result<CheckReport> {
         findings.extend(large_files::check(&path, metadata.len(), &words.large));
         if path.ends_with(".rs") {
             let text = std::fs::read_to_string(&file).with_context(|| path.clone())?;
-            findings.extend(check_source(&path, &text, &words)?);
-            files += 1;
+            let (source, tokens) = parse(&path, &text)?;
+            findings.extend(check_source(&path, &source, &tokens, &words));
+            sources.insert(path, source);
         }
     }
-    ensure!(files > 0, "{} has no tracked Rust files", root.display());
+    ensure!(!sources.is_empty(), "{} has no tracked Rust files", root.display());
     findings.sort();
     let (findings, unused) = allowed.apply(findings);
-    Ok(CheckReport { findings, unused, files })
+    let circles = listed.compare(&find_circles(&sources)?);
+    Ok(CheckReport { findings, unused, circles, files: sources.len() })
 }
 
 /// Returns the paths that git tracks, or would after `git add`.
@@ -60,28 +68,36 @@ fn tracked(root: &Path) -> Result<Vec<String>> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
     use super::*;
 
-    fn repository() -> CheckReport {
-        check_repository(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")).unwrap()
-    }
+    /// One report for all tests.
+    static REPOSITORY: LazyLock<CheckReport> =
+        LazyLock::new(|| check_repository(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")).unwrap());
 
     #[test]
     fn this_repository_has_no_findings() {
-        let report = repository();
-        let findings: Vec<String> = report.findings.iter().map(ToString::to_string).collect();
+        let findings: Vec<String> = REPOSITORY.findings.iter().map(ToString::to_string).collect();
         assert!(findings.is_empty(), "{}", findings.join("\n"));
     }
 
     #[test]
     fn every_allowed_finding_is_needed() {
-        assert!(repository().unused.is_empty(), "remove from allow.toml: {:#?}", repository().unused);
+        assert!(REPOSITORY.unused.is_empty(), "remove from allow.toml: {:#?}", REPOSITORY.unused);
+    }
+
+    #[test]
+    fn every_circle_of_files_is_listed() {
+        let circles: Vec<String> = REPOSITORY.circles.iter().map(ToString::to_string).collect();
+        assert!(circles.is_empty(), "{}", circles.join("\n"));
     }
 
     #[test]
     fn an_allowed_finding_covers_one_item() {
         let words = Words::parse("replaced = []\nbare = { nouns = [\"Row\"] }\nlarge = { files = [] }").unwrap();
-        let findings = check_source("a.rs", "pub struct Row; pub mod m { /// Whose.\npub fn f() {} }", &words).unwrap();
+        let (file, tokens) = parse("a.rs", "pub struct Row; pub mod m { /// Whose.\npub fn f() {} }").unwrap();
+        let findings = check_source("a.rs", &file, &tokens, &words);
         let entry = "[[allow]]\nrule = \"bare_noun\"\npath = \"a.rs\"\nitem = \"Row\"\nreason = \"r\"";
         let other = entry.replace("a.rs", "b.rs");
         let (left, unused) = AllowList::parse(&format!("{entry}\n{other}")).unwrap().apply(findings);

@@ -17,7 +17,11 @@ fn main() -> Result<ExitCode> {
             entry.rule, entry.item, entry.path
         );
     }
-    let clean = report.findings.is_empty() && report.unused.is_empty();
-    println!("check-words: {} findings in {} files", report.findings.len() + report.unused.len(), report.files);
+    for circle in &report.circles {
+        println!("{circle}");
+    }
+    let clean = report.findings.is_empty() && report.unused.is_empty() && report.circles.is_empty();
+    let count = report.findings.len() + report.unused.len() + report.circles.len();
+    println!("check-words: {count} findings in {} files", report.files);
     Ok(if clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

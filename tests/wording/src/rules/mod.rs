@@ -18,16 +18,21 @@ use proc_macro2::TokenStream;
 use crate::finding::Finding;
 use crate::words::Words;
 
-/// Checks the text of the Rust file at `path`.
+/// Parses the text of the Rust file at `path`, and returns its tokens too.
 ///
 /// # Errors
 /// The text is no Rust.
-pub fn check_source(path: &str, text: &str, words: &Words) -> Result<Vec<Finding>> {
+pub fn parse(path: &str, text: &str) -> Result<(syn::File, TokenStream)> {
     let tokens: TokenStream = text.parse().map_err(|error| anyhow::anyhow!("{path}: {error}"))?;
-    let file: syn::File = syn::parse2(tokens.clone()).with_context(|| path.to_owned())?;
-    let mut findings = docs::check(path, &tokens);
-    findings.extend(items::check(path, &file, words));
-    findings.extend(imports::check(path, &file));
-    findings.extend(test_names::check(path, &tokens));
-    Ok(findings)
+    let file = syn::parse2(tokens.clone()).with_context(|| path.to_owned())?;
+    Ok((file, tokens))
+}
+
+/// Checks the Rust file at `path`.
+pub fn check_source(path: &str, file: &syn::File, tokens: &TokenStream, words: &Words) -> Vec<Finding> {
+    let mut findings = docs::check(path, tokens);
+    findings.extend(items::check(path, file, words));
+    findings.extend(imports::check(path, file));
+    findings.extend(test_names::check(path, tokens));
+    findings
 }
