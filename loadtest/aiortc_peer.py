@@ -1,8 +1,8 @@
 """A voice server made with the stock `aiortc`, for comparison: the cost of a WebRTC call without a model.
 
-It answers `POST /v1/realtime/calls` and speaks so much of the Realtime API as the load generator needs. After 200 ms of silence it
-commits the turn and plays two seconds of a tone, as `examples/canned.rs` does. Opus is set as the gateway sets it: mono, 32 kbit/s,
-complexity 5, FEC. Needs the packages of tests/requirements-clients.txt.
+It answers `POST /v1/realtime/calls` and speaks so much of the Realtime API as the load generator needs. After 200 ms of
+silence it commits the turn and plays two seconds of a tone, as `examples/canned.rs` does. Opus is set as the gateway
+sets it: mono, 32 kbit/s, complexity 5, FEC. Needs the packages of tests/requirements-clients.txt.
 
 Usage: aiortc_peer.py    Prints where it listens. GET /codec says how many seconds the Opus codec has taken.
 """

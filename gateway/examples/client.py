@@ -3,7 +3,8 @@
     pip install "openai[realtime]"
     python client.py question.wav answer.wav [http://127.0.0.1:8080/v1]
 
-The question is a wav file as the wire takes it: 24 kHz, mono, 16 bit. A server with keys takes the one in OPENAI_API_KEY.
+The question is a wav file as the wire takes it: 24 kHz, mono, 16 bit. A server with keys takes the one in
+OPENAI_API_KEY.
 """
 
 import base64

@@ -1,9 +1,11 @@
-"""Checks server events against the schema of the `openai` package's types (event_schema.py) and with pipecat's own parser.
+"""Checks server events against the schema of the `openai` package's types (event_schema.py) and with pipecat's own
+parser.
 
 Usage: check_events.py FILE       one event as JSON a line
 
-Prints each complaint, and fails if there is one. Every check is itself checked with what was recorded: of each type of event one
-copy for every field that must be there loses it, one gets a field of no meaning, and the schema must refuse them all.
+Prints each complaint, and fails if there is one. Every check is itself checked with what was recorded: of each type of
+event one copy for every field that must be there loses it, one gets a field of no meaning, and the schema must refuse
+them all.
 """
 
 import json

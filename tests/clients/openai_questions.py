@@ -1,4 +1,5 @@
-"""Asks questions over the websocket with the stock `openai` client, unmodified: each in a session of its own, push to talk.
+"""Asks questions over the websocket with the stock `openai` client, unmodified: each in a session of its own, push to
+talk.
 
 Usage: openai_questions.py BASE_URL FOLDER QUESTION.wav...
 

@@ -2,9 +2,9 @@
 
 Usage: openai_turn.py BASE_URL FOLDER FIRST.wav SECOND.wav
 
-The first turn is committed by the client, the second is cut out by the server's voice activity detection. Each answer's sound is
-written to FOLDER/N.wav. Prints one JSON object: {"session": the session as created, "turns": [{"question", "transcript",
-"recording", "seconds", "first_sound_ms", "status", "events"}]}; `events` holds every event type in order.
+The first turn is committed by the client, the second is cut out by the server's voice activity detection. Each answer's
+sound is written to FOLDER/N.wav. Prints one JSON object: {"session": the session as created, "turns": [{"question",
+"transcript", "recording", "seconds", "first_sound_ms", "status", "events"}]}; `events` holds every event type in order.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Goes through a scenario as a WebRTC peer made with the stock `aiortc`. Usage: pypi_aiortc.py ADDRESS SCENARIO
 
-The call is made and hung up with the stock `openai` client. Sound goes over the tracks in real time, events over the data channel; the
-server's playout clock says what was played.
+The call is made and hung up with the stock `openai` client. Sound goes over the tracks in real time, events over the
+data channel; the server's playout clock says what was played.
 """
 
 import asyncio
@@ -84,7 +84,8 @@ class Call:
         answer, due = None, None
         while True:
             frame = await track.recv()
-            # The jitter buffer holds the last packets back until others come, so audio without a gap belongs to the answer before.
+            # The jitter buffer holds the last packets back until others come, so audio without a gap belongs to the
+            # answer before.
             if frame.pts != due:
                 answer = self._answer
             due = frame.pts + frame.samples

@@ -1,7 +1,8 @@
-"""Goes through a scenario with the stock `livekit-agents` and its OpenAI plugin. Usage: pypi_livekit_agents.py ADDRESS SCENARIO
+"""Goes through a scenario with the stock `livekit-agents` and its OpenAI plugin. Usage: pypi_livekit_agents.py ADDRESS
+SCENARIO
 
-A whole agent session with the plugin's own defaults, between a microphone and a loudspeaker made of files: the session decides when
-an answer is given up, and asks the server to truncate it by what the loudspeaker has played.
+A whole agent session with the plugin's own defaults, between a microphone and a loudspeaker made of files: the session
+decides when an answer is given up, and asks the server to truncate it by what the loudspeaker has played.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Goes through a scenario with the stock `openai` client over the websocket. Usage: pypi_openai.py ADDRESS SCENARIO
 
-The client plays nothing itself, so this does what its documentation asks of a caller: when the server hears speech, stop playing and
-truncate the item at what was heard.
+The client plays nothing itself, so this does what its documentation asks of a caller: when the server hears speech,
+stop playing and truncate the item at what was heard.
 """
 
 import asyncio

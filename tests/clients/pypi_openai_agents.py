@@ -1,7 +1,7 @@
 """Goes through a scenario with the stock `openai-agents` client. Usage: pypi_openai_agents.py ADDRESS SCENARIO
 
-With its own defaults: its model and voice, semantic turn detection, input transcription, tracing. It tells by the clock what was
-played, truncates and cancels by itself, and validates every event.
+With its own defaults: its model and voice, semantic turn detection, input transcription, tracing. It tells by the clock
+what was played, truncates and cancels by itself, and validates every event.
 """
 
 import asyncio

@@ -2,8 +2,9 @@
 
 Usage: pypi_openai_baseline.py ADDRESS SCENARIO
 
-Says the first turn of the scenario. What comes back is also checked against the package's own types, closed as in event_schema.py.
-Prints {"client", "models", "whole", "streamed", "complaints"}; an answer is {"transcript", "sound" (raw samples, base64), "finish"}.
+Says the first turn of the scenario. What comes back is also checked against the package's own types, closed as in
+event_schema.py. Prints {"client", "models", "whole", "streamed", "complaints"}; an answer is {"transcript", "sound"
+(raw samples, base64), "finish"}.
 """
 
 import base64

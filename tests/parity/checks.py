@@ -95,27 +95,41 @@ def parts(model, fixture: Fixture, turns, questions) -> list[Part]:
         lambda t: _talker(model, t), lambda t: t.talker_logits, lambda t: t.talker_hidden
     )
     predictor_run, predictor_recorded = each(lambda t: _predictor(model, t), lambda t: t.predictor_logits)
-    wave_run, wave_recorded = each(
-        lambda t: [runs.decode(model, t.codes)], lambda t: runs.decode(model, t.codes)
-    )
+    wave_run, wave_recorded = each(lambda t: [runs.decode(model, t.codes)], lambda t: runs.decode(model, t.codes))
     return [
-        Part("audio tower", ("thinker.model.audio_tower",),
-             lambda: [runs.encode_audio(model, q.mel) for q in questions], [t.audio_tower for t in turns]),
-        Part("thinker", ("thinker.model.language_model", "thinker.lm_head"),
-             lambda: _thinker(model, fixture, turns, questions),
-             [row for t in turns for row in (t.thinker_logits, t.thinker_hidden)]),
-        Part("talker prompt", ("talker.text_projection", "talker.hidden_projection", "talker.model.codec_embedding"),
-             prompt_run, prompt_recorded),
-        Part("talker", ("talker.model", "talker.codec_head", "talker.code_predictor.model.codec_embedding"),
-             talker_run, talker_recorded),
+        Part(
+            "audio tower",
+            ("thinker.model.audio_tower",),
+            lambda: [runs.encode_audio(model, q.mel) for q in questions],
+            [t.audio_tower for t in turns],
+        ),
+        Part(
+            "thinker",
+            ("thinker.model.language_model", "thinker.lm_head"),
+            lambda: _thinker(model, fixture, turns, questions),
+            [row for t in turns for row in (t.thinker_logits, t.thinker_hidden)],
+        ),
+        Part(
+            "talker prompt",
+            ("talker.text_projection", "talker.hidden_projection", "talker.model.codec_embedding"),
+            prompt_run,
+            prompt_recorded,
+        ),
+        Part(
+            "talker",
+            ("talker.model", "talker.codec_head", "talker.code_predictor.model.codec_embedding"),
+            talker_run,
+            talker_recorded,
+        ),
         Part("code predictor", ("talker.code_predictor",), predictor_run, predictor_recorded),
         Part("code2wav", ("code2wav",), wave_run, wave_recorded),
     ]
 
 
 def change(now: list[torch.Tensor], before: list[torch.Tensor]) -> float:
-    """The largest change of any tensor, relative to its own largest value. Infinite where a value is not finite: `max` and
-    comparisons with NaN would pass it."""
+    """The largest change of any tensor, relative to its own largest value. Infinite where a value is not finite: `max`
+    and comparisons with NaN would pass it.
+    """
     return max(_change(a, b) for a, b in zip(now, before, strict=True))
 
 
@@ -191,9 +205,11 @@ def router_gap(model, fixture: Fixture, turns, questions) -> float | None:
     gaps, hooks = [], []
     for name, module in model.named_modules():
         if name.endswith("mlp.gate"):
+
             def lead(module, _inputs, outputs):
                 ordered = outputs[0].sort(dim=-1, descending=True).values
                 gaps.append((ordered[:, module.top_k - 1] - ordered[:, module.top_k]).min().item())
+
             hooks.append(module.register_forward_hook(lead))
     _thinker(model, fixture, turns, questions)
     for turn in turns:

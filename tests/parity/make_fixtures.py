@@ -1,6 +1,7 @@
 """Makes the parity fixtures with the reference implementation: `python make_fixtures.py [NAME ...]`.
 
-With `--check` it makes nothing: it runs the committed checkpoints again and compares with the committed tensors. See README.md for what each fixture holds and how to install what this needs.
+With `--check` it makes nothing: it runs the committed checkpoints again and compares with the committed tensors. See
+README.md for what each fixture holds and how to install what this needs.
 """
 
 import argparse
@@ -12,7 +13,12 @@ from pathlib import Path
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
-from transformers import GenerationConfig, PreTrainedTokenizerFast, Qwen3OmniMoeForConditionalGeneration, WhisperFeatureExtractor
+from transformers import (
+    GenerationConfig,
+    PreTrainedTokenizerFast,
+    Qwen3OmniMoeForConditionalGeneration,
+    WhisperFeatureExtractor,
+)
 
 import checks
 import runs

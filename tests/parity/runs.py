@@ -118,9 +118,7 @@ def ask(model, fixture: Fixture, prompt_ids: list[int], mels: list[torch.Tensor]
         recorded(model.talker, talker_log),
         recorded(model.talker.code_predictor, predictor_log),
     ):
-        model.generate(
-            input_ids=ids, attention_mask=torch.ones_like(ids), **batch_mels(mels), **(settings | overrides)
-        )
+        model.generate(input_ids=ids, attention_mask=torch.ones_like(ids), **batch_mels(mels), **(settings | overrides))
     (_, thinker), (talker_inputs, talker) = thinker_log[0], talker_log[0]
     states = thinker.hidden_states
     residual = [state[1] for state in talker.hidden_states if state[1] is not None]
@@ -173,9 +171,16 @@ def explore_answer(model, fixture: Fixture, prompt_ids, mels, tokenizer, steps: 
     ids = torch.tensor([prompt_ids])
     with each_audio_alone(model.thinker.model):
         result = model.thinker.generate(
-            input_ids=ids, attention_mask=torch.ones_like(ids), **batch_mels(mels), max_new_tokens=steps,
-            eos_token_id=stop, suppress_tokens=[stop], do_sample=False, output_hidden_states=True,
-            output_scores=True, return_dict_in_generate=True,
+            input_ids=ids,
+            attention_mask=torch.ones_like(ids),
+            **batch_mels(mels),
+            max_new_tokens=steps,
+            eos_token_id=stop,
+            suppress_tokens=[stop],
+            do_sample=False,
+            output_hidden_states=True,
+            output_scores=True,
+            return_dict_in_generate=True,
         )
     hidden = _steps(state[-1][0, -1:] for state in result.hidden_states)
     return result.sequences[0, ids.shape[1] :].tolist(), hidden, _steps(result.scores)
@@ -185,6 +190,10 @@ def explore_speech(model, fixture: Fixture, prompt_ids, mels, steps: int) -> Tur
     """A turn whose talker never stops."""
     vocab = model.config.talker_config.text_config.vocab_size
     return ask(
-        model, fixture, prompt_ids, mels, talker_max_new_tokens=steps,
+        model,
+        fixture,
+        prompt_ids,
+        mels,
+        talker_max_new_tokens=steps,
         talker_suppress_tokens=list(range(vocab - SUPPRESSED, vocab)),
     )

@@ -95,7 +95,9 @@ def problem(fixture: Fixture, turns: list[runs.Turn], stop: int, codec_stop: int
         if turn.talker_codes[-1] != codec_stop or len(turn.talker_codes) != fixture.frames[index] + 1:
             return f"turn {index}: the talker stopped after {len(turn.talker_codes)}"
         for name, scores in (
-            ("thinker", turn.thinker_logits), ("talker", turn.talker_scores), ("predictor", turn.predictor_logits)
+            ("thinker", turn.thinker_logits),
+            ("talker", turn.talker_scores),
+            ("predictor", turn.predictor_logits),
         ):
             if gap(scores) < MIN_GAP:
                 return f"turn {index}: {name} gap {gap(scores):.1e}"

@@ -35,7 +35,7 @@ TEXTS = [
     "你好,世界! こんにちは",
     "emoji 😀 and \u200d joiner",
     "punctuation!!! (really?) [yes] {no} <maybe> #1 @home",
-    "<tool_call>{\"name\": \"clock\"}</tool_call>",
+    '<tool_call>{"name": "clock"}</tool_call>',
     "a<tool_call>b",
 ]
 

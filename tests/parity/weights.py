@@ -51,9 +51,7 @@ def redraw(model: nn.Module, seed: int) -> None:
     """Draws every parameter, in the order of its name."""
     rng = torch.Generator().manual_seed(seed)
     groups = model.config.code2wav_config.num_quantizers
-    transposed = {
-        f"{name}.weight" for name, module in model.named_modules() if isinstance(module, nn.ConvTranspose1d)
-    }
+    transposed = {f"{name}.weight" for name, module in model.named_modules() if isinstance(module, nn.ConvTranspose1d)}
     for name, p in sorted(model.named_parameters()):
         leaf = name.rsplit(".", 1)[-1]
         if leaf in ("alpha", "beta"):

@@ -1,5 +1,5 @@
-"""Writes a GGUF file of random weights with the dimensions of a published thinker, for llama.cpp: architecture qwen3moe, every matrix in
-one format of 32 numbers a scale, routers and norms in single precision, no tokenizer.
+"""Writes a GGUF file of random weights with the dimensions of a published thinker, for llama.cpp: architecture
+qwen3moe, every matrix in one format of 32 numbers a scale, routers and norms in single precision, no tokenizer.
 
 Format: ggml's docs/gguf.md, version 3.
 """
@@ -97,7 +97,7 @@ class Dimensions:
         yield "output.weight", (hidden, self.vocabulary)
 
     def bytes_per_token(self, form: str) -> int:
-        """Bytes of weights that one token's products read: all but the embeddings and the experts that are not chosen."""
+        """Bytes of weights that one token's products read: all but the embeddings and the unchosen experts."""
         read = 0
         for name, sizes in self.tensors():
             if name == "token_embd.weight":
@@ -144,7 +144,9 @@ def write(path: pathlib.Path, dimensions: Dimensions, form: str) -> None:
     # Blocks whose number is no divisor of a row's, repeated: no row is as the one before.
     scale = struct.pack("<e", 0.003 if form == "q4_0" else 0.0002)
     blocks = b"".join(scale + draw.randbytes(FORMATS[form][1] - 2) for _ in range(32771))
-    routers = array.array("f", (draw.uniform(-0.04, 0.04) for _ in range(dimensions.hidden * dimensions.experts + 9973)))
+    routers = array.array(
+        "f", (draw.uniform(-0.04, 0.04) for _ in range(dimensions.hidden * dimensions.experts + 9973))
+    )
     partial = path.with_suffix(".partial")
     with partial.open("wb") as file:
         for piece in header:

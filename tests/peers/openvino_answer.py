@@ -1,8 +1,8 @@
 """Times OpenVINO GenAI's OmniPipeline on one spoken question: `openvino_answer.py CHECKPOINT WAV EXPORTED --threads N`.
 
-Prints one line of JSON. EXPORTED is a folder for what optimum-intel makes of the checkpoint; it is made once, and anew when the
-checkpoint's weights change. Text is chosen greedily, codes as the checkpoint says. What the pipeline leaves to itself (precision, threads
-of its own, streams) stays so.
+Prints one line of JSON. EXPORTED is a folder for what optimum-intel makes of the checkpoint; it is made once, and anew
+when the checkpoint's weights change. Text is chosen greedily, codes as the checkpoint says. What the pipeline leaves to
+itself (precision, threads of its own, streams) stays so.
 """
 
 import argparse

@@ -1,9 +1,10 @@
 """Adds peers to target/report/size.json: `size.py REPARTEE CONFIG REPORT --layers N`.
 
-REPARTEE is our binary, CONFIG the folder of a published configuration (models/dimensions), REPORT what `repartee bench size` wrote.
-Decoding of CONFIG's thinker, cut to N layers, is timed by turns of ours and of llama.cpp, each with random weights and in a process of
-its own: int4 beside q4_0 and int8 beside q8_0, all of which have 32 numbers a scale of 16 bits, on one thread and on two. The least of
-the rounds counts: others may use the machine. What is compared is bytes of weights a second, as the two keep routers in other formats.
+REPARTEE is our binary, CONFIG the folder of a published configuration (models/dimensions), REPORT what `repartee bench
+size` wrote. Decoding of CONFIG's thinker, cut to N layers, is timed by turns of ours and of llama.cpp, each with random
+weights and in a process of its own: int4 beside q4_0 and int8 beside q8_0, all of which have 32 numbers a scale of 16
+bits, on one thread and on two. The least of the rounds counts: others may use the machine. What is compared is bytes of
+weights a second, as the two keep routers in other formats.
 
 --answers FILE adds the rows of another report: those of the demo's whole answers.
 """
@@ -62,17 +63,22 @@ def decoding(arguments):
             theirs_mb = dimensions.bytes_per_token(form) / 1e6
             for threads in THREADS:
                 rounds = [
-                    (ours(arguments, weights, threads, folder), llama_cpp(file, threads)) for _ in range(arguments.rounds)
+                    (ours(arguments, weights, threads, folder), llama_cpp(file, threads))
+                    for _ in range(arguments.rounds)
                 ]
                 (ms, mb) = min(ours for ours, _ in rounds)
                 theirs = min((theirs for _, theirs in rounds), key=lambda theirs: theirs["ms_per_token"])
                 theirs_ms = theirs["ms_per_token"]
                 note = (
-                    f"weights read while decoding, {dimensions.layers} layers and the head, {threads} thread(s); ours {ms:.2f} ms and "
-                    f"{mb:.0f} MB a token, llama.cpp {theirs['version']} ({form}) {theirs_ms:.2f} ms and {theirs_mb:.0f} MB: "
+                    f"weights read while decoding, {dimensions.layers} layers and the head, {threads} thread(s); ours "
+                    f"{ms:.2f} ms and "
+                    f"{mb:.0f} MB a token, llama.cpp {theirs['version']} ({form}) {theirs_ms:.2f} ms and "
+                    f"{theirs_mb:.0f} MB: "
                     f"{1e3 / ms:.1f} and {1e3 / theirs_ms:.1f} tokens a second; least of {arguments.rounds} rounds"
                 )
-                yield row(f"thinker_decode_{weights}_vs_llama_cpp_{threads}", mb / ms, theirs_mb / theirs_ms, "GB/s", note)
+                yield row(
+                    f"thinker_decode_{weights}_vs_llama_cpp_{threads}", mb / ms, theirs_mb / theirs_ms, "GB/s", note
+                )
             file.unlink()
 
 
@@ -92,7 +98,9 @@ def main() -> None:
     arguments.add_argument("repartee", type=pathlib.Path)
     arguments.add_argument("config", type=pathlib.Path)
     arguments.add_argument("report", type=pathlib.Path)
-    arguments.add_argument("--layers", type=int, default=8, help="of the thinker; memory and disk: 0.7 GB each (default: 8)")
+    arguments.add_argument(
+        "--layers", type=int, default=8, help="of the thinker; memory and disk: 0.7 GB each (default: 8)"
+    )
     arguments.add_argument("--rounds", type=int, default=3)
     arguments.add_argument("--answers", type=pathlib.Path)
     arguments.add_argument("--scratch", type=pathlib.Path, default=pathlib.Path("target"), help="folder for GGUF files")

@@ -1,7 +1,7 @@
 """Writes log_mel.safetensors: expectations for the streaming log-mel, from the reference feature extractor.
 
-    pip install numpy==2.* safetensors torch transformers==5.23.0
-    python engine/tests/data/log_mel.py
+pip install numpy==2.* safetensors torch transformers==5.23.0
+python engine/tests/data/log_mel.py
 """
 
 from pathlib import Path

@@ -1,7 +1,7 @@
 """Makes the parity fixture of Qwen2.5-Omni with its reference implementation: `python make_fixtures.py`.
 
-With `--check` it makes nothing: it runs the committed checkpoint again and compares with the committed tensors. token2wav has a
-fixture of its own; its weights are in this checkpoint so that it is a whole one.
+With `--check` it makes nothing: it runs the committed checkpoint again and compares with the committed tensors.
+token2wav has a fixture of its own; its weights are in this checkpoint so that it is a whole one.
 """
 
 import argparse
@@ -104,7 +104,7 @@ def stop_thinker(model, fixture: Fixture, tokenizer, asked) -> str | None:
 
 
 def talk_until(model, fixture: Fixture, tokenizer, asked, last: int, stop: int, limits: dict) -> runs.Turn:
-    """Turn `last` of a conversation whose every turn has the lengths that it will have, before the stop rows are there."""
+    """Turn `last` of a conversation whose turns all have their final lengths, before the stop rows are there."""
     talk = runs.Talk(tokenizer, fixture.system)
     for turn in range(last + 1):
         prompt = talk.ask(runs.audio_tokens(model, asked[turn].mel))
@@ -136,7 +136,9 @@ def stop_talker(model, fixture: Fixture, tokenizer, asked) -> str | None:
                 if step == frames:
                     # The padding's score is divided by the penalty.
                     factor = fixture.penalty if name == "pad" else 1.0
-                    low, high = ((score + draw.MARGIN) * factor, torch.inf) if fixture.ends[turn] == name else (low, high)
+                    low, high = (
+                        ((score + draw.MARGIN) * factor, torch.inf) if fixture.ends[turn] == name else (low, high)
+                    )
                 elif name == "pad" and turn == 0 and step == 5:
                     # Here it would end the speech if it did not count as said before.
                     low, high = score + 0.1 * draw.MARGIN, (score - 0.1 * draw.MARGIN) * fixture.penalty

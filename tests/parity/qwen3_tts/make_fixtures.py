@@ -176,8 +176,15 @@ def save_checkpoint(model, codec, fixture: Fixture, tokenizer, folder: Path) -> 
     save_file(kept, speech / "model.safetensors", metadata={"format": "pt"})
     tokenizer.save(str(folder / "tokenizer.json"))
     generation = dict(
-        do_sample=True, repetition_penalty=fixture.penalty, temperature=0.9, top_p=1.0, top_k=50,
-        subtalker_dosample=True, subtalker_temperature=0.9, subtalker_top_p=1.0, subtalker_top_k=50,
+        do_sample=True,
+        repetition_penalty=fixture.penalty,
+        temperature=0.9,
+        top_p=1.0,
+        top_k=50,
+        subtalker_dosample=True,
+        subtalker_temperature=0.9,
+        subtalker_top_p=1.0,
+        subtalker_top_k=50,
         max_new_tokens=60,
     )
     (folder / "generation_config.json").write_text(json.dumps(generation, indent=1) + "\n")

@@ -1,4 +1,4 @@
-"""Imports the reference, `qwen-tts`, without its 25 Hz tokenizer, which is not served and needs several more packages."""
+"""Imports the reference, `qwen-tts`, without its 25 Hz tokenizer: it is not served and needs several more packages."""
 
 import sys
 import types

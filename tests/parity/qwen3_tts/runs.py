@@ -114,9 +114,10 @@ def listen(model, codec, tokenizer, run: Run) -> Voice:
 @torch.no_grad()
 def ask(model, codec, fixture: Fixture, tokenizer, run: Run, endless: int | None = None) -> Made:
     """One greedy call. `endless` says after how many steps an answer that may not end is cut."""
-    assert tokenizer.encode(run.text).ids == encode(
-        tokenizer, f"<|im_start|>assistant\n{run.text}<|im_end|>\n<|im_start|>assistant\n"
-    )[0, 3:-5].tolist()
+    assert (
+        tokenizer.encode(run.text).ids
+        == encode(tokenizer, f"<|im_start|>assistant\n{run.text}<|im_end|>\n<|im_start|>assistant\n")[0, 3:-5].tolist()
+    )
     instruct = f"<|im_start|>user\n{run.instruct}<|im_end|>\n"
     overrides = {}
     if endless is not None:

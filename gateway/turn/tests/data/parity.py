@@ -2,9 +2,9 @@
 
     target/tools/clients/bin/python gateway/turn/tests/data/parity.py
 
-The recordings are questions of tests/questions, whole and cut short, each with 200 ms of silence behind it. The model is the published
-file smart-turn-v3.2-cpu.onnx and the features are those of its driver, both in PyPI's `pipecat-ai`, which tests/requirements-clients.txt
-installs for the conformance tests; onnxruntime runs it twice:
+The recordings are questions of tests/questions, whole and cut short, each with 200 ms of silence behind it. The model
+is the published file smart-turn-v3.2-cpu.onnx and the features are those of its driver, both in PyPI's `pipecat-ai`,
+which tests/requirements-clients.txt installs for the conformance tests; onnxruntime runs it twice:
 
 - `probability`: without the quantisation of activations, whose nodes are by-passed. This is what Repartee computes.
 - `quantised`: the file as it is, for comparison.
@@ -107,10 +107,18 @@ def main() -> None:
             features = compute_whisper_log_mel_features(np.pad(samples, (RATE * SECONDS - len(samples), 0)))
             run = lambda session: round(float(session.run(None, {"input_features": features[None]})[0].item()), 6)
             picked = [
-                [frame, bin, round(float(features[bin, frame]), 6)] for frame in (0, 500, 700, 780, 799) for bin in (0, 20, 79)
+                [frame, bin, round(float(features[bin, frame]), 6)]
+                for frame in (0, 500, 700, 780, 799)
+                for bin in (0, 20, 79)
             ]
             cases.append(
-                {"question": name, "share": share, "probability": run(exact), "quantised": run(as_published), "features": picked}
+                {
+                    "question": name,
+                    "share": share,
+                    "probability": run(exact),
+                    "quantised": run(as_published),
+                    "features": picked,
+                }
             )
     versions = {name: version(name) for name in ("pipecat-ai", "onnxruntime", "numpy")}
     written = {"model": MODEL.name, "versions": versions, "cases": cases}

@@ -1,8 +1,8 @@
 """Steps `answers` and `codes`: the domain's answers in the teacher's voice, and many more of them as codes alone.
 
-`answers` writes `answers/NNNNN.npz`, 50 sentences each: `samples` (i16 at 24 kHz, end to end), `pitch` (f32 in Hz, `[frames, 6]`),
-`codes` (u8 `[frames, CODEBOOKS]`) and `frames` of each sentence; `answers/NNNNN.json` has the texts. `codes` writes `codes/NNNNN.*`
-without sound and pitch. A shard that exists is not made again.
+`answers` writes `answers/NNNNN.npz`, 50 sentences each: `samples` (i16 at 24 kHz, end to end), `pitch` (f32 in Hz,
+`[frames, 6]`), `codes` (u8 `[frames, CODEBOOKS]`) and `frames` of each sentence; `answers/NNNNN.json` has the texts.
+`codes` writes `codes/NNNNN.*` without sound and pitch. A shard that exists is not made again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ SPELLED = re.compile(r"^(\w+) is spelled (?=[A-Z](?:, [A-Z])+\.)")
 UNUSUAL = re.compile(r"^A (\w+ says|baby \w+ is) ")  # what a word follows that people hardly say
 # How much more often the former come in the talker's training, and both in the codec's.
 SPELLED_MORE, BARE_MORE = 3, 4
-MOST_OFTEN = 5  # how much more often an answer comes in training that conversations give all the time, than one sum of thousands
+MOST_OFTEN = (
+    5  # how much more often an answer comes in training that conversations give all the time, than one sum of thousands
+)
 
 
 @dataclass(frozen=True)
@@ -42,8 +44,9 @@ class Answer:
 
 
 def texts(count: int) -> list[str]:
-    """Up to `count` different answers. Those of small topics come all and first, since they are said most: a talker garbles what it was
-    not taught. Those of large topics come as a random share."""
+    """Up to `count` different answers. Those of small topics come all and first, since they are said most: a talker
+    garbles what it was not taught. Those of large topics come as a random share.
+    """
     said: dict[str, set[str]] = {}
     for talk in conversations(60_000 if count <= 5_000 else 240_000, seed=11):
         for turn in talk.turns:
@@ -59,15 +62,21 @@ def texts(count: int) -> list[str]:
 
 
 def often(said: list[str]) -> list[int]:
-    """How many times as often as the rarest each of these answers comes in the codec's training. Letters, and what animals say, have nothing
-    around them that helps to understand a sound that is a little wrong."""
+    """How many times as often as the rarest each of these answers comes in the codec's training. Letters, and what
+    animals say, have nothing around them that helps to understand a sound that is a little wrong.
+    """
     given = Counter(turn.answer for talk in conversations(3_000, seed=23) for turn in talk.turns)
-    return [(1 + min(MOST_OFTEN, given[text])) * (BARE_MORE if SPELLED.match(text) or UNUSUAL.match(text) else 1) for text in said]
+    return [
+        (1 + min(MOST_OFTEN, given[text])) * (BARE_MORE if SPELLED.match(text) or UNUSUAL.match(text) else 1)
+        for text in said
+    ]
 
 
 def given(said: list[str]) -> list[int]:
-    """How many times as often as the rarest each of these answers comes in the talker's training: as often as in conversations, and spelled
-    words more often still. No word of them tells which letter is next, only how many there were."""
+    """How many times as often as the rarest each of these answers comes in the talker's training: as often as in
+    conversations, and spelled words more often still. No word of them tells which letter is next, only how many there
+    were.
+    """
     counts = Counter(turn.answer for talk in conversations(30_000, seed=23) for turn in talk.turns)
     return [(1 + counts[text]) * (SPELLED_MORE if SPELLED.match(text) else 1) for text in said]
 
@@ -78,7 +87,9 @@ def make(work: Path, scale: Scale) -> None:
 
 
 def plan(work: Path, scale: Scale) -> None:
-    """Makes the codes of the first `scale.planned` of them, which are many more: without sound it is twenty times as quick."""
+    """Makes the codes of the first `scale.planned` of them, which are many more: without sound it is twenty times as
+    quick.
+    """
     _make(work / "codes", texts(scale.planned), PLANNED_SHARD, False, scale)
 
 
@@ -107,7 +118,10 @@ def _speak(shard: tuple[Path, list[str], bool]) -> int:
             planned = voice.plan(line)
         plans.append(planned)
     path.with_suffix(".json").write_text(json.dumps(lines))
-    kept = {"codes": np.concatenate([p.codes for p in plans]).astype(np.uint8), "frames": np.array([len(p.codes) for p in plans])}
+    kept = {
+        "codes": np.concatenate([p.codes for p in plans]).astype(np.uint8),
+        "frames": np.array([len(p.codes) for p in plans]),
+    }
     if sound:
         kept |= {"samples": np.concatenate(sounds), "pitch": np.concatenate([p.pitch for p in plans])}
     part = path.with_suffix(".part.npz")

@@ -1,11 +1,12 @@
 """The log-mel spectrogram that the audio tower sees, as the engine computes it while a caller still speaks.
 
-The reference clamps a spectrogram to 8 powers of ten below the maximum of the whole turn. A stream does not know the whole: frames leave
-in windows of `n_window_infer` (100 frames, a second), and each is clamped to 8 below the maximum of the turn up to that window's end.
-Training on this keeps the model from being surprised when it is served. For a turn of one window the two are the same.
+The reference clamps a spectrogram to 8 powers of ten below the maximum of the whole turn. A stream does not know the
+whole: frames leave in windows of `n_window_infer` (100 frames, a second), and each is clamped to 8 below the maximum of
+the turn up to that window's end. Training on this keeps the model from being surprised when it is served. For a turn of
+one window the two are the same.
 
-Checked against the engine's own fixture (`engine/tests/data/log_mel.safetensors`, made from the reference's filters and transform)
-by `tests/test_features.py`.
+Checked against the engine's own fixture (`engine/tests/data/log_mel.safetensors`, made from the reference's filters and
+transform) by `tests/test_features.py`.
 """
 
 from __future__ import annotations
@@ -85,7 +86,9 @@ def log_mel(sounds: list[np.ndarray], device: torch.device = torch.device("cpu")
     # All turns end to end; a frame is where it starts in there.
     joined = [mirrored(sound) for sound in sounds]
     starts = np.cumsum([0] + [len(one) for one in joined[:-1]])
-    at = torch.tensor(np.concatenate([start + HOP * np.arange(count) for start, count in zip(starts, counts.tolist())]), device=device)
+    at = torch.tensor(
+        np.concatenate([start + HOP * np.arange(count) for start, count in zip(starts, counts.tolist())]), device=device
+    )
     signal = torch.from_numpy(np.concatenate(joined)).to(device)
     framed = signal.unfold(0, LENGTH, 1)[at]
     power = torch.fft.rfft(framed * hann).abs().square()

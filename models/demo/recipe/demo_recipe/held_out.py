@@ -8,8 +8,9 @@ Writes, the same each time:
 `unknown.json`    questions outside the domain
 `voice.json`      the teacher's level and average spectrum, when its packages are there; see `measure_voice`
 
-All in phrasings and voices that training never hears. The lists may grow at their ends and never shrink. A file is `{"conversations": [...]}`; a conversation has `voice`, `speed` and
-`pitch` (see `questions.Voice`) and its `turns`. The sound follows from these: `Held.say`.
+All in phrasings and voices that training never hears. The lists may grow at their ends and never shrink. A file is
+`{"conversations": [...]}`; a conversation has `voice`, `speed` and `pitch` (see `questions.Voice`) and its `turns`. The
+sound follows from these: `Held.say`.
 """
 
 from __future__ import annotations
@@ -85,7 +86,9 @@ def _lists(seed: str, voices: tuple[str, ...], fewer: int) -> dict[str, list[Hel
     def some(count: int, name: str, maker: Callable[[Speaker], list[Turn]]) -> list[Held]:
         return list(distinct(-(-count // fewer), seed + name, voices, maker))
 
-    singles = [held for maker, count in SINGLES.items() for held in some(count, maker.__name__, lambda s, m=maker: [m(s)])]
+    singles = [
+        held for maker, count in SINGLES.items() for held in some(count, maker.__name__, lambda s, m=maker: [m(s)])
+    ]
     random.Random(SEED).shuffle(singles)
     return {
         "single": singles,
@@ -96,8 +99,9 @@ def _lists(seed: str, voices: tuple[str, ...], fewer: int) -> dict[str, list[Hel
 
 
 def make(out: Path, work: Path) -> None:
-    """Writes the lists into `out`, and the teacher's measures if its packages are installed. Its sound stays in `work/voice`, for the judge
-    to add the teacher's word errors (evaluate/hear.py)."""
+    """Writes the lists into `out`, and the teacher's measures if its packages are installed. Its sound stays in
+    `work/voice`, for the judge to add the teacher's word errors (evaluate/hear.py).
+    """
     out.mkdir(parents=True, exist_ok=True)
     made = lists()
     for kind, conversations in made.items():
@@ -117,7 +121,8 @@ def make(out: Path, work: Path) -> None:
 def measure_voice(teacher, answers: list[str], keep: Path) -> dict[str, object]:
     """Level, average spectrum and energy at frame boundaries of the teacher's speech of these answers.
 
-    Both as it speaks (`natural`) and with locked pitch pulses (`locked`); the codec is taught one of them, see teacher.py.
+    Both as it speaks (`natural`) and with locked pitch pulses (`locked`); the codec is taught one of them, see
+    teacher.py.
     """
     import torch
 
@@ -126,7 +131,8 @@ def measure_voice(teacher, answers: list[str], keep: Path) -> dict[str, object]:
     from .config import CODEBOOKS, FRAME
     from .evaluate.sound import measures
 
-    # The codec's sound is a little shorter than its frames. Cut as short, the teacher's has its boundaries at the same places.
+    # The codec's sound is a little shorter than its frames. Cut as short, the teacher's has its boundaries at the same
+    # places.
     with torch.no_grad():
         missing = 2 * FRAME - codec.Codec().decode(torch.zeros(1, 2, CODEBOOKS, dtype=torch.long)).shape[1]
 

@@ -1,7 +1,9 @@
-"""Kokoro-82M (Apache-2.0, 8-bit ONNX): the voices of people, of which one gives the answers and others ask the questions.
+"""Kokoro-82M (Apache-2.0, 8-bit ONNX): the voices of people, of which one gives the answers and others ask the
+questions.
 
-`scripts/setup.sh` puts `model.onnx` and `voices/NAME.bin` into target/tools/kokoro. The export has no randomness: the same text in
-the same voice is the same sound. Free speech needs no more than onnxruntime; what changes its melody needs onnx.
+`scripts/setup.sh` puts `model.onnx` and `voices/NAME.bin` into target/tools/kokoro. The export has no randomness: the
+same text in the same voice is the same sound. Free speech needs no more than onnxruntime; what changes its melody needs
+onnx.
 """
 
 from __future__ import annotations
@@ -33,8 +35,12 @@ def missing() -> str:
 
 @cache
 def style(voice: str) -> np.ndarray:
-    """A voice, f32 `[510, 1, 256]`: one row for each number of symbols. Several with `+` between them are a person between them."""
-    return np.mean([np.fromfile(FOLDER / "voices" / f"{name}.bin", np.float32).reshape(-1, 1, 256) for name in voice.split("+")], 0)
+    """A voice, f32 `[510, 1, 256]`: one row for each number of symbols. Several with `+` between them are a person
+    between them.
+    """
+    return np.mean(
+        [np.fromfile(FOLDER / "voices" / f"{name}.bin", np.float32).reshape(-1, 1, 256) for name in voice.split("+")], 0
+    )
 
 
 def session(model: str | bytes):

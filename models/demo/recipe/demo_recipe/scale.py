@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Scale:
-    """The sizes of a run. Training is limited in steps, not minutes, so that it ends with the same weights on any machine."""
+    """The sizes of a run. Training is limited in steps, not minutes, so that it ends with the same weights on any
+    machine.
+    """
 
     name: str
     processes: int  # that make speech side by side

@@ -1,4 +1,6 @@
-"""The decoder's activation with a backward pass of its own: the composed one spends most of a processor's training time on copies."""
+"""The decoder's activation with a backward pass of its own: the composed one spends most of a processor's training time
+on copies.
+"""
 
 from __future__ import annotations
 

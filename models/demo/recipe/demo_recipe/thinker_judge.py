@@ -32,7 +32,9 @@ class Judged:
 
 
 @torch.no_grad()
-def answers(model: Thinker, template: Template, talks: list[list[Spoken]], device: torch.device, behind: str = "") -> list[Judged]:
+def answers(
+    model: Thinker, template: Template, talks: list[list[Spoken]], device: torch.device, behind: str = ""
+) -> list[Judged]:
     """Asks all conversations side by side; `behind` is a written message after each spoken turn."""
     histories: list[list[int]] = [[] for _ in talks]
     heard: list[list[torch.Tensor]] = [[] for _ in talks]
@@ -40,7 +42,11 @@ def answers(model: Thinker, template: Template, talks: list[list[Spoken]], devic
     for position in range(max(map(len, talks))):
         asked = [k for k, talk in enumerate(talks) if len(talk) > position]
         windows = features.log_mel([talks[k][position].sound.astype(np.float32) / 32768.0 for k in asked]).to(device)
-        counts = torch.zeros(len(asked), dtype=torch.long, device=device).index_add_(0, windows.turn, windows.tokens()).tolist()
+        counts = (
+            torch.zeros(len(asked), dtype=torch.long, device=device)
+            .index_add_(0, windows.turn, windows.tokens())
+            .tolist()
+        )
         for k, rows in zip(asked, model.hear(windows).split(counts)):
             heard[k].append(rows)
             histories[k] += template.question(Part("", "", talks[k][position].sound, behind), len(rows))
@@ -55,7 +61,9 @@ def answers(model: Thinker, template: Template, talks: list[list[Spoken]], devic
 def greedy(
     model: Thinker, template: Template, prompts: list[list[int]], heard: list[torch.Tensor], device: torch.device
 ) -> list[list[int]]:
-    """The likeliest next token until the stop. Reads everything again for each token: short, and fast enough for a few hundred turns."""
+    """The likeliest next token until the stop. Reads everything again for each token: short, and fast enough for a few
+    hundred turns.
+    """
     given: list[list[int]] = [[] for _ in prompts]
     # Those of like length go together.
     order = sorted(range(len(prompts)), key=lambda k: len(prompts[k]))

@@ -1,4 +1,6 @@
-"""What every training step shares: a loop with a last step, learning rate, averaged weights, progress, and going on after a stop."""
+"""What every training step shares: a loop with a last step, learning rate, averaged weights, progress, and going on
+after a stop.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ def autocast(device: torch.device) -> AbstractContextManager:
 
 
 class Interrupt:
-    """Turns the first interrupt into a wish, so that a step of training ends whole and is saved. A second one is an interrupt again."""
+    """Turns the first interrupt into a wish, so that a step of training ends whole and is saved. A second one is an
+    interrupt again.
+    """
 
     STATUS = 124  # of a process that was stopped before its time, as `timeout` has it
 
@@ -44,7 +48,7 @@ class Interrupt:
         self._handle(signal.default_int_handler)
 
     def obey(self) -> None:
-        """Ends the process if that was wished: to be called once all is saved. From here on an interrupt is one again."""
+        """Ends the process if that was wished, once all is saved. From here on an interrupt is one again."""
         if self.wished:
             raise SystemExit(self.STATUS)
         self._handle(signal.default_int_handler)
@@ -66,7 +70,9 @@ class Run:
         self.ema = {key: value.detach().clone() for key, value in model.state_dict().items()}
         self._parts: dict[str, tuple[nn.Module, torch.optim.Optimizer, float]] = {}
         self._seen: dict[str, float] = {}
-        self._kept = torch.load(path, map_location=next(model.parameters()).device, weights_only=True) if path.exists() else None
+        self._kept = (
+            torch.load(path, map_location=next(model.parameters()).device, weights_only=True) if path.exists() else None
+        )
         self.add("main", model, rate)
         if self._kept:
             self.step, self.ema, self._before = self._kept["step"], self._kept["ema"], self._kept["seconds"]
@@ -98,7 +104,8 @@ class Run:
                 left = pace * (self.steps - self.step)
                 values = ", ".join(f"{key} {value:.3f}" for key, value in self._seen.items())
                 print(
-                    f"{self.name}: step {self.step}, {pace:.2f} s each, {self.taken():.0f} s so far, {left:.0f} s left; {values}",
+                    f"{self.name}: step {self.step}, {pace:.2f} s each, {self.taken():.0f} s so far, {left:.0f} s "
+                    f"left; {values}",
                     flush=True,
                 )
                 self._said = now
@@ -120,7 +127,9 @@ class Run:
         """One step of a part's optimiser, along a warm-up and half a cosine."""
         model, optimiser, rate = self._parts[part]
         for group in optimiser.param_groups:
-            group["lr"] = rate * min(1, (self.step + 1) / WARM_UP) * (0.02 + 0.98 * (1 + math.cos(math.pi * self.done())) / 2)
+            group["lr"] = (
+                rate * min(1, (self.step + 1) / WARM_UP) * (0.02 + 0.98 * (1 + math.cos(math.pi * self.done())) / 2)
+            )
         optimiser.zero_grad(set_to_none=True)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
@@ -143,9 +152,17 @@ class Run:
 
     def save(self) -> None:
         """Writes the file whole or not at all."""
-        parts = {part: (model.state_dict(), optimiser.state_dict()) for part, (model, optimiser, _) in self._parts.items()}
+        parts = {
+            part: (model.state_dict(), optimiser.state_dict()) for part, (model, optimiser, _) in self._parts.items()
+        }
         part_path = self.path.with_suffix(".part")
-        kept = {"step": self.step, "seconds": self.taken(), "ema": self.ema, "parts": parts, "random": torch.get_rng_state()}
+        kept = {
+            "step": self.step,
+            "seconds": self.taken(),
+            "ema": self.ema,
+            "parts": parts,
+            "random": torch.get_rng_state(),
+        }
         torch.save(kept, part_path)
         part_path.rename(self.path)
 

@@ -37,10 +37,18 @@ class Export(unittest.TestCase):
 
     def test_it_is_a_checkpoint_of_the_family(self) -> None:
         self.assertEqual(AutoConfig.from_pretrained(self.out).model_type, "qwen3_omni_moe")
-        _, info = Qwen3OmniMoeForConditionalGeneration.from_pretrained(self.out, dtype=torch.float32, output_loading_info=True)
+        _, info = Qwen3OmniMoeForConditionalGeneration.from_pretrained(
+            self.out, dtype=torch.float32, output_loading_info=True
+        )
         for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"):
             self.assertFalse(info[kind], kind)
-        for name in ("config.json", "generation_config.json", "preprocessor_config.json", "tokenizer.json", "tokenizer_config.json"):
+        for name in (
+            "config.json",
+            "generation_config.json",
+            "preprocessor_config.json",
+            "tokenizer.json",
+            "tokenizer_config.json",
+        ):
             json.loads((self.out / name).read_text())
 
     def test_it_is_small_enough_and_all_bfloat16(self) -> None:
@@ -122,7 +130,9 @@ class Export(unittest.TestCase):
             folder = Path(other) / "checkpoint"
             shutil.copytree(self.out, folder)
             settings = json.loads((folder / "config.json").read_text())
-            settings["talker_config"]["speaker_id"] = {"another": settings["talker_config"]["speaker_id"][config.SPEAKER]}
+            settings["talker_config"]["speaker_id"] = {
+                "another": settings["talker_config"]["speaker_id"][config.SPEAKER]
+            }
             (folder / "config.json").write_text(json.dumps(settings))
             begun = Codec()
             before = begun.codes.weight.clone()

@@ -40,7 +40,9 @@ class LogMel(unittest.TestCase):
         self.assertEqual(together.first.tolist(), [True, True, True, False, True])
 
     def test_a_full_window_is_thirteen_tokens(self) -> None:
-        self.assertEqual([features.tokens(frames) for frames in (1, 8, 9, 99, 100, 101, 250)], [1, 1, 2, 13, 13, 14, 33])
+        self.assertEqual(
+            [features.tokens(frames) for frames in (1, 8, 9, 99, 100, 101, 250)], [1, 1, 2, 13, 13, 14, 33]
+        )
 
 
 class Augment(unittest.TestCase):

@@ -17,7 +17,9 @@ class Voices(unittest.TestCase):
                 (there / name).write_bytes(b"x")
             with unittest.mock.patch.object(kokoro, "FOLDER", there):
                 pack.voices(out)
-            self.assertEqual({str(path.relative_to(out)) for path in out.rglob("*.*")}, {"model.onnx", "voices/af_heart.bin"})
+            self.assertEqual(
+                {str(path.relative_to(out)) for path in out.rglob("*.*")}, {"model.onnx", "voices/af_heart.bin"}
+            )
 
     def test_without_the_model_it_says_what_to_do(self) -> None:
         with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.object(kokoro, "FOLDER", Path(folder)):

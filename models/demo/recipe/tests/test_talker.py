@@ -26,7 +26,9 @@ def made_up(frames: int, random: np.random.Generator) -> np.ndarray:
     phonemes = 1 + np.arange(frames) // 3 % 4
     places = np.arange(frames) % 3 * LENGTHS + np.minimum(3, frames - np.arange(frames) // 3 * 3) - 1
     voiced = random.integers(0, (MOST, LEVELS * VOICED, LEVELS * VOICED), (frames, 3))
-    return np.concatenate([np.stack([phonemes, random.integers(1, 80, frames), places], 1), np.maximum(voiced, (FEWEST, 0, 0))], 1)
+    return np.concatenate(
+        [np.stack([phonemes, random.integers(1, 80, frames), places], 1), np.maximum(voiced, (FEWEST, 0, 0))], 1
+    )
 
 
 class Steps(unittest.TestCase):
@@ -123,7 +125,8 @@ class Steps(unittest.TestCase):
         tries = torch.stack([self.data.corrupted(said) for _ in range(400)])
         self.assertTrue(((tries >= 0) & (tries < CODES)).all())
         wrong = (tries != said.codes).float().mean((0, 1))
-        # The phoneme and its place carry the words: they are wrong much more rarely. The phoneme that comes is to be read in the text.
+        # The phoneme and its place carry the words: they are wrong much more rarely. The phoneme that comes is to be
+        # read in the text.
         self.assertLess(wrong[[0, 2]].max() * 3, wrong[1])
         # Melody and loudness would tell which answer it is.
         self.assertGreater(wrong[3:].min(), 0.5)
@@ -149,7 +152,9 @@ class Steps(unittest.TestCase):
                 self.assertEqual(run.tolist(), [place * LENGTHS + len(run) - 1 for place in range(len(run))])
                 # Whose length is not the teacher's is marked, nothing else.
                 self.assertEqual(kept.tolist(), [len(run) == len(was)] * len(run))
-            self.assertEqual([int(p) for p in codes[:, 0].unique_consecutive()], [int(p) for p in said.phonemes.unique_consecutive()])
+            self.assertEqual(
+                [int(p) for p in codes[:, 0].unique_consecutive()], [int(p) for p in said.phonemes.unique_consecutive()]
+            )
             lengths.add(len(codes))
         self.assertGreater(len(lengths), 2)
         self.assertLessEqual(max(lengths) - min(lengths), 2 * len(said.phonemes.unique_consecutive()))
@@ -184,7 +189,9 @@ class Steps(unittest.TestCase):
         with torch.no_grad():
             rows = self.model.inputs(tokens, codes)
             positions = torch.arange(len(rows)).expand(3, 1, -1)
-            hidden = self.model.model.model(inputs_embeds=rows[None], position_ids=positions, use_cache=False).last_hidden_state[0, first:]
+            hidden = self.model.model.model(
+                inputs_embeds=rows[None], position_ids=positions, use_cache=False
+            ).last_hidden_state[0, first:]
             return self.model.model.codec_head(hidden)[:, :CODES].argmax(-1).tolist()
 
     def test_near_pitch_and_loudness_are_nearly_right_and_words_are_not(self) -> None:

@@ -11,7 +11,20 @@ import numpy as np
 import torch
 from transformers.models.qwen3_omni_moe.modeling_qwen3_omni_moe import Qwen3OmniMoeCode2Wav, Qwen3OmniMoeSnakeBeta
 
-from demo_recipe import align, answers, codec_train, codes, config, phonemes, snake, spectra, teacher, tokenizer, training, voice
+from demo_recipe import (
+    align,
+    answers,
+    codec_train,
+    codes,
+    config,
+    phonemes,
+    snake,
+    spectra,
+    teacher,
+    tokenizer,
+    training,
+    voice,
+)
 from demo_recipe.codec import Codec
 from demo_recipe.config import CODEBOOKS, CODES, FRAME
 from demo_recipe.domain import conversations
@@ -34,7 +47,11 @@ class Steps(unittest.TestCase):
         teacher.make(cls.work, SMOKE)
 
     def made(self) -> dict[Path, int]:
-        return {path: path.stat().st_mtime_ns for folder in ("answers", "codes", "targets") for path in (self.work / folder).iterdir()}
+        return {
+            path: path.stat().st_mtime_ns
+            for folder in ("answers", "codes", "targets")
+            for path in (self.work / folder).iterdir()
+        }
 
     def test_answers_last_whole_frames_of_codes(self) -> None:
         spoken = list(answers.load(self.work))
@@ -106,7 +123,9 @@ class Steps(unittest.TestCase):
             torch.save({"ema": untuned.state_dict()}, work / "codec.pt")
             with self.assertRaisesRegex(SystemExit, "align"):
                 codec_train.tune(work, SMOKE, CPU)
-            torch.save({"ema": Talker(tokenizer.load(work), tokenizer.embeddings(work)).state_dict()}, work / "talker.pt")
+            torch.save(
+                {"ema": Talker(tokenizer.load(work), tokenizer.embeddings(work)).state_dict()}, work / "talker.pt"
+            )
             align.make(work, SMOKE, CPU)
             taught = list(answers.load(work))
             own = answers.aligned(work, "00000")
@@ -117,7 +136,9 @@ class Steps(unittest.TestCase):
             # An answer that is trained has its own frames of both.
             data = codec_train.Targets.load(work, tunes=True)
             place = 0
-            for (one, _, aligned), start in zip(codec_train.targets(work, held_out=False), data.starts.tolist(), strict=True):
+            for (one, _, aligned), start in zip(
+                codec_train.targets(work, held_out=False), data.starts.tolist(), strict=True
+            ):
                 self.assertEqual(start, place)
                 for kept, its in ((data.codes, one.codes), (data.aligned, aligned)):
                     np.testing.assert_array_equal(kept[start : start + len(its)].numpy(), its)
@@ -229,7 +250,11 @@ class Rules(unittest.TestCase):
         self.assertAlmostEqual((wrong.amax((1, 2)) == 0).float().mean().item(), codec_train.UNSPOILED, delta=0.1)
 
     def test_the_talker_learns_what_is_said_most_and_spelled_words_most(self) -> None:
-        never, rare, common = "Nobody says this.", "Thirty one plus forty two is seventy three.", "Hello! How can I help you?"
+        never, rare, common = (
+            "Nobody says this.",
+            "Thirty one plus forty two is seventy three.",
+            "Hello! How can I help you?",
+        )
         spelled = "Nest is spelled N, E, S, T."
         often = dict(zip([never, rare, common, spelled], answers.given([never, rare, common, spelled])))
         self.assertEqual(often[never], 1)
@@ -244,10 +269,14 @@ class Rules(unittest.TestCase):
         sentence = torch.repeat_interleave(torch.arange(4), lengths)
         # A frame's first code says whose it is, its second where it is.
         frames = torch.stack([sentence, torch.arange(len(sentence)) - starts[sentence]], 1)
-        data = codec_train.Targets(torch.zeros(len(frames) * FRAME), frames, None, starts, torch.tensor([1.0, 6.0, 1.0, 0.0]))
+        data = codec_train.Targets(
+            torch.zeros(len(frames) * FRAME), frames, None, starts, torch.tensor([1.0, 6.0, 1.0, 0.0])
+        )
         torch.manual_seed(2)
         wave, found, opening = data.excerpts(800)
-        self.assertEqual((wave.shape, found.shape, opening), ((800, codec_train.WINDOW * FRAME), (800, codec_train.WINDOW, 2), 400))
+        self.assertEqual(
+            (wave.shape, found.shape, opening), ((800, codec_train.WINDOW * FRAME), (800, codec_train.WINDOW, 2), 400)
+        )
         self.assertTrue((found[:opening, 0, 1] == 0).all())
         shares = torch.bincount(found[:opening, 0, 0], minlength=4) / opening
         torch.testing.assert_close(shares, torch.tensor([1 / 8, 6 / 8, 1 / 8, 0.0]), atol=0.06, rtol=0)
@@ -319,7 +348,10 @@ class Rules(unittest.TestCase):
         quick = snake.Snake(reference)
         x = torch.randn(2, 5, 40, requires_grad=True)
         towards = torch.randn(2, 5, 40)
-        found = [torch.autograd.grad((made(x) * towards).sum(), (x, reference.alpha, reference.beta)) for made in (reference, quick)]
+        found = [
+            torch.autograd.grad((made(x) * towards).sum(), (x, reference.alpha, reference.beta))
+            for made in (reference, quick)
+        ]
         torch.testing.assert_close(reference(x), quick(x))
         for expected, got in zip(*found):
             torch.testing.assert_close(expected, got, rtol=1e-4, atol=1e-5)

@@ -6,7 +6,8 @@
 `talk`       whole conversations: single turns, follow-ups, things to remember
 `dictation`  what means nothing, to be written down
 
-An answer is a function of the conversation: no two answers are right for one question, so that greedy decoding can be judged.
+An answer is a function of the conversation: no two answers are right for one question, so that greedy decoding can be
+judged.
 """
 
 from .dictation import dictation

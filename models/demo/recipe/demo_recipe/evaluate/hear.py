@@ -1,5 +1,6 @@
-"""`python -m demo_recipe.evaluate.hear FOLDER`: the word error rate of each level that the steps `listen` and `held-out` wrote there,
-and what listeners would say of it."""
+"""`python -m demo_recipe.evaluate.hear FOLDER`: the word error rate of each level that the steps `listen` and
+`held-out` wrote there, and what listeners would say of it.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +21,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m demo_recipe.evaluate.hear", description=__doc__)
     parser.add_argument("folder", type=Path, help="WORK/listen or WORK/voice")
     parser.add_argument(
-        "--into", type=Path, help="add the rates in percent and the votes to this JSON file: models/demo/held-out/voice.json"
+        "--into",
+        type=Path,
+        help="add the rates in percent and the votes to this JSON file: models/demo/held-out/voice.json",
     )
     parser.add_argument("--wrong", action="store_true", help="also say what was heard wrong")
     options = parser.parse_args()
@@ -35,7 +38,8 @@ def main() -> None:
             total = sum(found, Errors(0, 0))
             rates[level.name], votes[level.name] = round(100 * total.rate, 1), round(opinion.mean(sounds, RATE), 2)
             print(
-                f"{level.name:8} {100 * total.rate:5.1f} % of {total.words} words wrong, predicted opinion {votes[level.name]:.2f}, "
+                f"{level.name:8} {100 * total.rate:5.1f} % of {total.words} words wrong, predicted opinion "
+                f"{votes[level.name]:.2f}, "
                 f"{len(texts)} answers",
                 flush=True,
             )

@@ -1,7 +1,8 @@
-"""`python -m demo_recipe.evaluate.sample OUT.opus`: how a model sounds, for people to hear. What `make sound-sample` runs.
+"""`python -m demo_recipe.evaluate.sample OUT.opus`: how a model sounds, for people to hear. What `make sound-sample`
+runs.
 
-A WebRTC call asks the first question of each topic in the frozen list of the end-to-end tests. The Opus packets that come back go into the file as they
-are: nothing is encoded again. Needs the Python of the stock clients.
+A WebRTC call asks the first question of each topic in the frozen list of the end-to-end tests. The Opus packets that
+come back go into the file as they are: nothing is encoded again. Needs the Python of the stock clients.
 """
 
 from __future__ import annotations
@@ -129,7 +130,9 @@ def write(path: Path, spoken: list[list[bytes]]) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m demo_recipe.evaluate.sample", description=__doc__.split("\n\n")[0])
     parser.add_argument("out", type=Path)
-    parser.add_argument("--gateway", type=Path, default=ROOT / "target/release/repartee", help="the binary to serve with")
+    parser.add_argument(
+        "--gateway", type=Path, default=ROOT / "target/release/repartee", help="the binary to serve with"
+    )
     parser.add_argument("--model", type=Path, default=ROOT / "models/demo", help="folder of the checkpoint")
     options = parser.parse_args()
     aiortc.codecs.OpusDecoder = Packets

@@ -1,10 +1,11 @@
 """What counts as the same words, and as a right answer.
 
-A recogniser writes what it hears as it likes: digits, contractions, hyphens, one word or two, one of several words that sound alike.
-None of that is an error of speech, so it is undone here, but only as far as the expected words say what is due.
+A recogniser writes what it hears as it likes: digits, contractions, hyphens, one word or two, one of several words that
+sound alike. None of that is an error of speech, so it is undone here, but only as far as the expected words say what is
+due.
 
-The rule is frozen: `held-out/words.json` has pairs of texts with the errors that it counts, to which more may be added. Whoever changes
-what it counts judges the old checkpoints anew.
+The rule is frozen: `held-out/words.json` has pairs of texts with the errors that it counts, to which more may be added.
+Whoever changes what it counts judges the old checkpoints anew.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from ..domain import Turn
 from ..domain.words import number
 
 SIGNS = {"+": " plus ", "×": " times ", "*": " times ", "=": " is ", "&": " and "}
-# Words that nobody can tell apart by ear, or that are one word spelled in two ways. They count only where the first is due.
+# Words that nobody can tell apart by ear, or that are one word spelled in two ways. They count only where the first is
+# due.
 ALIKE = {
     "two": {"to", "too"},
     "four": {"for"},
@@ -55,7 +57,8 @@ ALIKE = {
     "x": {"ex"},
     "y": {"why"},
 }
-# Contractions, written with an apostrophe, as the words that they stand for. Those with 's only where it cannot be a possessive.
+# Contractions, written with an apostrophe, as the words that they stand for. Those with 's only where it cannot be a
+# possessive.
 WHOLE = {"won't": "will not", "can't": "can not", "cannot": "can not", "let's": "let us", "y'all": "you all"}
 ENDINGS = {"n't": " not", "'m": " am", "'re": " are", "'ve": " have", "'ll": " will", "'d": " would"}
 IS = "it that what who where when how there here he she".split()
@@ -65,8 +68,9 @@ LONGEST_NUMBER = 4  # digits that are read as one number; longer ones are counte
 def words(text: str, due: list[str] | None = None) -> list[str]:
     """A text in lower case words without accents; numbers and contractions spelled out.
 
-    `due`, the words that are expected, decide where a notation is ambiguous: "10-3" is "ten minus three" where "minus" is due, "CAT" is
-    "c a t" where single letters are, "1314" is "thirteen fourteen" where these are, and "good bye" is "goodbye".
+    `due`, the words that are expected, decide where a notation is ambiguous: "10-3" is "ten minus three" where "minus"
+    is due, "CAT" is "c a t" where single letters are, "1314" is "thirteen fourteen" where these are, and "good bye" is
+    "goodbye".
     """
     due = due or []
     for sign, word in SIGNS.items():
@@ -76,7 +80,9 @@ def words(text: str, due: list[str] | None = None) -> list[str]:
     text = re.sub(r"(?<=\d)\s*[-−–]\s*(?=\d)", " minus " if "minus" in due else " ", text)
     if any(len(word) == 1 and word not in "ai" for word in due):
         text = re.sub(r"\b[A-Z]{2,}\b", lambda found: " ".join(found[0]), text)
-    text = "".join(c for c in unicodedata.normalize("NFKD", text.lower()) if not unicodedata.combining(c)).replace("’", "'")
+    text = "".join(c for c in unicodedata.normalize("NFKD", text.lower()) if not unicodedata.combining(c)).replace(
+        "’", "'"
+    )
     text = re.sub(r"[a-z]+'[a-z]+|cannot", lambda found: _spelled_out(found[0]), text)
     text = re.sub(r"\d+", lambda found: f" {_number(found[0], due)} ", text).replace("'", "")
     said = re.sub(r"[^a-z0-9]", " ", text).split()
@@ -147,7 +153,8 @@ def matches(due: list[str], heard: list[str]) -> bool:
 
 
 def right(turn: Turn, text: str) -> bool:
-    """Whether an answer says what decides where it belongs: at its end or in its middle with the word before it, or at its start.
+    """Whether an answer says what decides where it belongs: at its end or in its middle with the word before it, or at
+    its start.
 
     So "twenty seven" is not right where "seven" is due, and "Tuesday comes after Monday" not where Monday is.
     """
