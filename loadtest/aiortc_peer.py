@@ -12,6 +12,7 @@ import fractions
 import json
 import math
 import time
+from collections.abc import Coroutine
 
 import av
 import numpy
@@ -110,6 +111,16 @@ def tone() -> numpy.ndarray:
 TONE = tone()
 
 
+# The event loop itself keeps only weak references to its tasks.
+tasks: set[asyncio.Task] = set()
+
+
+def start(work: Coroutine) -> None:
+    task = asyncio.create_task(work)
+    tasks.add(task)
+    task.add_done_callback(tasks.discard)
+
+
 async def listen(track: MediaStreamTrack, voice: Voice, channel: asyncio.Future) -> None:
     """Ends a turn after silence, and answers it."""
     heard, silent = False, 0
@@ -123,11 +134,13 @@ async def listen(track: MediaStreamTrack, voice: Voice, channel: asyncio.Future)
         heard, silent = heard or loud, 0 if loud else silent + 1
         if heard and silent == SILENT_FRAMES and voice.silent.is_set():
             heard = False
-            asyncio.ensure_future(answer(voice, await channel))
+            start(answer(voice, await channel))
 
 
 async def answer(voice: Voice, channel) -> None:
-    send = lambda event: channel.send(json.dumps(event))
+    def send(event: dict) -> None:
+        channel.send(json.dumps(event))
+
     send({"type": "input_audio_buffer.committed", "item_id": "item_1"})
     voice.speak()
     await voice.silent.wait()
@@ -153,7 +166,7 @@ async def call(request: web.Request) -> web.Response:
 
     @peer.on("track")
     def received(track: MediaStreamTrack) -> None:
-        asyncio.ensure_future(listen(track, voice, channel))
+        start(listen(track, voice, channel))
 
     @peer.on("connectionstatechange")
     async def changed() -> None:
