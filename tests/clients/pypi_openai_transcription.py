@@ -14,6 +14,7 @@ import json
 from importlib.metadata import version
 
 from openai import AsyncOpenAI
+
 from scenario import Scenario, arguments
 
 SESSION = {
@@ -40,6 +41,7 @@ async def until(connection, kind: str):
             deltas[event.item_id] = deltas.get(event.item_id, "") + event.delta
         if event.type == kind:
             return event
+    raise SystemExit(f"the connection ended before a {kind}")
 
 
 async def transcript(connection) -> str:
