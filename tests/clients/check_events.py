@@ -9,19 +9,21 @@ them all.
 """
 
 import json
+import pathlib
 import sys
 
-from event_schema import event_schemas
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 from loguru import logger
+
+from event_schema import event_schemas
 
 logger.remove()
 from pipecat.services.openai.realtime.events import parse_server_event  # noqa: E402  (it greets through the logger)
 
 
 def main(path: str) -> int:
-    with open(path, encoding="utf-8") as file:
+    with pathlib.Path(path).open(encoding="utf-8") as file:
         events = [json.loads(line) for line in file]
     validators = {kind: Draft202012Validator(schema) for kind, schema in event_schemas().items()}
 

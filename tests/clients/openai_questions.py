@@ -12,6 +12,7 @@ import pathlib
 import sys
 
 from openai import AsyncOpenAI
+
 from openai_turn import ANSWERED_WITHIN_S, answer, append, configure, sound_of
 
 

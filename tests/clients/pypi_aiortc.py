@@ -13,6 +13,7 @@ import av
 import numpy
 from aiortc import MediaStreamTrack, RTCPeerConnection, RTCSessionDescription
 from openai import AsyncOpenAI
+
 from scenario import Answer, Scenario, arguments
 
 INSTRUCTIONS = "Be brief."
@@ -80,7 +81,7 @@ class Call:
                 self._scenario.stopped(self._scenario.answer(event["response_id"]))
 
     async def listen(self, track: MediaStreamTrack) -> None:
-        filter = av.AudioResampler(format="s16", layout="mono", rate=self._scenario.rate)
+        resampler = av.AudioResampler(format="s16", layout="mono", rate=self._scenario.rate)
         answer, due = None, None
         while True:
             frame = await track.recv()
@@ -89,7 +90,7 @@ class Call:
             if frame.pts != due:
                 answer = self._answer
             due = frame.pts + frame.samples
-            for resampled in filter.resample(frame):
+            for resampled in resampler.resample(frame):
                 if answer is not None:
                     answer.sound += resampled.to_ndarray().astype("<i2").tobytes()
 

@@ -12,8 +12,8 @@ from livekit import rtc
 from livekit.agents import Agent, AgentSession, RunContext, function_tool
 from livekit.agents.voice.io import AudioInput, AudioOutput, AudioOutputCapabilities
 from livekit.plugins import openai
-from scenario import Scenario, arguments
 
+from scenario import Scenario, arguments
 
 # The session remembers an answer a moment after it was played.
 REMEMBERED_WITHIN_S = 10
@@ -108,7 +108,7 @@ async def talk(address: str, scenario: Scenario) -> None:
                 microphone.frames.put_nowait(rtc.AudioFrame(piece, scenario.rate, 1, samples))
             await scenario.answered(index)
         async with asyncio.timeout(REMEMBERED_WITHIN_S):
-            while len(said(session)) < len(scenario.answers):
+            while len(said(session)) < len(scenario.answers):  # noqa: ASYNC110 (the client's memory has no signal)
                 await asyncio.sleep(0.02)
         for answer, text in zip(scenario.answers, said(session), strict=True):
             answer.transcript = text

@@ -8,6 +8,7 @@ import asyncio
 import base64
 
 from openai import AsyncOpenAI
+
 from scenario import Scenario, arguments
 
 

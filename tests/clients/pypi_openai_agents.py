@@ -9,6 +9,7 @@ import json
 
 from agents import FunctionTool
 from agents.realtime import RealtimeAgent, RealtimeRunner
+
 from scenario import Scenario, arguments
 
 

@@ -14,13 +14,14 @@ import pathlib
 import wave
 from importlib.metadata import version
 
-from event_schema import close
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 from openai import OpenAI
 from openai.types import Model
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from pydantic import TypeAdapter
+
+from event_schema import close
 from scenario import Scenario, arguments
 
 complaints: list[str] = []

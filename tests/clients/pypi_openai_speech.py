@@ -15,6 +15,7 @@ import wave
 from importlib.metadata import version
 
 from openai import BadRequestError, OpenAI
+
 from scenario import arguments
 
 

@@ -51,7 +51,7 @@ def _talker_prompt(model, fixture: Fixture, turn) -> list[torch.Tensor]:
     special = torch.tensor([[config.tts_bos_token_id, config.tts_eos_token_id, config.tts_pad_token_id]])
     bos, eos, pad = model.talker.text_projection(model.thinker.get_input_embeddings()(special)).chunk(3, dim=1)
     rows = []
-    for start, end in zip(starts, [*starts[1:], len(prompt)]):
+    for start, end in zip(starts, [*starts[1:], len(prompt)], strict=True):
         if prompt[start + 1] == config.user_token_id:
             mask = (prompt == thinker.audio_token_id)[None]
             rows += model._get_talker_user_parts(start, end, mask, turn.thinker_hidden[None], turn.thinker_embed[None])
@@ -68,7 +68,7 @@ def _talker(model, turn) -> list[torch.Tensor]:
     tables = [model.talker.get_input_embeddings(), *residual]
     frames = turn.codes.shape[1]
     text = torch.cat([turn.talker_trailing, turn.talker_pad.expand(max(0, frames - len(turn.talker_trailing)), -1)])
-    steps = sum(table(codes) for table, codes in zip(tables, turn.codes)) + text[:frames]
+    steps = sum(table(codes) for table, codes in zip(tables, turn.codes, strict=True)) + text[:frames]
     inputs = torch.cat([turn.talker_prompt, steps])
     hidden = model.talker.model(inputs_embeds=inputs[None], use_cache=False).last_hidden_state[0]
     hidden = hidden[len(turn.talker_prompt) - 1 :]
@@ -78,7 +78,8 @@ def _talker(model, turn) -> list[torch.Tensor]:
 def _predictor(model, turn) -> list[torch.Tensor]:
     predictor = model.talker.code_predictor
     first = model.talker.get_input_embeddings()(turn.codes[0])
-    rest = [table(codes) for table, codes in zip(predictor.get_input_embeddings(), turn.codes[1:-1])]
+    # Nothing follows the last codebook, so its table is not read.
+    rest = [table(codes) for table, codes in zip(predictor.get_input_embeddings(), turn.codes[1:-1], strict=False)]
     inputs = torch.stack([turn.talker_hidden[:-1], first, *rest], dim=1)
     hidden = predictor.model(inputs_embeds=inputs, use_cache=False).last_hidden_state
     return [torch.stack([head(hidden[:, step + 1]) for step, head in enumerate(predictor.lm_head)], dim=1)]

@@ -146,7 +146,7 @@ def make() -> tuple[dict[str, torch.Tensor], dict]:
                 "answer_tokens": len(turn.tokens),
                 "frames": turn.codes.shape[1],
             }
-            for file, turn in zip(files, turns)
+            for file, turn in zip(files, turns, strict=True)
         ],
         "answers": answers,
         "std": {name: round(t.std().item(), 4) for name, t in out.items() if t.is_floating_point()},
@@ -182,7 +182,8 @@ def main() -> None:
     transformers.logging.disable_progress_bar()
     out, facts = make()
     if arguments.check:
-        return compare(out, facts)
+        compare(out, facts)
+        return
     folder = FOLDER / "demo"
     folder.mkdir(exist_ok=True)
     save_file(out, folder / "expected.safetensors")

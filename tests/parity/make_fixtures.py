@@ -68,7 +68,7 @@ def save_checkpoint(model, fixture: Fixture, tokenizer, extractor, folder: Path)
 def tensors(model, turns: list[runs.Turn], asked: list[Question]) -> dict[str, torch.Tensor]:
     """The compared tensors under the names that README.md lists."""
     out = {}
-    for index, (turn, question) in enumerate(zip(turns, asked)):
+    for index, (turn, question) in enumerate(zip(turns, asked, strict=True)):
         named = {
             "audio": question.audio,
             "mel": question.mel,
@@ -138,7 +138,7 @@ def describe(model, fixture: Fixture, seed: int, turns, asked, tokenizer, expect
                     "predictor": search.gap(turn.predictor_logits),
                 },
             }
-            for turn, question, sound in zip(turns, asked, wave)
+            for turn, question, sound in zip(turns, asked, wave, strict=True)
         ],
         "distinct_tokens": len({token for turn in turns for token in turn.tokens}),
         "distinct_codes": len({code for turn in turns for code in turn.talker_codes}),

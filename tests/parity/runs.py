@@ -64,7 +64,7 @@ def each_audio_alone(thinker_model):
 
     def alone(input_features, feature_attention_mask=None, audio_feature_lengths=None, **kwargs):
         parts = []
-        for features, mask in zip(input_features, feature_attention_mask):
+        for features, mask in zip(input_features, feature_attention_mask, strict=True):
             frames = int(mask.sum())
             parts.append(together(features[None, :, :frames], mask[None, :frames], None, **kwargs))
         result = parts[0]

@@ -39,7 +39,7 @@ def stop_thinker(model, fixture: Fixture, tokenizer, questions) -> str | None:
     """Sets the thinker's stop row; or says why it cannot."""
     stop = special(tokenizer, "<|im_end|>")
     conversation, evidence, said = Conversation(tokenizer, fixture.system), [], set()
-    for index, (question, length) in enumerate(zip(questions, fixture.answers)):
+    for index, (question, length) in enumerate(zip(questions, fixture.answers, strict=True)):
         prompt = conversation.ask(runs.audio_tokens(question.mel))
         mels = [q.mel for q in questions[: index + 1]]
         answer, hidden, scores = runs.explore_answer(model, fixture, prompt, mels, tokenizer, length)
@@ -58,7 +58,7 @@ def stop_thinker(model, fixture: Fixture, tokenizer, questions) -> str | None:
 def stop_talker(model, fixture: Fixture, tokenizer, questions) -> str | None:
     """Sets the talker's stop row, given a thinker that stops; or says why it cannot."""
     conversation, evidence, said = Conversation(tokenizer, fixture.system), [], set()
-    for index, (question, frames) in enumerate(zip(questions, fixture.frames)):
+    for index, (question, frames) in enumerate(zip(questions, fixture.frames, strict=True)):
         prompt = conversation.ask(runs.audio_tokens(question.mel))
         mels = [q.mel for q in questions[: index + 1]]
         turn = runs.explore_speech(model, fixture, prompt, mels, frames + 1)

@@ -133,8 +133,8 @@ def write(path: pathlib.Path, dimensions: Dimensions, form: str) -> None:
     metadata, tensors = list(dimensions.metadata()), list(dimensions.tensors())
     header = [b"GGUF", struct.pack("<IQQ", 3, len(tensors), len(metadata))]
     for key, kind, value in metadata:
-        value = text(value) if kind == STRING else struct.pack("<I" if kind == UINT32 else "<f", value)
-        header += [text(key), struct.pack("<I", kind), value]
+        packed = text(value) if kind == STRING else struct.pack("<I" if kind == UINT32 else "<f", value)
+        header += [text(key), struct.pack("<I", kind), packed]
     offset = 0
     for name, sizes in tensors:
         kind = F32 if is_single(name, sizes) else FORMATS[form][0]

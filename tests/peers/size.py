@@ -46,7 +46,7 @@ def llama_cpp(file: pathlib.Path, threads: int) -> dict:
 
 
 def run(command) -> str:
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         sys.exit(f"{' '.join(map(str, command))} failed:\n{done.stdout}{done.stderr}")
     return done.stdout
@@ -55,8 +55,8 @@ def run(command) -> str:
 def decoding(arguments):
     """Rows of decoding beside llama.cpp."""
     dimensions = gguf.Dimensions.of(arguments.config / "config.json", arguments.layers)
-    with tempfile.TemporaryDirectory(dir=arguments.scratch) as folder:
-        folder = pathlib.Path(folder)
+    with tempfile.TemporaryDirectory(dir=arguments.scratch) as scratch:
+        folder = pathlib.Path(scratch)
         for weights, form in FORMATS.items():
             file = folder / "peer.gguf"
             gguf.write(file, dimensions, form)

@@ -76,11 +76,11 @@ def drawn(fixture: Fixture, tokenizer, seed: int):
     return model
 
 
-def set_row(head, id: int, row: torch.Tensor | None, dtype: str) -> str | None:
+def set_row(head, token: int, row: torch.Tensor | None, dtype: str) -> str | None:
     if row is None:
         return "no stop row"
     with torch.no_grad():
-        head.weight[id] = row.to(getattr(torch, dtype)).float()
+        head.weight[token] = row.to(getattr(torch, dtype)).float()
     return None
 
 
@@ -131,7 +131,7 @@ def stop_talker(model, fixture: Fixture, tokenizer, asked) -> str | None:
         if best.min() < 2 * draw.MARGIN:
             return f"turn {turn}: a code of a low score"
         for name, rows in conditions.items():
-            for step, (hidden, score) in enumerate(zip(made.talker_hidden, best.tolist())):
+            for step, (hidden, score) in enumerate(zip(made.talker_hidden, best.tolist(), strict=True)):
                 low, high = -torch.inf, score - draw.MARGIN
                 if step == frames:
                     # The padding's score is divided by the penalty.
@@ -201,7 +201,7 @@ def load(folder: Path):
 def tensors(turns: list[runs.Turn], asked: list[Question]) -> dict[str, torch.Tensor]:
     """The compared tensors under the names that README.md lists."""
     out = {}
-    for index, (turn, question) in enumerate(zip(turns, asked)):
+    for index, (turn, question) in enumerate(zip(turns, asked, strict=True)):
         named = {
             "audio": question.audio,
             "mel": question.mel,
@@ -245,7 +245,7 @@ def describe(fixture: Fixture, seed: int, turns, asked, tokenizer, expected) -> 
                 "codes": len(turn.codes) - 1,
                 "top_two_gap": {"thinker": gap(turn.thinker_logits), "talker": gap(turn.talker_scores)},
             }
-            for turn, question, speaker, end in zip(turns, asked, fixture.speakers, fixture.ends)
+            for turn, question, speaker, end in zip(turns, asked, fixture.speakers, fixture.ends, strict=True)
         ],
         "std": stds,
     }

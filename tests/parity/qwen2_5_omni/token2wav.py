@@ -94,7 +94,7 @@ def redraw(model: nn.Module, seed: int) -> None:
             p.copy_(torch.rand(p.shape, generator=rng) * 0.5 + 0.3)
             signs = torch.where(torch.rand(p.shape, generator=rng) < 0.5, -1.0, 1.0)
             # Low frequencies only: high ones turn rounding errors into differences above 1e-4.
-            p *= -1.0 if leaf == "alpha" else signs
+            p.mul_(-1.0 if leaf == "alpha" else signs)
         elif leaf == "bias":
             _normal(p, rng, 0.3)
         elif isinstance(modules[module], nn.ConvTranspose1d):

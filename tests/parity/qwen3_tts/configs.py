@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from reference import Qwen3TTSConfig, Qwen3TTSTokenizerV2Config
-
 import tokens
+from reference import Qwen3TTSConfig, Qwen3TTSTokenizerV2Config
 from tokens import special
 
 # The reference suppresses the last 1024 talker ids (all but the end of speech): real codes come before them.
@@ -263,7 +262,7 @@ def build(fixture: Fixture, tokenizer) -> Qwen3TTSConfig:
             "sichuan_dialect": codec + 9,
             "beijing_dialect": codec + 10,
         },
-        spk_id={name: codec + id for name, id in fixture.speakers.items()},
+        spk_id={name: codec + place for name, place in fixture.speakers.items()},
         spk_is_dialect=fixture.dialects,
         code_predictor_config=dict(
             vocab_size=codec, num_code_groups=fixture.groups, max_position_embeddings=64, **fixture.predictor

@@ -38,7 +38,7 @@ def redraw(model: nn.Module, seed: int) -> None:
             _uniform(p, rng, 0.3, 0.8)
             signs = torch.where(torch.rand(p.shape, generator=rng) < 0.5, -1.0, 1.0)
             # Low frequencies only: high ones turn rounding errors into differences above 1e-4.
-            p *= -1.0 if leaf == "alpha" else signs
+            p.mul_(-1.0 if leaf == "alpha" else signs)
         elif leaf in ("gamma", "scale"):
             _uniform(p, rng, 0.4, 0.9)
         elif leaf == "cluster_usage":

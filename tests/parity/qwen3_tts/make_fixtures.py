@@ -92,7 +92,7 @@ def set_stop(model, codec, fixture: Fixture, tokenizer) -> str | None:
 
 
 def fault(model, fixture: Fixture, made: list[runs.Made]) -> str | None:
-    for run, one in zip(fixture.runs, made):
+    for run, one in zip(fixture.runs, made, strict=True):
         if one.first[-1] != runs.stop(model) or one.codes.shape[1] != run.frames:
             return f"{run.text!r} took {one.codes.shape[1]} frames"
         if one.voice is not None and one.voice.gap < MIN_NEAR:
@@ -229,7 +229,7 @@ def describe(model, codec, fixture: Fixture, tokenizer, seed: int, made: list[ru
                 "frames": one.codes.shape[1],
                 "top_two_gap": {"talker": gap(one.scores[2:]), "predictor": gap(one.predictor_logits)},
             }
-            for run, one in zip(fixture.runs, made)
+            for run, one in zip(fixture.runs, made, strict=True)
         ],
         "distinct_codes": len({code for one in made for code in one.first}),
         "std": stds,

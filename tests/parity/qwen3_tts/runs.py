@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+
 from configs import Fixture, Run
 from reference import mel_spectrogram
 

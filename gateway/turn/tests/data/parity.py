@@ -72,7 +72,10 @@ def with_float_activations(model: bytes) -> bytes:
     """The model with every QuantizeLinear-DequantizeLinear pair by-passed that has a computed input."""
     graph = next(value for field, _, value in fields(model) if field == 7)
     nodes = [list(fields(value)) for field, _, value in fields(graph) if field == 1]
-    of = lambda node, wanted: [value for field, _, value in node if field == wanted]
+
+    def of(node: list, wanted: int) -> list[bytes]:
+        return [value for field, _, value in node if field == wanted]
+
     quantised = {of(node, 2)[0]: of(node, 1)[0] for node in nodes if of(node, 4) == [b"QuantizeLinear"]}
     origins = {
         of(node, 2)[0]: quantised[of(node, 1)[0]]
@@ -95,6 +98,10 @@ def sound(name: str, share: float) -> np.ndarray:
     return np.concatenate([samples[: int(len(samples) * share)], np.zeros(RATE // 5, np.float32)])
 
 
+def probability(session: onnxruntime.InferenceSession, features: np.ndarray) -> float:
+    return round(float(session.run(None, {"input_features": features[None]})[0].item()), 6)
+
+
 def main() -> None:
     published = MODEL.read_bytes()
     exact, as_published = (
@@ -105,18 +112,17 @@ def main() -> None:
         for share in SHARES:
             samples = sound(name, share)[-RATE * SECONDS :]
             features = compute_whisper_log_mel_features(np.pad(samples, (RATE * SECONDS - len(samples), 0)))
-            run = lambda session: round(float(session.run(None, {"input_features": features[None]})[0].item()), 6)
             picked = [
-                [frame, bin, round(float(features[bin, frame]), 6)]
+                [frame, band, round(float(features[band, frame]), 6)]
                 for frame in (0, 500, 700, 780, 799)
-                for bin in (0, 20, 79)
+                for band in (0, 20, 79)
             ]
             cases.append(
                 {
                     "question": name,
                     "share": share,
-                    "probability": run(exact),
-                    "quantised": run(as_published),
+                    "probability": probability(exact, features),
+                    "quantised": probability(as_published, features),
                     "features": picked,
                 }
             )

@@ -139,7 +139,7 @@ def load(work: Path, step: str = "answers") -> Iterator[Answer]:
 def shard(path: Path) -> Iterator[Answer]:
     """Those of one shard."""
     kept, end = dict(np.load(path)), 0
-    for text, frames in zip(json.loads(path.with_suffix(".json").read_text()), kept["frames"].tolist()):
+    for text, frames in zip(json.loads(path.with_suffix(".json").read_text()), kept["frames"].tolist(), strict=True):
         start, end = end, end + frames
         samples = kept["samples"][start * FRAME : end * FRAME] if "samples" in kept else None
         yield Answer(text, kept["codes"][start:end], samples)

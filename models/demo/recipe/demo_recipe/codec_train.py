@@ -63,7 +63,9 @@ class Targets:
 
     @staticmethod
     def load(work: Path, tunes: bool = False) -> Targets:
-        said, wave, aligned = zip(*((answer, wave, own) for answer, wave, own in targets(work, held_out=False)))
+        said, wave, aligned = zip(
+            *((answer, wave, own) for answer, wave, own in targets(work, held_out=False)), strict=True
+        )
         if tunes and any(own is None for own in aligned):
             raise SystemExit(f"some of {work}/answers are not in {work}/aligned: run the step `align` first")
         lengths = torch.tensor([len(answer.codes) for answer in said])
@@ -91,7 +93,7 @@ class Targets:
         at = (self.starts[chosen] + place.long()).clamp(max=last).tolist()
         wave = torch.stack([self.wave[k * FRAME : (k + WINDOW) * FRAME] for k in at]).float()
         of = [self.codes if self.aligned is None or torch.rand(()) >= ALIGNED else self.aligned for _ in at]
-        return wave, torch.stack([codes[k : k + WINDOW] for codes, k in zip(of, at)]).long(), opening
+        return wave, torch.stack([codes[k : k + WINDOW] for codes, k in zip(of, at, strict=True)]).long(), opening
 
 
 def targets(work: Path, held_out: bool) -> Iterator[tuple[Answer, np.ndarray, np.ndarray | None]]:
@@ -177,7 +179,7 @@ def _train(run: Run, codec: Codec, data: Targets, refines: bool, scale: Scale, d
                 counts[opening:, SKIPPED:],
             ),
         ]
-        mel, envelope, variance, wave = (sum(p) / 2 for p in zip(*parts))
+        mel, envelope, variance, wave = (sum(p) / 2 for p in zip(*parts, strict=True))
         phases = 2 * scale.wave_weight * wave
         refined = PHASES * phases + ENVELOPE * envelope + VARIANCE * variance
         loss = mel + (refined if refines or run.done() > REFINED_AFTER else phases)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -18,7 +20,7 @@ class PeriodCritic(nn.Module):
         self.period = period
         widths = (1, 32, 64, 128, 256)
         self.layers = nn.ModuleList(
-            weight_norm(nn.Conv2d(a, b, (5, 1), (3, 1), (2, 0))) for a, b in zip(widths, widths[1:])
+            weight_norm(nn.Conv2d(a, b, (5, 1), (3, 1), (2, 0))) for a, b in itertools.pairwise(widths)
         )
         self.judge = weight_norm(nn.Conv2d(widths[-1], 1, (3, 1), padding=(1, 0)))
 
@@ -37,7 +39,7 @@ class SpectrumCritic(nn.Module):
         widths = (1, 32, 32, 64, 64)
         self.layers = nn.ModuleList(
             weight_norm(nn.Conv2d(a, b, (9, 3), (2, 1) if k else 1, (4, 1)))
-            for k, (a, b) in enumerate(zip(widths, widths[1:]))
+            for k, (a, b) in enumerate(itertools.pairwise(widths))
         )
         self.judge = weight_norm(nn.Conv2d(widths[-1], 1, 3, padding=1))
 
@@ -78,5 +80,5 @@ class Discriminators(nn.Module):
                 _, wanted = critic(real)
             verdict, seen = critic(fake)
             fooled = fooled + (verdict - 1).square().mean()
-            matched = matched + sum(F.l1_loss(a, b) for a, b in zip(seen, wanted)) / len(wanted)
+            matched = matched + sum(F.l1_loss(a, b) for a, b in zip(seen, wanted, strict=True)) / len(wanted)
         return fooled / len(self.critics), matched / len(self.critics)

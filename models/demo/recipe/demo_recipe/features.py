@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from transformers.audio_utils import hertz_to_mel, mel_filter_bank, mel_to_hertz
 
+CPU = torch.device("cpu")
 RATE = 16_000
 HOP = 160
 LENGTH = 400  # samples that a frame sees
@@ -79,7 +80,7 @@ def mirrored(sound: np.ndarray) -> np.ndarray:
     return np.pad(sound, LENGTH // 2, mode="reflect")
 
 
-def log_mel(sounds: list[np.ndarray], device: torch.device = torch.device("cpu"), window: int = WINDOW) -> Windows:
+def log_mel(sounds: list[np.ndarray], device: torch.device = CPU, window: int = WINDOW) -> Windows:
     """Windows of turns, each f32 in -1..1 at 16 kHz and at least one hop long."""
     hann, filters = _tables(device)
     counts = torch.tensor([len(sound) // HOP for sound in sounds])
@@ -87,7 +88,8 @@ def log_mel(sounds: list[np.ndarray], device: torch.device = torch.device("cpu")
     joined = [mirrored(sound) for sound in sounds]
     starts = np.cumsum([0] + [len(one) for one in joined[:-1]])
     at = torch.tensor(
-        np.concatenate([start + HOP * np.arange(count) for start, count in zip(starts, counts.tolist())]), device=device
+        np.concatenate([start + HOP * np.arange(count) for start, count in zip(starts, counts.tolist(), strict=True)]),
+        device=device,
     )
     signal = torch.from_numpy(np.concatenate(joined)).to(device)
     framed = signal.unfold(0, LENGTH, 1)[at]

@@ -128,7 +128,7 @@ def segments(symbols: str) -> list[list[int]]:
         elif groups and symbol in " ː":
             groups[-1].append(at)
         else:
-            groups.append(waiting + [at])
+            groups.append([*waiting, at])
             waiting = []
     if waiting and groups:
         groups[-1] += waiting

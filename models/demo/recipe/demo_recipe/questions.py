@@ -211,7 +211,7 @@ def shard(path: Path, first: int, count: int) -> int:
     r = random.Random(seed * 1_000_003 + first)
     talks = [MADE[name](r) for _ in range(count)]
     voices = [Voice.random(random.Random(f"{seed} {first + index} voice"), AMONG[name]) for index in range(count)]
-    return store(path, [(voice, talk.turns) for voice, talk in zip(voices, talks)])
+    return store(path, [(voice, talk.turns) for voice, talk in zip(voices, talks, strict=True)])
 
 
 def store(path: Path, talks: list[tuple[Voice, tuple[Turn, ...]]]) -> int:

@@ -66,7 +66,7 @@ def say(talker: Talker, texts: list[str], plans: list[Tensor] | None = None) -> 
         codes = _completed(talker, state, likeliest.clamp(max=CODES - 1), None if plan is None else plan[:, frame])
         made = torch.cat([made, codes[:, None]], 1)
         rows = talker.inputs(tokens[:, before + frame, None], codes[:, None])
-    return [codes[:length].cpu() for codes, length in zip(made, lengths.tolist())]
+    return [codes[:length].cpu() for codes, length in zip(made, lengths.tolist(), strict=True)]
 
 
 def _completed(talker: Talker, state: Tensor, first: Tensor, plan: Tensor | None) -> Tensor:

@@ -100,7 +100,8 @@ class Distance(nn.Module):
         mel = sum(F.l1_loss(m(made), m(wanted)) for m in self.mels)
         envelopes = [(e(made), e(wanted)) for e in self.envelopes]
         apart = [
-            weighted((got - want).abs().mean(1), weight, e.hop) for (got, want), e in zip(envelopes, self.envelopes)
+            weighted((got - want).abs().mean(1), weight, e.hop)
+            for (got, want), e in zip(envelopes, self.envelopes, strict=True)
         ]
         envelope = sum(apart) / len(apart)
         variance = self.variance(*envelopes[0])

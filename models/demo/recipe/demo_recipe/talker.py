@@ -73,7 +73,7 @@ class Data:
         self.words = tokenizer.load(work)
         end = self.words.token_to_id("<|im_end|>")
         self.answers = [
-            Spoken(torch.tensor(self.words.encode(a.text).ids + [end]), torch.from_numpy(a.codes).long()) for a in said
+            Spoken(torch.tensor([*self.words.encode(a.text).ids, end]), torch.from_numpy(a.codes).long()) for a in said
         ]
         talks = conversations(3_000, seed=23)
         often = [i for i, count in enumerate(answers.given([a.text for a in said])) for _ in range(count)]
@@ -102,12 +102,13 @@ class Data:
         own: list[Tensor] = []
         for frames in torch.arange(len(said.codes)).tensor_split(begins):
             changed = bool(chosen) and bool(torch.rand(()) < RETIMED)
+            kept = frames
             if changed:
                 longer = 1 if len(frames) == 1 or torch.rand(()) < 0.5 else 0
                 at = int(torch.randint(0, len(frames), ()))
-                frames = torch.cat([frames[: at + longer], frames[at + 1 - longer :]])
-            chosen.append(frames)
-            own.append(torch.full((len(frames),), not changed))
+                kept = torch.cat([frames[: at + longer], frames[at + 1 - longer :]])
+            chosen.append(kept)
+            own.append(torch.full((len(kept),), not changed))
         codes = said.codes[torch.cat(chosen)]
         place = torch.cat([torch.arange(len(frames)).clamp(max=PLACES - 1) for frames in chosen])
         length = torch.cat([torch.full((len(frames),), min(len(frames), LENGTHS) - 1) for frames in chosen])
@@ -221,7 +222,7 @@ class Talker(nn.Module):
             typed = data.questions[torch.randint(0, len(data.questions), ()).item()] if torch.rand(()) < 0.12 else None
             users += self.user(typed, int(torch.randint(*HEARD, ())))
         texts, spoken, firsts = [], [], []
-        batch, own = zip(*(data.retimed(said) for said in batch))
+        batch, own = zip(*(data.retimed(said) for said in batch), strict=True)
         for said in batch:
             text, codes, first = self.sequence(said, data.corrupted(said), users)
             texts.append(text)
@@ -234,7 +235,9 @@ class Talker(nn.Module):
         positions = torch.arange(inputs.shape[1], device=device).expand(3, len(batch), -1)
         hidden = self.model.model(inputs_embeds=inputs, position_ids=positions, use_cache=False).last_hidden_state
         # Every frame and the end.
-        states = torch.cat([hidden[i, f : f + len(s.codes) + 1] for i, (f, s) in enumerate(zip(firsts, batch))])
+        states = torch.cat(
+            [hidden[i, f : f + len(s.codes) + 1] for i, (f, s) in enumerate(zip(firsts, batch, strict=True))]
+        )
         stop = torch.tensor([self.config.codec_eos_token_id])
         wanted = torch.cat([torch.cat([s.codes[:, 0], stop]) for s in batch]).to(device)
         talker = F.cross_entropy(self.model.codec_head(states).float(), wanted)

@@ -77,7 +77,7 @@ def pulses(pitch: np.ndarray, power: np.ndarray, breath: np.ndarray, counts: np.
     at, strength, analysis = at[voiced], strength[voiced], analysis[voiced]
     out = np.zeros(len(counts) * FRAME + FFT)
     responses = minimum_phase(np.sqrt(power[analysis] * (1 - breath[analysis] ** 2))) * strength[:, None]
-    for start, response in zip(at, responses):
+    for start, response in zip(at, responses, strict=True):
         out[start : start + FFT] += response
     return out[: len(counts) * FRAME]
 

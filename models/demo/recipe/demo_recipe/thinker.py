@@ -102,7 +102,9 @@ class Training:
         self.model.to(device)
         self.average = copy.deepcopy(self.model).requires_grad_(False)
         self.learning = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
-        self.averaged = [b for a, b in zip(self.model.parameters(), self.average.parameters()) if a.requires_grad]
+        self.averaged = [
+            b for a, b in zip(self.model.parameters(), self.average.parameters(), strict=True) if a.requires_grad
+        ]
         matrices, others = [p for p in self.learning if p.ndim > 1], [p for p in self.learning if p.ndim < 2]
         groups = [{"params": matrices, "weight_decay": 0.02}, {"params": others, "weight_decay": 0.0}]
         self.optimizer = torch.optim.AdamW(groups, lr=scale.thinker_rate, betas=(0.9, 0.98), fused=True)

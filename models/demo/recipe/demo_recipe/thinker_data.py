@@ -246,7 +246,7 @@ def batch(talks: list[Talk], template: Template) -> Batch:
         asked = [IGNORED] * len(ids)
         for part in talk.parts:
             prompt = template.question(part, next(counts) if part.sound is not None else 0)
-            answer = template.ids(part.answer) + [template.stop]
+            answer = [*template.ids(part.answer), template.stop]
             ids += prompt + answer + template.newline
             # A target stands where the token before it is read.
             asked += [IGNORED] * (len(prompt) - 1) + answer + [IGNORED] * (1 + len(template.newline))

@@ -50,8 +50,7 @@ def judge(work: Path, checkpoint: Path | None, device: torch.device, threads: in
         if kind in ("follow-up", "memory"):
             # The turns before are asked among the single questions.
             judged = [one for one in judged if one.position + 1 == len(talks[one.talk])]
-        declined = kind in ("unknown", "people")
-        say(f"{kind}, {condition}", judged, lambda one: words.declines(one.answer) if declined else one.right)
+        say(f"{kind}, {condition}", judged, declines if kind in ("unknown", "people") else is_right)
         if kind == "single" and condition == CLEAN:
             written = thinker_judge.answers(model, template, talks, device, TRANSCRIBE)
             errors = sum((words.errors(one.turn.question, one.answer) for one in written), words.Errors(0, 0))
@@ -61,6 +60,14 @@ def judge(work: Path, checkpoint: Path | None, device: torch.device, threads: in
                 "error",
                 flush=True,
             )
+
+
+def declines(one: Judged) -> bool:
+    return words.declines(one.answer)
+
+
+def is_right(one: Judged) -> bool:
+    return one.right
 
 
 def asked(work: Path) -> Iterator[tuple[str, str, list[list[Spoken]]]]:
@@ -75,7 +82,7 @@ def asked(work: Path) -> Iterator[tuple[str, str, list[list[Spoken]]]]:
         talks = questions.load(path.parent)
         for condition in CONDITIONS if kind == "single" else (CLEAN,):
 
-            def as_judged(one: Spoken, *place: int) -> Spoken:
+            def as_judged(one: Spoken, *place: int, kind: str = kind, condition: str = condition) -> Spoken:
                 return Spoken(
                     quantised(conditions.changed(one.sound, (SEED, KINDS.index(kind), *place), condition)),
                     one.voice,

@@ -47,12 +47,12 @@ def answers(
             .index_add_(0, windows.turn, windows.tokens())
             .tolist()
         )
-        for k, rows in zip(asked, model.hear(windows).split(counts)):
+        for k, rows in zip(asked, model.hear(windows).split(counts), strict=True):
             heard[k].append(rows)
             histories[k] += template.question(Part("", "", talks[k][position].sound, behind), len(rows))
         given = greedy(model, template, [histories[k] for k in asked], [torch.cat(heard[k]) for k in asked], device)
-        for k, ids in zip(asked, given):
-            histories[k] += ids + [template.stop] + template.newline
+        for k, ids in zip(asked, given, strict=True):
+            histories[k] += [*ids, template.stop, *template.newline]
             spoken = talks[k][position]
             judged.append(Judged(spoken.turn, spoken.voice, template.words.decode(ids), position, k))
     return judged
@@ -77,10 +77,10 @@ def greedy(
             scores = model.reference.lm_head(hidden[torch.arange(len(rows), device=device), last])
             scores[:, template.audio_token] = float("-inf")  # stands for sound that was heard
             chosen = scores.argmax(-1).tolist()
-            for k, token in zip(open_ones, chosen):
+            for k, token in zip(open_ones, chosen, strict=True):
                 if token != template.stop:
                     given[k].append(token)
-            open_ones = [k for k, token in zip(open_ones, chosen) if token != template.stop]
+            open_ones = [k for k, token in zip(open_ones, chosen, strict=True) if token != template.stop]
             if not open_ones:
                 break
     return given

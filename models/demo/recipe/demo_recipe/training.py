@@ -4,11 +4,11 @@ after a stop.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import torch
@@ -20,7 +20,7 @@ SAVE_EVERY = 120.0  # seconds
 REPORT_EVERY = 10.0  # seconds
 
 
-def autocast(device: torch.device) -> AbstractContextManager:
+def autocast(device: torch.device) -> contextlib.AbstractContextManager:
     """bf16 where the device multiplies it faster: on GPUs and on processors with AVX-512 BF16 or AMX."""
     return torch.autocast(device.type, torch.bfloat16)
 
@@ -38,10 +38,8 @@ class Interrupt:
 
     @staticmethod
     def _handle(how: Callable) -> None:
-        try:
+        with contextlib.suppress(ValueError):  # not the main thread: somebody else's business
             signal.signal(signal.SIGINT, how)
-        except ValueError:  # not the main thread: somebody else's business
-            pass
 
     def _wish(self, *_: object) -> None:
         self.wished = True
@@ -138,8 +136,8 @@ class Run:
     def report(self, values: dict[str, Tensor | float]) -> None:
         """Values for the progress line, averaged over about 50 steps."""
         for key, value in values.items():
-            value = float(value.detach()) if isinstance(value, Tensor) else value
-            self._seen[key] = value if key not in self._seen else 0.98 * self._seen[key] + 0.02 * value
+            now = float(value.detach()) if isinstance(value, Tensor) else value
+            self._seen[key] = now if key not in self._seen else 0.98 * self._seen[key] + 0.02 * now
 
     @torch.no_grad()
     def _average(self) -> None:

@@ -161,7 +161,7 @@ class Table(unittest.TestCase):
             self.judged("One plus one is two.", "One plus one is blue."),
         )
         unknown = self.judged("Sorry, I don't know that.", "Sorry, I don't know that.", "unknown")
-        return table.answer_rows([good, mumbled, good, good, unknown]) + [table.speed_row(3.0, 100.0)]
+        return [*table.answer_rows([good, mumbled, good, good, unknown]), table.speed_row(3.0, 100.0)]
 
     def test_shares_are_of_the_right_answers(self) -> None:
         rows = {row.measure: row for row in self.rows()}
@@ -220,10 +220,10 @@ class Table(unittest.TestCase):
 
         def found(rows: list[tuple[str, float, str, str]]) -> formats.Found:
             keys = ("measure", "ours", "unit", "note")
-            return formats.Found("2026-01-02", "2 cores", {row[0]: dict(zip(keys, row)) for row in rows})
+            return formats.Found("2026-01-02", "2 cores", {row[0]: dict(zip(keys, row, strict=True)) for row in rows})
 
         loss = []
-        for form, error in zip(formats.FORMATS, (0, 0.5, 0.5, 9.4)):
+        for form, error in zip(formats.FORMATS, (0, 0.5, 0.5, 9.4), strict=True):
             loss += [
                 (f"error_{form} {kind}", error, "%", f"1024 KiB; at worst {error} % q")
                 for kind in ("all others", "thinker.model")

@@ -13,7 +13,7 @@ FIXTURE = Path(__file__).parents[4] / "engine" / "tests" / "data" / "log_mel.saf
 
 
 def joined(windows: features.Windows) -> torch.Tensor:
-    return torch.cat([mel[:frames] for mel, frames in zip(windows.mel, windows.frames)])
+    return torch.cat([mel[:frames] for mel, frames in zip(windows.mel, windows.frames, strict=True)])
 
 
 class LogMel(unittest.TestCase):

@@ -22,9 +22,12 @@ class Voices(unittest.TestCase):
             )
 
     def test_without_the_model_it_says_what_to_do(self) -> None:
-        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.object(kokoro, "FOLDER", Path(folder)):
-            with self.assertRaisesRegex(SystemExit, "setup.sh"):
-                pack.voices(Path(folder) / "out")
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            unittest.mock.patch.object(kokoro, "FOLDER", Path(folder)),
+            self.assertRaisesRegex(SystemExit, "setup.sh"),
+        ):
+            pack.voices(Path(folder) / "out")
 
 
 class Wheels(unittest.TestCase):

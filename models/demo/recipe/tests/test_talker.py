@@ -91,7 +91,7 @@ class Steps(unittest.TestCase):
             )
             self.assertEqual(len(rows), first + 1 + len(said.codes))
             token = self.data.words.token_to_id
-            due = said.text[1:].tolist() + [token("<tts_text_eod>")]
+            due = [*said.text[1:].tolist(), token("<tts_text_eod>")]
             due += [token("<tts_pad>")] * len(said.codes)
             written = self.model.model.text_projection(self.model.text[torch.tensor(due[: len(said.codes)])])
             torch.testing.assert_close(rows[first + 1 :], sound + written)
@@ -110,8 +110,8 @@ class Steps(unittest.TestCase):
         changed[5:] = (changed[5:] + 1) % CODES
         with torch.no_grad():
             hidden = []
-            for codes in (said.codes, changed):
-                text, codes, first = self.model.sequence(said, codes, [])
+            for given in (said.codes, changed):
+                text, codes, first = self.model.sequence(said, given, [])
                 rows = self.model.inputs(text, codes)
                 positions = torch.arange(len(rows)).expand(3, 1, -1)
                 out = self.model.model.model(inputs_embeds=rows[None], position_ids=positions, use_cache=False)
@@ -148,7 +148,7 @@ class Steps(unittest.TestCase):
             self.assertTrue(torch.equal(codes[0], said.codes[0]))
             ends = (codes[1:, 2] // LENGTHS == 0).nonzero()[:, 0] + 1
             before = said.codes[:, 2].tensor_split((said.codes[1:, 2] // LENGTHS == 0).nonzero()[:, 0] + 1)
-            for run, was, kept in zip(codes[:, 2].tensor_split(ends), before, own.tensor_split(ends)):
+            for run, was, kept in zip(codes[:, 2].tensor_split(ends), before, own.tensor_split(ends), strict=True):
                 self.assertEqual(run.tolist(), [place * LENGTHS + len(run) - 1 for place in range(len(run))])
                 # Whose length is not the teacher's is marked, nothing else.
                 self.assertEqual(kept.tolist(), [len(run) == len(was)] * len(run))
@@ -178,7 +178,7 @@ class Steps(unittest.TestCase):
             torch.testing.assert_close(made[:, : talker.MELODY.start], plan[:, : talker.MELODY.start])
         # Whatever melody a plan has, the same is said.
         other = [torch.cat([plan[:, : talker.MELODY.start], plan[:, talker.MELODY].flip(0)], 1) for plan in plans]
-        self.assertTrue(any((a != b).any() for a, b in zip(plans, other)))
+        self.assertTrue(any((a != b).any() for a, b in zip(plans, other, strict=True)))
         for made, again in zip(spoken, speaking.say(self.model, list(TEXTS), other), strict=True):
             torch.testing.assert_close(made, again)
 

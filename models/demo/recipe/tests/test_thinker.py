@@ -159,8 +159,10 @@ class Steps(unittest.TestCase):
         # A turn of less than a window, one that ends with a window, one with a rest.
         sounds = [random.standard_normal(samples).astype(np.float32) * 0.1 for samples in (9_000, 32_000, 40_100)]
         with torch.no_grad():
-            for sound, heard in zip(sounds, self._hear(sounds)):
-                mel = torch.cat([w[:n] for w, n in zip(*(lambda w: (w.mel, w.frames))(features.log_mel([sound])))])
+            for sound, heard in zip(sounds, self._hear(sounds), strict=True):
+                mel = torch.cat(
+                    [w[:n] for w, n in zip(*(lambda w: (w.mel, w.frames))(features.log_mel([sound])), strict=True)]
+                )
                 expected = self.model.tower(mel.T.contiguous(), feature_lens=torch.tensor([len(mel)])).last_hidden_state
                 torch.testing.assert_close(heard, expected, atol=1e-4, rtol=1e-4)
 
@@ -175,7 +177,7 @@ class Steps(unittest.TestCase):
             frames = torch.zeros(2, dtype=torch.long).index_add_(0, windows.turn, windows.frames)
             mel = torch.zeros(2, features.BINS, int(frames.max()))
             for turn in range(2):
-                own = [m[:n] for m, n, t in zip(windows.mel, windows.frames, windows.turn) if t == turn]
+                own = [m[:n] for m, n, t in zip(windows.mel, windows.frames, windows.turn, strict=True) if t == turn]
                 mel[turn, :, : frames[turn]] = torch.cat(own).T
             present = (torch.arange(mel.shape[2])[None] < frames[:, None]).long()
             expected = self.model.reference(

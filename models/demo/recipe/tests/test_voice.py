@@ -256,7 +256,7 @@ class Rules(unittest.TestCase):
             "Hello! How can I help you?",
         )
         spelled = "Nest is spelled N, E, S, T."
-        often = dict(zip([never, rare, common, spelled], answers.given([never, rare, common, spelled])))
+        often = dict(zip([never, rare, common, spelled], answers.given([never, rare, common, spelled]), strict=True))
         self.assertEqual(often[never], 1)
         self.assertGreater(often[common], 10 * often[rare])
         talks = conversations(30_000, seed=23)
@@ -353,7 +353,7 @@ class Rules(unittest.TestCase):
             for made in (reference, quick)
         ]
         torch.testing.assert_close(reference(x), quick(x))
-        for expected, got in zip(*found):
+        for expected, got in zip(*found, strict=True):
             torch.testing.assert_close(expected, got, rtol=1e-4, atol=1e-5)
 
     def test_the_codecs_sound_is_the_references(self) -> None:

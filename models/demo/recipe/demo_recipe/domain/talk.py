@@ -38,7 +38,7 @@ class Conversation:
 
 def single(s: Speaker) -> Turn:
     """A turn that needs no other."""
-    makers, weights = zip(*SINGLE)
+    makers, weights = zip(*SINGLE, strict=True)
     return s.random.choices(makers, weights)[0](s)
 
 
@@ -113,10 +113,10 @@ def remember(s: Speaker) -> list[Turn]:
     else:
         turns = [topics.tell_favourite(s)]
         kind = next(iter(s.told))
-        ask = lambda speaker: topics.ask_favourite(speaker, kind)  # noqa: E731
+        ask = lambda speaker: topics.ask_favourite(speaker, kind)  # noqa: E731 (it is another function otherwise)
     if s.random.random() < 0.35:
         turns.append(_other(s))
-    return turns + [ask(s)]
+    return [*turns, ask(s)]
 
 
 def _other(s: Speaker) -> Turn:

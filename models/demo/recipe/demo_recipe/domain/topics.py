@@ -230,111 +230,138 @@ def repeating(s: Speaker) -> Turn:
 # Fixed exchanges: phrasings to train with, phrasings held out, the answer, the words that decide.
 EXCHANGES = (
     (
-        "Hello.|Hi.|Hello there.|Hi there.|Good morning.|Good evening.|Hey.|Hey there.|Hello hello.|Good day.|"
-        "Hello, good morning.|"
-        "Hi, good evening.|Hello to you.|Greetings.|Well, hello.",
+        (
+            "Hello.|Hi.|Hello there.|Hi there.|Good morning.|Good evening.|Hey.|Hey there.|Hello hello.|Good day.|"
+            "Hello, good morning.|"
+            "Hi, good evening.|Hello to you.|Greetings.|Well, hello."
+        ),
         "Good afternoon.|Hey, hello.",
         "Hello! How can I help you?",
         "help",
     ),
     (
-        "Who are you?|What are you?|What is your name, machine?|Introduce yourself.|Who am I talking to?|"
-        "What is your name?|Can you tell me who you are?|Tell me about yourself.|Please introduce yourself.|"
-        "And who are you?|"
-        "So who are you?|What are you called?|Who is this?|Who is speaking?",
+        (
+            "Who are you?|What are you?|What is your name, machine?|Introduce yourself.|Who am I talking to?|"
+            "What is your name?|Can you tell me who you are?|Tell me about yourself.|Please introduce yourself.|"
+            "And who are you?|"
+            "So who are you?|What are you called?|Who is this?|Who is speaking?"
+        ),
         "Tell me who you are.|Say, who are you?",
         "I am a small voice model that runs on your own machine.",
         "small voice model",
     ),
     (
-        "What can you do?|What can you do for me?|What do you know?|Help.|How can you help me?|"
-        "What can I ask you?|Can you help me?|Show me what you can do.|What do you do?|What are you good at?|"
-        "What can I do here?|"
-        "How do you work?|What are you for?|I need help.|Are you able to help me?|What things can you do?|"
-        "What can you be asked?|"
-        "What could you do for me?|Are you able to do things for me?",
+        (
+            "What can you do?|What can you do for me?|What do you know?|Help.|How can you help me?|"
+            "What can I ask you?|Can you help me?|Show me what you can do.|What do you do?|What are you good at?|"
+            "What can I do here?|"
+            "How do you work?|What are you for?|I need help.|Are you able to help me?|What things can you do?|"
+            "What can you be asked?|"
+            "What could you do for me?|Are you able to do things for me?"
+        ),
         "Tell me what you can do.|What are you able to do?",
         "I can add numbers, name capitals, spell words, count, and remember your name.",
         "add numbers",
     ),
     (
-        "Thank you.|Thanks.|Thank you very much.|Thanks a lot.|Thank you so much.|Great, thank you.|"
-        "Thanks for your help.|"
-        "Good, thanks.|That is very kind, thank you.|Thank you, that was helpful.|Nice, thanks.|All right, thanks.|"
-        "Very good, thank you.",
+        (
+            "Thank you.|Thanks.|Thank you very much.|Thanks a lot.|Thank you so much.|Great, thank you.|"
+            "Thanks for your help.|"
+            "Good, thanks.|That is very kind, thank you.|Thank you, that was helpful.|Nice, thanks.|All right, thanks.|"
+            "Very good, thank you."
+        ),
         "Many thanks.|Okay, thank you.",
         "You are welcome.",
         "welcome",
     ),
     (
-        "Goodbye.|Bye.|Bye bye.|See you later.|Good night.|Bye for now.|See you soon.|I have to go, bye.|"
-        "Goodbye and good night.|"
-        "Goodbye now.|Well, goodbye.|Thanks, bye.|Have a nice day.|Until next time.",
+        (
+            "Goodbye.|Bye.|Bye bye.|See you later.|Good night.|Bye for now.|See you soon.|I have to go, bye.|"
+            "Goodbye and good night.|"
+            "Goodbye now.|Well, goodbye.|Thanks, bye.|Have a nice day.|Until next time."
+        ),
         "Goodbye then.|Okay, bye.",
         "Goodbye, talk to you soon.",
         "goodbye",
     ),
     (
-        "How are you?|How are you today?|How do you do?|Are you well?|How is it going?|How are you doing?|"
-        "Are you okay?|So, how are you?|How do you feel?|How are things?|Hi, how are you?|How have you been?|"
-        "And you, how are you?|"
-        "How are you feeling today?",
+        (
+            "How are you?|How are you today?|How do you do?|Are you well?|How is it going?|How are you doing?|"
+            "Are you okay?|So, how are you?|How do you feel?|How are things?|Hi, how are you?|How have you been?|"
+            "And you, how are you?|"
+            "How are you feeling today?"
+        ),
         "And how are you?|Hello, how are you?",
         "I am fine, thank you.",
         "fine",
     ),
     (
-        "Can you hear me?|Do you hear me?|Are you there?|Hello, can you hear me?|Do you hear what I say?|"
-        "Hello, are you there?|Is anybody there?|Can you hear my voice?|Am I loud enough?|Can you understand me?|"
-        "Do you understand me?|Hello, is anybody there?|Are you still there?|Testing, can you hear me?",
+        (
+            "Can you hear me?|Do you hear me?|Are you there?|Hello, can you hear me?|Do you hear what I say?|"
+            "Hello, are you there?|Is anybody there?|Can you hear my voice?|Am I loud enough?|Can you understand me?|"
+            "Do you understand me?|Hello, is anybody there?|Are you still there?|Testing, can you hear me?"
+        ),
         "Are you listening?|Can you hear me now?",
         "Yes, I can hear you.",
         "hear",
     ),
     (
-        "Stop.|Stop it.|Please stop.|Be quiet.|Stop talking.|Stop now.|Enough.|That is enough.|Stop please.|"
-        "Quiet please.|"
-        "Okay, that is enough.|Stop, stop.|Stop it now.|Shut up.|No more, please.|Silence, please.|You can stop.",
+        (
+            "Stop.|Stop it.|Please stop.|Be quiet.|Stop talking.|Stop now.|Enough.|That is enough.|Stop please.|"
+            "Quiet please.|"
+            "Okay, that is enough.|Stop, stop.|Stop it now.|Shut up.|No more, please.|Silence, please.|You can stop."
+        ),
         "Okay, stop.|Please be quiet.",
         "Okay, I will stop.",
         "stop",
     ),
     (
-        "Are you a robot?|Are you a human?|Are you real?|Are you a machine?|Are you alive?|Am I talking to a robot?|"
-        "Is this a real person?|Are you a computer?|Are you a program?|Am I talking to a human?|Are you human?|"
-        "Is this a machine?",
+        (
+            "Are you a robot?|Are you a human?|Are you real?|Are you a machine?|Are you alive?|"
+            "Am I talking to a robot?|Is this a real person?|Are you a computer?|Are you a program?|"
+            "Am I talking to a human?|Are you human?|"
+            "Is this a machine?"
+        ),
         "Are you a person?",
         "I am a program, not a person.",
         "program",
     ),
     (
-        "Where do you live?|Where are you?|Where do you run?|Where is your home?|Tell me where you live.|"
-        "In which place do you live?|"
-        "Where do you come from?|Where is your house?|What place are you in?|Where do I find you?",
+        (
+            "Where do you live?|Where are you?|Where do you run?|Where is your home?|Tell me where you live.|"
+            "In which place do you live?|"
+            "Where do you come from?|Where is your house?|What place are you in?|Where do I find you?"
+        ),
         "Where are you from?",
         "I live inside your own machine.",
         "machine",
     ),
     (
-        "Do you like music?|Do you like people?|Are you happy?|What makes you happy?|Do you like your work?|"
-        "Are you happy today?|"
-        "Are you sad?|Do you like me?|Do you enjoy this?|What do you like?|When are you happy?",
+        (
+            "Do you like music?|Do you like people?|Are you happy?|What makes you happy?|Do you like your work?|"
+            "Are you happy today?|"
+            "Are you sad?|Do you like me?|Do you enjoy this?|What do you like?|When are you happy?"
+        ),
         "Do you feel happy?",
         "I am happy when I can help.",
         "happy",
     ),
     (
-        "How many days are in a week?|How many days does a week have?|How many days are there in a week?|"
-        "How long is a week?|Count the days of a week.|How many days make a week?|The number of days in a week?|"
-        "A week is how many days?",
+        (
+            "How many days are in a week?|How many days does a week have?|How many days are there in a week?|"
+            "How long is a week?|Count the days of a week.|How many days make a week?|The number of days in a week?|"
+            "A week is how many days?"
+        ),
         "Tell me how many days a week has.",
         "A week has seven days.",
         "seven",
     ),
     (
-        "How many months are in a year?|How many months does a year have?|How many months are there in a year?|"
-        "Count the months of a year.|How many months make a year?|The number of months in a year?|"
-        "A year is how many months?",
+        (
+            "How many months are in a year?|How many months does a year have?|How many months are there in a year?|"
+            "Count the months of a year.|How many months make a year?|The number of months in a year?|"
+            "A year is how many months?"
+        ),
         "Tell me how many months a year has.",
         "A year has twelve months.",
         "twelve",

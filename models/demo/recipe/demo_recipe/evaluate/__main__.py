@@ -20,7 +20,7 @@ from .. import kokoro
 from ..domain import Turn
 from ..held_out import KINDS, Held, load
 from . import table
-from .ask import Answer, Refused, converse
+from .ask import Answer, RefusedError, converse
 from .conditions import CLEAN, CONDITIONS, WIRE_RATE, Conditions, people
 from .ear import Ear
 from .gateway import Gateway
@@ -128,7 +128,7 @@ def main() -> None:
         seconds, sounds, used = 0.0, [], gateway.processor_seconds()
         for asked, call in enumerate(calls):
             answers = asked_of(gateway, conditions.turns(call.held, call.kind, call.index, call.condition))
-            for position, (turn, answer) in enumerate(zip(call.held.turns, answers)):
+            for position, (turn, answer) in enumerate(zip(call.held.turns, answers, strict=True)):
                 judge.add(
                     f"{call.condition}-{call.kind}-{call.index:03}-{position}",
                     answer,
@@ -168,7 +168,7 @@ def asked_of(gateway: Gateway, turns: list[bytes]) -> list[Answer]:
     """The answers, or the end of everything with what the gateway wrote."""
     try:
         return converse(gateway.url, turns)
-    except (Refused, WebSocketException, OSError) as error:
+    except (RefusedError, WebSocketException, OSError) as error:
         raise SystemExit(f"eval-model: {error}. The gateway's last lines:\n{gateway.log()}") from error
 
 

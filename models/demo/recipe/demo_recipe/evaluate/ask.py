@@ -27,7 +27,7 @@ class Answer:
         return len(self.sound) / WIRE_RATE
 
 
-class Refused(RuntimeError):
+class RefusedError(RuntimeError):
     """The gateway said that it could not answer."""
 
 
@@ -60,7 +60,7 @@ def _ask(socket: ClientConnection, turn: bytes) -> Answer:
     status = event["response"]["status"]
     # An answer that was cut at its length limit is judged as it is.
     if status not in ("completed", "incomplete"):
-        raise Refused(f"the answer is {status}: {event['response'].get('status_details')}")
+        raise RefusedError(f"the answer is {status}: {event['response'].get('status_details')}")
     return Answer(transcript, np.frombuffer(pcm, "<i2").astype(np.float32) / 32768.0)
 
 
@@ -75,9 +75,9 @@ def receive(socket: ClientConnection) -> dict:
     try:
         event = json.loads(socket.recv(timeout=ANSWERED_WITHIN_S))
     except TimeoutError:
-        raise Refused(f"the gateway said nothing for {ANSWERED_WITHIN_S} s") from None
+        raise RefusedError(f"the gateway said nothing for {ANSWERED_WITHIN_S} s") from None
     if event["type"] == "error":
-        raise Refused(f"the gateway answered with an error: {event['error'].get('message')}")
+        raise RefusedError(f"the gateway answered with an error: {event['error'].get('message')}")
     return event
 
 

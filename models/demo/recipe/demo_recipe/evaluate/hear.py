@@ -34,7 +34,7 @@ def main() -> None:
             read = [read_wave((level / f"{number:02}.wav").read_bytes())[0] for number in range(len(texts))]
             sounds = [sound.astype(np.float32) / 32768 for sound in read]
             heard = [future.result() for future in [ear.hear(sound) for sound in sounds]]
-            found = [errors(text, one) for text, one in zip(texts, heard)]
+            found = [errors(text, one) for text, one in zip(texts, heard, strict=True)]
             total = sum(found, Errors(0, 0))
             rates[level.name], votes[level.name] = round(100 * total.rate, 1), round(opinion.mean(sounds, RATE), 2)
             print(
@@ -43,7 +43,7 @@ def main() -> None:
                 f"{len(texts)} answers",
                 flush=True,
             )
-            for text, one, error in zip(texts, heard, found):
+            for text, one, error in zip(texts, heard, found, strict=True):
                 if options.wrong and error.wrong:
                     print(f"    {text} -> {one}")
     if options.into:

@@ -15,6 +15,7 @@ import time
 import urllib.request
 import wave
 from pathlib import Path
+from typing import ClassVar
 
 import aiortc.codecs.opus
 import av
@@ -59,7 +60,7 @@ class Microphone(MediaStreamTrack):
 class Packets(aiortc.codecs.opus.OpusDecoder):
     """Keeps what it decodes."""
 
-    kept: list[tuple[int, bytes]] = []  # timestamp and packet of one answer
+    kept: ClassVar[list[tuple[int, bytes]]] = []  # timestamp and packet of one answer
 
     def decode(self, encoded_frame):
         Packets.kept.append((encoded_frame.timestamp, encoded_frame.data))

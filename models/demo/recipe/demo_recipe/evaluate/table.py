@@ -245,7 +245,7 @@ def aligned(table: str) -> str:
         if row[0].startswith("---"):
             lines.append("  ".join("-" * width for width in widths))
         else:
-            lines.append("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
+            lines.append("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)).rstrip())
     return "\n".join(lines)
 
 
@@ -277,7 +277,7 @@ def card(text: str, table: str, marks: tuple[str, str] = (BEGIN, END)) -> str:
 
 
 def today() -> str:
-    return datetime.datetime.now(datetime.timezone.utc).date().isoformat()
+    return datetime.datetime.now(datetime.UTC).date().isoformat()
 
 
 def machine() -> str:

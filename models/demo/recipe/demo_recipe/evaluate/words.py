@@ -10,6 +10,7 @@ Whoever changes what it counts judges the old checkpoints anew.
 
 from __future__ import annotations
 
+import itertools
 import re
 import unicodedata
 from collections.abc import Iterator
@@ -87,7 +88,7 @@ def words(text: str, due: list[str] | None = None) -> list[str]:
     text = re.sub(r"\d+", lambda found: f" {_number(found[0], due)} ", text).replace("'", "")
     said = re.sub(r"[^a-z0-9]", " ", text).split()
     if "and" not in due:
-        said = [word for before, word in zip(["", *said], said) if (before, word) != ("hundred", "and")]
+        said = [word for before, word in itertools.pairwise(["", *said]) if (before, word) != ("hundred", "and")]
     return list(_joined(said, due))
 
 
@@ -119,15 +120,15 @@ def _read(digits: str, due: list[str], start: int) -> int | None:
     for size in range(min(LONGEST_NUMBER, len(digits)), 0, -1):
         head, rest = digits[:size], digits[size:]
         said = number(int(head)).split()
-        if (size == 1 or head[0] != "0") and due[start : start + len(said)] == said:
-            if (end := _read(rest, due, start + len(said))) is not None:
-                return end
+        fits = (size == 1 or head[0] != "0") and due[start : start + len(said)] == said
+        if fits and (end := _read(rest, due, start + len(said))) is not None:
+            return end
     return None
 
 
 def _joined(said: list[str], due: list[str]) -> Iterator[str]:
     """Two words that are due as one, and one that is due as two."""
-    one, two = set(due), {a + b: (a, b) for a, b in zip(due, due[1:]) if len(a) > 1 or len(b) > 1}
+    one, two = set(due), {a + b: (a, b) for a, b in itertools.pairwise(due) if len(a) > 1 or len(b) > 1}
     at = 0
     while at < len(said):
         word, following = said[at], said[at + 1] if at + 1 < len(said) else ""
