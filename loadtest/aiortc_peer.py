@@ -17,7 +17,7 @@ from collections.abc import Coroutine
 import av
 import numpy
 from aiohttp import web
-from aiortc import MediaStreamTrack, RTCPeerConnection, RTCSessionDescription
+from aiortc import MediaStreamTrack, RTCDataChannel, RTCPeerConnection, RTCSessionDescription
 from aiortc.codecs import opus
 from aiortc.mediastreams import MediaStreamError
 
@@ -137,7 +137,7 @@ async def listen(track: MediaStreamTrack, voice: Voice, channel: asyncio.Future)
             start(answer(voice, await channel))
 
 
-async def answer(voice: Voice, channel) -> None:
+async def answer(voice: Voice, channel: RTCDataChannel) -> None:
     def send(event: dict) -> None:
         channel.send(json.dumps(event))
 
@@ -154,7 +154,7 @@ async def call(request: web.Request) -> web.Response:
     voice, channel = Voice(), asyncio.get_running_loop().create_future()
 
     @peer.on("datachannel")
-    def opened(opened) -> None:
+    def opened(opened: RTCDataChannel) -> None:
         channel.set_result(opened)
 
         @opened.on("message")

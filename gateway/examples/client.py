@@ -46,7 +46,7 @@ def ask(base_url: str, question: str, answer: str) -> str:
                 case "error":
                     sys.exit(f"refused: {event.error.message}")
     with wave.open(answer, "wb") as file:
-        file.setparams((1, 2, RATE, 0, "NONE", None))
+        file.setparams((1, 2, RATE, 0, "NONE", ""))
         file.writeframes(sound)
     return transcript
 

@@ -28,7 +28,7 @@ def main(path: str) -> int:
     validators = {kind: Draft202012Validator(schema) for kind, schema in event_schemas().items()}
 
     def refusal(event: dict) -> str | None:
-        validator = validators.get(event.get("type"))
+        validator = validators.get(event.get("type", ""))
         if validator is None:
             return "there is no such event"
         error = best_match(validator.iter_errors(event))

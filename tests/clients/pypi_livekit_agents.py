@@ -13,7 +13,7 @@ from livekit.agents import Agent, AgentSession, RunContext, function_tool
 from livekit.agents.voice.io import AudioInput, AudioOutput, AudioOutputCapabilities
 from livekit.plugins import openai
 
-from scenario import Scenario, arguments
+from scenario import Answer, Scenario, arguments
 
 # The session remembers an answer a moment after it was played.
 REMEMBERED_WITHIN_S = 10
@@ -41,7 +41,7 @@ class Loudspeaker(AudioOutput):
             capabilities=AudioOutputCapabilities(pause=False),
         )
         self._scenario = scenario
-        self._answer = None
+        self._answer: Answer | None = None
         self._begun = 0.0
         self._end: asyncio.TimerHandle | None = None
 
@@ -67,6 +67,7 @@ class Loudspeaker(AudioOutput):
             self._stop(True)
 
     def _length(self) -> float:
+        assert self._answer is not None, "nothing is played"
         return self._answer.length_ms(self._scenario.rate) / 1000
 
     def _stop(self, interrupted: bool) -> None:

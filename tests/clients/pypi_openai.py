@@ -8,11 +8,12 @@ import asyncio
 import base64
 
 from openai import AsyncOpenAI
+from openai.resources.realtime.realtime import AsyncRealtimeConnection
 
 from scenario import Scenario, arguments
 
 
-async def listen(connection, scenario: Scenario) -> None:
+async def listen(connection: AsyncRealtimeConnection, scenario: Scenario) -> None:
     # Items of answers that may be only partly heard, by answer.
     unheard: dict[str, str] = {}
     async for event in connection:

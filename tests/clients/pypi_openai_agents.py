@@ -8,12 +8,12 @@ import asyncio
 import json
 
 from agents import FunctionTool
-from agents.realtime import RealtimeAgent, RealtimeRunner
+from agents.realtime import RealtimeAgent, RealtimeRunner, RealtimeSession
 
 from scenario import Scenario, arguments
 
 
-async def listen(session, scenario: Scenario) -> None:
+async def listen(session: RealtimeSession, scenario: Scenario) -> None:
     # The client names an answer by its item where it speaks, by its response where it ends.
     items: dict[str, str] = {}
     async for event in session:
@@ -36,7 +36,7 @@ async def listen(session, scenario: Scenario) -> None:
 
 
 def tools(scenario: Scenario) -> list[FunctionTool]:
-    async def call(_, arguments: str) -> str:
+    async def call(_: object, arguments: str) -> str:
         return scenario.call(json.loads(arguments))
 
     if not (function := scenario.function):

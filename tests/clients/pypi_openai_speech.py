@@ -29,6 +29,7 @@ def recording(path: str, rate: int) -> bytes:
 
 def main() -> None:
     address, scenario = arguments()
+    assert scenario.function is not None, "the text to speak is the function's description"
     client = OpenAI(base_url=f"http://{address}/v1", api_key=scenario.key, max_retries=0)
     asked = {"model": "gpt-4o-mini-tts", "voice": "alloy", "input": scenario.function["description"]}
     spoken = {}

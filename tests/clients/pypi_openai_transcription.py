@@ -12,8 +12,10 @@ import asyncio
 import base64
 import json
 from importlib.metadata import version
+from typing import Any
 
 from openai import AsyncOpenAI
+from openai.resources.realtime.realtime import AsyncRealtimeConnection
 
 from scenario import Scenario, arguments
 
@@ -29,12 +31,12 @@ SESSION = {
 WITHIN_S = 60
 
 
-async def say(connection, scenario: Scenario, index: int) -> None:
+async def say(connection: AsyncRealtimeConnection, scenario: Scenario, index: int) -> None:
     async for piece in scenario.pieces(scenario.turns[index]):
         await connection.input_audio_buffer.append(audio=base64.b64encode(piece).decode())
 
 
-async def until(connection, kind: str):
+async def until(connection: AsyncRealtimeConnection, kind: str) -> Any:
     """The next event of this type."""
     async for event in connection:
         if event.type == "conversation.item.input_audio_transcription.delta":
@@ -44,7 +46,7 @@ async def until(connection, kind: str):
     raise SystemExit(f"the connection ended before a {kind}")
 
 
-async def transcript(connection) -> str:
+async def transcript(connection: AsyncRealtimeConnection) -> str:
     return (await until(connection, "conversation.item.input_audio_transcription.completed")).transcript
 
 

@@ -129,11 +129,11 @@ async def talk(address: str, scenario: Scenario) -> None:
     ready = asyncio.Event()
 
     @worker.event_handler("on_pipeline_started")
-    async def started(*_) -> None:
+    async def started(*_: object) -> None:
         ready.set()
 
     @worker.event_handler("on_pipeline_error")
-    async def failed(_, frame: ErrorFrame) -> None:
+    async def failed(_: object, frame: ErrorFrame) -> None:
         scenario.errors.append(frame.error)
 
     runner = WorkerRunner(handle_sigint=False)

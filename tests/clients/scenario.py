@@ -91,6 +91,7 @@ class Scenario:
 
     def call(self, arguments: dict) -> str:
         """The function itself."""
+        assert self.function is not None, "no function was declared"
         self.calls.append(arguments)
         return self.function["result"]
 

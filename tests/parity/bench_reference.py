@@ -39,15 +39,15 @@ def read_question(path: Path):
 
 
 def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("checkpoint", type=Path)
-    arguments.add_argument("wav", type=Path)
-    arguments.add_argument("--threads", type=int, default=2, help="torch threads (default: 2)")
-    arguments.add_argument("--repeats", type=int, default=5, help="timed answers, after one untimed (default: 5)")
-    arguments.add_argument("--speaker", default=None, help="default: the first of the checkpoint")
-    arguments.add_argument("--max-tokens", type=int, default=100)
-    arguments.add_argument("--max-frames", type=int, default=250)
-    arguments = arguments.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("checkpoint", type=Path)
+    parser.add_argument("wav", type=Path)
+    parser.add_argument("--threads", type=int, default=2, help="torch threads (default: 2)")
+    parser.add_argument("--repeats", type=int, default=5, help="timed answers, after one untimed (default: 5)")
+    parser.add_argument("--speaker", default=None, help="default: the first of the checkpoint")
+    parser.add_argument("--max-tokens", type=int, default=100)
+    parser.add_argument("--max-frames", type=int, default=250)
+    arguments = parser.parse_args()
 
     torch.set_num_threads(arguments.threads)
     torch.set_grad_enabled(False)

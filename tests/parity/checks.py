@@ -170,8 +170,8 @@ def weakest_blocks(model, fixture: Fixture, turns, questions) -> dict[str, dict]
     # The table of the last code feeds the talker only: a block counts by where it matters most.
     shared = changes["talker"].keys() & changes["code predictor"].keys()
     for name in shared:
-        moved = max(changes["talker"][name], changes["code predictor"][name])
-        changes["talker"][name] = changes["code predictor"][name] = moved
+        most = max(changes["talker"][name], changes["code predictor"][name])
+        changes["talker"][name] = changes["code predictor"][name] = most
     seen = {piece.split("[")[0] for part in changes.values() for piece in part}
     unseen = [name for name, _ in model.named_parameters() if name not in seen]
     invariant = [name for name in unseen if all(mark in name for mark in INVARIANT)]
@@ -179,7 +179,7 @@ def weakest_blocks(model, fixture: Fixture, turns, questions) -> dict[str, dict]
     assert not rest, f"no part covers {rest[:5]}"
     summary = {}
     for part, moved in changes.items():
-        weakest = min(moved, key=moved.get)
+        weakest = min(moved, key=moved.__getitem__)
         summary[part] = {"blocks": len(moved), "weakest": weakest, "change": moved[weakest]}
     return summary
 

@@ -2,12 +2,16 @@
 
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import torch
 from transformers.models.qwen3_omni_moe.modeling_qwen3_omni_moe import _get_feat_extract_output_lengths
 
 from configs import SUPPRESSED, Fixture
 from tokens import Conversation, special
+
+# Keyword arguments and result of each call.
+Log = list[tuple[dict[str, Any], Any]]
 
 
 @dataclass
@@ -39,6 +43,21 @@ class Turn:
     talker_codes: list[int]  # codebook 0 of each step, the end of speech included
     predictor_logits: torch.Tensor  # [frames, groups - 1, codes]
     codes: torch.Tensor  # [groups, frames]
+
+
+class RunSettings(Protocol):
+    """The part of a fixture that a conversation takes."""
+
+    @property
+    def speaker(self) -> str: ...
+    @property
+    def accept_hidden_layer(self) -> int: ...
+    @property
+    def talker_repetition_penalty(self) -> float: ...
+    @property
+    def limits(self) -> dict: ...
+    @property
+    def system(self) -> str | None: ...
 
 
 def audio_tokens(mel: torch.Tensor) -> int:
@@ -79,7 +98,7 @@ def each_audio_alone(thinker_model):
 
 
 @contextmanager
-def recorded(module, log: list):
+def recorded(module, log: Log):
     """Logs (keyword arguments, result) of each `generate` call of a sub-model, asking it for logits and scores."""
     plain = module.generate
 
@@ -100,7 +119,7 @@ def _steps(rows) -> torch.Tensor:
 
 
 @torch.no_grad()
-def ask(model, fixture: Fixture, prompt_ids: list[int], mels: list[torch.Tensor], **overrides) -> Turn:
+def ask(model, fixture: RunSettings, prompt_ids: list[int], mels: list[torch.Tensor], **overrides) -> Turn:
     """One greedy call of the reference's `generate`. `overrides` are further keyword arguments of it."""
     settings = dict(
         speaker=fixture.speaker,
@@ -111,7 +130,9 @@ def ask(model, fixture: Fixture, prompt_ids: list[int], mels: list[torch.Tensor]
         **fixture.limits,
     )
     ids = torch.tensor([prompt_ids])
-    thinker_log, talker_log, predictor_log = [], [], []
+    thinker_log: Log = []
+    talker_log: Log = []
+    predictor_log: Log = []
     with (
         each_audio_alone(model.thinker.model),
         recorded(model.thinker, thinker_log),
@@ -154,7 +175,7 @@ def decode(model, codes: torch.Tensor) -> torch.Tensor:
     return model.code2wav(codes[None])[0, 0]
 
 
-def converse(model, fixture: Fixture, tokenizer, questions: list[Question]) -> list[Turn]:
+def converse(model, fixture: RunSettings, tokenizer, questions: list[Question]) -> list[Turn]:
     """Holds the whole conversation."""
     conversation, turns = Conversation(tokenizer, fixture.system), []
     for index, question in enumerate(questions):

@@ -10,6 +10,8 @@ import json
 import pathlib
 import random
 import struct
+from collections.abc import Iterator
+from typing import Any
 
 # Type number and bytes of a block of 32 numbers: a scale of half precision, then the integers.
 FORMATS = {"q4_0": (2, 18), "q8_0": (8, 34)}
@@ -17,6 +19,7 @@ F32 = 0
 BLOCK = 32
 ALIGNMENT = 32
 UINT32, FLOAT32, STRING = 4, 6, 8
+Sizes = tuple[int, ...]
 
 
 @dataclasses.dataclass
@@ -52,7 +55,7 @@ class Dimensions:
             eps=text["rms_norm_eps"],
         )
 
-    def metadata(self):
+    def metadata(self) -> Iterator[tuple[str, int, Any]]:
         """Keys with their type and value."""
         numbers = {
             "vocab_size": self.vocabulary,
@@ -75,7 +78,7 @@ class Dimensions:
         yield "qwen3moe.attention.layer_norm_rms_epsilon", FLOAT32, self.eps
         yield "tokenizer.ggml.model", STRING, "none"
 
-    def tensors(self):
+    def tensors(self) -> Iterator[tuple[str, Sizes]]:
         """Names with sizes, fastest first; vectors and routers are of single precision."""
         hidden, q, kv = self.hidden, self.heads * self.head_dim, self.kv_heads * self.head_dim
         yield "token_embd.weight", (hidden, self.vocabulary)
@@ -107,18 +110,18 @@ class Dimensions:
         return read
 
 
-def count(sizes) -> int:
+def count(sizes: Sizes) -> int:
     numbers = 1
     for each in sizes:
         numbers *= each
     return numbers
 
 
-def is_single(name: str, sizes) -> bool:
+def is_single(name: str, sizes: Sizes) -> bool:
     return len(sizes) == 1 or "ffn_gate_inp" in name
 
 
-def size(name: str, sizes, form: str) -> int:
+def size(name: str, sizes: Sizes, form: str) -> int:
     """Bytes of a tensor."""
     return count(sizes) * 4 if is_single(name, sizes) else count(sizes) // BLOCK * FORMATS[form][1]
 

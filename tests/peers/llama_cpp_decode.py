@@ -55,8 +55,8 @@ def library(folder: pathlib.Path) -> ctypes.CDLL:
 
 
 def main() -> None:
-    folder, file, threads, prompt, tokens = sys.argv[1:]
-    threads, prompt, tokens = int(threads), int(prompt), int(tokens)
+    folder, file, *counts = sys.argv[1:]
+    threads, prompt, tokens = map(int, counts)
     llama = library(pathlib.Path(folder))
     llama.llama_backend_init()
     started = time.perf_counter()

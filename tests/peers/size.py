@@ -16,6 +16,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator, Sequence
 
 import gguf
 
@@ -28,7 +29,7 @@ THREADS = (1, 2)
 PROMPT, TOKENS = 130, 64
 
 
-def ours(arguments, weights: str, threads: int, folder: pathlib.Path) -> tuple[float, float]:
+def ours(arguments: argparse.Namespace, weights: str, threads: int, folder: pathlib.Path) -> tuple[float, float]:
     """Milliseconds and megabytes of weights for each decoded token."""
     report = folder / "ours.json"
     command = [arguments.repartee, "bench", "size", "--synthetic-weights", arguments.config, "--report", report]
@@ -45,14 +46,14 @@ def llama_cpp(file: pathlib.Path, threads: int) -> dict:
     return json.loads(run([sys.executable, script, LIBRARIES, file, str(threads), str(PROMPT), str(TOKENS)]))
 
 
-def run(command) -> str:
+def run(command: Sequence[str | pathlib.Path]) -> str:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         sys.exit(f"{' '.join(map(str, command))} failed:\n{done.stdout}{done.stderr}")
     return done.stdout
 
 
-def decoding(arguments):
+def decoding(arguments: argparse.Namespace) -> Iterator[dict]:
     """Rows of decoding beside llama.cpp."""
     dimensions = gguf.Dimensions.of(arguments.config / "config.json", arguments.layers)
     with tempfile.TemporaryDirectory(dir=arguments.scratch) as scratch:
@@ -94,17 +95,17 @@ def show(row: dict) -> None:
 
 
 def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("repartee", type=pathlib.Path)
-    arguments.add_argument("config", type=pathlib.Path)
-    arguments.add_argument("report", type=pathlib.Path)
-    arguments.add_argument(
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("repartee", type=pathlib.Path)
+    parser.add_argument("config", type=pathlib.Path)
+    parser.add_argument("report", type=pathlib.Path)
+    parser.add_argument(
         "--layers", type=int, default=8, help="of the thinker; memory and disk: 0.7 GB each (default: 8)"
     )
-    arguments.add_argument("--rounds", type=int, default=3)
-    arguments.add_argument("--answers", type=pathlib.Path)
-    arguments.add_argument("--scratch", type=pathlib.Path, default=pathlib.Path("target"), help="folder for GGUF files")
-    arguments = arguments.parse_args()
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--answers", type=pathlib.Path)
+    parser.add_argument("--scratch", type=pathlib.Path, default=pathlib.Path("target"), help="folder for GGUF files")
+    arguments = parser.parse_args()
     os.environ.pop("REPARTEE_CONFIG", None)
     rows = []
     if arguments.answers and arguments.answers.exists():

@@ -45,19 +45,17 @@ def load(folder: Path, random: bool, layers: int | None, dtype):
 
 
 def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("checkpoint", type=Path)
-    arguments.add_argument("--random", action="store_true", help="draw the weights: the folder has none")
-    arguments.add_argument("--layers", type=int, help="most layers of each stack (default: all)")
-    arguments.add_argument("--threads", type=int, default=2, help="torch threads (default: 2)")
-    arguments.add_argument("--repeats", type=int, default=3, help="timed answers, after one untimed (default: 3)")
-    arguments.add_argument("--heard", type=float, default=2.0, help="seconds of the question (default: 2)")
-    arguments.add_argument("--tokens", type=int, default=16, help="of the answer's text (default: 16)")
-    arguments.add_argument("--codes", type=int, default=48, help="of the answer's speech (default: 48)")
-    arguments.add_argument(
-        "--dtype", default="float32", help="of all but token2wav, whose is float32 (default: float32)"
-    )
-    arguments = arguments.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("checkpoint", type=Path)
+    parser.add_argument("--random", action="store_true", help="draw the weights: the folder has none")
+    parser.add_argument("--layers", type=int, help="most layers of each stack (default: all)")
+    parser.add_argument("--threads", type=int, default=2, help="torch threads (default: 2)")
+    parser.add_argument("--repeats", type=int, default=3, help="timed answers, after one untimed (default: 3)")
+    parser.add_argument("--heard", type=float, default=2.0, help="seconds of the question (default: 2)")
+    parser.add_argument("--tokens", type=int, default=16, help="of the answer's text (default: 16)")
+    parser.add_argument("--codes", type=int, default=48, help="of the answer's speech (default: 48)")
+    parser.add_argument("--dtype", default="float32", help="of all but token2wav, whose is float32 (default: float32)")
+    arguments = parser.parse_args()
 
     torch.set_num_threads(arguments.threads)
     torch.set_grad_enabled(False)

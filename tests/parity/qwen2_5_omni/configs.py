@@ -1,6 +1,7 @@
 """The configuration of the Qwen2.5-Omni fixture: small, and unlike the published one wherever that can be."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from transformers import Qwen2_5OmniConfig
 
@@ -75,7 +76,7 @@ TALKER = dict(
     head_dim=12,
     rope_parameters={"rope_type": "default", "rope_theta": 5_000.0, "mrope_section": [2, 2, 2]},
 )
-TOKEN2WAV = dict(
+TOKEN2WAV: dict[str, Any] = dict(
     dit_config=dict(
         hidden_size=24,
         num_hidden_layers=3,

@@ -117,7 +117,9 @@ def talk_until(model, fixture: Fixture, tokenizer, asked, last: int, stop: int, 
 
 def stop_talker(model, fixture: Fixture, tokenizer, asked) -> str | None:
     """Sets the rows of both ids that end the speech; or says why it cannot."""
-    talker, conditions, said = model.talker, {"end": [], "pad": []}, set()
+    talker, said = model.talker, set()
+    # Hidden row, least and greatest score.
+    conditions: dict[str, list[tuple[torch.Tensor, float, float]]] = {"end": [], "pad": []}
     ids = {"end": talker.codec_eos_token, "pad": talker.codec_pad_token}
     for turn, frames in enumerate(fixture.frames):
         limits = dict(talker_max_new_tokens=frames + 1, endless=list(range(fixture.codes, fixture.codes + 16)))
@@ -295,9 +297,9 @@ def check(fixture: Fixture) -> None:
 
 
 def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--check", action="store_true", help="compare the committed fixture instead of making it")
-    arguments = arguments.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="compare the committed fixture instead of making it")
+    arguments = parser.parse_args()
     torch.set_num_threads(1)
     torch.set_grad_enabled(False)
     transformers.logging.set_verbosity_error()

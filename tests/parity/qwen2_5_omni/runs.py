@@ -1,13 +1,18 @@
 """Runs the reference's own `generate` over a conversation and records the tensors between its parts."""
 
+from collections.abc import Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
+from typing import Any
 
 import torch
 
 from configs import Fixture
 from tokens import Conversation, special
+
+# Keyword arguments and result of each call.
+Log = list[tuple[dict[str, Any], Any]]
 
 
 @dataclass
@@ -64,7 +69,7 @@ def batch_mels(mels: list[torch.Tensor]) -> dict:
 
 
 @contextmanager
-def recorded(module, log: list, suppressed: list[int] = ()):
+def recorded(module, log: Log, suppressed: Sequence[int] = ()):
     """Logs (keyword arguments, result) of each `generate` call of a sub-model, which never chooses `suppressed`; the
     reference gets what it asked for.
     """
@@ -112,7 +117,7 @@ def masked(talker):
 
 
 @contextmanager
-def positions_of(module, log: list):
+def positions_of(module, log: Log):
     """Logs the rotary positions of each step of a language model."""
     hook = module.register_forward_pre_hook(lambda _module, args: log.append(args[1][:, 0].clone()))
     try:
@@ -143,7 +148,7 @@ def ask(
     prompt_ids: list[int],
     mels: list[torch.Tensor],
     stop: int,
-    endless: list[int] = (),
+    endless: Sequence[int] = (),
     **more,
 ) -> Turn:
     """One greedy call of the reference's `generate`. `more` are further keyword arguments of it; `endless` are ids that
@@ -161,7 +166,10 @@ def ask(
         talker_eos_token_id=[talker.codec_pad_token, talker.codec_eos_token],
     )
     ids = torch.tensor([prompt_ids])
-    thinker_log, talker_log, thinker_at, talker_at = [], [], [], []
+    thinker_log: Log = []
+    talker_log: Log = []
+    thinker_at: list[torch.Tensor] = []
+    talker_at: list[torch.Tensor] = []
     with (
         silent(model),
         masked(talker),

@@ -11,6 +11,7 @@ import json
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 sys.path.append(str(Path(__file__).parent.parent))
@@ -32,7 +33,7 @@ REFERENCE_FRAMES = 19
 # An evaluation in the middle of a solve.
 TIME = 0.37
 
-DIT = dict(
+DIT: dict[str, Any] = dict(
     hidden_size=36,
     num_hidden_layers=5,
     num_attention_heads=3,
@@ -54,7 +55,7 @@ DIT = dict(
     enc_res2net_scale=2,
     enc_se_channels=7,
 )
-BIGVGAN = dict(
+BIGVGAN: dict[str, Any] = dict(
     mel_dim=14,
     upsample_initial_channel=40,
     resblock_kernel_sizes=[3, 7, 11],
@@ -258,9 +259,9 @@ def check() -> None:
 
 
 def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--check", action="store_true", help="compare the committed fixture instead of making it")
-    arguments = arguments.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="compare the committed fixture instead of making it")
+    arguments = parser.parse_args()
     torch.set_num_threads(1)
     torch.set_grad_enabled(False)
     transformers.logging.set_verbosity_error()

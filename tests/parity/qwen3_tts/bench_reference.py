@@ -49,18 +49,16 @@ def load(folder: Path, random: bool, layers: int | None, dtype):
 
 
 def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("checkpoint", type=Path)
-    arguments.add_argument("--random", action="store_true", help="draw the weights: the folder has none")
-    arguments.add_argument("--layers", type=int, help="most layers of each stack (default: all)")
-    arguments.add_argument("--threads", type=int, default=2, help="torch threads (default: 2)")
-    arguments.add_argument("--repeats", type=int, default=3, help="timed answers, after one untimed (default: 3)")
-    arguments.add_argument("--characters", type=int, default=40, help="of the text (default: 40)")
-    arguments.add_argument("--frames", type=int, default=25, help="of the answer (default: 25)")
-    arguments.add_argument(
-        "--dtype", default="float32", help="of the talker (default: float32); the codec's is float32"
-    )
-    arguments = arguments.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("checkpoint", type=Path)
+    parser.add_argument("--random", action="store_true", help="draw the weights: the folder has none")
+    parser.add_argument("--layers", type=int, help="most layers of each stack (default: all)")
+    parser.add_argument("--threads", type=int, default=2, help="torch threads (default: 2)")
+    parser.add_argument("--repeats", type=int, default=3, help="timed answers, after one untimed (default: 3)")
+    parser.add_argument("--characters", type=int, default=40, help="of the text (default: 40)")
+    parser.add_argument("--frames", type=int, default=25, help="of the answer (default: 25)")
+    parser.add_argument("--dtype", default="float32", help="of the talker (default: float32); the codec's is float32")
+    arguments = parser.parse_args()
 
     torch.set_num_threads(arguments.threads)
     torch.set_grad_enabled(False)

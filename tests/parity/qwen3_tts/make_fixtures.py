@@ -272,10 +272,10 @@ def check(fixture: Fixture) -> None:
 
 
 def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--check", action="store_true", help="compare the committed fixtures instead of making any")
-    arguments.add_argument("names", nargs="*", help="which fixtures (default: all)")
-    arguments = arguments.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="compare the committed fixtures instead of making any")
+    parser.add_argument("names", nargs="*", help="which fixtures (default: all)")
+    arguments = parser.parse_args()
 
     torch.set_num_threads(1)
     torch.set_grad_enabled(False)

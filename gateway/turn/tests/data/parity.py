@@ -14,6 +14,7 @@ which tests/requirements-clients.txt installs for the conformance tests; onnxrun
 
 import json
 import wave
+from collections.abc import Iterable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 
@@ -27,6 +28,7 @@ MODEL = Path(smart_turn.__file__).parent / "data/smart-turn-v3.2-cpu.onnx"
 QUESTIONS = ["how-deep-ocean", "count-three-to-six", "name-anna", "six-times-seven", "tell-a-joke", "who-are-you"]
 SHARES = [1.0, 0.7, 0.4]
 RATE, SECONDS = 16_000, 8
+Field = tuple[int, int, bytes]
 
 
 # The protocol buffers wire format, as far as this file uses it.
@@ -46,7 +48,7 @@ def encoded(value: int) -> bytes:
     return out + bytes([value])
 
 
-def fields(data: bytes):
+def fields(data: bytes) -> Iterator[Field]:
     """(field, wire type, value) of each field; a value of type 2 as bytes, others as they stand."""
     at = 0
     while at < len(data):
@@ -62,7 +64,7 @@ def fields(data: bytes):
         yield key >> 3, key & 7, data[start:at]
 
 
-def joined(parts) -> bytes:
+def joined(parts: Iterable[Field]) -> bytes:
     return b"".join(
         encoded(field << 3 | kind) + (encoded(len(value)) if kind == 2 else b"") + value for field, kind, value in parts
     )
@@ -73,7 +75,7 @@ def with_float_activations(model: bytes) -> bytes:
     graph = next(value for field, _, value in fields(model) if field == 7)
     nodes = [list(fields(value)) for field, _, value in fields(graph) if field == 1]
 
-    def of(node: list, wanted: int) -> list[bytes]:
+    def of(node: list[Field], wanted: int) -> list[bytes]:
         return [value for field, _, value in node if field == wanted]
 
     quantised = {of(node, 2)[0]: of(node, 1)[0] for node in nodes if of(node, 4) == [b"QuantizeLinear"]}

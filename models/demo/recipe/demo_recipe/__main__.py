@@ -9,11 +9,15 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from .scale import SCALES, Scale
 
+if TYPE_CHECKING:
+    import torch
 
-def device():
+
+def device() -> torch.device:
     import torch
 
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")

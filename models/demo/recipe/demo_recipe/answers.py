@@ -13,8 +13,10 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,6 +24,9 @@ from .config import FRAME
 from .domain import conversations
 from .progress import Progress
 from .scale import Scale
+
+if TYPE_CHECKING:
+    from .voice import Voice
 
 SHARD = 50
 PLANNED_SHARD = 500
@@ -103,12 +108,17 @@ def _make(folder: Path, lines: list[str], size: int, sound: bool, scale: Scale) 
             progress.step(note=f"{frames * 0.08:.0f} s of speech in the last")
 
 
-def _speak(shard: tuple[Path, list[str], bool]) -> int:
+@cache
+def _voice(sound: bool) -> Voice:
+    """One for each process."""
     from .voice import Voice  # the voice's packages are needed in these steps only
 
+    return Voice(sound)
+
+
+def _speak(shard: tuple[Path, list[str], bool]) -> int:
     path, lines, sound = shard
-    voice = getattr(_speak, "voice", None) or Voice(sound)
-    _speak.voice = voice  # one for each process
+    voice = _voice(sound)
     plans, sounds = [], []
     for line in lines:
         if sound:

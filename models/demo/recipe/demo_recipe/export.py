@@ -30,7 +30,7 @@ def make(work: Path, out: Path, rest: Path | None = None) -> None:
     parts = {"thinker": (thinker, ("visual.",)), "talker": (talker, ()), "codec": (code2wav, ())}
     made = {path.stem for path in work.glob("*.pt")} | ({"codec"} if (work / "tuned.pt").exists() else set())
     lacking = [name for name in parts if name not in made] if rest else []
-    finished = finished_parts(rest, work) if lacking else {}
+    finished = finished_parts(rest, work) if rest and lacking else {}
     for name, (trained, untrained) in parts.items():
         load(modules(model)[name], finished[name] if name in lacking else trained(work), name, untrained)
     model = model.to(torch.bfloat16)

@@ -16,6 +16,7 @@ from functools import cache
 
 import numpy as np
 import torch
+from torch import Tensor
 from transformers.audio_utils import hertz_to_mel, mel_filter_bank, mel_to_hertz
 
 CPU = torch.device("cpu")
@@ -65,7 +66,7 @@ def at_hertz(hertz: torch.Tensor) -> torch.Tensor:
     return torch.tensor(mels / hertz_to_mel(RATE / 2, "slaney") * (BINS + 1) - 1.0, dtype=torch.float32)
 
 
-def tokens(frames):
+def tokens(frames: Tensor) -> Tensor:
     """Audio tokens of so many frames: three halvings, and 13 for each full window. Works on integers and on tensors."""
     rest = frames % WINDOW
     for _ in range(3):

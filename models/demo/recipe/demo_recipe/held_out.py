@@ -20,6 +20,7 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -27,6 +28,9 @@ from .domain import Turn, talk, topics, unknown
 from .domain.topics import Speaker
 from .progress import Progress
 from .questions import HELD_OUT_SINCE, HELD_OUT_VOICES, Voice
+
+if TYPE_CHECKING:
+    from . import voice
 
 SEED = 20_000_003  # another than those of the sets that training makes
 # Single questions of each topic. Not the shares of training, which may be tuned without moving what is judged by.
@@ -82,19 +86,22 @@ def lists() -> dict[str, list[Held]]:
     return {kind: first[kind] + since[kind] for kind in KINDS}
 
 
+def alone(maker: Callable[[Speaker], Turn]) -> Callable[[Speaker], list[Turn]]:
+    """Conversations of the one turn that `maker` makes."""
+    return lambda s: [maker(s)]
+
+
 def _lists(seed: str, voices: tuple[str, ...], fewer: int) -> dict[str, list[Held]]:
     def some(count: int, name: str, maker: Callable[[Speaker], list[Turn]]) -> list[Held]:
         return list(distinct(-(-count // fewer), seed + name, voices, maker))
 
-    singles = [
-        held for maker, count in SINGLES.items() for held in some(count, maker.__name__, lambda s, m=maker: [m(s)])
-    ]
+    singles = [held for maker, count in SINGLES.items() for held in some(count, maker.__name__, alone(maker))]
     random.Random(SEED).shuffle(singles)
     return {
         "single": singles,
         "follow-up": some(FOLLOW_UPS, "follow-up", talk.follow_up),
         "memory": some(MEMORIES, "memory", talk.remember),
-        "unknown": some(UNKNOWNS, "unknown", lambda s: [unknown.unknown(s)]),
+        "unknown": some(UNKNOWNS, "unknown", alone(unknown.unknown)),
     }
 
 
@@ -108,9 +115,9 @@ def make(out: Path, work: Path) -> None:
         write(out / f"{kind}.json", conversations)
         print(f"held-out: {len(conversations)} conversations in {out / f'{kind}.json'}", flush=True)
     try:
-        from .voice import Voice as Teacher
+        from . import voice
 
-        teacher = Teacher()
+        teacher = voice.Voice()
     except (ImportError, OSError) as error:
         print(f"held-out: {out / 'voice.json'} is left as it is, the teacher is not installed ({error})", flush=True)
         return
@@ -118,7 +125,7 @@ def make(out: Path, work: Path) -> None:
     (out / "voice.json").write_text(json.dumps(measure_voice(teacher, answers, work / "voice"), indent=1) + "\n")
 
 
-def measure_voice(teacher, answers: list[str], keep: Path) -> dict[str, object]:
+def measure_voice(teacher: voice.Voice, answers: list[str], keep: Path) -> dict[str, object]:
     """Level, average spectrum and energy at frame boundaries of the teacher's speech of these answers.
 
     Both as it speaks (`natural`) and with locked pitch pulses (`locked`); the codec is taught one of them, see

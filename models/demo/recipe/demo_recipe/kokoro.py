@@ -12,10 +12,15 @@ import os
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from . import phonemes
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, ValueInfoProto
+    from onnxruntime import InferenceSession
 
 FOLDER = Path(os.environ.get("KOKORO") or Path(__file__).parents[4] / "target/tools/kokoro")
 RATE = 24_000
@@ -43,7 +48,7 @@ def style(voice: str) -> np.ndarray:
     )
 
 
-def session(model: str | bytes):
+def session(model: str | bytes) -> InferenceSession:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -53,7 +58,7 @@ def session(model: str | bytes):
 
 
 @cache
-def _whole():
+def _whole() -> InferenceSession:
     return session(str(FOLDER / "model.onnx"))
 
 
@@ -109,13 +114,14 @@ class Teacher:
 
     def sound(self, melody: Melody) -> np.ndarray:
         """f32 at 24 kHz, `UNIT` samples for each unit."""
+        assert self._sound is not None, "made for melodies only"
         return self._sound.run([SOUND], self._feed(melody.symbols, melody.durations))[0].reshape(-1)
 
     def _feed(self, symbols: str, durations: np.ndarray) -> dict[str, np.ndarray]:
         return {"tokens": ids(symbols), "style": self._style, DURATIONS: durations.astype(np.float32)[None]}
 
 
-def _part(model, given: list[str], wanted: list[str]):
+def _part(model: ModelProto, given: list[str], wanted: list[str]) -> InferenceSession:
     """The part of the graph between some edges. The runtime computes all that a graph holds, wanted or not."""
     from onnx import ModelProto, TensorProto, helper
 
@@ -132,14 +138,17 @@ def _part(model, given: list[str], wanted: list[str]):
     part.CopyFrom(model)
     graph = part.graph
 
-    def edge(name: str, shape: list | None):
+    def described(name: str, shape: list | None) -> ValueInfoProto:
         return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
 
     for kept, chosen in (
         (graph.node, [node for node in model.graph.node if id(node) in nodes]),
         (graph.initializer, [tensor for tensor in model.graph.initializer if tensor.name in needed]),
-        (graph.input, [i for i in model.graph.input if i.name in needed] + [edge(name, [1, None]) for name in given]),
-        (graph.output, [edge(name, None) for name in wanted]),
+        (
+            graph.input,
+            [i for i in model.graph.input if i.name in needed] + [described(name, [1, None]) for name in given],
+        ),
+        (graph.output, [described(name, None) for name in wanted]),
     ):
         kept_list = list(chosen)
         del kept[:]

@@ -33,11 +33,12 @@ def make(work: Path, device: torch.device) -> None:
     )
     spoken = speaking.say(speaking.load(work, device), texts) if codec and (work / "talker.pt").exists() else None
     for number, (answer, target) in enumerate(said):
+        assert answer.samples is not None, "the step `answers` makes sound"
         levels = {"natural": answer.samples.astype(np.float32) / 32768, "locked": target.astype(np.float32)}
         with torch.no_grad():
             if codec:
                 levels["codec"] = codec.decode(torch.from_numpy(answer.codes).long()[None].to(device))[0].cpu().numpy()
-            if spoken:
+            if codec and spoken:
                 codes = spoken[number].to(device)
                 levels["talker"] = (
                     codec.decode(codes[None])[0].cpu().numpy() if len(codes) > 1 else np.zeros(FRAME, np.float32)

@@ -134,9 +134,9 @@ class Voice:
         if family == "festival":
             return festival(text, voice, self.speed, self._hertz())
         if family == "flite":
-            pitch = ["--setf", f"int_f0_target_mean={self._hertz()}"] if voice in FLITE else []
+            tone = ["--setf", f"int_f0_target_mean={self._hertz()}"] if voice in FLITE else []
             stretch = ["--setf", f"duration_stretch={1 / self.speed:.2f}"]
-            command = ["flite", "-voice", voice, *stretch, *pitch, "-t", text, "-o", "/dev/stdout"]
+            command = ["flite", "-voice", voice, *stretch, *tone, "-t", text, "-o", "/dev/stdout"]
         else:
             command = [
                 "espeak-ng",
@@ -216,7 +216,9 @@ def shard(path: Path, first: int, count: int) -> int:
 
 def store(path: Path, talks: list[tuple[Voice, tuple[Turn, ...]]]) -> int:
     """Speaks conversations and writes them as a shard. Returns how many turns they have."""
-    sounds, turns, lists = [], [], []
+    sounds: list[np.ndarray] = []
+    turns: list[dict] = []
+    lists: list[list[int]] = []
     for voice, asked in talks:
         lists.append([len(turns) + k for k in range(len(asked))])
         for turn in asked:
@@ -237,7 +239,8 @@ def make(work: Path, scale: Scale) -> None:
     to judge by.
     """
     wanted, natural = (max(1, round(turns / TURNS_PER_CONVERSATION)) for turns in (scale.questions, scale.natural))
-    jobs, dictated = [], max(1, round(scale.questions * DICTATED_SHARE))
+    jobs: list[tuple[float, Path, int, int]] = []
+    dictated = max(1, round(scale.questions * DICTATED_SHARE))
     held_out = min(HELD_OUT, max(2, wanted // 20))
     for name, total in (("held_out", held_out), ("train", wanted), ("natural", natural), ("dictated", dictated)):
         folder = work / "questions" / name
@@ -250,7 +253,7 @@ def make(work: Path, scale: Scale) -> None:
     jobs.sort()
     progress = Progress("questions", len(jobs))
     with ProcessPoolExecutor(scale.processes, mp_context=get_context("spawn")) as pool:
-        for future in as_completed([pool.submit(shard, *job) for _, *job in jobs]):
+        for future in as_completed([pool.submit(shard, path, first, count) for _, path, first, count in jobs]):
             progress.step(note=f"{future.result()} turns in the last")
 
 

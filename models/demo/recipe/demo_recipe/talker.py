@@ -222,7 +222,8 @@ class Talker(nn.Module):
             typed = data.questions[torch.randint(0, len(data.questions), ()).item()] if torch.rand(()) < 0.12 else None
             users += self.user(typed, int(torch.randint(*HEARD, ())))
         texts, spoken, firsts = [], [], []
-        batch, own = zip(*(data.retimed(said) for said in batch), strict=True)
+        retimed = [data.retimed(said) for said in batch]
+        batch, own = [said for said, _ in retimed], [kept for _, kept in retimed]
         for said in batch:
             text, codes, first = self.sequence(said, data.corrupted(said), users)
             texts.append(text)

@@ -21,7 +21,7 @@ from . import questions, thinker_judge, tokenizer
 from .features import BINS, WINDOW, Windows, at_hertz, bins_hertz
 from .scale import Scale
 from .thinker_data import Batches, Template
-from .thinker_model import Thinker, warm_embeddings
+from .thinker_model import Batch, Thinker, warm_embeddings
 from .training import Interrupt, autocast, leave_interrupts_to_parent
 
 WARM_UP = 200  # steps
@@ -147,7 +147,7 @@ class Training:
         risen = min(1.0, self.step / WARM_TRANSCRIPT_UNTIL)
         return WARM_TRANSCRIPT_WEIGHT + risen * (LATER_TRANSCRIPT_WEIGHT - WARM_TRANSCRIPT_WEIGHT)
 
-    def learn(self, batch) -> dict[str, float]:
+    def learn(self, batch: Batch) -> dict[str, float]:
         """One step. Returns what to report."""
         batch = batch.to(self.device)
         batch.windows = masked(warped(batch.windows))

@@ -8,7 +8,7 @@ import itertools
 import random
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -177,7 +177,9 @@ class Chest:
 class Composer:
     """Makes conversations out of spoken turns and of nothing."""
 
-    def __init__(self, synthetic: Chest, natural: Chest, dictated: Chest, augment: Augment, seed: int) -> None:
+    def __init__(
+        self, synthetic: Chest, natural: Chest, dictated: Chest, augment: Callable[[np.ndarray], np.ndarray], seed: int
+    ) -> None:
         self.synthetic, self.natural, self.dictated, self.augment = synthetic, natural, dictated, augment
         self.random = random.Random(seed)
 
@@ -273,7 +275,9 @@ class Batches(IterableDataset):
         seed = self.seed * 1009 + (worker.id if worker else 0)
         sets = [questions.load(self.work / "questions" / name) for name in ("train", "natural", "dictated")]
         voices = [turn.sound for talks in sets for talk in talks[:: max(1, len(talks) // 150)] for turn in talk]
-        composer = Composer(*map(Chest, sets), Augment(np.random.default_rng(seed), voices), seed)
+        synthetic, natural, dictated = map(Chest, sets)
+        augment = Augment(np.random.default_rng(seed), voices)
+        composer = Composer(synthetic, natural, dictated, augment, seed)
         template = Template(tokenizer.load(self.work))
         order = random.Random(seed)
         while True:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -90,7 +91,7 @@ def share_right(judged: list[Judged]) -> float:
     return sum(one.right for one in judged) / max(1, len(judged))
 
 
-def by(judged: list[Judged], name) -> str:
+def by(judged: list[Judged], name: Callable[[Judged], str]) -> str:
     """A line of shares, `name` of a judged turn apart."""
     groups = defaultdict(list)
     for one in judged:

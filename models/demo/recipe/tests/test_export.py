@@ -20,6 +20,10 @@ MEGABYTES = 24  # that the checkpoint may have in the repository
 
 
 class Export(unittest.TestCase):
+    work: Path
+    out: Path
+    codec: Codec
+
     @classmethod
     def setUpClass(cls) -> None:
         cls.work = Path(tempfile.mkdtemp())

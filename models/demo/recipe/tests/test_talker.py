@@ -32,6 +32,10 @@ def made_up(frames: int, random: np.random.Generator) -> np.ndarray:
 
 
 class Steps(unittest.TestCase):
+    work: Path
+    data: talker.Data
+    model: talker.Talker
+
     @classmethod
     def setUpClass(cls) -> None:
         cls.work = Path(tempfile.mkdtemp())
@@ -68,9 +72,9 @@ class Steps(unittest.TestCase):
             shutil.copy(self.work / name, work)
         data = talker.Data.batch
 
-        def interrupting(*arguments):
+        def interrupting(self: talker.Data, count: int) -> list[talker.Spoken]:
             signal.raise_signal(signal.SIGINT)
-            return data(*arguments)
+            return data(self, count)
 
         before = signal.getsignal(signal.SIGINT)
         self.addCleanup(signal.signal, signal.SIGINT, before)

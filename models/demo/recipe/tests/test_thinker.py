@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pyworld
 import torch
+from tokenizers import Tokenizer
 from transformers.models.qwen3_omni_moe.modeling_qwen3_omni_moe import Qwen3OmniMoeThinkerForConditionalGeneration
 
 from demo_recipe import config, features, held_out, kokoro, questions, thinker, thinker_frozen, thinker_judge, tokenizer
@@ -45,6 +46,11 @@ GATEWAY = Path(__file__).parents[4] / "gateway/realtime/src"
 
 class Steps(unittest.TestCase):
     """One work folder for all: its questions and tokenizer take a few seconds to make."""
+
+    work: Path
+    words: Tokenizer
+    model: Thinker
+    template: Template
 
     @classmethod
     def setUpClass(cls) -> None:

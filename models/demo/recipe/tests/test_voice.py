@@ -4,6 +4,7 @@ import shutil
 import tempfile
 import unittest
 import unittest.mock
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -34,8 +35,15 @@ from demo_recipe.talker import Talker
 CPU = torch.device("cpu")
 
 
+def sound(one: answers.Answer) -> np.ndarray:
+    assert one.samples is not None
+    return one.samples
+
+
 class Steps(unittest.TestCase):
     """One work folder for all: each step starts from what the step before left there."""
+
+    work: Path
 
     @classmethod
     def setUpClass(cls) -> None:
@@ -57,8 +65,8 @@ class Steps(unittest.TestCase):
         spoken = list(answers.load(self.work))
         self.assertEqual(len(spoken), SMOKE.answers)
         for one in spoken:
-            self.assertEqual(len(one.samples), len(one.codes) * FRAME)
-            self.assertGreater(np.abs(one.samples.astype(int)).max(), 3_000)
+            self.assertEqual(len(sound(one)), len(one.codes) * FRAME)
+            self.assertGreater(np.abs(sound(one).astype(int)).max(), 3_000)
             self.assertGreater(len(set(one.codes[:, 0].tolist())), 3)
 
     def test_codes_are_the_same_with_and_without_sound(self) -> None:
@@ -78,10 +86,10 @@ class Steps(unittest.TestCase):
     def test_targets_fit_their_answers(self) -> None:
         (path,) = (self.work / "targets").glob("*.npz")
         wave, said = np.load(path)["wave"], list(answers.load(self.work))
-        self.assertEqual(len(wave), sum(len(one.samples) for one in said))
+        self.assertEqual(len(wave), sum(len(sound(one)) for one in said))
         self.assertTrue(np.isfinite(wave).all())
         # About as loud as the answers, and never clipped.
-        spoken = np.concatenate([one.samples for one in said]).astype(np.float64) / 32768
+        spoken = np.concatenate([sound(one) for one in said]).astype(np.float64) / 32768
         level, wanted = (np.sqrt(np.mean(np.square(x.astype(np.float64)))) for x in (wave, spoken))
         self.assertAlmostEqual(20 * np.log10(level / wanted), 20 * np.log10(teacher.LEVEL), delta=3)
         self.assertLess(np.abs(wave).max(), 1)
@@ -129,6 +137,7 @@ class Steps(unittest.TestCase):
             align.make(work, SMOKE, CPU)
             taught = list(answers.load(work))
             own = answers.aligned(work, "00000")
+            assert own is not None
             said = np.concatenate([one.codes for one in taught])
             self.assertEqual((own.shape, own.dtype), (said.shape, said.dtype))
             np.testing.assert_array_equal(own[:, : codes.LOUDNESS.start], said[:, : codes.LOUDNESS.start])
@@ -140,6 +149,7 @@ class Steps(unittest.TestCase):
                 codec_train.targets(work, held_out=False), data.starts.tolist(), strict=True
             ):
                 self.assertEqual(start, place)
+                assert aligned is not None and data.aligned is not None
                 for kept, its in ((data.codes, one.codes), (data.aligned, aligned)):
                     np.testing.assert_array_equal(kept[start : start + len(its)].numpy(), its)
                 place += len(one.codes)
@@ -151,11 +161,11 @@ class Steps(unittest.TestCase):
             self.assertTrue(torch.equal(torch.load(work / "codec.pt")["ema"]["codes.weight"], untuned.codes.weight))
 
 
-def stopping_at(step: int):
+def stopping_at(step: int) -> type[training.Run]:
     """A run that is interrupted after some steps."""
 
     class Stopping(training.Run):
-        def __iter__(self):
+        def __iter__(self) -> Iterator[int]:
             for at in super().__iter__():
                 yield at
                 if at + 1 == step:

@@ -11,6 +11,7 @@ judged.
 """
 
 from .dictation import dictation
-from .talk import Conversation, Turn, conversation, conversations, practice
+from .talk import Conversation, conversation, conversations, practice
+from .topics import Turn
 
 __all__ = ["Conversation", "Turn", "conversation", "conversations", "dictation", "practice"]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from . import topics, words
 from .topics import Speaker, Turn, turn
@@ -108,12 +110,12 @@ def follow_up(s: Speaker) -> list[Turn]:
 
 def remember(s: Speaker) -> list[Turn]:
     """Something told, perhaps something else, then asked for."""
+    ask: Callable[[Speaker], Turn] = topics.ask_name
     if s.random.random() < 0.5:
-        turns, ask = [topics.tell_name(s)], topics.ask_name
+        turns = [topics.tell_name(s)]
     else:
         turns = [topics.tell_favourite(s)]
-        kind = next(iter(s.told))
-        ask = lambda speaker: topics.ask_favourite(speaker, kind)  # noqa: E731 (it is another function otherwise)
+        ask = partial(topics.ask_favourite, kind=next(iter(s.told)))
     if s.random.random() < 0.35:
         turns.append(_other(s))
     return [*turns, ask(s)]

@@ -12,6 +12,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from websockets.exceptions import WebSocketException
@@ -33,6 +34,7 @@ WAITING = 16
 SAY_EVERY_S = 5.0
 # Of a person's recording nothing is right; whether the model declines is judged by its transcript.
 NOT_A_QUESTION = Turn("people", "", "", ())
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -189,7 +191,7 @@ def finish(rows: list[table.Row], judged: list[Judged], options: argparse.Namesp
         print(f"eval-model: wrote the table into {path}", flush=True)
 
 
-def few(every: list, count: int | None) -> list[tuple[int, Held]]:
+def few(every: list[T], count: int | None) -> list[tuple[int, T]]:
     """All with their places, or `count` of them evenly spread."""
     chosen = (
         range(len(every)) if count is None or count >= len(every) else (k * len(every) // count for k in range(count))

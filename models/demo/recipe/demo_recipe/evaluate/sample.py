@@ -43,10 +43,12 @@ class Microphone(MediaStreamTrack):
     def __init__(self) -> None:
         super().__init__()
         self.waiting = bytearray()
-        self._sent, self._begun = 0, None
+        self._sent = 0
+        self._begun: float | None = None
 
     async def recv(self) -> av.AudioFrame:
-        self._begun = self._begun or time.monotonic()
+        if self._begun is None:
+            self._begun = time.monotonic()
         await asyncio.sleep(max(0, self._begun + self._sent / self.RATE - time.monotonic()))
         size = self.RATE // 50
         sound = bytes(self.waiting[: 2 * size]).ljust(2 * size, b"\0")
@@ -62,14 +64,15 @@ class Packets(aiortc.codecs.opus.OpusDecoder):
 
     kept: ClassVar[list[tuple[int, bytes]]] = []  # timestamp and packet of one answer
 
-    def decode(self, encoded_frame):
+    def decode(self, encoded_frame: aiortc.codecs.opus.JitterFrame) -> list[av.AudioFrame]:
         Packets.kept.append((encoded_frame.timestamp, encoded_frame.data))
         return super().decode(encoded_frame)
 
 
 async def answers(address: str, questions: list[Path]) -> list[list[bytes]]:
     """The packets of each answer, as many answers as fit into `LONGEST_S`."""
-    peer, microphone, played = RTCPeerConnection(), Microphone(), asyncio.Queue()
+    peer, microphone = RTCPeerConnection(), Microphone()
+    played: asyncio.Queue[dict] = asyncio.Queue()
     drains = []
 
     async def drain(track: MediaStreamTrack) -> None:

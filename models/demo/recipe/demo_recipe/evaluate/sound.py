@@ -5,6 +5,7 @@ frames.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypedDict
 
 import numpy as np
 
@@ -16,8 +17,16 @@ QUIET = 1e-3  # of the loudest stretch's power: what is below is a pause
 FFT, HOP, BANDS = 1024, 480, 48
 
 
-def measures(sounds: Sequence[np.ndarray], frame: int = FRAME) -> dict[str, object]:
-    """All three of sounds, f32 in -1..1. `level` in dBFS, `spectrum` in dB for each band, `boundaries` as a ratio."""
+class Measures(TypedDict):
+    """All three measures of some sounds."""
+
+    level: float  # dBFS
+    spectrum: list[float]  # dB for each band
+    boundaries: float  # a ratio
+
+
+def measures(sounds: Sequence[np.ndarray], frame: int = FRAME) -> Measures:
+    """Measures sounds, f32 in -1..1."""
     return {
         "level": round(float(level(sounds)), 2),
         "spectrum": [round(float(value), 2) for value in spectrum(sounds)],
