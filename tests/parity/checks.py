@@ -147,7 +147,7 @@ def _pieces(name: str, parameter: torch.Tensor):
 
 
 def _zeroed(model, part: Part) -> dict[str, float]:
-    """How far the part's outputs move when each of its blocks is zeroed in turn."""
+    """Changes of the part's outputs when each of its blocks is zeroed in turn."""
     before = part.run()
     replay = change(before, part.recorded)
     assert replay < 1e-4, f"{part.name}: run again, it differs from the recorded run by {replay:.1e}"
@@ -186,7 +186,7 @@ def weakest_blocks(model, fixture: Fixture, turns, questions) -> dict[str, dict]
 
 @torch.no_grad()
 def windows_matter(model, fixture: Fixture, turns, questions) -> dict[str, float]:
-    """How far the outputs move when an attention window is widened to everything, as a reader that ignores it would."""
+    """Changes of the outputs when an attention window is widened to everything, as by a reader that ignores it."""
     tower, wave = model.thinker.model.audio_tower, model.code2wav.pre_transformer
     moved = {}
     before = [runs.encode_audio(model, q.mel) for q in questions]

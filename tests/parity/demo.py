@@ -43,7 +43,7 @@ UNDECIDED = 2e-4
 
 @dataclass(frozen=True)
 class Run:
-    """Returns a run's part of a fixture's configuration, from the files of a checkpoint."""
+    """A run's part of a fixture's configuration, from the files of a checkpoint."""
 
     speaker: str
     accept_hidden_layer: int
@@ -74,7 +74,7 @@ def decided(scores: torch.Tensor) -> torch.Tensor:
 
 
 def decided_frames(turn: Turn) -> int:
-    """How many codec frames come before the first code that another order of sums might choose otherwise; one more than
+    """Number of codec frames before the first code that another order of sums might choose otherwise; one more than
     there are if there is none, the end of speech included.
     """
     sure = decided(turn.talker_scores)

@@ -67,8 +67,8 @@ def texts(count: int) -> list[str]:
 
 
 def often(said: list[str]) -> list[int]:
-    """How many times as often as the rarest each of these answers comes in the codec's training. Letters, and what
-    animals say, have nothing around them that helps to understand a sound that is a little wrong.
+    """Weight of each of these answers in the codec's training, relative to the rarest. Letters, and what animals say,
+    have nothing around them that helps to understand a sound that is a little wrong.
     """
     given = Counter(turn.answer for talk in conversations(3_000, seed=23) for turn in talk.turns)
     return [
@@ -78,9 +78,8 @@ def often(said: list[str]) -> list[int]:
 
 
 def given(said: list[str]) -> list[int]:
-    """How many times as often as the rarest each of these answers comes in the talker's training: as often as in
-    conversations, and spelled words more often still. No word of them tells which letter is next, only how many there
-    were.
+    """Weight of each of these answers in the talker's training, relative to the rarest: as in conversations, and more
+    for spelled words. No word of them tells which letter is next, only how many there were.
     """
     counts = Counter(turn.answer for talk in conversations(30_000, seed=23) for turn in talk.turns)
     return [(1 + counts[text]) * (SPELLED_MORE if SPELLED.match(text) else 1) for text in said]

@@ -1,5 +1,4 @@
-"""What happens to a voice between a mouth and the gateway: speed, colour, room, noise, telephone, level, silence around
-it.
+"""Changes of a voice between a mouth and the gateway: speed, colour, room, noise, telephone, level, silence around it.
 
 Made for speed, since it runs for every turn of every step: everything linear is one multiplication in the frequency
 domain, noise is cut from pools made once.

@@ -37,7 +37,7 @@ ROPE = {
 
 
 def is_own(checkpoint: Path) -> bool:
-    """Whether a checkpoint speaks with this voice, so that its codes mean the same."""
+    """True if a checkpoint speaks with this voice, so that its codes mean the same."""
     return SPEAKER in json.loads((checkpoint / "config.json").read_text())["talker_config"]["speaker_id"]
 
 

@@ -55,7 +55,7 @@ def _tables(device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def bins_hertz() -> torch.Tensor:
-    """Where each bin's filter is highest, `[BINS]`."""
+    """The frequency at which each bin's filter is highest, `[BINS]`."""
     mels = np.linspace(0.0, hertz_to_mel(RATE / 2, "slaney"), BINS + 2)[1:-1]
     return torch.tensor(mel_to_hertz(mels, "slaney"), dtype=torch.float32)
 

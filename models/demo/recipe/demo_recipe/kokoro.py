@@ -77,7 +77,7 @@ def speak(text: str, voice: str, speed: float) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Melody:
-    """How a sentence is to be said."""
+    """Durations, pitch and loudness of a sentence."""
 
     symbols: str
     durations: np.ndarray  # f32, units of each symbol with the pads
@@ -104,7 +104,7 @@ class Teacher:
         self._sound = _part(model, [DURATIONS], [SOUND]) if sound else None
 
     def durations(self, symbols: str) -> np.ndarray:
-        """What the voice would choose, in units."""
+        """The durations that the voice chooses, in units."""
         feed = {"tokens": ids(symbols), "style": self._style, "speed": np.ones(1, np.float32)}
         return self._durations.run([DURATIONS], feed)[0].reshape(-1)
 

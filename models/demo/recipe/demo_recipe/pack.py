@@ -62,7 +62,7 @@ def make(work: Path, part_mib: int) -> None:
 
 
 def wanted(name: str) -> bool:
-    """Whether a file of a wheel travels."""
+    """True if a file of a wheel travels."""
     return any(kept in name for kept in KEPT) or not name.startswith(LEFT_OUT)
 
 

@@ -117,8 +117,8 @@ def of(text: str, accent: str = AMERICAN) -> str:
 
 
 def segments(symbols: str) -> list[list[int]]:
-    """Which symbols last whole codec frames together: a stress mark goes with what it stresses, a space with what it
-    follows.
+    """Groups of symbols that last whole codec frames together: a stress mark goes with what it stresses, a space with
+    what it follows.
     """
     groups: list[list[int]] = []
     waiting: list[int] = []
@@ -136,8 +136,6 @@ def segments(symbols: str) -> list[list[int]]:
 
 
 def name(symbols: str) -> str:
-    """What a segment is called: its symbol with its stress; punctuation is silence, "", as is the rest around a
-    sentence.
-    """
+    """Name of a segment: its symbol with its stress; punctuation is silence, "", as is the rest around a sentence."""
     said = symbols.strip(" ː")
     return "" if said in MARKS else said

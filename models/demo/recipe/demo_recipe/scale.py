@@ -1,4 +1,4 @@
-"""How much of everything: a smoke test's seconds, a processor's hours, a GPU's in earnest."""
+"""The sizes of a run: a smoke test's seconds, a processor's hours, a GPU's in earnest."""
 
 from __future__ import annotations
 

@@ -49,8 +49,8 @@ class Envelope(nn.Module):
 
 
 class Variance(nn.Module):
-    """How far the variance over time of each cepstral coefficient of log-mel power `[batch, mels, frames]` is from what
-    it should be, in nats of its root: the global variance of statistical speech synthesis. What the codes do not tell a
+    """Distance of the variance over time of each cepstral coefficient of log-mel power `[batch, mels, frames]` from its
+    target, in nats of its root: the global variance of statistical speech synthesis. What the codes do not tell a
     regression averages out, so that formants get flat; the distance of envelopes alone does not mind that.
     """
 

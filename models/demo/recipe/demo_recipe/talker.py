@@ -186,8 +186,8 @@ class Talker(nn.Module):
         return self._user + self._before + [NOTHING] * audio + self._after + self._end
 
     def sequence(self, said: Spoken, heard: Tensor, users: list[int]) -> tuple[Tensor, Tensor, int]:
-        """What each input row of one answer is the sum of: a text token `[n]` and codes `[n, CODEBOOKS]`, `NOTHING`
-        where there is none; and the row that predicts the first frame.
+        """The summands of each input row of one answer: a text token `[n]` and codes `[n, CODEBOOKS]`, `NOTHING` where
+        there is none; and the row that predicts the first frame.
 
         Row k of the answer is the sum of frame k's codes and text token k + 1, as the reference feeds them.
         """
@@ -302,8 +302,8 @@ class Talker(nn.Module):
 
 
 def wanted(codes: Tensor, book: int) -> Tensor:
-    """What a codebook's scores are compared with: codes `[n]`, or shares of all codes `[n, CODES]` where near ones are
-    nearly right.
+    """Targets of a codebook's scores: codes `[n]`, or shares of all codes `[n, CODES]` where near ones are nearly
+    right.
     """
     if book < MELODY.start:
         return codes

@@ -1,4 +1,4 @@
-"""What the thinker learns from: conversations put together anew for every step, spoken and written, as token ids and
+"""Training data of the thinker: conversations put together anew for every step, spoken and written, as token ids and
 log-mel windows.
 """
 
@@ -141,13 +141,13 @@ class Template:
 
 
 def asks_for(question: str) -> str:
-    """What a question about something told earlier asks for: a favourite's kind, or the name."""
+    """The object of a question about something told earlier: a favourite's kind, or the name."""
     favourite = re.search(r"favorite (\w+)", question)
     return favourite.group(1) if favourite else "name"
 
 
 def follows(first: list[Turn], second: list[Turn]) -> bool:
-    """Whether a conversation may be continued by another: not if that one says that it was never told what the first
+    """True if a conversation may be continued by another: not if that one says that it was never told what the first
     one told.
     """
     told = any(turn.topic in ("names", "favourites") for turn in first)

@@ -46,8 +46,8 @@ def load(work: Path) -> Tokenizer:
 
 
 def embeddings(work: Path) -> torch.Tensor:
-    """What thinker and talker both know of a token: `[vocabulary, hidden]`, random and frozen, so that each can be
-    trained alone.
+    """The tokens' embeddings that thinker and talker share: `[vocabulary, hidden]`, random and frozen, so that each can
+    be trained alone.
     """
     path = work / "embed.pt"
     if not path.exists():

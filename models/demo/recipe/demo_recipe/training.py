@@ -1,6 +1,4 @@
-"""What every training step shares: a loop with a last step, learning rate, averaged weights, progress, and going on
-after a stop.
-"""
+"""The training loop of every step: last step, learning rate, averaged weights, progress, and going on after a stop."""
 
 from __future__ import annotations
 
@@ -118,7 +116,7 @@ class Run:
         return self._before + time.monotonic() - self._start
 
     def done(self) -> float:
-        """How far the run is, 0 to 1."""
+        """Progress of the run, 0 to 1."""
         return min(1.0, self.step / self.steps)
 
     def update(self, part: str, loss: Tensor) -> None:
@@ -166,7 +164,7 @@ class Run:
 
 
 def read(work: Path, file: str, step: str) -> dict:
-    """What a step has saved."""
+    """Reads the state that a step has saved."""
     path = work / file
     if not path.exists():
         raise SystemExit(f"there is no {path}: run the step `{step}` first")

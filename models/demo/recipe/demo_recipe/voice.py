@@ -51,7 +51,7 @@ class Voice:
         self._teacher = Teacher(VOICE, sound)
 
     def plan(self, text: str) -> Plan:
-        """What would be said, in a tenth of a second. The same each time."""
+        """Plans the codes of a text in a tenth of a second. The same each time."""
         symbols = clear(phonemes.of(aloud(text)))
         durations, places = lock(symbols, self._teacher.durations(symbols) * pace(text))
         melody = self._teacher.melody(symbols, durations)
@@ -89,7 +89,7 @@ def clear(symbols: str) -> str:
 
 
 def pace(text: str) -> float:
-    """How much longer than the voice would choose a text takes: sounds and young of animals stand alone in a short
+    """Duration of a text, relative to the voice's own choice: sounds and young of animals stand alone in a short
     sentence.
     """
     return SLOWER if UNUSUAL.match(text) else 1.0

@@ -218,7 +218,7 @@ class Table(unittest.TestCase):
             table.card("no marks", "new")
 
     def reports(self, calls: int = 4) -> tuple[formats.Found, list[formats.Found]]:
-        """What the benchmark and four evaluations have found; the last with so many questions."""
+        """Findings of the benchmark and of four evaluations; the last with so many questions."""
 
         def found(rows: list[tuple[str, float, str, str]]) -> formats.Found:
             keys = ("measure", "ours", "unit", "note")

@@ -1,4 +1,4 @@
-"""What travels to a GPU machine: the voices, and of the wheels only what is needed."""
+"""Contents of the archive for a GPU machine: the voices, and of the wheels only what is needed."""
 
 import tempfile
 import unittest

@@ -1,4 +1,4 @@
-"""What the demo model is taught to talk about.
+"""The domain of the demo model: all that it is taught to talk about.
 
 `words`      the closed lists: numbers, countries, names, the vocabulary of repeated sentences
 `topics`     one function a topic: a random turn with its question, its answer and the words that decide it

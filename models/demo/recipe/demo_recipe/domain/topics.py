@@ -25,7 +25,7 @@ class Turn:
 
 @dataclass
 class Speaker:
-    """Who asks: the random generator, whether in held-out phrasings, and what the model was told before."""
+    """A caller: the random generator, true for held-out phrasings, and what the model was told before."""
 
     random: random.Random
     held_out: bool = False

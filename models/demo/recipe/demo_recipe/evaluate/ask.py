@@ -17,7 +17,7 @@ ANSWERED_WITHIN_S = 120
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back for one turn."""
+    """The gateway's answer to one turn."""
 
     transcript: str
     sound: np.ndarray  # f32 in -1..1, at WIRE_RATE

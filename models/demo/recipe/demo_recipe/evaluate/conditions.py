@@ -66,7 +66,7 @@ def on_the_wire(sound: np.ndarray) -> bytes:
 
 @dataclass(frozen=True)
 class Recording:
-    """What a person said; none of it is a question that the model was taught."""
+    """A person's recorded speech; none of it is a question that the model was taught."""
 
     name: str
     pcm: bytes

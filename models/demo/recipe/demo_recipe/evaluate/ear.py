@@ -36,7 +36,7 @@ class Ear:
         self._process.shutdown(cancel_futures=True)
 
     def hear(self, sound: np.ndarray) -> Future[str]:
-        """What is said in a sound, f32 at 24 kHz."""
+        """Transcribes a sound, f32 at 24 kHz."""
         return self._process.submit(_transcribe, resample_poly(sound, 2, 3).astype(np.float32))
 
 

@@ -59,7 +59,7 @@ def written(row: dict | None) -> str:
 
 
 def kibibytes(row: dict | None) -> int:
-    """What the matrices of a row take."""
+    """Size of the matrices of a row."""
     return int(row["note"].partition(" KiB")[0]) if row else 0
 
 
@@ -68,7 +68,7 @@ def line(label: str, rows: list[dict | None], of: str) -> str:
 
 
 def errors(loss: Found) -> list[str]:
-    """What all matrices take, and a line for each kind of them that has an error, with the worst of its tensors."""
+    """The size of all matrices, and a line for each kind of them that has an error, with the worst of its tensors."""
     prefix = f"error_{FORMATS[-1]} "
     kinds = [
         measure.removeprefix(prefix) for measure, row in loss.rows.items() if measure.startswith(prefix) and row["ours"]
@@ -100,7 +100,7 @@ def answers(loss: Found) -> list[str]:
 
 
 def heard(reports: list[Found]) -> list[str]:
-    """What the judge of the card's other table says of the held-out questions, the same in every format."""
+    """The verdicts of the card's other table on the held-out questions, the same questions in every format."""
     lines = []
     for measure in HEARD if reports else ():
         rows = [report.rows.get(measure) for report in reports]

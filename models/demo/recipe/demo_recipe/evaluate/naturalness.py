@@ -1,4 +1,4 @@
-"""What listeners would say of a sound, predicted: DNSMOS (P.835) of the PyPI package `speechmos`, whose model takes the
+"""Predicted opinion of listeners on a sound: DNSMOS (P.835) of the PyPI package `speechmos`, whose model takes the
 waveform itself.
 
 It was trained on people's votes about recorded speech, clean and noisy, one to five. Synthetic speech is not what it

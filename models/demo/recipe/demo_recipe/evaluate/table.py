@@ -91,7 +91,7 @@ def declined(_: Turn, text: str) -> bool:
 
 
 def answer_rows(judged: Sequence[Judged], voice: dict | None = None) -> list[Row]:
-    """What was answered, by transcript and by ear. `voice` is `held-out/voice.json`."""
+    """Rows of the answers' correctness, by transcript and by ear. `voice` is `held-out/voice.json`."""
     rows = []
 
     def judged_as(
@@ -155,7 +155,7 @@ def answer_rows(judged: Sequence[Judged], voice: dict | None = None) -> list[Row
 
 
 def sound_rows(sounds: Sequence[np.ndarray], frame: int, voice: dict | None) -> list[Row]:
-    """How the answers sound. `voice` is `held-out/voice.json`."""
+    """Rows of the answers' sound. `voice` is `held-out/voice.json`."""
     sounds = [s for s in sounds if len(s) > 2 * frame]
     if not sounds:
         return []
@@ -201,7 +201,7 @@ def sound_rows(sounds: Sequence[np.ndarray], frame: int, voice: dict | None) -> 
 
 
 def opinion_row(vote: float, voice: dict | None) -> Row:
-    """What listeners would say, predicted. `voice` is `held-out/voice.json`."""
+    """The row of the listeners' predicted opinion. `voice` is `held-out/voice.json`."""
     known = voice.get("opinion", {}) if voice else {}
     note = "DNSMOS, 1 to 5"
     if known:

@@ -1,4 +1,4 @@
-"""What counts as the same words, and as a right answer.
+"""The rule for equal words and for right answers.
 
 A recogniser writes what it hears as it likes: digits, contractions, hyphens, one word or two, one of several words that
 sound alike. None of that is an error of speech, so it is undone here, but only as far as the expected words say what is
@@ -114,7 +114,7 @@ def _number(digits: str, due: list[str]) -> str:
 
 
 def _read(digits: str, due: list[str], start: int) -> int | None:
-    """Where the words that are due from `start` on end, if they are numbers that these digits may be."""
+    """The end of the words that are due from `start` on, if they are numbers that these digits may be."""
     if not digits:
         return start
     for size in range(min(LONGEST_NUMBER, len(digits)), 0, -1):
@@ -144,18 +144,18 @@ def _joined(said: list[str], due: list[str]) -> Iterator[str]:
 
 
 def same(due: str, heard: str) -> bool:
-    """Whether a word may stand for the one that is due."""
+    """True if a word may stand for the one that is due."""
     return due == heard or heard in ALIKE.get(due, ())
 
 
 def matches(due: list[str], heard: list[str]) -> bool:
-    """Whether all words do."""
+    """True if every word may stand for the one that is due."""
     return len(due) == len(heard) and all(map(same, due, heard))
 
 
 def right(turn: Turn, text: str) -> bool:
-    """Whether an answer says what decides where it belongs: at its end or in its middle with the word before it, or at
-    its start.
+    """True if an answer has its deciding words in their place: at its end or in its middle with the word before it, or
+    at its start.
 
     So "twenty seven" is not right where "seven" is due, and "Tuesday comes after Monday" not where Monday is.
     """
@@ -174,7 +174,7 @@ def right(turn: Turn, text: str) -> bool:
 
 
 def declines(text: str) -> bool:
-    """Whether an answer says that it does not know."""
+    """True if an answer says that it does not know."""
     return " do not know " in " " + " ".join(words(text)) + " "
 
 
