@@ -6,7 +6,7 @@
 #   load       OpenSSL's headers, for the load generator and the crates that use it
 #   clients    Python with tests/requirements-clients.txt only, a part of `tests`
 #   cuda       the CUDA compiler, headers and runtime of kernels/cuda/toolkit.txt (210 MB), and a C++ compiler: no GPU is needed
-#   lint       rustfmt and clippy, Python
+#   lint       rustfmt and clippy, Python with scripts/requirements-lint.txt
 #   tests      Python with tests/requirements.txt, Python with tests/requirements-clients.txt (the stock clients), Node
 #              packages of tests/browser and tests/clients/node, Chromium, nginx
 #   prometheus Prometheus and promtool, unpacked from Debian's package: for the dashboard's long test
@@ -122,7 +122,7 @@ load() {
 }
 
 lint() {
-  have_python || need_packages "scripts/check-deps" python3
+  python_tools lint scripts/requirements-lint.txt
   cargo fmt --version >/dev/null 2>&1 && cargo clippy --version >/dev/null 2>&1 && return
   command -v rustup >/dev/null || die "missing: rustfmt and clippy of your Rust toolchain"
   say "installing rustfmt and clippy"
