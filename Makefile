@@ -49,9 +49,10 @@ conformance:  ## Run only the stock clients, one line each; `make test` runs the
 	@$(SETUP) build load tests
 	$(CARGO) test --release --workspace --test clients conformance:: -- --test-threads=1
 
-lint:  ## Check format, clippy, documentation, shell scripts, deploy/, links, and dependencies against deny.toml; warnings denied
+lint:  ## Check format, clippy, documentation, Python, shell scripts, deploy/, links, wording, and dependencies against deny.toml
 	@$(SETUP) build load lint
 	scripts/check-deps
+	scripts/lint-python
 	scripts/lint-shell
 	scripts/lint-deploy
 	scripts/lint-links

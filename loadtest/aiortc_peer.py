@@ -1,8 +1,8 @@
 """A voice server made with the stock `aiortc`, for comparison: the cost of a WebRTC call without a model.
 
-It answers `POST /v1/realtime/calls` and speaks so much of the Realtime API as the load generator needs. After 200 ms of silence it
-commits the turn and plays two seconds of a tone, as `examples/canned.rs` does. Opus is set as the gateway sets it: mono, 32 kbit/s,
-complexity 5, FEC. Needs the packages of tests/requirements-clients.txt.
+It answers `POST /v1/realtime/calls` and speaks so much of the Realtime API as the load generator needs. After 200 ms of
+silence it commits the turn and plays two seconds of a tone, as `examples/canned.rs` does. Opus is set as the gateway
+sets it: mono, 32 kbit/s, complexity 5, FEC. Needs the packages of tests/requirements-clients.txt.
 
 Usage: aiortc_peer.py    Prints where it listens. GET /codec says how many seconds the Opus codec has taken.
 """
@@ -12,11 +12,12 @@ import fractions
 import json
 import math
 import time
+from collections.abc import Coroutine
 
 import av
 import numpy
 from aiohttp import web
-from aiortc import MediaStreamTrack, RTCPeerConnection, RTCSessionDescription
+from aiortc import MediaStreamTrack, RTCDataChannel, RTCPeerConnection, RTCSessionDescription
 from aiortc.codecs import opus
 from aiortc.mediastreams import MediaStreamError
 
@@ -110,6 +111,16 @@ def tone() -> numpy.ndarray:
 TONE = tone()
 
 
+# The event loop itself keeps only weak references to its tasks.
+tasks: set[asyncio.Task] = set()
+
+
+def start(work: Coroutine) -> None:
+    task = asyncio.create_task(work)
+    tasks.add(task)
+    task.add_done_callback(tasks.discard)
+
+
 async def listen(track: MediaStreamTrack, voice: Voice, channel: asyncio.Future) -> None:
     """Ends a turn after silence, and answers it."""
     heard, silent = False, 0
@@ -123,11 +134,13 @@ async def listen(track: MediaStreamTrack, voice: Voice, channel: asyncio.Future)
         heard, silent = heard or loud, 0 if loud else silent + 1
         if heard and silent == SILENT_FRAMES and voice.silent.is_set():
             heard = False
-            asyncio.ensure_future(answer(voice, await channel))
+            start(answer(voice, await channel))
 
 
-async def answer(voice: Voice, channel) -> None:
-    send = lambda event: channel.send(json.dumps(event))
+async def answer(voice: Voice, channel: RTCDataChannel) -> None:
+    def send(event: dict) -> None:
+        channel.send(json.dumps(event))
+
     send({"type": "input_audio_buffer.committed", "item_id": "item_1"})
     voice.speak()
     await voice.silent.wait()
@@ -141,7 +154,7 @@ async def call(request: web.Request) -> web.Response:
     voice, channel = Voice(), asyncio.get_running_loop().create_future()
 
     @peer.on("datachannel")
-    def opened(opened) -> None:
+    def opened(opened: RTCDataChannel) -> None:
         channel.set_result(opened)
 
         @opened.on("message")
@@ -153,7 +166,7 @@ async def call(request: web.Request) -> web.Response:
 
     @peer.on("track")
     def received(track: MediaStreamTrack) -> None:
-        asyncio.ensure_future(listen(track, voice, channel))
+        start(listen(track, voice, channel))
 
     @peer.on("connectionstatechange")
     async def changed() -> None:

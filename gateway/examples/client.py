@@ -3,7 +3,8 @@
     pip install "openai[realtime]"
     python client.py question.wav answer.wav [http://127.0.0.1:8080/v1]
 
-The question is a wav file as the wire takes it: 24 kHz, mono, 16 bit. A server with keys takes the one in OPENAI_API_KEY.
+The question is a wav file as the wire takes it: 24 kHz, mono, 16 bit. A server with keys takes the one in
+OPENAI_API_KEY.
 """
 
 import base64
@@ -45,7 +46,7 @@ def ask(base_url: str, question: str, answer: str) -> str:
                 case "error":
                     sys.exit(f"refused: {event.error.message}")
     with wave.open(answer, "wb") as file:
-        file.setparams((1, 2, RATE, 0, "NONE", None))
+        file.setparams((1, 2, RATE, 0, "NONE", ""))
         file.writeframes(sound)
     return transcript
 

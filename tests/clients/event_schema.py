@@ -2,15 +2,18 @@
 
 Usage: event_schema.py            prints it as JSON: {event type: JSON schema}
 
-The package's own types are open: they let unknown fields pass. Here every object is closed but for `repartee`, the place of our
-extensions, and each event is judged by the schema of its `type` alone, so that a complaint names what is wrong with it.
+The package's own types are open: they let unknown fields pass. Here every object is closed but for `repartee`, the
+place of our extensions, and each event is judged by the schema of its `type` alone, so that a complaint names what is
+wrong with it.
 """
 
 import json
 
 from openai.types.realtime import RealtimeServerEvent
 from openai.types.realtime.realtime_session_create_response import RealtimeSessionCreateResponse
-from openai.types.realtime.realtime_transcription_session_create_response import RealtimeTranscriptionSessionCreateResponse
+from openai.types.realtime.realtime_transcription_session_create_response import (
+    RealtimeTranscriptionSessionCreateResponse,
+)
 from pydantic import TypeAdapter
 
 # Fields that a server adds to a session. The package describes them only for ephemeral keys.

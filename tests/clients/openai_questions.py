@@ -1,4 +1,5 @@
-"""Asks questions over the websocket with the stock `openai` client, unmodified: each in a session of its own, push to talk.
+"""Asks questions over the websocket with the stock `openai` client, unmodified: each in a session of its own, push to
+talk.
 
 Usage: openai_questions.py BASE_URL FOLDER QUESTION.wav...
 
@@ -11,6 +12,7 @@ import pathlib
 import sys
 
 from openai import AsyncOpenAI
+
 from openai_turn import ANSWERED_WITHIN_S, answer, append, configure, sound_of
 
 

@@ -2,9 +2,9 @@
 
 Usage: openai_turn.py BASE_URL FOLDER FIRST.wav SECOND.wav
 
-The first turn is committed by the client, the second is cut out by the server's voice activity detection. Each answer's sound is
-written to FOLDER/N.wav. Prints one JSON object: {"session": the session as created, "turns": [{"question", "transcript",
-"recording", "seconds", "first_sound_ms", "status", "events"}]}; `events` holds every event type in order.
+The first turn is committed by the client, the second is cut out by the server's voice activity detection. Each answer's
+sound is written to FOLDER/N.wav. Prints one JSON object: {"session": the session as created, "turns": [{"question",
+"transcript", "recording", "seconds", "first_sound_ms", "status", "events"}]}; `events` holds every event type in order.
 """
 
 import asyncio
@@ -18,6 +18,7 @@ import wave
 import av
 import numpy
 from openai import AsyncOpenAI
+from openai.resources.realtime.realtime import AsyncRealtimeConnection
 
 # The wire's PCM: mono, 16 bit, little endian.
 RATE = 24_000
@@ -44,12 +45,12 @@ def is_heard(pcm: bytes) -> bool:
     return len(samples) > 0 and numpy.sqrt(numpy.mean(samples**2)) > HEARD
 
 
-async def append(connection, sound: bytes) -> None:
+async def append(connection: AsyncRealtimeConnection, sound: bytes) -> None:
     for start in range(0, len(sound), SLICE_BYTES):
         await connection.input_audio_buffer.append(audio=base64.b64encode(sound[start : start + SLICE_BYTES]).decode())
 
 
-async def configure(connection, turn_detection: dict | None) -> None:
+async def configure(connection: AsyncRealtimeConnection, turn_detection: dict | None) -> None:
     audio = {"input": {"format": PCM, "turn_detection": turn_detection}, "output": {"format": PCM}}
     await connection.session.update(session={"type": "realtime", "output_modalities": ["audio"], "audio": audio})
     async for event in connection:
@@ -59,7 +60,7 @@ async def configure(connection, turn_detection: dict | None) -> None:
             return
 
 
-async def answer(connection, question: str, recording: pathlib.Path) -> dict:
+async def answer(connection: AsyncRealtimeConnection, question: str, recording: pathlib.Path) -> dict:
     """Reads one turn's events to the end of its answer."""
     events, transcript, sound = [], "", bytearray()
     committed = heard = None

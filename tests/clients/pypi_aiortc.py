@@ -1,7 +1,7 @@
 """Goes through a scenario as a WebRTC peer made with the stock `aiortc`. Usage: pypi_aiortc.py ADDRESS SCENARIO
 
-The call is made and hung up with the stock `openai` client. Sound goes over the tracks in real time, events over the data channel; the
-server's playout clock says what was played.
+The call is made and hung up with the stock `openai` client. Sound goes over the tracks in real time, events over the
+data channel; the server's playout clock says what was played.
 """
 
 import asyncio
@@ -13,6 +13,7 @@ import av
 import numpy
 from aiortc import MediaStreamTrack, RTCPeerConnection, RTCSessionDescription
 from openai import AsyncOpenAI
+
 from scenario import Answer, Scenario, arguments
 
 INSTRUCTIONS = "Be brief."
@@ -80,15 +81,16 @@ class Call:
                 self._scenario.stopped(self._scenario.answer(event["response_id"]))
 
     async def listen(self, track: MediaStreamTrack) -> None:
-        filter = av.AudioResampler(format="s16", layout="mono", rate=self._scenario.rate)
+        resampler = av.AudioResampler(format="s16", layout="mono", rate=self._scenario.rate)
         answer, due = None, None
         while True:
             frame = await track.recv()
-            # The jitter buffer holds the last packets back until others come, so audio without a gap belongs to the answer before.
+            # The jitter buffer holds the last packets back until others come, so audio without a gap belongs to the
+            # answer before.
             if frame.pts != due:
                 answer = self._answer
             due = frame.pts + frame.samples
-            for resampled in filter.resample(frame):
+            for resampled in resampler.resample(frame):
                 if answer is not None:
                     answer.sound += resampled.to_ndarray().astype("<i2").tobytes()
 

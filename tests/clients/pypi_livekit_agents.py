@@ -1,7 +1,8 @@
-"""Goes through a scenario with the stock `livekit-agents` and its OpenAI plugin. Usage: pypi_livekit_agents.py ADDRESS SCENARIO
+"""Goes through a scenario with the stock `livekit-agents` and its OpenAI plugin. Usage: pypi_livekit_agents.py ADDRESS
+SCENARIO
 
-A whole agent session with the plugin's own defaults, between a microphone and a loudspeaker made of files: the session decides when
-an answer is given up, and asks the server to truncate it by what the loudspeaker has played.
+A whole agent session with the plugin's own defaults, between a microphone and a loudspeaker made of files: the session
+decides when an answer is given up, and asks the server to truncate it by what the loudspeaker has played.
 """
 
 import asyncio
@@ -11,8 +12,8 @@ from livekit import rtc
 from livekit.agents import Agent, AgentSession, RunContext, function_tool
 from livekit.agents.voice.io import AudioInput, AudioOutput, AudioOutputCapabilities
 from livekit.plugins import openai
-from scenario import Scenario, arguments
 
+from scenario import Answer, Scenario, arguments
 
 # The session remembers an answer a moment after it was played.
 REMEMBERED_WITHIN_S = 10
@@ -40,7 +41,7 @@ class Loudspeaker(AudioOutput):
             capabilities=AudioOutputCapabilities(pause=False),
         )
         self._scenario = scenario
-        self._answer = None
+        self._answer: Answer | None = None
         self._begun = 0.0
         self._end: asyncio.TimerHandle | None = None
 
@@ -66,6 +67,7 @@ class Loudspeaker(AudioOutput):
             self._stop(True)
 
     def _length(self) -> float:
+        assert self._answer is not None, "nothing is played"
         return self._answer.length_ms(self._scenario.rate) / 1000
 
     def _stop(self, interrupted: bool) -> None:
@@ -107,7 +109,7 @@ async def talk(address: str, scenario: Scenario) -> None:
                 microphone.frames.put_nowait(rtc.AudioFrame(piece, scenario.rate, 1, samples))
             await scenario.answered(index)
         async with asyncio.timeout(REMEMBERED_WITHIN_S):
-            while len(said(session)) < len(scenario.answers):
+            while len(said(session)) < len(scenario.answers):  # noqa: ASYNC110 (the client's memory has no signal)
                 await asyncio.sleep(0.02)
         for answer, text in zip(scenario.answers, said(session), strict=True):
             answer.transcript = text

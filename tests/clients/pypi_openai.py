@@ -1,17 +1,19 @@
 """Goes through a scenario with the stock `openai` client over the websocket. Usage: pypi_openai.py ADDRESS SCENARIO
 
-The client plays nothing itself, so this does what its documentation asks of a caller: when the server hears speech, stop playing and
-truncate the item at what was heard.
+The client plays nothing itself, so this does what its documentation asks of a caller: when the server hears speech,
+stop playing and truncate the item at what was heard.
 """
 
 import asyncio
 import base64
 
 from openai import AsyncOpenAI
+from openai.resources.realtime.realtime import AsyncRealtimeConnection
+
 from scenario import Scenario, arguments
 
 
-async def listen(connection, scenario: Scenario) -> None:
+async def listen(connection: AsyncRealtimeConnection, scenario: Scenario) -> None:
     # Items of answers that may be only partly heard, by answer.
     unheard: dict[str, str] = {}
     async for event in connection:

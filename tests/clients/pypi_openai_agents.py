@@ -1,18 +1,19 @@
 """Goes through a scenario with the stock `openai-agents` client. Usage: pypi_openai_agents.py ADDRESS SCENARIO
 
-With its own defaults: its model and voice, semantic turn detection, input transcription, tracing. It tells by the clock what was
-played, truncates and cancels by itself, and validates every event.
+With its own defaults: its model and voice, semantic turn detection, input transcription, tracing. It tells by the clock
+what was played, truncates and cancels by itself, and validates every event.
 """
 
 import asyncio
 import json
 
 from agents import FunctionTool
-from agents.realtime import RealtimeAgent, RealtimeRunner
+from agents.realtime import RealtimeAgent, RealtimeRunner, RealtimeSession
+
 from scenario import Scenario, arguments
 
 
-async def listen(session, scenario: Scenario) -> None:
+async def listen(session: RealtimeSession, scenario: Scenario) -> None:
     # The client names an answer by its item where it speaks, by its response where it ends.
     items: dict[str, str] = {}
     async for event in session:
@@ -35,7 +36,7 @@ async def listen(session, scenario: Scenario) -> None:
 
 
 def tools(scenario: Scenario) -> list[FunctionTool]:
-    async def call(_, arguments: str) -> str:
+    async def call(_: object, arguments: str) -> str:
         return scenario.call(json.loads(arguments))
 
     if not (function := scenario.function):

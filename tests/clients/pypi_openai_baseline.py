@@ -2,8 +2,9 @@
 
 Usage: pypi_openai_baseline.py ADDRESS SCENARIO
 
-Says the first turn of the scenario. What comes back is also checked against the package's own types, closed as in event_schema.py.
-Prints {"client", "models", "whole", "streamed", "complaints"}; an answer is {"transcript", "sound" (raw samples, base64), "finish"}.
+Says the first turn of the scenario. What comes back is also checked against the package's own types, closed as in
+event_schema.py. Prints {"client", "models", "whole", "streamed", "complaints"}; an answer is {"transcript", "sound"
+(raw samples, base64), "finish"}.
 """
 
 import base64
@@ -13,13 +14,14 @@ import pathlib
 import wave
 from importlib.metadata import version
 
-from event_schema import close
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 from openai import OpenAI
 from openai.types import Model
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from pydantic import TypeAdapter
+
+from event_schema import close
 from scenario import Scenario, arguments
 
 complaints: list[str] = []

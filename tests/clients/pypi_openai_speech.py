@@ -2,9 +2,9 @@
 
 Usage: pypi_openai_speech.py ADDRESS SCENARIO
 
-The text is that of the scenario's function. A voice is made of the scenario's first recording, speaks, and is deleted. Prints {"client", "wav",
-"pcm", "opus", "mp3", "events", "voice" (sound, base64), "refused" (the error of aac), "made" (the voice's id), "gone" (whether both deletions were
-confirmed)}.
+The text is that of the scenario's function. A voice is made of the scenario's first recording, speaks, and is deleted.
+Prints {"client", "wav", "pcm", "opus", "mp3", "events", "voice" (sound, base64), "refused" (the error of aac), "made"
+(the voice's id), "gone" (whether both deletions were confirmed)}.
 """
 
 import base64
@@ -15,6 +15,7 @@ import wave
 from importlib.metadata import version
 
 from openai import BadRequestError, OpenAI
+
 from scenario import arguments
 
 
@@ -28,6 +29,7 @@ def recording(path: str, rate: int) -> bytes:
 
 def main() -> None:
     address, scenario = arguments()
+    assert scenario.function is not None, "the text to speak is the function's description"
     client = OpenAI(base_url=f"http://{address}/v1", api_key=scenario.key, max_retries=0)
     asked = {"model": "gpt-4o-mini-tts", "voice": "alloy", "input": scenario.function["description"]}
     spoken = {}
@@ -52,13 +54,19 @@ def main() -> None:
     except BadRequestError as error:
         refused = f"{error.param}: {error.message}"
     said = recording(scenario.turns[0]["say"], scenario.rate)
-    consent = client.audio.voice_consents.create(name="mine", language="en-US", recording=("consent.wav", said, "audio/wav"))
+    consent = client.audio.voice_consents.create(
+        name="mine", language="en-US", recording=("consent.wav", said, "audio/wav")
+    )
     voice = client.audio.voices.create(name="Ada", consent=consent.id, audio_sample=("ada.wav", said, "audio/wav"))
     asked["voice"] = {"id": voice.id}
     with client.audio.speech.with_streaming_response.create(**asked, response_format="pcm") as response:
         spoken["voice"] = base64.b64encode(b"".join(response.iter_bytes())).decode()
     [listed] = client.audio.voice_consents.list()
-    gone = listed == consent and client.audio.voices.delete(voice.id).deleted and client.audio.voice_consents.delete(consent.id).deleted
+    gone = (
+        listed == consent
+        and client.audio.voices.delete(voice.id).deleted
+        and client.audio.voice_consents.delete(consent.id).deleted
+    )
     facts = {"refused": refused, "made": voice.id, "gone": gone}
     print(json.dumps({"client": f"openai {version('openai')}", **facts, **spoken}))
 

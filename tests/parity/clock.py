@@ -5,14 +5,16 @@ import statistics
 import time
 from pathlib import Path
 
-# Fields of config.json that count a stack's layers, and that list some of them: as in engine/src/checkpoint/synthetic.rs.
+# Fields of config.json that count a stack's layers, and that list some of them: as in
+# engine/src/checkpoint/synthetic.rs.
 LAYERS = ("num_hidden_layers", "encoder_layers")
 LISTS = ("look_ahead_layers", "look_backward_layers")
 
 
 class Clock:
-    """Notes when each forward pass of a sub-model ends, and when the `generate` around them returns. `more` are arguments that each
-    `generate` gets."""
+    """Notes when each forward pass of a sub-model ends, and when the `generate` around them returns. `more` are
+    arguments that each `generate` gets.
+    """
 
     def __init__(self, module, **more):
         self.passes: list[float] = []

@@ -1,6 +1,8 @@
-"""Makes the fixture `demo`, what the reference implementation says with the shipped weights: `python demo.py`, after `models/demo` changes.
+"""Makes the fixture `demo`, what the reference implementation says with the shipped weights: `python demo.py`, after
+`models/demo` changes.
 
-With `--check` it makes nothing: it runs the shipped weights again and compares with the committed fixture. See README.md.
+With `--check` it makes nothing: it runs the shipped weights again and compares with the committed fixture. See
+README.md.
 """
 
 import argparse
@@ -24,8 +26,8 @@ from runs import Question, Turn
 ROOT = Path(__file__).parents[2]
 MODEL = ROOT / "models" / "demo"
 QUESTIONS = ROOT / "tests" / "questions"
-# Of the first of these conversations in which nothing is undecided every stage's tensors are kept; of the list of questions, each in a
-# conversation of its own, tokens and codes.
+# Of the first of these conversations in which nothing is undecided every stage's tensors are kept; of the list of
+# questions, each in a conversation of its own, tokens and codes.
 CONVERSATIONS = (
     ("name-anna.wav", "what-is-my-name.wav"),
     ("name-thomas.wav", "what-is-my-name.wav"),
@@ -33,14 +35,15 @@ CONVERSATIONS = (
     ("three-plus-four.wav", "capital-of-france.wav"),
     ("can-you-hear-me.wav", "thank-you.wav"),
 )
-# Two scores, each off by as much as the engine's may be (1e-4 of the largest), change places within this share of the largest:
-# what leads by less may be chosen otherwise where sums are added up in another order. Nothing from there on is compared.
+# Two scores, each off by as much as the engine's may be (1e-4 of the largest), change places within this share of the
+# largest: what leads by less may be chosen otherwise where sums are added up in another order. Nothing from there on is
+# compared.
 UNDECIDED = 2e-4
 
 
 @dataclass(frozen=True)
 class Run:
-    """Returns a run's part of a fixture's configuration, from the files of a checkpoint."""
+    """A run's part of a fixture's configuration, from the files of a checkpoint."""
 
     speaker: str
     accept_hidden_layer: int
@@ -71,8 +74,9 @@ def decided(scores: torch.Tensor) -> torch.Tensor:
 
 
 def decided_frames(turn: Turn) -> int:
-    """How many codec frames come before the first code that another order of sums might choose otherwise; one more than there are if
-    there is none, the end of speech included."""
+    """Number of codec frames before the first code that another order of sums might choose otherwise; one more than
+    there are if there is none, the end of speech included.
+    """
     sure = decided(turn.talker_scores)
     sure[:-1] &= decided(turn.predictor_logits).all(-1)
     return len(sure) if sure.all() else int(sure.int().argmin())
@@ -94,11 +98,15 @@ def make() -> tuple[dict[str, torch.Tensor], dict]:
     for files in CONVERSATIONS:
         asked = [ask(file, extractor, window) for file in files]
         turns = runs.converse(model, run, tokenizer, asked)
-        if all(decided(turn.thinker_logits).all() and decided_frames(turn) == len(turn.talker_scores) for turn in turns):
+        if all(
+            decided(turn.thinker_logits).all() and decided_frames(turn) == len(turn.talker_scores) for turn in turns
+        ):
             break
         print(f"{' '.join(files)}: undecided", flush=True)
     else:
-        raise SystemExit("every conversation has a choice that another order of sums might change: add others to CONVERSATIONS")
+        raise SystemExit(
+            "every conversation has a choice that another order of sums might change: add others to CONVERSATIONS"
+        )
     out = tensors(model, turns, asked)
 
     answers = []
@@ -117,11 +125,19 @@ def make() -> tuple[dict[str, torch.Tensor], dict]:
                 "decided_frames": decided_frames(answer),
             }
         )
-        print(f"{listed['file']}: {text} {answers[-1]['decided_frames']} of {answers[-1]['frames'] + 1} frames decided", flush=True)
+        print(
+            f"{listed['file']}: {text} {answers[-1]['decided_frames']} of {answers[-1]['frames'] + 1} frames decided",
+            flush=True,
+        )
     facts = {
         "versions": VERSIONS,
         "weights": checksum(MODEL / "model.safetensors"),
-        "settings": {"speaker": run.speaker, "system": None, "talker_repetition_penalty": run.talker_repetition_penalty, **run.limits},
+        "settings": {
+            "speaker": run.speaker,
+            "system": None,
+            "talker_repetition_penalty": run.talker_repetition_penalty,
+            **run.limits,
+        },
         "turns": [
             {
                 "file": file,
@@ -130,7 +146,7 @@ def make() -> tuple[dict[str, torch.Tensor], dict]:
                 "answer_tokens": len(turn.tokens),
                 "frames": turn.codes.shape[1],
             }
-            for file, turn in zip(files, turns)
+            for file, turn in zip(files, turns, strict=True)
         ],
         "answers": answers,
         "std": {name: round(t.std().item(), 4) for name, t in out.items() if t.is_floating_point()},
@@ -141,7 +157,9 @@ def make() -> tuple[dict[str, torch.Tensor], dict]:
 def compare(now: dict[str, torch.Tensor], facts: dict) -> None:
     folder = FOLDER / "demo"
     committed = json.loads((folder / "expected.json").read_text())
-    assert committed["weights"] == facts["weights"], "models/demo has other weights than the fixture: make it anew with `python demo.py`"
+    assert committed["weights"] == facts["weights"], (
+        "models/demo has other weights than the fixture: make it anew with `python demo.py`"
+    )
     assert committed == facts, "other facts than those committed"
     expected, worst = load_file(folder / "expected.safetensors"), 0.0
     assert now.keys() == expected.keys()
@@ -155,22 +173,25 @@ def compare(now: dict[str, torch.Tensor], facts: dict) -> None:
 
 
 def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--check", action="store_true", help="compare the committed fixture instead of making it")
-    arguments = arguments.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="compare the committed fixture instead of making it")
+    arguments = parser.parse_args()
     torch.set_num_threads(1)
     torch.set_grad_enabled(False)
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     out, facts = make()
     if arguments.check:
-        return compare(out, facts)
+        compare(out, facts)
+        return
     folder = FOLDER / "demo"
     folder.mkdir(exist_ok=True)
     save_file(out, folder / "expected.safetensors")
     (folder / "expected.json").write_text(json.dumps(facts, indent=1) + "\n")
     size = sum(file.stat().st_size for file in folder.iterdir())
-    sure = sum(min(a["decided_frames"], a["frames"]) for a in facts["answers"]) / sum(a["frames"] for a in facts["answers"])
+    sure = sum(min(a["decided_frames"], a["frames"]) for a in facts["answers"]) / sum(
+        a["frames"] for a in facts["answers"]
+    )
     print(f"demo: {size / 1e6:.2f} MB; of the answers {100 * sure:.1f} % of the frames are decided")
 
 

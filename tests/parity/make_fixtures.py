@@ -1,6 +1,7 @@
 """Makes the parity fixtures with the reference implementation: `python make_fixtures.py [NAME ...]`.
 
-With `--check` it makes nothing: it runs the committed checkpoints again and compares with the committed tensors. See README.md for what each fixture holds and how to install what this needs.
+With `--check` it makes nothing: it runs the committed checkpoints again and compares with the committed tensors. See
+README.md for what each fixture holds and how to install what this needs.
 """
 
 import argparse
@@ -12,7 +13,12 @@ from pathlib import Path
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
-from transformers import GenerationConfig, PreTrainedTokenizerFast, Qwen3OmniMoeForConditionalGeneration, WhisperFeatureExtractor
+from transformers import (
+    GenerationConfig,
+    PreTrainedTokenizerFast,
+    Qwen3OmniMoeForConditionalGeneration,
+    WhisperFeatureExtractor,
+)
 
 import checks
 import runs
@@ -62,7 +68,7 @@ def save_checkpoint(model, fixture: Fixture, tokenizer, extractor, folder: Path)
 def tensors(model, turns: list[runs.Turn], asked: list[Question]) -> dict[str, torch.Tensor]:
     """The compared tensors under the names that README.md lists."""
     out = {}
-    for index, (turn, question) in enumerate(zip(turns, asked)):
+    for index, (turn, question) in enumerate(zip(turns, asked, strict=True)):
         named = {
             "audio": question.audio,
             "mel": question.mel,
@@ -132,7 +138,7 @@ def describe(model, fixture: Fixture, seed: int, turns, asked, tokenizer, expect
                     "predictor": search.gap(turn.predictor_logits),
                 },
             }
-            for turn, question, sound in zip(turns, asked, wave)
+            for turn, question, sound in zip(turns, asked, wave, strict=True)
         ],
         "distinct_tokens": len({token for turn in turns for token in turn.tokens}),
         "distinct_codes": len({code for turn in turns for code in turn.talker_codes}),
@@ -199,10 +205,10 @@ def check(fixture: Fixture) -> None:
 
 
 def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--check", action="store_true", help="compare the committed fixtures instead of making any")
-    arguments.add_argument("names", nargs="*", help="which fixtures (default: all)")
-    arguments = arguments.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="compare the committed fixtures instead of making any")
+    parser.add_argument("names", nargs="*", help="which fixtures (default: all)")
+    arguments = parser.parse_args()
 
     torch.set_num_threads(1)
     torch.set_grad_enabled(False)

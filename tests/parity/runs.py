@@ -2,12 +2,16 @@
 
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import torch
 from transformers.models.qwen3_omni_moe.modeling_qwen3_omni_moe import _get_feat_extract_output_lengths
 
 from configs import SUPPRESSED, Fixture
 from tokens import Conversation, special
+
+# Keyword arguments and result of each call.
+Log = list[tuple[dict[str, Any], Any]]
 
 
 @dataclass
@@ -41,6 +45,21 @@ class Turn:
     codes: torch.Tensor  # [groups, frames]
 
 
+class RunSettings(Protocol):
+    """The part of a fixture that a conversation takes."""
+
+    @property
+    def speaker(self) -> str: ...
+    @property
+    def accept_hidden_layer(self) -> int: ...
+    @property
+    def talker_repetition_penalty(self) -> float: ...
+    @property
+    def limits(self) -> dict: ...
+    @property
+    def system(self) -> str | None: ...
+
+
 def audio_tokens(mel: torch.Tensor) -> int:
     return int(_get_feat_extract_output_lengths(torch.tensor(mel.shape[1])))
 
@@ -64,7 +83,7 @@ def each_audio_alone(thinker_model):
 
     def alone(input_features, feature_attention_mask=None, audio_feature_lengths=None, **kwargs):
         parts = []
-        for features, mask in zip(input_features, feature_attention_mask):
+        for features, mask in zip(input_features, feature_attention_mask, strict=True):
             frames = int(mask.sum())
             parts.append(together(features[None, :, :frames], mask[None, :frames], None, **kwargs))
         result = parts[0]
@@ -79,7 +98,7 @@ def each_audio_alone(thinker_model):
 
 
 @contextmanager
-def recorded(module, log: list):
+def recorded(module, log: Log):
     """Logs (keyword arguments, result) of each `generate` call of a sub-model, asking it for logits and scores."""
     plain = module.generate
 
@@ -100,7 +119,7 @@ def _steps(rows) -> torch.Tensor:
 
 
 @torch.no_grad()
-def ask(model, fixture: Fixture, prompt_ids: list[int], mels: list[torch.Tensor], **overrides) -> Turn:
+def ask(model, fixture: RunSettings, prompt_ids: list[int], mels: list[torch.Tensor], **overrides) -> Turn:
     """One greedy call of the reference's `generate`. `overrides` are further keyword arguments of it."""
     settings = dict(
         speaker=fixture.speaker,
@@ -111,16 +130,16 @@ def ask(model, fixture: Fixture, prompt_ids: list[int], mels: list[torch.Tensor]
         **fixture.limits,
     )
     ids = torch.tensor([prompt_ids])
-    thinker_log, talker_log, predictor_log = [], [], []
+    thinker_log: Log = []
+    talker_log: Log = []
+    predictor_log: Log = []
     with (
         each_audio_alone(model.thinker.model),
         recorded(model.thinker, thinker_log),
         recorded(model.talker, talker_log),
         recorded(model.talker.code_predictor, predictor_log),
     ):
-        model.generate(
-            input_ids=ids, attention_mask=torch.ones_like(ids), **batch_mels(mels), **(settings | overrides)
-        )
+        model.generate(input_ids=ids, attention_mask=torch.ones_like(ids), **batch_mels(mels), **(settings | overrides))
     (_, thinker), (talker_inputs, talker) = thinker_log[0], talker_log[0]
     states = thinker.hidden_states
     residual = [state[1] for state in talker.hidden_states if state[1] is not None]
@@ -156,7 +175,7 @@ def decode(model, codes: torch.Tensor) -> torch.Tensor:
     return model.code2wav(codes[None])[0, 0]
 
 
-def converse(model, fixture: Fixture, tokenizer, questions: list[Question]) -> list[Turn]:
+def converse(model, fixture: RunSettings, tokenizer, questions: list[Question]) -> list[Turn]:
     """Holds the whole conversation."""
     conversation, turns = Conversation(tokenizer, fixture.system), []
     for index, question in enumerate(questions):
@@ -173,9 +192,16 @@ def explore_answer(model, fixture: Fixture, prompt_ids, mels, tokenizer, steps: 
     ids = torch.tensor([prompt_ids])
     with each_audio_alone(model.thinker.model):
         result = model.thinker.generate(
-            input_ids=ids, attention_mask=torch.ones_like(ids), **batch_mels(mels), max_new_tokens=steps,
-            eos_token_id=stop, suppress_tokens=[stop], do_sample=False, output_hidden_states=True,
-            output_scores=True, return_dict_in_generate=True,
+            input_ids=ids,
+            attention_mask=torch.ones_like(ids),
+            **batch_mels(mels),
+            max_new_tokens=steps,
+            eos_token_id=stop,
+            suppress_tokens=[stop],
+            do_sample=False,
+            output_hidden_states=True,
+            output_scores=True,
+            return_dict_in_generate=True,
         )
     hidden = _steps(state[-1][0, -1:] for state in result.hidden_states)
     return result.sequences[0, ids.shape[1] :].tolist(), hidden, _steps(result.scores)
@@ -185,6 +211,10 @@ def explore_speech(model, fixture: Fixture, prompt_ids, mels, steps: int) -> Tur
     """A turn whose talker never stops."""
     vocab = model.config.talker_config.text_config.vocab_size
     return ask(
-        model, fixture, prompt_ids, mels, talker_max_new_tokens=steps,
+        model,
+        fixture,
+        prompt_ids,
+        mels,
+        talker_max_new_tokens=steps,
         talker_suppress_tokens=list(range(vocab - SUPPRESSED, vocab)),
     )

@@ -1,4 +1,4 @@
-"""The sampling fixture: scores after each of the reference's logits processors, in the order its `generate` runs them."""
+"""The sampling fixture: scores after each of the reference's logits processors, in the order of its `generate`."""
 
 import json
 from pathlib import Path
@@ -58,5 +58,7 @@ def make(folder: Path, versions: dict) -> None:
         tensors[f"case{index}.probabilities"] = scores.softmax(dim=-1)[0]
     folder.mkdir(parents=True, exist_ok=True)
     save_file(tensors, folder / "expected.safetensors")
-    (folder / "expected.json").write_text(json.dumps({"versions": versions, "vocab": VOCAB, "cases": CASES}, indent=1) + "\n")
+    (folder / "expected.json").write_text(
+        json.dumps({"versions": versions, "vocab": VOCAB, "cases": CASES}, indent=1) + "\n"
+    )
     print(f"sampling: {len(CASES)} cases")

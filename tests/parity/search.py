@@ -39,7 +39,7 @@ def stop_thinker(model, fixture: Fixture, tokenizer, questions) -> str | None:
     """Sets the thinker's stop row; or says why it cannot."""
     stop = special(tokenizer, "<|im_end|>")
     conversation, evidence, said = Conversation(tokenizer, fixture.system), [], set()
-    for index, (question, length) in enumerate(zip(questions, fixture.answers)):
+    for index, (question, length) in enumerate(zip(questions, fixture.answers, strict=True)):
         prompt = conversation.ask(runs.audio_tokens(question.mel))
         mels = [q.mel for q in questions[: index + 1]]
         answer, hidden, scores = runs.explore_answer(model, fixture, prompt, mels, tokenizer, length)
@@ -58,7 +58,7 @@ def stop_thinker(model, fixture: Fixture, tokenizer, questions) -> str | None:
 def stop_talker(model, fixture: Fixture, tokenizer, questions) -> str | None:
     """Sets the talker's stop row, given a thinker that stops; or says why it cannot."""
     conversation, evidence, said = Conversation(tokenizer, fixture.system), [], set()
-    for index, (question, frames) in enumerate(zip(questions, fixture.frames)):
+    for index, (question, frames) in enumerate(zip(questions, fixture.frames, strict=True)):
         prompt = conversation.ask(runs.audio_tokens(question.mel))
         mels = [q.mel for q in questions[: index + 1]]
         turn = runs.explore_speech(model, fixture, prompt, mels, frames + 1)
@@ -95,7 +95,9 @@ def problem(fixture: Fixture, turns: list[runs.Turn], stop: int, codec_stop: int
         if turn.talker_codes[-1] != codec_stop or len(turn.talker_codes) != fixture.frames[index] + 1:
             return f"turn {index}: the talker stopped after {len(turn.talker_codes)}"
         for name, scores in (
-            ("thinker", turn.thinker_logits), ("talker", turn.talker_scores), ("predictor", turn.predictor_logits)
+            ("thinker", turn.thinker_logits),
+            ("talker", turn.talker_scores),
+            ("predictor", turn.predictor_logits),
         ):
             if gap(scores) < MIN_GAP:
                 return f"turn {index}: {name} gap {gap(scores):.1e}"

@@ -35,7 +35,7 @@ TEXTS = [
     "你好,世界! こんにちは",
     "emoji 😀 and \u200d joiner",
     "punctuation!!! (really?) [yes] {no} <maybe> #1 @home",
-    "<tool_call>{\"name\": \"clock\"}</tool_call>",
+    '<tool_call>{"name": "clock"}</tool_call>',
     "a<tool_call>b",
 ]
 
@@ -56,7 +56,7 @@ def main() -> None:
     reference.add_tokens([AddedToken(token, special=True, normalized=False) for token in SPECIAL], special_tokens=True)
     reference.add_tokens([AddedToken(token, special=False, normalized=False) for token in ADDED])
     added = {
-        str(id): {
+        str(token_id): {
             "content": token.content,
             "lstrip": token.lstrip,
             "normalized": token.normalized,
@@ -64,7 +64,7 @@ def main() -> None:
             "single_word": token.single_word,
             "special": token.special,
         }
-        for id, token in sorted(reference.added_tokens_decoder.items())
+        for token_id, token in sorted(reference.added_tokens_decoder.items())
     }
     config = {"add_prefix_space": False, "added_tokens_decoder": added, "tokenizer_class": "Qwen2Tokenizer"}
     (HOME / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n")

@@ -51,9 +51,7 @@ def redraw(model: nn.Module, seed: int) -> None:
     """Draws every parameter, in the order of its name."""
     rng = torch.Generator().manual_seed(seed)
     groups = model.config.code2wav_config.num_quantizers
-    transposed = {
-        f"{name}.weight" for name, module in model.named_modules() if isinstance(module, nn.ConvTranspose1d)
-    }
+    transposed = {f"{name}.weight" for name, module in model.named_modules() if isinstance(module, nn.ConvTranspose1d)}
     for name, p in sorted(model.named_parameters()):
         leaf = name.rsplit(".", 1)[-1]
         if leaf in ("alpha", "beta"):
@@ -61,7 +59,7 @@ def redraw(model: nn.Module, seed: int) -> None:
             signs = torch.where(torch.rand(p.shape, generator=rng) < 0.5, -1.0, 1.0)
             # Low frequencies only: with high ones a deep codec turns rounding errors into differences above 1e-4, the
             # reference's own between single and double precision included.
-            p *= -1.0 if leaf == "alpha" else signs
+            p.mul_(-1.0 if leaf == "alpha" else signs)
         elif leaf in ("gamma", "scale"):
             _uniform(p, rng, 0.4, 0.9)
         elif "q_norm" in name or "k_norm" in name:
@@ -129,9 +127,9 @@ def stop_row(turns: list[tuple[torch.Tensor, torch.Tensor]]) -> torch.Tensor | N
     """
     above, limit = [], []
     for hidden, best in turns:
-        hidden, best = hidden.double().numpy(), best.double().numpy()
-        above += [*hidden[:-1], -hidden[-1]]
-        limit += [*(best[:-1] - STOP_MARGIN), -(best[-1] + STOP_MARGIN)]
+        rows, scores = hidden.double().numpy(), best.double().numpy()
+        above += [*rows[:-1], -rows[-1]]
+        limit += [*(scores[:-1] - STOP_MARGIN), -(scores[-1] + STOP_MARGIN)]
     above = np.array(above)
     width = above.shape[1]
     # row = positive - negative part, both >= 0, so that the sum of both is linear

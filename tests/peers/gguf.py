@@ -1,5 +1,5 @@
-"""Writes a GGUF file of random weights with the dimensions of a published thinker, for llama.cpp: architecture qwen3moe, every matrix in
-one format of 32 numbers a scale, routers and norms in single precision, no tokenizer.
+"""Writes a GGUF file of random weights with the dimensions of a published thinker, for llama.cpp: architecture
+qwen3moe, every matrix in one format of 32 numbers a scale, routers and norms in single precision, no tokenizer.
 
 Format: ggml's docs/gguf.md, version 3.
 """
@@ -10,6 +10,8 @@ import json
 import pathlib
 import random
 import struct
+from collections.abc import Iterator
+from typing import Any
 
 # Type number and bytes of a block of 32 numbers: a scale of half precision, then the integers.
 FORMATS = {"q4_0": (2, 18), "q8_0": (8, 34)}
@@ -17,6 +19,7 @@ F32 = 0
 BLOCK = 32
 ALIGNMENT = 32
 UINT32, FLOAT32, STRING = 4, 6, 8
+Sizes = tuple[int, ...]
 
 
 @dataclasses.dataclass
@@ -52,7 +55,7 @@ class Dimensions:
             eps=text["rms_norm_eps"],
         )
 
-    def metadata(self):
+    def metadata(self) -> Iterator[tuple[str, int, Any]]:
         """Keys with their type and value."""
         numbers = {
             "vocab_size": self.vocabulary,
@@ -75,7 +78,7 @@ class Dimensions:
         yield "qwen3moe.attention.layer_norm_rms_epsilon", FLOAT32, self.eps
         yield "tokenizer.ggml.model", STRING, "none"
 
-    def tensors(self):
+    def tensors(self) -> Iterator[tuple[str, Sizes]]:
         """Names with sizes, fastest first; vectors and routers are of single precision."""
         hidden, q, kv = self.hidden, self.heads * self.head_dim, self.kv_heads * self.head_dim
         yield "token_embd.weight", (hidden, self.vocabulary)
@@ -97,7 +100,7 @@ class Dimensions:
         yield "output.weight", (hidden, self.vocabulary)
 
     def bytes_per_token(self, form: str) -> int:
-        """Bytes of weights that one token's products read: all but the embeddings and the experts that are not chosen."""
+        """Bytes of weights that one token's products read: all but the embeddings and the unchosen experts."""
         read = 0
         for name, sizes in self.tensors():
             if name == "token_embd.weight":
@@ -107,18 +110,18 @@ class Dimensions:
         return read
 
 
-def count(sizes) -> int:
+def count(sizes: Sizes) -> int:
     numbers = 1
     for each in sizes:
         numbers *= each
     return numbers
 
 
-def is_single(name: str, sizes) -> bool:
+def is_single(name: str, sizes: Sizes) -> bool:
     return len(sizes) == 1 or "ffn_gate_inp" in name
 
 
-def size(name: str, sizes, form: str) -> int:
+def size(name: str, sizes: Sizes, form: str) -> int:
     """Bytes of a tensor."""
     return count(sizes) * 4 if is_single(name, sizes) else count(sizes) // BLOCK * FORMATS[form][1]
 
@@ -133,8 +136,8 @@ def write(path: pathlib.Path, dimensions: Dimensions, form: str) -> None:
     metadata, tensors = list(dimensions.metadata()), list(dimensions.tensors())
     header = [b"GGUF", struct.pack("<IQQ", 3, len(tensors), len(metadata))]
     for key, kind, value in metadata:
-        value = text(value) if kind == STRING else struct.pack("<I" if kind == UINT32 else "<f", value)
-        header += [text(key), struct.pack("<I", kind), value]
+        packed = text(value) if kind == STRING else struct.pack("<I" if kind == UINT32 else "<f", value)
+        header += [text(key), struct.pack("<I", kind), packed]
     offset = 0
     for name, sizes in tensors:
         kind = F32 if is_single(name, sizes) else FORMATS[form][0]
@@ -144,7 +147,9 @@ def write(path: pathlib.Path, dimensions: Dimensions, form: str) -> None:
     # Blocks whose number is no divisor of a row's, repeated: no row is as the one before.
     scale = struct.pack("<e", 0.003 if form == "q4_0" else 0.0002)
     blocks = b"".join(scale + draw.randbytes(FORMATS[form][1] - 2) for _ in range(32771))
-    routers = array.array("f", (draw.uniform(-0.04, 0.04) for _ in range(dimensions.hidden * dimensions.experts + 9973)))
+    routers = array.array(
+        "f", (draw.uniform(-0.04, 0.04) for _ in range(dimensions.hidden * dimensions.experts + 9973))
+    )
     partial = path.with_suffix(".partial")
     with partial.open("wb") as file:
         for piece in header:

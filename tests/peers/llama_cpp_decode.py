@@ -2,8 +2,9 @@
 
 usage: llama_cpp_decode.py LIBRARIES FILE THREADS PROMPT TOKENS
 
-LIBRARIES is the folder of the prebuilt libraries that the Node package @node-llama-cpp/linux-x64 has. They choose the kernels that fit
-the processor best, and repack the weights for them, as llama.cpp does by default. Tokens are given, not sampled.
+LIBRARIES is the folder of the prebuilt libraries that the Node package @node-llama-cpp/linux-x64 has. They choose the
+kernels that fit the processor best, and repack the weights for them, as llama.cpp does by default. Tokens are given,
+not sampled.
 """
 
 import ctypes
@@ -15,13 +16,17 @@ import time
 
 
 class Opaque(ctypes.Structure):
-    """Parameters by value, longer than those of any version: the callee reads and writes its part, which is on the stack (x86-64)."""
+    """Parameters by value, longer than those of any version: the callee reads and writes its part, which is on the
+    stack (x86-64).
+    """
 
     _fields_ = [("bytes", ctypes.c_uint64 * 128)]
 
 
 class Batch(ctypes.Structure):
-    _fields_ = [("count", ctypes.c_int32)] + [(name, ctypes.c_void_p) for name in ("token", "embd", "pos", "n", "ids", "logits")]
+    _fields_ = [("count", ctypes.c_int32)] + [
+        (name, ctypes.c_void_p) for name in ("token", "embd", "pos", "n", "ids", "logits")
+    ]
 
 
 def library(folder: pathlib.Path) -> ctypes.CDLL:
@@ -50,8 +55,8 @@ def library(folder: pathlib.Path) -> ctypes.CDLL:
 
 
 def main() -> None:
-    folder, file, threads, prompt, tokens = sys.argv[1:]
-    threads, prompt, tokens = int(threads), int(prompt), int(tokens)
+    folder, file, *counts = sys.argv[1:]
+    threads, prompt, tokens = map(int, counts)
     llama = library(pathlib.Path(folder))
     llama.llama_backend_init()
     started = time.perf_counter()

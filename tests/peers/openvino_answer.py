@@ -1,8 +1,8 @@
 """Times OpenVINO GenAI's OmniPipeline on one spoken question: `openvino_answer.py CHECKPOINT WAV EXPORTED --threads N`.
 
-Prints one line of JSON. EXPORTED is a folder for what optimum-intel makes of the checkpoint; it is made once, and anew when the
-checkpoint's weights change. Text is chosen greedily, codes as the checkpoint says. What the pipeline leaves to itself (precision, threads
-of its own, streams) stays so.
+Prints one line of JSON. EXPORTED is a folder for what optimum-intel makes of the checkpoint; it is made once, and anew
+when the checkpoint's weights change. Text is chosen greedily, codes as the checkpoint says. What the pipeline leaves to
+itself (precision, threads of its own, streams) stays so.
 """
 
 import argparse
@@ -15,7 +15,9 @@ import subprocess
 import sys
 import time
 from math import gcd
+from typing import Any
 
+import numpy as np
 import openvino
 import openvino_genai
 import soundfile
@@ -39,14 +41,22 @@ def export(checkpoint: pathlib.Path, exported: pathlib.Path) -> None:
         return
     shutil.rmtree(exported, ignore_errors=True)
     tool = pathlib.Path(sys.executable).with_name("optimum-cli")
-    arguments = ["export", "openvino", "--model", checkpoint, "--task", "any-to-any", exported]
-    done = subprocess.run([tool, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    arguments: list[str | pathlib.Path] = [
+        "export",
+        "openvino",
+        "--model",
+        checkpoint,
+        "--task",
+        "any-to-any",
+        exported,
+    ]
+    done = subprocess.run([tool, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     if done.returncode != 0:
         sys.exit(f"optimum-cli does not export {checkpoint}:\n{done.stdout}")
     mark.write_text(digest.hexdigest())
 
 
-def question(path: pathlib.Path):
+def question(path: pathlib.Path) -> np.ndarray:
     audio, rate = soundfile.read(path, dtype="float32", always_2d=True)
     audio = audio.mean(axis=1)
     common = gcd(rate, INPUT_RATE)
@@ -54,13 +64,13 @@ def question(path: pathlib.Path):
 
 
 def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("checkpoint", type=pathlib.Path)
-    arguments.add_argument("wav", type=pathlib.Path)
-    arguments.add_argument("exported", type=pathlib.Path)
-    arguments.add_argument("--threads", type=int, default=2)
-    arguments.add_argument("--repeats", type=int, default=5, help="timed answers, after two untimed (default: 5)")
-    arguments = arguments.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("checkpoint", type=pathlib.Path)
+    parser.add_argument("wav", type=pathlib.Path)
+    parser.add_argument("exported", type=pathlib.Path)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--repeats", type=int, default=5, help="timed answers, after two untimed (default: 5)")
+    arguments = parser.parse_args()
     export(arguments.checkpoint, arguments.exported)
     pipeline = openvino_genai.OmniPipeline(arguments.exported, "CPU", INFERENCE_NUM_THREADS=arguments.threads)
     pipeline.get_vlm().get_tokenizer().set_chat_template(TEMPLATE)
@@ -69,7 +79,7 @@ def main() -> None:
     speech = openvino_genai.OmniTalkerSpeechConfig()
     heard = openvino.Tensor(question(arguments.wav))
 
-    def answer():
+    def answer() -> tuple[float, Any]:
         begin = time.perf_counter()
         result = pipeline.generate("", audios=[heard], text_config=text, talker_speech_config=speech)
         return time.perf_counter() - begin, result

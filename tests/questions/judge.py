@@ -2,8 +2,8 @@
 
 Usage: judge.py ANSWERS.json (a list of [FILE, TEXT]: the file of a question, what was answered)
 
-Prints a JSON list of true and false. The judge is that of `make eval-model`, which writes the model's card: a question outside the
-domain is rightly met with "I don't know". Needs the packages of tests/requirements.txt.
+Prints a JSON list of true and false. The judge is that of `make eval-model`, which writes the model's card: a question
+outside the domain is rightly met with "I don't know". Needs the packages of tests/requirements.txt.
 """
 
 import json
@@ -25,7 +25,11 @@ def is_right(question: dict, text: str) -> bool:
 
 def main() -> None:
     questions = {question["file"]: question for question in json.loads((HERE / "questions.json").read_text())}
-    print(json.dumps([is_right(questions[file], text) for file, text in json.loads(pathlib.Path(sys.argv[1]).read_text())]))
+    print(
+        json.dumps(
+            [is_right(questions[file], text) for file, text in json.loads(pathlib.Path(sys.argv[1]).read_text())]
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
-"""Speaks the frozen questions of questions.json (see README.md) in voices that are not in the demo model's training data.
+"""Speaks the frozen questions of questions.json (see README.md) in voices that are not in the demo model's training
+data.
 
 Usage: make.py (writes the wav files beside itself: 16 kHz, mono, 16 bit)
 
-Needs espeak-ng and flite from Debian, and the packages of tests/requirements.txt. The files are committed, so that a test asks
-the same thing everywhere. The same packages write the same bytes.
+Needs espeak-ng and flite from Debian, and the packages of tests/requirements.txt. The files are committed, so that a
+test asks the same thing everywhere. The same packages write the same bytes.
 """
 
 import json

@@ -2,10 +2,10 @@
 
     target/tools/python/bin/python tests/turns/pauses.py
 
-The recordings are those of Debian's pocketsphinx-testdata, unpacked under target/tools/people by `scripts/setup.sh speech`: commands,
-numbers and playing cards by several speakers, and sentences that a reader of LibriVox reads from a novel. A pause may come after every
-word but the last, where `tests/heard/word_times.py` takes the word to end. The list was written once and is not chosen by what a detector
-makes of it.
+The recordings are those of Debian's pocketsphinx-testdata, unpacked under target/tools/people by `scripts/setup.sh
+speech`: commands, numbers and playing cards by several speakers, and sentences that a reader of LibriVox reads from a
+novel. A pause may come after every word but the last, where `tests/heard/word_times.py` takes the word to end. The list
+was written once and is not chosen by what a detector makes of it.
 """
 
 import json
@@ -26,11 +26,15 @@ SAID = {
     "cards/002.wav": "four queen of clubs",
     "cards/003.wav": "seven of clubs",
     "cards/005.wav": "eight of spades four of clubs seven of hearts",
-    NOVEL.format("0870"): "and mister john dashwood had then leisure to consider how much there might be prudently in his power to do "
+    NOVEL.format(
+        "0870"
+    ): "and mister john dashwood had then leisure to consider how much there might be prudently in his power to do "
     "for them",
     NOVEL.format("0880"): "he was not an ill disposed young man",
     NOVEL.format("0890"): "unless to be rather cold hearted and rather selfish is to be ill disposed",
-    NOVEL.format("0920"): "had he married a more amiable woman he might have been made still more respectable than he was",
+    NOVEL.format(
+        "0920"
+    ): "had he married a more amiable woman he might have been made still more respectable than he was",
     NOVEL.format("0930"): "he might even have been made amiable himself",
 }
 

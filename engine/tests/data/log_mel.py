@@ -1,7 +1,7 @@
 """Writes log_mel.safetensors: expectations for the streaming log-mel, from the reference feature extractor.
 
-    pip install numpy==2.* safetensors torch transformers==5.23.0
-    python engine/tests/data/log_mel.py
+pip install numpy==2.* safetensors torch transformers==5.23.0
+python engine/tests/data/log_mel.py
 """
 
 from pathlib import Path
@@ -18,7 +18,7 @@ LENGTHS = [160, 200, 201, 399, 3_999, 4_000, SAMPLES]
 extractor = WhisperFeatureExtractor(feature_size=BINS)
 
 
-def signal():
+def signal() -> np.ndarray:
     """A chirp over noise that grows by 40 dB, so that the maximum rises from window to window."""
     time = np.arange(SAMPLES) / RATE
     loudness = 10 ** (-2.5 + 2 * time / time[-1])
@@ -27,12 +27,12 @@ def signal():
     return (loudness * (chirp + 0.05 * noise)).astype(np.float32)
 
 
-def contiguous(frames):
+def contiguous(frames: np.ndarray) -> np.ndarray:
     """safetensors writes memory as it lies, whatever the strides."""
     return np.ascontiguousarray(frames.astype(np.float32))
 
 
-def whole(samples):
+def whole(samples: np.ndarray) -> np.ndarray:
     """One spectrogram of everything; [frames, bins]. Short sounds are continued with silence so that they reflect."""
     frames = len(samples) // HOP
     samples = np.pad(samples, (0, max(0, N_FFT // 2 + 1 - len(samples))))
@@ -40,7 +40,7 @@ def whole(samples):
     return contiguous(features.T[:frames])
 
 
-def streamed(samples):
+def streamed(samples: np.ndarray) -> np.ndarray:
     """Windows clamped against the maximum so far."""
     levels = spectrogram(
         samples,

@@ -3,8 +3,8 @@
     scripts/setup.sh reference_compressed
     target/tools/compressed-tensors/bin/python tests/parity/compressed/make_fixtures.py engine/tests/data/compressed
 
-Each case is a file `CASE.safetensors` with the stored tensors of a module `m`, the matrix that they stand for (`expected`, float32), and
-the version of the package in its metadata.
+Each case is a file `CASE.safetensors` with the stored tensors of a module `m`, the matrix that they stand for
+(`expected`, float32), and the version of the package in its metadata.
 """
 
 import sys

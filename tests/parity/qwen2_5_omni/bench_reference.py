@@ -1,7 +1,7 @@
 """Times the reference of Qwen2.5-Omni: `python bench_reference.py CHECKPOINT [--random]`.
 
-Prints one line of JSON. All times are of the reference's own `generate` after one that is not counted; ends of text and speech are never
-chosen, so that every answer is as long. It does not stream: all sound is there at the end.
+Prints one line of JSON. All times are of the reference's own `generate` after one that is not counted; ends of text and
+speech are never chosen, so that every answer is as long. It does not stream: all sound is there at the end.
 """
 
 import argparse
@@ -35,23 +35,27 @@ def load(folder: Path, random: bool, layers: int | None, dtype):
     model = Qwen2_5OmniForConditionalGeneration._from_config(config, dtype=dtype).eval()
     model.token2wav.float()
     dit = config.token2wav_config.dit_config
-    voice = {"cond": torch.randn(1, dit.enc_emb_dim), "ref_mel": torch.randn(1, DRAWN_FRAMES, dit.mel_dim), "bos_token": 0}
+    voice = {
+        "cond": torch.randn(1, dit.enc_emb_dim),
+        "ref_mel": torch.randn(1, DRAWN_FRAMES, dit.mel_dim),
+        "bos_token": 0,
+    }
     model.speaker_map = {"drawn": voice}
     return model
 
 
 def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("checkpoint", type=Path)
-    arguments.add_argument("--random", action="store_true", help="draw the weights: the folder has none")
-    arguments.add_argument("--layers", type=int, help="most layers of each stack (default: all)")
-    arguments.add_argument("--threads", type=int, default=2, help="torch threads (default: 2)")
-    arguments.add_argument("--repeats", type=int, default=3, help="timed answers, after one untimed (default: 3)")
-    arguments.add_argument("--heard", type=float, default=2.0, help="seconds of the question (default: 2)")
-    arguments.add_argument("--tokens", type=int, default=16, help="of the answer's text (default: 16)")
-    arguments.add_argument("--codes", type=int, default=48, help="of the answer's speech (default: 48)")
-    arguments.add_argument("--dtype", default="float32", help="of all but token2wav, whose is float32 (default: float32)")
-    arguments = arguments.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("checkpoint", type=Path)
+    parser.add_argument("--random", action="store_true", help="draw the weights: the folder has none")
+    parser.add_argument("--layers", type=int, help="most layers of each stack (default: all)")
+    parser.add_argument("--threads", type=int, default=2, help="torch threads (default: 2)")
+    parser.add_argument("--repeats", type=int, default=3, help="timed answers, after one untimed (default: 3)")
+    parser.add_argument("--heard", type=float, default=2.0, help="seconds of the question (default: 2)")
+    parser.add_argument("--tokens", type=int, default=16, help="of the answer's text (default: 16)")
+    parser.add_argument("--codes", type=int, default=48, help="of the answer's speech (default: 48)")
+    parser.add_argument("--dtype", default="float32", help="of all but token2wav, whose is float32 (default: float32)")
+    arguments = parser.parse_args()
 
     torch.set_num_threads(arguments.threads)
     torch.set_grad_enabled(False)
@@ -91,9 +95,15 @@ def main() -> None:
     def answer() -> dict[str, float]:
         def generate():
             return model.generate(
-                input_ids=ids, attention_mask=torch.ones_like(ids), **mels, speaker=speaker,
-                thinker_eos_token_id=stop, thinker_do_sample=False, thinker_max_new_tokens=arguments.tokens,
-                talker_max_new_tokens=arguments.codes, talker_eos_token_id=[talker_ids - 1],
+                input_ids=ids,
+                attention_mask=torch.ones_like(ids),
+                **mels,
+                speaker=speaker,
+                thinker_eos_token_id=stop,
+                thinker_do_sample=False,
+                thinker_max_new_tokens=arguments.tokens,
+                talker_max_new_tokens=arguments.codes,
+                talker_eos_token_id=[talker_ids - 1],
             )
 
         with runs.masked(model.talker):

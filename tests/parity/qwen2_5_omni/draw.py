@@ -1,4 +1,6 @@
-"""Random weights that give every block an effect, and the rows that end greedy answers. token2wav's are drawn as for its own fixture."""
+"""Random weights that give every block an effect, and the rows that end greedy answers. token2wav's are drawn as for
+its own fixture.
+"""
 
 import numpy as np
 import torch

@@ -1,7 +1,7 @@
 """Makes the parity fixture of Qwen2.5-Omni with its reference implementation: `python make_fixtures.py`.
 
-With `--check` it makes nothing: it runs the committed checkpoint again and compares with the committed tensors. token2wav has a
-fixture of its own; its weights are in this checkpoint so that it is a whole one.
+With `--check` it makes nothing: it runs the committed checkpoint again and compares with the committed tensors.
+token2wav has a fixture of its own; its weights are in this checkpoint so that it is a whole one.
 """
 
 import argparse
@@ -76,11 +76,11 @@ def drawn(fixture: Fixture, tokenizer, seed: int):
     return model
 
 
-def set_row(head, id: int, row: torch.Tensor | None, dtype: str) -> str | None:
+def set_row(head, token: int, row: torch.Tensor | None, dtype: str) -> str | None:
     if row is None:
         return "no stop row"
     with torch.no_grad():
-        head.weight[id] = row.to(getattr(torch, dtype)).float()
+        head.weight[token] = row.to(getattr(torch, dtype)).float()
     return None
 
 
@@ -104,7 +104,7 @@ def stop_thinker(model, fixture: Fixture, tokenizer, asked) -> str | None:
 
 
 def talk_until(model, fixture: Fixture, tokenizer, asked, last: int, stop: int, limits: dict) -> runs.Turn:
-    """Turn `last` of a conversation whose every turn has the lengths that it will have, before the stop rows are there."""
+    """Turn `last` of a conversation whose turns all have their final lengths, before the stop rows are there."""
     talk = runs.Talk(tokenizer, fixture.system)
     for turn in range(last + 1):
         prompt = talk.ask(runs.audio_tokens(model, asked[turn].mel))
@@ -117,7 +117,9 @@ def talk_until(model, fixture: Fixture, tokenizer, asked, last: int, stop: int, 
 
 def stop_talker(model, fixture: Fixture, tokenizer, asked) -> str | None:
     """Sets the rows of both ids that end the speech; or says why it cannot."""
-    talker, conditions, said = model.talker, {"end": [], "pad": []}, set()
+    talker, said = model.talker, set()
+    # Hidden row, least and greatest score.
+    conditions: dict[str, list[tuple[torch.Tensor, float, float]]] = {"end": [], "pad": []}
     ids = {"end": talker.codec_eos_token, "pad": talker.codec_pad_token}
     for turn, frames in enumerate(fixture.frames):
         limits = dict(talker_max_new_tokens=frames + 1, endless=list(range(fixture.codes, fixture.codes + 16)))
@@ -131,12 +133,14 @@ def stop_talker(model, fixture: Fixture, tokenizer, asked) -> str | None:
         if best.min() < 2 * draw.MARGIN:
             return f"turn {turn}: a code of a low score"
         for name, rows in conditions.items():
-            for step, (hidden, score) in enumerate(zip(made.talker_hidden, best.tolist())):
+            for step, (hidden, score) in enumerate(zip(made.talker_hidden, best.tolist(), strict=True)):
                 low, high = -torch.inf, score - draw.MARGIN
                 if step == frames:
                     # The padding's score is divided by the penalty.
                     factor = fixture.penalty if name == "pad" else 1.0
-                    low, high = ((score + draw.MARGIN) * factor, torch.inf) if fixture.ends[turn] == name else (low, high)
+                    low, high = (
+                        ((score + draw.MARGIN) * factor, torch.inf) if fixture.ends[turn] == name else (low, high)
+                    )
                 elif name == "pad" and turn == 0 and step == 5:
                     # Here it would end the speech if it did not count as said before.
                     low, high = score + 0.1 * draw.MARGIN, (score - 0.1 * draw.MARGIN) * fixture.penalty
@@ -199,7 +203,7 @@ def load(folder: Path):
 def tensors(turns: list[runs.Turn], asked: list[Question]) -> dict[str, torch.Tensor]:
     """The compared tensors under the names that README.md lists."""
     out = {}
-    for index, (turn, question) in enumerate(zip(turns, asked)):
+    for index, (turn, question) in enumerate(zip(turns, asked, strict=True)):
         named = {
             "audio": question.audio,
             "mel": question.mel,
@@ -243,7 +247,7 @@ def describe(fixture: Fixture, seed: int, turns, asked, tokenizer, expected) -> 
                 "codes": len(turn.codes) - 1,
                 "top_two_gap": {"thinker": gap(turn.thinker_logits), "talker": gap(turn.talker_scores)},
             }
-            for turn, question, speaker, end in zip(turns, asked, fixture.speakers, fixture.ends)
+            for turn, question, speaker, end in zip(turns, asked, fixture.speakers, fixture.ends, strict=True)
         ],
         "std": stds,
     }
@@ -293,9 +297,9 @@ def check(fixture: Fixture) -> None:
 
 
 def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--check", action="store_true", help="compare the committed fixture instead of making it")
-    arguments = arguments.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="compare the committed fixture instead of making it")
+    arguments = parser.parse_args()
     torch.set_num_threads(1)
     torch.set_grad_enabled(False)
     transformers.logging.set_verbosity_error()

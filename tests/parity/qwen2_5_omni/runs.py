@@ -1,13 +1,18 @@
 """Runs the reference's own `generate` over a conversation and records the tensors between its parts."""
 
+from collections.abc import Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
+from typing import Any
 
 import torch
 
 from configs import Fixture
 from tokens import Conversation, special
+
+# Keyword arguments and result of each call.
+Log = list[tuple[dict[str, Any], Any]]
 
 
 @dataclass
@@ -64,9 +69,10 @@ def batch_mels(mels: list[torch.Tensor]) -> dict:
 
 
 @contextmanager
-def recorded(module, log: list, suppressed: list[int] = ()):
-    """Logs (keyword arguments, result) of each `generate` call of a sub-model, which never chooses `suppressed`; the reference gets
-    what it asked for."""
+def recorded(module, log: Log, suppressed: Sequence[int] = ()):
+    """Logs (keyword arguments, result) of each `generate` call of a sub-model, which never chooses `suppressed`; the
+    reference gets what it asked for.
+    """
     plain = module.generate
 
     def generate(*args, **kwargs):
@@ -88,15 +94,19 @@ def recorded(module, log: list, suppressed: list[int] = ()):
 
 @contextmanager
 def masked(talker):
-    """transformers 5.23 drops an attention mask of ones before it calls the talker, and without a mask the talker leaves out the codec
-    marks of the last two rows of its prompt, which the published weights were trained with. Here it gets the mask that was asked for."""
+    """transformers 5.23 drops an attention mask of ones before it calls the talker, and without a mask the talker
+    leaves out the codec marks of the last two rows of its prompt, which the published weights were trained with. Here
+    it gets the mask that was asked for.
+    """
     plain = talker.prepare_inputs_for_generation
 
     @wraps(plain)  # its signature is asked for
     def prepare(*args, **kwargs):
         inputs = plain(*args, **kwargs)
         new = inputs["input_ids"] if inputs.get("inputs_embeds") is None else inputs["inputs_embeds"]
-        inputs["attention_mask"] = torch.ones(1, inputs["past_key_values"].get_seq_length() + new.shape[1], dtype=torch.long)
+        inputs["attention_mask"] = torch.ones(
+            1, inputs["past_key_values"].get_seq_length() + new.shape[1], dtype=torch.long
+        )
         return inputs
 
     talker.prepare_inputs_for_generation = prepare
@@ -107,7 +117,7 @@ def masked(talker):
 
 
 @contextmanager
-def positions_of(module, log: list):
+def positions_of(module, log: Log):
     """Logs the rotary positions of each step of a language model."""
     hook = module.register_forward_pre_hook(lambda _module, args: log.append(args[1][:, 0].clone()))
     try:
@@ -131,10 +141,19 @@ def _steps(rows) -> torch.Tensor:
 
 
 @torch.no_grad()
-def ask(model, fixture: Fixture, turn: int, prompt_ids: list[int], mels: list[torch.Tensor], stop: int,
-        endless: list[int] = (), **more) -> Turn:
-    """One greedy call of the reference's `generate`. `more` are further keyword arguments of it; `endless` are ids that the talker
-    never chooses."""
+def ask(
+    model,
+    fixture: Fixture,
+    turn: int,
+    prompt_ids: list[int],
+    mels: list[torch.Tensor],
+    stop: int,
+    endless: Sequence[int] = (),
+    **more,
+) -> Turn:
+    """One greedy call of the reference's `generate`. `more` are further keyword arguments of it; `endless` are ids that
+    the talker never chooses.
+    """
     talker = model.talker
     settings = dict(
         speaker=fixture.speakers[turn],
@@ -147,7 +166,10 @@ def ask(model, fixture: Fixture, turn: int, prompt_ids: list[int], mels: list[to
         talker_eos_token_id=[talker.codec_pad_token, talker.codec_eos_token],
     )
     ids = torch.tensor([prompt_ids])
-    thinker_log, talker_log, thinker_at, talker_at = [], [], [], []
+    thinker_log: Log = []
+    talker_log: Log = []
+    thinker_at: list[torch.Tensor] = []
+    talker_at: list[torch.Tensor] = []
     with (
         silent(model),
         masked(talker),
@@ -156,9 +178,7 @@ def ask(model, fixture: Fixture, turn: int, prompt_ids: list[int], mels: list[to
         positions_of(model.thinker.model.language_model.rotary_emb, thinker_at),
         positions_of(talker.model.rotary_emb, talker_at),
     ):
-        model.generate(
-            input_ids=ids, attention_mask=torch.ones_like(ids), **batch_mels(mels), **(settings | more)
-        )
+        model.generate(input_ids=ids, attention_mask=torch.ones_like(ids), **batch_mels(mels), **(settings | more))
     (_, thought), (given, spoken) = thinker_log[0], talker_log[0]
     hidden = _steps(state[-1][0] for state in thought.hidden_states)
     embedded = _steps(state[0][0] for state in thought.hidden_states)
@@ -187,7 +207,9 @@ def encode_audio(model, mel: torch.Tensor) -> torch.Tensor:
     return model.thinker.model.audio_tower(mel, feature_lens=torch.tensor([mel.shape[1]])).last_hidden_state
 
 
-def converse(model, fixture: Fixture, tokenizer, questions: list[Question], turns: int | None = None, **more) -> list[Turn]:
+def converse(
+    model, fixture: Fixture, tokenizer, questions: list[Question], turns: int | None = None, **more
+) -> list[Turn]:
     """Holds the conversation, or its first turns; `more` is for the last one of them."""
     talk, made, stop = Talk(tokenizer, fixture.system), [], special(tokenizer, "<|im_end|>")
     turns = turns or len(questions)

@@ -1,9 +1,9 @@
 """Makes the parity fixture of Qwen2.5-Omni's token2wav with its reference implementation: `python token2wav.py`.
 
-With `--check` it makes nothing: it runs the committed checkpoint again and compares with the committed tensors. Noise is injected,
-so that the same numbers go in on both sides. The reference decodes a whole reply; `windowed` is what it makes of each block of
-`block_size` mel frames if it is given no more than a streaming decoder has: the blocks before that one evaluation sees, the block
-itself, and the blocks after it.
+With `--check` it makes nothing: it runs the committed checkpoint again and compares with the committed tensors. Noise
+is injected, so that the same numbers go in on both sides. The reference decodes a whole reply; `windowed` is what it
+makes of each block of `block_size` mel frames if it is given no more than a streaming decoder has: the blocks before
+that one evaluation sees, the block itself, and the blocks after it.
 """
 
 import argparse
@@ -11,6 +11,7 @@ import json
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 sys.path.append(str(Path(__file__).parent.parent))
@@ -32,15 +33,35 @@ REFERENCE_FRAMES = 19
 # An evaluation in the middle of a solve.
 TIME = 0.37
 
-DIT = dict(
-    hidden_size=36, num_hidden_layers=5, num_attention_heads=3, head_dim=12, ff_mult=2, emb_dim=20, block_size=6,
-    look_ahead_layers=[2], look_backward_layers=[0, 3], repeats=2, num_embeds=41, mel_dim=14, enc_emb_dim=10, enc_dim=9,
-    enc_channels=[16, 16, 16, 16, 48], enc_kernel_sizes=[5, 3, 3, 3, 1], enc_dilations=[1, 2, 3, 4, 1],
-    enc_attention_channels=8, enc_res2net_scale=2, enc_se_channels=7,
+DIT: dict[str, Any] = dict(
+    hidden_size=36,
+    num_hidden_layers=5,
+    num_attention_heads=3,
+    head_dim=12,
+    ff_mult=2,
+    emb_dim=20,
+    block_size=6,
+    look_ahead_layers=[2],
+    look_backward_layers=[0, 3],
+    repeats=2,
+    num_embeds=41,
+    mel_dim=14,
+    enc_emb_dim=10,
+    enc_dim=9,
+    enc_channels=[16, 16, 16, 16, 48],
+    enc_kernel_sizes=[5, 3, 3, 3, 1],
+    enc_dilations=[1, 2, 3, 4, 1],
+    enc_attention_channels=8,
+    enc_res2net_scale=2,
+    enc_se_channels=7,
 )
-BIGVGAN = dict(
-    mel_dim=14, upsample_initial_channel=40, resblock_kernel_sizes=[3, 7, 11],
-    resblock_dilation_sizes=[[1, 3, 5], [1, 3, 5], [1, 3, 5]], upsample_rates=[5, 3, 2], upsample_kernel_sizes=[11, 7, 4],
+BIGVGAN: dict[str, Any] = dict(
+    mel_dim=14,
+    upsample_initial_channel=40,
+    resblock_kernel_sizes=[3, 7, 11],
+    resblock_dilation_sizes=[[1, 3, 5], [1, 3, 5], [1, 3, 5]],
+    upsample_rates=[5, 3, 2],
+    upsample_kernel_sizes=[11, 7, 4],
 )
 
 # Gain over 1 / sqrt(inputs) of a matrix, by what its inputs have been through.
@@ -74,7 +95,7 @@ def redraw(model: nn.Module, seed: int) -> None:
             p.copy_(torch.rand(p.shape, generator=rng) * 0.5 + 0.3)
             signs = torch.where(torch.rand(p.shape, generator=rng) < 0.5, -1.0, 1.0)
             # Low frequencies only: high ones turn rounding errors into differences above 1e-4.
-            p *= -1.0 if leaf == "alpha" else signs
+            p.mul_(-1.0 if leaf == "alpha" else signs)
         elif leaf == "bias":
             _normal(p, rng, 0.3)
         elif isinstance(modules[module], nn.ConvTranspose1d):
@@ -108,9 +129,7 @@ def solve(model, given, codes: slice | None = None) -> torch.Tensor:
     repeats = DIT["repeats"]
     noise = given["noise"][:, codes.start * repeats : codes.stop * repeats]
     with mock.patch.object(torch, "randn", lambda *_, **__: noise.clone()):
-        return model.code2wav_dit_model.sample(
-            given["conditioning"], given["reference_mel"], given["codes"][:, codes]
-        )
+        return model.code2wav_dit_model.sample(given["conditioning"], given["reference_mel"], given["codes"][:, codes])
 
 
 def windowed(model, given) -> torch.Tensor:
@@ -134,8 +153,11 @@ def run(model, given) -> dict[str, torch.Tensor]:
     frames = CODES * repeats
     speaker = given["conditioning"].unsqueeze(1).repeat(1, frames, 1)
     evaluation = dit(
-        hidden_states=given["noise"], condition_vector=given["reference_mel"], speaker_embedding=speaker,
-        quantized_code=given["codes"], time_step=torch.tensor(TIME),
+        hidden_states=given["noise"],
+        condition_vector=given["reference_mel"],
+        speaker_embedding=speaker,
+        quantized_code=given["codes"],
+        time_step=torch.tensor(TIME),
     )
     whole, window = solve(model, given), windowed(model, given)
     assert whole.shape == window.shape
@@ -237,9 +259,9 @@ def check() -> None:
 
 
 def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--check", action="store_true", help="compare the committed fixture instead of making it")
-    arguments = arguments.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="compare the committed fixture instead of making it")
+    arguments = parser.parse_args()
     torch.set_num_threads(1)
     torch.set_grad_enabled(False)
     transformers.logging.set_verbosity_error()

@@ -1,7 +1,8 @@
 """Times the reference of Qwen3-TTS: `python bench_reference.py CHECKPOINT [--random]`.
 
-Prints one line of JSON. All times are of the reference's own `generate` and codec, sampled as in the checkpoint, after one that is not
-counted; the end of speech is never chosen, so that every answer has as many frames. It does not stream: all sound is there at the end.
+Prints one line of JSON. All times are of the reference's own `generate` and codec, sampled as in the checkpoint, after
+one that is not counted; the end of speech is never chosen, so that every answer has as many frames. It does not stream:
+all sound is there at the end.
 """
 
 import argparse
@@ -39,23 +40,25 @@ def load(folder: Path, random: bool, layers: int | None, dtype):
     model = Qwen3TTSForConditionalGeneration._from_config(config, dtype=dtype).eval()
     codec = Qwen3TTSTokenizerV2Model._from_config(codec_config, dtype=torch.float32).eval()
     if not random:
-        model.load_state_dict({name: value.to(dtype) for name, value in load_file(folder / "model.safetensors").items()})
+        model.load_state_dict(
+            {name: value.to(dtype) for name, value in load_file(folder / "model.safetensors").items()}
+        )
         read = load_file(speech / "model.safetensors")
         codec.load_state_dict({name: value.float() for name, value in read.items()}, strict=False)
     return model, codec
 
 
 def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("checkpoint", type=Path)
-    arguments.add_argument("--random", action="store_true", help="draw the weights: the folder has none")
-    arguments.add_argument("--layers", type=int, help="most layers of each stack (default: all)")
-    arguments.add_argument("--threads", type=int, default=2, help="torch threads (default: 2)")
-    arguments.add_argument("--repeats", type=int, default=3, help="timed answers, after one untimed (default: 3)")
-    arguments.add_argument("--characters", type=int, default=40, help="of the text (default: 40)")
-    arguments.add_argument("--frames", type=int, default=25, help="of the answer (default: 25)")
-    arguments.add_argument("--dtype", default="float32", help="of the talker (default: float32); the codec's is float32")
-    arguments = arguments.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("checkpoint", type=Path)
+    parser.add_argument("--random", action="store_true", help="draw the weights: the folder has none")
+    parser.add_argument("--layers", type=int, help="most layers of each stack (default: all)")
+    parser.add_argument("--threads", type=int, default=2, help="torch threads (default: 2)")
+    parser.add_argument("--repeats", type=int, default=3, help="timed answers, after one untimed (default: 3)")
+    parser.add_argument("--characters", type=int, default=40, help="of the text (default: 40)")
+    parser.add_argument("--frames", type=int, default=25, help="of the answer (default: 25)")
+    parser.add_argument("--dtype", default="float32", help="of the talker (default: float32); the codec's is float32")
+    arguments = parser.parse_args()
 
     torch.set_num_threads(arguments.threads)
     torch.set_grad_enabled(False)
@@ -79,8 +82,12 @@ def main() -> None:
     def answer() -> dict[str, float]:
         def codes():
             made, _ = model.generate(
-                input_ids=[torch.tensor([ids])], instruct_ids=[None], languages=["Auto"], speakers=[speaker],
-                non_streaming_mode=False, **generation,
+                input_ids=[torch.tensor([ids])],
+                instruct_ids=[None],
+                languages=["Auto"],
+                speakers=[speaker],
+                non_streaming_mode=False,
+                **generation,
             )
             return made[0]
 

@@ -1,5 +1,6 @@
-"""Random weights that hide nothing: every parameter is drawn at a scale at which its block moves its output about as much as
-its input does. A freshly made reference is almost silent."""
+"""Random weights that hide nothing: every parameter is drawn at a scale at which its block moves its output about as
+much as its input does. A freshly made reference is almost silent.
+"""
 
 import torch
 from torch import nn
@@ -37,7 +38,7 @@ def redraw(model: nn.Module, seed: int) -> None:
             _uniform(p, rng, 0.3, 0.8)
             signs = torch.where(torch.rand(p.shape, generator=rng) < 0.5, -1.0, 1.0)
             # Low frequencies only: high ones turn rounding errors into differences above 1e-4.
-            p *= -1.0 if leaf == "alpha" else signs
+            p.mul_(-1.0 if leaf == "alpha" else signs)
         elif leaf in ("gamma", "scale"):
             _uniform(p, rng, 0.4, 0.9)
         elif leaf == "cluster_usage":
@@ -61,7 +62,6 @@ def redraw(model: nn.Module, seed: int) -> None:
         else:
             gain = next((gain for part, gain in GAINS.items() if part in name), 1.0)
             _normal(p, rng, gain * p[0].numel() ** -0.5)
-
 
     for name, p in sorted(model.named_buffers()):
         leaf = name.rsplit(".", 1)[-1]

@@ -92,7 +92,7 @@ def set_stop(model, codec, fixture: Fixture, tokenizer) -> str | None:
 
 
 def fault(model, fixture: Fixture, made: list[runs.Made]) -> str | None:
-    for run, one in zip(fixture.runs, made):
+    for run, one in zip(fixture.runs, made, strict=True):
         if one.first[-1] != runs.stop(model) or one.codes.shape[1] != run.frames:
             return f"{run.text!r} took {one.codes.shape[1]} frames"
         if one.voice is not None and one.voice.gap < MIN_NEAR:
@@ -176,8 +176,15 @@ def save_checkpoint(model, codec, fixture: Fixture, tokenizer, folder: Path) -> 
     save_file(kept, speech / "model.safetensors", metadata={"format": "pt"})
     tokenizer.save(str(folder / "tokenizer.json"))
     generation = dict(
-        do_sample=True, repetition_penalty=fixture.penalty, temperature=0.9, top_p=1.0, top_k=50,
-        subtalker_dosample=True, subtalker_temperature=0.9, subtalker_top_p=1.0, subtalker_top_k=50,
+        do_sample=True,
+        repetition_penalty=fixture.penalty,
+        temperature=0.9,
+        top_p=1.0,
+        top_k=50,
+        subtalker_dosample=True,
+        subtalker_temperature=0.9,
+        subtalker_top_p=1.0,
+        subtalker_top_k=50,
         max_new_tokens=60,
     )
     (folder / "generation_config.json").write_text(json.dumps(generation, indent=1) + "\n")
@@ -222,7 +229,7 @@ def describe(model, codec, fixture: Fixture, tokenizer, seed: int, made: list[ru
                 "frames": one.codes.shape[1],
                 "top_two_gap": {"talker": gap(one.scores[2:]), "predictor": gap(one.predictor_logits)},
             }
-            for run, one in zip(fixture.runs, made)
+            for run, one in zip(fixture.runs, made, strict=True)
         ],
         "distinct_codes": len({code for one in made for code in one.first}),
         "std": stds,
@@ -265,10 +272,10 @@ def check(fixture: Fixture) -> None:
 
 
 def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--check", action="store_true", help="compare the committed fixtures instead of making any")
-    arguments.add_argument("names", nargs="*", help="which fixtures (default: all)")
-    arguments = arguments.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="compare the committed fixtures instead of making any")
+    parser.add_argument("names", nargs="*", help="which fixtures (default: all)")
+    arguments = parser.parse_args()
 
     torch.set_num_threads(1)
     torch.set_grad_enabled(False)

@@ -1,10 +1,10 @@
-"""Imports the reference, `qwen-tts`, without its 25 Hz tokenizer, which is not served and needs several more packages."""
+"""Imports the reference, `qwen-tts`, without its 25 Hz tokenizer: it is not served and needs several more packages."""
 
 import sys
 import types
 
 _absent = types.ModuleType("qwen_tts.core.tokenizer_25hz.modeling_qwen3_tts_tokenizer_v1")
-_absent.Qwen3TTSTokenizerV1Model = type("Qwen3TTSTokenizerV1Model", (), {})
+vars(_absent)["Qwen3TTSTokenizerV1Model"] = type("Qwen3TTSTokenizerV1Model", (), {})
 sys.modules[_absent.__name__] = _absent
 
 from qwen_tts.core.models.configuration_qwen3_tts import Qwen3TTSConfig  # noqa: E402

@@ -2,13 +2,18 @@
 
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
+
 from configs import Fixture, Run
 from reference import mel_spectrogram
 
 SAMPLE_RATE = 24_000
+
+# Keyword arguments and result of each call.
+Log = list[tuple[dict[str, Any], Any]]
 
 
 @dataclass
@@ -42,7 +47,7 @@ class Voice:
 
 
 @contextmanager
-def recorded(module, log: list, **overrides):
+def recorded(module, log: Log, **overrides):
     """Logs (keyword arguments, result) of each `generate` call of a sub-model, asking it for logits and scores."""
     plain = module.generate
 
@@ -78,6 +83,7 @@ def recording(samples: int) -> np.ndarray:
 @torch.no_grad()
 def listen(model, codec, tokenizer, run: Run) -> Voice:
     """Runs the reference's `create_voice_clone_prompt` on a recording."""
+    assert run.recording is not None, "a run without a recording clones no voice"
     audio = recording(run.recording)
     values = torch.from_numpy(audio)[None]
     distances, encoded = [], []
@@ -114,9 +120,10 @@ def listen(model, codec, tokenizer, run: Run) -> Voice:
 @torch.no_grad()
 def ask(model, codec, fixture: Fixture, tokenizer, run: Run, endless: int | None = None) -> Made:
     """One greedy call. `endless` says after how many steps an answer that may not end is cut."""
-    assert tokenizer.encode(run.text).ids == encode(
-        tokenizer, f"<|im_start|>assistant\n{run.text}<|im_end|>\n<|im_start|>assistant\n"
-    )[0, 3:-5].tolist()
+    assert (
+        tokenizer.encode(run.text).ids
+        == encode(tokenizer, f"<|im_start|>assistant\n{run.text}<|im_end|>\n<|im_start|>assistant\n")[0, 3:-5].tolist()
+    )
     instruct = f"<|im_start|>user\n{run.instruct}<|im_end|>\n"
     overrides = {}
     if endless is not None:
@@ -136,7 +143,8 @@ def ask(model, codec, fixture: Fixture, tokenizer, run: Run, endless: int | None
                 icl_mode=[in_context],
             ),
         )
-    talker_log, predictor_log = [], []
+    talker_log: Log = []
+    predictor_log: Log = []
     with recorded(model.talker, talker_log, **overrides), recorded(model.talker.code_predictor, predictor_log):
         codes, _ = model.generate(
             input_ids=[encode(tokenizer, f"<|im_start|>assistant\n{run.text}<|im_end|>\n<|im_start|>assistant\n")],

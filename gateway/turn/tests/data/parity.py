@@ -2,9 +2,9 @@
 
     target/tools/clients/bin/python gateway/turn/tests/data/parity.py
 
-The recordings are questions of tests/questions, whole and cut short, each with 200 ms of silence behind it. The model is the published
-file smart-turn-v3.2-cpu.onnx and the features are those of its driver, both in PyPI's `pipecat-ai`, which tests/requirements-clients.txt
-installs for the conformance tests; onnxruntime runs it twice:
+The recordings are questions of tests/questions, whole and cut short, each with 200 ms of silence behind it. The model
+is the published file smart-turn-v3.2-cpu.onnx and the features are those of its driver, both in PyPI's `pipecat-ai`,
+which tests/requirements-clients.txt installs for the conformance tests; onnxruntime runs it twice:
 
 - `probability`: without the quantisation of activations, whose nodes are by-passed. This is what Repartee computes.
 - `quantised`: the file as it is, for comparison.
@@ -14,6 +14,7 @@ installs for the conformance tests; onnxruntime runs it twice:
 
 import json
 import wave
+from collections.abc import Iterable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 
@@ -27,6 +28,7 @@ MODEL = Path(smart_turn.__file__).parent / "data/smart-turn-v3.2-cpu.onnx"
 QUESTIONS = ["how-deep-ocean", "count-three-to-six", "name-anna", "six-times-seven", "tell-a-joke", "who-are-you"]
 SHARES = [1.0, 0.7, 0.4]
 RATE, SECONDS = 16_000, 8
+Field = tuple[int, int, bytes]
 
 
 # The protocol buffers wire format, as far as this file uses it.
@@ -46,7 +48,7 @@ def encoded(value: int) -> bytes:
     return out + bytes([value])
 
 
-def fields(data: bytes):
+def fields(data: bytes) -> Iterator[Field]:
     """(field, wire type, value) of each field; a value of type 2 as bytes, others as they stand."""
     at = 0
     while at < len(data):
@@ -62,7 +64,7 @@ def fields(data: bytes):
         yield key >> 3, key & 7, data[start:at]
 
 
-def joined(parts) -> bytes:
+def joined(parts: Iterable[Field]) -> bytes:
     return b"".join(
         encoded(field << 3 | kind) + (encoded(len(value)) if kind == 2 else b"") + value for field, kind, value in parts
     )
@@ -72,7 +74,10 @@ def with_float_activations(model: bytes) -> bytes:
     """The model with every QuantizeLinear-DequantizeLinear pair by-passed that has a computed input."""
     graph = next(value for field, _, value in fields(model) if field == 7)
     nodes = [list(fields(value)) for field, _, value in fields(graph) if field == 1]
-    of = lambda node, wanted: [value for field, _, value in node if field == wanted]
+
+    def of(node: list[Field], wanted: int) -> list[bytes]:
+        return [value for field, _, value in node if field == wanted]
+
     quantised = {of(node, 2)[0]: of(node, 1)[0] for node in nodes if of(node, 4) == [b"QuantizeLinear"]}
     origins = {
         of(node, 2)[0]: quantised[of(node, 1)[0]]
@@ -95,6 +100,10 @@ def sound(name: str, share: float) -> np.ndarray:
     return np.concatenate([samples[: int(len(samples) * share)], np.zeros(RATE // 5, np.float32)])
 
 
+def probability(session: onnxruntime.InferenceSession, features: np.ndarray) -> float:
+    return round(float(session.run(None, {"input_features": features[None]})[0].item()), 6)
+
+
 def main() -> None:
     published = MODEL.read_bytes()
     exact, as_published = (
@@ -105,12 +114,19 @@ def main() -> None:
         for share in SHARES:
             samples = sound(name, share)[-RATE * SECONDS :]
             features = compute_whisper_log_mel_features(np.pad(samples, (RATE * SECONDS - len(samples), 0)))
-            run = lambda session: round(float(session.run(None, {"input_features": features[None]})[0].item()), 6)
             picked = [
-                [frame, bin, round(float(features[bin, frame]), 6)] for frame in (0, 500, 700, 780, 799) for bin in (0, 20, 79)
+                [frame, band, round(float(features[band, frame]), 6)]
+                for frame in (0, 500, 700, 780, 799)
+                for band in (0, 20, 79)
             ]
             cases.append(
-                {"question": name, "share": share, "probability": run(exact), "quantised": run(as_published), "features": picked}
+                {
+                    "question": name,
+                    "share": share,
+                    "probability": probability(exact, features),
+                    "quantised": probability(as_published, features),
+                    "features": picked,
+                }
             )
     versions = {name: version(name) for name in ("pipecat-ai", "onnxruntime", "numpy")}
     written = {"model": MODEL.name, "versions": versions, "cases": cases}

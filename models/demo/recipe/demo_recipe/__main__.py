@@ -1,4 +1,6 @@
-"""`python -m demo_recipe STEP... --scale SCALE --work DIR`: the recipe's steps, in order, each of which goes on where it stopped."""
+"""`python -m demo_recipe STEP... --scale SCALE --work DIR`: the recipe's steps, in order, each of which goes on where
+it stopped.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +9,15 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from .scale import SCALES, Scale
 
+if TYPE_CHECKING:
+    import torch
 
-def device():
+
+def device() -> torch.device:
     import torch
 
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -126,7 +132,10 @@ STEPS: dict[str, tuple[Callable[[Path, Scale, argparse.Namespace], None], str]] 
 OTHERS = {
     "keep": (keep, "the thinker of a finished checkpoint, so that the voice alone is trained"),
     "listen": (listen, "answers that were not trained, as teacher, codec and talker say them, to be judged"),
-    "judge": (judge, "the thinker by the frozen lists, without a gateway: of the work folder, or of --warm-start where it has none"),
+    "judge": (
+        judge,
+        "the thinker by the frozen lists, without a gateway: of the work folder, or of --warm-start where it has none",
+    ),
     "pack": (pack, "what a GPU machine without network needs, in parts; see on-gpu.sh"),
     "held-out": (held_out, "the lists of questions that a finished model is judged by; they are committed"),
 }
@@ -135,22 +144,35 @@ OTHERS = {
 def main() -> None:
     listed = "\n".join(f"  {name:10} {what}" for name, (_, what) in (STEPS | OTHERS).items())
     parser = argparse.ArgumentParser(
-        prog="python -m demo_recipe", formatter_class=argparse.RawDescriptionHelpFormatter, description=__doc__, epilog=f"steps:\n{listed}"
+        prog="python -m demo_recipe",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description=__doc__,
+        epilog=f"steps:\n{listed}",
     )
-    parser.add_argument("steps", nargs="+", choices=[*STEPS, *OTHERS, "all"], metavar="STEP", help="one of those below, or all")
+    parser.add_argument(
+        "steps", nargs="+", choices=[*STEPS, *OTHERS, "all"], metavar="STEP", help="one of those below, or all"
+    )
     parser.add_argument("--scale", choices=SCALES, default="cpu", help="how much of everything (default: cpu)")
     parser.add_argument(
-        "--work", type=Path, default=Path("target/demo-recipe"), help="where everything is kept (default: target/demo-recipe)"
+        "--work",
+        type=Path,
+        default=Path("target/demo-recipe"),
+        help="where everything is kept (default: target/demo-recipe)",
     )
     parser.add_argument("--processes", type=int, help="how many make speech side by side (default: the scale's)")
     parser.add_argument("--threads", type=int, help="of the numeric libraries, on a processor (default: the scale's)")
-    parser.add_argument("--out", type=Path, help="where export or held-out write (default: WORK/checkpoint, models/demo/held-out)")
+    parser.add_argument(
+        "--out", type=Path, help="where export or held-out write (default: WORK/checkpoint, models/demo/held-out)"
+    )
     parser.add_argument("--part-mib", type=int, default=12, help="size of pack's parts (default: 12)")
-    parser.add_argument("--steps", type=int, dest="last_step", help="of the training that is named (default: the scale's)")
+    parser.add_argument(
+        "--steps", type=int, dest="last_step", help="of the training that is named (default: the scale's)"
+    )
     parser.add_argument(
         "--warm-start",
         type=Path,
-        help="a checkpoint folder that training begins from, keep takes (default there: models/demo), and that export and judge take what "
+        help="a checkpoint folder that training begins from, keep takes (default there: models/demo), and that export "
+        "and judge take what "
         "the work folder lacks from",
     )
     arguments = parser.parse_args()

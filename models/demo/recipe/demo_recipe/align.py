@@ -1,9 +1,11 @@
 """Step `align`: the answers' codes with the talker's own loudness, so that the decoder learns what a talker says of it.
 
-The phonemes and their lengths are the teacher's, so that frame by frame the target is what should be heard: what is called ground-truth
-aligned where vocoders are trained. Pitch stays the teacher's, too: the decoder has to follow the pitch that it is given.
+The phonemes and their lengths are the teacher's, so that frame by frame the target is what should be heard: what is
+called ground-truth aligned where vocoders are trained. Pitch stays the teacher's, too: the decoder has to follow the
+pitch that it is given.
 
-Writes `aligned/NNNNN.npy` (u8 `[frames, CODEBOOKS]`) beside each shard of `answers`. A shard that exists is not made again.
+Writes `aligned/NNNNN.npy` (u8 `[frames, CODEBOOKS]`) beside each shard of `answers`. A shard that exists is not made
+again.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Steps `answers` and `codes`: the domain's answers in the teacher's voice, and many more of them as codes alone.
 
-`answers` writes `answers/NNNNN.npz`, 50 sentences each: `samples` (i16 at 24 kHz, end to end), `pitch` (f32 in Hz, `[frames, 6]`),
-`codes` (u8 `[frames, CODEBOOKS]`) and `frames` of each sentence; `answers/NNNNN.json` has the texts. `codes` writes `codes/NNNNN.*`
-without sound and pitch. A shard that exists is not made again.
+`answers` writes `answers/NNNNN.npz`, 50 sentences each: `samples` (i16 at 24 kHz, end to end), `pitch` (f32 in Hz,
+`[frames, 6]`), `codes` (u8 `[frames, CODEBOOKS]`) and `frames` of each sentence; `answers/NNNNN.json` has the texts.
+`codes` writes `codes/NNNNN.*` without sound and pitch. A shard that exists is not made again.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,13 +25,18 @@ from .domain import conversations
 from .progress import Progress
 from .scale import Scale
 
+if TYPE_CHECKING:
+    from .voice import Voice
+
 SHARD = 50
 PLANNED_SHARD = 500
 SPELLED = re.compile(r"^(\w+) is spelled (?=[A-Z](?:, [A-Z])+\.)")
 UNUSUAL = re.compile(r"^A (\w+ says|baby \w+ is) ")  # what a word follows that people hardly say
 # How much more often the former come in the talker's training, and both in the codec's.
 SPELLED_MORE, BARE_MORE = 3, 4
-MOST_OFTEN = 5  # how much more often an answer comes in training that conversations give all the time, than one sum of thousands
+MOST_OFTEN = (
+    5  # how much more often an answer comes in training that conversations give all the time, than one sum of thousands
+)
 
 
 @dataclass(frozen=True)
@@ -42,8 +49,9 @@ class Answer:
 
 
 def texts(count: int) -> list[str]:
-    """Up to `count` different answers. Those of small topics come all and first, since they are said most: a talker garbles what it was
-    not taught. Those of large topics come as a random share."""
+    """Up to `count` different answers. Those of small topics come all and first, since they are said most: a talker
+    garbles what it was not taught. Those of large topics come as a random share.
+    """
     said: dict[str, set[str]] = {}
     for talk in conversations(60_000 if count <= 5_000 else 240_000, seed=11):
         for turn in talk.turns:
@@ -59,15 +67,20 @@ def texts(count: int) -> list[str]:
 
 
 def often(said: list[str]) -> list[int]:
-    """How many times as often as the rarest each of these answers comes in the codec's training. Letters, and what animals say, have nothing
-    around them that helps to understand a sound that is a little wrong."""
+    """Weight of each of these answers in the codec's training, relative to the rarest. Letters, and what animals say,
+    have nothing around them that helps to understand a sound that is a little wrong.
+    """
     given = Counter(turn.answer for talk in conversations(3_000, seed=23) for turn in talk.turns)
-    return [(1 + min(MOST_OFTEN, given[text])) * (BARE_MORE if SPELLED.match(text) or UNUSUAL.match(text) else 1) for text in said]
+    return [
+        (1 + min(MOST_OFTEN, given[text])) * (BARE_MORE if SPELLED.match(text) or UNUSUAL.match(text) else 1)
+        for text in said
+    ]
 
 
 def given(said: list[str]) -> list[int]:
-    """How many times as often as the rarest each of these answers comes in the talker's training: as often as in conversations, and spelled
-    words more often still. No word of them tells which letter is next, only how many there were."""
+    """Weight of each of these answers in the talker's training, relative to the rarest: as in conversations, and more
+    for spelled words. No word of them tells which letter is next, only how many there were.
+    """
     counts = Counter(turn.answer for talk in conversations(30_000, seed=23) for turn in talk.turns)
     return [(1 + counts[text]) * (SPELLED_MORE if SPELLED.match(text) else 1) for text in said]
 
@@ -78,7 +91,9 @@ def make(work: Path, scale: Scale) -> None:
 
 
 def plan(work: Path, scale: Scale) -> None:
-    """Makes the codes of the first `scale.planned` of them, which are many more: without sound it is twenty times as quick."""
+    """Makes the codes of the first `scale.planned` of them, which are many more: without sound it is twenty times as
+    quick.
+    """
     _make(work / "codes", texts(scale.planned), PLANNED_SHARD, False, scale)
 
 
@@ -92,12 +107,17 @@ def _make(folder: Path, lines: list[str], size: int, sound: bool, scale: Scale) 
             progress.step(note=f"{frames * 0.08:.0f} s of speech in the last")
 
 
-def _speak(shard: tuple[Path, list[str], bool]) -> int:
+@cache
+def _voice(sound: bool) -> Voice:
+    """One for each process."""
     from .voice import Voice  # the voice's packages are needed in these steps only
 
+    return Voice(sound)
+
+
+def _speak(shard: tuple[Path, list[str], bool]) -> int:
     path, lines, sound = shard
-    voice = getattr(_speak, "voice", None) or Voice(sound)
-    _speak.voice = voice  # one for each process
+    voice = _voice(sound)
     plans, sounds = [], []
     for line in lines:
         if sound:
@@ -107,7 +127,10 @@ def _speak(shard: tuple[Path, list[str], bool]) -> int:
             planned = voice.plan(line)
         plans.append(planned)
     path.with_suffix(".json").write_text(json.dumps(lines))
-    kept = {"codes": np.concatenate([p.codes for p in plans]).astype(np.uint8), "frames": np.array([len(p.codes) for p in plans])}
+    kept = {
+        "codes": np.concatenate([p.codes for p in plans]).astype(np.uint8),
+        "frames": np.array([len(p.codes) for p in plans]),
+    }
     if sound:
         kept |= {"samples": np.concatenate(sounds), "pitch": np.concatenate([p.pitch for p in plans])}
     part = path.with_suffix(".part.npz")
@@ -125,7 +148,7 @@ def load(work: Path, step: str = "answers") -> Iterator[Answer]:
 def shard(path: Path) -> Iterator[Answer]:
     """Those of one shard."""
     kept, end = dict(np.load(path)), 0
-    for text, frames in zip(json.loads(path.with_suffix(".json").read_text()), kept["frames"].tolist()):
+    for text, frames in zip(json.loads(path.with_suffix(".json").read_text()), kept["frames"].tolist(), strict=True):
         start, end = end, end + frames
         samples = kept["samples"][start * FRAME : end * FRAME] if "samples" in kept else None
         yield Answer(text, kept["codes"][start:end], samples)

@@ -1,7 +1,7 @@
-"""What happens to a voice between a mouth and the gateway: speed, colour, room, noise, telephone, level, silence around it.
+"""Changes of a voice between a mouth and the gateway: speed, colour, room, noise, telephone, level, silence around it.
 
-Made for speed, since it runs for every turn of every step: everything linear is one multiplication in the frequency domain, noise is
-cut from pools made once.
+Made for speed, since it runs for every turn of every step: everything linear is one multiplication in the frequency
+domain, noise is cut from pools made once.
 """
 
 from __future__ import annotations
@@ -103,7 +103,9 @@ class Augment:
         plain = random.random() < 0.25
         if not plain and random.random() < 0.8:
             samples = int(len(sound) / random.uniform(0.8, 1.25))
-            sound = np.interp(np.linspace(0.0, len(sound) - 1.0, samples), np.arange(len(sound)), sound).astype(np.float32)
+            sound = np.interp(np.linspace(0.0, len(sound) - 1.0, samples), np.arange(len(sound)), sound).astype(
+                np.float32
+            )
         if not plain and random.random() < 0.75:
             sound = self.colour_and_room(sound)
         if not plain and random.random() < 0.2:

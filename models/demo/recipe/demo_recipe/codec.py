@@ -1,4 +1,6 @@
-"""The codec: codes are made (see codes.py), so all that learns is what turns them into sound, the reference's own code2wav."""
+"""The codec: codes are made (see codes.py), so all that learns is what turns them into sound, the reference's own
+code2wav.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,10 @@ from pathlib import Path
 
 import torch
 from torch import Tensor, nn
-from transformers.models.qwen3_omni_moe.modeling_qwen3_omni_moe import Qwen3OmniMoeCode2Wav, Qwen3OmniMoeForConditionalGeneration
+from transformers.models.qwen3_omni_moe.modeling_qwen3_omni_moe import (
+    Qwen3OmniMoeCode2Wav,
+    Qwen3OmniMoeForConditionalGeneration,
+)
 
 from . import config
 from .config import CODEBOOKS, CODES
@@ -30,8 +35,12 @@ class Codec(nn.Module):
         nn.init.normal_(self.codes.weight, 0, 0.4)
 
     def warm_start(self, folder: Path) -> None:
-        """Takes over how a checkpoint of the same shape makes sound, and what its codes mean if they are those of the same voice."""
-        trained = Qwen3OmniMoeForConditionalGeneration.from_pretrained(folder, dtype=torch.float32).code2wav.state_dict()
+        """Takes over how a checkpoint of the same shape makes sound, and what its codes mean if they are those of the
+        same voice.
+        """
+        trained = Qwen3OmniMoeForConditionalGeneration.from_pretrained(
+            folder, dtype=torch.float32
+        ).code2wav.state_dict()
         if config.is_own(folder):
             self.codes.weight.data.copy_(trained["code_embedding.weight"] / CODEBOOKS)
         fitting = {name: value for name, value in trained.items() if not name.startswith("code_embedding")}

@@ -1,4 +1,5 @@
-"""The codes of a frame: made from what is said and how, not learned, so that each is easy to say and a small error is a small fault.
+"""The codes of a frame: made from what is said and how, not learned, so that each is easy to say and a small error is a
+small fault.
 
 Six books:
 
@@ -31,7 +32,9 @@ SIZES = (len(PHONEMES), len(PHONEMES), PLACES * LENGTHS, MOST + 1, LEVELS * VOIC
 
 
 def of(places: list[tuple[str, int, int]], pitch: np.ndarray, loudness: np.ndarray) -> np.ndarray:
-    """Codes i64 `[frames, CODEBOOKS]`. `places` as `voice.lock` gives them; `pitch` in Hz and `loudness` are `[frames, 6]`."""
+    """Codes i64 `[frames, CODEBOOKS]`. `places` as `voice.lock` gives them; `pitch` in Hz and `loudness` are `[frames,
+    6]`.
+    """
     frames = len(places)
     made = np.zeros((frames, CODEBOOKS), np.int64)
     for at, (phoneme, place, length) in enumerate(places):

@@ -1,7 +1,7 @@
 """The demo model's shape: a tiny member of the Qwen3-Omni family.
 
-At most 12 million parameters, so that the bf16 checkpoint stays under 24 MB. Sizes that the reference implementation hard-codes
-(13 audio tokens for 100 mel frames) leave `n_window` at 50.
+At most 12 million parameters, so that the bf16 checkpoint stays under 24 MB. Sizes that the reference implementation
+hard-codes (13 audio tokens for 100 mel frames) leave `n_window` at 50.
 """
 
 from __future__ import annotations
@@ -21,15 +21,23 @@ FRAME = 1920  # samples of a codec frame: 80 ms
 SPEAKER = "heart"
 
 # Codes above the codebook are the talker's control tokens, in the order of the released checkpoints' configuration.
-CODEC_PAD, CODEC_BOS, CODEC_EOS, CODEC_NOTHINK, CODEC_THINK_BOS, CODEC_THINK_EOS, CODEC_SPEAKER = range(CODES, CODES + 7)
+CODEC_PAD, CODEC_BOS, CODEC_EOS, CODEC_NOTHINK, CODEC_THINK_BOS, CODEC_THINK_EOS, CODEC_SPEAKER = range(
+    CODES, CODES + 7
+)
 # The reference never samples the last 1,024 entries but the end of speech, so that many stand behind the codes.
 TALKER_VOCABULARY = CODES + 1024
 
-ROPE = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [12, 10, 10], "mrope_interleaved": True, "interleaved": True}
+ROPE = {
+    "rope_type": "default",
+    "rope_theta": 10000.0,
+    "mrope_section": [12, 10, 10],
+    "mrope_interleaved": True,
+    "interleaved": True,
+}
 
 
 def is_own(checkpoint: Path) -> bool:
-    """Whether a checkpoint speaks with this voice, so that its codes mean the same."""
+    """True if a checkpoint speaks with this voice, so that its codes mean the same."""
     return SPEAKER in json.loads((checkpoint / "config.json").read_text())["talker_config"]["speaker_id"]
 
 

@@ -1,6 +1,8 @@
-"""Two families of critics for natural speech: of waveforms folded at prime periods (HiFi-GAN) and of spectra (UnivNet)."""
+"""Two families of critics for natural speech: waveforms folded at prime periods (HiFi-GAN) and spectra (UnivNet)."""
 
 from __future__ import annotations
+
+import itertools
 
 import torch
 import torch.nn.functional as F
@@ -17,7 +19,9 @@ class PeriodCritic(nn.Module):
         super().__init__()
         self.period = period
         widths = (1, 32, 64, 128, 256)
-        self.layers = nn.ModuleList(weight_norm(nn.Conv2d(a, b, (5, 1), (3, 1), (2, 0))) for a, b in zip(widths, widths[1:]))
+        self.layers = nn.ModuleList(
+            weight_norm(nn.Conv2d(a, b, (5, 1), (3, 1), (2, 0))) for a, b in itertools.pairwise(widths)
+        )
         self.judge = weight_norm(nn.Conv2d(widths[-1], 1, (3, 1), padding=(1, 0)))
 
     def forward(self, samples: Tensor) -> tuple[Tensor, list[Tensor]]:
@@ -34,7 +38,8 @@ class SpectrumCritic(nn.Module):
         self.register_buffer("window", torch.hann_window(fft))
         widths = (1, 32, 32, 64, 64)
         self.layers = nn.ModuleList(
-            weight_norm(nn.Conv2d(a, b, (9, 3), (2, 1) if k else 1, (4, 1))) for k, (a, b) in enumerate(zip(widths, widths[1:]))
+            weight_norm(nn.Conv2d(a, b, (9, 3), (2, 1) if k else 1, (4, 1)))
+            for k, (a, b) in enumerate(itertools.pairwise(widths))
         )
         self.judge = weight_norm(nn.Conv2d(widths[-1], 1, 3, padding=1))
 
@@ -57,11 +62,15 @@ class Discriminators(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.critics = nn.ModuleList([PeriodCritic(p) for p in (2, 3, 5, 7, 11)] + [SpectrumCritic(n) for n in (512, 1024, 2048)])
+        self.critics = nn.ModuleList(
+            [PeriodCritic(p) for p in (2, 3, 5, 7, 11)] + [SpectrumCritic(n) for n in (512, 1024, 2048)]
+        )
 
     def loss(self, real: Tensor, fake: Tensor) -> Tensor:
         """The critics' own: real is one, made is zero."""
-        return sum((critic(real)[0] - 1).square().mean() + critic(fake)[0].square().mean() for critic in self.critics) / len(self.critics)
+        return sum(
+            (critic(real)[0] - 1).square().mean() + critic(fake)[0].square().mean() for critic in self.critics
+        ) / len(self.critics)
 
     def against(self, real: Tensor, fake: Tensor) -> tuple[Tensor, Tensor]:
         """The decoder's: to be taken for real, and to look to the critics as the real one does."""
@@ -71,5 +80,5 @@ class Discriminators(nn.Module):
                 _, wanted = critic(real)
             verdict, seen = critic(fake)
             fooled = fooled + (verdict - 1).square().mean()
-            matched = matched + sum(F.l1_loss(a, b) for a, b in zip(seen, wanted)) / len(wanted)
+            matched = matched + sum(F.l1_loss(a, b) for a, b in zip(seen, wanted, strict=True)) / len(wanted)
         return fooled / len(self.critics), matched / len(self.critics)

@@ -1,6 +1,7 @@
 """Step `export`: one checkpoint folder out of codec, talker and thinker, as the reference implementation saves it.
 
-What the work folder lacks is taken from another checkpoint, if one is named: a thinker that was trained alone goes out with its voice.
+What the work folder lacks is taken from another checkpoint, if one is named: a thinker that was trained alone goes out
+with its voice.
 """
 
 from __future__ import annotations
@@ -21,14 +22,15 @@ LONGEST_SPEECH = 160  # codec frames
 
 
 def make(work: Path, out: Path, rest: Path | None = None) -> None:
-    """Writes config.json, model.safetensors (bf16), tokenizer and generation settings. Every weight must have been trained, in the work
-    folder or for the checkpoint `rest`."""
+    """Writes config.json, model.safetensors (bf16), tokenizer and generation settings. Every weight must have been
+    trained, in the work folder or for the checkpoint `rest`.
+    """
     words = tokenizer.load(work)
     model = Qwen3OmniMoeForConditionalGeneration._from_config(config.model(words))
     parts = {"thinker": (thinker, ("visual.",)), "talker": (talker, ()), "codec": (code2wav, ())}
     made = {path.stem for path in work.glob("*.pt")} | ({"codec"} if (work / "tuned.pt").exists() else set())
     lacking = [name for name in parts if name not in made] if rest else []
-    finished = finished_parts(rest, work) if lacking else {}
+    finished = finished_parts(rest, work) if rest and lacking else {}
     for name, (trained, untrained) in parts.items():
         load(modules(model)[name], finished[name] if name in lacking else trained(work), name, untrained)
     model = model.to(torch.bfloat16)
@@ -56,7 +58,11 @@ def make(work: Path, out: Path, rest: Path | None = None) -> None:
     (out / "tokenizer_config.json").write_text(json.dumps(names, indent=2) + "\n")
     WhisperFeatureExtractor(feature_size=128, sampling_rate=16_000, hop_length=160, n_fft=400).save_pretrained(out)
     size = (out / "model.safetensors").stat().st_size
-    print(f"export: {sum(p.numel() for p in model.parameters()) / 1e6:.2f} million parameters, {size / 1e6:.1f} MB in {out}", flush=True)
+    print(
+        f"export: {sum(p.numel() for p in model.parameters()) / 1e6:.2f} million parameters, {size / 1e6:.1f} MB in "
+        f"{out}",
+        flush=True,
+    )
 
 
 def modules(model: Qwen3OmniMoeForConditionalGeneration) -> dict[str, torch.nn.Module]:

@@ -1,11 +1,12 @@
 """The log-mel spectrogram that the audio tower sees, as the engine computes it while a caller still speaks.
 
-The reference clamps a spectrogram to 8 powers of ten below the maximum of the whole turn. A stream does not know the whole: frames leave
-in windows of `n_window_infer` (100 frames, a second), and each is clamped to 8 below the maximum of the turn up to that window's end.
-Training on this keeps the model from being surprised when it is served. For a turn of one window the two are the same.
+The reference clamps a spectrogram to 8 powers of ten below the maximum of the whole turn. A stream does not know the
+whole: frames leave in windows of `n_window_infer` (100 frames, a second), and each is clamped to 8 below the maximum of
+the turn up to that window's end. Training on this keeps the model from being surprised when it is served. For a turn of
+one window the two are the same.
 
-Checked against the engine's own fixture (`engine/tests/data/log_mel.safetensors`, made from the reference's filters and transform)
-by `tests/test_features.py`.
+Checked against the engine's own fixture (`engine/tests/data/log_mel.safetensors`, made from the reference's filters and
+transform) by `tests/test_features.py`.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ from functools import cache
 
 import numpy as np
 import torch
+from torch import Tensor
 from transformers.audio_utils import hertz_to_mel, mel_filter_bank, mel_to_hertz
 
+CPU = torch.device("cpu")
 RATE = 16_000
 HOP = 160
 LENGTH = 400  # samples that a frame sees
@@ -52,7 +55,7 @@ def _tables(device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def bins_hertz() -> torch.Tensor:
-    """Where each bin's filter is highest, `[BINS]`."""
+    """The frequency at which each bin's filter is highest, `[BINS]`."""
     mels = np.linspace(0.0, hertz_to_mel(RATE / 2, "slaney"), BINS + 2)[1:-1]
     return torch.tensor(mel_to_hertz(mels, "slaney"), dtype=torch.float32)
 
@@ -63,7 +66,7 @@ def at_hertz(hertz: torch.Tensor) -> torch.Tensor:
     return torch.tensor(mels / hertz_to_mel(RATE / 2, "slaney") * (BINS + 1) - 1.0, dtype=torch.float32)
 
 
-def tokens(frames):
+def tokens(frames: Tensor) -> Tensor:
     """Audio tokens of so many frames: three halvings, and 13 for each full window. Works on integers and on tensors."""
     rest = frames % WINDOW
     for _ in range(3):
@@ -78,14 +81,17 @@ def mirrored(sound: np.ndarray) -> np.ndarray:
     return np.pad(sound, LENGTH // 2, mode="reflect")
 
 
-def log_mel(sounds: list[np.ndarray], device: torch.device = torch.device("cpu"), window: int = WINDOW) -> Windows:
+def log_mel(sounds: list[np.ndarray], device: torch.device = CPU, window: int = WINDOW) -> Windows:
     """Windows of turns, each f32 in -1..1 at 16 kHz and at least one hop long."""
     hann, filters = _tables(device)
     counts = torch.tensor([len(sound) // HOP for sound in sounds])
     # All turns end to end; a frame is where it starts in there.
     joined = [mirrored(sound) for sound in sounds]
     starts = np.cumsum([0] + [len(one) for one in joined[:-1]])
-    at = torch.tensor(np.concatenate([start + HOP * np.arange(count) for start, count in zip(starts, counts.tolist())]), device=device)
+    at = torch.tensor(
+        np.concatenate([start + HOP * np.arange(count) for start, count in zip(starts, counts.tolist(), strict=True)]),
+        device=device,
+    )
     signal = torch.from_numpy(np.concatenate(joined)).to(device)
     framed = signal.unfold(0, LENGTH, 1)[at]
     power = torch.fft.rfft(framed * hann).abs().square()

@@ -8,8 +8,9 @@ Writes, the same each time:
 `unknown.json`    questions outside the domain
 `voice.json`      the teacher's level and average spectrum, when its packages are there; see `measure_voice`
 
-All in phrasings and voices that training never hears. The lists may grow at their ends and never shrink. A file is `{"conversations": [...]}`; a conversation has `voice`, `speed` and
-`pitch` (see `questions.Voice`) and its `turns`. The sound follows from these: `Held.say`.
+All in phrasings and voices that training never hears. The lists may grow at their ends and never shrink. A file is
+`{"conversations": [...]}`; a conversation has `voice`, `speed` and `pitch` (see `questions.Voice`) and its `turns`. The
+sound follows from these: `Held.say`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,6 +28,9 @@ from .domain import Turn, talk, topics, unknown
 from .domain.topics import Speaker
 from .progress import Progress
 from .questions import HELD_OUT_SINCE, HELD_OUT_VOICES, Voice
+
+if TYPE_CHECKING:
+    from . import voice
 
 SEED = 20_000_003  # another than those of the sets that training makes
 # Single questions of each topic. Not the shares of training, which may be tuned without moving what is judged by.
@@ -81,32 +86,38 @@ def lists() -> dict[str, list[Held]]:
     return {kind: first[kind] + since[kind] for kind in KINDS}
 
 
+def alone(maker: Callable[[Speaker], Turn]) -> Callable[[Speaker], list[Turn]]:
+    """Conversations of the one turn that `maker` makes."""
+    return lambda s: [maker(s)]
+
+
 def _lists(seed: str, voices: tuple[str, ...], fewer: int) -> dict[str, list[Held]]:
     def some(count: int, name: str, maker: Callable[[Speaker], list[Turn]]) -> list[Held]:
         return list(distinct(-(-count // fewer), seed + name, voices, maker))
 
-    singles = [held for maker, count in SINGLES.items() for held in some(count, maker.__name__, lambda s, m=maker: [m(s)])]
+    singles = [held for maker, count in SINGLES.items() for held in some(count, maker.__name__, alone(maker))]
     random.Random(SEED).shuffle(singles)
     return {
         "single": singles,
         "follow-up": some(FOLLOW_UPS, "follow-up", talk.follow_up),
         "memory": some(MEMORIES, "memory", talk.remember),
-        "unknown": some(UNKNOWNS, "unknown", lambda s: [unknown.unknown(s)]),
+        "unknown": some(UNKNOWNS, "unknown", alone(unknown.unknown)),
     }
 
 
 def make(out: Path, work: Path) -> None:
-    """Writes the lists into `out`, and the teacher's measures if its packages are installed. Its sound stays in `work/voice`, for the judge
-    to add the teacher's word errors (evaluate/hear.py)."""
+    """Writes the lists into `out`, and the teacher's measures if its packages are installed. Its sound stays in
+    `work/voice`, for the judge to add the teacher's word errors (evaluate/hear.py).
+    """
     out.mkdir(parents=True, exist_ok=True)
     made = lists()
     for kind, conversations in made.items():
         write(out / f"{kind}.json", conversations)
         print(f"held-out: {len(conversations)} conversations in {out / f'{kind}.json'}", flush=True)
     try:
-        from .voice import Voice as Teacher
+        from . import voice
 
-        teacher = Teacher()
+        teacher = voice.Voice()
     except (ImportError, OSError) as error:
         print(f"held-out: {out / 'voice.json'} is left as it is, the teacher is not installed ({error})", flush=True)
         return
@@ -114,10 +125,11 @@ def make(out: Path, work: Path) -> None:
     (out / "voice.json").write_text(json.dumps(measure_voice(teacher, answers, work / "voice"), indent=1) + "\n")
 
 
-def measure_voice(teacher, answers: list[str], keep: Path) -> dict[str, object]:
+def measure_voice(teacher: voice.Voice, answers: list[str], keep: Path) -> dict[str, object]:
     """Level, average spectrum and energy at frame boundaries of the teacher's speech of these answers.
 
-    Both as it speaks (`natural`) and with locked pitch pulses (`locked`); the codec is taught one of them, see teacher.py.
+    Both as it speaks (`natural`) and with locked pitch pulses (`locked`); the codec is taught one of them, see
+    teacher.py.
     """
     import torch
 
@@ -126,7 +138,8 @@ def measure_voice(teacher, answers: list[str], keep: Path) -> dict[str, object]:
     from .config import CODEBOOKS, FRAME
     from .evaluate.sound import measures
 
-    # The codec's sound is a little shorter than its frames. Cut as short, the teacher's has its boundaries at the same places.
+    # The codec's sound is a little shorter than its frames. Cut as short, the teacher's has its boundaries at the same
+    # places.
     with torch.no_grad():
         missing = 2 * FRAME - codec.Codec().decode(torch.zeros(1, 2, CODEBOOKS, dtype=torch.long)).shape[1]
 

@@ -1,7 +1,8 @@
-"""Step `keep`: takes the thinker of a finished checkpoint, with its tokenizer and embeddings, so that only the voice is trained.
+"""Step `keep`: takes the thinker of a finished checkpoint, with its tokenizer and embeddings, so that only the voice is
+trained.
 
-Writes `tokenizer.json`, `embed.pt` and `thinker.pt`. A talker that was trained with other tokens would read other words, so a work
-folder that has a tokenizer of its own is refused.
+Writes `tokenizer.json`, `embed.pt` and `thinker.pt`. A talker that was trained with other tokens would read other
+words, so a work folder that has a tokenizer of its own is refused.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ def make(work: Path, folder: Path) -> None:
     """`folder` is the checkpoint."""
     taken, tokens = folder / "tokenizer.json", work / "tokenizer.json"
     if tokens.exists() and tokens.read_bytes() != taken.read_bytes():
-        raise SystemExit(f"{tokens} is not the tokenizer of {folder}: take another work folder, or remove it with what was trained by it")
+        raise SystemExit(
+            f"{tokens} is not the tokenizer of {folder}: take another work folder, or remove it with what was trained "
+            "by it"
+        )
     thinker = Qwen3OmniMoeForConditionalGeneration.from_pretrained(folder, dtype=torch.float32).thinker
     work.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(taken, tokens)

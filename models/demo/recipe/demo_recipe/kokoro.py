@@ -1,7 +1,9 @@
-"""Kokoro-82M (Apache-2.0, 8-bit ONNX): the voices of people, of which one gives the answers and others ask the questions.
+"""Kokoro-82M (Apache-2.0, 8-bit ONNX): the voices of people, of which one gives the answers and others ask the
+questions.
 
-`scripts/setup.sh` puts `model.onnx` and `voices/NAME.bin` into target/tools/kokoro. The export has no randomness: the same text in
-the same voice is the same sound. Free speech needs no more than onnxruntime; what changes its melody needs onnx.
+`scripts/setup.sh` puts `model.onnx` and `voices/NAME.bin` into target/tools/kokoro. The export has no randomness: the
+same text in the same voice is the same sound. Free speech needs no more than onnxruntime; what changes its melody needs
+onnx.
 """
 
 from __future__ import annotations
@@ -10,10 +12,15 @@ import os
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from . import phonemes
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, ValueInfoProto
+    from onnxruntime import InferenceSession
 
 FOLDER = Path(os.environ.get("KOKORO") or Path(__file__).parents[4] / "target/tools/kokoro")
 RATE = 24_000
@@ -33,11 +40,15 @@ def missing() -> str:
 
 @cache
 def style(voice: str) -> np.ndarray:
-    """A voice, f32 `[510, 1, 256]`: one row for each number of symbols. Several with `+` between them are a person between them."""
-    return np.mean([np.fromfile(FOLDER / "voices" / f"{name}.bin", np.float32).reshape(-1, 1, 256) for name in voice.split("+")], 0)
+    """A voice, f32 `[510, 1, 256]`: one row for each number of symbols. Several with `+` between them are a person
+    between them.
+    """
+    return np.mean(
+        [np.fromfile(FOLDER / "voices" / f"{name}.bin", np.float32).reshape(-1, 1, 256) for name in voice.split("+")], 0
+    )
 
 
-def session(model: str | bytes):
+def session(model: str | bytes) -> InferenceSession:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -47,7 +58,7 @@ def session(model: str | bytes):
 
 
 @cache
-def _whole():
+def _whole() -> InferenceSession:
     return session(str(FOLDER / "model.onnx"))
 
 
@@ -66,7 +77,7 @@ def speak(text: str, voice: str, speed: float) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Melody:
-    """How a sentence is to be said."""
+    """Durations, pitch and loudness of a sentence."""
 
     symbols: str
     durations: np.ndarray  # f32, units of each symbol with the pads
@@ -93,7 +104,7 @@ class Teacher:
         self._sound = _part(model, [DURATIONS], [SOUND]) if sound else None
 
     def durations(self, symbols: str) -> np.ndarray:
-        """What the voice would choose, in units."""
+        """The durations that the voice chooses, in units."""
         feed = {"tokens": ids(symbols), "style": self._style, "speed": np.ones(1, np.float32)}
         return self._durations.run([DURATIONS], feed)[0].reshape(-1)
 
@@ -103,13 +114,14 @@ class Teacher:
 
     def sound(self, melody: Melody) -> np.ndarray:
         """f32 at 24 kHz, `UNIT` samples for each unit."""
+        assert self._sound is not None, "made for melodies only"
         return self._sound.run([SOUND], self._feed(melody.symbols, melody.durations))[0].reshape(-1)
 
     def _feed(self, symbols: str, durations: np.ndarray) -> dict[str, np.ndarray]:
         return {"tokens": ids(symbols), "style": self._style, DURATIONS: durations.astype(np.float32)[None]}
 
 
-def _part(model, given: list[str], wanted: list[str]):
+def _part(model: ModelProto, given: list[str], wanted: list[str]) -> InferenceSession:
     """The part of the graph between some edges. The runtime computes all that a graph holds, wanted or not."""
     from onnx import ModelProto, TensorProto, helper
 
@@ -126,14 +138,17 @@ def _part(model, given: list[str], wanted: list[str]):
     part.CopyFrom(model)
     graph = part.graph
 
-    def edge(name: str, shape: list | None):
+    def described(name: str, shape: list | None) -> ValueInfoProto:
         return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
 
     for kept, chosen in (
         (graph.node, [node for node in model.graph.node if id(node) in nodes]),
         (graph.initializer, [tensor for tensor in model.graph.initializer if tensor.name in needed]),
-        (graph.input, [i for i in model.graph.input if i.name in needed] + [edge(name, [1, None]) for name in given]),
-        (graph.output, [edge(name, None) for name in wanted]),
+        (
+            graph.input,
+            [i for i in model.graph.input if i.name in needed] + [described(name, [1, None]) for name in given],
+        ),
+        (graph.output, [described(name, None) for name in wanted]),
     ):
         kept_list = list(chosen)
         del kept[:]

@@ -1,7 +1,8 @@
-"""Step `listen`: answers that the codec was not trained with, as the teacher, its locked targets, the codec and the talker say them.
+"""Step `listen`: answers that the codec was not trained with, as the teacher, its locked targets, the codec and the
+talker say them.
 
-Writes `listen/LEVEL/NN.wav` and `listen/texts.json`. `python -m demo_recipe.evaluate.hear WORK/listen` lets the judge of `make eval-model`
-hear them, in its own Python: what each level costs is then known without a gateway.
+Writes `listen/LEVEL/NN.wav` and `listen/texts.json`. `python -m demo_recipe.evaluate.hear WORK/listen` lets the judge
+of `make eval-model` hear them, in its own Python: what each level costs is then known without a gateway.
 """
 
 from __future__ import annotations
@@ -27,16 +28,21 @@ def make(work: Path, device: torch.device) -> None:
     folder = work / "listen"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "texts.json").write_text(json.dumps(texts, indent=0) + "\n")
-    codec = codec_train.load(work, device) if any((work / f"{name}.pt").exists() for name in ("codec", "tuned")) else None
+    codec = (
+        codec_train.load(work, device) if any((work / f"{name}.pt").exists() for name in ("codec", "tuned")) else None
+    )
     spoken = speaking.say(speaking.load(work, device), texts) if codec and (work / "talker.pt").exists() else None
     for number, (answer, target) in enumerate(said):
+        assert answer.samples is not None, "the step `answers` makes sound"
         levels = {"natural": answer.samples.astype(np.float32) / 32768, "locked": target.astype(np.float32)}
         with torch.no_grad():
             if codec:
                 levels["codec"] = codec.decode(torch.from_numpy(answer.codes).long()[None].to(device))[0].cpu().numpy()
-            if spoken:
+            if codec and spoken:
                 codes = spoken[number].to(device)
-                levels["talker"] = codec.decode(codes[None])[0].cpu().numpy() if len(codes) > 1 else np.zeros(FRAME, np.float32)
+                levels["talker"] = (
+                    codec.decode(codes[None])[0].cpu().numpy() if len(codes) > 1 else np.zeros(FRAME, np.float32)
+                )
         for level, sound in levels.items():
             save(folder / level / f"{number:02}.wav", sound)
     print(f"listen: {len(said)} answers in {folder}, as {', '.join(levels)} says them", flush=True)

@@ -1,7 +1,9 @@
-"""Step `pack`: what a GPU machine without network needs beside this repository, in parts that are small enough to carry there.
+"""Step `pack`: what a GPU machine without network needs beside this repository, in parts that are small enough to carry
+there.
 
-Such a machine has Python with torch, numpy, scipy, tokenizers and onnxruntime. What it lacks goes into one archive, cut into parts:
-the reference implementation at the pinned version, Kokoro with its voices, espeak-ng, flite and festival. `on-gpu.sh` puts them together again.
+Such a machine has Python with torch, numpy, scipy, tokenizers and onnxruntime. What it lacks goes into one archive, cut
+into parts: the reference implementation at the pinned version, Kokoro with its voices, espeak-ng, flite and festival.
+`on-gpu.sh` puts them together again.
 """
 
 from __future__ import annotations
@@ -54,19 +56,32 @@ def make(work: Path, part_mib: int) -> None:
     for i, part in enumerate(parts):
         (folder / f"part-{i:02d}").write_bytes(part)
     (folder / "SHA256").write_text(f"{hashlib.sha256(whole).hexdigest()} {len(parts)}\n")
-    print(f"pack: {len(whole) / 2**20:.1f} MiB in {len(parts)} parts of at most {part_mib} MiB, in {folder}", flush=True)
+    print(
+        f"pack: {len(whole) / 2**20:.1f} MiB in {len(parts)} parts of at most {part_mib} MiB, in {folder}", flush=True
+    )
 
 
 def wanted(name: str) -> bool:
-    """Whether a file of a wheel travels."""
+    """True if a file of a wheel travels."""
     return any(kept in name for kept in KEPT) or not name.startswith(LEFT_OUT)
 
 
 def python_packages(downloads: Path, root: Path) -> None:
     for name in WHEELS:
         platforms = [word for platform in PLATFORMS for word in ("--platform", platform)]
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps", "--only-binary=:all:"]
-        subprocess.run([*command, "--python-version", PYTHON, *platforms, "-d", downloads, f"{name}=={version(name)}"], check=True)
+        command = [
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "--quiet",
+            "--disable-pip-version-check",
+            "--no-deps",
+            "--only-binary=:all:",
+        ]
+        subprocess.run(
+            [*command, "--python-version", PYTHON, *platforms, "-d", downloads, f"{name}=={version(name)}"], check=True
+        )
     for wheel in downloads.glob("*.whl"):
         with zipfile.ZipFile(wheel) as zipped:
             zipped.extractall(root, [name for name in zipped.namelist() if wanted(name)])

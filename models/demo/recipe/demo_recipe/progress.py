@@ -26,4 +26,6 @@ class Progress:
         self._said = now
         taken = now - self._start
         left = taken / max(1, self._done - self._first) * (self._total - self._done)
-        print(f"{self._name}: {self._done} of {self._total}, {left:.0f} s left{'; ' + note if note else ''}", flush=True)
+        print(
+            f"{self._name}: {self._done} of {self._total}, {left:.0f} s left{'; ' + note if note else ''}", flush=True
+        )

@@ -5,9 +5,10 @@ A set (`train`, `natural`, `dictated`, `held_out`) is a folder of shards. A shar
 `N.npy`   all its sound, one turn after the other: int16 at 16 kHz, mono
 `N.json`  `{"turns": [...], "conversations": [[turn, ...], ...]}`; see `Spoken`
 
-Each turn is stored once; a conversation is a list of turns, spoken by one voice. `train` has espeak-ng's, flite's and festival's voices, which take
-milliseconds; `natural` has Kokoro's, which are learnt from people and take half a second. `dictated` is to be written down, by the voices
-of `train`. The held-out set has voices and phrasings that training never hears. A shard that exists is kept, so that a run that was stopped goes on.
+Each turn is stored once; a conversation is a list of turns, spoken by one voice. `train` has espeak-ng's, flite's and
+festival's voices, which take milliseconds; `natural` has Kokoro's, which are learnt from people and take half a second.
+`dictated` is to be written down, by the voices of `train`. The held-out set has voices and phrasings that training
+never hears. A shard that exists is kept, so that a run that was stopped goes on.
 """
 
 from __future__ import annotations
@@ -44,14 +45,29 @@ TURNS_PER_CONVERSATION = 1.45  # on average
 DICTATED_SHARE = 1 / 8  # so many turns are dictated beside `scale.questions`
 
 # espeak-ng: an accent and a variant of the voice. Effects and voices that a person hardly understands are left out.
-ACCENTS = ("en-us", "en-us", "en-gb", "en-gb-x-rp", "en-us-nyc", "en-029", "en-gb-x-gbcwmd", "en-gb-scotland", "en-gb-x-gbclan")
+ACCENTS = (
+    "en-us",
+    "en-us",
+    "en-gb",
+    "en-gb-x-rp",
+    "en-us-nyc",
+    "en-029",
+    "en-gb-x-gbcwmd",
+    "en-gb-scotland",
+    "en-gb-x-gbclan",
+)
 VARIANTS = (
-    "Alex Alicia Andrea Andy Annie AnxiousAndy Denis Diogo Gene Gene2 Henrique Hugo Jacky Lee Marco Mario Michael Mike Nguyen "
-    "RicishayMax RicishayMax2 RicishayMax3 Storm Tweaky adam anika announcer antonio aunty belinda benjamin boris caleb david ed "
-    "edward edward2 f1 f2 f4 f5 grandma grandpa gustave iven iven3 iven4 john klatt klatt2 klatt3 klatt5 klatt6 m1 m2 m3 m4 m5 m7 m8 "
-    "marcelo max michel miguel norbert pablo paul pedro quincy rob robert sandro shelby steph steph2 steph3 travis victor zac"
+    "Alex Alicia Andrea Andy Annie AnxiousAndy Denis Diogo Gene Gene2 Henrique Hugo Jacky Lee Marco Mario Michael Mike "
+    "Nguyen "
+    "RicishayMax RicishayMax2 RicishayMax3 Storm Tweaky adam anika announcer antonio aunty belinda benjamin boris "
+    "caleb david ed "
+    "edward edward2 f1 f2 f4 f5 grandma grandpa gustave iven iven3 iven4 john klatt klatt2 klatt3 klatt5 klatt6 m1 m2 "
+    "m3 m4 m5 m7 m8 "
+    "marcelo max michel miguel norbert pablo paul pedro quincy rob robert sandro shelby steph steph2 steph3 travis "
+    "victor zac"
 ).split()
-# flite and festival have few voices: each speaks at any person's pitch. Festival's is put together of recorded diphones, as flite's `kal` is.
+# flite and festival have few voices: each speaks at any person's pitch. Festival's is put together of recorded
+# diphones, as flite's `kal` is.
 FLITE = ("awb", "slt")
 FLITE_SHARE = 0.15
 FESTIVAL = ("ked_diphone",)
@@ -60,7 +76,8 @@ LOWEST, HIGHEST = 80, 220  # Hz, of their mean pitch
 # Kokoro's voices that speak English, but for those of the judge.
 KOKORO = (
     "af_alloy af_aoede af_bella af_heart af_jessica af_nicole af_nova af_river af_sarah af_sky "
-    "am_adam am_echo am_eric am_fenrir am_liam am_michael am_puck am_santa bf_alice bf_emma bf_isabella bm_daniel bm_fable bm_george"
+    "am_adam am_echo am_eric am_fenrir am_liam am_michael am_puck am_santa bf_alice bf_emma bf_isabella bm_daniel "
+    "bm_fable bm_george"
 ).split()
 # Never heard in training, neither the voice nor, for espeak-ng, its variant in another accent.
 HELD_OUT_VOICES = (
@@ -117,11 +134,21 @@ class Voice:
         if family == "festival":
             return festival(text, voice, self.speed, self._hertz())
         if family == "flite":
-            pitch = ["--setf", f"int_f0_target_mean={self._hertz()}"] if voice in FLITE else []
+            tone = ["--setf", f"int_f0_target_mean={self._hertz()}"] if voice in FLITE else []
             stretch = ["--setf", f"duration_stretch={1 / self.speed:.2f}"]
-            command = ["flite", "-voice", voice, *stretch, *pitch, "-t", text, "-o", "/dev/stdout"]
+            command = ["flite", "-voice", voice, *stretch, *tone, "-t", text, "-o", "/dev/stdout"]
         else:
-            command = ["espeak-ng", "-v", voice, "-s", str(round(175 * self.speed)), "-p", str(self.pitch), "--stdout", text]
+            command = [
+                "espeak-ng",
+                "-v",
+                voice,
+                "-s",
+                str(round(175 * self.speed)),
+                "-p",
+                str(self.pitch),
+                "--stdout",
+                text,
+            ]
         return read_wave(subprocess.run(command, capture_output=True, check=True).stdout)
 
     def _hertz(self) -> int:
@@ -138,7 +165,9 @@ def festival(text: str, voice: str, speed: float, hertz: int) -> tuple[np.ndarra
     with tempfile.TemporaryDirectory() as folder:
         wave_path = Path(folder) / "said.wav"
         speak = f'(begin {settings} (utt.save.wave (utt.synth (Utterance Text "{said}")) "{wave_path}" \'riff))'
-        subprocess.run(["festival", *(["--libdir", home] if home else []), "--batch", speak], capture_output=True, check=True)
+        subprocess.run(
+            ["festival", *(["--libdir", home] if home else []), "--batch", speak], capture_output=True, check=True
+        )
         return read_wave(wave_path.read_bytes())
 
 
@@ -174,18 +203,22 @@ AMONG = {
 
 
 def shard(path: Path, first: int, count: int) -> int:
-    """Speaks conversations `first` to `first + count` of the set that the folder is named after. Returns how many turns that is."""
+    """Speaks conversations `first` to `first + count` of the set that the folder is named after. Returns how many turns
+    that is.
+    """
     name = path.parent.name
     seed = SEEDS[name]
     r = random.Random(seed * 1_000_003 + first)
     talks = [MADE[name](r) for _ in range(count)]
     voices = [Voice.random(random.Random(f"{seed} {first + index} voice"), AMONG[name]) for index in range(count)]
-    return store(path, [(voice, talk.turns) for voice, talk in zip(voices, talks)])
+    return store(path, [(voice, talk.turns) for voice, talk in zip(voices, talks, strict=True)])
 
 
 def store(path: Path, talks: list[tuple[Voice, tuple[Turn, ...]]]) -> int:
     """Speaks conversations and writes them as a shard. Returns how many turns they have."""
-    sounds, turns, lists = [], [], []
+    sounds: list[np.ndarray] = []
+    turns: list[dict] = []
+    lists: list[list[int]] = []
     for voice, asked in talks:
         lists.append([len(turns) + k for k in range(len(asked))])
         for turn in asked:
@@ -202,9 +235,12 @@ def store(path: Path, talks: list[tuple[Voice, tuple[Turn, ...]]]) -> int:
 
 
 def make(work: Path, scale: Scale) -> None:
-    """Speaks all sets into `work/questions/`: about `scale.questions` and `scale.natural` turns to learn from, and some to judge by."""
+    """Speaks all sets into `work/questions/`: about `scale.questions` and `scale.natural` turns to learn from, and some
+    to judge by.
+    """
     wanted, natural = (max(1, round(turns / TURNS_PER_CONVERSATION)) for turns in (scale.questions, scale.natural))
-    jobs, dictated = [], max(1, round(scale.questions * DICTATED_SHARE))
+    jobs: list[tuple[float, Path, int, int]] = []
+    dictated = max(1, round(scale.questions * DICTATED_SHARE))
     held_out = min(HELD_OUT, max(2, wanted // 20))
     for name, total in (("held_out", held_out), ("train", wanted), ("natural", natural), ("dictated", dictated)):
         folder = work / "questions" / name
@@ -217,7 +253,7 @@ def make(work: Path, scale: Scale) -> None:
     jobs.sort()
     progress = Progress("questions", len(jobs))
     with ProcessPoolExecutor(scale.processes, mp_context=get_context("spawn")) as pool:
-        for future in as_completed([pool.submit(shard, *job) for _, *job in jobs]):
+        for future in as_completed([pool.submit(shard, path, first, count) for _, path, first, count in jobs]):
             progress.step(note=f"{future.result()} turns in the last")
 
 
@@ -236,7 +272,9 @@ def load(folder: Path) -> list[list[Spoken]]:
     for listing in sorted(folder.glob("*.json")):
         meta, sound = json.loads(listing.read_text()), np.load(listing.with_suffix(".npy"), mmap_mode="r")
         turns = [
-            Spoken(sound[t["start"] : t["end"]], t["voice"], Turn(t["topic"], t["question"], t["answer"], tuple(t["key"])))
+            Spoken(
+                sound[t["start"] : t["end"]], t["voice"], Turn(t["topic"], t["question"], t["answer"], tuple(t["key"]))
+            )
             for t in meta["turns"]
         ]
         loaded += [[turns[k] for k in numbers] for numbers in meta["conversations"]]

@@ -1,4 +1,4 @@
-"""How much of everything: a smoke test's seconds, a processor's hours, a GPU's in earnest."""
+"""The sizes of a run: a smoke test's seconds, a processor's hours, a GPU's in earnest."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Scale:
-    """The sizes of a run. Training is limited in steps, not minutes, so that it ends with the same weights on any machine."""
+    """The sizes of a run. Training is limited in steps, not minutes, so that it ends with the same weights on any
+    machine.
+    """
 
     name: str
     processes: int  # that make speech side by side

@@ -1,9 +1,12 @@
-"""The decoder's activation with a backward pass of its own: the composed one spends most of a processor's training time on copies."""
+"""The decoder's activation with a backward pass of its own: the composed one spends most of a processor's training time
+on copies.
+"""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import FunctionCtx
 from transformers.models.qwen3_omni_moe.modeling_qwen3_omni_moe import Qwen3OmniMoeSnakeBeta
 
 TINY = 1e-9
@@ -13,14 +16,14 @@ class _Snake(torch.autograd.Function):
     """x + sin(a x)^2 / b for x `[batch, channels, n]` and log a, log b `[channels]`, in the type of x."""
 
     @staticmethod
-    def forward(ctx, x: Tensor, log_a: Tensor, log_b: Tensor) -> Tensor:
+    def forward(ctx: FunctionCtx, x: Tensor, log_a: Tensor, log_b: Tensor) -> Tensor:
         a = log_a.exp().view(1, -1, 1).to(x.dtype)
         b = (1 / (log_b.exp() + TINY)).view(1, -1, 1).to(x.dtype)
         ctx.save_for_backward(x, a, b)
         return torch.addcmul(x, (x * a).sin_().square_(), b)
 
     @staticmethod
-    def backward(ctx, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def backward(ctx: FunctionCtx, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         x, a, b = ctx.saved_tensors
         angle = x * a
         # d/dx sin(ax)^2 = a sin(2ax); the parameters are logarithms, so their gradients carry a factor a or b.

@@ -29,7 +29,8 @@ def load(work: Path, device: torch.device) -> Talker:
 def say(talker: Talker, texts: list[str], plans: list[Tensor] | None = None) -> list[Tensor]:
     """The codes i64 `[frames, CODEBOOKS]` that the talker gives each text, each the likeliest after those before it.
 
-    With `plans`, codes of the teacher for each text, it says their phonemes in their lengths: only melody and loudness are its own.
+    With `plans`, codes of the teacher for each text, it says their phonemes in their lengths: only melody and loudness
+    are its own.
     """
     device = talker.text.device
     most = max(map(len, plans)) if plans else LONGEST_SPEECH
@@ -48,8 +49,12 @@ def say(talker: Talker, texts: list[str], plans: list[Tensor] | None = None) -> 
     cache, made = DynamicCache(), torch.zeros(len(texts), 0, CODEBOOKS, dtype=torch.long, device=device)
     lengths = torch.tensor([len(p) for p in plans]) if plans else torch.full((len(texts),), most)
     for frame in range(most + 1):
-        at = torch.arange(cache.get_seq_length(), cache.get_seq_length() + rows.shape[1], device=device).expand(3, len(texts), -1)
-        state = talker.model.model(inputs_embeds=rows, position_ids=at, past_key_values=cache, use_cache=True).last_hidden_state[:, -1]
+        at = torch.arange(cache.get_seq_length(), cache.get_seq_length() + rows.shape[1], device=device).expand(
+            3, len(texts), -1
+        )
+        state = talker.model.model(
+            inputs_embeds=rows, position_ids=at, past_key_values=cache, use_cache=True
+        ).last_hidden_state[:, -1]
         scores = talker.model.codec_head(state)
         scores[:, ruled_out] = -torch.inf
         likeliest = scores.argmax(-1)
@@ -61,7 +66,7 @@ def say(talker: Talker, texts: list[str], plans: list[Tensor] | None = None) -> 
         codes = _completed(talker, state, likeliest.clamp(max=CODES - 1), None if plan is None else plan[:, frame])
         made = torch.cat([made, codes[:, None]], 1)
         rows = talker.inputs(tokens[:, before + frame, None], codes[:, None])
-    return [codes[:length].cpu() for codes, length in zip(made, lengths.tolist())]
+    return [codes[:length].cpu() for codes, length in zip(made, lengths.tolist(), strict=True)]
 
 
 def _completed(talker: Talker, state: Tensor, first: Tensor, plan: Tensor | None) -> Tensor:

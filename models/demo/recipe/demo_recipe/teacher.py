@@ -1,12 +1,12 @@
 """Step `targets`: what the codec learns to reproduce.
 
-`natural`: the teacher's own waveform. Its phase and noise follow from nothing that a code could say, so a decoder needs adversarial
-losses to sound like it: a GPU's work.
+`natural`: the teacher's own waveform. Its phase and noise follow from nothing that a code could say, so a decoder needs
+adversarial losses to sound like it: a GPU's work.
 
-`locked`: the same speech from WORLD's analysis, which is told the teacher's own pitch and voicing, with an excitation that is the same
-in every codec frame but for its number of pitch periods: pulses start at the frame's first sample and noise is one frozen frame of it.
-The waveform becomes a function of the codes, so plain regression on complex spectra learns it in hours on a processor. The price is
-a melody in steps of 12.5 Hz.
+`locked`: the same speech from WORLD's analysis, which is told the teacher's own pitch and voicing, with an excitation
+that is the same in every codec frame but for its number of pitch periods: pulses start at the frame's first sample and
+noise is one frozen frame of it. The waveform becomes a function of the codes, so plain regression on complex spectra
+learns it in hours on a processor. The price is a melody in steps of 12.5 Hz.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def mel_filters(fft: int, mels: int) -> np.ndarray:
 def locked(samples: np.ndarray, pitch: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """Speech with a locked excitation, f32 `[n]`.
 
-    `samples`: i16, a whole number of frames. `pitch`: the teacher's own, in Hz, evenly spaced over the same time; low where nothing is
-    voiced. `counts`: pitch periods of each frame. The only randomness is the frozen noise.
+    `samples`: i16, a whole number of frames. `pitch`: the teacher's own, in Hz, evenly spaced over the same time; low
+    where nothing is voiced. `counts`: pitch periods of each frame. The only randomness is the frozen noise.
     """
     import pyworld  # built from source where it is installed; natural targets do without
 
@@ -77,7 +77,7 @@ def pulses(pitch: np.ndarray, power: np.ndarray, breath: np.ndarray, counts: np.
     at, strength, analysis = at[voiced], strength[voiced], analysis[voiced]
     out = np.zeros(len(counts) * FRAME + FFT)
     responses = minimum_phase(np.sqrt(power[analysis] * (1 - breath[analysis] ** 2))) * strength[:, None]
-    for start, response in zip(at, responses):
+    for start, response in zip(at, responses, strict=True):
         out[start : start + FFT] += response
     return out[: len(counts) * FRAME]
 

@@ -21,18 +21,23 @@ from . import questions, thinker_judge, tokenizer
 from .features import BINS, WINDOW, Windows, at_hertz, bins_hertz
 from .scale import Scale
 from .thinker_data import Batches, Template
-from .thinker_model import Thinker, warm_embeddings
+from .thinker_model import Batch, Thinker, warm_embeddings
 from .training import Interrupt, autocast, leave_interrupts_to_parent
 
 WARM_UP = 200  # steps
 TRANSCRIPT_WEIGHT = 0.8  # of the questions' CTC loss beside that of the answers
-# The same after a warm start: the new head's gradient is four times what is let through, so that answers would hardly count.
+# The same after a warm start: the new head's gradient is four times what is let through, so that answers would hardly
+# count.
 WARM_TRANSCRIPT_WEIGHT = 0.1
-WARM_TRANSCRIPT_UNTIL = 1_000  # steps, by which it has risen to `LATER_TRANSCRIPT_WEIGHT`: what is heard wrong is most of what is wrong
+WARM_TRANSCRIPT_UNTIL = (
+    1_000  # steps, by which it has risen to `LATER_TRANSCRIPT_WEIGHT`: what is heard wrong is most of what is wrong
+)
 LATER_TRANSCRIPT_WEIGHT = 0.3
 WARPED_SHARE = 0.5  # of turns, whose frequencies are those of a longer or shorter throat, while their pace stays
 WARP = 0.13  # of a frequency, at most
-TRANSCRIPT_FIRST = 3_000  # steps of CTC alone, without which a cold start learns to answer without listening; at most a quarter
+TRANSCRIPT_FIRST = (
+    3_000  # steps of CTC alone, without which a cold start learns to answer without listening; at most a quarter
+)
 # Steps after a warm start in which the transcript's head, which no checkpoint has, learns without moving the tower.
 HEAD_FIRST = 150
 AVERAGE = 0.998  # of the averaged weights that stay at each step
@@ -43,7 +48,9 @@ LONGEST_STEP = 30.0  # seconds that count as training; the rest of a longer one 
 
 
 def masked(windows: Windows) -> Windows:
-    """Two bands of a turn's bins and one stretch of each window replaced by the window's mean, so that no single cue decides."""
+    """Two bands of a turn's bins and one stretch of each window replaced by the window's mean, so that no single cue
+    decides.
+    """
     mel, device = windows.mel, windows.mel.device
     bin_at, frame_at = torch.arange(BINS, device=device), torch.arange(WINDOW, device=device)
 
@@ -61,12 +68,15 @@ def masked(windows: Windows) -> Windows:
 
 
 def warped(windows: Windows) -> Windows:
-    """Some turns with every frequency multiplied by a factor of their own, as by a throat of another length: more voices than were
-    recorded."""
+    """Some turns with every frequency multiplied by a factor of their own, as by a throat of another length: more
+    voices than were recorded.
+    """
     turns = int(windows.turn.max()) + 1
     factor = torch.where(torch.rand(turns) < WARPED_SHARE, 1.0 + WARP * (2.0 * torch.rand(turns) - 1.0), 1.0)
     device = windows.mel.device
-    place = at_hertz(bins_hertz()[None] / factor[:, None]).to(device)[windows.turn].clamp(0.0, BINS - 1.0)  # [windows, BINS]
+    place = (
+        at_hertz(bins_hertz()[None] / factor[:, None]).to(device)[windows.turn].clamp(0.0, BINS - 1.0)
+    )  # [windows, BINS]
     below = place.floor().clamp(max=BINS - 2.0)
 
     def bins(index: torch.Tensor) -> torch.Tensor:
@@ -92,7 +102,9 @@ class Training:
         self.model.to(device)
         self.average = copy.deepcopy(self.model).requires_grad_(False)
         self.learning = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
-        self.averaged = [b for a, b in zip(self.model.parameters(), self.average.parameters()) if a.requires_grad]
+        self.averaged = [
+            b for a, b in zip(self.model.parameters(), self.average.parameters(), strict=True) if a.requires_grad
+        ]
         matrices, others = [p for p in self.learning if p.ndim > 1], [p for p in self.learning if p.ndim < 2]
         groups = [{"params": matrices, "weight_decay": 0.02}, {"params": others, "weight_decay": 0.0}]
         self.optimizer = torch.optim.AdamW(groups, lr=scale.thinker_rate, betas=(0.9, 0.98), fused=True)
@@ -117,7 +129,9 @@ class Training:
             print(f"thinker: goes on after step {self.step}, best so far {self.best:.3f}", flush=True)
 
     def save(self) -> None:
-        kept = dict(model=self.model.state_dict(), average=self.average.state_dict(), optimizer=self.optimizer.state_dict())
+        kept = dict(
+            model=self.model.state_dict(), average=self.average.state_dict(), optimizer=self.optimizer.state_dict()
+        )
         where = dict(step=self.step, seconds=self.seconds, best=self.best, random=torch.get_rng_state())
         _write(kept | where, self.state_path)
 
@@ -133,7 +147,7 @@ class Training:
         risen = min(1.0, self.step / WARM_TRANSCRIPT_UNTIL)
         return WARM_TRANSCRIPT_WEIGHT + risen * (LATER_TRANSCRIPT_WEIGHT - WARM_TRANSCRIPT_WEIGHT)
 
-    def learn(self, batch) -> dict[str, float]:
+    def learn(self, batch: Batch) -> dict[str, float]:
         """One step. Returns what to report."""
         batch = batch.to(self.device)
         batch.windows = masked(warped(batch.windows))
@@ -163,14 +177,18 @@ class Training:
             judged = thinker_judge.answers(self.average, self.template, talks, self.device)
         right = thinker_judge.share_right(judged)
         taken = time.monotonic() - begun
-        print(f"thinker: step {self.step}: {right:.3f} of {len(judged)} held-out turns right ({taken:.0f} s)", flush=True)
+        print(
+            f"thinker: step {self.step}: {right:.3f} of {len(judged)} held-out turns right ({taken:.0f} s)", flush=True
+        )
         print("  " + thinker_judge.by(judged, lambda one: one.turn.topic), flush=True)
         print("  " + thinker_judge.by(judged, lambda one: one.voice), flush=True)
         for one in [one for one in judged if not one.right][:6]:
             print(f"  {one.voice}: {one.turn.question} -> {one.answer}", flush=True)
         if right >= self.best:
             self.best = right
-            _write(dict(model=self.average.reference.state_dict(), right=right, step=self.step), self.work / "thinker.pt")
+            _write(
+                dict(model=self.average.reference.state_dict(), right=right, step=self.step), self.work / "thinker.pt"
+            )
 
 
 def _write(content: dict, path: Path) -> None:
@@ -191,7 +209,9 @@ def judged_talks(work: Path, turns: int) -> list[list[questions.Spoken]]:
 
 
 def train(work: Path, scale: Scale, warm_start: Path | None, device: torch.device) -> None:
-    """Trains to the scale's last step; the same call goes on after a stop. `warm_start` is a checkpoint folder to begin from."""
+    """Trains to the scale's last step; the same call goes on after a stop. `warm_start` is a checkpoint folder to begin
+    from.
+    """
     torch.set_num_threads(scale.threads)
     training = Training(work, scale, warm_start, device)
     training.resume()
@@ -224,13 +244,17 @@ def train(work: Path, scale: Scale, warm_start: Path | None, device: torch.devic
             pace = (training.step - first_step) / (now - begun)
             values = ", ".join(f"{name} {value:.3f}" for name, value in smooth.items())
             print(
-                f"thinker: step {training.step}, {training.progress:.0%}, {pace:.2f} steps/s, {training.seconds:.0f} s so far, {values}",
+                f"thinker: step {training.step}, {training.progress:.0%}, {pace:.2f} steps/s, {training.seconds:.0f} "
+                f"s so far, {values}",
                 flush=True,
             )
         if now - saved > SAVE_EVERY:
             saved = now
             training.save()
-        if training.step % max(1, min(JUDGE_EVERY, scale.thinker_steps // 8)) == 0 and training.step > training.transcript_first:
+        if (
+            training.step % max(1, min(JUDGE_EVERY, scale.thinker_steps // 8)) == 0
+            and training.step > training.transcript_first
+        ):
             training.judge(talks)
     training.save()
     interrupt.obey()

@@ -1,4 +1,6 @@
-"""What the thinker learns from: conversations put together anew for every step, spoken and written, as token ids and log-mel windows."""
+"""Training data of the thinker: conversations put together anew for every step, spoken and written, as token ids and
+log-mel windows.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ import itertools
 import random
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,16 +27,29 @@ from .thinker_model import IGNORED, Batch, rounded
 LONGEST = 12.0  # seconds of questions in one conversation, before its speed is changed
 WRITTEN_SHARE = 0.2  # of conversations: typed instead of spoken, made anew each time, so that no two sums are the same
 MIXED_SHARE = 0.1  # of turns in spoken conversations that are typed
-INSTRUCTED_SHARE = 0.12  # of conversations: with a system message, which changes nothing; clients send one without asking
+INSTRUCTED_SHARE = (
+    0.12  # of conversations: with a system message, which changes nothing; clients send one without asking
+)
 JOINED_SHARE = 0.55  # of conversations that another one follows, and so on: a caller stays for many turns
 LONGEST_SESSION = 14  # turns after which none follows
 # Topics that take longest to learn come more often: how often a conversation counts by the topic of its hardest turn.
-WEIGHTS = {"repeating": 1.6, "spelling": 1.8, "counting": 1.5, "small talk": 1.3, "days and months": 1.2, "colours": 1.3, "animals": 1.3}
-# flite has two voices that training hears, festival one: they come more often than they were drawn, or what is like them is heard worst.
+WEIGHTS = {
+    "repeating": 1.6,
+    "spelling": 1.8,
+    "counting": 1.5,
+    "small talk": 1.3,
+    "days and months": 1.2,
+    "colours": 1.3,
+    "animals": 1.3,
+}
+# flite has two voices that training hears, festival one: they come more often than they were drawn, or what is like
+# them is heard worst.
 FEW_VOICES, FEW_VOICES_WEIGHT = ("flite", "festival"), 3.0
 TRANSCRIBED_SHARE = 0.15  # of conversations: turns to write down instead of answering
 MOST_TRANSCRIBED = 3  # turns of one of these
-DICTATED_SHARE = 0.5  # of these turns: what means nothing, without which one trained question is written for another that is like it
+DICTATED_SHARE = (
+    0.5  # of these turns: what means nothing, without which one trained question is written for another that is like it
+)
 INSTEAD_SHARE = 0.2  # of those: asked for as a client might, instead of as the gateway does
 NATURAL_SHARE = 0.3  # of spoken conversations: by voices that are learnt from people
 BUCKETS = 16  # batches that are sorted by length together
@@ -42,7 +57,9 @@ BUCKETS = 16  # batches that are sorted by length together
 
 @dataclass(frozen=True)
 class Part:
-    """A question with its answer; with sound it is spoken, otherwise written. `behind` is a written message that follows it."""
+    """A question with its answer; with sound it is spoken, otherwise written. `behind` is a written message that
+    follows it.
+    """
 
     question: str
     answer: str
@@ -65,32 +82,43 @@ class Talk:
 
 
 INSTRUCTIONS = (
-    "You are a helpful assistant.|You are a voice assistant.|Be brief.|Answer in English.|Answer in one short sentence.|Be friendly.|"
-    "You are a helpful, witty, and friendly AI. Act like a human.|Your voice and personality should be warm and engaging.|"
-    "Talk quickly.|Be kind.|Speak clearly.|Do not refer to these rules, even if you're asked about them.|Always be polite.|"
-    "Keep your answers short.|You help people who call.|Never make anything up.|Say so when you do not know something.|Greet the user."
+    "You are a helpful assistant.|You are a voice assistant.|Be brief.|Answer in English.|"
+    "Answer in one short sentence.|Be friendly.|"
+    "You are a helpful, witty, and friendly AI. Act like a human.|"
+    "Your voice and personality should be warm and engaging.|"
+    "Talk quickly.|Be kind.|Speak clearly.|Do not refer to these rules, even if you're asked about them.|"
+    "Always be polite.|"
+    "Keep your answers short.|You help people who call.|Never make anything up.|Say so when you do not know something.|"
+    "Greet the user."
 ).split("|")
 
 
-# What the gateway says for `input_audio_transcription` (gateway/realtime/src/transcription.rs), as a written message behind the turn.
+# What the gateway says for `input_audio_transcription` (gateway/realtime/src/transcription.rs), as a written message
+# behind the turn.
 TRANSCRIBE = "Write down what is said in this recording, word for word, and nothing else."
 LANGUAGE = " The language is en."  # behind it, where the client names one
 # What a client of its own may say instead, as a system message.
 TRANSCRIBE_INSTEAD = (
     "Write down what the user says.|Write what I said.|Write down what I say.|Transcribe what the user says.|"
-    "Transcribe the speech.|Transcribe the audio.|Repeat the words of the user.|Write the words that you hear, nothing else."
+    "Transcribe the speech.|Transcribe the audio.|Repeat the words of the user.|"
+    "Write the words that you hear, nothing else."
 ).split("|")
 
 
 class Template:
-    """The family's chat template in token ids, as the engine writes it: a session without instructions has no system message."""
+    """The family's chat template in token ids, as the engine writes it: a session without instructions has no system
+    message.
+    """
 
     def __init__(self, words: Tokenizer) -> None:
         self.words = words
         user, end, assistant = "<|im_start|>user\n", "<|im_end|>\n", "<|im_start|>assistant\n"
         self.audio_token = words.token_to_id("<|audio_pad|>")
         self.before_sound = self.ids(user + "<|audio_start|>")
-        self.end_of_sound, self.after_sound = self.ids("<|audio_end|>" + end), self.ids("<|audio_end|>" + end + assistant)
+        self.end_of_sound, self.after_sound = (
+            self.ids("<|audio_end|>" + end),
+            self.ids("<|audio_end|>" + end + assistant),
+        )
         self.before_text, self.after_text = self.ids(user), self.ids(end + assistant)
         self.before_instructions, self.after_instructions = self.ids("<|im_start|>system\n"), self.ids(end)
         self.stop = words.token_to_id("<|im_end|>")
@@ -113,13 +141,15 @@ class Template:
 
 
 def asks_for(question: str) -> str:
-    """What a question about something told earlier asks for: a favourite's kind, or the name."""
+    """The object of a question about something told earlier: a favourite's kind, or the name."""
     favourite = re.search(r"favorite (\w+)", question)
     return favourite.group(1) if favourite else "name"
 
 
 def follows(first: list[Turn], second: list[Turn]) -> bool:
-    """Whether a conversation may be continued by another: not if that one says that it was never told what the first one told."""
+    """True if a conversation may be continued by another: not if that one says that it was never told what the first
+    one told.
+    """
     told = any(turn.topic in ("names", "favourites") for turn in first)
     return not (told and any("not told" in turn.answer for turn in second))
 
@@ -130,7 +160,8 @@ class Chest:
     def __init__(self, talks: list[list[Spoken]]) -> None:
         self._talks = [talk for talk in talks if sum(len(turn.sound) for turn in talk) < LONGEST * questions.RATE]
         weights = [
-            max(WEIGHTS.get(turn.turn.topic, 1.0) for turn in talk) * (FEW_VOICES_WEIGHT if talk[0].voice.startswith(FEW_VOICES) else 1.0)
+            max(WEIGHTS.get(turn.turn.topic, 1.0) for turn in talk)
+            * (FEW_VOICES_WEIGHT if talk[0].voice.startswith(FEW_VOICES) else 1.0)
             for talk in self._talks
         ]
         self._upto = list(itertools.accumulate(weights))
@@ -146,7 +177,9 @@ class Chest:
 class Composer:
     """Makes conversations out of spoken turns and of nothing."""
 
-    def __init__(self, synthetic: Chest, natural: Chest, dictated: Chest, augment: Augment, seed: int) -> None:
+    def __init__(
+        self, synthetic: Chest, natural: Chest, dictated: Chest, augment: Callable[[np.ndarray], np.ndarray], seed: int
+    ) -> None:
         self.synthetic, self.natural, self.dictated, self.augment = synthetic, natural, dictated, augment
         self.random = random.Random(seed)
 
@@ -184,8 +217,9 @@ class Composer:
         return self.natural if self.random.random() < NATURAL_SHARE else self.synthetic
 
     def _transcribed(self) -> Talk:
-        """Turns as the gateway has them written down: apart from their conversations. It asks for one; several, that have nothing to do
-        with each other, are more to learn from. Or those of one caller, as a client may ask for it."""
+        """Turns as the gateway has them written down: apart from their conversations. It asks for one; several, that
+        have nothing to do with each other, are more to learn from. Or those of one caller, as a client may ask for it.
+        """
         r = self.random
         if r.random() < INSTEAD_SHARE:
             talk = self._chest().draw(r)
@@ -214,14 +248,16 @@ def batch(talks: list[Talk], template: Template) -> Batch:
         asked = [IGNORED] * len(ids)
         for part in talk.parts:
             prompt = template.question(part, next(counts) if part.sound is not None else 0)
-            answer = template.ids(part.answer) + [template.stop]
+            answer = [*template.ids(part.answer), template.stop]
             ids += prompt + answer + template.newline
             # A target stands where the token before it is read.
             asked += [IGNORED] * (len(prompt) - 1) + answer + [IGNORED] * (1 + len(template.newline))
         rows.append(torch.tensor(ids))
         targets.append(torch.tensor(asked))
     longest = rounded(max(map(len, rows)))
-    said = [torch.tensor(template.ids(part.question)) for talk in talks for part in talk.parts if part.sound is not None]
+    said = [
+        torch.tensor(template.ids(part.question)) for talk in talks for part in talk.parts if part.sound is not None
+    ]
     ids = torch.stack([F.pad(row, (0, longest - len(row))) for row in rows])
     wanted = torch.stack([F.pad(row, (0, longest - len(row)), value=IGNORED) for row in targets])
     return Batch(ids, wanted, features.log_mel(sounds), said)
@@ -239,7 +275,9 @@ class Batches(IterableDataset):
         seed = self.seed * 1009 + (worker.id if worker else 0)
         sets = [questions.load(self.work / "questions" / name) for name in ("train", "natural", "dictated")]
         voices = [turn.sound for talks in sets for talk in talks[:: max(1, len(talks) // 150)] for turn in talk]
-        composer = Composer(*map(Chest, sets), Augment(np.random.default_rng(seed), voices), seed)
+        synthetic, natural, dictated = map(Chest, sets)
+        augment = Augment(np.random.default_rng(seed), voices)
+        composer = Composer(synthetic, natural, dictated, augment, seed)
         template = Template(tokenizer.load(self.work))
         order = random.Random(seed)
         while True:

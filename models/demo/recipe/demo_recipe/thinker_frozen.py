@@ -1,7 +1,8 @@
-"""Step `judge`: a thinker by the frozen lists, in the judge's conditions, as `make eval-model` asks them but without gateway and voice.
+"""Step `judge`: a thinker by the frozen lists, in the judge's conditions, as `make eval-model` asks them but without
+gateway and voice.
 
-Says how many answers are right by the kind of voice that asks, and how well turns are written down when the gateway's transcription
-asks for it. The lists' sound is kept in `questions/frozen` of the work folder.
+Says how many answers are right by the kind of voice that asks, and how well turns are written down when the gateway's
+transcription asks for it. The lists' sound is kept in `questions/frozen` of the work folder.
 """
 
 from __future__ import annotations
@@ -49,13 +50,24 @@ def judge(work: Path, checkpoint: Path | None, device: torch.device, threads: in
         if kind in ("follow-up", "memory"):
             # The turns before are asked among the single questions.
             judged = [one for one in judged if one.position + 1 == len(talks[one.talk])]
-        declined = kind in ("unknown", "people")
-        say(f"{kind}, {condition}", judged, lambda one: words.declines(one.answer) if declined else one.right)
+        say(f"{kind}, {condition}", judged, declines if kind in ("unknown", "people") else is_right)
         if kind == "single" and condition == CLEAN:
             written = thinker_judge.answers(model, template, talks, device, TRANSCRIBE)
             errors = sum((words.errors(one.turn.question, one.answer) for one in written), words.Errors(0, 0))
             same = sum(words.words(one.answer) == words.words(one.turn.question) for one in written)
-            print(f"written down, {condition}: word error rate {errors.rate:.3f}, {same} of {len(written)} without an error", flush=True)
+            print(
+                f"written down, {condition}: word error rate {errors.rate:.3f}, {same} of {len(written)} without an "
+                "error",
+                flush=True,
+            )
+
+
+def declines(one: Judged) -> bool:
+    return words.declines(one.answer)
+
+
+def is_right(one: Judged) -> bool:
+    return one.right
 
 
 def asked(work: Path) -> Iterator[tuple[str, str, list[list[Spoken]]]]:
@@ -70,10 +82,18 @@ def asked(work: Path) -> Iterator[tuple[str, str, list[list[Spoken]]]]:
         talks = questions.load(path.parent)
         for condition in CONDITIONS if kind == "single" else (CLEAN,):
 
-            def as_judged(one: Spoken, *place: int) -> Spoken:
-                return Spoken(quantised(conditions.changed(one.sound, (SEED, KINDS.index(kind), *place), condition)), one.voice, one.turn)
+            def as_judged(one: Spoken, *place: int, kind: str = kind, condition: str = condition) -> Spoken:
+                return Spoken(
+                    quantised(conditions.changed(one.sound, (SEED, KINDS.index(kind), *place), condition)),
+                    one.voice,
+                    one.turn,
+                )
 
-            yield kind, condition, [[as_judged(one, index, turn) for turn, one in enumerate(talk)] for index, talk in enumerate(talks)]
+            yield (
+                kind,
+                condition,
+                [[as_judged(one, index, turn) for turn, one in enumerate(talk)] for index, talk in enumerate(talks)],
+            )
     recorded = []
     for recording in people(RECORDINGS):
         sound = resample_poly(np.frombuffer(recording.pcm, "<i2").astype(np.float32), RATE // 8000, WIRE_RATE // 8000)
@@ -93,8 +113,14 @@ def say(what: str, judged: list[Judged], right: Callable[[Judged], bool]) -> Non
         groups: dict[str, list[bool]] = {}
         for one in judged:
             groups.setdefault(name(one), []).append(right(one))
-        return ", ".join(f"{key} {sum(found) / len(found):.2f} of {len(found)}" for key, found in sorted(groups.items()))
+        return ", ".join(
+            f"{key} {sum(found) / len(found):.2f} of {len(found)}" for key, found in sorted(groups.items())
+        )
 
-    print(f"{what}: {sum(map(right, judged)) / len(judged):.3f} of {len(judged)}; {shares(lambda one: one.voice.split()[0])}", flush=True)
+    print(
+        f"{what}: {sum(map(right, judged)) / len(judged):.3f} of {len(judged)}; "
+        f"{shares(lambda one: one.voice.split()[0])}",
+        flush=True,
+    )
     if what == f"single, {CLEAN}":
         print(f"  {shares(lambda one: one.voice)}", flush=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,7 +33,9 @@ class Judged:
 
 
 @torch.no_grad()
-def answers(model: Thinker, template: Template, talks: list[list[Spoken]], device: torch.device, behind: str = "") -> list[Judged]:
+def answers(
+    model: Thinker, template: Template, talks: list[list[Spoken]], device: torch.device, behind: str = ""
+) -> list[Judged]:
     """Asks all conversations side by side; `behind` is a written message after each spoken turn."""
     histories: list[list[int]] = [[] for _ in talks]
     heard: list[list[torch.Tensor]] = [[] for _ in talks]
@@ -40,13 +43,17 @@ def answers(model: Thinker, template: Template, talks: list[list[Spoken]], devic
     for position in range(max(map(len, talks))):
         asked = [k for k, talk in enumerate(talks) if len(talk) > position]
         windows = features.log_mel([talks[k][position].sound.astype(np.float32) / 32768.0 for k in asked]).to(device)
-        counts = torch.zeros(len(asked), dtype=torch.long, device=device).index_add_(0, windows.turn, windows.tokens()).tolist()
-        for k, rows in zip(asked, model.hear(windows).split(counts)):
+        counts = (
+            torch.zeros(len(asked), dtype=torch.long, device=device)
+            .index_add_(0, windows.turn, windows.tokens())
+            .tolist()
+        )
+        for k, rows in zip(asked, model.hear(windows).split(counts), strict=True):
             heard[k].append(rows)
             histories[k] += template.question(Part("", "", talks[k][position].sound, behind), len(rows))
         given = greedy(model, template, [histories[k] for k in asked], [torch.cat(heard[k]) for k in asked], device)
-        for k, ids in zip(asked, given):
-            histories[k] += ids + [template.stop] + template.newline
+        for k, ids in zip(asked, given, strict=True):
+            histories[k] += [*ids, template.stop, *template.newline]
             spoken = talks[k][position]
             judged.append(Judged(spoken.turn, spoken.voice, template.words.decode(ids), position, k))
     return judged
@@ -55,7 +62,9 @@ def answers(model: Thinker, template: Template, talks: list[list[Spoken]], devic
 def greedy(
     model: Thinker, template: Template, prompts: list[list[int]], heard: list[torch.Tensor], device: torch.device
 ) -> list[list[int]]:
-    """The likeliest next token until the stop. Reads everything again for each token: short, and fast enough for a few hundred turns."""
+    """The likeliest next token until the stop. Reads everything again for each token: short, and fast enough for a few
+    hundred turns.
+    """
     given: list[list[int]] = [[] for _ in prompts]
     # Those of like length go together.
     order = sorted(range(len(prompts)), key=lambda k: len(prompts[k]))
@@ -69,10 +78,10 @@ def greedy(
             scores = model.reference.lm_head(hidden[torch.arange(len(rows), device=device), last])
             scores[:, template.audio_token] = float("-inf")  # stands for sound that was heard
             chosen = scores.argmax(-1).tolist()
-            for k, token in zip(open_ones, chosen):
+            for k, token in zip(open_ones, chosen, strict=True):
                 if token != template.stop:
                     given[k].append(token)
-            open_ones = [k for k, token in zip(open_ones, chosen) if token != template.stop]
+            open_ones = [k for k, token in zip(open_ones, chosen, strict=True) if token != template.stop]
             if not open_ones:
                 break
     return given
@@ -82,7 +91,7 @@ def share_right(judged: list[Judged]) -> float:
     return sum(one.right for one in judged) / max(1, len(judged))
 
 
-def by(judged: list[Judged], name) -> str:
+def by(judged: list[Judged], name: Callable[[Judged], str]) -> str:
     """A line of shares, `name` of a judged turn apart."""
     groups = defaultdict(list)
     for one in judged:

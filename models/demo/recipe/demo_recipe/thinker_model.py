@@ -1,6 +1,7 @@
 """The thinker and its audio tower: built, initialised, and run on batches.
 
-The classes are the reference's; what they compute here is what the engine computes: attention windows of one second, each encoded alone.
+The classes are the reference's; what they compute here is what the engine computes: attention windows of one second,
+each encoded alone.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from . import config, features, tokenizer
 from .features import Windows
 
 IGNORED = -100
-STEP = 16  # batches are padded to multiples of it: a processor's library plans a product anew for each shape it has not seen
+# Batches are padded to multiples of it: a processor's library plans a product anew for each shape it has not seen.
+STEP = 16
 
 
 def rounded(count: int, step: int = STEP) -> int:
@@ -50,7 +52,8 @@ class Thinker(nn.Module):
         whole = config.model(words).thinker_config
         self.reference = Qwen3OmniMoeThinkerForConditionalGeneration._from_config(whole, attn_implementation=attention)
         self.audio_token = whole.audio_token_id
-        # 0 is CTC's blank. Tied to the embeddings of the tokens instead, so that sound would look like text, it learnt to hear more slowly.
+        # 0 is CTC's blank. Tied to the embeddings of the tokens instead, so that sound would look like text, it learnt
+        # to hear more slowly.
         self.transcript = nn.Linear(config.HIDDEN, words.get_vocab_size() + 1)
         self.embedding.weight.data.copy_(embeddings)
         for frozen in (self.reference.model.visual, self.embedding):
@@ -67,7 +70,7 @@ class Thinker(nn.Module):
         return self.reference.get_input_embeddings()
 
     def _initialise(self) -> None:
-        """Scales at which the audio tower learns: with the .02 of the reference's classes it takes ten times as long."""
+        """Scales at which the audio tower learns: with the .02 of the reference's classes it takes ten times longer."""
         for module in self.tower.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
@@ -85,7 +88,10 @@ class Thinker(nn.Module):
         """Takes over what a checkpoint of the same shape has learnt; tokens by their text."""
         trained = Qwen3OmniMoeForConditionalGeneration.from_pretrained(folder, dtype=torch.float32).thinker.state_dict()
         own = self.reference.state_dict()
-        head, embedding = trained.pop("lm_head.weight"), next(name for name in own if name.endswith("embed_tokens.weight"))
+        head, embedding = (
+            trained.pop("lm_head.weight"),
+            next(name for name in own if name.endswith("embed_tokens.weight")),
+        )
         trained.pop(embedding)
         fitting = {name: value for name, value in trained.items() if own[name].shape == value.shape}
         self.reference.load_state_dict(fitting, strict=False)
@@ -136,14 +142,17 @@ class Thinker(nn.Module):
             return projection(rows).view(count, positions, attention.num_heads, -1).transpose(1, 2)
 
         # Written out: the fused kernels are slow on a thousand squares of 13 by 13.
-        scores = heads(attention.q_proj) @ heads(attention.k_proj).transpose(2, 3) * (width // attention.num_heads) ** -0.5
+        scores = (
+            heads(attention.q_proj) @ heads(attention.k_proj).transpose(2, 3) * (width // attention.num_heads) ** -0.5
+        )
         scores = scores.float().masked_fill(~present[:, None, None], -1e9)
         mixed = scores.softmax(-1).to(rows.dtype) @ heads(attention.v_proj)
         return attention.out_proj(mixed.transpose(1, 2).reshape(count, positions, width))
 
     def read(self, ids: torch.Tensor, heard: torch.Tensor) -> torch.Tensor:
-        """Last hidden states of padded conversations. Positions simply count, in all three rotary rows: that is what the reference's
-        `get_rope_index` and the engine give for text and sound."""
+        """Last hidden states of padded conversations. Positions simply count, in all three rotary rows: that is what
+        the reference's `get_rope_index` and the engine give for text and sound.
+        """
         rows = self.embedding(ids)
         rows = rows.masked_scatter((ids == self.audio_token)[..., None], heard.to(rows.dtype))
         positions = torch.arange(ids.shape[1], device=ids.device)[None, None].expand(3, len(ids), -1)
@@ -152,10 +161,14 @@ class Thinker(nn.Module):
     def losses(
         self, batch: Batch, answers: bool = True, transcript_reaches_tower: bool = True
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Cross-entropy of the answers' tokens, CTC of the questions, and the share of answers' tokens that are right."""
+        """Cross-entropy of the answers' tokens, CTC of the questions, and the share of right tokens in answers."""
         heard = self.hear(batch.windows)
         zero = heard.new_zeros((), dtype=torch.float32)
-        written = self._transcription(heard if transcript_reaches_tower else heard.detach(), batch) if batch.questions else zero
+        written = (
+            self._transcription(heard if transcript_reaches_tower else heard.detach(), batch)
+            if batch.questions
+            else zero
+        )
         if not answers:
             return zero, written, zero
         asked = (batch.targets != IGNORED).flatten().nonzero().squeeze(1)
@@ -187,8 +200,9 @@ def common_tokens(folder: Path, words: Tokenizer) -> tuple[list[int], list[int]]
 
 
 def warm_embeddings(work: Path, folder: Path) -> None:
-    """Makes `embed.pt`, unless it is there, with the rows of a checkpoint for the tokens that it knows. A work folder without tokens takes
-    the checkpoint's, so that its talker reads what this thinker writes."""
+    """Makes `embed.pt`, unless it is there, with the rows of a checkpoint for the tokens that it knows. A work folder
+    without tokens takes the checkpoint's, so that its talker reads what this thinker writes.
+    """
     path, tokens = work / "embed.pt", work / "tokenizer.json"
     if path.exists():
         return
@@ -196,7 +210,11 @@ def warm_embeddings(work: Path, folder: Path) -> None:
         work.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(folder / "tokenizer.json", tokens)
     made = tokenizer.embeddings(work)
-    trained = Qwen3OmniMoeForConditionalGeneration.from_pretrained(folder, dtype=torch.float32).thinker.get_input_embeddings().weight
+    trained = (
+        Qwen3OmniMoeForConditionalGeneration.from_pretrained(folder, dtype=torch.float32)
+        .thinker.get_input_embeddings()
+        .weight
+    )
     theirs, ours = common_tokens(folder, tokenizer.load(work))
     made[ours] = trained.detach()[theirs]
     torch.save(made, path)

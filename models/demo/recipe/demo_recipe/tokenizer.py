@@ -11,7 +11,8 @@ from . import config
 from .domain import conversations
 
 SPECIAL = (
-    "<|endoftext|> <|im_start|> <|im_end|> <|audio_start|> <|audio_pad|> <|audio_end|> <tts_pad> <tts_text_bos> <tts_text_eod> "
+    "<|endoftext|> <|im_start|> <|im_end|> <|audio_start|> <|audio_pad|> <|audio_end|"
+    "> <tts_pad> <tts_text_bos> <tts_text_eod> "
     "<|image_pad|> <|video_pad|> <|vision_start|> <|vision_end|>"
 ).split()
 VOCABULARY = 1024
@@ -27,7 +28,10 @@ def train() -> Tokenizer:
     tokenizer.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     tokenizer.train_from_iterator(
-        lines, trainers.BpeTrainer(vocab_size=VOCABULARY, special_tokens=SPECIAL, initial_alphabet=alphabet, show_progress=False)
+        lines,
+        trainers.BpeTrainer(
+            vocab_size=VOCABULARY, special_tokens=SPECIAL, initial_alphabet=alphabet, show_progress=False
+        ),
     )
     return tokenizer
 
@@ -42,7 +46,9 @@ def load(work: Path) -> Tokenizer:
 
 
 def embeddings(work: Path) -> torch.Tensor:
-    """What thinker and talker both know of a token: `[vocabulary, hidden]`, random and frozen, so that each can be trained alone."""
+    """The tokens' embeddings that thinker and talker share: `[vocabulary, hidden]`, random and frozen, so that each can
+    be trained alone.
+    """
     path = work / "embed.pt"
     if not path.exists():
         size = load(work).get_vocab_size()

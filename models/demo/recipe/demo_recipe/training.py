@@ -1,12 +1,12 @@
-"""What every training step shares: a loop with a last step, learning rate, averaged weights, progress, and going on after a stop."""
+"""The training loop of every step: last step, learning rate, averaged weights, progress, and going on after a stop."""
 
 from __future__ import annotations
 
+import contextlib
 import math
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import torch
@@ -18,13 +18,15 @@ SAVE_EVERY = 120.0  # seconds
 REPORT_EVERY = 10.0  # seconds
 
 
-def autocast(device: torch.device) -> AbstractContextManager:
+def autocast(device: torch.device) -> contextlib.AbstractContextManager:
     """bf16 where the device multiplies it faster: on GPUs and on processors with AVX-512 BF16 or AMX."""
     return torch.autocast(device.type, torch.bfloat16)
 
 
 class Interrupt:
-    """Turns the first interrupt into a wish, so that a step of training ends whole and is saved. A second one is an interrupt again."""
+    """Turns the first interrupt into a wish, so that a step of training ends whole and is saved. A second one is an
+    interrupt again.
+    """
 
     STATUS = 124  # of a process that was stopped before its time, as `timeout` has it
 
@@ -34,17 +36,15 @@ class Interrupt:
 
     @staticmethod
     def _handle(how: Callable) -> None:
-        try:
+        with contextlib.suppress(ValueError):  # not the main thread: somebody else's business
             signal.signal(signal.SIGINT, how)
-        except ValueError:  # not the main thread: somebody else's business
-            pass
 
     def _wish(self, *_: object) -> None:
         self.wished = True
         self._handle(signal.default_int_handler)
 
     def obey(self) -> None:
-        """Ends the process if that was wished: to be called once all is saved. From here on an interrupt is one again."""
+        """Ends the process if that was wished, once all is saved. From here on an interrupt is one again."""
         if self.wished:
             raise SystemExit(self.STATUS)
         self._handle(signal.default_int_handler)
@@ -66,7 +66,9 @@ class Run:
         self.ema = {key: value.detach().clone() for key, value in model.state_dict().items()}
         self._parts: dict[str, tuple[nn.Module, torch.optim.Optimizer, float]] = {}
         self._seen: dict[str, float] = {}
-        self._kept = torch.load(path, map_location=next(model.parameters()).device, weights_only=True) if path.exists() else None
+        self._kept = (
+            torch.load(path, map_location=next(model.parameters()).device, weights_only=True) if path.exists() else None
+        )
         self.add("main", model, rate)
         if self._kept:
             self.step, self.ema, self._before = self._kept["step"], self._kept["ema"], self._kept["seconds"]
@@ -98,7 +100,8 @@ class Run:
                 left = pace * (self.steps - self.step)
                 values = ", ".join(f"{key} {value:.3f}" for key, value in self._seen.items())
                 print(
-                    f"{self.name}: step {self.step}, {pace:.2f} s each, {self.taken():.0f} s so far, {left:.0f} s left; {values}",
+                    f"{self.name}: step {self.step}, {pace:.2f} s each, {self.taken():.0f} s so far, {left:.0f} s "
+                    f"left; {values}",
                     flush=True,
                 )
                 self._said = now
@@ -113,14 +116,16 @@ class Run:
         return self._before + time.monotonic() - self._start
 
     def done(self) -> float:
-        """How far the run is, 0 to 1."""
+        """Progress of the run, 0 to 1."""
         return min(1.0, self.step / self.steps)
 
     def update(self, part: str, loss: Tensor) -> None:
         """One step of a part's optimiser, along a warm-up and half a cosine."""
         model, optimiser, rate = self._parts[part]
         for group in optimiser.param_groups:
-            group["lr"] = rate * min(1, (self.step + 1) / WARM_UP) * (0.02 + 0.98 * (1 + math.cos(math.pi * self.done())) / 2)
+            group["lr"] = (
+                rate * min(1, (self.step + 1) / WARM_UP) * (0.02 + 0.98 * (1 + math.cos(math.pi * self.done())) / 2)
+            )
         optimiser.zero_grad(set_to_none=True)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
@@ -129,8 +134,8 @@ class Run:
     def report(self, values: dict[str, Tensor | float]) -> None:
         """Values for the progress line, averaged over about 50 steps."""
         for key, value in values.items():
-            value = float(value.detach()) if isinstance(value, Tensor) else value
-            self._seen[key] = value if key not in self._seen else 0.98 * self._seen[key] + 0.02 * value
+            now = float(value.detach()) if isinstance(value, Tensor) else value
+            self._seen[key] = now if key not in self._seen else 0.98 * self._seen[key] + 0.02 * now
 
     @torch.no_grad()
     def _average(self) -> None:
@@ -143,15 +148,23 @@ class Run:
 
     def save(self) -> None:
         """Writes the file whole or not at all."""
-        parts = {part: (model.state_dict(), optimiser.state_dict()) for part, (model, optimiser, _) in self._parts.items()}
+        parts = {
+            part: (model.state_dict(), optimiser.state_dict()) for part, (model, optimiser, _) in self._parts.items()
+        }
         part_path = self.path.with_suffix(".part")
-        kept = {"step": self.step, "seconds": self.taken(), "ema": self.ema, "parts": parts, "random": torch.get_rng_state()}
+        kept = {
+            "step": self.step,
+            "seconds": self.taken(),
+            "ema": self.ema,
+            "parts": parts,
+            "random": torch.get_rng_state(),
+        }
         torch.save(kept, part_path)
         part_path.rename(self.path)
 
 
 def read(work: Path, file: str, step: str) -> dict:
-    """What a step has saved."""
+    """Reads the state that a step has saved."""
     path = work / file
     if not path.exists():
         raise SystemExit(f"there is no {path}: run the step `{step}` first")

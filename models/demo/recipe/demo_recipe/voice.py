@@ -1,8 +1,8 @@
 """The teacher of the demo model's voice: Kokoro's `af_heart`, whose phonemes last a whole number of codec frames.
 
-The neural voice decides for each phoneme how long it lasts; rounding that to codec frames before the melody and the sound are made
-makes a codec frame a phoneme, or an even part of one, in its context. What the talker has to learn is then close to spelling out
-pronunciation, and an error in one frame does not shift the frames behind it.
+The neural voice decides for each phoneme how long it lasts; rounding that to codec frames before the melody and the
+sound are made makes a codec frame a phoneme, or an even part of one, in its context. What the talker has to learn is
+then close to spelling out pronunciation, and an error in one frame does not shift the frames behind it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ LONGEST_END = 4  # frames of silence behind a sentence
 SLOWER = 1.2  # times the voice's own durations
 # What espeak-ng reads wrong of the answers' words.
 MISREAD = {"wˈuf": "wˈʊf", "ɹˈAkʤəvˌɪk": "ɹˈAkjəvˌɪk"}
-# It hardly says an "I" that begins a sentence: a frame without stress, which is not heard where nothing comes before it.
+# It hardly says an "I" that begins a sentence: a frame without stress, which is not heard where nothing comes before
+# it.
 FAINT = re.compile(r"(^|[.!?] )I( |əm)")
 
 
@@ -50,28 +51,33 @@ class Voice:
         self._teacher = Teacher(VOICE, sound)
 
     def plan(self, text: str) -> Plan:
-        """What would be said, in a tenth of a second. The same each time."""
+        """Plans the codes of a text in a tenth of a second. The same each time."""
         symbols = clear(phonemes.of(aloud(text)))
         durations, places = lock(symbols, self._teacher.durations(symbols) * pace(text))
         melody = self._teacher.melody(symbols, durations)
         # A caller does not wait for silence. Its last frame holds the first sound's onset.
         cut = places[0][2] - 1
-        pitch, loudness = (x.reshape(-1, PER_FRAME)[cut:] for x in (melody.pitch * (PLAYED_AT / kokoro.RATE), melody.loudness))
+        pitch, loudness = (
+            x.reshape(-1, PER_FRAME)[cut:] for x in (melody.pitch * (PLAYED_AT / kokoro.RATE), melody.loudness)
+        )
         return Plan(melody, cut, pitch, codes.of([("", 0, 1), *places[cut + 1 :]], pitch, loudness))
 
     def say(self, text: str) -> tuple[Plan, np.ndarray]:
         """Plans a text and speaks it: f32 at 24 kHz, a whole number of codec frames."""
         plan = self.plan(text)
         common = math.gcd(SAMPLE_RATE, PLAYED_AT)
-        sound = resample_poly(self._teacher.sound(plan.melody), SAMPLE_RATE // common, PLAYED_AT // common).astype(np.float32)
+        sound = resample_poly(self._teacher.sound(plan.melody), SAMPLE_RATE // common, PLAYED_AT // common).astype(
+            np.float32
+        )
         sound = sound[plan.cut * FRAME :]
         wanted = len(plan.codes) * FRAME
         return plan, np.pad(sound, (0, max(0, wanted - len(sound))))[:wanted]
 
 
 def aloud(text: str) -> str:
-    """A text as the teacher reads it. It stops behind a word that is spelled and before its letters, as people do: without that "Bread is
-    spelled S" is heard as "bredispelled" and "spell das"."""
+    """A text as the teacher reads it. It stops behind a word that is spelled and before its letters, as people do:
+    without that "Bread is spelled S" is heard as "bredispelled" and "spell das".
+    """
     return SPELLED.sub(r"\1, is spelled, ", text)
 
 
@@ -83,15 +89,18 @@ def clear(symbols: str) -> str:
 
 
 def pace(text: str) -> float:
-    """How much longer than the voice would choose a text takes: sounds and young of animals stand alone in a short sentence."""
+    """Duration of a text, relative to the voice's own choice: sounds and young of animals stand alone in a short
+    sentence.
+    """
     return SLOWER if UNUSUAL.match(text) else 1.0
 
 
 def lock(symbols: str, free: np.ndarray) -> tuple[np.ndarray, list[tuple[str, int, int]]]:
-    """Durations rounded so that each segment lasts whole codec frames, at least one, and of each frame its phoneme, its place in
-    it and the phoneme's frames.
+    """Durations rounded so that each segment lasts whole codec frames, at least one, and of each frame its phoneme, its
+    place in it and the phoneme's frames.
 
-    `free` is the voice's own choice in units, with a pad before and behind. The pad before carries the first sound's onset.
+    `free` is the voice's own choice in units, with a pad before and behind. The pad before carries the first sound's
+    onset.
     """
     free = free.copy()
     free[-1] = min(free[-1], LONGEST_END * UNITS)

@@ -30,7 +30,9 @@ class Right(unittest.TestCase):
         apart = [t for t in turns if t.topic != "repeating"][:250]  # which may repeat anything
         confused = {(a.answer, b.answer) for a in apart for b in apart if a.key != b.key and words.right(a, b.answer)}
         # Of two answers to "Where are you?" and "Who are you?" only the end is the same.
-        self.assertLessEqual(confused, {("I live inside your own machine.", "I am a small voice model that runs on your own machine.")})
+        self.assertLessEqual(
+            confused, {("I live inside your own machine.", "I am a small voice model that runs on your own machine.")}
+        )
 
     def test_what_decides_belongs_at_the_end(self) -> None:
         five = turn("Three plus two is five.", "five")
@@ -53,7 +55,11 @@ class Right(unittest.TestCase):
 class Errors(unittest.TestCase):
     def test_replaced_left_out_and_added_words_count(self) -> None:
         said = "The capital of France is Paris."
-        replaced, left_out, added = "The capital of France is Rome", "capital of France is Paris", "The the capital of France is Paris"
+        replaced, left_out, added = (
+            "The capital of France is Rome",
+            "capital of France is Paris",
+            "The the capital of France is Paris",
+        )
         for heard, wrong in ((said, 0), (replaced, 1), (left_out, 1), (added, 1), ("", 6)):
             self.assertEqual(words.errors(said, heard), words.Errors(wrong, 6))
         self.assertAlmostEqual((words.Errors(1, 6) + words.Errors(2, 6)).rate, 0.25)
@@ -110,8 +116,8 @@ class Lists(unittest.TestCase):
         apart = {held.voice.name for kind in held_out.KINDS for held in held_out.load(COMMITTED / f"{kind}.json")}
         apart |= {*HELD_OUT_VOICES, *HELD_OUT_SINCE}
         self.assertFalse(trained & apart)
-        # Nor the same speaker under another name: flite has one voice at two rates, which is festival's too, espeak-ng a variant in many
-        # accents.
+        # Nor the same speaker under another name: flite has one voice at two rates, which is festival's too, espeak-ng
+        # a variant in many accents.
         self.assertFalse([name for name in trained if name.startswith(("flite ka", "festival ka"))])
         variants = {name.split("+")[1] for name in apart if name.startswith("espeak")}
         self.assertFalse({name.split("+")[1] for name in trained if name.startswith("espeak")} & variants)
@@ -145,12 +151,17 @@ class Conditions(unittest.TestCase):
 
 class Table(unittest.TestCase):
     def judged(self, transcript: str, heard: str, kind: str = "single") -> table.Judged:
-        return table.Judged(kind, "clean", "flite rms", turn("One plus one is two.", "two"), True, transcript, heard, 1.0)
+        return table.Judged(
+            kind, "clean", "flite rms", turn("One plus one is two.", "two"), True, transcript, heard, 1.0
+        )
 
     def rows(self) -> list[table.Row]:
-        good, mumbled = self.judged("One plus one is two.", "1 plus 1 is 2."), self.judged("One plus one is two.", "One plus one is blue.")
+        good, mumbled = (
+            self.judged("One plus one is two.", "1 plus 1 is 2."),
+            self.judged("One plus one is two.", "One plus one is blue."),
+        )
         unknown = self.judged("Sorry, I don't know that.", "Sorry, I don't know that.", "unknown")
-        return table.answer_rows([good, mumbled, good, good, unknown]) + [table.speed_row(3.0, 100.0)]
+        return [*table.answer_rows([good, mumbled, good, good, unknown]), table.speed_row(3.0, 100.0)]
 
     def test_shares_are_of_the_right_answers(self) -> None:
         rows = {row.measure: row for row in self.rows()}
@@ -159,12 +170,16 @@ class Table(unittest.TestCase):
         self.assertEqual(rows["unknown_heard"].value, 100)
         self.assertAlmostEqual(rows["word_errors_clean"].value, 100 / 26)
         self.assertTrue(np.isnan(rows["memory_heard"].value))
-        self.assertAlmostEqual(rows["rtf"].ratio, 5 / 3)
-        self.assertAlmostEqual(rows["right_clean_heard"].ratio, 75 / 85)
+        for measure, ratio in (("rtf", 5 / 3), ("right_clean_heard", 75 / 85)):
+            found = rows[measure].ratio
+            assert found is not None
+            self.assertAlmostEqual(found, ratio)
 
     def test_word_errors_are_held_against_the_teachers(self) -> None:
         voice = {"word_errors": {"natural": 1.2, "locked": 6.2}}
-        (row,) = [row for row in table.answer_rows([self.judged("One.", "One.")], voice) if row.measure == "word_errors_clean"]
+        (row,) = [
+            row for row in table.answer_rows([self.judged("One.", "One.")], voice) if row.measure == "word_errors_clean"
+        ]
         self.assertIn("6.2 %", row.note)
 
     def test_noise_lowers_the_predicted_opinion(self) -> None:
@@ -203,22 +218,31 @@ class Table(unittest.TestCase):
             table.card("no marks", "new")
 
     def reports(self, calls: int = 4) -> tuple[formats.Found, list[formats.Found]]:
-        """What the benchmark and four evaluations have found; the last with so many questions."""
+        """Findings of the benchmark and of four evaluations; the last with so many questions."""
 
         def found(rows: list[tuple[str, float, str, str]]) -> formats.Found:
             keys = ("measure", "ours", "unit", "note")
-            return formats.Found("2026-01-02", "2 cores", {row[0]: dict(zip(keys, row)) for row in rows})
+            return formats.Found("2026-01-02", "2 cores", {row[0]: dict(zip(keys, row, strict=True)) for row in rows})
 
         loss = []
-        for form, error in zip(formats.FORMATS, (0, 0.5, 0.5, 9.4)):
-            loss += [(f"error_{form} {kind}", error, "%", f"1024 KiB; at worst {error} % q") for kind in ("all others", "thinker.model")]
+        for form, error in zip(formats.FORMATS, (0, 0.5, 0.5, 9.4), strict=True):
+            loss += [
+                (f"error_{form} {kind}", error, "%", f"1024 KiB; at worst {error} % q")
+                for kind in ("all others", "thinker.model")
+            ]
             loss += [(f"error_{form} zeros", 0, "%", "136 KiB; at worst 0.00 %")]
-            loss += [(f"loss_{form}", 0.039, "nats a token", ""), (f"answers_{form}_kv_f32", 39, "answers", "of 42; 42 alike")]
+            loss += [
+                (f"loss_{form}", 0.039, "nats a token", ""),
+                (f"answers_{form}_kv_f32", 39, "answers", "of 42; 42 alike"),
+            ]
         evaluated = []
         for form in formats.FORMATS:
             with tempfile.TemporaryDirectory() as folder:
                 path = Path(folder) / "model.json"
-                good, mumbled = self.judged("One plus one is two.", "1 plus 1 is 2."), self.judged("One plus one is two.", "no")
+                good, mumbled = (
+                    self.judged("One plus one is two.", "1 plus 1 is 2."),
+                    self.judged("One plus one is two.", "no"),
+                )
                 count = calls if form == "int4" else 4
                 table.report(table.answer_rows([good] * (count - 1) + [mumbled]), path)
                 evaluated.append(formats.Found.read(path))
@@ -228,7 +252,9 @@ class Table(unittest.TestCase):
         made = formats.markdown(*self.reports())
         self.assertIn("| measure | `bf16` | `int8` | `mixed` | `int4` | of |", made)
         self.assertIn("| all matrices | 1.0 | 1.0 | 1.0 | 1.0 | MiB |", made)
-        self.assertIn("| error of all matrices but experts' |  | 0.5 % | 0.5 % | 9.4 % | `int4` at worst 9.4 %: `q` |", made)
+        self.assertIn(
+            "| error of all matrices but experts' |  | 0.5 % | 0.5 % | 9.4 % | `int4` at worst 9.4 %: `q` |", made
+        )
         self.assertNotIn("zeros", made)
         self.assertIn("| frozen questions answered, keys and values in f32 | 39 | 39 | 39 | 39 | of 42 |", made)
         self.assertIn("| answer right, clean, as heard | 75.0 % | 75.0 % | 75.0 % | 75.0 % | 4 answers |", made)

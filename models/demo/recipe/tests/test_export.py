@@ -20,6 +20,10 @@ MEGABYTES = 24  # that the checkpoint may have in the repository
 
 
 class Export(unittest.TestCase):
+    work: Path
+    out: Path
+    codec: Codec
+
     @classmethod
     def setUpClass(cls) -> None:
         cls.work = Path(tempfile.mkdtemp())
@@ -37,16 +41,24 @@ class Export(unittest.TestCase):
 
     def test_it_is_a_checkpoint_of_the_family(self) -> None:
         self.assertEqual(AutoConfig.from_pretrained(self.out).model_type, "qwen3_omni_moe")
-        _, info = Qwen3OmniMoeForConditionalGeneration.from_pretrained(self.out, dtype=torch.float32, output_loading_info=True)
+        _, info = Qwen3OmniMoeForConditionalGeneration.from_pretrained(
+            self.out, dtype=torch.float32, output_loading_info=True
+        )
         for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"):
             self.assertFalse(info[kind], kind)
-        for name in ("config.json", "generation_config.json", "preprocessor_config.json", "tokenizer.json", "tokenizer_config.json"):
+        for name in (
+            "config.json",
+            "generation_config.json",
+            "preprocessor_config.json",
+            "tokenizer.json",
+            "tokenizer_config.json",
+        ):
             json.loads((self.out / name).read_text())
 
     def test_it_is_small_enough_and_all_bfloat16(self) -> None:
         self.assertLessEqual((self.out / "model.safetensors").stat().st_size, MEGABYTES * 1_000_000)
         with safe_open(self.out / "model.safetensors", "pt") as weights:
-            for name in weights.keys():
+            for name in weights:
                 self.assertEqual(weights.get_slice(name).get_dtype(), "BF16", name)
 
     def test_its_codec_sounds_as_the_one_that_was_trained(self) -> None:
@@ -122,7 +134,9 @@ class Export(unittest.TestCase):
             folder = Path(other) / "checkpoint"
             shutil.copytree(self.out, folder)
             settings = json.loads((folder / "config.json").read_text())
-            settings["talker_config"]["speaker_id"] = {"another": settings["talker_config"]["speaker_id"][config.SPEAKER]}
+            settings["talker_config"]["speaker_id"] = {
+                "another": settings["talker_config"]["speaker_id"][config.SPEAKER]
+            }
             (folder / "config.json").write_text(json.dumps(settings))
             begun = Codec()
             before = begun.codes.weight.clone()

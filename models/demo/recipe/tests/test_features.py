@@ -13,7 +13,7 @@ FIXTURE = Path(__file__).parents[4] / "engine" / "tests" / "data" / "log_mel.saf
 
 
 def joined(windows: features.Windows) -> torch.Tensor:
-    return torch.cat([mel[:frames] for mel, frames in zip(windows.mel, windows.frames)])
+    return torch.cat([mel[:frames] for mel, frames in zip(windows.mel, windows.frames, strict=True)])
 
 
 class LogMel(unittest.TestCase):
@@ -40,7 +40,9 @@ class LogMel(unittest.TestCase):
         self.assertEqual(together.first.tolist(), [True, True, True, False, True])
 
     def test_a_full_window_is_thirteen_tokens(self) -> None:
-        self.assertEqual([features.tokens(frames) for frames in (1, 8, 9, 99, 100, 101, 250)], [1, 1, 2, 13, 13, 14, 33])
+        self.assertEqual(
+            [features.tokens(frames) for frames in (1, 8, 9, 99, 100, 101, 250)], [1, 1, 2, 13, 13, 14, 33]
+        )
 
 
 class Augment(unittest.TestCase):

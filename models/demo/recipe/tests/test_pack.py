@@ -1,4 +1,4 @@
-"""What travels to a GPU machine: the voices, and of the wheels only what is needed."""
+"""Contents of the archive for a GPU machine: the voices, and of the wheels only what is needed."""
 
 import tempfile
 import unittest
@@ -17,12 +17,17 @@ class Voices(unittest.TestCase):
                 (there / name).write_bytes(b"x")
             with unittest.mock.patch.object(kokoro, "FOLDER", there):
                 pack.voices(out)
-            self.assertEqual({str(path.relative_to(out)) for path in out.rglob("*.*")}, {"model.onnx", "voices/af_heart.bin"})
+            self.assertEqual(
+                {str(path.relative_to(out)) for path in out.rglob("*.*")}, {"model.onnx", "voices/af_heart.bin"}
+            )
 
     def test_without_the_model_it_says_what_to_do(self) -> None:
-        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.object(kokoro, "FOLDER", Path(folder)):
-            with self.assertRaisesRegex(SystemExit, "setup.sh"):
-                pack.voices(Path(folder) / "out")
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            unittest.mock.patch.object(kokoro, "FOLDER", Path(folder)),
+            self.assertRaisesRegex(SystemExit, "setup.sh"),
+        ):
+            pack.voices(Path(folder) / "out")
 
 
 class Wheels(unittest.TestCase):

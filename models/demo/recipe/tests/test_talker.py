@@ -26,10 +26,16 @@ def made_up(frames: int, random: np.random.Generator) -> np.ndarray:
     phonemes = 1 + np.arange(frames) // 3 % 4
     places = np.arange(frames) % 3 * LENGTHS + np.minimum(3, frames - np.arange(frames) // 3 * 3) - 1
     voiced = random.integers(0, (MOST, LEVELS * VOICED, LEVELS * VOICED), (frames, 3))
-    return np.concatenate([np.stack([phonemes, random.integers(1, 80, frames), places], 1), np.maximum(voiced, (FEWEST, 0, 0))], 1)
+    return np.concatenate(
+        [np.stack([phonemes, random.integers(1, 80, frames), places], 1), np.maximum(voiced, (FEWEST, 0, 0))], 1
+    )
 
 
 class Steps(unittest.TestCase):
+    work: Path
+    data: talker.Data
+    model: talker.Talker
+
     @classmethod
     def setUpClass(cls) -> None:
         cls.work = Path(tempfile.mkdtemp())
@@ -66,9 +72,9 @@ class Steps(unittest.TestCase):
             shutil.copy(self.work / name, work)
         data = talker.Data.batch
 
-        def interrupting(*arguments):
+        def interrupting(self: talker.Data, count: int) -> list[talker.Spoken]:
             signal.raise_signal(signal.SIGINT)
-            return data(*arguments)
+            return data(self, count)
 
         before = signal.getsignal(signal.SIGINT)
         self.addCleanup(signal.signal, signal.SIGINT, before)
@@ -89,7 +95,7 @@ class Steps(unittest.TestCase):
             )
             self.assertEqual(len(rows), first + 1 + len(said.codes))
             token = self.data.words.token_to_id
-            due = said.text[1:].tolist() + [token("<tts_text_eod>")]
+            due = [*said.text[1:].tolist(), token("<tts_text_eod>")]
             due += [token("<tts_pad>")] * len(said.codes)
             written = self.model.model.text_projection(self.model.text[torch.tensor(due[: len(said.codes)])])
             torch.testing.assert_close(rows[first + 1 :], sound + written)
@@ -108,8 +114,8 @@ class Steps(unittest.TestCase):
         changed[5:] = (changed[5:] + 1) % CODES
         with torch.no_grad():
             hidden = []
-            for codes in (said.codes, changed):
-                text, codes, first = self.model.sequence(said, codes, [])
+            for given in (said.codes, changed):
+                text, codes, first = self.model.sequence(said, given, [])
                 rows = self.model.inputs(text, codes)
                 positions = torch.arange(len(rows)).expand(3, 1, -1)
                 out = self.model.model.model(inputs_embeds=rows[None], position_ids=positions, use_cache=False)
@@ -123,7 +129,8 @@ class Steps(unittest.TestCase):
         tries = torch.stack([self.data.corrupted(said) for _ in range(400)])
         self.assertTrue(((tries >= 0) & (tries < CODES)).all())
         wrong = (tries != said.codes).float().mean((0, 1))
-        # The phoneme and its place carry the words: they are wrong much more rarely. The phoneme that comes is to be read in the text.
+        # The phoneme and its place carry the words: they are wrong much more rarely. The phoneme that comes is to be
+        # read in the text.
         self.assertLess(wrong[[0, 2]].max() * 3, wrong[1])
         # Melody and loudness would tell which answer it is.
         self.assertGreater(wrong[3:].min(), 0.5)
@@ -145,11 +152,13 @@ class Steps(unittest.TestCase):
             self.assertTrue(torch.equal(codes[0], said.codes[0]))
             ends = (codes[1:, 2] // LENGTHS == 0).nonzero()[:, 0] + 1
             before = said.codes[:, 2].tensor_split((said.codes[1:, 2] // LENGTHS == 0).nonzero()[:, 0] + 1)
-            for run, was, kept in zip(codes[:, 2].tensor_split(ends), before, own.tensor_split(ends)):
+            for run, was, kept in zip(codes[:, 2].tensor_split(ends), before, own.tensor_split(ends), strict=True):
                 self.assertEqual(run.tolist(), [place * LENGTHS + len(run) - 1 for place in range(len(run))])
                 # Whose length is not the teacher's is marked, nothing else.
                 self.assertEqual(kept.tolist(), [len(run) == len(was)] * len(run))
-            self.assertEqual([int(p) for p in codes[:, 0].unique_consecutive()], [int(p) for p in said.phonemes.unique_consecutive()])
+            self.assertEqual(
+                [int(p) for p in codes[:, 0].unique_consecutive()], [int(p) for p in said.phonemes.unique_consecutive()]
+            )
             lengths.add(len(codes))
         self.assertGreater(len(lengths), 2)
         self.assertLessEqual(max(lengths) - min(lengths), 2 * len(said.phonemes.unique_consecutive()))
@@ -173,7 +182,7 @@ class Steps(unittest.TestCase):
             torch.testing.assert_close(made[:, : talker.MELODY.start], plan[:, : talker.MELODY.start])
         # Whatever melody a plan has, the same is said.
         other = [torch.cat([plan[:, : talker.MELODY.start], plan[:, talker.MELODY].flip(0)], 1) for plan in plans]
-        self.assertTrue(any((a != b).any() for a, b in zip(plans, other)))
+        self.assertTrue(any((a != b).any() for a, b in zip(plans, other, strict=True)))
         for made, again in zip(spoken, speaking.say(self.model, list(TEXTS), other), strict=True):
             torch.testing.assert_close(made, again)
 
@@ -184,7 +193,9 @@ class Steps(unittest.TestCase):
         with torch.no_grad():
             rows = self.model.inputs(tokens, codes)
             positions = torch.arange(len(rows)).expand(3, 1, -1)
-            hidden = self.model.model.model(inputs_embeds=rows[None], position_ids=positions, use_cache=False).last_hidden_state[0, first:]
+            hidden = self.model.model.model(
+                inputs_embeds=rows[None], position_ids=positions, use_cache=False
+            ).last_hidden_state[0, first:]
             return self.model.model.codec_head(hidden)[:, :CODES].argmax(-1).tolist()
 
     def test_near_pitch_and_loudness_are_nearly_right_and_words_are_not(self) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pyworld
 import torch
+from tokenizers import Tokenizer
 from transformers.models.qwen3_omni_moe.modeling_qwen3_omni_moe import Qwen3OmniMoeThinkerForConditionalGeneration
 
 from demo_recipe import config, features, held_out, kokoro, questions, thinker, thinker_frozen, thinker_judge, tokenizer
@@ -45,6 +46,11 @@ GATEWAY = Path(__file__).parents[4] / "gateway/realtime/src"
 
 class Steps(unittest.TestCase):
     """One work folder for all: its questions and tokenizer take a few seconds to make."""
+
+    work: Path
+    words: Tokenizer
+    model: Thinker
+    template: Template
 
     @classmethod
     def setUpClass(cls) -> None:
@@ -107,7 +113,14 @@ class Steps(unittest.TestCase):
         ):
             thinker_frozen.judge(work, None, CPU, 1)
         found = {line.split(":")[0]: line for line in said.getvalue().splitlines()}
-        for what in ("single, clean", "single, noise", "single, telephone", "follow-up, clean", "memory, clean", "unknown, clean"):
+        for what in (
+            "single, clean",
+            "single, noise",
+            "single, telephone",
+            "follow-up, clean",
+            "memory, clean",
+            "unknown, clean",
+        ):
             self.assertIn("of 1; espeak", found[what], what)
         self.assertIn("of 1 without an error", found["written down, clean"])
 
@@ -152,8 +165,10 @@ class Steps(unittest.TestCase):
         # A turn of less than a window, one that ends with a window, one with a rest.
         sounds = [random.standard_normal(samples).astype(np.float32) * 0.1 for samples in (9_000, 32_000, 40_100)]
         with torch.no_grad():
-            for sound, heard in zip(sounds, self._hear(sounds)):
-                mel = torch.cat([w[:n] for w, n in zip(*(lambda w: (w.mel, w.frames))(features.log_mel([sound])))])
+            for sound, heard in zip(sounds, self._hear(sounds), strict=True):
+                mel = torch.cat(
+                    [w[:n] for w, n in zip(*(lambda w: (w.mel, w.frames))(features.log_mel([sound])), strict=True)]
+                )
                 expected = self.model.tower(mel.T.contiguous(), feature_lens=torch.tensor([len(mel)])).last_hidden_state
                 torch.testing.assert_close(heard, expected, atol=1e-4, rtol=1e-4)
 
@@ -168,16 +183,21 @@ class Steps(unittest.TestCase):
             frames = torch.zeros(2, dtype=torch.long).index_add_(0, windows.turn, windows.frames)
             mel = torch.zeros(2, features.BINS, int(frames.max()))
             for turn in range(2):
-                own = [m[:n] for m, n, t in zip(windows.mel, windows.frames, windows.turn) if t == turn]
+                own = [m[:n] for m, n, t in zip(windows.mel, windows.frames, windows.turn, strict=True) if t == turn]
                 mel[turn, :, : frames[turn]] = torch.cat(own).T
             present = (torch.arange(mel.shape[2])[None] < frames[:, None]).long()
             expected = self.model.reference(
-                input_ids=made.ids, attention_mask=torch.ones_like(made.ids), input_features=mel, feature_attention_mask=present
+                input_ids=made.ids,
+                attention_mask=torch.ones_like(made.ids),
+                input_features=mel,
+                feature_attention_mask=present,
             ).logits
             torch.testing.assert_close(self.model.reference.lm_head(hidden), expected, atol=1e-3, rtol=1e-3)
 
     def test_only_answers_and_their_stops_are_learnt(self) -> None:
-        written = Talk([Part("Hello.", "Hello! How can I help you?"), Part("Bye.", "Goodbye, talk to you soon.")], "Be kind.")
+        written = Talk(
+            [Part("Hello.", "Hello! How can I help you?"), Part("Bye.", "Goodbye, talk to you soon.")], "Be kind."
+        )
         made = batch([written, Talk([Part("x", "y", np.zeros(8_000, np.float32))])], self.template)
         wanted = [token for token in made.targets[0].tolist() if token != IGNORED]
         text = self.words.decode(wanted, skip_special_tokens=False)
@@ -225,7 +245,10 @@ class Rules(unittest.TestCase):
         # The judge's voice stays as it is.
         self.assertEqual(heard("flite rms", 80), heard("flite rms", 20))
         for name in questions.FESTIVAL:
-            quick, slow = (len(questions.Voice(f"festival {name}", speed, 50).say('Repeat: the "cup" is (1) red.')) for speed in (1.2, 0.8))
+            quick, slow = (
+                len(questions.Voice(f"festival {name}", speed, 50).say('Repeat: the "cup" is (1) red.'))
+                for speed in (1.2, 0.8)
+            )
             self.assertGreater(slow, 1.2 * quick, name)
 
     def test_a_mixed_voice_is_between_its_two(self) -> None:
@@ -257,20 +280,32 @@ class Rules(unittest.TestCase):
             self.assertTrue(all(part.answer == part.question and part.sound is not None for part in talk.parts))
         for talk in talks:
             if not any(talk is other for other in asked + instead):
-                self.assertTrue(all(part.answer != part.question and "dictated" not in part.question for part in talk.parts))
+                self.assertTrue(
+                    all(part.answer != part.question and "dictated" not in part.question for part in talk.parts)
+                )
 
     def test_what_is_dictated_are_pieces_of_what_callers_say(self) -> None:
         r = random.Random(3)
         said = [dictation(r).question for _ in range(2_000)]
         self.assertEqual([text for text in said if not re.fullmatch(r"[A-Z'][\w' ]*\.", text)], [])
         self.assertGreater(len(set(said)), 1_900)
-        known = {word for _ in range(20_000) for turn in practice(r).turns for word in re.findall(r"[\w']+", turn.question.lower())}
+        known = {
+            word
+            for _ in range(20_000)
+            for turn in practice(r).turns
+            for word in re.findall(r"[\w']+", turn.question.lower())
+        }
         unheard = [word for text in said for word in re.findall(r"[\w']+", text.lower()) if word not in known]
         self.assertLess(len(unheard), 5, unheard)
 
     def test_natural_voices_ask_as_often_as_they_should_however_few_they_are(self) -> None:
         composer = Composer(spoken_by("synthetic", 50), spoken_by("natural", 2), spoken_by("dictated"), as_it_is, 2)
-        parts = [part for _ in range(1_000) for part in composer.next().parts if part.sound is not None and "dictated" not in part.question]
+        parts = [
+            part
+            for _ in range(1_000)
+            for part in composer.next().parts
+            if part.sound is not None and "dictated" not in part.question
+        ]
         natural = sum(part.question.startswith("natural") for part in parts) / len(parts)
         self.assertAlmostEqual(natural, NATURAL_SHARE, delta=0.06)
 
@@ -294,7 +329,11 @@ class Rules(unittest.TestCase):
     def test_practice_has_sums_of_tens_and_hesitations(self) -> None:
         r = random.Random(1)
         asked = [turn for _ in range(3_000) for turn in practice(r).turns]
-        tens = [t for t in asked if t.topic == "arithmetic" and sum(word in TENS for word in t.question.rstrip(".?").split()) == 2]
+        tens = [
+            t
+            for t in asked
+            if t.topic == "arithmetic" and sum(word in TENS for word in t.question.rstrip(".?").split()) == 2
+        ]
         self.assertGreater(len(tens), 100)
         self.assertGreater(sum("um" in t.question.lower().split(",")[0].split("...") for t in asked), 20)
         for t in asked:
@@ -315,7 +354,10 @@ class Rules(unittest.TestCase):
         self.assertFalse(right(day, "Tuesday comes after Monday."))
 
     def test_nobody_is_told_that_he_never_said_what_he_said(self) -> None:
-        told, asked = Turn("names", "", "Nice to meet you, Anna.", ()), Turn("memory", "", "You have not told me your name.", ())
+        told, asked = (
+            Turn("names", "", "Nice to meet you, Anna.", ()),
+            Turn("memory", "", "You have not told me your name.", ()),
+        )
         self.assertFalse(follows([told], [asked]))
         self.assertTrue(follows([asked], [told]))
 

@@ -4,6 +4,7 @@ import shutil
 import tempfile
 import unittest
 import unittest.mock
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,20 @@ import numpy as np
 import torch
 from transformers.models.qwen3_omni_moe.modeling_qwen3_omni_moe import Qwen3OmniMoeCode2Wav, Qwen3OmniMoeSnakeBeta
 
-from demo_recipe import align, answers, codec_train, codes, config, phonemes, snake, spectra, teacher, tokenizer, training, voice
+from demo_recipe import (
+    align,
+    answers,
+    codec_train,
+    codes,
+    config,
+    phonemes,
+    snake,
+    spectra,
+    teacher,
+    tokenizer,
+    training,
+    voice,
+)
 from demo_recipe.codec import Codec
 from demo_recipe.config import CODEBOOKS, CODES, FRAME
 from demo_recipe.domain import conversations
@@ -21,8 +35,15 @@ from demo_recipe.talker import Talker
 CPU = torch.device("cpu")
 
 
+def sound(one: answers.Answer) -> np.ndarray:
+    assert one.samples is not None
+    return one.samples
+
+
 class Steps(unittest.TestCase):
     """One work folder for all: each step starts from what the step before left there."""
+
+    work: Path
 
     @classmethod
     def setUpClass(cls) -> None:
@@ -34,14 +55,18 @@ class Steps(unittest.TestCase):
         teacher.make(cls.work, SMOKE)
 
     def made(self) -> dict[Path, int]:
-        return {path: path.stat().st_mtime_ns for folder in ("answers", "codes", "targets") for path in (self.work / folder).iterdir()}
+        return {
+            path: path.stat().st_mtime_ns
+            for folder in ("answers", "codes", "targets")
+            for path in (self.work / folder).iterdir()
+        }
 
     def test_answers_last_whole_frames_of_codes(self) -> None:
         spoken = list(answers.load(self.work))
         self.assertEqual(len(spoken), SMOKE.answers)
         for one in spoken:
-            self.assertEqual(len(one.samples), len(one.codes) * FRAME)
-            self.assertGreater(np.abs(one.samples.astype(int)).max(), 3_000)
+            self.assertEqual(len(sound(one)), len(one.codes) * FRAME)
+            self.assertGreater(np.abs(sound(one).astype(int)).max(), 3_000)
             self.assertGreater(len(set(one.codes[:, 0].tolist())), 3)
 
     def test_codes_are_the_same_with_and_without_sound(self) -> None:
@@ -61,10 +86,10 @@ class Steps(unittest.TestCase):
     def test_targets_fit_their_answers(self) -> None:
         (path,) = (self.work / "targets").glob("*.npz")
         wave, said = np.load(path)["wave"], list(answers.load(self.work))
-        self.assertEqual(len(wave), sum(len(one.samples) for one in said))
+        self.assertEqual(len(wave), sum(len(sound(one)) for one in said))
         self.assertTrue(np.isfinite(wave).all())
         # About as loud as the answers, and never clipped.
-        spoken = np.concatenate([one.samples for one in said]).astype(np.float64) / 32768
+        spoken = np.concatenate([sound(one) for one in said]).astype(np.float64) / 32768
         level, wanted = (np.sqrt(np.mean(np.square(x.astype(np.float64)))) for x in (wave, spoken))
         self.assertAlmostEqual(20 * np.log10(level / wanted), 20 * np.log10(teacher.LEVEL), delta=3)
         self.assertLess(np.abs(wave).max(), 1)
@@ -106,10 +131,13 @@ class Steps(unittest.TestCase):
             torch.save({"ema": untuned.state_dict()}, work / "codec.pt")
             with self.assertRaisesRegex(SystemExit, "align"):
                 codec_train.tune(work, SMOKE, CPU)
-            torch.save({"ema": Talker(tokenizer.load(work), tokenizer.embeddings(work)).state_dict()}, work / "talker.pt")
+            torch.save(
+                {"ema": Talker(tokenizer.load(work), tokenizer.embeddings(work)).state_dict()}, work / "talker.pt"
+            )
             align.make(work, SMOKE, CPU)
             taught = list(answers.load(work))
             own = answers.aligned(work, "00000")
+            assert own is not None
             said = np.concatenate([one.codes for one in taught])
             self.assertEqual((own.shape, own.dtype), (said.shape, said.dtype))
             np.testing.assert_array_equal(own[:, : codes.LOUDNESS.start], said[:, : codes.LOUDNESS.start])
@@ -117,8 +145,11 @@ class Steps(unittest.TestCase):
             # An answer that is trained has its own frames of both.
             data = codec_train.Targets.load(work, tunes=True)
             place = 0
-            for (one, _, aligned), start in zip(codec_train.targets(work, held_out=False), data.starts.tolist(), strict=True):
+            for (one, _, aligned), start in zip(
+                codec_train.targets(work, held_out=False), data.starts.tolist(), strict=True
+            ):
                 self.assertEqual(start, place)
+                assert aligned is not None and data.aligned is not None
                 for kept, its in ((data.codes, one.codes), (data.aligned, aligned)):
                     np.testing.assert_array_equal(kept[start : start + len(its)].numpy(), its)
                 place += len(one.codes)
@@ -130,11 +161,11 @@ class Steps(unittest.TestCase):
             self.assertTrue(torch.equal(torch.load(work / "codec.pt")["ema"]["codes.weight"], untuned.codes.weight))
 
 
-def stopping_at(step: int):
+def stopping_at(step: int) -> type[training.Run]:
     """A run that is interrupted after some steps."""
 
     class Stopping(training.Run):
-        def __iter__(self):
+        def __iter__(self) -> Iterator[int]:
             for at in super().__iter__():
                 yield at
                 if at + 1 == step:
@@ -229,9 +260,13 @@ class Rules(unittest.TestCase):
         self.assertAlmostEqual((wrong.amax((1, 2)) == 0).float().mean().item(), codec_train.UNSPOILED, delta=0.1)
 
     def test_the_talker_learns_what_is_said_most_and_spelled_words_most(self) -> None:
-        never, rare, common = "Nobody says this.", "Thirty one plus forty two is seventy three.", "Hello! How can I help you?"
+        never, rare, common = (
+            "Nobody says this.",
+            "Thirty one plus forty two is seventy three.",
+            "Hello! How can I help you?",
+        )
         spelled = "Nest is spelled N, E, S, T."
-        often = dict(zip([never, rare, common, spelled], answers.given([never, rare, common, spelled])))
+        often = dict(zip([never, rare, common, spelled], answers.given([never, rare, common, spelled]), strict=True))
         self.assertEqual(often[never], 1)
         self.assertGreater(often[common], 10 * often[rare])
         talks = conversations(30_000, seed=23)
@@ -244,10 +279,14 @@ class Rules(unittest.TestCase):
         sentence = torch.repeat_interleave(torch.arange(4), lengths)
         # A frame's first code says whose it is, its second where it is.
         frames = torch.stack([sentence, torch.arange(len(sentence)) - starts[sentence]], 1)
-        data = codec_train.Targets(torch.zeros(len(frames) * FRAME), frames, None, starts, torch.tensor([1.0, 6.0, 1.0, 0.0]))
+        data = codec_train.Targets(
+            torch.zeros(len(frames) * FRAME), frames, None, starts, torch.tensor([1.0, 6.0, 1.0, 0.0])
+        )
         torch.manual_seed(2)
         wave, found, opening = data.excerpts(800)
-        self.assertEqual((wave.shape, found.shape, opening), ((800, codec_train.WINDOW * FRAME), (800, codec_train.WINDOW, 2), 400))
+        self.assertEqual(
+            (wave.shape, found.shape, opening), ((800, codec_train.WINDOW * FRAME), (800, codec_train.WINDOW, 2), 400)
+        )
         self.assertTrue((found[:opening, 0, 1] == 0).all())
         shares = torch.bincount(found[:opening, 0, 0], minlength=4) / opening
         torch.testing.assert_close(shares, torch.tensor([1 / 8, 6 / 8, 1 / 8, 0.0]), atol=0.06, rtol=0)
@@ -319,9 +358,12 @@ class Rules(unittest.TestCase):
         quick = snake.Snake(reference)
         x = torch.randn(2, 5, 40, requires_grad=True)
         towards = torch.randn(2, 5, 40)
-        found = [torch.autograd.grad((made(x) * towards).sum(), (x, reference.alpha, reference.beta)) for made in (reference, quick)]
+        found = [
+            torch.autograd.grad((made(x) * towards).sum(), (x, reference.alpha, reference.beta))
+            for made in (reference, quick)
+        ]
         torch.testing.assert_close(reference(x), quick(x))
-        for expected, got in zip(*found):
+        for expected, got in zip(*found, strict=True):
             torch.testing.assert_close(expected, got, rtol=1e-4, atol=1e-5)
 
     def test_the_codecs_sound_is_the_references(self) -> None:

@@ -26,7 +26,9 @@ class Words(unittest.TestCase):
     def test_digits_without_commas_are_counted_out_where_no_hundred_is_due(self) -> None:
         self.assertTrue(words.right(turn("Seven, eight, nine.", "seven eight nine"), "789."))
         self.assertTrue(
-            words.right(turn("Twelve times twelve is one hundred forty four.", "one hundred forty four"), "12 times 12 is 144.")
+            words.right(
+                turn("Twelve times twelve is one hundred forty four.", "one hundred forty four"), "12 times 12 is 144."
+            )
         )
 
     def test_signs_are_words(self) -> None:
@@ -59,7 +61,9 @@ class Words(unittest.TestCase):
         self.assertEqual(words.errors("Nice to meet you.", "Nice two meet you.").wrong, 1)
 
     def test_contractions_are_their_words(self) -> None:
-        self.assertEqual(words.words("I'm sure it's fine, we can't stop"), "i am sure it is fine we can not stop".split())
+        self.assertEqual(
+            words.words("I'm sure it's fine, we can't stop"), "i am sure it is fine we can not stop".split()
+        )
         self.assertEqual(words.words("They’ll say you don’t"), "they will say you do not".split())
         # A possessive is none.
         self.assertEqual(words.words("My sister's hat"), ["my", "sisters", "hat"])

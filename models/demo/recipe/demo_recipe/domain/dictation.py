@@ -1,4 +1,4 @@
-"""What is only ever written down: it means nothing, so that each of its words must be heard."""
+"""Sentences for transcription only: they mean nothing, so that each word must be heard."""
 
 import random
 import re

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from . import topics, words
 from .topics import Speaker, Turn, turn
@@ -38,7 +40,7 @@ class Conversation:
 
 def single(s: Speaker) -> Turn:
     """A turn that needs no other."""
-    makers, weights = zip(*SINGLE)
+    makers, weights = zip(*SINGLE, strict=True)
     return s.random.choices(makers, weights)[0](s)
 
 
@@ -69,8 +71,10 @@ def follow_up(s: Speaker) -> list[Turn]:
     """A question and a second one that is understood only through it."""
     r = s.random
     lead = s.phrase(
-        "And {}?|And {}?|What about {}?|And now {}?|What is it for {}?|And for {}?|Then {}?|And how is it for {}?|The same for {}?|"
-        "Now {}?|Or {}?|How is it with {}?|And what of {}?|So how is it for {}?|And then {}?|And with {}?|How would it be for {}?|"
+        "And {}?|And {}?|What about {}?|And now {}?|What is it for {}?|And for {}?|Then {}?|And how is it for {}?|"
+        "The same for {}?|"
+        "Now {}?|Or {}?|How is it with {}?|And what of {}?|So how is it for {}?|And then {}?|And with {}?|"
+        "How would it be for {}?|"
         "Same question for {}.|What about {}, then?|How does it go for {}?|Next, {}.",
         "How about {}?|And what about {}?",
     )
@@ -79,7 +83,10 @@ def follow_up(s: Speaker) -> list[Turn]:
         first = topics.capital(s)
         country = r.choice([c for c in words.CAPITALS if c not in first.question])
         second = turn(
-            "follow-ups", lead.format(country), f"The capital of {country} is {words.CAPITALS[country]}.", words.CAPITALS[country]
+            "follow-ups",
+            lead.format(country),
+            f"The capital of {country} is {words.CAPITALS[country]}.",
+            words.CAPITALS[country],
         )
     elif kind == 1:
         first = topics.neighbour(s)
@@ -91,7 +98,9 @@ def follow_up(s: Speaker) -> list[Turn]:
     elif kind == 2:
         first = topics.sound(s)
         animal = r.choice([a for a in words.SOUNDS if a not in first.answer])
-        second = turn("follow-ups", lead.format(f"a {animal}"), f"A {animal} says {words.SOUNDS[animal]}.", words.SOUNDS[animal])
+        second = turn(
+            "follow-ups", lead.format(f"a {animal}"), f"A {animal} says {words.SOUNDS[animal]}.", words.SOUNDS[animal]
+        )
     else:
         first = topics.colour(s)
         thing = r.choice([t for t in words.THINGS if t not in first.answer.lower()])
@@ -101,15 +110,15 @@ def follow_up(s: Speaker) -> list[Turn]:
 
 def remember(s: Speaker) -> list[Turn]:
     """Something told, perhaps something else, then asked for."""
+    ask: Callable[[Speaker], Turn] = topics.ask_name
     if s.random.random() < 0.5:
-        turns, ask = [topics.tell_name(s)], topics.ask_name
+        turns = [topics.tell_name(s)]
     else:
         turns = [topics.tell_favourite(s)]
-        kind = next(iter(s.told))
-        ask = lambda speaker: topics.ask_favourite(speaker, kind)  # noqa: E731
+        ask = partial(topics.ask_favourite, kind=next(iter(s.told)))
     if s.random.random() < 0.35:
         turns.append(_other(s))
-    return turns + [ask(s)]
+    return [*turns, ask(s)]
 
 
 def _other(s: Speaker) -> Turn:
@@ -140,15 +149,16 @@ def conversations(count: int, seed: int, held_out: bool = False) -> list[Convers
     return [conversation(r, held_out) for _ in range(count)]
 
 
-# How often a conversation to train with is one of those that are missed most, small talk, or no question of the domain; and how often a
-# question is asked with a hesitation.
+# How often a conversation to train with is one of those that are missed most, small talk, or no question of the domain;
+# and how often a question is asked with a hesitation.
 HARD_SHARE, COURTEOUS_SHARE, OVERHEARD_SHARE, HESITANT_SHARE = 0.15, 0.05, 0.1, 0.08
 HESITATIONS = "Um,|Uh,|Er,|Hmm,|Um, well,|Let me see,".split("|")
 
 
 def practice(r: random.Random) -> Conversation:
-    """A random conversation to train with: as `conversation` gives it, but that sums of tens, what leans on the turn before, small talk and
-    what asks for nothing come more often, and that some people hesitate."""
+    """A random conversation to train with: as `conversation` gives it, but that sums of tens, what leans on the turn
+    before, small talk and what asks for nothing come more often, and that some people hesitate.
+    """
     p = r.random()
     if p < HARD_SHARE:
         s = Speaker(r)

@@ -1,7 +1,8 @@
 """The closed lists of the domain."""
 
 ONES = (
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen"
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
+    "eighteen nineteen"
 ).split()
 TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
 
@@ -92,7 +93,15 @@ SOUNDS = {
     "lion": "roar",
     "bee": "buzz",
 }
-YOUNG = {"dog": "puppy", "cat": "kitten", "cow": "calf", "sheep": "lamb", "duck": "duckling", "horse": "foal", "lion": "cub"}
+YOUNG = {
+    "dog": "puppy",
+    "cat": "kitten",
+    "cow": "calf",
+    "sheep": "lamb",
+    "duck": "duckling",
+    "horse": "foal",
+    "lion": "cub",
+}
 FAVOURITES = {  # kinds of things to remember
     "color": COLOURS,
     "animal": "dog cat cow duck sheep pig lion horse rabbit tiger".split(),
@@ -106,28 +115,36 @@ SPELLED = (
 
 # The vocabulary of sentences to repeat.
 PEOPLE = (
-    "the teacher|the doctor|my brother|my sister|the old man|the little girl|a young boy|my mother|my father|the farmer|the driver|"
+    "the teacher|the doctor|my brother|my sister|the old man|the little girl|a young boy|my mother|my father|"
+    "the farmer|the driver|"
     "our friend|the baker|the king|a student|the children|my uncle|the nurse|the captain|the singer"
 ).split("|")
 DEEDS = (
-    "likes|found|bought|sold|lost|painted|carried|cleaned|wants|needs|brought|saw|loves|opened|closed|dropped|kept|moved|watched|made"
+    "likes|found|bought|sold|lost|painted|carried|cleaned|wants|needs|brought|saw|loves|opened|closed|dropped|kept|"
+    "moved|watched|made"
 ).split("|")
 OBJECTS = (
-    "apple|basket|book|boat|bottle|box|bread|bridge|candle|car|chair|clock|coat|cup|dog|door|drum|fish|flower|garden|glass|guitar|hat|"
-    "horse|house|kitchen|knife|lamp|letter|map|mirror|paper|pen|picture|plate|rabbit|ring|river|shoe|song|spoon|stone|table|tent|"
+    "apple|basket|book|boat|bottle|box|bread|bridge|candle|car|chair|clock|coat|cup|dog|door|drum|fish|flower|garden|"
+    "glass|guitar|hat|"
+    "horse|house|kitchen|knife|lamp|letter|map|mirror|paper|pen|picture|plate|rabbit|ring|river|shoe|song|spoon|stone|"
+    "table|tent|"
     "ticket|tower|train|tree|wagon|window"
 ).split("|")
 KINDS = (
-    "small|big|red|blue|green|white|black|yellow|brown|new|old|long|short|heavy|light|round|clean|cold|warm|soft|quiet|bright|strange|"
+    "small|big|red|blue|green|white|black|yellow|brown|new|old|long|short|heavy|light|round|clean|cold|warm|soft|quiet|"
+    "bright|strange|"
     "broken|wooden|golden|empty|simple|fine|strong"
 ).split("|")
 PLACES = (
-    "in the garden|at home|on the table|near the river|under the bridge|in the kitchen|at school|by the sea|in the city|behind the house|"
+    "in the garden|at home|on the table|near the river|under the bridge|in the kitchen|at school|by the sea|"
+    "in the city|behind the house|"
     "on the road|in the park|at the market|in the forest|on the hill|by the window"
 ).split("|")
 TIMES = (
-    "today|yesterday|every day|in the morning|at night|last week|after lunch|on Monday|on Friday|in the evening|in summer|in winter"
+    "today|yesterday|every day|in the morning|at night|last week|after lunch|on Monday|on Friday|in the evening|"
+    "in summer|in winter"
 ).split("|")
 STATES = (
-    "The weather is {}.|The water is {}.|The night is {}.|The room is {}.|The road is {}.|This place is {}.|The house is {}.|My coat is {}."
+    "The weather is {}.|The water is {}.|The night is {}.|The room is {}.|The road is {}.|This place is {}.|"
+    "The house is {}.|My coat is {}."
 ).split("|")

@@ -12,6 +12,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from websockets.exceptions import WebSocketException
@@ -20,7 +21,7 @@ from .. import kokoro
 from ..domain import Turn
 from ..held_out import KINDS, Held, load
 from . import table
-from .ask import Answer, Refused, converse
+from .ask import Answer, RefusedError, converse
 from .conditions import CLEAN, CONDITIONS, WIRE_RATE, Conditions, people
 from .ear import Ear
 from .gateway import Gateway
@@ -33,6 +34,7 @@ WAITING = 16
 SAY_EVERY_S = 5.0
 # Of a person's recording nothing is right; whether the model declines is judged by its transcript.
 NOT_A_QUESTION = Turn("people", "", "", ())
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,9 @@ class Progress:
         self._said = now
         left = (now - self._start) / max(1, asked) * (self._calls - asked)
         print(
-            f"eval-model: {asked} of {self._calls} calls, {left:.0f} s left; {what}, {waiting} answers wait for the recogniser", flush=True
+            f"eval-model: {asked} of {self._calls} calls, {left:.0f} s left; {what}, {waiting} answers wait for the "
+            "recogniser",
+            flush=True,
         )
 
 
@@ -102,7 +106,9 @@ def main() -> None:
     options = arguments()
     missing = [program for program in ("espeak-ng", "flite") if not shutil.which(program)]
     if missing:
-        raise SystemExit(f"eval-model: there is no {' and no '.join(missing)} to speak the questions: scripts/setup.sh speech")
+        raise SystemExit(
+            f"eval-model: there is no {' and no '.join(missing)} to speak the questions: scripts/setup.sh speech"
+        )
     if kokoro.missing():
         raise SystemExit(f"eval-model: {kokoro.missing()}")
     held_out = {kind: few(load(options.held_out / f"{kind}.json"), options.calls) for kind in KINDS}
@@ -124,7 +130,7 @@ def main() -> None:
         seconds, sounds, used = 0.0, [], gateway.processor_seconds()
         for asked, call in enumerate(calls):
             answers = asked_of(gateway, conditions.turns(call.held, call.kind, call.index, call.condition))
-            for position, (turn, answer) in enumerate(zip(call.held.turns, answers)):
+            for position, (turn, answer) in enumerate(zip(call.held.turns, answers, strict=True)):
                 judge.add(
                     f"{call.condition}-{call.kind}-{call.index:03}-{position}",
                     answer,
@@ -142,7 +148,13 @@ def main() -> None:
         for asked, (_, recording) in enumerate(recordings, len(calls)):
             (answer,) = asked_of(gateway, [recording.pcm])
             judge.add(
-                f"people-{recording.name}", answer, kind=PEOPLE, condition=CLEAN, voice=recording.name, turn=NOT_A_QUESTION, last=True
+                f"people-{recording.name}",
+                answer,
+                kind=PEOPLE,
+                condition=CLEAN,
+                voice=recording.name,
+                turn=NOT_A_QUESTION,
+                last=True,
             )
             progress.say(asked + 1, len(judge), "recordings of people")
         judge.finish()
@@ -158,7 +170,7 @@ def asked_of(gateway: Gateway, turns: list[bytes]) -> list[Answer]:
     """The answers, or the end of everything with what the gateway wrote."""
     try:
         return converse(gateway.url, turns)
-    except (Refused, WebSocketException, OSError) as error:
+    except (RefusedError, WebSocketException, OSError) as error:
         raise SystemExit(f"eval-model: {error}. The gateway's last lines:\n{gateway.log()}") from error
 
 
@@ -166,7 +178,10 @@ def finish(rows: list[table.Row], judged: list[Judged], options: argparse.Namesp
     """Prints and writes what was found."""
     written = table.markdown(rows)
     table.report(rows, options.report)
-    topics, voices = table.apart(judged, "topic", lambda j: j.turn.topic), table.apart(judged, "voice", lambda j: j.voice)
+    topics, voices = (
+        table.apart(judged, "topic", lambda j: j.turn.topic),
+        table.apart(judged, "voice", lambda j: j.voice),
+    )
     print(f"\n{topics}\n\n{voices}\n\n{table.aligned(written)}\n")
     print(f"eval-model: wrote {options.report}; each answer is in {options.answers}", flush=True)
     if options.card:
@@ -176,9 +191,11 @@ def finish(rows: list[table.Row], judged: list[Judged], options: argparse.Namesp
         print(f"eval-model: wrote the table into {path}", flush=True)
 
 
-def few(every: list, count: int | None) -> list[tuple[int, Held]]:
+def few(every: list[T], count: int | None) -> list[tuple[int, T]]:
     """All with their places, or `count` of them evenly spread."""
-    chosen = range(len(every)) if count is None or count >= len(every) else (k * len(every) // count for k in range(count))
+    chosen = (
+        range(len(every)) if count is None or count >= len(every) else (k * len(every) // count for k in range(count))
+    )
     return [(index, every[index]) for index in chosen]
 
 
@@ -202,16 +219,33 @@ def arguments() -> argparse.Namespace:
         description="Asks a model its held-out questions through the gateway and judges the answers.",
     )
     report = ROOT / "target/report"
-    parser.add_argument("--gateway", type=Path, default=ROOT / "target/release/repartee", help="the binary to serve with")
+    parser.add_argument(
+        "--gateway", type=Path, default=ROOT / "target/release/repartee", help="the binary to serve with"
+    )
     parser.add_argument("--model", type=Path, default=ROOT / "models/demo", help="folder of the checkpoint")
     parser.add_argument(
-        "--set", action="append", default=[], metavar="SETTING=VALUE", help="a setting of the gateway, such as engine.weights=int8"
+        "--set",
+        action="append",
+        default=[],
+        metavar="SETTING=VALUE",
+        help="a setting of the gateway, such as engine.weights=int8",
     )
     parser.add_argument("--held-out", type=Path, default=ROOT / "models/demo/held-out", help="folder of the lists")
-    parser.add_argument("--people", type=Path, help="where Debian's pocketsphinx-testdata is unpacked; without it no human speech is asked")
-    parser.add_argument("--calls", type=int, help="at most so many conversations of each kind, evenly spread (default: all)")
+    parser.add_argument(
+        "--people",
+        type=Path,
+        help="where Debian's pocketsphinx-testdata is unpacked; without it no human speech is asked",
+    )
+    parser.add_argument(
+        "--calls", type=int, help="at most so many conversations of each kind, evenly spread (default: all)"
+    )
     parser.add_argument("--report", type=Path, default=report / "model.json")
-    parser.add_argument("--answers", type=Path, default=report / "model-answers.jsonl", help="each answer with its verdicts, as JSON lines")
+    parser.add_argument(
+        "--answers",
+        type=Path,
+        default=report / "model-answers.jsonl",
+        help="each answer with its verdicts, as JSON lines",
+    )
     parser.add_argument("--recordings", type=Path, help="keep the sound of each answer in this folder")
     parser.add_argument("--card", action="store_true", help="put the table into the model's README.md")
     options = parser.parse_args()

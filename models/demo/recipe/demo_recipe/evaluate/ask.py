@@ -17,7 +17,7 @@ ANSWERED_WITHIN_S = 120
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back for one turn."""
+    """The gateway's answer to one turn."""
 
     transcript: str
     sound: np.ndarray  # f32 in -1..1, at WIRE_RATE
@@ -27,7 +27,7 @@ class Answer:
         return len(self.sound) / WIRE_RATE
 
 
-class Refused(RuntimeError):
+class RefusedError(RuntimeError):
     """The gateway said that it could not answer."""
 
 
@@ -37,7 +37,10 @@ def converse(url: str, turns: list[bytes]) -> list[Answer]:
         expect(socket, "session.created")
         pcm = {"type": "audio/pcm", "rate": WIRE_RATE}
         audio = {"input": {"format": pcm, "turn_detection": None}, "output": {"format": pcm}}
-        send(socket, {"type": "session.update", "session": {"type": "realtime", "output_modalities": ["audio"], "audio": audio}})
+        send(
+            socket,
+            {"type": "session.update", "session": {"type": "realtime", "output_modalities": ["audio"], "audio": audio}},
+        )
         expect(socket, "session.updated")
         return [_ask(socket, turn) for turn in turns]
 
@@ -57,7 +60,7 @@ def _ask(socket: ClientConnection, turn: bytes) -> Answer:
     status = event["response"]["status"]
     # An answer that was cut at its length limit is judged as it is.
     if status not in ("completed", "incomplete"):
-        raise Refused(f"the answer is {status}: {event['response'].get('status_details')}")
+        raise RefusedError(f"the answer is {status}: {event['response'].get('status_details')}")
     return Answer(transcript, np.frombuffer(pcm, "<i2").astype(np.float32) / 32768.0)
 
 
@@ -72,9 +75,9 @@ def receive(socket: ClientConnection) -> dict:
     try:
         event = json.loads(socket.recv(timeout=ANSWERED_WITHIN_S))
     except TimeoutError:
-        raise Refused(f"the gateway said nothing for {ANSWERED_WITHIN_S} s") from None
+        raise RefusedError(f"the gateway said nothing for {ANSWERED_WITHIN_S} s") from None
     if event["type"] == "error":
-        raise Refused(f"the gateway answered with an error: {event['error'].get('message')}")
+        raise RefusedError(f"the gateway answered with an error: {event['error'].get('message')}")
     return event
 
 

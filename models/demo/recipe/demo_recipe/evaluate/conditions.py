@@ -1,6 +1,8 @@
-"""The questions as a client sends them: 24 kHz, clean, with noise, or as a telephone carries them; and recordings of people.
+"""The questions as a client sends them: 24 kHz, clean, with noise, or as a telephone carries them; and recordings of
+people.
 
-The same sound each time, as far as the synthesisers give it: what is random follows from the place of the turn in its list.
+The same sound each time, as far as the synthesisers give it: what is random follows from the place of the turn in its
+list.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ class Conditions:
     def turns(self, held: Held, kind: str, index: int, condition: str) -> list[bytes]:
         """Each turn of conversation `index` of a kind: little-endian PCM at 24 kHz."""
         return [
-            on_the_wire(self.changed(sound, (SEED, KINDS.index(kind), index, turn), condition)) for turn, sound in enumerate(held.say())
+            on_the_wire(self.changed(sound, (SEED, KINDS.index(kind), index, turn), condition))
+            for turn, sound in enumerate(held.say())
         ]
 
     def changed(self, spoken: np.ndarray, seed: tuple[int, ...], condition: str) -> np.ndarray:
@@ -63,7 +66,7 @@ def on_the_wire(sound: np.ndarray) -> bytes:
 
 @dataclass(frozen=True)
 class Recording:
-    """What a person said; none of it is a question that the model was taught."""
+    """A person's recorded speech; none of it is a question that the model was taught."""
 
     name: str
     pcm: bytes

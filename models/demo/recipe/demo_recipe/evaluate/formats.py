@@ -1,6 +1,9 @@
-"""`python -m demo_recipe.evaluate.formats`: what a model loses with integer weights, as a table of its card. `make eval-weights` runs it.
+"""`python -m demo_recipe.evaluate.formats`: what a model loses with integer weights, as a table of its card.
 
-It reads weight_loss.json, which `make weight-loss` writes, and model-FORMAT.json, which `make eval-model` writes at each `engine.weights`.
+`make eval-weights` runs it.
+
+It reads weight_loss.json, which `make weight-loss` writes, and model-FORMAT.json, which `make eval-model` writes at
+each `engine.weights`.
 """
 
 from __future__ import annotations
@@ -56,7 +59,7 @@ def written(row: dict | None) -> str:
 
 
 def kibibytes(row: dict | None) -> int:
-    """What the matrices of a row take."""
+    """Size of the matrices of a row."""
     return int(row["note"].partition(" KiB")[0]) if row else 0
 
 
@@ -65,9 +68,11 @@ def line(label: str, rows: list[dict | None], of: str) -> str:
 
 
 def errors(loss: Found) -> list[str]:
-    """What all matrices take, and a line for each kind of them that has an error, with the worst of its tensors."""
+    """The size of all matrices, and a line for each kind of them that has an error, with the worst of its tensors."""
     prefix = f"error_{FORMATS[-1]} "
-    kinds = [measure.removeprefix(prefix) for measure, row in loss.rows.items() if measure.startswith(prefix) and row["ours"]]
+    kinds = [
+        measure.removeprefix(prefix) for measure, row in loss.rows.items() if measure.startswith(prefix) and row["ours"]
+    ]
     sizes = [sum(kibibytes(loss.rows.get(f"error_{form} {kind}")) for kind in ALL) for form in FORMATS]
     lines = [f"| all matrices | {' | '.join(f'{size / 1024:.1f}' for size in sizes)} | MiB |"]
     for kind in sorted(kinds, key=lambda kind: (kind not in ALL, kind)):
@@ -81,7 +86,11 @@ def errors(loss: Found) -> list[str]:
 
 def answers(loss: Found) -> list[str]:
     """Loss and answers to the frozen questions."""
-    lines = [line("loss on the frozen questions' answers", [loss.rows.get(f"loss_{form}") for form in FORMATS], "nats a token")]
+    lines = [
+        line(
+            "loss on the frozen questions' answers", [loss.rows.get(f"loss_{form}") for form in FORMATS], "nats a token"
+        )
+    ]
     for keys in ("f32", "bf16"):
         rows = [loss.rows.get(f"answers_{form}_kv_{keys}") for form in FORMATS]
         if rows[0]:
@@ -91,16 +100,19 @@ def answers(loss: Found) -> list[str]:
 
 
 def heard(reports: list[Found]) -> list[str]:
-    """What the judge of the card's other table says of the held-out questions, the same in every format."""
+    """The verdicts of the card's other table on the held-out questions, the same questions in every format."""
     lines = []
     for measure in HEARD if reports else ():
         rows = [report.rows.get(measure) for report in reports]
         if rows[0] is None:
             continue
-        label, of = (rows[0]["note"].split("; ") + [""])[:2]
-        for form, row in zip(FORMATS, rows):
-            if row is None or (measure != "word_errors_clean" and (row["note"].split("; ") + [""])[1] != of):
-                raise SystemExit(f"model-{form}.json and model-{FORMATS[0]}.json have other questions ({measure}): run `make eval-weights`")
+        label, of = ([*rows[0]["note"].split("; "), ""])[:2]
+        for form, row in zip(FORMATS, rows, strict=True):
+            if row is None or (measure != "word_errors_clean" and ([*row["note"].split("; "), ""])[1] != of):
+                raise SystemExit(
+                    f"model-{form}.json and model-{FORMATS[0]}.json have other questions ({measure}): run `make "
+                    "eval-weights`"
+                )
         lines.append(line(label, rows, "" if measure in ("word_errors_clean", "opinion") else of))
     return lines
 
@@ -112,9 +124,13 @@ def markdown(loss: Found, reports: list[Found]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m demo_recipe.evaluate.formats", description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m demo_recipe.evaluate.formats", description=__doc__.partition("\n")[0]
+    )
     parser.add_argument("--reports", type=Path, default=ROOT / "target/report", help="folder of the reports")
-    parser.add_argument("--model", type=Path, default=ROOT / "models/demo", help="folder of the checkpoint, whose README.md is the card")
+    parser.add_argument(
+        "--model", type=Path, default=ROOT / "models/demo", help="folder of the checkpoint, whose README.md is the card"
+    )
     options = parser.parse_args()
     loss = Found.read(options.reports / "weight_loss.json")
     evaluated = [options.reports / f"model-{form}.json" for form in FORMATS]

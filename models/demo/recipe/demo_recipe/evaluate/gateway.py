@@ -57,7 +57,7 @@ class Gateway:
         return self._log.read()[-4000:]
 
     def processor_seconds(self) -> float:
-        """What it used so far, all threads together, in steps of 10 ms."""
+        """Processor time used so far, all threads together, in steps of 10 ms."""
         stat = Path(f"/proc/{self._process.pid}/stat").read_text()
         # The second field is the program's name in brackets and may hold spaces.
         fields = stat.rpartition(")")[2].split()
@@ -73,7 +73,7 @@ def free_port() -> int:
 
 
 def answers(url: str) -> bool:
-    """Whether a request succeeds."""
+    """True if a request succeeds."""
     try:
         with urllib.request.urlopen(url, timeout=5):
             return True

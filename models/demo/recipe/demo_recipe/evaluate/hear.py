@@ -1,5 +1,6 @@
-"""`python -m demo_recipe.evaluate.hear FOLDER`: the word error rate of each level that the steps `listen` and `held-out` wrote there,
-and what listeners would say of it."""
+"""`python -m demo_recipe.evaluate.hear FOLDER`: the word error rate of each level that the steps `listen` and
+`held-out` wrote there, and what listeners would say of it.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +21,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m demo_recipe.evaluate.hear", description=__doc__)
     parser.add_argument("folder", type=Path, help="WORK/listen or WORK/voice")
     parser.add_argument(
-        "--into", type=Path, help="add the rates in percent and the votes to this JSON file: models/demo/held-out/voice.json"
+        "--into",
+        type=Path,
+        help="add the rates in percent and the votes to this JSON file: models/demo/held-out/voice.json",
     )
     parser.add_argument("--wrong", action="store_true", help="also say what was heard wrong")
     options = parser.parse_args()
@@ -31,15 +34,16 @@ def main() -> None:
             read = [read_wave((level / f"{number:02}.wav").read_bytes())[0] for number in range(len(texts))]
             sounds = [sound.astype(np.float32) / 32768 for sound in read]
             heard = [future.result() for future in [ear.hear(sound) for sound in sounds]]
-            found = [errors(text, one) for text, one in zip(texts, heard)]
+            found = [errors(text, one) for text, one in zip(texts, heard, strict=True)]
             total = sum(found, Errors(0, 0))
             rates[level.name], votes[level.name] = round(100 * total.rate, 1), round(opinion.mean(sounds, RATE), 2)
             print(
-                f"{level.name:8} {100 * total.rate:5.1f} % of {total.words} words wrong, predicted opinion {votes[level.name]:.2f}, "
+                f"{level.name:8} {100 * total.rate:5.1f} % of {total.words} words wrong, predicted opinion "
+                f"{votes[level.name]:.2f}, "
                 f"{len(texts)} answers",
                 flush=True,
             )
-            for text, one, error in zip(texts, heard, found):
+            for text, one, error in zip(texts, heard, found, strict=True):
                 if options.wrong and error.wrong:
                     print(f"    {text} -> {one}")
     if options.into:

@@ -1,7 +1,8 @@
-"""What listeners would say of a sound, predicted: DNSMOS (P.835) of the PyPI package `speechmos`, whose model takes the waveform itself.
+"""Predicted opinion of listeners on a sound: DNSMOS (P.835) of the PyPI package `speechmos`, whose model takes the
+waveform itself.
 
-It was trained on people's votes about recorded speech, clean and noisy, one to five. Synthetic speech is not what it was made for: it tells a
-rough voice from a smooth one, not a good melody from a dull one.
+It was trained on people's votes about recorded speech, clean and noisy, one to five. Synthetic speech is not what it
+was made for: it tells a rough voice from a smooth one, not a good melody from a dull one.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ class Opinion:
         return float(np.mean([self.of(sound, rate) for sound in sounds])) if len(sounds) else float("nan")
 
     def of(self, sound: np.ndarray, rate: int) -> float:
-        """The overall vote of one sound; what is shorter than the model's nine seconds is repeated, as the package does."""
+        """The overall vote of one sound; what is shorter than the model's nine seconds is repeated, as the package
+        does.
+        """
         heard = np.clip(resample_poly(sound, RATE, rate), -1, 1).astype(np.float32)
         if not len(heard):
             return float("nan")

@@ -1,7 +1,8 @@
-"""`python -m demo_recipe.evaluate.sample OUT.opus`: how a model sounds, for people to hear. What `make sound-sample` runs.
+"""`python -m demo_recipe.evaluate.sample OUT.opus`: how a model sounds, for people to hear. What `make sound-sample`
+runs.
 
-A WebRTC call asks the first question of each topic in the frozen list of the end-to-end tests. The Opus packets that come back go into the file as they
-are: nothing is encoded again. Needs the Python of the stock clients.
+A WebRTC call asks the first question of each topic in the frozen list of the end-to-end tests. The Opus packets that
+come back go into the file as they are: nothing is encoded again. Needs the Python of the stock clients.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import time
 import urllib.request
 import wave
 from pathlib import Path
+from typing import ClassVar
 
 import aiortc.codecs.opus
 import av
@@ -41,10 +43,12 @@ class Microphone(MediaStreamTrack):
     def __init__(self) -> None:
         super().__init__()
         self.waiting = bytearray()
-        self._sent, self._begun = 0, None
+        self._sent = 0
+        self._begun: float | None = None
 
     async def recv(self) -> av.AudioFrame:
-        self._begun = self._begun or time.monotonic()
+        if self._begun is None:
+            self._begun = time.monotonic()
         await asyncio.sleep(max(0, self._begun + self._sent / self.RATE - time.monotonic()))
         size = self.RATE // 50
         sound = bytes(self.waiting[: 2 * size]).ljust(2 * size, b"\0")
@@ -58,16 +62,17 @@ class Microphone(MediaStreamTrack):
 class Packets(aiortc.codecs.opus.OpusDecoder):
     """Keeps what it decodes."""
 
-    kept: list[tuple[int, bytes]] = []  # timestamp and packet of one answer
+    kept: ClassVar[list[tuple[int, bytes]]] = []  # timestamp and packet of one answer
 
-    def decode(self, encoded_frame):
+    def decode(self, encoded_frame: aiortc.codecs.opus.JitterFrame) -> list[av.AudioFrame]:
         Packets.kept.append((encoded_frame.timestamp, encoded_frame.data))
         return super().decode(encoded_frame)
 
 
 async def answers(address: str, questions: list[Path]) -> list[list[bytes]]:
     """The packets of each answer, as many answers as fit into `LONGEST_S`."""
-    peer, microphone, played = RTCPeerConnection(), Microphone(), asyncio.Queue()
+    peer, microphone = RTCPeerConnection(), Microphone()
+    played: asyncio.Queue[dict] = asyncio.Queue()
     drains = []
 
     async def drain(track: MediaStreamTrack) -> None:
@@ -129,7 +134,9 @@ def write(path: Path, spoken: list[list[bytes]]) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m demo_recipe.evaluate.sample", description=__doc__.split("\n\n")[0])
     parser.add_argument("out", type=Path)
-    parser.add_argument("--gateway", type=Path, default=ROOT / "target/release/repartee", help="the binary to serve with")
+    parser.add_argument(
+        "--gateway", type=Path, default=ROOT / "target/release/repartee", help="the binary to serve with"
+    )
     parser.add_argument("--model", type=Path, default=ROOT / "models/demo", help="folder of the checkpoint")
     options = parser.parse_args()
     aiortc.codecs.OpusDecoder = Packets

@@ -1,8 +1,11 @@
-"""Measures of speech at 24 kHz that need no recogniser: level, average spectrum, energy at the boundaries of codec frames."""
+"""Measures of speech at 24 kHz that need no recogniser: level, average spectrum, energy at the boundaries of codec
+frames.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypedDict
 
 import numpy as np
 
@@ -14,8 +17,16 @@ QUIET = 1e-3  # of the loudest stretch's power: what is below is a pause
 FFT, HOP, BANDS = 1024, 480, 48
 
 
-def measures(sounds: Sequence[np.ndarray], frame: int = FRAME) -> dict[str, object]:
-    """All three of some sounds, f32 in -1..1. `level` in dBFS, `spectrum` in dB for each band, `boundaries` as a ratio."""
+class Measures(TypedDict):
+    """All three measures of some sounds."""
+
+    level: float  # dBFS
+    spectrum: list[float]  # dB for each band
+    boundaries: float  # a ratio
+
+
+def measures(sounds: Sequence[np.ndarray], frame: int = FRAME) -> Measures:
+    """Measures sounds, f32 in -1..1."""
     return {
         "level": round(float(level(sounds)), 2),
         "spectrum": [round(float(value), 2) for value in spectrum(sounds)],
@@ -59,7 +70,9 @@ def bands() -> np.ndarray:
 
 
 def distance(ours: Sequence[float], theirs: Sequence[float]) -> float:
-    """Root mean square difference of two average spectra in dB, each relative to its own mean: the level is another measure."""
+    """Root mean square difference of two average spectra in dB, each relative to its own mean: the level is another
+    measure.
+    """
     difference = np.asarray(ours) - np.asarray(theirs)
     return float(np.std(difference))
 
@@ -67,8 +80,8 @@ def distance(ours: Sequence[float], theirs: Sequence[float]) -> float:
 def boundaries(sounds: Sequence[np.ndarray], frame: int = FRAME) -> float:
     """Energy above 6 kHz of the sample-to-sample difference around frame boundaries, over that of everywhere else.
 
-    An answer ends with a frame, so its boundaries lie whole frames before its end; its beginning is short of a frame by what
-    the codec's transposed convolutions trim.
+    An answer ends with a frame, so its boundaries lie whole frames before its end; its beginning is short of a frame by
+    what the codec's transposed convolutions trim.
     """
     near = elsewhere = 0.0
     near_count = elsewhere_count = 0

@@ -91,7 +91,7 @@ def declined(_: Turn, text: str) -> bool:
 
 
 def answer_rows(judged: Sequence[Judged], voice: dict | None = None) -> list[Row]:
-    """What was answered, by transcript and by ear. `voice` is `held-out/voice.json`."""
+    """Rows of the answers' correctness, by transcript and by ear. `voice` is `held-out/voice.json`."""
     rows = []
 
     def judged_as(
@@ -102,22 +102,36 @@ def answer_rows(judged: Sequence[Judged], voice: dict | None = None) -> list[Row
         verdict: Callable[[Turn, str], bool],
         text_aim: float | None = None,
     ) -> None:
-        heard, text = share(chosen, lambda j: verdict(j.turn, j.heard)), share(chosen, lambda j: verdict(j.turn, j.transcript))
+        heard, text = (
+            share(chosen, lambda j: verdict(j.turn, j.heard)),
+            share(chosen, lambda j: verdict(j.turn, j.transcript)),
+        )
         more = None if aim is None else True
         rows.append(Row(f"{measure}_heard", f"{label}, as heard", heard, "%", aim, more, f"{len(chosen)} answers"))
         more = None if text_aim is None else True
-        rows.append(Row(f"{measure}_text", f"{label}, in the transcript", text, "%", text_aim, more, f"{len(chosen)} answers"))
+        rows.append(
+            Row(f"{measure}_text", f"{label}, in the transcript", text, "%", text_aim, more, f"{len(chosen)} answers")
+        )
 
     def of(kind: str, condition: str) -> list[Judged]:
         return [j for j in judged if j.kind == kind and j.condition == condition and j.last]
 
     for condition in CONDITIONS:
         aim, text_aim = (85, 95) if condition == CLEAN else (75, None)
-        judged_as(f"right_{condition}", f"answer right, {LABELS[condition]}", of("single", condition), aim, words.right, text_aim)
+        judged_as(
+            f"right_{condition}",
+            f"answer right, {LABELS[condition]}",
+            of("single", condition),
+            aim,
+            words.right,
+            text_aim,
+        )
     for condition in CONDITIONS:
         spoken = [j for j in judged if j.condition == condition and j.kind != PEOPLE]
         taught = (
-            f"; what the codec is taught on a processor: {voice['word_errors']['locked']} %" if voice and "word_errors" in voice else ""
+            f"; what the codec is taught on a processor: {voice['word_errors']['locked']} %"
+            if voice and "word_errors" in voice
+            else ""
         )
         total = sum((words.errors(j.transcript, j.heard) for j in spoken), words.Errors(0, 0))
         rows.append(
@@ -134,19 +148,23 @@ def answer_rows(judged: Sequence[Judged], voice: dict | None = None) -> list[Row
     judged_as("follow_up", "follow-up right", of("follow-up", CLEAN), 75, words.right)
     judged_as("memory", "remembered within the session", of("memory", CLEAN), 75, words.right)
     judged_as("unknown", 'outside the domain, met with "I don\'t know"', of("unknown", CLEAN), 90, declined)
-    judged_as(PEOPLE, 'people, who ask nothing of the domain, met with "I don\'t know"', of(PEOPLE, CLEAN), 80, declined)
+    judged_as(
+        PEOPLE, 'people, who ask nothing of the domain, met with "I don\'t know"', of(PEOPLE, CLEAN), 80, declined
+    )
     return rows
 
 
 def sound_rows(sounds: Sequence[np.ndarray], frame: int, voice: dict | None) -> list[Row]:
-    """How the answers sound. `voice` is `held-out/voice.json`."""
+    """Rows of the answers' sound. `voice` is `held-out/voice.json`."""
     sounds = [s for s in sounds if len(s) > 2 * frame]
     if not sounds:
         return []
     found = sound.measures(sounds, frame)
     rows = []
     if voice is None:
-        rows.append(Row("boundaries", "energy above 6 kHz at frame boundaries, against elsewhere", found["boundaries"], ""))
+        rows.append(
+            Row("boundaries", "energy above 6 kHz at frame boundaries, against elsewhere", found["boundaries"], "")
+        )
         return rows
     taught, natural = voice["locked"], voice["natural"]
     rows.append(
@@ -155,7 +173,8 @@ def sound_rows(sounds: Sequence[np.ndarray], frame: int, voice: dict | None) -> 
             "energy above 6 kHz at frame boundaries, against elsewhere",
             found["boundaries"],
             "",
-            note=f"the voice itself: {natural['boundaries']:.2f}; as the codec is taught on a processor: {taught['boundaries']:.2f}",
+            note=f"the voice itself: {natural['boundaries']:.2f}; as the codec is taught on a processor: "
+            f"{taught['boundaries']:.2f}",
         )
     )
     rows.append(
@@ -164,7 +183,8 @@ def sound_rows(sounds: Sequence[np.ndarray], frame: int, voice: dict | None) -> 
             "level against the voice",
             found["level"] - natural["level"],
             "dB",
-            note=f"{found['level']:.1f} dBFS; against what the codec is taught on a processor: {found['level'] - taught['level']:+.1f} dB",
+            note=f"{found['level']:.1f} dBFS; against what the codec is taught on a processor: "
+            f"{found['level'] - taught['level']:+.1f} dB",
         )
     )
     rows.append(
@@ -173,14 +193,15 @@ def sound_rows(sounds: Sequence[np.ndarray], frame: int, voice: dict | None) -> 
             "log-spectral distance to the voice",
             sound.distance(found["spectrum"], natural["spectrum"]),
             "dB",
-            note=f"of average spectra; to what the codec is taught on a processor: {sound.distance(found['spectrum'], taught['spectrum']):.1f} dB",
+            note="of average spectra; to what the codec is taught on a processor: "
+            f"{sound.distance(found['spectrum'], taught['spectrum']):.1f} dB",
         )
     )
     return rows
 
 
 def opinion_row(vote: float, voice: dict | None) -> Row:
-    """What listeners would say, predicted. `voice` is `held-out/voice.json`."""
+    """The row of the listeners' predicted opinion. `voice` is `held-out/voice.json`."""
     known = voice.get("opinion", {}) if voice else {}
     note = "DNSMOS, 1 to 5"
     if known:
@@ -216,13 +237,15 @@ def markdown(rows: Sequence[Row]) -> str:
 def aligned(table: str) -> str:
     """A markdown table with columns of one width, for a terminal."""
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
-    widths = [max(len(row[column]) for row in cells if not row[column].startswith("---")) for column in range(len(cells[0]))]
+    widths = [
+        max(len(row[column]) for row in cells if not row[column].startswith("---")) for column in range(len(cells[0]))
+    ]
     lines = []
     for row in cells:
         if row[0].startswith("---"):
             lines.append("  ".join("-" * width for width in widths))
         else:
-            lines.append("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
+            lines.append("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)).rstrip())
     return "\n".join(lines)
 
 
@@ -254,7 +277,7 @@ def card(text: str, table: str, marks: tuple[str, str] = (BEGIN, END)) -> str:
 
 
 def today() -> str:
-    return datetime.datetime.now(datetime.timezone.utc).date().isoformat()
+    return datetime.datetime.now(datetime.UTC).date().isoformat()
 
 
 def machine() -> str:

@@ -1,14 +1,16 @@
-"""What counts as the same words, and as a right answer.
+"""The rule for equal words and for right answers.
 
-A recogniser writes what it hears as it likes: digits, contractions, hyphens, one word or two, one of several words that sound alike.
-None of that is an error of speech, so it is undone here, but only as far as the expected words say what is due.
+A recogniser writes what it hears as it likes: digits, contractions, hyphens, one word or two, one of several words that
+sound alike. None of that is an error of speech, so it is undone here, but only as far as the expected words say what is
+due.
 
-The rule is frozen: `held-out/words.json` has pairs of texts with the errors that it counts, to which more may be added. Whoever changes
-what it counts judges the old checkpoints anew.
+The rule is frozen: `held-out/words.json` has pairs of texts with the errors that it counts, to which more may be added.
+Whoever changes what it counts judges the old checkpoints anew.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 import unicodedata
 from collections.abc import Iterator
@@ -18,7 +20,8 @@ from ..domain import Turn
 from ..domain.words import number
 
 SIGNS = {"+": " plus ", "×": " times ", "*": " times ", "=": " is ", "&": " and "}
-# Words that nobody can tell apart by ear, or that are one word spelled in two ways. They count only where the first is due.
+# Words that nobody can tell apart by ear, or that are one word spelled in two ways. They count only where the first is
+# due.
 ALIKE = {
     "two": {"to", "too"},
     "four": {"for"},
@@ -55,7 +58,8 @@ ALIKE = {
     "x": {"ex"},
     "y": {"why"},
 }
-# Contractions, written with an apostrophe, as the words that they stand for. Those with 's only where it cannot be a possessive.
+# Contractions, written with an apostrophe, as the words that they stand for. Those with 's only where it cannot be a
+# possessive.
 WHOLE = {"won't": "will not", "can't": "can not", "cannot": "can not", "let's": "let us", "y'all": "you all"}
 ENDINGS = {"n't": " not", "'m": " am", "'re": " are", "'ve": " have", "'ll": " will", "'d": " would"}
 IS = "it that what who where when how there here he she".split()
@@ -65,8 +69,9 @@ LONGEST_NUMBER = 4  # digits that are read as one number; longer ones are counte
 def words(text: str, due: list[str] | None = None) -> list[str]:
     """A text in lower case words without accents; numbers and contractions spelled out.
 
-    `due`, the words that are expected, decide where a notation is ambiguous: "10-3" is "ten minus three" where "minus" is due, "CAT" is
-    "c a t" where single letters are, "1314" is "thirteen fourteen" where these are, and "good bye" is "goodbye".
+    `due`, the words that are expected, decide where a notation is ambiguous: "10-3" is "ten minus three" where "minus"
+    is due, "CAT" is "c a t" where single letters are, "1314" is "thirteen fourteen" where these are, and "good bye" is
+    "goodbye".
     """
     due = due or []
     for sign, word in SIGNS.items():
@@ -76,12 +81,14 @@ def words(text: str, due: list[str] | None = None) -> list[str]:
     text = re.sub(r"(?<=\d)\s*[-−–]\s*(?=\d)", " minus " if "minus" in due else " ", text)
     if any(len(word) == 1 and word not in "ai" for word in due):
         text = re.sub(r"\b[A-Z]{2,}\b", lambda found: " ".join(found[0]), text)
-    text = "".join(c for c in unicodedata.normalize("NFKD", text.lower()) if not unicodedata.combining(c)).replace("’", "'")
+    text = "".join(c for c in unicodedata.normalize("NFKD", text.lower()) if not unicodedata.combining(c)).replace(
+        "’", "'"
+    )
     text = re.sub(r"[a-z]+'[a-z]+|cannot", lambda found: _spelled_out(found[0]), text)
     text = re.sub(r"\d+", lambda found: f" {_number(found[0], due)} ", text).replace("'", "")
     said = re.sub(r"[^a-z0-9]", " ", text).split()
     if "and" not in due:
-        said = [word for before, word in zip(["", *said], said) if (before, word) != ("hundred", "and")]
+        said = [word for before, word in itertools.pairwise(["", *said]) if (before, word) != ("hundred", "and")]
     return list(_joined(said, due))
 
 
@@ -107,21 +114,21 @@ def _number(digits: str, due: list[str]) -> str:
 
 
 def _read(digits: str, due: list[str], start: int) -> int | None:
-    """Where the words that are due from `start` on end, if they are numbers that these digits may be."""
+    """The end of the words that are due from `start` on, if they are numbers that these digits may be."""
     if not digits:
         return start
     for size in range(min(LONGEST_NUMBER, len(digits)), 0, -1):
         head, rest = digits[:size], digits[size:]
         said = number(int(head)).split()
-        if (size == 1 or head[0] != "0") and due[start : start + len(said)] == said:
-            if (end := _read(rest, due, start + len(said))) is not None:
-                return end
+        fits = (size == 1 or head[0] != "0") and due[start : start + len(said)] == said
+        if fits and (end := _read(rest, due, start + len(said))) is not None:
+            return end
     return None
 
 
 def _joined(said: list[str], due: list[str]) -> Iterator[str]:
     """Two words that are due as one, and one that is due as two."""
-    one, two = set(due), {a + b: (a, b) for a, b in zip(due, due[1:]) if len(a) > 1 or len(b) > 1}
+    one, two = set(due), {a + b: (a, b) for a, b in itertools.pairwise(due) if len(a) > 1 or len(b) > 1}
     at = 0
     while at < len(said):
         word, following = said[at], said[at + 1] if at + 1 < len(said) else ""
@@ -137,17 +144,18 @@ def _joined(said: list[str], due: list[str]) -> Iterator[str]:
 
 
 def same(due: str, heard: str) -> bool:
-    """Whether a word may stand for the one that is due."""
+    """True if a word may stand for the one that is due."""
     return due == heard or heard in ALIKE.get(due, ())
 
 
 def matches(due: list[str], heard: list[str]) -> bool:
-    """Whether all words do."""
+    """True if every word may stand for the one that is due."""
     return len(due) == len(heard) and all(map(same, due, heard))
 
 
 def right(turn: Turn, text: str) -> bool:
-    """Whether an answer says what decides where it belongs: at its end or in its middle with the word before it, or at its start.
+    """True if an answer has its deciding words in their place: at its end or in its middle with the word before it, or
+    at its start.
 
     So "twenty seven" is not right where "seven" is due, and "Tuesday comes after Monday" not where Monday is.
     """
@@ -166,7 +174,7 @@ def right(turn: Turn, text: str) -> bool:
 
 
 def declines(text: str) -> bool:
-    """Whether an answer says that it does not know."""
+    """True if an answer says that it does not know."""
     return " do not know " in " " + " ".join(words(text)) + " "
 
 
