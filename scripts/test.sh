@@ -4,7 +4,7 @@
 # Usage: test.sh    Run by `make test`. Fails if a test fails, or if another command would compile a crate again.
 
 set -uo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." || exit
 cargo=${CARGO:-cargo}
 
 began=$SECONDS

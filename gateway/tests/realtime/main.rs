@@ -7,9 +7,9 @@ mod common;
 
 mod call_logs;
 mod churn;
-mod conversation;
 mod formats;
 mod lifecycle;
 mod turn;
 mod turn_model;
 mod webrtc;
+mod websocket;

@@ -280,7 +280,11 @@ fn branches_of_a_graph_follow_their_events() {
         found(code(graph), CUresult::CUDA_ERROR_STREAM_CAPTURE_UNJOINED, "is not waited for");
         let (stream, _, graph) = forked(&gpu, false, true);
         graph.unwrap().launch().unwrap();
-        found(code(stream.synchronize()), CUresult::CUDA_ERROR_LAUNCH_FAILED, "Uninitialised: replay of a graph: double");
+        found(
+            code(stream.synchronize()),
+            CUresult::CUDA_ERROR_LAUNCH_FAILED,
+            "Uninitialised: replay of a graph: double",
+        );
     });
 }
 
@@ -334,7 +338,11 @@ fn replay_with_freed_memory_is_found() {
         stream.synchronize().unwrap();
         drop(from);
         graph.launch().unwrap();
-        found(code(stream.synchronize()), CUresult::CUDA_ERROR_ILLEGAL_ADDRESS, "UseAfterFree: replay of a graph: double");
+        found(
+            code(stream.synchronize()),
+            CUresult::CUDA_ERROR_ILLEGAL_ADDRESS,
+            "UseAfterFree: replay of a graph: double",
+        );
     });
 }
 
