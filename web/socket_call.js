@@ -78,10 +78,11 @@ export class SocketCall extends EventTarget {
     this.#microphone = stream;
     this.#source?.disconnect();
     this.#source = this.#context.createMediaStreamSource(stream);
-    this.#source.connect(this.#capture);
+    // Before the connection there is no capture yet.
+    if (this.#capture) this.#source.connect(this.#capture);
   }
 
-  /** Returns null: a websocket has no statistics. */
+  /** Returns no statistics: a websocket has none. */
   async stats() {
     return new Map();
   }
