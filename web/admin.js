@@ -47,6 +47,12 @@ async function read() {
   } catch (error) {
     alertText(error.message);
   }
+  again();
+}
+
+/** Schedules the next reading, instead of one that an earlier call of `read` has scheduled. */
+function again() {
+  clearTimeout(timer);
   timer = setTimeout(read, EVERY_MS);
 }
 
