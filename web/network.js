@@ -30,7 +30,8 @@ function words(reports) {
   const roundTripS = pair?.currentRoundTripTime ?? remote?.roundTripTime;
   if (roundTripS === undefined) return reports.length ? "–" : "over a websocket";
   const roundTrip = `${Math.round(roundTripS * 1000)} ms`;
-  const packets = (received?.packetsReceived ?? 0) + (received?.packetsLost ?? 0);
+  const lost = received?.packetsLost ?? 0;
+  const packets = (received?.packetsReceived ?? 0) + lost;
   if (!packets) return roundTrip;
-  return `${roundTrip}, ${((100 * Math.max(0, received.packetsLost)) / packets).toFixed(1)} % lost`;
+  return `${roundTrip}, ${((100 * Math.max(0, lost)) / packets).toFixed(1)} % lost`;
 }
