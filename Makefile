@@ -47,10 +47,11 @@ conformance:  ## Run only the stock clients, one line each; `make test` runs the
 	@$(SETUP) build load tests
 	$(CARGO) test --release -p repartee-tests --test conformance -- --test-threads=1
 
-lint:  ## Check format, clippy, documentation, and dependencies against deny.toml; warnings denied
+lint:  ## Check format, clippy, documentation, JavaScript, and dependencies against deny.toml; warnings denied
 	@$(SETUP) build load lint
 	scripts/check-deps
 	@$(MAKE) --no-print-directory check-words
+	scripts/lint-js
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --release --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --release --workspace --no-deps
