@@ -49,7 +49,7 @@ conformance:  ## Run only the stock clients, one line each; `make test` runs the
 	@$(SETUP) build load tests
 	$(CARGO) test --release --workspace --test clients conformance:: -- --test-threads=1
 
-lint:  ## Check format, clippy, documentation, Python, shell scripts, deploy/, links, wording, and dependencies against deny.toml
+lint:  ## Check format, clippy, documentation, Python, JavaScript, shell, deploy/, links, wording, and dependencies against deny.toml
 	@$(SETUP) build load lint
 	scripts/check-deps
 	scripts/lint-python
@@ -57,6 +57,7 @@ lint:  ## Check format, clippy, documentation, Python, shell scripts, deploy/, l
 	scripts/lint-deploy
 	scripts/lint-links
 	@$(MAKE) --no-print-directory check-words
+	scripts/lint-js
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --release --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --release --workspace --no-deps

@@ -6,7 +6,8 @@
 #   load       OpenSSL's headers, for the load generator and the crates that use it
 #   clients    Python with tests/requirements-clients.txt only, a part of `tests`
 #   cuda       the CUDA compiler, headers and runtime of kernels/cuda/toolkit.txt (210 MB), and a C++ compiler: no GPU is needed
-#   lint       rustfmt and clippy, Python with scripts/requirements-lint.txt
+#   lint       rustfmt and clippy; Python with scripts/requirements-lint.txt; Node packages of scripts/lint, tests/browser and
+#              tests/clients/node, and their Node: Python with tests/requirements.txt
 #   tests      Python with tests/requirements.txt, Python with tests/requirements-clients.txt (the stock clients), Node
 #              packages of tests/browser and tests/clients/node, Chromium, nginx
 #   prometheus Prometheus and promtool, unpacked from Debian's package: for the dashboard's long test
@@ -123,6 +124,11 @@ load() {
 
 lint() {
   python_tools lint scripts/requirements-lint.txt
+  # Node, and the packages whose types the tests use.
+  python_tools python tests/requirements.txt
+  node_packages scripts/lint
+  node_packages tests/browser
+  node_packages tests/clients/node
   cargo fmt --version >/dev/null 2>&1 && cargo clippy --version >/dev/null 2>&1 && return
   command -v rustup >/dev/null || die "missing: rustfmt and clippy of your Rust toolchain"
   say "installing rustfmt and clippy"

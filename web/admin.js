@@ -3,11 +3,13 @@
 import { drawChart } from "./chart.js";
 import { remember } from "./key.js";
 import { Reading, increase, mean, quantile } from "./metrics.js";
-import { refusal, request } from "./server.js";
+import { messageOf, refusal, request } from "./server.js";
 import { Settings } from "./settings.js";
 import { followTheme } from "./theme.js";
 import { $, alertText } from "./view.js";
 import { showWaterfall } from "./waterfall.js";
+
+/** @import { PageElements } from "./types/elements.js" */
 
 const EVERY_MS = 2000;
 /** Time window of the figures. */
@@ -15,6 +17,7 @@ const WINDOW_MS = 5 * 60_000;
 /** Time window of one point of a line: enough turns for a quantile. */
 const POINT_MS = 30_000;
 
+/** Stages of a response: name in /metrics, label. @type {[string, string][]} */
 const STAGES = [
   ["endpointing", "Endpointing"],
   ["slice_wait", "Last slice taken"],
@@ -28,7 +31,7 @@ const STAGES = [
   ["wire", "Packet sent"],
 ];
 
-/** Readings of the window, the oldest first. */
+/** Readings of the window, the oldest first. @type {Reading[]} */
 const readings = [];
 let timer = 0;
 
@@ -41,23 +44,38 @@ async function read() {
     if (reply.status === 503) throw await refusal(reply);
     if (!reply.ok) throw new Error(`The server refused (status ${reply.status}).`);
     alertText("");
-    readings.push(new Reading(await reply.text(), Date.now()));
-    while (readings.at(-1).at - readings[0].at > WINDOW_MS) readings.shift();
-    show();
+    const now = new Reading(await reply.text(), Date.now());
+    readings.push(now);
+    readings.splice(0, readings.findIndex(({ at }) => now.at - at <= WINDOW_MS));
+    show(now);
   } catch (error) {
-    alertText(error.message);
+    alertText(messageOf(error));
   }
+  again();
+}
+
+/** Schedules the next reading, instead of one that an earlier call of `read` has scheduled. */
+function again() {
+  clearTimeout(timer);
   timer = setTimeout(read, EVERY_MS);
 }
 
-/** Returns the newest reading that is at least `ms` old, or the first one. */
+/**
+ * Returns the newest reading that is at least `ms` older than this one, or the first one.
+ *
+ * @param {Reading} reading
+ * @param {number} ms
+ */
 function before(reading, ms) {
-  return readings.findLast(({ at }) => at <= reading.at - ms) ?? readings[0];
+  return readings.findLast(({ at }) => at <= reading.at - ms) ?? readings[0] ?? reading;
 }
 
-function show() {
-  const [first, now] = [readings[0], readings.at(-1)];
+/** Shows the figures. @param {Reading} now the newest reading */
+function show(now) {
+  const first = readings[0] ?? now;
+  /** @param {number | null} seconds */
   const ms = (seconds) => (seconds === null ? "–" : `${Math.round(seconds * 1000)} ms`);
+  /** @param {number} share */
   const ttfp = (share) => ms(quantile(first, now, "repartee_ttfp_seconds", share));
   figure("calls", `${now.sum("repartee_active_sessions")} of ${now.sum("repartee_session_slots")}`);
   figure("ttfp-50", ttfp(0.5));
@@ -75,10 +93,11 @@ function show() {
   figure("engine-cores", seconds > 0 ? `${(increase(first, now, "repartee_engine_busy_seconds_total") / seconds).toFixed(2)} cores` : "–");
   figure("memory", `${Math.round(now.sum("process_resident_memory_bytes") / 2 ** 20)} MiB`);
   showStages(first, now);
-  for (const [id, name, label] of [["ended", "repartee_turns_total", "status"], ["errors", "repartee_errors_total", "code"]]) {
-    showCounts($(id), first, now, name, label);
-  }
+  showCounts($("ended"), first, now, "repartee_turns_total", "status");
+  showCounts($("errors"), first, now, "repartee_errors_total", "code");
+  /** @param {(reading: Reading) => number | null} value */
   const points = (value) => readings.map((reading) => ({ at: reading.at, value: value(reading) }));
+  /** @param {number} share */
   const line = (share) => points((reading) => {
     const seconds = quantile(before(reading, POINT_MS), reading, "repartee_ttfp_seconds", share);
     return seconds === null ? null : seconds * 1000;
@@ -88,11 +107,20 @@ function show() {
   drawChart($("chart-ttfp"), [{ colour: "--you", points: line(0.95) }, { colour: "--accent", points: line(0.5) }], from, now.at, " ms");
 }
 
+/**
+ * @param {keyof PageElements} id
+ * @param {string | number} value
+ */
 function figure(id, value) {
-  $(id).textContent = value;
+  $(id).textContent = String(value);
 }
 
-/** Shows the mean of each stage, one after another. */
+/**
+ * Shows the mean of each stage, one after another.
+ *
+ * @param {Reading} first
+ * @param {Reading} now
+ */
 function showStages(first, now) {
   let from = 0;
   const stages = STAGES.flatMap(([stage, name]) => {
@@ -107,10 +135,18 @@ function showStages(first, now) {
   showWaterfall($("stages"), stages);
 }
 
-/** Shows the count of each value of a label. */
+/**
+ * Shows the count of each value of a label.
+ *
+ * @param {HTMLElement} list
+ * @param {Reading} first
+ * @param {Reading} now
+ * @param {string} name of the counter
+ * @param {string} label
+ */
 function showCounts(list, first, now, name, label) {
-  const counts = now.all(name).map(({ labels }) => [labels[label], increase(first, now, name, labels)]);
-  const items = counts.filter(([, count]) => count > 0).map(([value, count]) => {
+  const counts = now.all(name).map(({ labels }) => ({ value: labels[label] ?? "", count: increase(first, now, name, labels) }));
+  const items = counts.filter(({ count }) => count > 0).map(({ value, count }) => {
     const item = document.createElement("li");
     item.append(Object.assign(document.createElement("span"), { textContent: value }), ` ${count}`);
     return item;

@@ -7,7 +7,7 @@ import { EventLog } from "./event_log.js";
 import { HoldButton } from "./hold.js";
 import { remember } from "./key.js";
 import { NetworkReport } from "./network.js";
-import { CallError, modelCard, modelFacts } from "./server.js";
+import { CallError, messageOf, modelCard, modelFacts } from "./server.js";
 import { Settings } from "./settings.js";
 import { SettingsPanel } from "./settings_panel.js";
 import { started } from "./starting.js";
@@ -17,6 +17,10 @@ import { Turn } from "./turns.js";
 import { $, alertText, noticeText, show } from "./view.js";
 import { WakeLock } from "./wake_lock.js";
 
+/** @import { Recorder } from "./recorder.js" */
+/** @import { ModelCard } from "./server.js" */
+/** @import { Session } from "./types/events.js" */
+
 const settings = new Settings();
 const transcript = Transcript.kept();
 const log = new EventLog($("log"));
@@ -25,9 +29,9 @@ const wakeLock = new WakeLock();
 const panel = new SettingsPanel(settings);
 const downloads = offerDownloads(transcript, () => conversation?.recorder ?? recorder);
 
-/** The conversation in progress, or null. */
+/** The conversation in progress. @type {Conversation | null} */
 let conversation = null;
-/** The sound of the last conversation. */
+/** The sound of the last conversation. @type {Recorder | null} */
 let recorder = null;
 /** True if the model follows a conversation; from its card. */
 let remembers = true;
@@ -63,12 +67,14 @@ async function begin() {
   }
 }
 
+/** @param {Session} session */
 function connected(session) {
-  $("model").textContent ||= session?.model ?? "";
+  $("model").textContent ||= ("model" in session && session.model) || "";
   // Focus, so that the space bar holds the button.
   if (settings.get("turns") === "none" && document.activeElement === $("call")) $("hold").focus();
 }
 
+/** Ends the conversation. @param {unknown} [problem] error that ended it */
 function end(problem) {
   recorder = conversation?.recorder ?? recorder;
   conversation?.end();
@@ -79,24 +85,29 @@ function end(problem) {
   noticeText("");
   transcript.keep();
   downloads.offer();
-  $("key-form").hidden = !problem?.needsKey;
-  if (problem?.needsKey) $("key").focus();
-  if (problem) alertText(problem instanceof CallError ? problem.message : `Something went wrong: ${problem.message}`);
+  const needsKey = problem instanceof CallError && problem.needsKey;
+  $("key-form").hidden = !needsKey;
+  if (needsKey) $("key").focus();
+  if (problem) alertText(problem instanceof CallError ? problem.message : `Something went wrong: ${messageOf(problem)}`);
 }
 
+/** @param {boolean} muted */
 function setMuted(muted) {
-  $("mute").setAttribute("aria-pressed", muted);
+  $("mute").setAttribute("aria-pressed", String(muted));
   conversation?.mute(muted || settings.get("turns") === "none");
 }
 
-/** Asks in writing; begins a call if there is none. */
+/** Asks in writing; begins a call if there is none. @param {string} text */
 async function write(text) {
   if (!conversation) begin();
   const mine = conversation;
+  // Begun, unless this browser has no sound.
+  if (!mine) return;
   if (!mine.connected) await new Promise((resolve) => mine.addEventListener("opened", resolve, { once: true }));
   if (conversation === mine) mine.write(text);
 }
 
+/** @param {ModelCard} card */
 function showCard({ name, ask = [], note = "" }) {
   $("model").textContent = name ?? "";
   const chips = ask.map((question) => {

@@ -1,7 +1,18 @@
 // One call over WebRTC, with the Realtime API: an offer posted to /v1/realtime/calls, sound on the peer connection,
 // events on its data channel. Independent of the page.
 
-import { CallError, refusal, request } from "./server.js";
+import { CallError, messageOf, refusal, request } from "./server.js";
+
+/** @import { ClientEvent, ServerEvent } from "./types/events.js" */
+/** @import { EventTargetOf } from "./types/page.js" */
+
+/**
+ * Event of a call's other end. Over a websocket the playout events come from this page, without ids.
+ *
+ * @typedef {ServerEvent | Omit<ServerEvent<`output_audio_buffer.${"started" | "stopped" | "cleared"}`>, "event_id">} CallEvent
+ */
+
+/** @typedef {{ event: CallEvent, sent: ClientEvent, sound: MediaStream, open: undefined, lost: CallError }} CallEvents */
 
 const CALLS = "/v1/realtime/calls";
 /** Longest interruption of a connection before the call counts as lost. */
@@ -17,12 +28,13 @@ const CONNECT_WITHIN_MS = 8000;
  * - `open`: events can be sent;
  * - `lost`: the call ended without hangUp(); detail is a CallError, `unreachable` if no packet ever came through.
  */
-export class Call extends EventTarget {
+export class Call extends /** @type {EventTargetOf<CallEvents>} */ (EventTarget) {
   #peer;
   #channel;
+  /** @type {RTCRtpSender | null} */
   #sender = null;
   #relayed;
-  /** URL of this call on the server; null until the server has answered. */
+  /** URL of this call on the server; null until the server has answered. @type {string | null} */
   #location = null;
   #connected = false;
   #over = false;
@@ -57,17 +69,17 @@ export class Call extends EventTarget {
   async connect() {
     try {
       await this.#peer.setLocalDescription();
-      const answer = await this.#exchange(this.#peer.localDescription.sdp);
+      const answer = await this.#exchange(this.#peer.localDescription?.sdp ?? "");
       if (this.#over) return this.#tellServer();
       await this.#peer.setRemoteDescription({ type: "answer", sdp: answer });
       this.#timer = setTimeout(() => this.#lose(this.#unreachable()), CONNECT_WITHIN_MS);
     } catch (error) {
       this.#close();
-      throw error instanceof CallError ? error : new CallError(`The call could not be set up (${error.message}).`);
+      throw error instanceof CallError ? error : new CallError(`The call could not be set up (${messageOf(error)}).`);
     }
   }
 
-  /** Sends one client event; without effect before `open` and after the end. */
+  /** Sends one client event; without effect before `open` and after the end. @param {ClientEvent} event */
   send(event) {
     if (this.#channel.readyState !== "open") return;
     this.#channel.send(JSON.stringify(event));
@@ -79,9 +91,9 @@ export class Call extends EventTarget {
     this.send({ type: "output_audio_buffer.clear" });
   }
 
-  /** Switches to another microphone. */
+  /** Switches to another microphone. @param {MediaStream} stream */
   async setMicrophone(stream) {
-    await this.#sender?.replaceTrack(stream.getAudioTracks()[0]);
+    await this.#sender?.replaceTrack(stream.getAudioTracks()[0] ?? null);
   }
 
   /** Returns the browser's connection statistics. */
@@ -96,6 +108,7 @@ export class Call extends EventTarget {
     this.#close();
   }
 
+  /** @param {string} offer */
   async #exchange(offer) {
     const reply = await request(CALLS, { method: "POST", headers: { "Content-Type": "application/sdp" }, body: offer });
     if (!reply.ok) throw await refusal(reply);
@@ -127,6 +140,7 @@ export class Call extends EventTarget {
     );
   }
 
+  /** @param {CallError} problem */
   #lose(problem) {
     if (this.#over) return;
     this.#tellServer();

@@ -6,7 +6,9 @@ class Capture extends AudioWorkletProcessor {
   #block = new Float32Array(Math.round(sampleRate * SECONDS));
   #filled = 0;
 
-  process([[channel]]) {
+  /** @param {Float32Array[][]} inputs */
+  process(inputs) {
+    const channel = inputs[0]?.[0];
     for (const sample of channel ?? []) {
       this.#block[this.#filled] = sample;
       this.#filled += 1;

@@ -1,18 +1,40 @@
 // A line chart over time on a canvas, without interaction.
 
+/**
+ * Point of a line.
+ *
+ * @typedef {object} ChartPoint
+ * @property {number} at time in ms
+ * @property {number | null} value null for a gap
+ */
+
+/**
+ * Line of a chart.
+ *
+ * @typedef {object} ChartLine
+ * @property {string} colour name of a CSS variable
+ * @property {ChartPoint[]} points in order of time
+ */
+
 /** Space for the numbers at the left, in CSS pixels. */
 const MARGIN = 64;
 
 /**
- * Draws lines into a canvas: `lines` are { colour, points: [{ at, value }] } (a null value is a gap), times in ms from `from` to `to`;
- * `unit` follows the numbers. Colours are names of CSS variables.
+ * Draws lines into a canvas.
+ *
+ * @param {HTMLCanvasElement} canvas
+ * @param {ChartLine[]} lines
+ * @param {number} from time of the left edge in ms
+ * @param {number} to time of the right edge in ms
+ * @param {string} unit follows the numbers
  */
 export function drawChart(canvas, lines, from, to, unit = "") {
   const { clientWidth: width, clientHeight: height } = canvas;
   const scale = window.devicePixelRatio || 1;
   [canvas.width, canvas.height] = [Math.round(width * scale), Math.round(height * scale)];
-  const context = canvas.getContext("2d");
+  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
   // The variable's own value has the colours of both themes; a property's computed value has the one in use.
+  /** @param {string} name */
   const colour = (name) => {
     canvas.style.color = `var(${name})`;
     return getComputedStyle(canvas).color;
@@ -20,7 +42,9 @@ export function drawChart(canvas, lines, from, to, unit = "") {
   context.scale(scale, scale);
   context.font = getComputedStyle(canvas).font;
   const most = roundUp(Math.max(1, ...lines.flatMap(({ points }) => points.map(({ value }) => value ?? 0))));
+  /** @param {number} at */
   const x = (at) => MARGIN + ((at - from) / Math.max(1, to - from)) * (width - MARGIN - 4);
+  /** @param {number} value */
   const y = (value) => height - 8 - (value / most) * (height - 20);
   context.strokeStyle = colour("--line");
   context.fillStyle = colour("--quiet");
@@ -47,8 +71,8 @@ export function drawChart(canvas, lines, from, to, unit = "") {
   }
 }
 
-/** Returns the next of 1, 2, 5, 10, 20, 50... */
+/** Returns the next of 1, 2, 5, 10, 20, 50... @param {number} value */
 function roundUp(value) {
   const power = 10 ** Math.floor(Math.log10(value));
-  return [1, 2, 5, 10].find((digit) => digit * power >= value) * power;
+  return ([1, 2, 5].find((digit) => digit * power >= value) ?? 10) * power;
 }

@@ -6,36 +6,55 @@ import { Meters } from "./meters.js";
 import { openMicrophone } from "./microphone.js";
 import { Recorder } from "./recorder.js";
 import { redial } from "./redial.js";
-import { CallError, iceServers } from "./server.js";
+import { CallError, iceServers, messageOf } from "./server.js";
 import { SocketCall } from "./socket_call.js";
 import { $, alertText, noticeText, show } from "./view.js";
 
+/** @import { CallEvent } from "./call.js" */
+/** @import { SettingChange, Settings } from "./settings.js" */
+/** @import { Transcript } from "./transcript.js" */
+/** @import { ClientEvent } from "./types/events.js" */
+/** @import { EventTargetOf } from "./types/page.js" */
+
+/** @typedef {{ opened: undefined, event: CallEvent, sent: ClientEvent, ended: unknown }} ConversationEvents */
+
 /** Dispatches `opened` with each call, `event` and `sent` (detail is the event), `ended` (detail is the error that ended it). */
-export class Conversation extends EventTarget {
+export class Conversation extends /** @type {EventTargetOf<ConversationEvents>} */ (EventTarget) {
   #settings;
   #transcript;
   #remembers;
   #context;
   #dialogue;
   #meters;
+  /** @type {Recorder | null} */
   #recorder = null;
+  /** @type {Call | SocketCall | null} */
   #call = null;
+  /** @type {MediaStream | null} */
   #microphone = null;
   #muted = false;
   /** True if UDP did not get through, so that the call runs over a websocket. */
   #byWebsocket;
-  /** Time of the loss of the connection, until there is a new one; on the clock of performance.now(). */
+  /** Time of the loss of the connection, until there is a new one; on the clock of performance.now(). @type {number | null} */
   #lostAt = null;
   #over = false;
 
+  /**
+   * @param {Settings} settings
+   * @param {Transcript} transcript
+   * @param {boolean} remembers true if the model follows a conversation
+   */
   constructor(settings, transcript, remembers) {
     super();
-    [this.#settings, this.#transcript, this.#remembers] = [settings, transcript, remembers];
-    [this.#byWebsocket, this.#muted] = [settings.get("transport") === "websocket", settings.get("turns") === "none"];
+    this.#settings = settings;
+    this.#transcript = transcript;
+    this.#remembers = remembers;
+    this.#byWebsocket = settings.get("transport") === "websocket";
+    this.#muted = settings.get("turns") === "none";
     // Created inside the tap: browsers start audio only on a user gesture.
     this.#context = new AudioContext();
     this.#context.resume();
-    this.#dialogue = new Dialogue((event) => this.#call.send(event), transcript, remembers);
+    this.#dialogue = new Dialogue((event) => this.#call?.send(event), transcript, remembers);
     this.#meters = new Meters(this.#context, this.#dialogue);
   }
 
@@ -46,7 +65,7 @@ export class Conversation extends EventTarget {
 
   /** True if a call is connected. */
   get connected() {
-    return !["idle", "connecting", "redialling"].includes(document.body.dataset.state);
+    return !["idle", "connecting", "redialling"].includes(document.body.dataset.state ?? "idle");
   }
 
   async start() {
@@ -54,12 +73,12 @@ export class Conversation extends EventTarget {
     // First, because a server with keys refuses this request before the browser asks for the microphone.
     const relays = await iceServers();
     await this.#open(this.#settings.get("microphone"));
-    if (this.#over) return this.#releaseMicrophone();
+    if (this.#over || !this.#microphone) return this.#releaseMicrophone();
     if (this.#settings.get("keepsSound")) this.#recorder = Recorder.of(this.#context, this.#microphone);
     await this.#dial(relays);
   }
 
-  /** Replaces the microphone. */
+  /** Replaces the microphone. @param {string} device id; empty for the system's default */
   async #open(device) {
     const before = this.#microphone;
     const microphone = await openMicrophone(device);
@@ -74,8 +93,11 @@ export class Conversation extends EventTarget {
     if (!this.#over) this.#meters.listenTo("you", microphone);
   }
 
+  /** @param {RTCIceServer[]} relays */
   async #dial(relays) {
-    const call = this.#byWebsocket ? new SocketCall(this.#microphone, this.#context) : new Call(this.#microphone, relays);
+    const microphone = this.#microphone;
+    if (!microphone) throw new Error("a call needs a microphone");
+    const call = this.#byWebsocket ? new SocketCall(microphone, this.#context) : new Call(microphone, relays);
     this.#call = call;
     call.addEventListener("event", ({ detail }) => {
       this.#dialogue.handle(detail);
@@ -92,13 +114,14 @@ export class Conversation extends EventTarget {
     if (this.#lostAt !== null) alertText("");
     this.#lostAt = null;
     const chosen = this.#settings.sessionIfChosen();
-    if (chosen) this.#call.send({ type: "session.update", session: chosen });
+    if (chosen) this.#call?.send({ type: "session.update", session: chosen });
     // A model without memory gets no history.
-    if (this.#remembers) for (const event of this.#transcript.events()) this.#call.send(event);
+    if (this.#remembers) for (const event of this.#transcript.events()) this.#call?.send(event);
     show("listening");
     this.#tell("opened");
   }
 
+  /** @param {CallError} problem */
   async #lost(problem) {
     if (!problem.unreachable || this.#byWebsocket) return this.#redial(problem);
     if (this.#settings.get("transport") === "webrtc") return this.#tell("ended", problem);
@@ -108,33 +131,35 @@ export class Conversation extends EventTarget {
       if (this.#over) return;
       noticeText("UDP does not get through to this server, so the call runs over a websocket: answers come a little later.");
     } catch (error) {
-      if (!this.#over) this.#tell("ended", Object.assign(problem, { message: `${problem.message} ${error.message}` }));
+      if (!this.#over) this.#tell("ended", Object.assign(problem, { message: `${problem.message} ${messageOf(error)}` }));
     }
   }
 
-  /** Calls again after a retryable loss of the connection; gives up after a while. */
+  /** Calls again after a retryable loss of the connection; gives up after a while. @param {CallError} problem */
   async #redial(problem) {
-    this.#lostAt ??= performance.now();
+    const lostAt = this.#lostAt ?? performance.now();
+    this.#lostAt = lostAt;
     this.#dialogue.end("The connection was lost.");
     show("redialling");
     try {
-      await redial(async () => this.#dial(await iceServers()), problem, this.#lostAt, () => this.#over);
+      await redial(async () => this.#dial(await iceServers()), problem, lostAt, () => this.#over);
     } catch (error) {
       if (!this.#over) this.#tell("ended", error);
     }
   }
 
-  /** Sends changed settings to the server. */
+  /** Sends changed settings to the server. @param {SettingChange} change */
   async changed({ name, ofTheSession }) {
     if (ofTheSession) this.#call?.send({ type: "session.update", session: this.#settings.session() });
     if (name === "turns") this.mute(this.#settings.get("turns") === "none");
     if (name !== "microphone") return;
-    await this.#open(this.#settings.get("microphone")).catch((error) => alertText(error.message));
-    if (this.#over) return this.#releaseMicrophone();
+    await this.#open(this.#settings.get("microphone")).catch((error) => alertText(messageOf(error)));
+    if (this.#over || !this.#microphone) return this.#releaseMicrophone();
     await this.#call?.setMicrophone(this.#microphone);
     this.#recorder?.setMicrophone(this.#microphone);
   }
 
+  /** @param {boolean} muted */
   mute(muted) {
     this.#muted = muted;
     for (const track of this.#microphone?.getAudioTracks() ?? []) track.enabled = !muted;
@@ -142,9 +167,10 @@ export class Conversation extends EventTarget {
 
   /** Stops the current answer, if there is one. */
   stopAnswer() {
-    if (["thinking", "speaking"].includes(document.body.dataset.state)) this.#call.stopAnswer();
+    if (["thinking", "speaking"].includes(document.body.dataset.state ?? "idle")) this.#call?.stopAnswer();
   }
 
+  /** @param {string} text */
   write(text) {
     this.stopAnswer();
     this.#dialogue.write(text);
@@ -153,16 +179,16 @@ export class Conversation extends EventTarget {
   /** Handles the press of the button: earlier audio does not belong to the turn. */
   hold() {
     this.stopAnswer();
-    this.#call.send({ type: "input_audio_buffer.clear" });
+    this.#call?.send({ type: "input_audio_buffer.clear" });
     this.mute(false);
     show("hearing");
   }
 
-  /** Handles the release of the button after this time; null discards the turn. */
+  /** Handles the release of the button. @param {number | null} heldMs null discards the turn */
   release(heldMs) {
     this.mute(true);
     if (heldMs !== null) return this.#dialogue.release(heldMs);
-    this.#call.send({ type: "input_audio_buffer.clear" });
+    this.#call?.send({ type: "input_audio_buffer.clear" });
     show("listening");
   }
 
@@ -185,6 +211,7 @@ export class Conversation extends EventTarget {
     for (const track of this.#microphone?.getTracks() ?? []) track.stop();
   }
 
+  /** @param {MediaStream} stream */
   #play(stream) {
     // The element first: without it an analyser gets no audio in some browsers.
     $("voice").srcObject = stream;
@@ -193,6 +220,11 @@ export class Conversation extends EventTarget {
     this.#recorder?.setAnswer(stream);
   }
 
+  /**
+   * @template {keyof ConversationEvents} Type
+   * @param {Type} type
+   * @param {ConversationEvents[Type]} [detail]
+   */
   #tell(type, detail) {
     this.dispatchEvent(new CustomEvent(type, { detail }));
   }

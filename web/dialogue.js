@@ -5,6 +5,10 @@ import { Turn } from "./turns.js";
 import { $, alertText, show, showFirstSound } from "./view.js";
 import { Marks } from "./waterfall.js";
 
+/** @import { CallEvent } from "./call.js" */
+/** @import { Transcript } from "./transcript.js" */
+/** @import { ClientEvent, RealtimeResponse, ServerEvent, ServerFunctionCall, ServerItem } from "./types/events.js" */
+
 /** Largest number of responses and items mapped to turns; the oldest are dropped. */
 const MAX_KNOWN = 100;
 
@@ -12,26 +16,29 @@ export class Dialogue {
   #send;
   #transcript;
   #remembers;
-  /** The current turn, and its pending waterfall. */
+  /** The current turn. @type {Turn | null} */
   #turn = null;
+  /** Its pending waterfall. @type {Marks | null} */
   #marks = null;
-  /** Id of a response or an item -> its turn. */
+  /** Id of a response or an item -> its turn. @type {Map<string, Turn>} */
   #turnOf = new Map();
-  /** Commit time of the last turn, until its first sound; on the clock of performance.now(). */
+  /** Commit time of the last turn, until its first sound; on the clock of performance.now(). @type {number | null} */
   #committedAt = null;
-  /** Last time at which the caller was loud. */
+  /** Last time at which the caller was loud. @type {number | null} */
   #voiceAt = null;
   #speechStartMs = 0;
-  /** Items of finished turns, to be deleted for a model without memory. */
+  /** Items of finished turns, to be deleted for a model without memory. @type {string[]} */
   #items = [];
 
   /**
-   * @param {(event: object) => void} send sends a client event
+   * @param {(event: ClientEvent) => void} send sends a client event
    * @param {Transcript} transcript receives the turns
    * @param {boolean} remembers true if the model follows a conversation
    */
   constructor(send, transcript, remembers) {
-    [this.#send, this.#transcript, this.#remembers] = [send, transcript, remembers];
+    this.#send = send;
+    this.#transcript = transcript;
+    this.#remembers = remembers;
   }
 
   /** Handles voice of the caller on this page's own meter. */
@@ -44,8 +51,9 @@ export class Dialogue {
     return this.#committedAt;
   }
 
-  /** Handles the first sound of the answer. */
+  /** Handles the first sound of the answer. @param {number} at */
   firstSound(at) {
+    if (this.#committedAt === null) return;
     const ms = Math.round(at - this.#committedAt);
     this.#committedAt = null;
     showFirstSound(ms);
@@ -53,27 +61,25 @@ export class Dialogue {
     this.#turn?.firstSound(ms, this.#marks?.stages() ?? null);
   }
 
-  /** Sends a written message. */
+  /** Sends a written message. @param {string} text */
   write(text) {
-    this.#begin();
-    this.#turn.said(text, { written: true });
+    this.#begin().said(text, { written: true });
     this.#committedAt = performance.now();
-    const item = { type: "message", role: "user", content: [{ type: "input_text", text }] };
-    this.#send({ type: "conversation.item.create", item });
+    const content = [{ type: /** @type {const} */ ("input_text"), text }];
+    this.#send({ type: "conversation.item.create", item: { type: "message", role: "user", content } });
     this.#send({ type: "response.create" });
     show("thinking");
   }
 
-  /** Ends the turn at the release of the button. */
+  /** Ends the turn at the release of the button. @param {number} heldMs */
   release(heldMs) {
-    this.#begin();
-    this.#turn.lasted(heldMs);
+    this.#begin().lasted(heldMs);
     this.#send({ type: "input_audio_buffer.commit" });
     this.#send({ type: "response.create" });
     show("thinking");
   }
 
-  /** Marks open turns as unfinished, because the call was lost or is over. */
+  /** Marks open turns as unfinished, because the call was lost or is over. @param {string} [problem] */
   end(problem) {
     this.#turn?.finish(problem);
     [this.#turn, this.#committedAt] = [null, null];
@@ -81,7 +87,7 @@ export class Dialogue {
     this.#items = [];
   }
 
-  /** Handles one server event; other types are ignored. */
+  /** Handles one server event; other types are ignored. @param {CallEvent} event */
   handle(event) {
     switch (event.type) {
       case "input_audio_buffer.speech_started":
@@ -89,13 +95,12 @@ export class Dialogue {
         show("hearing");
         break;
       case "input_audio_buffer.speech_stopped":
-        this.#begin(this.#voiceAt ?? performance.now());
-        this.#turn.lasted(event.audio_end_ms - this.#speechStartMs);
+        this.#begin(this.#voiceAt ?? performance.now()).lasted(event.audio_end_ms - this.#speechStartMs);
         show("thinking");
         break;
       case "input_audio_buffer.committed":
         this.#committedAt = performance.now();
-        if (this.#turn) this.#know(event.item_id);
+        if (this.#turn) this.#know(event.item_id, this.#turn);
         break;
       case "conversation.item.input_audio_transcription.delta":
         this.#turnOf.get(event.item_id)?.said(event.delta, { more: true });
@@ -112,13 +117,12 @@ export class Dialogue {
         this.#send({ type: "conversation.item.retrieve", item_id: event.item_id });
         break;
       case "conversation.item.retrieved":
-        this.#turnOf.get(event.item.id)?.heard(event.item.content?.[0]?.transcript ?? "", event.item.id);
+        this.#turnOf.get(event.item.id)?.heard(transcriptOf(event.item), event.item.id);
         this.#forgetItems();
         break;
       case "response.created":
-        if (!this.#turn) this.#begin();
-        this.#marks.mark("created");
-        this.#know(event.response.id);
+        this.#know(event.response.id, this.#turn ?? this.#begin());
+        this.#marks?.mark("created");
         break;
       case "response.output_audio_transcript.delta":
       case "response.output_text.delta":
@@ -148,40 +152,54 @@ export class Dialogue {
     }
   }
 
-  /** Begins a turn; `silentSince` is the end of the caller's voice, for a spoken turn with endpointing. */
+  /** Begins a turn. @param {number} [silentSince] end of the caller's voice, for a spoken turn with endpointing */
   #begin(silentSince) {
     // The hints make room for the conversation.
     $("hints").open = false;
-    this.#turn = new Turn($("turns"), this.#transcript.add(), () => this.#transcript.keep());
-    this.#marks = new Marks(silentSince ?? performance.now());
-    if (silentSince !== undefined) this.#marks.mark("ended");
+    const turn = new Turn($("turns"), this.#transcript.add(), () => this.#transcript.keep());
+    const marks = new Marks(silentSince ?? performance.now());
+    if (silentSince !== undefined) marks.mark("ended");
+    [this.#turn, this.#marks] = [turn, marks];
+    return turn;
   }
 
-  #know(id, turn = this.#turn) {
+  /**
+   * @param {string} id of a response or an item
+   * @param {Turn} turn
+   */
+  #know(id, turn) {
     this.#turnOf.set(id, turn);
-    if (this.#turnOf.size > MAX_KNOWN) this.#turnOf.delete(this.#turnOf.keys().next().value);
+    const [oldest] = this.#turnOf.keys();
+    if (oldest !== undefined && this.#turnOf.size > MAX_KNOWN) this.#turnOf.delete(oldest);
   }
 
+  /** @param {ServerEvent<"response.output_audio_transcript.delta" | "response.output_text.delta">} event */
   #worded({ response_id: response, item_id: item, delta }) {
     const turn = this.#turnOf.get(response);
     turn?.add(delta, item);
     if (turn) this.#know(item, turn);
   }
 
+  /** @param {RealtimeResponse} response */
   #responseDone({ id, status, status_details: details, output = [] }) {
     const turn = this.#turnOf.get(id);
-    const calls = status === "completed" ? output.filter(({ type }) => type === "function_call") : [];
+    const calls = status === "completed" ? output.filter((item) => item.type === "function_call") : [];
     if (calls.length) return this.#answerCalls(turn, calls);
     if (status === "failed") turn?.finish(details?.error?.message ?? "The answer failed.");
     else if (status === "incomplete") turn?.finish("The answer was cut off at its limit.");
     else turn?.finish();
     if (status === "cancelled") turn?.interrupted();
     // With audio the state follows the playback, which ends later.
-    const spoken = output.some((item) => item.content?.some((part) => part.type === "output_audio"));
+    const spoken = output.some((item) => contentOf(item).some(({ type }) => type === "output_audio"));
     if (!spoken && turn === this.#turn && document.body.dataset.state === "thinking") show("listening");
   }
 
-  /** Runs the functions that the model has called, and requests the next response. */
+  /**
+   * Runs the functions that the model has called, and requests the next response.
+   *
+   * @param {Turn | undefined} turn
+   * @param {ServerFunctionCall[]} calls
+   */
   #answerCalls(turn, calls) {
     for (const call of calls) {
       const output = answer(call);
@@ -196,4 +214,15 @@ export class Dialogue {
     if (this.#remembers) return;
     for (const id of this.#items.splice(0)) this.#send({ type: "conversation.item.delete", item_id: id });
   }
+}
+
+/** Returns the content of a message; none of other items. @param {ServerItem} item */
+function contentOf(item) {
+  return "content" in item ? item.content : [];
+}
+
+/** Returns the transcript of a spoken message; empty if there is none. @param {ServerItem} item */
+function transcriptOf(item) {
+  const [part] = contentOf(item);
+  return (part && "transcript" in part && part.transcript) || "";
 }

@@ -2,17 +2,22 @@
 
 import { $ } from "./view.js";
 
+/** @import { Recorder } from "./recorder.js" */
+/** @import { Transcript } from "./transcript.js" */
+
 /**
- * Makes the buttons work. `recorder` gives the sound's recorder, or null. Call `offer()` whenever there may be more or less to
- * take.
+ * Makes the buttons work. Call `offer()` whenever there may be more or less to take.
+ *
+ * @param {Transcript} transcript
+ * @param {() => Recorder | null} recorder returns the sound's recorder
  */
 export function offerDownloads(transcript, recorder) {
   $("save-transcript").addEventListener("click", () => {
     save(new Blob([transcript.text()], { type: "text/plain;charset=utf-8" }), "txt");
   });
   $("save-sound").addEventListener("click", async () => {
-    const { blob, ending } = await recorder().sound();
-    save(blob, ending);
+    const sound = await recorder()?.sound();
+    if (sound) save(sound.blob, sound.ending);
   });
   return {
     offer() {
@@ -22,6 +27,10 @@ export function offerDownloads(transcript, recorder) {
   };
 }
 
+/**
+ * @param {Blob} blob
+ * @param {string} ending extension of the file's name
+ */
 function save(blob, ending) {
   const link = document.createElement("a");
   link.href = URL.createObjectURL(blob);

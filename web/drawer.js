@@ -6,6 +6,7 @@ const BESIDE = matchMedia("(min-width: 1080px)");
 export class Drawer {
   #dialog;
   #opener;
+  /** @type {Drawer | null} */
   static #open = null;
 
   /**
@@ -13,9 +14,10 @@ export class Drawer {
    * @param {HTMLButtonElement} opener opens and closes it
    */
   constructor(dialog, opener) {
-    [this.#dialog, this.#opener] = [dialog, opener];
+    this.#dialog = dialog;
+    this.#opener = opener;
     opener.addEventListener("click", () => (dialog.open ? this.#close() : this.#show()));
-    dialog.querySelector(".close").addEventListener("click", () => this.#close());
+    dialog.querySelector(".close")?.addEventListener("click", () => this.#close());
     dialog.addEventListener("close", () => this.#closed());
     dialog.addEventListener("keydown", (event) => {
       // A modal one closes by itself.
@@ -28,7 +30,7 @@ export class Drawer {
   }
 
   #show() {
-    Drawer.#open?.#close();
+    if (Drawer.#open) Drawer.#open.#close();
     Drawer.#open = this;
     if (BESIDE.matches) this.#dialog.show();
     else this.#dialog.showModal();

@@ -1,5 +1,10 @@
 // The sent and received events of a call, for developers of clients.
 
+/** @import { ClientEvent } from "./types/events.js" */
+/** @import { CallEvent } from "./call.js" */
+
+/** @typedef {{ type: string, direction: string, events: string[], times: number, count: HTMLElement }} LogEntry */
+
 /** Largest number of lines, and of events in one line; the oldest are dropped. */
 const MAX_LINES = 400;
 const MAX_EVENTS = 50;
@@ -9,22 +14,28 @@ const MAX_TEXT = 2000;
 export class EventLog {
   #list;
   #filter;
+  /** @type {LogEntry | null} */
   #last = null;
 
   /** @param {HTMLElement} panel holds a list `ol`, a filter `input` and a button `.empty` */
   constructor(panel) {
-    this.#list = panel.querySelector("ol");
-    this.#filter = panel.querySelector("input");
+    this.#list = /** @type {HTMLOListElement} */ (panel.querySelector("ol"));
+    this.#filter = /** @type {HTMLInputElement} */ (panel.querySelector("input"));
     this.#filter.addEventListener("input", () => {
-      for (const item of this.#list.children) this.#match(item);
+      for (const item of this.#list.children) this.#match(/** @type {HTMLElement} */ (item));
     });
-    panel.querySelector(".empty").addEventListener("click", () => {
+    panel.querySelector(".empty")?.addEventListener("click", () => {
       this.#list.replaceChildren();
       this.#last = null;
     });
   }
 
-  /** Adds an event, `sent` or `received`. Successive events of one type share a line. */
+  /**
+   * Adds an event. Successive events of one type share a line.
+   *
+   * @param {"sent" | "received"} direction
+   * @param {ClientEvent | CallEvent} event
+   */
   add(direction, event) {
     const { type } = event;
     if (this.#last?.type === type && this.#last.direction === direction) {
@@ -52,20 +63,24 @@ export class EventLog {
     });
     this.#match(item);
     this.#list.append(item);
-    if (this.#list.children.length > MAX_LINES) this.#list.firstElementChild.remove();
+    if (this.#list.children.length > MAX_LINES) this.#list.firstElementChild?.remove();
     this.#last = entry;
   }
 
+  /** @param {HTMLElement} item */
   #match(item) {
-    item.hidden = !item.dataset.type.includes(this.#filter.value.trim());
+    item.hidden = !item.dataset.type?.includes(this.#filter.value.trim());
   }
 }
 
+/** @param {object} event */
 function written(event) {
+  /** @type {(key: string, value: unknown) => unknown} */
   const short = (_, value) => (typeof value === "string" && value.length > MAX_TEXT ? `(${value.length} characters)` : value);
   return JSON.stringify(event, short, 2);
 }
 
+/** @param {string} text */
 function block(text) {
   const pre = Object.assign(document.createElement("pre"), { textContent: text });
   // Focusable, so that the keyboard can scroll it.
@@ -77,6 +92,10 @@ function clock() {
   return new Date().toISOString().slice(11, 23);
 }
 
+/**
+ * @param {string} name class
+ * @param {string} text
+ */
 function span(name, text) {
   return Object.assign(document.createElement("span"), { className: name, textContent: text });
 }

@@ -1,5 +1,8 @@
 // Two functions to try function calls: a clock and a dice. Both run in this page.
 
+/** @import { FunctionCallOutput, FunctionTool, ServerFunctionCall } from "./types/events.js" */
+
+/** @type {Record<"clock" | "dice", { tool: FunctionTool, run: (given: { sides?: unknown }) => string }>} */
 const FUNCTIONS = {
   clock: {
     tool: {
@@ -28,16 +31,25 @@ const FUNCTIONS = {
   },
 };
 
-/** Returns the tools of a session with these functions, by name: `clock`, `dice`. */
+/** Returns the tools of a session with these functions. @param {(keyof typeof FUNCTIONS)[]} names */
 export function tools(names) {
-  return names.filter((name) => FUNCTIONS[name]).map((name) => FUNCTIONS[name].tool);
+  return names.map((name) => FUNCTIONS[name].tool);
 }
 
-/** Returns the output item of a `function_call` item; its result is text for the model, also for an unknown function. */
+/**
+ * Returns the output item of a `function_call` item; its result is text for the model, also for an unknown function.
+ *
+ * @param {ServerFunctionCall} item
+ * @returns {FunctionCallOutput}
+ */
 export function answer({ name, arguments: given, call_id: call }) {
   return { type: "function_call_output", call_id: call, output: run(name, given) };
 }
 
+/**
+ * @param {string} name
+ * @param {string} given arguments as JSON text
+ */
 function run(name, given) {
   const known = Object.values(FUNCTIONS).find(({ tool }) => tool.name === name);
   if (!known) return `There is no function ${name}.`;

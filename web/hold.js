@@ -8,6 +8,7 @@ const TAIL_MS = 150;
 export class HoldButton {
   #button;
   #tell;
+  /** Begin of the hold. @type {number | null} */
   #since = null;
 
   /**
@@ -16,7 +17,8 @@ export class HoldButton {
    *   a slip
    */
   constructor(button, tell) {
-    [this.#button, this.#tell] = [button, tell];
+    this.#button = button;
+    this.#tell = tell;
     button.addEventListener("pointerdown", (event) => {
       if (event.button !== 0) return;
       button.setPointerCapture(event.pointerId);
@@ -52,6 +54,7 @@ export class HoldButton {
   }
 }
 
+/** @param {KeyboardEvent} event */
 function isTalkKey({ key }) {
   return key === " " || key === "Enter";
 }

@@ -12,6 +12,7 @@ function stored() {
   }
 }
 
+/** @type {string | null} */
 let key = stored();
 
 const brought = new URLSearchParams(location.hash.slice(1)).get("key");
@@ -20,6 +21,7 @@ if (brought) {
   history.replaceState(null, "", location.pathname + location.search);
 }
 
+/** Keeps the key. @param {string} text */
 export function remember(text) {
   key = text;
   try {
@@ -29,7 +31,7 @@ export function remember(text) {
   }
 }
 
-/** Returns the headers with the key, if there is one. */
+/** Returns the headers with the key, if there is one. @returns {Record<string, string>} */
 export function authorization() {
   return key ? { Authorization: `Bearer ${key}` } : {};
 }

@@ -2,7 +2,7 @@
 
 import { CallError } from "./server.js";
 
-/** Constraints of the microphone; `device` is the id of a chosen one, empty for the system's default. */
+/** Constraints of the microphone. @param {string} device id of a chosen one, empty for the system's default */
 const wanted = (device) => ({
   echoCancellation: true,
   noiseSuppression: true,
@@ -12,7 +12,7 @@ const wanted = (device) => ({
   ...(device && { deviceId: { ideal: device } }),
 });
 
-/** Opens the microphone. Throws a CallError with the reason in plain words. */
+/** Opens the microphone. Throws a CallError with the reason in plain words. @param {string} device */
 export async function openMicrophone(device) {
   if (!window.isSecureContext || !navigator.mediaDevices) {
     throw new CallError(
@@ -27,8 +27,10 @@ export async function openMicrophone(device) {
   }
 }
 
+/** @param {unknown} error */
 function problem(error) {
-  switch (error.name) {
+  const { name, message } = error instanceof Error ? error : new Error(String(error));
+  switch (name) {
     case "NotAllowedError":
     case "SecurityError":
       return "The microphone was denied. Allow it for this page in the browser's address bar, then start again.";
@@ -38,7 +40,7 @@ function problem(error) {
     case "AbortError":
       return "The microphone could not be opened: another program may be using it.";
     default:
-      return `The microphone could not be opened (${error.message || error.name}).`;
+      return `The microphone could not be opened (${message || name}).`;
   }
 }
 
@@ -48,6 +50,7 @@ function problem(error) {
  */
 export async function audioDevices() {
   const devices = (await navigator.mediaDevices?.enumerateDevices().catch(() => [])) ?? [];
+  /** @param {MediaDeviceKind} kind */
   const named = (kind) =>
     devices
       .filter((device) => device.kind === kind && device.label && device.deviceId !== "default")
@@ -55,7 +58,7 @@ export async function audioDevices() {
   return { microphones: named("audioinput"), speakers: named("audiooutput") };
 }
 
-/** Calls `changed` whenever a device is plugged in or removed. */
+/** Calls `changed` whenever a device is plugged in or removed. @param {() => void} changed */
 export function onDeviceChange(changed) {
   navigator.mediaDevices?.addEventListener("devicechange", changed);
 }

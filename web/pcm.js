@@ -9,7 +9,7 @@ export function toBase64(samples) {
   return btoa(String.fromCharCode(...new Uint8Array(view.buffer)));
 }
 
-/** @returns {Float32Array} from -1 to 1 */
+/** Returns samples from -1 to 1. @param {string} text */
 export function fromBase64(text) {
   const bytes = Uint8Array.from(atob(text), (char) => char.charCodeAt(0));
   const view = new DataView(bytes.buffer);

@@ -1,18 +1,34 @@
 // Player of answers: plays chunks without gaps, and tracks the heard time of each item.
 
+/** @import { EventTargetOf } from "./types/page.js" */
+
+/**
+ * Playing or scheduled chunk.
+ *
+ * @typedef {object} Piece
+ * @property {string} response id
+ * @property {string} item id
+ * @property {AudioBufferSourceNode} node
+ * @property {number} start on the context's clock
+ * @property {number} seconds
+ */
+
+/** @typedef {{ started: string, stopped: string, cleared: string }} PlayerEvents */
+
 /** Delay before the first chunk, so that the next one comes in time. */
 const LEAD_S = 0.06;
 
 /** Dispatches `started`, `stopped` (played to the end) and `cleared` (the rest was dropped); detail is the response's id. */
-export class Player extends EventTarget {
+export class Player extends /** @type {EventTargetOf<PlayerEvents>} */ (EventTarget) {
   #context;
   #destination;
-  /** Playing and scheduled chunks: { response, item, node, start, seconds }, in order. */
+  /** Playing and scheduled chunks, in order. @type {Piece[]} */
   #pieces = [];
-  /** Item -> seconds of its completely played chunks. */
+  /** Item -> seconds of its completely played chunks. @type {Map<string, number>} */
   #played = new Map();
-  /** Responses with complete audio, and responses that have begun to play. */
+  /** Responses with complete audio. @type {Set<string>} */
   #complete = new Set();
+  /** Responses that have begun to play. @type {Set<string>} */
   #started = new Set();
 
   /** @param {AudioContext} context its rate is that of the samples */
@@ -27,7 +43,13 @@ export class Player extends EventTarget {
     return this.#destination.stream;
   }
 
-  /** Schedules these samples after the earlier ones. */
+  /**
+   * Schedules these samples after the earlier ones.
+   *
+   * @param {string} response id
+   * @param {string} item id
+   * @param {Float32Array<ArrayBuffer>} samples
+   */
   push(response, item, samples) {
     if (samples.length === 0) return;
     const buffer = this.#context.createBuffer(1, samples.length, this.#context.sampleRate);
@@ -47,7 +69,7 @@ export class Player extends EventTarget {
     }
   }
 
-  /** Marks the audio of this response as complete. */
+  /** Marks the audio of this response as complete. @param {string} response */
   finish(response) {
     if (!this.#started.has(response)) return;
     this.#complete.add(response);
@@ -58,6 +80,7 @@ export class Player extends EventTarget {
   clear() {
     const dropped = this.#pieces.splice(0);
     const now = this.#context.currentTime;
+    /** @type {Map<string, number>} */
     const heard = new Map();
     for (const { item, node, start, seconds } of dropped) {
       const part = Math.min(seconds, Math.max(0, now - start));
@@ -73,6 +96,7 @@ export class Player extends EventTarget {
     return [...heard].map(([item, seconds]) => ({ item, heardMs: Math.round(seconds * 1000) }));
   }
 
+  /** @param {Piece} piece */
   #ended(piece) {
     const place = this.#pieces.indexOf(piece);
     if (place < 0) return;
@@ -81,6 +105,7 @@ export class Player extends EventTarget {
     this.#stopIfPlayed(piece.response);
   }
 
+  /** @param {string} response */
   #stopIfPlayed(response) {
     if (!this.#complete.has(response) || this.#pieces.some((piece) => piece.response === response)) return;
     this.#forget(response);
@@ -88,11 +113,16 @@ export class Player extends EventTarget {
     this.#tell("stopped", response);
   }
 
+  /** @param {string} response */
   #forget(response) {
     this.#complete.delete(response);
     this.#started.delete(response);
   }
 
+  /**
+   * @param {keyof PlayerEvents} type
+   * @param {string} response
+   */
   #tell(type, response) {
     this.dispatchEvent(new CustomEvent(type, { detail: response }));
   }

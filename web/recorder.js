@@ -11,18 +11,30 @@ const MOST_BYTES = 64 << 20;
 export class Recorder {
   #context;
   #merger;
+  /** Microphone and answer. @type {[MediaStreamAudioSourceNode | null, MediaStreamAudioSourceNode | null]} */
   #sources = [null, null];
   #recorder;
+  /** @type {Blob[]} */
   #pieces = [];
   #bytes = 0;
   #stopped;
 
-  /** Returns a running recorder of this microphone, or null if the browser has none. */
+  /**
+   * Returns a running recorder of this microphone, or null if the browser has none.
+   *
+   * @param {AudioContext} context
+   * @param {MediaStream} microphone
+   */
   static of(context, microphone) {
     const kind = window.MediaRecorder && KINDS.find((kind) => MediaRecorder.isTypeSupported(kind));
     return kind ? new Recorder(context, microphone, kind) : null;
   }
 
+  /**
+   * @param {AudioContext} context
+   * @param {MediaStream} microphone
+   * @param {string} kind recording format
+   */
   constructor(context, microphone, kind) {
     this.#context = context;
     this.#merger = context.createChannelMerger(2);
@@ -35,10 +47,12 @@ export class Recorder {
     this.#recorder.start(PIECE_MS);
   }
 
+  /** @param {MediaStream} stream */
   setMicrophone(stream) {
     this.#connect(stream, 0);
   }
 
+  /** @param {MediaStream} stream */
   setAnswer(stream) {
     this.#connect(stream, 1);
   }
@@ -57,15 +71,21 @@ export class Recorder {
       await piece;
     }
     const type = this.#recorder.mimeType;
-    return { blob: new Blob(this.#pieces, { type }), ending: type.includes("mp4") ? "m4a" : /audio\/(\w+)/.exec(type)[1] };
+    return { blob: new Blob(this.#pieces, { type }), ending: type.includes("mp4") ? "m4a" : (/audio\/(\w+)/.exec(type)?.[1] ?? "webm") };
   }
 
+  /**
+   * @param {MediaStream} stream
+   * @param {0 | 1} channel
+   */
   #connect(stream, channel) {
     this.#sources[channel]?.disconnect();
-    this.#sources[channel] = this.#context.createMediaStreamSource(stream);
-    this.#sources[channel].connect(this.#merger, 0, channel);
+    const source = this.#context.createMediaStreamSource(stream);
+    this.#sources[channel] = source;
+    source.connect(this.#merger, 0, channel);
   }
 
+  /** @param {Blob} piece */
   #keep(piece) {
     this.#bytes += piece.size;
     this.#pieces.push(piece);

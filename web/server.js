@@ -2,6 +2,18 @@
 
 import { authorization } from "./key.js";
 
+/**
+ * Capabilities of the model; every field may be missing.
+ *
+ * @typedef {{ voices?: string[], default_voice?: string, tools?: boolean, transcription?: boolean }} ModelFacts
+ */
+
+/**
+ * Card of the served checkpoint; every field may be missing.
+ *
+ * @typedef {{ name?: string, ask?: string[], note?: string, remembers?: boolean }} ModelCard
+ */
+
 const ICE_SERVERS = "/v1/realtime/ice_servers";
 const MODELS = "/v1/models";
 
@@ -14,16 +26,28 @@ export class CallError extends Error {
   /** True if the server answers, but no packet of the call gets through. */
   unreachable = false;
 
+  /** @param {string} message */
   static retryable(message) {
     return Object.assign(new CallError(message), { retryable: true });
   }
 
+  /** @param {string} message */
   static unreachable(message) {
     return Object.assign(new CallError(message), { unreachable: true });
   }
 }
 
-/** Sends a request with the key, if there is one. Throws a CallError if no reply comes. */
+/** Returns the message of anything thrown. @param {unknown} error */
+export function messageOf(error) {
+  return error instanceof Error ? error.message : String(error);
+}
+
+/**
+ * Sends a request with the key, if there is one. Throws a CallError if no reply comes.
+ *
+ * @param {string} path
+ * @param {Omit<RequestInit, "headers"> & { headers?: Record<string, string> }} [options]
+ */
 export async function request(path, { headers, ...options } = {}) {
   try {
     return await fetch(path, { ...options, headers: { ...headers, ...authorization() } });
@@ -32,7 +56,11 @@ export async function request(path, { headers, ...options } = {}) {
   }
 }
 
-/** Returns the server's TURN relays, for callers without a direct path. Throws a CallError if the server refuses this page. */
+/**
+ * Returns the server's TURN relays, for callers without a direct path. Throws a CallError if the server refuses this page.
+ *
+ * @returns {Promise<RTCIceServer[]>}
+ */
 export async function iceServers() {
   const reply = await request(ICE_SERVERS);
   if (reply.status === 401 || reply.status === 403) throw await refusal(reply);
@@ -40,7 +68,7 @@ export async function iceServers() {
   return (await reply.json().catch(() => ({}))).ice_servers ?? [];
 }
 
-/** Returns the model's capabilities: {voices, default_voice, tools, transcription}; empty if the server lists none. */
+/** Returns the model's capabilities; empty if the server lists none. @returns {Promise<ModelFacts>} */
 export async function modelFacts() {
   try {
     const reply = await request(MODELS);
@@ -50,13 +78,13 @@ export async function modelFacts() {
   }
 }
 
-/** Returns the served checkpoint's card: {name, ask, note, remembers}; every field may be missing. */
+/** Returns the served checkpoint's card; empty if there is none. @returns {Promise<ModelCard>} */
 export async function modelCard() {
   const reply = await fetch("model.json").catch(() => null);
   return reply?.ok ? reply.json().catch(() => ({})) : {};
 }
 
-/** Returns the CallError of a refused request. */
+/** Returns the CallError of a refused request. @param {Response} reply */
 export async function refusal(reply) {
   const { code, message: said } = await reply.json().then(({ error }) => error ?? {}, () => ({}));
   const because = said ? `: ${said}` : ".";

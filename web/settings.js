@@ -4,11 +4,41 @@ import { tools } from "./functions.js";
 
 const NAME = "repartee.settings";
 
-/** Defaults: those of the server, so that nothing needs to be sent. */
+/** @import { Eagerness, SessionPatch, TurnDetection, Patch } from "./types/events.js" */
+/** @import { EventTargetOf } from "./types/page.js" */
+
+/**
+ * Values of the settings.
+ *
+ * @typedef {object} SettingValues
+ * @property {string} voice empty for the model's default
+ * @property {string} instructions
+ * @property {"server_vad" | "semantic_vad" | "none"} turns turn detection; `none` for push-to-talk
+ * @property {number} threshold
+ * @property {number} silenceMs
+ * @property {number} paddingMs
+ * @property {Eagerness} eagerness
+ * @property {boolean} interrupts
+ * @property {boolean} speculates
+ * @property {string} sliceMs slice length in ms for answers during speech; "0" for whole turns
+ * @property {boolean} captions
+ * @property {boolean} clock
+ * @property {boolean} dice
+ * @property {"auto" | "webrtc" | "websocket"} transport
+ * @property {string} microphone id; empty for the system's default
+ * @property {string} speaker id; empty for the system's default
+ * @property {boolean} keepsSound
+ * @property {"system" | "light" | "dark"} theme
+ */
+
+/** @typedef {keyof SettingValues} SettingName */
+/** @typedef {<Name extends SettingName>(name: Name) => SettingValues[Name]} SettingGetter */
+/** @typedef {{ name: SettingName, ofTheSession: boolean }} SettingChange */
+
+/** Defaults: those of the server, so that nothing needs to be sent. @type {Readonly<SettingValues>} */
 export const DEFAULTS = Object.freeze({
   voice: "",
   instructions: "",
-  /** Turn detection: `server_vad`, `semantic_vad`, or `none` for push-to-talk. */
   turns: "server_vad",
   threshold: 0.5,
   silenceMs: 500,
@@ -16,44 +46,56 @@ export const DEFAULTS = Object.freeze({
   eagerness: "auto",
   interrupts: true,
   speculates: true,
-  /** Slice length in ms for answers during speech; "0" for whole turns. */
   sliceMs: "0",
   captions: false,
   clock: false,
   dice: false,
-  /** `auto`, `webrtc` or `websocket`. */
   transport: "auto",
   microphone: "",
   speaker: "",
   keepsSound: true,
-  /** `system`, `light` or `dark`. */
   theme: "system",
 });
 
 /** Names of the settings that belong to the session. */
-const OF_THE_SESSION = new Set([
+const OF_THE_SESSION = /** @type {Set<SettingName>} */ (new Set([
   ...["voice", "instructions", "turns", "threshold", "silenceMs", "paddingMs", "eagerness"],
   ...["interrupts", "speculates", "sliceMs", "captions", "clock", "dice"],
-]);
+]));
 
-/** Settings in effect; dispatches `change` with { name, ofTheSession } as detail. */
-export class Settings extends EventTarget {
+/** All names. */
+const NAMES = /** @type {SettingName[]} */ (Object.keys(DEFAULTS));
+/** Names of the functions to try. */
+const FUNCTIONS = /** @type {const} */ (["clock", "dice"]);
+
+/** Settings in effect; dispatches `change` with a SettingChange as detail. */
+export class Settings extends /** @type {EventTargetOf<{ change: SettingChange }>} */ (EventTarget) {
+  /** @type {Partial<Record<SettingName, SettingValues[SettingName]>>} */
   #chosen = {};
 
   constructor() {
     super();
     try {
       const kept = JSON.parse(localStorage.getItem(NAME) ?? "{}");
-      for (const [name, value] of Object.entries(kept)) if (typeof value === typeof DEFAULTS[name]) this.#chosen[name] = value;
+      for (const name of NAMES) if (typeof kept[name] === typeof DEFAULTS[name]) this.#chosen[name] = kept[name];
     } catch {
       // Storage is off, or its content is invalid: use the defaults.
     }
   }
 
+  /**
+   * @template {SettingName} Name
+   * @param {Name} name
+   */
   get(name) {
-    return this.#chosen[name] ?? DEFAULTS[name];
+    return /** @type {SettingValues[Name]} */ (this.#chosen[name] ?? DEFAULTS[name]);
   }
 
+  /**
+   * @template {SettingName} Name
+   * @param {Name} name
+   * @param {SettingValues[Name]} value
+   */
   set(name, value) {
     if (this.get(name) === value) return;
     this.#chosen[name] = value;
@@ -63,7 +105,7 @@ export class Settings extends EventTarget {
 
   /** Resets all settings to the defaults. */
   reset() {
-    for (const name of Object.keys(this.#chosen)) this.set(name, DEFAULTS[name]);
+    for (const name of NAMES) if (name in this.#chosen) this.set(name, DEFAULTS[name]);
   }
 
   /** Returns the session's configuration, for `session.update`. */
@@ -86,11 +128,15 @@ export class Settings extends EventTarget {
   }
 }
 
+/**
+ * @param {SettingGetter} get
+ * @returns {SessionPatch}
+ */
 function session(get) {
   return {
     type: "realtime",
     instructions: get("instructions"),
-    tools: tools(["clock", "dice"].filter(get)),
+    tools: tools(FUNCTIONS.filter((name) => get(name))),
     audio: {
       input: {
         turn_detection: turnDetection(get),
@@ -103,16 +149,20 @@ function session(get) {
   };
 }
 
+/**
+ * @param {SettingGetter} get
+ * @returns {Patch<TurnDetection | null>}
+ */
 function turnDetection(get) {
-  const common = { type: get("turns"), interrupt_response: get("interrupts") };
+  const common = { interrupt_response: get("interrupts") };
   switch (get("turns")) {
     case "none":
       return null;
     case "semantic_vad":
-      return { ...common, eagerness: get("eagerness") };
+      return { type: "semantic_vad", ...common, eagerness: get("eagerness") };
     default: {
       const [threshold, silence, padding] = [get("threshold"), get("silenceMs"), get("paddingMs")];
-      return { ...common, threshold, silence_duration_ms: silence, prefix_padding_ms: padding };
+      return { type: "server_vad", ...common, threshold, silence_duration_ms: silence, prefix_padding_ms: padding };
     }
   }
 }

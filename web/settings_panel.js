@@ -3,15 +3,24 @@
 import { audioDevices, onDeviceChange } from "./microphone.js";
 import { $ } from "./view.js";
 
+/** @import { ModelFacts } from "./server.js" */
+/** @import { SettingName, SettingValues, Settings } from "./settings.js" */
+
+/** @typedef {HTMLInputElement | HTMLSelectElement | HTMLTextAreaElement} Control */
+/** @typedef {{ id: string, name: string }} Choice */
+
 export class SettingsPanel {
   #settings;
   #controls;
 
+  /** @param {Settings} settings */
   constructor(settings) {
     this.#settings = settings;
-    this.#controls = [...$("settings").querySelectorAll("[data-setting]")];
+    /** @type {NodeListOf<Control>} */
+    const controls = $("settings").querySelectorAll("[data-setting]");
+    this.#controls = [...controls];
     for (const control of this.#controls) {
-      control.addEventListener("change", () => settings.set(control.dataset.setting, valueOf(control)));
+      control.addEventListener("change", () => settings.set(settingOf(control), valueOf(control)));
       // Update the number beside a slider.
       if (control.type === "range") control.addEventListener("input", () => showNumber(control));
     }
@@ -21,7 +30,7 @@ export class SettingsPanel {
     this.#show();
   }
 
-  /** Shows the model's capabilities and the devices. */
+  /** Shows the model's capabilities and the devices. @param {ModelFacts} facts */
   async refresh({ voices = [], default_voice: standard = "", tools = true, transcription = false }) {
     fill($("voice-name"), voices.map((name) => ({ id: name, name })), standard ? `The model's default (${standard})` : "The model's default");
     $("functions").disabled = !tools;
@@ -42,33 +51,60 @@ export class SettingsPanel {
 
   #show() {
     for (const control of this.#controls) {
-      const value = this.#settings.get(control.dataset.setting);
-      if (control.type === "checkbox") control.checked = value;
-      else if (control.type === "radio") control.checked = control.value === value;
-      else control.value = value;
+      const value = this.#settings.get(settingOf(control));
+      if (isInput(control, "checkbox")) control.checked = value === true;
+      else if (isInput(control, "radio")) control.checked = control.value === value;
+      else control.value = String(value);
       if (control.type === "range") showNumber(control);
     }
     const turns = this.#settings.get("turns");
     document.body.dataset.turns = turns;
-    for (const part of $("settings").querySelectorAll("[data-turns]")) {
-      part.hidden = !part.dataset.turns.split(" ").includes(turns);
+    /** @type {NodeListOf<HTMLElement>} */
+    const parts = $("settings").querySelectorAll("[data-turns]");
+    for (const part of parts) {
+      part.hidden = !part.dataset.turns?.split(" ").includes(turns);
     }
     if ("setSinkId" in HTMLMediaElement.prototype) $("voice").setSinkId(this.#settings.get("speaker")).catch(() => {});
   }
 }
 
+/**
+ * @param {Control} control
+ * @param {"checkbox" | "radio"} type
+ * @returns {control is HTMLInputElement}
+ */
+function isInput(control, type) {
+  return control.type === type;
+}
+
+/** @param {Control} control */
+function settingOf(control) {
+  return /** @type {SettingName} */ (control.dataset.setting);
+}
+
+/** Returns the chosen value; the page's choices are values of the setting. @param {Control} control */
 function valueOf(control) {
-  if (control.type === "checkbox") return control.checked;
-  return control.type === "range" ? Number(control.value) : control.value;
+  if (isInput(control, "checkbox")) return control.checked;
+  const value = control.type === "range" ? Number(control.value) : control.value;
+  return /** @type {SettingValues[SettingName]} */ (value);
 }
 
+/** @param {Control} control a slider, before the element of its number */
 function showNumber(control) {
-  control.nextElementSibling.textContent = `${control.value}${control.dataset.unit ?? ""}`;
+  const { nextElementSibling: number } = control;
+  if (number) number.textContent = `${control.value}${control.dataset.unit ?? ""}`;
 }
 
-/** Sets the options of a select: the standard one, then these; keeps the selection. */
+/**
+ * Sets the options of a select: the standard one, then these; keeps the selection.
+ *
+ * @param {HTMLSelectElement} select
+ * @param {Choice[]} choices
+ * @param {string} standard
+ */
 function fill(select, choices, standard) {
   const { value } = select;
+  /** @param {Choice} choice */
   const option = ({ id, name }) => new Option(name, id);
   select.replaceChildren(new Option(standard, ""), ...choices.map(option));
   select.value = choices.some(({ id }) => id === value) ? value : "";

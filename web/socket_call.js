@@ -4,21 +4,29 @@
 import { protocols } from "./key.js";
 import { Player } from "./player.js";
 import { fromBase64, toBase64 } from "./pcm.js";
-import { CallError } from "./server.js";
+import { CallError, messageOf } from "./server.js";
+
+/** @import { CallEvents } from "./call.js" */
+/** @import { NetworkStats } from "./network.js" */
+/** @import { AudioFormat, ClientEvent, ServerEvent } from "./types/events.js" */
+/** @import { EventTargetOf } from "./types/page.js" */
 
 const PATH = "/v1/realtime";
 /** Largest send buffer in bytes, about ten seconds; further microphone audio is dropped. */
 const MOST_WAITING = 1_500_000;
 
 /** A call in progress; dispatches the same events as a `Call`. */
-export class SocketCall extends EventTarget {
+export class SocketCall extends /** @type {EventTargetOf<CallEvents>} */ (EventTarget) {
+  /** @type {WebSocket | null} */
   #socket = null;
   #context;
   #microphone;
+  /** @type {MediaStreamAudioSourceNode | null} */
   #source = null;
+  /** @type {AudioWorkletNode | null} */
   #capture = null;
   #player;
-  /** Responses in progress. */
+  /** Responses in progress. @type {Set<string>} */
   #active = new Set();
   /** True if the caller's voice stops the answer. */
   #interrupts = true;
@@ -33,7 +41,7 @@ export class SocketCall extends EventTarget {
     this.#microphone = microphone;
     this.#context = context;
     this.#player = new Player(context);
-    for (const type of ["started", "stopped", "cleared"]) {
+    for (const type of /** @type {const} */ (["started", "stopped", "cleared"])) {
       this.#player.addEventListener(type, ({ detail }) => {
         this.#dispatch("event", { type: `output_audio_buffer.${type}`, response_id: detail });
       });
@@ -42,25 +50,28 @@ export class SocketCall extends EventTarget {
 
   /** Connects; resolves once events can be sent. On failure closes everything and throws a CallError. */
   async connect() {
+    let socket;
     try {
       await this.#context.audioWorklet.addModule("capture_worklet.js");
-      this.#socket = await open(`${location.origin.replace(/^http/, "ws")}${PATH}`);
+      socket = await open(`${location.origin.replace(/^http/, "ws")}${PATH}`);
     } catch (error) {
       this.#close();
-      throw error instanceof CallError ? error : new CallError(`The call could not be set up (${error.message}).`);
+      throw error instanceof CallError ? error : new CallError(`The call could not be set up (${messageOf(error)}).`);
     }
+    this.#socket = socket;
     if (this.#over) return this.#close();
-    this.#socket.addEventListener("message", ({ data }) => this.#received(JSON.parse(data)));
-    this.#socket.addEventListener("close", ({ reason }) => this.#lose(reason));
+    socket.addEventListener("message", ({ data }) => this.#received(JSON.parse(data)));
+    socket.addEventListener("close", ({ reason }) => this.#lose(reason));
     // The machine's own rate, so that the page does not resample.
+    /** @type {AudioFormat} */
     const format = { type: "audio/pcm", rate: this.#context.sampleRate };
     this.send({ type: "session.update", session: { type: "realtime", audio: { input: { format }, output: { format } } } });
-    this.#startCapture();
+    this.#startCapture(socket);
     this.#dispatch("sound", this.#player.stream);
     this.dispatchEvent(new Event("open"));
   }
 
-  /** Sends one client event; without effect after the end. */
+  /** Sends one client event; without effect after the end. @param {ClientEvent} event */
   send(event) {
     if (this.#over || this.#socket?.readyState !== WebSocket.OPEN) return;
     this.#socket.send(JSON.stringify(event));
@@ -73,15 +84,16 @@ export class SocketCall extends EventTarget {
     this.#cut();
   }
 
-  /** Switches to another microphone. */
+  /** Switches to another microphone. @param {MediaStream} stream */
   async setMicrophone(stream) {
     this.#microphone = stream;
     this.#source?.disconnect();
     this.#source = this.#context.createMediaStreamSource(stream);
-    this.#source.connect(this.#capture);
+    // Before the connection there is no capture yet.
+    if (this.#capture) this.#source.connect(this.#capture);
   }
 
-  /** Returns null: a websocket has no statistics. */
+  /** Returns no statistics: a websocket has none. @returns {Promise<Map<string, NetworkStats>>} */
   async stats() {
     return new Map();
   }
@@ -90,15 +102,19 @@ export class SocketCall extends EventTarget {
     if (!this.#over) this.#close();
   }
 
-  #startCapture() {
+  /** @param {WebSocket} socket */
+  #startCapture(socket) {
     this.#capture = new AudioWorkletNode(this.#context, "capture", { numberOfOutputs: 0 });
     this.#capture.port.onmessage = ({ data }) => {
-      if (this.#over || this.#socket.bufferedAmount > MOST_WAITING) return;
-      this.#socket.send(JSON.stringify({ type: "input_audio_buffer.append", audio: toBase64(data) }));
+      if (this.#over || socket.bufferedAmount > MOST_WAITING) return;
+      /** @type {ClientEvent} */
+      const append = { type: "input_audio_buffer.append", audio: toBase64(data) };
+      socket.send(JSON.stringify(append));
     };
     this.setMicrophone(this.#microphone);
   }
 
+  /** @param {ServerEvent} event */
   #received(event) {
     if (this.#over) return;
     switch (event.type) {
@@ -131,6 +147,7 @@ export class SocketCall extends EventTarget {
     }
   }
 
+  /** @param {string} reason */
   #lose(reason) {
     if (this.#over) return;
     this.#close();
@@ -145,11 +162,20 @@ export class SocketCall extends EventTarget {
     this.#socket?.close();
   }
 
+  /**
+   * @template {keyof CallEvents} Type
+   * @param {Type} type
+   * @param {CallEvents[Type]} detail
+   */
   #dispatch(type, detail) {
     this.dispatchEvent(new CustomEvent(type, { detail }));
   }
 }
 
+/**
+ * @param {string} url
+ * @returns {Promise<WebSocket>}
+ */
 function open(url) {
   return new Promise((resolve, reject) => {
     const socket = new WebSocket(url, protocols());

@@ -44,6 +44,8 @@ export class LevelMeter {
   /**
    * When sound began after `since`, both on the clock of performance.now(); null when there was none.
    * Call it again within the 85 ms that it looks back.
+   *
+   * @param {number} since
    */
   onsetAfter(since) {
     this.#analyser.getFloatTimeDomainData(this.#samples);
@@ -58,9 +60,15 @@ export class LevelMeter {
   }
 }
 
-/** Returns the root mean square of samples[start..end], in dBFS. */
+/**
+ * Returns the root mean square of samples[start..end], in dBFS.
+ *
+ * @param {Float32Array} samples
+ * @param {number} start
+ * @param {number} end
+ */
 function decibels(samples, start, end) {
   let sum = 0;
-  for (let i = start; i < end; i += 1) sum += samples[i] * samples[i];
+  for (const sample of samples.subarray(start, end)) sum += sample * sample;
   return 10 * Math.log10(sum / (end - start) + 1e-12);
 }

@@ -4,6 +4,7 @@ import { $ } from "./view.js";
 
 const EVERY_MS = 500;
 
+/** @type {Record<string, string>} */
 const STAGES = { opening: "Opening the model…", weights: "Loading the model…", warm_up: "Warming up…", voices: "Enrolling the voices…" };
 
 /** Shows the progress of the server's start; resolves when it ends. */
@@ -22,6 +23,10 @@ export async function started() {
   $("call").disabled = false;
 }
 
+/**
+ * @param {string} stage
+ * @param {number} fraction
+ */
 function show(stage, fraction) {
   $("starting-stage").textContent = STAGES[stage] ?? "Starting…";
   $("starting-bar").value = fraction;

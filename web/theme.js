@@ -1,6 +1,8 @@
 // Theme: light or dark, by the system or by the setting.
 
-/** Applies the setting to the page's theme. */
+/** @import { Settings } from "./settings.js" */
+
+/** Applies the setting to the page's theme. @param {Settings} settings */
 export function followTheme(settings) {
   const apply = () => {
     const theme = settings.get("theme");

@@ -1,26 +1,41 @@
 // The conversation so far, as data: kept across a reload while the tab is open, sent to a new call (the server keeps a session
 // no longer than its call), and exported for download.
 
+/** @import { ClientEvent } from "./types/events.js" */
+/** @import { WaterfallStage } from "./waterfall.js" */
+
+/** @typedef {{ name: string, arguments: string, result: string }} CallRecord */
+
+/**
+ * One turn.
+ *
+ * @typedef {object} TurnRecord
+ * @property {string | null} asked the caller's words
+ * @property {boolean} written true if they were typed
+ * @property {number | null} askedMs duration of the caller's turn
+ * @property {string} answer its heard part
+ * @property {string} unheard the rest of an interrupted answer
+ * @property {number | null} firstSoundMs null until there is a sound
+ * @property {WaterfallStage[] | null} waterfall null until there is a sound
+ * @property {CallRecord[]} calls
+ * @property {string} note reason of an early end; empty for none
+ * @property {number} at its begin, in ms since 1970
+ */
+
 const NAME = "repartee.transcript";
 /** Placeholder of a question without a transcript: most models make none. */
 const NO_TRANSCRIPT = "(A spoken question; its words were not kept.)";
 /** Largest number of turns; the oldest are dropped. */
 const MAX_TURNS = 100;
 
-/**
- * One turn:
- * - asked: the caller's words, or null; written: true if they were typed; askedMs: their duration, or null
- * - answer: its heard part; unheard: the rest of an interrupted one
- * - firstSoundMs, waterfall: see waterfall.js; null until there is a sound
- * - calls: [{ name, arguments, result }]; note: reason of an early end, or ""
- * - at: its begin, in ms since 1970
- */
+/** Returns an empty turn that begins now. @returns {TurnRecord} */
 export function newTurn() {
   const unknown = { asked: null, askedMs: null, firstSoundMs: null, waterfall: null };
   return { ...unknown, written: false, answer: "", unheard: "", calls: [], note: "", at: Date.now() };
 }
 
 export class Transcript {
+  /** @type {TurnRecord[]} */
   #turns = [];
 
   /** Loads the transcript of this tab. */
@@ -61,8 +76,13 @@ export class Transcript {
     this.keep();
   }
 
-  /** Returns the client events that send the history to a new call. Of an interrupted answer only the heard part. */
+  /**
+   * Returns the client events that send the history to a new call. Of an interrupted answer only the heard part.
+   *
+   * @returns {ClientEvent[]}
+   */
   events() {
+    /** @type {(role: "user" | "assistant", type: "input_text" | "output_text", text: string) => ClientEvent} */
     const message = (role, type, text) => ({
       type: "conversation.item.create",
       item: { type: "message", role, content: [{ type, text }] },
@@ -81,6 +101,7 @@ export class Transcript {
   }
 }
 
+/** @param {TurnRecord} turn */
 function asText({ at, asked, askedMs, answer, unheard, calls, firstSoundMs, note }) {
   const lines = [new Date(at).toLocaleString()];
   if (asked !== null) lines.push(`You: ${asked}`);

@@ -2,6 +2,9 @@
 
 import { showWaterfall } from "./waterfall.js";
 
+/** @import { CallRecord, TurnRecord } from "./transcript.js" */
+/** @import { WaterfallStage } from "./waterfall.js" */
+
 /** One turn, as a list item that shows a turn of the transcript and keeps it up to date. */
 export class Turn {
   #record;
@@ -13,12 +16,12 @@ export class Turn {
   #foot = element("p", "turn-foot");
   #timing = element("details", "timing");
   #time = element("summary", "time");
-  /** Item id -> its element and its words: { shown, text }. */
+  /** Item id -> its element and its words. @type {Map<string, { shown: HTMLElement, text: string }>} */
   #parts = new Map();
 
   /**
    * @param {HTMLElement} list list of turns
-   * @param {object} record the turn of the transcript, see transcript.js
+   * @param {TurnRecord} record the turn of the transcript
    * @param {() => void} changed called when the record has changed
    */
   constructor(list, record, changed) {
@@ -32,7 +35,12 @@ export class Turn {
     this.#scroll();
   }
 
-  /** Shows a finished turn. */
+  /**
+   * Shows a finished turn.
+   *
+   * @param {HTMLElement} list list of turns
+   * @param {TurnRecord} record
+   */
   static past(list, record) {
     const turn = new Turn(list, record, () => {});
     turn.#showAsked();
@@ -44,20 +52,30 @@ export class Turn {
     turn.#finished(record.note);
   }
 
-  /** Duration of the caller's turn in milliseconds, with the silence that ended it. */
+  /** Shows the duration of the caller's turn, with the silence that ended it. @param {number} ms */
   lasted(ms) {
     this.#record.askedMs = ms;
     this.#showAsked();
   }
 
-  /** Shows the caller's words: `written`, or transcribed by the server; `more` appends to them. */
+  /**
+   * Shows the caller's words: `written`, or transcribed by the server; `more` appends to them.
+   *
+   * @param {string} text
+   * @param {{ written?: boolean, more?: boolean }} [kind]
+   */
   said(text, { written = false, more = false } = {}) {
     this.#record.asked = more ? (this.#record.asked ?? "") + text : text;
     this.#record.written = written;
     this.#showAsked();
   }
 
-  /** Appends to the answer of one item of the conversation. */
+  /**
+   * Appends to the answer of one item of the conversation.
+   *
+   * @param {string} text
+   * @param {string} item id
+   */
   add(text, item) {
     let part = this.#parts.get(item);
     if (!part) {
@@ -72,7 +90,12 @@ export class Turn {
     this.#scroll();
   }
 
-  /** Shows the heard words of a truncated item, and strikes out the others. */
+  /**
+   * Shows the heard words of a truncated item, and strikes out the others.
+   *
+   * @param {string} kept
+   * @param {string} item id
+   */
   heard(kept, item) {
     const part = this.#parts.get(item);
     if (!part) return;
@@ -88,14 +111,19 @@ export class Turn {
     this.#changed();
   }
 
-  /** Shows a function call and its result. */
+  /** Shows a function call and its result. @param {CallRecord} call */
   called(call) {
     this.#record.calls.push(call);
     this.#showCall(call);
     this.#changed();
   }
 
-  /** Shows the time to first sound, with the stages of `waterfall`. */
+  /**
+   * Shows the time to first sound.
+   *
+   * @param {number} ms
+   * @param {WaterfallStage[] | null} waterfall its stages
+   */
   firstSound(ms, waterfall) {
     [this.#record.firstSoundMs, this.#record.waterfall] = [ms, waterfall];
     this.#showTime();
@@ -108,18 +136,20 @@ export class Turn {
     if (!this.#record.note) this.#note("interrupted");
   }
 
-  /** Ends the answer; `problem` is the reason of an early end. */
+  /** Ends the answer. @param {string} [problem] reason of an early end */
   finish(problem) {
     if (problem) this.#record.note = problem;
     this.#finished(problem);
     this.#changed();
   }
 
+  /** @param {string} [problem] */
   #finished(problem) {
     if (problem) this.#note(problem);
     this.#item.removeAttribute("aria-busy");
   }
 
+  /** @param {string} text */
   #note(text) {
     this.#record.note = text;
     this.#foot.textContent = text;
@@ -134,6 +164,7 @@ export class Turn {
     this.#scroll();
   }
 
+  /** @param {CallRecord} call */
   #showCall({ name, arguments: given, result }) {
     const item = element("li");
     item.append(Object.assign(element("code"), { textContent: `${name}(${given === "{}" ? "" : given})` }), ` gave ${result}`);
@@ -154,10 +185,16 @@ export class Turn {
   }
 }
 
+/** @param {string} text */
 function struck(text) {
   return Object.assign(element("s", "unheard"), { textContent: text, title: "not heard" });
 }
 
+/**
+ * @template {keyof HTMLElementTagNameMap} Tag
+ * @param {Tag} tag
+ * @param {string} name class
+ */
 function element(tag, name = "") {
   const made = document.createElement(tag);
   made.className = name;

@@ -1,6 +1,14 @@
 // The parts of the page that more than one module changes: state, alert, notice, first sound.
 
-export const $ = (id) => document.getElementById(id);
+/** @import { PageElements } from "./types/elements.js" */
+
+/**
+ * Returns the element of this id.
+ *
+ * @template {keyof PageElements} Id
+ * @param {Id} id
+ */
+export const $ = (id) => /** @type {PageElements[Id]} */ (document.getElementById(id));
 
 const WORDS = {
   idle: "Not connected",
@@ -12,7 +20,7 @@ const WORDS = {
   speaking: "Speaking",
 };
 
-/** Shows the conversation's state; `state` is a key of WORDS. */
+/** Shows the conversation's state. @param {keyof typeof WORDS} state */
 export function show(state) {
   document.body.dataset.state = state;
   const holds = state === "listening" && document.body.dataset.turns === "none";
@@ -20,19 +28,19 @@ export function show(state) {
   $("call-label").textContent = state === "idle" ? "Start talking" : "Hang up";
 }
 
-/** Shows an error; an empty text hides it. */
+/** Shows an error; an empty text hides it. @param {string} text */
 export function alertText(text) {
   $("alert").textContent = text;
   $("alert").hidden = !text;
 }
 
-/** Shows a notice about this call; an empty text hides it. */
+/** Shows a notice about this call; an empty text hides it. @param {string} text */
 export function noticeText(text) {
   $("notice").textContent = text;
   $("notice").hidden = !text;
 }
 
-/** Shows the time to first sound; null for none. */
+/** Shows the time to first sound; null for none. @param {number | null} ms */
 export function showFirstSound(ms) {
   $("ttfp").textContent = ms === null ? "–" : `${ms} ms`;
 }

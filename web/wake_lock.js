@@ -2,6 +2,7 @@
 
 export class WakeLock {
   #wanted = false;
+  /** @type {WakeLockSentinel | null} */
   #lock = null;
 
   constructor() {

@@ -10,17 +10,18 @@ const LEAST = 2;
 
 export class Waveform {
   #canvas;
+  /** @type {number[]} */
   #levels = [];
   /** With reduced motion the page shows one bar that grows and shrinks, in CSS. */
   #still = matchMedia("(prefers-reduced-motion: reduce)");
 
   /** @param {HTMLElement} meter holds the canvas; its colour is that of the bars */
   constructor(meter) {
-    this.#canvas = meter.querySelector("canvas");
+    this.#canvas = /** @type {HTMLCanvasElement} */ (meter.querySelector("canvas"));
     this.clear();
   }
 
-  /** Adds a bar; level from 0 to 1. */
+  /** Adds a bar. @param {number} level from 0 to 1 */
   add(level) {
     this.#levels.push(level);
     if (this.#levels.length > MAX_BARS) this.#levels.shift();
@@ -39,7 +40,7 @@ export class Waveform {
     this.#canvas.width = Math.round(width * scale);
     this.#canvas.height = Math.round(height * scale);
     if (this.#still.matches || width === 0) return;
-    const context = this.#canvas.getContext("2d");
+    const context = /** @type {CanvasRenderingContext2D} */ (this.#canvas.getContext("2d"));
     context.scale(scale, scale);
     context.fillStyle = getComputedStyle(this.#canvas).color;
     const bars = Math.floor(width / (BAR + GAP));

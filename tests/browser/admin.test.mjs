@@ -6,9 +6,12 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { URL_OF_PAGE, axeFinds, state, withBeeps } from "./calls.mjs";
 
+/** @import { Page } from "playwright-core" */
+
 const ADMIN = new URL("admin", URL_OF_PAGE).href;
+/** Waits until an element's text matches. @type {(page: Page, id: string, wanted: string) => Promise<unknown>} */
 const shown = (page, id, wanted) =>
-  page.waitForFunction(([name, text]) => new RegExp(text).test(document.getElementById(name).textContent), [id, wanted]);
+  page.waitForFunction(({ name, text }) => new RegExp(text).test(document.getElementById(name)?.textContent ?? ""), { name: id, text: wanted });
 
 test("figures follow a call", () =>
   withBeeps(async (page) => {
@@ -54,7 +57,7 @@ test("axe finds nothing wrong in either theme", () =>
   withBeeps(async (page) => {
     await page.goto(ADMIN);
     await shown(page, "calls", "^\\d+ of \\d+$");
-    for (const colorScheme of ["light", "dark"]) {
+    for (const colorScheme of /** @type {const} */ (["light", "dark"])) {
       await page.emulateMedia({ colorScheme });
       assert.deepEqual(await axeFinds(page), [], colorScheme);
     }
@@ -63,9 +66,9 @@ test("axe finds nothing wrong in either theme", () =>
 test("charts are drawn in the theme's colours", () =>
   withBeeps(async (page) => {
     await page.goto(ADMIN);
-    for (const [colorScheme, accent] of [["light", "#0f766e"], ["dark", "#2dd4bf"]]) {
+    for (const [colorScheme, accent] of /** @type {const} */ ([["light", "#0f766e"], ["dark", "#2dd4bf"]])) {
       await page.emulateMedia({ colorScheme });
       // With the next reading.
-      await page.waitForFunction((accent) => document.querySelector("#chart-calls").getContext("2d").strokeStyle === accent, accent);
+      await page.waitForFunction((accent) => document.querySelector("#chart-calls").getContext("2d")?.strokeStyle === accent, accent);
     }
   }));

@@ -4,6 +4,9 @@ import { existsSync } from "node:fs";
 import { readFile, writeFile } from "node:fs/promises";
 import { chromium } from "playwright-core";
 
+/** @import { Browser, BrowserContextOptions } from "playwright-core" */
+/** @typedef {import("playwright-core").Page} Page */
+
 /** Chromium from Debian; no other browser is fetched. */
 const EXECUTABLE = process.env.REPARTEE_CHROMIUM ?? "/usr/bin/chromium";
 
@@ -20,7 +23,7 @@ const QUIET = [
 /** Fake microphones. */
 export const MICROPHONE = {
   /** A file that plays once, from when the page opens the microphone; then silence. */
-  file: (path) => [
+  file: (/** @type {string} */ path) => [
     "--use-fake-ui-for-media-stream",
     "--use-fake-device-for-media-stream",
     `--use-file-for-fake-audio-capture=${path}%noloop`,
@@ -31,17 +34,24 @@ export const MICROPHONE = {
   beeps: ["--use-fake-ui-for-media-stream", "--use-fake-device-for-media-stream"],
 };
 
-/** A browser with this microphone. */
+/** A browser with this microphone. @param {string[]} microphone */
 export function launch(microphone) {
   if (!existsSync(EXECUTABLE)) throw new Error(`${EXECUTABLE} is missing: run \`make setup-test\` first`);
   return chromium.launch({
     executablePath: EXECUTABLE,
     // Chromium has no sandbox for root, and build machines often run as root.
-    args: [...QUIET, ...microphone, ...(process.getuid() === 0 ? ["--no-sandbox"] : [])],
+    args: [...QUIET, ...microphone, ...(process.getuid?.() === 0 ? ["--no-sandbox"] : [])],
   });
 }
 
-/** Opens an isolated page for `use`, and always closes it. `options` are for its context. */
+/**
+ * Opens an isolated page for `use`, and always closes it.
+ *
+ * @template Result
+ * @param {Browser} browser
+ * @param {(page: Page) => Promise<Result>} use
+ * @param {BrowserContextOptions} options of its context
+ */
 export async function withPageOf(browser, use, options = {}) {
   const context = await browser.newContext({ bypassCSP: true, viewport: { width: 390, height: 780 }, ...options });
   try {
@@ -53,7 +63,14 @@ export async function withPageOf(browser, use, options = {}) {
   }
 }
 
-/** The same in a browser of its own. */
+/**
+ * The same in a browser of its own.
+ *
+ * @template Result
+ * @param {string[]} microphone
+ * @param {(page: Page) => Promise<Result>} use
+ * @param {BrowserContextOptions} options
+ */
 export async function withPage(microphone, use, options = {}) {
   const browser = await launch(microphone);
   try {
@@ -69,12 +86,16 @@ export async function withPage(microphone, use, options = {}) {
  * than what is played.
  */
 export function record() {
-  const [track] = document.querySelector("audio").srcObject.getAudioTracks();
+  const stream = /** @type {MediaStream} */ (document.querySelector("audio").srcObject);
+  const [track] = stream.getAudioTracks();
+  if (!track) throw new Error("the <audio> element plays no track");
   const reader = new MediaStreamTrackProcessor({ track: track.clone(), maxBufferSize: 1000 }).readable.getReader();
   window.recorded = [];
   // Time without any output of the receiver, not even silence, because nothing requested samples.
   window.stalledMs = 0;
+  /** @type {number | null} */
   let due = null;
+  /** @type {(result: ReadableStreamReadResult<AudioData>) => Promise<void>} */
   const read = async ({ done, value }) => {
     if (done) return;
     const { timestamp, numberOfFrames: length, sampleRate: rate } = value;
@@ -90,7 +111,12 @@ export function record() {
   reader.read().then(read);
 }
 
-/** Runs in the page: returns the samples since the last call, as base64 of 16 bit little endian at `rate`. */
+/**
+ * Runs in the page: returns the samples since the last call, as base64 of 16 bit little endian at `rate`.
+ *
+ * @param {number} rate
+ * @returns {Promise<string>}
+ */
 export async function recording(rate) {
   const kept = window.recorded.splice(0);
   const length = kept.reduce((sum, { samples }) => sum + samples.length, 0);
@@ -116,16 +142,27 @@ export async function recording(rate) {
 /**
  * Writes a microphone file: `leadS` of silence, then the questions with `betweenS` of silence after each. They are mono 16 bit PCM
  * of one rate.
+ *
+ * @param {string} path
+ * @param {string[]} questions files
+ * @param {number} leadS
+ * @param {number} betweenS
  */
 export async function writeMicrophone(path, questions, leadS, betweenS) {
   const spoken = await Promise.all(questions.map(async (question) => pcm(await readFile(question), question)));
   const { rate } = spoken[0];
+  /** @param {number} seconds */
   const silence = (seconds) => Buffer.alloc(Math.round(seconds * rate) * 2);
   const parts = spoken.flatMap(({ sound }) => [sound, silence(betweenS)]);
   await writeFile(path, wave(rate, Buffer.concat([silence(leadS), ...parts])));
 }
 
-/** A wav file of mono 16 bit PCM. */
+/**
+ * A wav file of mono 16 bit PCM.
+ *
+ * @param {number} rate
+ * @param {Buffer} sound
+ */
 export function wave(rate, sound) {
   const head = Buffer.alloc(44);
   head.write("RIFF", 0);
@@ -143,6 +180,10 @@ export function wave(rate, sound) {
   return Buffer.concat([head, sound]);
 }
 
+/**
+ * @param {Buffer} wav
+ * @param {string} name of its file
+ */
 function pcm(wav, name) {
   const plain = wav.toString("latin1", 8, 16) === "WAVEfmt " && wav.toString("latin1", 36, 40) === "data";
   if (!plain || wav.readUInt16LE(22) !== 1 || wav.readUInt16LE(34) !== 16) {

@@ -6,9 +6,16 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ANSWERED, SPOKEN, axeFinds, call, inCall, send, sent, state, withStandin, words } from "./calls.mjs";
 
+/** @import { Page } from "playwright-core" */
+
+/** @param {{ type: string }[]} events */
 const types = (events) => events.map(({ type }) => type);
 
-/** Waits until the stand-in receives the microphone's sound, or has received none for a while. */
+/**
+ * Waits until the stand-in receives the microphone's sound, or has received none for a while.
+ *
+ * @type {(page: Page, sound: boolean) => Promise<unknown>}
+ */
 const hears = (page, sound) =>
   page.waitForFunction((wanted) => (standin.level() > 0.01) === wanted, sound);
 
@@ -39,7 +46,7 @@ test("push-to-talk commits by release", () =>
     ]);
     await state(page, "thinking");
     await hears(page, false);
-    assert.match(await page.textContent(".asked"), /^Your turn, \d\.\d s$/);
+    assert.match((await page.textContent(".asked")) ?? "", /^Your turn, \d\.\d s$/);
   }));
 
 test("mute silences the microphone and back", () =>
@@ -102,7 +109,7 @@ test("another microphone takes over within the call", () =>
     await page.evaluate(() => {
       const opened = navigator.mediaDevices.getUserMedia;
       navigator.mediaDevices.getUserMedia = async function (wanted) {
-        window.asked = wanted.audio.deviceId;
+        window.asked = typeof wanted?.audio === "object" && wanted.audio.deviceId;
         window.opened = await opened.call(this, wanted);
         return window.opened;
       };
@@ -124,7 +131,7 @@ test("the screen stays on during a call", () =>
   withStandin(async (page) => {
     await page.evaluate(() => {
       window.locks = [];
-      const request = async (kind) => {
+      const request = async (/** @type {string} */ kind) => {
         window.locks.push(kind);
         return { release: () => window.locks.push("released") };
       };
@@ -149,14 +156,14 @@ test("events are listed both ways", () =>
     await page.fill("#filter", "response.create");
     assert.deepEqual(await page.locator("#log li:visible .type").allTextContents(), ["response.created", "response.create"]);
     await page.click("#log li.sent:visible summary");
-    assert.match(await page.textContent("#log pre"), /"type": "response.create"/);
+    assert.match((await page.textContent("#log pre")) ?? "", /"type": "response.create"/);
   }));
 
 test("keyboard alone holds a call", () =>
   withStandin(async (page) => {
-    const reach = async (id) => {
+    const reach = async (/** @type {string} */ id) => {
       for (let presses = 0; presses < 40; presses += 1) {
-        if (await page.evaluate((wanted) => document.activeElement.id === wanted, id)) return;
+        if (await page.evaluate((wanted) => document.activeElement?.id === wanted, id)) return;
         await page.keyboard.press("Tab");
       }
       assert.fail(`Tab never reaches #${id}`);
@@ -165,7 +172,7 @@ test("keyboard alone holds a call", () =>
     await page.keyboard.press("Enter");
     await page.waitForSelector("#settings[open]");
     await page.keyboard.press("Escape");
-    assert.equal(await page.evaluate(() => document.activeElement.id), "open-settings", "focus goes back");
+    assert.equal(await page.evaluate(() => document.activeElement?.id), "open-settings", "focus goes back");
     await reach("call");
     await page.keyboard.press("Enter");
     await state(page, "listening");
@@ -186,8 +193,8 @@ test("keyboard alone holds a call", () =>
 
 test("axe finds nothing wrong in either theme", () =>
   withStandin(async (page) => {
-    const check = async (where) => {
-      for (const colorScheme of ["light", "dark"]) {
+    const check = async (/** @type {string} */ where) => {
+      for (const colorScheme of /** @type {const} */ (["light", "dark"])) {
         await page.emulateMedia({ colorScheme, reducedMotion: "reduce" });
         assert.deepEqual(await axeFinds(page), [], `${where}, ${colorScheme}`);
       }
@@ -229,6 +236,7 @@ test("the chosen theme is kept", () =>
 
 test("the page keeps to its own policy", () =>
   withStandin(async (page) => {
+    /** @type {string[]} */
     const broken = [];
     page.on("console", (message) => /Content Security Policy/.test(message.text()) && broken.push(message.text()));
     await call(page);

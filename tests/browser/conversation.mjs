@@ -11,6 +11,8 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { MICROPHONE, record, recording, wave, withPage, writeMicrophone } from "./browser.mjs";
 
+/** @import { Page } from "playwright-core" */
+
 const RATE = 24000;
 /** Silence before the question, until the call is connected; a busy machine starts a browser slowly. */
 const LEAD_S = 4;
@@ -25,6 +27,7 @@ const TAIL_MS = 500;
 function notice() {
   window.states = [];
   window.RTCPeerConnection = class extends RTCPeerConnection {
+    /** @param {[RTCConfiguration?]} settings */
     constructor(...settings) {
       super(...settings);
       window.connection = this;
@@ -36,7 +39,7 @@ function notice() {
   });
 }
 
-/** Runs in the page: returns true once `count` answers were spoken to their end, or an error shows. */
+/** Runs in the page: returns true once `count` answers were spoken to their end, or an error shows. @param {number} count */
 function spoken(count) {
   if (!document.querySelector("#alert").hidden) return true;
   const begun = window.states.filter((state) => state === "speaking").length;
@@ -45,6 +48,7 @@ function spoken(count) {
 
 /** Runs in the page: returns the visible state. */
 function seen() {
+  /** @param {string} selector */
   const texts = (selector) => [...document.querySelectorAll(selector)].map((element) => element.textContent);
   const { paused, muted, volume } = document.querySelector("audio");
   const audible = !paused && !muted && volume === 1;
@@ -54,9 +58,12 @@ function seen() {
 /** Runs in the page: returns the receiver's statistics since the last call. */
 async function reception() {
   const reports = [...(await window.connection.getStats()).values()];
+  /** @type {Record<string, number>} */
   const now = reports.find(({ type, kind }) => type === "inbound-rtp" && kind === "audio");
   const { last = {}, stalledBeforeMs = 0 } = window;
-  const since = (name) => now[name] - (last[name] ?? 0);
+  /** @param {string} name of a counter, which Chromium has */
+  const since = (name) => (now[name] ?? NaN) - (last[name] ?? 0);
+  /** @param {string} name of a counter of samples */
   const ms = (name) => (since(name) * 1000) / 48000;
   window.last = now;
   window.stalledBeforeMs = window.stalledMs;
@@ -72,6 +79,12 @@ async function reception() {
   };
 }
 
+/**
+ * @param {Page} page
+ * @param {string} url
+ * @param {string} folder of the recordings
+ * @param {number} count of the questions
+ */
 async function converse(page, url, folder, count) {
   await page.addInitScript(notice);
   await page.goto(url);
@@ -79,12 +92,14 @@ async function converse(page, url, folder, count) {
   await page.click("#call");
   await page.waitForFunction(() => document.querySelector("audio").srcObject);
   await page.evaluate(record);
+  /** @type {{ recording: string, reception: object }[]} */
   const heard = [];
   for (let turn = 0; turn < count; turn += 1) {
     await page.waitForFunction(spoken, turn + 1, { timeout: ANSWERED_WITHIN_MS });
     await page.waitForTimeout(TAIL_MS);
-    heard.push({ recording: join(folder, `${turn}.wav`), reception: await page.evaluate(reception) });
-    await writeFile(heard[turn].recording, wave(RATE, Buffer.from(await page.evaluate(recording, RATE), "base64")));
+    const file = join(folder, `${turn}.wav`);
+    heard.push({ recording: file, reception: await page.evaluate(reception) });
+    await writeFile(file, wave(RATE, Buffer.from(await page.evaluate(recording, RATE), "base64")));
   }
   const { answers, times, states, alert, audible } = await page.evaluate(seen);
   await page.click("#call");

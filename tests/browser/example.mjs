@@ -4,11 +4,14 @@
 //
 // Prints the answer that the page shows, once its <audio> element has played some of it.
 
+import { once } from "node:events";
 import { readFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { MICROPHONE, record, withPage, writeMicrophone } from "./browser.mjs";
+
+/** @import { AddressInfo } from "node:net" */
 
 const PAGE = fileURLToPath(new URL("../../gateway/examples/page.html", import.meta.url));
 /** Silence before the question, until the call is connected; a busy machine starts a browser slowly. */
@@ -19,12 +22,13 @@ const ANSWERED_WITHIN_MS = 60_000;
 const [server, folder, question] = process.argv.slice(2);
 const html = await readFile(PAGE);
 const pages = createServer((_, reply) => reply.setHeader("Content-Type", "text/html").end(html));
-await new Promise((resolve) => pages.listen(0, "localhost", resolve));
+await once(pages.listen(0, "localhost"), "listening");
+const { port } = /** @type {AddressInfo} */ (pages.address());
 const microphone = join(folder, "microphone.wav");
 await writeMicrophone(microphone, [question], LEAD_S, AFTER_S);
 const answer = await withPage(MICROPHONE.file(microphone), async (page) => {
   page.setDefaultTimeout(ANSWERED_WITHIN_MS);
-  await page.goto(`http://localhost:${pages.address().port}/?server=${server}`);
+  await page.goto(`http://localhost:${port}/?server=${server}`);
   await page.click("button");
   await page.waitForFunction(() => document.querySelector("audio").srcObject);
   await page.evaluate(record);

@@ -6,7 +6,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { MICROPHONE, withPage } from "./browser.mjs";
 
-const { REPARTEE_URL: address, REPARTEE_KEY: key } = process.env;
+const { REPARTEE_URL: address = "", REPARTEE_KEY: key = "" } = process.env;
 
 /** Accepts the browser's certificate warning. */
 const GOING_ON = { ignoreHTTPSErrors: true };

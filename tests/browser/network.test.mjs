@@ -4,6 +4,7 @@
 
 import assert from "node:assert/strict";
 import { createSocket } from "node:dgram";
+import { once } from "node:events";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -12,6 +13,8 @@ import { test } from "node:test";
 import { MICROPHONE, record, withPage, writeMicrophone } from "./browser.mjs";
 import { URL_OF_PAGE, alertText, state } from "./calls.mjs";
 
+/** @import { Page } from "playwright-core" */
+
 const QUESTION = fileURLToPath(new URL("../questions/capital-of-france.wav", import.meta.url));
 /** Silence before the question, until the call is connected; a busy machine starts a browser slowly. */
 const LEAD_S = 5;
@@ -19,7 +22,7 @@ const AFTER_S = 30;
 /** Longer than the page waits for the first packet of a call. */
 const CONNECT_WITHIN_MS = 10_000;
 
-/** A page whose microphone asks one question after a while. */
+/** A page whose microphone asks one question after a while. @param {(page: Page) => Promise<void>} use */
 async function asking(use) {
   const folder = await mkdtemp(join(tmpdir(), "repartee-"));
   try {
@@ -31,12 +34,18 @@ async function asking(use) {
   }
 }
 
-/** Blocks UDP: rewrites the server's answers to a port of this machine that drops everything. */
+/**
+ * Blocks UDP: rewrites the server's answers to a port of this machine that drops everything.
+ *
+ * @param {Page} page
+ * @param {() => Promise<void>} use
+ */
 async function withoutUdp(page, use) {
   const hole = createSocket("udp4");
-  await new Promise((resolve) => hole.bind(0, "127.0.0.1", resolve));
+  await once(hole.bind(0, "127.0.0.1"), "listening");
   await page.route("**/v1/realtime/calls", async (route) => {
     const response = await route.fetch();
+    /** @param {string} line */
     const blocked = (line) => line.replace(/ \S+ \d+ typ host/, ` 127.0.0.1 ${hole.address().port} typ host`);
     const sdp = (await response.text()).split("\r\n").map((line) => (line.startsWith("a=candidate:") ? blocked(line) : line));
     await route.fulfill({ response, body: sdp.join("\r\n") });
@@ -49,7 +58,7 @@ async function withoutUdp(page, use) {
   }
 }
 
-/** Calls, and lets the time pass in which a first packet could come. */
+/** Calls, and lets the time pass in which a first packet could come. @param {Page} page */
 async function callInVain(page) {
   const answered = page.waitForResponse("**/v1/realtime/calls");
   await page.click("#call");
@@ -62,6 +71,7 @@ async function callInVain(page) {
 /** Runs in the page before its own scripts: keeps its connection for the test. */
 function noticeConnection() {
   window.RTCPeerConnection = class extends RTCPeerConnection {
+    /** @param {[RTCConfiguration?]} settings */
     constructor(...settings) {
       super(...settings);
       window.connection = this;
@@ -69,14 +79,14 @@ function noticeConnection() {
   };
 }
 
-/** Waits until an answer was shown and some of it was played. */
+/** Waits until an answer was shown and some of it was played. @param {Page} page */
 async function answeredAloud(page) {
   await page.waitForFunction(() => document.querySelector("audio").srcObject);
   await page.evaluate(record);
   await page.waitForFunction(() => /^\d+ ms$/.test(document.querySelector("#ttfp").textContent));
   await page.waitForFunction(() => window.recorded.some(({ samples }) => samples.some((x) => Math.abs(x) > 0.1)));
   await state(page, "listening");
-  assert.match(await page.textContent(".answer"), /\w/);
+  assert.match((await page.textContent(".answer")) ?? "", /\w/);
 }
 
 test("a blocked call goes on over a websocket", () =>
@@ -86,11 +96,11 @@ test("a blocked call goes on over a websocket", () =>
       await page.goto(URL_OF_PAGE);
       await callInVain(page);
       await state(page, "listening");
-      assert.match(await page.textContent("#notice"), /UDP does not get through.*websocket/);
+      assert.match((await page.textContent("#notice")) ?? "", /UDP does not get through.*websocket/);
       assert.equal(await page.isHidden("#alert"), true);
       // The microphone's audio is sent, and the answer is played.
       await answeredAloud(page);
-      assert.match(await page.textContent(".asked"), /^Your turn, \d\.\d s$/);
+      assert.match((await page.textContent(".asked")) ?? "", /^Your turn, \d\.\d s$/);
       // A stopped answer keeps its heard part, as this page counts it.
       await page.fill("#text", "Count down from ten to five.");
       await page.press("#text", "Enter");

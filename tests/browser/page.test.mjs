@@ -6,7 +6,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { MICROPHONE, withPage } from "./browser.mjs";
-import { ANSWERED, SPOKEN, STANDIN, URL_OF_PAGE, alertText, inCall, send, state, withBeeps } from "./calls.mjs";
+import { ANSWERED, SPOKEN, STANDIN, URL_OF_PAGE, alertText, inCall, send, sent, state, withBeeps, words } from "./calls.mjs";
+
+/** @import { StubEvent } from "./calls.mjs" */
 
 test("a turn shows words, states and first sound", () =>
   inCall(async (page) => {
@@ -31,7 +33,7 @@ test("a turn shows words, states and first sound", () =>
     await state(page, "listening");
     assert.equal(await page.textContent(".answer"), "Two and two is four.");
     assert.equal(await page.textContent(".asked"), "Your turn, 1.5 s");
-    assert.match(await page.textContent(".time"), /^first sound \d+ ms$/);
+    assert.match((await page.textContent(".time")) ?? "", /^first sound \d+ ms$/);
     assert.equal(await page.getAttribute("#turns li", "aria-busy"), null);
   }));
 
@@ -40,29 +42,36 @@ test("a turn shows words, states and first sound", () =>
  * run as it is advanced.
  */
 function scriptedClock() {
+  /** @type {Map<() => void, { every: number, due: number }>} */
   const timers = new Map();
-  const clock = { now: 10_000, onset: Infinity };
+  const clock = {
+    now: 10_000,
+    onset: Infinity,
+    /** @param {number} ms */
+    advance(ms) {
+      for (const end = clock.now + ms; clock.now < end; ) {
+        clock.now += 1;
+        for (const [run, timer] of timers) {
+          if (clock.now < timer.due) continue;
+          timer.due += timer.every;
+          run();
+        }
+      }
+    },
+  };
   window.clock = clock;
   performance.now = () => clock.now;
-  window.setInterval = (run, every) => {
+  // A timer's handle is its function, where a browser's is a number.
+  const setInterval = (/** @type {() => void} */ run, /** @type {number} */ every) => {
     timers.set(run, { every, due: clock.now + every });
     return run;
   };
-  window.clearInterval = (run) => timers.delete(run);
+  const clearInterval = (/** @type {() => void} */ run) => timers.delete(run);
+  Object.assign(window, { setInterval, clearInterval });
   AnalyserNode.prototype.getFloatTimeDomainData = function (samples) {
     const perMs = this.context.sampleRate / 1000;
     for (let i = 0; i < samples.length; i += 1) {
       samples[i] = clock.now - (samples.length - i) / perMs >= clock.onset ? 0.5 : 0;
-    }
-  };
-  clock.advance = (ms) => {
-    for (const end = clock.now + ms; clock.now < end; ) {
-      clock.now += 1;
-      for (const [run, timer] of timers) {
-        if (clock.now < timer.due) continue;
-        timer.due += timer.every;
-        run();
-      }
     }
   };
 }
@@ -102,8 +111,8 @@ test("time to first sound follows the wait", () =>
     // Sound through an encoder, a jitter buffer and a decoder, on a busy machine: the page's own times are the bounds.
     const wait = 700;
     const times = await page.evaluate(
-      async ([events, ms]) => {
-        const seen = (what) =>
+      async ({ events, ms }) => {
+        const seen = (/** @type {() => boolean} */ what) =>
           new Promise((resolve) => {
             const look = () => what() && resolve(performance.now());
             new MutationObserver(look).observe(document.body, { subtree: true, childList: true, characterData: true });
@@ -118,9 +127,9 @@ test("time to first sound follows the wait", () =>
         standin.sound(true);
         return { sentAt, committedBy, soundAt, shownAt: await shown };
       },
-      [[...SPOKEN, { type: "response.output_audio_transcript.delta", response_id: "resp_1", delta: "Two" }], wait],
+      { events: [...SPOKEN, words("Two")], ms: wait },
     );
-    const shown = parseInt(await page.textContent("#ttfp"), 10);
+    const shown = parseInt((await page.textContent("#ttfp")) ?? "", 10);
     // The page looks at stretches of 10 ms and rounds to whole ones.
     const [least, most] = [times.soundAt - times.committedBy - 11, times.shownAt - times.sentAt + 1];
     assert.ok(shown >= least && shown <= most, `${shown} ms shown, not ${least} to ${most} ms`);
@@ -159,14 +168,16 @@ test("an answer without sound ends the wait", () =>
 for (const remembers of [false, true]) {
   test(`earlier turns are ${remembers ? "kept" : "deleted"} where remembers is ${remembers}`, () =>
     inCall(async (page) => {
+      /** @type {StubEvent[]} */
       const items = ["item_1", "item_2"].map((id) => ({ type: "conversation.item.done", item: { id } }));
+      /** @type {StubEvent} */
       const played = { type: "output_audio_buffer.stopped", response_id: "resp_1" };
       await send(page, ...SPOKEN, ...items, ANSWERED, played);
       // Events arrive in order: once the error shows, everything before it has been dealt with.
       await send(page, { type: "error", error: { message: "all seen" } });
       assert.match(await alertText(page), /all seen/);
       await page.waitForTimeout(200);
-      const deleted = await page.evaluate(() => standin.events.map(({ type, item_id: item }) => `${type} ${item}`));
+      const deleted = await page.evaluate(() => standin.events.map((event) => `${event.type} ${"item_id" in event && event.item_id}`));
       const forgotten = ["conversation.item.delete item_1", "conversation.item.delete item_2"];
       assert.deepEqual(deleted, remembers ? [] : forgotten);
     }, { name: "stand-in", remembers }));
@@ -207,7 +218,7 @@ test("a lost connection is redialled with its history", () =>
     await page.waitForFunction(() => standin.calls === 2);
     await page.waitForFunction(() => standin.events.length === 2);
     await state(page, "listening");
-    const told = await page.evaluate(() => standin.events.map(({ item }) => `${item.role}: ${item.content[0].text}`));
+    const told = (await sent(page, 2, "conversation.item.create")).map(({ item }) => `${item.role}: ${item.content[0].text}`);
     assert.deepEqual(told, ["user: Two and two?", "assistant: It is four."]);
     assert.equal(await page.isHidden("#alert"), true);
     assert.equal(await page.textContent(".answer"), "It is four.", "what was said stays on the page");
@@ -245,6 +256,7 @@ for (const [name, address] of [["typed in", ""], ["in the address", "#key=the-ke
   test(`a key ${name} opens the server`, () =>
     withBeeps(async (page) => {
       const keyless = { status: 401, json: { error: { code: "missing_api_key", message: "this server needs a key" } } };
+      /** @type {string[]} */
       const seen = [];
       await page.route("**/v1/realtime/**", async (route) => {
         const key = route.request().headers().authorization;
@@ -258,7 +270,7 @@ for (const [name, address] of [["typed in", ""], ["in the address", "#key=the-ke
       await page.click("#call");
       if (!address) {
         assert.match(await alertText(page), /needs a key/);
-        assert.equal(await page.evaluate(() => document.activeElement.id), "key");
+        assert.equal(await page.evaluate(() => document.activeElement?.id), "key");
         await page.fill("#key", "the-key-of-the-house");
         await page.press("#key", "Enter");
       }
@@ -283,10 +295,10 @@ test("a denied microphone is reported", () =>
     await state(page, "idle");
   }));
 
-for (const [name, error, words] of [
+for (const [name, error, reason] of /** @type {const} */ ([
   ["missing", "NotFoundError", /No microphone was found/],
   ["busy", "NotReadableError", /another program may be using it/],
-]) {
+])) {
   test(`a ${name} microphone is reported`, () =>
     withBeeps(async (page) => {
       // The test replaces the browser's reply, so that the machine's devices do not matter.
@@ -295,7 +307,7 @@ for (const [name, error, words] of [
       }, error);
       await page.goto(URL_OF_PAGE);
       await page.click("#call");
-      assert.match(await alertText(page), words);
+      assert.match(await alertText(page), reason);
       await state(page, "idle");
     }));
 }
@@ -313,17 +325,17 @@ test("an insecure page says where the microphone works", () =>
     assert.match(await alertText(page), /https:\/\/ or on this machine/);
   }));
 
-for (const [name, reply, words] of [
+for (const [name, reply, reason] of /** @type {const} */ ([
   ["full", { status: 503, json: { error: { code: "session_limit_reached", message: "all slots are taken" } } }, /server is full/],
   ["refusing", { status: 400, json: { error: { message: "the offer has no audio" } } }, /refused the call: the offer has no audio/],
   ["broken", { status: 500, body: "oops" }, /refused the call \(status 500\)/],
-]) {
+])) {
   test(`a ${name} server is reported`, () =>
     withBeeps(async (page) => {
       await page.route("**/v1/realtime/calls", (route) => route.fulfill(reply));
       await page.goto(URL_OF_PAGE);
       await page.click("#call");
-      assert.match(await alertText(page), words);
+      assert.match(await alertText(page), reason);
       await state(page, "idle");
     }));
 }

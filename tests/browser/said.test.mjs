@@ -7,10 +7,15 @@ import { readFile } from "node:fs/promises";
 import { test } from "node:test";
 import { ANSWERED, SPOKEN, call, inCall, send, sent, state, words } from "./calls.mjs";
 
+/** @import { Page } from "playwright-core" */
+/** @import { StubEvent } from "./calls.mjs" */
+
+/** @type {StubEvent} */
 const STARTED = { type: "output_audio_buffer.started", response_id: "resp_1" };
+/** @type {StubEvent} */
 const STOPPED = { type: "output_audio_buffer.stopped", response_id: "resp_1" };
 
-/** An answer of six words, of which the caller lets two pass before speaking again. */
+/** An answer of six words, of which the caller lets two pass before speaking again. @param {Page} page */
 async function interrupt(page) {
   await send(page, ...SPOKEN, words("One, two, three, "), words("four, five, six."), STARTED);
   await state(page, "speaking");
@@ -29,7 +34,7 @@ test("words that were not heard are struck out", () =>
     await interrupt(page);
     assert.equal(await page.textContent(".unheard"), " three, four, five, six.");
     assert.equal(await page.textContent(".answer"), "One, two, three, four, five, six.", "nothing is lost from sight");
-    assert.match(await page.evaluate(() => getComputedStyle(document.querySelector(".unheard")).textDecorationLine), /line-through/);
+    assert.match(await page.locator(".unheard").evaluate((words) => getComputedStyle(words).textDecorationLine), /line-through/);
     assert.equal(await page.textContent(".turn-foot"), "interrupted, 4 words not heard");
   }));
 
@@ -41,7 +46,7 @@ test("a late transcript goes to its own turn", () =>
     await send(page, { type: `${part}.delta`, item_id: "item_3", delta: "And " });
     await send(page, { type: `${part}.delta`, item_id: "item_3", delta: "now?" });
     await send(page, { type: `${part}.completed`, item_id: "item_1", transcript: "Two and two?" });
-    await page.waitForFunction(() => document.querySelector(".asked").textContent === "You: Two and two?");
+    await page.waitForFunction(() => document.querySelector(".asked")?.textContent === "You: Two and two?");
     assert.deepEqual(await page.locator(".asked").allTextContents(), ["You: Two and two?", "You: And now?"]);
   }));
 
@@ -52,14 +57,14 @@ test("a function is called, shown and answered", () =>
     await page.check("[data-setting=dice]");
     await page.keyboard.press("Escape");
     const [{ session }] = await sent(page, 1, "session.update");
-    assert.deepEqual(session.tools.map(({ name }) => name), ["roll_dice"]);
+    assert.deepEqual(session.tools.map((/** @type {{ name: string }} */ { name }) => name), ["roll_dice"]);
     const called = { type: "function_call", name: "roll_dice", call_id: "call_1", arguments: '{"sides": 2}' };
     await send(page, ...SPOKEN, { type: "response.done", response: { id: "resp_1", status: "completed", output: [called] } });
     const [{ item: result }, next] = await sent(page, 2, "conversation.item.create", "response.create");
     assert.deepEqual([result.type, result.call_id, next.type], ["function_call_output", "call_1", "response.create"]);
     assert.match(result.output, /^[12]$/);
     await send(page, { type: "response.created", response: { id: "resp_2" } }, words("It fell.", "resp_2", "item_4"));
-    await page.waitForFunction(() => document.querySelector(".answer").textContent === "It fell.");
+    await page.waitForFunction(() => document.querySelector(".answer")?.textContent === "It fell.");
     assert.equal(await page.textContent(".calls li"), `roll_dice({"sides": 2}) gave ${result.output}`);
     assert.equal(await page.locator("#turns > li").count(), 1, "the answer belongs to the same turn");
   }));
@@ -95,7 +100,12 @@ test("a reload keeps the history and tells it", () =>
     assert.equal(await page.locator("#turns > li").count(), 0);
   }, { name: "stand-in", remembers: true }));
 
-/** The file that a click brings. */
+/**
+ * The file that a click brings.
+ *
+ * @param {Page} page
+ * @param {string} button
+ */
 async function downloaded(page, button) {
   const [download] = await Promise.all([page.waitForEvent("download"), page.click(button)]);
   return { name: download.suggestedFilename(), contents: await readFile(await download.path()) };
@@ -118,7 +128,7 @@ test("transcript and sound can be saved", () =>
     assert.match(sound.name, /\.webm$/);
     const loudest = await page.evaluate(async (bytes) => {
       const buffer = await new OfflineAudioContext(2, 1, 48000).decodeAudioData(Uint8Array.from(bytes).buffer);
-      const peak = (channel) => buffer.getChannelData(channel).reduce((most, x) => Math.max(most, Math.abs(x)), 0);
+      const peak = (/** @type {number} */ channel) => buffer.getChannelData(channel).reduce((most, x) => Math.max(most, Math.abs(x)), 0);
       return [peak(0), peak(1)];
     }, [...sound.contents]);
     assert.ok(loudest[0] > 0.1, `the caller is on the left: ${loudest}`);

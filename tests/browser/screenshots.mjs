@@ -7,11 +7,18 @@
 import { join } from "node:path";
 import { MICROPHONE, withPage } from "./browser.mjs";
 
-const [url, folder] = process.argv.slice(2);
-const QUESTIONS = ["What is the capital of France?", "Count down from ten to five."];
+/** @import { Page } from "playwright-core" */
 
+const [url, folder] = process.argv.slice(2);
+const QUESTIONS = /** @type {const} */ (["What is the capital of France?", "Count down from ten to five."]);
+
+/** @type {(page: Page, wanted: string) => Promise<unknown>} */
 const state = (page, wanted) => page.waitForFunction((name) => document.body.dataset.state === name, wanted);
 
+/**
+ * @param {Page} page
+ * @param {string} question
+ */
 async function ask(page, question) {
   await page.fill("#text", question);
   await page.press("#text", "Enter");

@@ -8,9 +8,25 @@
 {
   const fetched = window.fetch;
   const location = "/v1/realtime/calls/rtc_standin";
-  const standin = { events: [], calls: 0, hangups: 0 };
+  const absent = () => {
+    throw new Error("there is no call");
+  };
+  /** @type {typeof window.standin} */
+  const standin = {
+    events: [],
+    calls: 0,
+    hangups: 0,
+    opened: Promise.resolve(),
+    refuse: null,
+    send: absent,
+    sound: absent,
+    level: absent,
+    listenAnew: absent,
+    close: absent,
+  };
   window.standin = standin;
 
+  /** @param {string} offer */
   async function answer(offer) {
     standin.calls += 1;
     const peer = new RTCPeerConnection();
@@ -33,14 +49,16 @@
     await peer.setRemoteDescription({ type: "offer", sdp: offer });
     peer.addTrack(voice.stream.getAudioTracks()[0], voice.stream);
     await peer.setLocalDescription();
-    await new Promise((resolve) => {
+    /** @type {Promise<void>} */
+    const gathered = new Promise((resolve) => {
       if (peer.iceGatheringState === "complete") return resolve();
       peer.addEventListener("icegatheringstatechange", () => peer.iceGatheringState === "complete" && resolve());
     });
-    return new Response(peer.localDescription.sdp, { status: 201, headers: { Location: location } });
+    await gathered;
+    return new Response(peer.localDescription?.sdp, { status: 201, headers: { Location: location } });
   }
 
-  /** Keeps the loudest samples of the stream over a time longer than the microphone's beep interval. */
+  /** Keeps the loudest samples of the stream over a time longer than the microphone's beep interval. @param {MediaStream} stream */
   function listen(stream) {
     const element = Object.assign(new Audio(), { srcObject: stream, muted: true });
     element.play();
@@ -48,6 +66,7 @@
     const analyser = new AnalyserNode(context, { fftSize: 8192 });
     context.createMediaStreamSource(stream).connect(analyser);
     const samples = new Float32Array(8192);
+    /** @type {number[]} */
     const peaks = [];
     setInterval(() => {
       analyser.getFloatTimeDomainData(samples);
@@ -62,7 +81,7 @@
     if (url === "/v1/realtime/calls") {
       const { refuse } = standin;
       if (refuse) return Response.json({ error: refuse.error }, { status: refuse.status });
-      return answer(options.body);
+      return answer(String(options?.body));
     }
     if (url === `${location}/hangup`) {
       standin.hangups += 1;

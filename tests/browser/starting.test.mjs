@@ -11,6 +11,7 @@ const REFUSED = { error: { code: "server_starting", message: "the server is load
 
 test("the page waits for the model", () =>
   withBeeps(async (page) => {
+    /** @type {{ status: string, stage: string, fraction: number } | null} */
     let start = { status: "starting", stage: "opening", fraction: 0 };
     await page.route("**/readyz", (route) => (start ? route.fulfill({ status: 503, json: start }) : route.continue()));
     await page.route("**/model.json", (route) => (start ? route.fulfill({ status: 503, json: REFUSED }) : route.continue()));

@@ -12,15 +12,17 @@ import { fileURLToPath } from "node:url";
 // The package does not export its parser.
 const entry = fileURLToPath(import.meta.resolve("@openai/agents-realtime"));
 const { parseRealtimeEvent, realtimeServerEventSchema } = await import(
-  new URL("openaiRealtimeEvents.mjs", `file://${entry}`)
+  new URL("openaiRealtimeEvents.mjs", `file://${entry}`).href
 );
 
 /** Events of the protocol that the package has no schema for: it hands them on as they are. */
 const UNKNOWN_TO_IT = new Set(["input_audio_buffer.timeout_triggered"]);
 
+/** @param {object} event */
 const isRefused = (event) => parseRealtimeEvent({ data: JSON.stringify(event) }).isGeneric;
 
-const lines = (await readFile(process.argv[2], "utf8")).trimEnd().split("\n");
+const [path = ""] = process.argv.slice(2);
+const lines = (await readFile(path, "utf8")).trimEnd().split("\n");
 const events = lines.map((line) => JSON.parse(line)).filter(({ type }) => !UNKNOWN_TO_IT.has(type));
 const complaints = [];
 for (const event of events.filter(isRefused)) {

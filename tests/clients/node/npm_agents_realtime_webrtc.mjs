@@ -7,6 +7,7 @@
 // has asked for with the stock `openai` client; by the same client the call is hung up in the end. The server's playout clock says
 // what was played.
 
+import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { fileURLToPath } from "node:url";
@@ -15,6 +16,9 @@ import OpenAI from "openai";
 import { MICROPHONE, record, recording, withPage } from "../../browser/browser.mjs";
 import { Scenario } from "./scenario.mjs";
 
+/** @import { AddressInfo } from "node:net" */
+/** @import { Page } from "../../browser/browser.mjs" */
+
 const BUNDLE = fileURLToPath(
   new URL("node_modules/@openai/agents-realtime/dist/bundle/openai-realtime-agents.umd.js", import.meta.url),
 );
@@ -22,7 +26,11 @@ const BUNDLE = fileURLToPath(
 const TAIL_MS = 500;
 const PAGE = `<!doctype html><title>agents</title><button>Talk</button><audio></audio><script src="/agents.js"></script>`;
 
-/** Runs in the page: calls, and reports events over `window.happened`. */
+/**
+ * Runs in the page: calls, and reports events over `window.happened`.
+ *
+ * @param {{ url: string, apiKey: string, rate: number }} options
+ */
 async function call({ url, apiKey, rate }) {
   const { OpenAIRealtimeWebRTC, RealtimeAgent, RealtimeSession } = window.OpenAIAgentsRealtime;
   const context = new AudioContext({ sampleRate: rate });
@@ -43,7 +51,8 @@ async function call({ url, apiKey, rate }) {
   const audioElement = document.querySelector("audio");
   const options = { mediaStream: microphone.stream, audioElement };
   const agent = new RealtimeAgent({ name: "Assistant", instructions: "Be brief." });
-  window.session = new RealtimeSession(agent, { transport: new OpenAIRealtimeWebRTC(options) });
+  const transport = new OpenAIRealtimeWebRTC(options);
+  window.session = new RealtimeSession(agent, { transport });
   // What was kept of the sound before the first answer, and with each. Cut here, because a message to the script takes its time.
   window.parts = [];
   window.session.on("transport_event", (event) => {
@@ -51,13 +60,20 @@ async function call({ url, apiKey, rate }) {
     window.happened("event", event);
   });
   window.session.on("error", ({ error }) => window.happened("error", JSON.stringify(error)));
-  window.session.transport.on("audio_transcript_delta", (piece) => window.happened("transcript", piece));
-  window.session.transport.on("turn_done", ({ response }) => window.happened("done", response.id));
+  transport.on("audio_transcript_delta", (piece) => window.happened("transcript", piece));
+  transport.on("turn_done", ({ response }) => window.happened("done", response.id));
   await window.session.connect({ apiKey, url });
-  return window.session.transport.callId;
+  return transport.callId ?? "";
 }
 
+/**
+ * @param {Page} page
+ * @param {string} origin
+ * @param {string} address
+ * @param {Scenario} scenario
+ */
 async function talk(page, origin, address, scenario) {
+  /** @type {Record<string, (event: { response: { id: string }, response_id: string }) => void>} */
   const events = {
     "response.created": ({ response }) => {
       scenario.answer(response.id).ended = false;
@@ -70,7 +86,7 @@ async function talk(page, origin, address, scenario) {
     },
     "output_audio_buffer.cleared": ({ response_id }) => scenario.answer(response_id).stopped(),
   };
-  await page.exposeFunction("happened", (kind, what) => {
+  await page.exposeFunction("happened", (/** @type {string} */ kind, /** @type {any} JSON */ what) => {
     if (kind === "error") scenario.errors.push(what);
     if (kind === "transcript") scenario.answer(what.responseId).transcript += what.delta;
     if (kind === "done") scenario.answer(what).made = true;
@@ -108,8 +124,9 @@ const site = createServer(({ url }, answer) => {
   const [kind, body] = url === "/agents.js" ? ["text/javascript", bundle] : ["text/html", PAGE];
   answer.writeHead(200, { "Content-Type": kind }).end(body);
 });
-await new Promise((resolve) => site.listen(0, "127.0.0.1", resolve));
-const origin = `http://localhost:${site.address().port}/`;
+await once(site.listen(0, "127.0.0.1"), "listening");
+const { port } = /** @type {AddressInfo} */ (site.address());
+const origin = `http://localhost:${port}/`;
 try {
   await withPage(MICROPHONE.denied, (page) => talk(page, origin, address, scenario));
 } finally {

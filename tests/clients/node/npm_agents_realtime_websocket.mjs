@@ -7,8 +7,11 @@
 import { RealtimeAgent, RealtimeSession, tool } from "@openai/agents-realtime";
 import { Scenario } from "./scenario.mjs";
 
-const [address, path] = process.argv.slice(2);
+const [address, path = ""] = process.argv.slice(2);
 const scenario = new Scenario(path);
+/** @import { ScenarioFunction } from "./scenario.mjs" */
+
+/** @param {ScenarioFunction} given */
 const offer = ({ name, description, parameters }) =>
   tool({ name, description, parameters, strict: false, execute: async (args) => scenario.call(args) });
 const tools = scenario.function ? [offer(scenario.function)] : [];

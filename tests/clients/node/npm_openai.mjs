@@ -10,10 +10,10 @@ import OpenAI from "openai";
 import { OpenAIRealtimeWS } from "openai/realtime/ws";
 import { Scenario } from "./scenario.mjs";
 
-const [address, path] = process.argv.slice(2);
+const [address, path = ""] = process.argv.slice(2);
 const scenario = new Scenario(path);
 const client = new OpenAI({ baseURL: `https://${address}/v1`, apiKey: scenario.key });
-const options = { ca: readFileSync(scenario.certificate) };
+const options = { ca: readFileSync(scenario.certificate ?? "") };
 const socket = new OpenAIRealtimeWS({ model: "gpt-realtime", options }, client);
 
 /** Items of answers that may not have been heard to their end. */
@@ -29,7 +29,7 @@ socket.on("response.output_audio.delta", ({ response_id, delta }) => {
   scenario.answer(response_id).sounded(Buffer.from(delta, "base64"));
 });
 socket.on("response.done", ({ response }) => {
-  scenario.answer(response.id).made = true;
+  scenario.answer(response.id ?? "").made = true;
 });
 socket.on("input_audio_buffer.speech_started", () => {
   for (const [answer, item_id] of unheard) {

@@ -5,6 +5,28 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 
+/**
+ * Function to offer.
+ *
+ * @typedef {object} ScenarioFunction
+ * @property {string} name
+ * @property {string} description
+ * @property {any} parameters JSON schema; the clients have their own types for it
+ * @property {string} result
+ */
+
+/**
+ * File that describes a scenario.
+ *
+ * @typedef {object} ScenarioFile
+ * @property {string} folder for recordings
+ * @property {number} rate of all sound
+ * @property {{ say: string, until: string }[]} turns
+ * @property {string} key
+ * @property {string} [certificate] the server's, if it speaks TLS
+ * @property {ScenarioFunction | null} function
+ */
+
 /** Sound is said in pieces of this length. */
 const PIECE_MS = 100;
 /** How much of an answer is heard before it is interrupted. */
@@ -15,18 +37,19 @@ const ANSWERED_WITHIN_MS = 40_000;
 /** One answer as the client hands it out. */
 class Answer {
   transcript = "";
-  /** All that came of its sound, piece by piece. */
+  /** All that came of its sound, piece by piece. @type {Buffer[]} */
   sound = [];
   /** All of it was made, or it was stopped in the making. */
   made = false;
   interrupted = false;
-  /** When its first sound came. */
+  /** When its first sound came. @type {number | undefined} */
   began = undefined;
-  /** True if all of it was played, if the server reports it. */
+  /** True if all of it was played, if the server reports it. @type {boolean | undefined} */
   ended = undefined;
 
   #rate;
 
+  /** @param {number} rate */
   constructor(rate) {
     this.#rate = rate;
   }
@@ -45,10 +68,10 @@ class Answer {
     return this.ended ?? this.playedMs >= this.lengthMs;
   }
 
-  /** More of its sound came. */
+  /** More of its sound came. @param {Buffer | ArrayBuffer} sound */
   sounded(sound) {
     this.began ??= performance.now();
-    this.sound.push(Buffer.from(sound));
+    this.sound.push(sound instanceof ArrayBuffer ? Buffer.from(sound) : Buffer.from(sound));
   }
 
   /** The client plays no more of it. Some clients say so of an answer that was heard to its end, too. */
@@ -59,33 +82,48 @@ class Answer {
 
 /** The turns of one conversation, and their results. */
 export class Scenario {
+  /** @type {Answer[]} */
   answers = [];
+  /** @type {string[]} */
   errors = [];
+  /** @type {{ type: string }[]} */
   events = [];
+  /** Arguments of each call of the function. @type {unknown[]} */
   calls = [];
 
+  /** @type {Map<string, Answer>} */
   #byName = new Map();
 
+  /** @param {string} path of its file */
   constructor(path) {
-    Object.assign(this, JSON.parse(readFileSync(path, "utf8")));
+    /** @type {ScenarioFile} */
+    const file = JSON.parse(readFileSync(path, "utf8"));
+    this.folder = file.folder;
+    this.rate = file.rate;
+    this.turns = file.turns;
+    this.key = file.key;
+    this.certificate = file.certificate;
+    this.function = file.function;
   }
 
-  /** The answer that the client calls by this name. */
+  /** The answer that the client calls by this name. @param {string} name */
   answer(name) {
-    if (!this.#byName.has(name)) {
-      this.#byName.set(name, new Answer(this.rate));
-      this.answers.push(this.#byName.get(name));
+    let answer = this.#byName.get(name);
+    if (!answer) {
+      answer = new Answer(this.rate);
+      this.#byName.set(name, answer);
+      this.answers.push(answer);
     }
-    return this.#byName.get(name);
+    return answer;
   }
 
-  /** The function itself. */
+  /** The function itself. @param {unknown} args */
   call(args) {
     this.calls.push(args);
-    return this.function.result;
+    return this.function?.result;
   }
 
-  /** Notes that all of an answer was made, if it is one: without sound it is none. */
+  /** Notes that all of an answer was made, if it is one: without sound it is none. @param {string} name */
   made(name) {
     if (this.#byName.has(name)) this.answer(name).made = true;
   }
@@ -95,7 +133,11 @@ export class Scenario {
     return this.answers.at(-1);
   }
 
-  /** Takes every turn: hands each piece of its recording to `say`, waits until the answer is as far as the turn says. */
+  /**
+   * Takes every turn: hands each piece of its recording to `say`, waits until the answer is as far as the turn says.
+   *
+   * @param {(piece: Buffer) => unknown} say
+   */
   async take(say) {
     for (const [index, turn] of this.turns.entries()) {
       const sound = readFileSync(turn.say);
@@ -105,6 +147,7 @@ export class Scenario {
     }
   }
 
+  /** @param {number} index of the turn */
   async #answered(index) {
     const deadline = performance.now() + ANSWERED_WITHIN_MS;
     while (!this.#isFarEnough(index)) {
@@ -117,6 +160,7 @@ export class Scenario {
     }
   }
 
+  /** @param {number} index of the turn */
   #isFarEnough(index) {
     const answer = this.answers[index];
     if (!answer) return false;
@@ -132,7 +176,7 @@ export class Scenario {
     }
   }
 
-  /** Prints the results. */
+  /** Prints the results. @param {string} name of the client's package */
   report(name) {
     const manifest = new URL(`node_modules/${name}/package.json`, import.meta.url);
     const { version } = JSON.parse(readFileSync(manifest, "utf8"));
