@@ -49,6 +49,7 @@ conformance:  ## Run only the stock clients, one line each; `make test` runs the
 
 lint:  ## Check format, clippy, documentation, and dependencies against deny.toml; warnings denied
 	@$(SETUP) build load lint
+	python3 -B -m unittest discover --start-directory tests/scripts
 	scripts/check-deps
 	@$(MAKE) --no-print-directory check-words
 	$(CARGO) fmt --all --check
