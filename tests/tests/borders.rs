@@ -18,6 +18,7 @@ const MAY_NEED: &[(&str, &[&str])] = &[
             "repartee-media",
             "repartee-protocol",
             "repartee-realtime",
+            "repartee-report",
             "repartee-turn",
         ],
     ),
@@ -28,7 +29,8 @@ const MAY_NEED: &[(&str, &[&str])] = &[
     ("repartee-engine-api", &[]),
     ("repartee-engine", &["repartee-engine-api", "repartee-kernels"]),
     ("repartee-kernels", &[]),
-    ("repartee-load", &[]),
+    ("repartee-load", &["repartee-report"]),
+    ("repartee-report", &[]),
     ("repartee-simcuda", &[]),
     ("repartee-testkit", &["repartee-engine-api"]),
     ("repartee-wording", &[]),
@@ -45,6 +47,7 @@ const WITHOUT_NETWORK: &[&str] = &[
     "repartee-media",
     "repartee-protocol",
     "repartee-realtime",
+    "repartee-report",
     "repartee-simcuda",
     "repartee-turn",
 ];
@@ -113,6 +116,7 @@ const SHIPPED: &[&str] = &[
     "gateway/turn/src",
     "kernels/src",
     "loadtest/src",
+    "report/src",
 ];
 
 /// Words that name a model family. `Qwen2Tokenizer` is missing because several families share it.
