@@ -1,9 +1,7 @@
 //! `repartee bench size`: times one turn on this machine; prints a table and writes `target/report/size.json`.
 
 mod concurrent;
-mod report;
 
-use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -13,7 +11,7 @@ use repartee_engine::measure::{
     MachineLimits, MeasuredTurn, StageMeasurement, StageOutput, TurnPhase, TurnReport, measure,
 };
 use repartee_engine::{DeviceChoice, EngineConfig, Source, Synthetic};
-use report::{Report, ReportRow};
+use repartee_report::{Report, ReportRow};
 
 /// Machines of the projection: number of cores and read bandwidth in bytes a second, of two and of four channels of
 /// DDR5-5600.
@@ -91,12 +89,8 @@ pub fn size(options: &SizeOptions, source: &Source, engine: &EngineConfig) -> an
 /// Prints the figures and writes the report.
 fn write(options: &SizeOptions, rows: Vec<ReportRow>) -> anyhow::Result<()> {
     println!();
-    rows.iter().for_each(ReportRow::print);
-    let report = serde_json::to_string_pretty(&Report::new("size", rows))?;
-    if let Some(folder) = options.report.parent() {
-        fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-    }
-    fs::write(&options.report, report).with_context(|| options.report.display().to_string())
+    repartee_report::print(&rows);
+    Ok(Report::new("size", rows).write(&options.report)?)
 }
 
 /// Models to measure in order. Only synthetic weights take a routing; a published checkpoint has its own.

@@ -7,11 +7,11 @@ use anyhow::{Context as _, Result, bail};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http_body_util::BodyExt as _;
+use repartee_report::ReportRow;
 use serde_json::{Value, json};
 
 use crate::measure::playback::{AnswerPlayback, Playback};
 use crate::questions::{self, Question};
-use crate::report::ReportRow;
 use crate::run::LoadRunner;
 use crate::scenario::arrivals::Arrivals;
 use crate::scenario::{EndOfTurn, Scenario, TransportKind};

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
 use clap::{Args, Parser, Subcommand};
+use repartee_report::{Report, ReportRow, print};
 
 use crate::chat;
 use crate::compare::compare;
@@ -11,7 +12,7 @@ use crate::knee::{self, KneeArguments};
 use crate::measure::log::ScenarioLog;
 use crate::peer;
 use crate::progress::ProgressDisplay;
-use crate::report::{Report, ReportRow, page, print, rows};
+use crate::report::{page, rows};
 use crate::run::LoadRunner;
 use crate::scenario::Scenario;
 use crate::scenario::arrivals::Arrivals;

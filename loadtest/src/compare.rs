@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::report::{Report, ReportRow};
+use repartee_report::{Report, ReportRow};
 
 /// Smallest relative difference that is marked.
 const NOTABLE: f64 = 0.1;

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
+use repartee_report::ReportRow;
 
 use crate::measure::log::ScenarioLog;
-use crate::report::{ReportRow, percentile};
+use crate::report::percentile;
 use crate::run::LoadRunner;
 use crate::scenario::Scenario;
 use crate::scenario::arrivals::Arrivals;

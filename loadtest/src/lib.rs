@@ -1,5 +1,6 @@
 //! The load generator: callers who speak, listen and time the answers. It shares no code with the gateway, so a bug
-//! cannot cancel out between both ends: WebRTC is str0m's, and events are parsed by hand.
+//! cannot cancel out between both ends: WebRTC is str0m's, and events are parsed by hand. Both write reports
+//! with the crate `repartee_report`, which knows nothing of either: no audio, no events, no network.
 //!
 //! | file | what it does |
 //! |---|---|

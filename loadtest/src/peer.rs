@@ -2,9 +2,9 @@
 //! canned voice.
 
 use anyhow::{Context as _, Result, ensure};
+use repartee_report::ReportRow;
 
 use crate::measure::log::ScenarioLog;
-use crate::report::ReportRow;
 use crate::run::LoadRunner;
 use crate::scenario::Scenario;
 use crate::scenario::arrivals::Arrivals;

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use repartee_report::ReportRow;
+
 use crate::measure::log::ScenarioLog;
-use crate::report::{ReportRow, percentile};
+use crate::report::percentile;
 
 /// Equal parts of the run; the second and the last are compared.
 const PARTS: u32 = 4;

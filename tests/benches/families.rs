@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use repartee_engine::measure::{MeasuredTurn, StageMeasurement, TurnReport, measure};
 use repartee_engine::{EngineConfig, Source, Synthetic};
-use repartee_load::report::ReportRow;
+use repartee_report::ReportRow;
 use repartee_tests::side_by_side::{self, reference};
 use repartee_tests::tools::root;
 use serde::Deserialize;

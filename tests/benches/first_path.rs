@@ -21,12 +21,13 @@ use repartee_engine_api::{Command, Event, Respond, SpeechEngine};
 use repartee_kernels::cpu::Cpu;
 use repartee_kernels::{Ops, SampleParams, StateSpec, StreamRows};
 use repartee_load::questions::Question;
-use repartee_load::report::{ReportRow, percentile};
+use repartee_load::report::percentile;
 use repartee_load::run::LoadRunner;
 use repartee_load::scenario::arrivals::Arrivals;
 use repartee_load::scenario::{EndOfTurn, Scenario, TransportKind};
 use repartee_load::speech::Utterance;
 use repartee_media::wav;
+use repartee_report::ReportRow;
 use repartee_tests::{demo, questions, side_by_side, tools};
 use serde::Deserialize;
 

@@ -14,9 +14,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use repartee_engine::{Engine, EngineConfig, Source};
 use repartee_engine_api::{Command, Event, Respond, SpeechEngine};
-use repartee_load::report::{Report, ReportRow};
 use repartee_media::wav;
 use repartee_realtime::estimate::{SpeechRateEstimator, WordEstimator};
+use repartee_report::{Report, ReportRow};
 use repartee_tests::word_errors::{STEP_MS, TimedWords, WordErrors, normalized_words};
 use repartee_tests::{questions, tools};
 use serde::Deserialize;
@@ -193,13 +193,9 @@ fn compared(
     let ours = WordErrors::of(spoken().map(|(index, spoken)| (estimator(index), spoken)), &made);
     let peer = WordErrors::of(spoken().map(|(_, spoken)| (EvenPace, spoken)), &made);
     let row = |measure: &str, of: fn(&WordErrors) -> f64| ReportRow {
-        measure: format!("{title}: {measure}"),
-        ours: of(&ours),
-        peer: Some(of(&peer)),
         // There is no ratio to an error of zero words.
-        ratio: None,
-        unit: "words".to_owned(),
-        note: note.to_owned(),
+        peer: Some(of(&peer)),
+        ..ReportRow::without_peer(format!("{title}: {measure}"), of(&ours), "words", note)
     };
     vec![
         row("median error", |errors| errors.percentile(50)),

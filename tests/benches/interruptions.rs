@@ -3,7 +3,7 @@
 //! which no threshold was chosen; with `-- chosen`, the others. It runs on a virtual clock.
 
 use anyhow::{Context as _, Result};
-use repartee_load::report::{Report, ReportRow};
+use repartee_report::{Report, ReportRow};
 use repartee_tests::interruptions::{DataSet, Recordings, RoomConditions, Scene, simulate};
 use repartee_tests::tools;
 
@@ -160,13 +160,9 @@ impl Measured {
     }
 
     fn rows(&self, name: &str, peer: &Self, conditions: &RoomConditions) -> Vec<ReportRow> {
-        let row = |measure: &str, ours: f64, peer: f64, unit: &str| ReportRow {
-            measure: format!("{name}: {measure}"),
-            ours,
-            peer: Some(peer),
-            ratio: Some(peer / ours).filter(|_| ours > 0.0 && peer > 0.0),
-            unit: unit.to_owned(),
-            note: "beside a playback that cannot be paused".into(),
+        let note = "beside a playback that cannot be paused";
+        let row = |measure: &str, ours: f64, peer: f64, unit: &str| {
+            ReportRow::lower_is_better(format!("{name}: {measure}"), ours, peer, unit, note)
         };
         let share = |(wrong, all): (usize, usize)| 100.0 * wrong as f64 / all.max(1) as f64;
         let mut rows = vec![

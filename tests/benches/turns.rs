@@ -11,10 +11,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use repartee_load::report::{Report, ReportRow};
 use repartee_media::endpointing::Eagerness;
 use repartee_media::vad::{RATE, TurnDetector, TurnEvent, TurnSettings};
 use repartee_media::wav;
+use repartee_report::{Report, ReportRow};
 use repartee_tests::tools;
 use repartee_turn::TurnModel;
 use serde::Deserialize;
@@ -247,14 +247,8 @@ impl Measured {
 
     fn rows(&self, name: &str, peer: &Self) -> Vec<ReportRow> {
         let note = format!("beside {}; {} recordings", POLICIES[PEER].0, self.delays_ms.len());
-        // There is no ratio if one of the two is 0.
-        let row = |measure: String, ours: f64, peer: f64, unit: &str| ReportRow {
-            measure: format!("{name}: {measure}"),
-            ours,
-            peer: Some(peer),
-            ratio: Some(peer / ours).filter(|_| ours > 0.0 && peer > 0.0),
-            unit: unit.to_owned(),
-            note: note.clone(),
+        let row = |measure: String, ours: f64, peer: f64, unit: &str| {
+            ReportRow::lower_is_better(format!("{name}: {measure}"), ours, peer, unit, &note)
         };
         let mut rows: Vec<ReportRow> = PAUSES_MS
             .iter()

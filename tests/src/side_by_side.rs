@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
-use repartee_load::report::{Report, ReportRow};
+use repartee_report::{Report, ReportRow, table};
 use serde::de::DeserializeOwned;
 
 use crate::tools::root;
@@ -49,21 +49,9 @@ pub fn median(repeats: usize, parts: f64, mut run: impl FnMut()) -> f64 {
 
 /// Prints a table of the rows and writes them to `target/report/NAME.json`.
 pub fn finish(name: &str, rows: Vec<ReportRow>) -> Result<()> {
-    println!("\n{:<58} {:>9} {:>9} {:>7}", "", "ours", "peer", "ratio");
-    for row in &rows {
-        let number = |value: Option<f64>| value.map_or(String::new(), |v| format!("{v:.2}"));
-        println!(
-            "{:<55} {:>2} {:>9.2} {:>9} {:>7}  {}",
-            row.measure,
-            row.unit,
-            row.ours,
-            number(row.peer),
-            number(row.ratio),
-            row.note
-        );
-    }
+    println!("\n{}", table(&rows));
     let path = root().join("target/report").join(name).with_extension("json");
     Report::new(name, rows).write(&path)?;
-    println!("\n{}", path.display());
+    println!("{}", path.display());
     Ok(())
 }

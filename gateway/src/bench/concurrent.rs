@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use repartee_engine::measure::{ConcurrentRun, MeasuredTurn, TurnPhase, measure_concurrent};
 use repartee_engine::{EngineConfig, Source};
+use repartee_report::ReportRow;
 
-use super::report::ReportRow;
 use super::{Routing, SizeOptions, sources, weights};
 
 /// Measures `source` on the configured device, prints the stages' times and returns the figures.

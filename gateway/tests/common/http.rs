@@ -32,6 +32,17 @@ impl Reply {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
+    /// Asserts server-sent events: each is one line of data, with an empty line after it.
+    pub fn assert_events(&self) {
+        let headers = ["content-type", "cache-control"].map(|name| self.header(name));
+        assert_eq!(headers, [Some("text/event-stream"), Some("no-cache")]);
+        assert!(self.body.ends_with("\n\n"), "{self:?}");
+        for event in self.body.split_terminator("\n\n") {
+            let data = event.strip_prefix("data: ").unwrap_or_else(|| panic!("{event:?}"));
+            assert!(!data.is_empty() && !data.contains(['\r', '\n']), "{event:?}");
+        }
+    }
+
     /// Error code of a refusal.
     pub fn code(&self) -> String {
         self.json()["error"]["code"].as_str().unwrap().to_owned()

@@ -45,7 +45,7 @@ fn spoken(format: Option<&str>) -> Value {
 
 /// Chunks of a stream, without its end mark.
 fn chunks(reply: &Reply) -> Vec<Value> {
-    assert_eq!(reply.header("content-type"), Some("text/event-stream"));
+    reply.assert_events();
     let mut data: Vec<_> = reply.body.split("\n\n").filter_map(|event| event.strip_prefix("data: ")).collect();
     assert_eq!(data.pop(), Some("[DONE]"));
     data.iter().map(|data| serde_json::from_str(data).unwrap()).collect()
@@ -192,6 +192,7 @@ async fn an_engine_failure_is_an_error() {
     assert_eq!((reply.status, &*reply.code()), (500, "internal_error"));
     request["stream"] = json!(true);
     let reply = complete(&server, &request).await;
+    reply.assert_events();
     let error: Value = serde_json::from_str(reply.body.trim().strip_prefix("data: ").unwrap()).unwrap();
     assert_eq!(error["error"]["code"], "internal_error");
     server.sessions(0).await;

@@ -49,7 +49,7 @@ fn wav_samples(file: &[u8]) -> Vec<f32> {
 
 /// Events of a stream.
 fn events(reply: &Reply) -> Vec<Value> {
-    assert_eq!(reply.header("content-type"), Some("text/event-stream"));
+    reply.assert_events();
     let data = reply.body.split("\n\n").filter_map(|event| event.strip_prefix("data: "));
     data.map(|data| serde_json::from_str(data).unwrap()).collect()
 }

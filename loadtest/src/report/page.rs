@@ -5,9 +5,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use repartee_report::{Report, ReportRow};
 
 use super::plot::{Curve, escape, histogram, series, waterfall};
-use super::{Report, ReportRow, percentile, rows};
+use super::{percentile, rows};
 use crate::measure::log::ScenarioLog;
 use crate::scenario::Scenario;
 

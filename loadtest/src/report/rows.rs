@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::{ReportRow, percentile};
+use repartee_report::ReportRow;
+
+use super::percentile;
 use crate::measure::log::{ScenarioLog, TurnLog};
 use crate::measure::playback::GapCause;
 use crate::scenario::Scenario;

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use repartee_engine::EngineConfig;
 use repartee_engine::HandOff;
 use repartee_engine_api::{Command, Respond, SessionHandle};
-use repartee_load::report::ReportRow;
+use repartee_report::ReportRow;
 use repartee_testkit::memory::resident;
 
 use crate::bed::{Bed, RATE, Timing, median, sound};

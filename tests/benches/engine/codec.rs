@@ -10,7 +10,7 @@ use repartee_engine::internals::Checkpoint;
 use repartee_engine::internals::qwen3_omni_moe::Qwen3Omni;
 use repartee_kernels::StreamRows;
 use repartee_kernels::cpu::Cpu;
-use repartee_load::report::ReportRow;
+use repartee_report::ReportRow;
 
 use crate::bed::median;
 use crate::eager;

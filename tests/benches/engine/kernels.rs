@@ -10,7 +10,7 @@ use repartee_kernels::cpu::pool::Pool;
 use repartee_kernels::cpu::simd::SimdLevel;
 use repartee_kernels::cpu::{math, sample};
 use repartee_kernels::random::uniform;
-use repartee_load::report::ReportRow;
+use repartee_report::ReportRow;
 
 use crate::bed::median;
 

@@ -18,7 +18,7 @@ mod floor;
 mod kernels;
 
 use anyhow::Result;
-use repartee_load::report::{Report, ReportRow};
+use repartee_report::{Report, ReportRow};
 use repartee_tests::tools;
 
 fn main() -> Result<()> {
@@ -32,22 +32,10 @@ fn main() -> Result<()> {
         }
         println!("\n{title}");
         let made = run()?;
-        for row in &made {
-            let number = |value: Option<f64>| value.map_or(String::new(), |v| format!("{v:.2}"));
-            println!(
-                "  {:<48} {:>10.2} {:>10} {:>7} {:<6} {}",
-                row.measure,
-                row.ours,
-                number(row.peer),
-                number(row.ratio),
-                row.unit,
-                row.note
-            );
-        }
+        repartee_report::print(&made);
         rows.extend(made);
         Ok(())
     };
-    println!("  {:<48} {:>10} {:>10} {:>7} {:<6}", "", "ours", "peer", "ratio", "unit");
     part("code2wav: carried state against left-context decoding", &mut || codec::rows(&model))?;
     part("hand-off: async_chunk against full_payload", &mut || callers::hand_off(&model))?;
     part("threads: stages side by side against one after another", &mut || callers::threads(&model))?;

@@ -17,7 +17,7 @@ mod tensors;
 
 use repartee_engine::internals::Checkpoint;
 use repartee_engine::{KvCacheFormat, Source, WeightPolicy};
-use repartee_load::report::ReportRow;
+use repartee_report::ReportRow;
 use repartee_tests::side_by_side;
 use repartee_tests::tools::root;
 use serde::Deserialize;

@@ -6,7 +6,7 @@ use repartee_engine::WeightPolicy;
 use repartee_engine::internals::{Checkpoint, DType};
 use repartee_kernels::cpu::quantised::{IntegerFormat, QuantisedWeight};
 use repartee_kernels::{WeightFormat, WeightLayout};
-use repartee_load::report::ReportRow;
+use repartee_report::ReportRow;
 
 /// Sums over the tensors of one kind.
 #[derive(Default)]

@@ -17,6 +17,7 @@ const MAY_NEED: &[(&str, &[&str])] = &[
             "repartee-media",
             "repartee-protocol",
             "repartee-realtime",
+            "repartee-report",
             "repartee-turn",
         ],
     ),
@@ -27,7 +28,8 @@ const MAY_NEED: &[(&str, &[&str])] = &[
     ("repartee-engine-api", &[]),
     ("repartee-engine", &["repartee-engine-api", "repartee-kernels"]),
     ("repartee-kernels", &[]),
-    ("repartee-load", &[]),
+    ("repartee-load", &["repartee-report"]),
+    ("repartee-report", &[]),
     ("repartee-simcuda", &[]),
     ("repartee-testkit", &["repartee-engine-api"]),
     ("repartee-wording", &[]),
@@ -44,6 +46,7 @@ const WITHOUT_NETWORK: &[&str] = &[
     "repartee-media",
     "repartee-protocol",
     "repartee-realtime",
+    "repartee-report",
     "repartee-simcuda",
     "repartee-turn",
 ];
@@ -112,6 +115,7 @@ const SHIPPED: &[&str] = &[
     "gateway/turn/src",
     "kernels/src",
     "loadtest/src",
+    "report/src",
 ];
 
 /// Words that name a model family. `Qwen2Tokenizer` is missing because several families share it.

@@ -7,17 +7,14 @@
 mod completion;
 mod request;
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::Json;
-use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::response::sse::{self, Sse};
 use axum::response::{IntoResponse as _, Response};
-use bytes::Bytes;
-use futures_util::stream;
+use futures_util::{StreamExt as _, stream};
 use repartee_engine_api::Event;
 use repartee_protocol::error::ErrorEvent;
 
@@ -26,7 +23,7 @@ use super::api_error::ApiError;
 use super::auth_middleware::Caller;
 use super::generation::Generation;
 use super::uploads::UploadError;
-use completion::{ChatCompletionChunk, ChunkBuilder, CompletionBuilder, Metadata};
+use completion::{ChunkBuilder, CompletionBuilder, Metadata, WriteError};
 use request::CompletionPlan;
 
 /// Maximum size of a request, in bytes: some minutes of audio.
@@ -88,53 +85,31 @@ fn metadata(app: &AppState, plan: &CompletionPlan) -> Result<Metadata, ApiError>
 /// Streams the response as server-sent events. Nothing is generated ahead of the reader, and a reader who disconnects
 /// frees the session.
 fn streamed(generation: Generation, chunks: ChunkBuilder) -> Response {
-    struct State {
-        generation: Generation,
-        chunks: ChunkBuilder,
-        done: bool,
-    }
-    let state = State { generation, chunks, done: false };
-    let events = stream::unfold(state, |mut state| async move {
-        if state.done {
+    let pieces = stream::unfold((generation, chunks, false), |(mut generation, mut chunks, done)| async move {
+        if done {
             return None;
         }
-        let mut text = String::new();
-        match state.generation.next().await {
-            Ok(Event::SegmentFinished { reason, usage, .. }) => {
-                match state.chunks.finish(reason, &usage) {
-                    Ok(chunks) => chunks.iter().for_each(|chunk| send(chunk, &mut text)),
-                    Err(error) => send_error(ApiError::internal(&error.to_string()), &mut text),
-                }
-                text.push_str("data: [DONE]\n\n");
-                state.done = true;
-            }
-            Ok(event) => match state.chunks.add(event) {
-                Ok(chunks) => chunks.iter().for_each(|chunk| send(chunk, &mut text)),
-                Err(error) => {
-                    send_error(ApiError::internal(&error.to_string()), &mut text);
-                    state.done = true;
-                }
-            },
-            Err(refusal) => {
-                send_error(refusal, &mut text);
-                state.done = true;
-            }
+        let event = generation.next().await;
+        let finished = matches!(event, Ok(Event::SegmentFinished { .. }));
+        let built = match event {
+            Ok(Event::SegmentFinished { reason, usage, .. }) => chunks.finish(reason, &usage).map_err(internal),
+            Ok(event) => chunks.add(event).map_err(internal),
+            Err(refusal) => Err(refusal),
+        };
+        let done = finished || built.is_err();
+        let mut events: Vec<_> = match built {
+            Ok(built) => built.into_iter().map(|chunk| sse::Event::default().json_data(chunk)).collect(),
+            Err(error) => vec![sse::Event::default().json_data(ErrorEvent { error: error.into_error() })],
+        };
+        if finished {
+            events.push(Ok(sse::Event::default().data("[DONE]")));
         }
-        Some((Ok::<_, Infallible>(Bytes::from(text)), state))
+        // The session is held until the reader has taken the last event.
+        Some((events, (generation, chunks, done)))
     });
-    let headers = [(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-cache")];
-    (headers, Body::from_stream(events)).into_response()
+    Sse::new(pieces.flat_map(stream::iter)).into_response()
 }
 
-fn send(chunk: &ChatCompletionChunk, text: &mut String) {
-    match serde_json::to_string(chunk) {
-        Ok(json) => text.push_str(&format!("data: {json}\n\n")),
-        Err(error) => tracing::error!(%error, "cannot serialize a chunk"),
-    }
-}
-
-fn send_error(refusal: ApiError, text: &mut String) {
-    if let Ok(json) = serde_json::to_string(&ErrorEvent { error: refusal.into_error() }) {
-        text.push_str(&format!("data: {json}\n\n"));
-    }
+fn internal(error: WriteError) -> ApiError {
+    ApiError::internal(&error.to_string())
 }

@@ -15,7 +15,6 @@ mod sentences;
 mod synthesis;
 mod text_body;
 
-use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
 
@@ -23,6 +22,7 @@ use axum::body::Body;
 use axum::extract::{FromRequest as _, Query, Request, State};
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::{HeaderName, HeaderValue};
+use axum::response::sse::{self, Sse};
 use axum::response::{IntoResponse as _, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -64,7 +64,7 @@ pub(super) async fn create(
     getrandom::fill(&mut serial).map_err(random)?;
     let rate = app.engine.info().output_rate;
     let writer = AudioWriter::new(plan.format, rate, u32::from_le_bytes(serial)).map_err(internal)?;
-    let content_type = if plan.events { "text/event-stream" } else { writer.content_type() };
+    let content_type = writer.content_type();
     let warnings = plan.warnings.join("; ");
     let events = plan.events;
     let id = app.ids.speech().map_err(random)?;
@@ -72,15 +72,12 @@ pub(super) async fn create(
     let mut speech = SpeechSynthesis::new(generation, plan, (&text, body), writer, u64::from_le_bytes(seed));
     // An error before the first audio gets its own HTTP status.
     let first = speech.next().await?;
-    let mut response = if events { as_events(speech, first) } else { as_audio(speech, first) };
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    let mut response = if events { as_events(speech, first) } else { as_audio(speech, first, content_type) };
     // A warning that is no valid header value is left out.
     if let Ok(warnings) = HeaderValue::from_str(&warnings)
         && !warnings.is_empty()
     {
-        headers.insert(WARNINGS, warnings);
+        response.headers_mut().insert(WARNINGS, warnings);
     }
     Ok(response)
 }
@@ -108,7 +105,7 @@ fn internal(error: WriteError) -> ApiError {
 }
 
 /// Streams the audio itself. An error cuts the body off, which a client notices.
-fn as_audio(speech: SpeechSynthesis, first: Option<Bytes>) -> Response {
+fn as_audio(speech: SpeechSynthesis, first: Option<Bytes>, content_type: &'static str) -> Response {
     let pieces = stream::try_unfold((speech, Some(first)), |(mut speech, first)| async move {
         let next = match first {
             Some(first) => first,
@@ -116,7 +113,8 @@ fn as_audio(speech: SpeechSynthesis, first: Option<Bytes>) -> Response {
         };
         Ok::<_, io::Error>(next.map(|bytes| (bytes, (speech, None))))
     });
-    Body::from_stream(pieces).into_response()
+    let headers = [(CONTENT_TYPE, content_type), (CACHE_CONTROL, "no-cache")];
+    (headers, Body::from_stream(pieces)).into_response()
 }
 
 /// Streams the audio as server-sent events of the OpenAI API.
@@ -132,8 +130,7 @@ fn as_events(speech: SpeechSynthesis, first: Option<Bytes>) -> Response {
             Ok(None) => (json!({"type": "speech.audio.done", "usage": speech.usage()}), true),
             Err(error) => (json!(ErrorEvent { error: error.into_error() }), true),
         };
-        let text = Bytes::from(format!("data: {event}\n\n"));
-        Some((Ok::<_, Infallible>(text), (!ended).then_some((speech, None))))
+        Some((sse::Event::default().json_data(event), (!ended).then_some((speech, None))))
     });
-    Body::from_stream(events).into_response()
+    Sse::new(events).into_response()
 }
