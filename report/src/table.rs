@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::ReportRow;
+use crate::report::ReportRow;
 
 /// Prints rows as a table.
 pub fn print(rows: &[ReportRow]) {
