@@ -1,7 +1,6 @@
 //! The binary: command line, settings, start, the embedded model, traces.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
-#[allow(dead_code, reason = "each test binary uses its part")]
 #[path = "../common/mod.rs"]
 mod common;
 

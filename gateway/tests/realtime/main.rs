@@ -1,7 +1,6 @@
 //! Realtime sessions over websocket and WebRTC.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
-#[allow(dead_code, reason = "each test binary uses its part")]
 #[path = "../common/mod.rs"]
 mod common;
 
