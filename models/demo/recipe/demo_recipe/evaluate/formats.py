@@ -106,9 +106,9 @@ def heard(reports: list[Found]) -> list[str]:
         rows = [report.rows.get(measure) for report in reports]
         if rows[0] is None:
             continue
-        label, of = ([*rows[0]["note"].split("; "), ""])[:2]
+        label, of = [*rows[0]["note"].split("; "), ""][:2]
         for form, row in zip(FORMATS, rows, strict=True):
-            if row is None or (measure != "word_errors_clean" and ([*row["note"].split("; "), ""])[1] != of):
+            if row is None or (measure != "word_errors_clean" and [*row["note"].split("; "), ""][1] != of):
                 raise SystemExit(
                     f"model-{form}.json and model-{FORMATS[0]}.json have other questions ({measure}): run `make "
                     "eval-weights`"
