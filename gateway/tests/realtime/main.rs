@@ -4,7 +4,6 @@
 #[path = "../common/mod.rs"]
 mod common;
 
-mod call_logs;
 mod churn;
 mod formats;
 mod lifecycle;

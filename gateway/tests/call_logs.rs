@@ -1,5 +1,9 @@
 //! Every log line of a call has the call's id, and the line of its end has the reason.
 
+#![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
+
+mod common;
+
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 
@@ -10,8 +14,8 @@ use serde_json::{Value, json};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
-use crate::common::http::send;
-use crate::common::{PATIENCE, Running};
+use common::http::send;
+use common::{PATIENCE, Running};
 
 /// Writer that captures the log.
 #[derive(Clone, Default)]
