@@ -19,9 +19,9 @@ const TILE: [(&str, &str); 16] = [
     ("lane / 4 + i / 2 * 8] = sums", "lane / 4 + (1 - i / 2) * 8] = sums"),
     ("tile.sums[2][r][n] + tile.sums[3][r][n]", "tile.sums[2][r][n]"),
     ("\"n\"(T::STAGES - 1)", "\"n\"(T::STAGES)"),
-    ("// The step before has been read.\n", "if (0)\n"),
+    ("// The previous stage was read.\n", "if (0)\n"),
     ("(T::STAGES - 1) : \"memory\");\n    __syncthreads();", "(T::STAGES - 1) : \"memory\");"),
-    ("// The last step has been read: sums take its place.\n", "if (0)\n"),
+    ("// The last stage was read: sums take its place.\n", "if (0)\n"),
     ("= sums[m][n][i];\n    }\n  }\n  __syncthreads();", "= sums[m][n][i];\n    }\n  }\n"),
 ];
 const PRODUCT: &[(&str, &str)] = &{
