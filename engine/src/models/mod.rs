@@ -8,8 +8,8 @@
 //!   [`parts::autoregressive::Autoregressive`], which has prefix reuse, sampling, limits and stops;
 //! - voices, the geometry of its codec, and the bytes of a slot in all stages ([`SlotBytes`]).
 //!
-//! [`parts`] holds code that several families share: a thinker is a [`ThinkerModel`](parts::thinker_stage::Thinks), a talker
-//! a [`TalkerModel`](parts::talker_stage::Talks), and [`parts::raw_config`] has sections of config.json.
+//! [`parts`] holds code that several families share: a thinker is a [`ThinkerModel`](parts::thinker_stage::ThinkerModel), a talker
+//! a [`TalkerModel`](parts::talker_stage::TalkerModel), and [`parts::raw_config`] has sections of config.json.
 
 pub mod parts;
 pub mod qwen2_5_omni;

@@ -15,7 +15,7 @@ use super::opus::{FRAME, packet_duration};
 pub const MAX_COPIES: usize = 3;
 /// Distance between two copies, in packets.
 const STRIDE: usize = 2;
-/// Maximum number of copies per payload that [`read`] accepts; more than any sender writes.
+/// Maximum number of copies per payload that [`parse`] accepts; more than any sender writes.
 const MAX_READ: usize = 8;
 /// Maximum size of a written payload in bytes; it fits one datagram with all headers.
 const MAX_PAYLOAD: usize = 1_100;

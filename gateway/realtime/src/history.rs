@@ -15,7 +15,7 @@ const IMAGE_BYTES: usize = 128;
 #[derive(Debug, Default)]
 pub(super) struct History {
     entries: Vec<HistoryEntry>,
-    /// Size in bytes, as counted by [`History::has_room`].
+    /// Size in bytes, as counted by [`History::has_capacity`].
     bytes: usize,
 }
 

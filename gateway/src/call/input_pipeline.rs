@@ -155,7 +155,7 @@ impl InputPipeline {
         self.detector.onset()
     }
 
-    /// Returns the next question for the model that judges pauses, if any; see [`TurnDetector::question`].
+    /// Returns the next question for the model that judges pauses, if any; see [`TurnDetector::next_query`].
     pub fn question(&mut self) -> Option<TurnQuery> {
         self.detecting.then(|| self.detector.next_query()).flatten()
     }

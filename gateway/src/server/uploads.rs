@@ -37,7 +37,7 @@ pub(super) struct UploadBudgetFull;
 #[derive(Debug)]
 pub(super) struct Upload {
     uploads: Arc<UploadBudget>,
-    /// Client's address as limits [count](counted) it.
+    /// Client's address as limits [count](limited_address) it.
     address: Option<IpAddr>,
     bytes: usize,
 }

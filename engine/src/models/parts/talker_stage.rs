@@ -75,7 +75,7 @@ pub trait TalkerModel<O: StepOps>: Send {
     /// True if a code ends the speech.
     fn is_end(&self, code: u32) -> bool;
 
-    /// Implements [`CausalLm::special`] for the talker.
+    /// Implements [`CausalLm::special_rows`] for the talker.
     fn special(&self, _rows: &[Self::Row]) -> usize {
         0
     }

@@ -98,7 +98,7 @@ impl<O: StepOps> AudioTower<O> {
         })
     }
 
-    /// Encodes blocks `[frames, mel bins]` of any callers, at most [`AudioConfig::block_frames`] each. Returns the rows
+    /// Encodes blocks `[frames, mel bins]` of any callers, at most [`AudioTowerConfig::block_frames`] each. Returns the rows
     /// of each block.
     pub fn encode(&self, ops: &O, blocks: &[&[f32]], spec: &mut RowSpec, back: &mut ReadBack) -> Vec<Vec<f32>> {
         let frames: Vec<usize> = blocks.iter().map(|mel| mel.len() / self.config.num_mel_bins).collect();
