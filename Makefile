@@ -5,7 +5,7 @@
 SETUP := scripts/setup.sh
 CARGO := cargo
 REPORT := target/report
-# Every command selects the whole workspace, so that each crate compiles with one set of features, once.
+# Commands select the whole workspace, so that each crate compiles with one set of features, once (docs/building.md).
 BUILT := $${CARGO_TARGET_DIR:-target}/release
 
 .DEFAULT_GOAL := help

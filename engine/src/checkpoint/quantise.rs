@@ -66,21 +66,21 @@ pub struct QuantiseProgress<'a> {
 /// Output format of a tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TensorEncoding {
-    Kept,
+    Unchanged,
     Integers(IntegerFormat),
 }
 
 impl TensorEncoding {
     fn of(policy: WeightPolicy, name: &str, dtype: Dtype, shape: &[usize]) -> Self {
         let is_float = [Dtype::BF16, Dtype::F16, Dtype::F32].contains(&dtype);
-        let &[_, inputs] = shape else { return Self::Kept };
+        let &[_, inputs] = shape else { return Self::Unchanged };
         let kept = !name.ends_with(".weight") || KEPT.iter().any(|part| name.contains(part));
         if !is_float || kept || !inputs.is_multiple_of(GROUP) {
-            return Self::Kept;
+            return Self::Unchanged;
         }
         let experts = name.contains(".experts.");
         let layout = if experts { WeightLayout::Experts { per_expert: 1 } } else { WeightLayout::Linear };
-        IntegerFormat::of(policy.format(layout)).map_or(Self::Kept, Self::Integers)
+        IntegerFormat::of(policy.format(layout)).map_or(Self::Unchanged, Self::Integers)
     }
 }
 
@@ -122,7 +122,7 @@ pub fn quantise(
         let tensors: Vec<Written> =
             weights.names_in(file).map(|tensor| Written::new(weights, tensor, policy)).collect();
         for Written { source, kind, parts } in &tensors {
-            if *kind == TensorEncoding::Kept {
+            if *kind == TensorEncoding::Unchanged {
                 kept.extend(source.strip_suffix(".weight").map(str::to_owned));
             }
             for (tensor, _, _, bytes) in parts {
