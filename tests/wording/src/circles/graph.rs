@@ -4,10 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use super::modules::ModuleTree;
-use super::references::{PathReference, references};
-
-/// Deepest chain of imports that give a module another name.
-const MAX_IMPORTS: usize = 8;
+use super::resolve::Resolver;
 
 /// Files of a crate, each with the files it refers to and the line of the first reference.
 #[derive(Debug, Default)]
@@ -42,13 +39,13 @@ impl fmt::Display for FileReference {
 }
 
 impl FileGraph {
-    /// Resolves the paths of every module. A path to a re-exported item leads to the file that exports it.
+    /// Resolves the paths of every module.
     pub fn of(tree: &ModuleTree<'_>) -> Self {
+        let resolver = Resolver::new(tree);
         let mut graph = Self::default();
         for (index, module) in tree.modules.iter().enumerate() {
-            let paths = references(&module.items);
-            for path in &paths {
-                for target in resolve(tree, index, &paths, path) {
+            for path in resolver.paths(index) {
+                for target in resolver.targets(index, path) {
                     graph.add(&module.file, path.line, &tree.modules[target].file);
                 }
             }
@@ -100,35 +97,6 @@ impl FileGraph {
     }
 }
 
-/// Returns the modules that a path of `module` leads to; none if it leaves the crate. `imports` has the paths of the module.
-fn resolve(tree: &ModuleTree<'_>, module: usize, imports: &[PathReference], path: &PathReference) -> Vec<usize> {
-    targets(tree, module, imports, &path.segments, 0).0
-}
-
-/// Does so for its segments; true if they lead to modules and not to an item of one.
-fn targets(
-    tree: &ModuleTree<'_>,
-    module: usize,
-    imports: &[PathReference],
-    segments: &[String],
-    depth: usize,
-) -> (Vec<usize>, bool) {
-    let Some((first, rest)) = segments.split_first() else { return (Vec::new(), false) };
-    let (mut starts, is_module) = tree.walk(module, std::slice::from_ref(first));
-    if !is_module {
-        starts = imports
-            .iter()
-            .filter(|import| depth < MAX_IMPORTS && import.imported_as.as_ref() == Some(first))
-            .map(|import| targets(tree, module, imports, &import.segments, depth + 1))
-            .filter(|(_, is_module)| *is_module)
-            .flat_map(|(modules, _)| modules)
-            .collect();
-    }
-    let ends: Vec<(Vec<usize>, bool)> = starts.into_iter().map(|start| tree.walk(start, rest)).collect();
-    let is_module = !ends.is_empty() && ends.iter().all(|(_, is_module)| *is_module);
-    (ends.into_iter().flat_map(|(modules, _)| modules).collect(), is_module)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -147,12 +115,13 @@ mod tests {
     #[test]
     fn paths_lead_to_the_innermost_module() {
         let root = ("src/lib.rs", "mod a; mod b;");
-        let inner = ("src/a/inner.rs", "pub struct Inner;");
+        let inner = ("src/a/inner.rs", "pub struct Inner; pub fn f() {}");
         let edges_of = |b: &str| edges(&[root, ("src/a/mod.rs", "pub mod inner;"), inner, ("src/b.rs", b)]);
         assert_eq!(edges_of("use crate::a::inner::Inner;"), ["b:1 a/inner"]);
-        assert_eq!(edges_of("\nuse crate::a; fn f() { a::inner::f() }"), ["b:2 a/inner", "b:2 a/mod"]);
+        assert_eq!(edges_of("\nuse crate::a; fn f() { a::inner::f() }"), ["b:2 a/inner"]);
         assert_eq!(edges_of("use super::a::inner as i; fn f() { i::f() }"), ["b:1 a/inner"]);
         assert_eq!(edges_of("mod block { use super::super::a::A; }"), ["b:1 a/mod"]);
+        assert!(edges_of("use crate::a; use a::inner;").is_empty());
         assert_eq!(edges_of("use crate::Root;"), ["b:1 lib"]);
     }
 

@@ -2,6 +2,7 @@
 //!
 //! - [`modules`]: the tree of modules of a crate, with their files
 //! - [`references`]: the paths that a module's items contain
+//! - [`resolve`]: the files in which the items of a path are defined
 //! - [`graph`]: references between files, and the circles among them
 //! - [`listed`]: the circles of today, in `circles.toml`
 
@@ -9,6 +10,7 @@ pub mod graph;
 pub mod listed;
 pub mod modules;
 pub mod references;
+pub mod resolve;
 
 use std::collections::BTreeMap;
 
@@ -69,14 +71,16 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn an_exported_item_counts_for_its_exporter() {
-        let files = [
-            ("c/src/lib.rs", "mod a; mod b;"),
-            ("c/src/a/mod.rs", "mod inner; pub use inner::Inner;"),
-            ("c/src/a/inner.rs", "pub struct Inner(crate::b::B);"),
-            ("c/src/b.rs", "use crate::a::Inner; pub struct B;"),
-        ];
-        assert_eq!(circles(&files), [["a/inner.rs", "a/mod.rs", "b.rs"]]);
+    fn an_exported_item_counts_for_its_file() {
+        let exporter = ("c/src/a/mod.rs", "mod inner; mod user; pub use inner::Inner; pub use user::User;");
+        let root = ("c/src/lib.rs", "mod a; mod b;");
+        let user = ("c/src/a/user.rs", "pub struct User(super::Inner);");
+        let files = |inner: &'static str, b: &'static str| {
+            circles(&[root, exporter, user, ("c/src/a/inner.rs", inner), ("c/src/b.rs", b)])
+        };
+        assert_eq!(files("pub struct Inner(crate::b::B);", "pub struct B(crate::a::Inner);"), [["a/inner.rs", "b.rs"]]);
+        assert_eq!(files("pub struct Inner(super::User);", ""), [["a/inner.rs", "a/user.rs"]]);
+        assert!(files("pub struct Inner(crate::b::B);", "pub struct B;").is_empty());
     }
 
     #[test]

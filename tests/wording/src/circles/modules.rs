@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use syn::ext::IdentExt as _;
 use syn::{Attribute, Expr, ExprLit, File, Item, ItemMod, Lit, Meta};
 
-use super::references::is_test_only;
+use super::references::is_left_out;
 
 /// Modules of a crate; the first is its root.
 pub struct ModuleTree<'a> {
@@ -49,21 +49,8 @@ impl<'a> ModuleTree<'a> {
         Ok(tree)
     }
 
-    /// Returns the modules to which `segments` lead from `module`, and true if each segment is a module. Otherwise they
-    /// are the ones that contain the first item.
-    pub fn walk(&self, module: usize, segments: &[String]) -> (Vec<usize>, bool) {
-        let mut current = vec![module];
-        for segment in segments {
-            let next: Vec<usize> = current.iter().flat_map(|module| self.step(*module, segment)).collect();
-            if next.is_empty() {
-                return (current, false);
-            }
-            current = next;
-        }
-        (current, true)
-    }
-
-    fn step(&self, module: usize, segment: &str) -> Vec<usize> {
+    /// Returns the modules to which one name of a path leads from `module`; none for the name of an item or another crate.
+    pub fn step(&self, module: usize, segment: &str) -> Vec<usize> {
         match segment {
             "crate" => vec![0],
             "self" => vec![module],
@@ -87,7 +74,7 @@ impl<'a> ModuleTree<'a> {
                 self.modules[index].items.push(item);
                 continue;
             };
-            if is_test_only(&child.attrs) {
+            if is_left_out(&child.attrs) {
                 continue;
             }
             let name = child.ident.unraw().to_string();
@@ -197,8 +184,8 @@ mod tests {
         let root = "#[cfg(unix)] mod a; #[cfg(not(unix))] #[path = \"b.rs\"] mod a;";
         let sources = sources(&[("src/lib.rs", root), ("src/a.rs", ""), ("src/b.rs", "")]);
         let tree = ModuleTree::build("src/lib.rs", &sources).unwrap();
-        let path = ["crate", "a", "Item"].map(str::to_owned);
-        assert_eq!(tree.walk(1, &path), (vec![1, 2], false));
-        assert_eq!(tree.walk(1, &path[..2]), (vec![1, 2], true));
+        assert_eq!(tree.step(0, "a"), [1, 2]);
+        assert_eq!(tree.step(1, "super"), [0]);
+        assert!(tree.step(0, "b").is_empty());
     }
 }

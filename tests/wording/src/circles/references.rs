@@ -12,11 +12,22 @@ pub struct PathReference {
     pub segments: Vec<String>,
     /// Line of its first name, counted from 1.
     pub line: usize,
-    /// Name that a `use` gives to it.
-    pub imported_as: Option<String>,
+    /// Form of the path.
+    pub form: PathForm,
 }
 
-/// Returns the paths in the items of a module, those in macros included, without test code. A single name outside a
+/// Form of a path: one in code, or a leaf of a `use`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PathForm {
+    /// A path outside a `use`.
+    Code,
+    /// A leaf of a `use`, with the name that it gives to the item.
+    Import(String),
+    /// A `use` of all items of a module.
+    Glob,
+}
+
+/// Returns the paths in the items of a module, those in macros included, without code for tests and docs alone. A single name outside a
 /// `use` is a local one and no path; visibilities and attributes refer to nothing.
 pub fn references(items: &[&Item]) -> Vec<PathReference> {
     let mut found = References::default();
@@ -26,24 +37,24 @@ pub fn references(items: &[&Item]) -> Vec<PathReference> {
     found.0
 }
 
-/// True for an item of tests: `#[test]`, or a `#[cfg]` that needs `test`.
-pub fn is_test_only(attributes: &[Attribute]) -> bool {
+/// True for an item that is compiled for tests or docs alone: `#[test]`, or a `#[cfg]` that needs `test` or `doc`.
+pub fn is_left_out(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| match &attribute.meta {
         Meta::Path(path) => path.segments.last().is_some_and(|segment| segment.ident == "test"),
-        Meta::List(list) if list.path.is_ident("cfg") => needs_test(list.tokens.clone()),
+        Meta::List(list) if list.path.is_ident("cfg") => is_absent(list.tokens.clone()),
         Meta::List(list) => list.path.segments.last().is_some_and(|segment| segment.ident == "test"),
         Meta::NameValue(_) => false,
     })
 }
 
-/// True for the condition `test`, and for an `all` with it.
-fn needs_test(condition: TokenStream) -> bool {
+/// True for the conditions `test` and `doc`, and for an `all` with one of them.
+fn is_absent(condition: TokenStream) -> bool {
     let tokens: Vec<TokenTree> = condition.into_iter().collect();
     match tokens.as_slice() {
-        [TokenTree::Ident(name)] => name == "test",
+        [TokenTree::Ident(name)] => name == "test" || name == "doc",
         [TokenTree::Ident(name), TokenTree::Group(group)] if name == "all" => {
             let parts: Vec<TokenTree> = group.stream().into_iter().collect();
-            parts.split(is_comma).any(|part| needs_test(part.iter().cloned().collect()))
+            parts.split(is_comma).any(|part| is_absent(part.iter().cloned().collect()))
         }
         _ => false,
     }
@@ -58,7 +69,7 @@ struct References(Vec<PathReference>);
 
 impl References {
     fn import(&mut self, tree: &UseTree, mut segments: Vec<String>, line: usize) {
-        let imported_as = match tree {
+        let form = match tree {
             UseTree::Path(path) => {
                 segments.push(path.ident.unraw().to_string());
                 return self.import(&path.tree, segments, line);
@@ -66,20 +77,22 @@ impl References {
             UseTree::Group(group) => {
                 return group.items.iter().for_each(|tree| self.import(tree, segments.clone(), line_of(tree, line)));
             }
-            UseTree::Name(name) if name.ident == "self" => segments.last().cloned(),
+            UseTree::Name(name) if name.ident == "self" => {
+                PathForm::Import(segments.last().cloned().unwrap_or_default())
+            }
             UseTree::Name(name) => {
                 segments.push(name.ident.unraw().to_string());
-                segments.last().cloned()
+                PathForm::Import(name.ident.unraw().to_string())
             }
             UseTree::Rename(rename) => {
                 if rename.ident != "self" {
                     segments.push(rename.ident.unraw().to_string());
                 }
-                Some(rename.rename.unraw().to_string())
+                PathForm::Import(rename.rename.unraw().to_string())
             }
-            UseTree::Glob(_) => None,
+            UseTree::Glob(_) => PathForm::Glob,
         };
-        self.0.push(PathReference { segments, line, imported_as });
+        self.0.push(PathReference { segments, line, form });
     }
 
     /// Finds paths among the tokens of a macro: names with `::` between them.
@@ -119,7 +132,7 @@ impl References {
         if ended.segments.is_empty() {
             (run.colons, run.after_dollar) = (ended.colons, ended.after_dollar);
         } else if ended.segments.len() > 1 && !ended.foreign {
-            self.0.push(PathReference { segments: ended.segments, line: ended.line, imported_as: None });
+            self.0.push(PathReference { segments: ended.segments, line: ended.line, form: PathForm::Code });
         }
     }
 }
@@ -138,32 +151,25 @@ struct PathRun {
 
 impl<'ast> Visit<'ast> for References {
     fn visit_item(&mut self, item: &'ast Item) {
-        if !is_test_only(attributes(item)) {
+        if !is_left_out(attributes_of(item)) {
             visit::visit_item(self, item);
         }
     }
 
     fn visit_impl_item(&mut self, item: &'ast ImplItem) {
-        let attributes: &[Attribute] = match item {
-            ImplItem::Const(item) => &item.attrs,
-            ImplItem::Fn(item) => &item.attrs,
-            ImplItem::Type(item) => &item.attrs,
-            ImplItem::Macro(item) => &item.attrs,
-            _ => &[],
-        };
-        if !is_test_only(attributes) {
+        if !is_left_out(impl_attributes_of(item)) {
             visit::visit_impl_item(self, item);
         }
     }
 
     fn visit_trait_item(&mut self, item: &'ast TraitItem) {
-        if !matches!(item, TraitItem::Fn(item) if is_test_only(&item.attrs)) {
+        if !matches!(item, TraitItem::Fn(item) if is_left_out(&item.attrs)) {
             visit::visit_trait_item(self, item);
         }
     }
 
     fn visit_field(&mut self, field: &'ast Field) {
-        if !is_test_only(&field.attrs) {
+        if !is_left_out(&field.attrs) {
             visit::visit_field(self, field);
         }
     }
@@ -178,7 +184,7 @@ impl<'ast> Visit<'ast> for References {
         if path.leading_colon.is_none() && path.segments.len() > 1 {
             let segments = path.segments.iter().map(|segment| segment.ident.unraw().to_string()).collect();
             let line = path.segments[0].ident.span().start().line;
-            self.0.push(PathReference { segments, line, imported_as: None });
+            self.0.push(PathReference { segments, line, form: PathForm::Code });
         }
         visit::visit_path(self, path);
     }
@@ -203,7 +209,19 @@ fn line_of(tree: &UseTree, otherwise: usize) -> usize {
     name.span().start().line
 }
 
-fn attributes(item: &Item) -> &[Attribute] {
+/// Returns the attributes of an item of an `impl`.
+pub fn impl_attributes_of(item: &ImplItem) -> &[Attribute] {
+    match item {
+        ImplItem::Const(item) => &item.attrs,
+        ImplItem::Fn(item) => &item.attrs,
+        ImplItem::Type(item) => &item.attrs,
+        ImplItem::Macro(item) => &item.attrs,
+        _ => &[],
+    }
+}
+
+/// Returns the attributes of an item.
+pub fn attributes_of(item: &Item) -> &[Attribute] {
     match item {
         Item::Const(item) => &item.attrs,
         Item::Enum(item) => &item.attrs,
@@ -264,9 +282,11 @@ mod tests {
     }
 
     #[test]
-    fn tests_have_conditions() {
+    fn code_for_tests_and_docs_does_not() {
         let source = |condition: &str| format!("#[{condition}] fn f() {{ crate::a::b() }}");
-        for test in ["test", "tokio::test", "tokio::test(flavor = \"x\")", "cfg(test)", "cfg(all(unix, test))"] {
+        for test in
+            ["test", "tokio::test", "tokio::test(flavor = \"x\")", "cfg(test)", "cfg(all(unix, test))", "cfg(doc)"]
+        {
             assert!(paths(&source(test)).is_empty(), "{test}");
         }
         for code in ["inline", "cfg(not(test))", "cfg(any(test, feature = \"x\"))", "cfg(feature = \"test\")"] {
@@ -280,7 +300,7 @@ mod tests {
     fn a_reference_knows_its_line_and_name() {
         let file: syn::File = syn::parse_str("use crate::{\n  a::A,\n  b::{self as c},\n};").unwrap();
         let found = references(&file.items.iter().collect::<Vec<_>>());
-        let told: Vec<_> = found.iter().map(|found| (found.line, found.imported_as.as_deref())).collect();
-        assert_eq!(told, [(2, Some("A")), (3, Some("c"))]);
+        let told: Vec<_> = found.iter().map(|found| (found.line, found.form.clone())).collect();
+        assert_eq!(told, [(2, PathForm::Import("A".to_owned())), (3, PathForm::Import("c".to_owned()))]);
     }
 }
