@@ -67,6 +67,19 @@ pub enum Event {
 }
 
 impl Event {
+    /// Id of the response that the event is about; `None` for an event of the session.
+    pub fn response(&self) -> Option<ResponseId> {
+        match self {
+            Self::Text { response, .. }
+            | Self::Audio { response, .. }
+            | Self::ToolCall { response, .. }
+            | Self::ToolArguments { response, .. }
+            | Self::SegmentFinished { response, .. } => Some(*response),
+            Self::Failed { response, .. } => *response,
+            Self::Finished => None,
+        }
+    }
+
     /// Name of the event, for logs: neither text nor sound.
     pub fn kind(&self) -> &'static str {
         match self {

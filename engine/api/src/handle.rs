@@ -1,6 +1,12 @@
 //! Both ends of a session's queues.
 
-use super::{COMMAND_QUEUE, Command, EVENT_QUEUE, Event, SubmitError};
+use super::{Command, Event, SubmitError};
+
+/// Capacity of a session's command queue; beyond it [`SessionHandle::submit`] returns [`SubmitError::Full`].
+pub const COMMAND_QUEUE: usize = 256;
+/// Capacity of a session's event queue; a session with a full one is not runnable. At one event for each codec frame of
+/// 80 ms, and some text, this is about 10 s of unsent speech.
+pub const EVENT_QUEUE: usize = 192;
 
 /// The caller's end of a session: submits commands, receives events. Dropping it ends the session.
 #[derive(Debug)]

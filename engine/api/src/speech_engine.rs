@@ -1,0 +1,81 @@
+//! Interface of an engine to its callers, and properties of its model.
+
+use std::time::Duration;
+
+#[cfg(doc)]
+use super::{Command, Event, Respond, SessionError};
+use super::{EngineLoad, EnrolError, OpenError, SessionHandle, StageWork};
+
+/// Properties of the served model.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ModelInfo {
+    /// Display name, from the checkpoint's folder.
+    pub name: String,
+    /// Names of the model's own voices.
+    pub voices: Vec<String>,
+    /// Voice of requests that name none.
+    pub default_voice: String,
+    /// Sampling rate of [`Command::Append`], in Hz.
+    pub input_rate: u32,
+    /// Sampling rate of [`Event::Audio`], in Hz.
+    pub output_rate: u32,
+    /// Duration of one codec frame.
+    pub frame: Duration,
+    /// Upper bound of a prompt's and its response's tokens together.
+    pub context_tokens: u32,
+    /// True if the model takes audio; otherwise audio is refused ([`SessionError::NoAudioInput`]).
+    pub audio_input: bool,
+    /// True if the model can call tools.
+    pub tools: bool,
+    /// True if the model transcribes its input audio on request.
+    pub transcribes: bool,
+    /// True if the model speaks a given text ([`Respond::streamed`]).
+    pub given_text: bool,
+    /// Sampling rate of the recordings for new voices, in Hz; `None` if the list of voices is fixed.
+    pub recording_rate: Option<u32>,
+}
+
+/// Recording of a voice, for [`SpeechEngine::enrol`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct Recording {
+    /// Mono samples in -1..1 at [`ModelInfo::recording_rate`].
+    pub samples: Vec<f32>,
+    /// Transcript of the recording; empty if unknown.
+    pub text: String,
+}
+
+/// Interface of an engine to its callers. Tests use a scripted one.
+pub trait SpeechEngine: Send + Sync + 'static {
+    /// Properties of the served model.
+    fn info(&self) -> &ModelInfo;
+    /// Opens a session, or returns [`OpenError::Full`] at once.
+    fn open(&self) -> Result<SessionHandle, OpenError>;
+    /// Number of open sessions and number of session slots.
+    fn occupancy(&self) -> (usize, usize);
+    /// Names of the voices that requests may use now: the model's own ([`ModelInfo::voices`]) and the enrolled ones.
+    fn voices(&self) -> Vec<String> {
+        self.info().voices.clone()
+    }
+    /// Enrols a voice from a recording; requests may name it from then on. Blocks during the computation.
+    fn enrol(&self, name: &str, recording: &Recording) -> Result<(), EnrolError> {
+        let _ = (name, recording);
+        Err(EnrolError::Fixed { known: self.voices().join(", ") })
+    }
+    /// Removes an enrolled voice; false if there is none of that name. Active responses keep the voice.
+    fn remove_voice(&self, name: &str) -> bool {
+        let _ = name;
+        false
+    }
+    /// True while sessions are served; false while the engine restarts after a fault, and once it has stopped.
+    fn ready(&self) -> bool {
+        true
+    }
+    /// Work of each stage since the start, in the order of the stages; empty if it is not counted.
+    fn work(&self) -> Vec<StageWork> {
+        Vec::new()
+    }
+    /// Ticks since the start, and current queue lengths; empty if they are not counted.
+    fn load(&self) -> EngineLoad {
+        EngineLoad::default()
+    }
+}
