@@ -6,7 +6,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::error::{ErrorBody, ErrorKind, abbreviate};
-use super::{input_audio, item, literal, response, session, speech_synthesis};
+use super::literal::literal;
+use super::{input_audio, item, response, session, speech_synthesis};
 
 /// A client event with its optional `event_id`.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::extension::EventExtension;
-use super::literal;
+use super::literal::literal;
 
 literal!(
     /// The `object` field of an item.

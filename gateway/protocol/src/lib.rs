@@ -8,13 +8,14 @@
 //! | [`input_audio`] | `input_audio_buffer.*` |
 //! | [`output_audio`] | `output_audio_buffer.*`, sent only if the server owns the playout clock |
 //! | [`item`] | `conversation.item.*` and the item types |
-//! | [`transcription_session`] | configuration of a transcription session |
+//! | [`transcription_session`] | wire form of a session by its kind |
 //! | [`transcription`] | `conversation.item.input_audio_transcription.*` |
 //! | [`response`] | `response.*` |
 //! | [`speech_synthesis`] | `repartee.text.*`: given text, streamed by the client |
 //! | [`rate_limits`] | `rate_limits.updated` |
 //! | [`error`] | `error` events, and the body of HTTP errors |
 //! | [`extension`] | `repartee`: Repartee's extension of an event |
+//! | `literal` | fields with one value |
 //! | [`merge`] | update semantics of absent and `null` fields |
 //!
 //! The crate `repartee-realtime` implements the behaviour of the events.
@@ -55,23 +56,9 @@ pub mod transcription;
 pub mod transcription_session;
 
 mod client;
+mod literal;
 mod server;
 
 pub use client::{ClientEvent, ClientMessage};
 pub use error::{ErrorBody, ErrorKind};
 pub use server::{ServerEvent, ServerMessage};
-
-/// Declares an enum with one variant, serialized as a fixed string.
-macro_rules! literal {
-    ($(#[$meta:meta])* $name:ident = $text:literal) => {
-        $(#[$meta])*
-        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-        pub enum $name {
-            /// The only value, as in the enum's documentation.
-            #[default]
-            #[serde(rename = $text)]
-            Value,
-        }
-    };
-}
-pub(crate) use literal;

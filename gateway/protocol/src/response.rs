@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use super::ErrorBody;
 use super::extension::EventExtension;
 use super::item::{FunctionCall, FunctionCallOutput, Item, Message};
-use super::literal;
+use super::literal::literal;
 use super::session::{AudioFormat, MaxTokens, Modality};
 use super::speech_synthesis::GivenTextRequest;
 

@@ -1,10 +1,9 @@
 //! `session.*` events and the session configuration.
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::literal;
-use super::transcription_session::TranscriptionSession;
+use super::literal::literal;
 
 /// Type of a session.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,8 +35,8 @@ pub struct SessionEvent {
     pub session: Session,
 }
 
-/// Complete effective configuration. A transcription session serializes as [`TranscriptionSession`], without the fields
-/// about responses.
+/// Complete effective configuration. A transcription session serializes as
+/// [`TranscriptionSession`](super::transcription_session::TranscriptionSession), without the fields about responses.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, remote = "Self")]
 pub struct Session {
@@ -82,21 +81,6 @@ pub struct Session {
     /// Repartee's extension of the configuration.
     #[serde(skip_serializing_if = "SessionExtension::is_empty")]
     pub repartee: SessionExtension,
-}
-
-impl Serialize for Session {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self.kind {
-            SessionKind::Realtime => Self::serialize(self, serializer),
-            SessionKind::Transcription => TranscriptionSession::of(self).serialize(serializer),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Session {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Self::deserialize(deserializer)
-    }
 }
 
 impl Default for Session {

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::error::ErrorBody;
-use super::literal;
+use super::literal::literal;
 
 literal!(
     /// The `type` field of a transcript's usage.

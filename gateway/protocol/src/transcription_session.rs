@@ -1,8 +1,8 @@
-//! Wire form of a transcription session: input settings only, without the fields about responses.
+//! Wire form of a session by its kind. A transcription session has input settings only, without the fields about responses.
 
-use serde::Serialize;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::literal;
+use super::literal::literal;
 use super::session::{AudioInput, Session, SessionExtension, SessionKind};
 
 literal!(
@@ -42,6 +42,21 @@ impl<'a> TranscriptionSession<'a> {
             include: session.include.as_deref(),
             repartee: &session.repartee,
         }
+    }
+}
+
+impl Serialize for Session {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.kind {
+            SessionKind::Realtime => Self::serialize(self, serializer),
+            SessionKind::Transcription => TranscriptionSession::of(self).serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Session {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::deserialize(deserializer)
     }
 }
 
