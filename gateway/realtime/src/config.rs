@@ -33,6 +33,15 @@ const MAX_PROMPT: usize = 4 << 10;
 /// Maximum size of the fields that the server returns as sent (`tools` and `tool_choice`), in bytes.
 const MAX_ECHOED: usize = 256 << 10;
 
+/// Returns the initial configuration of a session with `patch` applied.
+///
+/// # Errors
+///
+/// The patch is invalid, or the model does not support it.
+pub fn initial_session(id: &str, model: &ModelInfo, patch: &Value) -> Result<Session, ErrorBody> {
+    updated(&initial(id, SessionKind::Realtime, model), patch, model)
+}
+
 /// Returns the default configuration of a new session.
 pub(super) fn initial(id: &str, kind: SessionKind, model: &ModelInfo) -> Session {
     let mut config = Session { kind, id: id.to_owned(), ..Session::default() };

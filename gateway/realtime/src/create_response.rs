@@ -12,8 +12,8 @@ use repartee_protocol::{ErrorBody, ErrorKind, ServerEvent};
 use serde_json::{Map, Value, json};
 
 use super::config::MAX_INSTRUCTIONS;
-use super::response::{ActiveResponse, usage};
-use super::speech_synthesis::GivenText;
+use super::given_text::GivenText;
+use super::response::{ActiveResponse, QueuedResponse, usage};
 use super::{Delivery, Effect, RealtimeSession, tools};
 
 /// Maximum size of a response's metadata, in bytes.
@@ -56,24 +56,6 @@ pub(super) struct ResponseRequest {
     since: Instant,
     /// Warnings about settings that are served differently.
     warnings: Vec<String>,
-}
-
-/// Queued response; it starts when the exclusive responses before it have ended.
-#[derive(Debug)]
-pub(super) struct QueuedResponse {
-    pub response: ActiveResponse,
-    respond: Respond,
-    /// Commands with the given text received so far.
-    pub text: Vec<Command>,
-    /// Start of the caller's wait.
-    since: Instant,
-}
-
-impl QueuedResponse {
-    /// True if the response belongs to the conversation. Such a response is not announced to the client while queued.
-    pub fn in_conversation(&self) -> bool {
-        self.response.in_conversation()
-    }
 }
 
 fn metadata_bytes(metadata: &Map<String, Value>) -> usize {

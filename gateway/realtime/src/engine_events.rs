@@ -13,8 +13,7 @@ use repartee_protocol::response::{
 use repartee_protocol::session::Modality;
 
 use super::history::HistoryEntry;
-use super::playback::PlayingResponse;
-use super::response::{ActiveResponse, ItemBody, ResponseItem, usage};
+use super::response::{ActiveResponse, ItemBody, PlayingResponse, ResponseItem, usage};
 use super::{Delivery, Effect, RealtimeSession, engine_error};
 
 impl RealtimeSession {

@@ -3,65 +3,14 @@
 
 use std::time::{Duration, Instant};
 
-use repartee_engine_api::{Command, ResponseId};
+use repartee_engine_api::Command;
 use repartee_protocol::output_audio::ResponseRef;
-use repartee_protocol::response::{PartRef, StatusReason};
+use repartee_protocol::response::StatusReason;
 use repartee_protocol::session::TurnDetection;
 use repartee_protocol::{ErrorBody, ErrorKind, ServerEvent};
 
-use super::response::ActiveResponse;
+use super::response::PlayingResponse;
 use super::{Delivery, Effect, PlayoutReport, RealtimeSession};
-
-/// Response with unplayed audio.
-#[derive(Debug)]
-pub(super) struct PlayingResponse {
-    response: ResponseId,
-    response_id: String,
-    item_id: String,
-    /// True if the response belongs to the conversation.
-    in_conversation: bool,
-    /// True once the first audio was sent.
-    started: bool,
-    /// Estimated heard position, in ms.
-    heard_ms: u64,
-    /// Position last reported to the engine, in ms.
-    reported_ms: u64,
-}
-
-impl PlayingResponse {
-    pub fn new(response: &ActiveResponse, part: &PartRef) -> Self {
-        Self {
-            response: response.engine_id,
-            response_id: response.id.clone(),
-            item_id: part.item_id.clone(),
-            in_conversation: response.in_conversation(),
-            started: false,
-            heard_ms: 0,
-            reported_ms: 0,
-        }
-    }
-}
-
-/// Estimated end of playback on a client without our playout clock, if it plays immediately and without gaps.
-#[derive(Debug, Default)]
-pub(super) struct ClientPlayback(Option<Instant>);
-
-impl ClientPlayback {
-    /// Adds audio that was sent at `now`.
-    pub fn extend(&mut self, samples: u64, rate: u32, now: Instant) {
-        let from = self.0.map_or(now, |until| until.max(now));
-        self.0 = Some(from + Duration::from_micros(samples * 1_000_000 / u64::from(rate.max(1))));
-    }
-
-    /// Ends the playback: the client drops unplayed audio.
-    pub fn end(&mut self) {
-        self.0 = None;
-    }
-
-    pub fn is_over(&self, now: Instant) -> bool {
-        self.0.is_none_or(|until| until <= now)
-    }
-}
 
 /// Scope of an interruption.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,6 +1,9 @@
-//! Active response and its wire form.
+//! Responses of a session by state, queued, speculative, active, playing, and their wire form.
 
-use repartee_engine_api::{EngineUsage, FinishReason, ItemId, ResponseId};
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use repartee_engine_api::{Command, EngineUsage, Event, FinishReason, ItemId, Respond, ResponseId};
 use repartee_protocol::item::{FunctionCall, Item, ItemContent, ItemObject, ItemRole, ItemStatus, Message};
 use repartee_protocol::response::{
     CallRef, ContentPartBody, OutputTokens, PartRef, Response, ResponseAudio, ResponseInputTokens, ResponseObject,
@@ -9,7 +12,7 @@ use repartee_protocol::response::{
 use repartee_protocol::session::{MaxTokens, Modality};
 use serde_json::{Map, Value};
 
-use super::speech_synthesis::GivenText;
+use super::given_text::GivenText;
 
 /// Active or queued response.
 #[derive(Debug)]
@@ -56,6 +59,68 @@ pub(super) struct ActiveResponse {
     pub given_text: Option<GivenText>,
 }
 
+/// Queued response; it starts when the exclusive responses before it have ended.
+#[derive(Debug)]
+pub(super) struct QueuedResponse {
+    pub response: ActiveResponse,
+    /// Command that starts it.
+    pub respond: Respond,
+    /// Commands with the given text received so far.
+    pub text: Vec<Command>,
+    /// Start of the caller's wait.
+    pub since: Instant,
+}
+
+impl QueuedResponse {
+    /// True if the response belongs to the conversation. Such a response is not announced to the client while queued.
+    pub fn in_conversation(&self) -> bool {
+        self.response.in_conversation()
+    }
+}
+
+/// Response started before the turn has surely ended.
+#[derive(Debug)]
+pub(super) struct SpeculativeResponse {
+    /// Engine id of the turn's item.
+    pub item: ItemId,
+    /// The response, unknown to the client until the commit.
+    pub response: ActiveResponse,
+    /// Time of the abort without a decision.
+    pub deadline: Instant,
+    /// Events held back until the commit.
+    pub held: VecDeque<Event>,
+}
+
+/// Response with unplayed audio.
+#[derive(Debug)]
+pub(super) struct PlayingResponse {
+    pub response: ResponseId,
+    pub response_id: String,
+    pub item_id: String,
+    /// True if the response belongs to the conversation.
+    pub in_conversation: bool,
+    /// True once the first audio was sent.
+    pub started: bool,
+    /// Estimated heard position, in ms.
+    pub heard_ms: u64,
+    /// Position last reported to the engine, in ms.
+    pub reported_ms: u64,
+}
+
+impl PlayingResponse {
+    pub fn new(response: &ActiveResponse, part: &PartRef) -> Self {
+        Self {
+            response: response.engine_id,
+            response_id: response.id.clone(),
+            item_id: part.item_id.clone(),
+            in_conversation: response.in_conversation(),
+            started: false,
+            heard_ms: 0,
+            reported_ms: 0,
+        }
+    }
+}
+
 /// Output item of a response.
 #[derive(Debug)]
 pub(super) struct ResponseItem {
@@ -85,6 +150,11 @@ impl ActiveResponse {
     /// True if the response belongs to the conversation.
     pub fn in_conversation(&self) -> bool {
         self.conversation_id.is_some()
+    }
+
+    /// Time at which its given text ends without further client events; `None` if it takes no more.
+    pub fn text_deadline(&self) -> Option<Instant> {
+        self.given_text.as_ref()?.deadline().filter(|_| self.stopping.is_none())
     }
 
     /// True if the conversation's item `id` is an output item of this response.

@@ -5,11 +5,11 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use repartee_engine_api::{Command, Event, ItemId, ResponseId};
+use repartee_engine_api::{Command, Event, ItemId};
 use repartee_protocol::session::TurnDetection;
 
-use super::response::ActiveResponse;
-use super::{Effect, RealtimeSession, speech_synthesis};
+use super::response::{ActiveResponse, SpeculativeResponse};
+use super::{Effect, RealtimeSession};
 
 /// Maximum number of held events, about 6 s of speech. At the limit the engine's events are not read, which stops the engine
 /// (backpressure).
@@ -17,30 +17,6 @@ const MAX_HELD_EVENTS: usize = 96;
 
 /// Time after which a speculation without a decision of the turn detector is aborted: the caller may have stopped sending audio.
 const DECISION_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Response started before the turn has surely ended.
-#[derive(Debug)]
-pub(super) struct Speculation {
-    /// Engine id of the turn's item.
-    pub item: ItemId,
-    pub response: ActiveResponse,
-    /// Time of the abort without a decision.
-    deadline: Instant,
-    held: VecDeque<Event>,
-}
-
-/// Returns the response of an event; `None` for session events.
-pub(super) fn response_of(event: &Event) -> Option<ResponseId> {
-    match event {
-        Event::Text { response, .. }
-        | Event::Audio { response, .. }
-        | Event::ToolCall { response, .. }
-        | Event::ToolArguments { response, .. }
-        | Event::SegmentFinished { response, .. } => Some(*response),
-        Event::Failed { response, .. } => *response,
-        Event::Finished => None,
-    }
-}
 
 impl RealtimeSession {
     /// True if the session speculates. Not with responses to slices, which come before the pause.
@@ -63,7 +39,7 @@ impl RealtimeSession {
         let (response, respond) = self.build_response(request);
         self.command(Command::BeginSpeculation { item, respond });
         self.speculation =
-            Some(Speculation { item, response, deadline: now + DECISION_TIMEOUT, held: VecDeque::new() });
+            Some(SpeculativeResponse { item, response, deadline: now + DECISION_TIMEOUT, held: VecDeque::new() });
     }
 
     /// Aborts the speculation, if there is one: the caller continues, or the conversation has changed.
@@ -78,7 +54,7 @@ impl RealtimeSession {
     /// Commits the speculation, if there is one. Returns the engine id of the turn's item, and the response. Held events become
     /// pending.
     pub(super) fn commit_speculation(&mut self) -> Option<(ItemId, ActiveResponse)> {
-        let Speculation { item, response, held, .. } = self.speculation.take()?;
+        let SpeculativeResponse { item, response, held, .. } = self.speculation.take()?;
         self.command(Command::CommitSpeculation { response: response.engine_id });
         self.effects.push(Effect::CountSpeculation { committed: true });
         self.pending_events.extend(held);
@@ -93,7 +69,7 @@ impl RealtimeSession {
             return;
         }
         match &mut self.speculation {
-            Some(speculation) if response_of(&event) == Some(speculation.response.engine_id) => match event {
+            Some(speculation) if event.response() == Some(speculation.response.engine_id) => match event {
                 // Not reported: if the cause persists, the response at the actual end of the turn fails too.
                 Event::Failed { error, .. } if !error.is_fatal() => self.abort_speculation(),
                 Event::Failed { error, .. } => self.process_engine_event(Event::Failed { response: None, error }, now),
@@ -113,7 +89,7 @@ impl RealtimeSession {
     /// Time at which [`super::SessionInput::DeadlineReached`] is due; `None` for never.
     pub fn deadline(&self) -> Option<Instant> {
         let speculation = self.speculation.as_ref().map(|speculation| speculation.deadline);
-        let texts = self.responses.iter().filter_map(speech_synthesis::deadline);
+        let texts = self.responses.iter().filter_map(ActiveResponse::text_deadline);
         speculation.into_iter().chain(self.transcriber.deadline()).chain(texts).min()
     }
 

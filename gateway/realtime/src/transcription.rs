@@ -1,11 +1,10 @@
 //! Transcripts of the caller's turns. The model writes each in a background out-of-band response, one at a time.
 
-use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use repartee_engine_api::{
-    Command, EngineUsage, Event, FinishReason, ItemId, MessageContent, Respond, ResponseId, ResponseInput, Role,
-    Sampling, SessionError,
+    Command, EngineUsage, Event, FinishReason, ItemId, MessageContent, Respond, ResponseInput, Role, Sampling,
+    SessionError,
 };
 use repartee_protocol::item::{Item, ItemContent};
 use repartee_protocol::transcription::{
@@ -13,7 +12,7 @@ use repartee_protocol::transcription::{
 };
 use repartee_protocol::{ErrorBody, ErrorKind, ServerEvent};
 
-use super::speculation::response_of;
+use super::transcriber::{ActiveTranscript, PendingTranscript};
 use super::{RealtimeSession, engine_error};
 
 /// Instruction to the model for a transcript.
@@ -25,47 +24,6 @@ const MAX_TOKENS: u32 = 1_024;
 /// Interval and number of retries while the engine has no free slot.
 const RETRY: Duration = Duration::from_secs(1);
 const TRIES: u32 = 30;
-
-/// Turn to transcribe.
-#[derive(Debug)]
-struct PendingTranscript {
-    /// Wire id of the turn's item.
-    item_id: String,
-    /// Engine id of the turn's item.
-    item: ItemId,
-    /// Number of failed attempts.
-    tries: u32,
-}
-
-/// Transcript in progress.
-#[derive(Debug)]
-struct Active {
-    response: ResponseId,
-    /// Turn of the transcript; `None` after the item was deleted.
-    turn: Option<PendingTranscript>,
-    text: String,
-}
-
-/// Queue of transcripts: at most one in progress, others waiting.
-#[derive(Debug, Default)]
-pub(super) struct Transcriber {
-    active: Option<Active>,
-    waiting: VecDeque<PendingTranscript>,
-    /// Time of the next attempt, if the engine had no free slot.
-    retry_at: Option<Instant>,
-}
-
-impl Transcriber {
-    /// True if no transcript is in progress or waiting.
-    pub fn is_idle(&self) -> bool {
-        self.active.is_none() && self.waiting.is_empty()
-    }
-
-    /// Time at which [`RealtimeSession::retry_transcript`] is due; `None` without a retry.
-    pub fn deadline(&self) -> Option<Instant> {
-        self.retry_at
-    }
-}
 
 impl RealtimeSession {
     /// Queues a turn for transcription, if enabled in the session.
@@ -109,7 +67,7 @@ impl RealtimeSession {
             sampling: Some(Sampling::GREEDY),
             ..Respond::new(response, item)
         }));
-        self.transcriber.active = Some(Active { response, turn: Some(turn), text: String::new() });
+        self.transcriber.active = Some(ActiveTranscript { response, turn: Some(turn), text: String::new() });
     }
 
     /// Retries the first waiting transcript if its time has come.
@@ -134,7 +92,7 @@ impl RealtimeSession {
     /// Handles an engine event of a transcript; returns any other event.
     pub(super) fn transcription_event(&mut self, event: Event, now: Instant) -> Option<Event> {
         let active = self.transcriber.active.as_mut();
-        let Some(active) = active.filter(|active| response_of(&event) == Some(active.response)) else {
+        let Some(active) = active.filter(|active| event.response() == Some(active.response)) else {
             return Some(event);
         };
         match event {
@@ -158,7 +116,7 @@ impl RealtimeSession {
     }
 
     fn transcription_ended(&mut self, reason: FinishReason, usage: &EngineUsage) {
-        let Some(Active { turn, text, .. }) = self.transcriber.active.take() else { return };
+        let Some(ActiveTranscript { turn, text, .. }) = self.transcriber.active.take() else { return };
         match turn {
             Some(turn) if reason == FinishReason::Cancelled => {
                 let error = ErrorBody::server(ErrorKind::TranscriptionFailed, "the transcript was cancelled");
@@ -185,7 +143,7 @@ impl RealtimeSession {
 
     /// Handles a transcript that the engine refused: retries if the engine had no free slot, else reports the failure.
     fn transcription_refused(&mut self, error: &SessionError, now: Instant) {
-        let Some(Active { turn, .. }) = self.transcriber.active.take() else { return };
+        let Some(ActiveTranscript { turn, .. }) = self.transcriber.active.take() else { return };
         let for_now = matches!(error, SessionError::OutOfMemory | SessionError::TooManyResponses { .. });
         match turn {
             Some(turn) if for_now && turn.tries < TRIES => {

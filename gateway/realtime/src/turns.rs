@@ -1,9 +1,9 @@
-//! The caller's turns: started and ended by turn detection, or committed by the client.
+//! The caller's turns: started and ended by turn detection, committed by the client, or begun by silence after a response.
 
 use std::time::Instant;
 
 use repartee_engine_api::{Command, ItemId};
-use repartee_protocol::input_audio::{AudioCommitted, SpeechStarted, SpeechStopped};
+use repartee_protocol::input_audio::{AudioCommitted, SpeechStarted, SpeechStopped, TimeoutTriggered};
 use repartee_protocol::item::{Item, ItemContent, ItemObject, ItemRole, ItemStatus, Message};
 use repartee_protocol::response::StatusReason;
 use repartee_protocol::session::TurnDetection;
@@ -11,7 +11,7 @@ use repartee_protocol::{ErrorBody, ErrorKind, ServerEvent};
 
 use super::history::HistoryEntry;
 use super::playback::InterruptionScope;
-use super::{Effect, RealtimeSession};
+use super::{Delivery, Effect, RealtimeSession};
 
 /// Minimum turn that a client may commit, in ms, as in the published reference.
 const SHORTEST_MS: f64 = 100.0;
@@ -134,5 +134,38 @@ impl RealtimeSession {
         }
         self.effects.push(Effect::ResetTurnDetector);
         self.send(ServerEvent::InputCleared {});
+    }
+
+    pub(super) fn idle_timeout_ms(&self) -> Option<u64> {
+        match &self.config.audio.input.turn_detection {
+            Some(TurnDetection::ServerVad(vad)) => vad.idle_timeout_ms.map(u64::from),
+            _ => None,
+        }
+    }
+
+    /// Checks the idle timeout after each piece of audio; when it expires, commits the silence and requests a response.
+    fn check_idle_timeout(&mut self, now: Instant) {
+        let Some(timeout_ms) = self.idle_timeout_ms().filter(|_| self.idle.is_armed()) else { return };
+        let playing = match self.setup.delivery {
+            Delivery::Paced => !self.playing.is_empty(),
+            Delivery::Unpaced => !self.client_playback.is_over(now),
+        };
+        let busy = playing || !self.queued.is_empty() || self.responses.iter().any(|response| response.exclusive);
+        if busy || self.input.turn().is_some() {
+            self.idle.restart();
+            return;
+        }
+        let received_ms = self.input.received_ms();
+        let Some(since_ms) = self.idle.count(received_ms, timeout_ms) else { return };
+        self.idle.disarm();
+        let item_id = self.new_item_id();
+        let slices = self.input.begin_turn(item_id.clone(), Some(since_ms));
+        self.append(slices);
+        let (audio_start_ms, audio_end_ms) = (since_ms, received_ms);
+        self.send(ServerEvent::TimeoutTriggered(TimeoutTriggered { audio_start_ms, audio_end_ms, item_id }));
+        self.commit_turn(None);
+        self.effects.push(Effect::ResetTurnDetector);
+        let request = self.default_request(now);
+        self.start_or_queue(request);
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use repartee_engine_api::{Command, FinishReason, ModelInfo};
 use serde_json::{Value, json};
 
-use super::super::{Delivery, SessionInput, speech_synthesis};
+use super::super::{Delivery, SessionInput, given_text};
 use super::{Harness, model};
 
 fn append(harness: &mut Harness, text: &str) {
@@ -110,10 +110,10 @@ fn text_without_a_reader_is_refused() {
 fn text_is_bounded() {
     let mut harness = Harness::new(Delivery::Unpaced);
     let response = read(&mut harness);
-    append(&mut harness, &"x".repeat(speech_synthesis::MAX_TEXT));
+    append(&mut harness, &"x".repeat(given_text::MAX_TEXT));
     append(&mut harness, "x");
     assert_eq!(refused(&harness), "text");
-    assert_eq!(got(&harness, response).0.len(), speech_synthesis::MAX_TEXT);
+    assert_eq!(got(&harness, response).0.len(), given_text::MAX_TEXT);
 }
 
 #[test]
@@ -123,11 +123,11 @@ fn silent_client_ends_its_text() {
     let begun = harness.now;
     harness.now = begun + Duration::from_secs(20);
     append(&mut harness, "One");
-    assert_eq!(harness.core.deadline(), Some(harness.now + speech_synthesis::TEXT_TIMEOUT));
-    harness.now = begun + speech_synthesis::TEXT_TIMEOUT;
+    assert_eq!(harness.core.deadline(), Some(harness.now + given_text::TEXT_TIMEOUT));
+    harness.now = begun + given_text::TEXT_TIMEOUT;
     harness.input(SessionInput::DeadlineReached);
     assert_eq!(got(&harness, response), ("One".into(), false));
-    harness.now = begun + Duration::from_secs(20) + speech_synthesis::TEXT_TIMEOUT;
+    harness.now = begun + Duration::from_secs(20) + given_text::TEXT_TIMEOUT;
     harness.input(SessionInput::DeadlineReached);
     assert_eq!(got(&harness, response), ("One".into(), true));
     assert_eq!(harness.core.deadline(), None);
