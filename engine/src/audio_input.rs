@@ -1,9 +1,9 @@
-//! Open input audio of a session, cut into windows by the model's front end; each window is encoded once, when it
-//! closes.
+//! Input audio of a session, open or complete, cut into windows by the model's front end; each window is encoded once,
+//! when it closes.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use repartee_engine_api::ItemId;
 
@@ -43,6 +43,15 @@ pub struct PendingWindow {
     pub sound: Duration,
     /// True if the audio came faster than real time; then it is encoded after all other audio.
     pub early: bool,
+}
+
+/// Start and end of an encoder's step.
+#[derive(Debug, Clone, Copy)]
+pub struct EncoderTimes {
+    /// Time at which the step took its windows.
+    pub began: Instant,
+    /// Time at which their rows were complete.
+    pub ended: Instant,
 }
 
 impl PendingWindow {
@@ -89,6 +98,49 @@ impl AudioInput {
     pub fn end_copy(&self, item: ItemId, pending: &mut VecDeque<PendingWindow>) {
         if let Some(window) = self.stream.fork().finish() {
             pending.push_back(PendingWindow::new(WindowTarget::Item(item), window, self.closed));
+        }
+    }
+}
+
+/// Complete audio that waits for the front end.
+pub struct PendingAudio {
+    /// Owner of the audio.
+    pub target: WindowTarget,
+    samples: Vec<f32>,
+    at: usize,
+    stream: Box<dyn FrontEndStream>,
+    /// Number of windows so far.
+    windows: usize,
+}
+
+impl PendingAudio {
+    /// Creates pending audio of which nothing was read.
+    pub fn new(stream: Box<dyn FrontEndStream>, samples: Vec<f32>, target: WindowTarget) -> Self {
+        Self { target, samples, at: 0, stream, windows: 0 }
+    }
+
+    /// Passes at most `most` samples through the front end; the windows that they close go to `pending`. Returns the
+    /// number of samples.
+    pub fn read(&mut self, most: usize, pending: &mut VecDeque<PendingWindow>) -> usize {
+        let end = (self.at + most).min(self.samples.len());
+        let mut closed = Vec::new();
+        self.stream.push(&self.samples[self.at..end], &mut closed);
+        for window in closed {
+            pending.push_back(PendingWindow::new(self.target, window, self.windows));
+            self.windows += 1;
+        }
+        end - std::mem::replace(&mut self.at, end)
+    }
+
+    /// True if all samples were read.
+    pub fn is_read(&self) -> bool {
+        self.at == self.samples.len()
+    }
+
+    /// Ends the audio; its last window goes to `pending`.
+    pub fn finish(self, pending: &mut VecDeque<PendingWindow>) {
+        if let Some(window) = self.stream.finish() {
+            pending.push_back(PendingWindow::new(self.target, window, self.windows));
         }
     }
 }

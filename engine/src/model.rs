@@ -9,7 +9,7 @@ use repartee_kernels::cpu::pool::Pool;
 use thiserror::Error;
 
 use crate::elements::{AudioRows, Element, Message};
-use crate::session::pending_response::MAX_RESPONSES;
+use crate::session::limits::MAX_RESPONSES;
 use crate::stage::{EdgeKind, Stage};
 use crate::text::Tokenizer;
 

@@ -34,8 +34,8 @@ use crate::deadline::{Planner, StepLimits};
 use crate::hand_off::Edge;
 use crate::model::{Model, SlotCounts};
 use crate::models::worker_pool;
-use crate::session::intake::{EncodedTexts, Intake};
-use crate::session::{ModelContext, Queues, Session};
+use crate::session::intake::Intake;
+use crate::session::{EncodedTexts, ModelContext, Queues, Session};
 use crate::stage::StageItem;
 use crate::voices::VoiceRegistry;
 

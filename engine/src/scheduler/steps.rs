@@ -8,13 +8,12 @@ use repartee_engine_api::{FinishReason, SessionError};
 
 use super::Scheduler;
 use super::faults::internal;
-use crate::audio_input::PendingWindow;
+use crate::audio_input::{EncoderTimes, PendingWindow};
 use crate::deadline::cost::StepRows;
 use crate::deadline::{ReadyRows, ScheduledRows, Urgency};
 use crate::elements::AudioRows;
 use crate::model::{Encoder, WindowInput};
-use crate::session::EncoderTimes;
-use crate::session::active_response::SpeechDecision;
+use crate::session::response_output::SpeechDecision;
 use crate::stage::{BatchEntry, Outbox, RowKind, RunnableRows, StageEnd, StageItem};
 
 /// Index of the encoder in the plan; the stages follow.

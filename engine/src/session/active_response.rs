@@ -1,18 +1,16 @@
-//! Active responses: turns the stages' output into history and events.
+//! A response being generated.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use repartee_engine_api::{EngineUsage, Event, FinishReason, LatencyStamps, Respond, ResponseId, SessionError};
+use repartee_engine_api::{EngineUsage, Respond};
 
+use super::ModelContext;
 use super::pending_response::PendingResponse;
 use super::streamed_text::StreamedText;
-use super::tool_calls::{TokenKind, ToolCallReader};
-use super::{EncoderTimes, ModelContext, Session};
-use crate::config::Timeouts;
+use super::tool_calls::ToolCallReader;
+use crate::audio_input::EncoderTimes;
 use crate::deadline::Urgency;
-use crate::elements::{Element, Message};
-use crate::model::{Codec, PromptTemplate};
+use crate::elements::Element;
 use crate::stage::ResponseParams;
 use crate::text::TextStream;
 
@@ -21,57 +19,46 @@ pub struct ActiveResponse {
     /// Request of the caller.
     pub request: Respond,
     /// Parameters that the stages got with the prompt.
-    params: ResponseParams,
+    pub(super) params: ResponseParams,
     /// Text that streams in, if the response takes any.
     pub(super) streamed: Option<StreamedText>,
     /// Prompt, kept for a replay.
-    prompt: Vec<Element>,
+    pub(super) prompt: Vec<Element>,
     /// Time at which the engine took the request.
-    accepted: Instant,
+    pub(super) accepted: Instant,
     /// Start of the encoder's last step over its input.
-    encoding: Instant,
+    pub(super) encoding: Instant,
     /// Time at which the first stage got the prompt.
-    begun: Instant,
+    pub(super) begun: Instant,
     /// Start of the step that gave the first token.
-    prefilled: Option<Instant>,
+    pub(super) prefilled: Option<Instant>,
     /// Time of the first token.
-    first_token: Option<Instant>,
+    pub(super) first_token: Option<Instant>,
     /// Time of the first codec frame.
-    first_frame: Option<Instant>,
-    text: TextStream,
+    pub(super) first_frame: Option<Instant>,
+    pub(super) text: TextStream,
     /// Parser of tool calls within the text.
-    calls: ToolCallReader,
+    pub(super) calls: ToolCallReader,
     /// True if a tool call came after the last spoken text.
-    called: bool,
+    pub(super) called: bool,
     /// Events sent to the caller.
-    sent: EventCounts,
+    pub(super) sent: EventCounts,
     /// Events made of the stages' output since the begin or the replay. During a replay it is behind `sent`.
-    produced: EventCounts,
+    pub(super) produced: EventCounts,
     /// Duration of the audio sent.
-    duration: Duration,
+    pub(super) duration: Duration,
     /// Playback position, and its time.
-    played: Option<(Duration, Instant)>,
-    usage: EngineUsage,
+    pub(super) played: Option<(Duration, Instant)>,
+    pub(super) usage: EngineUsage,
     /// Time of a stage's last output for it.
-    progressed: Instant,
-}
-
-/// Effect of a token on speech.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SpeechDecision {
-    /// Later stages speak the token.
-    Yes,
-    /// The token is not spoken, and opens a tool call.
-    Pauses,
-    /// The token is not spoken.
-    No,
+    pub(super) progressed: Instant,
 }
 
 /// Numbers of events by kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct EventCounts {
-    texts: u64,
-    frames: u64,
+pub(super) struct EventCounts {
+    pub texts: u64,
+    pub frames: u64,
 }
 
 impl ActiveResponse {
@@ -108,7 +95,7 @@ impl ActiveResponse {
     }
 
     /// Urgency of further output.
-    fn urgency(&self) -> Urgency {
+    pub(super) fn urgency(&self) -> Urgency {
         if self.request.background {
             return Urgency::Background { since: self.accepted };
         }
@@ -120,238 +107,16 @@ impl ActiveResponse {
     }
 
     /// Start of the wait for the next output, or for the caller's text if the stages may wait for it.
-    fn waits_since(&self) -> Instant {
+    pub(super) fn waits_since(&self) -> Instant {
         let text = self.streamed.as_ref().filter(|streamed| streamed.is_open()).map(|streamed| streamed.since);
         text.map_or(self.progressed, |since| since.max(self.progressed))
     }
 
     /// Counts one more event of a kind; true if it was not sent before a replay.
-    fn is_new(produced: &mut u64, sent: &mut u64) -> bool {
+    pub(super) fn is_new(produced: &mut u64, sent: &mut u64) -> bool {
         *produced += 1;
         let new = *produced > *sent;
         *sent = (*sent).max(*produced);
         new
-    }
-}
-
-impl Session {
-    fn active_in(&self, slot: usize) -> Option<&ActiveResponse> {
-        if slot == self.slot {
-            return self.active.as_ref();
-        }
-        self.out_of_band.iter().find(|other| other.slot == slot)?.active.as_ref()
-    }
-
-    pub(super) fn active_on(&mut self, slot: usize) -> Option<&mut ActiveResponse> {
-        if slot == self.slot {
-            return self.active.as_mut();
-        }
-        self.out_of_band.iter_mut().find(|other| other.slot == slot)?.active.as_mut()
-    }
-
-    /// Urgency of the stages' work for `slot`.
-    pub fn urgency(&self, slot: usize, now: Instant) -> Urgency {
-        let active = self.active_in(slot);
-        active.map_or(Urgency::Silent { since: now }, ActiveResponse::urgency)
-    }
-
-    /// Request time of the response in `slot`.
-    pub fn requested_at(&self, slot: usize) -> Option<Instant> {
-        let active = self.active_in(slot);
-        active.map(|active| active.accepted).or_else(|| self.waiting_since())
-    }
-
-    /// Running timeouts, each with its end and the error of the session then. `events` is the upper bound of a tick's
-    /// events.
-    pub fn timeouts(&mut self, events: usize, now: Instant, limits: &Timeouts) -> Vec<(Instant, SessionError)> {
-        let timeout = |since: Instant, limit_s: u32, what| {
-            (since + Timeouts::limit(limit_s), SessionError::TimedOut { what, limit_s })
-        };
-        if self.has_capacity(events) {
-            self.unread = None;
-        } else {
-            // A session whose queue is full is not runnable, so its stages are not late.
-            let out_of_band = self.out_of_band.iter_mut().filter_map(|other| other.active.as_mut());
-            self.active.iter_mut().chain(out_of_band).for_each(|active| active.progressed = now);
-            // The timeout starts again with every event that the caller reads.
-            let read = self.emitted.get() - self.peer.events.len() as u64;
-            let (since, _) = *self.unread.insert(match self.unread {
-                Some((since, before)) if read == before => (since, read),
-                _ => (now, read),
-            });
-            return vec![timeout(since, limits.unread_s, "reading what was sent")];
-        }
-        let out_of_band = self.out_of_band.iter().filter_map(|other| other.active.as_ref());
-        // A background response may wait as long as others have work.
-        let waited_for = |active: &&ActiveResponse| !active.request.background;
-        let stuck = self.active.iter().chain(out_of_band).filter(waited_for).map(ActiveResponse::waits_since).min();
-        let stuck = stuck.map(|since| timeout(since, limits.stage_s, "the next step of a response"));
-        // A response waits for the encoder, or a held command that may request one.
-        let waits = self.waiting_since().is_some() || !self.held_commands.is_empty();
-        self.stalled = self.stalled.or(Some(now)).filter(|_| waits && !self.pending_windows.is_empty());
-        let stalled = self.stalled.map(|since| timeout(since, limits.stage_s, "the encoding of a response's input"));
-        let speculative = self.speculation.as_ref().map(|speculation| speculation.since);
-        let what = "the commit or abort of a speculation";
-        let speculative = speculative.map(|since| timeout(since, limits.speculation_s, what));
-        stuck.into_iter().chain(stalled).chain(speculative).collect()
-    }
-
-    /// Records the playback position that the caller reports.
-    pub(super) fn played(&mut self, response: ResponseId, position: Duration, at: Instant) {
-        let out_of_band = self.out_of_band.iter_mut().filter_map(|other| other.active.as_mut());
-        for active in self.active.iter_mut().chain(out_of_band) {
-            if active.request.response == response && active.played.is_some() {
-                active.played = Some((position, at));
-            }
-        }
-    }
-
-    /// Records the number of cached prompt positions of the response in `slot`.
-    pub fn note_cached(&mut self, slot: usize, positions: usize) {
-        if let Some(active) = self.active_on(slot) {
-            active.usage.cached_tokens = positions as u32;
-        }
-    }
-
-    /// Records that a stage produced output for the response in `slot`.
-    pub fn note_progress(&mut self, slot: usize, now: Instant) {
-        if let Some(active) = self.active_on(slot) {
-            active.progressed = now;
-        }
-    }
-
-    /// Takes a token of the response in `slot`, from a step that began at `began`; returns its effect on speech.
-    pub fn token(&mut self, slot: usize, id: u32, began: Instant, now: Instant) -> SpeechDecision {
-        let Some(active) = self.active_on(slot) else { return SpeechDecision::No };
-        active.prefilled.get_or_insert(began.max(active.begun));
-        active.first_token.get_or_insert(now);
-        active.usage.output_text_tokens += 1;
-        let (response, item, out_of_band) = (active.request.response, active.request.item, active.request.out_of_band);
-        let (before, kind) = (active.calls.mode(), active.calls.token(id));
-        let piece = active.text.push(id);
-        // Line breaks between calls are no utterance.
-        let blank = piece.as_ref().is_some_and(|piece| piece.trim().is_empty());
-        let spoken = match kind {
-            TokenKind::Spoken if active.called && blank => SpeechDecision::No,
-            TokenKind::Spoken => SpeechDecision::Yes,
-            TokenKind::ToolCall if before == TokenKind::Spoken => SpeechDecision::Pauses,
-            TokenKind::ToolCall | TokenKind::ToolCallEnd => SpeechDecision::No,
-        };
-        active.called = spoken != SpeechDecision::Yes;
-        let events = active.calls.read(response, kind, piece);
-        if !out_of_band && let Some(message) = self.history.get_mut(item) {
-            message.push_token(id);
-        }
-        self.emit_new(slot, events);
-        spoken
-    }
-
-    /// Start of the wait for the next token of a tool call, if the response in `slot` is writing one.
-    pub fn writes_call_since(&self, slot: usize) -> Option<Instant> {
-        let active = self.active_in(slot);
-        active.filter(|active| active.calls.mode() == TokenKind::ToolCall).map(|active| active.progressed)
-    }
-
-    /// Sends text and tool calls, except those that were sent before a replay.
-    fn emit_new(&mut self, slot: usize, events: Vec<Event>) {
-        for event in events {
-            let Some(active) = self.active_on(slot) else { return };
-            if ActiveResponse::is_new(&mut active.produced.texts, &mut active.sent.texts) {
-                self.emit(event);
-            }
-        }
-    }
-
-    /// Takes a codec frame of the response in `slot`. It is added to the response's item if later prompts contain
-    /// speech.
-    pub fn frame(&mut self, slot: usize, codes: &[u32], script: &dyn PromptTemplate, now: Instant) {
-        let Some(active) = self.active_on(slot) else { return };
-        active.first_frame.get_or_insert(now);
-        let frame = active.usage.output_audio_frames as usize;
-        active.usage.output_audio_frames += 1;
-        let (item, out_of_band) = (active.request.item, active.request.out_of_band);
-        if script.keeps_speech()
-            && !out_of_band
-            && let Some(message) = self.history.get_mut(item)
-        {
-            message.push_codes(Arc::from(codes), script.tokens_before(frame));
-        }
-    }
-
-    /// Sends the samples of the next frame of the response in `slot`.
-    pub fn samples(&mut self, slot: usize, samples: Vec<f32>, codec: &Codec, now: Instant) {
-        let Some(active) = self.active_on(slot) else { return };
-        let frame = active.produced.frames;
-        if !ActiveResponse::is_new(&mut active.produced.frames, &mut active.sent.frames) {
-            return;
-        }
-        let stamps = (frame == 0).then(|| LatencyStamps {
-            accepted: active.accepted,
-            encoding: active.encoding,
-            begun: active.begun,
-            prefilled: active.prefilled.unwrap_or(now),
-            first_token: active.first_token.unwrap_or(now),
-            first_frame: active.first_frame.unwrap_or(now),
-            first_samples: now,
-        });
-        active.duration += codec.duration(samples.len());
-        active.played.get_or_insert((Duration::ZERO, now));
-        let response = active.request.response;
-        self.emit(Event::Audio { response, frame, samples, stamps });
-    }
-
-    /// Ends the response in `slot`.
-    pub fn finish(&mut self, slot: usize, reason: FinishReason) {
-        if let Some((response, usage)) = self.end(slot) {
-            self.emit(Event::SegmentFinished { response, reason, usage });
-        }
-    }
-
-    /// Ends the response in `slot`, if any, with an error.
-    pub fn finish_failed(&mut self, slot: usize, error: SessionError) {
-        let response = self.end(slot).map(|(response, _)| response);
-        self.fail(response, error);
-    }
-
-    fn end(&mut self, slot: usize) -> Option<(ResponseId, EngineUsage)> {
-        let active = if slot == self.slot {
-            self.changed = true;
-            self.active.take()?
-        } else {
-            self.remove_out_of_band(slot)?
-        };
-        let ActiveResponse { request, text, mut calls, usage, .. } = active;
-        let mut events = calls.read(request.response, calls.mode(), text.finish());
-        events.extend(calls.finish(request.response));
-        for event in events {
-            self.emit(event);
-        }
-        // A response without text leaves no item.
-        if !request.out_of_band && self.history.get(request.item).is_some_and(Message::is_empty) {
-            self.history.remove(request.item);
-        }
-        Some((request.response, usage))
-    }
-
-    /// Restarts the response in `slot` from its prompt, after a panic in its batch. Events that were sent already are
-    /// skipped. The output depends on prompt and seed alone, so the rest continues seamlessly.
-    pub fn replay(&mut self, slot: usize, model: &ModelContext<'_>) -> Option<(Vec<Element>, ResponseParams)> {
-        self.changed |= slot == self.slot;
-        let active = self.active_on(slot)?;
-        active.produced = EventCounts::default();
-        active.text = model.tokenizer.stream();
-        active.calls = ToolCallReader::new(model.template.tools().map(|tools| tools.call_tokens()));
-        active.called = false;
-        active.usage.output_text_tokens = 0;
-        active.usage.output_audio_frames = 0;
-        if let Some(streamed) = &mut active.streamed {
-            streamed.rewind();
-        }
-        let (item, out_of_band) = (active.request.item, active.request.out_of_band);
-        let again = (active.prompt.clone(), active.params.clone());
-        if !out_of_band && let Some(message) = self.history.get_mut(item) {
-            message.clear();
-        }
-        Some(again)
     }
 }

@@ -4,11 +4,10 @@ use std::time::{Duration, Instant};
 
 use repartee_engine_api::SessionError;
 
-use super::MAX_AUDIO_S;
-use super::messages::text_error;
+use super::limits::MAX_AUDIO_S;
 use crate::model::{FrontEnd, PromptTemplate};
 use crate::stage::Stage;
-use crate::text::Tokenizer;
+use crate::text::{TextError, Tokenizer};
 
 /// Parts of the model that a session uses to execute commands.
 pub struct ModelContext<'a> {
@@ -52,4 +51,9 @@ impl ModelContext<'_> {
     pub(super) fn audio_limit(&self) -> Result<usize, SessionError> {
         Ok(MAX_AUDIO_S as usize * self.front_end()?.rate() as usize)
     }
+}
+
+/// Error of a text that cannot be encoded.
+pub(super) fn text_error(error: &TextError) -> SessionError {
+    SessionError::bad("text", "not encodable", error.to_string())
 }

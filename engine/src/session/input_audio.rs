@@ -1,11 +1,13 @@
 //! Input audio: windows of samples, audio items, and the encoder's rows.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use repartee_engine_api::{InsertAt, ItemId, SessionError};
 
-use super::{EncoderTimes, MAX_AUDIO_S, ModelContext, Session};
-use crate::audio_input::{AudioInput, PendingWindow, WindowTarget};
+use super::limits::MAX_AUDIO_S;
+use super::{ModelContext, Session};
+use crate::audio_input::{AudioInput, EncoderTimes, PendingWindow, WindowTarget};
 use crate::elements::{AudioRows, Message};
 
 impl Session {
@@ -98,5 +100,25 @@ impl Session {
             }
             WindowTarget::Input(audio) => self.place_input(audio, rows),
         }
+    }
+
+    /// Counts `sound` that arrived at `now`, and marks the windows from index `first` on that it closed.
+    pub(super) fn meter_audio(&mut self, sound: Duration, first: usize, now: Instant) {
+        let early = !self.real_time.admit(sound, now);
+        self.unwindowed += sound;
+        let closed = self.pending_windows.len().saturating_sub(first) as u32;
+        if closed == 0 {
+            return;
+        }
+        let each = std::mem::take(&mut self.unwindowed) / closed;
+        for window in self.pending_windows.range_mut(first..) {
+            (window.sound, window.early) = (each, early);
+        }
+    }
+
+    /// Windows that the encoder takes next: their number, and true if they came faster than real time.
+    pub fn next_windows(&self) -> (usize, bool) {
+        let early = self.pending_windows.front().is_some_and(|window| window.early);
+        (self.pending_windows.iter().take_while(|window| window.early == early).count(), early)
     }
 }

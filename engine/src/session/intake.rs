@@ -1,15 +1,13 @@
 //! Intake of large commands in pieces: each tick tokenises a bounded part of a long text and passes a bounded part of
 //! complete audio through the front end. The session's own commands wait meanwhile; other sessions do not.
 
-use std::collections::VecDeque;
-
 use repartee_engine_api::{Command, MessageContent, Respond, ResponseInput, SessionError, SlicePolicy};
 
-use super::messages::{content_text, system_text, text_error};
+use super::context::text_error;
+use super::messages::{content_text, system_text};
+use super::text_intake::{EncodedTexts, TextIntake};
 use super::{ModelContext, Session};
-use crate::audio_input::{PendingWindow, WindowTarget};
-use crate::model::FrontEndStream;
-use crate::text::{MAX_STRETCH, TextEncoder, TextError};
+use crate::text::{MAX_STRETCH, TextError};
 
 /// Upper bound of text bytes of a command that is executed at once.
 const INLINE_TEXT: usize = 2048;
@@ -17,9 +15,6 @@ const INLINE_TEXT: usize = 2048;
 const TEXT_PIECE: usize = 4096;
 /// Audio of one session that passes the front end in one tick, in ms.
 const AUDIO_PIECE_MS: usize = 1000;
-
-/// Texts of a command with their ids.
-pub type EncodedTexts = Vec<(String, Vec<u32>)>;
 
 /// Next command of a session.
 pub enum Intake {
@@ -31,62 +26,6 @@ pub enum Intake {
     Ready(Command, EncodedTexts),
     /// A command whose texts cannot be encoded.
     Refused(Command, SessionError),
-}
-
-/// A command whose texts are being tokenised.
-pub struct TextIntake {
-    pub(super) command: Command,
-    /// Texts that are left; `at` bytes of the first one were read.
-    texts: VecDeque<String>,
-    at: usize,
-    encoder: TextEncoder,
-    ids: Vec<u32>,
-    done: EncodedTexts,
-}
-
-impl TextIntake {
-    /// Reads at most `budget` bytes; returns true once all texts are read.
-    fn advance(&mut self, mut budget: usize) -> Result<bool, SessionError> {
-        while let Some(text) = self.texts.front() {
-            let mut end = (self.at + budget).min(text.len());
-            while !text.is_char_boundary(end) {
-                end -= 1;
-            }
-            let piece = &text[self.at..end];
-            if piece.is_empty() && end < text.len() {
-                return Ok(false);
-            }
-            self.ids.extend(self.encoder.push(piece).map_err(|error| text_error(&error))?);
-            budget -= piece.len();
-            self.at = end;
-            if end < text.len() {
-                return Ok(false);
-            }
-            self.ids.extend(self.encoder.finish().map_err(|error| text_error(&error))?);
-            let text = self.texts.pop_front().unwrap_or_default();
-            self.done.push((text, std::mem::take(&mut self.ids)));
-            self.at = 0;
-        }
-        Ok(true)
-    }
-}
-
-/// Complete audio that waits for the front end.
-pub struct PendingAudio {
-    /// Owner of the audio.
-    pub target: WindowTarget,
-    samples: Vec<f32>,
-    at: usize,
-    stream: Box<dyn FrontEndStream>,
-    /// Number of windows so far.
-    windows: usize,
-}
-
-impl PendingAudio {
-    /// Creates pending audio of which nothing was read.
-    pub fn new(stream: Box<dyn FrontEndStream>, samples: Vec<f32>, target: WindowTarget) -> Self {
-        Self { target, samples, at: 0, stream, windows: 0 }
-    }
 }
 
 impl Session {
@@ -106,9 +45,7 @@ impl Session {
                     false => Intake::Ready(command, EncodedTexts::new()),
                 };
             }
-            let (encoder, texts) = (model.tokenizer.encoder(), texts.into());
-            let intake = TextIntake { command, texts, at: 0, encoder, ids: Vec::new(), done: EncodedTexts::new() };
-            self.text_intake = Some(Box::new(intake));
+            self.text_intake = Some(Box::new(TextIntake::new(command, texts, model.tokenizer.encoder())));
         }
         let Some(mut intake) = self.text_intake.take() else { return Intake::Empty };
         let budget = if std::mem::take(turn) { TEXT_PIECE } else { 0 };
@@ -180,28 +117,12 @@ impl Session {
         }
         let Some(sound) = self.pending_sounds.front_mut() else { return false };
         let piece = model.front_end.map_or(0, |front_end| front_end.rate() as usize * AUDIO_PIECE_MS / 1000);
-        let end = (sound.at + piece).min(sound.samples.len());
-        let read = model.duration(end - sound.at);
         let before = self.pending_windows.len();
-        let mut closed = Vec::new();
-        sound.stream.push(&sound.samples[sound.at..end], &mut closed);
-        sound.at = end;
-        let mut ended = None;
-        if end == sound.samples.len() || piece == 0 {
-            ended = self.pending_sounds.pop_front();
-        }
-        let sound = ended.as_mut().or(self.pending_sounds.front_mut());
-        if let Some(sound) = sound {
-            let (target, from) = (sound.target, sound.windows);
-            sound.windows += closed.len();
-            let windows = closed.into_iter().enumerate();
-            let pending = windows.map(|(i, window)| PendingWindow::new(target, window, from + i));
-            self.pending_windows.extend(pending);
-        }
-        if let Some(PendingAudio { target, stream, windows: index, .. }) = ended
-            && let Some(window) = stream.finish()
+        let read = model.duration(sound.read(piece, &mut self.pending_windows));
+        if (sound.is_read() || piece == 0)
+            && let Some(sound) = self.pending_sounds.pop_front()
         {
-            self.pending_windows.push_back(PendingWindow::new(target, window, index));
+            sound.finish(&mut self.pending_windows);
         }
         self.meter_audio(read, before, model.now);
         true

@@ -2,10 +2,10 @@
 
 use repartee_engine_api::{InsertAt, ItemId, MessageContent, SessionError};
 
-use super::intake::PendingAudio;
-use super::messages::{check_length, text_error, text_message};
+use super::context::text_error;
+use super::messages::{check_length, text_message};
 use super::{ModelContext, Session};
-use crate::audio_input::WindowTarget;
+use crate::audio_input::{PendingAudio, WindowTarget};
 use crate::elements::{Message, MessageKind};
 use crate::text::{MAX_STRETCH, TextError};
 

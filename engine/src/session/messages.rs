@@ -2,10 +2,10 @@
 
 use repartee_engine_api::{MessageContent, Role, SessionError, Tool};
 
-use super::{MAX_AUDIO_S, ModelContext};
+use super::ModelContext;
+use super::limits::MAX_AUDIO_S;
 use crate::elements::{Message, MessageKind};
 use crate::model::ToolTemplate;
-use crate::text::TextError;
 
 /// Text of a system message with instructions and tools.
 pub(super) fn system_text(
@@ -60,9 +60,4 @@ pub(super) fn text_message(content: MessageContent, model: &ModelContext<'_>) ->
 pub(super) fn check_length(samples: &[f32], model: &ModelContext<'_>) -> Result<(), SessionError> {
     let limit = model.audio_limit()?;
     if samples.len() > limit { Err(SessionError::AudioTooLong { limit_s: MAX_AUDIO_S }) } else { Ok(()) }
-}
-
-/// Error of a text that cannot be encoded.
-pub(super) fn text_error(error: &TextError) -> SessionError {
-    SessionError::bad("text", "not encodable", error.to_string())
 }

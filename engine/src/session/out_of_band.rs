@@ -2,7 +2,6 @@
 
 use repartee_engine_api::ResponseId;
 
-use super::Session;
 use super::active_response::ActiveResponse;
 use super::pending_response::PendingResponse;
 
@@ -27,23 +26,5 @@ impl OutOfBandResponse {
     pub(super) fn response(&self) -> Option<ResponseId> {
         let active = self.active.as_ref().map(|active| active.request.response);
         active.or_else(|| self.waiting.as_ref().map(|pending| pending.request.response))
-    }
-}
-
-impl Session {
-    /// Slots of the session's out-of-band responses.
-    pub fn out_of_band_slots(&self) -> Vec<usize> {
-        self.out_of_band.iter().map(|response| response.slot).collect()
-    }
-
-    /// Adds a requested response in `slot`.
-    pub(super) fn add_out_of_band(&mut self, slot: usize, pending: PendingResponse) {
-        self.out_of_band.push(OutOfBandResponse { slot, waiting: Some(pending), active: None });
-    }
-
-    /// Removes the active response in `slot`. The scheduler frees the slot when it finds that no response has it.
-    pub(super) fn remove_out_of_band(&mut self, slot: usize) -> Option<ActiveResponse> {
-        let at = self.out_of_band.iter().position(|response| response.slot == slot && response.active.is_some())?;
-        self.out_of_band.remove(at).active
     }
 }

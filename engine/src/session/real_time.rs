@@ -2,8 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use super::Session;
-
 /// Bucket size: audio may be ahead of real time by this much, because clients send in bursts.
 const BURST: Duration = Duration::from_secs(1);
 
@@ -16,34 +14,12 @@ pub(super) struct AudioRateLimiter {
 
 impl AudioRateLimiter {
     /// Takes `sound`; true if it is within the rate. Audio beyond the rate takes no tokens.
-    fn admit(&mut self, sound: Duration, now: Instant) -> bool {
+    pub(super) fn admit(&mut self, sound: Duration, now: Instant) -> bool {
         let (left, at) = self.left.unwrap_or((BURST, now));
         let left = (left + now.saturating_duration_since(at)).min(BURST);
         let rest = left.checked_sub(sound);
         self.left = Some((rest.unwrap_or(left), now));
         rest.is_some()
-    }
-}
-
-impl Session {
-    /// Counts `sound` that arrived at `now`, and marks the windows from index `first` on that it closed.
-    pub(super) fn meter_audio(&mut self, sound: Duration, first: usize, now: Instant) {
-        let early = !self.real_time.admit(sound, now);
-        self.unwindowed += sound;
-        let closed = self.pending_windows.len().saturating_sub(first) as u32;
-        if closed == 0 {
-            return;
-        }
-        let each = std::mem::take(&mut self.unwindowed) / closed;
-        for window in self.pending_windows.range_mut(first..) {
-            (window.sound, window.early) = (each, early);
-        }
-    }
-
-    /// Windows that the encoder takes next: their number, and true if they came faster than real time.
-    pub fn next_windows(&self) -> (usize, bool) {
-        let early = self.pending_windows.front().is_some_and(|window| window.early);
-        (self.pending_windows.iter().take_while(|window| window.early == early).count(), early)
     }
 }
 

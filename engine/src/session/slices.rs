@@ -1,15 +1,10 @@
-//! Input audio answered slice by slice: slice 0, response 0, slice 1, response 1, all in one history.
+//! Input audio cut into slices of equal length.
 
 use std::collections::VecDeque;
 
-use repartee_engine_api::{InsertAt, Respond, SessionError, SlicePolicy};
+use repartee_engine_api::{ItemId, Respond, SessionError};
 
-use super::{MAX_AUDIO_S, ModelContext, Session};
-
-/// Shortest slice, in ms.
-const MIN_SLICE_MS: usize = 80;
-/// Number of slices encoded ahead of the active response; later ones wait as samples.
-const AHEAD: usize = 1;
+use super::limits::MAX_AUDIO_S;
 
 /// Input audio cut into slices.
 pub struct Slices {
@@ -28,6 +23,11 @@ pub struct Slices {
 }
 
 impl Slices {
+    /// Creates an empty queue of slices of `samples` samples, answered as in `respond`.
+    pub fn new(samples: usize, respond: Respond) -> Self {
+        Self { samples, respond, taken: 0, ready: VecDeque::new(), open: Vec::new(), waiting: 0 }
+    }
+
     /// True if no audio waits.
     pub fn is_empty(&self) -> bool {
         self.open.is_empty() && self.ready.is_empty()
@@ -59,6 +59,16 @@ impl Slices {
         Ok(())
     }
 
+    /// Takes the next complete slice: its samples, its user item and the parameters of its response.
+    pub fn next(&mut self) -> Option<(Vec<f32>, ItemId, Respond)> {
+        let samples = self.ready.pop_front()?;
+        let (number, respond) = (self.taken, self.respond.clone());
+        self.taken += 1;
+        self.waiting -= samples.len();
+        let (item, response) = (respond.item + 2 * number, respond.response + number);
+        Some((samples, item, Respond { item: item + 1, response, ..respond }))
+    }
+
     /// Discards all waiting audio.
     pub fn clear(&mut self) {
         self.open.clear();
@@ -67,62 +77,12 @@ impl Slices {
     }
 }
 
-impl Session {
-    pub(super) fn set_policy(&mut self, policy: SlicePolicy, model: &ModelContext<'_>) -> Result<(), SessionError> {
-        let unread = self.slices.as_ref().is_some_and(|slices| !slices.is_empty());
-        if self.audio_input.is_some() || self.speculation.is_some() || unread {
-            return Err(SessionError::Busy("input audio is open: commit or clear it first"));
-        }
-        self.slices = match policy {
-            SlicePolicy::OnCommit => None,
-            SlicePolicy::EachSlice { samples, respond } => {
-                let rate = model.front_end()?.rate() as usize;
-                let (least, most) = (rate * MIN_SLICE_MS / 1000, rate * MAX_AUDIO_S as usize);
-                if !(least..=most).contains(&samples) {
-                    return Err(SessionError::bad("samples", samples, format!("{least} to {most}")));
-                }
-                if respond.out_of_band || respond.input.is_some() || respond.streamed {
-                    return Err(SessionError::bad("respond.input", "set", "unset: each slice is its response's input"));
-                }
-                Some(Slices {
-                    samples,
-                    respond: *respond,
-                    taken: 0,
-                    ready: VecDeque::new(),
-                    open: Vec::new(),
-                    waiting: 0,
-                })
-            }
-        };
-        Ok(())
-    }
-
-    /// Requests responses to the next slices, a bounded number ahead of the active response.
-    pub fn read_slices(&mut self, model: &mut ModelContext<'_>) {
-        while self.pending_responses.len() < AHEAD + usize::from(self.active.is_none())
-            && let Some(slices) = &mut self.slices
-            && let Some(samples) = slices.ready.pop_front()
-        {
-            let (number, respond) = (slices.taken, slices.respond.clone());
-            slices.taken += 1;
-            slices.waiting -= samples.len();
-            let (item, response) = (respond.item + 2 * number, respond.response + number);
-            let inserted = self.insert_audio(item, InsertAt::End, samples, model);
-            let requested =
-                inserted.and_then(|()| self.respond(Respond { item: item + 1, response, ..respond }, model));
-            if let Err(error) = requested {
-                self.fail(Some(response), error);
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn slices(samples: usize) -> Slices {
-        Slices { samples, respond: Respond::new(0, 1), taken: 0, ready: VecDeque::new(), open: Vec::new(), waiting: 0 }
+        Slices::new(samples, Respond::new(0, 1))
     }
 
     #[test]

@@ -3,29 +3,12 @@
 //! The open input audio stands in the history as an item while its stream stays open. Abort removes the user item and
 //! the assistant item and continues the stream. Both share closed windows, so none is encoded twice.
 
-use std::time::Instant;
-
 use repartee_engine_api::{InsertAt, ItemId, Respond, ResponseId, SessionError};
 
+use super::state::Speculation;
 use super::{ModelContext, Session};
-use crate::audio_input::{AudioInput, WindowTarget};
+use crate::audio_input::WindowTarget;
 use crate::elements::Message;
-
-/// Response that waits for commit or abort.
-pub struct Speculation {
-    /// Id of the user item.
-    pub item: ItemId,
-    /// Id of the response.
-    pub response: ResponseId,
-    /// Id of the assistant item.
-    pub response_item: ItemId,
-    /// Input audio up to the begin, still open.
-    pub audio_input: AudioInput,
-    /// Samples appended since the begin.
-    pub held: Vec<f32>,
-    /// Start of the speculation.
-    pub since: Instant,
-}
 
 impl Session {
     pub(super) fn begin_speculation(

@@ -2,10 +2,9 @@
 
 use std::time::Instant;
 
-use repartee_engine_api::{ResponseId, SessionError};
+use repartee_engine_api::SessionError;
 
-use super::messages::text_error;
-use super::{ModelContext, Session};
+use super::context::{ModelContext, text_error};
 use crate::elements::Element;
 use crate::text::{TextEncoder, Tokenizer};
 
@@ -49,7 +48,8 @@ impl StreamedText {
         (self.delivered, self.end_delivered) = (0, false);
     }
 
-    fn push(&mut self, text: &str) -> Result<(), SessionError> {
+    /// Appends text of the caller.
+    pub(super) fn push(&mut self, text: &str) -> Result<(), SessionError> {
         if self.ended {
             return Err(SessionError::Busy("the response's text has ended"));
         }
@@ -61,7 +61,8 @@ impl StreamedText {
         Ok(())
     }
 
-    fn end(&mut self) -> Result<(), SessionError> {
+    /// Ends the text.
+    pub(super) fn end(&mut self) -> Result<(), SessionError> {
         if !std::mem::replace(&mut self.ended, true) {
             self.ids.extend(self.encoder.finish().map_err(|error| text_error(&error))?);
         }
@@ -69,7 +70,7 @@ impl StreamedText {
     }
 
     /// Takes the undelivered positions; the flag is true if nothing follows them.
-    fn take(&mut self, model: &ModelContext<'_>) -> Option<(Vec<Element>, bool)> {
+    pub(super) fn take(&mut self, model: &ModelContext<'_>) -> Option<(Vec<Element>, bool)> {
         let ends = self.ended && !std::mem::replace(&mut self.end_delivered, self.ended);
         if self.delivered == self.ids.len() && !ends {
             return None;
@@ -78,38 +79,5 @@ impl StreamedText {
         let elements = if ids.is_empty() { Vec::new() } else { model.template.streamed(ids).unwrap_or_default() };
         self.delivered = self.ids.len();
         Some((elements, ends))
-    }
-}
-
-impl Session {
-    fn streamed(&mut self, response: ResponseId) -> Option<&mut StreamedText> {
-        let out_of_band = self.out_of_band.iter_mut();
-        let (waiting, active): (Vec<_>, Vec<_>) =
-            out_of_band.map(|other| (other.waiting.as_mut(), other.active.as_mut())).unzip();
-        let pending = self.pending_responses.iter_mut().chain(waiting.into_iter().flatten());
-        let mut pending = pending.filter(|pending| pending.request.response == response);
-        if let Some(pending) = pending.next() {
-            return pending.streamed.as_mut();
-        }
-        let active = self.active.iter_mut().chain(active.into_iter().flatten());
-        let mut active = active.filter(|active| active.request.response == response);
-        active.next()?.streamed.as_mut()
-    }
-
-    /// Appends text to a response that takes it. Unknown and finished responses are ignored.
-    pub(super) fn stream_text(&mut self, response: ResponseId, text: &str, now: Instant) -> Result<(), SessionError> {
-        let Some(streamed) = self.streamed(response) else { return Ok(()) };
-        streamed.since = now;
-        streamed.push(text)
-    }
-
-    /// Ends a response's text.
-    pub(super) fn end_text(&mut self, response: ResponseId) -> Result<(), SessionError> {
-        self.streamed(response).map_or(Ok(()), StreamedText::end)
-    }
-
-    /// Takes the undelivered positions of the response in `slot`; the flag is true if nothing follows them.
-    pub fn take_streamed(&mut self, slot: usize, model: &ModelContext<'_>) -> Option<(Vec<Element>, bool)> {
-        self.active_on(slot)?.streamed.as_mut()?.take(model)
     }
 }
