@@ -11,7 +11,8 @@ use repartee_kernels::DType;
 use safetensors::{Dtype, SafeTensorError, SafeTensors};
 use serde::Deserialize;
 
-use super::{CheckpointError, Files};
+use super::CheckpointError;
+use super::files::Files;
 
 pub(super) const SINGLE: &str = "model.safetensors";
 pub(super) const INDEX: &str = "model.safetensors.index.json";
