@@ -5,8 +5,10 @@ use std::time::{Duration, Instant};
 
 use repartee_engine_api::{Command, Event, Respond, SessionHandle, link};
 
+use super::machine::resident;
 use super::metered::Meter;
-use super::{MeasureError, MeasuredTurn, SLICE, StageMeasurement, TestBed, TurnPhase, WARM_UP, resident, stage_rows};
+use super::report::{MeasureError, MeasuredTurn, StageMeasurement, TurnPhase};
+use super::test_bed::{SLICE, TestBed, WARM_UP, stage_rows};
 use crate::checkpoint::{Checkpoint, Source};
 use crate::config::EngineConfig;
 use crate::models::{self, LoadError};

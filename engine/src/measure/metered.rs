@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use repartee_kernels::cpu::{Cpu, ProductWork};
 
-use super::StageOutput;
+use super::report::StageOutput;
 use crate::elements::{AudioRows, Element};
 use crate::model::{Encoder, Model, WindowInput};
 use crate::stage::{BatchEntry, CacheUse, ContextBudget, EdgeKind, Outbox, RowKind, RunnableRows, Stage, StageItem};
