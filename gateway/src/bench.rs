@@ -1,69 +1,18 @@
 //! `repartee bench size`: times one turn on this machine; prints a table and writes `target/report/size.json`.
 
 mod concurrent;
+mod options;
 
-use std::path::PathBuf;
-use std::time::Duration;
-
-use anyhow::Context as _;
-use clap::{Args, ValueEnum};
-use repartee_engine::measure::{
-    MachineLimits, MeasuredTurn, StageMeasurement, StageOutput, TurnPhase, TurnReport, measure,
-};
-use repartee_engine::{DeviceChoice, EngineConfig, Source, Synthetic};
+use repartee_engine::measure::{MachineLimits, StageMeasurement, StageOutput, TurnPhase, TurnReport, measure};
+use repartee_engine::{DeviceChoice, EngineConfig, Source};
 use repartee_report::{Report, ReportRow};
+
+use options::weights;
+pub use options::{Routing, SizeOptions};
 
 /// Machines of the projection: number of cores and read bandwidth in bytes a second, of two and of four channels of
 /// DDR5-5600.
 const PROJECTED: [(usize, f64); 2] = [(8, 65e9), (16, 130e9)];
-
-/// Options of `bench size` besides the model and the settings.
-#[derive(Debug, Args)]
-pub struct SizeOptions {
-    /// Maximum layers of each stack of a model with synthetic weights, to save time and memory
-    #[arg(long, value_name = "LAYERS")]
-    pub layers: Option<usize>,
-    /// Expert routing of a model with synthetic weights
-    #[arg(long, value_name = "ROUTING", default_value = "both")]
-    pub routing: Routing,
-    /// Duration of the caller's speech, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
-    pub heard: f64,
-    /// Maximum text tokens of the answer
-    #[arg(long, value_name = "TOKENS", default_value_t = 64)]
-    pub tokens: u32,
-    /// Maximum audio of the answer, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 15.0)]
-    pub sound: f64,
-    /// Numbers of concurrent sessions, separated by commas: measures first sound and RTF of each number, on any device,
-    /// in place of one turn stage by stage on the processor
-    #[arg(long, value_name = "SESSIONS", value_delimiter = ',')]
-    pub sessions: Vec<usize>,
-    /// JSON file to write the figures to
-    #[arg(long, value_name = "FILE", default_value = "target/report/size.json")]
-    pub report: PathBuf,
-}
-
-/// Expert routing of a mixture of experts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Routing {
-    /// All experts about equally often.
-    Uniform,
-    /// Some experts far more often than others.
-    Skewed,
-    /// Uniform first, then skewed.
-    Both,
-}
-
-impl SizeOptions {
-    fn turn(&self) -> anyhow::Result<MeasuredTurn> {
-        let seconds = |name: &str, seconds: f64| {
-            Duration::try_from_secs_f64(seconds).with_context(|| format!("--{name} {seconds} is no duration"))
-        };
-        let (heard, sound) = (seconds("heard", self.heard)?, seconds("sound", self.sound)?);
-        Ok(MeasuredTurn { input: heard, text_tokens: self.tokens, sound, seed: 7 })
-    }
-}
 
 /// Measures `source` with the settings of `engine`, prints a table and writes the report.
 pub fn size(options: &SizeOptions, source: &Source, engine: &EngineConfig) -> anyhow::Result<()> {
@@ -73,7 +22,7 @@ pub fn size(options: &SizeOptions, source: &Source, engine: &EngineConfig) -> an
     }
     let engine = EngineConfig { sessions: 1, out_of_band: 0, ..engine.clone() };
     let mut rows = Vec::new();
-    for (source, routing) in sources(options, source) {
+    for (source, routing) in options.sources(source) {
         let measured = measure(source, &engine, turn)?;
         let suffix = if routing == Some(Routing::Skewed) { "_skewed" } else { "" };
         print(&measured, &engine, routing);
@@ -91,22 +40,6 @@ fn write(options: &SizeOptions, rows: Vec<ReportRow>) -> anyhow::Result<()> {
     println!();
     repartee_report::print(&rows);
     Ok(Report::new("size", rows).write(&options.report)?)
-}
-
-/// Models to measure in order. Only synthetic weights take a routing; a published checkpoint has its own.
-fn sources(options: &SizeOptions, source: &Source) -> Vec<(Source, Option<Routing>)> {
-    let Source::Synthetic(synthetic) = source else { return vec![(source.clone(), None)] };
-    let routings: &[Routing] = match options.routing {
-        Routing::Uniform => &[Routing::Uniform],
-        Routing::Skewed => &[Routing::Skewed],
-        Routing::Both => &[Routing::Uniform, Routing::Skewed],
-    };
-    let synthetic = |&routing: &Routing| {
-        let skewed = routing == Routing::Skewed;
-        let source = Synthetic { layers: options.layers, skewed, ..synthetic.clone() };
-        (Source::Synthetic(source), Some(routing))
-    };
-    routings.iter().map(synthetic).collect()
 }
 
 fn print(measured: &TurnReport, engine: &EngineConfig, routing: Option<Routing>) {
@@ -149,11 +82,6 @@ fn print(measured: &TurnReport, engine: &EngineConfig, routing: Option<Routing>)
             100.0 * multiplying / seconds,
         );
     }
-}
-
-/// The setting `engine.weights` as text.
-fn weights(engine: &EngineConfig) -> String {
-    serde_json::to_value(engine.weights).ok().and_then(|name| name.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
 fn machine_rows(machine: &MachineLimits) -> Vec<ReportRow> {

@@ -6,7 +6,7 @@ use repartee_engine::measure::{ConcurrentRun, MeasuredTurn, TurnPhase, measure_c
 use repartee_engine::{EngineConfig, Source};
 use repartee_report::ReportRow;
 
-use super::{Routing, SizeOptions, sources, weights};
+use super::options::{Routing, SizeOptions, weights};
 
 /// Measures `source` on the configured device, prints the stages' times and returns the figures.
 pub fn rows(
@@ -17,7 +17,7 @@ pub fn rows(
 ) -> anyhow::Result<Vec<ReportRow>> {
     let counts = if options.sessions.is_empty() { &[1][..] } else { &options.sessions };
     let mut rows = Vec::new();
-    for (source, routing) in sources(options, source) {
+    for (source, routing) in options.sources(source) {
         let measured = measure_concurrent(source, engine, turn, counts)?;
         let suffix = if routing == Some(Routing::Skewed) { "_skewed" } else { "" };
         let layers = options.layers.filter(|_| routing.is_some());
