@@ -32,7 +32,7 @@ use futures_util::future::{Fuse, FusedFuture as _};
 use repartee_engine_api::{SessionHandle, SubmitError};
 use repartee_realtime::{SessionInput, SessionSetup};
 
-use running::{CallTask, PendingJudgement};
+use running::{CallTask, PendingJudgement, now};
 
 pub use end::CallEnd;
 pub use limits::CallLimits;
@@ -157,9 +157,4 @@ async fn until(deadline: Option<Instant>) {
         Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
         None => std::future::pending().await,
     }
-}
-
-/// Current time of the runtime's clock, which a test may stop.
-fn now() -> Instant {
-    tokio::time::Instant::now().into_std()
 }

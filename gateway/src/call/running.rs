@@ -19,7 +19,7 @@ use tokio::sync::oneshot;
 use super::input_pipeline::InputPipeline;
 use super::packet_decoder::PacketDecoder;
 use super::response_timing::ResponseTiming;
-use super::{CallEnd, CallServices, OutboundMessage, Transport, TransportError, TransportEvent, now};
+use super::{CallEnd, CallServices, OutboundMessage, Transport, TransportError, TransportEvent};
 use crate::metrics::{Metrics, TtfpStage};
 use crate::turn_judge::TurnModelPool;
 
@@ -365,6 +365,11 @@ impl CallTask {
     fn close(&mut self) {
         self.closing.get_or_insert(CallEnd::Failed);
     }
+}
+
+/// Current time of the runtime's clock, which a test may stop.
+pub(super) fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
 }
 
 #[cfg(test)]
