@@ -1,17 +1,19 @@
 //! Prints the effective settings as TOML, for `repartee check`. Secrets are shown as set or unset.
 
-use std::fmt::{Formatter, Result};
+use std::fmt::{Display, Formatter, Result};
 
 use serde_json::{Map, Value};
 
-use super::Config;
+use super::settings::Config;
 
 /// Writes every setting as TOML, and unset ones as comments.
-pub(super) fn settings(config: &Config, f: &mut Formatter<'_>) -> Result {
-    let Ok(Value::Object(fields)) = serde_json::to_value(config) else { return Err(std::fmt::Error) };
-    table("", &fields, f)?;
-    let keys = config.api_keys.len();
-    writeln!(f, "\n# API keys: {}", if keys == 0 { "unset".to_owned() } else { format!("{keys} set") })
+impl Display for Config {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        let Ok(Value::Object(fields)) = serde_json::to_value(self) else { return Err(std::fmt::Error) };
+        table("", &fields, f)?;
+        let keys = self.api_keys.len();
+        writeln!(f, "\n# API keys: {}", if keys == 0 { "unset".to_owned() } else { format!("{keys} set") })
+    }
 }
 
 fn table(path: &str, fields: &Map<String, Value>, f: &mut Formatter<'_>) -> Result {

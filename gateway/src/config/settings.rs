@@ -1,0 +1,317 @@
+//! Every setting of the server, with its default.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ipnet::IpNet;
+use repartee_engine::EngineConfig;
+use serde::{Deserialize, Serialize};
+
+use super::secret::Secret;
+use crate::auth::KeySet;
+use crate::telemetry::LogFormat;
+
+/// Default address of [`Config::listen`].
+pub const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
+
+/// All settings of the server.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Address to listen on; port 0 takes any free port. An address that other machines can reach needs API keys.
+    pub listen: SocketAddr,
+    /// Folder of the checkpoint; `None` for the embedded demo.
+    pub model: Option<PathBuf>,
+    /// Write timeout: a socket that accepts no data for this time is closed.
+    #[serde(rename = "stalled_after_s", with = "seconds")]
+    pub stalled_after: Duration,
+    /// Interval of websocket pings.
+    #[serde(rename = "ping_every_s", with = "seconds")]
+    pub ping_every: Duration,
+    /// Time for running turns to end when the server shuts down.
+    #[serde(rename = "drain_s", with = "seconds")]
+    pub drain: Duration,
+    /// Settings of API keys.
+    pub keys: KeyConfig,
+    /// Origins and host names that the server accepts.
+    pub browser: BrowserConfig,
+    /// Limits of calls and connections.
+    pub limits: LimitConfig,
+    /// Settings of the turn-detection model.
+    pub turns: TurnDetectionConfig,
+    /// Settings of voices enrolled from recordings.
+    pub voices: VoiceConfig,
+    /// Settings of HTTPS.
+    pub tls: TlsConfig,
+    /// Settings of a reverse proxy.
+    pub proxy: ProxyConfig,
+    /// Settings of WebRTC calls.
+    pub webrtc: WebRtcConfig,
+    /// Settings of the log.
+    pub log: LogConfig,
+    /// Settings of traces.
+    pub telemetry: TelemetryConfig,
+    /// Settings of the engine.
+    pub engine: EngineConfig,
+    /// Hashes of the API keys, from [`KeyConfig::file`] and the environment.
+    #[serde(skip)]
+    pub api_keys: KeySet,
+    /// Card of the checkpoint as JSON for the demo page: `name`, `ask` (questions), `note` and `remembers`; every field
+    /// is optional.
+    #[serde(skip)]
+    pub card: Option<String>,
+}
+
+/// Settings of API keys. The keys themselves are not settings: see [`Config::api_keys`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct KeyConfig {
+    /// File with one key a line; `None` for no file.
+    pub file: Option<PathBuf>,
+    /// True if `/metrics` needs a key on a server with keys.
+    pub metrics: bool,
+}
+
+/// Origins and host names that the server accepts.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct BrowserConfig {
+    /// Allowed origins such as `https://app.example`, besides the server's own and loopback ones; `*` allows all.
+    pub origins: Vec<String>,
+    /// Host names of this machine, besides `localhost`, that requests to a server without keys may use.
+    pub hosts: Vec<String>,
+}
+
+/// Limits of calls, connections and requests. 0 means no limit, except for `connections`, `head` and `request`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LimitConfig {
+    /// Maximum concurrent calls with one key.
+    pub calls_per_key: u32,
+    /// Maximum concurrent calls from one address; loopback is not counted.
+    pub calls_per_address: u32,
+    /// Maximum requests for calls and ephemeral keys from one address in a minute; loopback is not counted.
+    pub opens_per_minute: u32,
+    /// Maximum duration of a call.
+    #[serde(rename = "call_s", with = "seconds")]
+    pub call: Duration,
+    /// Maximum time without an event or audio from the caller, before the call ends.
+    #[serde(rename = "idle_s", with = "seconds")]
+    pub idle: Duration,
+    /// Maximum concurrent connections; an upgraded websocket is not counted.
+    pub connections: u32,
+    /// Maximum concurrent connections from one address; trusted proxies and loopback are not counted.
+    pub connections_per_address: u32,
+    /// Timeout of reading a request's head, and of the TLS handshake before it.
+    #[serde(rename = "head_s", with = "seconds")]
+    pub head: Duration,
+    /// Timeout of reading a request's body; its bytes extend it.
+    #[serde(rename = "request_s", with = "seconds")]
+    pub request: Duration,
+}
+
+/// Settings of the turn-detection model.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TurnDetectionConfig {
+    /// ONNX file of a turn-detection model, smart-turn v3; `None` to judge pauses by the eagerness alone.
+    pub model: Option<PathBuf>,
+    /// Number of threads that run the model.
+    pub threads: usize,
+}
+
+/// Settings of voices enrolled from recordings, for a model that takes them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct VoiceConfig {
+    /// Folder of the voices and the recorded consents; without one they are lost when the server ends.
+    pub folder: Option<PathBuf>,
+    /// Maximum number of voices, and of consents.
+    pub most: usize,
+}
+
+/// Settings of HTTPS. Without a certificate the server speaks plain HTTP.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TlsConfig {
+    /// PEM file of the certificate chain.
+    pub certificate: Option<PathBuf>,
+    /// PEM file of the private key.
+    pub key: Option<PathBuf>,
+    /// True to make a self-signed certificate at start.
+    pub development: bool,
+    /// Folder that stores the self-signed certificate between starts.
+    pub keep: Option<PathBuf>,
+}
+
+/// Settings of a reverse proxy in front of the server.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ProxyConfig {
+    /// Networks of trusted proxies: their `X-Forwarded-For`, `-Proto` and `-Host` are believed.
+    pub trusted: Vec<IpNet>,
+}
+
+/// Settings of WebRTC calls.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct WebRtcConfig {
+    /// UDP address of all calls; `None` for a free port of the HTTP address.
+    pub udp: Option<SocketAddr>,
+    /// Addresses to announce in place of this machine's own.
+    pub advertised: Vec<IpAddr>,
+    /// Maximum size of a caller's message, in bytes.
+    pub max_message_bytes: u32,
+    /// Time for an answered call to connect; later it is closed.
+    #[serde(rename = "connect_within_s", with = "seconds")]
+    pub connect_within: Duration,
+    /// Assumed jitter buffer of the caller: duration of audio that was received and not heard yet.
+    #[serde(rename = "receiver_buffer_s", with = "seconds")]
+    pub receiver_buffer: Duration,
+    /// TURN relays for callers without a direct path.
+    pub turn: TurnServerConfig,
+}
+
+/// Settings of TURN relays.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TurnServerConfig {
+    /// URLs of the relays, such as `turn:turn.example:3478?transport=udp`.
+    pub urls: Vec<String>,
+    /// Secret shared with the relay; the callers' credentials are derived from it.
+    pub secret: Option<Secret>,
+    /// Lifetime of the callers' credentials.
+    #[serde(rename = "ttl_s", with = "seconds")]
+    pub ttl: Duration,
+}
+
+/// Settings of the log.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LogConfig {
+    /// Format of log lines.
+    pub format: LogFormat,
+}
+
+/// Settings of traces of calls, turns and stages.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TelemetryConfig {
+    /// URL of the OTLP collector, such as `http://127.0.0.1:4318`; `None` for no traces.
+    pub otlp_endpoint: Option<String>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            listen: DEFAULT_LISTEN,
+            model: None,
+            stalled_after: Duration::from_secs(10),
+            ping_every: Duration::from_secs(20),
+            drain: Duration::from_secs(25),
+            keys: KeyConfig::default(),
+            browser: BrowserConfig::default(),
+            limits: LimitConfig::default(),
+            turns: TurnDetectionConfig::default(),
+            voices: VoiceConfig::default(),
+            tls: TlsConfig::default(),
+            proxy: ProxyConfig::default(),
+            webrtc: WebRtcConfig::default(),
+            log: LogConfig::default(),
+            telemetry: TelemetryConfig::default(),
+            engine: EngineConfig::default(),
+            api_keys: KeySet::default(),
+            card: None,
+        }
+    }
+}
+
+impl Default for KeyConfig {
+    fn default() -> Self {
+        Self { file: None, metrics: true }
+    }
+}
+
+impl Default for LimitConfig {
+    fn default() -> Self {
+        Self {
+            calls_per_key: 0,
+            calls_per_address: 16,
+            opens_per_minute: 120,
+            call: Duration::from_secs(3_600),
+            idle: Duration::ZERO,
+            connections: 2_048,
+            connections_per_address: 128,
+            head: Duration::from_secs(5),
+            request: Duration::from_secs(15),
+        }
+    }
+}
+
+impl Default for TurnDetectionConfig {
+    fn default() -> Self {
+        Self { model: None, threads: 1 }
+    }
+}
+
+impl Default for VoiceConfig {
+    fn default() -> Self {
+        Self { folder: None, most: 64 }
+    }
+}
+
+impl Default for ProxyConfig {
+    fn default() -> Self {
+        let loopback = [
+            IpNet::new_assert(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 0)), 8),
+            IpNet::new_assert(IpAddr::V6(std::net::Ipv6Addr::LOCALHOST), 128),
+        ];
+        Self { trusted: loopback.to_vec() }
+    }
+}
+
+impl Default for WebRtcConfig {
+    fn default() -> Self {
+        Self {
+            udp: None,
+            advertised: Vec::new(),
+            max_message_bytes: 256 << 10,
+            connect_within: Duration::from_secs(30),
+            receiver_buffer: Duration::from_millis(60),
+            turn: TurnServerConfig::default(),
+        }
+    }
+}
+
+impl Default for TurnServerConfig {
+    fn default() -> Self {
+        Self { urls: Vec::new(), secret: None, ttl: Duration::from_secs(3_600) }
+    }
+}
+
+/// Serde of durations as a number of seconds.
+mod seconds {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serializer, de};
+
+    /// Maximum of one year, so that adding it to a clock never overflows.
+    const LONGEST: u64 = 365 * 24 * 3_600;
+
+    pub fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+        if duration.subsec_nanos() == 0 {
+            serializer.serialize_u64(duration.as_secs())
+        } else {
+            serializer.serialize_f64(duration.as_secs_f64())
+        }
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+        let seconds = f64::deserialize(deserializer)?;
+        Duration::try_from_secs_f64(seconds)
+            .ok()
+            .filter(|duration| *duration <= Duration::from_secs(LONGEST))
+            .ok_or_else(|| de::Error::custom(format!("{seconds} is not within 0 to {LONGEST} seconds, a year")))
+    }
+}
