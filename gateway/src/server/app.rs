@@ -11,8 +11,8 @@ use repartee_realtime::{Delivery, SessionSetup};
 use tokio::sync::mpsc;
 
 use super::api_error::ApiError;
-use super::auth_middleware::Caller;
-use super::calls::CallRegistry;
+use super::call_registry::CallRegistry;
+use super::caller::Caller;
 use super::origin::OriginPolicy;
 use super::readiness::{Readiness, ServerPhase};
 use super::uploads::UploadBudget;

@@ -4,24 +4,23 @@
 use std::sync::{Arc, PoisonError, RwLockReadGuard};
 use std::time::Instant;
 
-use axum::extract::{FromRequestParts, Request, State};
+use axum::extract::{Request, State};
 use axum::http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
     ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS,
     ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION, ORIGIN, SEC_WEBSOCKET_PROTOCOL, VARY,
 };
-use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use repartee_protocol::{ErrorBody, ErrorKind};
-use serde_json::Value;
 
-use super::AppState;
 use super::api_error::ApiError;
+use super::app::AppState;
+use super::caller::Caller;
 use super::client_addr::{ClientAddr, Peer};
 use crate::admission::ClientIdentity;
-use crate::auth::{KeyId, KeySet, KeyStatus};
+use crate::auth::{KeySet, KeyStatus};
 
 /// Prefix of the websocket subprotocol that carries a key, because a browser cannot set headers on a websocket.
 const KEY_PROTOCOL: &str = "openai-insecure-api-key.";
@@ -29,26 +28,6 @@ const KEY_PROTOCOL: &str = "openai-insecure-api-key.";
 const EXPOSED: &str = "Location, Repartee-Warnings, Retry-After, WWW-Authenticate";
 /// Lifetime of a cached preflight, in seconds.
 const MAX_AGE: &str = "600";
-
-/// Client of a request; an extractor for every route behind this middleware.
-#[derive(Debug, Clone)]
-pub(crate) struct Caller {
-    /// Key and address for the limits.
-    pub client: ClientIdentity,
-    /// Identity of the ephemeral key; `None` for an API key or none.
-    pub ephemeral: Option<KeyId>,
-    /// Session configuration of the ephemeral key: a `session.update` patch.
-    pub session: Option<Arc<Value>>,
-}
-
-impl<S: Sync> FromRequestParts<S> for Caller {
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
-        let missing = || ApiError::internal("a route without the auth middleware extracts the caller");
-        parts.extensions.get::<Self>().cloned().ok_or_else(missing)
-    }
-}
 
 /// Refuses requests of foreign origins and without a valid key; adds the [`Caller`] to all others.
 pub(super) async fn authenticate(State(app): State<Arc<AppState>>, mut request: Request, next: Next) -> Response {

@@ -3,8 +3,7 @@
 //!
 //! The request's body is the SDP offer and the response's body the answer; everything else happens over the connection.
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{Path, State};
@@ -21,75 +20,13 @@ use tracing::{Instrument as _, Span};
 
 use super::AppState;
 use super::api_error::ApiError;
-use super::auth_middleware::Caller;
+use super::call_registry::{ActiveCall, CallOwner};
+use super::caller::Caller;
 use super::offer::{MEDIA_TYPE, Offer, read_offer};
-use crate::auth::KeyId;
 use crate::call::{self, Transport as _};
 use crate::telemetry::log;
-use crate::transport::sideband::{AttachError, Sideband, Sidebands};
+use crate::transport::sideband::{AttachError, Sideband};
 use crate::transport::webrtc::{AnswerError, TransportSettings, WebRtcTransport, answer};
-
-/// Maximum number of remembered ended calls, so that hanging up twice is no error.
-const MAX_ENDED: usize = 4_096;
-
-/// Registry of running WebRTC calls, and of the ids of ended ones.
-#[derive(Debug, Default)]
-pub(super) struct CallRegistry(Mutex<CallTable>);
-
-#[derive(Debug, Default)]
-struct CallTable {
-    running: HashMap<String, ActiveCall>,
-    ended: HashMap<String, CallOwner>,
-    /// Ids of ended calls, oldest first.
-    order: VecDeque<String>,
-}
-
-/// Key that made a call. Only that key, and the API key that issued it, may attach to the call and hang it up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct CallOwner {
-    /// API key; `None` on a server without keys.
-    key: Option<KeyId>,
-    /// Ephemeral key; `None` if the call was made with an API key.
-    ephemeral: Option<KeyId>,
-}
-
-impl CallOwner {
-    fn of(caller: &Caller) -> Self {
-        Self { key: caller.client.key, ephemeral: caller.ephemeral }
-    }
-
-    /// True if `caller` may control the call.
-    fn admits(self, caller: &Caller) -> bool {
-        caller.client.key == self.key && caller.ephemeral.is_none_or(|ephemeral| Some(ephemeral) == self.ephemeral)
-    }
-}
-
-#[derive(Debug)]
-struct ActiveCall {
-    owner: CallOwner,
-    hang_up: Arc<Notify>,
-    sidebands: Sidebands,
-}
-
-impl CallRegistry {
-    fn registry(&self) -> MutexGuard<'_, CallTable> {
-        // A panic cannot leave the lists inconsistent in a way that matters.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn ended(&self, id: String) {
-        let mut registry = self.registry();
-        let Some(ActiveCall { owner, .. }) = registry.running.remove(&id) else { return };
-        if registry.order.len() == MAX_ENDED
-            && let Some(oldest) = registry.order.pop_front()
-        {
-            registry.ended.remove(&oldest);
-        }
-        if registry.ended.insert(id.clone(), owner).is_none() {
-            registry.order.push_back(id);
-        }
-    }
-}
 
 /// Registration of a running call; moves it to the ended calls when dropped.
 struct Registration {

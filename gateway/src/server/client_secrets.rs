@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::AppState;
 use super::api_error::ApiError;
-use super::auth_middleware::Caller;
+use super::caller::Caller;
 use crate::auth::IssueError;
 
 /// Maximum size of a request, in bytes: instructions and tools may be long.

@@ -22,7 +22,7 @@ use ipnet::IpNet;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
@@ -40,6 +40,15 @@ const TLS_HANDSHAKE: u8 = 0x16;
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 /// Time for connections to end when the server shuts down.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Task that accepts connections.
+#[derive(Debug)]
+pub(super) struct AcceptTask {
+    pub routes: RouterSwitch,
+    /// Setting or dropping this ends the task.
+    pub end: watch::Sender<bool>,
+    pub task: JoinHandle<()>,
+}
 
 /// State that all connections share.
 #[derive(Clone)]

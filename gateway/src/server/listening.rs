@@ -10,19 +10,20 @@ use repartee_engine_api::SpeechEngine;
 use repartee_turn::TurnModel;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::task::JoinHandle;
 
 use super::app::AppState;
-use super::calls::CallRegistry;
+use super::call_registry::CallRegistry;
+use super::chat;
 use super::connections::ConnectionLimiter;
 use super::keyless::LocalOnlyPolicy;
-use super::listen::{self, ConnectionContext};
+use super::listen::{self, AcceptTask, ConnectionContext};
 use super::origin::OriginPolicy;
 use super::readiness::Readiness;
 use super::routes::{self, RouterSwitch};
+use super::serving::Server;
+use super::start_error::ServerStartError;
 use super::tls::{self, CertificateResolver};
 use super::uploads::UploadBudget;
-use super::{Server, ServerStartError, chat};
 use crate::admission::Admission;
 use crate::auth::EphemeralKeys;
 use crate::cli::lan;
@@ -50,15 +51,6 @@ pub struct StartingServer {
     keyless: Arc<LocalOnlyPolicy>,
     readiness: Arc<Readiness>,
     accepting: AcceptTask,
-}
-
-/// Task that accepts connections.
-#[derive(Debug)]
-pub(super) struct AcceptTask {
-    pub routes: RouterSwitch,
-    /// Setting or dropping this ends the task.
-    pub end: watch::Sender<bool>,
-    pub task: JoinHandle<()>,
 }
 
 impl StartingServer {
@@ -180,6 +172,13 @@ impl StartingServer {
         };
         let app = Arc::new(app);
         Ok(Server { address, certificates, fingerprint, app, keyless, accepting, alive, calls_ended })
+    }
+}
+
+impl Server {
+    /// Binds the sockets for an engine that is loaded already. [`Self::run`] serves.
+    pub async fn bind(config: Config, engine: Arc<dyn SpeechEngine>) -> Result<Self, ServerStartError> {
+        StartingServer::bind(config).await?.with_engine(engine).await
     }
 }
 

@@ -1,16 +1,18 @@
 //! The HTTP server: routes, admission, health and shutdown.
 //!
 //! - `app`: shared state of all requests, and admission
-//! - `listening`: the server before its model is loaded
+//! - `listening`, `start_error`: the server before its model is loaded
+//! - `serving`: the server with its model
 //! - `routes`, `readiness`: routes during and after the start, and health
 //! - `listen`, `tls`, `development_certificate`: connections, plain and encrypted
 //! - `timed_body`: timeout of a request's body
 //! - `connections`: limits of the number of connections
 //! - `uploads`: bytes of uploads in memory
 //! - `auth_middleware`: key, origin and CORS of every request, by `client_addr` and `origin`
+//! - `caller`: the client of a request
 //! - `keyless`: access to a server without keys
 //! - `realtime`: `GET /v1/realtime`, the websocket
-//! - `calls`: `POST /v1/realtime/calls`, WebRTC
+//! - `calls`, `call_registry`: `POST /v1/realtime/calls`, WebRTC
 //! - `chat`: `POST /v1/chat/completions`, one question in one upload
 //! - `speech`: `POST /v1/audio/speech`, speech synthesis of a given text
 //! - `voices`: `/v1/audio/voices`, voices enrolled from recordings
@@ -27,6 +29,8 @@
 mod api_error;
 mod app;
 mod auth_middleware;
+mod call_registry;
+mod caller;
 mod calls;
 mod chat;
 mod client_addr;
@@ -48,240 +52,18 @@ mod readiness;
 mod realtime;
 mod reload;
 mod routes;
+mod serving;
 mod speech;
+mod start_error;
 mod timed_body;
 mod tls;
 mod uploads;
 mod voices;
 
-use std::future::Future;
-use std::io;
-use std::net::SocketAddr;
-use std::sync::Arc;
-use std::time::Duration;
-
-use axum::Router;
-use axum::extract::{DefaultBodyLimit, State};
-use axum::http::StatusCode;
-use axum::http::header::CONTENT_TYPE;
-use axum::middleware;
-use axum::response::{IntoResponse as _, Response};
-use axum::routing::{delete, get, post};
-use opentelemetry_otlp::ExporterBuildError;
-use repartee_engine_api::SpeechEngine;
-use repartee_protocol::{ErrorBody, ErrorKind};
-use repartee_turn::TurnModelError;
-use thiserror::Error;
-use tokio::sync::{mpsc, watch};
-use tokio::time::timeout;
-
-use crate::config::{Config, ConfigError};
-use crate::transport::webrtc::DroppedDatagrams;
-use crate::voices::FolderError;
-use api_error::ApiError;
 pub(crate) use app::AppState;
 pub use development_certificate::{DevelopmentCertificateError, PemCertificate, development_certificate};
-use keyless::LocalOnlyPolicy;
-use listening::AcceptTask;
 pub use listening::StartingServer;
-use readiness::{ServerPhase, health};
 pub use reload::{ReloadError, Reloader};
-use tls::CertificateResolver;
+pub use serving::Server;
+pub use start_error::ServerStartError;
 pub use tls::TlsError;
-
-/// Time for calls to close after the drain.
-const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// Error of starting a server.
-#[derive(Debug, Error)]
-pub enum ServerStartError {
-    /// The settings are refused.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// The HTTP address cannot be bound.
-    #[error("cannot listen on {address}: {error}")]
-    Listen {
-        /// Address of the socket.
-        address: SocketAddr,
-        /// Error of the operating system.
-        error: io::Error,
-    },
-    /// The TLS settings cannot be used.
-    #[error(transparent)]
-    Tls(#[from] TlsError),
-    /// The folder of voices cannot be used.
-    #[error(transparent)]
-    Voices(#[from] FolderError),
-    /// The stored voices cannot be enrolled.
-    #[error("cannot enrol the stored voices: {0}")]
-    Enrolment(io::Error),
-    /// The turn-detection model cannot be loaded.
-    #[error("turns.model: {0}")]
-    Turns(#[from] TurnModelError),
-    /// The threads of the turn-detection model cannot be started.
-    #[error("cannot start the threads of the turn-detection model: {0}")]
-    Threads(io::Error),
-    /// The UDP address of the calls cannot be bound.
-    #[error("cannot use the UDP address {address} for calls: {error}")]
-    Udp {
-        /// Address of the socket.
-        address: SocketAddr,
-        /// Error of the operating system.
-        error: io::Error,
-    },
-    /// The exporter of traces cannot be built.
-    #[error("telemetry.otlp_endpoint: {0}")]
-    Traces(#[from] ExporterBuildError),
-    /// The operating system provides no random numbers.
-    #[error("the operating system provides no random numbers: {0}")]
-    Random(#[from] getrandom::Error),
-    /// The metrics cannot be set up; an internal error.
-    #[error("cannot set up the metrics: {0}")]
-    Metrics(#[from] prometheus::Error),
-}
-
-/// Server with its model. It serves once [`Self::run`] is called.
-#[derive(Debug)]
-pub struct Server {
-    address: SocketAddr,
-    certificates: Option<Arc<CertificateResolver>>,
-    /// SHA-256 fingerprint of the development certificate, for a person to compare.
-    fingerprint: Option<String>,
-    app: Arc<AppState>,
-    keyless: Arc<LocalOnlyPolicy>,
-    accepting: AcceptTask,
-    /// Dropped to drain; every call holds a clone.
-    alive: mpsc::Sender<()>,
-    /// Closed once every clone of `alive` is dropped.
-    calls_ended: mpsc::Receiver<()>,
-}
-
-impl Server {
-    /// Binds the sockets for an engine that is loaded already. [`Self::run`] serves.
-    pub async fn bind(config: Config, engine: Arc<dyn SpeechEngine>) -> Result<Self, ServerStartError> {
-        StartingServer::bind(config).await?.with_engine(engine).await
-    }
-
-    /// Returns a handle that replaces keys and certificate while the server runs.
-    pub fn reloader(&self) -> Reloader {
-        Reloader { app: self.app.clone(), certificates: self.certificates.clone() }
-    }
-
-    /// Returns the SHA-256 fingerprint of the development certificate; `None` without one.
-    pub fn fingerprint(&self) -> Option<&str> {
-        self.fingerprint.as_deref()
-    }
-
-    /// Returns the address that the server listens on.
-    pub fn local_addr(&self) -> SocketAddr {
-        self.address
-    }
-
-    /// Watches the readiness: true while calls are accepted.
-    pub fn ready(&self) -> watch::Receiver<bool> {
-        self.app.readiness.ready()
-    }
-
-    /// Serves until `shutdown`. Then the server drains: it is not ready, refuses new calls, and lets running turns end
-    /// within [`Config::drain`]. Then it closes every call.
-    pub async fn run(self, shutdown: impl Future<Output = ()> + Send + 'static) -> io::Result<()> {
-        let Self { app, keyless, accepting, alive, mut calls_ended, .. } = self;
-        let readiness = app.readiness.clone();
-        accepting.routes.switch_to(router(app.clone(), keyless));
-        readiness.set_phase(ServerPhase::Serving);
-        shutdown.await;
-        // Connections are accepted during the drain, for health checks and to refuse new calls.
-        readiness.set_phase(ServerPhase::Draining);
-        drop(alive);
-        if timeout(app.config.drain, calls_ended.recv()).await.is_err() {
-            tracing::warn!("some turns did not end in time");
-        }
-        readiness.set_phase(ServerPhase::Stopping);
-        if timeout(CLOSE_TIMEOUT, calls_ended.recv()).await.is_err() {
-            tracing::warn!("some calls did not end in time");
-        }
-        accepting.end.send_replace(true);
-        accepting.task.await.map_err(io::Error::other)?;
-        // The shutdown blocks until the queued spans are sent.
-        tokio::task::spawn_blocking(move || app.traces.shut_down()).await.map_err(io::Error::other)
-    }
-}
-
-fn router(app: Arc<AppState>, keyless: Arc<LocalOnlyPolicy>) -> Router {
-    let guarded = Router::new()
-        .route("/v1/realtime", get(realtime::websocket))
-        .route("/v1/realtime/calls", post(calls::create).layer(DefaultBodyLimit::max(offer::MAX_BODY)))
-        .route("/v1/realtime/calls/{call}/hangup", post(calls::hang_up))
-        .route(
-            "/v1/realtime/client_secrets",
-            post(client_secrets::create).layer(DefaultBodyLimit::max(client_secrets::MAX_BODY)),
-        )
-        .route("/v1/chat/completions", post(chat::create).layer(DefaultBodyLimit::max(chat::MAX_BODY)))
-        .route("/v1/audio/speech", post(speech::create).layer(DefaultBodyLimit::max(speech::MAX_BODY)))
-        .route(
-            "/v1/audio/voices",
-            get(voices::list).post(voices::create).layer(DefaultBodyLimit::max(voices::MAX_BODY)),
-        )
-        .route("/v1/audio/voices/{id}", delete(voices::delete))
-        .route(
-            "/v1/audio/voice_consents",
-            get(voices::consents).post(voices::create_consent).layer(DefaultBodyLimit::max(voices::MAX_BODY)),
-        )
-        .route(
-            "/v1/audio/voice_consents/{id}",
-            get(voices::consent)
-                .post(voices::rename_consent)
-                .delete(voices::delete_consent)
-                .layer(DefaultBodyLimit::max(voices::MAX_RENAME)),
-        )
-        .route("/v1/realtime/ice_servers", get(ice_servers::list))
-        .route("/v1/models", get(models::list))
-        .route("/v1/models/{id}", get(models::show))
-        .route("/metrics", get(metrics))
-        .method_not_allowed_fallback(wrong_method)
-        .layer(middleware::from_fn_with_state(app.clone(), auth_middleware::authenticate));
-    let readiness = app.readiness.clone();
-    Router::new()
-        .merge(guarded)
-        .route("/model.json", get(card))
-        .route("/", get(page::index))
-        .route("/admin", get(page::admin))
-        .route("/{file}", get(page::file))
-        .fallback(|| async { ApiError::not_found("there is no such path") })
-        .layer(middleware::from_fn_with_state(keyless, keyless::require_local))
-        .with_state(app)
-        // Health checks may come from any address and for any host name.
-        .merge(health(readiness))
-}
-
-async fn wrong_method() -> ApiError {
-    let error = ErrorBody::invalid(ErrorKind::WrongMethod, "this address does not support this method");
-    ApiError::new(StatusCode::METHOD_NOT_ALLOWED, error)
-}
-
-/// Serves the model card for the demo page; without one, a card with the model's name.
-async fn card(State(app): State<Arc<AppState>>) -> Response {
-    let card = app.config.card.clone();
-    let card = card.unwrap_or_else(|| serde_json::json!({"name": app.engine.info().name}).to_string());
-    ([(CONTENT_TYPE, "application/json")], card).into_response()
-}
-
-async fn metrics(State(app): State<Arc<AppState>>) -> Response {
-    let DroppedDatagrams { unmatched: strangers, unread, unsent, unknown_ssrcs, refused, unvalidated: unproven } =
-        app.udp_mux.dropped();
-    for (reason, total) in [
-        ("stranger", strangers),
-        ("unread", unread),
-        ("unsent", unsent),
-        ("unknown_ssrc", unknown_ssrcs),
-        ("refused", refused),
-        ("unproven", unproven),
-    ] {
-        app.metrics.network.set_dropped(reason, total);
-    }
-    app.metrics.set_engine(&app.engine.work(), &app.engine.load());
-    match app.metrics.render() {
-        Ok(text) => ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response(),
-        Err(error) => ApiError::internal(&error.to_string()).into_response(),
-    }
-}

@@ -14,7 +14,7 @@ use serde_json::json;
 use tracing::Instrument as _;
 
 use super::api_error::ApiError;
-use super::auth_middleware::Caller;
+use super::caller::Caller;
 use super::{AppState, calls};
 use crate::call;
 use crate::telemetry::log;

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::AppState;
 use super::api_error::ApiError;
-use super::auth_middleware::Caller;
+use super::caller::Caller;
 use super::form::{self, Field};
 use super::uploads::UploadError;
 use crate::voices::{Consent, MAX_NAME_CHARS, Voice, VoiceError, VoiceStore};

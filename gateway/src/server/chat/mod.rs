@@ -20,7 +20,7 @@ use repartee_protocol::error::ErrorEvent;
 
 use super::AppState;
 use super::api_error::ApiError;
-use super::auth_middleware::Caller;
+use super::caller::Caller;
 use super::generation::Generation;
 use super::uploads::UploadError;
 use completion::{ChunkBuilder, CompletionBuilder, Metadata, WriteError};

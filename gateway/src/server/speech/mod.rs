@@ -34,13 +34,13 @@ use serde_json::json;
 
 use super::AppState;
 use super::api_error::ApiError;
-use super::auth_middleware::Caller;
+use super::caller::Caller;
 use super::form::media_type;
 use super::generation::Generation;
 use super::timed_body::BodyDeadline;
-use audio::{AudioWriter, WriteError};
+use audio::AudioWriter;
 use request::SpeechPlan;
-use synthesis::SpeechSynthesis;
+use synthesis::{SpeechSynthesis, internal};
 use text_body::TextBody;
 
 /// Maximum size of a request, in bytes: the longest text with every character escaped.
@@ -98,10 +98,6 @@ async fn parse(app: &AppState, request: Request) -> Result<(SpeechPlan, String, 
     }
     let text = TextBody::new(request.into_body(), app.call_limits().max_duration);
     Ok((plan, String::new(), Some(text)))
-}
-
-fn internal(error: WriteError) -> ApiError {
-    ApiError::internal(&error.to_string())
 }
 
 /// Streams the audio itself. An error cuts the body off, which a client notices.

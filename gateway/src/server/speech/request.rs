@@ -8,7 +8,6 @@ use repartee_protocol::{ErrorBody, ErrorKind};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::synthesis::nothing_to_read;
 use crate::ids;
 
 /// Maximum length of a text in characters, as in the OpenAI API.
@@ -140,6 +139,11 @@ impl SpeechPlan {
             warnings,
         })
     }
+}
+
+/// Error of a text without a letter or digit.
+pub(super) fn nothing_to_read() -> ErrorBody {
+    ErrorBody::invalid(ErrorKind::InvalidValue, "the input holds no text to read").with_param("input")
 }
 
 fn format(name: Option<&str>) -> Result<SpeechFormat, ErrorBody> {

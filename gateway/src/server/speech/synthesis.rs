@@ -4,14 +4,12 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use repartee_engine_api::{Command, Event, Respond, ResponseId};
-use repartee_protocol::{ErrorBody, ErrorKind};
 use serde::Serialize;
 
 use super::super::api_error::ApiError;
 use super::super::generation::Generation;
-use super::audio::AudioWriter;
-use super::internal;
-use super::request::SpeechPlan;
+use super::audio::{AudioWriter, WriteError};
+use super::request::{SpeechPlan, nothing_to_read};
 use super::sentences::{MAX_PIECE, SentenceEnd, SentenceSplitter};
 use super::text_body::TextBody;
 
@@ -202,7 +200,7 @@ impl SpeechSynthesis {
     }
 }
 
-/// Error of a text without a letter or digit.
-pub(super) fn nothing_to_read() -> ErrorBody {
-    ErrorBody::invalid(ErrorKind::InvalidValue, "the input holds no text to read").with_param("input")
+/// Answer to a failed encoder.
+pub(super) fn internal(error: WriteError) -> ApiError {
+    ApiError::internal(&error.to_string())
 }

@@ -1,0 +1,172 @@
+//! The server with its model: routes, drain and shutdown.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::middleware;
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::{delete, get, post};
+use repartee_protocol::{ErrorBody, ErrorKind};
+use tokio::sync::{mpsc, watch};
+use tokio::time::timeout;
+
+use super::api_error::ApiError;
+use super::app::AppState;
+use super::keyless::{self, LocalOnlyPolicy};
+use super::listen::AcceptTask;
+use super::readiness::{ServerPhase, health};
+use super::reload::Reloader;
+use super::tls::CertificateResolver;
+use super::{auth_middleware, calls, chat, client_secrets, ice_servers, models, offer, page, realtime, speech, voices};
+use crate::transport::webrtc::DroppedDatagrams;
+
+/// Time for calls to close after the drain.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Server with its model. It serves once [`Self::run`] is called.
+#[derive(Debug)]
+pub struct Server {
+    pub(super) address: SocketAddr,
+    pub(super) certificates: Option<Arc<CertificateResolver>>,
+    /// SHA-256 fingerprint of the development certificate, for a person to compare.
+    pub(super) fingerprint: Option<String>,
+    pub(super) app: Arc<AppState>,
+    pub(super) keyless: Arc<LocalOnlyPolicy>,
+    pub(super) accepting: AcceptTask,
+    /// Dropped to drain; every call holds a clone.
+    pub(super) alive: mpsc::Sender<()>,
+    /// Closed once every clone of `alive` is dropped.
+    pub(super) calls_ended: mpsc::Receiver<()>,
+}
+
+impl Server {
+    /// Returns a handle that replaces keys and certificate while the server runs.
+    pub fn reloader(&self) -> Reloader {
+        Reloader { app: self.app.clone(), certificates: self.certificates.clone() }
+    }
+
+    /// Returns the SHA-256 fingerprint of the development certificate; `None` without one.
+    pub fn fingerprint(&self) -> Option<&str> {
+        self.fingerprint.as_deref()
+    }
+
+    /// Returns the address that the server listens on.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Watches the readiness: true while calls are accepted.
+    pub fn ready(&self) -> watch::Receiver<bool> {
+        self.app.readiness.ready()
+    }
+
+    /// Serves until `shutdown`. Then the server drains: it is not ready, refuses new calls, and lets running turns end
+    /// within [`Config::drain`](crate::config::Config::drain). Then it closes every call.
+    pub async fn run(self, shutdown: impl Future<Output = ()> + Send + 'static) -> io::Result<()> {
+        let Self { app, keyless, accepting, alive, mut calls_ended, .. } = self;
+        let readiness = app.readiness.clone();
+        accepting.routes.switch_to(router(app.clone(), keyless));
+        readiness.set_phase(ServerPhase::Serving);
+        shutdown.await;
+        // Connections are accepted during the drain, for health checks and to refuse new calls.
+        readiness.set_phase(ServerPhase::Draining);
+        drop(alive);
+        if timeout(app.config.drain, calls_ended.recv()).await.is_err() {
+            tracing::warn!("some turns did not end in time");
+        }
+        readiness.set_phase(ServerPhase::Stopping);
+        if timeout(CLOSE_TIMEOUT, calls_ended.recv()).await.is_err() {
+            tracing::warn!("some calls did not end in time");
+        }
+        accepting.end.send_replace(true);
+        accepting.task.await.map_err(io::Error::other)?;
+        // The shutdown blocks until the queued spans are sent.
+        tokio::task::spawn_blocking(move || app.traces.shut_down()).await.map_err(io::Error::other)
+    }
+}
+
+fn router(app: Arc<AppState>, keyless: Arc<LocalOnlyPolicy>) -> Router {
+    let guarded = Router::new()
+        .route("/v1/realtime", get(realtime::websocket))
+        .route("/v1/realtime/calls", post(calls::create).layer(DefaultBodyLimit::max(offer::MAX_BODY)))
+        .route("/v1/realtime/calls/{call}/hangup", post(calls::hang_up))
+        .route(
+            "/v1/realtime/client_secrets",
+            post(client_secrets::create).layer(DefaultBodyLimit::max(client_secrets::MAX_BODY)),
+        )
+        .route("/v1/chat/completions", post(chat::create).layer(DefaultBodyLimit::max(chat::MAX_BODY)))
+        .route("/v1/audio/speech", post(speech::create).layer(DefaultBodyLimit::max(speech::MAX_BODY)))
+        .route(
+            "/v1/audio/voices",
+            get(voices::list).post(voices::create).layer(DefaultBodyLimit::max(voices::MAX_BODY)),
+        )
+        .route("/v1/audio/voices/{id}", delete(voices::delete))
+        .route(
+            "/v1/audio/voice_consents",
+            get(voices::consents).post(voices::create_consent).layer(DefaultBodyLimit::max(voices::MAX_BODY)),
+        )
+        .route(
+            "/v1/audio/voice_consents/{id}",
+            get(voices::consent)
+                .post(voices::rename_consent)
+                .delete(voices::delete_consent)
+                .layer(DefaultBodyLimit::max(voices::MAX_RENAME)),
+        )
+        .route("/v1/realtime/ice_servers", get(ice_servers::list))
+        .route("/v1/models", get(models::list))
+        .route("/v1/models/{id}", get(models::show))
+        .route("/metrics", get(metrics))
+        .method_not_allowed_fallback(wrong_method)
+        .layer(middleware::from_fn_with_state(app.clone(), auth_middleware::authenticate));
+    let readiness = app.readiness.clone();
+    Router::new()
+        .merge(guarded)
+        .route("/model.json", get(card))
+        .route("/", get(page::index))
+        .route("/admin", get(page::admin))
+        .route("/{file}", get(page::file))
+        .fallback(|| async { ApiError::not_found("there is no such path") })
+        .layer(middleware::from_fn_with_state(keyless, keyless::require_local))
+        .with_state(app)
+        // Health checks may come from any address and for any host name.
+        .merge(health(readiness))
+}
+
+async fn wrong_method() -> ApiError {
+    let error = ErrorBody::invalid(ErrorKind::WrongMethod, "this address does not support this method");
+    ApiError::new(StatusCode::METHOD_NOT_ALLOWED, error)
+}
+
+/// Serves the model card for the demo page; without one, a card with the model's name.
+async fn card(State(app): State<Arc<AppState>>) -> Response {
+    let card = app.config.card.clone();
+    let card = card.unwrap_or_else(|| serde_json::json!({"name": app.engine.info().name}).to_string());
+    ([(CONTENT_TYPE, "application/json")], card).into_response()
+}
+
+async fn metrics(State(app): State<Arc<AppState>>) -> Response {
+    let DroppedDatagrams { unmatched: strangers, unread, unsent, unknown_ssrcs, refused, unvalidated: unproven } =
+        app.udp_mux.dropped();
+    for (reason, total) in [
+        ("stranger", strangers),
+        ("unread", unread),
+        ("unsent", unsent),
+        ("unknown_ssrc", unknown_ssrcs),
+        ("refused", refused),
+        ("unproven", unproven),
+    ] {
+        app.metrics.network.set_dropped(reason, total);
+    }
+    app.metrics.set_engine(&app.engine.work(), &app.engine.load());
+    match app.metrics.render() {
+        Ok(text) => ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response(),
+        Err(error) => ApiError::internal(&error.to_string()).into_response(),
+    }
+}

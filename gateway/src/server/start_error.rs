@@ -1,0 +1,60 @@
+//! Error of starting a server.
+
+use std::io;
+use std::net::SocketAddr;
+
+use opentelemetry_otlp::ExporterBuildError;
+use repartee_turn::TurnModelError;
+use thiserror::Error;
+
+use super::tls::TlsError;
+use crate::config::ConfigError;
+use crate::voices::FolderError;
+
+/// Error of starting a server.
+#[derive(Debug, Error)]
+pub enum ServerStartError {
+    /// The settings are refused.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The HTTP address cannot be bound.
+    #[error("cannot listen on {address}: {error}")]
+    Listen {
+        /// Address of the socket.
+        address: SocketAddr,
+        /// Error of the operating system.
+        error: io::Error,
+    },
+    /// The TLS settings cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// The folder of voices cannot be used.
+    #[error(transparent)]
+    Voices(#[from] FolderError),
+    /// The stored voices cannot be enrolled.
+    #[error("cannot enrol the stored voices: {0}")]
+    Enrolment(io::Error),
+    /// The turn-detection model cannot be loaded.
+    #[error("turns.model: {0}")]
+    Turns(#[from] TurnModelError),
+    /// The threads of the turn-detection model cannot be started.
+    #[error("cannot start the threads of the turn-detection model: {0}")]
+    Threads(io::Error),
+    /// The UDP address of the calls cannot be bound.
+    #[error("cannot use the UDP address {address} for calls: {error}")]
+    Udp {
+        /// Address of the socket.
+        address: SocketAddr,
+        /// Error of the operating system.
+        error: io::Error,
+    },
+    /// The exporter of traces cannot be built.
+    #[error("telemetry.otlp_endpoint: {0}")]
+    Traces(#[from] ExporterBuildError),
+    /// The operating system provides no random numbers.
+    #[error("the operating system provides no random numbers: {0}")]
+    Random(#[from] getrandom::Error),
+    /// The metrics cannot be set up; an internal error.
+    #[error("cannot set up the metrics: {0}")]
+    Metrics(#[from] prometheus::Error),
+}
