@@ -13,10 +13,10 @@ use webrtc::peer_connection::{
     PeerConnectionEventHandler, RTCIceConnectionState, RTCIceGatheringState, RTCPeerConnectionState,
 };
 
-use super::DATA_CHANNEL_LABEL;
 use super::call_state::CallState;
 use super::event::PeerEvent;
 use super::muxed_socket::MuxedSocket;
+use super::settings::DATA_CHANNEL_LABEL;
 use crate::telemetry::log;
 
 /// Callbacks of a connection. They run on its driver.

@@ -18,8 +18,8 @@ use super::event::PeerEvent;
 use super::muxed_socket::MuxedSocket;
 use super::peer_connection::{LossRecovery, audio_track, build};
 use super::reports::ReceiverReports;
+use super::settings::{DATA_CHANNEL_LABEL, WebRtcSettings};
 use super::supervisor::supervise;
-use super::{DATA_CHANNEL_LABEL, WebRtcSettings};
 use crate::telemetry::log;
 
 /// Peer connection with its track, state and tasks. Dropping it ends the call.

@@ -6,6 +6,7 @@ use std::time::Instant;
 use repartee_testkit::fuzz::{fuzz, mutation};
 use repartee_testkit::random::Random;
 use tokio::net::UdpSocket;
+use webrtc::peer_connection::RTCSessionDescription;
 
 use super::ice::Route;
 use super::*;

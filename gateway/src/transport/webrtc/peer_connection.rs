@@ -23,7 +23,7 @@ use super::callbacks::Callbacks;
 use super::muxed_runtime::MuxedRuntime;
 use super::muxed_socket::MuxedSocket;
 use super::reports::{ReceiverReports, RtcpObserver};
-use super::{PEER_TIMEOUT, WebRtcSettings};
+use super::settings::{PEER_TIMEOUT, WebRtcSettings};
 
 /// Bytes that may wait to be sent over the data channel; beyond that a sender waits.
 const SEND_BUFFER: usize = 1 << 20;

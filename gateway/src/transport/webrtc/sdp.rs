@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 
 use rtc::sdp::MediaDescription;
+use thiserror::Error;
 use webrtc::peer_connection::RTCSessionDescription;
 
-use super::AnswerError;
 use super::credentials::Credentials;
 use super::peer_connection::OPUS_PARAMETERS;
 
@@ -16,6 +16,26 @@ const MAX_SECTIONS: usize = 16;
 
 /// Attribute name of a candidate.
 const CANDIDATE: &str = "candidate";
+
+/// Reason for an unanswered offer. All but [`AnswerError::Internal`] are errors of the caller.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum AnswerError {
+    /// The text is not SDP.
+    #[error("the offer is not SDP: {0}")]
+    NotSdp(String),
+    /// There is no audio section, or it is disabled.
+    #[error("the offer has no audio section: add a microphone track or an audio transceiver")]
+    NoAudio,
+    /// The audio section does not list Opus.
+    #[error("the offer's audio section does not list Opus (opus/48000/2)")]
+    NoOpus,
+    /// It is SDP, but no call can be made from it.
+    #[error("the offer cannot be answered: {0}")]
+    Unusable(String),
+    /// An internal error.
+    #[error("the call could not be set up: {0}")]
+    Internal(String),
+}
 
 /// Contents of a peer's description that the gateway uses.
 #[derive(Debug, Clone, PartialEq, Eq)]

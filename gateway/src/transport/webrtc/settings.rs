@@ -3,6 +3,11 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+/// Label of the data channel that carries the protocol's events.
+pub const DATA_CHANNEL_LABEL: &str = "oai-events";
+/// A peer is gone if nothing arrives from it for this long.
+pub const PEER_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// Addresses and limits of WebRTC calls. The default serves callers on the same machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WebRtcSettings {

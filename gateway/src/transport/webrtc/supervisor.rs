@@ -7,11 +7,11 @@ use std::time::Duration;
 use webrtc::data_channel::DataChannel;
 use webrtc::peer_connection::PeerConnection;
 
-use super::PEER_TIMEOUT;
 use super::call_state::{CallPhase, CallState};
 use super::event::PeerEvent;
 use super::muxed_socket::MuxedSocket;
 use super::peer_connection::KEEPALIVE;
+use super::settings::PEER_TIMEOUT;
 
 /// Time limit for the delivery of the last messages if we end a call: a lost packet is sent again after a second.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);

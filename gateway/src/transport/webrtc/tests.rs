@@ -1,6 +1,7 @@
 //! Two real peers on loopback: a caller with its own socket, and the server's mux.
 
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use repartee_media::jitter::{JitterAction, JitterBuffer};

@@ -1,11 +1,13 @@
 //! The UDP mux: candidates, unknown datagrams, and callers whose address changes.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use repartee_media::opus::FRAME;
 
+use super::negotiation::offer_with;
 use super::peer_connection::LossRecovery;
 use super::ssrcs::PacketKind;
 use super::tests::{PATIENCE, bind_mux, next, open, until_open};
