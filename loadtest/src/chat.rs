@@ -13,9 +13,10 @@ use serde_json::{Value, json};
 use crate::measure::playback::{AnswerPlayback, Playback};
 use crate::questions::{self, Question};
 use crate::run::LoadRunner;
+use crate::sample_rate::RATE;
 use crate::scenario::arrivals::Arrivals;
 use crate::scenario::{EndOfTurn, Scenario, TransportKind};
-use crate::speech::{RATE, pcm16};
+use crate::speech::pcm16;
 use crate::target::text;
 
 /// Timeout of an answer.

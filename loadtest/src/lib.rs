@@ -7,6 +7,7 @@
 //! | `target`, `server` | the server under load, and one of our own |
 //! | `scenario` | scenarios in TOML: arrivals, turns, network |
 //! | `questions`, `speech` | questions and their right answers; audio as frames |
+//! | `sample_rate` | sample rate of the callers |
 //! | `caller`, `turn` | the calls of one caller; the times of one turn |
 //! | `transport` | a call over either transport, and a simulated bad network |
 //! | `server_events` | server events, parsed independently of the gateway |
@@ -29,6 +30,7 @@ pub mod questions;
 pub mod random;
 pub mod report;
 pub mod run;
+pub mod sample_rate;
 pub mod scenario;
 pub mod server;
 pub mod server_events;

@@ -10,10 +10,8 @@ use bytes::Bytes;
 use opus::{Application, Bitrate, Channels, Encoder};
 
 use crate::measure::level::{audible_end, first_audible};
-use crate::measure::playback::duration_of;
+use crate::sample_rate::{RATE, duration_of};
 
-/// Sample rate of callers, in Hz: the websocket's default, and supported by Opus.
-pub const RATE: u32 = 24_000;
 /// Duration of a frame.
 pub const FRAME: Duration = Duration::from_millis(20);
 /// Samples per frame.

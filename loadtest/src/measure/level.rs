@@ -1,6 +1,6 @@
 //! Audibility: sound is audible if its root mean square over 10 ms is above -45 dBFS.
 
-use crate::speech::RATE;
+use crate::sample_rate::RATE;
 
 /// The root mean square of -45 dBFS.
 const AUDIBLE: f32 = 5.623e-3;

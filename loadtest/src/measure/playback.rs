@@ -9,7 +9,7 @@
 use std::time::{Duration, Instant};
 
 use super::level::{WINDOW, first_audible, is_audible};
-use crate::speech::RATE;
+use crate::sample_rate::duration_of;
 
 /// Longest lateness that the loudspeaker's own buffer covers.
 const INAUDIBLE: Duration = Duration::from_millis(5);
@@ -86,7 +86,7 @@ impl Playback {
         self.next.map(|(_, due)| due)
     }
 
-    /// Adds sound at [`RATE`] that arrived at `arrival`. `position` of the first sample is in samples of the sender's
+    /// Adds sound at [`RATE`](crate::sample_rate::RATE) that arrived at `arrival`. `position` of the first sample is in samples of the sender's
     /// time.
     pub fn push(&mut self, position: u64, samples: &[f32], arrival: Instant, concealed: bool) {
         let due = match self.next {
@@ -143,14 +143,10 @@ fn starts_audible(samples: &[f32]) -> bool {
     is_audible(&samples[..samples.len().min(WINDOW)])
 }
 
-/// Returns the duration of `samples` at [`RATE`].
-pub fn duration_of(samples: u64) -> Duration {
-    Duration::from_nanos(samples * 1_000_000_000 / u64::from(RATE))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sample_rate::RATE;
 
     const MS: Duration = Duration::from_millis(1);
     const PACKET: usize = RATE as usize / 50;

@@ -8,7 +8,7 @@ use anyhow::Result;
 use opus::{Channels, Decoder};
 
 use crate::measure::playback::Playback;
-use crate::speech::RATE;
+use crate::sample_rate::RATE;
 
 /// RTP clock rate of Opus, in Hz.
 const TICKS: u64 = 48_000;
