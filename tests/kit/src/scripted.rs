@@ -7,72 +7,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use repartee_engine_api::{
-    Command, EnrolError, ModelInfo, OpenError, Recording, SessionError, SessionHandle, SpeechEngine, WakeSignal, link,
+    Command, EnrolError, ModelInfo, OpenError, Recording, SessionHandle, SpeechEngine, WakeSignal, link,
 };
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
 mod actor;
+mod script;
 mod voice;
 
 use actor::ScriptedSession;
+pub use script::{FRAME_SAMPLES, INPUT_RATE, OUTPUT_RATE, RECORDING_RATE, Script, ScriptedResponse};
 pub use voice::{VoiceTrace, voice};
-
-/// Input sample rate of the scripted model, in Hz.
-pub const INPUT_RATE: u32 = 16_000;
-/// Output sample rate of the scripted model, in Hz.
-pub const OUTPUT_RATE: u32 = 24_000;
-/// Sample rate of recordings for enrolment, in Hz.
-pub const RECORDING_RATE: u32 = 16_000;
-/// Samples of one codec frame, 80 ms.
-pub const FRAME_SAMPLES: usize = 1_920;
-
-/// Script of the engine.
-#[derive(Debug, Clone)]
-pub struct Script {
-    /// Most concurrent sessions.
-    pub slots: usize,
-    /// Codec frames of a response, after its text.
-    pub frames: u64,
-    /// Semaphore that paces responses: each frame takes one permit. `None` for full speed.
-    pub gate: Option<Arc<Semaphore>>,
-    /// Error with which every response fails.
-    pub failure: Option<SessionError>,
-    /// First responses of each session, in order; later ones follow the other fields.
-    pub responses: Vec<ScriptedResponse>,
-    /// Function call of a response, as name and argument pieces. It is made if the function is offered and has no
-    /// result yet.
-    pub call: Option<(String, Vec<String>)>,
-    /// True if voices can be enrolled. All voices sound the same.
-    pub accepts_enrolment: bool,
-    /// True if it transcribes. A transcript contains the duration of the turn: `words new 1280 ms`.
-    pub has_transcription: bool,
-}
-
-/// A scripted response.
-#[derive(Debug, Clone, Default)]
-pub struct ScriptedResponse {
-    /// Text of the response; `None` for a report of the input's duration.
-    pub text: Option<String>,
-    /// Number of codec frames.
-    pub frames: u64,
-    /// Number of frames after which it waits for its cancellation.
-    pub hold_after_frames: Option<u64>,
-}
-
-impl Default for Script {
-    fn default() -> Self {
-        Self {
-            slots: 4,
-            frames: 5,
-            gate: None,
-            failure: None,
-            responses: Vec::new(),
-            call: None,
-            accepts_enrolment: false,
-            has_transcription: false,
-        }
-    }
-}
 
 /// The scripted engine. A response reports its input: `I heard 1280 ms.`, `You wrote: hello` or `The tool says: 7`.
 /// Sessions run as tasks of the runtime in which they are opened.

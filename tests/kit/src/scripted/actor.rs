@@ -10,7 +10,8 @@ use repartee_engine_api::{
 };
 use tokio::sync::{Semaphore, watch};
 
-use super::{INPUT_RATE, Script, ScriptedResponse, voice};
+use super::script::{INPUT_RATE, Script, ScriptedResponse};
+use super::voice::voice;
 
 /// State of one session.
 pub(super) struct ScriptedSession {

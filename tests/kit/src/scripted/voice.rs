@@ -3,7 +3,7 @@
 
 use std::f64::consts::TAU;
 
-use super::{FRAME_SAMPLES, OUTPUT_RATE};
+use super::script::{FRAME_SAMPLES, OUTPUT_RATE};
 
 /// Pitch at the beginning of a sweep, in Hz.
 const LOW_HZ: f64 = 400.0;
