@@ -64,7 +64,7 @@ lint:  ## Check format, clippy, documentation, Python, JavaScript, shell, deploy
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --release --workspace --no-deps
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" $(CARGO) doc --release --workspace --no-deps --document-private-items
 
-check-words:  ## Names of declared items, doc comments and test names against the lists of tests/wording; files over 1 MiB; circles of files
+check-words:  ## Names of declared items, doc comments and test names against the lists of tests/wording; files over 1 MiB; circles of files; copied functions
 	@$(SETUP) build
 	$(CARGO) build --release --workspace --bin repartee-wording
 	@$(BUILT)/repartee-wording

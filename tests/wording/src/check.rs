@@ -8,6 +8,8 @@ use anyhow::{Context, Result, ensure};
 
 use crate::circles::find_circles;
 use crate::circles::listed::{CircleFinding, ListedCircles};
+use crate::copies::FunctionIndex;
+use crate::copies::listed::{CopyFinding, ListedGroups};
 use crate::finding::Finding;
 use crate::rules::{check_source, large_files, parse};
 use crate::words::{AllowList, AllowedFinding, Words};
@@ -21,6 +23,8 @@ pub struct CheckReport {
     pub unused: Vec<AllowedFinding>,
     /// Differences between the circles of files and their list.
     pub circles: Vec<CircleFinding>,
+    /// Differences between the functions that are alike and their list.
+    pub copies: Vec<CopyFinding>,
     /// Number of Rust files that were read.
     pub files: usize,
 }
@@ -37,7 +41,8 @@ pub fn check_repository(root: &Path) -> Result<CheckReport> {
     let words = Words::parse(&list("words.toml")?)?;
     let allowed = AllowList::parse(&list("allow.toml")?)?;
     let listed = ListedCircles::parse(&list("circles.toml")?)?;
-    let (mut findings, mut sources) = (Vec::new(), BTreeMap::new());
+    let listed_groups = ListedGroups::parse(&list("copies.toml")?)?;
+    let (mut findings, mut sources, mut index) = (Vec::new(), BTreeMap::new(), FunctionIndex::default());
     for path in tracked(root)? {
         let file = root.join(&path);
         // A file that was deleted and not yet committed is still listed.
@@ -47,6 +52,7 @@ pub fn check_repository(root: &Path) -> Result<CheckReport> {
             let text = std::fs::read_to_string(&file).with_context(|| path.clone())?;
             let (source, tokens) = parse(&path, &text)?;
             findings.extend(check_source(&path, &source, &tokens, &words));
+            index.add(&path, &source, &tokens);
             sources.insert(path, source);
         }
     }
@@ -54,7 +60,8 @@ pub fn check_repository(root: &Path) -> Result<CheckReport> {
     findings.sort();
     let (findings, unused) = allowed.apply(findings);
     let circles = listed.compare(&find_circles(&sources)?);
-    Ok(CheckReport { findings, unused, circles, files: sources.len() })
+    let copies = listed_groups.compare(index.groups());
+    Ok(CheckReport { findings, unused, circles, copies, files: sources.len() })
 }
 
 /// Returns the paths that git tracks, or would after `git add`.
@@ -91,6 +98,12 @@ mod tests {
     fn every_circle_of_files_is_listed() {
         let circles: Vec<String> = REPOSITORY.circles.iter().map(ToString::to_string).collect();
         assert!(circles.is_empty(), "{}", circles.join("\n"));
+    }
+
+    #[test]
+    fn every_copied_function_is_listed() {
+        let groups: Vec<String> = REPOSITORY.copies.iter().map(ToString::to_string).collect();
+        assert!(groups.is_empty(), "{}", groups.join("\n"));
     }
 
     #[test]

@@ -20,8 +20,10 @@ fn main() -> Result<ExitCode> {
     for circle in &report.circles {
         println!("{circle}");
     }
-    let clean = report.findings.is_empty() && report.unused.is_empty() && report.circles.is_empty();
-    let count = report.findings.len() + report.unused.len() + report.circles.len();
+    for group in &report.copies {
+        println!("{group}");
+    }
+    let count = report.findings.len() + report.unused.len() + report.circles.len() + report.copies.len();
     println!("check-words: {count} findings in {} files", report.files);
-    Ok(if clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if count == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
