@@ -12,7 +12,8 @@ use thiserror::Error;
 
 use crate::checkpoint::{Checkpoint, CheckpointError, Source};
 use crate::config::{ConfigError, EngineConfig};
-use crate::models::{self, LoadError};
+use crate::models;
+use crate::models::load_error::LoadError;
 use crate::progress::{StartProgress, StartStage};
 use crate::scheduler::{Gauges, Scheduler};
 use crate::voices::VoiceRegistry;

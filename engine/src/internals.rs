@@ -12,8 +12,10 @@ pub use crate::model::{
     AudioFrontEnd, Codec, Encoder, FrontEnd, FrontEndStream, InputWindow, Model, PromptTemplate, SlotCounts,
     ToolCallTokens, ToolTemplate, Voices, WindowInput,
 };
+pub use crate::models::family::FamilyVariant;
+pub use crate::models::parts::memory::{SlotBytes, fit_slots};
 pub use crate::models::parts::{autoregressive, code_predictor, decoder, slot_rows, weights};
-pub use crate::models::{FamilyVariant, SlotBytes, fit_slots, load_model, worker_pool};
+pub use crate::models::{load_model, worker_pool};
 pub use crate::scheduler::{Gauges, Scheduler, Tick, Times};
 pub use crate::sequence::BlockPool;
 pub use crate::stage::{

@@ -55,6 +55,6 @@ pub use device::{DeviceChoice, DeviceError, UnknownDevice};
 pub use engine::{Engine, StartError};
 pub use hand_off::HandOff;
 pub use model::TopologyError;
-pub use models::LoadError;
+pub use models::load_error::LoadError;
 pub use progress::{StartProgress, StartStage};
 pub use weight_policy::{KvCacheFormat, WeightPolicy};

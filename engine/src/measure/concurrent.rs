@@ -11,7 +11,8 @@ use super::report::{MeasureError, MeasuredTurn, StageMeasurement, TurnPhase};
 use super::test_bed::{SLICE, TestBed, WARM_UP, stage_rows};
 use crate::checkpoint::{Checkpoint, Source};
 use crate::config::EngineConfig;
-use crate::models::{self, LoadError};
+use crate::models;
+use crate::models::load_error::LoadError;
 use crate::scheduler::Tick;
 
 /// Measurement of a number of concurrent sessions.

@@ -28,7 +28,8 @@ pub use self::report::{MeasureError, MeasuredTurn, StageMeasurement, StageOutput
 use self::test_bed::{TestBed, WARM_UP, stage_rows};
 use crate::checkpoint::{Checkpoint, Source};
 use crate::config::EngineConfig;
-use crate::models::{self, LoadError};
+use crate::models;
+use crate::models::load_error::LoadError;
 
 /// Loads a checkpoint on the CPU and measures a turn.
 pub fn measure(source: Source, config: &EngineConfig, turn: MeasuredTurn) -> Result<TurnReport, MeasureError> {

@@ -6,11 +6,13 @@
 //! - a script: the history as prompt positions, and its template of tools;
 //! - stages with typed edges, from the prompt to samples. A language model is a `CausalLm` of the stage
 //!   [`parts::autoregressive::Autoregressive`], which has prefix reuse, sampling, limits and stops;
-//! - voices, the geometry of its codec, and the bytes of a slot in all stages ([`SlotBytes`]).
+//! - voices, the geometry of its codec, and the bytes of a slot in all stages ([`SlotBytes`](parts::memory::SlotBytes)).
 //!
 //! [`parts`] holds code that several families share: a thinker is a [`ThinkerModel`](parts::thinker_stage::ThinkerModel), a talker
 //! a [`TalkerModel`](parts::talker_stage::TalkerModel), and [`parts::raw_config`] has sections of config.json.
 
+pub mod family;
+pub mod load_error;
 pub mod parts;
 pub mod qwen2_5_omni;
 pub mod qwen3_omni_moe;
@@ -18,112 +20,18 @@ pub mod qwen3_tts;
 
 use std::sync::Arc;
 
-use repartee_kernels::KernelError;
 use repartee_kernels::cpu::Cpu;
 use repartee_kernels::cpu::pool::Pool;
-use thiserror::Error;
 
-use crate::checkpoint::{BadValue, CONFIG, Checkpoint, CheckpointError};
-use crate::config::{ConfigError, EngineConfig};
+use self::family::{Family, FamilyVariant};
+use self::load_error::LoadError;
+use crate::checkpoint::{CONFIG, Checkpoint, CheckpointError};
+use crate::config::EngineConfig;
 use crate::device::{DeviceChoice, DeviceError};
-use crate::model::{Model, SlotCounts, TopologyError};
-
-/// Variant of a family that a checkpoint is; each family has its own names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FamilyVariant(pub &'static str);
-
-/// Function that loads a claimed checkpoint onto a device.
-pub type LoadFn<D> = fn(D, &Checkpoint, FamilyVariant, &EngineConfig) -> Result<Model, LoadError>;
-
-/// A model family: its claim on checkpoints and its loaders.
-pub struct Family {
-    /// Name for messages: the `architectures` entry of its config.json, or the published name.
-    pub name: &'static str,
-    /// Returns the variant if the checkpoint is of this family: by config.json's `architectures`, else by the files'
-    /// contents.
-    pub claims: fn(&Checkpoint) -> Option<FamilyVariant>,
-    /// Loads a claimed checkpoint on the CPU.
-    pub load_cpu: LoadFn<Cpu>,
-    /// Loads a claimed checkpoint on a CUDA device.
-    #[cfg(feature = "cuda")]
-    pub load_cuda: LoadFn<repartee_kernels::cuda::Cuda>,
-}
+use crate::model::Model;
 
 /// All supported families.
 pub const FAMILIES: &[Family] = &[qwen3_omni_moe::FAMILY, qwen2_5_omni::FAMILY, qwen3_tts::FAMILY];
-
-/// Claims a checkpoint by the first of config.json's `architectures`.
-fn claims_named(checkpoint: &Checkpoint, names: &[&str], variant: FamilyVariant) -> Option<FamilyVariant> {
-    let first = checkpoint.architectures().into_iter().next()?;
-    names.contains(&&first[..]).then_some(variant)
-}
-
-/// Memory of one slot in all stages together, in bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct SlotBytes {
-    /// Bytes for each position of the context: keys and values, encoded audio, rows on their way to later stages.
-    pub position: usize,
-    /// Bytes that do not depend on the context: further positions of later stages, convolution tails, rings, masks.
-    pub fixed: usize,
-}
-
-/// Computes the slots that fit into the configured memory. Each has room for a whole context: `context` positions, or
-/// `session_tokens` if that is less. Fewer sessions than configured is a warning.
-///
-/// # Errors
-///
-/// If not even one slot fits.
-pub fn fit_slots(config: &EngineConfig, context: usize, bytes: SlotBytes) -> Result<SlotCounts, ConfigError> {
-    let context = context.min(config.session_tokens);
-    let each = context * bytes.position + bytes.fixed;
-    let affordable = (config.cache_mib << 20) / each.max(1);
-    if affordable == 0 {
-        let needed = each.div_ceil(1 << 20);
-        let allowed =
-            format!("one session of {context} tokens takes {needed} MiB: allow more, or lower session_tokens");
-        return Err(ConfigError::new("cache_mib", config.cache_mib, allowed));
-    }
-    // Sessions matter more than out-of-band responses, which get at most a third of the slots.
-    let out_of_band = config.out_of_band.min(affordable / 3);
-    let sessions = config.sessions.min(affordable - out_of_band);
-    if sessions < config.sessions {
-        tracing::warn!(
-            sessions,
-            asked = config.sessions,
-            "engine.cache_mib has room for fewer sessions of {context} tokens ({} KiB each)",
-            each >> 10
-        );
-    }
-    Ok(SlotCounts { sessions, out_of_band, context })
-}
-
-/// Reasons why a checkpoint cannot be loaded. Every message names the file and the field or tensor.
-#[derive(Debug, Error)]
-pub enum LoadError {
-    /// A file, field or tensor is missing or wrong.
-    #[error(transparent)]
-    Checkpoint(#[from] CheckpointError),
-    /// The model does not support a setting.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// The device cannot take a tensor.
-    #[error(transparent)]
-    Kernel(#[from] KernelError),
-    /// The device cannot be opened, or lacks memory.
-    #[error(transparent)]
-    Device(#[from] DeviceError),
-    /// The family's stages do not form a chain.
-    #[error("this family is defective: {0}")]
-    Topology(#[from] TopologyError),
-    /// preprocessor_config.json has a wrong field.
-    #[error("{file}: {value}")]
-    Mel {
-        /// Name of the file.
-        file: String,
-        /// The field, its value and the allowed values.
-        value: BadValue,
-    },
-}
 
 /// Loads a checkpoint on the configured device, by the family that claims it.
 pub fn load_model(checkpoint: &Checkpoint, config: &EngineConfig) -> Result<Model, LoadError> {
@@ -134,7 +42,8 @@ pub fn load_model(checkpoint: &Checkpoint, config: &EngineConfig) -> Result<Mode
         Some(device) => {
             let (family, variant) = claimed(FAMILIES, checkpoint)?;
             if config.kv_cache != crate::weight_policy::KvCacheFormat::default() {
-                return Err(ConfigError::new("kv_cache", "bf16", "a CUDA device has f32 alone").into());
+                let refused = crate::config::ConfigError::new("kv_cache", "bf16", "a CUDA device has f32 alone");
+                return Err(refused.into());
             }
             // Refuse a model that cannot fit before anything is loaded.
             cuda::check_memory(&device, config, checkpoint.weight_bytes())?;
@@ -264,6 +173,7 @@ fn claimed<'a>(
 mod tests {
     use super::*;
     use crate::checkpoint::Source;
+    use crate::model::TopologyError;
 
     fn family(name: &'static str, claims: fn(&Checkpoint) -> Option<FamilyVariant>) -> Family {
         Family {

@@ -4,7 +4,7 @@
 use repartee_kernels::{StepOps, WeightLayout};
 
 use super::weights::Weights;
-use crate::models::LoadError;
+use crate::models::load_error::LoadError;
 
 /// Epsilon of the layer norms, torch's default.
 pub const NORM_EPS: f32 = 1e-5;

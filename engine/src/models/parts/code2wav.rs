@@ -16,7 +16,7 @@ use self::layers::{Conv, ConvNeXt, KERNEL, Snake, UpsampleBlock};
 use super::config::{Code2WavConfig, CodeInput};
 use super::decoder::{Decoder, DecoderShape, FeedForward};
 use super::weights::Weights;
-use crate::models::LoadError;
+use crate::models::load_error::LoadError;
 
 /// Most frames of one slot in one call, unless its state is made for more.
 pub const MAX_FRAMES: usize = 32;

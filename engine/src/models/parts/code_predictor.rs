@@ -10,7 +10,7 @@ use repartee_kernels::{RowSpec, SampleParams, SequenceRows, SpecLayout, StepOps}
 use super::config::CodePredictorConfig;
 use super::decoder::{Decoder, DecoderShape, FeedForward};
 use super::weights::Weights;
-use crate::models::LoadError;
+use crate::models::load_error::LoadError;
 
 /// The code predictor with its embeddings and heads.
 pub struct CodePredictor<O: StepOps> {

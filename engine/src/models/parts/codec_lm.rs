@@ -4,7 +4,7 @@ use repartee_kernels::{StepOps, WeightLayout};
 
 use super::decoder::{Decoder, DecoderShape, FeedForward};
 use super::weights::Weights;
-use crate::models::LoadError;
+use crate::models::load_error::LoadError;
 
 /// Ids at the end of the codec vocabulary that [`allowed_codes`] suppresses.
 pub const SUPPRESSED_TAIL: usize = 1024;

@@ -4,7 +4,7 @@
 use repartee_kernels::{AttentionShape, Ops, RouterShape, StateSpec};
 
 use super::weights::Weights;
-use crate::models::LoadError;
+use crate::models::load_error::LoadError;
 
 /// Sizes of a stack of layers.
 #[derive(Debug, Clone)]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::audio::log_mel::{LogMel, LogMelConfig};
 use crate::checkpoint::Checkpoint;
-use crate::models::LoadError;
+use crate::models::load_error::LoadError;
 
 /// Loads a log-mel front end with windows of `frames` frames of `bins` bins, as preprocessor_config.json says.
 pub fn load_log_mel(checkpoint: &Checkpoint, bins: usize, frames: usize) -> Result<Arc<LogMel>, LoadError> {

@@ -16,6 +16,7 @@ pub mod front_end;
 pub mod generation;
 pub mod given_text;
 pub mod given_text_stage;
+pub mod memory;
 pub mod ode;
 pub mod raw_config;
 pub mod resampled_snake;

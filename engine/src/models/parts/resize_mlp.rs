@@ -3,7 +3,7 @@
 use repartee_kernels::Ops;
 
 use super::weights::Weights;
-use crate::models::LoadError;
+use crate::models::load_error::LoadError;
 
 /// MLP of `linear_fc1`, silu and `linear_fc2`.
 pub struct ResizeMlp<O: Ops> {

@@ -3,7 +3,7 @@
 
 use repartee_kernels::{Ops, WeightLayout};
 
-use crate::models::LoadError;
+use crate::models::load_error::LoadError;
 use crate::models::parts::weights::Weights;
 
 /// Rows of one product; bounds the size of the copies for a long recording.

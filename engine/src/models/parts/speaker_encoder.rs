@@ -7,7 +7,7 @@ use super::checks::{CheckResult, ConfigSection};
 use super::config::SpeakerEncoderConfig;
 use super::rows::{ConvShape, HostConv, HostRows};
 use super::weights::Weights;
-use crate::models::LoadError;
+use crate::models::load_error::LoadError;
 
 /// Least variance of a channel.
 const LEAST_VARIANCE: f32 = 1e-12;

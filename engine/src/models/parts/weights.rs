@@ -3,7 +3,7 @@
 use repartee_kernels::{DType, Ops, RandomDraw, RandomTensor, RawTensor, WeightFormat, WeightLayout, WeightPart};
 
 use crate::checkpoint::{Checkpoint, TensorData, TensorView};
-use crate::models::LoadError;
+use crate::models::load_error::LoadError;
 use crate::weight_policy::WeightPolicy;
 
 /// Tensors of a checkpoint whose names begin with a prefix.

@@ -11,7 +11,7 @@ use super::config::AudioTowerConfig;
 use crate::device::Device;
 use crate::elements::AudioRows;
 use crate::model::{Encoder, WindowInput};
-use crate::models::LoadError;
+use crate::models::load_error::LoadError;
 use crate::models::parts::audio_layer::{AudioLayer, AudioShape, NORM_EPS, linear, norm, sinusoids};
 use crate::models::parts::weights::Weights;
 use crate::weight_policy::WeightPolicy;

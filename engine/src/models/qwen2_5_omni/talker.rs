@@ -4,7 +4,7 @@ use repartee_kernels::{StepOps, WeightLayout};
 
 use super::config::TalkerConfig;
 use super::thinker::text_shape;
-use crate::models::LoadError;
+use crate::models::load_error::LoadError;
 use crate::models::parts::codec_lm::CodecLm;
 use crate::models::parts::decoder::FeedForward;
 use crate::models::parts::weights::Weights;

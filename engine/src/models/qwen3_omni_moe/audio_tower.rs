@@ -8,7 +8,7 @@ use repartee_kernels::row_spec::{SegmentSection, SpecSection};
 use repartee_kernels::{ReadBack, RowSpec, SpecLayout, StepKey, StepOps, WeightLayout};
 
 use super::config::AudioConfig;
-use crate::models::LoadError;
+use crate::models::load_error::LoadError;
 use crate::models::parts::audio_layer::{AudioLayer, AudioShape, NORM_EPS, linear, norm, sinusoids};
 use crate::models::parts::weights::Weights;
 

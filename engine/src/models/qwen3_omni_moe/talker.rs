@@ -5,7 +5,7 @@ use repartee_kernels::StepOps;
 
 use super::config::TalkerConfig;
 use super::thinker::{experts, text_shape};
-use crate::models::LoadError;
+use crate::models::load_error::LoadError;
 use crate::models::parts::code_predictor::CodePredictor;
 use crate::models::parts::codec_lm::{CodecLm, allowed_codes};
 use crate::models::parts::resize_mlp::ResizeMlp;

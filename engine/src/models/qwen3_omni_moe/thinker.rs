@@ -6,7 +6,7 @@ use repartee_kernels::{RouterShape, StepOps};
 
 use super::config::{TextConfig, ThinkerConfig};
 use crate::device::Device;
-use crate::models::LoadError;
+use crate::models::load_error::LoadError;
 use crate::models::parts::decoder::{Decoder, DecoderShape, FeedForward};
 use crate::models::parts::thinker_stage::ThinkerModel;
 use crate::models::parts::weights::Weights;

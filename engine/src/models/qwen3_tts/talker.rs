@@ -3,7 +3,7 @@
 use repartee_kernels::{StepOps, WeightLayout};
 
 use super::config::TalkerConfig;
-use crate::models::LoadError;
+use crate::models::load_error::LoadError;
 use crate::models::parts::code_predictor::CodePredictor;
 use crate::models::parts::codec_lm::{CodecLm, allowed_codes};
 use crate::models::parts::decoder::{DecoderShape, FeedForward};

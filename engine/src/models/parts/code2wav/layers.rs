@@ -2,7 +2,7 @@
 
 use repartee_kernels::{StateSpec, StepOps, StreamLevel, WeightLayout};
 
-use crate::models::LoadError;
+use crate::models::load_error::LoadError;
 use crate::models::parts::weights::Weights;
 
 /// Taps of the causal convolutions.

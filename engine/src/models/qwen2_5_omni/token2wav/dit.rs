@@ -9,7 +9,7 @@ use repartee_kernels::{Ops, RowSpec, SequenceRows, SpecLayout, StepOps, WeightLa
 use super::config::DitConfig;
 use super::prepared::{Prepared, columns};
 use super::sections::{CrossBlockLists, DitSections, NeighbourBlocks};
-use crate::models::LoadError;
+use crate::models::load_error::LoadError;
 use crate::models::parts::weights::Weights;
 
 /// Epsilon added to variances in norms.

@@ -46,7 +46,7 @@ use self::solver::solver;
 use self::voice::Voice;
 use crate::checkpoint::Checkpoint;
 use crate::model::Codec;
-use crate::models::LoadError;
+use crate::models::load_error::LoadError;
 use crate::models::parts::ode::Rk4;
 use crate::models::parts::weights::Weights;
 

@@ -4,7 +4,7 @@
 
 use repartee_kernels::Ops;
 
-use crate::models::LoadError;
+use crate::models::load_error::LoadError;
 use crate::models::parts::weights::Weights;
 
 /// Numbers of a time before its projections; hard-coded in the reference.

@@ -7,7 +7,7 @@ use super::config::DitConfig;
 use super::dit::{LAST_PARTS, part};
 use super::modulation::{modulation, times};
 use super::voice::Voice;
-use crate::models::LoadError;
+use crate::models::load_error::LoadError;
 use crate::models::parts::rows::HostRows;
 use crate::models::parts::speaker_encoder::SpeakerEncoder;
 use crate::models::parts::weights::Weights;

@@ -12,7 +12,7 @@ use super::config::CloningConfig;
 use super::voices::{Cloned, VoiceList};
 use crate::checkpoint::Checkpoint;
 use crate::model::Voices;
-use crate::models::LoadError;
+use crate::models::load_error::LoadError;
 use crate::models::parts::speaker_encoder::SpeakerEncoder;
 use crate::models::parts::weights::Weights;
 use crate::text::Tokenizer;

@@ -3,7 +3,7 @@
 
 use repartee_kernels::{AttentionShape, Ops, SequenceRows, StateSpec, WeightLayout};
 
-use crate::models::LoadError;
+use crate::models::load_error::LoadError;
 use crate::models::parts::rows::{ConvShape, HostConv, HostRows, Padding};
 use crate::models::parts::weights::Weights;
 use crate::models::qwen3_tts::config::SpeechEncoderConfig;
