@@ -13,8 +13,9 @@ pub use crate::model::{
     ToolCallTokens, ToolTemplate, Voices, WindowInput,
 };
 pub use crate::models::family::FamilyVariant;
+pub use crate::models::parts::depth::code_predictor;
 pub use crate::models::parts::memory::{SlotBytes, fit_slots};
-pub use crate::models::parts::{autoregressive, code_predictor, decoder, slot_rows, weights};
+pub use crate::models::parts::{autoregressive, decoder, slot_rows, weights};
 pub use crate::models::{load_model, worker_pool};
 pub use crate::scheduler::{Gauges, Scheduler, Tick, Times};
 pub use crate::sequence::BlockPool;
@@ -25,22 +26,24 @@ pub use crate::text::Tokenizer;
 
 /// Internals of the Qwen2.5-Omni family.
 pub mod qwen2_5_omni {
-    pub use crate::models::parts::ode::{OdeState, Rk4};
+    pub use crate::models::parts::flow_matching::config::DitConfig;
+    pub use crate::models::parts::flow_matching::dit::{Dit, DitWindow};
+    pub use crate::models::parts::flow_matching::noise::Noise;
+    pub use crate::models::parts::flow_matching::prepared::Prepared;
+    pub use crate::models::parts::flow_matching::solver::{OdeState, Rk4};
+    pub use crate::models::parts::flow_matching::stage::DitStage;
+    pub use crate::models::parts::flow_matching::voice::Voice;
+    pub use crate::models::parts::flow_matching::window::{Window, guide, solver};
     pub use crate::models::parts::rows::HostRows;
     pub use crate::models::parts::speaker_encoder::SpeakerEncoder;
     pub use crate::models::parts::thinker_stage::ThinkerModel;
+    pub use crate::models::parts::vocoder::bigvgan::BigVgan;
+    pub use crate::models::parts::vocoder::bigvgan_stage::BigVganStage;
+    pub use crate::models::parts::vocoder::config::BigVganConfig;
     pub use crate::models::qwen2_5_omni::audio_tower::tokens;
     pub use crate::models::qwen2_5_omni::config::Config;
     pub use crate::models::qwen2_5_omni::talker::ends;
-    pub use crate::models::qwen2_5_omni::token2wav::bigvgan::BigVgan;
-    pub use crate::models::qwen2_5_omni::token2wav::bigvgan_stage::BigVganStage;
-    pub use crate::models::qwen2_5_omni::token2wav::config::{BigVganConfig, DitConfig, Token2WavConfig};
-    pub use crate::models::qwen2_5_omni::token2wav::dit::{Dit, DitWindow};
-    pub use crate::models::qwen2_5_omni::token2wav::dit_stage::DitStage;
-    pub use crate::models::qwen2_5_omni::token2wav::noise::Noise;
-    pub use crate::models::qwen2_5_omni::token2wav::prepared::Prepared;
-    pub use crate::models::qwen2_5_omni::token2wav::solver::{Window, guide, solver};
-    pub use crate::models::qwen2_5_omni::token2wav::voice::Voice;
+    pub use crate::models::qwen2_5_omni::token2wav::config::Token2WavConfig;
     pub use crate::models::qwen2_5_omni::token2wav::{SAMPLE_RATE, Token2Wav};
     pub use crate::models::qwen2_5_omni::voices::load_speakers;
     pub use crate::models::qwen2_5_omni::{Qwen25Omni, load};
@@ -48,8 +51,8 @@ pub mod qwen2_5_omni {
 
 /// Internals of the Qwen3-Omni family.
 pub mod qwen3_omni_moe {
-    pub use crate::models::parts::code2wav::{Code2Wav, Code2WavState, MAX_FRAMES};
-    pub use crate::models::parts::code2wav_stage::Code2WavStage;
+    pub use crate::models::parts::vocoder::code2wav::{Code2Wav, Code2WavState, MAX_FRAMES};
+    pub use crate::models::parts::vocoder::code2wav_stage::Code2WavStage;
     pub use crate::models::qwen3_omni_moe::audio_tower::{AudioTower, Window, tokens};
     pub use crate::models::qwen3_omni_moe::config::Config;
     pub use crate::models::qwen3_omni_moe::generation::GenerationConfig;
@@ -58,8 +61,8 @@ pub mod qwen3_omni_moe {
 
 /// Internals of the Qwen3-TTS family.
 pub mod qwen3_tts {
-    pub use crate::models::parts::code2wav::{Code2Wav, Code2WavState, MAX_FRAMES};
     pub use crate::models::parts::rows::HostRows;
+    pub use crate::models::parts::vocoder::code2wav::{Code2Wav, Code2WavState, MAX_FRAMES};
     pub use crate::models::qwen3_tts::cloning::{Encoders, mel};
     pub use crate::models::qwen3_tts::config::Config;
     pub use crate::models::qwen3_tts::generation::GenerationConfig;

@@ -9,7 +9,7 @@
 //! - voices, the geometry of its codec, and the bytes of a slot in all stages ([`SlotBytes`](parts::memory::SlotBytes)).
 //!
 //! [`parts`] holds code that several families share: a thinker is a [`ThinkerModel`](parts::thinker_stage::ThinkerModel), a talker
-//! a [`TalkerModel`](parts::talker_stage::TalkerModel), and [`parts::raw_config`] has sections of config.json.
+//! a [`TalkerModel`](parts::talker::stage::TalkerModel), and [`parts::raw_config`] has sections of config.json.
 
 pub mod family;
 pub mod load_error;

@@ -34,7 +34,7 @@ use super::parts::front_end::load_log_mel;
 use super::parts::generation::{Defaults, Generation};
 use super::parts::memory::{SlotBytes, fit_slots};
 use super::parts::slot_rows::SlotRows;
-use super::parts::talker_stage::{TalkerLm, TalkerSizes};
+use super::parts::talker::stage::{TalkerLm, TalkerSizes};
 use super::parts::thinker_stage::{HiddenRows, ThinkerLm};
 use super::parts::weights::Weights;
 use crate::checkpoint::{Checkpoint, CheckpointError};

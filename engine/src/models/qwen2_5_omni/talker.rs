@@ -5,8 +5,8 @@ use repartee_kernels::{StepOps, WeightLayout};
 use super::config::TalkerConfig;
 use super::thinker::text_shape;
 use crate::models::load_error::LoadError;
-use crate::models::parts::codec_lm::CodecLm;
 use crate::models::parts::decoder::FeedForward;
+use crate::models::parts::talker::codec_lm::CodecLm;
 use crate::models::parts::weights::Weights;
 
 /// Logit high enough that greedy sampling picks its id.

@@ -18,11 +18,11 @@ use super::thinker::Thinker;
 use crate::device::Device;
 use crate::elements::Element;
 use crate::models::parts::autoregressive::{StepContext, StepInput, StepShape};
-use crate::models::parts::codec_lm::CodecLm;
 use crate::models::parts::generation::Generation;
 use crate::models::parts::slot_rows::SlotRows;
-use crate::models::parts::speech_state::SpokenUtterance;
-use crate::models::parts::talker_stage::TalkerModel;
+use crate::models::parts::talker::codec_lm::CodecLm;
+use crate::models::parts::talker::speech_state::SpokenUtterance;
+use crate::models::parts::talker::stage::TalkerModel;
 use crate::stage::{EdgeKind, ResponseParams, StageEnd, StageItem};
 
 /// Rows between the prompt and the first code.

@@ -8,9 +8,9 @@ use repartee_kernels::random::normal;
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 
-use super::token2wav::config::DitConfig;
-use super::token2wav::voice::Voice;
 use crate::checkpoint::{Checkpoint, CheckpointError};
+use crate::models::parts::flow_matching::config::DitConfig;
+use crate::models::parts::flow_matching::voice::Voice;
 
 /// Published file of the speakers.
 const PUBLISHED: &str = "spk_dict.pt";

@@ -6,9 +6,9 @@ use repartee_kernels::StepOps;
 use super::config::TalkerConfig;
 use super::thinker::{experts, text_shape};
 use crate::models::load_error::LoadError;
-use crate::models::parts::code_predictor::CodePredictor;
-use crate::models::parts::codec_lm::{CodecLm, allowed_codes};
-use crate::models::parts::resize_mlp::ResizeMlp;
+use crate::models::parts::depth::code_predictor::CodePredictor;
+use crate::models::parts::talker::codec_lm::{CodecLm, allowed_codes};
+use crate::models::parts::talker::resize_mlp::ResizeMlp;
 use crate::models::parts::weights::Weights;
 
 /// The talker with its code predictor.

@@ -17,11 +17,11 @@ use super::thinker::Thinker;
 use crate::device::Device;
 use crate::elements::{Element, ElementValue};
 use crate::models::parts::autoregressive::{StepContext, StepInput, StepShape};
-use crate::models::parts::codec_lm::CodecLm;
-use crate::models::parts::frames::{FrameDecoder, FrameSections, MAX_SLOTS};
 use crate::models::parts::slot_rows::SlotRows;
-use crate::models::parts::speech_state::SpokenUtterance;
-use crate::models::parts::talker_stage::TalkerModel;
+use crate::models::parts::talker::codec_lm::CodecLm;
+use crate::models::parts::talker::frames::{FrameDecoder, FrameSections, MAX_SLOTS};
+use crate::models::parts::talker::speech_state::SpokenUtterance;
+use crate::models::parts::talker::stage::TalkerModel;
 use crate::stage::{EdgeKind, ResponseParams, StageItem};
 
 /// Rows between the user rows and the first frame: the response's header and its first text token.

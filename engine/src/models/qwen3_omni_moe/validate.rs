@@ -2,7 +2,7 @@
 
 use super::config::{AudioConfig, Config, TalkerConfig, TextConfig};
 use crate::models::parts::checks::{CheckResult, ConfigSection};
-use crate::models::parts::codec_lm::SUPPRESSED_TAIL;
+use crate::models::parts::talker::codec_lm::SUPPRESSED_TAIL;
 
 /// Half the mel frames of a window. The reference hard-codes 13 output rows for 100 mel frames, the result of its
 /// convolutions.

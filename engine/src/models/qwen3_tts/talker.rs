@@ -4,10 +4,10 @@ use repartee_kernels::{StepOps, WeightLayout};
 
 use super::config::TalkerConfig;
 use crate::models::load_error::LoadError;
-use crate::models::parts::code_predictor::CodePredictor;
-use crate::models::parts::codec_lm::{CodecLm, allowed_codes};
 use crate::models::parts::decoder::{DecoderShape, FeedForward};
-use crate::models::parts::resize_mlp::ResizeMlp;
+use crate::models::parts::depth::code_predictor::CodePredictor;
+use crate::models::parts::talker::codec_lm::{CodecLm, allowed_codes};
+use crate::models::parts::talker::resize_mlp::ResizeMlp;
 use crate::models::parts::weights::Weights;
 
 /// Least number of frames in a response; hard-coded in the reference.

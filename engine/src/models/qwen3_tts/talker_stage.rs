@@ -15,10 +15,10 @@ use super::voices::{Cloned, Voice, VoiceList};
 use crate::device::Device;
 use crate::elements::{Element, ElementValue};
 use crate::models::parts::autoregressive::{Sampler, StepContext, StepInput, StepShape};
-use crate::models::parts::codec_lm::CodecLm;
-use crate::models::parts::frames::{FrameDecoder, FrameSections, MAX_SLOTS};
-use crate::models::parts::speech_state::SpokenUtterance;
-use crate::models::parts::talker_stage::TalkerModel;
+use crate::models::parts::talker::codec_lm::CodecLm;
+use crate::models::parts::talker::frames::{FrameDecoder, FrameSections, MAX_SLOTS};
+use crate::models::parts::talker::speech_state::SpokenUtterance;
+use crate::models::parts::talker::stage::TalkerModel;
 use crate::stage::{EdgeKind, ResponseParams, StageItem};
 
 /// The talker with its code predictor, special tokens and voices.

@@ -3,7 +3,7 @@
 use super::cloning::mel;
 use super::config::{CloningConfig, Config, VoiceSource};
 use crate::models::parts::checks::{CheckResult, ConfigSection};
-use crate::models::parts::codec_lm::SUPPRESSED_TAIL;
+use crate::models::parts::talker::codec_lm::SUPPRESSED_TAIL;
 
 impl Config {
     /// Refuses unsupported configurations, by fields of config.json.

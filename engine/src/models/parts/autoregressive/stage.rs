@@ -1,6 +1,7 @@
 //! The generic stage: prompts, prefix reuse, and handling of samples.
 
 mod launch;
+mod launched;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -8,8 +9,8 @@ use std::time::Duration;
 use repartee_engine_api::SessionError;
 use repartee_kernels::{ReadBack, RowSpec, StateSpec, StepOps};
 
-use self::launch::Launched;
-use super::{BLOCK, CausalLm, SampleOutcome, SlotState};
+use self::launched::Launched;
+use super::causal_lm::{BLOCK, CausalLm, SampleOutcome, SlotState};
 use crate::device::Device;
 use crate::elements::Element;
 use crate::sequence::{BlockPool, Sequence};

@@ -5,8 +5,10 @@ use serde::Deserialize;
 
 use crate::checkpoint::{Checkpoint, CheckpointError};
 use crate::models::parts::checks::{CheckResult, ConfigSection};
-use crate::models::parts::config::{Rope, SpeakerEncoderConfig};
+use crate::models::parts::config::SpeakerEncoderConfig;
+use crate::models::parts::flow_matching::config::DitConfig;
 use crate::models::parts::raw_config::{RawSpeakerEncoder, RopeTable, checked, rope};
+use crate::models::parts::vocoder::config::BigVganConfig;
 
 /// Both models: codes to a mel spectrogram, and the spectrogram to samples.
 #[derive(Debug, Clone, PartialEq)]
@@ -15,58 +17,6 @@ pub struct Token2WavConfig {
     pub dit: DitConfig,
     /// Configuration from `bigvgan_config`.
     pub bigvgan: BigVganConfig,
-}
-
-/// Sizes of the diffusion transformer.
-#[derive(Debug, Clone, PartialEq)]
-pub struct DitConfig {
-    /// Width of a row.
-    pub hidden_size: usize,
-    /// Number of layers.
-    pub num_hidden_layers: usize,
-    /// Number of attention heads; the first is rotated, the others have no positions.
-    pub num_attention_heads: usize,
-    /// Width of a head.
-    pub head_dim: usize,
-    /// Inner width of a feed-forward block, as a multiple of the row width.
-    pub ff_mult: usize,
-    /// Width of a code's embedding.
-    pub emb_dim: usize,
-    /// Rotary position embedding of the first head.
-    pub rope: Rope,
-    /// Mel frames of a block. A frame attends to its own block, in some layers also to a neighbouring one.
-    pub block_size: usize,
-    /// Layers in which a block attends to the one after it.
-    pub look_ahead_layers: Vec<usize>,
-    /// Layers in which a block attends to the one before it.
-    pub look_backward_layers: Vec<usize>,
-    /// Mel frames of a code.
-    pub repeats: usize,
-    /// Number of codes; the embedding has one more.
-    pub num_embeds: usize,
-    /// Mel bins of a frame.
-    pub mel_dim: usize,
-    /// Width of a voice's conditioning row.
-    pub enc_emb_dim: usize,
-    /// Sizes of the speaker encoder.
-    pub speaker: SpeakerEncoderConfig,
-}
-
-/// Sizes of the vocoder.
-#[derive(Debug, Clone, PartialEq)]
-pub struct BigVganConfig {
-    /// Mel bins of a frame.
-    pub mel_dim: usize,
-    /// Channels after the first convolution; each upsampling halves them.
-    pub upsample_initial_channel: usize,
-    /// Number of taps of each residual block of a level.
-    pub resblock_kernel_sizes: Vec<usize>,
-    /// Dilations of each residual block.
-    pub resblock_dilation_sizes: Vec<Vec<usize>>,
-    /// Factors of upsampling.
-    pub upsample_rates: Vec<usize>,
-    /// Number of taps of each upsampling.
-    pub upsample_kernel_sizes: Vec<usize>,
 }
 
 impl Token2WavConfig {
@@ -82,17 +32,6 @@ impl Token2WavConfig {
 }
 
 impl DitConfig {
-    /// Number of codes in a block.
-    pub fn block_codes(&self) -> usize {
-        self.block_size / self.repeats
-    }
-
-    /// Number of blocks before and after a block that its evaluation depends on: each layer that attends beyond its own
-    /// block adds one.
-    pub fn window_blocks(&self) -> (usize, usize) {
-        (self.look_backward_layers.len(), self.look_ahead_layers.len())
-    }
-
     fn check(&self) -> CheckResult {
         let at = ConfigSection("token2wav_config.dit_config");
         at.positive("hidden_size", self.hidden_size)?;
@@ -119,11 +58,6 @@ impl DitConfig {
 }
 
 impl BigVganConfig {
-    /// Samples of a mel frame.
-    pub fn samples_per_frame(&self) -> usize {
-        self.upsample_rates.iter().product()
-    }
-
     fn check(&self, mel_dim: usize) -> CheckResult {
         let at = ConfigSection("token2wav_config.bigvgan_config");
         at.equal("mel_dim", self.mel_dim, "dit_config.mel_dim", mel_dim)?;

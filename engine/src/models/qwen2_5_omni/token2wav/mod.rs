@@ -9,8 +9,8 @@
 //! steps of [`Rk4`], each of four evaluations of two rows), and each evaluation extends the reach. So no part of a
 //! response has the same frames as in a solve of the whole.
 //!
-//! This implementation therefore solves each block on its window ([`solver::Window`]): 48 frames before it, the block
-//! and 24 frames after it, or as many as exist. Both hand-off modes do the same. The noise ([`noise::Noise`]) depends
+//! This implementation therefore solves each block on its window ([`Window`](crate::models::parts::flow_matching::window::Window)): 48 frames before it, the block
+//! and 24 frames after it, or as many as exist. Both hand-off modes do the same. The noise ([`Noise`](crate::models::parts::flow_matching::noise::Noise)) depends
 //! only on the seed, the response and the frame. The bits do not depend on the arrival of the codes, the batch or the
 //! threads. A test measures the difference from the reference's sound.
 //!
@@ -22,32 +22,22 @@
 //! precision, as in the reference. The transformer takes about 10 TFLOP for a second of sound, far from real time on a
 //! CPU.
 
-pub mod bigvgan;
-pub mod bigvgan_stage;
 pub mod config;
-pub mod dit;
-pub mod dit_stage;
-mod modulation;
-pub mod noise;
-pub mod prepared;
-mod sections;
-pub mod solver;
-pub mod voice;
 
 use repartee_kernels::{Ops, StepOps};
 
-use self::bigvgan::BigVgan;
-use self::bigvgan_stage::BigVganStage;
 use self::config::Token2WavConfig;
-use self::dit::Dit;
-use self::dit_stage::DitStage;
-use self::prepared::Prepared;
-use self::solver::solver;
-use self::voice::Voice;
 use crate::checkpoint::Checkpoint;
 use crate::model::Codec;
 use crate::models::load_error::LoadError;
-use crate::models::parts::ode::Rk4;
+use crate::models::parts::flow_matching::dit::Dit;
+use crate::models::parts::flow_matching::prepared::Prepared;
+use crate::models::parts::flow_matching::solver::Rk4;
+use crate::models::parts::flow_matching::stage::DitStage;
+use crate::models::parts::flow_matching::voice::Voice;
+use crate::models::parts::flow_matching::window::solver;
+use crate::models::parts::vocoder::bigvgan::BigVgan;
+use crate::models::parts::vocoder::bigvgan_stage::BigVganStage;
 use crate::models::parts::weights::Weights;
 
 /// Output sample rate in Hz; no configuration field holds it.

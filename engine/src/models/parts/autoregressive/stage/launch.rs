@@ -5,32 +5,10 @@ use repartee_engine_api::SessionError;
 use repartee_kernels::row_spec::{BatchSection, SpecSection};
 use repartee_kernels::{RowSpec, SequenceRows, SpecLayout, StepOps};
 
-use super::super::{BLOCK, CausalLm, Decoding, Sampler, StepContext, StepInput, StepShape};
+use super::super::causal_lm::{BLOCK, CausalLm, Decoding, Sampler, StepContext, StepInput, StepShape};
 use super::Autoregressive;
+use super::launched::{Launched, SlotRowsInStep};
 use crate::stage::{BatchEntry, EdgeKind, Outbox, StageItem};
-
-/// A step that the device computes.
-pub(super) struct Launched<T> {
-    ticket: T,
-    fits: Vec<SlotRowsInStep>,
-    /// Indices of the fits that sample.
-    samplers: Vec<usize>,
-    /// Number of ids in each list that is read back.
-    sampled: usize,
-}
-
-/// Rows of a slot in a step.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct SlotRowsInStep {
-    pub(super) slot: usize,
-    /// Epoch of the slot at launch. If it differs at collection, the sample is dropped.
-    epoch: u64,
-    /// Position of the first row.
-    pub(super) from: usize,
-    pub(super) rows: usize,
-    /// Rows that are prompt positions and still cached; later stages get these positions.
-    context: usize,
-}
 
 /// Sections of the row spec that a step uses.
 struct StepSections<P> {

@@ -7,10 +7,10 @@ use std::slice;
 use repartee_kernels::row_spec::{BatchSection, SampleSection, SpecSection};
 use repartee_kernels::{RowSpec, SampleParams, SequenceRows, SpecLayout, StepOps};
 
-use super::config::CodePredictorConfig;
-use super::decoder::{Decoder, DecoderShape, FeedForward};
-use super::weights::Weights;
 use crate::models::load_error::LoadError;
+use crate::models::parts::config::CodePredictorConfig;
+use crate::models::parts::decoder::{Decoder, DecoderShape, FeedForward};
+use crate::models::parts::weights::Weights;
 
 /// The code predictor with its embeddings and heads.
 pub struct CodePredictor<O: StepOps> {

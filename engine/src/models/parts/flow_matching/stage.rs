@@ -11,9 +11,9 @@ use repartee_kernels::{ReadBack, RowSpec, SpecLayout, StepKey, StepOps};
 use super::config::DitConfig;
 use super::dit::{Dit, DitWindow};
 use super::noise::Noise;
-use super::solver::{Window, guide};
+use super::solver::{OdeState, Rk4};
+use super::window::{Window, guide};
 use crate::device::Device;
-use crate::models::parts::ode::{OdeState, Rk4};
 use crate::models::parts::slot_streams::SlotStreams;
 use crate::stage::{BatchEntry, EdgeKind, Outbox, RowKind, RunnableRows, Stage, StageEnd, StageItem};
 

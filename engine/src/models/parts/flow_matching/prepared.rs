@@ -4,8 +4,7 @@
 use repartee_kernels::{Ops, WeightLayout};
 
 use super::config::DitConfig;
-use super::dit::{LAST_PARTS, part};
-use super::modulation::{modulation, times};
+use super::modulation::{LAST_PARTS, modulation, part, times};
 use super::voice::Voice;
 use crate::models::load_error::LoadError;
 use crate::models::parts::rows::HostRows;

@@ -10,6 +10,20 @@ use crate::models::parts::weights::Weights;
 /// Numbers of a time before its projections; hard-coded in the reference.
 const TIME_FREQUENCIES: usize = 256;
 
+/// Parts of a layer's modulation, in the reference's order.
+pub(super) mod part {
+    pub const SHIFT_ATTENTION: usize = 0;
+    pub const SCALE_ATTENTION: usize = 1;
+    pub const GATE_ATTENTION: usize = 2;
+    pub const SHIFT_MLP: usize = 3;
+    pub const SCALE_MLP: usize = 4;
+    pub const GATE_MLP: usize = 5;
+    pub const COUNT: usize = 6;
+}
+
+/// Number of parts of the last norm's modulation.
+pub(super) const LAST_PARTS: usize = 2;
+
 /// Embeds the times as rows, after `DiTTimestepEmbedding` and the activation that every layer first applies to it.
 pub fn times<O: Ops>(ops: &O, w: &Weights<'_, O>, times: &[f32], hidden: usize) -> Result<O::T, LoadError> {
     let half = TIME_FREQUENCIES / 2;

@@ -4,7 +4,7 @@
 use std::f32::consts::FRAC_PI_2;
 
 use super::config::DitConfig;
-use crate::models::parts::ode::Rk4;
+use super::solver::Rk4;
 
 /// Number of time points, first and last included; the reference's default, which no published configuration changes.
 const POINTS: usize = 10;

@@ -7,6 +7,7 @@
 use repartee_kernels::{Ops, RowSpec, SequenceRows, SpecLayout, StepOps, WeightLayout};
 
 use super::config::DitConfig;
+use super::modulation::{LAST_PARTS, part};
 use super::prepared::{Prepared, columns};
 use super::sections::{CrossBlockLists, DitSections, NeighbourBlocks};
 use crate::models::load_error::LoadError;
@@ -14,20 +15,6 @@ use crate::models::parts::weights::Weights;
 
 /// Epsilon added to variances in norms.
 const EPS: f32 = 1e-6;
-
-/// Parts of a layer's modulation, in the reference's order.
-pub(super) mod part {
-    pub const SHIFT_ATTENTION: usize = 0;
-    pub const SCALE_ATTENTION: usize = 1;
-    pub const GATE_ATTENTION: usize = 2;
-    pub const SHIFT_MLP: usize = 3;
-    pub const SCALE_MLP: usize = 4;
-    pub const GATE_MLP: usize = 5;
-    pub const COUNT: usize = 6;
-}
-
-/// Number of parts of the last norm's modulation.
-pub(super) const LAST_PARTS: usize = 2;
 
 /// Input of one window for an evaluation.
 #[derive(Debug, Clone, Copy)]

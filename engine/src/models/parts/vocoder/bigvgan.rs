@@ -8,8 +8,8 @@ use repartee_kernels::row_spec::{SegmentSection, SpecSection};
 use repartee_kernels::{Ops, RowSpec, SpecLayout, StepOps, WeightLayout};
 
 use super::config::BigVganConfig;
+use super::resampled_snake::{REACH, ResampledSnake, filter};
 use crate::models::load_error::LoadError;
-use crate::models::parts::resampled_snake::{REACH, ResampledSnake, filter};
 use crate::models::parts::weights::Weights;
 
 /// Taps of the first and of the last convolution.

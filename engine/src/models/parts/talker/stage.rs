@@ -14,10 +14,12 @@ use repartee_engine_api::Role;
 use repartee_kernels::ops::NO_ID;
 use repartee_kernels::{RowSpec, SpecLayout, StepOps, StepOutputs};
 
-use super::autoregressive::{BLOCK, CausalLm, SampleOutcome, SlotState, StepContext, StepInput, StepShape};
 use super::codec_lm::CodecLm;
 use super::speech_state::{AfterUtterance, SpeechState, SpokenUtterance};
 use crate::elements::Element;
+use crate::models::parts::autoregressive::{
+    BLOCK, CausalLm, SampleOutcome, SlotState, StepContext, StepInput, StepShape,
+};
 use crate::sequence::BlockPool;
 use crate::stage::{ContextBudget, EdgeKind, Outbox, ResponseParams, StageEnd, StageItem};
 

@@ -2,8 +2,8 @@
 
 use repartee_kernels::Ops;
 
-use super::weights::Weights;
 use crate::models::load_error::LoadError;
+use crate::models::parts::weights::Weights;
 
 /// MLP of `linear_fc1`, silu and `linear_fc2`.
 pub struct ResizeMlp<O: Ops> {

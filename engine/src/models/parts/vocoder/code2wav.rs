@@ -13,10 +13,10 @@ use repartee_kernels::row_spec::{BatchSection, SpecSection, StreamSection};
 use repartee_kernels::{RowSpec, SequenceRows, SpecLayout, StepOps, StreamLevel, StreamRows, WeightLayout};
 
 use self::layers::{Conv, ConvNeXt, KERNEL, Snake, UpsampleBlock};
-use super::config::{Code2WavConfig, CodeInput};
-use super::decoder::{Decoder, DecoderShape, FeedForward};
-use super::weights::Weights;
 use crate::models::load_error::LoadError;
+use crate::models::parts::config::{Code2WavConfig, CodeInput};
+use crate::models::parts::decoder::{Decoder, DecoderShape, FeedForward};
+use crate::models::parts::weights::Weights;
 
 /// Most frames of one slot in one call, unless its state is made for more.
 pub const MAX_FRAMES: usize = 32;

@@ -10,8 +10,8 @@ use repartee_engine_api::SessionError;
 use repartee_kernels::{ReadBack, RowSpec, SpecLayout, StepKey, StepOps, StreamRows};
 
 use super::code2wav::{Code2Wav, Code2WavState, MAX_FRAMES};
-use super::slot_streams::SlotStreams;
 use crate::device::Device;
+use crate::models::parts::slot_streams::SlotStreams;
 use crate::stage::{BatchEntry, EdgeKind, Outbox, RowKind, RunnableRows, Stage, StageEnd, StageItem};
 
 /// Name of the stage.

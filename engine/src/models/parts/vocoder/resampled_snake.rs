@@ -5,8 +5,8 @@ use std::f64::consts::PI;
 
 use repartee_kernels::{FILTER_TAPS, Ops, StepOps, WeightLayout};
 
-use super::weights::Weights;
 use crate::models::load_error::LoadError;
+use crate::models::parts::weights::Weights;
 
 /// Rows on either side that a result depends on.
 pub const REACH: usize = 5;

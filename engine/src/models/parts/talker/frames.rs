@@ -5,9 +5,9 @@ use repartee_engine_api::Sampling;
 use repartee_kernels::row_spec::{SampleSection, SpecSection};
 use repartee_kernels::{NO_ROW, RowSpec, SpecLayout, StateSpec, StepOps};
 
-use super::autoregressive::{Sampler, StepInput, StepShape};
-use super::code_predictor::{CodePredictor, PredictorSections};
 use super::codec_lm::CodecLm;
+use crate::models::parts::autoregressive::{Sampler, StepInput, StepShape};
+use crate::models::parts::depth::code_predictor::{CodePredictor, PredictorSections};
 
 /// Most slots whose frames one step completes.
 pub const MAX_SLOTS: usize = 128;

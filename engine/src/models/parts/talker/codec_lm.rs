@@ -2,9 +2,9 @@
 
 use repartee_kernels::{StepOps, WeightLayout};
 
-use super::decoder::{Decoder, DecoderShape, FeedForward};
-use super::weights::Weights;
 use crate::models::load_error::LoadError;
+use crate::models::parts::decoder::{Decoder, DecoderShape, FeedForward};
+use crate::models::parts::weights::Weights;
 
 /// Ids at the end of the codec vocabulary that [`allowed_codes`] suppresses.
 pub const SUPPRESSED_TAIL: usize = 1024;

@@ -1,0 +1,3 @@
+//! Depth models: all codes of a frame but the first.
+
+pub mod code_predictor;
