@@ -36,7 +36,6 @@ pub mod qwen2_5_omni {
     pub use crate::models::parts::flow_matching::window::{Window, guide, solver};
     pub use crate::models::parts::rows::HostRows;
     pub use crate::models::parts::speaker_encoder::SpeakerEncoder;
-    pub use crate::models::parts::thinker_stage::ThinkerModel;
     pub use crate::models::parts::vocoder::bigvgan::BigVgan;
     pub use crate::models::parts::vocoder::bigvgan_stage::BigVganStage;
     pub use crate::models::parts::vocoder::config::BigVganConfig;

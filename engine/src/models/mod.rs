@@ -8,8 +8,8 @@
 //!   [`parts::autoregressive::Autoregressive`], which has prefix reuse, sampling, limits and stops;
 //! - voices, the geometry of its codec, and the bytes of a slot in all stages ([`SlotBytes`](parts::memory::SlotBytes)).
 //!
-//! [`parts`] holds code that several families share: a thinker is a [`ThinkerModel`](parts::thinker_stage::ThinkerModel), a talker
-//! a [`TalkerModel`](parts::talker::stage::TalkerModel), and [`parts::raw_config`] has sections of config.json.
+//! [`parts`] holds code that several families share: a thinker is a [`LanguageModel`](parts::language_model::LanguageModel), a
+//! talker a [`TalkerModel`](parts::talker::stage::TalkerModel), and [`parts::raw_config`] has sections of config.json.
 
 pub mod family;
 pub mod load_error;

@@ -15,9 +15,7 @@ use crate::common::eager::{batch, index};
 use crate::common::speech::{copy, difference_of_ids, zero};
 use crate::common::{Expected, difference, folder};
 use repartee_engine::Source;
-use repartee_engine::internals::qwen2_5_omni::{
-    Qwen25Omni, ThinkerModel, Token2WavConfig, ends, load_speakers, tokens,
-};
+use repartee_engine::internals::qwen2_5_omni::{Qwen25Omni, Token2WavConfig, ends, load_speakers, tokens};
 use repartee_engine::internals::{Checkpoint, LogMel, LogMelConfig};
 use repartee_kernels::cpu::{Cpu, Tensor};
 use repartee_kernels::ops::NO_ID;
@@ -97,7 +95,7 @@ fn thinker(ops: &Cpu, model: &Qwen25Omni<Cpu>, expected: &Expected, turn: usize,
 
     // All three position indices count one by one.
     let counted: Vec<u32> = (0..3).flat_map(|_| 0..prompt.len() as u32).collect();
-    let mut cache = thinker.cache(ops, 1, prompt.len() + said.len());
+    let mut cache = thinker.model.cache(ops, 1, prompt.len() + said.len());
     let (mut handed, mut logits, mut chosen) = (Vec::new(), Vec::new(), Vec::new());
     let mut ids = index(ops, &ids);
     let mut x = thinker.embed(ops, &ids, Some((&index(ops, &audio_at), &heard)));

@@ -118,18 +118,20 @@ fn thinker(
     let mut output_mask =
         ops.state(StateSpec::TokenMask { slots: 1, vocabulary: model.config.thinker.text.vocab_size });
     let (mut hidden, mut logits, mut chosen) = (Vec::new(), Vec::new(), Vec::new());
-    let mut x = model.thinker.embed(ops, &index(ops, &ids), Some((&index(ops, &audio_at), &rows)));
+    let mut ids = index(ops, &ids);
+    let mut x = model.thinker.embed(ops, &ids, Some((&index(ops, &audio_at), &rows)));
     let mut position = 0;
     for &next in &tokens {
         let rows = ops.rows(&x);
         let batch = batch(ops, position, rows);
         position += rows;
-        let (out, tapped) = model.thinker.forward(ops, x, &mut cache, &batch);
+        let (out, tapped) = model.thinker.forward(ops, x, &ids, &mut cache, &batch);
         hidden.extend(ops.read(&tapped));
         let row = model.thinker.logits(ops, &out, &index(ops, &[rows as u32 - 1]));
         logits.extend(ops.read(&row));
         chosen.extend(ops.read_ids(&ops.sample(&row, &[greedy(0, 1.0)], None, Some(&mut output_mask))));
-        x = model.thinker.embed(ops, &index(ops, &[next]), None);
+        ids = index(ops, &[next]);
+        x = model.thinker.embed(ops, &ids, None);
     }
     vec![
         (at("hidden"), difference(&hidden, &expected.tensor(&at("hidden")).0)),

@@ -10,6 +10,7 @@ use repartee_kernels::{NO_ROW, RowSpec, SpecLayout, StepOps, StepOutputs};
 
 use super::autoregressive::{BLOCK, CausalLm, SampleOutcome, SlotState, StepContext, StepInput, StepShape};
 use super::given_text::GivenText;
+use super::language_model::LanguageModel;
 use super::slot_rows::SlotRows;
 use crate::device::Device;
 use crate::elements::{Element, ElementValue};
@@ -18,19 +19,6 @@ use crate::stage::{ContextBudget, EdgeKind, Outbox, ResponseParams, StageEnd, St
 
 /// Divisor of the context: a quarter is reserved for a response, or less if its limit is lower.
 const RESERVED_SHARE: usize = 4;
-
-/// A language model over audio rows and text.
-pub trait ThinkerModel<O: StepOps>: Send + Sync {
-    /// Creates the KV cache of every layer.
-    fn cache(&self, ops: &O, blocks: usize, block_len: usize) -> Vec<O::State>;
-    /// Embeds tokens by `ids`; `audio` holds the indices of rows to replace, and their audio rows.
-    fn embed(&self, ops: &O, ids: &O::Index, audio: Option<(&O::Index, &O::T)>) -> O::T;
-    /// Runs all layers over the rows `x` of the tokens `ids`. Returns the rows before the last norm, and the hidden
-    /// rows for the talker.
-    fn forward(&self, ops: &O, x: O::T, ids: &O::Index, cache: &mut [O::State], batch: &O::Batch) -> (O::T, O::T);
-    /// Computes logits of the rows `at`.
-    fn logits(&self, ops: &O, x: &O::T, at: &O::Index) -> O::T;
-}
 
 /// Positions whose hidden rows the talker gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,23 +30,19 @@ pub enum HiddenRows {
 }
 
 /// The thinker with its stop tokens and settings.
-pub struct ThinkerLm<O: StepOps, M> {
+pub struct ThinkerLm<O: StepOps> {
     /// The language model, shared with the talker if that reads its embeddings.
-    pub thinker: Arc<M>,
+    pub thinker: Arc<LanguageModel<O>>,
     /// Tokens that end the text.
     pub stop: Vec<u32>,
     /// Default sampling of requests.
     pub sampling: Sampling,
-    /// Number of ids.
-    pub vocabulary: usize,
     /// Positions of a prompt and its response together.
     pub context: usize,
     /// Hidden rows for the talker.
     pub hidden: SlotRows<O>,
     /// Positions whose hidden rows the talker gets.
     pub handed_over: HiddenRows,
-    /// Width of a row.
-    pub width: usize,
 }
 
 /// Sections of the row spec for the thinker.
@@ -72,7 +56,7 @@ pub struct ThinkerSections {
     params: SampleSection,
 }
 
-impl<O: Device, M: ThinkerModel<O>> CausalLm<O> for ThinkerLm<O, M> {
+impl<O: Device> CausalLm<O> for ThinkerLm<O> {
     type Row = Element;
     type Slot = GivenText;
     type Piece = u32;
@@ -94,11 +78,11 @@ impl<O: Device, M: ThinkerModel<O>> CausalLm<O> for ThinkerLm<O, M> {
     }
 
     fn vocabulary(&self) -> usize {
-        self.vocabulary
+        self.thinker.vocabulary()
     }
 
     fn cache(&self, ops: &O, blocks: usize) -> Vec<O::State> {
-        self.thinker.cache(ops, blocks, BLOCK)
+        self.thinker.model.cache(ops, blocks, BLOCK)
     }
 
     fn prompt_row(&self, element: &Element) -> Option<Element> {
@@ -138,7 +122,7 @@ impl<O: Device, M: ThinkerModel<O>> CausalLm<O> for ThinkerLm<O, M> {
         ThinkerSections {
             ids: layout.list(shape.rows),
             audio_at: layout.list(shape.special),
-            audio: layout.list(shape.special * self.width),
+            audio: layout.list(shape.special * self.thinker.width()),
             hidden: layout.list(shape.rows),
             params: layout.samples(shape.sampled),
         }
@@ -170,7 +154,7 @@ impl<O: Device, M: ThinkerModel<O>> CausalLm<O> for ThinkerLm<O, M> {
         let StepContext { spec, batch, last, cache, output_mask } = step;
         let index = |section| ops.index(spec, section);
         let audio = (sections.audio.capacity() > 0)
-            .then(|| (index(sections.audio_at), ops.floats(spec, sections.audio, self.width)));
+            .then(|| (index(sections.audio_at), ops.floats(spec, sections.audio, self.thinker.width())));
         let audio = audio.as_ref().map(|(at, audio)| (at, audio));
         let ids = index(sections.ids);
         let x = self.thinker.embed(ops, &ids, audio);

@@ -23,7 +23,6 @@ use self::audio_tower::{AudioEncoder, AudioTower};
 use self::config::{ARCHITECTURE, Config, OLD_ARCHITECTURE};
 use self::talker::Talker;
 use self::talker_stage::{CodeTalker, HEADER_ROWS};
-use self::thinker::Thinker;
 use self::token2wav::Token2Wav;
 use self::token2wav::config::Token2WavConfig;
 use super::family::{Family, FamilyVariant, claims_named};
@@ -32,6 +31,7 @@ use super::parts::autoregressive::Autoregressive;
 use super::parts::chat_template::{ChatTemplate, SpecialTokens};
 use super::parts::front_end::load_log_mel;
 use super::parts::generation::{Defaults, Generation};
+use super::parts::language_model::LanguageModel;
 use super::parts::memory::{SlotBytes, fit_slots};
 use super::parts::slot_rows::SlotRows;
 use super::parts::talker::stage::{TalkerLm, TalkerSizes};
@@ -58,7 +58,7 @@ pub struct Qwen25Omni<O: StepOps> {
     /// Weights of `thinker.audio_tower`.
     pub audio_tower: AudioTower<O>,
     /// Weights of `thinker`.
-    pub thinker: Thinker<O>,
+    pub thinker: LanguageModel<O>,
     /// Weights of `talker`.
     pub talker: Talker<O>,
 }
@@ -73,10 +73,10 @@ impl<O: StepOps> Qwen25Omni<O> {
     pub fn load_as(ops: &O, checkpoint: &Checkpoint, policy: WeightPolicy) -> Result<Self, LoadError> {
         let config = Config::load(checkpoint)?;
         let weights = Weights::new(ops, checkpoint).with_policy(policy);
-        let thinker = weights.at("thinker");
+        let of_thinker = weights.at("thinker");
         Ok(Self {
-            audio_tower: AudioTower::load(&thinker.at("audio_tower"), &config.thinker.audio)?,
-            thinker: Thinker::load(&thinker, &config.thinker)?,
+            audio_tower: AudioTower::load(&of_thinker.at("audio_tower"), &config.thinker.audio)?,
+            thinker: thinker::load(&of_thinker, &config.thinker)?,
             talker: Talker::load(&weights.at("talker"), &config.talker, config.codes)?,
             config,
         })
@@ -154,7 +154,7 @@ pub fn load<O: Device>(
     };
     let bytes = SlotBytes {
         // KV cache of thinker and talker, a row of encoded audio, and a row on its way to the talker.
-        position: thinker.position_bytes() + talker_bytes + 2 * width * size_of::<f32>(),
+        position: thinker.model.position_bytes() + talker_bytes + 2 * width * size_of::<f32>(),
         fixed: (sizes.positions(context) - context) * talker_bytes
             + token2wav.slot_bytes(generation.talker_max_new_tokens as usize)
             + vocabulary
@@ -169,11 +169,9 @@ pub fn load<O: Device>(
         thinker: Arc::clone(&thinker),
         stop: generation.eos_token_ids.clone(),
         sampling: generation.thinker,
-        vocabulary,
         context: slots.context,
         hidden: handed.clone(),
         handed_over: HiddenRows::All,
-        width,
     };
     let talker = CodeTalker::new((thinker, talker, handed), bos, (&config.talker, &generation));
     let speaker = TalkerLm::new(talker, sizes, slots.context);

@@ -14,11 +14,11 @@ use repartee_kernels::{NO_ROW, RowSpec, SpecLayout, StepOps, StepOutputs};
 
 use super::config::TalkerConfig;
 use super::talker::{Talker, ends};
-use super::thinker::Thinker;
 use crate::device::Device;
 use crate::elements::Element;
 use crate::models::parts::autoregressive::{StepContext, StepInput, StepShape};
 use crate::models::parts::generation::Generation;
+use crate::models::parts::language_model::LanguageModel;
 use crate::models::parts::slot_rows::SlotRows;
 use crate::models::parts::talker::codec_lm::CodecLm;
 use crate::models::parts::talker::speech_state::SpokenUtterance;
@@ -45,7 +45,7 @@ enum Text {
 
 /// The talker with its special tokens, and the thinker that provides its rows.
 pub struct CodeTalker<O: StepOps> {
-    thinker: Arc<Thinker<O>>,
+    thinker: Arc<LanguageModel<O>>,
     talker: Talker<O>,
     /// Rows from the thinker.
     handed: SlotRows<O>,
@@ -75,7 +75,7 @@ fn known(said: &SpokenUtterance<usize>) -> &[usize] {
 impl<O: StepOps> CodeTalker<O> {
     /// Creates the stage's model; `handed` are the thinker's rows, `bos` holds each voice's token before its text.
     pub fn new(
-        (thinker, talker, handed): (Arc<Thinker<O>>, Talker<O>, SlotRows<O>),
+        (thinker, talker, handed): (Arc<LanguageModel<O>>, Talker<O>, SlotRows<O>),
         bos: BTreeMap<String, u32>,
         (config, generation): (&TalkerConfig, &Generation),
     ) -> Self {

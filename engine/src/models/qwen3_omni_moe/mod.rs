@@ -24,12 +24,12 @@ use self::encoder::AudioEncoder;
 use self::generation::GenerationConfig;
 use self::talker::Talker;
 use self::talker_stage::{FrameTalker, HEADER_ROWS};
-use self::thinker::Thinker;
 use super::family::{Family, FamilyVariant, claims_named};
 use super::load_error::LoadError;
 use super::parts::autoregressive::Autoregressive;
 use super::parts::chat_template::{ChatTemplate, SpecialTokens};
 use super::parts::front_end::load_log_mel;
+use super::parts::language_model::LanguageModel;
 use super::parts::memory::{SlotBytes, fit_slots};
 use super::parts::slot_rows::SlotRows;
 use super::parts::talker::stage::{TalkerLm, TalkerSizes};
@@ -60,7 +60,7 @@ pub struct Qwen3Omni<O: StepOps> {
     /// Weights of `thinker.audio_tower`.
     pub audio_tower: AudioTower<O>,
     /// Weights of `thinker`.
-    pub thinker: Thinker<O>,
+    pub thinker: LanguageModel<O>,
     /// Weights of `talker`.
     pub talker: Talker<O>,
     /// Weights of `code2wav`.
@@ -77,10 +77,10 @@ impl<O: StepOps> Qwen3Omni<O> {
     pub fn load_as(ops: &O, checkpoint: &Checkpoint, policy: WeightPolicy) -> Result<Self, LoadError> {
         let config = Config::load(checkpoint)?;
         let weights = Weights::new(ops, checkpoint).with_policy(policy);
-        let thinker = weights.at("thinker");
+        let of_thinker = weights.at("thinker");
         Ok(Self {
-            audio_tower: AudioTower::load(&thinker.at("audio_tower"), &config.thinker.audio)?,
-            thinker: Thinker::load(&thinker, &config.thinker, config.talker.accept_hidden_layer)?,
+            audio_tower: AudioTower::load(&of_thinker.at("audio_tower"), &config.thinker.audio)?,
+            thinker: thinker::load(&of_thinker, &config.thinker, config.talker.accept_hidden_layer)?,
             talker: Talker::load(&weights.at("talker"), &config.talker)?,
             code2wav: Code2Wav::load(&weights.at("code2wav"), &config.code2wav)?,
             config,
@@ -168,11 +168,9 @@ pub fn load<O: Device>(
         thinker: Arc::clone(&thinker),
         stop: generation.eos_token_ids.clone(),
         sampling: generation.thinker,
-        vocabulary: config.thinker.text.vocab_size,
         context,
         hidden: hidden.clone(),
         handed_over: HiddenRows::Heard,
-        width,
     };
     let talker = FrameTalker::new(&ops, (thinker, talker, hidden), slots.total(), header, (&config, &generation));
     let speaker = TalkerLm::new(talker, sizes, slots.context);

@@ -13,10 +13,10 @@ use repartee_kernels::{RowSpec, SpecLayout, StepOps, StepOutputs};
 use super::config::Config;
 use super::generation::GenerationConfig;
 use super::talker::Talker;
-use super::thinker::Thinker;
 use crate::device::Device;
 use crate::elements::{Element, ElementValue};
 use crate::models::parts::autoregressive::{StepContext, StepInput, StepShape};
+use crate::models::parts::language_model::LanguageModel;
 use crate::models::parts::slot_rows::SlotRows;
 use crate::models::parts::talker::codec_lm::CodecLm;
 use crate::models::parts::talker::frames::{FrameDecoder, FrameSections, MAX_SLOTS};
@@ -50,7 +50,7 @@ pub enum TalkerRow {
 
 /// The talker with its code predictor and special tokens, and the thinker that provides its rows.
 pub struct FrameTalker<O: StepOps> {
-    thinker: Arc<Thinker<O>>,
+    thinker: Arc<LanguageModel<O>>,
     talker: Talker<O>,
     /// Hidden rows of the thinker.
     hidden: SlotRows<O>,
@@ -89,7 +89,7 @@ impl<O: StepOps> FrameTalker<O> {
     /// `<|im_start|>assistant\n`.
     pub fn new(
         ops: &O,
-        (thinker, talker, hidden): (Arc<Thinker<O>>, Talker<O>, SlotRows<O>),
+        (thinker, talker, hidden): (Arc<LanguageModel<O>>, Talker<O>, SlotRows<O>),
         slots: usize,
         header: [u32; 3],
         (config, generation): (&Config, &GenerationConfig),

@@ -1,0 +1,100 @@
+//! Language model over text and audio rows: the token table, the layers, the head, and the rows that it hands to a
+//! talker.
+
+use repartee_kernels::{Ops, StepOps};
+
+use super::decoder::{Decoder, DecoderShape, FeedForward};
+use super::weights::Weights;
+use crate::models::load_error::LoadError;
+
+/// Row of a position that a talker gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HandedRow {
+    /// The row that enters this layer. The number of layers means the row after the last norm.
+    Entering(usize),
+    /// The row after the last norm plus the token's embedding; an audio row has no embedding.
+    LastAndEmbedding,
+}
+
+/// Sizes of a language model, and its form.
+#[derive(Debug, Clone, Copy)]
+pub struct LanguageModelShape {
+    /// Number of ids.
+    pub vocabulary: usize,
+    /// True if the head's matrix is the token table.
+    pub tied: bool,
+    /// Shape of the layers.
+    pub decoder: DecoderShape,
+    /// Row that a talker gets.
+    pub handed: HandedRow,
+}
+
+/// A language model; the reference calls it the thinker.
+pub struct LanguageModel<O: Ops> {
+    /// `model.embed_tokens`; a talker's text rows start from it too.
+    pub embed_tokens: O::Weight,
+    /// Transformer layers and the last norm.
+    pub model: Decoder<O>,
+    lm_head: O::Weight,
+    shape: LanguageModelShape,
+}
+
+impl<O: Ops> LanguageModel<O> {
+    /// Loads `model` and `lm_head`; `feed_forward` gives the block of each layer.
+    pub fn load(
+        w: &Weights<'_, O>,
+        shape: LanguageModelShape,
+        feed_forward: impl Fn(usize) -> FeedForward,
+    ) -> Result<Self, LoadError> {
+        let (vocabulary, width) = (shape.vocabulary, shape.decoder.hidden);
+        let embeddings = "model.embed_tokens.weight";
+        Ok(Self {
+            embed_tokens: w.table(embeddings, vocabulary, width)?,
+            model: Decoder::load(&w.at("model"), shape.decoder, feed_forward)?,
+            lm_head: w.linear(if shape.tied { embeddings } else { "lm_head.weight" }, vocabulary, width)?,
+            shape,
+        })
+    }
+
+    /// Number of ids.
+    pub fn vocabulary(&self) -> usize {
+        self.shape.vocabulary
+    }
+
+    /// Width of a row.
+    pub fn width(&self) -> usize {
+        self.shape.decoder.hidden
+    }
+}
+
+impl<O: StepOps> LanguageModel<O> {
+    /// Embeds tokens by `ids`; `audio` holds the indices of rows to replace, and their audio rows.
+    pub fn embed(&self, ops: &O, ids: &O::Index, audio: Option<(&O::Index, &O::T)>) -> O::T {
+        let x = ops.embed_at(&self.embed_tokens, ids);
+        match audio {
+            Some((at, audio)) => ops.scatter_at(x, at, audio),
+            None => x,
+        }
+    }
+
+    /// Runs all layers over the rows `x` of the tokens `ids`. Returns the rows before the last norm, and those for a
+    /// talker.
+    pub fn forward(&self, ops: &O, x: O::T, ids: &O::Index, cache: &mut [O::State], batch: &O::Batch) -> (O::T, O::T) {
+        let tap = match self.shape.handed {
+            HandedRow::Entering(layer) => layer,
+            HandedRow::LastAndEmbedding => self.shape.decoder.layers,
+        };
+        let (x, tapped) = self.model.forward(ops, x, cache, batch, Some(tap));
+        let tapped = tapped.expect("the tapped layer is one of the model's: its configuration was checked");
+        let handed = match self.shape.handed {
+            HandedRow::Entering(_) => tapped,
+            HandedRow::LastAndEmbedding => ops.add(tapped, &ops.embed_at(&self.embed_tokens, ids)),
+        };
+        (x, handed)
+    }
+
+    /// Computes logits of the rows `at`.
+    pub fn logits(&self, ops: &O, x: &O::T, at: &O::Index) -> O::T {
+        ops.linear(&self.model.norm(ops, &ops.gather_at(x, at)), &self.lm_head, None)
+    }
+}
