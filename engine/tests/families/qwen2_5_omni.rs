@@ -158,12 +158,13 @@ fn talker(ops: &Cpu, model: &Qwen25Omni<Cpu>, checkpoint: &Checkpoint, expected:
         let rows = ops.rows(&x);
         let batch = batch(ops, position, rows);
         position += rows;
-        let x_in = talker.rows(ops, x, &codec);
+        let x_in = talker.rows(ops, x, &talker.codec.rows(ops, &codec));
         let hidden = talker.codec.forward(ops, x_in, &mut cache, &batch, &index(ops, &[rows as u32 - 1]));
         hiddens.extend(ops.read(&hidden));
         let row = talker.codec.logits(ops, &hidden);
         logits.extend(ops.read(&row));
-        talker.say_padding(ops, &index(ops, &[0]), &params(ops, &greedy(1.0)), &mut said);
+        let padding = ops.embed_at(&talker.padding, &index(ops, &[0]));
+        ops.sample_at(&padding, &params(ops, &greedy(1.0)), None, Some(&mut said));
         let allowed = Some(&talker.codec.allowed_mask);
         chosen.extend(ops.read_ids(&ops.sample(&row, &[greedy(penalty)], allowed, Some(&mut said))));
         x = ops.gather(&reply, &[step.min(ops.rows(&reply) - 1)]);

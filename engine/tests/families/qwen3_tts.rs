@@ -17,7 +17,8 @@ use crate::common::speech::{self, FIXTURES, difference_of_ids, is_cloned, voice,
 use crate::common::{Expected, difference, folder};
 use repartee_engine::Source;
 use repartee_engine::internals::qwen3_tts::{
-    Cloned, HostRows, MAX_FRAMES, Qwen3Tts, Speaker, Utterance, UtteranceRow, UtteranceTokens, Voice, VoiceList, mel,
+    Cloned, CodecPart, HostRows, MAX_FRAMES, Qwen3Tts, Speaker, TalkerRow, TextPart, Utterance, Voice, VoiceList, mel,
+    tokens,
 };
 use repartee_engine::internals::{Checkpoint, Tokenizer};
 use repartee_kernels::cpu::{Cpu, Tensor};
@@ -58,21 +59,27 @@ fn header(model: &Qwen3Tts<Cpu>, tokenizer: &Tokenizer, role: &str) -> [u32; 3] 
     [model.config.im_start_token_id, ids[0], ids[1]]
 }
 
-fn rows(ops: &Cpu, model: &Qwen3Tts<Cpu>, rows: &[UtteranceRow]) -> Tensor {
+/// Id of a text part.
+fn text_id(text: TextPart) -> u32 {
+    match text {
+        TextPart::Token(id) => id,
+        TextPart::Handed(_) => panic!("no stage before leaves rows"),
+    }
+}
+
+fn rows(ops: &Cpu, model: &Qwen3Tts<Cpu>, rows: &[TalkerRow]) -> Tensor {
     let talker = &model.talker;
-    let row = |row: &UtteranceRow| {
-        let (id, codec) = match row {
-            UtteranceRow::Text { id, codec } => (*id, talker.codec.rows(ops, &index(ops, &[*codec]))),
-            UtteranceRow::Cloned { id, voice, frame: None } => {
-                (*id, ops.tensor(voice.speaker.clone(), voice.speaker.len()))
-            }
-            UtteranceRow::Cloned { id, voice, frame: Some(frame) } => {
+    let row = |row: &TalkerRow| {
+        let codec = match &row.codec {
+            CodecPart::Id(codec) => talker.codec.rows(ops, &index(ops, &[*codec])),
+            CodecPart::Cloned { voice, frame: None } => ops.tensor(voice.speaker.clone(), voice.speaker.len()),
+            CodecPart::Cloned { voice, frame: Some(frame) } => {
                 let codes: Vec<_> = voice.frames[*frame].iter().map(|code| index(ops, &[*code])).collect();
-                (*id, talker.code_predictor.embed_frames(ops, talker.codec.rows(ops, &codes[0]), &codes[1..]))
+                talker.code_predictor.embed_frames(ops, talker.codec.rows(ops, &codes[0]), &codes[1..])
             }
-            UtteranceRow::Frame { .. } => panic!("a frame stands before the first one"),
+            CodecPart::LastFrame => panic!("a frame stands before the first one"),
         };
-        ops.add(talker.text_rows(ops, &index(ops, &[id])), &codec)
+        ops.add(talker.text_rows(ops, &index(ops, &[text_id(row.text)])), &codec)
     };
     let rows: Vec<Tensor> = rows.iter().map(row).collect();
     ops.concat(&rows.iter().collect::<Vec<_>>())
@@ -120,19 +127,21 @@ fn talker(ops: &Cpu, model: &Qwen3Tts<Cpu>, tokenizer: &Tokenizer, expected: &Ex
 
     let whole = facts["whole"].as_bool().unwrap();
     let voice = speaker(model, expected, run);
-    let utterance = Utterance { voice: &voice, text: &text, ended: true, whole };
-    let marks = UtteranceTokens::new(config, header(model, tokenizer, "assistant"));
+    let parts: Vec<TextPart> = text.iter().map(|&id| TextPart::Token(id)).collect();
+    let utterance = Utterance { voice: &voice, text: &parts, ended: true, whole };
+    let marks = tokens(config, header(model, tokenizer, "assistant"));
     let mut prompt = Vec::new();
     if !instruct.is_empty() {
         let newline = tokenizer.encode("\n").unwrap()[0];
         let head = header(model, tokenizer, "user");
         let ids = head.into_iter().chain(instruct).chain([config.im_end_token_id, newline]);
-        prompt.extend(ids.map(|id| UtteranceRow::Text { id, codec: NO_ID }));
+        prompt.extend(ids.map(|id| TalkerRow::new(TextPart::Token(id), NO_ID)));
     }
     prompt.extend(marks.begin(&utterance).unwrap());
     let prompt = rows(ops, model, &prompt);
     let (trailing, shape) = expected.tensor(&at("talker.trailing"));
-    let beside: Vec<u32> = (1..=shape[0]).map(|frame| marks.text_with_frame(&utterance, frame).unwrap()).collect();
+    let beside = (1..=shape[0]).map(|frame| text_id(marks.text_with_frame(&utterance, frame).unwrap()));
+    let beside: Vec<u32> = beside.collect();
     let beside = model.talker.text_rows(ops, &index(ops, &beside));
     let mut findings = vec![
         (at("talker.prompt"), difference(&ops.read(&prompt), &expected.tensor(&at("talker.prompt")).0)),
@@ -171,7 +180,7 @@ fn talker(ops: &Cpu, model: &Qwen3Tts<Cpu>, tokenizer: &Tokenizer, expected: &Ex
             made.extend(ops.read_index(ids));
         }
         residual_logits.extend(raw.iter().flat_map(|logits| ops.read(logits)));
-        let next = index(ops, &[marks.text_with_frame(&utterance, step + 1).unwrap()]);
+        let next = index(ops, &[text_id(marks.text_with_frame(&utterance, step + 1).unwrap())]);
         x = ops.add(embedding, &model.talker.text_rows(ops, &next));
     }
     findings.extend([

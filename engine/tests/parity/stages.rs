@@ -151,7 +151,7 @@ fn talker(ops: &Device, model: &Qwen3Omni<Device>, expected: &Expected, turn: us
     let (tokens, _) = expected.ids(&at("thinker.tokens"));
     let (hidden, shape) = expected.tensor(&at("thinker.hidden"));
     let hidden = ops.tensor(hidden, shape[1]);
-    let text = |ids: &[u32]| model.talker.text_rows(ops, &ops.embed(&model.thinker.embed_tokens, &ops.ids(ids)));
+    let text = |ids: &[u32]| model.talker.text_rows(ops, &index(ops, ids));
     let mut rows = Vec::new();
     let mut user = false;
     for (i, &id) in prompt.iter().enumerate() {

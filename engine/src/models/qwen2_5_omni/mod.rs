@@ -7,7 +7,6 @@ pub mod audio_tower;
 pub mod config;
 mod raw_config;
 pub mod talker;
-pub mod talker_stage;
 pub mod thinker;
 pub mod token2wav;
 mod validate;
@@ -21,8 +20,7 @@ use repartee_kernels::cpu::Cpu;
 
 use self::audio_tower::{AudioEncoder, AudioTower};
 use self::config::{ARCHITECTURE, Config, OLD_ARCHITECTURE};
-use self::talker::Talker;
-use self::talker_stage::{CodeTalker, HEADER_ROWS};
+use self::talker::{CodeTalker, HEADER_ROWS, Talker};
 use self::token2wav::Token2Wav;
 use self::token2wav::config::Token2WavConfig;
 use super::family::{Family, FamilyVariant, claims_named};
@@ -34,6 +32,7 @@ use super::parts::generation::{Defaults, Generation};
 use super::parts::language_model::LanguageModel;
 use super::parts::memory::{SlotBytes, fit_slots};
 use super::parts::slot_rows::SlotRows;
+use super::parts::talker::frames::FrameSampling;
 use super::parts::talker::stage::{TalkerLm, TalkerSizes};
 use super::parts::thinker_stage::{HiddenRows, ThinkerLm};
 use super::parts::weights::Weights;
@@ -173,8 +172,10 @@ pub fn load<O: Device>(
         hidden: handed.clone(),
         handed_over: HiddenRows::All,
     };
-    let talker = CodeTalker::new((thinker, talker, handed), bos, (&config.talker, &generation));
-    let speaker = TalkerLm::new(talker, sizes, slots.context);
+    // A frame has one code.
+    let sampling = FrameSampling { first: generation.talker, rest: generation.talker };
+    let talker = CodeTalker { thinker, talker, config: config.talker.clone(), bos };
+    let speaker = TalkerLm::new(&ops, talker, (sizes, sampling), (slots.total(), slots.context), Some(handed));
     let (dit, bigvgan) = token2wav.stages([device(), device()], slots.total());
     Ok(Model {
         stages: vec![

@@ -9,7 +9,6 @@ mod encoder;
 pub mod generation;
 mod raw_config;
 pub mod talker;
-pub mod talker_stage;
 pub mod thinker;
 mod validate;
 
@@ -22,8 +21,6 @@ use self::audio_tower::AudioTower;
 use self::config::{ARCHITECTURE, Config};
 use self::encoder::AudioEncoder;
 use self::generation::GenerationConfig;
-use self::talker::Talker;
-use self::talker_stage::{FrameTalker, HEADER_ROWS};
 use super::family::{Family, FamilyVariant, claims_named};
 use super::load_error::LoadError;
 use super::parts::autoregressive::Autoregressive;
@@ -32,6 +29,8 @@ use super::parts::front_end::load_log_mel;
 use super::parts::language_model::LanguageModel;
 use super::parts::memory::{SlotBytes, fit_slots};
 use super::parts::slot_rows::SlotRows;
+use super::parts::talker::frame_talker::FrameTalkerWeights;
+use super::parts::talker::frames::{self, FrameSampling};
 use super::parts::talker::stage::{TalkerLm, TalkerSizes};
 use super::parts::thinker_stage::{HiddenRows, ThinkerLm};
 use super::parts::vocoder::code2wav::{Code2Wav, MAX_FRAMES};
@@ -60,9 +59,9 @@ pub struct Qwen3Omni<O: StepOps> {
     /// Weights of `thinker.audio_tower`.
     pub audio_tower: AudioTower<O>,
     /// Weights of `thinker`.
-    pub thinker: LanguageModel<O>,
+    pub thinker: Arc<LanguageModel<O>>,
     /// Weights of `talker`.
-    pub talker: Talker<O>,
+    pub talker: FrameTalkerWeights<O>,
     /// Weights of `code2wav`.
     pub code2wav: Code2Wav<O>,
 }
@@ -78,10 +77,11 @@ impl<O: StepOps> Qwen3Omni<O> {
         let config = Config::load(checkpoint)?;
         let weights = Weights::new(ops, checkpoint).with_policy(policy);
         let of_thinker = weights.at("thinker");
+        let thinker = Arc::new(thinker::load(&of_thinker, &config.thinker, config.talker.accept_hidden_layer)?);
         Ok(Self {
             audio_tower: AudioTower::load(&of_thinker.at("audio_tower"), &config.thinker.audio)?,
-            thinker: thinker::load(&of_thinker, &config.thinker, config.talker.accept_hidden_layer)?,
-            talker: Talker::load(&weights.at("talker"), &config.talker)?,
+            talker: talker::load(&weights.at("talker"), &config.talker, Arc::clone(&thinker))?,
+            thinker,
             code2wav: Code2Wav::load(&weights.at("code2wav"), &config.code2wav)?,
             config,
         })
@@ -141,7 +141,7 @@ pub fn load<O: Device>(
     let geometry = config.code2wav.geometry(SAMPLE_RATE);
     let sizes = TalkerSizes {
         model_positions: config.talker.text.max_position_embeddings,
-        head: HEADER_ROWS,
+        head: talker::HEADER_ROWS,
         max_codes: generation.talker_max_new_tokens as usize,
         frame: geometry.frame(),
     };
@@ -149,14 +149,12 @@ pub fn load<O: Device>(
         // KV cache of thinker and talker, a row of encoded audio, and a hidden row on its way to the talker.
         position: thinker.model.position_bytes() + talker_bytes + 2 * row,
         fixed: (sizes.positions(context) - context) * talker_bytes
-            + talker.code_predictor.slot_bytes()
-            + config.talker.text.layers.hidden_size * size_of::<f32>()
+            + frames::slot_bytes(Some(&talker.code_predictor))
             + code2wav.slot_bytes(MAX_FRAMES + left_context.unwrap_or(0))
             + config.thinker.text.vocab_size
             + config.talker.text.vocab_size,
     };
     let slots = fit_slots(settings, context, bytes)?;
-    let thinker = Arc::new(thinker);
     let width = config.thinker.text.layers.hidden_size;
     let hidden = SlotRows::new(&ops, slots.total(), slots.context, width);
     // Stages run in parallel, so each has its own buffers.
@@ -165,15 +163,16 @@ pub fn load<O: Device>(
     let mut voices: Vec<String> = config.talker.speaker_id.keys().cloned().collect();
     voices.sort_by_key(|voice| config.talker.speaker_id[voice]);
     let reader = ThinkerLm {
-        thinker: Arc::clone(&thinker),
+        thinker,
         stop: generation.eos_token_ids.clone(),
         sampling: generation.thinker,
         context,
         hidden: hidden.clone(),
         handed_over: HiddenRows::Heard,
     };
-    let talker = FrameTalker::new(&ops, (thinker, talker, hidden), slots.total(), header, (&config, &generation));
-    let speaker = TalkerLm::new(talker, sizes, slots.context);
+    let sampling = FrameSampling { first: generation.talker, rest: generation.code_predictor };
+    let talker = talker::talker(talker, &config, header);
+    let speaker = TalkerLm::new(&ops, talker, (sizes, sampling), (slots.total(), slots.context), Some(hidden));
     let decoder = Code2WavStage::new(device(), code2wav, slots.total(), sizes.frame, left_context);
     Ok(Model {
         stages: vec![

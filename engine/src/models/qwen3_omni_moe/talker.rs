@@ -1,54 +1,77 @@
-//! `talker`: reads the thinker's audio rows and text tokens, and predicts codebook 0 of each codec frame; after
+//! `talker`: reads the thinker's audio rows and text tokens, and predicts codec frames; after
 //! `Qwen3OmniMoeTalkerForConditionalGeneration`.
+//!
+//! As in the reference, its prompt is the rows of all user messages and the header of the response.
 
+use std::sync::Arc;
+
+use repartee_engine_api::Role;
 use repartee_kernels::StepOps;
 
-use super::config::TalkerConfig;
+use super::config::{Config, TalkerConfig};
 use super::thinker::{experts, text_shape};
 use crate::models::load_error::LoadError;
 use crate::models::parts::depth::code_predictor::CodePredictor;
+use crate::models::parts::language_model::LanguageModel;
 use crate::models::parts::talker::codec_lm::{CodecLm, allowed_codes};
+use crate::models::parts::talker::frame_talker::{FrameTalker, FrameTalkerWeights, TextTable};
 use crate::models::parts::talker::resize_mlp::ResizeMlp;
+use crate::models::parts::talker::utterance::UtteranceTokens;
+use crate::models::parts::talker::voice::{Speaker, Voice};
 use crate::models::parts::weights::Weights;
 
-/// The talker with its code predictor.
-pub struct Talker<O: StepOps> {
-    text_projection: ResizeMlp<O>,
-    hidden_projection: ResizeMlp<O>,
-    /// Language model over codebook 0.
-    pub codec: CodecLm<O>,
-    /// Predictor of codebooks 1 and up.
-    pub code_predictor: CodePredictor<O>,
+/// Rows between the user rows and the first frame: the response's header and its first text token.
+pub const HEADER_ROWS: usize = 9;
+
+/// Loads `talker`; `w` is its prefix. Its text rows start from the thinker's table.
+pub fn load<O: StepOps>(
+    w: &Weights<'_, O>,
+    config: &TalkerConfig,
+    thinker: Arc<LanguageModel<O>>,
+) -> Result<FrameTalkerWeights<O>, LoadError> {
+    let text = &config.text;
+    let (vocabulary, hidden) = (text.vocab_size, text.layers.hidden_size);
+    let resize =
+        |name| ResizeMlp::load(&w.at(name), (config.thinker_hidden_size, text.layers.intermediate_size, hidden));
+    Ok(FrameTalkerWeights {
+        text: TextTable::Shared(thinker),
+        text_projection: resize("text_projection")?,
+        hidden_projection: Some(resize("hidden_projection")?),
+        codec: CodecLm::load(
+            w,
+            (vocabulary, "codec_embedding.weight", hidden),
+            text_shape(text),
+            |_| experts(text, text.shared_expert_intermediate_size),
+            allowed_codes(vocabulary, config.codec_eos_token_id),
+        )?,
+        least: None,
+        code_predictor: CodePredictor::load(&w.at("code_predictor"), &config.code_predictor)?,
+    })
 }
 
-impl<O: StepOps> Talker<O> {
-    /// Loads `talker`; `w` is its prefix.
-    pub fn load(w: &Weights<'_, O>, config: &TalkerConfig) -> Result<Self, LoadError> {
-        let text = &config.text;
-        let (vocabulary, hidden) = (text.vocab_size, text.layers.hidden_size);
-        let resize =
-            |name| ResizeMlp::load(&w.at(name), (config.thinker_hidden_size, text.layers.intermediate_size, hidden));
-        Ok(Self {
-            text_projection: resize("text_projection")?,
-            hidden_projection: resize("hidden_projection")?,
-            codec: CodecLm::load(
-                w,
-                (vocabulary, "codec_embedding.weight", hidden),
-                text_shape(text),
-                |_| experts(text, text.shared_expert_intermediate_size),
-                allowed_codes(vocabulary, config.codec_eos_token_id),
-            )?,
-            code_predictor: CodePredictor::load(&w.at("code_predictor"), &config.code_predictor)?,
-        })
-    }
-
-    /// Computes rows of text: the thinker's token embeddings, projected.
-    pub fn text_rows(&self, ops: &O, embeddings: &O::T) -> O::T {
-        self.text_projection.forward(ops, embeddings)
-    }
-
-    /// Computes rows of audio: the thinker's hidden rows, projected.
-    pub fn audio_rows(&self, ops: &O, hidden: &O::T) -> O::T {
-        self.hidden_projection.forward(ops, hidden)
+/// Adds the special ids and the voices; `header` is `<|im_start|>assistant\n`.
+pub fn talker<O: StepOps>(weights: FrameTalkerWeights<O>, config: &Config, header: [u32; 3]) -> FrameTalker<O> {
+    let codec = &config.talker;
+    let (speakers, unknown) = (codec.speaker_id.clone(), codec.codec_pad_id);
+    let speaker = move |name: &str| Speaker::Listed(speakers.get(name).copied().unwrap_or(unknown));
+    FrameTalker {
+        weights,
+        tokens: UtteranceTokens {
+            header,
+            tts_bos: config.tts_bos_token_id,
+            tts_eos: config.tts_eos_token_id,
+            tts_pad: config.tts_pad_token_id,
+            // No language can be requested.
+            think: codec.codec_nothink_id,
+            nothink: codec.codec_nothink_id,
+            think_bos: codec.codec_think_bos_id,
+            think_eos: codec.codec_think_eos_id,
+            codec_pad: codec.codec_pad_id,
+            codec_bos: codec.codec_bos_id,
+            codec_eos: codec.codec_eos_token_id,
+        },
+        reads: Role::User,
+        whole: false,
+        voices: Box::new(move |name| Voice { speaker: speaker(name), language: None }),
     }
 }

@@ -13,8 +13,6 @@ pub mod generation;
 pub mod prompt;
 mod raw_config;
 pub mod talker;
-mod talker_stage;
-pub mod utterance;
 mod validate;
 pub mod voices;
 
@@ -25,16 +23,16 @@ use self::cloning::{Cloner, Encoders, most_frames};
 use self::config::{ARCHITECTURE, Config};
 use self::generation::GenerationConfig;
 use self::prompt::Template;
-use self::talker::Talker;
-use self::talker_stage::{FrameTalker, Sizes};
-use self::utterance::{HEADER_ROWS, UtteranceTokens};
 use self::voices::VoiceList;
 use super::family::{Family, FamilyVariant, claims_named};
 use super::load_error::LoadError;
 use super::parts::autoregressive::Autoregressive;
 use super::parts::given_text_stage::GivenTextStage;
 use super::parts::memory::{SlotBytes, fit_slots};
+use super::parts::talker::frame_talker::FrameTalkerWeights;
+use super::parts::talker::frames::{self, FrameSampling};
 use super::parts::talker::stage::{TalkerLm, TalkerSizes};
+use super::parts::talker::utterance::HEADER_ROWS;
 use super::parts::vocoder::code2wav::{Code2Wav, MAX_FRAMES};
 use super::parts::vocoder::code2wav_stage::Code2WavStage;
 use super::parts::weights::Weights;
@@ -55,7 +53,7 @@ pub struct Qwen3Tts<O: StepOps> {
     /// Configuration from config.json and the codec's.
     pub config: Config,
     /// Weights of `talker`.
-    pub talker: Talker<O>,
+    pub talker: FrameTalkerWeights<O>,
     /// Weights of `decoder` of the codec.
     pub code2wav: Code2Wav<O>,
     /// Encoders of recordings; `None` if voices are not cloned.
@@ -78,7 +76,7 @@ impl<O: StepOps> Qwen3Tts<O> {
             .transpose()?;
         Ok(Self {
             encoders,
-            talker: Talker::load(&Weights::new(ops, checkpoint).with_policy(policy).at("talker"), &config.talker)?,
+            talker: talker::load(&Weights::new(ops, checkpoint).with_policy(policy).at("talker"), &config.talker)?,
             code2wav: Code2Wav::load(&Weights::new(ops, &codec).with_policy(policy).at("decoder"), &config.code2wav)?,
             config,
         })
@@ -118,12 +116,11 @@ pub fn load<O: Device>(
         frame: geometry.frame(),
     };
     let each = talker.codec.model.position_bytes();
-    let (width, vocabulary) = (config.talker.layers.hidden_size, config.talker.vocab_size);
+    let vocabulary = config.talker.vocab_size;
     let bytes = SlotBytes {
         position: each,
         fixed: (sizes.positions(context) - context) * each
-            + talker.code_predictor.slot_bytes()
-            + width * size_of::<f32>()
+            + frames::slot_bytes(Some(&talker.code_predictor))
             + code2wav.slot_bytes(MAX_FRAMES)
             + vocabulary,
     };
@@ -131,8 +128,6 @@ pub fn load<O: Device>(
     let total = slots.total();
     // Stages run in parallel, so each has its own buffers.
     let device = || ops.with_own_buffers();
-    let marks = UtteranceTokens::new(&config, template.response_header());
-    let frame_sizes = Sizes { slots: total, width, groups: config.code2wav.num_quantizers };
     let names: Box<dyn Voices> = match (encoders, &config.cloning) {
         (Some(encoders), Some(cloning)) => {
             let (tokenizer, frame) = (tokenizer.clone(), cloning.encode_downsample_rate);
@@ -140,8 +135,9 @@ pub fn load<O: Device>(
         }
         _ => Box::new(voices.clone()),
     };
-    let talker = FrameTalker::new(&ops, talker, frame_sizes, (marks, voices, config.cloning.is_none()), &generation);
-    let speaker = TalkerLm::new(talker, sizes, slots.context);
+    let sampling = FrameSampling { first: generation.talker, rest: generation.code_predictor };
+    let talker = talker::talker(talker, &config, template.response_header(), voices);
+    let speaker = TalkerLm::new(&ops, talker, (sizes, sampling), (total, slots.context), None);
     Ok(Model {
         stages: vec![
             Box::new(GivenTextStage::new(total)),

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::config::{Config, TalkerConfig, VoiceSource};
 use crate::model::Voices;
+use crate::models::parts::talker::voice::{Cloned, Speaker, Voice};
 
 /// Name of the checkpoint's own voice if it has no speakers.
 const OWN: &str = "default";
@@ -13,48 +14,6 @@ const OWN: &str = "default";
 const REPLACED: &str = "chinese";
 /// Part of the names of languages that cannot be requested.
 const DIALECT: &str = "dialect";
-
-/// Speaker and language of a response.
-#[derive(Debug, Clone, Default)]
-pub struct Voice {
-    /// Speaker of the voice.
-    pub speaker: Speaker,
-    /// Codec id of the language; `None` leaves it to the model.
-    pub language: Option<u32>,
-}
-
-impl Voice {
-    /// Recording that precedes the speech; `None` without codes.
-    pub fn recording(&self) -> Option<&Arc<Cloned>> {
-        match &self.speaker {
-            Speaker::Cloned(cloned) if !cloned.frames.is_empty() => Some(cloned),
-            _ => None,
-        }
-    }
-}
-
-/// Speaker of a voice.
-#[derive(Debug, Clone, Default)]
-pub enum Speaker {
-    /// Speaker that the instructions describe.
-    #[default]
-    Any,
-    /// A speaker of the checkpoint, by its codec id.
-    Listed(u32),
-    /// A speaker cloned from a recording.
-    Cloned(Arc<Cloned>),
-}
-
-/// A voice cloned from a recording.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Cloned {
-    /// Speaker embedding from the speaker encoder.
-    pub speaker: Vec<f32>,
-    /// Transcript of the recording as text ids; empty if unknown.
-    pub text: Vec<u32>,
-    /// Codes of the recording, frame by frame; empty without a transcript.
-    pub frames: Vec<Vec<u32>>,
-}
 
 /// All voices by name.
 #[derive(Debug, Clone, Default)]

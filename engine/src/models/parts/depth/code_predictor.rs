@@ -15,6 +15,8 @@ use crate::models::parts::weights::Weights;
 /// The code predictor with its embeddings and heads.
 pub struct CodePredictor<O: StepOps> {
     groups: usize,
+    /// Width of a row of the talker.
+    input: usize,
     /// Width of a row.
     hidden: usize,
     /// Projects the talker's rows, if their width differs.
@@ -46,6 +48,7 @@ impl<O: StepOps> CodePredictor<O> {
         let projected = input != hidden;
         Ok(Self {
             groups: config.num_code_groups,
+            input,
             hidden,
             projection: projected
                 .then(|| {
@@ -64,6 +67,16 @@ impl<O: StepOps> CodePredictor<O> {
                 .collect::<Result<_, _>>()?,
             model: Decoder::load(&model, shape, |_| FeedForward::Dense(config.layers.intermediate_size))?,
         })
+    }
+
+    /// Codes of a frame, the first included.
+    pub fn groups(&self) -> usize {
+        self.groups
+    }
+
+    /// Width of a row of the talker.
+    pub fn input_width(&self) -> usize {
+        self.input
     }
 
     /// Creates a KV cache for `rows` frames at once, padded to a bucket: one block for each.

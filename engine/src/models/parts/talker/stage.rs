@@ -14,80 +14,18 @@ use repartee_engine_api::Role;
 use repartee_kernels::ops::NO_ID;
 use repartee_kernels::{RowSpec, SpecLayout, StepOps, StepOutputs};
 
-use super::codec_lm::CodecLm;
-use super::speech_state::{AfterUtterance, SpeechState, SpokenUtterance};
+use super::frames::{FrameDecoder, FrameSampling, MAX_SLOTS};
+use super::model::{CodecPart, TalkerModel, TalkerRow, TextPart};
+use super::speech_state::{AfterUtterance, SpeechState};
+use super::step::{TalkerSections, TalkerStep, special_rows};
+use crate::device::Device;
 use crate::elements::Element;
 use crate::models::parts::autoregressive::{
     BLOCK, CausalLm, SampleOutcome, SlotState, StepContext, StepInput, StepShape,
 };
+use crate::models::parts::slot_rows::SlotRows;
 use crate::sequence::BlockPool;
 use crate::stage::{ContextBudget, EdgeKind, Outbox, ResponseParams, StageEnd, StageItem};
-
-/// A model that turns text into codes: its rows, and their computation.
-pub trait TalkerModel<O: StepOps>: Send {
-    /// Input of one position.
-    type Row: Send;
-    /// The talker's form of a text token.
-    type Token: Send;
-    /// Voice or style of a response.
-    type Voice: Send;
-    /// The talker's sections of the row spec.
-    type Sections;
-
-    /// Edge kind of the stage's input.
-    fn input_kind(&self) -> EdgeKind;
-    /// Codec language model: the layers, and the ids to sample from.
-    fn codec(&self) -> &CodecLm<O>;
-    /// Most slots that one step can advance.
-    fn max_slots(&self) -> usize {
-        usize::MAX
-    }
-
-    /// True if the talker reads prompt positions of this role.
-    fn reads(&self, role: Role) -> bool;
-    /// Row of a prompt element that the talker reads; `position` is its position in the prompt.
-    fn prompt_row(&self, element: &Element, position: usize) -> Option<Self::Row>;
-    /// Number of talker positions that a prompt takes.
-    fn used(&self, prompt: &[Element]) -> usize {
-        prompt.len()
-    }
-
-    /// Voice or style of a response. The voice was checked when the response was requested.
-    fn voice(&self, params: &ResponseParams) -> Self::Voice;
-    /// Lead frames: they precede all others in the codec, and their samples are discarded.
-    fn lead<'a>(&self, _voice: &'a Self::Voice) -> &'a [Vec<u32>] {
-        &[]
-    }
-    /// Text token of an item, if it has one.
-    fn token(&self, item: &StageItem) -> Option<Self::Token>;
-    /// True if an ended text leaves nothing to say.
-    fn is_silent(&self, said: &SpokenUtterance<Self::Token>) -> bool {
-        said.tokens.is_empty()
-    }
-    /// Rows before the first codes; `None` until enough of the text is known.
-    fn first_rows(&self, voice: &Self::Voice, said: &SpokenUtterance<Self::Token>) -> Option<Vec<Self::Row>>;
-    /// Row after `codes`, which are the `count`-th, counted from 1; `None` while their text token is not known.
-    fn next_row(
-        &self,
-        voice: &Self::Voice,
-        said: &SpokenUtterance<Self::Token>,
-        count: usize,
-        codes: &[u32],
-    ) -> Option<Self::Row>;
-    /// True if a code ends the speech.
-    fn is_end(&self, code: u32) -> bool;
-
-    /// Implements [`CausalLm::special_rows`] for the talker.
-    fn special(&self, _rows: &[Self::Row]) -> usize {
-        0
-    }
-    /// Implements [`CausalLm::layout`] for the talker.
-    fn layout(&self, shape: StepShape, layout: &mut SpecLayout) -> Self::Sections;
-    /// Implements [`CausalLm::fill`] for the talker.
-    fn fill(&self, step: &StepInput<'_, Self::Row>, sections: &Self::Sections, spec: &mut RowSpec);
-    /// Implements [`CausalLm::forward`] for the talker.
-    fn forward(&mut self, ops: &O, sections: &Self::Sections, step: StepContext<'_, O>, outputs: &mut StepOutputs<O>);
-}
 
 /// Sizes of a talker's stage.
 #[derive(Debug, Clone, Copy)]
@@ -111,39 +49,46 @@ impl TalkerSizes {
 }
 
 /// A talker with its settings.
-pub struct TalkerLm<T> {
+pub struct TalkerLm<O: StepOps, T> {
     talker: T,
+    step: TalkerStep<O>,
     sizes: TalkerSizes,
     /// Positions of a slot without a response's head.
     positions: usize,
 }
 
 /// Talker state of a slot.
-pub struct TalkerSlot<V, T> {
+pub struct TalkerSlot<V> {
     /// Prompt position of each prompt row, cached or queued.
     origins: Vec<usize>,
-    speech: Option<SpeechState<V, T>>,
+    speech: Option<SpeechState<V, TextPart>>,
 }
 
-impl<V, T> Default for TalkerSlot<V, T> {
+impl<V> Default for TalkerSlot<V> {
     fn default() -> Self {
         Self { origins: Vec::new(), speech: None }
     }
 }
 
-type State<O, T> = SlotState<O, TalkerLm<T>>;
+type State<O, T> = SlotState<O, TalkerLm<O, T>>;
 
-impl<T> TalkerLm<T> {
-    /// Wraps a talker for prompts of at most `context` positions.
-    pub fn new(talker: T, sizes: TalkerSizes, context: usize) -> Self {
-        Self { talker, sizes, positions: sizes.positions(context) - sizes.head }
+impl<O: Device, T: TalkerModel<O>> TalkerLm<O, T> {
+    /// Wraps a talker for `slots` slots with prompts of at most `context` positions; `handed` are the rows of the stage
+    /// before, if it leaves any.
+    pub fn new(
+        ops: &O,
+        talker: T,
+        (sizes, sampling): (TalkerSizes, FrameSampling),
+        (slots, context): (usize, usize),
+        handed: Option<SlotRows<O>>,
+    ) -> Self {
+        let frames = FrameDecoder::new(ops, talker.code_predictor(), slots, sampling);
+        let step = TalkerStep { handed, frames };
+        Self { talker, step, sizes, positions: sizes.positions(context) - sizes.head }
     }
 
     /// Queues the next rows if their text is known: those before the first codes, or the one after the last codes.
-    fn advance<O: StepOps>(&self, state: &mut State<O, T>)
-    where
-        T: TalkerModel<O>,
-    {
+    fn advance(&self, state: &mut State<O, T>) {
         let count = state.decoding().map_or(0, |decoding| decoding.steps);
         let Some(speaking) = state.own.speech.as_mut().filter(|speaking| !speaking.is_over()) else { return };
         let Some(said) = speaking.utterances.front() else { return };
@@ -155,27 +100,28 @@ impl<T> TalkerLm<T> {
             return state.begin(params, self.sizes.max_codes);
         }
         let Some(codes) = &speaking.waiting_codes else { return };
-        if let Some(row) = self.talker.next_row(&speaking.voice, said, count, codes) {
+        if let Some(text) = self.talker.next_text(&speaking.voice, said, count) {
+            let codec = match self.talker.code_predictor() {
+                Some(_) => CodecPart::LastFrame,
+                None => CodecPart::Id(codes.first().copied().unwrap_or(NO_ID)),
+            };
             speaking.waiting_codes = None;
-            state.push(row);
+            state.push(TalkerRow { text, codec });
         }
     }
 }
 
 /// Ends the response and truncates to the prompt's rows; queued ones stay queued.
-fn finish<O: StepOps, L, V, T>(state: &mut SlotState<O, L>, pool: &mut BlockPool)
-where
-    L: CausalLm<O, Slot = TalkerSlot<V, T>>,
-{
+fn finish<O: StepOps, L: CausalLm<O, Slot = TalkerSlot<V>>, V>(state: &mut SlotState<O, L>, pool: &mut BlockPool) {
     state.own.speech = None;
     state.truncate(pool, state.own.origins.len());
 }
 
-impl<O: StepOps, T: TalkerModel<O>> CausalLm<O> for TalkerLm<T> {
-    type Row = T::Row;
-    type Slot = TalkerSlot<T::Voice, T::Token>;
+impl<O: Device, T: TalkerModel<O>> CausalLm<O> for TalkerLm<O, T> {
+    type Row = TalkerRow;
+    type Slot = TalkerSlot<T::Voice>;
     type Piece = Vec<u32>;
-    type Sections = T::Sections;
+    type Sections = TalkerSections;
 
     fn name(&self) -> &'static str {
         "talker"
@@ -198,10 +144,10 @@ impl<O: StepOps, T: TalkerModel<O>> CausalLm<O> for TalkerLm<T> {
     }
 
     fn max_slots(&self) -> usize {
-        self.talker.max_slots()
+        self.talker.code_predictor().map_or(usize::MAX, |_| MAX_SLOTS)
     }
 
-    fn prompt_row(&self, _: &Element) -> Option<T::Row> {
+    fn prompt_row(&self, _: &Element) -> Option<TalkerRow> {
         None
     }
 
@@ -252,7 +198,7 @@ impl<O: StepOps, T: TalkerModel<O>> CausalLm<O> for TalkerLm<T> {
                     Some(speaking) => {
                         speaking.end_text(end);
                         // A response whose first token is a stop has no audio.
-                        let silent = speaking.utterances.front().is_none_or(|said| self.talker.is_silent(said));
+                        let silent = speaking.utterances.front().is_none_or(|said| said.known().is_empty());
                         speaking.complete(end, silent)
                     }
                     None => Some(end),
@@ -273,7 +219,7 @@ impl<O: StepOps, T: TalkerModel<O>> CausalLm<O> for TalkerLm<T> {
                 out.push((slot, StageItem::Abort));
             }
             item => {
-                if let (Some(speaking), Some(token)) = (&mut state.own.speech, self.talker.token(&item)) {
+                if let (Some(speaking), Some(token)) = (&mut state.own.speech, TextPart::of(&item)) {
                     speaking.token(token);
                     self.advance(state);
                 }
@@ -281,20 +227,20 @@ impl<O: StepOps, T: TalkerModel<O>> CausalLm<O> for TalkerLm<T> {
         }
     }
 
-    fn special_rows(&self, rows: &[T::Row]) -> usize {
-        self.talker.special(rows)
+    fn special_rows(&self, rows: &[TalkerRow]) -> usize {
+        special_rows(rows)
     }
 
-    fn layout(&self, shape: StepShape, layout: &mut SpecLayout) -> T::Sections {
-        self.talker.layout(shape, layout)
+    fn layout(&self, shape: StepShape, layout: &mut SpecLayout) -> TalkerSections {
+        self.step.layout(&self.talker, shape, layout)
     }
 
-    fn fill(&mut self, step: &StepInput<'_, T::Row>, sections: &T::Sections, spec: &mut RowSpec) {
-        self.talker.fill(step, sections, spec);
+    fn fill(&mut self, step: &StepInput<'_, TalkerRow>, sections: &TalkerSections, spec: &mut RowSpec) {
+        self.step.fill(&self.talker, step, sections, spec);
     }
 
-    fn forward(&mut self, ops: &O, sections: &T::Sections, step: StepContext<'_, O>, outputs: &mut StepOutputs<O>) {
-        self.talker.forward(ops, sections, step, outputs);
+    fn forward(&mut self, ops: &O, sections: &TalkerSections, step: StepContext<'_, O>, outputs: &mut StepOutputs<O>) {
+        self.step.forward(&self.talker, ops, sections, step, outputs);
     }
 
     fn sampled(&mut self, codes: Vec<u32>, _: usize, _: &mut State<O, T>) -> SampleOutcome<Vec<u32>> {

@@ -9,11 +9,12 @@ use repartee_kernels::Ops;
 
 use self::speech_encoder::SpeechEncoder;
 use super::config::CloningConfig;
-use super::voices::{Cloned, VoiceList};
+use super::voices::VoiceList;
 use crate::checkpoint::Checkpoint;
 use crate::model::Voices;
 use crate::models::load_error::LoadError;
 use crate::models::parts::speaker_encoder::SpeakerEncoder;
+use crate::models::parts::talker::voice::Cloned;
 use crate::models::parts::weights::Weights;
 use crate::text::Tokenizer;
 
