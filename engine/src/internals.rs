@@ -15,7 +15,7 @@ pub use crate::model::{
 pub use crate::models::family::FamilyVariant;
 pub use crate::models::parts::depth::code_predictor;
 pub use crate::models::parts::memory::{SlotBytes, fit_slots};
-pub use crate::models::parts::{autoregressive, decoder, slot_rows, weights};
+pub use crate::models::parts::{autoregressive, decoder, pipeline, slot_rows, weights};
 pub use crate::models::{load_model, worker_pool};
 pub use crate::scheduler::{Gauges, Scheduler, Tick, Times};
 pub use crate::sequence::BlockPool;
@@ -31,13 +31,11 @@ pub mod qwen2_5_omni {
     pub use crate::models::parts::flow_matching::noise::Noise;
     pub use crate::models::parts::flow_matching::prepared::Prepared;
     pub use crate::models::parts::flow_matching::solver::{OdeState, Rk4};
-    pub use crate::models::parts::flow_matching::stage::DitStage;
     pub use crate::models::parts::flow_matching::voice::Voice;
     pub use crate::models::parts::flow_matching::window::{Window, guide, solver};
     pub use crate::models::parts::rows::HostRows;
     pub use crate::models::parts::speaker_encoder::SpeakerEncoder;
     pub use crate::models::parts::vocoder::bigvgan::BigVgan;
-    pub use crate::models::parts::vocoder::bigvgan_stage::BigVganStage;
     pub use crate::models::parts::vocoder::config::BigVganConfig;
     pub use crate::models::qwen2_5_omni::audio_tower::tokens;
     pub use crate::models::qwen2_5_omni::config::Config;

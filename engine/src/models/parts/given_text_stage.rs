@@ -8,11 +8,34 @@ use repartee_engine_api::Role;
 
 use super::autoregressive::SampleOutcome;
 use super::given_text::GivenText;
+use super::memory::SlotBytes;
+use super::pipeline::{Placement, StagePart};
+use crate::device::Device;
 use crate::elements::Element;
 use crate::stage::{BatchEntry, EdgeKind, Outbox, ResponseParams, RowKind, RunnableRows, Stage, StageEnd, StageItem};
 
 /// Most tokens of one slot in one step.
 const MAX_ROWS: usize = 4;
+
+/// Name of the stage.
+const STAGE: &str = "reader";
+
+/// A stage that passes given text on, before the slots are known.
+pub struct GivenTextPart;
+
+impl<O: Device> StagePart<O> for GivenTextPart {
+    fn name(&self) -> &'static str {
+        STAGE
+    }
+
+    fn slot_bytes(&self, _: usize) -> SlotBytes {
+        SlotBytes::default()
+    }
+
+    fn place(self: Box<Self>, at: Placement<'_, O>) -> Box<dyn Stage> {
+        Box::new(GivenTextStage::new(at.slots.total()))
+    }
+}
 
 /// The reader stage with the state of each slot.
 pub struct GivenTextStage {
@@ -92,7 +115,7 @@ impl SpokenText {
 
 impl Stage for GivenTextStage {
     fn name(&self) -> &'static str {
-        "reader"
+        STAGE
     }
 
     fn input_kind(&self) -> EdgeKind {

@@ -1,5 +1,7 @@
 //! Memory of slots: the bytes of one, and the number that the configured memory has room for.
 
+use std::ops::Add;
+
 use crate::config::{ConfigError, EngineConfig};
 use crate::model::SlotCounts;
 
@@ -10,6 +12,14 @@ pub struct SlotBytes {
     pub position: usize,
     /// Bytes that do not depend on the context: further positions of later stages, convolution tails, rings, masks.
     pub fixed: usize,
+}
+
+impl Add for SlotBytes {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self { position: self.position + other.position, fixed: self.fixed + other.fixed }
+    }
 }
 
 /// Computes the slots that fit into the configured memory. Each has room for a whole context: `context` positions, or

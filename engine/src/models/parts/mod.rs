@@ -15,6 +15,7 @@ pub mod given_text;
 pub mod given_text_stage;
 pub mod language_model;
 pub mod memory;
+pub mod pipeline;
 pub mod raw_config;
 pub mod rows;
 pub mod slot_rows;

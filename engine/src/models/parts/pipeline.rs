@@ -62,7 +62,7 @@ pub struct Pipeline<'a, O: Device> {
     audio: Option<AudioFrontEnd>,
     /// Bytes of a position of encoded audio.
     audio_bytes: usize,
-    stages: Vec<Box<dyn StagePart<O> + 'a>>,
+    stages: Vec<Box<dyn StagePart<O>>>,
 }
 
 impl<'a, O: Device> Pipeline<'a, O> {
@@ -81,7 +81,7 @@ impl<'a, O: Device> Pipeline<'a, O> {
 
     /// Appends a stage.
     #[must_use]
-    pub fn stage(mut self, part: impl StagePart<O> + 'a) -> Self {
+    pub fn stage(mut self, part: impl StagePart<O> + 'static) -> Self {
         self.stages.push(Box::new(part));
         self
     }
@@ -100,7 +100,7 @@ impl<'a, O: Device> Pipeline<'a, O> {
         let bytes = parts.fold(SlotBytes { position: self.audio_bytes, fixed: 0 }, |sum, part| sum + part);
         let slots = fit_slots(self.settings, context, bytes)?;
         let mut handed = None;
-        let place = |part: Box<dyn StagePart<O> + 'a>| {
+        let place = |part: Box<dyn StagePart<O>>| {
             part.place(Placement { ops: self.ops.with_own_buffers(), slots, handed: &mut handed })
         };
         Ok(Model {

@@ -8,15 +8,21 @@ use repartee_kernels::ops::NO_ID;
 use repartee_kernels::row_spec::{SampleSection, SpecSection};
 use repartee_kernels::{NO_ROW, RowSpec, SpecLayout, StepOps, StepOutputs};
 
-use super::autoregressive::{BLOCK, CausalLm, SampleOutcome, SlotState, StepContext, StepInput, StepShape};
+use super::autoregressive::{
+    Autoregressive, BLOCK, CausalLm, SampleOutcome, SlotState, StepContext, StepInput, StepShape,
+};
 use super::given_text::GivenText;
 use super::language_model::LanguageModel;
+use super::memory::SlotBytes;
+use super::pipeline::{Placement, StagePart};
 use super::slot_rows::SlotRows;
 use crate::device::Device;
 use crate::elements::{Element, ElementValue};
 use crate::sequence::BlockPool;
-use crate::stage::{ContextBudget, EdgeKind, Outbox, ResponseParams, StageEnd, StageItem};
+use crate::stage::{ContextBudget, EdgeKind, Outbox, ResponseParams, Stage, StageEnd, StageItem};
 
+/// Name of the stage.
+const STAGE: &str = "thinker";
 /// Divisor of the context: a quarter is reserved for a response, or less if its limit is lower.
 const RESERVED_SHARE: usize = 4;
 
@@ -29,20 +35,50 @@ pub enum HiddenRows {
     All,
 }
 
-/// The thinker with its stop tokens and settings.
-pub struct ThinkerLm<O: StepOps> {
+/// A thinker with its stop tokens and settings, as the first stage.
+pub struct ThinkerPart<O: StepOps> {
     /// The language model, shared with the talker if that reads its embeddings.
     pub thinker: Arc<LanguageModel<O>>,
+    /// Maximum positions of the model.
+    pub most_positions: usize,
     /// Tokens that end the text.
     pub stop: Vec<u32>,
     /// Default sampling of requests.
     pub sampling: Sampling,
-    /// Positions of a prompt and its response together.
-    pub context: usize,
-    /// Hidden rows for the talker.
-    pub hidden: SlotRows<O>,
     /// Positions whose hidden rows the talker gets.
     pub handed_over: HiddenRows,
+}
+
+/// A thinker in its stage.
+struct ThinkerLm<O: StepOps> {
+    part: ThinkerPart<O>,
+    /// Positions of a prompt and its response together.
+    context: usize,
+    /// Hidden rows for the talker.
+    hidden: SlotRows<O>,
+}
+
+impl<O: Device> StagePart<O> for ThinkerPart<O> {
+    fn name(&self) -> &'static str {
+        STAGE
+    }
+
+    fn most_positions(&self) -> Option<usize> {
+        Some(self.most_positions)
+    }
+
+    /// The KV cache, the rows for the talker, and the mask of sampled ids.
+    fn slot_bytes(&self, _: usize) -> SlotBytes {
+        let row = self.thinker.width() * size_of::<f32>();
+        SlotBytes { position: self.thinker.model.position_bytes() + row, fixed: self.thinker.vocabulary() }
+    }
+
+    fn place(self: Box<Self>, at: Placement<'_, O>) -> Box<dyn Stage> {
+        let (slots, context) = (at.slots.total(), at.slots.context);
+        let hidden = SlotRows::new(&at.ops, slots, context, self.thinker.width());
+        *at.handed = Some(hidden.clone());
+        Box::new(Autoregressive::new(at.ops, ThinkerLm { part: *self, context, hidden }, slots, context))
+    }
 }
 
 /// Sections of the row spec for the thinker.
@@ -63,7 +99,7 @@ impl<O: Device> CausalLm<O> for ThinkerLm<O> {
     type Sections = ThinkerSections;
 
     fn name(&self) -> &'static str {
-        "thinker"
+        STAGE
     }
 
     fn input_kind(&self) -> EdgeKind {
@@ -71,18 +107,18 @@ impl<O: Device> CausalLm<O> for ThinkerLm<O> {
     }
 
     fn output_kind(&self) -> EdgeKind {
-        match self.handed_over {
+        match self.part.handed_over {
             HiddenRows::Heard => EdgeKind::Text,
             HiddenRows::All => EdgeKind::Rows,
         }
     }
 
     fn vocabulary(&self) -> usize {
-        self.thinker.vocabulary()
+        self.part.thinker.vocabulary()
     }
 
     fn cache(&self, ops: &O, blocks: usize) -> Vec<O::State> {
-        self.thinker.model.cache(ops, blocks, BLOCK)
+        self.part.thinker.model.cache(ops, blocks, BLOCK)
     }
 
     fn prompt_row(&self, element: &Element) -> Option<Element> {
@@ -122,7 +158,7 @@ impl<O: Device> CausalLm<O> for ThinkerLm<O> {
         ThinkerSections {
             ids: layout.list(shape.rows),
             audio_at: layout.list(shape.special),
-            audio: layout.list(shape.special * self.thinker.width()),
+            audio: layout.list(shape.special * self.part.thinker.width()),
             hidden: layout.list(shape.rows),
             params: layout.samples(shape.sampled),
         }
@@ -141,11 +177,11 @@ impl<O: Device> CausalLm<O> for ThinkerLm<O> {
         spec.set_floats_each(sections.audio, audio_rows.flat_map(|row| row.iter().copied()));
         let hidden = |(row, at): (&Element, &(usize, usize))| {
             let heard = row.role == Role::User && !matches!(row.value, ElementValue::Token(_));
-            let read = heard || self.handed_over == HiddenRows::All;
+            let read = heard || self.part.handed_over == HiddenRows::All;
             if read { self.hidden.number(at.0, at.1) } else { NO_ROW }
         };
         spec.set_each(sections.hidden, step.rows.iter().zip(step.at).map(hidden));
-        let sampling = |params: &ResponseParams| params.sampling.unwrap_or(self.sampling);
+        let sampling = |params: &ResponseParams| params.sampling.unwrap_or(self.part.sampling);
         let params = step.samplers.iter().map(|row| row.sample_params(&sampling(row.params), 0));
         spec.set_samples(sections.params, params);
     }
@@ -154,14 +190,14 @@ impl<O: Device> CausalLm<O> for ThinkerLm<O> {
         let StepContext { spec, batch, last, cache, output_mask } = step;
         let index = |section| ops.index(spec, section);
         let audio = (sections.audio.capacity() > 0)
-            .then(|| (index(sections.audio_at), ops.floats(spec, sections.audio, self.thinker.width())));
+            .then(|| (index(sections.audio_at), ops.floats(spec, sections.audio, self.part.thinker.width())));
         let audio = audio.as_ref().map(|(at, audio)| (at, audio));
         let ids = index(sections.ids);
-        let x = self.thinker.embed(ops, &ids, audio);
-        let (x, hidden) = self.thinker.forward(ops, x, &ids, cache, batch);
+        let x = self.part.thinker.embed(ops, &ids, audio);
+        let (x, hidden) = self.part.thinker.forward(ops, x, &ids, cache, batch);
         self.hidden.store(ops, &index(sections.hidden), &hidden);
         if let Some(last) = last {
-            let logits = self.thinker.logits(ops, &x, last);
+            let logits = self.part.thinker.logits(ops, &x, last);
             outputs.ids.push(ops.sample_at(&logits, &index(sections.params.words()), None, Some(output_mask)));
         }
     }
@@ -170,7 +206,7 @@ impl<O: Device> CausalLm<O> for ThinkerLm<O> {
         match ids.first().copied().unwrap_or(NO_ID) {
             NO_ID => SampleOutcome::NotFinite,
             _ if state.decoding().is_some_and(|decoding| decoding.params.streamed) => state.own.next(),
-            id if self.stop.contains(&id) => SampleOutcome::Stop,
+            id if self.part.stop.contains(&id) => SampleOutcome::Stop,
             id => SampleOutcome::Piece(id),
         }
     }
@@ -180,7 +216,7 @@ impl<O: Device> CausalLm<O> for ThinkerLm<O> {
     }
 
     fn emit(&self, slot: usize, &id: &u32, position: usize, out: &mut Outbox) {
-        let item = match self.handed_over {
+        let item = match self.part.handed_over {
             HiddenRows::Heard => StageItem::Token(id),
             HiddenRows::All => StageItem::Row { id, position },
         };

@@ -25,26 +25,22 @@ use self::token2wav::Token2Wav;
 use self::token2wav::config::Token2WavConfig;
 use super::family::{Family, FamilyVariant, claims_named};
 use super::load_error::LoadError;
-use super::parts::autoregressive::Autoregressive;
 use super::parts::chat_template::{ChatTemplate, SpecialTokens};
 use super::parts::front_end::load_log_mel;
 use super::parts::generation::{Defaults, Generation};
 use super::parts::language_model::LanguageModel;
-use super::parts::memory::{SlotBytes, fit_slots};
-use super::parts::slot_rows::SlotRows;
+use super::parts::pipeline::{ModelFrame, Pipeline};
 use super::parts::talker::frames::FrameSampling;
-use super::parts::talker::stage::{TalkerLm, TalkerSizes};
-use super::parts::thinker_stage::{HiddenRows, ThinkerLm};
+use super::parts::talker::stage::{TalkerPart, TalkerSizes};
+use super::parts::thinker_stage::{HiddenRows, ThinkerPart};
 use super::parts::weights::Weights;
 use crate::checkpoint::{Checkpoint, CheckpointError};
 use crate::config::EngineConfig;
 use crate::device::Device;
-use crate::model::{AudioFrontEnd, Model};
+use crate::model::Model;
 use crate::text::Tokenizer;
 use crate::weight_policy::WeightPolicy;
 
-/// Names of the stages, each without settings of its own.
-const STAGES: [(&str, &[&str]); 4] = [("thinker", &[]), ("talker", &[]), ("dit", &[]), ("bigvgan", &[])];
 /// Default sampling of the talker.
 const TALKER: Sampling = Sampling { temperature: 0.9, top_k: 40, top_p: 0.8, repetition_penalty: 1.05 };
 /// The published template's system message for a history that begins without one.
@@ -124,7 +120,6 @@ pub fn load<O: Device>(
     _: FamilyVariant,
     settings: &EngineConfig,
 ) -> Result<Model, LoadError> {
-    settings.check_stages(&STAGES)?;
     let Qwen25Omni { config, audio_tower, thinker, talker } = Qwen25Omni::load_as(&ops, checkpoint, settings.weights)?;
     let vocabulary = config.thinker.text.vocab_size;
     let tokenizer = Tokenizer::load(checkpoint, vocabulary)?;
@@ -141,59 +136,35 @@ pub fn load<O: Device>(
     let audio = &config.thinker.audio;
     let log_mel = load_log_mel(checkpoint, audio.num_mel_bins, audio.block_frames())?;
 
-    let context = config.thinker.text.max_position_embeddings.min(config.talker.text.max_position_embeddings);
-    let context = context.min(settings.session_tokens);
-    let (talker_bytes, width) = (talker.codec.model.position_bytes(), config.thinker.text.layers.hidden_size);
     let geometry = token2wav.codec();
-    let sizes = TalkerSizes {
-        model_positions: config.talker.text.max_position_embeddings,
-        head: HEADER_ROWS,
-        max_codes: generation.talker_max_new_tokens as usize,
-        frame: geometry.frame(),
-    };
-    let bytes = SlotBytes {
-        // KV cache of thinker and talker, a row of encoded audio, and a row on its way to the talker.
-        position: thinker.model.position_bytes() + talker_bytes + 2 * width * size_of::<f32>(),
-        fixed: (sizes.positions(context) - context) * talker_bytes
-            + token2wav.slot_bytes(generation.talker_max_new_tokens as usize)
-            + vocabulary
-            + config.talker.text.vocab_size,
-    };
-    let slots = fit_slots(settings, context, bytes)?;
+    let (most_codes, width) = (generation.talker_max_new_tokens as usize, thinker.width());
     let thinker = Arc::new(thinker);
-    let handed = SlotRows::new(&ops, slots.total(), slots.context, width);
-    // Stages run in parallel, so each has its own buffers.
-    let device = || ops.with_own_buffers();
-    let reader = ThinkerLm {
-        thinker: Arc::clone(&thinker),
-        stop: generation.eos_token_ids.clone(),
+    let talker = TalkerPart {
+        talker: CodeTalker { thinker: Arc::clone(&thinker), talker, config: config.talker.clone(), bos },
+        sizes: TalkerSizes {
+            model_positions: config.talker.text.max_position_embeddings,
+            head: HEADER_ROWS,
+            max_codes: most_codes,
+            frame: geometry.frame(),
+        },
+        // A frame has one code.
+        sampling: FrameSampling { first: generation.talker, rest: generation.talker },
+    };
+    let thinker = ThinkerPart {
+        thinker,
+        most_positions: config.thinker.text.max_position_embeddings,
+        stop: generation.eos_token_ids,
         sampling: generation.thinker,
-        context: slots.context,
-        hidden: handed.clone(),
         handed_over: HiddenRows::All,
     };
-    // A frame has one code.
-    let sampling = FrameSampling { first: generation.talker, rest: generation.talker };
-    let talker = CodeTalker { thinker, talker, config: config.talker.clone(), bos };
-    let speaker = TalkerLm::new(&ops, talker, (sizes, sampling), (slots.total(), slots.context), Some(handed));
-    let (dit, bigvgan) = token2wav.stages([device(), device()], slots.total());
-    Ok(Model {
-        stages: vec![
-            Box::new(Autoregressive::new(device(), reader, slots.total(), slots.context)),
-            Box::new(Autoregressive::new(device(), speaker, slots.total(), sizes.positions(slots.context))),
-            Box::new(dit),
-            Box::new(bigvgan),
-        ],
-        codec: geometry,
-        audio: Some(AudioFrontEnd {
-            front_end: Box::new(log_mel),
-            encoder: Box::new(AudioEncoder::new(device(), audio_tower)),
-        }),
-        template: Box::new(template),
+    let encoder = AudioEncoder::new(ops.with_own_buffers(), audio_tower);
+    let (dit, bigvgan) = token2wav.parts(most_codes);
+    let pipeline = Pipeline::new(&ops, settings).hears(log_mel, encoder, width);
+    pipeline.stage(thinker).stage(talker).stage(dit).stage(bigvgan).build(ModelFrame {
         tokenizer,
+        template: Box::new(template),
         voices: Box::new(names),
-        slots,
-        max_tokens: generation.thinker_max_new_tokens,
-        pool: None,
+        codec: geometry,
+        max_tokens: Some(generation.thinker_max_new_tokens),
     })
 }

@@ -23,31 +23,23 @@ use self::encoder::AudioEncoder;
 use self::generation::GenerationConfig;
 use super::family::{Family, FamilyVariant, claims_named};
 use super::load_error::LoadError;
-use super::parts::autoregressive::Autoregressive;
 use super::parts::chat_template::{ChatTemplate, SpecialTokens};
 use super::parts::front_end::load_log_mel;
 use super::parts::language_model::LanguageModel;
-use super::parts::memory::{SlotBytes, fit_slots};
-use super::parts::slot_rows::SlotRows;
+use super::parts::pipeline::{ModelFrame, Pipeline};
 use super::parts::talker::frame_talker::FrameTalkerWeights;
-use super::parts::talker::frames::{self, FrameSampling};
-use super::parts::talker::stage::{TalkerLm, TalkerSizes};
-use super::parts::thinker_stage::{HiddenRows, ThinkerLm};
-use super::parts::vocoder::code2wav::{Code2Wav, MAX_FRAMES};
-use super::parts::vocoder::code2wav_stage::Code2WavStage;
+use super::parts::talker::frames::FrameSampling;
+use super::parts::talker::stage::{TalkerPart, TalkerSizes};
+use super::parts::thinker_stage::{HiddenRows, ThinkerPart};
+use super::parts::vocoder::code2wav::Code2Wav;
+use super::parts::vocoder::code2wav_stage::Code2WavPart;
 use super::parts::weights::Weights;
 use crate::checkpoint::{Checkpoint, CheckpointError};
 use crate::config::EngineConfig;
 use crate::device::Device;
-use crate::model::{AudioFrontEnd, Model};
+use crate::model::Model;
 use crate::text::Tokenizer;
 use crate::weight_policy::WeightPolicy;
-
-/// Names of the stages, with the settings that only some have.
-const STAGES: [(&str, &[&str]); 3] = [("thinker", &[]), ("talker", &[]), ("code2wav", &[LEFT_CONTEXT])];
-/// Setting of code2wav: decode each chunk again with this number of frames before it, without carried state; for
-/// comparison.
-const LEFT_CONTEXT: &str = "left_context";
 
 /// Sample rate of the family's codec in Hz; the reference hard-codes it in its file output.
 const SAMPLE_RATE: u32 = 24_000;
@@ -132,64 +124,35 @@ pub fn load<O: Device>(
     let bins = config.thinker.audio.tower.num_mel_bins;
     let log_mel = load_log_mel(checkpoint, bins, config.thinker.audio.n_window_infer)?;
 
-    settings.check_stages(&STAGES)?;
-    let left_context = settings.stage_option("code2wav", LEFT_CONTEXT);
-    let context = config.thinker.text.max_position_embeddings.min(config.talker.text.max_position_embeddings);
-    let talker_bytes = talker.codec.model.position_bytes();
-    let row = config.thinker.text.layers.hidden_size * size_of::<f32>();
-    let context = context.min(settings.session_tokens);
     let geometry = config.code2wav.geometry(SAMPLE_RATE);
-    let sizes = TalkerSizes {
-        model_positions: config.talker.text.max_position_embeddings,
-        head: talker::HEADER_ROWS,
-        max_codes: generation.talker_max_new_tokens as usize,
-        frame: geometry.frame(),
-    };
-    let bytes = SlotBytes {
-        // KV cache of thinker and talker, a row of encoded audio, and a hidden row on its way to the talker.
-        position: thinker.model.position_bytes() + talker_bytes + 2 * row,
-        fixed: (sizes.positions(context) - context) * talker_bytes
-            + frames::slot_bytes(Some(&talker.code_predictor))
-            + code2wav.slot_bytes(MAX_FRAMES + left_context.unwrap_or(0))
-            + config.thinker.text.vocab_size
-            + config.talker.text.vocab_size,
-    };
-    let slots = fit_slots(settings, context, bytes)?;
-    let width = config.thinker.text.layers.hidden_size;
-    let hidden = SlotRows::new(&ops, slots.total(), slots.context, width);
-    // Stages run in parallel, so each has its own buffers.
-    let device = || ops.with_own_buffers();
-    let header = template.response_header();
     let mut voices: Vec<String> = config.talker.speaker_id.keys().cloned().collect();
     voices.sort_by_key(|voice| config.talker.speaker_id[voice]);
-    let reader = ThinkerLm {
-        thinker,
-        stop: generation.eos_token_ids.clone(),
-        sampling: generation.thinker,
-        context,
-        hidden: hidden.clone(),
-        handed_over: HiddenRows::Heard,
-    };
-    let sampling = FrameSampling { first: generation.talker, rest: generation.code_predictor };
-    let talker = talker::talker(talker, &config, header);
-    let speaker = TalkerLm::new(&ops, talker, (sizes, sampling), (slots.total(), slots.context), Some(hidden));
-    let decoder = Code2WavStage::new(device(), code2wav, slots.total(), sizes.frame, left_context);
-    Ok(Model {
-        stages: vec![
-            Box::new(Autoregressive::new(device(), reader, slots.total(), slots.context)),
-            Box::new(Autoregressive::new(device(), speaker, slots.total(), sizes.positions(slots.context))),
-            Box::new(decoder),
-        ],
-        codec: geometry,
-        audio: Some(AudioFrontEnd {
-            front_end: Box::new(log_mel),
-            encoder: Box::new(AudioEncoder::new(device(), audio_tower, bins)),
-        }),
-        template: Box::new(template),
+    let encoder = AudioEncoder::new(ops.with_own_buffers(), audio_tower, bins);
+    let pipeline = Pipeline::new(&ops, settings)
+        .hears(log_mel, encoder, thinker.width())
+        .stage(ThinkerPart {
+            thinker,
+            most_positions: config.thinker.text.max_position_embeddings,
+            stop: generation.eos_token_ids,
+            sampling: generation.thinker,
+            handed_over: HiddenRows::Heard,
+        })
+        .stage(TalkerPart {
+            talker: talker::talker(talker, &config, template.response_header()),
+            sizes: TalkerSizes {
+                model_positions: config.talker.text.max_position_embeddings,
+                head: talker::HEADER_ROWS,
+                max_codes: generation.talker_max_new_tokens as usize,
+                frame: geometry.frame(),
+            },
+            sampling: FrameSampling { first: generation.talker, rest: generation.code_predictor },
+        })
+        .stage(Code2WavPart::new(code2wav, geometry.frame()).with_left_context(settings));
+    pipeline.build(ModelFrame {
         tokenizer,
+        template: Box::new(template),
         voices: Box::new(voices),
-        slots,
-        max_tokens: generation.thinker_max_new_tokens,
-        pool: None,
+        codec: geometry,
+        max_tokens: Some(generation.thinker_max_new_tokens),
     })
 }

@@ -26,15 +26,14 @@ use self::prompt::Template;
 use self::voices::VoiceList;
 use super::family::{Family, FamilyVariant, claims_named};
 use super::load_error::LoadError;
-use super::parts::autoregressive::Autoregressive;
-use super::parts::given_text_stage::GivenTextStage;
-use super::parts::memory::{SlotBytes, fit_slots};
+use super::parts::given_text_stage::GivenTextPart;
+use super::parts::pipeline::{ModelFrame, Pipeline};
 use super::parts::talker::frame_talker::FrameTalkerWeights;
-use super::parts::talker::frames::{self, FrameSampling};
-use super::parts::talker::stage::{TalkerLm, TalkerSizes};
+use super::parts::talker::frames::FrameSampling;
+use super::parts::talker::stage::{TalkerPart, TalkerSizes};
 use super::parts::talker::utterance::HEADER_ROWS;
-use super::parts::vocoder::code2wav::{Code2Wav, MAX_FRAMES};
-use super::parts::vocoder::code2wav_stage::Code2WavStage;
+use super::parts::vocoder::code2wav::Code2Wav;
+use super::parts::vocoder::code2wav_stage::Code2WavPart;
 use super::parts::weights::Weights;
 use crate::checkpoint::Checkpoint;
 use crate::config::EngineConfig;
@@ -43,8 +42,6 @@ use crate::model::{Model, Voices};
 use crate::text::Tokenizer;
 use crate::weight_policy::WeightPolicy;
 
-/// Names of the stages, each without settings of its own.
-const STAGES: [(&str, &[&str]); 3] = [("reader", &[]), ("talker", &[]), ("code2wav", &[])];
 /// Folder of the codec.
 const CODEC: &str = "speech_tokenizer";
 
@@ -99,58 +96,39 @@ pub fn load<O: Device>(
     _: FamilyVariant,
     settings: &EngineConfig,
 ) -> Result<Model, LoadError> {
-    settings.check_stages(&STAGES)?;
     let Qwen3Tts { config, talker, code2wav, encoders } = Qwen3Tts::load_as(&ops, checkpoint, settings.weights)?;
     let generation = GenerationConfig::load(checkpoint)?;
     let tokenizer = Tokenizer::load(checkpoint, config.talker.text_vocab_size)?;
     let template = Template::new(checkpoint, &config, &tokenizer)?;
     let voices = VoiceList::new(&config);
-    let context = config.talker.max_position_embeddings.min(settings.session_tokens);
     let geometry = config.code2wav.geometry(config.output_sample_rate);
     // A recording's frames precede the text, each with a text id.
     let recorded = config.cloning.as_ref().map_or(0, |cloning| most_frames(cloning.encode_downsample_rate));
-    let sizes = TalkerSizes {
-        model_positions: config.talker.max_position_embeddings,
-        head: HEADER_ROWS + recorded,
-        max_codes: generation.max_new_tokens as usize,
-        frame: geometry.frame(),
-    };
-    let each = talker.codec.model.position_bytes();
-    let vocabulary = config.talker.vocab_size;
-    let bytes = SlotBytes {
-        position: each,
-        fixed: (sizes.positions(context) - context) * each
-            + frames::slot_bytes(Some(&talker.code_predictor))
-            + code2wav.slot_bytes(MAX_FRAMES)
-            + vocabulary,
-    };
-    let slots = fit_slots(settings, context, bytes)?;
-    let total = slots.total();
-    // Stages run in parallel, so each has its own buffers.
-    let device = || ops.with_own_buffers();
     let names: Box<dyn Voices> = match (encoders, &config.cloning) {
         (Some(encoders), Some(cloning)) => {
             let (tokenizer, frame) = (tokenizer.clone(), cloning.encode_downsample_rate);
-            Box::new(Cloner { ops: device(), encoders, tokenizer, frame, voices: voices.clone() })
+            Box::new(Cloner { ops: ops.with_own_buffers(), encoders, tokenizer, frame, voices: voices.clone() })
         }
         _ => Box::new(voices.clone()),
     };
-    let sampling = FrameSampling { first: generation.talker, rest: generation.code_predictor };
-    let talker = talker::talker(talker, &config, template.response_header(), voices);
-    let speaker = TalkerLm::new(&ops, talker, (sizes, sampling), (total, slots.context), None);
-    Ok(Model {
-        stages: vec![
-            Box::new(GivenTextStage::new(total)),
-            Box::new(Autoregressive::new(device(), speaker, total, sizes.positions(slots.context))),
-            Box::new(Code2WavStage::new(device(), code2wav, total, sizes.frame, None)),
-        ],
-        codec: geometry,
-        audio: None,
-        template: Box::new(template),
+    let pipeline = Pipeline::new(&ops, settings)
+        .stage(GivenTextPart)
+        .stage(TalkerPart {
+            talker: talker::talker(talker, &config, template.response_header(), voices),
+            sizes: TalkerSizes {
+                model_positions: config.talker.max_position_embeddings,
+                head: HEADER_ROWS + recorded,
+                max_codes: generation.max_new_tokens as usize,
+                frame: geometry.frame(),
+            },
+            sampling: FrameSampling { first: generation.talker, rest: generation.code_predictor },
+        })
+        .stage(Code2WavPart::new(code2wav, geometry.frame()));
+    pipeline.build(ModelFrame {
         tokenizer,
+        template: Box::new(template),
         voices: names,
-        max_tokens: slots.context as u32,
-        slots,
-        pool: None,
+        codec: geometry,
+        max_tokens: None,
     })
 }

@@ -3,8 +3,11 @@
 
 use std::sync::Arc;
 
+use repartee_engine::internals::pipeline::{Placement, StagePart};
 use repartee_engine::internals::qwen2_5_omni::{Noise, Voice};
-use repartee_engine::internals::{BatchEntry, Device, EdgeKind, Outbox, ResponseParams, Stage, StageEnd, StageItem};
+use repartee_engine::internals::{
+    BatchEntry, Device, EdgeKind, Outbox, ResponseParams, SlotCounts, Stage, StageEnd, StageItem,
+};
 use repartee_engine_api::SessionError;
 use repartee_kernels::cpu::Cpu;
 use repartee_kernels::cpu::pool::Pool;
@@ -62,11 +65,14 @@ impl Streamer {
         let config = Token2WavConfig::load(&checkpoint).unwrap();
         let model = Token2Wav::load((&ops, once), &checkpoint, &config, &voices()).unwrap();
         let piece = model.codec().frame_samples.0 as usize;
-        let (dit, bigvgan) = model.stages([ops.clone(), ops], slots);
+        let slots_of = SlotCounts { sessions: slots, out_of_band: 0, context: 1 };
+        let (dit, bigvgan) = model.parts(1);
+        let dit = Box::new(dit).place(Placement { ops: ops.clone(), slots: slots_of, handed: &mut None });
+        let bigvgan = Box::new(bigvgan).place(Placement { ops, slots: slots_of, handed: &mut None });
         assert_eq!((dit.input_kind(), dit.output_kind()), (EdgeKind::Codes, EdgeKind::Latents));
         assert_eq!((bigvgan.input_kind(), bigvgan.output_kind()), (EdgeKind::Latents, EdgeKind::Samples));
         Self {
-            stages: [Box::new(dit), Box::new(bigvgan)],
+            stages: [dit, bigvgan],
             heard: vec![Vec::new(); slots],
             ended: vec![None; slots],
             failed: vec![None; slots],

@@ -14,11 +14,49 @@ use super::noise::Noise;
 use super::solver::{OdeState, Rk4};
 use super::window::{Window, guide};
 use crate::device::Device;
+use crate::models::parts::memory::SlotBytes;
+use crate::models::parts::pipeline::{Placement, StagePart};
 use crate::models::parts::slot_streams::SlotStreams;
 use crate::stage::{BatchEntry, EdgeKind, Outbox, RowKind, RunnableRows, Stage, StageEnd, StageItem};
 
 /// Name of the stage.
 const STAGE: &str = "dit";
+
+/// The diffusion transformer with its solver and voices, as a stage.
+pub struct DitPart<O: StepOps> {
+    /// The transformer, for the times of the solver.
+    pub dit: Dit<O>,
+    /// Sizes of the transformer.
+    pub config: DitConfig,
+    /// The solver.
+    pub solver: Rk4,
+    /// Names of the voices that `dit` was loaded with, by their index.
+    pub voices: Vec<String>,
+    /// Duration of a code.
+    pub code: Duration,
+    /// Most codes of a response.
+    pub most_codes: usize,
+}
+
+impl<O: Device> StagePart<O> for DitPart<O> {
+    fn name(&self) -> &'static str {
+        STAGE
+    }
+
+    /// A response's codes, and a window's spectrogram with its slopes.
+    fn slot_bytes(&self, _: usize) -> SlotBytes {
+        let (before, after) = self.config.window_blocks();
+        // The value, four slopes and the evaluation's input.
+        let rows = 6 * (before + 1 + after) * self.config.block_size;
+        let solve = rows * self.config.mel_dim * size_of::<f32>();
+        SlotBytes { position: 0, fixed: self.most_codes * size_of::<u32>() + solve }
+    }
+
+    fn place(self: Box<Self>, at: Placement<'_, O>) -> Box<dyn Stage> {
+        let Self { dit, config, solver, voices, code, .. } = *self;
+        Box::new(DitStage::new(at.ops, dit, (config, solver), voices, at.slots.total(), code))
+    }
+}
 
 /// The diffusion transformer with the windows of all slots.
 pub struct DitStage<O: StepOps> {

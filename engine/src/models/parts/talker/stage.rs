@@ -14,18 +14,22 @@ use repartee_engine_api::Role;
 use repartee_kernels::ops::NO_ID;
 use repartee_kernels::{RowSpec, SpecLayout, StepOps, StepOutputs};
 
-use super::frames::{FrameDecoder, FrameSampling, MAX_SLOTS};
+use super::frames::{self, FrameDecoder, FrameSampling, MAX_SLOTS};
 use super::model::{CodecPart, TalkerModel, TalkerRow, TextPart};
 use super::speech_state::{AfterUtterance, SpeechState};
 use super::step::{TalkerSections, TalkerStep, special_rows};
 use crate::device::Device;
 use crate::elements::Element;
 use crate::models::parts::autoregressive::{
-    BLOCK, CausalLm, SampleOutcome, SlotState, StepContext, StepInput, StepShape,
+    Autoregressive, BLOCK, CausalLm, SampleOutcome, SlotState, StepContext, StepInput, StepShape,
 };
-use crate::models::parts::slot_rows::SlotRows;
+use crate::models::parts::memory::SlotBytes;
+use crate::models::parts::pipeline::{Placement, StagePart};
 use crate::sequence::BlockPool;
-use crate::stage::{ContextBudget, EdgeKind, Outbox, ResponseParams, StageEnd, StageItem};
+use crate::stage::{ContextBudget, EdgeKind, Outbox, ResponseParams, Stage, StageEnd, StageItem};
+
+/// Name of the stage.
+const STAGE: &str = "talker";
 
 /// Sizes of a talker's stage.
 #[derive(Debug, Clone, Copy)]
@@ -48,8 +52,18 @@ impl TalkerSizes {
     }
 }
 
-/// A talker with its settings.
-pub struct TalkerLm<O: StepOps, T> {
+/// A talker with its sizes and sampling, as a stage.
+pub struct TalkerPart<T> {
+    /// The talker.
+    pub talker: T,
+    /// Sizes of the stage.
+    pub sizes: TalkerSizes,
+    /// Sampling of a frame's codes.
+    pub sampling: FrameSampling,
+}
+
+/// A talker in its stage.
+struct TalkerLm<O: StepOps, T> {
     talker: T,
     step: TalkerStep<O>,
     sizes: TalkerSizes,
@@ -58,7 +72,7 @@ pub struct TalkerLm<O: StepOps, T> {
 }
 
 /// Talker state of a slot.
-pub struct TalkerSlot<V> {
+struct TalkerSlot<V> {
     /// Prompt position of each prompt row, cached or queued.
     origins: Vec<usize>,
     speech: Option<SpeechState<V, TextPart>>,
@@ -72,21 +86,35 @@ impl<V> Default for TalkerSlot<V> {
 
 type State<O, T> = SlotState<O, TalkerLm<O, T>>;
 
-impl<O: Device, T: TalkerModel<O>> TalkerLm<O, T> {
-    /// Wraps a talker for `slots` slots with prompts of at most `context` positions; `handed` are the rows of the stage
-    /// before, if it leaves any.
-    pub fn new(
-        ops: &O,
-        talker: T,
-        (sizes, sampling): (TalkerSizes, FrameSampling),
-        (slots, context): (usize, usize),
-        handed: Option<SlotRows<O>>,
-    ) -> Self {
-        let frames = FrameDecoder::new(ops, talker.code_predictor(), slots, sampling);
-        let step = TalkerStep { handed, frames };
-        Self { talker, step, sizes, positions: sizes.positions(context) - sizes.head }
+impl<O: Device, T: TalkerModel<O> + 'static> StagePart<O> for TalkerPart<T> {
+    fn name(&self) -> &'static str {
+        STAGE
     }
 
+    fn most_positions(&self) -> Option<usize> {
+        Some(self.sizes.model_positions)
+    }
+
+    /// The KV cache, the last frame with the code predictor's cache, and the mask of sampled ids.
+    fn slot_bytes(&self, context: usize) -> SlotBytes {
+        let codec = self.talker.codec();
+        let position = codec.model.position_bytes();
+        let further = (self.sizes.positions(context) - context) * position;
+        let frame = frames::slot_bytes(self.talker.code_predictor());
+        SlotBytes { position, fixed: further + frame + codec.vocabulary }
+    }
+
+    fn place(self: Box<Self>, at: Placement<'_, O>) -> Box<dyn Stage> {
+        let Self { talker, sizes, sampling } = *self;
+        let (slots, positions) = (at.slots.total(), sizes.positions(at.slots.context));
+        let frames = FrameDecoder::new(&at.ops, talker.code_predictor(), slots, sampling);
+        let step = TalkerStep { handed: at.handed.take(), frames };
+        let lm = TalkerLm { talker, step, sizes, positions: positions - sizes.head };
+        Box::new(Autoregressive::new(at.ops, lm, slots, positions))
+    }
+}
+
+impl<O: Device, T: TalkerModel<O>> TalkerLm<O, T> {
     /// Queues the next rows if their text is known: those before the first codes, or the one after the last codes.
     fn advance(&self, state: &mut State<O, T>) {
         let count = state.decoding().map_or(0, |decoding| decoding.steps);
@@ -124,7 +152,7 @@ impl<O: Device, T: TalkerModel<O>> CausalLm<O> for TalkerLm<O, T> {
     type Sections = TalkerSections;
 
     fn name(&self) -> &'static str {
-        "talker"
+        STAGE
     }
 
     fn input_kind(&self) -> EdgeKind {

@@ -10,6 +10,8 @@ use repartee_kernels::{ReadBack, RowSpec, SpecLayout, StepKey, StepOps};
 
 use super::bigvgan::BigVgan;
 use crate::device::Device;
+use crate::models::parts::memory::SlotBytes;
+use crate::models::parts::pipeline::{Placement, StagePart};
 use crate::models::parts::slot_streams::SlotStreams;
 use crate::stage::{BatchEntry, EdgeKind, Outbox, RowKind, RunnableRows, Stage, StageEnd, StageItem};
 
@@ -17,6 +19,35 @@ use crate::stage::{BatchEntry, EdgeKind, Outbox, RowKind, RunnableRows, Stage, S
 const STAGE: &str = "bigvgan";
 /// Most pieces of one slot in a step.
 const MAX_PIECES: usize = 12;
+
+/// The vocoder with its pieces, as a stage.
+pub struct BigVganPart<O: StepOps> {
+    /// The vocoder.
+    pub bigvgan: BigVgan<O>,
+    /// Mel frames whose samples form one piece.
+    pub piece: usize,
+    /// Duration of a piece.
+    pub duration: Duration,
+    /// Most pieces of a response.
+    pub most_pieces: usize,
+}
+
+impl<O: Device> StagePart<O> for BigVganPart<O> {
+    fn name(&self) -> &'static str {
+        STAGE
+    }
+
+    /// A response's mel frames, and the context of a window.
+    fn slot_bytes(&self, _: usize) -> SlotBytes {
+        let frames = self.most_pieces * self.piece + self.bigvgan.context();
+        SlotBytes { position: 0, fixed: frames * self.bigvgan.config().mel_dim * size_of::<f32>() }
+    }
+
+    fn place(self: Box<Self>, at: Placement<'_, O>) -> Box<dyn Stage> {
+        let Self { bigvgan, piece, duration, .. } = *self;
+        Box::new(BigVganStage::new(at.ops, bigvgan, at.slots.total(), piece, duration))
+    }
+}
 
 /// The vocoder with the streams of all slots.
 pub struct BigVganStage<O: StepOps> {

@@ -10,12 +10,60 @@ use repartee_engine_api::SessionError;
 use repartee_kernels::{ReadBack, RowSpec, SpecLayout, StepKey, StepOps, StreamRows};
 
 use super::code2wav::{Code2Wav, Code2WavState, MAX_FRAMES};
+use crate::config::EngineConfig;
 use crate::device::Device;
+use crate::models::parts::memory::SlotBytes;
+use crate::models::parts::pipeline::{Placement, StagePart};
 use crate::models::parts::slot_streams::SlotStreams;
 use crate::stage::{BatchEntry, EdgeKind, Outbox, RowKind, RunnableRows, Stage, StageEnd, StageItem};
 
 /// Name of the stage.
 const STAGE: &str = "code2wav";
+
+/// Setting of the stage: decode each chunk again with this number of frames before it, without carried state; for
+/// comparison.
+const LEFT_CONTEXT: &str = "left_context";
+
+/// Code2wav with the duration of a frame, as a stage.
+pub struct Code2WavPart<O: StepOps> {
+    code2wav: Code2Wav<O>,
+    frame: Duration,
+    left_context: Option<usize>,
+    settings: &'static [&'static str],
+}
+
+impl<O: StepOps> Code2WavPart<O> {
+    /// Wraps a decoder of frames of duration `frame`, which carries state.
+    pub fn new(code2wav: Code2Wav<O>, frame: Duration) -> Self {
+        Self { code2wav, frame, left_context: None, settings: &[] }
+    }
+
+    /// Lets `settings` choose left context instead of carried state.
+    #[must_use]
+    pub fn with_left_context(self, settings: &EngineConfig) -> Self {
+        let left_context = settings.stage_option(STAGE, LEFT_CONTEXT);
+        Self { left_context, settings: &[LEFT_CONTEXT], ..self }
+    }
+}
+
+impl<O: Device> StagePart<O> for Code2WavPart<O> {
+    fn name(&self) -> &'static str {
+        STAGE
+    }
+
+    fn settings(&self) -> &'static [&'static str] {
+        self.settings
+    }
+
+    fn slot_bytes(&self, _: usize) -> SlotBytes {
+        let frames = MAX_FRAMES + self.left_context.unwrap_or(0);
+        SlotBytes { position: 0, fixed: self.code2wav.slot_bytes(frames) }
+    }
+
+    fn place(self: Box<Self>, at: Placement<'_, O>) -> Box<dyn Stage> {
+        Box::new(Code2WavStage::new(at.ops, self.code2wav, at.slots.total(), self.frame, self.left_context))
+    }
+}
 
 /// Code2wav with the streams of all slots.
 pub struct Code2WavStage<O: StepOps> {

@@ -1,7 +1,7 @@
 //! token2wav: codes to samples, after `Qwen2_5OmniToken2WavModel` of transformers 5.23, streamed.
 //!
-//! It has two stages. [`DitStage`] solves a mel spectrogram from noise with a diffusion transformer ([`Dit`]) that
-//! reads the codes and the voice. [`BigVganStage`] turns the spectrogram into samples. With the published sizes a code
+//! It has two stages. [The first](DitPart) solves a mel spectrogram from noise with a diffusion transformer ([`Dit`]) that
+//! reads the codes and the voice. [The second](BigVganPart) turns the spectrogram into samples. With the published sizes a code
 //! is two mel frames of 10 ms: 20 ms of sound at 24 kHz.
 //!
 //! The reference solves a whole response at once. One evaluation of the transformer has a short reach: a block of 24
@@ -33,11 +33,11 @@ use crate::models::load_error::LoadError;
 use crate::models::parts::flow_matching::dit::Dit;
 use crate::models::parts::flow_matching::prepared::Prepared;
 use crate::models::parts::flow_matching::solver::Rk4;
-use crate::models::parts::flow_matching::stage::DitStage;
+use crate::models::parts::flow_matching::stage::DitPart;
 use crate::models::parts::flow_matching::voice::Voice;
 use crate::models::parts::flow_matching::window::solver;
 use crate::models::parts::vocoder::bigvgan::BigVgan;
-use crate::models::parts::vocoder::bigvgan_stage::BigVganStage;
+use crate::models::parts::vocoder::bigvgan_stage::BigVganPart;
 use crate::models::parts::weights::Weights;
 
 /// Output sample rate in Hz; no configuration field holds it.
@@ -92,26 +92,14 @@ impl<O: StepOps> Token2Wav<O> {
         Codec { sample_rate: SAMPLE_RATE, frame_samples: (samples as u32, 1) }
     }
 
-    /// Most bytes of a response in both stages: codes, a window's spectrogram with its slopes, and the vocoder's
-    /// context.
-    pub fn slot_bytes(&self, codes: usize) -> usize {
-        let (dit, mel) = (&self.config.dit, self.config.dit.mel_dim * size_of::<f32>());
-        let (before, after) = dit.window_blocks();
-        // The value, four slopes and the evaluation's input.
-        let solve = 6 * (before + 1 + after) * dit.block_size * mel;
-        codes * (size_of::<u32>() + dit.repeats * mel) + solve + self.bigvgan.context() * mel
-    }
-
-    /// Creates both stages for `slots` concurrent responses: codes in, one a frame, and samples out, a piece for each
-    /// code. `ops` holds one device for each stage, because stages run in parallel.
-    pub fn stages(self, ops: [O; 2], slots: usize) -> (DitStage<O>, BigVganStage<O>) {
+    /// Both stages: codes in, one a frame, at most `most_codes` of a response; samples out, a piece for each code.
+    pub fn parts(self, most_codes: usize) -> (DitPart<O>, BigVganPart<O>) {
         let code = self.codec().frame();
         let Self { config, dit, bigvgan, solver, voices } = self;
-        let [first, second] = ops;
-        let repeats = config.dit.repeats;
+        let piece = config.dit.repeats;
         (
-            DitStage::new(first, dit, (config.dit, solver), voices, slots, code),
-            BigVganStage::new(second, bigvgan, slots, repeats, code),
+            DitPart { dit, config: config.dit, solver, voices, code, most_codes },
+            BigVganPart { bigvgan, piece, duration: code, most_pieces: most_codes },
         )
     }
 }
