@@ -30,9 +30,9 @@ pub mod qwen2_5_omni {
     pub use crate::models::parts::flow_matching::dit::{Dit, DitWindow};
     pub use crate::models::parts::flow_matching::noise::Noise;
     pub use crate::models::parts::flow_matching::prepared::Prepared;
-    pub use crate::models::parts::flow_matching::solver::{OdeState, Rk4};
+    pub use crate::models::parts::flow_matching::solver::{Solve, Solver};
     pub use crate::models::parts::flow_matching::voice::Voice;
-    pub use crate::models::parts::flow_matching::window::{Window, guide, solver};
+    pub use crate::models::parts::flow_matching::window::Window;
     pub use crate::models::parts::rows::HostRows;
     pub use crate::models::parts::speaker_encoder::SpeakerEncoder;
     pub use crate::models::parts::vocoder::bigvgan::BigVgan;
@@ -41,7 +41,7 @@ pub mod qwen2_5_omni {
     pub use crate::models::qwen2_5_omni::config::Config;
     pub use crate::models::qwen2_5_omni::talker::ends;
     pub use crate::models::qwen2_5_omni::token2wav::config::Token2WavConfig;
-    pub use crate::models::qwen2_5_omni::token2wav::{SAMPLE_RATE, Token2Wav};
+    pub use crate::models::qwen2_5_omni::token2wav::{GUIDANCE, SAMPLE_RATE, Token2Wav};
     pub use crate::models::qwen2_5_omni::voices::load_speakers;
     pub use crate::models::qwen2_5_omni::{Qwen25Omni, load};
 }

@@ -15,8 +15,8 @@ use crate::common::{Expected, difference, folder};
 use repartee_engine::Source;
 use repartee_engine::internals::Checkpoint;
 use repartee_engine::internals::qwen2_5_omni::{
-    BigVgan, Dit, DitConfig, DitWindow, HostRows, OdeState, Prepared, Rk4, SpeakerEncoder, Token2Wav, Token2WavConfig,
-    Voice, Window, guide,
+    BigVgan, Dit, DitConfig, DitWindow, GUIDANCE, HostRows, Prepared, Solve, Solver, SpeakerEncoder, Token2Wav,
+    Token2WavConfig, Voice, Window,
 };
 use repartee_engine::internals::weights::Weights;
 use repartee_kernels::cpu::Cpu;
@@ -65,12 +65,12 @@ fn evaluate(ops: &Cpu, dit: &Dit<Cpu>, windows: &[DitWindow<'_>]) -> Vec<f32> {
 }
 
 /// Spectrogram of codes that are solved as one window, from `noise`.
-fn solve(ops: &Cpu, dit: &Dit<Cpu>, solver: &Rk4, (codes, voice): (&[u32], usize), noise: &[f32]) -> Vec<f32> {
-    let mut solve = OdeState::new(noise.to_vec());
+fn solve(ops: &Cpu, dit: &Dit<Cpu>, solver: &Solver, (codes, voice): (&[u32], usize), noise: &[f32]) -> Vec<f32> {
+    let mut solve = Solve::new(noise.to_vec());
     loop {
         let mel = solve.input(solver);
-        let rows = evaluate(ops, dit, &[DitWindow { codes, voice, mel: &mel, time: solve.time() }]);
-        if let Some(mel) = solve.advance(solver, guide(&rows)) {
+        let rows = evaluate(ops, dit, &[DitWindow { codes, voice, mel: &mel, time: solve.time(solver) }]);
+        if let Some(mel) = solve.advance(solver, GUIDANCE.combine(&rows)) {
             return mel.to_vec();
         }
     }
@@ -316,7 +316,7 @@ fn one_evaluation_needs_no_more_than_its_window() {
     let slopes = |from: usize, to: usize| {
         let mel = &noise[all(from..to)];
         let rows = evaluate(&ops, &model.dit, &[DitWindow { codes: &codes[from..to], voice: 0, mel, time: 5 }]);
-        guide(&rows)
+        GUIDANCE.combine(&rows)
     };
     let whole = slopes(0, codes.len());
     for block in (0..codes.len()).step_by(config.block_codes()) {

@@ -3,11 +3,12 @@
 //! - [`config`]: sizes of the transformer
 //! - [`dit`], [`sections`]: one evaluation, and its sections of the row spec
 //! - [`prepared`], [`modulation`], [`voice`]: tables that are computed at load time
-//! - [`solver`], [`window`], [`noise`]: the solve of a window
+//! - [`solver`], [`guidance`], [`window`], [`noise`]: the solve of a window
 //! - [`stage`]: codes to frames, a block at a time
 
 pub mod config;
 pub mod dit;
+pub mod guidance;
 pub mod modulation;
 pub mod noise;
 pub mod prepared;

@@ -10,9 +10,10 @@ use repartee_kernels::{ReadBack, RowSpec, SpecLayout, StepKey, StepOps};
 
 use super::config::DitConfig;
 use super::dit::{Dit, DitWindow};
+use super::guidance::Guidance;
 use super::noise::Noise;
-use super::solver::{OdeState, Rk4};
-use super::window::{Window, guide};
+use super::solver::{Solve, Solver};
+use super::window::Window;
 use crate::device::Device;
 use crate::models::parts::memory::SlotBytes;
 use crate::models::parts::pipeline::{Placement, StagePart};
@@ -28,8 +29,8 @@ pub struct DitPart<O: StepOps> {
     pub dit: Dit<O>,
     /// Sizes of the transformer.
     pub config: DitConfig,
-    /// The solver.
-    pub solver: Rk4,
+    /// Solver, and guidance of its slopes.
+    pub solver: (Solver, Guidance),
     /// Names of the voices that `dit` was loaded with, by their index.
     pub voices: Vec<String>,
     /// Duration of a code.
@@ -46,8 +47,7 @@ impl<O: Device> StagePart<O> for DitPart<O> {
     /// A response's codes, and a window's spectrogram with its slopes.
     fn slot_bytes(&self, _: usize) -> SlotBytes {
         let (before, after) = self.config.window_blocks();
-        // The value, four slopes and the evaluation's input.
-        let rows = 6 * (before + 1 + after) * self.config.block_size;
+        let rows = self.solver.0.vectors() * (before + 1 + after) * self.config.block_size;
         let solve = rows * self.config.mel_dim * size_of::<f32>();
         SlotBytes { position: 0, fixed: self.most_codes * size_of::<u32>() + solve }
     }
@@ -63,7 +63,8 @@ pub struct DitStage<O: StepOps> {
     ops: O,
     dit: Dit<O>,
     config: DitConfig,
-    solver: Rk4,
+    solver: Solver,
+    guidance: Guidance,
     /// Names of the voices, by their index.
     voices: Vec<String>,
     streams: SlotStreams<Stream>,
@@ -98,7 +99,7 @@ struct Stream {
 /// A window between two evaluations.
 struct Solving {
     window: Window,
-    solve: OdeState,
+    solve: Solve,
 }
 
 impl Stream {
@@ -117,7 +118,7 @@ impl<O: StepOps> DitStage<O> {
     pub fn new(
         ops: O,
         dit: Dit<O>,
-        (config, solver): (DitConfig, Rk4),
+        (config, (solver, guidance)): (DitConfig, (Solver, Guidance)),
         voices: Vec<String>,
         slots: usize,
         code: Duration,
@@ -127,6 +128,7 @@ impl<O: StepOps> DitStage<O> {
             dit,
             config,
             solver,
+            guidance,
             voices,
             streams: SlotStreams::new(slots),
             code,
@@ -211,7 +213,7 @@ impl<O: Device> Stage for DitStage<O> {
     fn runnable_rows(&self, slot: usize) -> RunnableRows {
         let state = &self.streams[slot];
         let left = match &state.solving {
-            Some(solving) => self.solver.evaluations() - solving.solve.evaluated(),
+            Some(solving) => self.solver.evaluations() - solving.solve.evaluated(&self.solver),
             None => state.next(&self.config).map_or(0, |_| self.solver.evaluations()),
         };
         RunnableRows::rows(left, RowKind::SolverStep)
@@ -240,7 +242,7 @@ impl<O: Device> Stage for DitStage<O> {
                 && let Some(window) = state.next(config)
             {
                 let frames = window.codes() * config.repeats;
-                let solve = OdeState::new(state.noise.frames(window.from * config.repeats, frames, mel));
+                let solve = Solve::new(state.noise.frames(window.from * config.repeats, frames, mel));
                 state.solving = Some(Solving { window, solve });
             }
         }
@@ -253,7 +255,7 @@ impl<O: Device> Stage for DitStage<O> {
                 let state = &streams[*slot];
                 let Solving { window, solve } = state.solving.as_ref()?;
                 let codes = &state.codes[window.from - state.first..window.to - state.first];
-                Some(DitWindow { codes, voice: state.voice, mel, time: solve.time() })
+                Some(DitWindow { codes, voice: state.voice, mel, time: solve.time(solver) })
             })
             .collect();
         if windows.is_empty() {
@@ -287,7 +289,7 @@ impl<O: Device> Stage for DitStage<O> {
                 out.push((slot, StageItem::Fail(SessionError::NotFinite { stage: STAGE })));
                 continue;
             }
-            self.advance(slot, guide(mine), out);
+            self.advance(slot, self.guidance.combine(mine), out);
         }
         self.back = back;
     }

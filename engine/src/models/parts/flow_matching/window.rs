@@ -1,30 +1,6 @@
-//! Solver of the mel spectrogram: the times of its evaluations, the extent of a window, and the guidance that makes one
-//! slope of two.
-
-use std::f32::consts::FRAC_PI_2;
+//! Window of a block: the codes that it is solved with.
 
 use super::config::DitConfig;
-use super::solver::Rk4;
-
-/// Number of time points, first and last included; the reference's default, which no published configuration changes.
-const POINTS: usize = 10;
-/// Guidance strength: extrapolation beyond the guided slope, away from the unguided one. Also the reference's default.
-const GUIDANCE: f32 = 0.5;
-
-/// Creates the solver with the reference's times: short steps first, since they decide the spectrogram's shape.
-pub fn solver() -> Rk4 {
-    let at = |i: usize| {
-        let even = i as f32 / (POINTS - 1) as f32;
-        even - ((FRAC_PI_2 * even).cos() - 1.0 + even)
-    };
-    Rk4::new((0..POINTS).map(at).collect())
-}
-
-/// Combines a window's slopes: the first half of `rows` is guided, the second half unguided.
-pub fn guide(rows: &[f32]) -> Vec<f32> {
-    let (guided, null) = rows.split_at(rows.len() / 2);
-    guided.iter().zip(null).map(|(guided, null)| guided + (guided - null) * GUIDANCE).collect()
-}
 
 /// Codes that a block is solved with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,7 +6,7 @@
 //!
 //! The reference solves a whole response at once. One evaluation of the transformer has a short reach: a block of 24
 //! mel frames depends on the 48 frames before it and the 24 after it. But a solve evaluates 36 times in a row (nine
-//! steps of [`Rk4`], each of four evaluations of two rows), and each evaluation extends the reach. So no part of a
+//! steps of [`Rule::RungeKutta`], each of four evaluations of two rows), and each evaluation extends the reach. So no part of a
 //! response has the same frames as in a solve of the whole.
 //!
 //! This implementation therefore solves each block on its window ([`Window`](crate::models::parts::flow_matching::window::Window)): 48 frames before it, the block
@@ -24,6 +24,8 @@
 
 pub mod config;
 
+use std::f32::consts::FRAC_PI_2;
+
 use repartee_kernels::{Ops, StepOps};
 
 use self::config::Token2WavConfig;
@@ -31,17 +33,31 @@ use crate::checkpoint::Checkpoint;
 use crate::model::Codec;
 use crate::models::load_error::LoadError;
 use crate::models::parts::flow_matching::dit::Dit;
+use crate::models::parts::flow_matching::guidance::Guidance;
 use crate::models::parts::flow_matching::prepared::Prepared;
-use crate::models::parts::flow_matching::solver::Rk4;
+use crate::models::parts::flow_matching::solver::{Rule, Solver};
 use crate::models::parts::flow_matching::stage::DitPart;
 use crate::models::parts::flow_matching::voice::Voice;
-use crate::models::parts::flow_matching::window::solver;
 use crate::models::parts::vocoder::bigvgan::BigVgan;
 use crate::models::parts::vocoder::bigvgan_stage::BigVganPart;
 use crate::models::parts::weights::Weights;
 
 /// Output sample rate in Hz; no configuration field holds it.
 pub const SAMPLE_RATE: u32 = 24_000;
+
+/// Number of time points, first and last included; the reference's default, which no published configuration changes.
+const POINTS: usize = 10;
+/// Guidance of the slopes; also the reference's default.
+pub const GUIDANCE: Guidance = Guidance { strength: 0.5 };
+
+/// Creates the solver with the reference's times: short steps first, since they decide the spectrogram's shape.
+fn solver() -> Solver {
+    let at = |i: usize| {
+        let even = i as f32 / (POINTS - 1) as f32;
+        even - ((FRAC_PI_2 * even).cos() - 1.0 + even)
+    };
+    Solver::new(Rule::RungeKutta, (0..POINTS).map(at).collect())
+}
 
 /// Both models, loaded from a checkpoint.
 pub struct Token2Wav<O: StepOps> {
@@ -52,7 +68,7 @@ pub struct Token2Wav<O: StepOps> {
     /// Vocoder from `code2wav_bigvgan_model`.
     pub bigvgan: BigVgan<O>,
     /// Solver with the reference's times.
-    pub solver: Rk4,
+    pub solver: Solver,
     /// Names of the voices, by their index.
     pub voices: Vec<String>,
 }
@@ -98,7 +114,7 @@ impl<O: StepOps> Token2Wav<O> {
         let Self { config, dit, bigvgan, solver, voices } = self;
         let piece = config.dit.repeats;
         (
-            DitPart { dit, config: config.dit, solver, voices, code, most_codes },
+            DitPart { dit, config: config.dit, solver: (solver, GUIDANCE), voices, code, most_codes },
             BigVganPart { bigvgan, piece, duration: code, most_pieces: most_codes },
         )
     }
