@@ -13,7 +13,7 @@ pub use crate::model::{
     ToolCallTokens, ToolTemplate, Voices, WindowInput,
 };
 pub use crate::models::family::FamilyVariant;
-pub use crate::models::parts::depth::code_predictor;
+pub use crate::models::parts::depth::model as depth;
 pub use crate::models::parts::memory::{SlotBytes, fit_slots};
 pub use crate::models::parts::{autoregressive, decoder, pipeline, slot_rows, weights};
 pub use crate::models::{load_model, worker_pool};

@@ -1,6 +1,6 @@
 //! Calls parts of a model one by one, outside of a launched step, which the CPU allows.
 
-use repartee_engine::internals::code_predictor::CodePredictor;
+use repartee_engine::internals::depth::DepthModel;
 use repartee_engine::internals::qwen3_omni_moe::{AudioTower, Code2Wav, Code2WavState, Window};
 use repartee_kernels::{Ops, ReadBack, RowSpec, SampleParams, SpecLayout, StepKey, StepOps, StreamRows};
 
@@ -24,7 +24,7 @@ pub type Completed<O> = (Vec<<O as StepOps>::Index>, Vec<<O as Ops>::T>, <O as O
 /// Completes one frame for each row.
 pub fn complete<O: StepOps>(
     ops: &O,
-    predictor: &CodePredictor<O>,
+    predictor: &DepthModel<O>,
     hidden: &O::T,
     first: O::T,
     cache: &mut [O::State],
@@ -36,11 +36,11 @@ pub fn complete<O: StepOps>(
     predictor.fill(&mut spec, &places, |_| params);
     let (mut codes, mut logits) = (Vec::new(), Vec::new());
     let spec = ops.upload(&spec);
-    let embedding = predictor.predict_residuals(ops, (&spec, &places), hidden, first, cache, |ids, raw| {
+    let embedding = predictor.draw(ops, (&spec, &places), hidden, Some(first), cache, |ids, raw| {
         codes.push(ids);
         logits.push(raw);
     });
-    (codes, logits, embedding)
+    (codes, logits, embedding.expect("the sum is wanted"))
 }
 
 /// Decodes the next frames of several streams: `codes[codebook]` has one id a row. Returns the samples of each chunk

@@ -56,7 +56,7 @@ impl LayersConfig {
                 window,
             },
             eps: self.rms_norm_eps as f32,
-            theta: self.rope.theta as f32,
+            theta: Some(self.rope.theta as f32),
             qkv_bias: false,
             qk_norm: false,
             layer_scale: false,

@@ -17,8 +17,8 @@ pub struct DecoderShape {
     pub attention: AttentionShape,
     /// Epsilon added to the mean square in norms.
     pub eps: f32,
-    /// Base of the rotary frequencies.
-    pub theta: f32,
+    /// Base of the rotary frequencies; `None` without positions.
+    pub theta: Option<f32>,
     /// True if queries, keys and values have a bias.
     pub qkv_bias: bool,
     /// True if queries and keys are normed head by head.
@@ -211,8 +211,10 @@ impl<O: Ops> Layer<O> {
             queries = ops.rms_norm(&queries, q_norm, shape.eps);
             keys = ops.rms_norm(&keys, k_norm, shape.eps);
         }
-        let queries = ops.rotary(queries, batch, a.head_dim, shape.theta);
-        let keys = ops.rotary(keys, batch, a.head_dim, shape.theta);
+        if let Some(theta) = shape.theta {
+            queries = ops.rotary(queries, batch, a.head_dim, theta);
+            keys = ops.rotary(keys, batch, a.head_dim, theta);
+        }
         let h = ops.attention(&queries, &keys, &values, cache, batch, a);
         let mut h = ops.linear(&h, &self.out, None);
         if let Some((scale, _)) = &self.scales {

@@ -11,7 +11,7 @@ use repartee_kernels::StepOps;
 use super::config::{Config, TalkerConfig};
 use super::thinker::{experts, text_shape};
 use crate::models::load_error::LoadError;
-use crate::models::parts::depth::code_predictor::CodePredictor;
+use crate::models::parts::depth::code_predictor;
 use crate::models::parts::language_model::LanguageModel;
 use crate::models::parts::talker::codec_lm::{CodecLm, allowed_codes};
 use crate::models::parts::talker::frame_talker::{FrameTalker, FrameTalkerWeights, TextTable};
@@ -45,7 +45,7 @@ pub fn load<O: StepOps>(
             allowed_codes(vocabulary, config.codec_eos_token_id),
         )?,
         least: None,
-        code_predictor: CodePredictor::load(&w.at("code_predictor"), &config.code_predictor)?,
+        code_predictor: code_predictor::load(&w.at("code_predictor"), &config.code_predictor)?,
     })
 }
 

@@ -7,7 +7,7 @@ use super::config::{Config, TalkerConfig};
 use super::voices::VoiceList;
 use crate::models::load_error::LoadError;
 use crate::models::parts::decoder::{DecoderShape, FeedForward};
-use crate::models::parts::depth::code_predictor::CodePredictor;
+use crate::models::parts::depth::code_predictor;
 use crate::models::parts::talker::codec_lm::{CodecLm, allowed_codes};
 use crate::models::parts::talker::frame_talker::{FrameTalker, FrameTalkerWeights, LeastFrames, TextTable};
 use crate::models::parts::talker::resize_mlp::ResizeMlp;
@@ -33,7 +33,7 @@ pub fn load<O: StepOps>(w: &Weights<'_, O>, config: &TalkerConfig) -> Result<Fra
             allowed_codes(vocabulary, end),
         )?,
         least: Some(LeastFrames::load(w, LEAST_FRAMES, vocabulary, end)?),
-        code_predictor: CodePredictor::load(&w.at("code_predictor"), &config.code_predictor)?,
+        code_predictor: code_predictor::load(&w.at("code_predictor"), &config.code_predictor)?,
     })
 }
 

@@ -81,7 +81,7 @@ fn decoder(w: &Weights<'_, Cpu>) -> Decoder<Cpu> {
         layers: LAYERS,
         attention: AttentionShape { heads: 2, kv_heads: 1, head_dim: 16, window: None },
         eps: 1e-6,
-        theta: 10_000.0,
+        theta: Some(10_000.0),
         qkv_bias: false,
         qk_norm: false,
         layer_scale: false,

@@ -16,7 +16,7 @@ use super::voice::Voice;
 use crate::device::Device;
 use crate::elements::{Element, ElementValue};
 use crate::models::load_error::LoadError;
-use crate::models::parts::depth::code_predictor::CodePredictor;
+use crate::models::parts::depth::model::DepthModel;
 use crate::models::parts::language_model::LanguageModel;
 use crate::models::parts::weights::Weights;
 use crate::stage::{EdgeKind, ResponseParams};
@@ -52,7 +52,7 @@ pub struct FrameTalkerWeights<O: StepOps> {
     /// Least number of frames; `None` if a response may end at once.
     pub least: Option<LeastFrames<O>>,
     /// Predictor of codebooks 1 and up.
-    pub code_predictor: CodePredictor<O>,
+    pub code_predictor: DepthModel<O>,
 }
 
 impl<O: StepOps> LeastFrames<O> {
@@ -120,7 +120,7 @@ impl<O: Device> TalkerModel<O> for FrameTalker<O> {
         &self.weights.codec
     }
 
-    fn code_predictor(&self) -> Option<&CodePredictor<O>> {
+    fn code_predictor(&self) -> Option<&DepthModel<O>> {
         Some(&self.weights.code_predictor)
     }
 

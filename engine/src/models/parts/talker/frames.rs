@@ -8,7 +8,7 @@ use repartee_kernels::{NO_ROW, RowSpec, SpecLayout, StateSpec, StepOps};
 use super::codec_lm::CodecLm;
 use super::model::{CodecPart, TalkerRow};
 use crate::models::parts::autoregressive::{Sampler, StepInput, StepShape};
-use crate::models::parts::depth::code_predictor::{CodePredictor, PredictorSections};
+use crate::models::parts::depth::model::{DepthModel, DepthSections};
 
 /// Most slots whose frames one step completes with a code predictor.
 pub const MAX_SLOTS: usize = 128;
@@ -38,21 +38,21 @@ pub struct FrameSections {
 struct PredictedSections {
     /// For each row, the slot whose last frame is its codec part.
     last: SpecSection,
-    predictor: PredictorSections,
+    predictor: DepthSections,
     /// Slot of each new frame.
     made: SpecSection,
 }
 
 /// Bytes of a slot in a [`FrameDecoder`].
-pub fn slot_bytes<O: StepOps>(predictor: Option<&CodePredictor<O>>) -> usize {
-    predictor.map_or(0, |predictor| predictor.slot_bytes() + predictor.input_width() * size_of::<f32>())
+pub fn slot_bytes<O: StepOps>(predictor: Option<&DepthModel<O>>) -> usize {
+    predictor.map_or(0, |predictor| predictor.slot_bytes() + predictor.input * size_of::<f32>())
 }
 
 impl<O: StepOps> FrameDecoder<O> {
     /// Creates state for `slots` slots.
-    pub fn new(ops: &O, predictor: Option<&CodePredictor<O>>, slots: usize, sampling: FrameSampling) -> Self {
+    pub fn new(ops: &O, predictor: Option<&DepthModel<O>>, slots: usize, sampling: FrameSampling) -> Self {
         let predicted = predictor.map(|predictor| {
-            let last = StateSpec::Rows { rows: slots, columns: predictor.input_width() };
+            let last = StateSpec::Rows { rows: slots, columns: predictor.input };
             (predictor.cache(ops, slots.min(MAX_SLOTS)), ops.state(last))
         });
         Self { predicted, sampling }
@@ -66,7 +66,7 @@ impl<O: StepOps> FrameDecoder<O> {
     /// Reserves the row spec's sections for a step.
     pub fn layout(
         &self,
-        predictor: Option<&CodePredictor<O>>,
+        predictor: Option<&DepthModel<O>>,
         shape: StepShape,
         layout: &mut SpecLayout,
     ) -> FrameSections {
@@ -83,7 +83,7 @@ impl<O: StepOps> FrameDecoder<O> {
     /// Fills the sections.
     pub fn fill(
         &self,
-        predictor: Option<&CodePredictor<O>>,
+        predictor: Option<&DepthModel<O>>,
         step: &StepInput<'_, TalkerRow>,
         sections: &FrameSections,
         spec: &mut RowSpec,
@@ -98,7 +98,7 @@ impl<O: StepOps> FrameDecoder<O> {
             if row.codec == CodecPart::LastFrame { at.0 as u32 } else { NO_ROW }
         };
         spec.set_each(sections.last, step.rows.iter().zip(step.at).map(last));
-        predictor.fill(spec, &sections.predictor, |codebook| chosen(&self.sampling.rest, codebook));
+        predictor.fill(spec, &sections.predictor, |code| chosen(&self.sampling.rest, code.codebook + 1));
         spec.set_each(sections.made, step.samplers.iter().map(|row| row.slot as u32));
     }
 
@@ -115,7 +115,7 @@ impl<O: StepOps> FrameDecoder<O> {
     pub fn decode(
         &mut self,
         ops: &O,
-        (codec, predictor): (&CodecLm<O>, Option<&CodePredictor<O>>),
+        (codec, predictor): (&CodecLm<O>, Option<&DepthModel<O>>),
         (spec, sections): (&O::Spec, &FrameSections),
         (hidden, logits): (&O::T, &O::T),
         output_mask: &mut O::State,
@@ -131,7 +131,9 @@ impl<O: StepOps> FrameDecoder<O> {
         };
         let embedded = codec.rows(ops, &first);
         let at = (spec, &sections.predictor);
-        let embedding = predictor.predict_residuals(ops, at, hidden, embedded, cache, |codes, _| ids.push(codes));
-        ops.store(last, &ops.index(spec, sections.made), &embedding);
+        let sum = predictor.draw(ops, at, hidden, Some(embedded), cache, |codes, _| ids.push(codes));
+        if let Some(sum) = sum {
+            ops.store(last, &ops.index(spec, sections.made), &sum);
+        }
     }
 }

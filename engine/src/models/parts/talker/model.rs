@@ -9,7 +9,7 @@ use super::codec_lm::CodecLm;
 use super::speech_state::SpokenUtterance;
 use super::voice::Cloned;
 use crate::elements::Element;
-use crate::models::parts::depth::code_predictor::CodePredictor;
+use crate::models::parts::depth::model::DepthModel;
 use crate::stage::{EdgeKind, ResponseParams, StageEnd, StageItem};
 
 /// Text part of a position.
@@ -84,7 +84,7 @@ pub trait TalkerModel<O: StepOps>: Send {
     /// Codec language model: the layers, and the ids to sample from.
     fn codec(&self) -> &CodecLm<O>;
     /// Predictor of a frame's other codes; `None` if a frame has one code.
-    fn code_predictor(&self) -> Option<&CodePredictor<O>> {
+    fn code_predictor(&self) -> Option<&DepthModel<O>> {
         None
     }
 

@@ -58,8 +58,8 @@ impl<O: StepOps> TalkerStep<O> {
             handed: layout.list(shape.special),
             cloned: predictor.filter(|_| shape.special > 0 && self.handed.is_none()).map(|predictor| ClonedSections {
                 at: layout.list(shape.special),
-                numbers: layout.list(shape.special * predictor.input_width()),
-                codes: (0..predictor.groups()).map(|_| layout.list(shape.special)).collect(),
+                numbers: layout.list(shape.special * predictor.input),
+                codes: (0..predictor.codes()).map(|_| layout.list(shape.special)).collect(),
             }),
             least: talker.least_codes().map(|_| layout.list(shape.sampled)),
             said_before: talker.said_before().map(|_| (layout.list(shape.sampled), layout.samples(shape.sampled))),
@@ -103,7 +103,7 @@ impl<O: StepOps> TalkerStep<O> {
                 })
             };
             spec.set_each(sections.at, cloned().map(|(at, ..)| at as u32));
-            let width = predictor.input_width();
+            let width = predictor.input;
             spec.set_floats_each(sections.numbers, cloned().flat_map(|(_, voice, frame)| voice.row(frame, width)));
             for (codebook, section) in sections.codes.iter().enumerate() {
                 spec.set_each(*section, cloned().map(|(_, voice, frame)| voice.code(frame, codebook).unwrap_or(NO_ID)));
@@ -144,7 +144,7 @@ impl<O: StepOps> TalkerStep<O> {
             let [first, rest @ ..] = &sections.codes[..] else { unreachable!("a frame has at least two codes") };
             let rest: Vec<O::Index> = rest.iter().map(|codes| index(*codes)).collect();
             let frames = predictor.embed_frames(ops, codec.rows(ops, &index(*first)), &rest);
-            let rows = ops.add(ops.floats(spec, sections.numbers, predictor.input_width()), &frames);
+            let rows = ops.add(ops.floats(spec, sections.numbers, predictor.input), &frames);
             codecs = ops.scatter_at(codecs, &index(sections.at), &rows);
         }
         codecs = self.frames.with_last_frames(ops, codecs, spec, &sections.frames);
