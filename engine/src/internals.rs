@@ -13,9 +13,10 @@ pub use crate::model::{
     ToolCallTokens, ToolTemplate, Voices, WindowInput,
 };
 pub use crate::models::family::FamilyVariant;
-pub use crate::models::parts::depth::model as depth;
 pub use crate::models::parts::memory::{SlotBytes, fit_slots};
-pub use crate::models::parts::{autoregressive, decoder, pipeline, slot_rows, weights};
+pub use crate::models::parts::{
+    autoregressive, decoder, depth, flow_matching, language_model, pipeline, slot_rows, vocoder, weights,
+};
 pub use crate::models::{load_model, worker_pool};
 pub use crate::scheduler::{Gauges, Scheduler, Tick, Times};
 pub use crate::sequence::BlockPool;
@@ -48,8 +49,8 @@ pub mod qwen2_5_omni {
 
 /// Internals of the Qwen3-Omni family.
 pub mod qwen3_omni_moe {
-    pub use crate::models::parts::vocoder::code2wav::{Code2Wav, Code2WavState, MAX_FRAMES};
-    pub use crate::models::parts::vocoder::code2wav_stage::Code2WavStage;
+    pub use crate::models::parts::vocoder::code2wav::{Code2Wav, Code2WavState};
+    pub use crate::models::parts::vocoder::frame_stage::{FrameVocoderStage, MAX_FRAMES};
     pub use crate::models::qwen3_omni_moe::audio_tower::{AudioTower, Window, tokens};
     pub use crate::models::qwen3_omni_moe::config::Config;
     pub use crate::models::qwen3_omni_moe::generation::GenerationConfig;
@@ -62,7 +63,8 @@ pub mod qwen3_tts {
     pub use crate::models::parts::talker::model::{CodecPart, TalkerRow, TextPart};
     pub use crate::models::parts::talker::utterance::Utterance;
     pub use crate::models::parts::talker::voice::{Cloned, Speaker, Voice};
-    pub use crate::models::parts::vocoder::code2wav::{Code2Wav, Code2WavState, MAX_FRAMES};
+    pub use crate::models::parts::vocoder::code2wav::{Code2Wav, Code2WavState};
+    pub use crate::models::parts::vocoder::frame_stage::MAX_FRAMES;
     pub use crate::models::qwen3_tts::cloning::{Encoders, mel};
     pub use crate::models::qwen3_tts::config::Config;
     pub use crate::models::qwen3_tts::generation::GenerationConfig;

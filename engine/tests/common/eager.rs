@@ -1,6 +1,6 @@
 //! Calls parts of a model one by one, outside of a launched step, which the CPU allows.
 
-use repartee_engine::internals::depth::DepthModel;
+use repartee_engine::internals::depth::model::DepthModel;
 use repartee_engine::internals::qwen3_omni_moe::{AudioTower, Code2Wav, Code2WavState, Window};
 use repartee_kernels::{Ops, ReadBack, RowSpec, SampleParams, SpecLayout, StepKey, StepOps, StreamRows};
 

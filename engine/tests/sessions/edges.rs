@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use repartee_engine::EngineConfig;
 use repartee_engine::HandOff;
-use repartee_engine::internals::qwen3_omni_moe::Code2WavStage;
+use repartee_engine::internals::qwen3_omni_moe::FrameVocoderStage;
 use repartee_engine::internals::qwen3_omni_moe::Qwen3Omni;
 use repartee_engine::internals::{Checkpoint, Stage, StageItem};
 use repartee_engine::{StageConfig, Timeouts};
@@ -136,7 +136,7 @@ fn out_of_range_codes_never_reach_the_codec() {
     let model = Qwen3Omni::load(&ops, &checkpoint).unwrap();
     let codec = model.config.code2wav.clone();
     let (books, size) = (codec.num_quantizers, codec.codebook_size);
-    let mut stage = Code2WavStage::new(ops, model.code2wav, 1, Duration::from_millis(80), None);
+    let mut stage = FrameVocoderStage::new(ops, model.code2wav, 1, Duration::from_millis(80), None);
     let highest = vec![size as u32 - 1; books];
     // One past the last code, `NO_ID`, a code missing, a code too many.
     let wrong = [

@@ -73,7 +73,12 @@ impl<'a, O: Device> Pipeline<'a, O> {
 
     /// Adds the audio input, which encodes to rows of `width` numbers.
     #[must_use]
-    pub fn hears(mut self, front_end: impl FrontEnd + 'static, encoder: impl Encoder + 'static, width: usize) -> Self {
+    pub fn audio_input(
+        mut self,
+        front_end: impl FrontEnd + 'static,
+        encoder: impl Encoder + 'static,
+        width: usize,
+    ) -> Self {
         self.audio = Some(AudioFrontEnd { front_end: Box::new(front_end), encoder: Box::new(encoder) });
         self.audio_bytes = width * size_of::<f32>();
         self

@@ -159,7 +159,7 @@ pub fn load<O: Device>(
     };
     let encoder = AudioEncoder::new(ops.with_own_buffers(), audio_tower);
     let (dit, bigvgan) = token2wav.parts(most_codes);
-    let pipeline = Pipeline::new(&ops, settings).hears(log_mel, encoder, width);
+    let pipeline = Pipeline::new(&ops, settings).audio_input(log_mel, encoder, width);
     pipeline.stage(thinker).stage(talker).stage(dit).stage(bigvgan).build(ModelFrame {
         tokenizer,
         template: Box::new(template),

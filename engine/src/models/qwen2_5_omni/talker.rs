@@ -77,7 +77,7 @@ pub fn ends(config: &TalkerConfig) -> [u32; 2] {
 pub struct CodeTalker<O: StepOps> {
     /// The thinker, for the rows of special tokens.
     pub thinker: Arc<LanguageModel<O>>,
-    /// The talker.
+    /// Weights with the layers over codes.
     pub talker: Talker<O>,
     /// Configuration of the talker.
     pub config: TalkerConfig,

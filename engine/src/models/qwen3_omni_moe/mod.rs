@@ -32,7 +32,7 @@ use super::parts::talker::frames::FrameSampling;
 use super::parts::talker::stage::{TalkerPart, TalkerSizes};
 use super::parts::thinker_stage::{HiddenRows, ThinkerPart};
 use super::parts::vocoder::code2wav::Code2Wav;
-use super::parts::vocoder::code2wav_stage::Code2WavPart;
+use super::parts::vocoder::frame_stage::FrameVocoderPart;
 use super::parts::weights::Weights;
 use crate::checkpoint::{Checkpoint, CheckpointError};
 use crate::config::EngineConfig;
@@ -129,7 +129,7 @@ pub fn load<O: Device>(
     voices.sort_by_key(|voice| config.talker.speaker_id[voice]);
     let encoder = AudioEncoder::new(ops.with_own_buffers(), audio_tower, bins);
     let pipeline = Pipeline::new(&ops, settings)
-        .hears(log_mel, encoder, thinker.width())
+        .audio_input(log_mel, encoder, thinker.width())
         .stage(ThinkerPart {
             thinker,
             most_positions: config.thinker.text.max_position_embeddings,
@@ -147,7 +147,7 @@ pub fn load<O: Device>(
             },
             sampling: FrameSampling { first: generation.talker, rest: generation.code_predictor },
         })
-        .stage(Code2WavPart::new(code2wav, geometry.frame()).with_left_context(settings));
+        .stage(FrameVocoderPart::new(code2wav, geometry.frame()).with_left_context::<O>(settings));
     pipeline.build(ModelFrame {
         tokenizer,
         template: Box::new(template),

@@ -33,7 +33,7 @@ use super::parts::talker::frames::FrameSampling;
 use super::parts::talker::stage::{TalkerPart, TalkerSizes};
 use super::parts::talker::utterance::HEADER_ROWS;
 use super::parts::vocoder::code2wav::Code2Wav;
-use super::parts::vocoder::code2wav_stage::Code2WavPart;
+use super::parts::vocoder::frame_stage::FrameVocoderPart;
 use super::parts::weights::Weights;
 use crate::checkpoint::Checkpoint;
 use crate::config::EngineConfig;
@@ -123,7 +123,7 @@ pub fn load<O: Device>(
             },
             sampling: FrameSampling { first: generation.talker, rest: generation.code_predictor },
         })
-        .stage(Code2WavPart::new(code2wav, geometry.frame()));
+        .stage(FrameVocoderPart::new(code2wav, geometry.frame()));
     pipeline.build(ModelFrame {
         tokenizer,
         template: Box::new(template),

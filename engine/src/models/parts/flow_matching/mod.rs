@@ -1,18 +1,18 @@
 //! Flow matching: a spectrogram from noise, by a solver whose slopes a diffusion transformer evaluates.
 //!
 //! - [`config`]: sizes of the transformer
-//! - [`dit`], [`sections`]: one evaluation, and its sections of the row spec
-//! - [`prepared`], [`modulation`], [`voice`]: tables that are computed at load time
+//! - [`dit`], `sections`: one evaluation, and its sections of the row spec
+//! - [`prepared`], `modulation`, [`voice`]: tables that are computed at load time
 //! - [`solver`], [`guidance`], [`window`], [`noise`]: the solve of a window
 //! - [`stage`]: codes to frames, a block at a time
 
 pub mod config;
 pub mod dit;
 pub mod guidance;
-pub mod modulation;
+mod modulation;
 pub mod noise;
 pub mod prepared;
-pub mod sections;
+mod sections;
 pub mod solver;
 pub mod stage;
 pub mod voice;

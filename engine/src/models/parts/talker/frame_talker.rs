@@ -86,7 +86,7 @@ impl<O: StepOps> FrameTalkerWeights<O> {
 pub struct FrameTalker<O: StepOps> {
     /// Weights of the talker.
     pub weights: FrameTalkerWeights<O>,
-    /// Special ids.
+    /// Ids before, between and after the text and the codes.
     pub tokens: UtteranceTokens,
     /// Role of the prompt positions that the talker reads.
     pub reads: Role,

@@ -54,7 +54,7 @@ impl TalkerSizes {
 
 /// A talker with its sizes and sampling, as a stage.
 pub struct TalkerPart<T> {
-    /// The talker.
+    /// Weights, rows and voices.
     pub talker: T,
     /// Sizes of the stage.
     pub sizes: TalkerSizes,

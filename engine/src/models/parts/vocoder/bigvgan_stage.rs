@@ -22,7 +22,7 @@ const MAX_PIECES: usize = 12;
 
 /// The vocoder with its pieces, as a stage.
 pub struct BigVganPart<O: StepOps> {
-    /// The vocoder.
+    /// Layers with loaded weights.
     pub bigvgan: BigVgan<O>,
     /// Mel frames whose samples form one piece.
     pub piece: usize,

@@ -13,13 +13,12 @@ use repartee_kernels::row_spec::{BatchSection, SpecSection, StreamSection};
 use repartee_kernels::{RowSpec, SequenceRows, SpecLayout, StepOps, StreamLevel, StreamRows, WeightLayout};
 
 use self::layers::{Conv, ConvNeXt, KERNEL, Snake, UpsampleBlock};
+use super::frame_stage::MAX_FRAMES;
 use crate::models::load_error::LoadError;
 use crate::models::parts::config::{Code2WavConfig, CodeInput};
 use crate::models::parts::decoder::{Decoder, DecoderShape, FeedForward};
 use crate::models::parts::weights::Weights;
 
-/// Most frames of one slot in one call, unless its state is made for more.
-pub const MAX_FRAMES: usize = 32;
 /// Positions in a block of the attention window's ring.
 const BLOCK: usize = 16;
 /// Taps of the convolution before the transformer.

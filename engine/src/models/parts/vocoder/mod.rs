@@ -1,7 +1,9 @@
 //! Vocoders: codes or a spectrogram to samples.
 //!
-//! - [`code2wav`], [`code2wav_stage`]: codec frames to samples, with carried state
+//! - [`frame_stage`]: the stage of a vocoder of codec frames
+//! - [`code2wav`], [`code2wav_stage`]: codec frames to samples by convolutions
 //! - [`bigvgan`], [`bigvgan_stage`], [`resampled_snake`]: a spectrogram to samples, in overlapping windows
+//! - [`spectral`], [`stft`]: codec frames to spectra, and the inverse transform over streams
 //! - [`config`]: sizes
 
 pub mod bigvgan;
@@ -9,4 +11,7 @@ pub mod bigvgan_stage;
 pub mod code2wav;
 pub mod code2wav_stage;
 pub mod config;
+pub mod frame_stage;
 pub mod resampled_snake;
+pub mod spectral;
+pub mod stft;

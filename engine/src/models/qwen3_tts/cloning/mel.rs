@@ -1,11 +1,8 @@
 //! Spectrogram for the speaker encoder: logarithms of mel-filtered magnitudes; after `mel_spectrogram`.
 
-use std::f64::consts::TAU;
-
-use realfft::RealFftPlanner;
-
 use crate::audio::mel_filters::filters;
 use crate::models::parts::rows::{HostRows, Padding};
+use crate::models::parts::vocoder::stft::{Stft, hann};
 
 /// Sample rate in Hz; hard-coded in the reference, as are the other sizes.
 pub const RATE: u32 = 24_000;
@@ -32,18 +29,11 @@ pub fn frames(samples: usize) -> usize {
 /// Computes the frames of a recording, which must be long enough for one.
 pub fn spectrogram(samples: &[f32]) -> HostRows {
     let padded = HostRows { width: 1, data: samples.to_vec() }.padded(MIRRORED, MIRRORED, Padding::Reflect).data;
-    let taper: Vec<f32> = (0..FRAME).map(|n| (0.5 - 0.5 * (TAU * n as f64 / FRAME as f64).cos()) as f32).collect();
     let filters = filters(BINS, HIGHEST_HZ, FRAME / 2 + 1, RATE);
-    let transform = RealFftPlanner::<f32>::new().plan_fft_forward(FRAME);
-    let (mut frame, mut spectrum) = (transform.make_input_vec(), transform.make_output_vec());
-    let mut scratch = transform.make_scratch_vec();
     let mut data = Vec::with_capacity(frames(samples.len()) * BINS);
-    for seen in padded.windows(FRAME).step_by(HOP) {
-        frame.iter_mut().zip(seen.iter().zip(&taper)).for_each(|(out, (sample, taper))| *out = sample * taper);
-        let done = transform.process_with_scratch(&mut frame, &mut spectrum, &mut scratch);
-        done.expect("every buffer was made by the transform, which fails on wrong lengths only");
+    Stft::new(hann(FRAME), HOP).forward(&padded, |spectrum| {
         let magnitudes: Vec<f32> = spectrum.iter().map(|bin| (bin.norm_sqr() + POWER_FLOOR).sqrt()).collect();
         data.extend(filters.iter().map(|filter| filter.apply(&magnitudes).max(FLOOR).ln()));
-    }
+    });
     HostRows { width: BINS, data }
 }
