@@ -15,7 +15,7 @@ pub use crate::model::{
 pub use crate::models::family::FamilyVariant;
 pub use crate::models::parts::memory::{SlotBytes, fit_slots};
 pub use crate::models::parts::{
-    autoregressive, decoder, depth, flow_matching, language_model, pipeline, slot_rows, vocoder, weights,
+    autoregressive, decoder, depth, flow_matching, interleaved, language_model, pipeline, slot_rows, vocoder, weights,
 };
 pub use crate::models::{load_model, worker_pool};
 pub use crate::scheduler::{Gauges, Scheduler, Tick, Times};

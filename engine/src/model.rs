@@ -247,6 +247,8 @@ impl Model {
             // A token can give text, or the name and the arguments of a tool call.
             EdgeKind::Text | EdgeKind::Rows => 2 * stage.max_items(),
             EdgeKind::Samples => stage.max_items(),
+            // A stage that makes codes of the prompt says text too.
+            EdgeKind::Codes if stage.input_kind() == EdgeKind::Prompt => 2 * stage.max_items(),
             EdgeKind::Prompt | EdgeKind::Codes | EdgeKind::Latents => 0,
         });
         // The rest of a text, the rest of a tool call, and the end.

@@ -8,6 +8,7 @@ pub mod generic;
 pub mod other_family;
 pub mod speech;
 pub mod spelling;
+pub mod toy_family;
 
 use std::path::{Path, PathBuf};
 

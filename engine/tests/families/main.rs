@@ -5,6 +5,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod depth;
 mod log_mel;
 mod qwen2_5_omni;
 mod qwen2_5_token2wav;

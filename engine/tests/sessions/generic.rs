@@ -1,8 +1,9 @@
-//! Properties of every family: Qwen3-Omni, Qwen2.5-Omni, Qwen3-TTS, and both forms of a synthetic family.
+//! Properties of every family: Qwen3-Omni, Qwen2.5-Omni, Qwen3-TTS, both forms of a synthetic family, and a toy family.
 
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
 use crate::common::generic::subjects::{Omni, Omni25, Other, Tts};
+use crate::common::generic::toy::Toy;
 use crate::common::generic::{aborts, conversations, interleavings, rewinds};
 use crate::common::other_family::Form;
 use repartee_engine::HandOff;
@@ -92,6 +93,7 @@ suite!(qwen3_tts_cloned, Tts { cloned: true, ..Tts::default() }, 4);
 suite!(qwen3_tts_replayed, Tts { streamed: true, replayed: true, ..Tts::default() }, 4);
 suite!(audio_input, Other(Form::Hearing), 12);
 suite!(given_text, Other(Form::GivenText), 12);
+suite!(toy, Toy, 12);
 
 #[test]
 fn the_demo_is_equal_on_any_thread_count() {

@@ -95,6 +95,11 @@ impl<O: StepOps> LanguageModel<O> {
 
     /// Computes logits of the rows `at`.
     pub fn logits(&self, ops: &O, x: &O::T, at: &O::Index) -> O::T {
-        ops.linear(&self.model.norm(ops, &ops.gather_at(x, at)), &self.lm_head, None)
+        self.head(ops, &self.model.norm(ops, &ops.gather_at(x, at)))
+    }
+
+    /// Computes logits of normed rows.
+    pub fn head(&self, ops: &O, normed: &O::T) -> O::T {
+        ops.linear(normed, &self.lm_head, None)
     }
 }

@@ -13,6 +13,7 @@ pub mod front_end;
 pub mod generation;
 pub mod given_text;
 pub mod given_text_stage;
+pub mod interleaved;
 pub mod language_model;
 pub mod memory;
 pub mod pipeline;

@@ -1,7 +1,7 @@
 //! Properties of every family, written once. A [`Subject`] builds a family's model and its requests; each property is a
 //! function over one.
 //!
-//! - [`subjects`]: the families
+//! - [`subjects`], [`toy`]: the families
 //! - [`conversations`]: any cut of the input, any hand-off, chunk and batch
 //! - [`aborts`]: abort at any tick
 //! - [`rewinds`]: an edited history equals a fresh one
@@ -12,6 +12,7 @@ pub mod conversations;
 pub mod interleavings;
 pub mod rewinds;
 pub mod subjects;
+pub mod toy;
 
 use repartee_engine::EngineConfig;
 use repartee_engine::internals::Model;

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use repartee_engine::internals::flow_matching::solver::{Rule, Solve, Solver};
 use repartee_engine::internals::weights::Weights;
 use repartee_engine::internals::{BatchEntry, EdgeKind, Outbox, RowKind, RunnableRows, Stage, StageEnd, StageItem};
 use repartee_kernels::cpu::{Cpu, Weight};
@@ -27,6 +28,7 @@ pub struct Refiner {
     latent: Weight,
     qkv: Weight,
     out: Weight,
+    solver: Solver,
     slots: Vec<Slot>,
 }
 
@@ -47,8 +49,10 @@ struct Slot {
 /// A window between two evaluations.
 struct Solving {
     frames: usize,
-    evaluations: usize,
+    solve: Solve,
+    /// Latents of the last evaluation; the result after the last one.
     latents: Vec<f32>,
+    done: bool,
 }
 
 impl Slot {
@@ -62,8 +66,8 @@ impl Slot {
         let frames = self.next();
         // Noise depends on the frame, so no cut of the work changes it.
         let number = |i: usize| uniform(self.seed, self.response, (self.done + i / LATENT) as u64, (i % LATENT) as u64);
-        let latents = (0..frames * LATENT).map(|i| 2.0 * number(i) - 1.0).collect();
-        self.solving = Some(Solving { frames, evaluations: 0, latents });
+        let latents: Vec<f32> = (0..frames * LATENT).map(|i| 2.0 * number(i) - 1.0).collect();
+        self.solving = Some(Solving { frames, solve: Solve::new(latents.clone()), latents, done: false });
     }
 }
 
@@ -76,6 +80,7 @@ impl Refiner {
             latent: w.linear("latent", HIDDEN, LATENT).unwrap(),
             qkv: w.linear("qkv", 3 * HIDDEN, HIDDEN).unwrap(),
             out: w.linear("out", LATENT, HIDDEN).unwrap(),
+            solver: Solver::new(Rule::Euler, (0..=EVALUATIONS).map(|i| i as f32 / EVALUATIONS as f32).collect()),
             slots: (0..slots).map(|_| Slot::default()).collect(),
         }
     }
@@ -118,10 +123,9 @@ impl Refiner {
             let state = &mut self.slots[slot];
             let Some(solving) = &mut state.solving else { continue };
             let mine = &slopes[first * LATENT + state.before.len()..];
-            for (latent, slope) in solving.latents.iter_mut().zip(mine) {
-                *latent += (slope - 0.5 * *latent) / EVALUATIONS as f32;
-            }
-            solving.evaluations += 1;
+            let slope = solving.latents.iter().zip(mine).map(|(latent, slope)| slope - 0.5 * latent).collect();
+            solving.done = solving.solve.advance(&self.solver, slope).is_some();
+            solving.latents = solving.solve.value().to_vec();
             first += rows;
         }
     }
@@ -129,7 +133,7 @@ impl Refiner {
     /// Gives the window of a slot if its last evaluation is done.
     fn give(&mut self, slot: usize, out: &mut Outbox) {
         let state = &mut self.slots[slot];
-        let Some(Solving { frames, latents, .. }) = state.solving.take_if(|s| s.evaluations == EVALUATIONS) else {
+        let Some(Solving { frames, latents, .. }) = state.solving.take_if(|solving| solving.done) else {
             return;
         };
         state.done += frames;
@@ -180,7 +184,7 @@ impl Stage for Refiner {
     fn runnable_rows(&self, slot: usize) -> RunnableRows {
         let state = &self.slots[slot];
         let rows = match &state.solving {
-            Some(solving) => EVALUATIONS - solving.evaluations,
+            Some(solving) => EVALUATIONS - solving.solve.evaluated(&self.solver),
             None if state.next() > 0 => EVALUATIONS,
             None => 0,
         };

@@ -92,6 +92,11 @@ impl Solve {
         Self { value, slopes: Vec::new(), step: 0 }
     }
 
+    /// Value at the start of the current step; the result after the last one.
+    pub fn value(&self) -> &[f32] {
+        &self.value
+    }
+
     /// Number of evaluations done.
     pub fn evaluated(&self, solver: &Solver) -> usize {
         solver.rule.evaluations() * self.step + self.slopes.len()

@@ -1,0 +1,149 @@
+//! A toy family, which docs/families.md walks through: one language model says a token and two frames in turn, and an
+//! inverse Fourier transform turns each frame into 20 ms of sound.
+
+use std::sync::Arc;
+
+use repartee_engine::internals::decoder::{Decoder, DecoderShape, FeedForward};
+use repartee_engine::internals::depth::model::{DepthCodebook, DepthModel, HiddenInput};
+use repartee_engine::internals::interleaved::{InterleavedPart, InterleavingScript, PositionKind, SampledPosition};
+use repartee_engine::internals::language_model::{HandedRow, LanguageModel, LanguageModelShape};
+use repartee_engine::internals::pipeline::{ModelFrame, Pipeline};
+use repartee_engine::internals::vocoder::frame_stage::FrameVocoderPart;
+use repartee_engine::internals::vocoder::spectral::SpectralVocoder;
+use repartee_engine::internals::vocoder::stft::{InverseStft, hann};
+use repartee_engine::internals::weights::Weights;
+use repartee_engine::internals::{
+    AudioRows, Checkpoint, Codec, Device, Element, Message, MessagePart, Model, PromptTemplate, ResponseParams,
+    Tokenizer,
+};
+use repartee_engine::{EngineConfig, LoadError};
+use repartee_engine_api::{Role, Sampling};
+use repartee_kernels::{AttentionShape, WeightLayout};
+
+/// Text ids, and the mark that ends each message and the text of a response.
+const TEXT_IDS: usize = 300;
+const END: u32 = TEXT_IDS as u32;
+/// Frames after each token; codebooks of a frame, and entries of each.
+pub const FRAMES: usize = 2;
+const CODEBOOKS: usize = 3;
+const ENTRIES: usize = 32;
+/// Width of all rows; sound as `SPECTRA` spectra a frame, `HOP` samples apart.
+const WIDTH: usize = 32;
+const CODEC: Codec = Codec { sample_rate: 16_000, frame_samples: (320, 1) };
+const SPECTRA: usize = 4;
+const HOP: usize = 80;
+const SAMPLING: Sampling = Sampling { temperature: 0.8, top_k: 20, top_p: 1.0, repetition_penalty: 1.1 };
+
+/// Order of text and frames: [`FRAMES`] frames after each token, until the end is said.
+struct TokenThenFrames;
+
+impl InterleavingScript for TokenThenFrames {
+    /// Frames left before the next token.
+    type Said = usize;
+
+    fn first(&self) -> PositionKind {
+        PositionKind::Text
+    }
+
+    fn text(&self, left: &mut usize, params: &ResponseParams, id: u32) -> SampledPosition {
+        *left = FRAMES;
+        match id {
+            END => SampledPosition::End,
+            _ if params.audio => SampledPosition::Said(PositionKind::Frame),
+            _ => SampledPosition::Said(PositionKind::Text),
+        }
+    }
+
+    fn frame(&self, left: &mut usize, _: &ResponseParams, _: &[u32]) -> SampledPosition {
+        *left -= 1;
+        SampledPosition::Said(if *left == 0 { PositionKind::Text } else { PositionKind::Frame })
+    }
+
+    fn positions(&self, max_tokens: usize, audio: bool) -> usize {
+        if audio { max_tokens * (1 + FRAMES) } else { max_tokens }
+    }
+}
+
+/// Prompt: each message with its text and the model's own speech, and a mark at its end.
+struct Template;
+
+impl PromptTemplate for Template {
+    fn render(&self, history: &[Message], _: Option<&[Arc<AudioRows>]>, _: bool) -> Vec<Element> {
+        let part = |part: &MessagePart| match part {
+            MessagePart::Text(ids) => ids.iter().map(|&id| Element::token(Role::User, id)).collect::<Vec<_>>(),
+            MessagePart::Speech(frames) => frames.iter().map(|frame| Element::codes(Arc::clone(frame))).collect(),
+            MessagePart::Audio(_) => Vec::new(),
+        };
+        let end = || [Element::token(Role::User, END)];
+        history.iter().flat_map(|message| message.parts.iter().flat_map(part).chain(end())).collect()
+    }
+
+    fn keeps_speech(&self) -> bool {
+        true
+    }
+}
+
+/// Loads the family's weights and assembles its model.
+pub fn load<O: Device>(ops: &O, checkpoint: &Checkpoint, settings: &EngineConfig) -> Result<Model, LoadError> {
+    let w = Weights::new(ops, checkpoint).with_policy(settings.weights);
+    let tokenizer = Tokenizer::load(checkpoint, TEXT_IDS)?;
+    let decoder = DecoderShape {
+        hidden: WIDTH,
+        layers: 2,
+        attention: AttentionShape { heads: 2, kv_heads: 1, head_dim: 16, window: None },
+        eps: 1e-6,
+        theta: Some(10_000.0),
+        qkv_bias: false,
+        qk_norm: false,
+        layer_scale: false,
+    };
+    let shape = LanguageModelShape { vocabulary: TEXT_IDS + 1, tied: true, decoder, handed: HandedRow::Entering(0) };
+    let feed_forward = |_| FeedForward::Dense(2 * WIDTH);
+    // Each code is drawn after the one before it.
+    let codebook = |delay: usize| -> Result<_, LoadError> {
+        let w = w.at("depth").at(delay);
+        let (table, head) = (w.table("table", ENTRIES, WIDTH)?, w.linear("head", ENTRIES, WIDTH)?);
+        Ok(DepthCodebook { delay, table, head, allowed: None })
+    };
+    let is_word = |id: u32| tokenizer.decode(&[id]).trim_start().bytes().all(|byte| byte.is_ascii_lowercase());
+    let allowed: Vec<f32> = (0..=END).map(|id| f32::from(id == END || is_word(id))).collect();
+    let model = InterleavedPart {
+        model: LanguageModel::load(&w.at("lm"), shape, feed_forward)?,
+        most_positions: 2048,
+        allowed_text: w.made("allowed", WeightLayout::Vector, &allowed, &[TEXT_IDS + 1])?,
+        tables: (0..CODEBOOKS)
+            .map(|i| w.at("frames").table(&i.to_string(), ENTRIES, WIDTH))
+            .collect::<Result<_, _>>()?,
+        depth: DepthModel {
+            frames: 1,
+            codebooks: (0..CODEBOOKS).map(codebook).collect::<Result<_, _>>()?,
+            layers: vec![Decoder::load(&w.at("depth"), DecoderShape { theta: None, ..decoder }, feed_forward)?],
+            input: WIDTH,
+            width: WIDTH,
+            hidden: HiddenInput::Added,
+            hidden_projections: Vec::new(),
+            projection: None,
+            follows_code: false,
+            summed: false,
+        },
+        script: TokenThenFrames,
+        text_sampling: SAMPLING,
+        code_sampling: Sampling { repetition_penalty: 1.0, ..SAMPLING },
+    };
+    let inverse = InverseStft::new(hann(4 * HOP), HOP, (4 * HOP - HOP) / 2);
+    let vocoder = SpectralVocoder {
+        table: w.table("vocoder.table", CODEBOOKS * ENTRIES, WIDTH)?,
+        codebooks: (CODEBOOKS, ENTRIES),
+        spectra: w.linear("vocoder.spectra", SPECTRA * 2 * inverse.bins(), WIDTH)?,
+        spectra_per_frame: SPECTRA,
+        inverse,
+    };
+    let pipeline = Pipeline::new(ops, settings).stage(model).stage(FrameVocoderPart::new(vocoder, CODEC.frame()));
+    pipeline.build(ModelFrame {
+        tokenizer,
+        template: Box::new(Template),
+        voices: Box::new(vec!["own".to_owned()]),
+        codec: CODEC,
+        max_tokens: Some(24),
+    })
+}
