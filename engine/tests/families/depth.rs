@@ -37,7 +37,9 @@ fn model(delays: &[usize], frames: usize, hidden: HiddenInput, theta: Option<f32
     let w = Weights::new(&ops, &checkpoint);
     let codebook = |(at, &delay): (usize, &usize)| {
         let w = w.at("codebook").at(at);
-        let (table, head) = (w.table("table", ENTRIES, WIDTH).unwrap(), w.linear("head", ENTRIES, WIDTH).unwrap());
+        // Codebooks of different sizes, the first with a tied head.
+        let (entries, head) = (ENTRIES - 3 * at, if at == 0 { "table" } else { "head" });
+        let (table, head) = (w.table("table", entries, WIDTH).unwrap(), w.linear(head, entries, WIDTH).unwrap());
         DepthCodebook { delay, table, head, allowed: None }
     };
     let steps = frames + delays.iter().max().unwrap();
@@ -110,7 +112,7 @@ fn plainly(model: &DepthModel<Cpu>, hidden: &Tensor) -> Vec<(Vec<u32>, Vec<f32>)
                 continue;
             }
             let logits = ops.read(&ops.linear(&last, &codebook.head, None));
-            let best = (0..ENTRIES).fold(0, |best, id| if logits[id] > logits[best] { id } else { best }) as u32;
+            let best = (0..logits.len()).fold(0, |best, id| if logits[id] > logits[best] { id } else { best }) as u32;
             let embedded = ops.embed_at(&codebook.table, &index(&ops, &[best]));
             codes = Some(match codes {
                 Some(codes) => ops.add(codes, &embedded),
@@ -138,9 +140,9 @@ fn codes_equal_those_of_a_plain_loop() {
                 assert_eq!(together.len(), delays.len() * frames);
                 for row in 0..ROWS {
                     let alone = plainly(&model, &ops.gather(&hidden, &[row]));
-                    let mine = together
-                        .iter()
-                        .map(|(ids, logits)| (vec![ids[row]], logits[row * ENTRIES..(row + 1) * ENTRIES].to_vec()));
+                    let mine = together.iter().map(|(ids, logits)| {
+                        (vec![ids[row]], logits.chunks(logits.len() / ROWS).nth(row).unwrap().to_vec())
+                    });
                     assert_eq!(mine.collect::<Vec<_>>(), alone, "{delays:?} {frames} {form:?} {theta:?} {row}");
                 }
             }

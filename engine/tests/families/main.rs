@@ -11,3 +11,4 @@ mod qwen2_5_omni;
 mod qwen2_5_token2wav;
 mod qwen3_tts;
 mod sampling;
+mod toy;

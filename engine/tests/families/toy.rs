@@ -1,0 +1,40 @@
+//! The pipeline, by the toy family: its memory, its context and its settings.
+#![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
+
+use std::collections::BTreeMap;
+
+use crate::common::folder;
+use crate::common::toy_family::load;
+use repartee_engine::internals::{Checkpoint, Model};
+use repartee_engine::{EngineConfig, LoadError, Source, StageConfig, Synthetic};
+use repartee_kernels::cpu::Cpu;
+
+fn built(config: &EngineConfig) -> Result<Model, LoadError> {
+    let folder = folder("dense").join("checkpoint");
+    let weights = Synthetic { folder, seed: 5, layers: None, skewed: false };
+    load(&Cpu::default(), &Checkpoint::open(Source::Synthetic(weights)).unwrap(), config)
+}
+
+fn config() -> EngineConfig {
+    EngineConfig { sessions: 100, out_of_band: 100, cache_mib: 4, ..EngineConfig::default() }
+}
+
+#[test]
+fn memory_of_all_parts_bounds_the_slots() {
+    // Keys and values of two layers of 16 numbers; in a slot also three steps of the depth model and a mask of ids.
+    let (position, fixed) = (2 * 2 * 16 * 4, 3 * 2 * 2 * 16 * 4 + 301);
+    for session_tokens in [500, 2048, 100_000] {
+        let slots = built(&EngineConfig { session_tokens, ..config() }).unwrap().slots;
+        let context = session_tokens.min(2048);
+        assert_eq!((slots.context, slots.total()), (context, (4 << 20) / (context * position + fixed)));
+    }
+    // The slots' own bytes cost the eighth one.
+    assert_eq!(built(&config()).unwrap().slots.total(), 7);
+}
+
+#[test]
+fn settings_of_unknown_stages_are_refused() {
+    let stages = BTreeMap::from([("talker".to_owned(), StageConfig::default())]);
+    let error = built(&EngineConfig { stages, ..config() }).map(|_| ()).unwrap_err().to_string();
+    assert!(error.contains("stages.talker") && error.contains("language_model, vocoder"), "{error}");
+}
