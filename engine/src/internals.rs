@@ -53,7 +53,6 @@ pub mod qwen3_omni_moe {
     pub use crate::models::parts::vocoder::frame_stage::{FrameVocoderStage, MAX_FRAMES};
     pub use crate::models::qwen3_omni_moe::audio_tower::{AudioTower, Window, tokens};
     pub use crate::models::qwen3_omni_moe::config::Config;
-    pub use crate::models::qwen3_omni_moe::generation::GenerationConfig;
     pub use crate::models::qwen3_omni_moe::{Qwen3Omni, load};
 }
 
@@ -66,8 +65,7 @@ pub mod qwen3_tts {
     pub use crate::models::parts::vocoder::code2wav::{Code2Wav, Code2WavState};
     pub use crate::models::parts::vocoder::frame_stage::MAX_FRAMES;
     pub use crate::models::qwen3_tts::cloning::{Encoders, mel};
-    pub use crate::models::qwen3_tts::config::Config;
-    pub use crate::models::qwen3_tts::generation::GenerationConfig;
+    pub use crate::models::qwen3_tts::config::{Config, GenerationConfig};
     pub use crate::models::qwen3_tts::talker::{LEAST_FRAMES, tokens};
     pub use crate::models::qwen3_tts::voices::VoiceList;
     pub use crate::models::qwen3_tts::{Qwen3Tts, load};

@@ -21,6 +21,8 @@ const FIELD: &str = "quantization_config";
 const METHOD: &str = "compressed-tensors";
 /// Supported `format`s.
 const FORMATS: [&str; 3] = ["pack-quantized", "int-quantized", "dense"];
+/// Most inputs of a group, as many as a row may have.
+const MOST_INPUTS: i64 = 65_536;
 /// Suffixes of tensors that change a matrix in unsupported ways, with the reason of refusal.
 const REFUSED: [(&str, &str); 3] = [
     ("_zero_point", "zero points are not served: quantise symmetrically"),
@@ -61,9 +63,9 @@ pub(super) fn is_compressed(config: Option<&Value>) -> Result<bool, BadValue> {
     let Some(found) = config.and_then(|config| config.get(FIELD)).filter(|found| !found.is_null()) else {
         return Ok(false);
     };
-    let raw: Raw = serde_json::from_value(found.clone()).map_err(|error| BadValue {
-        field: FIELD.to_owned(),
-        value: error.to_string(),
+    let raw: Raw = serde_path_to_error::deserialize(found).map_err(|error| BadValue {
+        field: format!("{FIELD}.{}", error.path()),
+        value: error.inner().to_string(),
         allowed: format!("as {METHOD} writes it"),
     })?;
     let refuse = |field: &str, value: &str, allowed: &str| {
@@ -107,8 +109,10 @@ pub(super) fn is_compressed(config: Option<&Value>) -> Result<bool, BadValue> {
         if !["channel", "group"].contains(&strategy) {
             return refuse(&field("strategy"), strategy, "channel or group");
         }
-        if let Some(size) = weights.group_size.filter(|&size| strategy == "group" && (size <= 0 || size % 32 != 0)) {
-            return refuse(&field("group_size"), &size.to_string(), "a positive multiple of 32");
+        let whole = |size: i64| (1..=MOST_INPUTS).contains(&size) && size % 32 == 0;
+        if let Some(size) = weights.group_size.filter(|&size| strategy == "group" && !whole(size)) {
+            let allowed = format!("a positive multiple of 32, at most {MOST_INPUTS}");
+            return refuse(&field("group_size"), &size.to_string(), &allowed);
         }
         // `weight` and `static` order during quantisation, and leave groups as they are.
         match &weights.actorder {

@@ -9,7 +9,7 @@
 //! - voices, the geometry of its codec, and the bytes of a slot in all stages ([`SlotBytes`](parts::memory::SlotBytes)).
 //!
 //! [`parts`] holds code that several families share: a thinker is a [`LanguageModel`](parts::language_model::LanguageModel), a
-//! talker a [`TalkerModel`](parts::talker::model::TalkerModel), and [`parts::raw_config`] has sections of config.json.
+//! talker a [`TalkerModel`](parts::talker::model::TalkerModel), and [`parts::config`] has sections of config.json.
 
 pub mod family;
 pub mod load_error;

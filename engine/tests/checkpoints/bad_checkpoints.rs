@@ -8,7 +8,6 @@ use std::fs;
 use std::path::Path;
 
 use repartee_engine::internals::qwen3_omni_moe::Config;
-use repartee_engine::internals::qwen3_omni_moe::GenerationConfig;
 use repartee_engine::internals::{Checkpoint, DType, LogMelConfig, Tokenizer, load_model};
 use repartee_engine::{CheckpointError, EngineConfig, LoadError, Source};
 use safetensors::Dtype;
@@ -112,7 +111,7 @@ fn an_unspoilt_folder_opens() {
     assert_eq!((tensor.dtype, tensor.shape, tensor.bytes), (DType::Bf16, [3].as_slice(), [0; 6].as_slice()));
     let config = Config::load(&checkpoint).unwrap();
     assert_eq!(config.code2wav.samples_per_frame(), 12);
-    let generation = GenerationConfig::load(&checkpoint, &config).unwrap();
+    let generation = config.generation(&checkpoint).unwrap();
     assert_eq!((generation.eos_token_ids, generation.thinker.temperature), (vec![2], 0.0));
     assert_eq!((generation.talker.temperature, generation.code_predictor.top_p), (0.9, 0.8));
 }
@@ -290,7 +289,7 @@ fn scaled_rope_is_refused_under_both_names() {
         write(folder.path(), "config.json", config.to_string());
         assert_starts(
             &message(folder.path(), load(folder.path())),
-            "config.json: thinker_config.text_config.rope_parameters.rope_type: yarn is not allowed: must be default",
+            &format!("config.json: thinker_config.text_config.{name}.{kind}: yarn is not allowed: must be default"),
         );
     }
 }
@@ -367,8 +366,7 @@ fn bad_generation_configs_are_named() {
     let path = folder.path();
     let load = || {
         let checkpoint = open(path)?;
-        let config = Config::load(&checkpoint)?;
-        GenerationConfig::load(&checkpoint, &config)
+        Config::load(&checkpoint)?.generation(&checkpoint)
     };
     for (written, expected) in [
         (json!({"eos_token_id": "x"}), "generation_config.json: eos_token_id: "),

@@ -7,6 +7,7 @@ mod common;
 
 mod bad_checkpoints;
 mod compressed;
+mod config_integers;
 mod load;
 mod synthetic;
 mod tokenizer_files;

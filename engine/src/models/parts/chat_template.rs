@@ -8,29 +8,11 @@ use std::sync::Arc;
 
 use repartee_engine_api::{Role, Tool};
 
+use super::special_tokens::{SpecialTokens, TokenReader};
 use crate::checkpoint::{Checkpoint, CheckpointError};
 use crate::elements::{AudioRows, Element, ElementValue, Message, MessageKind, MessagePart};
 use crate::model::{PromptTemplate, ToolCallTokens, ToolTemplate};
 use crate::text::Tokenizer;
-
-/// Special token ids of a checkpoint, as the template uses them.
-#[derive(Debug, Clone, Copy)]
-pub struct SpecialTokens {
-    /// Id of `<|im_start|>`.
-    pub im_start: u32,
-    /// Id of `<|im_end|>`.
-    pub im_end: u32,
-    /// Id of `system`.
-    pub system: u32,
-    /// Id of `user`.
-    pub user: u32,
-    /// Id of `assistant`.
-    pub assistant: u32,
-    /// Id that stands before audio.
-    pub audio_start: u32,
-    /// Id that stands after audio.
-    pub audio_end: u32,
-}
 
 /// The chat template with the ids of one checkpoint.
 #[derive(Debug, Clone)]
@@ -63,16 +45,7 @@ impl ChatTemplate {
     ///
     /// If the tokenizer encodes a line break as more than one token.
     pub fn new(checkpoint: &Checkpoint, marks: SpecialTokens, tokenizer: &Tokenizer) -> Result<Self, CheckpointError> {
-        let newline = match tokenizer.encode("\n").as_deref() {
-            Ok(&[id]) => id,
-            _ => {
-                return Err(CheckpointError::WrongField {
-                    file: checkpoint.label("tokenizer.json"),
-                    field: "model".to_owned(),
-                    message: "a line break must be one token".to_owned(),
-                });
-            }
-        };
+        let newline = TokenReader::new(checkpoint, tokenizer).word("\n")?;
         Ok(Self { tokens: marks, newline, instructions: None, tools: None })
     }
 

@@ -1,16 +1,17 @@
-//! generation_config.json of a model with thinker and talker: default sampling of requests. Absent fields take the
-//! defaults of the references' `generate`.
+//! generation_config.json: default sampling of requests. Absent fields take the defaults of the references'
+//! `generate`.
 
 use repartee_engine_api::Sampling;
 use serde::Deserialize;
 
-use super::checks::{CheckResult, ConfigSection};
+use super::config::limits::{RESPONSE, VOCABULARY};
+use super::config::{ConfigFile, ConfigSection};
 use crate::checkpoint::{Checkpoint, CheckpointError};
 
 /// Name of the file.
 const FILE: &str = "generation_config.json";
 
-/// Sampling and limits of each stage.
+/// Sampling and limits of the stages of a model with thinker and talker.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Generation {
     /// Tokens that end the thinker's text; at least one.
@@ -23,6 +24,8 @@ pub struct Generation {
     pub talker: Sampling,
     /// Most codec frames of a response.
     pub talker_max_new_tokens: u32,
+    /// Sampling of a frame's other codebooks: greedy exactly if the talker is.
+    pub code_predictor: Sampling,
 }
 
 /// Values for fields that the file lacks, by family.
@@ -32,31 +35,8 @@ pub struct Defaults {
     pub end_of_message: u32,
     /// Sampling of the talker.
     pub talker: Sampling,
-}
-
-/// Fields as written in the file. Fields without a prefix are the thinker's.
-#[derive(Debug, Default, Deserialize)]
-struct RawGenerationConfig {
-    eos_token_id: Option<Ids>,
-    thinker_eos_token_id: Option<Ids>,
-    do_sample: Option<bool>,
-    temperature: Option<f32>,
-    top_k: Option<u32>,
-    top_p: Option<f32>,
-    repetition_penalty: Option<f32>,
-    max_new_tokens: Option<u32>,
-    thinker_do_sample: Option<bool>,
-    thinker_temperature: Option<f32>,
-    thinker_top_k: Option<u32>,
-    thinker_top_p: Option<f32>,
-    thinker_repetition_penalty: Option<f32>,
-    thinker_max_new_tokens: Option<u32>,
-    talker_do_sample: Option<bool>,
-    talker_temperature: Option<f32>,
-    talker_top_k: Option<u32>,
-    talker_top_p: Option<f32>,
-    talker_repetition_penalty: Option<f32>,
-    talker_max_new_tokens: Option<u32>,
+    /// Sampling of the code predictor if the talker samples; no field sets it.
+    pub code_predictor: Sampling,
 }
 
 /// One id or a list of ids.
@@ -68,59 +48,61 @@ enum Ids {
 }
 
 impl Generation {
-    /// Reads generation_config.json if it exists, for a thinker of `vocabulary` ids.
-    pub fn load(checkpoint: &Checkpoint, defaults: Defaults, vocabulary: usize) -> Result<Self, CheckpointError> {
-        let raw: RawGenerationConfig = checkpoint.json_file(FILE)?.unwrap_or_default();
-        let generation = raw.resolve(defaults);
-        let checked = generation.validate(vocabulary);
-        checked.map_err(|value| CheckpointError::BadValue { file: checkpoint.label(FILE), value })?;
-        Ok(generation)
-    }
-
-    fn validate(&self, vocabulary: usize) -> CheckResult {
-        let at = ConfigSection("");
-        let known = |id: &u32| usize::try_from(*id).is_ok_and(|id| id < vocabulary);
-        let ends = &self.eos_token_ids;
-        let all = !ends.is_empty() && ends.iter().all(known);
-        at.check("eos_token_id", format!("{ends:?}"), all, "in the vocabulary")?;
-        at.sampling("", &self.thinker)?;
-        at.sampling("talker_", &self.talker)?;
-        at.positive("max_new_tokens", self.thinker_max_new_tokens as usize)?;
-        at.positive("talker_max_new_tokens", self.talker_max_new_tokens as usize)
-    }
-}
-
-impl RawGenerationConfig {
-    fn resolve(self, Defaults { end_of_message, talker }: Defaults) -> Generation {
-        let eos_token_ids = match self.thinker_eos_token_id.or(self.eos_token_id) {
+    /// Reads generation_config.json if it exists, for a thinker of `vocabulary` ids. Fields without a prefix are the
+    /// thinker's.
+    pub fn load(checkpoint: &Checkpoint, absent: Defaults, vocabulary: usize) -> Result<Self, CheckpointError> {
+        let file = generation_file(checkpoint)?;
+        let at = file.top()?;
+        let ends = at.first_of(&["thinker_eos_token_id", "eos_token_id"]);
+        let eos_token_ids = match at.get(ends)? {
             Some(Ids::One(id)) => vec![id],
             Some(Ids::Many(ids)) => ids,
-            None => vec![end_of_message],
+            None => vec![absent.end_of_message],
         };
-        let thinker = Sampling {
-            temperature: self.thinker_temperature.or(self.temperature).unwrap_or(1.0),
-            top_k: self.thinker_top_k.or(self.top_k).unwrap_or(50),
-            top_p: self.thinker_top_p.or(self.top_p).unwrap_or(1.0),
-            repetition_penalty: self.thinker_repetition_penalty.or(self.repetition_penalty).unwrap_or(1.0),
-        };
-        let talker = Sampling {
-            temperature: self.talker_temperature.unwrap_or(talker.temperature),
-            top_k: self.talker_top_k.unwrap_or(talker.top_k),
-            top_p: self.talker_top_p.unwrap_or(talker.top_p),
-            repetition_penalty: self.talker_repetition_penalty.unwrap_or(talker.repetition_penalty),
-        };
-        let talker = if self.talker_do_sample.unwrap_or(true) { talker } else { greedy(talker) };
-        Generation {
+        let known = |id: &u32| usize::try_from(*id).is_ok_and(|id| id < vocabulary);
+        let all = !eos_token_ids.is_empty() && eos_token_ids.iter().all(known);
+        at.check(ends, format!("{eos_token_ids:?}"), all, "in the vocabulary")?;
+        let thinker = Sampling { temperature: 1.0, top_k: 50, top_p: 1.0, repetition_penalty: 1.0 };
+        let talker = sampling(&at, &["talker_"], "do_sample", (absent.talker, true))?;
+        let most = at.first_of(&["thinker_max_new_tokens", "max_new_tokens"]);
+        Ok(Self {
             eos_token_ids,
-            thinker: if self.thinker_do_sample.or(self.do_sample).unwrap_or(false) { thinker } else { greedy(thinker) },
-            thinker_max_new_tokens: self.thinker_max_new_tokens.or(self.max_new_tokens).unwrap_or(1024),
+            thinker: sampling(&at, &["thinker_", ""], "do_sample", (thinker, false))?,
+            thinker_max_new_tokens: at.size(most, 1024, RESPONSE)? as u32,
+            code_predictor: if talker.temperature > 0.0 { absent.code_predictor } else { Sampling::GREEDY },
             talker,
-            talker_max_new_tokens: self.talker_max_new_tokens.unwrap_or(4096),
-        }
+            talker_max_new_tokens: at.size("talker_max_new_tokens", 4096, RESPONSE)? as u32,
+        })
     }
 }
 
-/// Always picks the most likely token; the repetition penalty still applies.
-pub fn greedy(sampling: Sampling) -> Sampling {
-    Sampling { repetition_penalty: sampling.repetition_penalty, ..Sampling::GREEDY }
+/// Opens generation_config.json, which a checkpoint may lack.
+pub fn generation_file(checkpoint: &Checkpoint) -> Result<ConfigFile, CheckpointError> {
+    ConfigFile::optional(checkpoint, FILE)
+}
+
+/// Reads sampling parameters from the fields whose names begin with the first of `prefixes` that the file has. The field
+/// `switch` says whether to sample; otherwise the most likely token is picked, and the repetition penalty still applies.
+pub fn sampling(
+    at: &ConfigSection<'_>,
+    prefixes: &[&str],
+    switch: &str,
+    (absent, sampled): (Sampling, bool),
+) -> Result<Sampling, CheckpointError> {
+    let field = |name: &str| {
+        let names: Vec<String> = prefixes.iter().map(|prefix| format!("{prefix}{name}")).collect();
+        at.first_of(&names.iter().map(String::as_str).collect::<Vec<_>>()).to_owned()
+    };
+    let most = *VOCABULARY.end() as u32;
+    let number = |name: &str, absent: f32, holds: fn(f32) -> bool, allowed| {
+        at.value(&field(name), absent, |value: f32| value.is_finite() && holds(value), allowed)
+    };
+    let sampling = Sampling {
+        temperature: number("temperature", absent.temperature, |value| value >= 0.0, "a number from 0 upwards")?,
+        top_k: at.value(&field("top_k"), absent.top_k, |count| count <= most, &format!("at most {most}"))?,
+        top_p: number("top_p", absent.top_p, |share| share > 0.0 && share <= 1.0, "above 0, at most 1")?,
+        repetition_penalty: number("repetition_penalty", absent.repetition_penalty, |value| value > 0.0, "above 0")?,
+    };
+    let greedy = Sampling { repetition_penalty: sampling.repetition_penalty, ..Sampling::GREEDY };
+    Ok(if at.switch(&field(switch), sampled)? { sampling } else { greedy })
 }

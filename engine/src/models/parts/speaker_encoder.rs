@@ -3,7 +3,6 @@
 
 use repartee_kernels::Ops;
 
-use super::checks::{CheckResult, ConfigSection};
 use super::config::SpeakerEncoderConfig;
 use super::rows::{ConvShape, HostConv, HostRows};
 use super::weights::Weights;
@@ -11,27 +10,6 @@ use crate::models::load_error::LoadError;
 
 /// Least variance of a channel.
 const LEAST_VARIANCE: f32 = 1e-12;
-
-impl SpeakerEncoderConfig {
-    /// Refuses unsupported sizes.
-    pub fn check(&self, at: &ConfigSection) -> CheckResult {
-        let channels = &self.enc_channels;
-        let (layers, last) = (channels.len(), channels.last().copied().unwrap_or_default());
-        let inner = channels.get(1..layers.saturating_sub(1)).unwrap_or_default();
-        let fits =
-            !inner.is_empty() && inner.iter().all(|&each| each == channels[0]) && inner.iter().sum::<usize>() == last;
-        let allowed = "at least 3, all but the last equal, and the last the sum of those between";
-        at.check("enc_channels", format!("{channels:?}"), fits && last > 0, allowed)?;
-        for (field, values) in [("enc_kernel_sizes", &self.enc_kernel_sizes), ("enc_dilations", &self.enc_dilations)] {
-            let holds = values.len() == layers && values.iter().all(|value| (1..=64).contains(value));
-            at.check(field, format!("{values:?}"), holds, "one of 1 to 64 for each of enc_channels")?;
-        }
-        at.positive("enc_attention_channels", self.enc_attention_channels)?;
-        at.positive("enc_se_channels", self.enc_se_channels)?;
-        at.check("enc_res2net_scale", self.enc_res2net_scale, self.enc_res2net_scale > 1, "at least 2")?;
-        at.divisible("enc_channels.0", channels[0], "enc_res2net_scale", self.enc_res2net_scale)
-    }
-}
 
 /// Squeeze-excitation block around parallel convolutions.
 struct Block<O: Ops> {

@@ -1,17 +1,17 @@
-//! Complete configuration of the Qwen2.5-Omni family's thinker and talker: every field has its value.
+//! Configuration of the Qwen2.5-Omni family's thinker and talker, from config.json; token2wav has one of its own.
 //!
-//! Names are those of the reference (`configuration_qwen2_5_omni.py` of transformers 5.23). Fields of unsupported parts
-//! (vision, training) are left out. Sizes are numbers of elements unless stated otherwise.
+//! Names and defaults are those of the reference (`configuration_qwen2_5_omni.py` of transformers 5.23). Fields of
+//! unsupported parts (vision, training) are left out. Sizes are numbers of elements unless stated otherwise.
 
+use crate::checkpoint::{Checkpoint, CheckpointError};
 pub use crate::models::parts::config::AudioTowerConfig;
-use crate::models::parts::config::LayersConfig;
+use crate::models::parts::config::limits::{CODES, POSITIONS, VOCABULARY};
+use crate::models::parts::config::{ConfigFile, ConfigSection, LayersConfig, LayersDefaults, TALKER, speaks};
 
-/// Name of this family in config.json.
-pub const ARCHITECTURE: &str = "Qwen2_5OmniForConditionalGeneration";
-/// Name in older files.
-pub const OLD_ARCHITECTURE: &str = "Qwen2_5OmniModel";
+/// Names of this family in config.json: the published one, and that of older files.
+pub const ARCHITECTURES: [&str; 2] = ["Qwen2_5OmniForConditionalGeneration", "Qwen2_5OmniModel"];
 
-/// Contents of config.json; token2wav has a configuration of its own.
+/// Contents of config.json without `token2wav_config`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
     /// The thinker: audio and text in, text out.
@@ -20,6 +20,27 @@ pub struct Config {
     pub talker: TalkerConfig,
     /// `token2wav_config.dit_config.num_embeds`: number of the codec's codes.
     pub codes: usize,
+}
+
+impl Config {
+    /// Reads config.json.
+    pub fn load(checkpoint: &Checkpoint) -> Result<Self, CheckpointError> {
+        let file = ConfigFile::of_family(checkpoint, &ARCHITECTURES)?;
+        Self::read(&file.top()?)
+    }
+
+    fn read(top: &ConfigSection<'_>) -> Result<Self, CheckpointError> {
+        speaks(top)?;
+        let thinker = ThinkerConfig::read(&top.section("thinker_config")?)?;
+        let codes = codes(&top.optional_section("token2wav_config")?.optional_section("dit_config")?)?;
+        let talker = TalkerConfig::read(&top.section("talker_config")?, &thinker.text, codes)?;
+        Ok(Self { thinker, talker, codes })
+    }
+}
+
+/// Reads the number of the codec's codes from `dit_config`.
+pub fn codes(dit: &ConfigSection<'_>) -> Result<usize, CheckpointError> {
+    dit.size("num_embeds", 8193, CODES)
 }
 
 /// The audio tower and the language model after it.
@@ -41,6 +62,25 @@ pub struct ThinkerConfig {
     pub user_token_id: u32,
 }
 
+impl ThinkerConfig {
+    fn read(at: &ConfigSection<'_>) -> Result<Self, CheckpointError> {
+        let tower = at.section("audio_config")?;
+        let text = TextConfig::read(&at.section("text_config")?, 152_064, None)?;
+        let audio = AudioTowerConfig::read(&tower, 100, text.layers.hidden_size)?;
+        tower.size("max_source_positions", 1500, audio.n_window..=*POSITIONS.end())?;
+        let id = |field, absent| at.id(field, absent, text.vocab_size);
+        Ok(Self {
+            audio,
+            tie_word_embeddings: at.switch("tie_word_embeddings", false)?,
+            audio_token_index: id("audio_token_index", 151_646)?,
+            audio_start_token_id: id("audio_start_token_id", 151_647)?,
+            audio_end_token_id: id("audio_end_token_id", 151_648)?,
+            user_token_id: id("user_token_id", 872)?,
+            text,
+        })
+    }
+}
+
 impl AudioTowerConfig {
     /// Mel frames of a full block, which attend to each other.
     pub fn block_frames(&self) -> usize {
@@ -57,8 +97,27 @@ pub struct TextConfig {
     pub layers: LayersConfig,
     /// Maximum positions of the model.
     pub max_position_embeddings: usize,
-    /// True if some layers attend to a window of positions only.
-    pub use_sliding_window: bool,
+}
+
+impl TextConfig {
+    /// Reads a language model; the classes' defaults differ in two fields.
+    fn read(at: &ConfigSection<'_>, vocab_size: usize, head_dim: Option<usize>) -> Result<Self, CheckpointError> {
+        let layers = LayersDefaults {
+            hidden_size: 3584,
+            intermediate_size: 18_944,
+            num_hidden_layers: 28,
+            heads: (28, 4),
+            head_dim,
+            rope_theta: 1_000_000.0,
+            ..TALKER
+        };
+        at.only("use_sliding_window", false)?;
+        Ok(Self {
+            vocab_size: at.size("vocab_size", vocab_size, VOCABULARY)?,
+            layers: LayersConfig::read(at, &layers)?,
+            max_position_embeddings: at.size("max_position_embeddings", 32_768, POSITIONS)?,
+        })
+    }
 }
 
 /// The talker: a language model over single codes.
@@ -80,4 +139,56 @@ pub struct TalkerConfig {
     pub tts_codec_pad_token_id: u32,
     /// Id for the prompt's positions in the reference's count of sampled ids.
     pub tts_codec_mask_token_id: u32,
+}
+
+impl TalkerConfig {
+    /// Reads `talker_config` for a codec of `codes` codes.
+    fn read(at: &ConfigSection<'_>, thinker: &TextConfig, codes: usize) -> Result<Self, CheckpointError> {
+        let text = TextConfig::read(at, 8448, Some(128))?;
+        let wanted = ("thinker_config.text_config.hidden_size", thinker.layers.hidden_size);
+        // A code's id is the code, so the marks lie above the codes.
+        let vocabulary = text.vocab_size;
+        let allowed = format!("at least {codes}, the number of codes, and below vocab_size, which is {vocabulary}");
+        let mark =
+            |field, absent| at.value(field, absent, |id: u32| (codes..vocabulary).contains(&(id as usize)), &allowed);
+        Ok(Self {
+            embedding_size: at.equal("embedding_size", 3584, wanted)?,
+            tts_text_end_token_id: at.id("tts_text_end_token_id", 151_861, thinker.vocab_size)?,
+            tts_text_pad_token_id: at.id("tts_text_pad_token_id", 151_859, thinker.vocab_size)?,
+            tts_codec_start_token_id: mark("tts_codec_start_token_id", 8293)?,
+            tts_codec_end_token_id: mark("tts_codec_end_token_id", 8294)?,
+            tts_codec_pad_token_id: mark("tts_codec_pad_token_id", 8292)?,
+            tts_codec_mask_token_id: at.id("tts_codec_mask_token_id", 8296, vocabulary)?,
+            text,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn absent_fields_take_the_references_defaults() {
+        let json = json!({
+            "thinker_config": {
+                "audio_config": {"d_model": 60},
+                "text_config": {"num_attention_heads": 32, "rope_theta": 500_000,
+                    "rope_scaling": {"type": "mrope", "mrope_section": [16, 24, 24]}},
+            },
+            // The published talker is smaller than its class's defaults.
+            "talker_config": {"hidden_size": 896, "num_attention_heads": 12, "sliding_window": null},
+        });
+        let file = ConfigFile::new("config.json", json);
+        let config = Config::read(&file.top().unwrap()).unwrap();
+        let thinker = &config.thinker.text;
+        assert_eq!((thinker.layers.head_dim, thinker.vocab_size, thinker.layers.rope_theta), (112, 152_064, 500_000.0));
+        assert_eq!((config.thinker.audio.d_model, config.thinker.audio.block_frames()), (60, 200));
+        let talker = &config.talker;
+        assert_eq!((talker.text.layers.head_dim, talker.text.vocab_size, talker.embedding_size), (128, 8448, 3584));
+        assert_eq!((talker.tts_codec_pad_token_id, talker.tts_codec_end_token_id), (8292, 8294));
+        assert_eq!((talker.text.layers.rope_theta, config.codes), (1_000_000.0, 8193));
+    }
 }

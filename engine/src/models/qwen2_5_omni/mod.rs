@@ -5,11 +5,9 @@
 
 pub mod audio_tower;
 pub mod config;
-mod raw_config;
 pub mod talker;
 pub mod thinker;
 pub mod token2wav;
-mod validate;
 pub mod voices;
 
 use std::sync::Arc;
@@ -19,17 +17,18 @@ use repartee_kernels::StepOps;
 use repartee_kernels::cpu::Cpu;
 
 use self::audio_tower::{AudioEncoder, AudioTower};
-use self::config::{ARCHITECTURE, Config, OLD_ARCHITECTURE};
+use self::config::{ARCHITECTURES, Config};
 use self::talker::{CodeTalker, HEADER_ROWS, Talker};
 use self::token2wav::Token2Wav;
 use self::token2wav::config::Token2WavConfig;
 use super::family::{Family, FamilyVariant, claims_named};
 use super::load_error::LoadError;
-use super::parts::chat_template::{ChatTemplate, SpecialTokens};
+use super::parts::chat_template::ChatTemplate;
 use super::parts::front_end::load_log_mel;
 use super::parts::generation::{Defaults, Generation};
 use super::parts::language_model::LanguageModel;
 use super::parts::pipeline::{ModelFrame, Pipeline};
+use super::parts::special_tokens::{SpecialTokens, TokenReader};
 use super::parts::talker::frames::FrameSampling;
 use super::parts::talker::stage::{TalkerPart, TalkerSizes};
 use super::parts::thinker_stage::{HiddenRows, ThinkerPart};
@@ -80,8 +79,8 @@ impl<O: StepOps> Qwen25Omni<O> {
 
 /// Entry of this family in [`FAMILIES`](crate::models::FAMILIES).
 pub const FAMILY: Family = Family {
-    name: ARCHITECTURE,
-    claims: |checkpoint| claims_named(checkpoint, &[ARCHITECTURE, OLD_ARCHITECTURE], FamilyVariant("omni")),
+    name: ARCHITECTURES[0],
+    claims: |checkpoint| claims_named(checkpoint, &ARCHITECTURES, FamilyVariant("omni")),
     load_cpu: load::<Cpu>,
     #[cfg(feature = "cuda")]
     load_cuda: load::<repartee_kernels::cuda::Cuda>,
@@ -89,28 +88,17 @@ pub const FAMILY: Family = Family {
 
 /// Builds the chat template, with special ids of the configuration and of the tokenizer.
 fn template(checkpoint: &Checkpoint, config: &Config, tokenizer: &Tokenizer) -> Result<ChatTemplate, CheckpointError> {
-    let wrong = |field: &str, message: String| CheckpointError::WrongField {
-        file: checkpoint.label("tokenizer.json"),
-        field: field.to_owned(),
-        message,
-    };
-    let mark =
-        |name: &str| tokenizer.token_id(name).ok_or_else(|| wrong("added_tokens", format!("`{name}` is missing")));
-    let word = |text: &str| match tokenizer.encode(text).as_deref() {
-        Ok(&[id]) => Ok(id),
-        _ => Err(wrong("model", format!("`{text}` must be one token"))),
-    };
+    let tokens = TokenReader::new(checkpoint, tokenizer);
     let marks = SpecialTokens {
-        im_start: mark("<|im_start|>")?,
-        im_end: mark("<|im_end|>")?,
-        system: word("system")?,
+        im_start: tokens.special("<|im_start|>")?,
+        im_end: tokens.special("<|im_end|>")?,
+        system: tokens.word("system")?,
         user: config.thinker.user_token_id,
-        assistant: word("assistant")?,
+        assistant: tokens.word("assistant")?,
         audio_start: config.thinker.audio_start_token_id,
         audio_end: config.thinker.audio_end_token_id,
     };
-    let instructions = tokenizer.encode(INSTRUCTIONS).map_err(|error| wrong("model", error.to_string()))?;
-    Ok(ChatTemplate::new(checkpoint, marks, tokenizer)?.with_instructions(instructions))
+    Ok(ChatTemplate::new(checkpoint, marks, tokenizer)?.with_instructions(tokens.text(INSTRUCTIONS)?))
 }
 
 /// Loads a checkpoint of this family as stages.
@@ -124,7 +112,7 @@ pub fn load<O: Device>(
     let vocabulary = config.thinker.text.vocab_size;
     let tokenizer = Tokenizer::load(checkpoint, vocabulary)?;
     let template = template(checkpoint, &config, &tokenizer)?;
-    let defaults = Defaults { end_of_message: template.end_of_message(), talker: TALKER };
+    let defaults = Defaults { end_of_message: template.end_of_message(), talker: TALKER, code_predictor: Sampling::GREEDY };
     let generation = Generation::load(checkpoint, defaults, vocabulary)?;
     let codec = Token2WavConfig::load(checkpoint)?;
     let speakers = voices::load_speakers(checkpoint, vocabulary, &codec.dit)?;

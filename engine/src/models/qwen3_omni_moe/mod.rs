@@ -6,11 +6,8 @@
 pub mod audio_tower;
 pub mod config;
 mod encoder;
-pub mod generation;
-mod raw_config;
 pub mod talker;
 pub mod thinker;
-mod validate;
 
 use std::sync::Arc;
 
@@ -20,13 +17,13 @@ use repartee_kernels::cpu::Cpu;
 use self::audio_tower::AudioTower;
 use self::config::{ARCHITECTURE, Config};
 use self::encoder::AudioEncoder;
-use self::generation::GenerationConfig;
 use super::family::{Family, FamilyVariant, claims_named};
 use super::load_error::LoadError;
-use super::parts::chat_template::{ChatTemplate, SpecialTokens};
+use super::parts::chat_template::ChatTemplate;
 use super::parts::front_end::load_log_mel;
 use super::parts::language_model::LanguageModel;
 use super::parts::pipeline::{ModelFrame, Pipeline};
+use super::parts::special_tokens::{SpecialTokens, TokenReader};
 use super::parts::talker::frame_talker::FrameTalkerWeights;
 use super::parts::talker::frames::FrameSampling;
 use super::parts::talker::stage::{TalkerPart, TalkerSizes};
@@ -91,12 +88,8 @@ pub const FAMILY: Family = Family {
 
 /// Builds the chat template with the configuration's special ids.
 fn template(checkpoint: &Checkpoint, config: &Config, tokenizer: &Tokenizer) -> Result<ChatTemplate, CheckpointError> {
-    let audio_end = config.thinker.audio_end_token_id.or_else(|| tokenizer.token_id("<|audio_end|>"));
-    let audio_end = audio_end.ok_or_else(|| CheckpointError::WrongField {
-        file: checkpoint.label("tokenizer.json"),
-        field: "added_tokens".to_owned(),
-        message: "`<|audio_end|>` is missing".to_owned(),
-    })?;
+    let tokens = TokenReader::new(checkpoint, tokenizer);
+    let audio_end = config.thinker.audio_end_token_id.map_or_else(|| tokens.special("<|audio_end|>"), Ok)?;
     let marks = SpecialTokens {
         im_start: config.im_start_token_id,
         im_end: config.im_end_token_id,
@@ -118,7 +111,7 @@ pub fn load<O: Device>(
 ) -> Result<Model, LoadError> {
     let Qwen3Omni { config, audio_tower, thinker, talker, code2wav } =
         Qwen3Omni::load_as(&ops, checkpoint, settings.weights)?;
-    let generation = GenerationConfig::load(checkpoint, &config)?;
+    let generation = config.generation(checkpoint)?;
     let tokenizer = Tokenizer::load(checkpoint, config.thinker.text.vocab_size)?;
     let template = template(checkpoint, &config, &tokenizer)?;
     let bins = config.thinker.audio.tower.num_mel_bins;

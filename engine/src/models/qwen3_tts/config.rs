@@ -1,16 +1,33 @@
-//! Complete configuration of the Qwen3-TTS family: every field has its value.
+//! Configuration of the Qwen3-TTS family, from config.json, the codec's config.json and generation_config.json.
 //!
-//! Names are those of the reference, `configuration_qwen3_tts.py` and `configuration_qwen3_tts_tokenizer_v2.py` of
-//! qwen-tts 0.1.1.
+//! Names and defaults are those of the reference, `configuration_qwen3_tts.py` and
+//! `configuration_qwen3_tts_tokenizer_v2.py` of qwen-tts 0.1.1.
 
 use std::collections::BTreeMap;
 
-use crate::models::parts::config::{Code2WavConfig, CodePredictorConfig, LayersConfig, SpeakerEncoderConfig};
+use repartee_engine_api::Sampling;
+use serde_json::Value;
+
+use super::cloning::mel;
+use crate::checkpoint::{Checkpoint, CheckpointError};
+use crate::models::parts::config::limits::{
+    CODEBOOKS, FACTOR, FRAME, INNER, LAYERS, POSITIONS, RATE, RESPONSE, VOCABULARY, WIDTH,
+};
+use crate::models::parts::config::{
+    Code2WavConfig, CodeInput, CodePredictorConfig, ConfigFile, ConfigSection, LayersConfig, SpeakerDefaults,
+    SpeakerEncoderConfig, TALKER, switched_window,
+};
+use crate::models::parts::generation::{generation_file, sampling};
+use crate::models::parts::talker::codec_lm::SUPPRESSED_TAIL;
 
 /// Name of this family in config.json.
 pub const ARCHITECTURE: &str = "Qwen3TTSForConditionalGeneration";
 /// Type of the one supported codec.
-pub const CODEC_TYPE: &str = "qwen3_tts_tokenizer_12hz";
+const CODEC_TYPE: &str = "qwen3_tts_tokenizer_12hz";
+/// `tts_model_size` of the models with listed voices that follow no instructions.
+const SMALL: &str = "0b6";
+/// Defaults of the speaker encoder.
+const SPEAKER: SpeakerDefaults = SpeakerDefaults { channels: 512, inner: 128, scale: 8 };
 
 /// Source of a checkpoint's voices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +65,58 @@ pub struct Config {
     pub tts_eos_token_id: u32,
     /// Text id that pads positions without text.
     pub tts_pad_token_id: u32,
+}
+
+impl Config {
+    /// Reads config.json, and config.json of `codec`.
+    pub fn load(checkpoint: &Checkpoint, codec: &Checkpoint) -> Result<Self, CheckpointError> {
+        let file = ConfigFile::of_family(checkpoint, &[ARCHITECTURE])?;
+        let codec_file = ConfigFile::config(codec)?;
+        Self::read(&file.top()?, &codec_file.top()?)
+    }
+
+    fn read(top: &ConfigSection<'_>, codec: &ConfigSection<'_>) -> Result<Self, CheckpointError> {
+        let codec_type = codec.get::<String>("model_type")?.unwrap_or_default();
+        let allowed = format!("{CODEC_TYPE}, the only codec that is served");
+        codec.check("model_type", &codec_type, codec_type == CODEC_TYPE, &allowed)?;
+        let (kind, follows_instructions) = VoiceSource::read(top)?;
+        let talker = top.section("talker_config")?;
+        let groups = talker.size("num_code_groups", 32, CODEBOOKS)?;
+        let set_by = ("talker_config.num_code_groups of config.json", groups);
+        let decoder = codec.section("decoder_config")?;
+        let code2wav = Code2WavConfig::read(&decoder, CodeInput::quantizer(&decoder)?, set_by)?;
+        let talker = TalkerConfig::read(&talker, (groups, code2wav.codebook_size), kind)?;
+        let id = |field, absent| top.id(field, absent, talker.text_vocab_size);
+        let cloning = || CloningConfig::read(top, codec, talker.layers.hidden_size, (set_by, code2wav.codebook_size));
+        Ok(Self {
+            kind,
+            follows_instructions,
+            output_sample_rate: codec.size("output_sample_rate", 24_000, RATE)? as u32,
+            cloning: (kind == VoiceSource::Base).then(cloning).transpose()?,
+            im_start_token_id: id("im_start_token_id", 151_644)?,
+            im_end_token_id: id("im_end_token_id", 151_645)?,
+            tts_bos_token_id: id("tts_bos_token_id", 151_672)?,
+            tts_eos_token_id: id("tts_eos_token_id", 151_673)?,
+            tts_pad_token_id: id("tts_pad_token_id", 151_671)?,
+            talker,
+            code2wav,
+        })
+    }
+}
+
+impl VoiceSource {
+    /// Reads the source, and whether such a model follows instructions.
+    fn read(top: &ConfigSection<'_>) -> Result<(Self, bool), CheckpointError> {
+        let kind = top.get::<String>("tts_model_type")?.unwrap_or_else(|| "none".to_owned());
+        let large = top.get::<String>("tts_model_size")?.as_deref() != Some(SMALL);
+        let known = [
+            ("custom_voice", (Self::CustomVoice, large)),
+            ("voice_design", (Self::VoiceDesign, true)),
+            ("base", (Self::Base, false)),
+        ];
+        let found = known.into_iter().find(|(name, _)| *name == kind).map(|(_, source)| source);
+        found.ok_or_else(|| top.refusal("tts_model_type", &kind, "custom_voice, voice_design or base"))
+    }
 }
 
 /// The talker: a language model over codec tokens, and its code predictor.
@@ -89,6 +158,46 @@ pub struct TalkerConfig {
     pub code_predictor: CodePredictorConfig,
 }
 
+impl TalkerConfig {
+    /// Reads `talker_config`; a codebook of the codec has `entries` entries.
+    fn read(
+        at: &ConfigSection<'_>,
+        (groups, entries): (usize, usize),
+        kind: VoiceSource,
+    ) -> Result<Self, CheckpointError> {
+        at.only("attention_bias", false)?;
+        let layers = LayersConfig::read(at, &TALKER)?;
+        let vocab_size = at.size("vocab_size", 3072, VOCABULARY)?;
+        let most = SUPPRESSED_TAIL + entries;
+        let allowed = format!("above {SUPPRESSED_TAIL}, the last of which are never spoken, and at most {most}");
+        at.check("vocab_size", vocab_size, (SUPPRESSED_TAIL + 1..=most).contains(&vocab_size), &allowed)?;
+        let id = |field, absent| at.id(field, absent, vocab_size);
+        let lower = |(name, id): (String, u32)| (name.to_lowercase(), id);
+        let languages: BTreeMap<_, _> = at.ids("codec_language_id", vocab_size)?.into_iter().map(lower).collect();
+        let predictor = at.section("code_predictor_config")?;
+        let sizes = (Some(layers.hidden_size), groups, entries);
+        Ok(Self {
+            vocab_size,
+            text_vocab_size: at.size("text_vocab_size", 151_936, VOCABULARY)?,
+            text_hidden_size: at.size("text_hidden_size", 2048, WIDTH)?,
+            layers,
+            max_position_embeddings: at.size("max_position_embeddings", 32_768, POSITIONS)?,
+            sliding_window: switched_window(at)?,
+            num_code_groups: groups,
+            codec_bos_id: id("codec_bos_id", 4197)?,
+            codec_eos_token_id: id("codec_eos_token_id", 4198)?,
+            codec_pad_id: id("codec_pad_id", 4196)?,
+            codec_think_id: id("codec_think_id", 4202)?,
+            codec_nothink_id: id("codec_nothink_id", 4203)?,
+            codec_think_bos_id: id("codec_think_bos_id", 4204)?,
+            codec_think_eos_id: id("codec_think_eos_id", 4205)?,
+            speakers: speakers(at, vocab_size, &languages, kind)?,
+            languages,
+            code_predictor: CodePredictorConfig::read(&predictor, sizes, switched_window(&predictor)?)?,
+        })
+    }
+}
+
 /// A speaker of the checkpoint.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SpeakerConfig {
@@ -98,28 +207,64 @@ pub struct SpeakerConfig {
     pub dialect: Option<String>,
 }
 
+/// Reads `spk_id` and `spk_is_dialect`, which has the name of a speaker's dialect, or `false`.
+fn speakers(
+    at: &ConfigSection<'_>,
+    vocabulary: usize,
+    languages: &BTreeMap<String, u32>,
+    kind: VoiceSource,
+) -> Result<BTreeMap<String, SpeakerConfig>, CheckpointError> {
+    let ids = at.ids("spk_id", vocabulary)?;
+    at.check("spk_id", "{}", kind != VoiceSource::CustomVoice || !ids.is_empty(), "at least one voice")?;
+    let dialects = at.get::<BTreeMap<String, Value>>("spk_is_dialect")?.unwrap_or_default();
+    let speaker = |(name, id): (String, u32)| -> Result<_, CheckpointError> {
+        let dialect = dialects.get(&name).and_then(Value::as_str).map(str::to_lowercase);
+        if let Some(dialect) = &dialect {
+            let known = languages.contains_key(dialect);
+            at.check(&format!("spk_is_dialect.{name}"), dialect, known, "a name of codec_language_id, or false")?;
+        }
+        Ok((name.to_lowercase(), SpeakerConfig { id, dialect }))
+    };
+    ids.into_iter().map(speaker).collect()
+}
+
 /// Encoders of recordings.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CloningConfig {
     /// Sizes of the speaker encoder.
     pub speaker: SpeakerEncoderConfig,
-    /// Sample rate of the speaker encoder's input, in Hz.
-    pub speaker_sample_rate: u32,
     /// Sizes of the codec's encoder.
     pub speech: SpeechEncoderConfig,
     /// Samples of a frame of codes.
     pub encode_downsample_rate: usize,
-    /// Number of codebooks in use.
-    pub encoder_valid_num_quantizers: usize,
 }
 
-/// The codec's encoder, Mimi's.
+impl CloningConfig {
+    /// Reads `speaker_encoder_config`, and the encoder of the codec's file. A row of the talker has `hidden_size`
+    /// numbers. `groups` is the number of codes in a frame, and the field that sets it; a codebook has `entries`
+    /// entries.
+    fn read(
+        top: &ConfigSection<'_>,
+        codec: &ConfigSection<'_>,
+        hidden_size: usize,
+        (groups, entries): ((&str, usize), usize),
+    ) -> Result<Self, CheckpointError> {
+        let at = top.optional_section("speaker_encoder_config")?;
+        at.only("mel_dim", mel::BINS)?;
+        at.only("sample_rate", mel::RATE)?;
+        let enc_dim = at.equal("enc_dim", 1024, ("talker_config.hidden_size", hidden_size))?;
+        codec.equal("encoder_valid_num_quantizers", 16, groups)?;
+        Ok(Self {
+            speaker: SpeakerEncoderConfig::read(&at, (mel::BINS, enc_dim), SPEAKER)?,
+            speech: SpeechEncoderConfig::read(&codec.optional_section("encoder_config")?, groups.1, entries)?,
+            encode_downsample_rate: codec.size("encode_downsample_rate", 1920, FRAME)?,
+        })
+    }
+}
+
+/// The codec's encoder, Mimi's. Its convolutions are causal and padded with zeros; its sound has one channel at 24 kHz.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SpeechEncoderConfig {
-    /// Channels of the audio.
-    pub audio_channels: usize,
-    /// Sample rate in Hz.
-    pub sampling_rate: u32,
     /// Width of a transformer row.
     pub hidden_size: usize,
     /// Channels of the first convolution; each of `upsampling_ratios` doubles them.
@@ -136,24 +281,12 @@ pub struct SpeechEncoderConfig {
     pub residual_kernel_size: usize,
     /// Factor of the dilation from one residual block to the next.
     pub dilation_growth_rate: usize,
-    /// True if convolutions are causal.
-    pub use_causal_conv: bool,
-    /// Padding mode before the first row.
-    pub pad_mode: String,
     /// Factor by which a residual block narrows its channels.
     pub compress: usize,
-    /// True if residual blocks have a convolution as shortcut.
-    pub use_conv_shortcut: bool,
     /// Number of entries in a codebook.
     pub codebook_size: usize,
-    /// Width of an entry.
-    pub codebook_dim: usize,
-    /// Width of a row to quantize.
+    /// Width of a row to quantize, and of an entry.
     pub vector_quantization_hidden_dimension: usize,
-    /// Number of codebooks.
-    pub num_quantizers: usize,
-    /// Number of semantic codebooks, which have a quantizer of their own.
-    pub num_semantic_quantizers: usize,
     /// Number of transformer layers.
     pub num_hidden_layers: usize,
     /// Inner width of the feed-forward blocks.
@@ -164,12 +297,77 @@ pub struct SpeechEncoderConfig {
     pub num_key_value_heads: usize,
     /// Width of a head.
     pub head_dim: usize,
-    /// Activation of the feed-forward blocks.
-    pub hidden_act: String,
     /// Epsilon added to the variance in norms.
     pub norm_eps: f64,
     /// Base of the rotary wavelengths.
     pub rope_theta: f64,
-    /// True if the four attention projections have a bias.
-    pub attention_bias: bool,
+}
+
+impl SpeechEncoderConfig {
+    /// Reads `encoder_config` of the codec for frames of `groups` codes, each one of `entries`.
+    fn read(at: &ConfigSection<'_>, groups: usize, entries: usize) -> Result<Self, CheckpointError> {
+        let fixed: [(&str, Value); 8] = [
+            ("audio_channels", 1.into()),
+            ("sampling_rate", mel::RATE.into()),
+            ("use_causal_conv", true.into()),
+            ("pad_mode", "constant".into()),
+            ("use_conv_shortcut", false.into()),
+            ("num_semantic_quantizers", 1.into()),
+            ("hidden_act", "gelu".into()),
+            ("attention_bias", false.into()),
+        ];
+        fixed.into_iter().try_for_each(|(field, allowed)| at.only(field, allowed))?;
+        let hidden_size = at.size("hidden_size", 512, WIDTH)?;
+        let (num_attention_heads, num_key_value_heads, head_dim) = at.attention(hidden_size, (8, 8, None))?;
+        let compress = at.size("compress", 2, WIDTH)?;
+        let width = at.size("vector_quantization_hidden_dimension", 256, WIDTH)?;
+        at.equal("codebook_dim", 256, ("vector_quantization_hidden_dimension", width))?;
+        at.size("num_quantizers", 32, groups..=*CODEBOOKS.end())?;
+        Ok(Self {
+            hidden_size,
+            num_filters: at.multiple("num_filters", 64, WIDTH, ("compress", compress))?,
+            num_residual_layers: at.size("num_residual_layers", 1, 1..=4)?,
+            upsampling_ratios: at.factors("upsampling_ratios", &[8, 6, 5, 4])?,
+            kernel_size: at.size("kernel_size", 7, FACTOR)?,
+            last_kernel_size: at.size("last_kernel_size", 3, FACTOR)?,
+            residual_kernel_size: at.size("residual_kernel_size", 3, FACTOR)?,
+            dilation_growth_rate: at.size("dilation_growth_rate", 2, 1..=4)?,
+            compress,
+            codebook_size: at.equal("codebook_size", 2048, ("decoder_config.codebook_size", entries))?,
+            vector_quantization_hidden_dimension: width,
+            num_hidden_layers: at.size("num_hidden_layers", 8, LAYERS)?,
+            intermediate_size: at.size("intermediate_size", 2048, INNER)?,
+            num_attention_heads,
+            num_key_value_heads,
+            head_dim,
+            norm_eps: at.epsilon("norm_eps", 1e-5)?,
+            rope_theta: at.rope_theta(10_000.0)?,
+        })
+    }
+}
+
+/// Sampling of talker and code predictor, and the length limit.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GenerationConfig {
+    /// Sampling of the talker's first codebook.
+    pub talker: Sampling,
+    /// Sampling of the code predictor's codebooks.
+    pub code_predictor: Sampling,
+    /// Most codec frames of a response.
+    pub max_new_tokens: u32,
+}
+
+impl GenerationConfig {
+    /// Reads generation_config.json if it exists; defaults are those of the reference's `generate`.
+    pub fn load(checkpoint: &Checkpoint) -> Result<Self, CheckpointError> {
+        let file = generation_file(checkpoint)?;
+        let at = file.top()?;
+        let talker = Sampling { temperature: 0.9, top_k: 50, top_p: 1.0, repetition_penalty: 1.05 };
+        let code_predictor = Sampling { repetition_penalty: 1.0, ..talker };
+        Ok(Self {
+            talker: sampling(&at, &[""], "do_sample", (talker, true))?,
+            code_predictor: sampling(&at, &["subtalker_"], "dosample", (code_predictor, true))?,
+            max_new_tokens: at.size("max_new_tokens", 2048, RESPONSE)? as u32,
+        })
+    }
 }

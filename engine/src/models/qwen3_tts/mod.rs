@@ -9,19 +9,15 @@
 
 pub mod cloning;
 pub mod config;
-pub mod generation;
 pub mod prompt;
-mod raw_config;
 pub mod talker;
-mod validate;
 pub mod voices;
 
 use repartee_kernels::StepOps;
 use repartee_kernels::cpu::Cpu;
 
 use self::cloning::{Cloner, Encoders, most_frames};
-use self::config::{ARCHITECTURE, Config};
-use self::generation::GenerationConfig;
+use self::config::{ARCHITECTURE, Config, GenerationConfig};
 use self::prompt::Template;
 use self::voices::VoiceList;
 use super::family::{Family, FamilyVariant, claims_named};

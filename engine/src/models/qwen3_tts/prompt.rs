@@ -12,6 +12,7 @@ use super::config::Config;
 use crate::checkpoint::{Checkpoint, CheckpointError};
 use crate::elements::{AudioRows, Element, Message, MessageKind};
 use crate::model::PromptTemplate;
+use crate::models::parts::special_tokens::TokenReader;
 use crate::text::Tokenizer;
 
 /// Prompt template with the ids of one checkpoint.
@@ -29,15 +30,8 @@ pub struct Template {
 impl Template {
     /// Builds the template: special tokens come from the configuration, words from the tokenizer.
     pub fn new(checkpoint: &Checkpoint, config: &Config, tokenizer: &Tokenizer) -> Result<Self, CheckpointError> {
-        let words = |text: &str| match tokenizer.encode(text).as_deref() {
-            Ok(&[word, newline]) => Ok([word, newline]),
-            _ => Err(CheckpointError::WrongField {
-                file: checkpoint.label("tokenizer.json"),
-                field: "model".to_owned(),
-                message: format!("{text:?} must be two tokens"),
-            }),
-        };
-        let ([user, newline], [assistant, _]) = (words("user\n")?, words("assistant\n")?);
+        let tokens = TokenReader::new(checkpoint, tokenizer);
+        let [user, assistant, newline] = [tokens.word("user")?, tokens.word("assistant")?, tokens.word("\n")?];
         Ok(Self {
             instructions: config.follows_instructions.then(|| vec![config.im_start_token_id, user, newline]),
             end: vec![config.im_end_token_id, newline],

@@ -1,6 +1,6 @@
 //! Sizes of a diffusion transformer over blocks of frames.
 
-use crate::models::parts::config::{Rope, SpeakerEncoderConfig};
+use crate::models::parts::config::SpeakerEncoderConfig;
 
 /// Sizes of the diffusion transformer.
 #[derive(Debug, Clone, PartialEq)]
@@ -17,8 +17,8 @@ pub struct DitConfig {
     pub ff_mult: usize,
     /// Width of a code's embedding.
     pub emb_dim: usize,
-    /// Rotary position embedding of the first head.
-    pub rope: Rope,
+    /// Base of the first head's rotary wavelengths.
+    pub rope_theta: f64,
     /// Mel frames of a block. A frame attends to its own block, in some layers also to a neighbouring one.
     pub block_size: usize,
     /// Layers in which a block attends to the one after it.

@@ -134,7 +134,7 @@ impl<O: StepOps> Layer<O> {
         let rest = (heads - 1) * head;
         let first = |part: usize| ops.narrow(&qkv, part * head, head);
         let others = |part: usize| ops.narrow(&qkv, 3 * head + part * rest, rest);
-        let rotated = |part: usize| ops.rotary(first(part), &step.positions, head, config.rope.theta as f32);
+        let rotated = |part: usize| ops.rotary(first(part), &step.positions, head, config.rope_theta as f32);
         let a = self.within_sight(ops, [rotated(0), rotated(1), first(2)], 1, step);
         let b = self.within_sight(ops, [others(0), others(1), others(2)], heads - 1, step);
         let a = ops.linear(&a, &self.out.0, None);
