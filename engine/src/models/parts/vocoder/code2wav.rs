@@ -85,7 +85,8 @@ impl<O: StepOps> CodeEmbedding<O> {
         let width = codebook_dim / 2;
         let quantizer = |name: &str, codebooks: usize| -> Result<_, LoadError> {
             let w = w.at("quantizer").at(name);
-            let mut table = Vec::with_capacity(codebooks * entries * width);
+            // Grows with the tensors, whose shapes prove the sizes.
+            let mut table = Vec::new();
             for codebook in 0..codebooks {
                 let w = w.at(format_args!("vq.layers.{codebook}._codebook"));
                 let sums = w.values("embedding_sum", &[entries, width])?;
