@@ -3,18 +3,15 @@
 #![cfg(feature = "cuda")]
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
-#[allow(dead_code)] // Each test binary uses its part.
-mod common;
-
 use std::path::Path;
 use std::time::Instant;
 
-use common::driven::{Response, serve, submit};
-use common::{Expected, brief_copy, greedy_copy, root};
 use repartee_engine::internals::{Checkpoint, load_model};
 use repartee_engine::quantise::quantise;
 use repartee_engine::{DeviceChoice, EngineConfig, Source, WeightPolicy};
 use repartee_engine_api::{Command, Respond, Role, Sampling};
+use repartee_engine_testkit::driven::{Response, serve, submit};
+use repartee_engine_testkit::{Expected, brief_copy, greedy_copy, root};
 
 /// A small engine: the simulated device's memory is the host's.
 fn config(device: DeviceChoice) -> EngineConfig {

@@ -3,18 +3,15 @@
 //! operations in place of calls.
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
-#[allow(dead_code)] // Each test binary uses its part.
-mod common;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use common::driven::{Driven, Response, drive, submit};
-use common::{CONVERSATIONS, Expected, brief_copy, folder};
 use repartee_engine::internals::qwen3_omni_moe::load;
 use repartee_engine::internals::{Checkpoint, Device, FamilyVariant};
 use repartee_engine::{EngineConfig, Source};
 use repartee_engine_api::{Command, Respond, Role, SessionHandle};
+use repartee_engine_testkit::driven::{Driven, Response, drive, submit};
+use repartee_engine_testkit::{CONVERSATIONS, Expected, brief_copy, folder};
 use repartee_kernels::cpu::Cpu;
 use repartee_kernels::recording::RecordingOps;
 use repartee_kernels::replay::ReplayOps;

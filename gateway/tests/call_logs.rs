@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
-mod common;
-
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 
@@ -14,8 +12,8 @@ use serde_json::{Value, json};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
-use common::http::send;
-use common::{PATIENCE, Running};
+use repartee_gateway_testkit::http::send;
+use repartee_gateway_testkit::{PATIENCE, Running};
 
 /// Writer that captures the log.
 #[derive(Clone, Default)]

@@ -1,8 +1,6 @@
 //! Client input never causes a panic or growth. Inputs are mutations of a saved corpus, drawn from a fixed seed.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
-mod common;
-
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
@@ -19,7 +17,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use common::Running;
+use repartee_gateway_testkit::Running;
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
@@ -252,7 +250,7 @@ async fn write_frames(server: &Running, input: &[u8]) -> bool {
     let _ = socket.write_all(input).await;
     let _ = socket.shutdown().await;
     let mut rest = Vec::new();
-    timeout(common::PATIENCE, socket.read_to_end(&mut rest)).await.expect("the server lets go").ok();
+    timeout(repartee_gateway_testkit::PATIENCE, socket.read_to_end(&mut rest)).await.expect("the server lets go").ok();
     rest.starts_with(b"HTTP/1.1 101 ")
 }
 

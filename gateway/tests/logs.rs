@@ -1,8 +1,6 @@
 //! Logs contain no caller data: secrets planted in every input of a caller must not appear in any log line.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
-mod common;
-
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -16,8 +14,8 @@ use serde_json::json;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
-use common::http::send;
-use common::{PATIENCE, Running, question};
+use repartee_gateway_testkit::http::send;
+use repartee_gateway_testkit::{PATIENCE, Running, question};
 
 const KEY: &str = "planted-key-of-the-house";
 const WRONG_KEY: &str = "planted-key-of-a-stranger";

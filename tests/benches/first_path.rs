@@ -5,10 +5,6 @@
 //! With the argument `answers` (`decode bench-size`) it measures only whole answers, also beside OpenVINO GenAI's, and
 //! code2wav, into `target/report/answers.json`.
 
-#[allow(dead_code)] // Each binary uses its part.
-#[path = "../../engine/tests/common/eager.rs"]
-mod eager;
-
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -31,7 +27,7 @@ use repartee_report::ReportRow;
 use repartee_tests::{demo, questions, side_by_side, tools};
 use serde::Deserialize;
 
-use self::eager::{batch, index};
+use repartee_engine_testkit::eager::{self, batch, index};
 
 /// Timed repetitions of each measure, after a warm-up run.
 const REPEATS: usize = 9;

@@ -7,11 +7,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::common::driven::{Driven, serve, submit};
 use repartee_engine::internals::{Checkpoint, TensorData};
 use repartee_engine::quantise::{QuantiseError, quantise};
 use repartee_engine::{CheckpointError, EngineConfig, Source, WeightPolicy};
 use repartee_engine_api::{Command, Event, Respond, Role, Sampling};
+use repartee_engine_testkit::driven::{Driven, serve, submit};
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 use serde_json::{Value, json};

@@ -10,8 +10,8 @@ use repartee_engine::internals::{Checkpoint, load_model};
 use repartee_engine::{EngineConfig, Source};
 use serde_json::{Value, json};
 
-use crate::common::folder;
-use crate::common::speech::copy;
+use repartee_engine_testkit::folder;
+use repartee_engine_testkit::speech::copy;
 
 /// Files with integers.
 const FILES: [&str; 4] =

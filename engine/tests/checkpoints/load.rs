@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use repartee_engine::{Engine, EngineConfig, Source, StartProgress, StartStage};
 use repartee_engine_api::{Command, Event, Respond, Role, SessionHandle, SpeechEngine};
 
-use crate::common::{Expected, greedy_copy};
+use repartee_engine_testkit::{Expected, greedy_copy};
 
 /// Upper bound of every wait in these tests.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -1,10 +1,6 @@
 //! Checkpoints: loading, refusals, integer weights, tokenizers, random weights.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
-#[allow(dead_code, reason = "each test binary uses its part")]
-#[path = "../common/mod.rs"]
-mod common;
-
 mod bad_checkpoints;
 mod compressed;
 mod config_integers;

@@ -3,13 +3,13 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::common::driven::{Driven, serve, submit};
-use crate::common::eager::{batch, index};
-use crate::common::{CONVERSATIONS, Expected, difference, folder};
 use repartee_engine::internals::Checkpoint;
 use repartee_engine::internals::qwen3_omni_moe::Qwen3Omni;
 use repartee_engine::{EngineConfig, Source, WeightPolicy};
 use repartee_engine_api::{Command, Event, Respond, Sampling, SessionHandle};
+use repartee_engine_testkit::driven::{Driven, serve, submit};
+use repartee_engine_testkit::eager::{batch, index};
+use repartee_engine_testkit::{CONVERSATIONS, Expected, difference, folder};
 use repartee_kernels::cpu::Cpu;
 use repartee_kernels::{Ops, WeightFormat, WeightLayout};
 

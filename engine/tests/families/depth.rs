@@ -1,8 +1,8 @@
 //! Depth models: their codes equal those of a plain loop, for any delays, frames and form of the input.
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
-use crate::common::eager::{batch, index};
-use crate::common::folder;
+use repartee_engine_testkit::eager::{batch, index};
+use repartee_engine_testkit::folder;
 use repartee_engine::internals::Checkpoint;
 use repartee_engine::internals::decoder::{Decoder, DecoderShape, FeedForward};
 use repartee_engine::internals::depth::model::{DepthCodebook, DepthModel, DrawnCode, HiddenInput};

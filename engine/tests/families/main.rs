@@ -1,10 +1,6 @@
 //! Models against their references: tensors, ids, refusals, streams.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
-#[allow(dead_code, reason = "each test binary uses its part")]
-#[path = "../common/mod.rs"]
-mod common;
-
 mod depth;
 mod log_mel;
 mod qwen2_5_omni;

@@ -11,12 +11,12 @@ mod spoken_responses;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use crate::common::eager::{batch, index};
-use crate::common::speech::{copy, difference_of_ids, zero};
-use crate::common::{Expected, difference, folder};
 use repartee_engine::Source;
 use repartee_engine::internals::qwen2_5_omni::{Qwen25Omni, Token2WavConfig, ends, load_speakers, tokens};
 use repartee_engine::internals::{Checkpoint, LogMel, LogMelConfig};
+use repartee_engine_testkit::eager::{batch, index};
+use repartee_engine_testkit::speech::{copy, difference_of_ids, zero};
+use repartee_engine_testkit::{Expected, difference, folder};
 use repartee_kernels::cpu::{Cpu, Tensor};
 use repartee_kernels::ops::NO_ID;
 use repartee_kernels::row_spec::SampleSection;

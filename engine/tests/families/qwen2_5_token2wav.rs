@@ -10,8 +10,6 @@ mod streaming;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use crate::common::speech::{self, zero};
-use crate::common::{Expected, difference, folder};
 use repartee_engine::Source;
 use repartee_engine::internals::Checkpoint;
 use repartee_engine::internals::qwen2_5_omni::{
@@ -19,6 +17,8 @@ use repartee_engine::internals::qwen2_5_omni::{
     Token2WavConfig, Voice, Window,
 };
 use repartee_engine::internals::weights::Weights;
+use repartee_engine_testkit::speech::{self, zero};
+use repartee_engine_testkit::{Expected, difference, folder};
 use repartee_kernels::cpu::Cpu;
 use repartee_kernels::{ReadBack, SpecLayout, StepKey, StepOps};
 use serde_json::json;

@@ -12,15 +12,15 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::common::eager::{self, batch, index};
-use crate::common::speech::{self, FIXTURES, difference_of_ids, is_cloned, voice, zero};
-use crate::common::{Expected, difference, folder};
 use repartee_engine::Source;
 use repartee_engine::internals::qwen3_tts::{
     Cloned, CodecPart, HostRows, MAX_FRAMES, Qwen3Tts, Speaker, TalkerRow, TextPart, Utterance, Voice, VoiceList, mel,
     tokens,
 };
 use repartee_engine::internals::{Checkpoint, Tokenizer};
+use repartee_engine_testkit::eager::{self, batch, index};
+use repartee_engine_testkit::speech::{self, FIXTURES, difference_of_ids, is_cloned, voice, zero};
+use repartee_engine_testkit::{Expected, difference, folder};
 use repartee_kernels::cpu::{Cpu, Tensor};
 use repartee_kernels::ops::NO_ID;
 use repartee_kernels::{Ops, SampleParams, StateSpec, StepOps, StreamRows};

@@ -2,7 +2,7 @@
 //! against its exact probabilities, with fixed seeds.
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
-use crate::common::Expected;
+use repartee_engine_testkit::Expected;
 use repartee_kernels::cpu::Cpu;
 use repartee_kernels::cpu::sample::choose;
 use repartee_kernels::cpu::simd::SimdLevel;

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::common::folder;
-use crate::common::toy_family::load;
+use repartee_engine_testkit::folder;
+use repartee_engine_testkit::toy_family::load;
 use repartee_engine::internals::{Checkpoint, Model};
 use repartee_engine::{EngineConfig, LoadError, Source, StageConfig, Synthetic};
 use repartee_kernels::cpu::Cpu;

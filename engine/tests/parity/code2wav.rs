@@ -2,14 +2,14 @@
 
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
-use crate::common::device::{Device, device};
-use crate::common::{CONVERSATIONS, eager, folder, property};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use repartee_engine::Source;
 use repartee_engine::internals::Checkpoint;
 use repartee_engine::internals::qwen3_omni_moe::MAX_FRAMES;
 use repartee_engine::internals::qwen3_omni_moe::Qwen3Omni;
+use repartee_engine_testkit::device::{Device, device};
+use repartee_engine_testkit::{CONVERSATIONS, eager, folder, property};
 use repartee_kernels::StreamRows;
 
 /// Number of cases for each fixture: a simulated device is slow.

@@ -5,16 +5,16 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use crate::common::device::{Device, device};
-use crate::common::driven::serve;
-use crate::common::eager::{self, batch, index};
-use crate::common::{CONVERSATIONS, Expected, difference, folder, root};
 use repartee_engine::EngineConfig;
 use repartee_engine::internals::qwen3_omni_moe::Qwen3Omni;
 use repartee_engine::internals::qwen3_omni_moe::{Window, tokens};
 use repartee_engine::internals::{Checkpoint, LogMel, LogMelConfig};
 use repartee_engine::{Source, WeightPolicy};
 use repartee_engine_api::{Command, Respond};
+use repartee_engine_testkit::device::{Device, device};
+use repartee_engine_testkit::driven::serve;
+use repartee_engine_testkit::eager::{self, batch, index};
+use repartee_engine_testkit::{CONVERSATIONS, Expected, difference, folder, root};
 use repartee_kernels::cpu::sample;
 use repartee_kernels::cpu::simd::SimdLevel;
 use repartee_kernels::ops::NO_ID;

@@ -16,8 +16,8 @@ use repartee_engine_api::{
 };
 use repartee_kernels::cpu::Cpu;
 
-use crate::common::driven::{Driven, Response, serve, submit};
-use crate::common::{Expected, greedy_copy};
+use repartee_engine_testkit::driven::{Driven, Response, serve, submit};
+use repartee_engine_testkit::{Expected, greedy_copy};
 
 fn config() -> EngineConfig {
     EngineConfig { sessions: 8, out_of_band: 2, session_tokens: 2048, ..EngineConfig::default() }
@@ -87,9 +87,9 @@ fn left_context_decoding_yields_as_many_samples() {
     // With the whole response as left context the samples equal those of carried state; with one frame they do not.
     let frames = carried.usage.output_audio_frames as usize;
     let all = again(frames, 1);
-    let off = crate::common::difference(&all.samples, &carried.samples);
+    let off = repartee_engine_testkit::difference(&all.samples, &carried.samples);
     assert!(off < 1e-4, "off by {off}");
-    assert!(crate::common::difference(&again(1, 1).samples, &carried.samples) > 1e-4);
+    assert!(repartee_engine_testkit::difference(&again(1, 1).samples, &carried.samples) > 1e-4);
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn a_first_stop_token_gives_no_audio() {
 #[test]
 fn out_of_range_codes_never_reach_the_codec() {
     let ops = Cpu::default();
-    let folder = crate::common::folder("dense").join("checkpoint");
+    let folder = repartee_engine_testkit::folder("dense").join("checkpoint");
     let checkpoint = Checkpoint::open(repartee_engine::Source::Folder(folder)).unwrap();
     let model = Qwen3Omni::load(&ops, &checkpoint).unwrap();
     let codec = model.config.code2wav.clone();

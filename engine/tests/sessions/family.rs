@@ -17,8 +17,8 @@ use repartee_engine::internals::{
 };
 use repartee_engine_api::{Command, Event, FinishReason, Respond, Role, SessionError, SessionHandle, WakeSignal, link};
 
-use crate::common::driven::{drive, drive_with};
-use crate::common::folder;
+use repartee_engine_testkit::driven::{drive, drive_with};
+use repartee_engine_testkit::folder;
 
 /// Number of samples of a token.
 const BEEP: usize = 3;

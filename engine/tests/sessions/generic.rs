@@ -2,11 +2,11 @@
 
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
-use crate::common::generic::subjects::{Omni, Omni25, Other, Tts};
-use crate::common::generic::toy::Toy;
-use crate::common::generic::{aborts, conversations, interleavings, rewinds};
-use crate::common::other_family::Form;
 use repartee_engine::HandOff;
+use repartee_engine_testkit::generic::subjects::{Omni, Omni25, Other, Tts};
+use repartee_engine_testkit::generic::toy::Toy;
+use repartee_engine_testkit::generic::{aborts, conversations, interleavings, rewinds};
+use repartee_engine_testkit::other_family::Form;
 
 /// Generic tests of one family.
 macro_rules! suite {

@@ -2,10 +2,10 @@
 
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
-use crate::common::driven::{Response, submit};
-use crate::common::generic::subjects::{Omni, Tts};
-use crate::common::generic::{Bed, Subject, assert_same, config, respond};
 use repartee_engine_api::{Command, Event, FinishReason, Respond, Role, Sampling, SessionHandle};
+use repartee_engine_testkit::driven::{Response, submit};
+use repartee_engine_testkit::generic::subjects::{Omni, Tts};
+use repartee_engine_testkit::generic::{Bed, Subject, assert_same, config, respond};
 
 const TEXT: &str = "The capital of France is Paris.";
 const LONG: u32 = 60;

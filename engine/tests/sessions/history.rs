@@ -8,8 +8,8 @@ use repartee_engine_api::{
     SlicePolicy,
 };
 
-use crate::common::driven::{Driven, Response, serve, submit};
-use crate::common::{Expected, greedy_copy};
+use repartee_engine_testkit::driven::{Driven, Response, serve, submit};
+use repartee_engine_testkit::{Expected, greedy_copy};
 
 struct Bed {
     engine: Driven,

@@ -1,12 +1,12 @@
 //! Changes between a step's launch and its read-back: an aborted response, a replaced prompt, a freed slot.
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
-use crate::common::folder;
 use repartee_engine::internals::{
     BatchEntry, Checkpoint, Element, Model, Outbox, ResponseParams, StageItem, load_model,
 };
 use repartee_engine::{EngineConfig, Source};
 use repartee_engine_api::Role;
+use repartee_engine_testkit::folder;
 
 const THINKER: usize = 0;
 const TALKER: usize = 1;

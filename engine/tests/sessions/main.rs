@@ -1,10 +1,6 @@
 //! Sessions: histories, responses, edges between stages, scheduling, and the generic suite over every family.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
-#[allow(dead_code, reason = "each test binary uses its part")]
-#[path = "../common/mod.rs"]
-mod common;
-
 mod deadlines;
 mod edges;
 mod family;

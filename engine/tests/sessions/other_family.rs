@@ -6,16 +6,16 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::common::driven::{Driven, Response, drive, submit};
-use crate::common::generic::subjects::Other;
-use crate::common::generic::{Bed, Subject, assert_same, config, respond};
-use crate::common::other_family::{FRAMES, Form, PIECE_FRAMES, RATE, SAMPLES, front_end, model, refiner};
 use repartee_engine::internals::{
     AudioFrontEnd, AudioRows, BatchEntry, EdgeKind, Encoder, Model, Outbox, RowKind, RunnableRows, Stage, StageItem,
     WindowInput,
 };
 use repartee_engine::{EngineConfig, StageConfig, Timeouts};
 use repartee_engine_api::{Command, EnrolError, Event, Recording, Respond, Role, SessionError, SessionHandle};
+use repartee_engine_testkit::driven::{Driven, Response, drive, submit};
+use repartee_engine_testkit::generic::subjects::Other;
+use repartee_engine_testkit::generic::{Bed, Subject, assert_same, config, respond};
+use repartee_engine_testkit::other_family::{FRAMES, Form, PIECE_FRAMES, RATE, SAMPLES, front_end, model, refiner};
 
 const GIVEN_TEXT: Other = Other(Form::GivenText);
 const HEARING: Other = Other(Form::Hearing);

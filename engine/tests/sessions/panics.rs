@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use repartee_engine::EngineConfig;
 use repartee_engine_api::{Command, Event, InsertAt, MessageContent, Respond, SessionError, SessionHandle};
 
-use crate::common::spelling::{self, POISON, ask};
+use repartee_engine_testkit::spelling::{self, POISON, ask};
 
 /// Error that ended the session, if it has ended.
 fn last_error(session: &SessionHandle) -> Option<SessionError> {

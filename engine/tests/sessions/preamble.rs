@@ -14,8 +14,8 @@ use repartee_engine::internals::{
 use repartee_engine::{EngineConfig, Source, StageConfig};
 use repartee_engine_api::{Command, Event, FinishReason, Respond, Role, SessionHandle, Tool};
 
-use crate::common::driven::{Driven, drive, submit};
-use crate::common::folder;
+use repartee_engine_testkit::driven::{Driven, drive, submit};
+use repartee_engine_testkit::folder;
 
 const TALKER: usize = 1;
 /// Upper bound of the talker's steps for a response.

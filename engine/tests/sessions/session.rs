@@ -9,7 +9,7 @@ use repartee_engine_api::{
     Command, EngineUsage, Event, FinishReason, OpenError, Respond, Sampling, SessionError, SessionHandle, SpeechEngine,
 };
 
-use crate::common::{CONVERSATIONS, Expected, difference, greedy_copy, property, shrink_context};
+use repartee_engine_testkit::{CONVERSATIONS, Expected, difference, greedy_copy, property, shrink_context};
 
 /// Number of concurrent sessions.
 const SESSIONS: usize = 8;

@@ -12,7 +12,7 @@ use repartee_engine_api::{Command, Event, OpenError, Respond, SessionHandle, Spe
 use repartee_kernels::random::uniform;
 use repartee_testkit::memory::resident;
 
-use crate::common::{Expected, difference, greedy_copy};
+use repartee_engine_testkit::{Expected, difference, greedy_copy};
 
 const SLOTS: usize = 64;
 /// Number of threads that open and abort sessions.

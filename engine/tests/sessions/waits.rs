@@ -9,8 +9,8 @@ use repartee_engine_api::{
     Command, Event, FinishReason, InsertAt, MessageContent, Respond, SessionError, SessionHandle,
 };
 
-use crate::common::driven::submit;
-use crate::common::spelling::{self, ask};
+use repartee_engine_testkit::driven::submit;
+use repartee_engine_testkit::spelling::{self, ask};
 
 /// Settings with `batch_rows` rows in a step.
 fn rows(batch_rows: usize) -> EngineConfig {

@@ -16,8 +16,8 @@ use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use crate::common::http::{Reply, send};
-use crate::common::{PATIENCE, Running};
+use repartee_gateway_testkit::http::{Reply, send};
+use repartee_gateway_testkit::{PATIENCE, Running};
 
 const PATH: &str = "/v1/chat/completions";
 const JSON: (&str, &str) = ("content-type", "application/json");

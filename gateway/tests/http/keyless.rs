@@ -5,8 +5,8 @@ use repartee::auth::KeySet;
 use repartee_testkit::scripted::Script;
 use tokio_tungstenite::tungstenite::Error;
 
-use crate::common::Running;
-use crate::common::http::{Reply, send};
+use repartee_gateway_testkit::Running;
+use repartee_gateway_testkit::http::{Reply, send};
 
 /// Paths that strangers must not read.
 const PATHS: [&str; 9] = [

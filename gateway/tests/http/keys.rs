@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Error;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 
-use crate::common::http::{Reply, send};
-use crate::common::{Running, find};
+use repartee_gateway_testkit::http::{Reply, send};
+use repartee_gateway_testkit::{Running, find};
 
 const KEY: &str = "the-key-of-the-house";
 

@@ -10,8 +10,8 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::Error;
 
-use crate::common::http::{self, Reply, send};
-use crate::common::{PATIENCE, Running};
+use repartee_gateway_testkit::http::{self, Reply, send};
+use repartee_gateway_testkit::{PATIENCE, Running};
 
 const KEY: &str = "a-key-for-callers-from-elsewhere";
 const BEARER: (&str, &str) = ("authorization", "Bearer a-key-for-callers-from-elsewhere");

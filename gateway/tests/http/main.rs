@@ -1,9 +1,6 @@
 //! The HTTP server: keys, limits, refusals, certificates, proxies, chat completions and speech.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
-#[path = "../common/mod.rs"]
-mod common;
-
 mod chat;
 mod keyless;
 mod keys;

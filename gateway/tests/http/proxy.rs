@@ -21,8 +21,8 @@ use tokio_rustls::client::TlsStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 
-use crate::common::http::{Reply, send_over};
-use crate::common::{PATIENCE, Running, find, kinds};
+use repartee_gateway_testkit::http::{Reply, send_over};
+use repartee_gateway_testkit::{PATIENCE, Running, find, kinds};
 
 const NAME: &str = "voice.example";
 const KEY: &str = "a-key-behind-the-proxy";

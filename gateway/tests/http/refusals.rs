@@ -5,7 +5,7 @@ use repartee_testkit::scripted::Script;
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
 
-use crate::common::{Client, Running, question, silence};
+use repartee_gateway_testkit::{Client, Running, question, silence};
 
 /// Asserts that the connection still answers.
 async fn assert_alive(client: &mut Client) {

@@ -14,8 +14,8 @@ use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use crate::common::http::{Chunked, Reply, send};
-use crate::common::{PATIENCE, Running, find, serve_checkpoint};
+use repartee_gateway_testkit::http::{Chunked, Reply, send};
+use repartee_gateway_testkit::{PATIENCE, Running, find, serve_checkpoint};
 
 const PATH: &str = "/v1/audio/speech";
 const TEXT: &str = "One two three. Four five!";
@@ -299,7 +299,7 @@ async fn a_stopped_server_waits_for_no_text() {
     let sending = Chunked::post(server.address, STREAM, "text/plain").await;
     server.sessions(1).await;
     server.stop();
-    let reply = crate::common::http::read(sending.socket).await;
+    let reply = repartee_gateway_testkit::http::read(sending.socket).await;
     assert_eq!((reply.status, reply.code().as_str()), (503, "shutting_down"));
     server.ended().await;
 }
@@ -342,7 +342,7 @@ async fn a_disconnect_frees_the_session() {
 async fn a_stopped_server_cuts_the_body() {
     let (mut server, socket) = held().await;
     server.stop();
-    let reply = crate::common::http::read(socket).await;
+    let reply = repartee_gateway_testkit::http::read(socket).await;
     assert_eq!((reply.status, reply.bytes.len()), (200, 2 * FRAME_SAMPLES * 2));
     assert!(!reply.complete, "what was cut has no end");
     server.ended().await;

@@ -13,8 +13,8 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 
-use crate::common::Running;
-use crate::common::http::{Reply, send, send_over};
+use repartee_gateway_testkit::Running;
+use repartee_gateway_testkit::http::{Reply, send, send_over};
 
 /// Connector of a client that trusts only this certificate.
 fn trusting(certificate: &str) -> TlsConnector {

@@ -14,8 +14,8 @@ use tempfile::TempDir;
 use tokio::sync::mpsc::{Sender, channel};
 use tokio::time::timeout;
 
-use crate::common::http::{Reply, send};
-use crate::common::{PATIENCE, Running, serve_checkpoint};
+use repartee_gateway_testkit::http::{Reply, send};
+use repartee_gateway_testkit::{PATIENCE, Running, serve_checkpoint};
 
 const CONSENTS: &str = "/v1/audio/voice_consents";
 const VOICES: &str = "/v1/audio/voices";

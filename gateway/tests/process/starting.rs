@@ -13,8 +13,8 @@ use tokio::net::TcpStream;
 use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 use tokio::time::timeout;
 
-use crate::common::PATIENCE;
-use crate::common::http::send;
+use repartee_gateway_testkit::PATIENCE;
+use repartee_gateway_testkit::http::send;
 
 fn demo() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../models/demo").canonicalize().unwrap()

@@ -16,8 +16,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::timeout;
 
-use crate::common::http::send;
-use crate::common::{PATIENCE, Running, question};
+use repartee_gateway_testkit::http::send;
+use repartee_gateway_testkit::{PATIENCE, Running, question};
 
 const INSTRUCTIONS: &str = "planted-instructions";
 const WORD: &str = "planted-word";

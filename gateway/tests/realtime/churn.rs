@@ -14,7 +14,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::common::{PATIENCE, Running};
+use repartee_gateway_testkit::{PATIENCE, Running};
 
 /// Number of concurrent callers.
 const AT_ONCE: usize = 8;

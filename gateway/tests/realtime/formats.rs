@@ -10,7 +10,7 @@ use repartee_testkit::scripted::{FRAME_SAMPLES, Script, VoiceTrace};
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
 
-use crate::common::{Client, Running, find, question};
+use repartee_gateway_testkit::{Client, Running, find, question};
 
 /// Look-ahead of the Opus encoder: the end of a response that it withholds.
 const LOOK_AHEAD_MS: f64 = 6.5;

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use tokio_tungstenite::tungstenite::{Error, Message};
 
-use crate::common::{Running, find, question};
+use repartee_gateway_testkit::{Running, find, question};
 
 #[tokio::test]
 async fn a_full_server_refuses_at_once() {
@@ -96,7 +96,7 @@ async fn shutdown_closes_every_call() {
 }
 
 /// A server in the middle of an answer, its caller, and the semaphore that lets the answer go on.
-async fn in_the_middle_of_an_answer(drain: Duration) -> (Running, crate::common::Client, Arc<Semaphore>) {
+async fn in_the_middle_of_an_answer(drain: Duration) -> (Running, repartee_gateway_testkit::Client, Arc<Semaphore>) {
     let gate = Arc::new(Semaphore::new(1));
     let script = Script { gate: Some(gate.clone()), ..Script::default() };
     let server = Running::start_with(script, |config| config.drain = drain).await;
@@ -108,7 +108,7 @@ async fn in_the_middle_of_an_answer(drain: Duration) -> (Running, crate::common:
 
 #[tokio::test]
 async fn draining_ends_turns_and_refuses_calls() {
-    let (mut server, mut client, gate) = in_the_middle_of_an_answer(crate::common::PATIENCE).await;
+    let (mut server, mut client, gate) = in_the_middle_of_an_answer(repartee_gateway_testkit::PATIENCE).await;
     let mut idle = server.connect().await;
     server.stop();
     // An idle caller gets the closing message at once; from then on the server is not ready.
@@ -134,13 +134,16 @@ async fn draining_plays_a_response_out() {
     let (sdp, dialing) = offer(&WebRtcSettings::default()).await.unwrap();
     let headers = [("content-type", "application/sdp")];
     let answer =
-        crate::common::http::send(server.address, "POST", "/v1/realtime/calls", &headers, sdp.as_bytes()).await;
+        repartee_gateway_testkit::http::send(server.address, "POST", "/v1/realtime/calls", &headers, sdp.as_bytes())
+            .await;
     let mut call = dialing.accept(&answer.body).await.unwrap();
     let content = json!([{"type": "input_text", "text": "hello"}]);
     let item = json!({"type": "message", "role": "user", "content": content});
     let (mut decoder, mut heard) = (OpusDecoder::new(24_000).unwrap(), Vec::new());
     loop {
-        let event = tokio::time::timeout(crate::common::PATIENCE, call.events.recv()).await.expect("an event in time");
+        let event = tokio::time::timeout(repartee_gateway_testkit::PATIENCE, call.events.recv())
+            .await
+            .expect("an event in time");
         let event: Value = match event.unwrap() {
             PeerEvent::Message(text) => serde_json::from_str(&text).unwrap(),
             PeerEvent::Audio { payload, .. } => {

@@ -1,9 +1,6 @@
 //! Realtime sessions over websocket and WebRTC.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
-#[path = "../common/mod.rs"]
-mod common;
-
 mod churn;
 mod formats;
 mod lifecycle;

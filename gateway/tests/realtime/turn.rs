@@ -6,7 +6,7 @@ use repartee_testkit::scripted::{FRAME_SAMPLES, Script, voice};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-use crate::common::{Running, find, kinds, question, silence, sound};
+use repartee_gateway_testkit::{Running, find, kinds, question, silence, sound};
 
 /// Events of one answer, in order.
 const ANSWER: [&str; 13] = [

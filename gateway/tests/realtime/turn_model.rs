@@ -10,7 +10,7 @@ use repartee_testkit::scripted::{Script, ScriptedEngine};
 use serde_json::json;
 use tokio::time::timeout;
 
-use crate::common::{Client, PATIENCE, Running, find, kinds, silence};
+use repartee_gateway_testkit::{Client, PATIENCE, Running, find, kinds, silence};
 
 /// Path of the model, in a package that `scripts/setup.sh tests` installs for the conformance tests.
 fn model() -> Option<PathBuf> {

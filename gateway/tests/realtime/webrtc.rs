@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::{Error, Message};
 
-use crate::common::{PATIENCE, Running, find, kinds, question};
+use repartee_gateway_testkit::{PATIENCE, Running, find, kinds, question};
 
 /// Native caller with its received audio.
 struct Caller {

@@ -7,7 +7,7 @@ use repartee_testkit::scripted::{Script, ScriptedResponse};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-use crate::common::{Running, find, kinds, question, silence};
+use repartee_gateway_testkit::{Running, find, kinds, question, silence};
 
 #[tokio::test]
 async fn a_function_result_is_spoken() {

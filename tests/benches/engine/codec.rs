@@ -13,7 +13,7 @@ use repartee_kernels::cpu::Cpu;
 use repartee_report::ReportRow;
 
 use crate::bed::median;
-use crate::eager;
+use repartee_engine_testkit::eager;
 
 /// Frames of left context before each chunk, as in vLLM-Omni.
 const LEFT_CONTEXT: usize = 25;

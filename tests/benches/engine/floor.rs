@@ -19,7 +19,7 @@ use repartee_report::ReportRow;
 use safetensors::SafeTensors;
 
 use crate::bed::median;
-use crate::eager::{self, batch, index};
+use repartee_engine_testkit::eager::{self, batch, index};
 
 /// Number of timed repetitions.
 const REPEATS: usize = 9;

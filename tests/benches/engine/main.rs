@@ -11,9 +11,6 @@
 mod bed;
 mod callers;
 mod codec;
-#[allow(dead_code)] // Each binary uses its part.
-#[path = "../../../engine/tests/common/eager.rs"]
-mod eager;
 mod floor;
 mod kernels;
 

@@ -7,7 +7,7 @@ use repartee_kernels::Ops;
 use repartee_kernels::cpu::Cpu;
 
 use crate::Question;
-use crate::eager::{batch, index};
+use repartee_engine_testkit::eager::{batch, index};
 
 pub struct Loss {
     /// Mean over the tokens of all answers, their ends included.

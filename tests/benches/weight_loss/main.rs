@@ -9,9 +9,6 @@
 #![allow(clippy::unwrap_used)] // A panic is this benchmark's report.
 
 mod answers;
-#[allow(dead_code)] // Each binary uses its part.
-#[path = "../../../engine/tests/common/eager.rs"]
-mod eager;
 mod loss;
 mod tensors;
 

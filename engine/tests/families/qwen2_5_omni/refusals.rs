@@ -4,8 +4,8 @@ use repartee_engine::EngineConfig;
 use repartee_engine::internals::load_model;
 
 use super::{NAME, open};
-use crate::common::folder;
-use crate::common::speech::copy;
+use repartee_engine_testkit::folder;
+use repartee_engine_testkit::speech::copy;
 
 fn refusal(change: impl Fn(&std::path::Path)) -> String {
     let copy = copy(&folder(NAME).join("checkpoint"));

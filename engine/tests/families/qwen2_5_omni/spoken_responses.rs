@@ -6,8 +6,8 @@ use repartee_engine::{EngineConfig, HandOff};
 use repartee_engine_api::{Command, FinishReason, Respond};
 
 use super::{NAME, open};
-use crate::common::driven::{Response, drive, submit};
-use crate::common::{Expected, folder, greedy_copy};
+use repartee_engine_testkit::driven::{Response, drive, submit};
+use repartee_engine_testkit::{Expected, folder, greedy_copy};
 
 fn settings() -> EngineConfig {
     EngineConfig { sessions: 2, out_of_band: 1, session_tokens: 512, ..EngineConfig::default() }
@@ -98,7 +98,7 @@ fn given_text_sounds_like_written_text() {
     let copy = greedy_copy(NAME, &expected);
     let config = settings();
     let mut engine = drive(load_model(&open(copy.path()), &config).unwrap(), &config);
-    let say = |engine: &mut crate::common::driven::Driven, pieces: &[&str]| {
+    let say = |engine: &mut repartee_engine_testkit::driven::Driven, pieces: &[&str]| {
         let session = engine.open();
         submit(&session, Command::Respond(Respond { streamed: true, ..request(&expected, 0) }));
         for piece in pieces {

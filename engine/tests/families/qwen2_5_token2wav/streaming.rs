@@ -15,7 +15,7 @@ use repartee_kernels::random::uniform;
 use repartee_kernels::replay::ReplayOps;
 
 use super::{NAME, Token2Wav, Token2WavConfig, checkpoint, load, solve_windows, vocode, voice};
-use crate::common::Expected;
+use repartee_engine_testkit::Expected;
 
 /// The reference's voice and another one.
 fn voices() -> Vec<Voice> {

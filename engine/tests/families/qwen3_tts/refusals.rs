@@ -6,9 +6,9 @@ use repartee_engine_api::{Command, EnrolError, FinishReason, Recording, Respond,
 use serde_json::{Value, json};
 
 use super::open;
-use crate::common::Expected;
-use crate::common::driven::{serve, submit};
-use crate::common::speech::greedy_copy;
+use repartee_engine_testkit::Expected;
+use repartee_engine_testkit::driven::{serve, submit};
+use repartee_engine_testkit::speech::greedy_copy;
 
 fn config() -> EngineConfig {
     EngineConfig { session_tokens: 512, ..EngineConfig::default() }

@@ -10,9 +10,9 @@ use repartee_kernels::cpu::Cpu;
 use serde_json::{Value, json};
 
 use super::{TOLERANCE, open};
-use crate::common::driven::{Driven, Response, serve, submit};
-use crate::common::speech::{FIXTURES, edit_rows, greedy_copy, is_cloned, voice};
-use crate::common::{Expected, difference, folder};
+use repartee_engine_testkit::driven::{Driven, Response, serve, submit};
+use repartee_engine_testkit::speech::{FIXTURES, edit_rows, greedy_copy, is_cloned, voice};
+use repartee_engine_testkit::{Expected, difference, folder};
 
 /// Name of cloned voices.
 const CLONED: &str = "mine";

@@ -3,7 +3,7 @@
 use repartee_engine_api::{Command, InsertAt, MessageContent, Respond, ResponseInput, Role, SessionHandle};
 
 use super::{Bed, INSTRUCTIONS, Subject, assert_same, config, respond};
-use crate::common::driven::{Response, submit};
+use crate::driven::{Response, submit};
 
 /// Request of a response to `item` alone, whatever else the history holds.
 fn to(item: u64, number: u64) -> Respond {

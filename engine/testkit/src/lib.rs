@@ -1,4 +1,14 @@
-//! Fixtures made by the reference implementation (`tests/parity`), and comparison with them.
+//! What the test binaries of the engine share; not part of the shipped binary.
+//!
+//! - this page: fixtures made by the reference implementation (`tests/parity`), and comparison with them
+//! - [`driven`]: sessions driven tick by tick
+//! - [`device`]: the device of the models under test
+//! - [`eager`]: parts of a model called one by one
+//! - [`generic`]: properties of every family, written once
+//! - [`other_family`]: a synthetic family built on the real parts
+//! - [`speech`]: fixtures of Qwen3-TTS, and edited copies of their checkpoints
+//! - [`spelling`]: a family of one stage that speaks its prompt in reverse
+//! - [`toy_family`]: the family that docs/families.md walks through
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
 pub mod device;
@@ -22,7 +32,7 @@ pub const CONVERSATIONS: [&str; 3] = ["dense", "moe", "window800"];
 
 /// Root of the source tree: the one of the build, or the one that a binary was copied to (scripts/on-gpu.sh).
 pub fn root() -> PathBuf {
-    std::env::var_os("REPARTEE_ROOT").map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join(".."), PathBuf::from)
+    std::env::var_os("REPARTEE_ROOT").map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."), PathBuf::from)
 }
 
 /// Folder of a fixture.
@@ -38,11 +48,13 @@ pub struct Expected {
 }
 
 impl Expected {
+    /// Reads the expected output of a fixture.
     pub fn load(name: &str) -> Self {
         let read = |file: &str| std::fs::read(folder(name).join(file)).unwrap();
         Self { bytes: read("expected.safetensors"), facts: serde_json::from_slice(&read("expected.json")).unwrap() }
     }
 
+    /// Returns the number of turns.
     pub fn turns(&self) -> usize {
         self.facts["turns"].as_array().unwrap().len()
     }

@@ -12,8 +12,8 @@ use repartee_kernels::cpu::Cpu;
 use repartee_kernels::replay::ReplayOps;
 
 use super::{Splitter, Subject};
-use crate::common::other_family::{self, Form, PIECE_FRAMES};
-use crate::common::{Expected, folder, greedy_copy};
+use crate::other_family::{self, Form, PIECE_FRAMES};
+use crate::{Expected, folder, greedy_copy, root};
 
 /// Qwen3-Omni with a small checkpoint.
 pub struct Omni {
@@ -37,7 +37,7 @@ impl Omni {
 
     /// The demo model.
     pub fn demo() -> Self {
-        Self { folder: Path::new(env!("CARGO_MANIFEST_DIR")).join("../models/demo"), replayed: false }
+        Self { folder: root().join("models/demo"), replayed: false }
     }
 
     /// Returns the subject on a device that replays captured steps.

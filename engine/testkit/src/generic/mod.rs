@@ -63,15 +63,19 @@ pub const INSTRUCTIONS: &str = "be brief and kind and speak as the one who calls
 
 /// Engine of a family, with the actions of a caller.
 pub struct Bed<'a, S: Subject> {
+    /// The family under test.
     pub subject: &'a S,
+    /// Its engine.
     pub engine: Driven,
 }
 
 impl<'a, S: Subject> Bed<'a, S> {
+    /// Builds the engine of a subject.
     pub fn new(subject: &'a S, config: &EngineConfig) -> Self {
         Self { subject, engine: drive(subject.model(config), config) }
     }
 
+    /// Submits a turn as a user item.
     pub fn input(&mut self, session: &SessionHandle, turn: usize, item: u64) {
         submit_all(session, self.subject.input(turn, item, &mut whole()));
     }
@@ -106,6 +110,7 @@ pub fn respond(number: u64) -> Respond {
     Respond { max_tokens: Some(9), seed: 1, ..Respond::new(number, 1000 + number) }
 }
 
+/// Asserts that two responses are equal; `what` names the comparison.
 #[track_caller]
 pub fn assert_same(a: &Response, b: &Response, what: &str) {
     assert_eq!(a.text, b.text, "{what}");

@@ -8,8 +8,8 @@ use repartee_engine::{EngineConfig, HandOff, StageConfig};
 use repartee_engine_api::{Command, Respond, Sampling, SessionHandle};
 
 use super::{Bed, INSTRUCTIONS, Splitter, Subject, assert_same, config, respond, submit_all, whole};
-use crate::common::driven::{Response, submit};
-use crate::common::property;
+use crate::driven::{Response, submit};
+use crate::property;
 
 /// Runs three turns; the first response is truncated before the third turn.
 fn converse<S: Subject>(subject: &S, config: &EngineConfig, cut: Splitter<'_>) -> Vec<Response> {

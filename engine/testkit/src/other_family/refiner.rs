@@ -22,6 +22,7 @@ pub const AFTER: usize = 3;
 pub const EVALUATIONS: usize = 4;
 const HEADS: usize = 2;
 
+/// The refiner: latents from codes, a window at a time.
 pub struct Refiner {
     ops: Cpu,
     codes: Weight,
@@ -72,6 +73,7 @@ impl Slot {
 }
 
 impl Refiner {
+    /// Reads its weights.
     pub fn load(ops: &Cpu, weights: &Weights<'_, Cpu>, slots: usize) -> Self {
         let w = weights.at("refiner");
         Self {

@@ -67,6 +67,7 @@ struct SpeakerSpeech {
     codes: Option<[u32; PIECE_CODES]>,
 }
 
+/// The speaker: two codec frames from each row of text.
 pub struct SpeakerLm {
     model: Decoder<Cpu>,
     context: Weight,

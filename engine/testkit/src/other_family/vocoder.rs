@@ -13,6 +13,7 @@ use super::{FRAMES, LATENT, SAMPLES};
 /// Upper bound of one slot's frames in a step.
 const MAX_FRAMES: usize = 8;
 
+/// The vocoder: samples from latents, with one frame of overlap.
 pub struct Vocoder {
     ops: Cpu,
     frame: Weight,
@@ -27,6 +28,7 @@ struct Slot {
 }
 
 impl Vocoder {
+    /// Reads its weights.
     pub fn load(ops: &Cpu, weights: &Weights<'_, Cpu>, slots: usize) -> Self {
         let frame = weights.at("vocoder").linear("frame", SAMPLES, 2 * LATENT).unwrap();
         Self { ops: ops.clone(), frame, slots: (0..slots).map(|_| Slot::default()).collect() }

@@ -30,7 +30,7 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Serves a small checkpoint under `tests/parity/fixtures`, until the task is aborted or the test ends.
 pub async fn serve_checkpoint(name: &str) -> (SocketAddr, JoinHandle<std::io::Result<()>>) {
-    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/parity/fixtures");
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/parity/fixtures");
     let checkpoint = Source::Folder(fixtures.join(name).join("checkpoint"));
     let engine = Arc::new(Engine::start(checkpoint, &EngineConfig::default()).unwrap());
     let config = Config { listen: ([127, 0, 0, 1], 0).into(), ..Config::default() };
@@ -43,18 +43,23 @@ pub async fn serve_checkpoint(name: &str) -> (SocketAddr, JoinHandle<std::io::Re
 
 /// Running test server.
 pub struct Running {
+    /// Address that it listens on.
     pub address: SocketAddr,
+    /// The scripted engine behind it.
     pub engine: Arc<ScriptedEngine>,
+    /// Reloads its settings.
     pub reloader: Reloader,
     stop: Option<oneshot::Sender<()>>,
     task: JoinHandle<std::io::Result<()>>,
 }
 
 impl Running {
+    /// Starts a server with default settings.
     pub async fn start(script: Script) -> Self {
         Self::start_with(script, |_| {}).await
     }
 
+    /// Starts a server with changed settings.
     pub async fn start_with(script: Script, change: impl FnOnce(&mut Config)) -> Self {
         let engine = ScriptedEngine::new(script);
         let mut config = Config { listen: ([127, 0, 0, 1], 0).into(), ..Config::default() };
@@ -70,6 +75,7 @@ impl Running {
         Self { address, engine, reloader, stop: Some(stop), task }
     }
 
+    /// Returns the URL of a realtime websocket.
     pub fn url(&self) -> String {
         format!("ws://{}/v1/realtime?model=gpt-realtime", self.address)
     }
@@ -81,6 +87,7 @@ impl Running {
         client
     }
 
+    /// Connects a client and reads nothing.
     pub async fn dial(&self) -> Result<Client, Error> {
         self.dial_with(&[]).await
     }
@@ -148,18 +155,22 @@ impl Running {
 /// Websocket client of the tests.
 #[derive(Debug)]
 pub struct Client {
+    /// The connection.
     pub socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
 }
 
 impl Client {
+    /// Sends an event.
     pub async fn send(&mut self, event: Value) {
         self.send_text(event.to_string()).await;
     }
 
+    /// Sends a text message.
     pub async fn send_text(&mut self, text: impl Into<String>) {
         self.socket.send(Message::text(text.into())).await.unwrap();
     }
 
+    /// Returns the next message; `None` at the end.
     pub async fn message(&mut self) -> Option<Message> {
         timeout(PATIENCE, self.socket.next()).await.expect("a message in time").and_then(Result::ok)
     }
@@ -242,7 +253,7 @@ pub fn sound(events: &[Value]) -> Vec<f32> {
 
 /// A spoken question at 24 kHz, with silence around it.
 pub fn question() -> Vec<f32> {
-    let file = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/question.wav")).unwrap();
+    let file = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/../testdata/question.wav")).unwrap();
     let mut question = silence(500);
     question.extend(wav::read(&file[..], 24_000, PATIENCE).unwrap());
     question.extend(silence(1_000));

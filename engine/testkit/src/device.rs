@@ -1,8 +1,10 @@
 //! Device of the models under test: the CPU, or with the feature `cuda` the CUDA device 0, which `make test-cuda`
 //! simulates.
 
+/// The CPU.
 #[cfg(not(feature = "cuda"))]
 pub type Device = repartee_kernels::cpu::Cpu;
+/// A CUDA device.
 #[cfg(feature = "cuda")]
 pub type Device = repartee_kernels::cuda::Cuda;
 

@@ -71,7 +71,7 @@ pub enum Form {
 
 /// Tokenizer of a fixture.
 pub fn tokenizer() -> Tokenizer {
-    let bytes = std::fs::read(crate::common::folder("dense").join("checkpoint/tokenizer.json")).unwrap();
+    let bytes = std::fs::read(crate::folder("dense").join("checkpoint/tokenizer.json")).unwrap();
     Tokenizer::from_bytes(&bytes).unwrap()
 }
 

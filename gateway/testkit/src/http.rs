@@ -12,10 +12,13 @@ use super::PATIENCE;
 /// Response to a request.
 #[derive(Debug)]
 pub struct Reply {
+    /// Status code.
     pub status: u16,
+    /// Status line and headers.
     pub head: String,
     /// The body as text.
     pub body: String,
+    /// The body as bytes.
     pub bytes: Vec<u8>,
     /// True if the body came to its end.
     pub complete: bool,
@@ -28,6 +31,7 @@ impl Reply {
         lines.into_iter().find(|(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())
     }
 
+    /// Returns the body as JSON.
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
@@ -79,6 +83,7 @@ pub async fn send_over(
 
 /// A request whose body is written bit by bit.
 pub struct Chunked {
+    /// The connection.
     pub socket: TcpStream,
 }
 

@@ -86,6 +86,7 @@ pub struct WriterText {
     last: Option<u32>,
 }
 
+/// The writer: text from a prompt.
 pub struct WriterLm {
     model: Decoder<Cpu>,
     tokens: Weight,

@@ -6,8 +6,8 @@ use repartee_engine_api::{Command, EngineUsage, Role};
 use repartee_kernels::cpu::Cpu;
 
 use super::{Splitter, Subject};
-use crate::common::folder;
-use crate::common::toy_family::{FRAMES, load};
+use crate::folder;
+use crate::toy_family::{FRAMES, load};
 
 /// The family under the generic suite, on a processor.
 pub struct Toy;

@@ -19,14 +19,17 @@ pub struct Time {
 }
 
 impl Time {
+    /// Starts at the real time of now.
     pub fn new() -> Self {
         Self { start: Instant::now(), passed: Arc::default() }
     }
 
+    /// Returns the current virtual time.
     pub fn now(&self) -> Instant {
         self.start + Duration::from_millis(self.passed.load(Ordering::Relaxed))
     }
 
+    /// Advances by a duration.
     pub fn pass(&self, duration: Duration) {
         self.passed.fetch_add(duration.as_millis() as u64, Ordering::Relaxed);
     }
@@ -34,7 +37,9 @@ impl Time {
 
 /// An engine ticked by the test.
 pub struct Driven {
+    /// Ticks the sessions.
     pub scheduler: Scheduler,
+    /// Virtual clock of the ticks.
     pub time: Time,
     arrivals: flume::Sender<SessionPeer>,
     gauges: Arc<Gauges>,
@@ -64,6 +69,7 @@ pub fn drive_with(model: Model, config: &EngineConfig, gauges: Arc<Gauges>) -> D
 }
 
 impl Driven {
+    /// Opens a session.
     pub fn open(&self) -> SessionHandle {
         let (session, peer) = link(self.wake.clone());
         self.gauges.open.fetch_add(1, Ordering::Relaxed);
@@ -127,10 +133,15 @@ pub fn submit(session: &SessionHandle, command: Command) {
 /// Events of one response, combined.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Response {
+    /// Text of the response.
     pub text: String,
+    /// Samples of the response.
     pub samples: Vec<f32>,
+    /// Function calls: name and arguments.
     pub calls: Vec<(String, String)>,
+    /// Reason of the end; `None` before it.
     pub reason: Option<FinishReason>,
+    /// Tokens of the prompt and of the response.
     pub usage: EngineUsage,
 }
 

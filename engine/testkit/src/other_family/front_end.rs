@@ -106,6 +106,7 @@ pub struct Encoding {
 }
 
 impl Encoding {
+    /// Reads its weights.
     pub fn load(ops: &Cpu, weights: &Weights<'_, Cpu>) -> Self {
         let w = weights.at("ear");
         let rows = w.linear("rows", HIDDEN, PAIR * FEATURES).unwrap();

@@ -4,7 +4,7 @@ use repartee_engine::{EngineConfig, HandOff};
 use repartee_engine_api::{Command, Event, FinishReason, Respond};
 
 use super::{Bed, INSTRUCTIONS, Subject, assert_same, config, respond};
-use crate::common::driven::submit;
+use crate::driven::submit;
 
 /// A short response, so that every tick of it can be tried.
 fn short(number: u64) -> Respond {

@@ -8,8 +8,8 @@ use repartee_engine::{EngineConfig, HandOff};
 use repartee_engine_api::{Command, Event, InsertAt, MessageContent, Respond, Role, Sampling, SessionHandle};
 
 use super::{Bed, Subject, submit_all, whole};
-use crate::common::driven::{Response, submit};
-use crate::common::property;
+use crate::driven::{Response, submit};
+use crate::property;
 
 /// Number of concurrent sessions.
 const CALLERS: usize = 3;
