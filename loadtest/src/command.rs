@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
 use clap::{Args, Parser, Subcommand};
+use futures_util::future::BoxFuture;
 use repartee_report::{Report, ReportRow, print};
 
 use crate::chat;
@@ -131,66 +132,69 @@ type Runs = Vec<(Scenario, ScenarioLog)>;
 
 impl Command {
     /// Runs the subcommand; `false` if a call failed or no knee was found.
-    pub async fn run(self) -> Result<bool> {
-        match self.action {
-            Action::Run { common, scenarios, only } => {
-                let mut scenarios = Scenario::load(scenarios.as_deref())?;
-                scenarios.retain(|scenario| only.is_empty() || only.contains(&scenario.name));
-                ensure!(!scenarios.is_empty(), "no scenario of these names");
-                let (bench, server) = common.bench(None).await?;
-                let runs = all(&bench, scenarios).await?;
-                drop(server);
-                common.publish("load", &runs, Vec::new())?;
-                Ok(runs.iter().all(|(_, log)| log.errors.is_empty()))
-            }
-            Action::Knee { common, limits, voice } => {
-                let (bench, server) = common.bench(Some(&voice)).await?;
-                let (row, runs) = knee::search(&bench, &limits, &voice).await?;
-                drop(server);
-                let found = row.ours > 0.0;
-                common.add(&runs, row)?;
-                Ok(found)
-            }
-            Action::Soak { common, minutes, callers } => {
-                let mut scenario = Scenario::for_command("soak")?;
-                scenario.duration_s = minutes * 60.0;
-                scenario.arrivals = Arrivals::Soak { callers, within_s: 10.0, call_again: true };
-                scenario.check()?;
-                let (bench, server) = common.bench(None).await?;
-                let runs = all(&bench, vec![scenario]).await?;
-                drop(server);
-                let more = runs
-                    .iter()
-                    .flat_map(|(scenario, log)| soak::rows(&scenario.name, scenario.duration(), log))
-                    .collect();
-                common.publish("soak", &runs, more)?;
-                Ok(runs.iter().all(|(_, log)| log.errors.is_empty()))
-            }
-            Action::RealtimeVsChat { common, seconds } => {
-                let (bench, server) = common.bench(None).await?;
-                let rows = chat::compare(&bench, &seconds).await?;
-                drop(server);
-                print(&rows);
-                common.write("realtime_vs_chat", &[], rows)?;
-                Ok(true)
-            }
-            Action::Peer { common, python, script, callers, run_s } => {
-                let (bench, server) = common.bench(Some("canned")).await?;
-                let ours = peer::cost(&bench, callers, run_s).await?;
-                drop(server);
-                let server = OwnServer::start(&python, &[&shown(&script)]).await?;
-                let theirs = peer::cost(&common.bench_of(server.url(), server.pid()).await?, callers, run_s).await?;
-                drop(server);
-                for row in peer::rows(ours, theirs, callers) {
-                    common.add(&[], row)?;
+    pub fn run(self) -> BoxFuture<'static, Result<bool>> {
+        Box::pin(async move {
+            match self.action {
+                Action::Run { common, scenarios, only } => {
+                    let mut scenarios = Scenario::load(scenarios.as_deref())?;
+                    scenarios.retain(|scenario| only.is_empty() || only.contains(&scenario.name));
+                    ensure!(!scenarios.is_empty(), "no scenario of these names");
+                    let (bench, server) = common.bench(None).await?;
+                    let runs = all(&bench, scenarios).await?;
+                    drop(server);
+                    common.publish("load", &runs, Vec::new())?;
+                    Ok(runs.iter().all(|(_, log)| log.errors.is_empty()))
                 }
-                Ok(true)
+                Action::Knee { common, limits, voice } => {
+                    let (bench, server) = common.bench(Some(&voice)).await?;
+                    let (row, runs) = knee::search(&bench, &limits, &voice).await?;
+                    drop(server);
+                    let found = row.ours > 0.0;
+                    common.add(&runs, row)?;
+                    Ok(found)
+                }
+                Action::Soak { common, minutes, callers } => {
+                    let mut scenario = Scenario::for_command("soak")?;
+                    scenario.duration_s = minutes * 60.0;
+                    scenario.arrivals = Arrivals::Soak { callers, within_s: 10.0, call_again: true };
+                    scenario.check()?;
+                    let (bench, server) = common.bench(None).await?;
+                    let runs = all(&bench, vec![scenario]).await?;
+                    drop(server);
+                    let more = runs
+                        .iter()
+                        .flat_map(|(scenario, log)| soak::rows(&scenario.name, scenario.duration(), log))
+                        .collect();
+                    common.publish("soak", &runs, more)?;
+                    Ok(runs.iter().all(|(_, log)| log.errors.is_empty()))
+                }
+                Action::RealtimeVsChat { common, seconds } => {
+                    let (bench, server) = common.bench(None).await?;
+                    let rows = chat::compare(&bench, &seconds).await?;
+                    drop(server);
+                    print(&rows);
+                    common.write("realtime_vs_chat", &[], rows)?;
+                    Ok(true)
+                }
+                Action::Peer { common, python, script, callers, run_s } => {
+                    let (bench, server) = common.bench(Some("canned")).await?;
+                    let ours = peer::cost(&bench, callers, run_s).await?;
+                    drop(server);
+                    let server = OwnServer::start(&python, &[&shown(&script)]).await?;
+                    let theirs =
+                        peer::cost(&common.bench_of(server.url(), server.pid()).await?, callers, run_s).await?;
+                    drop(server);
+                    for row in peer::rows(ours, theirs, callers) {
+                        common.add(&[], row)?;
+                    }
+                    Ok(true)
+                }
+                Action::Compare { first, second } => {
+                    println!("{}", compare(&Report::read(&first)?, &Report::read(&second)?));
+                    Ok(true)
+                }
             }
-            Action::Compare { first, second } => {
-                println!("{}", compare(&Report::read(&first)?, &Report::read(&second)?));
-                Ok(true)
-            }
-        }
+        })
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
+use futures_util::future::BoxFuture;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep_until};
 
@@ -44,31 +45,35 @@ impl LoadRunner {
     ///
     /// # Errors
     /// The URL is malformed, or not on this machine.
-    pub async fn local(url: &str, questions: impl Into<PathBuf>) -> Result<Self> {
-        let target = Target::resolve(url, &TargetArguments::default()).await?;
-        Ok(Self { target, pid: None, questions: questions.into(), seed: 1, live: ProgressDisplay::new(false) })
+    pub fn local(url: &str, questions: PathBuf) -> BoxFuture<'_, Result<Self>> {
+        Box::pin(async move {
+            let target = Target::resolve(url, &TargetArguments::default()).await?;
+            Ok(Self { target, pid: None, questions, seed: 1, live: ProgressDisplay::new(false) })
+        })
     }
 
     /// Runs one scenario to its end. Failed calls are counted in the log.
     ///
     /// # Errors
     /// No question fits, or a question cannot be read.
-    pub async fn run(&self, scenario: &Scenario) -> Result<ScenarioLog> {
-        let mut asked = questions::load(&self.questions, &scenario.topics)?;
-        ensure!(!asked.is_empty(), "scenario {}: no question has one of its topics", scenario.name);
-        if scenario.questions_per_turn > 1 {
-            asked = questions::long(&asked, scenario.questions_per_turn)?;
-        }
-        let calls = scenario.arrivals.schedule(scenario.duration(), &mut Random::new(self.seed));
-        self.run_calls(scenario, asked, calls).await
+    pub fn run<'a>(&'a self, scenario: &'a Scenario) -> BoxFuture<'a, Result<ScenarioLog>> {
+        Box::pin(async move {
+            let mut asked = questions::load(&self.questions, &scenario.topics)?;
+            ensure!(!asked.is_empty(), "scenario {}: no question has one of its topics", scenario.name);
+            if scenario.questions_per_turn > 1 {
+                asked = questions::long(&asked, scenario.questions_per_turn)?;
+            }
+            let calls = scenario.arrivals.schedule(scenario.duration(), &mut Random::new(self.seed));
+            self.run_calls(scenario, asked, calls).await
+        })
     }
 
     /// Makes a single call, without delay, with one question.
     ///
     /// # Errors
     /// The silent frame cannot be encoded.
-    pub async fn run_one(&self, scenario: &Scenario, question: Question) -> Result<ScenarioLog> {
-        self.run_calls(scenario, vec![question], vec![Duration::ZERO]).await
+    pub fn run_one<'a>(&'a self, scenario: &'a Scenario, question: Question) -> BoxFuture<'a, Result<ScenarioLog>> {
+        Box::pin(async move { self.run_calls(scenario, vec![question], vec![Duration::ZERO]).await })
     }
 
     async fn run_calls(&self, scenario: &Scenario, asked: Vec<Question>, calls: Vec<Duration>) -> Result<ScenarioLog> {

@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, RwLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use futures_util::future::BoxFuture;
 use repartee_engine::{StartProgress, StartStage};
 use repartee_engine_api::SpeechEngine;
 use repartee_turn::TurnModel;
@@ -55,56 +56,60 @@ pub struct StartingServer {
 
 impl StartingServer {
     /// Checks the settings, reads the certificate and the turn-detection model, binds the sockets and starts to answer.
-    pub async fn bind(config: Config) -> Result<Self, ServerStartError> {
-        config.check()?;
-        let certificate = tls::certificate(&config.tls, lan::certificate_names)?;
-        let fingerprint =
-            certificate.as_ref().filter(|_| config.tls.development).and_then(|made| tls::fingerprint(made));
-        let (tls, certificates) = certificate.map(tls::acceptor).transpose()?.unzip();
-        let address = config.listen;
-        let listener = TcpListener::bind(address).await.map_err(|error| ServerStartError::Listen { address, error })?;
-        let address = listener.local_addr().map_err(|error| ServerStartError::Listen { address, error })?;
-        let webrtc = webrtc_settings(&config.webrtc, address.ip());
-        let udp = webrtc.udp;
-        let udp_mux = UdpMux::bind(webrtc).map_err(|error| ServerStartError::Udp { address: udp, error })?;
-        let judge = turn_judge(&config.turns)?;
-        let traces =
-            config.telemetry.otlp_endpoint.as_deref().map(TraceExporter::otlp).transpose()?.unwrap_or_default();
-        let metrics = RequestMetrics::new()?;
-        let keyless = LocalOnlyPolicy::new(&config, metrics.clone());
-        let readiness = Readiness::new();
-        let routes = RouterSwitch::new(routes::starting(keyless.clone(), readiness.clone(), metrics.clone()));
-        let LimitConfig { connections, connections_per_address, head, request, .. } = config.limits;
-        let context = ConnectionContext {
-            routes: routes.clone(),
-            reserve_router: routes::reserve(readiness.clone()),
-            tls,
-            trusted: config.proxy.trusted.clone(),
-            head_timeout: head,
-            request_timeout: request,
-            stalled_after: config.stalled_after,
-            metrics: metrics.clone(),
-        };
-        let connections = ConnectionLimiter::new(connections, connections_per_address, config.proxy.trusted.clone());
-        let (end, mut ended) = watch::channel(false);
-        let ended = async move {
-            // An error means that the server was dropped.
-            let _ = ended.wait_for(|end| *end).await;
-        };
-        let task = tokio::spawn(listen::serve(listener, context, connections, ended));
-        let accepting = AcceptTask { routes, end, task };
-        Ok(Self {
-            config,
-            address,
-            certificates,
-            fingerprint,
-            judge,
-            traces,
-            udp_mux,
-            metrics,
-            keyless,
-            readiness,
-            accepting,
+    pub fn bind(config: Config) -> BoxFuture<'static, Result<Self, ServerStartError>> {
+        Box::pin(async move {
+            config.check()?;
+            let certificate = tls::certificate(&config.tls, lan::certificate_names)?;
+            let fingerprint =
+                certificate.as_ref().filter(|_| config.tls.development).and_then(|made| tls::fingerprint(made));
+            let (tls, certificates) = certificate.map(tls::acceptor).transpose()?.unzip();
+            let address = config.listen;
+            let listener =
+                TcpListener::bind(address).await.map_err(|error| ServerStartError::Listen { address, error })?;
+            let address = listener.local_addr().map_err(|error| ServerStartError::Listen { address, error })?;
+            let webrtc = webrtc_settings(&config.webrtc, address.ip());
+            let udp = webrtc.udp;
+            let udp_mux = UdpMux::bind(webrtc).map_err(|error| ServerStartError::Udp { address: udp, error })?;
+            let judge = turn_judge(&config.turns)?;
+            let traces =
+                config.telemetry.otlp_endpoint.as_deref().map(TraceExporter::otlp).transpose()?.unwrap_or_default();
+            let metrics = RequestMetrics::new()?;
+            let keyless = LocalOnlyPolicy::new(&config, metrics.clone());
+            let readiness = Readiness::new();
+            let routes = RouterSwitch::new(routes::starting(keyless.clone(), readiness.clone(), metrics.clone()));
+            let LimitConfig { connections, connections_per_address, head, request, .. } = config.limits;
+            let context = ConnectionContext {
+                routes: routes.clone(),
+                reserve_router: routes::reserve(readiness.clone()),
+                tls,
+                trusted: config.proxy.trusted.clone(),
+                head_timeout: head,
+                request_timeout: request,
+                stalled_after: config.stalled_after,
+                metrics: metrics.clone(),
+            };
+            let connections =
+                ConnectionLimiter::new(connections, connections_per_address, config.proxy.trusted.clone());
+            let (end, mut ended) = watch::channel(false);
+            let ended = async move {
+                // An error means that the server was dropped.
+                let _ = ended.wait_for(|end| *end).await;
+            };
+            let task = tokio::spawn(listen::serve(listener, context, connections, ended));
+            let accepting = AcceptTask { routes, end, task };
+            Ok(Self {
+                config,
+                address,
+                certificates,
+                fingerprint,
+                judge,
+                traces,
+                udp_mux,
+                metrics,
+                keyless,
+                readiness,
+                accepting,
+            })
         })
     }
 
@@ -131,54 +136,58 @@ impl StartingServer {
 
     /// Adds the warmed-up model and enrols the stored voices on a thread of its own. Dropping the future does not stop
     /// the thread.
-    pub async fn with_engine(self, engine: Arc<dyn SpeechEngine>) -> Result<Server, ServerStartError> {
-        let ids = IdGenerator::new()?;
-        let voices = open_voices(&self, engine.clone(), ids.clone()).await?;
-        let Self {
-            config,
-            address,
-            certificates,
-            fingerprint,
-            judge,
-            traces,
-            udp_mux,
-            keyless,
-            readiness,
-            accepting,
-            ..
-        } = self;
-        let metrics = Arc::new(Metrics::with(engine.info().frame, self.metrics)?);
-        metrics.slots.set(i64::try_from(engine.occupancy().1).unwrap_or(i64::MAX));
-        let (alive, calls_ended) = mpsc::channel(1);
-        readiness.set_engine(engine.clone());
-        let app = AppState {
-            origins: OriginPolicy::new(&config.browser, !config.api_keys.is_empty()),
-            admission: Admission::new(config.limits.clone()),
-            keys: RwLock::new(config.api_keys.clone()),
-            ephemeral: EphemeralKeys::new(ids.tag()),
-            voices,
-            uploads: UploadBudget::new(chat::MAX_UPLOADED, chat::MAX_UPLOADED_BY_ONE),
-            started: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
-            config,
-            engine,
-            metrics,
-            judge,
-            ids,
-            readiness,
-            traces,
-            udp_mux,
-            calls: CallRegistry::default(),
-            alive: alive.downgrade(),
-        };
-        let app = Arc::new(app);
-        Ok(Server { address, certificates, fingerprint, app, keyless, accepting, alive, calls_ended })
+    pub fn with_engine(self, engine: Arc<dyn SpeechEngine>) -> BoxFuture<'static, Result<Server, ServerStartError>> {
+        Box::pin(async move {
+            let ids = IdGenerator::new()?;
+            let voices = open_voices(&self, engine.clone(), ids.clone()).await?;
+            let Self {
+                config,
+                address,
+                certificates,
+                fingerprint,
+                judge,
+                traces,
+                udp_mux,
+                keyless,
+                readiness,
+                accepting,
+                ..
+            } = self;
+            let metrics = Arc::new(Metrics::with(engine.info().frame, self.metrics)?);
+            metrics.slots.set(i64::try_from(engine.occupancy().1).unwrap_or(i64::MAX));
+            let (alive, calls_ended) = mpsc::channel(1);
+            readiness.set_engine(engine.clone());
+            let app = AppState {
+                origins: OriginPolicy::new(&config.browser, !config.api_keys.is_empty()),
+                admission: Admission::new(config.limits.clone()),
+                keys: RwLock::new(config.api_keys.clone()),
+                ephemeral: EphemeralKeys::new(ids.tag()),
+                voices,
+                uploads: UploadBudget::new(chat::MAX_UPLOADED, chat::MAX_UPLOADED_BY_ONE),
+                started: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
+                config,
+                engine,
+                metrics,
+                judge,
+                ids,
+                readiness,
+                traces,
+                udp_mux,
+                calls: CallRegistry::default(),
+                alive: alive.downgrade(),
+            };
+            let app = Arc::new(app);
+            Ok(Server { address, certificates, fingerprint, app, keyless, accepting, alive, calls_ended })
+        })
     }
 }
 
 impl Server {
     /// Binds the sockets for an engine that is loaded already. [`Self::run`] serves.
-    pub async fn bind(config: Config, engine: Arc<dyn SpeechEngine>) -> Result<Self, ServerStartError> {
-        StartingServer::bind(config).await?.with_engine(engine).await
+    // Boxed like the other futures that other crates await: a crate compiles the body of every future that it polls
+    // without a box, here the whole server.
+    pub fn bind(config: Config, engine: Arc<dyn SpeechEngine>) -> BoxFuture<'static, Result<Self, ServerStartError>> {
+        Box::pin(async move { StartingServer::bind(config).await?.with_engine(engine).await })
     }
 }
 

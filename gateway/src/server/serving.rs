@@ -13,6 +13,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::middleware;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{delete, get, post};
+use futures_util::future::BoxFuture;
 use repartee_protocol::{ErrorBody, ErrorKind};
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
@@ -69,26 +70,32 @@ impl Server {
 
     /// Serves until `shutdown`. Then the server drains: it is not ready, refuses new calls, and lets running turns end
     /// within [`Config::drain`](crate::config::Config::drain). Then it closes every call.
-    pub async fn run(self, shutdown: impl Future<Output = ()> + Send + 'static) -> io::Result<()> {
-        let Self { app, keyless, accepting, alive, mut calls_ended, .. } = self;
-        let readiness = app.readiness.clone();
-        accepting.routes.switch_to(router(app.clone(), keyless));
-        readiness.set_phase(ServerPhase::Serving);
-        shutdown.await;
-        // Connections are accepted during the drain, for health checks and to refuse new calls.
-        readiness.set_phase(ServerPhase::Draining);
-        drop(alive);
-        if timeout(app.config.drain, calls_ended.recv()).await.is_err() {
-            tracing::warn!("some turns did not end in time");
-        }
-        readiness.set_phase(ServerPhase::Stopping);
-        if timeout(CLOSE_TIMEOUT, calls_ended.recv()).await.is_err() {
-            tracing::warn!("some calls did not end in time");
-        }
-        accepting.end.send_replace(true);
-        accepting.task.await.map_err(io::Error::other)?;
-        // The shutdown blocks until the queued spans are sent.
-        tokio::task::spawn_blocking(move || app.traces.shut_down()).await.map_err(io::Error::other)
+    pub fn run(self, shutdown: impl Future<Output = ()> + Send + 'static) -> BoxFuture<'static, io::Result<()>> {
+        self.serve(Box::pin(shutdown))
+    }
+
+    fn serve(self, shutdown: BoxFuture<'static, ()>) -> BoxFuture<'static, io::Result<()>> {
+        Box::pin(async move {
+            let Self { app, keyless, accepting, alive, mut calls_ended, .. } = self;
+            let readiness = app.readiness.clone();
+            accepting.routes.switch_to(router(app.clone(), keyless));
+            readiness.set_phase(ServerPhase::Serving);
+            shutdown.await;
+            // Connections are accepted during the drain, for health checks and to refuse new calls.
+            readiness.set_phase(ServerPhase::Draining);
+            drop(alive);
+            if timeout(app.config.drain, calls_ended.recv()).await.is_err() {
+                tracing::warn!("some turns did not end in time");
+            }
+            readiness.set_phase(ServerPhase::Stopping);
+            if timeout(CLOSE_TIMEOUT, calls_ended.recv()).await.is_err() {
+                tracing::warn!("some calls did not end in time");
+            }
+            accepting.end.send_replace(true);
+            accepting.task.await.map_err(io::Error::other)?;
+            // The shutdown blocks until the queued spans are sent.
+            tokio::task::spawn_blocking(move || app.traces.shut_down()).await.map_err(io::Error::other)
+        })
     }
 }
 

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use webrtc::peer_connection::RTCSessionDescription;
 
 use super::call::WebRtcCall;
@@ -52,8 +53,8 @@ pub async fn answer(
 /// Creates the calling side: an offer to send, and the [`PendingOffer`] that takes the answer.
 ///
 /// Cancel safe: if the future is dropped, all of the set-up is freed.
-pub async fn offer(settings: &WebRtcSettings) -> Result<(String, PendingOffer), AnswerError> {
-    offer_with(settings, LossRecovery::default()).await
+pub fn offer(settings: &WebRtcSettings) -> BoxFuture<'_, Result<(String, PendingOffer), AnswerError>> {
+    Box::pin(offer_with(settings, LossRecovery::default()))
 }
 
 /// As [`offer`], with `repairs`.
@@ -81,12 +82,14 @@ pub struct PendingOffer {
 
 impl PendingOffer {
     /// Connects with the answer.
-    pub async fn accept(self, answer: &str) -> Result<WebRtcCall, AnswerError> {
-        let max_message_size = sdp::read_offer(answer)?.max_message_size;
-        let answer =
-            RTCSessionDescription::answer(answer.to_owned()).map_err(|error| AnswerError::NotSdp(error.to_string()))?;
-        self.connection.pc.set_remote_description(answer).await.map_err(unusable)?;
-        WebRtcCall::new(self.connection, max_message_size, true).await.map_err(unusable)
+    pub fn accept(self, answer: &str) -> BoxFuture<'_, Result<WebRtcCall, AnswerError>> {
+        Box::pin(async move {
+            let max_message_size = sdp::read_offer(answer)?.max_message_size;
+            let answer = RTCSessionDescription::answer(answer.to_owned())
+                .map_err(|error| AnswerError::NotSdp(error.to_string()))?;
+            self.connection.pc.set_remote_description(answer).await.map_err(unusable)?;
+            WebRtcCall::new(self.connection, max_message_size, true).await.map_err(unusable)
+        })
     }
 }
 
