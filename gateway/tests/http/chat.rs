@@ -115,7 +115,9 @@ async fn text_gets_text_with_the_whole_history() {
             {"role": "system", "content": "Be brief."},
             {"role": "developer", "content": [{"type": "text", "text": "And kind."}]},
             {"role": "user", "content": "hi"},
-            {"role": "assistant", "content": "hello", "audio": null},
+            {"role": "assistant", "content": [{"type": "text", "text": "hello"}, {"type": "refusal", "refusal": "no"}]},
+            {"role": "user", "content": "why?"},
+            {"role": "assistant", "content": "because", "audio": null},
             {"role": "user", "content": [{"type": "text", "text": "how"}, {"type": "text", "text": "are you"}]},
         ],
     });
@@ -127,8 +129,10 @@ async fn text_gets_text_with_the_whole_history() {
     assert!(warnings.contains("tools is not known") && warnings.contains("user is not known"), "{warnings}");
     let commands = server.engine.commands();
     assert_eq!(commands[0], Command::SetInstructions("Be brief.\nAnd kind.".into()));
+    // A refusal is text of the assistant.
+    assert!(format!("{commands:?}").contains("hello\\nno"), "{commands:?}");
     let [.., Command::Respond(respond)] = &commands[..] else { panic!("{commands:?}") };
-    assert_eq!((respond.item, respond.audio, respond.max_tokens, respond.seed), (4, false, Some(9), 5));
+    assert_eq!((respond.item, respond.audio, respond.max_tokens, respond.seed), (6, false, Some(9), 5));
     assert_eq!(respond.sampling.unwrap().temperature, 0.0);
 
     request["stream"] = json!(true);

@@ -99,7 +99,7 @@ enum Content {
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Part {
     Text { text: String },
-    ApiError { refusal: String },
+    Refusal { refusal: String },
     InputAudio { input_audio: InputAudio },
 }
 
@@ -267,7 +267,7 @@ fn content_parts(content: Content, at: &str) -> Result<Vec<ContentPart>, ErrorBo
     for (index, part) in parts.into_iter().enumerate() {
         match part {
             // Adjacent text parts become one text.
-            Part::Text { text } | Part::ApiError { refusal: text } => match pieces.last_mut() {
+            Part::Text { text } | Part::Refusal { refusal: text } => match pieces.last_mut() {
                 Some(ContentPart::Text(before)) => *before = format!("{before}\n{text}"),
                 _ => pieces.push(ContentPart::Text(text)),
             },
