@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use super::machine::MachineLimits;
 use crate::config::ConfigError;
-use crate::models::LoadError;
+use crate::models::load_error::LoadError;
 
 /// Sizes of a measured turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -29,10 +29,13 @@ const RESERVED_SHARE: usize = 4;
 
 /// Input of one position.
 pub enum WriterRow {
+    /// An element of the prompt.
     Prompt(Element),
-    /// Last token of the response, and the next token of the streamed text; [`END`] after it.
+    /// A position of the response.
     Streamed {
+        /// Last token of the response.
         token: u32,
+        /// Next token of the streamed text; [`END`] after it.
         text: u32,
     },
 }
