@@ -1,14 +1,13 @@
 //! Parts that several families share. None depends on a family: sizes come from its configuration ([`config`]), tensors
 //! from the names below a prefix ([`weights`]).
 
-pub mod audio_layer;
+pub mod audio_encoder;
 pub mod autoregressive;
 pub mod chat_template;
 pub mod config;
 pub mod decoder;
 pub mod depth;
 pub mod flow_matching;
-pub mod front_end;
 pub mod generation;
 pub mod given_text;
 pub mod given_text_stage;

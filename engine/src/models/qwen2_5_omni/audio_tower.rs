@@ -12,7 +12,7 @@ use crate::device::Device;
 use crate::elements::AudioRows;
 use crate::model::{Encoder, WindowInput};
 use crate::models::load_error::LoadError;
-use crate::models::parts::audio_layer::{AudioLayer, AudioShape, NORM_EPS, linear, norm, sinusoids};
+use crate::models::parts::audio_encoder::layer::{AudioLayer, AudioShape, NORM_EPS, linear, norm, sinusoids};
 use crate::models::parts::weights::Weights;
 use crate::weight_policy::WeightPolicy;
 

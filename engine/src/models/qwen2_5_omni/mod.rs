@@ -23,8 +23,8 @@ use self::token2wav::Token2Wav;
 use self::token2wav::config::Token2WavConfig;
 use super::family::{Family, FamilyVariant, claims_named};
 use super::load_error::LoadError;
+use super::parts::audio_encoder::front_end::load_log_mel;
 use super::parts::chat_template::ChatTemplate;
-use super::parts::front_end::load_log_mel;
 use super::parts::generation::{Defaults, Generation};
 use super::parts::language_model::LanguageModel;
 use super::parts::pipeline::{ModelFrame, Pipeline};
@@ -112,7 +112,8 @@ pub fn load<O: Device>(
     let vocabulary = config.thinker.text.vocab_size;
     let tokenizer = Tokenizer::load(checkpoint, vocabulary)?;
     let template = template(checkpoint, &config, &tokenizer)?;
-    let defaults = Defaults { end_of_message: template.end_of_message(), talker: TALKER, code_predictor: Sampling::GREEDY };
+    let defaults =
+        Defaults { end_of_message: template.end_of_message(), talker: TALKER, code_predictor: Sampling::GREEDY };
     let generation = Generation::load(checkpoint, defaults, vocabulary)?;
     let codec = Token2WavConfig::load(checkpoint)?;
     let speakers = voices::load_speakers(checkpoint, vocabulary, &codec.dit)?;

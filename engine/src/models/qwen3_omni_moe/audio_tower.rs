@@ -9,7 +9,7 @@ use repartee_kernels::{ReadBack, RowSpec, SpecLayout, StepKey, StepOps, WeightLa
 
 use super::config::AudioConfig;
 use crate::models::load_error::LoadError;
-use crate::models::parts::audio_layer::{AudioLayer, AudioShape, NORM_EPS, linear, norm, sinusoids};
+use crate::models::parts::audio_encoder::layer::{AudioLayer, AudioShape, NORM_EPS, linear, norm, sinusoids};
 use crate::models::parts::weights::Weights;
 
 /// Mel frames in a chunk: twice the `n_window` of 50 that the reference's length formula assumes.

@@ -3,8 +3,8 @@
 
 use repartee_kernels::{StepOps, WeightLayout};
 
-use super::weights::Weights;
 use crate::models::load_error::LoadError;
+use crate::models::parts::weights::Weights;
 
 /// Epsilon of the layer norms, torch's default.
 pub const NORM_EPS: f32 = 1e-5;
