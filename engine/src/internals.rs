@@ -15,7 +15,8 @@ pub use crate::model::{
 pub use crate::models::family::FamilyVariant;
 pub use crate::models::parts::memory::{SlotBytes, fit_slots};
 pub use crate::models::parts::{
-    autoregressive, decoder, depth, flow_matching, interleaved, language_model, pipeline, slot_rows, vocoder, weights,
+    audio_encoder, autoregressive, decoder, depth, flow_matching, interleaved, language_model, pipeline, slot_rows,
+    vocoder, weights,
 };
 pub use crate::models::{load_model, worker_pool};
 pub use crate::scheduler::{Gauges, Scheduler, Tick, Times};
@@ -38,7 +39,6 @@ pub mod qwen2_5_omni {
     pub use crate::models::parts::speaker_encoder::SpeakerEncoder;
     pub use crate::models::parts::vocoder::bigvgan::BigVgan;
     pub use crate::models::parts::vocoder::config::BigVganConfig;
-    pub use crate::models::qwen2_5_omni::audio_tower::tokens;
     pub use crate::models::qwen2_5_omni::config::Config;
     pub use crate::models::qwen2_5_omni::talker::ends;
     pub use crate::models::qwen2_5_omni::token2wav::config::Token2WavConfig;
@@ -51,7 +51,6 @@ pub mod qwen2_5_omni {
 pub mod qwen3_omni_moe {
     pub use crate::models::parts::vocoder::code2wav::{Code2Wav, Code2WavState};
     pub use crate::models::parts::vocoder::frame_stage::{FrameVocoderStage, MAX_FRAMES};
-    pub use crate::models::qwen3_omni_moe::audio_tower::{AudioTower, Window, tokens};
     pub use crate::models::qwen3_omni_moe::config::Config;
     pub use crate::models::qwen3_omni_moe::{Qwen3Omni, load};
 }

@@ -1,7 +1,9 @@
 //! Calls parts of a model one by one, outside of a launched step, which the CPU allows.
 
+use repartee_engine::internals::WindowInput;
+use repartee_engine::internals::audio_encoder::tower::AudioTower;
 use repartee_engine::internals::depth::model::DepthModel;
-use repartee_engine::internals::qwen3_omni_moe::{AudioTower, Code2Wav, Code2WavState, Window};
+use repartee_engine::internals::qwen3_omni_moe::{Code2Wav, Code2WavState};
 use repartee_kernels::{Ops, ReadBack, RowSpec, SampleParams, SpecLayout, StepKey, StepOps, StreamRows};
 
 /// Uploads ids or row numbers to the device.
@@ -74,6 +76,6 @@ pub fn decode<O: StepOps>(
 }
 
 /// Encodes several windows; returns their rows, one window after the other.
-pub fn encode<O: StepOps>(ops: &O, tower: &AudioTower<O>, windows: &[Window<'_>]) -> Vec<f32> {
+pub fn encode<O: StepOps>(ops: &O, tower: &AudioTower<O>, windows: &[WindowInput<'_>]) -> Vec<f32> {
     tower.encode(ops, windows, &mut RowSpec::default(), &mut ReadBack::default()).concat()
 }

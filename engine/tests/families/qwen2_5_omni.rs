@@ -12,8 +12,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use repartee_engine::Source;
-use repartee_engine::internals::qwen2_5_omni::{Qwen25Omni, Token2WavConfig, ends, load_speakers, tokens};
-use repartee_engine::internals::{Checkpoint, LogMel, LogMelConfig};
+use repartee_engine::internals::qwen2_5_omni::{Qwen25Omni, Token2WavConfig, ends, load_speakers};
+use repartee_engine::internals::{Checkpoint, LogMel, LogMelConfig, WindowInput};
 use repartee_engine_testkit::eager::{batch, index};
 use repartee_engine_testkit::speech::{copy, difference_of_ids, zero};
 use repartee_engine_testkit::{Expected, difference, folder};
@@ -79,7 +79,8 @@ fn frames(expected: &Expected, mel: &str) -> (Vec<f32>, usize) {
 
 fn audio(ops: &Cpu, model: &Qwen25Omni<Cpu>, expected: &Expected, mel: &str) -> Vec<f32> {
     let (mel, bins) = frames(expected, mel);
-    let blocks: Vec<&[f32]> = mel.chunks(model.config.thinker.audio.block_frames() * bins).collect();
+    let blocks = mel.chunks(model.config.thinker.audio.block_frames() * bins);
+    let blocks: Vec<_> = blocks.enumerate().map(|(index, data)| WindowInput { data, index }).collect();
     model.audio_tower.encode(ops, &blocks, &mut RowSpec::default(), &mut ReadBack::default()).concat()
 }
 
@@ -226,13 +227,15 @@ fn blocks_are_encoded_alike_in_any_batch() {
     let (mel, bins) = frames(&Expected::load(NAME), "turn1.mel");
     let whole = model.config.thinker.audio.block_frames();
     // Every length, whole pairs and not, and some too short for a row.
-    let blocks: Vec<&[f32]> = (1..=whole).map(|frames| &mel[..frames * bins]).collect();
+    let blocks: Vec<_> =
+        (1..=whole).map(|frames| WindowInput { data: &mel[..frames * bins], index: frames % 2 }).collect();
     let (mut spec, mut back) = (RowSpec::default(), ReadBack::default());
     let together = model.audio_tower.encode(&ops, &blocks, &mut spec, &mut back);
     let width = model.config.thinker.audio.output_dim;
     for (block, together) in blocks.iter().zip(&together) {
-        assert_eq!(together.len(), tokens(block.len() / bins) * width);
-        let alone = model.audio_tower.encode(&ops, &[block], &mut spec, &mut back);
-        assert!(alone[0] == *together, "{} frames", block.len() / bins);
+        let frames = block.data.len() / bins;
+        assert_eq!(together.len(), model.audio_tower.shape().tokens(frames) * width);
+        let alone = model.audio_tower.encode(&ops, &[*block], &mut spec, &mut back);
+        assert!(alone[0] == *together, "{frames} frames");
     }
 }

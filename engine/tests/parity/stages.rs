@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 
 use repartee_engine::EngineConfig;
 use repartee_engine::internals::qwen3_omni_moe::Qwen3Omni;
-use repartee_engine::internals::qwen3_omni_moe::{Window, tokens};
-use repartee_engine::internals::{Checkpoint, LogMel, LogMelConfig};
+use repartee_engine::internals::{Checkpoint, LogMel, LogMelConfig, WindowInput};
 use repartee_engine::{Source, WeightPolicy};
 use repartee_engine_api::{Command, Respond};
 use repartee_engine_testkit::device::{Device, device};
@@ -84,10 +83,11 @@ fn audio(ops: &Device, model: &Qwen3Omni<Device>, expected: &Expected, mel: &str
         (0..frames).flat_map(|t| (0..bins).map(move |b| (b, t))).map(|(b, t)| mel[b * frames + t]).collect();
     let window = model.config.thinker.audio.n_window_infer * bins;
     let windows: Vec<_> =
-        by_frame.chunks(window).enumerate().map(|(i, mel)| Window { mel, follows_full_chunk: i > 0 }).collect();
+        by_frame.chunks(window).enumerate().map(|(index, data)| WindowInput { data, index }).collect();
     let rows = eager::encode(ops, &model.audio_tower, &windows);
-    let width = model.config.thinker.audio.tower.output_dim;
-    assert_eq!(rows.len() / width, windows.iter().map(|w| tokens(w.mel.len() / bins)).sum::<usize>());
+    let shape = model.audio_tower.shape();
+    let tokens = windows.iter().map(|window| shape.tokens(window.data.len() / bins)).sum::<usize>();
+    assert_eq!(rows.len() / shape.output_width(), tokens);
     rows
 }
 

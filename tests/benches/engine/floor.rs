@@ -8,8 +8,8 @@ use std::time::Instant;
 use anyhow::Result;
 use repartee_engine::Source;
 use repartee_engine::internals::Checkpoint;
+use repartee_engine::internals::WindowInput;
 use repartee_engine::internals::qwen3_omni_moe::Qwen3Omni;
-use repartee_engine::internals::qwen3_omni_moe::Window;
 use repartee_kernels::cpu::Cpu;
 use repartee_kernels::cpu::gemm::{PackedWeight, StridedRows, multiply};
 use repartee_kernels::cpu::hardware_peaks::{PeakRate, float_peak};
@@ -172,7 +172,7 @@ pub fn rows(folder: &Path) -> Result<Vec<ReportRow>> {
     let frames = model.config.thinker.audio.n_window_infer;
     let mel: Vec<f32> = (0..frames * bins).map(|i| (i % 97) as f32 * 0.01).collect();
     let tower = each(1, || {
-        eager::encode(&ops, &model.audio_tower, &[Window { mel: &mel, follows_full_chunk: true }]);
+        eager::encode(&ops, &model.audio_tower, &[WindowInput { data: &mel, index: 1 }]);
     });
     let (half, quarter) = ((frames * bins) as f64 / 4.0, (frames * bins) as f64 / 16.0);
     let tokens = frames as f64 / 100.0 * 13.0;

@@ -8,7 +8,7 @@ use super::memory::{SlotBytes, fit_slots};
 use super::slot_rows::SlotRows;
 use crate::config::EngineConfig;
 use crate::device::Device;
-use crate::model::{AudioFrontEnd, Codec, Encoder, FrontEnd, Model, PromptTemplate, SlotCounts, Voices};
+use crate::model::{AudioFrontEnd, Codec, Model, PromptTemplate, SlotCounts, Voices};
 use crate::models::load_error::LoadError;
 use crate::stage::Stage;
 use crate::text::Tokenizer;
@@ -73,13 +73,8 @@ impl<'a, O: Device> Pipeline<'a, O> {
 
     /// Adds the audio input, which encodes to rows of `width` numbers.
     #[must_use]
-    pub fn audio_input(
-        mut self,
-        front_end: impl FrontEnd + 'static,
-        encoder: impl Encoder + 'static,
-        width: usize,
-    ) -> Self {
-        self.audio = Some(AudioFrontEnd { front_end: Box::new(front_end), encoder: Box::new(encoder) });
+    pub fn audio_input(mut self, audio: AudioFrontEnd, width: usize) -> Self {
+        self.audio = Some(audio);
         self.audio_bytes = width * size_of::<f32>();
         self
     }

@@ -3,7 +3,7 @@
 //! The model files follow the reference, `transformers` 5.23 `models/qwen2_5_omni`, and name its classes. Vision is not
 //! supported: its weights are ignored.
 
-pub mod audio_tower;
+mod audio_tower;
 pub mod config;
 pub mod talker;
 pub mod thinker;
@@ -16,14 +16,14 @@ use repartee_engine_api::Sampling;
 use repartee_kernels::StepOps;
 use repartee_kernels::cpu::Cpu;
 
-use self::audio_tower::{AudioEncoder, AudioTower};
 use self::config::{ARCHITECTURES, Config};
 use self::talker::{CodeTalker, HEADER_ROWS, Talker};
 use self::token2wav::Token2Wav;
 use self::token2wav::config::Token2WavConfig;
 use super::family::{Family, FamilyVariant, claims_named};
 use super::load_error::LoadError;
-use super::parts::audio_encoder::front_end::load_log_mel;
+use super::parts::audio_encoder::front_end::audio_front_end;
+use super::parts::audio_encoder::tower::AudioTower;
 use super::parts::chat_template::ChatTemplate;
 use super::parts::generation::{Defaults, Generation};
 use super::parts::language_model::LanguageModel;
@@ -69,7 +69,7 @@ impl<O: StepOps> Qwen25Omni<O> {
         let weights = Weights::new(ops, checkpoint).with_policy(policy);
         let of_thinker = weights.at("thinker");
         Ok(Self {
-            audio_tower: AudioTower::load(&of_thinker.at("audio_tower"), &config.thinker.audio)?,
+            audio_tower: AudioTower::load(&of_thinker.at("audio_tower"), config.thinker.audio.encoder())?,
             thinker: thinker::load(&of_thinker, &config.thinker)?,
             talker: Talker::load(&weights.at("talker"), &config.talker, config.codes)?,
             config,
@@ -122,8 +122,7 @@ pub fn load<O: Device>(
     let heard: Vec<_> = speakers.into_iter().map(|(_, voice)| voice).collect();
     // One-time computations at load time always run on the CPU.
     let token2wav = Token2Wav::load((&ops, &Cpu::default()), checkpoint, &codec, &heard)?;
-    let audio = &config.thinker.audio;
-    let log_mel = load_log_mel(checkpoint, audio.num_mel_bins, audio.block_frames())?;
+    let audio = audio_front_end(&ops, audio_tower, checkpoint)?;
 
     let geometry = token2wav.codec();
     let (most_codes, width) = (generation.talker_max_new_tokens as usize, thinker.width());
@@ -146,9 +145,8 @@ pub fn load<O: Device>(
         sampling: generation.thinker,
         handed_over: HiddenRows::All,
     };
-    let encoder = AudioEncoder::new(ops.with_own_buffers(), audio_tower);
     let (dit, bigvgan) = token2wav.parts(most_codes);
-    let pipeline = Pipeline::new(&ops, settings).audio_input(log_mel, encoder, width);
+    let pipeline = Pipeline::new(&ops, settings).audio_input(audio, width);
     pipeline.stage(thinker).stage(talker).stage(dit).stage(bigvgan).build(ModelFrame {
         tokenizer,
         template: Box::new(template),

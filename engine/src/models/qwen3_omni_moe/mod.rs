@@ -3,9 +3,8 @@
 //! The model files follow the reference, `transformers` 5.23 `models/qwen3_omni_moe`, and name its classes. Vision is
 //! not supported: its weights are ignored.
 
-pub mod audio_tower;
+mod audio_tower;
 pub mod config;
-mod encoder;
 pub mod talker;
 pub mod thinker;
 
@@ -14,12 +13,11 @@ use std::sync::Arc;
 use repartee_kernels::StepOps;
 use repartee_kernels::cpu::Cpu;
 
-use self::audio_tower::AudioTower;
 use self::config::{ARCHITECTURE, Config};
-use self::encoder::AudioEncoder;
 use super::family::{Family, FamilyVariant, claims_named};
 use super::load_error::LoadError;
-use super::parts::audio_encoder::front_end::load_log_mel;
+use super::parts::audio_encoder::front_end::audio_front_end;
+use super::parts::audio_encoder::tower::AudioTower;
 use super::parts::chat_template::ChatTemplate;
 use super::parts::language_model::LanguageModel;
 use super::parts::pipeline::{ModelFrame, Pipeline};
@@ -68,7 +66,7 @@ impl<O: StepOps> Qwen3Omni<O> {
         let of_thinker = weights.at("thinker");
         let thinker = Arc::new(thinker::load(&of_thinker, &config.thinker, config.talker.accept_hidden_layer)?);
         Ok(Self {
-            audio_tower: AudioTower::load(&of_thinker.at("audio_tower"), &config.thinker.audio)?,
+            audio_tower: AudioTower::load(&of_thinker.at("audio_tower"), config.thinker.audio.encoder())?,
             talker: talker::load(&weights.at("talker"), &config.talker, Arc::clone(&thinker))?,
             thinker,
             code2wav: Code2Wav::load(&weights.at("code2wav"), &config.code2wav)?,
@@ -114,15 +112,13 @@ pub fn load<O: Device>(
     let generation = config.generation(checkpoint)?;
     let tokenizer = Tokenizer::load(checkpoint, config.thinker.text.vocab_size)?;
     let template = template(checkpoint, &config, &tokenizer)?;
-    let bins = config.thinker.audio.tower.num_mel_bins;
-    let log_mel = load_log_mel(checkpoint, bins, config.thinker.audio.n_window_infer)?;
+    let audio = audio_front_end(&ops, audio_tower, checkpoint)?;
 
     let geometry = config.code2wav.geometry(SAMPLE_RATE);
     let mut voices: Vec<String> = config.talker.speaker_id.keys().cloned().collect();
     voices.sort_by_key(|voice| config.talker.speaker_id[voice]);
-    let encoder = AudioEncoder::new(ops.with_own_buffers(), audio_tower, bins);
     let pipeline = Pipeline::new(&ops, settings)
-        .audio_input(log_mel, encoder, thinker.width())
+        .audio_input(audio, thinker.width())
         .stage(ThinkerPart {
             thinker,
             most_positions: config.thinker.text.max_position_embeddings,

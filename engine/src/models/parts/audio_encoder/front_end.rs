@@ -1,14 +1,42 @@
-//! Front end of a model that takes audio.
+//! Audio input of a model by a log-mel spectrogram and an audio encoder.
 
-use std::sync::Arc;
+use repartee_kernels::{ReadBack, RowSpec, StepOps};
 
+use super::tower::AudioTower;
 use crate::audio::log_mel::{LogMel, LogMelConfig};
 use crate::checkpoint::Checkpoint;
+use crate::device::Device;
+use crate::elements::AudioRows;
+use crate::model::{AudioFrontEnd, Encoder, WindowInput};
 use crate::models::load_error::LoadError;
 
-/// Loads a log-mel front end with windows of `frames` frames of `bins` bins, as preprocessor_config.json says.
-pub fn load_log_mel(checkpoint: &Checkpoint, bins: usize, frames: usize) -> Result<Arc<LogMel>, LoadError> {
-    let config = LogMelConfig::load(checkpoint, bins)?;
-    LogMel::new(&config, frames)
-        .map_err(|value| LoadError::Mel { file: checkpoint.label("preprocessor_config.json"), value })
+/// An encoder with its device and buffers.
+struct AudioEncoder<O: StepOps> {
+    ops: O,
+    tower: AudioTower<O>,
+    spec: RowSpec,
+    back: ReadBack,
+}
+
+impl<O: Device> Encoder for AudioEncoder<O> {
+    fn encode(&mut self, windows: &[WindowInput<'_>]) -> Vec<AudioRows> {
+        let rows = self.tower.encode(&self.ops, windows, &mut self.spec, &mut self.back);
+        let width = self.tower.shape().output_width();
+        rows.into_iter().map(|rows| AudioRows { count: rows.len() / width, rows }).collect()
+    }
+}
+
+/// Creates the audio input of a model: the spectrogram that preprocessor_config.json describes, in the windows of `tower`,
+/// and `tower` on a device with buffers of its own.
+pub fn audio_front_end<O: Device>(
+    ops: &O,
+    tower: AudioTower<O>,
+    checkpoint: &Checkpoint,
+) -> Result<AudioFrontEnd, LoadError> {
+    let config = LogMelConfig::load(checkpoint, tower.shape().bins)?;
+    let log_mel = LogMel::new(&config, tower.shape().window)
+        .map_err(|value| LoadError::Mel { file: checkpoint.label("preprocessor_config.json"), value })?;
+    let (ops, spec, back) = (ops.with_own_buffers(), RowSpec::default(), ReadBack::default());
+    let encoder = AudioEncoder { ops, tower, spec, back };
+    Ok(AudioFrontEnd { front_end: Box::new(log_mel), encoder: Box::new(encoder) })
 }

@@ -1,4 +1,4 @@
-//! Layers of a Whisper-like audio encoder: bidirectional attention within segments of rows, layer norms, a feed-forward
+//! A transformer layer of an audio encoder: bidirectional attention within segments of rows, layer norms, a feed-forward
 //! block.
 
 use repartee_kernels::{StepOps, WeightLayout};
@@ -21,9 +21,9 @@ pub struct AudioLayer<O: StepOps> {
     heads: usize,
 }
 
-/// Sizes of the layers.
+/// Sizes of a layer.
 #[derive(Debug, Clone, Copy)]
-pub struct AudioShape {
+pub struct AudioLayerShape {
     /// Width of a row.
     pub width: usize,
     /// Number of attention heads.
@@ -51,8 +51,8 @@ pub fn norm<O: StepOps>(w: &Weights<'_, O>, name: &str, width: usize) -> Result<
 
 impl<O: StepOps> AudioLayer<O> {
     /// Loads one layer below `w`.
-    pub fn load(w: &Weights<'_, O>, shape: AudioShape) -> Result<Self, LoadError> {
-        let AudioShape { width: d, heads, inner, key_bias } = shape;
+    pub fn load(w: &Weights<'_, O>, shape: AudioLayerShape) -> Result<Self, LoadError> {
+        let AudioLayerShape { width: d, heads, inner, key_bias } = shape;
         let a = w.at("self_attn");
         let bias = if key_bias {
             a.vectors(&[("q_proj.bias", d), ("k_proj.bias", d), ("v_proj.bias", d)])?
@@ -86,17 +86,4 @@ impl<O: StepOps> AudioLayer<O> {
         let h = ops.gelu(ops.linear(&h, &self.fc1.0, Some(&self.fc1.1)));
         ops.add(ops.linear(&h, &self.fc2.0, Some(&self.fc2.1)), &x)
     }
-}
-
-/// Whisper's position table `[length, channels]`: sines, then cosines.
-pub fn sinusoids(length: usize, channels: usize) -> Vec<f32> {
-    let half = channels / 2;
-    let step = (10_000f64.ln() / (half - 1) as f64) as f32;
-    let mut table = Vec::with_capacity(length * channels);
-    for t in 0..length {
-        let angles = (0..half).map(|i| t as f32 * (-step * i as f32).exp());
-        table.extend(angles.clone().map(f32::sin));
-        table.extend(angles.map(f32::cos));
-    }
-    table
 }

@@ -1,9 +1,18 @@
-//! Whisper-like audio encoders: windows of log-mel frames in, rows out.
+//! Whisper-like audio encoders: windows of log-mel frames in, rows out. What tells published encoders apart is their
+//! [`shape`].
+//!
+//! Attention reaches no further than a window, so a closed window is final.
 //!
 //! | file | content |
 //! |---|---|
-//! | [`front_end`] | the spectrogram before an encoder |
+//! | [`shape`] | sizes and variants of an encoder |
+//! | [`tower`] | the encoder: windows to rows |
+//! | `convolutions` | mel frames to the rows of the first layer |
 //! | [`layer`] | a transformer layer |
+//! | [`front_end`] | spectrogram and encoder as the audio input of a model |
 
+mod convolutions;
 pub mod front_end;
 pub mod layer;
+pub mod shape;
+pub mod tower;

@@ -1,0 +1,166 @@
+//! The encoder's weights, and its step over windows of any callers.
+
+use repartee_kernels::row_spec::{SegmentSection, SpecSection};
+use repartee_kernels::{ReadBack, RowSpec, SpecLayout, StepKey, StepOps, WeightLayout};
+
+use super::convolutions::{Chunk, Stem, StemSections, starts};
+use super::layer::{AudioLayer, NORM_EPS, linear, norm};
+use super::shape::{Convolutions, EncoderShape, Positions};
+use crate::model::WindowInput;
+use crate::models::load_error::LoadError;
+use crate::models::parts::weights::Weights;
+
+/// Audio encoder: convolutions, transformer layers, a norm, linear layers.
+pub struct AudioTower<O: StepOps> {
+    shape: EncoderShape,
+    stem: Stem<O>,
+    positions: O::Weight,
+    layers: Vec<AudioLayer<O>>,
+    norm: (O::Weight, O::Weight),
+    projection: Vec<(O::Weight, O::Weight)>,
+}
+
+/// Sections of the row spec that a step uses.
+struct TowerSections {
+    stem: StemSections,
+    /// Positions of the rows within their chunk, and the windows' lengths in rows.
+    positions: SpecSection,
+    segments: SegmentSection,
+    /// First and second row of each pair.
+    pairs: Option<[SpecSection; 2]>,
+}
+
+impl<O: StepOps> AudioTower<O> {
+    /// Loads an encoder; `w` is its prefix.
+    pub fn load(w: &Weights<'_, O>, shape: EncoderShape) -> Result<Self, LoadError> {
+        let (d, rows) = (shape.layer.width, shape.convolutions.rows(shape.chunk));
+        let layers = (0..shape.layers).map(|i| AudioLayer::load(&w.at(format_args!("layers.{i}")), shape.layer));
+        let widths = std::iter::once(d).chain(shape.projection.iter().map(|(_, width)| *width));
+        let projection = shape.projection.iter().zip(widths).map(|((name, out), width)| linear(w, name, *out, width));
+        Ok(Self {
+            stem: Stem::load(w, &shape)?,
+            positions: match shape.positions {
+                Positions::Table(name) => w.table(name, rows, d)?,
+                Positions::Sinusoids => w.made("positions", WeightLayout::Table, &sinusoids(rows, d), &[rows, d])?,
+            },
+            layers: layers.collect::<Result<_, _>>()?,
+            norm: norm(w, shape.norm, d)?,
+            projection: projection.collect::<Result<_, _>>()?,
+            shape,
+        })
+    }
+
+    /// Sizes of the encoder.
+    pub fn shape(&self) -> &EncoderShape {
+        &self.shape
+    }
+
+    /// Encodes windows of any callers, at most [`EncoderShape::window`] frames each. Returns the rows of each window.
+    pub fn encode(
+        &self,
+        ops: &O,
+        windows: &[WindowInput<'_>],
+        spec: &mut RowSpec,
+        back: &mut ReadBack,
+    ) -> Vec<Vec<f32>> {
+        let mut rows = vec![Vec::new(); windows.len()];
+        let frames: Vec<Option<usize>> = windows.iter().map(|window| self.image_frames(window)).collect();
+        let mut steps = frames.clone();
+        steps.sort_unstable();
+        steps.dedup();
+        for image in steps {
+            let mine: Vec<usize> = (0..windows.len()).filter(|&i| frames[i] == image).collect();
+            let chunks: Vec<Vec<Chunk<'_>>> = mine.iter().map(|&i| self.chunks(windows[i].data, image)).collect();
+            self.step(ops, &chunks, spec, back);
+            let mut rest = &back.numbers[..];
+            for &i in &mine {
+                let tokens = self.shape.tokens(windows[i].data.len() / self.shape.bins);
+                let (encoded, after) = rest.split_at(tokens * self.shape.output_width());
+                (rows[i], rest) = (encoded.to_vec(), after);
+            }
+        }
+        rows
+    }
+
+    /// Frames of a window's images, padding included. Windows whose images have one size form one step; without images
+    /// all windows do.
+    fn image_frames(&self, window: &WindowInput<'_>) -> Option<usize> {
+        let full = self.shape.chunk;
+        // Every window but an item's last one has at least one full chunk.
+        let frames = if window.index > 0 { full } else { full.min(window.data.len() / self.shape.bins) };
+        matches!(self.shape.convolutions, Convolutions::Conv2d { .. }).then_some(frames)
+    }
+
+    /// Cuts a window into chunks, of `image` frames each if they are images.
+    fn chunks<'a>(&self, mel: &'a [f32], image: Option<usize>) -> Vec<Chunk<'a>> {
+        let chunk = |mel: &'a [f32]| {
+            let frames = mel.len() / self.shape.bins;
+            Chunk { mel, frames: image.unwrap_or(frames), rows: self.shape.convolutions.rows(frames) }
+        };
+        mel.chunks(self.shape.chunk * self.shape.bins).map(chunk).collect()
+    }
+
+    /// Encodes windows, each of some chunks, and reads their rows back.
+    fn step(&self, ops: &O, windows: &[Vec<Chunk<'_>>], spec: &mut RowSpec, back: &mut ReadBack) {
+        let lengths: Vec<usize> = windows.iter().map(|chunks| chunks.iter().map(|chunk| chunk.rows).sum()).collect();
+        let pooled = lengths.iter().map(|&rows| self.shape.pooled(rows)).sum();
+        if pooled == 0 {
+            return;
+        }
+        let [rows, pooled] = [lengths.iter().sum(), pooled].map(|rows| ops.bucket(rows));
+        let chunks = windows.concat();
+        let mut layout = SpecLayout::default();
+        let (stem, size) = self.stem.layout(ops, &mut layout, (&chunks, rows), &self.shape);
+        let sections = TowerSections {
+            stem,
+            positions: layout.list(rows),
+            segments: layout.segments(rows, rows),
+            pairs: self.shape.pairs.then(|| [(); 2].map(|()| layout.list(pooled))),
+        };
+        layout.clear_spec(spec);
+        self.stem.fill(spec, &sections.stem, &chunks, &self.shape);
+        spec.set_each(sections.positions, chunks.iter().flat_map(|chunk| 0..chunk.rows as u32));
+        spec.set_segments(sections.segments, &lengths);
+        for (second, &section) in sections.pairs.iter().flatten().enumerate() {
+            let first = starts(lengths.iter().copied());
+            let pairs = first.flat_map(|(first, rows)| (0..rows / 2).map(move |pair| first + 2 * pair + second));
+            spec.set_each(section, pairs.map(|row| row as u32));
+        }
+        let key = StepKey { stage: "encoder", rows, variant: size * (rows + 1) + pooled };
+        let ticket = ops.launch(key, spec, &mut |ops, spec, outputs| {
+            outputs.rows.push(self.forward(ops, spec, &sections));
+        });
+        ops.collect(ticket, back);
+    }
+
+    fn forward(&self, ops: &O, spec: &O::Spec, sections: &TowerSections) -> O::T {
+        let x = self.stem.forward(ops, spec, &sections.stem, &self.shape);
+        let mut x = ops.add(x, &ops.embed_at(&self.positions, &ops.index(spec, sections.positions)));
+        let segments = ops.index(spec, sections.segments.words());
+        for layer in &self.layers {
+            x = layer.forward(ops, x, &segments);
+        }
+        if let Some(pairs) = sections.pairs {
+            let [first, second] = pairs.map(|rows| ops.gather_at(&x, &ops.index(spec, rows)));
+            x = ops.scale_all(ops.add(first, &second), 0.5);
+        }
+        let mut x = ops.layer_norm(&x, &self.norm.0, &self.norm.1, NORM_EPS);
+        for (i, (weight, bias)) in self.projection.iter().enumerate() {
+            x = ops.linear(&if i > 0 { ops.gelu(x) } else { x }, weight, Some(bias));
+        }
+        x
+    }
+}
+
+/// Whisper's position table `[length, channels]`: sines, then cosines.
+fn sinusoids(length: usize, channels: usize) -> Vec<f32> {
+    let half = channels / 2;
+    let step = (10_000f64.ln() / (half - 1) as f64) as f32;
+    let mut table = Vec::with_capacity(length * channels);
+    for t in 0..length {
+        let angles = (0..half).map(|i| t as f32 * (-step * i as f32).exp());
+        table.extend(angles.clone().map(f32::sin));
+        table.extend(angles.map(f32::cos));
+    }
+    table
+}
