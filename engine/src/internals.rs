@@ -26,6 +26,11 @@ pub use crate::stage::{
 };
 pub use crate::text::Tokenizer;
 
+/// Internals of the turn-detection model.
+pub mod smart_turn {
+    pub use crate::models::smart_turn::features::FeatureExtractor;
+}
+
 /// Internals of the Qwen2.5-Omni family.
 pub mod qwen2_5_omni {
     pub use crate::models::parts::flow_matching::config::DitConfig;

@@ -25,6 +25,7 @@
 //! - `weight_policy`: formats of weights, keys and values
 //! - `audio`: the log-mel front end
 //! - `text`: the tokenizer
+//! - `turn_model`: a model that judges whether a speaker has finished; no session uses it
 
 mod audio;
 mod audio_input;
@@ -45,10 +46,10 @@ mod sequence;
 mod session;
 mod stage;
 mod text;
+mod turn_model;
 mod voices;
 mod weight_policy;
 
-pub use audio::log_mel::{LogMel, LogMelConfig};
 pub use checkpoint::{BadValue, CheckpointError, Source, Synthetic, quantise};
 pub use config::{ConfigError, EngineConfig, RENAMED, StageConfig, Timeouts};
 pub use device::{DeviceChoice, DeviceError, UnknownDevice};
@@ -56,5 +57,7 @@ pub use engine::{Engine, StartError};
 pub use hand_off::HandOff;
 pub use model::TopologyError;
 pub use models::load_error::LoadError;
+pub use models::smart_turn::TurnModelError;
 pub use progress::{StartProgress, StartStage};
+pub use turn_model::TurnModel;
 pub use weight_policy::{KvCacheFormat, WeightPolicy};

@@ -11,12 +11,12 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use repartee_engine::TurnModel;
 use repartee_media::endpointing::Eagerness;
 use repartee_media::vad::{RATE, TurnDetector, TurnEvent, TurnSettings};
 use repartee_media::wav;
 use repartee_report::{Report, ReportRow};
 use repartee_tests::tools;
-use repartee_turn::TurnModel;
 use serde::Deserialize;
 
 /// Durations of the inserted pauses.

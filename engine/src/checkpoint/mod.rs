@@ -14,12 +14,14 @@
 mod compressed;
 mod error;
 mod files;
+pub mod onnx;
 pub mod quantise;
 mod synthetic;
 mod weights;
 
 use std::borrow::Cow;
 use std::fmt;
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use serde::Deserialize;
@@ -105,6 +107,14 @@ impl Checkpoint {
         drawing.limit(&mut config);
         let drawing = Some(drawing);
         Ok(Self { weights: Weights::none(&files), files, name, config, compressed: false, drawing, progress: None })
+    }
+
+    /// Creates a checkpoint from the tensors of a file in another format: name, shape, and as many numbers as the shape
+    /// says. It has no configuration.
+    pub fn converted(file: &Path, tensors: impl IntoIterator<Item = (String, Vec<usize>, Vec<f32>)>) -> Self {
+        let name = file.display().to_string();
+        let (files, weights) = (Files::Folder(file.to_owned()), Weights::converted(&name, tensors));
+        Self { files, name, config: None, weights, compressed: false, drawing: None, progress: None }
     }
 
     /// Calls `tell` with the share of the weights that was read, 0 to 1, after each tensor.

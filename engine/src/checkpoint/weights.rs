@@ -61,6 +61,7 @@ struct WeightFile {
 enum Bytes {
     Mapped(Mmap),
     Embedded(&'static [u8]),
+    Converted(Vec<u8>),
 }
 
 impl Bytes {
@@ -89,6 +90,7 @@ impl Deref for Bytes {
         match self {
             Self::Mapped(map) => map,
             Self::Embedded(bytes) => bytes,
+            Self::Converted(bytes) => bytes,
         }
     }
 }
@@ -135,6 +137,20 @@ impl Weights {
             catalogue: files.label(SINGLE),
             handed_out: AtomicU64::default(),
         }
+    }
+
+    /// Creates weights from tensors of the file `label`, which is in another format: name, shape, and as many numbers as
+    /// the shape says.
+    pub(super) fn converted(label: &str, tensors: impl IntoIterator<Item = (String, Vec<usize>, Vec<f32>)>) -> Self {
+        let (mut bytes, mut locations) = (Vec::new(), BTreeMap::new());
+        for (name, shape, numbers) in tensors {
+            let start = bytes.len();
+            bytes.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
+            locations.insert(name, Location { file: 0, dtype: Dtype::F32, shape, bytes: start..bytes.len() });
+        }
+        let (name, bytes) = (label.to_owned(), Bytes::Converted(bytes));
+        let file = WeightFile { label: name.clone(), name: name.clone(), bytes, asked: AtomicUsize::default() };
+        Self { files: vec![file], tensors: locations, catalogue: name, handed_out: AtomicU64::default() }
     }
 
     fn open_shards(files: &Files, index: &Index) -> Result<Self, CheckpointError> {

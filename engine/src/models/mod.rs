@@ -10,6 +10,7 @@
 //!
 //! [`parts`] holds code that several families share: a thinker is a [`LanguageModel`](parts::language_model::LanguageModel), a
 //! talker a [`TalkerModel`](parts::talker::model::TalkerModel), and [`parts::config`] has sections of config.json.
+//! [`smart_turn`] is built of them too, but is no family: it judges turns for the gateway.
 
 pub mod family;
 pub mod load_error;
@@ -17,6 +18,7 @@ pub mod parts;
 pub mod qwen2_5_omni;
 pub mod qwen3_omni_moe;
 pub mod qwen3_tts;
+pub mod smart_turn;
 
 use std::sync::Arc;
 

@@ -7,4 +7,5 @@ mod qwen2_5_omni;
 mod qwen2_5_token2wav;
 mod qwen3_tts;
 mod sampling;
+mod smart_turn;
 mod toy;

@@ -6,9 +6,8 @@ use std::sync::{Arc, RwLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use futures_util::future::BoxFuture;
-use repartee_engine::{StartProgress, StartStage};
+use repartee_engine::{StartProgress, StartStage, TurnModel};
 use repartee_engine_api::SpeechEngine;
-use repartee_turn::TurnModel;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot, watch};
 

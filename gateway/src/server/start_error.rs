@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use opentelemetry_otlp::ExporterBuildError;
-use repartee_turn::TurnModelError;
+use repartee_engine::TurnModelError;
 use thiserror::Error;
 
 use super::tls::TlsError;

@@ -18,13 +18,11 @@ const MAY_NEED: &[(&str, &[&str])] = &[
             "repartee-protocol",
             "repartee-realtime",
             "repartee-report",
-            "repartee-turn",
         ],
     ),
     ("repartee-protocol", &[]),
     ("repartee-media", &[]),
     ("repartee-realtime", &["repartee-engine-api", "repartee-media", "repartee-protocol"]),
-    ("repartee-turn", &["repartee-engine", "repartee-kernels"]),
     ("repartee-engine-api", &[]),
     ("repartee-engine", &["repartee-engine-api", "repartee-kernels"]),
     ("repartee-kernels", &[]),
@@ -48,7 +46,6 @@ const WITHOUT_NETWORK: &[&str] = &[
     "repartee-realtime",
     "repartee-report",
     "repartee-simcuda",
-    "repartee-turn",
 ];
 
 const RUNTIMES_AND_NETWORKS: &[&str] =
@@ -112,7 +109,6 @@ const SHIPPED: &[&str] = &[
     "gateway/protocol/src",
     "gateway/realtime/src",
     "gateway/src",
-    "gateway/turn/src",
     "kernels/src",
     "loadtest/src",
     "report/src",

@@ -1,6 +1,6 @@
-"""Writes parity.json: the reference's outputs for recordings, for `tests/parity.rs`.
+"""Writes parity.json: the reference's outputs for recordings, for `smart_turn.rs`.
 
-    target/tools/clients/bin/python gateway/turn/tests/data/parity.py
+    target/tools/clients/bin/python engine/tests/families/smart_turn/parity.py
 
 The recordings are questions of tests/questions, whole and cut short, each with 200 ms of silence behind it. The model
 is the published file smart-turn-v3.2-cpu.onnx and the features are those of its driver, both in PyPI's `pipecat-ai`,

@@ -1,12 +1,13 @@
-//! Parity of the features and the model with onnxruntime, on recorded questions; `data/parity.py` writes the expected
-//! values.
-#![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
+//! Parity of the turn-detection model and its features with onnxruntime, on recorded questions; `smart_turn/parity.py`
+//! writes the expected values.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use repartee_engine::TurnModel;
+use repartee_engine::internals::smart_turn::FeatureExtractor;
+use repartee_engine_testkit::root;
 use repartee_media::wav;
-use repartee_turn::TurnModel;
 use serde::Deserialize;
 
 /// Tolerance for sums in another order.
@@ -26,10 +27,6 @@ struct Case {
     features: Vec<(usize, usize, f32)>,
 }
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
 /// Path of the model, in a package that is installed for the conformance tests.
 fn model(name: &str) -> Option<PathBuf> {
     let file = Path::new("site-packages/pipecat/audio/turn/smart_turn/data").join(name);
@@ -38,7 +35,7 @@ fn model(name: &str) -> Option<PathBuf> {
 }
 
 fn expected() -> Expected {
-    serde_json::from_str(include_str!("data/parity.json")).unwrap()
+    serde_json::from_str(include_str!("smart_turn/parity.json")).unwrap()
 }
 
 impl Case {
@@ -54,8 +51,9 @@ impl Case {
 
 #[test]
 fn features_equal_the_reference() {
+    let features = FeatureExtractor::new(800, 80).unwrap();
     for case in expected().cases {
-        let found = repartee_turn::features(&case.sound());
+        let found = features.extract(&case.sound());
         for (frame, bin, wanted) in &case.features {
             let found = found[frame * 80 + bin];
             let what = format!("{} of {}, frame {frame}, bin {bin}", case.share, case.question);

@@ -2,7 +2,7 @@
 
 /// Value of a field.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum FieldValue<'a> {
+pub enum FieldValue<'a> {
     /// A number of up to 64 bits.
     Varint(u64),
     /// Eight bytes, skipped.
@@ -28,7 +28,7 @@ impl<'a> FieldValue<'a> {
 }
 
 /// Iterates over a message's fields (number and value). Yields `None` for the first malformed field and ends.
-pub(super) fn fields(message: &[u8]) -> impl Iterator<Item = Option<(u64, FieldValue<'_>)>> {
+pub fn fields(message: &[u8]) -> impl Iterator<Item = Option<(u64, FieldValue<'_>)>> {
     let mut rest = Some(message);
     std::iter::from_fn(move || {
         let mut bytes = rest.filter(|bytes| !bytes.is_empty())?;
@@ -39,7 +39,7 @@ pub(super) fn fields(message: &[u8]) -> impl Iterator<Item = Option<(u64, FieldV
 }
 
 /// Returns the numbers in a packed field; `None` if they are malformed.
-pub(super) fn packed(mut bytes: &[u8]) -> Option<Vec<u64>> {
+pub fn packed(mut bytes: &[u8]) -> Option<Vec<u64>> {
     let mut numbers = Vec::new();
     while !bytes.is_empty() {
         numbers.push(number(&mut bytes)?);

@@ -3,27 +3,25 @@
 
 use std::sync::Arc;
 
-use repartee_engine::{LogMel, LogMelConfig};
-
-use super::graph::TurnModelError;
+use crate::audio::log_mel::{LogMel, LogMelConfig};
+use crate::checkpoint::BadValue;
 
 /// Added to the variance, as in Whisper's feature extractor.
 const VARIANCE_EPS: f64 = 1e-7;
 
 /// Spectrogram of a fixed number of frames.
 #[derive(Debug)]
-pub(super) struct FeatureExtractor {
+pub struct FeatureExtractor {
     log_mel: Arc<LogMel>,
     samples: usize,
 }
 
 impl FeatureExtractor {
     /// Prepares spectrograms of `frames` frames of `bins` mel bins.
-    pub fn new(frames: usize, bins: usize) -> Result<Self, TurnModelError> {
+    pub fn new(frames: usize, bins: usize) -> Result<Self, BadValue> {
         let config = LogMelConfig { feature_size: bins, ..LogMelConfig::default() };
         let samples = frames * config.hop_length;
-        let log_mel = LogMel::new(&config, frames).map_err(|_| TurnModelError::Features { frames })?;
-        Ok(Self { log_mel, samples })
+        Ok(Self { log_mel: LogMel::new(&config, frames)?, samples })
     }
 
     /// Returns `[frames, bins]` of the last samples of `turn`; a shorter turn is padded with silence before it.

@@ -1,0 +1,383 @@
+//! Parameters of a published ONNX file, by the names that torch gave them. The graph is not executed.
+//!
+//! Exporters keep the names of biases, norms and tables, and number the other weights. So a layer's weight is found by its
+//! use: it is the factor of the product to which the layer's bias is added. 8-bit numbers are widened with their scales.
+//!
+//! This module depends on nothing else of this crate.
+
+mod protobuf;
+
+use std::collections::{BTreeMap, HashMap};
+
+use protobuf::{FieldValue, fields, packed};
+
+/// Dense tensor, row-major.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OnnxTensor {
+    /// Sizes of the axes, outermost first.
+    pub shape: Vec<usize>,
+    /// Its numbers, as many as the product of the sizes.
+    pub values: Vec<f32>,
+}
+
+/// Operation of the graph.
+#[derive(Debug, Default)]
+struct Node<'a> {
+    kind: &'a str,
+    inputs: Vec<&'a str>,
+    outputs: Vec<&'a str>,
+    axis: Option<i64>,
+}
+
+/// Graph of an ONNX file.
+#[derive(Debug)]
+pub struct OnnxGraph<'a> {
+    nodes: Vec<Node<'a>>,
+    /// Index of the node that computes a value, by the value's name.
+    producers: HashMap<&'a str, usize>,
+    constants: HashMap<&'a str, Constant<'a>>,
+}
+
+#[derive(Debug, Default)]
+struct Constant<'a> {
+    name: &'a str,
+    shape: Vec<usize>,
+    kind: u64,
+    raw: &'a [u8],
+    numbers: Vec<u64>,
+    floats: Vec<f32>,
+}
+
+// Field numbers of the published onnx.proto.
+const MODEL_GRAPH: u64 = 7;
+const GRAPH_NODE: u64 = 1;
+const GRAPH_INITIALIZER: u64 = 5;
+const NODE_INPUT: u64 = 1;
+const NODE_OUTPUT: u64 = 2;
+const NODE_KIND: u64 = 4;
+const NODE_ATTRIBUTE: u64 = 5;
+const ATTRIBUTE_NAME: u64 = 1;
+const ATTRIBUTE_INTEGER: u64 = 3;
+const TENSOR_SHAPE: u64 = 1;
+const TENSOR_KIND: u64 = 2;
+const TENSOR_FLOATS: u64 = 4;
+const TENSOR_INTEGERS: u64 = 5;
+const TENSOR_NAME: u64 = 8;
+const TENSOR_RAW: u64 = 9;
+
+// Data types of a tensor.
+const FLOAT: u64 = 1;
+const UINT8: u64 = 2;
+const INT8: u64 = 3;
+const INT32: u64 = 6;
+
+/// Maximum numbers of all parameters. Layers may share a tensor of the file, so its size is no bound.
+const MAX_NUMBERS: usize = 1 << 26;
+
+impl<'a> OnnxGraph<'a> {
+    /// Reads the graph of a file; `None` if it is not an ONNX file, or truncated.
+    pub fn read(file: &'a [u8]) -> Option<Self> {
+        let mut graph = None;
+        for field in fields(file) {
+            if let (MODEL_GRAPH, value) = field? {
+                graph = Some(value.bytes()?);
+            }
+        }
+        let (mut nodes, mut constants) = (Vec::new(), HashMap::new());
+        for field in fields(graph?) {
+            match field? {
+                (GRAPH_NODE, value) => nodes.push(Node::parse(value.bytes()?)?),
+                (GRAPH_INITIALIZER, value) => {
+                    let constant = Constant::parse(value.bytes()?)?;
+                    constants.insert(constant.name, constant);
+                }
+                _ => {}
+            }
+        }
+        let outputs =
+            nodes.iter().enumerate().flat_map(|(index, node)| node.outputs.iter().map(move |name| (*name, index)));
+        let made_by = outputs.collect();
+        Some(Self { nodes, producers: made_by, constants })
+    }
+
+    /// Returns every tensor whose name ends in `.weight` or `.bias`, and the weight of every layer with such a bias:
+    /// `[out, in]`, or `[out, in, ..]` of a convolution. Leaves out what it cannot read; `None` if there are more numbers
+    /// than [`MAX_NUMBERS`].
+    pub fn parameters(&self) -> Option<BTreeMap<String, OnnxTensor>> {
+        let names = self.constants.keys().chain(self.producers.keys());
+        let names: Vec<&str> =
+            names.copied().filter(|name| name.ends_with(".weight") || name.ends_with(".bias")).collect();
+        let named = names.iter().filter_map(|name| Some(((*name).to_owned(), self.tensor(name)?)));
+        // These replace the named ones: the use of a weight tells its layout.
+        let used = names.iter().filter_map(|bias| {
+            let layer = bias.strip_suffix(".bias")?;
+            Some((format!("{layer}.weight"), self.layer_weight(bias)?))
+        });
+        let (mut found, mut numbers) = (BTreeMap::new(), 0);
+        for (name, tensor) in named.chain(used) {
+            numbers += tensor.values.len();
+            if numbers > MAX_NUMBERS {
+                return None;
+            }
+            found.insert(name, tensor);
+        }
+        Some(found)
+    }
+
+    /// Returns the tensor of this name, widened if it is quantised.
+    fn tensor(&self, name: &str) -> Option<OnnxTensor> {
+        if let Some(constant) = self.constants.get(name) {
+            return constant.tensor();
+        }
+        let node = self.maker(name).filter(|node| node.kind == "DequantizeLinear")?;
+        let [values, scale, rest @ ..] = &node.inputs[..] else { return None };
+        let mut tensor = self.constants.get(values)?.tensor()?;
+        let scales = self.constants.get(scale)?.tensor()?.values;
+        let zeros = match rest.first() {
+            Some(zeros) => self.constants.get(zeros)?.tensor()?.values,
+            None => vec![0.0; scales.len()],
+        };
+        // One scale for all numbers, or one for each index of an axis.
+        let axis = node.axis.unwrap_or(1);
+        let axis = usize::try_from(if axis < 0 { axis + tensor.shape.len() as i64 } else { axis }).ok()?;
+        let inner: usize = tensor.shape.iter().skip(axis + 1).product();
+        let along = *tensor.shape.get(axis).filter(|_| scales.len() > 1).unwrap_or(&1);
+        if scales.len() != along || zeros.len() != along {
+            return None;
+        }
+        for (index, value) in tensor.values.iter_mut().enumerate() {
+            let at = index / inner % along;
+            *value = (*value - zeros[at]) * scales[at];
+        }
+        Some(tensor)
+    }
+
+    fn maker(&self, name: &str) -> Option<&Node<'a>> {
+        self.producers.get(name).map(|index| &self.nodes[*index])
+    }
+
+    /// Returns the weight of the layer with this bias.
+    fn layer_weight(&self, bias: &str) -> Option<OnnxTensor> {
+        let is_layer = |node: &&Node<'_>| ["Conv", "Gemm"].contains(&node.kind) && node.inputs.get(2) == Some(&bias);
+        if let Some(layer) = self.nodes.iter().find(is_layer) {
+            return self.tensor(layer.inputs[1]);
+        }
+        self.tensor(self.product(bias)?.inputs[1])?.transposed()
+    }
+
+    /// Returns the weight `[out, in]` of the layer without a bias that has the same input as the layers with `biases`.
+    pub fn weight_beside(&self, biases: [&str; 2]) -> Option<OnnxTensor> {
+        let [first, second] = [self.product(biases[0])?, self.product(biases[1])?];
+        let beside = self.nodes.iter().find(|node| {
+            node.is_product()
+                && node.inputs[0] == first.inputs[0]
+                && ![first.inputs[1], second.inputs[1]].contains(&node.inputs[1])
+        });
+        self.tensor(beside?.inputs[1])?.transposed()
+    }
+
+    fn product(&self, bias: &str) -> Option<&Node<'a>> {
+        let sum = self.nodes.iter().find(|node| node.kind == "Add" && node.inputs.contains(&bias))?;
+        let mut name = sum.inputs.iter().find(|name| **name != bias)?;
+        // Numbers may be quantised between the product and the sum. No path is longer than the graph.
+        for _ in 0..self.nodes.len() {
+            let node = self.maker(name)?;
+            if node.is_product() {
+                return Some(node);
+            }
+            if !["QuantizeLinear", "DequantizeLinear"].contains(&node.kind) {
+                return None;
+            }
+            name = node.inputs.first()?;
+        }
+        None
+    }
+}
+
+impl OnnxTensor {
+    /// Transposes a matrix; `None` for another tensor.
+    fn transposed(self) -> Option<Self> {
+        let &[rows, columns] = &self.shape[..] else { return None };
+        let column = |column| self.values.iter().skip(column).step_by(columns).copied();
+        Some(Self { shape: vec![columns, rows], values: (0..columns).flat_map(column).collect() })
+    }
+}
+
+impl<'a> Node<'a> {
+    fn parse(message: &'a [u8]) -> Option<Self> {
+        let mut node = Self::default();
+        for field in fields(message) {
+            match field? {
+                (NODE_INPUT, value) => node.inputs.push(value.text()?),
+                (NODE_OUTPUT, value) => node.outputs.push(value.text()?),
+                (NODE_KIND, value) => node.kind = value.text()?,
+                (NODE_ATTRIBUTE, value) => {
+                    let (mut name, mut integer) = ("", None);
+                    for field in fields(value.bytes()?) {
+                        match field? {
+                            (ATTRIBUTE_NAME, value) => name = value.text()?,
+                            (ATTRIBUTE_INTEGER, value) => integer = value.number(),
+                            _ => {}
+                        }
+                    }
+                    if name == "axis" {
+                        // Two's complement, as the format says.
+                        node.axis = integer.map(|axis| axis as i64);
+                    }
+                }
+                _ => {}
+            }
+        }
+        Some(node)
+    }
+
+    fn is_product(&self) -> bool {
+        self.kind == "MatMul" && self.inputs.len() == 2
+    }
+}
+
+impl<'a> Constant<'a> {
+    fn parse(message: &'a [u8]) -> Option<Self> {
+        let mut constant = Self::default();
+        let size = |number: u64| usize::try_from(number).ok();
+        for field in fields(message) {
+            match field? {
+                (TENSOR_NAME, value) => constant.name = value.text()?,
+                (TENSOR_KIND, value) => constant.kind = value.number()?,
+                (TENSOR_RAW, value) => constant.raw = value.bytes()?,
+                (TENSOR_SHAPE, FieldValue::Varint(number)) => constant.shape.push(size(number)?),
+                (TENSOR_SHAPE, value) => {
+                    constant.shape.extend(packed(value.bytes()?)?.into_iter().map(size).collect::<Option<Vec<_>>>()?);
+                }
+                (TENSOR_INTEGERS, FieldValue::Varint(number)) => constant.numbers.push(number),
+                (TENSOR_INTEGERS, value) => constant.numbers.extend(packed(value.bytes()?)?),
+                (TENSOR_FLOATS, FieldValue::Fixed32(bytes)) => constant.floats.push(f32::from_le_bytes(bytes)),
+                (TENSOR_FLOATS, value) => {
+                    constant.floats.extend(value.bytes()?.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)));
+                }
+                _ => {}
+            }
+        }
+        Some(constant)
+    }
+
+    /// Converts the numbers to single precision; `None` if their format is unknown, their count is wrong, or there are
+    /// none.
+    fn tensor(&self) -> Option<OnnxTensor> {
+        let count = self.shape.iter().try_fold(1usize, |product, size| product.checked_mul(*size))?;
+        if !(1..=MAX_NUMBERS).contains(&count) {
+            return None;
+        }
+        let integers = || self.numbers.iter();
+        let values: Vec<f32> = match (self.kind, self.raw.is_empty()) {
+            (FLOAT, true) => self.floats.clone(),
+            (FLOAT, false) => self.raw.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect(),
+            (UINT8, false) => self.raw.iter().map(|byte| f32::from(*byte)).collect(),
+            (INT8, false) => self.raw.iter().map(|byte| f32::from(byte.cast_signed())).collect(),
+            (INT32, false) => self.raw.as_chunks().0.iter().map(|bytes| i32::from_le_bytes(*bytes) as f32).collect(),
+            // Negative numbers are 64 bits of two's complement.
+            (UINT8 | INT8 | INT32, true) => integers().map(|number| *number as i64 as f32).collect(),
+            _ => return None,
+        };
+        (values.len() == count).then(|| OnnxTensor { shape: self.shape.clone(), values })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Field of a message: a number, or bytes.
+    fn field(number: u64, bytes: &[u8]) -> Vec<u8> {
+        let length = u8::try_from(bytes.len()).unwrap();
+        [&[(number << 3) as u8 | 2, length], bytes].concat()
+    }
+
+    fn varint(number: u64, value: u8) -> Vec<u8> {
+        vec![(number << 3) as u8, value]
+    }
+
+    fn node(kind: &str, inputs: &[&str], output: &str) -> Vec<u8> {
+        let inputs = inputs.iter().map(|input| field(NODE_INPUT, input.as_bytes()));
+        let rest = [field(NODE_OUTPUT, output.as_bytes()), field(NODE_KIND, kind.as_bytes())];
+        field(GRAPH_NODE, &inputs.chain(rest).collect::<Vec<_>>().concat())
+    }
+
+    fn constant(name: &str, kind: u64, shape: &[u8], raw: &[u8]) -> Vec<u8> {
+        let shape = shape.iter().map(|&size| varint(TENSOR_SHAPE, size));
+        let rest = [varint(TENSOR_KIND, kind as u8), field(TENSOR_NAME, name.as_bytes()), field(TENSOR_RAW, raw)];
+        field(GRAPH_INITIALIZER, &shape.chain(rest).collect::<Vec<_>>().concat())
+    }
+
+    fn floats(numbers: &[f32]) -> Vec<u8> {
+        numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
+    }
+
+    /// A file with an 8-bit product, one beside it without a bias, and a norm.
+    fn file() -> Vec<u8> {
+        let graph = [
+            constant("w", INT8, &[2, 3], &[1, 2, 3, 0xff, 0xfe, 0xfd]),
+            constant("scale", FLOAT, &[3], &floats(&[1.0, 0.5, 2.0])),
+            node("DequantizeLinear", &["w", "scale"], "wide"),
+            node("MatMul", &["x", "wide"], "product"),
+            node("QuantizeLinear", &["product"], "narrow"),
+            node("Add", &["fc.bias", "narrow"], "y"),
+            constant("fc.bias", FLOAT, &[3], &floats(&[0.5, 0.25, 0.125])),
+            constant("other", FLOAT, &[2, 1], &floats(&[7.0, 8.0])),
+            node("MatMul", &["x", "other"], "beside"),
+            constant("norm.weight", FLOAT, &[1], &floats(&[3.0])),
+            constant("empty.bias", FLOAT, &[0], &[]),
+        ];
+        [
+            vec![
+                (MODEL_GRAPH << 3) as u8 | 2,
+                (graph.concat().len() & 0x7f) as u8 | 0x80,
+                (graph.concat().len() >> 7) as u8,
+            ],
+            graph.concat(),
+        ]
+        .concat()
+    }
+
+    #[test]
+    fn weights_are_found_by_their_use() {
+        let file = file();
+        let graph = OnnxGraph::read(&file).unwrap();
+        let parameters = graph.parameters().unwrap();
+        assert_eq!(parameters.keys().collect::<Vec<_>>(), ["fc.bias", "fc.weight", "norm.weight"]);
+        let weight = OnnxTensor { shape: vec![3, 2], values: vec![1.0, -1.0, 1.0, -1.0, 6.0, -6.0] };
+        assert_eq!(parameters["fc.weight"], weight);
+        let beside = OnnxTensor { shape: vec![1, 2], values: vec![7.0, 8.0] };
+        assert_eq!(graph.weight_beside(["fc.bias", "fc.bias"]), Some(beside));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(10_000))]
+
+        #[test]
+        fn changed_files_are_read_or_refused(
+            cut in 0..1_000_usize,
+            changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..8),
+        ) {
+            let mut file = file();
+            for (at, byte) in changes {
+                let at = at.index(file.len());
+                file[at] = byte;
+            }
+            file.truncate(cut);
+            if let Some(graph) = OnnxGraph::read(&file) {
+                for tensor in graph.parameters().unwrap_or_default().values() {
+                    prop_assert_eq!(tensor.values.len(), tensor.shape.iter().product::<usize>());
+                }
+                let _ = graph.weight_beside(["fc.bias", "norm.bias"]);
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = OnnxGraph::read(&bytes).map(|graph| graph.parameters());
+        }
+    }
+}
