@@ -1,6 +1,7 @@
 //! What the test binaries of the engine share; not part of the shipped binary.
 //!
 //! - this page: fixtures made by the reference implementation (`tests/parity`), and comparison with them
+//! - [`audio_encoder`]: audio encoders with random weights
 //! - [`driven`]: sessions driven tick by tick
 //! - [`device`]: the device of the models under test
 //! - [`eager`]: parts of a model called one by one
@@ -11,6 +12,7 @@
 //! - [`toy_family`]: the family that docs/families.md walks through
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
+pub mod audio_encoder;
 pub mod device;
 pub mod driven;
 pub mod eager;

@@ -1,6 +1,7 @@
 //! Models against their references: tensors, ids, refusals, streams.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
+mod audio_encoder;
 mod depth;
 mod log_mel;
 mod qwen2_5_omni;

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
 use repartee_engine::HandOff;
-use repartee_engine_testkit::generic::subjects::{Omni, Omni25, Other, Tts};
+use repartee_engine_testkit::generic::subjects::{Omni, Omni25, Other, OtherEncoder, Tts};
 use repartee_engine_testkit::generic::toy::Toy;
 use repartee_engine_testkit::generic::{aborts, conversations, interleavings, rewinds};
 use repartee_engine_testkit::other_family::Form;
@@ -94,6 +94,28 @@ suite!(qwen3_tts_replayed, Tts { streamed: true, replayed: true, ..Tts::default(
 suite!(audio_input, Other(Form::Hearing), 12);
 suite!(given_text, Other(Form::GivenText), 12);
 suite!(toy, Toy, 12);
+
+/// What depends on the audio encoder.
+mod other_encoder {
+    use super::*;
+
+    #[test]
+    fn any_cut_equals_the_whole() {
+        conversations::any_cut_equals_the_whole(&OtherEncoder(Omni::greedy()));
+    }
+    #[test]
+    fn every_setting_gives_the_same() {
+        conversations::every_setting_gives_the_same(&OtherEncoder(Omni::greedy()));
+    }
+    #[test]
+    fn any_thread_count_gives_the_same() {
+        conversations::any_thread_count_gives_the_same(&OtherEncoder(Omni::greedy()));
+    }
+    #[test]
+    fn together_equals_alone() {
+        conversations::together_equals_alone(&OtherEncoder(Omni::greedy()));
+    }
+}
 
 #[test]
 fn the_demo_is_equal_on_any_thread_count() {

@@ -3,6 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use repartee_engine::internals::audio_encoder::front_end::audio_front_end;
+use repartee_engine::internals::audio_encoder::layer::AudioLayerShape;
+use repartee_engine::internals::audio_encoder::shape::{Convolutions, EncoderShape, Positions};
 use repartee_engine::internals::{
     Checkpoint, FamilyVariant, Model, load_model, qwen2_5_omni, qwen3_omni_moe, qwen3_tts, worker_pool,
 };
@@ -12,6 +15,7 @@ use repartee_kernels::cpu::Cpu;
 use repartee_kernels::replay::ReplayOps;
 
 use super::{Splitter, Subject};
+use crate::audio_encoder::Tensors;
 use crate::other_family::{self, Form, PIECE_FRAMES};
 use crate::{Expected, folder, greedy_copy, root};
 
@@ -74,6 +78,44 @@ impl Subject for Omni {
 
     fn input(&self, turn: usize, item: u64, cut: Splitter<'_>) -> Vec<Command> {
         spoken(&self.audio(turn).unwrap(), item, cut)
+    }
+}
+
+/// Qwen3-Omni with a random audio encoder of a shape that no family has.
+pub struct OtherEncoder(pub Omni);
+
+impl Subject for OtherEncoder {
+    fn model(&self, config: &EngineConfig) -> Model {
+        let checkpoint = Checkpoint::open(Source::Folder(self.0.folder.clone())).unwrap();
+        let thinker = qwen3_omni_moe::Config::load(&checkpoint).unwrap().thinker;
+        let shape = EncoderShape {
+            bins: thinker.audio.tower.num_mel_bins,
+            window: 96,
+            chunk: 48,
+            convolutions: Convolutions::Conv1d,
+            positions: Positions::Table("places"),
+            layers: 2,
+            layer: AudioLayerShape { width: 16, heads: 2, inner: 24, key_bias: false },
+            pairs: true,
+            norm: "last",
+            projection: vec![("first", 12), ("second", thinker.text.layers.hidden_size)],
+        };
+        let model = self.0.model(config);
+        let ops = Cpu::default().on(model.pool.clone());
+        let tower = Tensors::random(&shape).load(&ops, shape);
+        Model { audio: Some(audio_front_end(&ops, tower, &checkpoint).unwrap()), ..model }
+    }
+
+    fn stages(&self) -> &'static [&'static str] {
+        self.0.stages()
+    }
+
+    fn audio(&self, turn: usize) -> Option<Vec<f32>> {
+        self.0.audio(turn)
+    }
+
+    fn input(&self, turn: usize, item: u64, cut: Splitter<'_>) -> Vec<Command> {
+        self.0.input(turn, item, cut)
     }
 }
 
