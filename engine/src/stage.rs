@@ -265,7 +265,7 @@ pub trait Stage: Send {
     fn prepare(&mut self) {}
 
     /// Number of steps launched without a captured graph; see
-    /// [`StepOps::eager_steps`](repartee_kernels::StepOps::eager_steps).
+    /// [`Ops::eager_steps`](repartee_kernels::Ops::eager_steps).
     fn eager_steps(&self) -> Option<u64> {
         None
     }

@@ -12,9 +12,9 @@ use repartee_engine::{EngineConfig, Source};
 use repartee_engine_api::{Command, Respond, Role, SessionHandle};
 use repartee_engine_testkit::driven::{Driven, Response, drive, submit};
 use repartee_engine_testkit::{CONVERSATIONS, Expected, brief_copy, folder};
-use repartee_kernels::cpu::Cpu;
-use repartee_kernels::recording::RecordingOps;
-use repartee_kernels::replay::ReplayOps;
+use repartee_kernels::cpu::{Cpu, Tensor};
+use repartee_kernels_testkit::recording::RecordingOps;
+use repartee_kernels_testkit::replay::ReplayOps;
 use repartee_testkit::memory::{CountScope, CountingAllocator, counts};
 use tempfile::TempDir;
 
@@ -98,7 +98,7 @@ fn check(step: &[String], steps: &mut BTreeMap<String, (Vec<String>, usize)>) {
 #[test]
 fn steps_repeat_the_same_operations() {
     for (name, checkpoint) in checkpoints() {
-        let ops = RecordingOps::with_addresses(Cpu::default()).padded();
+        let ops = RecordingOps::with_addresses(Cpu::default(), Tensor::address).padded();
         let mut engine = engine(ops.clone(), checkpoint.path());
         assert_eq!(ops.take_notes(), [""; 0]);
         let audio = audio();

@@ -1,6 +1,6 @@
 //! Integer matrices in the formats of `compressed-tensors`: symmetric, with one scale for each group along the input.
 
-use crate::ops::{KernelError, WeightLayout};
+use crate::weight::{KernelError, WeightLayout};
 
 /// A group size must be a multiple of this, unless one group spans the row.
 const GROUP_UNIT: usize = 32;
@@ -81,8 +81,9 @@ impl PackedTensor<'_> {
         if self.group == 0 || !(self.group.is_multiple_of(GROUP_UNIT) || self.group >= inputs) {
             return Err(KernelError::Group { name: self.name.to_owned(), group: self.group });
         }
-        let expected = [out * self.packing.row_bytes(inputs), out * inputs.div_ceil(self.group) * 2];
-        for (bytes, expected) in [self.integers, self.scales].into_iter().zip(expected) {
+        let expected = [self.packing.row_bytes(inputs), inputs.div_ceil(self.group) * 2];
+        for (bytes, row_bytes) in [self.integers, self.scales].into_iter().zip(expected) {
+            let expected = out.checked_mul(row_bytes).ok_or_else(wrong)?;
             if bytes.len() != expected {
                 return Err(KernelError::Bytes { name: self.name.to_owned(), expected, found: bytes.len() });
             }

@@ -1,8 +1,8 @@
 //! Tensors of a weight by origin: stored, packed or drawn.
 
-use crate::ops::RawTensor;
 use crate::packed::PackedTensor;
 use crate::random::mix;
+use crate::weight::RawTensor;
 
 /// One tensor of a weight, by origin.
 #[derive(Debug, Clone, Copy)]

@@ -6,7 +6,8 @@
 use std::borrow::Borrow;
 use std::ops::Range;
 
-use crate::ops::{AttentionBatch, SampleParams, SequenceRows};
+use crate::batch::{AttentionBatch, SequenceRows};
+use crate::shapes::SampleParams;
 
 /// Marks "no row": reads give zeros, writes do nothing.
 pub const NO_ROW: u32 = u32::MAX;
@@ -59,7 +60,7 @@ impl BatchSection {
         self.rows
     }
 
-    /// Words for [`crate::StepOps::index`]: for each sequence its first row, its rows, its first position, the entries of its table, then
+    /// Words for [`crate::Ops::index`]: for each sequence its first row, its rows, its first position, the entries of its table, then
     /// the table.
     pub fn words(self) -> SpecSection {
         self.at
@@ -91,7 +92,7 @@ pub struct StreamSection {
 }
 
 impl StreamSection {
-    /// Words for [`crate::StepOps::index`].
+    /// Words for [`crate::Ops::index`].
     pub fn words(self) -> SpecSection {
         self.at
     }
@@ -109,7 +110,7 @@ pub struct SampleSection {
 }
 
 impl SampleSection {
-    /// Words for [`crate::StepOps::index`].
+    /// Words for [`crate::Ops::index`].
     pub fn words(self) -> SpecSection {
         self.at
     }
@@ -123,7 +124,7 @@ pub struct SegmentSection {
 }
 
 impl SegmentSection {
-    /// Words for [`crate::StepOps::index`].
+    /// Words for [`crate::Ops::index`].
     pub fn words(self) -> SpecSection {
         self.at
     }
@@ -203,7 +204,7 @@ impl RowSpec {
         &self.words
     }
 
-    /// Sets ids or row indices, padded with [`NO_ROW`], which equals [`NO_ID`](crate::ops::NO_ID).
+    /// Sets ids or row indices, padded with [`NO_ROW`], which equals [`NO_ID`](crate::shapes::NO_ID).
     pub fn set(&mut self, at: SpecSection, values: &[u32]) {
         let (place, padding) = self.words[at.range()].split_at_mut(values.len());
         place.copy_from_slice(values);

@@ -10,9 +10,10 @@ use repartee_kernels::cuda::{Cuda, CudaError};
 use repartee_kernels::random::uniform;
 use repartee_kernels::{
     AttentionShape, DType, FILTER_TAPS, KernelError, NO_ROW, Ops, PackedTensor, Packing, RandomDraw, RandomTensor,
-    RawTensor, ReadBack, RouterShape, SampleParams, SequenceRows, SpecLayout, StateSpec, StepKey, StepOps, StepOutputs,
+    RawTensor, ReadBack, RouterShape, SampleParams, SequenceRows, SpecLayout, StateSpec, StepKey, StepOutputs,
     StreamLevel, StreamRows, WeightFormat, WeightLayout, WeightPart,
 };
+use repartee_kernels_testkit::host::HostOps;
 
 /// Largest difference that counts as equal, relative to the largest number: some units of single precision for each term of the longest sum
 /// here.
@@ -38,14 +39,14 @@ fn weight<O: Ops>(ops: &O, layout: WeightLayout, dtype: DType, shape: &[usize], 
     let bytes: Vec<Vec<u8>> =
         (0..parts).map(|part| bytes(dtype, &numbers(shape.iter().product(), seed + 1000 * part as u64))).collect();
     let parts: Vec<_> = bytes.iter().map(|bytes| RawTensor { name: "w", bytes, dtype, shape }).collect();
-    ops.weight(layout, &parts).unwrap()
+    ops.stored_weight(layout, &parts).unwrap()
 }
 
 /// Results of operations, by name.
 type Found = Vec<(String, Vec<f32>)>;
 
 /// Runs every operation that takes numbers from the host, with weights of one format. With `odd`, widths are no multiple of four.
-fn operations<O: StepOps>(ops: &O, dtype: DType, odd: bool) -> Found {
+fn operations<O: Ops>(ops: &O, dtype: DType, odd: bool) -> Found {
     let mut found = Found::new();
     let wide = if odd { 45 } else { 48 };
     let mut note = |name: &str, x: &O::T| found.push((name.to_owned(), ops.read(x)));
@@ -79,7 +80,7 @@ fn operations<O: StepOps>(ops: &O, dtype: DType, odd: bool) -> Found {
         note("sigmoid gate", &ops.sigmoid_gate(large(16), &tensor(rows, 1, 17)));
         note("reshape", &ops.reshape(ops.copy(&x), 3));
         let table = weight(ops, WeightLayout::Table, dtype, &[7, wide], 2, 18);
-        note("embed", &ops.embed(&table, &ops.ids(&[13, 0, u32::MAX, 5])));
+        note("embed", &ops.embed_at(&table, &ops.list(&[13, 0, u32::MAX, 5])));
 
         let router = weight(ops, WeightLayout::Linear, dtype, &[9, wide], 1, 19);
         let gate_up = weight(ops, WeightLayout::Experts { per_expert: 2 }, dtype, &[10, wide], 18, 20);
@@ -98,7 +99,7 @@ fn operations<O: StepOps>(ops: &O, dtype: DType, odd: bool) -> Found {
 }
 
 /// Runs attention of several sequences in several steps: rings, windows, grouped heads, and a copied block.
-fn attention<O: StepOps>(ops: &O) -> Found {
+fn attention<O: Ops>(ops: &O) -> Found {
     let mut found = Found::new();
     for (heads, kv_heads, head_dim, window) in
         [(4, 2, 8, None), (3, 3, 64, Some(5)), (6, 1, 6, Some(40)), (2, 2, 130, None)]
@@ -136,7 +137,7 @@ fn attention<O: StepOps>(ops: &O) -> Found {
 }
 
 /// Uploads segment lengths, with the remaining rows of `rows` as one more segment.
-fn segments<O: StepOps>(ops: &O, rows: usize, lengths: &[usize]) -> O::Index {
+fn segments<O: Ops>(ops: &O, rows: usize, lengths: &[usize]) -> O::Index {
     let mut layout = SpecLayout::default();
     let at = layout.segments(rows, lengths.len() + 1);
     let mut spec = layout.spec();
@@ -145,7 +146,7 @@ fn segments<O: StepOps>(ops: &O, rows: usize, lengths: &[usize]) -> O::Index {
 }
 
 /// Runs a centred convolution and the snake at twice the rate, within segments longer and shorter than their reach.
-fn within_segments<O: StepOps>(ops: &O, dtype: DType, channels: usize) -> Found {
+fn within_segments<O: Ops>(ops: &O, dtype: DType, channels: usize) -> Found {
     let mut found = Found::new();
     let vector = |len, seed| weight(ops, WeightLayout::Vector, dtype, &[len], 1, seed);
     let segments = segments(ops, 45, &[5, 1, 2, 30]);
@@ -162,7 +163,7 @@ fn within_segments<O: StepOps>(ops: &O, dtype: DType, channels: usize) -> Found 
 }
 
 /// Runs streams through convolutions of every kind, in steps of uneven size.
-fn convolutions<O: StepOps>(ops: &O, dtype: DType, channels: usize) -> Found {
+fn convolutions<O: Ops>(ops: &O, dtype: DType, channels: usize) -> Found {
     let mut found = Found::new();
     let vector = |len, seed| weight(ops, WeightLayout::Vector, dtype, &[len], 1, seed);
     let up = weight(ops, WeightLayout::ConvTranspose1d { stride: 3, cut: true }, dtype, &[channels, 6, 6], 1, 1);
@@ -253,13 +254,13 @@ fn operations_within_segments_equal_the_processors() {
 }
 
 /// Samples ids of several rows with every combination of parameters, and with the penalty's history.
-fn choices<O: StepOps>(ops: &O, vocabulary: usize) -> Vec<u32> {
+fn choices<O: Ops>(ops: &O, vocabulary: usize) -> Vec<u32> {
     const ROWS: usize = 12;
     let allowed: Vec<f32> = (0..vocabulary).map(|id| f32::from(id % 5 != 3)).collect();
     let allowed = bytes(DType::F32, &allowed);
     let shape = &[vocabulary];
     let allowed = ops
-        .weight(WeightLayout::Vector, &[RawTensor { name: "a", bytes: &allowed, dtype: DType::F32, shape }])
+        .stored_weight(WeightLayout::Vector, &[RawTensor { name: "a", bytes: &allowed, dtype: DType::F32, shape }])
         .unwrap();
     let mut history = ops.state(StateSpec::TokenMask { slots: ROWS, vocabulary });
     let mut ids = Vec::new();
@@ -283,7 +284,7 @@ fn choices<O: StepOps>(ops: &O, vocabulary: usize) -> Vec<u32> {
         }
         let logits = ops.tensor(logits, vocabulary);
         let mask = (step % 2 == 0).then_some(&allowed);
-        ids.extend(ops.read_ids(&ops.sample(&logits, &params, mask, Some(&mut history))));
+        ids.extend(ops.sample(&logits, &params, mask, Some(&mut history)));
         if step == 3 {
             ops.reset(&mut history, 4);
         }
@@ -465,7 +466,7 @@ fn drawn_weights_are_the_processors() {
         let bias = drawn(ops, WeightLayout::Vector, WeightFormat::Float, &[4], 1);
         vec![
             ("linear".to_owned(), ops.read(&ops.linear(&x(45), &linear, None))),
-            ("table".to_owned(), ops.read(&ops.embed(&table, &ops.ids(&[13, 2, 0])))),
+            ("table".to_owned(), ops.read(&ops.embed_at(&table, &ops.list(&[13, 2, 0])))),
             ("vector".to_owned(), ops.read(&ops.rms_norm(&x(45), &norm, 1e-6))),
             ("convolution".to_owned(), ops.read(&ops.conv2d(&x(1), 1, 5, 1, &conv, &bias))),
         ]

@@ -10,8 +10,9 @@ use repartee_kernels::random::uniform;
 use repartee_kernels::row_spec::{BatchSection, SampleSection, SpecSection};
 use repartee_kernels::{
     AttentionShape, DType, Ops, RawTensor, ReadBack, RouterShape, RowSpec, SampleParams, SequenceRows, SpecLayout,
-    StateSpec, StepKey, StepOps, StepOutputs, WeightLayout,
+    StateSpec, StepKey, StepOutputs, WeightLayout,
 };
+use repartee_kernels_testkit::host::HostOps;
 
 const ROWS: usize = 4;
 const WIDTH: usize = 24;
@@ -32,7 +33,7 @@ fn key(variant: usize) -> StepKey {
 fn weight(ops: &Cuda, layout: WeightLayout, shape: &[usize], parts: usize) -> <Cuda as Ops>::Weight {
     let numbers = (0..shape.iter().product::<usize>()).map(|i| uniform(5, i as u64, shape.len() as u64, 0) - 0.5);
     let bytes: Vec<u8> = numbers.flat_map(f32::to_le_bytes).collect();
-    ops.weight(layout, &vec![RawTensor { name: "w", bytes: &bytes, dtype: DType::F32, shape }; parts]).unwrap()
+    ops.stored_weight(layout, &vec![RawTensor { name: "w", bytes: &bytes, dtype: DType::F32, shape }; parts]).unwrap()
 }
 
 /// A layer with all operations of a decode step, and its state.

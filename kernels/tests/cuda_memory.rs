@@ -3,7 +3,8 @@
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
 use repartee_kernels::cuda::Cuda;
-use repartee_kernels::{DType, Ops, RawTensor, ReadBack, SpecLayout, StepKey, StepOps, WeightLayout};
+use repartee_kernels::{DType, Ops, RawTensor, ReadBack, SpecLayout, StepKey, WeightLayout};
+use repartee_kernels_testkit::host::HostOps;
 
 /// A step allocates device memory at its first launch only.
 #[test]
@@ -11,7 +12,7 @@ fn repeated_steps_take_no_more_memory() {
     let ops = Cuda::open(0).expect("`make test-cuda` says where the simulated driver is").with_own_buffers();
     let shape = &[33, 20][..];
     let part = [RawTensor { name: "w", bytes: &[0; 33 * 20 * 2], dtype: DType::Bf16, shape }];
-    let w = ops.weight(WeightLayout::Linear, &part).unwrap();
+    let w = ops.stored_weight(WeightLayout::Linear, &part).unwrap();
     let mut layout = SpecLayout::default();
     let floats = layout.list(100);
     let spec = layout.spec();

@@ -5,7 +5,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use repartee_kernels::cuda::{Cuda, LaunchedStep};
-use repartee_kernels::{Ops, ReadBack, SpecLayout, StepKey, StepOps, StepOutputs};
+use repartee_kernels::{Ops, ReadBack, SpecLayout, StepKey, StepOutputs};
 
 const ROWS: usize = 4;
 

@@ -6,15 +6,16 @@ mod device;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use device::device;
+use device::{Tensor, device};
 use repartee_kernels::random::uniform;
-use repartee_kernels::recording::RecordingOps;
-use repartee_kernels::replay::ReplayOps;
 use repartee_kernels::row_spec::{BatchSection, SampleSection, SegmentSection, SpecSection, StreamSection};
 use repartee_kernels::{
     AttentionShape, DType, FILTER_TAPS, Ops, RawTensor, ReadBack, RouterShape, RowSpec, SampleParams, SequenceRows,
-    SpecLayout, StateSpec, StepKey, StepOps, StepOutputs, StreamLevel, StreamRows, WeightFormat, WeightLayout,
+    SpecLayout, StateSpec, StepKey, StepOutputs, StreamLevel, StreamRows, WeightFormat, WeightLayout,
 };
+use repartee_kernels_testkit::host::HostOps;
+use repartee_kernels_testkit::recording::RecordingOps;
+use repartee_kernels_testkit::replay::ReplayOps;
 use repartee_testkit::memory::CountingAllocator;
 #[cfg(not(feature = "cuda"))]
 use {
@@ -47,7 +48,7 @@ struct StepSections {
 }
 
 /// A step that has every operation, and its state.
-struct Step<O: StepOps> {
+struct Step<O: Ops> {
     ops: O,
     layout: SpecLayout,
     model: Model<O>,
@@ -55,7 +56,7 @@ struct Step<O: StepOps> {
     calls: usize,
 }
 
-struct Model<O: StepOps> {
+struct Model<O: Ops> {
     sections: StepSections,
     table: O::Weight,
     norm: O::Weight,
@@ -76,11 +77,11 @@ struct Model<O: StepOps> {
     tails: [O::State; 3],
 }
 
-fn weight<O: StepOps>(ops: &O, layout: WeightLayout, shape: &[usize]) -> O::Weight {
+fn weight<O: Ops>(ops: &O, layout: WeightLayout, shape: &[usize]) -> O::Weight {
     weight_as(ops, layout, WeightFormat::Float, shape)
 }
 
-fn weight_as<O: StepOps>(ops: &O, layout: WeightLayout, format: WeightFormat, shape: &[usize]) -> O::Weight {
+fn weight_as<O: Ops>(ops: &O, layout: WeightLayout, format: WeightFormat, shape: &[usize]) -> O::Weight {
     let parts = if let WeightLayout::Experts { per_expert } = layout { per_expert * EXPERTS } else { 1 };
     let values = (0..shape.iter().product::<usize>()).map(|i| uniform(5, i as u64, shape.len() as u64, 0) - 0.5);
     let bytes: Vec<u8> = values.flat_map(f32::to_le_bytes).collect();
@@ -88,7 +89,7 @@ fn weight_as<O: StepOps>(ops: &O, layout: WeightLayout, format: WeightFormat, sh
         .unwrap()
 }
 
-impl<O: StepOps> Step<O> {
+impl<O: Ops> Step<O> {
     fn new(ops: O) -> Self {
         let mut layout = SpecLayout::default();
         let sections = StepSections {
@@ -140,7 +141,7 @@ impl<O: StepOps> Step<O> {
     }
 }
 
-impl<O: StepOps> Model<O> {
+impl<O: Ops> Model<O> {
     fn forward(&mut self, ops: &O, spec: &O::Spec, outputs: &mut StepOutputs<O>) {
         let sections = &self.sections;
         let mut x = ops.embed_at(&self.table, &ops.index(spec, sections.ids));
@@ -240,7 +241,7 @@ fn repeated_steps_allocate_nothing() {
 
 #[test]
 fn repeated_steps_use_the_same_places() {
-    let ops = RecordingOps::with_addresses(device());
+    let ops = RecordingOps::with_addresses(device(), Tensor::address);
     let mut step = Step::new(ops.clone());
     let (mut spec, mut back) = (step.layout.spec(), ReadBack::default());
     let mut notes = (0..6).map(|round| {
@@ -298,7 +299,7 @@ fn replayed_steps_equal_called_ones() {
 }
 
 /// Runs a step that outputs the row given by a host counter: a mistake that replay reveals.
-fn counting_step<O: StepOps>(ops: &O) -> Vec<ReadBack> {
+fn counting_step<O: Ops>(ops: &O) -> Vec<ReadBack> {
     let mut layout = SpecLayout::default();
     let at = layout.list(6);
     let (mut spec, mut counted) = (layout.spec(), 0);
@@ -336,7 +337,7 @@ fn replaying_refuses_to_read_within_a_step() {
 }
 
 /// Returns the output of a second launch, after a first one that panics half-way.
-fn after_a_panic<O: StepOps>(ops: &O) -> Vec<f32> {
+fn after_a_panic<O: Ops>(ops: &O) -> Vec<f32> {
     let mut layout = SpecLayout::default();
     let at = layout.list(2);
     let mut spec = layout.spec();

@@ -5,14 +5,14 @@ mod device;
 
 use device::{cases, device};
 use proptest::prelude::*;
-use repartee_kernels::ops::{AttentionBatch, NO_ID};
 use repartee_kernels::random::uniform;
-use repartee_kernels::recording::RecordingOps;
 use repartee_kernels::row_spec::SpecSection;
 use repartee_kernels::{
-    AttentionShape, DType, NO_ROW, Ops, RawTensor, RowSpec, SampleParams, SequenceRows, SpecLayout, StateSpec, StepOps,
-    StreamLevel, StreamRows, WeightLayout,
+    AttentionBatch, AttentionShape, DType, NO_ID, NO_ROW, Ops, RawTensor, RowSpec, SampleParams, SequenceRows,
+    SpecLayout, StateSpec, StreamLevel, StreamRows, WeightLayout,
 };
+use repartee_kernels_testkit::host::HostOps;
+use repartee_kernels_testkit::recording::RecordingOps;
 
 fn numbers(count: usize, seed: u64) -> Vec<f32> {
     (0..count).map(|i| uniform(seed, i as u64, 0, 0) * 2.0 - 1.0).collect()
@@ -21,7 +21,7 @@ fn numbers(count: usize, seed: u64) -> Vec<f32> {
 fn weight<O: Ops>(ops: &O, layout: WeightLayout, shape: &[usize], seed: u64) -> O::Weight {
     let values = numbers(shape.iter().product(), seed);
     let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
-    ops.weight(layout, &[RawTensor { name: "w", bytes: &bytes, dtype: DType::F32, shape }]).unwrap()
+    ops.stored_weight(layout, &[RawTensor { name: "w", bytes: &bytes, dtype: DType::F32, shape }]).unwrap()
 }
 
 /// A spec with one list, and padding after it.
@@ -41,13 +41,13 @@ fn lists_choose_the_same_rows() {
     let from = [6, 0, 3, 3];
     let (spec, at) = list(&from, 2);
     let index = ops.index(&ops.upload(&spec), at);
-    assert_eq!(ops.read_index(&index), [6, 0, 3, 3, NO_ROW, NO_ROW]);
+    assert_eq!(ops.read_list(&index), [6, 0, 3, 3, NO_ROW, NO_ROW]);
     let mut expected = ops.read(&ops.gather(&x, &from.map(|row| row as usize)));
     expected.resize(6 * 5, 0.0);
     assert_eq!(ops.read(&ops.gather_at(&x, &index)), expected);
 
     let table = weight(&ops, WeightLayout::Table, &[7, 5], 2);
-    let expected = ops.read(&ops.embed(&table, &ops.ids(&[6, 0, 3, 3, NO_ID, NO_ID])));
+    let expected = ops.read(&ops.embed_at(&table, &ops.list(&[6, 0, 3, 3, NO_ID, NO_ID])));
     assert_eq!(ops.read(&ops.embed_at(&table, &index)), expected);
 
     let rows = numbers(4 * 5, 3);
@@ -223,7 +223,7 @@ proptest! {
         let (mut plain, mut padded) = (state(), state());
         let allowed = {
             let values: Vec<u8> = (0..IDS).flat_map(|id| f32::from(id % 3 != 0).to_le_bytes().to_vec()).collect();
-            ops.weight(WeightLayout::Vector, &[RawTensor { name: "a", bytes: &values, dtype: DType::F32, shape: &[IDS] }]).unwrap()
+            ops.stored_weight(WeightLayout::Vector, &[RawTensor { name: "a", bytes: &values, dtype: DType::F32, shape: &[IDS] }]).unwrap()
         };
         let mut layout = SpecLayout::default();
         layout.list(1);
@@ -248,9 +248,9 @@ proptest! {
             let uploaded = ops.upload(&spec);
             let index = ops.index(&uploaded, at.words());
             let ours = ops.sample_at(&ops.tensor(logits, IDS), &index, Some(&allowed), Some(&mut padded));
-            let ours = ops.read_index(&ours);
+            let ours = ops.read_list(&ours);
             prop_assert_eq!(ours.len(), rows + padding);
-            prop_assert_eq!(&ours[..rows], &ops.read_ids(&expected)[..]);
+            prop_assert_eq!(&ours[..rows], &expected[..]);
             if step == 2 {
                 ops.reset(&mut plain, 3);
                 ops.reset_at(&mut padded, &ops.index(&uploaded, slots));
@@ -321,7 +321,7 @@ impl<O: Ops> Codec<O> {
     }
 }
 
-impl<O: StepOps> Codec<O> {
+impl<O: Ops> Codec<O> {
     /// Runs the rows of `chunks` and their padding through all layers; returns the output and its level.
     fn run(
         &self,

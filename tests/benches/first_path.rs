@@ -16,6 +16,7 @@ use repartee_engine::{Engine, EngineConfig, Source};
 use repartee_engine_api::{Command, Event, Respond, SpeechEngine};
 use repartee_kernels::cpu::Cpu;
 use repartee_kernels::{Ops, SampleParams, StateSpec, StreamRows};
+use repartee_kernels_testkit::host::HostOps;
 use repartee_load::questions::Question;
 use repartee_load::report::percentile;
 use repartee_load::run::LoadRunner;

@@ -5,14 +5,11 @@ use repartee_engine::internals::audio_encoder::tower::AudioTower;
 use repartee_engine::internals::depth::model::DepthModel;
 use repartee_engine::internals::qwen3_omni_moe::{Code2Wav, Code2WavState};
 use repartee_kernels::{Ops, ReadBack, RowSpec, SampleParams, SpecLayout, StepKey, StepOps, StreamRows};
+use repartee_kernels_testkit::host::HostOps;
 
 /// Uploads ids or row numbers to the device.
 pub fn index<O: StepOps>(ops: &O, numbers: &[u32]) -> O::Index {
-    let mut layout = SpecLayout::default();
-    let at = layout.list(numbers.len());
-    let mut spec = layout.spec();
-    spec.set(at, numbers);
-    ops.index(&ops.upload(&spec), at)
+    ops.list(numbers)
 }
 
 /// Rows of one sequence whose cache is one block.

@@ -1,16 +1,17 @@
 //! Depth models: their codes equal those of a plain loop, for any delays, frames and form of the input.
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
-use repartee_engine_testkit::eager::{batch, index};
-use repartee_engine_testkit::folder;
 use repartee_engine::internals::Checkpoint;
 use repartee_engine::internals::decoder::{Decoder, DecoderShape, FeedForward};
 use repartee_engine::internals::depth::model::{DepthCodebook, DepthModel, DrawnCode, HiddenInput};
 use repartee_engine::internals::weights::Weights;
 use repartee_engine::{Source, Synthetic};
+use repartee_engine_testkit::eager::{batch, index};
+use repartee_engine_testkit::folder;
 use repartee_kernels::cpu::{Cpu, Tensor};
 use repartee_kernels::random::uniform;
 use repartee_kernels::{AttentionShape, Ops, SampleParams, SpecLayout, StepOps};
+use repartee_kernels_testkit::host::HostOps;
 
 const INPUT: usize = 24;
 const WIDTH: usize = 32;
@@ -86,7 +87,7 @@ fn drawn(model: &DepthModel<Cpu>, hidden: &Tensor) -> Vec<(Vec<u32>, Vec<f32>)> 
     let (mut cache, mut drawn) = (model.cache(&ops, rows), Vec::new());
     let spec = ops.upload(&spec);
     model.draw(&ops, (&spec, &sections), hidden, None, &mut cache, |ids, logits| {
-        drawn.push((ops.read_index(&ids), ops.read(&logits)));
+        drawn.push((ops.read_list(&ids), ops.read(&logits)));
     });
     drawn
 }

@@ -21,6 +21,7 @@ use repartee_kernels::cpu::{Cpu, Tensor};
 use repartee_kernels::ops::NO_ID;
 use repartee_kernels::row_spec::SampleSection;
 use repartee_kernels::{Ops, ReadBack, RowSpec, SampleParams, SpecLayout, StateSpec, StepOps};
+use repartee_kernels_testkit::host::HostOps;
 
 /// Name of the fixture.
 const NAME: &str = "omni25";
@@ -109,7 +110,7 @@ fn thinker(ops: &Cpu, model: &Qwen25Omni<Cpu>, expected: &Expected, turn: usize,
         handed.extend(ops.read(&rows_handed));
         let row = thinker.logits(ops, &out, &index(ops, &[rows as u32 - 1]));
         logits.extend(ops.read(&row));
-        chosen.extend(ops.read_ids(&ops.sample(&row, &[greedy(1.0)], None, None)));
+        chosen.extend(ops.sample(&row, &[greedy(1.0)], None, None));
         ids = index(ops, &[next]);
         x = thinker.embed(ops, &ids, None);
     }
@@ -135,7 +136,7 @@ fn talker(ops: &Cpu, model: &Qwen25Omni<Cpu>, checkpoint: &Checkpoint, expected:
     let prompt = expected.ids(&at("thinker.prompt_ids")).0.len();
     let (handed, shape) = expected.tensor(&at("thinker.handed"));
     let (handed, tokens) = (ops.tensor(handed, shape[1]), shape[0] - prompt);
-    let mark = |id: u32| ops.embed(&model.thinker.embed_tokens, &ops.ids(&[id]));
+    let mark = |id: u32| ops.embed_at(&model.thinker.embed_tokens, &ops.list(&[id]));
     let row = |at: usize| ops.gather(&handed, &[at]);
     let begun = ops.concat(&[&ops.gather(&handed, &(0..prompt).collect::<Vec<_>>()), &mark(bos), &row(prompt)]);
     let [end, pad] = [config.tts_text_end_token_id, config.tts_text_pad_token_id].map(mark);
@@ -167,7 +168,7 @@ fn talker(ops: &Cpu, model: &Qwen25Omni<Cpu>, checkpoint: &Checkpoint, expected:
         let padding = ops.embed_at(&talker.padding, &index(ops, &[0]));
         ops.sample_at(&padding, &params(ops, &greedy(1.0)), None, Some(&mut said));
         let allowed = Some(&talker.codec.allowed_mask);
-        chosen.extend(ops.read_ids(&ops.sample(&row, &[greedy(penalty)], allowed, Some(&mut said))));
+        chosen.extend(ops.sample(&row, &[greedy(penalty)], allowed, Some(&mut said)));
         x = ops.gather(&reply, &[step.min(ops.rows(&reply) - 1)]);
         codec = index(ops, &[code]);
     }

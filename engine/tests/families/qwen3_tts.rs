@@ -24,6 +24,7 @@ use repartee_engine_testkit::{Expected, difference, folder};
 use repartee_kernels::cpu::{Cpu, Tensor};
 use repartee_kernels::ops::NO_ID;
 use repartee_kernels::{Ops, SampleParams, StateSpec, StepOps, StreamRows};
+use repartee_kernels_testkit::host::HostOps;
 
 /// Largest relative difference that counts as equal.
 const TOLERANCE: f32 = 1e-4;
@@ -168,16 +169,16 @@ fn talker(ops: &Cpu, model: &Qwen3Tts<Cpu>, tokenizer: &Tokenizer, expected: &Ex
         let first =
             ops.sample(&row, &[greedy(penalty)], Some(&model.talker.codec.allowed_mask), Some(&mut output_mask));
         if step == frames {
-            end = Some(ops.read_ids(&first)[0]);
+            end = Some(first[0]);
             break;
         }
         let embedded = model.talker.codec.rows(ops, &index(ops, &first));
         let predictor = &model.talker.code_predictor;
         let (rest, raw, embedding) =
             eager::complete(ops, predictor, &hidden, embedded, &mut predictor_cache, &[greedy(1.0)]);
-        made[0].extend(ops.read_ids(&first));
+        made[0].extend(&first);
         for (made, ids) in made[1..].iter_mut().zip(&rest) {
-            made.extend(ops.read_index(ids));
+            made.extend(ops.read_list(ids));
         }
         residual_logits.extend(raw.iter().flat_map(|logits| ops.read(logits)));
         let next = index(ops, &[text_id(marks.text_with_frame(&utterance, step + 1).unwrap())]);

@@ -8,6 +8,7 @@ use repartee_kernels::cpu::sample::choose;
 use repartee_kernels::cpu::simd::SimdLevel;
 use repartee_kernels::random::uniform;
 use repartee_kernels::{DType, Ops, RawTensor, SampleParams, StateSpec, WeightLayout};
+use repartee_kernels_testkit::host::HostOps;
 
 const DRAWS: usize = 10_000;
 /// Least expected number of draws in a bin; rarer ids share one.
@@ -139,7 +140,7 @@ fn each_row_uses_its_own_slot_and_params() {
     let allowed = cases[3].allowed_mask();
     let bytes: Vec<u8> = allowed.iter().flat_map(|v| v.to_le_bytes()).collect();
     let mask = RawTensor { name: "allowed", bytes: &bytes, dtype: DType::F32, shape: &[vocabulary] };
-    let mask = ops.weight(WeightLayout::Vector, &[mask]).unwrap();
+    let mask = ops.stored_weight(WeightLayout::Vector, &[mask]).unwrap();
     for round in 0..50 {
         let mut alone = Vec::new();
         let (mut logits, mut rows) = (Vec::new(), Vec::new());

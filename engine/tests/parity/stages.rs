@@ -18,6 +18,7 @@ use repartee_kernels::cpu::sample;
 use repartee_kernels::cpu::simd::SimdLevel;
 use repartee_kernels::ops::NO_ID;
 use repartee_kernels::{Ops, SampleParams, StateSpec, StepOps, StreamRows};
+use repartee_kernels_testkit::host::HostOps;
 
 /// Largest relative difference that counts as equal.
 const TOLERANCE: f32 = 1e-4;
@@ -129,7 +130,7 @@ fn thinker(
         hidden.extend(ops.read(&tapped));
         let row = model.thinker.logits(ops, &out, &index(ops, &[rows as u32 - 1]));
         logits.extend(ops.read(&row));
-        chosen.extend(ops.read_ids(&ops.sample(&row, &[greedy(0, 1.0)], None, Some(&mut output_mask))));
+        chosen.extend(ops.sample(&row, &[greedy(0, 1.0)], None, Some(&mut output_mask)));
         ids = index(ops, &[next]);
         x = model.thinker.embed(ops, &ids, None);
     }
@@ -202,16 +203,16 @@ fn talker(ops: &Device, model: &Qwen3Omni<Device>, expected: &Expected, turn: us
         let first =
             ops.sample(&row, &[greedy(0, penalty)], Some(&model.talker.codec.allowed_mask), Some(&mut output_mask));
         if step == frames {
-            end = Some(ops.read_ids(&first)[0]);
+            end = Some(first[0]);
             break;
         }
-        let embedded = model.talker.codec.rows(ops, &index(ops, &ops.read_ids(&first)));
+        let embedded = model.talker.codec.rows(ops, &index(ops, &first));
         let predictor = &model.talker.code_predictor;
         let (rest, raw, embedding) =
             eager::complete(ops, predictor, &hidden, embedded, &mut predictor_cache, &[greedy(0, 1.0)]);
-        made[0].extend(ops.read_ids(&first));
+        made[0].extend(&first);
         for (made, ids) in made[1..].iter_mut().zip(&rest) {
-            made.extend(ops.read_index(ids));
+            made.extend(ops.read_list(ids));
         }
         residual_logits.extend(raw.iter().flat_map(|logits| ops.read(logits)));
         let next = if step < ops.rows(&trailing) { ops.gather(&trailing, &[step]) } else { text(&[pad]) };

@@ -3,41 +3,18 @@
 use std::array;
 
 use super::arena::Buffer;
+use super::device::Cpu;
 use super::gemm::{PackedWeight, StridedRows};
-use super::groups::{self, GROUP, QuantisedGroup};
+use super::groups::{self, GROUP};
+use super::math;
 use super::product::{self, Product};
-use super::{Cpu, math};
-use crate::ops::RouterShape;
+use super::scratch::{ExpertInputs, ExpertScratch};
+use crate::shapes::RouterShape;
 
 /// Largest number of experts that are computed together: a single row's, in most models.
 const WAVE: usize = 16;
 /// Largest number of rows in a wave of several experts; a larger product gets a region of its own.
 const WAVE_ROWS: usize = 16;
-
-/// Working memory of a mixture, kept between calls.
-#[derive(Default)]
-pub(super) struct Scratch {
-    logits: Vec<f32>,
-    /// Experts of a row, most likely first.
-    order: Vec<usize>,
-    /// Rows of each expert, with their weights.
-    chosen: Vec<Vec<(usize, f32)>>,
-    /// Experts that are computed together, in ascending order.
-    wave: Vec<usize>,
-    /// All rows quantised, for experts with integer weights.
-    quantised: Vec<QuantisedGroup>,
-    gathered: Inputs,
-    wide: Vec<f32>,
-    narrow: Inputs,
-    result: Vec<f32>,
-}
-
-/// Rows for the experts of a wave, grouped by expert: as numbers, quantised, or both.
-#[derive(Default)]
-struct Inputs {
-    numbers: Vec<f32>,
-    groups: Vec<QuantisedGroup>,
-}
 
 /// Computes the mixture. `x` is `[rows, hidden]`, `router` gives one logit for each expert, the result is `[rows, down.columns]`.
 ///
@@ -55,7 +32,7 @@ pub(super) fn mixture(
     let (level, hidden) = (cpu.level, router.k);
     let count = x.len() / hidden;
     let mut scratch = cpu.scratch.take();
-    let Scratch { logits, order, chosen, wave, quantised, gathered, wide, narrow, result } = &mut scratch.experts;
+    let ExpertScratch { logits, order, chosen, wave, quantised, gathered, wide, narrow, result } = &mut scratch.experts;
     logits.resize(count * gate_up.len(), 0.0);
     cpu.multiply(StridedRows::dense(x, hidden), router, None, logits);
     route(cpu, logits, gate_up.len(), spec, order, chosen);
@@ -153,7 +130,7 @@ fn route(
 /// Multiplies the experts' rows in one region. `out` has the results in the order of the rows.
 fn multiply(
     cpu: &Cpu,
-    x: &Inputs,
+    x: &ExpertInputs,
     weights: &[PackedWeight],
     mut experts: impl Iterator<Item = (usize, usize)>,
     mut out: &mut [f32],
@@ -178,18 +155,4 @@ fn multiply(
         })
     });
     product::run(pool, products.iter().flatten());
-}
-
-impl Inputs {
-    fn clear(&mut self) {
-        self.numbers.clear();
-        self.groups.clear();
-    }
-
-    /// Clears the inputs and reserves memory for `rows` rows.
-    fn reserve(&mut self, rows: usize, width: usize) {
-        self.clear();
-        self.numbers.reserve(rows * width);
-        self.groups.reserve(rows * width.div_ceil(GROUP));
-    }
 }

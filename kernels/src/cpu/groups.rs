@@ -5,8 +5,8 @@
 //! - Groups whose greatest magnitude is below [`LEAST`] count as zeros.
 //! - A group with a number that is not finite has NaN for a scale, and zeros: every result of its row is NaN.
 
-use super::gemm::StridedRows;
-use super::simd::dispatch;
+use super::simd::{SimdLevel, dispatch};
+use super::strided_rows::StridedRows;
 
 /// Numbers that share a scale, of activations and of weights alike.
 pub const GROUP: usize = 32;
@@ -55,7 +55,7 @@ impl QuantisedGroup {
 }
 
 /// Quantises rows into `groups`, `[row][group]`.
-pub fn quantise(level: super::simd::SimdLevel, x: StridedRows<'_>, groups: &mut Vec<QuantisedGroup>) {
+pub fn quantise(level: SimdLevel, x: StridedRows<'_>, groups: &mut Vec<QuantisedGroup>) {
     let a_row = (x.taps * x.length).div_ceil(GROUP);
     groups.clear();
     groups.resize(x.count * a_row, QuantisedGroup::ZERO);
@@ -90,7 +90,6 @@ fn quantise_rows_with<const FUSED: bool>(x: StridedRows<'_>, a_row: usize, group
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::simd::SimdLevel;
 
     fn quantised(level: SimdLevel, x: StridedRows<'_>) -> Vec<QuantisedGroup> {
         let mut groups = vec![QuantisedGroup::ZERO; 3];

@@ -6,13 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use super::pool::Pool;
+use super::simd::peak::{self, ROUNDS, SUMS};
 #[cfg(all(target_arch = "x86_64", feature = "simd"))]
-use super::simd::peak;
+use super::simd::x86;
 
-/// Registers that are summed together: enough to hide an instruction's latency, few enough for sixteen registers.
-pub(super) const SUMS: usize = 12;
-/// Multiply-adds on each register in one task.
-pub(super) const ROUNDS: usize = 1 << 18;
 /// Timed runs; the fastest counts, because other load only adds time.
 const REPEATS: usize = 15;
 /// Passes over the memory.
@@ -82,16 +79,16 @@ pub fn float_peak(pool: &Pool) -> PeakRate {
     {
         if is_x86_feature_detected!("avx512f") {
             // SAFETY: the processor reports the feature.
-            let run = |x| unsafe { peak::avx512(x) };
-            return peak(pool, "fused, 16 numbers a register (AVX-512)", 16, run);
+            let run = |x| unsafe { x86::peak::avx512(x) };
+            return measured(pool, "fused, 16 numbers a register (AVX-512)", 16, run);
         }
         if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
             // SAFETY: the processor reports the feature.
-            let run = |x| unsafe { peak::avx2(x) };
-            return peak(pool, "fused, 8 numbers a register (AVX2)", 8, run);
+            let run = |x| unsafe { x86::peak::avx2(x) };
+            return measured(pool, "fused, 8 numbers a register (AVX2)", 8, run);
         }
     }
-    peak(pool, "a product and a sum, as the compiler vectorises them", 4, plain)
+    measured(pool, "a product and a sum, as the compiler vectorises them", 4, peak::plain)
 }
 
 /// Measures the widest multiply-add of bytes; `None` for a processor without one.
@@ -100,20 +97,20 @@ pub fn integer_peak(pool: &Pool) -> Option<PeakRate> {
     {
         if is_x86_feature_detected!("avx512vnni") {
             // SAFETY: the processor reports the feature.
-            let run = |x| unsafe { peak::vnni(x) };
-            return Some(peak(pool, "bytes by fours, 64 a register (AVX-512 VNNI)", 64, run));
+            let run = |x| unsafe { x86::peak::vnni(x) };
+            return Some(measured(pool, "bytes by fours, 64 a register (AVX-512 VNNI)", 64, run));
         }
         if is_x86_feature_detected!("avx2") {
             // SAFETY: the processor reports the feature.
-            let run = |x| unsafe { peak::pairs(x) };
-            return Some(peak(pool, "bytes by twos and a sum, 32 a register (AVX2)", 32, run));
+            let run = |x| unsafe { x86::peak::pairs(x) };
+            return Some(measured(pool, "bytes by twos and a sum, 32 a register (AVX2)", 32, run));
         }
     }
     None
 }
 
 /// Times `run`, which does [`ROUNDS`] multiply-adds on [`SUMS`] registers of `lanes` numbers.
-fn peak(pool: &Pool, instruction: &'static str, lanes: usize, run: impl Fn(f32) + Sync) -> PeakRate {
+fn measured(pool: &Pool, instruction: &'static str, lanes: usize, run: impl Fn(f32) + Sync) -> PeakRate {
     let tasks = 4 * pool.threads();
     let done = (tasks * SUMS * ROUNDS * lanes) as f64;
     let once = || {
@@ -122,15 +119,4 @@ fn peak(pool: &Pool, instruction: &'static str, lanes: usize, run: impl Fn(f32) 
         done / begun.elapsed().as_secs_f64()
     };
     PeakRate { multiplies: (0..REPEATS).map(|_| once()).fold(0.0, f64::max), instruction }
-}
-
-fn plain(x: f32) {
-    let mut sums = [[x; 4]; SUMS];
-    let (factor, term) = (x * 0.999, x * 0.001);
-    for _ in 0..ROUNDS {
-        for value in sums.as_flattened_mut() {
-            *value = *value * factor + term;
-        }
-    }
-    black_box(sums);
 }

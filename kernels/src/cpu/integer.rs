@@ -3,18 +3,18 @@
 //! Rows are quantised in groups first ([`groups`](super::groups)), weights at load ([`quantised`](super::quantised)). The products of a
 //! group are summed in integers, which is exact. An output is the sum over the groups, in ascending order, of
 //!
-//! `group's sum * (scale new the weight * scale new the row)`
+//! `group's sum * (scale of the weight * scale of the row)`
 //!
 //! in single precision. Each operation is rounded by itself and none is fused, so all levels of instructions give equal bits. As in
-//! [`gemm`](super::gemm) neither the neighbouring rows nor the thread matter.
+//! the product with floating-point weights neither the neighbouring rows nor the thread matter.
 
-use super::gemm::{LANES, OutputPtr, ROW_BLOCK};
 use super::groups::QuantisedGroup;
+use super::output_ptr::OutputPtr;
 use super::quantised::{IntegerFormat, QuantisedWeight, STEPS};
 #[cfg(all(target_arch = "x86_64", feature = "simd"))]
 use super::simd::{Avx2Int4, Avx2Int8, VnniInt4, VnniInt8};
-use super::simd::{Dots, Lanes, LevelKind, ScalarInt4, ScalarInt8, SimdLevel, prefetch};
-use super::work_split::ProductPart;
+use super::simd::{Dots, LANES, Lanes, LevelKind, ScalarInt4, ScalarInt8, SimdLevel, prefetch};
+use super::work_split::{ProductPart, ROW_BLOCK};
 
 /// Prefetch distance in bytes for a single row. One row is bound by memory and reads the panels as one stream; the hardware prefetcher
 /// stops at each page.
@@ -31,7 +31,7 @@ pub(super) struct Task<'a> {
 }
 
 impl<'a> Task<'a> {
-    /// Checks the bounds of `out[r, c] = bias[c] + sum over k new x[r, k] * weight[c, k]` for `rows` rows with the groups in `x`. The task
+    /// Checks the bounds of `out[r, c] = bias[c] + sum over k of x[r, k] * weight[c, k]` for `rows` rows with the groups in `x`. The task
     /// borrows `out` for its lifetime.
     pub(super) fn new(
         (x, rows): (&'a [QuantisedGroup], usize),

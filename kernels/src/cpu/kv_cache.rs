@@ -2,7 +2,7 @@
 //!
 //! Keys lie transposed in chunks of [`LANES`] positions, so that one pass multiplies a query with that many keys.
 
-use crate::ops::AttentionBatch;
+use crate::batch::AttentionBatch;
 
 /// Positions in a chunk of transposed keys.
 pub(super) const LANES: usize = 16;

@@ -2,12 +2,9 @@
 
 use super::groups::GROUP;
 use super::quantised::QuantisedWeight;
-use super::simd::Lanes;
+use super::simd::{LANES, Lanes};
 
-/// Output columns in a panel.
-pub const LANES: usize = 16;
-
-/// A weight `[columns, k]`, packed for [`multiply`](super::gemm::multiply).
+/// A weight `[columns, k]`, packed for the matrix product.
 #[derive(Debug, Clone)]
 pub struct PackedWeight {
     /// Output columns. Not public: products rely on the panels having this many.

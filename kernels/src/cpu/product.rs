@@ -2,15 +2,17 @@
 //!
 //! Each product is split as if it were alone, so its numbers do not depend on the others.
 
-use super::gemm::{self, LANES, PackedWeight, StridedRows};
+use super::float_product;
 use super::groups::{GROUP, QuantisedGroup};
 use super::integer;
+use super::panels::PackedWeight;
 use super::pool::Pool;
 use super::quantised::QuantisedWeight;
-use super::simd::SimdLevel;
+use super::simd::{LANES, SimdLevel};
+use super::strided_rows::StridedRows;
 use super::work_split::{LEAST_PART, WorkSplit};
 
-/// A product that is ready to run: `out[r, c] = bias[c] + sum over k new x[r, k] * weight[c, k]`.
+/// A product that is ready to run: `out[r, c] = bias[c] + sum over k of x[r, k] * weight[c, k]`.
 pub struct Product<'a> {
     level: SimdLevel,
     what: ProductKind<'a>,
@@ -20,7 +22,7 @@ pub struct Product<'a> {
 }
 
 enum ProductKind<'a> {
-    Float(gemm::Task<'a>),
+    Float(float_product::Task<'a>),
     Integer(integer::Task<'a>),
 }
 
@@ -34,8 +36,8 @@ impl<'a> Product<'a> {
         bias: Option<&'a [f32]>,
         out: &'a mut [f32],
     ) -> Self {
-        let task = gemm::Task::new(x, weight, bias, out);
-        let tile = gemm::tile_size(level, x.count, task.is_streamed());
+        let task = float_product::Task::new(x, weight, bias, out);
+        let tile = float_product::tile_size(level, x.count, task.is_streamed());
         let (panels, k) = (weight.columns.div_ceil(LANES), weight.k);
         Self::new(pool, level, ProductKind::Float(task), (x.count, panels, k), tile)
     }

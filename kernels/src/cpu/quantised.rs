@@ -16,11 +16,11 @@
 //! four from `16 + 4 * step` on. For int8 it is `[half][column][4]` bytes; for int4 `[column][4]`, with the first half in the low four bits
 //! and 8 added to each integer. Scales are `[panel][group][column]`.
 
-use super::gemm::LANES;
 use super::groups::{GROUP, LEAST, nearest};
-use crate::ops::WeightFormat;
+use super::simd::LANES;
 use crate::packed::PackedTensor;
 use crate::part::RandomDraw;
+use crate::weight::WeightFormat;
 
 /// Steps in a group.
 pub const STEPS: usize = GROUP / 8;

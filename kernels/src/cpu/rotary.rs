@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::arena::{BufferPool, PooledBuffer};
 use super::simd::{SimdLevel, dispatch};
-use crate::ops::AttentionBatch;
+use crate::batch::AttentionBatch;
 
 /// Rows of an attention step, with cached angles of its rotary embeddings.
 pub struct CpuBatch(PooledBuffer<BatchBuffers>);

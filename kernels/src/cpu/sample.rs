@@ -1,19 +1,13 @@
 //! Sampling of ids from logits: the reference implementation's logits processors, in its order, one function each.
 
+use super::device::Cpu;
+use super::math;
+use super::scratch::SampleScratch;
 use super::simd::SimdLevel;
-use super::{Cpu, CpuState, Tensor, Weight, math};
-use crate::ops::{NO_ID, SampleParams};
+use super::tensor::{CpuState, Tensor};
+use super::weight::Weight;
 use crate::row_spec::NO_ROW;
-
-/// Working memory of sampling, kept between calls.
-#[derive(Default)]
-pub(super) struct Scratch {
-    row: Vec<f32>,
-    /// Logits or probabilities of a row, reordered or scaled.
-    numbers: Vec<f32>,
-    keys: Vec<u32>,
-    sorted: Vec<u32>,
-}
+use crate::shapes::{NO_ID, SampleParams};
 
 /// Penalises `ids`, which were produced before: divides positive and multiplies negative logits by `penalty`.
 pub fn repetition_penalty(logits: &mut [f32], ids: impl IntoIterator<Item = usize>, penalty: f32) {
@@ -62,14 +56,14 @@ fn top_k_with(logits: &mut [f32], k: usize, order: &mut Vec<f32>) {
 ///
 /// The probabilities are added up from the least likely id on; of equal logits the lower id comes first.
 pub fn top_p(level: SimdLevel, logits: &mut [f32], p: f32) {
-    top_p_with(level, logits, p, &mut Scratch::default());
+    top_p_with(level, logits, p, &mut SampleScratch::default());
 }
 
-fn top_p_with(level: SimdLevel, logits: &mut [f32], p: f32, scratch: &mut Scratch) {
+fn top_p_with(level: SimdLevel, logits: &mut [f32], p: f32, scratch: &mut SampleScratch) {
     if p >= 1.0 {
         return;
     }
-    let Scratch { numbers, keys, sorted, .. } = scratch;
+    let SampleScratch { numbers, keys, sorted, .. } = scratch;
     numbers.clear();
     numbers.extend_from_slice(logits);
     let shape = math::exponentials(level, numbers);
@@ -165,7 +159,7 @@ pub fn choose(
     allowed_mask: Option<&[f32]>,
     output_mask: Option<&mut [bool]>,
 ) -> u32 {
-    choose_with(level, logits, params, allowed_mask, output_mask, &mut Scratch::default())
+    choose_with(level, logits, params, allowed_mask, output_mask, &mut SampleScratch::default())
 }
 
 fn choose_with(
@@ -174,7 +168,7 @@ fn choose_with(
     params: &SampleParams,
     allowed_mask: Option<&[f32]>,
     output_mask: Option<&mut [bool]>,
-    scratch: &mut Scratch,
+    scratch: &mut SampleScratch,
 ) -> u32 {
     if logits.iter().any(|l| !l.is_finite()) {
         return NO_ID;

@@ -4,10 +4,12 @@
 //! slides a window over a segment, sixteen channels at a time, and never stores anything of twice the size. Each number is summed in the
 //! same order for any split over threads.
 
+use super::device::{Cpu, LEAST_ACTIVATION, snake_parameters};
 use super::math::sin_squared;
 use super::simd::{dispatch, multiply_add};
-use super::{Cpu, LEAST_ACTIVATION, Tensor, Weight, snake_parameters};
-use crate::step_ops::FILTER_TAPS;
+use super::tensor::Tensor;
+use super::weight::Weight;
+use crate::shapes::FILTER_TAPS;
 
 /// Channels that are computed together.
 const LANES: usize = 16;

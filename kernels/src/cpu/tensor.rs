@@ -1,7 +1,8 @@
 //! Activations, and state that outlives a step.
 
 use super::arena::Buffer;
-use super::{conv, kv_cache};
+use super::conv_state::ConvState;
+use super::kv_cache::KvCache;
 
 /// Activations: `[rows, columns]`, row-major.
 #[derive(Debug, Clone, PartialEq)]
@@ -17,15 +18,20 @@ impl Tensor {
         assert_eq!(rows * columns, data.len(), "values do not fill whole rows");
         Self { rows, columns, data }
     }
+
+    /// Address of the numbers; a repeated step keeps it.
+    pub fn address(&self) -> usize {
+        self.data.as_ptr().addr()
+    }
 }
 
 /// Memory that operations update in place.
 #[derive(Debug)]
 pub enum CpuState {
     /// KV cache of an attention layer.
-    KeyValue(kv_cache::KvCache),
+    KeyValue(KvCache),
     /// State of a causal convolution.
-    Tail(conv::ConvState),
+    Tail(ConvState),
     /// Ids that each slot has produced.
     TokenMask {
         /// Size of the vocabulary.
@@ -43,14 +49,14 @@ pub enum CpuState {
 }
 
 impl CpuState {
-    pub(super) fn cache(&mut self) -> &mut kv_cache::KvCache {
+    pub(super) fn cache(&mut self) -> &mut KvCache {
         match self {
             Self::KeyValue(cache) => cache,
             other => panic!("attention needs keys and values, got {other:?}"),
         }
     }
 
-    pub(super) fn tail(&mut self) -> &mut conv::ConvState {
+    pub(super) fn tail(&mut self) -> &mut ConvState {
         match self {
             Self::Tail(tail) => tail,
             other => panic!("a convolution needs a tail, got {other:?}"),

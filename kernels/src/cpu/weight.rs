@@ -4,9 +4,10 @@ use super::gemm::PackedWeight;
 use super::pool::Pool;
 use super::quantised::{IntegerFormat, NotFinite, QuantisedWeight};
 use super::table::Table;
-use crate::ops::{DType, KernelError, RawTensor, WeightFormat, WeightLayout};
+use crate::checked_parts::CheckedParts;
 use crate::packed::PackedTensor;
 use crate::part::{RandomTensor, WeightPart};
+use crate::weight::{DType, KernelError, RawTensor, WeightFormat, WeightLayout};
 
 /// A prepared weight, by layout.
 #[derive(Debug, Clone)]
@@ -48,81 +49,33 @@ pub enum Weight {
 
 impl Weight {
     /// Packs a weight; experts on all threads of `pool`.
-    pub(super) fn new(
-        pool: Option<&Pool>,
-        layout: WeightLayout,
-        format: WeightFormat,
-        parts: &[WeightPart<'_>],
-    ) -> Result<Self, KernelError> {
-        let wrong = |part: &WeightPart<'_>| KernelError::Shape {
-            name: part.name().to_owned(),
-            shape: part.shape().to_vec(),
-            layout,
-        };
-        let first = parts.first().ok_or_else(|| KernelError::Shape { name: String::new(), shape: vec![], layout })?;
-        let rank = match layout {
-            WeightLayout::Vector => 1,
-            WeightLayout::Linear | WeightLayout::Table | WeightLayout::Experts { .. } => 2,
-            WeightLayout::Conv1d { .. } | WeightLayout::Depthwise | WeightLayout::ConvTranspose1d { .. } => 3,
-            WeightLayout::Conv2d { .. } => 4,
-        };
-        let shape = first.shape();
-        for part in parts {
-            if part.shape().len() != rank || part.shape().contains(&0) || part.shape()[1..] != shape[1..] {
-                // Widths may differ between the parts of an expert, but never along the input.
-                return Err(wrong(part));
-            }
-            check_bytes(part)?;
-        }
-        if let Some(packed) = packed_alone(layout, parts) {
-            return Err(KernelError::Packed { name: packed.to_owned(), layout });
-        }
-        match layout {
-            WeightLayout::Linear => return Ok(Self::Linear(linear(format, parts)?)),
-            WeightLayout::Experts { per_expert } => {
-                if per_expert == 0 || !parts.len().is_multiple_of(per_expert) {
-                    return Err(wrong(first));
-                }
-                return Ok(Self::Experts(experts(pool, format, parts, per_expert)?));
-            }
-            WeightLayout::Table if format == WeightFormat::Int8 => {
-                return Ok(Self::Table(quantised_table(shape[1], parts)?));
-            }
-            _ if format != WeightFormat::Float => {
-                return Err(KernelError::Format { name: first.name().to_owned(), layout, format });
-            }
-            _ => {}
-        }
-        let values = Values::of(parts);
+    pub(super) fn new(pool: Option<&Pool>, checked: &CheckedParts<'_>) -> Result<Self, KernelError> {
+        let (layout, format, parts, shape) = (checked.layout(), checked.format(), checked.parts(), checked.shape());
         Ok(match layout {
-            WeightLayout::Vector => Self::Vector(values.widened()),
-            WeightLayout::Table => Self::Table(match values {
+            WeightLayout::Vector => Self::Vector(Values::of(parts).widened()),
+            WeightLayout::Linear => Self::Linear(linear(format, parts)?),
+            WeightLayout::Experts { per_expert } => Self::Experts(experts(pool, format, parts, per_expert)?),
+            WeightLayout::Table if format == WeightFormat::Int8 => Self::Table(quantised_table(shape[1], parts)?),
+            WeightLayout::Table => Self::Table(match Values::of(parts) {
                 Values::F32(numbers) => Table::new(shape[1], numbers),
                 Values::Bf16(numbers) => Table::new_bf16(shape[1], numbers),
             }),
-            WeightLayout::Linear | WeightLayout::Experts { .. } => unreachable!("made above"),
             WeightLayout::Conv1d { dilation } => {
                 let (out, channels, taps) = (shape[0], shape[1], shape[2]);
-                let packed = values
+                let packed = Values::of(parts)
                     .pack_convolution(out, taps * channels, |o, k| (o * channels + k % channels) * taps + k / channels);
                 Self::Conv1d { packed, dilation }
             }
             WeightLayout::Depthwise => {
                 let (channels, taps) = (shape[0], shape[2]);
-                if shape[1] != 1 {
-                    return Err(wrong(first));
-                }
-                let w = values.widened();
+                let w = Values::of(parts).widened();
                 Self::Depthwise((0..taps * channels).map(|i| w[i % channels * taps + i / channels]).collect())
             }
             WeightLayout::ConvTranspose1d { stride, cut } => {
                 let (channels, out, kernel) = (shape[0], shape[1], shape[2]);
-                if stride == 0 || (kernel != stride && kernel != 2 * stride) {
-                    return Err(wrong(first));
-                }
                 let taps = kernel / stride;
                 // Output row j of a block takes tap j of this input row and tap j + stride of the row before.
-                let packed = values.pack_convolution(stride * out, taps * channels, |column, k| {
+                let packed = Values::of(parts).pack_convolution(stride * out, taps * channels, |column, k| {
                     let (phase, o) = (column / out, column % out);
                     let (tap, channel) = (k / channels, k % channels);
                     (channel * out + o) * kernel + phase + (taps - 1 - tap) * stride
@@ -131,11 +84,8 @@ impl Weight {
             }
             WeightLayout::Conv2d { stride } => {
                 let (out, channels) = (shape[0], shape[1]);
-                if stride == 0 || shape[2..] != [3, 3] {
-                    return Err(wrong(first));
-                }
-                let packed =
-                    values.pack_convolution(out, 9 * channels, |o, k| (o * channels + k % channels) * 9 + k / channels);
+                let packed = Values::of(parts)
+                    .pack_convolution(out, 9 * channels, |o, k| (o * channels + k % channels) * 9 + k / channels);
                 Self::Conv2d { packed, stride }
             }
         })
@@ -194,7 +144,7 @@ enum Values {
 }
 
 impl Values {
-    /// Reads the parts, whose bytes were checked.
+    /// Reads the parts.
     fn of(parts: &[WeightPart<'_>]) -> Self {
         let is_bf16 = |part: &WeightPart<'_>| match part {
             WeightPart::Stored(tensor) => tensor.dtype == DType::Bf16,
@@ -256,16 +206,16 @@ fn drawn_bits<'a>(tensor: &RandomTensor<'a>) -> impl Iterator<Item = u16> + use<
     (0..count as u64).map(move |index| (draw.number(index).to_bits() >> 16) as u16)
 }
 
-/// Packs parts `[out, k]`, joined along `out`, with checked shapes and bytes.
+/// Packs parts `[out, k]`, joined along `out`.
 fn linear(format: WeightFormat, parts: &[WeightPart<'_>]) -> Result<PackedWeight, KernelError> {
     let k = parts.first().map_or(0, |part| part.shape()[1]);
     let columns = parts.iter().map(|part| part.shape()[0]).sum();
-    if let [WeightPart::Packed(_), ..] = parts {
-        return packed(k, parts);
-    }
     let Some(bits) = IntegerFormat::of(format) else {
         return Ok(Values::of(parts).pack(columns, k, |column, i| column * k + i));
     };
+    if let [WeightPart::Packed(_), ..] = parts {
+        return packed(bits, k, parts);
+    }
     if let [WeightPart::Drawn(RandomTensor { draw, .. }), ..] = parts {
         // Drawn directly as integers: no floating-point copy of the weight is made.
         return Ok(PackedWeight::quantised(QuantisedWeight::drawn(bits, columns, k, *draw), k));
@@ -273,30 +223,12 @@ fn linear(format: WeightFormat, parts: &[WeightPart<'_>]) -> Result<PackedWeight
     quantised(bits, columns, k, parts)
 }
 
-/// Returns the name of an integer part that is not allowed: its layout needs floating point, or the other parts are not integers of its
-/// size.
-fn packed_alone<'a>(layout: WeightLayout, parts: &[WeightPart<'a>]) -> Option<&'a str> {
-    let bits = |part: &WeightPart<'_>| match part {
-        WeightPart::Packed(tensor) => Some(tensor.packing.bits()),
-        WeightPart::Stored(_) | WeightPart::Drawn(_) => None,
-    };
-    let may = matches!(layout, WeightLayout::Linear | WeightLayout::Experts { .. });
-    let alike = parts.windows(2).all(|pair| bits(&pair[0]) == bits(&pair[1]));
-    let packed = parts.iter().find(|part| bits(part).is_some())?;
-    (!may || !alike).then(|| packed.name())
-}
-
-/// Repacks the integers of checked parts, unchanged.
-fn packed(k: usize, parts: &[WeightPart<'_>]) -> Result<PackedWeight, KernelError> {
+/// Repacks the integers of parts, unchanged.
+fn packed(bits: IntegerFormat, k: usize, parts: &[WeightPart<'_>]) -> Result<PackedWeight, KernelError> {
     let tensors: Vec<PackedTensor<'_>> = parts
         .iter()
         .filter_map(|part| if let WeightPart::Packed(tensor) = part { Some(*tensor) } else { None })
         .collect();
-    let bits = if tensors.first().is_some_and(|tensor| tensor.packing.bits() == 4) {
-        IntegerFormat::Four
-    } else {
-        IntegerFormat::Eight
-    };
     match QuantisedWeight::packed(bits, k, &tensors) {
         Ok(weight) => Ok(PackedWeight::quantised(weight, k)),
         Err(NotFinite) => Err(KernelError::NotFinite { name: parts[0].name().to_owned() }),
@@ -358,18 +290,4 @@ fn experts(
     let mut packed: Vec<_> = parts.chunks(per_expert).map(|expert| (expert, None)).collect();
     pool.for_each(&mut packed, |_, (expert, packed)| *packed = Some(linear(format, expert)));
     packed.into_iter().filter_map(|(_, packed)| packed).collect()
-}
-
-/// Refuses a stored part whose bytes do not match its shape.
-fn check_bytes(part: &WeightPart<'_>) -> Result<(), KernelError> {
-    let RawTensor { name, bytes, dtype, shape } = match part {
-        WeightPart::Stored(tensor) => tensor,
-        WeightPart::Packed(tensor) => return tensor.check(),
-        WeightPart::Drawn(_) => return Ok(()),
-    };
-    let expected = shape.iter().product::<usize>() * dtype.size();
-    if bytes.len() == expected {
-        return Ok(());
-    }
-    Err(KernelError::Bytes { name: (*name).to_owned(), expected, found: bytes.len() })
 }

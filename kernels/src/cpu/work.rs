@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::gemm::PackedWeight;
+use super::panels::PackedWeight;
 
 /// Work of the products so far. Attention and other operations without a weight are not counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -2,12 +2,15 @@
 
 use std::ops::Range;
 
-use super::gemm::LANES;
+use super::simd::LANES;
 
 /// Least multiply-adds of a part: over a microsecond, the cost of a pool region.
 pub const LEAST_PART: usize = 1 << 16;
 /// Parts for each thread: if one thread is late or preempted, the others take the rest.
 pub(super) const PARTS_PER_THREAD: usize = 4;
+
+/// Rows that share one pass over the panels: few enough to stay in the nearest cache beside a group of panels.
+pub(super) const ROW_BLOCK: usize = 64;
 
 /// A range of rows by a range of panels of a product.
 #[derive(Debug, Clone, PartialEq, Eq)]

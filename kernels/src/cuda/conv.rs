@@ -2,11 +2,12 @@
 
 use cudarc::driver::CudaFunction;
 
-use super::Cuda;
-use super::ops::{Args, TILE_THREADS, Tile};
+use super::device::Cuda;
+use super::launch::{Args, TILE_THREADS, Tile};
+use super::matrix::Matrix;
 use super::tensor::{CudaIndex, CudaState, Tensor};
-use super::weight::{Matrix, Weight};
-use crate::step_ops::StreamLevel;
+use super::weight::Weight;
+use crate::step::StreamLevel;
 
 /// Threads of a block of an f32 convolution, then rows and outputs of a thread.
 const THREADS: usize = 64;

@@ -1,17 +1,17 @@
 //! Mixture of experts: reads the weights of chosen experts only.
 
-use super::Cuda;
-use super::device::word;
-use super::ops::{Args, Tile, WARPS};
+use super::device::Cuda;
+use super::driver::word;
+use super::launch::{Args, Tile, WARP, WARPS};
+use super::matrix::{Matrix, MatrixKind};
 use super::tensor::Tensor;
-use super::weight::{Matrix, MatrixKind};
 use crate::cpu::quantised::IntegerFormat;
-use crate::ops::RouterShape;
+use crate::ops::Ops;
+use crate::shapes::RouterShape;
 
 /// Limits of the kernel's bits and lanes: experts, and choices of a row.
 const MOST_EXPERTS: usize = 1024;
 const MOST_CHOICES: usize = 32;
-const WARP: usize = 32;
 
 impl Cuda {
     pub(super) fn mixture(
@@ -63,7 +63,7 @@ impl Cuda {
             out
         };
         let wide = product(x, top_k, gate_up.0);
-        let narrow = crate::Ops::silu_mul(self, &wide);
+        let narrow = self.silu_mul(&wide);
         let result = product(&narrow, 1, down.0);
         let out = self.uninit_tensor(x.rows, down.0.outputs);
         let args = [result.at(), weights.at(), out.at(), top_k as u64, out.columns as u64];

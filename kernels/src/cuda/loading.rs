@@ -8,11 +8,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::driver::CudaEvent;
 
-use super::device::{Device, DeviceStream, Number, word};
+use super::driver::{Device, Number, word};
+use super::launch::{TILE_THREADS, bits};
 use super::memory::{DeviceMemory, PinnedBuffer};
-use super::ops::{TILE_THREADS, bits};
-use crate::ops::KernelError;
+use super::stream::DeviceStream;
 use crate::part::RandomDraw;
+use crate::weight::KernelError;
 
 /// Least number of copies of a matrix, so that filling and copying overlap; then the bounds of a copy's bytes.
 const PARTS: usize = 8;

@@ -1,154 +1,45 @@
-//! [`Ops`]: each operation is a kernel or a copy on the stream. Numbers from the host become a row spec of their own.
+//! [`Ops`] on a CUDA device: each operation is a kernel or a copy on the stream.
 
-use std::sync::Arc;
-
-use super::memory::{Buffer, DeviceMemory};
+use super::device::Cuda;
+use super::graphs::Graphs;
+use super::launch::{SIZE, TILE_THREADS, WARP, WARPS, bits};
+use super::step::LaunchedStep;
 use super::tensor::{CudaBatch, CudaIndex, CudaState, Tensor};
-use super::weight::{Matrix, MatrixKind, Weight};
-use super::{Cuda, device};
-use crate::cpu::quantised::IntegerFormat;
-use crate::ops::{
-    AttentionShape, KernelError, Ops, RawTensor, RouterShape, SampleParams, SequenceRows, StateSpec, WeightFormat,
-    WeightLayout,
-};
-use crate::part::WeightPart;
-use crate::row_spec::SpecLayout;
-use crate::step_ops::StepOps;
-
-/// Threads of a block of element-wise kernels.
-pub(super) const TILE_THREADS: usize = 128;
-/// Warps of a block in kernels with one output or group for each warp.
-pub(super) const WARPS: usize = 4;
-pub(super) const WARP: usize = 32;
-/// Bytes of a number.
-const SIZE: usize = size_of::<f32>();
-/// Threads of a block that samples an id.
-const SAMPLE_THREADS: usize = 256;
-
-/// Tile of a block of [`TILE_THREADS`] on tensor cores: rows and outputs, as in `kernels/cuda/mma.cuh`.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Tile {
-    pub(super) rows: usize,
-    pub(super) outputs: usize,
-}
-
-impl Tile {
-    pub(super) const FEW: Self = Self { rows: 8, outputs: 16 };
-    pub(super) const MANY: Self = Self { rows: 64, outputs: 32 };
-
-    /// Returns the tile for `rows` rows; both tiles give a row the same bits.
-    pub(super) fn of(rows: usize) -> Self {
-        if rows <= Self::FEW.rows { Self::FEW } else { Self::MANY }
-    }
-
-    /// Grid with one block for each tile.
-    pub(super) fn grid(self, rows: usize, outputs: usize) -> (usize, usize) {
-        (rows.div_ceil(self.rows), outputs.div_ceil(self.outputs))
-    }
-}
-
-impl Cuda {
-    /// Returns an uninitialised tensor.
-    pub(super) fn uninit_tensor(&self, rows: usize, columns: usize) -> Tensor {
-        Tensor::new(self.arena.words(rows * columns), rows, columns)
-    }
-
-    /// Returns uninitialised words.
-    pub(super) fn uninit_words(&self, len: usize) -> Buffer {
-        self.arena.words(len)
-    }
-
-    /// Launches a kernel with a thread for each of `count` numbers; `count` is its last parameter.
-    pub(super) fn each(&self, kernel: &cudarc::driver::CudaFunction, count: usize, args: &[u64]) {
-        let mut all = [0; 8];
-        all[..args.len()].copy_from_slice(args);
-        all[args.len()] = u64::from(device::word(count));
-        self.queue.launch(kernel, (count.div_ceil(TILE_THREADS), 1), TILE_THREADS, 0, &mut all[..=args.len()]);
-    }
-
-    /// Computes `x Wᵀ + b`; `bias` is an address, 0 for none.
-    pub(super) fn product(&self, x: &Tensor, weight: &Matrix, bias: u64) -> Tensor {
-        let kernels = self.queue.kernels();
-        assert_eq!(x.columns, weight.columns, "the weight has another input");
-        let out = self.uninit_tensor(x.rows, weight.outputs);
-        // One row or four for each warp, or one tile for each block: the kernels for few rows and for many sum in the same order.
-        let (few, many) = match &weight.kind {
-            MatrixKind::F32 => (&kernels.product_f32, &kernels.product4_f32),
-            MatrixKind::Bf16 => (&kernels.product_bf16, &kernels.product_rows_bf16),
-            MatrixKind::Integers(IntegerFormat::Eight, _) => (&kernels.product_i8, &kernels.product4_i8),
-            MatrixKind::Integers(IntegerFormat::Four, _) => (&kernels.product_i4, &kernels.product4_i4),
-        };
-        let (kernel, grid) = if weight.kind.is_bf16() {
-            let tile = Tile::of(x.rows);
-            (if tile == Tile::FEW { few } else { many }, tile.grid(x.rows, weight.outputs))
-        } else {
-            let (kernel, rows) = if x.rows <= 1 { (few, 1) } else { (many, 4) };
-            (kernel, (x.rows.div_ceil(rows), weight.outputs.div_ceil(WARPS)))
-        };
-        let sizes = [x.rows, x.columns, weight.pitch, weight.outputs].map(|n| n as u64);
-        let mut args = Args::of(&[x.at(), weight.memory.at]);
-        args.extend(weight.kind.scales().as_slice());
-        args.extend(&[bias, out.at()]);
-        args.extend(&sizes);
-        self.queue.launch(kernel, grid, WARPS * WARP, 0, args.all());
-        out
-    }
-
-    /// Gathers rows of a table or of state by index.
-    pub(super) fn gathered(&self, from: u64, is_bf16: bool, columns: usize, at: &CudaIndex) -> Tensor {
-        let kernels = self.queue.kernels();
-        let kernel = if is_bf16 { &kernels.gather_rows_bf16 } else { &kernels.gather_rows_f32 };
-        let out = self.uninit_tensor(at.len, columns);
-        self.each(kernel, out.len(), &[from, at.at(), out.at(), columns as u64]);
-        out
-    }
-
-    /// Uploads a list from the host.
-    fn list(&self, numbers: &[u32]) -> CudaIndex {
-        let buffer = self.uninit_words(numbers.len());
-        self.queue.write(buffer.at(), numbers);
-        CudaIndex::new(buffer, numbers.len())
-    }
-}
+use super::weight::Weight;
+use crate::checked_parts::CheckedParts;
+use crate::ops::{Ops, StepFn};
+use crate::row_spec::{BatchSection, NO_ROW, RowSpec, SpecSection};
+use crate::shapes::{AttentionShape, NO_ID, RouterShape, StateSpec};
+use crate::step::{self, ReadBack, StepKey, StreamLevel};
+use crate::weight::KernelError;
 
 impl Ops for Cuda {
     type T = Tensor;
-    type Ids = CudaIndex;
     type Weight = Weight;
     type State = CudaState;
     type Batch = CudaBatch;
-
-    fn weight(&self, layout: WeightLayout, parts: &[RawTensor<'_>]) -> Result<Weight, KernelError> {
-        self.weight_in_format(layout, WeightFormat::Float, parts)
-    }
-
-    fn weight_in_format(
-        &self,
-        layout: WeightLayout,
-        format: WeightFormat,
-        parts: &[RawTensor<'_>],
-    ) -> Result<Weight, KernelError> {
-        self.weight_from_parts(layout, format, &parts.iter().copied().map(WeightPart::Stored).collect::<Vec<_>>())
-    }
-
-    fn weight_from_parts(
-        &self,
-        layout: WeightLayout,
-        format: WeightFormat,
-        parts: &[WeightPart<'_>],
-    ) -> Result<Weight, KernelError> {
-        Weight::new(&self.loader(), layout, format, parts)
-    }
+    type Spec = CudaIndex;
+    type Index = CudaIndex;
+    type Ticket = LaunchedStep;
 
     fn with_own_buffers(&self) -> Self {
-        // The driver made a stream of this device before, so a failure now means that the machine has too little memory.
-        let own = Self::on(Arc::clone(self.queue.device()), self.stager.clone());
-        let own = own.unwrap_or_else(|error| panic!("{error}"));
-        if self.graphs.is_some() { own.with_graphs() } else { own }
+        self.with_own_stream()
+    }
+
+    fn eager_steps(&self) -> Option<u64> {
+        self.graphs.as_ref().map(Graphs::eager)
+    }
+
+    fn bucket(&self, rows: usize) -> usize {
+        step::bucket(rows)
+    }
+
+    fn weight(&self, parts: &CheckedParts<'_>) -> Result<Weight, KernelError> {
+        Weight::new(&self.loader(), parts)
     }
 
     fn state(&self, spec: StateSpec) -> CudaState {
-        let zeros = |bytes| DeviceMemory::zeros(&self.queue, bytes);
+        let zeros = |bytes| self.queue.zeroed_memory(bytes);
         match spec {
             StateSpec::KeyValue { blocks, block_len, width } => {
                 let bytes = blocks * block_len * width * SIZE;
@@ -164,12 +55,6 @@ impl Ops for Cuda {
         }
     }
 
-    fn reset(&self, state: &mut CudaState, slot: usize) {
-        if let CudaState::TokenMask { flags, vocabulary } = state {
-            self.queue.clear(flags.at + (slot * *vocabulary) as u64, *vocabulary);
-        }
-    }
-
     fn copy_block(&self, state: &mut CudaState, from: u32, to: u32) {
         let CudaState::KeyValue { keys, values, block_len, width } = state else {
             panic!("attention needs keys and values, got {}", state.kind())
@@ -181,15 +66,6 @@ impl Ops for Cuda {
         }
     }
 
-    fn batch(&self, sequences: &[SequenceRows<'_>]) -> CudaBatch {
-        let mut layout = SpecLayout::default();
-        let table = sequences.iter().map(|sequence| sequence.table.len()).max().unwrap_or(0);
-        let at = layout.batch(sequences.iter().map(|sequence| sequence.rows).sum(), sequences.len(), table);
-        let mut spec = layout.spec();
-        spec.set_batch(at, sequences, 0);
-        self.batch_at(&self.upload(&spec), at)
-    }
-
     fn tensor(&self, values: Vec<f32>, columns: usize) -> Tensor {
         let rows = values.len().checked_div(columns).unwrap_or(0);
         assert_eq!(rows * columns, values.len(), "values do not fill whole rows");
@@ -198,37 +74,57 @@ impl Ops for Cuda {
         tensor
     }
 
-    fn ids(&self, ids: &[u32]) -> CudaIndex {
-        self.list(ids)
-    }
-
     fn read(&self, x: &Tensor) -> Vec<f32> {
         let mut values = vec![0.0; x.len()];
         self.queue.read(x.at(), &mut values);
         values
     }
 
-    fn read_ids(&self, ids: &CudaIndex) -> Vec<u32> {
-        self.read_index(ids)
-    }
-
     fn rows(&self, x: &Tensor) -> usize {
         x.rows
     }
 
-    fn address(&self, x: &Tensor) -> usize {
-        x.at() as usize
+    fn launch(&self, key: StepKey, spec: &RowSpec, step: StepFn<'_, Self>) -> LaunchedStep {
+        match &self.graphs {
+            Some(graphs) => self.launch_captured(graphs, key, spec, step),
+            None => self.launch_eager(spec, step),
+        }
+    }
+
+    fn collect(&self, ticket: LaunchedStep, back: &mut ReadBack) {
+        ticket.collect(back);
+    }
+
+    fn upload(&self, spec: &RowSpec) -> CudaIndex {
+        let words = self.uninit_words(spec.words().len());
+        self.queue.write(words.at(), spec.words());
+        CudaIndex::new(words, spec.words().len())
+    }
+
+    fn index(&self, spec: &CudaIndex, at: SpecSection) -> CudaIndex {
+        let range = at.range();
+        assert!(range.end <= spec.len, "a list of another layout");
+        CudaIndex { words: spec.words.clone(), start: range.start, len: range.len() }
+    }
+
+    fn floats(&self, spec: &CudaIndex, at: SpecSection, columns: usize) -> Tensor {
+        let from = self.index(spec, at);
+        let rows = from.len.checked_div(columns).unwrap_or(0);
+        assert_eq!(rows * columns, from.len, "values do not fill whole rows");
+        let out = self.uninit_tensor(rows, columns);
+        self.queue.copy(out.at(), from.at(), size_of::<f32>() * from.len);
+        out
+    }
+
+    fn batch_at(&self, spec: &CudaIndex, at: BatchSection) -> CudaBatch {
+        let words = self.index(spec, at.words());
+        CudaBatch { sequences: words.len / at.stride(), stride: at.stride(), words }
     }
 
     fn copy(&self, x: &Tensor) -> Tensor {
         let out = self.uninit_tensor(x.rows, x.columns);
         self.queue.copy(out.at(), x.at(), x.len() * SIZE);
         out
-    }
-
-    fn gather(&self, x: &Tensor, at: &[usize]) -> Tensor {
-        let numbers: Vec<u32> = at.iter().map(|&row| device::word(row)).collect();
-        self.gathered(x.at(), false, x.columns, &self.list(&numbers))
     }
 
     fn concat(&self, parts: &[&Tensor]) -> Tensor {
@@ -243,9 +139,54 @@ impl Ops for Cuda {
         out
     }
 
-    fn embed(&self, table: &Weight, ids: &CudaIndex) -> Tensor {
+    fn narrow(&self, x: &Tensor, start: usize, length: usize) -> Tensor {
+        assert!(start + length <= x.columns, "columns that are not there");
+        let out = self.uninit_tensor(x.rows, length);
+        let sizes = [x.columns, start, length].map(|n| n as u64);
+        self.each(&self.queue.kernels().narrow_f32, out.len(), &[x.at(), out.at(), sizes[0], sizes[1], sizes[2]]);
+        out
+    }
+
+    fn reshape(&self, x: Tensor, columns: usize) -> Tensor {
+        let rows = x.len() / columns;
+        assert_eq!(rows * columns, x.len(), "values do not fill whole rows");
+        Tensor::new(x.data, rows, columns)
+    }
+
+    fn gather_at(&self, x: &Tensor, at: &CudaIndex) -> Tensor {
+        self.gathered(x.at(), false, x.columns, at)
+    }
+
+    fn scatter_at(&self, x: Tensor, at: &CudaIndex, rows: &Tensor) -> Tensor {
+        assert_eq!(x.columns, rows.columns, "widths differ");
+        self.scatter(x.at(), x.columns, at, rows);
+        x
+    }
+
+    fn embed_at(&self, table: &Weight, ids: &CudaIndex) -> Tensor {
+        // One value marks both "no row" and "no id".
+        const { assert!(NO_ROW == NO_ID) };
         let table = table.table();
         self.gathered(table.memory.at, table.kind.is_bf16(), table.columns, ids)
+    }
+
+    fn store(&self, state: &mut CudaState, at: &CudaIndex, rows: &Tensor) {
+        let (to, columns) = state.rows();
+        assert_eq!(columns, rows.columns, "widths differ");
+        self.scatter(to, columns, at, rows);
+    }
+
+    fn load(&self, state: &CudaState, at: &CudaIndex) -> Tensor {
+        let (from, columns) = state.rows();
+        self.gathered(from, false, columns, at)
+    }
+
+    fn overlay(&self, x: Tensor, state: &CudaState, at: &CudaIndex) -> Tensor {
+        let (from, columns) = state.rows();
+        assert_eq!(columns, x.columns, "widths differ");
+        let count = at.len.min(x.rows) * columns;
+        self.each(&self.queue.kernels().overlay_rows_f32, count, &[from, at.at(), x.at(), columns as u64]);
+        x
     }
 
     fn linear(&self, x: &Tensor, weight: &Weight, bias: Option<&Weight>) -> Tensor {
@@ -255,14 +196,6 @@ impl Ops for Cuda {
             bias.vector().memory.at
         });
         self.product(x, weight, bias)
-    }
-
-    fn narrow(&self, x: &Tensor, start: usize, length: usize) -> Tensor {
-        assert!(start + length <= x.columns, "columns that are not there");
-        let out = self.uninit_tensor(x.rows, length);
-        let sizes = [x.columns, start, length].map(|n| n as u64);
-        self.each(&self.queue.kernels().narrow_f32, out.len(), &[x.at(), out.at(), sizes[0], sizes[1], sizes[2]]);
-        out
     }
 
     fn add(&self, x: Tensor, y: &Tensor) -> Tensor {
@@ -286,6 +219,11 @@ impl Ops for Cuda {
 
     fn scale_all(&self, x: Tensor, by: f32) -> Tensor {
         self.each(&self.queue.kernels().scale_all_f32, x.len(), &[x.at(), bits(by)]);
+        x
+    }
+
+    fn clamp(&self, x: Tensor, low: f32, high: f32) -> Tensor {
+        self.each(&self.queue.kernels().clamp_f32, x.len(), &[x.at(), bits(low), bits(high)]);
         x
     }
 
@@ -315,12 +253,6 @@ impl Ops for Cuda {
         x
     }
 
-    fn silu_mul(&self, x: &Tensor) -> Tensor {
-        let out = self.uninit_tensor(x.rows, x.columns / 2);
-        self.each(&self.queue.kernels().silu_mul_f32, out.len(), &[x.at(), out.at(), out.columns as u64]);
-        out
-    }
-
     fn gelu(&self, x: Tensor) -> Tensor {
         self.each(&self.queue.kernels().gelu_f32, x.len(), &[x.at()]);
         x
@@ -331,17 +263,10 @@ impl Ops for Cuda {
         x
     }
 
-    fn snake(&self, x: Tensor, alpha: &Weight, beta: &Weight) -> Tensor {
-        let (alpha, beta) = (alpha.vector(), beta.vector());
-        assert!(alpha.len == x.columns && beta.len == x.columns, "a snake of another width");
-        let args = [x.at(), alpha.memory.at, beta.memory.at, x.columns as u64];
-        self.each(&self.queue.kernels().snake_f32, x.len(), &args);
-        x
-    }
-
-    fn clamp(&self, x: Tensor, low: f32, high: f32) -> Tensor {
-        self.each(&self.queue.kernels().clamp_f32, x.len(), &[x.at(), bits(low), bits(high)]);
-        x
+    fn silu_mul(&self, x: &Tensor) -> Tensor {
+        let out = self.uninit_tensor(x.rows, x.columns / 2);
+        self.each(&self.queue.kernels().silu_mul_f32, out.len(), &[x.at(), out.at(), out.columns as u64]);
+        out
     }
 
     fn sigmoid_gate(&self, y: Tensor, gate: &Tensor) -> Tensor {
@@ -351,8 +276,16 @@ impl Ops for Cuda {
         y
     }
 
+    fn snake(&self, x: Tensor, alpha: &Weight, beta: &Weight) -> Tensor {
+        let (alpha, beta) = (alpha.vector(), beta.vector());
+        assert!(alpha.len == x.columns && beta.len == x.columns, "a snake of another width");
+        let args = [x.at(), alpha.memory.at, beta.memory.at, x.columns as u64];
+        self.each(&self.queue.kernels().snake_f32, x.len(), &args);
+        x
+    }
+
     fn rotary(&self, x: Tensor, batch: &CudaBatch, head_dim: usize, theta: f32) -> Tensor {
-        let frequencies = self.queue.frequencies(head_dim, theta);
+        let frequencies = self.frequencies.get(&self.queue, head_dim, theta);
         let sizes = [batch.sequences, batch.stride, x.columns, head_dim].map(|n| n as u64);
         let args = &mut [x.at(), batch.words.at(), frequencies.at, sizes[0], sizes[1], sizes[2], sizes[3]];
         self.queue.launch(&self.queue.kernels().rotary_f32, (x.rows, 1), TILE_THREADS, 0, args);
@@ -368,39 +301,11 @@ impl Ops for Cuda {
         batch: &CudaBatch,
         shape: AttentionShape,
     ) -> Tensor {
-        let CudaState::KeyValue { keys, values, block_len, width } = cache else {
-            panic!("attention needs keys and values, got {}", cache.kind())
-        };
-        let kernels = self.queue.kernels();
-        assert!(shape.head_dim <= MAX_HEAD_DIM, "a head has at most {MAX_HEAD_DIM} numbers");
-        assert_eq!((k.columns, v.columns, q.columns), (*width, *width, shape.heads * shape.head_dim), "widths differ");
-        let [sequences, stride] = [batch.sequences as u64, batch.stride as u64];
-        let sizes = [*width as u64, *block_len as u64];
-        let words = batch.words.at();
-        let store = &mut [k.at(), v.at(), keys.at, values.at, words, sequences, stride, sizes[0], sizes[1]];
-        self.queue.launch(&kernels.store_keys_f32, (k.rows, 1), TILE_THREADS, 0, store);
-        let out = self.uninit_tensor(q.rows, q.columns);
-        let group = (shape.heads / shape.kv_heads) as u64;
-        let window = shape.window.map_or(u64::from(u32::MAX), |window| window as u64);
-        let [dim, scale] = [shape.head_dim as u64, bits(scale(shape.head_dim))];
-        let args = &mut [
-            q.at(),
-            keys.at,
-            values.at,
-            words,
-            out.at(),
-            sequences,
-            stride,
-            group,
-            sizes[0],
-            sizes[1],
-            dim,
-            window,
-            scale,
-        ];
-        let shared = attention_bytes(shape.head_dim);
-        self.queue.launch(&kernels.attention_f32, (q.rows, shape.heads), WARPS * WARP, shared, args);
-        out
+        self.cached_attention((q, k, v), cache, batch, shape)
+    }
+
+    fn segment_attention_at(&self, q: &Tensor, k: &Tensor, v: &Tensor, segments: &CudaIndex, heads: usize) -> Tensor {
+        self.within_segments(q, k, v, segments, heads)
     }
 
     fn experts(&self, x: &Tensor, router: &Weight, gate_up: &Weight, down: &Weight, spec: RouterShape) -> Tensor {
@@ -411,97 +316,63 @@ impl Ops for Cuda {
         self.pixels(x, images, (height, width), weight, bias)
     }
 
-    fn reshape(&self, x: Tensor, columns: usize) -> Tensor {
-        let rows = x.len() / columns;
-        assert_eq!(rows * columns, x.len(), "values do not fill whole rows");
-        Tensor::new(x.data, rows, columns)
-    }
-
-    fn sample(
+    fn conv1d_at(
         &self,
-        logits: &Tensor,
-        params: &[SampleParams],
-        allowed_mask: Option<&Weight>,
-        output_mask: Option<&mut CudaState>,
-    ) -> CudaIndex {
-        let mut layout = SpecLayout::default();
-        let at = layout.samples(params.len());
-        let mut spec = layout.spec();
-        spec.set_samples(at, params);
-        self.sample_at(logits, &self.index(&self.upload(&spec), at.words()), allowed_mask, output_mask)
-    }
-}
-
-/// Largest head width: the kernel's register limit.
-pub(super) const MAX_HEAD_DIM: usize = 256;
-
-/// Factor of attention scores.
-pub(super) fn scale(head_dim: usize) -> f32 {
-    1.0 / (head_dim as f32).sqrt()
-}
-
-/// Bytes of shared memory of a block of attention.
-pub(super) fn attention_bytes(head_dim: usize) -> usize {
-    WARPS * (head_dim + 2) * SIZE
-}
-
-/// Parameters of a kernel, in order.
-#[derive(Default)]
-pub(super) struct Args {
-    all: [u64; MOST_ARGS],
-    count: usize,
-}
-
-/// Largest number of parameters of a kernel.
-const MOST_ARGS: usize = 20;
-
-impl Args {
-    pub(super) fn of(some: &[u64]) -> Self {
-        let mut args = Self::default();
-        args.extend(some);
-        args
+        x: &Tensor,
+        weight: &Weight,
+        bias: &Weight,
+        tail: &mut CudaState,
+        streams: &StreamLevel<CudaIndex>,
+    ) -> Tensor {
+        self.causal(x, weight, bias, tail, streams)
     }
 
-    pub(super) fn extend(&mut self, more: &[u64]) {
-        self.all[self.count..][..more.len()].copy_from_slice(more);
-        self.count += more.len();
+    fn conv_transpose1d_at(
+        &self,
+        x: &Tensor,
+        weight: &Weight,
+        bias: &Weight,
+        tail: &mut CudaState,
+        streams: &StreamLevel<CudaIndex>,
+    ) -> Tensor {
+        self.transposed(x, weight, bias, tail, streams)
     }
 
-    pub(super) fn all(&mut self) -> &mut [u64] {
-        &mut self.all[..self.count]
+    fn segment_conv1d_at(&self, x: &Tensor, weight: &Weight, bias: &Weight, segments: &CudaIndex) -> Tensor {
+        self.centred(x, weight, bias, segments)
     }
-}
 
-/// Converts a float to a kernel parameter.
-pub(super) fn bits(number: f32) -> u64 {
-    u64::from(number.to_bits())
-}
+    fn segment_snake_at(
+        &self,
+        x: &Tensor,
+        alpha: &Weight,
+        beta: &Weight,
+        filter: &Weight,
+        segments: &CudaIndex,
+    ) -> Tensor {
+        self.resampled_snake(x, (alpha, beta), filter, segments)
+    }
 
-impl Cuda {
-    /// Samples ids with the parameters of a row spec.
-    pub(super) fn sample_ids(
+    fn sample_at(
         &self,
         logits: &Tensor,
         params: &CudaIndex,
         allowed_mask: Option<&Weight>,
         output_mask: Option<&mut CudaState>,
     ) -> CudaIndex {
-        const PARAMS: usize = 6;
-        // One row for each set of parameters: a bucket has them for all of its rows.
-        let rows = logits.rows.min(params.len / PARAMS);
-        let allowed = allowed_mask.map_or(0, |mask| {
-            assert_eq!(mask.vector().len, logits.columns, "a mask of another vocabulary");
-            mask.vector().memory.at
-        });
-        let history = output_mask.map_or(0, |state| {
-            let (at, vocabulary) = state.mask();
-            assert_eq!(vocabulary, logits.columns, "a history of another vocabulary");
-            at
-        });
-        let (ids, work) = (self.uninit_words(rows), self.uninit_words(rows * logits.columns));
-        let args = &mut [logits.at(), params.at(), allowed, history, work.at(), ids.at(), logits.columns as u64];
-        let kernel = &self.queue.kernels().choose_rows;
-        self.queue.launch(kernel, (rows, 1), SAMPLE_THREADS, SAMPLE_THREADS * SIZE, args);
-        CudaIndex::new(ids, rows)
+        self.sample_ids(logits, params, allowed_mask, output_mask)
+    }
+
+    fn reset_at(&self, state: &mut CudaState, slots: &CudaIndex) {
+        let (flags, vocabulary) = state.mask();
+        self.each(&self.queue.kernels().clear_rows_u8, slots.len * vocabulary, &[flags, slots.at(), vocabulary as u64]);
+    }
+}
+
+impl Cuda {
+    /// Copies row `i` of `rows` to row `at[i]` of the rows at address `to`.
+    fn scatter(&self, to: u64, columns: usize, at: &CudaIndex, rows: &Tensor) {
+        let count = at.len.min(rows.rows) * columns;
+        self.each(&self.queue.kernels().scatter_rows_f32, count, &[rows.at(), at.at(), to, columns as u64]);
     }
 }

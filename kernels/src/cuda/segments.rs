@@ -1,10 +1,10 @@
 //! Operations within consecutive segments of rows.
 
-use super::Cuda;
-use super::ops::{Args, MAX_HEAD_DIM, TILE_THREADS, Tile, WARP, WARPS, attention_bytes, bits, scale};
+use super::device::Cuda;
+use super::launch::{Args, MAX_HEAD_DIM, TILE_THREADS, Tile, WARP, WARPS, attention_bytes, bits, scale};
 use super::tensor::{CudaIndex, Tensor};
 use super::weight::Weight;
-use crate::step_ops::FILTER_TAPS;
+use crate::shapes::FILTER_TAPS;
 
 /// Rows that a thread computes in the snake at twice the rate.
 const RUN: usize = 8;

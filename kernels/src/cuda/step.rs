@@ -1,18 +1,18 @@
-//! [`StepOps`]: operations over an uploaded row spec, and whole steps.
+//! Whole steps: eager launches, capture, replay, and read-back.
 
 use std::sync::Arc;
 
 use cudarc::driver::CudaEvent;
 
-use super::Cuda;
-use super::device::DeviceStream;
-use super::graphs::Graphs;
-use super::memory::{Buffer, EventPool, HostPool, PinnedBuffer};
-use super::tensor::{CudaBatch, CudaIndex, CudaState, Tensor};
-use super::weight::Weight;
-use crate::ops::NO_ID;
-use crate::row_spec::{BatchSection, NO_ROW, RowSpec, SpecSection};
-use crate::step_ops::{self, ReadBack, StepFn, StepKey, StepOps, StepOutputs, StreamLevel};
+use super::arena::{Buffer, EventPool, HostPool};
+use super::device::Cuda;
+use super::graphs::{Captured, Graphs, MAX_GRAPHS};
+use super::memory::PinnedBuffer;
+use super::stream::DeviceStream;
+use super::tensor::{CudaIndex, Tensor};
+use crate::ops::{StepFn, StepOutputs};
+use crate::row_spec::RowSpec;
+use crate::step::{ReadBack, StepKey};
 
 /// A launched step. It keeps its page-locked memory until it was waited for.
 pub struct LaunchedStep {
@@ -62,6 +62,17 @@ impl LaunchedStep {
         self.done = Some(event);
     }
 
+    /// Waits for this step, then fills `back` with its outputs.
+    pub(super) fn collect(mut self, back: &mut ReadBack) {
+        back.clear();
+        let ids = self.ids;
+        self.finish(|words| {
+            let (ids, numbers) = words.split_at(ids);
+            back.ids.extend_from_slice(ids);
+            back.numbers.extend(numbers.iter().map(|&bits| f32::from_bits(bits)));
+        });
+    }
+
     /// Waits for this step only, not for later launches; calls `read` on its outputs and returns the page-locked memory.
     fn finish(&mut self, read: impl FnOnce(&[u32])) {
         if let Some((up, down)) = self.pinned.take() {
@@ -91,161 +102,6 @@ impl Drop for LaunchedStep {
             self.queue.synchronize_ignoring_errors();
             drop(pinned);
         }
-    }
-}
-
-impl StepOps for Cuda {
-    type Spec = CudaIndex;
-    type Index = CudaIndex;
-    type Ticket = LaunchedStep;
-
-    fn bucket(&self, rows: usize) -> usize {
-        step_ops::bucket(rows)
-    }
-
-    fn upload(&self, spec: &RowSpec) -> CudaIndex {
-        let words = self.uninit_words(spec.words().len());
-        self.queue.write(words.at(), spec.words());
-        CudaIndex::new(words, spec.words().len())
-    }
-
-    fn index(&self, spec: &CudaIndex, at: SpecSection) -> CudaIndex {
-        let range = at.range();
-        assert!(range.end <= spec.len, "a list of another layout");
-        CudaIndex { words: spec.words.clone(), start: range.start, len: range.len() }
-    }
-
-    fn floats(&self, spec: &CudaIndex, at: SpecSection, columns: usize) -> Tensor {
-        let from = self.index(spec, at);
-        let rows = from.len.checked_div(columns).unwrap_or(0);
-        assert_eq!(rows * columns, from.len, "values do not fill whole rows");
-        let out = self.uninit_tensor(rows, columns);
-        self.queue.copy(out.at(), from.at(), size_of::<f32>() * from.len);
-        out
-    }
-
-    fn batch_at(&self, spec: &CudaIndex, at: BatchSection) -> CudaBatch {
-        let words = self.index(spec, at.words());
-        CudaBatch { sequences: words.len / at.stride(), stride: at.stride(), words }
-    }
-
-    fn read_index(&self, index: &CudaIndex) -> Vec<u32> {
-        let mut numbers = vec![0; index.len];
-        self.queue.read(index.at(), &mut numbers);
-        numbers
-    }
-
-    fn gather_at(&self, x: &Tensor, at: &CudaIndex) -> Tensor {
-        self.gathered(x.at(), false, x.columns, at)
-    }
-
-    fn scatter_at(&self, x: Tensor, at: &CudaIndex, rows: &Tensor) -> Tensor {
-        assert_eq!(x.columns, rows.columns, "widths differ");
-        self.scatter(x.at(), x.columns, at, rows);
-        x
-    }
-
-    fn embed_at(&self, table: &Weight, ids: &CudaIndex) -> Tensor {
-        // One value marks both "no row" and "no id".
-        const { assert!(NO_ROW == NO_ID) };
-        let table = table.table();
-        self.gathered(table.memory.at, table.kind.is_bf16(), table.columns, ids)
-    }
-
-    fn store(&self, state: &mut CudaState, at: &CudaIndex, rows: &Tensor) {
-        let (to, columns) = state.rows();
-        assert_eq!(columns, rows.columns, "widths differ");
-        self.scatter(to, columns, at, rows);
-    }
-
-    fn load(&self, state: &CudaState, at: &CudaIndex) -> Tensor {
-        let (from, columns) = state.rows();
-        self.gathered(from, false, columns, at)
-    }
-
-    fn overlay(&self, x: Tensor, state: &CudaState, at: &CudaIndex) -> Tensor {
-        let (from, columns) = state.rows();
-        assert_eq!(columns, x.columns, "widths differ");
-        let count = at.len.min(x.rows) * columns;
-        self.each(&self.queue.kernels().overlay_rows_f32, count, &[from, at.at(), x.at(), columns as u64]);
-        x
-    }
-
-    fn segment_attention_at(&self, q: &Tensor, k: &Tensor, v: &Tensor, segments: &CudaIndex, heads: usize) -> Tensor {
-        self.within_segments(q, k, v, segments, heads)
-    }
-
-    fn segment_conv1d_at(&self, x: &Tensor, weight: &Weight, bias: &Weight, segments: &CudaIndex) -> Tensor {
-        self.centred(x, weight, bias, segments)
-    }
-
-    fn segment_snake_at(
-        &self,
-        x: &Tensor,
-        alpha: &Weight,
-        beta: &Weight,
-        filter: &Weight,
-        segments: &CudaIndex,
-    ) -> Tensor {
-        self.resampled_snake(x, (alpha, beta), filter, segments)
-    }
-
-    fn conv1d_at(
-        &self,
-        x: &Tensor,
-        weight: &Weight,
-        bias: &Weight,
-        tail: &mut CudaState,
-        streams: &StreamLevel<CudaIndex>,
-    ) -> Tensor {
-        self.causal(x, weight, bias, tail, streams)
-    }
-
-    fn conv_transpose1d_at(
-        &self,
-        x: &Tensor,
-        weight: &Weight,
-        bias: &Weight,
-        tail: &mut CudaState,
-        streams: &StreamLevel<CudaIndex>,
-    ) -> Tensor {
-        self.transposed(x, weight, bias, tail, streams)
-    }
-
-    fn sample_at(
-        &self,
-        logits: &Tensor,
-        params: &CudaIndex,
-        allowed_mask: Option<&Weight>,
-        output_mask: Option<&mut CudaState>,
-    ) -> CudaIndex {
-        self.sample_ids(logits, params, allowed_mask, output_mask)
-    }
-
-    fn launch(&self, key: StepKey, spec: &RowSpec, step: StepFn<'_, Self>) -> LaunchedStep {
-        match &self.graphs {
-            Some(graphs) => graphs.launch(self, key, spec, step),
-            None => self.launch_eager(spec, step),
-        }
-    }
-
-    fn eager_steps(&self) -> Option<u64> {
-        self.graphs.as_ref().map(Graphs::eager)
-    }
-
-    fn collect(&self, mut ticket: LaunchedStep, back: &mut ReadBack) {
-        back.clear();
-        let ids = ticket.ids;
-        ticket.finish(|words| {
-            let (ids, numbers) = words.split_at(ids);
-            back.ids.extend_from_slice(ids);
-            back.numbers.extend(numbers.iter().map(|&bits| f32::from_bits(bits)));
-        });
-    }
-
-    fn reset_at(&self, state: &mut CudaState, slots: &CudaIndex) {
-        let (flags, vocabulary) = state.mask();
-        self.each(&self.queue.kernels().clear_rows_u8, slots.len * vocabulary, &[flags, slots.at(), vocabulary as u64]);
     }
 }
 
@@ -302,9 +158,46 @@ impl Cuda {
         (sizes, all)
     }
 
-    /// Copies row `i` of `rows` to row `at[i]` of the rows at address `to`.
-    fn scatter(&self, to: u64, columns: usize, at: &CudaIndex, rows: &Tensor) {
-        let count = at.len.min(rows.rows) * columns;
-        self.each(&self.queue.kernels().scatter_rows_f32, count, &[rows.at(), at.at(), to, columns as u64]);
+    /// Launches a step: replays its graph, or runs it eagerly and captures it.
+    pub(super) fn launch_captured(
+        &self,
+        graphs: &Graphs,
+        key: StepKey,
+        spec: &RowSpec,
+        step: StepFn<'_, Self>,
+    ) -> LaunchedStep {
+        let mut known = graphs.lock();
+        let words = spec.words().len();
+        let captured = known.graphs.get_mut(&key).filter(|captured| captured.words == words);
+        if let Some(Captured { graph, pinned, ids, numbers, .. }) = captured
+            && let Some((mut up, down)) = pinned.take()
+        {
+            up.words_mut()[..words].copy_from_slice(spec.words());
+            self.queue.replay(graph);
+            let mut ticket = self.ticket(PinnedOwner::Graph(graphs.clone(), key), (up, Some(down)), (*ids, *numbers));
+            ticket.record_end();
+            return ticket;
+        }
+        known.eager += 1;
+        let own = Self { arena: graphs.arena.clone(), ..self.clone() };
+        let ticket = own.launch_eager(spec, step);
+        graphs.check_returned();
+        if !known.graphs.contains_key(&key) && known.graphs.len() < MAX_GRAPHS {
+            known.graphs.insert(key, own.capture(words, ticket.sizes(), step));
+            graphs.check_returned();
+        }
+        ticket
+    }
+
+    /// Captures a step that was launched before, with a row spec of `words` words and `ids` and `numbers` outputs.
+    fn capture(&self, words: usize, (ids, numbers): (usize, usize), step: StepFn<'_, Self>) -> Captured {
+        let device = self.queue.device();
+        let (up, mut down) = (PinnedBuffer::new(device, words), PinnedBuffer::new(device, ids + numbers));
+        let capture = self.queue.begin_capture();
+        let (sizes, all) = self.enqueue_step(&up, words, step);
+        assert_eq!(sizes, (ids, numbers), "a step of one key gives out as much each time");
+        self.queue.download(&mut down, all.at(), ids + numbers);
+        drop(all);
+        Captured { graph: capture.end(), words, ids, numbers, pinned: Some((up, down)) }
     }
 }

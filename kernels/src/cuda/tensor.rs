@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::memory::{Buffer, DeviceMemory};
+use super::arena::Buffer;
+use super::memory::DeviceMemory;
 
 /// Activations: `[rows, columns]`, row-major, in single precision.
 pub struct Tensor {
@@ -24,6 +25,11 @@ impl Tensor {
     /// Address on the device.
     pub(super) fn at(&self) -> u64 {
         self.data.at()
+    }
+
+    /// Address on the device; a repeated step keeps it.
+    pub fn address(&self) -> usize {
+        self.at() as usize
     }
 }
 

@@ -5,11 +5,11 @@
 //! quantised here or as a checkpoint stores them. A row is whole groups; scales are `[outputs][groups]`.
 
 use super::loading::WeightLoader;
-use super::memory::DeviceMemory;
+use super::matrix::{Matrix, MatrixKind, VectorWeight};
 use super::weight_order::{PartRows, floats, integers, single, taps_outermost};
+use crate::checked_parts::CheckedParts;
 use crate::cpu::quantised::IntegerFormat;
-use crate::ops::{KernelError, WeightFormat, WeightLayout};
-use crate::part::WeightPart;
+use crate::weight::{KernelError, WeightLayout};
 
 /// A prepared weight, by layout.
 pub enum Weight {
@@ -58,61 +58,10 @@ pub enum Weight {
     },
 }
 
-/// Vector in single precision.
-pub struct VectorWeight {
-    pub(super) memory: DeviceMemory,
-    pub(super) len: usize,
-}
-
-/// A matrix `[outputs][pitch]`; the first `columns` of each row count, the rest is padding.
-pub struct Matrix {
-    pub(super) memory: DeviceMemory,
-    pub(super) kind: MatrixKind,
-    pub(super) outputs: usize,
-    pub(super) columns: usize,
-    pub(super) pitch: usize,
-}
-
-/// Number format of a matrix.
-pub enum MatrixKind {
-    /// Single precision, f32.
-    F32,
-    /// Half the memory: bf16.
-    Bf16,
-    /// Integers, with the memory of their scales.
-    Integers(IntegerFormat, DeviceMemory),
-}
-
-impl MatrixKind {
-    /// Address of the scales; `None` unless the numbers are integers.
-    pub(super) fn scales(&self) -> Option<u64> {
-        match self {
-            Self::Integers(_, scales) => Some(scales.at),
-            Self::F32 | Self::Bf16 => None,
-        }
-    }
-
-    /// True if the numbers are bf16.
-    pub(super) fn is_bf16(&self) -> bool {
-        matches!(self, Self::Bf16)
-    }
-}
-
 impl Weight {
-    pub(super) fn new(
-        loader: &WeightLoader<'_>,
-        layout: WeightLayout,
-        format: WeightFormat,
-        parts: &[WeightPart<'_>],
-    ) -> Result<Self, KernelError> {
-        check(layout, parts)?;
-        let (name, shape) = (parts[0].name(), parts[0].shape());
-        let stored = stored_bits(layout, parts)?;
-        // Tables keep their floating-point format: no kernel gathers integers.
-        let has_format = matches!(layout, WeightLayout::Linear | WeightLayout::Experts { .. } | WeightLayout::Table);
-        if format != WeightFormat::Float && !has_format {
-            return Err(KernelError::Format { name: name.to_owned(), layout, format });
-        }
+    /// Packs and uploads a weight. Tables keep their floating-point format: no kernel gathers integers.
+    pub(super) fn new(loader: &WeightLoader<'_>, checked: &CheckedParts<'_>) -> Result<Self, KernelError> {
+        let (layout, parts, name, shape) = (checked.layout(), checked.parts(), checked.name(), checked.shape());
         let rows = PartRows::new(parts);
         let matrix = match layout {
             WeightLayout::Vector => return Ok(Self::Vector(single(loader, name, &rows.widened())?)),
@@ -121,7 +70,7 @@ impl Weight {
                 let w: Vec<f32> = (0..taps * channels).map(|i| w[i % channels * taps + i / channels]).collect();
                 return Ok(Self::Depthwise { numbers: single(loader, name, &w)?, taps });
             }
-            WeightLayout::Linear | WeightLayout::Experts { .. } => match stored.or(IntegerFormat::of(format)) {
+            WeightLayout::Linear | WeightLayout::Experts { .. } => match IntegerFormat::of(checked.format()) {
                 Some(bits) => integers(loader, bits, &rows)?,
                 None => {
                     // A multiple of 16-byte loads.
@@ -203,58 +152,4 @@ impl Weight {
             other => panic!("experts are needed, not {}", other.kind()),
         }
     }
-}
-
-/// Integer size of stored parts; `None` for floating-point parts. All parts of a weight must have one size, and only matrices may have
-/// integers.
-fn stored_bits(layout: WeightLayout, parts: &[WeightPart<'_>]) -> Result<Option<IntegerFormat>, KernelError> {
-    let bits = |part: &WeightPart<'_>| match part {
-        WeightPart::Packed(tensor) => Some(tensor.packing.bits()),
-        WeightPart::Stored(_) | WeightPart::Drawn(_) => None,
-    };
-    let Some(packed) = parts.iter().find(|part| bits(part).is_some()) else { return Ok(None) };
-    let may = matches!(layout, WeightLayout::Linear | WeightLayout::Experts { .. });
-    if !may || parts.windows(2).any(|pair| bits(&pair[0]) != bits(&pair[1])) {
-        return Err(KernelError::Packed { name: packed.name().to_owned(), layout });
-    }
-    Ok(bits(packed).map(|bits| if bits == 4 { IntegerFormat::Four } else { IntegerFormat::Eight }))
-}
-
-/// Checks that the parts' shapes and sizes fit the layout.
-fn check(layout: WeightLayout, parts: &[WeightPart<'_>]) -> Result<(), KernelError> {
-    let wrong =
-        |name: &str, shape: &[usize]| KernelError::Shape { name: name.to_owned(), shape: shape.to_vec(), layout };
-    let first = parts.first().ok_or_else(|| wrong("", &[]))?;
-    let rank = match layout {
-        WeightLayout::Vector => 1,
-        WeightLayout::Linear | WeightLayout::Table | WeightLayout::Experts { .. } => 2,
-        WeightLayout::Conv1d { .. } | WeightLayout::Depthwise | WeightLayout::ConvTranspose1d { .. } => 3,
-        WeightLayout::Conv2d { .. } => 4,
-    };
-    for part in parts {
-        let shape = part.shape();
-        if shape.len() != rank || shape.contains(&0) || shape[1..] != first.shape()[1..] {
-            return Err(wrong(part.name(), shape));
-        }
-        match part {
-            WeightPart::Stored(tensor) => {
-                let expected = shape.iter().product::<usize>() * tensor.dtype.size();
-                if tensor.bytes.len() != expected {
-                    let (name, found) = (tensor.name.to_owned(), tensor.bytes.len());
-                    return Err(KernelError::Bytes { name, expected, found });
-                }
-            }
-            WeightPart::Packed(tensor) => tensor.check()?,
-            WeightPart::Drawn(_) => {}
-        }
-    }
-    let shape = first.shape();
-    let fits = match layout {
-        WeightLayout::Experts { per_expert } => per_expert > 0 && parts.len().is_multiple_of(per_expert),
-        WeightLayout::Depthwise => shape[1] == 1,
-        WeightLayout::ConvTranspose1d { stride, .. } => stride > 0 && (shape[2] == stride || shape[2] == 2 * stride),
-        WeightLayout::Conv2d { stride } => stride > 0 && shape[2..] == [3, 3],
-        WeightLayout::Vector | WeightLayout::Linear | WeightLayout::Table | WeightLayout::Conv1d { .. } => true,
-    };
-    if fits { Ok(()) } else { Err(wrong(first.name(), shape)) }
 }

@@ -1,11 +1,11 @@
 //! Reorders the numbers of parts for the kernels.
 
 use super::loading::WeightLoader;
-use super::weight::{Matrix, MatrixKind, VectorWeight};
+use super::matrix::{Matrix, MatrixKind, VectorWeight};
 use crate::cpu::groups::GROUP;
 use crate::cpu::quantised::{IntegerFormat, quantise_group};
-use crate::ops::{DType, KernelError, WeightLayout};
 use crate::part::{RandomDraw, WeightPart};
+use crate::weight::{DType, KernelError, WeightLayout};
 
 /// Rows of all parts, concatenated.
 pub(super) struct PartRows<'a> {
@@ -19,7 +19,7 @@ pub(super) struct PartRows<'a> {
 }
 
 impl<'a> PartRows<'a> {
-    /// Wraps parts that were checked.
+    /// Wraps the parts.
     pub(super) fn new(parts: &'a [WeightPart<'a>]) -> Self {
         let is_bf16 = |part: &WeightPart<'_>| match part {
             WeightPart::Stored(tensor) => tensor.dtype == DType::Bf16,

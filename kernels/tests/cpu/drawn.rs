@@ -6,10 +6,10 @@ use std::sync::Arc;
 use repartee_kernels::cpu::pool::Pool;
 use repartee_kernels::cpu::{Cpu, ProductWork};
 use repartee_kernels::random::uniform;
-use repartee_kernels::recording::RecordingOps;
 use repartee_kernels::{
     KernelError, Ops, RandomDraw, RandomTensor, RouterShape, WeightFormat, WeightLayout, WeightPart,
 };
+use repartee_kernels_testkit::host::HostOps;
 
 const FORMATS: [WeightFormat; 3] = [WeightFormat::Float, WeightFormat::Int8, WeightFormat::Int4];
 
@@ -76,11 +76,6 @@ fn every_layout_can_be_drawn() {
         let error = ops.weight_from_parts(layout, WeightFormat::Int4, &[part(1, shape)]).unwrap_err();
         assert!(matches!(error, KernelError::Format { .. }), "{error}");
     }
-    assert!(
-        RecordingOps::<Cpu>::default()
-            .weight_from_parts(WeightLayout::Linear, WeightFormat::Int4, &[part(1, &[4, 8])])
-            .is_ok()
-    );
 }
 
 /// Counts bytes of weights and multiply-adds, over all clones of a device.

@@ -4,6 +4,7 @@
 use repartee_kernels::cpu::{Cpu, Weight};
 use repartee_kernels::random::uniform;
 use repartee_kernels::{DType, KernelError, NO_ID, Ops, RawTensor, RouterShape, WeightFormat, WeightLayout};
+use repartee_kernels_testkit::host::HostOps;
 
 const INTEGERS: [WeightFormat; 2] = [WeightFormat::Int8, WeightFormat::Int4];
 
@@ -61,7 +62,7 @@ fn quantised_tables_stand_for_their_numbers() {
     let (shapes, parts) = ([[3, WIDTH], [4, WIDTH]], [&first, &second]);
     let parts = [0, 1].map(|i| part("t", DType::F32, parts[i], &shapes[i]));
     let table = ops.weight_in_format(WeightLayout::Table, WeightFormat::Int8, &parts).unwrap();
-    let found = ops.read(&ops.embed(&table, &ops.ids(&[6, 5, 4, 3, 2, 1, 0, NO_ID])));
+    let found = ops.read(&ops.embed_at(&table, &ops.list(&[6, 5, 4, 3, 2, 1, 0, NO_ID])));
     assert_eq!(found[7 * WIDTH..], [0.0; WIDTH]);
     for (entry, found) in values.chunks(WIDTH).rev().zip(found.chunks(WIDTH)) {
         let greatest = entry.iter().fold(0.0, |greatest: f32, value| value.abs().max(greatest));
@@ -92,7 +93,7 @@ fn mixtures_are_near_those_of_floats() {
     const HIDDEN: usize = 96;
     let ops = Cpu::default();
     let router = bytes(DType::F32, &numbers(6 * HIDDEN, 9));
-    let router = ops.weight(WeightLayout::Linear, &[part("r", DType::F32, &router, &[6, HIDDEN])]).unwrap();
+    let router = ops.stored_weight(WeightLayout::Linear, &[part("r", DType::F32, &router, &[6, HIDDEN])]).unwrap();
     let mixture = |format| {
         let gate_up = experts(&ops, format, &[40, HIDDEN], 2, 6, 100);
         let down = experts(&ops, format, &[HIDDEN, 40], 1, 6, 200);
@@ -135,5 +136,5 @@ fn bad_weights_are_refused_by_name() {
         KernelError::Format { name: "good".to_owned(), layout: WeightLayout::Table, format: WeightFormat::Int4 }
     );
     // Floating-point weights accept any number.
-    assert!(ops.weight(WeightLayout::Linear, &parts).is_ok());
+    assert!(ops.stored_weight(WeightLayout::Linear, &parts).is_ok());
 }

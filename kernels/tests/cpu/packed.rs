@@ -8,6 +8,7 @@ use repartee_kernels::random::uniform;
 use repartee_kernels::{
     DType, KernelError, Ops, PackedTensor, Packing, RawTensor, WeightFormat, WeightLayout, WeightPart,
 };
+use repartee_kernels_testkit::host::HostOps;
 
 /// Bytes of a matrix of random integers and scales.
 struct Stored {

@@ -13,9 +13,10 @@ use repartee_kernels::cpu::simd::SimdLevel;
 use repartee_kernels::cpu::{Cpu, KvFormat, Tensor, Weight};
 use repartee_kernels::random::uniform;
 use repartee_kernels::{
-    AttentionShape, DType, FILTER_TAPS, Ops, RawTensor, RouterShape, SequenceRows, SpecLayout, StateSpec, StepOps,
-    StreamLevel, StreamRows, WeightFormat, WeightLayout,
+    AttentionShape, DType, FILTER_TAPS, Ops, RawTensor, RouterShape, SequenceRows, SpecLayout, StateSpec, StreamLevel,
+    StreamRows, WeightFormat, WeightLayout,
 };
+use repartee_kernels_testkit::host::HostOps;
 
 const THREADS: [usize; 4] = [1, 2, 3, 7];
 

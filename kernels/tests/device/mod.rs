@@ -1,9 +1,16 @@
 //! Device of the contract tests: the processor, or with the feature `cuda` the CUDA device 0, which `make test-cuda` simulates.
 
 #[cfg(not(feature = "cuda"))]
-pub type Device = repartee_kernels::cpu::Cpu;
+#[allow(unused_imports, reason = "each test binary uses its part")]
+pub use repartee_kernels::cpu::{Cpu, Tensor};
 #[cfg(feature = "cuda")]
-pub type Device = repartee_kernels::cuda::Cuda;
+#[allow(unused_imports, reason = "each test binary uses its part")]
+pub use repartee_kernels::cuda::{Cuda, Tensor};
+
+#[cfg(not(feature = "cuda"))]
+pub type Device = Cpu;
+#[cfg(feature = "cuda")]
+pub type Device = Cuda;
 
 /// Opens the device.
 pub fn device() -> Device {

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use repartee_kernels::cpu::simd::SimdLevel;
 use repartee_kernels::cpu::{Cpu, KvFormat};
 use repartee_kernels::{AttentionShape, Ops, SequenceRows, StateSpec};
+use repartee_kernels_testkit::host::HostOps;
 
 use crate::{check, numbers};
 

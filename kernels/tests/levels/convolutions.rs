@@ -3,7 +3,8 @@
 use proptest::prelude::*;
 use repartee_kernels::cpu::simd::SimdLevel;
 use repartee_kernels::cpu::{Cpu, CpuState, Weight};
-use repartee_kernels::{DType, Ops, RawTensor, SpecLayout, StateSpec, StepOps, StreamLevel, StreamRows, WeightLayout};
+use repartee_kernels::{DType, Ops, RawTensor, SpecLayout, StateSpec, StreamLevel, StreamRows, WeightLayout};
+use repartee_kernels_testkit::host::HostOps;
 
 use crate::{check, numbers};
 
@@ -86,7 +87,7 @@ fn kind() -> impl Strategy<Value = Kind> {
 
 fn weight(ops: &Cpu, layout: WeightLayout, values: &[f32], shape: &[usize]) -> Weight {
     let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
-    ops.weight(layout, &[RawTensor { name: "weight", bytes: &bytes, dtype: DType::F32, shape }]).unwrap()
+    ops.stored_weight(layout, &[RawTensor { name: "weight", bytes: &bytes, dtype: DType::F32, shape }]).unwrap()
 }
 
 /// Runs `calls`, each a list of (slot, rows); returns the results by slot.

@@ -3,6 +3,7 @@
 use repartee_kernels::cpu::simd::SimdLevel;
 use repartee_kernels::cpu::{Cpu, math};
 use repartee_kernels::{DType, Ops, RawTensor, RouterShape, WeightLayout};
+use repartee_kernels_testkit::host::HostOps;
 
 use crate::numbers;
 
@@ -110,7 +111,7 @@ pub fn experts_take_the_lower_of_equals(level: SimdLevel) {
         };
         let parts: Vec<Vec<u8>> = (0..count).map(part).collect();
         let raw = |bytes| RawTensor { name: "w", bytes, dtype: DType::F32, shape };
-        ops.weight(layout, &parts.iter().map(|bytes| raw(bytes)).collect::<Vec<_>>()).unwrap()
+        ops.stored_weight(layout, &parts.iter().map(|bytes| raw(bytes)).collect::<Vec<_>>()).unwrap()
     };
     let mixture = |experts: usize| {
         let router = weight(WeightLayout::Linear, &[experts, HIDDEN], 1, 0.0);

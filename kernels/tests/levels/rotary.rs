@@ -3,6 +3,7 @@
 use repartee_kernels::cpu::Cpu;
 use repartee_kernels::cpu::simd::SimdLevel;
 use repartee_kernels::{Ops, SequenceRows};
+use repartee_kernels_testkit::host::HostOps;
 
 use crate::numbers;
 

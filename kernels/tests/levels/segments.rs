@@ -2,14 +2,15 @@
 
 use repartee_kernels::cpu::simd::SimdLevel;
 use repartee_kernels::cpu::{Cpu, CpuIndex, Weight};
-use repartee_kernels::{DType, FILTER_TAPS, Ops, RawTensor, SpecLayout, StepOps, WeightLayout};
+use repartee_kernels::{DType, FILTER_TAPS, Ops, RawTensor, SpecLayout, WeightLayout};
+use repartee_kernels_testkit::host::HostOps;
 
 use crate::{check, numbers};
 use proptest::prelude::*;
 
 fn weight(ops: &Cpu, layout: WeightLayout, values: &[f32], shape: &[usize]) -> Weight {
     let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
-    ops.weight(layout, &[RawTensor { name: "weight", bytes: &bytes, dtype: DType::F32, shape }]).unwrap()
+    ops.stored_weight(layout, &[RawTensor { name: "weight", bytes: &bytes, dtype: DType::F32, shape }]).unwrap()
 }
 
 /// Segments of the given lengths, with `padding` rows after them.

@@ -15,6 +15,7 @@ use repartee_kernels::cpu::gemm::{PackedWeight, StridedRows, multiply};
 use repartee_kernels::cpu::hardware_peaks::{PeakRate, float_peak};
 use repartee_kernels::cpu::pool::Pool;
 use repartee_kernels::{Ops, SampleParams, StateSpec, StreamRows};
+use repartee_kernels_testkit::host::HostOps;
 use repartee_report::ReportRow;
 use safetensors::SafeTensors;
 

@@ -26,6 +26,7 @@ const MAY_NEED: &[(&str, &[&str])] = &[
     ("repartee-engine-api", &[]),
     ("repartee-engine", &["repartee-engine-api", "repartee-kernels"]),
     ("repartee-kernels", &[]),
+    ("repartee-kernels-testkit", &["repartee-kernels"]),
     ("repartee-load", &["repartee-report"]),
     ("repartee-report", &[]),
     ("repartee-simcuda", &[]),

@@ -1,6 +1,8 @@
 //! Loads a model's tensors from a checkpoint, by the checkpoint's names.
 
-use repartee_kernels::{DType, Ops, RandomDraw, RandomTensor, RawTensor, WeightFormat, WeightLayout, WeightPart};
+use repartee_kernels::{
+    CheckedParts, DType, Ops, RandomDraw, RandomTensor, RawTensor, WeightFormat, WeightLayout, WeightPart,
+};
 
 use crate::checkpoint::{Checkpoint, TensorData, TensorView};
 use crate::models::load_error::LoadError;
@@ -54,7 +56,17 @@ impl<'a, O: Ops> Weights<'a, O> {
         for (name, shape) in &names {
             parts.push(part(name, shape, self.checkpoint.numbers(name, shape)?));
         }
-        Ok(self.ops.weight_from_parts(layout, format, &parts)?)
+        self.pack(layout, format, &parts)
+    }
+
+    /// Checks the parts of a weight and packs them for the device.
+    fn pack(
+        &self,
+        layout: WeightLayout,
+        format: WeightFormat,
+        parts: &[WeightPart<'_>],
+    ) -> Result<O::Weight, LoadError> {
+        Ok(self.ops.weight(&CheckedParts::new(layout, format, parts)?)?)
     }
 
     /// Loads `name`, a vector of `n` numbers.
@@ -75,11 +87,7 @@ impl<'a, O: Ops> Weights<'a, O> {
             TensorData::Drawn(draw) if self.checkpoint.is_skewed() => {
                 self.made(&whole, WeightLayout::Linear, &skewed(draw, out, input), &[out, input])
             }
-            numbers => Ok(self.ops.weight_from_parts(
-                WeightLayout::Linear,
-                WeightFormat::Float,
-                &[part(&whole, &[out, input], numbers)],
-            )?),
+            numbers => self.pack(WeightLayout::Linear, WeightFormat::Float, &[part(&whole, &[out, input], numbers)]),
         }
     }
 
@@ -136,7 +144,7 @@ impl<'a, O: Ops> Weights<'a, O> {
             }
             // Random numbers: their order does not matter.
             drawn @ TensorData::Drawn(_) => {
-                return Ok(self.ops.weight_from_parts(layout, format, &[part(&name, as_shape, drawn)])?);
+                return self.pack(layout, format, &[part(&name, as_shape, drawn)]);
             }
         };
         let item = bytes.len() / (rows * a * b);
@@ -149,7 +157,7 @@ impl<'a, O: Ops> Weights<'a, O> {
             }
         }
         let part = RawTensor { name: &name, bytes: &swapped, dtype, shape: as_shape };
-        Ok(self.ops.weight_in_format(layout, format, &[part])?)
+        self.pack(layout, format, &[WeightPart::Stored(part)])
     }
 
     /// Reads the numbers of `name`, a tensor of the given shape, for computations at load time.
@@ -171,7 +179,7 @@ impl<'a, O: Ops> Weights<'a, O> {
     ) -> Result<O::Weight, LoadError> {
         let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
         let part = RawTensor { name, bytes: &bytes, dtype: DType::F32, shape };
-        Ok(self.ops.weight(layout, &[part])?)
+        self.pack(layout, WeightFormat::Float, &[WeightPart::Stored(part)])
     }
 }
 

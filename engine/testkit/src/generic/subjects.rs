@@ -12,7 +12,7 @@ use repartee_engine::internals::{
 use repartee_engine::{EngineConfig, Source};
 use repartee_engine_api::{Command, EngineUsage, Recording, Respond, Role};
 use repartee_kernels::cpu::Cpu;
-use repartee_kernels::replay::ReplayOps;
+use repartee_kernels_testkit::replay::ReplayOps;
 
 use super::{Splitter, Subject};
 use crate::audio_encoder::Tensors;

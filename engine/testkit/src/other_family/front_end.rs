@@ -4,6 +4,7 @@ use repartee_engine::internals::weights::Weights;
 use repartee_engine::internals::{AudioRows, Encoder, FrontEnd, FrontEndStream, InputWindow, WindowInput};
 use repartee_kernels::Ops;
 use repartee_kernels::cpu::{Cpu, Weight};
+use repartee_kernels_testkit::host::HostOps;
 
 use super::HIDDEN;
 
@@ -126,7 +127,7 @@ impl Encoder for Encoding {
         }
         let ops = &self.ops;
         let rows = ops.linear(&ops.tensor(pairs, PAIR * FEATURES), &self.rows, None);
-        let rows = ops.add(rows, &ops.embed(&self.positions, &ops.ids(&places)));
+        let rows = ops.add(rows, &ops.embed_at(&self.positions, &ops.list(&places)));
         let mut first = 0;
         let mine = |count| {
             let at: Vec<usize> = (first..first + count).collect();

@@ -9,6 +9,7 @@ use repartee_engine::internals::{BatchEntry, EdgeKind, Outbox, RowKind, Runnable
 use repartee_kernels::cpu::{Cpu, Weight};
 use repartee_kernels::random::uniform;
 use repartee_kernels::{Ops, SpecLayout, StepOps};
+use repartee_kernels_testkit::host::HostOps;
 
 use super::{BOOK, CODES, FRAMES, HIDDEN, LATENT};
 
@@ -109,7 +110,7 @@ impl Refiner {
         let ops = &self.ops;
         let mut x = ops.linear(&ops.tensor(latents, LATENT), &self.latent, None);
         for codes in &codes {
-            x = ops.add(x, &ops.embed(&self.codes, &ops.ids(codes)));
+            x = ops.add(x, &ops.embed_at(&self.codes, &ops.list(codes)));
         }
         let qkv = ops.linear(&x, &self.qkv, None);
         let part = |at: usize| ops.narrow(&qkv, at * HIDDEN, HIDDEN);

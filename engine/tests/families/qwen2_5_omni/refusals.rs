@@ -70,7 +70,9 @@ fn configurations_that_are_not_built_are_named() {
             config["talker_config"]["use_sliding_window"] = true.into()
         }),
         // A mark that equals a code.
-        ("talker_config.tts_codec_end_token_id: 3", |config| config["talker_config"]["tts_codec_end_token_id"] = 3.into()),
+        ("talker_config.tts_codec_end_token_id: 3", |config| {
+            config["talker_config"]["tts_codec_end_token_id"] = 3.into()
+        }),
     ];
     for (expected, change) in cases {
         let message = with_config(change);

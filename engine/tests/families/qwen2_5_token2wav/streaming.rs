@@ -12,7 +12,7 @@ use repartee_engine_api::SessionError;
 use repartee_kernels::cpu::Cpu;
 use repartee_kernels::cpu::pool::Pool;
 use repartee_kernels::random::uniform;
-use repartee_kernels::replay::ReplayOps;
+use repartee_kernels_testkit::replay::ReplayOps;
 
 use super::{NAME, Token2Wav, Token2WavConfig, checkpoint, load, solve_windows, vocode, voice};
 use repartee_engine_testkit::Expected;

@@ -1,8 +1,12 @@
-//! Bidirectional attention within segments of rows; each head's keys are transposed as [`super`] reads them.
+//! Bidirectional attention within segments of rows; each head's keys are transposed as [`attend`] reads them.
 
 use std::ops::Range;
 
-use super::{Chunk, LANES, OutputPtr, Pool, QUERY_BLOCK, Query, Scratch, SimdLevel, attend, dispatch, split};
+use super::attend::{Chunk, QUERY_BLOCK, Query, Scratch, attend, split};
+use crate::cpu::kv_cache::LANES;
+use crate::cpu::output_ptr::OutputPtr;
+use crate::cpu::pool::Pool;
+use crate::cpu::simd::{SimdLevel, dispatch};
 
 /// Bidirectional attention within consecutive segments of rows, split over the pool if that pays.
 #[allow(clippy::too_many_arguments)]

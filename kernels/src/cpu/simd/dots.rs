@@ -1,6 +1,6 @@
 //! Integer dot products of a group of inputs with sixteen columns of a weight.
 
-use super::{Lanes, ScalarLanes};
+use super::lanes::{Lanes, ScalarLanes};
 
 /// Exact sums of sixteen columns over one group, in the layout of `quantised`.
 ///

@@ -4,7 +4,8 @@ pub mod peak;
 
 use std::arch::x86_64::*;
 
-use super::{Dots, Lanes};
+use super::dots::Dots;
+use super::lanes::Lanes;
 
 /// Prefetches into the nearest cache.
 #[inline(always)]

@@ -1,7 +1,7 @@
 //! `encoder` of the codec: samples to codes, Mimi's; after `Qwen3TTSTokenizerV2Encoder` and `MimiModel` of
 //! transformers 4.57.
 
-use repartee_kernels::{AttentionShape, Ops, SequenceRows, StateSpec, WeightLayout};
+use repartee_kernels::{AttentionShape, Ops, SequenceRows, SpecLayout, StateSpec, WeightLayout};
 
 use crate::models::load_error::LoadError;
 use crate::models::parts::rows::{ConvShape, HostConv, HostRows, Padding};
@@ -211,7 +211,11 @@ impl<O: Ops> SpeechEncoder<O> {
             };
         }
         let (rows, width) = (x.count(), x.width);
-        let batch = ops.batch(&[SequenceRows { table: &[0], position: 0, rows }]);
+        let mut layout = SpecLayout::default();
+        let at = layout.batch(rows, 1, 1);
+        let mut spec = layout.spec();
+        spec.set_batch(at, &[SequenceRows { table: &[0], position: 0, rows }], 0);
+        let batch = ops.batch_at(&ops.upload(&spec), at);
         let x = ops.tensor(x.data, width);
         let x = self.layers.iter().fold(x, |x, layer| layer.forward(ops, x, &batch, &self.config));
         self.downsample.causal(ops, &HostRows { width, data: ops.read(&x) }, Padding::Replicate)

@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 use std::hint::black_box;
 
-use crate::cpu::hardware_peaks::{ROUNDS, SUMS};
+use crate::cpu::simd::peak::{ROUNDS, SUMS};
 
 /// Runs multiply-adds of single precision in 512-bit registers.
 #[target_feature(enable = "avx512f")]

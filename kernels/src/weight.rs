@@ -1,4 +1,4 @@
-//! Weights as [`Ops`](super::Ops) takes them: number formats, layouts, and errors.
+//! Weights of a checkpoint: number formats, layouts, and errors.
 
 use thiserror::Error;
 
@@ -104,7 +104,7 @@ pub enum WeightFormat {
     Int4,
 }
 
-/// Reason for which a device refuses a weight.
+/// Reason for which a weight is refused.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum KernelError {
     /// A weight's shape does not fit its layout.
@@ -127,8 +127,8 @@ pub enum KernelError {
         /// Bytes of the weight.
         found: usize,
     },
-    /// The device lacks this format for weights of this layout.
-    #[error("{name}: this device cannot keep {layout:?} as {format:?}")]
+    /// Weights of this layout cannot have this format.
+    #[error("{name}: {layout:?} cannot be kept as {format:?}")]
     Format {
         /// Name of the weight.
         name: String,
@@ -136,12 +136,6 @@ pub enum KernelError {
         layout: WeightLayout,
         /// Format that was asked for.
         format: WeightFormat,
-    },
-    /// The device takes neither packed nor drawn parts.
-    #[error("{name}: this device takes floating-point weights of checkpoints, and quantises them itself")]
-    Origin {
-        /// Name of the weight.
-        name: String,
     },
     /// A part is stored as integers, but its layout or the parts beside it need floating-point numbers.
     #[error("{name}: is stored as integers, as {layout:?} cannot be, or not together with the parts beside it")]

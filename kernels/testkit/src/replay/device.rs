@@ -1,108 +1,102 @@
-//! A test device that replays recorded steps: it shows what a step relies on under graph capture.
-//!
-//! The first launch of a key calls the step and records every operation. Later launches replay the operations over their own row spec and
-//! never call the step. So a step that looks at values, counts on the host or keeps numbers of its own gives wrong results here.
-
-mod ops;
-mod step_ops;
+//! The replay device: values of a step by number, and recordings.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::step_ops::{ReadBack, StepKey, StepOps};
+use repartee_kernels::{Ops, RowSpec, StepKey};
 
 /// Bounds on the device that does the operations.
 pub trait Replayable:
-    StepOps<T: Send, Index: Send, Batch: Send, Spec: Send, Weight: Send + Sync, State: Send> + Send + Sync + 'static
+    Ops<T: Send, Index: Send, Batch: Send, Spec: Send, Weight: Send + Sync, State: Send> + Send + Sync + 'static
 {
 }
 
 impl<O> Replayable for O where
-    O: StepOps<T: Send, Index: Send, Batch: Send, Spec: Send, Weight: Send + Sync, State: Send> + Send + Sync + 'static
+    O: Ops<T: Send, Index: Send, Batch: Send, Spec: Send, Weight: Send + Sync, State: Send> + Send + Sync + 'static
 {
 }
 
 /// A device that records and replays steps; see the module's description. Clones share their recordings.
 pub struct ReplayOps<O: Replayable> {
-    inner: Arc<O>,
-    shared: Arc<Mutex<Shared<O>>>,
+    pub(super) inner: Arc<O>,
+    pub(super) shared: Arc<Mutex<Shared<O>>>,
     /// Held during a launch: one step at a time is recorded or replayed.
-    launching: Arc<Mutex<()>>,
+    pub(super) launching: Arc<Mutex<()>>,
 }
 
-struct Shared<O: Replayable> {
-    tapes: HashMap<StepKey, Tape<O>>,
+pub(super) struct Shared<O: Replayable> {
+    pub(super) tapes: HashMap<StepKey, Tape<O>>,
     /// The step under recording.
-    recording: Option<Recording<O>>,
+    pub(super) recording: Option<Recording<O>>,
     /// Number of steps recorded so far.
-    recorded: u64,
+    pub(super) recorded: u64,
 }
 
-type Operation<O> = Box<dyn Fn(&O, &mut Values<O>) + Send>;
+pub(super) type Operation<O> = Box<dyn Fn(&O, &mut Values<O>) + Send>;
 
 /// Values of a step, by number.
-struct Values<O: Replayable> {
-    spec: Option<O::Spec>,
-    tensors: Vec<Option<O::T>>,
-    indexes: Vec<Option<O::Index>>,
-    batches: Vec<Option<O::Batch>>,
+pub(super) struct Values<O: Replayable> {
+    pub(super) spec: Option<O::Spec>,
+    pub(super) tensors: Vec<Option<O::T>>,
+    pub(super) indexes: Vec<Option<O::Index>>,
+    pub(super) batches: Vec<Option<O::Batch>>,
 }
 
-struct Recording<O: Replayable> {
-    step: u64,
-    values: Values<O>,
-    operations: Vec<Operation<O>>,
+pub(super) struct Recording<O: Replayable> {
+    pub(super) step: u64,
+    pub(super) values: Values<O>,
+    pub(super) operations: Vec<Operation<O>>,
 }
 
-struct Tape<O: Replayable> {
-    values: Values<O>,
-    operations: Vec<Operation<O>>,
-    ids: Vec<usize>,
-    rows: Vec<usize>,
+pub(super) struct Tape<O: Replayable> {
+    pub(super) values: Values<O>,
+    pub(super) operations: Vec<Operation<O>>,
+    pub(super) ids: Vec<usize>,
+    pub(super) rows: Vec<usize>,
 }
 
 /// A tensor of a step; dropping it releases the value.
 pub struct RecordedTensor<O: Replayable> {
     /// `None` once an operation has consumed it.
-    number: Option<usize>,
-    step: u64,
-    shared: Arc<Mutex<Shared<O>>>,
+    pub(super) number: Option<usize>,
+    pub(super) step: u64,
+    pub(super) shared: Arc<Mutex<Shared<O>>>,
 }
 
 /// Handle of a list or a batch of a step.
 #[derive(Debug, Clone, Copy)]
 pub struct RecordedList {
-    number: usize,
-    step: u64,
+    pub(super) number: usize,
+    pub(super) step: u64,
 }
 
 impl<O: Replayable> Values<O> {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self { spec: None, tensors: Vec::new(), indexes: Vec::new(), batches: Vec::new() }
     }
 
-    fn spec(&self) -> &O::Spec {
+    pub(super) fn spec(&self) -> &O::Spec {
         self.spec.as_ref().expect("a launch uploads it before anything else")
     }
 
-    fn tensor(&self, number: usize) -> &O::T {
+    pub(super) fn tensor(&self, number: usize) -> &O::T {
         self.tensors[number].as_ref().expect("a tensor's handle outlives its uses")
     }
 
-    fn take(&mut self, number: usize) -> O::T {
+    pub(super) fn take(&mut self, number: usize) -> O::T {
         self.tensors[number].take().expect("a tensor's handle is given away once")
     }
 
-    fn index(&self, number: usize) -> &O::Index {
+    pub(super) fn index(&self, number: usize) -> &O::Index {
         self.indexes[number].as_ref().expect("lists live as long as their step")
     }
 
-    fn batch(&self, number: usize) -> &O::Batch {
+    pub(super) fn batch(&self, number: usize) -> &O::Batch {
         self.batches[number].as_ref().expect("batches live as long as their step")
     }
 
-    fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.spec = None;
         self.tensors.iter_mut().for_each(|tensor| *tensor = None);
         self.indexes.iter_mut().for_each(|index| *index = None);
@@ -112,12 +106,12 @@ impl<O: Replayable> Values<O> {
 
 impl<O: Replayable> RecordedTensor<O> {
     /// Returns the number of a tensor that the operation only reads.
-    fn read(&self) -> usize {
+    pub(super) fn read(&self) -> usize {
         self.number.expect("an operation that takes a tensor takes its handle")
     }
 
     /// Returns the number of a tensor that the operation consumes.
-    fn give(mut self) -> usize {
+    pub(super) fn give(mut self) -> usize {
         self.number.take().expect("an operation that takes a tensor takes its handle")
     }
 }
@@ -153,13 +147,13 @@ impl<O: Replayable> fmt::Debug for ReplayOps<O> {
 }
 
 /// Locks, also after a panic in a step: the next launch replaces its recording.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Panics for a call that a replay would not repeat.
 #[track_caller]
-fn refuse(what: &str) -> ! {
+pub(super) fn refuse(what: &str) -> ! {
     panic!("{what} is not an operation of a step: its numbers would be recorded with it")
 }
 
@@ -176,7 +170,7 @@ impl<O: Replayable> ReplayOps<O> {
     }
 
     /// Does and records an operation; its result is appended to `list`.
-    fn note<R>(
+    pub(super) fn note<R>(
         &self,
         operation: impl Fn(&O, &mut Values<O>) -> R + Send + 'static,
         list: fn(&mut Values<O>) -> &mut Vec<Option<R>>,
@@ -196,34 +190,44 @@ impl<O: Replayable> ReplayOps<O> {
         RecordedList { number, step: recording.step }
     }
 
-    fn tensor_of(&self, operation: impl Fn(&O, &mut Values<O>) -> O::T + Send + 'static) -> RecordedTensor<O> {
+    pub(super) fn tensor_of(
+        &self,
+        operation: impl Fn(&O, &mut Values<O>) -> O::T + Send + 'static,
+    ) -> RecordedTensor<O> {
         let RecordedList { number, step } = self.note(operation, |values| &mut values.tensors);
         RecordedTensor { number: Some(number), step, shared: Arc::clone(&self.shared) }
     }
 
-    fn index_of(&self, operation: impl Fn(&O, &mut Values<O>) -> O::Index + Send + 'static) -> RecordedList {
+    pub(super) fn index_of(&self, operation: impl Fn(&O, &mut Values<O>) -> O::Index + Send + 'static) -> RecordedList {
         self.note(operation, |values| &mut values.indexes)
     }
 
     /// Does and records an operation without a result.
-    fn note_effect(&self, operation: impl Fn(&O, &mut Values<O>) + Send + 'static) {
+    pub(super) fn note_effect(&self, operation: impl Fn(&O, &mut Values<O>) + Send + 'static) {
         let mut shared = lock(&self.shared);
         let recording = shared.recording.as_mut().expect("operations happen within a launched step");
         operation(&self.inner, &mut recording.values);
         recording.operations.push(Box::new(operation));
     }
 
-    fn look<R>(&self, look: impl FnOnce(&O, &Values<O>) -> R) -> R {
+    pub(super) fn look<R>(&self, look: impl FnOnce(&O, &Values<O>) -> R) -> R {
         let shared = lock(&self.shared);
         look(&self.inner, &shared.recording.as_ref().expect("tensors are of a launched step").values)
     }
 
-    /// Reads a step's outputs and drops its values.
-    fn read_back(&self, values: &mut Values<O>, ids: &[usize], rows: &[usize]) -> ReadBack {
-        let mut back = ReadBack::default();
-        ids.iter().for_each(|&number| back.ids.extend(self.inner.read_index(values.index(number))));
-        rows.iter().for_each(|&number| back.numbers.extend(self.inner.read(values.tensor(number))));
+    /// Reads back a step's outputs, by number, and drops its values.
+    pub(super) fn read_back(
+        &self,
+        key: StepKey,
+        spec: &RowSpec,
+        values: &mut Values<O>,
+        (ids, rows): (&[usize], &[usize]),
+    ) -> O::Ticket {
+        let ticket = self.inner.launch(key, spec, &mut |_, _, outputs| {
+            outputs.ids.extend(ids.iter().map(|&number| values.index(number).clone()));
+            outputs.rows.extend(rows.iter().map(|&number| values.take(number)));
+        });
         values.clear();
-        back
+        ticket
     }
 }

@@ -1,0 +1,38 @@
+//! Output of a product or of attention, written by several threads.
+
+use super::simd::{LANES, Lanes};
+
+/// Pointer to the output, `[x.count, columns]`.
+#[derive(Clone, Copy)]
+pub(super) struct OutputPtr(pub(super) *mut f32);
+
+// SAFETY: threads write at disjoint places, as the caller of each store guarantees.
+unsafe impl Send for OutputPtr {}
+// SAFETY: as above.
+unsafe impl Sync for OutputPtr {}
+
+impl OutputPtr {
+    /// Stores a panel's sums of one row, with the bias added.
+    ///
+    /// # Safety
+    /// The processor has `L`'s instructions. The output has the row, of `columns` numbers, and the panel has at least one of them; `bias`
+    /// has `columns`. No other thread reads or writes there meanwhile.
+    #[inline(always)]
+    pub(super) unsafe fn store<L: Lanes>(self, sum: L, columns: usize, row: usize, panel: usize, bias: Option<&[f32]>) {
+        let column = panel * LANES;
+        let width = LANES.min(columns - column);
+        // SAFETY: the caller's guarantees; a whole panel is stored only if that many columns are left.
+        unsafe {
+            let to = self.0.add(row * columns + column);
+            if width == LANES && bias.is_none() {
+                sum.store(to);
+                return;
+            }
+            let mut lanes = [0.0f32; LANES];
+            sum.store(lanes.as_mut_ptr());
+            for (lane, &value) in lanes.iter().take(width).enumerate() {
+                *to.add(lane) = value + bias.map_or(0.0, |b| *b.get_unchecked(column + lane));
+            }
+        }
+    }
+}

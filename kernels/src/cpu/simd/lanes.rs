@@ -1,0 +1,95 @@
+//! Sixteen numbers in registers, and their plain implementation.
+
+/// Numbers in the registers of [`Lanes`]: output columns in a panel of a weight.
+pub const LANES: usize = 16;
+
+/// Sixteen numbers in registers: one row of a packed panel.
+pub trait Lanes: Copy {
+    /// Returns sixteen zeros.
+    ///
+    /// # Safety
+    /// The processor has the level's instructions.
+    unsafe fn zero() -> Self;
+    /// Fills all lanes with `x`.
+    ///
+    /// # Safety
+    /// The processor has the level's instructions.
+    unsafe fn splat(x: f32) -> Self;
+    /// Loads sixteen numbers, unaligned.
+    ///
+    /// # Safety
+    /// The processor has the level's instructions; `from` is readable for sixteen numbers.
+    unsafe fn load(from: *const f32) -> Self;
+    /// Loads sixteen bfloat16, unaligned, and widens them exactly.
+    ///
+    /// # Safety
+    /// The processor has the level's instructions; `from` is readable for sixteen numbers.
+    unsafe fn load_bf16(from: *const u16) -> Self;
+    /// Stores sixteen numbers, unaligned.
+    ///
+    /// # Safety
+    /// The processor has the level's instructions; `to` is writable for sixteen numbers.
+    unsafe fn store(self, to: *mut f32);
+    /// Returns `self + a * b`, fused if the level has it.
+    ///
+    /// # Safety
+    /// The processor has the level's instructions.
+    unsafe fn multiply_add(self, a: Self, b: Self) -> Self;
+    /// Returns `self + b`.
+    ///
+    /// # Safety
+    /// The processor has the level's instructions.
+    unsafe fn plus(self, b: Self) -> Self;
+    /// Returns `self * b`.
+    ///
+    /// # Safety
+    /// The processor has the level's instructions.
+    unsafe fn times(self, b: Self) -> Self;
+}
+
+/// Sixteen plain numbers, for any processor.
+#[derive(Clone, Copy)]
+pub struct ScalarLanes(pub(super) [f32; 16]);
+
+impl Lanes for ScalarLanes {
+    #[inline(always)]
+    unsafe fn zero() -> Self {
+        Self([0.0; 16])
+    }
+    #[inline(always)]
+    unsafe fn splat(x: f32) -> Self {
+        Self([x; 16])
+    }
+    #[inline(always)]
+    unsafe fn load(from: *const f32) -> Self {
+        // SAFETY: the caller guarantees sixteen readable numbers.
+        Self(unsafe { std::ptr::read_unaligned(from.cast()) })
+    }
+    #[inline(always)]
+    unsafe fn load_bf16(from: *const u16) -> Self {
+        // SAFETY: the caller guarantees sixteen readable numbers.
+        let narrow: [u16; 16] = unsafe { std::ptr::read_unaligned(from.cast()) };
+        Self(narrow.map(|bits| f32::from_bits(u32::from(bits) << 16)))
+    }
+    #[inline(always)]
+    unsafe fn store(self, to: *mut f32) {
+        // SAFETY: the caller guarantees room for sixteen numbers.
+        unsafe { std::ptr::write_unaligned(to.cast(), self.0) }
+    }
+    #[inline(always)]
+    unsafe fn multiply_add(self, a: Self, b: Self) -> Self {
+        let mut sum = self.0;
+        for ((sum, a), b) in sum.iter_mut().zip(a.0).zip(b.0) {
+            *sum += a * b;
+        }
+        Self(sum)
+    }
+    #[inline(always)]
+    unsafe fn plus(self, b: Self) -> Self {
+        Self(std::array::from_fn(|lane| self.0[lane] + b.0[lane]))
+    }
+    #[inline(always)]
+    unsafe fn times(self, b: Self) -> Self {
+        Self(std::array::from_fn(|lane| self.0[lane] * b.0[lane]))
+    }
+}

@@ -1,0 +1,76 @@
+//! Sizes and parameters of launches.
+
+/// Threads of a block of element-wise kernels.
+pub(super) const TILE_THREADS: usize = 128;
+/// Warps of a block in kernels with one output or group for each warp.
+pub(super) const WARPS: usize = 4;
+pub(super) const WARP: usize = 32;
+/// Bytes of a number.
+pub(super) const SIZE: usize = size_of::<f32>();
+
+/// Tile of a block of [`TILE_THREADS`] on tensor cores: rows and outputs, as in `kernels/cuda/mma.cuh`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Tile {
+    pub(super) rows: usize,
+    pub(super) outputs: usize,
+}
+
+impl Tile {
+    pub(super) const FEW: Self = Self { rows: 8, outputs: 16 };
+    pub(super) const MANY: Self = Self { rows: 64, outputs: 32 };
+
+    /// Returns the tile for `rows` rows; both tiles give a row the same bits.
+    pub(super) fn of(rows: usize) -> Self {
+        if rows <= Self::FEW.rows { Self::FEW } else { Self::MANY }
+    }
+
+    /// Grid with one block for each tile.
+    pub(super) fn grid(self, rows: usize, outputs: usize) -> (usize, usize) {
+        (rows.div_ceil(self.rows), outputs.div_ceil(self.outputs))
+    }
+}
+
+/// Largest head width: the kernel's register limit.
+pub(super) const MAX_HEAD_DIM: usize = 256;
+
+/// Factor of attention scores.
+pub(super) fn scale(head_dim: usize) -> f32 {
+    1.0 / (head_dim as f32).sqrt()
+}
+
+/// Bytes of shared memory of a block of attention.
+pub(super) fn attention_bytes(head_dim: usize) -> usize {
+    WARPS * (head_dim + 2) * SIZE
+}
+
+/// Parameters of a kernel, in order.
+#[derive(Default)]
+pub(super) struct Args {
+    all: [u64; MOST_ARGS],
+    count: usize,
+}
+
+/// Largest number of parameters of a kernel.
+const MOST_ARGS: usize = 20;
+
+impl Args {
+    pub(super) fn of(some: &[u64]) -> Self {
+        let mut args = Self::default();
+        args.extend(some);
+        args
+    }
+
+    pub(super) fn extend(&mut self, more: &[u64]) {
+        self.all[self.count..][..more.len()].copy_from_slice(more);
+        self.count += more.len();
+    }
+
+    pub(super) fn all(&mut self) -> &mut [u64] {
+        &mut self.all[..self.count]
+    }
+}
+
+/// Converts a float to a kernel parameter.
+pub(super) fn bits(number: f32) -> u64 {
+    u64::from(number.to_bits())
+}

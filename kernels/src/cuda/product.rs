@@ -1,0 +1,70 @@
+//! Matrix products, and sampling from their logits.
+
+use super::device::Cuda;
+use super::launch::{Args, SIZE, Tile, WARP, WARPS};
+use super::matrix::{Matrix, MatrixKind};
+use super::tensor::{CudaIndex, CudaState, Tensor};
+use super::weight::Weight;
+use crate::cpu::quantised::IntegerFormat;
+
+/// Threads of a block that samples an id.
+const SAMPLE_THREADS: usize = 256;
+
+impl Cuda {
+    /// Computes `x Wᵀ + b`; `bias` is an address, 0 for none.
+    pub(super) fn product(&self, x: &Tensor, weight: &Matrix, bias: u64) -> Tensor {
+        let kernels = self.queue.kernels();
+        assert_eq!(x.columns, weight.columns, "the weight has another input");
+        let out = self.uninit_tensor(x.rows, weight.outputs);
+        // One row or four for each warp, or one tile for each block: the kernels for few rows and for many sum in the same order.
+        let (few, many) = match &weight.kind {
+            MatrixKind::F32 => (&kernels.product_f32, &kernels.product4_f32),
+            MatrixKind::Bf16 => (&kernels.product_bf16, &kernels.product_rows_bf16),
+            MatrixKind::Integers(IntegerFormat::Eight, _) => (&kernels.product_i8, &kernels.product4_i8),
+            MatrixKind::Integers(IntegerFormat::Four, _) => (&kernels.product_i4, &kernels.product4_i4),
+        };
+        let (kernel, grid) = if weight.kind.is_bf16() {
+            let tile = Tile::of(x.rows);
+            (if tile == Tile::FEW { few } else { many }, tile.grid(x.rows, weight.outputs))
+        } else {
+            let (kernel, rows) = if x.rows <= 1 { (few, 1) } else { (many, 4) };
+            (kernel, (x.rows.div_ceil(rows), weight.outputs.div_ceil(WARPS)))
+        };
+        let sizes = [x.rows, x.columns, weight.pitch, weight.outputs].map(|n| n as u64);
+        let mut args = Args::of(&[x.at(), weight.memory.at]);
+        args.extend(weight.kind.scales().as_slice());
+        args.extend(&[bias, out.at()]);
+        args.extend(&sizes);
+        self.queue.launch(kernel, grid, WARPS * WARP, 0, args.all());
+        out
+    }
+}
+
+impl Cuda {
+    /// Samples ids with the parameters of a row spec.
+    pub(super) fn sample_ids(
+        &self,
+        logits: &Tensor,
+        params: &CudaIndex,
+        allowed_mask: Option<&Weight>,
+        output_mask: Option<&mut CudaState>,
+    ) -> CudaIndex {
+        const PARAMS: usize = 6;
+        // One row for each set of parameters: a bucket has them for all of its rows.
+        let rows = logits.rows.min(params.len / PARAMS);
+        let allowed = allowed_mask.map_or(0, |mask| {
+            assert_eq!(mask.vector().len, logits.columns, "a mask of another vocabulary");
+            mask.vector().memory.at
+        });
+        let history = output_mask.map_or(0, |state| {
+            let (at, vocabulary) = state.mask();
+            assert_eq!(vocabulary, logits.columns, "a history of another vocabulary");
+            at
+        });
+        let (ids, work) = (self.uninit_words(rows), self.uninit_words(rows * logits.columns));
+        let args = &mut [logits.at(), params.at(), allowed, history, work.at(), ids.at(), logits.columns as u64];
+        let kernel = &self.queue.kernels().choose_rows;
+        self.queue.launch(kernel, (rows, 1), SAMPLE_THREADS, SAMPLE_THREADS * SIZE, args);
+        CudaIndex::new(ids, rows)
+    }
+}
