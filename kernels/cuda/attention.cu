@@ -5,10 +5,10 @@
 #include "common.cuh"
 #include "reduce.cuh"
 
-// Position of a row in its sequence.
+// Position of a row in its sequence, and the end of the sequence.
 struct Place {
   const unsigned *table;
-  unsigned entries, position;
+  unsigned entries, position, end;
 };
 
 // Finds the place of a row; false if no sequence has it.
@@ -16,7 +16,7 @@ __device__ __forceinline__ bool find_row(const unsigned *batch, unsigned sequenc
   for (unsigned s = 0; s < sequences; ++s) {
     const unsigned *head = batch + (size_t)s * stride;
     if (row - head[0] < head[1]) {
-      place = Place{head + 4, head[3], head[2] + row - head[0]};
+      place = Place{head + 4, head[3], head[2] + row - head[0], head[2] + head[1]};
       return true;
     }
   }
@@ -135,12 +135,14 @@ struct Cached {
   __device__ const float *value(unsigned position) const { return values + cell(place, position, block_len) * width; }
 };
 
-// Causal attention of each row over its own sequence, with keys and values already stored. A block of WARPS warps for each row (x) and each
-// head (y). `window` is the number of positions that a row attends to. A row of no sequence gives zeros.
+// Attention of each row over its own sequence up to the end of its chunk of `chunk` positions, 1 for causal attention, with keys and values
+// already stored. A block of WARPS warps for each row (x) and each head (y). `window` is the number of positions up to its own that a row
+// attends to. A row of no sequence gives zeros.
 extern "C" __global__ void attention_f32(const float *__restrict__ q, const float *__restrict__ keys,
                                          const float *__restrict__ values, const unsigned *__restrict__ batch,
                                          float *__restrict__ out, unsigned sequences, unsigned stride, unsigned group,
-                                         unsigned width, unsigned block_len, unsigned head_dim, unsigned window, float scale) {
+                                         unsigned width, unsigned block_len, unsigned head_dim, unsigned window,
+                                         unsigned chunk, float scale) {
   extern __shared__ float shared[];
   const size_t own = ((size_t)blockIdx.x * gridDim.y + blockIdx.y) * head_dim;
   Place place;
@@ -148,7 +150,8 @@ extern "C" __global__ void attention_f32(const float *__restrict__ q, const floa
     for (unsigned d = threadIdx.x; d < head_dim; d += blockDim.x) out[own + d] = 0.0f;
     return;
   }
-  const unsigned to = place.position + 1, from = to > window ? to - window : 0, head = blockIdx.y / group * head_dim;
+  const unsigned own_end = place.position + 1, from = own_end > window ? own_end - window : 0;
+  const unsigned to = min((place.position / chunk + 1) * chunk, place.end), head = blockIdx.y / group * head_dim;
   attend(q + own, Cached{keys + head, values + head, place, width, block_len}, from, to, head_dim, scale, out + own, shared);
 }
 
@@ -160,11 +163,12 @@ struct Dense {
   __device__ const float *value(unsigned row) const { return values + (size_t)row * width; }
 };
 
-// Bidirectional attention within consecutive segments, given by their lengths. Blocks as for `attention_f32`; a row of no segment gives
-// zeros.
+// Attention within consecutive segments, given by their lengths, over at most `left` rows before a row and `right` rows after it. Blocks as
+// for `attention_f32`; a row of no segment gives zeros.
 extern "C" __global__ void segment_attention_f32(const float *__restrict__ q, const float *__restrict__ k,
                                                  const float *__restrict__ v, const unsigned *__restrict__ segments,
-                                                 float *__restrict__ out, unsigned count, unsigned head_dim, float scale) {
+                                                 float *__restrict__ out, unsigned count, unsigned head_dim, unsigned left,
+                                                 unsigned right, float scale) {
   extern __shared__ float shared[];
   const unsigned width = gridDim.y * head_dim, head = blockIdx.y * head_dim;
   const size_t own = (size_t)blockIdx.x * width + head;
@@ -173,6 +177,7 @@ extern "C" __global__ void segment_attention_f32(const float *__restrict__ q, co
     for (unsigned d = threadIdx.x; d < head_dim; d += blockDim.x) out[own + d] = 0.0f;
     return;
   }
+  const unsigned row = blockIdx.x - segment.first, before = min(row, left), after = min(segment.rows - 1 - row, right);
   const Dense rows = {k + head, v + head, width};
-  attend(q + own, rows, segment.first, segment.first + segment.rows, head_dim, scale, out + own, shared);
+  attend(q + own, rows, blockIdx.x - before, blockIdx.x + after + 1, head_dim, scale, out + own, shared);
 }

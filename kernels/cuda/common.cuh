@@ -27,11 +27,14 @@ __device__ __forceinline__ float4 row4(const float *row, unsigned start, unsigne
   return values;
 }
 
-// eˣ, 0 below -87.3, capped above 88; NaN stays. The polynomial is that of kernels/src/cpu/math.rs.
-__device__ __forceinline__ float exponential(float x) {
-  if (x < -87.3f) return 0.0f;
-  x = x > 88.0f ? 88.0f : x;
-  // eˣ = 2ⁿ eʳ with |r| <= ln 2 / 2, ln 2 in two parts so that r keeps its digits.
+// Parts of eˣ = 2ⁿ eʳ with |r| <= ln 2 / 2, for x between -87.3 and 88: eʳ - 1, and 2ⁿ.
+struct Exponential {
+  float rest, power;
+};
+
+// The polynomial is that of kernels/src/cpu/math.rs.
+__device__ __forceinline__ Exponential exponential_parts(float x) {
+  // ln 2 in two parts so that r keeps its digits.
   const float rounded = fmaf(x, 1.44269504f, 12582912.0f);
   const float n = rounded - 12582912.0f;
   const float r = fmaf(n, 2.1219444e-4f, fmaf(n, -0.6933594f, x));
@@ -41,7 +44,14 @@ __device__ __forceinline__ float exponential(float x) {
   p = fmaf(p, r, 4.1665795e-2f);
   p = fmaf(p, r, 1.6666666e-1f);
   p = fmaf(p, r, 0.5f);
-  return (fmaf(p * r, r, r) + 1.0f) * __uint_as_float((__float_as_uint(rounded) << 23) + (127u << 23));
+  return {fmaf(p * r, r, r), __uint_as_float((__float_as_uint(rounded) << 23) + (127u << 23))};
+}
+
+// eˣ, 0 below -87.3, capped above 88; NaN stays.
+__device__ __forceinline__ float exponential(float x) {
+  if (x < -87.3f) return 0.0f;
+  const Exponential e = exponential_parts(x > 88.0f ? 88.0f : x);
+  return (e.rest + 1.0f) * e.power;
 }
 
 // A range of consecutive rows.

@@ -192,3 +192,53 @@ extern "C" __global__ void conv2d_f32(const float *__restrict__ x, const float *
     }
   }
 }
+
+// Convolution in groups, in f32: an output takes the `channels / groups` channels of its group. out[row][o] = bias[o] + sum over taps t and
+// channels c of weight[o][t][c] * input[...][first channel + c], with the rows of `conv_f32`. One thread for each number.
+extern "C" __global__ void grouped_conv_f32(const float *__restrict__ x, const float *__restrict__ tail,
+                                            const float *__restrict__ weight, const float *__restrict__ bias,
+                                            float *__restrict__ out, const unsigned *__restrict__ chunks, unsigned count,
+                                            unsigned scale, unsigned skip, unsigned rows, unsigned channels, unsigned taps,
+                                            unsigned dilation, unsigned outputs, unsigned groups, unsigned tail_rows) {
+  const unsigned i = thread_number();
+  if (i >= rows * outputs) return;
+  const unsigned output = i % outputs, own = channels / groups, first = output / (outputs / groups) * own;
+  const Streams streams = {chunks, count, scale, skip};
+  StreamRow source;
+  float sum = 0.0f;
+  if (find_stream_row(streams, x, tail, i / outputs, channels, tail_rows, source)) {
+    weight += (size_t)output * taps * own;
+    for (unsigned tap = 0; tap < taps; ++tap) {
+      const float *from = source.row((taps - 1 - tap) * dilation);
+      if (!from) continue;
+      for (unsigned c = 0; c < own; ++c) sum = fmaf(from[first + c], weight[tap * own + c], sum);
+    }
+    sum += bias[output];
+  }
+  out[i] = sum;
+}
+
+// The same with the rows of `segment_conv_f32`.
+extern "C" __global__ void segment_grouped_conv_f32(const float *__restrict__ x, const float *__restrict__ weight,
+                                                    const float *__restrict__ bias, float *__restrict__ out,
+                                                    const unsigned *__restrict__ segments, unsigned count, unsigned rows,
+                                                    unsigned channels, unsigned taps, unsigned dilation, unsigned outputs,
+                                                    unsigned groups) {
+  const unsigned i = thread_number();
+  if (i >= rows * outputs) return;
+  const unsigned row = i / outputs, output = i % outputs, own = channels / groups, first = output / (outputs / groups) * own;
+  Segment segment;
+  float total = 0.0f;
+  if (find_segment(segments, count, row, segment)) {
+    weight += (size_t)output * taps * own;
+    for (unsigned tap = 0; tap < taps; ++tap) {
+      // An unsigned underflow exceeds any length, so one comparison covers both ends.
+      const unsigned at = row - segment.first + tap * dilation - taps / 2 * dilation;
+      if (at >= segment.rows) continue;
+      const float *from = x + (size_t)(segment.first + at) * channels + first;
+      for (unsigned c = 0; c < own; ++c) total = fmaf(from[c], weight[tap * own + c], total);
+    }
+    total += bias[output];
+  }
+  out[i] = total;
+}

@@ -35,22 +35,44 @@ extern "C" __global__ void clamp_f32(float *__restrict__ x, float low, float hig
   x[i] = value < low ? low : value > high ? high : value;
 }
 
-// x = silu(x)
-extern "C" __global__ void silu_f32(float *__restrict__ x, unsigned count) {
-  const unsigned i = thread_number();
-  if (i < count) x[i] *= sigmoid(x[i]);
+// eˣ - 1 with all its digits near 0; -1 below -87.3, capped above 88; NaN stays.
+__device__ __forceinline__ float exponential_minus_one(float x) {
+  const Exponential e = exponential_parts(x < -87.3f ? -87.3f : x > 88.0f ? 88.0f : x);
+  return fmaf(e.rest, e.power, e.power - 1.0f);
 }
 
-// x = gelu(x), the exact form
-extern "C" __global__ void gelu_f32(float *__restrict__ x, unsigned count) {
-  const unsigned i = thread_number();
-  if (i < count) x[i] = 0.5f * x[i] * (1.0f + erff(x[i] * 0.70710678f));
+// Functions of `activation_f32`, in the order of `Activation` in kernels/src/shapes.rs.
+enum Function : unsigned { SILU, GELU, GELU_TANH, RELU, LEAKY_RELU, ELU, MISH, TANH, EXP, ABS };
+
+__device__ __forceinline__ float activation(float x, unsigned function, float slope) {
+  switch (function) {
+    case SILU: return x * sigmoid(x);
+    // The exact form.
+    case GELU: return 0.5f * x * (1.0f + erff(x * 0.70710678f));
+    // The form with tanh: 0.5 (1 + tanh(z)) is the sigmoid of 2z.
+    case GELU_TANH: return x * sigmoid(1.5957691f * fmaf(0.044715f, x * x * x, x));
+    case RELU: return x < 0.0f ? 0.0f : x;
+    case LEAKY_RELU: return x < 0.0f ? slope * x : x;
+    case ELU: return x < 0.0f ? exponential_minus_one(x) : x;
+    // tanh(ln(1 + e)) is n / (n + 2) with n = e (e + 2); beyond 20 it is 1.
+    case MISH: {
+      const float e = exponential(x > 20.0f ? 20.0f : x), n = e * (e + 2.0f);
+      return x * (n / (n + 2.0f));
+    }
+    // Beyond 10 it is 1.
+    case TANH: {
+      const float magnitude = fabsf(x), e = exponential_minus_one(2.0f * (magnitude > 10.0f ? 10.0f : magnitude));
+      return copysignf(e / (e + 2.0f), x);
+    }
+    case EXP: return exponential(x);
+    default: return fabsf(x);
+  }
 }
 
-// x = gelu(x), the form with tanh: 0.5 (1 + tanh(z)) is the sigmoid of 2z.
-extern "C" __global__ void gelu_tanh_f32(float *__restrict__ x, unsigned count) {
+// x = function(x)
+extern "C" __global__ void activation_f32(float *__restrict__ x, unsigned function, float slope, unsigned count) {
   const unsigned i = thread_number();
-  if (i < count) x[i] *= sigmoid(1.5957691f * fmaf(0.044715f, x[i] * x[i] * x[i], x[i]));
+  if (i < count) x[i] = activation(x[i], function, slope);
 }
 
 // out[row][column] = silu(x[row][column]) * x[row][columns + column]; `count` numbers of `out`.
@@ -60,6 +82,15 @@ extern "C" __global__ void silu_mul_f32(const float *__restrict__ x, float *__re
   if (i >= count) return;
   const float *gate = x + (size_t)(i / columns) * 2 * columns + i % columns;
   out[i] = gate[0] * sigmoid(gate[0]) * gate[columns];
+}
+
+// out[row][column] = x[row][column] * sigmoid(x[row][columns + column]); `count` numbers of `out`.
+extern "C" __global__ void sigmoid_mul_f32(const float *__restrict__ x, float *__restrict__ out, unsigned columns,
+                                           unsigned count) {
+  const unsigned i = thread_number();
+  if (i >= count) return;
+  const float *half = x + (size_t)(i / columns) * 2 * columns + i % columns;
+  out[i] = half[0] * sigmoid(half[columns]);
 }
 
 // x[row][column] *= sigmoid(gate[row])

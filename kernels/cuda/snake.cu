@@ -16,14 +16,13 @@ __device__ __forceinline__ float sin_squared(float x) {
   return s * s;
 }
 
-// x += sin²(x exp(alpha)) / (exp(beta) + 1e-9), with alpha and beta by column.
-extern "C" __global__ void snake_f32(float *__restrict__ x, const float *__restrict__ alpha, const float *__restrict__ beta,
-                                     unsigned columns, unsigned count) {
+// x += magnitude sin²(x frequency), with both by column.
+extern "C" __global__ void snake_f32(float *__restrict__ x, const float *__restrict__ frequency,
+                                     const float *__restrict__ magnitude, unsigned columns, unsigned count) {
   const unsigned i = thread_number();
   if (i >= count) return;
   const unsigned column = i % columns;
-  const float magnitude = 1.0f / (exponential(beta[column]) + 1e-9f);
-  x[i] = fmaf(magnitude, sin_squared(x[i] * exponential(alpha[column])), x[i]);
+  x[i] = fmaf(magnitude[column], sin_squared(x[i] * frequency[column]), x[i]);
 }
 
 // Taps of the filter, those of them that meet a row when upsampling, and rows of a thread.
@@ -52,19 +51,18 @@ struct SnakeColumn {
 // Snake at twice the rate within consecutive segments, given by their lengths: each is upsampled by `filter`, and the result is downsampled
 // by it. Beyond the ends of a segment, and of its activations, the nearest one is repeated. One thread for a column of eight rows: it
 // slides a window of twelve activations, two of them new with each row. A row of no segment gives zeros.
-extern "C" __global__ void segment_snake_f32(const float *__restrict__ x, const float *__restrict__ alpha,
-                                             const float *__restrict__ beta, const float *__restrict__ filter,
+extern "C" __global__ void segment_snake_f32(const float *__restrict__ x, const float *__restrict__ frequency,
+                                             const float *__restrict__ magnitude, const float *__restrict__ filter,
                                              float *__restrict__ out, const unsigned *__restrict__ segments, unsigned count,
                                              unsigned rows, unsigned columns) {
   const unsigned i = thread_number(), column = i % columns, first = i / columns * RUN, end = min(first + RUN, rows);
-  const float frequency = exponential(alpha[column]), magnitude = 1.0f / (exponential(beta[column]) + 1e-9f);
   Segment segment = {0, 0};
   float window[FILTER_TAPS] = {};
   for (unsigned row = first; row < end; ++row) {
     const bool same = row - segment.first < segment.rows;
     float sum = 0.0f;
     if (same || find_segment(segments, count, row, segment)) {
-      const SnakeColumn of = {x + (size_t)segment.first * columns + column, filter, columns, segment.rows, frequency, magnitude};
+      const SnakeColumn of = {x + (size_t)segment.first * columns + column, filter, columns, segment.rows, frequency[column], magnitude[column]};
       const unsigned at = 2 * (row - segment.first);
 #pragma unroll 1
       for (unsigned tap = same ? FILTER_TAPS - 2 : 0; tap < FILTER_TAPS; tap += 2) {

@@ -34,6 +34,7 @@ impl<'a> CheckedParts<'a> {
         let fits = match layout {
             WeightLayout::Experts { per_expert } => per_expert > 0 && parts.len().is_multiple_of(per_expert),
             WeightLayout::Depthwise => shape[1] == 1,
+            WeightLayout::GroupedConv1d { groups, .. } => groups > 0 && shape[0].is_multiple_of(groups),
             WeightLayout::ConvTranspose1d { stride, .. } => {
                 stride > 0 && (shape[2] == stride || stride.checked_mul(2) == Some(shape[2]))
             }
@@ -95,7 +96,10 @@ fn rank(layout: WeightLayout) -> usize {
     match layout {
         WeightLayout::Vector => 1,
         WeightLayout::Linear | WeightLayout::Table | WeightLayout::Experts { .. } => 2,
-        WeightLayout::Conv1d { .. } | WeightLayout::Depthwise | WeightLayout::ConvTranspose1d { .. } => 3,
+        WeightLayout::Conv1d { .. }
+        | WeightLayout::GroupedConv1d { .. }
+        | WeightLayout::Depthwise
+        | WeightLayout::ConvTranspose1d { .. } => 3,
         WeightLayout::Conv2d { .. } => 4,
     }
 }
@@ -126,4 +130,45 @@ fn stored_format(layout: WeightLayout, parts: &[WeightPart<'_>]) -> Result<Optio
         return Err(KernelError::Packed { name: packed.name().to_owned(), layout });
     }
     Ok(bits(packed).map(|bits| if bits == 4 { WeightFormat::Int4 } else { WeightFormat::Int8 }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::weight::DType;
+
+    fn refused(layout: WeightLayout, shape: &[usize], bytes: &[u8]) -> Option<KernelError> {
+        CheckedParts::stored(layout, &[RawTensor { name: "w", bytes, dtype: DType::F32, shape }]).err()
+    }
+
+    #[test]
+    fn sizes_beyond_any_memory_are_refused() {
+        for shape in [[usize::MAX, 2], [1 << 40, 1 << 40], [1 << 62, 1]] {
+            let error = refused(WeightLayout::Linear, &shape, &[]);
+            assert!(matches!(error, Some(KernelError::Shape { .. })), "{shape:?}: {error:?}");
+        }
+        let packed = crate::packed::PackedTensor {
+            name: "w",
+            shape: &[usize::MAX, 64],
+            packing: crate::packed::Packing::Bytes,
+            integers: &[],
+            scales: &[],
+            group: 32,
+        };
+        let parts = [WeightPart::Packed(packed)];
+        let error = CheckedParts::new(WeightLayout::Linear, WeightFormat::Float, &parts).err();
+        assert!(matches!(error, Some(KernelError::Shape { .. })), "{error:?}");
+    }
+
+    #[test]
+    fn groups_divide_their_outputs() {
+        let layout = |groups| WeightLayout::GroupedConv1d { dilation: 1, groups };
+        let refused = |groups| refused(layout(groups), &[6, 2, 3], &[0; 6 * 2 * 3 * 4]);
+        for groups in [1, 2, 3, 6] {
+            assert_eq!(refused(groups), None);
+        }
+        for groups in [0, 4, 12] {
+            assert!(matches!(refused(groups), Some(KernelError::Shape { .. })), "{groups} groups");
+        }
+    }
 }

@@ -34,6 +34,6 @@ pub use ops::Ops as StepOps;
 pub use packed::{PackedTensor, Packing};
 pub use part::{RandomDraw, RandomTensor, WeightPart};
 pub use row_spec::{NO_ROW, RowSpec, SpecLayout, StreamRows};
-pub use shapes::{AttentionShape, FILTER_TAPS, NO_ID, RouterShape, SampleParams, StateSpec};
+pub use shapes::{Activation, AttentionShape, FILTER_TAPS, NO_ID, RouterShape, SampleParams, SegmentShape, StateSpec};
 pub use step::{ReadBack, StepKey, StreamLevel};
 pub use weight::{DType, KernelError, RawTensor, WeightFormat, WeightLayout};

@@ -2,7 +2,7 @@
 
 use crate::checked_parts::CheckedParts;
 use crate::row_spec::{BatchSection, RowSpec, SpecSection};
-use crate::shapes::{AttentionShape, RouterShape, StateSpec};
+use crate::shapes::{Activation, AttentionShape, RouterShape, SegmentShape, StateSpec};
 use crate::step::{ReadBack, StepKey, StreamLevel};
 use crate::weight::KernelError;
 
@@ -131,22 +131,30 @@ pub trait Ops {
     fn rms_norm(&self, x: &Self::T, weight: &Self::Weight, eps: f32) -> Self::T;
     /// Layer norm of each row.
     fn layer_norm(&self, x: &Self::T, weight: &Self::Weight, bias: &Self::Weight, eps: f32) -> Self::T;
-    /// Sigmoid linear unit, `x sigmoid(x)`.
-    fn silu(&self, x: Self::T) -> Self::T;
-    /// Gaussian error linear unit in the exact (erf) form.
-    fn gelu(&self, x: Self::T) -> Self::T;
-    /// Gaussian error linear unit, approximated with a hyperbolic tangent.
-    fn gelu_tanh(&self, x: Self::T) -> Self::T;
+    /// Layer norm of each segment as a whole: mean and variance are those of all its rows and columns, weight and bias one for each column.
+    /// Segments are consecutive, as in [`Ops::segment_attention_at`].
+    fn segment_norm_at(
+        &self,
+        x: &Self::T,
+        weight: &Self::Weight,
+        bias: &Self::Weight,
+        eps: f32,
+        segments: &Self::Index,
+    ) -> Self::T;
+    /// Applies a function to each number.
+    fn activation(&self, x: Self::T, function: Activation) -> Self::T;
     /// Returns `silu(first half of the columns) * second half`.
     fn silu_mul(&self, x: &Self::T) -> Self::T;
+    /// Returns `first half of the columns * sigmoid(second half)`.
+    fn sigmoid_mul(&self, x: &Self::T) -> Self::T;
     /// Multiplies `y` by the sigmoid of `gate`, which has one column.
     fn sigmoid_gate(&self, y: Self::T, gate: &Self::T) -> Self::T;
-    /// Snake activation: `x + sin²(x eᵅ) / (eᵝ + 1e-9)`, α and β per column.
-    fn snake(&self, x: Self::T, alpha: &Self::Weight, beta: &Self::Weight) -> Self::T;
+    /// Snake activation: `x + magnitude sin²(x frequency)`, both per column. [`snake_vectors`](crate::shapes::snake_vectors) prepares them.
+    fn snake(&self, x: Self::T, frequency: &Self::Weight, magnitude: &Self::Weight) -> Self::T;
 
     /// Rotary position embedding of each head (rotate-half form) at the batch's positions.
     fn rotary(&self, x: Self::T, batch: &Self::Batch, head_dim: usize, theta: f32) -> Self::T;
-    /// Stores the rows' keys and values, then computes causal attention of each row over its own sequence.
+    /// Stores the rows' keys and values, then computes attention of each row over its own sequence, causal unless the shape has a chunk.
     fn attention(
         &self,
         q: &Self::T,
@@ -156,15 +164,15 @@ pub trait Ops {
         batch: &Self::Batch,
         shape: AttentionShape,
     ) -> Self::T;
-    /// Bidirectional attention within consecutive segments of rows, by the lengths of a
-    /// [`SegmentSection`](crate::row_spec::SegmentSection); no state is stored.
+    /// Attention within consecutive segments of rows, by the lengths of a [`SegmentSection`](crate::row_spec::SegmentSection), in both
+    /// directions or with a reach; no state is stored.
     fn segment_attention_at(
         &self,
         q: &Self::T,
         k: &Self::T,
         v: &Self::T,
         segments: &Self::Index,
-        heads: usize,
+        shape: SegmentShape,
     ) -> Self::T;
     /// Mixture of experts: softmax router, then the weighted sum of `down(silu(gate) * up)` over the chosen experts.
     fn experts(
@@ -187,8 +195,8 @@ pub trait Ops {
         weight: &Self::Weight,
         bias: &Self::Weight,
     ) -> Self::T;
-    /// Causal convolution ([`WeightLayout::Conv1d`](crate::WeightLayout::Conv1d) or [`WeightLayout::Depthwise`](crate::WeightLayout::Depthwise)), with zeros before
-    /// a stream's start. Padding rows and absent rows give zeros.
+    /// Causal convolution ([`WeightLayout::Conv1d`](crate::WeightLayout::Conv1d), [`WeightLayout::GroupedConv1d`](crate::WeightLayout::GroupedConv1d)
+    /// or [`WeightLayout::Depthwise`](crate::WeightLayout::Depthwise)), with zeros before a stream's start. Padding rows and absent rows give zeros.
     fn conv1d_at(
         &self,
         x: &Self::T,
@@ -207,7 +215,8 @@ pub trait Ops {
         tail: &mut Self::State,
         streams: &StreamLevel<Self::Index>,
     ) -> Self::T;
-    /// Centred convolution ([`WeightLayout::Conv1d`](crate::WeightLayout::Conv1d), of an odd number of taps) within consecutive segments of rows, with
+    /// Centred convolution ([`WeightLayout::Conv1d`](crate::WeightLayout::Conv1d) or
+    /// [`WeightLayout::GroupedConv1d`](crate::WeightLayout::GroupedConv1d), of an odd number of taps) within consecutive segments of rows, with
     /// zeros beyond a segment's ends.
     fn segment_conv1d_at(
         &self,
@@ -221,8 +230,8 @@ pub trait Ops {
     fn segment_snake_at(
         &self,
         x: &Self::T,
-        alpha: &Self::Weight,
-        beta: &Self::Weight,
+        frequency: &Self::Weight,
+        magnitude: &Self::Weight,
         filter: &Self::Weight,
         segments: &Self::Index,
     ) -> Self::T;

@@ -46,8 +46,57 @@ pub struct AttentionShape {
     pub kv_heads: usize,
     /// Width of a head.
     pub head_dim: usize,
-    /// Sliding window: positions that a row attends to, its own included; `None` for all up to its own.
+    /// Sliding window: positions up to its own that a row attends to, its own included; `None` for all.
     pub window: Option<usize>,
+    /// Positions of a chunk: a row also attends to those after it up to the end of its chunk, as far as its step has them. So the rows of a
+    /// chunk come in one step. `None` for causal attention.
+    pub chunk: Option<usize>,
+}
+
+/// Shape of attention within segments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SegmentShape {
+    /// Number of heads.
+    pub heads: usize,
+    /// Rows before a row that it attends to; `None` for all.
+    pub left: Option<usize>,
+    /// Rows after a row that it attends to; `None` for all, 0 for causal attention.
+    pub right: Option<usize>,
+}
+
+impl SegmentShape {
+    /// Returns attention of each row to its whole segment.
+    pub fn whole(heads: usize) -> Self {
+        Self { heads, left: None, right: None }
+    }
+}
+
+/// Function of one number. Where the exponential is taken, it is 0 below -87 and capped above 88.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Activation {
+    /// Sigmoid linear unit, `x sigmoid(x)`.
+    Silu,
+    /// Gaussian error linear unit in the exact (erf) form.
+    Gelu,
+    /// Gaussian error linear unit, approximated with a hyperbolic tangent.
+    GeluTanh,
+    /// Positive part: 0 for negative numbers.
+    Relu,
+    /// Negative numbers times `slope`.
+    LeakyRelu {
+        /// Factor of negative numbers.
+        slope: f32,
+    },
+    /// Exponential linear unit: `eˣ - 1` for negative numbers.
+    Elu,
+    /// `x tanh(ln(1 + eˣ))`.
+    Mish,
+    /// Hyperbolic tangent, -1 to 1.
+    Tanh,
+    /// Exponential: 0 below -87 and capped above 88.
+    Exp,
+    /// Magnitude: negative numbers change their sign.
+    Abs,
 }
 
 /// Settings of a mixture's router.
@@ -81,3 +130,15 @@ pub const NO_ID: u32 = u32::MAX;
 
 /// Taps of the filter of [`Ops::segment_snake_at`](crate::Ops::segment_snake_at).
 pub const FILTER_TAPS: usize = 12;
+
+/// Smallest magnitude's denominator of a snake, as in the reference implementations.
+const SNAKE_EPSILON: f32 = 1e-9;
+
+/// Returns frequencies and magnitudes of a snake, `x + sin²(x α) / (β + 1e-9)`, of its parameters: their logarithms if `logarithmic`, or the
+/// numbers themselves, which may be negative.
+pub fn snake_vectors(alpha: &[f32], beta: &[f32], logarithmic: bool) -> (Vec<f32>, Vec<f32>) {
+    let plain = |numbers: &[f32]| -> Vec<f32> {
+        numbers.iter().map(|&number| if logarithmic { number.exp() } else { number }).collect()
+    };
+    (plain(alpha), plain(beta).into_iter().map(|beta| 1.0 / (beta + SNAKE_EPSILON)).collect())
+}

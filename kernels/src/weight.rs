@@ -77,6 +77,14 @@ pub enum WeightLayout {
     },
     /// `[channels, 1, kernel]`: causal convolution in time, each channel by itself.
     Depthwise,
+    /// `[out, in / groups, kernel]`: convolution in time with stride 1; outputs and channels are split into as many groups, and an output takes
+    /// the channels of its group.
+    GroupedConv1d {
+        /// Distance between taps, in rows.
+        dilation: usize,
+        /// Number of groups.
+        groups: usize,
+    },
     /// `[in, out, kernel]`: transposed convolution in time; `kernel` is `stride` or `2 * stride`.
     ConvTranspose1d {
         /// Output rows for each input row.

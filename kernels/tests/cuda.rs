@@ -9,9 +9,9 @@ use repartee_kernels::cpu::quantised::{IntegerFormat, QuantisedWeight};
 use repartee_kernels::cuda::{Cuda, CudaError};
 use repartee_kernels::random::uniform;
 use repartee_kernels::{
-    AttentionShape, DType, FILTER_TAPS, KernelError, NO_ROW, Ops, PackedTensor, Packing, RandomDraw, RandomTensor,
-    RawTensor, ReadBack, RouterShape, SampleParams, SequenceRows, SpecLayout, StateSpec, StepKey, StepOutputs,
-    StreamLevel, StreamRows, WeightFormat, WeightLayout, WeightPart,
+    Activation, AttentionShape, DType, FILTER_TAPS, KernelError, NO_ROW, Ops, PackedTensor, Packing, RandomDraw,
+    RandomTensor, RawTensor, ReadBack, RouterShape, SampleParams, SegmentShape, SequenceRows, SpecLayout, StateSpec,
+    StepKey, StepOutputs, StreamLevel, StreamRows, WeightFormat, WeightLayout, WeightPart,
 };
 use repartee_kernels_testkit::host::HostOps;
 
@@ -72,10 +72,17 @@ fn operations<O: Ops>(ops: &O, dtype: DType, odd: bool) -> Found {
         note("layer norm", &ops.layer_norm(&x, &vector(wide, 8), &vector(wide, 9), 1e-5));
         note("clamp", &ops.clamp(ops.copy(&x), -0.3, 0.4));
         let large = |seed| ops.scale_all(tensor(rows, 2 * wide, seed), 9.0);
-        note("silu", &ops.silu(large(10)));
+        let leaky = Activation::LeakyRelu { slope: 0.1 };
+        for function in [Activation::Silu, Activation::Gelu, Activation::Relu, leaky, Activation::Elu, Activation::Mish]
+        {
+            note(&format!("{function:?}"), &ops.activation(large(10), function));
+        }
+        for function in [Activation::GeluTanh, Activation::Exp, Activation::Tanh, Activation::Abs] {
+            let x = ops.scale_all(tensor(rows, 2 * wide, 26), 4.5);
+            note(&format!("{function:?}"), &ops.activation(x, function));
+        }
         note("silu mul", &ops.silu_mul(&large(11)));
-        note("gelu", &ops.gelu(large(12)));
-        note("gelu with tanh", &ops.gelu_tanh(ops.scale_all(tensor(rows, 2 * wide, 26), 4.5)));
+        note("sigmoid mul", &ops.sigmoid_mul(&large(12)));
         note("snake", &ops.snake(large(13), &vector(2 * wide, 14), &vector(2 * wide, 15)));
         note("sigmoid gate", &ops.sigmoid_gate(large(16), &tensor(rows, 1, 17)));
         note("reshape", &ops.reshape(ops.copy(&x), 3));
@@ -101,10 +108,15 @@ fn operations<O: Ops>(ops: &O, dtype: DType, odd: bool) -> Found {
 /// Runs attention of several sequences in several steps: rings, windows, grouped heads, and a copied block.
 fn attention<O: Ops>(ops: &O) -> Found {
     let mut found = Found::new();
-    for (heads, kv_heads, head_dim, window) in
-        [(4, 2, 8, None), (3, 3, 64, Some(5)), (6, 1, 6, Some(40)), (2, 2, 130, None)]
-    {
-        let shape = AttentionShape { heads, kv_heads, head_dim, window };
+    for (heads, kv_heads, head_dim, window, chunk) in [
+        (4, 2, 8, None, None),
+        (3, 3, 64, Some(5), None),
+        (6, 1, 6, Some(40), None),
+        (2, 2, 130, None, None),
+        (4, 2, 8, None, Some(4)),
+        (2, 1, 6, Some(7), Some(12)),
+    ] {
+        let shape = AttentionShape { heads, kv_heads, head_dim, window, chunk };
         let width = kv_heads * head_dim;
         let mut cache = ops.state(StateSpec::KeyValue { blocks: 40, block_len: 7, width });
         let tables: [Vec<u32>; 2] = [(0..20).rev().collect(), (20..39).collect()];
@@ -132,7 +144,10 @@ fn attention<O: Ops>(ops: &O) -> Found {
     }
     let [q, k, v] = [1, 2, 3].map(|seed| ops.tensor(numbers(30 * 48, seed), 48));
     let segments = segments(ops, 30, &[5, 1, 20]);
-    found.push(("segments".to_owned(), ops.read(&ops.segment_attention_at(&q, &k, &v, &segments, 4))));
+    for (left, right) in [(None, None), (None, Some(0)), (Some(3), Some(7))] {
+        let shape = SegmentShape { heads: 4, left, right };
+        found.push((format!("{shape:?}"), ops.read(&ops.segment_attention_at(&q, &k, &v, &segments, shape))));
+    }
     found
 }
 
@@ -156,7 +171,16 @@ fn within_segments<O: Ops>(ops: &O, dtype: DType, channels: usize) -> Found {
         let out = ops.segment_conv1d_at(&x, &w, &vector(outputs, 3), &segments);
         found.push((format!("centred convolution of {taps} taps"), ops.read(&out)));
     }
+    for (taps, dilation, outputs) in [(1, 1, 2), (5, 2, 1)] {
+        let layout = WeightLayout::GroupedConv1d { dilation, groups: channels };
+        let w = weight(ops, layout, dtype, &[outputs * channels, 1, taps], 1, 8);
+        let x = ops.tensor(numbers(45 * channels, 9), channels);
+        let out = ops.segment_conv1d_at(&x, &w, &vector(outputs * channels, 10), &segments);
+        found.push((format!("grouped convolution of {taps} taps"), ops.read(&out)));
+    }
     let x = ops.scale_all(ops.tensor(numbers(45 * channels, 4), channels), 3.0);
+    let normed = ops.segment_norm_at(&x, &vector(channels, 11), &vector(channels, 12), 1e-5, &segments);
+    found.push(("norm".to_owned(), ops.read(&normed)));
     let (alpha, beta, filter) = (vector(channels, 5), vector(channels, 6), vector(FILTER_TAPS, 7));
     found.push(("snake".to_owned(), ops.read(&ops.segment_snake_at(&x, &alpha, &beta, &filter, &segments))));
     found
@@ -169,10 +193,12 @@ fn convolutions<O: Ops>(ops: &O, dtype: DType, channels: usize) -> Found {
     let up = weight(ops, WeightLayout::ConvTranspose1d { stride: 3, cut: true }, dtype, &[channels, 6, 6], 1, 1);
     let whole = weight(ops, WeightLayout::ConvTranspose1d { stride: 2, cut: false }, dtype, &[6, 8, 4], 1, 2);
     let conv = weight(ops, WeightLayout::Conv1d { dilation: 3 }, dtype, &[5, 8, 3], 1, 3);
+    let grouped = WeightLayout::GroupedConv1d { dilation: 2, groups: 2 };
+    let grouped = weight(ops, grouped, dtype, &[6, 4, 4], 1, 6);
     let depthwise = weight(ops, WeightLayout::Depthwise, dtype, &[5, 1, 7], 1, 4);
     let point = weight(ops, WeightLayout::Conv1d { dilation: 1 }, dtype, &[2, 5, 1], 1, 5);
     let tail = |rows, columns| ops.state(StateSpec::Tail { slots: 3, rows, columns });
-    let mut tails = [tail(1, channels), tail(1, 6), tail(6, 8), tail(6, 5), tail(0, 5)];
+    let mut tails = [tail(1, channels), tail(1, 6), tail(6, 8), tail(6, 5), tail(0, 5), tail(6, 8)];
     let mut layout = SpecLayout::default();
     let at = layout.streams(9, 3);
     let mut positions = [0, 0, 0];
@@ -196,6 +222,7 @@ fn convolutions<O: Ops>(ops: &O, dtype: DType, channels: usize) -> Found {
         x = ops.conv_transpose1d_at(&x, &whole, &vector(8, 21), &mut tails[1], &streams);
         note("transposed, uncut", &x);
         let streams = streams.upsampled(2, false);
+        note("in groups", &ops.conv1d_at(&x, &grouped, &vector(6, 25), &mut tails[5], &streams));
         x = ops.conv1d_at(&x, &conv, &vector(5, 22), &mut tails[2], &streams);
         note("convolution", &x);
         x = ops.conv1d_at(&x, &depthwise, &vector(5, 23), &mut tails[3], &streams);
@@ -325,7 +352,8 @@ fn rows_are_independent_of_their_neighbours() {
     let run = |x: &[f32], lengths: &[usize]| {
         let (x, at) = (ops.tensor(x.to_vec(), 5), segments(&ops, x.len() / 5, lengths));
         let snaked = ops.segment_snake_at(&x, &vector(5, 8), &vector(5, 9), &vector(FILTER_TAPS, 10), &at);
-        ops.read(&ops.segment_conv1d_at(&snaked, &w, &vector(6, 11), &at))
+        let normed = ops.segment_norm_at(&snaked, &vector(5, 12), &vector(5, 13), 1e-5, &at);
+        ops.read(&ops.segment_conv1d_at(&normed, &w, &vector(6, 11), &at))
     };
     assert_eq!(run(&x, &[3, 20])[3 * 6..23 * 6], run(&x[3 * 5..23 * 5], &[20]));
 }

@@ -93,7 +93,7 @@ impl Layer {
         } = self;
         ops.launch(key(0), &spec, &mut |ops, spec, outputs: &mut StepOutputs<Cuda>| {
             *calls += 1;
-            let shape = AttentionShape { heads: 4, kv_heads: 4, head_dim: WIDTH / 4, window: None };
+            let shape = AttentionShape { heads: 4, kv_heads: 4, head_dim: WIDTH / 4, window: None, chunk: None };
             let batch = ops.batch_at(spec, at.1);
             let mut x = ops.embed_at(table, &ops.index(spec, at.0));
             let h = ops.linear(&ops.rms_norm(&x, norm, 1e-6), linear, Some(norm));

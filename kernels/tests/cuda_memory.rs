@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
 use repartee_kernels::cuda::Cuda;
-use repartee_kernels::{DType, Ops, RawTensor, ReadBack, SpecLayout, StepKey, WeightLayout};
+use repartee_kernels::{Activation, DType, Ops, RawTensor, ReadBack, SpecLayout, StepKey, WeightLayout};
 use repartee_kernels_testkit::host::HostOps;
 
 /// A step allocates device memory at its first launch only.
@@ -21,7 +21,7 @@ fn repeated_steps_take_no_more_memory() {
         let key = StepKey { stage: "test", rows: 5, variant: 0 };
         let ticket = ops.launch(key, &spec, &mut |ops, spec, outputs| {
             let x = ops.floats(spec, floats, 20);
-            outputs.rows.push(ops.linear(&ops.silu(x), &w, None));
+            outputs.rows.push(ops.linear(&ops.activation(x, Activation::Silu), &w, None));
         });
         ops.collect(ticket, &mut ReadBack::default());
         free.push(ops.info().unwrap().free);

@@ -10,8 +10,9 @@ use device::{Tensor, device};
 use repartee_kernels::random::uniform;
 use repartee_kernels::row_spec::{BatchSection, SampleSection, SegmentSection, SpecSection, StreamSection};
 use repartee_kernels::{
-    AttentionShape, DType, FILTER_TAPS, Ops, RawTensor, ReadBack, RouterShape, RowSpec, SampleParams, SequenceRows,
-    SpecLayout, StateSpec, StepKey, StepOutputs, StreamLevel, StreamRows, WeightFormat, WeightLayout,
+    Activation, AttentionShape, DType, FILTER_TAPS, Ops, RawTensor, ReadBack, RouterShape, RowSpec, SampleParams,
+    SegmentShape, SequenceRows, SpecLayout, StateSpec, StepKey, StepOutputs, StreamLevel, StreamRows, WeightFormat,
+    WeightLayout,
 };
 use repartee_kernels_testkit::host::HostOps;
 use repartee_kernels_testkit::recording::RecordingOps;
@@ -70,11 +71,12 @@ struct Model<O: Ops> {
     conv2d: (O::Weight, O::Weight),
     conv1d: O::Weight,
     depthwise: O::Weight,
+    grouped: O::Weight,
     up: O::Weight,
     cache: O::State,
     mask: O::State,
     rows: O::State,
-    tails: [O::State; 3],
+    tails: [O::State; 4],
 }
 
 fn weight<O: Ops>(ops: &O, layout: WeightLayout, shape: &[usize]) -> O::Weight {
@@ -120,11 +122,12 @@ impl<O: Ops> Step<O> {
             ),
             conv1d: weight(&ops, WeightLayout::Conv1d { dilation: 2 }, &[WIDTH, WIDTH, 3]),
             depthwise: weight(&ops, WeightLayout::Depthwise, &[WIDTH, 1, 7]),
+            grouped: weight(&ops, WeightLayout::GroupedConv1d { dilation: 1, groups: 4 }, &[WIDTH, WIDTH / 4, 3]),
             up: weight(&ops, WeightLayout::ConvTranspose1d { stride: 3, cut: true }, &[WIDTH, WIDTH, 6]),
             cache: ops.state(StateSpec::KeyValue { blocks: 40, block_len: 16, width: WIDTH / 2 }),
             mask: ops.state(StateSpec::TokenMask { slots: SLOTS, vocabulary: IDS }),
             rows: ops.state(StateSpec::Rows { rows: 32, columns: WIDTH }),
-            tails: [tail(1), tail(4), tail(6)],
+            tails: [tail(1), tail(4), tail(6), tail(2)],
             sections,
         };
         Self { ops, layout, model, calls: 0 }
@@ -149,7 +152,7 @@ impl<O: Ops> Model<O> {
         x = ops.overlay(x, &self.rows, &kept);
         ops.reset_at(&mut self.mask, &ops.index(spec, sections.fresh));
 
-        let shape = AttentionShape { heads: 4, kv_heads: 2, head_dim: WIDTH / 4, window: None };
+        let shape = AttentionShape { heads: 4, kv_heads: 2, head_dim: WIDTH / 4, window: None, chunk: None };
         let batch = ops.batch_at(spec, sections.batch);
         for _ in 0..2 {
             let h = ops.linear(&ops.rms_norm(&x, &self.norm, 1e-6), &self.linear, Some(&self.norm));
@@ -163,10 +166,13 @@ impl<O: Ops> Model<O> {
             let gated = ops.sigmoid_gate(ops.silu_mul(&ops.concat(&[&h, &x])), &ops.linear(&x, &self.gate, None));
             x = ops.add(ops.reshape(gated, WIDTH), &h);
         }
-        let h = ops.gelu(ops.layer_norm(&x, &self.norm, &self.norm, 1e-5));
+        let h = ops.activation(ops.layer_norm(&x, &self.norm, &self.norm, 1e-5), Activation::Gelu);
         let segments = ops.index(spec, sections.segments.words());
-        x = ops.segment_attention_at(&h, &x, &h, &segments, 3);
-        let h = ops.segment_conv1d_at(&ops.gelu_tanh(h), &self.conv1d, &self.norm, &segments);
+        let h = ops.segment_norm_at(&h, &self.norm, &self.norm, 1e-5, &segments);
+        let h = ops.sigmoid_mul(&ops.reshape(ops.concat(&[&h, &x]), 2 * WIDTH));
+        let h = ops.activation(h, Activation::Mish);
+        x = ops.segment_attention_at(&h, &x, &h, &segments, SegmentShape::whole(3));
+        let h = ops.segment_conv1d_at(&ops.activation(h, Activation::GeluTanh), &self.conv1d, &self.norm, &segments);
         x = ops.mul(x, &ops.segment_snake_at(&h, &self.norm, &self.norm, &self.filter, &segments));
         ops.store(&mut self.rows, &kept, &x);
 
@@ -175,16 +181,17 @@ impl<O: Ops> Model<O> {
         let logits = ops.linear(&chosen, &self.head, None);
         let params = ops.index(spec, sections.samples.words());
         let ids = ops.sample_at(&logits, &params, None, Some(&mut self.mask));
-        let embedded = ops.silu(ops.embed_at(&self.table, &ids));
+        let embedded = ops.activation(ops.embed_at(&self.table, &ids), Activation::Silu);
         x = ops.scatter_at(x, &last, &embedded);
         x = ops.add(x, &ops.load(&self.rows, &kept));
 
         let streams = StreamLevel::new(ops.index(spec, sections.streams.words()));
-        let [up, causal, depthwise] = &mut self.tails;
+        let [up, causal, depthwise, grouped] = &mut self.tails;
         x = ops.conv_transpose1d_at(&x, &self.up, &self.norm, up, &streams);
         let streams = streams.upsampled(3, true);
         x = ops.conv1d_at(&ops.snake(x, &self.norm, &self.norm), &self.conv1d, &self.norm, causal, &streams);
         x = ops.conv1d_at(&ops.clamp(x, -1.0, 1.0), &self.depthwise, &self.norm, depthwise, &streams);
+        x = ops.conv1d_at(&x, &self.grouped, &self.norm, grouped, &streams);
         outputs.ids.push(ids);
         outputs.rows.push(ops.scale_all(x, 0.5));
 

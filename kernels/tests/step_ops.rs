@@ -8,8 +8,8 @@ use proptest::prelude::*;
 use repartee_kernels::random::uniform;
 use repartee_kernels::row_spec::SpecSection;
 use repartee_kernels::{
-    AttentionBatch, AttentionShape, DType, NO_ID, NO_ROW, Ops, RawTensor, RowSpec, SampleParams, SequenceRows,
-    SpecLayout, StateSpec, StreamLevel, StreamRows, WeightLayout,
+    AttentionBatch, AttentionShape, DType, NO_ID, NO_ROW, Ops, RawTensor, RowSpec, SampleParams, SegmentShape,
+    SequenceRows, SpecLayout, StateSpec, StreamLevel, StreamRows, WeightLayout,
 };
 use repartee_kernels_testkit::host::HostOps;
 use repartee_kernels_testkit::recording::RecordingOps;
@@ -124,7 +124,7 @@ proptest! {
     fn padded_attention_changes_no_row(steps in steps(3, 9), padding in 0usize..40, window in prop::option::of(1usize..20)) {
         const BLOCK: usize = 4;
         let ops = device();
-        let shape = AttentionShape { heads: 4, kv_heads: 2, head_dim: 8, window };
+        let shape = AttentionShape { heads: 4, kv_heads: 2, head_dim: 8, window, chunk: None };
         let state = || ops.state(StateSpec::KeyValue { blocks: 37, block_len: BLOCK, width: 16 });
         let (mut plain, mut padded) = (state(), state());
         let tables: Vec<Vec<u32>> = (0..3).map(|s| (0..12).map(|b| 3 * b + s).collect()).collect();
@@ -170,9 +170,9 @@ proptest! {
         };
         let inputs = [1, 2, 3].map(|seed| numbers((used + padding) * 24, seed));
         let [q, k, v] = inputs.each_ref().map(|x| ops.tensor(x.clone(), 24));
-        let ours = ops.read(&ops.segment_attention_at(&q, &k, &v, &segments(padding), 2));
+        let ours = ops.read(&ops.segment_attention_at(&q, &k, &v, &segments(padding), SegmentShape::whole(2)));
         let [q, k, v] = inputs.each_ref().map(|x| ops.tensor(x[..used * 24].to_vec(), 24));
-        let expected = ops.read(&ops.segment_attention_at(&q, &k, &v, &segments(0), 2));
+        let expected = ops.read(&ops.segment_attention_at(&q, &k, &v, &segments(0), SegmentShape::whole(2)));
         prop_assert!(ours[..used * 24] == expected, "the padding changed a row");
     }
 

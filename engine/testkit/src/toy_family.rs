@@ -90,7 +90,7 @@ pub fn load<O: Device>(ops: &O, checkpoint: &Checkpoint, settings: &EngineConfig
     let decoder = DecoderShape {
         hidden: WIDTH,
         layers: 2,
-        attention: AttentionShape { heads: 2, kv_heads: 1, head_dim: 16, window: None },
+        attention: AttentionShape { heads: 2, kv_heads: 1, head_dim: 16, window: None, chunk: None },
         eps: 1e-6,
         theta: Some(10_000.0),
         qkv_bias: false,

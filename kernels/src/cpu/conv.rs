@@ -7,6 +7,7 @@ use super::arena::Buffer;
 use super::conv_state::{ConvState, GapFill, StreamSpan};
 use super::device::Cpu;
 use super::gemm::{self, PackedWeight, StridedRows};
+use super::scratch::Scratch;
 use super::simd::{dispatch, multiply_add};
 use super::tensor::Tensor;
 use super::weight::Weight;
@@ -24,51 +25,80 @@ pub(super) fn conv1d(
     let bias = bias.vector();
     let data = match weight {
         Weight::Depthwise(taps) => depthwise(cpu, &x.data, taps, bias, tail, spans),
-        Weight::Conv1d { packed, dilation } => causal(cpu, &x.data, x.columns, packed, *dilation, bias, tail, spans),
+        Weight::Conv1d { packed, dilation } => {
+            causal(cpu, x, std::slice::from_ref(packed), *dilation, bias, tail, spans)
+        }
+        Weight::GroupedConv1d { groups, dilation } => causal(cpu, x, groups, *dilation, bias, tail, spans),
         other => panic!("not a convolution: {}", other.kind()),
     };
     Tensor::new(data, bias.len())
 }
 
-/// Full causal convolution: `weight.k` is `taps * channels`, with taps `dilation` rows apart.
-#[allow(clippy::too_many_arguments)]
+/// Causal convolution, in one group or several, with taps `dilation` rows apart.
 fn causal(
     cpu: &Cpu,
-    x: &[f32],
-    channels: usize,
-    weight: &PackedWeight,
+    x: &Tensor,
+    groups: &[PackedWeight],
     dilation: usize,
     bias: &[f32],
     tail: &mut ConvState,
     spans: impl Iterator<Item = StreamSpan>,
 ) -> Buffer {
-    let taps = weight.k / channels;
-    let mut out = cpu.arena.uninitialised(x.len() / channels * weight.columns);
+    let (channels, outputs) = (x.columns, bias.len());
+    let mut out = cpu.arena.uninitialised(x.rows * outputs);
     let mut scratch = cpu.scratch.take();
-    let mut absent = GapFill::new(weight.columns);
+    let Scratch { joined, group, .. } = &mut *scratch;
+    let mut absent = GapFill::new(outputs);
     for span in spans {
         absent.clear_before(&mut out, span.row, span.rows);
-        let new = &x[span.row * channels..(span.row + span.rows) * channels];
+        let new = &x.data[span.row * channels..(span.row + span.rows) * channels];
         let data = if tail.rows == 0 {
             new
         } else {
-            tail.extend(span, new, &mut scratch.joined);
-            &scratch.joined[..]
+            tail.extend(span, new, joined);
+            &joined[..]
         };
-        let rows = StridedRows {
-            data,
-            first: 0,
-            step: channels,
-            count: span.rows,
-            taps,
-            length: channels,
-            stride: dilation * channels,
-        };
-        let out = &mut out[span.row * weight.columns..(span.row + span.rows) * weight.columns];
-        cpu.multiply(rows, weight, Some(bias), out);
+        let out = &mut out[span.row * outputs..(span.row + span.rows) * outputs];
+        taps(cpu, data, (span.rows, channels), groups, dilation, bias, group, out);
     }
     absent.clear_rest(&mut out);
     out
+}
+
+/// Multiplies `rows` rows of `data` and the rows after each, `dilation` apart, with each group's weight; `results` is scratch.
+#[allow(clippy::too_many_arguments)]
+fn taps(
+    cpu: &Cpu,
+    data: &[f32],
+    (rows, channels): (usize, usize),
+    groups: &[PackedWeight],
+    dilation: usize,
+    bias: &[f32],
+    results: &mut Vec<f32>,
+    out: &mut [f32],
+) {
+    let (length, outputs) = (channels / groups.len(), bias.len());
+    assert_eq!(length * groups.len(), channels, "groups have the same number of channels");
+    let rows_of = |group: usize, weight: &PackedWeight| StridedRows {
+        data,
+        first: group * length,
+        step: channels,
+        count: rows,
+        taps: weight.k / length,
+        length,
+        stride: dilation * channels,
+    };
+    if let [weight] = groups {
+        return cpu.multiply(rows_of(0, weight), weight, Some(bias), out);
+    }
+    for (group, weight) in groups.iter().enumerate() {
+        let mine = group * weight.columns..(group + 1) * weight.columns;
+        results.resize(rows * weight.columns, 0.0);
+        cpu.multiply(rows_of(group, weight), weight, Some(&bias[mine.clone()]), results);
+        for (out, result) in out.chunks_exact_mut(outputs).zip(results.chunks_exact(weight.columns)) {
+            out[mine.clone()].copy_from_slice(result);
+        }
+    }
 }
 
 /// Depthwise causal convolution; `weight` is `[kernel][channels]`.
@@ -164,28 +194,30 @@ pub(super) fn conv_transpose1d(
 
 /// Centred convolution within consecutive segments of rows, with zeros beyond their ends.
 pub(super) fn segment_conv1d(cpu: &Cpu, x: &Tensor, weight: &Weight, bias: &Weight, segments: &[u32]) -> Tensor {
-    let Weight::Conv1d { packed: weight, dilation } = weight else { panic!("not a convolution: {}", weight.kind()) };
+    let (groups, dilation) = match weight {
+        Weight::Conv1d { packed, dilation } => (std::slice::from_ref(packed), dilation),
+        Weight::GroupedConv1d { groups, dilation } => (&groups[..], dilation),
+        other => panic!("not a convolution: {}", other.kind()),
+    };
     let (bias, channels) = (bias.vector(), x.columns);
-    let taps = weight.k / channels;
-    let beside = taps / 2 * dilation * channels;
-    let mut out = cpu.arena.uninitialised(x.rows * weight.columns);
+    let outputs = bias.len();
+    let beside = groups[0].k * groups.len() / channels / 2 * dilation * channels;
+    let mut out = cpu.arena.uninitialised(x.rows * outputs);
     let mut scratch = cpu.scratch.take();
+    let Scratch { joined, group, .. } = &mut *scratch;
     let mut first = 0;
     for &rows in segments.iter().filter(|rows| **rows > 0) {
         let rows = rows as usize;
-        let joined = &mut scratch.joined;
         joined.clear();
         joined.resize(beside, 0.0);
         joined.extend_from_slice(&x.data[first * channels..(first + rows) * channels]);
         joined.resize(joined.len() + beside, 0.0);
-        let stride = dilation * channels;
-        let rows_of =
-            StridedRows { data: joined, first: 0, step: channels, count: rows, taps, length: channels, stride };
-        cpu.multiply(rows_of, weight, Some(bias), &mut out[first * weight.columns..(first + rows) * weight.columns]);
+        let out = &mut out[first * outputs..(first + rows) * outputs];
+        taps(cpu, joined, (rows, channels), groups, *dilation, bias, group, out);
         first += rows;
     }
     debug_assert_eq!(first, x.rows, "the segments are all rows");
-    Tensor::new(out, weight.columns)
+    Tensor::new(out, outputs)
 }
 
 /// Convolution of images `[height][width][channels]` by 3 x 3 taps with padding 1; `weight.k` is `3 * 3 * channels`, rows of taps

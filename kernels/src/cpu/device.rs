@@ -11,7 +11,6 @@ use super::rotary::BatchBuffers;
 use super::scratch::Scratch;
 use super::simd::SimdLevel;
 use super::tensor::Tensor;
-use super::weight::Weight;
 use super::work::{Counters, ProductWork};
 use crate::ops::StepOutputs;
 use crate::step::ReadBack;
@@ -131,24 +130,23 @@ impl Cpu {
         }
     }
 
+    /// Computes one number of each pair in the two halves of the columns, split over the pool if that pays. `compute` gets some whole rows,
+    /// their outputs, and the width of these.
+    pub(super) fn halves(&self, x: &Tensor, compute: impl Fn(&[f32], &mut [f32], usize) + Sync) -> Tensor {
+        let columns = x.columns / 2;
+        let mut data = self.arena.uninitialised(x.rows * columns);
+        self.split(&mut data, columns, LEAST_ACTIVATION, |first, part| {
+            compute(&x.data[2 * first * columns..][..2 * part.len()], part, columns);
+        });
+        Tensor { rows: x.rows, columns, data }
+    }
+
     /// Applies a norm to groups of `width` numbers, split over the pool if that pays. `norm` gets some whole groups and their outputs.
     pub(super) fn norm(&self, x: &Tensor, width: usize, norm: impl Fn(&[f32], &mut [f32]) + Sync) -> Tensor {
         let mut data = self.arena.uninitialised(x.data.len());
         self.split(&mut data, width, LEAST_NORM, |first, to| norm(&x.data[first * width..][..to.len()], to));
         Tensor { data, ..*x }
     }
-}
-
-/// Writes the frequencies and magnitudes of a snake's weights to `parameters`.
-pub(super) fn snake_parameters<'a>(
-    parameters: &'a mut Vec<f32>,
-    alpha: &Weight,
-    beta: &Weight,
-) -> (&'a [f32], &'a [f32]) {
-    parameters.clear();
-    parameters.extend(alpha.vector().iter().map(|a| a.exp()));
-    parameters.extend(beta.vector().iter().map(|b| 1.0 / (b.exp() + 1e-9)));
-    parameters.split_at(alpha.vector().len())
 }
 
 /// Least numbers of an activation for which a part pays.

@@ -2,11 +2,26 @@
 //! last place over a network's range.
 
 use super::simd::{dispatch, multiply_add};
+use crate::shapes::Activation;
 
 /// Exponential `eˣ`; 0 below -87, capped above 88.
 #[inline(always)]
 pub fn exp<const FUSED: bool>(x: f32) -> f32 {
-    // e^x = 2^n e^r with |r| <= ln 2 / 2, ln 2 in two parts so that r keeps its digits.
+    let (rest, power) = exp_parts::<FUSED>(x);
+    (rest + 1.0) * power
+}
+
+/// `eˣ - 1` with all its digits near 0; -1 below -87, capped above 88.
+#[inline(always)]
+fn exp_minus_one<const FUSED: bool>(x: f32) -> f32 {
+    let (rest, power) = exp_parts::<FUSED>(x);
+    multiply_add::<FUSED>(rest, power, power - 1.0)
+}
+
+/// Parts of `eˣ = 2ⁿ eʳ` with |r| <= ln 2 / 2: `eʳ - 1`, and `2ⁿ`.
+#[inline(always)]
+fn exp_parts<const FUSED: bool>(x: f32) -> (f32, f32) {
+    // ln 2 in two parts so that r keeps its digits.
     let x = x.clamp(-87.3, 88.0);
     let rounded = multiply_add::<FUSED>(x, std::f32::consts::LOG2_E, ROUND);
     let n = rounded - ROUND;
@@ -16,9 +31,8 @@ pub fn exp<const FUSED: bool>(x: f32) -> f32 {
     for c in [1.398_199_9e-3, 8.333_452e-3, 4.166_579_5e-2, 1.666_666_5e-1, 0.5] {
         p = multiply_add::<FUSED>(p, r, c);
     }
-    let e = multiply_add::<FUSED>(p * r, r, r) + 1.0;
     // The lowest bits of `rounded` are n. They move to the exponent without a conversion or a check, which would prevent vectorisation.
-    e * f32::from_bits((rounded.to_bits() << 23).wrapping_add(127 << 23))
+    (multiply_add::<FUSED>(p * r, r, r), f32::from_bits((rounded.to_bits() << 23).wrapping_add(127 << 23)))
 }
 
 /// Adding and subtracting this rounds to a whole number: 1.5 * 2^23.
@@ -60,13 +74,6 @@ fn sigmoid<const FUSED: bool>(x: f32) -> f32 {
 }
 
 #[inline(always)]
-fn silu_loop<const FUSED: bool>(x: &mut [f32]) {
-    for v in x {
-        *v *= sigmoid::<FUSED>(*v);
-    }
-}
-
-#[inline(always)]
 fn silu_mul_loop<const FUSED: bool>(x: &[f32], out: &mut [f32], width: usize) {
     for (row, out) in x.chunks_exact(2 * width).zip(out.chunks_exact_mut(width)) {
         let (gate, up) = row.split_at(width);
@@ -76,20 +83,55 @@ fn silu_mul_loop<const FUSED: bool>(x: &[f32], out: &mut [f32], width: usize) {
     }
 }
 
+/// Hyperbolic tangent; beyond 10 it is 1.
 #[inline(always)]
-fn gelu_loop<const FUSED: bool>(x: &mut [f32]) {
-    for v in x {
-        *v = 0.5 * *v * (1.0 + erf::<FUSED>(*v * std::f32::consts::FRAC_1_SQRT_2));
+fn tanh<const FUSED: bool>(x: f32) -> f32 {
+    let magnitude = if x.abs() > 10.0 { 10.0 } else { x.abs() };
+    let e = exp_minus_one::<FUSED>(2.0 * magnitude);
+    (e / (e + 2.0)).copysign(x)
+}
+
+/// `x tanh(ln(1 + eˣ))`: with `n = eˣ (eˣ + 2)` it is `x n / (n + 2)`; beyond 20 it is x.
+#[inline(always)]
+fn mish<const FUSED: bool>(x: f32) -> f32 {
+    let e = exp::<FUSED>(if x > 20.0 { 20.0 } else { x });
+    let n = e * (e + 2.0);
+    x * (n / (n + 2.0))
+}
+
+#[inline(always)]
+fn activation_loop<const FUSED: bool>(x: &mut [f32], function: Activation) {
+    /// Twice the square root of 2 / pi: 0.5 (1 + tanh(z)) is the sigmoid of 2z.
+    const TWICE: f32 = 1.595_769;
+    #[inline(always)]
+    fn each(x: &mut [f32], function: impl Fn(f32) -> f32) {
+        for v in x {
+            *v = function(*v);
+        }
+    }
+    match function {
+        Activation::Silu => each(x, |v| v * sigmoid::<FUSED>(v)),
+        Activation::Gelu => each(x, |v| 0.5 * v * (1.0 + erf::<FUSED>(v * std::f32::consts::FRAC_1_SQRT_2))),
+        Activation::GeluTanh => {
+            each(x, |v| v * sigmoid::<FUSED>(TWICE * multiply_add::<FUSED>(0.044_715, v * v * v, v)));
+        }
+        Activation::Relu => each(x, |v| if v < 0.0 { 0.0 } else { v }),
+        Activation::LeakyRelu { slope } => each(x, |v| if v < 0.0 { slope * v } else { v }),
+        Activation::Elu => each(x, |v| if v < 0.0 { exp_minus_one::<FUSED>(v) } else { v }),
+        Activation::Mish => each(x, mish::<FUSED>),
+        Activation::Tanh => each(x, tanh::<FUSED>),
+        Activation::Exp => each(x, exp::<FUSED>),
+        Activation::Abs => each(x, f32::abs),
     }
 }
 
 #[inline(always)]
-fn gelu_tanh_loop<const FUSED: bool>(x: &mut [f32]) {
-    // 0.5 (1 + tanh(z)) is the sigmoid of 2z.
-    const TWICE: f32 = 1.595_769; // 2 sqrt(2 / pi)
-    for v in x {
-        let cube = *v * *v * *v;
-        *v *= sigmoid::<FUSED>(TWICE * multiply_add::<FUSED>(0.044_715, cube, *v));
+fn sigmoid_mul_loop<const FUSED: bool>(x: &[f32], out: &mut [f32], width: usize) {
+    for (row, out) in x.chunks_exact(2 * width).zip(out.chunks_exact_mut(width)) {
+        let (value, gate) = row.split_at(width);
+        for ((o, &v), &g) in out.iter_mut().zip(value).zip(gate) {
+            *o = v * sigmoid::<FUSED>(g);
+        }
     }
 }
 
@@ -161,6 +203,29 @@ fn layer_norm_loop<const FUSED: bool>(x: &[f32], weight: &[f32], bias: &[f32], e
     }
 }
 
+/// Norm of `x` as a whole, with weight and bias by column.
+#[inline(always)]
+fn segment_norm_loop<const FUSED: bool>(x: &[f32], weight: &[f32], bias: &[f32], eps: f32, out: &mut [f32]) {
+    let n = weight.len();
+    // Sums of rows are added in double precision: a segment may have many.
+    let mut total = 0.0f64;
+    for row in x.chunks_exact(n) {
+        total += f64::from(sum_by::<FUSED>(n, |i, s| s + row[i]));
+    }
+    let mean = (total / x.len() as f64) as f32;
+    let mut total = 0.0f64;
+    for row in x.chunks_exact(n) {
+        total += f64::from(sum_by::<FUSED>(n, |i, s| multiply_add::<FUSED>(row[i] - mean, row[i] - mean, s)));
+    }
+    let square = (total / x.len() as f64) as f32;
+    let by = 1.0 / (square + eps).sqrt();
+    for (row, out) in x.chunks_exact(n).zip(out.chunks_exact_mut(n)) {
+        for (((o, &v), &w), &b) in out.iter_mut().zip(row).zip(weight).zip(bias) {
+            *o = multiply_add::<FUSED>((v - mean) * by, w, b);
+        }
+    }
+}
+
 #[inline(always)]
 fn exponentials_loop<const FUSED: bool>(x: &mut [f32]) -> (f32, f32) {
     let top = x.iter().copied().fold(f32::NEG_INFINITY, f32::max);
@@ -187,14 +252,12 @@ fn softmax_of_loop<const FUSED: bool>(x: &mut [f32], of: (f32, f32)) {
     }
 }
 
-dispatch!(/// `x = silu(x)`.
-    pub fn silu = silu_loop(x: &mut [f32]));
+dispatch!(/// Applies a function to each number.
+    pub fn activation = activation_loop(x: &mut [f32], function: Activation));
 dispatch!(/// `out = silu(gate) * up` for rows `[gate | up]` of twice `width`.
     pub fn silu_mul = silu_mul_loop(x: &[f32], out: &mut [f32], width: usize));
-dispatch!(/// `x = gelu(x)`, exact form.
-    pub fn gelu = gelu_loop(x: &mut [f32]));
-dispatch!(/// `x = gelu(x)`, approximated by a hyperbolic tangent.
-    pub fn gelu_tanh = gelu_tanh_loop(x: &mut [f32]));
+dispatch!(/// `out = value * sigmoid(gate)` for rows `[value | gate]` of twice `width`.
+    pub fn sigmoid_mul = sigmoid_mul_loop(x: &[f32], out: &mut [f32], width: usize));
 dispatch!(/// `x += magnitude * sin²(x * frequency)`, both per column.
     pub fn snake = snake_loop(x: &mut [f32], frequency: &[f32], magnitude: &[f32]));
 dispatch!(/// Multiplies each row of `y` by the sigmoid of its gate.
@@ -203,6 +266,8 @@ dispatch!(/// Root-mean-square norm over groups of `weight.len()` columns.
     pub fn rms_norm = rms_norm_loop(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]));
 dispatch!(/// Layer norm over groups of `weight.len()` columns.
     pub fn layer_norm = layer_norm_loop(x: &[f32], weight: &[f32], bias: &[f32], eps: f32, out: &mut [f32]));
+dispatch!(/// Norm over all numbers of a segment, with weight and bias by column.
+    pub fn segment_norm = segment_norm_loop(x: &[f32], weight: &[f32], bias: &[f32], eps: f32, out: &mut [f32]));
 dispatch!(/// `x = softmax(x)` over the whole slice.
     pub fn softmax = softmax_loop(x: &mut [f32]));
 dispatch!(/// `x = exp(x - top)` with the largest of the slice as `top`; returns it and the sum.

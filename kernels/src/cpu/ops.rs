@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::arena::PooledBuffer;
 use super::conv_state::ConvState;
-use super::device::{Cpu, LEAST_ACTIVATION, snake_parameters};
+use super::device::{Cpu, LEAST_ACTIVATION};
 use super::gemm::StridedRows;
 use super::index::{CpuIndex, copy_rows, spread_rows};
 use super::kv_cache::KvCache;
@@ -15,7 +15,7 @@ use super::{attention, conv, experts, math, sample, segment_snake};
 use crate::checked_parts::CheckedParts;
 use crate::ops::{Ops, StepFn};
 use crate::row_spec::{self, BatchSection, NO_ROW, RowSpec, SpecSection};
-use crate::shapes::{AttentionShape, NO_ID, RouterShape, StateSpec};
+use crate::shapes::{Activation, AttentionShape, NO_ID, RouterShape, SegmentShape, StateSpec};
 use crate::step::{ReadBack, StepKey, StreamLevel};
 use crate::weight::KernelError;
 
@@ -246,29 +246,30 @@ impl Ops for Cpu {
         self.norm(x, weight.len(), |from, to| math::layer_norm(self.level, from, weight, bias, eps, to))
     }
 
-    fn silu(&self, mut x: Tensor) -> Tensor {
-        self.split(&mut x.data, x.columns, LEAST_ACTIVATION, |_, part| math::silu(self.level, part));
-        x
+    fn segment_norm_at(&self, x: &Tensor, weight: &Weight, bias: &Weight, eps: f32, segments: &CpuIndex) -> Tensor {
+        let (weight, bias) = (weight.vector(), bias.vector());
+        assert_eq!((weight.len(), bias.len()), (x.columns, x.columns), "a norm of another width");
+        let mut data = self.arena.zeros(x.data.len());
+        let mut first = 0;
+        for range in segments.words().iter().map(|&rows| rows as usize * x.columns) {
+            let (from, to) = (&x.data[first..first + range], &mut data[first..first + range]);
+            math::segment_norm(self.level, from, weight, bias, eps, to);
+            first += range;
+        }
+        Tensor { data, ..*x }
     }
 
-    fn gelu(&self, mut x: Tensor) -> Tensor {
-        self.split(&mut x.data, x.columns, LEAST_ACTIVATION, |_, part| math::gelu(self.level, part));
-        x
-    }
-
-    fn gelu_tanh(&self, mut x: Tensor) -> Tensor {
-        self.split(&mut x.data, x.columns, LEAST_ACTIVATION, |_, part| math::gelu_tanh(self.level, part));
+    fn activation(&self, mut x: Tensor, function: Activation) -> Tensor {
+        self.split(&mut x.data, x.columns, LEAST_ACTIVATION, |_, part| math::activation(self.level, part, function));
         x
     }
 
     fn silu_mul(&self, x: &Tensor) -> Tensor {
-        let columns = x.columns / 2;
-        let mut data = self.arena.uninitialised(x.rows * columns);
-        self.split(&mut data, columns, LEAST_ACTIVATION, |first, part| {
-            let from = &x.data[2 * first * columns..][..2 * part.len()];
-            math::silu_mul(self.level, from, part, columns);
-        });
-        Tensor { rows: x.rows, columns, data }
+        self.halves(x, |from, part, columns| math::silu_mul(self.level, from, part, columns))
+    }
+
+    fn sigmoid_mul(&self, x: &Tensor) -> Tensor {
+        self.halves(x, |from, part, columns| math::sigmoid_mul(self.level, from, part, columns))
     }
 
     fn sigmoid_gate(&self, mut y: Tensor, gate: &Tensor) -> Tensor {
@@ -276,9 +277,8 @@ impl Ops for Cpu {
         y
     }
 
-    fn snake(&self, mut x: Tensor, alpha: &Weight, beta: &Weight) -> Tensor {
-        let parameters = &mut self.scratch.take().parameters;
-        let (frequency, magnitude) = snake_parameters(parameters, alpha, beta);
+    fn snake(&self, mut x: Tensor, frequency: &Weight, magnitude: &Weight) -> Tensor {
+        let (frequency, magnitude) = (frequency.vector(), magnitude.vector());
         let snake = |_, part: &mut [f32]| math::snake(self.level, part, frequency, magnitude);
         self.split(&mut x.data, x.columns, LEAST_ACTIVATION, snake);
         x
@@ -307,11 +307,18 @@ impl Ops for Cpu {
         Tensor { data, ..*q }
     }
 
-    fn segment_attention_at(&self, q: &Tensor, k: &Tensor, v: &Tensor, segments: &CpuIndex, heads: usize) -> Tensor {
+    fn segment_attention_at(
+        &self,
+        q: &Tensor,
+        k: &Tensor,
+        v: &Tensor,
+        segments: &CpuIndex,
+        shape: SegmentShape,
+    ) -> Tensor {
         let mut data = self.arena.zeros(q.data.len());
         let scratch = &mut self.scratch.take().attention;
         let (pool, qkv) = (self.pool.as_deref(), (&q.data[..], &k.data[..], &v.data[..]));
-        attention::segments(pool, self.level, qkv, segments.words(), heads, scratch, &mut data);
+        attention::segments(pool, self.level, qkv, segments.words(), shape, scratch, &mut data);
         Tensor { data, ..*q }
     }
 
@@ -359,12 +366,12 @@ impl Ops for Cpu {
     fn segment_snake_at(
         &self,
         x: &Tensor,
-        alpha: &Weight,
-        beta: &Weight,
+        frequency: &Weight,
+        magnitude: &Weight,
         filter: &Weight,
         segments: &CpuIndex,
     ) -> Tensor {
-        segment_snake::rows(self, x, (alpha, beta), filter, segments.words())
+        segment_snake::rows(self, x, (frequency, magnitude), filter, segments.words())
     }
 
     fn sample_at(

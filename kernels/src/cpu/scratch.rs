@@ -12,8 +12,8 @@ pub(super) struct Scratch {
     pub(super) sample: SampleScratch,
     /// Tail and new rows of a convolution.
     pub(super) joined: Vec<f32>,
-    /// Parameters of an activation.
-    pub(super) parameters: Vec<f32>,
+    /// Results of a group of a convolution.
+    pub(super) group: Vec<f32>,
 }
 
 /// Working memory of a mixture, kept between calls.

@@ -4,7 +4,7 @@
 //! slides a window over a segment, sixteen channels at a time, and never stores anything of twice the size. Each number is summed in the
 //! same order for any split over threads.
 
-use super::device::{Cpu, LEAST_ACTIVATION, snake_parameters};
+use super::device::{Cpu, LEAST_ACTIVATION};
 use super::math::sin_squared;
 use super::simd::{dispatch, multiply_add};
 use super::tensor::Tensor;
@@ -32,14 +32,13 @@ struct Segment<'a> {
 pub(super) fn rows(
     cpu: &Cpu,
     x: &Tensor,
-    (alpha, beta): (&Weight, &Weight),
+    (frequency, magnitude): (&Weight, &Weight),
     filter: &Weight,
     segments: &[u32],
 ) -> Tensor {
     let columns = x.columns;
     let filter: &[f32; FILTER_TAPS] = filter.vector().try_into().expect("a filter has as many taps as the trait says");
-    let parameters = &mut cpu.scratch.take().parameters;
-    let (frequency, magnitude) = snake_parameters(parameters, alpha, beta);
+    let (frequency, magnitude) = (frequency.vector(), magnitude.vector());
     let mut out = cpu.arena.uninitialised(x.data.len());
     let mut first = 0;
     for &rows in segments.iter().filter(|rows| **rows > 0) {

@@ -27,6 +27,13 @@ pub enum Weight {
         /// Rows between taps.
         dilation: usize,
     },
+    /// Weight of a [`WeightLayout::GroupedConv1d`].
+    GroupedConv1d {
+        /// Packed weight of each group, with taps outermost in `k`.
+        groups: Vec<PackedWeight>,
+        /// Rows between taps.
+        dilation: usize,
+    },
     /// Numbers of a [`WeightLayout::Depthwise`], `[kernel][channels]`.
     Depthwise(Vec<f32>),
     /// Weight of a [`WeightLayout::ConvTranspose1d`], as a causal convolution to `stride * out` columns.
@@ -66,6 +73,16 @@ impl Weight {
                     .pack_convolution(out, taps * channels, |o, k| (o * channels + k % channels) * taps + k / channels);
                 Self::Conv1d { packed, dilation }
             }
+            WeightLayout::GroupedConv1d { dilation, groups } => {
+                let (out, channels, taps) = (shape[0] / groups, shape[1], shape[2]);
+                let values = Values::F32(Values::of(parts).widened());
+                let group = |group: usize| {
+                    values.pack(out, taps * channels, |o, k| {
+                        ((group * out + o) * channels + k % channels) * taps + k / channels
+                    })
+                };
+                Self::GroupedConv1d { groups: (0..groups).map(group).collect(), dilation }
+            }
             WeightLayout::Depthwise => {
                 let (channels, taps) = (shape[0], shape[2]);
                 let w = Values::of(parts).widened();
@@ -98,6 +115,7 @@ impl Weight {
             Self::Table(_) => "a table",
             Self::Experts(_) => "experts",
             Self::Conv1d { .. } => "a convolution",
+            Self::GroupedConv1d { .. } => "a grouped convolution",
             Self::Depthwise(_) => "a depthwise convolution",
             Self::ConvTranspose1d { .. } => "a transposed convolution",
             Self::Conv2d { .. } => "a convolution over two axes",

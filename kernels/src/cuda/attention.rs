@@ -6,7 +6,7 @@ use super::tensor::{CudaBatch, CudaState, Tensor};
 use crate::shapes::AttentionShape;
 
 impl Cuda {
-    /// Stores the rows' keys and values, then computes causal attention.
+    /// Stores the rows' keys and values, then computes attention up to the end of a row's chunk.
     pub(super) fn cached_attention(
         &self,
         (q, k, v): (&Tensor, &Tensor, &Tensor),
@@ -28,6 +28,7 @@ impl Cuda {
         let out = self.uninit_tensor(q.rows, q.columns);
         let group = (shape.heads / shape.kv_heads) as u64;
         let window = shape.window.map_or(u64::from(u32::MAX), |window| window as u64);
+        let chunk = shape.chunk.map_or(1, |chunk| chunk as u64);
         let [dim, scale] = [shape.head_dim as u64, bits(scale(shape.head_dim))];
         let args = &mut [
             q.at(),
@@ -42,6 +43,7 @@ impl Cuda {
             sizes[1],
             dim,
             window,
+            chunk,
             scale,
         ];
         let shared = attention_bytes(shape.head_dim);

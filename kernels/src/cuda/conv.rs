@@ -17,7 +17,7 @@ const OUTPUTS: usize = 4;
 const CHUNK: usize = 4;
 
 impl Cuda {
-    /// Causal convolution, full or depthwise.
+    /// Causal convolution: full, in groups, or depthwise.
     pub(super) fn causal(
         &self,
         x: &Tensor,
@@ -41,6 +41,26 @@ impl Cuda {
                 args[6..].copy_from_slice(&sizes);
                 let blocks = x.len().div_ceil(THREADS);
                 self.queue.launch(&self.queue.kernels().depthwise_f32, (blocks, 1), THREADS, 0, &mut args);
+                self.extend_tail(x, tail, streams);
+                out
+            }
+            Weight::GroupedConv1d(grouped) => {
+                let (at, tail_rows, columns) = tail.tail();
+                let bias = bias.vector();
+                let outputs = grouped.outputs(x.columns, bias.len);
+                assert_eq!(
+                    (columns, tail_rows),
+                    (x.columns, (grouped.taps - 1) * grouped.dilation),
+                    "the tail differs"
+                );
+                let out = self.uninit_tensor(x.rows, outputs);
+                let [chunks, count, scale, skip] = level(streams);
+                let mut args = Args::of(&[x.at(), at, grouped.numbers.memory.at, bias.memory.at, out.at(), chunks]);
+                let sizes = [x.rows, x.columns, grouped.taps, grouped.dilation, outputs, grouped.groups, tail_rows];
+                args.extend(&[count, scale, skip]);
+                args.extend(&sizes.map(|n| n as u64));
+                let blocks = (out.len().div_ceil(TILE_THREADS), 1);
+                self.queue.launch(&self.queue.kernels().grouped_conv_f32, blocks, TILE_THREADS, 0, args.all());
                 self.extend_tail(x, tail, streams);
                 out
             }

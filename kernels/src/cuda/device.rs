@@ -99,6 +99,13 @@ impl Cuda {
         self.queue.launch(kernel, (count.div_ceil(TILE_THREADS), 1), TILE_THREADS, 0, &mut all[..=args.len()]);
     }
 
+    /// Launches a kernel that computes one number of each pair in the two halves of the columns.
+    pub(super) fn halves(&self, kernel: &CudaFunction, x: &Tensor) -> Tensor {
+        let out = self.uninit_tensor(x.rows, x.columns / 2);
+        self.each(kernel, out.len(), &[x.at(), out.at(), out.columns as u64]);
+        out
+    }
+
     /// Gathers rows of a table or of state by index.
     pub(super) fn gathered(&self, from: u64, is_bf16: bool, columns: usize, at: &CudaIndex) -> Tensor {
         let kernels = self.queue.kernels();

@@ -21,6 +21,7 @@ macro_rules! kernels {
 }
 
 kernels!(
+    activation_f32,
     add_f32,
     attention_f32,
     choose_rows,
@@ -43,8 +44,7 @@ kernels!(
     extend_tail_f32,
     gather_rows_bf16,
     gather_rows_f32,
-    gelu_f32,
-    gelu_tanh_f32,
+    grouped_conv_f32,
     layer_norm_f32,
     list_experts,
     mul_f32,
@@ -67,9 +67,11 @@ kernels!(
     segment_attention_f32,
     segment_conv_bf16,
     segment_conv_f32,
+    segment_grouped_conv_f32,
+    segment_norm_f32,
     segment_snake_f32,
     sigmoid_gate_f32,
-    silu_f32,
+    sigmoid_mul_f32,
     silu_mul_f32,
     snake_f32,
     store_keys_f32,

@@ -9,7 +9,7 @@ use super::weight::Weight;
 use crate::checked_parts::CheckedParts;
 use crate::ops::{Ops, StepFn};
 use crate::row_spec::{BatchSection, NO_ROW, RowSpec, SpecSection};
-use crate::shapes::{AttentionShape, NO_ID, RouterShape, StateSpec};
+use crate::shapes::{Activation, AttentionShape, NO_ID, RouterShape, SegmentShape, StateSpec};
 use crate::step::{self, ReadBack, StepKey, StreamLevel};
 use crate::weight::KernelError;
 
@@ -248,25 +248,34 @@ impl Ops for Cuda {
         out
     }
 
-    fn silu(&self, x: Tensor) -> Tensor {
-        self.each(&self.queue.kernels().silu_f32, x.len(), &[x.at()]);
-        x
+    fn segment_norm_at(&self, x: &Tensor, weight: &Weight, bias: &Weight, eps: f32, segments: &CudaIndex) -> Tensor {
+        self.segment_norm(x, (weight, bias), eps, segments)
     }
 
-    fn gelu(&self, x: Tensor) -> Tensor {
-        self.each(&self.queue.kernels().gelu_f32, x.len(), &[x.at()]);
-        x
-    }
-
-    fn gelu_tanh(&self, x: Tensor) -> Tensor {
-        self.each(&self.queue.kernels().gelu_tanh_f32, x.len(), &[x.at()]);
+    fn activation(&self, x: Tensor, function: Activation) -> Tensor {
+        // The kernel's numbers of functions.
+        let (number, slope) = match function {
+            Activation::Silu => (0, 0.0),
+            Activation::Gelu => (1, 0.0),
+            Activation::GeluTanh => (2, 0.0),
+            Activation::Relu => (3, 0.0),
+            Activation::LeakyRelu { slope } => (4, slope),
+            Activation::Elu => (5, 0.0),
+            Activation::Mish => (6, 0.0),
+            Activation::Tanh => (7, 0.0),
+            Activation::Exp => (8, 0.0),
+            Activation::Abs => (9, 0.0),
+        };
+        self.each(&self.queue.kernels().activation_f32, x.len(), &[x.at(), number, bits(slope)]);
         x
     }
 
     fn silu_mul(&self, x: &Tensor) -> Tensor {
-        let out = self.uninit_tensor(x.rows, x.columns / 2);
-        self.each(&self.queue.kernels().silu_mul_f32, out.len(), &[x.at(), out.at(), out.columns as u64]);
-        out
+        self.halves(&self.queue.kernels().silu_mul_f32, x)
+    }
+
+    fn sigmoid_mul(&self, x: &Tensor) -> Tensor {
+        self.halves(&self.queue.kernels().sigmoid_mul_f32, x)
     }
 
     fn sigmoid_gate(&self, y: Tensor, gate: &Tensor) -> Tensor {
@@ -276,10 +285,10 @@ impl Ops for Cuda {
         y
     }
 
-    fn snake(&self, x: Tensor, alpha: &Weight, beta: &Weight) -> Tensor {
-        let (alpha, beta) = (alpha.vector(), beta.vector());
-        assert!(alpha.len == x.columns && beta.len == x.columns, "a snake of another width");
-        let args = [x.at(), alpha.memory.at, beta.memory.at, x.columns as u64];
+    fn snake(&self, x: Tensor, frequency: &Weight, magnitude: &Weight) -> Tensor {
+        let (frequency, magnitude) = (frequency.vector(), magnitude.vector());
+        assert!(frequency.len == x.columns && magnitude.len == x.columns, "a snake of another width");
+        let args = [x.at(), frequency.memory.at, magnitude.memory.at, x.columns as u64];
         self.each(&self.queue.kernels().snake_f32, x.len(), &args);
         x
     }
@@ -304,8 +313,15 @@ impl Ops for Cuda {
         self.cached_attention((q, k, v), cache, batch, shape)
     }
 
-    fn segment_attention_at(&self, q: &Tensor, k: &Tensor, v: &Tensor, segments: &CudaIndex, heads: usize) -> Tensor {
-        self.within_segments(q, k, v, segments, heads)
+    fn segment_attention_at(
+        &self,
+        q: &Tensor,
+        k: &Tensor,
+        v: &Tensor,
+        segments: &CudaIndex,
+        shape: SegmentShape,
+    ) -> Tensor {
+        self.within_segments((q, k, v), segments, shape)
     }
 
     fn experts(&self, x: &Tensor, router: &Weight, gate_up: &Weight, down: &Weight, spec: RouterShape) -> Tensor {
@@ -345,12 +361,12 @@ impl Ops for Cuda {
     fn segment_snake_at(
         &self,
         x: &Tensor,
-        alpha: &Weight,
-        beta: &Weight,
+        frequency: &Weight,
+        magnitude: &Weight,
         filter: &Weight,
         segments: &CudaIndex,
     ) -> Tensor {
-        self.resampled_snake(x, (alpha, beta), filter, segments)
+        self.resampled_snake(x, (frequency, magnitude), filter, segments)
     }
 
     fn sample_at(

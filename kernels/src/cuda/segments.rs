@@ -1,37 +1,65 @@
 //! Operations within consecutive segments of rows.
 
 use super::device::Cuda;
-use super::launch::{Args, MAX_HEAD_DIM, TILE_THREADS, Tile, WARP, WARPS, attention_bytes, bits, scale};
+use super::launch::{Args, MAX_HEAD_DIM, SIZE, TILE_THREADS, Tile, WARP, WARPS, attention_bytes, bits, scale};
 use super::tensor::{CudaIndex, Tensor};
-use super::weight::Weight;
-use crate::shapes::FILTER_TAPS;
+use super::weight::{GroupedConv, Weight};
+use crate::shapes::{FILTER_TAPS, SegmentShape};
 
+/// Threads of a block that norms a segment.
+const NORM_THREADS: usize = 256;
 /// Rows that a thread computes in the snake at twice the rate.
 const RUN: usize = 8;
 
 impl Cuda {
-    /// Bidirectional attention within segments.
+    /// Attention within segments.
     pub(super) fn within_segments(
         &self,
-        q: &Tensor,
-        k: &Tensor,
-        v: &Tensor,
+        (q, k, v): (&Tensor, &Tensor, &Tensor),
         segments: &CudaIndex,
-        heads: usize,
+        shape: SegmentShape,
     ) -> Tensor {
+        let heads = shape.heads;
         let (out, dim) = (self.uninit_tensor(q.rows, q.columns), q.columns / heads);
         assert!(dim <= MAX_HEAD_DIM, "a head has at most {MAX_HEAD_DIM} numbers");
         assert_eq!((q.columns, k.columns, v.columns), (heads * dim, heads * dim, heads * dim), "widths differ");
-        let sizes = [segments.len as u64, dim as u64, bits(scale(dim))];
-        let args = &mut [q.at(), k.at(), v.at(), segments.at(), out.at(), sizes[0], sizes[1], sizes[2]];
+        let [left, right] =
+            [shape.left, shape.right].map(|reach| reach.map_or(u64::from(u32::MAX), |reach| reach as u64));
+        let sizes = [segments.len as u64, dim as u64, left, right, bits(scale(dim))];
+        let mut args = Args::of(&[q.at(), k.at(), v.at(), segments.at(), out.at()]);
+        args.extend(&sizes);
         let kernel = &self.queue.kernels().segment_attention_f32;
-        self.queue.launch(kernel, (q.rows, heads), WARPS * WARP, attention_bytes(dim), args);
+        self.queue.launch(kernel, (q.rows, heads), WARPS * WARP, attention_bytes(dim), args.all());
+        out
+    }
+
+    /// Norm of each segment as a whole.
+    pub(super) fn segment_norm(
+        &self,
+        x: &Tensor,
+        (weight, bias): (&Weight, &Weight),
+        eps: f32,
+        segments: &CudaIndex,
+    ) -> Tensor {
+        let (weight, bias) = (weight.vector(), bias.vector());
+        assert_eq!((weight.len, bias.len), (x.columns, x.columns), "a norm of another width");
+        let out = self.uninit_tensor(x.rows, x.columns);
+        let addresses = [x.at(), weight.memory.at, bias.memory.at, out.at(), segments.at()];
+        let mut args = Args::of(&addresses);
+        args.extend(&[segments.len as u64, x.rows as u64, x.columns as u64, bits(eps)]);
+        // One more block, for the rows of no segment.
+        let (grid, warps) = ((segments.len + 1, 1), NORM_THREADS / WARP);
+        self.queue.launch(&self.queue.kernels().segment_norm_f32, grid, NORM_THREADS, warps * SIZE, args.all());
         out
     }
 
     /// Centred convolution within segments.
     pub(super) fn centred(&self, x: &Tensor, weight: &Weight, bias: &Weight, segments: &CudaIndex) -> Tensor {
-        let Weight::Conv1d { matrix, dilation } = weight else { panic!("not a convolution: {}", weight.kind()) };
+        let (matrix, dilation) = match weight {
+            Weight::Conv1d { matrix, dilation } => (matrix, dilation),
+            Weight::GroupedConv1d(grouped) => return self.grouped_within_segments(x, grouped, bias, segments),
+            other => panic!("not a convolution: {}", other.kind()),
+        };
         let (bias, taps) = (bias.vector(), matrix.columns / x.columns);
         assert_eq!((taps * x.columns, bias.len), (matrix.columns, matrix.outputs), "channels differ");
         assert!(taps % 2 == 1, "a centred convolution has an odd number of taps");
@@ -46,22 +74,36 @@ impl Cuda {
         out
     }
 
+    /// Centred convolution in groups, within segments.
+    fn grouped_within_segments(&self, x: &Tensor, weight: &GroupedConv, bias: &Weight, segments: &CudaIndex) -> Tensor {
+        let bias = bias.vector();
+        let outputs = weight.outputs(x.columns, bias.len);
+        assert!(weight.taps % 2 == 1, "a centred convolution has an odd number of taps");
+        let out = self.uninit_tensor(x.rows, outputs);
+        let mut args = Args::of(&[x.at(), weight.numbers.memory.at, bias.memory.at, out.at(), segments.at()]);
+        let sizes = [segments.len, x.rows, x.columns, weight.taps, weight.dilation, outputs, weight.groups];
+        args.extend(&sizes.map(|n| n as u64));
+        let blocks = (out.len().div_ceil(TILE_THREADS), 1);
+        self.queue.launch(&self.queue.kernels().segment_grouped_conv_f32, blocks, TILE_THREADS, 0, args.all());
+        out
+    }
+
     /// Snake at twice the rate, within segments.
     pub(super) fn resampled_snake(
         &self,
         x: &Tensor,
-        (alpha, beta): (&Weight, &Weight),
+        (frequency, magnitude): (&Weight, &Weight),
         filter: &Weight,
         segments: &CudaIndex,
     ) -> Tensor {
-        let (alpha, beta, filter) = (alpha.vector(), beta.vector(), filter.vector());
-        assert!(alpha.len == x.columns && beta.len == x.columns, "a snake of another width");
+        let (frequency, magnitude, filter) = (frequency.vector(), magnitude.vector(), filter.vector());
+        assert!(frequency.len == x.columns && magnitude.len == x.columns, "a snake of another width");
         assert_eq!(filter.len, FILTER_TAPS, "a filter has as many taps as the trait says");
         let out = self.uninit_tensor(x.rows, x.columns);
         let [count, rows, columns] = [segments.len, x.rows, x.columns].map(|n| n as u64);
-        let addresses = [x.at(), alpha.memory.at, beta.memory.at, filter.memory.at, out.at(), segments.at()];
-        let [x, alpha, beta, filter, to, segments] = addresses;
-        let args = &mut [x, alpha, beta, filter, to, segments, count, rows, columns];
+        let addresses = [x.at(), frequency.memory.at, magnitude.memory.at, filter.memory.at, out.at(), segments.at()];
+        let [x, frequency, magnitude, filter, to, segments] = addresses;
+        let args = &mut [x, frequency, magnitude, filter, to, segments, count, rows, columns];
         let blocks = (out.rows.div_ceil(RUN) * out.columns).div_ceil(TILE_THREADS);
         self.queue.launch(&self.queue.kernels().segment_snake_f32, (blocks, 1), TILE_THREADS, 0, args);
         out

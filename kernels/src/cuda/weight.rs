@@ -33,6 +33,8 @@ pub enum Weight {
         /// Rows between taps.
         dilation: usize,
     },
+    /// Weight of a [`WeightLayout::GroupedConv1d`].
+    GroupedConv1d(GroupedConv),
     /// Weight of a [`WeightLayout::Depthwise`], `[tap][channel]`.
     Depthwise {
         /// Numbers in single precision.
@@ -58,6 +60,27 @@ pub enum Weight {
     },
 }
 
+/// A convolution in groups, `[out][tap][channel of its group]`, in single precision.
+pub struct GroupedConv {
+    pub(super) numbers: VectorWeight,
+    pub(super) taps: usize,
+    pub(super) dilation: usize,
+    pub(super) groups: usize,
+}
+
+impl GroupedConv {
+    /// Returns the number of outputs, after a check of the channels and of the bias.
+    pub(super) fn outputs(&self, channels: usize, biases: usize) -> usize {
+        let own = channels / self.groups;
+        assert_eq!(
+            (own * self.groups, biases * self.taps * own),
+            (channels, self.numbers.len),
+            "channels, groups or bias differ"
+        );
+        biases
+    }
+}
+
 impl Weight {
     /// Packs and uploads a weight. Tables keep their floating-point format: no kernel gathers integers.
     pub(super) fn new(loader: &WeightLoader<'_>, checked: &CheckedParts<'_>) -> Result<Self, KernelError> {
@@ -65,6 +88,13 @@ impl Weight {
         let rows = PartRows::new(parts);
         let matrix = match layout {
             WeightLayout::Vector => return Ok(Self::Vector(single(loader, name, &rows.widened())?)),
+            WeightLayout::GroupedConv1d { dilation, groups } => {
+                let (w, taps) = (rows.widened(), shape[2]);
+                let (at, _) = taps_outermost(layout, shape);
+                let w: Vec<f32> = (0..w.len()).map(|i| w[at(i)]).collect();
+                let numbers = single(loader, name, &w)?;
+                return Ok(Self::GroupedConv1d(GroupedConv { numbers, taps, dilation, groups }));
+            }
             WeightLayout::Depthwise => {
                 let (channels, taps, w) = (shape[0], shape[2], rows.widened());
                 let w: Vec<f32> = (0..taps * channels).map(|i| w[i % channels * taps + i / channels]).collect();
@@ -98,7 +128,10 @@ impl Weight {
             }
         };
         Ok(match layout {
-            WeightLayout::Vector | WeightLayout::Depthwise | WeightLayout::Linear => Self::Linear(matrix),
+            WeightLayout::Vector
+            | WeightLayout::GroupedConv1d { .. }
+            | WeightLayout::Depthwise
+            | WeightLayout::Linear => Self::Linear(matrix),
             WeightLayout::Table => Self::Table(matrix),
             WeightLayout::Experts { per_expert } => {
                 let experts = parts.len() / per_expert;
@@ -119,6 +152,7 @@ impl Weight {
             Self::Table(_) => "a table",
             Self::Experts { .. } => "experts",
             Self::Conv1d { .. } => "a convolution",
+            Self::GroupedConv1d(_) => "a grouped convolution",
             Self::Depthwise { .. } => "a depthwise convolution",
             Self::ConvTranspose1d { .. } => "a transposed convolution",
             Self::Conv2d { .. } => "a convolution over two axes",

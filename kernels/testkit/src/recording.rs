@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use repartee_kernels::row_spec::{BatchSection, SpecSection};
 use repartee_kernels::step::bucket;
 use repartee_kernels::{
-    AttentionShape, CheckedParts, KernelError, Ops, ReadBack, RouterShape, RowSpec, StateSpec, StepFn, StepKey,
-    StepOutputs, StreamLevel,
+    Activation, AttentionShape, CheckedParts, KernelError, Ops, ReadBack, RouterShape, RowSpec, SegmentShape,
+    StateSpec, StepFn, StepKey, StepOutputs, StreamLevel,
 };
 
 /// An [`Ops`] that records its calls; see the module's description. Clones share their notes.
@@ -294,19 +294,14 @@ impl<O: Ops> Ops for RecordingOps<O> {
         self.note_result(self.inner.layer_norm(x, weight, bias, eps))
     }
 
-    fn silu(&self, x: O::T) -> O::T {
-        self.op("silu", &x);
-        self.note_result(self.inner.silu(x))
+    fn segment_norm_at(&self, x: &O::T, weight: &O::Weight, bias: &O::Weight, eps: f32, segments: &O::Index) -> O::T {
+        self.op("segment norm", x);
+        self.note_result(self.inner.segment_norm_at(x, weight, bias, eps, segments))
     }
 
-    fn gelu(&self, x: O::T) -> O::T {
-        self.op("gelu", &x);
-        self.note_result(self.inner.gelu(x))
-    }
-
-    fn gelu_tanh(&self, x: O::T) -> O::T {
-        self.op("gelu tanh", &x);
-        self.note_result(self.inner.gelu_tanh(x))
+    fn activation(&self, x: O::T, function: Activation) -> O::T {
+        self.op(format_args!("{function:?}"), &x);
+        self.note_result(self.inner.activation(x, function))
     }
 
     fn silu_mul(&self, x: &O::T) -> O::T {
@@ -314,14 +309,19 @@ impl<O: Ops> Ops for RecordingOps<O> {
         self.note_result(self.inner.silu_mul(x))
     }
 
+    fn sigmoid_mul(&self, x: &O::T) -> O::T {
+        self.op("sigmoid mul", x);
+        self.note_result(self.inner.sigmoid_mul(x))
+    }
+
     fn sigmoid_gate(&self, y: O::T, gate: &O::T) -> O::T {
         self.op("sigmoid gate", &y);
         self.note_result(self.inner.sigmoid_gate(y, gate))
     }
 
-    fn snake(&self, x: O::T, alpha: &O::Weight, beta: &O::Weight) -> O::T {
+    fn snake(&self, x: O::T, frequency: &O::Weight, magnitude: &O::Weight) -> O::T {
         self.op("snake", &x);
-        self.note_result(self.inner.snake(x, alpha, beta))
+        self.note_result(self.inner.snake(x, frequency, magnitude))
     }
 
     fn rotary(&self, x: O::T, batch: &O::Batch, head_dim: usize, theta: f32) -> O::T {
@@ -342,9 +342,9 @@ impl<O: Ops> Ops for RecordingOps<O> {
         self.note_result(self.inner.attention(q, k, v, cache, batch, shape))
     }
 
-    fn segment_attention_at(&self, q: &O::T, k: &O::T, v: &O::T, segments: &O::Index, heads: usize) -> O::T {
+    fn segment_attention_at(&self, q: &O::T, k: &O::T, v: &O::T, segments: &O::Index, shape: SegmentShape) -> O::T {
         self.op("segment attention", q);
-        self.note_result(self.inner.segment_attention_at(q, k, v, segments, heads))
+        self.note_result(self.inner.segment_attention_at(q, k, v, segments, shape))
     }
 
     fn experts(&self, x: &O::T, router: &O::Weight, gate_up: &O::Weight, down: &O::Weight, spec: RouterShape) -> O::T {
@@ -397,13 +397,13 @@ impl<O: Ops> Ops for RecordingOps<O> {
     fn segment_snake_at(
         &self,
         x: &O::T,
-        alpha: &O::Weight,
-        beta: &O::Weight,
+        frequency: &O::Weight,
+        magnitude: &O::Weight,
         filter: &O::Weight,
         segments: &O::Index,
     ) -> O::T {
         self.op("segment snake", x);
-        self.note_result(self.inner.segment_snake_at(x, alpha, beta, filter, segments))
+        self.note_result(self.inner.segment_snake_at(x, frequency, magnitude, filter, segments))
     }
 
     fn sample_at(

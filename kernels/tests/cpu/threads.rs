@@ -13,8 +13,8 @@ use repartee_kernels::cpu::simd::SimdLevel;
 use repartee_kernels::cpu::{Cpu, KvFormat, Tensor, Weight};
 use repartee_kernels::random::uniform;
 use repartee_kernels::{
-    AttentionShape, DType, FILTER_TAPS, Ops, RawTensor, RouterShape, SequenceRows, SpecLayout, StateSpec, StreamLevel,
-    StreamRows, WeightFormat, WeightLayout,
+    Activation, AttentionShape, DType, FILTER_TAPS, Ops, RawTensor, RouterShape, SegmentShape, SequenceRows,
+    SpecLayout, StateSpec, StreamLevel, StreamRows, WeightFormat, WeightLayout,
 };
 use repartee_kernels_testkit::host::HostOps;
 
@@ -106,6 +106,7 @@ fn results(ops: &Cpu, split: impl Fn() -> bool) -> Vec<(&'static str, Tensor)> {
     let tail = |rows| ops.state(StateSpec::Tail { slots: 3, rows, columns: WIDTH });
     let linear = weight(ops, WeightLayout::Linear, &[200, WIDTH]);
     let causal = weight(ops, WeightLayout::Conv1d { dilation: 3 }, &[WIDTH, WIDTH, 7]);
+    let grouped = weight(ops, WeightLayout::GroupedConv1d { dilation: 3, groups: 2 }, &[WIDTH, WIDTH / 2, 7]);
     let up = weight(ops, WeightLayout::ConvTranspose1d { stride: 4, cut: true }, &[WIDTH, WIDTH, 8]);
     let pictures = ops.tensor(numbers(2 * 40 * 50 * 3, 4), 3);
     let conv2d = weight(ops, WeightLayout::Conv2d { stride: 2 }, &[WIDTH, 3, 3, 3]);
@@ -120,6 +121,7 @@ fn results(ops: &Cpu, split: impl Fn() -> bool) -> Vec<(&'static str, Tensor)> {
     };
     add("linear", ops.linear(&x(), &linear, None));
     add("conv1d", ops.conv1d_at(&x(), &causal, &vector, &mut tail(18), &streams));
+    add("grouped conv1d", ops.conv1d_at(&x(), &grouped, &vector, &mut tail(18), &streams));
     add("conv_transpose1d", ops.conv_transpose1d_at(&x(), &up, &vector, &mut tail(1), &streams));
     add("conv2d", ops.conv2d(&pictures, 2, 40, 50, &conv2d, &vector));
     add("experts", ops.experts(&x(), &router, &gate_up, &down, routed));
@@ -143,10 +145,11 @@ fn results(ops: &Cpu, split: impl Fn() -> bool) -> Vec<(&'static str, Tensor)> {
     let wide = || ops.tensor(numbers(3 * ROWS * WIDTH, 6), 3 * WIDTH);
     add("rms_norm", ops.rms_norm(&wide(), &vector, 1e-5));
     add("layer_norm", ops.layer_norm(&wide(), &vector, &vector, 1e-5));
-    add("silu", ops.silu(x()));
+    add("silu", ops.activation(x(), Activation::Silu));
     add("silu_mul", ops.silu_mul(&wide()));
-    add("gelu", ops.gelu(x()));
-    add("gelu_tanh", ops.gelu_tanh(x()));
+    add("sigmoid_mul", ops.sigmoid_mul(&wide()));
+    add("gelu", ops.activation(x(), Activation::Gelu));
+    add("mish", ops.activation(x(), Activation::Mish));
     let at = layout.segments(ROWS, 2);
     let mut spec = layout.spec();
     spec.set_segments(at, &[ROWS - 1, 1]);
@@ -154,14 +157,18 @@ fn results(ops: &Cpu, split: impl Fn() -> bool) -> Vec<(&'static str, Tensor)> {
     let filter = weight(ops, WeightLayout::Vector, &[FILTER_TAPS]);
     add("segment_conv1d", ops.segment_conv1d_at(&x(), &causal, &vector, &segments));
     add("segment_snake", ops.segment_snake_at(&x(), &vector, &vector, &filter, &segments));
-    add("segment_attention", ops.segment_attention_at(&x(), &x(), &x(), &segments, 3));
-    for (name, kv, window) in
-        [("attention", KvFormat::F32, None), ("attention, bf16, window", KvFormat::Bf16, Some(100))]
-    {
+    add("segment_attention", ops.segment_attention_at(&x(), &x(), &x(), &segments, SegmentShape::whole(3)));
+    let reach = SegmentShape { heads: 3, left: Some(200), right: Some(50) };
+    add("segment_attention, reach", ops.segment_attention_at(&x(), &x(), &x(), &segments, reach));
+    for (name, kv, window, chunk) in [
+        ("attention", KvFormat::F32, None, None),
+        ("attention, bf16, window", KvFormat::Bf16, Some(100), None),
+        ("attention, chunks", KvFormat::F32, None, Some(50)),
+    ] {
         // One row and many rows, with two query heads for each key head.
         let mut cache = ops.clone().with_kv(kv).state(StateSpec::KeyValue { blocks: 70, block_len: 12, width: WIDTH });
         let tables: [Vec<u32>; 2] = [(0..60).collect(), (60..70).collect()];
-        let shape = AttentionShape { heads: 6, kv_heads: 3, head_dim: 16, window };
+        let shape = AttentionShape { heads: 6, kv_heads: 3, head_dim: 16, window, chunk };
         let [q, k] = [2 * WIDTH, WIDTH].map(|width| ops.tensor(numbers(ROWS * width, width as u64), width));
         let rows = |table: usize, position, rows| SequenceRows { table: &tables[table], position, rows };
         let batch = ops.batch(&[rows(1, 0, 30), rows(0, 0, ROWS - 30)]);

@@ -18,6 +18,7 @@ struct Case {
     dim: usize,
     block_len: usize,
     window: Option<usize>,
+    chunk: Option<usize>,
     kv: KvFormat,
     /// Rows of each call, used cyclically.
     cuts: Vec<usize>,
@@ -28,9 +29,11 @@ fn case() -> impl Strategy<Value = Case> {
     let dim = prop::sample::select(vec![8usize, 24, 32, 64]);
     let block_len = prop::sample::select(vec![4usize, 16, 24]);
     let window = prop::option::of(1usize..70);
+    let chunk = prop::option::of(1usize..30);
     let kv = prop::sample::select(vec![KvFormat::F32, KvFormat::Bf16]);
-    (lengths, dim, block_len, window, kv, prop::collection::vec(1usize..40, 1..6))
-        .prop_map(|(lengths, dim, block_len, window, kv, cuts)| Case { lengths, dim, block_len, window, kv, cuts })
+    (lengths, dim, block_len, window, chunk, kv, prop::collection::vec(1usize..40, 1..6)).prop_map(
+        |(lengths, dim, block_len, window, chunk, kv, cuts)| Case { lengths, dim, block_len, window, chunk, kv, cuts },
+    )
 }
 
 struct Fixture {
@@ -50,7 +53,13 @@ impl Fixture {
         // Blocks of both sequences alternate, as a pool hands them out.
         let blocks = case.lengths.map(|n| n.div_ceil(case.block_len));
         let tables = [0, 1].map(|s| (0..blocks[s]).map(|b| (2 * b + s) as u32).collect());
-        let shape = AttentionShape { heads: HEADS.0, kv_heads: HEADS.1, head_dim: case.dim, window: case.window };
+        let shape = AttentionShape {
+            heads: HEADS.0,
+            kv_heads: HEADS.1,
+            head_dim: case.dim,
+            window: case.window,
+            chunk: case.chunk,
+        };
         let kv = case.kv;
         Self { case, ops: Cpu::with_level(level).with_kv(kv), shape, inputs, tables }
     }
@@ -85,7 +94,7 @@ impl Fixture {
 
     /// Computes the formula in double precision, from keys and values as they are stored.
     fn plain(&self, s: usize) -> Vec<f64> {
-        let Self { case: Case { dim, window, lengths, .. }, inputs: [..], .. } = self;
+        let Self { case: Case { dim, window, chunk, lengths, .. }, inputs: [..], .. } = self;
         let [q, k, v] = &self.inputs[s];
         let kept = |numbers: &[f32]| match self.case.kv {
             KvFormat::F32 => numbers.to_vec(),
@@ -97,14 +106,15 @@ impl Fixture {
             for head in 0..HEADS.0 {
                 let kv = head / (HEADS.0 / HEADS.1);
                 let from = window.map_or(0, |w| (row + 1).saturating_sub(w));
+                let to = chunk.map_or(row + 1, |chunk| (row / chunk + 1) * chunk).min(lengths[s]);
                 let key = |p: usize, d: usize| f64::from(k[(p * HEADS.1 + kv) * dim + d]);
                 let query = |d: usize| f64::from(q[(row * HEADS.0 + head) * dim + d]);
                 let score = |p: usize| (0..*dim).map(|d| query(d) * key(p, d)).sum::<f64>() / (*dim as f64).sqrt();
-                let weights: Vec<f64> = (from..=row).map(|p| score(p).exp()).collect();
+                let weights: Vec<f64> = (from..to).map(|p| score(p).exp()).collect();
                 let total: f64 = weights.iter().sum();
                 for d in 0..*dim {
                     let value = |p: usize| f64::from(v[(p * HEADS.1 + kv) * dim + d]);
-                    out.push((from..=row).zip(&weights).map(|(p, w)| w * value(p)).sum::<f64>() / total);
+                    out.push((from..to).zip(&weights).map(|(p, w)| w * value(p)).sum::<f64>() / total);
                 }
             }
         }
@@ -125,7 +135,8 @@ pub fn any_split_equals_the_formula(level: SimdLevel) {
         while left != [0, 0] {
             let mut call = Vec::new();
             for (s, left) in left.iter_mut().enumerate() {
-                let rows = (*cuts.next().unwrap()).min(*left);
+                // The rows of a chunk come together.
+                let rows = cuts.next().unwrap().next_multiple_of(case.chunk.unwrap_or(1)).min(*left);
                 *left -= rows;
                 if rows > 0 {
                     call.push((s, rows));

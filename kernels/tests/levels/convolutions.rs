@@ -8,7 +8,7 @@ use repartee_kernels_testkit::host::HostOps;
 
 use crate::{check, numbers};
 
-/// A stateful convolution of one of the three kinds.
+/// A stateful convolution of one of the four kinds.
 #[derive(Debug, Clone, Copy)]
 struct Kind {
     layout: WeightLayout,
@@ -19,7 +19,9 @@ impl Kind {
     /// Past rows that it needs.
     fn history(self) -> usize {
         match self.layout {
-            WeightLayout::Conv1d { dilation } => (self.taps - 1) * dilation,
+            WeightLayout::Conv1d { dilation } | WeightLayout::GroupedConv1d { dilation, .. } => {
+                (self.taps - 1) * dilation
+            }
             WeightLayout::ConvTranspose1d { stride, .. } => self.taps / stride - 1,
             _ => self.taps - 1,
         }
@@ -28,6 +30,7 @@ impl Kind {
     fn shape(self, input: usize, out: usize) -> [usize; 3] {
         match self.layout {
             WeightLayout::Conv1d { .. } => [out, input, self.taps],
+            WeightLayout::GroupedConv1d { groups, .. } => [out, input / groups, self.taps],
             WeightLayout::ConvTranspose1d { .. } => [input, out, self.taps],
             _ => [out, 1, self.taps],
         }
@@ -51,12 +54,17 @@ impl Kind {
                 for tap in 0..taps {
                     let weight = |channel: usize| match self.layout {
                         WeightLayout::Conv1d { .. } => w[(o * input + channel) * taps + tap],
+                        WeightLayout::GroupedConv1d { groups, .. } => {
+                            w[(o * (input / groups) + channel % (input / groups)) * taps + tap]
+                        }
                         WeightLayout::ConvTranspose1d { .. } => w[(channel * out + o) * taps + tap],
                         _ => w[o * taps + tap],
                     };
                     let row = row as isize;
                     let from = match self.layout {
-                        WeightLayout::Conv1d { dilation } => row - ((taps - 1 - tap) * dilation) as isize,
+                        WeightLayout::Conv1d { dilation } | WeightLayout::GroupedConv1d { dilation, .. } => {
+                            row - ((taps - 1 - tap) * dilation) as isize
+                        }
                         // The row that this tap contributes to here, if there is one.
                         WeightLayout::ConvTranspose1d { stride, .. } => {
                             let (from, stride) = (row - tap as isize, stride as isize);
@@ -64,7 +72,14 @@ impl Kind {
                         }
                         _ => row - (taps - 1 - tap) as isize,
                     };
-                    let channels = if let WeightLayout::Depthwise = self.layout { o..o + 1 } else { 0..input };
+                    let channels = match self.layout {
+                        WeightLayout::Depthwise => o..o + 1,
+                        WeightLayout::GroupedConv1d { groups, .. } => {
+                            let (group, length) = (o / (out / groups), input / groups);
+                            group * length..(group + 1) * length
+                        }
+                        _ => 0..input,
+                    };
                     sum += channels.map(|channel| at(from, channel) * f64::from(weight(channel))).sum::<f64>();
                 }
                 result.push(sum);
@@ -78,6 +93,10 @@ fn kind() -> impl Strategy<Value = Kind> {
     prop_oneof![
         (1usize..8, 1usize..4).prop_map(|(taps, dilation)| Kind { layout: WeightLayout::Conv1d { dilation }, taps }),
         (1usize..8).prop_map(|taps| Kind { layout: WeightLayout::Depthwise, taps }),
+        (1usize..8, 1usize..4, 1usize..5).prop_map(|(taps, dilation, groups)| Kind {
+            layout: WeightLayout::GroupedConv1d { dilation, groups },
+            taps
+        }),
         (2usize..6, 1usize..=2, any::<bool>()).prop_map(|(stride, n, cut)| Kind {
             layout: WeightLayout::ConvTranspose1d { stride, cut },
             taps: n * stride
@@ -142,7 +161,11 @@ pub fn any_split_equals_the_formula(level: SimdLevel) {
     let lengths = [1usize..40, 1usize..20];
     let strategy = (kind(), lengths, 1usize..9, 1usize..40, prop::collection::vec(1usize..9, 1..6));
     check(128, &strategy, |(kind, lengths, input, out, cuts)| {
-        let out = if let WeightLayout::Depthwise = kind.layout { input } else { out };
+        let (input, out) = match kind.layout {
+            WeightLayout::Depthwise => (input, input),
+            WeightLayout::GroupedConv1d { groups, .. } => (input * groups, out * groups),
+            _ => (input, out),
+        };
         let streams = [0, 1].map(|s: usize| numbers(lengths[s] * input, 1.0, s as u64));
         let shape = kind.shape(input, out);
         let (w, b) = (numbers(shape.iter().product(), 1.0, 2), numbers(out, 1.0, 3));

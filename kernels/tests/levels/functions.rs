@@ -2,7 +2,7 @@
 
 use repartee_kernels::cpu::simd::SimdLevel;
 use repartee_kernels::cpu::{Cpu, math};
-use repartee_kernels::{DType, Ops, RawTensor, RouterShape, WeightLayout};
+use repartee_kernels::{Activation, DType, Ops, RawTensor, RouterShape, WeightLayout};
 use repartee_kernels_testkit::host::HostOps;
 
 use crate::numbers;
@@ -39,7 +39,7 @@ pub fn gelu_matches_a_series(level: SimdLevel) {
     }
     for x in grid(-5.0, 5.0) {
         let mut y = [x; 3];
-        math::gelu(level, &mut y);
+        math::activation(level, &mut y, Activation::Gelu);
         let x = f64::from(x);
         assert_close(y[0], 0.5 * x * (1.0 + erf64(x / 2f64.sqrt())), 1e-6);
     }
@@ -48,7 +48,7 @@ pub fn gelu_matches_a_series(level: SimdLevel) {
 pub fn gelu_tanh_matches_its_formula(level: SimdLevel) {
     for x in grid(-8.0, 8.0) {
         let mut y = [x; 3];
-        math::gelu_tanh(level, &mut y);
+        math::activation(level, &mut y, Activation::GeluTanh);
         let x = f64::from(x);
         let z = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3));
         assert_close(y[0], 0.5 * x * (1.0 + z.tanh()), 2e-6);
@@ -58,16 +58,51 @@ pub fn gelu_tanh_matches_its_formula(level: SimdLevel) {
 pub fn silu_and_gates_match_the_sigmoid(level: SimdLevel) {
     let xs = grid(-20.0, 20.0);
     let mut silu = xs.clone();
-    math::silu(level, &mut silu);
+    math::activation(level, &mut silu, Activation::Silu);
     let gated: Vec<f32> = xs.iter().flat_map(|&x| [x, 0.5]).collect();
     let mut silu_mul = vec![0.0; xs.len()];
     math::silu_mul(level, &gated, &mut silu_mul, 1);
+    let gated: Vec<f32> = xs.iter().flat_map(|&x| [0.5, x]).collect();
+    let mut sigmoid_mul = vec![0.0; xs.len()];
+    math::sigmoid_mul(level, &gated, &mut sigmoid_mul, 1);
     let mut gate = vec![3.0; 2 * xs.len()];
     math::sigmoid_gate(level, &mut gate, &xs);
     for (i, &x) in xs.iter().enumerate() {
         assert_close(silu[i], f64::from(x) * sigmoid(x), 5e-6);
         assert_close(silu_mul[i], 0.5 * f64::from(x) * sigmoid(x), 5e-6);
+        assert_close(sigmoid_mul[i], 0.5 * sigmoid(x), 1e-6);
         assert_close(gate[2 * i + 1], 3.0 * sigmoid(x), 1e-6);
+    }
+}
+
+/// Applies a function to each of `xs`.
+fn activated(level: SimdLevel, xs: &[f32], function: Activation) -> Vec<f32> {
+    let mut values = xs.to_vec();
+    math::activation(level, &mut values, function);
+    values
+}
+
+pub fn activations_match_their_formulas(level: SimdLevel) {
+    let xs = [grid(-30.0, 30.0), grid(-0.01, 0.01), vec![-80.0, -0.0, 0.0, 80.0]].concat();
+    let leaky = Activation::LeakyRelu { slope: 0.1 };
+    let formulas: [(Activation, fn(f64) -> f64); 7] = [
+        (Activation::Relu, |x| x.max(0.0)),
+        (leaky, |x| if x < 0.0 { f64::from(0.1f32) * x } else { x }),
+        (Activation::Elu, |x| if x < 0.0 { x.exp_m1() } else { x }),
+        (Activation::Mish, |x| x * x.exp().ln_1p().tanh()),
+        (Activation::Tanh, f64::tanh),
+        (Activation::Exp, f64::exp),
+        (Activation::Abs, f64::abs),
+    ];
+    for (function, formula) in formulas {
+        for (&x, y) in xs.iter().zip(activated(level, &xs, function)) {
+            let truth = formula(f64::from(x));
+            assert!(
+                (f64::from(y) - truth).abs() <= 1e-6 * truth.abs() + 1e-35,
+                "{function:?}({x}) is {y}, not {truth}"
+            );
+        }
+        assert!(activated(level, &[f32::NAN], function)[0].is_nan(), "{function:?} loses a number that is not finite");
     }
 }
 

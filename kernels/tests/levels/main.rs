@@ -51,6 +51,9 @@ const CHECKS: &[Check] = &[
     ("conv2d_equals_the_formula", convolutions::conv2d_equals_the_formula),
     ("segment_conv1d_equals_the_formula", segments::conv1d_equals_the_formula),
     ("segment_snake_equals_the_formula", segments::snake_equals_the_formula),
+    ("segment_norm_equals_the_formula", segments::norm_equals_the_formula),
+    ("segment_reach_equals_the_formula", segments::attention_with_a_reach_equals_the_formula),
+    ("activations_match_their_formulas", functions::activations_match_their_formulas),
 ];
 
 /// Numbers between `-limit` and `limit`, determined by the seed.

@@ -2,7 +2,8 @@
 
 use repartee_kernels::cpu::simd::SimdLevel;
 use repartee_kernels::cpu::{Cpu, CpuIndex, Weight};
-use repartee_kernels::{DType, FILTER_TAPS, Ops, RawTensor, SpecLayout, WeightLayout};
+use repartee_kernels::shapes::snake_vectors;
+use repartee_kernels::{DType, FILTER_TAPS, Ops, RawTensor, SegmentShape, SpecLayout, WeightLayout};
 use repartee_kernels_testkit::host::HostOps;
 
 use crate::{check, numbers};
@@ -45,14 +46,20 @@ fn each_alone(
 
 pub fn conv1d_equals_the_formula(level: SimdLevel) {
     let ops = Cpu::with_level(level);
-    let strategy = (prop::collection::vec(1usize..40, 1..4), 0usize..4, 0usize..4, 1usize..6, 1usize..20, 1usize..40);
-    check(64, &strategy, |(lengths, padding, beside, dilation, input, out)| {
+    let sizes = (1usize..5, 1usize..10, 1usize..20);
+    let strategy = (prop::collection::vec(1usize..40, 1..4), 0usize..4, 0usize..4, 1usize..6, sizes);
+    check(64, &strategy, |(lengths, padding, beside, dilation, (groups, channels, out))| {
+        let (input, out) = (groups * channels, groups * out);
         let (taps, rows) = (2 * beside + 1, lengths.iter().sum::<usize>());
         let x = numbers(rows * input, 1.0, 1);
-        let (w, b) = (numbers(out * input * taps, 1.0, 2), numbers(out, 1.0, 3));
-        let layout = WeightLayout::Conv1d { dilation };
+        let (w, b) = (numbers(out * channels * taps, 1.0, 2), numbers(out, 1.0, 3));
+        let layout = if groups > 1 {
+            WeightLayout::GroupedConv1d { dilation, groups }
+        } else {
+            WeightLayout::Conv1d { dilation }
+        };
         let (weight, bias) =
-            (weight(&ops, layout, &w, &[out, input, taps]), weight(&ops, WeightLayout::Vector, &b, &[out]));
+            (weight(&ops, layout, &w, &[out, channels, taps]), weight(&ops, WeightLayout::Vector, &b, &[out]));
         let run = |x: Vec<f32>, lengths: &[usize], padding| {
             let at = segments(&ops, lengths, padding);
             ops.read(&ops.segment_conv1d_at(&ops.tensor(x, input), &weight, &bias, &at))
@@ -64,10 +71,11 @@ pub fn conv1d_equals_the_formula(level: SimdLevel) {
             for (at, &found) in found.iter().enumerate() {
                 let (row, o) = (at / out, at % out);
                 let mut sum = f64::from(b[o]);
-                for (tap, channel) in (0..taps).flat_map(|tap| (0..input).map(move |channel| (tap, channel))) {
+                let first = o / (out / groups) * channels;
+                for (tap, channel) in (0..taps).flat_map(|tap| (0..channels).map(move |channel| (tap, channel))) {
                     let value = (row + tap * dilation).checked_sub(beside * dilation).filter(|row| row < length);
-                    let value = value.map_or(0.0, |row| mine[row * input + channel]);
-                    sum += f64::from(value) * f64::from(w[(o * input + channel) * taps + tap]);
+                    let value = value.map_or(0.0, |row| mine[row * input + first + channel]);
+                    sum += f64::from(value) * f64::from(w[(o * channels + channel) * taps + tap]);
                 }
                 prop_assert!((f64::from(found) - sum).abs() < 2e-5, "{} instead of {}", found, sum);
             }
@@ -82,10 +90,15 @@ pub fn snake_equals_the_formula(level: SimdLevel) {
     let strategy = (prop::collection::vec(1usize..40, 1..4), 0usize..4, 1usize..40);
     check(64, &strategy, |(lengths, padding, channels)| {
         let x = numbers(lengths.iter().sum::<usize>() * channels, 2.0, 1);
-        let (alpha, beta) = (numbers(channels, 1.0, 2), numbers(channels, 1.0, 3));
+        let alpha = numbers(channels, 1.0, 2);
+        // Far enough from zero that magnitudes stay small.
+        let beta: Vec<f32> = numbers(channels, 0.5, 3).iter().map(|beta| beta + 1.0f32.copysign(*beta)).collect();
         let filter = numbers(FILTER_TAPS, 0.5, 4);
         let vector = |values: &[f32]| weight(&ops, WeightLayout::Vector, values, &[values.len()]);
-        let (a, b, f) = (vector(&alpha), vector(&beta), vector(&filter));
+        // Of logarithms, or of numbers that may be negative.
+        let logarithmic = channels % 2 == 0;
+        let (frequencies, magnitudes) = snake_vectors(&alpha, &beta, logarithmic);
+        let (a, b, f) = (vector(&frequencies), vector(&magnitudes), vector(&filter));
         let run = |x: Vec<f32>, lengths: &[usize], padding| {
             let at = segments(&ops, lengths, padding);
             ops.read(&ops.segment_snake_at(&ops.tensor(x, channels), &a, &b, &f, &at))
@@ -104,7 +117,8 @@ pub fn snake_equals_the_formula(level: SimdLevel) {
                         raised[2 * row + tap] += 2.0 * f64::from(*by) * nearest(&rows, row as isize - 5);
                     }
                 }
-                let (frequency, magnitude) = (f64::from(alpha[channel]).exp(), 1.0 / f64::from(beta[channel]).exp());
+                let plain = |number: f32| if logarithmic { f64::from(number).exp() } else { f64::from(number) };
+                let (frequency, magnitude) = (plain(alpha[channel]), 1.0 / plain(beta[channel]));
                 let snake = |x: &f64| x + magnitude * (x * frequency).sin().powi(2);
                 let snaked: Vec<f64> = raised[15..raised.len() - 15].iter().map(snake).collect();
                 prop_assert_eq!(snaked.len(), 2 * length);
@@ -116,6 +130,73 @@ pub fn snake_equals_the_formula(level: SimdLevel) {
                     let (found, truth) = (found[row * channels + channel], taps.map(value).sum::<f64>());
                     prop_assert!((f64::from(found) - truth).abs() < 5e-5, "{} instead of {}", found, truth);
                 }
+            }
+        }
+        Ok(())
+    });
+}
+
+/// Norms segments; equals the formula in double precision, and each segment alone.
+pub fn norm_equals_the_formula(level: SimdLevel) {
+    let ops = Cpu::with_level(level);
+    let strategy = (prop::collection::vec(1usize..40, 1..4), 0usize..4, 1usize..40);
+    check(64, &strategy, |(lengths, padding, channels)| {
+        let x = numbers(lengths.iter().sum::<usize>() * channels, 2.0, 1);
+        let (w, b) = (numbers(channels, 1.0, 2), numbers(channels, 1.0, 3));
+        let vector = |values: &[f32]| weight(&ops, WeightLayout::Vector, values, &[channels]);
+        let run = |x: Vec<f32>, lengths: &[usize], padding| {
+            let at = segments(&ops, lengths, padding);
+            ops.read(&ops.segment_norm_at(&ops.tensor(x, channels), &vector(&w), &vector(&b), 1e-5, &at))
+        };
+        let mut from = &x[..];
+        for (&length, found) in lengths.iter().zip(each_alone(&lengths, (&x, channels), padding, run)) {
+            let (mine, rest) = from.split_at(length * channels);
+            from = rest;
+            let count = mine.len() as f64;
+            let mean = mine.iter().map(|&x| f64::from(x)).sum::<f64>() / count;
+            let variance = mine.iter().map(|&x| (f64::from(x) - mean).powi(2)).sum::<f64>() / count;
+            for (at, (&found, &x)) in found.iter().zip(mine).enumerate() {
+                let (w, b) = (f64::from(w[at % channels]), f64::from(b[at % channels]));
+                let truth = (f64::from(x) - mean) / (variance + 1e-5).sqrt() * w + b;
+                prop_assert!((f64::from(found) - truth).abs() < 2e-5, "{} instead of {}", found, truth);
+            }
+        }
+        Ok(())
+    });
+}
+
+/// Attends within segments with any reach; equals the formula in double precision, and each segment alone.
+pub fn attention_with_a_reach_equals_the_formula(level: SimdLevel) {
+    const HEADS: usize = 2;
+    let ops = Cpu::with_level(level);
+    let reach = || prop::option::of(0usize..30);
+    let dim = prop::sample::select(vec![4usize, 24, 33]);
+    let strategy = (prop::collection::vec(1usize..50, 1..4), 0usize..4, dim, reach(), reach());
+    check(64, &strategy, |(lengths, padding, dim, left, right)| {
+        let width = HEADS * dim;
+        let x = numbers(lengths.iter().sum::<usize>() * 3 * width, 2.0, 1);
+        let shape = SegmentShape { heads: HEADS, left, right };
+        let run = |x: Vec<f32>, lengths: &[usize], padding| {
+            let (at, x) = (segments(&ops, lengths, padding), ops.tensor(x, 3 * width));
+            let [q, k, v] = [0, 1, 2].map(|part| ops.narrow(&x, part * width, width));
+            ops.read(&ops.segment_attention_at(&q, &k, &v, &at, shape))
+        };
+        let mut from = &x[..];
+        for (&length, found) in lengths.iter().zip(each_alone(&lengths, (&x, 3 * width), padding, run)) {
+            let (mine, rest) = from.split_at(length * 3 * width);
+            from = rest;
+            let number = |part: usize, row: usize, at: usize| f64::from(mine[(row * 3 + part) * width + at]);
+            for (at, &found) in found.iter().enumerate() {
+                let (row, head, d) = (at / width, at % width / dim * dim, at % width);
+                let seen = left.map_or(0, |left| row.saturating_sub(left))
+                    ..right.map_or(length, |right| length.min(row + right + 1));
+                let score = |other: usize| {
+                    let dot: f64 = (head..head + dim).map(|i| number(0, row, i) * number(1, other, i)).sum();
+                    (dot / (dim as f64).sqrt()).exp()
+                };
+                let total: f64 = seen.clone().map(score).sum();
+                let truth = seen.map(|other| score(other) / total * number(2, other, d)).sum::<f64>();
+                prop_assert!((f64::from(found) - truth).abs() < 2e-5, "{} instead of {}", found, truth);
             }
         }
         Ok(())

@@ -169,6 +169,16 @@ impl<'a, O: Ops> Weights<'a, O> {
         })
     }
 
+    /// Loads the logarithms `alpha` and `beta` of a snake activation as its frequencies and magnitudes.
+    pub fn snake(&self, channels: usize) -> Result<(O::Weight, O::Weight), LoadError> {
+        let (alpha, beta) = (self.values("alpha", &[channels])?, self.values("beta", &[channels])?);
+        let (frequency, magnitude) = snake_vectors(&alpha, &beta, true);
+        let vector = |name: &str, values: &[f32]| {
+            self.made(&format!("{}{name}", self.prefix), WeightLayout::Vector, values, &[channels])
+        };
+        Ok((vector("alpha", &frequency)?, vector("beta", &magnitude)?))
+    }
+
     /// Creates a weight from computed numbers, for tables that a checkpoint does not hold.
     pub fn made(
         &self,

@@ -79,7 +79,7 @@ fn decoder(w: &Weights<'_, Cpu>) -> Decoder<Cpu> {
     let shape = DecoderShape {
         hidden: HIDDEN,
         layers: LAYERS,
-        attention: AttentionShape { heads: 2, kv_heads: 1, head_dim: 16, window: None },
+        attention: AttentionShape { heads: 2, kv_heads: 1, head_dim: 16, window: None, chunk: None },
         eps: 1e-6,
         theta: Some(10_000.0),
         qkv_bias: false,

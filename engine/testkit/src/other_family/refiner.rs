@@ -8,7 +8,7 @@ use repartee_engine::internals::weights::Weights;
 use repartee_engine::internals::{BatchEntry, EdgeKind, Outbox, RowKind, RunnableRows, Stage, StageEnd, StageItem};
 use repartee_kernels::cpu::{Cpu, Weight};
 use repartee_kernels::random::uniform;
-use repartee_kernels::{Ops, SpecLayout, StepOps};
+use repartee_kernels::{Activation, Ops, SegmentShape, SpecLayout, StepOps};
 use repartee_kernels_testkit::host::HostOps;
 
 use super::{BOOK, CODES, FRAMES, HIDDEN, LATENT};
@@ -119,8 +119,8 @@ impl Refiner {
         let mut spec = layout.spec();
         spec.set_segments(at, &segments);
         let lengths = ops.index(&ops.upload(&spec), at.words());
-        let seen = ops.segment_attention_at(&part(0), &part(1), &part(2), &lengths, HEADS);
-        let slopes = ops.read(&ops.linear(&ops.silu(ops.add(seen, &x)), &self.out, None));
+        let seen = ops.segment_attention_at(&part(0), &part(1), &part(2), &lengths, SegmentShape::whole(HEADS));
+        let slopes = ops.read(&ops.linear(&ops.activation(ops.add(seen, &x), Activation::Silu), &self.out, None));
         let mut first = 0;
         for (&slot, rows) in slots.iter().zip(segments) {
             let state = &mut self.slots[slot];

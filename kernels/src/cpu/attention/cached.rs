@@ -1,4 +1,4 @@
-//! Causal attention over the paged KV cache.
+//! Attention over the paged KV cache, causal or up to the end of a chunk.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ fn rows_together(shape: AttentionShape) -> usize {
     (QUERY_BLOCK / (shape.heads / shape.kv_heads)).max(1)
 }
 
-/// Causal attention of each row over its sequence in `cache`, split over the pool if that pays. The rows' own keys are stored already.
+/// Attention of each row over its sequence in `cache`, split over the pool if that pays. The rows' own keys are stored already.
 #[allow(clippy::too_many_arguments)]
 pub(in crate::cpu) fn cached(
     pool: Option<&Pool>,
@@ -95,7 +95,9 @@ unsafe fn cached_with<const FUSED: bool, N: KvNumber>(
             let rows = first..sequence.rows.min(first + rows_together);
             let sees = |i: usize| {
                 let position = sequence.position + i;
-                (shape.window.map_or(0, |w| (position + 1).saturating_sub(w)), position + 1)
+                let end = shape.chunk.map_or(position + 1, |chunk| (position / chunk + 1) * chunk);
+                let start = shape.window.map_or(0, |w| (position + 1).saturating_sub(w));
+                (start, end.min(sequence.position + sequence.rows))
             };
             let (start, end) = (sees(rows.start).0, sees(rows.end - 1).1);
             if listed != Some(first) {

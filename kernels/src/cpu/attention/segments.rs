@@ -1,4 +1,4 @@
-//! Bidirectional attention within segments of rows; each head's keys are transposed as [`attend`] reads them.
+//! Attention within segments of rows; each head's keys are transposed as [`attend`] reads them.
 
 use std::ops::Range;
 
@@ -7,15 +7,16 @@ use crate::cpu::kv_cache::LANES;
 use crate::cpu::output_ptr::OutputPtr;
 use crate::cpu::pool::Pool;
 use crate::cpu::simd::{SimdLevel, dispatch};
+use crate::shapes::SegmentShape;
 
-/// Bidirectional attention within consecutive segments of rows, split over the pool if that pays.
+/// Attention within consecutive segments of rows, split over the pool if that pays.
 #[allow(clippy::too_many_arguments)]
 pub(in crate::cpu) fn segments(
     pool: Option<&Pool>,
     level: SimdLevel,
     (q, k, v): (&[f32], &[f32], &[f32]),
     segments: &[u32],
-    heads: usize,
+    shape: SegmentShape,
     scratch: &mut Vec<Scratch>,
     out: &mut [f32],
 ) {
@@ -27,8 +28,8 @@ pub(in crate::cpu) fn segments(
     let out = OutputPtr(out.as_mut_ptr());
     // SAFETY: the bound holds, and items have no result in common.
     let compute =
-        |items, scratch: &mut _| unsafe { segments_items(level, q, k, v, segments, heads, items, scratch, out) };
-    split(pool, segments.len() * heads, multiplies, scratch, compute);
+        |items, scratch: &mut _| unsafe { segments_items(level, q, k, v, segments, shape, items, scratch, out) };
+    split(pool, segments.len() * shape.heads, multiplies, scratch, compute);
 }
 
 /// Processes items: the heads of each segment.
@@ -42,13 +43,14 @@ unsafe fn segments_loop<const FUSED: bool>(
     k: &[f32],
     v: &[f32],
     segments: &[u32],
-    heads: usize,
+    shape: SegmentShape,
     items: Range<usize>,
     scratch: &mut Scratch,
     out: OutputPtr,
 ) {
     let rows: usize = segments.iter().map(|&n| n as usize).sum();
     let width = q.len() / rows.max(1);
+    let heads = shape.heads;
     let dim = width / heads;
     let Scratch { scores, totals, visible, queries, keys } = scratch;
     let (mut segment, mut first) = (0, 0);
@@ -78,7 +80,12 @@ unsafe fn segments_loop<const FUSED: bool>(
         visible.values.extend((0..n).map(at));
         for from in (0..n).step_by(QUERY_BLOCK) {
             queries.clear();
-            queries.extend((from..n.min(from + QUERY_BLOCK)).map(|row| Query { at: at(row), from: 0, to: n }));
+            let reach = |row: usize| Query {
+                at: at(row),
+                from: shape.left.map_or(0, |left| row.saturating_sub(left)),
+                to: shape.right.map_or(n, |right| n.min(row.saturating_add(right).saturating_add(1))),
+            };
+            queries.extend((from..n.min(from + QUERY_BLOCK)).map(reach));
             // SAFETY: the caller's guarantees; the queries' results are this item's.
             unsafe { attend::<FUSED, f32>(q, dim, queries, keys, v, visible, (scores, totals), out) };
         }
@@ -92,7 +99,7 @@ unsafe fn segments_items = segments_loop(
     k: &[f32],
     v: &[f32],
     segments: &[u32],
-    heads: usize,
+    shape: SegmentShape,
     items: Range<usize>,
     scratch: &mut Scratch,
     out: OutputPtr,

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use repartee_kernels::row_spec::{BatchSection, SpecSection};
 use repartee_kernels::step::bucket;
 use repartee_kernels::{
-    AttentionShape, CheckedParts, KernelError, Ops, ReadBack, RouterShape, RowSpec, StateSpec, StepFn, StepKey,
-    StepOutputs, StreamLevel,
+    Activation, AttentionShape, CheckedParts, KernelError, Ops, ReadBack, RouterShape, RowSpec, SegmentShape,
+    StateSpec, StepFn, StepKey, StepOutputs, StreamLevel,
 };
 
 use super::device::{RecordedList, RecordedTensor, Recording, ReplayOps, Replayable, Tape, Values, lock, refuse};
@@ -236,33 +236,36 @@ impl<O: Replayable> Ops for ReplayOps<O> {
         self.tensor_of(move |ops, values| ops.layer_norm(values.tensor(x), &weight, &bias, eps))
     }
 
-    fn silu(&self, x: RecordedTensor<O>) -> RecordedTensor<O> {
-        let x = x.give();
+    fn segment_norm_at(
+        &self,
+        x: &RecordedTensor<O>,
+        weight: &Arc<O::Weight>,
+        bias: &Arc<O::Weight>,
+        eps: f32,
+        segments: &RecordedList,
+    ) -> RecordedTensor<O> {
+        let (x, weight, bias, segments) = (x.read(), Arc::clone(weight), Arc::clone(bias), segments.number);
         self.tensor_of(move |ops, values| {
-            let x = values.take(x);
-            ops.silu(x)
+            ops.segment_norm_at(values.tensor(x), &weight, &bias, eps, values.index(segments))
         })
     }
 
-    fn gelu(&self, x: RecordedTensor<O>) -> RecordedTensor<O> {
+    fn activation(&self, x: RecordedTensor<O>, function: Activation) -> RecordedTensor<O> {
         let x = x.give();
         self.tensor_of(move |ops, values| {
             let x = values.take(x);
-            ops.gelu(x)
-        })
-    }
-
-    fn gelu_tanh(&self, x: RecordedTensor<O>) -> RecordedTensor<O> {
-        let x = x.give();
-        self.tensor_of(move |ops, values| {
-            let x = values.take(x);
-            ops.gelu_tanh(x)
+            ops.activation(x, function)
         })
     }
 
     fn silu_mul(&self, x: &RecordedTensor<O>) -> RecordedTensor<O> {
         let x = x.read();
         self.tensor_of(move |ops, values| ops.silu_mul(values.tensor(x)))
+    }
+
+    fn sigmoid_mul(&self, x: &RecordedTensor<O>) -> RecordedTensor<O> {
+        let x = x.read();
+        self.tensor_of(move |ops, values| ops.sigmoid_mul(values.tensor(x)))
     }
 
     fn sigmoid_gate(&self, y: RecordedTensor<O>, gate: &RecordedTensor<O>) -> RecordedTensor<O> {
@@ -273,11 +276,11 @@ impl<O: Replayable> Ops for ReplayOps<O> {
         })
     }
 
-    fn snake(&self, x: RecordedTensor<O>, alpha: &Arc<O::Weight>, beta: &Arc<O::Weight>) -> RecordedTensor<O> {
-        let (x, alpha, beta) = (x.give(), Arc::clone(alpha), Arc::clone(beta));
+    fn snake(&self, x: RecordedTensor<O>, frequency: &Arc<O::Weight>, magnitude: &Arc<O::Weight>) -> RecordedTensor<O> {
+        let (x, frequency, magnitude) = (x.give(), Arc::clone(frequency), Arc::clone(magnitude));
         self.tensor_of(move |ops, values| {
             let x = values.take(x);
-            ops.snake(x, &alpha, &beta)
+            ops.snake(x, &frequency, &magnitude)
         })
     }
 
@@ -317,7 +320,7 @@ impl<O: Replayable> Ops for ReplayOps<O> {
         k: &RecordedTensor<O>,
         v: &RecordedTensor<O>,
         segments: &RecordedList,
-        heads: usize,
+        shape: SegmentShape,
     ) -> RecordedTensor<O> {
         let (q, k, v, segments) = (q.read(), k.read(), v.read(), segments.number);
         self.tensor_of(move |ops, values| {
@@ -326,7 +329,7 @@ impl<O: Replayable> Ops for ReplayOps<O> {
                 values.tensor(k),
                 values.tensor(v),
                 values.index(segments),
-                heads,
+                shape,
             )
         })
     }
@@ -404,15 +407,15 @@ impl<O: Replayable> Ops for ReplayOps<O> {
     fn segment_snake_at(
         &self,
         x: &RecordedTensor<O>,
-        alpha: &Arc<O::Weight>,
-        beta: &Arc<O::Weight>,
+        frequency: &Arc<O::Weight>,
+        magnitude: &Arc<O::Weight>,
         filter: &Arc<O::Weight>,
         segments: &RecordedList,
     ) -> RecordedTensor<O> {
-        let (alpha, beta, filter) = (Arc::clone(alpha), Arc::clone(beta), Arc::clone(filter));
+        let (frequency, magnitude, filter) = (Arc::clone(frequency), Arc::clone(magnitude), Arc::clone(filter));
         let (x, segments) = (x.read(), segments.number);
         self.tensor_of(move |ops, values| {
-            ops.segment_snake_at(values.tensor(x), &alpha, &beta, &filter, values.index(segments))
+            ops.segment_snake_at(values.tensor(x), &frequency, &magnitude, &filter, values.index(segments))
         })
     }
 

@@ -30,8 +30,11 @@ pub const KERNELS: &[Kernel] = &[
         check: attention,
         planted: &[
             ("blockIdx.y / group * head_dim", "blockIdx.y % (gridDim.y / group) * head_dim"),
-            ("to > window ? to - window : 0", "0"),
-            ("const unsigned to = place.position + 1", "const unsigned to = place.position + 2"),
+            ("own_end > window ? own_end - window : 0", "0"),
+            ("(place.position / chunk + 1) * chunk, place.end)", "(place.position / chunk + 2) * chunk, place.end)"),
+            ("(place.position / chunk + 1) * chunk, place.end)", "place.position + 1, place.end)"),
+            ("min((place.position / chunk + 1) * chunk, place.end)", "(place.position / chunk + 1) * chunk"),
+            ("own_end = place.position + 1", "own_end = place.end"),
             ("sum = fmaf(of[d], factor, sum);", "sum += of[d];"),
             ("sums[i] *= factor;", ";"),
             ("score = there ? score * scale", "score = there ? score"),
@@ -50,7 +53,10 @@ pub const KERNELS: &[Kernel] = &[
                 "find_segment(segments, count, blockIdx.x, segment)",
                 "find_segment(segments, count, blockIdx.x + 1, segment)",
             ),
-            ("segment.first + segment.rows, head_dim", "segment.first + segment.rows - 1, head_dim"),
+            ("after = min(segment.rows - 1 - row, right)", "after = segment.rows - 1 - row"),
+            ("after = min(segment.rows - 1 - row, right)", "after = min(segment.rows - row, right)"),
+            ("before = min(row, left)", "before = row"),
+            ("before = min(row, left)", "before = left"),
             ("Dense rows = {k + head, v + head, width}", "Dense rows = {k + head, v, width}"),
         ],
     },
@@ -153,88 +159,90 @@ fn attended(q: &[f32], keys: &[&[f32]], values: &[&[f32]], d: usize) -> (f64, f6
     (wanted, (q.len() + keys.len() + 16) as f64 * 2.0 * f64::powi(2.0, -24))
 }
 
-/// Sequences of one row each, with no other position stored: long ones, windows, several tiles for a warp.
+/// One sequence of some rows, with no later position stored: long ones, windows, chunks, several tiles for a warp.
 fn attention(ptx: &str) -> TwinResult {
-    for (heads, kv_heads, dim, position, window) in [
-        (4, 2, 8, 0, u32::MAX),
-        (4, 2, 6, 9, u32::MAX),
-        (2, 1, 36, 170, u32::MAX),
-        (2, 2, 8, 60, 33),
-        (1, 1, 200, 40, 7),
+    for (heads, kv_heads, dim, position, rows, window, chunk) in [
+        (4, 2, 8, 0, 1, u32::MAX, 1),
+        (4, 2, 6, 9, 1, u32::MAX, 1),
+        (2, 1, 36, 170, 1, u32::MAX, 1),
+        (2, 2, 8, 60, 1, 33, 1),
+        (1, 1, 200, 40, 1, 7, 1),
+        (2, 1, 8, 60, 6, u32::MAX, 4),
+        (2, 1, 8, 60, 5, 2, 6),
     ] {
         let (width, group) = (kv_heads * dim, heads / kv_heads);
         let mut device = Device::load(ptx);
-        let cells = position as usize + 1;
-        let (k, v, q) = (numbers(1, cells * width), numbers(2, cells * width), numbers(3, 2 * heads * dim));
-        let q: Vec<f32> = q.iter().map(|v| v * 4.0).collect();
-        // A table of one block; nothing was written after the last position. The second row belongs to no sequence.
+        let (cells, wide_rows) = (position + rows, heads * dim);
+        let (k, v) = (numbers(1, cells * width), numbers(2, cells * width));
+        // The last row belongs to no sequence.
+        let q: Vec<f32> = numbers(3, (rows + 1) * wide_rows).iter().map(|v| v * 4.0).collect();
+        // A table of one block; nothing was written after the last position.
         let (keys, values) = (device.fresh((cells + 8) * width), device.fresh((cells + 8) * width));
         for (to, from) in [(keys, &k), (values, &v)] {
             let part = device.f32s(from);
             device.memory.copy(to, part, cells * width * 4)?;
         }
-        let batch = device.u32s(&[0, 1, position, 1, 0]);
-        let params = [
-            device.f32s(&q),
-            keys,
-            values,
-            batch,
-            device.fresh(2 * heads * dim),
-            1,
-            5,
-            group as u64,
-            width as u64,
-            (cells + 8) as u64,
-            dim as u64,
-            u64::from(window),
-            u64::from((1.0 / (dim as f32).sqrt()).to_bits()),
-        ];
+        let batch = device.u32s(&[0, rows as u32, position as u32, 1, 0]);
+        let out = device.fresh((rows + 1) * wide_rows);
+        let mut params = vec![device.f32s(&q), keys, values, batch, out, 1, 5];
+        params.extend([group, width, cells + 8, dim].map(|size| size as u64));
+        params.extend([u64::from(window), chunk as u64, u64::from((1.0 / (dim as f32).sqrt()).to_bits())]);
         let shared = 4 * (dim + 2) * 4;
-        device.launch("attention_f32", [2, heads as u32, 1], [128, 1, 1], shared, &params)?;
-        let from = cells.saturating_sub(window as usize);
-        let wanted = (0..2 * heads * dim).map(|i| {
-            let (row, head, d) = (i / (heads * dim), i / dim % heads, i % dim);
-            if row == 1 {
+        device.launch("attention_f32", [rows as u32 + 1, heads as u32, 1], [128, 1, 1], shared, &params)?;
+        let wanted = (0..(rows + 1) * wide_rows).map(|i| {
+            let (row, head, d) = (i / wide_rows, i / dim % heads, i % dim);
+            if row == rows {
                 return (0.0, 0.0);
             }
-            let at = head / group * dim;
-            let keys: Vec<&[f32]> = (from..cells).map(|p| &k[p * width + at..][..dim]).collect();
-            let values: Vec<&[f32]> = (from..cells).map(|p| &v[p * width + at..][..dim]).collect();
-            let (wanted, bound) = attended(&q[head * dim..][..dim], &keys, &values, d);
+            let (own, at) = (position + row, head / group * dim);
+            let seen = (own + 1).saturating_sub(window as usize)..((own / chunk + 1) * chunk).min(cells);
+            let keys: Vec<&[f32]> = seen.clone().map(|p| &k[p * width + at..][..dim]).collect();
+            let values: Vec<&[f32]> = seen.map(|p| &v[p * width + at..][..dim]).collect();
+            let (wanted, bound) = attended(&q[row * wide_rows + head * dim..][..dim], &keys, &values, d);
             (wanted, 4.0 * bound)
         });
-        if let Some(wrong) = compare(&device.read_f32s(params[4], 2 * heads * dim)?, wanted) {
+        if let Some(wrong) = compare(&device.read_f32s(out, (rows + 1) * wide_rows)?, wanted) {
             return Ok(Some(format!("{heads} heads of {dim} at {position}: {wrong}")));
         }
     }
     Ok(None)
 }
 
+/// Whole segments, causal attention, and a reach to both sides.
 fn segments(ptx: &str) -> TwinResult {
     let (heads, dim) = (2, 8);
     let width = heads * dim;
     let rows = SEGMENT_ROWS;
-    let mut device = Device::load(ptx);
-    let [q, k, v] = [1, 2, 3].map(|stream| numbers(stream, rows * width));
-    let scale = u64::from((1.0 / (dim as f32).sqrt()).to_bits());
-    let params = [
-        device.f32s(&q),
-        device.f32s(&k),
-        device.f32s(&v),
-        device.u32s(&SEGMENTS),
-        device.fresh(rows * width),
-        SEGMENTS.len() as u64,
-        dim as u64,
-        scale,
-    ];
-    let shared = 4 * (dim + 2) * 4;
-    device.launch("segment_attention_f32", [rows as u32, heads as u32, 1], [128, 1, 1], shared, &params)?;
-    let wanted = (0..rows * width).map(|i| {
-        let (row, head, d) = (i / width, i % width / dim * dim, i % dim);
-        let Some(segment) = segment_of(row) else { return (0.0, 0.0) };
-        let keys: Vec<&[f32]> = segment.clone().map(|at| &k[at * width + head..][..dim]).collect();
-        let values: Vec<&[f32]> = segment.map(|at| &v[at * width + head..][..dim]).collect();
-        attended(&q[row * width + head..][..dim], &keys, &values, d)
-    });
-    Ok(compare(&device.read_f32s(params[4], rows * width)?, wanted))
+    for (left, right) in [(u32::MAX, u32::MAX), (u32::MAX, 0), (3, 7), (33, 2)] {
+        let mut device = Device::load(ptx);
+        let [q, k, v] = [1, 2, 3].map(|stream| numbers(stream, rows * width));
+        let scale = u64::from((1.0 / (dim as f32).sqrt()).to_bits());
+        let params = [
+            device.f32s(&q),
+            device.f32s(&k),
+            device.f32s(&v),
+            device.u32s(&SEGMENTS),
+            device.fresh(rows * width),
+            SEGMENTS.len() as u64,
+            dim as u64,
+            u64::from(left),
+            u64::from(right),
+            scale,
+        ];
+        let shared = 4 * (dim + 2) * 4;
+        device.launch("segment_attention_f32", [rows as u32, heads as u32, 1], [128, 1, 1], shared, &params)?;
+        let wanted = (0..rows * width).map(|i| {
+            let (row, head, d) = (i / width, i % width / dim * dim, i % dim);
+            let Some(segment) = segment_of(row) else { return (0.0, 0.0) };
+            let seen = segment.start.max(row.saturating_sub(left as usize))
+                ..segment.end.min(row.saturating_add(right as usize).saturating_add(1));
+            let keys: Vec<&[f32]> = seen.clone().map(|at| &k[at * width + head..][..dim]).collect();
+            let values: Vec<&[f32]> = seen.map(|at| &v[at * width + head..][..dim]).collect();
+            attended(&q[row * width + head..][..dim], &keys, &values, d)
+        });
+        if let Some(wrong) = compare(&device.read_f32s(params[4], rows * width)?, wanted) {
+            return Ok(Some(format!("{left} and {right} rows: {wrong}")));
+        }
+    }
+    Ok(None)
 }

@@ -144,28 +144,28 @@ fn launch(
 
 /// Chunks of the first level: slot, first row, rows, position. A new stream, a continued one, a place without rows, and a partly absent
 /// one.
-const CHUNKS: [[u32; 4]; 4] = [[2, 0, 3, 0], [0, 3, 4, 9], [0, 0, 0, 0], [1, 7, 2, 1]];
+pub const CHUNKS: [[u32; 4]; 4] = [[2, 0, 3, 0], [0, 3, 4, 9], [0, 0, 0, 0], [1, 7, 2, 1]];
 /// The last row belongs to none.
-const ROWS: usize = 10;
+pub const ROWS: usize = 10;
 const SLOTS: usize = 3;
 
 /// A level of the streams, with a slot's tail.
-struct Level<'a> {
-    scale: usize,
-    skip: usize,
-    channels: usize,
-    tail_rows: usize,
-    x: &'a [f32],
-    tail: &'a [f32],
+pub struct Level<'a> {
+    pub scale: usize,
+    pub skip: usize,
+    pub channels: usize,
+    pub tail_rows: usize,
+    pub x: &'a [f32],
+    pub tail: &'a [f32],
 }
 
 impl Level<'_> {
-    fn rows(&self) -> usize {
+    pub fn rows(&self) -> usize {
         ROWS * self.scale
     }
 
     /// Returns a row's chunk and its position in the stream, if it exists.
-    fn place(&self, row: usize) -> Option<(usize, usize)> {
+    pub fn place(&self, row: usize) -> Option<(usize, usize)> {
         let at = row / self.scale;
         let (index, chunk) = CHUNKS.iter().enumerate().find(|(_, c)| (c[1]..c[1] + c[2]).contains(&(at as u32)))?;
         let position = chunk[3] as usize * self.scale + row - chunk[1] as usize * self.scale;
@@ -173,7 +173,7 @@ impl Level<'_> {
     }
 
     /// Returns a number of a chunk's stream; zero before its start.
-    fn number(&self, chunk: usize, position: i64, channel: usize) -> f64 {
+    pub fn number(&self, chunk: usize, position: i64, channel: usize) -> f64 {
         let [slot, first, _, before] = CHUNKS[chunk].map(|n| n as usize);
         let before = (before * self.scale) as i64;
         if position < self.skip as i64 {
@@ -189,7 +189,7 @@ impl Level<'_> {
 }
 
 /// Tails from earlier chunks: those of continued streams have zeros before their start, those of new ones have another stream's rows.
-fn tails(scale: usize, skip: usize, channels: usize, tail_rows: usize) -> Vec<f32> {
+pub fn tails(scale: usize, skip: usize, channels: usize, tail_rows: usize) -> Vec<f32> {
     let mut tail = numbers(2, SLOTS * tail_rows * channels);
     for [slot, _, rows, position] in CHUNKS.map(|chunk| chunk.map(|n| n as usize)) {
         let before = position * scale;

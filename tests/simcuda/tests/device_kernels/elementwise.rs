@@ -1,7 +1,7 @@
 //! Element-wise functions, and norms.
 
 use super::support::Device;
-use super::{Kernel, TwinResult, compare, each, numbers};
+use super::{Kernel, SEGMENT_ROWS, SEGMENTS, TwinResult, compare, each, numbers, segment_of};
 
 pub const KERNELS: &[Kernel] = &[
     Kernel {
@@ -35,28 +35,40 @@ pub const KERNELS: &[Kernel] = &[
         planted: &[("value < low ? low", "value < low ? high"), ("value > high ? high : value", "fminf(value, high)")],
     },
     Kernel {
-        name: "silu_f32",
+        name: "activation_f32",
         file: "elementwise.cu",
-        check: silu,
+        check: activation,
         planted: &[
-            ("x[i] *= sigmoid(x[i])", "x[i] *= sigmoid(-x[i])"),
-            ("x[i] *= sigmoid(x[i])", "x[i] = sigmoid(x[i])"),
+            ("case SILU: return x * sigmoid(x)", "case SILU: return x * sigmoid(-x)"),
+            ("case SILU: return x * sigmoid(x)", "case SILU: return sigmoid(x)"),
+            ("0.70710678f", "0.7070f"),
+            ("return 0.5f * x", "return 0.4999f * x"),
+            ("1.5957691f", "1.5959f"),
+            ("0.044715f", "0.04472f"),
+            ("x * x * x, x", "x * x, x"),
+            ("case RELU: return x < 0.0f ? 0.0f : x", "case RELU: return fmaxf(x, 0.0f)"),
+            ("case LEAKY_RELU: return x < 0.0f ? slope * x : x", "case LEAKY_RELU: return x < 0.0f ? slope + x : x"),
+            ("case ELU: return x < 0.0f", "case ELU: return x < -1.0f"),
+            ("fmaf(e.rest, e.power, e.power - 1.0f)", "(e.rest + 1.0f) * e.power - 1.0f"),
+            ("n = e * (e + 2.0f)", "n = e * (e + 1.0f)"),
+            ("exponential(x > 20.0f ? 20.0f : x)", "exponential(x)"),
+            (
+                "exponential_minus_one(2.0f * (magnitude > 10.0f ? 10.0f : magnitude))",
+                "exponential_minus_one(2.0f * fminf(magnitude, 10.0f))",
+            ),
+            ("return copysignf(e / (e + 2.0f), x)", "return e / (e + 2.0f)"),
+            ("case EXP: return exponential(x)", "case EXP: return exponential(-x)"),
+            ("default: return fabsf(x)", "default: return x"),
+            ("if (i < count) x[i] = activation(", "x[i] = activation("),
         ],
     },
     Kernel {
-        name: "gelu_f32",
+        name: "sigmoid_mul_f32",
         file: "elementwise.cu",
-        check: gelu,
-        planted: &[("0.70710678f", "0.7070f"), ("0.5f * x[i]", "0.4999f * x[i]")],
-    },
-    Kernel {
-        name: "gelu_tanh_f32",
-        file: "elementwise.cu",
-        check: gelu_tanh,
+        check: sigmoid_mul,
         planted: &[
-            ("1.5957691f", "1.5959f"),
-            ("0.044715f", "0.04472f"),
-            ("x[i] * x[i] * x[i], x[i]", "x[i] * x[i], x[i]"),
+            ("half[0] * sigmoid(half[columns])", "half[columns] * sigmoid(half[0])"),
+            ("half[0] * sigmoid(half[columns])", "half[0] * sigmoid(half[columns - 1])"),
         ],
     },
     Kernel {
@@ -92,6 +104,19 @@ pub const KERNELS: &[Kernel] = &[
             ("const float mean = warp_sum(sum) / columns;", "const float mean = sum / columns;"),
             ("weight[k], bias[k])", "weight[k], 0.0f)"),
             ("x[k] - mean, x[k] - mean, square", "x[k], x[k], square"),
+        ],
+    },
+    Kernel {
+        name: "segment_norm_f32",
+        file: "norm.cu",
+        check: segment_norm,
+        planted: &[
+            ("for (unsigned s = 0; s < blockIdx.x; ++s)", "for (unsigned s = 1; s < blockIdx.x; ++s)"),
+            ("block_sum(sum, scratch) / size", "block_sum(sum, scratch) / columns"),
+            ("block_sum(square, scratch) / size + epsilon", "block_sum(square, scratch) / size"),
+            ("weight[k % columns], bias[k % columns]", "weight[k % columns], bias[0]"),
+            ("weight[k % columns], bias[k % columns]", "weight[k / columns % columns], bias[k % columns]"),
+            ("if (blockIdx.x == count) {", "if (blockIdx.x > count) {"),
         ],
     },
 ];
@@ -162,12 +187,6 @@ fn clamp(ptx: &str) -> TwinResult {
     in_place(ptx, "clamp_f32", &[&x], &limits, |i| (wide(x[i].clamp(-0.25, 0.5)), 0.0))
 }
 
-fn silu(ptx: &str) -> TwinResult {
-    let mut x = large(1, COUNT);
-    x[..3].copy_from_slice(&[f32::NAN, 0.0, -80.0]);
-    in_place(ptx, "silu_f32", &[&x], &[], |i| units(wide(x[i]) * sigmoid(x[i]), 8.0))
-}
-
 /// Computes the error function by Simpson's rule.
 fn erf(x: f64) -> f64 {
     const STEPS: usize = 400;
@@ -177,24 +196,60 @@ fn erf(x: f64) -> f64 {
     (at(0) + inner + at(STEPS)) * width / 3.0 * std::f64::consts::FRAC_2_SQRT_PI
 }
 
-fn gelu(ptx: &str) -> TwinResult {
-    let x: Vec<f32> = large(1, COUNT).iter().map(|value| value / 2.0).collect();
-    in_place(ptx, "gelu_f32", &[&x], &[], |i| {
-        let wanted = 0.5 * wide(x[i]) * (1.0 + erf(wide(x[i]) / std::f64::consts::SQRT_2));
-        // One plus the error function loses small digits beside one.
-        (wanted, wide(x[i]).abs() * 4.0 * f64::powi(2.0, -24))
-    })
-}
+/// Value of a function and its tolerance.
+type Formula = fn(f64) -> (f64, f64);
 
-fn gelu_tanh(ptx: &str) -> TwinResult {
-    let mut x: Vec<f32> = large(1, COUNT).iter().map(|value| value / 2.0).collect();
-    x[..3].copy_from_slice(&[f32::NAN, 0.0, -80.0]);
-    in_place(ptx, "gelu_tanh_f32", &[&x], &[], |i| {
-        let x = wide(x[i]);
+/// Half a unit of one.
+const HALF_UNIT: f64 = 1.0 / (1 << 24) as f64;
+
+/// Functions by their number in the kernel; the slope of the leaky one is a tenth.
+const FUNCTIONS: [Formula; 10] = [
+    |x| units(x / (1.0 + (-x).exp()), 8.0),
+    // One plus the error function loses small digits beside one.
+    |x| (0.5 * x * (1.0 + erf(x / std::f64::consts::SQRT_2)), x.abs() * 4.0 * HALF_UNIT),
+    |x| {
         let z = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3));
         // The error of an exponential grows with its argument.
         units(0.5 * x * (1.0 + z.tanh()), 8.0 + 8.0 * z.abs())
-    })
+    },
+    |x| (if x < 0.0 { 0.0 } else { x }, 0.0),
+    |x| if x < 0.0 { units(wide(0.1) * x, 1.0) } else { (x, 0.0) },
+    |x| if x < 0.0 { units(x.exp_m1(), 8.0) } else { (x, 0.0) },
+    |x| units(x * x.exp().ln_1p().tanh(), 16.0),
+    |x| units(x.tanh(), 12.0),
+    |x| units(x.exp(), 8.0),
+    |x| (x.abs(), 0.0),
+];
+
+fn activation(ptx: &str) -> TwinResult {
+    for (function, formula) in FUNCTIONS.iter().enumerate() {
+        let mut x: Vec<f32> = large(1, COUNT).iter().map(|value| value / 2.0).collect();
+        x[..4].copy_from_slice(&[f32::NAN, 0.0, -80.0, 60.0]);
+        // Numbers near zero keep their digits.
+        x[4..40].iter_mut().for_each(|value| *value *= 1e-3);
+        if function == 1 {
+            // The twin's error function is a sum over the whole way.
+            x[2..4].copy_from_slice(&[-4.0, 4.0]);
+        }
+        let sizes = [function as u64, u64::from(0.1f32.to_bits())];
+        let found = in_place(ptx, "activation_f32", &[&x], &sizes, |i| formula(wide(x[i])))?;
+        if let Some(wrong) = found {
+            return Ok(Some(format!("function {function}: {wrong}")));
+        }
+    }
+    Ok(None)
+}
+
+fn sigmoid_mul(ptx: &str) -> TwinResult {
+    let mut device = Device::load(ptx);
+    let (x, rows) = (large(1, 2 * COUNT), COUNT / COLUMNS);
+    let params = [device.f32s(&x), device.fresh(COUNT), COLUMNS as u64, COUNT as u64];
+    each(&mut device, "sigmoid_mul_f32", COUNT, &params)?;
+    let wanted = (0..rows * COLUMNS).map(|i| {
+        let at = i / COLUMNS * 2 * COLUMNS + i % COLUMNS;
+        units(wide(x[at]) * sigmoid(x[at + COLUMNS]), 8.0)
+    });
+    Ok(compare(&device.read_f32s(params[1], COUNT)?, wanted))
 }
 
 fn silu_mul(ptx: &str) -> TwinResult {
@@ -273,6 +328,34 @@ fn layer_norm(ptx: &str) -> TwinResult {
         });
         if let Some(wrong) = compare(&found, wanted) {
             return Ok(Some(wrong));
+        }
+    }
+    Ok(None)
+}
+
+fn segment_norm(ptx: &str) -> TwinResult {
+    let epsilon = 0.01f32;
+    for columns in [3, 70] {
+        let mut device = Device::load(ptx);
+        let count = SEGMENT_ROWS * columns;
+        let (x, weight, bias) = (numbers(1, count), numbers(2, columns), numbers(3, columns));
+        let mut params = vec![device.f32s(&x), device.f32s(&weight), device.f32s(&bias), device.fresh(count)];
+        params.push(device.u32s(&SEGMENTS));
+        params.extend([SEGMENTS.len(), SEGMENT_ROWS, columns].map(|size| size as u64));
+        params.push(u64::from(epsilon.to_bits()));
+        let grid = [SEGMENTS.len() as u32 + 1, 1, 1];
+        device.launch("segment_norm_f32", grid, [64, 1, 1], 2 * 4, &params)?;
+        let wanted = (0..count).map(|i| {
+            let Some(segment) = segment_of(i / columns) else { return (0.0, 0.0) };
+            let mine = &x[segment.start * columns..segment.end * columns];
+            let mean = mine.iter().map(|v| wide(*v)).sum::<f64>() / mine.len() as f64;
+            let variance = mine.iter().map(|v| (wide(*v) - mean).powi(2)).sum::<f64>() / mine.len() as f64;
+            let by = 1.0 / (variance + wide(epsilon)).sqrt();
+            let (w, b) = (wide(weight[i % columns]), wide(bias[i % columns]));
+            ((wide(x[i]) - mean) * by * w + b, (mine.len() as f64 + 16.0) * (by + 1.0) * HALF_UNIT)
+        });
+        if let Some(wrong) = compare(&device.read_f32s(params[3], count)?, wanted) {
+            return Ok(Some(format!("{columns} columns: {wrong}")));
         }
     }
     Ok(None)

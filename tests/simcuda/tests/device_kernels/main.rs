@@ -7,6 +7,7 @@
 mod attention;
 mod choose;
 mod conv;
+mod conv_groups;
 mod draw;
 mod elementwise;
 #[path = "../support/nvcc.rs"]
@@ -48,6 +49,7 @@ fn kernels() -> Vec<&'static Kernel> {
         tiles::KERNELS,
         attention::KERNELS,
         conv::KERNELS,
+        conv_groups::KERNELS,
         choose::KERNELS,
         draw::KERNELS,
     ];

@@ -10,9 +10,9 @@ pub const KERNELS: &[Kernel] = &[
         file: "snake.cu",
         check: snake,
         planted: &[
-            ("exponential(beta[column])", "exponential(alpha[column])"),
+            ("fmaf(magnitude[column], sin_squared", "fmaf(frequency[column], sin_squared"),
             ("  r = fmaf(turns, -9.6702576e-4f, r);\n", ""),
-            ("i % columns;\n  const float magnitude", "i / columns % columns;\n  const float magnitude"),
+            ("const unsigned column = i % columns;", "const unsigned column = i / columns % columns;"),
         ],
     },
     Kernel {
@@ -30,13 +30,14 @@ pub const KERNELS: &[Kernel] = &[
     },
 ];
 
+/// Frequencies and magnitudes have both signs.
 fn snake(ptx: &str) -> TwinResult {
-    let (x, alpha, beta) = (large(1, COUNT), numbers(2, COLUMNS), numbers(3, COLUMNS));
-    in_place(ptx, "snake_f32", &[&x, &alpha, &beta], &[COLUMNS as u64], |i| {
-        let angle = wide(x[i]) * wide(alpha[i % COLUMNS]).exp();
-        let magnitude = 1.0 / (wide(beta[i % COLUMNS]).exp() + 1e-9);
+    let (x, frequency, magnitude) = (large(1, COUNT), large(2, COLUMNS), numbers(3, COLUMNS));
+    in_place(ptx, "snake_f32", &[&x, &frequency, &magnitude], &[COLUMNS as u64], |i| {
+        let angle = wide(x[i]) * wide(frequency[i % COLUMNS]);
+        let magnitude = wide(magnitude[i % COLUMNS]);
         let wanted = wide(x[i]) + magnitude * angle.sin().powi(2);
-        (wanted, (magnitude * (4.0 + 4.0 * angle.abs()) + 2.0 * wanted.abs()) * f64::powi(2.0, -24))
+        (wanted, (magnitude.abs() * (4.0 + 4.0 * angle.abs()) + 2.0 * wanted.abs()) * f64::powi(2.0, -24))
     })
 }
 
@@ -48,12 +49,12 @@ fn segments(ptx: &str) -> TwinResult {
     for columns in [3, 70] {
         let mut device = Device::load(ptx);
         let x: Vec<f32> = numbers(1, SEGMENT_ROWS * columns).iter().map(|value| value * 2.0).collect();
-        let (alpha, beta, filter) = (numbers(2, columns), numbers(3, columns), numbers(4, TAPS));
+        let (frequency, magnitude, filter) = (numbers(2, columns), numbers(3, columns), numbers(4, TAPS));
         let count = SEGMENT_ROWS * columns;
         let params = [
             device.f32s(&x),
-            device.f32s(&alpha),
-            device.f32s(&beta),
+            device.f32s(&frequency),
+            device.f32s(&magnitude),
             device.f32s(&filter),
             device.fresh(count),
             device.u32s(&SEGMENTS),
@@ -66,7 +67,7 @@ fn segments(ptx: &str) -> TwinResult {
             let (row, column) = (i / columns, i % columns);
             let Some(segment) = segment_of(row) else { return (0.0, 0.0) };
             let (first, rows) = (segment.start, segment.len() as i64);
-            let (frequency, magnitude) = (wide(alpha[column]).exp(), 1.0 / (wide(beta[column]).exp() + 1e-9));
+            let (frequency, magnitude) = (wide(frequency[column]), wide(magnitude[column]));
             // An activation and its tolerance.
             let activation = |at: i64| {
                 let at = at.clamp(0, 2 * rows - 1);
@@ -82,7 +83,8 @@ fn segments(ptx: &str) -> TwinResult {
                 }
                 let angle = sum * frequency;
                 let value = sum + magnitude * angle.sin().powi(2);
-                let off = 8.0 * size * (1.0 + magnitude * frequency) + magnitude * (4.0 + 4.0 * angle.abs());
+                let steepness = (magnitude * frequency).abs();
+                let off = 8.0 * size * (1.0 + steepness) + magnitude.abs() * (4.0 + 4.0 * angle.abs());
                 (value, off + 2.0 * value.abs())
             };
             let (mut sum, mut off) = (0.0, 0.0);

@@ -1,7 +1,7 @@
 //! A transformer layer of an audio encoder: bidirectional attention within segments of rows, layer norms, a feed-forward
 //! block.
 
-use repartee_kernels::{StepOps, WeightLayout};
+use repartee_kernels::{Activation, SegmentShape, StepOps, WeightLayout};
 
 use crate::models::load_error::LoadError;
 use crate::models::parts::weights::Weights;
@@ -80,10 +80,10 @@ impl<O: StepOps> AudioLayer<O> {
         let h = ops.layer_norm(&x, &self.attention_norm.0, &self.attention_norm.1, NORM_EPS);
         let qkv = ops.linear(&h, &self.qkv.0, Some(&self.qkv.1));
         let (q, k, v) = (ops.narrow(&qkv, 0, d), ops.narrow(&qkv, d, d), ops.narrow(&qkv, 2 * d, d));
-        let h = ops.segment_attention_at(&q, &k, &v, segments, self.heads);
+        let h = ops.segment_attention_at(&q, &k, &v, segments, SegmentShape::whole(self.heads));
         let x = ops.add(ops.linear(&h, &self.out.0, Some(&self.out.1)), &x);
         let h = ops.layer_norm(&x, &self.final_norm.0, &self.final_norm.1, NORM_EPS);
-        let h = ops.gelu(ops.linear(&h, &self.fc1.0, Some(&self.fc1.1)));
+        let h = ops.activation(ops.linear(&h, &self.fc1.0, Some(&self.fc1.1)), Activation::Gelu);
         ops.add(ops.linear(&h, &self.fc2.0, Some(&self.fc2.1)), &x)
     }
 }

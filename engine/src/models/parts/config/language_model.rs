@@ -92,6 +92,7 @@ impl LayersConfig {
                 kv_heads: self.num_key_value_heads,
                 head_dim: self.head_dim,
                 window,
+                chunk: None,
             },
             eps: self.rms_norm_eps as f32,
             theta: Some(self.rope_theta as f32),

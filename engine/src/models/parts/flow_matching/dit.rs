@@ -4,7 +4,7 @@
 //! A window is evaluated twice in one batch: guided by its codes and voice, and unguided (classifier-free guidance). A
 //! frame attends to the frames of its own block of `block_size`, in some layers also to the block before or after it.
 
-use repartee_kernels::{Ops, RowSpec, SequenceRows, SpecLayout, StepOps, WeightLayout};
+use repartee_kernels::{Activation, Ops, RowSpec, SegmentShape, SequenceRows, SpecLayout, StepOps, WeightLayout};
 
 use super::config::DitConfig;
 use super::modulation::{LAST_PARTS, part};
@@ -123,7 +123,7 @@ impl<O: StepOps> Layer<O> {
         let h = self.attention(ops, config, &h, step);
         let x = ops.add(ops.mul(h, &modulation(part::GATE_ATTENTION)), &x);
         let h = norm(&x, part::SCALE_MLP, part::SHIFT_MLP);
-        let h = ops.gelu_tanh(ops.linear(&h, &self.up.0, Some(&self.up.1)));
+        let h = ops.activation(ops.linear(&h, &self.up.0, Some(&self.up.1)), Activation::GeluTanh);
         let h = ops.linear(&h, &self.down.0, Some(&self.down.1));
         ops.add(ops.mul(h, &modulation(part::GATE_MLP)), &x)
     }
@@ -145,12 +145,15 @@ impl<O: StepOps> Layer<O> {
     fn within_sight(&self, ops: &O, qkv: [O::T; 3], heads: usize, step: &Step<O>) -> O::T {
         let Some(context) = step.cross_block.iter().find(|context| context.neighbours == self.neighbours) else {
             let [q, k, v] = qkv;
-            return ops.segment_attention_at(&q, &k, &v, &step.blocks, heads);
+            return ops.segment_attention_at(&q, &k, &v, &step.blocks, SegmentShape::whole(heads));
         };
         // Repeat each block for every block that attends to it. Then attention within segments applies again; most of
         // its queries are discarded.
         let [q, k, v] = qkv.map(|x| ops.gather_at(&x, &context.gather));
-        ops.gather_at(&ops.segment_attention_at(&q, &k, &v, &context.segments, heads), &context.back)
+        ops.gather_at(
+            &ops.segment_attention_at(&q, &k, &v, &context.segments, SegmentShape::whole(heads)),
+            &context.back,
+        )
     }
 }
 

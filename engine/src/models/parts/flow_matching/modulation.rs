@@ -2,7 +2,7 @@
 //!
 //! Every solve evaluates at the same few times, so all values that depend on the time alone are computed at load time.
 
-use repartee_kernels::Ops;
+use repartee_kernels::{Activation, Ops};
 
 use crate::models::load_error::LoadError;
 use crate::models::parts::weights::Weights;
@@ -40,8 +40,8 @@ pub fn times<O: Ops>(ops: &O, w: &Weights<'_, O>, times: &[f32], hidden: usize) 
         let w = w.at(name);
         Ok(ops.linear(x, &w.linear("weight", hidden, input)?, Some(&w.vector("bias", hidden)?)))
     };
-    let rows = ops.silu(linear("0", &ops.tensor(rows, TIME_FREQUENCIES), TIME_FREQUENCIES)?);
-    Ok(ops.silu(linear("2", &rows, hidden)?))
+    let rows = ops.activation(linear("0", &ops.tensor(rows, TIME_FREQUENCIES), TIME_FREQUENCIES)?, Activation::Silu);
+    Ok(ops.activation(linear("2", &rows, hidden)?, Activation::Silu))
 }
 
 /// Computes the table of a norm's `linear`, `[time][part][hidden]`. Parts listed in `scales` get plus 1: they are the

@@ -1,6 +1,6 @@
 //! Two linear layers that map rows to another width.
 
-use repartee_kernels::Ops;
+use repartee_kernels::{Activation, Ops};
 
 use crate::models::load_error::LoadError;
 use crate::models::parts::weights::Weights;
@@ -22,7 +22,7 @@ impl<O: Ops> ResizeMlp<O> {
 
     /// Maps rows to the new width.
     pub fn forward(&self, ops: &O, x: &O::T) -> O::T {
-        let h = ops.silu(ops.linear(x, &self.fc1.0, Some(&self.fc1.1)));
+        let h = ops.activation(ops.linear(x, &self.fc1.0, Some(&self.fc1.1)), Activation::Silu);
         ops.linear(&h, &self.fc2.0, Some(&self.fc2.1))
     }
 }

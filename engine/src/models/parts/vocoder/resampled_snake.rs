@@ -13,20 +13,20 @@ pub const REACH: usize = 5;
 
 /// The activation with its learnt parameters.
 pub struct ResampledSnake<O: Ops> {
-    alpha: O::Weight,
-    beta: O::Weight,
+    frequency: O::Weight,
+    magnitude: O::Weight,
 }
 
 impl<O: StepOps> ResampledSnake<O> {
     /// Loads `act.alpha` and `act.beta`.
     pub fn load(w: &Weights<'_, O>, channels: usize) -> Result<Self, LoadError> {
-        let w = w.at("act");
-        Ok(Self { alpha: w.vector("alpha", channels)?, beta: w.vector("beta", channels)? })
+        let (frequency, magnitude) = w.at("act").snake(channels)?;
+        Ok(Self { frequency, magnitude })
     }
 
     /// Activates rows, each segment by itself.
     pub fn forward(&self, ops: &O, x: &O::T, filter: &O::Weight, segments: &O::Index) -> O::T {
-        ops.segment_snake_at(x, &self.alpha, &self.beta, filter, segments)
+        ops.segment_snake_at(x, &self.frequency, &self.magnitude, filter, segments)
     }
 }
 

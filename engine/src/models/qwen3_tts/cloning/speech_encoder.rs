@@ -1,7 +1,7 @@
 //! `encoder` of the codec: samples to codes, Mimi's; after `Qwen3TTSTokenizerV2Encoder` and `MimiModel` of
 //! transformers 4.57.
 
-use repartee_kernels::{AttentionShape, Ops, SequenceRows, SpecLayout, StateSpec, WeightLayout};
+use repartee_kernels::{Activation, AttentionShape, Ops, SequenceRows, SpecLayout, StateSpec, WeightLayout};
 
 use crate::models::load_error::LoadError;
 use crate::models::parts::rows::{ConvShape, HostConv, HostRows, Padding};
@@ -89,6 +89,7 @@ impl<O: Ops> Layer<O> {
             head_dim: config.head_dim,
             // The reference's mask is causal and ignores its configuration's window.
             window: None,
+            chunk: None,
         };
         let h = ops.layer_norm(&x, &self.input_norm.0, &self.input_norm.1, eps);
         let h = ops.linear(&h, &self.qkv, None);
@@ -98,7 +99,7 @@ impl<O: Ops> Layer<O> {
         let h = ops.attention(&queries, &keys, &ops.narrow(&h, q + kv, kv), &mut ops.state(spec), batch, attention);
         let x = ops.add(ops.scale(ops.linear(&h, &self.out, None), &self.attention_scale), &x);
         let h = ops.layer_norm(&x, &self.post_norm.0, &self.post_norm.1, eps);
-        let h = ops.linear(&ops.gelu(ops.linear(&h, &self.fc1, None)), &self.fc2, None);
+        let h = ops.linear(&ops.activation(ops.linear(&h, &self.fc1, None), Activation::Gelu), &self.fc2, None);
         ops.add(ops.scale(h, &self.mlp_scale), &x)
     }
 }

@@ -1,6 +1,6 @@
 //! Convolutions of code2wav and the blocks made of them, over streams with carried tails.
 
-use repartee_kernels::{StateSpec, StepOps, StreamLevel, WeightLayout};
+use repartee_kernels::{Activation, StateSpec, StepOps, StreamLevel, WeightLayout};
 
 use crate::models::load_error::LoadError;
 use crate::models::parts::weights::Weights;
@@ -104,19 +104,20 @@ impl<O: StepOps> Conv<O> {
 
 /// Snake activation with parameters for each channel.
 pub struct Snake<O: StepOps> {
-    alpha: O::Weight,
-    beta: O::Weight,
+    frequency: O::Weight,
+    magnitude: O::Weight,
 }
 
 impl<O: StepOps> Snake<O> {
     /// Loads `alpha` and `beta`.
     pub fn load(w: &Weights<'_, O>, channels: usize) -> Result<Self, LoadError> {
-        Ok(Self { alpha: w.vector("alpha", channels)?, beta: w.vector("beta", channels)? })
+        let (frequency, magnitude) = w.snake(channels)?;
+        Ok(Self { frequency, magnitude })
     }
 
     /// Applies each channel's activation to its numbers.
     pub fn forward(&self, ops: &O, x: O::T) -> O::T {
-        ops.snake(x, &self.alpha, &self.beta)
+        ops.snake(x, &self.frequency, &self.magnitude)
     }
 }
 
@@ -168,7 +169,7 @@ impl<O: StepOps> ConvNeXt<O> {
     pub fn forward(&self, ops: &O, x: O::T, tail: &mut O::State, streams: &StreamLevel<O::Index>) -> O::T {
         let h = self.dwconv.forward(ops, &x, tail, streams);
         let h = ops.layer_norm(&h, &self.norm.0, &self.norm.1, CONVNEXT_EPS);
-        let h = ops.gelu(ops.linear(&h, &self.pwconv1.0, Some(&self.pwconv1.1)));
+        let h = ops.activation(ops.linear(&h, &self.pwconv1.0, Some(&self.pwconv1.1)), Activation::Gelu);
         let h = ops.linear(&h, &self.pwconv2.0, Some(&self.pwconv2.1));
         ops.add(ops.scale(h, &self.gamma), &x)
     }
