@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_uchar, c_uint, c_void};
 
-use super::{Status, thread, with, write_out};
+use super::calls::{Status, thread, with, write_out};
 use crate::driver::{DEFAULT_STREAM, HostRange, SHARED, SHARED_OPT_IN, StreamWork, THREADS, UploadSource};
 
 /// Value of a `CUdevice_attribute`, as on an H200 if a program may depend on it.

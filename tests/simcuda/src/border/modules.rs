@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
-use super::{Status, text, thread, with, write_out};
+use super::calls::{Status, text, thread, with, write_out};
 use crate::driver::{CuResult, Failure};
 
 #[unsafe(no_mangle)]

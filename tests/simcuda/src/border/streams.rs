@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_uint, c_ulonglong};
 
-use super::{Status, thread, with, write_out};
+use super::calls::{Status, thread, with, write_out};
 use crate::driver::{CaptureMode, CuResult, Failure};
 
 /// Stream flag `CU_STREAM_NON_BLOCKING`.

@@ -1,7 +1,7 @@
 //! Unsupported functions: the stock `cudarc` may look them up, and nothing here needs them. They return "not supported" and ignore their
 //! arguments, as C allows.
 
-use super::{Status, with};
+use super::calls::{Status, with};
 use crate::driver::{CuResult, Failure};
 
 macro_rules! unsupported {

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::decode;
 use super::kind::Operation;
+use super::opcode::decode;
 use crate::ptx::{Address, Base, Guard, Instruction, KernelEntry, Operand, PtxError, Reg, Space, Special, Ty};
 
 /// Start of a block's shared memory in the generic address space.

@@ -1,6 +1,6 @@
 //! Operations of opcodes, before their operands are bound.
 
-use super::convert::Convert;
+use super::conversion::Convert;
 use super::lanes::{Map1, Map2, Map3, Map4};
 use crate::ptx::{Space, Ty};
 

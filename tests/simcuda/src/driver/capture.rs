@@ -3,32 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::graph::{Graph, Node};
-use super::{CuResult, DEFAULT_STREAM, Driver, Failure, StreamWork};
-
-/// Scope of a capture's restrictions, as `CUstreamCaptureMode` numbers it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CaptureMode {
-    /// Restricts all threads.
-    Global,
-    /// Restricts the thread that began it.
-    ThreadLocal,
-    /// Restricts calls on captured streams only.
-    Relaxed,
-}
-
-/// A capture in progress.
-#[derive(Debug)]
-pub struct Capture {
-    origin: u64,
-    mode: CaptureMode,
-    thread: u64,
-    /// Reason of its invalidation.
-    invalidated: Option<String>,
-    nodes: Vec<Node>,
-    /// Dependencies of each stream's next node.
-    tips: BTreeMap<u64, Vec<usize>>,
-}
+use super::code::{CuResult, Failure};
+use super::objects::{Capture, CaptureMode, DEFAULT_STREAM, Graph, Node, StreamWork};
+use super::state::Driver;
 
 impl Driver {
     /// Returns the capture that a stream takes part in.

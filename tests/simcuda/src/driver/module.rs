@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{CuResult, Driver, Failure, StreamWork};
-use crate::kernel::{Kernel, load};
+use super::code::{CuResult, Failure};
+use super::objects::{Function, StreamWork};
+use super::state::Driver;
+use crate::kernel::load;
 use crate::run::Launch;
 
 /// Bytes of shared memory that a launch may use by default.
@@ -12,13 +14,6 @@ pub const SHARED: usize = 48 * 1024;
 pub const SHARED_OPT_IN: usize = 227 * 1024;
 /// Largest number of threads of a block.
 pub const THREADS: u32 = 1024;
-
-/// A kernel behind a handle.
-pub struct Function {
-    kernel: Arc<Kernel>,
-    /// Bytes of dynamic shared memory that were requested in advance.
-    most_dynamic: usize,
-}
 
 impl Driver {
     /// Loads PTX text; returns the module's handle.

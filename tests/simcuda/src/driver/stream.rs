@@ -1,35 +1,11 @@
 //! Streams and events: queues of deferred work.
 
-use std::collections::VecDeque;
-
-use super::{CuResult, DEFAULT_STREAM, Driver, Failure, StreamWork};
+use super::code::{CuResult, Failure};
+use super::objects::{DEFAULT_STREAM, Event, Stream, StreamWork};
+use super::state::Driver;
 
 /// Capacity of a stream; the work that exceeds it runs the whole queue, as a full queue blocks a caller.
 const MOST: usize = 16_384;
-
-/// A stream: its queue and its capture.
-#[derive(Debug, Default)]
-pub struct Stream {
-    /// Work that nothing has waited for.
-    pub queue: VecDeque<StreamWork>,
-    /// True if it is ordered with the default stream.
-    pub blocking: bool,
-    /// Capture that it takes part in.
-    pub capture: Option<u64>,
-}
-
-/// An event and its records.
-#[derive(Debug, Default)]
-pub struct Event {
-    /// Number of the last record; 0 if there is none.
-    pub number: u64,
-    /// Number of the last completed record.
-    pub done: u64,
-    /// Stream of the last record.
-    pub home: u64,
-    /// Capture of its last record, and the nodes that it depends on.
-    pub captured: Option<(u64, Vec<usize>)>,
-}
 
 impl Driver {
     /// Looks up a stream; fails if there is none.

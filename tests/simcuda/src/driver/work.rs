@@ -1,81 +1,10 @@
 //! Stream work, and its execution.
 
-use std::sync::Arc;
-
-use super::graph::Graph;
-use super::{Driver, HostRange};
+use super::host::HostRange;
+use super::objects::{StreamWork, UploadSource};
+use super::state::Driver;
 use crate::fault::{Fault, FaultKind};
-use crate::run::{self, Launch};
-
-/// Source of an upload.
-#[derive(Clone, Debug)]
-pub enum UploadSource {
-    /// Bytes that were read at the call.
-    Bytes(Vec<u8>),
-    /// Page-locked memory, read when the copy runs.
-    Pinned(HostRange),
-}
-
-/// One piece of stream work.
-#[derive(Clone, Debug)]
-pub enum StreamWork {
-    /// Launch of a kernel.
-    Launch(Launch),
-    /// Copy from host to device.
-    Upload {
-        /// Device address of the destination.
-        to: u64,
-        /// Bytes, or their host memory.
-        from: UploadSource,
-    },
-    /// Copy from device to host.
-    Download {
-        /// Host memory of the destination.
-        to: HostRange,
-        /// Device address of the source.
-        from: u64,
-        /// True if the host memory is page-locked.
-        pinned: bool,
-    },
-    /// Copy from device to device.
-    Copy {
-        /// Device address of the destination.
-        to: u64,
-        /// Device address of the source.
-        from: u64,
-        /// Length in bytes.
-        length: usize,
-    },
-    /// Fill with one byte's value.
-    Fill {
-        /// Device address of the destination.
-        to: u64,
-        /// Value of each byte.
-        value: u8,
-        /// Length in bytes.
-        length: usize,
-    },
-    /// Frees the allocation at this address.
-    Free(u64),
-    /// Completes an event's record with this number.
-    Record {
-        /// Handle of the event.
-        event: u64,
-        /// Number of the record.
-        number: u64,
-    },
-    /// Waits for an event's record with this number, which is enqueued on the stream `home`.
-    Wait {
-        /// Handle of the event.
-        event: u64,
-        /// Number of the record.
-        number: u64,
-        /// Stream of the record.
-        home: u64,
-    },
-    /// Launch of a graph.
-    Graph(Arc<Graph>),
-}
+use crate::run;
 
 impl Driver {
     /// Runs any work but records and waits, which the queues handle.

@@ -1,6 +1,6 @@
 //! Splits PTX text into tokens.
 
-use super::PtxError;
+use super::error::PtxError;
 
 /// A token of PTX.
 #[derive(Clone, Debug, PartialEq, Eq)]

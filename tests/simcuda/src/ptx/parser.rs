@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::PtxError;
 use super::ast::{Address, Base, Guard, Instruction, KernelEntry, Module, Operand, Param, Reg, Space, Ty, Variable};
+use super::error::PtxError;
 use super::lexer::{Token, tokens};
 use super::scope::{Scopes, special};
 

@@ -1,34 +1,13 @@
 //! Loads, stores and atomics.
 
-use super::Block;
+use super::addresses::{aligned, resolved};
+use super::block::Block;
 use super::warp::{LaneResult, Warp, lanes_of};
 use crate::decode::kind::Operation;
 use crate::decode::lanes::{Lanes, WARP};
-use crate::decode::{Addr, Inst, LOCAL_WINDOW, SHARED_WINDOW};
+use crate::decode::{Addr, Inst};
 use crate::fault::{Fault, FaultKind};
 use crate::ptx::{Space, Ty};
-
-/// Converts addresses between a state space and the generic one.
-pub fn window(space: Space, to: bool, addresses: &Lanes) -> Lanes {
-    let start = match space {
-        Space::Shared => SHARED_WINDOW,
-        Space::Local => LOCAL_WINDOW,
-        _ => 0,
-    };
-    addresses.map(|address| if to { address.wrapping_sub(start) } else { address.wrapping_add(start) })
-}
-
-/// Converts a generic address to its own state space.
-fn resolved(space: Space, address: u64) -> (Space, u64) {
-    match space {
-        Space::Generic if (SHARED_WINDOW..LOCAL_WINDOW).contains(&address) => (Space::Shared, address - SHARED_WINDOW),
-        Space::Generic if (LOCAL_WINDOW..LOCAL_WINDOW + (1 << 32)).contains(&address) => {
-            (Space::Local, address - LOCAL_WINDOW)
-        }
-        Space::Generic => (Space::Global, address),
-        _ => (space, address),
-    }
-}
 
 impl Warp {
     /// Evaluates an address operand in all lanes.
@@ -166,15 +145,6 @@ impl Warp {
         }
         Ok(())
     }
-}
-
-/// Checks that an address is a multiple of an access's width.
-pub fn aligned(address: u64, width: usize) -> Result<(), Fault> {
-    // Widths are powers of two, and a mask is cheaper than a division.
-    if address & (width as u64 - 1) == 0 {
-        return Ok(());
-    }
-    Err(Fault::new(FaultKind::Misaligned, format!("{width} bytes at {address:#x}, which is no multiple of {width}")))
 }
 
 /// Returns a number's bits; a signed one is extended to 64 bits, which the register then truncates to its own width.

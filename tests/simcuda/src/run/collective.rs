@@ -1,6 +1,6 @@
 //! Warp-wide instructions: lanes exchange values.
 
-use super::Block;
+use super::block::Block;
 use super::warp::{LaneResult, Warp, lanes_of};
 use crate::decode::Inst;
 use crate::decode::kind::{Operation, Shuffle, Vote};

@@ -1,45 +1,11 @@
 //! Asynchronous copies into shared memory: each completes when its thread waits for it, and not before.
 
-use std::collections::VecDeque;
-
-use super::Block;
-use super::access::aligned;
+use super::addresses::aligned;
+use super::block::Block;
+use super::pending::Copy;
 use super::warp::{LaneResult, Warp, lanes_of};
 use crate::decode::Inst;
-use crate::decode::lanes::WARP;
 use crate::fault::{Fault, FaultKind};
-
-/// Pending copies, by lane.
-#[derive(Default)]
-pub struct Copies {
-    lanes: Vec<Lane>,
-}
-
-#[derive(Clone, Default)]
-struct Lane {
-    open: Vec<Copy>,
-    groups: VecDeque<Vec<Copy>>,
-}
-
-#[derive(Clone)]
-struct Copy {
-    to: u64,
-    bytes: Vec<u8>,
-}
-
-impl Copies {
-    fn lane(&mut self, lane: usize) -> &mut Lane {
-        self.lanes.resize(WARP, Lane::default());
-        &mut self.lanes[lane]
-    }
-
-    /// Closes the lane's group.
-    pub fn commit(&mut self, lane: usize) {
-        let lane = self.lane(lane);
-        let group = std::mem::take(&mut lane.open);
-        lane.groups.push_back(group);
-    }
-}
 
 impl Warp {
     pub(super) fn copy_async(&mut self, block: &mut Block, inst: &Inst, active: u32) -> LaneResult<()> {

@@ -2,8 +2,8 @@
 //!
 //! The layout of elements over lanes follows the manual's figures for `ldmatrix` and for `mma.m16n8k16` with bf16.
 
-use super::Block;
-use super::access::aligned;
+use super::addresses::aligned;
+use super::block::Block;
 use super::warp::{LaneResult, Warp};
 use crate::decode::Inst;
 use crate::decode::half::of_bf16;

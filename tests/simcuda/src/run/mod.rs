@@ -1,46 +1,24 @@
 //! Runs a launch: block after block, and the warps of a block in turn from barrier to barrier.
+//!
+//! - `block`: a launch and what its warps share; `warp`: one warp; `addresses`: state spaces and alignment
+//! - `access`, `collective`, `copies`, `matrix`: instructions of a warp; `pending`: copies that have not landed
 
 mod access;
+mod addresses;
+mod block;
 mod collective;
 mod copies;
 mod matrix;
+mod pending;
 mod warp;
 
-use std::sync::Arc;
-
 use crate::fault::{Fault, FaultKind};
-use crate::kernel::Kernel;
 use crate::memory::DeviceMemory;
 use crate::shared::Shared;
 
+use block::Block;
+pub use block::Launch;
 use warp::{BarrierWait, Warp};
-
-/// Instruction budget of a warp in one block; beyond it the kernel counts as endless.
-const BUDGET: u64 = 1 << 26;
-
-/// A kernel with its launch parameters.
-#[derive(Clone, Debug)]
-pub struct Launch {
-    /// Kernel to run.
-    pub kernel: Arc<Kernel>,
-    /// Blocks by axis.
-    pub grid: [u32; 3],
-    /// Threads of a block by axis.
-    pub block: [u32; 3],
-    /// Bytes of dynamic shared memory.
-    pub shared: usize,
-    /// Bytes of the parameter space.
-    pub params: Vec<u8>,
-}
-
-/// Shared state of the warps of a block.
-struct Block<'a> {
-    launch: &'a Launch,
-    memory: &'a mut DeviceMemory,
-    shared: Shared,
-    index: [u32; 3],
-    epoch: u32,
-}
 
 /// Runs a launch.
 ///
@@ -80,7 +58,7 @@ impl Block<'_> {
                     line(other.pc),
                     line(first.pc)
                 );
-                return Err(self.place(Fault::new(FaultKind::DivergentBarrier, text), warp, other.pc, 0));
+                return Err(self.place(Fault::new(FaultKind::DivergentBarrier, text), &warp.tid, other.pc, 0));
             }
             let sum = waiting.iter().map(|(_, waiting)| waiting.count).sum();
             let of = waiting.iter().map(|(_, waiting)| waiting.lanes).sum();
@@ -89,14 +67,5 @@ impl Block<'_> {
                 warp.release(self, sum, of);
             }
         }
-    }
-
-    /// Adds the location to a fault.
-    fn place(&self, fault: Fault, warp: &Warp, pc: usize, lane: usize) -> Fault {
-        let kernel = &self.launch.kernel;
-        let line = kernel.code.get(pc).map_or(0, |inst| inst.line);
-        let [x, y, z] = self.index;
-        let [tx, ty, tz] = [0, 1, 2].map(|axis| warp.tid[axis][lane]);
-        fault.at(format_args!("{}, PTX line {line}, block ({x}, {y}, {z}), thread ({tx}, {ty}, {tz})", kernel.name))
     }
 }

@@ -3,8 +3,9 @@
 //! Lanes at one instruction run together. Of several groups the one furthest behind runs first, so that diverged lanes meet again at the
 //! join.
 
-use super::copies::Copies;
-use super::{BUDGET, Block, Launch};
+use super::addresses::window;
+use super::block::{Block, Launch};
+use super::pending::Copies;
 use crate::decode::kind::{Operation, Reduce};
 use crate::decode::lanes::{Lanes, WARP};
 use crate::decode::{Dst, Inst, Src};
@@ -12,6 +13,9 @@ use crate::fault::{Fault, FaultKind};
 use crate::memory::Bytes;
 use crate::ptx::{Reg, Special};
 use crate::shared::ThreadMoment;
+
+/// Instruction budget of a warp in one block; beyond it the kernel counts as endless.
+const BUDGET: u64 = 1 << 26;
 
 /// Lists the lanes of a mask.
 pub fn lanes_of(mask: u32) -> impl Iterator<Item = usize> {
@@ -124,7 +128,7 @@ impl Warp {
             self.carried_out += 1;
             if self.carried_out > BUDGET {
                 let fault = Fault::new(FaultKind::Timeout, format!("{BUDGET} instructions, and no end"));
-                return Err(block.place(fault, self, pc, 0));
+                return Err(block.place(fault, &self.tid, pc, 0));
             }
             let active = match inst.guard {
                 None => mask,
@@ -154,7 +158,7 @@ impl Warp {
                         let text = "a barrier that only some lanes of the warp have come to";
                         let absent = (self.live & !active).trailing_zeros() as usize;
                         let fault = Fault::new(FaultKind::DivergentBarrier, text);
-                        return Err(block.place(fault, self, pc, absent));
+                        return Err(block.place(fault, &self.tid, pc, absent));
                     }
                     let count = match inst.kind {
                         Operation::BarrierReduce(_) => {
@@ -167,7 +171,7 @@ impl Warp {
                     return Ok((pc, 0));
                 }
                 _ if active == 0 => {}
-                _ => self.step(block, inst, active).map_err(|(lane, fault)| block.place(fault, self, pc, lane))?,
+                _ => self.step(block, inst, active).map_err(|(lane, fault)| block.place(fault, &self.tid, pc, lane))?,
             }
             pc += 1;
         }
@@ -240,7 +244,7 @@ impl Warp {
             }
             Operation::Move(_) => self.moved(block, inst, active),
             Operation::Window(space, to) => {
-                let value = super::access::window(space, to, &read(self, 0));
+                let value = window(space, to, &read(self, 0));
                 self.set(inst.dst[0], &value, active);
             }
             Operation::Load(space, ty, _) => self.load(block, inst, space, ty, active)?,
