@@ -3,14 +3,14 @@
 use std::fmt;
 use std::str::FromStr;
 
-use repartee_kernels::StepOps;
+use repartee_kernels::Ops;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// Device of stages and encoders, which move between threads.
-pub trait Device: StepOps<Weight: Send + Sync, State: Send, Ticket: Send> + Send + 'static {}
+pub trait Device: Ops<Weight: Send + Sync, State: Send, Ticket: Send> + Send + 'static {}
 
-impl<O: StepOps<Weight: Send + Sync, State: Send, Ticket: Send> + Send + 'static> Device for O {}
+impl<O: Ops<Weight: Send + Sync, State: Send, Ticket: Send> + Send + 'static> Device for O {}
 
 /// Choice of a device, as in `engine.device`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]

@@ -29,8 +29,6 @@ pub mod weight;
 pub use batch::{AttentionBatch, SequenceRows};
 pub use checked_parts::CheckedParts;
 pub use ops::{Ops, StepFn, StepOutputs};
-// Until every call site says `Ops`.
-pub use ops::Ops as StepOps;
 pub use packed::{PackedTensor, Packing};
 pub use part::{RandomDraw, RandomTensor, WeightPart};
 pub use row_spec::{NO_ROW, RowSpec, SpecLayout, StreamRows};

@@ -6,8 +6,6 @@ use crate::shapes::{Activation, AttentionShape, RouterShape, SegmentShape, State
 use crate::step::{ReadBack, StepKey, StreamLevel};
 use crate::weight::KernelError;
 
-pub use crate::shapes::NO_ID;
-
 /// Outputs of a step: the step pushes them, the device reads them back.
 pub struct StepOutputs<O: Ops> {
     /// Lists of ids.
@@ -106,7 +104,7 @@ pub trait Ops {
     fn gather_at(&self, x: &Self::T, at: &Self::Index) -> Self::T;
     /// Replaces row `at[i]` of `x` with row `i` of `rows`.
     fn scatter_at(&self, x: Self::T, at: &Self::Index, rows: &Self::T) -> Self::T;
-    /// Looks up one table entry for each id. [`NO_ID`] gives zeros.
+    /// Looks up one table entry for each id. [`NO_ID`](crate::NO_ID) gives zeros.
     fn embed_at(&self, table: &Self::Weight, ids: &Self::Index) -> Self::T;
     /// Writes row `i` of `rows` to row `at[i]` of a [`StateSpec::Rows`].
     fn store(&self, state: &mut Self::State, at: &Self::Index, rows: &Self::T);

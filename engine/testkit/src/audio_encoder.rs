@@ -8,7 +8,7 @@ use repartee_engine::internals::audio_encoder::layer::AudioLayerShape;
 use repartee_engine::internals::audio_encoder::shape::{Convolutions, EncoderShape, Positions};
 use repartee_engine::internals::audio_encoder::tower::AudioTower;
 use repartee_engine::internals::weights::Weights;
-use repartee_kernels::StepOps;
+use repartee_kernels::Ops;
 use repartee_kernels::random::uniform;
 
 /// Weights of an encoder by name: shape and numbers.
@@ -72,7 +72,7 @@ impl Tensors {
     }
 
     /// Loads the encoder with these weights.
-    pub fn load<O: StepOps>(&self, ops: &O, shape: EncoderShape) -> AudioTower<O> {
+    pub fn load<O: Ops>(&self, ops: &O, shape: EncoderShape) -> AudioTower<O> {
         let tensors = self.0.iter().map(|(name, (shape, numbers))| (name.clone(), shape.clone(), numbers.clone()));
         AudioTower::load(&Weights::new(ops, &Checkpoint::converted(Path::new("random"), tensors)), shape).unwrap()
     }

@@ -4,11 +4,11 @@ use repartee_engine::internals::WindowInput;
 use repartee_engine::internals::audio_encoder::tower::AudioTower;
 use repartee_engine::internals::depth::model::DepthModel;
 use repartee_engine::internals::qwen3_omni_moe::{Code2Wav, Code2WavState};
-use repartee_kernels::{Ops, ReadBack, RowSpec, SampleParams, SpecLayout, StepKey, StepOps, StreamRows};
+use repartee_kernels::{Ops, ReadBack, RowSpec, SampleParams, SpecLayout, StepKey, StreamRows};
 use repartee_kernels_testkit::host::HostOps;
 
 /// Uploads ids or row numbers to the device.
-pub fn index<O: StepOps>(ops: &O, numbers: &[u32]) -> O::Index {
+pub fn index<O: Ops>(ops: &O, numbers: &[u32]) -> O::Index {
     ops.list(numbers)
 }
 
@@ -18,10 +18,10 @@ pub fn batch<O: Ops>(ops: &O, position: usize, rows: usize) -> O::Batch {
 }
 
 /// A completed frame of each row: codes and raw logits, codebook 1 first, and the sum of the embeddings of all codes.
-pub type Completed<O> = (Vec<<O as StepOps>::Index>, Vec<<O as Ops>::T>, <O as Ops>::T);
+pub type Completed<O> = (Vec<<O as Ops>::Index>, Vec<<O as Ops>::T>, <O as Ops>::T);
 
 /// Completes one frame for each row.
-pub fn complete<O: StepOps>(
+pub fn complete<O: Ops>(
     ops: &O,
     predictor: &DepthModel<O>,
     hidden: &O::T,
@@ -44,7 +44,7 @@ pub fn complete<O: StepOps>(
 
 /// Decodes the next frames of several streams: `codes[codebook]` has one id a row. Returns the samples of each chunk
 /// that has any.
-pub fn decode<O: StepOps>(
+pub fn decode<O: Ops>(
     ops: &O,
     code2wav: &Code2Wav<O>,
     codes: &[Vec<u32>],
@@ -73,6 +73,6 @@ pub fn decode<O: StepOps>(
 }
 
 /// Encodes several windows; returns their rows, one window after the other.
-pub fn encode<O: StepOps>(ops: &O, tower: &AudioTower<O>, windows: &[WindowInput<'_>]) -> Vec<f32> {
+pub fn encode<O: Ops>(ops: &O, tower: &AudioTower<O>, windows: &[WindowInput<'_>]) -> Vec<f32> {
     tower.encode(ops, windows, &mut RowSpec::default(), &mut ReadBack::default()).concat()
 }

@@ -10,7 +10,7 @@ use repartee_engine_testkit::eager::{batch, index};
 use repartee_engine_testkit::folder;
 use repartee_kernels::cpu::{Cpu, Tensor};
 use repartee_kernels::random::uniform;
-use repartee_kernels::{AttentionShape, Ops, SampleParams, SpecLayout, StepOps};
+use repartee_kernels::{AttentionShape, Ops, SampleParams, SpecLayout};
 use repartee_kernels_testkit::host::HostOps;
 
 const INPUT: usize = 24;

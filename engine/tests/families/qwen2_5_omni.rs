@@ -18,9 +18,8 @@ use repartee_engine_testkit::eager::{batch, index};
 use repartee_engine_testkit::speech::{copy, difference_of_ids, zero};
 use repartee_engine_testkit::{Expected, difference, folder};
 use repartee_kernels::cpu::{Cpu, Tensor};
-use repartee_kernels::ops::NO_ID;
 use repartee_kernels::row_spec::SampleSection;
-use repartee_kernels::{Ops, ReadBack, RowSpec, SampleParams, SpecLayout, StateSpec, StepOps};
+use repartee_kernels::{NO_ID, Ops, ReadBack, RowSpec, SampleParams, SpecLayout, StateSpec};
 use repartee_kernels_testkit::host::HostOps;
 
 /// Name of the fixture.
@@ -182,7 +181,7 @@ fn talker(ops: &Cpu, model: &Qwen25Omni<Cpu>, checkpoint: &Checkpoint, expected:
 }
 
 /// Uploads sampling parameters to the device.
-fn params(ops: &Cpu, params: &SampleParams) -> <Cpu as StepOps>::Index {
+fn params(ops: &Cpu, params: &SampleParams) -> <Cpu as Ops>::Index {
     let mut layout = SpecLayout::default();
     let at: SampleSection = layout.samples(1);
     let mut spec = layout.spec();

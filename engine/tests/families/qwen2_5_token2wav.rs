@@ -20,7 +20,7 @@ use repartee_engine::internals::weights::Weights;
 use repartee_engine_testkit::speech::{self, zero};
 use repartee_engine_testkit::{Expected, difference, folder};
 use repartee_kernels::cpu::Cpu;
-use repartee_kernels::{ReadBack, SpecLayout, StepKey, StepOps};
+use repartee_kernels::{Ops, ReadBack, SpecLayout, StepKey};
 use serde_json::json;
 
 /// Name of the fixture.

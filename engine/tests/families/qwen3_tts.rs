@@ -22,8 +22,7 @@ use repartee_engine_testkit::eager::{self, batch, index};
 use repartee_engine_testkit::speech::{self, FIXTURES, difference_of_ids, is_cloned, voice, zero};
 use repartee_engine_testkit::{Expected, difference, folder};
 use repartee_kernels::cpu::{Cpu, Tensor};
-use repartee_kernels::ops::NO_ID;
-use repartee_kernels::{Ops, SampleParams, StateSpec, StepOps, StreamRows};
+use repartee_kernels::{NO_ID, Ops, SampleParams, StateSpec, StreamRows};
 use repartee_kernels_testkit::host::HostOps;
 
 /// Largest relative difference that counts as equal.

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use repartee_engine_testkit::folder;
-use repartee_engine_testkit::toy_family::load;
 use repartee_engine::internals::{Checkpoint, Model};
 use repartee_engine::{EngineConfig, LoadError, Source, StageConfig, Synthetic};
+use repartee_engine_testkit::folder;
+use repartee_engine_testkit::toy_family::load;
 use repartee_kernels::cpu::Cpu;
 
 fn built(config: &EngineConfig) -> Result<Model, LoadError> {

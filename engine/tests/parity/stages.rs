@@ -16,8 +16,7 @@ use repartee_engine_testkit::eager::{self, batch, index};
 use repartee_engine_testkit::{CONVERSATIONS, Expected, difference, folder, root};
 use repartee_kernels::cpu::sample;
 use repartee_kernels::cpu::simd::SimdLevel;
-use repartee_kernels::ops::NO_ID;
-use repartee_kernels::{Ops, SampleParams, StateSpec, StepOps, StreamRows};
+use repartee_kernels::{NO_ID, Ops, SampleParams, StateSpec, StreamRows};
 use repartee_kernels_testkit::host::HostOps;
 
 /// Largest relative difference that counts as equal.

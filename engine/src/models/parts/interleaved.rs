@@ -7,9 +7,8 @@
 use std::sync::Arc;
 
 use repartee_engine_api::{Role, Sampling};
-use repartee_kernels::ops::NO_ID;
 use repartee_kernels::row_spec::{SampleSection, SpecSection};
-use repartee_kernels::{NO_ROW, RowSpec, SampleParams, SpecLayout, StepOps, StepOutputs};
+use repartee_kernels::{NO_ID, NO_ROW, Ops, RowSpec, SampleParams, SpecLayout, StepOutputs};
 
 use super::autoregressive::{
     Autoregressive, BLOCK, CausalLm, SampleOutcome, Sampler, SlotState, StepContext, StepInput, StepShape,
@@ -66,7 +65,7 @@ pub trait InterleavingScript: Send {
 }
 
 /// An interleaved language model as the only stage before the vocoder.
-pub struct InterleavedPart<O: StepOps, S> {
+pub struct InterleavedPart<O: Ops, S> {
     /// The language model. It hands rows to no talker.
     pub model: LanguageModel<O>,
     /// Maximum positions of the model.
@@ -86,7 +85,7 @@ pub struct InterleavedPart<O: StepOps, S> {
 }
 
 /// An interleaved language model in its stage.
-struct InterleavedLm<O: StepOps, S> {
+struct InterleavedLm<O: Ops, S> {
     part: InterleavedPart<O, S>,
     context: usize,
     depth_cache: Vec<O::State>,

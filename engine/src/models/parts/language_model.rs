@@ -1,7 +1,7 @@
 //! Language model over text and audio rows: the token table, the layers, the head, and the rows that it hands to a
 //! talker.
 
-use repartee_kernels::{Ops, StepOps};
+use repartee_kernels::Ops;
 
 use super::decoder::{Decoder, DecoderShape, FeedForward};
 use super::weights::Weights;
@@ -67,7 +67,7 @@ impl<O: Ops> LanguageModel<O> {
     }
 }
 
-impl<O: StepOps> LanguageModel<O> {
+impl<O: Ops> LanguageModel<O> {
     /// Embeds tokens by `ids`; `audio` holds the indices of rows to replace, and their audio rows.
     pub fn embed(&self, ops: &O, ids: &O::Index, audio: Option<(&O::Index, &O::T)>) -> O::T {
         let x = ops.embed_at(&self.embed_tokens, ids);

@@ -5,22 +5,22 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use repartee_kernels::{StateSpec, StepOps};
+use repartee_kernels::{Ops, StateSpec};
 
 /// Rows of all slots; clones share them.
-pub struct SlotRows<O: StepOps> {
+pub struct SlotRows<O: Ops> {
     state: Arc<Mutex<O::State>>,
     /// Number of positions in a slot.
     positions: usize,
 }
 
-impl<O: StepOps> Clone for SlotRows<O> {
+impl<O: Ops> Clone for SlotRows<O> {
     fn clone(&self) -> Self {
         Self { state: Arc::clone(&self.state), positions: self.positions }
     }
 }
 
-impl<O: StepOps> SlotRows<O> {
+impl<O: Ops> SlotRows<O> {
     /// Creates rows of `columns` numbers for `positions` positions of each of `slots` slots.
     pub fn new(ops: &O, slots: usize, positions: usize, columns: usize) -> Self {
         let state = ops.state(StateSpec::Rows { rows: slots * positions, columns });

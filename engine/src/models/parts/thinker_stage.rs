@@ -4,9 +4,8 @@
 use std::sync::Arc;
 
 use repartee_engine_api::{Role, Sampling};
-use repartee_kernels::ops::NO_ID;
 use repartee_kernels::row_spec::{SampleSection, SpecSection};
-use repartee_kernels::{NO_ROW, RowSpec, SpecLayout, StepOps, StepOutputs};
+use repartee_kernels::{NO_ID, NO_ROW, Ops, RowSpec, SpecLayout, StepOutputs};
 
 use super::autoregressive::{
     Autoregressive, BLOCK, CausalLm, SampleOutcome, SlotState, StepContext, StepInput, StepShape,
@@ -36,7 +35,7 @@ pub enum HiddenRows {
 }
 
 /// A thinker with its stop tokens and settings, as the first stage.
-pub struct ThinkerPart<O: StepOps> {
+pub struct ThinkerPart<O: Ops> {
     /// The language model, shared with the talker if that reads its embeddings.
     pub thinker: Arc<LanguageModel<O>>,
     /// Maximum positions of the model.
@@ -50,7 +49,7 @@ pub struct ThinkerPart<O: StepOps> {
 }
 
 /// A thinker in its stage.
-struct ThinkerLm<O: StepOps> {
+struct ThinkerLm<O: Ops> {
     part: ThinkerPart<O>,
     /// Positions of a prompt and its response together.
     context: usize,

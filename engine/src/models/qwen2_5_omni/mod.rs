@@ -13,7 +13,7 @@ pub mod voices;
 use std::sync::Arc;
 
 use repartee_engine_api::Sampling;
-use repartee_kernels::StepOps;
+use repartee_kernels::Ops;
 use repartee_kernels::cpu::Cpu;
 
 use self::config::{ARCHITECTURES, Config};
@@ -46,7 +46,7 @@ const TALKER: Sampling = Sampling { temperature: 0.9, top_k: 40, top_p: 0.8, rep
 const INSTRUCTIONS: &str = "You are a helpful assistant.";
 
 /// Models of this family up to the codes, one field for each part of the checkpoint.
-pub struct Qwen25Omni<O: StepOps> {
+pub struct Qwen25Omni<O: Ops> {
     /// Configuration from config.json.
     pub config: Config,
     /// Weights of `thinker.audio_tower`.
@@ -57,7 +57,7 @@ pub struct Qwen25Omni<O: StepOps> {
     pub talker: Talker<O>,
 }
 
-impl<O: StepOps> Qwen25Omni<O> {
+impl<O: Ops> Qwen25Omni<O> {
     /// Loads all parts, with weights as in the checkpoint.
     pub fn load(ops: &O, checkpoint: &Checkpoint) -> Result<Self, LoadError> {
         Self::load_as(ops, checkpoint, WeightPolicy::default())

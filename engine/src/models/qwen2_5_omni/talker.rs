@@ -8,8 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use repartee_engine_api::Role;
-use repartee_kernels::ops::NO_ID;
-use repartee_kernels::{StepOps, WeightLayout};
+use repartee_kernels::{NO_ID, Ops, WeightLayout};
 
 use super::config::TalkerConfig;
 use super::thinker::text_shape;
@@ -30,7 +29,7 @@ pub const HEADER_ROWS: usize = 2;
 const SURE: f32 = 1e3;
 
 /// The talker without its stage.
-pub struct Talker<O: StepOps> {
+pub struct Talker<O: Ops> {
     thinker_to_talker_proj: (O::Weight, O::Weight),
     /// The layers, and the codes. Allowed ids are the codec's codes and the ids that end the codes; the reference would
     /// fail on other ids.
@@ -40,7 +39,7 @@ pub struct Talker<O: StepOps> {
     pub padding: O::Weight,
 }
 
-impl<O: StepOps> Talker<O> {
+impl<O: Ops> Talker<O> {
     /// Loads `talker` for a codec of `codes` codes.
     pub fn load(w: &Weights<'_, O>, config: &TalkerConfig, codes: usize) -> Result<Self, LoadError> {
         let (text, input) = (&config.text, config.embedding_size);
@@ -74,7 +73,7 @@ pub fn ends(config: &TalkerConfig) -> [u32; 2] {
 }
 
 /// The talker with its special tokens, and the thinker that provides its rows.
-pub struct CodeTalker<O: StepOps> {
+pub struct CodeTalker<O: Ops> {
     /// The thinker, for the rows of special tokens.
     pub thinker: Arc<LanguageModel<O>>,
     /// Weights with the layers over codes.

@@ -2,7 +2,7 @@
 //! `Qwen2_5OmniThinkerForConditionalGeneration` without vision. Without vision the three rotary indices of a position
 //! are equal, so the sections of M-RoPE have no effect.
 
-use repartee_kernels::StepOps;
+use repartee_kernels::Ops;
 
 use super::config::{TextConfig, ThinkerConfig};
 use crate::models::load_error::LoadError;
@@ -16,7 +16,7 @@ pub(super) fn text_shape(config: &TextConfig) -> DecoderShape {
 }
 
 /// Loads `thinker.model` and `thinker.lm_head`.
-pub fn load<O: StepOps>(w: &Weights<'_, O>, config: &ThinkerConfig) -> Result<LanguageModel<O>, LoadError> {
+pub fn load<O: Ops>(w: &Weights<'_, O>, config: &ThinkerConfig) -> Result<LanguageModel<O>, LoadError> {
     let text = &config.text;
     let shape = LanguageModelShape {
         vocabulary: text.vocab_size,

@@ -10,7 +10,7 @@ pub mod thinker;
 
 use std::sync::Arc;
 
-use repartee_kernels::StepOps;
+use repartee_kernels::Ops;
 use repartee_kernels::cpu::Cpu;
 
 use self::config::{ARCHITECTURE, Config};
@@ -40,7 +40,7 @@ use crate::weight_policy::WeightPolicy;
 const SAMPLE_RATE: u32 = 24_000;
 
 /// Models of this family, one field for each part of the checkpoint.
-pub struct Qwen3Omni<O: StepOps> {
+pub struct Qwen3Omni<O: Ops> {
     /// Configuration from config.json.
     pub config: Config,
     /// Weights of `thinker.audio_tower`.
@@ -53,7 +53,7 @@ pub struct Qwen3Omni<O: StepOps> {
     pub code2wav: Code2Wav<O>,
 }
 
-impl<O: StepOps> Qwen3Omni<O> {
+impl<O: Ops> Qwen3Omni<O> {
     /// Loads all parts, with weights as in the checkpoint.
     pub fn load(ops: &O, checkpoint: &Checkpoint) -> Result<Self, LoadError> {
         Self::load_as(ops, checkpoint, WeightPolicy::default())

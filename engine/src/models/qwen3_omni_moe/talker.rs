@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use repartee_engine_api::Role;
-use repartee_kernels::StepOps;
+use repartee_kernels::Ops;
 
 use super::config::{Config, TalkerConfig};
 use super::thinker::{experts, text_shape};
@@ -24,7 +24,7 @@ use crate::models::parts::weights::Weights;
 pub const HEADER_ROWS: usize = 9;
 
 /// Loads `talker`; `w` is its prefix. Its text rows start from the thinker's table.
-pub fn load<O: StepOps>(
+pub fn load<O: Ops>(
     w: &Weights<'_, O>,
     config: &TalkerConfig,
     thinker: Arc<LanguageModel<O>>,
@@ -50,7 +50,7 @@ pub fn load<O: StepOps>(
 }
 
 /// Adds the special ids and the voices; `header` is `<|im_start|>assistant\n`.
-pub fn talker<O: StepOps>(weights: FrameTalkerWeights<O>, config: &Config, header: [u32; 3]) -> FrameTalker<O> {
+pub fn talker<O: Ops>(weights: FrameTalkerWeights<O>, config: &Config, header: [u32; 3]) -> FrameTalker<O> {
     let codec = &config.talker;
     let (speakers, unknown) = (codec.speaker_id.clone(), codec.codec_pad_id);
     let speaker = move |name: &str| Speaker::Listed(speakers.get(name).copied().unwrap_or(unknown));

@@ -2,7 +2,7 @@
 //! `Qwen3OmniMoeThinkerForConditionalGeneration` without vision. Without vision its rotary positions all have one
 //! index, so the interleaved sections have no effect.
 
-use repartee_kernels::{RouterShape, StepOps};
+use repartee_kernels::{Ops, RouterShape};
 
 use super::config::{TextConfig, ThinkerConfig};
 use crate::models::load_error::LoadError;
@@ -26,7 +26,7 @@ pub(super) fn experts(config: &TextConfig, shared: Option<usize>) -> FeedForward
 }
 
 /// Loads `thinker.model` and `thinker.lm_head`; the talker gets the rows that enter layer `accept_hidden_layer`.
-pub fn load<O: StepOps>(
+pub fn load<O: Ops>(
     w: &Weights<'_, O>,
     config: &ThinkerConfig,
     accept_hidden_layer: usize,

@@ -13,7 +13,7 @@ pub mod prompt;
 pub mod talker;
 pub mod voices;
 
-use repartee_kernels::StepOps;
+use repartee_kernels::Ops;
 use repartee_kernels::cpu::Cpu;
 
 use self::cloning::{Cloner, Encoders, most_frames};
@@ -42,7 +42,7 @@ use crate::weight_policy::WeightPolicy;
 const CODEC: &str = "speech_tokenizer";
 
 /// Models of this family, one field for each part.
-pub struct Qwen3Tts<O: StepOps> {
+pub struct Qwen3Tts<O: Ops> {
     /// Configuration from config.json and the codec's.
     pub config: Config,
     /// Weights of `talker`.
@@ -53,7 +53,7 @@ pub struct Qwen3Tts<O: StepOps> {
     pub encoders: Option<Encoders<O>>,
 }
 
-impl<O: StepOps> Qwen3Tts<O> {
+impl<O: Ops> Qwen3Tts<O> {
     /// Loads all parts, with weights as in the checkpoint.
     pub fn load(ops: &O, checkpoint: &Checkpoint) -> Result<Self, LoadError> {
         Self::load_as(ops, checkpoint, WeightPolicy::default())

@@ -1,7 +1,7 @@
 //! `talker`: reads text and predicts codec frames; after `Qwen3TTSTalkerForConditionalGeneration`.
 
 use repartee_engine_api::Role;
-use repartee_kernels::StepOps;
+use repartee_kernels::Ops;
 
 use super::config::{Config, TalkerConfig};
 use super::voices::VoiceList;
@@ -18,7 +18,7 @@ use crate::models::parts::weights::Weights;
 pub const LEAST_FRAMES: usize = 2;
 
 /// Loads `talker`; `w` is its prefix.
-pub fn load<O: StepOps>(w: &Weights<'_, O>, config: &TalkerConfig) -> Result<FrameTalkerWeights<O>, LoadError> {
+pub fn load<O: Ops>(w: &Weights<'_, O>, config: &TalkerConfig) -> Result<FrameTalkerWeights<O>, LoadError> {
     let (vocabulary, hidden, text) = (config.vocab_size, config.layers.hidden_size, config.text_hidden_size);
     let end = config.codec_eos_token_id;
     Ok(FrameTalkerWeights {
@@ -57,7 +57,7 @@ pub fn tokens(config: &Config, header: [u32; 3]) -> UtteranceTokens {
 
 /// Adds the special ids and the voices. As in the reference all text precedes the first frame, unless it streams in or
 /// the checkpoint clones voices.
-pub fn talker<O: StepOps>(
+pub fn talker<O: Ops>(
     weights: FrameTalkerWeights<O>,
     config: &Config,
     header: [u32; 3],

@@ -5,7 +5,7 @@ pub mod features;
 
 use std::path::Path;
 
-use repartee_kernels::{ReadBack, RowSpec, StepOps};
+use repartee_kernels::{Activation, Ops, ReadBack, RowSpec};
 use thiserror::Error;
 
 use self::features::FeatureExtractor;
@@ -75,7 +75,7 @@ impl From<LoadError> for TurnModelError {
 type Linear<O> = (<O as repartee_kernels::Ops>::Weight, <O as repartee_kernels::Ops>::Weight);
 
 /// The model's weights.
-pub struct SmartTurn<O: StepOps> {
+pub struct SmartTurn<O: Ops> {
     features: FeatureExtractor,
     encoder: AudioTower<O>,
     pool: Linear<O>,
@@ -155,7 +155,7 @@ fn encoder_shape(checkpoint: &Checkpoint) -> Result<EncoderShape, TurnModelError
     })
 }
 
-impl<O: StepOps> SmartTurn<O> {
+impl<O: Ops> SmartTurn<O> {
     /// Loads the model.
     pub fn load(ops: &O, checkpoint: &Checkpoint) -> Result<Self, TurnModelError> {
         let shape = encoder_shape(checkpoint)?;
@@ -188,8 +188,9 @@ impl<O: StepOps> SmartTurn<O> {
         let width = self.encoder.shape().layer.width;
         let hidden = ops.read(&linear(&ops.tensor(rows.clone(), width), &self.pool));
         let x = linear(&ops.tensor(self.pooled(&hidden, &rows), width), &self.classify);
-        let x = ops.gelu(ops.layer_norm(&x, &self.classify_norm.0, &self.classify_norm.1, NORM_EPS));
-        let x = ops.gelu(linear(&x, &self.classify_hidden));
+        let x = ops
+            .activation(ops.layer_norm(&x, &self.classify_norm.0, &self.classify_norm.1, NORM_EPS), Activation::Gelu);
+        let x = ops.activation(linear(&x, &self.classify_hidden), Activation::Gelu);
         let logit = ops.read(&linear(&x, &self.classify_out))[0];
         1.0 / (1.0 + (-logit).exp())
     }

@@ -8,7 +8,7 @@ use repartee_engine::internals::weights::Weights;
 use repartee_engine::internals::{BatchEntry, EdgeKind, Outbox, RowKind, RunnableRows, Stage, StageEnd, StageItem};
 use repartee_kernels::cpu::{Cpu, Weight};
 use repartee_kernels::random::uniform;
-use repartee_kernels::{Activation, Ops, SegmentShape, SpecLayout, StepOps};
+use repartee_kernels::{Activation, Ops, SegmentShape, SpecLayout};
 use repartee_kernels_testkit::host::HostOps;
 
 use super::{BOOK, CODES, FRAMES, HIDDEN, LATENT};

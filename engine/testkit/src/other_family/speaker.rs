@@ -15,9 +15,8 @@ use repartee_engine::internals::{
 };
 use repartee_engine_api::Sampling;
 use repartee_kernels::cpu::{Cpu, Weight};
-use repartee_kernels::ops::NO_ID;
 use repartee_kernels::row_spec::{SampleSection, SpecSection};
-use repartee_kernels::{NO_ROW, Ops, RowSpec, SpecLayout, StepOps, StepOutputs};
+use repartee_kernels::{NO_ID, NO_ROW, Ops, RowSpec, SpecLayout, StepOutputs};
 
 use super::template::END;
 use super::voices::Recorded;

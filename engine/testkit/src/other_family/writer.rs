@@ -15,9 +15,8 @@ use repartee_engine::internals::{
 };
 use repartee_engine_api::{Role, Sampling};
 use repartee_kernels::cpu::{Cpu, Weight};
-use repartee_kernels::ops::NO_ID;
 use repartee_kernels::row_spec::{SampleSection, SpecSection};
-use repartee_kernels::{Ops, RowSpec, SpecLayout, StepOps, StepOutputs, WeightLayout};
+use repartee_kernels::{NO_ID, Ops, RowSpec, SpecLayout, StepOutputs, WeightLayout};
 
 use super::template::END;
 use super::{BOOK, CODES, HIDDEN, VOCABULARY, decoder};

@@ -91,6 +91,6 @@ mod tests {
     #[test]
     fn others_may_be_renamed() {
         assert!(items("use std::process::Command as Process; use str0m::{Event as RtcEvent};").is_empty());
-        assert!(items("use crate::Ops as _; use repartee_kernels::StepOps as _;").is_empty());
+        assert!(items("use crate::Ops as _; use repartee_kernels::Ops as _;").is_empty());
     }
 }

@@ -1,7 +1,7 @@
 //! Convolutions in front of the layers: the mel frames of a chunk become rows.
 
 use repartee_kernels::row_spec::SpecSection;
-use repartee_kernels::{NO_ROW, RowSpec, SpecLayout, StepOps, WeightLayout};
+use repartee_kernels::{Activation, NO_ROW, Ops, RowSpec, SpecLayout, WeightLayout};
 
 use super::shape::{Convolutions, EncoderShape};
 use crate::models::load_error::LoadError;
@@ -23,7 +23,7 @@ pub struct Chunk<'a> {
 }
 
 /// The convolutions, each a weight and a bias.
-pub enum Stem<O: StepOps> {
+pub enum Stem<O: Ops> {
     /// [`Convolutions::Conv1d`].
     Conv1d([(O::Weight, O::Weight); 2]),
     /// [`Convolutions::Conv2d`], with the weight of `conv_out` and the width of its input.
@@ -57,7 +57,7 @@ fn seen(first: usize, rows: usize, stride: usize) -> impl Iterator<Item = u32> {
     })
 }
 
-impl<O: StepOps> Stem<O> {
+impl<O: Ops> Stem<O> {
     /// Loads the convolutions of an encoder; `w` is its prefix.
     pub fn load(w: &Weights<'_, O>, shape: &EncoderShape) -> Result<Self, LoadError> {
         let (d, bins) = (shape.layer.width, shape.bins);
@@ -142,7 +142,7 @@ impl<O: StepOps> Stem<O> {
                 let (mut x, mut columns) = (ops.floats(spec, sections.mel, shape.bins), shape.bins);
                 for ((weight, bias), &rows) in convolutions.iter().zip(&sections.rows) {
                     let seen = ops.reshape(ops.gather_at(&x, &ops.index(spec, rows)), TAPS * columns);
-                    x = ops.gelu(ops.linear(&seen, weight, Some(bias)));
+                    x = ops.activation(ops.linear(&seen, weight, Some(bias)), Activation::Gelu);
                     columns = shape.layer.width;
                 }
                 x
@@ -151,7 +151,7 @@ impl<O: StepOps> Stem<O> {
                 let mut x = ops.floats(spec, sections.mel, 1);
                 let ((images, mut height), mut width) = (sections.images, shape.bins);
                 for (weight, bias) in convolutions {
-                    x = ops.gelu(ops.conv2d(&x, images, height, width, weight, bias));
+                    x = ops.activation(ops.conv2d(&x, images, height, width, weight, bias), Activation::Gelu);
                     (height, width) = (height.div_ceil(2), width.div_ceil(2));
                 }
                 let x = ops.linear(&ops.reshape(x, *columns), out, None);

@@ -1,6 +1,6 @@
 //! Audio input of a model by a log-mel spectrogram and an audio encoder.
 
-use repartee_kernels::{ReadBack, RowSpec, StepOps};
+use repartee_kernels::{Ops, ReadBack, RowSpec};
 
 use super::tower::AudioTower;
 use crate::audio::log_mel::{LogMel, LogMelConfig};
@@ -11,7 +11,7 @@ use crate::model::{AudioFrontEnd, Encoder, WindowInput};
 use crate::models::load_error::LoadError;
 
 /// An encoder with its device and buffers.
-struct AudioEncoder<O: StepOps> {
+struct AudioEncoder<O: Ops> {
     ops: O,
     tower: AudioTower<O>,
     spec: RowSpec,

@@ -1,7 +1,7 @@
 //! A transformer layer of an audio encoder: bidirectional attention within segments of rows, layer norms, a feed-forward
 //! block.
 
-use repartee_kernels::{Activation, SegmentShape, StepOps, WeightLayout};
+use repartee_kernels::{Activation, Ops, SegmentShape, WeightLayout};
 
 use crate::models::load_error::LoadError;
 use crate::models::parts::weights::Weights;
@@ -10,7 +10,7 @@ use crate::models::parts::weights::Weights;
 pub const NORM_EPS: f32 = 1e-5;
 
 /// One transformer layer of an audio encoder.
-pub struct AudioLayer<O: StepOps> {
+pub struct AudioLayer<O: Ops> {
     attention_norm: (O::Weight, O::Weight),
     qkv: (O::Weight, O::Weight),
     out: (O::Weight, O::Weight),
@@ -35,7 +35,7 @@ pub struct AudioLayerShape {
 }
 
 /// Loads `NAME.weight` and `NAME.bias` of a linear layer.
-pub fn linear<O: StepOps>(
+pub fn linear<O: Ops>(
     w: &Weights<'_, O>,
     name: &str,
     out: usize,
@@ -45,11 +45,11 @@ pub fn linear<O: StepOps>(
 }
 
 /// Loads `NAME.weight` and `NAME.bias` of a layer norm.
-pub fn norm<O: StepOps>(w: &Weights<'_, O>, name: &str, width: usize) -> Result<(O::Weight, O::Weight), LoadError> {
+pub fn norm<O: Ops>(w: &Weights<'_, O>, name: &str, width: usize) -> Result<(O::Weight, O::Weight), LoadError> {
     Ok((w.vector(&format!("{name}.weight"), width)?, w.vector(&format!("{name}.bias"), width)?))
 }
 
-impl<O: StepOps> AudioLayer<O> {
+impl<O: Ops> AudioLayer<O> {
     /// Loads one layer below `w`.
     pub fn load(w: &Weights<'_, O>, shape: AudioLayerShape) -> Result<Self, LoadError> {
         let AudioLayerShape { width: d, heads, inner, key_bias } = shape;

@@ -1,7 +1,7 @@
 //! The encoder's weights, and its step over windows of any callers.
 
 use repartee_kernels::row_spec::{SegmentSection, SpecSection};
-use repartee_kernels::{ReadBack, RowSpec, SpecLayout, StepKey, StepOps, WeightLayout};
+use repartee_kernels::{Activation, Ops, ReadBack, RowSpec, SpecLayout, StepKey, WeightLayout};
 
 use super::convolutions::{Chunk, Stem, StemSections, starts};
 use super::layer::{AudioLayer, NORM_EPS, linear, norm};
@@ -11,7 +11,7 @@ use crate::models::load_error::LoadError;
 use crate::models::parts::weights::Weights;
 
 /// Audio encoder: convolutions, transformer layers, a norm, linear layers.
-pub struct AudioTower<O: StepOps> {
+pub struct AudioTower<O: Ops> {
     shape: EncoderShape,
     stem: Stem<O>,
     positions: O::Weight,
@@ -30,7 +30,7 @@ struct TowerSections {
     pairs: Option<[SpecSection; 2]>,
 }
 
-impl<O: StepOps> AudioTower<O> {
+impl<O: Ops> AudioTower<O> {
     /// Loads an encoder; `w` is its prefix.
     pub fn load(w: &Weights<'_, O>, shape: EncoderShape) -> Result<Self, LoadError> {
         let (d, rows) = (shape.layer.width, shape.convolutions.rows(shape.chunk));
@@ -146,7 +146,7 @@ impl<O: StepOps> AudioTower<O> {
         }
         let mut x = ops.layer_norm(&x, &self.norm.0, &self.norm.1, NORM_EPS);
         for (i, (weight, bias)) in self.projection.iter().enumerate() {
-            x = ops.linear(&if i > 0 { ops.gelu(x) } else { x }, weight, Some(bias));
+            x = ops.linear(&if i > 0 { ops.activation(x, Activation::Gelu) } else { x }, weight, Some(bias));
         }
         x
     }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use repartee_engine_api::Sampling;
-use repartee_kernels::{RowSpec, SampleParams, SpecLayout, StepKey, StepOps, StepOutputs, random::uniform};
+use repartee_kernels::{Ops, RowSpec, SampleParams, SpecLayout, StepKey, StepOutputs, random::uniform};
 
 use crate::elements::Element;
 use crate::sequence::{BlockPool, Sequence};
@@ -26,7 +26,7 @@ pub struct Decoding {
 }
 
 /// Stage state of a slot.
-pub struct SlotState<O: StepOps, L: CausalLm<O>> {
+pub struct SlotState<O: Ops, L: CausalLm<O>> {
     pub(super) sequence: Sequence,
     /// Rows not yet cached, in order.
     pub(super) queue: VecDeque<L::Row>,
@@ -45,7 +45,7 @@ pub struct SlotState<O: StepOps, L: CausalLm<O>> {
     pub own: L::Slot,
 }
 
-impl<O: StepOps, L: CausalLm<O>> Default for SlotState<O, L> {
+impl<O: Ops, L: CausalLm<O>> Default for SlotState<O, L> {
     fn default() -> Self {
         Self {
             sequence: Sequence::default(),
@@ -61,7 +61,7 @@ impl<O: StepOps, L: CausalLm<O>> Default for SlotState<O, L> {
     }
 }
 
-impl<O: StepOps, L: CausalLm<O>> SlotState<O, L> {
+impl<O: Ops, L: CausalLm<O>> SlotState<O, L> {
     /// Number of cached positions.
     pub fn cached(&self) -> usize {
         self.sequence.len()
@@ -141,7 +141,7 @@ pub struct StepInput<'a, R> {
 }
 
 /// Inputs of a step on the device.
-pub struct StepContext<'a, O: StepOps> {
+pub struct StepContext<'a, O: Ops> {
     /// The uploaded row spec.
     pub spec: &'a O::Spec,
     /// Batch of all rows.
@@ -194,7 +194,7 @@ pub enum SampleOutcome<P> {
 }
 
 /// A causal language model that the generic stage drives.
-pub trait CausalLm<O: StepOps>: Send + Sized {
+pub trait CausalLm<O: Ops>: Send + Sized {
     /// Input of one position.
     type Row: Send;
     /// Model state of a slot.

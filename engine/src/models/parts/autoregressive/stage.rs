@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use repartee_engine_api::SessionError;
-use repartee_kernels::{ReadBack, RowSpec, StateSpec, StepOps};
+use repartee_kernels::{Ops, ReadBack, RowSpec, StateSpec};
 
 use self::launched::Launched;
 use super::causal_lm::{BLOCK, CausalLm, SampleOutcome, SlotState};
@@ -25,7 +25,7 @@ const MAX_ROWS: usize = 256;
 const MAX_RETIRED: usize = 8;
 
 /// A language model with the state of all slots.
-pub struct Autoregressive<O: StepOps, L: CausalLm<O>> {
+pub struct Autoregressive<O: Ops, L: CausalLm<O>> {
     ops: O,
     lm: L,
     cache: Vec<O::State>,
@@ -56,7 +56,7 @@ struct RetiredPrefix {
     sequence: Sequence,
 }
 
-impl<O: StepOps, L: CausalLm<O>> Autoregressive<O, L> {
+impl<O: Ops, L: CausalLm<O>> Autoregressive<O, L> {
     /// Creates the stage for `slots` slots of `positions` positions each.
     pub fn new(ops: O, lm: L, slots: usize, positions: usize) -> Self {
         let blocks = slots * positions.div_ceil(BLOCK);

@@ -1,7 +1,7 @@
 //! `talker.code_predictor`: predicts a frame's residual codebooks one after another; after
 //! `Qwen3OmniMoeTalkerCodePredictorModelForConditionalGeneration`.
 
-use repartee_kernels::StepOps;
+use repartee_kernels::Ops;
 
 use super::model::{DepthCodebook, DepthModel, HiddenInput};
 use crate::models::load_error::LoadError;
@@ -10,7 +10,7 @@ use crate::models::parts::decoder::{Decoder, DecoderShape, FeedForward};
 use crate::models::parts::weights::Weights;
 
 /// Loads `talker.code_predictor`; `w` is its prefix.
-pub fn load<O: StepOps>(w: &Weights<'_, O>, config: &CodePredictorConfig) -> Result<DepthModel<O>, LoadError> {
+pub fn load<O: Ops>(w: &Weights<'_, O>, config: &CodePredictorConfig) -> Result<DepthModel<O>, LoadError> {
     let shape = DecoderShape { qk_norm: true, ..config.layers.shape(config.sliding_window) };
     let model = w.at("model");
     let (input, hidden, entries) = (config.input_size, config.layers.hidden_size, config.vocab_size);

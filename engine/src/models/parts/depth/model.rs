@@ -9,7 +9,7 @@ use std::borrow::Borrow;
 use std::slice;
 
 use repartee_kernels::row_spec::{BatchSection, SampleSection, SpecSection};
-use repartee_kernels::{Ops, RowSpec, SampleParams, SequenceRows, SpecLayout, StepOps};
+use repartee_kernels::{Ops, RowSpec, SampleParams, SequenceRows, SpecLayout};
 
 use crate::models::parts::decoder::Decoder;
 
@@ -26,7 +26,7 @@ pub enum HiddenInput {
 }
 
 /// One codebook that a depth model predicts.
-pub struct DepthCodebook<O: StepOps> {
+pub struct DepthCodebook<O: Ops> {
     /// Steps from the first one to that of its first code.
     pub delay: usize,
     /// Embeddings of its codes, as input of later steps.
@@ -38,7 +38,7 @@ pub struct DepthCodebook<O: StepOps> {
 }
 
 /// A depth model, assembled by its family.
-pub struct DepthModel<O: StepOps> {
+pub struct DepthModel<O: Ops> {
     /// Frames that a row of the language model stands for.
     pub frames: usize,
     /// Codebooks, in order.
@@ -81,7 +81,7 @@ pub struct DrawnCode {
     pub frame: usize,
 }
 
-impl<O: StepOps> DepthModel<O> {
+impl<O: Ops> DepthModel<O> {
     /// Number of steps.
     fn steps(&self) -> usize {
         self.frames + self.codebooks.iter().map(|codebook| codebook.delay).max().unwrap_or(0)
@@ -236,6 +236,6 @@ fn of_step<T>(each: &[T], step: usize) -> Option<&T> {
     if let [all] = each { Some(all) } else { each.get(step) }
 }
 
-fn linear<O: StepOps>(ops: &O, x: &O::T, (weight, bias): &Linear<O>) -> O::T {
+fn linear<O: Ops>(ops: &O, x: &O::T, (weight, bias): &Linear<O>) -> O::T {
     ops.linear(x, weight, bias.as_ref())
 }

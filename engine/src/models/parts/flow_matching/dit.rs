@@ -4,7 +4,7 @@
 //! A window is evaluated twice in one batch: guided by its codes and voice, and unguided (classifier-free guidance). A
 //! frame attends to the frames of its own block of `block_size`, in some layers also to the block before or after it.
 
-use repartee_kernels::{Activation, Ops, RowSpec, SegmentShape, SequenceRows, SpecLayout, StepOps, WeightLayout};
+use repartee_kernels::{Activation, Ops, RowSpec, SegmentShape, SequenceRows, SpecLayout, WeightLayout};
 
 use super::config::DitConfig;
 use super::modulation::{LAST_PARTS, part};
@@ -63,7 +63,7 @@ fn table<O: Ops>(w: &Weights<'_, O>, name: &str, rows: &[f32], width: usize) -> 
     w.made(name, WeightLayout::Table, rows, &[rows.len() / width, width])
 }
 
-impl<O: StepOps> Layer<O> {
+impl<O: Ops> Layer<O> {
     fn load(
         w: &Weights<'_, O>,
         config: &DitConfig,
@@ -158,7 +158,7 @@ impl<O: StepOps> Layer<O> {
 }
 
 /// Index lists of an evaluation on the device.
-struct Step<O: StepOps> {
+struct Step<O: Ops> {
     modulations: Vec<O::Index>,
     positions: O::Batch,
     blocks: O::Index,
@@ -166,14 +166,14 @@ struct Step<O: StepOps> {
 }
 
 /// Lists for layers that attend beyond their own block, as in [`CrossBlockLists`].
-struct CrossBlockContext<O: StepOps> {
+struct CrossBlockContext<O: Ops> {
     neighbours: NeighbourBlocks,
     gather: O::Index,
     segments: O::Index,
     back: O::Index,
 }
 
-impl<O: StepOps> Dit<O> {
+impl<O: Ops> Dit<O> {
     /// Loads `code2wav_dit_model` for the times and voices of `prepared`.
     pub fn load(w: &Weights<'_, O>, config: &DitConfig, prepared: &Prepared) -> Result<Self, LoadError> {
         let (hidden, mel) = (config.hidden_size, config.mel_dim);

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use repartee_engine_api::SessionError;
-use repartee_kernels::{ReadBack, RowSpec, SpecLayout, StepKey, StepOps};
+use repartee_kernels::{Ops, ReadBack, RowSpec, SpecLayout, StepKey};
 
 use super::config::DitConfig;
 use super::dit::{Dit, DitWindow};
@@ -24,7 +24,7 @@ use crate::stage::{BatchEntry, EdgeKind, Outbox, RowKind, RunnableRows, Stage, S
 const STAGE: &str = "dit";
 
 /// The diffusion transformer with its solver and voices, as a stage.
-pub struct DitPart<O: StepOps> {
+pub struct DitPart<O: Ops> {
     /// The transformer, for the times of the solver.
     pub dit: Dit<O>,
     /// Sizes of the transformer.
@@ -59,7 +59,7 @@ impl<O: Device> StagePart<O> for DitPart<O> {
 }
 
 /// The diffusion transformer with the windows of all slots.
-pub struct DitStage<O: StepOps> {
+pub struct DitStage<O: Ops> {
     ops: O,
     dit: Dit<O>,
     config: DitConfig,
@@ -113,7 +113,7 @@ impl Stream {
     }
 }
 
-impl<O: StepOps> DitStage<O> {
+impl<O: Ops> DitStage<O> {
     /// Creates the stage for `slots` concurrent responses, each in one of the `voices` that `dit` was loaded with.
     pub fn new(
         ops: O,

@@ -1,6 +1,6 @@
 //! Language model over codec ids: the layers, the embedding table, and the head for the logits of a frame's first code.
 
-use repartee_kernels::{StepOps, WeightLayout};
+use repartee_kernels::{Ops, WeightLayout};
 
 use crate::models::load_error::LoadError;
 use crate::models::parts::decoder::{Decoder, DecoderShape, FeedForward};
@@ -10,7 +10,7 @@ use crate::models::parts::weights::Weights;
 pub const SUPPRESSED_TAIL: usize = 1024;
 
 /// Codec language model with its embedding table and head.
-pub struct CodecLm<O: StepOps> {
+pub struct CodecLm<O: Ops> {
     /// Number of ids: codes of codebook 0, and special tokens.
     pub vocabulary: usize,
     embedding: O::Weight,
@@ -28,7 +28,7 @@ pub fn allowed_codes(vocabulary: usize, end: u32) -> impl Fn(usize) -> bool {
     move |id| id < first_suppressed || id == end as usize
 }
 
-impl<O: StepOps> CodecLm<O> {
+impl<O: Ops> CodecLm<O> {
     /// Loads `model` and `codec_head`. The tensor `table` embeds `vocabulary` ids in rows of `width` numbers.
     pub fn load(
         w: &Weights<'_, O>,

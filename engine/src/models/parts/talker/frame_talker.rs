@@ -4,8 +4,7 @@
 use std::sync::Arc;
 
 use repartee_engine_api::Role;
-use repartee_kernels::ops::NO_ID;
-use repartee_kernels::{StepOps, WeightLayout};
+use repartee_kernels::{NO_ID, Ops, WeightLayout};
 
 use super::codec_lm::CodecLm;
 use super::model::{TalkerModel, TalkerRow, TextPart};
@@ -25,7 +24,7 @@ use crate::stage::{EdgeKind, ResponseParams};
 const NEVER: f32 = -1e9;
 
 /// Table of the text tokens.
-pub enum TextTable<O: StepOps> {
+pub enum TextTable<O: Ops> {
     /// A table of the talker.
     Own(O::Weight),
     /// The table of the language model before it.
@@ -33,14 +32,14 @@ pub enum TextTable<O: StepOps> {
 }
 
 /// Least number of frames in a response.
-pub struct LeastFrames<O: StepOps> {
+pub struct LeastFrames<O: Ops> {
     frames: usize,
     /// One row, added to the logits of a response that may not end yet.
     endless: O::Weight,
 }
 
 /// Weights of the talker and its code predictor.
-pub struct FrameTalkerWeights<O: StepOps> {
+pub struct FrameTalkerWeights<O: Ops> {
     /// Table of the text tokens.
     pub text: TextTable<O>,
     /// Projection of embedded text.
@@ -55,7 +54,7 @@ pub struct FrameTalkerWeights<O: StepOps> {
     pub code_predictor: DepthModel<O>,
 }
 
-impl<O: StepOps> LeastFrames<O> {
+impl<O: Ops> LeastFrames<O> {
     /// Creates the limit over `vocabulary` ids, of which `end` ends the speech.
     pub fn load(w: &Weights<'_, O>, frames: usize, vocabulary: usize, end: u32) -> Result<Self, LoadError> {
         let endless: Vec<f32> = (0..vocabulary).map(|id| if id == end as usize { NEVER } else { 0.0 }).collect();
@@ -63,7 +62,7 @@ impl<O: StepOps> LeastFrames<O> {
     }
 }
 
-impl<O: StepOps> FrameTalkerWeights<O> {
+impl<O: Ops> FrameTalkerWeights<O> {
     /// Computes rows of text: its embeddings, projected.
     pub fn text_rows(&self, ops: &O, ids: &O::Index) -> O::T {
         let table = match &self.text {
@@ -83,7 +82,7 @@ impl<O: StepOps> FrameTalkerWeights<O> {
 }
 
 /// The talker with its special tokens and voices.
-pub struct FrameTalker<O: StepOps> {
+pub struct FrameTalker<O: Ops> {
     /// Weights of the talker.
     pub weights: FrameTalkerWeights<O>,
     /// Ids before, between and after the text and the codes.

@@ -3,7 +3,7 @@
 
 use repartee_engine_api::Sampling;
 use repartee_kernels::row_spec::{SampleSection, SpecSection};
-use repartee_kernels::{NO_ROW, RowSpec, SpecLayout, StateSpec, StepOps};
+use repartee_kernels::{NO_ROW, Ops, RowSpec, SpecLayout, StateSpec};
 
 use super::codec_lm::CodecLm;
 use super::model::{CodecPart, TalkerRow};
@@ -23,7 +23,7 @@ pub struct FrameSampling {
 }
 
 /// State kept between frames, and sampling parameters.
-pub struct FrameDecoder<O: StepOps> {
+pub struct FrameDecoder<O: Ops> {
     /// With a code predictor: its cache, and the sum of the embeddings of each slot's last frame.
     predicted: Option<(Vec<O::State>, O::State)>,
     sampling: FrameSampling,
@@ -44,11 +44,11 @@ struct PredictedSections {
 }
 
 /// Bytes of a slot in a [`FrameDecoder`].
-pub fn slot_bytes<O: StepOps>(predictor: Option<&DepthModel<O>>) -> usize {
+pub fn slot_bytes<O: Ops>(predictor: Option<&DepthModel<O>>) -> usize {
     predictor.map_or(0, |predictor| predictor.slot_bytes() + predictor.input * size_of::<f32>())
 }
 
-impl<O: StepOps> FrameDecoder<O> {
+impl<O: Ops> FrameDecoder<O> {
     /// Creates state for `slots` slots.
     pub fn new(ops: &O, predictor: Option<&DepthModel<O>>, slots: usize, sampling: FrameSampling) -> Self {
         let predicted = predictor.map(|predictor| {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use repartee_engine_api::Role;
-use repartee_kernels::StepOps;
+use repartee_kernels::Ops;
 
 use super::codec_lm::CodecLm;
 use super::speech_state::SpokenUtterance;
@@ -24,7 +24,7 @@ pub enum TextPart {
 /// Codec part of a position.
 #[derive(Debug, Clone, PartialEq)]
 pub enum CodecPart {
-    /// An id of the codec's vocabulary; [`NO_ID`](repartee_kernels::ops::NO_ID) for none.
+    /// An id of the codec's vocabulary; [`NO_ID`](repartee_kernels::NO_ID) for none.
     Id(u32),
     /// The codes of the slot's last frame.
     LastFrame,
@@ -75,7 +75,7 @@ impl SpokenUtterance<TextPart> {
 }
 
 /// A model that turns text into codes: its rows, and their computation.
-pub trait TalkerModel<O: StepOps>: Send {
+pub trait TalkerModel<O: Ops>: Send {
     /// Voice or style of a response.
     type Voice: Send;
 

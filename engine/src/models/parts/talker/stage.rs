@@ -11,8 +11,7 @@
 use std::time::Duration;
 
 use repartee_engine_api::Role;
-use repartee_kernels::ops::NO_ID;
-use repartee_kernels::{RowSpec, SpecLayout, StepOps, StepOutputs};
+use repartee_kernels::{NO_ID, Ops, RowSpec, SpecLayout, StepOutputs};
 
 use super::frames::{self, FrameDecoder, FrameSampling, MAX_SLOTS};
 use super::model::{CodecPart, TalkerModel, TalkerRow, TextPart};
@@ -63,7 +62,7 @@ pub struct TalkerPart<T> {
 }
 
 /// A talker in its stage.
-struct TalkerLm<O: StepOps, T> {
+struct TalkerLm<O: Ops, T> {
     talker: T,
     step: TalkerStep<O>,
     sizes: TalkerSizes,
@@ -140,7 +139,7 @@ impl<O: Device, T: TalkerModel<O>> TalkerLm<O, T> {
 }
 
 /// Ends the response and truncates to the prompt's rows; queued ones stay queued.
-fn finish<O: StepOps, L: CausalLm<O, Slot = TalkerSlot<V>>, V>(state: &mut SlotState<O, L>, pool: &mut BlockPool) {
+fn finish<O: Ops, L: CausalLm<O, Slot = TalkerSlot<V>>, V>(state: &mut SlotState<O, L>, pool: &mut BlockPool) {
     state.own.speech = None;
     state.truncate(pool, state.own.origins.len());
 }

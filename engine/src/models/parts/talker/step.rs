@@ -1,9 +1,8 @@
 //! One step of a talker: the row spec of its rows, the layers over them, and the codes that are sampled.
 
 use repartee_engine_api::Sampling;
-use repartee_kernels::ops::NO_ID;
 use repartee_kernels::row_spec::{SampleSection, SpecSection};
-use repartee_kernels::{RowSpec, SpecLayout, StepOps, StepOutputs};
+use repartee_kernels::{NO_ID, Ops, RowSpec, SpecLayout, StepOutputs};
 
 use super::frames::{FrameDecoder, FrameSections};
 use super::model::{CodecPart, TalkerModel, TalkerRow, TextPart};
@@ -11,7 +10,7 @@ use crate::models::parts::autoregressive::{Sampler, StepContext, StepInput, Step
 use crate::models::parts::slot_rows::SlotRows;
 
 /// Rows that the stage before left, and the state that is kept between frames.
-pub struct TalkerStep<O: StepOps> {
+pub struct TalkerStep<O: Ops> {
     /// Rows of the stage before, if it leaves any.
     pub handed: Option<SlotRows<O>>,
     /// Codes of a step, and the last frame of each slot.
@@ -47,7 +46,7 @@ pub fn special_rows(rows: &[TalkerRow]) -> usize {
     rows.iter().filter(special).count()
 }
 
-impl<O: StepOps> TalkerStep<O> {
+impl<O: Ops> TalkerStep<O> {
     /// Reserves the row spec's sections.
     pub fn layout(&self, talker: &impl TalkerModel<O>, shape: StepShape, layout: &mut SpecLayout) -> TalkerSections {
         let predictor = talker.code_predictor();

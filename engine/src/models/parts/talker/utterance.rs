@@ -1,9 +1,8 @@
 //! Rows of an utterance of Qwen3's talkers: a header with the language and the speaker, then the text, one token with
 //! each frame or all of it before the first frame.
 
+use repartee_kernels::NO_ID;
 use std::sync::Arc;
-
-use repartee_kernels::ops::NO_ID;
 
 use super::model::{CodecPart, TalkerRow, TextPart};
 use super::voice::{Speaker, Voice};

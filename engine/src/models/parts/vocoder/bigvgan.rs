@@ -5,7 +5,7 @@
 //! side, whose samples are discarded. The rest has the same bits as a decode of the whole spectrogram.
 
 use repartee_kernels::row_spec::{SegmentSection, SpecSection};
-use repartee_kernels::{Ops, RowSpec, SpecLayout, StepOps, WeightLayout};
+use repartee_kernels::{Ops, RowSpec, SpecLayout, WeightLayout};
 
 use super::config::BigVganConfig;
 use super::resampled_snake::{REACH, ResampledSnake, filter};
@@ -24,7 +24,7 @@ struct Conv<O: Ops> {
     bias: O::Weight,
 }
 
-impl<O: StepOps> Conv<O> {
+impl<O: Ops> Conv<O> {
     fn load(w: &Weights<'_, O>, out: usize, input: usize, kernel: usize, dilation: usize) -> Result<Self, LoadError> {
         let weight = w.convolution("weight", WeightLayout::Conv1d { dilation }, [out, input, kernel])?;
         Ok(Self { weight, bias: w.vector("bias", out)? })
@@ -46,7 +46,7 @@ fn cut(kernel: usize, rate: usize) -> usize {
     (kernel - rate) / 2
 }
 
-impl<O: StepOps> Upsample<O> {
+impl<O: Ops> Upsample<O> {
     fn load(w: &Weights<'_, O>, out: usize, input: usize, kernel: usize, rate: usize) -> Result<Self, LoadError> {
         let values = w.values("weight", &[input, out, kernel])?;
         let cut = cut(kernel, rate);
@@ -116,7 +116,7 @@ pub struct BigVganSections {
     windows: Vec<SegmentSection>,
 }
 
-impl<O: StepOps> BigVgan<O> {
+impl<O: Ops> BigVgan<O> {
     /// Loads `code2wav_bigvgan_model`; `w` is its prefix.
     pub fn load(w: &Weights<'_, O>, config: &BigVganConfig) -> Result<Self, LoadError> {
         let initial = config.upsample_initial_channel;
@@ -212,7 +212,7 @@ impl<O: StepOps> BigVgan<O> {
     }
 }
 
-impl<O: StepOps> Unit<O> {
+impl<O: Ops> Unit<O> {
     fn forward(&self, ops: &O, x: &O::T, filter: &O::Weight, windows: &O::Index) -> O::T {
         let h = self.act1.forward(ops, x, filter, windows);
         let h = self.conv1.forward(ops, &h, windows);

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use repartee_engine_api::SessionError;
-use repartee_kernels::{ReadBack, RowSpec, SpecLayout, StepKey, StepOps};
+use repartee_kernels::{Ops, ReadBack, RowSpec, SpecLayout, StepKey};
 
 use super::bigvgan::BigVgan;
 use crate::device::Device;
@@ -21,7 +21,7 @@ const STAGE: &str = "bigvgan";
 const MAX_PIECES: usize = 12;
 
 /// The vocoder with its pieces, as a stage.
-pub struct BigVganPart<O: StepOps> {
+pub struct BigVganPart<O: Ops> {
     /// Layers with loaded weights.
     pub bigvgan: BigVgan<O>,
     /// Mel frames whose samples form one piece.
@@ -50,7 +50,7 @@ impl<O: Device> StagePart<O> for BigVganPart<O> {
 }
 
 /// The vocoder with the streams of all slots.
-pub struct BigVganStage<O: StepOps> {
+pub struct BigVganStage<O: Ops> {
     ops: O,
     bigvgan: BigVgan<O>,
     streams: SlotStreams<Stream>,
@@ -92,7 +92,7 @@ struct Stream {
     end: Option<StageEnd>,
 }
 
-impl<O: StepOps> BigVganStage<O> {
+impl<O: Ops> BigVganStage<O> {
     /// Creates the stage for `slots` streams. Samples of `piece` mel frames, of duration `duration`, form one piece.
     pub fn new(ops: O, bigvgan: BigVgan<O>, slots: usize, piece: usize, duration: Duration) -> Self {
         Self {

@@ -10,7 +10,7 @@ mod layers;
 use std::ops::Range;
 
 use repartee_kernels::row_spec::{BatchSection, SpecSection, StreamSection};
-use repartee_kernels::{RowSpec, SequenceRows, SpecLayout, StepOps, StreamLevel, StreamRows, WeightLayout};
+use repartee_kernels::{Ops, RowSpec, SequenceRows, SpecLayout, StreamLevel, StreamRows, WeightLayout};
 
 use self::layers::{Conv, ConvNeXt, KERNEL, Snake, UpsampleBlock};
 use super::frame_stage::MAX_FRAMES;
@@ -27,7 +27,7 @@ const PRE_KERNEL: usize = 3;
 const LEAST_USAGE: f32 = 1e-5;
 
 /// Layers that turn a frame's codes into a row of the transformer, and its output into a row of the upsamplers.
-enum CodeEmbedding<O: StepOps> {
+enum CodeEmbedding<O: Ops> {
     Embedding {
         /// One table, codebook after codebook.
         table: O::Weight,
@@ -44,7 +44,7 @@ enum CodeEmbedding<O: StepOps> {
 }
 
 /// Codec decoder: the codes' embedding, a windowed transformer and upsampling convolutions.
-pub struct Code2Wav<O: StepOps> {
+pub struct Code2Wav<O: Ops> {
     config: Code2WavConfig,
     front: CodeEmbedding<O>,
     pre_transformer: Decoder<O>,
@@ -65,7 +65,7 @@ pub struct Code2WavSections {
 }
 
 /// State of [`Code2Wav`] for each slot's stream.
-pub struct Code2WavState<O: StepOps> {
+pub struct Code2WavState<O: Ops> {
     window: Vec<O::State>,
     /// One ring of blocks for each slot.
     rings: Vec<Vec<u32>>,
@@ -75,7 +75,7 @@ pub struct Code2WavState<O: StepOps> {
     tails: Vec<O::State>,
 }
 
-impl<O: StepOps> CodeEmbedding<O> {
+impl<O: Ops> CodeEmbedding<O> {
     fn load(w: &Weights<'_, O>, config: &Code2WavConfig) -> Result<Self, LoadError> {
         let (entries, hidden) = (config.codebook_size, config.layers.hidden_size);
         let CodeInput::Quantizer { codebook_dim, latent_dim } = config.input else {
@@ -122,7 +122,7 @@ impl<O: StepOps> CodeEmbedding<O> {
     }
 }
 
-impl<O: StepOps> Code2Wav<O> {
+impl<O: Ops> Code2Wav<O> {
     /// Loads `code2wav` below the prefix of `w`.
     pub fn load(w: &Weights<'_, O>, config: &Code2WavConfig) -> Result<Self, LoadError> {
         let (latent, cut) = (config.latent_size(), config.cuts_both_ends());

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use repartee_engine_api::SessionError;
-use repartee_kernels::{ReadBack, RowSpec, SpecLayout, StepKey, StepOps, StreamRows};
+use repartee_kernels::{Ops, ReadBack, RowSpec, SpecLayout, StepKey, StreamRows};
 
 use crate::config::EngineConfig;
 use crate::device::Device;
@@ -23,7 +23,7 @@ pub const MAX_FRAMES: usize = 32;
 const LEFT_CONTEXT: &str = "left_context";
 
 /// A vocoder of codec frames. Each frame is decoded once, and any split of a stream gives the same samples.
-pub trait FrameVocoder<O: StepOps>: Send {
+pub trait FrameVocoder<O: Ops>: Send {
     /// State of all slots on the device.
     type State: Send;
     /// State of a stream on the host.
@@ -83,7 +83,7 @@ impl<V> FrameVocoderPart<V> {
 
     /// Lets the stage's settings choose left context instead of carried state.
     #[must_use]
-    pub fn with_left_context<O: StepOps>(self, settings: &EngineConfig) -> Self
+    pub fn with_left_context<O: Ops>(self, settings: &EngineConfig) -> Self
     where
         V: FrameVocoder<O>,
     {
@@ -111,7 +111,7 @@ impl<O: Device, V: FrameVocoder<O> + 'static> StagePart<O> for FrameVocoderPart<
 }
 
 /// A vocoder with the streams of all slots.
-pub struct FrameVocoderStage<O: StepOps, V: FrameVocoder<O>> {
+pub struct FrameVocoderStage<O: Ops, V: FrameVocoder<O>> {
     ops: O,
     vocoder: V,
     state: V::State,
@@ -164,7 +164,7 @@ impl<S> Stream<S> {
     }
 }
 
-impl<O: StepOps, V: FrameVocoder<O>> FrameVocoderStage<O, V> {
+impl<O: Ops, V: FrameVocoder<O>> FrameVocoderStage<O, V> {
     /// Creates the stage for `slots` streams of frames of duration `frame`. With `left_context` no state is carried.
     pub fn new(ops: O, vocoder: V, slots: usize, frame: Duration, left_context: Option<usize>) -> Self {
         Self {

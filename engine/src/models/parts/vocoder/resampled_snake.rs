@@ -3,7 +3,7 @@
 
 use std::f64::consts::PI;
 
-use repartee_kernels::{FILTER_TAPS, Ops, StepOps, WeightLayout};
+use repartee_kernels::{FILTER_TAPS, Ops, WeightLayout};
 
 use crate::models::load_error::LoadError;
 use crate::models::parts::weights::Weights;
@@ -17,7 +17,7 @@ pub struct ResampledSnake<O: Ops> {
     magnitude: O::Weight,
 }
 
-impl<O: StepOps> ResampledSnake<O> {
+impl<O: Ops> ResampledSnake<O> {
     /// Loads `act.alpha` and `act.beta`.
     pub fn load(w: &Weights<'_, O>, channels: usize) -> Result<Self, LoadError> {
         let (frequency, magnitude) = w.at("act").snake(channels)?;

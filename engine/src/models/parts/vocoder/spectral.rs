@@ -3,14 +3,14 @@
 
 use realfft::num_complex::Complex;
 use repartee_kernels::row_spec::SpecSection;
-use repartee_kernels::{RowSpec, SpecLayout, StepOps, StreamRows};
+use repartee_kernels::{Ops, RowSpec, SpecLayout, StreamRows};
 
 use super::frame_stage::FrameVocoder;
 use super::stft::{InverseStft, InverseStftStream};
 use crate::device::Device;
 
 /// A vocoder whose frames are a few spectra each.
-pub struct SpectralVocoder<O: StepOps> {
+pub struct SpectralVocoder<O: Ops> {
     /// Embeddings of all codes, codebook after codebook.
     pub table: O::Weight,
     /// Number of codes in a frame, and of entries in each codebook.

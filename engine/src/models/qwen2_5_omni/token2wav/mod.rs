@@ -26,7 +26,7 @@ pub mod config;
 
 use std::f32::consts::FRAC_PI_2;
 
-use repartee_kernels::{Ops, StepOps};
+use repartee_kernels::Ops;
 
 use self::config::Token2WavConfig;
 use crate::checkpoint::Checkpoint;
@@ -60,7 +60,7 @@ fn solver() -> Solver {
 }
 
 /// Both models, loaded from a checkpoint.
-pub struct Token2Wav<O: StepOps> {
+pub struct Token2Wav<O: Ops> {
     /// Configuration of both models.
     pub config: Token2WavConfig,
     /// `code2wav_dit_model`, for the times of [`Token2Wav::solver`].
@@ -73,7 +73,7 @@ pub struct Token2Wav<O: StepOps> {
     pub voices: Vec<String>,
 }
 
-impl<O: StepOps> Token2Wav<O> {
+impl<O: Ops> Token2Wav<O> {
     /// Loads `token2wav` for these voices, in the formats of the checkpoint. Each voice must fit ([`Voice::fits`]).
     /// `once` runs the computations of load time: the same device, or another one if that device computes only within
     /// steps.

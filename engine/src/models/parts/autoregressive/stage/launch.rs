@@ -3,7 +3,7 @@
 
 use repartee_engine_api::SessionError;
 use repartee_kernels::row_spec::{BatchSection, SpecSection};
-use repartee_kernels::{RowSpec, SequenceRows, SpecLayout, StepOps};
+use repartee_kernels::{Ops, RowSpec, SequenceRows, SpecLayout};
 
 use super::super::causal_lm::{BLOCK, CausalLm, Decoding, Sampler, StepContext, StepInput, StepShape};
 use super::Autoregressive;
@@ -20,7 +20,7 @@ struct StepSections<P> {
 }
 
 impl<P> StepSections<P> {
-    fn new<O: StepOps, L: CausalLm<O, Sections = P>>(
+    fn new<O: Ops, L: CausalLm<O, Sections = P>>(
         lm: &L,
         shape: StepShape,
         slots: usize,
@@ -33,7 +33,7 @@ impl<P> StepSections<P> {
         (layout, Self { shape, batch, chosen_from, begun, own })
     }
 
-    fn launch<O: StepOps, L: CausalLm<O, Sections = P>>(
+    fn launch<O: Ops, L: CausalLm<O, Sections = P>>(
         &self,
         ops: &O,
         lm: &mut L,
@@ -53,7 +53,7 @@ impl<P> StepSections<P> {
     }
 }
 
-impl<O: StepOps, L: CausalLm<O>> Autoregressive<O, L> {
+impl<O: Ops, L: CausalLm<O>> Autoregressive<O, L> {
     /// Launches a step over the work's rows.
     pub(super) fn launch_rows(&mut self, work: &[BatchEntry], out: &mut Outbox) {
         self.launched = None;

@@ -1,6 +1,6 @@
 //! Convolutions of code2wav and the blocks made of them, over streams with carried tails.
 
-use repartee_kernels::{Activation, StateSpec, StepOps, StreamLevel, WeightLayout};
+use repartee_kernels::{Activation, Ops, StateSpec, StreamLevel, WeightLayout};
 
 use crate::models::load_error::LoadError;
 use crate::models::parts::weights::Weights;
@@ -13,7 +13,7 @@ const DILATIONS: [usize; 3] = [1, 3, 9];
 const CONVNEXT_EPS: f32 = 1e-6;
 
 /// Convolution over streams.
-pub struct Conv<O: StepOps> {
+pub struct Conv<O: Ops> {
     weight: O::Weight,
     bias: O::Weight,
     channels: usize,
@@ -24,7 +24,7 @@ pub struct Conv<O: StepOps> {
     cut: bool,
 }
 
-impl<O: StepOps> Conv<O> {
+impl<O: Ops> Conv<O> {
     /// Loads a causal convolution of `kernel` taps, `dilation` rows apart.
     pub fn causal(
         w: &Weights<'_, O>,
@@ -103,12 +103,12 @@ impl<O: StepOps> Conv<O> {
 }
 
 /// Snake activation with parameters for each channel.
-pub struct Snake<O: StepOps> {
+pub struct Snake<O: Ops> {
     frequency: O::Weight,
     magnitude: O::Weight,
 }
 
-impl<O: StepOps> Snake<O> {
+impl<O: Ops> Snake<O> {
     /// Loads `alpha` and `beta`.
     pub fn load(w: &Weights<'_, O>, channels: usize) -> Result<Self, LoadError> {
         let (frequency, magnitude) = w.snake(channels)?;
@@ -122,7 +122,7 @@ impl<O: StepOps> Snake<O> {
 }
 
 /// ConvNeXt block, after `Qwen3OmniMoeConvNeXtBlock`.
-pub struct ConvNeXt<O: StepOps> {
+pub struct ConvNeXt<O: Ops> {
     dwconv: Conv<O>,
     norm: (O::Weight, O::Weight),
     pwconv1: (O::Weight, O::Weight),
@@ -131,7 +131,7 @@ pub struct ConvNeXt<O: StepOps> {
 }
 
 /// Two convolutions, each after an activation, added to the input.
-struct ResidualUnit<O: StepOps> {
+struct ResidualUnit<O: Ops> {
     act1: Snake<O>,
     conv1: Conv<O>,
     act2: Snake<O>,
@@ -139,13 +139,13 @@ struct ResidualUnit<O: StepOps> {
 }
 
 /// Block of the decoder: an activation, an upsampling convolution and residual units.
-pub struct UpsampleBlock<O: StepOps> {
+pub struct UpsampleBlock<O: Ops> {
     snake: Snake<O>,
     upsample: Conv<O>,
     units: Vec<ResidualUnit<O>>,
 }
 
-impl<O: StepOps> ConvNeXt<O> {
+impl<O: Ops> ConvNeXt<O> {
     /// Loads a block over `channels` channels.
     pub fn load(w: &Weights<'_, O>, channels: usize) -> Result<Self, LoadError> {
         let linear = |name: &str, out, input| -> Result<_, LoadError> {
@@ -175,7 +175,7 @@ impl<O: StepOps> ConvNeXt<O> {
     }
 }
 
-impl<O: StepOps> UpsampleBlock<O> {
+impl<O: Ops> UpsampleBlock<O> {
     /// Loads a block from `input` to `out` channels with `rate` output rows for each input row.
     pub fn load(
         w: &Weights<'_, O>,
@@ -222,7 +222,7 @@ impl<O: StepOps> UpsampleBlock<O> {
     }
 }
 
-impl<O: StepOps> ResidualUnit<O> {
+impl<O: Ops> ResidualUnit<O> {
     fn forward(
         &self,
         ops: &O,
