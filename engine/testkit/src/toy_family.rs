@@ -13,16 +13,17 @@ use repartee_engine::internals::vocoder::spectral::SpectralVocoder;
 use repartee_engine::internals::vocoder::stft::{InverseStft, hann};
 use repartee_engine::internals::weights::Weights;
 use repartee_engine::internals::{
-    AudioRows, Checkpoint, Codec, Device, Element, Message, MessagePart, Model, PromptTemplate, ResponseParams,
-    Tokenizer,
+    AudioRows, Checkpoint, Codec, Device, Element, Message, MessageKind, MessagePart, Model, PromptTemplate,
+    ResponseParams, Tokenizer,
 };
 use repartee_engine::{EngineConfig, LoadError};
 use repartee_engine_api::{Role, Sampling};
 use repartee_kernels::{AttentionShape, WeightLayout};
 
-/// Text ids, and the mark that ends each message and the text of a response.
+/// Text ids; marks that end a message and begin the model's own.
 const TEXT_IDS: usize = 300;
 const END: u32 = TEXT_IDS as u32;
+const BEGIN: u32 = END + 1;
 /// Frames after each token; codebooks of a frame, and entries of each.
 pub const FRAMES: usize = 2;
 const CODEBOOKS: usize = 3;
@@ -64,18 +65,28 @@ impl InterleavingScript for TokenThenFrames {
     }
 }
 
-/// Prompt: each message with its text and the model's own speech, and a mark at its end.
+/// Prompt: each message with its text and the model's own speech, between marks.
 struct Template;
 
 impl PromptTemplate for Template {
-    fn render(&self, history: &[Message], _: Option<&[Arc<AudioRows>]>, _: bool) -> Vec<Element> {
-        let part = |part: &MessagePart| match part {
-            MessagePart::Text(ids) => ids.iter().map(|&id| Element::token(Role::User, id)).collect::<Vec<_>>(),
-            MessagePart::Speech(frames) => frames.iter().map(|frame| Element::codes(Arc::clone(frame))).collect(),
-            MessagePart::Audio(_) => Vec::new(),
-        };
-        let end = || [Element::token(Role::User, END)];
-        history.iter().flat_map(|message| message.parts.iter().flat_map(part).chain(end())).collect()
+    fn render(&self, history: &[Message], _: Option<&[Arc<AudioRows>]>, respond: bool) -> Vec<Element> {
+        let begin = |speaks: bool| speaks.then(|| Element::token(Role::Assistant, BEGIN));
+        let mut prompt = Vec::new();
+        for message in history {
+            let speaks = message.kind == MessageKind::Assistant;
+            let role = if speaks { Role::Assistant } else { Role::User };
+            prompt.extend(begin(speaks));
+            for part in &message.parts {
+                match part {
+                    MessagePart::Text(ids) => prompt.extend(ids.iter().map(|&id| Element::token(role, id))),
+                    MessagePart::Speech(frames) => prompt.extend(frames.iter().cloned().map(Element::codes)),
+                    MessagePart::Audio(_) => {}
+                }
+            }
+            prompt.push(Element::token(role, END));
+        }
+        prompt.extend(begin(respond));
+        prompt
     }
 
     fn keeps_speech(&self) -> bool {
@@ -87,17 +98,9 @@ impl PromptTemplate for Template {
 pub fn load<O: Device>(ops: &O, checkpoint: &Checkpoint, settings: &EngineConfig) -> Result<Model, LoadError> {
     let w = Weights::new(ops, checkpoint).with_policy(settings.weights);
     let tokenizer = Tokenizer::load(checkpoint, TEXT_IDS)?;
-    let decoder = DecoderShape {
-        hidden: WIDTH,
-        layers: 2,
-        attention: AttentionShape { heads: 2, kv_heads: 1, head_dim: 16, window: None, chunk: None },
-        eps: 1e-6,
-        theta: Some(10_000.0),
-        qkv_bias: false,
-        qk_norm: false,
-        layer_scale: false,
-    };
-    let shape = LanguageModelShape { vocabulary: TEXT_IDS + 1, tied: true, decoder, handed: HandedRow::Entering(0) };
+    let attention = AttentionShape { heads: 2, kv_heads: 1, head_dim: 16, window: None, chunk: None };
+    let decoder = DecoderShape::plain(WIDTH, 2, attention);
+    let shape = LanguageModelShape { vocabulary: TEXT_IDS + 2, tied: true, decoder, handed: HandedRow::Entering(0) };
     let feed_forward = |_| FeedForward::Dense(2 * WIDTH);
     // Each code is drawn after the one before it.
     let codebook = |delay: usize| -> Result<_, LoadError> {
@@ -105,15 +108,15 @@ pub fn load<O: Device>(ops: &O, checkpoint: &Checkpoint, settings: &EngineConfig
         let (table, head) = (w.table("table", ENTRIES, WIDTH)?, w.linear("head", ENTRIES, WIDTH)?);
         Ok(DepthCodebook { delay, table, head, allowed: None })
     };
-    let is_word = |id: u32| tokenizer.decode(&[id]).trim_start().bytes().all(|byte| byte.is_ascii_lowercase());
-    let allowed: Vec<f32> = (0..=END).map(|id| f32::from(id == END || is_word(id))).collect();
+    let table = |codebook: usize| w.at("frames").table(&codebook.to_string(), ENTRIES, WIDTH);
+    let is_word = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_lowercase());
+    let allowed = |id| id == END || is_word(tokenizer.decode(&[id]).trim_start_matches(' '));
+    let allowed: Vec<f32> = (0..=BEGIN).map(|id| f32::from(allowed(id))).collect();
     let model = InterleavedPart {
         model: LanguageModel::load(&w.at("lm"), shape, feed_forward)?,
         most_positions: 2048,
-        allowed_text: w.made("allowed", WeightLayout::Vector, &allowed, &[TEXT_IDS + 1])?,
-        tables: (0..CODEBOOKS)
-            .map(|i| w.at("frames").table(&i.to_string(), ENTRIES, WIDTH))
-            .collect::<Result<_, _>>()?,
+        allowed_text: w.made("allowed", WeightLayout::Vector, &allowed, &[TEXT_IDS + 2])?,
+        tables: (0..CODEBOOKS).map(table).collect::<Result<_, _>>()?,
         depth: DepthModel {
             frames: 1,
             codebooks: (0..CODEBOOKS).map(codebook).collect::<Result<_, _>>()?,
@@ -131,13 +134,7 @@ pub fn load<O: Device>(ops: &O, checkpoint: &Checkpoint, settings: &EngineConfig
         code_sampling: Sampling { repetition_penalty: 1.0, ..SAMPLING },
     };
     let inverse = InverseStft::new(hann(4 * HOP), HOP, (4 * HOP - HOP) / 2);
-    let vocoder = SpectralVocoder {
-        table: w.table("vocoder.table", CODEBOOKS * ENTRIES, WIDTH)?,
-        codebooks: (CODEBOOKS, ENTRIES),
-        spectra: w.linear("vocoder.spectra", SPECTRA * 2 * inverse.bins(), WIDTH)?,
-        spectra_per_frame: SPECTRA,
-        inverse,
-    };
+    let vocoder = SpectralVocoder::load(&w.at("vocoder"), (CODEBOOKS, ENTRIES), WIDTH, (SPECTRA, inverse))?;
     let pipeline = Pipeline::new(ops, settings).stage(model).stage(FrameVocoderPart::new(vocoder, CODEC.frame()));
     pipeline.build(ModelFrame {
         tokenizer,

@@ -22,7 +22,7 @@ fn config() -> EngineConfig {
 #[test]
 fn memory_of_all_parts_bounds_the_slots() {
     // Keys and values of two layers of 16 numbers; in a slot also three steps of the depth model and a mask of ids.
-    let (position, fixed) = (2 * 2 * 16 * 4, 3 * 2 * 2 * 16 * 4 + 301);
+    let (position, fixed) = (2 * 2 * 16 * 4, 3 * 2 * 2 * 16 * 4 + 302);
     for session_tokens in [500, 2048, 100_000] {
         let slots = built(&EngineConfig { session_tokens, ..config() }).unwrap().slots;
         let context = session_tokens.min(2048);

@@ -27,6 +27,14 @@ pub struct DecoderShape {
     pub layer_scale: bool,
 }
 
+impl DecoderShape {
+    /// Shape of layers without optional parts, with the usual epsilon and rotary positions.
+    pub fn plain(hidden: usize, layers: usize, attention: AttentionShape) -> Self {
+        let (qkv_bias, qk_norm, layer_scale) = (false, false, false);
+        Self { hidden, layers, attention, eps: 1e-6, theta: Some(10_000.0), qkv_bias, qk_norm, layer_scale }
+    }
+}
+
 /// Form of a layer's feed-forward block.
 #[derive(Debug, Clone, Copy)]
 pub enum FeedForward {

@@ -76,16 +76,8 @@ pub fn tokenizer() -> Tokenizer {
 }
 
 fn decoder(w: &Weights<'_, Cpu>) -> Decoder<Cpu> {
-    let shape = DecoderShape {
-        hidden: HIDDEN,
-        layers: LAYERS,
-        attention: AttentionShape { heads: 2, kv_heads: 1, head_dim: 16, window: None, chunk: None },
-        eps: 1e-6,
-        theta: Some(10_000.0),
-        qkv_bias: false,
-        qk_norm: false,
-        layer_scale: false,
-    };
+    let attention = AttentionShape { heads: 2, kv_heads: 1, head_dim: 16, window: None, chunk: None };
+    let shape = DecoderShape::plain(HIDDEN, LAYERS, attention);
     Decoder::load(w, shape, |_| FeedForward::Dense(INNER)).unwrap()
 }
 

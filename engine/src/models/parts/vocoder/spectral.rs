@@ -8,19 +8,39 @@ use repartee_kernels::{Ops, RowSpec, SpecLayout, StreamRows};
 use super::frame_stage::FrameVocoder;
 use super::stft::{InverseStft, InverseStftStream};
 use crate::device::Device;
+use crate::models::load_error::LoadError;
+use crate::models::parts::weights::Weights;
 
 /// A vocoder whose frames are a few spectra each.
 pub struct SpectralVocoder<O: Ops> {
     /// Embeddings of all codes, codebook after codebook.
-    pub table: O::Weight,
+    table: O::Weight,
     /// Number of codes in a frame, and of entries in each codebook.
-    pub codebooks: (usize, usize),
+    codebooks: (usize, usize),
     /// Matrix to the spectra of a frame: for each bin the logarithm of its magnitude, and its angle.
-    pub spectra: O::Weight,
+    spectra: O::Weight,
     /// Spectra of a frame.
-    pub spectra_per_frame: usize,
+    spectra_per_frame: usize,
     /// Inverse transform of the spectra.
-    pub inverse: InverseStft,
+    inverse: InverseStft,
+}
+
+impl<O: StepOps> SpectralVocoder<O> {
+    /// Loads `table` and `spectra` for frames of `codebooks`, a number of codes and of entries of each.
+    pub fn load(
+        w: &Weights<'_, O>,
+        codebooks: (usize, usize),
+        width: usize,
+        (spectra_per_frame, inverse): (usize, InverseStft),
+    ) -> Result<Self, LoadError> {
+        Ok(Self {
+            table: w.table("table", codebooks.0 * codebooks.1, width)?,
+            codebooks,
+            spectra: w.linear("spectra", spectra_per_frame * 2 * inverse.bins(), width)?,
+            spectra_per_frame,
+            inverse,
+        })
+    }
 }
 
 impl<O: Device> FrameVocoder<O> for SpectralVocoder<O> {
