@@ -12,6 +12,7 @@ mod language_model;
 pub mod limits;
 mod section;
 mod speaker_encoder;
+mod speech_encoder;
 
 pub use self::audio_tower::AudioTowerConfig;
 pub use self::codec::{Code2WavConfig, CodeInput};
@@ -20,6 +21,7 @@ pub use self::language_model::{
 };
 pub use self::section::{ConfigFile, ConfigSection};
 pub use self::speaker_encoder::{SpeakerDefaults, SpeakerEncoderConfig};
+pub use self::speech_encoder::SpeechEncoderConfig;
 use crate::checkpoint::CheckpointError;
 
 /// Refuses a text-only file of a model with thinker and talker; such a file lacks the talker's section.

@@ -2,18 +2,17 @@
 //! codes. The talker reads both, and the recording's transcript, before it speaks.
 
 pub mod mel;
-pub mod speech_encoder;
 
 use repartee_engine_api::{EnrolError, Recording};
 use repartee_kernels::Ops;
 
-use self::speech_encoder::SpeechEncoder;
 use super::config::CloningConfig;
 use super::voices::VoiceList;
 use crate::checkpoint::Checkpoint;
 use crate::model::Voices;
 use crate::models::load_error::LoadError;
 use crate::models::parts::speaker_encoder::SpeakerEncoder;
+use crate::models::parts::speech_encoder::SpeechEncoder;
 use crate::models::parts::talker::voice::Cloned;
 use crate::models::parts::weights::Weights;
 use crate::text::Tokenizer;

@@ -4,9 +4,9 @@
 use repartee_kernels::{Activation, AttentionShape, Ops, SequenceRows, SpecLayout, StateSpec, WeightLayout};
 
 use crate::models::load_error::LoadError;
+use crate::models::parts::config::SpeechEncoderConfig;
 use crate::models::parts::rows::{ConvShape, HostConv, HostRows, Padding};
 use crate::models::parts::weights::Weights;
-use crate::models::qwen3_tts::config::SpeechEncoderConfig;
 
 /// Lower bound of the usage that divides a quantizer's entry.
 const LEAST_USAGE: f32 = 1e-5;
