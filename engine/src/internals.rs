@@ -64,13 +64,13 @@ pub mod qwen3_omni_moe {
 pub mod qwen3_tts {
     pub use crate::models::parts::rows::HostRows;
     pub use crate::models::parts::talker::model::{CodecPart, TalkerRow, TextPart};
-    pub use crate::models::parts::talker::utterance::Utterance;
+    pub use crate::models::parts::talker::utterance::{Utterance, UtteranceTokens};
     pub use crate::models::parts::talker::voice::{Cloned, Speaker, Voice};
     pub use crate::models::parts::vocoder::code2wav::{Code2Wav, Code2WavState};
     pub use crate::models::parts::vocoder::frame_stage::MAX_FRAMES;
     pub use crate::models::qwen3_tts::cloning::{Encoders, mel};
     pub use crate::models::qwen3_tts::config::{Config, GenerationConfig};
-    pub use crate::models::qwen3_tts::talker::{LEAST_FRAMES, tokens};
+    pub use crate::models::qwen3_tts::talker::LEAST_FRAMES;
     pub use crate::models::qwen3_tts::voices::VoiceList;
     pub use crate::models::qwen3_tts::{Qwen3Tts, load};
 }

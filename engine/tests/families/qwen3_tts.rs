@@ -14,8 +14,8 @@ use std::sync::Arc;
 
 use repartee_engine::Source;
 use repartee_engine::internals::qwen3_tts::{
-    Cloned, CodecPart, HostRows, MAX_FRAMES, Qwen3Tts, Speaker, TalkerRow, TextPart, Utterance, Voice, VoiceList, mel,
-    tokens,
+    Cloned, CodecPart, HostRows, MAX_FRAMES, Qwen3Tts, Speaker, TalkerRow, TextPart, Utterance, UtteranceTokens, Voice,
+    VoiceList, mel,
 };
 use repartee_engine::internals::{Checkpoint, Tokenizer};
 use repartee_engine_testkit::eager::{self, batch, index};
@@ -129,7 +129,8 @@ fn talker(ops: &Cpu, model: &Qwen3Tts<Cpu>, tokenizer: &Tokenizer, expected: &Ex
     let voice = speaker(model, expected, run);
     let parts: Vec<TextPart> = text.iter().map(|&id| TextPart::Token(id)).collect();
     let utterance = Utterance { voice: &voice, text: &parts, ended: true, whole };
-    let marks = tokens(config, header(model, tokenizer, "assistant"));
+    let header_ids = header(model, tokenizer, "assistant");
+    let marks = UtteranceTokens { header: header_ids, ids: config.talker.ids };
     let mut prompt = Vec::new();
     if !instruct.is_empty() {
         let newline = tokenizer.encode("\n").unwrap()[0];
@@ -188,7 +189,7 @@ fn talker(ops: &Cpu, model: &Qwen3Tts<Cpu>, tokenizer: &Tokenizer, expected: &Ex
         (at("talker.logits"), difference(&logits, &expected.tensor(&at("talker.logits")).0)),
         (at("predictor.logits"), difference(&residual_logits, &expected.tensor(&at("predictor.logits")).0)),
         (at("codes"), difference_of_ids(&made.concat(), &codes)),
-        (at("end of speech"), difference_of_ids(&[end.unwrap()], &[config.talker.codec_eos_token_id])),
+        (at("end of speech"), difference_of_ids(&[end.unwrap()], &[config.talker.ids.codec_eos])),
     ]);
     findings
 }

@@ -165,18 +165,18 @@ fn talker(ops: &Device, model: &Qwen3Omni<Device>, expected: &Expected, turn: us
         }
     }
     let codec = &config.talker;
-    let pad = config.tts_pad_token_id;
-    let tail_text = [&prompt[prompt.len() - 3..], &[pad; 4], &[config.tts_bos_token_id, tokens[0]]].concat();
+    let pad = codec.ids.tts_pad;
+    let tail_text = [&prompt[prompt.len() - 3..], &[pad; 4], &[codec.ids.tts_bos, tokens[0]]].concat();
     let tail_codec = [
         &[NO_ID; 3][..],
-        &[codec.codec_nothink_id, codec.codec_think_bos_id, codec.codec_think_eos_id, speaker],
-        &[codec.codec_pad_id, codec.codec_bos_id],
+        &[codec.ids.nothink, codec.ids.think_bos, codec.ids.think_eos, speaker],
+        &[codec.ids.codec_pad, codec.ids.codec_bos],
     ]
     .concat();
     rows.push(ops.add(text(&tail_text), &model.talker.codec.rows(ops, &index(ops, &tail_codec))));
     let prompt = ops.concat(&rows.iter().collect::<Vec<_>>());
     let spoken = &tokens[1..tokens.len() - 1];
-    let trailing = text(&[spoken, &[config.tts_eos_token_id]].concat());
+    let trailing = text(&[spoken, &[codec.ids.tts_eos]].concat());
     let mut findings = vec![
         (at("talker.prompt"), difference(&ops.read(&prompt), &expected.tensor(&at("talker.prompt")).0)),
         (at("talker.trailing"), difference(&ops.read(&trailing), &expected.tensor(&at("talker.trailing")).0)),
@@ -222,7 +222,7 @@ fn talker(ops: &Device, model: &Qwen3Omni<Device>, expected: &Expected, turn: us
         (at("talker.logits"), difference(&logits, &expected.tensor(&at("talker.logits")).0)),
         (at("predictor.logits"), difference(&residual_logits, &expected.tensor(&at("predictor.logits")).0)),
         ids_found(at("codes"), &made.concat(), &codes),
-        ids_found(at("end of speech"), &[end.unwrap()], &[codec.codec_eos_token_id]),
+        ids_found(at("end of speech"), &[end.unwrap()], &[codec.ids.codec_eos]),
     ]);
     findings
 }

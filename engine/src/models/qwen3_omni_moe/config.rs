@@ -16,6 +16,7 @@ use crate::models::parts::config::{
 };
 use crate::models::parts::generation::{Defaults, Generation};
 use crate::models::parts::talker::codec_lm::SUPPRESSED_TAIL;
+use crate::models::parts::talker::utterance::UtteranceIds;
 
 /// Name of this family in config.json.
 pub const ARCHITECTURE: &str = "Qwen3OmniMoeForConditionalGeneration";
@@ -48,12 +49,6 @@ pub struct Config {
     pub user_token_id: u32,
     /// Id of `assistant`, after `<|im_start|>`.
     pub assistant_token_id: u32,
-    /// Thinker token before the text to speak; the talker uses its embedding.
-    pub tts_bos_token_id: u32,
-    /// Thinker token at the end of the text to speak.
-    pub tts_eos_token_id: u32,
-    /// Thinker token that pads the text after its end.
-    pub tts_pad_token_id: u32,
 }
 
 impl Config {
@@ -77,10 +72,7 @@ impl Config {
             system_token_id: id("system_token_id", 8948)?,
             user_token_id: id("user_token_id", 872)?,
             assistant_token_id: id("assistant_token_id", 77_091)?,
-            tts_bos_token_id: id("tts_bos_token_id", 151_672)?,
-            tts_eos_token_id: id("tts_eos_token_id", 151_673)?,
-            tts_pad_token_id: id("tts_pad_token_id", 151_671)?,
-            talker: TalkerConfig::read(&talker, &thinker.text, (groups, code2wav.codebook_size))?,
+            talker: TalkerConfig::read((top, &talker), &thinker.text, (groups, code2wav.codebook_size))?,
             code2wav,
             thinker,
         })
@@ -255,18 +247,8 @@ pub struct TalkerConfig {
     pub thinker_hidden_size: usize,
     /// Index of the thinker's hidden state that the talker takes: 0 is the embedding, n the output of the n-th layer.
     pub accept_hidden_layer: usize,
-    /// Id that opens the codec stream.
-    pub codec_bos_id: u32,
-    /// Id that ends the codec stream.
-    pub codec_eos_token_id: u32,
-    /// Codec padding id before the first codec token.
-    pub codec_pad_id: u32,
-    /// Codec token for speech without thinking.
-    pub codec_nothink_id: u32,
-    /// Codec token that opens the empty thought.
-    pub codec_think_bos_id: u32,
-    /// Codec token that closes the empty thought.
-    pub codec_think_eos_id: u32,
+    /// Special ids of its utterances.
+    pub ids: UtteranceIds,
     /// Codec token of each voice, by lower-case name.
     pub speaker_id: BTreeMap<String, u32>,
 }
@@ -275,7 +257,7 @@ impl TalkerConfig {
     /// Reads `talker_config` for the thinker's language model. `codes` are a frame's code groups and the entries of a
     /// codebook of the codec.
     fn read(
-        at: &ConfigSection<'_>,
+        (top, at): (&ConfigSection<'_>, &ConfigSection<'_>),
         thinker: &TextConfig,
         (groups, codebook_size): (usize, usize),
     ) -> Result<Self, CheckpointError> {
@@ -291,7 +273,6 @@ impl TalkerConfig {
         }
         let predictor = at.section("code_predictor_config")?;
         predictor.equal("hidden_size", 1024, ("talker_config.text_config.hidden_size", hidden))?;
-        let id = |field, absent| at.id(field, absent, vocabulary);
         let speaker_id = at.ids("speaker_id", vocabulary)?;
         at.check("speaker_id", "{}", !speaker_id.is_empty(), "at least one voice")?;
         let wanted = ("thinker_config.text_config.hidden_size", thinker.layers.hidden_size);
@@ -302,12 +283,7 @@ impl TalkerConfig {
             num_code_groups: groups,
             thinker_hidden_size: at.equal("thinker_hidden_size", 2048, wanted)?,
             accept_hidden_layer: at.size("accept_hidden_layer", 18, 0..=thinker.layers.num_hidden_layers)?,
-            codec_bos_id: id("codec_bos_id", 4197)?,
-            codec_eos_token_id: id("codec_eos_token_id", 4198)?,
-            codec_pad_id: id("codec_pad_id", 4196)?,
-            codec_nothink_id: id("codec_nothink_id", 4203)?,
-            codec_think_bos_id: id("codec_think_bos_id", 4204)?,
-            codec_think_eos_id: id("codec_think_eos_id", 4205)?,
+            ids: UtteranceIds::read((top, at), (thinker.vocab_size, vocabulary), false)?,
             speaker_id,
         })
     }
@@ -353,7 +329,7 @@ mod tests {
         assert_eq!((config.code2wav.layers.head_dim, config.code2wav.layers.rope_theta), (64, 20_000.0));
         assert_eq!(config.code2wav.samples_per_frame(), 1920);
         assert_eq!((config.thinker.audio.tower.d_model, config.thinker.audio.n_window_infer), (60, 800));
-        assert_eq!((config.im_end_token_id, config.talker.codec_eos_token_id), (151_645, 4198));
+        assert_eq!((config.im_end_token_id, config.talker.ids.codec_eos), (151_645, 4198));
     }
 
     #[test]

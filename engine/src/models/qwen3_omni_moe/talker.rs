@@ -42,7 +42,7 @@ pub fn load<O: Ops>(
             (vocabulary, "codec_embedding.weight", hidden),
             text_shape(text),
             |_| experts(text, text.shared_expert_intermediate_size),
-            allowed_codes(vocabulary, config.codec_eos_token_id),
+            allowed_codes(vocabulary, config.ids.codec_eos),
         )?,
         least: None,
         code_predictor: code_predictor::load(&w.at("code_predictor"), &config.code_predictor)?,
@@ -52,24 +52,11 @@ pub fn load<O: Ops>(
 /// Adds the special ids and the voices; `header` is `<|im_start|>assistant\n`.
 pub fn talker<O: Ops>(weights: FrameTalkerWeights<O>, config: &Config, header: [u32; 3]) -> FrameTalker<O> {
     let codec = &config.talker;
-    let (speakers, unknown) = (codec.speaker_id.clone(), codec.codec_pad_id);
+    let (speakers, unknown) = (codec.speaker_id.clone(), codec.ids.codec_pad);
     let speaker = move |name: &str| Speaker::Listed(speakers.get(name).copied().unwrap_or(unknown));
     FrameTalker {
         weights,
-        tokens: UtteranceTokens {
-            header,
-            tts_bos: config.tts_bos_token_id,
-            tts_eos: config.tts_eos_token_id,
-            tts_pad: config.tts_pad_token_id,
-            // No language can be requested.
-            think: codec.codec_nothink_id,
-            nothink: codec.codec_nothink_id,
-            think_bos: codec.codec_think_bos_id,
-            think_eos: codec.codec_think_eos_id,
-            codec_pad: codec.codec_pad_id,
-            codec_bos: codec.codec_bos_id,
-            codec_eos: codec.codec_eos_token_id,
-        },
+        tokens: UtteranceTokens { header, ids: codec.ids },
         reads: Role::User,
         whole: false,
         voices: Box::new(move |name| Voice { speaker: speaker(name), language: None }),

@@ -17,6 +17,7 @@ use crate::models::parts::config::{
 };
 use crate::models::parts::generation::{generation_file, sampling};
 use crate::models::parts::talker::codec_lm::SUPPRESSED_TAIL;
+use crate::models::parts::talker::utterance::UtteranceIds;
 
 /// Name of this family in config.json.
 pub const ARCHITECTURE: &str = "Qwen3TTSForConditionalGeneration";
@@ -57,12 +58,6 @@ pub struct Config {
     pub im_start_token_id: u32,
     /// Id of `<|im_end|>`, which closes a message.
     pub im_end_token_id: u32,
-    /// Text id before the text to speak.
-    pub tts_bos_token_id: u32,
-    /// Text id at the end of the text to speak.
-    pub tts_eos_token_id: u32,
-    /// Text id that pads positions without text.
-    pub tts_pad_token_id: u32,
 }
 
 impl Config {
@@ -83,7 +78,7 @@ impl Config {
         let set_by = ("talker_config.num_code_groups of config.json", groups);
         let decoder = codec.section("decoder_config")?;
         let code2wav = Code2WavConfig::read(&decoder, CodeInput::quantizer(&decoder)?, set_by)?;
-        let talker = TalkerConfig::read(&talker, (groups, code2wav.codebook_size), kind)?;
+        let talker = TalkerConfig::read((top, &talker), (groups, code2wav.codebook_size), kind)?;
         let id = |field, absent| top.id(field, absent, talker.text_vocab_size);
         let cloning = || CloningConfig::read(top, codec, talker.layers.hidden_size, (set_by, code2wav.codebook_size));
         Ok(Self {
@@ -93,9 +88,6 @@ impl Config {
             cloning: (kind == VoiceSource::Base).then(cloning).transpose()?,
             im_start_token_id: id("im_start_token_id", 151_644)?,
             im_end_token_id: id("im_end_token_id", 151_645)?,
-            tts_bos_token_id: id("tts_bos_token_id", 151_672)?,
-            tts_eos_token_id: id("tts_eos_token_id", 151_673)?,
-            tts_pad_token_id: id("tts_pad_token_id", 151_671)?,
             talker,
             code2wav,
         })
@@ -134,20 +126,8 @@ pub struct TalkerConfig {
     pub sliding_window: Option<usize>,
     /// Codebooks of a frame.
     pub num_code_groups: usize,
-    /// Id that opens the codec stream.
-    pub codec_bos_id: u32,
-    /// Id that ends the codec stream.
-    pub codec_eos_token_id: u32,
-    /// Codec padding id for positions without a codec token.
-    pub codec_pad_id: u32,
-    /// Codec token that announces a language.
-    pub codec_think_id: u32,
-    /// Codec token that announces no language.
-    pub codec_nothink_id: u32,
-    /// Codec token before the language.
-    pub codec_think_bos_id: u32,
-    /// Codec token after the language.
-    pub codec_think_eos_id: u32,
+    /// Special ids of its utterances.
+    pub ids: UtteranceIds,
     /// Speakers of the checkpoint, by lower-case name.
     pub speakers: BTreeMap<String, SpeakerConfig>,
     /// Codec token of each language and dialect, by lower-case name.
@@ -159,7 +139,7 @@ pub struct TalkerConfig {
 impl TalkerConfig {
     /// Reads `talker_config`; a codebook of the codec has `entries` entries.
     fn read(
-        at: &ConfigSection<'_>,
+        (top, at): (&ConfigSection<'_>, &ConfigSection<'_>),
         (groups, entries): (usize, usize),
         kind: VoiceSource,
     ) -> Result<Self, CheckpointError> {
@@ -169,26 +149,20 @@ impl TalkerConfig {
         let most = SUPPRESSED_TAIL + entries;
         let allowed = format!("above {SUPPRESSED_TAIL}, the last of which are never spoken, and at most {most}");
         at.check("vocab_size", vocab_size, (SUPPRESSED_TAIL + 1..=most).contains(&vocab_size), &allowed)?;
-        let id = |field, absent| at.id(field, absent, vocab_size);
+        let text_vocab_size = at.size("text_vocab_size", 151_936, VOCABULARY)?;
         let lower = |(name, id): (String, u32)| (name.to_lowercase(), id);
         let languages: BTreeMap<_, _> = at.ids("codec_language_id", vocab_size)?.into_iter().map(lower).collect();
         let predictor = at.section("code_predictor_config")?;
         let sizes = (Some(layers.hidden_size), groups, entries);
         Ok(Self {
             vocab_size,
-            text_vocab_size: at.size("text_vocab_size", 151_936, VOCABULARY)?,
+            text_vocab_size,
             text_hidden_size: at.size("text_hidden_size", 2048, WIDTH)?,
             layers,
             max_position_embeddings: at.size("max_position_embeddings", 32_768, POSITIONS)?,
             sliding_window: switched_window(at)?,
             num_code_groups: groups,
-            codec_bos_id: id("codec_bos_id", 4197)?,
-            codec_eos_token_id: id("codec_eos_token_id", 4198)?,
-            codec_pad_id: id("codec_pad_id", 4196)?,
-            codec_think_id: id("codec_think_id", 4202)?,
-            codec_nothink_id: id("codec_nothink_id", 4203)?,
-            codec_think_bos_id: id("codec_think_bos_id", 4204)?,
-            codec_think_eos_id: id("codec_think_eos_id", 4205)?,
+            ids: UtteranceIds::read((top, at), (text_vocab_size, vocab_size), true)?,
             speakers: speakers(at, vocab_size, &languages, kind)?,
             languages,
             code_predictor: CodePredictorConfig::read(&predictor, sizes, switched_window(&predictor)?)?,

@@ -20,7 +20,7 @@ pub const LEAST_FRAMES: usize = 2;
 /// Loads `talker`; `w` is its prefix.
 pub fn load<O: Ops>(w: &Weights<'_, O>, config: &TalkerConfig) -> Result<FrameTalkerWeights<O>, LoadError> {
     let (vocabulary, hidden, text) = (config.vocab_size, config.layers.hidden_size, config.text_hidden_size);
-    let end = config.codec_eos_token_id;
+    let end = config.ids.codec_eos;
     Ok(FrameTalkerWeights {
         text: TextTable::Own(w.table("model.text_embedding.weight", config.text_vocab_size, text)?),
         text_projection: ResizeMlp::load(&w.at("text_projection"), (text, text, hidden))?,
@@ -37,24 +37,6 @@ pub fn load<O: Ops>(w: &Weights<'_, O>, config: &TalkerConfig) -> Result<FrameTa
     })
 }
 
-/// Takes the special ids of a configuration; `header` is `<|im_start|>assistant\n`.
-pub fn tokens(config: &Config, header: [u32; 3]) -> UtteranceTokens {
-    let talker = &config.talker;
-    UtteranceTokens {
-        header,
-        tts_bos: config.tts_bos_token_id,
-        tts_eos: config.tts_eos_token_id,
-        tts_pad: config.tts_pad_token_id,
-        think: talker.codec_think_id,
-        nothink: talker.codec_nothink_id,
-        think_bos: talker.codec_think_bos_id,
-        think_eos: talker.codec_think_eos_id,
-        codec_pad: talker.codec_pad_id,
-        codec_bos: talker.codec_bos_id,
-        codec_eos: talker.codec_eos_token_id,
-    }
-}
-
 /// Adds the special ids and the voices. As in the reference all text precedes the first frame, unless it streams in or
 /// the checkpoint clones voices.
 pub fn talker<O: Ops>(
@@ -65,7 +47,7 @@ pub fn talker<O: Ops>(
 ) -> FrameTalker<O> {
     FrameTalker {
         weights,
-        tokens: tokens(config, header),
+        tokens: UtteranceTokens { header, ids: config.talker.ids },
         reads: Role::System,
         whole: config.cloning.is_none(),
         voices: Box::new(move |name| voices.get(name)),

@@ -2,6 +2,7 @@
 
 use repartee_engine::EngineConfig;
 use repartee_engine::internals::load_model;
+use serde_json::json;
 
 use super::{NAME, open};
 use repartee_engine_testkit::folder;
@@ -53,6 +54,24 @@ fn odd_speakers_are_named() {
     infinite[start + 4..start + 8].copy_from_slice(&f32::INFINITY.to_le_bytes());
     let message = with(&infinite);
     assert!(message.contains("spk_dict.safetensors") && message.contains("ada"), "{message}");
+}
+
+#[test]
+fn missing_special_tokens_are_named() {
+    let message = |change: Change| {
+        refusal(|folder| {
+            let path = folder.join("tokenizer.json");
+            let mut tokenizer = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+            change(&mut tokenizer);
+            std::fs::write(&path, tokenizer.to_string()).unwrap();
+        })
+    };
+    let renamed = message(|tokenizer| tokenizer["added_tokens"][1]["content"] = "<|begin|>".into());
+    assert!(renamed.starts_with("tokenizer.json: added_tokens: `<|im_start|>` is missing"), "{renamed}");
+    let split = message(|tokenizer| {
+        tokenizer["model"]["merges"].as_array_mut().unwrap().retain(|merge| *merge != json!(["sy", "stem"]));
+    });
+    assert!(split.starts_with("tokenizer.json: model: \"system\" must be one token"), "{split}");
 }
 
 /// Edit of a configuration.

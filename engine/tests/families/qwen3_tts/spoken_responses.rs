@@ -136,7 +136,7 @@ fn speech_has_two_frames_at_least() {
     for name in FIXTURES {
         let (expected, copy) = (Expected::load(name), greedy_copy(name));
         let config = Qwen3Tts::load(&Cpu::default(), &open(copy.path())).unwrap().config;
-        let end = config.talker.codec_eos_token_id as usize;
+        let end = config.talker.ids.codec_eos as usize;
         edit_rows(&copy.path().join("model.safetensors"), "talker.codec_head.weight", &[end], &wanted(&expected));
         let said = speak(copy.path(), &expected, 0, 1);
         assert_eq!(said.usage.output_audio_frames as usize, LEAST_FRAMES);
@@ -148,7 +148,7 @@ fn speech_has_two_frames_at_least() {
 fn suppressed_ids_are_never_spoken() {
     let (expected, copy) = (Expected::load("tts_custom"), greedy_copy("tts_custom"));
     let config = Qwen3Tts::load(&Cpu::default(), &open(copy.path())).unwrap().config;
-    let end = config.talker.codec_eos_token_id as usize;
+    let end = config.talker.ids.codec_eos as usize;
     let first = config.talker.vocab_size - 1024;
     let others: Vec<usize> = (first..config.talker.vocab_size).filter(|&id| id != end).collect();
     edit_rows(&copy.path().join("model.safetensors"), "talker.codec_head.weight", &others, &wanted(&expected));

@@ -171,6 +171,6 @@ impl<O: Device> TalkerModel<O> for FrameTalker<O> {
     }
 
     fn is_end(&self, code: u32) -> bool {
-        code == self.tokens.codec_eos
+        code == self.tokens.ids.codec_eos
     }
 }

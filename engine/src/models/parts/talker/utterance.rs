@@ -6,15 +6,15 @@ use std::sync::Arc;
 
 use super::model::{CodecPart, TalkerRow, TextPart};
 use super::voice::{Speaker, Voice};
+use crate::checkpoint::CheckpointError;
+use crate::models::parts::config::ConfigSection;
 
 /// Most rows of an utterance without its text and recording: header, language, speaker and special tokens.
 pub const HEADER_ROWS: usize = 12;
 
-/// Special ids of every utterance.
-#[derive(Debug, Clone)]
-pub struct UtteranceTokens {
-    /// Ids of `<|im_start|>assistant\n`.
-    pub header: [u32; 3],
+/// Special ids of every utterance, from config.json.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct UtteranceIds {
     /// Text token before the text.
     pub tts_bos: u32,
     /// Text token at the end of the text.
@@ -35,6 +35,39 @@ pub struct UtteranceTokens {
     pub codec_bos: u32,
     /// Codec id that ends the speech.
     pub codec_eos: u32,
+}
+
+impl UtteranceIds {
+    /// Reads the text's ids at the top of config.json, and the codec's ids in `talker`, the talker's section. The
+    /// vocabularies have `text` and `codec` ids. Without `languages` none can be requested.
+    pub fn read(
+        (top, talker): (&ConfigSection<'_>, &ConfigSection<'_>),
+        (text, codec): (usize, usize),
+        languages: bool,
+    ) -> Result<Self, CheckpointError> {
+        let nothink = talker.id("codec_nothink_id", 4203, codec)?;
+        Ok(Self {
+            tts_bos: top.id("tts_bos_token_id", 151_672, text)?,
+            tts_eos: top.id("tts_eos_token_id", 151_673, text)?,
+            tts_pad: top.id("tts_pad_token_id", 151_671, text)?,
+            think: if languages { talker.id("codec_think_id", 4202, codec)? } else { nothink },
+            nothink,
+            think_bos: talker.id("codec_think_bos_id", 4204, codec)?,
+            think_eos: talker.id("codec_think_eos_id", 4205, codec)?,
+            codec_pad: talker.id("codec_pad_id", 4196, codec)?,
+            codec_bos: talker.id("codec_bos_id", 4197, codec)?,
+            codec_eos: talker.id("codec_eos_token_id", 4198, codec)?,
+        })
+    }
+}
+
+/// Special ids of a response's utterances.
+#[derive(Debug, Clone)]
+pub struct UtteranceTokens {
+    /// Ids of `<|im_start|>assistant\n`.
+    pub header: [u32; 3],
+    /// Ids of every utterance.
+    pub ids: UtteranceIds,
 }
 
 /// Text of an utterance as far as it is known, and its voice.
@@ -81,25 +114,25 @@ impl UtteranceTokens {
         let with = |id, codec| TalkerRow::new(TextPart::Token(id), codec);
         let mut rows: Vec<TalkerRow> = self.header.into_iter().map(|id| with(id, NO_ID)).collect();
         let language = match voice.language {
-            Some(language) => vec![self.think, self.think_bos, language, self.think_eos],
-            None => vec![self.nothink, self.think_bos, self.think_eos],
+            Some(language) => vec![self.ids.think, self.ids.think_bos, language, self.ids.think_eos],
+            None => vec![self.ids.nothink, self.ids.think_bos, self.ids.think_eos],
         };
-        rows.extend(language.into_iter().map(|codec| with(self.tts_pad, codec)));
+        rows.extend(language.into_iter().map(|codec| with(self.ids.tts_pad, codec)));
         match &voice.speaker {
             Speaker::Any => {}
-            Speaker::Listed(speaker) => rows.push(with(self.tts_pad, *speaker)),
+            Speaker::Listed(speaker) => rows.push(with(self.ids.tts_pad, *speaker)),
             Speaker::Cloned(cloned) => {
                 let codec = CodecPart::Cloned { voice: Arc::clone(cloned), frame: None };
-                rows.push(TalkerRow { text: TextPart::Token(self.tts_pad), codec });
+                rows.push(TalkerRow { text: TextPart::Token(self.ids.tts_pad), codec });
             }
         }
-        rows.push(with(self.tts_bos, self.codec_pad));
+        rows.push(with(self.ids.tts_bos, self.ids.codec_pad));
         if *whole {
-            let text = (0..known).filter_map(|at| utterance.text_at(at)).chain([TextPart::Token(self.tts_eos)]);
-            rows.extend(text.map(|text| TalkerRow::new(text, self.codec_pad)));
+            let text = (0..known).filter_map(|at| utterance.text_at(at)).chain([TextPart::Token(self.ids.tts_eos)]);
+            rows.extend(text.map(|text| TalkerRow::new(text, self.ids.codec_pad)));
         }
-        let beside = |at| if *whole { TextPart::Token(self.tts_pad) } else { self.text_or_pad(utterance, at) };
-        rows.push(TalkerRow::new(beside(0), self.codec_bos));
+        let beside = |at| if *whole { TextPart::Token(self.ids.tts_pad) } else { self.text_or_pad(utterance, at) };
+        rows.push(TalkerRow::new(beside(0), self.ids.codec_bos));
         if let Some(recording) = utterance.voice.recording() {
             let codec = |at| CodecPart::Cloned { voice: Arc::clone(recording), frame: Some(at) };
             let frame = |at| TalkerRow { text: beside(at + 1), codec: codec(at) };
@@ -111,7 +144,7 @@ impl UtteranceTokens {
     /// Text that goes with frame `frame`, counted from 1; `None` while it is not known.
     pub fn text_with_frame(&self, utterance: &Utterance<'_>, frame: usize) -> Option<TextPart> {
         if utterance.whole {
-            return Some(TextPart::Token(self.tts_pad));
+            return Some(TextPart::Token(self.ids.tts_pad));
         }
         let at = utterance.lead() + frame - 1;
         (utterance.ended || at < utterance.known()).then(|| self.text_or_pad(utterance, at))
@@ -119,7 +152,7 @@ impl UtteranceTokens {
 
     /// Text at index `at`, which is known or past the end: the end token after the last one, then padding.
     fn text_or_pad(&self, utterance: &Utterance<'_>, at: usize) -> TextPart {
-        let end = if at == utterance.known() { self.tts_eos } else { self.tts_pad };
+        let end = if at == utterance.known() { self.ids.tts_eos } else { self.ids.tts_pad };
         utterance.text_at(at).unwrap_or(TextPart::Token(end))
     }
 }
