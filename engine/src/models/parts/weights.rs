@@ -2,6 +2,7 @@
 
 use repartee_kernels::{
     CheckedParts, DType, Ops, RandomDraw, RandomTensor, RawTensor, WeightFormat, WeightLayout, WeightPart,
+    snake_vectors,
 };
 
 use crate::checkpoint::{Checkpoint, TensorData, TensorView};

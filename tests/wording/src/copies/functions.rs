@@ -27,7 +27,7 @@ pub struct SourceFunction {
 }
 
 /// Returns the functions of a file that tests and docs do not need alone. `tokens` is the text of `file`.
-pub fn functions(file: &syn::File, tokens: &TokenStream) -> Vec<SourceFunction> {
+pub fn functions_of(file: &syn::File, tokens: &TokenStream) -> Vec<SourceFunction> {
     let mut found = Functions::default();
     found.visit_file(file);
     let mut bodies = BTreeMap::new();
@@ -163,7 +163,7 @@ mod tests {
 
     fn told(text: &str) -> Vec<(String, usize, usize, String)> {
         let (file, tokens) = parse("a.rs", text).unwrap();
-        let all = functions(&file, &tokens).into_iter();
+        let all = functions_of(&file, &tokens).into_iter();
         all.map(|found| (found.name, found.line, found.lines, found.tokens.join(" "))).collect()
     }
 

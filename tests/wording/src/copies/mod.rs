@@ -12,7 +12,7 @@ use std::fmt;
 
 use proc_macro2::TokenStream;
 
-use functions::{SourceFunction, functions};
+use functions::{SourceFunction, functions_of};
 
 /// Folder whose functions are compared.
 const FOLDER: &str = "engine/src/models/";
@@ -57,7 +57,7 @@ impl FunctionIndex {
         if !path.starts_with(FOLDER) {
             return;
         }
-        for SourceFunction { name, line, lines, tokens } in functions(file, tokens) {
+        for SourceFunction { name, line, lines, tokens } in functions_of(file, tokens) {
             if lines >= MIN_LINES {
                 self.0.entry(tokens).or_default().push(FunctionPlace { path: path.to_owned(), line, name });
             }

@@ -25,7 +25,7 @@ pub struct SpectralVocoder<O: Ops> {
     inverse: InverseStft,
 }
 
-impl<O: StepOps> SpectralVocoder<O> {
+impl<O: Ops> SpectralVocoder<O> {
     /// Loads `table` and `spectra` for frames of `codebooks`, a number of codes and of entries of each.
     pub fn load(
         w: &Weights<'_, O>,
