@@ -1,8 +1,8 @@
 //! Loads a model's tensors from a checkpoint, by the checkpoint's names.
 
+use repartee_kernels::shapes::snake_vectors;
 use repartee_kernels::{
     CheckedParts, DType, Ops, RandomDraw, RandomTensor, RawTensor, WeightFormat, WeightLayout, WeightPart,
-    snake_vectors,
 };
 
 use crate::checkpoint::{Checkpoint, TensorData, TensorView};
