@@ -164,13 +164,15 @@ fn stages(folder: &Path) -> Result<Stages> {
     let mut output_mask =
         ops.state(StateSpec::TokenMask { slots: 1, vocabulary: model.config.thinker.text.vocab_size });
     let prompt: Vec<u32> = (0..PROMPT as u32).map(|i| 20 + i).collect();
-    let x = model.thinker.embed(&ops, &index(&ops, &prompt), None);
-    model.thinker.forward(&ops, x, &mut cache, &rows(0, PROMPT));
+    let tokens = index(&ops, &prompt);
+    let x = model.thinker.embed(&ops, &tokens, None);
+    model.thinker.forward(&ops, x, &tokens, &mut cache, &rows(0, PROMPT));
     let thinker_token = median(STEPS as f64, || {
         let mut ids = vec![20];
         for step in 0..STEPS {
-            let x = model.thinker.embed(&ops, &index(&ops, &ids), None);
-            let (x, _) = model.thinker.forward(&ops, x, &mut cache, &rows(PROMPT + step, 1));
+            let tokens = index(&ops, &ids);
+            let x = model.thinker.embed(&ops, &tokens, None);
+            let (x, _) = model.thinker.forward(&ops, x, &tokens, &mut cache, &rows(PROMPT + step, 1));
             let logits = model.thinker.logits(&ops, &x, &index(&ops, &[0]));
             ids = ops.sample(&logits, &[greedy], None, Some(&mut output_mask));
         }

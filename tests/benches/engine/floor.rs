@@ -112,8 +112,9 @@ pub fn rows(folder: &Path) -> Result<Vec<ReportRow>> {
     let thinker = each(STEPS, || {
         let mut ids = vec![20];
         for step in 0..STEPS {
-            let x = model.thinker.embed(&ops, &index(&ops, &ids), None);
-            let (x, _) = model.thinker.forward(&ops, x, &mut cache, &batch(&ops, step, 1));
+            let tokens = index(&ops, &ids);
+            let x = model.thinker.embed(&ops, &tokens, None);
+            let (x, _) = model.thinker.forward(&ops, x, &tokens, &mut cache, &batch(&ops, step, 1));
             let logits = model.thinker.logits(&ops, &x, &index(&ops, &[0]));
             ids = ops.sample(&logits, &[greedy], None, Some(&mut output_mask));
         }

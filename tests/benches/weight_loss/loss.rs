@@ -30,8 +30,9 @@ pub fn measure(checkpoint: &Checkpoint, policy: WeightPolicy, questions: &[Quest
         let prompt = [prompt, header(config.assistant_token_id)].concat();
         let ids = [&prompt[..], &answer, &[config.im_end_token_id]].concat();
         let mut cache = model.thinker.model.cache(&ops, 1, ids.len());
-        let x = model.thinker.embed(&ops, &index(&ops, &ids), None);
-        let (out, _) = model.thinker.forward(&ops, x, &mut cache, &batch(&ops, 0, ids.len()));
+        let tokens = index(&ops, &ids);
+        let x = model.thinker.embed(&ops, &tokens, None);
+        let (out, _) = model.thinker.forward(&ops, x, &tokens, &mut cache, &batch(&ops, 0, ids.len()));
         let before: Vec<u32> = (prompt.len() as u32 - 1..ids.len() as u32 - 1).collect();
         let logits = ops.read(&model.thinker.logits(&ops, &out, &index(&ops, &before)));
         for (row, &next) in logits.chunks_exact(config.thinker.text.vocab_size).zip(&ids[prompt.len()..]) {
