@@ -7,7 +7,8 @@ use repartee_engine::internals::Checkpoint;
 use repartee_kernels::random::uniform;
 use safetensors::{Dtype, tensor::TensorView};
 
-use super::{BOOK, HIDDEN, INNER, KV_WIDTH, LATENT, LAYERS, PIECE_CODES, SAMPLES, VOCABULARY, front_end};
+use super::front_end;
+use super::sizes::{BOOK, CODES, HIDDEN, INNER, KV_WIDTH, LATENT, LAYERS, PIECE_CODES, SAMPLES, VOCABULARY};
 
 /// Seed of the weights.
 const SEED: u64 = 41;
@@ -59,14 +60,14 @@ fn file() -> Vec<u8> {
     draw.even("ear.places", &[front_end::PLACES, HIDDEN], 0.5);
     draw.decoder("writer");
     draw.even("writer.tokens", &[VOCABULARY, HIDDEN], 1.0);
-    draw.even("writer.codes", &[super::CODES * BOOK, HIDDEN], 1.0);
+    draw.even("writer.codes", &[CODES * BOOK, HIDDEN], 1.0);
     draw.matrix("writer.head", VOCABULARY, HIDDEN, 3.0);
     draw.decoder("speaker");
     draw.matrix("speaker.context", HIDDEN, HIDDEN, 1.0);
     draw.even("speaker.tokens", &[VOCABULARY, HIDDEN], 1.0);
     draw.even("speaker.codes", &[PIECE_CODES * BOOK, HIDDEN], 0.7);
     draw.matrix("speaker.heads", PIECE_CODES * BOOK, HIDDEN, 3.0);
-    draw.even("refiner.codes", &[super::CODES * BOOK, HIDDEN], 1.0);
+    draw.even("refiner.codes", &[CODES * BOOK, HIDDEN], 1.0);
     draw.matrix("refiner.latent", HIDDEN, LATENT, 1.0);
     draw.matrix("refiner.qkv", 3 * HIDDEN, HIDDEN, 1.0);
     draw.matrix("refiner.out", LATENT, HIDDEN, 1.0);

@@ -6,7 +6,7 @@ use repartee_kernels::Ops;
 use repartee_kernels::cpu::{Cpu, Weight};
 use repartee_kernels_testkit::host::HostOps;
 
-use super::HIDDEN;
+use super::sizes::HIDDEN;
 
 /// Sampling rate, in Hz.
 pub const RATE: u32 = 22_050;

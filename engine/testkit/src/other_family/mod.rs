@@ -8,10 +8,13 @@
 //! - [`refiner`]: refines 8 frames at a time in four evaluations, with two frames of context before and three after
 //! - [`vocoder`]: 44.1 kHz at 25 frames a second
 //! - [`voices`]: fixed and enrolled voices
+//! - [`sizes`]: sizes of the family; `decoder`: the decoder of both language models; [`checkpoint`]: random weights
 
 pub mod checkpoint;
+mod decoder;
 pub mod front_end;
 pub mod refiner;
+pub mod sizes;
 pub mod speaker;
 pub mod template;
 pub mod vocoder;
@@ -20,43 +23,15 @@ pub mod writer;
 
 use repartee_engine::EngineConfig;
 use repartee_engine::internals::autoregressive::Autoregressive;
-use repartee_engine::internals::decoder::{Decoder, DecoderShape, FeedForward};
 use repartee_engine::internals::slot_rows::SlotRows;
 use repartee_engine::internals::weights::Weights;
 use repartee_engine::internals::{AudioFrontEnd, Codec, Model, SlotBytes, Tokenizer, fit_slots, worker_pool};
-use repartee_kernels::AttentionShape;
 use repartee_kernels::cpu::Cpu;
 
+pub use self::sizes::{FRAMES, PIECE_FRAMES, RATE, SAMPLES};
+use self::sizes::{HIDDEN, KV_WIDTH, LAYERS, TEXT_IDS, VOCABULARY};
 use self::voices::Recorded;
 
-/// Width of both language models.
-pub const HIDDEN: usize = 32;
-/// Width of keys and of values.
-pub const KV_WIDTH: usize = 16;
-/// Inner width of feed-forward parts.
-pub const INNER: usize = 48;
-/// Layers of a language model.
-pub const LAYERS: usize = 2;
-/// Ids of the borrowed tokenizer.
-pub const TEXT_IDS: usize = 300;
-/// Number of all ids: text, and the prompt template's marks.
-pub const VOCABULARY: usize = TEXT_IDS + 4;
-/// Codes of a frame.
-pub const CODES: usize = 2;
-/// Entries of a codebook.
-pub const BOOK: usize = 32;
-/// Frames that the speaker makes of a row.
-pub const PIECE_FRAMES: usize = 2;
-/// Codes that the speaker samples from a row.
-pub const PIECE_CODES: usize = PIECE_FRAMES * CODES;
-/// Width of a latent.
-pub const LATENT: usize = 16;
-/// Sampling rate, in Hz.
-pub const RATE: u32 = 44_100;
-/// Codec frames a second.
-pub const FRAMES: u32 = 25;
-/// Samples of a frame.
-pub const SAMPLES: usize = (RATE / FRAMES) as usize;
 /// Positions of a prompt and its response.
 const CONTEXT: usize = 2048;
 
@@ -73,12 +48,6 @@ pub enum Form {
 pub fn tokenizer() -> Tokenizer {
     let bytes = std::fs::read(crate::folder("dense").join("checkpoint/tokenizer.json")).unwrap();
     Tokenizer::from_bytes(&bytes).unwrap()
-}
-
-fn decoder(w: &Weights<'_, Cpu>) -> Decoder<Cpu> {
-    let attention = AttentionShape { heads: 2, kv_heads: 1, head_dim: 16, window: None, chunk: None };
-    let shape = DecoderShape::plain(HIDDEN, LAYERS, attention);
-    Decoder::load(w, shape, |_| FeedForward::Dense(INNER)).unwrap()
 }
 
 /// Builds the model under these settings.

@@ -11,7 +11,7 @@ use repartee_kernels::random::uniform;
 use repartee_kernels::{Activation, Ops, SegmentShape, SpecLayout};
 use repartee_kernels_testkit::host::HostOps;
 
-use super::{BOOK, CODES, FRAMES, HIDDEN, LATENT};
+use super::sizes::{BOOK, CODES, FRAMES, HIDDEN, LATENT};
 
 /// Number of frames in a window.
 pub const WINDOW: usize = 8;

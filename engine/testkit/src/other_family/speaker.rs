@@ -18,9 +18,10 @@ use repartee_kernels::cpu::{Cpu, Weight};
 use repartee_kernels::row_spec::{SampleSection, SpecSection};
 use repartee_kernels::{NO_ID, NO_ROW, Ops, RowSpec, SpecLayout, StepOutputs};
 
+use super::decoder::decoder;
+use super::sizes::{BOOK, CODES, FRAMES, HIDDEN, PIECE_CODES, PIECE_FRAMES, VOCABULARY};
 use super::template::END;
 use super::voices::Recorded;
-use super::{BOOK, CODES, FRAMES, HIDDEN, PIECE_CODES, PIECE_FRAMES, VOCABULARY, decoder};
 
 /// Positions of a response besides its tokens: the row that ends it.
 pub const END_ROWS: usize = 2;

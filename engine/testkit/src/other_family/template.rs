@@ -5,7 +5,7 @@ use std::sync::Arc;
 use repartee_engine::internals::{AudioRows, Element, ElementValue, Message, MessageKind, MessagePart, PromptTemplate};
 use repartee_engine_api::Role;
 
-use super::{PIECE_FRAMES, TEXT_IDS};
+use super::sizes::{PIECE_FRAMES, TEXT_IDS};
 
 /// Token that ends a message, and the text of a response.
 pub const END: u32 = TEXT_IDS as u32;

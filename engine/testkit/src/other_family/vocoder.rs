@@ -8,7 +8,7 @@ use repartee_engine::internals::{BatchEntry, EdgeKind, Outbox, RowKind, Runnable
 use repartee_kernels::Ops;
 use repartee_kernels::cpu::{Cpu, Weight};
 
-use super::{FRAMES, LATENT, SAMPLES};
+use super::sizes::{FRAMES, LATENT, SAMPLES};
 
 /// Upper bound of one slot's frames in a step.
 const MAX_FRAMES: usize = 8;

@@ -7,8 +7,8 @@ use repartee_engine::internals::{FrontEnd, Voices};
 use repartee_engine_api::{EnrolError, Recording};
 use repartee_kernels::random::uniform;
 
-use super::HIDDEN;
 use super::front_end::WaveFrontEnd;
+use super::sizes::HIDDEN;
 
 /// Names of the fixed voices.
 const OWN: [&str; 3] = ["low", "middle", "high"];

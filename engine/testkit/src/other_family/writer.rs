@@ -18,8 +18,9 @@ use repartee_kernels::cpu::{Cpu, Weight};
 use repartee_kernels::row_spec::{SampleSection, SpecSection};
 use repartee_kernels::{NO_ID, Ops, RowSpec, SpecLayout, StepOutputs, WeightLayout};
 
+use super::decoder::decoder;
+use super::sizes::{BOOK, CODES, HIDDEN, VOCABULARY};
 use super::template::END;
-use super::{BOOK, CODES, HIDDEN, VOCABULARY, decoder};
 
 /// Default sampling of requests.
 const SAMPLING: Sampling = Sampling { temperature: 0.8, top_k: 0, top_p: 1.0, repetition_penalty: 1.0 };
