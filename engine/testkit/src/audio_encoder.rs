@@ -15,7 +15,7 @@ use repartee_kernels::random::uniform;
 pub struct Tensors(pub BTreeMap<String, (Vec<usize>, Vec<f32>)>);
 
 impl Tensors {
-    /// Random weights.
+    /// Random weights of an encoder of this shape.
     pub fn random(shape: &EncoderShape) -> Self {
         let AudioLayerShape { width: d, inner, key_bias, .. } = shape.layer;
         let mut tensors = Self(BTreeMap::new());

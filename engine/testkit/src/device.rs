@@ -1,10 +1,10 @@
 //! Device of the models under test: the CPU, or with the feature `cuda` the CUDA device 0, which `make test-cuda`
 //! simulates.
 
-/// The CPU.
+/// Device of the models under test: the CPU.
 #[cfg(not(feature = "cuda"))]
 pub type Device = repartee_kernels::cpu::Cpu;
-/// A CUDA device.
+/// Device of the models under test: a CUDA device.
 #[cfg(feature = "cuda")]
 pub type Device = repartee_kernels::cuda::Cuda;
 

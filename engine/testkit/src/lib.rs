@@ -1,4 +1,4 @@
-//! What the test binaries of the engine share; not part of the shipped binary.
+//! Code that the test binaries of the engine share; not part of the shipped binary.
 //!
 //! - this page: fixtures made by the reference implementation (`tests/parity`), and comparison with them
 //! - [`audio_encoder`]: audio encoders with random weights

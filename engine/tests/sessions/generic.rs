@@ -95,7 +95,7 @@ suite!(audio_input, Other(Form::Hearing), 12);
 suite!(given_text, Other(Form::GivenText), 12);
 suite!(toy, Toy, 12);
 
-/// What depends on the audio encoder.
+/// Properties that depend on the audio encoder.
 mod other_encoder {
     use super::*;
 

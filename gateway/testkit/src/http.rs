@@ -12,7 +12,7 @@ use super::PATIENCE;
 /// Response to a request.
 #[derive(Debug)]
 pub struct Reply {
-    /// Status code.
+    /// Status code of the response.
     pub status: u16,
     /// Status line and headers.
     pub head: String,
@@ -83,7 +83,7 @@ pub async fn send_over(
 
 /// A request whose body is written bit by bit.
 pub struct Chunked {
-    /// The connection.
+    /// Connection to the server.
     pub socket: TcpStream,
 }
 

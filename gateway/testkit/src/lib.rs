@@ -155,7 +155,7 @@ impl Running {
 /// Websocket client of the tests.
 #[derive(Debug)]
 pub struct Client {
-    /// The connection.
+    /// Connection to the server.
     pub socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
 }
 

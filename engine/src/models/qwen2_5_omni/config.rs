@@ -6,7 +6,9 @@
 use crate::checkpoint::{Checkpoint, CheckpointError};
 pub use crate::models::parts::config::AudioTowerConfig;
 use crate::models::parts::config::limits::{CODES, POSITIONS, VOCABULARY};
-use crate::models::parts::config::{ConfigFile, ConfigSection, LayersConfig, LayersDefaults, TALKER, speaks};
+use crate::models::parts::config::{
+    ConfigFile, ConfigSection, LayersConfig, LayersDefaults, TALKER, require_audio_output,
+};
 
 /// Names of this family in config.json: the published one, and that of older files.
 pub const ARCHITECTURES: [&str; 2] = ["Qwen2_5OmniForConditionalGeneration", "Qwen2_5OmniModel"];
@@ -23,14 +25,14 @@ pub struct Config {
 }
 
 impl Config {
-    /// Reads config.json.
+    /// Reads config.json; every size is within its bounds.
     pub fn load(checkpoint: &Checkpoint) -> Result<Self, CheckpointError> {
         let file = ConfigFile::of_family(checkpoint, &ARCHITECTURES)?;
         Self::read(&file.top()?)
     }
 
     fn read(top: &ConfigSection<'_>) -> Result<Self, CheckpointError> {
-        speaks(top)?;
+        require_audio_output(top)?;
         let thinker = ThinkerConfig::read(&top.section("thinker_config")?)?;
         let codes = codes(&top.optional_section("token2wav_config")?.optional_section("dit_config")?)?;
         let talker = TalkerConfig::read(&top.section("talker_config")?, &thinker.text, codes)?;

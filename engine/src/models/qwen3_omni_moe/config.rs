@@ -12,7 +12,7 @@ use crate::checkpoint::{Checkpoint, CheckpointError};
 use crate::models::parts::config::limits::{CODEBOOKS, EXPERTS, INNER, LAYERS, POSITIONS, VOCABULARY, WIDTH, WINDOW};
 use crate::models::parts::config::{
     AudioTowerConfig, Code2WavConfig, CodeInput, CodePredictorConfig, ConfigFile, ConfigSection, LayersConfig,
-    LayersDefaults, TALKER, layer_window, speaks,
+    LayersDefaults, TALKER, layer_window, require_audio_output,
 };
 use crate::models::parts::generation::{Defaults, Generation};
 use crate::models::parts::talker::codec_lm::SUPPRESSED_TAIL;
@@ -52,14 +52,14 @@ pub struct Config {
 }
 
 impl Config {
-    /// Reads config.json.
+    /// Reads config.json; every size is within its bounds.
     pub fn load(checkpoint: &Checkpoint) -> Result<Self, CheckpointError> {
         let file = ConfigFile::of_family(checkpoint, &[ARCHITECTURE])?;
         Self::read(&file.top()?)
     }
 
     fn read(top: &ConfigSection<'_>) -> Result<Self, CheckpointError> {
-        speaks(top)?;
+        require_audio_output(top)?;
         let thinker = ThinkerConfig::read(&top.section("thinker_config")?)?;
         let talker = top.section("talker_config")?;
         let groups = talker.size("num_code_groups", 32, CODEBOOKS)?;

@@ -65,7 +65,7 @@ pub const INSTRUCTIONS: &str = "be brief and kind and speak as the one who calls
 pub struct Bed<'a, S: Subject> {
     /// The family under test.
     pub subject: &'a S,
-    /// Its engine.
+    /// Its engine, ticked by the test.
     pub engine: Driven,
 }
 

@@ -24,7 +24,7 @@ pub struct Chunk<'a> {
 
 /// The convolutions, each a weight and a bias.
 pub enum Stem<O: Ops> {
-    /// [`Convolutions::Conv1d`].
+    /// The two of [`Convolutions::Conv1d`], in order.
     Conv1d([(O::Weight, O::Weight); 2]),
     /// [`Convolutions::Conv2d`], with the weight of `conv_out` and the width of its input.
     Conv2d(Vec<(O::Weight, O::Weight)>, (O::Weight, usize)),

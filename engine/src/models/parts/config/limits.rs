@@ -3,7 +3,7 @@
 
 use std::ops::RangeInclusive;
 
-/// Allowed sizes.
+/// Smallest and largest allowed value of a size.
 pub type Limit = RangeInclusive<usize>;
 
 /// Width of a row; Llama 3.1 405B has 16,384.

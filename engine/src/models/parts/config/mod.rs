@@ -25,7 +25,7 @@ pub use self::speech_encoder::SpeechEncoderConfig;
 use crate::checkpoint::CheckpointError;
 
 /// Refuses a text-only file of a model with thinker and talker; such a file lacks the talker's section.
-pub fn speaks(top: &ConfigSection<'_>) -> Result<(), CheckpointError> {
+pub fn require_audio_output(top: &ConfigSection<'_>) -> Result<(), CheckpointError> {
     let allowed = "true: text-only checkpoints cannot be served";
     top.value("enable_audio_output", true, |enabled| enabled, allowed).map(|_| ())
 }

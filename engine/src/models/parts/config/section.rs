@@ -25,7 +25,7 @@ impl ConfigFile {
         Self { label: label.into(), json }
     }
 
-    /// Reads config.json.
+    /// Reads config.json of any family.
     pub fn config(checkpoint: &Checkpoint) -> Result<Self, CheckpointError> {
         Ok(Self::new(checkpoint.label(CONFIG), checkpoint.config()?))
     }
