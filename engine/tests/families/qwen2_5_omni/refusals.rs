@@ -66,7 +66,12 @@ fn missing_special_tokens_are_named() {
             std::fs::write(&path, tokenizer.to_string()).unwrap();
         })
     };
-    let renamed = message(|tokenizer| tokenizer["added_tokens"][1]["content"] = "<|begin|>".into());
+    let renamed = message(|tokenizer| {
+        let vocabulary = tokenizer["model"]["vocab"].as_object_mut().unwrap();
+        let id = vocabulary.remove("<|im_start|>").unwrap();
+        vocabulary.insert("<|begin|>".to_owned(), id);
+        tokenizer["added_tokens"][1]["content"] = "<|begin|>".into();
+    });
     assert!(renamed.starts_with("tokenizer.json: added_tokens: `<|im_start|>` is missing"), "{renamed}");
     let split = message(|tokenizer| {
         tokenizer["model"]["merges"].as_array_mut().unwrap().retain(|merge| *merge != json!(["sy", "stem"]));
