@@ -185,7 +185,7 @@ fn neighbours_rotate_as_reordered_halves() {
     let mut truth = Vec::new();
     for row in 0..ROWS {
         let h: Vec<f64> = (0..DIM).map(|o| dot(&w[o * 5..][..5], &x[row * 5..][..5])).collect();
-        let mut turned = vec![0.0; DIM];
+        let mut turned = [0.0; DIM];
         for i in 0..DIM / 2 {
             let (sine, cosine) = ((row + 3) as f64 * 10_000f64.powf(-2.0 * i as f64 / DIM as f64)).sin_cos();
             turned[2 * i] = h[2 * i] * cosine - h[2 * i + 1] * sine;

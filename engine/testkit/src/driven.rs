@@ -18,6 +18,12 @@ pub struct Time {
     passed: Arc<AtomicU64>,
 }
 
+impl Default for Time {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Time {
     /// Starts at the real time of now.
     pub fn new() -> Self {

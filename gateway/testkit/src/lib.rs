@@ -1,5 +1,5 @@
 //! A real server on a free port with the scripted engine behind it, and a websocket client.
-#![allow(dead_code, reason = "each test file uses its part")]
+#![allow(clippy::unwrap_used, reason = "helpers of tests: a panic is their report")]
 
 pub mod http;
 

@@ -7,6 +7,9 @@ use repartee_kernels_testkit::host::HostOps;
 
 use crate::numbers;
 
+/// A function in double precision.
+type Formula = fn(f64) -> f64;
+
 fn grid(low: f32, high: f32) -> Vec<f32> {
     (0..=4000).map(|i| low + (high - low) * i as f32 / 4000.0).collect()
 }
@@ -85,7 +88,7 @@ fn activated(level: SimdLevel, xs: &[f32], function: Activation) -> Vec<f32> {
 pub fn activations_match_their_formulas(level: SimdLevel) {
     let xs = [grid(-30.0, 30.0), grid(-0.01, 0.01), vec![-80.0, -0.0, 0.0, 80.0]].concat();
     let leaky = Activation::LeakyRelu { slope: 0.1 };
-    let formulas: [(Activation, fn(f64) -> f64); 7] = [
+    let formulas: [(Activation, Formula); 7] = [
         (Activation::Relu, |x| x.max(0.0)),
         (leaky, |x| if x < 0.0 { f64::from(0.1f32) * x } else { x }),
         (Activation::Elu, |x| if x < 0.0 { x.exp_m1() } else { x }),

@@ -4,7 +4,7 @@
 //! - [`code2wav`], [`code2wav_stage`]: codec frames to samples by convolutions
 //! - [`bigvgan`], [`bigvgan_stage`], [`resampled_snake`]: a spectrogram to samples, in overlapping windows
 //! - [`spectral`], [`stft`]: codec frames to spectra, and the inverse transform over streams
-//! - [`config`]: sizes
+//! - [`config`]: sizes of BigVGAN
 
 pub mod bigvgan;
 pub mod bigvgan_stage;
