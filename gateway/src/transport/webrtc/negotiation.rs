@@ -20,7 +20,7 @@ use crate::telemetry::log;
 const GATHER_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Answers an offer. The SDP holds all our candidates, so nothing has to be sent after it; the peer connects once it
-/// has the answer, and the call then reports [`PeerEvent::Connected`].
+/// has the answer, and the call then reports [`PeerEvent::Connected`](super::PeerEvent::Connected).
 ///
 /// `caller` is the source address of the offer: the answer then names only our address on the route to it.
 ///

@@ -1,8 +1,8 @@
 //! `code2wav`: codec frames to samples, after `Qwen3OmniMoeCode2Wav`, with all state carried. Each frame is decoded
 //! once, and any split of a stream gives the same samples as one decode of the whole.
 //!
-//! With [`CodeInput::Embedding`] both ends of each transposed convolution are cut, so the first frame yields fewer
-//! samples and the last few never exist ([`Code2Wav::look_ahead`]). With [`CodeInput::Quantizer`] only the right end is
+//! With `CodeInput::Embedding` both ends of each transposed convolution are cut, so the first frame yields fewer
+//! samples and the last few never exist ([`Code2Wav::look_ahead`]). With `CodeInput::Quantizer` only the right end is
 //! cut, and every frame is whole.
 
 mod layers;
