@@ -27,6 +27,14 @@ const MAY_NEED: &[(&str, &[&str])] = &[
     ("repartee-engine", &["repartee-engine-api", "repartee-kernels"]),
     ("repartee-kernels", &[]),
     ("repartee-kernels-testkit", &["repartee-kernels"]),
+    (
+        "repartee-engine-testkit",
+        &["repartee-engine", "repartee-engine-api", "repartee-kernels", "repartee-kernels-testkit"],
+    ),
+    (
+        "repartee-gateway-testkit",
+        &["repartee", "repartee-engine", "repartee-engine-api", "repartee-media", "repartee-testkit"],
+    ),
     ("repartee-load", &["repartee-report"]),
     ("repartee-report", &[]),
     ("repartee-simcuda", &[]),
@@ -115,9 +123,8 @@ const SHIPPED: &[&str] = &[
     "report/src",
 ];
 
-/// Words that name a model family. `Qwen2Tokenizer` is missing because several families share it.
-const FAMILIES: &[&str] =
-    &["qwen3", "Qwen3", "qwen2_5", "qwen2.5", "Qwen2.5", "Qwen25", "bigvgan", "BigVgan", "mimi", "Mimi"];
+/// Words that name a model family. Names that several families share are missing: `Qwen2Tokenizer`, and BigVGAN, a vocoder.
+const FAMILIES: &[&str] = &["qwen3", "Qwen3", "qwen2_5", "qwen2.5", "Qwen2.5", "Qwen25", "mimi", "Mimi"];
 
 fn folder(path: &str) -> PathBuf {
     root().join(path)
@@ -215,7 +222,7 @@ fn shared_sources_name_no_family() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
-    assert!(named > 50, "the families' own folders name them {named} times");
+    assert!(named > 20, "the families' own folders name them {named} times");
 }
 
 #[test]
