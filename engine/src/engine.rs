@@ -12,6 +12,7 @@ use thiserror::Error;
 
 use crate::checkpoint::{Checkpoint, CheckpointError, Source};
 use crate::config::{ConfigError, EngineConfig};
+use crate::model::Codec;
 use crate::models;
 use crate::models::load_error::LoadError;
 use crate::progress::{StartProgress, StartStage};
@@ -20,6 +21,8 @@ use crate::voices::VoiceRegistry;
 
 /// [`ModelInfo::input_rate`] of a model without audio input, in Hz.
 const NOMINAL_RATE: u32 = 16_000;
+/// [`ModelInfo::output_rate`] and [`ModelInfo::frame`] of a model without audio output.
+const NOMINAL_CODEC: Codec = Codec { sample_rate: 24_000, frame_samples: (1920, 1) };
 
 /// Error of an engine's start.
 #[derive(Debug, Error)]
@@ -79,18 +82,20 @@ impl Engine {
         progress(StartProgress { stage: StartStage::WarmUp, fraction: 1.0 });
         let slots = model.slots.sessions;
         let voices = model.voices.names();
+        let codec = model.codec.unwrap_or(NOMINAL_CODEC);
         let info = ModelInfo {
             name: checkpoint.name().to_owned(),
             default_voice: voices.first().cloned().unwrap_or_default(),
             voices,
             input_rate: model.audio.as_ref().map_or(NOMINAL_RATE, |ears| ears.front_end.rate()),
-            output_rate: model.codec.sample_rate,
-            frame: model.codec.frame(),
+            output_rate: codec.sample_rate,
+            frame: codec.frame(),
             context_tokens: model.slots.context as u32,
             audio_input: model.audio.is_some(),
+            audio_output: model.codec.is_some(),
             tools: model.template.tools().is_some(),
             transcribes: config.transcribes && model.audio.is_some(),
-            given_text: model.template.streamed(&[]).is_some(),
+            given_text: model.codec.is_some() && model.template.streamed(&[]).is_some(),
             recording_rate: model.voices.recording_rate(),
         };
         let gauges = Arc::new(Gauges::default());
@@ -113,7 +118,8 @@ impl Engine {
     fn warm_up(&self) -> Result<(), StartError> {
         let failed = |error: &dyn std::fmt::Display| StartError::WarmUp(error.to_string());
         let session = self.open().map_err(|error| failed(&error))?;
-        let respond = Command::Respond(Respond { max_tokens: Some(4), ..Respond::new(0, 1) });
+        let respond =
+            Command::Respond(Respond { max_tokens: Some(4), audio: self.info.audio_output, ..Respond::new(0, 1) });
         let input = if self.info.audio_input {
             let second = self.info.input_rate as usize;
             let noise = (0..second).map(|i| (i * 7919 % 1000) as f32 * 2e-5).collect();

@@ -3,6 +3,7 @@
 #![doc(hidden)]
 
 pub use crate::audio::log_mel::{LogMel, LogMelConfig};
+pub use crate::cascade::voice::join_voice;
 pub use crate::checkpoint::{Checkpoint, DType, TensorData};
 pub use crate::deadline::cost::StepRows;
 pub use crate::deadline::{Planner, ReadyRows, ScheduledRows, SchedulingOrder, StepLimits, TickBudget, Urgency};
@@ -16,7 +17,7 @@ pub use crate::models::family::FamilyVariant;
 pub use crate::models::parts::memory::{SlotBytes, fit_slots};
 pub use crate::models::parts::{
     audio_encoder, autoregressive, decoder, depth, flow_matching, interleaved, language_model, pipeline, slot_rows,
-    vocoder, weights,
+    thinker_stage, vocoder, weights,
 };
 pub use crate::models::{load_model, worker_pool};
 pub use crate::scheduler::{Gauges, Scheduler, Tick, Times};
@@ -49,7 +50,7 @@ pub mod qwen2_5_omni {
     pub use crate::models::qwen2_5_omni::token2wav::config::Token2WavConfig;
     pub use crate::models::qwen2_5_omni::token2wav::{GUIDANCE, SAMPLE_RATE, Token2Wav};
     pub use crate::models::qwen2_5_omni::voices::load_speakers;
-    pub use crate::models::qwen2_5_omni::{Qwen25Omni, load};
+    pub use crate::models::qwen2_5_omni::{Qwen25Omni, assemble};
 }
 
 /// Internals of the Qwen3-Omni family.
@@ -57,7 +58,7 @@ pub mod qwen3_omni_moe {
     pub use crate::models::parts::vocoder::code2wav::{Code2Wav, Code2WavState};
     pub use crate::models::parts::vocoder::frame_stage::{FrameVocoderStage, MAX_FRAMES};
     pub use crate::models::qwen3_omni_moe::config::Config;
-    pub use crate::models::qwen3_omni_moe::{Qwen3Omni, load};
+    pub use crate::models::qwen3_omni_moe::{Qwen3Omni, assemble};
 }
 
 /// Internals of the Qwen3-TTS family.
@@ -72,5 +73,5 @@ pub mod qwen3_tts {
     pub use crate::models::qwen3_tts::config::{Config, GenerationConfig};
     pub use crate::models::qwen3_tts::talker::LEAST_FRAMES;
     pub use crate::models::qwen3_tts::voices::VoiceList;
-    pub use crate::models::qwen3_tts::{Qwen3Tts, load};
+    pub use crate::models::qwen3_tts::{Qwen3Tts, assemble};
 }

@@ -20,6 +20,7 @@
 //! - [`measure`]: measures a turn on this machine, stage by stage
 //!
 //! Models:
+//! - [`cascade`]: models in a row that serve as one
 //! - `checkpoint`: checkpoints in published formats
 //! - `models`: model families, one folder each
 //! - `weight_policy`: formats of weights, keys and values
@@ -29,6 +30,7 @@
 
 mod audio;
 mod audio_input;
+pub mod cascade;
 mod checkpoint;
 mod config;
 mod deadline;

@@ -192,10 +192,11 @@ pub struct Model {
     pub audio: Option<AudioFrontEnd>,
     /// Template of the model's prompts.
     pub template: Box<dyn PromptTemplate>,
-    /// Stages in order, from the one that reads the prompt to the one that makes samples.
+    /// Stages in order, from the one that reads the prompt to the one that makes samples, or text if the model does not
+    /// speak.
     pub stages: Vec<Box<dyn Stage>>,
-    /// Geometry of the audio output.
-    pub codec: Codec,
+    /// Geometry of the audio output; `None` for a model that answers with text alone.
+    pub codec: Option<Codec>,
     /// Voices of the model; the scheduler takes them over.
     pub voices: Box<dyn Voices>,
     /// Slots that the stages were built for.
@@ -223,9 +224,9 @@ pub enum TopologyError {
         /// Kind of item that the stage before it gives.
         gets: EdgeKind,
     },
-    /// The last stage makes no samples.
-    #[error("the last stage gives {gives:?}, not samples")]
-    Silent {
+    /// The last stage makes neither samples, with a codec, nor text, without one.
+    #[error("the last stage gives {gives:?}: a model with a codec ends in samples, one without in text")]
+    LastStage {
         /// Kind of item that the last stage gives.
         gives: EdgeKind,
     },
@@ -265,13 +266,14 @@ impl Model {
             }
             gets = stage.output_kind();
         }
-        match gets {
-            EdgeKind::Prompt => Err(TopologyError::Empty),
-            EdgeKind::Samples if self.events_per_tick() * MAX_RESPONSES > EVENT_QUEUE => {
-                Err(TopologyError::TooManyEvents { events: self.events_per_tick() })
+        match (gets, self.codec) {
+            (EdgeKind::Prompt, _) => Err(TopologyError::Empty),
+            (EdgeKind::Samples, Some(_)) | (EdgeKind::Text, None) => {
+                let events = self.events_per_tick();
+                let fit = events * MAX_RESPONSES <= EVENT_QUEUE;
+                if fit { Ok(()) } else { Err(TopologyError::TooManyEvents { events }) }
             }
-            EdgeKind::Samples => Ok(()),
-            gives => Err(TopologyError::Silent { gives }),
+            (gives, _) => Err(TopologyError::LastStage { gives }),
         }
     }
 }

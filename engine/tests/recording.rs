@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use repartee_engine::internals::qwen3_omni_moe::load;
+use repartee_engine::internals::qwen3_omni_moe::assemble;
 use repartee_engine::internals::{Checkpoint, Device, FamilyVariant};
 use repartee_engine::{EngineConfig, Source};
 use repartee_engine_api::{Command, Respond, Role, SessionHandle};
@@ -40,7 +40,7 @@ fn checkpoints() -> Vec<(&'static str, TempDir)> {
 fn engine<O: Device>(ops: O, checkpoint: &Path) -> Driven {
     let config = EngineConfig { sessions: CALLERS, session_tokens: 512, threads: Some(1), ..EngineConfig::default() };
     let checkpoint = Checkpoint::open(Source::Folder(checkpoint.to_owned())).unwrap();
-    drive(load(ops, &checkpoint, FamilyVariant("omni"), &config).unwrap(), &config)
+    drive(assemble(ops, &checkpoint, FamilyVariant("omni"), &config).unwrap().build(&config).unwrap(), &config)
 }
 
 /// Two turns of callers who speak and one of callers who write, who begin `pace` ticks after each other: prompts are

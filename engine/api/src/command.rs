@@ -43,6 +43,10 @@ pub enum Command {
     SetTools(Vec<Tool>),
     /// Requests a response to the history as it stands. It becomes the assistant item [`Respond::item`].
     Respond(Respond),
+    /// Writes down an audio item of the history, in the background. The transcript so far comes as [`Event::InputText`],
+    /// its end as [`Event::SegmentFinished`]. Refused by models that do not transcribe
+    /// ([`SessionError::NoTranscription`]).
+    Transcribe(Transcribe),
     /// Begins a response as if the turn ended here: the open audio stands as the user item `item`. Its events come at
     /// once; the caller withholds them until it submits [`Command::CommitSpeculation`]. Audio appended meanwhile is
     /// kept: after a commit it opens the next audio item, after [`Command::AbortSpeculation`] it continues this one.
@@ -66,7 +70,7 @@ pub enum Command {
         /// Id of the response.
         response: ResponseId,
     },
-    /// Cancels a pending or active response. Its text so far stays in the history, and the session reports
+    /// Cancels a pending or active response, or a transcript. Its text so far stays in the history, and the session reports
     /// [`Event::SegmentFinished`] with [`FinishReason::Cancelled`]. Unknown and finished responses are ignored.
     Cancel {
         /// Id of the response.
@@ -211,6 +215,19 @@ pub struct Respond {
     pub sampling: Option<Sampling>,
     /// Seed of random numbers, which are a function of (seed, response, step, codebook).
     pub seed: u64,
+}
+
+/// The parameters of one transcript.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Transcribe {
+    /// Id of the transcript, among those of responses.
+    pub response: ResponseId,
+    /// The audio item.
+    pub item: ItemId,
+    /// Language of the audio; `None` if unknown.
+    pub language: Option<String>,
+    /// Further hints, such as the spelling of names; empty for none.
+    pub prompt: String,
 }
 
 impl Command {

@@ -80,6 +80,12 @@ pub enum SessionError {
     /// The model takes no audio.
     #[error("this model takes no audio: send text")]
     NoAudioInput,
+    /// The model does not speak.
+    #[error("this model does not speak: ask for a text response")]
+    NoAudioOutput,
+    /// The model writes no transcripts.
+    #[error("this model does not transcribe audio")]
+    NoTranscription,
     /// The model's template has no tools.
     #[error("this model cannot call tools")]
     NoTools,

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 #[cfg(doc)]
 use super::{Command, ModelInfo};
-use super::{ResponseId, SessionError};
+use super::{ItemId, ResponseId, SessionError};
 
 /// An event of a session. The events of one response come in order, and none is ever dropped.
 #[derive(Debug, Clone, PartialEq)]
@@ -15,6 +15,17 @@ pub enum Event {
         response: ResponseId,
         /// Next piece of the text.
         text: String,
+    },
+    /// The transcript so far of an audio item of the caller ([`Command::Transcribe`]).
+    InputText {
+        /// Id of the transcript.
+        response: ResponseId,
+        /// The audio item.
+        item: ItemId,
+        /// All of the text so far; never ends within a character.
+        text: String,
+        /// Length in bytes of the part of `text` that later events repeat unchanged. It never shrinks.
+        stable: usize,
     },
     /// The samples of one codec frame of a response, in -1..1 at [`ModelInfo::output_rate`].
     Audio {
@@ -71,6 +82,7 @@ impl Event {
     pub fn response(&self) -> Option<ResponseId> {
         match self {
             Self::Text { response, .. }
+            | Self::InputText { response, .. }
             | Self::Audio { response, .. }
             | Self::ToolCall { response, .. }
             | Self::ToolArguments { response, .. }
@@ -84,6 +96,7 @@ impl Event {
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Text { .. } => "text",
+            Self::InputText { .. } => "input_text",
             Self::Audio { .. } => "audio",
             Self::ToolCall { .. } => "tool_call",
             Self::ToolArguments { .. } => "tool_arguments",

@@ -22,6 +22,7 @@ pub mod work;
 
 pub use command::{
     Command, InsertAt, ItemId, MessageContent, Respond, ResponseId, ResponseInput, Role, Sampling, SlicePolicy, Tool,
+    Transcribe,
 };
 pub use error::{EnrolError, OpenError, SessionError, SubmitError};
 pub use event::{EngineUsage, Event, FinishReason, LatencyStamps};

@@ -17,14 +17,16 @@ pub struct ModelInfo {
     pub default_voice: String,
     /// Sampling rate of [`Command::Append`], in Hz.
     pub input_rate: u32,
-    /// Sampling rate of [`Event::Audio`], in Hz.
+    /// Sampling rate of [`Event::Audio`], in Hz; nominal without audio output.
     pub output_rate: u32,
-    /// Duration of one codec frame.
+    /// Duration of one codec frame; nominal without audio output.
     pub frame: Duration,
     /// Upper bound of a prompt's and its response's tokens together.
     pub context_tokens: u32,
     /// True if the model takes audio; otherwise audio is refused ([`SessionError::NoAudioInput`]).
     pub audio_input: bool,
+    /// True if the model speaks; otherwise spoken responses are refused ([`SessionError::NoAudioOutput`]).
+    pub audio_output: bool,
     /// True if the model can call tools.
     pub tools: bool,
     /// True if the model transcribes its input audio on request.

@@ -63,7 +63,8 @@ pub fn measure_concurrent(
     let loading = begun.elapsed();
     let meter = Meter::time_only();
     meter.attach(&mut model);
-    let rates = (model.audio.as_ref().map_or(0, |ears| ears.front_end.rate()), model.codec.sample_rate);
+    let output_rate = model.codec.ok_or(MeasureError::TextOnly)?.sample_rate;
+    let rates = (model.audio.as_ref().map_or(0, |ears| ears.front_end.rate()), output_rate);
     let mut bed = TestBed::new(model, &config, rates);
     bed.run(WARM_UP, &meter)?;
     let crowds = counts.iter().map(|&sessions| bed.run_concurrent(turn, sessions, &meter)).collect::<Result<_, _>>()?;

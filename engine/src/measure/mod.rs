@@ -44,7 +44,8 @@ pub fn measure(source: Source, config: &EngineConfig, turn: MeasuredTurn) -> Res
     // Without threads of its own the scheduler runs the stages one after another; their products still use all threads.
     model.pool = None;
     meter.attach(&mut model);
-    let rates = (model.audio.as_ref().map_or(0, |ears| ears.front_end.rate()), model.codec.sample_rate);
+    let output_rate = model.codec.ok_or(MeasureError::TextOnly)?.sample_rate;
+    let rates = (model.audio.as_ref().map_or(0, |ears| ears.front_end.rate()), output_rate);
     let turn = if rates.0 == 0 { MeasuredTurn { input: Duration::ZERO, ..turn } } else { turn };
     let alone = EngineConfig { threads: Some(1), ..config.clone() };
     let mut bed = TestBed::new(model, &alone, rates);

@@ -128,4 +128,7 @@ pub enum MeasureError {
     /// The model made no sound.
     #[error("the answer ended without sound: choose another seed")]
     Silent,
+    /// The model does not speak.
+    #[error("this model answers with text alone: only spoken turns are measured")]
+    TextOnly,
 }

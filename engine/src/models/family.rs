@@ -5,14 +5,14 @@ use repartee_kernels::cpu::Cpu;
 use super::load_error::LoadError;
 use crate::checkpoint::{CONFIG, Checkpoint, CheckpointError};
 use crate::config::EngineConfig;
-use crate::model::Model;
+use crate::models::parts::pipeline::Assembly;
 
 /// Variant of a family that a checkpoint is; each family has its own names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FamilyVariant(pub &'static str);
 
-/// Function that loads a claimed checkpoint onto a device.
-pub type LoadFn<D> = fn(D, &Checkpoint, FamilyVariant, &EngineConfig) -> Result<Model, LoadError>;
+/// Function that loads the parts of a claimed checkpoint onto a device.
+pub type AssembleFn<D> = fn(D, &Checkpoint, FamilyVariant, &EngineConfig) -> Result<Assembly<D>, LoadError>;
 
 /// A model family: its claim on checkpoints and its loaders.
 pub struct Family {
@@ -21,11 +21,11 @@ pub struct Family {
     /// Returns the variant if the checkpoint is of this family: by config.json's `architectures`, else by the files'
     /// contents.
     pub claims: fn(&Checkpoint) -> Option<FamilyVariant>,
-    /// Loads a claimed checkpoint on the CPU.
-    pub load_cpu: LoadFn<Cpu>,
-    /// Loads a claimed checkpoint on a CUDA device.
+    /// Loads the parts of a claimed checkpoint on the CPU.
+    pub assemble_cpu: AssembleFn<Cpu>,
+    /// Loads the parts of a claimed checkpoint on a CUDA device.
     #[cfg(feature = "cuda")]
-    pub load_cuda: LoadFn<repartee_kernels::cuda::Cuda>,
+    pub assemble_cuda: AssembleFn<repartee_kernels::cuda::Cuda>,
 }
 
 /// Claims a checkpoint by the first of config.json's `architectures`.
@@ -65,9 +65,9 @@ mod tests {
         Family {
             name,
             claims,
-            load_cpu: |_, _, _, _| Err(LoadError::Topology(TopologyError::Empty)),
+            assemble_cpu: |_, _, _, _| Err(LoadError::Topology(TopologyError::Empty)),
             #[cfg(feature = "cuda")]
-            load_cuda: |_, _, _, _| Err(LoadError::Topology(TopologyError::Empty)),
+            assemble_cuda: |_, _, _, _| Err(LoadError::Topology(TopologyError::Empty)),
         }
     }
 

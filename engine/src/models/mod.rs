@@ -49,7 +49,7 @@ pub fn load_model(checkpoint: &Checkpoint, config: &EngineConfig) -> Result<Mode
             }
             // Refuse a model that cannot fit before anything is loaded.
             cuda::check_memory(&device, config, checkpoint.weight_bytes())?;
-            validated((family.load_cuda)(device, checkpoint, variant, config)?, pool)
+            validated((family.assemble_cuda)(device, checkpoint, variant, config)?.build(config)?, pool)
         }
         #[cfg(not(feature = "cuda"))]
         Some(device) => match device {},
@@ -65,7 +65,7 @@ pub fn load_on(
     config: &EngineConfig,
 ) -> Result<Model, LoadError> {
     let (family, variant) = claimed(FAMILIES, checkpoint)?;
-    validated((family.load_cpu)(cpu, checkpoint, variant, config)?, pool)
+    validated((family.assemble_cpu)(cpu, checkpoint, variant, config)?.build(config)?, pool)
 }
 
 /// Sets the model's pool, checks its chain of stages and prepares them, e.g. captures graphs.

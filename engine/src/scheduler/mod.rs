@@ -69,6 +69,8 @@ pub type Times = Vec<(&'static str, Duration, u64)>;
 pub struct Scheduler {
     model: Model,
     timeouts: Timeouts,
+    /// True if the model transcribes audio.
+    transcribes: bool,
     /// Upper bound of events that one tick can send for one response.
     events_per_tick: usize,
     voices: Arc<VoiceRegistry>,
@@ -140,6 +142,7 @@ impl Scheduler {
         let voices = Arc::new(VoiceRegistry::new(std::mem::replace(&mut model.voices, Box::new(Vec::new()))));
         Self {
             timeouts: config.timeouts,
+            transcribes: config.transcribes && model.audio.is_some(),
             events_per_tick: model.events_per_tick(),
             voice_names: voices.names(),
             voices,
@@ -345,6 +348,8 @@ impl Scheduler {
             front_end: self.model.audio.as_ref().map(|ears| ears.front_end.as_ref()),
             voices: &self.voice_names,
             template: self.model.template.as_ref(),
+            audio_output: self.model.codec.is_some(),
+            transcribes: self.transcribes,
             stages: &self.model.stages,
             free_slots: &mut self.free_out_of_band,
             texts: &self.texts,

@@ -128,7 +128,9 @@ impl Scheduler {
         // Only the last stage's task locks it, but any thread may run that task.
         let sessions = Mutex::new(sessions);
         let sent = |at: usize, out: &mut Outbox| {
-            if at == last {
+            if at == last
+                && let Some(codec) = &*codec
+            {
                 let mut sessions = sessions.lock().unwrap_or_else(PoisonError::into_inner);
                 send_samples(&mut sessions, out_of_band, codec, clock(), out);
             }

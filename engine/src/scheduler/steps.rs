@@ -253,12 +253,15 @@ impl Scheduler {
         let Some(session) = self.sessions.get_mut(&owner) else { return };
         session.note_progress(slot, now);
         match &item {
-            StageItem::Token(id) | StageItem::Row { id, .. } => match session.token(slot, *id, began, now) {
-                SpeechDecision::Yes => {}
-                // Later stages would wait for text while the call is generated.
-                SpeechDecision::Pauses => return self.pass(index, slot, StageItem::TextPause),
-                SpeechDecision::No => return,
-            },
+            // Later tokens are the text of the first stage in another model's vocabulary.
+            StageItem::Token(id) | StageItem::Row { id, .. } if index == 0 => {
+                match session.token(slot, *id, began, now) {
+                    SpeechDecision::Yes => {}
+                    // Later stages would wait for text while the call is generated.
+                    SpeechDecision::Pauses => return self.pass(index, slot, StageItem::TextPause),
+                    SpeechDecision::No => return,
+                }
+            }
             StageItem::Codes(codes) => session.frame(slot, codes, self.model.template.as_ref(), now),
             StageItem::Fail(error) => {
                 let error = error.clone();
@@ -270,7 +273,11 @@ impl Scheduler {
             return self.pass(index, slot, item);
         }
         match item {
-            StageItem::Samples(samples) => session.samples(slot, samples, &self.model.codec, now),
+            StageItem::Samples(samples) => {
+                if let Some(codec) = &self.model.codec {
+                    session.samples(slot, samples, codec, now);
+                }
+            }
             StageItem::End(StageEnd::Stop) => self.finish(slot, FinishReason::Stop),
             StageItem::End(StageEnd::Length) => self.finish(slot, FinishReason::Length),
             StageItem::Abort => self.finish(slot, FinishReason::Cancelled),

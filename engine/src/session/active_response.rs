@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use repartee_engine_api::{EngineUsage, Respond};
 
 use super::ModelContext;
+use super::input_transcript::InputTranscript;
 use super::pending_response::PendingResponse;
 use super::streamed_text::StreamedText;
 use super::tool_calls::ToolCallReader;
@@ -18,6 +19,8 @@ use crate::text::TextStream;
 pub struct ActiveResponse {
     /// Request of the caller.
     pub request: Respond,
+    /// Transcript that it writes; `None` for a response.
+    pub(super) transcript: Option<InputTranscript>,
     /// Parameters that the stages got with the prompt.
     pub(super) params: ResponseParams,
     /// Text that streams in, if the response takes any.
@@ -73,6 +76,7 @@ impl ActiveResponse {
         let waited = encoder.filter(|times| times.ended > pending.accepted);
         Self {
             request: pending.request,
+            transcript: pending.transcript_of.map(InputTranscript::new),
             streamed: pending.streamed,
             params,
             prompt,

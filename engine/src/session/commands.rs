@@ -56,6 +56,7 @@ impl Session {
 fn names(command: &Command, response: ResponseId) -> bool {
     match command {
         Command::Respond(request) | Command::BeginSpeculation { respond: request, .. } => request.response == response,
+        Command::Transcribe(request) => request.response == response,
         Command::CommitSpeculation { response: named } | Command::AbortSpeculation { response: named } => {
             *named == response
         }

@@ -19,6 +19,10 @@ pub struct ModelContext<'a> {
     pub voices: &'a [String],
     /// Template of the model's prompts.
     pub template: &'a dyn PromptTemplate,
+    /// True if the model speaks.
+    pub audio_output: bool,
+    /// True if the model transcribes audio.
+    pub transcribes: bool,
     /// Stages of the model.
     pub stages: &'a [Box<dyn Stage>],
     /// Free slots for out-of-band responses.

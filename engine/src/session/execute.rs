@@ -53,6 +53,7 @@ impl Session {
                 (self.tools, self.system, self.changed) = (tools, system, true);
             }
             Command::Respond(request) => self.respond(request, model)?,
+            Command::Transcribe(request) => self.transcribe(request, model)?,
             Command::BeginSpeculation { item, respond } => self.begin_speculation(item, respond, model)?,
             Command::CommitSpeculation { response } => self.commit_speculation(response, model)?,
             Command::AbortSpeculation { response } => {
@@ -95,6 +96,7 @@ impl Session {
 fn about(command: &Command) -> Option<ResponseId> {
     match command {
         Command::Respond(request) | Command::BeginSpeculation { respond: request, .. } => Some(request.response),
+        Command::Transcribe(request) => Some(request.response),
         _ => None,
     }
 }
@@ -107,6 +109,7 @@ fn requests_more(command: &Command) -> bool {
             | Command::Commit { .. }
             | Command::Insert { .. }
             | Command::Respond(_)
+            | Command::Transcribe(_)
             | Command::BeginSpeculation { .. }
             | Command::SetSlicePolicy(_)
     )

@@ -6,6 +6,7 @@ use repartee_engine_api::{Command, MessageContent, Respond, ResponseInput, Sessi
 use super::context::text_error;
 use super::messages::{content_text, system_text};
 use super::text_intake::{EncodedTexts, TextIntake};
+use super::transcribe::instruction;
 use super::{ModelContext, Session};
 use crate::text::{MAX_STRETCH, TextError};
 
@@ -103,6 +104,7 @@ impl Session {
                 });
                 overrides(request).flatten().into_iter().chain(own).collect()
             }
+            Command::Transcribe(request) => vec![instruction(request)],
             Command::SetSlicePolicy(SlicePolicy::EachSlice { respond, .. }) => {
                 overrides(respond).flatten().into_iter().collect()
             }

@@ -7,6 +7,7 @@
 //! - [`pending_response`], [`active_response`], [`out_of_band`]: responses, requested or being generated
 //! - [`streamed_text`]: text that streams into a response
 //! - [`tool_calls`]: tool calls within generated text
+//! - [`input_transcript`]: a transcript being written
 //! - [`slices`]: input audio cut into slices
 //! - [`text_intake`]: tokenisation of a command's texts in pieces
 //! - [`real_time`]: rate limit of input audio
@@ -22,6 +23,7 @@
 //! - [`items`]: items that the caller inserts, deletes and truncates
 //! - [`respond`]: requests of responses
 //! - [`text_stream`]: text that streams in
+//! - [`transcribe`]: transcripts of the caller's audio
 //! - [`slice_policy`]: responses to each slice
 //! - [`speculation`]: a response begun before the turn has surely ended
 //! - [`prompt`]: prompts and the eviction of the oldest items
@@ -33,6 +35,7 @@ mod context;
 mod execute;
 mod history;
 mod input_audio;
+mod input_transcript;
 pub mod intake;
 mod items;
 pub mod limits;
@@ -51,6 +54,7 @@ mod streamed_text;
 mod text_intake;
 mod text_stream;
 mod tool_calls;
+mod transcribe;
 
 pub use context::ModelContext;
 pub use state::{Queues, Session};

@@ -12,6 +12,8 @@ pub struct PendingResponse {
     pub(super) request: Respond,
     /// The system message as it was at the request.
     pub(super) system: Option<Vec<u32>>,
+    /// Audio item of the caller that it writes down; `None` for a response.
+    pub(super) transcript_of: Option<ItemId>,
     /// Input in place of the history.
     pub(super) input: Option<Vec<InputPart>>,
     /// Text that streams in, if the response takes any.

@@ -23,7 +23,17 @@ const RESERVED_SLOTS: usize = 1;
 
 impl Session {
     /// Requests a response. An in-band one gets its item in the history at once, so that later items follow it.
-    pub(super) fn respond(&mut self, mut request: Respond, model: &mut ModelContext<'_>) -> Result<(), SessionError> {
+    pub(super) fn respond(&mut self, request: Respond, model: &mut ModelContext<'_>) -> Result<(), SessionError> {
+        self.request(request, None, model)
+    }
+
+    /// Requests a response, or with `transcript_of` the transcript of this item.
+    pub(super) fn request(
+        &mut self,
+        mut request: Respond,
+        transcript_of: Option<ItemId>,
+        model: &mut ModelContext<'_>,
+    ) -> Result<(), SessionError> {
         if let Some(voice) = request.voice.as_ref().filter(|voice| !model.voices.contains(voice)) {
             return Err(SessionError::UnknownVoice { voice: voice.clone(), known: model.voices.join(", ") });
         }
@@ -31,7 +41,10 @@ impl Session {
             let allowed = "an id that no unfinished response has";
             return Err(SessionError::bad("response", request.response, allowed));
         }
-        if request.streamed && model.template.streamed(&[]).is_none() {
+        if request.audio && !model.audio_output {
+            return Err(SessionError::NoAudioOutput);
+        }
+        if request.streamed && (!model.audio_output || model.template.streamed(&[]).is_none()) {
             return Err(SessionError::bad("streamed", true, "false: this model takes no text that streams in"));
         }
         if self.pending_responses.len() >= MAX_WAITING {
@@ -69,7 +82,7 @@ impl Session {
             }
         };
         let streamed = request.streamed.then(|| StreamedText::new(model.tokenizer, model.now));
-        let pending = PendingResponse { request, system, input, streamed, accepted: model.now };
+        let pending = PendingResponse { request, transcript_of, system, input, streamed, accepted: model.now };
         self.changed = true;
         if !out_of_band {
             self.pending_responses.push_back(pending);

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use repartee_engine_api::{EngineUsage, Event, FinishReason, LatencyStamps, ResponseId, SessionError};
 
 use super::active_response::{ActiveResponse, EventCounts};
+use super::input_transcript::InputTranscript;
 use super::tool_calls::{TokenKind, ToolCallReader};
 use super::{ModelContext, Session};
 use crate::config::Timeouts;
@@ -148,6 +149,7 @@ impl Session {
         for event in events {
             let Some(active) = self.active_on(slot) else { return };
             if ActiveResponse::is_new(&mut active.produced.texts, &mut active.sent.texts) {
+                let event = InputTranscript::event(&mut active.transcript, event);
                 self.emit(event);
             }
         }
@@ -211,11 +213,11 @@ impl Session {
         } else {
             self.remove_out_of_band(slot)?
         };
-        let ActiveResponse { request, text, mut calls, usage, .. } = active;
+        let ActiveResponse { request, text, mut calls, usage, mut transcript, .. } = active;
         let mut events = calls.read(request.response, calls.mode(), text.finish());
         events.extend(calls.finish(request.response));
         for event in events {
-            self.emit(event);
+            self.emit(InputTranscript::event(&mut transcript, event));
         }
         // A response without text leaves no item.
         if !request.out_of_band && self.history.get(request.item).is_some_and(Message::is_empty) {

@@ -28,6 +28,9 @@ impl Session {
                 if respond.out_of_band || respond.input.is_some() || respond.streamed {
                     return Err(SessionError::bad("respond.input", "set", "unset: each slice is its response's input"));
                 }
+                if respond.audio && !model.audio_output {
+                    return Err(SessionError::NoAudioOutput);
+                }
                 Some(Slices::new(samples, *respond))
             }
         };

@@ -159,6 +159,12 @@ impl Response {
                 assert_eq!(response, number);
                 self.text += &text;
             }
+            Event::InputText { response, text, stable, .. } => {
+                assert_eq!(response, number);
+                assert_eq!(text.get(..self.text.len()), Some(&*self.text), "text that was stable stays");
+                assert!(self.text.len() <= stable && stable <= text.len(), "{stable} bytes of {text:?}");
+                self.text = text[..stable].to_owned();
+            }
             Event::Audio { response, samples, .. } => {
                 assert_eq!(response, number);
                 self.samples.extend(samples);

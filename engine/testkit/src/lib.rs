@@ -9,6 +9,7 @@
 //! - [`other_family`]: a synthetic family built on the real parts
 //! - [`speech`]: fixtures of Qwen3-TTS, and edited copies of their checkpoints
 //! - [`spelling`]: a family of one stage that speaks its prompt in reverse
+//! - [`text_family`]: a family that answers with text alone
 //! - [`toy_family`]: the family that docs/families.md walks through
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
@@ -20,6 +21,7 @@ pub mod generic;
 pub mod other_family;
 pub mod speech;
 pub mod spelling;
+pub mod text_family;
 pub mod toy_family;
 
 use std::path::{Path, PathBuf};

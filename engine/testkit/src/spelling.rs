@@ -164,7 +164,7 @@ pub fn engine(slots: usize, config: &EngineConfig) -> (Driven, Arc<Broken>, Arc<
         }),
         template: Box::new(LastText(poison, marks)),
         stages: vec![Box::new(stage)],
-        codec: Codec { sample_rate: RATE, frame_samples: (FRAME.as_millis() as u32 * RATE / 1000, 1) },
+        codec: Some(Codec { sample_rate: RATE, frame_samples: (FRAME.as_millis() as u32 * RATE / 1000, 1) }),
         voices: Box::new(vec!["only".to_owned()]),
         slots: SlotCounts { sessions: slots, out_of_band: 0, context: 1000 },
         max_tokens: 1000,

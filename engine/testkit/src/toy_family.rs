@@ -6,7 +6,7 @@ use std::sync::Arc;
 use repartee_engine::internals::decoder::{Decoder, DecoderShape, FeedForward};
 use repartee_engine::internals::depth::model::{DepthCodebook, DepthModel, HiddenInput};
 use repartee_engine::internals::interleaved::{InterleavedPart, InterleavingScript, PositionKind, SampledPosition};
-use repartee_engine::internals::language_model::{HandedRow, LanguageModel, LanguageModelShape};
+use repartee_engine::internals::language_model::{LanguageModel, LanguageModelShape};
 use repartee_engine::internals::pipeline::{ModelFrame, Pipeline};
 use repartee_engine::internals::vocoder::frame_stage::FrameVocoderPart;
 use repartee_engine::internals::vocoder::spectral::SpectralVocoder;
@@ -100,7 +100,7 @@ pub fn load<O: Device>(ops: &O, checkpoint: &Checkpoint, settings: &EngineConfig
     let tokenizer = Tokenizer::load(checkpoint, TEXT_IDS)?;
     let attention = AttentionShape { heads: 2, kv_heads: 1, head_dim: 16, window: None, chunk: None };
     let decoder = DecoderShape::plain(WIDTH, 2, attention);
-    let shape = LanguageModelShape { vocabulary: TEXT_IDS + 2, tied: true, decoder, handed: HandedRow::Entering(0) };
+    let shape = LanguageModelShape { vocabulary: TEXT_IDS + 2, tied: true, decoder, handed: None };
     let feed_forward = |_| FeedForward::Dense(2 * WIDTH);
     // Each code is drawn after the one before it.
     let codebook = |delay: usize| -> Result<_, LoadError> {
@@ -135,12 +135,13 @@ pub fn load<O: Device>(ops: &O, checkpoint: &Checkpoint, settings: &EngineConfig
     };
     let inverse = InverseStft::new(hann(4 * HOP), HOP, (4 * HOP - HOP) / 2);
     let vocoder = SpectralVocoder::load(&w.at("vocoder"), (CODEBOOKS, ENTRIES), WIDTH, (SPECTRA, inverse))?;
-    let pipeline = Pipeline::new(ops, settings).stage(model).stage(FrameVocoderPart::new(vocoder, CODEC.frame()));
-    pipeline.build(ModelFrame {
+    let pipeline = Pipeline::new(ops).stage(model).stage(FrameVocoderPart::new(vocoder, CODEC.frame()));
+    let frame = ModelFrame {
         tokenizer,
         template: Box::new(Template),
         voices: Box::new(vec!["own".to_owned()]),
-        codec: CODEC,
+        codec: Some(CODEC),
         max_tokens: Some(24),
-    })
+    };
+    pipeline.with(frame).build(settings)
 }

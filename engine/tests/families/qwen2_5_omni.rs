@@ -106,6 +106,7 @@ fn thinker(ops: &Cpu, model: &Qwen25Omni<Cpu>, expected: &Expected, turn: usize,
         let batch = batch(ops, position, rows);
         position += rows;
         let (out, rows_handed) = thinker.forward(ops, x, &ids, &mut cache, &batch);
+        let rows_handed = rows_handed.unwrap();
         handed.extend(ops.read(&rows_handed));
         let row = thinker.logits(ops, &out, &index(ops, &[rows as u32 - 1]));
         logits.extend(ops.read(&row));

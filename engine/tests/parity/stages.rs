@@ -126,6 +126,7 @@ fn thinker(
         let batch = batch(ops, position, rows);
         position += rows;
         let (out, tapped) = model.thinker.forward(ops, x, &ids, &mut cache, &batch);
+        let tapped = tapped.unwrap();
         hidden.extend(ops.read(&tapped));
         let row = model.thinker.logits(ops, &out, &index(ops, &[rows as u32 - 1]));
         logits.extend(ops.read(&row));

@@ -193,7 +193,7 @@ fn model(slots: usize, at: Poison) -> (Tokenizer, Model) {
             Box::new(Spelling { prompts: vec![Vec::new(); slots], left: vec![None; slots], poison, at }),
             Box::new(Beeping { queues: vec![VecDeque::new(); slots], ends: vec![None; slots], poison, at }),
         ],
-        codec: Codec { sample_rate: 8000, frame_samples: (56, 1) },
+        codec: Some(Codec { sample_rate: 8000, frame_samples: (56, 1) }),
         voices: Box::new(vec!["only".to_owned()]),
         slots: SlotCounts { sessions: slots, out_of_band: 0, context: 1000 },
         max_tokens: 1000,

@@ -1,4 +1,5 @@
-//! Properties of every family: Qwen3-Omni, Qwen2.5-Omni, Qwen3-TTS, both forms of a synthetic family, and a toy family.
+//! Properties of every family: Qwen3-Omni, Qwen2.5-Omni, Qwen3-TTS, both forms of a synthetic family, a family that
+//! answers with text alone, a cascade of it and a voice, and a toy family.
 
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
@@ -7,6 +8,7 @@ use repartee_engine_testkit::generic::subjects::{Omni, Omni25, Other, OtherEncod
 use repartee_engine_testkit::generic::toy::Toy;
 use repartee_engine_testkit::generic::{aborts, conversations, interleavings, rewinds};
 use repartee_engine_testkit::other_family::Form;
+use repartee_engine_testkit::text_family::{Cascade, TextOnly};
 
 /// Generic tests of one family.
 macro_rules! suite {
@@ -93,6 +95,8 @@ suite!(qwen3_tts_cloned, Tts { cloned: true, ..Tts::default() }, 4);
 suite!(qwen3_tts_replayed, Tts { streamed: true, replayed: true, ..Tts::default() }, 4);
 suite!(audio_input, Other(Form::Hearing), 12);
 suite!(given_text, Other(Form::GivenText), 12);
+suite!(text_only, TextOnly, 12);
+suite!(cascade, Cascade, 8);
 suite!(toy, Toy, 12);
 
 /// Properties that depend on the audio encoder.

@@ -4,8 +4,8 @@
 
 use repartee_engine::EngineConfig;
 use repartee_engine_api::{
-    Command, Event, FinishReason, InsertAt, MessageContent, Respond, ResponseInput, Role, SessionError, SessionHandle,
-    SlicePolicy,
+    Command, Event, FinishReason, InsertAt, MessageContent, Respond, ResponseInput, Role, Sampling, SessionError,
+    SessionHandle, SlicePolicy, Transcribe,
 };
 
 use repartee_engine_testkit::driven::{Driven, Response, serve, submit};
@@ -235,6 +235,60 @@ fn too_many_out_of_band_responses_are_refused() {
     };
     assert_eq!(refusals(&sessions[0]), [SessionError::TooManyResponses { limit: 2 }]);
     assert_eq!(refusals(&sessions[1]), [SessionError::OutOfMemory]);
+}
+
+/// Asks for the transcript of an item.
+fn transcribe(response: u64, item: u64) -> Command {
+    let (language, prompt) = (Some("en".to_owned()), "Names: Ada.".to_owned());
+    Command::Transcribe(Transcribe { response, item, language, prompt })
+}
+
+#[test]
+fn transcripts_equal_responses_to_their_instruction() {
+    let mut bed = bed_of(EngineConfig { transcribes: true, ..config() });
+    let session = bed.after_a_turn();
+    submit(&session, transcribe(7, 0));
+    let transcript = bed.engine.listen(&session, 7).unwrap();
+    assert!(!transcript.text.is_empty() && transcript.samples.is_empty(), "{transcript:?}");
+    let text = "Write down what is said in this recording, word for word, and nothing else. The language is en. \
+        Names: Ada.";
+    let content = MessageContent::Text { role: Role::User, text: text.to_owned() };
+    let request = Respond {
+        audio: false,
+        input: Some(vec![ResponseInput::Item(0), ResponseInput::Content(content)]),
+        out_of_band: true,
+        instructions: Some(String::new()),
+        max_tokens: Some(1_024),
+        sampling: Some(Sampling::GREEDY),
+        ..Respond::new(8, 8)
+    };
+    assert_same(&bed.engine.respond(&session, request).unwrap(), &transcript);
+}
+
+#[test]
+fn transcripts_need_audio_and_a_model_that_writes() {
+    let error = |bed: &mut Bed, session: &SessionHandle, item| {
+        bed.engine.send(session, transcribe(9, item));
+        match session.try_next_event() {
+            Some(Event::Failed { response: Some(9), error }) => error,
+            other => panic!("{other:?}"),
+        }
+    };
+    let mut bed = bed_of(EngineConfig { transcribes: true, ..config() });
+    let session = bed.after_a_turn();
+    assert_eq!(error(&mut bed, &session, 5), SessionError::UnknownItem(5));
+    submit(&session, Command::text(6, Role::User, "words"));
+    assert!(matches!(error(&mut bed, &session, 6), SessionError::BadValue { field: "item", .. }));
+    submit(&session, transcribe(9, 0));
+    bed.engine.send(&session, Command::Cancel { response: 9 });
+    let ends: Vec<_> = std::iter::from_fn(|| session.try_next_event()).collect();
+    assert!(
+        matches!(ends.last(), Some(Event::SegmentFinished { response: 9, reason: FinishReason::Cancelled, .. })),
+        "{ends:?}"
+    );
+    let mut bed = bed_of(config());
+    let session = bed.after_a_turn();
+    assert_eq!(error(&mut bed, &session, 0), SessionError::NoTranscription);
 }
 
 #[test]

@@ -13,4 +13,5 @@ mod panics;
 mod preamble;
 mod session;
 mod soak;
+mod text_only;
 mod waits;

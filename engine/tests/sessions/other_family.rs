@@ -214,9 +214,9 @@ fn spoken(config: &EngineConfig) -> Response {
 #[test]
 fn frames_have_the_codec_s_duration() {
     let response = spoken(&config());
-    let model = model(Form::Hearing, &config());
-    assert_eq!(model.codec.frame(), Duration::from_millis(40));
-    assert_eq!(model.codec.duration(SAMPLES * FRAMES as usize), Duration::from_secs(1));
+    let codec = model(Form::Hearing, &config()).codec.unwrap();
+    assert_eq!(codec.frame(), Duration::from_millis(40));
+    assert_eq!(codec.duration(SAMPLES * FRAMES as usize), Duration::from_secs(1));
     assert_eq!(response.samples.len(), response.usage.output_audio_frames as usize * SAMPLES);
     assert_eq!(SAMPLES as u32 * FRAMES, RATE);
 }

@@ -252,7 +252,7 @@ fn engine(slots: usize, config: &EngineConfig) -> Driven {
         audio: None,
         template: Box::new(Brackets(marks)),
         stages: vec![Box::new(Writing(vec![None; slots])), Box::new(Saying(vec![Vec::new(); slots]))],
-        codec: Codec { sample_rate: 8000, frame_samples: (1, 1) },
+        codec: Some(Codec { sample_rate: 8000, frame_samples: (1, 1) }),
         voices: Box::new(vec!["only".to_owned()]),
         slots: SlotCounts { sessions: slots, out_of_band: 0, context: 1000 },
         max_tokens: 1000,

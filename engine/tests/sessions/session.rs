@@ -55,7 +55,10 @@ fn listen(session: &SessionHandle, number: u64) -> Result<Response, SessionError
     let (mut text, mut samples, mut frames) = (String::new(), Vec::new(), 0);
     loop {
         match session.next_event_blocking().expect("the session goes on") {
-            other @ (Event::ToolCall { .. } | Event::ToolArguments { .. } | Event::Finished) => panic!("{other:?}"),
+            other @ (Event::InputText { .. }
+            | Event::ToolCall { .. }
+            | Event::ToolArguments { .. }
+            | Event::Finished) => panic!("{other:?}"),
             Event::Text { response, text: piece } => {
                 assert_eq!(response, number);
                 text += &piece;

@@ -181,8 +181,8 @@ fn apply_capabilities(config: &mut Session, model: &ModelInfo) {
         voice.clone_from(&model.default_voice);
     }
     // Both modalities together mean audio, which includes a transcript.
-    let spoken = config.output_modalities.is_empty() || config.output_modalities.contains(&Modality::Audio);
-    config.output_modalities = vec![if spoken { Modality::Audio } else { Modality::Text }];
+    let asked = config.output_modalities.is_empty() || config.output_modalities.contains(&Modality::Audio);
+    config.output_modalities = vec![if asked && model.audio_output { Modality::Audio } else { Modality::Text }];
     if let Some(TurnDetection::ServerVad(vad)) = &mut config.audio.input.turn_detection {
         vad.idle_timeout_ms = vad.idle_timeout_ms.map(|ms| ms.clamp(*IDLE_MS.start(), *IDLE_MS.end()));
         vad.prefix_padding_ms = vad.prefix_padding_ms.min(MAX_PREFIX_MS);

@@ -167,7 +167,7 @@ impl RealtimeSession {
         }
         // Both modalities together mean audio, which includes a transcript.
         let modality = match overrides.output_modalities.as_deref() {
-            Some(request) if request.contains(&Modality::Audio) => Modality::Audio,
+            Some(request) if request.contains(&Modality::Audio) && self.setup.model.audio_output => Modality::Audio,
             Some([_, ..]) => Modality::Text,
             _ => self.session_modality(),
         };

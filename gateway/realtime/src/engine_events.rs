@@ -28,7 +28,8 @@ impl RealtimeSession {
                 self.finish_response(response, reason, &count, None)
             }
             Event::Failed { response, error } => self.on_failed(response, &error),
-            Event::Finished => {}
+            // Transcripts were handled above.
+            Event::InputText { .. } | Event::Finished => {}
         }
     }
 

@@ -37,6 +37,7 @@ use super::transcriber::Transcriber;
 ///     frame: Duration::from_millis(80),
 ///     context_tokens: 4_096,
 ///     audio_input: true,
+///     audio_output: true,
 ///     tools: false,
 ///     transcribes: false,
 ///     given_text: false,

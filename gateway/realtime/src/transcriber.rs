@@ -19,12 +19,14 @@ pub(super) struct PendingTranscript {
 /// Transcript in progress.
 #[derive(Debug)]
 pub(super) struct ActiveTranscript {
-    /// Engine id of the response that writes it.
+    /// Engine id of the transcript.
     pub response: ResponseId,
     /// Turn of the transcript; `None` after the item was deleted.
     pub turn: Option<PendingTranscript>,
     /// Text so far.
     pub text: String,
+    /// Bytes of the text that the client got.
+    pub sent: usize,
 }
 
 /// Queue of transcripts: at most one in progress, others waiting.

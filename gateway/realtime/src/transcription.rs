@@ -2,10 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use repartee_engine_api::{
-    Command, EngineUsage, Event, FinishReason, ItemId, MessageContent, Respond, ResponseInput, Role, Sampling,
-    SessionError,
-};
+use repartee_engine_api::{Command, EngineUsage, Event, FinishReason, ItemId, SessionError, Transcribe};
 use repartee_protocol::item::{Item, ItemContent};
 use repartee_protocol::transcription::{
     TranscriptionCompleted, TranscriptionDelta, TranscriptionFailed, TranscriptionInputTokens, TranscriptionUsage,
@@ -15,12 +12,8 @@ use repartee_protocol::{ErrorBody, ErrorKind, ServerEvent};
 use super::transcriber::{ActiveTranscript, PendingTranscript};
 use super::{RealtimeSession, engine_error};
 
-/// Instruction to the model for a transcript.
-const INSTRUCTION: &str = "Write down what is said in this recording, word for word, and nothing else.";
 /// Maximum number of waiting turns.
 const MAX_WAITING: usize = 16;
-/// Maximum number of text tokens of a transcript: minutes of speech.
-const MAX_TOKENS: u32 = 1_024;
 /// Interval and number of retries while the engine has no free slot.
 const RETRY: Duration = Duration::from_secs(1);
 const TRIES: u32 = 30;
@@ -46,28 +39,15 @@ impl RealtimeSession {
             return;
         }
         let Some(turn) = self.transcriber.waiting.pop_front() else { return };
-        let (response, item) = (self.number(), self.number());
+        let response = self.number();
         let settings = self.config.audio.input.transcription.clone().unwrap_or_default();
-        let mut text = INSTRUCTION.to_owned();
-        if let Some(language) = settings.language {
-            text.push_str(&format!(" The language is {language}."));
-        }
-        if let Some(prompt) = settings.prompt {
-            text.push_str(&format!(" {prompt}"));
-        }
-        let instruction = MessageContent::Text { role: Role::User, text };
-        self.command(Command::Respond(Respond {
-            audio: false,
-            input: Some(vec![ResponseInput::Item(turn.item), ResponseInput::Content(instruction)]),
-            out_of_band: true,
-            background: true,
-            instructions: Some(String::new()),
-            tools: self.setup.model.tools.then(Vec::new),
-            max_tokens: Some(MAX_TOKENS),
-            sampling: Some(Sampling::GREEDY),
-            ..Respond::new(response, item)
+        self.command(Command::Transcribe(Transcribe {
+            response,
+            item: turn.item,
+            language: settings.language,
+            prompt: settings.prompt.unwrap_or_default(),
         }));
-        self.transcriber.active = Some(ActiveTranscript { response, turn: Some(turn), text: String::new() });
+        self.transcriber.active = Some(ActiveTranscript { response, turn: Some(turn), text: String::new(), sent: 0 });
     }
 
     /// Retries the first waiting transcript if its time has come.
@@ -96,9 +76,14 @@ impl RealtimeSession {
             return Some(event);
         };
         match event {
-            Event::Text { text: delta, .. } => {
-                active.text.push_str(&delta);
-                if let Some(item_id) = active.turn.as_ref().map(|turn| turn.item_id.clone()) {
+            Event::InputText { text, stable, .. } => {
+                // Deltas are append-only, so they are of the text that stays.
+                let delta = text.get(active.sent..stable).unwrap_or_default().to_owned();
+                active.sent = active.sent.max(stable);
+                active.text = text;
+                if let Some(item_id) = active.turn.as_ref().map(|turn| turn.item_id.clone())
+                    && !delta.is_empty()
+                {
                     self.send(ServerEvent::TranscriptionDelta(TranscriptionDelta { item_id, content_index: 0, delta }));
                 }
             }
@@ -110,7 +95,11 @@ impl RealtimeSession {
                     return Some(Event::Failed { response: None, error });
                 }
             }
-            Event::Audio { .. } | Event::ToolCall { .. } | Event::ToolArguments { .. } | Event::Finished => {}
+            Event::Text { .. }
+            | Event::Audio { .. }
+            | Event::ToolCall { .. }
+            | Event::ToolArguments { .. }
+            | Event::Finished => {}
         }
         None
     }

@@ -79,7 +79,7 @@ impl AskReport {
 }
 
 /// Asks the engine the question in the wav file `question`, prints the transcript to `out` as it arrives, and writes
-/// the audio to the wav file `answer` (16 bits, mono). Dropping the future stops the answer and writes nothing.
+/// the audio to the wav file `answer` (16 bits, mono), unless the model answers with text alone. Dropping the future stops the answer and writes nothing.
 pub async fn ask(
     engine: &dyn SpeechEngine,
     question: &Path,
@@ -98,7 +98,7 @@ pub async fn ask(
     let asked = Instant::now();
     // Greedy, so that the same question gets the same answer.
     let sampling = Some(Sampling::GREEDY);
-    let respond = Respond { sampling, ..Respond::new(1, 2) };
+    let respond = Respond { sampling, audio: info.audio_output, ..Respond::new(1, 2) };
     session.submit_async(Command::Respond(respond)).await?;
 
     let (mut transcript, mut samples, mut first_sound) = (String::new(), Vec::new(), None);
@@ -115,14 +115,16 @@ pub async fn ask(
             }
             Event::SegmentFinished { .. } => break,
             Event::Failed { error, .. } => return Err(error.into()),
-            Event::ToolCall { .. } | Event::ToolArguments { .. } | Event::Finished => {}
+            Event::InputText { .. } | Event::ToolCall { .. } | Event::ToolArguments { .. } | Event::Finished => {}
         }
     }
     writeln!(out)?;
     let took = asked.elapsed();
-    wav::encode(&samples, info.output_rate)
-        .and_then(|bytes| Ok(std::fs::write(answer, bytes)?))
-        .map_err(|error| AskError::Write { path: answer.to_owned(), error })?;
+    if info.audio_output {
+        wav::encode(&samples, info.output_rate)
+            .and_then(|bytes| Ok(std::fs::write(answer, bytes)?))
+            .map_err(|error| AskError::Write { path: answer.to_owned(), error })?;
+    }
     let sound = Duration::from_secs_f64(samples.len() as f64 / f64::from(info.output_rate));
     Ok(AskReport { transcript, first_sound, took, sound })
 }

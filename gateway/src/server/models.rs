@@ -40,6 +40,8 @@ struct ModelCapabilities {
     context_tokens: u32,
     /// True for a model with audio input; others take text only.
     hears: bool,
+    /// True for a model with audio output; others answer with text only.
+    audio_output: bool,
     /// True if it can call functions.
     tools: bool,
     /// Supported values of `tool_choice`.
@@ -64,6 +66,7 @@ impl ModelCapabilities {
             frame_ms: u64::try_from(info.frame.as_millis()).unwrap_or(u64::MAX),
             context_tokens: info.context_tokens,
             hears: info.audio_input,
+            audio_output: info.audio_output,
             tools: info.tools,
             tool_choice: ["auto", "none"],
             transcription: info.transcribes,

@@ -41,7 +41,7 @@ impl Bed {
     pub fn new(folder: &Path, config: &EngineConfig) -> Result<Self> {
         let checkpoint = Checkpoint::open(Source::Folder(folder.to_owned()))?;
         let model = load_model(&checkpoint, config)?;
-        let output_rate = model.codec.sample_rate;
+        let output_rate = model.codec.map_or(0, |codec| codec.sample_rate);
         let (arrivals, arriving) = flume::bounded(model.slots.sessions);
         let gauges = Arc::new(Gauges::default());
         let scheduler = Scheduler::new(model, config, arriving, Arc::clone(&gauges));

@@ -25,8 +25,8 @@ pub struct LanguageModelShape {
     pub tied: bool,
     /// Shape of the layers.
     pub decoder: DecoderShape,
-    /// Row that a talker gets.
-    pub handed: HandedRow,
+    /// Row that a talker gets; `None` without a talker.
+    pub handed: Option<HandedRow>,
 }
 
 /// A language model; the reference calls it the thinker.
@@ -78,17 +78,25 @@ impl<O: Ops> LanguageModel<O> {
     }
 
     /// Runs all layers over the rows `x` of the tokens `ids`. Returns the rows before the last norm, and those for a
-    /// talker.
-    pub fn forward(&self, ops: &O, x: O::T, ids: &O::Index, cache: &mut [O::State], batch: &O::Batch) -> (O::T, O::T) {
-        let tap = match self.shape.handed {
+    /// talker, if there is one.
+    pub fn forward(
+        &self,
+        ops: &O,
+        x: O::T,
+        ids: &O::Index,
+        cache: &mut [O::State],
+        batch: &O::Batch,
+    ) -> (O::T, Option<O::T>) {
+        let tap = self.shape.handed.map(|handed| match handed {
             HandedRow::Entering(layer) => layer,
             HandedRow::LastAndEmbedding => self.shape.decoder.layers,
-        };
-        let (x, tapped) = self.model.forward(ops, x, cache, batch, Some(tap));
-        let tapped = tapped.expect("the tapped layer is one of the model's: its configuration was checked");
+        });
+        let (x, tapped) = self.model.forward(ops, x, cache, batch, tap);
         let handed = match self.shape.handed {
-            HandedRow::Entering(_) => tapped,
-            HandedRow::LastAndEmbedding => ops.add(tapped, &ops.embed_at(&self.embed_tokens, ids)),
+            Some(HandedRow::LastAndEmbedding) => {
+                tapped.map(|last| ops.add(last, &ops.embed_at(&self.embed_tokens, ids)))
+            }
+            Some(HandedRow::Entering(_)) | None => tapped,
         };
         (x, handed)
     }

@@ -1,11 +1,12 @@
 //! Assembly of a model: parts with loaded weights become stages once their memory says how many slots fit.
 //!
-//! A family names its parts in order, from the one that reads the prompt to the one that makes samples; [`Pipeline`]
-//! computes the context and the slots, and gives each stage a device with buffers of its own, because stages run in
-//! parallel.
+//! A family names its parts in order, from the one that reads the prompt to the one that makes samples or text
+//! ([`Pipeline`]); [`Assembly`] computes the context and the slots, and gives each stage a device with buffers of its
+//! own, because stages run in parallel.
 
 use super::memory::{SlotBytes, fit_slots};
 use super::slot_rows::SlotRows;
+use crate::cascade::later_stage::LaterStage;
 use crate::config::EngineConfig;
 use crate::device::Device;
 use crate::model::{AudioFrontEnd, Codec, Model, PromptTemplate, SlotCounts, Voices};
@@ -49,26 +50,26 @@ pub struct ModelFrame {
     pub template: Box<dyn PromptTemplate>,
     /// Voices of the model.
     pub voices: Box<dyn Voices>,
-    /// Geometry of the audio output.
-    pub codec: Codec,
+    /// Geometry of the audio output; `None` for a model that answers with text alone.
+    pub codec: Option<Codec>,
     /// Default upper bound of text tokens of a response; `None` for the context.
     pub max_tokens: Option<u32>,
 }
 
 /// Parts of a model, in the order of its stages.
-pub struct Pipeline<'a, O: Device> {
-    ops: &'a O,
-    settings: &'a EngineConfig,
+pub struct Pipeline<O: Device> {
+    ops: O,
     audio: Option<AudioFrontEnd>,
     /// Bytes of a position of encoded audio.
     audio_bytes: usize,
-    stages: Vec<Box<dyn StagePart<O>>>,
+    /// Stages that share a prompt's positions; more than one run of them if a later model reads another prompt.
+    runs: Vec<Vec<Box<dyn StagePart<O>>>>,
 }
 
-impl<'a, O: Device> Pipeline<'a, O> {
+impl<O: Device> Pipeline<O> {
     /// Creates a pipeline without parts.
-    pub fn new(ops: &'a O, settings: &'a EngineConfig) -> Self {
-        Self { ops, settings, audio: None, audio_bytes: 0, stages: Vec::new() }
+    pub fn new(ops: &O) -> Self {
+        Self { ops: ops.with_own_buffers(), audio: None, audio_bytes: 0, runs: vec![Vec::new()] }
     }
 
     /// Adds the audio input, which encodes to rows of `width` numbers.
@@ -82,30 +83,72 @@ impl<'a, O: Device> Pipeline<'a, O> {
     /// Appends a stage.
     #[must_use]
     pub fn stage(mut self, part: impl StagePart<O> + 'static) -> Self {
-        self.stages.push(Box::new(part));
+        if let Some(run) = self.runs.last_mut() {
+            run.push(Box::new(part));
+        }
         self
     }
 
+    /// Appends the stages of a pipeline that reads prompts of its own. The audio input stays this one's.
+    #[must_use]
+    pub fn then(mut self, other: Self) -> Self {
+        self.runs.extend(other.runs);
+        self
+    }
+
+    /// Completes the parts to a model without slots.
+    pub fn with(self, frame: ModelFrame) -> Assembly<O> {
+        Assembly { pipeline: self, frame }
+    }
+}
+
+/// A model with loaded weights, before its slots are known.
+pub struct Assembly<O: Device> {
+    /// Parts of the stages.
+    pub pipeline: Pipeline<O>,
+    /// Tokenizer, template, voices and rates.
+    pub frame: ModelFrame,
+}
+
+impl<O: Device> Assembly<O> {
     /// Builds the model.
     ///
     /// # Errors
     ///
     /// If a setting names no stage, or not even one slot fits into the memory.
-    pub fn build(self, frame: ModelFrame) -> Result<Model, LoadError> {
-        let names: Vec<_> = self.stages.iter().map(|part| (part.name(), part.settings())).collect();
-        self.settings.check_stages(&names)?;
-        let most = self.stages.iter().filter_map(|part| part.most_positions()).min();
-        let context = self.settings.session_tokens.min(most.unwrap_or(usize::MAX));
-        let parts = self.stages.iter().map(|part| part.slot_bytes(context));
-        let bytes = parts.fold(SlotBytes { position: self.audio_bytes, fixed: 0 }, |sum, part| sum + part);
-        let slots = fit_slots(self.settings, context, bytes)?;
-        let mut handed = None;
-        let place = |part: Box<dyn StagePart<O>>| {
-            part.place(Placement { ops: self.ops.with_own_buffers(), slots, handed: &mut handed })
+    pub fn build(self, settings: &EngineConfig) -> Result<Model, LoadError> {
+        let Self { pipeline: Pipeline { ops, audio, audio_bytes, runs }, frame } = self;
+        let names: Vec<_> = runs.iter().flatten().map(|part| (part.name(), part.settings())).collect();
+        settings.check_stages(&names)?;
+        let context = |run: &Vec<Box<dyn StagePart<O>>>| {
+            let most = run.iter().filter_map(|part| part.most_positions()).min();
+            settings.session_tokens.min(most.unwrap_or(usize::MAX))
         };
+        let contexts: Vec<usize> = runs.iter().map(context).collect();
+        let mut bytes = SlotBytes { position: audio_bytes, fixed: 0 };
+        for (at, (run, &context)) in runs.iter().zip(&contexts).enumerate() {
+            for SlotBytes { position, fixed } in run.iter().map(|part| part.slot_bytes(context)) {
+                // Only the first run grows with the context of the session.
+                bytes = bytes
+                    + match at {
+                        0 => SlotBytes { position, fixed },
+                        _ => SlotBytes { position: 0, fixed: position * context + fixed },
+                    };
+            }
+        }
+        let slots = fit_slots(settings, contexts.first().copied().unwrap_or(0), bytes)?;
+        let mut stages = Vec::with_capacity(names.len());
+        for (at, (run, context)) in runs.into_iter().zip(contexts).enumerate() {
+            let slots = if at == 0 { slots } else { SlotCounts { context, ..slots } };
+            let mut handed = None;
+            for part in run {
+                let stage = part.place(Placement { ops: ops.with_own_buffers(), slots, handed: &mut handed });
+                stages.push(if at == 0 { stage } else { Box::new(LaterStage(stage)) });
+            }
+        }
         Ok(Model {
-            stages: self.stages.into_iter().map(place).collect(),
-            audio: self.audio,
+            stages,
+            audio,
             tokenizer: frame.tokenizer,
             template: frame.template,
             voices: frame.voices,

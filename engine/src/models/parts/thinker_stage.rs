@@ -28,6 +28,8 @@ const RESERVED_SHARE: usize = 4;
 /// Positions whose hidden rows the talker gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HiddenRows {
+    /// None: there is no talker, and the response is its text.
+    None,
     /// The user's audio alone: the talker reads the text as tokens.
     Heard,
     /// All positions, the response's included.
@@ -46,6 +48,8 @@ pub struct ThinkerPart<O: Ops> {
     pub sampling: Sampling,
     /// Positions whose hidden rows the talker gets.
     pub handed_over: HiddenRows,
+    /// Mask over the ids, 1 for those that may be sampled; `None` for all.
+    pub allowed: Option<O::Weight>,
 }
 
 /// A thinker in its stage.
@@ -53,8 +57,8 @@ struct ThinkerLm<O: Ops> {
     part: ThinkerPart<O>,
     /// Positions of a prompt and its response together.
     context: usize,
-    /// Hidden rows for the talker.
-    hidden: SlotRows<O>,
+    /// Hidden rows for the talker; `None` without one.
+    hidden: Option<SlotRows<O>>,
 }
 
 impl<O: Device> StagePart<O> for ThinkerPart<O> {
@@ -68,14 +72,15 @@ impl<O: Device> StagePart<O> for ThinkerPart<O> {
 
     /// The KV cache, the rows for the talker, and the mask of sampled ids.
     fn slot_bytes(&self, _: usize) -> SlotBytes {
-        let row = self.thinker.width() * size_of::<f32>();
+        let row = if self.handed_over == HiddenRows::None { 0 } else { self.thinker.width() * size_of::<f32>() };
         SlotBytes { position: self.thinker.model.position_bytes() + row, fixed: self.thinker.vocabulary() }
     }
 
     fn place(self: Box<Self>, at: Placement<'_, O>) -> Box<dyn Stage> {
         let (slots, context) = (at.slots.total(), at.slots.context);
-        let hidden = SlotRows::new(&at.ops, slots, context, self.thinker.width());
-        *at.handed = Some(hidden.clone());
+        let has_talker = self.handed_over != HiddenRows::None;
+        let hidden = has_talker.then(|| SlotRows::new(&at.ops, slots, context, self.thinker.width()));
+        at.handed.clone_from(&hidden);
         Box::new(Autoregressive::new(at.ops, ThinkerLm { part: *self, context, hidden }, slots, context))
     }
 }
@@ -107,7 +112,7 @@ impl<O: Device> CausalLm<O> for ThinkerLm<O> {
 
     fn output_kind(&self) -> EdgeKind {
         match self.part.handed_over {
-            HiddenRows::Heard => EdgeKind::Text,
+            HiddenRows::None | HiddenRows::Heard => EdgeKind::Text,
             HiddenRows::All => EdgeKind::Rows,
         }
     }
@@ -158,7 +163,7 @@ impl<O: Device> CausalLm<O> for ThinkerLm<O> {
             ids: layout.list(shape.rows),
             audio_at: layout.list(shape.special),
             audio: layout.list(shape.special * self.part.thinker.width()),
-            hidden: layout.list(shape.rows),
+            hidden: layout.list(if self.hidden.is_some() { shape.rows } else { 0 }),
             params: layout.samples(shape.sampled),
         }
     }
@@ -174,12 +179,14 @@ impl<O: Device> CausalLm<O> for ThinkerLm<O> {
         spec.set_each(sections.audio_at, audio().map(|(i, _)| i as u32));
         let audio_rows = audio().filter_map(|(_, row)| row.audio());
         spec.set_floats_each(sections.audio, audio_rows.flat_map(|row| row.iter().copied()));
-        let hidden = |(row, at): (&Element, &(usize, usize))| {
-            let heard = row.role == Role::User && !matches!(row.value, ElementValue::Token(_));
-            let read = heard || self.part.handed_over == HiddenRows::All;
-            if read { self.hidden.number(at.0, at.1) } else { NO_ROW }
-        };
-        spec.set_each(sections.hidden, step.rows.iter().zip(step.at).map(hidden));
+        if let Some(rows) = &self.hidden {
+            let hidden = |(row, at): (&Element, &(usize, usize))| {
+                let heard = row.role == Role::User && !matches!(row.value, ElementValue::Token(_));
+                let read = heard || self.part.handed_over == HiddenRows::All;
+                if read { rows.number(at.0, at.1) } else { NO_ROW }
+            };
+            spec.set_each(sections.hidden, step.rows.iter().zip(step.at).map(hidden));
+        }
         let sampling = |params: &ResponseParams| params.sampling.unwrap_or(self.part.sampling);
         let params = step.samplers.iter().map(|row| row.sample_params(&sampling(row.params), 0));
         spec.set_samples(sections.params, params);
@@ -194,10 +201,17 @@ impl<O: Device> CausalLm<O> for ThinkerLm<O> {
         let ids = index(sections.ids);
         let x = self.part.thinker.embed(ops, &ids, audio);
         let (x, hidden) = self.part.thinker.forward(ops, x, &ids, cache, batch);
-        self.hidden.store(ops, &index(sections.hidden), &hidden);
+        if let (Some(to), Some(hidden)) = (&self.hidden, hidden) {
+            to.store(ops, &index(sections.hidden), &hidden);
+        }
         if let Some(last) = last {
             let logits = self.part.thinker.logits(ops, &x, last);
-            outputs.ids.push(ops.sample_at(&logits, &index(sections.params.words()), None, Some(output_mask)));
+            outputs.ids.push(ops.sample_at(
+                &logits,
+                &index(sections.params.words()),
+                self.part.allowed.as_ref(),
+                Some(output_mask),
+            ));
         }
     }
 
@@ -216,7 +230,7 @@ impl<O: Device> CausalLm<O> for ThinkerLm<O> {
 
     fn emit(&self, slot: usize, &id: &u32, position: usize, out: &mut Outbox) {
         let item = match self.part.handed_over {
-            HiddenRows::Heard => StageItem::Token(id),
+            HiddenRows::None | HiddenRows::Heard => StageItem::Token(id),
             HiddenRows::All => StageItem::Row { id, position },
         };
         out.push((slot, item));

@@ -27,7 +27,7 @@ use super::parts::audio_encoder::tower::AudioTower;
 use super::parts::chat_template::ChatTemplate;
 use super::parts::generation::{Defaults, Generation};
 use super::parts::language_model::LanguageModel;
-use super::parts::pipeline::{ModelFrame, Pipeline};
+use super::parts::pipeline::{Assembly, ModelFrame, Pipeline};
 use super::parts::special_tokens::{SpecialTokens, TokenReader};
 use super::parts::talker::frames::FrameSampling;
 use super::parts::talker::stage::{TalkerPart, TalkerSizes};
@@ -36,7 +36,6 @@ use super::parts::weights::Weights;
 use crate::checkpoint::{Checkpoint, CheckpointError};
 use crate::config::EngineConfig;
 use crate::device::Device;
-use crate::model::Model;
 use crate::text::Tokenizer;
 use crate::weight_policy::WeightPolicy;
 
@@ -81,9 +80,9 @@ impl<O: Ops> Qwen25Omni<O> {
 pub const FAMILY: Family = Family {
     name: ARCHITECTURES[0],
     claims: |checkpoint| claims_named(checkpoint, &ARCHITECTURES, FamilyVariant("omni")),
-    load_cpu: load::<Cpu>,
+    assemble_cpu: assemble::<Cpu>,
     #[cfg(feature = "cuda")]
-    load_cuda: load::<repartee_kernels::cuda::Cuda>,
+    assemble_cuda: assemble::<repartee_kernels::cuda::Cuda>,
 };
 
 /// Builds the chat template, with special ids of the configuration and of the tokenizer.
@@ -101,13 +100,13 @@ fn template(checkpoint: &Checkpoint, config: &Config, tokenizer: &Tokenizer) -> 
     Ok(ChatTemplate::new(checkpoint, marks, tokenizer)?.with_instructions(tokens.text(INSTRUCTIONS)?))
 }
 
-/// Loads a checkpoint of this family as stages.
-pub fn load<O: Device>(
+/// Loads the parts of a checkpoint of this family.
+pub fn assemble<O: Device>(
     ops: O,
     checkpoint: &Checkpoint,
     _: FamilyVariant,
     settings: &EngineConfig,
-) -> Result<Model, LoadError> {
+) -> Result<Assembly<O>, LoadError> {
     let Qwen25Omni { config, audio_tower, thinker, talker } = Qwen25Omni::load_as(&ops, checkpoint, settings.weights)?;
     let vocabulary = config.thinker.text.vocab_size;
     let tokenizer = Tokenizer::load(checkpoint, vocabulary)?;
@@ -144,14 +143,15 @@ pub fn load<O: Device>(
         stop: generation.eos_token_ids,
         sampling: generation.thinker,
         handed_over: HiddenRows::All,
+        allowed: None,
     };
     let (dit, bigvgan) = token2wav.parts(most_codes);
-    let pipeline = Pipeline::new(&ops, settings).audio_input(audio, width);
-    pipeline.stage(thinker).stage(talker).stage(dit).stage(bigvgan).build(ModelFrame {
+    let pipeline = Pipeline::new(&ops).audio_input(audio, width);
+    Ok(pipeline.stage(thinker).stage(talker).stage(dit).stage(bigvgan).with(ModelFrame {
         tokenizer,
         template: Box::new(template),
         voices: Box::new(names),
-        codec: geometry,
+        codec: Some(geometry),
         max_tokens: Some(generation.thinker_max_new_tokens),
-    })
+    }))
 }

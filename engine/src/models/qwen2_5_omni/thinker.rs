@@ -22,7 +22,7 @@ pub fn load<O: Ops>(w: &Weights<'_, O>, config: &ThinkerConfig) -> Result<Langua
         vocabulary: text.vocab_size,
         tied: config.tie_word_embeddings,
         decoder: text_shape(text),
-        handed: HandedRow::LastAndEmbedding,
+        handed: Some(HandedRow::LastAndEmbedding),
     };
     LanguageModel::load(w, shape, |_| FeedForward::Dense(text.layers.intermediate_size))
 }

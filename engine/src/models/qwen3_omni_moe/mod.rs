@@ -20,7 +20,7 @@ use super::parts::audio_encoder::front_end::audio_front_end;
 use super::parts::audio_encoder::tower::AudioTower;
 use super::parts::chat_template::ChatTemplate;
 use super::parts::language_model::LanguageModel;
-use super::parts::pipeline::{ModelFrame, Pipeline};
+use super::parts::pipeline::{Assembly, ModelFrame, Pipeline};
 use super::parts::special_tokens::{SpecialTokens, TokenReader};
 use super::parts::talker::frame_talker::FrameTalkerWeights;
 use super::parts::talker::frames::FrameSampling;
@@ -32,7 +32,6 @@ use super::parts::weights::Weights;
 use crate::checkpoint::{Checkpoint, CheckpointError};
 use crate::config::EngineConfig;
 use crate::device::Device;
-use crate::model::Model;
 use crate::text::Tokenizer;
 use crate::weight_policy::WeightPolicy;
 
@@ -79,9 +78,9 @@ impl<O: Ops> Qwen3Omni<O> {
 pub const FAMILY: Family = Family {
     name: ARCHITECTURE,
     claims: |checkpoint| claims_named(checkpoint, &[ARCHITECTURE], FamilyVariant("omni")),
-    load_cpu: load::<Cpu>,
+    assemble_cpu: assemble::<Cpu>,
     #[cfg(feature = "cuda")]
-    load_cuda: load::<repartee_kernels::cuda::Cuda>,
+    assemble_cuda: assemble::<repartee_kernels::cuda::Cuda>,
 };
 
 /// Builds the chat template with the configuration's special ids.
@@ -100,13 +99,13 @@ fn template(checkpoint: &Checkpoint, config: &Config, tokenizer: &Tokenizer) -> 
     Ok(ChatTemplate::new(checkpoint, marks, tokenizer)?.with_tools(tokenizer))
 }
 
-/// Loads a checkpoint of this family as stages.
-pub fn load<O: Device>(
+/// Loads the parts of a checkpoint of this family.
+pub fn assemble<O: Device>(
     ops: O,
     checkpoint: &Checkpoint,
     _: FamilyVariant,
     settings: &EngineConfig,
-) -> Result<Model, LoadError> {
+) -> Result<Assembly<O>, LoadError> {
     let Qwen3Omni { config, audio_tower, thinker, talker, code2wav } =
         Qwen3Omni::load_as(&ops, checkpoint, settings.weights)?;
     let generation = config.generation(checkpoint)?;
@@ -117,7 +116,7 @@ pub fn load<O: Device>(
     let geometry = config.code2wav.geometry(SAMPLE_RATE);
     let mut voices: Vec<String> = config.talker.speaker_id.keys().cloned().collect();
     voices.sort_by_key(|voice| config.talker.speaker_id[voice]);
-    let pipeline = Pipeline::new(&ops, settings)
+    let pipeline = Pipeline::new(&ops)
         .audio_input(audio, thinker.width())
         .stage(ThinkerPart {
             thinker,
@@ -125,6 +124,7 @@ pub fn load<O: Device>(
             stop: generation.eos_token_ids,
             sampling: generation.thinker,
             handed_over: HiddenRows::Heard,
+            allowed: None,
         })
         .stage(TalkerPart {
             talker: talker::talker(talker, &config, template.response_header()),
@@ -137,11 +137,11 @@ pub fn load<O: Device>(
             sampling: FrameSampling { first: generation.talker, rest: generation.code_predictor },
         })
         .stage(FrameVocoderPart::new(code2wav, geometry.frame()).with_left_context::<O>(settings));
-    pipeline.build(ModelFrame {
+    Ok(pipeline.with(ModelFrame {
         tokenizer,
         template: Box::new(template),
         voices: Box::new(voices),
-        codec: geometry,
+        codec: Some(geometry),
         max_tokens: Some(generation.thinker_max_new_tokens),
-    })
+    }))
 }

@@ -36,7 +36,7 @@ pub fn load<O: Ops>(
         vocabulary: text.vocab_size,
         tied: text.tie_word_embeddings,
         decoder: text_shape(text),
-        handed: HandedRow::Entering(accept_hidden_layer),
+        handed: Some(HandedRow::Entering(accept_hidden_layer)),
     };
     LanguageModel::load(w, shape, |layer| {
         if text.is_moe_layer(layer) { experts(text, None) } else { FeedForward::Dense(text.layers.intermediate_size) }

@@ -23,7 +23,7 @@ use self::voices::VoiceList;
 use super::family::{Family, FamilyVariant, claims_named};
 use super::load_error::LoadError;
 use super::parts::given_text_stage::GivenTextPart;
-use super::parts::pipeline::{ModelFrame, Pipeline};
+use super::parts::pipeline::{Assembly, ModelFrame, Pipeline};
 use super::parts::talker::frame_talker::FrameTalkerWeights;
 use super::parts::talker::frames::FrameSampling;
 use super::parts::talker::stage::{TalkerPart, TalkerSizes};
@@ -34,7 +34,7 @@ use super::parts::weights::Weights;
 use crate::checkpoint::Checkpoint;
 use crate::config::EngineConfig;
 use crate::device::Device;
-use crate::model::{Model, Voices};
+use crate::model::Voices;
 use crate::text::Tokenizer;
 use crate::weight_policy::WeightPolicy;
 
@@ -80,18 +80,18 @@ impl<O: Ops> Qwen3Tts<O> {
 pub const FAMILY: Family = Family {
     name: ARCHITECTURE,
     claims: |checkpoint| claims_named(checkpoint, &[ARCHITECTURE], FamilyVariant("tts")),
-    load_cpu: load::<Cpu>,
+    assemble_cpu: assemble::<Cpu>,
     #[cfg(feature = "cuda")]
-    load_cuda: load::<repartee_kernels::cuda::Cuda>,
+    assemble_cuda: assemble::<repartee_kernels::cuda::Cuda>,
 };
 
-/// Loads a checkpoint of this family as stages.
-pub fn load<O: Device>(
+/// Loads the parts of a checkpoint of this family.
+pub fn assemble<O: Device>(
     ops: O,
     checkpoint: &Checkpoint,
     _: FamilyVariant,
     settings: &EngineConfig,
-) -> Result<Model, LoadError> {
+) -> Result<Assembly<O>, LoadError> {
     let Qwen3Tts { config, talker, code2wav, encoders } = Qwen3Tts::load_as(&ops, checkpoint, settings.weights)?;
     let generation = GenerationConfig::load(checkpoint)?;
     let tokenizer = Tokenizer::load(checkpoint, config.talker.text_vocab_size)?;
@@ -107,7 +107,7 @@ pub fn load<O: Device>(
         }
         _ => Box::new(voices.clone()),
     };
-    let pipeline = Pipeline::new(&ops, settings)
+    let pipeline = Pipeline::new(&ops)
         .stage(GivenTextPart)
         .stage(TalkerPart {
             talker: talker::talker(talker, &config, template.response_header(), voices),
@@ -120,11 +120,11 @@ pub fn load<O: Device>(
             sampling: FrameSampling { first: generation.talker, rest: generation.code_predictor },
         })
         .stage(FrameVocoderPart::new(code2wav, geometry.frame()));
-    pipeline.build(ModelFrame {
+    Ok(pipeline.with(ModelFrame {
         tokenizer,
         template: Box::new(template),
         voices: names,
-        codec: geometry,
+        codec: Some(geometry),
         max_tokens: None,
-    })
+    }))
 }

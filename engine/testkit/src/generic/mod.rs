@@ -37,6 +37,10 @@ pub trait Subject: Sync {
     fn request(&self, respond: Respond, _cut: Splitter<'_>) -> Vec<Command> {
         vec![Command::Respond(respond)]
     }
+    /// True if its responses have audio; otherwise its requests ask for text.
+    fn has_audio_output(&self) -> bool {
+        true
+    }
     /// True if it generates its text; false if it speaks a given text.
     fn writes(&self) -> bool {
         true

@@ -58,7 +58,10 @@ impl Subject for Omni {
         }
         let pool = worker_pool(config.threads());
         let ops = ReplayOps::new(Cpu::default().on(pool.clone()));
-        Model { pool, ..qwen3_omni_moe::load(ops, &checkpoint, FamilyVariant("omni"), config).unwrap() }
+        Model {
+            pool,
+            ..qwen3_omni_moe::assemble(ops, &checkpoint, FamilyVariant("omni"), config).unwrap().build(config).unwrap()
+        }
     }
 
     fn stages(&self) -> &'static [&'static str] {
@@ -154,7 +157,10 @@ impl Subject for Omni25 {
         }
         let pool = worker_pool(config.threads());
         let ops = ReplayOps::new(Cpu::default().on(pool.clone()));
-        Model { pool, ..qwen2_5_omni::load(ops, &checkpoint, FamilyVariant("omni"), config).unwrap() }
+        Model {
+            pool,
+            ..qwen2_5_omni::assemble(ops, &checkpoint, FamilyVariant("omni"), config).unwrap().build(config).unwrap()
+        }
     }
 
     fn stages(&self) -> &'static [&'static str] {
@@ -250,7 +256,10 @@ impl Subject for Tts {
         let mut model = if self.replayed {
             let pool = worker_pool(config.threads());
             let ops = ReplayOps::new(Cpu::default().on(pool.clone()));
-            Model { pool, ..qwen3_tts::load(ops, &checkpoint, FamilyVariant("tts"), config).unwrap() }
+            Model {
+                pool,
+                ..qwen3_tts::assemble(ops, &checkpoint, FamilyVariant("tts"), config).unwrap().build(config).unwrap()
+            }
         } else {
             load_model(&checkpoint, config).unwrap()
         };

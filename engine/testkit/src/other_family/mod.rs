@@ -76,7 +76,7 @@ pub fn model(form: Form, config: &EngineConfig) -> Model {
             Box::new(vocoder::Vocoder::load(&ops, &weights, total)),
         ],
         tokenizer,
-        codec: Codec { sample_rate: RATE, frame_samples: (RATE, FRAMES) },
+        codec: Some(Codec { sample_rate: RATE, frame_samples: (RATE, FRAMES) }),
         voices: Box::new(recorded),
         slots,
         max_tokens: 24,

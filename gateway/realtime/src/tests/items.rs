@@ -130,6 +130,22 @@ fn models_without_audio_input_get_no_sound() {
 }
 
 #[test]
+fn models_without_audio_output_answer_in_text() {
+    let text_only = repartee_engine_api::ModelInfo { audio_output: false, ..super::model() };
+    let mut harness = Harness::with_model(Delivery::Unpaced, text_only);
+    harness.update(json!({"output_modalities": ["audio"]}));
+    assert_eq!(harness.find("session.updated")["session"]["output_modalities"], json!(["text"]));
+    for response in [json!({}), json!({"output_modalities": ["audio"]})] {
+        harness.client(json!({"type": "response.create", "response": response}));
+        let request = harness.last_respond().unwrap();
+        assert!(!request.audio);
+        let number = request.response;
+        harness.engine_finished(number, FinishReason::Stop);
+        assert_eq!(harness.find("response.done")["response"]["output_modalities"], json!(["text"]));
+    }
+}
+
+#[test]
 fn oldest_items_are_deleted_when_memory_is_full() {
     let mut harness = Harness::new(Delivery::Unpaced);
     let long = "x".repeat(1 << 20);

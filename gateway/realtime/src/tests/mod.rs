@@ -45,6 +45,7 @@ fn model() -> ModelInfo {
         frame: Duration::from_millis(80),
         context_tokens: 100,
         audio_input: true,
+        audio_output: true,
         tools: true,
         transcribes: true,
         given_text: true,
@@ -144,6 +145,12 @@ impl Harness {
 
     fn engine_text(&mut self, response: ResponseId, text: &str) {
         self.input(SessionInput::Engine(Event::Text { response, text: text.into() }));
+    }
+
+    /// Passes the transcript so far, all of it stable.
+    fn engine_input_text(&mut self, response: ResponseId, text: &str) {
+        let (text, stable) = (text.to_owned(), text.len());
+        self.input(SessionInput::Engine(Event::InputText { response, item: 0, text, stable }));
     }
 
     /// Passes `ms` milliseconds of a response's audio.

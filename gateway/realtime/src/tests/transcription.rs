@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use repartee_engine_api::{
-    Command, Event, FinishReason, MessageContent, ModelInfo, Respond, ResponseInput, Sampling, SessionError,
-};
+use repartee_engine_api::{Command, Event, FinishReason, ModelInfo, SessionError, Transcribe};
 use serde_json::{Value, json};
 
 use super::super::{Delivery, Effect, SessionInput};
@@ -33,12 +31,12 @@ impl Harness {
     }
 
     /// Transcript requests to the engine.
-    pub(super) fn requests(&self) -> Vec<&Respond> {
-        let responds = self.commands.iter().filter_map(|command| match command {
-            Command::Respond(respond) if respond.background => Some(respond),
+    pub(super) fn requests(&self) -> Vec<&Transcribe> {
+        let requests = self.commands.iter().filter_map(|command| match command {
+            Command::Transcribe(request) => Some(request),
             _ => None,
         });
-        responds.collect()
+        requests.collect()
     }
 
     fn refuse(&mut self, response: u64, error: SessionError) {
@@ -55,18 +53,11 @@ fn turns_are_transcribed_out_of_band() {
         _ => None,
     });
     let request = (*harness.requests().last().unwrap()).clone();
-    assert!(request.out_of_band && request.background && !request.audio);
-    assert_eq!((request.instructions.as_deref(), request.sampling), (Some(""), Some(Sampling::GREEDY)));
-    let Some([ResponseInput::Item(heard), ResponseInput::Content(MessageContent::Text { text, .. })]) =
-        request.input.as_deref()
-    else {
-        panic!("{request:?}")
-    };
-    assert_eq!(Some(*heard), commit);
-    assert!(text.contains("word for word") && text.contains("is en.") && text.ends_with("Names: Ada."), "{text}");
+    assert_eq!(Some(request.item), commit);
+    assert_eq!((request.language.as_deref(), &*request.prompt), (Some("en"), "Names: Ada."));
     harness.clear();
-    harness.engine_text(request.response, "What is ");
-    harness.engine_text(request.response, "that? ");
+    harness.engine_input_text(request.response, "What is ");
+    harness.engine_input_text(request.response, "What is that? ");
     harness.engine_finished(request.response, FinishReason::Stop);
     assert_eq!(harness.event_types(), [DELTA, DELTA, COMPLETED]);
     assert_eq!(harness.events[0]["delta"], "What is ");
@@ -77,6 +68,22 @@ fn turns_are_transcribed_out_of_band() {
     harness.client(json!({"type": "conversation.item.retrieve", "item_id": item}));
     let kept = &harness.find("conversation.item.retrieved")["item"]["content"][0];
     assert_eq!(kept["transcript"], "What is that?");
+}
+
+#[test]
+fn deltas_are_of_text_that_stays() {
+    let mut harness = Harness::transcribing(json!({}));
+    harness.spoken_turn(0);
+    let (response, item) = (harness.requests()[0].response, harness.requests()[0].item);
+    harness.clear();
+    for (text, stable) in [("What if", 0), ("What is", 5), ("What is that", 5), ("What is that?", 13)] {
+        let text = text.to_owned();
+        harness.input(SessionInput::Engine(Event::InputText { response, item, text, stable }));
+    }
+    harness.engine_finished(response, FinishReason::Stop);
+    let deltas: Vec<_> = harness.events.iter().filter(|event| event["type"] == DELTA).collect();
+    assert_eq!(deltas.iter().map(|event| &event["delta"]).collect::<Vec<_>>(), ["What ", "is that?"]);
+    assert_eq!(harness.find(COMPLETED)["transcript"], "What is that?");
 }
 
 #[test]
@@ -170,7 +177,7 @@ fn deleted_turns_are_not_transcribed() {
     }
     assert!(harness.commands.contains(&Command::Cancel { response }));
     harness.clear();
-    harness.engine_text(response, "What");
+    harness.engine_input_text(response, "What");
     harness.engine_finished(response, FinishReason::Cancelled);
     assert_eq!((harness.event_types(), harness.requests().len()), (Vec::new(), 0));
     assert!(harness.core.is_idle());

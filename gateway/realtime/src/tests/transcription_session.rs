@@ -18,7 +18,7 @@ impl Harness {
     /// Completes the newest transcript request; returns its engine item.
     fn written_down(&mut self) -> u64 {
         let response = self.requests().last().expect("a transcript is asked for").response;
-        self.engine_text(response, "Hello.");
+        self.engine_input_text(response, "Hello.");
         self.engine_finished(response, FinishReason::Stop);
         response
     }
@@ -70,7 +70,7 @@ fn transcription_session_answers_no_turn() {
     );
     assert_eq!(harness.find(COMPLETED)["item_id"], json!(item));
     assert_eq!(harness.requests().len(), 1);
-    assert!(harness.last_respond().unwrap().background, "nothing but a transcript is made");
+    assert!(harness.last_respond().is_none(), "nothing but a transcript is made");
 }
 
 #[test]

@@ -168,7 +168,7 @@ impl CompletionPlan {
                 "completions call no functions: a tool_choice is `auto` or `none`; use the realtime API for functions";
             return refuse("tool_choice", message);
         }
-        plan.audio = audio_format(&request, plan.stream)?;
+        plan.audio = audio_format(&request, plan.stream, info.audio_output)?;
         let sampling = sampling(&request)?;
         let voice = plan.voice(request.audio.as_ref(), info);
         let items = plan.add_messages(request.messages, info)?;
@@ -289,10 +289,13 @@ fn decode(data: &str, at: &str, rate: u32, longest: Duration) -> Result<Vec<f32>
     wav::read(&bytes[..], rate, longest).map_err(|error| wrong(error.to_string()))
 }
 
-fn audio_format(request: &Request, stream: bool) -> Result<Option<CompletionFormat>, ErrorBody> {
+fn audio_format(request: &Request, stream: bool, audio_output: bool) -> Result<Option<CompletionFormat>, ErrorBody> {
     let spoken = request.modalities.as_ref().is_some_and(|wanted| wanted.contains(&Modality::Audio));
     if !spoken {
         return Ok(None);
+    }
+    if !audio_output {
+        return refuse("modalities", "this model answers with text alone: ask for `text`");
     }
     let format = request.audio.as_ref().and_then(|audio| audio.format.as_deref());
     match (format, stream) {

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use repartee_engine_api::{
     Command, EngineUsage, Event, FinishReason, ItemId, LatencyStamps, MessageContent, Respond, ResponseId,
-    ResponseInput, SessionPeer, Tool,
+    ResponseInput, SessionPeer, Tool, Transcribe,
 };
 use tokio::sync::{Semaphore, watch};
 
@@ -33,6 +33,8 @@ pub(super) struct ScriptedSession {
     pending: VecDeque<Respond>,
     /// Queued out-of-band responses, which go first.
     out_of_band: VecDeque<Respond>,
+    /// Queued transcripts, which go before them.
+    transcripts: VecDeque<Transcribe>,
     /// Number of begun responses of the conversation, without aborted speculations.
     responses: usize,
     /// Duration of each turn, in ms.
@@ -70,6 +72,7 @@ impl ScriptedSession {
             called: false,
             pending: VecDeque::new(),
             out_of_band: VecDeque::new(),
+            transcripts: VecDeque::new(),
             responses: 0,
             turns: BTreeMap::new(),
             texts: BTreeMap::new(),
@@ -121,6 +124,7 @@ impl ScriptedSession {
             }
             Command::EndText { response } => self.texts.entry(response).or_default().ended = true,
             Command::Respond(respond) if respond.out_of_band => self.out_of_band.push_back(respond),
+            Command::Transcribe(request) => self.transcripts.push_back(request),
             Command::Respond(respond) => self.pending.push_back(respond),
             _ => {}
         }
@@ -151,20 +155,22 @@ impl ScriptedSession {
         }
     }
 
-    /// Makes all queued out-of-band responses; `None` once the caller is gone.
+    /// Makes all queued transcripts and out-of-band responses; `None` once the caller is gone.
     async fn respond_out_of_band(&mut self) -> Option<()> {
+        while let Some(Transcribe { response, item, .. }) = self.transcripts.pop_front() {
+            let text = format!("words of {} ms", self.turns.get(&item).copied().unwrap_or(0));
+            let stable = text.len();
+            self.send(Event::InputText { response, item, text, stable }).await?;
+            self.send(Event::SegmentFinished { response, reason: FinishReason::Stop, usage: EngineUsage::default() })
+                .await?;
+        }
         while let Some(respond) = self.out_of_band.pop_front() {
             let response = respond.response;
             if respond.streamed {
                 self.read_aloud(response).await?;
                 continue;
             }
-            let turn = respond.input.iter().flatten().find_map(|input| match input {
-                ResponseInput::Item(item) => self.turns.get(item).copied(),
-                ResponseInput::Content(_) => None,
-            });
             let text = match respond.input {
-                Some(_) if respond.background => format!("words of {} ms", turn.unwrap_or(0)),
                 Some(inputs) => {
                     let mut contents = inputs.into_iter().filter_map(|input| match input {
                         ResponseInput::Content(content) => Some(content),

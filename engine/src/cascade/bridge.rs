@@ -1,0 +1,152 @@
+//! Stage between a language model and a model that speaks: turns the text of the one into the streamed text of the
+//! other. It computes nothing; each model has its own tokens.
+
+use crate::device::Device;
+use crate::model::PromptTemplate;
+use crate::models::parts::memory::SlotBytes;
+use crate::models::parts::pipeline::{Placement, StagePart};
+use crate::stage::{BatchEntry, EdgeKind, Outbox, ResponseParams, RunnableRows, Stage, StageItem};
+use crate::text::{TextEncoder, TextError, TextStream, Tokenizer};
+use repartee_engine_api::SessionError;
+
+/// Name of the stage.
+const STAGE: &str = "voice_text";
+
+/// The stage before the slots are known.
+pub struct BridgePart {
+    /// Tokenizer of the language model.
+    pub text: Tokenizer,
+    /// Tokenizer of the model that speaks.
+    pub speech: Tokenizer,
+    /// Prompt template of the model that speaks.
+    pub template: Box<dyn PromptTemplate>,
+}
+
+impl<O: Device> StagePart<O> for BridgePart {
+    fn name(&self) -> &'static str {
+        STAGE
+    }
+
+    fn slot_bytes(&self, _: usize) -> SlotBytes {
+        SlotBytes::default()
+    }
+
+    fn place(self: Box<Self>, at: Placement<'_, O>) -> Box<dyn Stage> {
+        let slots = (0..at.slots.total()).map(|_| None).collect();
+        Box::new(VoiceBridge { part: *self, slots })
+    }
+}
+
+/// The stage with the text of each slot.
+struct VoiceBridge {
+    part: BridgePart,
+    /// Text on its way, from the begin of a response to its end.
+    slots: Vec<Option<Passing>>,
+}
+
+/// Text of one response on its way to the voice.
+struct Passing {
+    /// Decoder of the language model's tokens.
+    text: TextStream,
+    /// Encoder for the voice.
+    speech: TextEncoder,
+}
+
+impl VoiceBridge {
+    /// Begins a response of the voice; its text streams in.
+    fn begin(&mut self, slot: usize, params: ResponseParams, out: &mut Outbox) {
+        let BridgePart { text, speech, template } = &self.part;
+        self.slots[slot] = Some(Passing { text: text.stream(), speech: speech.encoder() });
+        let elements = template.render(&[], None, true);
+        let read = vec![true; elements.len()];
+        // The language model has the limits of the text, and its sampling.
+        let response = Some(ResponseParams { streamed: true, max_tokens: u32::MAX, sampling: None, ..params });
+        out.push((slot, StageItem::Prompt { elements, read, response }));
+    }
+
+    /// Passes text on; with `last` also what the decoders hold back.
+    fn pass(&mut self, slot: usize, token: Option<u32>, last: bool, out: &mut Outbox) {
+        let Some(Passing { text, speech }) = &mut self.slots[slot] else { return };
+        let mut pieces = Vec::new();
+        pieces.extend(token.and_then(|id| text.push(id)));
+        if last {
+            pieces.extend(std::mem::replace(text, self.part.text.stream()).finish());
+        }
+        let encoded = || -> Result<Vec<u32>, TextError> {
+            let mut ids = Vec::new();
+            for piece in &pieces {
+                ids.extend(speech.push(piece)?);
+            }
+            if last {
+                ids.extend(speech.finish()?);
+            }
+            Ok(ids)
+        };
+        let mut encoded = encoded;
+        match encoded() {
+            Ok(ids) if ids.is_empty() => {}
+            Ok(ids) => {
+                let elements = self.part.template.streamed(&ids).unwrap_or_default();
+                out.push((slot, StageItem::Streamed(elements)));
+            }
+            Err(error) => {
+                self.slots[slot] = None;
+                let error = SessionError::bad("text", "not speakable", error.to_string());
+                out.push((slot, StageItem::Fail(error)));
+            }
+        }
+    }
+}
+
+impl Stage for VoiceBridge {
+    fn name(&self) -> &'static str {
+        STAGE
+    }
+
+    fn input_kind(&self) -> EdgeKind {
+        EdgeKind::Text
+    }
+
+    fn output_kind(&self) -> EdgeKind {
+        EdgeKind::Prompt
+    }
+
+    fn accept(&mut self, slot: usize, item: StageItem, out: &mut Outbox) {
+        match item {
+            StageItem::Begin(params) => self.begin(slot, params, out),
+            StageItem::Token(id) => self.pass(slot, Some(id), false, out),
+            // What was said before a tool call is spoken while the call is written.
+            StageItem::TextPause => self.pass(slot, None, true, out),
+            StageItem::End(_) => {
+                self.pass(slot, None, true, out);
+                if self.slots[slot].take().is_some() {
+                    out.push((slot, StageItem::StreamedEnd));
+                }
+            }
+            StageItem::Abort => {
+                self.slots[slot] = None;
+                out.push((slot, StageItem::Abort));
+            }
+            // The voice does not read the language model's prompt.
+            _ => {}
+        }
+    }
+
+    fn runnable_rows(&self, _: usize) -> RunnableRows {
+        RunnableRows::NONE
+    }
+
+    fn max_rows(&self) -> usize {
+        1
+    }
+
+    fn max_items(&self) -> usize {
+        1
+    }
+
+    fn launch(&mut self, _: &[BatchEntry], _: &mut Outbox) {}
+
+    fn free(&mut self, slot: usize) {
+        self.slots[slot] = None;
+    }
+}

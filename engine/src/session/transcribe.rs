@@ -1,0 +1,51 @@
+//! Transcripts of the caller's audio. A model that hears writes one in a background response to the audio and an
+//! instruction; its text goes to the caller as that of the audio.
+
+use repartee_engine_api::{MessageContent, Respond, ResponseInput, Role, Sampling, SessionError, Transcribe};
+
+use super::{ModelContext, Session};
+use crate::elements::MessagePart;
+
+/// Instruction to the model.
+const INSTRUCTION: &str = "Write down what is said in this recording, word for word, and nothing else.";
+/// Maximum number of text tokens: minutes of speech.
+const MAX_TOKENS: u32 = 1_024;
+
+/// Text that asks the model for a transcript.
+pub(super) fn instruction(request: &Transcribe) -> String {
+    let mut text = INSTRUCTION.to_owned();
+    if let Some(language) = &request.language {
+        text.push_str(&format!(" The language is {language}."));
+    }
+    if !request.prompt.is_empty() {
+        text.push_str(&format!(" {}", request.prompt));
+    }
+    text
+}
+
+impl Session {
+    /// Requests the transcript of an audio item.
+    pub(super) fn transcribe(&mut self, request: Transcribe, model: &mut ModelContext<'_>) -> Result<(), SessionError> {
+        if !model.transcribes {
+            return Err(SessionError::NoTranscription);
+        }
+        let message = self.history.get(request.item).ok_or(SessionError::UnknownItem(request.item))?;
+        if !message.parts.iter().any(|part| matches!(part, MessagePart::Audio(_))) {
+            return Err(SessionError::bad("item", request.item, "an item with audio"));
+        }
+        let content = MessageContent::Text { role: Role::User, text: instruction(&request) };
+        let respond = Respond {
+            audio: false,
+            input: Some(vec![ResponseInput::Item(request.item), ResponseInput::Content(content)]),
+            out_of_band: true,
+            background: true,
+            instructions: Some(String::new()),
+            tools: model.template.tools().map(|_| Vec::new()),
+            max_tokens: Some(MAX_TOKENS),
+            sampling: Some(Sampling::GREEDY),
+            // Out-of-band responses leave no item.
+            ..Respond::new(request.response, request.item)
+        };
+        self.request(respond, Some(request.item), model)
+    }
+}

@@ -1,0 +1,154 @@
+//! A family that answers with text alone: one small language model, whose chain of stages ends in text. With the small
+//! Qwen3-TTS as its voice it is a cascade.
+
+use std::sync::Arc;
+
+use repartee_engine::internals::decoder::{DecoderShape, FeedForward};
+use repartee_engine::internals::language_model::{LanguageModel, LanguageModelShape};
+use repartee_engine::internals::pipeline::{Assembly, ModelFrame, Pipeline};
+use repartee_engine::internals::thinker_stage::{HiddenRows, ThinkerPart};
+use repartee_engine::internals::weights::Weights;
+use repartee_engine::internals::{
+    AudioRows, Checkpoint, Device, Element, FamilyVariant, Message, MessageKind, MessagePart, Model, PromptTemplate,
+    Tokenizer, join_voice, qwen3_tts, worker_pool,
+};
+use repartee_engine::{EngineConfig, LoadError, Source, Synthetic};
+use repartee_engine_api::{Command, Respond, Role, Sampling};
+use repartee_kernels::cpu::Cpu;
+use repartee_kernels::{AttentionShape, WeightLayout};
+
+use crate::folder;
+use crate::generic::{Splitter, Subject};
+
+/// Text ids; marks that end a message and begin the model's own.
+const TEXT_IDS: usize = 300;
+const END: u32 = TEXT_IDS as u32;
+const BEGIN: u32 = END + 1;
+/// Width of all rows.
+const WIDTH: usize = 32;
+const SAMPLING: Sampling = Sampling { temperature: 0.8, top_k: 20, top_p: 1.0, repetition_penalty: 1.1 };
+
+/// Prompt: the text of each message between marks.
+struct Template;
+
+impl PromptTemplate for Template {
+    fn render(&self, history: &[Message], _: Option<&[Arc<AudioRows>]>, respond: bool) -> Vec<Element> {
+        let mut prompt = Vec::new();
+        for message in history {
+            let answers = message.kind == MessageKind::Assistant;
+            let role = if answers { Role::Assistant } else { Role::User };
+            prompt.extend(answers.then(|| Element::token(role, BEGIN)));
+            for part in &message.parts {
+                if let MessagePart::Text(ids) = part {
+                    prompt.extend(ids.iter().map(|&id| Element::token(role, id)));
+                }
+            }
+            prompt.push(Element::token(role, END));
+        }
+        prompt.extend(respond.then(|| Element::token(Role::Assistant, BEGIN)));
+        prompt
+    }
+}
+
+/// Loads the family's weights.
+pub fn assemble<O: Device>(
+    ops: &O,
+    checkpoint: &Checkpoint,
+    settings: &EngineConfig,
+) -> Result<Assembly<O>, LoadError> {
+    let w = Weights::new(ops, checkpoint).with_policy(settings.weights);
+    let attention = AttentionShape { heads: 2, kv_heads: 1, head_dim: 16, window: None, chunk: None };
+    let decoder = DecoderShape::plain(WIDTH, 2, attention);
+    let shape = LanguageModelShape { vocabulary: TEXT_IDS + 2, tied: true, decoder, handed: None };
+    let tokenizer = Tokenizer::load(checkpoint, TEXT_IDS)?;
+    let is_word = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_lowercase());
+    let allowed = |id| id == END || is_word(tokenizer.decode(&[id]).trim_start_matches(' '));
+    let allowed: Vec<f32> = (0..=BEGIN).map(|id| f32::from(allowed(id))).collect();
+    let thinker = ThinkerPart {
+        thinker: Arc::new(LanguageModel::load(&w.at("lm"), shape, |_| FeedForward::Dense(2 * WIDTH))?),
+        most_positions: 2048,
+        stop: vec![END],
+        sampling: SAMPLING,
+        handed_over: HiddenRows::None,
+        allowed: Some(w.made("allowed", WeightLayout::Vector, &allowed, &[TEXT_IDS + 2])?),
+    };
+    Ok(Pipeline::new(ops).stage(thinker).with(ModelFrame {
+        tokenizer,
+        template: Box::new(Template),
+        voices: Box::new(Vec::new()),
+        codec: None,
+        max_tokens: Some(24),
+    }))
+}
+
+/// Weights drawn for the family.
+fn checkpoint() -> Checkpoint {
+    let weights = Synthetic { folder: folder("dense").join("checkpoint"), seed: 5, layers: None, skewed: false };
+    Checkpoint::open(Source::Synthetic(weights)).unwrap()
+}
+
+/// User message of a turn.
+fn message(turn: usize, item: u64) -> Vec<Command> {
+    vec![Command::text(item, Role::User, ["where are you from", "and what do you do", "tell me more"][turn])]
+}
+
+/// The family under the generic suite, on a processor.
+pub struct TextOnly;
+
+impl Subject for TextOnly {
+    fn model(&self, config: &EngineConfig) -> Model {
+        let pool = worker_pool(config.threads());
+        let parts = assemble(&Cpu::default().on(pool.clone()), &checkpoint(), config).unwrap();
+        let model = parts.build(config).unwrap();
+        model.check().unwrap();
+        Model { pool, ..model }
+    }
+
+    fn stages(&self) -> &'static [&'static str] {
+        &["thinker"]
+    }
+
+    fn audio(&self, _: usize) -> Option<Vec<f32>> {
+        None
+    }
+
+    fn has_audio_output(&self) -> bool {
+        false
+    }
+
+    fn input(&self, turn: usize, item: u64, _: Splitter<'_>) -> Vec<Command> {
+        message(turn, item)
+    }
+
+    fn request(&self, respond: Respond, _: Splitter<'_>) -> Vec<Command> {
+        vec![Command::Respond(Respond { audio: false, ..respond })]
+    }
+}
+
+/// The family with a voice under the generic suite, on a processor.
+pub struct Cascade;
+
+impl Subject for Cascade {
+    fn model(&self, config: &EngineConfig) -> Model {
+        let pool = worker_pool(config.threads());
+        let cpu = Cpu::default().on(pool.clone());
+        let voice = Checkpoint::open(Source::Folder(folder("tts_custom").join("checkpoint"))).unwrap();
+        let voice = qwen3_tts::assemble(cpu.clone(), &voice, FamilyVariant("tts"), config).unwrap();
+        let model = join_voice(assemble(&cpu, &checkpoint(), config).unwrap(), voice).unwrap();
+        let model = model.build(config).unwrap();
+        model.check().unwrap();
+        Model { pool, ..model }
+    }
+
+    fn stages(&self) -> &'static [&'static str] {
+        &["thinker", "voice_text", "reader", "talker", "code2wav"]
+    }
+
+    fn audio(&self, _: usize) -> Option<Vec<f32>> {
+        None
+    }
+
+    fn input(&self, turn: usize, item: u64, _: Splitter<'_>) -> Vec<Command> {
+        message(turn, item)
+    }
+}
