@@ -56,7 +56,7 @@ pub mod qwen2_5_omni {
 /// Internals of the Qwen3-Omni family.
 pub mod qwen3_omni_moe {
     pub use crate::models::parts::vocoder::code2wav::{Code2Wav, Code2WavState};
-    pub use crate::models::parts::vocoder::frame_stage::{FrameVocoderStage, MAX_FRAMES};
+    pub use crate::models::parts::vocoder::frame_stage::MAX_FRAMES;
     pub use crate::models::qwen3_omni_moe::config::Config;
     pub use crate::models::qwen3_omni_moe::{Qwen3Omni, assemble};
 }

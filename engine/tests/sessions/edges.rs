@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use repartee_engine::EngineConfig;
 use repartee_engine::HandOff;
-use repartee_engine::internals::qwen3_omni_moe::FrameVocoderStage;
+use repartee_engine::internals::pipeline::{Placement, StagePart};
 use repartee_engine::internals::qwen3_omni_moe::Qwen3Omni;
-use repartee_engine::internals::{Checkpoint, Stage, StageItem};
+use repartee_engine::internals::vocoder::frame_stage::FrameVocoderPart;
+use repartee_engine::internals::{BatchEntry, Checkpoint, SlotCounts, Stage, StageEnd, StageItem};
 use repartee_engine::{StageConfig, Timeouts};
 use repartee_engine_api::{
     COMMAND_QUEUE, Command, EVENT_QUEUE, Event, FinishReason, Respond, SessionError, SessionHandle,
@@ -128,19 +129,38 @@ fn a_first_stop_token_gives_no_audio() {
     assert_eq!(response.usage.output_audio_frames, 0);
 }
 
-#[test]
-fn out_of_range_codes_never_reach_the_codec() {
+/// The stage code2wav with one slot, and the highest code of each of its codebooks.
+fn code2wav_stage() -> (Box<dyn Stage>, Vec<u32>) {
     let ops = Cpu::default();
     let folder = repartee_engine_testkit::folder("dense").join("checkpoint");
     let checkpoint = Checkpoint::open(repartee_engine::Source::Folder(folder)).unwrap();
     let model = Qwen3Omni::load(&ops, &checkpoint).unwrap();
     let codec = model.config.code2wav.clone();
-    let (books, size) = (codec.num_quantizers, codec.codebook_size);
-    let mut stage = FrameVocoderStage::new(ops, model.code2wav, 1, Duration::from_millis(80), None);
-    let highest = vec![size as u32 - 1; books];
+    let part = FrameVocoderPart::new(model.code2wav, Duration::from_millis(80));
+    let slots = SlotCounts { sessions: 1, out_of_band: 0, context: 1 };
+    let stage = Box::new(part).place(Placement { ops, slots, handed: &mut None });
+    (stage, vec![codec.codebook_size as u32 - 1; codec.num_quantizers])
+}
+
+#[test]
+fn an_end_before_collection_follows_the_samples() {
+    let (mut stage, frame) = code2wav_stage();
+    let mut out = Vec::new();
+    stage.accept(0, StageItem::Codes(frame), &mut out);
+    stage.launch(&[BatchEntry { slot: 0, rows: 1 }], &mut out);
+    stage.accept(0, StageItem::End(StageEnd::Stop), &mut out);
+    assert!(out.is_empty(), "the frame is on the device: {out:?}");
+    stage.collect(&mut out);
+    assert!(matches!(out[..], [(0, StageItem::Samples(_)), (0, StageItem::End(StageEnd::Stop))]), "{out:?}");
+}
+
+#[test]
+fn out_of_range_codes_never_reach_the_codec() {
+    let (mut stage, highest) = code2wav_stage();
+    let (books, size) = (highest.len(), highest[0] + 1);
     // One past the last code, `NO_ID`, a code missing, a code too many.
     let wrong = [
-        [&highest[..books - 1], &[size as u32]].concat(),
+        [&highest[..books - 1], &[size]].concat(),
         [&highest[..books - 1], &[u32::MAX]].concat(),
         highest[1..].to_vec(),
         [&highest[..], &[0]].concat(),

@@ -21,6 +21,7 @@ pub mod slot_streams;
 pub mod speaker_encoder;
 pub mod special_tokens;
 pub mod speech_encoder;
+pub mod stream_stage;
 pub mod talker;
 pub mod thinker_stage;
 pub mod vocoder;

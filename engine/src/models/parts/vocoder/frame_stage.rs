@@ -7,14 +7,14 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use repartee_engine_api::SessionError;
-use repartee_kernels::{Ops, ReadBack, RowSpec, SpecLayout, StepKey, StreamRows};
+use repartee_kernels::{Ops, RowSpec, SpecLayout, StreamRows};
 
 use crate::config::EngineConfig;
 use crate::device::Device;
 use crate::models::parts::memory::SlotBytes;
 use crate::models::parts::pipeline::{Placement, StagePart};
-use crate::models::parts::slot_streams::SlotStreams;
-use crate::stage::{BatchEntry, EdgeKind, Outbox, RowKind, RunnableRows, Stage, StageEnd, StageItem};
+use crate::models::parts::stream_stage::{StreamModel, StreamStage};
+use crate::stage::{BatchEntry, EdgeKind, RowKind, Stage, StageItem};
 
 /// Most frames of one slot in one step.
 pub const MAX_FRAMES: usize = 32;
@@ -106,247 +106,142 @@ impl<O: Device, V: FrameVocoder<O> + 'static> StagePart<O> for FrameVocoderPart<
     }
 
     fn place(self: Box<Self>, at: Placement<'_, O>) -> Box<dyn Stage> {
-        Box::new(FrameVocoderStage::new(at.ops, self.vocoder, at.slots.total(), self.frame, self.left_context))
+        let (name, slots) = (self.vocoder.name(), at.slots.total());
+        let state = self.vocoder.state(&at.ops, slots, MAX_FRAMES + self.left_context.unwrap_or(0));
+        Box::new(StreamStage::new(name, at.ops, FrameVocoderModel { part: *self, state }, slots))
     }
 }
 
-/// A vocoder with the streams of all slots.
-pub struct FrameVocoderStage<O: Ops, V: FrameVocoder<O>> {
-    ops: O,
-    vocoder: V,
+/// A vocoder with its state on the device.
+struct FrameVocoderModel<O: Ops, V: FrameVocoder<O>> {
+    part: FrameVocoderPart<V>,
     state: V::State,
-    streams: SlotStreams<Stream<V::Stream>>,
-    /// Duration of a frame.
-    frame: Duration,
-    /// Frames decoded again before each chunk, instead of carried state.
-    left_context: Option<usize>,
-    launched: Option<Launched<O::Ticket>>,
-    spec: RowSpec,
-    back: ReadBack,
 }
 
-/// A step that the device computes.
-struct Launched<T> {
-    ticket: T,
-    chunks: Vec<Chunk>,
-}
-
-/// Frames of a slot in a step.
-#[derive(Debug, Clone, Copy)]
+/// Frames of a stream in a step.
 struct Chunk {
+    /// Codes of each frame, those of the left context first.
+    frames: Vec<Vec<u32>>,
     rows: StreamRows,
     /// Frames that are not left context.
     wanted: usize,
     /// Wanted frames that are lead frames, whose samples are discarded.
     leading: usize,
-    /// Epoch of the slot at launch. If it differs at collection, the samples are dropped.
-    epoch: u64,
 }
 
 #[derive(Default)]
-struct Stream<S> {
+struct FrameStream<S> {
     /// State of the vocoder.
     own: S,
     /// The last frames decoded, at most the left context.
-    before: VecDeque<Vec<u32>>,
+    before: Vec<Vec<u32>>,
     frames: VecDeque<Vec<u32>>,
     /// Lead frames of the stream, whose samples are discarded.
     leading: usize,
     /// Frames decoded so far.
     decoded: usize,
-    end: Option<StageEnd>,
 }
 
-impl<S> Stream<S> {
+impl<S> FrameStream<S> {
     /// Number of waiting lead frames.
     fn leads(&self) -> usize {
         self.leading.saturating_sub(self.decoded).min(self.frames.len())
     }
 }
 
-impl<O: Ops, V: FrameVocoder<O>> FrameVocoderStage<O, V> {
-    /// Creates the stage for `slots` streams of frames of duration `frame`. With `left_context` no state is carried.
-    pub fn new(ops: O, vocoder: V, slots: usize, frame: Duration, left_context: Option<usize>) -> Self {
-        Self {
-            state: vocoder.state(&ops, slots, MAX_FRAMES + left_context.unwrap_or(0)),
-            left_context,
-            streams: SlotStreams::new(slots),
-            ops,
-            vocoder,
-            frame,
-            launched: None,
-            spec: RowSpec::default(),
-            back: ReadBack::default(),
-        }
-    }
+impl<O: Device, V: FrameVocoder<O>> StreamModel<O> for FrameVocoderModel<O, V> {
+    type Stream = FrameStream<V::Stream>;
+    type Piece = Chunk;
+    type Sections = V::Sections;
 
-    /// Ends a slot's stream.
-    fn end(&mut self, slot: usize, end: StageEnd, out: &mut Outbox) {
-        let rest = self.vocoder.rest(&mut self.streams[slot].own);
-        if !rest.is_empty() {
-            out.push((slot, StageItem::Samples(rest)));
-        }
-        out.push((slot, StageItem::End(end)));
-    }
+    const EDGES: (EdgeKind, EdgeKind) = (EdgeKind::Codes, EdgeKind::Samples);
+    const ROWS: RowKind = RowKind::Window;
+    const MAX_ROWS: usize = MAX_FRAMES;
+    const MAX_ITEMS: usize = MAX_FRAMES;
+    const PREPARED: bool = true;
 
-    /// Launches the decoding of frames, padded to `rows`.
-    fn decode(&mut self, codes: &[Vec<u32>], chunks: &[StreamRows], rows: usize) -> O::Ticket {
-        let Self { ops, vocoder, state, spec, .. } = self;
-        let mut layout = SpecLayout::default();
-        let sections = vocoder.layout(state, &mut layout, rows);
-        layout.clear_spec(spec);
-        vocoder.fill(spec, &sections, state, codes, chunks);
-        let key = StepKey { stage: vocoder.name(), rows, variant: 0 };
-        ops.launch(key, spec, &mut |ops, spec, outputs| {
-            outputs.rows.push(vocoder.forward(ops, (spec, &sections), state));
-        })
-    }
-}
-
-impl<O: Device, V: FrameVocoder<O>> Stage for FrameVocoderStage<O, V> {
-    fn name(&self) -> &'static str {
-        self.vocoder.name()
-    }
-
-    fn input_kind(&self) -> EdgeKind {
-        EdgeKind::Codes
-    }
-
-    fn output_kind(&self) -> EdgeKind {
-        EdgeKind::Samples
-    }
-
-    fn accept(&mut self, slot: usize, item: StageItem, out: &mut Outbox) {
+    /// A code out of range would read another codebook's entry.
+    fn append(&self, stream: &mut FrameStream<V::Stream>, item: StageItem) -> Result<(), SessionError> {
         let leads = matches!(item, StageItem::Lead(_));
-        let (codebooks, entries) = self.vocoder.codebooks();
-        let state = &mut self.streams[slot];
-        match item {
-            StageItem::Begin(_) | StageItem::Abort => {
-                self.streams.reset(slot);
-                out.push((slot, item));
-            }
-            // A code out of range would read another codebook's entry.
-            StageItem::Lead(frame) | StageItem::Codes(frame) => {
-                state.leading += usize::from(leads);
-                if frame.len() == codebooks && frame.iter().all(|&code| (code as usize) < entries) {
-                    state.frames.push_back(frame);
-                } else {
-                    let message = format!("codes {frame:?} are outside of the codebooks");
-                    out.push((slot, StageItem::Fail(SessionError::Internal { stage: "talker", message })));
-                }
-            }
-            StageItem::End(end) if state.frames.is_empty() => self.end(slot, end, out),
-            StageItem::End(end) => state.end = Some(end),
-            _ => {}
+        let (StageItem::Lead(frame) | StageItem::Codes(frame)) = item else { return Ok(()) };
+        let (codebooks, entries) = self.part.vocoder.codebooks();
+        stream.leading += usize::from(leads);
+        if frame.len() != codebooks || frame.iter().any(|&code| code as usize >= entries) {
+            let message = format!("codes {frame:?} are outside of the codebooks");
+            return Err(SessionError::Internal { stage: "talker", message });
         }
+        stream.frames.push_back(frame);
+        Ok(())
     }
 
-    fn runnable_rows(&self, slot: usize) -> RunnableRows {
-        RunnableRows::rows(self.streams[slot].frames.len(), RowKind::Window)
+    fn ready_rows(&self, stream: &FrameStream<V::Stream>, _: bool) -> usize {
+        stream.frames.len()
     }
 
-    fn buffered_audio(&self, slot: usize) -> Duration {
-        let heard = self.streams[slot].frames.len() - self.streams[slot].leads();
-        self.frame * u32::try_from(heard).unwrap_or(u32::MAX).min(1000)
+    fn is_empty(&self, stream: &FrameStream<V::Stream>) -> bool {
+        stream.frames.is_empty()
     }
 
-    fn max_rows(&self) -> usize {
-        MAX_FRAMES
+    fn buffered_audio(&self, stream: &FrameStream<V::Stream>) -> Duration {
+        let heard = stream.frames.len() - stream.leads();
+        self.part.frame * u32::try_from(heard).unwrap_or(u32::MAX).min(1000)
     }
 
-    fn max_items(&self) -> usize {
-        MAX_FRAMES
-    }
-
-    fn launch(&mut self, work: &[BatchEntry], _: &mut Outbox) {
-        self.launched = None;
-        let mut codes: Vec<Vec<u32>> = vec![Vec::new(); self.vocoder.codebooks().0];
-        let mut chunks = Vec::with_capacity(work.len());
-        for &BatchEntry { slot, rows } in work {
-            let epoch = self.streams.epoch(slot);
-            let state = &mut self.streams[slot];
-            let leading = state.leads().min(rows);
-            let before = state.before.len();
-            state.before.extend(state.frames.drain(..rows));
-            for frame in &state.before {
-                for (codes, &code) in codes.iter_mut().zip(frame) {
-                    codes.push(code);
-                }
-            }
-            // With left context each chunk is a stream of its own.
-            let position = if self.left_context.is_some() { 0 } else { state.decoded };
-            state.decoded += rows;
-            let stream = StreamRows { slot, position, rows: before + rows };
-            chunks.push(Chunk { rows: stream, wanted: rows, leading, epoch });
-            let kept = self.left_context.unwrap_or(0);
-            state.before.drain(..state.before.len().saturating_sub(kept));
+    fn take(&self, stream: &mut FrameStream<V::Stream>, entry: BatchEntry, _: bool) -> Option<Chunk> {
+        let BatchEntry { slot, rows: wanted } = entry;
+        let leading = stream.leads().min(wanted);
+        let frames: Vec<Vec<u32>> = stream.before.drain(..).chain(stream.frames.drain(..wanted)).collect();
+        // With left context each chunk is a stream of its own.
+        let position = if self.part.left_context.is_some() { 0 } else { stream.decoded };
+        stream.decoded += wanted;
+        if let Some(kept) = self.part.left_context {
+            stream.before = frames[frames.len().saturating_sub(kept)..].to_vec();
         }
-        let streams: Vec<StreamRows> = chunks.iter().map(|chunk| chunk.rows).collect();
-        let rows = self.ops.bucket(streams.iter().map(|stream| stream.rows).sum());
-        let ticket = self.decode(&codes, &streams, rows);
-        self.launched = Some(Launched { ticket, chunks });
+        let rows = StreamRows { slot, position, rows: frames.len() };
+        Some(Chunk { frames, rows, wanted, leading })
     }
 
-    fn collect(&mut self, out: &mut Outbox) {
-        let Some(Launched { ticket, chunks }) = self.launched.take() else { return };
-        self.ops.collect(ticket, &mut self.back);
-        let (each, samples) = (self.vocoder.numbers_per_frame(), self.vocoder.samples_per_frame());
-        let numbers = std::mem::take(&mut self.back.numbers);
-        let mut rest = &numbers[..];
-        for Chunk { rows: chunk, wanted, leading, epoch } in chunks {
-            let (mine, after) = rest.split_at(chunk.rows * each);
-            rest = after;
-            let slot = chunk.slot;
-            if !self.streams.is_current(slot, epoch) {
-                continue;
-            }
-            let state = &mut self.streams[slot];
-            let mine = self.vocoder.samples(&mut state.own, chunk, mine);
-            // Frames of the left context come first; their samples were already sent.
-            let mine = &mine[mine.len().saturating_sub(wanted * samples)..];
-            // This ignores look-ahead: the family that has lead frames has none.
-            let mine = &mine[(leading * samples).min(mine.len())..];
-            let wanted = wanted - leading;
-            if mine.iter().any(|sample| !sample.is_finite()) {
-                out.push((slot, StageItem::Fail(SessionError::NotFinite { stage: self.vocoder.name() })));
-                continue;
-            }
-            // Only the first frame of a stream is short.
-            let short = (wanted * samples).saturating_sub(mine.len());
-            let (first, others) = mine.split_at((samples - short.min(samples)).min(mine.len()));
-            if wanted > 0 {
-                out.push((slot, StageItem::Samples(first.to_vec())));
-            }
-            out.extend(others.chunks(samples).map(|frame| (slot, StageItem::Samples(frame.to_vec()))));
-            if state.frames.is_empty()
-                && let Some(end) = state.end.take()
-            {
-                self.end(slot, end, out);
-            }
+    fn size(&self, chunk: &Chunk) -> (usize, usize) {
+        (chunk.rows.rows, chunk.rows.rows * self.part.vocoder.numbers_per_frame())
+    }
+
+    fn layout(&self, layout: &mut SpecLayout, rows: usize) -> V::Sections {
+        self.part.vocoder.layout(&self.state, layout, rows)
+    }
+
+    fn fill(&self, spec: &mut RowSpec, sections: &V::Sections, chunks: &[Chunk]) {
+        let frames = || chunks.iter().flat_map(|chunk| &chunk.frames);
+        let codebooks = 0..self.part.vocoder.codebooks().0;
+        let codes: Vec<Vec<u32>> = codebooks.map(|book| frames().map(|frame| frame[book]).collect()).collect();
+        let rows: Vec<StreamRows> = chunks.iter().map(|chunk| chunk.rows).collect();
+        self.part.vocoder.fill(spec, sections, &self.state, &codes, &rows);
+    }
+
+    fn forward(&mut self, ops: &O, spec: &O::Spec, sections: &V::Sections) -> O::T {
+        self.part.vocoder.forward(ops, (spec, sections), &mut self.state)
+    }
+
+    fn items(&self, stream: &mut FrameStream<V::Stream>, chunk: Chunk, numbers: &[f32]) -> Option<Vec<StageItem>> {
+        let frame = self.part.vocoder.samples_per_frame();
+        let Chunk { rows, wanted, leading, .. } = chunk;
+        let samples = self.part.vocoder.samples(&mut stream.own, rows, numbers);
+        // Frames of the left context come first; their samples were already sent.
+        let samples = &samples[samples.len().saturating_sub(wanted * frame)..];
+        // This ignores look-ahead: the family that has lead frames has none.
+        let samples = &samples[(leading * frame).min(samples.len())..];
+        if samples.iter().any(|sample| !sample.is_finite()) {
+            return None;
         }
-        self.back.numbers = numbers;
+        let heard = wanted - leading;
+        // Only the first frame of a stream is short.
+        let short = (heard * frame).saturating_sub(samples.len());
+        let (first, others) = samples.split_at((frame - short.min(frame)).min(samples.len()));
+        let first = (heard > 0).then_some(first);
+        Some(first.into_iter().chain(others.chunks(frame)).map(|frame| StageItem::Samples(frame.to_vec())).collect())
     }
 
-    /// Launches each bucket of decode steps once, with padding only.
-    fn prepare(&mut self) {
-        if self.ops.eager_steps().is_none() {
-            return;
-        }
-        let most = self.ops.bucket(self.streams.slots());
-        let codes = vec![Vec::new(); self.vocoder.codebooks().0];
-        let mut rows = 0;
-        while rows < most {
-            rows = self.ops.bucket(rows + 1);
-            let ticket = self.decode(&codes, &[], rows);
-            self.ops.collect(ticket, &mut self.back);
-        }
-    }
-
-    fn eager_steps(&self) -> Option<u64> {
-        self.ops.eager_steps()
-    }
-
-    fn free(&mut self, slot: usize) {
-        self.streams.reset(slot);
+    fn rest(&self, stream: &mut FrameStream<V::Stream>) -> Vec<StageItem> {
+        let rest = self.part.vocoder.rest(&mut stream.own);
+        if rest.is_empty() { Vec::new() } else { vec![StageItem::Samples(rest)] }
     }
 }
