@@ -1,6 +1,8 @@
 //! An edited history equals a fresh session with the resulting history.
 
-use repartee_engine_api::{Command, InsertAt, MessageContent, Respond, ResponseInput, Role, SessionHandle};
+use repartee_engine_api::{
+    Command, Event, InsertAt, MessageContent, Respond, ResponseInput, Role, SessionError, SessionHandle,
+};
 
 use super::{Bed, INSTRUCTIONS, Subject, assert_same, config, respond};
 use crate::driven::{Response, submit};
@@ -129,9 +131,8 @@ pub fn new_instructions_equal_a_fresh_history<S: Subject>(subject: &S) {
     bed.close(session);
 }
 
-/// A speculation aborted at any tick equals none.
+/// A speculation aborted at any tick equals none. Without audio input it is refused, which equals none too.
 pub fn aborted_speculation_equals_none<S: Subject>(subject: &S) {
-    let Some(audio) = subject.audio(1) else { return };
     let mut bed = Bed::new(subject, &config());
     let after_a_turn = |bed: &mut Bed<'_, S>| {
         let session = bed.engine.open();
@@ -143,6 +144,15 @@ pub fn aborted_speculation_equals_none<S: Subject>(subject: &S) {
     bed.input(&plain, 1, 1);
     let expected = bed.respond(&plain, respond(1));
     bed.close(plain);
+    let Some(audio) = subject.audio(1) else {
+        let session = after_a_turn(&mut bed);
+        bed.engine.send(&session, Command::BeginSpeculation { item: 1, respond: respond(1) });
+        let refused = session.try_next_event();
+        assert!(matches!(refused, Some(Event::Failed { error: SessionError::NothingToCommit, .. })), "{refused:?}");
+        bed.input(&session, 1, 1);
+        assert_same(&bed.respond(&session, respond(1)), &expected, "after a refused speculation");
+        return bed.close(session);
+    };
     // Before any output, during it, and after its end.
     for (ticks, cut) in (0..24).map(|ticks| (ticks, audio.len() * (1 + ticks % 5) / 6)).chain([(500, audio.len() / 2)])
     {
