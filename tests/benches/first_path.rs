@@ -162,7 +162,7 @@ fn stages(folder: &Path) -> Result<Stages> {
 
     let mut cache = model.thinker.model.cache(&ops, 1, PROMPT + STEPS);
     let mut output_mask =
-        ops.state(StateSpec::TokenMask { slots: 1, vocabulary: model.config.thinker.text.vocab_size });
+        ops.state(StateSpec::TokenMask { slots: 1, vocabulary: model.config.thinker.text.model.vocab_size });
     let prompt: Vec<u32> = (0..PROMPT as u32).map(|i| 20 + i).collect();
     let tokens = index(&ops, &prompt);
     let x = model.thinker.embed(&ops, &tokens, None);
@@ -180,7 +180,8 @@ fn stages(folder: &Path) -> Result<Stages> {
 
     let mut cache = model.talker.codec.model.cache(&ops, 1, PROMPT + STEPS);
     let mut predictor_cache = model.talker.code_predictor.cache(&ops, 1);
-    let mut output_mask = ops.state(StateSpec::TokenMask { slots: 1, vocabulary: model.config.talker.text.vocab_size });
+    let mut output_mask =
+        ops.state(StateSpec::TokenMask { slots: 1, vocabulary: model.config.talker.text.model.vocab_size });
     let x = model.talker.codec.rows(&ops, &index(&ops, &prompt));
     model.talker.codec.forward(&ops, x, &mut cache, &rows(0, PROMPT), &index(&ops, &[0]));
     let codec_frame = median(STEPS as f64, || {

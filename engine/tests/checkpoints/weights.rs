@@ -109,7 +109,7 @@ fn rows_after_layers(name: &str, policy: WeightPolicy) -> Vec<Vec<f32>> {
         let rows = batch(&ops, 0, prompt.len());
         ops.read(&thinker.model.forward(&ops, x, &mut cache, &rows, Some(layer)).1.unwrap())
     };
-    (1..=config.thinker.text.layers.num_hidden_layers).map(&mut rows_after).collect()
+    (1..=config.thinker.text.model.layers.num_hidden_layers).map(&mut rows_after).collect()
 }
 
 #[test]

@@ -59,14 +59,14 @@ fn compare(checkpoint: &Checkpoint, expected: &Expected) -> Findings {
 
 /// Streaming log-mel in pushes of uneven size, in the reference's layout.
 fn mel(checkpoint: &Checkpoint, model: &Qwen25Omni<Cpu>, audio: &[f32]) -> Vec<f32> {
-    let tower = &model.config.thinker.audio;
-    let config = LogMelConfig::load(checkpoint, tower.num_mel_bins).unwrap();
-    let mut stream = LogMel::new(&config, tower.block_frames()).unwrap().stream();
+    let tower = model.audio_tower.shape();
+    let config = LogMelConfig::load(checkpoint, tower.bins).unwrap();
+    let mut stream = LogMel::new(&config, tower.window).unwrap().stream();
     let mut windows = Vec::new();
     audio.chunks(777).for_each(|chunk| stream.push(chunk, &mut windows));
     windows.extend(stream.finish());
-    let frames: Vec<&[f32]> = windows.iter().flat_map(|w| w.data.chunks(tower.num_mel_bins)).collect();
-    (0..tower.num_mel_bins).flat_map(|bin| frames.iter().map(move |frame| frame[bin])).collect()
+    let frames: Vec<&[f32]> = windows.iter().flat_map(|w| w.data.chunks(tower.bins)).collect();
+    (0..tower.bins).flat_map(|bin| frames.iter().map(move |frame| frame[bin])).collect()
 }
 
 /// A spectrogram of the reference, frame by frame.
@@ -79,7 +79,7 @@ fn frames(expected: &Expected, mel: &str) -> (Vec<f32>, usize) {
 
 fn audio(ops: &Cpu, model: &Qwen25Omni<Cpu>, expected: &Expected, mel: &str) -> Vec<f32> {
     let (mel, bins) = frames(expected, mel);
-    let blocks = mel.chunks(model.config.thinker.audio.block_frames() * bins);
+    let blocks = mel.chunks(model.audio_tower.shape().window * bins);
     let blocks: Vec<_> = blocks.enumerate().map(|(index, data)| WindowInput { data, index }).collect();
     model.audio_tower.encode(ops, &blocks, &mut RowSpec::default(), &mut ReadBack::default()).concat()
 }
@@ -226,7 +226,7 @@ fn blocks_are_encoded_alike_in_any_batch() {
     let ops = Cpu::default();
     let model = Qwen25Omni::load(&ops, &open(&folder(NAME).join("checkpoint"))).unwrap();
     let (mel, bins) = frames(&Expected::load(NAME), "turn1.mel");
-    let whole = model.config.thinker.audio.block_frames();
+    let whole = model.audio_tower.shape().window;
     // Every length, whole pairs and not, and some too short for a row.
     let blocks: Vec<_> =
         (1..=whole).map(|frames| WindowInput { data: &mel[..frames * bins], index: frames % 2 }).collect();

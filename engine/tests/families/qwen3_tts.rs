@@ -153,7 +153,7 @@ fn talker(ops: &Cpu, model: &Qwen3Tts<Cpu>, tokenizer: &Tokenizer, expected: &Ex
     let (groups, frames) = (shape[0], shape[1]);
     let mut cache = model.talker.codec.model.cache(ops, 1, ops.rows(&prompt) + frames + 1);
     let mut predictor_cache = model.talker.code_predictor.cache(ops, 1);
-    let mut output_mask = ops.state(StateSpec::TokenMask { slots: 1, vocabulary: config.talker.vocab_size });
+    let mut output_mask = ops.state(StateSpec::TokenMask { slots: 1, vocabulary: config.talker.model.vocab_size });
     let (mut hiddens, mut logits, mut residual_logits) = (Vec::new(), Vec::new(), Vec::new());
     let mut made: Vec<Vec<u32>> = vec![Vec::new(); groups];
     let mut end = None;

@@ -116,7 +116,7 @@ fn thinker(
 
     let mut cache = model.thinker.model.cache(ops, 1, prompt.len() + tokens.len());
     let mut output_mask =
-        ops.state(StateSpec::TokenMask { slots: 1, vocabulary: model.config.thinker.text.vocab_size });
+        ops.state(StateSpec::TokenMask { slots: 1, vocabulary: model.config.thinker.text.model.vocab_size });
     let (mut hidden, mut logits, mut chosen) = (Vec::new(), Vec::new(), Vec::new());
     let mut ids = index(ops, &ids);
     let mut x = model.thinker.embed(ops, &ids, Some((&index(ops, &audio_at), &rows)));
@@ -187,7 +187,7 @@ fn talker(ops: &Device, model: &Qwen3Omni<Device>, expected: &Expected, turn: us
     let (groups, frames) = (shape[0], shape[1]);
     let mut cache = model.talker.codec.model.cache(ops, 1, ops.rows(&prompt) + frames + 1);
     let mut predictor_cache = model.talker.code_predictor.cache(ops, 1);
-    let mut output_mask = ops.state(StateSpec::TokenMask { slots: 1, vocabulary: codec.text.vocab_size });
+    let mut output_mask = ops.state(StateSpec::TokenMask { slots: 1, vocabulary: codec.text.model.vocab_size });
     let (mut hiddens, mut logits, mut residual_logits) = (Vec::new(), Vec::new(), Vec::new());
     let mut made: Vec<Vec<u32>> = vec![Vec::new(); groups];
     let mut end = None;

@@ -108,7 +108,7 @@ pub fn rows(folder: &Path) -> Result<Vec<ReportRow>> {
 
     let mut cache = model.thinker.model.cache(&ops, 1, STEPS);
     let mut output_mask =
-        ops.state(StateSpec::TokenMask { slots: 1, vocabulary: model.config.thinker.text.vocab_size });
+        ops.state(StateSpec::TokenMask { slots: 1, vocabulary: model.config.thinker.text.model.vocab_size });
     let thinker = each(STEPS, || {
         let mut ids = vec![20];
         for step in 0..STEPS {
@@ -123,7 +123,8 @@ pub fn rows(folder: &Path) -> Result<Vec<ReportRow>> {
 
     let mut cache = model.talker.codec.model.cache(&ops, 1, STEPS);
     let mut predictor_cache = model.talker.code_predictor.cache(&ops, 1);
-    let mut output_mask = ops.state(StateSpec::TokenMask { slots: 1, vocabulary: model.config.talker.text.vocab_size });
+    let mut output_mask =
+        ops.state(StateSpec::TokenMask { slots: 1, vocabulary: model.config.talker.text.model.vocab_size });
     let talker = each(STEPS, || {
         let mut x = model.talker.codec.rows(&ops, &index(&ops, &[20]));
         for step in 0..STEPS {

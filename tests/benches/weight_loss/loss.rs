@@ -20,7 +20,7 @@ pub fn measure(checkpoint: &Checkpoint, policy: WeightPolicy, questions: &[Quest
     let ops = Cpu::default();
     let model = Qwen3Omni::load_as(&ops, checkpoint, policy).unwrap();
     let config = &model.config;
-    let tokenizer = Tokenizer::load(checkpoint, config.thinker.text.vocab_size).unwrap();
+    let tokenizer = Tokenizer::load(checkpoint, config.thinker.text.model.vocab_size).unwrap();
     let newline = tokenizer.encode("\n").unwrap();
     let (mut sum, mut likeliest) = (0.0, Vec::new());
     for question in questions {
@@ -35,7 +35,7 @@ pub fn measure(checkpoint: &Checkpoint, policy: WeightPolicy, questions: &[Quest
         let (out, _) = model.thinker.forward(&ops, x, &tokens, &mut cache, &batch(&ops, 0, ids.len()));
         let before: Vec<u32> = (prompt.len() as u32 - 1..ids.len() as u32 - 1).collect();
         let logits = ops.read(&model.thinker.logits(&ops, &out, &index(&ops, &before)));
-        for (row, &next) in logits.chunks_exact(config.thinker.text.vocab_size).zip(&ids[prompt.len()..]) {
+        for (row, &next) in logits.chunks_exact(config.thinker.text.model.vocab_size).zip(&ids[prompt.len()..]) {
             let most = row.iter().fold(f32::NEG_INFINITY, |most, &logit| most.max(logit));
             let all: f64 = row.iter().map(|&logit| f64::from(logit - most).exp()).sum();
             sum += all.ln() - f64::from(row[next as usize] - most);

@@ -10,6 +10,8 @@ use repartee_kernels::{NO_ID, NO_ROW, Ops, RowSpec, SpecLayout, StepOutputs};
 use super::autoregressive::{
     Autoregressive, BLOCK, CausalLm, SampleOutcome, SlotState, StepContext, StepInput, StepShape,
 };
+use super::config::LanguageModelConfig;
+use super::generation::Generation;
 use super::given_text::GivenText;
 use super::language_model::LanguageModel;
 use super::memory::SlotBytes;
@@ -50,6 +52,20 @@ pub struct ThinkerPart<O: Ops> {
     pub handed_over: HiddenRows,
     /// Mask over the ids, 1 for those that may be sampled; `None` for all.
     pub allowed: Option<O::Weight>,
+}
+
+impl<O: Ops> ThinkerPart<O> {
+    /// Wraps a thinker with the stops and the sampling of its checkpoint.
+    pub fn new(
+        thinker: Arc<LanguageModel<O>>,
+        config: &LanguageModelConfig,
+        generation: &Generation,
+        handed_over: HiddenRows,
+    ) -> Self {
+        let (stop, sampling) = (generation.eos_token_ids.clone(), generation.thinker);
+        let most_positions = config.max_position_embeddings;
+        Self { thinker, most_positions, stop, sampling, handed_over, allowed: None }
+    }
 }
 
 /// A thinker in its stage.

@@ -4,11 +4,13 @@
 //! unsupported parts (vision, training) are left out. Sizes are numbers of elements unless stated otherwise.
 
 use crate::checkpoint::{Checkpoint, CheckpointError};
-pub use crate::models::parts::config::AudioTowerConfig;
-use crate::models::parts::config::limits::{CODES, POSITIONS, VOCABULARY};
+use crate::models::parts::audio_encoder::shape::{Convolutions, EncoderShape};
+use crate::models::parts::config::limits::{CODES, POSITIONS};
 use crate::models::parts::config::{
-    ConfigFile, ConfigSection, LayersConfig, LayersDefaults, TALKER, require_audio_output,
+    AudioTowerConfig, ConfigFile, ConfigSection, LanguageModelConfig, LayersDefaults, THINKER, require_audio_output,
 };
+use crate::models::parts::decoder::DecoderShape;
+use crate::models::parts::language_model::{HandedRow, LanguageModelShape};
 
 /// Names of this family in config.json: the published one, and that of older files.
 pub const ARCHITECTURES: [&str; 2] = ["Qwen2_5OmniForConditionalGeneration", "Qwen2_5OmniModel"];
@@ -51,7 +53,7 @@ pub struct ThinkerConfig {
     /// Sizes of the audio tower.
     pub audio: AudioTowerConfig,
     /// Sizes of the language model.
-    pub text: TextConfig,
+    pub text: LanguageModelConfig,
     /// True if the output head is the embedding.
     pub tie_word_embeddings: bool,
     /// Id of `<|AUDIO|>`, which stands for one row of the audio tower's output.
@@ -67,7 +69,7 @@ pub struct ThinkerConfig {
 impl ThinkerConfig {
     fn read(at: &ConfigSection<'_>) -> Result<Self, CheckpointError> {
         let tower = at.section("audio_config")?;
-        let text = TextConfig::read(&at.section("text_config")?, 152_064, None)?;
+        let text = language_model(&at.section("text_config")?, 152_064, None)?;
         let audio = AudioTowerConfig::read(&tower, 100, text.layers.hidden_size)?;
         tower.size("max_source_positions", 1500, audio.n_window..=*POSITIONS.end())?;
         let id = |field, absent| at.id(field, absent, text.vocab_size);
@@ -81,52 +83,46 @@ impl ThinkerConfig {
             text,
         })
     }
-}
 
-impl AudioTowerConfig {
-    /// Mel frames of a full block, which attend to each other.
-    pub fn block_frames(&self) -> usize {
-        2 * self.n_window
+    /// Shape of the audio tower, after `Qwen2_5OmniAudioEncoder`: the rows of a window of `2 * n_window` mel frames
+    /// attend to each other only. So a window depends on no other one, and a full one yields whole pairs.
+    pub fn encoder(&self) -> EncoderShape {
+        let projection = [("proj", self.audio.output_dim)];
+        EncoderShape { pairs: true, ..self.audio.encoder(Convolutions::Conv1d, false, &projection) }
+    }
+
+    /// Shape of the language model, after `Qwen2_5OmniThinkerForConditionalGeneration` without vision. Then the three
+    /// rotary indices of a position are equal, so the sections of M-RoPE have no effect.
+    pub fn language_model(&self) -> LanguageModelShape {
+        LanguageModelShape {
+            vocabulary: self.text.vocab_size,
+            tied: self.tie_word_embeddings,
+            decoder: decoder(&self.text),
+            handed: Some(HandedRow::LastAndEmbedding),
+        }
     }
 }
 
-/// A dense decoder-only language model: the thinker's or the talker's. Queries, keys and values have a bias.
-#[derive(Debug, Clone, PartialEq)]
-pub struct TextConfig {
-    /// Rows of the embedding and of the output head.
-    pub vocab_size: usize,
-    /// Sizes of the layers.
-    pub layers: LayersConfig,
-    /// Maximum positions of the model.
-    pub max_position_embeddings: usize,
+/// Reads a language model with dense layers; the classes' defaults differ in two fields.
+fn language_model(
+    at: &ConfigSection<'_>,
+    vocab_size: usize,
+    head_dim: Option<usize>,
+) -> Result<LanguageModelConfig, CheckpointError> {
+    at.only("use_sliding_window", false)?;
+    LanguageModelConfig::read(at, vocab_size, &LayersDefaults { hidden_size: 3584, head_dim, ..THINKER })
 }
 
-impl TextConfig {
-    /// Reads a language model; the classes' defaults differ in two fields.
-    fn read(at: &ConfigSection<'_>, vocab_size: usize, head_dim: Option<usize>) -> Result<Self, CheckpointError> {
-        let layers = LayersDefaults {
-            hidden_size: 3584,
-            intermediate_size: 18_944,
-            num_hidden_layers: 28,
-            heads: (28, 4),
-            head_dim,
-            rope_theta: 1_000_000.0,
-            ..TALKER
-        };
-        at.only("use_sliding_window", false)?;
-        Ok(Self {
-            vocab_size: at.size("vocab_size", vocab_size, VOCABULARY)?,
-            layers: LayersConfig::read(at, &layers)?,
-            max_position_embeddings: at.size("max_position_embeddings", 32_768, POSITIONS)?,
-        })
-    }
+/// Shape of a language model's layers. Queries, keys and values have a bias.
+pub fn decoder(config: &LanguageModelConfig) -> DecoderShape {
+    DecoderShape { qkv_bias: true, ..config.layers.shape(None) }
 }
 
 /// The talker: a language model over single codes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TalkerConfig {
     /// Sizes of the language model.
-    pub text: TextConfig,
+    pub text: LanguageModelConfig,
     /// Width of the talker's input rows, the thinker's hidden size; its embeddings of codes have it too.
     pub embedding_size: usize,
     /// Thinker token after the text to speak.
@@ -139,20 +135,20 @@ pub struct TalkerConfig {
     pub tts_codec_end_token_id: u32,
     /// Codec padding id before the first code; it ends the codes too.
     pub tts_codec_pad_token_id: u32,
-    /// Id for the prompt's positions in the reference's count of sampled ids.
-    pub tts_codec_mask_token_id: u32,
 }
 
 impl TalkerConfig {
     /// Reads `talker_config` for a codec of `codes` codes.
-    fn read(at: &ConfigSection<'_>, thinker: &TextConfig, codes: usize) -> Result<Self, CheckpointError> {
-        let text = TextConfig::read(at, 8448, Some(128))?;
+    fn read(at: &ConfigSection<'_>, thinker: &LanguageModelConfig, codes: usize) -> Result<Self, CheckpointError> {
+        let text = language_model(at, 8448, Some(128))?;
         let wanted = ("thinker_config.text_config.hidden_size", thinker.layers.hidden_size);
         // A code's id is the code, so the marks lie above the codes.
         let vocabulary = text.vocab_size;
         let allowed = format!("at least {codes}, the number of codes, and below vocab_size, which is {vocabulary}");
         let mark =
             |field, absent| at.value(field, absent, |id: u32| (codes..vocabulary).contains(&(id as usize)), &allowed);
+        // The reference counts this id for the prompt's positions; it may never be sampled.
+        at.id("tts_codec_mask_token_id", 8296, vocabulary)?;
         Ok(Self {
             embedding_size: at.equal("embedding_size", 3584, wanted)?,
             tts_text_end_token_id: at.id("tts_text_end_token_id", 151_861, thinker.vocab_size)?,
@@ -160,7 +156,6 @@ impl TalkerConfig {
             tts_codec_start_token_id: mark("tts_codec_start_token_id", 8293)?,
             tts_codec_end_token_id: mark("tts_codec_end_token_id", 8294)?,
             tts_codec_pad_token_id: mark("tts_codec_pad_token_id", 8292)?,
-            tts_codec_mask_token_id: at.id("tts_codec_mask_token_id", 8296, vocabulary)?,
             text,
         })
     }
@@ -187,7 +182,7 @@ mod tests {
         let config = Config::read(&file.top().unwrap()).unwrap();
         let thinker = &config.thinker.text;
         assert_eq!((thinker.layers.head_dim, thinker.vocab_size, thinker.layers.rope_theta), (112, 152_064, 500_000.0));
-        assert_eq!((config.thinker.audio.d_model, config.thinker.audio.block_frames()), (60, 200));
+        assert_eq!((config.thinker.audio.d_model, config.thinker.encoder().window), (60, 200));
         let talker = &config.talker;
         assert_eq!((talker.text.layers.head_dim, talker.text.vocab_size, talker.embedding_size), (128, 8448, 3584));
         assert_eq!((talker.tts_codec_pad_token_id, talker.tts_codec_end_token_id), (8292, 8294));

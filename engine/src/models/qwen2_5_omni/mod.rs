@@ -3,10 +3,8 @@
 //! The model files follow the reference, `transformers` 5.23 `models/qwen2_5_omni`, and name its classes. Vision is not
 //! supported: its weights are ignored.
 
-mod audio_tower;
 pub mod config;
 pub mod talker;
-pub mod thinker;
 pub mod token2wav;
 pub mod voices;
 
@@ -25,12 +23,12 @@ use super::load_error::LoadError;
 use super::parts::audio_encoder::front_end::audio_front_end;
 use super::parts::audio_encoder::tower::AudioTower;
 use super::parts::chat_template::ChatTemplate;
+use super::parts::decoder::FeedForward;
 use super::parts::generation::{Defaults, Generation};
 use super::parts::language_model::LanguageModel;
 use super::parts::pipeline::{Assembly, ModelFrame, Pipeline};
 use super::parts::special_tokens::{SpecialTokens, TokenReader};
-use super::parts::talker::frames::FrameSampling;
-use super::parts::talker::stage::{TalkerPart, TalkerSizes};
+use super::parts::talker::stage::TalkerPart;
 use super::parts::thinker_stage::{HiddenRows, ThinkerPart};
 use super::parts::weights::Weights;
 use crate::checkpoint::{Checkpoint, CheckpointError};
@@ -51,7 +49,7 @@ pub struct Qwen25Omni<O: Ops> {
     /// Weights of `thinker.audio_tower`.
     pub audio_tower: AudioTower<O>,
     /// Weights of `thinker`.
-    pub thinker: LanguageModel<O>,
+    pub thinker: Arc<LanguageModel<O>>,
     /// Weights of `talker`.
     pub talker: Talker<O>,
 }
@@ -67,9 +65,10 @@ impl<O: Ops> Qwen25Omni<O> {
         let config = Config::load(checkpoint)?;
         let weights = Weights::new(ops, checkpoint).with_policy(policy);
         let of_thinker = weights.at("thinker");
+        let dense = |_| FeedForward::Dense(config.thinker.text.layers.intermediate_size);
         Ok(Self {
-            audio_tower: AudioTower::load(&of_thinker.at("audio_tower"), config.thinker.audio.encoder())?,
-            thinker: thinker::load(&of_thinker, &config.thinker)?,
+            audio_tower: AudioTower::load(&of_thinker.at("audio_tower"), config.thinker.encoder())?,
+            thinker: Arc::new(LanguageModel::load(&of_thinker, config.thinker.language_model(), dense)?),
             talker: Talker::load(&weights.at("talker"), &config.talker, config.codes)?,
             config,
         })
@@ -116,38 +115,23 @@ pub fn assemble<O: Device>(
     let generation = Generation::load(checkpoint, defaults, vocabulary)?;
     let codec = Token2WavConfig::load(checkpoint)?;
     let speakers = voices::load_speakers(checkpoint, vocabulary, &codec.dit)?;
-    let names: Vec<String> = speakers.iter().map(|(_, voice)| voice.name.clone()).collect();
     let bos = speakers.iter().map(|(bos, voice)| (voice.name.clone(), *bos)).collect();
     let heard: Vec<_> = speakers.into_iter().map(|(_, voice)| voice).collect();
     // One-time computations at load time always run on the CPU.
     let token2wav = Token2Wav::load((&ops, &Cpu::default()), checkpoint, &codec, &heard)?;
     let audio = audio_front_end(&ops, audio_tower, checkpoint)?;
 
-    let geometry = token2wav.codec();
-    let (most_codes, width) = (generation.talker_max_new_tokens as usize, thinker.width());
-    let thinker = Arc::new(thinker);
-    let talker = TalkerPart {
-        talker: CodeTalker { thinker: Arc::clone(&thinker), talker, config: config.talker.clone(), bos },
-        sizes: TalkerSizes {
-            model_positions: config.talker.text.max_position_embeddings,
-            head: HEADER_ROWS,
-            max_codes: most_codes,
-            frame: geometry.frame(),
-        },
-        // A frame has one code.
-        sampling: FrameSampling { first: generation.talker, rest: generation.talker },
-    };
-    let thinker = ThinkerPart {
-        thinker,
-        most_positions: config.thinker.text.max_position_embeddings,
-        stop: generation.eos_token_ids,
-        sampling: generation.thinker,
-        handed_over: HiddenRows::All,
-        allowed: None,
-    };
-    let (dit, bigvgan) = token2wav.parts(most_codes);
-    let pipeline = Pipeline::new(&ops).audio_input(audio, width);
-    Ok(pipeline.stage(thinker).stage(talker).stage(dit).stage(bigvgan).with(ModelFrame {
+    let (geometry, names) = (token2wav.codec(), token2wav.voices.clone());
+    let (dit, bigvgan) = token2wav.parts(generation.talker_max_new_tokens as usize);
+    let codes = CodeTalker { thinker: Arc::clone(&thinker), talker, config: config.talker.clone(), bos };
+    let (text, codec) = (&config.thinker.text, &config.talker.text);
+    let pipeline = Pipeline::new(&ops)
+        .audio_input(audio, thinker.width())
+        .stage(ThinkerPart::new(thinker, text, &generation, HiddenRows::All))
+        .stage(TalkerPart::new(codes, codec, &generation, (HEADER_ROWS, geometry.frame())))
+        .stage(dit)
+        .stage(bigvgan);
+    Ok(pipeline.with(ModelFrame {
         tokenizer,
         template: Box::new(template),
         voices: Box::new(names),

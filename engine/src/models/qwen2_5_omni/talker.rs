@@ -10,8 +10,7 @@ use std::sync::Arc;
 use repartee_engine_api::Role;
 use repartee_kernels::{NO_ID, Ops, WeightLayout};
 
-use super::config::TalkerConfig;
-use super::thinker::text_shape;
+use super::config::{TalkerConfig, decoder};
 use crate::device::Device;
 use crate::elements::Element;
 use crate::models::load_error::LoadError;
@@ -52,7 +51,7 @@ impl<O: Ops> Talker<O> {
             codec: CodecLm::load(
                 w,
                 (vocabulary, "embed_tokens.weight", input),
-                text_shape(text),
+                decoder(text),
                 |_| FeedForward::Dense(text.layers.intermediate_size),
                 |id| id < codes || ends.contains(&(id as u32)),
             )?,

@@ -7,13 +7,16 @@
 use std::collections::BTreeMap;
 
 use repartee_engine_api::Sampling;
+use repartee_kernels::RouterShape;
 
 use crate::checkpoint::{Checkpoint, CheckpointError};
-use crate::models::parts::config::limits::{CODEBOOKS, EXPERTS, INNER, LAYERS, POSITIONS, VOCABULARY, WIDTH, WINDOW};
+use crate::models::parts::audio_encoder::shape::{Convolutions, EncoderShape};
+use crate::models::parts::config::limits::{CODEBOOKS, EXPERTS, INNER, LAYERS, POSITIONS, WIDTH, WINDOW};
 use crate::models::parts::config::{
-    AudioTowerConfig, Code2WavConfig, CodeInput, CodePredictorConfig, ConfigFile, ConfigSection, LayersConfig,
-    LayersDefaults, TALKER, layer_window, require_audio_output,
+    AudioTowerConfig, Code2WavConfig, CodeInput, CodePredictorConfig, ConfigFile, ConfigSection, LanguageModelConfig,
+    LayersDefaults, TALKER, THINKER, layer_window, require_audio_output,
 };
+use crate::models::parts::decoder::{DecoderShape, FeedForward};
 use crate::models::parts::generation::{Defaults, Generation};
 use crate::models::parts::talker::codec_lm::SUPPRESSED_TAIL;
 use crate::models::parts::talker::utterance::UtteranceIds;
@@ -65,14 +68,14 @@ impl Config {
         let groups = talker.size("num_code_groups", 32, CODEBOOKS)?;
         let set_by = ("talker_config.num_code_groups", groups);
         let code2wav = Code2WavConfig::read(&top.section("code2wav_config")?, CodeInput::Embedding, set_by)?;
-        let id = |field, absent| top.id(field, absent, thinker.text.vocab_size);
+        let id = |field, absent| top.id(field, absent, thinker.text.model.vocab_size);
         Ok(Self {
             im_start_token_id: id("im_start_token_id", 151_644)?,
             im_end_token_id: id("im_end_token_id", 151_645)?,
             system_token_id: id("system_token_id", 8948)?,
             user_token_id: id("user_token_id", 872)?,
             assistant_token_id: id("assistant_token_id", 77_091)?,
-            talker: TalkerConfig::read((top, &talker), &thinker.text, (groups, code2wav.codebook_size))?,
+            talker: TalkerConfig::read((top, &talker), &thinker.text.model, (groups, code2wav.codebook_size))?,
             code2wav,
             thinker,
         })
@@ -85,7 +88,7 @@ impl Config {
             talker: TALKER_SAMPLING,
             code_predictor: CODE_PREDICTOR_SAMPLING,
         };
-        Generation::load(checkpoint, absent, self.thinker.text.vocab_size)
+        Generation::load(checkpoint, absent, self.thinker.text.model.vocab_size)
     }
 }
 
@@ -108,11 +111,12 @@ impl ThinkerConfig {
     fn read(at: &ConfigSection<'_>) -> Result<Self, CheckpointError> {
         let audio = at.section("audio_config")?;
         let text = TextConfig::read(&at.section("text_config")?, &THINKER_TEXT)?;
+        let vocabulary = text.model.vocab_size;
         Ok(Self {
-            audio: AudioConfig::read(&audio, text.layers.hidden_size)?,
-            audio_start_token_id: at.id("audio_start_token_id", 151_647, text.vocab_size)?,
-            audio_end_token_id: at.optional_id("audio_end_token_id", text.vocab_size)?,
-            audio_token_id: at.id("audio_token_id", 151_646, text.vocab_size)?,
+            audio: AudioConfig::read(&audio, text.model.layers.hidden_size)?,
+            audio_start_token_id: at.id("audio_start_token_id", 151_647, vocabulary)?,
+            audio_end_token_id: at.optional_id("audio_end_token_id", vocabulary)?,
+            audio_token_id: at.id("audio_token_id", 151_646, vocabulary)?,
             text,
         })
     }
@@ -139,18 +143,22 @@ impl AudioConfig {
             downsample_hidden_size: at.size("downsample_hidden_size", 480, WIDTH)?,
         })
     }
+
+    /// Shape of the tower, after `Qwen3OmniMoeAudioEncoder`: mel frames pass the convolutions in chunks of twice
+    /// `n_window`.
+    pub fn encoder(&self) -> EncoderShape {
+        let convolutions = Convolutions::Conv2d { channels: self.downsample_hidden_size };
+        let projection = [("proj1", self.tower.d_model), ("proj2", self.tower.output_dim)];
+        EncoderShape { window: self.n_window_infer, ..self.tower.encoder(convolutions, true, &projection) }
+    }
 }
 
 /// A decoder-only language model: the thinker's or the talker's.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TextConfig {
-    /// Rows of the embedding and of the output head.
-    pub vocab_size: usize,
-    /// Sizes of the layers. `intermediate_size` is the inner width of a dense feed-forward block; in the talker also of
-    /// its input projections.
-    pub layers: LayersConfig,
-    /// Maximum positions of the model.
-    pub max_position_embeddings: usize,
+    /// Ids, layers and positions. `intermediate_size` is the inner width of a dense feed-forward block; in the talker
+    /// also of its input projections.
+    pub model: LanguageModelConfig,
     /// True if the output head is the embedding.
     pub tie_word_embeddings: bool,
     /// Interval of layers with experts; see [`Self::is_moe_layer`].
@@ -180,14 +188,7 @@ struct TextDefaults {
 /// Defaults of `Qwen3OmniMoeTextConfig`.
 const THINKER_TEXT: TextDefaults = TextDefaults {
     vocab_size: 3584,
-    layers: LayersDefaults {
-        hidden_size: 2048,
-        intermediate_size: 18_944,
-        num_hidden_layers: 28,
-        heads: (28, 4),
-        rope_theta: 1_000_000.0,
-        ..TALKER
-    },
+    layers: LayersDefaults { hidden_size: 2048, ..THINKER },
     moe_intermediate_size: 768,
     norm_topk_prob: true,
 };
@@ -203,9 +204,7 @@ impl TextConfig {
         let count = at.first_of(&["num_experts", "num_local_experts"]);
         let num_experts = at.size(count, 128, EXPERTS)?;
         let text = Self {
-            vocab_size: at.size("vocab_size", absent.vocab_size, VOCABULARY)?,
-            layers: LayersConfig::read(at, &absent.layers)?,
-            max_position_embeddings: at.size("max_position_embeddings", 32_768, POSITIONS)?,
+            model: LanguageModelConfig::read(at, absent.vocab_size, &absent.layers)?,
             tie_word_embeddings: at.switch("tie_word_embeddings", false)?,
             decoder_sparse_step: at.size("decoder_sparse_step", 1, LAYERS)?,
             mlp_only_layers: at.list("mlp_only_layers", &[], |layers| layers.iter().all(index), "numbers of layers")?,
@@ -221,9 +220,25 @@ impl TextConfig {
         Ok(text)
     }
 
+    /// Shape of the layers. Without vision the rotary positions all have one index, so the interleaved sections of M-RoPE
+    /// have no effect.
+    pub fn decoder(&self) -> DecoderShape {
+        DecoderShape { qk_norm: true, ..self.model.layers.shape(None) }
+    }
+
+    /// Experts of a layer; `shared` is the inner width of the shared one.
+    pub fn experts(&self, shared: Option<usize>) -> FeedForward {
+        FeedForward::Experts {
+            count: self.num_experts,
+            inner: self.moe_intermediate_size,
+            router: RouterShape { top_k: self.num_experts_per_tok, normalise: self.norm_topk_prob },
+            shared,
+        }
+    }
+
     /// True if any layer has experts.
     fn has_experts(&self) -> bool {
-        (0..self.layers.num_hidden_layers).any(|layer| self.is_moe_layer(layer))
+        (0..self.model.layers.num_hidden_layers).any(|layer| self.is_moe_layer(layer))
     }
 
     /// True if layer `index`, counted from 0, has experts instead of a dense feed-forward block.
@@ -241,8 +256,6 @@ pub struct TalkerConfig {
     pub text: TextConfig,
     /// Code predictor for the other codebooks of a frame.
     pub code_predictor: CodePredictorConfig,
-    /// Codebooks of a frame.
-    pub num_code_groups: usize,
     /// Width of the thinker's rows that the talker takes.
     pub thinker_hidden_size: usize,
     /// Index of the thinker's hidden state that the talker takes: 0 is the embedding, n the output of the n-th layer.
@@ -258,12 +271,12 @@ impl TalkerConfig {
     /// codebook of the codec.
     fn read(
         (top, at): (&ConfigSection<'_>, &ConfigSection<'_>),
-        thinker: &TextConfig,
+        thinker: &LanguageModelConfig,
         (groups, codebook_size): (usize, usize),
     ) -> Result<Self, CheckpointError> {
         let section = at.section("text_config")?;
         let text = TextConfig::read(&section, &TALKER_TEXT)?;
-        let (vocabulary, hidden) = (text.vocab_size, text.layers.hidden_size);
+        let (vocabulary, hidden) = (text.model.vocab_size, text.model.layers.hidden_size);
         let allowed = "above 1024, the last of which are never spoken";
         section.check("vocab_size", vocabulary, vocabulary > SUPPRESSED_TAIL, allowed)?;
         if text.has_experts() {
@@ -280,7 +293,6 @@ impl TalkerConfig {
         Ok(Self {
             text,
             code_predictor: CodePredictorConfig::read(&predictor, (None, groups, codebook_size), window)?,
-            num_code_groups: groups,
             thinker_hidden_size: at.equal("thinker_hidden_size", 2048, wanted)?,
             accept_hidden_layer: at.size("accept_hidden_layer", 18, 0..=thinker.layers.num_hidden_layers)?,
             ids: UtteranceIds::read((top, at), (thinker.vocab_size, vocabulary), false)?,
@@ -319,11 +331,13 @@ mod tests {
         });
         let config = Config::read(&ConfigFile::new("config.json", json).top().unwrap()).unwrap();
         let thinker = &config.thinker.text;
-        assert_eq!((thinker.layers.head_dim, thinker.num_experts, thinker.layers.rope_theta), (24, 128, 500_000.0));
+        let layers = &thinker.model.layers;
+        assert_eq!((layers.head_dim, thinker.num_experts, layers.rope_theta), (24, 128, 500_000.0));
         assert!(thinker.norm_topk_prob);
         let talker = &config.talker.text;
-        assert_eq!((talker.num_experts, talker.norm_topk_prob, talker.layers.rope_theta), (8, false, 3.0));
-        assert_eq!((talker.layers.head_dim, talker.moe_intermediate_size), (64, 384));
+        let layers = &talker.model.layers;
+        assert_eq!((talker.num_experts, talker.norm_topk_prob, layers.rope_theta), (8, false, 3.0));
+        assert_eq!((layers.head_dim, talker.moe_intermediate_size), (64, 384));
         assert_eq!(config.talker.code_predictor.layers.rope_theta, 10_000.0);
         assert_eq!(config.talker.code_predictor.sliding_window, None, "no layer of it has a window");
         assert_eq!((config.code2wav.layers.head_dim, config.code2wav.layers.rope_theta), (64, 20_000.0));

@@ -3,28 +3,26 @@
 //! The model files follow the reference, `transformers` 5.23 `models/qwen3_omni_moe`, and name its classes. Vision is
 //! not supported: its weights are ignored.
 
-mod audio_tower;
 pub mod config;
 pub mod talker;
-pub mod thinker;
 
 use std::sync::Arc;
 
 use repartee_kernels::Ops;
 use repartee_kernels::cpu::Cpu;
 
-use self::config::{ARCHITECTURE, Config};
+use self::config::{ARCHITECTURE, Config, TextConfig};
 use super::family::{Family, FamilyVariant, claims_named};
 use super::load_error::LoadError;
 use super::parts::audio_encoder::front_end::audio_front_end;
 use super::parts::audio_encoder::tower::AudioTower;
 use super::parts::chat_template::ChatTemplate;
-use super::parts::language_model::LanguageModel;
+use super::parts::decoder::FeedForward;
+use super::parts::language_model::{HandedRow, LanguageModel, LanguageModelShape};
 use super::parts::pipeline::{Assembly, ModelFrame, Pipeline};
 use super::parts::special_tokens::{SpecialTokens, TokenReader};
 use super::parts::talker::frame_talker::FrameTalkerWeights;
-use super::parts::talker::frames::FrameSampling;
-use super::parts::talker::stage::{TalkerPart, TalkerSizes};
+use super::parts::talker::stage::TalkerPart;
 use super::parts::thinker_stage::{HiddenRows, ThinkerPart};
 use super::parts::vocoder::code2wav::Code2Wav;
 use super::parts::vocoder::frame_stage::FrameVocoderPart;
@@ -63,7 +61,7 @@ impl<O: Ops> Qwen3Omni<O> {
         let config = Config::load(checkpoint)?;
         let weights = Weights::new(ops, checkpoint).with_policy(policy);
         let of_thinker = weights.at("thinker");
-        let thinker = Arc::new(thinker::load(&of_thinker, &config.thinker, config.talker.accept_hidden_layer)?);
+        let thinker = Arc::new(load_thinker(&of_thinker, &config.thinker.text, config.talker.accept_hidden_layer)?);
         Ok(Self {
             audio_tower: AudioTower::load(&of_thinker.at("audio_tower"), config.thinker.audio.encoder())?,
             talker: talker::load(&weights.at("talker"), &config.talker, Arc::clone(&thinker))?,
@@ -72,6 +70,23 @@ impl<O: Ops> Qwen3Omni<O> {
             config,
         })
     }
+}
+
+/// Loads `thinker.model` and `thinker.lm_head`, after `Qwen3OmniMoeThinkerForConditionalGeneration`; the talker gets the
+/// rows that enter layer `accept_hidden_layer`.
+fn load_thinker<O: Ops>(
+    w: &Weights<'_, O>,
+    text: &TextConfig,
+    accept_hidden_layer: usize,
+) -> Result<LanguageModel<O>, LoadError> {
+    let shape = LanguageModelShape {
+        vocabulary: text.model.vocab_size,
+        tied: text.tie_word_embeddings,
+        decoder: text.decoder(),
+        handed: Some(HandedRow::Entering(accept_hidden_layer)),
+    };
+    let dense = FeedForward::Dense(text.model.layers.intermediate_size);
+    LanguageModel::load(w, shape, |layer| if text.is_moe_layer(layer) { text.experts(None) } else { dense })
 }
 
 /// Entry of this family in [`FAMILIES`](crate::models::FAMILIES).
@@ -109,33 +124,19 @@ pub fn assemble<O: Device>(
     let Qwen3Omni { config, audio_tower, thinker, talker, code2wav } =
         Qwen3Omni::load_as(&ops, checkpoint, settings.weights)?;
     let generation = config.generation(checkpoint)?;
-    let tokenizer = Tokenizer::load(checkpoint, config.thinker.text.vocab_size)?;
+    let tokenizer = Tokenizer::load(checkpoint, config.thinker.text.model.vocab_size)?;
     let template = template(checkpoint, &config, &tokenizer)?;
     let audio = audio_front_end(&ops, audio_tower, checkpoint)?;
 
     let geometry = config.code2wav.geometry(SAMPLE_RATE);
     let mut voices: Vec<String> = config.talker.speaker_id.keys().cloned().collect();
     voices.sort_by_key(|voice| config.talker.speaker_id[voice]);
+    let (text, codec) = (&config.thinker.text.model, &config.talker.text.model);
+    let frames = talker::talker(talker, &config, template.response_header());
     let pipeline = Pipeline::new(&ops)
         .audio_input(audio, thinker.width())
-        .stage(ThinkerPart {
-            thinker,
-            most_positions: config.thinker.text.max_position_embeddings,
-            stop: generation.eos_token_ids,
-            sampling: generation.thinker,
-            handed_over: HiddenRows::Heard,
-            allowed: None,
-        })
-        .stage(TalkerPart {
-            talker: talker::talker(talker, &config, template.response_header()),
-            sizes: TalkerSizes {
-                model_positions: config.talker.text.max_position_embeddings,
-                head: talker::HEADER_ROWS,
-                max_codes: generation.talker_max_new_tokens as usize,
-                frame: geometry.frame(),
-            },
-            sampling: FrameSampling { first: generation.talker, rest: generation.code_predictor },
-        })
+        .stage(ThinkerPart::new(thinker, text, &generation, HiddenRows::Heard))
+        .stage(TalkerPart::new(frames, codec, &generation, (talker::HEADER_ROWS, geometry.frame())))
         .stage(FrameVocoderPart::new(code2wav, geometry.frame()).with_left_context::<O>(settings));
     Ok(pipeline.with(ModelFrame {
         tokenizer,

@@ -9,7 +9,6 @@ use repartee_engine_api::Role;
 use repartee_kernels::Ops;
 
 use super::config::{Config, TalkerConfig};
-use super::thinker::{experts, text_shape};
 use crate::models::load_error::LoadError;
 use crate::models::parts::depth::code_predictor;
 use crate::models::parts::language_model::LanguageModel;
@@ -30,18 +29,18 @@ pub fn load<O: Ops>(
     thinker: Arc<LanguageModel<O>>,
 ) -> Result<FrameTalkerWeights<O>, LoadError> {
     let text = &config.text;
-    let (vocabulary, hidden) = (text.vocab_size, text.layers.hidden_size);
-    let resize =
-        |name| ResizeMlp::load(&w.at(name), (config.thinker_hidden_size, text.layers.intermediate_size, hidden));
+    let (vocabulary, layers) = (text.model.vocab_size, &text.model.layers);
+    let resized = (config.thinker_hidden_size, layers.intermediate_size, layers.hidden_size);
+    let resize = |name| ResizeMlp::load(&w.at(name), resized);
     Ok(FrameTalkerWeights {
         text: TextTable::Shared(thinker),
         text_projection: resize("text_projection")?,
         hidden_projection: Some(resize("hidden_projection")?),
         codec: CodecLm::load(
             w,
-            (vocabulary, "codec_embedding.weight", hidden),
-            text_shape(text),
-            |_| experts(text, text.shared_expert_intermediate_size),
+            (vocabulary, "codec_embedding.weight", layers.hidden_size),
+            text.decoder(),
+            |_| text.experts(text.shared_expert_intermediate_size),
             allowed_codes(vocabulary, config.ids.codec_eos),
         )?,
         least: None,

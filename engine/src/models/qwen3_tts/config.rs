@@ -10,9 +10,9 @@ use serde_json::Value;
 
 use super::cloning::mel;
 use crate::checkpoint::{Checkpoint, CheckpointError};
-use crate::models::parts::config::limits::{CODEBOOKS, FRAME, POSITIONS, RATE, RESPONSE, VOCABULARY, WIDTH};
+use crate::models::parts::config::limits::{CODEBOOKS, FRAME, RATE, RESPONSE, VOCABULARY, WIDTH};
 use crate::models::parts::config::{
-    Code2WavConfig, CodeInput, CodePredictorConfig, ConfigFile, ConfigSection, LayersConfig, SpeakerDefaults,
+    Code2WavConfig, CodeInput, CodePredictorConfig, ConfigFile, ConfigSection, LanguageModelConfig, SpeakerDefaults,
     SpeakerEncoderConfig, SpeechEncoderConfig, TALKER, switched_window,
 };
 use crate::models::parts::generation::{generation_file, sampling};
@@ -80,7 +80,8 @@ impl Config {
         let code2wav = Code2WavConfig::read(&decoder, CodeInput::quantizer(&decoder)?, set_by)?;
         let talker = TalkerConfig::read((top, &talker), (groups, code2wav.codebook_size), kind)?;
         let id = |field, absent| top.id(field, absent, talker.text_vocab_size);
-        let cloning = || CloningConfig::read(top, codec, talker.layers.hidden_size, (set_by, code2wav.codebook_size));
+        let hidden_size = talker.model.layers.hidden_size;
+        let cloning = || CloningConfig::read(top, codec, hidden_size, (set_by, code2wav.codebook_size));
         Ok(Self {
             kind,
             follows_instructions,
@@ -112,16 +113,13 @@ impl VoiceSource {
 /// The talker: a language model over codec tokens, and its code predictor.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TalkerConfig {
-    /// Number of ids: codes of codebook 0, and special tokens.
-    pub vocab_size: usize,
+    /// Ids, which are codes of codebook 0 and special tokens, layers and positions. `hidden_act` is also the activation
+    /// of the text projection.
+    pub model: LanguageModelConfig,
     /// Number of text ids.
     pub text_vocab_size: usize,
     /// Width of a text embedding.
     pub text_hidden_size: usize,
-    /// Sizes of the layers. `hidden_act` is also the activation of the text projection.
-    pub layers: LayersConfig,
-    /// Maximum positions of the model.
-    pub max_position_embeddings: usize,
     /// Attention window of each layer, in positions; `None` for all positions.
     pub sliding_window: Option<usize>,
     /// Codebooks of a frame.
@@ -144,8 +142,8 @@ impl TalkerConfig {
         kind: VoiceSource,
     ) -> Result<Self, CheckpointError> {
         at.only("attention_bias", false)?;
-        let layers = LayersConfig::read(at, &TALKER)?;
-        let vocab_size = at.size("vocab_size", 3072, VOCABULARY)?;
+        let model = LanguageModelConfig::read(at, 3072, &TALKER)?;
+        let vocab_size = model.vocab_size;
         let most = SUPPRESSED_TAIL + entries;
         let allowed = format!("above {SUPPRESSED_TAIL}, the last of which are never spoken, and at most {most}");
         at.check("vocab_size", vocab_size, (SUPPRESSED_TAIL + 1..=most).contains(&vocab_size), &allowed)?;
@@ -153,13 +151,11 @@ impl TalkerConfig {
         let lower = |(name, id): (String, u32)| (name.to_lowercase(), id);
         let languages: BTreeMap<_, _> = at.ids("codec_language_id", vocab_size)?.into_iter().map(lower).collect();
         let predictor = at.section("code_predictor_config")?;
-        let sizes = (Some(layers.hidden_size), groups, entries);
+        let sizes = (Some(model.layers.hidden_size), groups, entries);
         Ok(Self {
-            vocab_size,
+            model,
             text_vocab_size,
             text_hidden_size: at.size("text_hidden_size", 2048, WIDTH)?,
-            layers,
-            max_position_embeddings: at.size("max_position_embeddings", 32_768, POSITIONS)?,
             sliding_window: switched_window(at)?,
             num_code_groups: groups,
             ids: UtteranceIds::read((top, at), (text_vocab_size, vocab_size), true)?,

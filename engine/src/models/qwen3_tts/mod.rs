@@ -112,7 +112,7 @@ pub fn assemble<O: Device>(
         .stage(TalkerPart {
             talker: talker::talker(talker, &config, template.response_header(), voices),
             sizes: TalkerSizes {
-                model_positions: config.talker.max_position_embeddings,
+                model_positions: config.talker.model.max_position_embeddings,
                 head: HEADER_ROWS + recorded,
                 max_codes: generation.max_new_tokens as usize,
                 frame: geometry.frame(),

@@ -19,7 +19,8 @@ pub const LEAST_FRAMES: usize = 2;
 
 /// Loads `talker`; `w` is its prefix.
 pub fn load<O: Ops>(w: &Weights<'_, O>, config: &TalkerConfig) -> Result<FrameTalkerWeights<O>, LoadError> {
-    let (vocabulary, hidden, text) = (config.vocab_size, config.layers.hidden_size, config.text_hidden_size);
+    let (vocabulary, layers, text) = (config.model.vocab_size, &config.model.layers, config.text_hidden_size);
+    let hidden = layers.hidden_size;
     let end = config.ids.codec_eos;
     Ok(FrameTalkerWeights {
         text: TextTable::Own(w.table("model.text_embedding.weight", config.text_vocab_size, text)?),
@@ -28,8 +29,8 @@ pub fn load<O: Ops>(w: &Weights<'_, O>, config: &TalkerConfig) -> Result<FrameTa
         codec: CodecLm::load(
             w,
             (vocabulary, "codec_embedding.weight", hidden),
-            DecoderShape { qk_norm: true, ..config.layers.shape(config.sliding_window) },
-            |_| FeedForward::Dense(config.layers.intermediate_size),
+            DecoderShape { qk_norm: true, ..layers.shape(config.sliding_window) },
+            |_| FeedForward::Dense(layers.intermediate_size),
             allowed_codes(vocabulary, end),
         )?,
         least: Some(LeastFrames::load(w, LEAST_FRAMES, vocabulary, end)?),

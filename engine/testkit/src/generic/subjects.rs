@@ -101,7 +101,7 @@ impl Subject for OtherEncoder {
             layer: AudioLayerShape { width: 16, heads: 2, inner: 24, key_bias: false },
             pairs: true,
             norm: "last",
-            projection: vec![("first", 12), ("second", thinker.text.layers.hidden_size)],
+            projection: vec![("first", 12), ("second", thinker.text.model.layers.hidden_size)],
         };
         let model = self.0.model(config);
         let ops = Cpu::default().on(model.pool.clone());

@@ -149,8 +149,8 @@ fn suppressed_ids_are_never_spoken() {
     let (expected, copy) = (Expected::load("tts_custom"), greedy_copy("tts_custom"));
     let config = Qwen3Tts::load(&Cpu::default(), &open(copy.path())).unwrap().config;
     let end = config.talker.ids.codec_eos as usize;
-    let first = config.talker.vocab_size - 1024;
-    let others: Vec<usize> = (first..config.talker.vocab_size).filter(|&id| id != end).collect();
+    let first = config.talker.model.vocab_size - 1024;
+    let others: Vec<usize> = (first..config.talker.model.vocab_size).filter(|&id| id != end).collect();
     edit_rows(&copy.path().join("model.safetensors"), "talker.codec_head.weight", &others, &wanted(&expected));
     let said = speak(copy.path(), &expected, 0, 1);
     let waveform = expected.tensor("run0.waveform").0;

@@ -3,6 +3,8 @@
 use super::limits::{HEADS, INNER, LAYERS, MEL_BINS, WIDTH, WINDOW};
 use super::section::ConfigSection;
 use crate::checkpoint::CheckpointError;
+use crate::models::parts::audio_encoder::layer::AudioLayerShape;
+use crate::models::parts::audio_encoder::shape::{Convolutions, EncoderShape, Positions};
 
 /// The audio tower: convolutions over windows of mel frames, then a transformer.
 #[derive(Debug, Clone, PartialEq)]
@@ -41,5 +43,32 @@ impl AudioTowerConfig {
             output_dim: at.equal("output_dim", 3584, ("thinker_config.text_config.hidden_size", hidden_size))?,
             n_window: at.even("n_window", n_window, WINDOW)?,
         })
+    }
+
+    /// Shape of a tower whose rows attend to each other in a window of `2 * n_window` mel frames. `projection` has the
+    /// names and output widths of the linear layers after the norm.
+    pub fn encoder(
+        &self,
+        convolutions: Convolutions,
+        key_bias: bool,
+        projection: &[(&'static str, usize)],
+    ) -> EncoderShape {
+        EncoderShape {
+            bins: self.num_mel_bins,
+            window: 2 * self.n_window,
+            chunk: 2 * self.n_window,
+            convolutions,
+            positions: Positions::Sinusoids,
+            layers: self.encoder_layers,
+            layer: AudioLayerShape {
+                width: self.d_model,
+                heads: self.encoder_attention_heads,
+                inner: self.encoder_ffn_dim,
+                key_bias,
+            },
+            pairs: false,
+            norm: "ln_post",
+            projection: projection.to_vec(),
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use repartee_kernels::AttentionShape;
 
-use super::limits::{CODES, INNER, LAYERS, POSITIONS, WIDTH};
+use super::limits::{CODES, INNER, LAYERS, POSITIONS, VOCABULARY, WIDTH};
 use super::section::ConfigSection;
 use crate::checkpoint::CheckpointError;
 use crate::models::parts::decoder::DecoderShape;
@@ -58,6 +58,15 @@ pub const TALKER: LayersDefaults = LayersDefaults {
     rope_theta: 10_000.0,
 };
 
+/// Defaults that the thinkers' configuration classes share.
+pub const THINKER: LayersDefaults = LayersDefaults {
+    intermediate_size: 18_944,
+    num_hidden_layers: 28,
+    heads: (28, 4),
+    rope_theta: 1_000_000.0,
+    ..TALKER
+};
+
 /// Defaults of the code predictors' configuration classes.
 const CODE_PREDICTOR: LayersDefaults =
     LayersDefaults { intermediate_size: 3072, num_hidden_layers: 5, heads: (16, 8), head_dim: Some(128), ..TALKER };
@@ -100,6 +109,28 @@ impl LayersConfig {
             qk_norm: false,
             layer_scale: false,
         }
+    }
+}
+
+/// A decoder-only language model: a thinker's or a talker's.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LanguageModelConfig {
+    /// Rows of the embedding and of the output head.
+    pub vocab_size: usize,
+    /// Sizes of the layers.
+    pub layers: LayersConfig,
+    /// Maximum positions of the model.
+    pub max_position_embeddings: usize,
+}
+
+impl LanguageModelConfig {
+    /// Reads a section, with `vocab_size` and `layers` for absent fields.
+    pub fn read(at: &ConfigSection<'_>, vocab_size: usize, layers: &LayersDefaults) -> Result<Self, CheckpointError> {
+        Ok(Self {
+            vocab_size: at.size("vocab_size", vocab_size, VOCABULARY)?,
+            layers: LayersConfig::read(at, layers)?,
+            max_position_embeddings: at.size("max_position_embeddings", 32_768, POSITIONS)?,
+        })
     }
 }
 

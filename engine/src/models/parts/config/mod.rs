@@ -17,7 +17,7 @@ mod speech_encoder;
 pub use self::audio_tower::AudioTowerConfig;
 pub use self::codec::{Code2WavConfig, CodeInput};
 pub use self::language_model::{
-    CodePredictorConfig, LayersConfig, LayersDefaults, TALKER, layer_window, switched_window,
+    CodePredictorConfig, LanguageModelConfig, LayersDefaults, TALKER, THINKER, layer_window, switched_window,
 };
 pub use self::section::{ConfigFile, ConfigSection};
 pub use self::speaker_encoder::{SpeakerDefaults, SpeakerEncoderConfig};

@@ -22,6 +22,8 @@ use crate::elements::Element;
 use crate::models::parts::autoregressive::{
     Autoregressive, BLOCK, CausalLm, SampleOutcome, SlotState, StepContext, StepInput, StepShape,
 };
+use crate::models::parts::config::LanguageModelConfig;
+use crate::models::parts::generation::Generation;
 use crate::models::parts::memory::SlotBytes;
 use crate::models::parts::pipeline::{Placement, StagePart};
 use crate::sequence::BlockPool;
@@ -59,6 +61,21 @@ pub struct TalkerPart<T> {
     pub sizes: TalkerSizes,
     /// Sampling of a frame's codes.
     pub sampling: FrameSampling,
+}
+
+impl<T> TalkerPart<T> {
+    /// Wraps a talker after a thinker, with the limit and the sampling of its checkpoint. `head` and `frame` are as in
+    /// [`TalkerSizes`].
+    pub fn new(
+        talker: T,
+        config: &LanguageModelConfig,
+        generation: &Generation,
+        (head, frame): (usize, Duration),
+    ) -> Self {
+        let (model_positions, max_codes) = (config.max_position_embeddings, generation.talker_max_new_tokens as usize);
+        let sampling = FrameSampling { first: generation.talker, rest: generation.code_predictor };
+        Self { talker, sizes: TalkerSizes { model_positions, head, max_codes, frame }, sampling }
+    }
 }
 
 /// A talker in its stage.

@@ -1,4 +1,12 @@
-//! Sizes of the vocoders.
+//! Sizes of BigVGAN, from `bigvgan_config`. Names and defaults are those of the reference
+//! (`configuration_qwen2_5_omni.py` of transformers 5.23).
+
+use crate::checkpoint::CheckpointError;
+use crate::models::parts::config::ConfigSection;
+use crate::models::parts::config::limits::FACTOR;
+
+/// Most taps of an upsampling.
+const MOST_TAPS: usize = 256;
 
 /// Sizes of the vocoder.
 #[derive(Debug, Clone, PartialEq)]
@@ -18,6 +26,37 @@ pub struct BigVganConfig {
 }
 
 impl BigVganConfig {
+    /// Reads the vocoder of spectrograms with `mel_dim` bins.
+    pub fn read(at: &ConfigSection<'_>, mel_dim: usize) -> Result<Self, CheckpointError> {
+        let rates = at.factors("upsample_rates", &[5, 3, 2, 2, 2, 2])?;
+        let fit = |kernels: &[usize]| {
+            let each = |(&kernel, &rate): (&usize, &usize)| {
+                (rate..=MOST_TAPS).contains(&kernel) && (kernel - rate).is_multiple_of(2)
+            };
+            kernels.len() == rates.len() && kernels.iter().zip(&rates).all(each)
+        };
+        let allowed = "one for each of upsample_rates, larger by an even number, and at most 256";
+        let taps = at.list("upsample_kernel_sizes", &[11, 7, 4, 4, 4, 4], fit, allowed)?;
+        let odd = |sizes: &[usize]| !sizes.is_empty() && sizes.iter().all(|size| size % 2 == 1 && *size < 64);
+        let kernels = at.list("resblock_kernel_sizes", &[3, 7, 11], odd, "odd numbers up to 63")?;
+        // The reference always takes three of each.
+        let three = |dilations: &[Vec<usize>]| {
+            let each = |each: &Vec<usize>| each.len() == 3 && each.iter().all(|each| FACTOR.contains(each));
+            dilations.len() == kernels.len() && dilations.iter().all(each)
+        };
+        let allowed = "three of 1 to 64 for each of resblock_kernel_sizes";
+        let dilations = at.list("resblock_dilation_sizes", &[[1, 3, 5]; 3].map(Vec::from), three, allowed)?;
+        let halved = ("upsample_rates", rates.len());
+        Ok(Self {
+            mel_dim: at.equal("mel_dim", 80, ("dit_config.mel_dim", mel_dim))?,
+            upsample_initial_channel: at.halvable("upsample_initial_channel", 1536, halved)?,
+            resblock_kernel_sizes: kernels,
+            resblock_dilation_sizes: dilations,
+            upsample_rates: rates,
+            upsample_kernel_sizes: taps,
+        })
+    }
+
     /// Samples of a mel frame.
     pub fn samples_per_frame(&self) -> usize {
         self.upsample_rates.iter().product()

@@ -19,8 +19,6 @@ pub struct Token2WavConfig {
 
 /// Defaults of the speaker encoder.
 const SPEAKER: SpeakerDefaults = SpeakerDefaults { channels: 256, inner: 64, scale: 2 };
-/// Most taps of an upsampling.
-const MOST_TAPS: usize = 256;
 
 impl Token2WavConfig {
     /// Reads `token2wav_config` of config.json.
@@ -28,7 +26,7 @@ impl Token2WavConfig {
         let file = ConfigFile::config(checkpoint)?;
         let at = file.top()?.optional_section("token2wav_config")?;
         let dit = dit(&at.optional_section("dit_config")?)?;
-        Ok(Self { bigvgan: bigvgan(&at.optional_section("bigvgan_config")?, dit.mel_dim)?, dit })
+        Ok(Self { bigvgan: BigVganConfig::read(&at.optional_section("bigvgan_config")?, dit.mel_dim)?, dit })
     }
 }
 
@@ -62,36 +60,5 @@ fn dit(at: &ConfigSection<'_>) -> Result<DitConfig, CheckpointError> {
         mel_dim,
         enc_emb_dim: at.size("enc_emb_dim", 192, WIDTH)?,
         speaker: SpeakerEncoderConfig::read(at, (mel_dim, enc_dim), SPEAKER)?,
-    })
-}
-
-/// Reads `bigvgan_config`, for spectrograms with `mel_dim` bins.
-fn bigvgan(at: &ConfigSection<'_>, mel_dim: usize) -> Result<BigVganConfig, CheckpointError> {
-    let rates = at.factors("upsample_rates", &[5, 3, 2, 2, 2, 2])?;
-    let fit = |kernels: &[usize]| {
-        let each = |(&kernel, &rate): (&usize, &usize)| {
-            (rate..=MOST_TAPS).contains(&kernel) && (kernel - rate).is_multiple_of(2)
-        };
-        kernels.len() == rates.len() && kernels.iter().zip(&rates).all(each)
-    };
-    let allowed = "one for each of upsample_rates, larger by an even number, and at most 256";
-    let taps = at.list("upsample_kernel_sizes", &[11, 7, 4, 4, 4, 4], fit, allowed)?;
-    let odd = |sizes: &[usize]| !sizes.is_empty() && sizes.iter().all(|size| size % 2 == 1 && *size < 64);
-    let kernels = at.list("resblock_kernel_sizes", &[3, 7, 11], odd, "odd numbers up to 63")?;
-    // The reference always takes three of each.
-    let three = |dilations: &[Vec<usize>]| {
-        let each = |each: &Vec<usize>| each.len() == 3 && each.iter().all(|each| FACTOR.contains(each));
-        dilations.len() == kernels.len() && dilations.iter().all(each)
-    };
-    let allowed = "three of 1 to 64 for each of resblock_kernel_sizes";
-    let dilations = at.list("resblock_dilation_sizes", &[[1, 3, 5]; 3].map(Vec::from), three, allowed)?;
-    let halved = ("upsample_rates", rates.len());
-    Ok(BigVganConfig {
-        mel_dim: at.equal("mel_dim", 80, ("dit_config.mel_dim", mel_dim))?,
-        upsample_initial_channel: at.halvable("upsample_initial_channel", 1536, halved)?,
-        resblock_kernel_sizes: kernels,
-        resblock_dilation_sizes: dilations,
-        upsample_rates: rates,
-        upsample_kernel_sizes: taps,
     })
 }
