@@ -155,6 +155,21 @@ fn an_end_before_collection_follows_the_samples() {
 }
 
 #[test]
+fn slots_freed_before_collection_give_nothing() {
+    let (mut stage, frame) = code2wav_stage();
+    let frees: [fn(&mut dyn Stage); 2] =
+        [|stage| stage.free(0), |stage| stage.accept(0, StageItem::Abort, &mut Vec::new())];
+    for free in frees {
+        let mut out = Vec::new();
+        stage.accept(0, StageItem::Codes(frame.clone()), &mut out);
+        stage.launch(&[BatchEntry { slot: 0, rows: 1 }], &mut out);
+        free(stage.as_mut());
+        stage.collect(&mut out);
+        assert!(out.is_empty(), "{out:?}");
+    }
+}
+
+#[test]
 fn out_of_range_codes_never_reach_the_codec() {
     let (mut stage, highest) = code2wav_stage();
     let (books, size) = (highest.len(), highest[0] + 1);

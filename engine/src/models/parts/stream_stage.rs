@@ -106,12 +106,13 @@ impl<O: Ops, M: StreamModel<O>> StreamStage<O, M> {
 
     /// Launches a step over `pieces`, padded to `rows`.
     fn compute(&mut self, pieces: &[M::Piece], rows: usize) -> O::Ticket {
-        let Self { name, ops, model, spec, .. } = self;
+        let key = StepKey { stage: self.name, rows, variant: 0 };
+        let Self { ops, model, spec, .. } = self;
         let mut layout = SpecLayout::default();
         let sections = model.layout(&mut layout, rows);
         layout.clear_spec(spec);
         model.fill(spec, &sections, pieces);
-        ops.launch(StepKey { stage: *name, rows, variant: 0 }, spec, &mut |ops, spec, outputs| {
+        ops.launch(key, spec, &mut |ops, spec, outputs| {
             outputs.rows.push(model.forward(ops, spec, &sections));
         })
     }
