@@ -1,5 +1,6 @@
 //! Tensors of a weight that fit its layout and its format: a device only packs them.
 
+use crate::packed::PackedTensor;
 use crate::part::WeightPart;
 use crate::weight::{KernelError, RawTensor, WeightFormat, WeightLayout};
 
@@ -13,7 +14,8 @@ pub struct CheckedParts<'a> {
 
 impl<'a> CheckedParts<'a> {
     /// Checks the parts of a weight. [`WeightLayout::Linear`] and [`WeightLayout::Experts`] may have all formats,
-    /// [`WeightLayout::Table`] floating point and [`WeightFormat::Int8`], the others floating point alone. Stored integers keep their size.
+    /// [`WeightLayout::Table`] floating point and [`WeightFormat::Int8`], the others floating point alone. Matrices, experts and tables may
+    /// have stored integers, which keep their format; then all parts must be stored integers, of any kinds.
     ///
     /// # Errors
     /// Shapes, sizes or format do not fit the layout, or integers are mixed with other parts.
@@ -47,7 +49,7 @@ impl<'a> CheckedParts<'a> {
         let format = stored.unwrap_or(format);
         let has_format = match layout {
             WeightLayout::Linear | WeightLayout::Experts { .. } => true,
-            WeightLayout::Table => format != WeightFormat::Int4,
+            WeightLayout::Table => format != WeightFormat::Int4 || stored.is_some(),
             _ => format == WeightFormat::Float,
         };
         if !has_format {
@@ -73,6 +75,11 @@ impl<'a> CheckedParts<'a> {
     /// Format on the device; of stored integers, theirs.
     pub fn format(&self) -> WeightFormat {
         self.format
+    }
+
+    /// Stored integers of all parts; `None` for floating-point parts.
+    pub fn packed(&self) -> Option<Vec<PackedTensor<'a>>> {
+        self.parts.iter().map(WeightPart::packed).collect()
     }
 
     /// All parts, at least one.
@@ -117,24 +124,23 @@ fn check_bytes(part: &WeightPart<'_>) -> Option<Result<(), KernelError>> {
     })
 }
 
-/// Format of stored integers; `None` for floating-point parts. All parts of a weight must have one size, and only matrices may have
-/// integers.
+/// Format of stored integers; `None` for floating-point parts. Either all parts of a weight are integers, or none, and only matrices and
+/// tables may have integers.
 fn stored_format(layout: WeightLayout, parts: &[WeightPart<'_>]) -> Result<Option<WeightFormat>, KernelError> {
-    let bits = |part: &WeightPart<'_>| match part {
-        WeightPart::Packed(tensor) => Some(tensor.packing.bits()),
-        WeightPart::Stored(_) | WeightPart::Drawn(_) => None,
-    };
-    let Some(packed) = parts.iter().find(|part| bits(part).is_some()) else { return Ok(None) };
-    let may = matches!(layout, WeightLayout::Linear | WeightLayout::Experts { .. });
-    if !may || parts.windows(2).any(|pair| bits(&pair[0]) != bits(&pair[1])) {
-        return Err(KernelError::Packed { name: packed.name().to_owned(), layout });
+    let packed: Vec<_> = parts.iter().filter_map(WeightPart::packed).collect();
+    let Some(first) = packed.first() else { return Ok(None) };
+    let may = matches!(layout, WeightLayout::Linear | WeightLayout::Experts { .. } | WeightLayout::Table);
+    if !may || packed.len() < parts.len() {
+        return Err(KernelError::Packed { name: first.name.to_owned(), layout });
     }
-    Ok(bits(packed).map(|bits| if bits == 4 { WeightFormat::Int4 } else { WeightFormat::Int8 }))
+    let four = packed.iter().all(|tensor| tensor.packing.bits() == 4);
+    Ok(Some(if four { WeightFormat::Int4 } else { WeightFormat::Int8 }))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::packed::Packing;
     use crate::weight::DType;
 
     fn refused(layout: WeightLayout, shape: &[usize], bytes: &[u8]) -> Option<KernelError> {
@@ -147,14 +153,7 @@ mod tests {
             let error = refused(WeightLayout::Linear, &shape, &[]);
             assert!(matches!(error, Some(KernelError::Shape { .. })), "{shape:?}: {error:?}");
         }
-        let packed = crate::packed::PackedTensor {
-            name: "w",
-            shape: &[usize::MAX, 64],
-            packing: crate::packed::Packing::Bytes,
-            integers: &[],
-            scales: &[],
-            group: 32,
-        };
+        let packed = PackedTensor::symmetric("w", &[usize::MAX, 64], Packing::Bytes, &[], &[], 32);
         let parts = [WeightPart::Packed(packed)];
         let error = CheckedParts::new(WeightLayout::Linear, WeightFormat::Float, &parts).err();
         assert!(matches!(error, Some(KernelError::Shape { .. })), "{error:?}");

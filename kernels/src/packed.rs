@@ -1,14 +1,25 @@
-//! Integer matrices in the formats of `compressed-tensors`: symmetric, with one scale for each group along the input.
+//! Integer matrices of published files: with a scale for each group along the input, and in some formats a minimum.
+//!
+//! | published format | packing | scales | minimums | group |
+//! |---|---|---|---|---|
+//! | `compressed-tensors` | all | bfloat16 | none | a multiple of 32, or the row |
+//! | GGUF Q4_0, Q8_0, Q5_0 | `Four`, `Bytes`, `Bytes` | half precision | none | 32 |
+//! | GGUF Q6_K | `Bytes` | half precision | none | 16 |
+//! | GGUF Q4_1 and Q4_K, Q5_1 and Q5_K | `Four`, `Bytes` | half precision | half precision | 32 |
+//! | AWQ, GPTQ | `Four` | half precision | half precision | a multiple of 32, or the row |
 
-use crate::weight::{KernelError, WeightLayout};
+use crate::weight::{DType, KernelError, WeightLayout};
 
 /// A group size must be a multiple of this, unless one group spans the row.
 const GROUP_UNIT: usize = 32;
+/// Group size of bytes with scales of half precision, beside the multiples.
+const HALF_GROUP: usize = GROUP_UNIT / 2;
 
 /// Order of the integers in a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Packing {
-    /// `pack-quantized`, four bits: 8 added to each, eight in a 32-bit word, the first in the lowest bits. A row is whole words.
+    /// `pack-quantized`, four bits: 8 added to each, eight in a 32-bit word, the first in the lowest bits. A row is whole words. Beside
+    /// minimums the integers are 0 to 15, and nothing is added.
     Four,
     /// `pack-quantized`, eight bits: 128 added to each, four in a 32-bit word.
     Eight,
@@ -16,7 +27,7 @@ pub enum Packing {
     Bytes,
 }
 
-/// A quantised matrix `[out, inputs]`. Each number is its integer times its group's scale.
+/// A quantised matrix `[out, inputs]`. Each number is its integer times its group's scale, plus its group's minimum if there are minimums.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PackedTensor<'a> {
     /// Name in the checkpoint, for messages.
@@ -27,10 +38,47 @@ pub struct PackedTensor<'a> {
     pub packing: Packing,
     /// Packed integers, row-major.
     pub integers: &'a [u8],
-    /// Scales `[out, groups]`, bfloat16, little-endian.
+    /// Scales `[out, groups]`, little-endian.
     pub scales: &'a [u8],
-    /// Inputs that share a scale; the last group of a row may have fewer.
+    /// Number format of the scales: bfloat16 or half precision.
+    pub scale_format: DType,
+    /// Minimums `[out, groups]` of half precision, little-endian, beside scales of half precision and [`Packing::Four`] or
+    /// [`Packing::Bytes`].
+    pub minimums: Option<&'a [u8]>,
+    /// Inputs that share a scale: a multiple of 32, at least those of a row, or 16 for [`Packing::Bytes`] with scales of half precision
+    /// and without minimums. The last group of a row may have fewer.
     pub group: usize,
+}
+
+/// Numbers beside the integers of 32 inputs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GroupScales {
+    /// A scale of bfloat16.
+    Bf16,
+    /// A scale of half precision.
+    F16,
+    /// A scale of half precision for each sixteen inputs.
+    F16Halves,
+    /// A scale and a minimum of half precision.
+    F16Minimum,
+}
+
+impl GroupScales {
+    /// Numbers of 16 bits for 32 inputs.
+    pub fn count(self) -> usize {
+        match self {
+            Self::Bf16 | Self::F16 => 1,
+            Self::F16Halves | Self::F16Minimum => 2,
+        }
+    }
+
+    /// Widens a scale or a minimum, exactly.
+    pub fn widen(self, bits: u16) -> f32 {
+        match self {
+            Self::Bf16 => half::bf16::from_bits(bits).to_f32(),
+            Self::F16 | Self::F16Halves | Self::F16Minimum => half::f16::from_bits(bits).to_f32(),
+        }
+    }
 }
 
 impl Packing {
@@ -51,7 +99,7 @@ impl Packing {
         }
     }
 
-    /// Packs an integer into a zeroed row.
+    /// Packs an integer into a zeroed row; beside minimums [`Packing::Four`] takes it less 8.
     pub fn put(self, row: &mut [u8], input: usize, integer: i8) {
         match self {
             Self::Four => row[input / 2] |= (integer.wrapping_add(8) as u8 & 0xf) << (input % 2 * 4),
@@ -60,6 +108,7 @@ impl Packing {
         }
     }
 
+    #[inline(always)]
     fn get(self, row: &[u8], input: usize) -> i8 {
         match self {
             Self::Four => (row[input / 2] >> (input % 2 * 4) & 0xf) as i8 - 8,
@@ -69,26 +118,85 @@ impl Packing {
     }
 }
 
-impl PackedTensor<'_> {
-    /// Checks shape, group size and number of bytes.
+impl<'a> PackedTensor<'a> {
+    /// Returns a matrix with scales of bfloat16 and without minimums, as `compressed-tensors` has them.
+    pub fn symmetric(
+        name: &'a str,
+        shape: &'a [usize],
+        packing: Packing,
+        integers: &'a [u8],
+        scales: &'a [u8],
+        group: usize,
+    ) -> Self {
+        Self { name, shape, packing, integers, scales, scale_format: DType::Bf16, minimums: None, group }
+    }
+
+    /// Splits the parts of a weight into runs of integers and scales of one kind.
+    pub fn runs<'p>(parts: &'p [Self]) -> impl Iterator<Item = &'p [Self]> + use<'p, 'a> {
+        let kind = |part: &Self| (part.packing.bits(), part.group_scales());
+        parts.chunk_by(move |a, b| kind(a) == kind(b))
+    }
+
+    /// Checks shape, group size, formats, number of bytes, and that scales and minimums are finite.
     pub fn check(&self) -> Result<(), KernelError> {
-        let wrong = || KernelError::Shape {
-            name: self.name.to_owned(),
-            shape: self.shape.to_vec(),
-            layout: WeightLayout::Linear,
-        };
+        let name = || self.name.to_owned();
+        let wrong = || KernelError::Shape { name: name(), shape: self.shape.to_vec(), layout: WeightLayout::Linear };
         let &[out, inputs] = self.shape else { return Err(wrong()) };
-        if self.group == 0 || !(self.group.is_multiple_of(GROUP_UNIT) || self.group >= inputs) {
-            return Err(KernelError::Group { name: self.name.to_owned(), group: self.group });
+        self.check_formats()?;
+        let halves = self.group_scales() == GroupScales::F16Halves && self.packing == Packing::Bytes;
+        if self.group == 0 || !(self.group.is_multiple_of(GROUP_UNIT) || self.group >= inputs || halves) {
+            return Err(KernelError::Group { name: name(), group: self.group });
         }
-        let expected = [self.packing.row_bytes(inputs), inputs.div_ceil(self.group) * 2];
-        for (bytes, row_bytes) in [self.integers, self.scales].into_iter().zip(expected) {
+        let scales = inputs.div_ceil(self.group) * 2;
+        let bytes = [
+            (self.integers, self.packing.row_bytes(inputs)),
+            (self.scales, scales),
+            (self.minimums.unwrap_or_default(), if self.minimums.is_some() { scales } else { 0 }),
+        ];
+        for (bytes, row_bytes) in bytes {
             let expected = out.checked_mul(row_bytes).ok_or_else(wrong)?;
             if bytes.len() != expected {
-                return Err(KernelError::Bytes { name: self.name.to_owned(), expected, found: bytes.len() });
+                return Err(KernelError::Bytes { name: name(), expected, found: bytes.len() });
             }
         }
+        let exponent = if self.scale_format == DType::Bf16 { 0x7f80 } else { 0x7c00 };
+        let numbers = [self.scales, self.minimums.unwrap_or_default()].into_iter().flat_map(|all| all.as_chunks().0);
+        if numbers.into_iter().any(|&bits| u16::from_le_bytes(bits) & exponent == exponent) {
+            return Err(KernelError::NotFinite { name: name() });
+        }
         Ok(())
+    }
+
+    fn check_formats(&self) -> Result<(), KernelError> {
+        let problem = match (self.scale_format, self.minimums, self.packing) {
+            (DType::F32, ..) => "scales of single precision",
+            (DType::Bf16, Some(_), _) => "minimums beside scales of bfloat16",
+            (DType::F16, Some(_), Packing::Eight) => "minimums beside integers with 128 added",
+            (DType::Bf16 | DType::F16, ..) => return Ok(()),
+        };
+        Err(KernelError::Scales { name: self.name.to_owned(), problem })
+    }
+
+    /// Numbers beside the integers on a device; the tensor must have passed [`PackedTensor::check`].
+    pub fn group_scales(&self) -> GroupScales {
+        let halves = self.group == HALF_GROUP && self.shape.get(1).is_some_and(|&inputs| inputs > HALF_GROUP);
+        match (self.scale_format, self.minimums) {
+            (DType::Bf16, _) => GroupScales::Bf16,
+            (_, Some(_)) => GroupScales::F16Minimum,
+            _ if halves => GroupScales::F16Halves,
+            _ => GroupScales::F16,
+        }
+    }
+
+    /// Inputs that share a scale on a device: the largest power of two that divides the group, or that spans the row; 32 for groups of 16.
+    pub fn shared_inputs(&self) -> usize {
+        let inputs = self.shape.get(1).copied().unwrap_or(0);
+        let shared = if self.group >= inputs {
+            inputs.checked_next_power_of_two().unwrap_or(GROUP_UNIT)
+        } else {
+            1 << self.group.trailing_zeros()
+        };
+        shared.max(GROUP_UNIT)
     }
 
     /// Unpacks integers of a row from `first` on into `to`, until either ends.
@@ -96,30 +204,66 @@ impl PackedTensor<'_> {
         let inputs = self.shape[1];
         let bytes = self.packing.row_bytes(inputs);
         let row = &self.integers[row * bytes..][..bytes];
+        let added = self.added();
         for (input, to) in (first..inputs).zip(to) {
-            *to = self.packing.get(row, input);
+            *to = self.packing.get(row, input) + added;
         }
     }
 
-    /// Returns the bits of an input's scale, bfloat16.
+    /// Returns the number to add to an unpacked integer.
+    fn added(&self) -> i8 {
+        if self.packing == Packing::Four && self.minimums.is_some() { 8 } else { 0 }
+    }
+
+    /// Returns the bits of an input's scale.
     pub fn scale(&self, row: usize, input: usize) -> u16 {
+        self.group_number(self.scales, row, input)
+    }
+
+    /// Returns the bits of an input's minimum, half precision; zero without minimums.
+    pub fn minimum(&self, row: usize, input: usize) -> u16 {
+        self.minimums.map_or(0, |minimums| self.group_number(minimums, row, input))
+    }
+
+    fn group_number(&self, numbers: &[u8], row: usize, input: usize) -> u16 {
         let groups = self.shape[1].div_ceil(self.group);
         let at = 2 * (row * groups + input / self.group);
-        u16::from_le_bytes([self.scales[at], self.scales[at + 1]])
+        u16::from_le_bytes([numbers[at], numbers[at + 1]])
+    }
+
+    /// Returns the bits of the numbers beside the 32 inputs from `first` on, as [`PackedTensor::group_scales`] says; zeros fill up.
+    pub fn scales_at(&self, row: usize, first: usize) -> [u16; 2] {
+        let second = match self.group_scales() {
+            GroupScales::Bf16 | GroupScales::F16 => 0,
+            GroupScales::F16Minimum => self.minimum(row, first),
+            GroupScales::F16Halves if first + HALF_GROUP < self.shape[1] => self.scale(row, first + HALF_GROUP),
+            GroupScales::F16Halves => 0,
+        };
+        [self.scale(row, first), second]
+    }
+
+    /// Dequantises a row, in two roundings. The tensor must have passed [`PackedTensor::check`].
+    pub fn row_into(&self, row: usize, to: &mut [f32]) {
+        let (kind, added, bytes) = (self.group_scales(), self.added(), self.packing.row_bytes(self.shape[1]));
+        let integers = &self.integers[row * bytes..][..bytes];
+        for (group, to) in to.chunks_mut(self.group).enumerate() {
+            let first = group * self.group;
+            let (scale, minimum) = (kind.widen(self.scale(row, first)), kind.widen(self.minimum(row, first)));
+            let number = |input| f32::from(self.packing.get(integers, input) + added) * scale;
+            if self.minimums.is_some() {
+                to.iter_mut().zip(first..).for_each(|(to, input)| *to = number(input) + minimum);
+            } else {
+                to.iter_mut().zip(first..).for_each(|(to, input)| *to = number(input));
+            }
+        }
     }
 
     /// Dequantises the matrix, row-major. The tensor must have passed [`PackedTensor::check`].
     pub fn numbers(&self) -> Vec<f32> {
         let &[out, inputs] = self.shape else { return Vec::new() };
-        let mut integers = vec![0; inputs];
-        let mut numbers = Vec::with_capacity(out * inputs);
-        for row in 0..out {
-            self.integers_into(row, 0, &mut integers);
-            numbers.extend(
-                integers.iter().enumerate().map(|(input, &integer)| {
-                    f32::from(integer) * f32::from_bits(u32::from(self.scale(row, input)) << 16)
-                }),
-            );
+        let mut numbers = vec![0.0; out * inputs];
+        for (row, to) in numbers.chunks_exact_mut(inputs).enumerate() {
+            self.row_into(row, to);
         }
         numbers
     }

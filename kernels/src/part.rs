@@ -63,6 +63,14 @@ impl<'a> WeightPart<'a> {
         }
     }
 
+    /// Quantised tensor; `None` for the other origins.
+    pub fn packed(&self) -> Option<PackedTensor<'a>> {
+        match self {
+            Self::Packed(tensor) => Some(*tensor),
+            Self::Stored(_) | Self::Drawn(_) => None,
+        }
+    }
+
     /// Sizes of the axes, outermost first.
     pub fn shape(&self) -> &'a [usize] {
         match self {

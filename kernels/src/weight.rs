@@ -106,9 +106,9 @@ pub enum WeightFormat {
     #[default]
     Float,
     /// Eight-bit integers with one scale for each group of 32 along the input; in a table, one scale for each entry if the device has such
-    /// tables.
+    /// tables. Of stored integers: some of the parts have eight bits.
     Int8,
-    /// Four-bit integers with one scale for each group of 32.
+    /// Four-bit integers with one scale for each group of 32. Of stored integers: all parts have four bits.
     Int4,
 }
 
@@ -146,7 +146,10 @@ pub enum KernelError {
         format: WeightFormat,
     },
     /// A part is stored as integers, but its layout or the parts beside it need floating-point numbers.
-    #[error("{name}: is stored as integers, as {layout:?} cannot be, or not together with the parts beside it")]
+    #[error(
+        "{name}: is stored as integers, as {layout:?} cannot be, or not together with the parts beside it: store all of its parts alike, or \
+         as floats"
+    )]
     Packed {
         /// Name of the weight.
         name: String,
@@ -154,12 +157,25 @@ pub enum KernelError {
         layout: WeightLayout,
     },
     /// No kernel supports this group size of stored integers.
-    #[error("{name}: {group} inputs share a scale: only multiples of 32, and whole rows, can be used")]
+    #[error(
+        "{name}: {group} inputs share a scale: only multiples of 32 and whole rows can be used, and 16 for bytes with scales of half \
+         precision"
+    )]
     Group {
         /// Name of the weight.
         name: String,
         /// Inputs that share a scale.
         group: usize,
+    },
+    /// No kernel supports this kind of scales or minimums beside stored integers.
+    #[error(
+        "{name}: has {problem}, which no kernel multiplies: store it with scales of bfloat16 or half precision, or as floats"
+    )]
+    Scales {
+        /// Name of the weight.
+        name: String,
+        /// Unsupported numbers.
+        problem: &'static str,
     },
     /// The device has too little free memory for a weight; sizes in MiB.
     #[error(
@@ -174,7 +190,7 @@ pub enum KernelError {
         /// MiB that are free.
         free: usize,
     },
-    /// A weight to be quantised has numbers that are NaN or infinite.
+    /// A weight to be quantised, or a scale or minimum of stored integers, is NaN or infinite.
     #[error("{name}: holds numbers that are NaN or infinite, which integers cannot stand for")]
     NotFinite {
         /// Name of the weight.

@@ -189,7 +189,7 @@ pub(super) fn matrix<'a>(
         _ => return Err(wrong(&scale, [out, 1], shape)),
     };
     let group = group_size(inputs, groups).ok_or_else(|| wrong(&scale, [out, inputs.div_ceil(32)], shape))?;
-    Ok(Some(PackedTensor { name, shape: expected, packing, integers, scales, group }))
+    Ok(Some(PackedTensor::symmetric(name, expected, packing, integers, scales, group)))
 }
 
 /// Number of inputs of a group; `None` if `inputs` cannot have `groups` groups.

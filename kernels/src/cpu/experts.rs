@@ -146,7 +146,7 @@ fn multiply(
         let from = first;
         first += rows;
         Some(if let Some(integers) = weight.integers() {
-            let a_row = integers.groups();
+            let a_row = weight.k.div_ceil(GROUP);
             let groups = &x.groups[from * a_row..first * a_row];
             Product::of_integers(pool, level, (groups, rows), integers, None, to)
         } else {

@@ -259,7 +259,7 @@ unsafe fn tile<L: Lanes, N: Number, const R: usize, const P: usize, const A: usi
         }
         for (r, sums) in sums.iter().enumerate() {
             for (p, &sum) in sums.iter().enumerate() {
-                out.store(sum, columns, row + r, panel + p, bias);
+                out.store(sum, columns, row + r, ((panel + p) * LANES, columns), bias);
             }
         }
     }

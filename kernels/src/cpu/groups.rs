@@ -21,6 +21,8 @@ pub struct QuantisedGroup {
     pub scale: f32,
     /// Sum of the integers.
     pub total: i32,
+    /// Sum of the first half of the integers.
+    pub first_half: i32,
     /// Integers between -127 and 127.
     pub numbers: [i8; GROUP],
 }
@@ -34,7 +36,7 @@ pub(super) fn nearest(value: f32) -> i32 {
 }
 
 impl QuantisedGroup {
-    const ZERO: Self = Self { scale: 0.0, total: 0, numbers: [0; GROUP] };
+    const ZERO: Self = Self { scale: 0.0, total: 0, first_half: 0, numbers: [0; GROUP] };
 
     /// Quantises one group of numbers.
     #[inline(always)]
@@ -50,7 +52,14 @@ impl QuantisedGroup {
         }
         let by = 127.0 / greatest;
         let rounded = values.map(|value| nearest(value * by));
-        Self { scale: greatest / 127.0, total: rounded.iter().sum(), numbers: rounded.map(|number| number as i8) }
+        let halves = rounded.as_chunks::<{ GROUP / 2 }>().0;
+        let [first_half, second] = [0, 1].map(|half: usize| halves[half].iter().sum::<i32>());
+        Self {
+            scale: greatest / 127.0,
+            total: first_half + second,
+            first_half,
+            numbers: rounded.map(|number| number as i8),
+        }
     }
 }
 
@@ -108,7 +117,8 @@ mod tests {
             // -8.5, and 0.5 and 1.5: ties go to the even neighbour.
             assert_eq!([0, 9, 10].map(|i| groups[0].numbers[i]), [-8, 0, 2]);
             for (group, row) in groups.iter().zip(row.chunks(GROUP)) {
-                assert_eq!(group.total, group.numbers.iter().map(|&n| i32::from(n)).sum::<i32>());
+                let sum = |numbers: &[i8]| numbers.iter().map(|&n| i32::from(n)).sum::<i32>();
+                assert_eq!((group.total, group.first_half), (sum(&group.numbers), sum(&group.numbers[..16])));
                 for (&number, value) in group.numbers.iter().zip(row) {
                     assert!((f32::from(number) * group.scale - value).abs() <= group.scale * 0.500_01);
                 }

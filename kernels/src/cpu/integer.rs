@@ -3,10 +3,14 @@
 //! Rows are quantised in groups first ([`groups`](super::groups)), weights at load ([`quantised`](super::quantised)). The products of a
 //! group are summed in integers, which is exact. An output is the sum over the groups, in ascending order, of
 //!
-//! `group's sum * (scale of the weight * scale of the row)`
+//! - `group's sum * (scale of the weight * scale of the row)`
+//! - with a scale for each half: `(first half's sum * its scale + second half's sum * its scale) * scale of the row`
+//! - with minimums: `(group's sum * scale of the weight + total of the row's group * minimum) * scale of the row`
 //!
 //! in single precision. Each operation is rounded by itself and none is fused, so all levels of instructions give equal bits. As in
 //! the product with floating-point weights neither the neighbouring rows nor the thread matter.
+//!
+//! A weight may be several [`QuantisedWeight`]s of different kinds, one beside the other: each computes its own columns.
 
 use super::groups::QuantisedGroup;
 use super::output_ptr::OutputPtr;
@@ -15,19 +19,37 @@ use super::quantised::{IntegerFormat, QuantisedWeight, STEPS};
 use super::simd::{Avx2Int4, Avx2Int8, VnniInt4, VnniInt8};
 use super::simd::{Dots, LANES, Lanes, LevelKind, ScalarInt4, ScalarInt8, SimdLevel, prefetch};
 use super::work_split::{ProductPart, ROW_BLOCK};
+use crate::packed::GroupScales;
 
 /// Prefetch distance in bytes for a single row. One row is bound by memory and reads the panels as one stream; the hardware prefetcher
 /// stops at each page.
 const AHEAD: usize = 4096;
+
+/// Kinds of a weight's scales, as constants of the tiles: one scale for each group, one for each half, or a scale and a minimum.
+const PLAIN: u8 = 0;
+const HALVES: u8 = 1;
+const MINIMUM: u8 = 2;
 
 /// A product with checked bounds.
 #[derive(Clone, Copy)]
 pub(super) struct Task<'a> {
     /// Quantised rows, `[row][group]`.
     x: &'a [QuantisedGroup],
-    weight: &'a QuantisedWeight,
+    /// Weights that share the input, with their columns one after the other.
+    weights: &'a [QuantisedWeight],
+    /// Columns of all weights.
+    columns: usize,
     bias: Option<&'a [f32]>,
     out: OutputPtr,
+}
+
+/// A product with one weight of a task.
+#[derive(Clone, Copy)]
+struct WeightTask<'a> {
+    whole: Task<'a>,
+    weight: &'a QuantisedWeight,
+    /// First column of the weight in the output.
+    first_column: usize,
 }
 
 impl<'a> Task<'a> {
@@ -35,25 +57,37 @@ impl<'a> Task<'a> {
     /// borrows `out` for its lifetime.
     pub(super) fn new(
         (x, rows): (&'a [QuantisedGroup], usize),
-        weight: &'a QuantisedWeight,
+        weights: &'a [QuantisedWeight],
         bias: Option<&'a [f32]>,
         out: &'a mut [f32],
     ) -> Self {
-        let (columns, groups) = (weight.columns(), weight.groups());
+        let columns = weights.iter().map(QuantisedWeight::columns).sum();
         // The kernels read and write through raw pointers and rely on these bounds.
-        assert_eq!(rows.checked_mul(groups), Some(x.len()), "rows and weight differ");
+        for weight in weights {
+            assert_eq!(rows.checked_mul(weight.groups()), Some(x.len()), "rows and weight differ");
+        }
         assert_eq!(rows.checked_mul(columns), Some(out.len()), "output has the wrong size");
         assert!(bias.is_none_or(|b| b.len() == columns), "bias has the wrong size");
-        Self { x, weight, bias, out: OutputPtr(out.as_mut_ptr()) }
+        Self { x, weights, columns, bias, out: OutputPtr(out.as_mut_ptr()) }
     }
 
-    /// Computes a part of the product.
+    /// Computes a part of the product. Its panels are those of all weights, one weight after the other.
     ///
     /// # Safety
-    /// The part lies within the rows and the weight's panels. No other thread reads or writes its outputs meanwhile.
+    /// The part lies within the rows and the weights' panels. No other thread reads or writes its outputs meanwhile.
     pub(super) unsafe fn compute(self, level: SimdLevel, part: ProductPart) {
-        // SAFETY: the bounds were checked; the caller guarantees the rest.
-        unsafe { dispatch(level, self, part) }
+        let (mut first_panel, mut first_column) = (0, 0);
+        for weight in self.weights {
+            let end = first_panel + weight.panels();
+            let panels = part.panels.start.max(first_panel)..part.panels.end.min(end);
+            if !panels.is_empty() {
+                let panels = panels.start - first_panel..panels.end - first_panel;
+                let task = WeightTask { whole: self, weight, first_column };
+                // SAFETY: the bounds were checked; the panels are the weight's; the caller guarantees the rest.
+                unsafe { dispatch(level, task, ProductPart { rows: part.rows.clone(), panels }) }
+            }
+            (first_panel, first_column) = (end, first_column + weight.columns());
+        }
     }
 }
 
@@ -66,47 +100,50 @@ pub(super) fn tile_size(level: SimdLevel, rows: usize) -> (usize, usize) {
     }
 }
 
-/// Computes a part of a product.
+/// Computes a part of a product with one weight.
 ///
 /// # Safety
-/// The bounds that [`Task::new`] asserts hold, and the part lies within them. No other thread reads or writes its outputs meanwhile.
-unsafe fn dispatch(level: SimdLevel, task: Task<'_>, part: ProductPart) {
+/// The bounds that [`Task::new`] asserts hold, and the part lies within its rows and the weight's panels. No other thread reads or writes
+/// its outputs meanwhile.
+unsafe fn dispatch(level: SimdLevel, task: WeightTask<'_>, part: ProductPart) {
+    // Selects the tiles of the weight's format, of rows and panels; the rarer kinds have one panel.
+    macro_rules! tiles_of_format {
+        ($task:ident, $part:ident, $eight:ty, $four:ty, $rows:literal, $panels:literal) => {
+            match ($task.weight.bits(), $task.weight.kind()) {
+                (IntegerFormat::Eight, GroupScales::Bf16 | GroupScales::F16) => {
+                    tiles::<$eight, PLAIN, $rows, $panels>($task, $part)
+                }
+                (IntegerFormat::Eight, GroupScales::F16Halves) => tiles::<$eight, HALVES, $rows, 1>($task, $part),
+                (IntegerFormat::Eight, GroupScales::F16Minimum) => tiles::<$eight, MINIMUM, $rows, 1>($task, $part),
+                (IntegerFormat::Four, GroupScales::Bf16 | GroupScales::F16) => {
+                    tiles::<$four, PLAIN, $rows, $panels>($task, $part)
+                }
+                (IntegerFormat::Four, GroupScales::F16Minimum) => tiles::<$four, MINIMUM, $rows, $panels>($task, $part),
+                (IntegerFormat::Four, GroupScales::F16Halves) => unreachable!("refused by PackedTensor::check"),
+            }
+        };
+    }
     /// # Safety
     /// The processor has AVX-512 VNNI; the caller's guarantees.
     #[cfg(all(target_arch = "x86_64", feature = "simd"))]
-    #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx512vnni,avx2,fma")]
-    unsafe fn vnni(task: Task<'_>, part: ProductPart) {
+    #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx512vnni,avx2,fma,f16c")]
+    unsafe fn vnni(task: WeightTask<'_>, part: ProductPart) {
         // 32 registers: eight integer sums, eight sums in single precision, and the weights.
         // SAFETY: the caller guarantees it, and the dots are of the weight's format.
-        unsafe {
-            match task.weight.bits() {
-                IntegerFormat::Eight => tiles::<VnniInt8, 4, 2>(task, part),
-                IntegerFormat::Four => tiles::<VnniInt4, 4, 2>(task, part),
-            }
-        }
+        unsafe { tiles_of_format!(task, part, VnniInt8, VnniInt4, 4, 2) }
     }
     /// # Safety
-    /// The processor has AVX2; the caller's guarantees.
+    /// The processor has AVX2 and F16C; the caller's guarantees.
     #[cfg(all(target_arch = "x86_64", feature = "simd"))]
-    #[target_feature(enable = "avx2,fma")]
-    unsafe fn avx2(task: Task<'_>, part: ProductPart) {
+    #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn avx2(task: WeightTask<'_>, part: ProductPart) {
         // 16 registers, two for each sum.
         // SAFETY: as above.
-        unsafe {
-            match task.weight.bits() {
-                IntegerFormat::Eight => tiles::<Avx2Int8, 2, 1>(task, part),
-                IntegerFormat::Four => tiles::<Avx2Int4, 2, 1>(task, part),
-            }
-        }
+        unsafe { tiles_of_format!(task, part, Avx2Int8, Avx2Int4, 2, 1) }
     }
     match level.kind() {
         // SAFETY: no special instruction; the dots are of the weight's format; the caller guarantees the rest.
-        LevelKind::Baseline => unsafe {
-            match task.weight.bits() {
-                IntegerFormat::Eight => tiles::<ScalarInt8, 2, 1>(task, part),
-                IntegerFormat::Four => tiles::<ScalarInt4, 2, 1>(task, part),
-            }
-        },
+        LevelKind::Baseline => unsafe { tiles_of_format!(task, part, ScalarInt8, ScalarInt4, 2, 1) },
         // SAFETY: a level has VNNI only where the processor has; the caller guarantees the rest.
         #[cfg(all(target_arch = "x86_64", feature = "simd"))]
         LevelKind::Avx512 if level.has_vnni() => unsafe { vnni(task, part) },
@@ -120,21 +157,24 @@ unsafe fn dispatch(level: SimdLevel, task: Task<'_>, part: ProductPart) {
 /// each is read once for a whole block of rows.
 ///
 /// # Safety
-/// The processor has `D`'s instructions, and `D` is of the weight's format; the guarantees of [`dispatch`].
+/// The processor has `D`'s instructions, and `D` and `KIND` are the weight's; the guarantees of [`dispatch`].
 #[inline(always)]
-unsafe fn tiles<D: Dots, const R: usize, const P: usize>(task: Task<'_>, part: ProductPart) {
+unsafe fn tiles<D: Dots, const KIND: u8, const R: usize, const P: usize>(task: WeightTask<'_>, part: ProductPart) {
     let mut first = part.rows.start;
     while first < part.rows.end {
         let end = part.rows.end.min(first + ROW_BLOCK);
         let mut panel = part.panels.start;
         // SAFETY: the caller's guarantees, and as many rows and panels are left as each call takes.
         unsafe {
-            while end - first > 1 && part.panels.end - panel >= P {
-                rows::<D, R, P>(task, (first, end), panel);
-                panel += P;
+            // Constant conditions: loops that another one covers are not compiled.
+            if const { P > 1 } {
+                while end - first > 1 && part.panels.end - panel >= P {
+                    rows::<D, KIND, R, P>(task, (first, end), panel);
+                    panel += P;
+                }
             }
             while panel < part.panels.end {
-                rows::<D, R, 1>(task, (first, end), panel);
+                rows::<D, KIND, R, 1>(task, (first, end), panel);
                 panel += 1;
             }
         }
@@ -147,20 +187,26 @@ unsafe fn tiles<D: Dots, const R: usize, const P: usize>(task: Task<'_>, part: P
 /// # Safety
 /// As [`tiles`]: the rows and the panels from `panel` to `panel + P` are of a part.
 #[inline(always)]
-unsafe fn rows<D: Dots, const R: usize, const P: usize>(task: Task<'_>, (first, end): (usize, usize), panel: usize) {
+unsafe fn rows<D: Dots, const KIND: u8, const R: usize, const P: usize>(
+    task: WeightTask<'_>,
+    (first, end): (usize, usize),
+    panel: usize,
+) {
     let mut row = first;
     // SAFETY: the caller's guarantees, and as many rows are left as each call takes.
     unsafe {
-        while end - row >= R {
-            tile::<D, R, P>(task, row, panel);
-            row += R;
+        if const { R > 2 } {
+            while end - row >= R {
+                tile::<D, KIND, R, P>(task, row, panel);
+                row += R;
+            }
         }
         while end - row >= 2 {
-            tile::<D, 2, P>(task, row, panel);
+            tile::<D, KIND, 2, P>(task, row, panel);
             row += 2;
         }
         if row < end {
-            tile::<D, 1, P>(task, row, panel);
+            tile::<D, KIND, 1, P>(task, row, panel);
         }
     }
 }
@@ -170,55 +216,91 @@ unsafe fn rows<D: Dots, const R: usize, const P: usize>(task: Task<'_>, (first, 
 /// # Safety
 /// As [`rows`], and the rows up to `row + R` are of the part.
 #[inline(always)]
-unsafe fn tile<D: Dots, const R: usize, const P: usize>(task: Task<'_>, row: usize, panel: usize) {
-    let Task { x, weight, bias, out } = task;
-    let (columns, groups) = (weight.columns(), weight.groups());
-    // SAFETY: the weight has `panel + P` panels of `groups` groups, each of `STEPS` steps of `D::STEP` bytes, as `D` is of its format, and
-    // of `LANES` scales; the loops read no others. Row `row + R - 1` has `groups` groups in `x`, each of eight times four numbers. Columns
-    // of these rows lie in `out`, which has `columns` for each row; a whole panel is stored only if that many are left. `bias` has
-    // `columns`.
+unsafe fn tile<D: Dots, const KIND: u8, const R: usize, const P: usize>(
+    task: WeightTask<'_>,
+    row: usize,
+    panel: usize,
+) {
+    let WeightTask { whole: Task { x, columns, bias, out, .. }, weight, first_column } = task;
+    let (groups, shared, scale_groups) = (weight.groups(), weight.shared(), weight.scale_groups());
+    let is_f16 = weight.kind() != GroupScales::Bf16;
+    // Numbers between the scales of one group and the next.
+    let scale_step = if KIND == PLAIN { LANES } else { 2 * LANES };
+    // SAFETY: the weight has `panel + P` panels of `groups` groups, each of `STEPS` steps of `D::STEP` bytes, and of `scale_groups` times
+    // `scale_step` scales, as `D` and `KIND` are the weight's; the loops read no others. Row `row + R - 1` has `groups` groups in `x`, each
+    // of eight times four numbers. Columns of these rows lie in `out`, which has `columns` for each row; a whole panel is stored only if
+    // that many of the weight's are left. `bias` has `columns`.
     unsafe {
         let mut sums = [[D::Sums::zero(); R]; P];
         let lines: [*const u8; P] = std::array::from_fn(|p| weight.lines().add((panel + p) * groups * STEPS * D::STEP));
-        let scales: [*const u16; P] = std::array::from_fn(|p| weight.scales().add((panel + p) * groups * LANES));
+        let scales: [*const u16; P] =
+            std::array::from_fn(|p| weight.scales().add((panel + p) * scale_groups * scale_step));
         let inputs: [*const QuantisedGroup; R] = std::array::from_fn(|r| x.as_ptr().add((row + r) * groups));
-        for group in 0..groups {
+        let (mut group, mut scale_at) = (0usize, 0usize);
+        while group < groups {
             // Plain loops without checked arithmetic: a closure that is not inlined would lack the instructions.
-            let mut dots = [[D::zero(); R]; P];
-            for step in 0..STEPS {
-                let at = group.wrapping_mul(STEPS).wrapping_add(step).wrapping_mul(D::STEP);
-                for (dots, line) in dots.iter_mut().zip(&lines) {
-                    if R == 1 {
-                        let ahead = line.wrapping_add(at).wrapping_add(AHEAD);
-                        prefetch(ahead);
-                        if D::STEP > 64 {
-                            prefetch(ahead.wrapping_add(64));
+            let end = groups.min(group.wrapping_add(shared));
+            if R == 1 {
+                // Prefetches the scales of groups that are prefetched below.
+                for scales in &scales {
+                    let ahead = AHEAD / (STEPS * D::STEP) * scale_step;
+                    prefetch(scales.wrapping_add(scale_at.wrapping_add(ahead)).cast());
+                }
+            }
+            while group < end {
+                // The sums of the group, or of its first half and of its second.
+                let (mut dots, mut seconds) = ([[D::zero(); R]; P], [[D::zero(); R]; P]);
+                for step in 0..STEPS {
+                    let at = group.wrapping_mul(STEPS).wrapping_add(step).wrapping_mul(D::STEP);
+                    for ((dots, seconds), line) in dots.iter_mut().zip(&mut seconds).zip(&lines) {
+                        if R == 1 {
+                            let ahead = line.wrapping_add(at).wrapping_add(AHEAD);
+                            prefetch(ahead);
+                            if D::STEP > 64 {
+                                prefetch(ahead.wrapping_add(64));
+                            }
+                        }
+                        let [first, second] = D::load(line.add(at));
+                        for ((dots, seconds), input) in dots.iter_mut().zip(seconds).zip(&inputs) {
+                            let quads = (&raw const (*input.add(group)).numbers).cast::<i32>();
+                            *dots = dots.add(first, quads.add(step).read_unaligned());
+                            let sums = if KIND == HALVES { seconds } else { dots };
+                            *sums = sums.add(second, quads.add(step + STEPS).read_unaligned());
                         }
                     }
-                    let [first, second] = D::load(line.add(at));
-                    for (dots, input) in dots.iter_mut().zip(&inputs) {
-                        let quads = (&raw const (*input.add(group)).numbers).cast::<i32>();
-                        *dots = dots.add(first, quads.add(step).read_unaligned());
-                        *dots = dots.add(second, quads.add(step + STEPS).read_unaligned());
+                }
+                for (((sums, dots), seconds), scales) in sums.iter_mut().zip(&dots).zip(&seconds).zip(&scales) {
+                    let at = scales.add(scale_at);
+                    let by = if KIND != PLAIN || is_f16 { D::Sums::load_f16(at) } else { D::Sums::load_bf16(at) };
+                    for (((sum, dots), seconds), input) in sums.iter_mut().zip(dots).zip(seconds).zip(&inputs) {
+                        let &QuantisedGroup { scale, total, first_half, .. } = &*input.add(group);
+                        let row_scale = D::Sums::splat(scale);
+                        let more = match KIND {
+                            PLAIN => dots.finish(total.wrapping_mul(D::ADDED)).times(by.times(row_scale)),
+                            HALVES => {
+                                let second = D::Sums::load_f16(at.add(LANES));
+                                let second_half = total.wrapping_sub(first_half).wrapping_mul(D::ADDED);
+                                let first = dots.finish(first_half.wrapping_mul(D::ADDED)).times(by);
+                                first.plus(seconds.finish(second_half).times(second)).times(row_scale)
+                            }
+                            _ => {
+                                let minimum = D::Sums::load_f16(at.add(LANES));
+                                let added = if D::STORED_ADDED { 0 } else { total.wrapping_mul(D::ADDED) };
+                                let least = D::Sums::splat(total as f32).times(minimum);
+                                dots.finish(added).times(by).plus(least).times(row_scale)
+                            }
+                        };
+                        *sum = sum.plus(more);
                     }
                 }
+                group = group.wrapping_add(1);
             }
-            for ((sums, dots), scales) in sums.iter_mut().zip(&dots).zip(&scales) {
-                let at = group.wrapping_mul(LANES);
-                if R == 1 {
-                    // Prefetches the scales of the same groups.
-                    prefetch(scales.wrapping_add(at).wrapping_add(AHEAD / (STEPS * D::STEP) * LANES).cast());
-                }
-                let weight = D::Sums::load_bf16(scales.add(at));
-                for ((sum, dots), input) in sums.iter_mut().zip(dots).zip(&inputs) {
-                    let QuantisedGroup { scale, total, .. } = &*input.add(group);
-                    *sum = sum.plus(dots.finish(*total).times(weight.times(D::Sums::splat(*scale))));
-                }
-            }
+            scale_at = scale_at.wrapping_add(scale_step);
         }
+        let end = first_column + weight.columns();
         for (p, sums) in sums.iter().enumerate() {
             for (r, &sum) in sums.iter().enumerate() {
-                out.store(sum, columns, row + r, panel + p, bias);
+                out.store(sum, columns, row + r, (first_column + (panel + p) * LANES, end), bias);
             }
         }
     }

@@ -12,15 +12,21 @@ unsafe impl Send for OutputPtr {}
 unsafe impl Sync for OutputPtr {}
 
 impl OutputPtr {
-    /// Stores a panel's sums of one row, with the bias added.
+    /// Stores a panel's sums of one row from `column` on, up to `end`, with the bias added.
     ///
     /// # Safety
-    /// The processor has `L`'s instructions. The output has the row, of `columns` numbers, and the panel has at least one of them; `bias`
-    /// has `columns`. No other thread reads or writes there meanwhile.
+    /// The processor has `L`'s instructions. The output has the row, of `columns` numbers, and `column < end <= columns`; `bias` has
+    /// `columns`. No other thread reads or writes there meanwhile.
     #[inline(always)]
-    pub(super) unsafe fn store<L: Lanes>(self, sum: L, columns: usize, row: usize, panel: usize, bias: Option<&[f32]>) {
-        let column = panel * LANES;
-        let width = LANES.min(columns - column);
+    pub(super) unsafe fn store<L: Lanes>(
+        self,
+        sum: L,
+        columns: usize,
+        row: usize,
+        (column, end): (usize, usize),
+        bias: Option<&[f32]>,
+    ) {
+        let width = LANES.min(end - column);
         // SAFETY: the caller's guarantees; a whole panel is stored only if that many columns are left.
         unsafe {
             let to = self.0.add(row * columns + column);

@@ -20,8 +20,8 @@ pub struct PackedWeight {
 pub(super) enum Panels {
     F32(Vec<Lane<f32>>),
     Bf16(Vec<Lane<u16>>),
-    /// Integers in a layout of their own.
-    Integers(QuantisedWeight),
+    /// Integers in a layout of their own: weights of different kinds, with their columns one after the other.
+    Integers(Vec<QuantisedWeight>),
 }
 
 /// Numbers of [`LANES`] columns, aligned so that those of bfloat16 never cross a cache line.
@@ -42,8 +42,14 @@ impl PackedWeight {
 
     /// Wraps a quantised weight of `k` inputs.
     pub fn quantised(weight: QuantisedWeight, k: usize) -> Self {
-        assert_eq!(weight.groups(), k.div_ceil(GROUP), "the weight has another input");
-        Self { columns: weight.columns(), k, panels: Panels::Integers(weight) }
+        Self::joined(vec![weight], k)
+    }
+
+    /// Joins quantised weights of `k` inputs along the output.
+    pub fn joined(weights: Vec<QuantisedWeight>, k: usize) -> Self {
+        assert!(weights.iter().all(|weight| weight.groups() == k.div_ceil(GROUP)), "the weights have another input");
+        let columns = weights.iter().map(QuantisedWeight::columns).sum();
+        Self { columns, k, panels: Panels::Integers(weights) }
     }
 
     /// True if its products are of integers.
@@ -56,10 +62,10 @@ impl PackedWeight {
         self.panels.bytes()
     }
 
-    /// Quantised weight; `None` for floating-point numbers.
-    pub(super) fn integers(&self) -> Option<&QuantisedWeight> {
+    /// Quantised weights; `None` for floating-point numbers.
+    pub(super) fn integers(&self) -> Option<&[QuantisedWeight]> {
         match &self.panels {
-            Panels::Integers(weight) => Some(weight),
+            Panels::Integers(weights) => Some(weights),
             Panels::F32(_) | Panels::Bf16(_) => None,
         }
     }
@@ -70,7 +76,7 @@ impl Panels {
         match self {
             Self::F32(numbers) => size_of_val(&numbers[..]),
             Self::Bf16(numbers) => size_of_val(&numbers[..]),
-            Self::Integers(weight) => weight.bytes(),
+            Self::Integers(weights) => weights.iter().map(QuantisedWeight::bytes).sum(),
         }
     }
 }

@@ -42,17 +42,18 @@ impl<'a> Product<'a> {
         Self::new(pool, level, ProductKind::Float(task), (x.count, panels, k), tile)
     }
 
-    /// Prepares a product of quantised rows with an integer weight; `out` is `[rows, weight.columns]`.
+    /// Prepares a product of quantised rows with integer weights of one input; `out` is `[rows, columns of all weights]`.
     pub fn of_integers(
         pool: Option<&Pool>,
         level: SimdLevel,
         (x, rows): (&'a [QuantisedGroup], usize),
-        weight: &'a QuantisedWeight,
+        weights: &'a [QuantisedWeight],
         bias: Option<&'a [f32]>,
         out: &'a mut [f32],
     ) -> Self {
-        let task = integer::Task::new((x, rows), weight, bias, out);
-        let (panels, k) = (weight.columns().div_ceil(LANES), weight.groups() * GROUP);
+        let task = integer::Task::new((x, rows), weights, bias, out);
+        let panels = weights.iter().map(QuantisedWeight::panels).sum();
+        let k = weights.first().map_or(0, QuantisedWeight::groups) * GROUP;
         Self::new(pool, level, ProductKind::Integer(task), (rows, panels, k), integer::tile_size(level, rows))
     }
 

@@ -1,7 +1,8 @@
-//! Quantised weights: eight-bit or four-bit integers with one scale for each group.
+//! Quantised weights: eight-bit or four-bit integers with scales, and with minimums in some published formats.
 //!
-//! Symmetric, in groups of [`GROUP`] numbers along the input, the last of a row padded with zeros. A number is its integer times its
-//! group's scale, which is bfloat16, rounded up. So the error of each number is at most half a scale.
+//! In groups of [`GROUP`] numbers along the input, the last of a row padded with zeros. A number is its integer times its group's scale,
+//! plus its group's minimum if there is one. Our own quantisation is symmetric: the scale is bfloat16, rounded up, so the error of each
+//! number is at most half a scale.
 //!
 //! | format | integers | scale of a group, before rounding | bits a weight |
 //! |---|---|---|---|
@@ -11,14 +12,25 @@
 //! With 7.5 both ends have an error of half a scale, -8 is used, and published int4 checkpoints have the same range. The int8 kernels also
 //! accept -128, which published checkpoints may have.
 //!
+//! Published integers keep their bits, with the [`GroupScales`] of their file:
+//!
+//! | scales | integers | bits a weight |
+//! |---|---|---|
+//! | of bfloat16 or half precision | int8, int4 | 8.5, 4.5 |
+//! | two of half precision, one for each half of the group | int8 | 9 |
+//! | and minimums, of half precision | int8, int4 from 0 to 15 | 9, 5 |
+//!
+//! Where a file has one scale for several groups, so has the weight, by powers of two: its bits are fewer then.
+//!
 //! # Layout
 //! Panels of [`LANES`] output columns, each `[group][step]`. A step holds eight inputs of every column: the four from `4 * step` on and the
 //! four from `16 + 4 * step` on. For int8 it is `[half][column][4]` bytes; for int4 `[column][4]`, with the first half in the low four bits
-//! and 8 added to each integer. Scales are `[panel][group][column]`.
+//! and 8 added to each integer that has no minimum. Scales are `[panel][groups that share one][count][column]`, two for each column where a
+//! group has two halves or a minimum.
 
 use super::groups::{GROUP, LEAST, nearest};
 use super::simd::LANES;
-use crate::packed::PackedTensor;
+use crate::packed::{GroupScales, PackedTensor, Packing};
 use crate::part::RandomDraw;
 use crate::weight::WeightFormat;
 
@@ -30,15 +42,23 @@ pub const STEPS: usize = GROUP / 8;
 #[repr(align(64))]
 pub struct Line(pub [u8; 64]);
 
+/// Scales or minimums of a panel's columns; aligned, so that no load crosses a cache line.
+#[derive(Debug, Clone, Copy)]
+#[repr(align(32))]
+struct ScaleLine([u16; LANES]);
+
 /// A quantised weight `[columns, k]`.
 #[derive(Debug, Clone)]
 pub struct QuantisedWeight {
     // Private: the kernels rely on the panels matching these sizes.
     bits: IntegerFormat,
+    kind: GroupScales,
     columns: usize,
     groups: usize,
+    /// Groups that share scales, a power of two.
+    shared: usize,
     lines: Vec<Line>,
-    scales: Vec<u16>,
+    scales: Vec<ScaleLine>,
 }
 
 /// Integer format of a weight.
@@ -46,7 +66,7 @@ pub struct QuantisedWeight {
 pub enum IntegerFormat {
     /// Eight bits, -128 to 127.
     Eight,
-    /// Four bits, -8 to 7.
+    /// Four bits, -8 to 7, or 0 to 15 beside minimums.
     Four,
 }
 
@@ -57,6 +77,14 @@ impl IntegerFormat {
             WeightFormat::Float => None,
             WeightFormat::Int8 => Some(Self::Eight),
             WeightFormat::Int4 => Some(Self::Four),
+        }
+    }
+
+    /// Integer format of stored integers.
+    pub fn of_packing(packing: Packing) -> Self {
+        match packing {
+            Packing::Four => Self::Four,
+            Packing::Eight | Packing::Bytes => Self::Eight,
         }
     }
 
@@ -89,34 +117,34 @@ impl QuantisedWeight {
         k: usize,
         mut row: impl FnMut(&mut [f32]),
     ) -> Result<Self, NotFinite> {
-        let mut weight = Self::zeros(bits, columns, k);
+        let mut weight = Self::zeros((bits, GroupScales::Bf16), columns, k, 1);
         let mut numbers = vec![0.0; weight.groups * GROUP];
         for column in 0..columns {
             row(&mut numbers[..k]);
             for (group, numbers) in numbers.as_chunks().0.iter().enumerate() {
                 let (scale, integers) = quantise_group(bits, numbers)?;
-                weight.set(column, group, scale, &integers);
+                weight.set(column, group, [scale, 0], &integers);
             }
         }
         Ok(weight)
     }
 
-    fn zeros(bits: IntegerFormat, columns: usize, k: usize) -> Self {
+    fn zeros((bits, kind): (IntegerFormat, GroupScales), columns: usize, k: usize, shared: usize) -> Self {
         let groups = k.div_ceil(GROUP);
-        let count = columns.div_ceil(LANES).checked_mul(groups).expect("a weight's size is a number");
+        let (count, scales) = sizes(columns, groups, shared, kind);
         let zero = match bits {
-            IntegerFormat::Eight => 0,
-            IntegerFormat::Four => 0x88,
+            IntegerFormat::Four if kind != GroupScales::F16Minimum => 0x88,
+            IntegerFormat::Eight | IntegerFormat::Four => 0,
         };
         let lines = vec![Line([zero; 64]); count * STEPS * bits.lines()];
-        Self { bits, columns, groups, lines, scales: vec![0; count * LANES] }
+        Self { bits, kind, columns, groups, shared, lines, scales: vec![ScaleLine([0; LANES]); scales] }
     }
 
     /// Draws random integers, spread evenly over the whole format. All groups share one scale, which gives the numbers the spread of `draw`
     /// without its mean.
     pub fn drawn(bits: IntegerFormat, columns: usize, k: usize, draw: RandomDraw) -> Self {
-        let groups = k.div_ceil(GROUP);
-        let count = columns.div_ceil(LANES).checked_mul(groups).expect("a weight's size is a number");
+        let (groups, kind) = (k.div_ceil(GROUP), GroupScales::Bf16);
+        let (count, scales) = sizes(columns, groups, 1, kind);
         let line = |line: usize| {
             let words: [u64; 8] = std::array::from_fn(|word| draw.bits((line * 8 + word) as u64));
             let mut bytes = [0; 64];
@@ -129,41 +157,53 @@ impl QuantisedWeight {
         };
         let scale = ((draw.spread / greatest).to_bits() >> 16) as u16;
         let lines = (0..count * STEPS * bits.lines()).map(line).collect();
-        Self { bits, columns, groups, lines, scales: vec![scale; count * LANES] }
+        Self { bits, kind, columns, groups, shared: 1, lines, scales: vec![ScaleLine([scale; LANES]); scales] }
     }
 
-    /// Repacks a checkpoint's integers and scales without changing a number. The tensors, joined along `out`, were checked and have
-    /// integers of this size.
-    pub fn packed(bits: IntegerFormat, k: usize, tensors: &[PackedTensor<'_>]) -> Result<Self, NotFinite> {
-        let mut weight = Self::zeros(bits, tensors.iter().map(|tensor| tensor.shape[0]).sum(), k);
+    /// Repacks stored integers, scales and minimums without changing a number. The tensors, joined along `out`, were checked, are at least
+    /// one, and have integers and scales of one kind.
+    pub fn packed(k: usize, tensors: &[PackedTensor<'_>]) -> Self {
+        let kind = (IntegerFormat::of_packing(tensors[0].packing), tensors[0].group_scales());
+        let columns = tensors.iter().map(|tensor| tensor.shape[0]).sum();
+        let shared = tensors.iter().map(|tensor| tensor.shared_inputs() / GROUP).min().unwrap_or(1);
+        let mut weight = Self::zeros(kind, columns, k, shared);
         let rows = tensors.iter().flat_map(|tensor| (0..tensor.shape[0]).map(move |row| (tensor, row)));
         for (column, (tensor, row)) in rows.enumerate() {
             for group in 0..weight.groups {
-                let scale = tensor.scale(row, group * GROUP);
-                if !f32::from_bits(u32::from(scale) << 16).is_finite() {
-                    return Err(NotFinite);
-                }
                 let mut integers = [0; GROUP];
                 tensor.integers_into(row, group * GROUP, &mut integers);
-                weight.set(column, group, scale, &integers);
+                weight.set(column, group, tensor.scales_at(row, group * GROUP), &integers);
             }
         }
-        Ok(weight)
+        weight
     }
 
-    fn set(&mut self, column: usize, group: usize, scale: u16, integers: &[i8; GROUP]) {
-        let at = column / LANES * self.groups + group;
-        self.scales[at * LANES + column % LANES] = scale;
+    fn set(&mut self, column: usize, group: usize, scales: [u16; 2], integers: &[i8; GROUP]) {
+        let first = self.first_scale(column, group);
+        for (line, scale) in self.scales[first..][..self.kind.count()].iter_mut().zip(scales) {
+            line.0[column % LANES] = scale;
+        }
+        let (at, added) = (column / LANES * self.groups + group, self.added());
         for (i, &integer) in integers.iter().enumerate() {
             let (step, half, byte) = place(column, i);
             match self.bits {
                 IntegerFormat::Eight => self.lines[(at * STEPS + step) * 2 + half].0[byte] = integer as u8,
                 IntegerFormat::Four => {
                     let (line, shift) = (&mut self.lines[at * STEPS + step].0[byte], 4 * half);
-                    *line = *line & !(0xf << shift) | ((integer + 8) as u8) << shift;
+                    *line = *line & !(0xf << shift) | ((integer + added) as u8) << shift;
                 }
             }
         }
+    }
+
+    /// Index of a group's first line of scales.
+    fn first_scale(&self, column: usize, group: usize) -> usize {
+        (column / LANES * self.scale_groups() + group / self.shared) * self.kind.count()
+    }
+
+    /// Number that stored four-bit integers have added.
+    fn added(&self) -> i8 {
+        if self.kind == GroupScales::F16Minimum { 0 } else { 8 }
     }
 
     /// Returns the dequantised number at (output column, input).
@@ -171,20 +211,35 @@ impl QuantisedWeight {
         let (at, (step, half, byte)) = (column / LANES * self.groups + input / GROUP, place(column, input % GROUP));
         let integer = match self.bits {
             IntegerFormat::Eight => self.lines[(at * STEPS + step) * 2 + half].0[byte] as i8,
-            IntegerFormat::Four => (self.lines[at * STEPS + step].0[byte] >> (4 * half) & 0xf) as i8 - 8,
+            IntegerFormat::Four => (self.lines[at * STEPS + step].0[byte] >> (4 * half) & 0xf) as i8 - self.added(),
         };
-        f32::from(integer) * self.scale(column, input)
+        let number = f32::from(integer) * self.scale(column, input);
+        if self.kind == GroupScales::F16Minimum { number + self.minimum(column, input) } else { number }
     }
 
     /// Returns the scale of the weight at (output column, input).
     pub fn scale(&self, column: usize, input: usize) -> f32 {
-        let at = column / LANES * self.groups + input / GROUP;
-        f32::from_bits(u32::from(self.scales[at * LANES + column % LANES]) << 16)
+        let second = self.kind == GroupScales::F16Halves && input % GROUP >= GROUP / 2;
+        let line = &self.scales[self.first_scale(column, input / GROUP) + usize::from(second)];
+        self.kind.widen(line.0[column % LANES])
+    }
+
+    /// Returns the minimum of the weight at (output column, input); zero without minimums.
+    pub fn minimum(&self, column: usize, input: usize) -> f32 {
+        if self.kind != GroupScales::F16Minimum {
+            return 0.0;
+        }
+        self.kind.widen(self.scales[self.first_scale(column, input / GROUP) + 1].0[column % LANES])
     }
 
     /// Integer format of the weight.
     pub fn bits(&self) -> IntegerFormat {
         self.bits
+    }
+
+    /// Numbers beside the integers of a group.
+    pub fn kind(&self) -> GroupScales {
+        self.kind
     }
 
     /// Number of output columns.
@@ -202,15 +257,37 @@ impl QuantisedWeight {
         self.lines.as_ptr().cast()
     }
 
-    /// Pointer to the scales: [`LANES`] for each group of each panel.
+    /// Panels of [`LANES`] output columns.
+    pub fn panels(&self) -> usize {
+        self.columns.div_ceil(LANES)
+    }
+
+    /// Groups that share scales.
+    pub(super) fn shared(&self) -> usize {
+        self.shared
+    }
+
+    /// Scales of an output column, or pairs of them.
+    pub(super) fn scale_groups(&self) -> usize {
+        self.groups.div_ceil(self.shared)
+    }
+
+    /// Pointer to the scales: [`LANES`] times [`GroupScales::count`] for each of [`QuantisedWeight::scale_groups`] of each panel.
     pub(super) fn scales(&self) -> *const u16 {
-        self.scales.as_ptr()
+        self.scales.as_ptr().cast()
     }
 
     /// Bytes in memory.
     pub fn bytes(&self) -> usize {
         size_of_val(&self.lines[..]) + size_of_val(&self.scales[..])
     }
+}
+
+/// Returns the groups of all panels, and their lines of scales.
+fn sizes(columns: usize, groups: usize, shared: usize, kind: GroupScales) -> (usize, usize) {
+    let panels = columns.div_ceil(LANES);
+    let size = |groups: usize| panels.checked_mul(groups).expect("a weight's size is a number");
+    (size(groups), size(groups.div_ceil(shared) * kind.count()))
 }
 
 /// Returns the step, the half, and the byte in a line of input `i` of a group.

@@ -2,7 +2,9 @@
 
 use super::groups::{LEAST, nearest};
 use super::quantised::NotFinite;
+use crate::packed::{PackedTensor, Packing};
 use crate::part::RandomDraw;
+use crate::weight::DType;
 
 /// Entries of one width, stored as bfloat16, single precision or integers.
 #[derive(Debug, Clone)]
@@ -23,6 +25,52 @@ enum Numbers {
         /// Scale of each entry: its greatest magnitude over 127.
         scales: Vec<f32>,
     },
+    /// Stored integers as they are, each part with its own kind.
+    Stored(Vec<StoredEntries>),
+}
+
+/// Entries of a [`PackedTensor`], in memory of their own.
+#[derive(Debug, Clone)]
+struct StoredEntries {
+    shape: [usize; 2],
+    packing: Packing,
+    integers: Vec<u8>,
+    scales: Vec<u8>,
+    scale_format: DType,
+    minimums: Option<Vec<u8>>,
+    group: usize,
+}
+
+impl StoredEntries {
+    /// Copies a tensor of entries of one width.
+    fn new(width: usize, tensor: &PackedTensor<'_>) -> Self {
+        Self {
+            shape: [tensor.shape[0], width],
+            packing: tensor.packing,
+            integers: tensor.integers.to_vec(),
+            scales: tensor.scales.to_vec(),
+            scale_format: tensor.scale_format,
+            minimums: tensor.minimums.map(<[u8]>::to_vec),
+            group: tensor.group,
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.integers.len() + self.scales.len() + self.minimums.as_ref().map_or(0, Vec::len)
+    }
+
+    fn tensor(&self) -> PackedTensor<'_> {
+        PackedTensor {
+            name: "",
+            shape: &self.shape,
+            packing: self.packing,
+            integers: &self.integers,
+            scales: &self.scales,
+            scale_format: self.scale_format,
+            minimums: self.minimums.as_deref(),
+            group: self.group,
+        }
+    }
 }
 
 impl Table {
@@ -61,7 +109,23 @@ impl Table {
         Self { width, numbers: Numbers::Int8 { integers, scales: vec![draw.spread / 127.0; entries] } }
     }
 
-    /// Copies an entry to `to`. bfloat16 is widened, exactly.
+    /// Copies stored integers, joined along the entries, in their own size. The tensors were checked.
+    pub fn packed(width: usize, tensors: &[PackedTensor<'_>]) -> Self {
+        let entries = tensors.iter().map(|tensor| StoredEntries::new(width, tensor)).collect();
+        Self { width, numbers: Numbers::Stored(entries) }
+    }
+
+    /// Bytes in memory.
+    pub fn bytes(&self) -> usize {
+        match &self.numbers {
+            Numbers::F32(numbers) => size_of_val(&numbers[..]),
+            Numbers::Bf16(numbers) => size_of_val(&numbers[..]),
+            Numbers::Int8 { integers, scales } => integers.len() + size_of_val(&scales[..]),
+            Numbers::Stored(parts) => parts.iter().map(StoredEntries::bytes).sum(),
+        }
+    }
+
+    /// Copies an entry to `to`. bfloat16 is widened, exactly; integers are multiplied by their scale.
     pub fn look_up(&self, id: usize, to: &mut [f32]) {
         let range = id * self.width..(id + 1) * self.width;
         match &self.numbers {
@@ -75,6 +139,16 @@ impl Table {
                 for (to, &integer) in to.iter_mut().zip(&integers[range]) {
                     *to = f32::from(integer) * scales[id];
                 }
+            }
+            Numbers::Stored(parts) => {
+                let mut row = id;
+                for part in parts {
+                    if row < part.shape[0] {
+                        return part.tensor().row_into(row, to);
+                    }
+                    row -= part.shape[0];
+                }
+                panic!("a table without entry {id}");
             }
         }
     }

@@ -62,11 +62,7 @@ impl Weight {
             WeightLayout::Vector => Self::Vector(Values::of(parts).widened()),
             WeightLayout::Linear => Self::Linear(linear(format, parts)?),
             WeightLayout::Experts { per_expert } => Self::Experts(experts(pool, format, parts, per_expert)?),
-            WeightLayout::Table if format == WeightFormat::Int8 => Self::Table(quantised_table(shape[1], parts)?),
-            WeightLayout::Table => Self::Table(match Values::of(parts) {
-                Values::F32(numbers) => Table::new(shape[1], numbers),
-                Values::Bf16(numbers) => Table::new_bf16(shape[1], numbers),
-            }),
+            WeightLayout::Table => Self::Table(table(checked)?),
             WeightLayout::Conv1d { dilation } => {
                 let (out, channels, taps) = (shape[0], shape[1], shape[2]);
                 let packed = Values::of(parts)
@@ -231,26 +227,15 @@ fn linear(format: WeightFormat, parts: &[WeightPart<'_>]) -> Result<PackedWeight
     let Some(bits) = IntegerFormat::of(format) else {
         return Ok(Values::of(parts).pack(columns, k, |column, i| column * k + i));
     };
-    if let [WeightPart::Packed(_), ..] = parts {
-        return packed(bits, k, parts);
+    if let Some(tensors) = parts.iter().map(WeightPart::packed).collect::<Option<Vec<_>>>() {
+        let weights = PackedTensor::runs(&tensors).map(|tensors| QuantisedWeight::packed(k, tensors));
+        return Ok(PackedWeight::joined(weights.collect(), k));
     }
     if let [WeightPart::Drawn(RandomTensor { draw, .. }), ..] = parts {
         // Drawn directly as integers: no floating-point copy of the weight is made.
         return Ok(PackedWeight::quantised(QuantisedWeight::drawn(bits, columns, k, *draw), k));
     }
     quantised(bits, columns, k, parts)
-}
-
-/// Repacks the integers of parts, unchanged.
-fn packed(bits: IntegerFormat, k: usize, parts: &[WeightPart<'_>]) -> Result<PackedWeight, KernelError> {
-    let tensors: Vec<PackedTensor<'_>> = parts
-        .iter()
-        .filter_map(|part| if let WeightPart::Packed(tensor) = part { Some(*tensor) } else { None })
-        .collect();
-    match QuantisedWeight::packed(bits, k, &tensors) {
-        Ok(weight) => Ok(PackedWeight::quantised(weight, k)),
-        Err(NotFinite) => Err(KernelError::NotFinite { name: parts[0].name().to_owned() }),
-    }
 }
 
 /// Quantises row by row: only the result has the parts' size.
@@ -262,6 +247,21 @@ fn quantised(
 ) -> Result<PackedWeight, KernelError> {
     let weight = by_rows(k, parts, |rows| QuantisedWeight::new(bits, columns, k, rows))?;
     Ok(PackedWeight::quantised(weight, k))
+}
+
+/// Packs a table: stored integers and floating-point numbers keep their format unless integers are asked for.
+fn table(checked: &CheckedParts<'_>) -> Result<Table, KernelError> {
+    let (width, parts) = (checked.shape()[1], checked.parts());
+    if let Some(tensors) = checked.packed() {
+        return Ok(Table::packed(width, &tensors));
+    }
+    if checked.format() == WeightFormat::Int8 {
+        return quantised_table(width, parts);
+    }
+    Ok(match Values::of(parts) {
+        Values::F32(numbers) => Table::new(width, numbers),
+        Values::Bf16(numbers) => Table::new_bf16(width, numbers),
+    })
 }
 
 /// Quantises a table to eight-bit integers, row by row.

@@ -17,6 +17,7 @@ use repartee_kernels::{
     SpecLayout, StateSpec, StreamLevel, StreamRows, WeightFormat, WeightLayout,
 };
 use repartee_kernels_testkit::host::HostOps;
+use repartee_kernels_testkit::stored::{KINDS, StoredMatrix};
 
 const THREADS: [usize; 4] = [1, 2, 3, 7];
 
@@ -42,7 +43,7 @@ fn products_are_equal_for_any_thread_count() {
     let pools = pools();
     let mut runner =
         TestRunner::new(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() });
-    let inputs = (sizes(), 0usize..4, any::<bool>(), 0u64..1000);
+    let inputs = (sizes(), 0usize..5, any::<bool>(), 0u64..1000);
     let check = |((rows, k, columns), format, biased, seed): ((usize, usize, usize), usize, bool, u64)| {
         let (x, w) = (numbers(rows * k, seed), numbers(columns * k, seed + 1));
         let bias = biased.then(|| numbers(columns, seed + 2));
@@ -55,7 +56,16 @@ fn products_are_equal_for_any_thread_count() {
             0 => PackedWeight::new_bf16(columns, k, |column, i| (w[column * k + i].to_bits() >> 16) as u16),
             1 => PackedWeight::new(columns, k, |column, i| w[column * k + i]),
             2 => quantised(IntegerFormat::Eight),
-            _ => quantised(IntegerFormat::Four),
+            3 => quantised(IntegerFormat::Four),
+            // Two kinds of stored integers.
+            _ => {
+                let first = columns / 2;
+                let part = |columns, seed: u64| {
+                    let kind = KINDS[seed as usize % KINDS.len()];
+                    QuantisedWeight::packed(k, &[StoredMatrix::drawn(kind, [columns, k], seed).tensor()])
+                };
+                PackedWeight::joined(vec![part(first, seed), part(columns - first, seed + 1)], k)
+            }
         };
         for level in SimdLevel::available() {
             let mut alone = vec![0.0; rows * columns];

@@ -5,6 +5,8 @@ use repartee_kernels::cpu::gemm::{PackedWeight, StridedRows, multiply};
 use repartee_kernels::cpu::groups::{GROUP, quantise};
 use repartee_kernels::cpu::quantised::{IntegerFormat, NotFinite, QuantisedWeight};
 use repartee_kernels::cpu::simd::SimdLevel;
+use repartee_kernels::{DType, PackedTensor, Packing};
+use repartee_kernels_testkit::stored::{KINDS, StoredKind, StoredMatrix};
 
 use crate::{check, numbers};
 
@@ -15,9 +17,32 @@ fn weight(bits: IntegerFormat, w: &[f32], k: usize) -> QuantisedWeight {
     QuantisedWeight::new(bits, w.len() / k, k, |row| row.copy_from_slice(rows.next().unwrap())).unwrap()
 }
 
+/// Repacks stored integers.
+fn stored(kind: StoredKind, columns: usize, k: usize, seed: u64) -> QuantisedWeight {
+    QuantisedWeight::packed(k, &[StoredMatrix::drawn(kind, [columns, k], seed).tensor()])
+}
+
+/// A weight of each kind: quantised here, and stored.
+fn weights(w: &[f32], k: usize, seed: u64) -> Vec<QuantisedWeight> {
+    let quantised = ALL.map(|bits| weight(bits, w, k)).into_iter();
+    quantised.chain(KINDS.map(|kind| stored(kind, w.len() / k, k, seed))).collect()
+}
+
 fn product(level: SimdLevel, x: &[f32], k: usize, weight: &QuantisedWeight, bias: Option<&[f32]>) -> Vec<f32> {
-    let mut out = vec![f32::NAN; x.len() / k * weight.columns()];
-    multiply(level, StridedRows::dense(x, k), &PackedWeight::quantised(weight.clone(), k), bias, &mut out);
+    product_of_joined(level, x, k, std::slice::from_ref(weight), bias)
+}
+
+fn product_of_joined(
+    level: SimdLevel,
+    x: &[f32],
+    k: usize,
+    weights: &[QuantisedWeight],
+    bias: Option<&[f32]>,
+) -> Vec<f32> {
+    let weight = PackedWeight::joined(weights.to_vec(), k);
+    let columns: usize = weights.iter().map(QuantisedWeight::columns).sum();
+    let mut out = vec![f32::NAN; x.len() / k * columns];
+    multiply(level, StridedRows::dense(x, k), &weight, bias, &mut out);
     out
 }
 
@@ -69,13 +94,90 @@ pub fn integers_stand_for_their_numbers(level: SimdLevel) {
     });
 }
 
+/// The product with stored integers equals that of their numbers but for rounding.
+pub fn stored_integers_stand_for_their_numbers(level: SimdLevel) {
+    check(48, &shapes(), |(rows, k, columns, seed)| {
+        let x = uneven(rows * k, seed);
+        let mut groups = Vec::new();
+        quantise(level, StridedRows::dense(&x, k), &mut groups);
+        for kind in KINDS {
+            let matrix = StoredMatrix::drawn(kind, [columns, k], seed);
+            prop_assert_eq!(matrix.tensor().check(), Ok(()));
+            let weight = QuantisedWeight::packed(k, &[matrix.tensor()]);
+            let numbers = matrix.tensor().numbers();
+            for (at, found) in product(level, &x, k, &weight, None).into_iter().enumerate() {
+                let (r, c) = (at / columns, at % columns);
+                let (mut sum, mut size) = (0.0, 0.0);
+                for i in 0..k {
+                    let group = &groups[r * k.div_ceil(GROUP) + i / GROUP];
+                    let x = f64::from(group.scale) * f64::from(group.numbers[i % GROUP]);
+                    let number = numbers[c * k + i];
+                    prop_assert_eq!(weight.number(c, i).to_bits(), number.to_bits());
+                    let minimum = weight.minimum(c, i);
+                    sum += x * f64::from(number);
+                    // A minimum and its integer's part may cancel.
+                    size += x.abs() * f64::from((number - minimum).abs() + minimum.abs());
+                }
+                let rounding = (k.div_ceil(GROUP) + 6) as f64 * f64::from(f32::EPSILON) * size + 1e-30;
+                prop_assert!((f64::from(found) - sum).abs() <= rounding, "{:?}: {} {}", kind, found, sum);
+            }
+        }
+        Ok(())
+    });
+}
+
+/// Weights of different kinds side by side give the bits of each alone.
+pub fn joined_kinds_have_the_bits_of_each(level: SimdLevel) {
+    check(48, &shapes(), |(rows, k, columns, seed)| {
+        let x = uneven(rows * k, seed);
+        let part = |i: u64| stored(KINDS[(seed + 5 * i) as usize % KINDS.len()], columns + i as usize, k, seed + i);
+        let weights = [0, 1, 2].map(part);
+        let all: usize = weights.iter().map(QuantisedWeight::columns).sum();
+        let bias = numbers(all, 1.0, seed + 3);
+        let joined = product_of_joined(level, &x, k, &weights, Some(&bias));
+        let mut first = 0;
+        for weight in &weights {
+            let end = first + weight.columns();
+            let alone = product(level, &x, k, weight, Some(&bias[first..end]));
+            for (alone, joined) in alone.chunks(weight.columns()).zip(joined.chunks(all)) {
+                prop_assert_eq!(alone, &joined[first..end]);
+            }
+            first = end;
+        }
+        Ok(())
+    });
+}
+
+/// Every finite number of half precision is widened exactly, as a scale and as a minimum.
+pub fn half_precision_is_widened_exactly(level: SimdLevel) {
+    let halves: Vec<u16> = (0..=u16::MAX).filter(|bits| bits & 0x7c00 != 0x7c00).collect();
+    let scales: Vec<u8> = halves.iter().flat_map(|bits| bits.to_le_bytes()).collect();
+    let (zeros, shape) = (vec![0; scales.len()], [halves.len(), GROUP]);
+    // A row whose numbers are their own integers: 127, then zeros. Each weight is 1, or 0 beside minimums.
+    let mut x = [0.0; GROUP];
+    x[0] = 127.0;
+    let (ones, nothing) = (vec![1; halves.len() * GROUP], vec![0; halves.len() * GROUP]);
+    for (integers, scales, minimums) in
+        [(&ones, &scales, None), (&ones, &scales, Some(&zeros[..])), (&nothing, &zeros, Some(&scales[..]))]
+    {
+        let tensor = PackedTensor {
+            scale_format: DType::F16,
+            minimums,
+            ..PackedTensor::symmetric("w", &shape, Packing::Bytes, integers, scales, GROUP)
+        };
+        let found = product(level, &x, GROUP, &QuantisedWeight::packed(GROUP, &[tensor]), None);
+        for (&bits, found) in halves.iter().zip(found) {
+            assert_eq!(found, 127.0 * half::f16::from_bits(bits).to_f32(), "{bits:#x}");
+        }
+    }
+}
+
 pub fn integer_products_have_the_plain_bits(level: SimdLevel) {
     check(96, &shapes(), |(rows, k, columns, seed)| {
         let (mut x, w) = (uneven(rows * k, seed), uneven(columns * k, seed + 1));
         let bias = (seed % 2 == 0).then(|| numbers(columns, 1.0, seed + 2));
         x[seed as usize % (rows * k)] *= 1e30;
-        for bits in ALL {
-            let weight = weight(bits, &w, k);
+        for weight in weights(&w, k, seed) {
             let [plain, found] =
                 [SimdLevel::BASELINE, level].map(|level| product(level, &x, k, &weight, bias.as_deref()));
             let bits = |out: &[f32]| out.iter().map(|number| number.to_bits()).collect::<Vec<_>>();
@@ -88,8 +190,7 @@ pub fn integer_products_have_the_plain_bits(level: SimdLevel) {
 pub fn integer_rows_are_independent(level: SimdLevel) {
     check(48, &(2usize..=70, 1usize..90, 1usize..70, 0u64..1000), |(rows, k, columns, seed)| {
         let (x, w) = (uneven(rows * k, seed), uneven(columns * k, seed + 1));
-        for bits in ALL {
-            let weight = weight(bits, &w, k);
+        for weight in weights(&w, k, seed) {
             let whole = product(level, &x, k, &weight, None);
             let (mut from, mut cut) = (0, seed as usize);
             while from < rows {
@@ -118,6 +219,32 @@ pub fn greatest_integers_do_not_overflow(level: SimdLevel) {
     }
 }
 
+/// The greatest integers of stored kinds, in whole groups and in halves.
+pub fn greatest_stored_integers_do_not_overflow(level: SimdLevel) {
+    let (k, columns) = (4 * GROUP, 19);
+    for kind in KINDS {
+        let mut matrix = StoredMatrix::drawn(kind, [columns, k], 1);
+        // Half precision and bfloat16 have these bits for 1 and for 0.5.
+        let one: u16 = if kind.scales == DType::Bf16 { 0x3f80 } else { 0x3c00 };
+        matrix.scales.as_chunks_mut().0.iter_mut().for_each(|scale| *scale = one.to_le_bytes());
+        if let Some(minimums) = &mut matrix.minimums {
+            minimums.as_chunks_mut().0.iter_mut().for_each(|minimum| *minimum = 0x3800u16.to_le_bytes());
+        }
+        for integer in if kind.packing == Packing::Four { [-8, 7] } else { [i8::MIN, i8::MAX] } {
+            matrix.integers.fill(0);
+            for row in matrix.integers.chunks_mut(kind.packing.row_bytes(k)) {
+                (0..k).for_each(|input| kind.packing.put(row, input, integer));
+            }
+            let weight = QuantisedWeight::packed(k, &[matrix.tensor()]);
+            for sign in [1.0, -1.0] {
+                let out = product(level, &vec![sign; 5 * k], k, &weight, None);
+                let expected = matrix.tensor().numbers()[0] * sign * k as f32;
+                assert!(out.iter().all(|found| (found / expected - 1.0).abs() < 1e-5), "{kind:?}: {expected} {out:?}");
+            }
+        }
+    }
+}
+
 /// A row with NaN or infinity gives NaN, and its neighbouring rows do not change.
 pub fn rows_that_are_not_finite_give_nan(level: SimdLevel) {
     let (rows, k, columns) = (7, 70, 37);
@@ -127,12 +254,12 @@ pub fn rows_that_are_not_finite_give_nan(level: SimdLevel) {
         let mut x = good.clone();
         x[2 * k + 69] = bad;
         x[5 * k] = bad;
-        for bits in ALL {
-            let weight = weight(bits, &w, k);
+        for weight in weights(&w, k, 3) {
             let [good, found] = [&good, &x].map(|x| product(level, x, k, &weight, None));
             for (r, (good, found)) in good.chunks(columns).zip(found.chunks(columns)).enumerate() {
                 if r == 2 || r == 5 {
-                    assert!(found.iter().all(|number| number.is_nan()), "{bits:?}: {found:?}");
+                    let kind = (weight.bits(), weight.kind());
+                    assert!(found.iter().all(|number| number.is_nan()), "{kind:?}: {found:?}");
                 } else {
                     assert_eq!(good, found);
                 }

@@ -8,6 +8,10 @@ use super::lanes::{Lanes, ScalarLanes};
 pub trait Dots: Copy {
     /// Bytes of a step: eight inputs of sixteen columns.
     const STEP: usize;
+    /// Number that each weight has added while it is multiplied.
+    const ADDED: i32;
+    /// True if weights are stored with that number added.
+    const STORED_ADDED: bool;
     /// Registers for the sums in single precision.
     type Sums: Lanes;
     /// Four inputs of sixteen columns.
@@ -28,11 +32,12 @@ pub trait Dots: Copy {
     /// # Safety
     /// The processor has the implementation's instructions.
     unsafe fn add(self, weights: Self::Quad, x: i32) -> Self;
-    /// Converts the sums to single precision, exactly. `total` is the sum of all inputs that were added.
+    /// Subtracts `added` from each sum, [`Dots::ADDED`] times the sum of the inputs, and converts to single precision, exactly. With 0 the
+    /// added numbers remain; ignored by implementations that add none.
     ///
     /// # Safety
     /// The processor has the implementation's instructions.
-    unsafe fn finish(self, total: i32) -> Self::Sums;
+    unsafe fn finish(self, added: i32) -> Self::Sums;
 }
 
 /// Products of int8 for any processor.
@@ -60,6 +65,8 @@ fn add(mut sums: [i32; 16], weights: &Quad, x: i32) -> [i32; 16] {
 
 impl Dots for ScalarInt8 {
     const STEP: usize = 128;
+    const ADDED: i32 = 0;
+    const STORED_ADDED: bool = false;
     type Sums = ScalarLanes;
     type Quad = Quad;
 
@@ -78,13 +85,15 @@ impl Dots for ScalarInt8 {
         Self(add(self.0, &weights, x))
     }
     #[inline(always)]
-    unsafe fn finish(self, _total: i32) -> ScalarLanes {
+    unsafe fn finish(self, _added: i32) -> ScalarLanes {
         ScalarLanes(self.0.map(|sum| sum as f32))
     }
 }
 
 impl Dots for ScalarInt4 {
     const STEP: usize = 64;
+    const ADDED: i32 = 8;
+    const STORED_ADDED: bool = true;
     type Sums = ScalarLanes;
     type Quad = Quad;
 
@@ -104,7 +113,7 @@ impl Dots for ScalarInt4 {
         Self(add(self.0, &weights, x))
     }
     #[inline(always)]
-    unsafe fn finish(self, total: i32) -> ScalarLanes {
-        ScalarLanes(self.0.map(|sum| sum.wrapping_sub(total.wrapping_mul(8)) as f32))
+    unsafe fn finish(self, added: i32) -> ScalarLanes {
+        ScalarLanes(self.0.map(|sum| sum.wrapping_sub(added) as f32))
     }
 }

@@ -14,7 +14,7 @@ pub struct SimdLevel(LevelKind);
 pub(crate) enum LevelKind {
     /// Instructions of every processor of the architecture.
     Baseline,
-    /// AVX2 and fused multiply-add.
+    /// AVX2, fused multiply-add, and F16C, which all processors with both have.
     #[cfg(all(target_arch = "x86_64", feature = "simd"))]
     Avx2,
     /// AVX-512 with the extensions F, VL, DQ and BW.
@@ -47,7 +47,9 @@ impl LevelKind {
         match self {
             Self::Baseline => true,
             #[cfg(all(target_arch = "x86_64", feature = "simd"))]
-            Self::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
+            Self::Avx2 => {
+                is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c")
+            }
             #[cfg(all(target_arch = "x86_64", feature = "simd"))]
             Self::Avx512 => {
                 Self::Avx2.is_supported()

@@ -43,6 +43,11 @@ impl Lanes for Avx512Lanes {
         }
     }
     #[inline(always)]
+    unsafe fn load_f16(from: *const u16) -> Self {
+        // SAFETY: the caller guarantees AVX-512 and for sixteen readable numbers, which are 256 bits.
+        unsafe { Self(_mm512_cvtph_ps(_mm256_loadu_si256(from.cast()))) }
+    }
+    #[inline(always)]
     unsafe fn store(self, to: *mut f32) {
         // SAFETY: the caller guarantees AVX-512 and for room for sixteen numbers.
         unsafe { _mm512_storeu_ps(to, self.0) }
@@ -99,6 +104,14 @@ impl Lanes for Avx2Lanes {
         }
     }
     #[inline(always)]
+    unsafe fn load_f16(from: *const u16) -> Self {
+        // SAFETY: the caller guarantees AVX2 and F16C, and for sixteen readable numbers, eight (128 bits) for each register.
+        unsafe {
+            let half = |from: *const u16| _mm_loadu_si128(from.cast());
+            Self(_mm256_cvtph_ps(half(from)), _mm256_cvtph_ps(half(from.add(8))))
+        }
+    }
+    #[inline(always)]
     unsafe fn store(self, to: *mut f32) {
         // SAFETY: the caller guarantees AVX2 and for room for sixteen numbers, eight of each register.
         unsafe {
@@ -125,12 +138,14 @@ impl Lanes for Avx2Lanes {
 
 /// Products of int8 in one 512-bit register, with VNNI.
 ///
-/// The instruction multiplies unsigned by signed: weights have 128 added, and `finish` subtracts it again by the group's total.
+/// The instruction multiplies unsigned by signed, so weights have 128 added.
 #[derive(Clone, Copy)]
 pub struct VnniInt8(__m512i);
 
 impl Dots for VnniInt8 {
     const STEP: usize = 128;
+    const ADDED: i32 = 128;
+    const STORED_ADDED: bool = false;
     type Sums = Avx512Lanes;
     type Quad = __m512i;
 
@@ -154,9 +169,9 @@ impl Dots for VnniInt8 {
         unsafe { Self(_mm512_dpbusd_epi32(self.0, weights, _mm512_set1_epi32(x))) }
     }
     #[inline(always)]
-    unsafe fn finish(self, total: i32) -> Avx512Lanes {
+    unsafe fn finish(self, added: i32) -> Avx512Lanes {
         // SAFETY: the caller guarantees AVX-512.
-        unsafe { Avx512Lanes(_mm512_cvtepi32_ps(_mm512_sub_epi32(self.0, _mm512_set1_epi32(total.wrapping_mul(128))))) }
+        unsafe { Avx512Lanes(_mm512_cvtepi32_ps(_mm512_sub_epi32(self.0, _mm512_set1_epi32(added)))) }
     }
 }
 
@@ -166,6 +181,8 @@ pub struct VnniInt4(__m512i);
 
 impl Dots for VnniInt4 {
     const STEP: usize = 64;
+    const ADDED: i32 = 8;
+    const STORED_ADDED: bool = true;
     type Sums = Avx512Lanes;
     type Quad = __m512i;
 
@@ -188,9 +205,9 @@ impl Dots for VnniInt4 {
         unsafe { Self(_mm512_dpbusd_epi32(self.0, weights, _mm512_set1_epi32(x))) }
     }
     #[inline(always)]
-    unsafe fn finish(self, total: i32) -> Avx512Lanes {
+    unsafe fn finish(self, added: i32) -> Avx512Lanes {
         // SAFETY: the caller guarantees AVX-512.
-        unsafe { Avx512Lanes(_mm512_cvtepi32_ps(_mm512_sub_epi32(self.0, _mm512_set1_epi32(total.wrapping_mul(8))))) }
+        unsafe { Avx512Lanes(_mm512_cvtepi32_ps(_mm512_sub_epi32(self.0, _mm512_set1_epi32(added)))) }
     }
 }
 
@@ -203,6 +220,8 @@ pub struct Avx2Int8(__m256i, __m256i);
 
 impl Dots for Avx2Int8 {
     const STEP: usize = 128;
+    const ADDED: i32 = 0;
+    const STORED_ADDED: bool = false;
     type Sums = Avx2Lanes;
     type Quad = [__m256i; 2];
 
@@ -232,7 +251,7 @@ impl Dots for Avx2Int8 {
         }
     }
     #[inline(always)]
-    unsafe fn finish(self, _total: i32) -> Avx2Lanes {
+    unsafe fn finish(self, _added: i32) -> Avx2Lanes {
         // SAFETY: the caller guarantees AVX2.
         unsafe { Avx2Lanes(_mm256_cvtepi32_ps(self.0), _mm256_cvtepi32_ps(self.1)) }
     }
@@ -246,6 +265,8 @@ pub struct Avx2Int4(__m256i, __m256i);
 
 impl Dots for Avx2Int4 {
     const STEP: usize = 64;
+    const ADDED: i32 = 8;
+    const STORED_ADDED: bool = true;
     type Sums = Avx2Lanes;
     type Quad = [__m256i; 2];
 
@@ -275,10 +296,10 @@ impl Dots for Avx2Int4 {
         }
     }
     #[inline(always)]
-    unsafe fn finish(self, total: i32) -> Avx2Lanes {
+    unsafe fn finish(self, added: i32) -> Avx2Lanes {
         // SAFETY: the caller guarantees AVX2.
         unsafe {
-            let added = _mm256_set1_epi32(total.wrapping_mul(8));
+            let added = _mm256_set1_epi32(added);
             let finish = |sums: __m256i| {
                 let sums = _mm256_madd_epi16(sums, _mm256_set1_epi16(1));
                 _mm256_cvtepi32_ps(_mm256_sub_epi32(sums, added))
