@@ -8,6 +8,13 @@ constexpr unsigned NO_ROW = 0xffffffffu;
 __device__ __forceinline__ float widen(float value) { return value; }
 __device__ __forceinline__ float widen(__nv_bfloat16 value) { return __bfloat162float(value); }
 
+// Widens the bits of half precision, exactly.
+__device__ __forceinline__ float widen_half(unsigned short bits) {
+  float value;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+  return value;
+}
+
 // Loads four contiguous numbers, aligned to their size.
 __device__ __forceinline__ float4 load4(const float *from) { return *reinterpret_cast<const float4 *>(from); }
 

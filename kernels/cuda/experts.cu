@@ -136,9 +136,10 @@ TILE_EXPERT_PRODUCT(expert_product_rows_bf16, ManyRows)
 #define INTEGER_EXPERT_PRODUCT(NAME, BITS)                                                                             \
   extern "C" __global__ void NAME(const float *__restrict__ x, const unsigned *__restrict__ pairs,                     \
                                   const unsigned *__restrict__ counts, const uint4 *__restrict__ weight,               \
-                                  const __nv_bfloat16 *__restrict__ scales, float *__restrict__ y, unsigned divide,    \
-                                  unsigned count, unsigned columns, unsigned pitch, unsigned outputs) {                \
-    expert_product(x, pairs, counts, Integers<BITS>{weight, scales, pitch}, y, divide, count, columns, outputs);       \
+                                  const unsigned short *__restrict__ scales, float *__restrict__ y, unsigned divide,   \
+                                  unsigned count, unsigned columns, unsigned pitch, unsigned outputs,                  \
+                                  unsigned scaling) {                                                                  \
+    expert_product(x, pairs, counts, Integers<BITS>{weight, {scales, pitch, scaling}}, y, divide, count, columns, outputs); \
   }
 
 INTEGER_EXPERT_PRODUCT(expert_product_i8, 8)

@@ -4,10 +4,11 @@
 #include "mma.cuh"
 #include "product.cuh"
 
-// y[row][n] = bias[n] + sum over k of x[row][k] * weight[n][k]; `bias` may be null. One warp for each output (y) and each row or four (x).
+// y[row][n] = bias[n] + sum over k of x[row][k] * weight[n][k]; `bias` may be null. Rows of y are `width` apart. One warp for each output (y)
+// and each row or four (x).
 template <int ROWS, class W>
 __device__ __forceinline__ void product(const float *x, const W &weight, const float *bias, float *y, unsigned rows,
-                                        unsigned columns, unsigned outputs) {
+                                        unsigned columns, unsigned outputs, unsigned width) {
   const unsigned output = blockIdx.y * (blockDim.x / 32) + threadIdx.x / 32, first = blockIdx.x * ROWS;
   if (output >= outputs) return;
   const float *from[ROWS];
@@ -18,7 +19,7 @@ __device__ __forceinline__ void product(const float *x, const W &weight, const f
   if (threadIdx.x % 32 != 0) return;
 #pragma unroll
   for (int r = 0; r < ROWS; ++r) {
-    if (first + r < rows) y[(size_t)(first + r) * outputs + output] = sums[r] + (bias ? bias[output] : 0.0f);
+    if (first + r < rows) y[(size_t)(first + r) * width + output] = sums[r] + (bias ? bias[output] : 0.0f);
   }
 }
 
@@ -26,18 +27,19 @@ __device__ __forceinline__ void product(const float *x, const W &weight, const f
   extern "C" __global__ void NAME(const float *__restrict__ x, const float *__restrict__ weight,                       \
                                   const float *__restrict__ bias, float *__restrict__ y, unsigned rows, unsigned columns, \
                                   unsigned pitch, unsigned outputs) {                                                  \
-    product<ROWS>(x, Floats{weight, pitch}, bias, y, rows, columns, outputs);                                          \
+    product<ROWS>(x, Floats{weight, pitch}, bias, y, rows, columns, outputs, outputs);                                 \
   }
 
 PRODUCT(product_f32, 1)
 PRODUCT(product4_f32, 4)
 
+// Integers may be some of the outputs: `width` is the number of all.
 #define INTEGER_PRODUCT(NAME, BITS, ROWS)                                                                              \
   extern "C" __global__ void NAME(const float *__restrict__ x, const uint4 *__restrict__ weight,                       \
-                                  const __nv_bfloat16 *__restrict__ scales, const float *__restrict__ bias,            \
+                                  const unsigned short *__restrict__ scales, const float *__restrict__ bias,           \
                                   float *__restrict__ y, unsigned rows, unsigned columns, unsigned pitch,              \
-                                  unsigned outputs) {                                                                  \
-    product<ROWS>(x, Integers<BITS>{weight, scales, pitch}, bias, y, rows, columns, outputs);                          \
+                                  unsigned outputs, unsigned scaling, unsigned width) {                                \
+    product<ROWS>(x, Integers<BITS>{weight, {scales, pitch, scaling}}, bias, y, rows, columns, outputs, width);        \
   }
 
 INTEGER_PRODUCT(product_i8, 8, 1)

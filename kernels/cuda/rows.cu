@@ -1,5 +1,5 @@
 // Rows by indices on the device. One thread for each number, in blocks along x; NO_ROW marks no row.
-#include "common.cuh"
+#include "product.cuh"
 
 // to[i] = from[at[i]], or zeros
 template <class N>
@@ -21,6 +21,35 @@ extern "C" __global__ void gather_rows_bf16(const __nv_bfloat16 *__restrict__ fr
                                             float *__restrict__ to, unsigned columns, unsigned count) {
   gather(from, at, to, columns, count);
 }
+
+// to[i] = from[at[i]], or zeros, of a table of integers: see Scales and Integers. Each number is rounded twice, as on the processor.
+template <int BITS>
+__device__ __forceinline__ void gather_integers(const unsigned char *from, const Scales &scales, const unsigned *at, float *to,
+                                                unsigned columns, unsigned count) {
+  const unsigned i = thread_number();
+  if (i >= count) return;
+  const unsigned row = at[i / columns], column = i % columns;
+  if (row == NO_ROW) {
+    to[i] = 0.0f;
+    return;
+  }
+  const unsigned word = from[(size_t)row * (scales.pitch * BITS / 8) + column * BITS / 8] >> column * BITS % 8;
+  const float2 by = scales.at(row, column);
+  const bool minimum = scales.with_minimum();
+  const float integer = minimum ? Integers<BITS>::template one<true>(word) : Integers<BITS>::template one<false>(word);
+  const float number = __fmul_rn(integer, by.x);
+  to[i] = minimum ? __fadd_rn(number, by.y) : number;
+}
+
+#define GATHER_INTEGERS(NAME, BITS)                                                                                    \
+  extern "C" __global__ void NAME(const unsigned char *__restrict__ from, const unsigned short *__restrict__ scales,   \
+                                  const unsigned *__restrict__ at, float *__restrict__ to, unsigned columns,           \
+                                  unsigned pitch, unsigned scaling, unsigned count) {                                  \
+    gather_integers<BITS>(from, Scales{scales, pitch, scaling}, at, to, columns, count);                               \
+  }
+
+GATHER_INTEGERS(gather_rows_i8, 8)
+GATHER_INTEGERS(gather_rows_i4, 4)
 
 // to[i] = from[at[i]] where there is such a row
 extern "C" __global__ void overlay_rows_f32(const float *__restrict__ from, const unsigned *__restrict__ at,

@@ -9,11 +9,12 @@ use repartee_kernels::cpu::quantised::{IntegerFormat, QuantisedWeight};
 use repartee_kernels::cuda::{Cuda, CudaError};
 use repartee_kernels::random::uniform;
 use repartee_kernels::{
-    Activation, AttentionShape, DType, FILTER_TAPS, KernelError, NO_ROW, Ops, PackedTensor, Packing, RandomDraw,
-    RandomTensor, RawTensor, ReadBack, RouterShape, SampleParams, SegmentShape, SequenceRows, SpecLayout, StateSpec,
-    StepKey, StepOutputs, StreamLevel, StreamRows, WeightFormat, WeightLayout, WeightPart,
+    Activation, AttentionShape, DType, FILTER_TAPS, KernelError, NO_ROW, Ops, RandomDraw, RandomTensor, RawTensor,
+    ReadBack, RouterShape, SampleParams, SegmentShape, SequenceRows, SpecLayout, StateSpec, StepKey, StepOutputs,
+    StreamLevel, StreamRows, WeightFormat, WeightLayout, WeightPart,
 };
 use repartee_kernels_testkit::host::HostOps;
+use repartee_kernels_testkit::stored::{KINDS, StoredMatrix};
 
 /// Largest difference that counts as equal, relative to the largest number: some units of single precision for each term of the longest sum
 /// here.
@@ -392,19 +393,19 @@ fn steps_of_two_streams_are_read_back_apart() {
     drop(launch(&devices[0], 1.0));
 }
 
-/// Packs rows of random integers with random scales, as a checkpoint stores them.
-fn packed(packing: Packing, [out, inputs]: [usize; 2], group: usize, seed: u64) -> (Vec<u8>, Vec<u8>) {
-    let row = packing.row_bytes(inputs);
-    let mut integers = vec![0; out * row];
-    let half = f32::from(1u8 << (packing.bits() - 1));
-    for (number, bytes) in integers.chunks_mut(row).enumerate() {
-        for input in 0..inputs {
-            let even = uniform(seed, (number * inputs + input) as u64, 0, 0);
-            packing.put(bytes, input, ((2.0 * even - 1.0) * half).floor() as i8);
-        }
-    }
-    let scale = |i: usize| bf16::from_f32(0.01 + 0.1 * uniform(seed, i as u64, 1, 0)).to_le_bytes();
-    (integers, (0..out * inputs.div_ceil(group)).flat_map(scale).collect())
+/// Parts of a checkpoint's integers.
+fn stored(matrices: &[StoredMatrix]) -> Vec<WeightPart<'_>> {
+    matrices.iter().map(|matrix| WeightPart::Packed(matrix.tensor())).collect()
+}
+
+/// Numbers of stored integers, as bytes of f32.
+fn dequantised(matrices: &[StoredMatrix]) -> Vec<Vec<u8>> {
+    matrices.iter().map(|matrix| bytes(DType::F32, &matrix.tensor().numbers())).collect()
+}
+
+fn floats<'a>(numbers: &'a [Vec<u8>], shape: &'a [usize]) -> Vec<WeightPart<'a>> {
+    let part = |bytes: &'a Vec<u8>| WeightPart::Stored(RawTensor { name: "w", bytes, dtype: DType::F32, shape });
+    numbers.iter().map(part).collect()
 }
 
 /// A checkpoint's integers: their products equal those of the dequantised numbers, alone and as experts, and a row's bits do not depend on
@@ -412,38 +413,72 @@ fn packed(packing: Packing, [out, inputs]: [usize; 2], group: usize, seed: u64) 
 #[test]
 fn stored_integers_are_their_numbers() {
     let ops = cuda();
-    for packing in [Packing::Four, Packing::Eight, Packing::Bytes] {
-        for (inputs, group) in [(45, 45), (96, 32), (1152, 128)] {
-            let shape = [20, inputs];
-            let parts: Vec<_> = (0..6).map(|seed| packed(packing, shape, group, seed)).collect();
-            let tensors: Vec<_> = parts
-                .iter()
-                .map(|(integers, scales)| PackedTensor { name: "w", shape: &shape, packing, integers, scales, group })
-                .collect();
-            let numbers_of: Vec<Vec<u8>> = tensors.iter().map(|tensor| bytes(DType::F32, &tensor.numbers())).collect();
-            let stored: Vec<_> = tensors.iter().copied().map(WeightPart::Packed).collect();
-            let floats =
-                numbers_of.iter().map(|bytes| RawTensor { name: "w", bytes, dtype: DType::F32, shape: &shape });
-            let floats: Vec<_> = floats.map(WeightPart::Stored).collect();
-            let x = numbers(6 * inputs, 9);
-            let run = |parts: &[WeightPart<'_>]| {
-                let linear = ops.weight_from_parts(WeightLayout::Linear, WeightFormat::Float, &parts[..2]).unwrap();
-                let experts = |parts| {
-                    ops.weight_from_parts(WeightLayout::Experts { per_expert: 2 }, WeightFormat::Float, parts).unwrap()
-                };
-                let down = weight(&ops, WeightLayout::Experts { per_expert: 1 }, DType::Bf16, &[7, 20], 3, 3);
-                let router = weight(&ops, WeightLayout::Linear, DType::F32, &[3, inputs], 1, 4);
-                let routed = RouterShape { top_k: 2, normalise: true };
-                let rows = |x: &[f32]| ops.tensor(x.to_vec(), inputs);
-                vec![
-                    ("linear".to_owned(), ops.read(&ops.linear(&rows(&x), &linear, None))),
-                    ("row".to_owned(), ops.read(&ops.linear(&rows(&x[..inputs]), &linear, None))),
-                    ("experts".to_owned(), ops.read(&ops.experts(&rows(&x), &router, &experts(parts), &down, routed))),
-                ]
+    for (at, kind) in KINDS.into_iter().enumerate() {
+        let inputs = [45, 96, 1152][at % 3];
+        let shape = [20, inputs];
+        let matrices: Vec<_> = (0..6).map(|seed| StoredMatrix::drawn(kind, shape, seed)).collect();
+        let numbers_of = dequantised(&matrices);
+        let x = numbers(6 * inputs, 9);
+        let run = |parts: &[WeightPart<'_>]| {
+            let linear = ops.weight_from_parts(WeightLayout::Linear, WeightFormat::Float, &parts[..2]).unwrap();
+            let experts = |parts| {
+                ops.weight_from_parts(WeightLayout::Experts { per_expert: 2 }, WeightFormat::Float, parts).unwrap()
             };
-            let found = run(&stored);
-            compare(&run(&floats), &found);
-            assert_eq!(found[0].1[..40], found[1].1[..], "{packing:?} {inputs}");
+            let down = weight(&ops, WeightLayout::Experts { per_expert: 1 }, DType::Bf16, &[7, 20], 3, 3);
+            let router = weight(&ops, WeightLayout::Linear, DType::F32, &[3, inputs], 1, 4);
+            let routed = RouterShape { top_k: 2, normalise: true };
+            let rows = |x: &[f32]| ops.tensor(x.to_vec(), inputs);
+            vec![
+                ("linear".to_owned(), ops.read(&ops.linear(&rows(&x), &linear, None))),
+                ("row".to_owned(), ops.read(&ops.linear(&rows(&x[..inputs]), &linear, None))),
+                ("experts".to_owned(), ops.read(&ops.experts(&rows(&x), &router, &experts(parts), &down, routed))),
+            ]
+        };
+        let found = run(&stored(&matrices));
+        compare(&run(&floats(&numbers_of, &shape)), &found);
+        assert_eq!(found[0].1[..40], found[1].1[..], "{kind:?}");
+    }
+}
+
+/// Parts of different kinds keep them in one weight, with a bias; experts and tables of different kinds are refused.
+#[test]
+fn joined_kinds_are_their_numbers() {
+    let ops = cuda();
+    let shape = [9, 160];
+    for first in 0..KINDS.len() {
+        let kind = |part: usize| KINDS[(first + 3 * part) % KINDS.len()];
+        let matrices: Vec<_> = (0..3).map(|part| StoredMatrix::drawn(kind(part), shape, part as u64)).collect();
+        let numbers_of = dequantised(&matrices);
+        let bias = weight(&ops, WeightLayout::Vector, DType::F32, &[27], 1, 8);
+        let run = |parts: &[WeightPart<'_>]| {
+            let linear = ops.weight_from_parts(WeightLayout::Linear, WeightFormat::Float, parts).unwrap();
+            let product = |rows: usize| ops.linear(&ops.tensor(numbers(rows * 160, 7), 160), &linear, Some(&bias));
+            [1, 5].map(|rows| (format!("{rows} rows"), ops.read(&product(rows)))).to_vec()
+        };
+        compare(&run(&floats(&numbers_of, &shape)), &run(&stored(&matrices)));
+    }
+    let matrices = [KINDS[0], KINDS[7]].map(|kind| StoredMatrix::drawn(kind, shape, 1));
+    for layout in [WeightLayout::Table, WeightLayout::Experts { per_expert: 2 }] {
+        let refused = ops.weight_from_parts(layout, WeightFormat::Float, &stored(&matrices)).map(|_| ());
+        assert_eq!(refused.unwrap_err(), KernelError::Packed { name: "w".to_owned(), layout });
+    }
+}
+
+/// Entries of stored integers equal the processor's, bit for bit.
+#[test]
+fn stored_tables_are_the_processors() {
+    fn entries<O: Ops>(ops: &O, matrices: &[StoredMatrix]) -> Vec<u32> {
+        let table = ops.weight_from_parts(WeightLayout::Table, WeightFormat::Float, &stored(matrices)).unwrap();
+        ops.read(&ops.embed_at(&table, &ops.list(&[6, 0, NO_ROW, 5, 2])))
+            .iter()
+            .map(|number| number.to_bits())
+            .collect()
+    }
+    let ops = cuda();
+    for kind in KINDS {
+        for width in [45, 160] {
+            let matrices = [[4, width], [3, width]].map(|shape| StoredMatrix::drawn(kind, shape, width as u64));
+            assert_eq!(entries(&ops, &matrices), entries(&Cpu::default(), &matrices), "{kind:?} {width}");
         }
     }
 }
@@ -533,20 +568,6 @@ fn bad_weights_are_refused_by_name() {
     assert!(matches!(error, KernelError::Shape { .. }), "{error}");
     let bad = [RawTensor { bytes: &[0xff; 32], ..part[0] }];
     assert_eq!(refused(WeightLayout::Linear, format, &bad), KernelError::NotFinite { name: "w".to_owned() });
-    let (integers, scales) = packed(Packing::Four, [2, 32], 32, 1);
-    let tensor = PackedTensor {
-        name: "p",
-        shape: &[2, 32],
-        packing: Packing::Four,
-        integers: &integers,
-        scales: &scales,
-        group: 32,
-    };
-    let error = ops
-        .weight_from_parts(WeightLayout::Table, WeightFormat::Float, &[WeightPart::Packed(tensor)])
-        .map(|_| ())
-        .unwrap_err();
-    assert_eq!(error, KernelError::Packed { name: "p".to_owned(), layout: WeightLayout::Table });
     // More memory than the device has.
     let shape = &[1 << 24, 1 << 20];
     let huge =

@@ -12,8 +12,10 @@ use super::frequencies::CachedFrequencies;
 use super::graphs::Graphs;
 use super::launch::TILE_THREADS;
 use super::loading::{StagingBuffers, WeightLoader};
+use super::matrix::{Matrix, MatrixKind};
 use super::stream::DeviceStream;
 use super::tensor::{CudaIndex, Tensor};
+use crate::cpu::quantised::IntegerFormat;
 
 /// A CUDA device.
 ///
@@ -112,6 +114,22 @@ impl Cuda {
         let kernel = if is_bf16 { &kernels.gather_rows_bf16 } else { &kernels.gather_rows_f32 };
         let out = self.uninit_tensor(at.len, columns);
         self.each(kernel, out.len(), &[from, at.at(), out.at(), columns as u64]);
+        out
+    }
+
+    /// Looks up entries of a table of any format.
+    pub(super) fn entries(&self, table: &Matrix, ids: &CudaIndex) -> Tensor {
+        let kernels = self.queue.kernels();
+        let (kernel, scales) = match &table.kind {
+            MatrixKind::F32 => return self.gathered(table.memory.at, false, table.columns, ids),
+            MatrixKind::Bf16 => return self.gathered(table.memory.at, true, table.columns, ids),
+            MatrixKind::Integers(IntegerFormat::Eight, scales) => (&kernels.gather_rows_i8, scales),
+            MatrixKind::Integers(IntegerFormat::Four, scales) => (&kernels.gather_rows_i4, scales),
+        };
+        let out = self.uninit_tensor(ids.len, table.columns);
+        let sizes = [table.columns as u64, table.pitch as u64, scales.scaling.into()];
+        let args = [table.memory.at, scales.memory.at, ids.at(), out.at(), sizes[0], sizes[1], sizes[2]];
+        self.each(kernel, out.len(), &args);
         out
     }
 }

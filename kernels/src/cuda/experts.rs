@@ -3,7 +3,7 @@
 use super::device::Cuda;
 use super::driver::word;
 use super::launch::{Args, Tile, WARP, WARPS};
-use super::matrix::{Matrix, MatrixKind};
+use super::matrix::{Matrix, MatrixKind, outputs};
 use super::tensor::Tensor;
 use crate::cpu::quantised::IntegerFormat;
 use crate::ops::Ops;
@@ -17,7 +17,7 @@ impl Cuda {
     pub(super) fn mixture(
         &self,
         x: &Tensor,
-        router: &Matrix,
+        router: &[Matrix],
         gate_up: (&Matrix, usize),
         down: (&Matrix, usize),
         spec: RouterShape,
@@ -27,7 +27,7 @@ impl Cuda {
             experts <= MOST_EXPERTS && (1..=MOST_CHOICES.min(experts)).contains(&top_k),
             "{experts} experts, {top_k} chosen"
         );
-        assert_eq!((router.outputs, down.1), (experts, experts), "experts differ in number");
+        assert_eq!((outputs(router), down.1), (experts, experts), "experts differ in number");
         let logits = self.product(x, router, 0);
         let pairs = x.rows * top_k;
         let (chosen, weights) = (self.uninit_words(pairs), self.uninit_words(pairs));
@@ -46,7 +46,7 @@ impl Cuda {
             let out = self.uninit_tensor(pairs, weight.outputs);
             // The average rows of an expert; only the device knows the real number.
             let tile = Tile::of(pairs.div_ceil(experts));
-            let (kernel, outputs) = match &weight.kind {
+            let (kernel, of_block) = match &weight.kind {
                 MatrixKind::F32 => (&kernels.expert_product_f32, WARPS),
                 MatrixKind::Bf16 if tile == Tile::FEW => (&kernels.expert_product_bf16, tile.outputs),
                 MatrixKind::Bf16 => (&kernels.expert_product_rows_bf16, tile.outputs),
@@ -55,10 +55,12 @@ impl Cuda {
             };
             let sizes = [divide, pairs, weight.columns, weight.pitch, weight.outputs].map(|n| u64::from(word(n)));
             let mut args = Args::of(&[x.at(), lists.at(), counts.at(), weight.memory.at]);
-            args.extend(weight.kind.scales().as_slice());
+            let scales = weight.kind.scales();
+            args.extend(scales.map(|scales| scales.memory.at).as_slice());
             args.extend(&[out.at()]);
             args.extend(&sizes);
-            let blocks = if pairs > 0 { weight.outputs.div_ceil(outputs) } else { 0 };
+            args.extend(scales.map(|scales| scales.scaling.into()).as_slice());
+            let blocks = if pairs > 0 { weight.outputs.div_ceil(of_block) } else { 0 };
             self.queue.launch(kernel, (blocks, experts), WARPS * WARP, 0, args.all());
             out
         };

@@ -44,6 +44,8 @@ kernels!(
     extend_tail_f32,
     gather_rows_bf16,
     gather_rows_f32,
+    gather_rows_i4,
+    gather_rows_i8,
     grouped_conv_f32,
     layer_norm_f32,
     list_experts,

@@ -2,6 +2,7 @@
 
 use super::memory::DeviceMemory;
 use crate::cpu::quantised::IntegerFormat;
+use crate::packed::GroupScales;
 
 /// Vector in single precision.
 pub struct VectorWeight {
@@ -24,15 +25,36 @@ pub enum MatrixKind {
     F32,
     /// Half the memory: bf16.
     Bf16,
-    /// Integers, with the memory of their scales.
-    Integers(IntegerFormat, DeviceMemory),
+    /// Integers, with their scales.
+    Integers(IntegerFormat, IntegerScales),
+}
+
+/// Scales of integers, and minimums.
+pub struct IntegerScales {
+    pub(super) memory: DeviceMemory,
+    /// Parameter of the kernels: see `Scales` in `kernels/cuda/product.cuh`.
+    pub(super) scaling: u32,
+}
+
+impl IntegerScales {
+    /// Returns the kernels' parameter for scales that a power of two of inputs share.
+    pub(super) fn scaling(kind: GroupScales, shared: usize) -> u32 {
+        const HALF: u32 = 32;
+        const MINIMUM: u32 = 64;
+        shared.trailing_zeros()
+            | match kind {
+                GroupScales::Bf16 => 0,
+                GroupScales::F16 | GroupScales::F16Halves => HALF,
+                GroupScales::F16Minimum => HALF | MINIMUM,
+            }
+    }
 }
 
 impl MatrixKind {
-    /// Address of the scales; `None` unless the numbers are integers.
-    pub(super) fn scales(&self) -> Option<u64> {
+    /// Scales of integers; `None` for floating-point numbers.
+    pub(super) fn scales(&self) -> Option<&IntegerScales> {
         match self {
-            Self::Integers(_, scales) => Some(scales.at),
+            Self::Integers(_, scales) => Some(scales),
             Self::F32 | Self::Bf16 => None,
         }
     }
@@ -41,4 +63,9 @@ impl MatrixKind {
     pub(super) fn is_bf16(&self) -> bool {
         matches!(self, Self::Bf16)
     }
+}
+
+/// Outputs of matrices that are joined along the output.
+pub(super) fn outputs(matrices: &[Matrix]) -> usize {
+    matrices.iter().map(|matrix| matrix.outputs).sum()
 }

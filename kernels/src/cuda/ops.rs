@@ -3,6 +3,7 @@
 use super::device::Cuda;
 use super::graphs::Graphs;
 use super::launch::{SIZE, TILE_THREADS, WARP, WARPS, bits};
+use super::matrix::outputs;
 use super::step::LaunchedStep;
 use super::tensor::{CudaBatch, CudaIndex, CudaState, Tensor};
 use super::weight::Weight;
@@ -166,8 +167,7 @@ impl Ops for Cuda {
     fn embed_at(&self, table: &Weight, ids: &CudaIndex) -> Tensor {
         // One value marks both "no row" and "no id".
         const { assert!(NO_ROW == NO_ID) };
-        let table = table.table();
-        self.gathered(table.memory.at, table.kind.is_bf16(), table.columns, ids)
+        self.entries(table.table(), ids)
     }
 
     fn store(&self, state: &mut CudaState, at: &CudaIndex, rows: &Tensor) {
@@ -192,7 +192,7 @@ impl Ops for Cuda {
     fn linear(&self, x: &Tensor, weight: &Weight, bias: Option<&Weight>) -> Tensor {
         let weight = weight.linear();
         let bias = bias.map_or(0, |bias| {
-            assert_eq!(bias.vector().len, weight.outputs, "the bias has another size");
+            assert_eq!(bias.vector().len, outputs(weight), "the bias has another size");
             bias.vector().memory.at
         });
         self.product(x, weight, bias)

@@ -2,7 +2,7 @@
 
 use super::device::Cuda;
 use super::launch::{Args, SIZE, Tile, WARP, WARPS};
-use super::matrix::{Matrix, MatrixKind};
+use super::matrix::{Matrix, MatrixKind, outputs};
 use super::tensor::{CudaIndex, CudaState, Tensor};
 use super::weight::Weight;
 use crate::cpu::quantised::IntegerFormat;
@@ -11,11 +11,22 @@ use crate::cpu::quantised::IntegerFormat;
 const SAMPLE_THREADS: usize = 256;
 
 impl Cuda {
-    /// Computes `x Wᵀ + b`; `bias` is an address, 0 for none.
-    pub(super) fn product(&self, x: &Tensor, weight: &Matrix, bias: u64) -> Tensor {
+    /// Computes `x Wᵀ + b` with matrices of one input, their outputs one after the other; `bias` is an address, 0 for none.
+    pub(super) fn product(&self, x: &Tensor, weights: &[Matrix], bias: u64) -> Tensor {
+        let out = self.uninit_tensor(x.rows, outputs(weights));
+        let mut first = 0;
+        for weight in weights {
+            let at = (first * SIZE) as u64;
+            self.product_part(x, weight, if bias == 0 { 0 } else { bias + at }, (out.at() + at, out.columns));
+            first += weight.outputs;
+        }
+        out
+    }
+
+    /// Computes one matrix's outputs; `y` is the address of the first, and the numbers in a row of all outputs.
+    fn product_part(&self, x: &Tensor, weight: &Matrix, bias: u64, (y, width): (u64, usize)) {
         let kernels = self.queue.kernels();
         assert_eq!(x.columns, weight.columns, "the weight has another input");
-        let out = self.uninit_tensor(x.rows, weight.outputs);
         // One row or four for each warp, or one tile for each block: the kernels for few rows and for many sum in the same order.
         let (few, many) = match &weight.kind {
             MatrixKind::F32 => (&kernels.product_f32, &kernels.product4_f32),
@@ -32,11 +43,16 @@ impl Cuda {
         };
         let sizes = [x.rows, x.columns, weight.pitch, weight.outputs].map(|n| n as u64);
         let mut args = Args::of(&[x.at(), weight.memory.at]);
-        args.extend(weight.kind.scales().as_slice());
-        args.extend(&[bias, out.at()]);
-        args.extend(&sizes);
+        if let Some(scales) = weight.kind.scales() {
+            args.extend(&[scales.memory.at, bias, y]);
+            args.extend(&sizes);
+            args.extend(&[scales.scaling.into(), width as u64]);
+        } else {
+            assert_eq!(width, weight.outputs, "only integers are joined");
+            args.extend(&[bias, y]);
+            args.extend(&sizes);
+        }
         self.queue.launch(kernel, grid, WARPS * WARP, 0, args.all());
-        out
     }
 }
 

@@ -1,22 +1,23 @@
 //! Layouts of weights on the device: as in the checkpoint, with taps of convolutions outermost and rows of matrices padded for vector
 //! loads.
 //!
-//! Integers have the processor's formats: groups of [`GROUP`](crate::cpu::groups::GROUP) along the input with a scale of bfloat16,
-//! quantised here or as a checkpoint stores them. A row is whole groups; scales are `[outputs][groups]`.
+//! Integers have the processor's formats, quantised here or as a checkpoint stores them. A row is whole groups of
+//! [`GROUP`](crate::cpu::groups::GROUP); scales are `[outputs][groups that share one]`, each followed by its minimum if there are minimums.
 
 use super::loading::WeightLoader;
 use super::matrix::{Matrix, MatrixKind, VectorWeight};
-use super::weight_order::{PartRows, floats, integers, single, taps_outermost};
+use super::weight_order::{PartRows, floats, integers, single, stored_integers, taps_outermost};
 use crate::checked_parts::CheckedParts;
 use crate::cpu::quantised::IntegerFormat;
+use crate::packed::PackedTensor;
 use crate::weight::{KernelError, WeightLayout};
 
 /// A prepared weight, by layout.
 pub enum Weight {
     /// Numbers of a [`WeightLayout::Vector`].
     Vector(VectorWeight),
-    /// Matrix of a [`WeightLayout::Linear`].
-    Linear(Matrix),
+    /// Matrices of a [`WeightLayout::Linear`], their outputs one after the other: several for stored integers of several kinds.
+    Linear(Vec<Matrix>),
     /// Matrix of a [`WeightLayout::Table`].
     Table(Matrix),
     /// Concatenated matrices of a [`WeightLayout::Experts`].
@@ -82,9 +83,12 @@ impl GroupedConv {
 }
 
 impl Weight {
-    /// Packs and uploads a weight. Tables keep their floating-point format: no kernel gathers integers.
+    /// Packs and uploads a weight. Tables keep their format. Stored integers of experts, and of a table, must be of one kind.
     pub(super) fn new(loader: &WeightLoader<'_>, checked: &CheckedParts<'_>) -> Result<Self, KernelError> {
         let (layout, parts, name, shape) = (checked.layout(), checked.parts(), checked.name(), checked.shape());
+        if let Some(tensors) = checked.packed() {
+            return Self::packed(loader, layout, &tensors);
+        }
         let rows = PartRows::new(parts);
         let matrix = match layout {
             WeightLayout::Vector => return Ok(Self::Vector(single(loader, name, &rows.widened())?)),
@@ -131,7 +135,7 @@ impl Weight {
             WeightLayout::Vector
             | WeightLayout::GroupedConv1d { .. }
             | WeightLayout::Depthwise
-            | WeightLayout::Linear => Self::Linear(matrix),
+            | WeightLayout::Linear => Self::Linear(vec![matrix]),
             WeightLayout::Table => Self::Table(matrix),
             WeightLayout::Experts { per_expert } => {
                 let experts = parts.len() / per_expert;
@@ -143,6 +147,26 @@ impl Weight {
             }
             WeightLayout::Conv2d { stride } => Self::Conv2d { matrix, stride },
         })
+    }
+
+    /// Uploads stored integers.
+    fn packed(
+        loader: &WeightLoader<'_>,
+        layout: WeightLayout,
+        tensors: &[PackedTensor<'_>],
+    ) -> Result<Self, KernelError> {
+        let mut runs = PackedTensor::runs(tensors);
+        if layout == WeightLayout::Linear {
+            return Ok(Self::Linear(runs.map(|run| stored_integers(loader, run)).collect::<Result<_, _>>()?));
+        }
+        let (first, second) = (runs.next(), runs.next());
+        if let Some(other) = second.and_then(<[_]>::first) {
+            return Err(KernelError::Packed { name: other.name.to_owned(), layout });
+        }
+        let matrix = stored_integers(loader, first.unwrap_or_default())?;
+        let WeightLayout::Experts { per_expert } = layout else { return Ok(Self::Table(matrix)) };
+        let experts = tensors.len() / per_expert;
+        Ok(Self::Experts { matrix: Matrix { outputs: matrix.outputs / experts, ..matrix }, experts })
     }
 
     pub(super) fn kind(&self) -> &'static str {
@@ -166,9 +190,9 @@ impl Weight {
         }
     }
 
-    pub(super) fn linear(&self) -> &Matrix {
+    pub(super) fn linear(&self) -> &[Matrix] {
         match self {
-            Self::Linear(matrix) => matrix,
+            Self::Linear(matrices) => matrices,
             other => panic!("a linear weight is needed, not {}", other.kind()),
         }
     }

@@ -1,9 +1,10 @@
 //! Reorders the numbers of parts for the kernels.
 
 use super::loading::WeightLoader;
-use super::matrix::{Matrix, MatrixKind, VectorWeight};
+use super::matrix::{IntegerScales, Matrix, MatrixKind, VectorWeight};
 use crate::cpu::groups::GROUP;
 use crate::cpu::quantised::{IntegerFormat, quantise_group};
+use crate::packed::{GroupScales, PackedTensor};
 use crate::part::{RandomDraw, WeightPart};
 use crate::weight::{DType, KernelError, WeightLayout};
 
@@ -150,7 +151,56 @@ pub(super) fn floats(loader: &WeightLoader<'_>, rows: &PartRows<'_>, pitch: usiz
     Ok(Matrix { memory, kind, outputs: count, columns, pitch })
 }
 
-/// Uploads a matrix of integers: drawn, stored, or quantised here.
+/// Bytes of a row of `pitch` integers.
+fn integer_bytes(bits: IntegerFormat, pitch: usize) -> usize {
+    match bits {
+        IntegerFormat::Eight => pitch,
+        IntegerFormat::Four => pitch / 2,
+    }
+}
+
+/// Uploads a matrix of stored integers of one kind, at least one tensor, without changing a number.
+pub(super) fn stored_integers(loader: &WeightLoader<'_>, tensors: &[PackedTensor<'_>]) -> Result<Matrix, KernelError> {
+    let (name, columns) = (tensors[0].name, tensors[0].shape[1]);
+    let (bits, kind) = (IntegerFormat::of_packing(tensors[0].packing), tensors[0].group_scales());
+    let count = tensors.iter().map(|tensor| tensor.shape[0]).sum();
+    let pitch = columns.next_multiple_of(GROUP);
+    // Inputs that share a scale: a power of two for the kernels.
+    let shared = tensors.iter().map(PackedTensor::shared_inputs).min().unwrap_or(GROUP);
+    let shared = if kind == GroupScales::F16Halves { GROUP / 2 } else { shared };
+    let minimums = kind == GroupScales::F16Minimum;
+    let in_row = pitch.div_ceil(shared) * if minimums { 2 } else { 1 };
+    let row_bytes = integer_bytes(bits, pitch);
+    let added = if minimums { 0 } else { 8 };
+    let memory = loader.memory(name, count * row_bytes)?;
+    let rows = || tensors.iter().flat_map(|tensor| (0..tensor.shape[0]).map(move |row| (tensor, row)));
+    let mut left = rows();
+    loader.rows(memory.at, count, row_bytes, |_, to| {
+        for (to, (tensor, row)) in to.chunks_exact_mut(row_bytes).zip(&mut left) {
+            for (group, to) in to.chunks_exact_mut(integer_bytes(bits, GROUP)).enumerate() {
+                let mut integers = [0; GROUP];
+                tensor.integers_into(row, group * GROUP, &mut integers);
+                put(bits, added, &integers, to);
+            }
+        }
+    });
+    let mut scales = Vec::with_capacity(count * in_row);
+    for (tensor, row) in rows() {
+        for first in (0..pitch).step_by(shared) {
+            // Padding has no scale of its own.
+            let input = first.min(columns - 1);
+            scales.push(tensor.scale(row, input));
+            if minimums {
+                scales.push(tensor.minimum(row, input));
+            }
+        }
+    }
+    let scales =
+        IntegerScales { memory: loader.numbers(name, &scales)?, scaling: IntegerScales::scaling(kind, shared) };
+    Ok(Matrix { memory, kind: MatrixKind::Integers(bits, scales), outputs: count, columns, pitch })
+}
+
+/// Uploads a matrix of integers: drawn, or quantised here.
 pub(super) fn integers(
     loader: &WeightLoader<'_>,
     bits: IntegerFormat,
@@ -159,13 +209,11 @@ pub(super) fn integers(
     let PartRows { columns, count, .. } = *rows;
     let groups = columns.div_ceil(GROUP);
     let pitch = groups * GROUP;
-    let row_bytes = match bits {
-        IntegerFormat::Eight => pitch,
-        IntegerFormat::Four => pitch / 2,
-    };
+    let row_bytes = integer_bytes(bits, pitch);
     let memory = loader.memory(rows.name(), count * row_bytes)?;
     let scales = loader.memory(rows.name(), count * groups * 2)?;
     let (at, scales_at) = (memory.at, scales.at);
+    let scales = IntegerScales { memory: scales, scaling: IntegerScales::scaling(GroupScales::Bf16, GROUP) };
     let matrix = Matrix { memory, kind: MatrixKind::Integers(bits, scales), outputs: count, columns, pitch };
     if let Some(drawn) = rows.drawn() {
         // Drawn as on the processor: integers over the whole format, and one scale that gives the numbers the spread of the draw.
@@ -184,27 +232,17 @@ pub(super) fn integers(
     let mut all_scales = vec![0u16; count * groups];
     loader.rows(at, count, row_bytes, |range, to| {
         let scales = all_scales[range.start * groups..].chunks_exact_mut(groups);
-        for (((part, row), to), scales) in rows.from(range.start).zip(to.chunks_exact_mut(row_bytes)).zip(scales) {
-            if !matches!(part, WeightPart::Packed(_)) {
-                rows.widen_into((part, row), &mut numbers[..columns]);
-            }
+        for ((row, to), scales) in rows.from(range.start).zip(to.chunks_exact_mut(row_bytes)).zip(scales) {
+            rows.widen_into(row, &mut numbers[..columns]);
             for (group, scale) in scales.iter_mut().enumerate() {
                 let first = group * GROUP;
-                let found = match part {
-                    WeightPart::Packed(tensor) => {
-                        let mut integers = [0; GROUP];
-                        tensor.integers_into(row, first, &mut integers);
-                        let scale = tensor.scale(row, first);
-                        f32::from_bits(u32::from(scale) << 16).is_finite().then_some((scale, integers))
-                    }
-                    _ => numbers[first..].first_chunk().and_then(|numbers| quantise_group(bits, numbers).ok()),
-                };
+                let found = numbers[first..].first_chunk().and_then(|numbers| quantise_group(bits, numbers).ok());
                 let (found, integers) = found.unwrap_or_else(|| {
-                    bad.get_or_insert(part.name());
+                    bad.get_or_insert(row.0.name());
                     (0, [0; GROUP])
                 });
                 *scale = found;
-                put(bits, &integers, &mut to[first * row_bytes / pitch..]);
+                put(bits, 8, &integers, &mut to[first * row_bytes / pitch..]);
             }
         }
     });
@@ -215,12 +253,12 @@ pub(super) fn integers(
     Ok(matrix)
 }
 
-/// Packs the integers of a group.
-fn put(bits: IntegerFormat, integers: &[i8; GROUP], to: &mut [u8]) {
+/// Packs the integers of a group; four-bit ones with `added`.
+fn put(bits: IntegerFormat, added: i8, integers: &[i8; GROUP], to: &mut [u8]) {
     match bits {
         IntegerFormat::Eight => to.iter_mut().zip(integers).for_each(|(to, &integer)| *to = integer as u8),
         IntegerFormat::Four => {
-            let nibble = |integer: i8| (integer + 8) as u8;
+            let nibble = |integer: i8| (integer + added) as u8;
             to.iter_mut()
                 .zip(integers.as_chunks().0)
                 .for_each(|(to, &[low, high])| *to = nibble(low) | nibble(high) << 4);

@@ -10,6 +10,7 @@ mod conv;
 mod conv_groups;
 mod draw;
 mod elementwise;
+mod integers;
 #[path = "../support/nvcc.rs"]
 mod nvcc;
 mod products;
@@ -46,6 +47,7 @@ fn kernels() -> Vec<&'static Kernel> {
         snake::KERNELS,
         rows::KERNELS,
         products::KERNELS,
+        integers::KERNELS,
         tiles::KERNELS,
         attention::KERNELS,
         conv::KERNELS,

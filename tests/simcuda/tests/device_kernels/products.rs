@@ -17,29 +17,6 @@ const PRODUCT4: &[(&str, &str)] = &[
     ("min(first + r, rows - 1)", "(first + r)"),
     ("if (first + r < rows) y", "y"),
 ];
-/// Faults of integer kernels of either size.
-const INTEGERS: &[(&str, &str)] = &[
-    ("scale[start / 32]", "scale[start / 64]"),
-    ("scales + output * (pitch / 32)", "scales + output * (columns / 32)"),
-    ("numbers + output * (pitch / LOAD)", "numbers + (output ^ 1) * (pitch / LOAD)"),
-    ("if (start + i >= columns) break;", ""),
-    (">> i % WORD * BITS", ">> i % WORD"),
-    ("bias ? bias[output] : 0.0f", "0.0f"),
-    ("parts[r], by, sums[r]", "parts[r], by, 0.0f"),
-];
-const EIGHT: (&str, &str) = ("((int)(word << 24) >> 24)", "(word & 255u)");
-const FOUR: (&str, &str) = ("(int)(word & 15u) - 8", "(int)(word & 15u) - 7");
-/// Faults of eight-bit kernels. They read a word's integers without a shift, so the shift's fault is left out.
-const INTEGERS8: &[(&str, &str)] =
-    &[INTEGERS[0], INTEGERS[1], INTEGERS[2], INTEGERS[3], INTEGERS[5], INTEGERS[6], EIGHT];
-const INTEGERS4: &[(&str, &str)] =
-    &[INTEGERS[0], INTEGERS[1], INTEGERS[2], INTEGERS[3], INTEGERS[4], INTEGERS[5], INTEGERS[6], FOUR];
-const EXPERT_INTEGERS: &[(&str, &str)] = &[
-    ("pairs[min(first + r, rows - 1)] / divide", "pairs[min(first + r, rows - 1)]"),
-    ("(size_t)expert * outputs + output, columns", "(size_t)(expert ^ 1) * outputs + output, columns"),
-    INTEGERS[1],
-    INTEGERS[3],
-];
 const EXPERT_PRODUCT: &[(&str, &str)] = &[
     ("pairs[min(first + r, rows - 1)] / divide", "pairs[min(first + r, rows - 1)]"),
     ("(size_t)expert * outputs + output, columns", "(size_t)(expert ^ 1) * outputs + output, columns"),
@@ -61,30 +38,6 @@ pub const KERNELS: &[Kernel] = &[
         planted: PRODUCT4,
     },
     Kernel {
-        name: "product_i8",
-        file: "product.cu",
-        check: |ptx| integer_product(ptx, "product_i8", 1, 8),
-        planted: INTEGERS8,
-    },
-    Kernel {
-        name: "product4_i8",
-        file: "product.cu",
-        check: |ptx| integer_product(ptx, "product4_i8", 4, 8),
-        planted: INTEGERS8,
-    },
-    Kernel {
-        name: "product_i4",
-        file: "product.cu",
-        check: |ptx| integer_product(ptx, "product_i4", 1, 4),
-        planted: INTEGERS4,
-    },
-    Kernel {
-        name: "product4_i4",
-        file: "product.cu",
-        check: |ptx| integer_product(ptx, "product4_i4", 4, 4),
-        planted: INTEGERS4,
-    },
-    Kernel {
         name: "route_rows",
         file: "experts.cu",
         check: route,
@@ -101,24 +54,7 @@ pub const KERNELS: &[Kernel] = &[
         check: list,
         planted: &[("found += __popc(those);", "found = __popc(those);"), ("(1u << lane) - 1", "(2u << lane) - 1")],
     },
-    Kernel {
-        name: "expert_product_f32",
-        file: "experts.cu",
-        check: |ptx| expert_product(ptx, "expert_product_f32"),
-        planted: EXPERT_PRODUCT,
-    },
-    Kernel {
-        name: "expert_product_i8",
-        file: "experts.cu",
-        check: |ptx| expert_product(ptx, "expert_product_i8"),
-        planted: EXPERT_INTEGERS,
-    },
-    Kernel {
-        name: "expert_product_i4",
-        file: "experts.cu",
-        check: |ptx| expert_product(ptx, "expert_product_i4"),
-        planted: EXPERT_INTEGERS,
-    },
+    Kernel { name: "expert_product_f32", file: "experts.cu", check: expert_product, planted: EXPERT_PRODUCT },
     Kernel {
         name: "combine_experts",
         file: "experts.cu",
@@ -134,7 +70,8 @@ fn wide(value: f32) -> f64 {
     f64::from(value)
 }
 
-fn dot(x: &[f32], w: &[f32]) -> impl Iterator<Item = f64> {
+/// Yields the products of a row's numbers with a weight's.
+pub fn dot(x: &[f32], w: &[f32]) -> impl Iterator<Item = f64> {
     x.iter().zip(w).map(|(a, b)| wide(*a) * wide(*b))
 }
 
@@ -170,70 +107,6 @@ fn product(ptx: &str, name: &str, rows_each: usize) -> TwinResult {
             sum(terms.chain(with_bias.then_some(wide(bias[i % outputs]))))
         });
         if let Some(wrong) = compare(&device.read_f32s(params[3], rows * outputs)?, wanted) {
-            return Ok(Some(format!("{rows} {columns} {outputs}: {wrong}")));
-        }
-    }
-    Ok(None)
-}
-
-/// Integers in groups of 32 with a scale each.
-struct Integers {
-    /// Packed integers of all rows.
-    bytes: Vec<u8>,
-    scales: Vec<f32>,
-    /// Dequantised numbers, `columns` for each row.
-    numbers: Vec<f32>,
-    pitch: usize,
-}
-
-impl Integers {
-    fn new(bits: usize, outputs: usize, columns: usize) -> Self {
-        let pitch = columns.next_multiple_of(32);
-        let half = f32::from(1u8 << (bits - 1));
-        let mut integers: Vec<i8> =
-            numbers(2, outputs * pitch).iter().map(|v| (v * half).floor().min(half - 1.0) as i8).collect();
-        // Padding counts as zero.
-        integers.chunks_mut(pitch).for_each(|row| row[columns..].fill(0));
-        let scales: Vec<f32> = numbers(4, outputs * pitch / 32);
-        let number = |i: usize| f32::from(integers[i]) * scales[i / 32];
-        let numbers = (0..outputs * columns).map(|i| number(i / columns * pitch + i % columns)).collect();
-        let bytes = if bits == 8 {
-            integers.iter().map(|integer| *integer as u8).collect()
-        } else {
-            let nibble = |integer: i8| (integer + 8) as u8;
-            integers.chunks(2).map(|pair| nibble(pair[0]) | nibble(pair[1]) << 4).collect()
-        };
-        Self { bytes, scales, numbers, pitch }
-    }
-}
-
-fn integer_product(ptx: &str, name: &str, rows_each: usize, bits: usize) -> TwinResult {
-    for (rows, columns, outputs, with_bias) in
-        [(1, 5, 3, true), (1, 256, 10, false), (6, 45, 10, true), (5, 1100, 4, true), (4, 4, 2, false)]
-    {
-        let mut device = Device::load(ptx);
-        let (x, bias) = (numbers(1, rows * columns), numbers(3, outputs));
-        let weight = Integers::new(bits, outputs, columns);
-        let bias_at = if with_bias { device.f32s(&bias) } else { 0 };
-        let params = [
-            device.f32s(&x),
-            device.bytes(&weight.bytes),
-            device.weight(true, &weight.scales),
-            bias_at,
-            device.fresh(rows * outputs),
-            rows as u64,
-            columns as u64,
-            weight.pitch as u64,
-            outputs as u64,
-        ];
-        let grid = [rows.div_ceil(rows_each) as u32, outputs.div_ceil(4) as u32, 1];
-        device.launch(name, grid, [128, 1, 1], 0, &params)?;
-        let wanted = (0..rows * outputs).map(|i| {
-            let weight = &weight.numbers[i % outputs * columns..][..columns];
-            let terms = dot(&x[i / outputs * columns..][..columns], weight);
-            sum(terms.chain(with_bias.then_some(wide(bias[i % outputs]))))
-        });
-        if let Some(wrong) = compare(&device.read_f32s(params[4], rows * outputs)?, wanted) {
             return Ok(Some(format!("{rows} {columns} {outputs}: {wrong}")));
         }
     }
@@ -328,43 +201,30 @@ fn list(ptx: &str) -> TwinResult {
     Ok(None)
 }
 
-fn expert_product(ptx: &str, name: &str) -> TwinResult {
+fn expert_product(ptx: &str) -> TwinResult {
     for (pairs, divide, columns, outputs) in [(3, 1, 5, 3), (22, 2, 36, 6)] {
         let mut device = Device::load(ptx);
         let Pairs { chosen, lists, counts } = Pairs::new(pairs);
         let x = numbers(1, pairs.div_ceil(divide) * columns);
-        let bits = match name {
-            "expert_product_i8" => Some(8),
-            "expert_product_i4" => Some(4),
-            _ => None,
-        };
-        let integers = bits.map(|bits| Integers::new(bits, EXPERTS * outputs, columns));
-        let weight =
-            integers.as_ref().map_or_else(|| numbers(2, EXPERTS * outputs * columns), |one| one.numbers.clone());
-        let (packed, floats_pitch) = pitched(&weight, columns);
-        let pitch = integers.as_ref().map_or(floats_pitch, |one| one.pitch);
+        let weight = numbers(2, EXPERTS * outputs * columns);
+        let (packed, pitch) = pitched(&weight, columns);
         // The weights of unchosen experts are never written: reading them is a fault.
-        let size = outputs * pitch * bits.unwrap_or(32) / 8;
-        let scales_size = outputs * pitch / 32 * 2;
+        let size = outputs * pitch * 4;
         let weights = device.memory.alloc(EXPERTS * size).unwrap();
-        let scales = device.memory.alloc((EXPERTS * scales_size).max(1)).unwrap();
         for expert in (0..EXPERTS).filter(|expert| counts[*expert] > 0) {
-            let part = match &integers {
-                Some(integers) => {
-                    let count = scales_size / 2;
-                    let of_expert = device.weight(true, &integers.scales[expert * count..][..count]);
-                    device.memory.copy(scales + (expert * scales_size) as u64, of_expert, scales_size)?;
-                    device.bytes(&integers.bytes[expert * size..][..size])
-                }
-                None => device.f32s(&packed[expert * outputs * pitch..][..outputs * pitch]),
-            };
+            let part = device.f32s(&packed[expert * outputs * pitch..][..outputs * pitch]);
             device.memory.copy(weights + (expert * size) as u64, part, size)?;
         }
         let out = device.fresh(pairs * outputs);
         let mut params = vec![device.f32s(&x), device.u32s(&lists), device.u32s(&counts), weights];
-        params.extend(integers.is_some().then_some(scales));
         params.extend([out, divide as u64, pairs as u64, columns as u64, pitch as u64, outputs as u64]);
-        device.launch(name, [outputs.div_ceil(4) as u32, EXPERTS as u32, 1], [128, 1, 1], 0, &params)?;
+        device.launch(
+            "expert_product_f32",
+            [outputs.div_ceil(4) as u32, EXPERTS as u32, 1],
+            [128, 1, 1],
+            0,
+            &params,
+        )?;
         let wanted = (0..pairs * outputs).map(|i| {
             let (pair, output) = (i / outputs, i % outputs);
             let row = &weight[(chosen[pair] as usize * outputs + output) * columns..][..columns];
