@@ -20,6 +20,7 @@ const MAY_NEED: &[(&str, &[&str])] = &[
             "repartee-report",
         ],
     ),
+    ("repartee-chat-client", &[]),
     ("repartee-protocol", &[]),
     ("repartee-media", &[]),
     ("repartee-realtime", &["repartee-engine-api", "repartee-media", "repartee-protocol"]),
@@ -114,6 +115,7 @@ const CLOCKS_AND_IO: &[&str] = &[
 /// Sources of the shipped crates.
 const SHIPPED: &[&str] = &[
     "engine/api/src",
+    "gateway/chat-client/src",
     "gateway/media/src",
     "gateway/protocol/src",
     "gateway/realtime/src",
