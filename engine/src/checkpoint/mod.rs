@@ -14,7 +14,6 @@
 mod compressed;
 mod error;
 mod files;
-pub mod onnx;
 pub mod quantise;
 mod synthetic;
 mod weights;

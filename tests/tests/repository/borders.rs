@@ -25,7 +25,8 @@ const MAY_NEED: &[(&str, &[&str])] = &[
     ("repartee-media", &[]),
     ("repartee-realtime", &["repartee-engine-api", "repartee-media", "repartee-protocol"]),
     ("repartee-engine-api", &[]),
-    ("repartee-engine", &["repartee-engine-api", "repartee-kernels"]),
+    ("repartee-checkpoint", &[]),
+    ("repartee-engine", &["repartee-checkpoint", "repartee-engine-api", "repartee-kernels"]),
     ("repartee-kernels", &[]),
     ("repartee-kernels-testkit", &["repartee-kernels"]),
     (
@@ -48,6 +49,7 @@ const TESTS: &str = "repartee-tests";
 
 /// Crates without I/O: none of [`RUNTIMES_AND_NETWORKS`] is among their transitive dependencies.
 const WITHOUT_NETWORK: &[&str] = &[
+    "repartee-checkpoint",
     "repartee-engine",
     "repartee-engine-api",
     "repartee-kernels",
@@ -116,6 +118,7 @@ const CLOCKS_AND_IO: &[&str] = &[
 const SHIPPED: &[&str] = &[
     "engine/api/src",
     "gateway/chat-client/src",
+    "engine/checkpoint/src",
     "gateway/media/src",
     "gateway/protocol/src",
     "gateway/realtime/src",

@@ -5,6 +5,7 @@ pub mod features;
 
 use std::path::Path;
 
+use repartee_checkpoint::onnx::OnnxGraph;
 use repartee_kernels::{Activation, Ops, ReadBack, RowSpec};
 use thiserror::Error;
 
@@ -14,7 +15,6 @@ use super::parts::audio_encoder::layer::{AudioLayerShape, NORM_EPS, linear, norm
 use super::parts::audio_encoder::shape::{Convolutions, EncoderShape, Positions};
 use super::parts::audio_encoder::tower::AudioTower;
 use super::parts::weights::Weights;
-use crate::checkpoint::onnx::OnnxGraph;
 use crate::checkpoint::{Checkpoint, CheckpointError};
 use crate::model::WindowInput;
 

@@ -2,8 +2,6 @@
 //!
 //! Exporters keep the names of biases, norms and tables, and number the other weights. So a layer's weight is found by its
 //! use: it is the factor of the product to which the layer's bias is added. 8-bit numbers are widened with their scales.
-//!
-//! This module depends on nothing else of this crate.
 
 mod protobuf;
 
