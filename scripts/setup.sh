@@ -186,6 +186,11 @@ reference_compressed() {
   python_tools compressed-tensors tests/parity/compressed/requirements.txt
 }
 
+reference_forms() {
+  python_tools checkpoint-forms tests/parity/checkpoint_forms/requirements.txt
+  "$TOOLS/checkpoint-forms/bin/pip" install --quiet --no-deps -r tests/parity/checkpoint_forms/requirements-alone.txt >&2
+}
+
 # Without the requirements of its demo and of its 25 Hz tokenizer.
 QWEN_TTS=0.1.1
 reference_tts() {
@@ -286,10 +291,10 @@ recipe() {
   kokoro
 }
 
-[ $# -gt 0 ] || die "which part? build, load, clients, cuda, lint, tests, prometheus, reference, reference_compressed, reference_tts, peers, recogniser, speech or recipe"
+[ $# -gt 0 ] || die "which part? build, load, clients, cuda, lint, tests, prometheus, reference, reference_compressed, reference_forms, reference_tts, peers, recogniser, speech or recipe"
 for part in "$@"; do
   case $part in
-    build | load | clients | cuda | lint | tests | prometheus | reference | reference_compressed | reference_tts | peers | recogniser | speech | recipe) "$part" ;;
+    build | load | clients | cuda | lint | tests | prometheus | reference | reference_compressed | reference_forms | reference_tts | peers | recogniser | speech | recipe) "$part" ;;
     *) die "there is no part $part" ;;
   esac
 done

@@ -18,9 +18,25 @@ pub struct OnnxTensor {
     pub values: Vec<f32>,
 }
 
+/// Tensor that a file holds, and its use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OnnxInitializer<'a> {
+    /// Its own name, which exporters number where torch had none.
+    pub name: &'a str,
+    /// Number format, such as `FLOAT`.
+    pub kind: &'static str,
+    /// Sizes of the axes, outermost first.
+    pub shape: Vec<usize>,
+    /// Number of bytes of its numbers in the file.
+    pub bytes: usize,
+    /// Names of the nodes that take it, such as `/decoder/resblocks.0/Conv`, in the order of the graph.
+    pub nodes: Vec<&'a str>,
+}
+
 /// Operation of the graph.
 #[derive(Debug, Default)]
 struct Node<'a> {
+    name: &'a str,
     kind: &'a str,
     inputs: Vec<&'a str>,
     outputs: Vec<&'a str>,
@@ -52,6 +68,7 @@ const GRAPH_NODE: u64 = 1;
 const GRAPH_INITIALIZER: u64 = 5;
 const NODE_INPUT: u64 = 1;
 const NODE_OUTPUT: u64 = 2;
+const NODE_NAME: u64 = 3;
 const NODE_KIND: u64 = 4;
 const NODE_ATTRIBUTE: u64 = 5;
 const ATTRIBUTE_NAME: u64 = 1;
@@ -68,6 +85,27 @@ const FLOAT: u64 = 1;
 const UINT8: u64 = 2;
 const INT8: u64 = 3;
 const INT32: u64 = 6;
+
+/// Names of data types, by number.
+const KINDS: [&str; 17] = [
+    "UNDEFINED",
+    "FLOAT",
+    "UINT8",
+    "INT8",
+    "UINT16",
+    "INT16",
+    "INT32",
+    "INT64",
+    "STRING",
+    "BOOL",
+    "FLOAT16",
+    "DOUBLE",
+    "UINT32",
+    "UINT64",
+    "COMPLEX64",
+    "COMPLEX128",
+    "BFLOAT16",
+];
 
 /// Maximum numbers of all parameters. Layers may share a tensor of the file, so its size is no bound.
 const MAX_NUMBERS: usize = 1 << 26;
@@ -96,6 +134,19 @@ impl<'a> OnnxGraph<'a> {
             nodes.iter().enumerate().flat_map(|(index, node)| node.outputs.iter().map(move |name| (*name, index)));
         let made_by = outputs.collect();
         Some(Self { nodes, producers: made_by, constants })
+    }
+
+    /// Lists every tensor of the file with the nodes that take it, in alphabetical order.
+    pub fn initializers(&self) -> Vec<OnnxInitializer<'a>> {
+        let mut nodes: HashMap<&str, Vec<&'a str>> = HashMap::new();
+        for node in &self.nodes {
+            for input in &node.inputs {
+                nodes.entry(input).or_default().push(node.name);
+            }
+        }
+        let mut all: Vec<_> = self.constants.values().map(|constant| constant.described(&mut nodes)).collect();
+        all.sort_by_key(|initializer| initializer.name);
+        all
     }
 
     /// Returns every tensor whose name ends in `.weight` or `.bias`, and the weight of every layer with such a bias:
@@ -208,6 +259,7 @@ impl<'a> Node<'a> {
             match field? {
                 (NODE_INPUT, value) => node.inputs.push(value.text()?),
                 (NODE_OUTPUT, value) => node.outputs.push(value.text()?),
+                (NODE_NAME, value) => node.name = value.text()?,
                 (NODE_KIND, value) => node.kind = value.text()?,
                 (NODE_ATTRIBUTE, value) => {
                     let (mut name, mut integer) = ("", None);
@@ -259,6 +311,17 @@ impl<'a> Constant<'a> {
         Some(constant)
     }
 
+    fn described(&self, nodes: &mut HashMap<&str, Vec<&'a str>>) -> OnnxInitializer<'a> {
+        let kind = usize::try_from(self.kind).ok().and_then(|kind| KINDS.get(kind)).unwrap_or(&"UNKNOWN");
+        OnnxInitializer {
+            name: self.name,
+            kind,
+            shape: self.shape.clone(),
+            bytes: self.raw.len() + 4 * self.floats.len() + 4 * self.numbers.len(),
+            nodes: nodes.remove(self.name).unwrap_or_default(),
+        }
+    }
+
     /// Converts the numbers to single precision; `None` if their format is unknown, their count is wrong, or there are
     /// none.
     fn tensor(&self) -> Option<OnnxTensor> {
@@ -299,7 +362,8 @@ mod tests {
 
     fn node(kind: &str, inputs: &[&str], output: &str) -> Vec<u8> {
         let inputs = inputs.iter().map(|input| field(NODE_INPUT, input.as_bytes()));
-        let rest = [field(NODE_OUTPUT, output.as_bytes()), field(NODE_KIND, kind.as_bytes())];
+        let name = field(NODE_NAME, format!("/{output}/{kind}").as_bytes());
+        let rest = [field(NODE_OUTPUT, output.as_bytes()), name, field(NODE_KIND, kind.as_bytes())];
         field(GRAPH_NODE, &inputs.chain(rest).collect::<Vec<_>>().concat())
     }
 
@@ -349,6 +413,23 @@ mod tests {
         assert_eq!(parameters["fc.weight"], weight);
         let beside = OnnxTensor { shape: vec![1, 2], values: vec![7.0, 8.0] };
         assert_eq!(graph.weight_beside(["fc.bias", "fc.bias"]), Some(beside));
+    }
+
+    #[test]
+    fn initializers_have_the_names_of_their_nodes() {
+        let file = file();
+        let all = OnnxGraph::read(&file).unwrap().initializers();
+        let found: Vec<_> =
+            all.iter().map(|one| (one.name, one.kind, &one.shape[..], one.bytes, &one.nodes[..])).collect();
+        let expected: [(&str, &str, &[usize], usize, &[&str]); 6] = [
+            ("empty.bias", "FLOAT", &[0], 0, &[]),
+            ("fc.bias", "FLOAT", &[3], 12, &["/y/Add"]),
+            ("norm.weight", "FLOAT", &[1], 4, &[]),
+            ("other", "FLOAT", &[2, 1], 8, &["/beside/MatMul"]),
+            ("scale", "FLOAT", &[3], 12, &["/wide/DequantizeLinear"]),
+            ("w", "INT8", &[2, 3], 6, &["/wide/DequantizeLinear"]),
+        ];
+        assert_eq!(found, expected);
     }
 
     proptest! {

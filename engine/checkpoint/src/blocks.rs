@@ -1,0 +1,191 @@
+//! GGML's blocks, repacked into the form of our products, or dequantised by candle.
+//!
+//! Integers are kept as they are. Scales and minimums that a block stores in half precision are kept too; those of the
+//! K formats are products of a half and an integer of six or eight bits, and are rounded to half precision here.
+
+use std::borrow::Cow;
+
+use candle_core::CpuStorage;
+use candle_core::quantized::GgmlDType;
+use half::f16;
+
+use crate::error::FormatError;
+use crate::packed::{IntegerPacking, MatrixBuilder, PackedMatrix};
+
+/// Numbers of a block of the K formats.
+const K: usize = 256;
+
+/// Repacks a matrix `[out, inputs]`; `None` if its format or its width has no packed form. `file` and `name` are for
+/// messages.
+///
+/// # Errors
+/// The bytes are not as many as the shape asks for, or a scale is not finite.
+pub fn pack(
+    (file, name): (&str, &str),
+    kind: GgmlDType,
+    shape: [usize; 2],
+    bytes: &[u8],
+) -> Result<Option<PackedMatrix>, FormatError> {
+    check_length((file, name), kind, &shape, bytes)?;
+    if !shape[1].is_multiple_of(kind.block_size()) {
+        return Ok(None);
+    }
+    let four = |minimums| MatrixBuilder::new(shape, IntegerPacking::Four, 32, minimums);
+    let eight = |group, minimums| MatrixBuilder::new(shape, IntegerPacking::Bytes, group, minimums);
+    let matrix = match kind {
+        GgmlDType::Q4_0 => blocks(four(false), bytes, |to, [d0, d1, qs @ ..]: &[u8; 18]| {
+            to.scale(half([*d0, *d1]));
+            to.four(&nibbles(qs));
+        }),
+        GgmlDType::Q4_1 => blocks(four(true), bytes, |to, [d0, d1, m0, m1, qs @ ..]: &[u8; 20]| {
+            to.scale(half([*d0, *d1]));
+            to.minimum(half([*m0, *m1]));
+            to.four(&nibbles(qs));
+        }),
+        GgmlDType::Q5_0 => blocks(eight(32, false), bytes, |to, [d0, d1, h0, h1, h2, h3, qs @ ..]: &[u8; 22]| {
+            to.scale(half([*d0, *d1]));
+            let high = u32::from_le_bytes([*h0, *h1, *h2, *h3]);
+            to.eight(nibbles(qs).iter().enumerate().map(|(i, low)| five(*low, high >> i) - 16));
+        }),
+        GgmlDType::Q5_1 => blocks(eight(32, true), bytes, |to, [d0, d1, m0, m1, rest @ ..]: &[u8; 24]| {
+            to.scale(half([*d0, *d1]));
+            to.minimum(half([*m0, *m1]));
+            let [h0, h1, h2, h3, qs @ ..] = rest;
+            let high = u32::from_le_bytes([*h0, *h1, *h2, *h3]);
+            to.eight(nibbles(qs).iter().enumerate().map(|(i, low)| five(*low, high >> i)));
+        }),
+        GgmlDType::Q8_0 => blocks(eight(32, false), bytes, |to, [d0, d1, qs @ ..]: &[u8; 34]| {
+            to.scale(half([*d0, *d1]));
+            to.eight(qs.iter().map(|q| q.cast_signed()));
+        }),
+        GgmlDType::Q4K => blocks(four(true), bytes, |to, block: &[u8; 144]| {
+            k_scales(to, block);
+            for qs in block[16..].as_chunks::<32>().0 {
+                to.four(&qs.map(|q| q & 0xf));
+                to.four(&qs.map(|q| q >> 4));
+            }
+        }),
+        GgmlDType::Q5K => blocks(eight(32, true), bytes, |to, block: &[u8; 176]| {
+            k_scales(to, block);
+            let high: &[u8] = &block[16..48];
+            for (i, qs) in block[48..].as_chunks::<32>().0.iter().enumerate() {
+                to.eight(qs.iter().zip(high).map(|(q, high)| five(q & 0xf, u32::from(high >> (2 * i)))));
+                to.eight(qs.iter().zip(high).map(|(q, high)| five(q >> 4, u32::from(high >> (2 * i + 1)))));
+            }
+        }),
+        GgmlDType::Q6K => blocks(eight(16, false), bytes, |to, block: &[u8; 210]| {
+            let scale = half([block[208], block[209]]);
+            block[192..208].iter().for_each(|group| to.scale(scale * f32::from(group.cast_signed())));
+            let (low, high) = (&block[..128], &block[128..192]);
+            for (low, high) in low.chunks_exact(64).zip(high.chunks_exact(32)) {
+                for quarter in 0..4 {
+                    let low = &low[quarter % 2 * 32..][..32];
+                    let four = |byte: u8| if quarter < 2 { byte & 0xf } else { byte >> 4 };
+                    let six = |(low, high): (&u8, &u8)| four(*low) | (high >> (2 * quarter) & 3) << 4;
+                    to.eight(low.iter().zip(high).map(|pair| six(pair).cast_signed() - 32));
+                }
+            }
+        }),
+        _ => return Ok(None),
+    };
+    matrix.finish(file, name).map(Some)
+}
+
+/// Dequantises a tensor of any format to single precision, row-major, by candle.
+///
+/// # Errors
+/// The bytes are not as many as the shape asks for, or the format is unknown to candle.
+pub fn numbers(
+    (file, name): (&str, &str),
+    kind: GgmlDType,
+    shape: &[usize],
+    bytes: &[u8],
+) -> Result<Vec<f32>, FormatError> {
+    let count = check_length((file, name), kind, shape, bytes)?;
+    let refused = |message: String| FormatError::refused(file, format!("tensor {name}"), message);
+    // candle takes no bytes at an odd address.
+    let bytes = if bytes.as_ptr().addr().is_multiple_of(4) { Cow::Borrowed(bytes) } else { Cow::Owned(bytes.to_vec()) };
+    if !bytes.as_ptr().addr().is_multiple_of(4) {
+        return Err(refused("lies at an odd place in memory, which is a defect of this program".to_owned()));
+    }
+    match kind.from_data(bytes).dequantize(count) {
+        Ok(CpuStorage::F32(numbers)) => Ok(numbers),
+        Ok(_) => Err(refused(format!("{kind:?} is dequantised to other numbers than f32"))),
+        Err(error) => Err(refused(error.to_string())),
+    }
+}
+
+/// Number of bytes of the packed form of a tensor; `None` for a format without one.
+pub fn packed_length(kind: GgmlDType, shape: &[usize]) -> Option<u64> {
+    // Bits of 32 numbers.
+    let bits = match kind {
+        GgmlDType::Q4_0 => 32 * 4 + 16,
+        GgmlDType::Q4_1 | GgmlDType::Q4K => 32 * 4 + 32,
+        GgmlDType::Q5_0 | GgmlDType::Q8_0 => 32 * 8 + 16,
+        GgmlDType::Q5_1 | GgmlDType::Q5K | GgmlDType::Q6K => 32 * 8 + 32,
+        _ => return None,
+    };
+    let count = shape.iter().try_fold(1u64, |count, &size| count.checked_mul(size as u64))?;
+    Some(count / 32 * (bits / 8))
+}
+
+/// Number of bytes of a tensor; `None` if no memory holds as many, or blocks do not divide its numbers.
+pub fn length(kind: GgmlDType, shape: &[usize]) -> Option<usize> {
+    let count = shape.iter().try_fold(1usize, |count, &size| count.checked_mul(size))?;
+    count.is_multiple_of(kind.block_size()).then_some(count / kind.block_size())?.checked_mul(kind.type_size())
+}
+
+/// Checks the length of a tensor; returns its count of numbers.
+fn check_length(
+    (file, name): (&str, &str),
+    kind: GgmlDType,
+    shape: &[usize],
+    bytes: &[u8],
+) -> Result<usize, FormatError> {
+    if length(kind, shape) == Some(bytes.len()) {
+        return Ok(shape.iter().product());
+    }
+    let message = format!("{} bytes of {kind:?} do not make a tensor of shape {shape:?}", bytes.len());
+    Err(FormatError::refused(file, format!("tensor {name}"), message))
+}
+
+/// Appends every block of `N` bytes.
+fn blocks<const N: usize>(
+    mut to: MatrixBuilder,
+    bytes: &[u8],
+    append: impl Fn(&mut MatrixBuilder, &[u8; N]),
+) -> MatrixBuilder {
+    bytes.as_chunks().0.iter().for_each(|block| append(&mut to, block));
+    to
+}
+
+fn half(bytes: [u8; 2]) -> f32 {
+    f16::from_le_bytes(bytes).to_f32()
+}
+
+/// Integers of a block of 32: the lower halves of all bytes, then the upper ones.
+fn nibbles(bytes: &[u8; 16]) -> [u8; 32] {
+    std::array::from_fn(|i| if i < 16 { bytes[i] & 0xf } else { bytes[i - 16] >> 4 })
+}
+
+/// Integer of four bits and the lowest bit of `high`.
+fn five(low: u8, high: u32) -> i8 {
+    (low | (high as u8 & 1) << 4).cast_signed()
+}
+
+/// Appends the eight scales and minimums of a block whose first bytes are those of Q4_K and Q5_K: the scale of scales,
+/// the scale of minimums, and integers of six bits for each group of 32.
+fn k_scales(to: &mut MatrixBuilder, block: &[u8]) {
+    let (scale, minimum) = (half([block[0], block[1]]), half([block[2], block[3]]));
+    let packed = &block[4..16];
+    for group in 0..K / 32 {
+        let (factor, offset) = if group < 4 {
+            (packed[group] & 63, packed[group + 4] & 63)
+        } else {
+            let (upper, low) = (packed[group + 4], group - 4);
+            (upper & 0xf | packed[low] >> 6 << 4, upper >> 4 | packed[group] >> 6 << 4)
+        };
+        to.scale(scale * f32::from(factor));
+        to.minimum(-(minimum * f32::from(offset)));
+    }
+}
