@@ -1,12 +1,14 @@
 //! Quantised checkpoints in the format of the package `compressed-tensors`, which llm-compressor writes and vLLM reads.
 //!
 //! Supported are symmetric integers of four bits (`pack-quantized`) and of eight (`pack-quantized`, `int-quantized`),
-//! in groups of a multiple of 32 or with one scale for each output channel. A matrix `X.weight` is stored as
-//! `X.weight_packed` (words of 32 bits) or as `X.weight` (bytes), with `X.weight_scale` of bfloat16. Everything else is
-//! refused by name.
+//! in groups of a multiple of 32 or with one scale for each output channel, and floats of eight bits
+//! (`float-quantized`). A matrix `X.weight` is stored as `X.weight_packed` (words of 32 bits) or as `X.weight` (bytes),
+//! with `X.weight_scale`, of bfloat16 for integers. Everything else is refused by name.
 
 use std::collections::BTreeMap;
 
+use repartee_checkpoint::fp8;
+use repartee_checkpoint::marks::FIELD;
 use repartee_kernels::{PackedTensor, Packing};
 use safetensors::Dtype;
 use serde::Deserialize;
@@ -15,12 +17,12 @@ use serde_json::Value;
 use super::weights::Weights;
 use super::{BadValue, CheckpointError};
 
-/// Field of config.json that describes the quantisation.
-const FIELD: &str = "quantization_config";
 /// Supported `quant_method`.
 const METHOD: &str = "compressed-tensors";
+/// All `quant_method`s that are read.
+const METHODS: &str = "compressed-tensors, awq, gptq or fp8";
 /// Supported `format`s.
-const FORMATS: [&str; 3] = ["pack-quantized", "int-quantized", "dense"];
+const FORMATS: [&str; 5] = ["pack-quantized", "int-quantized", "float-quantized", "naive-quantized", "dense"];
 /// Most inputs of a group, as many as a row may have.
 const MOST_INPUTS: i64 = 65_536;
 /// Suffixes of tensors that change a matrix in unsupported ways, with the reason of refusal.
@@ -55,14 +57,13 @@ struct RawWeights {
     symmetric: Option<bool>,
     strategy: Option<String>,
     group_size: Option<i64>,
+    block_structure: Option<[usize; 2]>,
     actorder: Option<Value>,
 }
 
-/// True if config.json says that matrices are stored as integers. Fails for unsupported settings.
-pub(super) fn is_compressed(config: Option<&Value>) -> Result<bool, BadValue> {
-    let Some(found) = config.and_then(|config| config.get(FIELD)).filter(|found| !found.is_null()) else {
-        return Ok(false);
-    };
+/// Reads the field of config.json; returns the outputs and inputs of a block of eight-bit floats. Fails for unsupported
+/// settings.
+pub(super) fn read_mark(found: &Value) -> Result<[usize; 2], BadValue> {
     let raw: Raw = serde_path_to_error::deserialize(found).map_err(|error| BadValue {
         field: format!("{FIELD}.{}", error.path()),
         value: error.inner().to_string(),
@@ -74,7 +75,7 @@ pub(super) fn is_compressed(config: Option<&Value>) -> Result<bool, BadValue> {
     };
     let method = raw.quant_method.as_deref().unwrap_or("absent");
     if method != METHOD {
-        return refuse("quant_method", method, METHOD);
+        return refuse("quant_method", method, METHODS);
     }
     for (field, value) in [("transform_config", &raw.transform_config), ("sparsity_config", &raw.sparsity_config)] {
         let is_empty = |value: &Value| value.is_null() || value.as_object().is_some_and(serde_json::Map::is_empty);
@@ -88,17 +89,21 @@ pub(super) fn is_compressed(config: Option<&Value>) -> Result<bool, BadValue> {
             // Groups of different formats, each of which names its own.
             None | Some("mixed-precision") => {}
             Some(format) if FORMATS.contains(&format) => {}
-            Some(format) => return refuse(&field, format, &FORMATS[..2].join(" or ")),
+            Some(format) => return refuse(&field, format, &FORMATS[..3].join(" or ")),
         }
     }
+    let mut block = [fp8::BLOCK; 2];
     for (name, group) in &raw.config_groups {
         let Some(weights) = &group.weights else { continue };
         let field = |field: &str| format!("config_groups.{name}.weights.{field}");
-        let kind = weights.kind.as_deref().unwrap_or("int");
-        if kind != "int" {
-            return refuse(&field("type"), kind, "int");
+        let (kind, bits) = (weights.kind.as_deref().unwrap_or("int"), weights.num_bits.unwrap_or(8));
+        if kind == "float" && bits == 8 {
+            block = weights.block_structure.filter(|block| !block.contains(&0)).unwrap_or(block);
+            continue;
         }
-        let bits = weights.num_bits.unwrap_or(8);
+        if kind != "int" {
+            return refuse(&field("type"), &format!("{kind} of {bits} bits"), "int, or float of 8 bits");
+        }
         if ![4, 8].contains(&bits) {
             return refuse(&field("num_bits"), &bits.to_string(), "4 or 8");
         }
@@ -122,7 +127,7 @@ pub(super) fn is_compressed(config: Option<&Value>) -> Result<bool, BadValue> {
             _ => {}
         }
     }
-    Ok(true)
+    Ok(block)
 }
 
 /// Matrix `name` as integers; `None` if it is not stored as integers.
@@ -143,12 +148,12 @@ pub(super) fn matrix<'a>(
         let tensor = format!("{name}{suffix}");
         if weights.has(&tensor) {
             let file = weights.file_of(&tensor);
-            return Err(CheckpointError::RefusedTensor { file, tensor, reason });
+            return Err(CheckpointError::RefusedTensor { file, tensor, reason: reason.to_owned() });
         }
     }
     // Four-bit and eight-bit words can have one shape, so the matrix's own shape is stored in a tensor.
     let shape = format!("{name}_shape");
-    if let Ok((Dtype::I64, _, bytes)) = weights.raw(&shape) {
+    if let Ok((Dtype::I64, _, bytes)) = weights.in_place(&shape) {
         let sizes = bytes.as_chunks().0.iter().map(|&size| usize::try_from(i64::from_le_bytes(size)).unwrap_or(0));
         let found: Vec<usize> = sizes.collect();
         if found != expected {
@@ -158,9 +163,13 @@ pub(super) fn matrix<'a>(
     }
     let &[out, inputs] = expected else {
         let (file, tensor) = (weights.file_of(&stored), stored);
-        return Err(CheckpointError::RefusedTensor { file, tensor, reason: "only matrices are served as integers" });
+        return Err(CheckpointError::RefusedTensor {
+            file,
+            tensor,
+            reason: "only matrices are served as integers".to_owned(),
+        });
     };
-    let (dtype, shape, integers) = weights.raw(&stored)?;
+    let (dtype, shape, integers) = weights.in_place(&stored)?;
     let packing = match dtype {
         Dtype::I8 => Packing::Bytes,
         _ if shape == [out, Packing::Eight.row_bytes(inputs) / 4] => Packing::Eight,
@@ -177,10 +186,14 @@ pub(super) fn matrix<'a>(
         return Err(wrong(&stored, [out, words], shape));
     }
     let scale = format!("{name}_scale");
-    let (dtype, shape, scales) = weights.raw(&scale)?;
+    let (dtype, shape, scales) = weights.in_place(&scale)?;
     if dtype != Dtype::BF16 {
         let (file, tensor) = (weights.file_of(&scale), scale);
-        return Err(CheckpointError::RefusedTensor { file, tensor, reason: "only scales of bfloat16 are served" });
+        return Err(CheckpointError::RefusedTensor {
+            file,
+            tensor,
+            reason: "only scales of bfloat16 are served".to_owned(),
+        });
     }
     // One scale for each group; for each channel without a second axis, or with an axis of 1.
     let groups = match *shape {

@@ -4,6 +4,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use repartee_checkpoint::FormatError;
 use thiserror::Error;
 
 /// Error of a checkpoint that cannot be used.
@@ -31,11 +32,14 @@ pub enum CheckpointError {
         /// Script that converts the published file.
         script: String,
     },
-    /// The operating system could not read a file.
-    #[error("{file}: cannot be read ({reason}): check its permissions and the disk")]
-    Unreadable {
-        /// Path of the file.
-        file: String,
+    /// A file cannot be opened or is malformed.
+    #[error(transparent)]
+    Format(#[from] FormatError),
+    /// The folder cannot be listed.
+    #[error("{folder}: cannot be listed ({reason}): check its permissions")]
+    Unlisted {
+        /// Path of the folder.
+        folder: String,
         /// Error of the operating system.
         reason: io::Error,
     },
@@ -83,6 +87,26 @@ pub enum CheckpointError {
         /// Supported architectures, separated by commas.
         known: String,
     },
+    /// No model family reads GGUF files of this architecture.
+    #[error("{file}: general.architecture: `{found}` is not served from GGUF: choose a folder with config.json")]
+    UnservedGguf {
+        /// Path of the file.
+        file: String,
+        /// Architecture that the file names.
+        found: String,
+    },
+    /// A weight file is given, and a checkpoint is a folder.
+    #[error("{file}: is a file: name the folder of its checkpoint (`repartee check` reads files too)")]
+    NotAFolder {
+        /// Path of the file.
+        file: String,
+    },
+    /// The file is in no form that is read.
+    #[error("{file}: is no GGUF, safetensors, PyTorch or ONNX file: copy the file again, or name another")]
+    UnknownForm {
+        /// Path of the file.
+        file: String,
+    },
     /// Several model families claim this checkpoint.
     #[error(
         "{folder}: the files are those of several families ({families}): keep those of one checkpoint in the folder"
@@ -110,6 +134,12 @@ pub enum CheckpointError {
         shard: String,
         /// Name of a tensor that it should hold.
         tensor: String,
+    },
+    /// Weight files are numbered parts of a whole, no index names them, and one is missing.
+    #[error("{file}: file missing: without an index every part is read, so copy this one into the folder")]
+    MissingPart {
+        /// Path of the missing file.
+        file: String,
     },
     /// The index places a tensor in a shard that lacks it.
     #[error(
@@ -153,7 +183,7 @@ pub enum CheckpointError {
         /// Name of the tensor.
         tensor: String,
         /// Reason and remedy.
-        reason: &'static str,
+        reason: String,
     },
     /// The number format of a tensor is not supported.
     #[error("{file}: tensor {tensor} has dtype {found}: only BF16, F16 and F32 can be loaded, convert it")]

@@ -1,15 +1,20 @@
 //! Locations of checkpoints, and their files by name.
 
 use std::borrow::Cow;
-use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use repartee_checkpoint::form::FileForm;
+use repartee_checkpoint::gguf::Gguf;
+use repartee_checkpoint::{MappedFile, file};
 use serde::de::DeserializeOwned;
 
 use super::{CheckpointError, Synthetic};
 
 /// File that describes a checkpoint.
 pub const CONFIG: &str = "config.json";
+
+/// Most bytes of a file that is read whole. The longest tokenizer.json has 34 MB.
+const MOST: u64 = 256 << 20;
 
 /// Location of a checkpoint.
 #[derive(Debug, Clone)]
@@ -52,6 +57,12 @@ impl Files {
                 let name = whole.file_name().unwrap_or(whole.as_os_str()).to_string_lossy().into_owned();
                 Ok((Self::Folder(folder), name))
             }
+            Source::Folder(file) | Source::Synthetic(Synthetic { folder: file, .. }) if file.is_file() => {
+                match MappedFile::open(&file)?.and_then(|bytes| FileForm::of(&bytes)) {
+                    Some(FileForm::Gguf) => Err(unserved_gguf(&file)?),
+                    _ => Err(CheckpointError::NotAFolder { file: file.display().to_string() }),
+                }
+            }
             Source::Folder(folder) | Source::Synthetic(Synthetic { folder, .. }) => {
                 Err(CheckpointError::FolderMissing { folder })
             }
@@ -83,10 +94,10 @@ impl Files {
         }
     }
 
-    /// True if a file of this name exists.
+    /// True if something of this name exists; reading it refuses anything but a file.
     pub(super) fn has(&self, file: &str) -> bool {
         match self {
-            Self::Folder(folder) => folder.join(file).is_file(),
+            Self::Folder(folder) => folder.join(file).exists(),
             Self::Embedded { .. } => self.embedded(file).is_some(),
         }
     }
@@ -105,12 +116,32 @@ impl Files {
     pub(super) fn read(&self, file: &str) -> Result<Option<Cow<'static, [u8]>>, CheckpointError> {
         match self {
             Self::Embedded { .. } => Ok(self.embedded(file).map(Cow::Borrowed)),
-            Self::Folder(folder) => match std::fs::read(folder.join(file)) {
-                Ok(bytes) => Ok(Some(Cow::Owned(bytes))),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-                Err(error) => Err(self.unreadable(file, error)),
-            },
+            Self::Folder(folder) => Ok(file::read(&folder.join(file), MOST)?.map(Cow::Owned)),
         }
+    }
+
+    /// Names of all files beside config.json, in alphabetical order; folders are left out.
+    pub(super) fn names(&self) -> Result<Vec<String>, CheckpointError> {
+        let mut names: Vec<String> = match self {
+            Self::Embedded { files, prefix, .. } => {
+                let names = files.iter().filter_map(|(name, _)| name.strip_prefix(&prefix[..]));
+                names.filter(|name| !name.contains('/')).map(str::to_owned).collect()
+            }
+            Self::Folder(folder) => {
+                let unlisted = |reason| CheckpointError::Unlisted { folder: folder.display().to_string(), reason };
+                let entries = std::fs::read_dir(folder).map_err(unlisted)?.collect::<Result<Vec<_>, _>>();
+                let names = entries.map_err(unlisted)?.into_iter().filter(|entry| !entry.path().is_dir());
+                names.filter_map(|entry| entry.file_name().into_string().ok()).collect()
+            }
+        };
+        names.sort();
+        Ok(names)
+    }
+
+    /// Path of the first GGUF file of a folder; `None` if there is none.
+    pub(super) fn gguf(&self) -> Result<Option<PathBuf>, CheckpointError> {
+        let Self::Folder(folder) = self else { return Ok(None) };
+        Ok(self.names()?.iter().find(|name| name.ends_with(".gguf")).map(|name| folder.join(name)))
     }
 
     /// Parses a JSON file as a `T`; `None` if it is missing.
@@ -141,9 +172,12 @@ impl Files {
     fn not_json(&self, file: &str, error: &serde_json::Error) -> CheckpointError {
         CheckpointError::NotJson { file: self.label(file), message: error.to_string() }
     }
+}
 
-    /// Error of a file that cannot be read.
-    pub(super) fn unreadable(&self, file: &str, reason: io::Error) -> CheckpointError {
-        CheckpointError::Unreadable { file: self.label(file), reason }
-    }
+/// Error of a GGUF file, or of reading it.
+pub(super) fn unserved_gguf(path: &Path) -> Result<CheckpointError, CheckpointError> {
+    let file = path.display().to_string();
+    let bytes = MappedFile::open(path)?.ok_or_else(|| CheckpointError::FileMissing { file: file.clone() })?;
+    let found = Gguf::read(&file, &bytes)?.architecture().unwrap_or_default().to_owned();
+    Ok(CheckpointError::UnservedGguf { file, found })
 }

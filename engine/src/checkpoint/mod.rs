@@ -1,27 +1,34 @@
-//! Checkpoints in published formats: a folder, or files embedded in the binary, with config.json, safetensors and
-//! friends.
+//! Checkpoints in published formats: a folder, or files embedded in the binary, with config.json, safetensors or
+//! pickles, and friends. The crate `repartee-checkpoint` reads the formats of single files.
 //!
 //! Opening one reads only config.json, if it exists, and the headers of the weight files. Weights are memory-mapped and
 //! returned as bytes. The files of an open checkpoint must not be changed in place: replace the folder instead.
 //!
 //! - `files`: locations of checkpoints, and their files by name
-//! - `weights`: the headers and bytes of safetensors files
-//! - `compressed`: quantised checkpoints
+//! - `catalogue`: the weight files among them
+//! - `weights`: the tensors of these files
+//! - `safetensors_header`: the header of one of them
+//! - `tensor_data`: a tensor as the models get it
+//! - `quantised`: marks and matrices of quantised checkpoints; `compressed`: those of `compressed-tensors`
 //! - [`quantise`]: writes a quantised checkpoint
 //! - `synthetic`: a published configuration with random weights
 //! - `error`: errors, which name file and field
 
+mod catalogue;
 mod compressed;
 mod error;
 mod files;
 pub mod quantise;
+mod quantised;
+mod safetensors_header;
 mod synthetic;
+mod tensor_data;
 mod weights;
 
 use std::borrow::Cow;
 use std::fmt;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -29,24 +36,14 @@ use serde::de::DeserializeOwned;
 pub use error::{BadValue, CheckpointError};
 pub use files::{CONFIG, Source};
 pub use repartee_kernels::DType;
+pub use safetensors_header::safetensors_header;
 pub use synthetic::Synthetic;
-pub use weights::TensorView;
+pub use tensor_data::{TensorData, TensorView};
 
 use files::Files;
-use repartee_kernels::{PackedTensor, RandomDraw};
+use quantised::Quantisation;
 use synthetic::RandomWeights;
 use weights::Weights;
-
-/// Data of a tensor.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum TensorData<'a> {
-    /// Floating-point numbers, as stored in a file.
-    Stored(TensorView<'a>),
-    /// Integers of a quantised checkpoint.
-    Packed(PackedTensor<'a>),
-    /// Random numbers of a synthetic checkpoint.
-    Drawn(RandomDraw),
-}
 
 /// An open checkpoint, with its configuration and weights.
 #[derive(Debug)]
@@ -56,8 +53,10 @@ pub struct Checkpoint {
     /// Parsed config.json; `None` without the file, which some families do not need.
     config: Option<serde_json::Value>,
     weights: Weights,
-    /// True if matrices may be stored as integers.
-    compressed: bool,
+    /// Form of the matrices; `None` for a checkpoint that is not quantised.
+    quantisation: Option<Quantisation>,
+    /// Set when a lossy conversion was logged.
+    told_loss: OnceLock<()>,
     /// Random weights; `None` for a checkpoint with weights.
     drawing: Option<RandomWeights>,
     progress: Option<ReadProgress>,
@@ -97,15 +96,30 @@ impl Checkpoint {
         let mut config = files.json(CONFIG)?;
         let Some(Synthetic { seed, layers, skewed, .. }) = synthetic else {
             let weights = Weights::open(&files)?;
-            let compressed = compressed::is_compressed(config.as_ref());
-            let compressed =
-                compressed.map_err(|value| CheckpointError::BadValue { file: files.label(CONFIG), value })?;
-            return Ok(Self { files, name, config, weights, compressed, drawing: None, progress: None });
+            if config.is_none()
+                && weights.names().next().is_none()
+                && let Some(gguf) = files.gguf()?
+            {
+                return Err(files::unserved_gguf(&gguf)?);
+            }
+            let quantisation = Quantisation::find(&files, config.as_ref())?;
+            return Ok(Self { quantisation, ..Self::new(files, name, config, weights, None) });
         };
         let drawing = RandomWeights { seed, skewed, layers };
         drawing.limit(&mut config);
-        let drawing = Some(drawing);
-        Ok(Self { weights: Weights::none(&files), files, name, config, compressed: false, drawing, progress: None })
+        let weights = Weights::none(&files);
+        Ok(Self::new(files, name, config, weights, Some(drawing)))
+    }
+
+    /// Creates a checkpoint that is not quantised.
+    fn new(
+        files: Files,
+        name: String,
+        config: Option<serde_json::Value>,
+        weights: Weights,
+        drawing: Option<RandomWeights>,
+    ) -> Self {
+        Self { files, name, config, weights, quantisation: None, told_loss: OnceLock::new(), drawing, progress: None }
     }
 
     /// Creates a checkpoint from the tensors of a file in another format: name, shape, and as many numbers as the shape
@@ -113,7 +127,7 @@ impl Checkpoint {
     pub fn converted(file: &Path, tensors: impl IntoIterator<Item = (String, Vec<usize>, Vec<f32>)>) -> Self {
         let name = file.display().to_string();
         let (files, weights) = (Files::Folder(file.to_owned()), Weights::converted(&name, tensors));
-        Self { files, name, config: None, weights, compressed: false, drawing: None, progress: None }
+        Self::new(files, name, None, weights, None)
     }
 
     /// Calls `tell` with the share of the weights that was read, 0 to 1, after each tensor.
@@ -132,7 +146,25 @@ impl Checkpoint {
         }
         let weights = if self.drawing.is_some() { Weights::none(&files) } else { Weights::open(&files)? };
         let name = format!("{}/{folder}", self.name);
-        Ok(Self { files, name, config, weights, compressed: false, drawing: self.drawing, progress: None })
+        Ok(Self::new(files, name, config, weights, self.drawing))
+    }
+
+    /// Form of the weight files and of the matrices in them.
+    pub fn form(&self) -> String {
+        let names: Vec<&str> = self.weights.file_names().map(|(_, name)| name).collect();
+        let form = match names.first() {
+            None => return "no weights".to_owned(),
+            Some(first) if first.ends_with(".safetensors") => "safetensors",
+            Some(_) => "PyTorch",
+        };
+        let files = if names.len() == 1 { "1 file".to_owned() } else { format!("{} files", names.len()) };
+        let quantised = self.quantisation.map_or(String::new(), |quantisation| format!(", {}", quantisation.name()));
+        format!("{form}, {files}{quantised}")
+    }
+
+    /// Number format and bytes of each tensor.
+    pub fn tensor_formats(&self) -> impl Iterator<Item = (safetensors::Dtype, u64)> {
+        self.weights.formats()
     }
 
     /// Number of bytes of all tensors.
@@ -203,18 +235,26 @@ impl Checkpoint {
         }
     }
 
-    /// Data of the tensor `name`: random, integers of a quantised checkpoint, or as [`Checkpoint::tensor`] returns it.
+    /// Data of the tensor `name`: random, in the form of a quantised checkpoint, or as [`Checkpoint::tensor`] returns it.
+    /// A converted tensor is in memory, the others stay in the mapped file. The first lossy conversion is logged.
     pub fn numbers<'a>(&'a self, name: &'a str, expected: &'a [usize]) -> Result<TensorData<'a>, CheckpointError> {
         if let Some(drawing) = self.drawing {
             return Ok(TensorData::Drawn(drawing.tensor(name, expected)));
         }
-        if self.compressed
-            && let Some(matrix) = compressed::matrix(&self.weights, name, expected)?
-        {
-            self.tell(matrix.integers.len() + matrix.scales.len());
-            return Ok(TensorData::Packed(matrix));
+        let Some(quantisation) = self.quantisation else { return self.tensor(name, expected).map(TensorData::Stored) };
+        let Some((data, loss)) = quantised::matrix(&self.weights, quantisation, name, expected)? else {
+            return self.tensor(name, expected).map(TensorData::Stored);
+        };
+        if let Some(loss) = loss {
+            self.told_loss.get_or_init(|| tracing::info!(checkpoint = self.name, "{loss}"));
         }
-        self.tensor(name, expected).map(TensorData::Stored)
+        self.tell(match &data {
+            TensorData::Stored(TensorView { bytes, .. }) => bytes.len() / 2,
+            TensorData::Packed(matrix) => matrix.integers.len() + matrix.scales.len(),
+            TensorData::Repacked(matrix) => matrix.bytes(),
+            TensorData::Drawn(_) => 0,
+        });
+        Ok(data)
     }
 
     /// Seed of random weights; `None` for stored weights.

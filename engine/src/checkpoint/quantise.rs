@@ -16,8 +16,9 @@ use safetensors::Dtype;
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 
-use super::weights::{INDEX, SINGLE, Weights};
-use super::{CONFIG, Checkpoint, CheckpointError, Source, TensorView, compressed};
+use super::catalogue::FORMS;
+use super::weights::{StoredTensor, Weights};
+use super::{CONFIG, Checkpoint, CheckpointError, Source, TensorView};
 use crate::weight_policy::WeightPolicy;
 
 /// Number of weights that share a scale.
@@ -103,7 +104,7 @@ pub fn quantise(
         return Err(QuantiseError::Float);
     }
     let checkpoint = Checkpoint::open(Source::Folder(folder.to_owned()))?;
-    if compressed::is_compressed(checkpoint.config.as_ref()).unwrap_or(true) {
+    if checkpoint.quantisation.is_some() {
         return Err(QuantiseError::Quantised(checkpoint.label(CONFIG)));
     }
     let at = |path: &Path| {
@@ -119,6 +120,7 @@ pub fn quantise(
     let (all, mut read) = (weights.bytes().max(1) as f64, 0);
     let (mut map, mut size, mut kept) = (BTreeMap::new(), 0, Vec::new());
     for (file, name) in weights.file_names() {
+        let name = &safetensors_name(name);
         let tensors: Vec<Written> =
             weights.names_in(file).map(|tensor| Written::new(weights, tensor, policy)).collect();
         for Written { source, kind, parts } in &tensors {
@@ -152,10 +154,11 @@ pub fn quantise(
         file.sync_all().map_err(at(&partial))?;
         fs::rename(&partial, &whole).map_err(at(&whole))?;
     }
-    copy_rest(folder, out)?;
-    if checkpoint.has_file(INDEX) && !checkpoint.has_file(SINGLE) {
+    let names: Vec<String> = weights.file_names().map(|(_, name)| name.to_owned()).collect();
+    copy_rest(folder, out, &names)?;
+    if weights.file_names().count() > 1 {
         let index = json!({"metadata": {"total_size": size}, "weight_map": map});
-        write_json(&out.join(INDEX), &index)?;
+        write_json(&out.join(FORMS[0].index), &index)?;
     }
     let mut config = checkpoint.config.clone().unwrap_or_else(|| json!({}));
     config["quantization_config"] = description(policy, &kept);
@@ -204,12 +207,12 @@ impl<'a> Written<'a> {
 
     /// Writes the output tensors one after the other.
     fn write(&self, weights: &Weights, pool: &Pool, to: &mut impl Write) -> Result<(), WriteError> {
-        let (_, shape, bytes) = weights.raw(self.source).map_err(WriteError::Checkpoint)?;
+        let StoredTensor { shape, bytes, .. } = weights.raw(self.source).map_err(WriteError::Checkpoint)?;
         let (TensorEncoding::Integers(bits), &[out, inputs]) = (self.kind, shape) else {
-            return Ok(to.write_all(bytes)?);
+            return Ok(to.write_all(&bytes)?);
         };
         let TensorView { dtype, bytes, .. } = weights.get(self.source, shape).map_err(WriteError::Checkpoint)?;
-        let (integers, scales) = quantised(pool, bits, (out, inputs), dtype, bytes)?;
+        let (integers, scales) = quantised(pool, bits, (out, inputs), dtype, &bytes)?;
         to.write_all(&integers)?;
         to.write_all(&scales)?;
         for size in [out, inputs] {
@@ -220,7 +223,7 @@ impl<'a> Written<'a> {
 }
 
 fn size_of_tensor(weights: &Weights, name: &str) -> u64 {
-    weights.raw(name).map_or(0, |(_, _, bytes)| bytes.len() as u64)
+    weights.raw(name).map_or(0, |tensor| tensor.bytes.len() as u64)
 }
 
 /// Quantises a matrix; returns its integers and its scales as stored.
@@ -298,8 +301,17 @@ fn description(policy: WeightPolicy, kept: &[String]) -> Value {
     })
 }
 
+/// Name of the written file for a weight file; pickles become safetensors.
+fn safetensors_name(name: &str) -> String {
+    if name.ends_with(".safetensors") {
+        return name.to_owned();
+    }
+    let stem = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
+    format!("{}.safetensors", stem.replace("pytorch_model", "model"))
+}
+
 /// Copies everything but this folder's weight files and config.json, with subfolders.
-fn copy_rest(from: &Path, to: &Path) -> Result<(), QuantiseError> {
+fn copy_rest(from: &Path, to: &Path, weights: &[String]) -> Result<(), QuantiseError> {
     let at = |path: &Path| {
         let path = path.to_owned();
         move |reason| QuantiseError::File { path, reason }
@@ -307,8 +319,10 @@ fn copy_rest(from: &Path, to: &Path) -> Result<(), QuantiseError> {
     for entry in fs::read_dir(from).map_err(at(from))? {
         let path = entry.map_err(at(from))?.path();
         let Some(name) = path.file_name() else { continue };
-        let is_weights = path.extension().is_some_and(|extension| extension == "safetensors");
-        if is_weights || name == INDEX || name == CONFIG {
+        let is_weights = path.extension().is_some_and(|extension| extension == "safetensors")
+            || weights.iter().any(|file| name == &file[..])
+            || FORMS.iter().any(|form| name == form.index);
+        if is_weights || name == CONFIG {
             continue;
         }
         copy(&path, &to.join(name))?;

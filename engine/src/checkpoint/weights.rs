@@ -1,21 +1,21 @@
-//! Tensors of a checkpoint: memory-mapped safetensors files; only the headers are read at the start.
+//! Tensors of a checkpoint: memory-mapped weight files; only the headers are read at the start.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::ops::{Deref, Range};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use memmap2::{Advice, Mmap, UncheckedAdvice};
+use repartee_checkpoint::MappedFile;
+use repartee_checkpoint::pickle::{PickleTensor, PickleValue};
 use repartee_kernels::DType;
-use safetensors::{Dtype, SafeTensorError, SafeTensors};
-use serde::Deserialize;
+use safetensors::Dtype;
 
 use super::CheckpointError;
+use super::catalogue::{Catalogue, FORMS};
 use super::files::Files;
-
-pub(super) const SINGLE: &str = "model.safetensors";
-pub(super) const INDEX: &str = "model.safetensors.index.json";
+use super::safetensors_header::safetensors_header;
+use super::tensor_data::TensorView;
 
 /// Bytes read between two releases of the mapped pages: callers copy tensors, and the memory shall not hold both.
 const PAGES_KEPT: u64 = 256 << 20;
@@ -24,15 +24,15 @@ const PAGES_KEPT: u64 = 256 << 20;
 /// one is packed or copied to a device.
 const READ_AHEAD: usize = 64 << 20;
 
-/// A tensor as stored in the file.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct TensorView<'a> {
-    /// Number format of the elements.
-    pub dtype: DType,
+/// A tensor of any format.
+#[derive(Debug)]
+pub(super) struct StoredTensor<'a> {
+    /// Number format.
+    pub(super) dtype: Dtype,
     /// Shape, slowest dimension first.
-    pub shape: &'a [usize],
-    /// Elements, row-major and little endian. Their address need not be aligned to the element's size.
-    pub bytes: &'a [u8],
+    pub(super) shape: &'a [usize],
+    /// Elements, row-major and little-endian.
+    pub(super) bytes: Cow<'a, [u8]>,
 }
 
 /// Weight files of one checkpoint, and the location of each tensor in them.
@@ -59,7 +59,7 @@ struct WeightFile {
 
 #[derive(Debug)]
 enum Bytes {
-    Mapped(Mmap),
+    Mapped(MappedFile),
     Embedded(&'static [u8]),
     Converted(Vec<u8>),
 }
@@ -68,17 +68,14 @@ impl Bytes {
     /// Asks the system to read these bytes ahead.
     fn read_soon(&self, range: Range<usize>) {
         if let Self::Mapped(map) = self {
-            // If the system refuses, the bytes are read on first use.
-            let _ = map.advise_range(Advice::WillNeed, range.start, range.len());
+            map.read_soon(range);
         }
     }
 
     /// Releases pages that were read. A later read gets the same bytes from the file.
     fn give_back(&self) {
         if let Self::Mapped(map) = self {
-            // SAFETY: nothing writes to the map, so no page of it is private: dropped pages are the file's, and are
-            // read from it again. If the system refuses, the pages stay.
-            let _ = unsafe { map.unchecked_advise(UncheckedAdvice::DontNeed) };
+            map.give_back();
         }
     }
 }
@@ -100,33 +97,48 @@ struct Location {
     file: usize,
     dtype: Dtype,
     shape: Vec<usize>,
-    bytes: Range<usize>,
+    place: Place,
 }
 
-#[derive(Deserialize)]
-struct Index {
-    weight_map: BTreeMap<String, String>,
+/// Place of a tensor's numbers in a file.
+#[derive(Debug)]
+enum Place {
+    /// In row-major order.
+    Range(Range<usize>),
+    /// View of another tensor in a pickle, whose numbers are gathered.
+    View(PickleTensor),
+}
+
+impl Location {
+    /// Number of bytes.
+    fn bytes(&self) -> usize {
+        match &self.place {
+            Place::Range(range) => range.len(),
+            Place::View(tensor) => tensor.length(),
+        }
+    }
 }
 
 impl Weights {
-    /// Maps the single weight file, or the shards that the index names, and reads their headers. A checkpoint without
-    /// either has no tensors.
+    /// Maps the weight files and reads their headers. A checkpoint without any has no tensors.
     pub(super) fn open(files: &Files) -> Result<Self, CheckpointError> {
-        if files.has(SINGLE) {
-            let mut weights = Self {
-                files: Vec::new(),
-                tensors: BTreeMap::new(),
-                catalogue: files.label(SINGLE),
-                handed_out: AtomicU64::default(),
-            };
-            weights.add(files, SINGLE)?;
-            return Ok(weights);
-        }
-        match files.json::<Index>(INDEX)? {
-            Some(index) => Self::open_shards(files, &index),
+        let mut weights = Self::none(files);
+        match Catalogue::find(files)? {
+            Catalogue::Index { file, shards } => {
+                weights.catalogue = files.label(file);
+                weights.add_shards(files, &shards)?;
+            }
             // The family that claims the checkpoint decides which tensors it needs.
-            None => Ok(Self::none(files)),
+            Catalogue::Files(names) => {
+                if let Some(first) = names.first() {
+                    weights.catalogue = files.label(first);
+                }
+                for name in &names {
+                    weights.add(files, name)?;
+                }
+            }
         }
+        Ok(weights)
     }
 
     /// Creates weights without tensors.
@@ -134,7 +146,7 @@ impl Weights {
         Self {
             files: Vec::new(),
             tensors: BTreeMap::new(),
-            catalogue: files.label(SINGLE),
+            catalogue: files.label(FORMS[0].single[0]),
             handed_out: AtomicU64::default(),
         }
     }
@@ -146,67 +158,81 @@ impl Weights {
         for (name, shape, numbers) in tensors {
             let start = bytes.len();
             bytes.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
-            locations.insert(name, Location { file: 0, dtype: Dtype::F32, shape, bytes: start..bytes.len() });
+            let place = Place::Range(start..bytes.len());
+            locations.insert(name, Location { file: 0, dtype: Dtype::F32, shape, place });
         }
         let (name, bytes) = (label.to_owned(), Bytes::Converted(bytes));
         let file = WeightFile { label: name.clone(), name: name.clone(), bytes, asked: AtomicUsize::default() };
         Self { files: vec![file], tensors: locations, catalogue: name, handed_out: AtomicU64::default() }
     }
 
-    fn open_shards(files: &Files, index: &Index) -> Result<Self, CheckpointError> {
-        let label = files.label(INDEX);
-        let mut weights = Self {
-            files: Vec::new(),
-            tensors: BTreeMap::new(),
-            catalogue: label.clone(),
-            handed_out: AtomicU64::default(),
-        };
+    fn add_shards(&mut self, files: &Files, shards: &BTreeMap<String, String>) -> Result<(), CheckpointError> {
         let mut opened = BTreeMap::new();
-        for (tensor, shard) in &index.weight_map {
+        for (tensor, shard) in shards {
             if !opened.contains_key(shard.as_str()) {
                 // A shard must be in its index's folder; a path could name any file of this machine.
                 let in_folder = Path::new(shard).file_name().is_some_and(|name| name == shard.as_str());
                 if !in_folder || !files.has(shard) {
-                    let (shard, tensor) = (shard.clone(), tensor.clone());
-                    return Err(CheckpointError::MissingShard { index: label, shard, tensor });
+                    let (index, shard, tensor) = (self.catalogue.clone(), shard.clone(), tensor.clone());
+                    return Err(CheckpointError::MissingShard { index, shard, tensor });
                 }
-                opened.insert(shard.as_str(), weights.files.len());
-                weights.add(files, shard)?;
+                opened.insert(shard.as_str(), self.files.len());
+                self.add(files, shard)?;
             }
-            let found = weights.tensors.get(tensor).map(|location| location.file);
+            let found = self.tensors.get(tensor).map(|location| location.file);
             if found != opened.get(shard.as_str()).copied() {
-                let (shard, tensor) = (shard.clone(), tensor.clone());
-                return Err(CheckpointError::NotInShard { index: label, shard, tensor });
+                let (index, shard, tensor) = (self.catalogue.clone(), shard.clone(), tensor.clone());
+                return Err(CheckpointError::NotInShard { index, shard, tensor });
             }
         }
-        Ok(weights)
+        Ok(())
     }
 
     fn add(&mut self, files: &Files, name: &str) -> Result<(), CheckpointError> {
         let label = files.label(name);
         let bytes = match files {
             Files::Folder(folder) => {
-                Bytes::Mapped(map(&folder.join(name)).map_err(|error| files.unreadable(name, error))?)
+                let map = MappedFile::open(&folder.join(name))?;
+                Bytes::Mapped(map.ok_or_else(|| CheckpointError::FileMissing { file: label.clone() })?)
             }
             Files::Embedded { .. } => Bytes::Embedded(files.embedded(name).unwrap_or_default()),
         };
-        let (header, metadata) = SafeTensors::read_metadata(&bytes)
-            .map_err(|error| CheckpointError::CorruptWeights { file: label.clone(), message: describe(error) })?;
-        // The header's length stands in eight bytes before it; offsets count from its end. `read_metadata` has checked
-        // that they are inside the file and agree with dtype and shape.
-        let start = size_of::<u64>() + header;
-        for (tensor, info) in metadata.tensors() {
-            let bytes = start + info.data_offsets.0..start + info.data_offsets.1;
-            let location = Location { file: self.files.len(), dtype: info.dtype, shape: info.shape.clone(), bytes };
-            self.tensors.insert(tensor, location);
+        if name.ends_with(".safetensors") {
+            self.add_safetensors(&label, &bytes)?;
+        } else {
+            self.add_pickle(&label, &bytes)?;
         }
         self.files.push(WeightFile { name: name.to_owned(), label, bytes, asked: AtomicUsize::default() });
         Ok(())
     }
 
+    fn add_safetensors(&mut self, label: &str, bytes: &[u8]) -> Result<(), CheckpointError> {
+        let (start, metadata) = safetensors_header(label, bytes)?;
+        for (tensor, info) in metadata.tensors() {
+            let place = Place::Range(start + info.data_offsets.0..start + info.data_offsets.1);
+            let location = Location { file: self.files.len(), dtype: info.dtype, shape: info.shape.clone(), place };
+            self.tensors.insert(tensor, location);
+        }
+        Ok(())
+    }
+
+    fn add_pickle(&mut self, label: &str, bytes: &[u8]) -> Result<(), CheckpointError> {
+        for (name, tensor) in PickleValue::read(label, bytes)?.tensors() {
+            let (dtype, shape) = (tensor.dtype, tensor.shape.clone());
+            let place = tensor.place().map_or_else(|| Place::View(tensor.clone()), Place::Range);
+            self.tensors.insert(name, Location { file: self.files.len(), dtype, shape, place });
+        }
+        Ok(())
+    }
+
     /// Number of bytes of all tensors.
     pub(super) fn bytes(&self) -> u64 {
-        self.tensors.values().map(|location| location.bytes.len() as u64).sum()
+        self.tensors.values().map(|location| location.bytes() as u64).sum()
+    }
+
+    /// Number format and bytes of each tensor.
+    pub(super) fn formats(&self) -> impl Iterator<Item = (Dtype, u64)> {
+        self.tensors.values().map(|location| (location.dtype, location.bytes() as u64))
     }
 
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
@@ -231,10 +257,35 @@ impl Weights {
     }
 
     /// Returns a tensor of any format and shape.
-    pub(super) fn raw(&self, name: &str) -> Result<(Dtype, &[usize], &[u8]), CheckpointError> {
+    pub(super) fn raw(&self, name: &str) -> Result<StoredTensor<'_>, CheckpointError> {
+        let location = self.location(name)?;
+        Ok(StoredTensor { dtype: location.dtype, shape: &location.shape, bytes: self.numbers(location) })
+    }
+
+    /// Returns a tensor as [`Weights::raw`] does, in place.
+    pub(super) fn in_place(&self, name: &str) -> Result<(Dtype, &[usize], &[u8]), CheckpointError> {
+        let location = self.location(name)?;
+        match &location.place {
+            Place::Range(range) => Ok((location.dtype, &location.shape, self.hand_out(location.file, range))),
+            Place::View(_) => {
+                let (file, tensor) = (self.files[location.file].label.clone(), name.to_owned());
+                let reason = "is a view of another tensor: save it contiguous".to_owned();
+                Err(CheckpointError::RefusedTensor { file, tensor, reason })
+            }
+        }
+    }
+
+    fn location(&self, name: &str) -> Result<&Location, CheckpointError> {
         let missing = || CheckpointError::MissingTensor { file: self.catalogue.clone(), tensor: name.to_owned() };
-        let Location { file, dtype, shape, bytes } = self.tensors.get(name).ok_or_else(missing)?;
-        Ok((*dtype, shape, self.hand_out(*file, bytes)))
+        self.tensors.get(name).ok_or_else(missing)
+    }
+
+    /// Returns the numbers of a tensor, gathered if it is a view.
+    fn numbers(&self, location: &Location) -> Cow<'_, [u8]> {
+        match &location.place {
+            Place::Range(range) => Cow::Borrowed(self.hand_out(location.file, range)),
+            Place::View(tensor) => tensor.numbers(&self.files[location.file].bytes),
+        }
     }
 
     /// Returns bytes of a file, with read-ahead and release of pages.
@@ -287,7 +338,7 @@ impl Weights {
                 return Err(CheckpointError::UnsupportedDtype { file, tensor, found: format!("{other:?}") });
             }
         };
-        Ok(TensorView { dtype, shape: &location.shape, bytes: self.hand_out(location.file, &location.bytes) })
+        Ok(TensorView { dtype, shape: &location.shape, bytes: self.numbers(location) })
     }
 }
 
@@ -302,28 +353,6 @@ fn next_read(asked: usize, tensor: &Range<usize>, len: usize) -> Option<Range<us
     }
     let enough = to - asked >= READ_AHEAD / 2 || to == len;
     (enough && asked < to).then_some(asked..to)
-}
-
-fn map(path: &Path) -> std::io::Result<Mmap> {
-    let file = File::open(path)?;
-    // SAFETY: the map is private to `Weights` and only ever read as plain bytes, for which every bit pattern is valid.
-    // One obligation remains: no process may truncate or rewrite the file while it is mapped. A served checkpoint is
-    // not edited in place (documented at `Checkpoint`), and `Weights` lives only until the models have copied their
-    // tensors.
-    unsafe { Mmap::map(&file) }
-}
-
-fn describe(error: SafeTensorError) -> String {
-    match error {
-        SafeTensorError::HeaderTooSmall | SafeTensorError::InvalidHeaderLength => {
-            "the file ends within its header".to_owned()
-        }
-        SafeTensorError::MetadataIncompleteBuffer => {
-            "the header promises another number of bytes than the file has".to_owned()
-        }
-        SafeTensorError::InvalidHeaderDeserialization(error) => format!("the header is not JSON: {error}"),
-        other => other.to_string(),
-    }
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 //! - [`driven`]: sessions driven tick by tick
 //! - [`device`]: the device of the models under test
 //! - [`eager`]: parts of a model called one by one
+//! - [`forms`]: a fixture in other published forms
 //! - [`generic`]: properties of every family, written once
 //! - [`other_family`]: a synthetic family built on the real parts
 //! - [`speech`]: fixtures of Qwen3-TTS, and edited copies of their checkpoints
@@ -17,6 +18,7 @@ pub mod audio_encoder;
 pub mod device;
 pub mod driven;
 pub mod eager;
+pub mod forms;
 pub mod generic;
 pub mod other_family;
 pub mod speech;

@@ -108,7 +108,7 @@ fn an_unspoilt_folder_opens() {
     assert_eq!(checkpoint.name(), folder.path().file_name().unwrap().to_str().unwrap());
     assert_eq!(checkpoint.tensor_names().collect::<Vec<_>>(), ["ids", "norm.weight"]);
     let tensor = checkpoint.tensor("norm.weight", &[3]).unwrap();
-    assert_eq!((tensor.dtype, tensor.shape, tensor.bytes), (DType::Bf16, [3].as_slice(), [0; 6].as_slice()));
+    assert_eq!((tensor.dtype, tensor.shape, &*tensor.bytes), (DType::Bf16, [3].as_slice(), [0; 6].as_slice()));
     let config = Config::load(&checkpoint).unwrap();
     assert_eq!(config.code2wav.samples_per_frame(), 12);
     let generation = config.generation(&checkpoint).unwrap();
@@ -124,7 +124,7 @@ fn embedded_files_open_like_a_folder() {
         vec![("config.json", config), ("model.safetensors", weights)].leak();
     let checkpoint = Checkpoint::open(Source::Embedded { name: "demo", files }).unwrap();
     assert_eq!(checkpoint.name(), "demo");
-    assert_eq!(checkpoint.tensor("a", &[1]).unwrap().bytes, [0; 4]);
+    assert_eq!(*checkpoint.tensor("a", &[1]).unwrap().bytes, [0; 4]);
     Config::load(&checkpoint).unwrap();
     let missing = checkpoint.bytes("tokenizer.json").unwrap_err().to_string();
     assert_starts(&missing, "demo/tokenizer.json: file missing");

@@ -75,19 +75,19 @@ fn other_quantisations_are_refused_by_name() {
         weights[field] = value;
         described(weights)
     };
-    let gptq = json!({"quant_method": "gptq", "bits": 4});
+    let other = json!({"quant_method": "exl2", "bits": 4});
     let mut float = described(weights());
-    float["format"] = json!("float-quantized");
+    float["format"] = json!("nvfp4-pack-quantized");
     let mut turned = described(weights());
     turned["transform_config"] = json!({"config_groups": {"u": {}}});
     let file = fixture("int4_group32");
     for (quantization, named) in [
-        (gptq, "quant_method: gptq"),
-        (float, "format: float-quantized"),
+        (other, "quant_method: exl2"),
+        (float, "format: nvfp4-pack-quantized"),
         (turned, "transform_config"),
         (with("symmetric", json!(false)), "group_0.weights.symmetric"),
         (with("num_bits", json!(3)), "group_0.weights.num_bits: 3"),
-        (with("type", json!("float")), "group_0.weights.type: float"),
+        (with("type", json!("float")), "group_0.weights.type: float of 4 bits"),
         (with("strategy", json!("tensor")), "group_0.weights.strategy: tensor"),
         (with("group_size", json!(48)), "group_0.weights.group_size: 48"),
         (with("actorder", json!("group")), "group_0.weights.actorder: group"),

@@ -2,8 +2,10 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
 mod bad_checkpoints;
+mod bad_files;
 mod compressed;
 mod config_integers;
+mod forms;
 mod load;
 mod synthetic;
 mod tokenizer_files;

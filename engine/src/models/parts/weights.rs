@@ -1,8 +1,12 @@
 //! Loads a model's tensors from a checkpoint, by the checkpoint's names.
 
+use std::borrow::Cow;
+
+use repartee_checkpoint::IntegerPacking;
 use repartee_kernels::shapes::snake_vectors;
 use repartee_kernels::{
-    CheckedParts, DType, Ops, RandomDraw, RandomTensor, RawTensor, WeightFormat, WeightLayout, WeightPart,
+    CheckedParts, DType, Ops, PackedTensor, Packing, RandomDraw, RandomTensor, RawTensor, WeightFormat, WeightLayout,
+    WeightPart,
 };
 
 use crate::checkpoint::{Checkpoint, TensorData, TensorView};
@@ -53,10 +57,10 @@ impl<'a, O: Ops> Weights<'a, O> {
     ) -> Result<O::Weight, LoadError> {
         let names: Vec<(String, &Vec<usize>)> =
             names.iter().map(|(name, shape)| (format!("{}{name}", self.prefix), shape)).collect();
-        let mut parts = Vec::with_capacity(names.len());
-        for (name, shape) in &names {
-            parts.push(part(name, shape, self.checkpoint.numbers(name, shape)?));
-        }
+        let numbers: Result<Vec<_>, _> =
+            names.iter().map(|(name, shape)| self.checkpoint.numbers(name, shape)).collect();
+        let numbers = numbers?;
+        let parts: Vec<_> = names.iter().zip(&numbers).map(|((name, shape), data)| part(name, shape, data)).collect();
         self.pack(layout, format, &parts)
     }
 
@@ -88,7 +92,7 @@ impl<'a, O: Ops> Weights<'a, O> {
             TensorData::Drawn(draw) if self.checkpoint.is_skewed() => {
                 self.made(&whole, WeightLayout::Linear, &skewed(draw, out, input), &[out, input])
             }
-            numbers => self.pack(WeightLayout::Linear, WeightFormat::Float, &[part(&whole, &[out, input], numbers)]),
+            numbers => self.pack(WeightLayout::Linear, WeightFormat::Float, &[part(&whole, &[out, input], &numbers)]),
         }
     }
 
@@ -135,17 +139,17 @@ impl<'a, O: Ops> Weights<'a, O> {
     ) -> Result<O::Weight, LoadError> {
         let name = format!("{}{name}", self.prefix);
         let format = self.policy.format(layout);
-        let unpacked;
+        // The groups of integers would hold other inputs, so they are unpacked to floats.
+        let unpacked = |numbers: Vec<f32>| {
+            (DType::F32, Cow::Owned(numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>()))
+        };
         let (dtype, bytes) = match self.checkpoint.numbers(&name, shape)? {
             TensorData::Stored(TensorView { dtype, bytes, .. }) => (dtype, bytes),
-            TensorData::Packed(tensor) => {
-                // The groups would hold other inputs, so unpack to floats.
-                unpacked = tensor.numbers().iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<_>>();
-                (DType::F32, &unpacked[..])
-            }
+            TensorData::Packed(tensor) => unpacked(tensor.numbers()),
+            TensorData::Repacked(matrix) => unpacked(matrix.numbers()),
             // Random numbers: their order does not matter.
             drawn @ TensorData::Drawn(_) => {
-                return self.pack(layout, format, &[part(&name, as_shape, drawn)]);
+                return self.pack(layout, format, &[part(&name, as_shape, &drawn)]);
             }
         };
         let item = bytes.len() / (rows * a * b);
@@ -164,8 +168,9 @@ impl<'a, O: Ops> Weights<'a, O> {
     /// Reads the numbers of `name`, a tensor of the given shape, for computations at load time.
     pub fn values(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, LoadError> {
         Ok(match self.checkpoint.numbers(&format!("{}{name}", self.prefix), shape)? {
-            TensorData::Stored(TensorView { dtype, bytes, .. }) => dtype.widen(bytes),
+            TensorData::Stored(TensorView { dtype, bytes, .. }) => dtype.widen(&bytes),
             TensorData::Packed(tensor) => tensor.numbers(),
+            TensorData::Repacked(matrix) => matrix.numbers(),
             TensorData::Drawn(draw) => (0..shape.iter().product::<usize>() as u64).map(|i| draw.number(i)).collect(),
         })
     }
@@ -194,13 +199,26 @@ impl<'a, O: Ops> Weights<'a, O> {
     }
 }
 
-fn part<'a>(name: &'a str, shape: &'a [usize], numbers: TensorData<'a>) -> WeightPart<'a> {
+fn part<'a>(name: &'a str, shape: &'a [usize], numbers: &'a TensorData<'_>) -> WeightPart<'a> {
     match numbers {
         TensorData::Stored(TensorView { dtype, bytes, .. }) => {
-            WeightPart::Stored(RawTensor { name, bytes, dtype, shape })
+            WeightPart::Stored(RawTensor { name, bytes, dtype: *dtype, shape })
         }
-        TensorData::Packed(tensor) => WeightPart::Packed(tensor),
-        TensorData::Drawn(draw) => WeightPart::Drawn(RandomTensor { name, shape, draw }),
+        TensorData::Packed(tensor) => WeightPart::Packed(*tensor),
+        TensorData::Repacked(matrix) => WeightPart::Packed(PackedTensor {
+            name,
+            shape,
+            packing: match matrix.packing {
+                IntegerPacking::Four => Packing::Four,
+                IntegerPacking::Bytes => Packing::Bytes,
+            },
+            integers: &matrix.integers,
+            scales: &matrix.scales,
+            scale_format: DType::F16,
+            minimums: matrix.minimums.as_deref(),
+            group: matrix.group,
+        }),
+        TensorData::Drawn(draw) => WeightPart::Drawn(RandomTensor { name, shape, draw: *draw }),
     }
 }
 

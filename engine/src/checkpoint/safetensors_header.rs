@@ -1,0 +1,28 @@
+//! The header of a safetensors file.
+
+use safetensors::tensor::Metadata;
+use safetensors::{SafeTensorError, SafeTensors};
+
+use super::CheckpointError;
+
+/// Reads the header of a safetensors file; returns the place that its offsets count from, and the tensors.
+pub fn safetensors_header(label: &str, bytes: &[u8]) -> Result<(usize, Metadata), CheckpointError> {
+    let (header, metadata) = SafeTensors::read_metadata(bytes)
+        .map_err(|error| CheckpointError::CorruptWeights { file: label.to_owned(), message: describe(error) })?;
+    // The header's length stands in eight bytes before it. `read_metadata` has checked that the offsets are inside the
+    // file and agree with dtype and shape.
+    Ok((size_of::<u64>() + header, metadata))
+}
+
+fn describe(error: SafeTensorError) -> String {
+    match error {
+        SafeTensorError::HeaderTooSmall | SafeTensorError::InvalidHeaderLength => {
+            "the file ends within its header".to_owned()
+        }
+        SafeTensorError::MetadataIncompleteBuffer => {
+            "the header promises another number of bytes than the file has".to_owned()
+        }
+        SafeTensorError::InvalidHeaderDeserialization(error) => format!("the header is not JSON: {error}"),
+        other => other.to_string(),
+    }
+}
