@@ -22,16 +22,6 @@ pub enum CheckpointError {
         /// Path of the missing file.
         file: String,
     },
-    /// A file is published in a format that must be converted first.
-    #[error("{file}: file missing: make it of {from}: type `{script} FOLDER`, with this folder")]
-    NotConverted {
-        /// Path of the file that is read.
-        file: String,
-        /// Name of the published file.
-        from: String,
-        /// Script that converts the published file.
-        script: String,
-    },
     /// A file cannot be opened or is malformed.
     #[error(transparent)]
     Format(#[from] FormatError),

@@ -7,7 +7,6 @@ token2wav has a fixture of its own; its weights are in this checkpoint so that i
 import argparse
 import json
 import shutil
-import subprocess
 import sys
 import warnings
 from pathlib import Path
@@ -31,7 +30,6 @@ from configs import FIXTURE, SPECIAL, Fixture
 from runs import Question
 
 FOLDER = Path(__file__).parent.parent / "fixtures"
-CONVERT = Path(__file__).parent.parent.parent.parent / "scripts" / "convert-speakers"
 VERSIONS = {"transformers": transformers.__version__, "torch": torch.__version__}
 # How far the best choice leads at least, so that another order of summing makes none differently.
 MIN_GAP = 5e-3
@@ -190,7 +188,6 @@ def save_checkpoint(model, fixture: Fixture, tokenizer, extractor, folder: Path)
     model.generation_config = GenerationConfig(eos_token_id=tokens.special(tokenizer, "<|im_end|>"), pad_token_id=0)
     model.save_pretrained(folder)
     torch.save(model.speaker_map, folder / "spk_dict.pt")
-    subprocess.run([sys.executable, CONVERT, folder], check=True)
     extractor.save_pretrained(folder)
     tokenizer.save(str(folder / "tokenizer.json"))
 

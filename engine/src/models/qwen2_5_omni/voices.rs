@@ -1,30 +1,25 @@
-//! Speakers of a checkpoint. They are published as spk_dict.pt, a Python pickle, which can run code, so it is never
-//! read. `scripts/convert-speakers` writes the same numbers as spk_dict.safetensors.
+//! Speakers of a checkpoint, in the published spk_dict.pt.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
+use repartee_checkpoint::pickle::{PickleTensor, PickleValue};
 use repartee_kernels::DType;
 use repartee_kernels::random::normal;
-use safetensors::tensor::TensorView;
-use safetensors::{Dtype, SafeTensors};
+use safetensors::Dtype;
 
 use crate::checkpoint::{Checkpoint, CheckpointError};
 use crate::models::parts::flow_matching::config::DitConfig;
 use crate::models::parts::flow_matching::voice::Voice;
 
-/// Published file of the speakers.
-const PUBLISHED: &str = "spk_dict.pt";
-/// Converted file of the speakers, which is read.
-const FILE: &str = "spk_dict.safetensors";
+/// Published file of the speakers: a dictionary of dictionaries by name.
+const FILE: &str = "spk_dict.pt";
 /// Mel frames of a drawn voice: two seconds.
 const DRAWN_FRAMES: usize = 200;
-/// Script that converts the published file.
-const SCRIPT: &str = "scripts/convert-speakers";
 /// The reference's default voice, listed first.
 const DEFAULT: &str = "Chelsie";
 
-/// Reads the speakers, the default one first. Each has the thinker token before its text (`bos_token`) and its voice.
-/// `vocabulary` is the thinker's.
+/// Reads the speakers, the default one first. Each has the thinker token before its text (`bos_token`) and its voice
+/// (`cond`, `ref_mel`). `vocabulary` is the thinker's.
 pub fn load_speakers(
     checkpoint: &Checkpoint,
     vocabulary: usize,
@@ -35,45 +30,61 @@ pub fn load_speakers(
     {
         return Ok(vec![drawn(seed, config)]);
     }
-    if !checkpoint.has_file(FILE) && checkpoint.has_file(PUBLISHED) {
-        let (file, from) = (checkpoint.label(FILE), PUBLISHED.to_owned());
-        return Err(CheckpointError::NotConverted { file, from, script: SCRIPT.to_owned() });
-    }
-    let bytes = checkpoint.bytes(FILE)?;
-    let corrupt = |message: String| CheckpointError::CorruptWeights { file: checkpoint.label(FILE), message };
-    let tensors = SafeTensors::deserialize(&bytes).map_err(|error| corrupt(error.to_string()))?;
-    let get = |name: &str, dtype: Dtype| -> Result<TensorView<'_>, CheckpointError> {
-        let missing = || CheckpointError::MissingTensor { file: checkpoint.label(FILE), tensor: name.to_owned() };
-        let tensor = tensors.tensor(name).map_err(|_| missing())?;
-        if tensor.dtype() != dtype {
-            return Err(corrupt(format!("{name} is {:?}, not {dtype:?}", tensor.dtype())));
-        }
-        Ok(tensor)
+    let file = checkpoint.bytes(FILE)?;
+    let wrong = |field: &str, message: String| CheckpointError::WrongField {
+        file: checkpoint.label(FILE),
+        field: field.to_owned(),
+        message,
     };
-    let numbers = |name: String| Ok(DType::F32.widen(get(&name, Dtype::F32)?.data()));
-    // A speaker's name may have dots.
-    let names = tensors.names().into_iter().filter_map(|name| name.rsplit_once('.')).map(|(name, _)| name.to_owned());
-    let names: BTreeSet<String> = names.collect();
-    let mut speakers = Vec::with_capacity(names.len());
-    for name in names {
-        let bos = get(&format!("{name}.bos_token"), Dtype::I32)?;
-        let bos = bos.data().as_chunks().0.first().map(|bytes| i32::from_le_bytes(*bytes));
-        let known = bos.and_then(|id| u32::try_from(id).ok()).filter(|&id| (id as usize) < vocabulary);
-        let bos_token = known.ok_or_else(|| corrupt(format!("{name}.bos_token is no id of the thinker: {bos:?}")))?;
-        let conditioning = numbers(format!("{name}.cond"))?;
-        let voice = Voice { conditioning, reference_mel: numbers(format!("{name}.ref_mel"))?, name };
+    let PickleValue::Dict(entries) = PickleValue::read(&checkpoint.label(FILE), &file)? else {
+        return Err(wrong("top level", "it is no dictionary of speakers".to_owned()));
+    };
+    // A dictionary has no order; errors name the first speaker at fault.
+    let named = entries.into_iter().filter_map(|(name, parts)| match name {
+        PickleValue::Text(name) => Some((name, parts)),
+        _ => None,
+    });
+    let entries: BTreeMap<String, PickleValue> = named.collect();
+    let mut speakers = Vec::with_capacity(entries.len());
+    for (name, parts) in entries {
+        let bos = match parts.get("bos_token") {
+            Some(PickleValue::Integer(id)) => u32::try_from(*id).ok().filter(|&id| (id as usize) < vocabulary),
+            _ => None,
+        };
+        let bos_token =
+            bos.ok_or_else(|| wrong(&format!("{name}.bos_token"), "it is no id of the thinker".to_owned()))?;
+        let numbers = |part: &str| match parts.get(part) {
+            Some(PickleValue::Tensor(tensor)) => widen(tensor, &file),
+            _ => None,
+        };
+        let missing =
+            |part: &str| wrong(&format!("{name}.{part}"), "it is no tensor of floating-point numbers".to_owned());
+        let conditioning = numbers("cond").ok_or_else(|| missing("cond"))?;
+        let reference_mel = numbers("ref_mel").ok_or_else(|| missing("ref_mel"))?;
+        let voice = Voice { conditioning, reference_mel, name };
         if !voice.fits(config) {
             let (own, mel) = (config.enc_emb_dim, config.mel_dim);
             let wanted = format!("{own} numbers of cond and enough frames of {mel} numbers of ref_mel, all finite");
-            return Err(corrupt(format!("{} does not have {wanted}", voice.name)));
+            return Err(wrong(&voice.name, format!("it does not have {wanted}")));
         }
         speakers.push((bos_token, voice));
     }
     if speakers.is_empty() {
-        return Err(corrupt("it has no speaker".to_owned()));
+        return Err(wrong("top level", "it has no speaker".to_owned()));
     }
     speakers.sort_by_key(|(_, voice)| voice.name != DEFAULT);
     Ok(speakers)
+}
+
+/// Numbers of a tensor; `None` if they are not floating-point numbers.
+fn widen(tensor: &PickleTensor, file: &[u8]) -> Option<Vec<f32>> {
+    let dtype = match tensor.dtype {
+        Dtype::F32 => DType::F32,
+        Dtype::BF16 => DType::Bf16,
+        Dtype::F16 => DType::F16,
+        _ => return None,
+    };
+    Some(dtype.widen(&tensor.numbers(file)))
 }
 
 /// Creates a random voice for drawn weights; its token is id 0.

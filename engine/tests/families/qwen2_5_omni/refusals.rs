@@ -1,5 +1,6 @@
 //! Refused checkpoints: each error names the file and the remedy.
 
+use repartee_checkpoint::pickle::PickleValue;
 use repartee_engine::EngineConfig;
 use repartee_engine::internals::load_model;
 use serde_json::json;
@@ -25,35 +26,42 @@ fn with_config(change: impl Fn(&mut serde_json::Value)) -> String {
     })
 }
 
-#[test]
-fn speakers_in_a_pickle_name_the_script() {
-    let message = refusal(|folder| std::fs::remove_file(folder.join("spk_dict.safetensors")).unwrap());
-    let expected = "spk_dict.safetensors: file missing: make it of spk_dict.pt: type `scripts/convert-speakers FOLDER`";
-    assert!(message.starts_with(expected), "{message}");
+/// Replaces bytes of a file, which must be there once, by as many others.
+fn patched(file: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
+    assert_eq!(from.len(), to.len());
+    let places: Vec<usize> =
+        file.windows(from.len()).enumerate().filter(|(_, found)| *found == from).map(|(at, _)| at).collect();
+    let &[at] = &places[..] else { panic!("{} places", places.len()) };
+    let mut patched = file.to_vec();
+    patched[at..at + to.len()].copy_from_slice(to);
+    patched
 }
 
 #[test]
 fn odd_speakers_are_named() {
-    let with = |bytes: &[u8]| refusal(|folder| std::fs::write(folder.join("spk_dict.safetensors"), bytes).unwrap());
-    for bytes in [&b""[..], b"no tensors at all", &[255; 64]] {
-        let message = with(bytes);
-        assert!(message.starts_with("spk_dict.safetensors: truncated or corrupt safetensors"), "{message}");
+    let file = "spk_dict.pt";
+    let missing = refusal(|folder| std::fs::remove_file(folder.join(file)).unwrap());
+    assert!(missing.starts_with("spk_dict.pt: file missing"), "{missing}");
+    let speakers = std::fs::read(folder(NAME).join("checkpoint").join(file)).unwrap();
+    let with = |bytes: &[u8]| refusal(|folder| std::fs::write(folder.join(file), bytes).unwrap());
+    for (bytes, expected) in [
+        (b"no tensors at all".to_vec(), "its archive: this is no file of PyTorch"),
+        (speakers[..1000].to_vec(), "its archive: is truncated or corrupt"),
+        (patched(&speakers, b"cond", b"cons"), "ada.cond: it is no tensor"),
+        (patched(&speakers, b"bos_token", b"bos_tokeN"), "ada.bos_token: it is no id of the thinker"),
+        (
+            patched(&speakers, b"torch\nFloatStorage", b"torch\nFloatStorag_"),
+            "ada.cond: has numbers of the type FloatStorag_",
+        ),
+    ] {
+        let message = with(&bytes);
+        assert!(message.starts_with(&format!("{file}: {expected}")), "{message}");
     }
-    let speakers = std::fs::read(folder(NAME).join("checkpoint/spk_dict.safetensors")).unwrap();
-    let renamed = String::from_utf8_lossy(&speakers[..500]).replace("ada.cond", "ada.conx").into_bytes();
-    let renamed = [&renamed[..renamed.len().min(500)], &speakers[500..]].concat();
-    let message = with(&renamed);
-    assert!(message.contains("spk_dict.safetensors"), "{message}");
-    // The first speaker's mark is the first number after the header.
-    let start = 8 + u64::from_le_bytes(speakers[..8].try_into().unwrap()) as usize;
-    let mut marked = speakers.clone();
-    marked[start..start + 4].copy_from_slice(&(-1i32).to_le_bytes());
-    let message = with(&marked);
-    assert!(message.contains("ada.bos_token is no id of the thinker"), "{message}");
+    let numbers = PickleValue::read(file, &speakers).unwrap().get("ada").unwrap().tensors()[0].1.place().unwrap();
     let mut infinite = speakers;
-    infinite[start + 4..start + 8].copy_from_slice(&f32::INFINITY.to_le_bytes());
+    infinite[numbers.start..numbers.start + 4].copy_from_slice(&f32::INFINITY.to_le_bytes());
     let message = with(&infinite);
-    assert!(message.contains("spk_dict.safetensors") && message.contains("ada"), "{message}");
+    assert!(message.contains("ada: it does not have") && message.contains("all finite"), "{message}");
 }
 
 #[test]
