@@ -23,6 +23,7 @@
 //! - [`cascade`]: models in a row that serve as one
 //! - `checkpoint`: checkpoints in published formats
 //! - `models`: model families, one folder each
+//! - [`summary`]: summaries of checkpoints, for a person
 //! - `weight_policy`: formats of weights, keys and values
 //! - `audio`: the log-mel front end
 //! - `text`: the tokenizer
@@ -47,6 +48,7 @@ mod scheduler;
 mod sequence;
 mod session;
 mod stage;
+pub mod summary;
 mod text;
 mod turn_model;
 mod voices;

@@ -6,7 +6,7 @@ mod model;
 use std::future::Future;
 use std::io::IsTerminal as _;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::process::ExitCode;
 
@@ -14,12 +14,14 @@ use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand};
 use repartee::auth::KeySet;
 use repartee::cli::ask::ask;
+use repartee::cli::check::SummaryLines;
 use repartee::cli::lan;
 use repartee::cli::loading::LoadingBar;
 use repartee::config::{Config, LoadedConfig, RenamedSetting, load};
 use repartee::server::{Reloader, ServerStartError, StartingServer};
 use repartee::telemetry::{LogFormat, log};
 use repartee_engine::quantise::quantise;
+use repartee_engine::summary::summarise;
 use repartee_engine::{DeviceChoice, EngineConfig, StartProgress, WeightPolicy};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{oneshot, watch};
@@ -42,8 +44,8 @@ struct Cli {
 enum Command {
     /// Serve calls; the default command
     Serve(Serve),
-    /// Check the settings, and print the effective ones
-    Check(Serve),
+    /// Check a checkpoint without loading it, or without PATH the settings, and print the effective ones
+    Check(Check),
     /// Ask the model one spoken question, without a server
     Ask(Ask),
     /// Benchmark the model on this machine
@@ -51,6 +53,14 @@ enum Command {
     Bench(Bench),
     /// Quantise a checkpoint to int8 or int4 matrices in the compressed-tensors format; resumes an interrupted run
     Quantize(Quantize),
+}
+
+#[derive(Debug, Args)]
+struct Check {
+    /// Folder of a checkpoint, or a GGUF, safetensors, PyTorch or ONNX file, to describe
+    path: Option<PathBuf>,
+    #[command(flatten)]
+    serve: Serve,
 }
 
 #[derive(Debug, Args)]
@@ -189,7 +199,8 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let done = match cli.command.unwrap_or(Command::Serve(cli.serve)) {
         Command::Serve(serve) => run(serve_calls(&serve)),
-        Command::Check(serve) => serve.load().map(|effective| print_settings(&effective)),
+        Command::Check(Check { path: Some(path), .. }) => describe_checkpoint(&path),
+        Command::Check(Check { path: None, serve }) => serve.load().map(|effective| print_settings(&effective)),
         Command::Ask(ask) => run(ask_once(&ask)),
         Command::Bench(Bench::Size(size)) => measure_size(&size),
         Command::Quantize(quantize) => write_quantised(&quantize),
@@ -201,6 +212,13 @@ fn main() -> ExitCode {
             if error.is::<UserError>() { ExitCode::from(USER_ERROR) } else { ExitCode::FAILURE }
         }
     }
+}
+
+/// Prints the summary of a checkpoint.
+fn describe_checkpoint(path: &Path) -> anyhow::Result<()> {
+    let summary = summarise(path).map_err(|error| UserError(error.into()))?;
+    print!("{}", SummaryLines(&summary));
+    Ok(())
 }
 
 /// Prints the effective settings and the uses of old names.

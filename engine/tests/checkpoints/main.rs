@@ -7,6 +7,7 @@ mod compressed;
 mod config_integers;
 mod forms;
 mod load;
+mod summaries;
 mod synthetic;
 mod tokenizer_files;
 mod weights;

@@ -1,0 +1,106 @@
+//! Summary of one file.
+
+use std::path::Path;
+
+use repartee_checkpoint::form::FileForm;
+use repartee_checkpoint::gguf::Gguf;
+use repartee_checkpoint::onnx::OnnxGraph;
+use repartee_checkpoint::pickle::PickleValue;
+use repartee_checkpoint::{MappedFile, blocks};
+
+use super::checkpoint_summary::{CheckpointSummary, totals};
+use super::folder::described;
+use crate::checkpoint::{CheckpointError, safetensors_header};
+
+/// Sizes of the layers in a GGUF file's metadata, behind the name of the architecture.
+const SIZES: [(&str, &str); 5] = [
+    ("block_count", "layers"),
+    ("embedding_length", "width"),
+    ("attention.head_count", "heads"),
+    ("attention.head_count_kv", "heads of keys and values"),
+    ("context_length", "context"),
+];
+
+pub(super) fn summarise(path: &Path) -> Result<CheckpointSummary, CheckpointError> {
+    let file = path.display().to_string();
+    let missing = || CheckpointError::FileMissing { file: file.clone() };
+    let unknown = || CheckpointError::UnknownForm { file: file.clone() };
+    let bytes = MappedFile::open(path)?.ok_or_else(missing)?;
+    match FileForm::of(&bytes) {
+        Some(FileForm::Gguf) => Ok(gguf(&Gguf::read(&file, &bytes)?)?),
+        Some(FileForm::Pickle) => {
+            let value = PickleValue::read(&file, &bytes)?;
+            let tensors = value.tensors();
+            Ok(alone(
+                "PyTorch",
+                tensors.into_iter().map(|(_, tensor)| (format!("{:?}", tensor.dtype), tensor.length() as u64)),
+            ))
+        }
+        Some(FileForm::Safetensors) => {
+            let (_, metadata) = safetensors_header(&file, &bytes)?;
+            let tensors = metadata
+                .tensors()
+                .into_values()
+                .map(|info| (format!("{:?}", info.dtype), (info.data_offsets.1 - info.data_offsets.0) as u64));
+            Ok(alone("safetensors", tensors))
+        }
+        Some(FileForm::Onnx) => {
+            let graph = OnnxGraph::read(&bytes).ok_or_else(unknown)?;
+            let tensors = graph.initializers().into_iter().map(|one| (one.kind.to_owned(), one.bytes as u64));
+            let turn_model = "an ONNX file is read as turn-detection model alone (turns.model), if it is smart-turn v3";
+            Ok(CheckpointSummary { served: Err(turn_model.to_owned()), ..alone("ONNX", tensors) })
+        }
+        None => Err(unknown()),
+    }
+}
+
+/// Summary of a file without a configuration.
+fn alone(form: &str, tensors: impl Iterator<Item = (String, u64)>) -> CheckpointSummary {
+    let tensors = totals(tensors);
+    CheckpointSummary {
+        form: form.to_owned(),
+        architecture: None,
+        stacks: Vec::new(),
+        tokenizer: None,
+        template: None,
+        memory: tensors.iter().map(|total| total.bytes).sum(),
+        tensors,
+        served: Err("one file has no configuration: name the folder of its checkpoint".to_owned()),
+    }
+}
+
+fn gguf(gguf: &Gguf) -> Result<CheckpointSummary, CheckpointError> {
+    let architecture = gguf.architecture().unwrap_or_default().to_owned();
+    let size = |key: &str| gguf.integer(&gguf.own_key(key));
+    let vocabulary = gguf.vocabulary()?;
+    let mut sizes: Vec<String> = SIZES.iter().filter_map(|(key, word)| Some(described(size(key)?, word))).collect();
+    sizes.extend(vocabulary.as_ref().map(|vocabulary| described(vocabulary.tokens.len() as u64, "tokens")));
+    let tensors = gguf.tensors().values();
+    let memory = |shape: &[usize], kind, bytes: usize| match (shape, blocks::packed_length(kind, shape)) {
+        // Matrices are repacked. A format without a packed form is dequantised.
+        ([_, _], Some(packed)) => packed,
+        _ if kind.block_size() == 1 => bytes as u64,
+        _ => 4 * shape.iter().product::<usize>() as u64,
+    };
+    let form = format!(
+        "GGUF, {}",
+        gguf.text("general.license").map_or("no licence named".to_owned(), |name| format!("licence {name}"))
+    );
+    let name = gguf.text("general.name").map_or(String::new(), |name| format!(" ({name})"));
+    let tokenizer = vocabulary.as_ref().map(|vocabulary| {
+        let pre = vocabulary.pre.as_ref().map_or(String::new(), |pre| format!(", split as {pre}"));
+        format!("{}{pre}, {} tokens, {} merges", vocabulary.model, vocabulary.tokens.len(), vocabulary.merges.len())
+    });
+    Ok(CheckpointSummary {
+        form,
+        stacks: if sizes.is_empty() { Vec::new() } else { vec![sizes.join(", ")] },
+        memory: tensors.clone().map(|tensor| memory(&tensor.shape, tensor.kind, tensor.bytes.len())).sum(),
+        tensors: totals(tensors.map(|tensor| (format!("{:?}", tensor.kind), tensor.bytes.len() as u64))),
+        tokenizer,
+        template: vocabulary
+            .and_then(|vocabulary| vocabulary.chat_template)
+            .map(|_| "tokenizer.chat_template".to_owned()),
+        served: Err(format!("no family serves GGUF files of `{architecture}`, which write text alone")),
+        architecture: Some(format!("{architecture}{name}")),
+    })
+}
