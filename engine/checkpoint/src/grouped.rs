@@ -192,8 +192,8 @@ impl GroupedMatrix<'_> {
     /// Integers of a word, in the order of the columns.
     fn in_a_word(&self, word: u32, bits: usize) -> impl Iterator<Item = u8> {
         let mut integers = [0; 8];
-        for place in 0..32 / bits {
-            let column = if self.format == GroupedFormat::Awq { AWQ_ORDER[place] } else { place };
+        for (place, column) in AWQ_ORDER.into_iter().enumerate().take(32 / bits) {
+            let column = if self.format == GroupedFormat::Awq { column } else { place };
             integers[column] = (word >> (place * bits) & ((1 << bits) - 1)) as u8;
         }
         integers.into_iter().take(32 / bits)

@@ -10,7 +10,7 @@ use crate::packed::PackedMatrix;
 /// Returns rows of `row` bytes in the order of published code. `heads` heads share all rows evenly; otherwise, or with
 /// heads of an odd number of rows, the order stays.
 pub fn unpermuted(rows: &[u8], row: usize, heads: usize) -> Vec<u8> {
-    let count = if row == 0 { 0 } else { rows.len() / row };
+    let count = rows.len().checked_div(row).unwrap_or(0);
     if heads == 0 || !count.is_multiple_of(2 * heads) {
         return rows.to_vec();
     }

@@ -6,9 +6,10 @@ use std::ops::Range;
 
 use candle_core::quantized::gguf_file::Content;
 
-use super::MAGIC;
 use crate::error::FormatError;
 
+/// First bytes of a GGUF file.
+pub const MAGIC: &[u8] = b"GGUF";
 /// Bytes of the longest header: a vocabulary of 262,144 tokens takes 7 MB. candle's values take up to 32 times the
 /// bytes of the file.
 const MOST: u64 = 32 << 20;

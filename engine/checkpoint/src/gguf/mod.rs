@@ -8,13 +8,11 @@ use std::ops::Range;
 
 pub use candle_core::quantized::GgmlDType;
 use candle_core::quantized::gguf_file::Value;
+pub use header::MAGIC;
 pub use vocabulary::GgufVocabulary;
 
 use crate::blocks;
 use crate::error::FormatError;
-
-/// First bytes of a GGUF file.
-pub const MAGIC: &[u8] = b"GGUF";
 
 /// Header of a GGUF file.
 #[derive(Debug)]
