@@ -1,5 +1,5 @@
-//! The command while its model loads. The checkpoint's configuration is a pipe, so that the test decides when loading
-//! continues.
+//! The command while its model loads. The test holds a lease on the checkpoint's configuration, so it decides when
+//! loading continues.
 
 use std::net::SocketAddr;
 use std::os::unix::fs::symlink;
@@ -20,24 +20,51 @@ fn demo() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../models/demo").canonicalize().unwrap()
 }
 
-/// The demo checkpoint with a pipe as its configuration.
-fn slow_checkpoint() -> TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    for file in std::fs::read_dir(demo()).unwrap().map(Result::unwrap) {
-        if file.file_type().unwrap().is_file() && file.file_name() != "config.json" {
-            symlink(file.path(), folder.path().join(file.file_name())).unwrap();
-        }
-    }
-    let made = std::process::Command::new("mkfifo").arg(folder.path().join("config.json")).status().unwrap();
-    assert!(made.success());
-    folder
+/// Holds a lease on a file until its input ends: others wait in `open` until then.
+const LEASE: &str = "import fcntl, signal, sys
+signal.signal(signal.SIGIO, signal.SIG_IGN)
+file = open(sys.argv[1])
+fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+print('held', flush=True)
+sys.stdin.read()
+";
+
+/// A copy of the demo checkpoint whose configuration nobody can open yet.
+struct SlowCheckpoint {
+    folder: TempDir,
+    /// Holder of the lease.
+    lease: Child,
 }
 
-/// Writes the checkpoint's configuration to the pipe, so that loading continues.
-async fn write_configuration(folder: &Path, text: Vec<u8>) {
-    let path = folder.join("config.json");
-    let written = tokio::task::spawn_blocking(move || std::fs::write(path, text));
-    timeout(PATIENCE, written).await.expect("the checkpoint is read").unwrap().unwrap();
+impl SlowCheckpoint {
+    /// Creates the checkpoint; `configuration` replaces the demo's.
+    async fn new(configuration: Option<&str>) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        for file in std::fs::read_dir(demo()).unwrap().map(Result::unwrap) {
+            if file.file_type().unwrap().is_file() && file.file_name() != "config.json" {
+                symlink(file.path(), folder.path().join(file.file_name())).unwrap();
+            }
+        }
+        let path = folder.path().join("config.json");
+        match configuration {
+            Some(text) => std::fs::write(&path, text).unwrap(),
+            None => drop(std::fs::copy(demo().join("config.json"), &path).unwrap()),
+        }
+        let mut command = Command::new("python3");
+        command.args(["-c", LEASE]).arg(path).stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+        let mut lease = command.spawn().unwrap();
+        line_with(&mut BufReader::new(lease.stdout.take().unwrap()).lines(), "held").await;
+        Self { folder, lease }
+    }
+
+    fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Gives the configuration free, so that loading continues.
+    fn release(&mut self) {
+        drop(self.lease.stdin.take());
+    }
 }
 
 fn repartee(folder: &Path, arguments: &[&str]) -> Command {
@@ -106,8 +133,8 @@ async fn readiness(socket: &mut BufReader<TcpStream>) -> String {
 
 #[tokio::test]
 async fn requests_are_answered_while_the_model_loads() {
-    let folder = slow_checkpoint();
-    let mut server = Starting::new(folder.path()).await;
+    let mut checkpoint = SlowCheckpoint::new(None).await;
+    let mut server = Starting::new(checkpoint.path()).await;
     let get = |path: &'static str| send(server.address, "GET", path, &[], b"");
     assert_eq!(get("/healthz").await.status, 200);
     let reply = get("/readyz").await;
@@ -128,7 +155,7 @@ async fn requests_are_answered_while_the_model_loads() {
 
     let mut connection = BufReader::new(TcpStream::connect(server.address).await.unwrap());
     assert!(readiness(&mut connection).await.starts_with("503 "));
-    write_configuration(folder.path(), std::fs::read(demo().join("config.json")).unwrap()).await;
+    checkpoint.release();
     line_with(&mut server.log, "stage=\"warm_up\" percent=100").await;
     line_with(&mut server.out, &format!("http://{}/", server.address)).await;
     assert_eq!(readiness(&mut connection).await, "200 {\"status\":\"ready\"}");
@@ -142,25 +169,25 @@ async fn requests_are_answered_while_the_model_loads() {
 
 #[tokio::test]
 async fn a_start_can_be_ended() {
-    let folder = slow_checkpoint();
-    let mut server = Starting::new(folder.path()).await;
+    let checkpoint = SlowCheckpoint::new(None).await;
+    let mut server = Starting::new(checkpoint.path()).await;
     server.terminate();
     assert_eq!(server.ended().await, Some(0));
 }
 
 #[tokio::test]
 async fn a_checkpoint_that_is_refused_ends_the_start() {
-    let folder = slow_checkpoint();
-    let mut server = Starting::new(folder.path()).await;
-    write_configuration(folder.path(), b"{".to_vec()).await;
+    let mut checkpoint = SlowCheckpoint::new(Some("{")).await;
+    let mut server = Starting::new(checkpoint.path()).await;
+    checkpoint.release();
     line_with(&mut server.log, "config.json: not JSON").await;
     assert_eq!(server.ended().await, Some(2));
 }
 
 /// Asserts that the command exits with code 2 and prints these words while it cannot read its model.
 async fn refused_before_reading(arguments: &[&str], words: &str) {
-    let folder = slow_checkpoint();
-    let ended = timeout(PATIENCE, repartee(folder.path(), arguments).output()).await;
+    let checkpoint = SlowCheckpoint::new(None).await;
+    let ended = timeout(PATIENCE, repartee(checkpoint.path(), arguments).output()).await;
     let Output { status, stderr, .. } = ended.expect("it ends before the model is read").unwrap();
     let said = String::from_utf8(stderr).unwrap();
     assert_eq!(status.code(), Some(2), "{said}");
