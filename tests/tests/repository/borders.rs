@@ -27,6 +27,7 @@ const MAY_NEED: &[(&str, &[&str])] = &[
     ("repartee-engine-api", &[]),
     ("repartee-checkpoint", &[]),
     ("repartee-engine", &["repartee-checkpoint", "repartee-engine-api", "repartee-kernels"]),
+    ("repartee-engine", &["repartee-engine-api", "repartee-kernels", "repartee-text"]),
     ("repartee-kernels", &[]),
     ("repartee-kernels-testkit", &["repartee-kernels"]),
     (
@@ -41,6 +42,7 @@ const MAY_NEED: &[(&str, &[&str])] = &[
     ("repartee-report", &[]),
     ("repartee-simcuda", &[]),
     ("repartee-testkit", &["repartee-engine-api"]),
+    ("repartee-text", &[]),
     ("repartee-wording", &[]),
 ];
 
@@ -58,6 +60,7 @@ const WITHOUT_NETWORK: &[&str] = &[
     "repartee-realtime",
     "repartee-report",
     "repartee-simcuda",
+    "repartee-text",
 ];
 
 const RUNTIMES_AND_NETWORKS: &[&str] =
