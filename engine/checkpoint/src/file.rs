@@ -15,7 +15,7 @@ const LFS: &[u8] = b"version https://git-lfs";
 /// Bytes that a Git LFS pointer has at most.
 const LFS_LENGTH: usize = 1024;
 
-/// Memory-mapped file.
+/// Regular file, mapped into memory and read-only.
 #[derive(Debug)]
 pub struct MappedFile(Mmap);
 

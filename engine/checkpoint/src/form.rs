@@ -6,13 +6,13 @@ use crate::{gguf, pickle};
 /// Published form of a weight file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileForm {
-    /// GGUF.
+    /// GGUF, by its four first bytes.
     Gguf,
     /// PyTorch's archive of a pickle.
     Pickle,
-    /// safetensors.
+    /// safetensors, by the length and the first byte of its header.
     Safetensors,
-    /// ONNX.
+    /// ONNX: a protocol buffer with a graph.
     Onnx,
 }
 

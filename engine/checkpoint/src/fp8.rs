@@ -15,7 +15,7 @@ pub const BLOCK: usize = 128;
 /// Scales of a matrix.
 #[derive(Debug, Clone, Copy)]
 pub struct Fp8Scales<'a> {
-    /// Scales, row-major.
+    /// As many numbers as the shape says, row-major.
     pub numbers: &'a [f32],
     /// Shape of the scales: none or `[1]` for one, `[out]` or `[out, 1]` for channels, otherwise blocks.
     pub shape: &'a [usize],

@@ -58,7 +58,7 @@ pub fn checkpoint(form: &str) -> tempfile::TempDir {
     copy
 }
 
-/// Edits config.json.
+/// Edits config.json of a copied checkpoint.
 pub fn edit_config(copy: &tempfile::TempDir, change: impl FnOnce(&mut Value)) {
     let path = copy.path().join("config.json");
     let mut config: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();

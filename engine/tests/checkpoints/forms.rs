@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use repartee_engine::internals::weights::Weights;
 use repartee_engine::internals::{Checkpoint, DType, TensorData};
 use repartee_engine::quantise::quantise;
 use repartee_engine::{EngineConfig, Source, WeightPolicy};
@@ -12,6 +13,8 @@ use repartee_engine_api::{Command, Respond, Role};
 use repartee_engine_testkit::driven::{Response, serve, submit};
 use repartee_engine_testkit::folder;
 use repartee_engine_testkit::forms::{FORMS, checkpoint, edit_config, mark};
+use repartee_kernels::Ops as _;
+use repartee_kernels::cpu::Cpu;
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
@@ -120,6 +123,26 @@ fn integers_of_awq_and_gptq_stay_integers() {
         settings.as_object_mut().unwrap().remove("quant_method");
         fs::write(copy.path().join(file), settings.to_string()).unwrap();
         assert!(answer(copy.path()).output() == answered.output(), "{form}");
+    }
+}
+
+/// The product of unit rows is the matrix: eight bits of a row hold a single 1.
+#[test]
+fn products_take_the_packed_numbers() {
+    for form in ["awq", "gptq"] {
+        let copy = checkpoint(form);
+        let (ops, opened) = (Cpu::default(), open(copy.path()));
+        let [out, inputs] = SHAPE;
+        let matrix = numbers(&opened.numbers(MATRIX, &SHAPE).unwrap());
+        let weight = Weights::new(&ops, &opened).linear(MATRIX, out, inputs).unwrap();
+        let units = (0..inputs * inputs).map(|at| if at / inputs == at % inputs { 1.0 } else { 0.0 }).collect();
+        let product = ops.linear(&ops.tensor(units, inputs), &weight, None);
+        let product = ops.read(&product);
+        let largest = matrix.iter().fold(0.0f32, |largest, number| largest.max(number.abs()));
+        for (at, found) in product.iter().enumerate() {
+            let expected = matrix[at % out * inputs + at / out];
+            assert!((found - expected).abs() < 1e-3 * largest, "{form}: {found} for {expected}");
+        }
     }
 }
 

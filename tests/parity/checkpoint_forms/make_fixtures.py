@@ -3,8 +3,9 @@
     scripts/setup.sh reference_forms
     target/tools/checkpoint-forms/bin/python tests/parity/checkpoint_forms/make_fixtures.py
 
-The first fixtures are single files for the crate `repartee-checkpoint`, in engine/checkpoint/tests/data. `X.expected.safetensors`
-has the numbers of `X.*`, in float32 unless said otherwise, and the versions of the tools in its metadata:
+The first fixtures are single files for the crate `repartee-checkpoint`, in engine/checkpoint/tests/data. The
+numbers that a tool reads from `X.*` are in `X.expected.safetensors` or in the file itself, in float32 unless said
+otherwise; the tools' versions are in its metadata:
 
     blocks.gguf            a matrix of every block format, and a small vocabulary; read by the package gguf
     values.pt              nested dictionaries, views, a parameter; read by torch
@@ -13,8 +14,8 @@ has the numbers of `X.*`, in float32 unless said otherwise, and the versions of 
     awq_*, gptq_*          matrices packed by AutoAWQ and AutoGPTQ; read by the same
     fp8_*                  matrices of e4m3, by compressed-tensors; the expected numbers are bfloat16
 
-The others are parts of checkpoints for the engine, in engine/tests/data/forms: the matrices of the fixture omni25 in FP8, AWQ and GPTQ,
-which its test puts in place of the matrices, and the whole of omni25 in shards of PyTorch.
+The others are parts of checkpoints for the engine, in engine/tests/data/forms: the matrices of the fixture omni25 in
+FP8, AWQ and GPTQ, which its test puts in place of the matrices, and the whole of omni25 in shards of PyTorch.
 """
 
 import importlib.util
@@ -23,9 +24,9 @@ import os
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import compressed_tensors
-import gguf
 import numpy as np
 import torch
 import transformers
@@ -33,6 +34,8 @@ from compressed_tensors.compressors import BaseCompressor
 from compressed_tensors.entrypoints.convert.converters.fp8block_dequantizer import FP8BlockDequantizer
 from compressed_tensors.quantization import QuantizationArgs, QuantizationScheme
 from safetensors.torch import load_file, save_file
+
+import gguf
 
 ROOT = Path(__file__).resolve().parent.parent.parent.parent
 CRATE = ROOT / "engine" / "checkpoint" / "tests" / "data"
@@ -54,11 +57,11 @@ def load_alone(package: str, module: str) -> ModuleType:
     return loaded
 
 
-def awq_modules() -> tuple[type, ModuleType]:
+def awq_modules() -> tuple[Any, ModuleType]:
     for name in ("awq", "awq.utils", "awq.modules", "awq.utils.utils"):
         sys.modules[name] = ModuleType(name)
     # The only thing that packing needs of this module, which needs accelerate.
-    sys.modules["awq.utils.utils"].get_best_device = lambda: "cpu"
+    setattr(sys.modules["awq.utils.utils"], "get_best_device", lambda: "cpu")  # noqa: B010
     load_alone("awq", "utils.module")
     packing = load_alone("awq", "utils.packing_utils")
     return load_alone("awq", "modules.linear.gemm").WQLinear_GEMM, packing
@@ -85,7 +88,13 @@ def save(tensors: dict[str, torch.Tensor], path: Path, *tools: str) -> None:
 
 TYPES = ["F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K"]
 # Bytes of a block, and places of its numbers in half precision.
-K_BLOCKS = {"Q2_K": (84, (80, 82)), "Q3_K": (110, (108,)), "Q4_K": (144, (0, 2)), "Q5_K": (176, (0, 2)), "Q6_K": (210, (208,))}
+K_BLOCKS = {
+    "Q2_K": (84, (80, 82)),
+    "Q3_K": (110, (108,)),
+    "Q4_K": (144, (0, 2)),
+    "Q5_K": (176, (0, 2)),
+    "Q6_K": (210, (208,)),
+}
 
 
 def blocks_of(kind: gguf.GGMLQuantizationType, rng: np.random.Generator) -> np.ndarray:
@@ -124,7 +133,9 @@ def make_gguf() -> None:
         kind = gguf.GGMLQuantizationType[name]
         blocks = blocks_of(kind, rng)
         writer.add_tensor(f"{name}.weight", blocks, raw_dtype=kind)
-        expected[f"{name}.weight"] = torch.from_numpy(gguf.quants.dequantize(blocks, kind).astype(np.float32).reshape(3, 512))
+        expected[f"{name}.weight"] = torch.from_numpy(
+            gguf.quants.dequantize(blocks, kind).astype(np.float32).reshape(3, 512)
+        )
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -141,6 +152,8 @@ class Call:
 
 
 def make_pickles() -> None:
+    # Modules draw from the global generator.
+    torch.manual_seed(2)
     generator = torch.Generator().manual_seed(2)
 
     def draw(*shape: int) -> torch.Tensor:
@@ -175,6 +188,7 @@ def make_pickles() -> None:
     save(flat, CRATE / "values.expected.safetensors", "torch")
     torch.save({"layer": torch.nn.Linear(2, 2)}, CRATE / "module.pt")
     torch.save({"weight": draw(2), "more": {"hook": Call()}}, CRATE / "call.pt")
+    # Its bytes differ from run to run: this form numbers storages by address.
     torch.save({"weight": draw(2)}, CRATE / "legacy.pt", _use_new_zipfile_serialization=False)
 
 
@@ -233,7 +247,11 @@ def make_grouped() -> None:
     for seed, (name, rows, inputs, group) in enumerate([("awq_group32", 32, 96, 32), ("awq_group128", 32, 256, 128)]):
         weight = torch.randn(rows, inputs, generator=torch.Generator().manual_seed(10 + seed))
         stored, numbers = awq(weight, group)
-        save({**{f"m.{key}": value for key, value in stored.items()}, "expected": numbers}, CRATE / f"{name}.safetensors", "autoawq")
+        save(
+            {**{f"m.{key}": value for key, value in stored.items()}, "expected": numbers},
+            CRATE / f"{name}.safetensors",
+            "autoawq",
+        )
     cases = [
         ("gptq_group32", 32, 96, 32, 4, False, False),
         ("gptq_group128", 32, 256, 128, 4, False, False),
@@ -247,7 +265,11 @@ def make_grouped() -> None:
         weight = torch.randn(rows, inputs, generator=generator)
         order = (torch.arange(inputs) // group)[torch.randperm(inputs, generator=generator)] if ordered else None
         stored, numbers = gptq(weight, group, bits, symmetric=symmetric, order=order)
-        save({**{f"m.{key}": value for key, value in stored.items()}, "expected": numbers}, CRATE / f"{name}.safetensors", "auto-gptq")
+        save(
+            {**{f"m.{key}": value for key, value in stored.items()}, "expected": numbers},
+            CRATE / f"{name}.safetensors",
+            "auto-gptq",
+        )
 
 
 # --- FP8 ----------------------------------------------------------------------------------------------------------
@@ -316,7 +338,8 @@ def make_checkpoints() -> None:
             forms[form].update({f"{module}.{key}": value for key, value in stored.items()})
     for form, tool in (("fp8", "compressed-tensors"), ("awq", "autoawq"), ("gptq", "auto-gptq")):
         save(forms[form], ENGINE / f"{form}.safetensors", tool)
-    names, shards, sizes = sorted(whole), [{}], [0]
+    names, sizes = sorted(whole), [0]
+    shards: list[dict[str, torch.Tensor]] = [{}]
     for name in names:
         if sizes[-1] > 100_000:
             shards.append({})
@@ -330,7 +353,15 @@ def make_checkpoints() -> None:
         torch.save(shard, ENGINE / file)
         print((ENGINE / file).relative_to(ROOT), (ENGINE / file).stat().st_size)
         index.update(dict.fromkeys(shard, file))
-    text = json.dumps({"metadata": {"torch": torch.__version__, "total_size": sum(t.numel() * t.element_size() for t in whole.values())}, "weight_map": index})
+    text = json.dumps(
+        {
+            "metadata": {
+                "torch": torch.__version__,
+                "total_size": sum(t.numel() * t.element_size() for t in whole.values()),
+            },
+            "weight_map": index,
+        }
+    )
     (ENGINE / "pytorch_model.bin.index.json").write_text(text)
 
 

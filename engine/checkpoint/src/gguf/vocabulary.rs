@@ -2,7 +2,7 @@
 
 use candle_core::quantized::gguf_file::Value;
 
-use super::Gguf;
+use super::contents::Gguf;
 use crate::error::FormatError;
 
 /// Vocabulary of a GGUF file, `tokenizer.ggml.*`.
@@ -53,7 +53,7 @@ impl Gguf {
             if ![0, tokens.len()].contains(&length) {
                 let message =
                     format!("has {length} entries, and there are {} tokens: copy the file again", tokens.len());
-                return Err(FormatError::refused(&self.file, key(name), message));
+                return Err(FormatError::refused(self.file(), key(name), message));
             }
         }
         let id = |name: &str| {
@@ -61,7 +61,7 @@ impl Gguf {
             let Some(id) = self.integer(&name) else { return Ok(None) };
             let known = u32::try_from(id).ok().filter(|&id| (id as usize) < tokens.len());
             let message = || format!("{id} is no token: there are {}", tokens.len());
-            known.map(Some).ok_or_else(|| FormatError::refused(&self.file, name.clone(), message()))
+            known.map(Some).ok_or_else(|| FormatError::refused(self.file(), name.clone(), message()))
         };
         let (bos, eos) = (id("bos_token_id")?, id("eos_token_id")?);
         let (unknown, padding) = (id("unknown_token_id")?, id("padding_token_id")?);
@@ -93,7 +93,7 @@ impl Gguf {
         let Some(items) = self.items(key) else { return Ok(None) };
         let items: Option<Vec<T>> = items.iter().map(read).collect();
         let message = || format!("is no list of {kind}: copy the file again");
-        items.map(Some).ok_or_else(|| FormatError::refused(&self.file, key, message()))
+        items.map(Some).ok_or_else(|| FormatError::refused(self.file(), key, message()))
     }
 }
 

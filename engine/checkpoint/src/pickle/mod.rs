@@ -21,21 +21,21 @@ use crate::error::FormatError;
 /// Value of a pickle.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PickleValue {
-    /// `None`.
+    /// Python's `None`, which files have in place of an absent value.
     None,
-    /// Boolean.
+    /// Python's `True` or `False`.
     Bool(bool),
-    /// Integer.
+    /// Integer of at most 64 bits.
     Integer(i64),
-    /// Floating-point number.
+    /// Number in double precision.
     Float(f64),
-    /// Text.
+    /// Text, always UTF-8.
     Text(String),
     /// List or tuple.
     List(Vec<Self>),
-    /// Dictionary, in no order.
+    /// Dictionary, in the order of the file as far as candle keeps it.
     Dict(Vec<(Self, Self)>),
-    /// Tensor.
+    /// Tensor, as a place in the file.
     Tensor(PickleTensor),
 }
 
@@ -103,7 +103,8 @@ impl Reader<'_> {
                 PickleValue::List(items.collect::<Result<_, _>>()?)
             }
             Object::Dict(entries) => {
-                let entries = entries.into_iter().map(|(key, value)| {
+                // candle takes the entries of a batch from its end.
+                let entries = entries.into_iter().rev().map(|(key, value)| {
                     let below = if let Object::Unicode(key) = &key { joined(at, key) } else { at.to_owned() };
                     Ok((self.value(at, key)?, self.value(&below, value)?))
                 });

@@ -25,7 +25,7 @@ const STORAGES: [(&str, Dtype); 10] = [
 /// Tensor of a pickle: a place in its file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PickleTensor {
-    /// Number format.
+    /// Number format of its storage.
     pub dtype: Dtype,
     /// Sizes of the axes, outermost first.
     pub shape: Vec<usize>,
