@@ -1,17 +1,16 @@
-//! Tokenizer: text to token ids and back. Reads tokenizer.json, or the files of a known tokenizer class. A streaming
-//! decoder follows generated ids.
+//! Tokenizer: text to token ids and back, in any form that `repartee-text` reads. A streaming decoder follows generated
+//! ids.
 
-mod qwen2;
+mod files;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use repartee_text::template::{Prompt, TemplateTokens};
+use repartee_text::tokenizer::{EncodedPiece, GgufVocabulary, TextTokenizer, TokenizerError};
 use thiserror::Error;
 
 use crate::checkpoint::{BadValue, Checkpoint, CheckpointError};
-
-/// File that holds the vocabulary.
-const FILE: &str = "tokenizer.json";
 
 /// Upper bound of bytes of text encoded at once.
 pub const MAX_STRETCH: usize = 65_536;
@@ -39,7 +38,7 @@ const PROBE: &str = "Two words, three  spaces\n and 12 34: it's \"so\"  (x) - e\
 
 #[derive(Debug)]
 struct Inner {
-    tokenizer: tokenizers::Tokenizer,
+    tokenizer: TextTokenizer,
     special: BTreeSet<u32>,
     /// True if a text cut before its words encodes to the same ids as the whole.
     encodes_pieces: bool,
@@ -49,21 +48,27 @@ struct Inner {
 }
 
 impl Tokenizer {
-    /// Reads tokenizer.json, or without one vocab.json, merges.txt and tokenizer_config.json. Every id must be below
-    /// `rows`, the model's rows of embedding.
+    /// Reads tokenizer.json, or without one vocab.json, merges.txt and tokenizer_config.json, or tokenizer.model. Every
+    /// id must be below `rows`, the model's rows of embedding.
     pub fn load(checkpoint: &Checkpoint, rows: usize) -> Result<Self, CheckpointError> {
-        let from_class = !checkpoint.has_file(FILE) && qwen2::is_present(checkpoint);
-        let (file, bytes) = if from_class {
-            (checkpoint.label("vocab.json"), qwen2::tokenizer_json(checkpoint)?.into())
-        } else {
-            (checkpoint.label(FILE), checkpoint.bytes(FILE)?)
+        let (file, tokenizer) = files::read(checkpoint)?;
+        let tokenizer = Self::new(tokenizer);
+        tokenizer.check_ids(file, rows)?;
+        Ok(tokenizer)
+    }
+
+    /// Builds the tokenizer of a GGUF file, whose label in errors is `file`. Every id must be below `rows`.
+    pub fn from_gguf(vocabulary: GgufVocabulary, file: String, rows: usize) -> Result<Self, CheckpointError> {
+        let tokenizer = match TextTokenizer::from_gguf(vocabulary) {
+            Ok(tokenizer) => Self::new(tokenizer),
+            Err(error) => return Err(files::refused(file, error)),
         };
-        let tokenizer = match Self::from_bytes(&bytes) {
-            Ok(tokenizer) => tokenizer,
-            Err(error) => return Err(CheckpointError::NotATokenizer { file, message: error.to_string() }),
-        };
-        let highest = tokenizer.0.tokenizer.get_vocab(true).into_iter().max_by_key(|(_, id)| *id);
-        if let Some((token, id)) = highest
+        tokenizer.check_ids(file, rows)?;
+        Ok(tokenizer)
+    }
+
+    fn check_ids(&self, file: String, rows: usize) -> Result<(), CheckpointError> {
+        if let Some((id, token)) = self.0.tokenizer.highest()
             && usize::try_from(id).is_ok_and(|id| id >= rows)
         {
             let value = BadValue {
@@ -73,16 +78,17 @@ impl Tokenizer {
             };
             return Err(CheckpointError::BadValue { file, value });
         }
-        Ok(tokenizer)
+        Ok(())
     }
 
     /// Reads the contents of a tokenizer.json.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, TextError> {
-        let mut tokenizer =
-            tokenizers::Tokenizer::from_bytes(bytes).map_err(|error| TextError::NotATokenizer(error.to_string()))?;
-        tokenizer.set_encode_special_tokens(true);
-        let added = tokenizer.get_added_tokens_decoder();
-        let special = added.iter().filter(|(_, token)| token.special).map(|(id, _)| *id).collect();
+        let refused = |error: TokenizerError| TextError::NotATokenizer(error.to_string());
+        TextTokenizer::from_json(bytes).map(Self::new).map_err(refused)
+    }
+
+    fn new(tokenizer: TextTokenizer) -> Self {
+        let special = tokenizer.special().map(|(id, _)| id).collect();
         let mut tokenizer = Self(Arc::new(Inner {
             tokenizer,
             special,
@@ -94,7 +100,7 @@ impl Tokenizer {
         if let Some(inner) = Arc::get_mut(&mut tokenizer.0) {
             inner.encodes_pieces = encodes_pieces;
         }
-        Ok(tokenizer)
+        tokenizer
     }
 
     /// Encodes a text that arrives character by character.
@@ -116,26 +122,40 @@ impl Tokenizer {
     /// Encodes `text`, without special tokens. A special token that is spelt out in it (say `<|im_end|>`) is read as
     /// its letters, so that a text cannot forge a role.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, TextError> {
-        let encoding = self.0.tokenizer.encode_fast(text, false);
-        encoding.map(|encoding| encoding.get_ids().to_vec()).map_err(|error| TextError::Unencodable(error.to_string()))
+        self.0.tokenizer.encode(text).map_err(|error| TextError::Unencodable(error.0))
+    }
+
+    /// Encodes a rendered prompt: its marks are special tokens, everything else is text. Contents whose ids `known` has
+    /// stand as these ids.
+    pub fn encode_prompt(
+        &self,
+        prompt: &Prompt,
+        known: &dyn Fn(usize, &str) -> Option<Vec<u32>>,
+    ) -> Result<Vec<EncodedPiece>, TextError> {
+        self.0.tokenizer.encode_prompt(prompt, known).map_err(|error| TextError::Unencodable(error.0))
+    }
+
+    /// Tokens that a chat template is given: these variables, and all special tokens of the vocabulary.
+    pub fn template_tokens(&self, variables: Vec<(String, String)>) -> TemplateTokens {
+        let special = self.0.tokenizer.special().map(|(_, text)| text.to_owned()).collect();
+        TemplateTokens { variables, special }
     }
 
     /// Decodes `ids` without special tokens; invalid UTF-8 becomes U+FFFD, unknown ids become nothing.
     pub fn decode(&self, ids: &[u32]) -> String {
         #[cfg(test)]
         self.0.decoded.fetch_add(ids.len(), std::sync::atomic::Ordering::Relaxed);
-        // Decoders of byte-level vocabularies do not fail; one that did would leave the text empty.
-        self.0.tokenizer.decode(ids, true).unwrap_or_default()
+        self.0.tokenizer.decode(ids)
     }
 
     /// Id of one token as the vocabulary spells it, special ones included.
     pub fn token_id(&self, token: &str) -> Option<u32> {
-        self.0.tokenizer.token_to_id(token)
+        self.0.tokenizer.token_id(token)
     }
 
     /// Number of tokens, special ones included.
     pub fn vocab_size(&self) -> usize {
-        self.0.tokenizer.get_vocab_size(true)
+        self.0.tokenizer.vocab_size()
     }
 
     /// Creates an encoder for text that arrives in pieces.
