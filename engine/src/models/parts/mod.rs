@@ -12,6 +12,7 @@ pub mod generation;
 pub mod given_text;
 pub mod given_text_stage;
 pub mod interleaved;
+pub mod jinja_template;
 pub mod language_model;
 pub mod memory;
 pub mod pipeline;
