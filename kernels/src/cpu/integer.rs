@@ -25,10 +25,11 @@ use crate::packed::GroupScales;
 /// stops at each page.
 const AHEAD: usize = 4096;
 
-/// Kinds of a weight's scales, as constants of the tiles: one scale for each group, one for each half, or a scale and a minimum.
-const PLAIN: u8 = 0;
-const HALVES: u8 = 1;
-const MINIMUM: u8 = 2;
+/// The kinds of [`GroupScales`], as constants of the tiles: with a branch in its loop a tile is slower.
+const BF16: u8 = 0;
+const F16: u8 = 1;
+const HALVES: u8 = 2;
+const MINIMUM: u8 = 3;
 
 /// A product with checked bounds.
 #[derive(Clone, Copy)]
@@ -110,14 +111,12 @@ unsafe fn dispatch(level: SimdLevel, task: WeightTask<'_>, part: ProductPart) {
     macro_rules! tiles_of_format {
         ($task:ident, $part:ident, $eight:ty, $four:ty, $rows:literal, $panels:literal) => {
             match ($task.weight.bits(), $task.weight.kind()) {
-                (IntegerFormat::Eight, GroupScales::Bf16 | GroupScales::F16) => {
-                    tiles::<$eight, PLAIN, $rows, $panels>($task, $part)
-                }
+                (IntegerFormat::Eight, GroupScales::Bf16) => tiles::<$eight, BF16, $rows, $panels>($task, $part),
+                (IntegerFormat::Eight, GroupScales::F16) => tiles::<$eight, F16, $rows, $panels>($task, $part),
                 (IntegerFormat::Eight, GroupScales::F16Halves) => tiles::<$eight, HALVES, $rows, 1>($task, $part),
                 (IntegerFormat::Eight, GroupScales::F16Minimum) => tiles::<$eight, MINIMUM, $rows, 1>($task, $part),
-                (IntegerFormat::Four, GroupScales::Bf16 | GroupScales::F16) => {
-                    tiles::<$four, PLAIN, $rows, $panels>($task, $part)
-                }
+                (IntegerFormat::Four, GroupScales::Bf16) => tiles::<$four, BF16, $rows, $panels>($task, $part),
+                (IntegerFormat::Four, GroupScales::F16) => tiles::<$four, F16, $rows, $panels>($task, $part),
                 (IntegerFormat::Four, GroupScales::F16Minimum) => tiles::<$four, MINIMUM, $rows, $panels>($task, $part),
                 (IntegerFormat::Four, GroupScales::F16Halves) => unreachable!("refused by PackedTensor::check"),
             }
@@ -223,9 +222,8 @@ unsafe fn tile<D: Dots, const KIND: u8, const R: usize, const P: usize>(
 ) {
     let WeightTask { whole: Task { x, columns, bias, out, .. }, weight, first_column } = task;
     let (groups, shared, scale_groups) = (weight.groups(), weight.shared(), weight.scale_groups());
-    let is_f16 = weight.kind() != GroupScales::Bf16;
     // Numbers between the scales of one group and the next.
-    let scale_step = if KIND == PLAIN { LANES } else { 2 * LANES };
+    let scale_step = if KIND == BF16 || KIND == F16 { LANES } else { 2 * LANES };
     // SAFETY: the weight has `panel + P` panels of `groups` groups, each of `STEPS` steps of `D::STEP` bytes, and of `scale_groups` times
     // `scale_step` scales, as `D` and `KIND` are the weight's; the loops read no others. Row `row + R - 1` has `groups` groups in `x`, each
     // of eight times four numbers. Columns of these rows lie in `out`, which has `columns` for each row; a whole panel is stored only if
@@ -271,12 +269,12 @@ unsafe fn tile<D: Dots, const KIND: u8, const R: usize, const P: usize>(
                 }
                 for (((sums, dots), seconds), scales) in sums.iter_mut().zip(&dots).zip(&seconds).zip(&scales) {
                     let at = scales.add(scale_at);
-                    let by = if KIND != PLAIN || is_f16 { D::Sums::load_f16(at) } else { D::Sums::load_bf16(at) };
+                    let by = if KIND == BF16 { D::Sums::load_bf16(at) } else { D::Sums::load_f16(at) };
                     for (((sum, dots), seconds), input) in sums.iter_mut().zip(dots).zip(seconds).zip(&inputs) {
                         let &QuantisedGroup { scale, total, first_half, .. } = &*input.add(group);
                         let row_scale = D::Sums::splat(scale);
                         let more = match KIND {
-                            PLAIN => dots.finish(total.wrapping_mul(D::ADDED)).times(by.times(row_scale)),
+                            BF16 | F16 => dots.finish(total.wrapping_mul(D::ADDED)).times(by.times(row_scale)),
                             HALVES => {
                                 let second = D::Sums::load_f16(at.add(LANES));
                                 let second_half = total.wrapping_sub(first_half).wrapping_mul(D::ADDED);
