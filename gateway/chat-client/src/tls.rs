@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{AlertDescription, CertificateError, ClientConfig, InvalidMessage, RootCertStore};
+use rustls::{AlertDescription, CertificateError, ClientConfig, InvalidMessage, PeerIncompatible, RootCertStore};
 use thiserror::Error;
 use tokio_rustls::TlsConnector;
 
@@ -104,9 +104,10 @@ fn failure_of(error: &io::Error) -> TlsFailure {
             other => TlsFailure::Other(other.to_string()),
         },
         Some(rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType)) => TlsFailure::NotTls,
-        Some(rustls::Error::AlertReceived(AlertDescription::ProtocolVersion) | rustls::Error::PeerIncompatible(_)) => {
-            TlsFailure::Version
-        }
+        Some(rustls::Error::AlertReceived(AlertDescription::ProtocolVersion)) => TlsFailure::Version,
+        Some(rustls::Error::PeerIncompatible(
+            PeerIncompatible::ServerDoesNotSupportTls12Or13 | PeerIncompatible::ServerTlsVersionIsDisabledByOurConfig,
+        )) => TlsFailure::Version,
         Some(other) => TlsFailure::Other(other.to_string()),
         None => match error.kind() {
             io::ErrorKind::UnexpectedEof

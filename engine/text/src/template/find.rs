@@ -74,6 +74,9 @@ struct ConfigFields {
     other: BTreeMap<String, Value>,
 }
 
+/// Reads a file's bytes by its name; `None` if there is no such file.
+pub type ReadFile<'a, E> = dyn FnMut(&str) -> Result<Option<Vec<u8>>, E> + 'a;
+
 /// Finds the templates in a checkpoint's files: chat_template.jinja, else `chat_template` of tokenizer_config.json,
 /// else of chat_template.json. `read` returns a file's bytes, `None` if there is no such file; `label` names a file in
 /// errors.
@@ -82,7 +85,7 @@ struct ConfigFields {
 ///
 /// If `read` fails, or a file does not hold a template.
 pub fn find<E: From<TemplateError>>(
-    read: &mut dyn FnMut(&str) -> Result<Option<Vec<u8>>, E>,
+    read: &mut ReadFile<'_, E>,
     label: &dyn Fn(&str) -> String,
 ) -> Result<Option<PublishedTemplates>, E> {
     if let Some(bytes) = read(JINJA_FILE)? {

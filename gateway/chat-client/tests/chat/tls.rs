@@ -139,12 +139,20 @@ async fn server_without_tls_is_told() {
 async fn old_tls_is_told() {
     let authority = Authority::new();
     // A fatal alert: protocol_version.
-    let server = TestServer::new(|_, mut peer| async move {
-        peer.send(b"\x15\x03\x03\x00\x02\x02\x46").await;
-        peer.closed().await;
-    });
-    let found = tls_failure(&server, authority.trusted("https://llm.test"), "TLS 1.3").await;
-    assert_eq!(found, TlsFailure::Version);
+    let alert = b"\x15\x03\x03\x00\x02\x02\x46".to_vec();
+    // The hello of a server with TLS 1.2: version, 32 random bytes, no session, a cipher suite, no compression.
+    let hello = [b"\x16\x03\x03\x00\x2a\x02\x00\x00\x26\x03\x03".as_slice(), &[7; 32], b"\x00\xc0\x2f\x00"].concat();
+    for begin in [alert, hello] {
+        let server = TestServer::new(move |_, mut peer| {
+            let begin = begin.clone();
+            async move {
+                peer.send(begin).await;
+                peer.closed().await;
+            }
+        });
+        let found = tls_failure(&server, authority.trusted("https://llm.test"), "TLS 1.3").await;
+        assert_eq!(found, TlsFailure::Version);
+    }
 }
 
 #[tokio::test]
