@@ -40,6 +40,7 @@ const MAY_NEED: &[(&str, &[&str])] = &[
     ("repartee-load", &["repartee-report"]),
     ("repartee-report", &[]),
     ("repartee-simcuda", &[]),
+    ("repartee-spoken", &[]),
     ("repartee-testkit", &["repartee-engine-api"]),
     ("repartee-text", &[]),
     ("repartee-wording", &[]),
@@ -60,6 +61,7 @@ const WITHOUT_NETWORK: &[&str] = &[
     "repartee-report",
     "repartee-simcuda",
     "repartee-text",
+    "repartee-spoken",
 ];
 
 const RUNTIMES_AND_NETWORKS: &[&str] =
@@ -99,7 +101,7 @@ const GATEWAY_MAY_NAME: &[(&str, &[&str])] = &[
 ];
 
 /// Pure sources, which take time and packets as parameters.
-const PURE: &[&str] = &["gateway/media/src", "gateway/protocol/src", "gateway/realtime/src"];
+const PURE: &[&str] = &["engine/spoken/src", "gateway/media/src", "gateway/protocol/src", "gateway/realtime/src"];
 
 /// Words that must not occur in pure sources.
 const CLOCKS_AND_IO: &[&str] = &[
@@ -121,6 +123,7 @@ const SHIPPED: &[&str] = &[
     "engine/api/src",
     "gateway/chat-client/src",
     "engine/checkpoint/src",
+    "engine/spoken/src",
     "gateway/media/src",
     "gateway/protocol/src",
     "gateway/realtime/src",
