@@ -75,3 +75,8 @@ pub mod qwen3_tts {
     pub use crate::models::qwen3_tts::voices::VoiceList;
     pub use crate::models::qwen3_tts::{Qwen3Tts, assemble};
 }
+
+/// Internals of the text decoders.
+pub mod text_decoder {
+    pub use crate::models::text_decoder::{TextDecoder, assemble, named};
+}

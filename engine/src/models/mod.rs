@@ -19,6 +19,7 @@ pub mod qwen2_5_omni;
 pub mod qwen3_omni_moe;
 pub mod qwen3_tts;
 pub mod smart_turn;
+pub mod text_decoder;
 
 use std::sync::Arc;
 
@@ -33,7 +34,8 @@ use crate::device::{DeviceChoice, DeviceError};
 use crate::model::Model;
 
 /// All supported families.
-pub const FAMILIES: &[Family] = &[qwen3_omni_moe::FAMILY, qwen2_5_omni::FAMILY, qwen3_tts::FAMILY];
+pub const FAMILIES: &[Family] =
+    &[qwen3_omni_moe::FAMILY, qwen2_5_omni::FAMILY, qwen3_tts::FAMILY, text_decoder::FAMILY];
 
 /// Loads a checkpoint on the configured device, by the family that claims it.
 pub fn load_model(checkpoint: &Checkpoint, config: &EngineConfig) -> Result<Model, LoadError> {

@@ -9,4 +9,5 @@ mod qwen2_5_token2wav;
 mod qwen3_tts;
 mod sampling;
 mod smart_turn;
+mod text_decoder;
 mod toy;

@@ -7,7 +7,7 @@ use super::weights::Weights;
 use crate::models::load_error::LoadError;
 
 /// Sizes of a stack of layers.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DecoderShape {
     /// Width of the residual stream.
     pub hidden: usize,

@@ -54,14 +54,7 @@ impl Generation {
         let file = generation_file(checkpoint)?;
         let at = file.top()?;
         let ends = at.first_of(&["thinker_eos_token_id", "eos_token_id"]);
-        let eos_token_ids = match at.get(ends)? {
-            Some(Ids::One(id)) => vec![id],
-            Some(Ids::Many(ids)) => ids,
-            None => vec![absent.end_of_message],
-        };
-        let known = |id: &u32| usize::try_from(*id).is_ok_and(|id| id < vocabulary);
-        let all = !eos_token_ids.is_empty() && eos_token_ids.iter().all(known);
-        at.check(ends, format!("{eos_token_ids:?}"), all, "in the vocabulary")?;
+        let eos_token_ids = stop_ids(&at, ends, vocabulary)?.unwrap_or_else(|| vec![absent.end_of_message]);
         let thinker = Sampling { temperature: 1.0, top_k: 50, top_p: 1.0, repetition_penalty: 1.0 };
         let talker = sampling(&at, &["talker_"], "do_sample", (absent.talker, true))?;
         let most = at.first_of(&["thinker_max_new_tokens", "max_new_tokens"]);
@@ -74,6 +67,18 @@ impl Generation {
             talker_max_new_tokens: at.size("talker_max_new_tokens", 4096, RESPONSE)? as u32,
         })
     }
+}
+
+/// Reads the tokens that end a text: one id or a list of some; `None` if the field is absent.
+pub fn stop_ids(at: &ConfigSection<'_>, field: &str, vocabulary: usize) -> Result<Option<Vec<u32>>, CheckpointError> {
+    let ids = match at.get(field)? {
+        Some(Ids::One(id)) => vec![id],
+        Some(Ids::Many(ids)) => ids,
+        None => return Ok(None),
+    };
+    let known = |id: &u32| usize::try_from(*id).is_ok_and(|id| id < vocabulary);
+    at.check(field, format!("{ids:?}"), !ids.is_empty() && ids.iter().all(known), "in the vocabulary")?;
+    Ok(Some(ids))
 }
 
 /// Opens generation_config.json, which a checkpoint may lack.

@@ -14,7 +14,7 @@ use std::time::SystemTime;
 
 use repartee_engine_api::Role;
 use repartee_text::template::find::{self, PublishedTemplates, TemplateText};
-use repartee_text::template::{ChatMessage, ChatTemplate, CivilTime, Conversation, Prompt, TemplateError};
+use repartee_text::template::{ChatInput, ChatMessage, ChatTemplate, CivilTime, Prompt, TemplateError};
 use repartee_text::tokenizer::EncodedPiece;
 
 use self::repair::{BETWEEN, PromptMessage, repaired};
@@ -155,10 +155,10 @@ impl PromptTemplate for JinjaTemplate {
 /// Renders messages of text.
 fn rendered(template: &ChatTemplate, messages: &[PromptMessage], respond: bool) -> Result<Prompt, TemplateError> {
     let message = |message: &PromptMessage| ChatMessage::text(role_name(message.role), message.text.clone());
-    let conversation = Conversation {
+    let conversation = ChatInput {
         messages: messages.iter().map(message).collect(),
         add_generation_prompt: respond,
-        ..Conversation::default()
+        ..ChatInput::default()
     };
     template.render(&conversation, now())
 }

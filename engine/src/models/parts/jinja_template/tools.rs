@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use repartee_engine_api::Tool;
-use repartee_text::template::{ChatContent, ChatMessage, ChatTemplate, ChatValue, CivilTime, Conversation};
+use repartee_text::template::{ChatContent, ChatInput, ChatMessage, ChatTemplate, ChatValue, CivilTime};
 
 use crate::model::{ToolCallTokens, ToolTemplate};
 use crate::text::Tokenizer;
@@ -77,7 +77,7 @@ impl JinjaTools {
     }
 
     fn rendered(&self, messages: Vec<ChatMessage>, tools: Option<Vec<ChatValue>>) -> Option<String> {
-        let conversation = Conversation { messages, tools, ..Conversation::default() };
+        let conversation = ChatInput { messages, tools, ..ChatInput::default() };
         self.template.render(&conversation, CivilTime::from_seconds(0)).ok().map(|prompt| prompt.text())
     }
 

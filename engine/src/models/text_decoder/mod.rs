@@ -1,0 +1,106 @@
+//! Dense text decoders: Llama, Mistral, Qwen2 and Qwen3, which answer with text. The prompt is the checkpoint's own chat
+//! template.
+//!
+//! The names of the weights are those of `LlamaForCausalLM` and its kin in transformers 5.23.
+
+pub mod config;
+
+use std::sync::Arc;
+
+use repartee_kernels::Ops;
+use repartee_kernels::cpu::Cpu;
+
+use self::config::{ARCHITECTURES, Architecture, Config};
+use super::family::{Family, FamilyVariant};
+use super::load_error::LoadError;
+use super::parts::decoder::FeedForward;
+use super::parts::jinja_template::JinjaTemplate;
+use super::parts::language_model::{LanguageModel, LanguageModelShape};
+use super::parts::pipeline::{Assembly, ModelFrame, Pipeline};
+use super::parts::thinker_stage::{HiddenRows, ThinkerPart};
+use super::parts::weights::Weights;
+use crate::checkpoint::{Checkpoint, CheckpointError};
+use crate::config::EngineConfig;
+use crate::device::Device;
+use crate::text::Tokenizer;
+use crate::weight_policy::WeightPolicy;
+
+/// A text decoder and its configuration.
+pub struct TextDecoder<O: Ops> {
+    /// Configuration from the files.
+    pub config: Config,
+    /// Weights of the whole model.
+    pub model: LanguageModel<O>,
+}
+
+impl<O: Ops> TextDecoder<O> {
+    /// Loads a checkpoint of `architecture`, with matrices in the formats of `policy`.
+    pub fn load_as(
+        ops: &O,
+        checkpoint: &Checkpoint,
+        architecture: Architecture,
+        policy: WeightPolicy,
+    ) -> Result<Self, LoadError> {
+        let config = Config::load(checkpoint, architecture)?;
+        let shape = LanguageModelShape {
+            vocabulary: config.model.vocab_size,
+            tied: config.tie_word_embeddings,
+            decoder: config.decoder,
+            handed: None,
+        };
+        let weights = Weights::new(ops, checkpoint).with_policy(policy);
+        let dense = FeedForward::Dense(config.model.layers.intermediate_size);
+        Ok(Self { model: LanguageModel::load(&weights, shape, |_| dense)?, config })
+    }
+}
+
+/// Entry of this family in [`FAMILIES`](crate::models::FAMILIES).
+pub const FAMILY: Family = Family {
+    name: "Llama, Mistral, Qwen2, Qwen3 (text)",
+    claims: |checkpoint| named(&checkpoint.architectures().into_iter().next()?).map(|of| FamilyVariant(of.name)),
+    assemble_cpu: assemble::<Cpu>,
+    #[cfg(feature = "cuda")]
+    assemble_cuda: assemble::<repartee_kernels::cuda::Cuda>,
+};
+
+/// Finds an architecture by its name.
+pub fn named(name: &str) -> Option<Architecture> {
+    ARCHITECTURES.into_iter().find(|architecture| architecture.name == name)
+}
+
+/// Loads the parts of a checkpoint of this family.
+pub fn assemble<O: Device>(
+    ops: O,
+    checkpoint: &Checkpoint,
+    FamilyVariant(variant): FamilyVariant,
+    settings: &EngineConfig,
+) -> Result<Assembly<O>, LoadError> {
+    let architecture = named(variant).unwrap_or(ARCHITECTURES[0]);
+    let TextDecoder { config, model } = TextDecoder::load_as(&ops, checkpoint, architecture, settings.weights)?;
+    let tokenizer = Tokenizer::load(checkpoint, config.model.vocab_size)?;
+    let template = JinjaTemplate::load(checkpoint, &tokenizer)?.ok_or_else(|| no_template(checkpoint))?;
+    let thinker = ThinkerPart {
+        thinker: Arc::new(model),
+        most_positions: config.model.max_position_embeddings,
+        stop: config.stop,
+        sampling: config.sampling,
+        handed_over: HiddenRows::None,
+        allowed: None,
+    };
+    Ok(Pipeline::new(&ops).stage(thinker).with(ModelFrame {
+        tokenizer,
+        template: Box::new(template),
+        voices: Box::new(Vec::new()),
+        codec: None,
+        max_tokens: None,
+    }))
+}
+
+/// Error of a base model, which has no chat template.
+fn no_template(checkpoint: &Checkpoint) -> CheckpointError {
+    CheckpointError::WrongField {
+        file: checkpoint.label("tokenizer_config.json"),
+        field: "chat_template".to_owned(),
+        message: "absent, and there is no chat_template.jinja: choose a model trained for conversations".to_owned(),
+    }
+}
