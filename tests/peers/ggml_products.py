@@ -2,19 +2,22 @@
 
 usage: ggml_products.py LIBRARIES FORMAT THREADS MIB PASSES RUN COLUMNSxK...
 
-LIBRARIES is the folder of the prebuilt libraries that the Node package @node-llama-cpp/linux-x64 has. For each shape, as
-many weights of FORMAT (q4_0, q4_1, q4_K or q8_0) as fill MIB are multiplied one after the other, so that none is still in a
-cache; RUN of them are the nodes of one graph. Weights are repacked for the processor where llama.cpp does so by default,
-and the threads wait for the next graph as those of a server do. The fastest graph of all passes counts: seconds a product,
-with the row's quantisation.
+LIBRARIES is the folder of the prebuilt libraries that the Node package @node-llama-cpp/linux-x64 has. For each shape,
+as many weights of FORMAT (q4_0, q4_1, q4_K or q8_0) as fill MIB are multiplied one after the other, so that none is
+still in a cache; RUN of them are the nodes of one graph. Weights are repacked for the processor where llama.cpp does so
+by default, and the threads wait for the next graph as those of a server do. The fastest graph of all passes counts:
+seconds a product, with the row's quantisation.
 """
 
+import array
 import ctypes
 import json
 import pathlib
 import random
 import sys
 import time
+from collections.abc import Sequence
+from typing import Any
 
 POINTER, SIZE, LONG, INT = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int64, ctypes.c_int
 # Numbers of ggml's types.
@@ -44,7 +47,9 @@ class Ggml:
     def __init__(self, folder: pathlib.Path) -> None:
         found = {path.name.split(".")[0]: path for path in folder.glob("lib*.so")}
         self.libraries = [
-            ctypes.CDLL(str(found[name]), mode=ctypes.RTLD_GLOBAL) for name in ("libggml-base", "libggml") if name in found
+            ctypes.CDLL(str(found[name]), mode=ctypes.RTLD_GLOBAL)
+            for name in ("libggml-base", "libggml")
+            if name in found
         ]
         self.call("ggml_backend_load_all_from_path", None, [ctypes.c_char_p], str(folder).encode())
         self.backend = self.call("ggml_backend_init_by_type", POINTER, [INT, ctypes.c_char_p], CPU_DEVICE, None)
@@ -52,7 +57,7 @@ class Ggml:
             sys.exit("llama.cpp has no library for this processor")
         self.device = self.call("ggml_backend_get_device", POINTER, [POINTER], self.backend)
 
-    def call(self, name: str, result: type | None, arguments: list[type], *values: object) -> object:
+    def call(self, name: str, result: Any, arguments: Sequence[Any], *values: object) -> Any:
         function = next(
             (getattr(library, name) for library in self.libraries if hasattr(library, name)),
             None,
@@ -62,7 +67,7 @@ class Ggml:
         function.restype, function.argtypes = result, arguments
         return function(*values)
 
-    def of_backend(self, name: str, result: type | None, arguments: list[type]) -> "ctypes._FuncPointer | None":
+    def of_backend(self, name: str, result: Any, arguments: Sequence[Any]) -> Any:
         """A function that only the processor's own library has."""
         registry = self.call("ggml_backend_dev_backend_reg", POINTER, [POINTER], self.device)
         address = self.call(
@@ -71,7 +76,7 @@ class Ggml:
         return ctypes.CFUNCTYPE(result, *arguments)(address) if address else None
 
     def context(self, tensors: int) -> int:
-        params = InitParams(512 * tensors + (1 << 20) + 256 * tensors, None, True)
+        params = InitParams(768 * tensors + (1 << 20), None, True)
         return self.call("ggml_init", POINTER, [InitParams], params)
 
     def tensor(self, context: int, kind: int, *sizes: int) -> int:
@@ -80,7 +85,7 @@ class Ggml:
     def buffer_types(self) -> list[int]:
         """Kinds of memory that repack weights, the preferred first."""
         extra = self.of_backend("ggml_backend_dev_get_extra_bufts", ctypes.POINTER(POINTER), [POINTER])
-        found = []
+        found: list[int] = []
         if extra is not None:
             listed = extra(self.device)
             while listed and listed[len(found)]:
@@ -91,15 +96,15 @@ class Ggml:
 def quantised(ggml: Ggml, kind: int, columns: int, k: int) -> bytes:
     """A weight of random numbers, quantised by ggml."""
     draw = random.Random(7)
-    row = [draw.uniform(-0.5, 0.5) for _ in range(k + 97)]
-    numbers = (ctypes.c_float * (columns * k))()
+    row = array.array("f", (draw.uniform(-0.5, 0.5) for _ in range(k + 97)))
+    numbers = array.array("f", bytes(4 * columns * k))
     for column in range(columns):
         start = column % 97
         numbers[column * k : (column + 1) * k] = row[start : start + k]
     size = ggml.call("ggml_row_size", SIZE, [INT, LONG], kind, k) * columns
     to = ctypes.create_string_buffer(size)
     arguments = [INT, POINTER, POINTER, LONG, LONG, LONG, POINTER]
-    ggml.call("ggml_quantize_chunk", SIZE, arguments, kind, numbers, to, 0, columns, k, None)
+    ggml.call("ggml_quantize_chunk", SIZE, arguments, kind, numbers.buffer_info()[0], to, 0, columns, k, None)
     return to.raw
 
 
@@ -163,8 +168,9 @@ def main() -> None:
     set_threads(ggml.backend, threads)
     params = ggml.call("ggml_threadpool_params_default", ThreadpoolParams, [INT], threads)
     set_pool(ggml.backend, new_pool(ctypes.byref(params)))
-    shapes = [tuple(map(int, shape.split("x"))) for shape in sys.argv[7:]]
-    json.dump([measure(ggml, FORMATS[form], shape, mib, passes, run) for shape in shapes], sys.stdout)
+    shapes = [[int(size) for size in shape.split("x")] for shape in sys.argv[7:]]
+    products = [measure(ggml, FORMATS[form], (columns, k), mib, passes, run) for columns, k in shapes]
+    json.dump(products, sys.stdout)
 
 
 main()

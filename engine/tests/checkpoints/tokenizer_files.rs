@@ -6,7 +6,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use repartee_engine::internals::{Checkpoint, Tokenizer};
+use repartee_engine::internals::jinja_template::JinjaTemplate;
+use repartee_engine::internals::{Checkpoint, Element, Message, MessageKind, PromptTemplate, Tokenizer};
 use repartee_engine::{CheckpointError, Source};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -88,4 +89,60 @@ fn broken_tokenizer_files_are_named() {
     named(refusal("tokenizer_config.json", Some(other)), &["tokenizer_class: `LlamaTokenizer`", "Qwen2Tokenizer"]);
     let odd = r#"{"tokenizer_class": "Qwen2Tokenizer", "added_tokens_decoder": {"x": {}}}"#;
     named(refusal("tokenizer_config.json", Some(odd)), &["added_tokens_decoder: `x` is no id"]);
+}
+
+/// A folder with a SentencePiece model of the fixtures in place of the class's files.
+fn model_folder() -> TempDir {
+    let folder = folder();
+    for file in ["vocab.json", "merges.txt", "tokenizer_config.json"] {
+        fs::remove_file(folder.path().join(file)).unwrap();
+    }
+    let model = fixture("../prompts/bpe_plain.model");
+    fs::copy(model, folder.path().join("tokenizer.model")).unwrap();
+    folder
+}
+
+#[test]
+fn sentencepiece_model_is_read_without_tokenizer_json() {
+    let folder = model_folder();
+    let load = |rows| Tokenizer::load(&Checkpoint::open(Source::Folder(folder.path().to_owned()))?, rows);
+    let tokenizer = load(2000).unwrap();
+    let ids = tokenizer.encode("the world <s>").unwrap();
+    assert!(ids.len() > 2 && !ids.contains(&tokenizer.token_id("<s>").unwrap()));
+    assert_eq!(tokenizer.decode(&ids), "the world <s>");
+    let message = load(100).unwrap_err().to_string();
+    assert!(
+        message.contains("tokenizer.model: id of `") && message.contains("below the model's vocab_size"),
+        "{message}"
+    );
+    for (bytes, words) in [
+        ("no model\n", "tokenizer.model: not a tokenizer (not a SentencePiece model"),
+        ("version https://git-lfs.github.com/spec/v1\n", "tokenizer.model: this is a Git LFS pointer"),
+    ] {
+        fs::write(folder.path().join("tokenizer.model"), bytes).unwrap();
+        let message = load(2000).unwrap_err().to_string();
+        assert!(message.contains(words), "{message}");
+    }
+}
+
+#[test]
+fn chat_templates_are_read_from_the_folder() {
+    let folder = model_folder();
+    let open = || Checkpoint::open(Source::Folder(folder.path().to_owned())).unwrap();
+    let tokenizer = Tokenizer::load(&open(), 2000).unwrap();
+    let load = || JinjaTemplate::load(&open(), &tokenizer);
+    assert!(load().unwrap().is_none());
+    let config = r#"{"chat_template": "{{ bos_token }}{{ messages[0].content }}", "bos_token": {"content": "<s>"}}"#;
+    fs::write(folder.path().join("tokenizer_config.json"), config).unwrap();
+    let template = load().unwrap().unwrap();
+    let history = [Message::text(MessageKind::User, tokenizer.encode("the <s>").unwrap())];
+    let prompt = template.render(&history, None, true);
+    let begins = Element::token(prompt[0].role, tokenizer.token_id("<s>").unwrap());
+    assert!(prompt[0] == begins && !prompt[1..].contains(&begins), "{prompt:?}");
+    fs::write(folder.path().join("chat_template.jinja"), "\n{% if %}").unwrap();
+    let message = load().unwrap_err().to_string();
+    assert!(
+        message.contains("chat_template.jinja: chat_template: line 2: the chat template is not valid"),
+        "{message}"
+    );
 }

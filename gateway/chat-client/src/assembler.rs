@@ -289,6 +289,16 @@ mod tests {
     }
 
     #[test]
+    fn new_id_without_index_begins_a_call() {
+        let found = calls(json!([
+            {"id": "a", "function": {"name": "f", "arguments": "{}"}},
+            {"id": "b"},
+            {"function": {"name": "g", "arguments": "{}"}},
+        ]));
+        assert_eq!(found, [call("a", "f", "{}"), call("b", "g", "{}")]);
+    }
+
+    #[test]
     fn late_names_and_split_names_join() {
         let found = calls(json!([
             {"index": 5, "id": "a", "function": {"arguments": "{"}},

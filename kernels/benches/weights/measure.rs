@@ -42,7 +42,7 @@ pub enum Format {
     Bf16,
     Int8,
     Int4,
-    /// Stored integers.
+    /// Integers of published files: their name, and the kind that is drawn.
     Stored(&'static str, StoredKind),
 }
 

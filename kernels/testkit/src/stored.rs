@@ -46,7 +46,7 @@ pub struct StoredMatrix {
     pub shape: [usize; 2],
     /// Packing and scales.
     pub kind: StoredKind,
-    /// Packed integers.
+    /// Packed integers, row-major.
     pub integers: Vec<u8>,
     /// Scales of either sign; some are zero, and some of half precision are subnormal.
     pub scales: Vec<u8>,

@@ -6,7 +6,7 @@ use std::io;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, Value};
 
-use super::conversation::{ChatContent, ChatMessage, ChatValue, Conversation, TextChanges};
+use super::chat_input::{ChatContent, ChatInput, ChatMessage, ChatValue, TextChanges};
 use super::error::TemplateError;
 use super::prompt::{OutputReader, Prompt};
 use super::python::{self, Raised};
@@ -98,9 +98,9 @@ impl ChatTemplate {
     /// # Errors
     ///
     /// If the template refuses the conversation or fails on it, takes too much work, or writes over 16 MiB.
-    pub fn render(&self, conversation: &Conversation, now: CivilTime) -> Result<Prompt, TemplateError> {
+    pub fn render(&self, conversation: &ChatInput, now: CivilTime) -> Result<Prompt, TemplateError> {
         let reader =
-            OutputReader { marks: &self.marks, builds_special_tokens: self.builds_special_tokens, conversation };
+            OutputReader { marks: &self.marks, builds_special_tokens: self.builds_special_tokens, input: conversation };
         let render = |enclose, guard: bool| {
             let changes = TextChanges { enclose, guard: guard.then_some(&self.marks) };
             self.output(conversation, changes, now)
@@ -127,7 +127,7 @@ impl ChatTemplate {
     /// Output of the template, with reserved characters.
     fn output(
         &self,
-        conversation: &Conversation,
+        conversation: &ChatInput,
         changes: TextChanges<'_>,
         now: CivilTime,
     ) -> Result<String, TemplateError> {
@@ -177,7 +177,7 @@ impl ChatTemplate {
             (with_call, tools),
         ];
         tried.into_iter().any(|(messages, tools)| {
-            let conversation = Conversation { messages, tools, add_generation_prompt: true, variables: Vec::new() };
+            let conversation = ChatInput { messages, tools, add_generation_prompt: true, variables: Vec::new() };
             let changes = TextChanges { enclose: false, guard: None };
             let output = self.output(&conversation, changes, CivilTime::from_seconds(0));
             output.is_ok_and(|output| self.marks.any_in(&output))

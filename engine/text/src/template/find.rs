@@ -74,7 +74,7 @@ struct ConfigFields {
     other: BTreeMap<String, Value>,
 }
 
-/// Reads a file's bytes by its name; `None` if there is no such file.
+/// Reads a file of a checkpoint by its name; `None` if there is no such file.
 pub type ReadFile<'a, E> = dyn FnMut(&str) -> Result<Option<Vec<u8>>, E> + 'a;
 
 /// Finds the templates in a checkpoint's files: chat_template.jinja, else `chat_template` of tokenizer_config.json,

@@ -1,7 +1,7 @@
 //! Published chat templates.
 //!
 //! - `chat_template`: the compiled template and its bounds
-//! - `conversation`: what a template is given
+//! - `chat_input`: what a template is given
 //! - `error`: typed errors
 //! - `find`: the template in a checkpoint's files
 //! - `json`: JSON as Python writes it
@@ -13,8 +13,8 @@
 //! - `special_tokens`: special tokens in a template's source and in its output
 //! - `time`: the clock of `strftime_now`
 
+mod chat_input;
 mod chat_template;
-mod conversation;
 mod error;
 pub mod find;
 mod json;
@@ -26,8 +26,8 @@ mod source;
 mod special_tokens;
 mod time;
 
+pub use chat_input::{ChatContent, ChatInput, ChatMessage, ChatValue};
 pub use chat_template::{ChatTemplate, TemplateTokens};
-pub use conversation::{ChatContent, ChatMessage, ChatValue, Conversation};
 pub use error::TemplateError;
 pub use prompt::{Prompt, PromptChange, Segment};
 pub use time::CivilTime;

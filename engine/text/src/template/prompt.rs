@@ -1,6 +1,6 @@
 //! Rendered prompt, in segments, and the part of it that a longer conversation adds.
 
-use super::conversation::{ChatContent, Conversation, core};
+use super::chat_input::{ChatContent, ChatInput, core};
 use super::reserved;
 use super::special_tokens::SpecialTokens;
 
@@ -92,7 +92,7 @@ pub struct OutputReader<'a> {
     pub marks: &'a SpecialTokens,
     /// True if marks that the template builds are found.
     pub builds_special_tokens: bool,
-    pub conversation: &'a Conversation,
+    pub input: &'a ChatInput,
 }
 
 impl OutputReader<'_> {
@@ -151,7 +151,7 @@ impl OutputReader<'_> {
 
     /// Content of a message of text, without its reserved characters.
     fn content(&self, message: usize) -> Option<String> {
-        match &self.conversation.messages.get(message)?.content {
+        match &self.input.messages.get(message)?.content {
             ChatContent::Text(text) => Some(reserved::scrub(text)),
             _ => None,
         }

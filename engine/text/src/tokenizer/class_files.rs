@@ -20,9 +20,9 @@ pub struct ClassFiles {
     pub add_prefix_space: bool,
     /// `added_tokens_decoder` of tokenizer_config.json: tokens by their ids.
     pub added_tokens: BTreeMap<String, Value>,
-    /// vocab.json.
+    /// Tokens and their ids, of vocab.json.
     pub vocabulary: BTreeMap<String, u32>,
-    /// merges.txt.
+    /// Text of merges.txt: two tokens a line, in merge order.
     pub merges: String,
 }
 

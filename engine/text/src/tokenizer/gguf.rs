@@ -37,13 +37,13 @@ pub struct GgufVocabulary {
     pub types: Vec<i32>,
     /// `merges`: pairs of tokens with a space between them, in merge order; empty if absent.
     pub merges: Vec<String>,
-    /// `bos_token_id`.
+    /// `bos_token_id`: id of the token that begins a prompt.
     pub bos_id: Option<u32>,
-    /// `eos_token_id`.
+    /// `eos_token_id`: id of the token that ends a response.
     pub eos_id: Option<u32>,
-    /// `unknown_token_id`.
+    /// `unknown_token_id`: id of what no token spells.
     pub unk_id: Option<u32>,
-    /// `padding_token_id`.
+    /// `padding_token_id`: id that fills a batch.
     pub pad_id: Option<u32>,
     /// Other ids of marks, such as `eot_token_id`.
     pub other_special: Vec<u32>,
@@ -51,7 +51,7 @@ pub struct GgufVocabulary {
     pub add_bos: Option<bool>,
     /// `add_space_prefix`: a space is added before the first word.
     pub add_space_prefix: Option<bool>,
-    /// `remove_extra_whitespaces`.
+    /// `remove_extra_whitespaces`: of several spaces one stays; none at the ends.
     pub remove_extra_whitespaces: Option<bool>,
 }
 
@@ -153,7 +153,8 @@ fn pieces(vocabulary: GgufVocabulary) -> Result<SentencePiece, TokenizerError> {
     };
     let pieces = parts.map(piece).collect();
     let pieces = Pieces::new(pieces, unk_id, true);
-    Ok(SentencePiece::new(pieces, ModelKind::Bpe, &[], whitespace, &[])?.with_space_after_user_defined())
+    let made = SentencePiece::new(pieces, ModelKind::Bpe, &[], whitespace, &[])?;
+    Ok(if whitespace.add_dummy_prefix { made.with_space_after_user_defined() } else { made })
 }
 
 fn bytes(vocabulary: GgufVocabulary, cuts: WordCuts) -> Result<Tokenizer, TokenizerError> {

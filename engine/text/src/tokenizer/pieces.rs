@@ -5,7 +5,7 @@ use std::collections::HashMap;
 /// Kind of a piece, as numbered in model files and in GGUF files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PieceKind {
-    /// Ordinary piece.
+    /// Found in a text by its score.
     Normal,
     /// Stands for what no piece spells.
     Unknown,
@@ -34,18 +34,18 @@ impl PieceKind {
     }
 }
 
-/// A piece.
+/// An entry of a vocabulary; its id is its index.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Piece {
     /// Text, with U+2581 for a space.
     pub text: String,
     /// Logarithm of its probability, or the negative rank of its merge.
     pub score: f32,
-    /// Kind.
+    /// Way in which a text has it: by score, always, or never.
     pub kind: PieceKind,
 }
 
-/// A vocabulary.
+/// Pieces of a vocabulary, indexed by their texts.
 #[derive(Debug)]
 pub struct Pieces {
     pieces: Vec<Piece>,

@@ -10,7 +10,7 @@ pub struct EncodedPiece {
     /// Index of the message whose content it is; `None` for the template's text, and for contents that were encoded
     /// with it.
     pub message: Option<usize>,
-    /// Ids.
+    /// Token ids, in order; of a special token a single one.
     pub ids: Vec<u32>,
 }
 

@@ -140,7 +140,7 @@ impl SentencePiece {
         self.pieces.len() + beyond
     }
 
-    /// Highest id.
+    /// Highest id of pieces and added tokens; `None` without any.
     pub fn highest(&self) -> Option<u32> {
         let of_pieces = u32::try_from(self.pieces.len()).ok().and_then(|count| count.checked_sub(1));
         of_pieces.max(self.added.last().map(|token| token.id))

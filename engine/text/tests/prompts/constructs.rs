@@ -1,6 +1,6 @@
 //! Small templates of our own: one for each thing that published templates do, as the reference renders it; and bounds.
 
-use repartee_text::template::{ChatTemplate, Conversation, Segment, TemplateError, TemplateTokens};
+use repartee_text::template::{ChatInput, ChatTemplate, Segment, TemplateError, TemplateTokens};
 use serde::Deserialize;
 
 use super::conversations::{SavedConversation, now};
@@ -8,7 +8,8 @@ use super::fixture;
 
 #[derive(Deserialize)]
 struct Fixture {
-    conversation: SavedConversation,
+    #[serde(rename = "conversation")]
+    saved: SavedConversation,
     cases: Vec<Case>,
 }
 
@@ -32,15 +33,15 @@ fn template(text: &str) -> ChatTemplate {
     ChatTemplate::new("chat_template.jinja", text, tokens()).unwrap()
 }
 
-fn said(role: &str, text: &str) -> Conversation {
+fn said(role: &str, text: &str) -> ChatInput {
     let messages = vec![repartee_text::template::ChatMessage::text(role, text)];
-    Conversation { messages, ..Conversation::default() }
+    ChatInput { messages, ..ChatInput::default() }
 }
 
 #[test]
 fn constructs_render_as_the_reference() {
-    let Fixture { conversation, cases } = serde_json::from_slice(&fixture("constructs.json")).unwrap();
-    let conversation = conversation.conversation();
+    let Fixture { saved, cases } = serde_json::from_slice(&fixture("constructs.json")).unwrap();
+    let conversation = saved.chat_input();
     let mut wrong = Vec::new();
     for case in cases {
         let made = ChatTemplate::new("t", &case.template, tokens());

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use repartee_text::template::{ChatContent, ChatMessage, ChatValue, CivilTime, Conversation};
+use repartee_text::template::{ChatContent, ChatInput, ChatMessage, ChatValue, CivilTime};
 use serde::Deserialize;
 
 /// 2026-07-04, 15:06:09: the time of the fixtures.
@@ -22,7 +22,7 @@ pub struct SavedConversation {
 
 impl SavedConversation {
     /// The conversation as a template takes it.
-    pub fn conversation(self) -> Conversation {
+    pub fn chat_input(self) -> ChatInput {
         let message = |mut saved: BTreeMap<String, ChatValue>| {
             let content = match saved.remove("content") {
                 None => ChatContent::Absent,
@@ -39,7 +39,7 @@ impl SavedConversation {
             }
             ChatMessage { role, content, fields }
         };
-        Conversation {
+        ChatInput {
             messages: self.messages.into_iter().map(message).collect(),
             tools: self.tools,
             add_generation_prompt: self.add_generation_prompt,

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use repartee_text::template::{ChatMessage, ChatTemplate, Conversation, Prompt, Segment};
+use repartee_text::template::{ChatInput, ChatMessage, ChatTemplate, Prompt, Segment};
 use repartee_text::tokenizer::TextTokenizer;
 use serde_json::json;
 
@@ -32,7 +32,7 @@ fn prompt(tokenizer: &TextTokenizer, contents: &[String]) -> Prompt {
     let roles = ["system", "user", "assistant"];
     let message = |(at, text): (usize, &String)| ChatMessage::text(roles[at % 3], text.clone());
     let messages = contents.iter().enumerate().map(message).collect();
-    let conversation = Conversation { messages, add_generation_prompt: true, ..Conversation::default() };
+    let conversation = ChatInput { messages, add_generation_prompt: true, ..ChatInput::default() };
     ChatTemplate::new("t", TEMPLATE, tokens).unwrap().render(&conversation, now()).unwrap()
 }
 

@@ -7,6 +7,8 @@
 //! - `published`: published templates against the reference
 //! - `vocabularies`: tokenizers against the reference
 
+#![expect(clippy::unwrap_used, reason = "a test and its helpers fail by panicking")]
+
 mod constructs;
 mod conversations;
 mod encoded;

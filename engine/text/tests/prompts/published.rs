@@ -3,9 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use repartee_text::template::{
-    ChatContent, ChatTemplate, Conversation, Prompt, Segment, TemplateError, TemplateTokens,
-};
+use repartee_text::template::{ChatContent, ChatInput, ChatTemplate, Prompt, Segment, TemplateError, TemplateTokens};
 use serde::Deserialize;
 
 use super::conversations::{SavedConversation, now};
@@ -55,9 +53,9 @@ fn installed() -> Vec<(PublishedTemplate, ChatTemplate)> {
     fixture.templates.into_iter().filter_map(compiled).collect()
 }
 
-fn conversations() -> Vec<Conversation> {
+fn conversations() -> Vec<ChatInput> {
     let saved: Vec<SavedConversation> = serde_json::from_slice(&fixture("conversations.json")).unwrap();
-    saved.into_iter().map(SavedConversation::conversation).collect()
+    saved.into_iter().map(SavedConversation::chat_input).collect()
 }
 
 /// True if a rendering is the reference's.
@@ -97,7 +95,7 @@ fn growth_adds_up_to_one_rendering() {
         for conversation in &conversations {
             let mut last: Option<Prompt> = None;
             for count in 1..=conversation.messages.len() {
-                let part = Conversation {
+                let part = ChatInput {
                     messages: conversation.messages[..count].to_vec(),
                     add_generation_prompt: false,
                     ..conversation.clone()
@@ -126,7 +124,7 @@ fn growth_adds_up_to_one_rendering() {
 }
 
 /// Copy of a conversation whose contents have no character of a mark.
-fn harmless(conversation: &Conversation) -> Conversation {
+fn harmless(conversation: &ChatInput) -> ChatInput {
     let mut copy = conversation.clone();
     for message in &mut copy.messages {
         if let ChatContent::Text(text) = &mut message.content {
@@ -137,11 +135,8 @@ fn harmless(conversation: &Conversation) -> Conversation {
 }
 
 fn marks(prompt: &Prompt) -> Vec<&str> {
-    let mark = |segment| match segment {
-        &Segment::Special(ref text) => Some(text.as_str()),
-        _ => None,
-    };
-    prompt.segments.iter().filter_map(mark).collect()
+    let special = prompt.segments.iter().filter(|segment| matches!(segment, Segment::Special(_)));
+    special.map(Segment::text).collect()
 }
 
 #[test]

@@ -1,10 +1,11 @@
 //! Answers that break off, are too large or no answers at all.
 
-use repartee_chat_client::{BoundedPart, ChatClientConfig, ChatFailure, Limits};
+use repartee_chat_client::{BoundedPart, ChatClientConfig, ChatFailure, ChatRequest, Limits};
 use serde_json::json;
 
 use crate::server::{
-    LAST_CHUNK, ReadAnswer, STREAM_HEAD, TestServer, ask, chunk, config, event, finish_event, response, text_event,
+    LAST_CHUNK, ReadAnswer, STREAM_HEAD, TestServer, ask, chunk, config, event, finish_event, read, response,
+    text_event,
 };
 
 /// Streams a body to its end.
@@ -222,9 +223,11 @@ async fn long_head_is_refused() {
 }
 
 #[tokio::test]
-async fn long_request_is_not_sent() {
+async fn unusable_requests_are_not_sent() {
     let server = TestServer::answering("");
     let found = ask(&server.client_with(limited(Limits { request: 50, ..Limits::default() }))).await;
     assert!(matches!(found.failure("over the limit of 50"), ChatFailure::Request(_)));
+    let found = read(server.client().chat(ChatRequest::default())).await;
+    assert!(matches!(found.failure("no messages"), ChatFailure::Request(_)));
     assert_eq!(server.connections(), 0);
 }

@@ -161,6 +161,28 @@ async fn long_unused_connection_is_closed() {
     assert_eq!(server.connections(), 2);
 }
 
+#[tokio::test(start_paused = true)]
+async fn unused_connections_are_bounded() {
+    let (all, closed) = (Arc::new(tokio::sync::Barrier::new(20)), Arc::new(Semaphore::new(0)));
+    let reports = (all.clone(), closed.clone());
+    let server = TestServer::new(move |_, mut peer| {
+        let (all, closed) = reports.clone();
+        async move {
+            peer.request().await;
+            all.wait().await;
+            peer.send(answer("hello")).await;
+            peer.closed().await;
+            closed.add_permits(1);
+        }
+    });
+    let client = server.client();
+    for found in futures_util::future::join_all((0..20).map(|_| ask(&client))).await {
+        assert_eq!(found.text(), "hello");
+    }
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!((server.connections(), closed.available_permits()), (20, 4), "16 are kept");
+}
+
 #[tokio::test]
 async fn dropped_client_closes_unused_connections() {
     let closed = Arc::new(Semaphore::new(0));

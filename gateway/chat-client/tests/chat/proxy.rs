@@ -108,6 +108,15 @@ async fn proxy_itself_may_be_encrypted() {
 }
 
 #[tokio::test]
+async fn http_is_forwarded_by_an_encrypted_proxy() {
+    let authority = Authority::new();
+    let proxy = encrypted(authority.acceptor("proxy.test", 2999));
+    let config = proxied(authority.trusted("http://llm.test/v1"), &[("http_proxy", "https://proxy.test:8443")]);
+    assert_eq!(ask(&proxy.client_with(config)).await.text(), "hello");
+    assert_eq!(proxy.dialed(), ["proxy.test:8443"]);
+}
+
+#[tokio::test]
 async fn proxy_refusals_are_typed() {
     let authority = Authority::new();
     for (status, expected) in [

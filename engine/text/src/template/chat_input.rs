@@ -1,4 +1,4 @@
-//! Conversation, as a chat template is given it.
+//! ChatInput, as a chat template is given it.
 
 use minijinja::Value;
 use minijinja::value::ValueKind;
@@ -70,7 +70,7 @@ pub enum ChatContent {
     /// The message has no field `content`.
     #[default]
     Absent,
-    /// Text.
+    /// The field as a text, which the prompt's segments find again.
     Text(String),
     /// Any other value, such as a list of parts, or null.
     Value(ChatValue),
@@ -81,7 +81,7 @@ pub enum ChatContent {
 pub struct ChatMessage {
     /// Role: system, user, assistant, tool, or a role that the template knows.
     pub role: String,
-    /// Content.
+    /// The field `content`, which templates copy, trim or look into.
     pub content: ChatContent,
     /// Other fields, such as `tool_calls`, `tool_call_id`, `name`, `reasoning_content`.
     pub fields: Vec<(String, ChatValue)>,
@@ -107,9 +107,9 @@ impl ChatMessage {
     }
 }
 
-/// A conversation.
+/// Input of a rendering: messages, tools and variables.
 #[derive(Debug, Clone, Default)]
-pub struct Conversation {
+pub struct ChatInput {
     /// Messages, in order.
     pub messages: Vec<ChatMessage>,
     /// Functions that the model may call, as objects of the chat completions API; `None` if there are none.
@@ -150,7 +150,7 @@ impl TextChanges<'_> {
     }
 
     /// Messages as the template sees them.
-    pub fn messages(&self, conversation: &Conversation) -> Value {
+    pub fn messages(&self, conversation: &ChatInput) -> Value {
         let message = |(index, message): (usize, &ChatMessage)| {
             let mut fields = vec![("role".to_owned(), Value::from(self.text(&message.role)))];
             match &message.content {
