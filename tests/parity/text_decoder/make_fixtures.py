@@ -1,7 +1,7 @@
 """Makes the fixtures of the text decoders with transformers: `python make_fixtures.py`.
 
-One small random checkpoint for each architecture, in the files of a published one, with the raw logits of a conversation
-and the greedy answer. See ../README.md for the versions that this needs.
+One small random checkpoint for each architecture, in the files of a published one, with the raw logits of a
+conversation and the greedy answer. See ../README.md for the versions that this needs.
 """
 
 import json
@@ -45,7 +45,10 @@ COMMON = {
 # Sizes differ wherever they can, so that nothing passes by being fixed.
 CONFIGS = {
     "text_llama": transformers.LlamaConfig(
-        **COMMON, num_key_value_heads=2, tie_word_embeddings=True, rope_parameters={"rope_type": "default", "rope_theta": 1e5}
+        **COMMON,
+        num_key_value_heads=2,
+        tie_word_embeddings=True,
+        rope_parameters={"rope_type": "default", "rope_theta": 1e5},
     ),
     "text_mistral": transformers.MistralConfig(**COMMON, num_key_value_heads=1, head_dim=16, sliding_window=11),
     "text_qwen2": transformers.Qwen2Config(
@@ -69,7 +72,9 @@ def greedy(model, prompt: list[int], count: int) -> tuple[list[int], torch.Tenso
 def write_checkpoint(model, tokenizer, folder: Path) -> None:
     """The files of a published checkpoint."""
     end = tokens.special(tokenizer, "<|im_end|>")
-    model.generation_config = GenerationConfig(eos_token_id=end, pad_token_id=tokens.special(tokenizer, "<|endoftext|>"))
+    model.generation_config = GenerationConfig(
+        eos_token_id=end, pad_token_id=tokens.special(tokenizer, "<|endoftext|>")
+    )
     model.to(torch.bfloat16).save_pretrained(folder)
     tokenizer.save(str(folder / "tokenizer.json"))
     special = {"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>"}
