@@ -12,7 +12,7 @@ use thiserror::Error;
 
 use crate::checkpoint::{Checkpoint, CheckpointError, Source};
 use crate::config::{ConfigError, EngineConfig};
-use crate::model::Codec;
+use crate::model::{Codec, Model};
 use crate::models;
 use crate::models::load_error::LoadError;
 use crate::progress::{StartProgress, StartStage};
@@ -79,12 +79,44 @@ impl Engine {
         let read = move |fraction| told(StartProgress { stage: StartStage::Weights, fraction });
         let checkpoint = Checkpoint::open(source)?.on_read(read);
         let model = models::load_model(&checkpoint, config)?;
+        Self::run(checkpoint.name(), model, config, &*progress)
+    }
+
+    /// Loads a cascade, a language model and a model that speaks its text, as [`Engine::start_with_progress`] does one
+    /// model. The cascade has the language model's name.
+    pub fn start_cascade(
+        [think, speak]: [Source; 2],
+        config: &EngineConfig,
+        progress: impl Fn(StartProgress) + Send + Sync + 'static,
+    ) -> Result<Self, StartError> {
+        config.check()?;
+        progress(StartProgress::BEGIN);
+        let progress = Arc::new(progress);
+        let (think, speak) = (Checkpoint::open(think)?, Checkpoint::open(speak)?);
+        let bytes = [think.weight_bytes(), speak.weight_bytes()].map(|bytes| bytes as f32);
+        let share = bytes[0] / (bytes[0] + bytes[1]).max(1.0);
+        let reader = |from: f32, share: f32| {
+            let told = progress.clone();
+            move |fraction: f32| told(StartProgress { stage: StartStage::Weights, fraction: from + fraction * share })
+        };
+        let (think, speak) = (think.on_read(reader(0.0, share)), speak.on_read(reader(share, 1.0 - share)));
+        let model = models::load_cascade(&think, &speak, config)?;
+        Self::run(think.name(), model, config, &*progress)
+    }
+
+    /// Starts the thread of a loaded model and warms it up.
+    fn run(
+        name: &str,
+        model: Model,
+        config: &EngineConfig,
+        progress: &dyn Fn(StartProgress),
+    ) -> Result<Self, StartError> {
         progress(StartProgress { stage: StartStage::WarmUp, fraction: 1.0 });
         let slots = model.slots.sessions;
         let voices = model.voices.names();
         let codec = model.codec.unwrap_or(NOMINAL_CODEC);
         let info = ModelInfo {
-            name: checkpoint.name().to_owned(),
+            name: name.to_owned(),
             default_voice: voices.first().cloned().unwrap_or_default(),
             voices,
             input_rate: model.audio.as_ref().map_or(NOMINAL_RATE, |ears| ears.front_end.rate()),

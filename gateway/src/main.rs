@@ -123,6 +123,12 @@ struct Settings {
     /// Folder of a checkpoint in its published format; without it, the embedded demo
     #[arg(long, value_name = "DIR")]
     model: Option<PathBuf>,
+    /// Folder of a language model whose text another model speaks; with --speak
+    #[arg(long, value_name = "DIR", conflicts_with = "model")]
+    think: Option<PathBuf>,
+    /// Folder of the model that speaks; with --think
+    #[arg(long, value_name = "DIR", conflicts_with = "model")]
+    speak: Option<PathBuf>,
     /// Device that runs the model: cpu, cuda:0 or auto [default: cpu]
     #[arg(long, value_name = "DEVICE")]
     device: Option<DeviceChoice>,
@@ -149,12 +155,20 @@ impl Settings {
         let mut loaded = loaded.map_err(|error| UserError(error.into()))?;
         // Set directly, because a path need not be text and a setting is text.
         loaded.config.model = self.model.clone().or(loaded.config.model);
+        let cascade = &mut loaded.config.cascade;
+        cascade.think = self.think.clone().or(cascade.think.take());
+        cascade.speak = self.speak.clone().or(cascade.speak.take());
         loaded.config.engine.device = self.device.unwrap_or(loaded.config.engine.device);
         Ok(loaded)
     }
 
-    /// Source of the model: a folder, synthetic weights or the demo.
+    /// Source of the model: a cascade, a folder, synthetic weights or the demo.
     fn checkpoint(&self, config: &Config) -> model::CheckpointSource {
+        if let (Some(think), Some(speak), None) =
+            (&config.cascade.think, &config.cascade.speak, &self.synthetic_weights)
+        {
+            return model::CheckpointSource::cascade(think, speak);
+        }
         model::CheckpointSource::new(config.model.as_deref(), self.synthetic_weights.as_deref())
     }
 }
@@ -405,8 +419,11 @@ async fn ask_once(arguments: &Ask) -> anyhow::Result<()> {
 fn measure_size(size: &Size) -> anyhow::Result<()> {
     let LoadedConfig { config, old_names } = size.settings.load(None)?;
     begin_log(config.log.format, &old_names)?;
-    bench::size(&size.options, &size.settings.checkpoint(&config).source, &config.engine)
-        .map_err(|error| UserError(error).into())
+    let checkpoint = size.settings.checkpoint(&config);
+    if checkpoint.speak.is_some() {
+        return Err(UserError(anyhow::anyhow!("bench size measures one model: name it with --model")).into());
+    }
+    bench::size(&size.options, &checkpoint.source, &config.engine).map_err(|error| UserError(error).into())
 }
 
 fn write_quantised(Quantize { checkpoint, out, weights }: &Quantize) -> anyhow::Result<()> {

@@ -39,6 +39,8 @@ pub struct LoadedModel {
 pub struct CheckpointSource {
     /// Source of the checkpoint's files.
     pub source: Source,
+    /// Source of the model that speaks the text of `source`; `None` without a cascade.
+    pub speak: Option<Source>,
     card: Option<String>,
 }
 
@@ -48,22 +50,32 @@ impl CheckpointSource {
     pub fn new(folder: Option<&Path>, dimensions: Option<&Path>) -> Self {
         if let Some(dimensions) = dimensions {
             let synthetic = Synthetic { folder: dimensions.to_owned(), seed: 0, layers: None, skewed: false };
-            return Self { source: Source::Synthetic(synthetic), card: read_card(dimensions) };
+            return Self { source: Source::Synthetic(synthetic), speak: None, card: read_card(dimensions) };
         }
-        match folder {
-            Some(folder) => Self { source: Source::Folder(folder.to_owned()), card: read_card(folder) },
-            None => Self { source: Source::Embedded { name: "demo", files: DEMO }, card: Some(DEMO_CARD.to_owned()) },
-        }
+        let (source, card) = match folder {
+            Some(folder) => (Source::Folder(folder.to_owned()), read_card(folder)),
+            None => (Source::Embedded { name: "demo", files: DEMO }, Some(DEMO_CARD.to_owned())),
+        };
+        Self { source, speak: None, card }
+    }
+
+    /// Selects a cascade: the language model in `think`, and the model in `speak` that says its text.
+    pub fn cascade(think: &Path, speak: &Path) -> Self {
+        let speak = Some(Source::Folder(speak.to_owned()));
+        Self { source: Source::Folder(think.to_owned()), speak, card: read_card(think) }
     }
 }
 
 /// Loads a checkpoint and warms it up; reports to `progress`. Blocks for seconds.
 pub fn start(
-    CheckpointSource { source, card }: CheckpointSource,
+    CheckpointSource { source, speak, card }: CheckpointSource,
     config: &EngineConfig,
     progress: impl Fn(StartProgress) + Send + Sync + 'static,
 ) -> Result<LoadedModel, StartError> {
-    let engine = Engine::start_with_progress(source, config, progress)?;
+    let engine = match speak {
+        Some(speak) => Engine::start_cascade([source, speak], config, progress)?,
+        None => Engine::start_with_progress(source, config, progress)?,
+    };
     Ok(LoadedModel { engine: Arc::new(engine), card })
 }
 

@@ -3,9 +3,11 @@
 //! difference.
 //!
 //! - [`voice`]: joins a language model and a model that speaks given text
+//! - [`error`]: errors of models that do not join
 //! - `bridge`: the stage between them
 //! - `later_stage`: stages that the session's prompt does not reach
 
 mod bridge;
+pub mod error;
 pub mod later_stage;
 pub mod voice;

@@ -1,24 +1,9 @@
 //! Joins a language model that answers with text and a model that speaks a given text.
 
-use thiserror::Error;
-
 use super::bridge::BridgePart;
+use super::error::CascadeError;
 use crate::device::Device;
 use crate::models::parts::pipeline::{Assembly, ModelFrame};
-
-/// Error of two models that do not join.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub enum CascadeError {
-    /// The model that thinks speaks by itself.
-    #[error("cascade.think: this model speaks by itself: serve it with --model, or choose a language model")]
-    ThinkSpeaks,
-    /// The model that speaks has no sound.
-    #[error("cascade.speak: this model answers with text alone: choose one that speaks")]
-    SpeakSilent,
-    /// The model that speaks writes its own text.
-    #[error("cascade.speak: this model speaks no given text: choose one that reads aloud")]
-    SpeakWrites,
-}
 
 /// Lets `speak` say the text of `think`. Sessions, prompts and tools are those of `think`; voices and sound those of
 /// `speak`.

@@ -3,6 +3,7 @@
 use repartee_kernels::KernelError;
 use thiserror::Error;
 
+use crate::cascade::error::CascadeError;
 use crate::checkpoint::{BadValue, CheckpointError};
 use crate::config::ConfigError;
 use crate::device::DeviceError;
@@ -23,6 +24,9 @@ pub enum LoadError {
     /// The device cannot be opened, or lacks memory.
     #[error(transparent)]
     Device(#[from] DeviceError),
+    /// The models of a cascade do not join.
+    #[error(transparent)]
+    Cascade(#[from] CascadeError),
     /// The family's stages do not form a chain.
     #[error("this family is defective: {0}")]
     Topology(#[from] TopologyError),

@@ -28,6 +28,7 @@ use repartee_kernels::cpu::pool::Pool;
 
 use self::family::{Family, claimed};
 use self::load_error::LoadError;
+use crate::cascade::voice::join_voice;
 use crate::checkpoint::Checkpoint;
 use crate::config::EngineConfig;
 use crate::device::{DeviceChoice, DeviceError};
@@ -56,6 +57,31 @@ pub fn load_model(checkpoint: &Checkpoint, config: &EngineConfig) -> Result<Mode
         #[cfg(not(feature = "cuda"))]
         Some(device) => match device {},
         None => load_on(Cpu::default().with_kv(config.kv_cache.into()).on(pool.clone()), pool, checkpoint, config),
+    }
+}
+
+/// Loads two checkpoints as one model on the configured device: `speak` says the text of `think`.
+pub fn load_cascade(think: &Checkpoint, speak: &Checkpoint, config: &EngineConfig) -> Result<Model, LoadError> {
+    let pool = worker_pool(config.threads());
+    let (thinks, speaks) = (claimed(FAMILIES, think)?, claimed(FAMILIES, speak)?);
+    match cuda::open(config.device)? {
+        #[cfg(feature = "cuda")]
+        Some(device) => {
+            let (think_family, think_variant) = thinks;
+            let (speak_family, speak_variant) = speaks;
+            cuda::check_memory(&device, config, think.weight_bytes() + speak.weight_bytes())?;
+            let think = (think_family.assemble_cuda)(device.clone(), think, think_variant, config)?;
+            let speak = (speak_family.assemble_cuda)(device, speak, speak_variant, config)?;
+            validated(join_voice(think, speak)?.build(config)?, pool)
+        }
+        #[cfg(not(feature = "cuda"))]
+        Some(device) => match device {},
+        None => {
+            let cpu = Cpu::default().with_kv(config.kv_cache.into()).on(pool.clone());
+            let think = (thinks.0.assemble_cpu)(cpu.clone(), think, thinks.1, config)?;
+            let speak = (speaks.0.assemble_cpu)(cpu, speak, speaks.1, config)?;
+            validated(join_voice(think, speak)?.build(config)?, pool)
+        }
     }
 }
 

@@ -45,6 +45,18 @@ impl Config {
                 return refuse(path, "has to be more than 0 seconds");
             }
         }
+        match (&self.cascade.think, &self.cascade.speak) {
+            (Some(_), None) => {
+                return refuse("cascade.speak", "is missing: set it too, or set `model` to the language model");
+            }
+            (None, Some(_)) => {
+                return refuse("cascade.think", "is missing: set it too, or set `model` to the model that speaks");
+            }
+            (Some(_), Some(_)) if self.model.is_some() => {
+                return refuse("model", "is set beside a cascade: keep one of them");
+            }
+            _ => {}
+        }
         if self.limits.connections == 0 {
             return refuse("limits.connections", "has to be at least 1");
         }

@@ -23,6 +23,8 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Folder of the checkpoint; `None` for the embedded demo.
     pub model: Option<PathBuf>,
+    /// Two models that serve as one.
+    pub cascade: CascadeConfig,
     /// Write timeout: a socket that accepts no data for this time is closed.
     #[serde(rename = "stalled_after_s", with = "seconds")]
     pub stalled_after: Duration,
@@ -194,6 +196,16 @@ pub struct LogConfig {
     pub format: LogFormat,
 }
 
+/// Settings of a cascade: a language model, and a model that speaks its text. Both or neither are set.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CascadeConfig {
+    /// Folder of the language model's checkpoint.
+    pub think: Option<PathBuf>,
+    /// Folder of the checkpoint that speaks.
+    pub speak: Option<PathBuf>,
+}
+
 /// Settings of traces of calls, turns and stages.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -207,6 +219,7 @@ impl Default for Config {
         Self {
             listen: DEFAULT_LISTEN,
             model: None,
+            cascade: CascadeConfig::default(),
             stalled_after: Duration::from_secs(10),
             ping_every: Duration::from_secs(20),
             drain: Duration::from_secs(25),

@@ -30,9 +30,18 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Serves a small checkpoint under `tests/parity/fixtures`, until the task is aborted or the test ends.
 pub async fn serve_checkpoint(name: &str) -> (SocketAddr, JoinHandle<std::io::Result<()>>) {
+    serve_engine(Engine::start(fixture(name), &EngineConfig::default()).unwrap()).await
+}
+
+/// Source of the checkpoint of a fixture.
+pub fn fixture(name: &str) -> Source {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/parity/fixtures");
-    let checkpoint = Source::Folder(fixtures.join(name).join("checkpoint"));
-    let engine = Arc::new(Engine::start(checkpoint, &EngineConfig::default()).unwrap());
+    Source::Folder(fixtures.join(name).join("checkpoint"))
+}
+
+/// Serves an engine; returns the address and the running server.
+pub async fn serve_engine(engine: Engine) -> (SocketAddr, JoinHandle<std::io::Result<()>>) {
+    let engine = Arc::new(engine);
     let config = Config { listen: ([127, 0, 0, 1], 0).into(), ..Config::default() };
     let server = Server::bind(config, engine).await.unwrap();
     let (address, mut ready) = (server.local_addr(), server.ready());

@@ -1,6 +1,7 @@
-//! The HTTP server: keys, limits, refusals, certificates, proxies, chat completions and speech.
+//! The HTTP server: keys, limits, refusals, certificates, proxies, chat completions, speech, cascades.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
+mod cascade;
 mod chat;
 mod keyless;
 mod keys;

@@ -1,0 +1,17 @@
+//! Errors of models that do not join.
+
+use thiserror::Error;
+
+/// Error of two models that do not join.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum CascadeError {
+    /// The model that thinks speaks by itself.
+    #[error("cascade.think: this model speaks by itself: serve it with --model, or choose a language model")]
+    ThinkSpeaks,
+    /// The model that speaks has no sound.
+    #[error("cascade.speak: this model answers with text alone: choose one that speaks")]
+    SpeakSilent,
+    /// The model that speaks writes its own text.
+    #[error("cascade.speak: this model speaks no given text: choose one that reads aloud")]
+    SpeakWrites,
+}

@@ -1,0 +1,66 @@
+//! A cascade of real models behind the server: a language model, and a model that speaks its text.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use repartee::config::{Config, ConfigError};
+use repartee_engine::{Engine, EngineConfig, StartError};
+use repartee_gateway_testkit::http::send;
+use repartee_gateway_testkit::{fixture, serve_engine};
+use serde_json::json;
+
+const JSON: (&str, &str) = ("content-type", "application/json");
+
+fn cascade(think: &str, speak: &str) -> Result<Engine, StartError> {
+    Engine::start_cascade([fixture(think), fixture(speak)], &EngineConfig::default(), |_| {})
+}
+
+#[tokio::test]
+async fn a_cascade_speaks_what_it_writes() {
+    let (address, _server) = serve_engine(cascade("text_qwen2", "tts_custom").unwrap()).await;
+    let model = send(address, "GET", "/v1/models/checkpoint", &[], b"").await.json();
+    let capabilities = &model["repartee"];
+    assert_eq!((&capabilities["hears"], &capabilities["audio_output"]), (&json!(false), &json!(true)), "{model}");
+    assert_eq!(capabilities["default_voice"], "ada", "the voices are those of the model that speaks");
+    let ask = async |modalities: serde_json::Value| {
+        let request = json!({"modalities": modalities, "audio": {"voice": "grace", "format": "pcm16"}, "max_tokens": 12,
+            "temperature": 0, "messages": [{"role": "user", "content": "the lazy dog"}]});
+        let reply = send(address, "POST", "/v1/chat/completions", &[JSON], request.to_string().as_bytes()).await;
+        assert_eq!(reply.status, 200, "{reply:?}");
+        reply.json()["choices"][0]["message"].clone()
+    };
+    let written = ask(json!(["text"])).await;
+    let spoken = ask(json!(["text", "audio"])).await;
+    assert_eq!(spoken["audio"]["transcript"], written["content"], "the text is the language model's");
+    let sound = STANDARD.decode(spoken["audio"]["data"].as_str().unwrap()).unwrap();
+    assert!(sound.len() > 480 && sound.iter().any(|&byte| byte != 0), "{} bytes", sound.len());
+}
+
+#[test]
+fn models_that_do_not_join_are_refused() {
+    for (think, speak, words) in [
+        ("dense", "tts_custom", "cascade.think: this model speaks by itself"),
+        ("text_llama", "text_qwen3", "cascade.speak: this model answers with text alone"),
+    ] {
+        let error = cascade(think, speak).unwrap_err().to_string();
+        assert!(error.contains(words), "{error}");
+    }
+}
+
+#[test]
+fn half_a_cascade_is_refused_by_name() {
+    let folder = || Some("/models".into());
+    let refused = |change: &dyn Fn(&mut Config)| {
+        let mut config = Config::default();
+        change(&mut config);
+        match config.check() {
+            Err(ConfigError::Value { path, .. }) => path,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(refused(&|config| config.cascade.think = folder()), "cascade.speak");
+    assert_eq!(refused(&|config| config.cascade.speak = folder()), "cascade.think");
+    let both = |config: &mut Config| {
+        (config.cascade.think, config.cascade.speak, config.model) = (folder(), folder(), folder());
+    };
+    assert_eq!(refused(&both), "model");
+}
