@@ -1,7 +1,7 @@
 //! Published forms of checkpoints, read into plain bytes. It knows no model and no device.
 //!
 //! Files:
-//! - [`file`]: opens and maps regular files alone
+//! - [`mod@file`]: opens and maps regular files alone
 //! - [`form`]: the form of a file by its first bytes
 //! - [`error`]: errors, which name file, field and remedy
 //!

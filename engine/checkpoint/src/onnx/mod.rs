@@ -153,7 +153,7 @@ impl<'a> OnnxGraph<'a> {
 
     /// Returns every tensor whose name ends in `.weight` or `.bias`, and the weight of every layer with such a bias:
     /// `[out, in]`, or `[out, in, ..]` of a convolution. Leaves out what it cannot read; `None` if there are more numbers
-    /// than [`MAX_NUMBERS`].
+    /// than `MAX_NUMBERS`.
     pub fn parameters(&self) -> Option<BTreeMap<String, OnnxTensor>> {
         let names = self.constants.keys().chain(self.producers.keys());
         let names: Vec<&str> =
