@@ -90,7 +90,7 @@ bench-families:  ## Measure the other families beside their references, small an
 
 bench-weights:  ## Measure products of published dimensions with weights of each format against the bandwidth of memory, candle and llama.cpp; writes target/report/weights.json
 	@$(SETUP) build llama_cpp
-	$(CARGO) bench --workspace --bench weights
+	$(CARGO) bench --profile bench-peers --workspace --bench weights
 
 PUBLISHED := models/dimensions/qwen3-omni-30b-a3b
 PEER_LAYERS := 8

@@ -1,6 +1,6 @@
 //! Benchmark of products of published dimensions with weights of each format: read bandwidth compared with the memory's, multiply-adds a
 //! second, and one row beside candle's and llama.cpp's products. One line for each measurement, and `target/report/weights.json`;
-//! `cargo bench -p repartee-kernels --bench weights`; with names of formats, of these alone and without peers.
+//! `make bench-weights`; with names of formats, of these alone and without peers.
 #![allow(clippy::unwrap_used)] // A panic is this benchmark's report.
 
 mod measure;
