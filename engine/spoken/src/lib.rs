@@ -31,7 +31,7 @@
 //!
 //! # Streaming
 //!
-//! What [`SpokenText::push`] returns is final, and the pieces are the same for any split of the text. A word waits for its end,
+//! Pieces of [`SpokenText::push`] are final, and the same for any split of the text. A word waits for its end,
 //! and a number, a date or an abbreviation for as many words as may still change it: usually one, at most five. Marks of
 //! emphasis wait for nothing: they are silent whether they are closed or not. At most about 2 KB of written text are held back,
 //! whatever it holds: a word of more than 256 bytes, and a number of as many digits, is passed on as it is written; the target

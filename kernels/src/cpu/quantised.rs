@@ -20,7 +20,7 @@
 //! | two of half precision, one for each half of the group | int8 | 9 |
 //! | and minimums, of half precision | int8, int4 from 0 to 15 | 9, 5 |
 //!
-//! Where a file has one scale for several groups, so has the weight, by powers of two: its bits are fewer then.
+//! A weight keeps one scale for several groups as its file has it, by powers of two: its bits are fewer then.
 //!
 //! # Layout
 //! Panels of [`LANES`] output columns, each `[group][step]`. A step holds eight inputs of every column: the four from `4 * step` on and the
