@@ -77,7 +77,7 @@ impl Edge {
             }
             StageItem::Prompt { .. }
             | StageItem::Streamed(_)
-            | StageItem::StreamedEnd
+            | StageItem::StreamedEnd(_)
             | StageItem::Rewind { .. }
             | StageItem::Context { .. }
             | StageItem::Lead(_)

@@ -69,8 +69,8 @@ pub enum StageItem {
     },
     /// To the first stage: positions that streamed in for the response.
     Streamed(Vec<Element>),
-    /// To the first stage: nothing more streams in for the response.
-    StreamedEnd,
+    /// To the first stage: nothing more streams in for the response. Its text is complete, or was cut at a limit.
+    StreamedEnd(StageEnd),
     /// Withdraws prompt positions from `to` on.
     Rewind {
         /// First withdrawn position.

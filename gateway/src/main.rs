@@ -159,6 +159,7 @@ impl Settings {
         cascade.think = self.think.clone().or(cascade.think.take());
         cascade.speak = self.speak.clone().or(cascade.speak.take());
         loaded.config.engine.device = self.device.unwrap_or(loaded.config.engine.device);
+        loaded.config.check_models().map_err(|error| UserError(error.into()))?;
         Ok(loaded)
     }
 

@@ -64,26 +64,14 @@ impl VoiceBridge {
         out.push((slot, StageItem::Prompt { elements, read, response }));
     }
 
-    /// Passes text on; with `last` also what the decoders hold back.
-    fn pass(&mut self, slot: usize, token: Option<u32>, last: bool, out: &mut Outbox) {
-        let Some(Passing { text, speech }) = &mut self.slots[slot] else { return };
-        let mut pieces = Vec::new();
-        pieces.extend(token.and_then(|id| text.push(id)));
-        if last {
-            pieces.extend(std::mem::replace(text, self.part.text.stream()).finish());
-        }
-        let encoded = || -> Result<Vec<u32>, TextError> {
-            let mut ids = Vec::new();
-            for piece in &pieces {
-                ids.extend(speech.push(piece)?);
-            }
-            if last {
-                ids.extend(speech.finish()?);
-            }
-            Ok(ids)
+    /// Passes the text of a token on, or without one what the decoders hold back.
+    fn pass(&mut self, slot: usize, token: Option<u32>, out: &mut Outbox) {
+        let Some(passing) = &mut self.slots[slot] else { return };
+        let encoded = match token {
+            Some(id) => passing.encode(id),
+            None => passing.rest(&self.part.text),
         };
-        let mut encoded = encoded;
-        match encoded() {
+        match encoded {
             Ok(ids) if ids.is_empty() => {}
             Ok(ids) => {
                 let elements = self.part.template.streamed(&ids).unwrap_or_default();
@@ -95,6 +83,21 @@ impl VoiceBridge {
                 out.push((slot, StageItem::Fail(error)));
             }
         }
+    }
+}
+
+impl Passing {
+    /// Encodes the text that a token makes certain.
+    fn encode(&mut self, id: u32) -> Result<Vec<u32>, TextError> {
+        self.text.push(id).map_or(Ok(Vec::new()), |piece| self.speech.push(&piece))
+    }
+
+    /// Encodes the text that was held back; `tokenizer` is the language model's.
+    fn rest(&mut self, tokenizer: &Tokenizer) -> Result<Vec<u32>, TextError> {
+        let held = std::mem::replace(&mut self.text, tokenizer.stream()).finish();
+        let mut ids = held.map_or(Ok(Vec::new()), |piece| self.speech.push(&piece))?;
+        ids.extend(self.speech.finish()?);
+        Ok(ids)
     }
 }
 
@@ -114,13 +117,13 @@ impl Stage for VoiceBridge {
     fn accept(&mut self, slot: usize, item: StageItem, out: &mut Outbox) {
         match item {
             StageItem::Begin(params) => self.begin(slot, params, out),
-            StageItem::Token(id) => self.pass(slot, Some(id), false, out),
+            StageItem::Token(id) => self.pass(slot, Some(id), out),
             // What was said before a tool call is spoken while the call is written.
-            StageItem::TextPause => self.pass(slot, None, true, out),
-            StageItem::End(_) => {
-                self.pass(slot, None, true, out);
+            StageItem::TextPause => self.pass(slot, None, out),
+            StageItem::End(end) => {
+                self.pass(slot, None, out);
                 if self.slots[slot].take().is_some() {
-                    out.push((slot, StageItem::StreamedEnd));
+                    out.push((slot, StageItem::StreamedEnd(end)));
                 }
             }
             StageItem::Abort => {

@@ -46,12 +46,7 @@ pub fn load_model(checkpoint: &Checkpoint, config: &EngineConfig) -> Result<Mode
         #[cfg(feature = "cuda")]
         Some(device) => {
             let (family, variant) = claimed(FAMILIES, checkpoint)?;
-            if config.kv_cache != crate::weight_policy::KvCacheFormat::default() {
-                let refused = crate::config::ConfigError::new("kv_cache", "bf16", "a CUDA device has f32 alone");
-                return Err(refused.into());
-            }
-            // Refuse a model that cannot fit before anything is loaded.
-            cuda::check_memory(&device, config, checkpoint.weight_bytes())?;
+            cuda::check(&device, config, checkpoint.weight_bytes())?;
             validated((family.assemble_cuda)(device, checkpoint, variant, config)?.build(config)?, pool)
         }
         #[cfg(not(feature = "cuda"))]
@@ -69,7 +64,7 @@ pub fn load_cascade(think: &Checkpoint, speak: &Checkpoint, config: &EngineConfi
         Some(device) => {
             let (think_family, think_variant) = thinks;
             let (speak_family, speak_variant) = speaks;
-            cuda::check_memory(&device, config, think.weight_bytes() + speak.weight_bytes())?;
+            cuda::check(&device, config, think.weight_bytes() + speak.weight_bytes())?;
             let think = (think_family.assemble_cuda)(device.clone(), think, think_variant, config)?;
             let speak = (speak_family.assemble_cuda)(device, speak, speak_variant, config)?;
             validated(join_voice(think, speak)?.build(config)?, pool)
@@ -109,8 +104,9 @@ fn validated(mut model: Model, pool: Option<Arc<Pool>>) -> Result<Model, LoadErr
 mod cuda {
     use repartee_kernels::cuda::{Cuda, CudaError};
 
-    use super::{DeviceChoice, DeviceError, EngineConfig};
-    use crate::weight_policy::WeightPolicy;
+    use super::{DeviceChoice, DeviceError, EngineConfig, LoadError};
+    use crate::config::ConfigError;
+    use crate::weight_policy::{KvCacheFormat, WeightPolicy};
 
     /// Opens the device; `None` for the CPU.
     pub fn open(choice: DeviceChoice) -> Result<Option<Cuda>, DeviceError> {
@@ -133,9 +129,13 @@ mod cuda {
         }
     }
 
-    /// Refuses weights and sessions that the device's memory does not hold. Quantised weights count with their least
-    /// size. If a weight then finds no memory, its load error names it.
-    pub fn check_memory(device: &Cuda, config: &EngineConfig, weights: u64) -> Result<(), DeviceError> {
+    /// Refuses, before anything is loaded, settings that the device lacks, and weights and sessions that its memory does
+    /// not hold. Quantised weights count with their least size. If a weight then finds no memory, its load error names
+    /// it.
+    pub fn check(device: &Cuda, config: &EngineConfig, weights: u64) -> Result<(), LoadError> {
+        if config.kv_cache != KvCacheFormat::default() {
+            return Err(ConfigError::new("kv_cache", "bf16", "a CUDA device has f32 alone").into());
+        }
         // Tenths of a bit per number, scales included.
         let least = match config.weights {
             WeightPolicy::Bf16 => 160,
@@ -144,7 +144,7 @@ mod cuda {
         };
         let weights = weights / 160 * least;
         let needed = usize::try_from(weights).unwrap_or(usize::MAX).saturating_add(config.cache_mib << 20);
-        device.check_memory(needed).map_err(|error| DeviceError::Cuda { choice: config.device, error })
+        device.check_memory(needed).map_err(|error| DeviceError::Cuda { choice: config.device, error }.into())
     }
 }
 

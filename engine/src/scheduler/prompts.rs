@@ -6,7 +6,7 @@ use repartee_engine_api::SessionError;
 
 use super::Scheduler;
 use crate::elements::Element;
-use crate::stage::{ResponseParams, StageItem};
+use crate::stage::{ResponseParams, StageEnd, StageItem};
 
 impl Scheduler {
     /// Delivers changed prompts, begins responses that can begin, and passes on text that streamed in.
@@ -89,7 +89,7 @@ impl Scheduler {
             self.deliver(0, slot, StageItem::Streamed(elements));
         }
         if ends {
-            self.deliver(0, slot, StageItem::StreamedEnd);
+            self.deliver(0, slot, StageItem::StreamedEnd(StageEnd::Stop));
         }
         true
     }

@@ -2,10 +2,10 @@
 
 use repartee_engine::TopologyError;
 use repartee_engine::internals::{Codec, EdgeKind, Model};
-use repartee_engine_api::{Command, Event, Respond, SessionError, SlicePolicy};
+use repartee_engine_api::{Command, Event, FinishReason, Respond, SessionError, SlicePolicy};
 use repartee_engine_testkit::driven::submit;
 use repartee_engine_testkit::generic::{Bed, Subject as _, config, respond};
-use repartee_engine_testkit::text_family::TextOnly;
+use repartee_engine_testkit::text_family::{Cascade, TextOnly};
 
 /// Submits a command that the session refuses; returns the error.
 fn refusal(bed: &mut Bed<'_, TextOnly>, command: Command) -> SessionError {
@@ -36,4 +36,15 @@ fn the_last_stage_agrees_with_the_codec() {
     let codec = Some(Codec { sample_rate: 24_000, frame_samples: (1_920, 1) });
     let model = Model { codec, ..TextOnly.model(&config()) };
     assert_eq!(model.check(), Err(TopologyError::LastStage { gives: EdgeKind::Text }));
+}
+
+#[test]
+fn a_text_cut_short_ends_its_speech_in_length() {
+    let mut bed = Bed::new(&Cascade, &config());
+    let session = bed.engine.open();
+    bed.input(&session, 0, 0);
+    let response = bed.respond(&session, Respond { max_tokens: Some(2), ..respond(0) });
+    assert_eq!((response.usage.output_text_tokens, response.reason), (2, Some(FinishReason::Length)));
+    assert!(!response.samples.is_empty());
+    bed.close(session);
 }

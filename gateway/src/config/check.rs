@@ -30,6 +30,19 @@ pub enum ConfigError {
 }
 
 impl Config {
+    /// Refuses half a cascade, and a cascade beside a model.
+    pub fn check_models(&self) -> Result<(), ConfigError> {
+        let refuse = |path, problem: &str| Err(ConfigError::Value { path, problem: problem.into() });
+        match (&self.cascade.think, &self.cascade.speak) {
+            (Some(_), None) => refuse("cascade.speak", "is missing: set it too, or set `model` to the language model"),
+            (None, Some(_)) => {
+                refuse("cascade.think", "is missing: set it too, or set `model` to the model that speaks")
+            }
+            (Some(_), Some(_)) if self.model.is_some() => refuse("model", "is set beside a cascade: keep one of them"),
+            _ => Ok(()),
+        }
+    }
+
     /// Checks the settings against their ranges and each other, before anything is loaded.
     pub fn check(&self) -> Result<(), ConfigError> {
         let refuse = |path, problem: &str| Err(ConfigError::Value { path, problem: problem.into() });
@@ -45,18 +58,7 @@ impl Config {
                 return refuse(path, "has to be more than 0 seconds");
             }
         }
-        match (&self.cascade.think, &self.cascade.speak) {
-            (Some(_), None) => {
-                return refuse("cascade.speak", "is missing: set it too, or set `model` to the language model");
-            }
-            (None, Some(_)) => {
-                return refuse("cascade.think", "is missing: set it too, or set `model` to the model that speaks");
-            }
-            (Some(_), Some(_)) if self.model.is_some() => {
-                return refuse("model", "is set beside a cascade: keep one of them");
-            }
-            _ => {}
-        }
+        self.check_models()?;
         if self.limits.connections == 0 {
             return refuse("limits.connections", "has to be at least 1");
         }

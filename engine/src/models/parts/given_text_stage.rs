@@ -54,6 +54,8 @@ struct SpokenText {
     text: GivenText,
     /// Tokens left until the limit.
     left: u32,
+    /// End of the response after its last token.
+    end: StageEnd,
 }
 
 impl GivenTextStage {
@@ -77,7 +79,7 @@ impl GivenTextStage {
                 text.push(elements.iter().filter(|element| element.role == Role::User));
                 text.end();
             }
-            SpokenText { text, left: params.max_tokens }
+            SpokenText { text, left: params.max_tokens, end: StageEnd::Stop }
         });
         state.prompt = elements;
         out.extend(response.map(|params| (slot, StageItem::Begin(params))));
@@ -107,7 +109,7 @@ impl SpokenText {
                 self.left -= 1;
                 Some(Ok(id))
             }
-            SampleOutcome::Stop => Some(Err(StageEnd::Stop)),
+            SampleOutcome::Stop => Some(Err(self.end)),
             SampleOutcome::Pending | SampleOutcome::NotFinite => None,
         }
     }
@@ -135,9 +137,10 @@ impl Stage for GivenTextStage {
                     reading.text.push(&elements);
                 }
             }
-            StageItem::StreamedEnd => {
+            StageItem::StreamedEnd(end) => {
                 if let Some(reading) = &mut state.given_text {
                     reading.text.end();
+                    reading.end = end;
                 }
             }
             StageItem::Abort => {

@@ -159,7 +159,7 @@ impl<O: Device> CausalLm<O> for ThinkerLm<O> {
     ) {
         match item {
             StageItem::Streamed(elements) => state.own.push(&elements),
-            StageItem::StreamedEnd => state.own.end(),
+            StageItem::StreamedEnd(_) => state.own.end(),
             StageItem::Abort => {
                 state.end();
                 state.drop_queue();

@@ -188,7 +188,7 @@ impl CausalLm<Cpu> for WriterLm {
                 state.own.ids.extend(elements.iter().filter_map(id));
                 Self::advance(state);
             }
-            StageItem::StreamedEnd if state.decoding().is_some() => {
+            StageItem::StreamedEnd(_) if state.decoding().is_some() => {
                 state.own.ended = true;
                 Self::advance(state);
             }
