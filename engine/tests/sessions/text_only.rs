@@ -39,7 +39,7 @@ fn the_last_stage_agrees_with_the_codec() {
 }
 
 #[test]
-fn a_text_cut_short_ends_its_speech_in_length() {
+fn a_text_cut_short_ends_in_length() {
     let mut bed = Bed::new(&Cascade, &config());
     let session = bed.engine.open();
     bed.input(&session, 0, 0);
