@@ -6,6 +6,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::error::{ErrorBody, ErrorKind, abbreviate};
+use super::json::JsonBounds;
 use super::literal::literal;
 use super::{input_audio, item, response, session, speech_synthesis};
 
@@ -80,6 +81,14 @@ literal!(
     AppendKind = "input_audio_buffer.append"
 );
 
+/// Maximum size of an event that carries no audio, in bytes: instructions, functions, a long text.
+pub const MAX_PLAIN_EVENT: usize = 1 << 20;
+
+/// True for the kinds of events that may carry audio, and so be as large as a message may be.
+fn may_carry_audio(kind: &str) -> bool {
+    matches!(kind, "input_audio_buffer.append" | "conversation.item.create" | "response.create")
+}
+
 /// Fields common to all client events.
 #[derive(Deserialize)]
 struct Head<'a> {
@@ -95,6 +104,7 @@ impl ClientMessage {
     ///
     /// The error names the invalid field and, if readable, the `event_id`.
     pub fn parse(text: &str) -> Result<Self, Box<ErrorBody>> {
+        JsonBounds::EVENT.check(text.as_bytes()).map_err(|error| Box::new(ErrorBody::from(error)))?;
         if let Ok(Append { event_id, audio, .. }) = serde_json::from_str(text) {
             return Ok(Self { event_id, event: ClientEvent::InputAppend(input_audio::AudioAppend { audio }) });
         }
@@ -111,6 +121,11 @@ impl ClientMessage {
                 ErrorBody::invalid(ErrorKind::MissingField, "the event has no `type`").with_param("type"),
             ));
         };
+        if text.len() > MAX_PLAIN_EVENT && !may_carry_audio(kind) {
+            let message =
+                format!("an event without audio holds at most {MAX_PLAIN_EVENT} bytes, this one has {}", text.len());
+            return Err(named(ErrorBody::invalid(ErrorKind::TooLarge, message)));
+        }
         let event = match kind {
             "session.update" => body(text).map(ClientEvent::SessionUpdate),
             "input_audio_buffer.append" => body(text).map(ClientEvent::InputAppend),
@@ -195,6 +210,35 @@ mod tests {
 
         assert_eq!(error(r#"{"event_id":"e3"}"#).param.as_deref(), Some("type"));
         assert_eq!(error(r#"{"type":"party.start"}"#).code.as_deref(), Some("unknown_event_type"));
+    }
+
+    #[test]
+    fn size_of_an_event_depends_on_its_kind() {
+        let padded = |kind: &str, fields: &str, bytes: usize| {
+            format!(r#"{{"type":"{kind}","event_id":"e"{fields},"x":"{}"}}"#, "x".repeat(bytes))
+        };
+        let update = padded("session.update", r#","session":{"type":"realtime"}"#, MAX_PLAIN_EVENT);
+        assert_eq!(error(&update).code.as_deref(), Some("message_too_large"));
+        assert_eq!(error(&update).event_id.as_deref(), Some("e"));
+        assert_eq!(error(&padded("party.start", "", MAX_PLAIN_EVENT)).code.as_deref(), Some("message_too_large"));
+        let append = padded("input_audio_buffer.append", r#","audio":"AA==""#, MAX_PLAIN_EVENT);
+        assert!(ClientMessage::parse(&append).is_ok());
+    }
+
+    #[test]
+    fn values_of_an_event_are_bounded() {
+        let zeros = format!("[{}0]", "0,".repeat(JsonBounds::EVENT.values));
+        let parts = format!("[{}]", vec![r#"{"type":"input_text","text":""}"#; 10_000].join(","));
+        for text in [
+            format!(r#"{{"type":"session.update","session":{{"type":"realtime","x":{zeros}}}}}"#),
+            format!(r#"{{"type":"input_audio_buffer.append","audio":"AA==","x":{zeros}}}"#),
+            format!(
+                r#"{{"type":"conversation.item.create","item":{{"type":"message","role":"user","content":{parts}}}}}"#
+            ),
+            format!(r#"{{"type":"response.cancel","x":{}}}"#, "[".repeat(100_000)),
+        ] {
+            assert_eq!(error(&text).code.as_deref(), Some("message_too_large"), "{}", &text[..60]);
+        }
     }
 
     #[test]

@@ -14,6 +14,7 @@
 //! | [`speech_synthesis`] | `repartee.text.*`: given text, streamed by the client |
 //! | [`rate_limits`] | `rate_limits.updated` |
 //! | [`error`] | `error` events, and the body of HTTP errors |
+//! | [`json`] | bodies of requests, and the bounds of a JSON text |
 //! | [`extension`] | `repartee`: Repartee's extension of an event |
 //! | `literal` | fields with one value |
 //! | [`merge`] | update semantics of absent and `null` fields |
@@ -46,6 +47,7 @@ pub mod error;
 pub mod extension;
 pub mod input_audio;
 pub mod item;
+pub mod json;
 pub mod merge;
 pub mod output_audio;
 pub mod rate_limits;

@@ -4,12 +4,10 @@ use repartee_engine_api::{InsertAt, ItemId};
 use repartee_protocol::extension::EventExtension;
 use repartee_protocol::item::{FunctionCall, Item, ItemAdded, ItemContent, ItemStatus};
 
-/// Maximum size of a conversation in bytes of text, plus [`ITEM_BYTES`] per item.
+/// Maximum size of a conversation in bytes, as [`held_bytes`] counts it.
 const MAX_BYTES: usize = 4 << 20;
-/// Bytes counted per item in addition to its text.
+/// Bytes counted per item in addition to what it holds: its entry, its ids, and its place in the engine.
 const ITEM_BYTES: usize = 512;
-/// Bytes counted per image part.
-const IMAGE_BYTES: usize = 128;
 
 /// Conversation items, oldest first.
 #[derive(Debug, Default)]
@@ -61,10 +59,13 @@ impl HistoryEntry {
     }
 }
 
-/// Number of bytes of text in `item`.
-pub(super) fn text_bytes(item: &Item) -> usize {
+/// Number of bytes that `item` holds in memory, its media excepted: text, and every part even if it is empty.
+pub(super) fn held_bytes(item: &Item) -> usize {
     match item {
-        Item::Message(message) => message.content.iter().map(content_bytes).sum(),
+        Item::Message(message) => {
+            let text: usize = message.content.iter().map(content_bytes).sum();
+            text + message.content.len() * size_of::<ItemContent>()
+        }
         Item::FunctionCall(call) => {
             call.call_id.as_ref().map_or(0, String::len) + call.name.len() + call.arguments.len()
         }
@@ -78,8 +79,8 @@ fn content_bytes(content: &ItemContent) -> usize {
         ItemContent::InputAudio { audio: _, transcript } | ItemContent::OutputAudio { transcript } => {
             transcript.as_ref().map_or(0, String::len)
         }
-        // The image bytes are dropped, but a message may contain many images.
-        ItemContent::InputImage { .. } => IMAGE_BYTES,
+        // The bytes of an image are dropped.
+        ItemContent::InputImage { .. } => 0,
     }
 }
 
@@ -91,13 +92,13 @@ fn call_id_of(entry: &HistoryEntry) -> Option<&str> {
 }
 
 fn cost(item: &Item) -> usize {
-    text_bytes(item) + ITEM_BYTES
+    held_bytes(item) + ITEM_BYTES
 }
 
 impl History {
-    /// True if an item with `text` bytes of text fits.
-    pub fn has_capacity(&self, text: usize) -> bool {
-        self.bytes + text + ITEM_BYTES <= MAX_BYTES
+    /// True if an item that holds `bytes` bytes fits.
+    pub fn has_capacity(&self, bytes: usize) -> bool {
+        self.bytes + bytes + ITEM_BYTES <= MAX_BYTES
     }
 
     pub fn push(&mut self, entry: HistoryEntry) {

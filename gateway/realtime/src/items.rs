@@ -10,7 +10,7 @@ use repartee_protocol::response::StatusReason;
 use repartee_protocol::session::{AudioFormat, Modality};
 use repartee_protocol::{ErrorBody, ErrorKind, ServerEvent};
 
-use super::history::{DetachedCall, HistoryEntry, text_bytes};
+use super::history::{DetachedCall, HistoryEntry, held_bytes};
 use super::tools::unknown_call;
 use super::{Effect, RealtimeSession, audio};
 
@@ -31,7 +31,7 @@ impl RealtimeSession {
     /// Adds an item of a turn or response after `previous`, or at the end. Deletes the oldest items while the conversation
     /// exceeds its size limit.
     pub(super) fn add_item(&mut self, entry: HistoryEntry, previous: Option<&str>) {
-        while !self.history.has_capacity(text_bytes(&entry.item))
+        while !self.history.has_capacity(held_bytes(&entry.item))
             && let Some(oldest) = self.history.first_id().map(str::to_owned)
             && let Some(oldest) = self.history.remove(&oldest)
         {
@@ -101,7 +101,7 @@ impl RealtimeSession {
             let message = "there is no item with this id to insert after";
             return Err(ErrorBody::invalid(ErrorKind::PreviousUnknown, message).with_param("previous_item_id"));
         };
-        if !self.history.has_capacity(text_bytes(&item)) {
+        if !self.history.has_capacity(held_bytes(&item)) {
             let message = "the conversation is full: delete items first";
             return Err(ErrorBody::invalid(ErrorKind::ConversationTooLarge, message));
         }

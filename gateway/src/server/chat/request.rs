@@ -7,6 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use repartee_engine_api::{Command, ModelInfo, Respond, Role, Sampling};
 use repartee_media::wav;
+use repartee_protocol::json::read_body;
 use repartee_protocol::{ErrorBody, ErrorKind};
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -140,9 +141,7 @@ fn refuse<T>(param: impl Into<String>, message: impl Into<String>) -> Result<T, 
 impl CompletionPlan {
     /// Parses a request and decodes all of its audio, which takes some time.
     pub fn read(body: &[u8], info: &ModelInfo) -> Result<Self, ErrorBody> {
-        let reader = &mut serde_json::Deserializer::from_slice(body);
-        let request: Request =
-            serde_path_to_error::deserialize(reader).map_err(|error| ErrorBody::from_path(&error, ""))?;
+        let request: Request = read_body(body)?;
         let mut plan = Self {
             commands: Vec::new(),
             audio: None,
@@ -268,7 +267,10 @@ fn content_parts(content: Content, at: &str) -> Result<Vec<ContentPart>, ErrorBo
         match part {
             // Adjacent text parts become one text.
             Part::Text { text } | Part::Refusal { refusal: text } => match pieces.last_mut() {
-                Some(ContentPart::Text(before)) => *before = format!("{before}\n{text}"),
+                Some(ContentPart::Text(before)) => {
+                    before.push('\n');
+                    before.push_str(&text);
+                }
                 _ => pieces.push(ContentPart::Text(text)),
             },
             Part::InputAudio { input_audio } => {

@@ -4,6 +4,7 @@
 use std::ops::RangeInclusive;
 
 use repartee_engine_api::ModelInfo;
+use repartee_protocol::json::read_body;
 use repartee_protocol::{ErrorBody, ErrorKind};
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -71,9 +72,7 @@ fn refuse<T>(param: &str, message: impl Into<String>) -> Result<T, ErrorBody> {
 impl SpeechPlan {
     /// Parses a JSON request; returns its options and its text.
     pub fn read(body: &[u8], info: &ModelInfo) -> Result<(Self, String), ErrorBody> {
-        let reader = &mut serde_json::Deserializer::from_slice(body);
-        let request: Request =
-            serde_path_to_error::deserialize(reader).map_err(|error| ErrorBody::from_path(&error, ""))?;
+        let request: Request = read_body(body)?;
         let plan = Self::of(&request, info)?;
         let characters = request.input.chars().count();
         if characters > MAX_CHARACTERS {
