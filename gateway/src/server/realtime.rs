@@ -18,6 +18,7 @@ use super::caller::Caller;
 use super::{AppState, calls};
 use crate::call;
 use crate::telemetry::log;
+use crate::transport::ping_limit::MAX_WRITE_BUFFER;
 use crate::transport::relay;
 use crate::transport::websocket::{self, MAX_READ, Timeouts};
 
@@ -47,6 +48,7 @@ pub(super) async fn websocket(
         let sideband = calls::attach(&app, &caller, &id)?;
         let most = relay::MAX_READ;
         let upgrade = upgrade.protocols([SUBPROTOCOL]).max_message_size(most).max_frame_size(most);
+        let upgrade = upgrade.max_write_buffer_size(MAX_WRITE_BUFFER);
         let timeouts = Timeouts { stalled_after: app.config.stalled_after, ping_every: app.config.ping_every };
         return Ok(upgrade.on_upgrade(move |socket| relay::run(socket, sideband, timeouts)));
     }
@@ -63,6 +65,7 @@ pub(super) async fn websocket(
     let span = log::call_span(&id, websocket::NAME);
     let (session, guard) = span.in_scope(|| app.admit(&caller))?;
     let upgrade = upgrade.protocols([SUBPROTOCOL]).max_message_size(MAX_READ).max_frame_size(MAX_READ);
+    let upgrade = upgrade.max_write_buffer_size(MAX_WRITE_BUFFER);
     let call = move |socket| async move {
         let timeouts = Timeouts { stalled_after: app.config.stalled_after, ping_every: app.config.ping_every };
         let (transport, writer) = websocket::open(socket, setup.model.output_rate, timeouts);

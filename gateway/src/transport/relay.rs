@@ -11,6 +11,7 @@ use repartee_protocol::{ErrorBody, ErrorKind, ServerEvent, ServerMessage};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 
+use super::ping_limit::PingLimit;
 use super::sideband::{CommandSender, MAX_MESSAGE, Sideband};
 use super::websocket::{Timeouts, is_overflow};
 
@@ -32,6 +33,8 @@ enum RelayEnd {
     Slow,
     /// The client sent a message over [`MAX_READ`].
     Overflow,
+    /// The client sent too many pings.
+    Pings,
 }
 
 /// Carries events between a client's socket and a call until either ends.
@@ -71,6 +74,7 @@ where
         RelayEnd::CallOver => (1000, "the call is over"),
         RelayEnd::Slow => (1013, "events were not read in time"),
         RelayEnd::Overflow => (1009, "the message is too large"),
+        RelayEnd::Pings => (1008, "too many pings"),
     };
     let close = Message::Close(Some(CloseFrame { code, reason: reason.into() }));
     // A client that reads nothing gets no closing message.
@@ -88,6 +92,7 @@ where
     R: Stream<Item = Result<Message, axum::Error>> + Unpin,
 {
     let (mut last_activity, mut pinged, mut errors) = (Instant::now(), false, 0_u64);
+    let mut pings = PingLimit::new(last_activity);
     loop {
         let message = tokio::select! {
             // A message that has already arrived takes precedence over a timeout.
@@ -114,7 +119,9 @@ where
                     return std::future::pending().await;
                 }
             }
-            Some(Ok(Message::Binary(_) | Message::Ping(_) | Message::Pong(_))) => {}
+            Some(Ok(Message::Binary(_))) => {}
+            Some(Ok(Message::Ping(_) | Message::Pong(_))) if pings.admit(Instant::now()) => {}
+            Some(Ok(Message::Ping(_) | Message::Pong(_))) => return RelayEnd::Pings,
             Some(Err(error)) if is_overflow(&error) => return RelayEnd::Overflow,
             Some(Ok(Message::Close(_)) | Err(_)) | None => return RelayEnd::Gone,
         }

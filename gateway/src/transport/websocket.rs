@@ -18,6 +18,7 @@ use repartee_realtime::Delivery;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 
+use super::ping_limit::PingLimit;
 use crate::call::{OpusFrame, OutboundMessage, Transport, TransportError, TransportEvent};
 use response_encoder::ResponseEncoder;
 
@@ -61,6 +62,8 @@ pub struct WebSocketTransport<R> {
     last_input: Option<Instant>,
     /// True while a pong is awaited.
     pinged: bool,
+    /// Pings of the caller.
+    pings: PingLimit,
     /// Encoders of the responses that have audio.
     encoders: HashMap<ResponseId, ResponseEncoder>,
     /// Frames for Opus that the call has not taken yet.
@@ -96,6 +99,7 @@ impl<R: Stream<Item = Result<Message, axum::Error>> + Unpin + Send> WebSocketTra
             last_activity: Instant::now(),
             last_input: None,
             pinged: false,
+            pings: PingLimit::new(Instant::now()),
             encoders: HashMap::new(),
             frames: Vec::new(),
         };
@@ -118,7 +122,11 @@ impl<R: Stream<Item = Result<Message, axum::Error>> + Unpin + Send> WebSocketTra
             Some(Ok(Message::Text(text))) => Some(TransportEvent::Event(text.as_str().to_owned())),
             Some(Ok(Message::Binary(packet))) => Some(TransportEvent::OpusPacket(packet)),
             // The library answers pings.
-            Some(Ok(Message::Ping(_) | Message::Pong(_))) => None,
+            Some(Ok(Message::Ping(_) | Message::Pong(_))) if self.pings.admit(self.last_activity) => None,
+            Some(Ok(Message::Ping(_) | Message::Pong(_))) => {
+                tracing::info!("the caller sent too many pings");
+                Some(TransportEvent::Closed)
+            }
             Some(Err(error)) if is_overflow(&error) => {
                 let message = format!("a message holds at most {MAX_MESSAGE} bytes, and this one is too large to skip");
                 Some(TransportEvent::TooLarge(ErrorBody::invalid(ErrorKind::TooLarge, message)))

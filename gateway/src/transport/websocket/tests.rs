@@ -108,6 +108,26 @@ async fn a_slow_socket_stays_open() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_flood_of_pings_ends_the_call() {
+    let (client, incoming) = mpsc::channel(1_000);
+    let (mut transport, _writer) =
+        WebSocketTransport::new(Incoming(incoming), Peer::new(0), 24_000, Timeouts::default());
+    let ping = || Message::Ping(Bytes::from_static(&[0; 125]));
+    // A ping a second, as some clients send, goes on for ever.
+    for _ in 0..500 {
+        client.send(ping()).await.unwrap();
+        advance(Duration::from_secs(1)).await;
+        assert!(timeout(Duration::from_millis(1), transport.next(true)).await.is_err());
+    }
+    for _ in 0..500 {
+        client.send(ping()).await.unwrap();
+    }
+    let flooded = Instant::now();
+    assert!(matches!(transport.next(true).await, TransportEvent::Closed));
+    assert_eq!(flooded.elapsed(), Duration::ZERO, "not because of silence");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_silent_caller_is_pinged_then_closed() {
     let (client, incoming) = mpsc::channel(8);
     let (mut transport, writer) =
