@@ -66,7 +66,7 @@ fn call() -> CallTask {
     let (mut call, effects) = CallTask::new(setup, CallServices::new(metrics, None));
     call.apply(effects, &mut Silent);
     let update = json!({"type": "session.update", "session": {"audio": {"input": {"turn_detection": null}}}});
-    call.on_message(&update.to_string(), &mut Silent);
+    call.on_event(TransportEvent::Event(update.to_string()), &mut Silent);
     call
 }
 
@@ -107,7 +107,7 @@ fn input_packet_takes_few_allocations() {
 #[test]
 fn output_frame_takes_few_allocations() {
     let mut call = call();
-    call.on_message(&json!({"type": "response.create"}).to_string(), &mut Silent);
+    call.on_event(TransportEvent::Event(json!({"type": "response.create"}).to_string()), &mut Silent);
     let response = call.commands.iter().find_map(|command| match command {
         Command::Respond(respond) => Some(respond.response),
         _ => None,

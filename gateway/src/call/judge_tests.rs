@@ -27,7 +27,7 @@ fn call(judge: &TurnModelPool) -> CallTask {
     call.apply(effects, &mut Silent);
     let detection = json!({"type": "semantic_vad", "eagerness": "medium"});
     let update = json!({"type": "session.update", "session": {"audio": {"input": {"turn_detection": detection}}}});
-    call.on_message(&update.to_string(), &mut Silent);
+    call.on_event(TransportEvent::Event(update.to_string()), &mut Silent);
     call
 }
 

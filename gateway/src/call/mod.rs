@@ -10,12 +10,14 @@
 //! - `transport`: the connection to the caller
 //! - `limits`: time limits of a call
 //! - `services`: services that calls share
+//! - `large_events`: parsing of events, off the runtime's threads where they are large
 //! - `input_pipeline`: the caller's audio: resampling and turn detection
 //! - `packet_decoder`: Opus packets of a websocket
 //! - `response_timing`: time to first packet and its parts
 
 mod end;
 mod input_pipeline;
+mod large_events;
 mod limits;
 mod packet_decoder;
 mod response_timing;
@@ -32,6 +34,7 @@ use futures_util::future::{Fuse, FusedFuture as _};
 use repartee_engine_api::{SessionHandle, SubmitError};
 use repartee_realtime::{SessionInput, SessionSetup};
 
+use large_events::{ParsedMessage, PendingMessage};
 use running::{CallTask, PendingJudgement, now};
 
 pub use end::CallEnd;
@@ -89,7 +92,7 @@ pub async fn run<T: Transport>(
         let hang_up = limits.idle_timeout.filter(|_| is_idle).and_then(|idle| silent_since.checked_add(idle));
         let input_pending = call.input_pipeline.has_more();
         let open = call.closing.is_none();
-        let accept_input = open && !input_pending && delivered;
+        let accept_input = open && !input_pending && delivered && call.parsing.is_none();
         call.timing.note_reading(call.outbound.len() < BACKLOG && transport.has_capacity());
         let room = open && call.outbound.len() < BACKLOG && transport.has_capacity();
         let places = call.outbound.front().map_or(1, |outgoing| outgoing.queue_permits(outbound.max_capacity()));
@@ -120,6 +123,7 @@ pub async fn run<T: Transport>(
             () = tokio::task::yield_now(), if input_pending && call.outbound.is_empty() && submitting.is_terminated() => {
                 call.process_input(&mut transport);
             }
+            message = parsed(&mut call.parsing), if open => call.on_message(message, &mut transport),
             answer = judged(&mut call.judging), if open => call.judged(answer, &mut transport),
             () = &mut drain, if !drain.is_terminated() => {}
             () = &mut stop => break CallEnd::Shutdown,
@@ -142,6 +146,14 @@ pub async fn run<T: Transport>(
     call.timing.ended(ended, now());
     tracing::info!(transport = T::NAME, ended = ended.label(), seconds = lasted.as_secs(), "a call ended");
     ended
+}
+
+/// Waits for the message that is being parsed; for ever without one.
+async fn parsed(parsing: &mut Option<PendingMessage>) -> ParsedMessage {
+    let Some(pending) = parsing else { return std::future::pending().await };
+    let message = pending.await;
+    *parsing = None;
+    message
 }
 
 /// Waits for the answer to the open question; for ever without one.

@@ -12,11 +12,12 @@ use repartee_media::level::is_audible;
 use repartee_media::vad::TurnEvent;
 use repartee_protocol::response::{ContentDelta, PartRef};
 use repartee_protocol::session::AudioFormat;
-use repartee_protocol::{ClientEvent, ClientMessage, ErrorBody, ErrorKind, ServerEvent, ServerMessage};
+use repartee_protocol::{ClientEvent, ErrorBody, ErrorKind, ServerEvent, ServerMessage};
 use repartee_realtime::{Delivery, Effect, PlayoutReport, RealtimeSession, SessionInput, SessionSetup, audio};
 use tokio::sync::oneshot;
 
 use super::input_pipeline::InputPipeline;
+use super::large_events::{self, ParsedMessage, PendingMessage};
 use super::packet_decoder::PacketDecoder;
 use super::response_timing::ResponseTiming;
 use super::{CallEnd, CallServices, OutboundMessage, Transport, TransportError, TransportEvent};
@@ -34,6 +35,8 @@ pub(super) struct CallTask {
     judge: Option<TurnModelPool>,
     /// The open question: at most one, even if its pause is over.
     pub(super) judging: Option<PendingJudgement>,
+    /// The large message that is being parsed. No other is taken meanwhile.
+    pub(super) parsing: Option<PendingMessage>,
     /// Decodes Opus packets of a websocket.
     packet_decoder: PacketDecoder,
     /// Recent levels of our playback, and of its echo.
@@ -72,6 +75,7 @@ impl CallTask {
             input_pipeline,
             judge,
             judging: None,
+            parsing: None,
             packet_decoder,
             echo_guard,
             timing,
@@ -89,7 +93,10 @@ impl CallTask {
 
     pub(super) fn on_event<T: Transport>(&mut self, event: TransportEvent, transport: &mut T) {
         match event {
-            TransportEvent::Event(text) => self.on_message(&text, transport),
+            TransportEvent::Event(text) => match large_events::parse(text, self.input_format) {
+                Ok(message) => self.on_message(message, transport),
+                Err(pending) => self.parsing = Some(pending),
+            },
             TransportEvent::Invalid(error) => self.input(SessionInput::Refused(error), transport),
             TransportEvent::TooLarge(error) => {
                 self.input(SessionInput::Refused(error), transport);
@@ -111,13 +118,15 @@ impl CallTask {
         }
     }
 
-    fn on_message<T: Transport>(&mut self, text: &str, transport: &mut T) {
-        let message = match ClientMessage::parse(text) {
-            Ok(message) => message,
-            Err(error) => return self.input(SessionInput::Refused(*error), transport),
+    /// Handles a parsed message.
+    pub(super) fn on_message<T: Transport>(&mut self, message: ParsedMessage, transport: &mut T) {
+        let message = match message {
+            ParsedMessage::Event(message) => *message,
+            ParsedMessage::Audio { samples, rate } => return self.push_audio(samples, rate, transport),
+            ParsedMessage::Refused(error) => return self.input(SessionInput::Refused(*error), transport),
         };
         match message.event {
-            ClientEvent::InputAppend(append) => match self.decode(&append.audio) {
+            ClientEvent::InputAppend(append) => match self.decode_opus(&append.audio) {
                 Ok((samples, rate)) => self.push_audio(samples, rate, transport),
                 Err(error) => self.input(SessionInput::Refused(error.with_event_id(message.event_id)), transport),
             },
@@ -133,11 +142,8 @@ impl CallTask {
         }
     }
 
-    fn decode(&mut self, audio: &str) -> Result<(Vec<f32>, u32), ErrorBody> {
-        match self.input_format {
-            AudioFormat::Opus => self.packet_decoder.decode(AudioFormat::Opus, &audio::bytes(audio)?),
-            format => Ok((audio::decode(audio, format)?, format.rate())),
-        }
+    fn decode_opus(&mut self, audio: &str) -> Result<(Vec<f32>, u32), ErrorBody> {
+        self.packet_decoder.decode(AudioFormat::Opus, &audio::bytes(audio)?)
     }
 
     fn push_audio<T: Transport>(&mut self, samples: Vec<f32>, rate: u32, transport: &mut T) {
