@@ -1,12 +1,13 @@
 //! API keys and ephemeral keys. Only SHA-256 hashes are kept.
+//!
+//! - this file: API keys
+//! - [`ephemeral`]: keys that a server issues for pages
 
-use std::collections::HashMap;
+pub mod ephemeral;
+
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
 
 use ring::digest;
-use serde_json::Value;
 use subtle::{Choice, ConstantTimeEq as _};
 use thiserror::Error;
 
@@ -14,12 +15,6 @@ use thiserror::Error;
 pub const MIN_KEY: usize = 16;
 /// Maximum length of a presented key, in bytes; a longer one is refused unhashed.
 const MAX_KEY: usize = 512;
-/// Prefix of every ephemeral key.
-const EPHEMERAL: &str = "ek_";
-/// Maximum number of valid ephemeral keys.
-const MAX_EPHEMERAL: usize = 4_096;
-/// Maximum size of the session configurations of all ephemeral keys together, in bytes.
-const MAX_SESSION_BYTES: usize = 16 << 20;
 
 type KeyHash = [u8; digest::SHA256_OUTPUT_LEN];
 
@@ -115,6 +110,13 @@ impl KeySet {
     }
 }
 
+impl KeySet {
+    /// True if a key of this identity is in the set.
+    fn contains(&self, id: KeyId) -> bool {
+        self.0.iter().any(|key| KeyId::of(key) == id)
+    }
+}
+
 impl fmt::Debug for KeySet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "KeySet({} keys)", self.0.len())
@@ -132,117 +134,8 @@ fn from_hex(text: &str) -> Option<KeyHash> {
     Some(hash)
 }
 
-/// Valid ephemeral keys. A page may hold one: it lasts for minutes and opens calls only.
-#[derive(Debug)]
-pub struct EphemeralKeys {
-    /// `ek_<tag>_`; no other server uses it.
-    prefix: String,
-    valid: Mutex<HashMap<KeyHash, Grant>>,
-}
-
-/// Rights of one ephemeral key.
-#[derive(Clone)]
-struct Grant {
-    until: Instant,
-    /// Session configuration of its calls: a `session.update` patch.
-    session: Arc<Value>,
-    /// Size of the configuration, in bytes.
-    bytes: usize,
-    /// API key that issued it.
-    owner: Option<KeyId>,
-}
-
-impl fmt::Debug for Grant {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Grant").field("until", &self.until).finish_non_exhaustive()
-    }
-}
-
-/// Error of [`EphemeralKeys::issue`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub enum IssueError {
-    /// Too many keys or too many bytes of configuration.
-    #[error("too many ephemeral keys are valid: wait until one expires")]
-    Full {
-        /// Time until the first key expires.
-        retry_after: Duration,
-    },
-    /// The operating system provides no random numbers.
-    #[error("the operating system provides no random numbers: {0}")]
-    Random(getrandom::Error),
-}
-
-/// Result of [`EphemeralKeys::look_up`].
-#[derive(Debug, Clone, PartialEq)]
-pub enum KeyStatus {
-    /// No ephemeral key of this server; perhaps an API key.
-    NotEphemeral,
-    /// An ephemeral key that expired or was never issued.
-    Expired,
-    /// A valid key, which opens calls.
-    Valid {
-        /// Identity of the ephemeral key.
-        id: KeyId,
-        /// Session configuration: a `session.update` patch.
-        session: Arc<Value>,
-        /// API key whose limits apply; `None` on a server without keys.
-        owner: Option<KeyId>,
-    },
-}
-
-impl EphemeralKeys {
-    /// Creates an empty set; `tag` is the process's [tag](crate::ids::IdGenerator::tag).
-    pub fn new(tag: &str) -> Self {
-        Self { prefix: format!("{EPHEMERAL}{tag}_"), valid: Mutex::default() }
-    }
-
-    /// Issues a key that is valid for `lifetime` and bound to `session`. `owner` is the API key that asked.
-    pub fn issue(
-        &self,
-        now: Instant,
-        lifetime: Duration,
-        session: Arc<Value>,
-        owner: Option<KeyId>,
-    ) -> Result<String, IssueError> {
-        let mut random = [0; 16];
-        getrandom::fill(&mut random).map_err(IssueError::Random)?;
-        let key = format!("{}{}", self.prefix, crate::ids::hex(&random));
-        let bytes = session.to_string().len();
-        let mut valid = self.valid();
-        valid.retain(|_, bound| bound.until > now);
-        let held: usize = valid.values().map(|bound| bound.bytes).sum();
-        if valid.len() >= MAX_EPHEMERAL || held + bytes > MAX_SESSION_BYTES {
-            let first = valid.values().map(|bound| bound.until).min().unwrap_or(now);
-            return Err(IssueError::Full { retry_after: first.saturating_duration_since(now) });
-        }
-        valid.insert(hash(&key), Grant { until: now + lifetime, session, bytes, owner });
-        Ok(key)
-    }
-
-    /// Looks up `key` at `now`. It compares hashes, so the time reveals nothing about valid keys.
-    pub fn look_up(&self, key: &str, now: Instant) -> KeyStatus {
-        if !key.starts_with(&self.prefix) || key.len() > MAX_KEY {
-            return KeyStatus::NotEphemeral;
-        }
-        let hash = hash(key);
-        match self.valid().get(&hash) {
-            Some(bound) if bound.until > now => {
-                KeyStatus::Valid { id: KeyId::of(&hash), session: bound.session.clone(), owner: bound.owner }
-            }
-            _ => KeyStatus::Expired,
-        }
-    }
-
-    fn valid(&self) -> MutexGuard<'_, HashMap<KeyHash, Grant>> {
-        // A panic cannot leave an insertion or removal half done.
-        self.valid.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     const KEY: &str = "a-key-of-some-length";
@@ -280,39 +173,5 @@ mod tests {
             assert!(!error.to_string().contains("short") && !error.to_string().contains("c-is"));
         }
         assert_eq!(format!("{:?}", KeySet::parse(KEY).unwrap()), "KeySet(1 keys)");
-    }
-
-    #[test]
-    fn an_ephemeral_key_expires_with_its_session() {
-        let keys = EphemeralKeys::new("0a1b");
-        let start = Instant::now();
-        let session = Arc::new(json!({"instructions": "secret"}));
-        let owner = Some(KeyId(3));
-        let key = keys.issue(start, Duration::from_secs(10), session.clone(), owner).unwrap();
-        assert!(key.starts_with("ek_0a1b_"));
-        let valid = KeyStatus::Valid { id: KeyId::of(&hash(&key)), session, owner };
-        assert_eq!(keys.look_up(&key, start + Duration::from_secs(9)), valid);
-        assert_eq!(keys.look_up(&key, start + Duration::from_secs(10)), KeyStatus::Expired);
-        assert_eq!(keys.look_up("ek_0a1b_0000", start), KeyStatus::Expired);
-        assert_eq!(keys.look_up("ek_of_another_server", start), KeyStatus::NotEphemeral);
-        assert!(!format!("{keys:?}").contains("secret"));
-    }
-
-    #[test]
-    fn ephemeral_keys_are_bounded_in_number_and_bytes() {
-        let keys = EphemeralKeys::new("t");
-        let start = Instant::now();
-        let issue = |now, session: &Arc<Value>| keys.issue(now, Duration::from_secs(60), session.clone(), None);
-        let empty = Arc::new(json!({}));
-        for _ in 0..MAX_EPHEMERAL {
-            issue(start, &empty).unwrap();
-        }
-        let later = start + Duration::from_secs(20);
-        assert_eq!(issue(later, &empty), Err(IssueError::Full { retry_after: Duration::from_secs(40) }));
-        let large = Arc::new(json!({"instructions": "x".repeat(MAX_SESSION_BYTES / 2)}));
-        let over = start + Duration::from_secs(60);
-        issue(over, &large).unwrap();
-        assert!(matches!(issue(over, &large), Err(IssueError::Full { .. })));
-        issue(over, &empty).unwrap();
     }
 }

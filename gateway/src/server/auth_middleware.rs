@@ -20,7 +20,8 @@ use super::app::AppState;
 use super::caller::Caller;
 use super::client_addr::{ClientAddr, Peer};
 use crate::admission::ClientIdentity;
-use crate::auth::{KeySet, KeyStatus};
+use crate::auth::KeySet;
+use crate::auth::ephemeral::KeyStatus;
 
 /// Prefix of the websocket subprotocol that carries a key, because a browser cannot set headers on a websocket.
 const KEY_PROTOCOL: &str = "openai-insecure-api-key.";
@@ -107,7 +108,7 @@ impl AppState {
         }
     }
 
-    fn keys(&self) -> RwLockReadGuard<'_, KeySet> {
+    pub(super) fn keys(&self) -> RwLockReadGuard<'_, KeySet> {
         // The set is replaced as a whole, so a panic cannot leave it half changed.
         self.keys.read().unwrap_or_else(PoisonError::into_inner)
     }

@@ -9,6 +9,7 @@ use axum::extract::rejection::BytesRejection;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
+use repartee_protocol::json::read_body;
 use repartee_protocol::session::Session;
 use repartee_protocol::{ErrorBody, ErrorKind};
 use serde::{Deserialize, Serialize};
@@ -17,7 +18,7 @@ use serde_json::{Value, json};
 use super::AppState;
 use super::api_error::ApiError;
 use super::caller::Caller;
-use crate::auth::IssueError;
+use crate::auth::ephemeral::IssueError;
 
 /// Maximum size of a request, in bytes: instructions and tools may be long.
 pub(super) const MAX_BODY: usize = 1 << 20;
@@ -66,16 +67,18 @@ pub(super) async fn create(
     let id = app.ids.session().map_err(|error| ApiError::internal(&error.to_string()))?;
     // Checked here and not at the call, because the author of the configuration reads this response.
     let session = repartee_realtime::initial_session(&id, &app.info(), &patch).map_err(ApiError::bad_request)?;
-    let value = app.ephemeral.issue(Instant::now(), lifetime, Arc::new(patch), caller.client.key).map_err(|error| {
-        let message = error.to_string();
-        match error {
-            IssueError::Full { retry_after } => {
-                let error = ErrorBody::invalid(ErrorKind::TooManyKeys, message);
-                ApiError::new(StatusCode::TOO_MANY_REQUESTS, error).retry_after(retry_after)
+    let keys = app.keys().len();
+    let value =
+        app.ephemeral.issue(Instant::now(), lifetime, Arc::new(patch), caller.client.key, keys).map_err(|error| {
+            let message = error.to_string();
+            match error {
+                IssueError::Full { retry_after } | IssueError::Share { retry_after } => {
+                    let error = ErrorBody::invalid(ErrorKind::TooManyKeys, message);
+                    ApiError::new(StatusCode::TOO_MANY_REQUESTS, error).retry_after(retry_after)
+                }
+                IssueError::Random(_) => ApiError::internal(&message),
             }
-            IssueError::Random(_) => ApiError::internal(&message),
-        }
-    })?;
+        })?;
     let expires = SystemTime::now() + lifetime;
     let expires_at = expires.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     Ok(Json(ClientSecret { value, expires_at, session }).into_response())
@@ -87,9 +90,7 @@ fn read(body: &[u8]) -> Result<SecretRequest, ErrorBody> {
     if body.is_empty() {
         return Ok(SecretRequest::default());
     }
-    let reader = &mut serde_json::Deserializer::from_slice(body);
-    let wanted: SecretRequest =
-        serde_path_to_error::deserialize(reader).map_err(|error| ErrorBody::from_path(&error, ""))?;
+    let wanted: SecretRequest = read_body(body)?;
     if wanted.expires_after.anchor != "created_at" {
         return refuse("expires_after.anchor", "the anchor has to be `created_at`".into());
     }

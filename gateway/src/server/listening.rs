@@ -25,7 +25,7 @@ use super::start_error::ServerStartError;
 use super::tls::{self, CertificateResolver};
 use super::uploads::UploadBudget;
 use crate::admission::Admission;
-use crate::auth::EphemeralKeys;
+use crate::auth::ephemeral::EphemeralKeys;
 use crate::cli::lan;
 use crate::config::{Config, LimitConfig, TurnDetectionConfig, WebRtcConfig};
 use crate::ids::IdGenerator;

@@ -31,8 +31,8 @@ pub struct Reloader {
 }
 
 impl Reloader {
-    /// Applies the keys and the certificate of `config`, or changes nothing. Running calls and ephemeral keys stay
-    /// valid.
+    /// Applies the keys and the certificate of `config`, or changes nothing. Running calls stay, and so do ephemeral keys
+    /// whose API key stays.
     pub fn reload(&self, config: &Config) -> Result<(), ReloadError> {
         config.check()?;
         let mut keys = self.app.keys.write().unwrap_or_else(PoisonError::into_inner);
@@ -45,6 +45,7 @@ impl Reloader {
             _ => return Err(ReloadError::Restart("HTTPS")),
         }
         keys.clone_from(&config.api_keys);
+        self.app.ephemeral.keep_owners(&keys);
         Ok(())
     }
 }
