@@ -12,7 +12,7 @@ use thiserror::Error;
 
 use crate::checkpoint::{Checkpoint, CheckpointError, Source};
 use crate::config::{ConfigError, EngineConfig};
-use crate::model::{Codec, Model};
+use crate::model::{Codec, Hearing, Model};
 use crate::models;
 use crate::models::load_error::LoadError;
 use crate::progress::{StartProgress, StartStage};
@@ -119,14 +119,14 @@ impl Engine {
             name: name.to_owned(),
             default_voice: voices.first().cloned().unwrap_or_default(),
             voices,
-            input_rate: model.audio.as_ref().map_or(NOMINAL_RATE, |ears| ears.front_end.rate()),
+            input_rate: model.hearing.as_ref().map_or(NOMINAL_RATE, Hearing::rate),
             output_rate: codec.sample_rate,
             frame: codec.frame(),
             context_tokens: model.slots.context as u32,
-            audio_input: model.audio.is_some(),
+            audio_input: model.hearing.is_some(),
             audio_output: model.codec.is_some(),
             tools: model.template.tools().is_some(),
-            transcribes: config.transcribes && model.audio.is_some(),
+            transcribes: config.transcribes && model.hearing.is_some(),
             given_text: model.codec.is_some() && model.template.streamed(&[]).is_some(),
             recording_rate: model.voices.recording_rate(),
         };

@@ -3,6 +3,7 @@
 #![doc(hidden)]
 
 pub use crate::audio::log_mel::{LogMel, LogMelConfig};
+pub use crate::cascade::hearing::join_hearing;
 pub use crate::cascade::voice::join_voice;
 pub use crate::checkpoint::{Checkpoint, DType, TensorData};
 pub use crate::deadline::cost::StepRows;
@@ -10,7 +11,7 @@ pub use crate::deadline::{Planner, ReadyRows, ScheduledRows, SchedulingOrder, St
 pub use crate::device::Device;
 pub use crate::elements::{AudioRows, Element, ElementValue, Message, MessageKind, MessagePart};
 pub use crate::model::{
-    AudioFrontEnd, Codec, Encoder, FrontEnd, FrontEndStream, InputWindow, Model, PromptTemplate, SlotCounts,
+    AudioFrontEnd, Codec, Encoder, FrontEnd, FrontEndStream, Hearing, InputWindow, Model, PromptTemplate, SlotCounts,
     ToolCallTokens, ToolTemplate, Voices, WindowInput,
 };
 pub use crate::models::family::FamilyVariant;
@@ -20,6 +21,7 @@ pub use crate::models::parts::{
     pipeline, slot_rows, thinker_stage, vocoder, weights,
 };
 pub use crate::models::{load_model, worker_pool};
+pub use crate::recogniser::{HearingOptions, Hypothesis, HypothesisOutbox, Recogniser};
 pub use crate::scheduler::{Gauges, Scheduler, Tick, Times};
 pub use crate::sequence::BlockPool;
 pub use crate::stage::{

@@ -13,6 +13,7 @@
 //! - `model`: a loaded model: audio front end, prompt template, stages, voices, geometry
 //! - `voices`: the model's voices and enrolled ones
 //! - `stage`: the interface of stages and the items between them
+//! - `recogniser`: the interface of models that hear audio as text
 //! - `elements`: contents of histories and prompts
 //! - `sequence`: block pools and tables of cached positions
 //! - `progress`: progress of a start
@@ -44,6 +45,7 @@ pub mod measure;
 mod model;
 mod models;
 mod progress;
+mod recogniser;
 mod scheduler;
 mod sequence;
 mod session;

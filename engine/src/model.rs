@@ -9,6 +9,7 @@ use repartee_kernels::cpu::pool::Pool;
 use thiserror::Error;
 
 use crate::elements::{AudioRows, Element, Message};
+use crate::recogniser::Recogniser;
 use crate::session::limits::MAX_RESPONSES;
 use crate::stage::{EdgeKind, Stage};
 use crate::text::Tokenizer;
@@ -58,6 +59,24 @@ pub trait Encoder: Send {
 }
 
 /// Audio input of a model.
+pub enum Hearing {
+    /// Audio becomes rows of the model's own prompts.
+    Rows(AudioFrontEnd),
+    /// Audio becomes text, which stands in prompts like the caller's own.
+    Text(Box<dyn Recogniser>),
+}
+
+impl Hearing {
+    /// Sampling rate of its input, in Hz.
+    pub fn rate(&self) -> u32 {
+        match self {
+            Self::Rows(audio) => audio.front_end.rate(),
+            Self::Text(recogniser) => recogniser.rate(),
+        }
+    }
+}
+
+/// Audio input that becomes rows.
 pub struct AudioFrontEnd {
     /// Turns samples into windows.
     pub front_end: Box<dyn FrontEnd>,
@@ -189,11 +208,11 @@ pub struct Model {
     /// Tokenizer of the checkpoint.
     pub tokenizer: Tokenizer,
     /// Audio input; `None` for a model that takes text alone.
-    pub audio: Option<AudioFrontEnd>,
+    pub hearing: Option<Hearing>,
     /// Template of the model's prompts.
     pub template: Box<dyn PromptTemplate>,
     /// Stages in order, from the one that reads the prompt to the one that makes samples, or text if the model does not
-    /// speak.
+    /// speak; none for a recogniser alone.
     pub stages: Vec<Box<dyn Stage>>,
     /// Geometry of the audio output; `None` for a model that answers with text alone.
     pub codec: Option<Codec>,
@@ -252,8 +271,21 @@ impl Model {
             EdgeKind::Codes if stage.input_kind() == EdgeKind::Prompt => 2 * stage.max_items(),
             EdgeKind::Prompt | EdgeKind::Codes | EdgeKind::Latents => 0,
         });
-        // The rest of a text, the rest of a tool call, and the end.
+        // The rest of a text, the rest of a tool call, and the end. A hypothesis is less.
         events.sum::<usize>() + 4
+    }
+
+    /// Audio input that becomes rows, if the model has such.
+    pub fn front_end(&mut self) -> Option<&mut AudioFrontEnd> {
+        match &mut self.hearing {
+            Some(Hearing::Rows(audio)) => Some(audio),
+            Some(Hearing::Text(_)) | None => None,
+        }
+    }
+
+    /// True if it writes responses; otherwise it only hears.
+    pub fn answers(&self) -> bool {
+        !self.stages.is_empty()
     }
 
     /// Checks that each stage takes the kind of item that the stage before it gives, and that events fit into a
@@ -267,6 +299,7 @@ impl Model {
             gets = stage.output_kind();
         }
         match (gets, self.codec) {
+            (EdgeKind::Prompt, None) if matches!(self.hearing, Some(Hearing::Text(_))) => Ok(()),
             (EdgeKind::Prompt, _) => Err(TopologyError::Empty),
             (EdgeKind::Samples, Some(_)) | (EdgeKind::Text, None) => {
                 let events = self.events_per_tick();

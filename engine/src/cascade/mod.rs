@@ -1,13 +1,15 @@
-//! A cascade: models in a row that serve as one. The language model's text is spoken by a second model, whose stages
-//! follow its own; so both run in one tick loop, under one planner and one account of memory, and a session knows no
-//! difference.
+//! A cascade: models in a row that serve as one. A recogniser hears the caller as text of the language model's prompts.
+//! The language model's text is spoken by a third model, whose stages follow its own. All run in one tick loop, under
+//! one planner and one account of memory, and a session knows no difference.
 //!
 //! - [`voice`]: joins a language model and a model that speaks given text
+//! - [`hearing`]: puts a recogniser before a model
 //! - [`error`]: errors of models that do not join
 //! - `bridge`: the stage between them
 //! - `later_stage`: stages that the session's prompt does not reach
 
 mod bridge;
 pub mod error;
+pub mod hearing;
 pub mod later_stage;
 pub mod voice;

@@ -8,6 +8,9 @@ use crate::models::parts::pipeline::{Assembly, ModelFrame};
 /// Lets `speak` say the text of `think`. Sessions, prompts and tools are those of `think`; voices and sound those of
 /// `speak`.
 pub fn join_voice<O: Device>(think: Assembly<O>, speak: Assembly<O>) -> Result<Assembly<O>, CascadeError> {
+    if think.pipeline.only_hears() {
+        return Err(CascadeError::ThinkOnlyHears);
+    }
     if think.frame.codec.is_some() {
         return Err(CascadeError::ThinkSpeaks);
     }

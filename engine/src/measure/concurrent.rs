@@ -11,6 +11,7 @@ use super::report::{MeasureError, MeasuredTurn, StageMeasurement, TurnPhase};
 use super::test_bed::{SLICE, TestBed, WARM_UP, stage_rows};
 use crate::checkpoint::{Checkpoint, Source};
 use crate::config::EngineConfig;
+use crate::model::Hearing;
 use crate::models;
 use crate::models::load_error::LoadError;
 use crate::scheduler::Tick;
@@ -64,7 +65,7 @@ pub fn measure_concurrent(
     let meter = Meter::time_only();
     meter.attach(&mut model);
     let output_rate = model.codec.ok_or(MeasureError::TextOnly)?.sample_rate;
-    let rates = (model.audio.as_ref().map_or(0, |ears| ears.front_end.rate()), output_rate);
+    let rates = (model.hearing.as_ref().map_or(0, Hearing::rate), output_rate);
     let mut bed = TestBed::new(model, &config, rates);
     bed.run(WARM_UP, &meter)?;
     let crowds = counts.iter().map(|&sessions| bed.run_concurrent(turn, sessions, &meter)).collect::<Result<_, _>>()?;

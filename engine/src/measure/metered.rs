@@ -61,7 +61,7 @@ impl Meter {
 
     /// Wraps the encoder and every stage of a model.
     pub(super) fn attach(&self, model: &mut Model) {
-        if let Some(ears) = &mut model.audio {
+        if let Some(ears) = model.front_end() {
             let inner = std::mem::replace(&mut ears.encoder, Box::new(NullEncoder));
             ears.encoder = Box::new(MeteredEncoder { inner, meter: self.clone() });
         }

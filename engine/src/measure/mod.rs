@@ -28,6 +28,7 @@ pub use self::report::{MeasureError, MeasuredTurn, StageMeasurement, StageOutput
 use self::test_bed::{TestBed, WARM_UP, stage_rows};
 use crate::checkpoint::{Checkpoint, Source};
 use crate::config::EngineConfig;
+use crate::model::Hearing;
 use crate::models;
 use crate::models::load_error::LoadError;
 
@@ -45,7 +46,7 @@ pub fn measure(source: Source, config: &EngineConfig, turn: MeasuredTurn) -> Res
     model.pool = None;
     meter.attach(&mut model);
     let output_rate = model.codec.ok_or(MeasureError::TextOnly)?.sample_rate;
-    let rates = (model.audio.as_ref().map_or(0, |ears| ears.front_end.rate()), output_rate);
+    let rates = (model.hearing.as_ref().map_or(0, Hearing::rate), output_rate);
     let turn = if rates.0 == 0 { MeasuredTurn { input: Duration::ZERO, ..turn } } else { turn };
     let alone = EngineConfig { threads: Some(1), ..config.clone() };
     let mut bed = TestBed::new(model, &alone, rates);

@@ -32,7 +32,7 @@ use tracing::Span;
 use crate::config::{EngineConfig, Timeouts};
 use crate::deadline::{Planner, StepLimits};
 use crate::hand_off::Edge;
-use crate::model::{Model, SlotCounts};
+use crate::model::{Hearing, Model, SlotCounts};
 use crate::models::worker_pool;
 use crate::session::intake::Intake;
 use crate::session::{EncodedTexts, ModelContext, Queues, Session};
@@ -142,7 +142,7 @@ impl Scheduler {
         let voices = Arc::new(VoiceRegistry::new(std::mem::replace(&mut model.voices, Box::new(Vec::new()))));
         Self {
             timeouts: config.timeouts,
-            transcribes: config.transcribes && model.audio.is_some(),
+            transcribes: config.transcribes && model.hearing.is_some(),
             events_per_tick: model.events_per_tick(),
             voice_names: voices.names(),
             voices,
@@ -327,8 +327,7 @@ impl Scheduler {
                 self.reclaim(slot);
             }
             // Commands after a second of audio wait for the next tick.
-            let front_end = self.model.audio.as_ref().map(|ears| &ears.front_end);
-            if front_end.is_some_and(|front_end| appended >= front_end.rate() as usize) {
+            if self.model.hearing.as_ref().is_some_and(|hearing| appended >= hearing.rate() as usize) {
                 break;
             }
         }
@@ -345,7 +344,10 @@ impl Scheduler {
     fn split(&mut self, owner: usize, now: Instant) -> (Option<&mut Session>, ModelContext<'_>) {
         let model = ModelContext {
             tokenizer: &self.model.tokenizer,
-            front_end: self.model.audio.as_ref().map(|ears| ears.front_end.as_ref()),
+            front_end: match &self.model.hearing {
+                Some(Hearing::Rows(ears)) => Some(ears.front_end.as_ref()),
+                Some(Hearing::Text(_)) | None => None,
+            },
             voices: &self.voice_names,
             template: self.model.template.as_ref(),
             audio_output: self.model.codec.is_some(),

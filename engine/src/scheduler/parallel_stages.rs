@@ -14,7 +14,7 @@ use super::steps::{ENCODER, Encoded, encode};
 use super::{Clock, Scheduler};
 use crate::deadline::cost::StepRows;
 use crate::deadline::{ReadyRows, ScheduledRows};
-use crate::model::{Codec, Encoder, Model};
+use crate::model::{Codec, Encoder, Hearing, Model};
 use crate::session::Session;
 use crate::stage::{BatchEntry, Outbox, Stage, StageItem};
 
@@ -102,12 +102,7 @@ impl Scheduler {
         let windows = encoder_plan.first().map(|batch| self.take_windows(batch)).unwrap_or_default();
 
         let Self {
-            model: Model { stages, audio: ears, codec, .. },
-            sessions,
-            out_of_band,
-            clock,
-            pool: Some(pool),
-            ..
+            model: Model { stages, hearing, codec, .. }, sessions, out_of_band, clock, pool: Some(pool), ..
         } = self
         else {
             return false;
@@ -120,7 +115,7 @@ impl Scheduler {
             let unit = Unit::Stage(stage.as_mut());
             tasks.push(Task { at: index + 1, unit, batches, windows: Vec::new(), done: Vec::new() });
         }
-        if let Some(ears) = ears {
+        if let Some(Hearing::Rows(ears)) = hearing {
             let unit = Unit::Encoder(ears.encoder.as_mut());
             tasks.push(Task { at: ENCODER, unit, batches: encoder_plan, windows, done: Vec::new() });
         }

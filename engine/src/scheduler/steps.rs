@@ -158,7 +158,7 @@ impl Scheduler {
 
     fn encode(&mut self, shares: &[ScheduledRows]) {
         let windows = self.take_windows(shares);
-        if let Some(ears) = &mut self.model.audio {
+        if let Some(ears) = self.model.front_end() {
             let encoded = encode(ears.encoder.as_mut(), windows);
             self.place_encoded(encoded);
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use repartee_engine::EngineConfig;
 use repartee_engine::internals::{
-    AudioFrontEnd, AudioRows, BatchEntry, Codec, EdgeKind, Element, ElementValue, Encoder, Gauges, LogMel,
+    AudioFrontEnd, AudioRows, BatchEntry, Codec, EdgeKind, Element, ElementValue, Encoder, Gauges, Hearing, LogMel,
     LogMelConfig, Message, MessageKind, Model, Outbox, PromptTemplate, ResponseParams, RowKind, RunnableRows,
     SlotCounts, Stage, StageEnd, StageItem, Tokenizer, ToolCallTokens, ToolTemplate, WindowInput,
 };
@@ -158,10 +158,10 @@ pub fn engine(slots: usize, config: &EngineConfig) -> (Driven, Arc<Broken>, Arc<
     let marks = ToolCallTokens { open: (u32::MAX, String::new()), close: (u32::MAX, String::new()) };
     let model = Model {
         tokenizer,
-        audio: Some(AudioFrontEnd {
+        hearing: Some(Hearing::Rows(AudioFrontEnd {
             front_end: Box::new(LogMel::new(&LogMelConfig::default(), 100).unwrap()),
             encoder: Box::new(NullEncoder),
-        }),
+        })),
         template: Box::new(LastText(poison, marks)),
         stages: vec![Box::new(stage)],
         codec: Some(Codec { sample_rate: RATE, frame_samples: (FRAME.as_millis() as u32 * RATE / 1000, 1) }),

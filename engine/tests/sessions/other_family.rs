@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use repartee_engine::internals::{
-    AudioFrontEnd, AudioRows, BatchEntry, EdgeKind, Encoder, Model, Outbox, RowKind, RunnableRows, Stage, StageItem,
-    WindowInput,
+    AudioFrontEnd, AudioRows, BatchEntry, EdgeKind, Encoder, Hearing, Model, Outbox, RowKind, RunnableRows, Stage,
+    StageItem, WindowInput,
 };
 use repartee_engine::{EngineConfig, StageConfig, Timeouts};
 use repartee_engine_api::{Command, EnrolError, Event, Recording, Respond, Role, SessionError, SessionHandle};
@@ -312,9 +312,9 @@ fn audio_faster_than_time_is_encoded_last() {
     const LIVE: i32 = 10;
     let batches = Arc::<Mutex<Vec<Vec<i32>>>>::default();
     let mut subject = model(Form::Hearing, &config());
-    let ears = subject.audio.take().unwrap();
+    let Some(Hearing::Rows(ears)) = subject.hearing.take() else { panic!("no audio input") };
     let encoder = Box::new(Noting { encoder: ears.encoder, batches: batches.clone() });
-    subject.audio = Some(AudioFrontEnd { encoder, ..ears });
+    subject.hearing = Some(Hearing::Rows(AudioFrontEnd { encoder, ..ears }));
     let mut engine = drive(subject, &config());
     let (hasty, live) = (engine.open(), engine.open());
     let audio = |level: i32| Command::Append(vec![level as f32 / 100.0; front_end::RATE as usize]);

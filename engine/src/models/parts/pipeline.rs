@@ -4,13 +4,17 @@
 //! ([`Pipeline`]); [`Assembly`] computes the context and the slots, and gives each stage a device with buffers of its
 //! own, because stages run in parallel.
 
+use std::sync::Arc;
+
 use super::memory::{SlotBytes, fit_slots};
 use super::slot_rows::SlotRows;
 use crate::cascade::later_stage::LaterStage;
 use crate::config::EngineConfig;
 use crate::device::Device;
-use crate::model::{AudioFrontEnd, Codec, Model, PromptTemplate, SlotCounts, Voices};
+use crate::elements::{AudioRows, Element, Message};
+use crate::model::{AudioFrontEnd, Codec, Hearing, Model, PromptTemplate, SlotCounts, Voices};
 use crate::models::load_error::LoadError;
+use crate::recogniser::Recogniser;
 use crate::stage::Stage;
 use crate::text::Tokenizer;
 
@@ -30,6 +34,20 @@ pub trait StagePart<O: Device> {
     fn slot_bytes(&self, context: usize) -> SlotBytes;
     /// Makes the stage.
     fn place(self: Box<Self>, at: Placement<'_, O>) -> Box<dyn Stage>;
+}
+
+/// A recogniser before the number of slots is known.
+pub trait RecogniserPart<O: Device> {
+    /// Name of the recogniser; see [`Recogniser::name`].
+    fn name(&self) -> &'static str;
+    /// Settings of the recogniser in the engine's configuration.
+    fn settings(&self) -> &'static [&'static str] {
+        &[]
+    }
+    /// Bytes of a slot: sound, encoded windows, keys and values.
+    fn slot_bytes(&self) -> usize;
+    /// Makes the recogniser with `slots` slots, on a device with buffers of its own.
+    fn place(self: Box<Self>, ops: O, slots: usize) -> Box<dyn Recogniser>;
 }
 
 /// Device and slots of a stage.
@@ -56,12 +74,34 @@ pub struct ModelFrame {
     pub max_tokens: Option<u32>,
 }
 
+impl ModelFrame {
+    /// Frame of a model that only hears: it has no prompts and no voices.
+    pub fn hears(tokenizer: Tokenizer) -> Self {
+        let (template, voices) = (Box::new(NoPrompt), Box::new(Vec::new()));
+        Self { tokenizer, template, voices, codec: None, max_tokens: None }
+    }
+}
+
+/// Template of a model without prompts.
+struct NoPrompt;
+
+impl PromptTemplate for NoPrompt {
+    fn render(&self, _: &[Message], _: Option<&[Arc<AudioRows>]>, _: bool) -> Vec<Element> {
+        Vec::new()
+    }
+}
+
+/// Audio input before the number of slots is known.
+enum HearingPart<O: Device> {
+    /// Rows of a number of bytes each.
+    Rows(AudioFrontEnd, usize),
+    Text(Box<dyn RecogniserPart<O>>),
+}
+
 /// Parts of a model, in the order of its stages.
 pub struct Pipeline<O: Device> {
     ops: O,
-    audio: Option<AudioFrontEnd>,
-    /// Bytes of a position of encoded audio.
-    audio_bytes: usize,
+    hearing: Option<HearingPart<O>>,
     /// Stages that share a prompt's positions; more than one run of them if a later model reads another prompt.
     runs: Vec<Vec<Box<dyn StagePart<O>>>>,
 }
@@ -69,15 +109,38 @@ pub struct Pipeline<O: Device> {
 impl<O: Device> Pipeline<O> {
     /// Creates a pipeline without parts.
     pub fn new(ops: &O) -> Self {
-        Self { ops: ops.with_own_buffers(), audio: None, audio_bytes: 0, runs: vec![Vec::new()] }
+        Self { ops: ops.with_own_buffers(), hearing: None, runs: vec![Vec::new()] }
     }
 
     /// Adds the audio input, which encodes to rows of `width` numbers.
     #[must_use]
     pub fn audio_input(mut self, audio: AudioFrontEnd, width: usize) -> Self {
-        self.audio = Some(audio);
-        self.audio_bytes = width * size_of::<f32>();
+        self.hearing = Some(HearingPart::Rows(audio, width * size_of::<f32>()));
         self
+    }
+
+    /// Adds a recogniser, which hears audio as text.
+    #[must_use]
+    pub fn recogniser(mut self, part: impl RecogniserPart<O> + 'static) -> Self {
+        self.hearing = Some(HearingPart::Text(Box::new(part)));
+        self
+    }
+
+    /// Takes over the audio input of another pipeline.
+    #[must_use]
+    pub fn hearing_of(mut self, other: Self) -> Self {
+        self.hearing = other.hearing;
+        self
+    }
+
+    /// True if it has audio input of its own.
+    pub fn hears(&self) -> bool {
+        self.hearing.is_some()
+    }
+
+    /// True if it is a recogniser alone.
+    pub fn only_hears(&self) -> bool {
+        matches!(self.hearing, Some(HearingPart::Text(_))) && self.runs.iter().all(Vec::is_empty)
     }
 
     /// Appends a stage.
@@ -117,15 +180,22 @@ impl<O: Device> Assembly<O> {
     ///
     /// If a setting names no stage, or not even one slot fits into the memory.
     pub fn build(self, settings: &EngineConfig) -> Result<Model, LoadError> {
-        let Self { pipeline: Pipeline { ops, audio, audio_bytes, runs }, frame } = self;
-        let names: Vec<_> = runs.iter().flatten().map(|part| (part.name(), part.settings())).collect();
+        let Self { pipeline: Pipeline { ops, hearing, runs }, frame } = self;
+        let mut names: Vec<_> = runs.iter().flatten().map(|part| (part.name(), part.settings())).collect();
+        if let Some(HearingPart::Text(recogniser)) = &hearing {
+            names.push((recogniser.name(), recogniser.settings()));
+        }
         settings.check_stages(&names)?;
         let context = |run: &Vec<Box<dyn StagePart<O>>>| {
             let most = run.iter().filter_map(|part| part.most_positions()).min();
             settings.session_tokens.min(most.unwrap_or(usize::MAX))
         };
         let contexts: Vec<usize> = runs.iter().map(context).collect();
-        let mut bytes = SlotBytes { position: audio_bytes, fixed: 0 };
+        let mut bytes = match &hearing {
+            None => SlotBytes::default(),
+            Some(HearingPart::Rows(_, position)) => SlotBytes { position: *position, fixed: 0 },
+            Some(HearingPart::Text(recogniser)) => SlotBytes { position: 0, fixed: recogniser.slot_bytes() },
+        };
         for (at, (run, &context)) in runs.iter().zip(&contexts).enumerate() {
             for SlotBytes { position, fixed } in run.iter().map(|part| part.slot_bytes(context)) {
                 // Only the first run grows with the context of the session.
@@ -146,9 +216,14 @@ impl<O: Device> Assembly<O> {
                 stages.push(if at == 0 { stage } else { Box::new(LaterStage(stage)) });
             }
         }
+        let hearing = hearing.map(|hearing| match hearing {
+            HearingPart::Rows(audio, _) => Hearing::Rows(audio),
+            // Each session hears one audio item at a time.
+            HearingPart::Text(part) => Hearing::Text(part.place(ops.with_own_buffers(), slots.sessions)),
+        });
         Ok(Model {
             stages,
-            audio,
+            hearing,
             tokenizer: frame.tokenizer,
             template: frame.template,
             voices: frame.voices,

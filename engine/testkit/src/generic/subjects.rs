@@ -7,7 +7,7 @@ use repartee_engine::internals::audio_encoder::front_end::audio_front_end;
 use repartee_engine::internals::audio_encoder::layer::AudioLayerShape;
 use repartee_engine::internals::audio_encoder::shape::{Convolutions, EncoderShape, Positions};
 use repartee_engine::internals::{
-    Checkpoint, FamilyVariant, Model, load_model, qwen2_5_omni, qwen3_omni_moe, qwen3_tts, worker_pool,
+    Checkpoint, FamilyVariant, Hearing, Model, load_model, qwen2_5_omni, qwen3_omni_moe, qwen3_tts, worker_pool,
 };
 use repartee_engine::{EngineConfig, Source};
 use repartee_engine_api::{Command, EngineUsage, Recording, Respond, Role};
@@ -106,7 +106,7 @@ impl Subject for OtherEncoder {
         let model = self.0.model(config);
         let ops = Cpu::default().on(model.pool.clone());
         let tower = Tensors::random(&shape).load(&ops, shape);
-        Model { audio: Some(audio_front_end(&ops, tower, &checkpoint).unwrap()), ..model }
+        Model { hearing: Some(Hearing::Rows(audio_front_end(&ops, tower, &checkpoint).unwrap())), ..model }
     }
 
     fn stages(&self) -> &'static [&'static str] {

@@ -25,7 +25,7 @@ use repartee_engine::EngineConfig;
 use repartee_engine::internals::autoregressive::Autoregressive;
 use repartee_engine::internals::slot_rows::SlotRows;
 use repartee_engine::internals::weights::Weights;
-use repartee_engine::internals::{AudioFrontEnd, Codec, Model, SlotBytes, Tokenizer, fit_slots, worker_pool};
+use repartee_engine::internals::{AudioFrontEnd, Codec, Hearing, Model, SlotBytes, Tokenizer, fit_slots, worker_pool};
 use repartee_kernels::cpu::Cpu;
 
 pub use self::sizes::{FRAMES, PIECE_FRAMES, RATE, SAMPLES};
@@ -66,8 +66,9 @@ pub fn model(form: Form, config: &EngineConfig) -> Model {
     let speaker = speaker::SpeakerLm::load(&weights, recorded.clone(), context, hidden);
     let ears = front_end::Encoding::load(&ops, &weights);
     let model = Model {
-        audio: (form == Form::Hearing)
-            .then(|| AudioFrontEnd { front_end: Box::new(front_end::WaveFrontEnd), encoder: Box::new(ears) }),
+        hearing: (form == Form::Hearing).then(|| {
+            Hearing::Rows(AudioFrontEnd { front_end: Box::new(front_end::WaveFrontEnd), encoder: Box::new(ears) })
+        }),
         template: Box::new(template::Interleaved { streams: form == Form::GivenText }),
         stages: vec![
             Box::new(Autoregressive::new(ops.clone(), writer, total, context)),
