@@ -9,6 +9,7 @@ use thiserror::Error;
 use crate::deadline::SchedulingOrder;
 use crate::device::DeviceChoice;
 use crate::hand_off::{ChunkSizes, HandOff};
+use crate::spoken_text::{MAX_SENTENCE, SpokenTextConfig};
 use crate::weight_policy::{KvCacheFormat, WeightPolicy};
 
 /// Renamed settings, as (old, new) paths. An old path at the start of a path is replaced by the new one; apply the
@@ -52,6 +53,8 @@ pub struct EngineConfig {
     /// Timeouts of sessions and responses.
     #[serde(alias = "waits")]
     pub timeouts: Timeouts,
+    /// Form in which given text reaches a voice.
+    pub spoken_text: SpokenTextConfig,
     /// Settings of single stages, by name of the stage.
     pub stages: BTreeMap<String, StageConfig>,
 }
@@ -102,6 +105,7 @@ impl Default for EngineConfig {
             threads: None,
             deadlines: true,
             timeouts: Timeouts::default(),
+            spoken_text: SpokenTextConfig::default(),
             stages: BTreeMap::new(),
         }
     }
@@ -168,6 +172,10 @@ impl EngineConfig {
         let Timeouts { unread_s, stage_s, speculation_s } = self.timeouts;
         for (field, value) in [("unread_s", unread_s), ("stage_s", stage_s), ("speculation_s", speculation_s)] {
             within(&format!("timeouts.{field}"), value as usize, 1, 86_400)?;
+        }
+        if !self.spoken_text.has_valid_sentence() {
+            let allowed = format!("it may be a sentence of at most {MAX_SENTENCE} bytes in one line");
+            return Err(ConfigError::new("spoken_text.code_block", "no such sentence", allowed));
         }
         for (name, stage) in &self.stages {
             let StageConfig { batch_rows, prefill_chunk, initial_chunk, steady_chunk, ref options } = *stage;

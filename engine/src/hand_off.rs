@@ -62,7 +62,7 @@ impl Edge {
                 std::mem::take(&mut slot.held)
             }
             // Nothing may follow for long, so buffered items pass now.
-            StageItem::TextPause => {
+            StageItem::TextPause | StageItem::Clause(_) => {
                 slot.held.push(item);
                 if self.mode == HandOff::FullPayload { Vec::new() } else { std::mem::take(&mut slot.held) }
             }
@@ -78,6 +78,7 @@ impl Edge {
             StageItem::Prompt { .. }
             | StageItem::Streamed(_)
             | StageItem::StreamedEnd(_)
+            | StageItem::StreamedPause
             | StageItem::Rewind { .. }
             | StageItem::Context { .. }
             | StageItem::Lead(_)

@@ -116,6 +116,12 @@ pub trait PromptTemplate: Send {
         None
     }
 
+    /// True if the model speaks a given text a clause at a time, and makes it speakable itself: its first stage is a
+    /// [clause reader](crate::models::parts::clause_reader).
+    fn reads_clauses(&self) -> bool {
+        false
+    }
+
     /// True if later prompts contain the codes of the model's own speech.
     fn keeps_speech(&self) -> bool {
         false
@@ -267,9 +273,9 @@ impl Model {
             // A token can give text, or the name and the arguments of a tool call.
             EdgeKind::Text | EdgeKind::Rows => 2 * stage.max_items(),
             EdgeKind::Samples => stage.max_items(),
-            // A stage that makes codes of the prompt says text too.
-            EdgeKind::Codes if stage.input_kind() == EdgeKind::Prompt => 2 * stage.max_items(),
-            EdgeKind::Prompt | EdgeKind::Codes | EdgeKind::Latents => 0,
+            // A stage that makes codes or clauses of the prompt says text too.
+            EdgeKind::Codes | EdgeKind::Clauses if stage.input_kind() == EdgeKind::Prompt => 2 * stage.max_items(),
+            EdgeKind::Prompt | EdgeKind::Clauses | EdgeKind::Codes | EdgeKind::Latents => 0,
         });
         // The rest of a text, the rest of a tool call, and the end. A hypothesis is less.
         events.sum::<usize>() + 4

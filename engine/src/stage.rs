@@ -46,6 +46,8 @@ pub enum EdgeKind {
     Text,
     /// Text tokens, each with its hidden row; the caller gets the tokens too.
     Rows,
+    /// Clauses of spoken text, to a voice that speaks a clause at a time.
+    Clauses,
     /// Codes of codec frames.
     Codes,
     /// Rows without ids: spectrogram frames, latents of a codec.
@@ -71,6 +73,9 @@ pub enum StageItem {
     Streamed(Vec<Element>),
     /// To the first stage: nothing more streams in for the response. Its text is complete, or was cut at a limit.
     StreamedEnd(StageEnd),
+    /// To the first stage: the text that streams in pauses. What came before is spoken to its end; what follows is a new
+    /// utterance.
+    StreamedPause,
     /// Withdraws prompt positions from `to` on.
     Rewind {
         /// First withdrawn position.
@@ -97,6 +102,9 @@ pub enum StageItem {
     /// Pauses the text: a tool call follows, which is not spoken. A stage that waits for text continues as at the
     /// text's end. Text after the call is a new utterance.
     TextPause,
+    /// A clause of the response, as it is spoken: words and punctuation, without white space around them; with a letter or
+    /// a digit.
+    Clause(String),
     /// A codec frame before those of the response, as context for a later stage: it is decoded, but not played.
     Lead(Vec<u32>),
     /// A codec frame, one code for each codebook.

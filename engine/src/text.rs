@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use repartee_text::template::{Prompt, TemplateTokens};
 use repartee_text::tokenizer::{EncodedPiece, GgufVocabulary, TextTokenizer, TokenizerError};
+use serde_json::{Value, json};
 use thiserror::Error;
 
 use crate::checkpoint::{BadValue, Checkpoint, CheckpointError};
@@ -85,6 +86,30 @@ impl Tokenizer {
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, TextError> {
         let refused = |error: TokenizerError| TextError::NotATokenizer(error.to_string());
         TextTokenizer::from_json(bytes).map(Self::new).map_err(refused)
+    }
+
+    /// Creates a vocabulary of the 256 bytes, for a model that reads text and has no tokens of its own. The id of a byte
+    /// is its value, so any text can be encoded.
+    ///
+    /// # Errors
+    ///
+    /// None is known: the vocabulary is fixed.
+    pub fn of_bytes() -> Result<Self, TextError> {
+        // Byte-level vocabularies spell a byte as a character that can be printed.
+        let printed = |byte: u32| matches!(byte, 0x21..=0x7E | 0xA1..=0xAC | 0xAE..=0xFF);
+        let mut unprinted = 0x100..;
+        let spelt = (0..=0xFF_u32).map(|byte| if printed(byte) { Some(byte) } else { unprinted.next() });
+        let spelt = spelt.flatten().filter_map(char::from_u32).map(String::from);
+        let vocabulary: serde_json::Map<String, Value> = spelt.zip((0_u32..).map(Value::from)).collect();
+        let cuts = json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": false, "use_regex": false});
+        let file = json!({
+            "version": "1.0",
+            "added_tokens": [],
+            "pre_tokenizer": &cuts,
+            "decoder": &cuts,
+            "model": {"type": "BPE", "vocab": vocabulary, "merges": []},
+        });
+        Self::from_bytes(file.to_string().as_bytes())
     }
 
     fn new(tokenizer: TextTokenizer) -> Self {
@@ -307,7 +332,6 @@ fn certain(text: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use serde_json::json;
     use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 
     use super::*;
@@ -369,6 +393,16 @@ mod tests {
         let ids =
             [tokenizer.token_id("Ã").unwrap(), tokenizer.token_id(END).unwrap(), tokenizer.token_id("©").unwrap()];
         assert_eq!(stream(&tokenizer, &ids), (vec!["é".to_owned()], String::new()));
+    }
+
+    #[test]
+    fn bytes_encode_any_text() {
+        let tokenizer = Tokenizer::of_bytes().unwrap();
+        let text = "One\ttwo,\r\n  naïve 日本 \u{1F600}\0 \u{ad}";
+        let ids = tokenizer.encode(text).unwrap();
+        assert_eq!(ids, text.bytes().map(u32::from).collect::<Vec<_>>());
+        assert_eq!((tokenizer.decode(&ids), tokenizer.vocab_size()), (text.to_owned(), 256));
+        assert!(tokenizer.encodes_pieces());
     }
 
     #[test]

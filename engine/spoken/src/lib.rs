@@ -27,6 +27,7 @@
 //! | `rules/` | English rules, a file for each kind: numbers, dates, times, money, units, phones, addresses, abbreviations, signs |
 //! | `numbers` | words of numbers |
 //! | `piece` | spoken pieces, and the map back to the written text: [`SpokenPiece`], [`WrittenMap`] |
+//! | `plain_text` | pieces of text that is spoken as it is written: [`PlainText`] |
 //! | `clauses` | clauses for a voice that cannot stream text in: [`ClauseSplitter`] |
 //!
 //! # Streaming
@@ -59,6 +60,7 @@ mod language;
 mod layout;
 mod numbers;
 mod piece;
+mod plain_text;
 mod reasoning;
 mod rules;
 mod spoken_text;
@@ -67,5 +69,6 @@ mod token;
 pub use clauses::{Clause, ClauseBounds, ClauseSplitter, WordBounds};
 pub use language::SpokenLanguage;
 pub use piece::{SpokenPiece, WrittenMap};
+pub use plain_text::PlainText;
 pub use reasoning::{MAX_MARK, ReasoningError, ReasoningFilter, ReasoningMarks};
 pub use spoken_text::{SpokenOptions, SpokenText};

@@ -70,7 +70,7 @@ impl Meter {
             let makes = match inner.output_kind() {
                 EdgeKind::Text | EdgeKind::Rows => StageOutput::Text,
                 EdgeKind::Codes => StageOutput::Codes,
-                EdgeKind::Prompt | EdgeKind::Latents | EdgeKind::Samples => StageOutput::Other,
+                EdgeKind::Prompt | EdgeKind::Clauses | EdgeKind::Latents | EdgeKind::Samples => StageOutput::Other,
             };
             Box::new(MeteredStage { at: at + 1, makes, inner, meter: self.clone(), launched: RowKind::Decode })
         };

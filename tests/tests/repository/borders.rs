@@ -26,7 +26,10 @@ const MAY_NEED: &[(&str, &[&str])] = &[
     ("repartee-realtime", &["repartee-engine-api", "repartee-media", "repartee-protocol"]),
     ("repartee-engine-api", &[]),
     ("repartee-checkpoint", &[]),
-    ("repartee-engine", &["repartee-checkpoint", "repartee-engine-api", "repartee-kernels", "repartee-text"]),
+    (
+        "repartee-engine",
+        &["repartee-checkpoint", "repartee-engine-api", "repartee-kernels", "repartee-spoken", "repartee-text"],
+    ),
     ("repartee-kernels", &[]),
     ("repartee-kernels-testkit", &["repartee-kernels"]),
     (

@@ -30,16 +30,6 @@ impl GivenText {
         self.ended = true;
     }
 
-    /// Number of tokens that are available now.
-    pub fn available(&self) -> usize {
-        self.ids.len()
-    }
-
-    /// True once no further tokens come.
-    pub fn has_ended(&self) -> bool {
-        self.ended
-    }
-
     /// Takes the next token in place of a sampled one: `Stop` at the end of the text, `Pending` if the next token is
     /// not known yet.
     pub fn next(&mut self) -> SampleOutcome<u32> {

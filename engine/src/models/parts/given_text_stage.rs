@@ -1,18 +1,14 @@
 //! First stage of a family that reads text aloud: it computes nothing and passes on the tokens to speak.
 //!
 //! These tokens are the prompt's user positions, or text that streams in. Later stages get the prompt's positions as
-//! they do from a language model. A text with more tokens than the limit ends the response at the limit, so the result
-//! does not depend on how the text is split.
+//! they do from a language model.
 
-use repartee_engine_api::Role;
-
-use super::autoregressive::SampleOutcome;
-use super::given_text::GivenText;
 use super::memory::SlotBytes;
 use super::pipeline::{Placement, StagePart};
+use super::read_queue::{ReadItem, ReadQueue};
 use crate::device::Device;
 use crate::elements::Element;
-use crate::stage::{BatchEntry, EdgeKind, Outbox, ResponseParams, RowKind, RunnableRows, Stage, StageEnd, StageItem};
+use crate::stage::{BatchEntry, EdgeKind, Outbox, ResponseParams, RowKind, RunnableRows, Stage, StageItem};
 
 /// Most tokens of one slot in one step.
 const MAX_ROWS: usize = 4;
@@ -46,16 +42,8 @@ pub struct GivenTextStage {
 struct ReaderSlot {
     /// Prompt positions already passed to later stages.
     prompt: Vec<Element>,
-    given_text: Option<SpokenText>,
-}
-
-/// A response that is read aloud.
-struct SpokenText {
-    text: GivenText,
-    /// Tokens left until the limit.
-    left: u32,
-    /// End of the response after its last token.
-    end: StageEnd,
+    /// Text of the response that is read aloud.
+    given_text: Option<ReadQueue>,
 }
 
 impl GivenTextStage {
@@ -73,14 +61,7 @@ impl GivenTextStage {
         if common < elements.len() {
             out.push((slot, StageItem::Context { from: common, elements: elements[common..].to_vec() }));
         }
-        state.given_text = response.as_ref().map(|params| {
-            let mut text = GivenText::default();
-            if !params.streamed {
-                text.push(elements.iter().filter(|element| element.role == Role::User));
-                text.end();
-            }
-            SpokenText { text, left: params.max_tokens, end: StageEnd::Stop }
-        });
+        state.given_text = response.as_ref().map(|params| ReadQueue::new(params, &elements));
         state.prompt = elements;
         out.extend(response.map(|params| (slot, StageItem::Begin(params))));
     }
@@ -89,30 +70,6 @@ impl GivenTextStage {
 /// Number of leading positions that two prompts share.
 fn common(a: &[Element], b: &[Element]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
-}
-
-impl SpokenText {
-    /// Number of steps available now: one for each token, and one for the end.
-    fn steps(&self) -> usize {
-        let known = self.text.available();
-        let given = known.min(self.left as usize);
-        given + usize::from(self.text.has_ended() || known > given)
-    }
-
-    /// Returns the next token, or the end of the text; `None` while neither is known.
-    fn next(&mut self) -> Option<Result<u32, StageEnd>> {
-        if self.left == 0 && self.text.available() > 0 {
-            return Some(Err(StageEnd::Length));
-        }
-        match self.text.next() {
-            SampleOutcome::Piece(id) => {
-                self.left -= 1;
-                Some(Ok(id))
-            }
-            SampleOutcome::Stop => Some(Err(self.end)),
-            SampleOutcome::Pending | SampleOutcome::NotFinite => None,
-        }
-    }
 }
 
 impl Stage for GivenTextStage {
@@ -133,14 +90,18 @@ impl Stage for GivenTextStage {
         match item {
             StageItem::Prompt { elements, response, .. } => self.prompt(slot, elements, response, out),
             StageItem::Streamed(elements) => {
-                if let Some(reading) = &mut state.given_text {
-                    reading.text.push(&elements);
+                if let Some(text) = &mut state.given_text {
+                    text.push(&elements);
+                }
+            }
+            StageItem::StreamedPause => {
+                if let Some(text) = &mut state.given_text {
+                    text.pause();
                 }
             }
             StageItem::StreamedEnd(end) => {
-                if let Some(reading) = &mut state.given_text {
-                    reading.text.end();
-                    reading.end = end;
+                if let Some(text) = &mut state.given_text {
+                    text.end(end);
                 }
             }
             StageItem::Abort => {
@@ -152,7 +113,7 @@ impl Stage for GivenTextStage {
     }
 
     fn runnable_rows(&self, slot: usize) -> RunnableRows {
-        RunnableRows::rows(self.slots[slot].given_text.as_ref().map_or(0, SpokenText::steps), RowKind::Decode)
+        RunnableRows::rows(self.slots[slot].given_text.as_ref().map_or(0, ReadQueue::rows), RowKind::Decode)
     }
 
     fn max_rows(&self) -> usize {
@@ -167,9 +128,10 @@ impl Stage for GivenTextStage {
         for &BatchEntry { slot, rows } in work {
             let state = &mut self.slots[slot];
             for _ in 0..rows {
-                match state.given_text.as_mut().and_then(SpokenText::next) {
-                    Some(Ok(id)) => out.push((slot, StageItem::Token(id))),
-                    Some(Err(end)) => {
+                match state.given_text.as_mut().and_then(ReadQueue::next) {
+                    Some(ReadItem::Token(id)) => out.push((slot, StageItem::Token(id))),
+                    Some(ReadItem::Pause) => out.push((slot, StageItem::TextPause)),
+                    Some(ReadItem::End(end)) => {
                         state.given_text = None;
                         out.push((slot, StageItem::End(end)));
                     }

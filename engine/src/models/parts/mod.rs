@@ -4,6 +4,7 @@
 pub mod audio_encoder;
 pub mod autoregressive;
 pub mod chat_template;
+pub mod clause_reader;
 pub mod config;
 pub mod decoder;
 pub mod depth;
@@ -16,6 +17,7 @@ pub mod jinja_template;
 pub mod language_model;
 pub mod memory;
 pub mod pipeline;
+pub mod read_queue;
 pub mod rows;
 pub mod slot_rows;
 pub mod slot_streams;
