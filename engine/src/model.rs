@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use repartee_engine_api::{EVENT_QUEUE, EnrolError, Recording, Tool};
 use repartee_kernels::cpu::pool::Pool;
+use repartee_spoken::ReasoningMarks;
 use thiserror::Error;
 
 use crate::elements::{AudioRows, Element, Message};
@@ -105,6 +106,17 @@ pub struct ToolCallTokens {
     pub close: (u32, String),
 }
 
+/// Marks around reasoning text in generated text, with the ids of those that are one token.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReasoningTokens {
+    /// Spelling of both marks.
+    pub marks: ReasoningMarks,
+    /// Id of the opening mark; `None` if several tokens spell it.
+    pub open: Option<u32>,
+    /// Id of the closing mark; `None` if several tokens spell it.
+    pub close: Option<u32>,
+}
+
 /// Prompt template of a model.
 pub trait PromptTemplate: Send {
     /// Renders the history as prompt positions. With `open`, the windows of an uncommitted audio item follow;
@@ -131,6 +143,12 @@ pub trait PromptTemplate: Send {
     /// tokens generated before the frame. A model that makes speech in a later stage than text returns a number,
     /// because the order of generation depends on the hand-off.
     fn tokens_before(&self, _frame: usize) -> Option<usize> {
+        None
+    }
+
+    /// Marks around reasoning text, which is neither sent nor spoken, nor part of later prompts; `None` if the model
+    /// writes none.
+    fn reasoning(&self) -> Option<&ReasoningTokens> {
         None
     }
 
@@ -277,8 +295,8 @@ impl Model {
             EdgeKind::Codes | EdgeKind::Clauses if stage.input_kind() == EdgeKind::Prompt => 2 * stage.max_items(),
             EdgeKind::Prompt | EdgeKind::Clauses | EdgeKind::Codes | EdgeKind::Latents => 0,
         });
-        // The rest of a text, the rest of a tool call, and the end. A hypothesis is less.
-        events.sum::<usize>() + 4
+        // The rest of an answer and of its text, the rest of a tool call, and the end. A hypothesis is less.
+        events.sum::<usize>() + 5
     }
 
     /// Audio input that becomes rows, if the model has such.

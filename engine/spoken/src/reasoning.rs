@@ -79,6 +79,11 @@ impl ReasoningFilter {
         self.inside
     }
 
+    /// True while the end of the text may be the beginning of a mark.
+    pub fn holds_back(&self) -> bool {
+        !self.held.is_empty()
+    }
+
     /// Adds text; returns the visible text that is certain now.
     pub fn push(&mut self, text: &str) -> String {
         let mut visible = String::with_capacity(text.len());

@@ -254,13 +254,20 @@ impl Scheduler {
         session.note_progress(slot, now);
         match &item {
             // Later tokens are the text of the first stage in another model's vocabulary.
-            StageItem::Token(id) | StageItem::Row { id, .. } if index == 0 => {
-                match session.token(slot, *id, began, now) {
-                    SpeechDecision::Yes => {}
-                    // Later stages would wait for text while the call is generated.
-                    SpeechDecision::Pauses => return self.pass(index, slot, StageItem::TextPause),
-                    SpeechDecision::No => return,
-                }
+            StageItem::Token(id) if index == 0 => {
+                let answer = session.generated(slot, *id, began, now);
+                return self.route_answer(slot, answer);
+            }
+            // Rows have no reasoning text among them.
+            StageItem::Row { id, .. } if index == 0 => {
+                let id = *id;
+                session.generated(slot, id, began, now);
+                let decision = session.tokens(slot, &[id]).pop().unwrap_or(SpeechDecision::No);
+                return self.speak(slot, decision, item);
+            }
+            StageItem::End(_) if index == 0 => {
+                let answer = session.rest_of_answer(slot);
+                self.route_answer(slot, answer);
             }
             StageItem::Codes(codes) => session.frame(slot, codes, self.model.template.as_ref(), now),
             StageItem::Fail(error) => {
@@ -274,7 +281,7 @@ impl Scheduler {
         }
         match item {
             StageItem::Samples(samples) => {
-                if let Some(codec) = &self.model.codec {
+                if let (Some(codec), Some(session)) = (&self.model.codec, self.sessions.get_mut(&owner)) {
                     session.samples(slot, samples, codec, now);
                 }
             }
@@ -282,6 +289,26 @@ impl Scheduler {
             StageItem::End(StageEnd::Length) => self.finish(slot, FinishReason::Length),
             StageItem::Abort => self.finish(slot, FinishReason::Cancelled),
             _ => {}
+        }
+    }
+
+    /// Routes tokens of the first stage's answer to the session, and to the next stage if they are spoken.
+    fn route_answer(&mut self, slot: usize, answer: Vec<u32>) {
+        let owner = self.owner(slot);
+        let Some(session) = self.sessions.get_mut(&owner) else { return };
+        let decisions = session.tokens(slot, &answer);
+        for (id, decision) in answer.into_iter().zip(decisions) {
+            self.speak(slot, decision, StageItem::Token(id));
+        }
+    }
+
+    /// Passes a text item of the first stage on if it is spoken.
+    fn speak(&mut self, slot: usize, decision: SpeechDecision, item: StageItem) {
+        match decision {
+            SpeechDecision::Yes => self.pass(0, slot, item),
+            // Later stages would wait for text while the call is generated.
+            SpeechDecision::Pauses => self.pass(0, slot, StageItem::TextPause),
+            SpeechDecision::No => {}
         }
     }
 

@@ -7,6 +7,7 @@ use repartee_engine_api::{EngineUsage, Respond};
 use super::ModelContext;
 use super::input_transcript::InputTranscript;
 use super::pending_response::PendingResponse;
+use super::reasoning::ReasoningReader;
 use super::streamed_text::StreamedText;
 use super::tool_calls::ToolCallReader;
 use crate::audio_input::EncoderTimes;
@@ -39,6 +40,8 @@ pub struct ActiveResponse {
     pub(super) first_token: Option<Instant>,
     /// Time of the first codec frame.
     pub(super) first_frame: Option<Instant>,
+    /// Filter of reasoning text; `None` if the response has none.
+    pub(super) reasoning: Option<ReasoningReader>,
     pub(super) text: TextStream,
     /// Parser of tool calls within the text.
     pub(super) calls: ToolCallReader,
@@ -64,6 +67,13 @@ pub(super) struct EventCounts {
     pub frames: u64,
 }
 
+/// Filter of the reasoning text of a response; `None` for a given text, and for a model without any.
+fn reasoning_reader(params: &ResponseParams, prompt: &[Element], model: &ModelContext<'_>) -> Option<ReasoningReader> {
+    let tokens = model.template.reasoning().filter(|_| !params.streamed)?;
+    // The template has valid marks.
+    ReasoningReader::new(tokens, model.tokenizer, prompt).ok()
+}
+
 impl ActiveResponse {
     pub(super) fn new(
         pending: PendingResponse,
@@ -73,6 +83,7 @@ impl ActiveResponse {
         encoder: Option<EncoderTimes>,
         model: &ModelContext<'_>,
     ) -> Self {
+        let reasoning = reasoning_reader(&params, &prompt, model);
         let waited = encoder.filter(|times| times.ended > pending.accepted);
         Self {
             request: pending.request,
@@ -86,6 +97,7 @@ impl ActiveResponse {
             prefilled: None,
             first_token: None,
             first_frame: None,
+            reasoning,
             text: model.tokenizer.stream(),
             calls: ToolCallReader::new(model.template.tools().map(|tools| tools.call_tokens())),
             called: false,
@@ -95,6 +107,20 @@ impl ActiveResponse {
             played: None,
             usage,
             progressed: model.now,
+        }
+    }
+
+    /// Forgets the output so far, before the response is generated again.
+    pub(super) fn restart(&mut self, model: &ModelContext<'_>) {
+        self.produced = EventCounts::default();
+        self.reasoning = reasoning_reader(&self.params, &self.prompt, model);
+        self.text = model.tokenizer.stream();
+        self.calls = ToolCallReader::new(model.template.tools().map(|tools| tools.call_tokens()));
+        self.called = false;
+        self.usage.output_text_tokens = 0;
+        self.usage.output_audio_frames = 0;
+        if let Some(streamed) = &mut self.streamed {
+            streamed.rewind();
         }
     }
 

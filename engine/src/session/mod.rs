@@ -7,6 +7,7 @@
 //! - [`pending_response`], [`active_response`], [`out_of_band`]: responses, requested or being generated
 //! - [`streamed_text`]: text that streams into a response
 //! - [`tool_calls`]: tool calls within generated text
+//! - [`reasoning`]: reasoning text within generated text
 //! - [`input_transcript`]: a transcript being written
 //! - [`slices`]: input audio cut into slices
 //! - [`text_intake`]: tokenisation of a command's texts in pieces
@@ -44,6 +45,7 @@ mod out_of_band;
 mod pending_response;
 mod prompt;
 mod real_time;
+mod reasoning;
 mod respond;
 pub mod response_output;
 mod slice_policy;

@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 
 use repartee_engine_api::{EngineUsage, Event, FinishReason, LatencyStamps, ResponseId, SessionError};
 
-use super::active_response::{ActiveResponse, EventCounts};
+use super::active_response::ActiveResponse;
 use super::input_transcript::InputTranscript;
-use super::tool_calls::{TokenKind, ToolCallReader};
+use super::reasoning::ReasoningReader;
+use super::tool_calls::TokenKind;
 use super::{ModelContext, Session};
 use crate::config::Timeouts;
 use crate::deadline::Urgency;
@@ -112,12 +113,32 @@ impl Session {
         }
     }
 
-    /// Takes a token of the response in `slot`, from a step that began at `began`; returns its effect on speech.
-    pub fn token(&mut self, slot: usize, id: u32, began: Instant, now: Instant) -> SpeechDecision {
-        let Some(active) = self.active_on(slot) else { return SpeechDecision::No };
+    /// Takes a generated token of the response in `slot`, from a step that began at `began`; returns the tokens of the
+    /// answer that are certain now, for [`Session::tokens`].
+    pub fn generated(&mut self, slot: usize, id: u32, began: Instant, now: Instant) -> Vec<u32> {
+        let Some(active) = self.active_on(slot) else { return Vec::new() };
         active.prefilled.get_or_insert(began.max(active.begun));
         active.first_token.get_or_insert(now);
         active.usage.output_text_tokens += 1;
+        active.reasoning.as_mut().map_or_else(|| vec![id], |reasoning| reasoning.push(id))
+    }
+
+    /// Returns the rest of the answer's tokens of the response in `slot`, whose text has ended, for [`Session::tokens`].
+    pub fn rest_of_answer(&mut self, slot: usize) -> Vec<u32> {
+        let reasoning = self.active_on(slot).and_then(|active| active.reasoning.as_mut());
+        reasoning.map(ReasoningReader::finish).unwrap_or_default()
+    }
+
+    /// Takes tokens of the answer of the response in `slot`; returns the effect of each on speech. Their text is one event.
+    pub fn tokens(&mut self, slot: usize, ids: &[u32]) -> Vec<SpeechDecision> {
+        let mut events: Vec<Event> = Vec::new();
+        let decisions = ids.iter().map(|&id| self.token(slot, id, &mut events)).collect();
+        self.emit_new(slot, events);
+        decisions
+    }
+
+    fn token(&mut self, slot: usize, id: u32, events: &mut Vec<Event>) -> SpeechDecision {
+        let Some(active) = self.active_on(slot) else { return SpeechDecision::No };
         let (response, item, out_of_band) = (active.request.response, active.request.item, active.request.out_of_band);
         let (before, kind) = (active.calls.mode(), active.calls.token(id));
         let piece = active.text.push(id);
@@ -130,11 +151,15 @@ impl Session {
             TokenKind::ToolCall | TokenKind::ToolCallEnd => SpeechDecision::No,
         };
         active.called = spoken != SpeechDecision::Yes;
-        let events = active.calls.read(response, kind, piece);
+        for event in active.calls.read(response, kind, piece) {
+            match (events.last_mut(), event) {
+                (Some(Event::Text { text, .. }), Event::Text { text: more, .. }) => text.push_str(&more),
+                (_, event) => events.push(event),
+            }
+        }
         if !out_of_band && let Some(message) = self.history.get_mut(item) {
             message.push_token(id);
         }
-        self.emit_new(slot, events);
         spoken
     }
 
@@ -231,15 +256,7 @@ impl Session {
     pub fn replay(&mut self, slot: usize, model: &ModelContext<'_>) -> Option<(Vec<Element>, ResponseParams)> {
         self.changed |= slot == self.slot;
         let active = self.active_on(slot)?;
-        active.produced = EventCounts::default();
-        active.text = model.tokenizer.stream();
-        active.calls = ToolCallReader::new(model.template.tools().map(|tools| tools.call_tokens()));
-        active.called = false;
-        active.usage.output_text_tokens = 0;
-        active.usage.output_audio_frames = 0;
-        if let Some(streamed) = &mut active.streamed {
-            streamed.rewind();
-        }
+        active.restart(model);
         let (item, out_of_band) = (active.request.item, active.request.out_of_band);
         let again = (active.prompt.clone(), active.params.clone());
         if !out_of_band && let Some(message) = self.history.get_mut(item) {

@@ -4,8 +4,10 @@
 //! everything around them. It is rendered anew for each prompt; the session keeps the common prefix.
 //!
 //! - `repair`: conversations in the form that strict templates ask for
+//! - `reasoning`: the marks around reasoning text
 //! - `tools`: the texts of tools, of calls and of results, out of the template
 
+mod reasoning;
 mod repair;
 mod tools;
 
@@ -21,7 +23,7 @@ use self::repair::{BETWEEN, PromptMessage, repaired};
 use self::tools::JinjaTools;
 use crate::checkpoint::{Checkpoint, CheckpointError};
 use crate::elements::{AudioRows, Element, Message, MessageKind};
-use crate::model::{PromptTemplate, ToolTemplate};
+use crate::model::{PromptTemplate, ReasoningTokens, ToolTemplate};
 use crate::text::Tokenizer;
 
 /// Files with the variables `bos_token` and the like; the first one counts.
@@ -36,6 +38,8 @@ pub struct JinjaTemplate {
     between: Vec<u32>,
     /// `None` if the template has no tools, or if calls have no tokens that delimit them.
     tools: Option<JinjaTools>,
+    /// `None` if the template knows no marks around reasoning text.
+    reasoning: Option<ReasoningTokens>,
 }
 
 impl JinjaTemplate {
@@ -76,7 +80,8 @@ impl JinjaTemplate {
         let template = Arc::new(ChatTemplate::new(&text.file, &text.text, tokenizer.template_tokens(variables))?);
         let tools = JinjaTools::new(&template, tokenizer);
         let between = tokenizer.encode(BETWEEN).unwrap_or_default();
-        Ok(Self { template, tokenizer: tokenizer.clone(), between, tools })
+        let reasoning = reasoning::tokens(&text.text, tokenizer);
+        Ok(Self { template, tokenizer: tokenizer.clone(), between, tools, reasoning })
     }
 
     /// Renders messages as positions. A template that refuses them is given them in stricter forms, one after the
@@ -145,6 +150,10 @@ impl PromptTemplate for JinjaTemplate {
     /// Text to read aloud has the assistant's role.
     fn streamed(&self, ids: &[u32]) -> Option<Vec<Element>> {
         Some(ids.iter().map(|&id| Element::token(Role::Assistant, id)).collect())
+    }
+
+    fn reasoning(&self) -> Option<&ReasoningTokens> {
+        self.reasoning.as_ref()
     }
 
     fn tools(&self) -> Option<&dyn ToolTemplate> {
