@@ -81,6 +81,7 @@ fn params(slot: usize) -> ResponseParams {
         voice,
         audio: true,
         streamed: false,
+        tools: std::sync::Arc::default(),
         max_tokens: 100,
         sampling: Some(sampling),
     }

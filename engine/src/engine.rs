@@ -10,6 +10,7 @@ use repartee_engine_api::{
 };
 use thiserror::Error;
 
+use crate::cascade::remote_model::{Rehearsal, RemoteModel};
 use crate::checkpoint::{Checkpoint, CheckpointError, Source};
 use crate::config::{ConfigError, EngineConfig};
 use crate::model::{Codec, Hearing, Model};
@@ -79,7 +80,7 @@ impl Engine {
         let read = move |fraction| told(StartProgress { stage: StartStage::Weights, fraction });
         let checkpoint = Checkpoint::open(source)?.on_read(read);
         let model = models::load_model(&checkpoint, config)?;
-        Self::run(checkpoint.name(), model, config, &*progress)
+        Self::run(checkpoint.name(), model, config, &*progress, WakeSignal::new())
     }
 
     /// Loads a cascade, a language model and a model that speaks its text, as [`Engine::start_with_progress`] does one
@@ -101,15 +102,40 @@ impl Engine {
         };
         let (think, speak) = (think.on_read(reader(0.0, share)), speak.on_read(reader(share, 1.0 - share)));
         let model = models::load_cascade(&think, &speak, config)?;
-        Self::run(think.name(), model, config, &*progress)
+        Self::run(think.name(), model, config, &*progress, WakeSignal::new())
     }
 
-    /// Starts the thread of a loaded model and warms it up.
+    /// Starts a cascade whose language model is behind a server: with `speak` its text is spoken, else it is the answer.
+    /// The server is not asked yet, so it may start later.
+    pub fn start_remote_cascade(
+        think: RemoteModel,
+        speak: Option<Source>,
+        config: &EngineConfig,
+        progress: impl Fn(StartProgress) + Send + Sync + 'static,
+    ) -> Result<Self, StartError> {
+        config.check()?;
+        progress(StartProgress::BEGIN);
+        let progress = Arc::new(progress);
+        let told = progress.clone();
+        let read = move |fraction| told(StartProgress { stage: StartStage::Weights, fraction });
+        let speak = speak.map(|speak| Checkpoint::open(speak).map(|speak| speak.on_read(read))).transpose()?;
+        let (wake, woken) = WakeSignal::new();
+        let rehearsal = Rehearsal::new(think.thinker);
+        let (name, fallback) = (think.name.clone(), think.fallback);
+        let think = RemoteModel { name: think.name, thinker: rehearsal.clone(), fallback };
+        let model = models::load_remote_cascade(think, speak.as_ref(), wake.clone(), config)?;
+        let engine = Self::run(&name, model, config, &*progress, (wake, woken))?;
+        rehearsal.end();
+        Ok(engine)
+    }
+
+    /// Starts the thread of a loaded model, which the signal wakes, and warms it up.
     fn run(
         name: &str,
         model: Model,
         config: &EngineConfig,
         progress: &dyn Fn(StartProgress),
+        (wake, woken): (WakeSignal, flume::Receiver<()>),
     ) -> Result<Self, StartError> {
         progress(StartProgress { stage: StartStage::WarmUp, fraction: 1.0 });
         let slots = model.slots.sessions;
@@ -132,7 +158,6 @@ impl Engine {
         };
         let gauges = Arc::new(Gauges::default());
         let (arrivals, arriving) = flume::bounded(slots);
-        let (wake, woken) = WakeSignal::new();
         let scheduler = Scheduler::new(model, config, arriving, Arc::clone(&gauges));
         let voices = scheduler.voices();
         let thread = std::thread::Builder::new().name("engine".to_owned()).spawn(move || scheduler.run(&woken))?;

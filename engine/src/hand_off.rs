@@ -18,7 +18,7 @@ pub enum HandOff {
     FullPayload,
 }
 
-/// Chunk sizes in pieces: tokens, codec frames, or runs of rows.
+/// Chunk sizes in pieces: tokens, pieces of text, codec frames, or runs of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChunkSizes {
     /// Size of a response's first chunk.
@@ -52,7 +52,11 @@ impl Edge {
     pub fn pass(&mut self, slot: usize, item: StageItem) -> Vec<StageItem> {
         let slot = &mut self.slots[slot];
         match item {
-            StageItem::Token(_) | StageItem::Row { .. } | StageItem::Codes(_) | StageItem::Latents { .. } => {
+            StageItem::Token(_)
+            | StageItem::Row { .. }
+            | StageItem::Text { .. }
+            | StageItem::Codes(_)
+            | StageItem::Latents { .. } => {
                 slot.held.push(item);
                 let chunk = if slot.begun { self.chunks.steady } else { self.chunks.initial };
                 if self.mode == HandOff::FullPayload || slot.held.len() < chunk {
@@ -81,6 +85,9 @@ impl Edge {
             | StageItem::StreamedPause
             | StageItem::Rewind { .. }
             | StageItem::Context { .. }
+            | StageItem::Call { .. }
+            | StageItem::Usage(_)
+            | StageItem::Progress
             | StageItem::Lead(_)
             | StageItem::Samples(_) => vec![item],
         }

@@ -152,6 +152,11 @@ pub trait PromptTemplate: Send {
         None
     }
 
+    /// Number of tokens, as limits and usage count them, that `positions` positions stand for.
+    fn tokens(&self, positions: usize) -> usize {
+        positions
+    }
+
     /// Template of tools; `None` if the model has no tools.
     fn tools(&self) -> Option<&dyn ToolTemplate> {
         None

@@ -3,9 +3,10 @@
 //! A model is a chain of stages. Each keeps state by slot. The output of a stage goes to the next stage over a typed
 //! edge; text and samples also become events for the caller.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use repartee_engine_api::{Sampling, SessionError};
+use repartee_engine_api::{EngineUsage, Sampling, SessionError, Tool};
 
 use crate::elements::Element;
 
@@ -22,6 +23,8 @@ pub struct ResponseParams {
     pub audio: bool,
     /// True if text streams in during generation.
     pub streamed: bool,
+    /// Functions that the model may call, for a stage that does not read them in the prompt.
+    pub tools: Arc<[Tool]>,
     /// Upper bound of text tokens.
     pub max_tokens: u32,
     /// Sampling of the text; `None` for the checkpoint's generation config.
@@ -99,6 +102,26 @@ pub enum StageItem {
         /// Position of the hidden row.
         position: usize,
     },
+    /// A piece of text of a stage that has no tokens.
+    Text {
+        /// The text; never ends within a character.
+        text: String,
+        /// Its ids in the history.
+        ids: Vec<u32>,
+    },
+    /// A whole tool call of such a stage. It is not spoken.
+    Call {
+        /// Name of the tool.
+        name: String,
+        /// Arguments, as JSON text.
+        arguments: String,
+        /// Its ids in the history.
+        ids: Vec<u32>,
+    },
+    /// Tokens of the prompt and of the response, as such a stage counts them.
+    Usage(EngineUsage),
+    /// The stage is at work for the response, and has nothing to give yet.
+    Progress,
     /// Pauses the text: a tool call follows, which is not spoken. A stage that waits for text continues as at the
     /// text's end. Text after the call is a new utterance.
     TextPause,
@@ -216,6 +239,16 @@ pub trait Stage: Send {
 
     /// Takes an item of the stage before. Items that need no computing pass on at once.
     fn accept(&mut self, slot: usize, item: StageItem, out: &mut Outbox);
+
+    /// Takes what has arrived for the slot from outside of the engine, a bounded part of it; false if there is nothing.
+    fn arrived(&mut self, _slot: usize, _out: &mut Outbox) -> bool {
+        false
+    }
+
+    /// True if a response begun again from its prompt is the same.
+    fn is_replayable(&self) -> bool {
+        true
+    }
 
     /// Rows that it can advance for the slot now.
     fn runnable_rows(&self, slot: usize) -> RunnableRows;

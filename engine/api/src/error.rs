@@ -4,7 +4,7 @@ use thiserror::Error;
 
 #[cfg(doc)]
 use super::SessionHandle;
-use super::{Command, ItemId};
+use super::{Command, ItemId, RemoteFailureKind};
 
 /// Error of enrolling a voice.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -89,9 +89,20 @@ pub enum SessionError {
     /// The model's template has no tools.
     #[error("this model cannot call tools")]
     NoTools,
+    /// The server of the language model gave no answer, or a broken one.
+    #[error("{message}")]
+    Thinker {
+        /// Kind of the failure.
+        kind: RemoteFailureKind,
+        /// Sentence that names the server and a remedy.
+        message: String,
+    },
     /// No slot is free for an out-of-band response.
     #[error("all slots for out-of-band responses are taken: try again later")]
     OutOfMemory,
+    /// A fault of another session ended the response.
+    #[error("a fault elsewhere ended the response: ask again")]
+    Interrupted,
     /// A timeout has passed. The session is over.
     #[error("{what} took longer than {limit_s} s")]
     TimedOut {

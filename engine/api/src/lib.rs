@@ -9,6 +9,7 @@
 //! - [`error`]: errors of commands, responses, sessions and voices
 //! - [`handle`]: both ends of the queues
 //! - [`speech_engine`]: interface of an engine, and properties of its model
+//! - [`remote`]: a language model behind a server
 //! - [`work`]: counters of computed work, and queue lengths
 //!
 //! [`link`] creates both ends. The engine holds the other one ([`SessionPeer`]); in tests a scripted engine does.
@@ -17,6 +18,7 @@ pub mod command;
 pub mod error;
 pub mod event;
 pub mod handle;
+pub mod remote;
 pub mod speech_engine;
 pub mod work;
 
@@ -27,5 +29,9 @@ pub use command::{
 pub use error::{EnrolError, OpenError, SessionError, SubmitError};
 pub use event::{EngineUsage, Event, FinishReason, LatencyStamps};
 pub use handle::{COMMAND_QUEUE, EVENT_QUEUE, SessionHandle, SessionPeer, WakeSignal, link};
+pub use remote::{
+    RemoteAnswer, RemoteCall, RemoteEnd, RemoteEvent, RemoteFailure, RemoteFailureKind, RemoteMessage, RemoteRequest,
+    RemoteThinker, RemoteUsage,
+};
 pub use speech_engine::{ModelInfo, Recording, SpeechEngine};
 pub use work::{EngineLoad, StageWork};

@@ -71,6 +71,17 @@ impl VoiceBridge {
             Some(id) => passing.encode(id),
             None => passing.rest(&self.part.text),
         };
+        self.give(slot, encoded, out);
+    }
+
+    /// Passes text on that came without tokens.
+    fn say(&mut self, slot: usize, text: &str, out: &mut Outbox) {
+        let Some(passing) = &mut self.slots[slot] else { return };
+        let encoded = passing.speech.push(text);
+        self.give(slot, encoded, out);
+    }
+
+    fn give(&mut self, slot: usize, encoded: Result<Vec<u32>, TextError>, out: &mut Outbox) {
         match encoded {
             Ok(ids) if ids.is_empty() => {}
             Ok(ids) => {
@@ -118,6 +129,7 @@ impl Stage for VoiceBridge {
         match item {
             StageItem::Begin(params) => self.begin(slot, params, out),
             StageItem::Token(id) => self.pass(slot, Some(id), out),
+            StageItem::Text { text, .. } => self.say(slot, &text, out),
             // What was said before a tool call is spoken while the call is written.
             StageItem::TextPause => self.pass(slot, None, out),
             StageItem::End(end) => {

@@ -5,11 +5,18 @@
 //! - [`voice`]: joins a language model and a model that speaks given text
 //! - [`hearing`]: puts a recogniser before a model
 //! - [`error`]: errors of models that do not join
+//! - [`remote_model`]: a language model behind a server
 //! - `bridge`: the stage between them
 //! - `later_stage`: stages that the session's prompt does not reach
+//! - `remote_stage`: the stage of a language model behind a server
+//! - `remote_vocabulary`, `remote_messages`: the conversation as ids, and back as messages
 
 mod bridge;
 pub mod error;
 pub mod hearing;
 pub mod later_stage;
+mod remote_messages;
+pub mod remote_model;
+mod remote_stage;
+mod remote_vocabulary;
 pub mod voice;

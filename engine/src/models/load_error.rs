@@ -8,6 +8,7 @@ use crate::checkpoint::{BadValue, CheckpointError};
 use crate::config::ConfigError;
 use crate::device::DeviceError;
 use crate::model::TopologyError;
+use crate::text::TextError;
 
 /// Reasons why a checkpoint cannot be loaded. Every message names the file and the field or tensor.
 #[derive(Debug, Error)]
@@ -27,6 +28,9 @@ pub enum LoadError {
     /// The models of a cascade do not join.
     #[error(transparent)]
     Cascade(#[from] CascadeError),
+    /// The text of a language model behind a server cannot be written as ids.
+    #[error("the language model's text: {0}")]
+    Text(#[from] TextError),
     /// The family's stages do not form a chain.
     #[error("this family is defective: {0}")]
     Topology(#[from] TopologyError),

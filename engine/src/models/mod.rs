@@ -23,11 +23,13 @@ pub mod text_decoder;
 
 use std::sync::Arc;
 
+use repartee_engine_api::WakeSignal;
 use repartee_kernels::cpu::Cpu;
 use repartee_kernels::cpu::pool::Pool;
 
 use self::family::{Family, claimed};
 use self::load_error::LoadError;
+use crate::cascade::remote_model::RemoteModel;
 use crate::cascade::voice::join_voice;
 use crate::checkpoint::Checkpoint;
 use crate::config::EngineConfig;
@@ -75,6 +77,38 @@ pub fn load_cascade(think: &Checkpoint, speak: &Checkpoint, config: &EngineConfi
             let cpu = Cpu::default().with_kv(config.kv_cache.into()).on(pool.clone());
             let think = (thinks.0.assemble_cpu)(cpu.clone(), think, thinks.1, config)?;
             let speak = (speaks.0.assemble_cpu)(cpu, speak, speaks.1, config)?;
+            validated(join_voice(think, speak)?.build(config)?, pool)
+        }
+    }
+}
+
+/// Loads a cascade whose language model is behind a server; `wake` is signalled when its text arrives. Without `speak` it
+/// answers with text.
+pub fn load_remote_cascade(
+    think: RemoteModel,
+    speak: Option<&Checkpoint>,
+    wake: WakeSignal,
+    config: &EngineConfig,
+) -> Result<Model, LoadError> {
+    let pool = worker_pool(config.threads());
+    let Some(speak) = speak else {
+        return validated(think.assemble(&Cpu::default(), wake)?.build(config)?, pool);
+    };
+    let (family, variant) = claimed(FAMILIES, speak)?;
+    match cuda::open(config.device)? {
+        #[cfg(feature = "cuda")]
+        Some(device) => {
+            cuda::check(&device, config, speak.weight_bytes())?;
+            let think = think.assemble(&device, wake)?;
+            let speak = (family.assemble_cuda)(device, speak, variant, config)?;
+            validated(join_voice(think, speak)?.build(config)?, pool)
+        }
+        #[cfg(not(feature = "cuda"))]
+        Some(device) => match device {},
+        None => {
+            let cpu = Cpu::default().with_kv(config.kv_cache.into()).on(pool.clone());
+            let think = think.assemble(&cpu, wake)?;
+            let speak = (family.assemble_cpu)(cpu, speak, variant, config)?;
             validated(join_voice(think, speak)?.build(config)?, pool)
         }
     }

@@ -1,4 +1,4 @@
-//! Delivery of prompts to the first stage: silent prefill, starting responses, and text that streams in.
+//! Delivery to the stages: silent prefill, starting responses, text that streams in, and what arrives from outside.
 
 use std::time::Instant;
 
@@ -30,7 +30,8 @@ impl Scheduler {
             let (Some(session), model) = self.split(owner, now) else { continue };
             let Some((elements, params)) = session.begin(slot, &model, max_tokens) else { continue };
             moved = true;
-            let (tokens, limit) = (elements.len() as u32, context as u32);
+            let tokens = self.model.template.tokens(elements.len());
+            let (tokens, limit) = (tokens as u32, context as u32);
             if tokens >= limit {
                 self.fail(slot, SessionError::ContextFull { tokens, limit });
                 continue;
@@ -43,13 +44,14 @@ impl Scheduler {
         }
         let (Some(session), model) = self.split(owner, now) else { return moved };
         if let Some(elements) = session.silent_prompt(&model)
-            && elements.len() < context
+            && self.model.template.tokens(elements.len()) < context
         {
             self.deliver_prompt(owner, elements, None);
         }
         let Some(session) = self.sessions.get(&owner) else { return moved };
         for slot in std::iter::once(owner).chain(session.out_of_band_slots()) {
             moved |= self.deliver_streamed(owner, slot, now);
+            moved |= self.take_arrived(slot, now);
         }
         moved
     }
@@ -92,5 +94,19 @@ impl Scheduler {
             self.deliver(0, slot, StageItem::StreamedEnd(StageEnd::Stop));
         }
         true
+    }
+
+    /// Takes what has arrived for the stages in `slot` from outside of the engine.
+    fn take_arrived(&mut self, slot: usize, now: Instant) -> bool {
+        let mut moved = false;
+        for index in 0..self.model.stages.len() {
+            let mut out = Vec::new();
+            if self.model.stages[index].arrived(slot, &mut out) {
+                moved = true;
+                self.step_began = now;
+                self.route(index, out);
+            }
+        }
+        moved
     }
 }

@@ -216,6 +216,9 @@ impl Scheduler {
 
     /// Resets a slot, quarantines it and restarts its response.
     fn replay(&mut self, slot: usize) {
+        if !self.model.stages.iter().all(|stage| stage.is_replayable()) {
+            return self.fail(slot, SessionError::Interrupted);
+        }
         self.reset(slot);
         self.quarantine.insert(slot);
         let now = (self.clock)();
@@ -269,6 +272,17 @@ impl Scheduler {
                 let answer = session.rest_of_answer(slot);
                 self.route_answer(slot, answer);
             }
+            StageItem::Text { text, ids } => {
+                if session.text(slot, (text, ids), self.model.template.as_ref(), now) == SpeechDecision::No {
+                    return;
+                }
+            }
+            StageItem::Call { name, arguments, ids } => {
+                let call = (name.clone(), arguments.clone(), &ids[..]);
+                return session.call(slot, call, self.model.template.as_ref(), now);
+            }
+            StageItem::Usage(usage) => return session.usage(slot, *usage),
+            StageItem::Progress => return,
             StageItem::Codes(codes) => session.frame(slot, codes, self.model.template.as_ref(), now),
             StageItem::Fail(error) => {
                 let error = error.clone();

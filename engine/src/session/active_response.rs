@@ -42,6 +42,8 @@ pub struct ActiveResponse {
     pub(super) first_frame: Option<Instant>,
     /// Filter of reasoning text; `None` if the response has none.
     pub(super) reasoning: Option<ReasoningReader>,
+    /// Number of ids of text that came without tokens.
+    pub(super) written: usize,
     pub(super) text: TextStream,
     /// Parser of tool calls within the text.
     pub(super) calls: ToolCallReader,
@@ -98,6 +100,7 @@ impl ActiveResponse {
             first_token: None,
             first_frame: None,
             reasoning,
+            written: 0,
             text: model.tokenizer.stream(),
             calls: ToolCallReader::new(model.template.tools().map(|tools| tools.call_tokens())),
             called: false,

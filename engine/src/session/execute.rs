@@ -50,7 +50,7 @@ impl Session {
             }
             Command::SetTools(tools) => {
                 let system = system(&self.instructions, &tools, model)?;
-                (self.tools, self.system, self.changed) = (tools, system, true);
+                (self.tools, self.system, self.changed) = (tools.into(), system, true);
             }
             Command::Respond(request) => self.respond(request, model)?,
             Command::Transcribe(request) => self.transcribe(request, model)?,

@@ -90,7 +90,7 @@ impl Session {
         let overrides = |request: &Respond| {
             (request.instructions.is_some() || request.tools.is_some()).then(|| {
                 let instructions = request.instructions.as_ref().unwrap_or(&self.instructions);
-                system_text(instructions, request.tools.as_ref().unwrap_or(&self.tools), tools).ok()
+                system_text(instructions, request.tools.as_deref().unwrap_or(&self.tools), tools).ok()
             })
         };
         match command {

@@ -29,6 +29,7 @@
 //! - [`speculation`]: a response begun before the turn has surely ended
 //! - [`prompt`]: prompts and the eviction of the oldest items
 //! - [`response_output`]: the stages' output as history and events
+//! - [`written_output`]: text and tool calls of a stage that has no tokens
 
 mod active_response;
 mod commands;
@@ -57,6 +58,7 @@ mod text_intake;
 mod text_stream;
 mod tool_calls;
 mod transcribe;
+mod written_output;
 
 pub use context::ModelContext;
 pub use state::{Queues, Session};

@@ -1,8 +1,9 @@
 //! A requested response that has not begun.
 
+use std::sync::Arc;
 use std::time::Instant;
 
-use repartee_engine_api::{ItemId, Respond};
+use repartee_engine_api::{ItemId, Respond, Tool};
 
 use super::streamed_text::StreamedText;
 use crate::elements::Message;
@@ -12,6 +13,8 @@ pub struct PendingResponse {
     pub(super) request: Respond,
     /// The system message as it was at the request.
     pub(super) system: Option<Vec<u32>>,
+    /// The functions as they were at the request.
+    pub(super) tools: Arc<[Tool]>,
     /// Audio item of the caller that it writes down; `None` for a response.
     pub(super) transcript_of: Option<ItemId>,
     /// Input in place of the history.

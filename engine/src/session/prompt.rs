@@ -42,7 +42,7 @@ impl Session {
         };
         let audio = elements.iter().filter(|element| element.is_audio()).count() as u32;
         let usage = EngineUsage {
-            input_text_tokens: elements.len() as u32 - audio,
+            input_text_tokens: model.template.tokens(elements.len() - audio as usize) as u32,
             input_audio_tokens: audio,
             ..EngineUsage::default()
         };
@@ -52,6 +52,7 @@ impl Session {
             voice: pending.request.voice.clone().unwrap_or_else(|| model.voices.first().cloned().unwrap_or_default()),
             audio: pending.request.audio,
             streamed: pending.request.streamed,
+            tools: pending.tools.clone(),
             max_tokens: most,
             sampling: pending.request.sampling,
         };

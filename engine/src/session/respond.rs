@@ -54,9 +54,10 @@ impl Session {
             (None, None) => self.system.clone(),
             (instructions, tools) => {
                 let instructions = instructions.as_ref().unwrap_or(&self.instructions);
-                system(instructions, tools.as_ref().unwrap_or(&self.tools), model)?
+                system(instructions, tools.as_deref().unwrap_or(&self.tools), model)?
             }
         };
+        let tools = request.tools.as_ref().map_or_else(|| self.tools.clone(), |tools| tools[..].into());
         let (out_of_band, background) = (request.out_of_band, request.background);
         if background && !out_of_band {
             return Err(SessionError::bad("background", true, "false, unless it is out-of-band"));
@@ -82,7 +83,7 @@ impl Session {
             }
         };
         let streamed = request.streamed.then(|| StreamedText::new(model.tokenizer, model.now));
-        let pending = PendingResponse { request, transcript_of, system, input, streamed, accepted: model.now };
+        let pending = PendingResponse { request, transcript_of, system, tools, input, streamed, accepted: model.now };
         self.changed = true;
         if !out_of_band {
             self.pending_responses.push_back(pending);

@@ -170,7 +170,7 @@ impl Session {
     }
 
     /// Sends text and tool calls, except those that were sent before a replay.
-    fn emit_new(&mut self, slot: usize, events: Vec<Event>) {
+    pub(super) fn emit_new(&mut self, slot: usize, events: Vec<Event>) {
         for event in events {
             let Some(active) = self.active_on(slot) else { return };
             if ActiveResponse::is_new(&mut active.produced.texts, &mut active.sent.texts) {

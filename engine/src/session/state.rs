@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use repartee_engine_api::{Command, Event, ItemId, ResponseId, SessionError, SessionPeer, Tool};
@@ -64,7 +65,7 @@ pub struct Session {
     /// Commands that wait until fewer windows wait for the encoder.
     pub(super) held_commands: VecDeque<Command>,
     pub(super) instructions: String,
-    pub(super) tools: Vec<Tool>,
+    pub(super) tools: Arc<[Tool]>,
     /// Encoded system message of instructions and tools.
     pub(super) system: Option<Vec<u32>>,
     pub(super) history: History,
@@ -109,7 +110,7 @@ impl Session {
             peer,
             held_commands: VecDeque::new(),
             instructions: String::new(),
-            tools: Vec::new(),
+            tools: Arc::default(),
             system: None,
             history: History::default(),
             audio_input: None,

@@ -78,6 +78,12 @@ impl ToolCallReader {
         if self.within { TokenKind::ToolCall } else { TokenKind::Spoken }
     }
 
+    /// Counts a call that came whole, without tokens; returns its index.
+    pub fn count_call(&mut self) -> u32 {
+        self.calls += 1;
+        self.calls - 1
+    }
+
     /// Takes a piece of text that came with a token of this kind; returns its events.
     pub fn read(&mut self, response: ResponseId, kind: TokenKind, piece: Option<String>) -> Vec<Event> {
         if kind == TokenKind::Spoken {

@@ -8,6 +8,7 @@
 //! - [`forms`]: a fixture in other published forms
 //! - [`generic`]: properties of every family, written once
 //! - [`other_family`]: a synthetic family built on the real parts
+//! - [`remote_family`]: a family whose language model is outside of the engine
 //! - [`speech`]: fixtures of Qwen3-TTS, and edited copies of their checkpoints
 //! - [`spelling`]: a family of one stage that speaks its prompt in reverse
 //! - [`text_family`]: a family that answers with text alone
@@ -21,6 +22,7 @@ pub mod eager;
 pub mod forms;
 pub mod generic;
 pub mod other_family;
+pub mod remote_family;
 pub mod speech;
 pub mod spelling;
 pub mod text_family;

@@ -1,5 +1,6 @@
 //! Properties of every family: Qwen3-Omni, Qwen2.5-Omni, Qwen3-TTS, both forms of a synthetic family, a family that
-//! answers with text alone, a cascade of it and a voice, and a toy family.
+//! answers with text alone, a cascade of it and a voice, a toy family, and cascades whose language model is outside of the
+//! engine. These are exempt from one property, `a_seed_fixes_the_response`: their server has the seed.
 
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
@@ -8,11 +9,23 @@ use repartee_engine_testkit::generic::subjects::{Omni, Omni25, Other, OtherEncod
 use repartee_engine_testkit::generic::toy::Toy;
 use repartee_engine_testkit::generic::{aborts, conversations, interleavings, rewinds};
 use repartee_engine_testkit::other_family::Form;
+use repartee_engine_testkit::remote_family::{RemoteCascade, RemoteText};
 use repartee_engine_testkit::text_family::{Cascade, TextOnly};
+
+/// Test of the seed, unless the family samples elsewhere.
+macro_rules! seeded {
+    ($subject:expr) => {
+        #[test]
+        fn a_seed_fixes_the_response() {
+            conversations::a_seed_fixes_the_response(&$subject);
+        }
+    };
+    ($subject:expr, sampled_elsewhere) => {};
+}
 
 /// Generic tests of one family.
 macro_rules! suite {
-    ($family:ident, $subject:expr, $cases:expr) => {
+    ($family:ident, $subject:expr, $cases:expr $(, $exempt:ident)?) => {
         mod $family {
             use super::*;
 
@@ -36,10 +49,7 @@ macro_rules! suite {
             fn together_equals_alone() {
                 conversations::together_equals_alone(&$subject);
             }
-            #[test]
-            fn a_seed_fixes_the_response() {
-                conversations::a_seed_fixes_the_response(&$subject);
-            }
+            seeded!($subject $(, $exempt)?);
             #[test]
             fn cancel_at_any_tick_equals_never() {
                 aborts::cancel_at_any_tick_equals_never(&$subject);
@@ -98,6 +108,8 @@ suite!(given_text, Other(Form::GivenText), 12);
 suite!(text_only, TextOnly, 12);
 suite!(cascade, Cascade, 8);
 suite!(toy, Toy, 12);
+suite!(remote_text, RemoteText, 12, sampled_elsewhere);
+suite!(remote_cascade, RemoteCascade, 8, sampled_elsewhere);
 
 /// Properties that depend on the audio encoder.
 mod other_encoder {

@@ -11,6 +11,7 @@ mod launches;
 mod other_family;
 mod panics;
 mod preamble;
+mod remote;
 mod session;
 mod soak;
 mod text_only;

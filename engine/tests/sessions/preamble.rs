@@ -63,6 +63,7 @@ fn params() -> ResponseParams {
         voice: String::new(),
         audio: true,
         streamed: false,
+        tools: std::sync::Arc::default(),
         max_tokens: 100,
         sampling: None,
     }

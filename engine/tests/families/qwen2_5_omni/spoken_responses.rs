@@ -44,6 +44,7 @@ fn sound(model: &mut Model, codes: &[u32], request: &Respond) -> Vec<f32> {
         voice: request.voice.clone().unwrap(),
         audio: true,
         streamed: false,
+        tools: std::sync::Arc::default(),
         max_tokens: 100,
         sampling: None,
     };

@@ -32,7 +32,16 @@ fn codes(seed: u64, count: usize) -> Vec<u32> {
 
 fn params(seed: u64, voice: usize) -> ResponseParams {
     let voice = ["ada", "grace", "nobody"][voice].to_owned();
-    ResponseParams { response: 7, seed, voice, audio: true, streamed: false, max_tokens: 100, sampling: None }
+    ResponseParams {
+        response: 7,
+        seed,
+        voice,
+        audio: true,
+        streamed: false,
+        tools: std::sync::Arc::default(),
+        max_tokens: 100,
+        sampling: None,
+    }
 }
 
 /// Expected samples of a response: each block solved on its own window, and one decode of all frames.

@@ -132,12 +132,22 @@ pub enum AfterUtterance {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     fn speech_state(tokens: &[u32]) -> SpeechState<(), u32> {
         let (voice, max_tokens) = (String::new(), 9);
-        let params =
-            ResponseParams { response: 0, seed: 0, voice, audio: true, streamed: false, max_tokens, sampling: None };
+        let params = ResponseParams {
+            response: 0,
+            seed: 0,
+            voice,
+            audio: true,
+            streamed: false,
+            tools: Arc::default(),
+            max_tokens,
+            sampling: None,
+        };
         let mut speaking = SpeechState::new(params, ());
         tokens.iter().for_each(|&token| speaking.token(token));
         speaking
