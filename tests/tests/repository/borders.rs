@@ -21,6 +21,7 @@ const MAY_NEED: &[(&str, &[&str])] = &[
         ],
     ),
     ("repartee-chat-client", &[]),
+    ("repartee-chat-testkit", &["repartee-chat-client"]),
     ("repartee-protocol", &[]),
     ("repartee-media", &[]),
     ("repartee-realtime", &["repartee-engine-api", "repartee-media", "repartee-protocol"]),

@@ -8,7 +8,7 @@ use repartee_chat_client::{
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use crate::server::{
+use repartee_chat_testkit::{
     BUFFER, LAST_CHUNK, ReceivedRequest, STREAM_HEAD, TestServer, answer, ask, chunk, config, config_for, event,
     finish_event, question, read, response, text_event,
 };

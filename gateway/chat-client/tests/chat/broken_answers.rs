@@ -3,7 +3,7 @@
 use repartee_chat_client::{BoundedPart, ChatClientConfig, ChatFailure, ChatRequest, Limits};
 use serde_json::json;
 
-use crate::server::{
+use repartee_chat_testkit::{
     LAST_CHUNK, ReadAnswer, STREAM_HEAD, TestServer, ask, chunk, config, event, finish_event, read, response,
     text_event,
 };

@@ -13,7 +13,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
-use crate::server::{STREAM_HEAD, TestServer, answer, ask, chunk, config, config_for, question, response, text_event};
+use repartee_chat_testkit::{
+    STREAM_HEAD, TestServer, answer, ask, chunk, config, config_for, question, response, text_event,
+};
 
 /// Server that begins a response, or none, and then reports that the client has closed.
 fn watching(begin: String) -> (TestServer, Arc<Semaphore>, Arc<Semaphore>) {

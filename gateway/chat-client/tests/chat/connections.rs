@@ -7,7 +7,7 @@ use repartee_chat_client::{ChatEvent, ChatFailure};
 use tokio::sync::Semaphore;
 use tokio::time::sleep;
 
-use crate::server::{
+use repartee_chat_testkit::{
     LAST_CHUNK, STREAM_HEAD, TestServer, answer, ask, chunk, config, event, question, read, response, settle,
     text_event,
 };
@@ -31,7 +31,7 @@ async fn connection_serves_again_over_tcp() {
     let server = TestServer::answering(answer("hello"));
     let address = server.listen().await;
     let client =
-        repartee_chat_client::ChatClient::new(crate::server::config_for(&format!("http://{address}"))).unwrap();
+        repartee_chat_client::ChatClient::new(repartee_chat_testkit::config_for(&format!("http://{address}"))).unwrap();
     for _ in 0..3 {
         assert_eq!(ask(&client).await.text(), "hello");
         settle().await;

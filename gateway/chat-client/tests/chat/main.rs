@@ -1,8 +1,6 @@
 //! The client against servers that misbehave, over TCP and in memory.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
-mod server;
-
 mod answers;
 mod broken_answers;
 mod cancellation;

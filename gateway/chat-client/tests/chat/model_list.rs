@@ -3,7 +3,7 @@
 use repartee_chat_client::{ChatClientConfig, ChatFailure};
 use tokio::sync::mpsc;
 
-use crate::server::{TestServer, answer, ask, config, response, settle};
+use repartee_chat_testkit::{TestServer, answer, ask, config, response, settle};
 
 fn without_model() -> ChatClientConfig {
     ChatClientConfig { model: None, ..config() }

@@ -4,8 +4,10 @@ use repartee_chat_client::{ChatClientConfig, ChatFailure, Peer, Proxies, ProxyFa
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
-use crate::server::{ByteStreamExt as _, ReceivedRequest, ServerEnd, TestServer, answer, ask, config_for, response};
 use crate::tls::{Authority, encrypted};
+use repartee_chat_testkit::{
+    ByteStreamExt as _, ReceivedRequest, ServerEnd, TestServer, answer, ask, config_for, response,
+};
 
 fn proxied(mut config: ChatClientConfig, variables: &[(&str, &str)]) -> ChatClientConfig {
     let find = |name: &str| variables.iter().find(|(known, _)| *known == name);

@@ -6,7 +6,7 @@ use repartee_chat_client::{ApiKey, ChatFailure};
 
 use tokio::time::Instant;
 
-use crate::server::{ReadAnswer, TestServer, ask, config, config_for, response};
+use repartee_chat_testkit::{ReadAnswer, TestServer, ask, config, config_for, response};
 
 async fn refused(status: &str, headers: &str, body: &str) -> ReadAnswer {
     ask(&TestServer::answering(response(status, headers, body)).client()).await

@@ -5,7 +5,7 @@ use std::time::Duration;
 use repartee_chat_client::{ChatClientConfig, ChatEvent, ChatFailure};
 use tokio::time::Instant;
 
-use crate::server::{STREAM_HEAD, TestServer, answer, ask, chunk, config, response, text_event};
+use repartee_chat_testkit::{STREAM_HEAD, TestServer, answer, ask, chunk, config, response, text_event};
 
 fn retrying(attempts: u32) -> ChatClientConfig {
     let mut config = config();

@@ -10,7 +10,7 @@ use repartee_chat_client::{
 };
 use tokio::time::{Instant, sleep};
 
-use crate::server::{
+use repartee_chat_testkit::{
     LAST_CHUNK, STREAM_HEAD, TestServer, ask, chunk, config, event, finish_event, question, read, text_event,
 };
 

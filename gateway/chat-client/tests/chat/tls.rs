@@ -9,7 +9,7 @@ use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use tempfile::TempDir;
 use tokio_rustls::TlsAcceptor;
 
-use crate::server::{ByteStreamExt as _, ServerEnd, TestServer, answer, ask, config_for, settle};
+use repartee_chat_testkit::{ByteStreamExt as _, ServerEnd, TestServer, answer, ask, config_for, settle};
 
 /// A certificate authority.
 pub struct Authority {

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use repartee_chat_client::{ByteStream, ChatClient, ChatFailure, DialError, Dialer, Peer};
 use tokio::net::TcpListener;
 
-use crate::server::{TestServer, ask, config, config_for};
+use repartee_chat_testkit::{TestServer, ask, config, config_for};
 
 /// Dialer that fails.
 struct FailingDialer(fn(io::Error) -> DialError, io::ErrorKind);

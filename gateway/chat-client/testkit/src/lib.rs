@@ -1,4 +1,5 @@
-//! Servers of the tests: a function plays the other end of each connection, byte by byte.
+//! Chat-completions servers of the tests: a function plays the other end of each connection, byte by byte.
+#![allow(clippy::unwrap_used, reason = "helpers of tests: a panic is their report")]
 
 use std::future::Future;
 use std::pin::Pin;
@@ -46,6 +47,7 @@ impl ReceivedRequest {
 
 /// Server's end of one connection.
 pub struct ServerEnd {
+    /// Bytes from and to the client.
     pub stream: Box<dyn ByteStream>,
 }
 
@@ -84,6 +86,7 @@ impl ServerEnd {
 
 /// Makes a trait object of a stream.
 pub trait ByteStreamExt: ByteStream + Sized + 'static {
+    /// Boxes the stream.
     fn boxed(self) -> Box<dyn ByteStream> {
         Box::new(self)
     }
@@ -102,6 +105,7 @@ pub struct TestServer {
 }
 
 impl TestServer {
+    /// Creates a server whose connections `play` plays.
     pub fn new<F, P>(play: P) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
@@ -247,6 +251,7 @@ pub fn answer(text: &str) -> String {
 pub struct ReadAnswer {
     /// Events before the end.
     pub events: Vec<ChatEvent>,
+    /// Measurements, or the error.
     pub end: Result<ExchangeStats, ChatError>,
 }
 
