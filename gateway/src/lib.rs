@@ -3,6 +3,7 @@
 //! - [`transport`]: websocket and WebRTC
 //! - [`call`]: the task of one call, between a transport, the realtime session and the engine
 //! - [`server`]: HTTP routes, admission, health, shutdown
+//! - [`thinker`]: a chat-completions server as the language model of a cascade
 //! - [`turn_judge`]: threads that run the turn-detection model
 //! - [`voices`]: voices enrolled from recordings, with consents
 //! - [`auth`], [`admission`]: keys, and limits of each caller
@@ -10,7 +11,7 @@
 //! - [`telemetry`]: logs, and traces over OTLP
 //! - [`cli`]: commands besides serving
 //!
-//! Separate crates: `repartee-protocol` (the wire), `repartee-realtime` (the realtime session as a state machine) and
+//! Separate crates: `repartee-chat-client` (client of chat-completions servers), `repartee-protocol` (the wire), `repartee-realtime` (the realtime session as a state machine) and
 //! `repartee-media` (Opus, jitter buffer, resampling, voice activity, playout clock). Dependencies point one way:
 //! server -> transport -> call -> realtime -> protocol, media, engine api.
 
@@ -25,6 +26,7 @@ pub mod server;
 pub mod telemetry;
 #[cfg(test)]
 mod testdata;
+pub mod thinker;
 pub mod transport;
 pub mod turn_judge;
 pub mod voices;

@@ -17,15 +17,19 @@ use repartee::cli::ask::ask;
 use repartee::cli::check::SummaryLines;
 use repartee::cli::lan;
 use repartee::cli::loading::LoadingBar;
-use repartee::config::{Config, LoadedConfig, RenamedSetting, load};
+use repartee::config::{Config, LoadedConfig, RenamedSetting, ThinkSource, load};
+use repartee::metrics::ThinkerMetrics;
 use repartee::server::{Reloader, ServerStartError, StartingServer};
 use repartee::telemetry::{LogFormat, log};
+use repartee::thinker;
 use repartee_engine::quantise::quantise;
 use repartee_engine::summary::summarise;
 use repartee_engine::{DeviceChoice, EngineConfig, StartProgress, WeightPolicy};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{oneshot, watch};
 use tracing_subscriber::EnvFilter;
+
+use self::model::{ModelParts, ModelSource};
 
 /// Exit code of user errors: a bad checkpoint, address, setting or argument.
 const USER_ERROR: u8 = 2;
@@ -46,7 +50,7 @@ enum Command {
     Serve(Serve),
     /// Check a checkpoint without loading it, or without PATH the settings, and print the effective ones
     Check(Check),
-    /// Ask the model one spoken question, without a server
+    /// Ask the model one question, spoken or written, without a server
     Ask(Ask),
     /// Benchmark the model on this machine
     #[command(subcommand)]
@@ -107,7 +111,7 @@ struct Serve {
 
 #[derive(Debug, Args)]
 struct Ask {
-    /// Wav file with the question; any sample rate and number of channels
+    /// Wav file with the question, any sample rate and number of channels; or a file of text whose name ends in .txt
     question: PathBuf,
     /// Wav file to write the spoken answer to
     answer: PathBuf,
@@ -123,8 +127,8 @@ struct Settings {
     /// Folder of a checkpoint in its published format; without it, the embedded demo
     #[arg(long, value_name = "DIR")]
     model: Option<PathBuf>,
-    /// Folder of a language model whose text another model speaks; with --speak
-    #[arg(long, value_name = "DIR", conflicts_with = "model")]
+    /// Folder of a language model, or URL of a chat-completions server, whose text another model speaks; with --speak
+    #[arg(long, value_name = "DIR|URL", conflicts_with = "model")]
     think: Option<PathBuf>,
     /// Folder of the model that speaks; with --think
     #[arg(long, value_name = "DIR", conflicts_with = "model")]
@@ -156,21 +160,32 @@ impl Settings {
         // Set directly, because a path need not be text and a setting is text.
         loaded.config.model = self.model.clone().or(loaded.config.model);
         let cascade = &mut loaded.config.cascade;
-        cascade.think = self.think.clone().or(cascade.think.take());
+        if let Some(think) = &self.think {
+            let think = ThinkSource::try_from(think.clone());
+            cascade.think =
+                Some(think.map_err(|error| UserError(anyhow::anyhow!("--think is no usable URL: {error}")))?);
+        }
         cascade.speak = self.speak.clone().or(cascade.speak.take());
         loaded.config.engine.device = self.device.unwrap_or(loaded.config.engine.device);
         loaded.config.check_models().map_err(|error| UserError(error.into()))?;
         Ok(loaded)
     }
 
-    /// Source of the model: a cascade, a folder, synthetic weights or the demo.
-    fn checkpoint(&self, config: &Config) -> model::CheckpointSource {
-        if let (Some(think), Some(speak), None) =
-            (&config.cascade.think, &config.cascade.speak, &self.synthetic_weights)
-        {
-            return model::CheckpointSource::cascade(think, speak);
-        }
-        model::CheckpointSource::new(config.model.as_deref(), self.synthetic_weights.as_deref())
+    /// Source of the model: a cascade, a folder, synthetic weights or the demo. A server is opened within a Tokio runtime.
+    fn source(&self, config: &Config, metrics: impl FnOnce() -> ThinkerMetrics) -> anyhow::Result<ModelSource> {
+        let speak = config.cascade.speak.as_deref();
+        Ok(match (&config.cascade.think, speak) {
+            (Some(ThinkSource::Folder(think)), Some(speak)) if self.synthetic_weights.is_none() => {
+                ModelSource::cascade(think, speak)
+            }
+            (Some(ThinkSource::Server(_)), _) if self.synthetic_weights.is_none() => {
+                match thinker::open(&config.cascade, metrics()).map_err(|error| UserError(error.into()))? {
+                    Some(think) => ModelSource::remote(think, speak),
+                    None => ModelSource::new(None, None),
+                }
+            }
+            _ => ModelSource::new(config.model.as_deref(), self.synthetic_weights.as_deref()),
+        })
     }
 }
 
@@ -274,8 +289,7 @@ async fn serve_calls(serve: &Serve) -> anyhow::Result<()> {
     // for the reload and does not end the process.
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let hangup = signal(SignalKind::hangup())?;
-    let loading = (serve.settings.checkpoint(&config), config.engine.clone());
-    let mut listening = StartingServer::bind(config).await.map_err(|error| match error {
+    let mut listening = StartingServer::bind(config.clone()).await.map_err(|error| match error {
         ServerStartError::Config(_)
         | ServerStartError::Listen { .. }
         | ServerStartError::Udp { .. }
@@ -284,6 +298,7 @@ async fn serve_calls(serve: &Serve) -> anyhow::Result<()> {
         other => anyhow::Error::from(other),
     })?;
     tracing::info!(address = %listening.local_addr(), "listening");
+    let loading = (serve.settings.source(&config, || listening.thinker_metrics())?, config.engine);
     let model = tokio::select! {
         model = load_model(loading, &listening) => model?,
         _ = interrupt.recv() => return Ok(()),
@@ -357,7 +372,7 @@ fn print_addresses(listen: SocketAddr, https: bool, key: Option<&str>, fingerpri
 
 /// Loads the model on its own thread and shows the progress. Dropping the future does not stop the thread.
 async fn load_model(
-    (checkpoint, engine): (model::CheckpointSource, EngineConfig),
+    (source, engine): (ModelSource, EngineConfig),
     listening: &StartingServer,
 ) -> anyhow::Result<model::LoadedModel> {
     let on_progress = listening.on_progress();
@@ -366,7 +381,7 @@ async fn load_model(
         .name("loader".to_owned())
         .spawn(move || {
             // The receiver is gone if the start was cancelled.
-            let _ = loaded.send(start_model(checkpoint, &engine, on_progress));
+            let _ = loaded.send(start_model(source, &engine, on_progress));
         })
         .context("cannot start the loader thread")?;
     show(listening.progress(), model).await.context("the model could not be loaded")?
@@ -388,17 +403,18 @@ async fn show<T>(mut progress: watch::Receiver<StartProgress>, start: impl Futur
 }
 
 fn start_model(
-    checkpoint: model::CheckpointSource,
+    source: ModelSource,
     engine: &EngineConfig,
     progress: impl Fn(StartProgress) + Send + Sync + 'static,
 ) -> anyhow::Result<model::LoadedModel> {
-    model::start(checkpoint, engine, progress).map_err(|error| UserError(error.into()).into())
+    model::start(source, engine, progress).map_err(|error| UserError(error.into()).into())
 }
 
 async fn ask_once(arguments: &Ask) -> anyhow::Result<()> {
     let LoadedConfig { config, old_names } = arguments.settings.load(None)?;
     begin_log(config.log.format, &old_names)?;
-    let model = start_model(arguments.settings.checkpoint(&config), &config.engine, |_| {})?;
+    let metrics = ThinkerMetrics::new()?;
+    let model = start_model(arguments.settings.source(&config, || metrics)?, &config.engine, |_| {})?;
     let mut out = std::io::stdout();
     let answered = ask(&*model.engine, &arguments.question, &arguments.answer, &mut out)
         .await
@@ -420,11 +436,15 @@ async fn ask_once(arguments: &Ask) -> anyhow::Result<()> {
 fn measure_size(size: &Size) -> anyhow::Result<()> {
     let LoadedConfig { config, old_names } = size.settings.load(None)?;
     begin_log(config.log.format, &old_names)?;
-    let checkpoint = size.settings.checkpoint(&config);
-    if checkpoint.speak.is_some() {
-        return Err(UserError(anyhow::anyhow!("bench size measures one model: name it with --model")).into());
+    let one_model = || UserError(anyhow::anyhow!("bench size measures one model: name it with --model"));
+    if config.cascade.think.is_some() && size.settings.synthetic_weights.is_none() {
+        return Err(one_model().into());
     }
-    bench::size(&size.options, &checkpoint.source, &config.engine).map_err(|error| UserError(error).into())
+    let metrics = ThinkerMetrics::new()?;
+    let ModelParts::Whole(source) = size.settings.source(&config, || metrics)?.parts else {
+        return Err(one_model().into());
+    };
+    bench::size(&size.options, &source, &config.engine).map_err(|error| UserError(error).into())
 }
 
 fn write_quantised(Quantize { checkpoint, out, weights }: &Quantize) -> anyhow::Result<()> {

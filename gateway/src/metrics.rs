@@ -3,10 +3,12 @@
 //! - `stage`: stages of the time to first packet
 //! - `network`: network quality of WebRTC calls
 //! - `engine`: work and queues of the engine
+//! - `thinker`: requests to the language model's server of a cascade
 
 mod engine;
 mod network;
 mod stage;
+mod thinker;
 
 use std::time::Duration;
 
@@ -22,6 +24,7 @@ use repartee_protocol::ErrorKind;
 use engine::EngineMetrics;
 pub use network::{DropCause, NetworkMetrics};
 pub use stage::TtfpStage;
+pub use thinker::{ThinkerMetrics, ThinkerOutcome};
 
 /// All metrics of one server.
 #[derive(Debug)]
@@ -61,7 +64,7 @@ pub struct Metrics {
     pub network: NetworkMetrics,
 }
 
-/// Metrics of connections and requests. They exist before the model is loaded.
+/// Metrics of connections, requests, and the language model's server. They exist before the model is loaded.
 #[derive(Debug, Clone)]
 pub struct RequestMetrics {
     /// Number of open connections without websockets.
@@ -69,6 +72,8 @@ pub struct RequestMetrics {
     /// Number of refused requests by `reason`: `full`, `key`, `address`, `rate`, `unauthorized`, `not_local`,
     /// `draining`, `starting` or `connections`.
     pub refused: IntCounterVec,
+    /// Metrics of requests to the language model's server of a cascade.
+    pub thinker: ThinkerMetrics,
 }
 
 impl RequestMetrics {
@@ -78,6 +83,7 @@ impl RequestMetrics {
         Ok(Self {
             connections: IntGauge::new("repartee_connections", "Open connections without websockets")?,
             refused: IntCounterVec::new(refused, &["reason"])?,
+            thinker: ThinkerMetrics::new()?,
         })
     }
 }
@@ -169,6 +175,7 @@ impl Metrics {
         metrics.registry.register(Box::new(metrics.underruns.clone()))?;
         metrics.registry.register(Box::new(metrics.requests.refused.clone()))?;
         metrics.registry.register(Box::new(metrics.requests.connections.clone()))?;
+        metrics.requests.thinker.register(&metrics.registry)?;
         metrics.registry.register(Box::new(metrics.slots.clone()))?;
         metrics.network.register(&metrics.registry)?;
         metrics.show_zeros();

@@ -1,9 +1,9 @@
-//! Loads the served checkpoint: a folder, or the embedded demo.
+//! Loads the served model: a folder, the embedded demo, or a cascade.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use repartee_engine::{Engine, EngineConfig, Source, StartError, StartProgress, Synthetic};
+use repartee_engine::{Engine, EngineConfig, RemoteModel, Source, StartError, StartProgress, Synthetic};
 use repartee_engine_api::SpeechEngine;
 
 /// File name of a checkpoint's card: JSON with `name`, `ask` (questions), `note` and `remembers` (true if it was
@@ -36,45 +36,59 @@ pub struct LoadedModel {
 }
 
 /// Source of the model and its card.
-pub struct CheckpointSource {
-    /// Source of the checkpoint's files.
-    pub source: Source,
-    /// Source of the model that speaks the text of `source`; `None` without a cascade.
-    pub speak: Option<Source>,
+pub struct ModelSource {
+    /// Sources of the model's parts.
+    pub parts: ModelParts,
     card: Option<String>,
 }
 
-impl CheckpointSource {
+/// Sources of a model's parts.
+pub enum ModelParts {
+    /// One model.
+    Whole(Source),
+    /// A language model, and the model that speaks its text.
+    Cascade([Source; 2]),
+    /// A language model behind a server, and the model that speaks its text; `None` for text alone.
+    Remote(RemoteModel, Option<Source>),
+}
+
+impl ModelSource {
     /// Selects a checkpoint: synthetic weights with the configuration in `dimensions`, else the checkpoint in `folder`,
     /// else the demo.
     pub fn new(folder: Option<&Path>, dimensions: Option<&Path>) -> Self {
         if let Some(dimensions) = dimensions {
             let synthetic = Synthetic { folder: dimensions.to_owned(), seed: 0, layers: None, skewed: false };
-            return Self { source: Source::Synthetic(synthetic), speak: None, card: read_card(dimensions) };
+            return Self { parts: ModelParts::Whole(Source::Synthetic(synthetic)), card: read_card(dimensions) };
         }
         let (source, card) = match folder {
             Some(folder) => (Source::Folder(folder.to_owned()), read_card(folder)),
             None => (Source::Embedded { name: "demo", files: DEMO }, Some(DEMO_CARD.to_owned())),
         };
-        Self { source, speak: None, card }
+        Self { parts: ModelParts::Whole(source), card }
     }
 
     /// Selects a cascade: the language model in `think`, and the model in `speak` that says its text.
     pub fn cascade(think: &Path, speak: &Path) -> Self {
-        let speak = Some(Source::Folder(speak.to_owned()));
-        Self { source: Source::Folder(think.to_owned()), speak, card: read_card(think) }
+        let parts = ModelParts::Cascade([think, speak].map(|folder| Source::Folder(folder.to_owned())));
+        Self { parts, card: read_card(think) }
+    }
+
+    /// Selects a cascade whose language model is behind a server.
+    pub fn remote(think: RemoteModel, speak: Option<&Path>) -> Self {
+        Self { parts: ModelParts::Remote(think, speak.map(|folder| Source::Folder(folder.to_owned()))), card: None }
     }
 }
 
-/// Loads a checkpoint and warms it up; reports to `progress`. Blocks for seconds.
+/// Loads a model and warms it up; reports to `progress`. Blocks for seconds.
 pub fn start(
-    CheckpointSource { source, speak, card }: CheckpointSource,
+    ModelSource { parts, card }: ModelSource,
     config: &EngineConfig,
     progress: impl Fn(StartProgress) + Send + Sync + 'static,
 ) -> Result<LoadedModel, StartError> {
-    let engine = match speak {
-        Some(speak) => Engine::start_cascade([source, speak], config, progress)?,
-        None => Engine::start_with_progress(source, config, progress)?,
+    let engine = match parts {
+        ModelParts::Whole(source) => Engine::start_with_progress(source, config, progress)?,
+        ModelParts::Cascade(sources) => Engine::start_cascade(sources, config, progress)?,
+        ModelParts::Remote(think, speak) => Engine::start_remote_cascade(think, speak, config, progress)?,
     };
     Ok(LoadedModel { engine: Arc::new(engine), card })
 }

@@ -107,6 +107,8 @@ pub enum ErrorKind {
     SessionExpired,
     /// Client idle beyond the limit.
     SessionIdle,
+    /// The server of the language model gave no answer, or a broken one.
+    LanguageModelFailed,
     /// Server still loads its model.
     Starting,
     /// Server is shutting down.
@@ -158,6 +160,7 @@ impl ErrorKind {
             Self::NotFound => "not_found",
             Self::SessionExpired => "session_expired",
             Self::SessionIdle => "session_idle",
+            Self::LanguageModelFailed => "language_model_failed",
             Self::Starting => "server_starting",
             Self::ShuttingDown => "shutting_down",
             Self::Internal => "internal_error",

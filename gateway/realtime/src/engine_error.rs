@@ -29,6 +29,7 @@ pub fn engine_error(error: &SessionError) -> ErrorBody {
         SessionError::BadValue { field: "streamed", .. } => {
             ErrorBody::invalid(ErrorKind::InvalidValue, message).with_param("response.repartee.reads")
         }
+        SessionError::Thinker { .. } => ErrorBody::server(ErrorKind::LanguageModelFailed, message),
         // The server chooses the other values itself.
         _ => ErrorBody::server(ErrorKind::Internal, message),
     }

@@ -162,7 +162,9 @@ impl RealtimeSession {
         // All further slices of a turn that is too long, or that the model cannot hear, fail the same way: one error per turn.
         let repeated = matches!(error, SessionError::AudioTooLong { .. } | SessionError::NoAudioInput)
             && self.input.turn().is_some_and(|turn| std::mem::replace(&mut turn.refused, true));
-        if !repeated {
+        // The end of the response says it; the session is as good as before.
+        let told = response.is_some() && matches!(error, SessionError::Thinker { .. });
+        if !(repeated || told) {
             self.send_error(body);
         }
         if error.is_fatal() {

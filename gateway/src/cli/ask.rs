@@ -1,16 +1,20 @@
 //! `repartee ask`: one turn through the engine without a server.
 
 use std::fs::File;
-use std::io::{BufReader, Write};
+use std::io::{BufReader, Read as _, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use repartee_engine_api::{Command, Event, OpenError, Respond, Sampling, SessionError, SpeechEngine, SubmitError};
+use repartee_engine_api::{
+    Command, Event, OpenError, Respond, Role, Sampling, SessionError, SpeechEngine, SubmitError,
+};
 use repartee_media::wav::{self, WavError, WriteError};
 use thiserror::Error;
 
 /// Duration of one submitted slice, in ms.
 const SLICE_MS: usize = 1_000;
+/// Maximum size of a written question, in bytes.
+const MAX_TEXT: u64 = 65_536;
 /// Maximum duration of a question; models accept less.
 const MAX_QUESTION: Duration = Duration::from_secs(3_600);
 
@@ -24,6 +28,12 @@ pub enum AskError {
         path: PathBuf,
         /// Reason of the failure.
         error: std::io::Error,
+    },
+    /// The question's file holds too much text.
+    #[error("{path} holds more than {MAX_TEXT} bytes of text: ask a shorter question")]
+    TooLong {
+        /// Path of the file.
+        path: PathBuf,
     },
     /// The question's file is no usable wav file.
     #[error("cannot use {path}: {error}")]
@@ -78,7 +88,7 @@ impl AskReport {
     }
 }
 
-/// Asks the engine the question in the wav file `question`, prints the transcript to `out` as it arrives, and writes
+/// Asks the engine the question in the file `question`, text if its name ends in `.txt`, else a wav file; prints the transcript to `out` as it arrives, and writes
 /// the audio to the wav file `answer` (16 bits, mono), unless the model answers with text alone. Dropping the future stops the answer and writes nothing.
 pub async fn ask(
     engine: &dyn SpeechEngine,
@@ -87,14 +97,11 @@ pub async fn ask(
     out: &mut (impl Write + Send),
 ) -> Result<AskReport, AskError> {
     let info = engine.info();
-    let file = File::open(question).map_err(|error| AskError::Read { path: question.to_owned(), error })?;
-    let sound = wav::read(BufReader::new(file), info.input_rate, MAX_QUESTION)
-        .map_err(|error| AskError::Sound { path: question.to_owned(), error })?;
+    let commands = question_commands(question, info.input_rate)?;
     let session = engine.open()?;
-    for slice in sound.chunks(info.input_rate as usize * SLICE_MS / 1_000) {
-        session.submit_async(Command::Append(slice.to_vec())).await?;
+    for command in commands {
+        session.submit_async(command).await?;
     }
-    session.submit_async(Command::Commit { item: 1 }).await?;
     let asked = Instant::now();
     // Greedy, so that the same question gets the same answer.
     let sampling = Some(Sampling::GREEDY);
@@ -127,4 +134,22 @@ pub async fn ask(
     }
     let sound = Duration::from_secs_f64(samples.len() as f64 / f64::from(info.output_rate));
     Ok(AskReport { transcript, first_sound, took, sound })
+}
+
+/// Commands that make the question the user item 1.
+fn question_commands(question: &Path, rate: u32) -> Result<Vec<Command>, AskError> {
+    let read_error = |error| AskError::Read { path: question.to_owned(), error };
+    let file = File::open(question).map_err(read_error)?;
+    if question.extension().is_some_and(|extension| extension == "txt") {
+        let mut text = String::new();
+        file.take(MAX_TEXT + 1).read_to_string(&mut text).map_err(read_error)?;
+        if text.len() as u64 > MAX_TEXT {
+            return Err(AskError::TooLong { path: question.to_owned() });
+        }
+        return Ok(vec![Command::text(1, Role::User, text.trim())]);
+    }
+    let sound = wav::read(BufReader::new(file), rate, MAX_QUESTION)
+        .map_err(|error| AskError::Sound { path: question.to_owned(), error })?;
+    let slices = sound.chunks(rate as usize * SLICE_MS / 1_000).map(|slice| Command::Append(slice.to_vec()));
+    Ok(slices.chain([Command::Commit { item: 1 }]).collect())
 }

@@ -1,11 +1,18 @@
 //! Checks of the settings: ranges, and contradictions.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use axum::http::uri::Authority;
 use thiserror::Error;
 
 use super::settings::Config;
+use super::think_source::ThinkSource;
+
+/// Longest timeout of a language model's server.
+const LONGEST_ANSWER: Duration = Duration::from_secs(86_400);
+/// Longest pause between two attempts, which the server may ask for, and more.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// Error of [`Config::check`].
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -30,17 +37,48 @@ pub enum ConfigError {
 }
 
 impl Config {
-    /// Refuses half a cascade, and a cascade beside a model.
+    /// Refuses half a cascade, a cascade beside a model, and settings of a server that fit no server.
     pub fn check_models(&self) -> Result<(), ConfigError> {
         let refuse = |path, problem: &str| Err(ConfigError::Value { path, problem: problem.into() });
-        match (&self.cascade.think, &self.cascade.speak) {
-            (Some(_), None) => refuse("cascade.speak", "is missing: set it too, or set `model` to the language model"),
-            (None, Some(_)) => {
-                refuse("cascade.think", "is missing: set it too, or set `model` to the model that speaks")
+        let cascade = &self.cascade;
+        match (&cascade.think, &cascade.speak) {
+            (Some(ThinkSource::Folder(_)), None) => {
+                return refuse("cascade.speak", "is missing: set it too, or set `model` to the language model");
             }
-            (Some(_), Some(_)) if self.model.is_some() => refuse("model", "is set beside a cascade: keep one of them"),
-            _ => Ok(()),
+            (None, Some(_)) => {
+                return refuse("cascade.think", "is missing: set it too, or set `model` to the model that speaks");
+            }
+            (Some(_), _) if self.model.is_some() => {
+                return refuse("model", "is set beside a cascade: keep one of them");
+            }
+            _ => {}
         }
+        if cascade.key.is_some() && cascade.key_file.is_some() {
+            return refuse("cascade.key_file", "there is cascade.key already: remove one of the two");
+        }
+        if !(1..=10).contains(&cascade.attempts) {
+            return refuse("cascade.attempts", "goes from 1 to 10");
+        }
+        for (path, timeout) in [
+            ("cascade.connect_s", cascade.connect),
+            ("cascade.first_token_s", cascade.first_token),
+            ("cascade.between_tokens_s", cascade.between_tokens),
+            ("cascade.answer_s", cascade.whole),
+        ] {
+            if timeout.is_zero() || timeout > LONGEST_ANSWER {
+                return refuse(path, "has to be more than 0 and at most 86400 seconds");
+            }
+        }
+        // A session whose response makes no progress for this time ends.
+        let stage = Duration::from_secs(u64::from(self.engine.timeouts.stage_s));
+        if cascade.think.is_some() && LONGEST_PAUSE + cascade.connect + cascade.first_token >= stage {
+            let problem = "with cascade.connect_s and 5 seconds it has to be below engine.timeouts.stage_s";
+            return refuse("cascade.first_token_s", problem);
+        }
+        if cascade.think.is_some() && cascade.between_tokens >= stage {
+            return refuse("cascade.between_tokens_s", "has to be below engine.timeouts.stage_s");
+        }
+        Ok(())
     }
 
     /// Checks the settings against their ranges and each other, before anything is loaded.

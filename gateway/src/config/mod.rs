@@ -6,6 +6,7 @@
 //! - `print`: printing the effective settings as TOML
 //! - `renamed`: old names of settings
 //! - `secret`: settings that are never printed
+//! - `think_source`: folder or URL of a cascade's language model
 //!
 //! `repartee.example.toml` describes every setting for users.
 
@@ -15,15 +16,17 @@ mod print;
 mod renamed;
 mod secret;
 mod settings;
+mod think_source;
 
 pub use check::ConfigError;
 pub use load::{LoadError, LoadedConfig, load};
 pub use renamed::RenamedSetting;
 pub use secret::Secret;
 pub use settings::{
-    BrowserConfig, Config, DEFAULT_LISTEN, KeyConfig, LimitConfig, LogConfig, ProxyConfig, TelemetryConfig, TlsConfig,
-    TurnDetectionConfig, TurnServerConfig, VoiceConfig, WebRtcConfig,
+    BrowserConfig, CascadeConfig, Config, DEFAULT_LISTEN, KeyConfig, LimitConfig, LogConfig, ProxyConfig,
+    TelemetryConfig, TlsConfig, TokenLimitField, TurnDetectionConfig, TurnServerConfig, VoiceConfig, WebRtcConfig,
 };
+pub use think_source::ThinkSource;
 
 /// Contents of `repartee.example.toml`, which describes every setting.
 pub const EXAMPLE: &str = include_str!("../../../repartee.example.toml");

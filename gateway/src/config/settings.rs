@@ -9,6 +9,7 @@ use repartee_engine::EngineConfig;
 use serde::{Deserialize, Serialize};
 
 use super::secret::Secret;
+use super::think_source::ThinkSource;
 use crate::auth::KeySet;
 use crate::telemetry::LogFormat;
 
@@ -196,14 +197,51 @@ pub struct LogConfig {
     pub format: LogFormat,
 }
 
-/// Settings of a cascade: a language model, and a model that speaks its text. Both or neither are set.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// Settings of a cascade: a language model, and a model that speaks its text. Only a server may be without the latter.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CascadeConfig {
-    /// Folder of the language model's checkpoint.
-    pub think: Option<PathBuf>,
+    /// Folder of the language model's checkpoint, or URL of a chat-completions server.
+    pub think: Option<ThinkSource>,
     /// Folder of the checkpoint that speaks.
     pub speak: Option<PathBuf>,
+    /// Model of the server; `None` for its only one.
+    pub model: Option<String>,
+    /// Key of the server, sent as a bearer token.
+    pub key: Option<Secret>,
+    /// File that holds the key alone.
+    pub key_file: Option<PathBuf>,
+    /// PEM file of certificates to trust beside the system's.
+    pub certificates: Option<PathBuf>,
+    /// Sentence that is spoken in place of a failed answer; empty for none.
+    pub fallback: String,
+    /// Field of requests that limits the tokens of an answer.
+    pub token_limit: TokenLimitField,
+    /// Maximum number of attempts of a request; only a failure before the first token leads to another one.
+    pub attempts: u32,
+    /// Timeout of a connection to the server.
+    #[serde(rename = "connect_s", with = "seconds")]
+    pub connect: Duration,
+    /// Timeout of the first token after a request.
+    #[serde(rename = "first_token_s", with = "seconds")]
+    pub first_token: Duration,
+    /// Timeout of each further token.
+    #[serde(rename = "between_tokens_s", with = "seconds")]
+    pub between_tokens: Duration,
+    /// Timeout of a whole answer, with all attempts.
+    #[serde(rename = "answer_s", with = "seconds")]
+    pub whole: Duration,
+}
+
+/// Field of requests that limits the tokens of an answer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TokenLimitField {
+    /// `max_tokens`, which most servers know.
+    #[default]
+    MaxTokens,
+    /// `max_completion_tokens`, which some models of hosted services demand.
+    MaxCompletionTokens,
 }
 
 /// Settings of traces of calls, turns and stages.
@@ -236,6 +274,26 @@ impl Default for Config {
             engine: EngineConfig::default(),
             api_keys: KeySet::default(),
             card: None,
+        }
+    }
+}
+
+impl Default for CascadeConfig {
+    fn default() -> Self {
+        Self {
+            think: None,
+            speak: None,
+            model: None,
+            key: None,
+            key_file: None,
+            certificates: None,
+            fallback: "Sorry, I cannot answer right now. Please ask me again.".to_owned(),
+            token_limit: TokenLimitField::default(),
+            attempts: 2,
+            connect: Duration::from_secs(5),
+            first_token: Duration::from_secs(20),
+            between_tokens: Duration::from_secs(10),
+            whole: Duration::from_secs(300),
         }
     }
 }

@@ -150,6 +150,10 @@ impl Drop for RequestTrace {
 
 fn failed(error: &SessionError) -> ApiError {
     let body = engine_error(error);
-    let ours = body.is_server_error();
-    ApiError::new(if ours { StatusCode::INTERNAL_SERVER_ERROR } else { StatusCode::BAD_REQUEST }, body)
+    let status = match error {
+        SessionError::Thinker { .. } => StatusCode::BAD_GATEWAY,
+        _ if body.is_server_error() => StatusCode::INTERNAL_SERVER_ERROR,
+        _ => StatusCode::BAD_REQUEST,
+    };
+    ApiError::new(status, body)
 }

@@ -29,7 +29,7 @@ use crate::auth::ephemeral::EphemeralKeys;
 use crate::cli::lan;
 use crate::config::{Config, LimitConfig, TurnDetectionConfig, WebRtcConfig};
 use crate::ids::IdGenerator;
-use crate::metrics::{Metrics, RequestMetrics};
+use crate::metrics::{Metrics, RequestMetrics, ThinkerMetrics};
 use crate::telemetry::TraceExporter;
 use crate::transport::webrtc::{UdpMux, WebRtcSettings};
 use crate::turn_judge::TurnModelPool;
@@ -126,6 +126,11 @@ impl StartingServer {
     /// Watches the progress of the start.
     pub fn progress(&self) -> watch::Receiver<StartProgress> {
         self.readiness.progress()
+    }
+
+    /// Returns the metrics of requests to the language model's server of a cascade.
+    pub fn thinker_metrics(&self) -> ThinkerMetrics {
+        self.metrics.thinker.clone()
     }
 
     /// Sets [`Config::card`], which belongs to the model.

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests: a panic is their report")]
 
 pub mod http;
+pub mod thinker;
 
 use std::net::SocketAddr;
 use std::path::Path;

@@ -1,8 +1,11 @@
 //! A cascade of real models behind the server: a language model, and a model that speaks its text.
 
+use std::path::PathBuf;
+use std::time::Duration;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use repartee::config::{Config, ConfigError};
+use repartee::config::{CascadeConfig, Config, ConfigError, Secret, ThinkSource};
 use repartee_engine::{Engine, EngineConfig, StartError};
 use repartee_gateway_testkit::http::send;
 use repartee_gateway_testkit::{fixture, serve_engine};
@@ -48,7 +51,8 @@ fn models_that_do_not_join_are_refused() {
 
 #[test]
 fn half_a_cascade_is_refused_by_name() {
-    let folder = || Some("/models".into());
+    let folder = || Some(PathBuf::from("/models"));
+    let think = |source: &str| Some(ThinkSource::try_from(PathBuf::from(source)).unwrap());
     let refused = |change: &dyn Fn(&mut Config)| {
         let mut config = Config::default();
         change(&mut config);
@@ -57,10 +61,24 @@ fn half_a_cascade_is_refused_by_name() {
             other => panic!("{other:?}"),
         }
     };
-    assert_eq!(refused(&|config| config.cascade.think = folder()), "cascade.speak");
+    assert_eq!(refused(&|config| config.cascade.think = think("/models")), "cascade.speak");
     assert_eq!(refused(&|config| config.cascade.speak = folder()), "cascade.think");
     let both = |config: &mut Config| {
-        (config.cascade.think, config.cascade.speak, config.model) = (folder(), folder(), folder());
+        (config.cascade.think, config.cascade.speak, config.model) = (think("/models"), folder(), folder());
     };
     assert_eq!(refused(&both), "model");
+    let server = |change: fn(&mut CascadeConfig)| {
+        refused(&move |config| {
+            config.cascade.think = think("http://127.0.0.1:8000");
+            change(&mut config.cascade);
+        })
+    };
+    assert_eq!(server(|cascade| cascade.attempts = 0), "cascade.attempts");
+    assert_eq!(server(|cascade| cascade.connect = Duration::ZERO), "cascade.connect_s");
+    assert_eq!(server(|cascade| cascade.first_token = Duration::from_secs(50)), "cascade.first_token_s");
+    assert_eq!(server(|cascade| cascade.between_tokens = Duration::from_secs(60)), "cascade.between_tokens_s");
+    let two_keys = |cascade: &mut CascadeConfig| {
+        (cascade.key, cascade.key_file) = (Some(Secret::new("key")), Some("/key".into()));
+    };
+    assert_eq!(server(two_keys), "cascade.key_file");
 }

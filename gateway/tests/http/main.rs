@@ -9,5 +9,6 @@ mod limits;
 mod proxy;
 mod refusals;
 mod speech;
+mod thinker;
 mod tls;
 mod voices;

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
 mod ask;
+mod cascade;
 mod checkpoints;
 mod command;
 mod config;

@@ -4,6 +4,7 @@
 mod churn;
 mod formats;
 mod lifecycle;
+mod thinker;
 mod turn;
 mod turn_model;
 mod webrtc;

@@ -12,6 +12,7 @@ const MAY_NEED: &[(&str, &[&str])] = &[
     (
         "repartee",
         &[
+            "repartee-chat-client",
             "repartee-engine",
             "repartee-engine-api",
             "repartee-media",
@@ -99,6 +100,7 @@ const GATEWAY_MAY_NAME: &[(&str, &[&str])] = &[
         ],
     ),
     ("telemetry", &["metrics"]),
+    ("thinker", &["config", "metrics"]),
     ("transport", &["call", "metrics", "telemetry"]),
     ("turn_judge", &[]),
     ("voices", &["config", "ids"]),

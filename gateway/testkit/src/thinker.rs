@@ -1,0 +1,56 @@
+//! A server whose model is a cascade with a chat-completions server.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use repartee::config::{CascadeConfig, Config, ThinkSource};
+use repartee::server::StartingServer;
+use repartee::thinker;
+use repartee_engine::{Engine, EngineConfig};
+use tokio::task::JoinHandle;
+use tokio_tungstenite::connect_async;
+
+use super::{Client, fixture};
+
+/// Server with a cascade. Dropping it ends it.
+#[derive(Debug)]
+pub struct Cascade {
+    /// Address that it listens on.
+    pub address: SocketAddr,
+    task: JoinHandle<std::io::Result<()>>,
+}
+
+impl Cascade {
+    /// Serves the language model at `host`, with one attempt for each request; `speak` is the fixture of its voice.
+    pub async fn serve(host: &str, speak: Option<&str>, change: impl FnOnce(&mut CascadeConfig)) -> Self {
+        let mut config = Config { listen: ([127, 0, 0, 1], 0).into(), ..Config::default() };
+        config.cascade.think = Some(ThinkSource::try_from(PathBuf::from(format!("http://{host}/v1"))).unwrap());
+        (config.cascade.model, config.cascade.attempts) = (Some("small".to_owned()), 1);
+        change(&mut config.cascade);
+        let listening = StartingServer::bind(config.clone()).await.unwrap();
+        let think = thinker::open(&config.cascade, listening.thinker_metrics()).unwrap().unwrap();
+        let speak = speak.map(fixture);
+        let start = move || Engine::start_remote_cascade(think, speak, &EngineConfig::default(), |_| {});
+        let engine = tokio::task::spawn_blocking(start).await.unwrap().unwrap();
+        let server = listening.with_engine(Arc::new(engine)).await.unwrap();
+        let (address, mut ready) = (server.local_addr(), server.ready());
+        let task = tokio::spawn(server.run(std::future::pending()));
+        ready.wait_for(|ready| *ready).await.unwrap();
+        Self { address, task }
+    }
+
+    /// Connects a realtime client, and reads `session.created`.
+    pub async fn connect(&self) -> Client {
+        let (socket, _) = connect_async(format!("ws://{}/v1/realtime?model=small", self.address)).await.unwrap();
+        let mut client = Client { socket };
+        client.expect("session.created").await;
+        client
+    }
+}
+
+impl Drop for Cascade {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
