@@ -80,5 +80,6 @@ pub mod qwen3_tts {
 
 /// Internals of the text decoders.
 pub mod text_decoder {
+    pub use crate::models::text_decoder::config::Config;
     pub use crate::models::text_decoder::{TextDecoder, assemble, named};
 }

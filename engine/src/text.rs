@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use repartee_text::template::{Prompt, TemplateTokens};
-use repartee_text::tokenizer::{EncodedPiece, GgufVocabulary, TextTokenizer, TokenizerError};
+use repartee_text::tokenizer::{EncodedPiece, TextTokenizer, TokenizerError};
 use serde_json::{Value, json};
 use thiserror::Error;
 
@@ -49,21 +49,11 @@ struct Inner {
 }
 
 impl Tokenizer {
-    /// Reads tokenizer.json, or without one vocab.json, merges.txt and tokenizer_config.json, or tokenizer.model. Every
-    /// id must be below `rows`, the model's rows of embedding.
+    /// Reads tokenizer.json, or without one vocab.json, merges.txt and tokenizer_config.json, or tokenizer.model; of a
+    /// GGUF file its vocabulary. Every id must be below `rows`, the model's rows of embedding.
     pub fn load(checkpoint: &Checkpoint, rows: usize) -> Result<Self, CheckpointError> {
         let (file, tokenizer) = files::read(checkpoint)?;
         let tokenizer = Self::new(tokenizer);
-        tokenizer.check_ids(file, rows)?;
-        Ok(tokenizer)
-    }
-
-    /// Builds the tokenizer of a GGUF file, whose label in errors is `file`. Every id must be below `rows`.
-    pub fn from_gguf(vocabulary: GgufVocabulary, file: String, rows: usize) -> Result<Self, CheckpointError> {
-        let tokenizer = match TextTokenizer::from_gguf(vocabulary) {
-            Ok(tokenizer) => Self::new(tokenizer),
-            Err(error) => return Err(files::refused(file, error)),
-        };
         tokenizer.check_ids(file, rows)?;
         Ok(tokenizer)
     }
@@ -181,6 +171,13 @@ impl Tokenizer {
     /// Number of tokens, special ones included.
     pub fn vocab_size(&self) -> usize {
         self.0.tokenizer.vocab_size()
+    }
+
+    /// Mask over a model's rows, 1 for those that have a token; `None` if all of them do.
+    pub fn allowed(&self, rows: usize) -> Option<Vec<f32>> {
+        let has = |row: usize| u32::try_from(row).is_ok_and(|id| self.0.tokenizer.has_token(id));
+        let allowed: Vec<f32> = (0..rows).map(|row| f32::from(u8::from(has(row)))).collect();
+        allowed.contains(&0.0).then_some(allowed)
     }
 
     /// Creates an encoder for text that arrives in pieces.

@@ -104,7 +104,8 @@ pub trait Ops {
     fn gather_at(&self, x: &Self::T, at: &Self::Index) -> Self::T;
     /// Replaces row `at[i]` of `x` with row `i` of `rows`.
     fn scatter_at(&self, x: Self::T, at: &Self::Index, rows: &Self::T) -> Self::T;
-    /// Looks up one table entry for each id. [`NO_ID`](crate::NO_ID) gives zeros.
+    /// Looks up one entry of a table, or one row `[in]` of a matrix of [`WeightLayout::Linear`](crate::WeightLayout::Linear), for each id.
+    /// [`NO_ID`](crate::NO_ID) gives zeros.
     fn embed_at(&self, table: &Self::Weight, ids: &Self::Index) -> Self::T;
     /// Writes row `i` of `rows` to row `at[i]` of a [`StateSpec::Rows`].
     fn store(&self, state: &mut Self::State, at: &Self::Index, rows: &Self::T);

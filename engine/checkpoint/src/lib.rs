@@ -6,7 +6,7 @@
 //! - [`error`]: errors, which name file, field and remedy
 //!
 //! Forms:
-//! - [`gguf`]: metadata, tensors and vocabulary of a GGUF file; [`blocks`]: its blocks as packed or dequantised matrices;
+//! - [`gguf`]: metadata and tensors of a GGUF file; [`blocks`]: its blocks as packed or dequantised matrices;
 //!   [`llama`]: the order of rows in one architecture
 //! - [`pickle`]: tensors and plain values of PyTorch's files
 //! - [`marks`]: the description of a quantisation in a checkpoint's JSON files

@@ -81,19 +81,21 @@ fn growth(kind: GgmlDType) -> f64 {
 }
 
 #[test]
-fn vocabulary_and_metadata_are_read() {
+fn metadata_and_lists_are_read() {
     let gguf = Gguf::read("blocks.gguf", &data("blocks.gguf")).unwrap();
     assert_eq!(gguf.architecture(), Some("llama"));
     assert_eq!(gguf.integer(&gguf.own_key("embedding_length")), Some(512));
-    let vocabulary = gguf.vocabulary().unwrap().unwrap();
-    assert_eq!((&vocabulary.model[..], vocabulary.pre.as_deref()), ("gpt2", Some("smollm")));
-    assert_eq!(vocabulary.tokens, ["<|end|>", "a", "b", "ab", "é"]);
-    assert_eq!(vocabulary.types, [3, 1, 1, 1, 1]);
-    assert_eq!(vocabulary.scores, [0.0, -1.0, -2.0, -3.5, -4.0]);
-    assert_eq!(vocabulary.merges, ["a b"]);
-    assert_eq!((vocabulary.bos, vocabulary.eos, vocabulary.unknown), (Some(0), Some(0), None));
-    assert_eq!((vocabulary.add_bos, vocabulary.add_eos), (Some(false), None));
-    assert_eq!(vocabulary.chat_template.as_deref(), Some("{{ messages[0]['content'] }}"));
+    let key = |name: &str| format!("tokenizer.ggml.{name}");
+    assert_eq!((gguf.text(&key("model")), gguf.text(&key("pre"))), (Some("gpt2"), Some("smollm")));
+    assert_eq!(gguf.texts(&key("tokens")).unwrap().unwrap(), ["<|end|>", "a", "b", "ab", "é"]);
+    assert_eq!(gguf.integers(&key("token_type")).unwrap().unwrap(), [3, 1, 1, 1, 1]);
+    assert_eq!(gguf.numbers(&key("scores")).unwrap().unwrap(), [0.0, -1.0, -2.0, -3.5, -4.0]);
+    assert_eq!((gguf.integer(&key("bos_token_id")), gguf.flag(&key("add_bos_token"))), (Some(0), Some(false)));
+    assert!(gguf.has(&key("eos_token_id")) && !gguf.has(&key("unknown_token_id")));
+    assert_eq!(gguf.texts("absent").unwrap(), None);
+    let refusal = gguf.texts(&key("scores")).unwrap_err().to_string();
+    assert_eq!(refusal, "blocks.gguf: tokenizer.ggml.scores: is no list of texts: copy the file again");
+    assert!(gguf.integers(&key("model")).is_err(), "a text is no list");
 }
 
 #[test]

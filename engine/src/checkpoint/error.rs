@@ -78,12 +78,25 @@ pub enum CheckpointError {
         known: String,
     },
     /// No model family reads GGUF files of this architecture.
-    #[error("{file}: general.architecture: `{found}` is not served from GGUF: choose a folder with config.json")]
+    #[error(
+        "{file}: general.architecture: `{found}` is not served from GGUF: choose a file of {served}, or a folder with \
+         config.json"
+    )]
     UnservedGguf {
         /// Path of the file.
         file: String,
         /// Architecture that the file names.
         found: String,
+        /// Architectures that are served, separated by commas.
+        served: String,
+    },
+    /// A model in several GGUF files, or several models.
+    #[error("{file}: {problem}: name one file that is a whole model")]
+    NotOneGguf {
+        /// Path of the file or of the folder.
+        file: String,
+        /// Number of files, or the part that the file is.
+        problem: String,
     },
     /// A weight file is given, and a checkpoint is a folder.
     #[error("{file}: is a file: name the folder of its checkpoint (`repartee check` reads files too)")]

@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use repartee_checkpoint::form::FileForm;
-use repartee_checkpoint::gguf::Gguf;
 use repartee_checkpoint::{MappedFile, file};
 use serde::de::DeserializeOwned;
 
@@ -19,7 +18,7 @@ const MOST: u64 = 256 << 20;
 /// Location of a checkpoint.
 #[derive(Debug, Clone)]
 pub enum Source {
-    /// A folder on disk.
+    /// A folder on disk, or a GGUF file.
     Folder(PathBuf),
     /// Files that are part of the binary.
     Embedded {
@@ -36,6 +35,8 @@ pub enum Source {
 #[derive(Debug)]
 pub(super) enum Files {
     Folder(PathBuf),
+    /// A GGUF file, which is the whole checkpoint.
+    Gguf(PathBuf),
     Embedded {
         name: &'static str,
         files: &'static [(&'static str, &'static [u8])],
@@ -57,11 +58,14 @@ impl Files {
                 let name = whole.file_name().unwrap_or(whole.as_os_str()).to_string_lossy().into_owned();
                 Ok((Self::Folder(folder), name))
             }
-            Source::Folder(file) | Source::Synthetic(Synthetic { folder: file, .. }) if file.is_file() => {
+            Source::Folder(file) if file.is_file() => {
                 match MappedFile::open(&file)?.and_then(|bytes| FileForm::of(&bytes)) {
-                    Some(FileForm::Gguf) => Err(unserved_gguf(&file)?),
+                    Some(FileForm::Gguf) => Ok((Self::Gguf(file.clone()), stem(&file))),
                     _ => Err(CheckpointError::NotAFolder { file: file.display().to_string() }),
                 }
+            }
+            Source::Synthetic(Synthetic { folder: file, .. }) if file.is_file() => {
+                Err(CheckpointError::NotAFolder { file: file.display().to_string() })
             }
             Source::Folder(folder) | Source::Synthetic(Synthetic { folder, .. }) => {
                 Err(CheckpointError::FolderMissing { folder })
@@ -76,6 +80,7 @@ impl Files {
                 below if below.is_dir() => Ok(Self::Folder(below)),
                 folder => Err(CheckpointError::FolderMissing { folder }),
             },
+            Self::Gguf(file) => Err(CheckpointError::FolderMissing { folder: file.join(folder) }),
             Self::Embedded { name, files, prefix } => {
                 let prefix = format!("{prefix}{folder}/");
                 if !files.iter().any(|(name, _)| name.starts_with(&prefix)) {
@@ -90,6 +95,7 @@ impl Files {
     pub(super) fn label(&self, file: &str) -> String {
         match self {
             Self::Folder(folder) => folder.join(file).display().to_string(),
+            Self::Gguf(whole) => whole.display().to_string(),
             Self::Embedded { name, prefix, .. } => format!("{name}/{prefix}{file}"),
         }
     }
@@ -98,13 +104,14 @@ impl Files {
     pub(super) fn has(&self, file: &str) -> bool {
         match self {
             Self::Folder(folder) => folder.join(file).exists(),
+            Self::Gguf(_) => false,
             Self::Embedded { .. } => self.embedded(file).is_some(),
         }
     }
 
     pub(super) fn embedded(&self, file: &str) -> Option<&'static [u8]> {
         match self {
-            Self::Folder(_) => None,
+            Self::Folder(_) | Self::Gguf(_) => None,
             Self::Embedded { files, prefix, .. } => {
                 let found = files.iter().find(|(name, _)| name.strip_prefix(&prefix[..]) == Some(file));
                 found.map(|(_, bytes)| *bytes)
@@ -117,6 +124,7 @@ impl Files {
         match self {
             Self::Embedded { .. } => Ok(self.embedded(file).map(Cow::Borrowed)),
             Self::Folder(folder) => Ok(file::read(&folder.join(file), MOST)?.map(Cow::Owned)),
+            Self::Gguf(_) => Ok(None),
         }
     }
 
@@ -133,15 +141,29 @@ impl Files {
                 let names = entries.map_err(unlisted)?.into_iter().filter(|entry| !entry.path().is_dir());
                 names.filter_map(|entry| entry.file_name().into_string().ok()).collect()
             }
+            Self::Gguf(_) => Vec::new(),
         };
         names.sort();
         Ok(names)
     }
 
-    /// Path of the first GGUF file of a folder; `None` if there is none.
+    /// Path of the GGUF file that these files are, or that is the only one in the folder; `None` if there is none.
     pub(super) fn gguf(&self) -> Result<Option<PathBuf>, CheckpointError> {
-        let Self::Folder(folder) = self else { return Ok(None) };
-        Ok(self.names()?.iter().find(|name| name.ends_with(".gguf")).map(|name| folder.join(name)))
+        let folder = match self {
+            Self::Gguf(file) => return Ok(Some(file.clone())),
+            Self::Folder(folder) => folder,
+            Self::Embedded { .. } => return Ok(None),
+        };
+        let mut names = self.names()?;
+        names.retain(|name| name.ends_with(".gguf"));
+        match &names[..] {
+            [] => Ok(None),
+            [name] => Ok(Some(folder.join(name))),
+            several => {
+                let problem = format!("holds {} GGUF files", several.len());
+                Err(CheckpointError::NotOneGguf { file: folder.display().to_string(), problem })
+            }
+        }
     }
 
     /// Parses a JSON file as a `T`; `None` if it is missing.
@@ -174,10 +196,7 @@ impl Files {
     }
 }
 
-/// Error of a GGUF file, or of reading it.
-pub(super) fn unserved_gguf(path: &Path) -> Result<CheckpointError, CheckpointError> {
-    let file = path.display().to_string();
-    let bytes = MappedFile::open(path)?.ok_or_else(|| CheckpointError::FileMissing { file: file.clone() })?;
-    let found = Gguf::read(&file, &bytes)?.architecture().unwrap_or_default().to_owned();
-    Ok(CheckpointError::UnservedGguf { file, found })
+/// Name of a file without its ending.
+pub(super) fn stem(file: &Path) -> String {
+    file.file_stem().unwrap_or(file.as_os_str()).to_string_lossy().into_owned()
 }

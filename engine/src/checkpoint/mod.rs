@@ -1,9 +1,10 @@
 //! Checkpoints in published formats: a folder, or files embedded in the binary, with config.json, safetensors or
-//! pickles, and friends. The crate `repartee-checkpoint` reads the formats of single files.
+//! pickles, and friends; or one GGUF file. The crate `repartee-checkpoint` reads the formats of single files.
 //!
 //! Opening one reads only config.json, if it exists, and the headers of the weight files. Weights are memory-mapped and
 //! returned as bytes. The files of an open checkpoint must not be changed in place: replace the folder instead.
 //!
+//! - `gguf`: GGUF files, whose metadata are the configuration
 //! - `files`: locations of checkpoints, and their files by name
 //! - `catalogue`: the weight files among them
 //! - `weights`: the tensors of these files
@@ -18,6 +19,7 @@ mod catalogue;
 mod compressed;
 mod error;
 mod files;
+mod gguf;
 pub mod quantise;
 mod quantised;
 mod safetensors_header;
@@ -26,20 +28,26 @@ mod tensor_data;
 mod weights;
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
+use repartee_checkpoint::MappedFile;
+use repartee_checkpoint::gguf::Gguf;
+use repartee_text::tokenizer::GgufVocabulary;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 pub use error::{BadValue, CheckpointError};
 pub use files::{CONFIG, Source};
+pub use gguf::vocabulary::read_vocabulary;
 pub use repartee_kernels::DType;
 pub use safetensors_header::safetensors_header;
 pub use synthetic::Synthetic;
 pub use tensor_data::{TensorData, TensorView};
 
+use self::gguf::architecture::GgufArchitecture;
 use files::Files;
 use quantised::Quantisation;
 use synthetic::RandomWeights;
@@ -59,6 +67,8 @@ pub struct Checkpoint {
     told_loss: OnceLock<()>,
     /// Random weights; `None` for a checkpoint with weights.
     drawing: Option<RandomWeights>,
+    /// Header of a GGUF file, and the metadata key of each field; `None` for other forms.
+    header: Option<(Gguf, BTreeMap<String, String>)>,
     progress: Option<ReadProgress>,
 }
 
@@ -95,12 +105,15 @@ impl Checkpoint {
         let (files, name) = Files::locate(source)?;
         let mut config = files.json(CONFIG)?;
         let Some(Synthetic { seed, layers, skewed, .. }) = synthetic else {
+            if let Files::Gguf(file) = &files {
+                return Self::open_gguf(&file.clone(), name);
+            }
             let weights = Weights::open(&files)?;
             if config.is_none()
                 && weights.names().next().is_none()
-                && let Some(gguf) = files.gguf()?
+                && let Some(file) = files.gguf()?
             {
-                return Err(files::unserved_gguf(&gguf)?);
+                return Self::open_gguf(&file, name);
             }
             let quantisation = Quantisation::find(&files, config.as_ref())?;
             return Ok(Self { quantisation, ..Self::new(files, name, config, weights, None) });
@@ -119,7 +132,44 @@ impl Checkpoint {
         weights: Weights,
         drawing: Option<RandomWeights>,
     ) -> Self {
-        Self { files, name, config, weights, quantisation: None, told_loss: OnceLock::new(), drawing, progress: None }
+        let (quantisation, told_loss, header, progress) = (None, OnceLock::new(), None, None);
+        Self { files, name, config, weights, quantisation, told_loss, drawing, header, progress }
+    }
+
+    /// Opens a GGUF file: its metadata become the configuration, its tensors take their published names.
+    fn open_gguf(path: &Path, name: String) -> Result<Self, CheckpointError> {
+        let file = path.display().to_string();
+        let bytes = MappedFile::open(path)?.ok_or_else(|| CheckpointError::FileMissing { file: file.clone() })?;
+        let gguf = Gguf::read(&file, &bytes)?;
+        let architecture = GgufArchitecture::of(&file, gguf.architecture().unwrap_or_default())?;
+        if let Some(parts) = gguf.integer("split.count").filter(|parts| *parts > 1) {
+            return Err(CheckpointError::NotOneGguf { file, problem: format!("is one of {parts} parts") });
+        }
+        let weights = Weights::of_gguf(bytes, &gguf, architecture, &[])?;
+        let config = gguf::config::read(&gguf, &weights, architecture)?;
+        Ok(Self {
+            quantisation: Some(Quantisation::Gguf),
+            header: Some((gguf, config.keys)),
+            ..Self::new(Files::Gguf(path.to_owned()), name, Some(config.json), weights, None)
+        })
+    }
+
+    /// Header of a GGUF file; `None` for other forms.
+    pub fn gguf(&self) -> Option<&Gguf> {
+        self.header.as_ref().map(|(gguf, _)| gguf)
+    }
+
+    /// Vocabulary of a GGUF file; `None` for other forms.
+    ///
+    /// # Errors
+    /// The file has no tokens, or a field is wrong.
+    pub fn gguf_vocabulary(&self) -> Result<Option<GgufVocabulary>, CheckpointError> {
+        self.gguf().map(gguf::vocabulary::required_vocabulary).transpose()
+    }
+
+    /// Names of config.json's fields in the files, where they are others, by path.
+    pub fn field_names(&self) -> BTreeMap<String, String> {
+        self.header.as_ref().map(|(_, keys)| keys.clone()).unwrap_or_default()
     }
 
     /// Creates a checkpoint from the tensors of a file in another format: name, shape, and as many numbers as the shape
@@ -154,6 +204,7 @@ impl Checkpoint {
         let names: Vec<&str> = self.weights.file_names().map(|(_, name)| name).collect();
         let form = match names.first() {
             None => return "no weights".to_owned(),
+            _ if self.header.is_some() => return "GGUF".to_owned(),
             Some(first) if first.ends_with(".safetensors") => "safetensors",
             Some(_) => "PyTorch",
         };

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::files::{CONFIG, Files};
 use super::tensor_data::{TensorData, TensorView};
 use super::weights::{StoredTensor, Weights};
-use super::{CheckpointError, compressed};
+use super::{CheckpointError, compressed, gguf};
 
 /// Quantisation of a checkpoint, as its files say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +29,8 @@ pub(super) enum Quantisation {
         /// Outputs and inputs of a block.
         block: [usize; 2],
     },
+    /// Blocks of a GGUF file.
+    Gguf,
 }
 
 impl Quantisation {
@@ -64,13 +66,14 @@ impl Quantisation {
             Self::Grouped(GroupedFormat::Awq) => "AWQ",
             Self::Grouped(GroupedFormat::Gptq { .. }) => "GPTQ",
             Self::Fp8 { .. } => "FP8",
+            Self::Gguf => "GGUF",
         }
     }
 
     fn block(self) -> [usize; 2] {
         match self {
             Self::Compressed { block } | Self::Fp8 { block } => block,
-            Self::Grouped(_) => [fp8::BLOCK; 2],
+            Self::Grouped(_) | Self::Gguf => [fp8::BLOCK; 2],
         }
     }
 }
@@ -83,6 +86,9 @@ pub(super) fn matrix<'a>(
     name: &'a str,
     expected: &'a [usize],
 ) -> Result<Option<(TensorData<'a>, Option<&'static str>)>, CheckpointError> {
+    if quantisation == Quantisation::Gguf {
+        return gguf::matrix::matrix(weights, name, expected);
+    }
     if let Quantisation::Grouped(format) = quantisation
         && let Some(module) = name.strip_suffix(".weight")
         && weights.has(&format!("{module}.qweight"))

@@ -6,14 +6,16 @@ use std::ops::{Deref, Range};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use repartee_checkpoint::MappedFile;
+use repartee_checkpoint::gguf::{GgmlDType, Gguf};
 use repartee_checkpoint::pickle::{PickleTensor, PickleValue};
+use repartee_checkpoint::{MappedFile, llama};
 use repartee_kernels::DType;
 use safetensors::Dtype;
 
 use super::CheckpointError;
 use super::catalogue::{Catalogue, FORMS};
 use super::files::Files;
+use super::gguf::architecture::GgufArchitecture;
 use super::safetensors_header::safetensors_header;
 use super::tensor_data::TensorView;
 
@@ -35,11 +37,25 @@ pub(super) struct StoredTensor<'a> {
     pub(super) bytes: Cow<'a, [u8]>,
 }
 
+/// A tensor in blocks of a GGUF file.
+#[derive(Debug)]
+pub(super) struct StoredBlocks<'a> {
+    /// Format of the blocks.
+    pub(super) kind: GgmlDType,
+    /// Blocks, row-major.
+    pub(super) bytes: &'a [u8],
+    /// Heads that share the rows, if the rows are in the order of neighbours.
+    pub(super) heads: Option<usize>,
+}
+
 /// Weight files of one checkpoint, and the location of each tensor in them.
 #[derive(Debug)]
 pub(super) struct Weights {
     files: Vec<WeightFile>,
+    /// Tensors by their published names.
     tensors: BTreeMap<String, Location>,
+    /// Architecture of a GGUF file, which has names of its own.
+    architecture: Option<&'static GgufArchitecture>,
     /// File that errors of absent tensors name: the single file, or the index.
     catalogue: String,
     /// Bytes returned so far.
@@ -107,13 +123,21 @@ enum Place {
     Range(Range<usize>),
     /// View of another tensor in a pickle, whose numbers are gathered.
     View(PickleTensor),
+    /// Numbers of a GGUF file whose rows are in the order of neighbours.
+    Permuted {
+        range: Range<usize>,
+        /// Heads that share the rows.
+        heads: usize,
+    },
+    /// Blocks of a GGUF file.
+    Blocks { range: Range<usize>, kind: GgmlDType, heads: Option<usize> },
 }
 
 impl Location {
     /// Number of bytes.
     fn bytes(&self) -> usize {
         match &self.place {
-            Place::Range(range) => range.len(),
+            Place::Range(range) | Place::Permuted { range, .. } | Place::Blocks { range, .. } => range.len(),
             Place::View(tensor) => tensor.length(),
         }
     }
@@ -146,6 +170,7 @@ impl Weights {
         Self {
             files: Vec::new(),
             tensors: BTreeMap::new(),
+            architecture: None,
             catalogue: files.label(FORMS[0].single[0]),
             handed_out: AtomicU64::default(),
         }
@@ -162,8 +187,65 @@ impl Weights {
             locations.insert(name, Location { file: 0, dtype: Dtype::F32, shape, place });
         }
         let (name, bytes) = (label.to_owned(), Bytes::Converted(bytes));
-        let file = WeightFile { label: name.clone(), name: name.clone(), bytes, asked: AtomicUsize::default() };
-        Self { files: vec![file], tensors: locations, catalogue: name, handed_out: AtomicU64::default() }
+        Self::of_file(name.clone(), name, bytes, locations, None)
+    }
+
+    /// Creates weights from one file.
+    fn of_file(
+        label: String,
+        name: String,
+        bytes: Bytes,
+        tensors: BTreeMap<String, Location>,
+        architecture: Option<&'static GgufArchitecture>,
+    ) -> Self {
+        let file = WeightFile { label: label.clone(), name, bytes, asked: AtomicUsize::default() };
+        Self { files: vec![file], tensors, architecture, catalogue: label, handed_out: AtomicU64::default() }
+    }
+
+    /// Creates weights from a mapped GGUF file. Its tensors take their published names; those of `kept` keep theirs.
+    pub(super) fn of_gguf(
+        bytes: MappedFile,
+        gguf: &Gguf,
+        architecture: &'static GgufArchitecture,
+        kept: &[&str],
+    ) -> Result<Self, CheckpointError> {
+        let label = gguf.file();
+        let heads = |key: &str| gguf.integer(&gguf.own_key(key)).and_then(|heads| usize::try_from(heads).ok());
+        let queries = heads("attention.head_count");
+        let keys = heads("attention.head_count_kv").or(queries);
+        let mut tensors = BTreeMap::new();
+        for (own, tensor) in gguf.tensors() {
+            let name = match architecture.published_name(own) {
+                Some(published) => published,
+                None if kept.contains(&own.as_str()) => own.clone(),
+                None => {
+                    let reason = format!("is unknown in files of `{}`: choose another model", architecture.name);
+                    let (file, tensor) = (label.to_owned(), own.clone());
+                    return Err(CheckpointError::RefusedTensor { file, tensor, reason });
+                }
+            };
+            let heads = match () {
+                () if !architecture.permuted => None,
+                () if name.contains(".q_proj.") => queries,
+                () if name.contains(".k_proj.") => keys,
+                () => None,
+            };
+            let (range, shape) = (tensor.bytes.clone(), tensor.shape.clone());
+            let plain = match tensor.kind {
+                GgmlDType::F32 => Some(Dtype::F32),
+                GgmlDType::F16 => Some(Dtype::F16),
+                GgmlDType::BF16 => Some(Dtype::BF16),
+                _ => None,
+            };
+            let (dtype, place) = match (plain, heads) {
+                (Some(dtype), None) => (dtype, Place::Range(range)),
+                (Some(dtype), Some(heads)) => (dtype, Place::Permuted { range, heads }),
+                (None, heads) => (Dtype::U8, Place::Blocks { range, kind: tensor.kind, heads }),
+            };
+            tensors.insert(name, Location { file: 0, dtype, shape, place });
+        }
+        let (label, bytes) = (label.to_owned(), Bytes::Mapped(bytes));
+        Ok(Self::of_file(label.clone(), label, bytes, tensors, Some(architecture)))
     }
 
     fn add_shards(&mut self, files: &Files, shards: &BTreeMap<String, String>) -> Result<(), CheckpointError> {
@@ -196,6 +278,7 @@ impl Weights {
                 Bytes::Mapped(map.ok_or_else(|| CheckpointError::FileMissing { file: label.clone() })?)
             }
             Files::Embedded { .. } => Bytes::Embedded(files.embedded(name).unwrap_or_default()),
+            Files::Gguf(file) => return Err(CheckpointError::FileMissing { file: file.display().to_string() }),
         };
         if name.ends_with(".safetensors") {
             self.add_safetensors(&label, &bytes)?;
@@ -256,6 +339,36 @@ impl Weights {
         self.tensors.get(name).map_or(&self.catalogue, |location| &self.files[location.file].label).clone()
     }
 
+    /// Name of a tensor in its file.
+    pub(super) fn own_name(&self, name: &str) -> String {
+        self.architecture.map_or_else(|| name.to_owned(), |architecture| architecture.own_name(name))
+    }
+
+    /// Error of an absent tensor.
+    pub(super) fn missing(&self, name: &str) -> CheckpointError {
+        CheckpointError::MissingTensor { file: self.catalogue.clone(), tensor: self.own_name(name) }
+    }
+
+    /// Returns a tensor of this shape that is stored in blocks; `None` if it is stored in plain numbers.
+    pub(super) fn blocks(&self, name: &str, expected: &[usize]) -> Result<Option<StoredBlocks<'_>>, CheckpointError> {
+        let location = self.location(name)?;
+        let Place::Blocks { range, kind, heads } = &location.place else { return Ok(None) };
+        self.check_shape(name, location, expected)?;
+        Ok(Some(StoredBlocks { kind: *kind, bytes: self.hand_out(location.file, range), heads: *heads }))
+    }
+
+    fn check_shape(&self, name: &str, location: &Location, expected: &[usize]) -> Result<(), CheckpointError> {
+        if location.shape == expected {
+            return Ok(());
+        }
+        Err(CheckpointError::WrongShape {
+            file: self.files[location.file].label.clone(),
+            tensor: self.own_name(name),
+            expected: expected.to_vec(),
+            found: location.shape.clone(),
+        })
+    }
+
     /// Returns a tensor of any format and shape.
     pub(super) fn raw(&self, name: &str) -> Result<StoredTensor<'_>, CheckpointError> {
         let location = self.location(name)?;
@@ -267,8 +380,8 @@ impl Weights {
         let location = self.location(name)?;
         match &location.place {
             Place::Range(range) => Ok((location.dtype, &location.shape, self.hand_out(location.file, range))),
-            Place::View(_) => {
-                let (file, tensor) = (self.files[location.file].label.clone(), name.to_owned());
+            Place::View(_) | Place::Permuted { .. } | Place::Blocks { .. } => {
+                let (file, tensor) = (self.files[location.file].label.clone(), self.own_name(name));
                 let reason = "is a view of another tensor: save it contiguous".to_owned();
                 Err(CheckpointError::RefusedTensor { file, tensor, reason })
             }
@@ -276,14 +389,17 @@ impl Weights {
     }
 
     fn location(&self, name: &str) -> Result<&Location, CheckpointError> {
-        let missing = || CheckpointError::MissingTensor { file: self.catalogue.clone(), tensor: name.to_owned() };
-        self.tensors.get(name).ok_or_else(missing)
+        self.tensors.get(name).ok_or_else(|| self.missing(name))
     }
 
-    /// Returns the numbers of a tensor, gathered if it is a view.
+    /// Returns the numbers of a tensor, gathered if it is a view, and in the published order.
     fn numbers(&self, location: &Location) -> Cow<'_, [u8]> {
         match &location.place {
-            Place::Range(range) => Cow::Borrowed(self.hand_out(location.file, range)),
+            Place::Range(range) | Place::Blocks { range, .. } => Cow::Borrowed(self.hand_out(location.file, range)),
+            Place::Permuted { range, heads } => {
+                let row = range.len().checked_div(location.shape.first().copied().unwrap_or(1)).unwrap_or(0);
+                Cow::Owned(llama::unpermuted(self.hand_out(location.file, range), row, *heads))
+            }
             Place::View(tensor) => tensor.numbers(&self.files[location.file].bytes),
         }
     }
@@ -316,25 +432,15 @@ impl Weights {
         if self.files.is_empty() {
             return Err(CheckpointError::FileMissing { file: self.catalogue.clone() });
         }
-        let Some(location) = self.tensors.get(name) else {
-            let (file, tensor) = (self.catalogue.clone(), name.to_owned());
-            return Err(CheckpointError::MissingTensor { file, tensor });
-        };
+        let location = self.location(name)?;
         let file = &self.files[location.file];
-        if location.shape != expected {
-            return Err(CheckpointError::WrongShape {
-                file: file.label.clone(),
-                tensor: name.to_owned(),
-                expected: expected.to_vec(),
-                found: location.shape.clone(),
-            });
-        }
+        self.check_shape(name, location, expected)?;
         let dtype = match location.dtype {
             Dtype::BF16 => DType::Bf16,
             Dtype::F16 => DType::F16,
             Dtype::F32 => DType::F32,
             other => {
-                let (file, tensor) = (file.label.clone(), name.to_owned());
+                let (file, tensor) = (file.label.clone(), self.own_name(name));
                 return Err(CheckpointError::UnsupportedDtype { file, tensor, found: format!("{other:?}") });
             }
         };

@@ -1,12 +1,10 @@
 //! Summary of a checkpoint in a folder.
 
-use std::path::Path;
-
 use safetensors::Dtype;
 use serde_json::Value;
 
 use super::checkpoint_summary::{CheckpointSummary, totals};
-use crate::checkpoint::{Checkpoint, CheckpointError, Source};
+use crate::checkpoint::{Checkpoint, CheckpointError};
 use crate::models::FAMILIES;
 use crate::models::family::claimed;
 
@@ -25,8 +23,7 @@ const SIZES: [(&[&str], &str); 6] = [
     (&["vocab_size"], "tokens"),
 ];
 
-pub(super) fn summarise(folder: &Path) -> Result<CheckpointSummary, CheckpointError> {
-    let checkpoint = Checkpoint::open(Source::Folder(folder.to_owned()))?;
+pub(super) fn summarise(checkpoint: &Checkpoint) -> Result<CheckpointSummary, CheckpointError> {
     let mut stacks = Vec::new();
     if checkpoint.has_file(crate::checkpoint::CONFIG) {
         collect_stacks("", &checkpoint.config::<Value>()?, &mut stacks);
@@ -46,7 +43,7 @@ pub(super) fn summarise(folder: &Path) -> Result<CheckpointSummary, CheckpointEr
         tokenizer: TOKENIZERS.iter().find(|file| checkpoint.has_file(file)).map(|file| (*file).to_owned()),
         template: in_a_file.copied().or(has_template.then_some("tokenizer_config.json")).map(str::to_owned),
         memory,
-        served: match claimed(FAMILIES, &checkpoint) {
+        served: match claimed(FAMILIES, checkpoint) {
             Ok((family, _)) => Ok(family.name.to_owned()),
             Err(error) => Err(error.to_string()),
         },

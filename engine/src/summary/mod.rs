@@ -12,12 +12,19 @@ use std::path::Path;
 
 pub use checkpoint_summary::{CheckpointSummary, TensorTotal};
 
-use crate::checkpoint::CheckpointError;
+use crate::checkpoint::{Checkpoint, CheckpointError, Source};
 
 /// Reads the summary of a folder or of a single file.
 ///
 /// # Errors
 /// A file is missing, malformed, or no regular file.
 pub fn summarise(path: &Path) -> Result<CheckpointSummary, CheckpointError> {
-    if path.is_dir() { folder::summarise(path) } else { single_file::summarise(path) }
+    if !path.is_dir() {
+        return single_file::summarise(path);
+    }
+    let checkpoint = Checkpoint::open(Source::Folder(path.to_owned()))?;
+    match checkpoint.gguf() {
+        Some(gguf) => single_file::summarise(Path::new(gguf.file())),
+        None => folder::summarise(&checkpoint),
+    }
 }

@@ -10,7 +10,9 @@ use repartee_checkpoint::{MappedFile, blocks};
 
 use super::checkpoint_summary::{CheckpointSummary, totals};
 use super::folder::described;
-use crate::checkpoint::{CheckpointError, safetensors_header};
+use crate::checkpoint::{Checkpoint, CheckpointError, Source, read_vocabulary, safetensors_header};
+use crate::models::FAMILIES;
+use crate::models::family::claimed;
 
 /// Sizes of the layers in a GGUF file's metadata, behind the name of the architecture.
 const SIZES: [(&str, &str); 5] = [
@@ -21,13 +23,22 @@ const SIZES: [(&str, &str); 5] = [
     ("context_length", "context"),
 ];
 
+/// Key of the template of conversations in a GGUF file.
+const CHAT_TEMPLATE: &str = "tokenizer.chat_template";
+
 pub(super) fn summarise(path: &Path) -> Result<CheckpointSummary, CheckpointError> {
     let file = path.display().to_string();
     let missing = || CheckpointError::FileMissing { file: file.clone() };
     let unknown = || CheckpointError::UnknownForm { file: file.clone() };
     let bytes = MappedFile::open(path)?.ok_or_else(missing)?;
     match FileForm::of(&bytes) {
-        Some(FileForm::Gguf) => Ok(gguf(&Gguf::read(&file, &bytes)?)?),
+        Some(FileForm::Gguf) => {
+            let served = match Checkpoint::open(Source::Folder(path.to_owned())) {
+                Ok(checkpoint) => claimed(FAMILIES, &checkpoint).map(|(family, _)| family.name.to_owned()),
+                Err(error) => Err(error),
+            };
+            Ok(gguf(&Gguf::read(&file, &bytes)?, served.map_err(|error| error.to_string()))?)
+        }
         Some(FileForm::Pickle) => {
             let value = PickleValue::read(&file, &bytes)?;
             let tensors = value.tensors();
@@ -69,10 +80,10 @@ fn alone(form: &str, tensors: impl Iterator<Item = (String, u64)>) -> Checkpoint
     }
 }
 
-fn gguf(gguf: &Gguf) -> Result<CheckpointSummary, CheckpointError> {
+fn gguf(gguf: &Gguf, served: Result<String, String>) -> Result<CheckpointSummary, CheckpointError> {
     let architecture = gguf.architecture().unwrap_or_default().to_owned();
     let size = |key: &str| gguf.integer(&gguf.own_key(key));
-    let vocabulary = gguf.vocabulary()?;
+    let vocabulary = read_vocabulary(gguf)?;
     let mut sizes: Vec<String> = SIZES.iter().filter_map(|(key, word)| Some(described(size(key)?, word))).collect();
     sizes.extend(vocabulary.as_ref().map(|vocabulary| described(vocabulary.tokens.len() as u64, "tokens")));
     let tensors = gguf.tensors().values();
@@ -97,10 +108,8 @@ fn gguf(gguf: &Gguf) -> Result<CheckpointSummary, CheckpointError> {
         memory: tensors.clone().map(|tensor| memory(&tensor.shape, tensor.kind, tensor.bytes.len())).sum(),
         tensors: totals(tensors.map(|tensor| (format!("{:?}", tensor.kind), tensor.bytes.len() as u64))),
         tokenizer,
-        template: vocabulary
-            .and_then(|vocabulary| vocabulary.chat_template)
-            .map(|_| "tokenizer.chat_template".to_owned()),
-        served: Err(format!("no family serves GGUF files of `{architecture}`, which write text alone")),
+        template: gguf.text(CHAT_TEMPLATE).map(|_| CHAT_TEMPLATE.to_owned()),
+        served,
         architecture: Some(format!("{architecture}{name}")),
     })
 }

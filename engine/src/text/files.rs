@@ -1,5 +1,5 @@
 //! Files of a checkpoint's tokenizer: tokenizer.json, or the files of a known tokenizer class, or a SentencePiece
-//! model.
+//! model, or the vocabulary of a GGUF file.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +38,9 @@ struct AddedTokens {
 /// Reads the tokenizer; returns the label of its file too.
 pub fn read(checkpoint: &Checkpoint) -> Result<(String, TextTokenizer), CheckpointError> {
     let has = |file| checkpoint.has_file(file);
-    let (file, tokenizer) = if !has(TOKENIZER) && has(VOCABULARY) && has(MERGES) {
+    let (file, tokenizer) = if let Some(vocabulary) = checkpoint.gguf_vocabulary()? {
+        (checkpoint.label(TOKENIZER), TextTokenizer::from_gguf(vocabulary))
+    } else if !has(TOKENIZER) && has(VOCABULARY) && has(MERGES) {
         (checkpoint.label(VOCABULARY), TextTokenizer::from_json(&class_json(checkpoint)?))
     } else if !has(TOKENIZER) && has(MODEL) {
         let added: AddedTokens = checkpoint.json_file(CONFIG)?.unwrap_or_default();
@@ -54,7 +56,7 @@ pub fn read(checkpoint: &Checkpoint) -> Result<(String, TextTokenizer), Checkpoi
 }
 
 /// Error of a tokenizer's file.
-pub fn refused(file: String, error: TokenizerError) -> CheckpointError {
+fn refused(file: String, error: TokenizerError) -> CheckpointError {
     match error {
         TokenizerError::WrongField { field, message } => CheckpointError::WrongField { file, field, message },
         other => CheckpointError::NotATokenizer { file, message: other.to_string() },

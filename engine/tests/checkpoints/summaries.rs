@@ -28,4 +28,8 @@ fn summaries_tell_form_and_family() {
     assert_eq!(gguf.tensors.iter().map(|total| total.count).sum::<usize>(), 13);
     assert_eq!(gguf.template.as_deref(), Some("tokenizer.chat_template"));
     assert!(gguf.served.unwrap_err().contains("`llama`"));
+    let folder = repartee_engine_testkit::folder("gguf_qwen2").join("checkpoint");
+    let [folder, file] = [folder.clone(), folder.join("model.gguf")].map(|path| summarise(&path).unwrap());
+    assert_eq!(folder, file, "a folder of one file is that file");
+    assert_eq!(file.served.as_deref(), Ok("Llama, Mistral, Qwen2, Qwen3 (text)"));
 }

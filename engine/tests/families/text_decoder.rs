@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use repartee_engine::internals::language_model::LanguageModel;
 use repartee_engine::internals::text_decoder::{TextDecoder, named};
 use repartee_engine::internals::{Checkpoint, load_model};
 use repartee_engine::{EngineConfig, Source, WeightPolicy};
@@ -17,29 +18,34 @@ use serde_json::{Value, json};
 
 const FIXTURES: [&str; 4] = ["text_llama", "text_mistral", "text_qwen2", "text_qwen3"];
 /// Largest relative difference that counts as equal.
-const TOLERANCE: f32 = 1e-4;
+pub const TOLERANCE: f32 = 1e-4;
 
 fn open(folder: &Path) -> Checkpoint {
     Checkpoint::open(Source::Folder(folder.to_path_buf())).unwrap()
 }
 
-/// Runs the reference's prompt and answer through the model; returns the difference of the logits.
+/// Loads the model; returns the difference of its logits.
 fn compare(checkpoint: &Checkpoint, expected: &Expected) -> f32 {
     let ops = Cpu::default();
     let architecture = named(&checkpoint.architecture().unwrap()).unwrap();
     let TextDecoder { model, .. } =
         TextDecoder::load_as(&ops, checkpoint, architecture, WeightPolicy::default()).unwrap();
+    difference_of_logits(&ops, &model, expected)
+}
+
+/// Runs the reference's prompt and answer through the model; returns the difference of the logits.
+pub fn difference_of_logits(ops: &Cpu, model: &LanguageModel<Cpu>, expected: &Expected) -> f32 {
     let (prompt, answer) = (expected.ids("prompt").0, expected.ids("answer").0);
-    let mut cache = model.model.cache(&ops, 1, prompt.len() + answer.len());
-    let (mut logits, mut position, mut ids) = (Vec::new(), 0, index(&ops, &prompt));
+    let mut cache = model.model.cache(ops, 1, prompt.len() + answer.len());
+    let (mut logits, mut position, mut ids) = (Vec::new(), 0, index(ops, &prompt));
     for &next in &answer {
-        let x = model.embed(&ops, &ids, None);
+        let x = model.embed(ops, &ids, None);
         let rows = ops.rows(&x);
-        let (out, handed) = model.forward(&ops, x, &ids, &mut cache, &batch(&ops, position, rows));
+        let (out, handed) = model.forward(ops, x, &ids, &mut cache, &batch(ops, position, rows));
         assert!(handed.is_none(), "there is no talker");
-        logits.extend(ops.read(&model.logits(&ops, &out, &index(&ops, &[rows as u32 - 1]))));
+        logits.extend(ops.read(&model.logits(ops, &out, &index(ops, &[rows as u32 - 1]))));
         position += rows;
-        ids = index(&ops, &[next]);
+        ids = index(ops, &[next]);
     }
     difference(&logits, &expected.tensor("logits").0)
 }
@@ -70,7 +76,7 @@ fn zeroing_any_tensor_is_noticed() {
 }
 
 /// Submits the fixture's conversation.
-fn converse(session: &repartee_engine_api::SessionHandle, messages: &Value) {
+pub fn converse(session: &repartee_engine_api::SessionHandle, messages: &Value) {
     for (item, message) in messages.as_array().unwrap().iter().enumerate() {
         let text = message["content"].as_str().unwrap().to_owned();
         let command = match message["role"].as_str().unwrap() {

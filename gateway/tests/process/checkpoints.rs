@@ -51,7 +51,8 @@ fn check_describes_folders_and_files() {
         "sizes         2 layers, width 512, 8 heads, context 1024, 5 tokens\n",
         "tensors       13 of ",
         "tokenizer     gpt2, split as smollm, 5 tokens, 1 merges\n",
-        "served        no: no family serves GGUF files of `llama`, which write text alone\n",
+        "served        no: ",
+        "tensor BF16.weight: is unknown in files of `llama`: choose another model\n",
     ] {
         assert!(file.contains(line), "{line} in {file}");
     }

@@ -159,8 +159,7 @@ impl Ops for Cpu {
     fn embed_at(&self, table: &Weight, ids: &CpuIndex) -> Tensor {
         // One value marks both "no row" and "no id".
         const { assert!(NO_ROW == NO_ID) };
-        let table = table.table();
-        let columns = table.width;
+        let columns = table.entry_width();
         let mut data = self.arena.zeros(ids.range.len() * columns);
         for (place, id) in ids.some() {
             table.look_up(id, &mut data[place * columns..(place + 1) * columns]);

@@ -62,6 +62,29 @@ impl PackedWeight {
         self.panels.bytes()
     }
 
+    /// Copies the numbers of an output to `to`, widened or dequantised: a row of the matrix before it was packed.
+    pub(super) fn look_up(&self, mut column: usize, to: &mut [f32]) {
+        let (at, lane) = (column / LANES * self.k, column % LANES);
+        match &self.panels {
+            Panels::F32(numbers) => {
+                to.iter_mut().zip(&numbers[at..]).for_each(|(to, numbers)| *to = numbers.0[lane]);
+            }
+            Panels::Bf16(numbers) => {
+                let wide = |bits: u16| f32::from_bits(u32::from(bits) << 16);
+                to.iter_mut().zip(&numbers[at..]).for_each(|(to, numbers)| *to = wide(numbers.0[lane]));
+            }
+            Panels::Integers(weights) => {
+                for weight in weights {
+                    if column < weight.columns() {
+                        return weight.look_up(column, to);
+                    }
+                    column -= weight.columns();
+                }
+                panic!("a matrix without output {column}");
+            }
+        }
+    }
+
     /// Quantised weights; `None` for floating-point numbers.
     pub(super) fn integers(&self) -> Option<&[QuantisedWeight]> {
         match &self.panels {

@@ -217,6 +217,13 @@ impl QuantisedWeight {
         if self.kind == GroupScales::F16Minimum { number + self.minimum(column, input) } else { number }
     }
 
+    /// Dequantises an output column into `to`, which has its inputs.
+    pub fn look_up(&self, column: usize, to: &mut [f32]) {
+        for (input, to) in to.iter_mut().enumerate() {
+            *to = self.number(column, input);
+        }
+    }
+
     /// Returns the scale of the weight at (output column, input).
     pub fn scale(&self, column: usize, input: usize) -> f32 {
         let second = self.kind == GroupScales::F16Halves && input % GROUP >= GROUP / 2;

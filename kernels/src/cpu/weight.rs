@@ -132,9 +132,20 @@ impl Weight {
         }
     }
 
-    pub(super) fn table(&self) -> &Table {
+    /// Width of an entry: of a table, or of a matrix whose rows are looked up.
+    pub(super) fn entry_width(&self) -> usize {
         match self {
-            Self::Table(table) => table,
+            Self::Table(table) => table.width,
+            Self::Linear(packed) => packed.k,
+            other => panic!("a table is needed, not {}", other.kind()),
+        }
+    }
+
+    /// Copies an entry of a table, or a row of a matrix, to `to`.
+    pub(super) fn look_up(&self, id: usize, to: &mut [f32]) {
+        match self {
+            Self::Table(table) => table.look_up(id, to),
+            Self::Linear(packed) => packed.look_up(id, to),
             other => panic!("a table is needed, not {}", other.kind()),
         }
     }

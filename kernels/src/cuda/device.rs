@@ -121,8 +121,11 @@ impl Cuda {
     pub(super) fn entries(&self, table: &Matrix, ids: &CudaIndex) -> Tensor {
         let kernels = self.queue.kernels();
         let (kernel, scales) = match &table.kind {
-            MatrixKind::F32 => return self.gathered(table.memory.at, false, table.columns, ids),
-            MatrixKind::Bf16 => return self.gathered(table.memory.at, true, table.columns, ids),
+            MatrixKind::F32 | MatrixKind::Bf16 => {
+                // A matrix has padded rows, a table has not.
+                let rows = self.gathered(table.memory.at, table.kind.is_bf16(), table.pitch, ids);
+                return if table.pitch == table.columns { rows } else { self.narrow(&rows, 0, table.columns) };
+            }
             MatrixKind::Integers(IntegerFormat::Eight, scales) => (&kernels.gather_rows_i8, scales),
             MatrixKind::Integers(IntegerFormat::Four, scales) => (&kernels.gather_rows_i4, scales),
         };

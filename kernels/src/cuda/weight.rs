@@ -200,6 +200,8 @@ impl Weight {
     pub(super) fn table(&self) -> &Matrix {
         match self {
             Self::Table(matrix) => matrix,
+            // A tied head, whose rows are looked up. Only stored integers of several kinds make several matrices.
+            Self::Linear(matrices) if matrices.len() == 1 => &matrices[0],
             other => panic!("a table is needed, not {}", other.kind()),
         }
     }

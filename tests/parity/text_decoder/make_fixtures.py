@@ -59,13 +59,13 @@ CONFIGS = {
 
 
 @torch.no_grad()
-def greedy(model, prompt: list[int], count: int) -> tuple[list[int], torch.Tensor]:
-    """The answer of `count` tokens, and the raw logits at each step."""
+def greedy(model, prompt: list[int], count: int, tokens: int | None = None) -> tuple[list[int], torch.Tensor]:
+    """The answer of `count` ids below `tokens`, and the raw logits at each step."""
     ids, logits = list(prompt), []
     for _ in range(count):
         row = model(torch.tensor([ids])).logits[0, -1]
         logits.append(row)
-        ids.append(int(row.argmax()))
+        ids.append(int(row[:tokens].argmax()))
     return ids[len(prompt) :], torch.stack(logits)
 
 

@@ -112,12 +112,13 @@ impl Gguf {
         }
     }
 
-    /// Items of an array; `None` if the key is absent or no array.
-    pub(super) fn items(&self, key: &str) -> Option<&[Value]> {
-        match self.metadata.get(key)? {
-            Value::Array(items) => Some(items),
-            _ => None,
-        }
+    /// True if the metadata have a key, of any type.
+    pub fn has(&self, key: &str) -> bool {
+        self.metadata.contains_key(key)
+    }
+
+    pub(super) fn value(&self, key: &str) -> Option<&Value> {
+        self.metadata.get(key)
     }
 
     /// Key of the architecture, such as `llama.block_count`.

@@ -1,14 +1,13 @@
-//! GGUF files: metadata, tensors and vocabulary. candle reads the header; the tensors' bytes stay in the mapped file.
+//! GGUF files: metadata and tensors. candle reads the header; the tensors' bytes stay in the mapped file.
 //!
 //! - `header`: candle's reader, within bounds
 //! - `contents`: metadata by key, tensors by name
-//! - `vocabulary`: the tokenizer's lists as plain data
+//! - `lists`: lists in the metadata, such as the tokens
 
 mod contents;
 mod header;
-mod vocabulary;
+mod lists;
 
 pub use candle_core::quantized::GgmlDType;
 pub use contents::{Gguf, GgufTensor};
 pub use header::MAGIC;
-pub use vocabulary::GgufVocabulary;

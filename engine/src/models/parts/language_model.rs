@@ -31,11 +31,11 @@ pub struct LanguageModelShape {
 
 /// A language model; the reference calls it the thinker.
 pub struct LanguageModel<O: Ops> {
-    /// `model.embed_tokens`; a talker's text rows start from it too.
+    /// `model.embed_tokens`; a talker's text rows start from it too. Without `lm_head` it is the head's matrix.
     pub embed_tokens: O::Weight,
     /// Transformer layers and the last norm.
     pub model: Decoder<O>,
-    lm_head: O::Weight,
+    lm_head: Option<O::Weight>,
     shape: LanguageModelShape,
 }
 
@@ -48,12 +48,12 @@ impl<O: Ops> LanguageModel<O> {
     ) -> Result<Self, LoadError> {
         let (vocabulary, width) = (shape.vocabulary, shape.decoder.hidden);
         let embeddings = "model.embed_tokens.weight";
-        Ok(Self {
-            embed_tokens: w.table(embeddings, vocabulary, width)?,
-            model: Decoder::load(&w.at("model"), shape.decoder, feed_forward)?,
-            lm_head: w.linear(if shape.tied { embeddings } else { "lm_head.weight" }, vocabulary, width)?,
-            shape,
-        })
+        let (embed_tokens, lm_head) = if shape.tied {
+            w.tied(embeddings, vocabulary, width)?
+        } else {
+            (w.table(embeddings, vocabulary, width)?, Some(w.linear("lm_head.weight", vocabulary, width)?))
+        };
+        Ok(Self { embed_tokens, model: Decoder::load(&w.at("model"), shape.decoder, feed_forward)?, lm_head, shape })
     }
 
     /// Number of ids.
@@ -108,6 +108,6 @@ impl<O: Ops> LanguageModel<O> {
 
     /// Computes logits of normed rows.
     pub fn head(&self, ops: &O, normed: &O::T) -> O::T {
-        ops.linear(normed, &self.lm_head, None)
+        ops.linear(normed, self.lm_head.as_ref().unwrap_or(&self.embed_tokens), None)
     }
 }

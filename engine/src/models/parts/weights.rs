@@ -113,6 +113,22 @@ impl<'a, O: Ops> Weights<'a, O> {
         self.join(WeightLayout::Table, &[(name, vec![entries, width])])
     }
 
+    /// Loads `name`, a table of `entries` rows that is the matrix of the head too: one weight for both, or two if the
+    /// policy keeps matrices in fewer bits than tables.
+    pub fn tied(&self, name: &str, entries: usize, width: usize) -> Result<(O::Weight, Option<O::Weight>), LoadError> {
+        let whole = format!("{}{name}", self.prefix);
+        let is_coarser = self.policy.format(WeightLayout::Linear) == WeightFormat::Int4;
+        let shape = [entries, width];
+        let keeps_format = || -> Result<bool, LoadError> {
+            let numbers = self.checkpoint.numbers(&whole, &shape)?;
+            Ok(matches!(numbers, TensorData::Packed(_) | TensorData::Repacked(_)))
+        };
+        if is_coarser && !keeps_format()? {
+            return Ok((self.table(name, entries, width)?, Some(self.linear(name, entries, width)?)));
+        }
+        Ok((self.linear(name, entries, width)?, None))
+    }
+
     /// Loads the matrices `names` (`{}` stands for the expert's number) of `count` experts as one weight.
     pub fn experts(&self, names: &[&str], count: usize, out: usize, input: usize) -> Result<O::Weight, LoadError> {
         let all: Vec<String> = (0..count)

@@ -1,14 +1,15 @@
 //! Dense text decoders: Llama, Mistral, Qwen2 and Qwen3, which answer with text. The prompt is the checkpoint's own chat
 //! template.
 //!
-//! The names of the weights are those of `LlamaForCausalLM` and its kin in transformers 5.23.
+//! The names of the weights are those of `LlamaForCausalLM` and its kin in transformers 5.23; GGUF files are read under
+//! these names, too.
 
 pub mod config;
 
 use std::sync::Arc;
 
-use repartee_kernels::Ops;
 use repartee_kernels::cpu::Cpu;
+use repartee_kernels::{Ops, WeightLayout};
 
 use self::config::{ARCHITECTURES, Architecture, Config};
 use super::family::{Family, FamilyVariant};
@@ -42,6 +43,11 @@ impl<O: Ops> TextDecoder<O> {
         policy: WeightPolicy,
     ) -> Result<Self, LoadError> {
         let config = Config::load(checkpoint, architecture)?;
+        Self::load(ops, checkpoint, config, policy)
+    }
+
+    /// Loads the weights of a model of this configuration, with matrices in the formats of `policy`.
+    pub fn load(ops: &O, checkpoint: &Checkpoint, config: Config, policy: WeightPolicy) -> Result<Self, LoadError> {
         let shape = LanguageModelShape {
             vocabulary: config.model.vocab_size,
             tied: config.tie_word_embeddings,
@@ -79,13 +85,18 @@ pub fn assemble<O: Device>(
     let TextDecoder { config, model } = TextDecoder::load_as(&ops, checkpoint, architecture, settings.weights)?;
     let tokenizer = Tokenizer::load(checkpoint, config.model.vocab_size)?;
     let template = JinjaTemplate::load(checkpoint, &tokenizer)?.ok_or_else(|| no_template(checkpoint))?;
+    let allowed = tokenizer.allowed(config.model.vocab_size);
+    let mask = |allowed: Vec<f32>| {
+        let rows = [allowed.len()];
+        Weights::new(&ops, checkpoint).made("ids with a token", WeightLayout::Vector, &allowed, &rows)
+    };
     let thinker = ThinkerPart {
         thinker: Arc::new(model),
         most_positions: config.model.max_position_embeddings,
         stop: config.stop,
         sampling: config.sampling,
         handed_over: HiddenRows::None,
-        allowed: None,
+        allowed: allowed.map(mask).transpose()?,
     };
     Ok(Pipeline::new(&ops).stage(thinker).with(ModelFrame {
         tokenizer,
@@ -98,9 +109,13 @@ pub fn assemble<O: Device>(
 
 /// Error of a base model, which has no chat template.
 fn no_template(checkpoint: &Checkpoint) -> CheckpointError {
+    let (field, problem) = match checkpoint.gguf() {
+        Some(_) => ("tokenizer.chat_template", "absent"),
+        None => ("chat_template", "absent, and there is no chat_template.jinja"),
+    };
     CheckpointError::WrongField {
         file: checkpoint.label("tokenizer_config.json"),
-        field: "chat_template".to_owned(),
-        message: "absent, and there is no chat_template.jinja: choose a model trained for conversations".to_owned(),
+        field: field.to_owned(),
+        message: format!("{problem}: choose a model trained for conversations"),
     }
 }

@@ -21,6 +21,9 @@ use super::sentencepiece::SentencePiece;
 const MAX_TOKENS: usize = 1 << 21;
 /// Kinds of vocabulary that are served.
 const MODELS: &str = "gpt2, llama";
+/// Marks that end a message in published templates; files often name one of several.
+const ENDS: [&str; 7] =
+    ["<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<end_of_turn>", "<|end|>"];
 
 /// The fields `tokenizer.ggml.*` of a GGUF file, as they stand in it.
 #[derive(Debug, Clone, Default)]
@@ -45,8 +48,8 @@ pub struct GgufVocabulary {
     pub unk_id: Option<u32>,
     /// `padding_token_id`: id that fills a batch.
     pub pad_id: Option<u32>,
-    /// Other ids of marks, such as `eot_token_id`.
-    pub other_special: Vec<u32>,
+    /// `eot_token_id` and `eom_token_id`: further ids that end a response.
+    pub other_ends: Vec<u32>,
     /// `add_bos_token`: prompts begin with the bos token.
     pub add_bos: Option<bool>,
     /// `add_space_prefix`: a space is added before the first word.
@@ -64,6 +67,30 @@ impl GgufVocabulary {
     /// Spelling of a token.
     pub fn token(&self, id: u32) -> Option<&str> {
         self.tokens.get(id as usize).map(String::as_str)
+    }
+
+    /// Ids that end a response: those that the file names, and marks that are spelt as published ends of a message.
+    pub fn ends(&self) -> Vec<u32> {
+        let mut ends: Vec<u32> = self.eos_id.into_iter().chain(self.other_ends.iter().copied()).collect();
+        for (id, text) in (0..).zip(&self.tokens) {
+            let is_mark = matches!(self.kind(id as usize), Ok(PieceKind::Control | PieceKind::Unknown));
+            if ENDS.contains(&text.as_str()) && is_mark && !ends.contains(&id) {
+                ends.push(id);
+            }
+        }
+        ends
+    }
+
+    /// Variables of chat templates, `bos_token` and the like, with the spellings of their tokens.
+    pub fn template_variables(&self) -> Vec<(String, String)> {
+        let named = [
+            ("bos_token", self.bos_id),
+            ("eos_token", self.eos_id),
+            ("unk_token", self.unk_id),
+            ("pad_token", self.pad_id),
+        ];
+        let spelt = |(name, id): (&str, Option<u32>)| Some((name.to_owned(), self.token(id?)?.to_owned()));
+        named.into_iter().filter_map(spelt).collect()
     }
 
     /// Checks counts and ids.
@@ -102,7 +129,7 @@ impl GgufVocabulary {
             TokenizerError::field(format!("tokenizer.ggml.token_type[{id}]"), format!("{number} is not known"))
         })?;
         let named = [self.bos_id, self.eos_id, self.pad_id];
-        let is_named = named.iter().flatten().chain(&self.other_special).any(|named| *named as usize == id);
+        let is_named = named.iter().flatten().chain(&self.other_ends).any(|named| *named as usize == id);
         Ok(if is_named && kind != PieceKind::Unknown { PieceKind::Control } else { kind })
     }
 }
@@ -171,7 +198,12 @@ fn bytes(vocabulary: GgufVocabulary, cuts: WordCuts) -> Result<Tokenizer, Tokeni
     }
     let merges = merges(&vocabulary.merges)?;
     let mut ids: HashMap<String, u32> = HashMap::with_capacity(vocabulary.tokens.len());
-    for (id, text) in (0..).zip(vocabulary.tokens) {
+    let unused: Vec<bool> = (0..vocabulary.tokens.len())
+        .map(|id| vocabulary.kind(id).map(|kind| kind == PieceKind::Unused))
+        .collect::<Result<_, _>>()?;
+    // Converters fill ids without a token with unused ones.
+    let used = (0..).zip(vocabulary.tokens).zip(unused).filter(|(_, unused)| !unused);
+    for ((id, text), _) in used {
         if let Some(earlier) = ids.insert(text, id) {
             let message = format!("{earlier} and {id} are the same token");
             return Err(TokenizerError::field("tokenizer.ggml.tokens", message));

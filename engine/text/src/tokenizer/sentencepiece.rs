@@ -134,6 +134,12 @@ impl SentencePiece {
         added.or_else(|| self.pieces.get(id).map(|piece| piece.text.as_str()))
     }
 
+    /// True if an id has a token that is not left out.
+    pub fn is_used(&self, id: u32) -> bool {
+        let piece = || self.pieces.get(id).is_some_and(|piece| piece.kind != PieceKind::Unused);
+        self.added_token(id).is_some() || piece()
+    }
+
     /// Number of tokens.
     pub fn len(&self) -> usize {
         let beyond = self.added.iter().filter(|token| token.id as usize >= self.pieces.len()).count();

@@ -183,6 +183,14 @@ impl TextTokenizer {
         }
     }
 
+    /// True if an id has a token that a text can have; special ones included, unused pieces not.
+    pub fn has_token(&self, id: u32) -> bool {
+        match &self.model {
+            Model::Library(tokenizer) => tokenizer.id_to_token(id).is_some(),
+            Model::Pieces(pieces) => pieces.is_used(id),
+        }
+    }
+
     /// Number of tokens, special ones included.
     pub fn vocab_size(&self) -> usize {
         match &self.model {

@@ -17,17 +17,19 @@ use crate::checkpoint::{BadValue, CONFIG, Checkpoint, CheckpointError};
 pub struct ConfigFile {
     label: String,
     json: Value,
+    /// Names of fields in the file, where they are others, by path.
+    names: BTreeMap<String, String>,
 }
 
 impl ConfigFile {
     /// Wraps the contents of a file.
     pub fn new(label: impl Into<String>, json: Value) -> Self {
-        Self { label: label.into(), json }
+        Self { label: label.into(), json, names: BTreeMap::new() }
     }
 
     /// Reads config.json of any family.
     pub fn config(checkpoint: &Checkpoint) -> Result<Self, CheckpointError> {
-        Ok(Self::new(checkpoint.label(CONFIG), checkpoint.config()?))
+        Ok(Self { names: checkpoint.field_names(), ..Self::new(checkpoint.label(CONFIG), checkpoint.config()?) })
     }
 
     /// Reads config.json of a family, whose first architecture must be one of `names`; the error names the first.
@@ -48,14 +50,14 @@ impl ConfigFile {
 
     /// Top level of the file.
     pub fn top(&self) -> Result<ConfigSection<'_>, CheckpointError> {
-        ConfigSection { file: &self.label, path: String::new(), fields: None }.opened(&self.json)
+        ConfigSection { file: self, path: String::new(), fields: None }.opened(&self.json)
     }
 }
 
 /// An object of a configuration file. A missing optional section has no fields.
 #[derive(Debug, Clone)]
 pub struct ConfigSection<'a> {
-    file: &'a str,
+    file: &'a ConfigFile,
     path: String,
     fields: Option<&'a Map<String, Value>>,
 }
@@ -92,9 +94,14 @@ impl<'a> ConfigSection<'a> {
         if self.path.is_empty() { field.to_owned() } else { format!("{}.{field}", self.path) }
     }
 
+    /// Name of a field in the file, by its path.
+    fn name_in_file(&self, path: String) -> String {
+        self.file.names.get(&path).cloned().unwrap_or(path)
+    }
+
     fn wrong(&self, field: String, message: String) -> CheckpointError {
-        let field = if field.is_empty() { "top level".to_owned() } else { field };
-        CheckpointError::WrongField { file: self.file.to_owned(), field, message }
+        let field = if field.is_empty() { "top level".to_owned() } else { self.name_in_file(field) };
+        CheckpointError::WrongField { file: self.file.label.clone(), field, message }
     }
 
     /// Value of a field; `None` if the file lacks it or has `null`. Every number must be checked.
@@ -121,8 +128,9 @@ impl<'a> ConfigSection<'a> {
 
     /// Error of a field with a value that is not allowed.
     pub fn refusal(&self, field: &str, value: impl Display, allowed: &str) -> CheckpointError {
-        let value = BadValue { field: self.field_path(field), value: value.to_string(), allowed: allowed.to_owned() };
-        CheckpointError::BadValue { file: self.file.to_owned(), value }
+        let field = self.name_in_file(self.field_path(field));
+        let value = BadValue { field, value: value.to_string(), allowed: allowed.to_owned() };
+        CheckpointError::BadValue { file: self.file.label.clone(), value }
     }
 
     /// Fails unless `holds`.

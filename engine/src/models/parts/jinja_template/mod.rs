@@ -26,6 +26,8 @@ use crate::elements::{AudioRows, Element, Message, MessageKind};
 use crate::model::{PromptTemplate, ReasoningTokens, ToolTemplate};
 use crate::text::Tokenizer;
 
+/// Metadata key of the template in a GGUF file; the name of another template may follow, after a dot.
+const GGUF_KEY: &str = "tokenizer.chat_template";
 /// Files with the variables `bos_token` and the like; the first one counts.
 const TOKEN_FILES: [&str; 2] = [find::TOKENIZER_CONFIG, "special_tokens_map.json"];
 
@@ -49,6 +51,13 @@ impl JinjaTemplate {
     ///
     /// If a file is wrong or the template is not valid.
     pub fn load(checkpoint: &Checkpoint, tokenizer: &Tokenizer) -> Result<Option<Self>, CheckpointError> {
+        if let Some(gguf) = checkpoint.gguf() {
+            let Some(text) = gguf.text(GGUF_KEY) else { return Ok(None) };
+            let vocabulary = checkpoint.gguf_vocabulary()?;
+            let variables = vocabulary.map(|vocabulary| vocabulary.template_variables()).unwrap_or_default();
+            let published = PublishedTemplates::given(format!("{}, `{GGUF_KEY}`", gguf.file()), text);
+            return Self::new(&published.default, variables, tokenizer).map(Some).map_err(wrong_template);
+        }
         let bytes = |file: &str| match checkpoint.has_file(file) {
             true => checkpoint.bytes(file).map(|bytes| Some(bytes.into_owned())),
             false => Ok(None),
