@@ -187,7 +187,7 @@ fn model(slots: usize, at: Poison) -> (Tokenizer, Model) {
     let poison = tokenizer.encode(POISON).unwrap()[0];
     let model = Model {
         tokenizer: tokenizer.clone(),
-        audio: None,
+        hearing: None,
         template: Box::new(LastMessage),
         stages: vec![
             Box::new(Spelling { prompts: vec![Vec::new(); slots], left: vec![None; slots], poison, at }),

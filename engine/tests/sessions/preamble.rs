@@ -250,7 +250,7 @@ fn engine(slots: usize, config: &EngineConfig) -> Driven {
     let marks = ToolCallTokens { open: mark("["), close: mark("]") };
     let model = Model {
         tokenizer,
-        audio: None,
+        hearing: None,
         template: Box::new(Brackets(marks)),
         stages: vec![Box::new(Writing(vec![None; slots])), Box::new(Saying(vec![Vec::new(); slots]))],
         codec: Some(Codec { sample_rate: 8000, frame_samples: (1, 1) }),

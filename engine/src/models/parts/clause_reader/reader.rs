@@ -182,7 +182,8 @@ mod tests {
     }
 
     fn params(streamed: bool, audio: bool, max_tokens: u32) -> ResponseParams {
-        ResponseParams { response: 1, seed: 2, voice: "any".to_owned(), audio, streamed, max_tokens, sampling: None }
+        let (voice, tools) = ("any".to_owned(), [].into());
+        ResponseParams { response: 1, seed: 2, voice, audio, streamed, tools, max_tokens, sampling: None }
     }
 
     fn elements(reader: &ClauseReader, text: &str) -> Vec<Element> {
