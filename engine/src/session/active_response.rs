@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use repartee_engine_api::{EngineUsage, Respond};
+use repartee_engine_api::{EngineUsage, Respond, Tool};
 
 use super::ModelContext;
 use super::input_transcript::InputTranscript;
@@ -83,9 +83,12 @@ impl ActiveResponse {
         prompt: Vec<Element>,
         usage: EngineUsage,
         encoder: Option<EncoderTimes>,
+        tools: &[Tool],
         model: &ModelContext<'_>,
     ) -> Self {
         let reasoning = reasoning_reader(&params, &prompt, model);
+        let offered = pending.request.tools.as_deref().unwrap_or(tools);
+        let names = offered.iter().map(|tool| tool.name.clone()).collect();
         let waited = encoder.filter(|times| times.ended > pending.accepted);
         Self {
             request: pending.request,
@@ -102,7 +105,7 @@ impl ActiveResponse {
             reasoning,
             written: 0,
             text: model.tokenizer.stream(),
-            calls: ToolCallReader::new(model.template.tools().map(|tools| tools.call_tokens())),
+            calls: ToolCallReader::new(model.template.tools().map(|tools| tools.call_tokens()), names),
             called: false,
             sent: EventCounts::default(),
             produced: EventCounts::default(),
@@ -118,7 +121,7 @@ impl ActiveResponse {
         self.produced = EventCounts::default();
         self.reasoning = reasoning_reader(&self.params, &self.prompt, model);
         self.text = model.tokenizer.stream();
-        self.calls = ToolCallReader::new(model.template.tools().map(|tools| tools.call_tokens()));
+        self.calls.restart();
         self.called = false;
         self.usage.output_text_tokens = 0;
         self.usage.output_audio_frames = 0;

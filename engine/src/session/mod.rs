@@ -6,7 +6,7 @@
 //! - [`history`]: the items, in order
 //! - [`pending_response`], [`active_response`], [`out_of_band`]: responses, requested or being generated
 //! - [`streamed_text`]: text that streams into a response
-//! - [`tool_calls`]: tool calls within generated text
+//! - [`tool_calls`]: tool calls within generated text; [`json_calls`]: those without marks
 //! - [`reasoning`]: reasoning text within generated text
 //! - [`input_transcript`]: a transcript being written
 //! - [`slices`]: input audio cut into slices
@@ -40,6 +40,7 @@ mod input_audio;
 mod input_transcript;
 pub mod intake;
 mod items;
+mod json_calls;
 pub mod limits;
 mod messages;
 mod out_of_band;

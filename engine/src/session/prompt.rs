@@ -56,7 +56,8 @@ impl Session {
             max_tokens: most,
             sampling: pending.request.sampling,
         };
-        let active = ActiveResponse::new(pending, params.clone(), elements.clone(), usage, self.encoder, model);
+        let active =
+            ActiveResponse::new(pending, params.clone(), elements.clone(), usage, self.encoder, &self.tools, model);
         if slot == self.slot {
             self.active = Some(active);
         } else if let Some(other) = self.out_of_band.iter_mut().find(|other| other.slot == slot) {

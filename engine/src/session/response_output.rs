@@ -144,19 +144,20 @@ impl Session {
         let piece = active.text.push(id);
         // Line breaks between calls are no utterance.
         let blank = piece.as_ref().is_some_and(|piece| piece.trim().is_empty());
-        let spoken = match kind {
-            TokenKind::Spoken if active.called && blank => SpeechDecision::No,
-            TokenKind::Spoken => SpeechDecision::Yes,
-            TokenKind::ToolCall if before == TokenKind::Spoken => SpeechDecision::Pauses,
-            TokenKind::ToolCall | TokenKind::ToolCallEnd => SpeechDecision::No,
-        };
-        active.called = spoken != SpeechDecision::Yes;
         for event in active.calls.read(response, kind, piece) {
             match (events.last_mut(), event) {
                 (Some(Event::Text { text, .. }), Event::Text { text: more, .. }) => text.push_str(&more),
                 (_, event) => events.push(event),
             }
         }
+        let spoken = match kind {
+            TokenKind::Spoken if active.calls.is_in_unmarked_call() && !active.called => SpeechDecision::Pauses,
+            TokenKind::Spoken if active.calls.is_in_unmarked_call() || active.called && blank => SpeechDecision::No,
+            TokenKind::Spoken => SpeechDecision::Yes,
+            TokenKind::ToolCall if before == TokenKind::Spoken => SpeechDecision::Pauses,
+            TokenKind::ToolCall | TokenKind::ToolCallEnd => SpeechDecision::No,
+        };
+        active.called = spoken != SpeechDecision::Yes;
         if !out_of_band && let Some(message) = self.history.get_mut(item) {
             message.push_token(id);
         }

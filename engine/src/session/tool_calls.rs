@@ -1,10 +1,12 @@
 //! Streaming parser of tool calls in generated text: `MARK {"name": .., "arguments": {..}} MARK`.
 //!
 //! Text between the marks is not spoken. The name is reported once the arguments begin, the arguments piece by piece.
+//! Calls without marks are read, too, whole: see [`json_calls`](super::json_calls).
 
 use repartee_engine_api::{Event, ResponseId};
 use serde::Deserialize;
 
+use super::json_calls::{JsonCallReader, TextPart};
 use crate::model::ToolCallTokens;
 
 /// Kind of a token.
@@ -27,6 +29,8 @@ pub struct ToolCallReader {
     /// Text of the call that was not reported yet.
     text: String,
     state: State,
+    /// Calls outside of marks.
+    json: JsonCallReader,
     /// Number of calls reported so far.
     calls: u32,
 }
@@ -51,9 +55,38 @@ struct Call {
 }
 
 impl ToolCallReader {
-    /// Creates a parser for a model with these marks.
-    pub fn new(marks: Option<&ToolCallTokens>) -> Self {
-        Self { tokens: marks.cloned(), within: false, text: String::new(), state: State::Head, calls: 0 }
+    /// Creates a parser for a model with these marks, and a request that offers tools of these names.
+    pub fn new(marks: Option<&ToolCallTokens>, names: Vec<String>) -> Self {
+        let json = JsonCallReader::new(names);
+        Self { tokens: marks.cloned(), within: false, text: String::new(), state: State::Head, json, calls: 0 }
+    }
+
+    /// Begins again.
+    pub fn restart(&mut self) {
+        self.json.restart();
+        (self.within, self.text, self.state, self.calls) = (false, String::new(), State::Head, 0);
+    }
+
+    /// True if the last text outside of marks may be a call, or was one.
+    pub fn is_in_unmarked_call(&self) -> bool {
+        self.json.is_in_call()
+    }
+
+    /// Events of parts of the text outside of marks.
+    fn unmarked(&mut self, response: ResponseId, parts: impl IntoIterator<Item = TextPart>) -> Vec<Event> {
+        let mut events = Vec::new();
+        for part in parts {
+            match part {
+                TextPart::Text(text) => events.push(Event::Text { response, text }),
+                TextPart::Call { name, arguments } => {
+                    let call = self.calls;
+                    self.calls += 1;
+                    events.push(Event::ToolCall { response, call, name });
+                    events.push(Event::ToolArguments { response, call, arguments });
+                }
+            }
+        }
+        events
     }
 
     /// Takes the next token; returns its kind.
@@ -87,8 +120,11 @@ impl ToolCallReader {
     /// Takes a piece of text that came with a token of this kind; returns its events.
     pub fn read(&mut self, response: ResponseId, kind: TokenKind, piece: Option<String>) -> Vec<Event> {
         if kind == TokenKind::Spoken {
-            return piece.map(|text| Event::Text { response, text }).into_iter().collect();
+            let parts = piece.map(|text| self.json.read(&text)).unwrap_or_default();
+            return self.unmarked(response, parts);
         }
+        let before = self.json.finish();
+        let mut events = self.unmarked(response, before);
         // Marks have text if the tokenizer does not list them as special.
         let piece = piece.unwrap_or_default();
         let text = match &self.tokens {
@@ -98,11 +134,18 @@ impl ToolCallReader {
             None => &piece,
         };
         self.text.push_str(text);
-        let mut events = Vec::new();
         self.advance(response, &mut events);
         if kind == TokenKind::ToolCallEnd {
-            events.extend(self.finish(response));
+            events.extend(self.finish_call(response));
         }
+        events
+    }
+
+    /// Ends the response: what is held back is text, and an open call ends.
+    pub fn finish(&mut self, response: ResponseId) -> Vec<Event> {
+        let rest = self.json.finish();
+        let mut events = self.unmarked(response, rest);
+        events.extend(self.finish_call(response));
         events
     }
 
@@ -142,7 +185,7 @@ impl ToolCallReader {
     }
 
     /// Ends the open call. A call that was not reported yet is reported whole if it parses, else as text.
-    pub fn finish(&mut self, response: ResponseId) -> Vec<Event> {
+    fn finish_call(&mut self, response: ResponseId) -> Vec<Event> {
         let text = std::mem::take(&mut self.text);
         let state = std::mem::replace(&mut self.state, State::Head);
         if state != State::Head {
@@ -184,7 +227,7 @@ mod tests {
 
     /// Reads a call whose text arrives in these pieces.
     fn read(pieces: &[&str]) -> Vec<Event> {
-        let mut reader = ToolCallReader::new(Some(&tool_call_tokens()));
+        let mut reader = ToolCallReader::new(Some(&tool_call_tokens()), Vec::new());
         assert_eq!(reader.token(1), TokenKind::ToolCall);
         let mut events = Vec::new();
         for piece in pieces {
@@ -232,7 +275,25 @@ mod tests {
 
     #[test]
     fn without_marks_all_text_is_spoken() {
-        let mut reader = ToolCallReader::new(None);
+        let mut reader = ToolCallReader::new(None, Vec::new());
         assert_eq!(reader.token(1), TokenKind::Spoken);
+    }
+
+    #[test]
+    fn calls_with_and_without_marks_are_counted_together() {
+        let mut reader = ToolCallReader::new(Some(&tool_call_tokens()), vec!["find".to_owned()]);
+        let mut events = reader.read(5, TokenKind::Spoken, Some("{\"name\": \"find\"} Then ```".to_owned()));
+        assert!(reader.is_in_unmarked_call());
+        events.extend([1, 9].into_iter().flat_map(|id| {
+            let kind = reader.token(id);
+            reader.read(5, kind, Some(if id == 9 { "{\"name\": \"late\"}" } else { "" }.to_owned()))
+        }));
+        let kind = reader.token(2);
+        events.extend(reader.read(5, kind, None));
+        let call = |call, name: &str| Event::ToolCall { response: 5, call, name: name.to_owned() };
+        let none = |call| Event::ToolArguments { response: 5, call, arguments: "{}".to_owned() };
+        let text = |text: &str| Event::Text { response: 5, text: text.to_owned() };
+        assert_eq!(events, [call(0, "find"), none(0), text("Then "), text("```"), call(1, "late"), none(1)]);
+        assert!(!reader.is_in_unmarked_call());
     }
 }
