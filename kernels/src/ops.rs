@@ -151,8 +151,9 @@ pub trait Ops {
     /// Snake activation: `x + magnitude sin²(x frequency)`, both per column. [`snake_vectors`](crate::shapes::snake_vectors) prepares them.
     fn snake(&self, x: Self::T, frequency: &Self::Weight, magnitude: &Self::Weight) -> Self::T;
 
-    /// Rotary position embedding of each head (rotate-half form) at the batch's positions.
-    fn rotary(&self, x: Self::T, batch: &Self::Batch, head_dim: usize, theta: f32) -> Self::T;
+    /// Rotary position embedding of each head (rotate-half form) at the batch's positions. `frequencies` is a vector with an inverse frequency
+    /// for each pair of a head's numbers, which [`rotary_frequencies`](crate::shapes::rotary_frequencies) computes.
+    fn rotary(&self, x: Self::T, batch: &Self::Batch, frequencies: &Self::Weight) -> Self::T;
     /// Stores the rows' keys and values, then computes attention of each row over its own sequence, causal unless the shape has a chunk.
     fn attention(
         &self,

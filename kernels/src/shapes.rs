@@ -131,6 +131,12 @@ pub const NO_ID: u32 = u32::MAX;
 /// Taps of the filter of [`Ops::segment_snake_at`](crate::Ops::segment_snake_at).
 pub const FILTER_TAPS: usize = 12;
 
+/// Returns inverse frequencies of a rotary embedding with wavelengths of base `theta`, one for each pair of a head's numbers.
+pub fn rotary_frequencies(head_dim: usize, theta: f32) -> Vec<f32> {
+    // As in the reference: in single precision.
+    (0..head_dim / 2).map(|i| 1.0 / theta.powf((2 * i) as f32 / head_dim as f32)).collect()
+}
+
 /// Smallest magnitude's denominator of a snake, as in the reference implementations.
 const SNAKE_EPSILON: f32 = 1e-9;
 

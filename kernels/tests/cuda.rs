@@ -131,8 +131,9 @@ fn attention<O: Ops>(ops: &O) -> Found {
             let tensor =
                 |columns: usize, salt: u64| ops.tensor(numbers(count * columns, 100 * step as u64 + salt), columns);
             let batch = ops.batch(&sequences);
-            let q = ops.rotary(tensor(heads * head_dim, 1), &batch, head_dim, 1e4);
-            let k = ops.rotary(tensor(width, 2), &batch, head_dim, 1e4);
+            let frequencies = ops.rotary_weight(head_dim, 1e4).unwrap();
+            let q = ops.rotary(tensor(heads * head_dim, 1), &batch, &frequencies);
+            let k = ops.rotary(tensor(width, 2), &batch, &frequencies);
             found.push((format!("rotary {head_dim} {step}"), ops.read(&q)));
             let out = ops.attention(&q, &k, &tensor(width, 3), &mut cache, &batch, shape);
             found.push((format!("attention {shape:?} {step}"), ops.read(&out)));

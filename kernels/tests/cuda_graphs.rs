@@ -41,7 +41,7 @@ struct Layer {
     ops: Cuda,
     layout: SpecLayout,
     at: (SpecSection, BatchSection, SampleSection),
-    weights: [<Cuda as Ops>::Weight; 7],
+    weights: [<Cuda as Ops>::Weight; 8],
     cache: <Cuda as Ops>::State,
     history: <Cuda as Ops>::State,
     calls: usize,
@@ -59,6 +59,7 @@ impl Layer {
             weight(&ops, WeightLayout::Experts { per_expert: 2 }, &[16, WIDTH], 6),
             weight(&ops, WeightLayout::Experts { per_expert: 1 }, &[WIDTH, 16], 3),
             weight(&ops, WeightLayout::Linear, &[IDS, WIDTH], 1),
+            ops.rotary_weight(WIDTH / 4, 1e4).unwrap(),
         ];
         let cache = ops.state(StateSpec::KeyValue { blocks: 17, block_len: 16, width: WIDTH });
         let history = ops.state(StateSpec::TokenMask { slots: ROWS, vocabulary: IDS });
@@ -89,7 +90,13 @@ impl Layer {
     fn launch(&mut self, round: usize) -> LaunchedStep {
         let spec = self.spec(round);
         let Self {
-            ops, at, weights: [table, norm, linear, router, gate_up, down, head], cache, history, calls, ..
+            ops,
+            at,
+            weights: [table, norm, linear, router, gate_up, down, head, frequencies],
+            cache,
+            history,
+            calls,
+            ..
         } = self;
         ops.launch(key(0), &spec, &mut |ops, spec, outputs: &mut StepOutputs<Cuda>| {
             *calls += 1;
@@ -97,7 +104,7 @@ impl Layer {
             let batch = ops.batch_at(spec, at.1);
             let mut x = ops.embed_at(table, &ops.index(spec, at.0));
             let h = ops.linear(&ops.rms_norm(&x, norm, 1e-6), linear, Some(norm));
-            let q = ops.rotary(ops.copy(&h), &batch, shape.head_dim, 1e4);
+            let q = ops.rotary(ops.copy(&h), &batch, frequencies);
             x = ops.add(ops.attention(&q, &h, &h, cache, &batch, shape), &x);
             x = ops.experts(&x, router, gate_up, down, RouterShape { top_k: 2, normalise: true });
             let logits = ops.linear(&x, head, None);

@@ -155,11 +155,12 @@ fn relative_attention_equals_wider_rotary_attention() {
         })),
     );
     let further = ops.linear(&q, &to_further, Some(&vector(&ops, &folded(&place))));
-    let further = ops.rotary(further, &batch, FURTHER, 1e4);
+    let frequencies = ops.rotary_weight(FURTHER, 1e4).unwrap();
+    let further = ops.rotary(further, &batch, &frequencies);
     let wide_q = ops.add(with_content, &ops.linear(&further, &placed(FURTHER, DIM, scale), None));
     let constant: Vec<f64> =
         (0..ROWS * HEADS * FURTHER).map(|i| f64::from(u8::from(i % FURTHER < FURTHER / 2))).collect();
-    let constant = ops.rotary(tensor(&ops, &constant, HEADS * FURTHER), &batch, FURTHER, 1e4);
+    let constant = ops.rotary(tensor(&ops, &constant, HEADS * FURTHER), &batch, &frequencies);
     let wide_k = ops.linear(&k, &placed(DIM, 0, 1.0), None);
     let wide_k = ops.add(wide_k, &ops.linear(&constant, &placed(FURTHER, DIM, 1.0), None));
     let wide_v = ops.linear(&v, &placed(DIM, 0, 1.0), None);
@@ -181,7 +182,7 @@ fn neighbours_rotate_as_reordered_halves() {
     let reordered: Vec<f64> = order.iter().flat_map(|&o| w[o * 5..][..5].to_vec()).collect();
     let batch = ops.batch(&[SequenceRows { table: &[0], position: 3, rows: ROWS }]);
     let h = ops.linear(&tensor(&ops, &x, 5), &weight(&ops, WeightLayout::Linear, &reordered, &[DIM, 5]), None);
-    let found = ops.read(&ops.rotary(h, &batch, DIM, 1e4));
+    let found = ops.read(&ops.rotary(h, &batch, &ops.rotary_weight(DIM, 1e4).unwrap()));
     let mut truth = Vec::new();
     for row in 0..ROWS {
         let h: Vec<f64> = (0..DIM).map(|o| dot(&w[o * 5..][..5], &x[row * 5..][..5])).collect();

@@ -61,6 +61,7 @@ struct Model<O: Ops> {
     sections: StepSections,
     table: O::Weight,
     norm: O::Weight,
+    frequencies: O::Weight,
     filter: O::Weight,
     linear: O::Weight,
     gate: O::Weight,
@@ -109,6 +110,7 @@ impl<O: Ops> Step<O> {
         let model = Model {
             table: weight(&ops, WeightLayout::Table, &[IDS, WIDTH]),
             norm: weight(&ops, WeightLayout::Vector, &[WIDTH]),
+            frequencies: ops.rotary_weight(WIDTH / 4, 1e4).unwrap(),
             filter: weight(&ops, WeightLayout::Vector, &[FILTER_TAPS]),
             linear: weight(&ops, WeightLayout::Linear, &[WIDTH, WIDTH]),
             gate: weight(&ops, WeightLayout::Linear, &[1, WIDTH]),
@@ -156,8 +158,8 @@ impl<O: Ops> Model<O> {
         let batch = ops.batch_at(spec, sections.batch);
         for _ in 0..2 {
             let h = ops.linear(&ops.rms_norm(&x, &self.norm, 1e-6), &self.linear, Some(&self.norm));
-            let q = ops.rotary(ops.copy(&h), &batch, shape.head_dim, 1e4);
-            let k = ops.rotary(ops.narrow(&h, 0, WIDTH / 2), &batch, shape.head_dim, 1e4);
+            let q = ops.rotary(ops.copy(&h), &batch, &self.frequencies);
+            let k = ops.rotary(ops.narrow(&h, 0, WIDTH / 2), &batch, &self.frequencies);
             let v = ops.narrow(&h, WIDTH / 2, WIDTH / 2);
             let h = ops.attention(&q, &k, &v, &mut self.cache, &batch, shape);
             x = ops.add(ops.scale(h, &self.norm), &x);

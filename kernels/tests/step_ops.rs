@@ -145,10 +145,11 @@ proptest! {
             let cut = |(values, width): &(Vec<f32>, usize)| ops.tensor(values[..count * width].to_vec(), *width);
             let whole = |(values, width): &(Vec<f32>, usize)| ops.tensor(values.clone(), *width);
             let batch = ops.batch(&sequences);
-            let turned = ops.rotary(cut(&q), &batch, 8, 1e4);
+            let frequencies = ops.rotary_weight(8, 1e4).unwrap();
+            let turned = ops.rotary(cut(&q), &batch, &frequencies);
             let expected = ops.read(&ops.attention(&turned, &cut(&k), &cut(&v), &mut plain, &batch, shape));
             let batch = ops.batch_at(&ops.upload(&spec), at);
-            let turned = ops.rotary(whole(&q), &batch, 8, 1e4);
+            let turned = ops.rotary(whole(&q), &batch, &frequencies);
             let ours = ops.read(&ops.attention(&turned, &whole(&k), &whole(&v), &mut padded, &batch, shape));
             prop_assert!(ours[..count * 32] == expected, "the padding changed a row");
             prop_assert!(ours.iter().all(|v| v.is_finite()));

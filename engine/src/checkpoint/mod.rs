@@ -145,7 +145,7 @@ impl Checkpoint {
         if let Some(parts) = gguf.integer("split.count").filter(|parts| *parts > 1) {
             return Err(CheckpointError::NotOneGguf { file, problem: format!("is one of {parts} parts") });
         }
-        let weights = Weights::of_gguf(bytes, &gguf, architecture, &[])?;
+        let weights = Weights::of_gguf(bytes, &gguf, architecture)?;
         let config = gguf::config::read(&gguf, &weights, architecture)?;
         Ok(Self {
             quantisation: Some(Quantisation::Gguf),

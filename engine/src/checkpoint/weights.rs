@@ -202,12 +202,11 @@ impl Weights {
         Self { files: vec![file], tensors, architecture, catalogue: label, handed_out: AtomicU64::default() }
     }
 
-    /// Creates weights from a mapped GGUF file. Its tensors take their published names; those of `kept` keep theirs.
+    /// Creates weights from a mapped GGUF file. Its tensors take their published names.
     pub(super) fn of_gguf(
         bytes: MappedFile,
         gguf: &Gguf,
         architecture: &'static GgufArchitecture,
-        kept: &[&str],
     ) -> Result<Self, CheckpointError> {
         let label = gguf.file();
         let heads = |key: &str| gguf.integer(&gguf.own_key(key)).and_then(|heads| usize::try_from(heads).ok());
@@ -215,15 +214,11 @@ impl Weights {
         let keys = heads("attention.head_count_kv").or(queries);
         let mut tensors = BTreeMap::new();
         for (own, tensor) in gguf.tensors() {
-            let name = match architecture.published_name(own) {
-                Some(published) => published,
-                None if kept.contains(&own.as_str()) => own.clone(),
-                None => {
-                    let reason = format!("is unknown in files of `{}`: choose another model", architecture.name);
-                    let (file, tensor) = (label.to_owned(), own.clone());
-                    return Err(CheckpointError::RefusedTensor { file, tensor, reason });
-                }
-            };
+            let name = architecture.published_name(own).ok_or_else(|| CheckpointError::RefusedTensor {
+                file: label.to_owned(),
+                tensor: own.clone(),
+                reason: format!("is unknown in files of `{}`: choose another model", architecture.name),
+            })?;
             let heads = match () {
                 () if !architecture.permuted => None,
                 () if name.contains(".q_proj.") => queries,

@@ -31,5 +31,5 @@ fn summaries_tell_form_and_family() {
     let folder = repartee_engine_testkit::folder("gguf_qwen2").join("checkpoint");
     let [folder, file] = [folder.clone(), folder.join("model.gguf")].map(|path| summarise(&path).unwrap());
     assert_eq!(folder, file, "a folder of one file is that file");
-    assert_eq!(file.served.as_deref(), Ok("Llama, Mistral, Qwen2, Qwen3 (text)"));
+    assert_eq!(file.served.as_deref(), Ok("Llama, Mistral, Qwen2, Qwen3, Gemma 3 (text)"));
 }

@@ -27,8 +27,7 @@ fn checkpoint() -> Checkpoint {
 /// Layers by their name, with rotary positions or none.
 fn layers(w: &Weights<'_, Cpu>, name: &str, theta: Option<f32>) -> Decoder<Cpu> {
     let attention = AttentionShape { heads: 2, kv_heads: 1, head_dim: 16, window: None, chunk: None };
-    let (qkv_bias, qk_norm, layer_scale) = (false, true, false);
-    let shape = DecoderShape { hidden: WIDTH, layers: 2, attention, eps: 1e-6, theta, qkv_bias, qk_norm, layer_scale };
+    let shape = DecoderShape { theta, qk_norm: true, ..DecoderShape::plain(WIDTH, 2, attention) };
     Decoder::load(&w.at(name), shape, |_| FeedForward::Dense(48)).unwrap()
 }
 

@@ -16,7 +16,16 @@ use repartee_kernels::cpu::Cpu;
 use safetensors::SafeTensors;
 use serde_json::{Value, json};
 
-const FIXTURES: [&str; 4] = ["text_llama", "text_mistral", "text_qwen2", "text_qwen3"];
+const FIXTURES: [&str; 8] = [
+    "text_llama",
+    "text_mistral",
+    "text_qwen2",
+    "text_qwen3",
+    "text_llama3",
+    "text_yarn",
+    "text_linear",
+    "text_gemma3",
+];
 /// Largest relative difference that counts as equal.
 pub const TOLERANCE: f32 = 1e-4;
 
@@ -118,7 +127,7 @@ fn unserved_settings_are_named() {
     };
     for (change, file, field) in [
         (
-            (&|config: &mut Value| config["rope_parameters"]["rope_type"] = json!("llama3")) as &dyn Fn(&mut Value),
+            (&|config: &mut Value| config["rope_parameters"]["rope_type"] = json!("longrope")) as &dyn Fn(&mut Value),
             "config.json",
             "rope_type",
         ),

@@ -283,8 +283,8 @@ impl Ops for Cpu {
         x
     }
 
-    fn rotary(&self, mut x: Tensor, batch: &CpuBatch, head_dim: usize, theta: f32) -> Tensor {
-        batch.rotate(self.level, &mut x.data, head_dim, theta);
+    fn rotary(&self, mut x: Tensor, batch: &CpuBatch, frequencies: &Weight) -> Tensor {
+        batch.rotate(self.level, &mut x.data, frequencies.vector());
         x
     }
 

@@ -17,7 +17,7 @@ pub(super) struct BatchBuffers {
     angles: Mutex<CachedAngles>,
 }
 
-/// Cached angles for each pair of head width and base; a model's layers share them.
+/// Cached angles for each list of frequencies; a model's layers share them.
 #[derive(Default)]
 struct CachedAngles {
     angles: Vec<Angles>,
@@ -42,17 +42,17 @@ impl CpuBatch {
         self.0.angles.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Rotates each head of each row by its position. The first call with these sizes computes the angles.
-    pub(super) fn rotate(&self, level: SimdLevel, x: &mut [f32], head_dim: usize, theta: f32) {
+    /// Rotates each head of each row by its position. The first call with these inverse frequencies computes the angles.
+    pub(super) fn rotate(&self, level: SimdLevel, x: &mut [f32], frequencies: &[f32]) {
         let mut known = self.known();
         let CachedAngles { angles, valid } = &mut *known;
-        let fits = |angles: &Angles| angles.head_dim == head_dim && angles.theta == theta;
-        let at = angles[..*valid].iter().position(fits).unwrap_or_else(|| {
+        let at = angles[..*valid].iter().position(|angles| angles.frequencies == frequencies);
+        let at = at.unwrap_or_else(|| {
             let at = *valid;
             if at == angles.len() {
                 angles.push(Angles::default());
             }
-            angles[at].compute(&self.0.rows.positions, head_dim, theta);
+            angles[at].compute(&self.0.rows.positions, frequencies);
             *valid += 1;
             at
         });
@@ -71,27 +71,21 @@ impl fmt::Debug for CpuBatch {
     }
 }
 
-/// Cosine and sine of every row's angles, `[row][head_dim / 2]`.
+/// Cosine and sine of every row's angles, `[row][frequency]`.
 #[derive(Debug, Default)]
 struct Angles {
-    head_dim: usize,
-    theta: f32,
     frequencies: Vec<f32>,
     cos: Vec<f32>,
     sin: Vec<f32>,
 }
 
 impl Angles {
-    fn compute(&mut self, positions: &[u32], head_dim: usize, theta: f32) {
-        let half = head_dim / 2;
-        if self.head_dim != head_dim || self.theta != theta {
-            // As in the reference: inverse frequencies and angles in single precision.
-            let frequencies = (0..half).map(|i| 1.0 / theta.powf((2 * i) as f32 / head_dim as f32));
-            self.frequencies.clear();
-            self.frequencies.extend(frequencies);
-            (self.head_dim, self.theta) = (head_dim, theta);
-        }
-        let Self { frequencies, cos, sin, .. } = self;
+    /// Angles in single precision, as in the reference.
+    fn compute(&mut self, positions: &[u32], inverse: &[f32]) {
+        let Self { frequencies, cos, sin } = self;
+        frequencies.clear();
+        frequencies.extend_from_slice(inverse);
+        let half = inverse.len();
         cos.clear();
         sin.clear();
         for (row, &position) in positions.iter().enumerate() {
@@ -111,12 +105,12 @@ impl Angles {
 
 #[inline(always)]
 fn rotate_loop<const FUSED: bool>(x: &mut [f32], angles: &Angles) {
-    let half = angles.head_dim / 2;
+    let half = angles.frequencies.len();
     let rows = angles.cos.len() / half;
     let width = x.len() / rows.max(1);
     let turns = angles.cos.chunks_exact(half).zip(angles.sin.chunks_exact(half));
     for (row, (cos, sin)) in x.chunks_exact_mut(width.max(1)).zip(turns) {
-        for head in row.chunks_exact_mut(angles.head_dim) {
+        for head in row.chunks_exact_mut(2 * half) {
             let (low, high) = head.split_at_mut(half);
             for (((a, b), &cos), &sin) in low.iter_mut().zip(high).zip(cos).zip(sin) {
                 // Never fused: the same bits at every level.

@@ -8,7 +8,6 @@ use cudarc::driver::CudaFunction;
 use super::arena::{Arena, Buffer, EventPool, HostPool};
 use super::driver::{Device, DeviceInfo, word};
 use super::error::CudaError;
-use super::frequencies::CachedFrequencies;
 use super::graphs::Graphs;
 use super::launch::TILE_THREADS;
 use super::loading::{StagingBuffers, WeightLoader};
@@ -28,7 +27,6 @@ pub struct Cuda {
     pub(super) host: HostPool,
     pub(super) events: EventPool,
     pub(super) stager: StagingBuffers,
-    pub(super) frequencies: CachedFrequencies,
     /// Captured graphs; `None` if every step is launched eagerly.
     pub(super) graphs: Option<Graphs>,
 }
@@ -39,10 +37,10 @@ impl Cuda {
         Self::on(Device::open(ordinal)?, StagingBuffers::default(), CachedFrequencies::default())
     }
 
-    fn on(device: Arc<Device>, stager: StagingBuffers, frequencies: CachedFrequencies) -> Result<Self, CudaError> {
+    fn on(device: Arc<Device>, stager: StagingBuffers) -> Result<Self, CudaError> {
         let queue = Arc::new(DeviceStream::new(device)?);
         let (arena, host, events) = (Arena::new(queue.clone()), HostPool::default(), EventPool::default());
-        Ok(Self { arena, host, events, stager, frequencies, graphs: None, queue })
+        Ok(Self { arena, host, events, stager, graphs: None, queue })
     }
 
     /// Captures each step as a graph at its first launch, and replays it from then on.
@@ -58,7 +56,7 @@ impl Cuda {
     /// Returns the same device with a stream and buffers of its own.
     pub(super) fn with_own_stream(&self) -> Self {
         // The driver made a stream of this device before, so a failure now means that the machine has too little memory.
-        let own = Self::on(Arc::clone(self.queue.device()), self.stager.clone(), self.frequencies.clone());
+        let own = Self::on(Arc::clone(self.queue.device()), self.stager.clone());
         let own = own.unwrap_or_else(|error| panic!("{error}"));
         if self.graphs.is_some() { own.with_graphs() } else { own }
     }

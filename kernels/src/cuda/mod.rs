@@ -5,7 +5,7 @@
 //! - `step`: whole steps; `graphs`: their captures
 //! - `driver`: the driver and the kernel module; `kernels`: their names; `stream`: launches, copies and capture; `launch`: their sizes
 //! - `memory`: device memory and page-locked host memory; `arena`: pools of them
-//! - `tensor`: activations, lists, batches and state; `frequencies`: of rotary embeddings
+//! - `tensor`: activations, lists, batches and state
 //! - `weight`, `matrix`: layouts of weights; `weight_order`: their reordering; `loading`: their upload
 //!
 //! Activations, keys and values are in single precision. Matrices are bf16 if the checkpoint's are, else f32 or integers. Products are
@@ -21,7 +21,6 @@ mod device;
 mod driver;
 mod error;
 mod experts;
-mod frequencies;
 mod graphs;
 mod kernels;
 mod launch;

@@ -293,10 +293,10 @@ impl Ops for Cuda {
         x
     }
 
-    fn rotary(&self, x: Tensor, batch: &CudaBatch, head_dim: usize, theta: f32) -> Tensor {
-        let frequencies = self.frequencies.get(&self.queue, head_dim, theta);
-        let sizes = [batch.sequences, batch.stride, x.columns, head_dim].map(|n| n as u64);
-        let args = &mut [x.at(), batch.words.at(), frequencies.at, sizes[0], sizes[1], sizes[2], sizes[3]];
+    fn rotary(&self, x: Tensor, batch: &CudaBatch, frequencies: &Weight) -> Tensor {
+        let frequencies = frequencies.vector();
+        let sizes = [batch.sequences, batch.stride, x.columns, 2 * frequencies.len].map(|n| n as u64);
+        let args = &mut [x.at(), batch.words.at(), frequencies.memory.at, sizes[0], sizes[1], sizes[2], sizes[3]];
         self.queue.launch(&self.queue.kernels().rotary_f32, (x.rows, 1), TILE_THREADS, 0, args);
         x
     }

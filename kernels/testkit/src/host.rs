@@ -1,8 +1,9 @@
 //! Operations on numbers of the host, outside of a launched step: each uploads a row spec of its own.
 
+use repartee_kernels::shapes::rotary_frequencies;
 use repartee_kernels::{
-    CheckedParts, KernelError, NO_ROW, Ops, RawTensor, ReadBack, RowSpec, SampleParams, SequenceRows, SpecLayout,
-    StepKey, WeightFormat, WeightLayout, WeightPart,
+    CheckedParts, DType, KernelError, NO_ROW, Ops, RawTensor, ReadBack, RowSpec, SampleParams, SequenceRows,
+    SpecLayout, StepKey, WeightFormat, WeightLayout, WeightPart,
 };
 
 /// Operations of a device on numbers of the host.
@@ -30,6 +31,14 @@ pub trait HostOps: Ops + Sized {
         parts: &[WeightPart<'_>],
     ) -> Result<Self::Weight, KernelError> {
         self.weight(&CheckedParts::new(layout, format, parts)?)
+    }
+
+    /// Packs inverse frequencies of rotary embeddings. Fails as [`HostOps::stored_weight`] does.
+    fn rotary_weight(&self, head_dim: usize, theta: f32) -> Result<Self::Weight, KernelError> {
+        let numbers = rotary_frequencies(head_dim, theta);
+        let (bytes, shape) = (numbers.iter().flat_map(|n| n.to_le_bytes()).collect::<Vec<u8>>(), [numbers.len()]);
+        let tensor = RawTensor { name: "frequencies", bytes: &bytes, dtype: DType::F32, shape: &shape };
+        self.stored_weight(WeightLayout::Vector, &[tensor])
     }
 
     /// Uploads ids or row indices; `NO_ROW` and `NO_ID` are allowed.

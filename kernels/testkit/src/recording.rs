@@ -324,9 +324,9 @@ impl<O: Ops> Ops for RecordingOps<O> {
         self.note_result(self.inner.snake(x, frequency, magnitude))
     }
 
-    fn rotary(&self, x: O::T, batch: &O::Batch, head_dim: usize, theta: f32) -> O::T {
+    fn rotary(&self, x: O::T, batch: &O::Batch, frequencies: &O::Weight) -> O::T {
         self.op("rotary", &x);
-        self.note_result(self.inner.rotary(x, batch, head_dim, theta))
+        self.note_result(self.inner.rotary(x, batch, frequencies))
     }
 
     fn attention(

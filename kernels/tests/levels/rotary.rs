@@ -31,13 +31,14 @@ pub fn rotary_computes_angles_once_a_batch(level: SimdLevel) {
             [(7000, 3), (12, 1), (12, 1), (0, 5)].map(|(position, rows)| SequenceRows { table: &[0], position, rows });
         let positions: Vec<usize> = sequences.iter().flat_map(|s| s.position..s.position + s.rows).collect();
         let batch = ops.batch(&sequences);
+        let [frequencies, others] = [1e6, 1e4].map(|theta| ops.rotary_weight(head_dim, theta).unwrap());
         for layer in 0..4 {
             for heads in [4, 2] {
                 let width = heads * head_dim;
                 let x = numbers(positions.len() * width, 3.0, layer);
                 let mut expected = x.clone();
                 plain_rotary(&mut expected, &positions, head_dim, 1e6);
-                let ours = ops.read(&ops.rotary(ops.tensor(x, width), &batch, head_dim, 1e6));
+                let ours = ops.read(&ops.rotary(ops.tensor(x, width), &batch, &frequencies));
                 assert!(ours == expected, "other numbers with heads of {head_dim}");
             }
         }
@@ -45,7 +46,7 @@ pub fn rotary_computes_angles_once_a_batch(level: SimdLevel) {
         let x = numbers(positions.len() * head_dim, 3.0, 9);
         let mut expected = x.clone();
         plain_rotary(&mut expected, &positions, head_dim, 1e4);
-        assert!(ops.read(&ops.rotary(ops.tensor(x, head_dim), &batch, head_dim, 1e4)) == expected, "another base");
+        assert!(ops.read(&ops.rotary(ops.tensor(x, head_dim), &batch, &others)) == expected, "another base");
         assert_eq!(batch.computed_angles(), 2, "another base has its own angles");
     }
 }

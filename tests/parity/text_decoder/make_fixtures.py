@@ -1,4 +1,4 @@
-"""Makes the fixtures of the text decoders with transformers: `python make_fixtures.py`.
+"""Makes the fixtures of the text decoders with transformers: `python make_fixtures.py`, all, or those named.
 
 One small random checkpoint for each architecture, in the files of a published one, with the raw logits of a
 conversation and the greedy answer. See ../README.md for the versions that this needs.
@@ -55,6 +55,48 @@ CONFIGS = {
         **{**COMMON, "num_hidden_layers": 2}, num_key_value_heads=4, tie_word_embeddings=True
     ),
     "text_qwen3": transformers.Qwen3Config(**COMMON, num_key_value_heads=2, head_dim=20),
+    # Scaled rotary positions, as Llama 3.1, and as Qwen2.5 and Qwen3 with long contexts.
+    "text_llama3": transformers.LlamaConfig(
+        **COMMON,
+        num_key_value_heads=2,
+        rope_parameters={
+            "rope_type": "llama3",
+            "rope_theta": 1e3,
+            "factor": 8.0,
+            "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 128,
+        },
+    ),
+    "text_yarn": transformers.Qwen3Config(
+        **{**COMMON, "num_hidden_layers": 2},
+        num_key_value_heads=2,
+        head_dim=20,
+        rope_parameters={
+            "rope_type": "yarn",
+            "rope_theta": 1e3,
+            "factor": 4.0,
+            "original_max_position_embeddings": 128,
+        },
+    ),
+    "text_linear": transformers.LlamaConfig(
+        **{**COMMON, "num_hidden_layers": 2},
+        num_key_value_heads=2,
+        rope_parameters={"rope_type": "linear", "rope_theta": 1e4, "factor": 3.0},
+    ),
+    # Two local layers, then a global one, whose positions are scaled.
+    "text_gemma3": transformers.Gemma3TextConfig(
+        **{**COMMON, "num_hidden_layers": 4},
+        num_key_value_heads=2,
+        head_dim=16,
+        query_pre_attn_scalar=24,
+        sliding_window=11,
+        layer_types=["sliding_attention", "sliding_attention", "full_attention", "sliding_attention"],
+        rope_parameters={
+            "full_attention": {"rope_type": "linear", "rope_theta": 1e5, "factor": 8.0},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 1e3},
+        },
+    ),
 }
 
 
@@ -88,7 +130,8 @@ def main() -> None:
     wrapped = PreTrainedTokenizerFast(tokenizer_object=tokenizer, chat_template=TEMPLATE)
     prompt = wrapped.apply_chat_template(MESSAGES, add_generation_prompt=True, return_dict=False)
     end = tokens.special(tokenizer, "<|im_end|>")
-    for name, config in CONFIGS.items():
+    for name in sys.argv[1:] or CONFIGS:
+        config = CONFIGS[name]
         model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
         # The first weights whose greedy answer says more than a few tokens, and does not end before its last one.
         for seed in range(100):
@@ -130,7 +173,9 @@ def draw(model, seed: int) -> None:
         elif name.endswith("bias"):
             p.copy_(0.8 * torch.randn(p.shape, generator=rng))
         elif p.dim() == 1:
-            p.copy_(0.6 + 0.8 * torch.rand(p.shape, generator=rng))
+            # Gemma's norms have stored weights less 1.
+            least = -0.4 if model.config.model_type.startswith("gemma") else 0.6
+            p.copy_(least + 0.8 * torch.rand(p.shape, generator=rng))
         elif "embed_tokens" in name:
             p.copy_(0.5 * torch.randn(p.shape, generator=rng))
         else:

@@ -64,7 +64,10 @@ MODELS = {
         "architecture": "qwen3",
         "config": transformers.Qwen3Config(
             **{**COMMON, "hidden_size": 32, "intermediate_size": 80, "num_attention_heads": 4, "head_dim": 20},
-            vocab_size=VOCABULARY, num_key_value_heads=2,
+            vocab_size=VOCABULARY + PADDING, num_key_value_heads=2,
+            rope_parameters={
+                "rope_type": "yarn", "rope_theta": 1e3, "factor": 4.0, "original_max_position_embeddings": 128,
+            },
         ),
         "kinds": {"embed_tokens": "BF16", "": "F16"},
     },
@@ -73,6 +76,24 @@ MODELS = {
         "config": transformers.LlamaConfig(
             **{**COMMON, "hidden_size": 32, "intermediate_size": 80, "num_attention_heads": 4, "head_dim": 20},
             vocab_size=VOCABULARY, num_key_value_heads=2,
+            rope_parameters={
+                "rope_type": "llama3", "rope_theta": 1e3, "factor": 8.0, "low_freq_factor": 1.0,
+                "high_freq_factor": 4.0, "original_max_position_embeddings": 128,
+            },
+        ),
+        "kinds": {"": "F16"},
+    },
+    # Six layers: what stands in no file of Gemma 3 is that every sixth is global.
+    "gguf_gemma3": {
+        "architecture": "gemma3",
+        "config": transformers.Gemma3TextConfig(
+            **{**COMMON, "hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 2, "head_dim": 16,
+               "num_hidden_layers": 6},
+            vocab_size=VOCABULARY, num_key_value_heads=1, query_pre_attn_scalar=16, sliding_window=11,
+            rope_parameters={
+                "full_attention": {"rope_type": "linear", "rope_theta": 1e6, "factor": 8.0},
+                "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
+            },
         ),
         "kinds": {"": "F16"},
     },
@@ -90,6 +111,11 @@ LAYER = {
     "mlp.up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down",
 }
+GEMMA3_LAYER = LAYER | {
+    "post_attention_layernorm": "post_attention_norm",
+    "pre_feedforward_layernorm": "ffn_norm",
+    "post_feedforward_layernorm": "post_ffw_norm",
+}
 OUTSIDE = {
     "model.embed_tokens.weight": "token_embd.weight",
     "model.norm.weight": "output_norm.weight",
@@ -97,13 +123,38 @@ OUTSIDE = {
 }
 
 
-def own_name(published: str) -> str:
+def own_name(architecture: str, published: str) -> str:
     """Name of a tensor in a GGUF file."""
+    names = GEMMA3_LAYER if architecture == "gemma3" else LAYER
     if published in OUTSIDE:
         return OUTSIDE[published]
     _, _, layer, rest = published.split(".", 3)
     part, kind = rest.rsplit(".", 1)
-    return f"blk.{layer}.{LAYER[part]}.{kind}"
+    return f"blk.{layer}.{names[part]}.{kind}"
+
+
+def frequency_factors(rope: dict, head_dim: int) -> np.ndarray:
+    """Divisors of the frequencies, which files of Llama 3 have in place of the parameters."""
+    wavelengths = 2 * np.pi * rope["rope_theta"] ** (np.arange(0, head_dim, 2) / head_dim)
+    context, low, high = (rope[key] for key in ("original_max_position_embeddings", "low_freq_factor", "high_freq_factor"))
+    smooth = np.clip((context / wavelengths - low) / (high - low), 0.0, 1.0)
+    return (1 / ((1 - smooth) / rope["factor"] + smooth)).astype(np.float32)
+
+
+def write_rope(writer: gguf.GGUFWriter, architecture: str, config) -> None:
+    """Writes rotary positions."""
+    rope = config.rope_parameters
+    if architecture == "gemma3":
+        writer.add_sliding_window(config.sliding_window)
+        rope = rope["full_attention"]
+    writer.add_rope_freq_base(rope["rope_theta"])
+    if rope["rope_type"] == "llama3":
+        writer.add_tensor("rope_freqs.weight", frequency_factors(rope, config.head_dim))
+    elif rope["rope_type"] != "default":
+        writer.add_rope_scaling_type(gguf.RopeScalingType(rope["rope_type"]))
+        writer.add_rope_scaling_factor(rope["factor"])
+        if "original_max_position_embeddings" in rope:
+            writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
 
 
 def quantised(weight: np.ndarray, kind: Kind, rng: np.random.Generator) -> np.ndarray:
@@ -157,7 +208,7 @@ def write(path: Path, architecture: str, config, tensors: dict, tokenizer) -> No
     writer.add_key_length(config.head_dim)
     writer.add_value_length(config.head_dim)
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
-    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
+    write_rope(writer, architecture, config)
     if architecture == "llama":
         writer.add_rope_dimension_count(config.head_dim)
     vocabulary = sorted(tokenizer.get_vocab(with_added_tokens=True).items(), key=lambda item: item[1])
@@ -176,7 +227,9 @@ def write(path: Path, architecture: str, config, tensors: dict, tokenizer) -> No
         if architecture == "llama" and ("q_proj" in name or "k_proj" in name):
             heads = config.num_attention_heads if "q_proj" in name else config.num_key_value_heads
             blocks = permuted(blocks, heads)
-        writer.add_tensor(own_name(name), np.ascontiguousarray(blocks), raw_dtype=kind)
+        if architecture == "gemma3" and name.endswith("norm.weight"):
+            blocks = blocks + 1
+        writer.add_tensor(own_name(architecture, name), np.ascontiguousarray(blocks), raw_dtype=kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -195,7 +248,7 @@ def main() -> None:
         # The first weights whose greedy answer says more than a few tokens, and does not end before its last one.
         for seed in range(100):
             draw(model, seed)
-            if config.vocab_size > VOCABULARY:
+            if name == "gguf_qwen3":
                 # The padded rows would win if they could.
                 model.get_output_embeddings().weight.data[VOCABULARY:] *= 4
             tensors = quantise_model(model, given["kinds"], seed)

@@ -30,18 +30,38 @@ const LAYER: [(&str, &str); 11] = [
     ("ffn_down", "mlp.down_proj"),
 ];
 
+/// Tensors of Gemma's layers, which norm the results of attention and of the feed-forward block.
+const GEMMA3_LAYER: [(&str, &str); 13] = [
+    ("attn_norm", "input_layernorm"),
+    ("attn_q", "self_attn.q_proj"),
+    ("attn_k", "self_attn.k_proj"),
+    ("attn_v", "self_attn.v_proj"),
+    ("attn_output", "self_attn.o_proj"),
+    ("attn_q_norm", "self_attn.q_norm"),
+    ("attn_k_norm", "self_attn.k_norm"),
+    ("post_attention_norm", "post_attention_layernorm"),
+    ("ffn_norm", "pre_feedforward_layernorm"),
+    ("post_ffw_norm", "post_feedforward_layernorm"),
+    ("ffn_gate", "mlp.gate_proj"),
+    ("ffn_up", "mlp.up_proj"),
+    ("ffn_down", "mlp.down_proj"),
+];
+
 /// Tensors outside of layers, here and in published code.
-const OUTSIDE: [(&str, &str); 3] = [
+const OUTSIDE: [(&str, &str); 4] = [
+    // Below the prefix of the layers, whose positions it scales.
+    ("rope_freqs.weight", "model.rope_freqs.weight"),
     ("token_embd.weight", "model.embed_tokens.weight"),
     ("output_norm.weight", "model.norm.weight"),
     ("output.weight", "lm_head.weight"),
 ];
 
 /// Architectures that are served.
-const ARCHITECTURES: [GgufArchitecture; 3] = [
+const ARCHITECTURES: [GgufArchitecture; 4] = [
     GgufArchitecture { name: "llama", published: "LlamaForCausalLM", permuted: true, layer: &LAYER },
     GgufArchitecture { name: "qwen2", published: "Qwen2ForCausalLM", permuted: false, layer: &LAYER },
     GgufArchitecture { name: "qwen3", published: "Qwen3ForCausalLM", permuted: false, layer: &LAYER },
+    GgufArchitecture { name: "gemma3", published: "Gemma3ForCausalLM", permuted: false, layer: &GEMMA3_LAYER },
 ];
 
 impl GgufArchitecture {
@@ -102,6 +122,6 @@ mod tests {
             assert_eq!(qwen3.published_name(unknown), None, "{unknown}");
         }
         let error = GgufArchitecture::of("a.gguf", "mamba").unwrap_err().to_string();
-        assert!(error.contains("`mamba`") && error.contains("llama, qwen2, qwen3"), "{error}");
+        assert!(error.contains("`mamba`") && error.contains("llama, qwen2, qwen3, gemma3"), "{error}");
     }
 }

@@ -19,6 +19,18 @@ const UNSERVED: [(&str, &str); 3] = [
     ("final_logit_softcapping", "absent or 0"),
 ];
 
+/// Fields of scaled rotary positions, and their keys.
+const SCALING: [(&str, &str); 4] = [
+    ("factor", "rope.scaling.factor"),
+    ("original_max_position_embeddings", "rope.scaling.original_context_length"),
+    ("beta_fast", "rope.scaling.yarn_beta_fast"),
+    ("beta_slow", "rope.scaling.yarn_beta_slow"),
+];
+/// The architecture whose files leave out much that is the same for all its sizes, or for all but one.
+const GEMMA3: &str = "gemma3";
+/// Layers of Gemma 3 27B, whose scores are scaled by the share of a head in the row.
+const GEMMA3_27B: u64 = 62;
+
 /// A configuration out of metadata.
 #[derive(Debug)]
 pub struct GgufConfig {
@@ -56,11 +68,23 @@ pub fn read(gguf: &Gguf, weights: &Weights, architecture: &GgufArchitecture) -> 
     let epsilon = reader.number(key)?.ok_or_else(|| reader.missing(key))?;
     reader.set("rms_norm_eps", key, epsilon);
     let theta = reader.number("rope.freq_base")?.unwrap_or_else(|| THETA.into());
-    let scaling = gguf.text(&gguf.own_key("rope.scaling.type")).filter(|kind| *kind != "none");
-    let rope = json!({"rope_type": scaling.unwrap_or("default"), "rope_theta": theta});
+    let mut rope = json!({"rope_type": "default", "rope_theta": theta});
+    if weights.has("model.rope_freqs.weight") {
+        rope["rope_type"] = "stored".into();
+    } else if let Some(kind) = gguf.text(&gguf.own_key("rope.scaling.type")).filter(|kind| *kind != "none") {
+        rope["rope_type"] = kind.into();
+        for (field, key) in SCALING {
+            if let Some(number) = reader.number(key)? {
+                rope[field] = number;
+            }
+        }
+    }
     reader.set("rope_parameters", "rope", rope);
-    for (field, key) in [("rope_type", "rope.scaling.type"), ("rope_theta", "rope.freq_base")] {
+    for (field, key) in [("rope_type", "rope.scaling.type"), ("rope_theta", "rope.freq_base")].iter().chain(&SCALING) {
         reader.keys.insert(format!("rope_parameters.{field}"), gguf.own_key(key));
+    }
+    if architecture.name == GEMMA3 {
+        reader.gemma(head_dim)?;
     }
     let embeddings = "model.embed_tokens.weight";
     let rows = weights.shape(embeddings).and_then(|shape| shape.first()).copied();
@@ -101,6 +125,21 @@ impl MetadataReader<'_> {
         self.keys.insert(field.to_owned(), self.gguf.own_key(key));
     }
 
+    /// Adds the window, and the values that files of Gemma 3 leave out.
+    fn gemma(&mut self, head_dim: u64) -> Result<(), CheckpointError> {
+        let key = "attention.sliding_window";
+        let window = self.size(key)?.ok_or_else(|| self.missing(key))?;
+        self.set("sliding_window", key, window.into());
+        let size = |field: &str| self.fields.get(field).and_then(Value::as_u64).unwrap_or(0);
+        let scalar = match size("num_hidden_layers") {
+            GEMMA3_27B => size("hidden_size").checked_div(size("num_attention_heads")).unwrap_or(head_dim),
+            _ => head_dim,
+        };
+        self.fields.insert("query_pre_attn_scalar".to_owned(), scalar.into());
+        self.fields.insert("hidden_activation".to_owned(), "gelu_pytorch_tanh".into());
+        Ok(())
+    }
+
     /// Size under a key; `None` if it is absent.
     fn size(&self, key: &str) -> Result<Option<u64>, CheckpointError> {
         let own = self.gguf.own_key(key);
@@ -114,9 +153,9 @@ impl MetadataReader<'_> {
     fn number(&self, key: &str) -> Result<Option<Value>, CheckpointError> {
         let own = self.gguf.own_key(key);
         match self.gguf.float(&own) {
-            None if self.gguf.has(&own) => Err(self.wrong(key, "is no number")),
+            None => Ok(self.size(key)?.map(Value::from)),
             // A decimal of few digits, such as 1e-6, is the number that config.json has.
-            number => Ok(number.map(|number| format!("{}", number as f32).parse::<f64>().unwrap_or(number).into())),
+            Some(number) => Ok(Some(format!("{}", number as f32).parse::<f64>().unwrap_or(number).into())),
         }
     }
 

@@ -1,8 +1,9 @@
 //! Transformer layers shared by thinker, talker, code predictor and code2wav: `*DecoderLayer` and
 //! `Qwen3OmniMoeCode2WavTransformerLayer` of the reference, which differ only in their optional parts.
 
-use repartee_kernels::{AttentionShape, Ops, RouterShape, StateSpec};
+use repartee_kernels::{Activation, AttentionShape, Ops, RouterShape, StateSpec, WeightLayout};
 
+use super::rotary::RotaryScaling;
 use super::weights::Weights;
 use crate::models::load_error::LoadError;
 
@@ -19,19 +20,69 @@ pub struct DecoderShape {
     pub eps: f32,
     /// Base of the rotary frequencies; `None` without positions.
     pub theta: Option<f32>,
+    /// Scaling of the rotary frequencies.
+    pub scaling: RotaryScaling,
+    /// Layers with a window of their own; `None`: all layers are alike.
+    pub local: Option<LocalLayers>,
     /// True if queries, keys and values have a bias.
     pub qkv_bias: bool,
     /// True if queries and keys are normed head by head.
     pub qk_norm: bool,
     /// True if learnt vectors scale attention and feed-forward results before they are added.
     pub layer_scale: bool,
+    /// Parts in which Gemma's layers differ.
+    pub style: LayerStyle,
+}
+
+/// Layers that attend to a window, between those that attend to everything.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LocalLayers {
+    /// Each layer whose number, counted from 1, is a multiple of this attends to everything.
+    pub every: usize,
+    /// Positions up to its own that a row attends to.
+    pub window: usize,
+    /// Base of the rotary frequencies, which are not scaled.
+    pub theta: f32,
+}
+
+impl LocalLayers {
+    /// True if the layer of this number, counted from 0, is one of them.
+    pub fn has(&self, layer: usize) -> bool {
+        !(layer + 1).is_multiple_of(self.every)
+    }
+}
+
+/// Parts in which Gemma's layers differ from others; none of them by default.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct LayerStyle {
+    /// True if the results of attention and of the feed-forward block are normed before they are added.
+    pub result_norms: bool,
+    /// True if norms have stored weights less 1.
+    pub offset_norms: bool,
+    /// True if the feed-forward gate is a GELU, approximated with a hyperbolic tangent.
+    pub gelu: bool,
+    /// Factor of the rows that enter the first layer; `None` for 1.
+    pub row_factor: Option<f32>,
+    /// Factor of the scores of attention, beside that of the head's width; `None` for 1.
+    pub score_factor: Option<f32>,
 }
 
 impl DecoderShape {
     /// Shape of layers without optional parts, with the usual epsilon and rotary positions.
     pub fn plain(hidden: usize, layers: usize, attention: AttentionShape) -> Self {
-        let (qkv_bias, qk_norm, layer_scale) = (false, false, false);
-        Self { hidden, layers, attention, eps: 1e-6, theta: Some(10_000.0), qkv_bias, qk_norm, layer_scale }
+        Self {
+            hidden,
+            layers,
+            attention,
+            eps: 1e-6,
+            theta: Some(10_000.0),
+            scaling: RotaryScaling::None,
+            local: None,
+            qkv_bias: false,
+            qk_norm: false,
+            layer_scale: false,
+            style: LayerStyle::default(),
+        }
     }
 }
 
@@ -56,6 +107,8 @@ pub enum FeedForward {
 struct Gated<O: Ops> {
     gate_up: O::Weight,
     down: O::Weight,
+    /// Inner width if the gate is a GELU; `None` for a SiLU.
+    gelu: Option<usize>,
 }
 
 impl<O: Ops> Gated<O> {
@@ -63,11 +116,20 @@ impl<O: Ops> Gated<O> {
         Ok(Self {
             gate_up: w.linears(&[("gate_proj.weight", inner), ("up_proj.weight", inner)], hidden)?,
             down: w.linear("down_proj.weight", hidden, inner)?,
+            gelu: None,
         })
     }
 
     fn forward(&self, ops: &O, x: &O::T) -> O::T {
-        ops.linear(&ops.silu_mul(&ops.linear(x, &self.gate_up, None)), &self.down, None)
+        let both = ops.linear(x, &self.gate_up, None);
+        let inner = match self.gelu {
+            None => ops.silu_mul(&both),
+            Some(inner) => {
+                let gate = ops.activation(ops.narrow(&both, 0, inner), Activation::GeluTanh);
+                ops.mul(gate, &ops.narrow(&both, inner, inner))
+            }
+        };
+        ops.linear(&inner, &self.down, None)
     }
 }
 
@@ -83,6 +145,8 @@ enum Mlp<O: Ops> {
 }
 
 struct Layer<O: Ops> {
+    /// True if it is one of [`DecoderShape::local`].
+    is_local: bool,
     input_norm: O::Weight,
     qkv: O::Weight,
     qkv_bias: Option<O::Weight>,
@@ -91,12 +155,23 @@ struct Layer<O: Ops> {
     post_norm: O::Weight,
     mlp: Mlp<O>,
     scales: Option<(O::Weight, O::Weight)>,
+    result_norms: Option<(O::Weight, O::Weight)>,
+}
+
+/// Inverse frequencies of rotary positions.
+struct Frequencies<O: Ops> {
+    /// Of layers that attend to everything.
+    all: O::Weight,
+    /// Of [`DecoderShape::local`].
+    local: Option<O::Weight>,
 }
 
 /// A stack of layers and the norm after it.
 pub struct Decoder<O: Ops> {
     shape: DecoderShape,
     layers: Vec<Layer<O>>,
+    /// `None` without positions.
+    frequencies: Option<Frequencies<O>>,
     norm: O::Weight,
     /// Bytes of one number in keys and values.
     kv_number: usize,
@@ -110,9 +185,14 @@ impl<O: Ops> Decoder<O> {
         feed_forward: impl Fn(usize) -> FeedForward,
     ) -> Result<Self, LoadError> {
         let layers = (0..shape.layers)
-            .map(|i| Layer::load(&w.at(format_args!("layers.{i}")), &shape, feed_forward(i)))
+            .map(|i| {
+                let is_local = shape.local.is_some_and(|local| local.has(i));
+                Layer::load(&w.at(format_args!("layers.{i}")), (&shape, is_local), feed_forward(i))
+            })
             .collect::<Result<_, _>>()?;
-        Ok(Self { norm: w.vector("norm.weight", shape.hidden)?, layers, shape, kv_number: w.ops().kv_number_bytes() })
+        let frequencies = shape.theta.map(|theta| Frequencies::load(w, &shape, theta)).transpose()?;
+        let norm = norm_weight(w, &shape, "norm.weight", shape.hidden)?;
+        Ok(Self { norm, layers, frequencies, shape, kv_number: w.ops().kv_number_bytes() })
     }
 
     /// Creates the KV cache of every layer: `blocks` blocks of `block_len` positions.
@@ -136,12 +216,16 @@ impl<O: Ops> Decoder<O> {
         batch: &O::Batch,
         tap: Option<usize>,
     ) -> (O::T, Option<O::T>) {
+        if let Some(factor) = self.shape.style.row_factor {
+            x = ops.scale_all(x, factor);
+        }
         let mut tapped = None;
         for (i, (layer, cache)) in self.layers.iter().zip(cache).enumerate() {
             if tap == Some(i) {
                 tapped = Some(ops.copy(&x));
             }
-            x = layer.forward(ops, x, cache, batch, &self.shape);
+            let frequencies = self.frequencies.as_ref().map(|frequencies| frequencies.of(layer.is_local));
+            x = layer.forward(ops, x, cache, batch, (&self.shape, frequencies));
         }
         if tap == Some(self.layers.len()) {
             // The reference's last hidden state is the normed one.
@@ -156,14 +240,54 @@ impl<O: Ops> Decoder<O> {
     }
 }
 
+impl<O: Ops> Frequencies<O> {
+    /// Computes the frequencies; a checkpoint may store their factors below `w`.
+    fn load(w: &Weights<'_, O>, shape: &DecoderShape, theta: f32) -> Result<Self, LoadError> {
+        let head_dim = shape.attention.head_dim;
+        let pairs = head_dim / 2;
+        let stored = match shape.scaling {
+            RotaryScaling::Stored => w.values("rope_freqs.weight", &[pairs])?,
+            _ => Vec::new(),
+        };
+        let made = |frequencies: &[f32]| w.made("rotary frequencies", WeightLayout::Vector, frequencies, &[pairs]);
+        let local = shape.local.map(|local| made(&RotaryScaling::None.frequencies(head_dim, local.theta, &[])));
+        Ok(Self { all: made(&shape.scaling.frequencies(head_dim, theta, &stored))?, local: local.transpose()? })
+    }
+
+    fn of(&self, is_local: bool) -> &O::Weight {
+        self.local.as_ref().filter(|_| is_local).unwrap_or(&self.all)
+    }
+}
+
+/// Loads the weights of a norm.
+fn norm_weight<O: Ops>(
+    w: &Weights<'_, O>,
+    shape: &DecoderShape,
+    name: &str,
+    width: usize,
+) -> Result<O::Weight, LoadError> {
+    if !shape.style.offset_norms {
+        return w.vector(name, width);
+    }
+    let weights: Vec<f32> = w.values(name, &[width])?.into_iter().map(|weight| 1.0 + weight).collect();
+    w.made(name, WeightLayout::Vector, &weights, &[width])
+}
+
 impl<O: Ops> Layer<O> {
-    fn load(w: &Weights<'_, O>, shape: &DecoderShape, feed_forward: FeedForward) -> Result<Self, LoadError> {
+    fn load(
+        w: &Weights<'_, O>,
+        (shape, is_local): (&DecoderShape, bool),
+        feed_forward: FeedForward,
+    ) -> Result<Self, LoadError> {
         let (hidden, a) = (shape.hidden, &shape.attention);
         let (q, kv) = (a.heads * a.head_dim, a.kv_heads * a.head_dim);
         let attention = w.at("self_attn");
         let mlp = w.at("mlp");
         let mlp = match feed_forward {
-            FeedForward::Dense(inner) => Mlp::Dense(Gated::load(&mlp, hidden, inner)?),
+            FeedForward::Dense(inner) => {
+                let gelu = shape.style.gelu.then_some(inner);
+                Mlp::Dense(Gated { gelu, ..Gated::load(&mlp, hidden, inner)? })
+            }
             FeedForward::Experts { count, inner, router, shared } => Mlp::Experts {
                 router: mlp.router("gate.weight", count, hidden)?,
                 gate_up: mlp.experts(
@@ -183,8 +307,17 @@ impl<O: Ops> Layer<O> {
                 },
             },
         };
+        let norm = |name: &str| norm_weight(w, shape, name, hidden);
+        // Gemma names the norm of attention's result as others name that before the feed-forward block.
+        let (post_norm, result_norms) = if shape.style.result_norms {
+            let norms = (norm("post_attention_layernorm.weight")?, norm("post_feedforward_layernorm.weight")?);
+            (norm("pre_feedforward_layernorm.weight")?, Some(norms))
+        } else {
+            (norm("post_attention_layernorm.weight")?, None)
+        };
         Ok(Self {
-            input_norm: w.vector("input_layernorm.weight", hidden)?,
+            is_local,
+            input_norm: norm("input_layernorm.weight")?,
             qkv: attention.linears(&[("q_proj.weight", q), ("k_proj.weight", kv), ("v_proj.weight", kv)], hidden)?,
             qkv_bias: if shape.qkv_bias {
                 Some(attention.vectors(&[("q_proj.bias", q), ("k_proj.bias", kv), ("v_proj.bias", kv)])?)
@@ -192,13 +325,14 @@ impl<O: Ops> Layer<O> {
                 None
             },
             qk_norm: if shape.qk_norm {
-                let norm = |name| attention.vector(name, a.head_dim);
+                let norm = |name| norm_weight(&attention, shape, name, a.head_dim);
                 Some((norm("q_norm.weight")?, norm("k_norm.weight")?))
             } else {
                 None
             },
             out: attention.linear("o_proj.weight", hidden, q)?,
-            post_norm: w.vector("post_attention_layernorm.weight", hidden)?,
+            post_norm,
+            result_norms,
             mlp,
             scales: if shape.layer_scale {
                 let scale = |name| w.vector(name, hidden);
@@ -209,8 +343,18 @@ impl<O: Ops> Layer<O> {
         })
     }
 
-    fn forward(&self, ops: &O, x: O::T, cache: &mut O::State, batch: &O::Batch, shape: &DecoderShape) -> O::T {
-        let a = shape.attention;
+    fn forward(
+        &self,
+        ops: &O,
+        x: O::T,
+        cache: &mut O::State,
+        batch: &O::Batch,
+        (shape, frequencies): (&DecoderShape, Option<&O::Weight>),
+    ) -> O::T {
+        let mut a = shape.attention;
+        if let Some(local) = shape.local.filter(|_| self.is_local) {
+            a.window = Some(local.window);
+        }
         let (q, kv) = (a.heads * a.head_dim, a.kv_heads * a.head_dim);
         let h = ops.linear(&ops.rms_norm(&x, &self.input_norm, shape.eps), &self.qkv, self.qkv_bias.as_ref());
         let (mut queries, mut keys) = (ops.narrow(&h, 0, q), ops.narrow(&h, q, kv));
@@ -219,19 +363,30 @@ impl<O: Ops> Layer<O> {
             queries = ops.rms_norm(&queries, q_norm, shape.eps);
             keys = ops.rms_norm(&keys, k_norm, shape.eps);
         }
-        if let Some(theta) = shape.theta {
-            queries = ops.rotary(queries, batch, a.head_dim, theta);
-            keys = ops.rotary(keys, batch, a.head_dim, theta);
+        if let Some(frequencies) = frequencies {
+            queries = ops.rotary(queries, batch, frequencies);
+            keys = ops.rotary(keys, batch, frequencies);
+        }
+        let scaling = if self.is_local { 1.0 } else { shape.scaling.score_factor() };
+        let factor = scaling * shape.style.score_factor.unwrap_or(1.0);
+        if factor != 1.0 {
+            queries = ops.scale_all(queries, factor);
         }
         let h = ops.attention(&queries, &keys, &values, cache, batch, a);
         let mut h = ops.linear(&h, &self.out, None);
         if let Some((scale, _)) = &self.scales {
             h = ops.scale(h, scale);
         }
+        if let Some((norm, _)) = &self.result_norms {
+            h = ops.rms_norm(&h, norm, shape.eps);
+        }
         let x = ops.add(h, &x);
         let mut h = self.mlp.forward(ops, &ops.rms_norm(&x, &self.post_norm, shape.eps));
         if let Some((_, scale)) = &self.scales {
             h = ops.scale(h, scale);
+        }
+        if let Some((_, norm)) = &self.result_norms {
+            h = ops.rms_norm(&h, norm, shape.eps);
         }
         ops.add(h, &x)
     }

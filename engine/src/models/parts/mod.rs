@@ -18,6 +18,7 @@ pub mod language_model;
 pub mod memory;
 pub mod pipeline;
 pub mod read_queue;
+pub mod rotary;
 pub mod rows;
 pub mod slot_rows;
 pub mod slot_streams;

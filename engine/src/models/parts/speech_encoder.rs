@@ -22,6 +22,8 @@ enum Step<O: Ops> {
 }
 
 struct Layer<O: Ops> {
+    /// Inverse frequencies of rotary positions.
+    frequencies: O::Weight,
     input_norm: (O::Weight, O::Weight),
     qkv: O::Weight,
     out: O::Weight,
@@ -77,11 +79,12 @@ impl<O: Ops> Layer<O> {
             fc1: w.linear("mlp.fc1.weight", inner, hidden)?,
             fc2: w.linear("mlp.fc2.weight", hidden, inner)?,
             mlp_scale: w.vector("mlp_layer_scale.scale", hidden)?,
+            frequencies: w.rotary(config.head_dim, config.rope_theta as f32)?,
         })
     }
 
     fn forward(&self, ops: &O, x: O::T, batch: &O::Batch, config: &SpeechEncoderConfig) -> O::T {
-        let (eps, theta) = (config.norm_eps as f32, config.rope_theta as f32);
+        let eps = config.norm_eps as f32;
         let (q, kv) = (config.num_attention_heads * config.head_dim, config.num_key_value_heads * config.head_dim);
         let attention = AttentionShape {
             heads: config.num_attention_heads,
@@ -93,8 +96,8 @@ impl<O: Ops> Layer<O> {
         };
         let h = ops.layer_norm(&x, &self.input_norm.0, &self.input_norm.1, eps);
         let h = ops.linear(&h, &self.qkv, None);
-        let queries = ops.rotary(ops.narrow(&h, 0, q), batch, config.head_dim, theta);
-        let keys = ops.rotary(ops.narrow(&h, q, kv), batch, config.head_dim, theta);
+        let queries = ops.rotary(ops.narrow(&h, 0, q), batch, &self.frequencies);
+        let keys = ops.rotary(ops.narrow(&h, q, kv), batch, &self.frequencies);
         let spec = StateSpec::KeyValue { blocks: 1, block_len: ops.rows(&x), width: kv };
         let h = ops.attention(&queries, &keys, &ops.narrow(&h, q + kv, kv), &mut ops.state(spec), batch, attention);
         let x = ops.add(ops.scale(ops.linear(&h, &self.out, None), &self.attention_scale), &x);

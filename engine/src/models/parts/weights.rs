@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use repartee_checkpoint::IntegerPacking;
-use repartee_kernels::shapes::snake_vectors;
+use repartee_kernels::shapes::{rotary_frequencies, snake_vectors};
 use repartee_kernels::{
     CheckedParts, DType, Ops, PackedTensor, Packing, RandomDraw, RandomTensor, RawTensor, WeightFormat, WeightLayout,
     WeightPart,
@@ -199,6 +199,12 @@ impl<'a, O: Ops> Weights<'a, O> {
             self.made(&format!("{}{name}", self.prefix), WeightLayout::Vector, values, &[channels])
         };
         Ok((vector("alpha", &frequency)?, vector("beta", &magnitude)?))
+    }
+
+    /// Creates inverse frequencies of rotary positions with wavelengths of base `theta`.
+    pub fn rotary(&self, head_dim: usize, theta: f32) -> Result<O::Weight, LoadError> {
+        let numbers = rotary_frequencies(head_dim, theta);
+        self.made("rotary frequencies", WeightLayout::Vector, &numbers, &[numbers.len()])
     }
 
     /// Creates a weight from computed numbers, for tables that a checkpoint does not hold.

@@ -1,11 +1,11 @@
 //! config.json of dense text decoders, by the architecture that it names.
 
 use crate::checkpoint::{Checkpoint, CheckpointError};
-use crate::models::parts::config::limits::{HEADS, POSITIONS};
+use crate::models::parts::config::limits::{HEADS, LAYERS, POSITIONS};
 use crate::models::parts::config::{
-    ConfigFile, ConfigSection, LanguageModelConfig, LayersDefaults, TALKER, switched_window,
+    ConfigFile, ConfigSection, LanguageModelConfig, LayersDefaults, RotaryFields, TALKER, switched_window,
 };
-use crate::models::parts::decoder::DecoderShape;
+use crate::models::parts::decoder::{DecoderShape, LayerStyle, LocalLayers};
 use crate::models::parts::generation::{generation_file, sampling, stop_ids};
 use repartee_engine_api::Sampling;
 
@@ -23,6 +23,8 @@ pub struct Architecture {
     /// Key and value heads if the file has none; `None`: as many as query heads.
     kv_heads: Option<usize>,
     window: WindowField,
+    /// True for Gemma's layers: local ones between global ones, and the parts of [`LayerStyle`].
+    gemma: bool,
     /// Maximum positions, and ids, if the file has none.
     absent: (usize, usize),
 }
@@ -45,11 +47,12 @@ const LLAMA: Architecture = Architecture {
     head_dim: None,
     kv_heads: None,
     window: WindowField::None,
+    gemma: false,
     absent: (2048, 32_000),
 };
 
 /// Every supported architecture.
-pub const ARCHITECTURES: [Architecture; 4] = [
+pub const ARCHITECTURES: [Architecture; 5] = [
     LLAMA,
     Architecture {
         name: "MistralForCausalLM",
@@ -75,7 +78,22 @@ pub const ARCHITECTURES: [Architecture; 4] = [
         absent: (32_768, 151_936),
         ..LLAMA
     },
+    Architecture {
+        name: "Gemma3ForCausalLM",
+        qk_norm: true,
+        head_dim: Some(256),
+        kv_heads: Some(4),
+        gemma: true,
+        absent: (131_072, 262_208),
+        ..LLAMA
+    },
 ];
+/// Kinds of Gemma's layers in `layer_types`.
+const KINDS: [&str; 2] = ["sliding_attention", "full_attention"];
+/// Every sixth layer attends to everything, if the file does not say.
+const PATTERN: usize = 6;
+/// Base of the rotary wavelengths of local layers, if the file has none.
+const LOCAL_THETA: f64 = 10_000.0;
 
 /// Configuration of a text decoder.
 #[derive(Debug, Clone, PartialEq)]
@@ -105,7 +123,14 @@ impl Config {
             num_hidden_layers: 32,
             heads: (heads, architecture.kv_heads.unwrap_or(heads)),
             head_dim: architecture.head_dim,
+            rotary: RotaryFields::Scaled(KINDS[1]),
             ..TALKER
+        };
+        let layers = if architecture.gemma {
+            let activation = ("hidden_activation", "gelu_pytorch_tanh");
+            LayersDefaults { hidden_size: 2304, num_hidden_layers: 26, rope_theta: 1e6, activation, ..layers }
+        } else {
+            layers
         };
         let mut model = LanguageModelConfig::read(&at, vocabulary, &layers)?;
         model.max_position_embeddings = at.size("max_position_embeddings", positions, POSITIONS)?;
@@ -119,10 +144,55 @@ impl Config {
             WindowField::Switched => switched_window(&at)?,
         };
         let Architecture { qkv_bias, qk_norm, .. } = architecture;
-        let decoder = DecoderShape { qkv_bias, qk_norm, ..model.layers.shape(window) };
+        let mut decoder = DecoderShape { qkv_bias, qk_norm, ..model.layers.shape(window) };
+        if architecture.gemma {
+            // Norms in GGUF files have the 1 added.
+            let offset_norms = checkpoint.gguf().is_none();
+            (decoder.local, decoder.style) = Self::gemma(&at, &model, offset_norms)?;
+        }
+        let tied = architecture.gemma;
         let generation = generation_file(checkpoint)?;
         let (stop, sampling) = Self::generation(&generation.top()?, &at, model.vocab_size)?;
-        Ok(Self { tie_word_embeddings: at.switch("tie_word_embeddings", false)?, model, decoder, stop, sampling })
+        Ok(Self { tie_word_embeddings: at.switch("tie_word_embeddings", tied)?, model, decoder, stop, sampling })
+    }
+
+    /// Reads what Gemma's layers have beside others'.
+    fn gemma(
+        at: &ConfigSection<'_>,
+        model: &LanguageModelConfig,
+        offset_norms: bool,
+    ) -> Result<(Option<LocalLayers>, LayerStyle), CheckpointError> {
+        for field in ["attn_logit_softcapping", "final_logit_softcapping"] {
+            at.value(field, 0.0, |cap: f64| cap == 0.0, "absent: capped logits are not served")?;
+        }
+        at.only("use_bidirectional_attention", false)?;
+        let layers = model.layers.num_hidden_layers;
+        let window = at.size("sliding_window", 4096, POSITIONS)?;
+        let mut every = at.size("sliding_window_pattern", PATTERN, LAYERS)?;
+        if let Some(kinds) = at.get::<Vec<String>>("layer_types")? {
+            let allowed = format!("{layers} of {KINDS:?}, the second at equal distances");
+            every = kinds.iter().position(|kind| kind == KINDS[1]).map_or(layers + 1, |first| first + 1);
+            let expected = (0..layers).map(|layer| KINDS[usize::from((layer + 1).is_multiple_of(every))]);
+            at.check("layer_types", format!("{kinds:?}"), expected.eq(kinds.iter().map(String::as_str)), &allowed)?;
+        }
+        let rotary = at.optional_section("rope_parameters")?.optional_section(KINDS[0])?;
+        rotary.only("rope_type", "default")?;
+        let theta = match rotary.get("rope_theta")? {
+            Some(theta) => theta,
+            None => at.get("rope_local_base_freq")?.unwrap_or(LOCAL_THETA),
+        };
+        at.check("rope_local_base_freq", theta, theta.is_finite() && theta > 1.0, "above 1")?;
+        let scalar =
+            at.value("query_pre_attn_scalar", 256.0, |scalar: f64| scalar > 0.0 && scalar.is_finite(), "above 0")?;
+        let score_factor = (model.layers.head_dim as f64 / scalar).sqrt();
+        let style = LayerStyle {
+            result_norms: true,
+            offset_norms,
+            gelu: true,
+            row_factor: Some((model.layers.hidden_size as f64).sqrt() as f32),
+            score_factor: (score_factor != 1.0).then_some(score_factor as f32),
+        };
+        Ok((Some(LocalLayers { every, window, theta: theta as f32 }), style))
     }
 
     /// Reads the stop tokens and the sampling; config.json has the stop tokens that generation_config.json lacks.

@@ -1,4 +1,4 @@
-//! Dense text decoders: Llama, Mistral, Qwen2 and Qwen3, which answer with text. The prompt is the checkpoint's own chat
+//! Dense text decoders: Llama, Mistral, Qwen2, Qwen3 and Gemma 3, which answer with text. The prompt is the checkpoint's own chat
 //! template.
 //!
 //! The names of the weights are those of `LlamaForCausalLM` and its kin in transformers 5.23; GGUF files are read under
@@ -62,7 +62,7 @@ impl<O: Ops> TextDecoder<O> {
 
 /// Entry of this family in [`FAMILIES`](crate::models::FAMILIES).
 pub const FAMILY: Family = Family {
-    name: "Llama, Mistral, Qwen2, Qwen3 (text)",
+    name: "Llama, Mistral, Qwen2, Qwen3, Gemma 3 (text)",
     claims: |checkpoint| named(&checkpoint.architectures().into_iter().next()?).map(|of| FamilyVariant(of.name)),
     assemble_cpu: assemble::<Cpu>,
     #[cfg(feature = "cuda")]

@@ -284,11 +284,11 @@ impl<O: Replayable> Ops for ReplayOps<O> {
         })
     }
 
-    fn rotary(&self, x: RecordedTensor<O>, batch: &RecordedList, head_dim: usize, theta: f32) -> RecordedTensor<O> {
-        let (x, batch) = (x.give(), batch.number);
+    fn rotary(&self, x: RecordedTensor<O>, batch: &RecordedList, frequencies: &Arc<O::Weight>) -> RecordedTensor<O> {
+        let (x, batch, frequencies) = (x.give(), batch.number, Arc::clone(frequencies));
         self.tensor_of(move |ops, values| {
             let x = values.take(x);
-            ops.rotary(x, values.batch(batch), head_dim, theta)
+            ops.rotary(x, values.batch(batch), &frequencies)
         })
     }
 

@@ -6,6 +6,7 @@ use super::limits::{CODES, INNER, LAYERS, POSITIONS, VOCABULARY, WIDTH};
 use super::section::ConfigSection;
 use crate::checkpoint::CheckpointError;
 use crate::models::parts::decoder::DecoderShape;
+use crate::models::parts::rotary::RotaryScaling;
 
 /// Sizes of a transformer's layers.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,6 +27,17 @@ pub struct LayersConfig {
     pub rms_norm_eps: f64,
     /// Base of the rotary wavelengths.
     pub rope_theta: f64,
+    /// Scaling of the rotary frequencies.
+    pub rope_scaling: RotaryScaling,
+}
+
+/// Fields of rotary positions that a family serves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RotaryFields {
+    /// The base alone: scaled positions are refused.
+    Plain,
+    /// Scaled positions too; if kinds of layers have sections of their own, those of this kind.
+    Scaled(&'static str),
 }
 
 /// Values of absent fields.
@@ -45,6 +57,10 @@ pub struct LayersDefaults {
     pub rms_norm_eps: f64,
     /// Base of the rotary wavelengths.
     pub rope_theta: f64,
+    /// Fields of rotary positions that are served.
+    pub rotary: RotaryFields,
+    /// Field of the gate's activation, and its only value.
+    pub activation: (&'static str, &'static str),
 }
 
 /// Defaults of the talkers' configuration classes.
@@ -56,6 +72,8 @@ pub const TALKER: LayersDefaults = LayersDefaults {
     head_dim: None,
     rms_norm_eps: 1e-6,
     rope_theta: 10_000.0,
+    rotary: RotaryFields::Plain,
+    activation: ("hidden_act", "silu"),
 };
 
 /// Defaults that the thinkers' configuration classes share.
@@ -78,7 +96,14 @@ impl LayersConfig {
         let (heads, kv_heads) = absent.heads;
         let (num_attention_heads, num_key_value_heads, head_dim) =
             at.attention(hidden_size, (heads, kv_heads, absent.head_dim))?;
-        at.only("hidden_act", "silu")?;
+        at.only(absent.activation.0, absent.activation.1)?;
+        let (rope_theta, rope_scaling) = match absent.rotary {
+            RotaryFields::Plain => (at.rope_theta(absent.rope_theta)?, RotaryScaling::None),
+            RotaryFields::Scaled(layers) => {
+                let positions = at.size("max_position_embeddings", 32_768, POSITIONS)?;
+                at.rope(absent.rope_theta, layers, positions)?
+            }
+        };
         Ok(Self {
             hidden_size,
             intermediate_size: at.size("intermediate_size", absent.intermediate_size, INNER)?,
@@ -87,27 +112,25 @@ impl LayersConfig {
             num_key_value_heads,
             head_dim,
             rms_norm_eps: at.epsilon("rms_norm_eps", absent.rms_norm_eps)?,
-            rope_theta: at.rope_theta(absent.rope_theta)?,
+            rope_theta,
+            rope_scaling,
         })
     }
 
     /// Shape of plain layers with an attention window of `window` positions; `None` for all positions.
     pub fn shape(&self, window: Option<usize>) -> DecoderShape {
+        let attention = AttentionShape {
+            heads: self.num_attention_heads,
+            kv_heads: self.num_key_value_heads,
+            head_dim: self.head_dim,
+            window,
+            chunk: None,
+        };
         DecoderShape {
-            hidden: self.hidden_size,
-            layers: self.num_hidden_layers,
-            attention: AttentionShape {
-                heads: self.num_attention_heads,
-                kv_heads: self.num_key_value_heads,
-                head_dim: self.head_dim,
-                window,
-                chunk: None,
-            },
             eps: self.rms_norm_eps as f32,
             theta: Some(self.rope_theta as f32),
-            qkv_bias: false,
-            qk_norm: false,
-            layer_scale: false,
+            scaling: self.rope_scaling,
+            ..DecoderShape::plain(self.hidden_size, self.num_hidden_layers, attention)
         }
     }
 }

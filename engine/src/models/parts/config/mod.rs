@@ -10,6 +10,7 @@ mod audio_tower;
 mod codec;
 mod language_model;
 pub mod limits;
+mod rope;
 mod section;
 mod speaker_encoder;
 mod speech_encoder;
@@ -17,7 +18,8 @@ mod speech_encoder;
 pub use self::audio_tower::AudioTowerConfig;
 pub use self::codec::{Code2WavConfig, CodeInput};
 pub use self::language_model::{
-    CodePredictorConfig, LanguageModelConfig, LayersDefaults, TALKER, THINKER, layer_window, switched_window,
+    CodePredictorConfig, LanguageModelConfig, LayersDefaults, RotaryFields, TALKER, THINKER, layer_window,
+    switched_window,
 };
 pub use self::section::{ConfigFile, ConfigSection};
 pub use self::speaker_encoder::{SpeakerDefaults, SpeakerEncoderConfig};

@@ -89,6 +89,11 @@ impl<'a> ConfigSection<'a> {
         }
     }
 
+    /// True if the section has no fields, or is not there.
+    pub fn is_empty(&self) -> bool {
+        self.fields.is_none_or(Map::is_empty)
+    }
+
     /// Path of a field of this section, from the top of the file.
     fn field_path(&self, field: &str) -> String {
         if self.path.is_empty() { field.to_owned() } else { format!("{}.{field}", self.path) }

@@ -40,6 +40,8 @@ struct Layer<O: Ops> {
     up: (O::Weight, O::Weight),
     down: (O::Weight, O::Weight),
     neighbours: NeighbourBlocks,
+    /// Inverse frequencies of the first head's rotary positions.
+    frequencies: O::Weight,
 }
 
 /// The diffusion transformer, with tables for its voices and times.
@@ -109,6 +111,7 @@ impl<O: Ops> Layer<O> {
             up: linear("0", config.ff_mult * hidden, hidden)?,
             down: linear("3", hidden, config.ff_mult * hidden)?,
             neighbours,
+            frequencies: w.rotary(head, config.rope_theta as f32)?,
         })
     }
 
@@ -134,7 +137,7 @@ impl<O: Ops> Layer<O> {
         let rest = (heads - 1) * head;
         let first = |part: usize| ops.narrow(&qkv, part * head, head);
         let others = |part: usize| ops.narrow(&qkv, 3 * head + part * rest, rest);
-        let rotated = |part: usize| ops.rotary(first(part), &step.positions, head, config.rope_theta as f32);
+        let rotated = |part: usize| ops.rotary(first(part), &step.positions, &self.frequencies);
         let a = self.within_sight(ops, [rotated(0), rotated(1), first(2)], 1, step);
         let b = self.within_sight(ops, [others(0), others(1), others(2)], heads - 1, step);
         let a = ops.linear(&a, &self.out.0, None);
