@@ -2,7 +2,8 @@
 //! depends on no model.
 //!
 //! A session's deadline is the moment at which its caller runs out of audio. Sessions about to underrun come first,
-//! then those that wait for their first packet, then the rest by earliest deadline. A tick gets as much time as the
+//! then those that wait for their first packet, then the rest by earliest deadline. A prompt that takes long is due later,
+//! so a short one need not wait for those that came before it. A tick gets as much time as the
 //! most urgent deadline leaves, by the measured costs of steps. Every stage leaves time for urgent work in the stages
 //! after it. So a long prompt is prefilled in chunks that fit into the time before the next frame is due. Part of the
 //! time is a reserve, because a step can take longer than the steps before it. With no time left, a waiting prompt
@@ -105,6 +106,9 @@ const FORCED_CHUNK_INTERVAL: Duration = Duration::from_millis(100);
 const TEXT: Duration = Duration::from_millis(200);
 /// Deadline of silent prefill after its rows became ready.
 const SILENT: Duration = Duration::from_secs(1);
+/// Time that a prompt may take, as a multiple of what its rows cost: so short prompts pass long ones, and a long one that
+/// has waited this long is passed no more.
+const PATIENCE: f64 = 4.0;
 /// Share of the urgent rows' cost that other rows may add while a session waits for its first packet or is about to
 /// underrun.
 const PIGGYBACK_SHARE: f64 = 0.25;
@@ -179,7 +183,7 @@ impl Planner {
             };
             return wants.into_iter().map(share).filter(|share| share.rows > 0).collect();
         }
-        wants.sort_by_key(|want| (class(want, now), deadline(want), want.slot));
+        wants.sort_by_key(|want| (class(want, now), deadline(want, &self.costs[stage]), want.slot));
 
         // Due slots pass through the later stages in this tick, so their rows there must still fit.
         let is_due = |want: &&ReadyRows| class(want, now) == 0;
@@ -256,11 +260,16 @@ fn class(want: &ReadyRows, now: Instant) -> u8 {
     }
 }
 
-fn deadline(want: &ReadyRows) -> Instant {
-    match want.urgency {
-        Urgency::Playing { runs_out } => runs_out,
+fn deadline(want: &ReadyRows, cost: &StageCost) -> Instant {
+    let patience = || match want.kind {
+        RowKind::Prefill => cost.known_seconds(StepRows::of(want.kind, want.rows)) * PATIENCE,
+        RowKind::Decode | RowKind::Window | RowKind::SolverStep => 0.0,
+    };
+    let due = match want.urgency {
+        Urgency::Playing { runs_out } => return runs_out,
         Urgency::First { since } | Urgency::Background { since } => since,
         Urgency::Text { since } => since + TEXT,
         Urgency::Silent { since } => since + SILENT,
-    }
+    };
+    due + Duration::try_from_secs_f64(patience()).unwrap_or_default()
 }

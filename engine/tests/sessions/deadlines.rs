@@ -83,6 +83,34 @@ fn prefill_delays_no_due_frame() {
 }
 
 #[test]
+fn short_prompts_pass_long_ones() {
+    // Long prompts alone would fill the machine: each of the few callers with a short one would wait for all of them.
+    let flooded = Load { callers: 400, rate: 8.0, long_every: 2, long: 3800 };
+    let alone = simulate(SchedulingOrder::Deadline, Load { callers: 200, rate: 4.0, long_every: 1000, long: 3800 });
+    let (deadline, arrival) =
+        (simulate(SchedulingOrder::Deadline, flooded), simulate(SchedulingOrder::Arrival, flooded));
+    let [alone, ours, theirs] = [&alone, &deadline, &arrival].map(|result| result.percentile_of_short(95));
+    println!("p95 of short prompts: {alone:.1} ms alone, {ours:.1} ms among long ones, {theirs:.1} ms by arrival");
+    assert!(ours <= 1.5 * alone + 60.0, "{ours} ms, {alone} ms alone");
+    assert_eq!(deadline.first_packets.len(), 400, "the long ones are served too");
+}
+
+#[test]
+fn long_prompts_are_not_passed_for_ever() {
+    let (mut planner, start) = (measured_alike(Duration::from_millis(1)), Instant::now());
+    // 200 rows cost 0.2 s: until 0.8 s have passed, new callers with 16 rows are served before.
+    let order = |planner: &mut Planner, waited_ms: u64| {
+        let now = start + Duration::from_millis(waited_ms);
+        let long = want(0, 200, Urgency::First { since: start }, start);
+        let short = want(1, 16, Urgency::First { since: now }, now);
+        plan(planner, now, &[long, short]).into_iter().map(|(slot, _)| slot).collect::<Vec<_>>()
+    };
+    assert_eq!(order(&mut planner, 0), [1, 0]);
+    assert_eq!(order(&mut planner, 600), [1, 0]);
+    assert_eq!(order(&mut planner, 900), [0, 1]);
+}
+
+#[test]
 fn equal_arrivals_give_equal_plans() {
     let run = || simulate(SchedulingOrder::Deadline, Load { callers: 300, ..load(NEARLY_FULL) });
     assert_eq!(run(), run());

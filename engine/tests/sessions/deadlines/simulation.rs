@@ -48,6 +48,8 @@ struct Caller {
     /// Frames left, and frames that wait for the codec.
     left: usize,
     frames: usize,
+    /// True if its prompt is short.
+    short: bool,
     /// Time at which the caller has played everything.
     runs_out: Option<Instant>,
     /// Seconds of prefill steps before its last frame.
@@ -67,14 +69,16 @@ struct Turn {
 impl Caller {
     fn new(number: usize, asked: Instant, load: Load) -> Self {
         let frames = 12 + (uniform(ARRIVALS, number as u64, 1, 0) * 60.0) as usize;
+        let short = !number.is_multiple_of(load.long_every);
         Self {
             asked,
-            prompt: if number.is_multiple_of(load.long_every) { load.long } else { 20 },
+            prompt: if short { 20 } else { load.long },
             talker_prompt: 0,
             text: frames / 3 + 1,
             unspoken: 0,
             left: frames,
             frames: 0,
+            short,
             runs_out: None,
             prefill_before: 0.0,
             outcome: Turn::default(),
@@ -149,6 +153,8 @@ impl Caller {
 #[derive(Debug, Default, PartialEq)]
 pub struct SimulationResult {
     pub first_packets: Vec<Duration>,
+    /// Those of short prompts.
+    pub first_packets_of_short: Vec<Duration>,
     pub underruns: usize,
     /// Number of underruns caused by prefills since the frame before.
     pub delayed: usize,
@@ -161,15 +167,25 @@ pub struct SimulationResult {
 impl SimulationResult {
     /// A percentile of the times to first packet, in milliseconds.
     pub fn percentile(&self, percent: usize) -> f64 {
-        self.first_packets[(self.first_packets.len() - 1) * percent / 100].as_secs_f64() * 1e3
+        percentile(&self.first_packets, percent)
     }
 
-    fn add(&mut self, turn: Turn) {
+    /// A percentile of the times to first packet after short prompts, in milliseconds.
+    pub fn percentile_of_short(&self, percent: usize) -> f64 {
+        percentile(&self.first_packets_of_short, percent)
+    }
+
+    fn add(&mut self, turn: Turn, short: bool) {
         self.first_packets.extend(turn.first);
+        self.first_packets_of_short.extend(turn.first.filter(|_| short));
         self.underruns += turn.underruns;
         self.delayed += turn.delayed;
         self.silence += turn.silence;
     }
+}
+
+fn percentile(sorted: &[Duration], percent: usize) -> f64 {
+    sorted[(sorted.len() - 1) * percent / 100].as_secs_f64() * 1e3
 }
 
 /// Serves the callers of `load`, who arrive over time.
@@ -231,7 +247,7 @@ pub fn simulate(order: SchedulingOrder, load: Load) -> SimulationResult {
         here.retain(|_, caller| {
             let over = caller.left == 0 && caller.frames == 0;
             if over {
-                outcome.add(caller.outcome);
+                outcome.add(caller.outcome, caller.short);
             }
             !over
         });
@@ -244,6 +260,7 @@ pub fn simulate(order: SchedulingOrder, load: Load) -> SimulationResult {
     }
     assert!(here.is_empty(), "{} callers were never served", here.len());
     outcome.first_packets.sort();
+    outcome.first_packets_of_short.sort();
     outcome.longest_wait = outcome.first_packets.last().copied().unwrap_or_default();
     outcome.busy = busy / (now - start).as_secs_f64();
     outcome
