@@ -15,7 +15,7 @@ use super::client_addr::trusts;
 use crate::admission::limited_address;
 
 /// Number of reserve connections beyond the limit.
-const RESERVE: u32 = 64;
+pub(super) const RESERVE: u32 = 64;
 /// Maximum reserve connections from one address.
 const RESERVE_SHARE: u32 = 8;
 

@@ -14,7 +14,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::app::AppState;
 use super::call_registry::CallRegistry;
 use super::chat;
-use super::connections::ConnectionLimiter;
+use super::connections::{ConnectionLimiter, RESERVE};
+use super::descriptors;
 use super::keyless::LocalOnlyPolicy;
 use super::listen::{self, AcceptTask, ConnectionContext};
 use super::origin::OriginPolicy;
@@ -77,6 +78,14 @@ impl StartingServer {
             let readiness = Readiness::new();
             let routes = RouterSwitch::new(routes::starting(keyless.clone(), readiness.clone(), metrics.clone()));
             let LimitConfig { connections, connections_per_address, head, request, .. } = config.limits;
+            let connections = match descriptors::raise_limit() {
+                Some(limit) => descriptors::admissible(connections, RESERVE, limit),
+                None => connections,
+            };
+            if connections < config.limits.connections {
+                let wanted = config.limits.connections;
+                tracing::warn!(wanted, connections, "fewer connections than set: the process may open too few files");
+            }
             let context = ConnectionContext {
                 routes: routes.clone(),
                 reserve_router: routes::reserve(readiness.clone()),

@@ -6,7 +6,7 @@
 //! - `routes`, `readiness`: routes during and after the start, and health
 //! - `listen`, `tls`, `development_certificate`: connections, plain and encrypted
 //! - `timed_body`: timeout of a request's body
-//! - `connections`: limits of the number of connections
+//! - `connections`, `descriptors`: limits of the number of connections, and of the process's descriptors
 //! - `uploads`: bytes of uploads in memory
 //! - `auth_middleware`: key, origin and CORS of every request, by `client_addr` and `origin`
 //! - `caller`: the client of a request
@@ -36,6 +36,7 @@ mod chat;
 mod client_addr;
 mod client_secrets;
 mod connections;
+mod descriptors;
 mod development_certificate;
 mod engine_session;
 mod form;
