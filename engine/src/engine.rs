@@ -18,6 +18,7 @@ use crate::models;
 use crate::models::load_error::LoadError;
 use crate::progress::{StartProgress, StartStage};
 use crate::scheduler::{Gauges, Scheduler};
+use crate::stage::EdgeKind;
 use crate::voices::VoiceRegistry;
 
 /// [`ModelInfo::input_rate`] of a model without audio input, in Hz.
@@ -154,6 +155,8 @@ impl Engine {
             tools: model.template.tools().is_some(),
             transcribes: config.transcribes && model.hearing.is_some(),
             given_text: model.codec.is_some() && model.template.streamed(&[]).is_some(),
+            reads_clauses: model.stages.iter().any(|stage| stage.output_kind() == EdgeKind::Clauses),
+            spoken_text: model.stages.iter().find_map(|stage| stage.spoken_text()).cloned(),
             recording_rate: model.voices.recording_rate(),
         };
         let gauges = Arc::new(Gauges::default());

@@ -17,8 +17,8 @@ pub use crate::model::{
 pub use crate::models::family::FamilyVariant;
 pub use crate::models::parts::memory::{SlotBytes, fit_slots};
 pub use crate::models::parts::{
-    audio_encoder, autoregressive, clause_reader, decoder, depth, flow_matching, interleaved, jinja_template,
-    language_model, pipeline, slot_rows, thinker_stage, vocoder, weights,
+    audio_encoder, autoregressive, clause_reader, decoder, depth, flow_matching, given_text_stage, interleaved,
+    jinja_template, language_model, pipeline, slot_rows, thinker_stage, vocoder, weights,
 };
 pub use crate::models::{load_model, worker_pool};
 pub use crate::recogniser::{HearingOptions, Hypothesis, HypothesisOutbox, Recogniser};

@@ -292,16 +292,15 @@ pub enum TopologyError {
 impl Model {
     /// Upper bound of events that one tick can send for one response.
     pub fn events_per_tick(&self) -> usize {
-        let events = self.stages.iter().map(|stage| match stage.output_kind() {
-            // A token can give text, or the name and the arguments of a tool call.
-            EdgeKind::Text | EdgeKind::Rows => 2 * stage.max_items(),
-            EdgeKind::Samples => stage.max_items(),
-            // A stage that makes codes or clauses of the prompt says text too.
-            EdgeKind::Codes | EdgeKind::Clauses if stage.input_kind() == EdgeKind::Prompt => 2 * stage.max_items(),
-            EdgeKind::Prompt | EdgeKind::Clauses | EdgeKind::Codes | EdgeKind::Latents => 0,
+        // A token of the first stage can give text, or the name and the arguments of a tool call.
+        let texts = self.stages.first().map_or(0, |stage| match stage.output_kind() {
+            EdgeKind::Text | EdgeKind::Rows | EdgeKind::Clauses | EdgeKind::Codes => 2 * stage.max_items(),
+            EdgeKind::Prompt | EdgeKind::Latents | EdgeKind::Samples => 0,
         });
+        let speaks = |stage: &&Box<dyn Stage>| stage.output_kind() == EdgeKind::Samples;
+        let pieces: usize = self.stages.iter().filter(speaks).map(|stage| stage.max_items()).sum();
         // The rest of an answer and of its text, the rest of a tool call, and the end. A hypothesis is less.
-        events.sum::<usize>() + 5
+        texts + pieces + 5
     }
 
     /// Audio input that becomes rows, if the model has such.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use repartee_engine_api::{EngineUsage, Sampling, SessionError, Tool};
+use repartee_spoken::SpokenOptions;
 
 use crate::elements::Element;
 
@@ -324,6 +325,11 @@ pub trait Stage: Send {
     /// Keeps the shareable prefix of a slot that is about to be freed for later sessions: its cached leading positions
     /// that no later stage reads.
     fn keep_prefix(&mut self, _slot: usize) {}
+
+    /// Form in which the stage passes text on to be spoken; `None` if it does not make text speakable.
+    fn spoken_text(&self) -> Option<&SpokenOptions> {
+        None
+    }
 
     /// Positions that a prompt takes, and the limit that leaves space for a response of `max_tokens` text tokens;
     /// `None` for a stage that reads no prompt.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use repartee_spoken::SpokenOptions;
+
 #[cfg(doc)]
 use super::{Command, Event, Respond, SessionError};
 use super::{EngineLoad, EnrolError, OpenError, SessionHandle, StageWork};
@@ -33,6 +35,11 @@ pub struct ModelInfo {
     pub transcribes: bool,
     /// True if the model speaks a given text ([`Respond::streamed`]).
     pub given_text: bool,
+    /// True if the model speaks a given text of any length as one response, a clause at a time.
+    pub reads_clauses: bool,
+    /// Form in which the engine speaks the text of responses ([`Event::Text`] is the written form); `None` if it is spoken
+    /// as it is written.
+    pub spoken_text: Option<SpokenOptions>,
     /// Sampling rate of the recordings for new voices, in Hz; `None` if the list of voices is fixed.
     pub recording_rate: Option<u32>,
 }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use repartee_spoken::SpokenOptions;
+
 use crate::elements::Element;
 use crate::stage::{BatchEntry, CacheUse, ContextBudget, EdgeKind, Outbox, RunnableRows, Stage, StageItem};
 
@@ -67,6 +69,10 @@ impl Stage for LaterStage {
 
     fn eager_steps(&self) -> Option<u64> {
         self.0.eager_steps()
+    }
+
+    fn spoken_text(&self) -> Option<&SpokenOptions> {
+        self.0.spoken_text()
     }
 
     // The session's prompt.

@@ -4,10 +4,15 @@ use super::bridge::BridgePart;
 use super::error::CascadeError;
 use crate::device::Device;
 use crate::models::parts::pipeline::{Assembly, ModelFrame};
+use crate::spoken_text::SpokenTextConfig;
 
-/// Lets `speak` say the text of `think`. Sessions, prompts and tools are those of `think`; voices and sound those of
-/// `speak`.
-pub fn join_voice<O: Device>(think: Assembly<O>, speak: Assembly<O>) -> Result<Assembly<O>, CascadeError> {
+/// Lets `speak` say the text of `think`, in the form that `spoken` sets. Sessions, prompts and tools are those of `think`;
+/// voices and sound those of `speak`.
+pub fn join_voice<O: Device>(
+    think: Assembly<O>,
+    speak: Assembly<O>,
+    spoken: &SpokenTextConfig,
+) -> Result<Assembly<O>, CascadeError> {
     if think.pipeline.only_hears() {
         return Err(CascadeError::ThinkOnlyHears);
     }
@@ -21,6 +26,8 @@ pub fn join_voice<O: Device>(think: Assembly<O>, speak: Assembly<O>) -> Result<A
         return Err(CascadeError::SpeakWrites);
     }
     let ModelFrame { tokenizer, template, voices, codec, .. } = speak.frame;
-    let bridge = BridgePart { text: think.frame.tokenizer.clone(), speech: tokenizer, template };
+    // A reader of clauses makes the text speakable itself.
+    let spoken = spoken.options().filter(|_| !template.reads_clauses());
+    let bridge = BridgePart { text: think.frame.tokenizer.clone(), speech: tokenizer, template, spoken };
     Ok(think.pipeline.stage(bridge).then(speak.pipeline).with(ModelFrame { voices, codec, ..think.frame }))
 }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use repartee_kernels::cpu::{Cpu, ProductWork};
+use repartee_spoken::SpokenOptions;
 
 use super::report::StageOutput;
 use crate::elements::{AudioRows, Element};
@@ -212,6 +213,10 @@ impl Stage for MeteredStage {
 
     fn keep_prefix(&mut self, slot: usize) {
         self.inner.keep_prefix(slot);
+    }
+
+    fn spoken_text(&self) -> Option<&SpokenOptions> {
+        self.inner.spoken_text()
     }
 
     fn context_budget(&self, prompt: &[Element], max_tokens: usize) -> Option<ContextBudget> {

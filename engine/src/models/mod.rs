@@ -69,7 +69,7 @@ pub fn load_cascade(think: &Checkpoint, speak: &Checkpoint, config: &EngineConfi
             cuda::check(&device, config, think.weight_bytes() + speak.weight_bytes())?;
             let think = (think_family.assemble_cuda)(device.clone(), think, think_variant, config)?;
             let speak = (speak_family.assemble_cuda)(device, speak, speak_variant, config)?;
-            validated(join_voice(think, speak)?.build(config)?, pool)
+            validated(join_voice(think, speak, &config.spoken_text)?.build(config)?, pool)
         }
         #[cfg(not(feature = "cuda"))]
         Some(device) => match device {},
@@ -77,7 +77,7 @@ pub fn load_cascade(think: &Checkpoint, speak: &Checkpoint, config: &EngineConfi
             let cpu = Cpu::default().with_kv(config.kv_cache.into()).on(pool.clone());
             let think = (thinks.0.assemble_cpu)(cpu.clone(), think, thinks.1, config)?;
             let speak = (speaks.0.assemble_cpu)(cpu, speak, speaks.1, config)?;
-            validated(join_voice(think, speak)?.build(config)?, pool)
+            validated(join_voice(think, speak, &config.spoken_text)?.build(config)?, pool)
         }
     }
 }
@@ -101,7 +101,7 @@ pub fn load_remote_cascade(
             cuda::check(&device, config, speak.weight_bytes())?;
             let think = think.assemble(&device, wake)?;
             let speak = (family.assemble_cuda)(device, speak, variant, config)?;
-            validated(join_voice(think, speak)?.build(config)?, pool)
+            validated(join_voice(think, speak, &config.spoken_text)?.build(config)?, pool)
         }
         #[cfg(not(feature = "cuda"))]
         Some(device) => match device {},
@@ -109,7 +109,7 @@ pub fn load_remote_cascade(
             let cpu = Cpu::default().with_kv(config.kv_cache.into()).on(pool.clone());
             let think = think.assemble(&cpu, wake)?;
             let speak = (family.assemble_cpu)(cpu, speak, variant, config)?;
-            validated(join_voice(think, speak)?.build(config)?, pool)
+            validated(join_voice(think, speak, &config.spoken_text)?.build(config)?, pool)
         }
     }
 }

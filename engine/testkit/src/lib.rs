@@ -2,6 +2,7 @@
 //!
 //! - this page: fixtures made by the reference implementation (`tests/parity`), and comparison with them
 //! - [`audio_encoder`]: audio encoders with random weights
+//! - [`clause_family`]: a voice that speaks a clause at a time, and a cascade that speaks its messages
 //! - [`driven`]: sessions driven tick by tick
 //! - [`device`]: the device of the models under test
 //! - [`eager`]: parts of a model called one by one
@@ -16,6 +17,7 @@
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
 pub mod audio_encoder;
+pub mod clause_family;
 pub mod device;
 pub mod driven;
 pub mod eager;

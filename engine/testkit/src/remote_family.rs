@@ -66,7 +66,8 @@ pub fn model(thinker: Arc<dyn RemoteThinker>, fallback: Option<&str>, voice: boo
     let think = remote.assemble(&cpu, WakeSignal::new().0).unwrap();
     let parts = if voice {
         let voice = Checkpoint::open(Source::Folder(folder("tts_custom").join("checkpoint"))).unwrap();
-        join_voice(think, qwen3_tts::assemble(cpu, &voice, FamilyVariant("tts"), config).unwrap()).unwrap()
+        join_voice(think, qwen3_tts::assemble(cpu, &voice, FamilyVariant("tts"), config).unwrap(), &config.spoken_text)
+            .unwrap()
     } else {
         think
     };

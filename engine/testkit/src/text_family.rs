@@ -82,13 +82,13 @@ pub fn assemble<O: Device>(
 }
 
 /// Weights drawn for the family.
-fn checkpoint() -> Checkpoint {
+pub(crate) fn checkpoint() -> Checkpoint {
     let weights = Synthetic { folder: folder("dense").join("checkpoint"), seed: 5, layers: None, skewed: false };
     Checkpoint::open(Source::Synthetic(weights)).unwrap()
 }
 
 /// User message of a turn.
-fn message(turn: usize, item: u64) -> Vec<Command> {
+pub(crate) fn message(turn: usize, item: u64) -> Vec<Command> {
     vec![Command::text(item, Role::User, ["where are you from", "and what do you do", "tell me more"][turn])]
 }
 
@@ -134,7 +134,7 @@ impl Subject for Cascade {
         let cpu = Cpu::default().on(pool.clone());
         let voice = Checkpoint::open(Source::Folder(folder("tts_custom").join("checkpoint"))).unwrap();
         let voice = qwen3_tts::assemble(cpu.clone(), &voice, FamilyVariant("tts"), config).unwrap();
-        let model = join_voice(assemble(&cpu, &checkpoint(), config).unwrap(), voice).unwrap();
+        let model = join_voice(assemble(&cpu, &checkpoint(), config).unwrap(), voice, &config.spoken_text).unwrap();
         let model = model.build(config).unwrap();
         model.check().unwrap();
         Model { pool, ..model }

@@ -1,10 +1,12 @@
 //! Properties of every family: Qwen3-Omni, Qwen2.5-Omni, Qwen3-TTS, both forms of a synthetic family, a family that
-//! answers with text alone, a cascade of it and a voice, a toy family, and cascades whose language model is outside of the
-//! engine. These are exempt from one property, `a_seed_fixes_the_response`: their server has the seed.
+//! answers with text alone, cascades of it and a voice that streams text in or speaks clauses, a toy family, and cascades
+//! whose language model is outside of the engine. These are exempt from one property, `a_seed_fixes_the_response`: their
+//! server has the seed.
 
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
 use repartee_engine::HandOff;
+use repartee_engine_testkit::clause_family::{ClauseCascade, ClauseSpeech};
 use repartee_engine_testkit::generic::subjects::{Omni, Omni25, Other, OtherEncoder, Tts};
 use repartee_engine_testkit::generic::toy::Toy;
 use repartee_engine_testkit::generic::{aborts, conversations, interleavings, rewinds};
@@ -107,6 +109,9 @@ suite!(audio_input, Other(Form::Hearing), 12);
 suite!(given_text, Other(Form::GivenText), 12);
 suite!(text_only, TextOnly, 12);
 suite!(cascade, Cascade, 8);
+suite!(clauses, ClauseSpeech { streamed: false }, 12);
+suite!(clauses_streamed, ClauseSpeech { streamed: true }, 12);
+suite!(clause_cascade, ClauseCascade, 8);
 suite!(toy, Toy, 12);
 suite!(remote_text, RemoteText, 12, sampled_elsewhere);
 suite!(remote_cascade, RemoteCascade, 8, sampled_elsewhere);

@@ -14,5 +14,6 @@ mod preamble;
 mod remote;
 mod session;
 mod soak;
+mod spoken;
 mod text_only;
 mod waits;

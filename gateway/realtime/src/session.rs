@@ -41,6 +41,8 @@ use super::transcriber::Transcriber;
 ///     tools: false,
 ///     transcribes: false,
 ///     given_text: false,
+///     reads_clauses: false,
+///     spoken_text: None,
 ///     recording_rate: None,
 /// };
 /// let (mut core, effects) = RealtimeSession::new(SessionSetup {

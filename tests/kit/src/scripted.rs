@@ -50,6 +50,8 @@ impl ScriptedEngine {
             tools: true,
             transcribes: script.has_transcription,
             given_text: true,
+            reads_clauses: script.reads_clauses,
+            spoken_text: None,
             recording_rate: script.accepts_enrolment.then_some(RECORDING_RATE),
         };
         Arc::new(Self {

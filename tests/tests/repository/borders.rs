@@ -26,7 +26,7 @@ const MAY_NEED: &[(&str, &[&str])] = &[
     ("repartee-protocol", &[]),
     ("repartee-media", &[]),
     ("repartee-realtime", &["repartee-engine-api", "repartee-media", "repartee-protocol"]),
-    ("repartee-engine-api", &[]),
+    ("repartee-engine-api", &["repartee-spoken"]),
     ("repartee-checkpoint", &[]),
     (
         "repartee-engine",
@@ -36,7 +36,7 @@ const MAY_NEED: &[(&str, &[&str])] = &[
     ("repartee-kernels-testkit", &["repartee-kernels"]),
     (
         "repartee-engine-testkit",
-        &["repartee-engine", "repartee-engine-api", "repartee-kernels", "repartee-kernels-testkit"],
+        &["repartee-engine", "repartee-engine-api", "repartee-kernels", "repartee-kernels-testkit", "repartee-spoken"],
     ),
     (
         "repartee-gateway-testkit",

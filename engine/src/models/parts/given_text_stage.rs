@@ -158,3 +158,37 @@ impl Stage for GivenTextStage {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use repartee_engine_api::Role;
+
+    use super::*;
+
+    #[test]
+    fn a_pause_reaches_the_voice_in_its_place() {
+        let mut stage = GivenTextStage::new(1);
+        let voice = String::new();
+        let params = ResponseParams {
+            response: 0,
+            seed: 0,
+            voice,
+            audio: true,
+            streamed: true,
+            max_tokens: 9,
+            tools: [].into(),
+            sampling: None,
+        };
+        let token = |id| StageItem::Streamed(vec![Element::token(Role::User, id)]);
+        let prompt = StageItem::Prompt { elements: Vec::new(), read: Vec::new(), response: Some(params) };
+        for item in [prompt, token(1), StageItem::StreamedPause, token(2)] {
+            stage.accept(0, item, &mut Outbox::new());
+        }
+        let mut out = Outbox::new();
+        stage.launch(&[BatchEntry { slot: 0, rows: 4 }], &mut out);
+        assert!(
+            matches!(out[..], [(0, StageItem::Token(1)), (0, StageItem::TextPause), (0, StageItem::Token(2))]),
+            "{out:?}"
+        );
+    }
+}

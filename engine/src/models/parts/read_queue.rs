@@ -81,3 +81,56 @@ impl Iterator for ReadQueue {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn elements(role: Role, ids: &[u32]) -> Vec<Element> {
+        ids.iter().map(|&id| Element::token(role, id)).collect()
+    }
+
+    fn queue(streamed: bool, max_tokens: u32, prompt: &[Element]) -> ReadQueue {
+        let voice = String::new();
+        let params = ResponseParams {
+            response: 0,
+            seed: 0,
+            voice,
+            audio: true,
+            streamed,
+            max_tokens,
+            tools: [].into(),
+            sampling: None,
+        };
+        ReadQueue::new(&params, prompt)
+    }
+
+    #[test]
+    fn a_prompt_is_read_to_its_end() {
+        let prompt = [elements(Role::System, &[9]), elements(Role::User, &[1, 2])].concat();
+        let items: Vec<ReadItem> = queue(false, 9, &prompt).take(3).collect();
+        assert_eq!(items, [ReadItem::Token(1), ReadItem::Token(2), ReadItem::End(StageEnd::Stop)]);
+        assert_eq!(queue(true, 9, &prompt).next(), None, "another text streams in");
+    }
+
+    #[test]
+    fn pauses_keep_their_place() {
+        let mut queue = queue(true, 9, &[]);
+        queue.push(&elements(Role::User, &[1]));
+        queue.pause();
+        queue.push(&elements(Role::User, &[2]));
+        assert_eq!(queue.rows(), 3);
+        let items: Vec<ReadItem> = queue.by_ref().collect();
+        assert_eq!(items, [ReadItem::Token(1), ReadItem::Pause, ReadItem::Token(2)]);
+        queue.end(StageEnd::Length);
+        assert_eq!((queue.rows(), queue.next()), (1, Some(ReadItem::End(StageEnd::Length))));
+    }
+
+    #[test]
+    fn a_limit_ends_the_text() {
+        for (ids, end) in [(&[1, 2][..], StageEnd::Stop), (&[1, 2, 3], StageEnd::Length)] {
+            let items: Vec<ReadItem> = queue(false, 2, &elements(Role::User, ids)).take(3).collect();
+            assert_eq!(items, [ReadItem::Token(1), ReadItem::Token(2), ReadItem::End(end)]);
+        }
+    }
+}

@@ -217,10 +217,10 @@ impl Subject for Other {
 }
 
 /// User messages for a family without audio input.
-const TEXTS: [&str; 3] = ["read this like a friend", "now a little louder", "and slowly"];
+pub(crate) const TEXTS: [&str; 3] = ["read this like a friend", "now a little louder", "and slowly"];
 
 /// Commands of a request whose text streams in.
-fn streamed(respond: Respond, cut: Splitter<'_>) -> Vec<Command> {
+pub(crate) fn streamed(respond: Respond, cut: Splitter<'_>) -> Vec<Command> {
     let response = respond.response;
     let text = "once upon a time there was a small house by the sea";
     let mut commands = vec![Command::Respond(Respond { streamed: true, ..respond })];

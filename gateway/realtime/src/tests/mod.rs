@@ -49,6 +49,8 @@ fn model() -> ModelInfo {
         tools: true,
         transcribes: true,
         given_text: true,
+        reads_clauses: false,
+        spoken_text: None,
         recording_rate: None,
     }
 }

@@ -34,6 +34,8 @@ pub struct Script {
     pub accepts_enrolment: bool,
     /// True if it transcribes. A transcript contains the duration of the turn: `words new 1280 ms`.
     pub has_transcription: bool,
+    /// True if it takes a given text of any length as one response.
+    pub reads_clauses: bool,
 }
 
 /// A scripted response.
@@ -58,6 +60,7 @@ impl Default for Script {
             call: None,
             accepts_enrolment: false,
             has_transcription: false,
+            reads_clauses: false,
         }
     }
 }

@@ -160,6 +160,10 @@ impl Stage for ClauseReader {
         self.slots[slot] = None;
     }
 
+    fn spoken_text(&self) -> Option<&SpokenOptions> {
+        self.part.options.as_ref()
+    }
+
     fn context_budget(&self, prompt: &[Element], _: usize) -> Option<ContextBudget> {
         Some(ContextBudget { used: prompt.len(), limit: self.context })
     }
