@@ -124,10 +124,11 @@ struct Settings {
     /// Settings file; repartee.example.toml describes every setting
     #[arg(long, value_name = "FILE", env = "REPARTEE_CONFIG")]
     config: Option<PathBuf>,
-    /// Folder of a checkpoint in its published format; without it, the embedded demo
+    /// Folder of a checkpoint in its published format, or a GGUF file; without it, the embedded demo
     #[arg(long, value_name = "DIR")]
     model: Option<PathBuf>,
-    /// Folder of a language model, or URL of a chat-completions server, whose text another model speaks; with --speak
+    /// Folder or GGUF file of a language model, or URL of a chat-completions server, whose text another model speaks; with
+    /// --speak
     #[arg(long, value_name = "DIR|URL", conflicts_with = "model")]
     think: Option<PathBuf>,
     /// Folder of the model that speaks; with --think

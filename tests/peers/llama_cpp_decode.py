@@ -97,4 +97,5 @@ def main() -> None:
     )
 
 
-main()
+if __name__ == "__main__":
+    main()

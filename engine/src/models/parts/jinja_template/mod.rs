@@ -26,8 +26,10 @@ use crate::elements::{AudioRows, Element, Message, MessageKind};
 use crate::model::{PromptTemplate, ReasoningTokens, ToolTemplate};
 use crate::text::Tokenizer;
 
-/// Metadata key of the template in a GGUF file; the name of another template may follow, after a dot.
+/// Metadata key of the template in a GGUF file.
 const GGUF_KEY: &str = "tokenizer.chat_template";
+/// Metadata key of the template for conversations with tools, if it is another one.
+const GGUF_TOOL_USE_KEY: &str = "tokenizer.chat_template.tool_use";
 /// Files with the variables `bos_token` and the like; the first one counts.
 const TOKEN_FILES: [&str; 2] = [find::TOKENIZER_CONFIG, "special_tokens_map.json"];
 
@@ -55,8 +57,11 @@ impl JinjaTemplate {
             let Some(text) = gguf.text(GGUF_KEY) else { return Ok(None) };
             let vocabulary = checkpoint.gguf_vocabulary()?;
             let variables = vocabulary.map(|vocabulary| vocabulary.template_variables()).unwrap_or_default();
-            let published = PublishedTemplates::given(format!("{}, `{GGUF_KEY}`", gguf.file()), text);
-            return Self::new(&published.default, variables, tokenizer).map(Some).map_err(wrong_template);
+            let key = |key: &str| format!("{}, `{key}`", gguf.file());
+            let tool_use = gguf.text(GGUF_TOOL_USE_KEY);
+            let tool_use = tool_use.map(|text| TemplateText { file: key(GGUF_TOOL_USE_KEY), text: text.to_owned() });
+            let published = PublishedTemplates { tool_use, ..PublishedTemplates::given(key(GGUF_KEY), text) };
+            return Self::new(&published, variables, tokenizer).map(Some).map_err(wrong_template);
         }
         let bytes = |file: &str| match checkpoint.has_file(file) {
             true => checkpoint.bytes(file).map(|bytes| Some(bytes.into_owned())),
@@ -64,7 +69,7 @@ impl JinjaTemplate {
         };
         let mut read = |file: &str| bytes(file).map_err(FindError::Checkpoint);
         let found = find::find(&mut read, &|file| checkpoint.label(file)).map_err(FindError::checkpoint_error)?;
-        let Some(PublishedTemplates { default, .. }) = found else { return Ok(None) };
+        let Some(published) = found else { return Ok(None) };
         let mut variables = Vec::new();
         for file in TOKEN_FILES {
             if let Some(bytes) = bytes(file)?
@@ -73,23 +78,27 @@ impl JinjaTemplate {
                 variables = find::token_variables(&bytes, &checkpoint.label(file)).map_err(wrong_template)?;
             }
         }
-        Self::new(&default, variables, tokenizer).map(Some).map_err(wrong_template)
+        Self::new(&published, variables, tokenizer).map(Some).map_err(wrong_template)
     }
 
-    /// Compiles a template; `variables` are `bos_token` and the like with the spellings of tokens.
+    /// Compiles the templates; `variables` are `bos_token` and the like with the spellings of tokens.
     ///
     /// # Errors
     ///
-    /// If the template is not valid.
+    /// If a template is not valid.
     pub fn new(
-        text: &TemplateText,
+        published: &PublishedTemplates,
         variables: Vec<(String, String)>,
         tokenizer: &Tokenizer,
     ) -> Result<Self, TemplateError> {
-        let template = Arc::new(ChatTemplate::new(&text.file, &text.text, tokenizer.template_tokens(variables))?);
-        let tools = JinjaTools::new(&template, tokenizer);
+        let compiled = |TemplateText { file, text }: &TemplateText| {
+            ChatTemplate::new(file, text, tokenizer.template_tokens(variables.clone())).map(Arc::new)
+        };
+        let template = compiled(&published.default)?;
+        let with_tools = published.tool_use.as_ref().map(compiled).transpose()?;
+        let tools = JinjaTools::new(with_tools.as_ref().unwrap_or(&template), &template, tokenizer);
         let between = tokenizer.encode(BETWEEN).unwrap_or_default();
-        let reasoning = reasoning::tokens(&text.text, tokenizer);
+        let reasoning = reasoning::tokens(&published.default.text, tokenizer);
         Ok(Self { template, tokenizer: tokenizer.clone(), between, tools, reasoning })
     }
 

@@ -67,10 +67,11 @@ const STRICT: &str = r"{%- for m in messages %}
     {{- '<|start|>' + m.role + ':' + m.content + '<|end|>' }}
 {%- endfor %}";
 
-fn template(text: &str, tokenizer: &Tokenizer) -> JinjaTemplate {
+fn template(text: &str, tool_use: Option<&str>, tokenizer: &Tokenizer) -> JinjaTemplate {
     let variables = vec![("bos_token".to_owned(), "<|bos|>".to_owned())];
-    let text = TemplateText { file: "t".to_owned(), text: text.to_owned() };
-    JinjaTemplate::new(&text, variables, tokenizer).unwrap()
+    let named = |text: &str| TemplateText { file: "t".to_owned(), text: text.to_owned() };
+    let published = PublishedTemplates { default: named(text), tool_use: tool_use.map(named) };
+    JinjaTemplate::new(&published, variables, tokenizer).unwrap()
 }
 
 /// Prompt as text: marks in brackets of their own, roles of contents left out.
@@ -92,8 +93,13 @@ struct Session {
 
 impl Session {
     fn new(text: &str) -> Self {
+        Self::of_two(text, None)
+    }
+
+    /// A session whose template for tools is another one.
+    fn of_two(text: &str, tool_use: Option<&str>) -> Self {
         let tokenizer = tokenizer();
-        let template = template(text, &tokenizer);
+        let template = template(text, tool_use, &tokenizer);
         Self { tokenizer, template }
     }
 
@@ -214,6 +220,19 @@ fn tools_are_texts_of_the_template() {
     ];
     let expected = format!("⟦bos⟧⟦start⟧user Hi⟦end⟧⟦start⟧assistant {call}⟦end⟧⟦start⟧user <result>1</result>⟦end⟧");
     assert_eq!(session.written(&history, false), expected);
+}
+
+#[test]
+fn a_template_for_tools_writes_their_texts() {
+    let plain = TRIMMING.replace("{%- if tools %}", "{%- if false %}");
+    assert!(Session::new(&plain).template.tools().is_none());
+    let session = Session::of_two(&plain, Some(TRIMMING));
+    let system = session.template.tools().unwrap().system("Be kind.", &[tool()]);
+    assert!(system.starts_with("Be kind.\n\nTools:\n{"), "{system}");
+    let history = [session.message(MessageKind::System, &system), session.message(MessageKind::User, "Hi")];
+    assert!(session.written(&history, false).starts_with("⟦bos⟧⟦start⟧system Be kind.\n\nTools:"));
+    // Texts of a template that frames messages in another way do not fit.
+    assert!(Session::of_two(STRICT, Some(TRIMMING)).template.tools().is_none());
 }
 
 #[test]

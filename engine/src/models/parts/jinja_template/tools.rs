@@ -27,16 +27,16 @@ pub struct JinjaTools {
 }
 
 impl JinjaTools {
-    /// Tries the template with tools; `None` if a conversation in texts is not what the template makes of the calls and
-    /// results themselves.
-    pub fn new(template: &Arc<ChatTemplate>, tokenizer: &Tokenizer) -> Option<Self> {
+    /// Tries the template with tools; `None` if a conversation in texts, which `plain` renders, is not what the template
+    /// makes of the calls and results themselves. `plain` is the same template, or that for conversations without tools.
+    pub fn new(template: &Arc<ChatTemplate>, plain: &Arc<ChatTemplate>, tokenizer: &Tokenizer) -> Option<Self> {
         let [open, close] = CALL.map(|text| Some((tokenizer.token_id(text)?, text.to_owned())));
         let tools = Self { template: Arc::clone(template), call_tokens: ToolCallTokens { open: open?, close: close? } };
-        tools.equals_template().then_some(tools)
+        tools.equals_template(plain).then_some(tools)
     }
 
     /// Compares a conversation in texts with the template's own.
-    fn equals_template(&self) -> bool {
+    fn equals_template(&self, plain: &Arc<ChatTemplate>) -> bool {
         let tool = Tool {
             name: "find".to_owned(),
             description: "Finds.".to_owned(),
@@ -73,7 +73,8 @@ impl JinjaTools {
         ];
         let in_texts = in_texts.map(|(role, text)| ChatMessage::text(role, text)).to_vec();
         let own = own().and_then(|messages| self.rendered(messages, Some(vec![tool_value(&tool)?])));
-        own.is_some() && own == self.rendered(in_texts, None)
+        let plain = Self { template: Arc::clone(plain), ..self.clone() };
+        own.is_some() && own == plain.rendered(in_texts, None)
     }
 
     fn rendered(&self, messages: Vec<ChatMessage>, tools: Option<Vec<ChatValue>>) -> Option<String> {
