@@ -80,6 +80,8 @@ pub fn barge_in_equals_a_shorter_response<S: Subject>(subject: &S) {
             let fresh = bed.engine.open();
             bed.input(&fresh, 0, 0);
             let shorter = bed.respond(&fresh, Respond { max_tokens: Some(tokens), ..respond(0) });
+            let count = shorter.usage.output_text_tokens;
+            assert!(!subject.writes() || count <= tokens, "{count} tokens in a response of at most {tokens}");
             submit(&session, Command::Truncate { item: 1000, text: shorter.text });
             for session in [&session, &fresh] {
                 bed.input(session, 1, 1);
