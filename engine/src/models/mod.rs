@@ -2,8 +2,8 @@
 //!
 //! A family is one entry of [`FAMILIES`]: it claims checkpoints and loads one into a [`Model`]. Nothing outside its
 //! folder knows its sizes, ids or stages. A family brings:
-//! - ears, if it takes audio: a front end (samples to windows) and an encoder (windows to rows);
-//! - a script: the history as prompt positions, and its template of tools;
+//! - an audio input, if it takes audio: a front end (samples to windows) and an encoder (windows to rows);
+//! - a prompt template: the history as prompt positions, and its template of tools;
 //! - stages with typed edges, from the prompt to samples. A language model is a `CausalLm` of the stage
 //!   [`parts::autoregressive::Autoregressive`], which has prefix reuse, sampling, limits and stops;
 //! - voices, the geometry of its codec, and the bytes of a slot in all stages ([`SlotBytes`](parts::memory::SlotBytes)).

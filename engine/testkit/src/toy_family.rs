@@ -20,7 +20,7 @@ use repartee_engine::{EngineConfig, LoadError};
 use repartee_engine_api::{Role, Sampling};
 use repartee_kernels::{AttentionShape, WeightLayout};
 
-/// Text ids; marks that end a message and begin the model's own.
+/// Ids of the tokenizer; marks that end a message and begin the model's own.
 const TEXT_IDS: usize = 300;
 const END: u32 = TEXT_IDS as u32;
 const BEGIN: u32 = END + 1;
@@ -39,7 +39,7 @@ const SAMPLING: Sampling = Sampling { temperature: 0.8, top_k: 20, top_p: 1.0, r
 struct TokenThenFrames;
 
 impl InterleavingScript for TokenThenFrames {
-    /// Frames left before the next token.
+    /// Number of frames left before the next token.
     type Said = usize;
 
     fn first(&self) -> PositionKind {
@@ -95,47 +95,48 @@ impl PromptTemplate for Template {
 }
 
 /// Loads the family's weights and assembles its model.
-pub fn load<O: Device>(ops: &O, checkpoint: &Checkpoint, settings: &EngineConfig) -> Result<Model, LoadError> {
+pub fn load(ops: &impl Device, checkpoint: &Checkpoint, settings: &EngineConfig) -> Result<Model, LoadError> {
     let w = Weights::new(ops, checkpoint).with_policy(settings.weights);
-    let tokenizer = Tokenizer::load(checkpoint, TEXT_IDS)?;
     let attention = AttentionShape { heads: 2, kv_heads: 1, head_dim: 16, window: None, chunk: None };
     let decoder = DecoderShape::plain(WIDTH, 2, attention);
     let shape = LanguageModelShape { vocabulary: TEXT_IDS + 2, tied: true, decoder, handed: None };
     let feed_forward = |_| FeedForward::Dense(2 * WIDTH);
+    let model = LanguageModel::load(&w.at("lm"), shape, feed_forward)?;
+    let table = |codebook: usize| w.at("frames").table(&codebook.to_string(), ENTRIES, WIDTH);
+    let tables = (0..CODEBOOKS).map(table).collect::<Result<_, _>>()?;
+    let tokenizer = Tokenizer::load(checkpoint, TEXT_IDS)?;
+    let is_word = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_lowercase());
+    let allowed = |id| id == END || is_word(tokenizer.decode(&[id]).trim_start_matches(' '));
+    let allowed: Vec<f32> = (0..=BEGIN).map(|id| f32::from(allowed(id))).collect();
+    let allowed_text = w.made("allowed", WeightLayout::Vector, &allowed, &[TEXT_IDS + 2])?;
+
     // Each code is drawn after the one before it.
     let codebook = |delay: usize| -> Result<_, LoadError> {
         let w = w.at("depth").at(delay);
         let (table, head) = (w.table("table", ENTRIES, WIDTH)?, w.linear("head", ENTRIES, WIDTH)?);
         Ok(DepthCodebook { delay, table, head, allowed: None })
     };
-    let table = |codebook: usize| w.at("frames").table(&codebook.to_string(), ENTRIES, WIDTH);
-    let is_word = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_lowercase());
-    let allowed = |id| id == END || is_word(tokenizer.decode(&[id]).trim_start_matches(' '));
-    let allowed: Vec<f32> = (0..=BEGIN).map(|id| f32::from(allowed(id))).collect();
-    let model = InterleavedPart {
-        model: LanguageModel::load(&w.at("lm"), shape, feed_forward)?,
-        most_positions: 2048,
-        allowed_text: w.made("allowed", WeightLayout::Vector, &allowed, &[TEXT_IDS + 2])?,
-        tables: (0..CODEBOOKS).map(table).collect::<Result<_, _>>()?,
-        depth: DepthModel {
-            frames: 1,
-            codebooks: (0..CODEBOOKS).map(codebook).collect::<Result<_, _>>()?,
-            layers: vec![Decoder::load(&w.at("depth"), DecoderShape { theta: None, ..decoder }, feed_forward)?],
-            input: WIDTH,
-            width: WIDTH,
-            hidden: HiddenInput::Added,
-            hidden_projections: Vec::new(),
-            projection: None,
-            follows_code: false,
-            summed: false,
-        },
-        script: TokenThenFrames,
-        text_sampling: SAMPLING,
-        code_sampling: Sampling { repetition_penalty: 1.0, ..SAMPLING },
+    let depth = DepthModel {
+        frames: 1,
+        codebooks: (0..CODEBOOKS).map(codebook).collect::<Result<_, _>>()?,
+        layers: vec![Decoder::load(&w.at("depth"), DecoderShape { theta: None, ..decoder }, feed_forward)?],
+        input: WIDTH,
+        width: WIDTH,
+        hidden: HiddenInput::Added,
+        hidden_projections: Vec::new(),
+        projection: None,
+        follows_code: false,
+        summed: false,
     };
+
     let inverse = InverseStft::new(hann(4 * HOP), HOP, (4 * HOP - HOP) / 2);
     let vocoder = SpectralVocoder::load(&w.at("vocoder"), (CODEBOOKS, ENTRIES), WIDTH, (SPECTRA, inverse))?;
-    let pipeline = Pipeline::new(ops).stage(model).stage(FrameVocoderPart::new(vocoder, CODEC.frame()));
+
+    let (script, most_positions) = (TokenThenFrames, 2048);
+    let (text_sampling, code_sampling) = (SAMPLING, Sampling { repetition_penalty: 1.0, ..SAMPLING });
+    let speaker =
+        InterleavedPart { model, most_positions, allowed_text, tables, depth, script, text_sampling, code_sampling };
+    let pipeline = Pipeline::new(ops).stage(speaker).stage(FrameVocoderPart::new(vocoder, CODEC.frame()));
     let frame = ModelFrame {
         tokenizer,
         template: Box::new(Template),

@@ -1,4 +1,4 @@
-//! The pipeline, by the toy family: its memory, its context and its settings.
+//! The pipeline, by the toy family: its memory, its context and its settings; and the page that walks through the family.
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
 use std::collections::BTreeMap;
@@ -30,6 +30,23 @@ fn memory_of_all_parts_bounds_the_slots() {
     }
     // The slots' own bytes cost the eighth one.
     assert_eq!(built(&config()).unwrap().slots.total(), 7);
+}
+
+/// Lines of a file after its `use` declarations, without empty ones.
+fn code(file: &str) -> Vec<&str> {
+    let lines: Vec<_> = file.lines().collect();
+    let uses = lines.iter().rposition(|line| line.starts_with("use ")).map_or(0, |last| last + 1);
+    lines[uses..].iter().copied().filter(|line| !line.is_empty()).collect()
+}
+
+#[test]
+fn page_shows_the_compiled_family() {
+    let blocks = include_str!("../../../docs/families.md").split("```rust\n").skip(1);
+    let shown: Vec<_> = blocks.flat_map(|block| block.split("```").next()).flat_map(code).collect();
+    let family = code(include_str!("../../testkit/src/toy_family.rs"));
+    let subject = code(include_str!("../../testkit/src/generic/toy.rs"));
+    assert_eq!(shown, [family, subject].concat());
+    assert!(shown.len() < 150, "{} lines", shown.len());
 }
 
 #[test]

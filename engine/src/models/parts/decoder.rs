@@ -178,7 +178,9 @@ pub struct Decoder<O: Ops> {
 }
 
 impl<O: Ops> Decoder<O> {
-    /// Loads `layers.*` and `norm` below `w`.
+    /// Loads the layers and the norm below `w`, by the names of the reference: `norm.weight`, and in each `layers.N`
+    /// `input_layernorm`, `self_attn` (`q_proj`, `k_proj`, `v_proj`, `o_proj`), `post_attention_layernorm`, and `mlp`
+    /// (`gate_proj`, `up_proj`, `down_proj`). `feed_forward` gives the block of each layer.
     pub fn load(
         w: &Weights<'_, O>,
         shape: DecoderShape,

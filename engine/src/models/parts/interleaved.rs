@@ -43,9 +43,9 @@ pub enum PositionKind {
 pub enum SampledPosition {
     /// It is said; the next position is of this kind.
     Said(PositionKind),
-    /// It is a mark: it becomes a position and is not said. The next position is of this kind.
+    /// It is a mark: it becomes a position and is not said; later prompts do not have it. The next position is of this kind.
     Mark(PositionKind),
-    /// It ends the response and becomes no position.
+    /// It ends the response, is not said and becomes no position.
     End,
 }
 
@@ -60,7 +60,9 @@ pub trait InterleavingScript: Send {
     fn text(&self, said: &mut Self::Said, params: &ResponseParams, id: u32) -> SampledPosition;
     /// Takes the frame that was sampled for a position: codes frame by frame, codebook by codebook.
     fn frame(&self, said: &mut Self::Said, params: &ResponseParams, codes: &[u32]) -> SampledPosition;
-    /// Most positions of a response with `max_tokens` text tokens; `audio` is true if it is spoken.
+    /// Most positions of a response with `max_tokens` text tokens; `audio` is true if it is spoken. The stage ends the
+    /// response after so many, marks included, and counts no tokens: where the number of frames varies, the script ends
+    /// the response itself after `max_tokens` tokens.
     fn positions(&self, max_tokens: usize, audio: bool) -> usize;
 }
 
@@ -70,7 +72,7 @@ pub struct InterleavedPart<O: Ops, S> {
     pub model: LanguageModel<O>,
     /// Maximum positions of the model.
     pub most_positions: usize,
-    /// Mask over the text ids: 1 for each that may be sampled.
+    /// Mask over all ids of the model, a vector: 1 for each that may be sampled, 0 for the others.
     pub allowed_text: O::Weight,
     /// For each code of a frame, the table of its embedding in a position.
     pub tables: Vec<O::Weight>,

@@ -40,7 +40,8 @@ pub struct LanguageModel<O: Ops> {
 }
 
 impl<O: Ops> LanguageModel<O> {
-    /// Loads `model` and `lm_head`; `feed_forward` gives the block of each layer.
+    /// Loads `model.embed_tokens.weight`, the layers and the norm below `model` ([`Decoder::load`]), and `lm_head.weight`
+    /// if the head is not tied; `feed_forward` gives the block of each layer.
     pub fn load(
         w: &Weights<'_, O>,
         shape: LanguageModelShape,

@@ -25,13 +25,14 @@ pub type Splitter<'a> = &'a mut dyn FnMut() -> usize;
 
 /// A family under test.
 pub trait Subject: Sync {
-    /// Builds its model under these settings.
+    /// Builds its model under these settings, on a pool of [`EngineConfig::threads`]: without it the tests of threads
+    /// compare nothing.
     fn model(&self, config: &EngineConfig) -> Model;
-    /// Names of its stages.
+    /// Names of its stages, in order.
     fn stages(&self) -> &'static [&'static str];
     /// Samples of one of three turns; `None` without audio input.
     fn audio(&self, turn: usize) -> Option<Vec<f32>>;
-    /// Commands that make a turn the user item `item`.
+    /// Commands that make one of three turns the user item `item`.
     fn input(&self, turn: usize, item: u64, cut: Splitter<'_>) -> Vec<Command>;
     /// Commands that request a response.
     fn request(&self, respond: Respond, _cut: Splitter<'_>) -> Vec<Command> {
@@ -46,7 +47,7 @@ pub trait Subject: Sync {
         true
     }
     /// Number of a cancelled response's leading text tokens to keep, so that later prompts equal those of a response
-    /// that was never longer.
+    /// that was never longer. If speech stays in the prompt, tokens whose frames are not all made do not count.
     fn spoken_tokens(&self, usage: EngineUsage) -> u32 {
         usage.output_text_tokens
     }

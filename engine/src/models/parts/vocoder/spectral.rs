@@ -26,7 +26,8 @@ pub struct SpectralVocoder<O: Ops> {
 }
 
 impl<O: Ops> SpectralVocoder<O> {
-    /// Loads `table` and `spectra` for frames of `codebooks`, a number of codes and of entries of each.
+    /// Loads `table`, `[codes * entries, width]`, and `spectra`, `[spectra_per_frame * 2 * bins, width]`, for frames of
+    /// `codebooks`: a number of codes, and of entries of each.
     pub fn load(
         w: &Weights<'_, O>,
         codebooks: (usize, usize),
