@@ -44,7 +44,7 @@ pub struct ModelSource {
 
 /// Sources of a model's parts.
 pub enum ModelParts {
-    /// One model.
+    /// One model, which does all by itself.
     Whole(Source),
     /// A language model, and the model that speaks its text.
     Cascade([Source; 2]),

@@ -9,7 +9,7 @@
 //! - [`error`]: errors of commands, responses, sessions and voices
 //! - [`handle`]: both ends of the queues
 //! - [`speech_engine`]: interface of an engine, and properties of its model
-//! - [`remote`]: a language model behind a server
+//! - [`remote`], [`remote_failure`]: a language model behind a server, and its failures
 //! - [`work`]: counters of computed work, and queue lengths
 //!
 //! [`link`] creates both ends. The engine holds the other one ([`SessionPeer`]); in tests a scripted engine does.
@@ -19,6 +19,7 @@ pub mod error;
 pub mod event;
 pub mod handle;
 pub mod remote;
+pub mod remote_failure;
 pub mod speech_engine;
 pub mod work;
 
@@ -30,8 +31,8 @@ pub use error::{EnrolError, OpenError, SessionError, SubmitError};
 pub use event::{EngineUsage, Event, FinishReason, LatencyStamps};
 pub use handle::{COMMAND_QUEUE, EVENT_QUEUE, SessionHandle, SessionPeer, WakeSignal, link};
 pub use remote::{
-    RemoteAnswer, RemoteCall, RemoteEnd, RemoteEvent, RemoteFailure, RemoteFailureKind, RemoteMessage, RemoteRequest,
-    RemoteThinker, RemoteUsage,
+    RemoteAnswer, RemoteCall, RemoteEnd, RemoteEvent, RemoteMessage, RemoteRequest, RemoteThinker, RemoteUsage,
 };
+pub use remote_failure::{RemoteFailure, RemoteFailureKind};
 pub use speech_engine::{ModelInfo, Recording, SpeechEngine};
 pub use work::{EngineLoad, StageWork};

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Sampling, Tool, WakeSignal};
+use super::{RemoteFailure, Sampling, Tool, WakeSignal};
 
 /// Language model outside of the engine.
 pub trait RemoteThinker: fmt::Debug + Send + Sync + 'static {
@@ -36,7 +36,7 @@ pub struct RemoteRequest {
 /// Message of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RemoteMessage {
-    /// Instructions.
+    /// Instructions of the session, or a message with the role of the system.
     System(String),
     /// Message of the caller.
     User(String),
@@ -109,62 +109,4 @@ pub enum RemoteEnd {
     Stop,
     /// It reached the limit of tokens.
     Length,
-}
-
-/// Failure of an answer.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RemoteFailure {
-    /// Kind of the failure.
-    pub kind: RemoteFailureKind,
-    /// Sentence that names the server and a remedy.
-    pub message: String,
-}
-
-/// Kind of a failure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum RemoteFailureKind {
-    /// No connection to the server.
-    Unreachable,
-    /// A time limit passed.
-    Late,
-    /// The server refused key or account.
-    Denied,
-    /// The server has too much to do for this account.
-    Limited,
-    /// The server refused the request: unknown model, too long a conversation.
-    Rejected,
-    /// The server failed.
-    Server,
-    /// The answer is malformed, too large, or broke off.
-    Broken,
-    /// The answer has neither text nor a call.
-    Empty,
-}
-
-impl RemoteFailureKind {
-    /// Every kind.
-    pub const ALL: [Self; 8] = [
-        Self::Unreachable,
-        Self::Late,
-        Self::Denied,
-        Self::Limited,
-        Self::Rejected,
-        Self::Server,
-        Self::Broken,
-        Self::Empty,
-    ];
-
-    /// Name for metrics and errors.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Unreachable => "unreachable",
-            Self::Late => "late",
-            Self::Denied => "denied",
-            Self::Limited => "limited",
-            Self::Rejected => "rejected",
-            Self::Server => "server",
-            Self::Broken => "broken",
-            Self::Empty => "empty",
-        }
-    }
 }

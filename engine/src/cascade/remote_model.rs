@@ -15,7 +15,7 @@ use crate::models::parts::pipeline::{Assembly, ModelFrame, Pipeline};
 /// Language model behind a server, as the part of a cascade that thinks.
 #[derive(Debug, Clone)]
 pub struct RemoteModel {
-    /// Display name.
+    /// Name that `ModelInfo` shows.
     pub name: String,
     /// The language model.
     pub thinker: Arc<dyn RemoteThinker>,

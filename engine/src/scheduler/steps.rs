@@ -272,11 +272,10 @@ impl Scheduler {
                 let answer = session.rest_of_answer(slot);
                 self.route_answer(slot, answer);
             }
-            StageItem::Text { text, ids } => {
-                if session.text(slot, (text, ids), self.model.template.as_ref(), now) == SpeechDecision::No {
-                    return;
-                }
-            }
+            StageItem::Text { text, ids } => match session.text(slot, (text, ids), self.model.template.as_ref(), now) {
+                SpeechDecision::Yes | SpeechDecision::Pauses => {}
+                SpeechDecision::No => return,
+            },
             StageItem::Call { name, arguments, ids } => {
                 let call = (name.clone(), arguments.clone(), &ids[..]);
                 return session.call(slot, call, self.model.template.as_ref(), now);

@@ -143,7 +143,7 @@ pub struct ScriptedThinker {
 }
 
 impl ScriptedThinker {
-    /// Adds events.
+    /// Adds events behind those that are not taken yet.
     pub fn say(&self, events: impl IntoIterator<Item = RemoteEvent>) {
         self.events.lock().unwrap().extend(events);
     }

@@ -12,6 +12,7 @@ mod other_family;
 mod panics;
 mod preamble;
 mod remote;
+mod remote_interleavings;
 mod session;
 mod soak;
 mod spoken;
