@@ -2,8 +2,10 @@
 //! depends on no model.
 //!
 //! A session's deadline is the moment at which its caller runs out of audio. Sessions about to underrun come first,
-//! then those that wait for their first packet, then the rest by earliest deadline. A prompt that takes long is due later,
-//! so a short one need not wait for those that came before it. A tick gets as much time as the
+//! then those that wait for their first packet, then the rest by earliest deadline. Of the prompts that somebody waits
+//! for, the one that takes least is prefilled first, and the one that waits longest gets a small chunk in every tick; so a
+//! short prompt does not wait for long ones, and no prompt starves. With several slots at work the prompts of a tick take
+//! a short time, because a caller may come at any moment. A tick gets as much time as the
 //! most urgent deadline leaves, by the measured costs of steps. Every stage leaves time for urgent work in the stages
 //! after it. So a long prompt is prefilled in chunks that fit into the time before the next frame is due. Part of the
 //! time is a reserve, because a step can take longer than the steps before it. With no time left, a waiting prompt
@@ -106,9 +108,10 @@ const FORCED_CHUNK_INTERVAL: Duration = Duration::from_millis(100);
 const TEXT: Duration = Duration::from_millis(200);
 /// Deadline of silent prefill after its rows became ready.
 const SILENT: Duration = Duration::from_secs(1);
-/// Time that a prompt may take, as a multiple of what its rows cost: so short prompts pass long ones, and a long one that
-/// has waited this long is passed no more.
-const PATIENCE: f64 = 4.0;
+/// Longest time of a stage's prompts in a tick while several slots have work: the larger of this, a multiple of what
+/// one decoded row costs, so that large models do not read all their weights for a few rows, and the least chunk.
+const PROMPTS: Duration = Duration::from_millis(8);
+const PROMPT_STEPS: f64 = 6.0;
 /// Share of the urgent rows' cost that other rows may add while a session waits for its first packet or is about to
 /// underrun.
 const PIGGYBACK_SHARE: f64 = 0.25;
@@ -122,6 +125,8 @@ pub struct TickBudget {
     due: bool,
     /// True if a session waits for its first packet or is about to underrun.
     pressing: bool,
+    /// True if several slots have work.
+    shared: bool,
 }
 
 /// Plans the ticks of a chain of stages.
@@ -159,7 +164,9 @@ impl Planner {
             }
         };
         let most_urgent = all().map(|want| class(want, now)).min();
-        TickBudget { left, due: most_urgent == Some(0), pressing: most_urgent.is_some_and(|class| class < 2) }
+        let (due, pressing) = (most_urgent == Some(0), most_urgent.is_some_and(|class| class < 2));
+        let first = all().next().map(|want| want.slot);
+        TickBudget { left, due, pressing, shared: all().any(|want| Some(want.slot) != first) }
     }
 
     /// Returns the shares of `stage` in this tick, from its own wants and those of the stages after it.
@@ -183,7 +190,8 @@ impl Planner {
             };
             return wants.into_iter().map(share).filter(|share| share.rows > 0).collect();
         }
-        wants.sort_by_key(|want| (class(want, now), deadline(want, &self.costs[stage]), want.slot));
+        let length = |want: &ReadyRows| length(want, now, &self.costs[stage]);
+        wants.sort_by_key(|want| (class(want, now), length(want), deadline(want), want.slot));
 
         // Due slots pass through the later stages in this tick, so their rows there must still fit.
         let is_due = |want: &&ReadyRows| class(want, now) == 0;
@@ -197,6 +205,24 @@ impl Planner {
         }
         let cost = &self.costs[stage];
         let available = budget.left - urgent_later;
+        // Callers who wait for a first packet wait in the later stages too: prompts leave time for them.
+        let waiting_later: f64 = self.costs[stage + 1..]
+            .iter()
+            .zip(later)
+            .map(|(cost, wants)| {
+                let waiting = wants.iter().filter(|want| class(want, now) == 1);
+                cost.known_seconds(waiting.fold(StepRows::default(), |rows, want| rows.and(want.kind, want.rows)))
+            })
+            .sum();
+        let for_prompts = available - waiting_later.min(available / 2.0);
+        let longest_prompts = if budget.shared {
+            let step = cost.known_seconds(StepRows::of(RowKind::Decode, 1));
+            let least = cost.known_seconds(StepRows::of(RowKind::Prefill, RowKind::Prefill.least_chunk()));
+            // A little more, so that rounding does not cut the least chunk.
+            PROMPTS.as_secs_f64().max(step * PROMPT_STEPS).max(least * 1.01)
+        } else {
+            f64::INFINITY
+        };
         // All planned rows, and the planned rows of priorities 0 and 1.
         let (mut planned, mut pressing) = (StepRows::default(), StepRows::default());
         let mut rows_left = batch;
@@ -205,21 +231,35 @@ impl Planner {
             Some(at) if budget.due => now >= at + FORCED_CHUNK_INTERVAL,
             _ => true,
         };
-        let mut longest = true;
+        // The slot that waits longest for its first packet, and the rows that are kept for it.
+        let waiting = wants.iter().filter(|want| class(want, now) == 1).min_by_key(|want| (deadline(want), want.slot));
+        let oldest = waiting.filter(|_| may_force).map(|want| want.slot);
+        let mut kept =
+            waiting.filter(|_| may_force).map_or(0, |want| want.kind.least_chunk().min(want.rows).min(batch));
         for want in wants {
             let class = class(&want, now);
-            let whole = want.rows.min(chunk).min(rows_left);
+            let is_oldest = Some(want.slot) == oldest;
+            kept = if is_oldest { 0 } else { kept };
+            let free = if class == 0 { rows_left } else { rows_left.saturating_sub(kept) };
+            let whole = want.rows.min(chunk).min(free);
             // A batch may be smaller than the least chunk.
             let least = want.kind.least_chunk().min(whole);
             let spent = cost.known_seconds(planned);
-            let affordable = |seconds: f64| cost.affordable(planned, want.kind, whole, seconds - spent);
+            let left = |seconds: f64| match want.kind {
+                RowKind::Prefill => {
+                    let prompts = cost.known_seconds(StepRows::of(want.kind, planned.of_kind(want.kind)));
+                    (seconds.min(for_prompts) - spent).min(longest_prompts - prompts)
+                }
+                RowKind::Decode | RowKind::Window | RowKind::SolverStep => seconds - spent,
+            };
+            let affordable = |seconds: f64| cost.affordable(planned, want.kind, whole, left(seconds));
             let most = match class {
                 // A due slot always runs, so every tick makes progress.
                 0 => affordable(available).max(least),
                 1 => {
                     let most = affordable(available);
                     // The slot that waits longest gets a chunk even so.
-                    let force = std::mem::take(&mut longest) && may_force && most < least;
+                    let force = is_oldest && most < least;
                     if force {
                         self.forced[stage] = Some(now);
                     }
@@ -260,16 +300,20 @@ fn class(want: &ReadyRows, now: Instant) -> u8 {
     }
 }
 
-fn deadline(want: &ReadyRows, cost: &StageCost) -> Instant {
-    let patience = || match want.kind {
-        RowKind::Prefill => cost.known_seconds(StepRows::of(want.kind, want.rows)) * PATIENCE,
-        RowKind::Decode | RowKind::Window | RowKind::SolverStep => 0.0,
-    };
-    let due = match want.urgency {
-        Urgency::Playing { runs_out } => return runs_out,
+/// Time that a prompt takes for which somebody waits; zero for all other rows.
+fn length(want: &ReadyRows, now: Instant, cost: &StageCost) -> Duration {
+    if want.kind != RowKind::Prefill || class(want, now) != 1 {
+        return Duration::ZERO;
+    }
+    let seconds = cost.known_seconds(StepRows::of(want.kind, want.rows));
+    Duration::try_from_secs_f64(seconds).unwrap_or_default()
+}
+
+fn deadline(want: &ReadyRows) -> Instant {
+    match want.urgency {
+        Urgency::Playing { runs_out } => runs_out,
         Urgency::First { since } | Urgency::Background { since } => since,
         Urgency::Text { since } => since + TEXT,
         Urgency::Silent { since } => since + SILENT,
-    };
-    due + Duration::try_from_secs_f64(patience()).unwrap_or_default()
+    }
 }

@@ -31,6 +31,11 @@ impl StepRows {
         self
     }
 
+    /// Number of rows of one kind.
+    pub fn of_kind(&self, kind: RowKind) -> usize {
+        self.0[kind as usize]
+    }
+
     /// Number of rows of all kinds.
     pub fn total(&self) -> usize {
         self.0.iter().sum()

@@ -11,6 +11,8 @@ use super::step_costs::seconds;
 
 /// Duration of a codec frame.
 const FRAME: Duration = Duration::from_millis(80);
+/// Rows of a short prompt.
+const SHORT: usize = 20;
 /// Rows of the talker's prompt after the caller's.
 const HEADER: usize = 9;
 /// One in this many steps is slower by [`SLOW`] seconds, as if another process had the CPU.
@@ -30,9 +32,11 @@ pub struct Load {
     pub callers: usize,
     /// Callers that arrive in a second.
     pub rate: f64,
-    /// One in this many callers has a prompt of `long` rows, the others of 20.
+    /// One in this many callers has a prompt of `long` rows, the others of [`SHORT`].
     pub long_every: usize,
     pub long: usize,
+    /// Further callers, with prompts of `long` rows, who are there from the start.
+    pub at_once: usize,
 }
 
 /// One caller's turn.
@@ -67,18 +71,17 @@ struct Turn {
 }
 
 impl Caller {
-    fn new(number: usize, asked: Instant, load: Load) -> Self {
+    fn new(number: usize, asked: Instant, prompt: usize) -> Self {
         let frames = 12 + (uniform(ARRIVALS, number as u64, 1, 0) * 60.0) as usize;
-        let short = !number.is_multiple_of(load.long_every);
         Self {
             asked,
-            prompt: if short { 20 } else { load.long },
+            prompt,
             talker_prompt: 0,
             text: frames / 3 + 1,
             unspoken: 0,
             left: frames,
             frames: 0,
-            short,
+            short: prompt <= SHORT,
             runs_out: None,
             prefill_before: 0.0,
             outcome: Turn::default(),
@@ -200,10 +203,13 @@ pub fn simulate(order: SchedulingOrder, load: Load) -> SimulationResult {
         // Poisson arrivals, from random numbers that are equal for all orders.
         at += -(1.0 - f64::from(uniform(ARRIVALS, number as u64, 0, 0))).ln() / load.rate;
         let asked = start + Duration::from_secs_f64(at);
-        arrivals.push((number, Caller::new(number, asked, load)));
+        let prompt = if (number + 1).is_multiple_of(load.long_every) { load.long } else { SHORT };
+        arrivals.push((number, Caller::new(number, asked, prompt)));
     }
     arrivals.reverse();
-    let mut here: BTreeMap<usize, Caller> = BTreeMap::new();
+    let at_once = load.callers..load.callers + load.at_once;
+    let mut here: BTreeMap<usize, Caller> =
+        at_once.map(|number| (number, Caller::new(number, start, load.long))).collect();
     let mut outcome = SimulationResult::default();
     let (mut busy, mut prefill, mut steps) = (0.0, 0.0, 0);
     loop {
