@@ -19,6 +19,8 @@ use tokio::time::timeout;
 const JSON: (&str, &str) = ("content-type", "application/json");
 const SORRY: &str = "Sorry, I cannot answer right now. Please ask me again.";
 const VOICE: &str = "tts_custom";
+/// Places of a queue of the test.
+const QUEUE: usize = 64;
 
 /// Asks a question over the chat door; `audio` for a spoken answer.
 async fn ask(server: &Cascade, audio: bool, more: Value) -> Reply {
@@ -42,12 +44,12 @@ fn spoken(reply: &Reply) -> String {
 
 #[tokio::test]
 async fn server_text_is_the_answer() {
-    let (requests, mut received) = mpsc::unbounded_channel();
+    let (requests, mut received) = mpsc::channel(QUEUE);
     let llm = TestServer::new(move |_, mut peer| {
         let requests = requests.clone();
         async move {
             while let Some(request) = peer.try_request().await {
-                requests.send(request).unwrap();
+                requests.send(request).await.unwrap();
                 let usage = json!({"choices": [], "usage": {"prompt_tokens": 21, "completion_tokens": 7,
                     "prompt_tokens_details": {"cached_tokens": 16}}});
                 let reasoning = json!({"choices": [{"delta": {"reasoning_content": "hm, hm"}}]});
@@ -217,15 +219,15 @@ async fn odd_texts_are_spoken_or_written() {
 
 #[tokio::test]
 async fn a_client_that_leaves_cancels_the_request() {
-    let ((begun, mut has_begun), (closed, mut was_closed)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
+    let ((begun, mut has_begun), (closed, mut was_closed)) = (mpsc::channel(QUEUE), mpsc::channel(QUEUE));
     let llm = TestServer::new(move |_, mut peer| {
         let (begun, closed) = (begun.clone(), closed.clone());
         async move {
             peer.request().await;
             peer.send(format!("{STREAM_HEAD}{}", chunk(&text_event("The dog ")))).await;
-            begun.send(()).unwrap();
+            begun.send(()).await.unwrap();
             peer.closed().await;
-            closed.send(()).unwrap();
+            closed.send(()).await.unwrap();
         }
     });
     let server = Cascade::serve(&llm.listen().await, None, |_| {}).await;

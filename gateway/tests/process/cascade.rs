@@ -14,6 +14,8 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 const PAGE: &str = include_str!("../../../docs/cascade.md");
+/// Places of a queue of the test.
+const QUEUE: usize = 64;
 const KEY: &str = "sk-of-the-example";
 
 /// Checkpoint of a fixture.
@@ -22,8 +24,8 @@ fn fixture(name: &str) -> PathBuf {
 }
 
 /// Language model, with its requests.
-async fn language_model() -> (String, mpsc::UnboundedReceiver<ReceivedRequest>) {
-    let (requests, received) = mpsc::unbounded_channel();
+async fn language_model() -> (String, mpsc::Receiver<ReceivedRequest>) {
+    let (requests, received) = mpsc::channel(QUEUE);
     let llm = TestServer::new(move |_, mut peer| {
         let requests = requests.clone();
         async move {
@@ -32,7 +34,7 @@ async fn language_model() -> (String, mpsc::UnboundedReceiver<ReceivedRequest>) 
                 let list = repartee_chat_testkit::response("200 OK", "Content-Type: application/json\r\n", models);
                 peer.send(if request.line().starts_with("GET") { list } else { answer("The dog sleeps.") }).await;
                 // The test may have ended.
-                let _ = requests.send(request);
+                let _ = requests.try_send(request);
             }
         }
     });
@@ -129,8 +131,7 @@ async fn the_settings_of_the_example_are_usable() {
 
 #[tokio::test]
 async fn keys_are_secret_and_urls_are_checked() {
-    let secret = command(&["check", "--think", "http://ada:s3cret@127.0.0.1:1"]);
-    let mut secret = secret;
+    let mut secret = command(&["check", "--think", "http://ada:s3cret@127.0.0.1:1"]);
     let output = secret.env("REPARTEE_CASCADE_KEY", "sk-s3cret").output().await.unwrap();
     let said = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success() && said.contains("key = \"(set)\"") && !said.contains("s3cret"), "{said}");

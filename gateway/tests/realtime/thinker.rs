@@ -10,17 +10,19 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 const VOICE: Option<&str> = Some("tts_custom");
+/// Places of a queue of the test.
+const QUEUE: usize = 64;
 const SORRY: &str = "Sorry, I cannot answer right now. Please ask me again.";
 
 /// Server that sends these responses one after another, and hands over its requests.
-fn scripted(responses: Vec<String>) -> (TestServer, mpsc::UnboundedReceiver<ReceivedRequest>) {
-    let (requests, received) = mpsc::unbounded_channel();
+fn scripted(responses: Vec<String>) -> (TestServer, mpsc::Receiver<ReceivedRequest>) {
+    let (requests, received) = mpsc::channel(QUEUE);
     let responses = std::sync::Arc::new(std::sync::Mutex::new(std::collections::VecDeque::from(responses)));
     let llm = TestServer::new(move |_, mut peer| {
         let (requests, responses) = (requests.clone(), responses.clone());
         async move {
             while let Some(request) = peer.try_request().await {
-                requests.send(request).unwrap();
+                requests.send(request).await.unwrap();
                 let response = responses.lock().unwrap().pop_front().expect("a response for each request");
                 peer.send(response).await;
             }
@@ -127,7 +129,7 @@ async fn an_answer_of_calls_alone_is_no_failure() {
 
 #[tokio::test]
 async fn a_barge_in_cancels_the_request() {
-    let (closed, mut was_closed) = mpsc::unbounded_channel();
+    let (closed, mut was_closed) = mpsc::channel(QUEUE);
     let llm = TestServer::new(move |number, mut peer| {
         let closed = closed.clone();
         async move {
@@ -141,7 +143,7 @@ async fn a_barge_in_cancels_the_request() {
             let text = text_event("The dog and the fox and the man and the dog are here. ");
             peer.send(format!("{STREAM_HEAD}{}", chunk(&text))).await;
             peer.closed().await;
-            closed.send(()).unwrap();
+            closed.send(()).await.unwrap();
         }
     });
     let server = Cascade::serve(&llm.listen().await, VOICE, |_| {}).await;
