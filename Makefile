@@ -9,7 +9,7 @@ REPORT := target/report
 BUILT := $${CARGO_TARGET_DIR:-target}/release
 
 .DEFAULT_GOAL := help
-.PHONY: help run release test test-cuda gpu-pack test-long screenshots conformance lint check-words bench bench-build loadtest knee soak realtime-vs-chat graph setup-test bench-engine bench-families bench-heard bench-interruptions bench-turns bench-weights bench-size weight-loss eval-model eval-weights sound-sample
+.PHONY: help run release test test-cuda gpu-pack test-long screenshots conformance lint check-words bench bench-build loadtest knee soak realtime-vs-chat graph setup-test bench-cascade bench-engine bench-families bench-heard bench-interruptions bench-turns bench-weights bench-size weight-loss eval-model eval-weights sound-sample
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -77,6 +77,10 @@ bench: bench-engine bench-heard bench-interruptions bench-turns bench-families  
 bench-build:  ## Measure builds from nothing, RUNS (3) times, beside those of revision BEFORE if one is given; writes target/report/build.json
 	@$(SETUP) build load
 	scripts/bench-build --runs $(or $(RUNS),3) $(if $(BEFORE),--before $(BEFORE)) $(ARGS)
+
+bench-cascade:  ## Measure the cascade's own time from the end of a turn to the first frame, beside its voice alone; writes target/report/cascade.json
+	@$(SETUP) build load
+	$(CARGO) bench --workspace --bench cascade
 
 bench-engine:  ## Measure the engine's modes against each other and the physical floor; writes target/report/engine.json
 	@$(SETUP) build load
