@@ -1,4 +1,11 @@
 //! Estimates the heard words of a response whose audio was truncated.
+//!
+//! Where the engine makes text speakable, durations are those of the spoken words, and what was heard is mapped back to the
+//! written text: the spoken form is a function of the written one.
+
+use std::borrow::Cow;
+
+use repartee_spoken::{SpokenOptions, SpokenText, WrittenMap};
 
 /// Estimator of the heard words of a response.
 pub trait WordEstimator: std::fmt::Debug + Send {
@@ -14,18 +21,22 @@ pub trait WordEstimator: std::fmt::Debug + Send {
 /// divided in these proportions, independent of the voice's speech rate. For incomplete audio, the rate comes from the call's
 /// earlier responses, or is a default before the first.
 ///
+/// A written word counts once all of its spoken words were heard: of "$3.50" as "three dollars and fifty cents" the last one.
+///
 /// White space separates words. In a script without white space, a sentence counts only if all of it was heard.
 #[derive(Debug)]
 pub struct SpeechRateEstimator {
     /// Duration of earlier responses' audio in ms, and their expected duration at the default rate.
     learnt_ms: u64,
     learnt_common_ms: u64,
+    /// Form in which text is spoken; `None` if it is spoken as it is written.
+    spoken: Option<SpokenOptions>,
 }
 
 impl Default for SpeechRateEstimator {
-    /// Starts at the default rate.
+    /// Starts at the default rate, for text that is spoken as it is written.
     fn default() -> Self {
-        Self { learnt_ms: PRIOR_MS, learnt_common_ms: PRIOR_MS }
+        Self::new(None)
     }
 }
 
@@ -49,13 +60,14 @@ const REMEMBERED_MS: u64 = 60_000;
 
 impl WordEstimator for SpeechRateEstimator {
     fn heard_prefix<'a>(&self, text: &'a str, heard_ms: u64, audio_ms: u64, complete: bool) -> &'a str {
-        let words = words(text);
+        let spoken = SpokenForm::of(text, self.spoken.as_ref());
+        let words = words(&spoken.text);
         let common_ms = common_ms(&words);
         let total_ms = if complete { audio_ms } else { audio_ms.max(self.expected_ms(common_ms)) };
         if heard_ms >= total_ms {
             return text;
         }
-        let mut heard = "";
+        let mut heard = 0;
         let mut at_ms = BEFORE_FIRST_WORD_MS;
         for word in words {
             at_ms += word.spoken_ms;
@@ -63,14 +75,16 @@ impl WordEstimator for SpeechRateEstimator {
             if at_ms * total_ms > heard_ms * common_ms {
                 break;
             }
-            heard = &text[..word.end];
+            heard = word.end;
             at_ms += word.pause_ms;
         }
-        heard
+        // The line break that a pause stands for is no word.
+        text.get(..spoken.written_end(heard)).unwrap_or(text).trim_end()
     }
 
     fn observe(&mut self, text: &str, audio_ms: u64) {
-        let words = words(text);
+        let spoken = SpokenForm::of(text, self.spoken.as_ref());
+        let words = words(&spoken.text);
         if words.is_empty() || audio_ms == 0 {
             return;
         }
@@ -84,6 +98,11 @@ impl WordEstimator for SpeechRateEstimator {
 }
 
 impl SpeechRateEstimator {
+    /// Starts at the default rate; `None` for text that is spoken as it is written.
+    pub fn new(spoken: Option<SpokenOptions>) -> Self {
+        Self { learnt_ms: PRIOR_MS, learnt_common_ms: PRIOR_MS, spoken }
+    }
+
     /// Converts `common_ms` at the default rate to the duration at the learnt rate.
     fn expected_ms(&self, common_ms: u64) -> u64 {
         scaled(common_ms, self.learnt_ms, self.learnt_common_ms)
@@ -99,6 +118,30 @@ fn scaled(ms: u64, numerator: u64, denominator: u64) -> u64 {
 /// Duration of `words` at the default rate, including the silence before and after.
 fn common_ms(words: &[Word]) -> u64 {
     BEFORE_FIRST_WORD_MS + words.iter().map(|word| word.spoken_ms + word.pause_ms).sum::<u64>()
+}
+
+/// Spoken form of a written text.
+struct SpokenForm<'a> {
+    text: Cow<'a, str>,
+    /// `None` if it is the written text.
+    map: Option<WrittenMap>,
+}
+
+impl<'a> SpokenForm<'a> {
+    fn of(text: &'a str, spoken: Option<&SpokenOptions>) -> Self {
+        let Some(options) = spoken else { return Self { text: Cow::Borrowed(text), map: None } };
+        let (mut form, mut map) = (SpokenText::new(options.clone()), WrittenMap::default());
+        let mut pieces = form.push(text);
+        pieces.extend(form.finish());
+        pieces.iter().for_each(|piece| map.push(piece));
+        map.finish(text.len());
+        Self { text: pieces.into_iter().map(|piece| piece.text).collect::<String>().into(), map: Some(map) }
+    }
+
+    /// Length of the written text, in bytes, of which `spoken` bytes were heard.
+    fn written_end(&self, spoken: usize) -> usize {
+        self.map.as_ref().map_or(spoken, |map| map.written_end(spoken))
+    }
 }
 
 struct Word {
@@ -237,6 +280,27 @@ mod tests {
             before = heard;
         }
         assert_eq!(before, text);
+    }
+
+    #[test]
+    fn spoken_words_map_back_to_the_written_text() {
+        let text = "It costs **$3.50**, see [the list](https://a.example/list):\n\n- 2 km of wool\n- more \u{1F600}";
+        // "It costs three dollars and fifty cents, see the list: two kilometers of wool. more"
+        let estimator = SpeechRateEstimator::new(Some(SpokenOptions::default()));
+        let heard: Vec<&str> = (0..=8_000).map(|ms| estimator.heard_prefix(text, ms, 8_000, true)).collect();
+        let mut steps = heard.clone();
+        steps.dedup();
+        let list = "list](https://a.example/list):";
+        let ends = ["", "It", "costs", "**$3.50**,", "see", "[the", list, "- 2", "km", "of", "wool"];
+        let expected: Vec<&str> =
+            ends.iter().map(|end| &text[..text.find(end).unwrap() + end.len()]).chain([text]).collect();
+        assert_eq!(steps, expected);
+        // Five words and a pause take longer than one word.
+        let lasts = |prefix: &str| heard.iter().filter(|heard| **heard == prefix).count();
+        assert!(lasts("It costs") > 4 * lasts("It"), "{} ms, {} ms", lasts("It costs"), lasts("It"));
+        // As it is written, a mark of Markdown is a word.
+        let written = SpeechRateEstimator::default();
+        assert_eq!(written.heard_prefix("- **2** km", 600, 1_000, true), "- **2**");
     }
 
     #[test]

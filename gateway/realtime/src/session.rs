@@ -114,6 +114,7 @@ impl RealtimeSession {
         let mut config = config::initial(&setup.session_id, SessionKind::Realtime, &setup.model);
         config.expires_at = setup.expires_at;
         let configuration = setup.configuration.clone();
+        let estimator = SpeechRateEstimator::new(setup.model.spoken_text.clone());
         let mut core = Self {
             input: InputBuffer::new(setup.model.input_rate),
             setup,
@@ -128,7 +129,7 @@ impl RealtimeSession {
             engine_tools: Vec::new(),
             playing: VecDeque::new(),
             client_playback: ClientPlayback::default(),
-            estimator: Box::new(SpeechRateEstimator::default()),
+            estimator: Box::new(estimator),
             had_given_text: false,
             counter: 0,
             effects: Vec::new(),

@@ -25,7 +25,7 @@ const MAY_NEED: &[(&str, &[&str])] = &[
     ("repartee-chat-testkit", &["repartee-chat-client"]),
     ("repartee-protocol", &[]),
     ("repartee-media", &[]),
-    ("repartee-realtime", &["repartee-engine-api", "repartee-media", "repartee-protocol"]),
+    ("repartee-realtime", &["repartee-engine-api", "repartee-media", "repartee-protocol", "repartee-spoken"]),
     ("repartee-engine-api", &["repartee-spoken"]),
     ("repartee-checkpoint", &[]),
     (

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use repartee_engine_api::{Command, FinishReason};
+use repartee_engine_api::{Command, FinishReason, ModelInfo};
 use repartee_media::vad::TurnEvent;
 use serde_json::{Value, json};
 
 use super::super::{Delivery, Effect, PlayoutReport, SessionInput};
-use super::Harness;
+use super::{Harness, model};
 
 #[test]
 fn speech_cancels_the_response_on_a_websocket() {
@@ -125,6 +125,42 @@ fn truncated_responses_use_the_learnt_speech_rate() {
     };
     let [quick, slow] = [1_500, 9_000].map(kept);
     assert!(quick > slow + 2, "{quick} words after a quick response, {slow} after a slow one");
+}
+
+#[test]
+fn interrupted_answers_keep_the_written_words() {
+    let text = "It costs **$3.50**, see [the list](https://a.example/list):\n\n- 2 km of wool\n- more";
+    let kept = |heard_ms: u64, complete: bool| {
+        let spoken_text = Some(repartee_spoken::SpokenOptions::default());
+        let mut harness = Harness::with_model(Delivery::Paced, ModelInfo { spoken_text, ..model() });
+        let response = harness.create_response();
+        // The text is ahead of its audio.
+        harness.engine_text(response, text);
+        harness.engine_audio(response, 6_000);
+        if complete {
+            harness.engine_finished(response, FinishReason::Stop);
+        }
+        harness.input(SessionInput::Playout(PlayoutReport::Started { response }));
+        harness.played(response, heard_ms);
+        harness.input(SessionInput::Turn(TurnEvent::SpeechStarted { audio_start_ms: 0 }));
+        if !complete {
+            harness.engine_finished(response, FinishReason::Cancelled);
+        }
+        harness.truncated_text().unwrap_or_default().to_owned()
+    };
+    for complete in [true, false] {
+        let whole = (0..=60).map(|step| kept(step * 100, complete));
+        let mut steps: Vec<String> = whole.collect();
+        steps.dedup();
+        let list = "It costs **$3.50**, see [the list](https://a.example/list):";
+        for whole in ["It costs", "It costs **$3.50**,", list, text] {
+            assert!(steps.iter().any(|kept| kept == whole), "{whole}: {steps:?}");
+        }
+        // Neither half a price nor a mark alone.
+        let words =
+            |kept: &String| kept.split_whitespace().last().is_none_or(|word| word.contains(char::is_alphanumeric));
+        assert!(steps.iter().all(words), "{steps:?}");
+    }
 }
 
 /// Start of a voice that may interrupt.
