@@ -29,6 +29,7 @@
 //! | `piece` | spoken pieces, and the map back to the written text: [`SpokenPiece`], [`WrittenMap`] |
 //! | `plain_text` | pieces of text that is spoken as it is written: [`PlainText`] |
 //! | `clauses` | clauses for a voice that cannot stream text in: [`ClauseSplitter`] |
+//! | `sentences` | sentences for a voice that streams short texts in: [`SentenceSplitter`] |
 //!
 //! # Streaming
 //!
@@ -63,6 +64,7 @@ mod piece;
 mod plain_text;
 mod reasoning;
 mod rules;
+mod sentences;
 mod spoken_text;
 mod token;
 
@@ -71,4 +73,5 @@ pub use language::SpokenLanguage;
 pub use piece::{SpokenPiece, WrittenMap};
 pub use plain_text::PlainText;
 pub use reasoning::{MAX_MARK, ReasoningError, ReasoningFilter, ReasoningMarks};
+pub use sentences::{MAX_PIECE, SentenceEnd, SentenceSplitter};
 pub use spoken_text::{SpokenOptions, SpokenText};

@@ -19,6 +19,7 @@ const MAY_NEED: &[(&str, &[&str])] = &[
             "repartee-protocol",
             "repartee-realtime",
             "repartee-report",
+            "repartee-spoken",
         ],
     ),
     ("repartee-chat-client", &[]),

@@ -5,13 +5,13 @@
 //!
 //! - `request`: parsing a request
 //! - `text_body`: a text that streams in
-//! - `sentences`: splitting a text into the pieces that are read
+//! - `read_text`: the text in the form and in the pieces that are read
 //! - `synthesis`: responses of the engine, one for each piece
 //! - `audio`: encoding the body
 
 mod audio;
+mod read_text;
 mod request;
-mod sentences;
 mod synthesis;
 mod text_body;
 
@@ -39,6 +39,7 @@ use super::form::media_type;
 use super::generation::Generation;
 use super::timed_body::BodyDeadline;
 use audio::AudioWriter;
+use read_text::ReadText;
 use request::SpeechPlan;
 use synthesis::{SpeechSynthesis, internal};
 use text_body::TextBody;
@@ -69,7 +70,8 @@ pub(super) async fn create(
     let events = plan.events;
     let id = app.ids.speech().map_err(random)?;
     let generation = Generation::new(&app, &id, session, guard, Vec::new());
-    let mut speech = SpeechSynthesis::new(generation, plan, (&text, body), writer, u64::from_le_bytes(seed));
+    let read = ReadText::new(app.engine.info(), app.config.engine.spoken_text.options());
+    let mut speech = SpeechSynthesis::new(generation, plan, (&text, body, read), writer, u64::from_le_bytes(seed));
     // An error before the first audio gets its own HTTP status.
     let first = speech.next().await?;
     let mut response = if events { as_events(speech, first) } else { as_audio(speech, first, content_type) };

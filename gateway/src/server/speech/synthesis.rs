@@ -4,13 +4,14 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use repartee_engine_api::{Command, Event, Respond, ResponseId};
+use repartee_spoken::SentenceEnd;
 use serde::Serialize;
 
 use super::super::api_error::ApiError;
 use super::super::generation::Generation;
 use super::audio::{AudioWriter, WriteError};
+use super::read_text::ReadText;
 use super::request::{SpeechPlan, nothing_to_read};
-use super::sentences::{MAX_PIECE, SentenceEnd, SentenceSplitter};
 use super::text_body::TextBody;
 
 /// Number of pieces requested ahead of the spoken one, so that there is no gap between them.
@@ -22,7 +23,7 @@ pub(super) struct SpeechSynthesis {
     /// Source of more text; `None` once the text is complete. It is read independently of the audio, because a client
     /// may send the whole text before it reads any audio, and a text is small.
     body: Option<TextBody>,
-    sentences: SentenceSplitter,
+    read: ReadText,
     /// Pieces not requested yet, each true if complete; all but the last are.
     pieces: VecDeque<(String, bool)>,
     /// Requested piece whose text is incomplete.
@@ -54,11 +55,11 @@ enum SpeechInput {
 }
 
 impl SpeechSynthesis {
-    /// Starts to read `text`, then the text from `body`.
+    /// Starts to read `text`, then the text from `body`, in the form and the pieces of `read`.
     pub fn new(
         generation: Generation,
         plan: SpeechPlan,
-        (text, body): (&str, Option<TextBody>),
+        (text, body, read): (&str, Option<TextBody>, ReadText),
         writer: AudioWriter,
         seed: u64,
     ) -> Self {
@@ -74,7 +75,7 @@ impl SpeechSynthesis {
         let mut speech = Self {
             generation,
             body,
-            sentences: SentenceSplitter::default(),
+            read,
             pieces: VecDeque::new(),
             growing: None,
             respond,
@@ -82,9 +83,9 @@ impl SpeechSynthesis {
             writer: Some(writer),
             usage: SpeechUsage::default(),
         };
-        let mut cuts = speech.sentences.push(text);
+        let mut cuts = speech.read.push(text);
         if speech.body.is_none() {
-            cuts.extend(speech.sentences.finish());
+            cuts.extend(speech.read.finish());
         }
         speech.take(cuts);
         speech
@@ -128,7 +129,7 @@ impl SpeechSynthesis {
         self.open += 1;
         let response = self.respond.response;
         // A token has at least one byte.
-        let most = if ended { text.len() } else { MAX_PIECE } + 1;
+        let most = if ended { text.len() } else { self.read.max_piece() } + 1;
         let respond = Respond { max_tokens: u32::try_from(most).ok(), ..self.respond.clone() };
         self.respond.response += 1;
         self.respond.item += 1;
@@ -146,13 +147,13 @@ impl SpeechSynthesis {
             let Some(writer) = &mut self.writer else { return Ok(None) };
             let bytes = match Self::wait(&mut self.body, &mut self.generation, self.open).await? {
                 SpeechInput::Text(Some(text)) => {
-                    let cuts = self.sentences.push(&text);
+                    let cuts = self.read.push(&text);
                     self.take(cuts);
                     continue;
                 }
                 SpeechInput::Text(None) => {
                     self.body = None;
-                    let cuts = self.sentences.finish();
+                    let cuts = self.read.finish();
                     self.take(cuts);
                     continue;
                 }

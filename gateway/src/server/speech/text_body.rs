@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout_at};
 use super::super::api_error::ApiError;
 
 /// Maximum length of a text in bytes, the same as over the websocket.
-const MAX_TEXT: usize = 64 << 10;
+pub(super) const MAX_TEXT: usize = 64 << 10;
 /// Idle timeout of a text, because it holds a session.
 const PATIENCE: Duration = Duration::from_secs(30);
 

@@ -1,26 +1,27 @@
-//! Splits a text into the pieces that are read: its sentences, and parts of long ones. The pieces do not depend on how
-//! the text was cut on arrival.
+//! Sentences: a text in parts that a voice speaks one after another, for a voice that streams text in but is trained on
+//! short texts. The words of a sentence are passed on as they come.
 
 use unicode_segmentation::UnicodeSegmentation as _;
 
 /// Maximum length of a piece, in bytes. Models are trained on answers, which are short.
-pub(super) const MAX_PIECE: usize = 240;
+pub const MAX_PIECE: usize = 240;
 /// Length in bytes from which a piece ends at its next space.
 const LONG_PIECE: usize = 200;
 
 /// Output of the splitter, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum SentenceEnd {
+pub enum SentenceEnd {
     /// Text that begins or extends the piece; not empty.
     Text(String),
     /// End of the piece.
     End,
 }
 
-/// Splits a text that streams in. A character is passed on once it is certain which piece it belongs to. Line breaks
-/// and repeated spaces are dropped, and so are pieces without a letter or digit.
+/// Splits a text that streams in into its sentences, and parts of long ones. The pieces do not depend on how the text is
+/// split on arrival. A character is passed on once it is certain which piece it belongs to. Line breaks and repeated spaces
+/// are dropped, and so are pieces without a letter or digit.
 #[derive(Debug, Default)]
-pub(super) struct SentenceSplitter {
+pub struct SentenceSplitter {
     /// Piece so far, with single spaces.
     piece: String,
     /// Number of its bytes that were passed on.
