@@ -16,7 +16,7 @@ fn frames_of(clauses: &[&str]) -> usize {
     clauses.iter().map(|clause| clause.len() + PAUSE_FRAMES).sum()
 }
 
-fn as_written() -> EngineConfig {
+fn written_form() -> EngineConfig {
     EngineConfig { spoken_text: SpokenTextConfig { enabled: false, ..SpokenTextConfig::default() }, ..config() }
 }
 
@@ -42,7 +42,7 @@ fn alone(mut engine: Driven, text: &str) -> Response {
 
 #[test]
 fn written_text_sounds_like_its_words() {
-    let spoken = alone(voice(&as_written()), SPOKEN);
+    let spoken = alone(voice(&written_form()), SPOKEN);
     assert_eq!(spoken.text, SPOKEN);
     for config in [config(), EngineConfig { hand_off: HandOff::FullPayload, ..config() }] {
         for engine in [voice(&config), drive(echo_cascade(&config), &config)] {
@@ -51,7 +51,7 @@ fn written_text_sounds_like_its_words() {
             assert!(written.samples == spoken.samples, "{} samples", written.samples.len());
         }
     }
-    assert_ne!(alone(voice(&as_written()), WRITTEN).samples, spoken.samples, "as it is written");
+    assert_ne!(alone(voice(&written_form()), WRITTEN).samples, spoken.samples, "as it is written");
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn text_around_a_tool_call_is_two_utterances() {
 }
 
 #[test]
-fn words_before_a_tool_call_are_heard_during_it() {
+fn words_before_a_call_are_heard_meanwhile() {
     let config = config();
     let mut engine = drive(echo_cascade(&config), &config);
     let session = engine.open();

@@ -3,6 +3,7 @@
 mod answers;
 mod bounds;
 mod clauses;
+mod docs;
 mod properties;
 mod rows;
 
