@@ -155,7 +155,8 @@ impl Engine {
             tools: model.template.tools().is_some(),
             transcribes: config.transcribes && model.hearing.is_some(),
             given_text: model.codec.is_some() && model.template.streamed(&[]).is_some(),
-            reads_clauses: model.stages.iter().any(|stage| stage.output_kind() == EdgeKind::Clauses),
+            // In a cascade the text takes positions of the language model, which are few.
+            reads_clauses: model.stages.first().is_some_and(|stage| stage.output_kind() == EdgeKind::Clauses),
             spoken_text: model.stages.iter().find_map(|stage| stage.spoken_text()).cloned(),
             recording_rate: model.voices.recording_rate(),
         };

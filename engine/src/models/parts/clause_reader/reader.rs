@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_ends_the_text_read_so_far() {
+    fn a_limit_ends_the_text_early() {
         let mut reader = reader();
         let message = elements(&reader, "One two three four");
         reader.accept(0, prompt(message, params(false, true, 7)), &mut Outbox::new());
