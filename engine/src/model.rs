@@ -297,8 +297,8 @@ impl Model {
             EdgeKind::Text | EdgeKind::Rows | EdgeKind::Clauses | EdgeKind::Codes => 2 * stage.max_items(),
             EdgeKind::Prompt | EdgeKind::Latents | EdgeKind::Samples => 0,
         });
-        let speaks = |stage: &&Box<dyn Stage>| stage.output_kind() == EdgeKind::Samples;
-        let pieces: usize = self.stages.iter().filter(speaks).map(|stage| stage.max_items()).sum();
+        let speaking_stages = self.stages.iter().filter(|stage| stage.output_kind() == EdgeKind::Samples);
+        let pieces: usize = speaking_stages.map(|stage| stage.max_items()).sum();
         // The rest of an answer and of its text, the rest of a tool call, and the end. A hypothesis is less.
         texts + pieces + 5
     }

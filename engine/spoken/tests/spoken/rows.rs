@@ -55,3 +55,16 @@ fn every_row_is_spoken_as_frozen() {
         .collect();
     assert!(wrong.is_empty(), "{} rows:\n{}", wrong.len(), wrong.join("\n"));
 }
+
+#[test]
+fn spoken_text_stays_as_it_is() {
+    // A text may be made speakable twice: before it is cut into sentences, and by the model that reads it.
+    let changed: Vec<String> = rows()
+        .into_iter()
+        .filter_map(|(kind, _, expected)| {
+            let found = spoken(&expected);
+            (found != expected).then(|| format!("{kind}: {expected:?}\n  becomes {found:?}"))
+        })
+        .collect();
+    assert!(changed.is_empty(), "{} rows:\n{}", changed.len(), changed.join("\n"));
+}
