@@ -164,6 +164,17 @@ pub trait Ops {
         batch: &Self::Batch,
         shape: AttentionShape,
     ) -> Self::T;
+    /// Stores the rows' keys and values at their positions.
+    fn store_keys(&self, k: &Self::T, v: &Self::T, cache: &mut Self::State, batch: &Self::Batch);
+    /// [`Ops::attention`] over keys and values that were stored before, for rows without keys of their own: cross attention, for instance. A
+    /// row at a sequence's last position sees all of it; with a chunk as long as the sequence, so do the rows before it.
+    fn stored_attention(
+        &self,
+        q: &Self::T,
+        cache: &mut Self::State,
+        batch: &Self::Batch,
+        shape: AttentionShape,
+    ) -> Self::T;
     /// Attention within consecutive segments of rows, by the lengths of a [`SegmentSection`](crate::row_spec::SegmentSection), in both
     /// directions or with a reach; no state is stored.
     fn segment_attention_at(

@@ -137,6 +137,8 @@ fn attention<O: Ops>(ops: &O) -> Found {
             found.push((format!("rotary {head_dim} {step}"), ops.read(&q)));
             let out = ops.attention(&q, &k, &tensor(width, 3), &mut cache, &batch, shape);
             found.push((format!("attention {shape:?} {step}"), ops.read(&out)));
+            let again = ops.stored_attention(&q, &mut cache, &batch, shape);
+            found.push((format!("stored attention {shape:?} {step}"), ops.read(&again)));
             if step == 1 {
                 // The other sequence continues with a copy of the first one's newest block.
                 ops.copy_block(&mut cache, tables[0][7], tables[1][0]);

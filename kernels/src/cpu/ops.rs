@@ -297,8 +297,16 @@ impl Ops for Cpu {
         batch: &CpuBatch,
         shape: AttentionShape,
     ) -> Tensor {
+        self.store_keys(k, v, cache, batch);
+        self.stored_attention(q, cache, batch, shape)
+    }
+
+    fn store_keys(&self, k: &Tensor, v: &Tensor, cache: &mut CpuState, batch: &CpuBatch) {
+        cache.cache().store(&k.data, &v.data, batch.rows());
+    }
+
+    fn stored_attention(&self, q: &Tensor, cache: &mut CpuState, batch: &CpuBatch, shape: AttentionShape) -> Tensor {
         let cache = cache.cache();
-        cache.store(&k.data, &v.data, batch.rows());
         let mut data = self.arena.zeros(q.data.len());
         let scratch = &mut self.scratch.take().attention;
         let (pool, batch) = (self.pool.as_deref(), batch.rows());

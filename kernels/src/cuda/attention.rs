@@ -6,25 +6,28 @@ use super::tensor::{CudaBatch, CudaState, Tensor};
 use crate::shapes::AttentionShape;
 
 impl Cuda {
-    /// Stores the rows' keys and values, then computes attention up to the end of a row's chunk.
+    /// Stores the rows' keys and values at their positions.
+    pub(super) fn store_rows(&self, (k, v): (&Tensor, &Tensor), cache: &CudaState, batch: &CudaBatch) {
+        let (keys, values, sizes) = numbers(cache);
+        assert_eq!([k.columns as u64, v.columns as u64], [sizes[0]; 2], "widths differ");
+        let [sequences, stride] = [batch.sequences as u64, batch.stride as u64];
+        let args = &mut [k.at(), v.at(), keys, values, batch.words.at(), sequences, stride, sizes[0], sizes[1]];
+        self.queue.launch(&self.queue.kernels().store_keys_f32, (k.rows, 1), TILE_THREADS, 0, args);
+    }
+
+    /// Computes attention of each row over its sequence up to the end of the row's chunk; the keys are stored already.
     pub(super) fn cached_attention(
         &self,
-        (q, k, v): (&Tensor, &Tensor, &Tensor),
+        q: &Tensor,
         cache: &CudaState,
         batch: &CudaBatch,
         shape: AttentionShape,
     ) -> Tensor {
-        let CudaState::KeyValue { keys, values, block_len, width } = cache else {
-            panic!("attention needs keys and values, got {}", cache.kind())
-        };
-        let kernels = self.queue.kernels();
+        let (keys, values, sizes) = numbers(cache);
         assert!(shape.head_dim <= MAX_HEAD_DIM, "a head has at most {MAX_HEAD_DIM} numbers");
-        assert_eq!((k.columns, v.columns, q.columns), (*width, *width, shape.heads * shape.head_dim), "widths differ");
+        let widths = [shape.kv_heads, shape.heads].map(|heads| heads * shape.head_dim);
+        assert_eq!(([widths[0] as u64], widths[1]), ([sizes[0]], q.columns), "widths differ");
         let [sequences, stride] = [batch.sequences as u64, batch.stride as u64];
-        let sizes = [*width as u64, *block_len as u64];
-        let words = batch.words.at();
-        let store = &mut [k.at(), v.at(), keys.at, values.at, words, sequences, stride, sizes[0], sizes[1]];
-        self.queue.launch(&kernels.store_keys_f32, (k.rows, 1), TILE_THREADS, 0, store);
         let out = self.uninit_tensor(q.rows, q.columns);
         let group = (shape.heads / shape.kv_heads) as u64;
         let window = shape.window.map_or(u64::from(u32::MAX), |window| window as u64);
@@ -32,9 +35,9 @@ impl Cuda {
         let [dim, scale] = [shape.head_dim as u64, bits(scale(shape.head_dim))];
         let args = &mut [
             q.at(),
-            keys.at,
-            values.at,
-            words,
+            keys,
+            values,
+            batch.words.at(),
             out.at(),
             sequences,
             stride,
@@ -47,7 +50,15 @@ impl Cuda {
             scale,
         ];
         let shared = attention_bytes(shape.head_dim);
-        self.queue.launch(&kernels.attention_f32, (q.rows, shape.heads), WARPS * WARP, shared, args);
+        self.queue.launch(&self.queue.kernels().attention_f32, (q.rows, shape.heads), WARPS * WARP, shared, args);
         out
     }
+}
+
+/// Addresses of keys and of values; numbers of a position, and positions of a block.
+fn numbers(cache: &CudaState) -> (u64, u64, [u64; 2]) {
+    let CudaState::KeyValue { keys, values, block_len, width } = cache else {
+        panic!("attention needs keys and values, got {}", cache.kind())
+    };
+    (keys.at, values.at, [*width as u64, *block_len as u64])
 }

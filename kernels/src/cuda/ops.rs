@@ -310,7 +310,16 @@ impl Ops for Cuda {
         batch: &CudaBatch,
         shape: AttentionShape,
     ) -> Tensor {
-        self.cached_attention((q, k, v), cache, batch, shape)
+        self.store_rows((k, v), cache, batch);
+        self.cached_attention(q, cache, batch, shape)
+    }
+
+    fn store_keys(&self, k: &Tensor, v: &Tensor, cache: &mut CudaState, batch: &CudaBatch) {
+        self.store_rows((k, v), cache, batch);
+    }
+
+    fn stored_attention(&self, q: &Tensor, cache: &mut CudaState, batch: &CudaBatch, shape: AttentionShape) -> Tensor {
+        self.cached_attention(q, cache, batch, shape)
     }
 
     fn segment_attention_at(

@@ -342,6 +342,16 @@ impl<O: Ops> Ops for RecordingOps<O> {
         self.note_result(self.inner.attention(q, k, v, cache, batch, shape))
     }
 
+    fn store_keys(&self, k: &O::T, v: &O::T, cache: &mut O::State, batch: &O::Batch) {
+        self.op("store keys", k);
+        self.inner.store_keys(k, v, cache, batch);
+    }
+
+    fn stored_attention(&self, q: &O::T, cache: &mut O::State, batch: &O::Batch, shape: AttentionShape) -> O::T {
+        self.op("stored attention", q);
+        self.note_result(self.inner.stored_attention(q, cache, batch, shape))
+    }
+
     fn segment_attention_at(&self, q: &O::T, k: &O::T, v: &O::T, segments: &O::Index, shape: SegmentShape) -> O::T {
         self.op("segment attention", q);
         self.note_result(self.inner.segment_attention_at(q, k, v, segments, shape))

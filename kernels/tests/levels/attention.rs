@@ -153,3 +153,40 @@ pub fn any_split_equals_the_formula(level: SimdLevel) {
         Ok(())
     });
 }
+
+/// Queries without keys of their own see the whole of stored sequences, in pieces of any size and beside any neighbour, and leave them as
+/// they are.
+pub fn stored_attention_equals_the_formula(level: SimdLevel) {
+    const WHOLE: usize = 128;
+    check(48, &case(), |case| {
+        let fixture = Fixture::new(level, Case { window: None, chunk: Some(WHOLE), ..case.clone() });
+        let Fixture { ops, shape, inputs, tables, .. } = &fixture;
+        let (wide, narrow) = (HEADS.0 * case.dim, HEADS.1 * case.dim);
+        let blocks = 2 * tables.iter().map(Vec::len).max().unwrap();
+        let mut cache = ops.state(StateSpec::KeyValue { blocks, block_len: case.block_len, width: narrow });
+        let rows = |s: usize, position, rows| SequenceRows { table: &tables[s], position, rows };
+        let both = ops.batch(&[rows(0, 0, case.lengths[0]), rows(1, 0, case.lengths[1])]);
+        let joined = |i: usize| [&inputs[0][i][..], &inputs[1][i]].concat();
+        ops.store_keys(&ops.tensor(joined(1), narrow), &ops.tensor(joined(2), narrow), &mut cache, &both);
+        let together = ops.read(&ops.stored_attention(&ops.tensor(joined(0), wide), &mut cache, &both, *shape));
+        let mut cuts = case.cuts.iter().cycle();
+        let mut pieces = Vec::new();
+        for (s, &length) in case.lengths.iter().enumerate() {
+            let mut at = 0;
+            while at < length {
+                let count = (*cuts.next().unwrap()).min(length - at);
+                let queries = ops.tensor(inputs[s][0][at * wide..(at + count) * wide].to_vec(), wide);
+                // The last rows of the sequence, whichever they are.
+                let batch = ops.batch(&[rows(s, length - count, count)]);
+                pieces.extend(ops.read(&ops.stored_attention(&queries, &mut cache, &batch, *shape)));
+                at += count;
+            }
+        }
+        prop_assert!(together == pieces, "another split gave other bits");
+        let plain = [fixture.plain(0), fixture.plain(1)].concat();
+        for (a, b) in together.iter().zip(plain) {
+            prop_assert!((f64::from(*a) - b).abs() < 1e-5, "{} instead of {}", a, b);
+        }
+        Ok(())
+    });
+}

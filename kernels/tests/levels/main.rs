@@ -49,6 +49,7 @@ const CHECKS: &[Check] = &[
     ("softmax_sums_to_one_and_keeps_order", functions::softmax_sums_to_one_and_keeps_order),
     ("experts_take_the_lower_of_equals", functions::experts_take_the_lower_of_equals),
     ("attention_any_split_equals_the_formula", attention::any_split_equals_the_formula),
+    ("stored_attention_equals_the_formula", attention::stored_attention_equals_the_formula),
     ("rotary_computes_angles_once_a_batch", rotary::rotary_computes_angles_once_a_batch),
     ("top_p_equals_the_plain_sort", sampling::top_p_equals_the_plain_sort),
     ("convolution_any_split_equals_the_formula", convolutions::any_split_equals_the_formula),

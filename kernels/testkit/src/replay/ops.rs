@@ -314,6 +314,32 @@ impl<O: Replayable> Ops for ReplayOps<O> {
         })
     }
 
+    fn store_keys(
+        &self,
+        k: &RecordedTensor<O>,
+        v: &RecordedTensor<O>,
+        cache: &mut Arc<Mutex<O::State>>,
+        batch: &RecordedList,
+    ) {
+        let (k, v, cache, batch) = (k.read(), v.read(), Arc::clone(cache), batch.number);
+        self.note_effect(move |ops, values| {
+            ops.store_keys(values.tensor(k), values.tensor(v), &mut lock(&cache), values.batch(batch));
+        });
+    }
+
+    fn stored_attention(
+        &self,
+        q: &RecordedTensor<O>,
+        cache: &mut Arc<Mutex<O::State>>,
+        batch: &RecordedList,
+        shape: AttentionShape,
+    ) -> RecordedTensor<O> {
+        let (q, cache, batch) = (q.read(), Arc::clone(cache), batch.number);
+        self.tensor_of(move |ops, values| {
+            ops.stored_attention(values.tensor(q), &mut lock(&cache), values.batch(batch), shape)
+        })
+    }
+
     fn segment_attention_at(
         &self,
         q: &RecordedTensor<O>,
