@@ -1,7 +1,7 @@
 //! The form of a file by its first bytes; names of files lie.
 
 use crate::onnx::OnnxGraph;
-use crate::{gguf, pickle};
+use crate::{ctranslate2, gguf, pickle};
 
 /// Published form of a weight file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,6 +12,8 @@ pub enum FileForm {
     Pickle,
     /// safetensors, by the length and the first byte of its header.
     Safetensors,
+    /// CTranslate2's `model.bin`, by the name of the model's kind.
+    Ctranslate2,
     /// ONNX: a protocol buffer with a graph.
     Onnx,
 }
@@ -26,6 +28,7 @@ impl FileForm {
             // The second is the form before PyTorch 1.6, which its reader refuses with the remedy.
             _ if bytes.starts_with(pickle::MAGIC) || bytes.starts_with(b"\x80\x02") => Some(Self::Pickle),
             _ if is_safetensors => Some(Self::Safetensors),
+            _ if ctranslate2::is_model(bytes) => Some(Self::Ctranslate2),
             _ => OnnxGraph::read(bytes).is_some().then_some(Self::Onnx),
         }
     }

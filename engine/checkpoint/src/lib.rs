@@ -12,12 +12,14 @@
 //! - [`marks`]: the description of a quantisation in a checkpoint's JSON files
 //! - [`grouped`]: matrices of AWQ and GPTQ
 //! - [`fp8`]: matrices of eight-bit floating-point numbers
+//! - [`ctranslate2`]: Whisper in CTranslate2's form, by the names that transformers gives the tensors
 //! - [`onnx`]: parameters of an ONNX file, by the names that torch gave them
 //!
 //! [`packed`] is the form of quantised matrices that our products take. Headers, pickles and dequantisation are
 //! candle's; what is ours is that a file is read within bounds and served with its own integers.
 
 pub mod blocks;
+pub mod ctranslate2;
 pub mod error;
 pub mod file;
 pub mod form;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use repartee_checkpoint::ctranslate2;
 use serde::Deserialize;
 
 use super::CheckpointError;
@@ -50,7 +51,8 @@ struct Index {
 }
 
 impl Catalogue {
-    /// Finds the weight files. An index wins over a single file beside it, and safetensors over pickles.
+    /// Finds the weight files. An index wins over a single file beside it, safetensors over pickles, and both over
+    /// CTranslate2's file.
     pub(super) fn find(files: &Files) -> Result<Self, CheckpointError> {
         for form in &FORMS {
             if let Some(Index { weight_map: shards }) = files.json(form.index)? {
@@ -73,7 +75,8 @@ impl Catalogue {
                 return Ok(Self::Files(parts));
             }
         }
-        Ok(Self::Files(Vec::new()))
+        let converted = files.has(ctranslate2::FILE).then(|| ctranslate2::FILE.to_owned());
+        Ok(Self::Files(converted.into_iter().collect()))
     }
 }
 

@@ -34,6 +34,7 @@ use std::path::Path;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use repartee_checkpoint::MappedFile;
+use repartee_checkpoint::ctranslate2;
 use repartee_checkpoint::gguf::Gguf;
 use repartee_text::tokenizer::GgufVocabulary;
 use serde::Deserialize;
@@ -206,6 +207,7 @@ impl Checkpoint {
             None => return "no weights".to_owned(),
             _ if self.header.is_some() => return "GGUF".to_owned(),
             Some(first) if first.ends_with(".safetensors") => "safetensors",
+            Some(&ctranslate2::FILE) => "CTranslate2",
             Some(_) => "PyTorch",
         };
         let files = if names.len() == 1 { "1 file".to_owned() } else { format!("{} files", names.len()) };

@@ -6,6 +6,7 @@ use std::ops::{Deref, Range};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use repartee_checkpoint::ctranslate2::{self, Ctranslate2Tensor};
 use repartee_checkpoint::gguf::{GgmlDType, Gguf};
 use repartee_checkpoint::pickle::{PickleTensor, PickleValue};
 use repartee_checkpoint::{MappedFile, llama};
@@ -277,6 +278,8 @@ impl Weights {
         };
         if name.ends_with(".safetensors") {
             self.add_safetensors(&label, &bytes)?;
+        } else if name == ctranslate2::FILE {
+            self.add_ctranslate2(&label, &bytes)?;
         } else {
             self.add_pickle(&label, &bytes)?;
         }
@@ -290,6 +293,14 @@ impl Weights {
             let place = Place::Range(start + info.data_offsets.0..start + info.data_offsets.1);
             let location = Location { file: self.files.len(), dtype: info.dtype, shape: info.shape.clone(), place };
             self.tensors.insert(tensor, location);
+        }
+        Ok(())
+    }
+
+    fn add_ctranslate2(&mut self, label: &str, bytes: &[u8]) -> Result<(), CheckpointError> {
+        for (name, tensor) in ctranslate2::read_whisper(label, bytes)? {
+            let Ctranslate2Tensor { dtype, shape, place } = tensor;
+            self.tensors.insert(name, Location { file: self.files.len(), dtype, shape, place: Place::Range(place) });
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use repartee_checkpoint::ctranslate2::read_whisper;
 use repartee_checkpoint::form::FileForm;
 use repartee_checkpoint::gguf::Gguf;
 use repartee_checkpoint::onnx::OnnxGraph;
@@ -54,6 +55,10 @@ pub(super) fn summarise(path: &Path) -> Result<CheckpointSummary, CheckpointErro
                 .into_values()
                 .map(|info| (format!("{:?}", info.dtype), (info.data_offsets.1 - info.data_offsets.0) as u64));
             Ok(alone("safetensors", tensors))
+        }
+        Some(FileForm::Ctranslate2) => {
+            let tensors = read_whisper(&file, &bytes)?.into_values();
+            Ok(alone("CTranslate2", tensors.map(|tensor| (format!("{:?}", tensor.dtype), tensor.place.len() as u64))))
         }
         Some(FileForm::Onnx) => {
             let graph = OnnxGraph::read(&bytes).ok_or_else(unknown)?;
