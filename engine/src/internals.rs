@@ -78,6 +78,18 @@ pub mod qwen3_tts {
     pub use crate::models::qwen3_tts::{Qwen3Tts, assemble};
 }
 
+/// Internals of Whisper.
+pub mod whisper {
+    pub use crate::models::whisper::alignment::{Alignment, AlignmentHead};
+    pub use crate::models::whisper::config::WhisperConfig;
+    pub use crate::models::whisper::features::WindowFeatures;
+    pub use crate::models::whisper::model::{Whisper, load};
+    pub use crate::models::whisper::recogniser::WhisperRecogniser;
+    pub use crate::models::whisper::rules::{DecodingRules, choose, compression_ratio, log_probability, most_likely};
+    pub use crate::models::whisper::run::{Decoding, Progress, RunPrompt, TEMPERATURES};
+    pub use crate::models::whisper::steps::{TextRows, WhisperSteps};
+}
+
 /// Internals of the text decoders.
 pub mod text_decoder {
     pub use crate::models::text_decoder::config::Config;

@@ -20,6 +20,7 @@ pub mod qwen3_omni_moe;
 pub mod qwen3_tts;
 pub mod smart_turn;
 pub mod text_decoder;
+pub mod whisper;
 
 use std::sync::Arc;
 
@@ -38,7 +39,7 @@ use crate::model::Model;
 
 /// All supported families.
 pub const FAMILIES: &[Family] =
-    &[qwen3_omni_moe::FAMILY, qwen2_5_omni::FAMILY, qwen3_tts::FAMILY, text_decoder::FAMILY];
+    &[qwen3_omni_moe::FAMILY, qwen2_5_omni::FAMILY, qwen3_tts::FAMILY, text_decoder::FAMILY, whisper::FAMILY];
 
 /// Loads a checkpoint on the configured device, by the family that claims it.
 pub fn load_model(checkpoint: &Checkpoint, config: &EngineConfig) -> Result<Model, LoadError> {

@@ -12,3 +12,4 @@ mod sampling;
 mod smart_turn;
 mod text_decoder;
 mod toy;
+mod whisper;

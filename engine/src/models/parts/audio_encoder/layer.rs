@@ -49,6 +49,18 @@ pub fn norm<O: Ops>(w: &Weights<'_, O>, name: &str, width: usize) -> Result<(O::
     Ok((w.vector(&format!("{name}.weight"), width)?, w.vector(&format!("{name}.bias"), width)?))
 }
 
+/// Loads biases of `width` numbers as one, with zeros for those that a checkpoint lacks.
+pub fn biases<O: Ops>(w: &Weights<'_, O>, names: &[Option<&str>], width: usize) -> Result<O::Weight, LoadError> {
+    let mut joined = Vec::with_capacity(names.len() * width);
+    for name in names {
+        match name {
+            Some(name) => joined.extend(w.values(name, &[width])?),
+            None => joined.resize(joined.len() + width, 0.0),
+        }
+    }
+    w.made("joined bias", WeightLayout::Vector, &joined, &[joined.len()])
+}
+
 impl<O: Ops> AudioLayer<O> {
     /// Loads one layer below `w`.
     pub fn load(w: &Weights<'_, O>, shape: AudioLayerShape) -> Result<Self, LoadError> {
@@ -57,10 +69,7 @@ impl<O: Ops> AudioLayer<O> {
         let bias = if key_bias {
             a.vectors(&[("q_proj.bias", d), ("k_proj.bias", d), ("v_proj.bias", d)])?
         } else {
-            let mut bias = a.values("q_proj.bias", &[d])?;
-            bias.resize(2 * d, 0.0);
-            bias.extend(a.values("v_proj.bias", &[d])?);
-            a.made("self_attn bias", WeightLayout::Vector, &bias, &[3 * d])?
+            biases(&a, &[Some("q_proj.bias"), None, Some("v_proj.bias")], d)?
         };
         Ok(Self {
             attention_norm: norm(w, "self_attn_layer_norm", d)?,

@@ -124,11 +124,15 @@ impl<'a> ConfigSection<'a> {
         })
     }
 
+    /// True if the section has a field, and not null in it.
+    pub fn has(&self, field: &str) -> bool {
+        self.fields.is_some_and(|fields| fields.get(field).is_some_and(|value| !value.is_null()))
+    }
+
     /// Name of the first of these fields that the section has; without any, the first name.
     pub fn first_of<'n>(&self, names: &[&'n str]) -> &'n str {
-        let has =
-            |name: &&str| self.fields.is_some_and(|fields| fields.get(*name).is_some_and(|value| !value.is_null()));
-        names.iter().copied().find(has).unwrap_or_else(|| names.first().copied().unwrap_or_default())
+        let first = names.iter().copied().find(|name| self.has(name));
+        first.unwrap_or_else(|| names.first().copied().unwrap_or_default())
     }
 
     /// Error of a field with a value that is not allowed.

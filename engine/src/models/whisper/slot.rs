@@ -1,0 +1,89 @@
+//! State of a recognition: the sound of its window, its last hypotheses, the run under way.
+
+use super::run::{Decoding, ScoredToken};
+
+/// Reason of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RunKind {
+    /// More sound follows in this window.
+    Growing,
+    /// The window is full.
+    Cut,
+    /// The sound has ended.
+    Final,
+}
+
+/// Next unit of work of a run.
+#[derive(Debug)]
+pub enum RunPhase {
+    /// The sound is too short to hold a word.
+    Nothing,
+    /// The window is encoded.
+    Encode,
+    /// Text follows.
+    Decode(Decoding),
+    /// The text is complete; its words are timed.
+    Align(Decoding),
+}
+
+/// A decoding of the sound so far, or of all of it.
+#[derive(Debug)]
+pub struct Run {
+    /// Reason of the run.
+    pub kind: RunKind,
+    /// Samples of this window.
+    pub samples: usize,
+    /// Next unit of work.
+    pub phase: RunPhase,
+    /// True if the longest window is encoded.
+    pub whole: bool,
+    /// Rows of the encoded window.
+    pub encoded: Vec<f32>,
+    /// Likeliest doubtful text so far, with its average.
+    pub best: Option<(Vec<ScoredToken>, f32)>,
+}
+
+/// A recognition.
+#[derive(Debug)]
+pub struct OpenSlot {
+    /// Tells it from an earlier one of the slot, and its runs from each other.
+    pub serial: u64,
+    /// Index of the language that the caller named.
+    pub given: Option<usize>,
+    /// Index of the language, once a word is stable.
+    pub language: Option<usize>,
+    /// Tokens before the text: the caller's hints, then text of earlier windows.
+    pub previous: Vec<u32>,
+    /// Text of earlier windows.
+    pub done: String,
+    /// Samples of earlier windows.
+    pub dropped: usize,
+    /// Sound of this window.
+    pub sound: Vec<f32>,
+    /// Samples of this window at its last hypothesis.
+    pub heard: usize,
+    /// Last hypothesis.
+    pub text: Vec<ScoredToken>,
+    /// Tokens of the hypothesis before.
+    pub before: Vec<u32>,
+    /// Number of stable tokens of `text`.
+    pub stable: usize,
+    /// True at the end of the sound.
+    pub ended: bool,
+    /// True after the final hypothesis.
+    pub finished: bool,
+    /// Run under way.
+    pub run: Option<Run>,
+}
+
+impl OpenSlot {
+    /// Run under way, with its serial number.
+    pub fn running(&self) -> Option<(u64, &Run)> {
+        self.run.as_ref().map(|run| (self.serial, run))
+    }
+
+    /// The last two hypotheses.
+    pub fn earlier(&self) -> [Vec<u32>; 2] {
+        [self.before.clone(), self.text.iter().map(|(id, _)| *id).collect()]
+    }
+}
