@@ -1,9 +1,10 @@
 //! Writes down recordings with a published recogniser, as a caller would speak them, and times it.
 //!
-//! `cargo bench -p repartee-engine --bench hearing -- FOLDER [--whole] [--given CODE] [--weights int8] FILE.wav..` prints a line
-//! of JSON for each file: the text, and of the file's end (the turn's commit) the milliseconds to the final hypothesis, of the
-//! work before it, and of one decoding alone. `--whole` encodes the longest window always, as the references do. `--noise` hears
-//! made sounds without words instead of files. `--at-once` decodes each file once, at its end.
+//! `cargo bench -p repartee-engine --bench hearing -- FOLDER [OPTIONS] FILE.wav..` prints a line of JSON for each file: the
+//! text, its growing hypotheses, the milliseconds from the file's end (the turn's commit) to the final hypothesis, and those of
+//! the work before it. `--whole` encodes the longest window always, as the references do. `--given CODE` names the language,
+//! `--weights int8` a format of the matrices. `--at-once` hands a file over in one piece. `--noise` hears made sounds without
+//! words instead of files.
 #![allow(clippy::unwrap_used)] // A panic is this benchmark's report.
 
 use std::time::{Duration, Instant};
@@ -69,16 +70,16 @@ fn main() {
     }
 }
 
-/// What was heard of a turn.
-struct Heard {
+/// Hypotheses of a turn, and the time that they took.
+struct TurnReport {
     text: Vec<Hypothesis>,
     /// Work before the end, and after it.
     before: Duration,
     end: Duration,
 }
 
-fn hear(recogniser: &mut impl Recogniser, sound: &[f32], pieces: usize, options: &HearingOptions) -> Heard {
-    let mut heard = Heard { text: Vec::new(), before: Duration::ZERO, end: Duration::ZERO };
+fn hear(recogniser: &mut impl Recogniser, sound: &[f32], pieces: usize, options: &HearingOptions) -> TurnReport {
+    let mut heard = TurnReport { text: Vec::new(), before: Duration::ZERO, end: Duration::ZERO };
     recogniser.open(0, options);
     let begun = Instant::now();
     let mut rest = sound;

@@ -27,7 +27,7 @@ const AGAIN: &str = "convert the model again, by ct2-transformers-converter with
 /// Tensor of the file, in row-major order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ctranslate2Tensor {
-    /// Number format.
+    /// Number format of its elements: one of F32, I8, I16, I32, F16 and BF16.
     pub dtype: Dtype,
     /// Sizes of the axes, outermost first.
     pub shape: Vec<usize>,

@@ -34,12 +34,12 @@ pub struct DecoderSizes {
     pub tied: bool,
 }
 
-/// Special tokens.
+/// Ids of the special tokens that a prompt has or a text ends with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WhisperTokens {
     /// `<|endoftext|>`; ids from here on are no text.
     pub end: u32,
-    /// `<|startoftranscript|>`.
+    /// `<|startoftranscript|>`, the first token behind earlier text.
     pub start: u32,
     /// `<|transcribe|>`; `None` for a model of English alone, whose prompt has neither task nor language.
     pub transcribe: Option<u32>,
@@ -54,7 +54,7 @@ pub struct WhisperTokens {
 }
 
 impl WhisperTokens {
-    /// `<|0.00|>`.
+    /// Id of `<|0.00|>`; those of later times follow it, in steps of 20 ms.
     pub fn first_timestamp(&self) -> u32 {
         self.no_timestamps + 1
     }
@@ -67,7 +67,7 @@ pub struct WhisperConfig {
     pub encoder: EncoderShape,
     /// Sizes of the decoder.
     pub decoder: DecoderSizes,
-    /// Special tokens.
+    /// Special tokens, by the tokenizer.
     pub tokens: WhisperTokens,
     /// Tokens that are never sampled.
     pub suppressed: Vec<u32>,

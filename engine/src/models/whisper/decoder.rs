@@ -53,7 +53,7 @@ pub struct DecoderStep<'a, O: Ops> {
     pub text: &'a O::Batch,
     /// The rows as the last positions of their sound.
     pub sound: &'a O::Batch,
-    /// From [`WhisperDecoder::cache`].
+    /// Keys and values of every layer, from [`WhisperDecoder::cache`].
     pub caches: &'a mut [LayerCache<O>],
 }
 

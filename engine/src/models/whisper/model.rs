@@ -16,9 +16,9 @@ use crate::weight_policy::WeightPolicy;
 pub struct Whisper<O: Ops> {
     /// Configuration from the files.
     pub config: WhisperConfig,
-    /// The encoder.
+    /// Windows of a spectrogram to rows.
     pub encoder: AudioTower<O>,
-    /// The decoder.
+    /// Text over the rows of a window.
     pub decoder: WhisperDecoder<O>,
 }
 

@@ -35,7 +35,7 @@ pub enum Computed {
     Begins(Vec<usize>),
 }
 
-/// The recogniser.
+/// Whisper with the recognition of every slot; each step is a batch over slots.
 pub struct WhisperRecogniser<O: Device> {
     pub(super) steps: WhisperSteps<O>,
     pub(super) features: WindowFeatures,

@@ -12,7 +12,7 @@ pub const TEMPERATURES: [f32; 3] = [0.0, 0.4, 0.8];
 /// Tokens of a second of sound, at most, and those beside.
 const TOKENS: (usize, usize) = (20, 8);
 /// Seed of the random numbers; they differ by place, temperature and step.
-const SEED: u64 = 0x7768_6973_7065_72;
+const SEED: u64 = 0x0077_6869_7370_6572;
 
 /// A token of a text, and the logarithm of its probability.
 pub type ScoredToken = (u32, f32);
@@ -28,7 +28,7 @@ pub struct RunPrompt {
     pub forced: Vec<ScoredToken>,
     /// Samples of sound, of this run and of all of the turn.
     pub samples: (usize, usize),
-    /// Sampling rate.
+    /// Sampling rate, in Hz.
     pub rate: u32,
     /// True for a text between timestamps.
     pub timestamps: bool,
@@ -45,7 +45,7 @@ pub enum Progress {
     NotFinite,
 }
 
-/// A decoding.
+/// One decoding, step by step: the tokens that are computed next, and the text so far.
 #[derive(Debug, Clone)]
 pub struct Decoding {
     prompt: RunPrompt,

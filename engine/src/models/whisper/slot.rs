@@ -20,7 +20,7 @@ pub enum RunPhase {
     Nothing,
     /// The window is encoded.
     Encode,
-    /// Text follows.
+    /// The next tokens are computed.
     Decode(Decoding),
     /// The text is complete; its words are timed.
     Align(Decoding),
@@ -43,7 +43,7 @@ pub struct Run {
     pub best: Option<(Vec<ScoredToken>, f32)>,
 }
 
-/// A recognition.
+/// A recognition from its opening until its slot is freed.
 #[derive(Debug)]
 pub struct OpenSlot {
     /// Tells it from an earlier one of the slot, and its runs from each other.
@@ -62,7 +62,7 @@ pub struct OpenSlot {
     pub sound: Vec<f32>,
     /// Samples of this window at its last hypothesis.
     pub heard: usize,
-    /// Last hypothesis.
+    /// Last hypothesis for this window, token by token.
     pub text: Vec<ScoredToken>,
     /// Tokens of the hypothesis before.
     pub before: Vec<u32>,

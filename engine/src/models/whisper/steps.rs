@@ -67,14 +67,9 @@ impl<O: Device> WhisperSteps<O> {
         blocks(model).iter().sum::<usize>() * BLOCK * 2 * sizes.width * sizes.layers * ops.kv_number_bytes()
     }
 
-    /// The model.
+    /// Returns the model, whose configuration callers read.
     pub fn model(&self) -> &Whisper<O> {
         &self.model
-    }
-
-    /// The device.
-    pub fn ops(&self) -> &O {
-        &self.ops
     }
 
     /// Encodes windows of mel frames of different slots, and stores them for their texts. Returns the rows of each.

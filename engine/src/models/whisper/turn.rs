@@ -1,4 +1,4 @@
-//! What a unit of work changes in a slot: the next unit, a hypothesis, a cut.
+//! Results of units of work: the next unit of a slot, a hypothesis, a cut.
 
 use repartee_engine_api::SessionError;
 
