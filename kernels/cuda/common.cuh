@@ -61,6 +61,21 @@ __device__ __forceinline__ float exponential(float x) {
   return (e.rest + 1.0f) * e.power;
 }
 
+// eˣ - 1 with all its digits near 0; -1 below -87.3, capped above 88; NaN stays.
+__device__ __forceinline__ float exponential_minus_one(float x) {
+  const Exponential e = exponential_parts(x < -87.3f ? -87.3f : x > 88.0f ? 88.0f : x);
+  return fmaf(e.rest, e.power, e.power - 1.0f);
+}
+
+// 1 / (1 + e⁻ˣ)
+__device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + exponential(-x)); }
+
+// Hyperbolic tangent; beyond 10 it is 1.
+__device__ __forceinline__ float hyperbolic_tangent(float x) {
+  const float magnitude = fabsf(x), e = exponential_minus_one(2.0f * (magnitude > 10.0f ? 10.0f : magnitude));
+  return copysignf(e / (e + 2.0f), x);
+}
+
 // A range of consecutive rows.
 struct Segment {
   unsigned first, rows;

@@ -6,6 +6,7 @@
 #include "draw.cu"
 #include "elementwise.cu"
 #include "experts.cu"
+#include "lstm.cu"
 #include "norm.cu"
 #include "product.cu"
 #include "rows.cu"

@@ -1,8 +1,6 @@
 // Element-wise functions. One thread for each number, in blocks along x; a number that is not finite stays so.
 #include "common.cuh"
 
-__device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + exponential(-x)); }
-
 // x += y
 extern "C" __global__ void add_f32(float *__restrict__ x, const float *__restrict__ y, unsigned count) {
   const unsigned i = thread_number();
@@ -35,12 +33,6 @@ extern "C" __global__ void clamp_f32(float *__restrict__ x, float low, float hig
   x[i] = value < low ? low : value > high ? high : value;
 }
 
-// eˣ - 1 with all its digits near 0; -1 below -87.3, capped above 88; NaN stays.
-__device__ __forceinline__ float exponential_minus_one(float x) {
-  const Exponential e = exponential_parts(x < -87.3f ? -87.3f : x > 88.0f ? 88.0f : x);
-  return fmaf(e.rest, e.power, e.power - 1.0f);
-}
-
 // Functions of `activation_f32`, in the order of `Activation` in kernels/src/shapes.rs.
 enum Function : unsigned { SILU, GELU, GELU_TANH, RELU, LEAKY_RELU, ELU, MISH, TANH, EXP, ABS };
 
@@ -59,11 +51,7 @@ __device__ __forceinline__ float activation(float x, unsigned function, float sl
       const float e = exponential(x > 20.0f ? 20.0f : x), n = e * (e + 2.0f);
       return x * (n / (n + 2.0f));
     }
-    // Beyond 10 it is 1.
-    case TANH: {
-      const float magnitude = fabsf(x), e = exponential_minus_one(2.0f * (magnitude > 10.0f ? 10.0f : magnitude));
-      return copysignf(e / (e + 2.0f), x);
-    }
+    case TANH: return hyperbolic_tangent(x);
     case EXP: return exponential(x);
     default: return fabsf(x);
   }

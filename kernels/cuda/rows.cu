@@ -69,6 +69,13 @@ extern "C" __global__ void scatter_rows_f32(const float *__restrict__ from, cons
   if (row != NO_ROW) to[(size_t)row * columns + i % columns] = from[i];
 }
 
+// Writes rows of `columns` numbers to the columns from `start` on of rows of `width`.
+extern "C" __global__ void place_columns_f32(const float *__restrict__ x, float *__restrict__ to, unsigned columns, unsigned start,
+                                             unsigned width, unsigned count) {
+  const unsigned i = thread_number();
+  if (i < count) to[(size_t)(i / columns) * width + start + i % columns] = x[i];
+}
+
 // out[row] = x[row][start .. start + length]; `count` numbers of `out`
 extern "C" __global__ void narrow_f32(const float *__restrict__ x, float *__restrict__ out, unsigned columns, unsigned start,
                                       unsigned length, unsigned count) {

@@ -96,6 +96,8 @@ pub trait Ops {
     fn copy(&self, x: &Self::T) -> Self::T;
     /// Concatenates tensors of one width along the rows.
     fn concat(&self, parts: &[&Self::T]) -> Self::T;
+    /// Concatenates tensors of as many rows along the columns.
+    fn concat_columns(&self, parts: &[&Self::T]) -> Self::T;
     /// Returns `length` columns from `start` on.
     fn narrow(&self, x: &Self::T, start: usize, length: usize) -> Self::T;
     /// Returns the same numbers, row-major, in rows of `columns`.
@@ -140,6 +142,10 @@ pub trait Ops {
         eps: f32,
         segments: &Self::Index,
     ) -> Self::T;
+    /// Norm of each column over the rows of each segment, scaled and shifted by the segment's row of `style`: `(1 + scale) norm(x) + shift`,
+    /// with the scales of all columns before their shifts. Segments are consecutive, as in [`Ops::segment_attention_at`]; those beyond the
+    /// rows of `style` give zeros.
+    fn segment_instance_norm_at(&self, x: &Self::T, style: &Self::T, eps: f32, segments: &Self::Index) -> Self::T;
     /// Applies a function to each number.
     fn activation(&self, x: Self::T, function: Activation) -> Self::T;
     /// Returns `silu(first half of the columns) * second half`.
@@ -185,6 +191,10 @@ pub trait Ops {
         segments: &Self::Index,
         shape: SegmentShape,
     ) -> Self::T;
+    /// Recurrence of an LSTM within consecutive segments of rows, from a segment's last row on if `reverse`. `x` has the inputs of the input,
+    /// forget, cell and output gate, biases included; `hidden` is a [`WeightLayout::Linear`](crate::WeightLayout::Linear) in single
+    /// precision from the state to all four. Returns the state after each row.
+    fn segment_lstm_at(&self, x: &Self::T, hidden: &Self::Weight, segments: &Self::Index, reverse: bool) -> Self::T;
     /// Mixture of experts: softmax router, then the weighted sum of `down(silu(gate) * up)` over the chosen experts.
     fn experts(
         &self,

@@ -185,6 +185,16 @@ fn within_segments<O: Ops>(ops: &O, dtype: DType, channels: usize) -> Found {
     let x = ops.scale_all(ops.tensor(numbers(45 * channels, 4), channels), 3.0);
     let normed = ops.segment_norm_at(&x, &vector(channels, 11), &vector(channels, 12), 1e-5, &segments);
     found.push(("norm".to_owned(), ops.read(&normed)));
+    let style = ops.tensor(numbers(5 * 2 * channels, 13), 2 * channels);
+    let joined = ops.concat_columns(&[&x, &ops.tensor(numbers(45, 16), 1), &normed]);
+    found.push(("columns side by side".to_owned(), ops.read(&joined)));
+    found.push(("instance norm".to_owned(), ops.read(&ops.segment_instance_norm_at(&x, &style, 1e-2, &segments))));
+    let hidden = weight(ops, WeightLayout::Linear, DType::F32, &[4 * channels, channels], 1, 14);
+    let gates = ops.tensor(numbers(45 * 4 * channels, 15), 4 * channels);
+    for reverse in [false, true] {
+        let out = ops.segment_lstm_at(&gates, &hidden, &segments, reverse);
+        found.push((format!("lstm, reverse {reverse}"), ops.read(&out)));
+    }
     let (alpha, beta, filter) = (vector(channels, 5), vector(channels, 6), vector(FILTER_TAPS, 7));
     found.push(("snake".to_owned(), ops.read(&ops.segment_snake_at(&x, &alpha, &beta, &filter, &segments))));
     found

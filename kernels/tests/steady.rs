@@ -64,6 +64,8 @@ struct Model<O: Ops> {
     frequencies: O::Weight,
     filter: O::Weight,
     linear: O::Weight,
+    gates: O::Weight,
+    hidden: O::Weight,
     gate: O::Weight,
     router: O::Weight,
     gate_up: O::Weight,
@@ -113,6 +115,8 @@ impl<O: Ops> Step<O> {
             frequencies: ops.rotary_weight(WIDTH / 4, 1e4).unwrap(),
             filter: weight(&ops, WeightLayout::Vector, &[FILTER_TAPS]),
             linear: weight(&ops, WeightLayout::Linear, &[WIDTH, WIDTH]),
+            gates: weight(&ops, WeightLayout::Linear, &[4 * WIDTH, WIDTH]),
+            hidden: weight(&ops, WeightLayout::Linear, &[4 * WIDTH, WIDTH]),
             gate: weight(&ops, WeightLayout::Linear, &[1, WIDTH]),
             router: weight(&ops, WeightLayout::Linear, &[EXPERTS, WIDTH]),
             gate_up: weight(&ops, WeightLayout::Experts { per_expert: 2 }, &[16, WIDTH]),
@@ -171,6 +175,10 @@ impl<O: Ops> Model<O> {
         let h = ops.activation(ops.layer_norm(&x, &self.norm, &self.norm, 1e-5), Activation::Gelu);
         let segments = ops.index(spec, sections.segments.words());
         let h = ops.segment_norm_at(&h, &self.norm, &self.norm, 1e-5, &segments);
+        let style = ops.concat_columns(&[&h, &x]);
+        let h = ops.segment_instance_norm_at(&h, &style, 1e-5, &segments);
+        let gates = ops.linear(&h, &self.gates, None);
+        let h = ops.add(ops.segment_lstm_at(&gates, &self.hidden, &segments, true), &h);
         let h = ops.sigmoid_mul(&ops.reshape(ops.concat(&[&h, &x]), 2 * WIDTH));
         let h = ops.activation(h, Activation::Mish);
         x = ops.segment_attention_at(&h, &x, &h, &segments, SegmentShape::whole(3));

@@ -437,3 +437,13 @@ fn a_spec_keeps_nothing_of_the_step_before() {
         }
     }
 }
+
+#[test]
+fn columns_side_by_side_keep_their_rows() {
+    let ops = device();
+    let parts = [(2, 1), (1, 2), (4, 3)].map(|(columns, seed)| (columns, numbers(5 * columns, seed)));
+    let tensors = parts.each_ref().map(|(columns, values)| ops.tensor(values.clone(), *columns));
+    let joined = ops.read(&ops.concat_columns(&tensors.each_ref()));
+    let row = |row: usize| parts.iter().flat_map(move |(columns, values)| values[row * columns..][..*columns].to_vec());
+    assert_eq!(joined, (0..5).flat_map(row).collect::<Vec<_>>());
+}

@@ -152,4 +152,4 @@ impl Cpu {
 /// Least numbers of an activation for which a part pays.
 pub(super) const LEAST_ACTIVATION: usize = 1 << 13;
 /// Least numbers of a norm for which a part pays: it does little more than read and write them.
-const LEAST_NORM: usize = 1 << 15;
+pub(super) const LEAST_NORM: usize = 1 << 15;

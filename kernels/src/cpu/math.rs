@@ -69,7 +69,7 @@ fn erf<const FUSED: bool>(x: f32) -> f32 {
 }
 
 #[inline(always)]
-fn sigmoid<const FUSED: bool>(x: f32) -> f32 {
+pub(super) fn sigmoid<const FUSED: bool>(x: f32) -> f32 {
     1.0 / (1.0 + exp::<FUSED>(-x))
 }
 
@@ -85,7 +85,7 @@ fn silu_mul_loop<const FUSED: bool>(x: &[f32], out: &mut [f32], width: usize) {
 
 /// Hyperbolic tangent; beyond 10 it is 1.
 #[inline(always)]
-fn tanh<const FUSED: bool>(x: f32) -> f32 {
+pub(super) fn tanh<const FUSED: bool>(x: f32) -> f32 {
     let magnitude = if x.abs() > 10.0 { 10.0 } else { x.abs() };
     let e = exp_minus_one::<FUSED>(2.0 * magnitude);
     (e / (e + 2.0)).copysign(x)

@@ -1,7 +1,7 @@
 //! [`Ops`](crate::Ops) on the processor, in single precision.
 //!
 //! - `device`: settings, buffers and threads; `ops`: its operations, out of one file for each family: [`attention`], [`conv`], [`experts`],
-//!   [`math`], [`rotary`], [`sample`], `segment_snake`
+//!   [`math`], [`rotary`], [`sample`], `instance_norm`, `lstm`, `segment_snake`
 //! - `tensor`, `index`, `conv_state`, `kv_cache`, `weight`, `table`: what operations take; `arena`, `scratch`: reused buffers
 //! - [`gemm`]: the matrix product of linear layers and convolutions, over `strided_rows` and weights in `panels`; `float_product`, [`integer`]:
 //!   its tiles; `product`, `work_split`, `output_ptr`: on several threads
@@ -26,8 +26,10 @@ pub mod gemm;
 pub mod groups;
 pub mod hardware_peaks;
 mod index;
+mod instance_norm;
 pub mod integer;
 mod kv_cache;
+mod lstm;
 pub mod math;
 mod ops;
 mod output_ptr;

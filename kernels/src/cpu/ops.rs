@@ -11,7 +11,7 @@ use super::kv_cache::KvCache;
 use super::rotary::CpuBatch;
 use super::tensor::{CpuState, Tensor};
 use super::weight::Weight;
-use super::{attention, conv, experts, math, sample, segment_snake};
+use super::{attention, conv, experts, instance_norm, lstm, math, sample, segment_snake};
 use crate::checked_parts::CheckedParts;
 use crate::ops::{Ops, StepFn};
 use crate::row_spec::{self, BatchSection, NO_ROW, RowSpec, SpecSection};
@@ -131,6 +131,20 @@ impl Ops for Cpu {
             rest = after;
         }
         Tensor::new(data, columns)
+    }
+
+    fn concat_columns(&self, parts: &[&Tensor]) -> Tensor {
+        let (rows, columns) = (parts.first().map_or(0, |p| p.rows), parts.iter().map(|p| p.columns).sum());
+        assert!(parts.iter().all(|part| part.rows == rows), "numbers of rows differ");
+        let mut data = self.arena.uninitialised(rows * columns);
+        let mut start = 0;
+        for part in parts {
+            for (to, row) in data.chunks_exact_mut(columns).zip(part.data.chunks_exact(part.columns)) {
+                to[start..start + part.columns].copy_from_slice(row);
+            }
+            start += part.columns;
+        }
+        Tensor { rows, columns, data }
     }
 
     fn narrow(&self, x: &Tensor, start: usize, length: usize) -> Tensor {
@@ -258,6 +272,10 @@ impl Ops for Cpu {
         Tensor { data, ..*x }
     }
 
+    fn segment_instance_norm_at(&self, x: &Tensor, style: &Tensor, eps: f32, segments: &CpuIndex) -> Tensor {
+        instance_norm::rows(self, x, style, eps, segments.words())
+    }
+
     fn activation(&self, mut x: Tensor, function: Activation) -> Tensor {
         self.split(&mut x.data, x.columns, LEAST_ACTIVATION, |_, part| math::activation(self.level, part, function));
         x
@@ -327,6 +345,10 @@ impl Ops for Cpu {
         let (pool, qkv) = (self.pool.as_deref(), (&q.data[..], &k.data[..], &v.data[..]));
         attention::segments(pool, self.level, qkv, segments.words(), shape, scratch, &mut data);
         Tensor { data, ..*q }
+    }
+
+    fn segment_lstm_at(&self, x: &Tensor, hidden: &Weight, segments: &CpuIndex, reverse: bool) -> Tensor {
+        lstm::rows(self, x, hidden.packed(), segments.words(), reverse)
     }
 
     fn experts(&self, x: &Tensor, router: &Weight, gate_up: &Weight, down: &Weight, spec: RouterShape) -> Tensor {

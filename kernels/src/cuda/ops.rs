@@ -140,6 +140,20 @@ impl Ops for Cuda {
         out
     }
 
+    fn concat_columns(&self, parts: &[&Tensor]) -> Tensor {
+        let rows = parts.first().map_or(0, |part| part.rows);
+        let out = self.uninit_tensor(rows, parts.iter().map(|part| part.columns).sum());
+        let mut start = 0;
+        for part in parts {
+            assert_eq!(part.rows, rows, "numbers of rows differ");
+            let sizes = [part.columns, start, out.columns].map(|n| n as u64);
+            let args = [part.at(), out.at(), sizes[0], sizes[1], sizes[2]];
+            self.each(&self.queue.kernels().place_columns_f32, part.len(), &args);
+            start += part.columns;
+        }
+        out
+    }
+
     fn narrow(&self, x: &Tensor, start: usize, length: usize) -> Tensor {
         assert!(start + length <= x.columns, "columns that are not there");
         let out = self.uninit_tensor(x.rows, length);
@@ -252,6 +266,10 @@ impl Ops for Cuda {
         self.segment_norm(x, (weight, bias), eps, segments)
     }
 
+    fn segment_instance_norm_at(&self, x: &Tensor, style: &Tensor, eps: f32, segments: &CudaIndex) -> Tensor {
+        self.instance_norm(x, style, eps, segments)
+    }
+
     fn activation(&self, x: Tensor, function: Activation) -> Tensor {
         // The kernel's numbers of functions.
         let (number, slope) = match function {
@@ -331,6 +349,10 @@ impl Ops for Cuda {
         shape: SegmentShape,
     ) -> Tensor {
         self.within_segments((q, k, v), segments, shape)
+    }
+
+    fn segment_lstm_at(&self, x: &Tensor, hidden: &Weight, segments: &CudaIndex, reverse: bool) -> Tensor {
+        self.lstm(x, hidden, segments, reverse)
     }
 
     fn experts(&self, x: &Tensor, router: &Weight, gate_up: &Weight, down: &Weight, spec: RouterShape) -> Tensor {

@@ -2,12 +2,15 @@
 
 use super::device::Cuda;
 use super::launch::{Args, MAX_HEAD_DIM, SIZE, TILE_THREADS, Tile, WARP, WARPS, attention_bytes, bits, scale};
+use super::matrix::{Matrix, MatrixKind};
 use super::tensor::{CudaIndex, Tensor};
 use super::weight::{GroupedConv, Weight};
 use crate::shapes::{FILTER_TAPS, SegmentShape};
 
 /// Threads of a block that norms a segment.
 const NORM_THREADS: usize = 256;
+/// Threads of a block that runs an LSTM over a segment.
+const LSTM_THREADS: usize = 512;
 /// Rows that a thread computes in the snake at twice the rate.
 const RUN: usize = 8;
 
@@ -50,6 +53,34 @@ impl Cuda {
         // One more block, for the rows of no segment.
         let (grid, warps) = ((segments.len + 1, 1), NORM_THREADS / WARP);
         self.queue.launch(&self.queue.kernels().segment_norm_f32, grid, NORM_THREADS, warps * SIZE, args.all());
+        out
+    }
+
+    /// Norm of each column over the rows of each segment, scaled and shifted by the segment's row of `style`.
+    pub(super) fn instance_norm(&self, x: &Tensor, style: &Tensor, eps: f32, segments: &CudaIndex) -> Tensor {
+        assert_eq!(style.columns, 2 * x.columns, "a style of another width");
+        let out = self.uninit_tensor(x.rows, x.columns);
+        let mut args = Args::of(&[x.at(), style.at(), out.at(), segments.at()]);
+        args.extend(&[segments.len, style.rows.min(segments.len), x.rows, x.columns].map(|n| n as u64));
+        args.extend(&[bits(eps)]);
+        let grid = (segments.len + 1, x.columns.div_ceil(WARP));
+        let kernel = &self.queue.kernels().segment_instance_norm_f32;
+        self.queue.launch(kernel, grid, NORM_THREADS, NORM_THREADS * SIZE, args.all());
+        out
+    }
+
+    /// Recurrence of an LSTM within segments.
+    pub(super) fn lstm(&self, x: &Tensor, hidden: &Weight, segments: &CudaIndex, reverse: bool) -> Tensor {
+        let [Matrix { kind: MatrixKind::F32, memory, outputs, columns, pitch }] = hidden.linear() else {
+            panic!("the recurrence of an LSTM is one matrix in single precision")
+        };
+        assert_eq!((x.columns, *outputs), (4 * columns, 4 * columns), "gates of another width");
+        let out = self.uninit_tensor(x.rows, *columns);
+        let mut args = Args::of(&[x.at(), memory.at, out.at(), segments.at()]);
+        let sizes = [segments.len, x.rows, *columns, *pitch, usize::from(reverse)];
+        args.extend(&sizes.map(|n| n as u64));
+        let kernel = &self.queue.kernels().segment_lstm_f32;
+        self.queue.launch(kernel, (segments.len + 1, 1), LSTM_THREADS, 6 * columns * SIZE, args.all());
         out
     }
 

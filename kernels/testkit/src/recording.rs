@@ -214,6 +214,11 @@ impl<O: Ops> Ops for RecordingOps<O> {
         self.note_result(self.inner.concat(parts))
     }
 
+    fn concat_columns(&self, parts: &[&O::T]) -> O::T {
+        self.note(|| format!("concat columns {:?}", parts.iter().map(|part| self.inner.rows(part)).collect::<Vec<_>>()));
+        self.note_result(self.inner.concat_columns(parts))
+    }
+
     fn narrow(&self, x: &O::T, start: usize, length: usize) -> O::T {
         self.op(format_args!("narrow {start} {length}"), x);
         self.note_result(self.inner.narrow(x, start, length))
@@ -350,6 +355,16 @@ impl<O: Ops> Ops for RecordingOps<O> {
     fn stored_attention(&self, q: &O::T, cache: &mut O::State, batch: &O::Batch, shape: AttentionShape) -> O::T {
         self.op("stored attention", q);
         self.note_result(self.inner.stored_attention(q, cache, batch, shape))
+    }
+
+    fn segment_instance_norm_at(&self, x: &O::T, style: &O::T, eps: f32, segments: &O::Index) -> O::T {
+        self.op("segment instance norm", x);
+        self.note_result(self.inner.segment_instance_norm_at(x, style, eps, segments))
+    }
+
+    fn segment_lstm_at(&self, x: &O::T, hidden: &O::Weight, segments: &O::Index, reverse: bool) -> O::T {
+        self.op(format_args!("segment lstm, reverse {reverse}"), x);
+        self.note_result(self.inner.segment_lstm_at(x, hidden, segments, reverse))
     }
 
     fn segment_attention_at(&self, q: &O::T, k: &O::T, v: &O::T, segments: &O::Index, shape: SegmentShape) -> O::T {

@@ -10,6 +10,7 @@ mod convolutions;
 mod functions;
 mod integers;
 mod products;
+mod recurrent;
 mod rotary;
 mod sampling;
 mod segments;
@@ -57,6 +58,9 @@ const CHECKS: &[Check] = &[
     ("segment_conv1d_equals_the_formula", segments::conv1d_equals_the_formula),
     ("segment_snake_equals_the_formula", segments::snake_equals_the_formula),
     ("segment_norm_equals_the_formula", segments::norm_equals_the_formula),
+    ("segment_instance_norm_equals_the_formula", recurrent::instance_norm_equals_the_formula),
+    ("instance_norm_is_independent_of_threads", recurrent::instance_norm_is_independent_of_threads),
+    ("segment_lstm_equals_the_formula", recurrent::lstm_equals_the_formula),
     ("segment_reach_equals_the_formula", segments::attention_with_a_reach_equals_the_formula),
     ("activations_match_their_formulas", functions::activations_match_their_formulas),
 ];

@@ -15,7 +15,7 @@ fn weight(ops: &Cpu, layout: WeightLayout, values: &[f32], shape: &[usize]) -> W
 }
 
 /// Segments of the given lengths, with `padding` rows after them.
-fn segments(ops: &Cpu, lengths: &[usize], padding: usize) -> CpuIndex {
+pub fn segments(ops: &Cpu, lengths: &[usize], padding: usize) -> CpuIndex {
     let mut layout = SpecLayout::default();
     let at = layout.segments(lengths.iter().sum::<usize>() + padding, lengths.len());
     let mut spec = layout.spec();
@@ -24,7 +24,7 @@ fn segments(ops: &Cpu, lengths: &[usize], padding: usize) -> CpuIndex {
 }
 
 /// Checks that `run` gives the same over several segments as over each alone; returns the result.
-fn each_alone(
+pub fn each_alone(
     lengths: &[usize],
     (x, width): (&[f32], usize),
     padding: usize,

@@ -121,6 +121,13 @@ impl<O: Replayable> Ops for ReplayOps<O> {
         })
     }
 
+    fn concat_columns(&self, parts: &[&RecordedTensor<O>]) -> RecordedTensor<O> {
+        let parts: Vec<usize> = parts.iter().map(|part| part.read()).collect();
+        self.tensor_of(move |ops, values| {
+            ops.concat_columns(&parts.iter().map(|&part| values.tensor(part)).collect::<Vec<_>>())
+        })
+    }
+
     fn narrow(&self, x: &RecordedTensor<O>, start: usize, length: usize) -> RecordedTensor<O> {
         let x = x.read();
         self.tensor_of(move |ops, values| ops.narrow(values.tensor(x), start, length))
@@ -250,6 +257,19 @@ impl<O: Replayable> Ops for ReplayOps<O> {
         })
     }
 
+    fn segment_instance_norm_at(
+        &self,
+        x: &RecordedTensor<O>,
+        style: &RecordedTensor<O>,
+        eps: f32,
+        segments: &RecordedList,
+    ) -> RecordedTensor<O> {
+        let (x, style, segments) = (x.read(), style.read(), segments.number);
+        self.tensor_of(move |ops, values| {
+            ops.segment_instance_norm_at(values.tensor(x), values.tensor(style), eps, values.index(segments))
+        })
+    }
+
     fn activation(&self, x: RecordedTensor<O>, function: Activation) -> RecordedTensor<O> {
         let x = x.give();
         self.tensor_of(move |ops, values| {
@@ -357,6 +377,19 @@ impl<O: Replayable> Ops for ReplayOps<O> {
                 values.index(segments),
                 shape,
             )
+        })
+    }
+
+    fn segment_lstm_at(
+        &self,
+        x: &RecordedTensor<O>,
+        hidden: &Arc<O::Weight>,
+        segments: &RecordedList,
+        reverse: bool,
+    ) -> RecordedTensor<O> {
+        let (x, hidden, segments) = (x.read(), Arc::clone(hidden), segments.number);
+        self.tensor_of(move |ops, values| {
+            ops.segment_lstm_at(values.tensor(x), &hidden, values.index(segments), reverse)
         })
     }
 

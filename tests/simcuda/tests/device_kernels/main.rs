@@ -14,6 +14,7 @@ mod integers;
 #[path = "../support/nvcc.rs"]
 mod nvcc;
 mod products;
+mod recurrent;
 #[path = "../../../../kernels/src/random.rs"]
 mod random;
 mod rows;
@@ -45,6 +46,7 @@ fn kernels() -> Vec<&'static Kernel> {
     let all = [
         elementwise::KERNELS,
         snake::KERNELS,
+        recurrent::KERNELS,
         rows::KERNELS,
         products::KERNELS,
         integers::KERNELS,

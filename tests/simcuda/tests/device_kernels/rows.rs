@@ -43,6 +43,15 @@ pub const KERNELS: &[Kernel] = &[
         ],
     },
     Kernel {
+        name: "place_columns_f32",
+        file: "rows.cu",
+        check: place_columns,
+        planted: &[
+            ("* width + start + i % columns", "* width + i % columns"),
+            ("(size_t)(i / columns) * width", "(size_t)(i / columns) * columns"),
+        ],
+    },
+    Kernel {
         name: "clear_rows_u8",
         file: "rows.cu",
         check: clear,
@@ -106,6 +115,18 @@ fn narrow(ptx: &str) -> TwinResult {
     each(&mut device, "narrow_f32", count, &params)?;
     let wanted: Vec<f32> = x.chunks(COLUMNS).flat_map(|row| row[start..start + length].to_vec()).collect();
     Ok(compare(&device.read_f32s(params[1], count)?, exact(&wanted)))
+}
+
+fn place_columns(ptx: &str) -> TwinResult {
+    let mut device = Device::load(ptx);
+    let (start, width) = (2, COLUMNS + 4);
+    let (x, mut to) = (numbers(1, ROWS * COLUMNS), numbers(2, ROWS * width));
+    let params = [device.f32s(&x), device.f32s(&to), COLUMNS as u64, start as u64, width as u64, x.len() as u64];
+    each(&mut device, "place_columns_f32", x.len(), &params)?;
+    for (to, x) in to.chunks_mut(width).zip(x.chunks(COLUMNS)) {
+        to[start..start + COLUMNS].copy_from_slice(x);
+    }
+    Ok(compare(&device.read_f32s(params[1], ROWS * width)?, exact(&to)))
 }
 
 fn clear(ptx: &str) -> TwinResult {
