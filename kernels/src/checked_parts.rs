@@ -14,7 +14,8 @@ pub struct CheckedParts<'a> {
 
 impl<'a> CheckedParts<'a> {
     /// Checks the parts of a weight. [`WeightLayout::Linear`] and [`WeightLayout::Experts`] may have all formats,
-    /// [`WeightLayout::Table`] floating point and [`WeightFormat::Int8`], the others floating point alone. Matrices, experts and tables may
+    /// [`WeightLayout::Table`] and [`WeightLayout::Conv1d`] floating point and [`WeightFormat::Int8`], the others floating point alone. A
+    /// device without products of integers for convolutions keeps their numbers. Matrices, experts and tables may
     /// have stored integers, which keep their format; then all parts must be stored integers, of any kinds.
     ///
     /// # Errors
@@ -50,6 +51,7 @@ impl<'a> CheckedParts<'a> {
         let has_format = match layout {
             WeightLayout::Linear | WeightLayout::Experts { .. } => true,
             WeightLayout::Table => format != WeightFormat::Int4 || stored.is_some(),
+            WeightLayout::Conv1d { .. } => format != WeightFormat::Int4,
             _ => format == WeightFormat::Float,
         };
         if !has_format {

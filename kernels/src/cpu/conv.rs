@@ -7,6 +7,7 @@ use super::arena::Buffer;
 use super::conv_state::{ConvState, GapFill, StreamSpan};
 use super::device::Cpu;
 use super::gemm::{self, PackedWeight, StridedRows};
+use super::integer_conv;
 use super::scratch::Scratch;
 use super::simd::{dispatch, multiply_add};
 use super::tensor::Tensor;
@@ -194,6 +195,9 @@ pub(super) fn conv_transpose1d(
 
 /// Centred convolution within consecutive segments of rows, with zeros beyond their ends.
 pub(super) fn segment_conv1d(cpu: &Cpu, x: &Tensor, weight: &Weight, bias: &Weight, segments: &[u32]) -> Tensor {
+    if let Weight::IntegerConv1d { weight, taps, dilation } = weight {
+        return integer_conv::within_segments(cpu, x, (weight, *taps, *dilation), bias.vector(), segments);
+    }
     let (groups, dilation) = match weight {
         Weight::Conv1d { packed, dilation } => (std::slice::from_ref(packed), dilation),
         Weight::GroupedConv1d { groups, dilation } => (&groups[..], dilation),

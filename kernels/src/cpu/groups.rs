@@ -36,7 +36,7 @@ pub(super) fn nearest(value: f32) -> i32 {
 }
 
 impl QuantisedGroup {
-    const ZERO: Self = Self { scale: 0.0, total: 0, first_half: 0, numbers: [0; GROUP] };
+    pub(super) const ZERO: Self = Self { scale: 0.0, total: 0, first_half: 0, numbers: [0; GROUP] };
 
     /// Quantises one group of numbers.
     #[inline(always)]
@@ -72,7 +72,8 @@ pub fn quantise(level: SimdLevel, x: StridedRows<'_>, groups: &mut Vec<Quantised
 }
 
 dispatch! {
-    fn quantise_rows = quantise_rows_with(x: StridedRows<'_>, a_row: usize, groups: &mut [QuantisedGroup])
+    /// Quantises rows into `a_row` groups each.
+    pub(super) fn quantise_rows = quantise_rows_with(x: StridedRows<'_>, a_row: usize, groups: &mut [QuantisedGroup])
 }
 
 #[inline(always)]

@@ -34,8 +34,9 @@ const MINIMUM: u8 = 3;
 /// A product with checked bounds.
 #[derive(Clone, Copy)]
 pub(super) struct Task<'a> {
-    /// Quantised rows, `[row][group]`.
+    /// Quantised rows: each is as many groups as the weight has, `step` after those of the row before.
     x: &'a [QuantisedGroup],
+    step: usize,
     /// Weights that share the input, with their columns one after the other.
     weights: &'a [QuantisedWeight],
     /// Columns of all weights.
@@ -54,10 +55,10 @@ struct WeightTask<'a> {
 }
 
 impl<'a> Task<'a> {
-    /// Checks the bounds of `out[r, c] = bias[c] + sum over k of x[r, k] * weight[c, k]` for `rows` rows with the groups in `x`. The task
-    /// borrows `out` for its lifetime.
+    /// Checks the bounds of `out[r, c] = bias[c] + sum over k of x[r, k] * weight[c, k]` for `rows` rows with the groups in `x`, each
+    /// `step` groups after the row before. The task borrows `out` for its lifetime.
     pub(super) fn new(
-        (x, rows): (&'a [QuantisedGroup], usize),
+        (x, rows, step): (&'a [QuantisedGroup], usize, usize),
         weights: &'a [QuantisedWeight],
         bias: Option<&'a [f32]>,
         out: &'a mut [f32],
@@ -65,11 +66,13 @@ impl<'a> Task<'a> {
         let columns = weights.iter().map(QuantisedWeight::columns).sum();
         // The kernels read and write through raw pointers and rely on these bounds.
         for weight in weights {
-            assert_eq!(rows.checked_mul(weight.groups()), Some(x.len()), "rows and weight differ");
+            let end = |last: usize| last.checked_mul(step)?.checked_add(weight.groups());
+            let end = rows.checked_sub(1).map_or(Some(0), end);
+            assert!(end.is_some_and(|end| end <= x.len()), "rows and weight differ");
         }
         assert_eq!(rows.checked_mul(columns), Some(out.len()), "output has the wrong size");
         assert!(bias.is_none_or(|b| b.len() == columns), "bias has the wrong size");
-        Self { x, weights, columns, bias, out: OutputPtr(out.as_mut_ptr()) }
+        Self { x, step, weights, columns, bias, out: OutputPtr(out.as_mut_ptr()) }
     }
 
     /// Computes a part of the product. Its panels are those of all weights, one weight after the other.
@@ -220,7 +223,7 @@ unsafe fn tile<D: Dots, const KIND: u8, const R: usize, const P: usize>(
     row: usize,
     panel: usize,
 ) {
-    let WeightTask { whole: Task { x, columns, bias, out, .. }, weight, first_column } = task;
+    let WeightTask { whole: Task { x, step: row_step, columns, bias, out, .. }, weight, first_column } = task;
     let (groups, shared, scale_groups) = (weight.groups(), weight.shared(), weight.scale_groups());
     // Numbers between the scales of one group and the next.
     let scale_step = if KIND == BF16 || KIND == F16 { LANES } else { 2 * LANES };
@@ -233,7 +236,7 @@ unsafe fn tile<D: Dots, const KIND: u8, const R: usize, const P: usize>(
         let lines: [*const u8; P] = std::array::from_fn(|p| weight.lines().add((panel + p) * groups * STEPS * D::STEP));
         let scales: [*const u16; P] =
             std::array::from_fn(|p| weight.scales().add((panel + p) * scale_groups * scale_step));
-        let inputs: [*const QuantisedGroup; R] = std::array::from_fn(|r| x.as_ptr().add((row + r) * groups));
+        let inputs: [*const QuantisedGroup; R] = std::array::from_fn(|r| x.as_ptr().add((row + r) * row_step));
         let (mut group, mut scale_at) = (0usize, 0usize);
         while group < groups {
             // Plain loops without checked arithmetic: a closure that is not inlined would lack the instructions.

@@ -1,7 +1,7 @@
 //! [`Ops`](crate::Ops) on the processor, in single precision.
 //!
 //! - `device`: settings, buffers and threads; `ops`: its operations, out of one file for each family: [`attention`], [`conv`], [`experts`],
-//!   [`math`], [`rotary`], [`sample`], `instance_norm`, `lstm`, `segment_snake`
+//!   [`math`], [`rotary`], [`sample`], `instance_norm`, `integer_conv`, `lstm`, `segment_snake`
 //! - `tensor`, `index`, `conv_state`, `kv_cache`, `weight`, `table`: what operations take; `arena`, `scratch`: reused buffers
 //! - [`gemm`]: the matrix product of linear layers and convolutions, over `strided_rows` and weights in `panels`; `float_product`, [`integer`]:
 //!   its tiles; `product`, `work_split`, `output_ptr`: on several threads
@@ -28,6 +28,7 @@ pub mod hardware_peaks;
 mod index;
 mod instance_norm;
 pub mod integer;
+mod integer_conv;
 mod kv_cache;
 mod lstm;
 pub mod math;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::arena::PooledBuffer;
 use super::conv_state::ConvState;
-use super::device::{Cpu, LEAST_ACTIVATION};
+use super::device::{Cpu, LEAST_ACTIVATION, LEAST_NORM};
 use super::gemm::StridedRows;
 use super::index::{CpuIndex, copy_rows, spread_rows};
 use super::kv_cache::KvCache;
@@ -211,9 +211,11 @@ impl Ops for Cpu {
 
     fn add(&self, mut x: Tensor, y: &Tensor) -> Tensor {
         assert_eq!((x.rows, x.columns), (y.rows, y.columns), "shapes differ");
-        for (a, b) in x.data.iter_mut().zip(&*y.data) {
-            *a += b;
-        }
+        self.split(&mut x.data, x.columns, LEAST_NORM, |row, part| {
+            for (a, b) in part.iter_mut().zip(&y.data[row * y.columns..]) {
+                *a += b;
+            }
+        });
         x
     }
 

@@ -51,7 +51,21 @@ impl<'a> Product<'a> {
         bias: Option<&'a [f32]>,
         out: &'a mut [f32],
     ) -> Self {
-        let task = integer::Task::new((x, rows), weights, bias, out);
+        let step = weights.first().map_or(0, QuantisedWeight::groups);
+        assert_eq!(rows.checked_mul(step), Some(x.len()), "rows and weight differ");
+        Self::of_integer_rows(pool, level, (x, rows, step), weights, bias, out)
+    }
+
+    /// Does the same for rows that overlap: each begins `step` groups after the row before.
+    pub fn of_integer_rows(
+        pool: Option<&Pool>,
+        level: SimdLevel,
+        (x, rows, step): (&'a [QuantisedGroup], usize, usize),
+        weights: &'a [QuantisedWeight],
+        bias: Option<&'a [f32]>,
+        out: &'a mut [f32],
+    ) -> Self {
+        let task = integer::Task::new((x, rows, step), weights, bias, out);
         let panels = weights.iter().map(QuantisedWeight::panels).sum();
         let k = weights.first().map_or(0, QuantisedWeight::groups) * GROUP;
         Self::new(pool, level, ProductKind::Integer(task), (rows, panels, k), integer::tile_size(level, rows))

@@ -1,6 +1,7 @@
 //! Packing of weights for the processor.
 
 use super::gemm::PackedWeight;
+use super::groups::GROUP;
 use super::pool::Pool;
 use super::quantised::{IntegerFormat, NotFinite, QuantisedWeight};
 use super::table::Table;
@@ -24,6 +25,15 @@ pub enum Weight {
     Conv1d {
         /// Packed weight, with taps outermost in `k`.
         packed: PackedWeight,
+        /// Rows between taps.
+        dilation: usize,
+    },
+    /// Weight of a [`WeightLayout::Conv1d`] as integers: for each tap, whole groups of channels.
+    IntegerConv1d {
+        /// Quantised weight, with taps outermost.
+        weight: QuantisedWeight,
+        /// Number of taps.
+        taps: usize,
         /// Rows between taps.
         dilation: usize,
     },
@@ -63,6 +73,10 @@ impl Weight {
             WeightLayout::Linear => Self::Linear(linear(format, parts)?),
             WeightLayout::Experts { per_expert } => Self::Experts(experts(pool, format, parts, per_expert)?),
             WeightLayout::Table => Self::Table(table(checked)?),
+            WeightLayout::Conv1d { dilation } if format == WeightFormat::Int8 => {
+                let weight = integer_convolution(checked.name(), Values::of(parts).widened(), shape)?;
+                Self::IntegerConv1d { weight, taps: shape[2], dilation }
+            }
             WeightLayout::Conv1d { dilation } => {
                 let (out, channels, taps) = (shape[0], shape[1], shape[2]);
                 let packed = Values::of(parts)
@@ -110,7 +124,7 @@ impl Weight {
             Self::Linear(_) => "a linear weight",
             Self::Table(_) => "a table",
             Self::Experts(_) => "experts",
-            Self::Conv1d { .. } => "a convolution",
+            Self::Conv1d { .. } | Self::IntegerConv1d { .. } => "a convolution",
             Self::GroupedConv1d { .. } => "a grouped convolution",
             Self::Depthwise(_) => "a depthwise convolution",
             Self::ConvTranspose1d { .. } => "a transposed convolution",
@@ -258,6 +272,22 @@ fn quantised(
 ) -> Result<PackedWeight, KernelError> {
     let weight = by_rows(k, parts, |rows| QuantisedWeight::new(bits, columns, k, rows))?;
     Ok(PackedWeight::quantised(weight, k))
+}
+
+/// Quantises a convolution `[out, channels, taps]`.
+fn integer_convolution(name: &str, numbers: Vec<f32>, shape: &[usize]) -> Result<QuantisedWeight, KernelError> {
+    let (out, channels, taps) = (shape[0], shape[1], shape[2]);
+    let padded = channels.next_multiple_of(GROUP);
+    let mut filters = numbers.chunks_exact(channels * taps);
+    let row = |to: &mut [f32]| {
+        let Some(filter) = filters.next() else { return };
+        for (tap, to) in to.chunks_exact_mut(padded).enumerate() {
+            to[..channels].iter_mut().enumerate().for_each(|(channel, to)| *to = filter[channel * taps + tap]);
+            to[channels..].fill(0.0);
+        }
+    };
+    let weight = QuantisedWeight::new(IntegerFormat::Eight, out, taps * padded, row);
+    weight.map_err(|NotFinite| KernelError::NotFinite { name: name.to_owned() })
 }
 
 /// Packs a table: stored integers and floating-point numbers keep their format unless integers are asked for.

@@ -215,7 +215,9 @@ impl<O: Ops> Ops for RecordingOps<O> {
     }
 
     fn concat_columns(&self, parts: &[&O::T]) -> O::T {
-        self.note(|| format!("concat columns {:?}", parts.iter().map(|part| self.inner.rows(part)).collect::<Vec<_>>()));
+        self.note(|| {
+            format!("concat columns {:?}", parts.iter().map(|part| self.inner.rows(part)).collect::<Vec<_>>())
+        });
         self.note_result(self.inner.concat_columns(parts))
     }
 

@@ -3,7 +3,7 @@
 use repartee_kernels::cpu::simd::SimdLevel;
 use repartee_kernels::cpu::{Cpu, CpuIndex, Weight};
 use repartee_kernels::shapes::snake_vectors;
-use repartee_kernels::{DType, FILTER_TAPS, Ops, RawTensor, SegmentShape, SpecLayout, WeightLayout};
+use repartee_kernels::{DType, FILTER_TAPS, Ops, RawTensor, SegmentShape, SpecLayout, WeightFormat, WeightLayout};
 use repartee_kernels_testkit::host::HostOps;
 
 use crate::{check, numbers};
@@ -78,6 +78,45 @@ pub fn conv1d_equals_the_formula(level: SimdLevel) {
                     sum += f64::from(value) * f64::from(w[(o * channels + channel) * taps + tap]);
                 }
                 prop_assert!((f64::from(found) - sum).abs() < 2e-5, "{} instead of {}", found, sum);
+            }
+        }
+        Ok(())
+    });
+}
+
+/// Each number of a row is off by at most half its group's scale, and so is each weight.
+pub fn integer_conv1d_is_near_the_formula(level: SimdLevel) {
+    let ops = Cpu::with_level(level);
+    let sizes = (1usize..80, 1usize..40);
+    let strategy = (prop::collection::vec(1usize..40, 1..4), 0usize..4, 0usize..4, 1usize..6, sizes);
+    check(48, &strategy, |(lengths, padding, beside, dilation, (channels, out))| {
+        let (taps, rows) = (2 * beside + 1, lengths.iter().sum::<usize>());
+        let x = numbers(rows * channels, 1.0, 1);
+        let (w, b) = (numbers(out * channels * taps, 1.0, 2), numbers(out, 1.0, 3));
+        let bytes: Vec<u8> = w.iter().flat_map(|number| number.to_le_bytes()).collect();
+        let tensor = RawTensor { name: "weight", bytes: &bytes, dtype: DType::F32, shape: &[out, channels, taps] };
+        let layout = WeightLayout::Conv1d { dilation };
+        let weight = ops.weight_in_format(layout, WeightFormat::Int8, &[tensor]).unwrap();
+        let bias = self::weight(&ops, WeightLayout::Vector, &b, &[out]);
+        let run = |x: Vec<f32>, lengths: &[usize], padding| {
+            let at = segments(&ops, lengths, padding);
+            ops.read(&ops.segment_conv1d_at(&ops.tensor(x, channels), &weight, &bias, &at))
+        };
+        let mut from = &x[..];
+        for (length, found) in lengths.iter().zip(each_alone(&lengths, (&x, channels), padding, run)) {
+            let (mine, rest) = from.split_at(length * channels);
+            from = rest;
+            for (at, &found) in found.iter().enumerate() {
+                let (row, o) = (at / out, at % out);
+                let mut sum = f64::from(b[o]);
+                for (tap, channel) in (0..taps).flat_map(|tap| (0..channels).map(move |channel| (tap, channel))) {
+                    let value = (row + tap * dilation).checked_sub(beside * dilation).filter(|row| row < length);
+                    let value = value.map_or(0.0, |row| mine[row * channels + channel]);
+                    sum += f64::from(value) * f64::from(w[(o * channels + channel) * taps + tap]);
+                }
+                // Errors of single terms have both signs; each is at most a hundredth.
+                let within = 0.01 + 0.02 * ((taps * channels) as f64).sqrt();
+                prop_assert!((f64::from(found) - sum).abs() < within, "{} instead of {}", found, sum);
             }
         }
         Ok(())

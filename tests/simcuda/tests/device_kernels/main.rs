@@ -14,9 +14,9 @@ mod integers;
 #[path = "../support/nvcc.rs"]
 mod nvcc;
 mod products;
-mod recurrent;
 #[path = "../../../../kernels/src/random.rs"]
 mod random;
+mod recurrent;
 mod rows;
 mod snake;
 #[path = "../support/mod.rs"]

@@ -28,7 +28,10 @@ pub const KERNELS: &[Kernel] = &[
             ("reverse != 0 ? length - 1 - step : step", "step"),
             ("hidden + (size_t)gate * pitch", "hidden + (size_t)gate * width"),
             ("k < 2 * width; k += blockDim.x) state[k]", "k < width; k += blockDim.x) state[k]"),
-            ("sigmoid(gates[k]) * hyperbolic_tangent(gates[2 * width + k])", "sigmoid(gates[k]) * gates[2 * width + k]"),
+            (
+                "sigmoid(gates[k]) * hyperbolic_tangent(gates[2 * width + k])",
+                "sigmoid(gates[k]) * gates[2 * width + k]",
+            ),
             ("sigmoid(gates[width + k])", "sigmoid(gates[k])"),
             ("hyperbolic_tangent(cells[k])", "cells[k]"),
             ("+ gate] + sum", "+ gate]"),
@@ -86,7 +89,7 @@ fn lstm(ptx: &str) -> TwinResult {
         params.extend([SEGMENTS.len(), SEGMENT_ROWS, width, pitch].map(|size| size as u64));
         params.push(reverse);
         let grid = [SEGMENTS.len() as u32 + 1, 1, 1];
-        device.launch("segment_lstm_f32", grid, [64, 1, 1], (6 * width * 4) as u32, &params)?;
+        device.launch("segment_lstm_f32", grid, [64, 1, 1], 6 * width * 4, &params)?;
         let mut wanted = vec![(0.0, 0.0); count];
         let mut first = 0;
         for length in SEGMENTS.map(|length| length as usize) {
