@@ -16,6 +16,7 @@ pub mod interleaved;
 pub mod jinja_template;
 pub mod language_model;
 pub mod memory;
+pub mod phonemes;
 pub mod pipeline;
 pub mod read_queue;
 pub mod rotary;
