@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// Device of stages and encoders, which move between threads.
-pub trait Device: Ops<Weight: Send + Sync, State: Send, Ticket: Send> + Send + 'static {}
+pub trait Device: Ops<T: Send, Weight: Send + Sync, State: Send, Ticket: Send> + Send + 'static {}
 
-impl<O: Ops<Weight: Send + Sync, State: Send, Ticket: Send> + Send + 'static> Device for O {}
+impl<O: Ops<T: Send, Weight: Send + Sync, State: Send, Ticket: Send> + Send + 'static> Device for O {}
 
 /// Choice of a device, as in `engine.device`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]

@@ -63,6 +63,16 @@ pub mod qwen3_omni_moe {
     pub use crate::models::qwen3_omni_moe::{Qwen3Omni, assemble};
 }
 
+/// Internals of the Kokoro family.
+pub mod kokoro {
+    pub use crate::models::kokoro::assemble;
+    pub use crate::models::kokoro::clause::{Clause, ClauseWork, segment};
+    pub use crate::models::kokoro::model::Kokoro;
+    pub use crate::models::kokoro::utterances::utterances;
+    pub use crate::models::kokoro::voices::VoiceStyles;
+    pub use crate::models::parts::phonemes::{Accent, Lexicon, phonemes};
+}
+
 /// Internals of the Qwen3-TTS family.
 pub mod qwen3_tts {
     pub use crate::models::parts::rows::HostRows;

@@ -7,6 +7,8 @@
 //! | `int4` | int4 | int4 | likewise | likewise |
 //! | `mixed` | int8 | int4 | likewise | likewise |
 //!
+//! Convolutions of [`segment_convolutions`](WeightPolicy::segment_convolutions) are int8 too, with every setting but `bf16`.
+//!
 //! Matrices are those of attention, feed-forward blocks, projections and heads, in all stages. Everything else: norms,
 //! biases and scales, convolutions, and the routers that choose experts and weigh shared ones. An error in a router
 //! would change which experts a row goes through. [`WeightFormat`] defines the formats.
@@ -45,6 +47,12 @@ impl WeightPolicy {
             | (WeightLayout::Experts { .. }, Self::Mixed) => WeightFormat::Int4,
             _ => WeightFormat::Float,
         }
+    }
+
+    /// Storage format of the centred convolutions of a vocoder whose time is theirs. Their rows are quantised as those of
+    /// matrices are.
+    pub fn segment_convolutions(self) -> WeightFormat {
+        if self == Self::Bf16 { WeightFormat::Float } else { WeightFormat::Int8 }
     }
 }
 

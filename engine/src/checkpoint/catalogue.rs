@@ -32,6 +32,9 @@ pub(super) const FORMS: [WeightNames; 2] = [
     },
 ];
 
+/// Ending of a single file with a name of its own.
+const OWN_NAME: &str = ".pth";
+
 /// Weight files of a checkpoint.
 pub(super) enum Catalogue {
     /// Shards of an index, by the names of tensors.
@@ -75,8 +78,12 @@ impl Catalogue {
                 return Ok(Self::Files(parts));
             }
         }
-        let converted = files.has(ctranslate2::FILE).then(|| ctranslate2::FILE.to_owned());
-        Ok(Self::Files(converted.into_iter().collect()))
+        if files.has(ctranslate2::FILE) {
+            return Ok(Self::Files(vec![ctranslate2::FILE.to_owned()]));
+        }
+        // A publisher's own name, such as kokoro-v1_0.pth, if nothing else can be meant.
+        let own: Vec<String> = files.names()?.into_iter().filter(|name| name.ends_with(OWN_NAME)).collect();
+        Ok(Self::Files(if own.len() == 1 { own } else { Vec::new() }))
     }
 }
 

@@ -256,6 +256,11 @@ impl Checkpoint {
         self.files.json(file)
     }
 
+    /// Names of all files beside config.json, in alphabetical order; folders are left out.
+    pub fn file_names(&self) -> Result<Vec<String>, CheckpointError> {
+        self.files.names()
+    }
+
     /// Reads a file that the checkpoint must have, such as tokenizer.json.
     pub fn bytes(&self, file: &str) -> Result<Cow<'static, [u8]>, CheckpointError> {
         self.files.read(file)?.ok_or_else(|| CheckpointError::FileMissing { file: self.label(file) })

@@ -13,6 +13,7 @@
 //! [`smart_turn`] is built of them too, but is no family: it judges turns for the gateway.
 
 pub mod family;
+pub mod kokoro;
 pub mod load_error;
 pub mod parts;
 pub mod qwen2_5_omni;
@@ -38,8 +39,14 @@ use crate::device::{DeviceChoice, DeviceError};
 use crate::model::Model;
 
 /// All supported families.
-pub const FAMILIES: &[Family] =
-    &[qwen3_omni_moe::FAMILY, qwen2_5_omni::FAMILY, qwen3_tts::FAMILY, text_decoder::FAMILY, whisper::FAMILY];
+pub const FAMILIES: &[Family] = &[
+    qwen3_omni_moe::FAMILY,
+    qwen2_5_omni::FAMILY,
+    qwen3_tts::FAMILY,
+    kokoro::FAMILY,
+    text_decoder::FAMILY,
+    whisper::FAMILY,
+];
 
 /// Loads a checkpoint on the configured device, by the family that claims it.
 pub fn load_model(checkpoint: &Checkpoint, config: &EngineConfig) -> Result<Model, LoadError> {

@@ -4,6 +4,7 @@
 mod audio_encoder;
 mod depth;
 mod gguf;
+mod kokoro;
 mod log_mel;
 mod qwen2_5_omni;
 mod qwen2_5_token2wav;

@@ -1,4 +1,4 @@
-//! Properties of every family: Qwen3-Omni, Qwen2.5-Omni, Qwen3-TTS, both forms of a synthetic family, a family that
+//! Properties of every family: Qwen3-Omni, Qwen2.5-Omni, Qwen3-TTS, Kokoro, both forms of a synthetic family, a family that
 //! answers with text alone, cascades of it and a voice that streams text in or speaks clauses, a toy family, and cascades
 //! whose language model is outside of the engine. These are exempt from one property, `a_seed_fixes_the_response`: their
 //! server has the seed.
@@ -7,7 +7,7 @@
 
 use repartee_engine::HandOff;
 use repartee_engine_testkit::clause_family::{ClauseCascade, ClauseSpeech};
-use repartee_engine_testkit::generic::subjects::{Omni, Omni25, Other, OtherEncoder, Tts};
+use repartee_engine_testkit::generic::subjects::{ClauseVoice, Omni, Omni25, Other, OtherEncoder, Tts};
 use repartee_engine_testkit::generic::toy::Toy;
 use repartee_engine_testkit::generic::{aborts, conversations, interleavings, rewinds};
 use repartee_engine_testkit::other_family::Form;
@@ -105,6 +105,8 @@ suite!(qwen3_tts, Tts::default(), 8);
 suite!(qwen3_tts_streamed, Tts { streamed: true, ..Tts::default() }, 8);
 suite!(qwen3_tts_cloned, Tts { cloned: true, ..Tts::default() }, 4);
 suite!(qwen3_tts_replayed, Tts { streamed: true, replayed: true, ..Tts::default() }, 4);
+suite!(kokoro, ClauseVoice { streamed: false }, 8);
+suite!(kokoro_streamed, ClauseVoice { streamed: true }, 8);
 suite!(audio_input, Other(Form::Hearing), 12);
 suite!(given_text, Other(Form::GivenText), 12);
 suite!(text_only, TextOnly, 12);

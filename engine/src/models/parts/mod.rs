@@ -1,6 +1,7 @@
 //! Parts that several families share. None depends on a family: sizes come from its configuration ([`config`]), tensors
 //! from the names below a prefix ([`weights`]).
 
+pub mod albert;
 pub mod audio_encoder;
 pub mod autoregressive;
 pub mod chat_template;
@@ -15,6 +16,7 @@ pub mod given_text_stage;
 pub mod interleaved;
 pub mod jinja_template;
 pub mod language_model;
+pub mod lstm;
 pub mod memory;
 pub mod phonemes;
 pub mod pipeline;

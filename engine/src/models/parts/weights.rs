@@ -191,6 +191,29 @@ impl<'a, O: Ops> Weights<'a, O> {
         })
     }
 
+    /// True if the checkpoint has `name`.
+    pub fn has(&self, name: &str) -> bool {
+        self.checkpoint.has_tensor(&format!("{}{name}", self.prefix))
+    }
+
+    /// Reads the numbers of `name`, a tensor of the given shape. Where the checkpoint has a weight norm in its place, they
+    /// are the directions `name_v`, each scaled to its length in `name_g`: one for each index of the first axis.
+    pub fn normed(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, LoadError> {
+        let (directions, lengths) = (format!("{name}_v"), format!("{name}_g"));
+        if !self.has(&directions) {
+            return self.values(name, shape);
+        }
+        let mut numbers = self.values(&directions, shape)?;
+        let (first, rest) = (shape[0], shape[1..].iter().product::<usize>());
+        let lengths = self.values(&lengths, &[&[first][..], &vec![1; shape.len() - 1]].concat())?;
+        for (direction, length) in numbers.chunks_exact_mut(rest.max(1)).zip(lengths) {
+            let norm = direction.iter().map(|number| f64::from(*number).powi(2)).sum::<f64>().sqrt();
+            let by = (f64::from(length) / norm) as f32;
+            direction.iter_mut().for_each(|number| *number *= by);
+        }
+        Ok(numbers)
+    }
+
     /// Loads the logarithms `alpha` and `beta` of a snake activation as its frequencies and magnitudes.
     pub fn snake(&self, channels: usize) -> Result<(O::Weight, O::Weight), LoadError> {
         let (alpha, beta) = (self.values("alpha", &[channels])?, self.values("beta", &[channels])?);
@@ -205,6 +228,20 @@ impl<'a, O: Ops> Weights<'a, O> {
     pub fn rotary(&self, head_dim: usize, theta: f32) -> Result<O::Weight, LoadError> {
         let numbers = rotary_frequencies(head_dim, theta);
         self.made("rotary frequencies", WeightLayout::Vector, &numbers, &[numbers.len()])
+    }
+
+    /// Creates a centred convolution `[out, in, kernel]` from computed numbers, in the policy's format for it.
+    pub fn made_convolution(
+        &self,
+        name: &str,
+        dilation: usize,
+        values: &[f32],
+        shape: [usize; 3],
+    ) -> Result<O::Weight, LoadError> {
+        let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+        let part = RawTensor { name, bytes: &bytes, dtype: DType::F32, shape: &shape };
+        let format = self.policy.segment_convolutions();
+        self.pack(WeightLayout::Conv1d { dilation }, format, &[WeightPart::Stored(part)])
     }
 
     /// Creates a weight from computed numbers, for tables that a checkpoint does not hold.

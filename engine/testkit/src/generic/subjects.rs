@@ -293,6 +293,38 @@ impl Subject for Tts {
     }
 }
 
+/// Kokoro, which speaks the user's message or text that streams in.
+pub struct ClauseVoice {
+    /// True if text streams in.
+    pub streamed: bool,
+}
+
+impl Subject for ClauseVoice {
+    fn model(&self, config: &EngineConfig) -> Model {
+        load_model(&Checkpoint::open(Source::Folder(folder("kokoro"))).unwrap(), config).unwrap()
+    }
+
+    fn stages(&self) -> &'static [&'static str] {
+        &["reader", "kokoro"]
+    }
+
+    fn audio(&self, _: usize) -> Option<Vec<f32>> {
+        None
+    }
+
+    fn input(&self, turn: usize, item: u64, _: Splitter<'_>) -> Vec<Command> {
+        vec![Command::text(item, Role::User, TEXTS[turn])]
+    }
+
+    fn request(&self, respond: Respond, cut: Splitter<'_>) -> Vec<Command> {
+        if self.streamed { streamed(respond, cut) } else { vec![Command::Respond(respond)] }
+    }
+
+    fn writes(&self) -> bool {
+        false
+    }
+}
+
 /// A turn of tones and noise, different in each turn.
 fn other_audio(turn: usize) -> Vec<f32> {
     let sample = |i: usize| {

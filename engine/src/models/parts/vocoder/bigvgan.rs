@@ -5,10 +5,11 @@
 //! side, whose samples are discarded. The rest has the same bits as a decode of the whole spectrogram.
 
 use repartee_kernels::row_spec::{SegmentSection, SpecSection};
-use repartee_kernels::{Ops, RowSpec, SpecLayout, WeightLayout};
+use repartee_kernels::{Ops, RowSpec, SpecLayout};
 
 use super::config::BigVganConfig;
 use super::resampled_snake::{REACH, ResampledSnake, filter};
+use super::segment_conv::{SegmentConv, SegmentUpsample, cut};
 use crate::models::load_error::LoadError;
 use crate::models::parts::weights::Weights;
 
@@ -18,82 +19,16 @@ const KERNEL: usize = 7;
 const LEAST_DB: f32 = -115.0;
 const LOUDEST_DB: f32 = 20.0;
 
-/// Convolution centred on its row.
-struct Conv<O: Ops> {
-    weight: O::Weight,
-    bias: O::Weight,
-}
-
-impl<O: Ops> Conv<O> {
-    fn load(w: &Weights<'_, O>, out: usize, input: usize, kernel: usize, dilation: usize) -> Result<Self, LoadError> {
-        let weight = w.convolution("weight", WeightLayout::Conv1d { dilation }, [out, input, kernel])?;
-        Ok(Self { weight, bias: w.vector("bias", out)? })
-    }
-
-    fn forward(&self, ops: &O, x: &O::T, segments: &O::Index) -> O::T {
-        ops.segment_conv1d_at(x, &self.weight, &self.bias, segments)
-    }
-}
-
-/// Transposed convolution, computed as a centred one with `rate` output rows for each input row.
-struct Upsample<O: Ops> {
-    conv: Conv<O>,
-    out: usize,
-}
-
-/// Rows cut off each end of a transposed convolution's result, so that each input row becomes `rate` rows.
-fn cut(kernel: usize, rate: usize) -> usize {
-    (kernel - rate) / 2
-}
-
-impl<O: Ops> Upsample<O> {
-    fn load(w: &Weights<'_, O>, out: usize, input: usize, kernel: usize, rate: usize) -> Result<Self, LoadError> {
-        let values = w.values("weight", &[input, out, kernel])?;
-        let cut = cut(kernel, rate);
-        // The first result of a row uses its tap `cut`, and later taps of rows before it; the last result likewise uses
-        // rows after it.
-        let beside = cut.div_ceil(rate);
-        let taps = 2 * beside + 1;
-        let mut centred = vec![0.0; rate * out * input * taps];
-        for phase in 0..rate {
-            for tap in 0..taps {
-                // Tap `tap` reads the row `tap - beside` rows later; results of consecutive rows begin `rate` apart.
-                let Some(from) = (phase + cut + rate * beside).checked_sub(rate * tap).filter(|&from| from < kernel)
-                else {
-                    continue;
-                };
-                for o in 0..out {
-                    for channel in 0..input {
-                        centred[((phase * out + o) * input + channel) * taps + tap] =
-                            values[(channel * out + o) * kernel + from];
-                    }
-                }
-            }
-        }
-        let (layout, shape) = (WeightLayout::Conv1d { dilation: 1 }, [rate * out, input, taps]);
-        let bias = w.values("bias", &[out])?.repeat(rate);
-        let conv = Conv {
-            weight: w.made("upsample.weight", layout, &centred, &shape)?,
-            bias: w.made("upsample.bias", WeightLayout::Vector, &bias, &[rate * out])?,
-        };
-        Ok(Self { conv, out })
-    }
-
-    fn forward(&self, ops: &O, x: &O::T, segments: &O::Index) -> O::T {
-        ops.reshape(self.conv.forward(ops, x, segments), self.out)
-    }
-}
-
 /// One dilation of a residual block: activation, convolution, activation, convolution.
 struct Unit<O: Ops> {
     act1: ResampledSnake<O>,
-    conv1: Conv<O>,
+    conv1: SegmentConv<O>,
     act2: ResampledSnake<O>,
-    conv2: Conv<O>,
+    conv2: SegmentConv<O>,
 }
 
 struct Level<O: Ops> {
-    upsample: Upsample<O>,
+    upsample: SegmentUpsample<O>,
     /// Parallel residual blocks, whose results are averaged.
     blocks: Vec<Vec<Unit<O>>>,
 }
@@ -102,10 +37,10 @@ struct Level<O: Ops> {
 pub struct BigVgan<O: Ops> {
     config: BigVganConfig,
     filter: O::Weight,
-    first: Conv<O>,
+    first: SegmentConv<O>,
     levels: Vec<Level<O>>,
     last_act: ResampledSnake<O>,
-    last: Conv<O>,
+    last: SegmentConv<O>,
 }
 
 /// Sections of the row spec for a decode.
@@ -131,15 +66,15 @@ impl<O: Ops> BigVgan<O> {
                     let (acts, convs) = (w.at("activations"), |list: &str| w.at(list).at(at));
                     Ok(Unit {
                         act1: ResampledSnake::load(&acts.at(2 * at), out)?,
-                        conv1: Conv::load(&convs("convs1"), out, out, kernel, dilation)?,
+                        conv1: SegmentConv::load(&convs("convs1"), out, out, kernel, dilation)?,
                         act2: ResampledSnake::load(&acts.at(2 * at + 1), out)?,
-                        conv2: Conv::load(&convs("convs2"), out, out, kernel, 1)?,
+                        conv2: SegmentConv::load(&convs("convs2"), out, out, kernel, 1)?,
                     })
                 };
                 dilations.iter().enumerate().map(unit).collect::<Result<Vec<_>, LoadError>>()
             };
             Ok(Level {
-                upsample: Upsample::load(&w.at("ups").at(level).at(0), out, input, kernel, rate)?,
+                upsample: SegmentUpsample::load(&w.at("ups").at(level).at(0), out, input, kernel, rate)?,
                 blocks: sizes.enumerate().map(block).collect::<Result<_, LoadError>>()?,
             })
         });
@@ -147,17 +82,10 @@ impl<O: Ops> BigVgan<O> {
         let last = initial >> levels.len();
         Ok(Self {
             filter: filter(w)?,
-            first: Conv::load(&w.at("conv_pre"), initial, config.mel_dim, KERNEL, 1)?,
+            first: SegmentConv::load(&w.at("conv_pre"), initial, config.mel_dim, KERNEL, 1)?,
             levels,
             last_act: ResampledSnake::load(&w.at("activation_post"), last)?,
-            last: Conv {
-                weight: w.at("conv_post").convolution(
-                    "weight",
-                    WeightLayout::Conv1d { dilation: 1 },
-                    [1, last, KERNEL],
-                )?,
-                bias: w.made("conv_post.bias", WeightLayout::Vector, &[0.0], &[1])?,
-            },
+            last: SegmentConv::load_without_bias(&w.at("conv_post"), 1, last, KERNEL)?,
             config: config.clone(),
         })
     }

@@ -1,0 +1,146 @@
+//! iSTFTNet with a harmonic source, after `Generator` of kokoro 0.9.4 `istftnet.py`: features and a pitch to the spectra
+//! of an inverse Fourier transform.
+//!
+//! Its norms take mean and variance of each channel over the whole clause, so no layer can begin before the layer
+//! below it has ended. The last convolution and the inverse transform have no norm: they run in any split.
+//!
+//! - [`blocks`]: norms with a style, and the residual blocks of them
+//! - [`source`]: sines of a pitch, and their spectra
+//! - [`config`]: sizes of its levels
+
+pub mod blocks;
+pub mod config;
+pub mod source;
+
+use repartee_kernels::{Ops, WeightLayout};
+
+use self::blocks::{SnakeBlock, slope};
+use self::config::IstftNetConfig;
+use super::segment_conv::{SegmentConv, SegmentUpsample};
+use crate::models::load_error::LoadError;
+use crate::models::parts::weights::Weights;
+use crate::weight_policy::WeightPolicy;
+
+/// Taps of the last convolution.
+const LAST_TAPS: usize = 7;
+/// Factor of negative numbers before each upsampling.
+const SLOPE: f32 = 0.1;
+/// Factor of negative numbers before the last convolution: torch's default.
+const LAST_SLOPE: f32 = 0.01;
+
+/// The generator, with all its levels.
+pub struct IstftNet<O: Ops> {
+    config: IstftNetConfig,
+    levels: Vec<Level<O>>,
+    last: SegmentConv<O>,
+}
+
+/// One factor of upsampling.
+struct Level<O: Ops> {
+    /// Convolution of the source's spectra, as a product over the numbers that a row reads.
+    noise_conv: (O::Weight, O::Weight),
+    noise_block: SnakeBlock<O>,
+    upsample: SegmentUpsample<O>,
+    /// Parallel residual blocks, whose results are averaged.
+    blocks: Vec<SnakeBlock<O>>,
+}
+
+impl<O: Ops> IstftNet<O> {
+    /// Loads the generator; `w` is its prefix.
+    pub fn load(w: &Weights<'_, O>, config: &IstftNetConfig) -> Result<Self, LoadError> {
+        let (count, kernels) = (config.upsample_rates.len(), config.resblock_kernel_sizes.len());
+        let level = |at: usize| -> Result<Level<O>, LoadError> {
+            let (rate, kernel) = (config.upsample_rates[at], config.upsample_kernel_sizes[at]);
+            let (input, out) = (config.channels(at), config.channels(at + 1));
+            let taps = config.source_taps(at);
+            let noise = w.at("noise_convs").at(at);
+            let weight = noise.values("weight", &[out, config.source_channels(), taps])?;
+            let weight = taps_outermost(&weight, config.source_channels(), taps);
+            let shape = [out, config.source_channels() * taps];
+            let noise_conv = (noise.made("weight", WeightLayout::Linear, &weight, &shape)?, noise.vector("bias", out)?);
+            let noise_kernel = if at + 1 < count { 7 } else { 11 };
+            let sizes = config.resblock_kernel_sizes.iter().zip(&config.resblock_dilation_sizes);
+            let block = |(number, (&kernel, dilations)): (usize, (&usize, &Vec<usize>))| {
+                SnakeBlock::load(&w.at("resblocks").at(at * kernels + number), out, kernel, dilations, config.style_dim)
+            };
+            let noise_res = w.at("noise_res").at(at);
+            Ok(Level {
+                noise_conv,
+                noise_block: SnakeBlock::load(&noise_res, out, noise_kernel, &[1, 3, 5], config.style_dim)?,
+                upsample: SegmentUpsample::load_normed(&w.at("ups").at(at), out, input, kernel, rate)?,
+                blocks: sizes.enumerate().map(block).collect::<Result<_, _>>()?,
+            })
+        };
+        let levels = (0..count).map(level).collect::<Result<Vec<_>, _>>()?;
+        let (last, bins) = (config.channels(count), config.source_channels());
+        // Logarithms and phases: an error of these is not scaled down by anything behind them.
+        let post = w.at("conv_post").with_policy(WeightPolicy::default());
+        let last = SegmentConv::load_normed(&post, bins, last, LAST_TAPS, 1)?;
+        Ok(Self { config: config.clone(), levels, last })
+    }
+
+    /// Sizes of the generator.
+    pub fn config(&self) -> &IstftNetConfig {
+        &self.config
+    }
+
+    /// Number of levels.
+    pub fn levels(&self) -> usize {
+        self.levels.len()
+    }
+
+    /// Number of parallel residual blocks of a level.
+    pub fn blocks(&self) -> usize {
+        self.config.resblock_kernel_sizes.len()
+    }
+
+    /// Computes the rows that a level's source adds: `windows` has for each row the numbers of the spectra that it reads
+    /// ([`source::windows`]).
+    pub fn noise(&self, ops: &O, level: usize, windows: &O::T, style: &O::T, rows: &O::Index) -> O::T {
+        let Level { noise_conv: (weight, bias), noise_block, .. } = &self.levels[level];
+        noise_block.forward(ops, ops.linear(windows, weight, Some(bias)), style, rows)
+    }
+
+    /// Upsamples the rows of a level and adds the source's. `from` has the rows of the result before that, if it has one
+    /// more.
+    pub fn raise(
+        &self,
+        ops: &O,
+        level: usize,
+        x: O::T,
+        source: O::T,
+        below: &O::Index,
+        from: Option<&O::Index>,
+    ) -> O::T {
+        let x = self.levels[level].upsample.forward(ops, &ops.activation(x, slope(SLOPE)), below);
+        let x = match from {
+            Some(from) => ops.gather_at(&x, from),
+            None => x,
+        };
+        ops.add(source, &x)
+    }
+
+    /// Computes one of the parallel residual blocks of a level.
+    pub fn block(&self, ops: &O, (level, block): (usize, usize), x: &O::T, style: &O::T, rows: &O::Index) -> O::T {
+        self.levels[level].blocks[block].forward(ops, ops.copy(x), style, rows)
+    }
+
+    /// Rows on either side of a row that its spectrum depends on.
+    pub fn context(&self) -> usize {
+        LAST_TAPS / 2
+    }
+
+    /// Computes the logarithms of magnitudes and the phases' arguments of a range of rows.
+    pub fn spectra(&self, ops: &O, x: O::T, rows: &O::Index) -> O::T {
+        self.last.forward(ops, &ops.activation(x, slope(LAST_SLOPE)), rows)
+    }
+}
+
+/// Arranges `[out, channels, taps]` as `[out, taps, channels]`.
+fn taps_outermost(weight: &[f32], channels: usize, taps: usize) -> Vec<f32> {
+    let mut arranged = Vec::with_capacity(weight.len());
+    for out in weight.chunks_exact(channels * taps) {
+        arranged.extend((0..taps).flat_map(|tap| (0..channels).map(move |channel| out[channel * taps + tap])));
+    }
+    arranged
+}
