@@ -7,12 +7,14 @@
 //! - [`fuzz`]: inputs made from a saved corpus
 //! - [`wav`]: wav files of every format
 //! - [`memory`]: resident memory, and a counting allocator
+//! - [`session_description`]: rules that an SDP answer must keep
 
 pub mod fuzz;
 pub mod memory;
 pub mod network;
 pub mod random;
 pub mod scripted;
+pub mod session_description;
 pub mod signal;
 pub mod wav;
 

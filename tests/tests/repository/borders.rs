@@ -19,6 +19,7 @@ const MAY_NEED: &[(&str, &[&str])] = &[
             "repartee-protocol",
             "repartee-realtime",
             "repartee-report",
+            "repartee-sdp",
             "repartee-spoken",
         ],
     ),
@@ -45,6 +46,7 @@ const MAY_NEED: &[(&str, &[&str])] = &[
     ),
     ("repartee-load", &["repartee-report"]),
     ("repartee-report", &[]),
+    ("repartee-sdp", &[]),
     ("repartee-simcuda", &[]),
     ("repartee-spoken", &[]),
     ("repartee-testkit", &["repartee-engine-api"]),
@@ -65,6 +67,7 @@ const WITHOUT_NETWORK: &[&str] = &[
     "repartee-protocol",
     "repartee-realtime",
     "repartee-report",
+    "repartee-sdp",
     "repartee-simcuda",
     "repartee-text",
     "repartee-spoken",
@@ -108,7 +111,7 @@ const GATEWAY_MAY_NAME: &[(&str, &[&str])] = &[
 ];
 
 /// Pure sources, which take time and packets as parameters.
-const PURE: &[&str] = &["engine/spoken/src", "gateway/media/src", "gateway/protocol/src", "gateway/realtime/src"];
+const PURE: &[&str] = &["engine/spoken/src", "gateway/media/src", "gateway/protocol/src", "gateway/realtime/src", "gateway/sdp/src"];
 
 /// Words that must not occur in pure sources.
 const CLOCKS_AND_IO: &[&str] = &[
@@ -134,6 +137,7 @@ const SHIPPED: &[&str] = &[
     "gateway/media/src",
     "gateway/protocol/src",
     "gateway/realtime/src",
+    "gateway/sdp/src",
     "gateway/src",
     "kernels/src",
     "loadtest/src",
