@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use repartee_engine::internals::decoder::{DecoderShape, FeedForward};
+use repartee_engine::internals::decoder::{DecoderShape, FeedForward, LayerStyle, LocalLayers};
 use repartee_engine::internals::language_model::{LanguageModel, LanguageModelShape};
 use repartee_engine::internals::pipeline::{Assembly, ModelFrame, Pipeline};
 use repartee_engine::internals::thinker_stage::{HiddenRows, ThinkerPart};
@@ -50,15 +50,29 @@ impl PromptTemplate for Template {
     }
 }
 
+/// Shape of the layers.
+fn plain() -> DecoderShape {
+    let attention = AttentionShape { heads: 2, kv_heads: 1, head_dim: 16, window: None, chunk: None };
+    DecoderShape::plain(WIDTH, 2, attention)
+}
+
 /// Loads the family's weights.
 pub fn assemble<O: Device>(
     ops: &O,
     checkpoint: &Checkpoint,
     settings: &EngineConfig,
 ) -> Result<Assembly<O>, LoadError> {
+    assemble_as(ops, checkpoint, settings, plain())
+}
+
+/// Loads weights for layers of this shape.
+fn assemble_as<O: Device>(
+    ops: &O,
+    checkpoint: &Checkpoint,
+    settings: &EngineConfig,
+    decoder: DecoderShape,
+) -> Result<Assembly<O>, LoadError> {
     let w = Weights::new(ops, checkpoint).with_policy(settings.weights);
-    let attention = AttentionShape { heads: 2, kv_heads: 1, head_dim: 16, window: None, chunk: None };
-    let decoder = DecoderShape::plain(WIDTH, 2, attention);
     let shape = LanguageModelShape { vocabulary: TEXT_IDS + 2, tied: true, decoder, handed: None };
     let tokenizer = Tokenizer::load(checkpoint, TEXT_IDS)?;
     let is_word = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_lowercase());
@@ -93,12 +107,23 @@ pub(crate) fn message(turn: usize, item: u64) -> Vec<Command> {
 }
 
 /// The family under the generic suite, on a processor.
-pub struct TextOnly;
+#[derive(Default)]
+pub struct TextOnly {
+    /// True for layers as Gemma has them: every other one with a window.
+    pub local_layers: bool,
+}
 
 impl Subject for TextOnly {
     fn model(&self, config: &EngineConfig) -> Model {
         let pool = worker_pool(config.threads());
-        let parts = assemble(&Cpu::default().on(pool.clone()), &checkpoint(), config).unwrap();
+        let mut decoder = plain();
+        if self.local_layers {
+            decoder.local = Some(LocalLayers { every: 2, window: 9, theta: 1e3 });
+            let (row_factor, score_factor) = (Some((WIDTH as f32).sqrt()), Some(0.8));
+            decoder.style =
+                LayerStyle { result_norms: true, offset_norms: false, gelu: true, row_factor, score_factor };
+        }
+        let parts = assemble_as(&Cpu::default().on(pool.clone()), &checkpoint(), config, decoder).unwrap();
         let model = parts.build(config).unwrap();
         model.check().unwrap();
         Model { pool, ..model }

@@ -20,7 +20,7 @@ fn refusal(bed: &mut Bed<'_, TextOnly>, command: Command) -> SessionError {
 
 #[test]
 fn requests_for_audio_are_refused_by_name() {
-    let mut bed = Bed::new(&TextOnly, &config());
+    let mut bed = Bed::new(&TextOnly { local_layers: false }, &config());
     let spoken = respond(1);
     assert_eq!(refusal(&mut bed, Command::Respond(spoken.clone())), SessionError::NoAudioOutput);
     let streamed = Respond { audio: false, streamed: true, ..spoken.clone() };
@@ -34,7 +34,7 @@ fn requests_for_audio_are_refused_by_name() {
 #[test]
 fn the_last_stage_agrees_with_the_codec() {
     let codec = Some(Codec { sample_rate: 24_000, frame_samples: (1_920, 1) });
-    let model = Model { codec, ..TextOnly.model(&config()) };
+    let model = Model { codec, ..TextOnly::default().model(&config()) };
     assert_eq!(model.check(), Err(TopologyError::LastStage { gives: EdgeKind::Text }));
 }
 
