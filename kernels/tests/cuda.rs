@@ -89,6 +89,8 @@ fn operations<O: Ops>(ops: &O, dtype: DType, odd: bool) -> Found {
         note("reshape", &ops.reshape(ops.copy(&x), 3));
         let table = weight(ops, WeightLayout::Table, dtype, &[7, wide], 2, 18);
         note("embed", &ops.embed_at(&table, &ops.list(&[13, 0, u32::MAX, 5])));
+        let matrix = weight(ops, WeightLayout::Linear, dtype, &[7, wide], 2, 18);
+        note("embed rows of a matrix", &ops.embed_at(&matrix, &ops.list(&[13, 0, u32::MAX, 5])));
 
         let router = weight(ops, WeightLayout::Linear, dtype, &[9, wide], 1, 19);
         let gate_up = weight(ops, WeightLayout::Experts { per_expert: 2 }, dtype, &[10, wide], 18, 20);
@@ -480,8 +482,8 @@ fn joined_kinds_are_their_numbers() {
 /// Entries of stored integers equal the processor's, bit for bit.
 #[test]
 fn stored_tables_are_the_processors() {
-    fn entries<O: Ops>(ops: &O, matrices: &[StoredMatrix]) -> Vec<u32> {
-        let table = ops.weight_from_parts(WeightLayout::Table, WeightFormat::Float, &stored(matrices)).unwrap();
+    fn entries<O: Ops>(ops: &O, layout: WeightLayout, matrices: &[StoredMatrix]) -> Vec<u32> {
+        let table = ops.weight_from_parts(layout, WeightFormat::Float, &stored(matrices)).unwrap();
         ops.read(&ops.embed_at(&table, &ops.list(&[6, 0, NO_ROW, 5, 2])))
             .iter()
             .map(|number| number.to_bits())
@@ -491,7 +493,10 @@ fn stored_tables_are_the_processors() {
     for kind in KINDS {
         for width in [45, 160] {
             let matrices = [[4, width], [3, width]].map(|shape| StoredMatrix::drawn(kind, shape, width as u64));
-            assert_eq!(entries(&ops, &matrices), entries(&Cpu::default(), &matrices), "{kind:?} {width}");
+            for layout in [WeightLayout::Table, WeightLayout::Linear] {
+                let expected = entries(&Cpu::default(), layout, &matrices);
+                assert_eq!(entries(&ops, layout, &matrices), expected, "{layout:?} {kind:?} {width}");
+            }
         }
     }
 }

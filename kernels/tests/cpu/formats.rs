@@ -79,6 +79,22 @@ fn quantised_tables_stand_for_their_numbers() {
     assert_eq!(bad.err(), Some(KernelError::NotFinite { name: "bad".to_owned() }));
 }
 
+#[test]
+fn rows_of_a_matrix_are_entries() {
+    const WIDTH: usize = 45;
+    let ops = Cpu::default();
+    let values = numbers(20 * WIDTH, 1);
+    for dtype in [DType::F32, DType::Bf16, DType::F16] {
+        let (bytes, shape) = (bytes(dtype, &values), [20, WIDTH]);
+        let [table, matrix] = [WeightLayout::Table, WeightLayout::Linear].map(|layout| {
+            let weight =
+                ops.weight_in_format(layout, WeightFormat::Float, &[part("t", dtype, &bytes, &shape)]).unwrap();
+            ops.read(&ops.embed_at(&weight, &ops.list(&[19, 0, NO_ID, 16, 3])))
+        });
+        assert_eq!(table, matrix, "{dtype:?}");
+    }
+}
+
 fn experts(ops: &Cpu, format: WeightFormat, shape: &[usize], per_expert: usize, count: usize, seed: u64) -> Weight {
     let parts: Vec<_> = (0..count * per_expert)
         .map(|part| bytes(DType::Bf16, &numbers(shape.iter().product(), seed + part as u64)))

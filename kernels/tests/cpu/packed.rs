@@ -69,15 +69,18 @@ fn tables_give_the_numbers_of_their_entries() {
     for (first, second) in KINDS.into_iter().zip(KINDS.into_iter().cycle().skip(3)) {
         const WIDTH: usize = 160;
         let stored = [StoredMatrix::drawn(first, [5, WIDTH], 1), StoredMatrix::drawn(second, [3, WIDTH], 2)];
-        let table = ops.weight_from_parts(WeightLayout::Table, WeightFormat::Float, &parts(&stored)).unwrap();
-        let ids = [7, 0, 4, NO_ID, 5];
-        let found = ops.read(&ops.embed_at(&table, &ops.list(&ids)));
         let numbers: Vec<f32> = stored.iter().flat_map(|stored| stored.tensor().numbers()).collect();
-        for (id, found) in ids.into_iter().zip(found.chunks(WIDTH)) {
-            if id == NO_ID {
-                assert_eq!(found, [0.0; WIDTH]);
-            } else {
-                assert_eq!(found, &numbers[id as usize * WIDTH..][..WIDTH], "{first:?} {second:?}");
+        // The rows of a matrix are entries, too.
+        for layout in [WeightLayout::Table, WeightLayout::Linear] {
+            let table = ops.weight_from_parts(layout, WeightFormat::Float, &parts(&stored)).unwrap();
+            let ids = [7, 0, 4, NO_ID, 5];
+            let found = ops.read(&ops.embed_at(&table, &ops.list(&ids)));
+            for (id, found) in ids.into_iter().zip(found.chunks(WIDTH)) {
+                if id == NO_ID {
+                    assert_eq!(found, [0.0; WIDTH]);
+                } else {
+                    assert_eq!(found, &numbers[id as usize * WIDTH..][..WIDTH], "{layout:?} {first:?} {second:?}");
+                }
             }
         }
         let packed = Table::packed(WIDTH, &stored.each_ref().map(StoredMatrix::tensor));
