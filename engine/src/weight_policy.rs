@@ -9,9 +9,10 @@
 //!
 //! Convolutions of [`segment_convolutions`](WeightPolicy::segment_convolutions) are int8 too, with every setting but `bf16`.
 //!
-//! Matrices are those of attention, feed-forward blocks, projections and heads, in all stages. Everything else: norms,
-//! biases and scales, convolutions, and the routers that choose experts and weigh shared ones. An error in a router
-//! would change which experts a row goes through. [`WeightFormat`] defines the formats.
+//! Matrices are those of attention, feed-forward blocks, projections and heads, in all stages. A table that is the
+//! head's matrix too is stored once, as that matrix, except with `int4`. Everything else: norms, biases and scales,
+//! convolutions, and the routers that choose experts and weigh shared ones. An error in a router would change which
+//! experts a row goes through. [`WeightFormat`] defines the formats.
 
 use repartee_kernels::cpu::KvFormat;
 use repartee_kernels::{WeightFormat, WeightLayout};

@@ -7,7 +7,7 @@
 //! - `gguf`: GGUF files, whose metadata are the configuration
 //! - `files`: locations of checkpoints, and their files by name
 //! - `catalogue`: the weight files among them
-//! - `weights`: the tensors of these files
+//! - `weights`: the tensors of these files; `weight_file`: one of them
 //! - `safetensors_header`: the header of one of them
 //! - `tensor_data`: a tensor as the models get it
 //! - `quantised`: marks and matrices of quantised checkpoints; `compressed`: those of `compressed-tensors`
@@ -25,6 +25,7 @@ mod quantised;
 mod safetensors_header;
 mod synthetic;
 mod tensor_data;
+mod weight_file;
 mod weights;
 
 use std::borrow::Cow;

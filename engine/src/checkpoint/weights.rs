@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::ops::{Deref, Range};
+use std::ops::Range;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use repartee_checkpoint::ctranslate2::{self, Ctranslate2Tensor};
 use repartee_checkpoint::gguf::{GgmlDType, Gguf};
@@ -19,13 +19,10 @@ use super::files::Files;
 use super::gguf::architecture::GgufArchitecture;
 use super::safetensors_header::safetensors_header;
 use super::tensor_data::TensorView;
+use super::weight_file::{FileBytes, WeightFile};
 
 /// Bytes read between two releases of the mapped pages: callers copy tensors, and the memory shall not hold both.
 const PAGES_KEPT: u64 = 256 << 20;
-
-/// Read-ahead behind a tensor, in bytes. Models read tensors in about the order of the file, so the disk works while
-/// one is packed or copied to a device.
-const READ_AHEAD: usize = 64 << 20;
 
 /// A tensor of any format.
 #[derive(Debug)]
@@ -61,52 +58,6 @@ pub(super) struct Weights {
     catalogue: String,
     /// Bytes returned so far.
     handed_out: AtomicU64,
-}
-
-#[derive(Debug)]
-struct WeightFile {
-    /// File name within its folder.
-    name: String,
-    /// Label in errors.
-    label: String,
-    bytes: Bytes,
-    /// End of the last read-ahead request.
-    asked: AtomicUsize,
-}
-
-#[derive(Debug)]
-enum Bytes {
-    Mapped(MappedFile),
-    Embedded(&'static [u8]),
-    Converted(Vec<u8>),
-}
-
-impl Bytes {
-    /// Asks the system to read these bytes ahead.
-    fn read_soon(&self, range: Range<usize>) {
-        if let Self::Mapped(map) = self {
-            map.read_soon(range);
-        }
-    }
-
-    /// Releases pages that were read. A later read gets the same bytes from the file.
-    fn give_back(&self) {
-        if let Self::Mapped(map) = self {
-            map.give_back();
-        }
-    }
-}
-
-impl Deref for Bytes {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        match self {
-            Self::Mapped(map) => map,
-            Self::Embedded(bytes) => bytes,
-            Self::Converted(bytes) => bytes,
-        }
-    }
 }
 
 #[derive(Debug)]
@@ -187,7 +138,7 @@ impl Weights {
             let place = Place::Range(start..bytes.len());
             locations.insert(name, Location { file: 0, dtype: Dtype::F32, shape, place });
         }
-        let (name, bytes) = (label.to_owned(), Bytes::Converted(bytes));
+        let (name, bytes) = (label.to_owned(), FileBytes::Converted(bytes));
         Self::of_file(name.clone(), name, bytes, locations, None)
     }
 
@@ -195,11 +146,11 @@ impl Weights {
     fn of_file(
         label: String,
         name: String,
-        bytes: Bytes,
+        bytes: FileBytes,
         tensors: BTreeMap<String, Location>,
         architecture: Option<&'static GgufArchitecture>,
     ) -> Self {
-        let file = WeightFile { label: label.clone(), name, bytes, asked: AtomicUsize::default() };
+        let file = WeightFile::new(name, label.clone(), bytes);
         Self { files: vec![file], tensors, architecture, catalogue: label, handed_out: AtomicU64::default() }
     }
 
@@ -240,7 +191,7 @@ impl Weights {
             };
             tensors.insert(name, Location { file: 0, dtype, shape, place });
         }
-        let (label, bytes) = (label.to_owned(), Bytes::Mapped(bytes));
+        let (label, bytes) = (label.to_owned(), FileBytes::Mapped(bytes));
         Ok(Self::of_file(label.clone(), label, bytes, tensors, Some(architecture)))
     }
 
@@ -271,9 +222,9 @@ impl Weights {
         let bytes = match files {
             Files::Folder(folder) => {
                 let map = MappedFile::open(&folder.join(name))?;
-                Bytes::Mapped(map.ok_or_else(|| CheckpointError::FileMissing { file: label.clone() })?)
+                FileBytes::Mapped(map.ok_or_else(|| CheckpointError::FileMissing { file: label.clone() })?)
             }
-            Files::Embedded { .. } => Bytes::Embedded(files.embedded(name).unwrap_or_default()),
+            Files::Embedded { .. } => FileBytes::Embedded(files.embedded(name).unwrap_or_default()),
             Files::Gguf(file) => return Err(CheckpointError::FileMissing { file: file.display().to_string() }),
         };
         if name.ends_with(".safetensors") {
@@ -283,7 +234,7 @@ impl Weights {
         } else {
             self.add_pickle(&label, &bytes)?;
         }
-        self.files.push(WeightFile { name: name.to_owned(), label, bytes, asked: AtomicUsize::default() });
+        self.files.push(WeightFile::new(name.to_owned(), label, bytes));
         Ok(())
     }
 
@@ -416,12 +367,7 @@ impl Weights {
         if before / PAGES_KEPT != (before + range.len() as u64) / PAGES_KEPT {
             self.files.iter().for_each(|file| file.bytes.give_back());
         }
-        let WeightFile { bytes, asked, .. } = &self.files[file];
-        if let Some(next) = next_read(asked.load(Ordering::Relaxed), range, bytes.len()) {
-            asked.store(next.end, Ordering::Relaxed);
-            bytes.read_soon(next);
-        }
-        &bytes[range.clone()]
+        self.files[file].part(range)
     }
 
     /// Names of the weight files, in a fixed order.
@@ -451,59 +397,5 @@ impl Weights {
             }
         };
         Ok(TensorView { dtype, shape: &location.shape, bytes: self.numbers(location) })
-    }
-}
-
-/// Next read-ahead request when a tensor of a file with `len` bytes is read: the tensor and [`READ_AHEAD`] behind it,
-/// without bytes before `asked`, the end of the last request. Requests have at least half of [`READ_AHEAD`], so that
-/// they are few.
-fn next_read(asked: usize, tensor: &Range<usize>, len: usize) -> Option<Range<usize>> {
-    let to = (tensor.end + READ_AHEAD).min(len);
-    let goes_on = tensor.start <= asked && asked <= to;
-    if !goes_on {
-        return Some(tensor.start..to);
-    }
-    let enough = to - asked >= READ_AHEAD / 2 || to == len;
-    (enough && asked < to).then_some(asked..to)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Reads tensors of these sizes one after the other; returns the read-ahead requests.
-    fn questions(sizes: &[usize], len: usize) -> Vec<Range<usize>> {
-        let (mut at, mut asked, mut all) = (0, 0, Vec::new());
-        for size in sizes {
-            if let Some(next) = next_read(asked, &(at..at + size), len) {
-                asked = next.end;
-                all.push(next);
-            }
-            at += size;
-            assert!(asked >= (at + READ_AHEAD / 2).min(len), "the tensor behind {at} was not asked for");
-            assert!(asked <= at + READ_AHEAD);
-        }
-        all
-    }
-
-    #[test]
-    fn tensors_in_order_are_read_ahead_once() {
-        let (size, count) = (1 << 20, 1000);
-        let all = questions(&vec![size; count], size * count);
-        assert_eq!(all[0].start, 0);
-        assert!(all.windows(2).all(|pair| pair[0].end == pair[1].start), "no byte twice, none left out");
-        assert_eq!(all.last().map(|last| last.end), Some(size * count));
-        assert!(all.len() < 40, "{} questions", all.len());
-    }
-
-    #[test]
-    fn a_jump_reads_ahead_from_there() {
-        let (len, far) = (10 * READ_AHEAD, 7 * READ_AHEAD);
-        assert_eq!(next_read(READ_AHEAD, &(far..far + 10), len), Some(far..far + 10 + READ_AHEAD));
-        // And back.
-        assert_eq!(next_read(far, &(5..10), len), Some(5..10 + READ_AHEAD));
-        // Nothing is read beyond the end, and nothing twice.
-        assert_eq!(next_read(far, &(len - 10..len), len), Some(len - 10..len));
-        assert_eq!(next_read(len, &(len - 10..len), len), None);
     }
 }
