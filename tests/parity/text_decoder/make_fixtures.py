@@ -16,7 +16,6 @@ from transformers import AutoModelForCausalLM, GenerationConfig, PreTrainedToken
 HOME = Path(__file__).resolve().parent
 sys.path.insert(0, str(HOME.parent))
 import tokens  # noqa: E402
-import weights  # noqa: E402
 
 FOLDER = HOME.parent / "fixtures"
 VOCABULARY = 300
@@ -136,7 +135,7 @@ def main() -> None:
         # The first weights whose greedy answer says more than a few tokens, and does not end before its last one.
         for seed in range(100):
             draw(model, seed)
-            weights.round_to(model, torch.bfloat16)
+            round_to(model, torch.bfloat16)
             answer, logits = greedy(model, prompt, ANSWER)
             if len(set(answer)) >= DIFFERENT and end not in answer:
                 break
@@ -161,6 +160,13 @@ def main() -> None:
         (folder / "expected.json").write_text(json.dumps(facts, indent=1) + "\n")
         write_checkpoint(model, tokenizer, folder / "checkpoint")
         print(f"{name}: {len(prompt)} ids, {facts['text']!r}")
+
+
+@torch.no_grad()
+def round_to(model, dtype: torch.dtype) -> None:
+    """Rounds all weights to `dtype`."""
+    for parameter in model.parameters():
+        parameter.copy_(parameter.to(dtype).to(parameter.dtype))
 
 
 @torch.no_grad()

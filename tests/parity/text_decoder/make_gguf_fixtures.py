@@ -22,7 +22,7 @@ import gguf
 from gguf import GGMLQuantizationType as Kind
 
 HOME = Path(__file__).resolve().parent
-sys.path[:0] = [str(HOME.parent), str(HOME)]
+sys.path[:0] = [str(HOME), str(HOME.parent)]
 import tokens  # noqa: E402
 from make_fixtures import ANSWER, DIFFERENT, MESSAGES, TEMPLATE, VOCABULARY, draw, greedy  # noqa: E402
 
