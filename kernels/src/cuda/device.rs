@@ -15,11 +15,12 @@ use super::matrix::{Matrix, MatrixKind};
 use super::stream::DeviceStream;
 use super::tensor::{CudaIndex, Tensor};
 use crate::cpu::quantised::IntegerFormat;
+use crate::ops::Ops;
 
 /// A CUDA device.
 ///
 /// Clones share their buffers and their stream. A stage that runs concurrently has a device of its own
-/// ([`Ops::with_own_buffers`](crate::Ops::with_own_buffers)) with a stream of its own; explicit waits order its work with that of others.
+/// ([`Ops::with_own_buffers`]) with a stream of its own; explicit waits order its work with that of others.
 #[derive(Clone)]
 pub struct Cuda {
     pub(super) queue: Arc<DeviceStream>,
