@@ -1,8 +1,10 @@
-//! Runs a model of text alone, without sessions, for comparisons with other programs (`tests/real/text_models.py`).
+//! Runs a model of text alone, without sessions, for comparisons with other programs (`tests/peers/text_models.py`).
 //!
 //!     text_model decode FILE THREADS PROMPT TOKENS      milliseconds a token
 //!     text_model top FILE THREADS LENGTH COUNT < TEXT   windows of LENGTH ids of the text, COUNT ids in all, and the most
 //!                                                       likely id after each
+//!     text_model exact FILE THREADS LENGTH COUNT < TEXT the same with the weights in single precision (eight bytes a
+//!                                                       number while they are loaded)
 //!
 //! The result is one line of JSON.
 #![allow(clippy::unwrap_used)] // A panic is this program's report.
@@ -11,8 +13,9 @@ use std::io::Read as _;
 use std::path::Path;
 use std::time::Instant;
 
+use repartee_engine::internals::text_decoder::Config;
 use repartee_engine::internals::text_decoder::{TextDecoder, named};
-use repartee_engine::internals::{Checkpoint, Tokenizer, worker_pool};
+use repartee_engine::internals::{Checkpoint, TensorData, Tokenizer, worker_pool};
 use repartee_engine::{Source, WeightPolicy};
 use repartee_engine_testkit::eager::{batch, index};
 use repartee_kernels::Ops;
@@ -32,12 +35,15 @@ struct Loaded {
 }
 
 impl Loaded {
-    fn new(file: &str, threads: usize) -> Self {
+    fn new(file: &str, threads: usize, is_exact: bool) -> Self {
         let begun = Instant::now();
         let ops = Cpu::default().on(worker_pool(threads));
         let checkpoint = Checkpoint::open(Source::Folder(Path::new(file).to_owned())).unwrap();
         let architecture = named(&checkpoint.architecture().unwrap()).unwrap();
-        let decoder = TextDecoder::load_as(&ops, &checkpoint, architecture, WeightPolicy::default()).unwrap();
+        let config = Config::load(&checkpoint, architecture).unwrap();
+        let dequantised = is_exact.then(|| dequantised(&checkpoint));
+        let source = dequantised.as_ref().unwrap_or(&checkpoint);
+        let decoder = TextDecoder::load(&ops, source, config, WeightPolicy::default()).unwrap();
         Self { loading: begun.elapsed().as_secs_f64(), ops, checkpoint, decoder }
     }
 
@@ -57,14 +63,29 @@ impl Loaded {
     }
 }
 
+/// The same weights in single precision.
+fn dequantised(checkpoint: &Checkpoint) -> Checkpoint {
+    let tensors = checkpoint.tensor_names().map(|name| {
+        let shape = checkpoint.shape(name).unwrap();
+        let numbers = match checkpoint.numbers(name, shape).unwrap() {
+            TensorData::Stored(view) => view.dtype.widen(&view.bytes),
+            TensorData::Repacked(matrix) => matrix.numbers(),
+            TensorData::Packed(tensor) => tensor.numbers(),
+            TensorData::Drawn(_) => panic!("{name} is drawn"),
+        };
+        (name.to_owned(), shape.to_vec(), numbers)
+    });
+    Checkpoint::converted(Path::new("dequantised"), tensors)
+}
+
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let number = |at: usize| arguments[at].parse::<usize>().unwrap();
-    let loaded = Loaded::new(&arguments[1], number(2));
+    let loaded = Loaded::new(&arguments[1], number(2), arguments[0] == "exact");
     match &arguments[0][..] {
         "decode" => decode(&loaded, number(3), number(4)),
-        "top" => top(&loaded, number(3), number(4)),
-        other => panic!("{other} is neither decode nor top"),
+        "top" | "exact" => top(&loaded, number(3), number(4)),
+        other => panic!("{other} is neither decode, top nor exact"),
     }
 }
 

@@ -25,7 +25,7 @@ pub struct JsonCallReader {
     closing: Option<Closing>,
 }
 
-/// What may close a call.
+/// Ends of a call, which are left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Closing {
     /// White space, and what separates and ends the entries of a list.

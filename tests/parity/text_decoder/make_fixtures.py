@@ -183,7 +183,9 @@ def draw(model, seed: int) -> None:
             least = -0.4 if model.config.model_type.startswith("gemma") else 0.6
             p.copy_(least + 0.8 * torch.rand(p.shape, generator=rng))
         elif "embed_tokens" in name:
-            p.copy_(0.5 * torch.randn(p.shape, generator=rng))
+            # Gemma multiplies the rows by the root of their width.
+            root = p.shape[1] ** 0.5 if model.config.model_type.startswith("gemma") else 1.0
+            p.copy_(0.5 / root * torch.randn(p.shape, generator=rng))
         else:
             p.copy_(1.6 * p.shape[1] ** -0.5 * torch.randn(p.shape, generator=rng))
 

@@ -1,11 +1,11 @@
-"""Makes the GGUF fixtures of the text decoders: `python make_gguf_fixtures.py`.
+"""Makes the GGUF fixtures of the text decoders: `python make_gguf_fixtures.py`, all, or those named.
 
     scripts/setup.sh reference_forms
     target/tools/checkpoint-forms/bin/python tests/parity/text_decoder/make_gguf_fixtures.py
 
 One small random file for each architecture, written by the package `gguf`, with vocabulary and chat template. Its
-blocks are dequantised by the same package into the reference, whose raw logits and greedy answer are expected. Blocks of
-the K formats, which the package does not write, are random integers with scales of half precision.
+blocks are dequantised by the same package into the reference, whose raw logits and greedy answer are expected. Blocks
+of the K formats, which the package does not write, are random integers with scales of half precision.
 """
 
 import json
@@ -136,7 +136,9 @@ def own_name(architecture: str, published: str) -> str:
 def frequency_factors(rope: dict, head_dim: int) -> np.ndarray:
     """Divisors of the frequencies, which files of Llama 3 have in place of the parameters."""
     wavelengths = 2 * np.pi * rope["rope_theta"] ** (np.arange(0, head_dim, 2) / head_dim)
-    context, low, high = (rope[key] for key in ("original_max_position_embeddings", "low_freq_factor", "high_freq_factor"))
+    context, low, high = (
+        rope[key] for key in ("original_max_position_embeddings", "low_freq_factor", "high_freq_factor")
+    )
     smooth = np.clip((context / wavelengths - low) / (high - low), 0.0, 1.0)
     return (1 / ((1 - smooth) / rope["factor"] + smooth)).astype(np.float32)
 
@@ -224,12 +226,13 @@ def write(path: Path, architecture: str, config, tensors: dict, tokenizer) -> No
     writer.add_eos_token_id(tokens.special(tokenizer, "<|endoftext|>"))
     writer.add_chat_template(TEMPLATE)
     for name, (blocks, kind) in tensors.items():
+        stored = blocks
         if architecture == "llama" and ("q_proj" in name or "k_proj" in name):
             heads = config.num_attention_heads if "q_proj" in name else config.num_key_value_heads
-            blocks = permuted(blocks, heads)
+            stored = permuted(blocks, heads)
         if architecture == "gemma3" and name.endswith("norm.weight"):
-            blocks = blocks + 1
-        writer.add_tensor(own_name(architecture, name), np.ascontiguousarray(blocks), raw_dtype=kind)
+            stored = blocks + 1
+        writer.add_tensor(own_name(architecture, name), np.ascontiguousarray(stored), raw_dtype=kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -242,7 +245,8 @@ def main() -> None:
     wrapped = PreTrainedTokenizerFast(tokenizer_object=tokenizer, chat_template=TEMPLATE)
     prompt = wrapped.apply_chat_template(MESSAGES, add_generation_prompt=True, return_dict=False)
     ends = [tokens.special(tokenizer, end) for end in ("<|im_end|>", "<|endoftext|>")]
-    for name, given in MODELS.items():
+    for name in sys.argv[1:] or MODELS:
+        given = MODELS[name]
         config = given["config"]
         model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
         # The first weights whose greedy answer says more than a few tokens, and does not end before its last one.

@@ -81,7 +81,7 @@ impl GgufArchitecture {
             return Some((*published).to_owned());
         }
         let (layer, rest) = name.strip_prefix("blk.")?.split_once('.')?;
-        let (part, kind) = rest.rsplit_once('.')?;
+        let (part, kind) = rest.rsplit_once('.').filter(|(_, kind)| ["weight", "bias"].contains(kind))?;
         let (_, published) = self.layer.iter().find(|(own, _)| *own == part)?;
         Some(format!("model.layers.{layer}.{published}.{kind}"))
     }
@@ -118,7 +118,7 @@ mod tests {
             assert_eq!(qwen3.published_name(own).as_deref(), Some(published));
             assert_eq!(qwen3.own_name(published), own);
         }
-        for unknown in ["blk.0.ffn_gate_inp.weight", "blk.0", "cls.weight", "blk.0.attn_q"] {
+        for unknown in ["blk.0.ffn_gate_inp.weight", "blk.0", "cls.weight", "blk.0.attn_q", "blk.0.attn_q.scale"] {
             assert_eq!(qwen3.published_name(unknown), None, "{unknown}");
         }
         let error = GgufArchitecture::of("a.gguf", "mamba").unwrap_err().to_string();

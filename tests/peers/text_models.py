@@ -2,12 +2,14 @@
 
     scripts/setup.sh llama_cpp
     cargo build --release --workspace --examples
-    target/tools/python/bin/python tests/real/text_models.py MODEL.gguf
+    target/tools/python/bin/python tests/peers/text_models.py MODEL.gguf
 
 For each file: the share of 2,000 positions, each after a given text, at which both find the same most likely token, and
-where they do not, by how much llama.cpp prefers its own; then the time of a prompt and of a decoded token beside
-llama.cpp's, on one thread and on two, each in a process of its own. With --speed-only or --agreement-only one of the two.
-Fails below --least (98) per cent of equal tokens. Writes target/report/text.json.
+where they do not, by how much llama.cpp prefers its own. With --exact both are also compared with the same weights in
+single precision, which takes eight bytes of memory for each number of the model. Then the time of a prompt and of a
+decoded token beside llama.cpp's, on one thread and on two, each in a process of its own. --speed-only and
+--agreement-only leave out the other half. Fails below --least (98) per cent of equal tokens. Writes
+target/report/text.json.
 """
 
 import argparse
@@ -17,11 +19,10 @@ import pathlib
 import subprocess
 import sys
 
+import llama_cpp_decode as llama_cpp
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PEERS = ROOT / "tests/peers"
-sys.path.insert(0, str(PEERS))
-import llama_cpp_decode as llama_cpp  # noqa: E402
-
 LIBRARIES = PEERS / "node_modules/@node-llama-cpp/linux-x64/bins/linux-x64"
 # Ids of a window, positions in all, ids of a prompt, decoded tokens, rounds of which the fastest counts.
 WINDOW, POSITIONS, PROMPT, TOKENS, ROUNDS = 250, 2000, 128, 64, 3
@@ -41,6 +42,9 @@ class Peer:
 
     def __init__(self, libraries: pathlib.Path, file: pathlib.Path):
         self.llama = llama_cpp.library(libraries)
+        # The library tells much of what it does.
+        self.quiet = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)(lambda *_: None)
+        self.llama.llama_log_set(self.quiet, None)
         for name, result, given in [
             ("llama_free", None, [ctypes.c_void_p]),
             ("llama_model_free", None, [ctypes.c_void_p]),
@@ -59,7 +63,7 @@ class Peer:
         self.llama.llama_set_n_threads(context, 2, 2)
         count = len(window)
         sequence = ctypes.c_int32(0)
-        arrays = [
+        arrays: list[ctypes.Array] = [
             (ctypes.c_int32 * count)(*window),
             (ctypes.c_int32 * count)(*range(count)),
             (ctypes.c_int32 * count)(*[1] * count),
@@ -83,18 +87,23 @@ def agreement(arguments: argparse.Namespace, file: pathlib.Path) -> dict:
     text = arguments.text.read_text()
     run = ours(arguments, "top", file, 2, WINDOW, POSITIONS, text=text)
     peer = Peer(arguments.libraries, file)
-    equal, count, margins = 0, 0, []
-    for window, top in zip(run["windows"], run["top"], strict=True):
-        for their, (best, margin) in zip(top, peer.margins(window, top), strict=True):
-            count += 1
-            equal += their == best
-            if their != best:
-                margins.append(margin)
-    margins.sort()
-    share = 100 * equal / count
+    found = [peer.margins(window, top) for window, top in zip(run["windows"], run["top"], strict=True)]
+    mine = [top for window in run["top"] for top in window]
+    theirs = [best for window in found for best, _ in window]
+    margins = sorted(margin for window in found for _, margin in window if margin > 0)
+    share = shared(mine, theirs)
     middle, most = (margins[len(margins) // 2], margins[-1]) if margins else (0.0, 0.0)
-    note = f"{equal} of {count} positions; elsewhere llama.cpp's own token leads by {middle:.2f} (median), {most:.2f} (most)"
+    note = f"{len(mine)} positions; elsewhere llama.cpp's own token leads by {middle:.2f} (median), {most:.2f} (most)"
+    if arguments.exact:
+        exact = ours(arguments, "exact", file, 2, WINDOW, POSITIONS, text=text)
+        best = [top for window in exact["top"] for top in window]
+        note += f"; with exact products {shared(mine, best):.2f} % of ours, {shared(theirs, best):.2f} % of llama.cpp's"
     return row(f"top_1_{file.stem}", share, None, "%", note)
+
+
+def shared(left: list[int], right: list[int]) -> float:
+    """Per cent of equal entries."""
+    return 100 * sum(a == b for a, b in zip(left, right, strict=True)) / len(left)
 
 
 def speed(arguments: argparse.Namespace, file: pathlib.Path) -> list[dict]:
@@ -132,6 +141,7 @@ def main() -> None:
     parser.add_argument("--text", type=pathlib.Path, default=ROOT / "docs/engine.md")
     parser.add_argument("--report", type=pathlib.Path, default=ROOT / "target/report/text.json")
     parser.add_argument("--least", type=float, default=98.0)
+    parser.add_argument("--exact", action="store_true")
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--agreement-only", action="store_true")
     only.add_argument("--speed-only", action="store_true")
