@@ -102,6 +102,48 @@ impl AudioInput {
     }
 }
 
+/// Front end before a recogniser: it counts samples and closes no window.
+#[derive(Debug, Clone, Copy)]
+pub struct SampleCounter {
+    rate: u32,
+    samples: usize,
+}
+
+impl SampleCounter {
+    /// Creates a front end for samples at `rate` Hz.
+    pub fn new(rate: u32) -> Self {
+        Self { rate, samples: 0 }
+    }
+}
+
+impl FrontEnd for SampleCounter {
+    fn rate(&self) -> u32 {
+        self.rate
+    }
+
+    fn stream(&self) -> Box<dyn FrontEndStream> {
+        Box::new(Self::new(self.rate))
+    }
+}
+
+impl FrontEndStream for SampleCounter {
+    fn push(&mut self, samples: &[f32], _: &mut Vec<InputWindow>) {
+        self.samples += samples.len();
+    }
+
+    fn finish(self: Box<Self>) -> Option<InputWindow> {
+        None
+    }
+
+    fn samples(&self) -> usize {
+        self.samples
+    }
+
+    fn fork(&self) -> Box<dyn FrontEndStream> {
+        Box::new(*self)
+    }
+}
+
 /// Complete audio that waits for the front end.
 pub struct PendingAudio {
     /// Owner of the audio.

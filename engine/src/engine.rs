@@ -6,10 +6,11 @@ use std::thread::JoinHandle;
 
 use repartee_engine_api::{
     Command, EngineLoad, EnrolError, Event, ModelInfo, OpenError, Recording, Respond, Role, SessionHandle, SessionPeer,
-    SpeechEngine, StageWork, WakeSignal, link,
+    SpeechEngine, StageWork, Transcribe, WakeSignal, link,
 };
 use thiserror::Error;
 
+use crate::cascade::parts::CascadeParts;
 use crate::cascade::remote_model::{Rehearsal, RemoteModel};
 use crate::checkpoint::{Checkpoint, CheckpointError, Source};
 use crate::config::{ConfigError, EngineConfig};
@@ -49,6 +50,23 @@ impl From<CheckpointError> for StartError {
     }
 }
 
+/// Opens the checkpoints of a cascade; `progress` is told what part of all weights was read.
+fn open_parts<F: Fn(StartProgress) + Send + Sync + 'static>(
+    parts: CascadeParts<Source>,
+    progress: &Arc<F>,
+) -> Result<CascadeParts<Checkpoint>, StartError> {
+    let parts = parts.try_map(Checkpoint::open)?;
+    let whole = parts.iter().map(Checkpoint::weight_bytes).sum::<u64>().max(1) as f32;
+    let mut from = 0.0;
+    Ok(parts.map(|checkpoint| {
+        let (told, share) = (progress.clone(), checkpoint.weight_bytes() as f32 / whole);
+        let begin = from;
+        from += share;
+        let at = move |fraction: f32| StartProgress { stage: StartStage::Weights, fraction: begin + fraction * share };
+        checkpoint.on_read(move |fraction| told(at(fraction)))
+    }))
+}
+
 /// A running engine. Dropping it ends all sessions and joins its thread.
 #[derive(Debug)]
 pub struct Engine {
@@ -84,47 +102,38 @@ impl Engine {
         Self::run(checkpoint.name(), model, config, &*progress, WakeSignal::new())
     }
 
-    /// Loads a cascade, a language model and a model that speaks its text, as [`Engine::start_with_progress`] does one
-    /// model. The cascade has the language model's name.
+    /// Loads the parts of a cascade, as [`Engine::start_with_progress`] does one model. The cascade has the language
+    /// model's name.
     pub fn start_cascade(
-        [think, speak]: [Source; 2],
+        parts: CascadeParts<Source>,
         config: &EngineConfig,
         progress: impl Fn(StartProgress) + Send + Sync + 'static,
     ) -> Result<Self, StartError> {
         config.check()?;
         progress(StartProgress::BEGIN);
         let progress = Arc::new(progress);
-        let (think, speak) = (Checkpoint::open(think)?, Checkpoint::open(speak)?);
-        let bytes = [think.weight_bytes(), speak.weight_bytes()].map(|bytes| bytes as f32);
-        let share = bytes[0] / (bytes[0] + bytes[1]).max(1.0);
-        let reader = |from: f32, share: f32| {
-            let told = progress.clone();
-            move |fraction: f32| told(StartProgress { stage: StartStage::Weights, fraction: from + fraction * share })
-        };
-        let (think, speak) = (think.on_read(reader(0.0, share)), speak.on_read(reader(share, 1.0 - share)));
-        let model = models::load_cascade(&think, &speak, config)?;
-        Self::run(think.name(), model, config, &*progress, WakeSignal::new())
+        let parts = open_parts(parts, &progress)?;
+        let model = models::load_cascade(parts.as_ref(), None, config)?;
+        Self::run(parts.main().map_or("cascade", Checkpoint::name), model, config, &*progress, WakeSignal::new())
     }
 
-    /// Starts a cascade whose language model is behind a server: with `speak` its text is spoken, else it is the answer.
-    /// The server is not asked yet, so it may start later.
+    /// Starts a cascade whose language model is behind a server; of `parts` the others. Without a voice its text is the
+    /// answer. The server is not asked yet, so it may start later.
     pub fn start_remote_cascade(
         think: RemoteModel,
-        speak: Option<Source>,
+        parts: CascadeParts<Source>,
         config: &EngineConfig,
         progress: impl Fn(StartProgress) + Send + Sync + 'static,
     ) -> Result<Self, StartError> {
         config.check()?;
         progress(StartProgress::BEGIN);
         let progress = Arc::new(progress);
-        let told = progress.clone();
-        let read = move |fraction| told(StartProgress { stage: StartStage::Weights, fraction });
-        let speak = speak.map(|speak| Checkpoint::open(speak).map(|speak| speak.on_read(read))).transpose()?;
+        let parts = open_parts(parts, &progress)?;
         let (wake, woken) = WakeSignal::new();
         let rehearsal = Rehearsal::new(think.thinker);
         let (name, fallback) = (think.name.clone(), think.fallback);
         let think = RemoteModel { name: think.name, thinker: rehearsal.clone(), fallback };
-        let model = models::load_remote_cascade(think, speak.as_ref(), wake.clone(), config)?;
+        let model = models::load_cascade(parts.as_ref(), Some((think, wake.clone())), config)?;
         let engine = Self::run(&name, model, config, &*progress, (wake, woken))?;
         rehearsal.end();
         Ok(engine)
@@ -151,9 +160,11 @@ impl Engine {
             frame: codec.frame(),
             context_tokens: model.slots.context as u32,
             audio_input: model.hearing.is_some(),
+            hears_text: matches!(model.hearing, Some(Hearing::Text(_))),
+            answers: model.answers(),
             audio_output: model.codec.is_some(),
             tools: model.template.tools().is_some(),
-            transcribes: config.transcribes && model.hearing.is_some(),
+            transcribes: model.transcribes(config.transcribes),
             given_text: model.codec.is_some() && model.template.streamed(&[]).is_some(),
             // In a cascade the text takes positions of the language model, which are few.
             reads_clauses: model.stages.first().is_some_and(|stage| stage.output_kind() == EdgeKind::Clauses),
@@ -179,8 +190,14 @@ impl Engine {
     fn warm_up(&self) -> Result<(), StartError> {
         let failed = |error: &dyn std::fmt::Display| StartError::WarmUp(error.to_string());
         let session = self.open().map_err(|error| failed(&error))?;
-        let respond =
-            Command::Respond(Respond { max_tokens: Some(4), audio: self.info.audio_output, ..Respond::new(0, 1) });
+        let transcribe = Transcribe { response: 0, item: 0, language: None, prompt: String::new() };
+        let request = match self.info.answers {
+            true => {
+                let audio = self.info.audio_output;
+                Command::Respond(Respond { max_tokens: Some(4), audio, ..Respond::new(0, 1) })
+            }
+            false => Command::Transcribe(transcribe),
+        };
         let input = if self.info.audio_input {
             let second = self.info.input_rate as usize;
             let noise = (0..second).map(|i| (i * 7919 % 1000) as f32 * 2e-5).collect();
@@ -188,7 +205,7 @@ impl Engine {
         } else {
             vec![Command::text(0, Role::User, "one two three")]
         };
-        for command in input.into_iter().chain([respond]) {
+        for command in input.into_iter().chain([request]) {
             session.submit(command).map_err(|error| failed(&error))?;
         }
         while let Some(event) = session.next_event_blocking() {

@@ -58,6 +58,7 @@ mod turn_model;
 mod voices;
 mod weight_policy;
 
+pub use cascade::parts::CascadeParts;
 pub use cascade::remote_model::RemoteModel;
 pub use checkpoint::{BadValue, CheckpointError, Source, Synthetic, quantise};
 pub use config::{ConfigError, EngineConfig, RENAMED, StageConfig, Timeouts};

@@ -11,7 +11,7 @@ use thiserror::Error;
 
 use crate::elements::{AudioRows, Element, Message};
 use crate::recogniser::Recogniser;
-use crate::session::limits::MAX_RESPONSES;
+use crate::session::limits::{HEARD_EVENTS, MAX_RESPONSES};
 use crate::stage::{EdgeKind, Stage};
 use crate::text::Tokenizer;
 
@@ -303,6 +303,15 @@ impl Model {
         texts + pieces + 5
     }
 
+    /// True if it transcribes audio; `taught` if the checkpoint does so on request.
+    pub fn transcribes(&self, taught: bool) -> bool {
+        match self.hearing {
+            Some(Hearing::Rows(_)) => taught,
+            Some(Hearing::Text(_)) => true,
+            None => false,
+        }
+    }
+
     /// Audio input that becomes rows, if the model has such.
     pub fn front_end(&mut self) -> Option<&mut AudioFrontEnd> {
         match &mut self.hearing {
@@ -331,7 +340,7 @@ impl Model {
             (EdgeKind::Prompt, _) => Err(TopologyError::Empty),
             (EdgeKind::Samples, Some(_)) | (EdgeKind::Text, None) => {
                 let events = self.events_per_tick();
-                let fit = events * MAX_RESPONSES <= EVENT_QUEUE;
+                let fit = events * MAX_RESPONSES + HEARD_EVENTS <= EVENT_QUEUE;
                 if fit { Ok(()) } else { Err(TopologyError::TooManyEvents { events }) }
             }
             (gives, _) => Err(TopologyError::LastStage { gives }),

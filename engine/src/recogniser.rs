@@ -25,7 +25,8 @@ pub struct Hypothesis {
     /// All of the text so far; white space at its ends is dropped by the reader.
     pub text: String,
     /// Length in bytes of the part of `text` that later hypotheses repeat unchanged, on a character boundary; best at
-    /// the end of a word. It never shrinks, except that [`Recogniser::resume`] withdraws what the end made stable.
+    /// the end of a word. It never shrinks. After [`Recogniser::resume`] earlier hypotheses may come again, and the final
+    /// one is void.
     pub stable: usize,
     /// True if the sound has ended and the text is complete; then all of it is stable.
     pub is_final: bool,
@@ -65,7 +66,7 @@ pub trait Recogniser: Send {
     /// continues as if it had never ended.
     fn resume(&mut self, slot: usize);
 
-    /// Resets the slot and frees its resources.
+    /// Resets the slot and frees its resources; nothing happens to a free one.
     fn free(&mut self, slot: usize);
 
     /// Units of work of one kind that the slot can advance now; none while it waits for sound, and after the final

@@ -17,14 +17,14 @@ use repartee::cli::ask::ask;
 use repartee::cli::check::SummaryLines;
 use repartee::cli::lan;
 use repartee::cli::loading::LoadingBar;
-use repartee::config::{Config, LoadedConfig, RenamedSetting, ThinkSource, load};
+use repartee::config::{CascadeConfig, Config, LoadedConfig, RenamedSetting, ThinkSource, load};
 use repartee::metrics::ThinkerMetrics;
 use repartee::server::{Reloader, ServerStartError, StartingServer};
 use repartee::telemetry::{LogFormat, log};
 use repartee::thinker;
 use repartee_engine::quantise::quantise;
 use repartee_engine::summary::summarise;
-use repartee_engine::{DeviceChoice, EngineConfig, StartProgress, WeightPolicy};
+use repartee_engine::{CascadeParts, DeviceChoice, EngineConfig, StartProgress, WeightPolicy};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{oneshot, watch};
 use tracing_subscriber::EnvFilter;
@@ -127,11 +127,14 @@ struct Settings {
     /// Folder of a checkpoint in its published format, or a GGUF file; without it, the embedded demo
     #[arg(long, value_name = "DIR")]
     model: Option<PathBuf>,
-    /// Folder or GGUF file of a language model, or URL of a chat-completions server, whose text another model speaks; with
-    /// --speak
+    /// Folder of a recogniser, which hears for --think; alone it serves transcripts
+    #[arg(long, value_name = "DIR", conflicts_with = "model")]
+    hear: Option<PathBuf>,
+    /// Folder or GGUF file of a language model behind --hear, before --speak, or between them; or URL of a chat-completions
+    /// server
     #[arg(long, value_name = "DIR|URL", conflicts_with = "model")]
     think: Option<PathBuf>,
-    /// Folder of the model that speaks; with --think
+    /// Folder of the model that speaks the text of --think
     #[arg(long, value_name = "DIR", conflicts_with = "model")]
     speak: Option<PathBuf>,
     /// Device that runs the model: cpu, cuda:0 or auto [default: cpu]
@@ -161,6 +164,7 @@ impl Settings {
         // Set directly, because a path need not be text and a setting is text.
         loaded.config.model = self.model.clone().or(loaded.config.model);
         let cascade = &mut loaded.config.cascade;
+        cascade.hear = self.hear.clone().or(cascade.hear.take());
         if let Some(think) = &self.think {
             let think = ThinkSource::try_from(think.clone());
             cascade.think =
@@ -174,19 +178,21 @@ impl Settings {
 
     /// Source of the model: a cascade, a folder, synthetic weights or the demo. A server is opened within a Tokio runtime.
     fn source(&self, config: &Config, metrics: impl FnOnce() -> ThinkerMetrics) -> anyhow::Result<ModelSource> {
-        let speak = config.cascade.speak.as_deref();
-        Ok(match (&config.cascade.think, speak) {
-            (Some(ThinkSource::Folder(think)), Some(speak)) if self.synthetic_weights.is_none() => {
-                ModelSource::cascade(think, speak)
-            }
-            (Some(ThinkSource::Server(_)), _) if self.synthetic_weights.is_none() => {
-                match thinker::open(&config.cascade, metrics()).map_err(|error| UserError(error.into()))? {
-                    Some(think) => ModelSource::remote(think, speak),
-                    None => ModelSource::new(None, None),
+        if self.synthetic_weights.is_none() {
+            let CascadeConfig { hear, think, speak, .. } = &config.cascade;
+            let (folder, remote) = match think {
+                Some(ThinkSource::Folder(folder)) => (Some(folder.as_path()), None),
+                Some(ThinkSource::Server(_)) => {
+                    (None, thinker::open(&config.cascade, metrics()).map_err(|error| UserError(error.into()))?)
                 }
+                None => (None, None),
+            };
+            let parts = CascadeParts { hear: hear.as_deref(), think: folder, speak: speak.as_deref() };
+            if let Some(cascade) = ModelSource::cascade(parts, remote) {
+                return Ok(cascade);
             }
-            _ => ModelSource::new(config.model.as_deref(), self.synthetic_weights.as_deref()),
-        })
+        }
+        Ok(ModelSource::new(config.model.as_deref(), self.synthetic_weights.as_deref()))
     }
 }
 
@@ -438,7 +444,7 @@ fn measure_size(size: &Size) -> anyhow::Result<()> {
     let LoadedConfig { config, old_names } = size.settings.load(None)?;
     begin_log(config.log.format, &old_names)?;
     let one_model = || UserError(anyhow::anyhow!("bench size measures one model: name it with --model"));
-    if config.cascade.think.is_some() && size.settings.synthetic_weights.is_none() {
+    if matches!(config.cascade.think, Some(ThinkSource::Server(_))) && size.settings.synthetic_weights.is_none() {
         return Err(one_model().into());
     }
     let metrics = ThinkerMetrics::new()?;

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use repartee_engine::{Engine, EngineConfig, RemoteModel, Source, StartError, StartProgress, Synthetic};
+use repartee_engine::{CascadeParts, Engine, EngineConfig, RemoteModel, Source, StartError, StartProgress, Synthetic};
 use repartee_engine_api::SpeechEngine;
 
 /// File name of a checkpoint's card: JSON with `name`, `ask` (questions), `note` and `remembers` (true if it was
@@ -46,10 +46,8 @@ pub struct ModelSource {
 pub enum ModelParts {
     /// One model, which does all by itself.
     Whole(Source),
-    /// A language model, and the model that speaks its text.
-    Cascade([Source; 2]),
-    /// A language model behind a server, and the model that speaks its text; `None` for text alone.
-    Remote(RemoteModel, Option<Source>),
+    /// The parts of a cascade, and a language model behind a server if its language model is no checkpoint.
+    Cascade(CascadeParts<Source>, Option<RemoteModel>),
 }
 
 impl ModelSource {
@@ -67,15 +65,16 @@ impl ModelSource {
         Self { parts: ModelParts::Whole(source), card }
     }
 
-    /// Selects a cascade: the language model in `think`, and the model in `speak` that says its text.
-    pub fn cascade(think: &Path, speak: &Path) -> Self {
-        let parts = ModelParts::Cascade([think, speak].map(|folder| Source::Folder(folder.to_owned())));
-        Self { parts, card: read_card(think) }
-    }
-
-    /// Selects a cascade whose language model is behind a server.
-    pub fn remote(think: RemoteModel, speak: Option<&Path>) -> Self {
-        Self { parts: ModelParts::Remote(think, speak.map(|folder| Source::Folder(folder.to_owned()))), card: None }
+    /// Selects a cascade by the folders of its parts, and a language model behind a server in place of a folder; `None`
+    /// without a part.
+    pub fn cascade(parts: CascadeParts<&Path>, remote: Option<RemoteModel>) -> Option<Self> {
+        let card = match (&remote, parts.main()) {
+            (Some(_), _) => None,
+            (None, Some(folder)) => read_card(folder),
+            (None, None) => return None,
+        };
+        let parts = ModelParts::Cascade(parts.map(|folder| Source::Folder(folder.to_owned())), remote);
+        Some(Self { parts, card })
     }
 }
 
@@ -87,8 +86,8 @@ pub fn start(
 ) -> Result<LoadedModel, StartError> {
     let engine = match parts {
         ModelParts::Whole(source) => Engine::start_with_progress(source, config, progress)?,
-        ModelParts::Cascade(sources) => Engine::start_cascade(sources, config, progress)?,
-        ModelParts::Remote(think, speak) => Engine::start_remote_cascade(think, speak, config, progress)?,
+        ModelParts::Cascade(parts, None) => Engine::start_cascade(parts, config, progress)?,
+        ModelParts::Cascade(parts, Some(think)) => Engine::start_remote_cascade(think, parts, config, progress)?,
     };
     Ok(LoadedModel { engine: Arc::new(engine), card })
 }

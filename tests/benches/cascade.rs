@@ -12,7 +12,7 @@ use repartee::config::{CascadeConfig, ThinkSource};
 use repartee::metrics::ThinkerMetrics;
 use repartee::thinker;
 use repartee_chat_testkit::{TestServer, answer};
-use repartee_engine::{Engine, EngineConfig, RemoteModel, Source};
+use repartee_engine::{CascadeParts, Engine, EngineConfig, RemoteModel, Source};
 use repartee_engine_api::{
     Command, Event, RemoteAnswer, RemoteEnd, RemoteEvent, RemoteRequest, RemoteThinker, Respond, Role, SessionHandle,
     SpeechEngine, WakeSignal,
@@ -58,10 +58,11 @@ fn main() -> Result<()> {
     let inside = RemoteModel { name: "inside".to_owned(), thinker: Arc::new(Instantaneous), fallback: None };
 
     let voice = || Source::Folder(tools::root().join(Path::new("tests/parity/fixtures/tts_custom/checkpoint")));
+    let speak = || CascadeParts { hear: None, think: None, speak: Some(voice()) };
     let engine = EngineConfig::default();
     let floor = Engine::start(voice(), &engine)?;
-    let inside = Engine::start_remote_cascade(inside, Some(voice()), &engine, |_| {})?;
-    let over_http = Engine::start_remote_cascade(server, Some(voice()), &engine, |_| {})?;
+    let inside = Engine::start_remote_cascade(inside, speak(), &engine, |_| {})?;
+    let over_http = Engine::start_remote_cascade(server, speak(), &engine, |_| {})?;
     let sessions = [floor.open()?, inside.open()?, over_http.open()?];
     let mut times: [Vec<Duration>; 3] = Default::default();
     for turn in 0..WARM_UP + TURNS {

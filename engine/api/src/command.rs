@@ -19,6 +19,9 @@ pub enum Command {
     /// item and are prefilled silently while the caller speaks. A slice that would make the item too long is refused
     /// ([`SessionError::AudioTooLong`]); the audio before it can still be committed.
     Append(Vec<f32>),
+    /// Asks for the text of the open audio item as it grows, as [`Event::InputText`], with hints for the recogniser;
+    /// without open audio, of the next one. Ignored by models that do not hear text ([`ModelInfo::hears_text`]).
+    Listen(Listen),
     /// Ends the open audio item. It becomes the user item `item` of the history. Without open audio this fails with
     /// [`SessionError::NothingToCommit`].
     Commit {
@@ -44,8 +47,8 @@ pub enum Command {
     /// Requests a response to the history as it stands. It becomes the assistant item [`Respond::item`].
     Respond(Respond),
     /// Writes down an audio item of the history, in the background. The transcript so far comes as [`Event::InputText`],
-    /// its end as [`Event::SegmentFinished`]. Refused by models that do not transcribe
-    /// ([`SessionError::NoTranscription`]).
+    /// its end as [`Event::SegmentFinished`]. A model that hears text gives what it has heard, without a second pass.
+    /// Refused by models that do not transcribe ([`SessionError::NoTranscription`]).
     Transcribe(Transcribe),
     /// Begins a response as if the turn ended here: the open audio stands as the user item `item`. Its events come at
     /// once; the caller withholds them until it submits [`Command::CommitSpeculation`]. Audio appended meanwhile is
@@ -217,7 +220,18 @@ pub struct Respond {
     pub seed: u64,
 }
 
-/// The parameters of one transcript.
+/// Hints for an audio item that is being heard.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listen {
+    /// Id under which its text is reported; best the id of its later [`Command::Commit`].
+    pub item: ItemId,
+    /// Language of the audio; `None` if unknown.
+    pub language: Option<String>,
+    /// Further hints, such as the spelling of names; empty for none.
+    pub prompt: String,
+}
+
+/// The parameters of one transcript. A model that hears text takes hints with [`Listen`] alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Transcribe {
     /// Id of the transcript, among those of responses.

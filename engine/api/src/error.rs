@@ -83,6 +83,9 @@ pub enum SessionError {
     /// The model does not speak.
     #[error("this model does not speak: ask for a text response")]
     NoAudioOutput,
+    /// The model only hears.
+    #[error("this model only writes down what it hears: ask for a transcript")]
+    NoResponses,
     /// The model writes no transcripts.
     #[error("this model does not transcribe audio")]
     NoTranscription,

@@ -16,11 +16,11 @@ pub enum Event {
         /// Next piece of the text.
         text: String,
     },
-    /// The transcript so far of an audio item of the caller ([`Command::Transcribe`]).
+    /// The transcript so far of an audio item of the caller.
     InputText {
-        /// Id of the transcript.
-        response: ResponseId,
-        /// The audio item.
+        /// Id of the transcript ([`Command::Transcribe`]); `None` for the open audio ([`Command::Listen`]).
+        response: Option<ResponseId>,
+        /// The audio item; for the open audio the id that its caller announced.
         item: ItemId,
         /// All of the text so far; never ends within a character.
         text: String,
@@ -82,12 +82,11 @@ impl Event {
     pub fn response(&self) -> Option<ResponseId> {
         match self {
             Self::Text { response, .. }
-            | Self::InputText { response, .. }
             | Self::Audio { response, .. }
             | Self::ToolCall { response, .. }
             | Self::ToolArguments { response, .. }
             | Self::SegmentFinished { response, .. } => Some(*response),
-            Self::Failed { response, .. } => *response,
+            Self::InputText { response, .. } | Self::Failed { response, .. } => *response,
             Self::Finished => None,
         }
     }

@@ -6,7 +6,7 @@ use super::{Command, Event, SubmitError};
 pub const COMMAND_QUEUE: usize = 256;
 /// Capacity of a session's event queue; a session with a full one is not runnable. At one event for each codec frame of
 /// 80 ms, and some text, this is about 10 s of unsent speech.
-pub const EVENT_QUEUE: usize = 192;
+pub const EVENT_QUEUE: usize = 200;
 
 /// The caller's end of a session: submits commands, receives events. Dropping it ends the session.
 #[derive(Debug)]

@@ -24,8 +24,8 @@ pub mod speech_engine;
 pub mod work;
 
 pub use command::{
-    Command, InsertAt, ItemId, MessageContent, Respond, ResponseId, ResponseInput, Role, Sampling, SlicePolicy, Tool,
-    Transcribe,
+    Command, InsertAt, ItemId, Listen, MessageContent, Respond, ResponseId, ResponseInput, Role, Sampling, SlicePolicy,
+    Tool, Transcribe,
 };
 pub use error::{EnrolError, OpenError, SessionError, SubmitError};
 pub use event::{EngineUsage, Event, FinishReason, LatencyStamps};

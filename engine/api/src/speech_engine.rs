@@ -27,6 +27,10 @@ pub struct ModelInfo {
     pub context_tokens: u32,
     /// True if the model takes audio; otherwise audio is refused ([`SessionError::NoAudioInput`]).
     pub audio_input: bool,
+    /// True if a recogniser hears audio as text, which grows while audio is open ([`Command::Listen`]).
+    pub hears_text: bool,
+    /// True if the model answers; a recogniser alone does not ([`SessionError::NoResponses`]).
+    pub answers: bool,
     /// True if the model speaks; otherwise spoken responses are refused ([`SessionError::NoAudioOutput`]).
     pub audio_output: bool,
     /// True if the model can call tools.

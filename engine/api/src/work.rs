@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-/// Work of the encoder or of one stage since the start.
+/// Work of the encoder or recogniser, or of one stage, since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StageWork {
-    /// Name of the stage; `encoder` for the encoder of input audio.
+    /// Name of the stage, or of the recogniser; `encoder` for the encoder of input audio.
     pub stage: &'static str,
     /// Number of steps; a step is one batch.
     pub steps: u64,

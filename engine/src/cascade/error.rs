@@ -8,6 +8,12 @@ pub enum CascadeError {
     /// The model that thinks speaks by itself.
     #[error("cascade.think: this model speaks by itself: serve it with --model, or choose a language model")]
     ThinkSpeaks,
+    /// There is no part.
+    #[error("cascade: set at least one part: hear, think or speak")]
+    Empty,
+    /// Nothing writes what is spoken.
+    #[error("cascade.think: it is missing between a recogniser and a voice: set it, or leave one of them out")]
+    NothingThinks,
     /// The model that hears is no recogniser.
     #[error("cascade.hear: this model is no recogniser: choose one that writes down what it hears")]
     HearAnswers,

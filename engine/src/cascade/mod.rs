@@ -4,6 +4,7 @@
 //!
 //! - [`voice`]: joins a language model and a model that speaks given text
 //! - [`hearing`]: puts a recogniser before a model
+//! - [`parts`]: the parts of a cascade, and their order
 //! - [`error`]: errors of models that do not join
 //! - [`remote_model`]: a language model behind a server
 //! - `bridge`: the stage between them
@@ -15,6 +16,7 @@ mod bridge;
 pub mod error;
 pub mod hearing;
 pub mod later_stage;
+pub mod parts;
 mod remote_messages;
 pub mod remote_model;
 mod remote_stage;

@@ -2,7 +2,8 @@
 //!
 //! A family is one entry of [`FAMILIES`]: it claims checkpoints and loads one into a [`Model`]. Nothing outside its
 //! folder knows its sizes, ids or stages. A family brings:
-//! - an audio input, if it takes audio: a front end (samples to windows) and an encoder (windows to rows);
+//! - an audio input, if it takes audio: a front end (samples to windows) and an encoder (windows to rows), or a recogniser
+//!   (samples to text), which may be all that it brings;
 //! - a prompt template: the history as prompt positions, and its template of tools;
 //! - stages with typed edges, from the prompt to samples. A language model is a `CausalLm` of the stage
 //!   [`parts::autoregressive::Autoregressive`], which has prefix reuse, sampling, limits and stops;
@@ -31,12 +32,12 @@ use repartee_kernels::cpu::pool::Pool;
 
 use self::family::{Family, claimed};
 use self::load_error::LoadError;
+use crate::cascade::parts::{CascadeParts, join_parts};
 use crate::cascade::remote_model::RemoteModel;
-use crate::cascade::voice::join_voice;
 use crate::checkpoint::Checkpoint;
 use crate::config::EngineConfig;
 use crate::device::{DeviceChoice, DeviceError};
-use crate::model::Model;
+use crate::model::{Hearing, Model};
 
 /// All supported families.
 pub const FAMILIES: &[Family] = &[
@@ -65,59 +66,40 @@ pub fn load_model(checkpoint: &Checkpoint, config: &EngineConfig) -> Result<Mode
     }
 }
 
-/// Loads two checkpoints as one model on the configured device: `speak` says the text of `think`.
-pub fn load_cascade(think: &Checkpoint, speak: &Checkpoint, config: &EngineConfig) -> Result<Model, LoadError> {
-    let pool = worker_pool(config.threads());
-    let (thinks, speaks) = (claimed(FAMILIES, think)?, claimed(FAMILIES, speak)?);
-    match cuda::open(config.device)? {
-        #[cfg(feature = "cuda")]
-        Some(device) => {
-            let (think_family, think_variant) = thinks;
-            let (speak_family, speak_variant) = speaks;
-            cuda::check(&device, config, think.weight_bytes() + speak.weight_bytes())?;
-            let think = (think_family.assemble_cuda)(device.clone(), think, think_variant, config)?;
-            let speak = (speak_family.assemble_cuda)(device, speak, speak_variant, config)?;
-            validated(join_voice(think, speak, &config.spoken_text)?.build(config)?, pool)
-        }
-        #[cfg(not(feature = "cuda"))]
-        Some(device) => match device {},
-        None => {
-            let cpu = Cpu::default().with_kv(config.kv_cache.into()).on(pool.clone());
-            let think = (thinks.0.assemble_cpu)(cpu.clone(), think, thinks.1, config)?;
-            let speak = (speaks.0.assemble_cpu)(cpu, speak, speaks.1, config)?;
-            validated(join_voice(think, speak, &config.spoken_text)?.build(config)?, pool)
-        }
-    }
-}
-
-/// Loads a cascade whose language model is behind a server; `wake` is signalled when its text arrives. Without `speak` it
-/// answers with text.
-pub fn load_remote_cascade(
-    think: RemoteModel,
-    speak: Option<&Checkpoint>,
-    wake: WakeSignal,
+/// Loads the checkpoints of a cascade as one model on the configured device. `remote` is a language model behind a server,
+/// in place of a checkpoint, and the signal for its text.
+pub fn load_cascade(
+    parts: CascadeParts<&Checkpoint>,
+    remote: Option<(RemoteModel, WakeSignal)>,
     config: &EngineConfig,
 ) -> Result<Model, LoadError> {
     let pool = worker_pool(config.threads());
-    let Some(speak) = speak else {
-        return validated(think.assemble(&Cpu::default(), wake)?.build(config)?, pool);
-    };
-    let (family, variant) = claimed(FAMILIES, speak)?;
+    #[cfg(feature = "cuda")]
+    let bytes = parts.iter().map(|checkpoint| checkpoint.weight_bytes()).sum();
+    let parts = parts.try_map(|checkpoint| claimed(FAMILIES, checkpoint).map(|claim| (checkpoint, claim)))?;
     match cuda::open(config.device)? {
         #[cfg(feature = "cuda")]
         Some(device) => {
-            cuda::check(&device, config, speak.weight_bytes())?;
-            let think = think.assemble(&device, wake)?;
-            let speak = (family.assemble_cuda)(device, speak, variant, config)?;
-            validated(join_voice(think, speak, &config.spoken_text)?.build(config)?, pool)
+            cuda::check(&device, config, bytes)?;
+            let mut parts = parts.try_map(|(checkpoint, (family, variant))| {
+                (family.assemble_cuda)(device.clone(), checkpoint, variant, config)
+            })?;
+            if let Some((remote, wake)) = remote {
+                parts.think = Some(remote.assemble(&device, wake)?);
+            }
+            validated(join_parts(parts, &config.spoken_text)?.build(config)?, pool)
         }
         #[cfg(not(feature = "cuda"))]
         Some(device) => match device {},
         None => {
             let cpu = Cpu::default().with_kv(config.kv_cache.into()).on(pool.clone());
-            let think = think.assemble(&cpu, wake)?;
-            let speak = (family.assemble_cpu)(cpu, speak, variant, config)?;
-            validated(join_voice(think, speak, &config.spoken_text)?.build(config)?, pool)
+            let mut parts = parts.try_map(|(checkpoint, (family, variant))| {
+                (family.assemble_cpu)(cpu.clone(), checkpoint, variant, config)
+            })?;
+            if let Some((remote, wake)) = remote {
+                parts.think = Some(remote.assemble(&cpu, wake)?);
+            }
+            validated(join_parts(parts, &config.spoken_text)?.build(config)?, pool)
         }
     }
 }
@@ -138,6 +120,9 @@ fn validated(mut model: Model, pool: Option<Arc<Pool>>) -> Result<Model, LoadErr
     model.pool = pool;
     model.check()?;
     model.stages.iter_mut().for_each(|stage| stage.prepare());
+    if let Some(Hearing::Text(recogniser)) = &mut model.hearing {
+        recogniser.prepare();
+    }
     Ok(model)
 }
 

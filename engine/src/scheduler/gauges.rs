@@ -32,7 +32,7 @@ pub struct Gauges {
     ticks_by_time: [AtomicU64; TICK_MICROSECONDS.len()],
     /// Length of each queue of [`QUEUES`].
     queues: [AtomicU64; QUEUES.len()],
-    /// Counters of the encoder, then of each stage; empty until the model is known.
+    /// Counters of the encoder or recogniser, then of each stage; empty until the model is known.
     counters: OnceLock<Vec<Counters>>,
 }
 
@@ -97,9 +97,9 @@ impl Gauges {
         }
     }
 
-    /// Records each stage's number of steps without a captured graph.
+    /// Records the number of steps without a captured graph, of the encoder or recogniser and of each stage.
     pub(super) fn eager(&self, steps: impl Iterator<Item = Option<u64>>) {
-        for (counters, steps) in self.stages().zip(steps) {
+        for (counters, steps) in self.counters.get().into_iter().flatten().zip(steps) {
             if let Some((counter, steps)) = counters.eager.as_ref().zip(steps) {
                 counter.store(steps, Ordering::Relaxed);
             }

@@ -6,6 +6,8 @@
 //!
 //! - this file: admission, commands, timeouts
 //! - `prompts`: prompts, shared conversations and streamed text on their way to the first stage
+//! - `extra_hearing`: the recogniser's slots for complete audio
+//! - `hearing`: a recogniser's sound, steps and hypotheses
 //! - `faults`: panics outside of the stages' steps
 //! - `gauges`: counters and gauges for other threads
 //! - `steps`: the stages' steps, one after the other, and the routing of their output
@@ -14,8 +16,10 @@
 //! Stages know **slots**: one for each session, which is also the session's key (`owner`) here, and further ones for
 //! out-of-band responses.
 
+mod extra_hearing;
 mod faults;
 mod gauges;
+mod hearing;
 mod parallel_stages;
 mod prompts;
 mod steps;
@@ -29,15 +33,18 @@ use repartee_engine_api::{Command, SessionPeer};
 use repartee_kernels::cpu::pool::Pool;
 use tracing::Span;
 
+use crate::audio_input::SampleCounter;
 use crate::config::{EngineConfig, Timeouts};
 use crate::deadline::{Planner, StepLimits};
 use crate::hand_off::Edge;
-use crate::model::{Hearing, Model, SlotCounts};
+use crate::model::{FrontEnd, Hearing, Model, SlotCounts};
 use crate::models::worker_pool;
 use crate::session::intake::Intake;
 use crate::session::{EncodedTexts, ModelContext, Queues, Session};
 use crate::stage::StageItem;
 use crate::voices::VoiceRegistry;
+
+use extra_hearing::ExtraHearing;
 
 pub use gauges::Gauges;
 
@@ -71,6 +78,10 @@ pub struct Scheduler {
     timeouts: Timeouts,
     /// True if the model transcribes audio.
     transcribes: bool,
+    /// Front end before a recogniser.
+    unwindowed: Option<SampleCounter>,
+    /// The recogniser's slots for complete audio.
+    extra_hearing: ExtraHearing,
     /// Upper bound of events that one tick can send for one response.
     events_per_tick: usize,
     voices: Arc<VoiceRegistry>,
@@ -125,14 +136,24 @@ impl Scheduler {
         clock: Clock,
     ) -> Self {
         let (sessions, slots) = (model.slots.sessions, model.slots.total());
-        let encoder = StepLimits { batch: MAX_WINDOWS, chunk: MAX_WINDOWS };
+        let (encoder, hearing) = match &model.hearing {
+            Some(Hearing::Text(recogniser)) => {
+                let settings = config.stage(recogniser.name());
+                let chunk = settings.prefill_chunk.unwrap_or(usize::MAX).min(recogniser.max_rows());
+                let captures = recogniser.eager_steps().is_some();
+                (StepLimits { batch: settings.batch(), chunk }, (recogniser.name(), captures))
+            }
+            Some(Hearing::Rows(_)) | None => {
+                (StepLimits { batch: MAX_WINDOWS, chunk: MAX_WINDOWS }, (ENCODER_NAME, false))
+            }
+        };
         let stages = model.stages.iter().map(|stage| {
             let settings = config.stage(stage.name());
             let chunk = settings.prefill_chunk.unwrap_or(usize::MAX).min(stage.max_rows());
             StepLimits { batch: settings.batch(), chunk }
         });
         let counted = model.stages.iter().map(|stage| (stage.name(), stage.eager_steps().is_some()));
-        gauges.count(std::iter::once((ENCODER_NAME, false)).chain(counted));
+        gauges.count(std::iter::once(hearing).chain(counted));
         let edges = model
             .stages
             .iter()
@@ -142,8 +163,16 @@ impl Scheduler {
         let voices = Arc::new(VoiceRegistry::new(std::mem::replace(&mut model.voices, Box::new(Vec::new()))));
         Self {
             timeouts: config.timeouts,
-            transcribes: config.transcribes && model.hearing.is_some(),
+            transcribes: model.transcribes(config.transcribes),
+            unwindowed: match &model.hearing {
+                Some(Hearing::Text(recogniser)) => Some(SampleCounter::new(recogniser.rate())),
+                Some(Hearing::Rows(_)) | None => None,
+            },
             events_per_tick: model.events_per_tick(),
+            extra_hearing: match &model.hearing {
+                Some(Hearing::Text(recogniser)) => ExtraHearing::new(sessions, recogniser.slots()),
+                Some(Hearing::Rows(_)) | None => ExtraHearing::default(),
+            },
             voice_names: voices.names(),
             voices,
             batch: config.batch,
@@ -201,12 +230,17 @@ impl Scheduler {
             return Tick::Over;
         }
         let mut moved = self.take_commands(now);
+        moved |= self.feed_recogniser(now);
         moved |= self.update_prompts(now);
         moved |= self.work(now);
         moved |= self.end_overdue(now);
         self.gauges.record_tick(moved.then(|| (self.clock)().saturating_duration_since(now)), self.queues());
         self.gauges.caches(self.model.stages.iter().map(|stage| stage.cache_use()));
-        self.gauges.eager(self.model.stages.iter().map(|stage| stage.eager_steps()));
+        let hearing = match &self.model.hearing {
+            Some(Hearing::Text(recogniser)) => recogniser.eager_steps(),
+            Some(Hearing::Rows(_)) | None => None,
+        };
+        self.gauges.eager(std::iter::once(hearing).chain(self.model.stages.iter().map(|stage| stage.eager_steps())));
         if moved {
             return Tick::Moved;
         }
@@ -239,13 +273,17 @@ impl Scheduler {
         self.sessions.len()
     }
 
-    /// Number of resources held for all sessions: cache blocks, items on edges, out-of-band slots, notes about slots. 0
-    /// without sessions.
+    /// Number of resources held for all sessions: cache blocks, items on edges, a recogniser's open slots, out-of-band
+    /// slots, notes about slots. 0 without sessions.
     pub fn held(&self) -> usize {
         let slots = 0..self.model.slots.total();
         let stages: usize = self.model.stages.iter().map(|stage| stage.blocks()).sum();
         let edges: usize = self.edges.iter().map(|edge| slots.clone().map(|slot| edge.held(slot)).sum::<usize>()).sum();
-        stages + edges + self.out_of_band.len() + self.quarantine.len() + self.silent_since.len()
+        let hearing = match &self.model.hearing {
+            Some(Hearing::Text(recogniser)) => recogniser.held(),
+            Some(Hearing::Rows(_)) | None => 0,
+        };
+        stages + edges + hearing + self.out_of_band.len() + self.quarantine.len() + self.silent_since.len()
     }
 
     /// Computing time of each stage so far.
@@ -346,8 +384,10 @@ impl Scheduler {
             tokenizer: &self.model.tokenizer,
             front_end: match &self.model.hearing {
                 Some(Hearing::Rows(ears)) => Some(ears.front_end.as_ref()),
-                Some(Hearing::Text(_)) | None => None,
+                Some(Hearing::Text(_)) => self.unwindowed.as_ref().map(|counter| counter as &dyn FrontEnd),
+                None => None,
             },
+            hears_text: self.unwindowed.is_some(),
             voices: &self.voice_names,
             template: self.model.template.as_ref(),
             audio_output: self.model.codec.is_some(),
@@ -386,6 +426,7 @@ impl Scheduler {
     fn close(&mut self, owner: usize) {
         let Some(session) = self.sessions.remove(&owner) else { return };
         self.reset(owner);
+        self.free_hearing(owner);
         for slot in session.out_of_band_slots() {
             self.reset(slot);
         }

@@ -10,17 +10,20 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::hearing::{Recognised, recognise};
 use super::steps::{ENCODER, Encoded, encode};
 use super::{Clock, Scheduler};
 use crate::deadline::cost::StepRows;
 use crate::deadline::{ReadyRows, ScheduledRows};
-use crate::model::{Codec, Encoder, Hearing, Model};
+use crate::model::{Codec, Encoder, Hearing, Model, SlotCounts};
+use crate::recogniser::Recogniser;
 use crate::session::Session;
 use crate::stage::{BatchEntry, Outbox, Stage, StageItem};
 
 /// Target of a step.
 enum Unit<'a> {
     Encoder(&'a mut dyn Encoder),
+    Recogniser(&'a mut dyn Recogniser, SlotCounts),
     Stage(&'a mut dyn Stage),
 }
 
@@ -35,13 +38,14 @@ struct Step {
 
 enum StepResult {
     Encoded(Vec<Encoded>),
+    Recognised(Recognised),
     Items(Outbox),
     Panicked,
 }
 
 /// Steps of one stage in this tick.
 struct Task<'a> {
-    /// Index in the plan; 0 is the encoder.
+    /// Index in the plan; 0 is the encoder or recogniser.
     at: usize,
     unit: Unit<'a>,
     batches: Vec<Vec<ScheduledRows>>,
@@ -60,6 +64,7 @@ impl Task<'_> {
                 batch.iter().map(|share| BatchEntry { slot: share.slot, rows: share.rows }).collect();
             let result = match &mut self.unit {
                 Unit::Encoder(encoder) => StepResult::Encoded(encode(*encoder, std::mem::take(&mut self.windows))),
+                Unit::Recogniser(recogniser, slots) => StepResult::Recognised(recognise(*recogniser, *slots, &batch)),
                 Unit::Stage(stage) => {
                     // Slots that failed in an earlier batch of this tick have nothing ready.
                     work.retain(|work| stage.runnable_rows(work.slot).rows >= work.rows);
@@ -95,14 +100,22 @@ impl Scheduler {
         if plans.iter().all(Vec::is_empty) {
             return false;
         }
-        // A window is encoded by itself, so the encoder's batches need not be kept apart.
-        let mut encoder_plan: Vec<Vec<ScheduledRows>> =
-            vec![std::mem::take(&mut plans[ENCODER]).into_iter().flatten().collect()];
-        encoder_plan.retain(|batch| !batch.is_empty());
-        let windows = encoder_plan.first().map(|batch| self.take_windows(batch)).unwrap_or_default();
+        let mut encoder_plan: Vec<Vec<ScheduledRows>> = std::mem::take(&mut plans[ENCODER]);
+        let mut windows = Vec::new();
+        if let Some(Hearing::Rows(_)) = &self.model.hearing {
+            // A window is encoded by itself, so the encoder's batches need not be kept apart.
+            encoder_plan = vec![encoder_plan.into_iter().flatten().collect()];
+            encoder_plan.retain(|batch| !batch.is_empty());
+            windows = encoder_plan.first().map(|batch| self.take_windows(batch)).unwrap_or_default();
+        }
 
         let Self {
-            model: Model { stages, hearing, codec, .. }, sessions, out_of_band, clock, pool: Some(pool), ..
+            model: Model { stages, hearing, codec, slots, .. },
+            sessions,
+            out_of_band,
+            clock,
+            pool: Some(pool),
+            ..
         } = self
         else {
             return false;
@@ -115,8 +128,11 @@ impl Scheduler {
             let unit = Unit::Stage(stage.as_mut());
             tasks.push(Task { at: index + 1, unit, batches, windows: Vec::new(), done: Vec::new() });
         }
-        if let Some(Hearing::Rows(ears)) = hearing {
-            let unit = Unit::Encoder(ears.encoder.as_mut());
+        if let Some(hearing) = hearing {
+            let unit = match hearing {
+                Hearing::Rows(ears) => Unit::Encoder(ears.encoder.as_mut()),
+                Hearing::Text(recogniser) => Unit::Recogniser(recogniser.as_mut(), *slots),
+            };
             tasks.push(Task { at: ENCODER, unit, batches: encoder_plan, windows, done: Vec::new() });
         }
         tasks.retain(|task| !task.batches.is_empty());
@@ -154,6 +170,7 @@ impl Scheduler {
                 self.step_began = step.began;
                 match step.result {
                     StepResult::Encoded(encoded) => self.place_encoded(encoded),
+                    StepResult::Recognised(recognised) => self.place_recognised(recognised),
                     StepResult::Items(mut out) => {
                         out.retain(|(slot, _)| !stale.contains(slot));
                         self.route(at - 1, out);

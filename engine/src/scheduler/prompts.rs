@@ -12,6 +12,9 @@ impl Scheduler {
     /// Delivers changed prompts, begins responses that can begin, and passes on text that streamed in.
     pub(super) fn update_prompts(&mut self, now: Instant) -> bool {
         let mut moved = false;
+        if !self.model.answers() {
+            return moved;
+        }
         let owners: Vec<usize> = self.sessions.keys().copied().collect();
         for owner in owners {
             self.guarded(owner, |scheduler| moved |= scheduler.update_prompts_of(owner, now));

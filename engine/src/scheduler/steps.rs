@@ -8,15 +8,16 @@ use repartee_engine_api::{FinishReason, SessionError};
 
 use super::Scheduler;
 use super::faults::internal;
+use super::hearing::recognise;
 use crate::audio_input::{EncoderTimes, PendingWindow};
 use crate::deadline::cost::StepRows;
 use crate::deadline::{ReadyRows, ScheduledRows, Urgency};
 use crate::elements::AudioRows;
-use crate::model::{Encoder, WindowInput};
+use crate::model::{Encoder, Hearing, WindowInput};
 use crate::session::response_output::SpeechDecision;
 use crate::stage::{BatchEntry, Outbox, RowKind, RunnableRows, StageEnd, StageItem};
 
-/// Index of the encoder in the plan; the stages follow.
+/// Index of the encoder or recogniser in the plan; the stages follow.
 pub(super) const ENCODER: usize = 0;
 /// Index of the stage that reads the prompt.
 const FIRST_STAGE: usize = 1;
@@ -43,7 +44,7 @@ pub(super) fn encode(encoder: &mut dyn Encoder, windows: Vec<(usize, PendingWind
 }
 
 impl Scheduler {
-    /// Runs the encoder and each stage once, with the slots that the planner chooses.
+    /// Runs the encoder or recogniser and each stage once, with the slots that the planner chooses.
     pub(super) fn work(&mut self, now: Instant) -> bool {
         let wants: Vec<Vec<ReadyRows>> = (0..=self.model.stages.len()).map(|at| self.wants(at, now)).collect();
         let mut waiting: BTreeSet<usize> = wants.iter().flatten().map(|want| want.slot).collect();
@@ -73,7 +74,7 @@ impl Scheduler {
                 let rows = batch.iter().fold(StepRows::default(), |rows, share| rows.and(share.kind, share.rows));
                 self.step_began = begun;
                 if at == ENCODER {
-                    self.encode(&batch)
+                    self.hear(&batch)
                 } else {
                     self.step(at - 1, &batch)
                 }
@@ -91,8 +92,11 @@ impl Scheduler {
         self.gauges.measured(at, rows.total(), took, blocks);
     }
 
-    /// Collects the rows of every slot that the encoder or a stage could advance.
+    /// Collects the rows of every slot that the encoder, the recogniser or a stage could advance.
     fn wants(&mut self, at: usize, now: Instant) -> Vec<ReadyRows> {
+        if at == ENCODER && self.unwindowed.is_some() {
+            return self.hearing_wants(now);
+        }
         let mut wants = Vec::new();
         let out_of_band = self.out_of_band.iter().map(|(&slot, &owner)| (slot, owner));
         let slots: Vec<(usize, usize)> = self.sessions.keys().map(|&slot| (slot, slot)).chain(out_of_band).collect();
@@ -156,11 +160,20 @@ impl Scheduler {
         taken
     }
 
-    fn encode(&mut self, shares: &[ScheduledRows]) {
-        let windows = self.take_windows(shares);
-        if let Some(ears) = self.model.front_end() {
-            let encoded = encode(ears.encoder.as_mut(), windows);
-            self.place_encoded(encoded);
+    /// Runs the encoder or recogniser.
+    fn hear(&mut self, shares: &[ScheduledRows]) {
+        let slots = self.model.slots;
+        let windows = if self.unwindowed.is_some() { Vec::new() } else { self.take_windows(shares) };
+        match &mut self.model.hearing {
+            Some(Hearing::Rows(ears)) => {
+                let encoded = encode(ears.encoder.as_mut(), windows);
+                self.place_encoded(encoded);
+            }
+            Some(Hearing::Text(recogniser)) => {
+                let recognised = recognise(recogniser.as_mut(), slots, shares);
+                self.place_recognised(recognised);
+            }
+            None => {}
         }
     }
 

@@ -20,7 +20,8 @@ impl Session {
     /// Next command to execute. While too much audio waits for the encoder, or a long text is being tokenised, only
     /// overtaking commands are returned. The others are held, as many as the command queue has places.
     pub fn next_command(&mut self) -> Option<Command> {
-        let audio = self.has_many_windows() || self.pending_sounds.len() > MAX_PENDING_SOUNDS;
+        let sounds = self.pending_sounds.len() + self.recognitions.complete();
+        let audio = self.has_many_windows() || sounds > MAX_PENDING_SOUNDS;
         if !audio && self.text_intake.is_none() {
             return self.held_commands.pop_front().or_else(|| self.peer.commands.try_recv().ok());
         }
@@ -47,8 +48,9 @@ impl Session {
     /// True if so much audio waits for the encoder that no more is read.
     pub(super) fn has_many_windows(&self) -> bool {
         let windows = &self.pending_windows;
-        windows.len() > MAX_PENDING_WINDOWS
+        windows.len().max(self.recognitions.len()) > MAX_PENDING_WINDOWS
             || windows.iter().map(|window| window.sound).sum::<Duration>() > MAX_PENDING_SOUND
+            || self.recognitions.waiting() > MAX_PENDING_SOUND
     }
 }
 

@@ -13,8 +13,10 @@ use crate::text::{TextError, Tokenizer};
 pub struct ModelContext<'a> {
     /// Tokenizer of the checkpoint.
     pub tokenizer: &'a Tokenizer,
-    /// Audio front end; `None` for a model without audio input.
+    /// Audio front end; `None` for a model without audio input. Before a recogniser it closes no window.
     pub front_end: Option<&'a dyn FrontEnd>,
+    /// True if a recogniser hears audio as text.
+    pub hears_text: bool,
     /// Names of the voices, the default one first.
     pub voices: &'a [String],
     /// Template of the model's prompts.

@@ -30,10 +30,11 @@ impl Session {
     fn run(&mut self, command: Command, model: &mut ModelContext<'_>) -> Result<Option<usize>, SessionError> {
         match command {
             Command::Append(samples) => self.append(&samples, model)?,
+            Command::Listen(listen) => self.listen(listen, model),
             Command::Commit { item } => {
                 let stop = self.abort_speculation();
                 // The speculation is aborted even if the commit fails.
-                if let Err(error) = self.commit(item) {
+                if let Err(error) = self.commit(item, model) {
                     self.fail(None, error);
                 }
                 return Ok(stop);
@@ -84,6 +85,7 @@ impl Session {
     /// Reports [`Event::Finished`] once every response is complete.
     pub fn report_finished(&mut self) {
         let idle = self.active.is_none() && self.pending_responses.is_empty() && self.out_of_band.is_empty();
+        let idle = idle && self.followed.is_empty();
         let read = self.speculation.is_none() && self.slices.as_ref().is_none_or(Slices::is_empty);
         if self.ending == Ending::Requested && idle && read {
             self.ending = Ending::Reported;

@@ -11,6 +11,8 @@ pub struct HistoryItem {
     pub id: ItemId,
     /// Content of the item.
     pub message: Message,
+    /// Text that a recogniser heard in it, once it is complete.
+    heard: Option<String>,
 }
 
 /// Ordered items of a session.
@@ -61,8 +63,20 @@ impl History {
                 None => return Err(SessionError::UnknownItem(neighbour)),
             },
         };
-        self.entries.insert(at, HistoryItem { id, message });
+        self.entries.insert(at, HistoryItem { id, message, heard: None });
         Ok(())
+    }
+
+    /// Text that a recogniser heard in an item; `None` before it is complete, and for other items.
+    pub fn heard(&self, id: ItemId) -> Option<&str> {
+        self.entries.iter().find(|entry| entry.id == id)?.heard.as_deref()
+    }
+
+    /// Records the text that a recogniser heard in an item.
+    pub fn set_heard(&mut self, id: ItemId, text: String) {
+        if let Some(entry) = self.entries.iter_mut().find(|entry| entry.id == id) {
+            entry.heard = Some(text);
+        }
     }
 
     /// Removes an item; false if there is none of that id.

@@ -8,7 +8,7 @@ use repartee_engine_api::{InsertAt, ItemId, SessionError};
 use super::limits::MAX_AUDIO_S;
 use super::{ModelContext, Session};
 use crate::audio_input::{AudioInput, EncoderTimes, PendingWindow, WindowTarget};
-use crate::elements::{AudioRows, Message};
+use crate::elements::{AudioRows, Message, MessageKind};
 
 impl Session {
     pub(super) fn append(&mut self, samples: &[f32], model: &ModelContext<'_>) -> Result<(), SessionError> {
@@ -26,18 +26,27 @@ impl Session {
         }
         let front_end = model.front_end()?;
         // The message header can be prefilled at once; after that only closed windows change the prompt.
-        self.changed |= self.audio_input.is_none();
+        let first = self.audio_input.is_none();
+        self.changed |= first;
         let audio_input = self.audio_input.get_or_insert_with(|| AudioInput::new(front_end));
-        if audio_input.samples() + samples.len() > limit {
-            return Err(too_long);
-        }
+        let fits = audio_input.samples() + samples.len() <= limit;
+        let samples = if fits { samples } else { &[] };
         let before = self.pending_windows.len();
         audio_input.push(samples, &mut self.pending_windows);
+        if model.hears_text {
+            self.hear(samples, first, model);
+        }
+        if !fits {
+            return Err(too_long);
+        }
+        if model.hears_text {
+            return Ok(());
+        }
         self.meter_audio(model.duration(samples.len()), before, model.now);
         Ok(())
     }
 
-    pub(super) fn commit(&mut self, item: ItemId) -> Result<(), SessionError> {
+    pub(super) fn commit(&mut self, item: ItemId, model: &ModelContext<'_>) -> Result<(), SessionError> {
         if let Some(slices) = &mut self.slices {
             return slices.end();
         }
@@ -50,7 +59,21 @@ impl Session {
         }
         let encoded = audio_input.finish(WindowTarget::Item(item), &mut self.pending_windows);
         self.changed = true;
-        self.history.insert(item, InsertAt::End, Message::audio(encoded))
+        let message = self.end_audio(item, encoded, model);
+        self.history.insert(item, InsertAt::End, message)
+    }
+
+    /// Message of audio that ends: its encoded windows, or the text heard so far.
+    pub(super) fn end_audio(
+        &mut self,
+        item: ItemId,
+        encoded: Vec<Arc<AudioRows>>,
+        model: &ModelContext<'_>,
+    ) -> Message {
+        if !model.hears_text {
+            return Message::audio(encoded);
+        }
+        Message::text(MessageKind::User, self.recognitions.end(item))
     }
 
     pub(super) fn clear(&mut self) {
@@ -59,13 +82,15 @@ impl Session {
         }
         self.audio_input = None;
         self.pending_windows.retain(|window| window.target != WindowTarget::Open);
+        self.recognitions.remove(WindowTarget::Open);
+        self.next_hearing = None;
         self.changed = true;
     }
 
-    /// Owners of the audio that is not encoded yet, in order.
+    /// Owners of the audio that is not encoded or heard yet, in order.
     pub(super) fn unencoded(&self) -> impl Iterator<Item = WindowTarget> {
         let windows = self.pending_windows.iter().map(|window| window.target);
-        windows.chain(self.pending_sounds.iter().map(|sound| sound.target))
+        windows.chain(self.pending_sounds.iter().map(|sound| sound.target)).chain(self.recognitions.unheard())
     }
 
     /// Number of samples of the open audio item.
@@ -98,7 +123,11 @@ impl Session {
                     message.push_window(rows);
                 }
             }
-            WindowTarget::Input(audio) => self.place_input(audio, rows),
+            WindowTarget::Input(audio) => {
+                if let Some(message) = self.input_message(audio) {
+                    message.push_window(rows);
+                }
+            }
         }
     }
 

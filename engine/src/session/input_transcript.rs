@@ -20,7 +20,7 @@ impl InputTranscript {
             (Some(Self { item, text }), Event::Text { response, text: piece }) => {
                 text.push_str(&piece);
                 // The model appends alone.
-                Event::InputText { response, item: *item, text: text.clone(), stable: text.len() }
+                Event::InputText { response: Some(response), item: *item, text: text.clone(), stable: text.len() }
             }
             (_, event) => event,
         }

@@ -104,7 +104,7 @@ impl Session {
                 });
                 overrides(request).flatten().into_iter().chain(own).collect()
             }
-            Command::Transcribe(request) => vec![instruction(request)],
+            Command::Transcribe(request) if !model.hears_text => vec![instruction(request)],
             Command::SetSlicePolicy(SlicePolicy::EachSlice { respond, .. }) => {
                 overrides(respond).flatten().into_iter().collect()
             }

@@ -20,6 +20,9 @@ impl Session {
         if let MessageContent::Audio(samples) = content {
             return self.insert_audio(item, place, samples, model);
         }
+        if model.stages.is_empty() {
+            return Err(SessionError::NoResponses);
+        }
         let message = text_message(content, model)?;
         self.changed = true;
         self.history.insert(item, place, message)
@@ -33,10 +36,23 @@ impl Session {
         model: &ModelContext<'_>,
     ) -> Result<(), SessionError> {
         check_length(&samples, model)?;
-        let stream = model.front_end()?.stream();
         self.history.insert(item, place, Message::audio(Vec::new()))?;
-        self.pending_sounds.push_back(PendingAudio::new(stream, samples, WindowTarget::Item(item)));
         self.changed = true;
+        self.add_sound(WindowTarget::Item(item), samples, model)
+    }
+
+    /// Adds complete audio to be encoded or heard.
+    pub(super) fn add_sound(
+        &mut self,
+        target: WindowTarget,
+        samples: Vec<f32>,
+        model: &ModelContext<'_>,
+    ) -> Result<(), SessionError> {
+        if model.hears_text {
+            self.recognitions.add_complete(target, samples);
+        } else {
+            self.pending_sounds.push_back(PendingAudio::new(model.front_end()?.stream(), samples, target));
+        }
         Ok(())
     }
 
@@ -75,8 +91,10 @@ impl Session {
         Ok(())
     }
 
-    /// Drops audio of an item that was not encoded yet.
+    /// Drops audio of an item that was not encoded or heard yet, and its transcripts.
     pub(super) fn drop_audio(&mut self, item: ItemId) {
+        self.recognitions.remove(WindowTarget::Item(item));
+        self.cancel_followed(|followed| followed.item == item);
         self.pending_windows.retain(|window| window.target != WindowTarget::Item(item));
         self.pending_sounds.retain(|sound| sound.target != WindowTarget::Item(item));
     }

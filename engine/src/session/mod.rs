@@ -9,6 +9,8 @@
 //! - [`tool_calls`]: tool calls within generated text; [`json_calls`]: those without marks
 //! - [`reasoning`]: reasoning text within generated text
 //! - [`input_transcript`]: a transcript being written
+//! - [`recognitions`]: audio that a recogniser hears
+//! - [`followed_text`]: transcripts that follow its text
 //! - [`slices`]: input audio cut into slices
 //! - [`text_intake`]: tokenisation of a command's texts in pieces
 //! - [`real_time`]: rate limit of input audio
@@ -21,6 +23,7 @@
 //! - [`intake`]: long texts and complete audio, in pieces
 //! - [`execute`]: execution of a command
 //! - [`input_audio`]: input audio, windows and their rows
+//! - [`hearing`]: text that a recogniser hears
 //! - [`items`]: items that the caller inserts, deletes and truncates
 //! - [`respond`]: requests of responses
 //! - [`text_stream`]: text that streams in
@@ -35,6 +38,8 @@ mod active_response;
 mod commands;
 mod context;
 mod execute;
+mod followed_text;
+mod hearing;
 mod history;
 mod input_audio;
 mod input_transcript;
@@ -48,6 +53,7 @@ mod pending_response;
 mod prompt;
 mod real_time;
 mod reasoning;
+mod recognitions;
 mod respond;
 pub mod response_output;
 mod slice_policy;

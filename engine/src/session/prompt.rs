@@ -5,6 +5,7 @@ use std::sync::Arc;
 use repartee_engine_api::EngineUsage;
 
 use super::active_response::ActiveResponse;
+use super::hearing::cut_after;
 use super::pending_response::InputPart;
 use super::{ModelContext, Session};
 use crate::audio_input::WindowTarget;
@@ -75,14 +76,24 @@ impl Session {
         // The next response may ask for any number of tokens.
         self.fit(model, u32::MAX, |session| {
             // The prompt ends before the first item that is not fully encoded.
-            let half = session.unencoded().find_map(|target| match target {
-                WindowTarget::Item(item) => session.history.position(item),
+            let half = session.unencoded().filter_map(|target| match target {
+                WindowTarget::Item(item) => Some((session.history.position(item)?, item)),
                 _ => None,
             });
-            let open =
-                session.audio_input.as_ref().filter(|_| half.is_none()).map(|audio_input| &audio_input.encoded[..]);
-            let end = half.unwrap_or(session.history.items().len());
-            Some((end, session.render(model, session.system.as_ref(), session.until(end), open, false)))
+            let half = half.min();
+            let end = half.map_or(session.history.items().len(), |(end, _)| end);
+            let mut messages = session.until(end);
+            // Text that is being heard ends the prompt, without what closes a message.
+            let growing = session.growing_ids(half.map(|(_, item)| item));
+            if !growing.is_empty() {
+                messages.push(Message::text(MessageKind::User, growing.to_vec()));
+                let mut elements = session.render(model, session.system.as_ref(), messages, None, false);
+                cut_after(&mut elements, growing);
+                return Some((end, elements));
+            }
+            let open = session.audio_input.as_ref().filter(|_| half.is_none() && !model.hears_text);
+            let open = open.map(|audio_input| &audio_input.encoded[..]);
+            Some((end, session.render(model, session.system.as_ref(), messages, open, false)))
         })
     }
 

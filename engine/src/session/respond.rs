@@ -1,7 +1,6 @@
 //! Requested responses: in-band ones wait for the one before them, out-of-band ones have slots of their own.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::time::Instant;
 
 use repartee_engine_api::{
@@ -15,8 +14,8 @@ use super::out_of_band::OutOfBandResponse;
 use super::pending_response::{InputPart, PendingResponse};
 use super::streamed_text::StreamedText;
 use super::{ModelContext, Session};
-use crate::audio_input::{PendingAudio, WindowTarget};
-use crate::elements::{AudioRows, Message, MessageKind};
+use crate::audio_input::WindowTarget;
+use crate::elements::{Message, MessageKind};
 
 /// Slots reserved for out-of-band responses that are not in the background.
 const RESERVED_SLOTS: usize = 1;
@@ -34,6 +33,9 @@ impl Session {
         transcript_of: Option<ItemId>,
         model: &mut ModelContext<'_>,
     ) -> Result<(), SessionError> {
+        if model.stages.is_empty() {
+            return Err(SessionError::NoResponses);
+        }
         if let Some(voice) = request.voice.as_ref().filter(|voice| !model.voices.contains(voice)) {
             return Err(SessionError::UnknownVoice { voice: voice.clone(), known: model.voices.join(", ") });
         }
@@ -115,25 +117,20 @@ impl Session {
         }
         // Last, so that a refused input leaves nothing to encode.
         for (audio, samples) in audio_parts {
-            let stream = model.front_end()?.stream();
-            self.pending_sounds.push_back(PendingAudio::new(stream, samples, WindowTarget::Input(audio)));
+            self.add_sound(WindowTarget::Input(audio), samples, model)?;
         }
         Ok(own)
     }
 
-    /// Adds an encoded window to the audio input with number `audio`.
-    pub(super) fn place_input(&mut self, audio: u64, rows: Arc<AudioRows>) {
+    /// Message of the audio input with number `audio`, of a pending response.
+    pub(super) fn input_message(&mut self, audio: u64) -> Option<&mut Message> {
         let out_of_band = self.out_of_band.iter_mut().filter_map(|other| other.waiting.as_mut());
-        let parts =
+        let mut parts =
             self.pending_responses.iter_mut().chain(out_of_band).filter_map(|pending| pending.input.as_mut()).flatten();
-        for part in parts {
-            if let InputPart::Own(Some(number), message) = part
-                && *number == audio
-            {
-                message.push_window(rows);
-                return;
-            }
-        }
+        parts.find_map(|part| match part {
+            InputPart::Own(Some(number), message) if *number == audio => Some(message),
+            InputPart::Own(..) | InputPart::Item(_) => None,
+        })
     }
 
     /// Cancels a response. Returns its slot if the stages must abort it.
@@ -150,7 +147,10 @@ impl Session {
                 return Some(found.slot);
             }
             model.free_slots.push(found.slot);
-            self.out_of_band.retain(|other| other.response() != Some(response));
+            if let Some(at) = self.out_of_band.iter().position(|other| other.response() == Some(response)) {
+                let gone = self.out_of_band.remove(at);
+                gone.waiting.iter().for_each(|pending| self.drop_inputs(pending));
+            }
             self.emit(Event::SegmentFinished {
                 response,
                 reason: FinishReason::Cancelled,
@@ -158,7 +158,17 @@ impl Session {
             });
         }
         self.withdraw(|request| request.response == response);
+        self.cancel_followed(|followed| followed.response == response);
         None
+    }
+
+    /// Drops a response's own audio that no recogniser has heard yet.
+    fn drop_inputs(&mut self, pending: &PendingResponse) {
+        for part in pending.input.iter().flatten() {
+            if let InputPart::Own(Some(audio), _) = part {
+                self.recognitions.remove(WindowTarget::Input(*audio));
+            }
+        }
     }
 
     /// Cancels pending in-band responses: removes them and their items, and reports them as cancelled.
@@ -166,7 +176,9 @@ impl Session {
         let (gone, stay): (VecDeque<_>, VecDeque<_>) =
             self.pending_responses.drain(..).partition(|pending| which(&pending.request));
         self.pending_responses = stay;
-        for PendingResponse { request: Respond { response, item, .. }, .. } in gone {
+        for pending in gone {
+            self.drop_inputs(&pending);
+            let Respond { response, item, .. } = pending.request;
             self.history.remove(item);
             self.changed = true;
             self.emit(Event::SegmentFinished {
@@ -177,10 +189,11 @@ impl Session {
         }
     }
 
-    fn is_live(&self, response: ResponseId) -> bool {
+    pub(super) fn is_live(&self, response: ResponseId) -> bool {
         self.active.as_ref().is_some_and(|active| active.request.response == response)
             || self.pending_responses.iter().any(|pending| pending.request.response == response)
             || self.out_of_band.iter().any(|other| other.response() == Some(response))
+            || self.followed.iter().any(|followed| followed.response == response)
     }
 
     /// True if an item is a response that is not complete.

@@ -81,7 +81,8 @@ impl Session {
         let stuck = stuck.map(|since| timeout(since, limits.stage_s, "the next step of a response"));
         // A response waits for the encoder, or a held command that may request one.
         let waits = self.waiting_since().is_some() || !self.held_commands.is_empty();
-        self.stalled = self.stalled.or(Some(now)).filter(|_| waits && !self.pending_windows.is_empty());
+        let unread = !self.pending_windows.is_empty() || self.recognitions.unheard().next().is_some();
+        self.stalled = self.stalled.or(Some(now)).filter(|_| waits && unread);
         let stalled = self.stalled.map(|since| timeout(since, limits.stage_s, "the encoding of a response's input"));
         let speculative = self.speculation.as_ref().map(|speculation| speculation.since);
         let what = "the commit or abort of a speculation";

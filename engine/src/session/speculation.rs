@@ -8,7 +8,6 @@ use repartee_engine_api::{InsertAt, ItemId, Respond, ResponseId, SessionError};
 use super::state::Speculation;
 use super::{ModelContext, Session};
 use crate::audio_input::WindowTarget;
-use crate::elements::Message;
 
 impl Session {
     pub(super) fn begin_speculation(
@@ -24,14 +23,20 @@ impl Session {
             return Err(SessionError::bad("respond.input", "set", "unset: the open audio is the input"));
         }
         let audio_input = self.audio_input.take().ok_or(SessionError::NothingToCommit)?;
-        let message = Message::audio(audio_input.encoded.clone());
+        if self.history.contains(item) {
+            self.audio_input = Some(audio_input);
+            return Err(SessionError::DuplicateItem(item));
+        }
+        let message = self.end_audio(item, audio_input.encoded.clone(), model);
         if let Err(error) = self.history.insert(item, InsertAt::End, message) {
+            self.recognitions.reopen(item, &[]);
             self.audio_input = Some(audio_input);
             return Err(error);
         }
         let (response, response_item) = (request.response, request.item);
         if let Err(error) = self.respond(request, model) {
             self.history.remove(item);
+            self.recognitions.reopen(item, &[]);
             self.audio_input = Some(audio_input);
             return Err(error);
         }
@@ -54,6 +59,7 @@ impl Session {
             window.target = WindowTarget::Item(speculation.item);
         }
         self.changed = true;
+        self.finish_hearing(WindowTarget::Item(speculation.item), model);
         if speculation.held.is_empty() { Ok(()) } else { self.append(&speculation.held, model) }
     }
 
@@ -63,6 +69,7 @@ impl Session {
         self.withdraw(|request| request.response == response);
         self.history.remove(item);
         self.history.remove(response_item);
+        self.recognitions.reopen(item, &held);
         self.drop_audio(item);
         audio_input.push(&held, &mut self.pending_windows);
         self.audio_input = Some(audio_input);

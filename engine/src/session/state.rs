@@ -9,20 +9,24 @@ use repartee_engine_api::{Command, Event, ItemId, ResponseId, SessionError, Sess
 use tracing::Span;
 
 use super::active_response::ActiveResponse;
+use super::followed_text::FollowedText;
 use super::history::History;
+use super::limits::HEARD_EVENTS;
 use super::out_of_band::OutOfBandResponse;
 use super::pending_response::PendingResponse;
 use super::real_time::AudioRateLimiter;
+use super::recognitions::Recognitions;
 use super::slices::Slices;
 use super::text_intake::TextIntake;
 use crate::audio_input::{AudioInput, EncoderTimes, PendingAudio, PendingWindow};
+use crate::recogniser::HearingOptions;
 
 /// Queue lengths of one session, or of all sessions together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Queues {
     /// Commands that the engine has not taken yet.
     pub commands: usize,
-    /// Windows of input audio that wait for the encoder.
+    /// Windows of input audio that wait for the encoder, or audio items that a recogniser hears.
     pub windows: usize,
     /// Requested responses that have not begun.
     pub responses: usize,
@@ -79,6 +83,12 @@ pub struct Session {
     pub(super) real_time: AudioRateLimiter,
     /// Complete audio that waits for the front end, in order.
     pub(super) pending_sounds: VecDeque<PendingAudio>,
+    /// Audio that a recogniser hears, in order.
+    pub recognitions: Recognitions,
+    /// Hints and id of the next open audio.
+    pub(super) next_hearing: Option<(HearingOptions, ItemId)>,
+    /// Transcripts that follow the text of audio items.
+    pub(super) followed: Vec<FollowedText>,
     /// Next command, while its texts are being tokenised.
     pub(super) text_intake: Option<Box<TextIntake>>,
     /// Time since which a response has waited for the encoder without progress.
@@ -120,6 +130,9 @@ impl Session {
             unwindowed: Duration::ZERO,
             real_time: AudioRateLimiter::default(),
             pending_sounds: VecDeque::new(),
+            recognitions: Recognitions::default(),
+            next_hearing: None,
+            followed: Vec::new(),
             text_intake: None,
             stalled: None,
             encoder: None,
@@ -142,7 +155,7 @@ impl Session {
     /// True if the event queue has places for `events` events from each slot of the session. Otherwise the session is
     /// not runnable.
     pub fn has_capacity(&self, events: usize) -> bool {
-        let events = events * (1 + self.out_of_band.len());
+        let events = events * (1 + self.out_of_band.len()) + HEARD_EVENTS;
         self.peer.events.capacity().is_none_or(|capacity| self.peer.events.len() + events <= capacity)
     }
 
@@ -155,7 +168,7 @@ impl Session {
     pub fn queues(&self) -> Queues {
         Queues {
             commands: self.peer.commands.len() + self.held_commands.len(),
-            windows: self.pending_windows.len(),
+            windows: self.pending_windows.len() + self.recognitions.len(),
             responses: self.pending_responses.len(),
             events: self.peer.events.len(),
         }

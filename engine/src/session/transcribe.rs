@@ -29,6 +29,9 @@ impl Session {
         if !model.transcribes {
             return Err(SessionError::NoTranscription);
         }
+        if model.hears_text {
+            return self.follow(&request);
+        }
         let message = self.history.get(request.item).ok_or(SessionError::UnknownItem(request.item))?;
         if !message.parts.iter().any(|part| matches!(part, MessagePart::Audio(_))) {
             return Err(SessionError::bad("item", request.item, "an item with audio"));

@@ -160,7 +160,7 @@ impl Response {
                 self.text += &text;
             }
             Event::InputText { response, text, stable, .. } => {
-                assert_eq!(response, number);
+                assert_eq!(response, Some(number));
                 assert_eq!(text.get(..self.text.len()), Some(&*self.text), "text that was stable stays");
                 assert!(self.text.len() <= stable && stable <= text.len(), "{stable} bytes of {text:?}");
                 self.text = text[..stable].to_owned();

@@ -13,6 +13,7 @@
 //! - [`speech`]: fixtures of Qwen3-TTS, and edited copies of their checkpoints
 //! - [`spelling`]: a family of one stage that speaks its prompt in reverse
 //! - [`text_family`]: a family that answers with text alone
+//! - [`tone_recogniser`]: a recogniser that hears words in tones
 //! - [`toy_family`]: the family that docs/families.md walks through
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
@@ -28,6 +29,7 @@ pub mod remote_family;
 pub mod speech;
 pub mod spelling;
 pub mod text_family;
+pub mod tone_recogniser;
 pub mod toy_family;
 
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
 //! A family that answers with text alone: one small language model, whose chain of stages ends in text. With the small
-//! Qwen3-TTS as its voice it is a cascade.
+//! Qwen3-TTS as its voice it is a cascade, and so it is behind a recogniser.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use repartee_engine::internals::thinker_stage::{HiddenRows, ThinkerPart};
 use repartee_engine::internals::weights::Weights;
 use repartee_engine::internals::{
     AudioRows, Checkpoint, Device, Element, FamilyVariant, Message, MessageKind, MessagePart, Model, PromptTemplate,
-    Tokenizer, join_voice, qwen3_tts, worker_pool,
+    Tokenizer, join_hearing, join_voice, qwen3_tts, worker_pool,
 };
 use repartee_engine::{EngineConfig, LoadError, Source, Synthetic};
 use repartee_engine_api::{Command, Respond, Role, Sampling};
@@ -18,7 +18,9 @@ use repartee_kernels::cpu::Cpu;
 use repartee_kernels::{AttentionShape, WeightLayout};
 
 use crate::folder;
+use crate::generic::subjects::{other_audio, spoken};
 use crate::generic::{Splitter, Subject};
+use crate::tone_recogniser;
 
 /// Text ids; marks that end a message and begin the model's own.
 const TEXT_IDS: usize = 300;
@@ -115,7 +117,6 @@ pub struct TextOnly {
 
 impl Subject for TextOnly {
     fn model(&self, config: &EngineConfig) -> Model {
-        let pool = worker_pool(config.threads());
         let mut decoder = plain();
         if self.local_layers {
             decoder.local = Some(LocalLayers { every: 2, window: 9, theta: 1e3 });
@@ -123,10 +124,7 @@ impl Subject for TextOnly {
             decoder.style =
                 LayerStyle { result_norms: true, offset_norms: false, gelu: true, row_factor, score_factor };
         }
-        let parts = assemble_as(&Cpu::default().on(pool.clone()), &checkpoint(), config, decoder).unwrap();
-        let model = parts.build(config).unwrap();
-        model.check().unwrap();
-        Model { pool, ..model }
+        built(config, |cpu| assemble_as(cpu, &checkpoint(), config, decoder).unwrap())
     }
 
     fn stages(&self) -> &'static [&'static str] {
@@ -150,19 +148,27 @@ impl Subject for TextOnly {
     }
 }
 
+/// The family with a voice, on a processor.
+fn with_voice(cpu: &Cpu, config: &EngineConfig) -> Assembly<Cpu> {
+    let voice = Checkpoint::open(Source::Folder(folder("tts_custom").join("checkpoint"))).unwrap();
+    let voice = qwen3_tts::assemble(cpu.clone(), &voice, FamilyVariant("tts"), config).unwrap();
+    join_voice(assemble(cpu, &checkpoint(), config).unwrap(), voice, &config.spoken_text).unwrap()
+}
+
+/// Builds a model on a processor.
+fn built(config: &EngineConfig, parts: impl FnOnce(&Cpu) -> Assembly<Cpu>) -> Model {
+    let pool = worker_pool(config.threads());
+    let model = parts(&Cpu::default().on(pool.clone())).build(config).unwrap();
+    model.check().unwrap();
+    Model { pool, ..model }
+}
+
 /// The family with a voice under the generic suite, on a processor.
 pub struct Cascade;
 
 impl Subject for Cascade {
     fn model(&self, config: &EngineConfig) -> Model {
-        let pool = worker_pool(config.threads());
-        let cpu = Cpu::default().on(pool.clone());
-        let voice = Checkpoint::open(Source::Folder(folder("tts_custom").join("checkpoint"))).unwrap();
-        let voice = qwen3_tts::assemble(cpu.clone(), &voice, FamilyVariant("tts"), config).unwrap();
-        let model = join_voice(assemble(&cpu, &checkpoint(), config).unwrap(), voice, &config.spoken_text).unwrap();
-        let model = model.build(config).unwrap();
-        model.check().unwrap();
-        Model { pool, ..model }
+        built(config, |cpu| with_voice(cpu, config))
     }
 
     fn stages(&self) -> &'static [&'static str] {
@@ -176,4 +182,50 @@ impl Subject for Cascade {
     fn input(&self, turn: usize, item: u64, _: Splitter<'_>) -> Vec<Command> {
         message(turn, item)
     }
+}
+
+/// The family behind a recogniser, with or without a voice, under the generic suite, on a processor.
+pub struct Hears {
+    /// True if it speaks.
+    pub speaks: bool,
+}
+
+impl Subject for Hears {
+    fn model(&self, config: &EngineConfig) -> Model {
+        built(config, |cpu| {
+            let rest = match self.speaks {
+                true => with_voice(cpu, config),
+                false => assemble(cpu, &checkpoint(), config).unwrap(),
+            };
+            join_hearing(tone_recogniser::assemble(cpu), rest).unwrap()
+        })
+    }
+
+    fn stages(&self) -> &'static [&'static str] {
+        match self.speaks {
+            true => &["recogniser", "thinker", "voice_text", "reader", "talker", "code2wav"],
+            false => &["recogniser", "thinker"],
+        }
+    }
+
+    fn audio(&self, turn: usize) -> Option<Vec<f32>> {
+        Some(other_audio(turn))
+    }
+
+    fn has_audio_output(&self) -> bool {
+        self.speaks
+    }
+
+    fn input(&self, turn: usize, item: u64, cut: Splitter<'_>) -> Vec<Command> {
+        spoken(&other_audio(turn), item, cut)
+    }
+
+    fn request(&self, respond: Respond, _: Splitter<'_>) -> Vec<Command> {
+        vec![Command::Respond(Respond { audio: self.speaks && respond.audio, ..respond })]
+    }
+}
+
+/// The recogniser alone, on a processor.
+pub fn recogniser_alone(config: &EngineConfig) -> Model {
+    built(config, tone_recogniser::assemble)
 }

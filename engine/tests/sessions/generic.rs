@@ -1,7 +1,7 @@
 //! Properties of every family: Qwen3-Omni, Qwen2.5-Omni, Qwen3-TTS, Kokoro, both forms of a synthetic family, a family that
-//! answers with text alone, cascades of it and a voice that streams text in or speaks clauses, a toy family, and cascades
-//! whose language model is outside of the engine. These are exempt from one property, `a_seed_fixes_the_response`: their
-//! server has the seed.
+//! answers with text alone, cascades of it with a recogniser and with a voice that streams text in or speaks clauses, a toy
+//! family, and cascades whose language model is outside of the engine. These are exempt from one property,
+//! `a_seed_fixes_the_response`: their server has the seed.
 
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
@@ -12,7 +12,7 @@ use repartee_engine_testkit::generic::toy::Toy;
 use repartee_engine_testkit::generic::{aborts, conversations, interleavings, rewinds};
 use repartee_engine_testkit::other_family::Form;
 use repartee_engine_testkit::remote_family::{RemoteCascade, RemoteText};
-use repartee_engine_testkit::text_family::{Cascade, TextOnly};
+use repartee_engine_testkit::text_family::{Cascade, Hears, TextOnly};
 
 /// Test of the seed, unless the family samples elsewhere.
 macro_rules! seeded {
@@ -115,6 +115,8 @@ suite!(cascade, Cascade, 8);
 suite!(clauses, ClauseSpeech { streamed: false }, 12);
 suite!(clauses_streamed, ClauseSpeech { streamed: true }, 12);
 suite!(clause_cascade, ClauseCascade, 8);
+suite!(hearing_text, Hears { speaks: false }, 12);
+suite!(hearing_cascade, Hears { speaks: true }, 8);
 suite!(toy, Toy, 12);
 suite!(remote_text, RemoteText, 12, sampled_elsewhere);
 suite!(remote_cascade, RemoteCascade, 8, sampled_elsewhere);

@@ -6,6 +6,8 @@ mod edges;
 mod family;
 mod generic;
 mod given_text;
+mod heard_outcomes;
+mod hearing;
 mod history;
 mod launches;
 mod other_family;

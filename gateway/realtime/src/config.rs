@@ -44,6 +44,8 @@ pub fn initial_session(id: &str, model: &ModelInfo, patch: &Value) -> Result<Ses
 
 /// Returns the default configuration of a new session.
 pub(super) fn initial(id: &str, kind: SessionKind, model: &ModelInfo) -> Session {
+    // A model that only hears serves transcription sessions alone.
+    let kind = if model.answers { kind } else { SessionKind::Transcription };
     let mut config = Session { kind, id: id.to_owned(), ..Session::default() };
     config.audio.input.turn_detection = Some(TurnDetection::ServerVad(ServerVad::default()));
     apply_capabilities(&mut config, model);
@@ -74,6 +76,10 @@ pub(super) fn updated(config: &Session, patch: &Value, model: &ModelInfo) -> Res
             model.name
         );
         return Err(ErrorBody::invalid(ErrorKind::TranscriptionUnavailable, message).with_param("session.type"));
+    }
+    if next.kind == SessionKind::Realtime && !model.answers {
+        let message = format!("`{}` only transcribes: use a session of the type `transcription`", model.name);
+        return Err(ErrorBody::invalid(ErrorKind::TranscriptionSession, message).with_param("session.type"));
     }
     next.id.clone_from(&config.id);
     next.expires_at = config.expires_at;

@@ -3,6 +3,8 @@
 
 use std::collections::VecDeque;
 
+use super::transcriber::OpenTranscript;
+
 /// Minimum slice length in ms, except a turn's last slice.
 const SLICE_MS: usize = 80;
 /// Maximum slice length in ms.
@@ -36,6 +38,8 @@ pub(super) struct OpenTurn {
     pub samples: u64,
     /// Samples not yet submitted to the engine.
     pending: Vec<f32>,
+    /// Transcript so far; `None` if nobody listens to the open turn.
+    pub transcript: Option<OpenTranscript>,
     /// True if the engine refused a slice; the client gets one error per turn.
     pub refused: bool,
     /// True while the caller pauses: new audio may not belong to the turn, and is not submitted.
@@ -88,7 +92,8 @@ impl InputBuffer {
         let skip = usize::try_from(start.saturating_sub(kept_from)).unwrap_or(usize::MAX).min(self.preroll.len());
         self.preroll.drain(..skip);
         let pending: Vec<f32> = std::mem::take(&mut self.preroll).into();
-        self.turn = Some(OpenTurn { item_id, samples: pending.len() as u64, pending, refused: false, paused: false });
+        let samples = pending.len() as u64;
+        self.turn = Some(OpenTurn { item_id, samples, pending, transcript: None, refused: false, paused: false });
         self.slices()
     }
 

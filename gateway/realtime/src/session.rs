@@ -37,6 +37,8 @@ use super::transcriber::Transcriber;
 ///     frame: Duration::from_millis(80),
 ///     context_tokens: 4_096,
 ///     audio_input: true,
+///     hears_text: false,
+///     answers: true,
 ///     audio_output: true,
 ///     tools: false,
 ///     transcribes: false,

@@ -23,9 +23,7 @@ impl RealtimeSession {
         if !self.commit_turn(Some(end_ms)) {
             return;
         }
-        let item_id = self.new_item_id();
-        let slices = self.input.begin_turn(item_id, Some(end_ms));
-        self.append(slices);
+        self.open_turn(Some(end_ms), false);
         // Without turn detection, every slice gets a response.
         if self.config.audio.input.turn_detection.as_ref().is_none_or(TurnDetection::creates_response) {
             let request = self.default_request(now);

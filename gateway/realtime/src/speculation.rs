@@ -34,7 +34,8 @@ impl RealtimeSession {
         }
         let Some(slices) = self.input.pause_turn(audio_end_ms) else { return };
         self.append(slices);
-        let item = self.number();
+        let listened = self.input.turn().and_then(|turn| turn.transcript);
+        let item = listened.map_or_else(|| self.number(), |transcript| transcript.item);
         let request = self.default_request(now);
         let (response, respond) = self.build_response(request);
         self.command(Command::BeginSpeculation { item, respond });

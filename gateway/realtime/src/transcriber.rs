@@ -5,6 +5,17 @@ use std::time::Instant;
 
 use repartee_engine_api::{ItemId, ResponseId};
 
+/// Transcript of a turn that is still open, by a model that hears text.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct OpenTranscript {
+    /// Engine id of the item that the turn becomes.
+    pub item: ItemId,
+    /// True if the client knows the item's id already.
+    pub announced: bool,
+    /// Bytes of the text that the client got.
+    pub sent: usize,
+}
+
 /// Turn to transcribe.
 #[derive(Debug)]
 pub(super) struct PendingTranscript {
@@ -12,6 +23,8 @@ pub(super) struct PendingTranscript {
     pub item_id: String,
     /// Engine id of the turn's item.
     pub item: ItemId,
+    /// Bytes of the text that the client got while the turn was open.
+    pub sent: usize,
     /// Number of failed attempts.
     pub tries: u32,
 }

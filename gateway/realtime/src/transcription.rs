@@ -1,15 +1,16 @@
-//! Transcripts of the caller's turns. The model writes each in a background out-of-band response, one at a time.
+//! Transcripts of the caller's turns. The model writes each in a background out-of-band response, one at a time. A model
+//! that hears text reports it while the turn is open too.
 
 use std::time::{Duration, Instant};
 
-use repartee_engine_api::{Command, EngineUsage, Event, FinishReason, ItemId, SessionError, Transcribe};
+use repartee_engine_api::{Command, EngineUsage, Event, FinishReason, ItemId, Listen, SessionError, Transcribe};
 use repartee_protocol::item::{Item, ItemContent};
 use repartee_protocol::transcription::{
     TranscriptionCompleted, TranscriptionDelta, TranscriptionFailed, TranscriptionInputTokens, TranscriptionUsage,
 };
 use repartee_protocol::{ErrorBody, ErrorKind, ServerEvent};
 
-use super::transcriber::{ActiveTranscript, PendingTranscript};
+use super::transcriber::{ActiveTranscript, OpenTranscript, PendingTranscript};
 use super::{RealtimeSession, engine_error};
 
 /// Maximum number of waiting turns.
@@ -19,12 +20,40 @@ const RETRY: Duration = Duration::from_secs(1);
 const TRIES: u32 = 30;
 
 impl RealtimeSession {
-    /// Queues a turn for transcription, if enabled in the session.
-    pub(super) fn transcribe(&mut self, item_id: String, item: ItemId) {
+    /// Asks for the text of the turn that was just opened, if the model can tell and the session wants it.
+    pub(super) fn listen(&mut self, announced: bool) {
+        let settings = match &self.config.audio.input.transcription {
+            Some(settings) if self.setup.model.hears_text => settings.clone(),
+            _ => return,
+        };
+        let item = self.number();
+        let (language, prompt) = (settings.language, settings.prompt.unwrap_or_default());
+        self.command(Command::Listen(Listen { item, language, prompt }));
+        if let Some(turn) = self.input.turn() {
+            turn.transcript = Some(OpenTranscript { item, announced, sent: 0 });
+        }
+    }
+
+    /// Sends what is new in the text of the open turn.
+    fn open_transcript(&mut self, item: ItemId, text: &str, stable: usize) {
+        let Some(turn) = self.input.turn() else { return };
+        let Some(transcript) = turn.transcript.as_mut().filter(|open| open.item == item && open.announced) else {
+            return;
+        };
+        let delta = text.get(transcript.sent..stable).unwrap_or_default().to_owned();
+        transcript.sent = transcript.sent.max(stable);
+        let item_id = turn.item_id.clone();
+        if !delta.is_empty() {
+            self.send(ServerEvent::TranscriptionDelta(TranscriptionDelta { item_id, content_index: 0, delta }));
+        }
+    }
+
+    /// Queues a turn for transcription, if enabled in the session; the client got the first `sent` bytes of its text.
+    pub(super) fn transcribe(&mut self, item_id: String, item: ItemId, sent: usize) {
         if self.config.audio.input.transcription.is_none() {
             return;
         }
-        let turn = PendingTranscript { item_id, item, tries: 0 };
+        let turn = PendingTranscript { item_id, item, sent, tries: 0 };
         if self.transcriber.waiting.len() >= MAX_WAITING {
             let message = format!("{MAX_WAITING} turns already wait for transcription");
             return self.transcription_failed(turn, ErrorBody::server(ErrorKind::TranscriptionFailed, message));
@@ -47,7 +76,8 @@ impl RealtimeSession {
             language: settings.language,
             prompt: settings.prompt.unwrap_or_default(),
         }));
-        self.transcriber.active = Some(ActiveTranscript { response, turn: Some(turn), text: String::new(), sent: 0 });
+        let sent = turn.sent;
+        self.transcriber.active = Some(ActiveTranscript { response, turn: Some(turn), text: String::new(), sent });
     }
 
     /// Retries the first waiting transcript if its time has come.
@@ -71,6 +101,10 @@ impl RealtimeSession {
 
     /// Handles an engine event of a transcript; returns any other event.
     pub(super) fn transcription_event(&mut self, event: Event, now: Instant) -> Option<Event> {
+        if let Event::InputText { response: None, item, text, stable } = &event {
+            self.open_transcript(*item, text, *stable);
+            return None;
+        }
         let active = self.transcriber.active.as_mut();
         let Some(active) = active.filter(|active| event.response() == Some(active.response)) else {
             return Some(event);

@@ -10,6 +10,7 @@ use repartee_protocol::session::TurnDetection;
 use repartee_protocol::{ErrorBody, ErrorKind, ServerEvent};
 
 use super::history::HistoryEntry;
+use super::input_buffer::OpenTurn;
 use super::playback::InterruptionScope;
 use super::{Delivery, Effect, RealtimeSession};
 
@@ -24,14 +25,22 @@ impl RealtimeSession {
     pub(super) fn audio(&mut self, samples: &[f32], now: Instant) {
         if self.detection().is_none() && self.input.turn().is_none() {
             // Push-to-talk: all audio belongs to a turn.
-            let item_id = self.new_item_id();
-            let slices = self.input.begin_turn(item_id, None);
-            self.append(slices);
+            self.open_turn(None, false);
         }
         let slices = self.input.push(samples);
         self.append(slices);
         self.end_slice(now);
         self.check_idle_timeout(now);
+    }
+
+    /// Opens a turn at `start_ms`, or with the entire preroll; returns the id of its item. `announced` if the client
+    /// learns the id at once.
+    pub(super) fn open_turn(&mut self, start_ms: Option<u64>, announced: bool) -> String {
+        let item_id = self.new_item_id();
+        let slices = self.input.begin_turn(item_id.clone(), start_ms);
+        self.listen(announced);
+        self.append(slices);
+        item_id
     }
 
     pub(super) fn append(&mut self, slices: impl IntoIterator<Item = Vec<f32>>) {
@@ -46,13 +55,13 @@ impl RealtimeSession {
         }
         let item_id = match self.input.turn() {
             // Audio appended before turn detection was enabled.
-            Some(turn) => turn.item_id.clone(),
-            None => {
-                let item_id = self.new_item_id();
-                let slices = self.input.begin_turn(item_id.clone(), Some(audio_start_ms));
-                self.append(slices);
-                item_id
+            Some(turn) => {
+                if let Some(transcript) = &mut turn.transcript {
+                    transcript.announced = true;
+                }
+                turn.item_id.clone()
             }
+            None => self.open_turn(Some(audio_start_ms), true),
         };
         self.idle.disarm();
         self.send(ServerEvent::SpeechStarted(SpeechStarted { audio_start_ms, item_id }));
@@ -70,7 +79,7 @@ impl RealtimeSession {
         if let Some((item, response)) = self.commit_speculation() {
             // The engine has the whole turn: the audio after the pause is silence.
             if let Some((turn, _)) = self.input.end_turn(Some(audio_end_ms)) {
-                self.add_turn(turn.item_id, item);
+                self.add_turn(turn, item);
             }
             self.add_response(response, now);
         } else if self.commit_turn(Some(audio_end_ms))
@@ -93,9 +102,7 @@ impl RealtimeSession {
             return Err(ErrorBody::invalid(ErrorKind::CommitEmpty, message));
         }
         if self.input.turn().is_none() {
-            let item_id = self.new_item_id();
-            let slices = self.input.begin_turn(item_id, None);
-            self.append(slices);
+            self.open_turn(None, false);
         }
         self.commit_turn(None);
         self.effects.push(Effect::ResetTurnDetector);
@@ -106,14 +113,15 @@ impl RealtimeSession {
     pub(super) fn commit_turn(&mut self, end_ms: Option<u64>) -> bool {
         let Some((turn, last)) = self.input.end_turn(end_ms).filter(|(turn, _)| turn.samples > 0) else { return false };
         self.append(last);
-        let item = self.number();
+        let item = turn.transcript.map_or_else(|| self.number(), |transcript| transcript.item);
         self.command(Command::Commit { item });
-        self.add_turn(turn.item_id, item);
+        self.add_turn(turn, item);
         true
     }
 
     /// Adds the turn with the engine id `item` to the conversation, and announces it to the client.
-    fn add_turn(&mut self, item_id: String, item: ItemId) {
+    fn add_turn(&mut self, turn: OpenTurn, item: ItemId) {
+        let OpenTurn { item_id, transcript, .. } = turn;
         let message = Message {
             id: None,
             object: ItemObject::Value,
@@ -125,7 +133,7 @@ impl RealtimeSession {
         self.add_item(HistoryEntry::new(item_id.clone(), Item::Message(message), vec![item]), None);
         self.send(ServerEvent::InputCommitted(AudioCommitted { previous_item_id, item_id: item_id.clone() }));
         self.announce_item(&item_id, Vec::new());
-        self.transcribe(item_id, item);
+        self.transcribe(item_id, item, transcript.map_or(0, |transcript| transcript.sent));
     }
 
     pub(super) fn clear_input(&mut self) {
@@ -158,9 +166,7 @@ impl RealtimeSession {
         let received_ms = self.input.received_ms();
         let Some(since_ms) = self.idle.count(received_ms, timeout_ms) else { return };
         self.idle.disarm();
-        let item_id = self.new_item_id();
-        let slices = self.input.begin_turn(item_id.clone(), Some(since_ms));
-        self.append(slices);
+        let item_id = self.open_turn(Some(since_ms), false);
         let (audio_start_ms, audio_end_ms) = (since_ms, received_ms);
         self.send(ServerEvent::TimeoutTriggered(TimeoutTriggered { audio_start_ms, audio_end_ms, item_id }));
         self.commit_turn(None);

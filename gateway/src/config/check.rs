@@ -6,8 +6,7 @@ use std::time::Duration;
 use axum::http::uri::Authority;
 use thiserror::Error;
 
-use super::settings::Config;
-use super::think_source::ThinkSource;
+use super::settings::{CascadeConfig, Config};
 
 /// Longest timeout of a language model's server.
 const LONGEST_ANSWER: Duration = Duration::from_secs(86_400);
@@ -37,21 +36,19 @@ pub enum ConfigError {
 }
 
 impl Config {
-    /// Refuses half a cascade, a cascade beside a model, and settings of a server that fit no server.
+    /// Refuses a cascade without its middle, a cascade beside a model, and settings of a server that fit no server.
     pub fn check_models(&self) -> Result<(), ConfigError> {
         let refuse = |path, problem: &str| Err(ConfigError::Value { path, problem: problem.into() });
         let cascade = &self.cascade;
-        match (&cascade.think, &cascade.speak) {
-            (Some(ThinkSource::Folder(_)), None) => {
-                return refuse("cascade.speak", "is missing: set it too, or set `model` to the language model");
-            }
-            (None, Some(_)) => {
-                return refuse("cascade.think", "is missing: set it too, or set `model` to the model that speaks");
-            }
-            (Some(_), _) if self.model.is_some() => {
-                return refuse("model", "is set beside a cascade: keep one of them");
-            }
-            _ => {}
+        let CascadeConfig { hear, think, speak, .. } = cascade;
+        if hear.is_some() && think.is_none() && speak.is_some() {
+            return refuse(
+                "cascade.think",
+                "is missing between a recogniser and a voice: set it, or leave one of them out",
+            );
+        }
+        if self.model.is_some() && (hear.is_some() || think.is_some() || speak.is_some()) {
+            return refuse("model", "is set beside a cascade: keep one of them");
         }
         if cascade.key.is_some() && cascade.key_file.is_some() {
             return refuse("cascade.key_file", "there is cascade.key already: remove one of the two");

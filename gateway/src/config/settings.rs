@@ -197,10 +197,13 @@ pub struct LogConfig {
     pub format: LogFormat,
 }
 
-/// Settings of a cascade: a language model, and a model that speaks its text. Only a server may be without the latter.
+/// Settings of a cascade: a recogniser, a language model, and a model that speaks its text. Each may be left out, but
+/// not the one between the two others.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CascadeConfig {
+    /// Folder of the recogniser's checkpoint.
+    pub hear: Option<PathBuf>,
     /// Folder of the language model's checkpoint, or URL of a chat-completions server.
     pub think: Option<ThinkSource>,
     /// Folder of the checkpoint that speaks.
@@ -281,6 +284,7 @@ impl Default for Config {
 impl Default for CascadeConfig {
     fn default() -> Self {
         Self {
+            hear: None,
             think: None,
             speak: None,
             model: None,

@@ -40,6 +40,10 @@ struct ModelCapabilities {
     context_tokens: u32,
     /// True for a model with audio input; others take text only.
     hears: bool,
+    /// True if the text of a turn is known while it is spoken.
+    live_transcription: bool,
+    /// True if it answers; a recogniser alone only transcribes.
+    answers: bool,
     /// True for a model with audio output; others answer with text only.
     audio_output: bool,
     /// True if it can call functions.
@@ -66,6 +70,8 @@ impl ModelCapabilities {
             frame_ms: u64::try_from(info.frame.as_millis()).unwrap_or(u64::MAX),
             context_tokens: info.context_tokens,
             hears: info.audio_input,
+            live_transcription: info.hears_text,
+            answers: info.answers,
             audio_output: info.audio_output,
             tools: info.tools,
             tool_choice: ["auto", "none"],

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use repartee::config::{CascadeConfig, Config, ThinkSource};
 use repartee::server::StartingServer;
 use repartee::thinker;
-use repartee_engine::{Engine, EngineConfig};
+use repartee_engine::{CascadeParts, Engine, EngineConfig};
 use tokio::task::JoinHandle;
 use tokio_tungstenite::connect_async;
 
@@ -31,7 +31,14 @@ impl Cascade {
         let listening = StartingServer::bind(config.clone()).await.unwrap();
         let think = thinker::open(&config.cascade, listening.thinker_metrics()).unwrap().unwrap();
         let speak = speak.map(fixture);
-        let start = move || Engine::start_remote_cascade(think, speak, &EngineConfig::default(), |_| {});
+        let start = move || {
+            Engine::start_remote_cascade(
+                think,
+                CascadeParts { hear: None, think: None, speak },
+                &EngineConfig::default(),
+                |_| {},
+            )
+        };
         let engine = tokio::task::spawn_blocking(start).await.unwrap().unwrap();
         let server = listening.with_engine(Arc::new(engine)).await.unwrap();
         let (address, mut ready) = (server.local_addr(), server.ready());

@@ -6,7 +6,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use repartee::config::{CascadeConfig, Config, ConfigError, Secret, ThinkSource};
-use repartee_engine::{Engine, EngineConfig, StartError};
+use repartee_engine::{CascadeParts, Engine, EngineConfig, StartError};
 use repartee_gateway_testkit::http::send;
 use repartee_gateway_testkit::{fixture, serve_engine};
 use serde_json::json;
@@ -14,7 +14,8 @@ use serde_json::json;
 const JSON: (&str, &str) = ("content-type", "application/json");
 
 fn cascade(think: &str, speak: &str) -> Result<Engine, StartError> {
-    Engine::start_cascade([fixture(think), fixture(speak)], &EngineConfig::default(), |_| {})
+    let parts = CascadeParts { hear: None, think: Some(fixture(think)), speak: Some(fixture(speak)) };
+    Engine::start_cascade(parts, &EngineConfig::default(), |_| {})
 }
 
 #[tokio::test]
@@ -40,6 +41,9 @@ async fn a_cascade_speaks_what_it_writes() {
 
 #[test]
 fn models_that_do_not_join_are_refused() {
+    let alone = CascadeParts { hear: Some(fixture("text_qwen2")), think: None, speak: None };
+    let error = Engine::start_cascade(alone, &EngineConfig::default(), |_| {}).unwrap_err().to_string();
+    assert!(error.contains("cascade.hear: this model is no recogniser"), "{error}");
     for (think, speak, words) in [
         ("dense", "tts_custom", "cascade.think: this model speaks by itself"),
         ("text_llama", "text_qwen3", "cascade.speak: this model answers with text alone"),
@@ -61,12 +65,23 @@ fn half_a_cascade_is_refused_by_name() {
             other => panic!("{other:?}"),
         }
     };
-    assert_eq!(refused(&|config| config.cascade.think = think("/models")), "cascade.speak");
-    assert_eq!(refused(&|config| config.cascade.speak = folder()), "cascade.think");
-    let both = |config: &mut Config| {
-        (config.cascade.think, config.cascade.speak, config.model) = (think("/models"), folder(), folder());
-    };
-    assert_eq!(refused(&both), "model");
+    let ends = |config: &mut Config| (config.cascade.hear, config.cascade.speak) = (folder(), folder());
+    assert_eq!(refused(&ends), "cascade.think");
+    let parts: [fn(&mut CascadeConfig, &str); 3] = [
+        |cascade, path| cascade.hear = Some(path.into()),
+        |cascade, path| cascade.think = Some(ThinkSource::try_from(PathBuf::from(path)).unwrap()),
+        |cascade, path| cascade.speak = Some(path.into()),
+    ];
+    for set in parts {
+        let mut alone = Config::default();
+        set(&mut alone.cascade, "/models");
+        assert!(alone.check().is_ok());
+        let beside = |config: &mut Config| {
+            set(&mut config.cascade, "/models");
+            config.model = folder();
+        };
+        assert_eq!(refused(&beside), "model");
+    }
     let server = |change: fn(&mut CascadeConfig)| {
         refused(&move |config| {
             config.cascade.think = think("http://127.0.0.1:8000");

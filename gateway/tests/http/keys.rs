@@ -247,7 +247,8 @@ async fn models_are_listed_or_named_as_missing() {
     assert_eq!(
         model["repartee"],
         json!({"voices": ["ada", "bob"], "default_voice": "ada", "input_rate": 16_000, "output_rate": 24_000,
-            "frame_ms": 80, "context_tokens": 4_096, "hears": true, "audio_output": true, "tools": true,
+            "frame_ms": 80, "context_tokens": 4_096, "hears": true, "live_transcription": false, "answers": true,
+            "audio_output": true, "tools": true,
             "tool_choice": ["auto", "none"], "transcription": false, "speech": true, "cloning": false, "images": false})
     );
     let posted = send(server.address, "POST", "/v1/models", &[], b"").await;

@@ -46,6 +46,8 @@ impl ScriptedEngine {
             frame: Duration::from_millis(80),
             context_tokens: 4_096,
             audio_input: true,
+            hears_text: false,
+            answers: true,
             audio_output: true,
             tools: true,
             transcribes: script.has_transcription,

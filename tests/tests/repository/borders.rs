@@ -111,7 +111,8 @@ const GATEWAY_MAY_NAME: &[(&str, &[&str])] = &[
 ];
 
 /// Pure sources, which take time and packets as parameters.
-const PURE: &[&str] = &["engine/spoken/src", "gateway/media/src", "gateway/protocol/src", "gateway/realtime/src", "gateway/sdp/src"];
+const PURE: &[&str] =
+    &["engine/spoken/src", "gateway/media/src", "gateway/protocol/src", "gateway/realtime/src", "gateway/sdp/src"];
 
 /// Words that must not occur in pure sources.
 const CLOCKS_AND_IO: &[&str] = &[

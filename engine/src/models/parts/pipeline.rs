@@ -218,8 +218,11 @@ impl<O: Device> Assembly<O> {
         }
         let hearing = hearing.map(|hearing| match hearing {
             HearingPart::Rows(audio, _) => Hearing::Rows(audio),
-            // Each session hears one audio item at a time.
-            HearingPart::Text(part) => Hearing::Text(part.place(ops.with_own_buffers(), slots.sessions)),
+            // One slot for each session, and others for complete audio.
+            HearingPart::Text(part) => {
+                let slots = slots.sessions + slots.out_of_band.max(1);
+                Hearing::Text(part.place(ops.with_own_buffers(), slots))
+            }
         });
         Ok(Model {
             stages,

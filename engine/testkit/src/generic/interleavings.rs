@@ -194,7 +194,7 @@ impl<S: Subject> Run<'_, S> {
     fn speculate(&mut self, who: usize, number: u64, detail: usize) {
         self.drain(who);
         self.tick(100);
-        let response = request(number);
+        let response = self.bed.subject.speculative(request(number));
         submit(&self.callers[who].session, Command::BeginSpeculation { item: 500 + number, respond: response.clone() });
         self.callers[who].number += 1;
         self.callers[who].open.push(number);

@@ -42,6 +42,10 @@ pub trait Subject: Sync {
     fn has_audio_output(&self) -> bool {
         true
     }
+    /// Parameters of a response begun by a speculation.
+    fn speculative(&self, respond: Respond) -> Respond {
+        Respond { audio: respond.audio && self.has_audio_output(), ..respond }
+    }
     /// True if it generates its text; false if it speaks a given text.
     fn writes(&self) -> bool {
         true

@@ -159,7 +159,7 @@ pub fn aborted_speculation_equals_none<S: Subject>(subject: &S) {
         let session = after_a_turn(&mut bed);
         submit(&session, Command::Append(audio[..cut].to_vec()));
         bed.engine.settle();
-        submit(&session, Command::BeginSpeculation { item: 1, respond: respond(1) });
+        submit(&session, Command::BeginSpeculation { item: 1, respond: subject.speculative(respond(1)) });
         bed.engine.ticks(ticks);
         // Audio that follows before the abort.
         submit(&session, Command::Append(audio[cut..cut + 100].to_vec()));

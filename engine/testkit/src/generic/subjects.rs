@@ -326,7 +326,7 @@ impl Subject for ClauseVoice {
 }
 
 /// A turn of tones and noise, different in each turn.
-fn other_audio(turn: usize) -> Vec<f32> {
+pub(crate) fn other_audio(turn: usize) -> Vec<f32> {
     let sample = |i: usize| {
         let (i, pitch) = (i as f32, (turn + 2) as f32);
         let noise = ((i * 12.9898).sin() * 43_758.547).fract() * 0.05;
@@ -335,7 +335,8 @@ fn other_audio(turn: usize) -> Vec<f32> {
     (0..9000 + 3517 * turn).map(sample).collect()
 }
 
-fn spoken(samples: &[f32], item: u64, cut: Splitter<'_>) -> Vec<Command> {
+/// Commands that append a turn in pieces and commit it.
+pub(crate) fn spoken(samples: &[f32], item: u64, cut: Splitter<'_>) -> Vec<Command> {
     let pieces = pieces(samples, cut).map(|piece| Command::Append(piece.to_vec()));
     pieces.chain([Command::Commit { item }]).collect()
 }

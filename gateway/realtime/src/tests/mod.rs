@@ -2,6 +2,7 @@
 
 mod idle;
 mod items;
+mod listening;
 mod out_of_band;
 mod playback;
 mod random;
@@ -45,6 +46,8 @@ fn model() -> ModelInfo {
         frame: Duration::from_millis(80),
         context_tokens: 100,
         audio_input: true,
+        hears_text: false,
+        answers: true,
         audio_output: true,
         tools: true,
         transcribes: true,
@@ -152,7 +155,7 @@ impl Harness {
     /// Passes the transcript so far, all of it stable.
     fn engine_input_text(&mut self, response: ResponseId, text: &str) {
         let (text, stable) = (text.to_owned(), text.len());
-        self.input(SessionInput::Engine(Event::InputText { response, item: 0, text, stable }));
+        self.input(SessionInput::Engine(Event::InputText { response: Some(response), item: 0, text, stable }));
     }
 
     /// Passes `ms` milliseconds of a response's audio.

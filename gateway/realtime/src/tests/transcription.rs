@@ -78,7 +78,7 @@ fn deltas_are_of_text_that_stays() {
     harness.clear();
     for (text, stable) in [("What if", 0), ("What is", 5), ("What is that", 5), ("What is that?", 13)] {
         let text = text.to_owned();
-        harness.input(SessionInput::Engine(Event::InputText { response, item, text, stable }));
+        harness.input(SessionInput::Engine(Event::InputText { response: Some(response), item, text, stable }));
     }
     harness.engine_finished(response, FinishReason::Stop);
     let deltas: Vec<_> = harness.events.iter().filter(|event| event["type"] == DELTA).collect();

@@ -160,7 +160,7 @@ impl ScriptedSession {
         while let Some(Transcribe { response, item, .. }) = self.transcripts.pop_front() {
             let text = format!("words of {} ms", self.turns.get(&item).copied().unwrap_or(0));
             let stable = text.len();
-            self.send(Event::InputText { response, item, text, stable }).await?;
+            self.send(Event::InputText { response: Some(response), item, text, stable }).await?;
             self.send(Event::SegmentFinished { response, reason: FinishReason::Stop, usage: EngineUsage::default() })
                 .await?;
         }
