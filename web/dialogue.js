@@ -22,6 +22,8 @@ export class Dialogue {
   #marks = null;
   /** Id of a response or an item -> its turn. @type {Map<string, Turn>} */
   #turnOf = new Map();
+  /** Id of an item -> words that came before its turn was committed. @type {Map<string, string>} */
+  #early = new Map();
   /** Commit time of the last turn, until its first sound; on the clock of performance.now(). @type {number | null} */
   #committedAt = null;
   /** Last time at which the caller was loud. @type {number | null} */
@@ -84,6 +86,7 @@ export class Dialogue {
     this.#turn?.finish(problem);
     [this.#turn, this.#committedAt] = [null, null];
     this.#turnOf.clear();
+    this.#early.clear();
     this.#items = [];
   }
 
@@ -100,10 +103,19 @@ export class Dialogue {
         break;
       case "input_audio_buffer.committed":
         this.#committedAt = performance.now();
-        if (this.#turn) this.#know(event.item_id, this.#turn);
+        if (this.#turn) {
+          this.#know(event.item_id, this.#turn);
+          const early = this.#early.get(event.item_id);
+          if (early) this.#turn.said(early, { more: true });
+        }
+        this.#early.clear();
         break;
       case "conversation.item.input_audio_transcription.delta":
-        this.#turnOf.get(event.item_id)?.said(event.delta, { more: true });
+        if (this.#turnOf.has(event.item_id)) {
+          this.#turnOf.get(event.item_id)?.said(event.delta, { more: true });
+        } else {
+          this.#early.set(event.item_id, (this.#early.get(event.item_id) ?? "") + event.delta);
+        }
         break;
       case "conversation.item.input_audio_transcription.completed":
         // This event may come after the next turn has begun.
