@@ -65,7 +65,7 @@ fn tensors_equal_the_reference() {
         let rows = encoded.len() / steps.model().config.decoder.width;
         let mut logits = Vec::new();
         // The first positions at once, the others one by one.
-        for (at, range) in [0..3].into_iter().chain((3..ids.len()).map(|at| at..at + 1)).enumerate() {
+        for (at, range) in std::iter::once(0..3).chain((3..ids.len()).map(|at| at..at + 1)).enumerate() {
             let wanted: Vec<usize> = (0..range.len()).collect();
             let position = if at == 0 { 0 } else { range.start };
             steps.launch(&[TextRows { slot: 0, ids: &ids[range], position, sound: rows, wanted: &wanted }]);
