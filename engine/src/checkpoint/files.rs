@@ -197,6 +197,6 @@ impl Files {
 }
 
 /// Name of a file without its ending.
-pub(super) fn stem(file: &Path) -> String {
+fn stem(file: &Path) -> String {
     file.file_stem().unwrap_or(file.as_os_str()).to_string_lossy().into_owned()
 }

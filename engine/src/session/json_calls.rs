@@ -64,7 +64,7 @@ impl JsonCallReader {
         Self { names, held: String::new(), closing: None }
     }
 
-    /// Begins again.
+    /// Forgets the text so far, for the same response from its beginning.
     pub fn restart(&mut self) {
         (self.held, self.closing) = (String::new(), None);
     }

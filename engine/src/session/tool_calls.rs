@@ -61,7 +61,7 @@ impl ToolCallReader {
         Self { tokens: marks.cloned(), within: false, text: String::new(), state: State::Head, json, calls: 0 }
     }
 
-    /// Begins again.
+    /// Forgets the calls so far, for the same response from its beginning.
     pub fn restart(&mut self) {
         self.json.restart();
         (self.within, self.text, self.state, self.calls) = (false, String::new(), State::Head, 0);

@@ -9,7 +9,7 @@ use repartee_kernels::shapes::rotary_frequencies;
 /// Scaling of rotary frequencies.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum RotaryScaling {
-    /// None.
+    /// Frequencies of the base alone.
     #[default]
     None,
     /// Every frequency is divided by a factor.
