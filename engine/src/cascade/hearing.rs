@@ -13,7 +13,7 @@ pub fn join_hearing<O: Device>(hear: Assembly<O>, rest: Assembly<O>) -> Result<A
     if rest.pipeline.only_hears() {
         return Err(CascadeError::ThinkOnlyHears);
     }
-    if rest.pipeline.hears() {
+    if rest.pipeline.takes_audio() {
         return Err(CascadeError::ThinkHears);
     }
     Ok(rest.pipeline.hearing_of(hear.pipeline).with(rest.frame))

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 /// the next free one, for one audio item.
 #[derive(Default)]
 pub(super) struct ExtraHearing {
-    /// Free slots.
+    /// Slots that no session has; the next one is the last.
     pub free: Vec<usize>,
     /// Sessions by slot.
     pub taken: BTreeMap<usize, usize>,
@@ -33,7 +33,7 @@ impl ExtraHearing {
     }
 
     /// Drops a session that ends; returns its slot.
-    pub(super) fn forget(&mut self, owner: usize) -> Option<usize> {
+    pub(super) fn reset(&mut self, owner: usize) -> Option<usize> {
         self.waiting.retain(|&waiting| waiting != owner);
         let slot = self.taken.iter().find(|(_, of)| **of == owner).map(|(&slot, _)| slot)?;
         self.release(slot);

@@ -183,7 +183,7 @@ impl Scheduler {
 
     /// Frees the recogniser's slots of a session that ends.
     pub(super) fn free_hearing(&mut self, owner: usize) {
-        let extra = self.extra_hearing.forget(owner);
+        let extra = self.extra_hearing.reset(owner);
         let Some(Hearing::Text(recogniser)) = &mut self.model.hearing else { return };
         for slot in extra.into_iter().chain([owner]) {
             if catch_unwind(AssertUnwindSafe(|| recogniser.free(slot))).is_err() {

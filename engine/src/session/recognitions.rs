@@ -98,9 +98,9 @@ impl Recognition {
     }
 }
 
-/// Recogniser's slot of a lane.
+/// Recogniser's slot of a queue.
 #[derive(Clone, Copy)]
-struct LaneSlot {
+struct QueueSlot {
     slot: usize,
     /// Number of the recognition in it; `None` before it is opened.
     number: Option<u64>,
@@ -108,7 +108,7 @@ struct LaneSlot {
     end: Option<u64>,
 }
 
-impl LaneSlot {
+impl QueueSlot {
     fn new(slot: usize) -> Self {
         Self { slot, number: None, end: None }
     }
@@ -116,22 +116,22 @@ impl LaneSlot {
 
 /// Recognitions that run one after another.
 #[derive(Default)]
-struct Lane {
-    queue: VecDeque<Recognition>,
-    slot: Option<LaneSlot>,
+struct RecognitionQueue {
+    items: VecDeque<Recognition>,
+    slot: Option<QueueSlot>,
 }
 
-impl Lane {
-    /// Recognition in the lane's slot.
+impl RecognitionQueue {
+    /// Recognition in the queue's slot.
     fn current(&mut self) -> Option<&mut Recognition> {
         let number = self.slot?.number?;
-        self.queue.front_mut().filter(|front| front.number == number)
+        self.items.front_mut().filter(|front| front.number == number)
     }
 
     /// Frees the slot if its audio is gone; returns it.
     fn release(&mut self, recogniser: &mut dyn Recogniser) -> Option<usize> {
-        let next = self.queue.front().map(|front| front.number);
-        let LaneSlot { slot, .. } = self.slot.take_if(|held| match held.number {
+        let next = self.items.front().map(|front| front.number);
+        let QueueSlot { slot, .. } = self.slot.take_if(|held| match held.number {
             Some(number) => next != Some(number),
             None => next.is_none(),
         })?;
@@ -142,7 +142,7 @@ impl Lane {
     /// Passes sound of the first recognition to the slot, the end of it or its withdrawal. Returns the duration of sound
     /// that was taken; `None` if nothing was done.
     fn feed(&mut self, recogniser: &mut dyn Recogniser) -> Option<Duration> {
-        let (front, held) = (self.queue.front_mut()?, self.slot.as_mut()?);
+        let (front, held) = (self.items.front_mut()?, self.slot.as_mut()?);
         let mut moved = false;
         if held.number.is_none() {
             recogniser.open(held.slot, &front.options);
@@ -179,9 +179,9 @@ fn duration(samples: usize, rate: usize) -> Duration {
 #[derive(Default)]
 pub struct Recognitions {
     /// Audio that was appended while the caller spoke.
-    live: Lane,
+    live: RecognitionQueue,
     /// Audio that came as a whole.
-    complete: Lane,
+    complete: RecognitionQueue,
     /// Number of recognitions and ends so far.
     count: u64,
     /// Sampling rate, in Hz; 0 before the recogniser was fed.
@@ -206,18 +206,18 @@ impl Recognitions {
         }
     }
 
-    fn lanes(&self) -> [&Lane; 2] {
+    fn queues(&self) -> [&RecognitionQueue; 2] {
         [&self.live, &self.complete]
     }
 
     fn all(&self) -> impl Iterator<Item = &Recognition> {
-        self.live.queue.iter().chain(&self.complete.queue)
+        self.live.items.iter().chain(&self.complete.items)
     }
 
     /// Opens the recognition of the open audio, with the id under which its text is reported.
     pub(super) fn open(&mut self, options: HearingOptions, label: Option<ItemId>, encoder: Option<TextEncoder>) {
         let opened = self.create(WindowTarget::Open, options, encoder);
-        self.live.queue.push_back(Recognition { label, ..opened });
+        self.live.items.push_back(Recognition { label, ..opened });
     }
 
     /// Appends sound to the open audio; `early` if it came faster than real time.
@@ -232,7 +232,7 @@ impl Recognitions {
     pub(super) fn add_complete(&mut self, target: WindowTarget, samples: Vec<f32>) {
         let added = self.create(target, HearingOptions::default(), None);
         let (samples, end) = (PendingSamples { samples, taken: 0 }, Some(added.number));
-        self.complete.queue.push_back(Recognition { samples, end, ..added });
+        self.complete.items.push_back(Recognition { samples, end, ..added });
     }
 
     /// Sets hints and label of the open audio; false if none is open. Hints come too late once sound was heard.
@@ -265,8 +265,8 @@ impl Recognitions {
 
     /// Drops the recognition of a target, if any.
     pub(super) fn remove(&mut self, target: WindowTarget) {
-        for lane in [&mut self.live, &mut self.complete] {
-            lane.queue.retain(|recognition| recognition.target != target);
+        for queue in [&mut self.live, &mut self.complete] {
+            queue.items.retain(|recognition| recognition.target != target);
         }
     }
 
@@ -276,25 +276,25 @@ impl Recognitions {
     }
 
     fn find_live(&mut self, target: WindowTarget) -> Option<&mut Recognition> {
-        self.live.queue.iter_mut().find(|recognition| recognition.target == target)
+        self.live.items.iter_mut().find(|recognition| recognition.target == target)
     }
 
-    fn lane_of(&mut self, slot: usize) -> Option<&mut Lane> {
-        let mut lanes = [&mut self.live, &mut self.complete].into_iter();
-        lanes.find(|lane| lane.slot.is_some_and(|held| held.slot == slot))
+    fn queue_of(&mut self, slot: usize) -> Option<&mut RecognitionQueue> {
+        let mut queues = [&mut self.live, &mut self.complete].into_iter();
+        queues.find(|queue| queue.slot.is_some_and(|held| held.slot == slot))
     }
 
     /// Recognition in a slot of the recogniser.
     pub(super) fn current(&mut self, slot: usize) -> Option<&mut Recognition> {
-        self.lane_of(slot)?.current()
+        self.queue_of(slot)?.current()
     }
 
     /// Removes the recognition of a target.
     pub(super) fn take(&mut self, target: WindowTarget) -> Option<Recognition> {
-        let mut lanes = [&mut self.live, &mut self.complete].into_iter();
-        lanes.find_map(|lane| {
-            let at = lane.queue.iter().position(|recognition| recognition.target == target)?;
-            lane.queue.remove(at)
+        let mut queues = [&mut self.live, &mut self.complete].into_iter();
+        queues.find_map(|queue| {
+            let at = queue.items.iter().position(|recognition| recognition.target == target)?;
+            queue.items.remove(at)
         })
     }
 
@@ -305,24 +305,24 @@ impl Recognitions {
 
     /// Number of recognitions.
     pub(super) fn len(&self) -> usize {
-        self.lanes().map(|lane| lane.queue.len()).into_iter().sum()
+        self.queues().map(|queue| queue.items.len()).into_iter().sum()
     }
 
     /// Number of recognitions of complete audio.
     pub(super) fn complete(&self) -> usize {
-        self.complete.queue.len()
+        self.complete.items.len()
     }
 
     /// Duration of live audio that the recogniser has not taken.
     pub(super) fn waiting(&self) -> Duration {
-        let samples = self.live.queue.iter().map(|recognition| recognition.samples.left().len()).sum();
+        let samples = self.live.items.iter().map(|recognition| recognition.samples.left().len()).sum();
         duration(samples, self.rate)
     }
 
     /// True if the sound being heard in a slot came faster than real time.
     pub fn is_early(&self, slot: usize) -> bool {
-        let lane = self.lanes().into_iter().find(|lane| lane.slot.is_some_and(|held| held.slot == slot));
-        lane.and_then(|lane| lane.queue.front()).is_some_and(|front| front.early)
+        let queue = self.queues().into_iter().find(|queue| queue.slot.is_some_and(|held| held.slot == slot));
+        queue.and_then(|queue| queue.items.front()).is_some_and(|front| front.early)
     }
 
     /// Frees the slots whose audio is gone: the session's own, and the one for complete audio, which is returned.
@@ -333,27 +333,27 @@ impl Recognitions {
 
     /// True if complete audio waits for a slot.
     pub fn wants_slot(&self) -> bool {
-        self.complete.slot.is_none() && !self.complete.queue.is_empty()
+        self.complete.slot.is_none() && !self.complete.items.is_empty()
     }
 
     /// Gives a slot to the complete audio.
     pub fn assign(&mut self, slot: usize) {
-        self.complete.slot = Some(LaneSlot::new(slot));
+        self.complete.slot = Some(QueueSlot::new(slot));
     }
 
     /// Passes sound to the recogniser; live audio goes to `slot`. `admit` tells of complete audio if it is within real
     /// time. True if anything was done.
     pub fn feed(&mut self, recogniser: &mut dyn Recogniser, slot: usize, admit: impl FnOnce(Duration) -> bool) -> bool {
         self.rate = recogniser.rate() as usize;
-        if self.live.slot.is_none() && !self.live.queue.is_empty() {
-            self.live.slot = Some(LaneSlot::new(slot));
+        if self.live.slot.is_none() && !self.live.items.is_empty() {
+            self.live.slot = Some(QueueSlot::new(slot));
         }
         let mut moved = self.live.feed(recogniser).is_some();
         if let Some(sound) = self.complete.feed(recogniser) {
             moved = true;
             if !sound.is_zero() {
                 let early = !admit(sound);
-                self.complete.queue.iter_mut().take(1).for_each(|front| front.early = early);
+                self.complete.items.iter_mut().take(1).for_each(|front| front.early = early);
             }
         }
         moved

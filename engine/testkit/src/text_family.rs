@@ -185,15 +185,15 @@ impl Subject for Cascade {
 }
 
 /// The family behind a recogniser, with or without a voice, under the generic suite, on a processor.
-pub struct Hears {
+pub struct HearingCascade {
     /// True if it speaks.
-    pub speaks: bool,
+    pub audio_output: bool,
 }
 
-impl Subject for Hears {
+impl Subject for HearingCascade {
     fn model(&self, config: &EngineConfig) -> Model {
         built(config, |cpu| {
-            let rest = match self.speaks {
+            let rest = match self.audio_output {
                 true => with_voice(cpu, config),
                 false => assemble(cpu, &checkpoint(), config).unwrap(),
             };
@@ -202,7 +202,7 @@ impl Subject for Hears {
     }
 
     fn stages(&self) -> &'static [&'static str] {
-        match self.speaks {
+        match self.audio_output {
             true => &["recogniser", "thinker", "voice_text", "reader", "talker", "code2wav"],
             false => &["recogniser", "thinker"],
         }
@@ -213,7 +213,7 @@ impl Subject for Hears {
     }
 
     fn has_audio_output(&self) -> bool {
-        self.speaks
+        self.audio_output
     }
 
     fn input(&self, turn: usize, item: u64, cut: Splitter<'_>) -> Vec<Command> {
@@ -221,7 +221,7 @@ impl Subject for Hears {
     }
 
     fn request(&self, respond: Respond, _: Splitter<'_>) -> Vec<Command> {
-        vec![Command::Respond(Respond { audio: self.speaks && respond.audio, ..respond })]
+        vec![Command::Respond(Respond { audio: self.audio_output && respond.audio, ..respond })]
     }
 }
 

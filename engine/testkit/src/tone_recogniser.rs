@@ -47,7 +47,7 @@ impl<O: Device> RecogniserPart<O> for Part {
 pub fn assemble<O: Device>(ops: &O) -> Assembly<O> {
     let checkpoint = Checkpoint::open(Source::Folder(folder("dense").join("checkpoint"))).unwrap();
     let tokenizer = Tokenizer::load(&checkpoint, 1_000_000).unwrap();
-    Pipeline::new(ops).recogniser(Part).with(ModelFrame::hears(tokenizer))
+    Pipeline::new(ops).recogniser(Part).with(ModelFrame::recogniser(tokenizer))
 }
 
 /// Words of a whole sound, computed at once.

@@ -12,7 +12,7 @@ use repartee_engine_testkit::generic::toy::Toy;
 use repartee_engine_testkit::generic::{aborts, conversations, interleavings, rewinds};
 use repartee_engine_testkit::other_family::Form;
 use repartee_engine_testkit::remote_family::{RemoteCascade, RemoteText};
-use repartee_engine_testkit::text_family::{Cascade, Hears, TextOnly};
+use repartee_engine_testkit::text_family::{Cascade, HearingCascade, TextOnly};
 
 /// Test of the seed, unless the family samples elsewhere.
 macro_rules! seeded {
@@ -115,8 +115,8 @@ suite!(cascade, Cascade, 8);
 suite!(clauses, ClauseSpeech { streamed: false }, 12);
 suite!(clauses_streamed, ClauseSpeech { streamed: true }, 12);
 suite!(clause_cascade, ClauseCascade, 8);
-suite!(hearing_text, Hears { speaks: false }, 12);
-suite!(hearing_cascade, Hears { speaks: true }, 8);
+suite!(hearing_text, HearingCascade { audio_output: false }, 12);
+suite!(hearing_cascade, HearingCascade { audio_output: true }, 8);
 suite!(toy, Toy, 12);
 suite!(remote_text, RemoteText, 12, sampled_elsewhere);
 suite!(remote_cascade, RemoteCascade, 8, sampled_elsewhere);

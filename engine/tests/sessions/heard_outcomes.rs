@@ -12,10 +12,10 @@ use repartee_engine_api::{
 use repartee_engine_testkit::driven::{Driven, drive, submit};
 use repartee_engine_testkit::generic::{Subject as _, interleavings};
 use repartee_engine_testkit::property;
-use repartee_engine_testkit::text_family::Hears;
+use repartee_engine_testkit::text_family::HearingCascade;
 use repartee_engine_testkit::tone_recogniser::words;
 
-const HEARS: Hears = Hears { speaks: true };
+const HEARS: HearingCascade = HearingCascade { audio_output: true };
 /// Number of concurrent sessions.
 const CALLERS: usize = 3;
 

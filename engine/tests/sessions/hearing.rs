@@ -13,10 +13,10 @@ use repartee_engine_api::{
 };
 use repartee_engine_testkit::driven::{Driven, drive, submit};
 use repartee_engine_testkit::generic::{Bed, Subject as _, assert_same, config, respond};
-use repartee_engine_testkit::text_family::{Hears, TextOnly, recogniser_alone};
+use repartee_engine_testkit::text_family::{HearingCascade, TextOnly, recogniser_alone};
 use repartee_engine_testkit::tone_recogniser::{WINDOW, words};
 
-const HEARS: Hears = Hears { speaks: false };
+const HEARS: HearingCascade = HearingCascade { audio_output: false };
 
 fn events(session: &SessionHandle) -> Vec<Event> {
     std::iter::from_fn(|| session.try_next_event()).collect()
@@ -136,7 +136,7 @@ fn transcripts_follow_and_repeat() {
     let refused = SessionError::TooManyResponses { limit: 1 };
     assert!(events(&session).contains(&Event::Failed { response: Some(2), error: refused }), "one at a time");
     assert_eq!(bed.engine.listen(&session, 1).unwrap().text, words(&audio));
-    let again = |bed: &mut Bed<'_, Hears>, number| {
+    let again = |bed: &mut Bed<'_, HearingCascade>, number| {
         bed.engine.send(&session, transcribe(number, 0));
         events(&session)
     };
@@ -173,7 +173,7 @@ fn transcripts_follow_and_repeat() {
 }
 
 /// Resources that a session holds whose audio is all heard.
-fn held_without_hearing(bed: &mut Bed<'_, Hears>, session: &SessionHandle) -> usize {
+fn held_without_hearing(bed: &mut Bed<'_, HearingCascade>, session: &SessionHandle) -> usize {
     bed.engine.send(session, Command::Clear);
     bed.engine.scheduler.held()
 }
@@ -245,7 +245,7 @@ fn responses_own_audio_is_heard() {
 }
 
 #[test]
-fn complete_audio_does_not_wait_for_the_open_one() {
+fn complete_audio_passes_the_open_one() {
     let mut bed = Bed::new(&HEARS, &config());
     let sessions = [bed.engine.open(), bed.engine.open(), bed.engine.open(), bed.engine.open()];
     let audio = HEARS.audio(0).unwrap();

@@ -76,7 +76,7 @@ pub struct ModelFrame {
 
 impl ModelFrame {
     /// Frame of a model that only hears: it has no prompts and no voices.
-    pub fn hears(tokenizer: Tokenizer) -> Self {
+    pub fn recogniser(tokenizer: Tokenizer) -> Self {
         let (template, voices) = (Box::new(NoPrompt), Box::new(Vec::new()));
         Self { tokenizer, template, voices, codec: None, max_tokens: None }
     }
@@ -134,7 +134,7 @@ impl<O: Device> Pipeline<O> {
     }
 
     /// True if it has audio input of its own.
-    pub fn hears(&self) -> bool {
+    pub fn takes_audio(&self) -> bool {
         self.hearing.is_some()
     }
 

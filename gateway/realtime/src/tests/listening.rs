@@ -29,10 +29,11 @@ fn hear(harness: &mut Harness, item: u64, text: &str, stable: usize) {
 
 /// Engine id of the item under which the open turn was announced.
 fn announced(harness: &Harness) -> u64 {
-    let listens: Vec<&Listen> = harness.commands.iter().filter_map(|command| match command {
+    let listens = harness.commands.iter().filter_map(|command| match command {
         Command::Listen(listen) => Some(listen),
         _ => None,
     });
+    let listens: Vec<&Listen> = listens.collect();
     let [Listen { item, language, prompt }] = listens[..] else { panic!("{:?}", harness.commands) };
     assert_eq!((language.as_deref(), &**prompt), (Some("en"), "Names: Ada."));
     *item
