@@ -57,7 +57,8 @@ fn assert_grows(reports: &[(String, usize)], whole: &str) {
 
 #[test]
 fn a_spoken_turn_equals_its_text() {
-    let (mut heard, mut read) = (Bed::new(&HEARS, &config()), Bed::new(&TextOnly, &config()));
+    let text_only = TextOnly::default();
+    let (mut heard, mut read) = (Bed::new(&HEARS, &config()), Bed::new(&text_only, &config()));
     let (caller, writer) = (heard.engine.open(), read.engine.open());
     for turn in 0..2 {
         heard.input(&caller, turn, turn as u64);

@@ -24,9 +24,9 @@ const MAX_SSRCS: usize = 16;
 pub enum Direction {
     /// Sends and receives.
     SendRecv,
-    /// Sends only.
+    /// Sends media and takes none (`a=sendonly`).
     SendOnly,
-    /// Receives only.
+    /// Takes media and sends none (`a=recvonly`).
     RecvOnly,
     /// Neither sends nor receives.
     Inactive,

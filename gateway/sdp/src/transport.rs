@@ -1,4 +1,4 @@
-//! What bundled sections share: ICE credentials, fingerprints and the DTLS role.
+//! Transport that bundled sections share: ICE credentials, fingerprints and the DTLS role.
 
 use std::ops::RangeInclusive;
 
@@ -13,9 +13,9 @@ const PASSWORD_LENGTH: RangeInclusive<usize> = 22..=256;
 /// ICE user fragment and password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct IceCredentials {
-    /// User fragment.
+    /// User fragment, 4 to 256 characters.
     pub ufrag: String,
-    /// Password.
+    /// Password, 22 to 256 characters.
     pub password: String,
 }
 

@@ -108,5 +108,5 @@ pub fn assemble<O: Device>(
     let (model, features, tokenizer) = load(&ops, checkpoint, settings.weights)?;
     let cache = WhisperSteps::slot_bytes(&ops, &model);
     let part = WhisperPart { model, features, tokenizer: tokenizer.clone(), cache };
-    Ok(Pipeline::new(&ops).recogniser(part).with(ModelFrame::hears(tokenizer)))
+    Ok(Pipeline::new(&ops).recogniser(part).with(ModelFrame::recogniser(tokenizer)))
 }
