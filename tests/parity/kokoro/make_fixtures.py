@@ -12,6 +12,7 @@ import json
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import torch
 import transformers
@@ -24,7 +25,7 @@ from reference import VERSION, Trace, load
 FOLDER = Path(__file__).parent.parent / "fixtures" / "kokoro"
 PHONEMES = " ,.?!abdefhiklmnoprstuvw"
 WIDTH, RESIDUAL = 8, 3  # channels of the decoder, which the reference fixes to 1024 and 64
-CONFIG = {
+CONFIG: dict[str, Any] = {
     "istftnet": {
         "upsample_kernel_sizes": [7, 4],
         "upsample_rates": [3, 2],
@@ -73,7 +74,7 @@ CLAUSES = [("hello, sun!", 1.0), ("a", 1.0), ("is it me?", 1.3)]
 def small_decoder(istftnet):
     """The reference's decoder with other widths than those in its source."""
 
-    class SmallDecoder(istftnet.Decoder):
+    class SmallDecoder(istftnet.Decoder):  # type: ignore[name-defined]
         def __init__(self, dim_in, style_dim, dim_out, disable_complex=False, **sizes):
             nn.Module.__init__(self)
             first = sizes["upsample_initial_channel"]
@@ -142,8 +143,9 @@ def published_form(model):
 
 
 def run(model, config, clauses, style_of, style_kind):
-    """What the reference makes of clauses: tensors, and durations."""
-    expected, facts = {}, []
+    """Results of the reference for clauses: tensors, and durations."""
+    expected: dict[str, torch.Tensor] = {}
+    facts = []
     trace = Trace(model)
     for number, (phonemes, speed) in enumerate(clauses):
         ids = torch.tensor([[0, *(config["vocab"][symbol] for symbol in phonemes), 0]])
@@ -170,7 +172,7 @@ def empty(module, config):
 
 
 def published(folder):
-    """What the reference makes of published weights whose norms are folded."""
+    """Writes the reference's results for published weights whose norms are folded."""
     _, module = load()
     config = json.loads((folder / "config.json").read_text())
     model = empty(module, config)

@@ -21,7 +21,7 @@ def load():
     package = types.ModuleType("kokoro")
     package.__path__ = [str(folder / "kokoro")]
     # Imported there, but not used by the modules.
-    absent = {
+    absent: dict[str, dict[str, object]] = {
         "loguru": {"logger": types.SimpleNamespace(debug=lambda *_: None)},
         "attr": {"attr": None},
         "huggingface_hub": {"hf_hub_download": None},

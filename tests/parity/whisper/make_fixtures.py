@@ -171,7 +171,7 @@ def run(model, extractor, audio, rows: int, tokenizer) -> dict | None:
             if len(text) > 1.8 * len(zlib.compress(text)) or (best[:, 0] - best[:, 1]).min() < MARGIN:
                 return None
         found[name] = answer
-        if not timed:
+        if not timed and scores is not None:
             found["average"] = float(scores.log_softmax(-1).max(-1).values.mean())
             whole = [*prompt, *answer, end]
             found["prompt"] = prompt
@@ -220,13 +220,14 @@ def main() -> None:
                 break
     else:
         raise SystemExit("no seed gives answers that end")
-    tensors, facts = {"audio": torch.from_numpy(audio)}, {}
+    tensors = {"audio": torch.from_numpy(audio)}
+    facts: dict[str, dict[str, object]] = {}
     for name, found in runs.items():
         for tensor in ("mel", "encoded", "logits"):
             if tensor != "mel" or name == "served":
                 tensors[f"{name}.{tensor}"] = found[tensor].float().contiguous()
-        for ids in ("prompt", "plain", "timed", "times"):
-            tensors[f"{name}.{ids}"] = torch.tensor(found[ids], dtype=torch.int32)
+        for kind in ("prompt", "plain", "timed", "times"):
+            tensors[f"{name}.{kind}"] = torch.tensor(found[kind], dtype=torch.int32)
         facts[name] = {key: found[key] for key in ("language", "no_speech", "average")}
         facts[name]["text"] = tokenizer.decode(found["plain"])
         print(name, facts[name])
