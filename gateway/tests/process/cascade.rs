@@ -137,7 +137,7 @@ async fn keys_are_secret_and_urls_are_checked() {
     assert!(output.status.success() && said.contains("key = \"(set)\"") && !said.contains("s3cret"), "{said}");
     for (arguments, words) in [
         (&["check", "--think", "http://a:port"][..], "port"),
-        (&["check", "--think", "/srv/models/a"], "cascade.speak"),
+        (&["check", "--hear", "/srv/models/a", "--speak", "/srv/models/b"], "cascade.think"),
         (&["check", "--think", "http://a", "--set", "cascade.first_token_s=70"], "cascade.first_token_s"),
         (
             &["serve", "--listen", "127.0.0.1:0", "--think", "http://a", "--set", "cascade.key_file=/no/such"],
