@@ -47,6 +47,8 @@ pub fn rotary_computes_angles_once_a_batch(level: SimdLevel) {
         let mut expected = x.clone();
         plain_rotary(&mut expected, &positions, head_dim, 1e4);
         assert!(ops.read(&ops.rotary(ops.tensor(x, head_dim), &batch, &others)) == expected, "another base");
-        assert_eq!(batch.computed_angles(), 2, "another base has its own angles");
+        // The one frequency of a head of two numbers is 1 with every base.
+        let bases = if head_dim == 2 { 1 } else { 2 };
+        assert_eq!(batch.computed_angles(), bases, "another base has its own angles");
     }
 }
