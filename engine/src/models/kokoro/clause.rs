@@ -13,7 +13,7 @@ use crate::models::parts::vocoder::stft::InverseStftStream;
 /// A clause to speak.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Clause {
-    /// Ids of the phonemes, at most [`Config::most_phonemes`](super::config::Config::most_phonemes).
+    /// Ids of the phonemes, at most as many as the configuration has positions, less two.
     pub phonemes: Vec<u32>,
     /// The voice's style for so many phonemes.
     pub style: Vec<f32>,
