@@ -35,7 +35,7 @@ pub struct Cuda {
 impl Cuda {
     /// Opens the device with this ordinal.
     pub fn open(ordinal: usize) -> Result<Self, CudaError> {
-        Self::on(Device::open(ordinal)?, StagingBuffers::default(), CachedFrequencies::default())
+        Self::on(Device::open(ordinal)?, StagingBuffers::default())
     }
 
     fn on(device: Arc<Device>, stager: StagingBuffers) -> Result<Self, CudaError> {

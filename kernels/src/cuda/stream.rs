@@ -126,13 +126,6 @@ impl DeviceStream {
         }
     }
 
-    /// Allocates memory and copies `numbers` to it.
-    pub(super) fn memory_of<N: Number>(&self, numbers: &[N]) -> DeviceMemory {
-        let memory = DeviceMemory::new(&self.device, size_of_val(numbers));
-        self.write(memory.at, numbers);
-        memory
-    }
-
     /// Allocates zeroed memory.
     pub(super) fn zeroed_memory(&self, bytes: usize) -> DeviceMemory {
         let memory = DeviceMemory::new(&self.device, bytes);
