@@ -318,7 +318,8 @@ impl RealtimeSession {
         };
         self.had_given_text |= request.reads;
         let respond = Respond {
-            voice: Some(request.voice),
+            // A model without voices has no default one.
+            voice: Some(request.voice).filter(|voice| !voice.is_empty()),
             audio: request.modality == Modality::Audio,
             input: request.input,
             out_of_band: request.out_of_band,

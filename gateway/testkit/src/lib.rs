@@ -51,6 +51,14 @@ pub async fn serve_engine(engine: Engine) -> (SocketAddr, JoinHandle<std::io::Re
     (address, task)
 }
 
+/// Connects a realtime client to a server, and reads `session.created`.
+pub async fn connect(address: SocketAddr) -> Client {
+    let (socket, _) = connect_async(format!("ws://{address}/v1/realtime")).await.unwrap();
+    let mut client = Client { socket };
+    client.expect("session.created").await;
+    client
+}
+
 /// Running test server.
 pub struct Running {
     /// Address that it listens on.

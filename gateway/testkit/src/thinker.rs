@@ -9,9 +9,8 @@ use repartee::server::StartingServer;
 use repartee::thinker;
 use repartee_engine::{CascadeParts, Engine, EngineConfig};
 use tokio::task::JoinHandle;
-use tokio_tungstenite::connect_async;
 
-use super::{Client, fixture};
+use super::{Client, connect, fixture};
 
 /// Server with a cascade. Dropping it ends it.
 #[derive(Debug)]
@@ -49,10 +48,7 @@ impl Cascade {
 
     /// Connects a realtime client, and reads `session.created`.
     pub async fn connect(&self) -> Client {
-        let (socket, _) = connect_async(format!("ws://{}/v1/realtime?model=small", self.address)).await.unwrap();
-        let mut client = Client { socket };
-        client.expect("session.created").await;
-        client
+        connect(self.address).await
     }
 }
 

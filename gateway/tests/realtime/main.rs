@@ -3,6 +3,7 @@
 
 mod churn;
 mod formats;
+mod hearing;
 mod lifecycle;
 mod thinker;
 mod turn;

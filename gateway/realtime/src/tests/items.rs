@@ -131,14 +131,15 @@ fn models_without_audio_input_get_no_sound() {
 
 #[test]
 fn models_without_audio_output_answer_in_text() {
-    let text_only = repartee_engine_api::ModelInfo { audio_output: false, ..super::model() };
+    let (voices, default_voice) = (Vec::new(), String::new());
+    let text_only = repartee_engine_api::ModelInfo { audio_output: false, voices, default_voice, ..super::model() };
     let mut harness = Harness::with_model(Delivery::Unpaced, text_only);
     harness.update(json!({"output_modalities": ["audio"]}));
     assert_eq!(harness.find("session.updated")["session"]["output_modalities"], json!(["text"]));
     for response in [json!({}), json!({"output_modalities": ["audio"]})] {
         harness.client(json!({"type": "response.create", "response": response}));
         let request = harness.last_respond().unwrap();
-        assert!(!request.audio);
+        assert_eq!((request.audio, request.voice.as_deref()), (false, None));
         let number = request.response;
         harness.engine_finished(number, FinishReason::Stop);
         assert_eq!(harness.find("response.done")["response"]["output_modalities"], json!(["text"]));
