@@ -5,11 +5,12 @@
 //! then those that wait for their first packet, then the rest by earliest deadline. Of the prompts that somebody waits
 //! for, the one that takes least is prefilled first, and the one that waits longest gets a small chunk in every tick; so a
 //! short prompt does not wait for long ones, and no prompt starves. With several slots at work the prompts of a tick take
-//! a short time, because a caller may come at any moment. A tick gets as much time as the
-//! most urgent deadline leaves, by the measured costs of steps. Every stage leaves time for urgent work in the stages
-//! after it. So a long prompt is prefilled in chunks that fit into the time before the next frame is due. Part of the
-//! time is a reserve, because a step can take longer than the steps before it. With no time left, a waiting prompt
-//! still gets a small chunk now and then, so that it does not starve.
+//! a short time, because a caller may come at any moment.
+//!
+//! A tick gets as much time as the most urgent deadline leaves, by the measured costs of steps. Every stage leaves time
+//! for urgent work in the stages after it. So a long prompt is prefilled in chunks that fit into the time before the next
+//! frame is due. Part of the time is a reserve, because a step can take longer than the steps before it. With no time
+//! left, a waiting prompt still gets a small chunk now and then, so that it does not starve.
 
 pub mod cost;
 
@@ -191,7 +192,7 @@ impl Planner {
             return wants.into_iter().map(share).filter(|share| share.rows > 0).collect();
         }
         let length = |want: &ReadyRows| length(want, now, &self.costs[stage]);
-        wants.sort_by_key(|want| (class(want, now), length(want), deadline(want), want.slot));
+        wants.sort_by_cached_key(|want| (class(want, now), length(want), deadline(want), want.slot));
 
         // Due slots pass through the later stages in this tick, so their rows there must still fit.
         let is_due = |want: &&ReadyRows| class(want, now) == 0;
@@ -215,14 +216,7 @@ impl Planner {
             })
             .sum();
         let for_prompts = available - waiting_later.min(available / 2.0);
-        let longest_prompts = if budget.shared {
-            let step = cost.known_seconds(StepRows::of(RowKind::Decode, 1));
-            let least = cost.known_seconds(StepRows::of(RowKind::Prefill, RowKind::Prefill.least_chunk()));
-            // A little more, so that rounding does not cut the least chunk.
-            PROMPTS.as_secs_f64().max(step * PROMPT_STEPS).max(least * 1.01)
-        } else {
-            f64::INFINITY
-        };
+        let longest_prompts = if budget.shared { longest_prompts(cost) } else { f64::INFINITY };
         // All planned rows, and the planned rows of priorities 0 and 1.
         let (mut planned, mut pressing) = (StepRows::default(), StepRows::default());
         let mut rows_left = batch;
@@ -232,13 +226,12 @@ impl Planner {
             _ => true,
         };
         // The slot that waits longest for its first packet, and the rows that are kept for it.
-        let waiting = wants.iter().filter(|want| class(want, now) == 1).min_by_key(|want| (deadline(want), want.slot));
-        let oldest = waiting.filter(|_| may_force).map(|want| want.slot);
-        let mut kept =
-            waiting.filter(|_| may_force).map_or(0, |want| want.kind.least_chunk().min(want.rows).min(batch));
+        let waiting = wants.iter().filter(|want| may_force && class(want, now) == 1);
+        let oldest = waiting.min_by_key(|want| (deadline(want), want.slot)).copied();
+        let mut kept = oldest.map_or(0, |want| want.kind.least_chunk().min(want.rows).min(batch));
         for want in wants {
             let class = class(&want, now);
-            let is_oldest = Some(want.slot) == oldest;
+            let is_oldest = oldest.is_some_and(|oldest| oldest.slot == want.slot);
             kept = if is_oldest { 0 } else { kept };
             let free = if class == 0 { rows_left } else { rows_left.saturating_sub(kept) };
             let whole = want.rows.min(chunk).min(free);
@@ -298,6 +291,14 @@ fn class(want: &ReadyRows, now: Instant) -> u8 {
         Urgency::Background { .. } => 3,
         _ => 2,
     }
+}
+
+/// Longest time of a stage's prompts in a tick that several slots share, in seconds.
+fn longest_prompts(cost: &StageCost) -> f64 {
+    let step = cost.known_seconds(StepRows::of(RowKind::Decode, 1));
+    let least = cost.known_seconds(StepRows::of(RowKind::Prefill, RowKind::Prefill.least_chunk()));
+    // A little more, so that rounding does not cut the least chunk.
+    PROMPTS.as_secs_f64().max(step * PROMPT_STEPS).max(least * 1.01)
 }
 
 /// Time that a prompt takes for which somebody waits; zero for all other rows.
