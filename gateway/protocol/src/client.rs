@@ -104,7 +104,7 @@ impl ClientMessage {
     ///
     /// The error names the invalid field and, if readable, the `event_id`.
     pub fn parse(text: &str) -> Result<Self, Box<ErrorBody>> {
-        JsonBounds::EVENT.check(text.as_bytes()).map_err(|error| Box::new(ErrorBody::from(error)))?;
+        JsonBounds::WIRE.check(text.as_bytes()).map_err(|error| Box::new(ErrorBody::from(error)))?;
         if let Ok(Append { event_id, audio, .. }) = serde_json::from_str(text) {
             return Ok(Self { event_id, event: ClientEvent::InputAppend(input_audio::AudioAppend { audio }) });
         }
@@ -227,8 +227,8 @@ mod tests {
 
     #[test]
     fn values_of_an_event_are_bounded() {
-        let zeros = format!("[{}0]", "0,".repeat(JsonBounds::EVENT.values));
-        let parts = format!("[{}]", vec![r#"{"type":"input_text","text":""}"#; 10_000].join(","));
+        let zeros = format!("[{}0]", "0,".repeat(JsonBounds::WIRE.values));
+        let parts = format!("[{}]", vec![r#"{"type":"input_text","text":""}"#; 20_000].join(","));
         for text in [
             format!(r#"{{"type":"session.update","session":{{"type":"realtime","x":{zeros}}}}}"#),
             format!(r#"{{"type":"input_audio_buffer.append","audio":"AA==","x":{zeros}}}"#),

@@ -6,13 +6,13 @@ use thiserror::Error;
 
 use super::error::{ErrorBody, ErrorKind};
 
-/// Parses the JSON body of a request, within [`JsonBounds::BODY`].
+/// Parses the JSON body of a request, within [`JsonBounds::WIRE`].
 ///
 /// # Errors
 ///
 /// The error names the invalid field.
 pub fn read_body<T: DeserializeOwned>(body: &[u8]) -> Result<T, ErrorBody> {
-    JsonBounds::BODY.check(body)?;
+    JsonBounds::WIRE.check(body)?;
     let reader = &mut serde_json::Deserializer::from_slice(body);
     serde_path_to_error::deserialize(reader).map_err(|error| ErrorBody::from_path(&error, ""))
 }
@@ -50,10 +50,9 @@ impl From<JsonBoundsError> for ErrorBody {
 }
 
 impl JsonBounds {
-    /// Bounds of an event: the largest history that a client sends at once has some thousand values.
-    pub const EVENT: Self = Self { values: 16_384, depth: 64 };
-    /// Bounds of a request body, which may hold a whole conversation.
-    pub const BODY: Self = Self { values: 65_536, depth: 64 };
+    /// Bounds of an event and of a request's body. The largest functions of a session, 256 KiB of JSON schema, have some
+    /// 30,000 values, and so has a conversation of 5,000 messages.
+    pub const WIRE: Self = Self { values: 65_536, depth: 64 };
 
     /// Checks `text` in one pass without memory. Text that is not JSON may pass.
     pub fn check(self, text: &[u8]) -> Result<(), JsonBoundsError> {

@@ -67,7 +67,7 @@ fn read_session(bytes: &[u8]) -> Result<Value, ApiError> {
             ErrorBody::invalid(ErrorKind::InvalidValue, message).with_param("session"),
         )
     };
-    JsonBounds::BODY.check(bytes).map_err(|error| refuse(format!("`session`: {error}")))?;
+    JsonBounds::WIRE.check(bytes).map_err(|error| refuse(format!("`session`: {error}")))?;
     let session: Value =
         serde_json::from_slice(bytes).map_err(|error| refuse(format!("`session` is not JSON: {error}")))?;
     if session.is_object() { Ok(session) } else { Err(refuse("`session` is an object".into())) }
