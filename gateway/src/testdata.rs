@@ -6,9 +6,12 @@ use repartee_media::wav;
 
 /// Reads the saved SDP offers.
 pub fn offers() -> Vec<Vec<u8>> {
-    ["chromium", "aiortc", "smallest", "line-ends"]
-        .map(|name| std::fs::read(format!("{}/testdata/fuzz/offers/{name}.sdp", env!("CARGO_MANIFEST_DIR"))).unwrap())
-        .to_vec()
+    let folders = ["testdata/fuzz/offers", "sdp/tests/offers/recorded", "sdp/tests/offers/rebuilt"];
+    let folders = folders.map(|folder| format!("{}/{folder}", env!("CARGO_MANIFEST_DIR")));
+    let files = folders.iter().flat_map(|folder| std::fs::read_dir(folder).unwrap());
+    let mut paths: Vec<_> = files.map(|file| file.unwrap().path()).collect();
+    paths.sort();
+    paths.iter().map(|path| std::fs::read(path).unwrap()).collect()
 }
 
 /// Reads a spoken question, 16 kHz mono.

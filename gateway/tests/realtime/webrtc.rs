@@ -6,6 +6,7 @@ use repartee::config::{Secret, TurnServerConfig};
 use repartee::transport::webrtc::{PeerEvent, PendingOffer, WebRtcCall, WebRtcSettings, offer};
 use repartee_media::opus::{FRAME, OpusDecoder, OpusEncoder};
 use repartee_testkit::scripted::{Script, VoiceTrace};
+use repartee_testkit::session_description::faults;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::{Error, Message};
@@ -39,7 +40,11 @@ impl Caller {
         assert!(head.contains("content-type: application/sdp"), "{head}");
         let location = head.lines().find_map(|line| line.strip_prefix("location: ")).unwrap().to_owned();
         assert!(location.starts_with("/v1/realtime/calls/rtc_"), "{location}");
-        let call = dialing.accept(body).await.unwrap();
+        Self::of(dialing.accept(body).await.unwrap(), location).await
+    }
+
+    /// Waits for `session.created` of a call.
+    async fn of(call: WebRtcCall, location: String) -> Self {
         let (encoder, decoder) = (OpusEncoder::new(24_000).unwrap(), OpusDecoder::new(24_000).unwrap());
         let mut caller = Self { call, location, created: Value::Null, encoder, decoder, received: Vec::new() };
         let mut created = caller.until("session.created").await;
@@ -129,6 +134,76 @@ async fn a_spoken_question_is_answered_with_playout_events() {
         assert!(metrics.contains(&format!("repartee_stage_seconds_count{{stage=\"{stage}\"}} 1")), "{metrics}");
     }
     assert!(metrics.contains("repartee_ttfp_seconds_count 1"), "{metrics}");
+}
+
+/// Inserts a section before or behind those of an offer.
+fn with_section(sdp: &str, section: &str, first: bool) -> String {
+    let at = if first { sdp.find("m=").unwrap() } else { sdp.len() };
+    format!("{}{section}{}", &sdp[..at], &sdp[at..])
+}
+
+/// Removes a section of an answer that the caller's library did not offer.
+fn without_section(answer: &str, mid: &str) -> String {
+    let mut parts: Vec<_> = answer.split("m=").collect();
+    let before = parts.len();
+    parts.retain(|part| !part.contains(&format!("a=mid:{mid}\r\n")));
+    assert_eq!(parts.len(), before - 1, "{answer}");
+    parts.join("m=")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn offers_of_every_form_are_served() {
+    const REJECTED: &str = "m=video 0 UDP/TLS/RTP/SAVPF 100\r\nc=IN IP4 0.0.0.0\r\na=inactive\r\na=mid:x\r\n\
+        a=ice-ufrag:OLD1\r\na=ice-pwd:OLDOLDOLDOLDOLDOLDOLDOLD\r\n";
+    const SECOND: &str = "m=audio 9 UDP/TLS/RTP/SAVPF 120\r\nc=IN IP4 0.0.0.0\r\na=sendrecv\r\na=mid:x\r\n\
+        a=rtcp-mux\r\na=rtpmap:120 opus/48000/2\r\na=setup:actpass\r\n";
+    let server = Running::start(Script::default()).await;
+    let bundle_only = |sdp: &str| sdp.replace("m=application 9", "m=application 0") + "a=bundle-only\r\n";
+    let unnamed = |sdp: &str| -> String {
+        let lines = sdp.lines().filter(|line| !line.starts_with("a=ssrc") && !line.starts_with("a=msid"));
+        lines.flat_map(|line| [line, "\r\n"]).collect()
+    };
+    type Change<'a> = &'a dyn Fn(&str) -> String;
+    let same: Change<'_> = &|answer| answer.to_owned();
+    let dropped: Change<'_> = &|answer| without_section(answer, "x");
+    let cases: [(&str, Change<'_>, Change<'_>); 6] = [
+        ("bundle-only channel", &bundle_only, same),
+        ("passive caller", &|sdp| sdp.replace("a=setup:actpass", "a=setup:passive"), same),
+        ("rejected section first", &|sdp| with_section(sdp, REJECTED, true), dropped),
+        ("second audio", &|sdp| with_section(sdp, SECOND, false), dropped),
+        ("neither SSRC nor stream", &unnamed, same),
+        ("wrong SSRC first", &|sdp| sdp.replacen("a=ssrc:", "a=ssrc:1000 cname:x\r\na=ssrc:", 1), same),
+    ];
+    for (name, change, change_answer) in cases {
+        println!("{name}");
+        let (sdp, dialing) = offer(&WebRtcSettings::default()).await.unwrap();
+        let changed = change(&sdp);
+        assert_ne!(changed, sdp, "{name}");
+        let (status, answer) = post(&server, "/v1/realtime/calls", "application/sdp", &changed).await;
+        assert_eq!(status, 201, "{answer}");
+        let answer = answer.split_once("\r\n\r\n").unwrap().1;
+        assert_eq!(faults(&changed, answer), [""; 0], "{changed}\n{answer}");
+        let call = dialing.accept(&change_answer(answer)).await.unwrap();
+        let mut caller = Caller::of(call, String::new()).await;
+        caller.speak(&question()).await;
+        caller.until("output_audio_buffer.stopped").await;
+        assert!(VoiceTrace::of(&caller.received).is_some(), "{name}: the voice");
+        caller.call.close().await;
+    }
+    server.sessions(0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_that_only_send_hear_nothing() {
+    let server = Running::start(Script::default()).await;
+    let (sdp, dialing) = offer(&WebRtcSettings::default()).await.unwrap();
+    let sdp = sdp.replacen("a=sendrecv", "a=sendonly", 1);
+    assert!(sdp.contains("a=sendonly"), "{sdp}");
+    let mut caller = Caller::dial_with(&server, "application/sdp", &sdp, dialing).await;
+    caller.speak(&question()).await;
+    let events = caller.until("output_audio_buffer.stopped").await;
+    assert!(kinds(&events).contains(&"response.output_audio_transcript.done"));
+    assert!(caller.received.is_empty(), "{} samples", caller.received.len());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -43,10 +43,18 @@ pub struct WebRtcCall {
     /// The call's events, in order. `None` only after [`PeerEvent::Closed`].
     pub events: mpsc::Receiver<PeerEvent>,
     connection: Connection,
-    max_message_size: usize,
-    has_channel: bool,
+    terms: CallTerms,
     payload_types: PayloadTypes,
     clock: Mutex<RtpClock>,
+}
+
+/// Agreements of a call's descriptions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct CallTerms {
+    /// Largest message that the peer accepts, in bytes; `None` without a data channel.
+    pub max_message_size: Option<usize>,
+    /// True if the peer receives our audio.
+    pub sends_audio: bool,
 }
 
 /// RTP payload types of a call.
@@ -69,11 +77,7 @@ struct RtpClock {
 
 impl WebRtcCall {
     /// Creates a call over a connection that has both descriptions.
-    pub(super) async fn new(
-        mut connection: Connection,
-        max_message_size: usize,
-        has_channel: bool,
-    ) -> webrtc::error::Result<Self> {
+    pub(super) async fn new(mut connection: Connection, terms: CallTerms) -> webrtc::error::Result<Self> {
         let mut payload_types = None;
         for sender in connection.pc.get_senders().await {
             let parameters = sender.get_parameters().await?.rtp_parameters;
@@ -89,17 +93,17 @@ impl WebRtcCall {
         let clock = RtpClock { sequence: random as u16, timestamp: (random >> 16) as u32, marker: true };
         // Only `new` takes the events.
         let events = connection.events.take().ok_or(webrtc::error::Error::ErrConnectionClosed)?;
-        Ok(Self { events, connection, max_message_size, has_channel, payload_types, clock: Mutex::new(clock) })
+        Ok(Self { events, connection, terms, payload_types, clock: Mutex::new(clock) })
     }
 
     /// Largest message that the peer accepts, in bytes.
     pub fn max_message_size(&self) -> usize {
-        self.max_message_size
+        self.terms.max_message_size.unwrap_or(usize::MAX)
     }
 
     /// True if a data channel was negotiated.
     pub fn has_channel(&self) -> bool {
-        self.has_channel
+        self.terms.max_message_size.is_some()
     }
 
     /// Number of the peer's audio packets that were dropped because the owner did not read.
@@ -110,8 +114,8 @@ impl WebRtcCall {
     /// Sends a text message, in order. Pending while 1 MiB is unsent: give it a time limit. Cancel safe: if the future
     /// is dropped, the message was sent wholly or not at all.
     pub async fn send_message(&self, text: &str) -> Result<(), SendError> {
-        if text.len() > self.max_message_size {
-            return Err(SendError::TooLarge { size: text.len(), limit: self.max_message_size });
+        if text.len() > self.max_message_size() {
+            return Err(SendError::TooLarge { size: text.len(), limit: self.max_message_size() });
         }
         if self.connection.state.has_ended() {
             return Err(SendError::Closed);
@@ -130,7 +134,8 @@ impl WebRtcCall {
         self.send_rtp(self.payload_types.opus, payload, duration).await
     }
 
-    /// Sends the payload of one packet that lasts `duration`, as one of the negotiated payload types.
+    /// Sends the payload of one packet that lasts `duration`, as one of the negotiated payload types. A peer that is not
+    /// connected, or that receives nothing, gets none.
     pub(super) async fn send_rtp(&self, payload_type: u8, payload: Bytes, duration: Duration) -> Result<(), SendError> {
         if self.connection.state.has_ended() {
             return Err(SendError::Closed);
@@ -150,6 +155,9 @@ impl WebRtcCall {
                 ..Default::default()
             }
         };
+        if !self.terms.sends_audio || !self.connection.state.is_connected() {
+            return Ok(());
+        }
         self.connection.track.write_rtp(rtp::Packet { header, payload }).await.map_err(|_| SendError::Closed)
     }
 

@@ -17,6 +17,8 @@ const RESERVED: usize = 64;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CallPhase {
     Connecting,
+    /// The handshake is complete; the peer's certificate is not checked yet.
+    Encrypted,
     Connected,
     Ended,
 }
@@ -81,6 +83,18 @@ impl CallState {
         self.hung_up.load(Ordering::Relaxed)
     }
 
+    /// True while the peer is connected and has the certificate of its description.
+    pub fn is_connected(&self) -> bool {
+        *self.phase.borrow() == CallPhase::Connected
+    }
+
+    /// Waits for the connection; false if the call ends without one.
+    pub async fn until_connected(&self) -> bool {
+        let mut phase = self.phase();
+        let phase = phase.wait_for(|phase| matches!(phase, CallPhase::Connected | CallPhase::Ended)).await;
+        phase.is_ok_and(|phase| *phase == CallPhase::Connected)
+    }
+
     /// True if the call has ended.
     pub fn has_ended(&self) -> bool {
         *self.phase.borrow() == CallPhase::Ended
@@ -127,19 +141,28 @@ impl CallState {
         self.gathered.notified().await;
     }
 
-    /// Enters [`CallPhase::Connected`]: the peer is connected and encrypted.
+    /// Enters [`CallPhase::Encrypted`]: the handshake is complete.
+    pub fn set_encrypted(&self) {
+        self.advance(CallPhase::Connecting, CallPhase::Encrypted);
+    }
+
+    /// Enters [`CallPhase::Connected`]: the peer's certificate is the right one.
     pub fn set_connected(&self) {
-        let first = self.phase.send_if_modified(|phase| {
-            let first = *phase == CallPhase::Connecting;
-            if first {
-                *phase = CallPhase::Connected;
-            }
-            first
-        });
-        if first {
-            // This is the first event, so there is room.
+        // This is the first event, so there is room. It comes before those that wait for the phase.
+        if *self.phase.borrow() == CallPhase::Encrypted {
             let _ = self.events.try_send(PeerEvent::Connected);
         }
+        self.advance(CallPhase::Encrypted, CallPhase::Connected);
+    }
+
+    fn advance(&self, from: CallPhase, to: CallPhase) {
+        self.phase.send_if_modified(|phase| {
+            let is_next = *phase == from;
+            if is_next {
+                *phase = to;
+            }
+            is_next
+        });
     }
 
     /// Queues an audio packet. If the queue is full, drops and counts it: the owner has not read for seconds.

@@ -44,7 +44,7 @@ impl PeerConnectionEventHandler for Callbacks {
     async fn on_connection_state_change(&self, state: RTCPeerConnectionState) {
         use RTCPeerConnectionState::{Closed, Connected, Disconnected, Failed};
         match state {
-            Connected => self.state.set_connected(),
+            Connected => self.state.set_encrypted(),
             Disconnected | Failed | Closed => self.state.end(),
             _ => {}
         }
@@ -61,7 +61,7 @@ impl PeerConnectionEventHandler for Callbacks {
 
 /// Reads audio packets of the peer, until the track ends.
 async fn read_track(track: Arc<dyn TrackRemote>, state: Arc<CallState>, socket: Option<Arc<MuxedSocket>>) {
-    if track.kind().await != RtpCodecKind::Audio {
+    if track.kind().await != RtpCodecKind::Audio || !state.until_connected().await {
         return;
     }
     while let Some(event) = track.poll().await {
@@ -102,6 +102,9 @@ async fn decline(channel: Arc<dyn DataChannel>) {
 /// Reads messages of the peer, until the channel closes. While the owner does not read, nothing is taken from the
 /// channel, and the peer's window closes.
 pub(super) async fn read_channel(channel: Arc<dyn DataChannel>, state: Arc<CallState>) {
+    if !state.until_connected().await {
+        return;
+    }
     while let Some(event) = channel.poll().await {
         let report = match event {
             DataChannelEvent::OnOpen => {

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use repartee_sdp::Fingerprints;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use webrtc::error::{Error, Result};
@@ -46,11 +47,13 @@ impl std::fmt::Debug for Connection {
 }
 
 impl Connection {
-    /// Creates a connection for one call: over its socket at the mux, or over its own UDP socket.
+    /// Creates a connection for one call: over its socket at the mux, or over its own UDP socket. The peer's certificate
+    /// has one of `fingerprints`; without them the library compares it with the peer's description.
     pub(super) async fn new(
         settings: &WebRtcSettings,
         socket: Option<Arc<MuxedSocket>>,
         repairs: LossRecovery,
+        fingerprints: Option<Fingerprints>,
     ) -> Result<Self> {
         let (state, events) = CallState::new();
         let state = Arc::new(state);
@@ -65,7 +68,8 @@ impl Connection {
         )
         .await?;
         let (free, freed) = watch::channel(());
-        let life = supervise(Arc::clone(&pc), Arc::clone(&state), socket.clone(), settings.connect_within);
+        let life =
+            supervise(Arc::clone(&pc), Arc::clone(&state), socket.clone(), settings.connect_within, fingerprints);
         let supervisor = log::spawn(async move {
             life.await;
             drop(free);

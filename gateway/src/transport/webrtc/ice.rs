@@ -16,9 +16,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use repartee_sdp::IceCredentials;
 use rtc::crypto::RTCCryptoProvider;
 
-use super::credentials::Credentials;
 use super::srtp_state::SrtpCounters;
 use super::ssrcs::{PacketKind, Ssrcs};
 use super::stun::{self, Binding, MessageClass, StunId};
@@ -88,8 +88,8 @@ struct IcePath {
 
 /// ICE lite agent of one call.
 pub(super) struct LiteAgent {
-    ours: Credentials,
-    theirs: Credentials,
+    ours: IceCredentials,
+    theirs: IceCredentials,
     crypto: Arc<dyn RTCCryptoProvider>,
     paths: Vec<IcePath>,
     active: Option<Route>,
@@ -116,7 +116,12 @@ impl std::fmt::Debug for LiteAgent {
 
 impl LiteAgent {
     /// Creates an agent with our credentials and the caller's; `ssrcs` are those that the caller announced.
-    pub fn new(ours: Credentials, theirs: Credentials, ssrcs: Vec<u32>, crypto: Arc<dyn RTCCryptoProvider>) -> Self {
+    pub fn new(
+        ours: IceCredentials,
+        theirs: IceCredentials,
+        ssrcs: Vec<u32>,
+        crypto: Arc<dyn RTCCryptoProvider>,
+    ) -> Self {
         Self {
             ours,
             theirs,

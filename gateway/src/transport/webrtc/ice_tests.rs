@@ -4,12 +4,12 @@ use super::*;
 
 const MS: Duration = Duration::from_millis(1);
 
-fn ours() -> Credentials {
-    Credentials { ufrag: "ours".into(), password: "our-password-of-22-char".into() }
+fn ours() -> IceCredentials {
+    IceCredentials { ufrag: "ours".into(), password: "our-password-of-22-char".into() }
 }
 
-fn theirs() -> Credentials {
-    Credentials { ufrag: "theirs".into(), password: "their-password-22-chars".into() }
+fn theirs() -> IceCredentials {
+    IceCredentials { ufrag: "theirs".into(), password: "their-password-22-chars".into() }
 }
 
 /// A caller, a network without delay, and our agent.

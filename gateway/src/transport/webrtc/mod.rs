@@ -28,8 +28,11 @@
 //! | `input_audio` | jitter buffer and decoder |
 //! | `output_audio` | playout clock |
 //! | `packet_encoder` | encoder, on the sending task |
-//! | `sdp` | parsing of offers, with typed errors |
+//! | `peer_certificate` | the caller's certificate against the fingerprints of its offer |
+//! | `answer_error` | [`AnswerError`]: offers without an answer |
 //! | `settings` | addresses and limits |
+//!
+//! Offers are read, and answers written, by the crate `repartee-sdp`.
 //!
 //! [`offer`] makes the calling side, for tests and load tests.
 //!
@@ -37,6 +40,7 @@
 //! closes, or nothing arrives for [`PEER_TIMEOUT`]. In each case the sockets and all tasks of the call are freed.
 
 mod addresses;
+mod answer_error;
 mod arrivals;
 mod call;
 mod call_state;
@@ -52,10 +56,10 @@ mod muxed_socket;
 mod negotiation;
 mod output_audio;
 mod packet_encoder;
+mod peer_certificate;
 mod peer_connection;
 mod probe_budget;
 mod reports;
-mod sdp;
 mod settings;
 mod srtp_state;
 mod ssrcs;
@@ -64,11 +68,11 @@ mod supervisor;
 mod transport;
 mod udp_mux;
 
+pub use answer_error::AnswerError;
 pub use call::{SendError, WebRtcCall};
 pub use event::PeerEvent;
 pub use negotiation::{PendingOffer, answer, offer};
 pub use reports::LinkQuality;
-pub use sdp::AnswerError;
 pub use settings::{DATA_CHANNEL_LABEL, PEER_TIMEOUT, WebRtcSettings};
 pub use transport::{TransportSettings, WebRtcTransport};
 pub use udp_mux::{DroppedDatagrams, UdpMux};

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use super::credentials::Credentials;
+use repartee_sdp::IceCredentials;
+
+use super::credentials::random_credentials;
 use super::demux::MuxEntry;
 use super::ice::{IceOutput, LiteAgent};
 use super::srtp_state::SrtpCounters;
@@ -15,7 +17,7 @@ use super::udp_mux::{MuxShared, UdpMux};
 pub(super) struct MuxedSocket {
     shared: Arc<MuxShared>,
     entry: Arc<MuxEntry>,
-    ours: Credentials,
+    ours: IceCredentials,
 }
 
 impl std::fmt::Debug for MuxedSocket {
@@ -26,8 +28,8 @@ impl std::fmt::Debug for MuxedSocket {
 
 impl MuxedSocket {
     /// Opens a socket for a call whose caller has the ICE credentials `theirs` and announces `ssrcs`.
-    pub fn open(mux: &UdpMux, theirs: Credentials, ssrcs: Vec<u32>) -> Result<Self, getrandom::Error> {
-        let (shared, ours) = (mux.shared(), Credentials::random()?);
+    pub fn open(mux: &UdpMux, theirs: IceCredentials, ssrcs: Vec<u32>) -> Result<Self, getrandom::Error> {
+        let (shared, ours) = (mux.shared(), random_credentials()?);
         let agent = LiteAgent::new(ours.clone(), theirs, ssrcs, shared.crypto());
         let entry = Arc::new(MuxEntry::new(ours.ufrag.clone(), agent));
         shared.demux().add(&entry);
@@ -35,7 +37,7 @@ impl MuxedSocket {
     }
 
     /// Our ICE credentials, for the answer.
-    pub fn credentials(&self) -> &Credentials {
+    pub fn credentials(&self) -> &IceCredentials {
         &self.ours
     }
 
@@ -121,7 +123,7 @@ mod tests {
         let mux = bind_mux();
         let shared = mux.shared();
         let crypto = shared.crypto();
-        let theirs = Credentials { ufrag: "theirs".into(), password: "their-password-22-chars".into() };
+        let theirs = IceCredentials { ufrag: "theirs".into(), password: "their-password-22-chars".into() };
         let check = stun::request([9; 12], "theirs:ours".into(), &theirs.password, crypto.crypto()).unwrap();
         let route = Route { remote: SocketAddr::from(([192, 0, 2, 1], 1)), local: None };
         for _ in 0..TRIALS {

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use repartee_sdp::{LocalTransport, Offer, announced_message_size};
 use webrtc::peer_connection::RTCSessionDescription;
 
-use super::call::WebRtcCall;
+use super::answer_error::AnswerError;
+use super::call::{CallTerms, WebRtcCall};
 use super::connection::Connection;
 use super::muxed_socket::MuxedSocket;
 use super::peer_connection::LossRecovery;
-use super::sdp::{self, AnswerError};
 use super::settings::WebRtcSettings;
 use super::udp_mux::UdpMux;
 use crate::telemetry::log;
@@ -30,22 +31,38 @@ pub async fn answer(
     udp_mux: &UdpMux,
     caller: Option<IpAddr>,
 ) -> Result<(String, WebRtcCall), AnswerError> {
-    let remote = sdp::read_offer(offer)?;
-    let offer = remote.filtered_sdp;
+    let offer = Offer::read(offer)?;
+    for (line, media, reason) in offer.rejected() {
+        tracing::debug!(line, media, reason, "a section of the offer is rejected");
+    }
     let (settings, candidates) = (udp_mux.settings().clone(), udp_mux.candidates(caller));
-    let socket = MuxedSocket::open(udp_mux, remote.credentials, remote.ssrcs)
+    let socket = MuxedSocket::open(udp_mux, offer.transport.credentials.clone(), offer.ssrcs().to_vec())
         .map_err(|error| AnswerError::Internal(error.to_string()))?;
     run_to_completion(async move {
-        let repairs = LossRecovery { red: remote.red, nack: true };
-        let connection = Connection::new(&settings, Some(Arc::new(socket)), repairs).await.map_err(internal)?;
+        let credentials = socket.credentials().clone();
+        let repairs = LossRecovery { red: offer.has_red(), nack: true };
+        let fingerprints = Some(offer.transport.fingerprints.clone());
+        let connection =
+            Connection::new(&settings, Some(Arc::new(socket)), repairs, fingerprints).await.map_err(internal)?;
         let pc = Arc::clone(&connection.pc);
-        let offer = RTCSessionDescription::offer(offer).map_err(|error| AnswerError::NotSdp(error.to_string()))?;
-        pc.set_remote_description(offer).await.map_err(unusable)?;
+        let description = RTCSessionDescription::offer(offer.library_offer()).map_err(internal)?;
+        pc.set_remote_description(description).await.map_err(internal)?;
         connection.add_track().await.map_err(internal)?;
-        let answer = pc.create_answer(None).await.map_err(unusable)?;
-        let description = sdp::with_candidates(&set_local_and_gather(&connection, answer).await?, &candidates);
-        let call = WebRtcCall::new(connection, remote.max_message_size, remote.has_channel).await.map_err(unusable)?;
-        Ok((description, call))
+        let description = pc.create_answer(None).await.map_err(internal)?;
+        let library_answer = set_local_and_gather(&connection, description).await?;
+        let fingerprint = library_answer.lines().find_map(|line| line.strip_prefix("a=fingerprint:"));
+        let answer = offer.answer(&LocalTransport {
+            // Half of the numbers: a session's is below 2^63.
+            session_id: getrandom::u64().map_err(|error| AnswerError::Internal(error.to_string()))? >> 1,
+            credentials: &credentials,
+            fingerprint: fingerprint.ok_or_else(|| AnswerError::Internal("there is no fingerprint".to_owned()))?,
+            candidates: &candidates,
+            ssrc: connection.ssrc,
+            max_message_size: settings.max_message_size,
+        });
+        let terms = CallTerms { max_message_size: offer.max_message_size(), sends_audio: offer.direction().sends() };
+        let call = WebRtcCall::new(connection, terms).await.map_err(internal)?;
+        Ok((answer, call))
     })
     .await
 }
@@ -64,7 +81,7 @@ pub(super) async fn offer_with(
 ) -> Result<(String, PendingOffer), AnswerError> {
     let settings = settings.clone();
     run_to_completion(async move {
-        let connection = Connection::new(&settings, None, repairs).await.map_err(internal)?;
+        let connection = Connection::new(&settings, None, repairs, None).await.map_err(internal)?;
         connection.add_track().await.map_err(internal)?;
         connection.open_channel().await.map_err(internal)?;
         let offer = connection.pc.create_offer(None).await.map_err(internal)?;
@@ -84,11 +101,10 @@ impl PendingOffer {
     /// Connects with the answer.
     pub fn accept(self, answer: &str) -> BoxFuture<'_, Result<WebRtcCall, AnswerError>> {
         Box::pin(async move {
-            let max_message_size = sdp::read_offer(answer)?.max_message_size;
-            let answer = RTCSessionDescription::answer(answer.to_owned())
-                .map_err(|error| AnswerError::NotSdp(error.to_string()))?;
-            self.connection.pc.set_remote_description(answer).await.map_err(unusable)?;
-            WebRtcCall::new(self.connection, max_message_size, true).await.map_err(unusable)
+            let terms = CallTerms { max_message_size: Some(announced_message_size(answer)?), sends_audio: true };
+            let answer = RTCSessionDescription::answer(answer.to_owned()).map_err(internal)?;
+            self.connection.pc.set_remote_description(answer).await.map_err(internal)?;
+            WebRtcCall::new(self.connection, terms).await.map_err(internal)
         })
     }
 }
@@ -98,7 +114,7 @@ async fn set_local_and_gather(
     connection: &Connection,
     description: RTCSessionDescription,
 ) -> Result<String, AnswerError> {
-    connection.pc.set_local_description(description).await.map_err(unusable)?;
+    connection.pc.set_local_description(description).await.map_err(internal)?;
     tokio::time::timeout(GATHER_TIMEOUT, connection.gathered())
         .await
         .map_err(|_| AnswerError::Internal("no local address was found in time".to_owned()))?;
@@ -118,8 +134,4 @@ async fn run_to_completion<T: Send + 'static>(
 
 fn internal(error: webrtc::error::Error) -> AnswerError {
     AnswerError::Internal(error.to_string())
-}
-
-fn unusable(error: webrtc::error::Error) -> AnswerError {
-    AnswerError::Unusable(error.to_string())
 }

@@ -38,7 +38,7 @@ const SRTP_WINDOW: usize = 512;
 const SRTCP_WINDOW: usize = 128;
 /// Opus in RTP is always announced with two channels (RFC 7587); the parameters ask the peer for error correction.
 const OPUS_CHANNELS: u16 = 2;
-pub(super) const OPUS_PARAMETERS: &str = "minptime=10;useinbandfec=1";
+const OPUS_PARAMETERS: &str = "minptime=10;useinbandfec=1";
 /// Payload types of our offers; an answer uses the peer's.
 const OPUS_PAYLOAD_TYPE: u8 = 111;
 const RED_PAYLOAD_TYPE: u8 = 63;
@@ -125,6 +125,8 @@ fn setting_engine(settings: &WebRtcSettings, bind: SocketAddr, socket: Option<&M
         .with_ice_connection_attempts(Some(CHECK_INTERVAL), Some(MAX_CHECKS))
         // The peer then starts the handshake, right after the check that connects it.
         .with_answering_dtls_role(RTCDtlsRole::Server)
+        // A caller's certificate is checked by `peer_certificate`.
+        .with_disable_certificate_fingerprint_verification(socket.is_some())
         // Browsers hide their addresses behind mDNS names; they are still found as peer-reflexive ones.
         .with_multicast_dns_mode(MulticastDnsMode::Disabled)
         // Explicit, independent of the library's defaults. A window spans more than any jitter: late packets are no

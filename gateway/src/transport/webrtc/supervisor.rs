@@ -4,12 +4,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use repartee_sdp::Fingerprints;
 use webrtc::data_channel::DataChannel;
 use webrtc::peer_connection::PeerConnection;
 
 use super::call_state::{CallPhase, CallState};
 use super::event::PeerEvent;
 use super::muxed_socket::MuxedSocket;
+use super::peer_certificate::verify_certificate;
 use super::peer_connection::KEEPALIVE;
 use super::settings::PEER_TIMEOUT;
 
@@ -28,11 +30,14 @@ pub(super) async fn supervise(
     state: Arc<CallState>,
     socket: Option<Arc<MuxedSocket>>,
     connect_within: Duration,
+    fingerprints: Option<Fingerprints>,
 ) {
     let mut phase = state.phase();
-    let connected = phase.wait_for(|phase| *phase != CallPhase::Connecting);
-    let connected = tokio::time::timeout(connect_within, connected).await.is_ok();
-    if connected {
+    let encrypted = phase.wait_for(|phase| *phase != CallPhase::Connecting);
+    let encrypted = tokio::time::timeout(connect_within, encrypted).await.is_ok();
+    let is_peer = encrypted && !state.has_ended() && is_expected_peer(&pc, fingerprints.as_ref()).await;
+    if is_peer {
+        state.set_connected();
         tokio::select! {
             // Cannot fail: the sender lives in `state`.
             _ = phase.wait_for(|phase| *phase == CallPhase::Ended) => {}
@@ -63,6 +68,16 @@ pub(super) async fn supervise(
         // The queue was full: the owner finds this event behind the others, or has dropped the queue.
         state.queue_event(PeerEvent::Closed).await;
     }
+}
+
+/// True if the peer has a certificate with one of `fingerprints`, or if the library has checked it.
+async fn is_expected_peer(pc: &Arc<dyn PeerConnection>, fingerprints: Option<&Fingerprints>) -> bool {
+    let Some(fingerprints) = fingerprints else { return true };
+    let verified = verify_certificate(pc, fingerprints).await;
+    if let Err(error) = &verified {
+        tracing::warn!(%error, "a call was refused");
+    }
+    verified.is_ok()
 }
 
 /// Returns once nothing has come from the caller for [`PEER_TIMEOUT`], although checks were sent. Never returns for a

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use repartee_media::jitter::{JitterAction, JitterBuffer};
 use repartee_media::opus::{FRAME, OpusDecoder, OpusEncoder};
+use repartee_sdp::{OfferError, OfferFault};
 use repartee_testkit::signal::{dominant_frequency, level_db, sine};
 use webrtc::data_channel::DataChannelEvent;
 
@@ -369,23 +370,44 @@ async fn unusable_offers_are_typed_errors() {
     let udp_mux = bind_mux();
     let (sdp, _dialing) = offer(&WebRtcSettings::default()).await.unwrap();
     let error = async |sdp: String| answer(&sdp, &udp_mux, None).await.unwrap_err();
-    for text in ["", "hello", "v=0", "{\"type\": \"offer\"}", "v=0\r\no=- 1 1 IN IP4 0.0.0.0\r\ns"] {
-        assert!(matches!(error(text.to_owned()).await, AnswerError::NotSdp(_)), "{text:?}");
+    let line = |text: &str| sdp.lines().position(|line| line.starts_with(text)).unwrap() + 1;
+    let audio = line("m=audio");
+    for (bad, line, fault) in [
+        (String::new(), 1, OfferFault::NotSdp),
+        ("hello".to_owned(), 1, OfferFault::NotSdp),
+        (sdp.replace("m=audio 9 ", "m=audio 0 "), audio, OfferFault::NoAudio),
+        (sdp.replace("opus/48000/2", "PCMU/8000"), audio, OfferFault::NoOpus),
+        (sdp.replace("a=fingerprint", "a=x"), audio, OfferFault::MissingAttribute("fingerprint")),
+        (sdp.replace("a=ice-ufrag", "a=x"), audio, OfferFault::MissingAttribute("ice-ufrag")),
+        (sdp.replace("t=0 0", "t=0 0\r\na=ice-lite"), line("t=0 0") + 1, OfferFault::IceLite),
+    ] {
+        assert_eq!(error(bad).await, AnswerError::Offer(OfferError { line, fault }));
     }
-    let session = &sdp[..sdp.find("m=").unwrap()];
-    assert_eq!(error(session.to_owned()).await, AnswerError::NoAudio);
-    assert_eq!(error(sdp.replace("m=audio", "m=video")).await, AnswerError::NoAudio);
-    assert_eq!(error(sdp.replace("m=audio 9 ", "m=audio 0 ")).await, AnswerError::NoAudio);
-    assert_eq!(error(sdp.replace("opus/48000/2", "PCMU/8000")).await, AnswerError::NoOpus);
-    let without = |attribute: &str| -> String {
-        sdp.lines().filter(|line| !line.starts_with(attribute)).flat_map(|line| [line, "\r\n"]).collect()
-    };
-    for attribute in ["a=fingerprint", "a=ice-ufrag"] {
-        assert!(matches!(error(without(attribute)).await, AnswerError::Unusable(_)), "without {attribute}");
-    }
-    let audio = &sdp[sdp.find("m=audio").unwrap()..];
-    let audio = &audio[..audio[1..].find("m=").map_or(audio.len(), |end| end + 1)];
-    assert!(matches!(error(format!("{session}{}", audio.repeat(17))).await, AnswerError::Unusable(_)));
+}
+
+/// A connection whose certificate is another than its offer says.
+#[tokio::test]
+async fn foreign_certificates_never_connect() {
+    let udp_mux = bind_mux();
+    let (sdp, dialing) = offer(&WebRtcSettings::default()).await.unwrap();
+    let at = sdp.find("a=fingerprint:sha-256 ").unwrap() + "a=fingerprint:sha-256 ".len();
+    let digest = &sdp[at..at + 95];
+    let foreign = sdp.replace(digest, &["00"; 32].join(":"));
+    assert_ne!(sdp, foreign);
+    let (answer_sdp, mut server) = answer(&foreign, &udp_mux, None).await.unwrap();
+    let caller = dialing.accept(&answer_sdp).await.unwrap();
+    assert_eq!(next(&mut server).await, PeerEvent::Closed, "it was never connected");
+    drop(caller);
+    server.close().await;
+    // The true certificate may be one of several.
+    let (sdp, dialing) = offer(&WebRtcSettings::default()).await.unwrap();
+    let more =
+        format!("a=fingerprint:sha-256 {}\r\na=fingerprint:sha-1 {}", ["00"; 32].join(":"), ["00"; 20].join(":"));
+    let line = sdp.lines().find(|line| line.starts_with("a=fingerprint:")).unwrap();
+    let (answer_sdp, mut server) =
+        answer(&sdp.replace(line, &format!("{more}\r\n{line}")), &udp_mux, None).await.unwrap();
+    let mut caller = dialing.accept(&answer_sdp).await.unwrap();
+    tokio::join!(until_open(&mut caller), until_open(&mut server));
 }
 
 #[tokio::test]

@@ -6,12 +6,19 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use repartee_media::opus::FRAME;
+use repartee_sdp::IceCredentials;
 
 use super::negotiation::offer_with;
 use super::peer_connection::LossRecovery;
 use super::ssrcs::PacketKind;
 use super::tests::{PATIENCE, bind_mux, next, open, until_open};
 use super::*;
+
+/// ICE credentials of a description.
+fn credentials(sdp: &str) -> IceCredentials {
+    let value = |name: &str| sdp.lines().find_map(|line| line.strip_prefix(name)).unwrap().to_owned();
+    IceCredentials { ufrag: value("a=ice-ufrag:"), password: value("a=ice-pwd:") }
+}
 
 /// Addresses in a description's candidates.
 fn candidates(sdp: &str) -> Vec<&str> {
@@ -390,9 +397,9 @@ async fn late_packets_are_taken_within_the_srtp_window() {
 async fn spoofed_addresses_get_little_stun() {
     let udp_mux = bind_mux();
     let (sdp, _dialing) = offer(&WebRtcSettings::default()).await.unwrap();
-    let remote = sdp::read_offer(&sdp).unwrap().credentials;
+    let remote = credentials(&sdp);
     let (sdp, _server) = answer(&sdp, &udp_mux, None).await.unwrap();
-    let ours = sdp::read_offer(&sdp).unwrap().credentials;
+    let ours = credentials(&sdp);
     let crypto = rtc::crypto::default_provider().unwrap();
     // The caller itself signs them, and puts a foreign address on each, with another port.
     let now = Instant::now();
