@@ -33,6 +33,8 @@ pub struct EngineLoad {
     pub ticks: u64,
     /// Duration of these ticks together.
     pub tick_time: Duration,
+    /// Time since the tick in progress began; 0 between ticks.
+    pub running_tick: Duration,
     /// Cumulative histogram of tick durations: upper bound, ascending, and number of ticks that took at most as long.
     /// Longer ticks are in `ticks` alone.
     pub ticks_within: Vec<(Duration, u64)>,

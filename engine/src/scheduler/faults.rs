@@ -19,7 +19,10 @@ impl Scheduler {
     /// Runs a tick. A panic that belongs to no single session ends every session. The engine is ready again once a tick
     /// succeeds.
     pub(super) fn guarded_tick(&mut self) -> Tick {
-        if let Ok(tick) = catch_unwind(AssertUnwindSafe(|| self.tick_once())) {
+        self.gauges.set_ticking(true);
+        let ended = catch_unwind(AssertUnwindSafe(|| self.tick_once()));
+        self.gauges.set_ticking(false);
+        if let Ok(tick) = ended {
             self.gauges.ready.store(true, Ordering::Release);
             return tick;
         }

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use repartee_engine_api::{EngineLoad, StageWork};
 
@@ -26,6 +26,10 @@ pub struct Gauges {
     pub held: AtomicUsize,
     /// True if the last tick succeeded.
     pub ready: AtomicBool,
+    /// Start of the clock of `tick_began`.
+    epoch: OnceLock<Instant>,
+    /// Nanoseconds from `epoch` to the beginning of the tick in progress; 0 between ticks.
+    tick_began: AtomicU64,
     ticks: AtomicU64,
     tick_nanoseconds: AtomicU64,
     /// Number of ticks in each bucket of [`TICK_MICROSECONDS`].
@@ -110,6 +114,17 @@ impl Gauges {
         self.counters.get().into_iter().flatten().skip(1)
     }
 
+    /// Records that a tick begins or, with false, that it has ended.
+    pub(super) fn set_ticking(&self, ticking: bool) {
+        let began = if ticking { self.nanoseconds().max(1) } else { 0 };
+        self.tick_began.store(began, Ordering::Relaxed);
+    }
+
+    /// Nanoseconds on the clock of `tick_began`.
+    fn nanoseconds(&self) -> u64 {
+        self.epoch.get_or_init(Instant::now).elapsed().as_nanos() as u64
+    }
+
     /// Records the queue lengths at the end of a tick and its duration; `None` for a tick that found nothing to do.
     pub(super) fn record_tick(&self, took: Option<Duration>, queues: Queues) {
         if let Some(took) = took {
@@ -132,7 +147,12 @@ impl Gauges {
             within += ticks.load(Ordering::Relaxed);
             (Duration::from_micros(most), within)
         });
+        let running_tick = match self.tick_began.load(Ordering::Relaxed) {
+            0 => Duration::ZERO,
+            began => Duration::from_nanos(self.nanoseconds().saturating_sub(began)),
+        };
         EngineLoad {
+            running_tick,
             ticks_within: ticks_within.collect(),
             ticks: self.ticks.load(Ordering::Relaxed),
             tick_time: Duration::from_nanos(self.tick_nanoseconds.load(Ordering::Relaxed)),
@@ -156,5 +176,21 @@ impl Gauges {
             eager: one.eager.as_ref().map(read),
         });
         work.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_tick_in_progress_has_a_duration() {
+        let gauges = Gauges::default();
+        assert_eq!(gauges.load().running_tick, Duration::ZERO);
+        gauges.set_ticking(true);
+        let first = gauges.load().running_tick;
+        while gauges.load().running_tick <= first {}
+        gauges.set_ticking(false);
+        assert_eq!(gauges.load().running_tick, Duration::ZERO);
     }
 }
