@@ -9,6 +9,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand};
@@ -19,7 +20,7 @@ use repartee::cli::lan;
 use repartee::cli::loading::LoadingBar;
 use repartee::config::{CascadeConfig, Config, LoadedConfig, RenamedSetting, ThinkSource, load};
 use repartee::metrics::ThinkerMetrics;
-use repartee::server::{Reloader, ServerStartError, StartingServer};
+use repartee::server::{Reloader, ServerStartError, ShutdownSignals, StartingServer};
 use repartee::telemetry::{LogFormat, log};
 use repartee::thinker;
 use repartee_engine::quantise::quantise;
@@ -33,6 +34,8 @@ use self::model::{ModelParts, ModelSource};
 
 /// Exit code of user errors: a bad checkpoint, address, setting or argument.
 const USER_ERROR: u8 = 2;
+/// Time for tasks of the runtime to end after a command.
+const RUNTIME_END: Duration = Duration::from_secs(1);
 
 /// Realtime voice gateway with its speech engine in the same process.
 #[derive(Debug, Parser)]
@@ -280,7 +283,10 @@ fn begin_log(format: LogFormat, old_names: &[RenamedSetting]) -> anyhow::Result<
 fn run(action: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the async runtime")?;
-    runtime.block_on(action)
+    let done = runtime.block_on(action);
+    // What still runs ends with the process.
+    runtime.shutdown_timeout(RUNTIME_END);
+    done
 }
 
 async fn serve_calls(serve: &Serve) -> anyhow::Result<()> {
@@ -294,7 +300,7 @@ async fn serve_calls(serve: &Serve) -> anyhow::Result<()> {
     }
     // Installed before the address is announced, because a client of it may end the start. From here on a SIGHUP waits
     // for the reload and does not end the process.
-    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let signals = ShutdownSignals::start(config.drain).context("cannot start the thread that waits for signals")?;
     let hangup = signal(SignalKind::hangup())?;
     let mut listening = StartingServer::bind(config.clone()).await.map_err(|error| match error {
         ServerStartError::Config(_)
@@ -304,19 +310,21 @@ async fn serve_calls(serve: &Serve) -> anyhow::Result<()> {
         | ServerStartError::Turns(_) => UserError(error.into()).into(),
         other => anyhow::Error::from(other),
     })?;
+    signals.watch(listening.shutdown_progress());
     tracing::info!(address = %listening.local_addr(), "listening");
+    if let Some(address) = listening.health_addr() {
+        tracing::info!(%address, "listening for health checks");
+    }
     let loading = (serve.settings.source(&config, || listening.thinker_metrics())?, config.engine);
     let model = tokio::select! {
         model = load_model(loading, &listening) => model?,
-        _ = interrupt.recv() => return Ok(()),
-        _ = terminate.recv() => return Ok(()),
+        () = signals.begun() => return Ok(()),
     };
     listening.set_card(model.card);
     let progress = listening.progress();
     let server = tokio::select! {
         server = show(progress, listening.with_engine(model.engine)) => server?,
-        _ = interrupt.recv() => return Ok(()),
-        _ = terminate.recv() => return Ok(()),
+        () = signals.begun() => return Ok(()),
     };
     tokio::spawn(reload(hangup, serve.clone(), server.reloader()));
     let (address, fingerprint) = (server.local_addr(), server.fingerprint().map(str::to_owned));
@@ -327,14 +335,7 @@ async fn serve_calls(serve: &Serve) -> anyhow::Result<()> {
             print_addresses(address, https, key.as_deref(), fingerprint.as_deref());
         }
     };
-    let shutdown = async move {
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-        }
-        tracing::info!("shutting down");
-    };
-    let (served, ()) = tokio::join!(server.run(shutdown), announced);
+    let (served, ()) = tokio::join!(server.run(signals.begun()), announced);
     served.context("the server failed")
 }
 

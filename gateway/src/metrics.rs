@@ -4,11 +4,13 @@
 //! - `network`: network quality of WebRTC calls
 //! - `engine`: work and queues of the engine
 //! - `thinker`: requests to the language model's server of a cascade
+//! - `watchdog`: delays of the server's runtime and of the engine
 
 mod engine;
 mod network;
 mod stage;
 mod thinker;
+mod watchdog;
 
 use std::time::Duration;
 
@@ -25,6 +27,7 @@ use engine::EngineMetrics;
 pub use network::{DropCause, NetworkMetrics};
 pub use stage::TtfpStage;
 pub use thinker::{ThinkerMetrics, ThinkerOutcome};
+pub use watchdog::WatchdogMetrics;
 
 /// All metrics of one server.
 #[derive(Debug)]
@@ -74,6 +77,8 @@ pub struct RequestMetrics {
     pub refused: IntCounterVec,
     /// Metrics of requests to the language model's server of a cascade.
     pub thinker: ThinkerMetrics,
+    /// Delays of the runtime and the engine.
+    pub watchdog: WatchdogMetrics,
 }
 
 impl RequestMetrics {
@@ -84,6 +89,7 @@ impl RequestMetrics {
             connections: IntGauge::new("repartee_connections", "Open connections without websockets")?,
             refused: IntCounterVec::new(refused, &["reason"])?,
             thinker: ThinkerMetrics::new()?,
+            watchdog: WatchdogMetrics::new()?,
         })
     }
 }
@@ -176,6 +182,7 @@ impl Metrics {
         metrics.registry.register(Box::new(metrics.requests.refused.clone()))?;
         metrics.registry.register(Box::new(metrics.requests.connections.clone()))?;
         metrics.requests.thinker.register(&metrics.registry)?;
+        metrics.requests.watchdog.register(&metrics.registry)?;
         metrics.registry.register(Box::new(metrics.slots.clone()))?;
         metrics.network.register(&metrics.registry)?;
         metrics.show_zeros();
@@ -275,6 +282,7 @@ mod tests {
         let mut work = StageWork { stage: "any", steps: 2, rows: 5, busy: Duration::from_millis(500), ..cache };
         let within = |short, long| vec![(Duration::from_millis(1), short), (Duration::from_millis(200), long)];
         let mut load = EngineLoad {
+            running_tick: Duration::ZERO,
             ticks: 4,
             tick_time: Duration::from_millis(250),
             ticks_within: within(1, 2),
@@ -284,6 +292,7 @@ mod tests {
         work = StageWork { steps: 3, rows: 9, busy: Duration::from_millis(750), blocks: 1, ..work };
         (work.prompted, work.reused) = (20, 16);
         load = EngineLoad {
+            running_tick: Duration::ZERO,
             ticks: 5,
             tick_time: Duration::from_millis(500),
             ticks_within: within(1, 3),

@@ -97,6 +97,9 @@ impl Config {
         if self.limits.connections == 0 {
             return refuse("limits.connections", "has to be at least 1");
         }
+        if self.health.listen.is_some_and(|health| health == self.listen && health.port() != 0) {
+            return refuse("health.listen", "is the address of `listen`: take another port, or leave it out");
+        }
         if !(1..=64).contains(&self.turns.threads) {
             return refuse("turns.threads", "goes from 1 to 64");
         }

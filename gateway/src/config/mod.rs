@@ -23,7 +23,7 @@ pub use load::{LoadError, LoadedConfig, load};
 pub use renamed::RenamedSetting;
 pub use secret::Secret;
 pub use settings::{
-    BrowserConfig, CascadeConfig, Config, DEFAULT_LISTEN, KeyConfig, LimitConfig, LogConfig, ProxyConfig,
+    BrowserConfig, CascadeConfig, Config, DEFAULT_LISTEN, HealthConfig, KeyConfig, LimitConfig, LogConfig, ProxyConfig,
     TelemetryConfig, TlsConfig, TokenLimitField, TurnDetectionConfig, TurnServerConfig, VoiceConfig, WebRtcConfig,
 };
 pub use think_source::ThinkSource;

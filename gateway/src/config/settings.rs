@@ -35,6 +35,8 @@ pub struct Config {
     /// Time for running turns to end when the server shuts down.
     #[serde(rename = "drain_s", with = "seconds")]
     pub drain: Duration,
+    /// Settings of the listener for health checks.
+    pub health: HealthConfig,
     /// Settings of API keys.
     pub keys: KeyConfig,
     /// Origins and host names that the server accepts.
@@ -64,6 +66,14 @@ pub struct Config {
     /// is optional.
     #[serde(skip)]
     pub card: Option<String>,
+}
+
+/// Settings of the listener for health checks.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct HealthConfig {
+    /// Address that serves `/healthz`, `/readyz` and `/metrics` alone, over plain HTTP; `None` for the main address only.
+    pub listen: Option<SocketAddr>,
 }
 
 /// Settings of API keys. The keys themselves are not settings: see [`Config::api_keys`].
@@ -264,6 +274,7 @@ impl Default for Config {
             stalled_after: Duration::from_secs(10),
             ping_every: Duration::from_secs(20),
             drain: Duration::from_secs(25),
+            health: HealthConfig::default(),
             keys: KeyConfig::default(),
             browser: BrowserConfig::default(),
             limits: LimitConfig::default(),

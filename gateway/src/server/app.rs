@@ -16,6 +16,7 @@ use super::caller::Caller;
 use super::origin::OriginPolicy;
 use super::readiness::{Readiness, ServerPhase};
 use super::uploads::UploadBudget;
+use super::watchdog::LatenessHandle;
 use crate::admission::{Admission, AdmissionError, Permit};
 use crate::auth::KeySet;
 use crate::auth::ephemeral::EphemeralKeys;
@@ -51,6 +52,8 @@ pub(crate) struct AppState {
     /// Start of the server, in seconds since 1970.
     pub(super) started: u64,
     pub(super) readiness: Arc<Readiness>,
+    /// Delays of the runtime and the engine.
+    pub(super) lateness: LatenessHandle,
     /// Exporter of the calls' spans.
     pub(super) traces: TraceExporter,
     /// UDP socket of all WebRTC calls.

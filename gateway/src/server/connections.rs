@@ -2,14 +2,15 @@
 //! the others.
 //!
 //! Beyond the limit there is a reserve. Its connections get health checks only, so monitoring sees that the process
-//! lives. Trusted proxies and this machine have no share, because many clients come from there.
+//! lives. The newest connection evicts the oldest of a full reserve: a flood of silent ones does not keep a health check
+//! waiting. Trusted proxies and this machine have no share, because many clients come from there.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ipnet::IpNet;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::oneshot;
 
 use super::client_addr::trusts;
 use crate::admission::limited_address;
@@ -24,9 +25,8 @@ const RESERVE_SHARE: u32 = 8;
 pub(super) struct ConnectionLimiter {
     limit: u32,
     share: u32,
+    reserve: usize,
     trusted: Vec<IpNet>,
-    /// One permit for each connection, including the reserve.
-    permits: Arc<Semaphore>,
     open: Mutex<ConnectionCounts>,
 }
 
@@ -36,6 +36,10 @@ struct ConnectionCounts {
     total: u32,
     by_address: HashMap<IpAddr, u32>,
     reserve_by_address: HashMap<IpAddr, u32>,
+    /// Connections of the reserve, oldest first: id, and the sender that evicts when dropped.
+    reserve: VecDeque<(u64, oneshot::Sender<()>)>,
+    /// Id of the next reserve connection.
+    next: u64,
 }
 
 /// Counted connection; released when dropped.
@@ -43,34 +47,25 @@ struct ConnectionCounts {
 pub(super) struct ConnectionPermit {
     connections: Arc<ConnectionLimiter>,
     address: Option<IpAddr>,
-    /// True if the connection belongs to the reserve and gets health checks only.
-    pub reserve: bool,
-    _permit: OwnedSemaphorePermit,
+    /// Place in the reserve: id, and the signal of its eviction.
+    reserve: Option<(u64, oneshot::Receiver<()>)>,
 }
 
 impl ConnectionLimiter {
-    /// Creates limits of `limit` connections in total and `share` from one address; a `share` of 0 means no limit.
-    pub fn new(limit: u32, share: u32, trusted: Vec<IpNet>) -> Arc<Self> {
-        let permits = Arc::new(Semaphore::new(limit.saturating_add(RESERVE) as usize));
-        Arc::new(Self { limit, share, trusted, permits, open: Mutex::default() })
+    /// Creates limits of `limit` connections in total, `share` from one address and `reserve` beyond the limit; a `share`
+    /// of 0 means no limit.
+    pub fn new(limit: u32, share: u32, reserve: u32, trusted: Vec<IpNet>) -> Arc<Self> {
+        Arc::new(Self { limit, share, reserve: reserve.max(1) as usize, trusted, open: Mutex::default() })
     }
 
-    /// Waits until one more connection can be accepted.
-    pub async fn acquire(&self) -> OwnedSemaphorePermit {
-        match self.permits.clone().acquire_owned().await {
-            Ok(permit) => permit,
-            // The semaphore is never closed.
-            Err(_) => std::future::pending().await,
-        }
-    }
-
-    /// Counts a connection from `address`; `None` if the address has reached its share.
-    pub fn admit(self: &Arc<Self>, address: IpAddr, permit: OwnedSemaphorePermit) -> Option<ConnectionPermit> {
+    /// Counts a connection from `address`; `None` if the address has reached its share. It belongs to the reserve if the
+    /// limit is reached, or if `cramped`; a full reserve evicts its oldest connection.
+    pub fn admit(self: &Arc<Self>, address: IpAddr, cramped: bool) -> Option<ConnectionPermit> {
         let address = limited_address(address).filter(|_| !trusts(&self.trusted, address));
         let mut open = self.open();
-        let reserve = open.total >= self.limit;
+        let beyond = cramped || open.total >= self.limit;
         if let Some(address) = address {
-            let (by_address, share) = match reserve {
+            let (by_address, share) = match beyond {
                 true => (&mut open.reserve_by_address, RESERVE_SHARE),
                 false => (&mut open.by_address, if self.share == 0 { u32::MAX } else { self.share }),
             };
@@ -80,8 +75,23 @@ impl ConnectionLimiter {
             }
             *held += 1;
         }
-        open.total += u32::from(!reserve);
-        Some(ConnectionPermit { connections: self.clone(), address, reserve, _permit: permit })
+        open.total += u32::from(!beyond);
+        let reserve = beyond.then(|| {
+            if open.reserve.len() >= self.reserve {
+                open.reserve.pop_front();
+            }
+            let (evict, evicted) = oneshot::channel();
+            let id = open.next;
+            open.next += 1;
+            open.reserve.push_back((id, evict));
+            (id, evicted)
+        });
+        Some(ConnectionPermit { connections: self.clone(), address, reserve })
+    }
+
+    /// Evicts the oldest connection of the reserve, if there is one.
+    pub fn evict_oldest(&self) {
+        self.open().reserve.pop_front();
     }
 
     fn open(&self) -> MutexGuard<'_, ConnectionCounts> {
@@ -90,11 +100,32 @@ impl ConnectionLimiter {
     }
 }
 
+impl ConnectionPermit {
+    /// True if the connection belongs to the reserve and gets health checks only.
+    pub fn is_reserve(&self) -> bool {
+        self.reserve.is_some()
+    }
+
+    /// Completes when the connection has to make room in the reserve.
+    pub async fn evicted(&mut self) {
+        match &mut self.reserve {
+            // The sender is only dropped.
+            Some((_, evicted)) => drop(evicted.await),
+            None => std::future::pending().await,
+        }
+    }
+}
+
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         let mut open = self.connections.open();
-        open.total -= u32::from(!self.reserve);
-        let by_address = if self.reserve { &mut open.reserve_by_address } else { &mut open.by_address };
+        let beyond = self.reserve.take();
+        if let Some((id, _)) = &beyond {
+            open.reserve.retain(|(other, _)| other != id);
+        } else {
+            open.total -= 1;
+        }
+        let by_address = if beyond.is_some() { &mut open.reserve_by_address } else { &mut open.by_address };
         if let Some(address) = self.address
             && let Some(held) = by_address.get_mut(&address)
         {
@@ -110,25 +141,25 @@ impl Drop for ConnectionPermit {
 mod tests {
     use super::*;
 
-    async fn connect(connections: &Arc<ConnectionLimiter>, address: &str) -> Option<ConnectionPermit> {
-        connections.admit(address.parse().unwrap(), connections.acquire().await)
+    fn connect(connections: &Arc<ConnectionLimiter>, address: &str) -> Option<ConnectionPermit> {
+        connections.admit(address.parse().unwrap(), false)
     }
 
-    #[tokio::test]
-    async fn one_address_leaves_room_for_others() {
-        let connections = ConnectionLimiter::new(100, 3, vec!["10.0.0.0/8".parse().unwrap()]);
+    #[test]
+    fn one_address_leaves_room_for_others() {
+        let connections = ConnectionLimiter::new(100, 3, RESERVE, vec!["10.0.0.0/8".parse().unwrap()]);
         let mut held = Vec::new();
         for _ in 0..3 {
-            held.push(connect(&connections, "2001:db8:1:2::1").await.unwrap());
+            held.push(connect(&connections, "2001:db8:1:2::1").unwrap());
         }
-        assert!(connect(&connections, "2001:db8:1:2::9").await.is_none(), "the network has its share");
-        connect(&connections, "203.0.113.8").await.unwrap();
+        assert!(connect(&connections, "2001:db8:1:2::9").is_none(), "the network has its share");
+        connect(&connections, "203.0.113.8").unwrap();
         held.pop();
-        connect(&connections, "2001:db8:1:2::9").await.unwrap();
+        connect(&connections, "2001:db8:1:2::9").unwrap();
         // Trusted proxies and loopback have no share.
         for address in ["10.1.2.3", "127.0.0.1", "::ffff:10.1.2.3"] {
             for _ in 0..10 {
-                held.push(connect(&connections, address).await.unwrap());
+                held.push(connect(&connections, address).unwrap());
             }
         }
         drop(held);
@@ -136,22 +167,41 @@ mod tests {
         assert!(connections.open().by_address.is_empty());
     }
 
-    #[tokio::test]
-    async fn beyond_the_limit_is_a_bounded_reserve() {
-        let connections = ConnectionLimiter::new(1, 0, Vec::new());
-        let first = connect(&connections, "203.0.113.7").await.unwrap();
-        assert!(!first.reserve);
+    #[test]
+    fn beyond_the_limit_is_a_bounded_reserve() {
+        let connections = ConnectionLimiter::new(1, 0, RESERVE, Vec::new());
+        let first = connect(&connections, "203.0.113.7").unwrap();
+        assert!(!first.is_reserve());
         let mut reserved = Vec::new();
         for _ in 0..RESERVE_SHARE {
-            reserved.push(connect(&connections, "203.0.113.7").await.unwrap());
+            reserved.push(connect(&connections, "203.0.113.7").unwrap());
         }
-        assert!(reserved.iter().all(|place| place.reserve));
-        assert!(connect(&connections, "203.0.113.7").await.is_none());
-        while reserved.len() < RESERVE as usize {
-            reserved.push(connect(&connections, "127.0.0.1").await.unwrap());
-        }
-        assert!(futures_util::FutureExt::now_or_never(connections.acquire()).is_none());
+        assert!(reserved.iter().all(ConnectionPermit::is_reserve));
+        assert!(connect(&connections, "203.0.113.7").is_none(), "its share of the reserve is taken");
         drop(first);
-        assert!(!connect(&connections, "203.0.113.7").await.unwrap().reserve);
+        assert!(!connect(&connections, "203.0.113.7").unwrap().is_reserve());
+        drop(reserved);
+        let open = connections.open();
+        assert!(open.reserve_by_address.is_empty() && open.reserve.is_empty());
+    }
+
+    #[tokio::test]
+    async fn newest_evicts_oldest_of_a_full_reserve() {
+        let connections = ConnectionLimiter::new(0, 0, 2, Vec::new());
+        let [mut first, mut second, third] = [1, 2, 3].map(|_| connect(&connections, "127.0.0.1").unwrap());
+        first.evicted().await;
+        connections.evict_oldest();
+        second.evicted().await;
+        drop((first, second));
+        assert_eq!(connections.open().reserve.len(), 1);
+        drop(third);
+        assert!(connections.open().reserve.is_empty());
+    }
+
+    #[test]
+    fn cramped_process_has_only_the_reserve() {
+        let connections = ConnectionLimiter::new(10, 0, 2, Vec::new());
+        assert!(connections.admit("127.0.0.1".parse().unwrap(), true).unwrap().is_reserve());
+        assert_eq!(connections.open().total, 0);
     }
 }

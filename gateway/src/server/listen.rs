@@ -1,15 +1,18 @@
 //! Connections: HTTP and HTTPS on one port, with timeouts for reading a request and for writing a response.
 //! `connections` limits their number.
 //!
+//! The control thread accepts them and looks at the first bytes. It answers health checks and metrics itself, and so all
+//! connections of the reserve; others go to the server's runtime.
+//!
 //! With a certificate, plain HTTP is served to loopback and to trusted proxies; all others are redirected to `https://`.
 
 use std::convert::Infallible;
 use std::future::Future;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use axum::Router;
 use axum::body::Body;
 use axum::http::header::{HOST, LOCATION};
 use axum::http::{Request, Response, StatusCode};
@@ -19,8 +22,10 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use ipnet::IpNet;
+use nix::errno::Errno;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
@@ -30,16 +35,22 @@ use tower::Service as _;
 
 use super::client_addr::{Peer, trusts};
 use super::connections::ConnectionLimiter;
-use super::routes::RouterSwitch;
+use super::control::AbortOnDrop;
+use super::descriptors::SpareDescriptors;
+use super::routes::{RouterSwitch, names_control_path};
 use super::timed_body::{BodyDeadline, TimedBody};
 use crate::metrics::RequestMetrics;
 
 /// First byte of a TLS handshake record.
 const TLS_HANDSHAKE: u8 = 0x16;
 /// Pause after `accept` failed for lack of resources.
-const ACCEPT_RETRY: Duration = Duration::from_millis(50);
+const ACCEPT_RETRY: Duration = Duration::from_millis(10);
+/// Pause between two log lines of a failing `accept`.
+const ACCEPT_WARNING: Duration = Duration::from_secs(10);
 /// Time for connections to end when the server shuts down.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+/// Bytes of a request that tell a health check from other requests.
+const REQUEST_START: usize = 16;
 
 /// Task that accepts connections.
 #[derive(Debug)]
@@ -54,8 +65,10 @@ pub(super) struct AcceptTask {
 #[derive(Clone)]
 pub(super) struct ConnectionContext {
     pub routes: RouterSwitch,
-    /// Routes of connections in the reserve, beyond the limit.
-    pub reserve_router: Router,
+    /// Routes of the control thread: health checks, metrics, and a refusal.
+    pub control_routes: RouterSwitch,
+    /// Runtime of all other routes; `None` if there are none.
+    pub main: Option<Handle>,
     pub tls: Option<TlsAcceptor>,
     /// Networks that may use plain HTTP on a server with HTTPS.
     pub trusted: Vec<IpNet>,
@@ -68,56 +81,98 @@ pub(super) struct ConnectionContext {
     pub metrics: RequestMetrics,
 }
 
+impl ConnectionContext {
+    /// True if a peer at `address` may use plain HTTP.
+    fn serves_plain(&self, address: SocketAddr) -> bool {
+        let address = address.ip();
+        self.tls.is_none() || address.to_canonical().is_loopback() || trusts(&self.trusted, address)
+    }
+}
+
+/// Limits of the accepted connections.
+#[derive(Debug, Clone)]
+pub(super) struct AcceptLimits {
+    pub connections: Arc<ConnectionLimiter>,
+    pub spares: Arc<SpareDescriptors>,
+}
+
 /// Accepts connections until `stop`, then ends them and returns. An upgraded websocket is not counted any more.
 pub(super) async fn serve(
     listener: TcpListener,
     context: ConnectionContext,
-    limits: Arc<ConnectionLimiter>,
+    limits: AcceptLimits,
     stop: impl Future<Output = ()>,
 ) {
     let stopped = watch::Sender::new(false);
     let mut connections = JoinSet::new();
     let mut stop = std::pin::pin!(stop);
+    let mut warned = None;
     loop {
-        let permit = tokio::select! {
-            permit = limits.acquire() => permit,
-            () = &mut stop => break,
-        };
         let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
+            accepted = accept(&listener, &limits, &mut warned) => accepted,
             Some(_) = connections.join_next() => continue,
             () = &mut stop => break,
         };
-        let (socket, address) = match accepted {
-            Ok(accepted) => accepted,
-            Err(error) => {
-                if !is_peer_error(&error) {
-                    tracing::warn!(%error, "cannot accept a connection");
-                    sleep(ACCEPT_RETRY).await;
-                }
-                continue;
-            }
-        };
-        let Some(place) = limits.admit(address.ip(), permit) else {
+        let Some((socket, address, cramped)) = accepted else { continue };
+        let Some(mut place) = limits.connections.admit(address.ip(), cramped) else {
             context.metrics.refused.with_label_values(&["connections"]).inc();
+            limits.spares.refill();
             continue;
         };
         // Audio packets are small and useless when late.
         if let Err(error) = socket.set_nodelay(true) {
             tracing::debug!(%error, "cannot set TCP_NODELAY");
         }
-        let (context, stopped) = (context.clone(), stopped.subscribe());
+        let (context, stopped, spares) = (context.clone(), stopped.subscribe(), limits.spares.clone());
         connections.spawn(async move {
             context.metrics.connections.inc();
-            serve_connection(socket, Peer { address, tls: false }, &context, stopped, place.reserve).await;
+            let reserve = place.is_reserve();
+            tokio::select! {
+                () = serve_accepted(socket, Peer { address, tls: false }, &context, stopped, reserve) => {}
+                () = place.evicted() => {}
+            }
             context.metrics.connections.dec();
             drop(place);
+            spares.refill();
         });
     }
     drop(listener);
     stopped.send_replace(true);
     // Dropping the set cuts off connections that did not end in time.
     let _ = timeout(CLOSE_TIMEOUT, async { while connections.join_next().await.is_some() {} }).await;
+}
+
+/// Accepts a connection; true if it took a spare descriptor. `None` after an error: the caller tries again.
+async fn accept(
+    listener: &TcpListener,
+    limits: &AcceptLimits,
+    warned: &mut Option<Instant>,
+) -> Option<(TcpStream, SocketAddr, bool)> {
+    let mut cramped = false;
+    loop {
+        let error = match listener.accept().await {
+            Ok((socket, address)) => return Some((socket, address, cramped)),
+            Err(error) => error,
+        };
+        if is_peer_error(&error) {
+            return None;
+        }
+        if warned.is_none_or(|at| at.elapsed() >= ACCEPT_WARNING) {
+            *warned = Some(Instant::now());
+            tracing::warn!(%error, "cannot accept a connection");
+        }
+        let exhausted =
+            error.raw_os_error().map(Errno::from_raw).is_some_and(|of| matches!(of, Errno::EMFILE | Errno::ENFILE));
+        if exhausted && limits.spares.spend() {
+            cramped = true;
+            continue;
+        }
+        if exhausted {
+            limits.connections.evict_oldest();
+        }
+        sleep(ACCEPT_RETRY).await;
+        return None;
+    }
 }
 
 /// True if a connection was gone before it was accepted.
@@ -133,10 +188,44 @@ enum ServiceLevel {
     Full,
     /// Redirect of every request to HTTPS.
     Redirect,
-    /// Health checks only, one a connection.
-    Reserve,
+    /// One request of the control thread's routes.
+    Control,
 }
 
+/// Serves a health check, or a connection of the reserve, on this thread; hands others over to the server's runtime.
+async fn serve_accepted(
+    socket: TcpStream,
+    peer: Peer,
+    context: &ConnectionContext,
+    stopped: watch::Receiver<bool>,
+    reserve: bool,
+) {
+    let mut start = [0; REQUEST_START];
+    let start = match timeout(context.head_timeout, socket.peek(&mut start)).await {
+        Ok(Ok(count)) if count > 0 => &start[..count],
+        // The client disconnected or sent nothing in time.
+        _ => return,
+    };
+    let encrypted = context.tls.is_some() && start[0] == TLS_HANDSHAKE;
+    let control = reserve || context.main.is_none() || names_control_path(start);
+    let main = match &context.main {
+        Some(main) if encrypted || !control || !context.serves_plain(peer.address) => main,
+        _ => return serve_http(socket, peer, context, stopped, ServiceLevel::Control).await,
+    };
+    let Ok(socket) = socket.into_std() else { return };
+    let context = context.clone();
+    let served = main.spawn(async move {
+        match TcpStream::from_std(socket) {
+            Ok(socket) => serve_connection(socket, peer, &context, stopped, reserve).await,
+            Err(error) => tracing::debug!(%error, "a connection cannot be handed over"),
+        }
+    });
+    let _abort = AbortOnDrop(served.abort_handle());
+    // A panic was reported when it happened.
+    let _ = served.await;
+}
+
+/// Serves a connection on the server's runtime.
 async fn serve_connection(
     socket: TcpStream,
     peer: Peer,
@@ -144,7 +233,7 @@ async fn serve_connection(
     stopped: watch::Receiver<bool>,
     reserve: bool,
 ) {
-    let served = if reserve { ServiceLevel::Reserve } else { ServiceLevel::Full };
+    let served = if reserve { ServiceLevel::Control } else { ServiceLevel::Full };
     let Some(tls) = &context.tls else { return serve_http(socket, peer, context, stopped, served).await };
     let mut first = [0; 1];
     match timeout(context.head_timeout, socket.peek(&mut first)).await {
@@ -155,9 +244,8 @@ async fn serve_connection(
             Err(_) => tracing::debug!("the TLS handshake timed out"),
         },
         Ok(Ok(1)) => {
-            let address = peer.address.ip();
-            let plain = address.to_canonical().is_loopback() || trusts(&context.trusted, address);
-            serve_http(socket, peer, context, stopped, if plain { served } else { ServiceLevel::Redirect }).await;
+            let served = if context.serves_plain(peer.address) { served } else { ServiceLevel::Redirect };
+            serve_http(socket, peer, context, stopped, served).await;
         }
         // The client disconnected or sent nothing in time.
         _ => {}
@@ -175,7 +263,7 @@ async fn serve_http<S>(
 {
     let service = service_fn(|request: Request<Incoming>| {
         let mut router = match served {
-            ServiceLevel::Reserve => context.reserve_router.clone(),
+            ServiceLevel::Control => context.control_routes.current(),
             _ => context.routes.current(),
         };
         let request_timeout = context.request_timeout;
@@ -195,7 +283,7 @@ async fn serve_http<S>(
     let socket = Box::pin(socket);
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(context.head_timeout);
-    http.keep_alive(served != ServiceLevel::Reserve);
+    http.keep_alive(served != ServiceLevel::Control);
     let mut serving = std::pin::pin!(http.serve_connection(TokioIo::new(socket), service).with_upgrades());
     let going = async {
         // An error means that the server is gone already.

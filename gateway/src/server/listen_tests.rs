@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use axum::Router;
 use axum::routing::get;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -16,7 +17,8 @@ fn context() -> ConnectionContext {
     let (acceptor, _) = tls::acceptor(certificate).unwrap();
     ConnectionContext {
         routes: RouterSwitch::new(Router::new().route("/healthz", get(|| async { "ok\n" }))),
-        reserve_router: Router::new(),
+        control_routes: RouterSwitch::new(Router::new()),
+        main: Some(Handle::current()),
         tls: Some(acceptor),
         trusted: vec!["10.0.0.0/8".parse().unwrap()],
         head_timeout: Duration::from_secs(10),

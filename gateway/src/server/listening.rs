@@ -8,23 +8,26 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use futures_util::future::BoxFuture;
 use repartee_engine::{StartProgress, StartStage, TurnModel};
 use repartee_engine_api::SpeechEngine;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
+use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::app::AppState;
 use super::call_registry::CallRegistry;
 use super::chat;
 use super::connections::{ConnectionLimiter, RESERVE};
-use super::descriptors;
+use super::control::ControlThread;
+use super::descriptors::{self, DescriptorShares, SpareDescriptors};
 use super::keyless::LocalOnlyPolicy;
-use super::listen::{self, AcceptTask, ConnectionContext};
+use super::listen::{self, AcceptLimits, AcceptTask, ConnectionContext};
 use super::origin::OriginPolicy;
-use super::readiness::Readiness;
+use super::readiness::{Readiness, ShutdownProgress};
 use super::routes::{self, RouterSwitch};
-use super::serving::Server;
+use super::serving::{ControlRoutes, Server};
 use super::start_error::ServerStartError;
 use super::tls::{self, CertificateResolver};
 use super::uploads::UploadBudget;
+use super::watchdog::{self, LatenessHandle};
 use crate::admission::Admission;
 use crate::auth::ephemeral::EphemeralKeys;
 use crate::cli::lan;
@@ -35,6 +38,9 @@ use crate::telemetry::TraceExporter;
 use crate::transport::webrtc::{UdpMux, WebRtcSettings};
 use crate::turn_judge::TurnModelPool;
 use crate::voices::VoiceStore;
+
+/// Connections that may wait to be accepted.
+const BACKLOG: u32 = 1_024;
 
 /// Server that listens and has no model yet. It answers health checks and serves the pages; all other requests get 503.
 /// Dropping it ends it.
@@ -52,6 +58,11 @@ pub struct StartingServer {
     keyless: Arc<LocalOnlyPolicy>,
     readiness: Arc<Readiness>,
     accepting: AcceptTask,
+    control: ControlThread,
+    control_routes: ControlRoutes,
+    /// Address of the health listener.
+    health: Option<SocketAddr>,
+    lateness: LatenessHandle,
 }
 
 impl StartingServer {
@@ -63,10 +74,9 @@ impl StartingServer {
             let fingerprint =
                 certificate.as_ref().filter(|_| config.tls.development).and_then(|made| tls::fingerprint(made));
             let (tls, certificates) = certificate.map(tls::acceptor).transpose()?.unzip();
-            let address = config.listen;
-            let listener =
-                TcpListener::bind(address).await.map_err(|error| ServerStartError::Listen { address, error })?;
-            let address = listener.local_addr().map_err(|error| ServerStartError::Listen { address, error })?;
+            let control = ControlThread::start().map_err(ServerStartError::Control)?;
+            let (listener, address) = listen_on(&control, config.listen)?;
+            let health = config.health.listen.map(|address| listen_on(&control, address)).transpose()?;
             let webrtc = webrtc_settings(&config.webrtc, address.ip());
             let udp = webrtc.udp;
             let udp_mux = UdpMux::bind(webrtc).map_err(|error| ServerStartError::Udp { address: udp, error })?;
@@ -77,18 +87,25 @@ impl StartingServer {
             let keyless = LocalOnlyPolicy::new(&config, metrics.clone());
             let readiness = Readiness::new();
             let routes = RouterSwitch::new(routes::starting(keyless.clone(), readiness.clone(), metrics.clone()));
+            let control_routes =
+                ControlRoutes::new(&readiness, &routes::starting_metrics(keyless.clone(), metrics.clone()));
             let LimitConfig { connections, connections_per_address, head, request, .. } = config.limits;
-            let connections = match descriptors::raise_limit() {
-                Some(limit) => descriptors::admissible(connections, RESERVE, limit),
-                None => connections,
-            };
-            if connections < config.limits.connections {
-                let wanted = config.limits.connections;
+            let sessions = u32::try_from(config.engine.sessions).unwrap_or(u32::MAX);
+            let limit = descriptors::raise_limit().unwrap_or(u64::MAX);
+            let shares = DescriptorShares::of(limit, connections, RESERVE, sessions);
+            if shares.connections < connections {
+                let (wanted, connections) = (connections, shares.connections);
                 tracing::warn!(wanted, connections, "fewer connections than set: the process may open too few files");
             }
+            let spares = SpareDescriptors::new(shares.spares);
+            let limits = |connections, share| AcceptLimits {
+                connections: ConnectionLimiter::new(connections, share, shares.reserve, config.proxy.trusted.clone()),
+                spares: spares.clone(),
+            };
             let context = ConnectionContext {
                 routes: routes.clone(),
-                reserve_router: routes::reserve(readiness.clone()),
+                control_routes: control_routes.main.clone(),
+                main: Some(Handle::current()),
                 tls,
                 trusted: config.proxy.trusted.clone(),
                 head_timeout: head,
@@ -96,15 +113,28 @@ impl StartingServer {
                 stalled_after: config.stalled_after,
                 metrics: metrics.clone(),
             };
-            let connections =
-                ConnectionLimiter::new(connections, connections_per_address, config.proxy.trusted.clone());
+            let health_context = ConnectionContext {
+                control_routes: control_routes.health.clone(),
+                main: None,
+                tls: None,
+                ..context.clone()
+            };
             let (end, mut ended) = watch::channel(false);
             let ended = async move {
                 // An error means that the server was dropped.
                 let _ = ended.wait_for(|end| *end).await;
             };
-            let task = tokio::spawn(listen::serve(listener, context, connections, ended));
+            let accepted = limits(shares.connections, connections_per_address);
+            let task = control.spawn(listen::serve(listener, context, accepted, ended));
             let accepting = AcceptTask { routes, end, task };
+            let health = health.map(|(listener, address)| {
+                // Every connection belongs to the reserve. The task ends with the thread: checks are answered to the end.
+                control.spawn(listen::serve(listener, health_context, limits(0, 0), std::future::pending()));
+                address
+            });
+            let lateness = LatenessHandle::default();
+            let watched = (Handle::current(), readiness.clone(), metrics.watchdog.clone(), lateness.clone());
+            control.spawn(watchdog::watch(watched.0, watched.1, watched.2, watched.3));
             Ok(Self {
                 config,
                 address,
@@ -117,6 +147,10 @@ impl StartingServer {
                 keyless,
                 readiness,
                 accepting,
+                control,
+                control_routes,
+                health,
+                lateness,
             })
         })
     }
@@ -124,6 +158,16 @@ impl StartingServer {
     /// Returns the address that the server listens on.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Returns the address of `health.listen`; `None` if it is not set.
+    pub fn health_addr(&self) -> Option<SocketAddr> {
+        self.health
+    }
+
+    /// Returns a handle that tells what is left of the shutdown.
+    pub fn shutdown_progress(&self) -> ShutdownProgress {
+        ShutdownProgress(self.readiness.clone())
     }
 
     /// Returns a callback for the progress of the start, which `/readyz` reports.
@@ -164,6 +208,10 @@ impl StartingServer {
                 keyless,
                 readiness,
                 accepting,
+                control,
+                control_routes,
+                health,
+                lateness,
                 ..
             } = self;
             let metrics = Arc::new(Metrics::with(engine.info().frame, self.metrics)?);
@@ -184,13 +232,26 @@ impl StartingServer {
                 judge,
                 ids,
                 readiness,
+                lateness,
                 traces,
                 udp_mux,
                 calls: CallRegistry::default(),
                 alive: alive.downgrade(),
             };
             let app = Arc::new(app);
-            Ok(Server { address, certificates, fingerprint, app, keyless, accepting, alive, calls_ended })
+            Ok(Server {
+                address,
+                certificates,
+                fingerprint,
+                app,
+                keyless,
+                accepting,
+                control,
+                control_routes,
+                health,
+                alive,
+                calls_ended,
+            })
         })
     }
 }
@@ -202,6 +263,20 @@ impl Server {
     pub fn bind(config: Config, engine: Arc<dyn SpeechEngine>) -> BoxFuture<'static, Result<Self, ServerStartError>> {
         Box::pin(async move { StartingServer::bind(config).await?.with_engine(engine).await })
     }
+}
+
+/// Binds a listener for tasks of the control thread; returns it with its address.
+fn listen_on(control: &ControlThread, address: SocketAddr) -> Result<(TcpListener, SocketAddr), ServerStartError> {
+    let _entered = control.enter();
+    let bind = || {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        let listener = socket.listen(BACKLOG)?;
+        let address = listener.local_addr()?;
+        Ok((listener, address))
+    };
+    bind().map_err(|error| ServerStartError::Listen { address, error })
 }
 
 /// Opens the voice store and enrols the stored voices again, which takes the model some time for each.

@@ -7,6 +7,8 @@
 //! - `listen`, `tls`, `development_certificate`: connections, plain and encrypted
 //! - `timed_body`: timeout of a request's body
 //! - `connections`, `descriptors`: limits of the number of connections, and of the process's descriptors
+//! - `control`: the thread that accepts, answers health checks and metrics, and shuts down
+//! - `watchdog`: delays of the runtime and the engine
 //! - `uploads`: bytes of uploads in memory
 //! - `auth_middleware`: key, origin and CORS of every request, by `client_addr` and `origin`
 //! - `caller`: the client of a request
@@ -23,6 +25,7 @@
 //! - `offer`: the body of `POST /v1/realtime/calls`
 //! - `ice_servers`: short-lived TURN credentials
 //! - `page`: the demo page
+//! - `shutdown`: signals that end the process, and its deadline
 //! - `reload`: replacing keys and certificate while the server runs
 //! - `api_error`: errors as HTTP responses
 
@@ -36,6 +39,7 @@ mod chat;
 mod client_addr;
 mod client_secrets;
 mod connections;
+mod control;
 mod descriptors;
 mod development_certificate;
 mod engine_session;
@@ -54,17 +58,22 @@ mod realtime;
 mod reload;
 mod routes;
 mod serving;
+mod shutdown;
 mod speech;
 mod start_error;
 mod timed_body;
 mod tls;
 mod uploads;
 mod voices;
+mod watchdog;
 
 pub(crate) use app::AppState;
 pub use development_certificate::{DevelopmentCertificateError, PemCertificate, development_certificate};
 pub use listening::StartingServer;
+pub use readiness::ShutdownProgress;
 pub use reload::{ReloadError, Reloader};
 pub use serving::Server;
+pub use shutdown::ShutdownSignals;
 pub use start_error::ServerStartError;
 pub use tls::TlsError;
+pub use watchdog::{Lateness, LatenessHandle};

@@ -28,6 +28,38 @@ pub(super) enum ServerPhase {
     Draining,
     /// The server closes every call.
     Stopping,
+    /// The server closes its connections.
+    Closing,
+    /// The server sends the last traces.
+    Flushing,
+    /// The server has ended; its runtime and engine end.
+    Ended,
+}
+
+impl ServerPhase {
+    /// Describes the work that is left of a shutdown.
+    fn left(self) -> &'static str {
+        match self {
+            Self::Starting => "the model loads",
+            Self::Serving => "the runtime does not begin to shut down",
+            Self::Draining => "turns are running",
+            Self::Stopping => "calls do not end",
+            Self::Closing => "connections do not close",
+            Self::Flushing => "the last traces are not sent",
+            Self::Ended => "the engine or a task of the runtime does not end",
+        }
+    }
+}
+
+/// Handle that tells what is left of a server's shutdown.
+#[derive(Debug, Clone)]
+pub struct ShutdownProgress(pub(super) Arc<Readiness>);
+
+impl ShutdownProgress {
+    /// Describes what is left, as a clause.
+    pub fn left(&self) -> &'static str {
+        self.0.phase().left()
+    }
 }
 
 /// Phase and start progress of a server.
@@ -73,6 +105,11 @@ impl Readiness {
         let _ = self.engine.set(engine);
     }
 
+    /// Returns the engine, once the model is loaded.
+    pub fn engine(&self) -> Option<&Arc<dyn SpeechEngine>> {
+        self.engine.get()
+    }
+
     pub fn phase(&self) -> ServerPhase {
         *self.phase.borrow()
     }
@@ -111,7 +148,7 @@ impl Readiness {
                 let fraction = (f64::from(fraction) * 100.0).round() / 100.0;
                 json!({"status": "starting", "stage": stage.name(), "fraction": fraction})
             }
-            ServerPhase::Draining | ServerPhase::Stopping => json!({"status": "draining"}),
+            _ => json!({"status": "draining"}),
         };
         (StatusCode::SERVICE_UNAVAILABLE, [(RETRY_AFTER, STARTING_RETRY_S)], Json(body)).into_response()
     }

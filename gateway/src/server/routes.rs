@@ -54,13 +54,48 @@ pub(super) fn starting(keyless: Arc<LocalOnlyPolicy>, readiness: Arc<Readiness>,
         .merge(health(readiness))
 }
 
-/// Builds the router of connections beyond the limit: health checks and a refusal.
-pub(super) fn reserve(readiness: Arc<Readiness>) -> Router {
-    let full = || async {
-        let error = ErrorBody::server(ErrorKind::ConnectionLimit, "the server has reached its limit of connections");
-        ApiError::new(StatusCode::SERVICE_UNAVAILABLE, error).retry_after(Duration::from_secs(1))
+/// Paths that the control thread answers on every listener.
+const CONTROL_PATHS: [&str; 3] = ["/healthz", "/readyz", "/metrics"];
+
+/// True if the first bytes of a connection are a request for a path of the control thread.
+pub(super) fn names_control_path(start: &[u8]) -> bool {
+    let path = start.strip_prefix(b"GET ").or_else(|| start.strip_prefix(b"HEAD "));
+    let ends = |rest: &[u8]| matches!(rest.first(), Some(b' ' | b'?'));
+    path.is_some_and(|path| CONTROL_PATHS.iter().any(|one| path.strip_prefix(one.as_bytes()).is_some_and(ends)))
+}
+
+/// Refusal of the control thread's other paths.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum ControlRefusal {
+    /// The connection is beyond the limit.
+    Limit,
+    /// The listener is for health checks.
+    HealthOnly,
+}
+
+/// Builds the control thread's router: health checks, `metrics`, and a refusal of all other requests.
+pub(super) fn control(readiness: Arc<Readiness>, metrics: Router, refusal: ControlRefusal) -> Router {
+    let refuse = move || async move {
+        match refusal {
+            ControlRefusal::Limit => {
+                let message = "the server has reached its limit of connections";
+                let error = ErrorBody::server(ErrorKind::ConnectionLimit, message);
+                ApiError::new(StatusCode::SERVICE_UNAVAILABLE, error).retry_after(Duration::from_secs(1))
+            }
+            ControlRefusal::HealthOnly => {
+                ApiError::not_found("this address serves /healthz, /readyz and /metrics only")
+            }
+        }
     };
-    health(readiness).fallback(full)
+    health(readiness).merge(metrics).fallback(refuse)
+}
+
+/// Builds `/metrics` for the time while the model loads: a refusal.
+pub(super) fn starting_metrics(keyless: Arc<LocalOnlyPolicy>, metrics: RequestMetrics) -> Router {
+    Router::new()
+        .route("/metrics", get(refuse))
+        .layer(middleware::from_fn_with_state(keyless, require_local))
+        .with_state(metrics)
 }
 
 /// Serves a file of the pages; refuses other names, which may be routes of the loaded server.
@@ -76,4 +111,21 @@ async fn refuse(State(metrics): State<RequestMetrics>) -> ApiError {
     let message = "the server is loading its model: try again soon; GET /readyz reports the progress";
     let error = ErrorBody::server(ErrorKind::Starting, message);
     ApiError::new(StatusCode::SERVICE_UNAVAILABLE, error).retry_after(Duration::from_secs(STARTING_RETRY_S))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_paths_are_known_by_their_first_bytes() {
+        for start in ["GET /healthz HTTP/1", "HEAD /metrics HT", "GET /readyz?x=1 H", "GET /metrics HTT"] {
+            assert!(names_control_path(start.as_bytes()), "{start}");
+        }
+        for start in
+            ["GET /healthzz HT", "GET /metric HTTP", "POST /metrics HT", "GET /v1/models H", "GET /healthz", ""]
+        {
+            assert!(!names_control_path(start.as_bytes()), "{start}");
+        }
+    }
 }

@@ -20,11 +20,14 @@ use tokio::time::timeout;
 
 use super::api_error::ApiError;
 use super::app::AppState;
+use super::control::{AbortOnDrop, ControlThread};
 use super::keyless::{self, LocalOnlyPolicy};
 use super::listen::AcceptTask;
-use super::readiness::{ServerPhase, health};
+use super::readiness::{Readiness, ServerPhase, ShutdownProgress, health};
 use super::reload::Reloader;
+use super::routes::{self, ControlRefusal, RouterSwitch};
 use super::tls::CertificateResolver;
+use super::watchdog::LatenessHandle;
 use super::{auth_middleware, calls, chat, client_secrets, ice_servers, models, offer, page, realtime, speech, voices};
 use crate::transport::webrtc::DroppedDatagrams;
 
@@ -41,10 +44,38 @@ pub struct Server {
     pub(super) app: Arc<AppState>,
     pub(super) keyless: Arc<LocalOnlyPolicy>,
     pub(super) accepting: AcceptTask,
+    pub(super) control: ControlThread,
+    pub(super) control_routes: ControlRoutes,
+    /// Address of the health listener.
+    pub(super) health: Option<SocketAddr>,
     /// Dropped to drain; every call holds a clone.
     pub(super) alive: mpsc::Sender<()>,
     /// Closed once every clone of `alive` is dropped.
     pub(super) calls_ended: mpsc::Receiver<()>,
+}
+
+/// Routes of the control thread.
+#[derive(Debug, Clone)]
+pub(super) struct ControlRoutes {
+    /// Health checks on the main listener, and connections beyond the limit.
+    pub main: RouterSwitch,
+    /// Connections of the health listener.
+    pub health: RouterSwitch,
+}
+
+impl ControlRoutes {
+    /// Builds the routes with this router of `/metrics`.
+    pub fn new(readiness: &Arc<Readiness>, metrics: &Router) -> Self {
+        let router = |refusal| RouterSwitch::new(routes::control(readiness.clone(), metrics.clone(), refusal));
+        Self { main: router(ControlRefusal::Limit), health: router(ControlRefusal::HealthOnly) }
+    }
+
+    /// Switches to the routes of a loaded server.
+    fn switch_to(&self, readiness: &Arc<Readiness>, metrics: &Router) {
+        let router = |refusal| routes::control(readiness.clone(), metrics.clone(), refusal);
+        self.main.switch_to(router(ControlRefusal::Limit));
+        self.health.switch_to(router(ControlRefusal::HealthOnly));
+    }
 }
 
 impl Server {
@@ -63,6 +94,21 @@ impl Server {
         self.address
     }
 
+    /// Returns the address of `health.listen`; `None` if it is not set.
+    pub fn health_addr(&self) -> Option<SocketAddr> {
+        self.health
+    }
+
+    /// Returns a handle that tells what is left of the shutdown.
+    pub fn shutdown_progress(&self) -> ShutdownProgress {
+        ShutdownProgress(self.app.readiness.clone())
+    }
+
+    /// Returns a handle that tells how late the runtime and the engine are.
+    pub fn lateness(&self) -> LatenessHandle {
+        self.app.lateness.clone()
+    }
+
     /// Watches the readiness: true while calls are accepted.
     pub fn ready(&self) -> watch::Receiver<bool> {
         self.app.readiness.ready()
@@ -76,27 +122,48 @@ impl Server {
 
     fn serve(self, shutdown: BoxFuture<'static, ()>) -> BoxFuture<'static, io::Result<()>> {
         Box::pin(async move {
-            let Self { app, keyless, accepting, alive, mut calls_ended, .. } = self;
+            let Self { app, keyless, accepting, control, control_routes, alive, mut calls_ended, .. } = self;
             let readiness = app.readiness.clone();
-            accepting.routes.switch_to(router(app.clone(), keyless));
-            readiness.set_phase(ServerPhase::Serving);
-            shutdown.await;
-            // Connections are accepted during the drain, for health checks and to refuse new calls.
-            readiness.set_phase(ServerPhase::Draining);
-            drop(alive);
-            if timeout(app.config.drain, calls_ended.recv()).await.is_err() {
-                tracing::warn!("some turns did not end in time");
-            }
-            readiness.set_phase(ServerPhase::Stopping);
-            if timeout(CLOSE_TIMEOUT, calls_ended.recv()).await.is_err() {
-                tracing::warn!("some calls did not end in time");
-            }
-            accepting.end.send_replace(true);
-            accepting.task.await.map_err(io::Error::other)?;
-            // The shutdown blocks until the queued spans are sent.
-            tokio::task::spawn_blocking(move || app.traces.shut_down()).await.map_err(io::Error::other)
+            let serving = async move {
+                control_routes.switch_to(&readiness, &guarded_metrics(&app, &keyless));
+                accepting.routes.switch_to(router(app.clone(), keyless));
+                readiness.set_phase(ServerPhase::Serving);
+                shutdown.await;
+                // Connections are accepted during the drain, for health checks and to refuse new calls.
+                readiness.set_phase(ServerPhase::Draining);
+                drop(alive);
+                if timeout(app.config.drain, calls_ended.recv()).await.is_err() {
+                    tracing::warn!("some turns did not end in time");
+                }
+                readiness.set_phase(ServerPhase::Stopping);
+                if timeout(CLOSE_TIMEOUT, calls_ended.recv()).await.is_err() {
+                    tracing::warn!("some calls did not end in time");
+                }
+                readiness.set_phase(ServerPhase::Closing);
+                accepting.end.send_replace(true);
+                accepting.task.await.map_err(io::Error::other)?;
+                readiness.set_phase(ServerPhase::Flushing);
+                // The shutdown blocks until the queued spans are sent.
+                tokio::task::spawn_blocking(move || app.traces.shut_down()).await.map_err(io::Error::other)?;
+                readiness.set_phase(ServerPhase::Ended);
+                Ok(())
+            };
+            // On the control thread, because long work on the runtime may delay its timers.
+            let serving = control.spawn(serving);
+            let _abort = AbortOnDrop(serving.abort_handle());
+            serving.await.map_err(io::Error::other)?
         })
     }
+}
+
+/// Builds `/metrics` with the rules of [`router`], for the control thread.
+fn guarded_metrics(app: &Arc<AppState>, keyless: &Arc<LocalOnlyPolicy>) -> Router {
+    Router::new()
+        .route("/metrics", get(metrics))
+        .method_not_allowed_fallback(wrong_method)
+        .layer(middleware::from_fn_with_state(app.clone(), auth_middleware::authenticate))
+        .layer(middleware::from_fn_with_state(keyless.clone(), keyless::require_local))
+        .with_state(app.clone())
 }
 
 fn router(app: Arc<AppState>, keyless: Arc<LocalOnlyPolicy>) -> Router {

@@ -40,6 +40,9 @@ pub enum ServerStartError {
     /// The threads of the turn-detection model cannot be started.
     #[error("cannot start the threads of the turn-detection model: {0}")]
     Threads(io::Error),
+    /// The control thread cannot be started.
+    #[error("cannot start the thread that accepts connections: {0}")]
+    Control(io::Error),
     /// The UDP address of the calls cannot be bound.
     #[error("cannot use the UDP address {address} for calls: {error}")]
     Udp {

@@ -1,8 +1,9 @@
-//! The HTTP server: keys, limits, refusals, certificates, proxies, chat completions, speech, cascades.
+//! The HTTP server: keys, limits, refusals, health, certificates, proxies, chat completions, speech, cascades.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
 mod cascade;
 mod chat;
+mod health;
 mod keyless;
 mod keys;
 mod limits;

@@ -1,4 +1,4 @@
-//! The binary: command line, settings, start, the embedded model, traces.
+//! The binary: command line, settings, start, end, the embedded model, traces.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
 mod ask;
@@ -7,5 +7,6 @@ mod checkpoints;
 mod command;
 mod config;
 mod demo;
+mod shutdown;
 mod starting;
 mod traces;
