@@ -166,7 +166,7 @@ impl Engine {
             tools: model.template.tools().is_some(),
             transcribes: model.transcribes(config.transcribes),
             given_text: model.codec.is_some() && model.template.streamed(&[]).is_some(),
-            // In a cascade the text takes positions of the language model, which are few.
+            // In a cascade the text has the limit of a response's tokens.
             reads_clauses: model.stages.first().is_some_and(|stage| stage.output_kind() == EdgeKind::Clauses),
             spoken_text: model.stages.iter().find_map(|stage| stage.spoken_text()).cloned(),
             recording_rate: model.voices.recording_rate(),

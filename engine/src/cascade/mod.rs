@@ -8,6 +8,7 @@
 //! - [`error`]: errors of models that do not join
 //! - [`remote_model`]: a language model behind a server
 //! - `bridge`: the stage between them
+//! - `read_aloud`: a given text passes the language model by
 //! - `later_stage`: stages that the session's prompt does not reach
 //! - `remote_stage`: the stage of a language model behind a server
 //! - `remote_vocabulary`, `remote_messages`: the conversation as ids, and back as messages
@@ -17,6 +18,7 @@ pub mod error;
 pub mod hearing;
 pub mod later_stage;
 pub mod parts;
+mod read_aloud;
 mod remote_messages;
 pub mod remote_model;
 mod remote_stage;

@@ -104,6 +104,11 @@ impl PromptTemplate for RemoteTemplate {
         prompt
     }
 
+    /// Text to read aloud has the assistant's role.
+    fn streamed(&self, ids: &[u32]) -> Option<Vec<Element>> {
+        Some(ids.iter().map(|&id| Element::token(Role::Assistant, id)).collect())
+    }
+
     fn tools(&self) -> Option<&dyn ToolTemplate> {
         Some(self)
     }

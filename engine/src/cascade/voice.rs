@@ -2,6 +2,7 @@
 
 use super::bridge::BridgePart;
 use super::error::CascadeError;
+use super::read_aloud::ReadAloudPart;
 use crate::device::Device;
 use crate::models::parts::pipeline::{Assembly, ModelFrame};
 use crate::spoken_text::SpokenTextConfig;
@@ -29,5 +30,6 @@ pub fn join_voice<O: Device>(
     // A reader of clauses makes the text speakable itself.
     let spoken = spoken.options().filter(|_| !template.reads_clauses());
     let bridge = BridgePart { text: think.frame.tokenizer.clone(), speech: tokenizer, template, spoken };
-    Ok(think.pipeline.stage(bridge).then(speak.pipeline).with(ModelFrame { voices, codec, ..think.frame }))
+    let pipeline = think.pipeline.first_stage(|first| Box::new(ReadAloudPart(first)));
+    Ok(pipeline.stage(bridge).then(speak.pipeline).with(ModelFrame { voices, codec, ..think.frame }))
 }

@@ -23,17 +23,27 @@ pub struct Cascade {
 impl Cascade {
     /// Serves the language model at `host`, with one attempt for each request; `speak` is the fixture of its voice.
     pub async fn serve(host: &str, speak: Option<&str>, change: impl FnOnce(&mut CascadeConfig)) -> Self {
+        Self::serve_heard(host, None, speak, change).await
+    }
+
+    /// As [`Self::serve`], with the fixture of a recogniser.
+    pub async fn serve_heard(
+        host: &str,
+        hear: Option<&str>,
+        speak: Option<&str>,
+        change: impl FnOnce(&mut CascadeConfig),
+    ) -> Self {
         let mut config = Config { listen: ([127, 0, 0, 1], 0).into(), ..Config::default() };
         config.cascade.think = Some(ThinkSource::try_from(PathBuf::from(format!("http://{host}/v1"))).unwrap());
         (config.cascade.model, config.cascade.attempts) = (Some("small".to_owned()), 1);
         change(&mut config.cascade);
         let listening = StartingServer::bind(config.clone()).await.unwrap();
         let think = thinker::open(&config.cascade, listening.thinker_metrics()).unwrap().unwrap();
-        let speak = speak.map(fixture);
+        let (hear, speak) = (hear.map(fixture), speak.map(fixture));
         let start = move || {
             Engine::start_remote_cascade(
                 think,
-                CascadeParts { hear: None, think: None, speak },
+                CascadeParts { hear, think: None, speak },
                 &EngineConfig::default(),
                 |_| {},
             )

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
 mod churn;
+mod doors;
 mod formats;
 mod hearing;
 mod lifecycle;

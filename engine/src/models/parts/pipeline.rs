@@ -159,6 +159,16 @@ impl<O: Device> Pipeline<O> {
         self
     }
 
+    /// Puts another stage in the place of the first one, which it gets.
+    #[must_use]
+    pub fn first_stage(mut self, wrap: impl FnOnce(Box<dyn StagePart<O>>) -> Box<dyn StagePart<O>>) -> Self {
+        if let Some(run) = self.runs.first_mut().filter(|run| !run.is_empty()) {
+            let first = run.remove(0);
+            run.insert(0, wrap(first));
+        }
+        self
+    }
+
     /// Completes the parts to a model without slots.
     pub fn with(self, frame: ModelFrame) -> Assembly<O> {
         Assembly { pipeline: self, frame }
