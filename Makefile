@@ -9,7 +9,7 @@ REPORT := target/report
 BUILT := $${CARGO_TARGET_DIR:-target}/release
 
 .DEFAULT_GOAL := help
-.PHONY: help run release test test-cuda gpu-pack test-long screenshots conformance lint check-words bench bench-build loadtest knee soak realtime-vs-chat graph setup-test bench-cascade bench-engine bench-families bench-heard bench-interruptions bench-turns bench-weights bench-size weight-loss eval-model eval-weights sound-sample
+.PHONY: help run run-real test-real bench-real release test test-cuda gpu-pack test-long screenshots conformance lint check-words bench bench-build loadtest knee soak realtime-vs-chat graph setup-test bench-cascade bench-engine bench-families bench-heard bench-interruptions bench-turns bench-weights bench-size weight-loss eval-model eval-weights sound-sample
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,6 +23,20 @@ run-real:  ## Serve published models to talk to: Whisper base, Qwen2.5-Coder-1.5
 	@$(SETUP) build real
 	$(CARGO) build --release --workspace --bin repartee
 	@exec scripts/run-real.sh $(BUILT)/repartee $(ARGS)
+
+REAL_PYTHON := target/tools/python/bin/python
+
+test-real:  ## Talk to the models of run-real and judge what is heard and said (20 minutes; ARGS="--only questions"); writes target/report/real.json
+	@$(SETUP) build load tests speech real
+	$(CARGO) build --release --workspace --bin repartee
+	@scripts/run-real.sh fetch
+	$(REAL_PYTHON) -B tests/real/run.py --binary $(BUILT)/repartee $(ARGS)
+
+bench-real:  ## Measure the models of run-real beside faster-whisper, llama.cpp and onnxruntime on the same weights (idle machine); writes target/report/real_speed.json
+	@$(SETUP) build load tests speech real llama_cpp
+	$(CARGO) build --release --workspace --bin repartee --bench hearing --example text_model
+	@for think in 0.5b 1.5b smollm2; do THINK=$$think scripts/run-real.sh fetch || exit 1; done
+	$(REAL_PYTHON) -B tests/real/bench.py --binary $(BUILT)/repartee $(ARGS)
 
 release:  ## Build the binary that ships, stripped and with link-time optimisation, and its archive: target/dist; prints the sizes
 	@$(SETUP) build

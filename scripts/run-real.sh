@@ -2,6 +2,7 @@
 # Serves published models that a person can talk to: a recogniser, a language model and a voice. Fetches them the first time.
 #
 # Usage: run-real.sh BINARY [ARGUMENT...]    Arguments go to `repartee serve`. Needs the part real of setup.sh.
+#        run-real.sh fetch                   only fetches the models
 #   THINK     the language model: 1.5b (default), 0.5b or smollm2, or a folder, a GGUF file, or the URL of a chat-completions server
 #   HEAR, SPEAK  a folder in place of Whisper base, of Kokoro-82M
 
@@ -23,6 +24,8 @@ case ${THINK:-1.5b} in
 esac
 hear=${HEAR:-$(fetched whisper-base)}
 speak=${SPEAK:-$(fetched kokoro-82m)}
+
+[ "$binary" != fetch ] || exit 0
 
 # Eight bits for what is published in more: the voice's convolutions are the most work of an answer.
 # Few callers fit a laptop, and an answer is short.

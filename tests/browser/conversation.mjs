@@ -17,7 +17,7 @@ const RATE = 24000;
 /** Silence before the question, until the call is connected; a busy machine starts a browser slowly. */
 const LEAD_S = 4;
 /** Between the questions: longer than any of the answers and the wait for it. */
-const BETWEEN_S = 8;
+const BETWEEN_S = Number(process.env.REPARTEE_BETWEEN_S) || 8;
 /** From the end of one answer, or the click, to the end of the next. */
 const ANSWERED_WITHIN_MS = 60_000;
 /** Delay of the network's buffers after the server's last packet. */
