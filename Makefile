@@ -9,7 +9,7 @@ REPORT := target/report
 BUILT := $${CARGO_TARGET_DIR:-target}/release
 
 .DEFAULT_GOAL := help
-.PHONY: help run run-real test-real bench-real release test test-cuda gpu-pack test-long screenshots conformance lint check-words bench bench-build loadtest knee soak realtime-vs-chat graph setup-test bench-cascade bench-engine bench-families bench-heard bench-interruptions bench-turns bench-weights bench-size weight-loss eval-model eval-weights sound-sample
+.PHONY: help run run-real test-real bench-real release test test-cuda gpu-pack test-long test-hostile screenshots conformance lint check-words bench bench-build loadtest knee soak realtime-vs-chat graph setup-test bench-cascade bench-engine bench-families bench-heard bench-interruptions bench-turns bench-weights bench-size weight-loss eval-model eval-weights sound-sample
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,6 +59,11 @@ gpu-pack:  ## Build and pack the binaries that scripts/on-gpu.sh runs on a machi
 test-long:  ## Run all tests, including the long ones and `make test-cuda`; writes target/report/test-long.txt
 	@$(SETUP) build load tests prometheus recipe cuda
 	@CARGO=$(CARGO) scripts/dated-report.sh $(REPORT)/test-long.txt scripts/test-long.sh
+
+test-hostile:  ## Ask questions over websocket and WebRTC while each attack of a table runs, 8 minutes (ARGS="--only long-prompts"); `make test` runs the quick half; writes target/report/hostile.json
+	@$(SETUP) build load
+	$(CARGO) build --release --workspace --bin repartee-load
+	$(BUILT)/repartee-load hostile --report $(REPORT) $(ARGS)
 
 screenshots:  ## Take the screenshots of docs/page.md again, in Chromium with the demo model
 	@$(SETUP) build load tests

@@ -16,6 +16,7 @@ status=0
 "$cargo" test --release --workspace --no-fail-fast || status=1
 tested=$SECONDS
 scripts/check-rebuilds || status=1
+"${CARGO_TARGET_DIR:-target}"/release/repartee-load hostile --quick --quiet || status=1
 printf 'make test: set-up %d s, compiling %d s, tests %d s\n' \
   $((set_up - began)) $((compiled - set_up)) $((tested - compiled))
 exit $status

@@ -9,6 +9,8 @@ use repartee_report::{Report, ReportRow, print};
 
 use crate::chat;
 use crate::compare::compare;
+use crate::hostile::attack::AttackArguments;
+use crate::hostile::trial::HostileArguments;
 use crate::knee::{self, KneeArguments};
 use crate::measure::log::ScenarioLog;
 use crate::peer;
@@ -69,6 +71,11 @@ enum Action {
         #[arg(long, default_value_t = 8)]
         callers: usize,
     },
+    /// Ask questions while attacks run on a server of our own, and judge the answers, delays and memory
+    Hostile(HostileArguments),
+    /// Be one attacker of `hostile`
+    #[command(hide = true)]
+    Attack(AttackArguments),
     /// Compare speech that is sent in real time with one upload of it
     RealtimeVsChat {
         #[command(flatten)]
@@ -168,6 +175,8 @@ impl Command {
                     common.publish("soak", &runs, more)?;
                     Ok(runs.iter().all(|(_, log)| log.errors.is_empty()))
                 }
+                Action::Hostile(arguments) => arguments.run().await,
+                Action::Attack(arguments) => arguments.run().map(|()| true),
                 Action::RealtimeVsChat { common, seconds } => {
                     let (bench, server) = common.bench(None).await?;
                     let rows = chat::compare(&bench, &seconds).await?;

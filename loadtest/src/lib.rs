@@ -14,6 +14,7 @@
 //! | `measure` | playback, logs, lateness and resource use |
 //! | `run` | runs one scenario |
 //! | `knee`, `soak` | search for the most callers within limits; a long run |
+//! | `hostile` | innocent callers while attacks run |
 //! | `chat`, `peer` | realtime against one upload; CPU cost of a call against aiortc |
 //! | `report`, `compare` | rows, plots and pages; two reports side by side |
 //! | `progress`, `command` | progress on the terminal; the command line |
@@ -22,6 +23,7 @@ mod caller;
 pub mod chat;
 pub mod command;
 pub mod compare;
+pub mod hostile;
 pub mod knee;
 pub mod measure;
 pub mod peer;

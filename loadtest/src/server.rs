@@ -25,7 +25,16 @@ impl OwnServer {
     /// # Errors
     /// The program does not start, ends early, or prints no URL within two minutes.
     pub async fn start(program: &Path, arguments: &[&str]) -> Result<Self> {
+        Self::start_with(program, arguments, &[]).await
+    }
+
+    /// As [`Self::start`], with these variables in its environment.
+    ///
+    /// # Errors
+    /// The program does not start, ends early, or prints no URL within two minutes.
+    pub async fn start_with(program: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Result<Self> {
         let mut command = Command::new(program);
+        command.envs(environment.iter().copied());
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit()).kill_on_drop(true);
         // Hides the server's log lines for each call.
         command.env("REPARTEE_LOG", "warn");
@@ -49,6 +58,11 @@ impl OwnServer {
     /// Returns the server's URL.
     pub fn url(&self) -> &str {
         &self.url
+    }
+
+    /// True if the process has not ended.
+    pub fn is_alive(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
     }
 
     /// Returns the process id; `None` once the server has ended.

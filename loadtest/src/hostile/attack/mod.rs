@@ -1,0 +1,85 @@
+//! Attacks, each one process at low priority, so that the generator is not what is measured.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `victim` | the attacked server: connections, requests, websocket frames |
+//! | `http`, `websocket`, `engine`, `webrtc` | attacks of each kind |
+
+mod engine;
+mod http;
+mod victim;
+mod webrtc;
+mod websocket;
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use clap::Args;
+
+use victim::Victim;
+
+/// An attack, which runs to the victim's end.
+type Attack = fn(&Victim) -> Result<()>;
+
+/// Attacks by name.
+static ATTACKS: [(&str, Attack); 19] = [
+    ("empty-parts", websocket::empty_parts),
+    ("json-bombs", http::json_bombs),
+    ("quadratic-parts", http::quadratic_parts),
+    ("large-updates", websocket::large_updates),
+    ("large-appends", websocket::large_appends),
+    ("unread-pongs", websocket::unread_pongs),
+    ("unread-output", websocket::unread_output),
+    ("slow-heads", http::slow_heads),
+    ("slow-bodies", http::slow_bodies),
+    ("chunk-bombs", http::chunk_bombs),
+    ("client-secrets", http::client_secrets),
+    ("descriptors", http::descriptors),
+    ("long-prompts", engine::long_prompts),
+    ("short-prompts", engine::short_prompts),
+    ("speech", engine::speech),
+    ("text-answers", engine::text_answers),
+    ("sdp-bombs", webrtc::sdp_bombs),
+    ("offer-flood", webrtc::offer_flood),
+    ("wrong-keys", http::wrong_keys),
+];
+
+/// The only attack by datagrams; apart from the others, because a flood of it uses up any processor.
+static FLOOD: (&str, Attack) = ("rtp-flood", webrtc::rtp_flood);
+
+/// Arguments of the hidden command `attack`, which is one attacker.
+#[derive(Debug, Args)]
+pub struct AttackArguments {
+    /// Name of the attack
+    name: String,
+    /// Address of the server, on this machine
+    #[arg(long)]
+    address: SocketAddr,
+    /// Duration, in seconds
+    #[arg(long)]
+    seconds: f64,
+    /// API key
+    #[arg(long, env = "REPARTEE_KEY", hide_env_values = true)]
+    key: String,
+}
+
+impl AttackArguments {
+    /// Attacks to the end.
+    ///
+    /// # Errors
+    /// The attack is unknown, or cannot begin.
+    pub fn run(&self) -> Result<()> {
+        anyhow::ensure!(self.address.ip().is_loopback(), "{}: only this machine is attacked", self.address);
+        let mut all = ATTACKS.iter().chain([&FLOOD]);
+        let (_, attack) =
+            all.find(|(name, _)| *name == self.name).with_context(|| format!("no attack {}", self.name))?;
+        let until = Instant::now() + Duration::from_secs_f64(self.seconds.clamp(0.0, 600.0));
+        attack(&Victim { address: self.address, key: self.key.clone(), until })
+    }
+}
+
+/// Returns the names of all attacks.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    ATTACKS.iter().chain([&FLOOD]).map(|(name, _)| *name)
+}
