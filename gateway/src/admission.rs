@@ -18,7 +18,7 @@ const MAX_BUCKETS: usize = 16_384;
 const CALL_RETRY: Duration = Duration::from_secs(5);
 
 /// Key and address that the limits count.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ClientIdentity {
     /// Client's IP address.
     pub address: IpAddr,

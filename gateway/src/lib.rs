@@ -7,6 +7,7 @@
 //! - [`turn_judge`]: threads that run the turn-detection model
 //! - [`voices`]: voices enrolled from recordings, with consents
 //! - [`auth`], [`admission`]: keys, and limits of each caller
+//! - [`long_work`]: long computations apart from calls; [`heap`]: freed memory is given back
 //! - [`config`], [`metrics`], [`ids`]: settings, metrics, ids
 //! - [`telemetry`]: logs, and traces over OTLP
 //! - [`cli`]: commands besides serving
@@ -20,7 +21,9 @@ pub mod auth;
 pub mod call;
 pub mod cli;
 pub mod config;
+pub mod heap;
 pub mod ids;
+pub mod long_work;
 pub mod metrics;
 pub mod server;
 pub mod telemetry;

@@ -19,6 +19,7 @@ use repartee::cli::check::SummaryLines;
 use repartee::cli::lan;
 use repartee::cli::loading::LoadingBar;
 use repartee::config::{CascadeConfig, Config, LoadedConfig, RenamedSetting, ThinkSource, load};
+use repartee::heap;
 use repartee::metrics::ThinkerMetrics;
 use repartee::server::{Reloader, ServerStartError, ShutdownSignals, StartingServer};
 use repartee::telemetry::{LogFormat, log};
@@ -326,6 +327,7 @@ async fn serve_calls(serve: &Serve) -> anyhow::Result<()> {
         server = show(progress, listening.with_engine(model.engine)) => server?,
         () = signals.begun() => return Ok(()),
     };
+    heap::give_back_freed().context("cannot start the thread that gives memory back")?;
     tokio::spawn(reload(hangup, serve.clone(), server.reloader()));
     let (address, fingerprint) = (server.local_addr(), server.fingerprint().map(str::to_owned));
     let mut ready = server.ready();

@@ -51,6 +51,8 @@ pub struct Metrics {
     pub underruns: IntCounter,
     /// Metrics of connections and requests.
     pub requests: RequestMetrics,
+    /// Bytes of requests in memory.
+    pub bytes_in_flight: IntGauge,
     /// Number of sessions that the engine can hold.
     pub slots: IntGauge,
     /// RTF: generation time of a response's audio divided by its duration. Responses under backpressure are not
@@ -72,8 +74,8 @@ pub struct Metrics {
 pub struct RequestMetrics {
     /// Number of open connections without websockets.
     pub connections: IntGauge,
-    /// Number of refused requests by `reason`: `full`, `key`, `address`, `rate`, `unauthorized`, `not_local`,
-    /// `draining`, `starting` or `connections`.
+    /// Number of refused requests by `reason`: `full`, `key`, `address`, `rate`, `bytes`, `unauthorized`,
+    /// `not_local`, `draining`, `starting` or `connections`.
     pub refused: IntCounterVec,
     /// Metrics of requests to the language model's server of a cascade.
     pub thinker: ThinkerMetrics,
@@ -159,6 +161,7 @@ impl Metrics {
                 "Times that the playout clock found nothing to play within a response",
             )?,
             requests,
+            bytes_in_flight: IntGauge::new("repartee_bytes_in_flight", "Bytes of requests in memory")?,
             slots: IntGauge::new("repartee_session_slots", "Sessions that the engine can hold")?,
             network: NetworkMetrics::new()?,
         };
@@ -183,6 +186,7 @@ impl Metrics {
         metrics.registry.register(Box::new(metrics.requests.connections.clone()))?;
         metrics.requests.thinker.register(&metrics.registry)?;
         metrics.requests.watchdog.register(&metrics.registry)?;
+        metrics.registry.register(Box::new(metrics.bytes_in_flight.clone()))?;
         metrics.registry.register(Box::new(metrics.slots.clone()))?;
         metrics.network.register(&metrics.registry)?;
         metrics.show_zeros();
@@ -203,9 +207,18 @@ impl Metrics {
         for outcome in ["ended", "continued", "failed", "busy"] {
             self.turn_judgements.with_label_values(&[outcome]);
         }
-        for reason in
-            ["full", "key", "address", "rate", "unauthorized", "not_local", "draining", "starting", "connections"]
-        {
+        for reason in [
+            "full",
+            "key",
+            "address",
+            "rate",
+            "bytes",
+            "unauthorized",
+            "not_local",
+            "draining",
+            "starting",
+            "connections",
+        ] {
             self.requests.refused.with_label_values(&[reason]);
         }
         for transport in ["webrtc", "websocket"] {

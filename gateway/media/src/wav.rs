@@ -9,6 +9,9 @@ use thiserror::Error;
 use crate::pcm::to_i16;
 use crate::resample::{RATES, ResampleError, Resampler};
 
+/// Samples that are decoded or resampled at once: some milliseconds of work.
+const PIECE: usize = 1 << 16;
+
 /// Error of reading a wav file.
 #[derive(Debug, Error)]
 pub enum WavError {
@@ -29,6 +32,9 @@ pub enum WavError {
         /// Maximum length in seconds.
         limit: u64,
     },
+    /// The caller gave up.
+    #[error("the decoding was abandoned")]
+    Abandoned,
 }
 
 /// Decoded wav file.
@@ -42,6 +48,14 @@ pub struct Wav {
 
 /// Decodes a wav file of any format, at most `max_duration` long, at its own sample rate.
 pub fn decode(source: impl Read, max_duration: Duration) -> Result<Wav, WavError> {
+    decode_in_pieces(source, max_duration, &mut || true)
+}
+
+fn decode_in_pieces(
+    source: impl Read,
+    max_duration: Duration,
+    pause: &mut dyn FnMut() -> bool,
+) -> Result<Wav, WavError> {
     let mut reader = hound::WavReader::new(source)?;
     let spec = reader.spec();
     // Checks the header before reading: the samples may not fit into memory.
@@ -49,17 +63,14 @@ pub fn decode(source: impl Read, max_duration: Duration) -> Result<Wav, WavError
     if seconds > max_duration.as_secs() {
         return Err(WavError::TooLong { seconds, limit: max_duration.as_secs() });
     }
-    let interleaved: Vec<f32> = match spec.sample_format {
-        hound::SampleFormat::Float => reader.samples::<f32>().collect::<Result<_, _>>()?,
+    let samples = match spec.sample_format {
+        hound::SampleFormat::Float => mono(reader.samples::<f32>(), spec.channels, pause)?,
         hound::SampleFormat::Int => {
             let full_scale = 2f32.powi(i32::from(spec.bits_per_sample) - 1);
-            reader
-                .samples::<i32>()
-                .map(|sample| Ok(sample? as f32 / full_scale))
-                .collect::<Result<_, hound::Error>>()?
+            let samples = reader.samples::<i32>().map(|sample| Ok(sample? as f32 / full_scale));
+            mono(samples, spec.channels, pause)?
         }
     };
-    let samples = average(&interleaved, usize::from(spec.channels.max(1)));
     if samples.is_empty() {
         return Err(WavError::Empty);
     }
@@ -68,13 +79,51 @@ pub fn decode(source: impl Read, max_duration: Duration) -> Result<Wav, WavError
 
 /// Decodes a wav file of any format, at most `max_duration` long, to mono samples at `rate`.
 pub fn read(source: impl Read, rate: u32, max_duration: Duration) -> Result<Vec<f32>, WavError> {
-    let wav = decode(source, max_duration)?;
+    read_in_pieces(source, rate, max_duration, || true)
+}
+
+/// Like [`read`], but calls `pause` after each piece of work, and gives up if it returns false.
+pub fn read_in_pieces(
+    source: impl Read,
+    rate: u32,
+    max_duration: Duration,
+    mut pause: impl FnMut() -> bool,
+) -> Result<Vec<f32>, WavError> {
+    let wav = decode_in_pieces(source, max_duration, &mut pause)?;
     // Averages neighbours to bring studio rates into range: speech has no content at frequencies that would alias.
     let factor = wav.rate.div_ceil(*RATES.end()).max(1);
     let mut filter = Resampler::new(wav.rate / factor, rate)?;
-    let mut samples = filter.push(&average(&wav.samples, factor as usize))?;
+    let mut samples = Vec::new();
+    for piece in average(&wav.samples, factor as usize).chunks(PIECE) {
+        samples.extend_from_slice(filter.convert(piece)?);
+        if !pause() {
+            return Err(WavError::Abandoned);
+        }
+    }
     samples.extend(filter.flush()?);
     Ok(samples)
+}
+
+/// Collects the means of the channels.
+fn mono(
+    samples: impl Iterator<Item = Result<f32, hound::Error>>,
+    channels: u16,
+    pause: &mut dyn FnMut() -> bool,
+) -> Result<Vec<f32>, WavError> {
+    let channels = usize::from(channels.max(1));
+    let (mut means, mut sum, mut summed) = (Vec::new(), 0.0, 0);
+    for sample in samples {
+        sum += sample?;
+        summed += 1;
+        if summed == channels {
+            means.push(sum / channels as f32);
+            (sum, summed) = (0.0, 0);
+            if means.len() % PIECE == 0 && !pause() {
+                return Err(WavError::Abandoned);
+            }
+        }
+    }
+    Ok(means)
 }
 
 fn average(samples: &[f32], group: usize) -> Vec<f32> {
@@ -146,6 +195,23 @@ mod tests {
             file[length].fill(0xff);
         }
         assert_eq!(stream_header(24_000), file[..44]);
+    }
+
+    #[test]
+    fn reader_may_give_up_between_pieces() {
+        let file = encode(&vec![0.5; 4 * PIECE], 24_000).unwrap();
+        for wanted in 0..8 {
+            let mut pieces = 0;
+            let mut pause = || {
+                pieces += 1;
+                pieces <= wanted
+            };
+            let read = read_in_pieces(&file[..], 16_000, Duration::from_secs(60), &mut pause);
+            assert!(matches!(read, Err(WavError::Abandoned)), "{read:?}");
+            assert_eq!(pieces, wanted + 1, "nothing is done after the end");
+        }
+        let whole = read_in_pieces(&file[..], 16_000, Duration::from_secs(60), || true).unwrap();
+        assert_eq!(whole, read(&file[..], 16_000, Duration::from_secs(60)).unwrap());
     }
 
     /// Reads mutated wav files: each is read or refused.

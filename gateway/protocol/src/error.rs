@@ -97,6 +97,8 @@ pub enum ErrorKind {
     CallLimit,
     /// Requests from one client exceed the rate limit.
     RateLimit,
+    /// Too many bytes of requests are in memory.
+    BytesLimit,
     /// Unknown model name.
     UnknownModel,
     /// HTTP method that the path does not support.
@@ -155,6 +157,7 @@ impl ErrorKind {
             Self::TooManyKeys => "client_secret_limit_reached",
             Self::CallLimit => "call_limit_reached",
             Self::RateLimit => "rate_limit_exceeded",
+            Self::BytesLimit => "bytes_limit_reached",
             Self::UnknownModel => "model_not_found",
             Self::WrongMethod => "method_not_allowed",
             Self::NotFound => "not_found",

@@ -132,7 +132,7 @@ impl RealtimeSession {
         self.config.output_modalities.first().copied().unwrap_or(Modality::Audio)
     }
 
-    fn validate(&self, overrides: ResponseCreateParams, since: Instant) -> Result<ResponseRequest, ErrorBody> {
+    fn validate(&mut self, overrides: ResponseCreateParams, since: Instant) -> Result<ResponseRequest, ErrorBody> {
         let out_of_band = match overrides.conversation.as_deref() {
             None | Some("auto") => false,
             Some("none") => true,

@@ -7,6 +7,7 @@ use repartee_protocol::session::SessionKind;
 use repartee_protocol::{ClientEvent, ErrorBody, ErrorKind};
 
 use super::interface::{Effect, SessionInput};
+use super::item_audio::ItemAudio;
 use super::session::RealtimeSession;
 use super::transcription_session;
 
@@ -18,7 +19,9 @@ impl RealtimeSession {
                 if let Err(error) = self.client(message.event, now) {
                     self.send_error(error.with_event_id(message.event_id));
                 }
+                self.item_audio = ItemAudio::default();
             }
+            SessionInput::ItemAudio(audio) => self.item_audio = audio,
             SessionInput::Refused(error) => self.send_error(error),
             SessionInput::Audio(samples) => self.audio(&samples, now),
             SessionInput::Turn(TurnEvent::SpeechStarted { audio_start_ms }) => self.speech_started(audio_start_ms),

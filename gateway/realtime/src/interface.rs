@@ -10,6 +10,7 @@ use repartee_protocol::session::AudioFormat;
 use repartee_protocol::{ClientMessage, ErrorBody, ServerMessage};
 use serde_json::Value;
 
+use super::item_audio::ItemAudio;
 #[cfg(doc)]
 use super::{RealtimeSession, initial_session};
 
@@ -18,6 +19,8 @@ use super::{RealtimeSession, initial_session};
 pub enum SessionInput {
     /// Client event. The audio of `input_audio_buffer.append` arrives as [`SessionInput::Audio`] instead.
     Client(ClientMessage),
+    /// Decoded audio of the items of the next client event; without it the session decodes them.
+    ItemAudio(ItemAudio),
     /// Client message that was not parsed or accepted.
     Refused(ErrorBody),
     /// Caller's audio at the model's input rate, in pieces of at most [`PIECE_MS`].

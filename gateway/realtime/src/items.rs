@@ -11,6 +11,7 @@ use repartee_protocol::session::{AudioFormat, Modality};
 use repartee_protocol::{ErrorBody, ErrorKind, ServerEvent};
 
 use super::history::{DetachedCall, HistoryEntry, held_bytes};
+use super::item_audio::ItemAudio;
 use super::tools::unknown_call;
 use super::{Effect, RealtimeSession, audio};
 
@@ -143,7 +144,7 @@ impl RealtimeSession {
     /// Converts an item's content to the engine's form. `at` is the prefix of the path of an invalid field. Adds a warning for
     /// each part that the model cannot read.
     pub(super) fn engine_content(
-        &self,
+        &mut self,
         item: &Item,
         at: &str,
         warnings: &mut Vec<String>,
@@ -156,7 +157,7 @@ impl RealtimeSession {
             );
         }
         Ok(match item {
-            Item::Message(message) => parts(message, format, rate, at, warnings)?,
+            Item::Message(message) => parts(message, (format, rate), &mut self.item_audio, at, warnings)?,
             // A model without tool support cannot read them.
             Item::FunctionCall(_) | Item::FunctionCallOutput(_) if !self.setup.model.tools => Vec::new(),
             Item::FunctionCall(call) => {
@@ -284,11 +285,11 @@ fn first_audio_part(item: &Item) -> Option<usize> {
     message.content.iter().position(|part| matches!(part, ItemContent::InputAudio { audio: Some(_), .. }))
 }
 
-/// Converts a message's parts to the engine's form. Adjacent texts are joined; empty ones are dropped.
+/// Converts a message's parts to the engine's form, its audio from `format` to `rate` unless it is decoded. Adjacent texts are joined; empty ones are dropped.
 fn parts(
     message: &Message,
-    format: AudioFormat,
-    rate: u32,
+    (format, rate): (AudioFormat, u32),
+    decoded: &mut ItemAudio,
     at: &str,
     warnings: &mut Vec<String>,
 ) -> Result<Vec<MessageContent>, ErrorBody> {
@@ -306,8 +307,8 @@ fn parts(
             // A spoken response from an earlier conversation.
             (ItemRole::Assistant, ItemContent::OutputAudio { transcript: Some(text) }) => text,
             (ItemRole::User, ItemContent::InputAudio { audio: Some(audio), .. }) => {
-                let samples =
-                    audio::item_audio(audio, format, rate).map_err(|error| error.with_param(format!("{at}.audio")))?;
+                let samples = decoded.next().unwrap_or_else(|| audio::item_audio(audio, format, rate, &mut || true));
+                let samples = samples.map_err(|error| error.with_param(format!("{at}.audio")))?;
                 contents.push(MessageContent::Audio(samples));
                 continue;
             }

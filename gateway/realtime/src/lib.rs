@@ -20,6 +20,7 @@
 //! | `tools` | function tools |
 //! | `create_response` | `response.create` and `response.cancel`: validation, start, queue, stop |
 //! | `speech_synthesis` | responses that speak given text |
+//! | `item_audio` | audio of an event's items, decoded before the event is handled |
 //! | `request_input` | model input of a request that replaces the conversation |
 //! | `response` | responses of a session by state, and their wire form |
 //! | `given_text` | given text of a response |
@@ -43,6 +44,7 @@ mod history;
 mod idle;
 mod input_buffer;
 mod interface;
+mod item_audio;
 mod items;
 mod playback;
 mod request_input;
@@ -63,4 +65,5 @@ mod update;
 pub use config::initial_session;
 pub use engine_error::engine_error;
 pub use interface::{AudioSettings, Delivery, Effect, PIECE_MS, PlayoutReport, SessionInput, SessionSetup};
+pub use item_audio::ItemAudio;
 pub use session::RealtimeSession;

@@ -25,7 +25,7 @@ struct Part {
 impl RealtimeSession {
     /// Converts `items` to the engine's form. Adds a warning for each part that the model cannot read.
     pub(super) fn request_input(
-        &self,
+        &mut self,
         items: &[InputItem],
         warnings: &mut Vec<String>,
     ) -> Result<Vec<ResponseInput>, ErrorBody> {

@@ -14,6 +14,7 @@ use super::history::History;
 use super::idle::IdleTimeout;
 use super::input_buffer::InputBuffer;
 use super::interface::{Effect, SessionSetup};
+use super::item_audio::ItemAudio;
 use super::response::{ActiveResponse, PlayingResponse, QueuedResponse, SpeculativeResponse};
 use super::transcriber::Transcriber;
 
@@ -94,6 +95,8 @@ pub struct RealtimeSession {
     pub(super) speculation: Option<SpeculativeResponse>,
     /// Unprocessed events of a committed speculation.
     pub(super) pending_events: VecDeque<Event>,
+    /// Decoded audio of the items of the next client event.
+    pub(super) item_audio: ItemAudio,
     pub(super) idle: IdleTimeout,
     pub(super) transcriber: Transcriber,
     /// Tools that were sent to the engine.
@@ -126,6 +129,7 @@ impl RealtimeSession {
             queued: VecDeque::new(),
             speculation: None,
             pending_events: VecDeque::new(),
+            item_audio: ItemAudio::default(),
             idle: IdleTimeout::default(),
             transcriber: Transcriber::default(),
             engine_tools: Vec::new(),

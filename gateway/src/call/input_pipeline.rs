@@ -7,16 +7,19 @@ use repartee_media::endpointing::TurnQuery;
 use repartee_media::level::audible_end;
 use repartee_media::resample::{ResampleError, Resampler};
 use repartee_media::vad::{self, TurnDetector, TurnEvent, TurnSettings};
+use repartee_realtime::audio::EncodedAudio;
 use repartee_realtime::{PIECE_MS, SessionInput};
 
-/// Resampling and turn detection of one call's input audio. [`Self::push`] any number of samples, then
-/// [`Self::process`] while it [has more](Self::has_more).
+/// Resampling and turn detection of one call's input audio. [`Self::push`] any number of samples, then [`Self::load`]
+/// and [`Self::process`] while it [has more](Self::has_more).
 #[derive(Debug)]
 pub(super) struct InputPipeline {
     model_rate: u32,
     /// Unprocessed samples, and the index of the next piece.
     pending: Vec<f32>,
     at: usize,
+    /// Audio behind them that is not decoded yet.
+    encoded: Option<EncodedAudio>,
     rate: u32,
     resamplers: Option<Resamplers>,
     detector: TurnDetector,
@@ -54,6 +57,7 @@ impl InputPipeline {
             model_rate,
             pending: Vec::new(),
             at: 0,
+            encoded: None,
             rate: model_rate,
             resamplers: None,
             detector: if judged { detector.with_turn_model() } else { detector },
@@ -91,6 +95,10 @@ impl InputPipeline {
             self.resamplers = Some(Resamplers::new(rate, self.model_rate)?);
             self.rate = rate;
         }
+        // The caller pushes nothing while encoded audio waits; otherwise that comes first.
+        if let Some(mut encoded) = self.encoded.take() {
+            self.pending.extend(encoded.next(usize::MAX));
+        }
         if self.has_more() {
             self.pending.extend(samples);
         } else {
@@ -99,9 +107,32 @@ impl InputPipeline {
         Ok(inputs)
     }
 
+    /// Queues audio that came at once. [`Self::load`] decodes it piece by piece.
+    pub fn push_encoded(&mut self, audio: EncodedAudio) -> Result<Vec<SessionInput>, ResampleError> {
+        let inputs = self.push(Vec::new(), audio.rate())?;
+        self.encoded = Some(audio);
+        Ok(inputs)
+    }
+
+    /// Decodes the next second of encoded audio once the samples before it are processed; returns its samples and their
+    /// rate.
+    pub fn load(&mut self) -> Option<(&[f32], u32)> {
+        if self.at < self.pending.len() {
+            return None;
+        }
+        let audio = self.encoded.as_mut()?;
+        let samples = audio.next(self.rate as usize);
+        if samples.is_empty() {
+            self.encoded = None;
+            return None;
+        }
+        (self.pending, self.at) = (samples, 0);
+        Some((&self.pending, self.rate))
+    }
+
     /// True if samples wait to be processed.
     pub fn has_more(&self) -> bool {
-        self.at < self.pending.len()
+        self.at < self.pending.len() || self.encoded.is_some()
     }
 
     /// Sets the echo level of the next samples, and whether the playback can be paused; see
@@ -124,7 +155,7 @@ impl InputPipeline {
             false => resamplers.model.push(piece)?,
         };
         self.at = end;
-        if !self.has_more() {
+        if self.at >= self.pending.len() {
             (self.pending, self.at) = (Vec::new(), 0);
         }
         self.detect(for_model, for_detector, inputs);
@@ -135,6 +166,7 @@ impl InputPipeline {
     pub fn flush(&mut self) -> Result<Vec<SessionInput>, ResampleError> {
         let mut inputs = Vec::new();
         while self.has_more() {
+            self.load();
             self.process(&mut inputs)?;
         }
         if let Some(resamplers) = &mut self.resamplers {
@@ -207,6 +239,7 @@ mod tests {
     use std::path::Path;
 
     use repartee_media::wav;
+    use repartee_protocol::session::AudioFormat;
 
     use super::*;
 
@@ -277,6 +310,35 @@ mod tests {
                 assert_eq!(count, model_rate as usize, "{rate} to {model_rate} in pieces of {piece}");
             }
         }
+    }
+
+    #[test]
+    fn encoded_audio_is_decoded_by_the_second() {
+        for flushed in [false, true] {
+            let mut pipeline = InputPipeline::new(16_000, false);
+            // 10.5 s of mu-law.
+            let audio = EncodedAudio::new(&"AAAA".repeat(28_000), AudioFormat::Pcmu).unwrap();
+            let mut inputs = pipeline.push_encoded(audio).unwrap();
+            let mut loads = Vec::new();
+            while !flushed && pipeline.has_more() {
+                loads.extend(pipeline.load().map(|(samples, rate)| (samples.len(), rate)));
+                assert!(pipeline.pending.len() <= 8_000, "no more is held as samples");
+                pipeline.process(&mut inputs).unwrap();
+            }
+            inputs.extend(pipeline.flush().unwrap());
+            assert_eq!(samples(&inputs), 168_000);
+            let expected = [vec![(8_000, 8_000); 10], vec![(4_000, 8_000)]].concat();
+            assert_eq!(loads, if flushed { Vec::new() } else { expected });
+        }
+    }
+
+    #[test]
+    fn samples_follow_encoded_audio() {
+        let mut pipeline = InputPipeline::new(16_000, false);
+        pipeline.push_encoded(EncodedAudio::new(&"AAAA".repeat(8_000), AudioFormat::Pcmu).unwrap()).unwrap();
+        let mut count = samples(&pipeline.push(vec![0.1; 8_000], 8_000).unwrap());
+        count += samples(&pipeline.flush().unwrap());
+        assert_eq!(count, 64_000);
     }
 
     #[test]

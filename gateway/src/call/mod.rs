@@ -10,7 +10,7 @@
 //! - `transport`: the connection to the caller
 //! - `limits`: time limits of a call
 //! - `services`: services that calls share
-//! - `large_events`: parsing of events, off the runtime's threads where they are large
+//! - `large_events`: parsing of events, and decoding of their audio, off the runtime's threads where it takes long
 //! - `input_pipeline`: the caller's audio: resampling and turn detection
 //! - `packet_decoder`: Opus packets of a websocket
 //! - `response_timing`: time to first packet and its parts

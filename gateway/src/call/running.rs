@@ -13,14 +13,16 @@ use repartee_media::vad::TurnEvent;
 use repartee_protocol::response::{ContentDelta, PartRef};
 use repartee_protocol::session::AudioFormat;
 use repartee_protocol::{ClientEvent, ErrorBody, ErrorKind, ServerEvent, ServerMessage};
-use repartee_realtime::{Delivery, Effect, PlayoutReport, RealtimeSession, SessionInput, SessionSetup, audio};
+use repartee_realtime::audio::{self, EncodedAudio};
+use repartee_realtime::{Delivery, Effect, PlayoutReport, RealtimeSession, SessionInput, SessionSetup};
 use tokio::sync::oneshot;
 
 use super::input_pipeline::InputPipeline;
-use super::large_events::{self, ParsedMessage, PendingMessage};
+use super::large_events::{self, AudioForm, ParsedMessage, PendingMessage};
 use super::packet_decoder::PacketDecoder;
 use super::response_timing::ResponseTiming;
 use super::{CallEnd, CallServices, OutboundMessage, Transport, TransportError, TransportEvent};
+use crate::long_work::CallerWork;
 use crate::metrics::{Metrics, TtfpStage};
 use crate::turn_judge::TurnModelPool;
 
@@ -37,6 +39,10 @@ pub(super) struct CallTask {
     pub(super) judging: Option<PendingJudgement>,
     /// The large message that is being parsed. No other is taken meanwhile.
     pub(super) parsing: Option<PendingMessage>,
+    /// Threads that parse large messages.
+    long_work: CallerWork,
+    /// Input rate of the model, in Hz.
+    model_rate: u32,
     /// Decodes Opus packets of a websocket.
     packet_decoder: PacketDecoder,
     /// Recent levels of our playback, and of its echo.
@@ -63,8 +69,8 @@ pub(super) struct CallTask {
 impl CallTask {
     /// Creates a call; returns it with its first effects.
     pub(super) fn new(setup: SessionSetup, services: CallServices) -> (Self, Vec<Effect>) {
-        let CallServices { metrics, judge, trace, .. } = services;
-        let output_rate = setup.model.output_rate;
+        let CallServices { metrics, judge, long_work, trace, .. } = services;
+        let (model_rate, output_rate) = (setup.model.input_rate, setup.model.output_rate);
         let input_pipeline = InputPipeline::new(setup.model.input_rate, judge.is_some());
         let timing = ResponseTiming::new(metrics.clone(), trace, output_rate);
         let echo_guard = EchoGuard::new(output_rate);
@@ -76,6 +82,8 @@ impl CallTask {
             judge,
             judging: None,
             parsing: None,
+            long_work,
+            model_rate,
             packet_decoder,
             echo_guard,
             timing,
@@ -93,7 +101,7 @@ impl CallTask {
 
     pub(super) fn on_event<T: Transport>(&mut self, event: TransportEvent, transport: &mut T) {
         match event {
-            TransportEvent::Event(text) => match large_events::parse(text, self.input_format) {
+            TransportEvent::Event(text) => match large_events::parse(text, self.audio_form(), &self.long_work) {
                 Ok(message) => self.on_message(message, transport),
                 Err(pending) => self.parsing = Some(pending),
             },
@@ -122,7 +130,12 @@ impl CallTask {
     pub(super) fn on_message<T: Transport>(&mut self, message: ParsedMessage, transport: &mut T) {
         let message = match message {
             ParsedMessage::Event(message) => *message,
+            ParsedMessage::EventWithAudio(message, audio) => {
+                self.input(SessionInput::ItemAudio(audio), transport);
+                *message
+            }
             ParsedMessage::Audio { samples, rate } => return self.push_audio(samples, rate, transport),
+            ParsedMessage::Encoded(audio) => return self.push_encoded(audio, transport),
             ParsedMessage::Refused(error) => return self.input(SessionInput::Refused(*error), transport),
         };
         match message.event {
@@ -155,6 +168,19 @@ impl CallTask {
         }
     }
 
+    /// Queues audio that came at once; it is decoded piece by piece.
+    fn push_encoded<T: Transport>(&mut self, audio: EncodedAudio, transport: &mut T) {
+        match self.input_pipeline.push_encoded(audio) {
+            Ok(inputs) => self.inputs(inputs, transport),
+            Err(error) => self.fail(&error.into()),
+        }
+    }
+
+    /// Form of the caller's audio in events, and of the audio that the model takes.
+    fn audio_form(&self) -> AudioForm {
+        AudioForm { format: self.input_format, model_rate: self.model_rate }
+    }
+
     /// Passes the echo level of our playback to the turn detector, and whether the playback can be paused.
     fn set_playback(&mut self) {
         let level = self.echo_guard.echo_level(now());
@@ -164,6 +190,9 @@ impl CallTask {
 
     /// Processes one piece of the input.
     pub(super) fn process_input<T: Transport>(&mut self, transport: &mut T) {
+        if let Some((samples, rate)) = self.input_pipeline.load() {
+            self.echo_guard.push_input(samples, rate, now());
+        }
         self.set_playback();
         let mut inputs = std::mem::take(&mut self.inputs);
         match self.input_pipeline.process(&mut inputs) {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::CallLimits;
+use crate::long_work::CallerWork;
 use crate::metrics::Metrics;
 use crate::telemetry::CallSpan;
 use crate::turn_judge::TurnModelPool;
@@ -16,6 +17,8 @@ pub struct CallServices {
     pub metrics: Arc<Metrics>,
     /// The turn-detection model; `None` if eagerness alone ends turns.
     pub judge: Option<TurnModelPool>,
+    /// Long computations of the call.
+    pub long_work: CallerWork,
     /// Trace span of the call, if traces are on.
     pub trace: CallSpan,
 }
@@ -24,6 +27,7 @@ pub struct CallServices {
 impl CallServices {
     /// Services of a call without limits and spans.
     pub fn new(metrics: Arc<Metrics>, judge: Option<TurnModelPool>) -> Self {
-        Self { limits: CallLimits::default(), metrics, judge, trace: CallSpan::default() }
+        let (limits, long_work, trace) = (CallLimits::default(), CallerWork::default(), CallSpan::default());
+        Self { limits, metrics, judge, long_work, trace }
     }
 }

@@ -8,6 +8,8 @@ use thiserror::Error;
 
 use super::settings::{CascadeConfig, Config};
 
+/// Smallest number of bytes of requests in memory: the decoded sound of the largest request fits.
+const MIN_BYTES_IN_FLIGHT: u64 = 64 << 20;
 /// Longest timeout of a language model's server.
 const LONGEST_ANSWER: Duration = Duration::from_secs(86_400);
 /// Longest pause between two attempts, which the server may ask for, and more.
@@ -99,6 +101,9 @@ impl Config {
         }
         if self.health.listen.is_some_and(|health| health == self.listen && health.port() != 0) {
             return refuse("health.listen", "is the address of `listen`: take another port, or leave it out");
+        }
+        if self.limits.bytes_in_flight < MIN_BYTES_IN_FLIGHT {
+            return refuse("limits.bytes_in_flight", "has to be at least 67108864, 64 MiB");
         }
         if !(1..=64).contains(&self.turns.threads) {
             return refuse("turns.threads", "goes from 1 to 64");

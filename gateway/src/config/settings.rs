@@ -96,7 +96,8 @@ pub struct BrowserConfig {
     pub hosts: Vec<String>,
 }
 
-/// Limits of calls, connections and requests. 0 means no limit, except for `connections`, `head` and `request`.
+/// Limits of calls, connections and requests. 0 means no limit, except for `connections`,
+/// `bytes_in_flight`, `head` and `request`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LimitConfig {
@@ -116,6 +117,8 @@ pub struct LimitConfig {
     pub connections: u32,
     /// Maximum concurrent connections from one address; trusted proxies and loopback are not counted.
     pub connections_per_address: u32,
+    /// Maximum bytes of requests in memory, such as uploads and offers.
+    pub bytes_in_flight: u64,
     /// Timeout of reading a request's head, and of the TLS handshake before it.
     #[serde(rename = "head_s", with = "seconds")]
     pub head: Duration,
@@ -329,6 +332,7 @@ impl Default for LimitConfig {
             idle: Duration::ZERO,
             connections: 2_048,
             connections_per_address: 128,
+            bytes_in_flight: 160 << 20,
             head: Duration::from_secs(5),
             request: Duration::from_secs(15),
         }

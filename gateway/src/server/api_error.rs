@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::rejection::BytesRejection;
 use axum::http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -30,11 +29,6 @@ impl ApiError {
 
     pub fn not_found(message: &str) -> Self {
         Self::new(StatusCode::NOT_FOUND, ErrorBody::invalid(ErrorKind::NotFound, message))
-    }
-
-    /// Error of a body that could not be read whole.
-    pub fn unreadable(rejection: &BytesRejection) -> Self {
-        Self::new(rejection.status(), ErrorBody::invalid(ErrorKind::TooLarge, rejection.body_text()))
     }
 
     /// Internal error, 500. `message` goes to the log only.

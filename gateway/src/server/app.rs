@@ -11,11 +11,11 @@ use repartee_realtime::{Delivery, SessionSetup};
 use tokio::sync::mpsc;
 
 use super::api_error::ApiError;
+use super::byte_budget::ByteBudget;
 use super::call_registry::CallRegistry;
 use super::caller::Caller;
 use super::origin::OriginPolicy;
 use super::readiness::{Readiness, ServerPhase};
-use super::uploads::UploadBudget;
 use super::watchdog::LatenessHandle;
 use crate::admission::{Admission, AdmissionError, Permit};
 use crate::auth::KeySet;
@@ -23,6 +23,7 @@ use crate::auth::ephemeral::EphemeralKeys;
 use crate::call::{CallLimits, CallServices};
 use crate::config::Config;
 use crate::ids::IdGenerator;
+use crate::long_work::LongWork;
 use crate::metrics::Metrics;
 use crate::telemetry::TraceExporter;
 use crate::transport::webrtc::UdpMux;
@@ -47,8 +48,10 @@ pub(crate) struct AppState {
     pub(super) ephemeral: EphemeralKeys,
     /// Voices enrolled from recordings.
     pub(super) voices: VoiceStore,
-    /// Bytes of uploads in memory.
-    pub(super) uploads: Arc<UploadBudget>,
+    /// Bytes of requests in memory.
+    pub(super) bytes: Arc<ByteBudget>,
+    /// Threads of long computations.
+    pub(super) long_work: Arc<LongWork>,
     /// Start of the server, in seconds since 1970.
     pub(super) started: u64,
     pub(super) readiness: Arc<Readiness>,
@@ -143,11 +146,12 @@ impl AppState {
     }
 
     /// Services of a call that begins now.
-    pub(super) fn call_services(&self, id: &str, transport: &'static str) -> CallServices {
+    pub(super) fn call_services(&self, id: &str, caller: &Caller, transport: &'static str) -> CallServices {
         CallServices {
             limits: self.call_limits(),
             metrics: self.metrics.clone(),
             judge: self.judge.clone(),
+            long_work: self.long_work.of(caller.client),
             trace: self.traces.call(id, transport),
         }
     }

@@ -5,12 +5,10 @@
 
 use std::sync::Arc;
 
-use axum::extract::rejection::BytesRejection;
-use axum::extract::{Path, State};
+use axum::extract::{Path, Request, State};
+use axum::http::StatusCode;
 use axum::http::header::{CONTENT_TYPE, LOCATION};
-use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
-use bytes::Bytes;
 use repartee_protocol::merge::merge;
 use repartee_protocol::{ErrorBody, ErrorKind};
 use repartee_realtime::{Delivery, initial_session};
@@ -22,7 +20,8 @@ use super::AppState;
 use super::api_error::ApiError;
 use super::call_registry::{ActiveCall, CallOwner};
 use super::caller::Caller;
-use super::offer::{MEDIA_TYPE, Offer, read_offer};
+use super::offer::{self, MEDIA_TYPE, Offer, read_offer};
+use super::uploads::HeldBody;
 use crate::call::{self, Transport as _};
 use crate::telemetry::log;
 use crate::transport::sideband::{AttachError, Sideband};
@@ -43,13 +42,18 @@ impl Drop for Registration {
 pub(super) async fn create(
     State(app): State<Arc<AppState>>,
     caller: Caller,
-    headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
+    request: Request,
 ) -> Result<Response, ApiError> {
-    let offer = read_offer(&headers, body).await?;
+    let (parts, body) = request.into_parts();
+    let HeldBody { bytes, charge } = app.read_body(&caller, body, offer::MAX_BODY).await?;
+    let read = move |bytes| (read_offer(&parts.headers, bytes), charge);
+    let (offer, charge) = app.parse_body(&caller, bytes, read).await?;
+    let offer = offer?;
     let id = app.ids.call().map_err(|error| ApiError::internal(&error.to_string()))?;
     let span = log::call_span(&id, WebRtcTransport::NAME);
-    answer_offer(app, caller, offer, id).instrument(span).await
+    let answer = answer_offer(app, caller, offer, id).instrument(span).await;
+    drop(charge);
+    answer
 }
 
 /// Admits the call with this id and answers its offer.
@@ -85,7 +89,7 @@ async fn answer_offer(app: Arc<AppState>, mut caller: Caller, offer: Offer, id: 
     let owner = CallOwner::of(&caller);
     let running = ActiveCall { owner, hang_up: hang_up.clone(), sidebands: transport.sidebands() };
     app.calls.registry().running.insert(id.clone(), running);
-    let services = app.call_services(&id, WebRtcTransport::NAME);
+    let services = app.call_services(&id, &caller, WebRtcTransport::NAME);
     let registration = Registration { app: app.clone(), id };
     log::spawn(async move {
         let (drain, stopped) = (app.draining(), app.stopped());

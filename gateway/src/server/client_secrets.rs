@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use axum::Json;
-use axum::extract::State;
-use axum::extract::rejection::BytesRejection;
+use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
@@ -18,10 +17,12 @@ use serde_json::{Value, json};
 use super::AppState;
 use super::api_error::ApiError;
 use super::caller::Caller;
+use super::uploads::HeldBody;
+use crate::admission::ClientIdentity;
 use crate::auth::ephemeral::IssueError;
 
 /// Maximum size of a request, in bytes: instructions and tools may be long.
-pub(super) const MAX_BODY: usize = 1 << 20;
+const MAX_BODY: usize = 1 << 20;
 /// Allowed lifetimes of a key, in seconds.
 const LIFETIMES: std::ops::RangeInclusive<u64> = 10..=7_200;
 
@@ -57,28 +58,38 @@ struct ClientSecret {
 pub(super) async fn create(
     State(app): State<Arc<AppState>>,
     caller: Caller,
-    body: Result<Bytes, BytesRejection>,
+    request: Request,
 ) -> Result<Response, ApiError> {
     app.check_rate(&caller)?;
-    let body = body.map_err(|rejection| ApiError::unreadable(&rejection))?;
-    let wanted = read(&body).map_err(ApiError::bad_request)?;
+    let HeldBody { bytes, charge } = app.read_body(&caller, request.into_body(), MAX_BODY).await?;
+    let (server, client) = (app.clone(), caller.client);
+    let issue = move |body: Bytes| {
+        let issued = issue(&server, client, &body);
+        drop((body, charge));
+        issued
+    };
+    app.parse_body(&caller, bytes, issue).await?
+}
+
+/// Issues the key that `body` asks for.
+fn issue(app: &AppState, client: ClientIdentity, body: &[u8]) -> Result<Response, ApiError> {
+    let wanted = read(body).map_err(ApiError::bad_request)?;
     let lifetime = Duration::from_secs(wanted.expires_after.seconds);
     let patch = wanted.session.unwrap_or_else(|| json!({}));
     let id = app.ids.session().map_err(|error| ApiError::internal(&error.to_string()))?;
     // Checked here and not at the call, because the author of the configuration reads this response.
     let session = repartee_realtime::initial_session(&id, &app.info(), &patch).map_err(ApiError::bad_request)?;
     let keys = app.keys().len();
-    let value =
-        app.ephemeral.issue(Instant::now(), lifetime, Arc::new(patch), caller.client.key, keys).map_err(|error| {
-            let message = error.to_string();
-            match error {
-                IssueError::Full { retry_after } | IssueError::Share { retry_after } => {
-                    let error = ErrorBody::invalid(ErrorKind::TooManyKeys, message);
-                    ApiError::new(StatusCode::TOO_MANY_REQUESTS, error).retry_after(retry_after)
-                }
-                IssueError::Random(_) => ApiError::internal(&message),
+    let value = app.ephemeral.issue(Instant::now(), lifetime, Arc::new(patch), client.key, keys).map_err(|error| {
+        let message = error.to_string();
+        match error {
+            IssueError::Full { retry_after } | IssueError::Share { retry_after } => {
+                let error = ErrorBody::invalid(ErrorKind::TooManyKeys, message);
+                ApiError::new(StatusCode::TOO_MANY_REQUESTS, error).retry_after(retry_after)
             }
-        })?;
+            IssueError::Random(_) => ApiError::internal(&message),
+        }
+    })?;
     let expires = SystemTime::now() + lifetime;
     let expires_at = expires.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     Ok(Json(ClientSecret { value, expires_at, session }).into_response())

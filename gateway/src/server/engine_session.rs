@@ -22,6 +22,11 @@ impl EngineSession {
         self.commands.extend(commands);
     }
 
+    /// True if no command waits.
+    pub fn is_submitted(&self) -> bool {
+        self.commands.is_empty()
+    }
+
     /// Returns the next event; `None` once the session has ended. Cancel safe.
     pub async fn next(&mut self) -> Option<Event> {
         loop {

@@ -6,7 +6,7 @@ use axum::http::HeaderMap;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use bytes::Bytes;
-use futures_util::stream;
+use futures_util::{FutureExt as _, stream};
 use multer::{Constraints, Multipart, SizeLimit, parse_boundary};
 use repartee_protocol::{ErrorBody, ErrorKind};
 
@@ -28,8 +28,19 @@ fn content_type(headers: &HeaderMap) -> &str {
     headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("")
 }
 
-/// Reads a form of these fields; `kind` is the error kind of a form that cannot be read.
-pub(super) async fn read(
+/// Reads a form of these fields, in time linear in its size; `kind` is the error kind of a form that cannot be read.
+pub(super) fn read(
+    headers: &HeaderMap,
+    body: Bytes,
+    fields: &[Field],
+    kind: ErrorKind,
+) -> Result<BTreeMap<String, Bytes>, ApiError> {
+    // The whole body is there: nothing waits.
+    let read = read_fields(headers, body, fields, kind).now_or_never();
+    read.unwrap_or_else(|| Err(ApiError::internal("the parser of a form waits for more than its body")))
+}
+
+async fn read_fields(
     headers: &HeaderMap,
     body: Bytes,
     fields: &[Field],

@@ -14,6 +14,7 @@ use tokio::time::sleep_until;
 use super::AppState;
 use super::api_error::ApiError;
 use super::app::CallGuard;
+use super::byte_budget::ByteCharge;
 use super::engine_session::EngineSession;
 use crate::call::stages_since;
 use crate::metrics::{Metrics, TtfpStage};
@@ -28,6 +29,8 @@ pub(super) struct Generation {
     expiry: Option<tokio::time::Instant>,
     trace: RequestTrace,
     metrics: Arc<Metrics>,
+    /// Bytes of commands that wait.
+    charge: Option<ByteCharge>,
     _guard: CallGuard,
 }
 
@@ -57,7 +60,12 @@ impl Generation {
         let (stop, metrics) = (Box::pin(app.stopped()), app.metrics.clone());
         let expiry =
             app.call_limits().max_duration.and_then(|longest| tokio::time::Instant::now().checked_add(longest));
-        Self { engine_session, stop, expiry, trace, metrics, _guard: guard }
+        Self { engine_session, stop, expiry, trace, metrics, charge: None, _guard: guard }
+    }
+
+    /// Holds the charge of the commands until all are submitted.
+    pub fn hold(&mut self, charge: ByteCharge) {
+        self.charge = Some(charge);
     }
 
     /// Submits more commands behind the earlier ones.
@@ -81,7 +89,12 @@ impl Generation {
                 let error = ErrorBody::invalid(ErrorKind::SessionExpired, "the request reached the time limit of a call");
                 return Err(self.fail(ApiError::new(StatusCode::REQUEST_TIMEOUT, error)));
             }
-            event = self.engine_session.next() => event,
+            event = self.engine_session.next() => {
+                if self.engine_session.is_submitted() {
+                    self.charge = None;
+                }
+                event
+            }
             () = &mut self.stop => {
                 let error = ErrorBody::server(ErrorKind::ShuttingDown, "the server is shutting down");
                 let refusal = self.fail(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, error));

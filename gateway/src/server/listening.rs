@@ -13,8 +13,8 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::app::AppState;
+use super::byte_budget::ByteBudget;
 use super::call_registry::CallRegistry;
-use super::chat;
 use super::connections::{ConnectionLimiter, RESERVE};
 use super::control::ControlThread;
 use super::descriptors::{self, DescriptorShares, SpareDescriptors};
@@ -26,13 +26,13 @@ use super::routes::{self, RouterSwitch};
 use super::serving::{ControlRoutes, Server};
 use super::start_error::ServerStartError;
 use super::tls::{self, CertificateResolver};
-use super::uploads::UploadBudget;
 use super::watchdog::{self, LatenessHandle};
 use crate::admission::Admission;
 use crate::auth::ephemeral::EphemeralKeys;
 use crate::cli::lan;
 use crate::config::{Config, LimitConfig, TurnDetectionConfig, WebRtcConfig};
 use crate::ids::IdGenerator;
+use crate::long_work::LongWork;
 use crate::metrics::{Metrics, RequestMetrics, ThinkerMetrics};
 use crate::telemetry::TraceExporter;
 use crate::transport::webrtc::{UdpMux, WebRtcSettings};
@@ -224,7 +224,8 @@ impl StartingServer {
                 keys: RwLock::new(config.api_keys.clone()),
                 ephemeral: EphemeralKeys::new(ids.tag()),
                 voices,
-                uploads: UploadBudget::new(chat::MAX_UPLOADED, chat::MAX_UPLOADED_BY_ONE),
+                bytes: ByteBudget::new(config.limits.bytes_in_flight),
+                long_work: LongWork::new(),
                 started: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
                 config,
                 engine,

@@ -1,6 +1,5 @@
 //! The body of `POST /v1/realtime/calls`: SDP, or a form with `sdp` and the session's configuration in `session`.
 
-use axum::extract::rejection::BytesRejection;
 use axum::http::{HeaderMap, StatusCode};
 use bytes::Bytes;
 use repartee_protocol::json::JsonBounds;
@@ -29,11 +28,10 @@ pub(super) struct Offer {
 }
 
 /// Parses the body: plain SDP or a form.
-pub(super) async fn read_offer(headers: &HeaderMap, body: Result<Bytes, BytesRejection>) -> Result<Offer, ApiError> {
-    let body = body.map_err(|rejection| ApiError::unreadable(&rejection))?;
+pub(super) fn read_offer(headers: &HeaderMap, body: Bytes) -> Result<Offer, ApiError> {
     match form::media_type(headers).as_str() {
         MEDIA_TYPE => Ok(Offer { sdp: read_sdp(body)?, session: None }),
-        form::MEDIA_TYPE => read_form(headers, body).await,
+        form::MEDIA_TYPE => read_form(headers, body),
         _ => {
             let message =
                 format!("send the offer as {MEDIA_TYPE}, or as {} with `sdp` and `session`", form::MEDIA_TYPE);
@@ -43,9 +41,9 @@ pub(super) async fn read_offer(headers: &HeaderMap, body: Result<Bytes, BytesRej
     }
 }
 
-async fn read_form(headers: &HeaderMap, body: Bytes) -> Result<Offer, ApiError> {
+fn read_form(headers: &HeaderMap, body: Bytes) -> Result<Offer, ApiError> {
     let fields = [("sdp", MAX_SDP), ("session", MAX_SESSION)];
-    let mut form = form::read(headers, body, &fields, ErrorKind::InvalidOffer).await?;
+    let mut form = form::read(headers, body, &fields, ErrorKind::InvalidOffer)?;
     let sdp = form.remove("sdp").ok_or_else(|| bad("the form has no `sdp`".into()))?;
     let session = form.remove("session").map(|session| read_session(&session)).transpose()?;
     Ok(Offer { sdp: read_sdp(sdp)?, session })

@@ -1,7 +1,6 @@
 use axum::http::HeaderValue;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse as _;
-use futures_util::FutureExt as _;
 use repartee_testkit::fuzz::fuzz;
 
 use super::*;
@@ -16,8 +15,7 @@ fn headers(kind: &str) -> HeaderMap {
 }
 
 fn read(kind: &str, body: &[u8]) -> Result<Offer, ApiError> {
-    let body = Bytes::copy_from_slice(body);
-    read_offer(&headers(kind), Ok(body)).now_or_never().expect("the body is here already")
+    read_offer(&headers(kind), Bytes::copy_from_slice(body))
 }
 
 /// Returns the status of a refused body.

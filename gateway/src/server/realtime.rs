@@ -70,7 +70,7 @@ pub(super) async fn websocket(
         let timeouts = Timeouts { stalled_after: app.config.stalled_after, ping_every: app.config.ping_every };
         let (transport, writer) = websocket::open(socket, setup.model.output_rate, timeouts);
         let mut writer = log::spawn(writer);
-        let services = app.call_services(&id, websocket::NAME);
+        let services = app.call_services(&id, &caller, websocket::NAME);
         call::run(transport, session, setup, services, app.draining(), app.stopped()).await;
         // The writer sends the closing message and ends, unless the socket is stalled.
         if tokio::time::timeout(app.config.stalled_after, &mut writer).await.is_err() {

@@ -28,7 +28,7 @@ use super::reload::Reloader;
 use super::routes::{self, ControlRefusal, RouterSwitch};
 use super::tls::CertificateResolver;
 use super::watchdog::LatenessHandle;
-use super::{auth_middleware, calls, chat, client_secrets, ice_servers, models, offer, page, realtime, speech, voices};
+use super::{auth_middleware, calls, chat, client_secrets, ice_servers, models, page, realtime, speech, voices};
 use crate::transport::webrtc::DroppedDatagrams;
 
 /// Time for calls to close after the drain.
@@ -169,23 +169,14 @@ fn guarded_metrics(app: &Arc<AppState>, keyless: &Arc<LocalOnlyPolicy>) -> Route
 fn router(app: Arc<AppState>, keyless: Arc<LocalOnlyPolicy>) -> Router {
     let guarded = Router::new()
         .route("/v1/realtime", get(realtime::websocket))
-        .route("/v1/realtime/calls", post(calls::create).layer(DefaultBodyLimit::max(offer::MAX_BODY)))
+        .route("/v1/realtime/calls", post(calls::create))
         .route("/v1/realtime/calls/{call}/hangup", post(calls::hang_up))
-        .route(
-            "/v1/realtime/client_secrets",
-            post(client_secrets::create).layer(DefaultBodyLimit::max(client_secrets::MAX_BODY)),
-        )
-        .route("/v1/chat/completions", post(chat::create).layer(DefaultBodyLimit::max(chat::MAX_BODY)))
-        .route("/v1/audio/speech", post(speech::create).layer(DefaultBodyLimit::max(speech::MAX_BODY)))
-        .route(
-            "/v1/audio/voices",
-            get(voices::list).post(voices::create).layer(DefaultBodyLimit::max(voices::MAX_BODY)),
-        )
+        .route("/v1/realtime/client_secrets", post(client_secrets::create))
+        .route("/v1/chat/completions", post(chat::create))
+        .route("/v1/audio/speech", post(speech::create))
+        .route("/v1/audio/voices", get(voices::list).post(voices::create))
         .route("/v1/audio/voices/{id}", delete(voices::delete))
-        .route(
-            "/v1/audio/voice_consents",
-            get(voices::consents).post(voices::create_consent).layer(DefaultBodyLimit::max(voices::MAX_BODY)),
-        )
+        .route("/v1/audio/voice_consents", get(voices::consents).post(voices::create_consent))
         .route(
             "/v1/audio/voice_consents/{id}",
             get(voices::consent)
@@ -239,6 +230,7 @@ async fn metrics(State(app): State<Arc<AppState>>) -> Response {
         app.metrics.network.set_dropped(reason, total);
     }
     app.metrics.set_engine(&app.engine.work(), &app.engine.load());
+    app.metrics.bytes_in_flight.set(i64::try_from(app.bytes.total()).unwrap_or(i64::MAX));
     match app.metrics.render() {
         Ok(text) => ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response(),
         Err(error) => ApiError::internal(&error.to_string()).into_response(),

@@ -1,161 +1,161 @@
-//! Uploads in memory: bounded in bytes, all together and for each client. A client is charged only for bytes that it
-//! has sent, so slow clients keep nobody out.
-
-use std::collections::HashMap;
-use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+//! Bodies of requests in memory, within the [budget of bytes](super::byte_budget).
 
 use axum::body::Body;
+use axum::body::HttpBody as _;
 use axum::http::StatusCode;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures_util::StreamExt as _;
 use repartee_protocol::{ErrorBody, ErrorKind};
-use thiserror::Error;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::api_error::ApiError;
-use crate::admission::limited_address;
+use super::app::AppState;
+use super::byte_budget::{ByteBudgetError, ByteCharge};
+use super::caller::Caller;
+use crate::long_work::WorkPermit;
 
-/// Maximum number of uploads that are decoded at once.
-const DECODERS: usize = 8;
+/// Memory that is taken for the first bytes of a body.
+const FIRST: usize = 4 << 10;
+/// Largest body that is parsed at once, in bytes; a larger one is parsed apart from calls.
+const MAX_AT_ONCE: usize = 16 << 10;
 
-/// Counts the bytes that uploads hold.
+/// Body of a request, with the charge of its bytes: hold it as long as anything of that size is held.
 #[derive(Debug)]
-pub(super) struct UploadBudget {
-    limit: usize,
-    share: usize,
-    held: Mutex<HashMap<Option<IpAddr>, usize>>,
-    decoders: Arc<Semaphore>,
+pub(super) struct HeldBody {
+    /// The body.
+    pub bytes: Bytes,
+    /// Its charge.
+    pub charge: ByteCharge,
 }
 
-/// The limit of upload bytes is reached.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("too many uploads at once: try again in a moment")]
-pub(super) struct UploadBudgetFull;
-
-/// Bytes of one upload; released when dropped.
+/// Error of reading a body.
 #[derive(Debug)]
-pub(super) struct Upload {
-    uploads: Arc<UploadBudget>,
-    /// Client's address as limits [count](limited_address) it.
-    address: Option<IpAddr>,
-    bytes: usize,
-}
-
-/// Error of reading an upload.
-#[derive(Debug)]
-pub(super) enum UploadError {
-    /// The server or the client's share is full.
-    NoRoom(UploadBudgetFull),
-    /// The upload itself is refused.
+enum BodyError {
+    NoRoom(ByteBudgetError),
     Refused(ApiError),
 }
 
-impl UploadBudget {
-    /// Creates limits of `limit` bytes in total and `share` bytes for one address.
-    pub fn new(limit: usize, share: usize) -> Arc<Self> {
-        Arc::new(Self { limit, share, held: Mutex::default(), decoders: Arc::new(Semaphore::new(DECODERS)) })
+impl AppState {
+    /// Reads a body of at most `limit` bytes.
+    pub(super) async fn read_body(&self, caller: &Caller, body: Body, limit: usize) -> Result<HeldBody, ApiError> {
+        let charge = self.bytes.begin(caller, self.keys().len());
+        read(body, charge, limit).await.map_err(|error| match error {
+            BodyError::NoRoom(error) => self.no_room(error),
+            BodyError::Refused(error) => error,
+        })
     }
 
-    /// Starts an upload of this client with no bytes.
-    pub fn begin(self: &Arc<Self>, address: IpAddr) -> Upload {
-        Upload { uploads: self.clone(), address: limited_address(address), bytes: 0 }
-    }
-
-    /// Waits for a permit to decode a complete upload. Holders only decode, so the wait never depends on another
-    /// client's network.
-    pub async fn decoder(&self) -> Option<OwnedSemaphorePermit> {
-        // The semaphore is never closed.
-        self.decoders.clone().acquire_owned().await.ok()
-    }
-
-    fn held(&self) -> MutexGuard<'_, HashMap<Option<IpAddr>, usize>> {
-        // A panic cannot leave the counts half changed.
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Upload {
-    /// Reads a body of at most `limit` bytes and charges its bytes.
-    pub async fn read(&mut self, body: Body, limit: usize) -> Result<Bytes, UploadError> {
-        let refuse = |status, kind, message: String| {
-            Err(UploadError::Refused(ApiError::new(status, ErrorBody::invalid(kind, message))))
+    /// Counts a refusal by the budget of bytes and returns its error.
+    pub(super) fn no_room(&self, error: ByteBudgetError) -> ApiError {
+        self.metrics.requests.refused.with_label_values(&["bytes"]).inc();
+        let message = error.to_string();
+        let (status, body) = match error {
+            ByteBudgetError::Full(_) => {
+                (StatusCode::SERVICE_UNAVAILABLE, ErrorBody::server(ErrorKind::BytesLimit, message))
+            }
+            ByteBudgetError::Share(..) => {
+                (StatusCode::TOO_MANY_REQUESTS, ErrorBody::invalid(ErrorKind::BytesLimit, message))
+            }
         };
-        let (mut stream, mut whole) = (body.into_data_stream(), BytesMut::new());
-        while let Some(piece) = stream.next().await {
-            let piece = match piece {
-                Ok(piece) => piece,
-                Err(error) => {
-                    let message = format!("the request could not be read: {error}");
-                    return refuse(StatusCode::BAD_REQUEST, ErrorKind::InvalidValue, message);
-                }
-            };
-            if whole.len() + piece.len() > limit {
-                let message = format!("a request holds at most {limit} bytes");
-                return refuse(StatusCode::PAYLOAD_TOO_LARGE, ErrorKind::TooLarge, message);
-            }
-            self.add(piece.len()).map_err(UploadError::NoRoom)?;
-            whole.extend_from_slice(&piece);
-        }
-        Ok(whole.freeze())
+        ApiError::new(status, body).retry_after(error.retry_after())
     }
 
-    /// Charges `bytes` more.
-    fn add(&mut self, bytes: usize) -> Result<(), UploadBudgetFull> {
-        let mut held = self.uploads.held();
-        let total: usize = held.values().sum();
-        let own = held.get(&self.address).copied().unwrap_or_default();
-        // Clients on this machine share the whole limit.
-        let share = if self.address.is_some() { self.uploads.share } else { self.uploads.limit };
-        if total + bytes > self.uploads.limit || own + bytes > share {
-            return Err(UploadBudgetFull);
+    /// Parses a body by `parse`: a small one at once, a large one apart from calls, after the caller's earlier ones.
+    pub(super) async fn parse_body<T: Send + 'static>(
+        &self,
+        caller: &Caller,
+        body: Bytes,
+        parse: impl FnOnce(Bytes) -> T + Send + 'static,
+    ) -> Result<T, ApiError> {
+        if body.len() <= MAX_AT_ONCE {
+            return Ok(parse(body));
         }
-        held.insert(self.address, own + bytes);
-        self.bytes += bytes;
-        Ok(())
+        self.long_work(caller, move |_| parse(body)).await
+    }
+
+    /// Computes `work` apart from calls, after the caller's earlier work.
+    pub(super) async fn long_work<T: Send + 'static>(
+        &self,
+        caller: &Caller,
+        work: impl FnOnce(&mut WorkPermit) -> T + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let done = self.long_work.run(caller.client, work).await;
+        done.map_err(|error| ApiError::internal(&error.to_string()))
     }
 }
 
-impl Drop for Upload {
-    fn drop(&mut self) {
-        let mut held = self.uploads.held();
-        if let Some(own) = held.get_mut(&self.address) {
-            *own -= self.bytes;
-            if *own == 0 {
-                held.remove(&self.address);
-            }
-        }
+/// Reads a body of at most `limit` bytes. The charge covers the memory that is taken, before it is taken.
+async fn read(body: Body, mut charge: ByteCharge, limit: usize) -> Result<HeldBody, BodyError> {
+    let refuse = |status, kind, message: String| {
+        Err(BodyError::Refused(ApiError::new(status, ErrorBody::invalid(kind, message))))
+    };
+    let too_large = || {
+        let message = format!("a request holds at most {limit} bytes");
+        refuse(StatusCode::PAYLOAD_TOO_LARGE, ErrorKind::TooLarge, message)
+    };
+    let announced = body.size_hint();
+    if announced.lower() > limit as u64 {
+        return too_large();
     }
+    let most = announced.upper().and_then(|upper| usize::try_from(upper).ok()).map_or(limit, |upper| upper.min(limit));
+    let (mut stream, mut whole) = (body.into_data_stream(), Vec::new());
+    while let Some(piece) = stream.next().await {
+        let piece = match piece {
+            Ok(piece) => piece,
+            Err(error) => {
+                let message = format!("the request could not be read: {error}");
+                return refuse(StatusCode::BAD_REQUEST, ErrorKind::InvalidValue, message);
+            }
+        };
+        let length = whole.len() + piece.len();
+        if length > limit {
+            return too_large();
+        }
+        if length > whole.capacity() {
+            // Doubles, but not beyond what the body can need.
+            let capacity = (2 * whole.capacity()).max(FIRST).min(most).max(length);
+            charge.set(capacity).map_err(BodyError::NoRoom)?;
+            whole.reserve_exact(capacity - whole.len());
+        }
+        whole.extend_from_slice(&piece);
+    }
+    Ok(HeldBody { bytes: whole.into(), charge })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use futures_util::stream;
 
-    #[test]
-    fn uploads_are_bounded_by_bytes_and_share() {
-        let uploads = UploadBudget::new(100, 40);
-        let begin = |address: &str| uploads.begin(address.parse().unwrap());
-        let (mut phone, mut again) = (begin("203.0.113.7"), begin("203.0.113.7"));
-        phone.add(30).unwrap();
-        again.add(10).unwrap();
-        assert_eq!(again.add(1), Err(UploadBudgetFull), "the address has its share");
-        let mut own = begin("127.0.0.1");
-        own.add(60).unwrap();
-        assert_eq!(begin("203.0.113.8").add(1), Err(UploadBudgetFull), "all room is taken");
-        drop(phone);
-        begin("203.0.113.8").add(30).unwrap();
-        drop((again, own));
-        assert!(uploads.held().is_empty());
+    use super::super::byte_budget::ByteBudget;
+    use super::*;
+    use crate::admission::ClientIdentity;
+
+    fn phone() -> Caller {
+        let client = ClientIdentity { address: [203, 0, 113, 7].into(), key: None };
+        Caller { client, ephemeral: None, session: None }
     }
 
     #[tokio::test]
-    async fn a_body_holds_what_has_come() {
-        let uploads = UploadBudget::new(100, 40);
-        let mut upload = uploads.begin([203, 0, 113, 7].into());
-        assert_eq!(upload.read(Body::from("twelve bytes"), 12).await.unwrap(), "twelve bytes");
-        assert_eq!(uploads.held().values().sum::<usize>(), 12);
-        assert!(matches!(upload.read(Body::from("twelve bytes"), 11).await, Err(UploadError::Refused(_))));
-        assert!(matches!(upload.read(Body::from("x".repeat(99)), 100).await, Err(UploadError::NoRoom(_))));
+    async fn a_body_is_charged_for_its_memory() {
+        let budget = ByteBudget::new(160 << 10);
+        let begin = || budget.begin(&phone(), 0);
+        let held = read(Body::from("twelve bytes"), begin(), 12).await.unwrap();
+        assert_eq!((&*held.bytes, budget.total()), (&b"twelve bytes"[..], 12));
+        drop(held);
+        assert_eq!(budget.total(), 0);
+        assert!(matches!(read(Body::from("twelve bytes"), begin(), 11).await, Err(BodyError::Refused(_))));
+        let large = || Body::from("x".repeat(24 << 10));
+        let _first = read(large(), begin(), 64 << 10).await.unwrap();
+        let second = read(large(), begin(), 64 << 10).await;
+        assert!(matches!(second, Err(BodyError::NoRoom(ByteBudgetError::Share(..)))));
+        assert_eq!(budget.total(), 24 << 10);
+    }
+
+    #[tokio::test]
+    async fn a_body_of_tiny_chunks_is_one_buffer() {
+        let budget = ByteBudget::new(160 << 10);
+        let chunks = stream::iter((0..10_000).map(|_| Ok::<_, std::convert::Infallible>(Bytes::from_static(b"a"))));
+        let held = read(Body::from_stream(chunks), budget.begin(&phone(), 0), 64 << 10).await.unwrap();
+        assert_eq!(held.bytes.len(), 10_000);
+        assert_eq!(budget.total(), 16 << 10, "the buffer doubles");
     }
 }

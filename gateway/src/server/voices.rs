@@ -18,7 +18,7 @@ use super::AppState;
 use super::api_error::ApiError;
 use super::caller::Caller;
 use super::form::{self, Field};
-use super::uploads::UploadError;
+use super::uploads::HeldBody;
 use crate::voices::{Consent, MAX_NAME_CHARS, Voice, VoiceError, VoiceStore};
 
 /// Maximum size of a recording in bytes, as in the OpenAI API.
@@ -26,7 +26,7 @@ const MAX_RECORDING: usize = 10 << 20;
 /// Maximum size of any other field, in bytes.
 const MAX_FIELD: usize = 16 << 10;
 /// Maximum size of a form, in bytes.
-pub(super) const MAX_BODY: usize = MAX_RECORDING + 4 * MAX_FIELD;
+const MAX_BODY: usize = MAX_RECORDING + 4 * MAX_FIELD;
 /// Maximum size of a request to rename a consent, in bytes: 16 for each character, because JSON may escape it.
 pub(super) const MAX_RENAME: usize = 16 * MAX_NAME_CHARS;
 /// Allowed numbers of consents on a page, as in the OpenAI API.
@@ -218,17 +218,14 @@ async fn with_form<T: Send + 'static>(
         let error = ErrorBody::invalid(ErrorKind::InvalidValue, message);
         return Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, error));
     }
-    let mut upload = app.uploads.begin(caller.client.address);
-    let body = upload.read(body, MAX_BODY).await.map_err(|error| match error {
-        UploadError::NoRoom(error) => app.full(&error.to_string()),
-        UploadError::Refused(error) => error,
-    })?;
-    let form = Form(form::read(&parts.headers, body, fields, ErrorKind::InvalidValue).await?);
-    let decoder = app.uploads.decoder().await;
+    let HeldBody { bytes, charge } = app.read_body(caller, body, MAX_BODY).await?;
+    let read = move |bytes| form::read(&parts.headers, bytes, fields, ErrorKind::InvalidValue);
+    let form = Form(app.parse_body(caller, bytes, read).await??);
     let app = app.clone();
+    // The store enrols one voice at a time, which may take the model seconds.
     let done = tokio::task::spawn_blocking(move || {
         let done = work(&app.voices, &form);
-        drop((form, upload, decoder));
+        drop((form, charge));
         done
     });
     done.await.map_err(|error| ApiError::internal(&error.to_string()))?

@@ -16,7 +16,7 @@ use super::sideband::{CommandSender, MAX_MESSAGE, Sideband};
 use super::websocket::{Timeouts, is_overflow};
 
 /// Largest message that is read at all, in bytes. A larger one ends the connection.
-pub const MAX_READ: usize = 2 * MAX_MESSAGE;
+pub const MAX_READ: usize = MAX_MESSAGE + (64 << 10);
 /// Capacity of the queue of this task's own messages (pings and errors).
 const NOTICE_QUEUE: usize = 4;
 /// Time limit of the closing message.

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::time::Duration;
 
-use axum::extract::ws::{CloseFrame, Message, WebSocket};
+use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket};
 use bytes::Bytes;
 use futures_util::{Sink, SinkExt as _, Stream, StreamExt as _};
 use repartee_engine_api::ResponseId;
@@ -26,9 +26,11 @@ use response_encoder::ResponseEncoder;
 pub const MAX_MESSAGE: usize = 15 << 20;
 /// Largest message that is read at all, in bytes. A larger one is an error and ends the connection, because skipping it
 /// would be unbounded work.
-pub const MAX_READ: usize = 2 * MAX_MESSAGE;
+pub const MAX_READ: usize = MAX_MESSAGE + (2 << 20);
 /// Name of the transport in metrics, logs and traces.
 pub const NAME: &str = "websocket";
+/// Time between pings to a caller whose input waits for earlier input.
+const PROBE: Duration = Duration::from_secs(2);
 /// Events that may wait for the socket.
 const OUTBOUND_QUEUE: usize = 32;
 /// Time limit of the closing handshake.
@@ -60,6 +62,8 @@ pub struct WebSocketTransport<R> {
     last_activity: Instant,
     /// Time of the last event or sound of the caller.
     last_input: Option<Instant>,
+    /// Time of the last ping to a caller whose input waits, or of the last input.
+    probed: Instant,
     /// True while a pong is awaited.
     pinged: bool,
     /// Pings of the caller.
@@ -98,6 +102,7 @@ impl<R: Stream<Item = Result<Message, axum::Error>> + Unpin + Send> WebSocketTra
             ping_every: timeouts.ping_every,
             last_activity: Instant::now(),
             last_input: None,
+            probed: Instant::now(),
             pinged: false,
             pings: PingLimit::new(Instant::now()),
             encoders: HashMap::new(),
@@ -109,6 +114,7 @@ impl<R: Stream<Item = Result<Message, axum::Error>> + Unpin + Send> WebSocketTra
     /// Converts a message to an event; `None` for pings and pongs.
     fn read(&mut self, message: Option<Result<Message, axum::Error>>) -> Option<TransportEvent> {
         (self.last_activity, self.pinged) = (Instant::now(), false);
+        self.probed = self.last_activity;
         if matches!(message, Some(Ok(Message::Text(_) | Message::Binary(_)))) {
             self.last_input = Some(self.last_activity);
         }
@@ -119,7 +125,7 @@ impl<R: Stream<Item = Result<Message, axum::Error>> + Unpin + Send> WebSocketTra
             Some(Ok(Message::Binary(packet))) if packet.len() > MAX_MESSAGE => {
                 Some(TransportEvent::Invalid(too_large(packet.len())))
             }
-            Some(Ok(Message::Text(text))) => Some(TransportEvent::Event(text.as_str().to_owned())),
+            Some(Ok(Message::Text(text))) => Some(TransportEvent::Event(into_string(text))),
             Some(Ok(Message::Binary(packet))) => Some(TransportEvent::OpusPacket(packet)),
             // The library answers pings.
             Some(Ok(Message::Ping(_) | Message::Pong(_))) if self.pings.admit(self.last_activity) => None,
@@ -142,6 +148,10 @@ impl<R: Stream<Item = Result<Message, axum::Error>> + Unpin + Send> Transport fo
 
     async fn next(&mut self, accept_input: bool) -> TransportEvent {
         if !accept_input {
+            // Nothing is read, but a caller who is gone is noticed: the second ping to it fails.
+            sleep_until(self.probed + PROBE).await;
+            self.probed = Instant::now();
+            let _ = self.outbound.try_send(OutboundMessage::Ping);
             return std::future::pending().await;
         }
         loop {
@@ -206,6 +216,13 @@ impl<R: Stream<Item = Result<Message, axum::Error>> + Unpin + Send> Transport fo
     fn heard(&self) -> Option<(ResponseId, Duration)> {
         None
     }
+}
+
+/// Takes the text out of a message, without a copy where nothing else holds its memory.
+fn into_string(text: Utf8Bytes) -> String {
+    let bytes = Message::Text(text).into_data();
+    // The text of a message is UTF-8.
+    String::from_utf8(bytes.into()).unwrap_or_default()
 }
 
 fn too_large(size: usize) -> ErrorBody {

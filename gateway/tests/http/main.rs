@@ -1,6 +1,7 @@
 //! The HTTP server: keys, limits, refusals, health, certificates, proxies, chat completions, speech, cascades.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
+mod bytes;
 mod cascade;
 mod chat;
 mod health;

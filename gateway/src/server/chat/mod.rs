@@ -15,23 +15,20 @@ use axum::extract::{Request, State};
 use axum::response::sse::{self, Sse};
 use axum::response::{IntoResponse as _, Response};
 use futures_util::{StreamExt as _, stream};
-use repartee_engine_api::Event;
+use repartee_engine_api::{Command, Event, MessageContent};
 use repartee_protocol::error::ErrorEvent;
 
 use super::AppState;
 use super::api_error::ApiError;
 use super::caller::Caller;
 use super::generation::Generation;
-use super::uploads::UploadError;
+use super::uploads::HeldBody;
+use crate::long_work::WorkPermit;
 use completion::{ChunkBuilder, CompletionBuilder, Metadata, WriteError};
 use request::CompletionPlan;
 
 /// Maximum size of a request, in bytes: some minutes of audio.
-pub(super) const MAX_BODY: usize = 20 << 20;
-/// Maximum bytes of requests in memory.
-pub(super) const MAX_UPLOADED: usize = 8 * MAX_BODY;
-/// Maximum bytes of requests in memory from one address.
-pub(super) const MAX_UPLOADED_BY_ONE: usize = 2 * MAX_BODY;
+const MAX_BODY: usize = 20 << 20;
 
 pub(super) async fn create(
     State(app): State<Arc<AppState>>,
@@ -40,23 +37,18 @@ pub(super) async fn create(
 ) -> Result<Response, ApiError> {
     // A full server refuses before it reads the body.
     app.check_capacity()?;
-    let mut upload = app.uploads.begin(caller.client.address);
-    let body = upload.read(request.into_body(), MAX_BODY).await.map_err(|error| match error {
-        UploadError::NoRoom(error) => app.full(&error.to_string()),
-        UploadError::Refused(error) => error,
-    })?;
-    let decoder = app.uploads.decoder().await;
+    let HeldBody { bytes, charge } = app.read_body(&caller, request.into_body(), MAX_BODY).await?;
     let info = app.info();
-    // Decoding minutes of audio takes long, so it runs on a blocking thread.
-    let plan = tokio::task::spawn_blocking(move || {
-        let plan = CompletionPlan::read(&body, &info);
-        drop((body, upload, decoder));
-        plan
-    });
-    let plan = plan.await.map_err(|error| ApiError::internal(&error.to_string()))?.map_err(ApiError::bad_request)?;
+    // The charge goes with the bytes: the work may go on for a while after its client has gone.
+    let read = move |permit: &mut WorkPermit| (CompletionPlan::read(&bytes, &info, permit), charge);
+    let (plan, mut charge) = app.long_work(&caller, read).await?;
+    let plan = plan.map_err(ApiError::bad_request)?;
+    // From now on the decoded sound is held, in place of the body.
+    charge.set(held_bytes(&plan.commands)).map_err(|error| app.no_room(error))?;
     let (session, guard) = app.admit(&caller)?;
     let metadata = metadata(&app, &plan)?;
     let mut generation = Generation::new(&app, &metadata.id, session, guard, plan.commands);
+    generation.hold(charge);
     let rate = app.engine.info().output_rate;
     if plan.stream {
         let chunks = ChunkBuilder::new(metadata, rate, plan.audio.is_some(), plan.include_usage)
@@ -73,6 +65,23 @@ pub(super) async fn create(
             event => completion.add(event),
         }
     }
+}
+
+/// Bytes of text and sound that commands hold.
+fn held_bytes(commands: &[Command]) -> usize {
+    let content = |content: &MessageContent| match content {
+        MessageContent::Text { text, .. } => text.len(),
+        MessageContent::Audio(samples) => size_of_val(&samples[..]),
+        MessageContent::ToolCall { name, arguments } => name.len() + arguments.len(),
+        MessageContent::ToolResult(output) => output.len(),
+    };
+    let bytes = commands.iter().map(|command| match command {
+        Command::Append(samples) => size_of_val(&samples[..]),
+        Command::Insert { content: inserted, .. } => content(inserted),
+        Command::SetInstructions(text) => text.len(),
+        _ => 0,
+    });
+    bytes.sum::<usize>() + size_of_val(commands)
 }
 
 /// Creates id, time, model and warnings of a completion.

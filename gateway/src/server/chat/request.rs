@@ -12,6 +12,8 @@ use repartee_protocol::{ErrorBody, ErrorKind};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use crate::long_work::WorkPermit;
+
 /// Maximum duration of the audio of one request, all messages together.
 const MAX_AUDIO: Duration = Duration::from_secs(600);
 /// Duration of one submitted slice, in seconds.
@@ -139,8 +141,8 @@ fn refuse<T>(param: impl Into<String>, message: impl Into<String>) -> Result<T, 
 }
 
 impl CompletionPlan {
-    /// Parses a request and decodes all of its audio, which takes some time.
-    pub fn read(body: &[u8], info: &ModelInfo) -> Result<Self, ErrorBody> {
+    /// Parses a request and decodes all of its audio, in pieces. The result of abandoned work is of no use.
+    pub fn read(body: &[u8], info: &ModelInfo, permit: &mut WorkPermit) -> Result<Self, ErrorBody> {
         let request: Request = read_body(body)?;
         let mut plan = Self {
             commands: Vec::new(),
@@ -170,7 +172,7 @@ impl CompletionPlan {
         plan.audio = audio_format(&request, plan.stream, info.audio_output)?;
         let sampling = sampling(&request)?;
         let voice = plan.voice(request.audio.as_ref(), info);
-        let items = plan.add_messages(request.messages, info)?;
+        let items = plan.add_messages(request.messages, info, permit)?;
         plan.commands.push(Command::Respond(Respond {
             voice,
             audio: plan.audio.is_some(),
@@ -201,7 +203,12 @@ impl CompletionPlan {
     }
 
     /// Adds the conversation as commands; returns the number of items.
-    fn add_messages(&mut self, messages: Vec<Message>, info: &ModelInfo) -> Result<u64, ErrorBody> {
+    fn add_messages(
+        &mut self,
+        messages: Vec<Message>,
+        info: &ModelInfo,
+        permit: &mut WorkPermit,
+    ) -> Result<u64, ErrorBody> {
         if !messages.iter().any(|message| matches!(message, Message::User { .. })) {
             return refuse("messages", "there is nothing to answer: send a user message");
         }
@@ -233,7 +240,7 @@ impl CompletionPlan {
                         return refuse(at, "only user messages may hold audio");
                     }
                     ContentPart::Audio { data, at } => {
-                        let samples = decode(&data, &at, info.input_rate, left)?;
+                        let samples = decode(&data, &at, (info.input_rate, left), permit)?;
                         left =
                             left.saturating_sub(Duration::from_secs(samples.len() as u64 / u64::from(info.input_rate)));
                         item += 1;
@@ -285,10 +292,17 @@ fn content_parts(content: Content, at: &str) -> Result<Vec<ContentPart>, ErrorBo
     Ok(pieces)
 }
 
-fn decode(data: &str, at: &str, rate: u32, longest: Duration) -> Result<Vec<f32>, ErrorBody> {
+/// Decodes a wav file of at most `longest` to samples at `rate`.
+fn decode(
+    data: &str,
+    at: &str,
+    (rate, longest): (u32, Duration),
+    permit: &mut WorkPermit,
+) -> Result<Vec<f32>, ErrorBody> {
     let wrong = |message: String| ErrorBody::invalid(ErrorKind::InvalidAudio, message).with_param(at);
     let bytes = STANDARD.decode(data).map_err(|error| wrong(format!("this is not base64: {error}")))?;
-    wav::read(&bytes[..], rate, longest).map_err(|error| wrong(error.to_string()))
+    let pause = || permit.pause().is_ok();
+    wav::read_in_pieces(&bytes[..], rate, longest, pause).map_err(|error| wrong(error.to_string()))
 }
 
 fn audio_format(request: &Request, stream: bool, audio_output: bool) -> Result<Option<CompletionFormat>, ErrorBody> {

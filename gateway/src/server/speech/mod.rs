@@ -19,7 +19,7 @@ use std::io;
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::{FromRequest as _, Query, Request, State};
+use axum::extract::{Query, Request, State};
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::{HeaderName, HeaderValue};
 use axum::response::sse::{self, Sse};
@@ -38,6 +38,7 @@ use super::caller::Caller;
 use super::form::media_type;
 use super::generation::Generation;
 use super::timed_body::BodyDeadline;
+use super::uploads::HeldBody;
 use audio::AudioWriter;
 use read_text::ReadText;
 use request::SpeechPlan;
@@ -45,7 +46,7 @@ use synthesis::{SpeechSynthesis, internal};
 use text_body::TextBody;
 
 /// Maximum size of a request, in bytes: the longest text with every character escaped.
-pub(super) const MAX_BODY: usize = 64 << 10;
+const MAX_BODY: usize = 64 << 10;
 /// Media type of a body that is the text itself.
 const PLAIN_TEXT: &str = "text/plain";
 /// Response header with the differences between the request and the response.
@@ -57,7 +58,7 @@ pub(super) async fn create(
     request: Request,
 ) -> Result<Response, ApiError> {
     app.check_capacity()?;
-    let (plan, text, body) = parse(&app, request).await?;
+    let (plan, text, body) = parse(&app, &caller, request).await?;
     let (session, guard) = app.admit(&caller)?;
     let random = |error: getrandom::Error| ApiError::internal(&error.to_string());
     let (mut seed, mut serial) = ([0; 8], [0; 4]);
@@ -85,10 +86,17 @@ pub(super) async fn create(
 }
 
 /// Parses the request: the plan, and the text or else the body that streams it.
-async fn parse(app: &AppState, request: Request) -> Result<(SpeechPlan, String, Option<TextBody>), ApiError> {
+async fn parse(
+    app: &AppState,
+    caller: &Caller,
+    request: Request,
+) -> Result<(SpeechPlan, String, Option<TextBody>), ApiError> {
     if media_type(request.headers()) != PLAIN_TEXT {
-        let body = Bytes::from_request(request, &()).await.map_err(|rejection| ApiError::unreadable(&rejection))?;
-        let (plan, text) = SpeechPlan::read(&body, &app.info()).map_err(ApiError::bad_request)?;
+        let HeldBody { bytes, charge } = app.read_body(caller, request.into_body(), MAX_BODY).await?;
+        let info = app.info();
+        let parsed = app.parse_body(caller, bytes, move |bytes| SpeechPlan::read(&bytes, &info)).await?;
+        drop(charge);
+        let (plan, text) = parsed.map_err(ApiError::bad_request)?;
         return Ok((plan, text, None));
     }
     let fields = Query::try_from_uri(request.uri()).map_err(|rejection| {

@@ -316,3 +316,21 @@ async fn a_stalled_client_does_not_slow_others() {
     let mut open = engine.open_sessions();
     open.wait_for(|open| *open == 0).await.unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_whose_input_waits_is_pinged() {
+    let (_client, incoming) = mpsc::channel(1);
+    let peer = Peer::new(usize::MAX);
+    let (mut transport, writer) =
+        WebSocketTransport::new(Incoming(incoming), peer.clone(), 24_000, Timeouts::default());
+    let writer = tokio::spawn(writer);
+    // The call takes no input for 10 s, and looks each second whether it may.
+    for _ in 0..10 {
+        assert!(timeout(Duration::from_secs(1), transport.next(false)).await.is_err());
+    }
+    drop(transport);
+    writer.await.unwrap();
+    let taken = peer.taken.lock().unwrap();
+    assert_eq!(taken.len(), 5, "{taken:?}");
+    assert!(taken.iter().all(|message| matches!(message, Message::Ping(_))));
+}
