@@ -7,11 +7,12 @@ use bytes::Bytes;
 use rtc::peer_connection::configuration::media_engine::MIME_TYPE_OPUS;
 use rtc::rtp;
 use thiserror::Error;
-use tokio::sync::mpsc;
 use webrtc::media_stream::track_local::TrackLocal as _;
 
 use super::connection::Connection;
+#[cfg(doc)]
 use super::event::PeerEvent;
+use super::event_queue::PeerEvents;
 use super::peer_connection::MIME_TYPE_RED;
 use super::reports::LinkQuality;
 
@@ -41,7 +42,7 @@ pub enum SendError {
 #[derive(Debug)]
 pub struct WebRtcCall {
     /// The call's events, in order. `None` only after [`PeerEvent::Closed`].
-    pub events: mpsc::Receiver<PeerEvent>,
+    pub events: PeerEvents,
     connection: Connection,
     terms: CallTerms,
     payload_types: PayloadTypes,

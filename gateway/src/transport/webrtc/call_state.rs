@@ -3,13 +3,12 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{Notify, watch};
 use webrtc::data_channel::DataChannel;
 
 use super::event::PeerEvent;
+use super::event_queue::{EventSender, PeerEvents, event_queue};
 
-/// Events that may wait for the owner of a call.
-const EVENT_QUEUE: usize = 256;
 /// Queue places that audio may not take, so that a flood of audio never delays a message.
 const RESERVED: usize = 64;
 
@@ -25,7 +24,7 @@ pub(super) enum CallPhase {
 
 /// Phase, data channel and event queue of one call. Does not hold the connection, which holds it.
 pub(super) struct CallState {
-    events: mpsc::Sender<PeerEvent>,
+    events: EventSender,
     phase: watch::Sender<CallPhase>,
     gathered: Notify,
     /// Notified once the data channel is closed on both sides.
@@ -47,8 +46,8 @@ impl std::fmt::Debug for CallState {
 
 impl CallState {
     /// Creates the state of a new call, and the queue of its events.
-    pub fn new() -> (Self, mpsc::Receiver<PeerEvent>) {
-        let (events, receiver) = mpsc::channel(EVENT_QUEUE);
+    pub fn new() -> (Self, PeerEvents) {
+        let (events, receiver) = event_queue();
         let state = Self {
             events,
             phase: watch::Sender::new(CallPhase::Connecting),
@@ -150,7 +149,7 @@ impl CallState {
     pub fn set_connected(&self) {
         // This is the first event, so there is room. It comes before those that wait for the phase.
         if *self.phase.borrow() == CallPhase::Encrypted {
-            let _ = self.events.try_send(PeerEvent::Connected);
+            let _ = self.events.try_send(PeerEvent::Connected, 0);
         }
         self.advance(CallPhase::Encrypted, CallPhase::Connected);
     }
@@ -167,7 +166,7 @@ impl CallState {
 
     /// Queues an audio packet. If the queue is full, drops and counts it: the owner has not read for seconds.
     pub fn queue_audio(&self, event: PeerEvent) {
-        if self.events.capacity() <= RESERVED || self.events.try_send(event).is_err() {
+        if !self.events.try_send(event, RESERVED) {
             self.dropped_audio.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -179,12 +178,12 @@ impl CallState {
 
     /// Queues an event, waiting for room; false if the owner dropped the queue.
     pub async fn queue_event(&self, event: PeerEvent) -> bool {
-        self.events.send(event).await.is_ok()
+        self.events.send(event).await
     }
 
     /// Queues an event if there is room; false otherwise.
     pub fn try_queue_event(&self, event: PeerEvent) -> bool {
-        self.events.try_send(event).is_ok()
+        self.events.try_send(event, 0)
     }
 
     fn lock_channel(&self) -> MutexGuard<'_, Option<Arc<dyn DataChannel>>> {

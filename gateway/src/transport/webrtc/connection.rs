@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use repartee_sdp::Fingerprints;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use webrtc::error::{Error, Result};
 use webrtc::media_stream::track_local::TrackLocal;
@@ -15,7 +15,7 @@ use webrtc::peer_connection::PeerConnection;
 
 use super::call_state::CallState;
 use super::callbacks::{Callbacks, read_channel};
-use super::event::PeerEvent;
+use super::event_queue::PeerEvents;
 use super::muxed_socket::MuxedSocket;
 use super::peer_connection::{LossRecovery, audio_track, build};
 use super::reports::ReceiverReports;
@@ -34,7 +34,7 @@ pub(super) struct Connection {
     /// The call's socket at the mux, if it has one.
     pub socket: Option<Arc<MuxedSocket>>,
     /// Event queue, until the [`WebRtcCall`](super::WebRtcCall) takes it.
-    pub events: Option<mpsc::Receiver<PeerEvent>>,
+    pub events: Option<PeerEvents>,
     supervisor: Option<JoinHandle<()>>,
     /// Closed once everything is freed.
     freed: watch::Receiver<()>,

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 /// Event of a peer connection.
 ///
-/// The queue is bounded. Messages are never dropped: while it is full, the peer's window closes. Audio packets are
+/// The queue is bounded in number, and messages in bytes. They are never dropped: while it is full, the peer's window closes. Audio packets are
 /// dropped and counted ([`WebRtcCall::dropped_audio`](super::WebRtcCall::dropped_audio)) if the owner has not read for seconds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PeerEvent {

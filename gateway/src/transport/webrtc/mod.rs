@@ -10,6 +10,7 @@
 //! | `call` | [`WebRtcCall`]: its events, and methods to send |
 //! | `negotiation` | [`answer`] and [`offer`]: the set-up of a call |
 //! | `event` | [`PeerEvent`]: events of a peer connection |
+//! | `event_queue` | queue of these events, bounded in number and bytes |
 //! | `connection` | the peer connection under a call |
 //! | `peer_connection`, `callbacks`, `supervisor` | its construction, its callbacks, its end |
 //! | `call_state` | the state that these share |
@@ -49,6 +50,7 @@ mod connection;
 mod credentials;
 mod demux;
 mod event;
+mod event_queue;
 mod ice;
 mod input_audio;
 mod muxed_runtime;
@@ -71,6 +73,7 @@ mod udp_mux;
 pub use answer_error::AnswerError;
 pub use call::{SendError, WebRtcCall};
 pub use event::PeerEvent;
+pub use event_queue::PeerEvents;
 pub use negotiation::{PendingOffer, answer, offer};
 pub use reports::LinkQuality;
 pub use settings::{DATA_CHANNEL_LABEL, PEER_TIMEOUT, WebRtcSettings};

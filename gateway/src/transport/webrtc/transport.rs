@@ -16,7 +16,7 @@ use super::call::PayloadTypes;
 use super::input_audio::{InputAudio, RtpPacket};
 use super::output_audio::OutputAudio;
 use super::packet_encoder::{OutputPacket, PacketEncoder, PacketSource, PlayoutCommand};
-use super::{LinkQuality, PeerEvent, SendError, WebRtcCall};
+use super::{LinkQuality, PeerEvent, PeerEvents, SendError, WebRtcCall};
 use crate::call::{OutboundMessage, Transport, TransportError, TransportEvent};
 use crate::metrics::{DropCause, Metrics};
 use crate::telemetry::log;
@@ -59,7 +59,7 @@ pub struct WebRtcTransport {
     connected: bool,
     /// Arrival of the caller's last event or packet.
     last_input: Option<Instant>,
-    events: mpsc::Receiver<PeerEvent>,
+    events: PeerEvents,
     outbound: mpsc::Sender<OutboundMessage>,
     /// True once the data channel is open.
     open: watch::Sender<bool>,
@@ -75,7 +75,7 @@ pub struct WebRtcTransport {
 impl WebRtcTransport {
     /// Creates the transport over `call`. Must be called within a runtime.
     pub fn new(mut call: WebRtcCall, settings: TransportSettings, metrics: Arc<Metrics>) -> Result<Self, OpusError> {
-        let events = std::mem::replace(&mut call.events, mpsc::channel(1).1);
+        let events = std::mem::replace(&mut call.events, mpsc::channel(1).1.into());
         let (frames, queue) = mpsc::channel(FRAME_QUEUE);
         let payload_types = call.payload_types();
         let encoder = PacketEncoder::new(codec_rate(settings.output_rate), payload_types)?;
@@ -92,7 +92,7 @@ impl WebRtcTransport {
 
     /// Creates a transport over queues of packets and frames; `write` gets the other ends of its event queues.
     fn with_queues(
-        events: mpsc::Receiver<PeerEvent>,
+        events: impl Into<PeerEvents>,
         frames: mpsc::Sender<PlayoutCommand>,
         payload_types: PayloadTypes,
         settings: TransportSettings,
@@ -115,7 +115,7 @@ impl WebRtcTransport {
             counted_unread: 0,
             connected: false,
             last_input: None,
-            events,
+            events: events.into(),
             outbound,
             open,
             pending_message: None,
