@@ -8,6 +8,7 @@ mod health;
 mod keyless;
 mod keys;
 mod limits;
+mod offers;
 mod proxy;
 mod refusals;
 mod speech;
