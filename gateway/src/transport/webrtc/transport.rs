@@ -75,7 +75,7 @@ pub struct WebRtcTransport {
 impl WebRtcTransport {
     /// Creates the transport over `call`. Must be called within a runtime.
     pub fn new(mut call: WebRtcCall, settings: TransportSettings, metrics: Arc<Metrics>) -> Result<Self, OpusError> {
-        let events = std::mem::replace(&mut call.events, mpsc::channel(1).1.into());
+        let events = std::mem::replace(&mut call.events, mpsc::channel::<PeerEvent>(1).1.into());
         let (frames, queue) = mpsc::channel(FRAME_QUEUE);
         let payload_types = call.payload_types();
         let encoder = PacketEncoder::new(codec_rate(settings.output_rate), payload_types)?;
