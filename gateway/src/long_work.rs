@@ -181,8 +181,8 @@ mod tests {
     #[tokio::test]
     async fn a_caller_computes_one_thing_at_a_time() {
         let threads = LongWork::with_slots(2);
-        let (begins, began) = mpsc::channel();
-        let (go_on, wait) = mpsc::channel::<()>();
+        let (begins, began) = mpsc::sync_channel(4);
+        let (go_on, wait) = mpsc::sync_channel::<()>(4);
         let mut first = Box::pin(threads.run(caller(1), move |_| (begins.send(()).unwrap(), wait.recv())));
         begin(&mut first, &began).await;
         // A slot is free, but not for this caller.
@@ -198,9 +198,9 @@ mod tests {
     #[tokio::test]
     async fn pieces_let_the_work_of_others_in_between() {
         let threads = LongWork::with_slots(1);
-        let (begins, began) = mpsc::channel();
-        let (go_on, wait) = mpsc::channel::<()>();
-        let (order, ran) = mpsc::channel();
+        let (begins, began) = mpsc::sync_channel(4);
+        let (go_on, wait) = mpsc::sync_channel::<()>(4);
+        let (order, ran) = mpsc::sync_channel(4);
         let long = order.clone();
         let mut first = Box::pin(threads.run(caller(1), move |permit| {
             begins.send(()).unwrap();
@@ -219,9 +219,9 @@ mod tests {
     #[tokio::test]
     async fn abandoned_work_ends_with_its_piece() {
         let threads = LongWork::with_slots(1);
-        let (begins, began) = mpsc::channel();
-        let (go_on, wait) = mpsc::channel::<()>();
-        let (ends, ended) = mpsc::channel();
+        let (begins, began) = mpsc::sync_channel(4);
+        let (go_on, wait) = mpsc::sync_channel::<()>(4);
+        let (ends, ended) = mpsc::sync_channel(4);
         let mut work = Box::pin(threads.run(caller(1), move |permit| {
             begins.send(()).unwrap();
             wait.recv().unwrap();

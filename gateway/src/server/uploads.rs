@@ -21,9 +21,9 @@ const MAX_AT_ONCE: usize = 16 << 10;
 /// Body of a request, with the charge of its bytes: hold it as long as anything of that size is held.
 #[derive(Debug)]
 pub(super) struct HeldBody {
-    /// The body.
+    /// Body as it was sent.
     pub bytes: Bytes,
-    /// Its charge.
+    /// Memory that is counted for the body and for all that comes of it.
     pub charge: ByteCharge,
 }
 

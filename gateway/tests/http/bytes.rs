@@ -69,7 +69,7 @@ async fn bytes_of_offers_are_shared_by_ephemeral_keys() {
 }
 
 #[tokio::test]
-async fn an_api_key_leaves_another_half_of_the_bytes() {
+async fn an_api_key_leaves_others_half() {
     const LARGE: usize = 1 << 20;
     let server = Running::start_with(Script::default(), |config| {
         config.api_keys = KeySet::parse(&format!("{KEY}\nthe-key-of-the-neighbour")).unwrap();
