@@ -110,8 +110,8 @@ fn settle(recogniser: &mut impl Recogniser, heard: &mut Vec<Hypothesis>) {
 }
 
 fn read(path: String) -> (String, Vec<f32>) {
-    let file = std::fs::File::open(&path).unwrap();
-    let sound = repartee_media::wav::read(file, 16_000, LONGEST).unwrap();
+    let file = std::fs::read(&path).unwrap();
+    let sound = repartee_media::sound_file::read(&file, 16_000, LONGEST).unwrap();
     (path, sound)
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use futures_util::{SinkExt as _, StreamExt as _};
-use repartee_media::{pcm, wav};
+use repartee_media::{pcm, sound_file, wav};
 use serde_json::{Value, json};
 use tokio_tungstenite::connect_async;
 use tokio_tungstenite::tungstenite::{Message, client::IntoClientRequest as _};
@@ -39,7 +39,7 @@ async fn main() -> Result<()> {
 /// One spoken turn; returns the transcript of the answer.
 pub async fn ask(url: &str, key: Option<&str>, question: &Path, answer: &Path) -> Result<String> {
     let file = std::fs::read(question).with_context(|| question.display().to_string())?;
-    let sound = wav::read(&file[..], RATE, MAX_DURATION).with_context(|| question.display().to_string())?;
+    let sound = sound_file::read(&file[..], RATE, MAX_DURATION).with_context(|| question.display().to_string())?;
 
     let mut request = url.into_client_request()?;
     if let Some(key) = key {

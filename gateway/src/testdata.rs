@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use repartee_media::wav;
+use repartee_media::sound_file;
 
 /// Reads the saved SDP offers.
 pub fn offers() -> Vec<Vec<u8>> {
@@ -17,5 +17,5 @@ pub fn offers() -> Vec<Vec<u8>> {
 /// Reads a spoken question, 16 kHz mono.
 pub fn question() -> Vec<f32> {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/question.wav");
-    wav::read(&std::fs::read(file).unwrap()[..], 16_000, Duration::from_secs(30)).unwrap()
+    sound_file::read(&std::fs::read(file).unwrap()[..], 16_000, Duration::from_secs(30)).unwrap()
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use repartee_media::wav;
+use repartee_media::sound_file;
 use serde_json::{Value, json};
 
 fn question() -> PathBuf {
@@ -62,7 +62,7 @@ fn served(device: &str) -> (String, Vec<f32>) {
     let answer: Value = serde_json::from_str(body).unwrap();
     let audio = &answer["choices"][0]["message"]["audio"];
     let file = STANDARD.decode(audio["data"].as_str().unwrap()).unwrap();
-    let samples = wav::read(&file[..], 24_000, Duration::from_secs(60)).unwrap();
+    let samples = sound_file::read(&file[..], 24_000, Duration::from_secs(60)).unwrap();
     (audio["transcript"].as_str().unwrap().to_owned(), samples)
 }
 

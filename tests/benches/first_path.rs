@@ -23,7 +23,7 @@ use repartee_load::run::LoadRunner;
 use repartee_load::scenario::arrivals::Arrivals;
 use repartee_load::scenario::{EndOfTurn, Scenario, TransportKind};
 use repartee_load::speech::Utterance;
-use repartee_media::wav;
+use repartee_media::sound_file;
 use repartee_report::ReportRow;
 use repartee_tests::{demo, questions, side_by_side, tools};
 use serde::Deserialize;
@@ -260,7 +260,7 @@ fn whole_answer(folder: &Path, sound: &[f32], threads: usize) -> Result<Answer> 
 
 /// Reads a wav file at the engine's rate.
 fn samples(path: &Path) -> Result<Vec<f32>> {
-    Ok(wav::read(&std::fs::read(path)?[..], 16_000, Duration::from_secs(60))?)
+    Ok(sound_file::read(&std::fs::read(path)?[..], 16_000, Duration::from_secs(60))?)
 }
 
 fn reference(model: &Path, question: &Path, threads: usize) -> Result<Reference> {

@@ -14,6 +14,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use repartee_engine::{Engine, EngineConfig, Source};
 use repartee_engine_api::{Command, Event, Respond, SpeechEngine};
+use repartee_media::sound_file;
 use repartee_media::wav;
 use repartee_realtime::estimate::{SpeechRateEstimator, WordEstimator};
 use repartee_report::{Report, ReportRow};
@@ -112,7 +113,7 @@ fn answers() -> Result<Vec<Answer>> {
 
 /// Reads a wav file at `rate`.
 fn samples(path: &Path, rate: u32) -> Result<Vec<f32>> {
-    Ok(wav::read(&std::fs::read(path)?[..], rate, Duration::from_secs(60))?)
+    Ok(sound_file::read(&std::fs::read(path)?[..], rate, Duration::from_secs(60))?)
 }
 
 /// Output of the recogniser for one recording.

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use repartee_engine::TurnModel;
 use repartee_media::endpointing::Eagerness;
+use repartee_media::sound_file;
 use repartee_media::vad::{RATE, TurnDetector, TurnEvent, TurnSettings};
-use repartee_media::wav;
 use repartee_report::{Report, ReportRow};
 use repartee_tests::tools;
 use serde::Deserialize;
@@ -144,7 +144,7 @@ impl Spoken {
         let file = std::fs::read(path)
             .with_context(|| format!("{}: `scripts/setup.sh speech` fetches recordings of people", path.display()))?;
         let samples = match path.extension().is_some_and(|extension| extension == "wav") {
-            true => wav::read(&file[..], RATE, Duration::from_secs(60))?,
+            true => sound_file::read(&file[..], RATE, Duration::from_secs(60))?,
             false => file.as_chunks().0.iter().map(|bytes| f32::from(i16::from_le_bytes(*bytes)) / 32_768.0).collect(),
         };
         let level =

@@ -8,8 +8,8 @@ use anyhow::{Context as _, Result};
 use repartee_media::echo_guard::{EchoGuard, EchoLevel};
 use repartee_media::opus::{OpusDecoder, OpusEncoder};
 use repartee_media::playout::{Playout, PlayoutOutput};
+use repartee_media::sound_file;
 use repartee_media::vad::{RATE, TurnDetector, TurnEvent};
-use repartee_media::wav;
 use serde::Deserialize;
 
 /// Samples per millisecond.
@@ -87,7 +87,7 @@ impl Recordings {
             kind.retain(|recording| recording.set == set);
             for recording in kind {
                 let file = std::fs::read(folder.join(&recording.file)).context(recording.file.clone())?;
-                recording.samples = wav::read(&file[..], RATE, Duration::from_secs(60))?;
+                recording.samples = sound_file::read(&file[..], RATE, Duration::from_secs(60))?;
                 recording.samples.drain(..recording.samples.len().min(recording.lead_ms * PER_MS));
                 let level = level(&recording.samples);
                 recording.samples.iter_mut().for_each(|sample| *sample /= level);

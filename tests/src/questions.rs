@@ -83,14 +83,15 @@ fn folder() -> PathBuf {
 mod tests {
     use std::time::Duration;
 
-    use repartee_media::wav;
+    use repartee_media::sound_file;
 
     use super::*;
 
     #[test]
     fn every_question_has_its_sound() {
         for question in all().unwrap() {
-            let wav = wav::decode(&std::fs::read(question.path()).unwrap()[..], Duration::from_secs(60)).unwrap();
+            let wav =
+                sound_file::decode(&std::fs::read(question.path()).unwrap()[..], Duration::from_secs(60)).unwrap();
             assert_eq!(wav.rate, 16_000, "{}", question.file);
         }
     }

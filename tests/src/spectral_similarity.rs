@@ -11,6 +11,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use repartee_media::sound_file;
 use repartee_media::wav;
 
 /// Threshold for the same sound: a codec and an even network leave 0.95; with a tenth cut out, at most 0.9.
@@ -45,7 +46,7 @@ impl Sound {
     pub fn read(path: &Path) -> Result<Self> {
         let named = || path.display().to_string();
         let file = std::fs::read(path).with_context(named)?;
-        let wav = wav::decode(&file[..], MAX_DURATION).with_context(named)?;
+        let wav = sound_file::decode(&file[..], MAX_DURATION).with_context(named)?;
         Ok(Self { samples: wav.samples, rate: wav.rate })
     }
 

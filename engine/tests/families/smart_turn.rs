@@ -7,7 +7,7 @@ use std::time::Duration;
 use repartee_engine::TurnModel;
 use repartee_engine::internals::smart_turn::FeatureExtractor;
 use repartee_engine_testkit::root;
-use repartee_media::wav;
+use repartee_media::sound_file;
 use serde::Deserialize;
 
 /// Tolerance for sums in another order.
@@ -42,7 +42,7 @@ impl Case {
     /// The first part of the question, followed by 200 ms of silence.
     fn sound(&self) -> Vec<f32> {
         let file = root().join(format!("tests/questions/{}.wav", self.question));
-        let mut sound = wav::read(&std::fs::read(file).unwrap()[..], 16_000, Duration::from_secs(30)).unwrap();
+        let mut sound = sound_file::read(&std::fs::read(file).unwrap()[..], 16_000, Duration::from_secs(30)).unwrap();
         sound.truncate((sound.len() as f64 * self.share) as usize);
         sound.extend([0.0; 3_200]);
         sound

@@ -15,7 +15,9 @@
 //! | [`resample`] | streaming sample-rate conversion |
 //! | [`pcm`] | 16-bit PCM and G.711 |
 //! | [`level`] | the threshold of audible sound |
-//! | [`wav`] | wav files |
+//! | [`downmix`] | several channels to one |
+//! | [`sound_file`] | decoder of sound files: wav, flac, mp3, m4a, ogg, webm |
+//! | [`wav`] | writers of wav files |
 //! | [`ogg`] | Opus files |
 //! | [`mp3`] | MP3 streams |
 //!
@@ -52,6 +54,7 @@
 
 pub mod adaptation;
 pub mod barge_in;
+pub mod downmix;
 pub mod echo_guard;
 mod echo_path;
 #[cfg(test)]
@@ -70,6 +73,7 @@ pub mod pcm;
 pub mod playout;
 pub mod red;
 pub mod resample;
+pub mod sound_file;
 #[cfg(test)]
 mod stall_tests;
 #[cfg(test)]

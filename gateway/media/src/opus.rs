@@ -6,6 +6,8 @@ use ::opus::{Application, Bitrate, Channels, Decoder, Encoder, ErrorCode, packet
 use bytes::Bytes;
 use thiserror::Error;
 
+use super::downmix::Downmix;
+
 /// Duration of a packet that we send.
 pub const FRAME: Duration = Duration::from_millis(20);
 /// Delay of the codec: the encoder's lookahead shifts sound within its packet.
@@ -135,18 +137,25 @@ impl OpusEncoder {
 pub struct OpusDecoder {
     decoder: Decoder,
     rate: u32,
+    /// Downmix of a stream in stereo. The library's own is the mean, which is silence for channels in opposite phase.
+    downmix: Option<Downmix>,
 }
 
 impl OpusDecoder {
     /// Creates a decoder to mono samples at `rate`, one of [`RATES`].
     pub fn new(rate: u32) -> Result<Self, OpusError> {
         check_rate(rate)?;
-        Ok(Self { decoder: Decoder::new(rate, Channels::Mono)?, rate })
+        Ok(Self { decoder: Decoder::new(rate, Channels::Mono)?, rate, downmix: None })
     }
 
     /// Decodes a packet of 2.5 to 120 ms.
     pub fn decode(&mut self, packet: &[u8]) -> Result<Vec<f32>, OpusError> {
         let duration = packet_duration(packet)?;
+        if self.downmix.is_none() && packet::get_nb_channels(packet)? == Channels::Stereo {
+            // A stream seldom changes; at the change the decoder's memory is lost, which is a short fade.
+            self.decoder = Decoder::new(self.rate, Channels::Stereo)?;
+            self.downmix = Some(Downmix::new(2));
+        }
         self.run(packet, duration, false)
     }
 
@@ -164,10 +173,14 @@ impl OpusDecoder {
 
     /// Decodes `duration` of sound; an empty `packet` conceals.
     fn run(&mut self, packet: &[u8], duration: Duration, fec: bool) -> Result<Vec<f32>, OpusError> {
-        let mut samples = vec![0.0; samples_in(duration, self.rate)];
+        let channels = self.downmix.as_ref().map_or(1, Downmix::channels);
+        let mut samples = vec![0.0; samples_in(duration, self.rate) * channels];
         let length = self.decoder.decode_float(packet, &mut samples, fec)?;
-        samples.truncate(length);
-        Ok(samples)
+        samples.truncate(length * channels);
+        let Some(downmix) = &mut self.downmix else { return Ok(samples) };
+        let mut mono = Vec::with_capacity(length);
+        downmix.mix(&samples, &mut mono);
+        Ok(mono)
     }
 }
 
@@ -300,6 +313,27 @@ mod tests {
         assert!(level_db(&filled[24]) < level_db(&filled[0]) - 20.0);
         assert_eq!(decoder.conceal(Duration::from_secs(3600)).unwrap().len(), 16 * 120);
         assert_eq!(decoder.conceal(Duration::ZERO).unwrap().len(), 40);
+    }
+
+    #[test]
+    fn channels_in_opposite_phase_are_heard() {
+        let tone = sine(440.0, 48_000, 48_000);
+        for sign in [1.0, -1.0, 0.0] {
+            let mut encoder = Encoder::new(48_000, Channels::Stereo, Application::Audio).unwrap();
+            let mut decoder = OpusDecoder::new(16_000).unwrap();
+            let mut decoded = Vec::new();
+            for frame in tone.chunks_exact(960) {
+                let frames: Vec<f32> = frame.iter().flat_map(|sample| [*sample, sign * sample]).collect();
+                decoded.extend(decoder.decode(&encoder.encode_vec_float(&frames, MAX_PACKET).unwrap()).unwrap());
+            }
+            // A loss is filled, and a packet in mono follows one in stereo.
+            decoded.extend(decoder.conceal(FRAME).unwrap());
+            decoded.extend(decoder.decode(&encode(24_000, &sine(440.0, 24_000, 480))[0].payload).unwrap());
+            assert_eq!(decoded.len(), 52 * 320);
+            let (middle, expected) = (&decoded[3_200..16_000], if sign == 0.0 { 6.0 } else { 0.0 });
+            assert!((dominant_frequency(middle, 16_000) - 440.0).abs() < 3.0, "{sign}");
+            assert!((level_db(&tone) - level_db(middle) - expected).abs() < 1.0, "{sign}: {}", level_db(middle));
+        }
     }
 
     #[test]

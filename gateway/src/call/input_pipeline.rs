@@ -235,10 +235,9 @@ impl InputPipeline {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::File;
     use std::path::Path;
 
-    use repartee_media::wav;
+    use repartee_media::sound_file;
     use repartee_protocol::session::AudioFormat;
 
     use super::*;
@@ -267,7 +266,7 @@ mod tests {
 
     fn question() -> Vec<f32> {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/questions/capital-of-france.wav");
-        wav::read(File::open(file).unwrap(), vad::RATE, Duration::from_secs(30)).unwrap()
+        sound_file::read(&std::fs::read(file).unwrap(), vad::RATE, Duration::from_secs(30)).unwrap()
     }
 
     #[test]

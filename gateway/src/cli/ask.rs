@@ -1,20 +1,23 @@
 //! `repartee ask`: one turn through the engine without a server.
 
 use std::fs::File;
-use std::io::{BufReader, Read as _, Write};
+use std::io::{Read as _, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use repartee_engine_api::{
     Command, Event, OpenError, Respond, Role, Sampling, SessionError, SpeechEngine, SubmitError,
 };
-use repartee_media::wav::{self, WavError, WriteError};
+use repartee_media::sound_file::{self, SoundFileError};
+use repartee_media::wav::{self, WriteError};
 use thiserror::Error;
 
 /// Duration of one submitted slice, in ms.
 const SLICE_MS: usize = 1_000;
 /// Maximum size of a written question, in bytes.
 const MAX_TEXT: u64 = 65_536;
+/// Maximum size of a spoken question, in bytes: an hour of any format.
+const MAX_SOUND: u64 = 1 << 30;
 /// Maximum duration of a question; models accept less.
 const MAX_QUESTION: Duration = Duration::from_secs(3_600);
 
@@ -29,19 +32,25 @@ pub enum AskError {
         /// Reason of the failure.
         error: std::io::Error,
     },
+    /// The question's file is too large for a recording.
+    #[error("{path} holds more than {MAX_SOUND} bytes: ask a shorter question")]
+    TooLarge {
+        /// Path of the file.
+        path: PathBuf,
+    },
     /// The question's file holds too much text.
     #[error("{path} holds more than {MAX_TEXT} bytes of text: ask a shorter question")]
     TooLong {
         /// Path of the file.
         path: PathBuf,
     },
-    /// The question's file is no usable wav file.
+    /// The question's file is no usable sound file.
     #[error("cannot use {path}: {error}")]
     Sound {
         /// Path of the file.
         path: PathBuf,
         /// Reason of the failure.
-        error: WavError,
+        error: SoundFileError,
     },
     /// The answer cannot be written.
     #[error("cannot write {path}: {error}")]
@@ -88,7 +97,7 @@ impl AskReport {
     }
 }
 
-/// Asks the engine the question in the file `question`, text if its name ends in `.txt`, else a wav file; prints the transcript to `out` as it arrives, and writes
+/// Asks the engine the question in the file `question`, text if its name ends in `.txt`, else a sound file ([`sound_file`]); prints the transcript to `out` as it arrives, and writes
 /// the audio to the wav file `answer` (16 bits, mono), unless the model answers with text alone. Dropping the future stops the answer and writes nothing.
 pub async fn ask(
     engine: &dyn SpeechEngine,
@@ -148,7 +157,12 @@ fn question_commands(question: &Path, rate: u32) -> Result<Vec<Command>, AskErro
         }
         return Ok(vec![Command::text(1, Role::User, text.trim())]);
     }
-    let sound = wav::read(BufReader::new(file), rate, MAX_QUESTION)
+    let mut bytes = Vec::new();
+    file.take(MAX_SOUND + 1).read_to_end(&mut bytes).map_err(read_error)?;
+    if bytes.len() as u64 > MAX_SOUND {
+        return Err(AskError::TooLarge { path: question.to_owned() });
+    }
+    let sound = sound_file::read(&bytes, rate, MAX_QUESTION)
         .map_err(|error| AskError::Sound { path: question.to_owned(), error })?;
     let slices = sound.chunks(rate as usize * SLICE_MS / 1_000).map(|slice| Command::Append(slice.to_vec()));
     Ok(slices.chain([Command::Commit { item: 1 }]).collect())

@@ -1,4 +1,5 @@
-//! Files of `voices.folder`: for each consent and voice a JSON file, and the wav file as it was sent.
+//! Files of `voices.folder`: for each consent and voice a JSON file, and the sound file as it was sent, named `.wav`
+//! whatever its format: its bytes tell it.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write as _};
@@ -58,7 +59,7 @@ impl VoiceFolder {
         Ok(all)
     }
 
-    /// Reads the wav file of an id.
+    /// Reads the sound file of an id.
     pub fn recording(&self, kind: EntryKind, id: &str) -> io::Result<Vec<u8>> {
         fs::read(self.path(kind, id, "wav"))
     }

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use repartee_engine_api::{EnrolError, Recording, SpeechEngine};
-use repartee_media::wav::{self, WavError};
+use repartee_media::sound_file::{self, SoundFileError};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -151,10 +151,10 @@ impl VoiceStore {
         Ok(Self { engine, ids, folder, most: settings.most, stored: Mutex::new(kept) })
     }
 
-    /// Stores a consent, recorded in the wav file `recording`.
+    /// Stores a consent, recorded in the sound file `recording`. Takes as long as its decoding.
     pub fn add_consent(&self, name: &str, language: &str, recording: &[u8]) -> Result<Consent, VoiceError> {
         let (name, language) = (checked_name(name)?, checked_language(language)?);
-        readable("recording", wav::decode(recording, MAX_RECORDING))?;
+        readable("recording", sound_file::decode(recording, MAX_RECORDING))?;
         let consent = Consent { id: self.ids.consent()?, name, language, created_at: now() };
         let mut kept = self.kept();
         if kept.consents.len() >= self.most {
@@ -209,7 +209,7 @@ impl VoiceStore {
         Ok(())
     }
 
-    /// Enrols a voice from the wav file `recording`, whose transcript is `text`. Takes as long as the model needs.
+    /// Enrols a voice from the sound file `recording`, whose transcript is `text`. Takes as long as the model needs.
     pub fn add_voice(&self, name: &str, consent: &str, recording: &[u8], text: &str) -> Result<Voice, VoiceError> {
         let name = checked_name(name)?;
         let text = text.trim().to_owned();
@@ -297,22 +297,16 @@ fn enrol_again(folder: &VoiceFolder, engine: &dyn SpeechEngine, voice: &Voice) -
     Ok(engine.enrol(&voice.id, &Recording { samples, text: voice.text.clone() })?)
 }
 
-/// Decodes a wav file to the engine's input rate.
+/// Decodes a sound file to the engine's input rate.
 fn samples(engine: &dyn SpeechEngine, recording: &[u8]) -> Result<Vec<f32>, VoiceError> {
     let Some(rate) = engine.info().recording_rate else {
         return Err(EnrolError::Fixed { known: engine.voices().join(", ") }.into());
     };
-    readable("audio_sample", wav::read(recording, rate, MAX_RECORDING))
+    readable("audio_sample", sound_file::read(recording, rate, MAX_RECORDING))
 }
 
-fn readable<T>(field: &'static str, read: Result<T, WavError>) -> Result<T, VoiceError> {
-    read.map_err(|error| {
-        let problem = match error {
-            WavError::Format(_) => "send the recording as a wav file; other formats are not read here".to_owned(),
-            error => error.to_string(),
-        };
-        VoiceError::Field { field, problem }
-    })
+fn readable<T>(field: &'static str, read: Result<T, SoundFileError>) -> Result<T, VoiceError> {
+    read.map_err(|error| VoiceError::Field { field, problem: error.to_string() })
 }
 
 fn checked_name(name: &str) -> Result<String, VoiceError> {

@@ -1,7 +1,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use repartee_media::pcm;
+use repartee_media::{pcm, wav};
 use repartee_testkit::scripted::{Script, ScriptedEngine};
 use tempfile::TempDir;
 

@@ -15,7 +15,7 @@ use futures_util::{SinkExt as _, StreamExt as _};
 use repartee::config::Config;
 use repartee::server::{Reloader, Server};
 use repartee_engine::{Engine, EngineConfig, Source};
-use repartee_media::{pcm, wav};
+use repartee_media::{pcm, sound_file};
 use repartee_testkit::scripted::{Script, ScriptedEngine};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
@@ -273,7 +273,7 @@ pub fn sound(events: &[Value]) -> Vec<f32> {
 pub fn question() -> Vec<f32> {
     let file = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/../testdata/question.wav")).unwrap();
     let mut question = silence(500);
-    question.extend(wav::read(&file[..], 24_000, PATIENCE).unwrap());
+    question.extend(sound_file::read(&file[..], 24_000, PATIENCE).unwrap());
     question.extend(silence(1_000));
     question
 }

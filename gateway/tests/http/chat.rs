@@ -8,6 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use repartee::auth::KeySet;
 use repartee_engine_api::{Command, SessionError};
 use repartee_media::pcm;
+use repartee_media::sound_file;
 use repartee_media::wav;
 use repartee_testkit::scripted::{FRAME_SAMPLES, OUTPUT_RATE, Script, ScriptedEngine, voice};
 use serde_json::{Value, json};
@@ -71,7 +72,7 @@ async fn a_spoken_question_gets_a_wav_answer() {
         let audio = &choice["message"]["audio"];
         assert_eq!(audio["transcript"], "I heard 1000 ms.");
         let file = STANDARD.decode(audio["data"].as_str().unwrap()).unwrap();
-        assert_voice(&wav::read(&file[..], OUTPUT_RATE, PATIENCE).unwrap());
+        assert_voice(&sound_file::read(&file[..], OUTPUT_RATE, PATIENCE).unwrap());
         let usage = &answer["usage"];
         assert_eq!(
             (&usage["prompt_tokens"], &usage["completion_tokens"], &usage["total_tokens"]),
@@ -141,6 +142,37 @@ async fn text_gets_text_with_the_whole_history() {
     assert_eq!(text, "You wrote: how\nare you");
 }
 
+/// A file of the decoder's tests, in base64.
+fn fixture(name: &str) -> String {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("media/testdata/sounds");
+    STANDARD.encode(std::fs::read(folder.join(name)).unwrap())
+}
+
+#[tokio::test]
+async fn sound_files_are_judged_by_their_bytes() {
+    let server = Running::start(Script::default()).await;
+    for (name, format) in [
+        ("pipe.wav", "wav"),
+        ("mu-law.wav", "mp3"),
+        ("tone.mp3", "mp3"),
+        ("tone.flac", "wav"),
+        ("opus-stereo.ogg", "ogg"),
+        ("opus.webm", "webm"),
+        ("aac.m4a", "m4a"),
+    ] {
+        let sound = json!({"type": "input_audio", "input_audio": {"data": fixture(name), "format": format}});
+        let reply = complete(&server, &json!({"messages": [{"role": "user", "content": [sound]}]})).await;
+        let text = reply.json()["choices"][0]["message"]["content"].to_string();
+        assert!(reply.status == 200 && text.starts_with("\"I heard 2"), "{name}: {} {text}", reply.status);
+    }
+    for (name, what) in [("tone.aiff", "an AIFF file"), ("adpcm.wav", "wav with Microsoft ADPCM")] {
+        let sound = json!({"type": "input_audio", "input_audio": {"data": fixture(name), "format": "wav"}});
+        let reply = complete(&server, &json!({"messages": [{"role": "user", "content": [sound]}]})).await;
+        let message = reply.json()["error"]["message"].to_string();
+        assert!(reply.status == 400 && message.contains(what), "{message}");
+    }
+}
+
 #[tokio::test]
 async fn bad_requests_are_refused_without_a_slot() {
     let server = Running::start(Script::default()).await;
@@ -159,7 +191,8 @@ async fn bad_requests_are_refused_without_a_slot() {
         (json!({"messages": sound("%", "wav")}), "messages[0].content[0].input_audio.data"),
         (json!({"messages": sound("AAAA", "wav")}), "messages[0].content[0].input_audio.data"),
         (json!({"messages": sound(&long, "wav")}), "messages[0].content[0].input_audio.data"),
-        (json!({"messages": sound(&second(), "mp3")}), "messages[0].content[0].input_audio.format"),
+        (json!({"messages": sound(&fixture("tone.aiff"), "wav")}), "messages[0].content[0].input_audio.data"),
+        (json!({"messages": sound(&fixture("alac.m4a"), "mp4")}), "messages[0].content[0].input_audio.data"),
         (json!({"messages": user(json!("x")), "modalities": ["audio"], "audio": {"format": "mp3"}}), "audio.format"),
         (
             json!({"messages": user(json!("x")), "modalities": ["audio"], "stream": true, "audio": {"format": "wav"}}),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use repartee::cli::ask::{AskError, ask};
-use repartee_media::wav::{WavError, decode};
+use repartee_media::sound_file::{SoundFileError, decode};
 use repartee_testkit::scripted::{FRAME_SAMPLES, OUTPUT_RATE, Script, ScriptedEngine};
 use repartee_testkit::wav::{SampleEncoding, WavFormat, encode};
 
@@ -56,13 +56,13 @@ async fn a_bad_question_is_a_typed_error() {
     assert!(missing.to_string().contains("question.wav"), "{missing}");
 
     std::fs::write(&path, "RIFF of nonsense").unwrap();
-    assert!(matches!(ask().await, AskError::Sound { error: WavError::Format(_), .. }));
+    assert!(matches!(ask().await, AskError::Sound { error: SoundFileError::Container { .. }, .. }));
 
     let format = WavFormat { channels: 1, rate: 16_000, encoding: SampleEncoding::Int(16) };
     std::fs::write(&path, question(format, 0)).unwrap();
-    assert!(matches!(ask().await, AskError::Sound { error: WavError::Empty, .. }));
+    assert!(matches!(ask().await, AskError::Sound { error: SoundFileError::Empty, .. }));
 
     std::fs::write(&path, question(WavFormat { rate: 4_000, ..format }, 4_000)).unwrap();
-    assert!(ask().await.to_string().contains("8000 to 48000"));
+    assert!(ask().await.to_string().contains("8000 to 384000"));
     assert!(!answer.exists());
 }

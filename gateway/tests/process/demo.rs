@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use repartee_engine::{Engine, EngineConfig, Source};
 use repartee_engine_api::{Command, Event, Respond, Sampling, SpeechEngine};
-use repartee_media::wav;
+use repartee_media::sound_file;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -103,8 +103,8 @@ fn drawn(engine: &dyn SpeechEngine, question: &[f32], seed: u64) -> (String, Vec
 #[test]
 fn a_seed_fixes_transcript_and_sound() {
     let engine = Engine::start(Source::Folder(root().join("models/demo")), &EngineConfig::default()).unwrap();
-    let file = std::fs::File::open(questions().join("how-are-you.wav")).unwrap();
-    let question = wav::read(file, engine.info().input_rate, Duration::from_secs(60)).unwrap();
+    let file = std::fs::read(questions().join("how-are-you.wav")).unwrap();
+    let question = sound_file::read(&file, engine.info().input_rate, Duration::from_secs(60)).unwrap();
     let first = drawn(&engine, &question, 5);
     assert!(drawn(&engine, &question, 5) == first, "another answer with the same seed");
     assert!((6..12).any(|seed| drawn(&engine, &question, seed).0 != first.0), "every seed says {:?}", first.0);

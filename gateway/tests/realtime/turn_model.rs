@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use repartee::config::Config;
 use repartee::server::{Server, ServerStartError};
-use repartee_media::wav;
+use repartee_media::sound_file;
 use repartee_testkit::scripted::{Script, ScriptedEngine};
 use serde_json::json;
 use tokio::time::timeout;
@@ -40,7 +40,7 @@ async fn connect(server: &Running) -> Client {
 /// "Count from three to six." at 24 kHz.
 fn question() -> Vec<f32> {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/questions/count-three-to-six.wav");
-    wav::read(&std::fs::read(file).unwrap()[..], 24_000, PATIENCE).unwrap()
+    sound_file::read(&std::fs::read(file).unwrap()[..], 24_000, PATIENCE).unwrap()
 }
 
 /// Returns once the model has decided this many times that the turn goes on.

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use repartee_engine::internals::{Checkpoint, Gauges, Scheduler, Tick, Times, load_model};
 use repartee_engine::{EngineConfig, Source};
 use repartee_engine_api::{Command, Event, Respond, SessionHandle, SessionPeer, WakeSignal, link};
-use repartee_media::wav;
+use repartee_media::sound_file;
 use repartee_tests::questions;
 
 /// Input sample rate of the demo model, in Hz.
@@ -122,7 +122,7 @@ impl Bed {
 /// Reads the sound of a question in `tests/questions`.
 pub fn sound(file: &str) -> Result<Vec<f32>> {
     let file = std::fs::read(questions::named(file)?.path())?;
-    Ok(wav::read(&file[..], RATE as u32, Duration::from_secs(60))?)
+    Ok(sound_file::read(&file[..], RATE as u32, Duration::from_secs(60))?)
 }
 
 /// Returns the median; 0 if empty.

@@ -92,6 +92,19 @@ static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 thread_local! {
     // No destructor and no lazy initialisation, so the allocator can use it at any time.
     static THREAD: Cell<AllocationCounts> = const { Cell::new(AllocationCounts { live: 0, allocations: 0 }) };
+    /// Most live bytes since the beginning of [`peak_of`].
+    static THREAD_PEAK: Cell<i64> = const { Cell::new(0) };
+}
+
+/// Runs `work`, and returns the most bytes that the calling thread held at once beyond those before.
+///
+/// # Panics
+/// As [`counts`].
+pub fn peak_of(work: impl FnOnce()) -> i64 {
+    let before = counts(CountScope::Thread).live;
+    THREAD_PEAK.set(before);
+    work();
+    THREAD_PEAK.get() - before
 }
 
 /// The system's allocator, with counts.
@@ -105,6 +118,7 @@ fn count(bytes: i64, allocations: u64) {
     THREAD.with(|thread| {
         let AllocationCounts { live, allocations: before } = thread.get();
         thread.set(AllocationCounts { live: live + bytes, allocations: before + allocations });
+        THREAD_PEAK.set(THREAD_PEAK.get().max(live + bytes));
     });
 }
 
@@ -163,6 +177,17 @@ mod tests {
         assert_eq!(growth.bytes(), 800);
         drop(zeroed);
         assert_eq!(growth.bytes(), 0);
+    }
+
+    #[test]
+    fn peak_remains_after_release() {
+        let held = black_box(vec![0_u8; 5_000]);
+        let peak = peak_of(|| {
+            drop(black_box(vec![0_u8; 3_000]));
+            drop(black_box(vec![0_u8; 2_000]));
+        });
+        assert_eq!(peak, 3_000);
+        drop(held);
     }
 
     #[test]

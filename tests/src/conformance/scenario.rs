@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use repartee::auth::KeySet;
 use repartee::config::{Config, TlsConfig};
 use repartee::server::{PemCertificate, development_certificate};
-use repartee_media::{pcm, wav};
+use repartee_media::{pcm, sound_file, wav};
 use repartee_testkit::scripted::{self, Script, ScriptedEngine, ScriptedResponse};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -242,7 +242,7 @@ impl ClientAnswer {
 impl ScenarioTurn {
     fn record(folder: &Path, file: &str, until: AwaitedPart, answer: ExpectedAnswer) -> Result<Self> {
         let recording = std::fs::read(questions::named(file)?.path())?;
-        let mut sound = wav::read(&recording[..], RATE, LIMIT)?;
+        let mut sound = sound_file::read(&recording[..], RATE, LIMIT)?;
         let spoken_ms = sound.len() as u64 * 1_000 / u64::from(RATE);
         let length = sound.len() + (PAUSE.as_millis() * u128::from(RATE) / 1_000) as usize;
         sound.resize(length.next_multiple_of(PIECE_SAMPLES), 0.0);

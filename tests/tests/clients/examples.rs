@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use repartee::config::Config;
+use repartee_media::sound_file;
 use repartee_media::wav;
 use repartee_testkit::scripted::{OUTPUT_RATE, Script, ScriptedEngine, voice};
 use repartee_tests::server::TestServer;
@@ -28,7 +29,7 @@ async fn serve() -> Result<TestServer> {
 
 fn read(path: &Path, rate: u32) -> Result<Vec<f32>> {
     let file = std::fs::read(path).with_context(|| path.display().to_string())?;
-    Ok(wav::read(&file[..], rate, Duration::from_secs(60))?)
+    Ok(sound_file::read(&file[..], rate, Duration::from_secs(60))?)
 }
 
 /// Returns the question's duration in ms.

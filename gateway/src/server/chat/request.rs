@@ -6,7 +6,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use repartee_engine_api::{Command, ModelInfo, Respond, Role, Sampling};
-use repartee_media::wav;
+use repartee_media::sound_file;
 use repartee_protocol::json::read_body;
 use repartee_protocol::{ErrorBody, ErrorKind};
 use serde::Deserialize;
@@ -108,8 +108,8 @@ enum Part {
 
 #[derive(Debug, Deserialize)]
 struct InputAudio {
+    /// A sound file in base64. Its bytes tell its format; the field `format` is ignored.
     data: String,
-    format: String,
 }
 
 /// Audio format of a completion.
@@ -281,18 +281,15 @@ fn content_parts(content: Content, at: &str) -> Result<Vec<ContentPart>, ErrorBo
                 _ => pieces.push(ContentPart::Text(text)),
             },
             Part::InputAudio { input_audio } => {
-                let at = format!("{at}[{index}].input_audio");
-                if input_audio.format != "wav" {
-                    return refuse(format!("{at}.format"), "input audio has to be wav");
-                }
-                pieces.push(ContentPart::Audio { data: input_audio.data, at: format!("{at}.data") });
+                pieces
+                    .push(ContentPart::Audio { data: input_audio.data, at: format!("{at}[{index}].input_audio.data") });
             }
         }
     }
     Ok(pieces)
 }
 
-/// Decodes a wav file of at most `longest` to samples at `rate`.
+/// Decodes a sound file of at most `longest` to samples at `rate`.
 fn decode(
     data: &str,
     at: &str,
@@ -302,7 +299,7 @@ fn decode(
     let wrong = |message: String| ErrorBody::invalid(ErrorKind::InvalidAudio, message).with_param(at);
     let bytes = STANDARD.decode(data).map_err(|error| wrong(format!("this is not base64: {error}")))?;
     let pause = || permit.pause().is_ok();
-    wav::read_in_pieces(&bytes[..], rate, longest, pause).map_err(|error| wrong(error.to_string()))
+    sound_file::read_in_pieces(&bytes, rate, longest, pause).map_err(|error| wrong(error.to_string()))
 }
 
 fn audio_format(request: &Request, stream: bool, audio_output: bool) -> Result<Option<CompletionFormat>, ErrorBody> {
