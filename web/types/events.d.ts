@@ -461,6 +461,7 @@ export interface ServerEvents {
   "input_audio_buffer.committed": { previous_item_id: string | null; item_id: string };
   "input_audio_buffer.cleared": {};
   "input_audio_buffer.timeout_triggered": SpeechStarted & SpeechStopped;
+  "input_audio_buffer.dtmf_event_received": { event: string; received_at: number };
   "conversation.item.added": ItemAdded;
   "conversation.item.done": ItemAdded;
   "conversation.item.deleted": ItemRef;

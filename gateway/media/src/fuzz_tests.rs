@@ -49,7 +49,7 @@ fn fuzz_packets(count: usize, seed: u64) {
                 JitterAction::Packet { payload, .. } => decoder.decode(&payload),
                 JitterAction::Fec { next, duration, .. } => decoder.decode_fec(&next, duration),
                 JitterAction::Conceal { duration, .. } | JitterAction::Stall { duration } => decoder.conceal(duration),
-                JitterAction::Silence { duration } => {
+                JitterAction::Silence { duration, .. } => {
                     decoded += duration;
                     continue;
                 }

@@ -7,20 +7,25 @@
 //! A sender may also pause: Opus sends no packets in silence (DTX), and neither may a muted microphone. If the stream stops
 //! after silence, the buffer reports more silence in steps, so that a turn can end. If it stops within sound, the network has
 //! stalled: the buffer conceals a short time, and then reports nothing until packets arrive, so that no turn ends in mid-word.
-//! A muted track may also stop within sound: after [`MAX_STALL`] the buffer reports silence.
+//! A muted track may also stop within sound: after [`MAX_STALL`] the buffer reports silence. On a network that delivers in clumps
+//! the buffer waits for the next clump first.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
+pub use super::jitter_stats::JitterStats;
+use super::lateness::Lateness;
 use super::opus::packet_duration;
+use super::rtp_clock::{duration_to_ticks, signed_micros, tick_micros, ticks_to_duration};
+use super::rtp_steps::TimestampSteps;
 
 /// Minimum wait for a missing packet.
 const MIN_GAP_TIMEOUT: Duration = Duration::from_millis(10);
 /// Maximum wait for a missing packet: the bound of the delay that this buffer adds.
 pub const MAX_GAP_TIMEOUT: Duration = Duration::from_millis(120);
-/// Delay of the next packet, beyond the jitter, from which the stream counts as paused or stalled.
+/// Minimum delay of the next packet, beyond the jitter, from which the stream counts as paused or stalled.
 const PAUSE: Duration = Duration::from_millis(60);
 /// Maximum stall; after it the stream counts as paused.
 pub const MAX_STALL: Duration = Duration::from_secs(2);
@@ -30,16 +35,14 @@ const STALL_CONCEALMENT: Duration = Duration::from_millis(60);
 const STEP: Duration = Duration::from_millis(20);
 /// Maximum length of a DTX packet in bytes: the encoder detected silence, and pauses.
 const DTX_BYTES: usize = 2;
-/// Maximum number of packets behind a gap; more end the wait at once.
-const DEPTH: usize = 32;
+/// Maximum number of packets behind a gap; more end the wait at once. Half a second of the shortest packets: a clump.
+const DEPTH: usize = 200;
 /// Maximum number of buffered packets; beyond it the oldest are dropped and count as lost.
 pub(crate) const CAPACITY: usize = 256;
 /// Maximum concealed loss; a longer loss is skipped, and the next packet follows directly.
 const MAX_CONCEALMENT: Duration = Duration::from_millis(400);
 /// Maximum jump of sequence numbers; a larger one is a stray packet or a restarted stream (RFC 3550, A.1).
 const MAX_JUMP: u64 = 1_000;
-/// RTP clock rate in Hz; Opus always uses 48 kHz.
-const CLOCK: u64 = 48_000;
 /// Wait for a missing packet, in mean deviations of the transit time.
 const DEVIATIONS: u32 = 3;
 /// Shortest Opus packet, and so the shortest loss.
@@ -80,6 +83,8 @@ pub enum JitterAction {
     Silence {
         /// Duration of the silence.
         duration: Duration,
+        /// True for time that has passed without a packet, false for what the sender's timestamps say.
+        elapsed: bool,
     },
     /// Pop again at `until`, or after the next packet.
     Wait {
@@ -88,36 +93,10 @@ pub enum JitterAction {
     },
 }
 
-/// Statistics since the creation of the buffer.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct JitterStats {
-    /// Released packets, including copies.
-    pub released: u64,
-    /// Lost packets that arrived as a copy in a later one.
-    pub copied: u64,
-    /// Lost packets recovered by FEC from the next one.
-    pub recovered: u64,
-    /// Lost packets that were concealed.
-    pub concealed: u64,
-    /// Lost packets in gaps too long to conceal.
-    pub skipped: u64,
-    /// Packets that arrived after their gap timed out; dropped.
-    pub late: u64,
-    /// Packets that arrived twice; dropped.
-    pub duplicate: u64,
-    /// Packets that arrived out of order, but in time.
-    pub reordered: u64,
-    /// Packets that are not Opus, or have a stray sequence number; dropped.
-    pub invalid: u64,
-    /// Total reported silence.
-    pub silence: Duration,
-    /// Total concealment of stalls.
-    pub stalled: Duration,
-}
-
 #[derive(Debug)]
 struct Buffered {
     timestamp: u64,
+    /// Opus; empty for a number without audio.
     payload: Bytes,
     duration: Duration,
     arrival: Instant,
@@ -155,6 +134,10 @@ pub struct JitterBuffer {
     transit: Option<(Instant, u64)>,
     /// Mean deviation of the transit time, RFC 3550 6.4.1.
     jitter: Duration,
+    steps: TimestampSteps,
+    lateness: Lateness,
+    /// Arrival of the packet after the last released one, if the network delays both alike.
+    expected: Option<Instant>,
     stats: JitterStats,
 }
 
@@ -216,6 +199,22 @@ impl JitterBuffer {
         }
     }
 
+    /// Adds a packet that has a number of this stream and no audio: padding alone, a telephone event, another payload type. It is
+    /// not lost, and delays nothing.
+    pub fn push_empty(&mut self, sequence: u16, arrival: Instant) {
+        let (Some((newest, timestamp)), Some(cursor)) = (self.newest, self.cursor) else { return };
+        let step = i64::from(sequence.wrapping_sub(newest as u16) as i16);
+        let Some(extended) = newest.checked_add_signed(step).filter(|_| step.unsigned_abs() <= MAX_JUMP) else {
+            return;
+        };
+        if extended < cursor.sequence || self.packets.contains_key(&extended) {
+            return;
+        }
+        self.newest = Some((newest.max(extended), timestamp));
+        let (payload, duration) = (Bytes::new(), Duration::ZERO);
+        self.insert(extended, Buffered { timestamp, payload, duration, arrival, copy: false });
+    }
+
     fn insert(&mut self, extended: u64, packet: Buffered) {
         self.packets.insert(extended, packet);
         if self.packets.len() > CAPACITY {
@@ -225,11 +224,18 @@ impl JitterBuffer {
 
     /// Returns the action due at `now`; call again until it returns [`JitterAction::Wait`].
     pub fn pop(&mut self, now: Instant) -> JitterAction {
-        let Some(cursor) = self.cursor else { return JitterAction::Wait { until: None } };
-        match self.packets.first_key_value() {
-            None => self.pause(cursor, now),
-            Some((&sequence, _)) if sequence == cursor.sequence => self.release(cursor),
-            Some((&sequence, _)) => self.gap(cursor, sequence, now),
+        loop {
+            let Some(cursor) = self.cursor else { return JitterAction::Wait { until: None } };
+            match self.packets.first_key_value() {
+                None => return self.pause(cursor, now),
+                Some((&sequence, packet)) if sequence == cursor.sequence && packet.payload.is_empty() => {
+                    self.packets.pop_first();
+                    self.steps.skip(sequence);
+                    self.cursor = Some(Cursor { sequence: sequence + 1, ..cursor });
+                }
+                Some((&sequence, _)) if sequence == cursor.sequence => return self.release(cursor),
+                Some((&sequence, _)) => return self.gap(cursor, sequence, now),
+            }
         }
     }
 
@@ -259,12 +265,18 @@ impl JitterBuffer {
         if !silent.is_zero() && silent <= MAX_CONCEALMENT + unreported {
             self.cursor = Some(Cursor { timestamp: packet.timestamp, ..cursor });
             self.packets.insert(sequence, packet);
-            return self.silence(silent);
+            return self.silence(silent, false);
+        }
+        let ticks = duration_to_ticks(packet.duration);
+        let due = packet.arrival + packet.duration;
+        let continues = self.steps.release(sequence, packet.timestamp, ticks);
+        if let Some(expected) = self.expected.replace(due).filter(|_| continues) {
+            self.lateness.note(packet.arrival.saturating_duration_since(expected), packet.arrival);
         }
         self.cursor = Some(Cursor {
             sequence: sequence + 1,
-            timestamp: packet.timestamp + duration_to_ticks(packet.duration),
-            due: packet.arrival + packet.duration,
+            timestamp: packet.timestamp + ticks + self.steps.surplus(),
+            due,
             duration: packet.duration,
             stalled: Duration::ZERO,
         });
@@ -277,17 +289,22 @@ impl JitterBuffer {
     /// Handles a gap before `available`, the first buffered packet.
     fn gap(&mut self, cursor: Cursor, available: u64, now: Instant) -> JitterAction {
         let missing = available - cursor.sequence;
-        let (deadline, next) = match self.packets.values().map(|packet| packet.arrival).min() {
-            Some(first) => (first + self.gap_timeout(), &self.packets[&available]),
+        let deadline = match self.packets.values().map(|packet| packet.arrival).min() {
+            Some(first) => first + self.gap_timeout(),
             None => return JitterAction::Wait { until: None },
         };
         if now < deadline && self.packets.len() < DEPTH {
             return JitterAction::Wait { until: Some(deadline) };
         }
-        let lost = ticks_to_duration(next.timestamp.saturating_sub(cursor.timestamp));
+        // The first audio behind the gap has its timestamp.
+        let next = self.packets.values().find(|packet| !packet.payload.is_empty());
+        let unknown = duration_to_ticks(cursor.duration).saturating_mul(missing);
+        let timestamp = next.map_or(cursor.timestamp.saturating_add(unknown), |next| next.timestamp);
+        let copy = self.packets.get(&available).map(|next| next.payload.clone()).filter(|payload| !payload.is_empty());
+        let lost = ticks_to_duration(timestamp.saturating_sub(cursor.timestamp));
         if lost > MAX_CONCEALMENT || missing as u128 > MAX_CONCEALMENT.as_millis() / 10 {
             self.stats.skipped += missing;
-            self.cursor = Some(Cursor { sequence: available, timestamp: next.timestamp, ..cursor });
+            self.cursor = Some(Cursor { sequence: available, timestamp, ..cursor });
             return self.pop(now);
         }
         // Assumes that lost packets were as long as their neighbour; a difference to the timestamps becomes a pause when
@@ -296,22 +313,27 @@ impl JitterBuffer {
         let duration = cursor.duration.min(lost.max(SHORTEST));
         self.cursor = Some(Cursor {
             sequence: sequence + 1,
-            timestamp: cursor.timestamp + duration_to_ticks(duration),
+            timestamp: cursor.timestamp + duration_to_ticks(duration) + self.steps.surplus(),
             due: cursor.due + duration,
             ..cursor
         });
-        if missing == 1 {
-            self.stats.recovered += 1;
-            JitterAction::Fec { sequence, next: next.payload.clone(), duration }
-        } else {
-            self.stats.concealed += 1;
-            JitterAction::Conceal { sequence, duration }
+        match copy.filter(|_| missing == 1) {
+            Some(next) => {
+                self.stats.recovered += 1;
+                JitterAction::Fec { sequence, next, duration }
+            }
+            None => {
+                self.stats.concealed += 1;
+                JitterAction::Conceal { sequence, duration }
+            }
         }
     }
 
     /// Handles an empty buffer.
     fn pause(&mut self, cursor: Cursor, now: Instant) -> JitterAction {
-        let noticed = cursor.due + self.gap_timeout() + PAUSE;
+        // A clump may be a little later than those before.
+        let late = self.lateness.expected();
+        let noticed = cursor.due + self.gap_timeout() + PAUSE.max(late + late / 8);
         if now < noticed {
             return JitterAction::Wait { until: Some(noticed) };
         }
@@ -321,7 +343,7 @@ impl JitterBuffer {
         let step = cursor.duration.max(STEP);
         let timestamp = cursor.timestamp + duration_to_ticks(step);
         self.cursor = Some(Cursor { timestamp, due: cursor.due + step, ..cursor });
-        self.silence(step)
+        self.silence(step, true)
     }
 
     /// Handles a stream that stopped within sound.
@@ -344,9 +366,9 @@ impl JitterBuffer {
         self.pause(cursor, now)
     }
 
-    fn silence(&mut self, duration: Duration) -> JitterAction {
+    fn silence(&mut self, duration: Duration, elapsed: bool) -> JitterAction {
         self.stats.silence += duration;
-        JitterAction::Silence { duration }
+        JitterAction::Silence { duration, elapsed }
     }
 
     /// Updates the jitter as in RFC 3550 6.4.1, in time instead of ticks.
@@ -377,7 +399,8 @@ impl JitterBuffer {
         // Two consecutive packets: the stream was restarted. Numbers continue above the old ones.
         self.probation = None;
         self.packets.clear();
-        (self.newest, self.transit, self.cursor) = (None, None, None);
+        (self.newest, self.transit, self.cursor, self.expected) = (None, None, None, None);
+        self.steps = TimestampSteps::default();
         let behind = (sequence.wrapping_sub(newest as u16)) as u64;
         Some(newest + if behind == 0 { 1 << 16 } else { behind })
     }
@@ -389,25 +412,6 @@ impl JitterBuffer {
             Some((_, newest)) => newest.saturating_add_signed(i64::from(timestamp.wrapping_sub(newest as u32) as i32)),
         }
     }
-}
-
-fn ticks_to_duration(ticks: u64) -> Duration {
-    // One day exceeds every duration that callers compare with, and does not overflow.
-    Duration::from_micros(ticks.min(CLOCK * 86_400) * 1_000_000 / CLOCK)
-}
-
-fn duration_to_ticks(duration: Duration) -> u64 {
-    duration.as_micros() as u64 * CLOCK / 1_000_000
-}
-
-fn tick_micros(ticks: u64) -> i64 {
-    // Extended timestamps stay far below 2^40 in the lifetime of a call.
-    (u128::from(ticks) * 1_000_000 / u128::from(CLOCK)) as i64
-}
-
-fn signed_micros(a: Instant, b: Instant) -> i64 {
-    let magnitude = a.max(b).duration_since(a.min(b)).as_micros() as i64;
-    if a >= b { magnitude } else { -magnitude }
 }
 
 #[cfg(test)]

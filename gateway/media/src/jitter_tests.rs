@@ -55,7 +55,7 @@ fn length(action: &JitterAction, packet_ms: u64) -> Duration {
         JitterAction::Fec { duration, .. }
         | JitterAction::Conceal { duration, .. }
         | JitterAction::Stall { duration }
-        | JitterAction::Silence { duration } => *duration,
+        | JitterAction::Silence { duration, .. } => *duration,
         JitterAction::Wait { .. } => panic!("not audio"),
     }
 }
@@ -365,4 +365,97 @@ fn gap_timeout_follows_jitter_within_bounds() {
         push(&mut buffer, start, index, index * 20, index as u32 * 20 + delay);
     }
     assert_eq!(buffer.gap_timeout(), MAX_GAP_TIMEOUT);
+}
+
+/// Packet of a sender that also sends padding and telephone events: `None` for one of these.
+type Sent = Option<u64>;
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+    /// Nothing that arrives within its delay is dropped, whatever the clumps, the order, the copies and the packets without audio.
+    #[test]
+    fn nothing_within_its_delay_is_dropped(
+        packet_us in prop::sample::select(vec![2_500_u64, 10_000, 20_000, 40_000, 60_000]),
+        clumps in prop::collection::vec(0_u64..400, 1..40),
+        duplicates in 0.0..0.3,
+        empty in 0.0..0.3,
+        sequence: u16,
+        timestamp: u32,
+        seed: u64,
+    ) {
+        let (start, mut random) = (Instant::now(), Random::new(seed));
+        // A packet of a clump arrives at its end, and up to the least delay later, in any order.
+        let (mut arrivals, mut end, mut sent) = (Vec::new(), 0, 0_u64);
+        let mut content: Vec<Sent> = Vec::new();
+        for clump in clumps {
+            end += clump * 1_000;
+            while sent * packet_us <= end {
+                // The first one sets the clock.
+                let is_empty = sent > 0 && random.unit() < empty;
+                content.push((!is_empty).then_some(sent));
+                let spread = if sent == 0 { 0 } else { random.below(10_000) as u64 };
+                arrivals.push((end + spread, sent));
+                if random.unit() < duplicates {
+                    arrivals.push((end + spread + random.below(50_000) as u64, sent));
+                }
+                sent += 1;
+            }
+        }
+        arrivals.sort_unstable();
+        let payload = |index: u64| match packet_us {
+            2_500 => Bytes::from([&[0x80][..], &index.to_be_bytes()].concat()),
+            _ => payload(packet_us / 1_000, index),
+        };
+        let (mut buffer, mut actions, mut deadline) = (JitterBuffer::new(), Vec::new(), None::<Instant>);
+        for (arrival, index) in arrivals {
+            let arrival = start + Duration::from_micros(arrival);
+            while let Some(until) = deadline.filter(|until| *until < arrival) {
+                deadline = drain(&mut buffer, until, &mut actions);
+            }
+            let (number, ticks) = (sequence.wrapping_add(index as u16), (index * packet_us * 48 / 1_000) as u32);
+            match content[index as usize] {
+                Some(index) => buffer.push(number, timestamp.wrapping_add(ticks), payload(index), arrival),
+                None => buffer.push_empty(number, arrival),
+            }
+            deadline = drain(&mut buffer, arrival, &mut actions);
+        }
+        let released = actions.iter().filter_map(|(_, action)| match action {
+            JitterAction::Packet { payload, .. } => Some(index_of(payload)),
+            _ => None,
+        });
+        prop_assert_eq!(released.collect::<Vec<_>>(), content.into_iter().flatten().collect::<Vec<_>>());
+        let JitterStats { recovered, concealed, skipped, invalid, .. } = buffer.stats();
+        prop_assert_eq!((recovered, concealed, skipped, invalid), (0, 0, 0, 0));
+    }
+}
+
+#[test]
+fn empty_packets_are_not_lost() {
+    let start = Instant::now();
+    let (mut buffer, mut actions) = (JitterBuffer::new(), Vec::new());
+    buffer.push_empty(9, start);
+    assert_eq!(buffer.pop(start), JitterAction::Wait { until: None }, "a stream begins with audio");
+    push(&mut buffer, start, 0, 0, 0);
+    // Padding, and a loss between two of them.
+    for number in [1, 2, 4, 5] {
+        buffer.push_empty(number, start + 20 * MS);
+    }
+    push(&mut buffer, start, 6, 40, 40);
+    drain(&mut buffer, start + 60 * MS, &mut actions);
+    let JitterStats { released, concealed, recovered, invalid, .. } = buffer.stats();
+    assert_eq!((released, concealed + recovered, invalid), (2, 1, 0), "{actions:?}");
+    assert_eq!(buffer.stats().silence, Duration::ZERO);
+}
+
+#[test]
+fn a_stray_number_of_an_empty_packet_is_ignored() {
+    let start = Instant::now();
+    let (mut buffer, mut actions) = (JitterBuffer::new(), Vec::new());
+    push(&mut buffer, start, 0, 0, 0);
+    for number in [20_000, 20_001, 20_002] {
+        buffer.push_empty(number, start);
+    }
+    push(&mut buffer, start, 1, 20, 20);
+    drain(&mut buffer, start + 20 * MS, &mut actions);
+    assert_eq!(buffer.stats(), JitterStats { released: 2, ..JitterStats::default() });
 }

@@ -6,6 +6,9 @@
 //! | [`red`] | redundant packets (RFC 2198): each carries copies of earlier ones |
 //! | [`adaptation`] | bit rate, redundancy and encoder complexity, adapted to receiver reports and load |
 //! | [`jitter`] | jitter buffer: orders RTP packets and reports losses |
+//! | `jitter_stats`, `rtp_clock` | its statistics; RTP ticks and durations |
+//! | `rtp_steps`, `lateness` | timestamps of senders that count otherwise, and packets that come in clumps |
+//! | [`dtmf`] | telephone keys in RTP |
 //! | [`vad`] | voice activity and turn detection |
 //! | [`endpointing`] | silence that ends a turn |
 //! | [`barge_in`] | detects whether a voice over our playback is an interruption |
@@ -55,6 +58,7 @@
 pub mod adaptation;
 pub mod barge_in;
 pub mod downmix;
+pub mod dtmf;
 pub mod echo_guard;
 mod echo_path;
 #[cfg(test)]
@@ -63,6 +67,8 @@ pub mod endpointing;
 #[cfg(test)]
 mod fuzz_tests;
 pub mod jitter;
+mod jitter_stats;
+mod lateness;
 pub mod level;
 pub mod mp3;
 #[cfg(test)]
@@ -73,6 +79,8 @@ pub mod pcm;
 pub mod playout;
 pub mod red;
 pub mod resample;
+mod rtp_clock;
+mod rtp_steps;
 pub mod sound_file;
 #[cfg(test)]
 mod stall_tests;

@@ -56,7 +56,7 @@ fn turns(packets: &[(Bytes, bool)], delay: impl Fn(usize) -> Option<Duration>) -
                 JitterAction::Conceal { duration, .. } | JitterAction::Stall { duration } => {
                     decoder.conceal(duration).unwrap()
                 }
-                JitterAction::Silence { duration } => {
+                JitterAction::Silence { duration, .. } => {
                     vec![0.0; (duration.as_millis() as u32 * vad::RATE / 1_000) as usize]
                 }
                 JitterAction::Wait { .. } => break,

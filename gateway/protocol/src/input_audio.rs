@@ -48,3 +48,12 @@ pub struct TimeoutTriggered {
     /// Id of the user item that the silence becomes.
     pub item_id: String,
 }
+
+/// Payload of `input_audio_buffer.dtmf_event_received`: the caller pressed a key of a telephone (RFC 4733). Once for each press.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyReceived {
+    /// The key: `0` to `9`, `*`, `#`, `A` to `D`.
+    pub event: String,
+    /// Time of its arrival, in Unix seconds.
+    pub received_at: u64,
+}

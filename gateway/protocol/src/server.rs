@@ -35,6 +35,8 @@ pub enum ServerEvent {
     InputCleared {},
     #[serde(rename = "input_audio_buffer.timeout_triggered")]
     TimeoutTriggered(input_audio::TimeoutTriggered),
+    #[serde(rename = "input_audio_buffer.dtmf_event_received")]
+    KeyReceived(input_audio::KeyReceived),
     #[serde(rename = "conversation.item.added")]
     ItemAdded(item::ItemAdded),
     #[serde(rename = "conversation.item.done")]
@@ -101,6 +103,7 @@ impl ServerEvent {
             Self::InputCommitted(_) => "input_audio_buffer.committed",
             Self::InputCleared {} => "input_audio_buffer.cleared",
             Self::TimeoutTriggered(_) => "input_audio_buffer.timeout_triggered",
+            Self::KeyReceived(_) => "input_audio_buffer.dtmf_event_received",
             Self::ItemAdded(_) => "conversation.item.added",
             Self::ItemDone(_) => "conversation.item.done",
             Self::ItemDeleted(_) => "conversation.item.deleted",
@@ -155,9 +158,11 @@ mod tests {
 
     #[test]
     fn kind_is_the_type_on_the_wire() {
-        for event in
-            [ServerEvent::InputCleared {}, ServerEvent::RateLimitsUpdated(rate_limits::RateLimitsUpdated::default())]
-        {
+        for event in [
+            ServerEvent::InputCleared {},
+            ServerEvent::KeyReceived(input_audio::KeyReceived { event: "#".to_owned(), received_at: 1 }),
+            ServerEvent::RateLimitsUpdated(rate_limits::RateLimitsUpdated::default()),
+        ] {
             assert_eq!(serde_json::to_value(&event).unwrap()["type"], event.kind());
         }
     }

@@ -3,8 +3,9 @@
 use std::time::Instant;
 
 use repartee_media::vad::TurnEvent;
+use repartee_protocol::input_audio::KeyReceived;
 use repartee_protocol::session::SessionKind;
-use repartee_protocol::{ClientEvent, ErrorBody, ErrorKind};
+use repartee_protocol::{ClientEvent, ErrorBody, ErrorKind, ServerEvent};
 
 use super::interface::{Effect, SessionInput};
 use super::item_audio::ItemAudio;
@@ -24,6 +25,9 @@ impl RealtimeSession {
             SessionInput::ItemAudio(audio) => self.item_audio = audio,
             SessionInput::Refused(error) => self.send_error(error),
             SessionInput::Audio(samples) => self.audio(&samples, now),
+            SessionInput::Key { key, received_at } => {
+                self.send(ServerEvent::KeyReceived(KeyReceived { event: key.to_string(), received_at }));
+            }
             SessionInput::Turn(TurnEvent::SpeechStarted { audio_start_ms }) => self.speech_started(audio_start_ms),
             SessionInput::Turn(TurnEvent::PossibleBargeIn { .. }) => self.pause_playout(),
             SessionInput::Turn(TurnEvent::BargeInDismissed { .. }) => self.effects.push(Effect::ResumePlayout),

@@ -25,6 +25,13 @@ pub enum SessionInput {
     Refused(ErrorBody),
     /// Caller's audio at the model's input rate, in pieces of at most [`PIECE_MS`].
     Audio(Vec<f32>),
+    /// Key of the caller's telephone.
+    Key {
+        /// The key: `0` to `9`, `*`, `#`, `A` to `D`.
+        key: char,
+        /// Time of its arrival, in Unix seconds.
+        received_at: u64,
+    },
     /// Turn boundary detected in the audio received so far.
     Turn(TurnEvent),
     /// Event from the engine.

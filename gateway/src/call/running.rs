@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -119,6 +119,11 @@ impl CallTask {
             TransportEvent::FirstAudible { response, due, encoded, sent } => {
                 let stages = [(TtfpStage::Playout, due), (TtfpStage::Opus, encoded), (TtfpStage::Wire, sent)];
                 self.timing.audible(response, stages);
+            }
+            TransportEvent::Key { key } => {
+                // Before 1970 a clock is wrong anyway.
+                let received_at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+                self.input(SessionInput::Key { key, received_at }, transport);
             }
             TransportEvent::Underrun => self.metrics.underruns.inc(),
             // Handled by the caller.

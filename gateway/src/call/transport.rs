@@ -85,6 +85,11 @@ pub enum TransportError {
 /// Event of a transport.
 #[derive(Debug)]
 pub enum TransportEvent {
+    /// The caller pressed a key of a telephone: `0` to `9`, `*`, `#`, `A` to `D`.
+    Key {
+        /// The key.
+        key: char,
+    },
     /// A client event as text.
     Event(String),
     /// A message that cannot be a client event.

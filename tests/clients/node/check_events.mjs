@@ -16,7 +16,7 @@ const { parseRealtimeEvent, realtimeServerEventSchema } = await import(
 );
 
 /** Events of the protocol that the package has no schema for: it hands them on as they are. */
-const UNKNOWN_TO_IT = new Set(["input_audio_buffer.timeout_triggered"]);
+const UNKNOWN_TO_IT = new Set(["input_audio_buffer.dtmf_event_received", "input_audio_buffer.timeout_triggered"]);
 
 /** @param {object} event */
 const isRefused = (event) => parseRealtimeEvent({ data: JSON.stringify(event) }).isGeneric;

@@ -80,3 +80,14 @@ fn refused_turn_is_reported_once() {
         assert_eq!(harness.error_code(), code);
     }
 }
+
+#[test]
+fn telephone_keys_are_reported_alone() {
+    let mut harness = Harness::new(Delivery::Paced);
+    harness.clear();
+    harness.input(SessionInput::Key { key: '#', received_at: 1_790_000_000 });
+    assert_eq!(harness.event_types(), ["input_audio_buffer.dtmf_event_received"]);
+    let event = harness.find("input_audio_buffer.dtmf_event_received");
+    assert_eq!((&event["event"], &event["received_at"]), (&json!("#"), &json!(1_790_000_000)));
+    assert_eq!(harness.commands, []);
+}

@@ -13,7 +13,7 @@ use super::connection::Connection;
 #[cfg(doc)]
 use super::event::PeerEvent;
 use super::event_queue::PeerEvents;
-use super::peer_connection::MIME_TYPE_RED;
+use super::peer_connection::{MIME_TYPE_RED, MIME_TYPE_TELEPHONE_EVENT};
 use super::reports::LinkQuality;
 
 /// RTP clock rate; for Opus always 48 kHz.
@@ -65,6 +65,15 @@ pub(super) struct PayloadTypes {
     pub opus: u8,
     /// Payload type of redundant Opus, if the peer accepts it.
     pub red: Option<u8>,
+    /// Payload type of telephone events (RFC 4733), if the peer sends them.
+    pub telephone_event: Option<u8>,
+}
+
+impl PayloadTypes {
+    /// True for plain and redundant Opus.
+    pub fn is_audio(self, payload_type: u8) -> bool {
+        payload_type == self.opus || Some(payload_type) == self.red
+    }
 }
 
 /// Sequence number and timestamp of the next RTP packet.
@@ -87,7 +96,11 @@ impl WebRtcCall {
                 let codec = codecs.find(|codec| codec.rtp_codec.mime_type.eq_ignore_ascii_case(mime_type));
                 codec.map(|codec| codec.payload_type)
             };
-            payload_types = find(MIME_TYPE_OPUS).map(|opus| PayloadTypes { opus, red: find(MIME_TYPE_RED) });
+            payload_types = find(MIME_TYPE_OPUS).map(|opus| PayloadTypes {
+                opus,
+                red: find(MIME_TYPE_RED),
+                telephone_event: find(MIME_TYPE_TELEPHONE_EVENT),
+            });
         }
         let payload_types = payload_types.ok_or(webrtc::error::Error::ErrUnsupportedCodec)?;
         let random = getrandom::u64().map_err(|error| webrtc::error::Error::Other(error.to_string()))?;

@@ -3,7 +3,6 @@
 //! Callbacks run on the connection's driver and must not wait, so they only change the [`CallState`] or spawn a task.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use async_trait::async_trait;
 use rtc::rtp_transceiver::rtp_sender::RtpCodecKind;
@@ -15,68 +14,57 @@ use webrtc::peer_connection::{
 
 use super::call_state::CallState;
 use super::event::PeerEvent;
-use super::muxed_socket::MuxedSocket;
 use super::settings::DATA_CHANNEL_LABEL;
+use super::unbound_input::RtpInput;
 use crate::telemetry::log;
 
 /// Callbacks of a connection. They run on its driver.
 pub(super) struct Callbacks {
-    pub state: Arc<CallState>,
-    /// The call's socket at the mux, if it has one; it stores the arrival times of packets.
-    pub socket: Option<Arc<MuxedSocket>>,
+    /// The call's state, and the queue of its audio.
+    pub input: RtpInput,
 }
 
 #[async_trait]
 impl PeerConnectionEventHandler for Callbacks {
     async fn on_ice_gathering_state_change(&self, state: RTCIceGatheringState) {
         if state == RTCIceGatheringState::Complete {
-            self.state.set_gathered();
+            self.input.state.set_gathered();
         }
     }
 
     async fn on_ice_connection_state_change(&self, state: RTCIceConnectionState) {
         use RTCIceConnectionState::{Closed, Disconnected, Failed};
         if matches!(state, Disconnected | Failed | Closed) {
-            self.state.end();
+            self.input.state.end();
         }
     }
 
     async fn on_connection_state_change(&self, state: RTCPeerConnectionState) {
         use RTCPeerConnectionState::{Closed, Connected, Disconnected, Failed};
         match state {
-            Connected => self.state.set_encrypted(),
-            Disconnected | Failed | Closed => self.state.end(),
+            Connected => self.input.state.set_encrypted(),
+            Disconnected | Failed | Closed => self.input.state.end(),
             _ => {}
         }
     }
 
     async fn on_data_channel(&self, channel: Arc<dyn DataChannel>) {
-        log::spawn(read_remote_channel(channel, Arc::clone(&self.state)));
+        log::spawn(read_remote_channel(channel, Arc::clone(&self.input.state)));
     }
 
     async fn on_track(&self, track: Arc<dyn TrackRemote>) {
-        log::spawn(read_track(track, Arc::clone(&self.state), self.socket.clone()));
+        log::spawn(read_track(track, self.input.clone()));
     }
 }
 
 /// Reads audio packets of the peer, until the track ends.
-async fn read_track(track: Arc<dyn TrackRemote>, state: Arc<CallState>, socket: Option<Arc<MuxedSocket>>) {
-    if track.kind().await != RtpCodecKind::Audio || !state.until_connected().await {
+async fn read_track(track: Arc<dyn TrackRemote>, input: RtpInput) {
+    if track.kind().await != RtpCodecKind::Audio || !input.state.until_connected().await {
         return;
     }
     while let Some(event) = track.poll().await {
         if let TrackRemoteEvent::OnRtpPacket(packet) = event {
-            let (ssrc, sequence) = (packet.header.ssrc, packet.header.sequence_number);
-            let arrival = socket.as_ref().and_then(|socket| socket.arrival(ssrc, sequence));
-            state.queue_audio(PeerEvent::Audio {
-                ssrc,
-                sequence,
-                timestamp: packet.header.timestamp,
-                marker: packet.header.marker,
-                payload_type: packet.header.payload_type,
-                payload: packet.payload,
-                arrival: arrival.unwrap_or_else(Instant::now),
-            });
+            input.queue(packet);
         }
     }
 }

@@ -21,6 +21,7 @@ use super::peer_connection::{LossRecovery, audio_track, build};
 use super::reports::ReceiverReports;
 use super::settings::{DATA_CHANNEL_LABEL, WebRtcSettings};
 use super::supervisor::supervise;
+use super::unbound_input::RtpInput;
 use crate::telemetry::log;
 
 /// Peer connection with its track, state and tasks. Dropping it ends the call.
@@ -63,7 +64,7 @@ impl Connection {
             settings,
             socket.clone(),
             reports.clone(),
-            Callbacks { state: Arc::clone(&state), socket: socket.clone() },
+            Callbacks { input: RtpInput { state: Arc::clone(&state), socket: socket.clone() } },
             repairs,
         )
         .await?;

@@ -18,6 +18,7 @@
 //! | `credentials`, `stun` | names and signatures of ICE messages, and the messages |
 //! | `probe_budget` | rate limit of STUN to addresses that are not validated |
 //! | `ssrcs`, `srtp_state` | limits on the SSRCs that reach the library, and counters of its packets |
+//! | `unbound_input` | audio of SSRCs that the library does not know |
 //! | `udp_mux` | [`UdpMux`]: one UDP socket for all calls |
 //! | `demux` | map from datagrams to calls |
 //! | `arrivals` | arrival times of packets at the socket |
@@ -26,7 +27,7 @@
 //! | `addresses` | the addresses of this machine |
 //! | `reports` | RTCP: loss, jitter and round trip of our audio |
 //! | `transport` | [`WebRtcTransport`]: the connection as the call's task sees it |
-//! | `input_audio` | jitter buffer and decoder |
+//! | `input_audio`, `rtp_time_limit` | jitter buffer and decoder, and the limit of what packets claim |
 //! | `output_audio` | playout clock |
 //! | `packet_encoder` | encoder, on the sending task |
 //! | `peer_certificate` | the caller's certificate against the fingerprints of its offer |
@@ -62,6 +63,7 @@ mod peer_certificate;
 mod peer_connection;
 mod probe_budget;
 mod reports;
+mod rtp_time_limit;
 mod settings;
 mod srtp_state;
 mod ssrcs;
@@ -69,6 +71,7 @@ mod stun;
 mod supervisor;
 mod transport;
 mod udp_mux;
+mod unbound_input;
 
 pub use answer_error::AnswerError;
 pub use call::{SendError, WebRtcCall};

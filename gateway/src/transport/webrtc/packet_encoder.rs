@@ -216,7 +216,7 @@ mod tests {
 
     use super::*;
 
-    const TYPES: PayloadTypes = PayloadTypes { opus: 111, red: Some(63) };
+    const TYPES: PayloadTypes = PayloadTypes { opus: 111, red: Some(63), telephone_event: None };
 
     /// Encodes a second of a tone; each frame leaves `late` after its time.
     fn second(encoder: &mut PacketEncoder, late: Duration) -> Vec<OutputPacket> {

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use repartee_engine_api::SpeechEngine as _;
 use repartee_media::opus::{OpusDecoder, OpusEncoder};
-use repartee_media::wav;
+use repartee_media::sound_file;
 use repartee_realtime::SessionSetup;
 use repartee_testkit::scripted::{INPUT_RATE, OUTPUT_RATE, Script, ScriptedEngine, VoiceTrace};
 use repartee_testkit::signal::level_db;
@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::*;
 use crate::call::CallServices;
 
-const TYPES: PayloadTypes = PayloadTypes { opus: 111, red: None };
+const TYPES: PayloadTypes = PayloadTypes { opus: 111, red: None, telephone_event: Some(110) };
 const SETTINGS: TransportSettings = TransportSettings {
     input_rate: INPUT_RATE,
     output_rate: OUTPUT_RATE,
@@ -45,7 +45,7 @@ impl Report {
 
 fn recording(name: &str) -> Vec<f32> {
     let path = format!("{}/../tests/interruptions/{name}", env!("CARGO_MANIFEST_DIR"));
-    wav::read(std::fs::File::open(path).unwrap(), INPUT_RATE, Duration::from_secs(60)).unwrap()
+    sound_file::read(&std::fs::read(path).unwrap(), INPUT_RATE, Duration::from_secs(60)).unwrap()
 }
 
 /// Requests an answer of four seconds, and speaks `said` once `after` of it was sent. Ends with the event `last`.

@@ -24,6 +24,7 @@ use super::muxed_runtime::MuxedRuntime;
 use super::muxed_socket::MuxedSocket;
 use super::reports::{ReceiverReports, RtcpObserver};
 use super::settings::{PEER_TIMEOUT, WebRtcSettings};
+use super::unbound_input::UnboundInput;
 
 /// Bytes that may wait to be sent over the data channel; beyond that a sender waits.
 const SEND_BUFFER: usize = 1 << 20;
@@ -45,6 +46,8 @@ const RED_PAYLOAD_TYPE: u8 = 63;
 const RED_PARAMETERS: &str = "111/111";
 /// MIME type of redundant Opus (RFC 2198).
 pub(super) const MIME_TYPE_RED: &str = "audio/red";
+/// MIME type of telephone events (RFC 4733).
+pub(super) const MIME_TYPE_TELEPHONE_EVENT: &str = "audio/telephone-event";
 /// Sent packets that are stored for retransmission, 320 ms; must be a power of two.
 const NACK_BUFFER: u16 = 16;
 /// Interval of the calling side's NACKs, maximum NACKs for one packet, and window in packets.
@@ -89,7 +92,9 @@ pub(super) async fn build(
         None => SocketAddr::new(settings.udp.ip(), 0),
     };
     let srtp = socket.as_ref().map(|socket| socket.srtp()).unwrap_or_default();
-    let registry = configure_rtcp_reports(Registry::new()).with(RtcpObserver::SLOT, RtcpObserver::new(reports, srtp));
+    let unbound = UnboundInput::new(callbacks.input.clone());
+    let registry =
+        configure_rtcp_reports(Registry::new()).with(RtcpObserver::SLOT, RtcpObserver::new(reports, srtp, unbound));
     let registry = match &socket {
         // Each interceptor works only if the descriptions negotiate NACK.
         Some(_) => registry.with(Slot::NackResponder, NackResponderBuilder::new().with_size(NACK_BUFFER).build()),

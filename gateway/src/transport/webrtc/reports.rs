@@ -14,6 +14,7 @@ use rtc::sansio::Protocol;
 use rtc::shared::error::Error;
 
 use super::srtp_state::SrtpCounters;
+use super::unbound_input::UnboundInput;
 
 /// RTP clock rate; for Opus always 48 kHz.
 const CLOCK: f64 = 48_000.0;
@@ -99,13 +100,15 @@ impl ReceiverReports {
 /// same packets without end.
 const MAX_RETRANSMITS: u32 = 32;
 
-/// Interceptor that sees every packet, reads RTCP, and drops only NACKs beyond the retransmission limit.
+/// Interceptor that sees every packet, reads RTCP, drops NACKs beyond the retransmission limit, and takes the audio of SSRCs
+/// that the library would drop.
 pub(super) struct RtcpObserver {
     /// Retransmissions allowed now.
     retransmit_tokens: u32,
     reports: Arc<ReceiverReports>,
     /// Counts every received packet: packets that get here are authentic.
     srtp: Arc<SrtpCounters>,
+    unbound: UnboundInput,
     incoming: VecDeque<TaggedPacket>,
     outgoing: VecDeque<TaggedPacket>,
 }
@@ -114,8 +117,9 @@ impl RtcpObserver {
     /// Nearer to the network than the interceptor that writes our reports; otherwise this one would not see them.
     pub const SLOT: Slot = Slot::Custom(500);
 
-    pub fn new(reports: Arc<ReceiverReports>, srtp: Arc<SrtpCounters>) -> Self {
-        Self { retransmit_tokens: MAX_RETRANSMITS, reports, srtp, incoming: VecDeque::new(), outgoing: VecDeque::new() }
+    pub fn new(reports: Arc<ReceiverReports>, srtp: Arc<SrtpCounters>, unbound: UnboundInput) -> Self {
+        let (incoming, outgoing) = (VecDeque::new(), VecDeque::new());
+        Self { retransmit_tokens: MAX_RETRANSMITS, reports, srtp, unbound, incoming, outgoing }
     }
 
     /// Admits a NACK if all its packets may be sent again.
@@ -137,6 +141,12 @@ impl Protocol<TaggedPacket, TaggedPacket, ()> for RtcpObserver {
     fn handle_read(&mut self, mut message: TaggedPacket) -> Result<(), Error> {
         let ssrc = if let Packet::Rtp(packet) = &message.message.packet { Some(packet.header.ssrc) } else { None };
         self.srtp.count_accepted(ssrc);
+        if ssrc.is_some_and(|ssrc| !self.unbound.is_bound(ssrc)) {
+            if let Packet::Rtp(packet) = message.message.packet {
+                self.unbound.queue(packet);
+            }
+            return Ok(());
+        }
         if let Packet::Rtcp(packets) = &mut message.message.packet {
             packets.retain(|packet| match packet.as_any().downcast_ref::<TransportLayerNack>() {
                 Some(request) => self.admit(request),
@@ -187,14 +197,24 @@ impl Protocol<TaggedPacket, TaggedPacket, ()> for RtcpObserver {
 impl Interceptor for RtcpObserver {
     fn bind_local_stream(&mut self, _: &StreamInfo) {}
     fn unbind_local_stream(&mut self, _: &StreamInfo) {}
-    fn bind_remote_stream(&mut self, _: &StreamInfo) {}
-    fn unbind_remote_stream(&mut self, _: &StreamInfo) {}
+
+    fn bind_remote_stream(&mut self, stream: &StreamInfo) {
+        self.unbound.bind(stream.ssrc);
+    }
+
+    fn unbind_remote_stream(&mut self, stream: &StreamInfo) {
+        self.unbound.unbind(stream.ssrc);
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
     use rtc::rtcp::transport_feedbacks::transport_layer_nack::NackPair;
 
+    use super::super::call_state::CallState;
+    use super::super::event::PeerEvent;
+    use super::super::unbound_input::RtpInput;
     use super::*;
 
     const MS: Duration = Duration::from_millis(1);
@@ -243,7 +263,32 @@ mod tests {
     }
 
     fn observer() -> RtcpObserver {
-        RtcpObserver::new(Arc::new(ReceiverReports::new(7)), Arc::default())
+        let input = RtpInput { state: Arc::new(CallState::new().0), socket: None };
+        RtcpObserver::new(Arc::new(ReceiverReports::new(7)), Arc::default(), UnboundInput::new(input))
+    }
+
+    #[test]
+    fn unbound_ssrcs_go_past_the_library() {
+        let (state, mut events) = CallState::new();
+        let state = Arc::new(state);
+        let input = UnboundInput::new(RtpInput { state: state.clone(), socket: None });
+        let mut observer = RtcpObserver::new(Arc::new(ReceiverReports::new(7)), Arc::default(), input);
+        let rtp = |ssrc| {
+            let header = rtc::rtp::Header { ssrc, payload_type: 110, sequence_number: 9, ..Default::default() };
+            tagged(Packet::Rtp(rtc::rtp::Packet { header, payload: Bytes::from_static(&[8]) }))
+        };
+        observer.bind_remote_stream(&StreamInfo { ssrc: 1, ..StreamInfo::default() });
+        observer.handle_read(rtp(2)).unwrap();
+        assert!(events.try_recv().is_err(), "the certificate is not checked yet");
+        state.set_connected();
+        assert_eq!(events.try_recv(), Ok(PeerEvent::Connected));
+        for ssrc in [1, 2] {
+            observer.handle_read(rtp(ssrc)).unwrap();
+        }
+        assert!(observer.poll_read().is_some() && observer.poll_read().is_none());
+        let event = events.try_recv().unwrap();
+        assert!(matches!(event, PeerEvent::Audio { ssrc: 2, payload_type: 110, sequence: 9, .. }), "{event:?}");
+        assert!(events.try_recv().is_err());
     }
 
     #[test]

@@ -13,7 +13,7 @@ pub(super) struct SrtpCounters {
     read: AtomicU64,
     /// Those of them that were authentic and new.
     accepted: AtomicU64,
-    /// The SSRC of the first authentic RTP packet, with the flag [`SSRC_SET`].
+    /// The SSRC of the last authentic RTP packet, with the flag [`SSRC_SET`].
     ssrc: AtomicU64,
 }
 
@@ -27,8 +27,7 @@ impl SrtpCounters {
     pub fn count_accepted(&self, ssrc: Option<u32>) {
         self.accepted.fetch_add(1, Ordering::Relaxed);
         if let Some(ssrc) = ssrc {
-            // Only the first SSRC is stored.
-            let _ = self.ssrc.compare_exchange(0, SSRC_SET + u64::from(ssrc), Ordering::Relaxed, Ordering::Relaxed);
+            self.ssrc.store(SSRC_SET + u64::from(ssrc), Ordering::Relaxed);
         }
     }
 
@@ -38,7 +37,7 @@ impl SrtpCounters {
         self.read.load(Ordering::Relaxed).saturating_sub(accepted)
     }
 
-    /// The SSRC of the first authentic RTP packet.
+    /// The SSRC of the last authentic RTP packet.
     pub fn ssrc(&self) -> Option<u32> {
         // The lower half is the SSRC.
         let noted = self.ssrc.load(Ordering::Relaxed);

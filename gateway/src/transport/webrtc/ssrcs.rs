@@ -1,10 +1,13 @@
-//! SSRCs of one call. The library keeps state for each SSRC before it knows that a packet is authentic, so only bounded
-//! SSRCs reach it: those that the SDP names, or without any, the one of the first authentic packet.
+//! SSRCs of one call: those that the SDP names, and those of authentic packets. A caller may change its SSRC within a call, as
+//! gateways do after a hold. The library keeps state for each SSRC before it knows that a packet is authentic, so only a bounded
+//! number reaches it.
 
 /// Maximum SSRCs of RTP that a caller may announce.
 const MAX_ANNOUNCED: usize = 4;
-/// Maximum SSRCs that are tried until one proves authentic.
-const MAX_CANDIDATES: usize = 32;
+/// Maximum SSRCs that belong to a call, announced or authentic.
+const MAX_KNOWN: usize = 16;
+/// Maximum SSRCs that are tried until one proves authentic: of the first, and of a later one.
+pub(super) const MAX_CANDIDATES: [usize; 2] = [32, 8];
 /// Maximum SSRCs of RTCP senders: a caller that sends no media may report under an SSRC that was not announced.
 const MAX_RTCP: usize = 8;
 
@@ -42,9 +45,9 @@ impl PacketKind {
 /// Known and tried SSRCs of one call.
 #[derive(Debug)]
 pub(super) struct Ssrcs {
-    /// SSRCs that the SDP names, or the authentic one.
+    /// SSRCs that the SDP names, and authentic ones.
     known: Vec<u32>,
-    /// SSRCs that are tried while none is known.
+    /// SSRCs that are tried since the last one proved authentic.
     candidates: Vec<u32>,
     rtcp: Vec<u32>,
 }
@@ -61,14 +64,14 @@ impl Ssrcs {
         &self.known
     }
 
-    /// Stores the SSRC of the first authentic packet; true if it is the first.
+    /// Stores the SSRC of an authentic packet; true if it is new.
     pub fn authentic(&mut self, ssrc: u32) -> bool {
-        let first = self.known.is_empty();
-        if first {
+        let is_new = self.known.len() < MAX_KNOWN && !self.known.contains(&ssrc);
+        if is_new {
             self.known.push(ssrc);
             self.candidates = Vec::new();
         }
-        first
+        is_new
     }
 
     /// True if the packet may reach the library.
@@ -80,8 +83,10 @@ impl Ssrcs {
             list.contains(&ssrc)
         };
         match packet {
-            PacketKind::Rtp(ssrc) if self.known.is_empty() => noted(&mut self.candidates, ssrc, MAX_CANDIDATES),
-            PacketKind::Rtp(ssrc) => self.known.contains(&ssrc),
+            PacketKind::Rtp(ssrc) => {
+                let most = MAX_CANDIDATES[usize::from(!self.known.is_empty())];
+                self.known.contains(&ssrc) || noted(&mut self.candidates, ssrc, most)
+            }
             PacketKind::Rtcp(ssrc) => self.known.contains(&ssrc) || noted(&mut self.rtcp, ssrc, MAX_RTCP),
             PacketKind::Other => true,
         }
@@ -103,22 +108,25 @@ mod tests {
     }
 
     #[test]
-    fn announced_ssrcs_alone_are_admitted() {
-        let mut ssrcs = Ssrcs::announced(vec![7, 8]);
-        assert!(ssrcs.admit(PacketKind::Rtp(7)) && ssrcs.admit(PacketKind::Rtp(8)) && ssrcs.admit(PacketKind::Other));
-        assert!(!ssrcs.admit(PacketKind::Rtp(9)));
-        assert!(!ssrcs.authentic(9), "nothing is added to what was announced");
-        assert!(!ssrcs.admit(PacketKind::Rtp(9)));
-    }
-
-    #[test]
-    fn the_first_authentic_ssrc_becomes_the_only_one() {
-        let mut ssrcs = Ssrcs::announced(Vec::new());
-        let admitted = (0..1_000).filter(|ssrc| ssrcs.admit(PacketKind::Rtp(*ssrc))).count();
-        assert_eq!(admitted, MAX_CANDIDATES, "what is kept before is bounded");
-        assert!(ssrcs.authentic(3) && !ssrcs.authentic(4));
-        assert_eq!(ssrcs.known(), [3]);
-        assert!(ssrcs.admit(PacketKind::Rtp(3)) && !ssrcs.admit(PacketKind::Rtp(4)));
+    fn new_ssrcs_are_tried_within_bounds() {
+        for announced in [vec![7, 8], vec![]] {
+            let mut ssrcs = Ssrcs::announced(announced.clone());
+            assert!(announced.iter().all(|ssrc| ssrcs.admit(PacketKind::Rtp(*ssrc))) && ssrcs.admit(PacketKind::Other));
+            let admitted = (100..1_000).filter(|ssrc| ssrcs.admit(PacketKind::Rtp(*ssrc))).count();
+            assert_eq!(admitted, MAX_CANDIDATES[usize::from(!announced.is_empty())], "what is kept before is bounded");
+            assert!(
+                announced.iter().all(|ssrc| ssrcs.admit(PacketKind::Rtp(*ssrc))),
+                "forged ones take no place of these"
+            );
+            // One proves authentic, and a caller changes its SSRC again and again.
+            for ssrc in 100..200 {
+                ssrcs.admit(PacketKind::Rtp(ssrc));
+                assert_eq!(ssrcs.authentic(ssrc), ssrcs.known().last() == Some(&ssrc));
+                assert!(!ssrcs.authentic(ssrc));
+            }
+            assert_eq!(ssrcs.known().len(), MAX_KNOWN);
+            assert!(ssrcs.candidates.len() <= MAX_CANDIDATES[1]);
+        }
     }
 
     #[test]

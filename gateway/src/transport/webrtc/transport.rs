@@ -172,10 +172,8 @@ impl WebRtcTransport {
                 None
             }
             Some(PeerEvent::Audio { ssrc, sequence, timestamp, payload_type, payload, arrival, .. }) => {
-                let PayloadTypes { opus, red } = self.payload_types;
-                let packet = RtpPacket { ssrc, sequence, timestamp, payload, arrival };
-                self.input.push(packet, red.filter(|red| *red == payload_type).map(|_| opus));
-                None
+                let packet = RtpPacket { ssrc, sequence, timestamp, payload_type, payload, arrival };
+                self.input.push(packet, self.payload_types).map(|key| TransportEvent::Key { key })
             }
             Some(PeerEvent::Message(text)) => {
                 self.pending_message = Some(text);
@@ -192,6 +190,20 @@ impl Transport for WebRtcTransport {
 
     async fn next(&mut self, accept_input: bool) -> TransportEvent {
         loop {
+            // All packets that have arrived reach the jitter buffer before a gap between them times out.
+            while self.pending_message.is_none()
+                && let Ok(event) = self.events.try_recv()
+            {
+                match self.on_peer_event(Some(event)) {
+                    // The sound before the end is heard.
+                    Some(TransportEvent::Closed) if accept_input => {
+                        self.input.decode(now(), &mut self.ready);
+                        self.ready.push_back(TransportEvent::Closed);
+                    }
+                    Some(event) => return event,
+                    None => {}
+                }
+            }
             let now = now();
             self.play(now);
             if accept_input {

@@ -7,7 +7,7 @@ use repartee_media::jitter::{JitterAction, JitterBuffer};
 use repartee_media::level::is_audible;
 use repartee_media::opus::{OpusDecoder, OpusEncoder};
 use repartee_media::red::{self, PacketCopy, RedPayload, RedWriter};
-use repartee_media::wav;
+use repartee_media::sound_file;
 use repartee_realtime::{PlayoutReport, SessionSetup};
 use repartee_testkit::network::{NetworkConditions, SimulatedLink};
 use repartee_testkit::scripted::{INPUT_RATE, OUTPUT_RATE, Script, ScriptedEngine};
@@ -31,7 +31,7 @@ struct Numbered {
 }
 
 /// Payload types of a caller without redundancy.
-const PLAIN: PayloadTypes = PayloadTypes { opus: 111, red: None };
+const PLAIN: PayloadTypes = PayloadTypes { opus: 111, red: None, telephone_event: Some(110) };
 
 /// Audio that a caller sent and received.
 #[derive(Debug, Default)]
@@ -76,9 +76,9 @@ fn received(turn: &[f32], question: &[f32]) -> f64 {
 /// A spoken question with silence after it, in frames of 20 ms.
 fn question() -> Vec<Vec<f32>> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/question.wav");
-    let file = std::fs::File::open(path).unwrap();
+    let file = std::fs::read(path).unwrap();
     let mut samples = vec![0.0; 8_000];
-    samples.extend(wav::read(file, 16_000, Duration::from_secs(60)).unwrap());
+    samples.extend(sound_file::read(&file, 16_000, Duration::from_secs(60)).unwrap());
     samples.resize(samples.len() + 16_000, 0.0);
     samples.chunks_exact(320).map(<[f32]>::to_vec).collect()
 }
@@ -412,4 +412,66 @@ async fn first_audible_packet_is_the_callers() {
         found.push((reported, packets.iter().position(|(_, audible)| *audible)));
     }
     assert_eq!(found, [(vec![0], Some(0)), (vec![0], Some(0)), (vec![1], Some(1))]);
+}
+
+/// Transport without a connection, and the queue of its packets.
+fn transport(metrics: &Arc<Metrics>) -> (WebRtcTransport, mpsc::Sender<PeerEvent>) {
+    let (to_transport, events) = mpsc::channel(256);
+    let (outgoing, _) = mpsc::channel(FRAME_QUEUE);
+    let transport = WebRtcTransport::with_queues(events, outgoing, PLAIN, SETTINGS, metrics.clone(), |_, _, _| {});
+    (transport.unwrap(), to_transport)
+}
+
+/// Packet of a caller.
+fn packet(sequence: u16, payload_type: u8, payload: &'static [u8], arrival: Instant) -> PeerEvent {
+    let timestamp = u32::from(sequence) * 960;
+    let payload = Bytes::from_static(payload);
+    PeerEvent::Audio { ssrc: 1, sequence, timestamp, marker: false, payload_type, payload, arrival }
+}
+
+#[tokio::test(start_paused = true)]
+async fn packets_that_wait_for_the_task_are_in_time() {
+    let metrics = Arc::new(Metrics::new(Duration::from_millis(80)).unwrap());
+    let (mut transport, to_transport) = transport(&metrics);
+    let start = now();
+    // Two packets overtake each other by 2 ms, and the task reads them a quarter of a second later.
+    for (sequence, ms) in [(0, 0), (2, 40), (1, 42), (3, 60)] {
+        let arrival = start + Duration::from_millis(ms);
+        to_transport.send(packet(sequence, PLAIN.opus, &[0x08, 0, 0], arrival)).await.unwrap();
+    }
+    tokio::time::advance(Duration::from_millis(250)).await;
+    drop(to_transport);
+    let mut samples = 0;
+    loop {
+        match transport.next(true).await {
+            TransportEvent::Audio { samples: more, .. } => samples += more.len(),
+            TransportEvent::Closed => break,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(samples >= 4 * 320, "{samples}");
+    drop(transport);
+    let text = metrics.render().unwrap();
+    assert!(text.contains("fate=\"played\"} 4") && text.contains("fate=\"reordered\"} 1"), "{text}");
+    assert!(!text.contains("fate=\"late\"} 1") && !text.contains("fate=\"recovered\"} 1"), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_of_a_caller_are_events() {
+    let metrics = Arc::new(Metrics::new(Duration::from_millis(80)).unwrap());
+    let (mut transport, to_transport) = transport(&metrics);
+    for (sequence, payload) in [(5, &[10, 0x0a, 0, 160]), (6, &[10, 0x8a, 3, 0xc0])] {
+        let PeerEvent::Audio { ssrc, marker, payload_type, payload, arrival, .. } =
+            packet(sequence, 110, payload, now())
+        else {
+            unreachable!("a packet is audio")
+        };
+        // Both have the timestamp of the press.
+        let event = PeerEvent::Audio { ssrc, sequence, timestamp: 7, marker, payload_type, payload, arrival };
+        to_transport.send(event).await.unwrap();
+    }
+    drop(to_transport);
+    // Also while the call takes no sound.
+    assert!(matches!(transport.next(false).await, TransportEvent::Key { key: '*' }));
+    assert!(matches!(transport.next(false).await, TransportEvent::Closed));
 }
