@@ -448,7 +448,7 @@ fn empty_packets_are_not_lost() {
 }
 
 #[test]
-fn a_stray_number_of_an_empty_packet_is_ignored() {
+fn stray_numbers_of_empty_packets_are_ignored() {
     let start = Instant::now();
     let (mut buffer, mut actions) = (JitterBuffer::new(), Vec::new());
     push(&mut buffer, start, 0, 0, 0);

@@ -3,7 +3,7 @@
 use core::net::SocketAddr;
 use std::fmt::Write as _;
 
-use crate::audio::AudioSection;
+use crate::audio::{AudioFormat, AudioSection};
 use crate::offer::{Decision, OPUS_PARAMETERS, Offer, SectionPlan};
 use crate::transport::IceCredentials;
 
@@ -56,8 +56,8 @@ impl Offer {
     }
 
     fn write_audio(&self, text: &mut String, section: &SectionPlan, ours: &LocalTransport<'_>, is_tagged: bool) {
-        let AudioSection { opus, red, nack, reduced_size, .. } = &self.audio;
-        self.write_head(text, section, &self.audio.formats(), ours);
+        let AudioSection { opus, red, telephone_event, nack, reduced_size, .. } = &self.audio;
+        self.write_head(text, section, &self.audio.answered_formats(), ours);
         let direction = self.direction();
         let _ = write!(text, "a={}\r\na=rtcp-mux\r\n", direction.name());
         if *reduced_size {
@@ -71,6 +71,10 @@ impl Offer {
         let _ = write!(text, "a=fmtp:{} {OPUS_PARAMETERS}\r\n", opus.payload_type);
         if *nack {
             let _ = write!(text, "a=rtcp-fb:{} nack\r\n", opus.payload_type);
+        }
+        if let Some(AudioFormat { payload_type, encoding }) = telephone_event {
+            // The keys of a telephone.
+            let _ = write!(text, "a=rtpmap:{payload_type} {encoding}\r\na=fmtp:{payload_type} 0-15\r\n");
         }
         if direction.sends() {
             let ssrc = ours.ssrc;

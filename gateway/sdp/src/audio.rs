@@ -1,4 +1,4 @@
-//! The audio section of an offer: Opus, its redundant form, feedback and direction.
+//! The audio section of an offer: Opus, its redundant form, telephone events, feedback and direction.
 
 use crate::description::{Attribute, MAX_FORMATS, Section, read_number};
 use crate::error::{OfferError, OfferFault};
@@ -81,6 +81,8 @@ pub(crate) struct AudioSection {
     pub opus: AudioFormat,
     /// Opus with copies of earlier packets (RFC 2198), with its format parameters.
     pub red: Option<(AudioFormat, String)>,
+    /// Telephone events (RFC 4733).
+    pub telephone_event: Option<AudioFormat>,
     /// The caller takes requests for retransmission (RFC 4585).
     pub nack: bool,
     /// The caller takes RTCP of reduced size (RFC 5506).
@@ -90,7 +92,13 @@ pub(crate) struct AudioSection {
 }
 
 impl AudioSection {
-    /// Formats of our sections. The peer sends the first one.
+    /// Formats of our answer. The peer sends the first one.
+    pub fn answered_formats(&self) -> String {
+        let keys = self.telephone_event.as_ref().map(|keys| format!(" {}", keys.payload_type)).unwrap_or_default();
+        format!("{}{keys}", self.formats())
+    }
+
+    /// Formats of sound. The peer sends the first one.
     pub fn formats(&self) -> String {
         let red = self.red.as_ref().map(|(red, _)| format!("{} ", red.payload_type)).unwrap_or_default();
         format!("{red}{}", self.opus.payload_type)
@@ -101,7 +109,8 @@ impl AudioSection {
         if !PROTOCOLS.contains(&section.protocol) || section.ports != 1 {
             return Err(OfferFault::AudioProtocol.at(section.line));
         }
-        let (opus, red) = read_formats(section).map_err(|fault| fault.at(section.line))?;
+        let UsedFormats { opus, red, telephone_event } =
+            read_formats(section).map_err(|fault| fault.at(section.line))?;
         if section.first("rtcp-mux").or_else(|| section.first("rtcp-mux-only")).is_none() {
             return Err(OfferFault::NoRtcpMux.at(section.line));
         }
@@ -122,6 +131,7 @@ impl AudioSection {
             direction: own.unwrap_or(Direction::SendRecv),
             opus,
             red,
+            telephone_event,
             nack: has_feedback && nack,
             reduced_size: has_feedback && section.first("rtcp-rsize").is_some(),
             ssrcs,
@@ -129,8 +139,15 @@ impl AudioSection {
     }
 }
 
-/// Returns Opus, and its redundant form if that is offered.
-fn read_formats(section: &Section<'_>) -> Result<(AudioFormat, Option<(AudioFormat, String)>), OfferFault> {
+/// Formats of a section that a call uses.
+struct UsedFormats {
+    opus: AudioFormat,
+    red: Option<(AudioFormat, String)>,
+    telephone_event: Option<AudioFormat>,
+}
+
+/// Returns Opus, its redundant form and telephone events, as far as they are offered.
+fn read_formats(section: &Section<'_>) -> Result<UsedFormats, OfferFault> {
     let listed = section.formats.iter().map(|format| read_number(format).filter(|number: &u8| *number < 128));
     let listed: Vec<u8> = listed.collect::<Option<_>>().ok_or(OfferFault::Syntax("payload types from 0 to 127"))?;
     let mut maps: [Option<&str>; MAX_FORMATS] = [None; MAX_FORMATS];
@@ -157,7 +174,13 @@ fn read_formats(section: &Section<'_>) -> Result<(AudioFormat, Option<(AudioForm
         let of_opus = blocks.contains('/') && blocks.split('/').all(|block| read_number(block) == Some(chosen));
         (is_encoding(map(payload_type), "red") && of_opus).then(|| (format(payload_type), blocks.to_owned()))
     });
-    Ok((format(chosen), red))
+    // Browsers send events by the clock of the sound; some clients offer them by another alone.
+    let keys = || {
+        let usable = listed.iter().copied().filter(usable);
+        usable.filter(|payload_type| map(*payload_type).to_ascii_lowercase().starts_with("telephone-event/"))
+    };
+    let keys = keys().find(|payload_type| map(*payload_type).ends_with("/48000")).or_else(|| keys().next());
+    Ok(UsedFormats { opus: format(chosen), red, telephone_event: keys.map(format) })
 }
 
 /// True for `<name>/48000/2`, in any case. RFC 7587 wants two channels; some clients say one, or nothing of them.

@@ -102,6 +102,11 @@ impl Offer {
         self.audio.red.is_some()
     }
 
+    /// Payload type of the caller's telephone events (RFC 4733); `None` if it has none.
+    pub fn telephone_event(&self) -> Option<u8> {
+        self.audio.telephone_event.as_ref().map(|format| format.payload_type)
+    }
+
     /// Largest message that the caller accepts over data channels, in bytes, `usize::MAX` for any; `None` without them.
     pub fn max_message_size(&self) -> Option<usize> {
         self.channel.as_ref().map(|channel| channel.max_message_size)

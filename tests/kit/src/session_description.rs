@@ -199,7 +199,8 @@ fn audio_faults(offered: &Part<'_>, offer: &Part<'_>, section: &Part<'_>, check:
         names.extend(own);
     }
     check(names.iter().any(|name| name.starts_with("opus/48000")), "Opus is missing");
-    check(names.iter().all(|name| name.starts_with("opus/") || name.starts_with("red/")), "a codec that is not served");
+    let served = ["opus/", "red/", "telephone-event/"];
+    check(names.iter().all(|name| served.iter().any(|served| name.starts_with(served))), "a codec that is not served");
     for name in ["rtpmap", "fmtp", "rtcp-fb"] {
         let formats: Vec<_> = section.values(name).into_iter().filter_map(|value| value.split(' ').next()).collect();
         check(formats.iter().all(|format| section.formats().contains(format)), &format!("{name} of no format"));

@@ -24,7 +24,7 @@ pub enum SoundFileError {
         /// Name of the codec, or its number in the container.
         codec: String,
     },
-    /// Damaged file.
+    /// File that breaks the rules of its container or codec.
     #[error("the {container} file is damaged: {problem}")]
     Damaged {
         /// Name of the container.

@@ -221,11 +221,11 @@ fn payload_types_are_the_callers() {
         let answer = valid_answer(offer);
         media_line(&answer, "audio").split(' ').skip(3).collect::<Vec<_>>().join(" ")
     };
-    assert_eq!(formats(&saved_offer("chromium")), "63 111");
-    assert_eq!(formats(&saved_offer("firefox")), "109");
+    assert_eq!(formats(&saved_offer("chromium")), "63 111 110");
+    assert_eq!(formats(&saved_offer("firefox")), "109 101");
     // Static types need no rtpmap, and unknown types are nobody's.
     let unmapped = chromium().without("a=rtpmap:0").without("a=rtpmap:8").without("a=rtpmap:9").text();
-    assert_eq!(formats(&unmapped.replace("110 126", "110 126 99")), "63 111");
+    assert_eq!(formats(&unmapped.replace("110 126", "110 126 99")), "63 111 110");
     let renamed = |number: &str| {
         saved_offer("pion").replace("SAVPF 111", &format!("SAVPF {number}")).replace(":111 ", &format!(":{number} "))
     };
@@ -247,6 +247,23 @@ fn payload_types_are_the_callers() {
         let answer = valid_answer(&saved_offer("pion").replace("opus/48000/2", alike));
         assert_eq!(values(&answer, "audio", "rtpmap:111 "), [alike]);
     }
+}
+
+#[test]
+fn telephone_events_are_accepted_once() {
+    let keys = |offer: &str| {
+        let answer = valid_answer(offer);
+        let read = Offer::read(offer).unwrap().telephone_event();
+        assert!(!Offer::read(offer).unwrap().library_offer().contains("telephone-event"));
+        let fmtp = read.map(|payload_type| values(&answer, "audio", &format!("fmtp:{payload_type} ")));
+        assert!(fmtp.is_none_or(|fmtp| fmtp == ["0-15"]), "{answer}");
+        (read, answer.matches("telephone-event/").count())
+    };
+    assert_eq!(keys(&saved_offer("chromium")), (Some(110), 1));
+    assert_eq!(keys(&chromium().without("a=rtpmap:110").text()), (Some(126), 1), "a clock of its own");
+    assert_eq!(keys(&saved_offer("firefox")), (Some(101), 1));
+    assert_eq!(keys(&saved_offer("firefox").replace("telephone-event/8000/1", "TELEPHONE-EVENT/8000")).0, Some(101));
+    assert_eq!(keys(&saved_offer("pion")), (None, 0));
 }
 
 fn media_line(description: &str, media: &str) -> String {

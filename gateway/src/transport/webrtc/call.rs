@@ -13,7 +13,7 @@ use super::connection::Connection;
 #[cfg(doc)]
 use super::event::PeerEvent;
 use super::event_queue::PeerEvents;
-use super::peer_connection::{MIME_TYPE_RED, MIME_TYPE_TELEPHONE_EVENT};
+use super::peer_connection::MIME_TYPE_RED;
 use super::reports::LinkQuality;
 
 /// RTP clock rate; for Opus always 48 kHz.
@@ -56,6 +56,8 @@ pub(super) struct CallTerms {
     pub max_message_size: Option<usize>,
     /// True if the peer receives our audio.
     pub sends_audio: bool,
+    /// Payload type of the peer's telephone events (RFC 4733).
+    pub telephone_event: Option<u8>,
 }
 
 /// RTP payload types of a call.
@@ -99,7 +101,7 @@ impl WebRtcCall {
             payload_types = find(MIME_TYPE_OPUS).map(|opus| PayloadTypes {
                 opus,
                 red: find(MIME_TYPE_RED),
-                telephone_event: find(MIME_TYPE_TELEPHONE_EVENT),
+                telephone_event: terms.telephone_event,
             });
         }
         let payload_types = payload_types.ok_or(webrtc::error::Error::ErrUnsupportedCodec)?;

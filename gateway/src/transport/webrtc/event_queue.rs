@@ -47,6 +47,13 @@ impl PeerEvents {
         self.bytes.add_permits(event.as_ref().map_or(0, permits) as usize);
         event
     }
+
+    /// Returns the next event, if there is one now.
+    pub fn try_recv(&mut self) -> Option<PeerEvent> {
+        let event = self.events.try_recv().ok();
+        self.bytes.add_permits(event.as_ref().map_or(0, permits) as usize);
+        event
+    }
 }
 
 impl EventSender {

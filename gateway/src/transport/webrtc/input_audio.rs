@@ -144,7 +144,10 @@ impl InputAudio {
             None => self.active.insert(InputTrack::new(ssrc, arrival)).push(packet, types),
             Some(active) => {
                 let silence = arrival.saturating_duration_since(active.last);
-                let waiting = self.waiting.take().filter(|track| track.ssrc == ssrc);
+                let continues = |track: &InputTrack| {
+                    track.ssrc == ssrc && arrival.saturating_duration_since(track.last) < TRACK_TIMEOUT
+                };
+                let waiting = self.waiting.take().filter(continues);
                 let mut track = waiting.unwrap_or_else(|| InputTrack::new(ssrc, arrival));
                 track.push(packet, types);
                 if silence < TRACK_TIMEOUT {

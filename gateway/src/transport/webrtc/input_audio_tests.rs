@@ -89,7 +89,7 @@ fn clumps_are_taken_whole_for_hours() {
 }
 
 #[test]
-fn a_second_track_loses_no_packet_if_it_replaces_the_first() {
+fn a_track_replaces_another_without_loss() {
     let (mut input, _) = input();
     let (start, mut sound) = (Instant::now(), Duration::ZERO);
     let payload = Bytes::from_static(&[0x08, 0, 0]);

@@ -60,7 +60,11 @@ pub async fn answer(
             ssrc: connection.ssrc,
             max_message_size: settings.max_message_size,
         });
-        let terms = CallTerms { max_message_size: offer.max_message_size(), sends_audio: offer.direction().sends() };
+        let terms = CallTerms {
+            max_message_size: offer.max_message_size(),
+            sends_audio: offer.direction().sends(),
+            telephone_event: offer.telephone_event(),
+        };
         let call = WebRtcCall::new(connection, terms).await.map_err(internal)?;
         Ok((answer, call))
     })
@@ -101,7 +105,8 @@ impl PendingOffer {
     /// Connects with the answer.
     pub fn accept(self, answer: &str) -> BoxFuture<'_, Result<WebRtcCall, AnswerError>> {
         Box::pin(async move {
-            let terms = CallTerms { max_message_size: Some(announced_message_size(answer)?), sends_audio: true };
+            let max_message_size = Some(announced_message_size(answer)?);
+            let terms = CallTerms { max_message_size, sends_audio: true, telephone_event: None };
             let answer = RTCSessionDescription::answer(answer.to_owned()).map_err(internal)?;
             self.connection.pc.set_remote_description(answer).await.map_err(internal)?;
             WebRtcCall::new(self.connection, terms).await.map_err(internal)

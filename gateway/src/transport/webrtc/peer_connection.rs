@@ -46,8 +46,6 @@ const RED_PAYLOAD_TYPE: u8 = 63;
 const RED_PARAMETERS: &str = "111/111";
 /// MIME type of redundant Opus (RFC 2198).
 pub(super) const MIME_TYPE_RED: &str = "audio/red";
-/// MIME type of telephone events (RFC 4733).
-pub(super) const MIME_TYPE_TELEPHONE_EVENT: &str = "audio/telephone-event";
 /// Sent packets that are stored for retransmission, 320 ms; must be a power of two.
 const NACK_BUFFER: u16 = 16;
 /// Interval of the calling side's NACKs, maximum NACKs for one packet, and window in packets.

@@ -192,7 +192,7 @@ impl Transport for WebRtcTransport {
         loop {
             // All packets that have arrived reach the jitter buffer before a gap between them times out.
             while self.pending_message.is_none()
-                && let Ok(event) = self.events.try_recv()
+                && let Some(event) = self.events.try_recv()
             {
                 match self.on_peer_event(Some(event)) {
                     // The sound before the end is heard.

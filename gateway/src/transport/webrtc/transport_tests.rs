@@ -430,7 +430,7 @@ fn packet(sequence: u16, payload_type: u8, payload: &'static [u8], arrival: Inst
 }
 
 #[tokio::test(start_paused = true)]
-async fn packets_that_wait_for_the_task_are_in_time() {
+async fn waiting_packets_are_in_time() {
     let metrics = Arc::new(Metrics::new(Duration::from_millis(80)).unwrap());
     let (mut transport, to_transport) = transport(&metrics);
     let start = now();
