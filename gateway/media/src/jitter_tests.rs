@@ -371,7 +371,7 @@ fn gap_timeout_follows_jitter_within_bounds() {
 type Sent = Option<u64>;
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(ProptestConfig::with_cases(150))]
     /// Nothing that arrives within its delay is dropped, whatever the clumps, the order, the copies and the packets without audio.
     #[test]
     fn nothing_within_its_delay_is_dropped(

@@ -1,8 +1,9 @@
-"""Makes the sound files in `sounds/`: a quarter of a second of a tone of 440 Hz in the containers and codecs of ffmpeg's libraries.
+"""Makes the sound files in `sounds/`: a quarter of a second of a tone, in the containers and codecs of ffmpeg.
 
     target/tools/clients/bin/python gateway/media/testdata/make_sounds.py
 
-Made with PyAV 18.1.0. A file of stereo holds the tone on the left, and the same in opposite phase on the right.
+The tone has 440 Hz. Made with PyAV 18.1.0. A file of stereo holds the tone on the left, and the same in opposite phase
+on the right.
 """
 
 import io

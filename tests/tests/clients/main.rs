@@ -3,4 +3,5 @@
 
 mod conformance;
 mod examples;
+mod gateway_calls;
 mod openai_client;

@@ -244,7 +244,7 @@ fn reader_may_give_up_between_pieces() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(150))]
     /// Mutated files are read or refused, with memory in proportion to their size.
     #[test]
     fn broken_files_are_read_or_refused(seed in 0_u64..1 << 40) {
