@@ -4,6 +4,7 @@
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use repartee::telemetry::{LogFormat, log};
 use repartee::transport::webrtc::{PeerEvent, WebRtcSettings, offer};
@@ -82,9 +83,30 @@ async fn lines_of_a_call_have_its_id() {
     call.close().await;
     server.sessions(0).await;
 
+    // A call that is never connected: the log says why.
+    let (sdp, dialing) = offer(&WebRtcSettings::default()).await.unwrap();
+    let mut impatient = Running::start_with(Script::default(), |config| {
+        config.webrtc.connect_within = Duration::from_millis(100);
+    })
+    .await;
+    let reply = send(impatient.address, "POST", "/v1/realtime/calls", &headers, sdp.as_bytes()).await;
+    let unconnected = reply.header("location").unwrap().rsplit('/').next().unwrap().to_owned();
+    impatient.sessions(0).await;
+    impatient.stop();
+    drop(dialing);
+    let lines = kept.lines();
+    let warning = lines.iter().find(|line| line["message"] == "a call has not connected in time").expect("a warning");
+    assert_eq!((&warning["level"], call_of(warning)), (&json!("WARN"), Some(&*unconnected)), "{warning}");
+    assert!(warning["missing"].as_str().unwrap().starts_with("no check of the caller has arrived"), "{warning}");
+    // The native caller names its loopback address, and the server names that one too.
+    for side in ["ours", "theirs"] {
+        assert!(warning[side].as_str().unwrap().contains("127.0.0.1:"), "{side} of {warning}");
+    }
+
     let lines = kept.lines();
     let ends: Vec<_> = lines.iter().filter(|line| line["message"] == "a call ended").collect();
-    assert_eq!(ends.len(), 2, "{lines:?}");
+    assert_eq!(ends.len(), 3, "{lines:?}");
+    assert_eq!(ends[2]["ended"], "unconnected", "{lines:?}");
     for (end, transport, id) in
         [(ends[0], "websocket", created["session"]["id"].as_str().unwrap()), (ends[1], "webrtc", &*webrtc)]
     {

@@ -65,7 +65,7 @@ impl<'a> Description<'a> {
         let mut candidates = 0;
         for (index, line) in text.trim_end_matches(['\r', '\n']).split('\n').enumerate() {
             description.last_line = index + 1;
-            let line = line.strip_suffix('\r').unwrap_or(line);
+            let line = line.trim_end_matches('\r');
             description.push(line, &mut candidates).map_err(|fault| fault.at(index + 1))?;
         }
         Ok(description)

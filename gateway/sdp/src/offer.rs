@@ -5,10 +5,13 @@ use std::fmt::Write as _;
 
 use crate::audio::{AudioSection, Direction};
 use crate::channel::ChannelSection;
-use crate::description::{Description, Section, find, is_token};
+use crate::description::{Attribute, Description, Section, find, is_token};
 use crate::error::{OfferError, OfferFault};
 use crate::transport::{IceCredentials, OfferedTransport};
 
+/// Maximum candidates that an offer names for logs, and the length of each in bytes.
+const MAX_NAMED_CANDIDATES: usize = 8;
+const MAX_CANDIDATE_NAME: usize = 96;
 /// Parameters of Opus in our descriptions: they ask the peer for error correction.
 pub(crate) const OPUS_PARAMETERS: &str = "minptime=10;useinbandfec=1";
 
@@ -22,6 +25,8 @@ pub struct Offer {
     pub(crate) channel: Option<ChannelSection>,
     /// Accepted sections in the order of their BUNDLE group, by index; empty without a group.
     pub(crate) bundle: Vec<usize>,
+    /// The caller's first candidates, in short.
+    candidates: Vec<String>,
 }
 
 /// Decision about one section, with what its answer repeats.
@@ -70,6 +75,7 @@ impl Offer {
         let alone = bundle.is_empty().then_some(audio_index);
         let order: Vec<_> = bundle.iter().copied().chain(alone).chain(live_others).collect();
         let transport = OfferedTransport::read(&description, &order)?;
+        let candidates = named_candidates(&description, &order);
         let sections = description.sections.iter().zip(&mids).enumerate().map(|(index, (section, mid))| SectionPlan {
             line: section.line,
             media: section.media.to_owned(),
@@ -84,7 +90,7 @@ impl Offer {
             },
         });
         let sections = sections.collect();
-        Ok(Self { transport, sections, audio, channel: channel.map(|(_, channel)| channel), bundle })
+        Ok(Self { transport, sections, audio, channel: channel.map(|(_, channel)| channel), bundle, candidates })
     }
 
     /// Direction of the audio as the server sees it.
@@ -95,6 +101,11 @@ impl Offer {
     /// SSRCs that the caller announces for its audio.
     pub fn ssrcs(&self) -> &[u32] {
         &self.audio.ssrcs
+    }
+
+    /// The caller's first candidates, each as `<address>:<port> <transport> <type>`: for logs, nothing is sent there.
+    pub fn candidates(&self) -> &[String] {
+        &self.candidates
     }
 
     /// True if the caller accepts Opus with copies of earlier packets.
@@ -149,16 +160,30 @@ impl Offer {
         if *nack {
             let _ = write!(text, "a=rtcp-fb:{opus} nack\r\n");
         }
-        if let Some(ChannelSection { port, max_message_size, .. }) = self.channel {
-            let size = u32::try_from(max_message_size).unwrap_or(0);
+        if let Some(ChannelSection { port, .. }) = self.channel {
+            // Any size: the library takes no larger messages than those of the peer's limit, which is not ours.
             let _ = write!(
                 text,
                 "m=application 9 UDP/DTLS/SCTP webrtc-datachannel\r\n{shared}a=mid:1\r\na=sctp-port:{port}\r\n\
-                 a=max-message-size:{size}\r\n"
+                 a=max-message-size:0\r\n"
             );
         }
         text
     }
+}
+
+/// Returns the first candidates of the sections `order`, in short; those of another form are left out.
+fn named_candidates(description: &Description<'_>, order: &[usize]) -> Vec<String> {
+    let sections = order.iter().filter_map(|index| description.sections.get(*index));
+    let short = |candidate: Attribute<'_>| {
+        // <foundation> <component> <transport> <priority> <address> <port> typ <type> ...
+        let mut fields = candidate.value.split(' ').filter(|field| !field.is_empty()).skip(2);
+        let (transport, address, port) = (fields.next()?, fields.nth(1)?, fields.next()?);
+        let kind = fields.nth(1)?;
+        let short = format!("{address}:{port} {transport} {kind}");
+        Some(short).filter(|short| short.len() <= MAX_CANDIDATE_NAME && short.is_ascii())
+    };
+    sections.flat_map(|section| section.all("candidate")).filter_map(short).take(MAX_NAMED_CANDIDATES).collect()
 }
 
 /// Returns the `mid` of each section.

@@ -173,7 +173,7 @@ pub struct ProxyConfig {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct WebRtcConfig {
-    /// UDP address of all calls; `None` for a free port of the HTTP address.
+    /// UDP address of all calls; `None` for a free port of the HTTP address, or of all addresses if that is loopback.
     pub udp: Option<SocketAddr>,
     /// Addresses to announce in place of this machine's own.
     pub advertised: Vec<IpAddr>,

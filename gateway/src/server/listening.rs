@@ -1,7 +1,7 @@
 //! The server before its model is loaded: it reports errors that need no model, and answers requests already.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, RwLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -307,11 +307,16 @@ fn turn_judge(settings: &TurnDetectionConfig) -> Result<Option<TurnModelPool>, S
     judge.map(Some).map_err(|error: io::Error| ServerStartError::Threads(error))
 }
 
-/// Derives the settings of WebRTC calls for a server that listens for HTTP at `address`, which is also the default UDP
-/// address.
+/// Derives the settings of WebRTC calls for a server that listens for HTTP at `address`. That is also the default UDP
+/// address, but for a loopback address: some callers on this machine, such as Firefox, connect only over an interface.
 fn webrtc_settings(config: &WebRtcConfig, address: IpAddr) -> WebRtcSettings {
+    let default: IpAddr = match address {
+        IpAddr::V4(address) if address.is_loopback() => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(address) if address.is_loopback() => Ipv6Addr::UNSPECIFIED.into(),
+        other => other,
+    };
     WebRtcSettings {
-        udp: config.udp.unwrap_or(SocketAddr::new(address, 0)),
+        udp: config.udp.unwrap_or(SocketAddr::new(default, 0)),
         advertised: config.advertised.clone(),
         max_message_size: config.max_message_bytes,
         connect_within: config.connect_within,

@@ -215,6 +215,13 @@ impl Publisher {
             sent
         });
     }
+
+    /// Returns the newest `session.created` and `session.updated`, with their types.
+    pub fn session_events(&self) -> Vec<(&'static str, Arc<str>)> {
+        let state = lock(&self.state);
+        let events = [("session.created", &state.created), ("session.updated", &state.updated)];
+        events.into_iter().filter_map(|(kind, event)| Some((kind, event.clone()?))).collect()
+    }
 }
 
 impl Drop for Publisher {

@@ -6,6 +6,7 @@ mod doors;
 mod formats;
 mod hearing;
 mod lifecycle;
+mod offers;
 mod thinker;
 mod turn;
 mod turn_model;

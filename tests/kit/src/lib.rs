@@ -8,10 +8,12 @@
 //! - [`wav`]: wav files of every format
 //! - [`memory`]: resident memory, and a counting allocator
 //! - [`session_description`]: rules that an SDP answer must keep
+//! - [`offer_edits`]: changes of SDP offers
 
 pub mod fuzz;
 pub mod memory;
 pub mod network;
+pub mod offer_edits;
 pub mod random;
 pub mod scripted;
 pub mod session_description;

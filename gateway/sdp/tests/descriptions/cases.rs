@@ -1,8 +1,8 @@
 //! Offers in the forms that clients send, one at a time.
 
 use repartee_sdp::{Direction, HashFunction, Offer, OfferError, OfferFault, announced_message_size};
+use repartee_testkit::offer_edits::{Edit, IMAGE, LISTENING_AUDIO, MESSAGE, PCMU, REJECTED_VIDEO, TEXT, VIDEO};
 
-use super::edits::{Edit, IMAGE, LISTENING_AUDIO, MESSAGE, PCMU, REJECTED_VIDEO, TEXT, VIDEO};
 use super::{answer, media, saved, saved_offer, valid_answer};
 
 /// Edits Chromium's offer.
@@ -27,7 +27,8 @@ fn every_saved_offer_gets_a_valid_answer() {
         println!("{name}");
         let answer = valid_answer(&offer);
         let read = Offer::read(&offer).unwrap();
-        assert_eq!(read.max_message_size().is_some(), offer.contains("m=application"), "{name}");
+        let has_channel = offer.contains("m=application") && offer.contains("a=group:BUNDLE");
+        assert_eq!(read.max_message_size().is_some(), has_channel, "{name}");
         assert!(answer.contains("a=sendrecv") || name.contains("only") || name == "libdatachannel", "{name}: {answer}");
         // The library's offer has one form: audio, then the data channel.
         let library = media(&read.library_offer());
@@ -367,6 +368,25 @@ fn candidates_are_not_read() {
 }
 
 #[test]
+fn candidates_are_named_for_logs() {
+    let named = |offer: &str| Offer::read(offer).unwrap().candidates().to_vec();
+    let bare = chromium().without("a=candidate").insert(0, REJECTED_VIDEO);
+    let lines = [
+        "1 1 udp 2113937151 192.0.2.7 50000 typ host generation 0",
+        "2 1 tcp 1 2001:db8::7 9 typ host tcptype active",
+        "garbage",
+        &format!("3 1 udp 1 {} 50000 typ host", "x".repeat(200)),
+    ];
+    let edit = lines.iter().fold(bare.clone(), |edit, line| edit.with("audio", &format!("a=candidate:{line}")));
+    let edit = edit.with("video", &format!("a=candidate:{}", lines[0]));
+    assert_eq!(named(&edit.text()), ["192.0.2.7:50000 udp host", "2001:db8::7:9 tcp host"]);
+    let many = (0..100).fold(bare, |edit, number| {
+        edit.with("audio", &format!("a=candidate:{number} 1 udp 1 192.0.2.{number} 1 typ host"))
+    });
+    assert_eq!(named(&many.text()).len(), 8);
+}
+
+#[test]
 fn mids_and_groups_may_be_odd() {
     for mid in ["audio-section-with-a-long-name", "a!#$%&'*+^_`{|}~.-"] {
         let offer = saved_offer("chromium")
@@ -392,6 +412,7 @@ fn line_ends_may_differ() {
     for alike in [
         offer.replace("\r\n", "\n"),
         offer.replacen("\r\n", "\n", 7),
+        offer.replacen("\r\n", "\r\r\n", 7),
         format!("{offer}\r\n\r\n"),
         offer.trim_end().to_owned(),
         offer.replace("s=-", "s="),

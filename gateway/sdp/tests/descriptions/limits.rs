@@ -4,8 +4,8 @@ use repartee_sdp::{
     MAX_ATTRIBUTES, MAX_BYTES, MAX_CANDIDATES, MAX_FORMATS, MAX_LINES, MAX_SECTIONS, Offer, OfferFault,
 };
 use repartee_testkit::memory::{CountScope, counts};
+use repartee_testkit::offer_edits::{Edit, LISTENING_AUDIO};
 
-use super::edits::{Edit, LISTENING_AUDIO};
 use super::{saved_offer, valid_answer};
 
 /// Appends copies of what `line` writes for 0, 1, ... to the audio section.

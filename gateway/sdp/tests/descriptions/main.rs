@@ -2,7 +2,6 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
 mod cases;
-mod edits;
 mod limits;
 mod mutations;
 

@@ -3,10 +3,10 @@
 use repartee_sdp::Offer;
 use repartee_testkit::fuzz::fuzz;
 use repartee_testkit::memory::{CountScope, counts};
+use repartee_testkit::offer_edits::mutate;
 use repartee_testkit::random::Random;
 use repartee_testkit::session_description::faults;
 
-use super::edits::mutate;
 use super::{answer, saved};
 
 /// Largest number of allocations for one line of an offer: work is linear in the offer's size.

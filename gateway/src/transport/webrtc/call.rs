@@ -137,7 +137,10 @@ impl WebRtcCall {
             return Err(SendError::Closed);
         }
         let channel = self.connection.state.channel().ok_or(SendError::NotOpen)?;
-        channel.send_text(text).await.map_err(|_| SendError::Closed)
+        let state = &self.connection.state;
+        // A channel with another label may have closed without an end of the call.
+        let goes_on = || !state.has_ended() && !state.has_our_channel();
+        channel.send_text(text).await.map_err(|_| if goes_on() { SendError::NotOpen } else { SendError::Closed })
     }
 
     /// Returns the negotiated payload types.

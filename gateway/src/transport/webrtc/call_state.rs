@@ -1,6 +1,6 @@
 //! State of one call, shared by the callbacks, the tasks and the owner of its connection.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, watch};
@@ -11,6 +11,11 @@ use super::event_queue::{EventSender, PeerEvents, event_queue};
 
 /// Queue places that audio may not take, so that a flood of audio never delays a message.
 const RESERVED: usize = 64;
+
+/// Values of [`CallState::channel_claim`]; a higher one displaces a lower one.
+const UNCLAIMED: u8 = 0;
+const ANY_LABEL: u8 = 1;
+const OUR_LABEL: u8 = 2;
 
 /// Phase of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,8 +34,8 @@ pub(super) struct CallState {
     gathered: Notify,
     /// Notified once the data channel is closed on both sides.
     channel_closed: Notify,
-    /// True once the peer has opened the channel for events.
-    channel_claimed: AtomicBool,
+    /// Claim on the events: none, by a channel of any label, or by the one with our label.
+    channel_claim: AtomicU8,
     /// The open data channel. It holds the connection: taken out at the end to free both.
     channel: Mutex<Option<Arc<dyn DataChannel>>>,
     dropped_audio: AtomicU64,
@@ -53,7 +58,7 @@ impl CallState {
             phase: watch::Sender::new(CallPhase::Connecting),
             gathered: Notify::new(),
             channel_closed: Notify::new(),
-            channel_claimed: AtomicBool::new(false),
+            channel_claim: AtomicU8::new(UNCLAIMED),
             channel: Mutex::new(None),
             dropped_audio: AtomicU64::new(0),
             hung_up: AtomicBool::new(false),
@@ -109,9 +114,23 @@ impl CallState {
         self.lock_channel().take()
     }
 
-    /// Claims the call's channel for one that the peer opened; true only for the first.
-    pub fn claim_channel(&self) -> bool {
-        !self.channel_claimed.swap(true, Ordering::Relaxed)
+    /// Claims the events for a channel that the peer opened; true for the first one, and for the first with our label.
+    pub fn claim_channel(&self, is_ours: bool) -> bool {
+        let claim = if is_ours { OUR_LABEL } else { ANY_LABEL };
+        self.channel_claim.fetch_max(claim, Ordering::Relaxed) < claim
+    }
+
+    /// True if the events belong to a channel with our label.
+    pub fn has_our_channel(&self) -> bool {
+        self.channel_claim.load(Ordering::Relaxed) == OUR_LABEL
+    }
+
+    /// Gives the events free after a channel of another label was closed; the call goes on.
+    pub fn other_channel_closed(&self) {
+        let claim = &self.channel_claim;
+        if claim.compare_exchange(ANY_LABEL, UNCLAIMED, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            self.take_channel();
+        }
     }
 
     /// Stores the open data channel.

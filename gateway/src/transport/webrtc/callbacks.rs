@@ -69,10 +69,12 @@ async fn read_track(track: Arc<dyn TrackRemote>, input: RtpInput) {
     }
 }
 
-/// Reads a channel that the peer opened, if it is the one for events; closes others.
+/// Reads a channel that the peer opened, if it is the one for events: the first of any label, until one with our label
+/// comes. Closes others.
 async fn read_remote_channel(channel: Arc<dyn DataChannel>, state: Arc<CallState>) {
-    if channel.label().await.is_ok_and(|label| label == DATA_CHANNEL_LABEL) && state.claim_channel() {
-        read_channel(channel, state).await;
+    let is_ours = channel.label().await.is_ok_and(|label| label == DATA_CHANNEL_LABEL);
+    if state.claim_channel(is_ours) {
+        read_channel(channel, state, is_ours).await;
     } else {
         decline(channel).await;
     }
@@ -88,21 +90,26 @@ async fn decline(channel: Arc<dyn DataChannel>) {
 }
 
 /// Reads messages of the peer, until the channel closes. While the owner does not read, nothing is taken from the
-/// channel, and the peer's window closes.
-pub(super) async fn read_channel(channel: Arc<dyn DataChannel>, state: Arc<CallState>) {
+/// channel, and the peer's window closes. The end of a channel with our label is the end of the call: the connection's
+/// own state lags. Messages of another one are dropped once there is one with our label.
+pub(super) async fn read_channel(channel: Arc<dyn DataChannel>, state: Arc<CallState>, is_ours: bool) {
     if !state.until_connected().await {
         return;
     }
+    let is_displaced = || !is_ours && state.has_our_channel();
     while let Some(event) = channel.poll().await {
         let report = match event {
             DataChannelEvent::OnOpen => {
                 if state.has_ended() {
                     break;
                 }
+                if is_displaced() {
+                    continue;
+                }
                 state.channel_opened(Arc::clone(&channel));
                 PeerEvent::ChannelOpen
             }
-            DataChannelEvent::OnMessage(message) if message.is_string => {
+            DataChannelEvent::OnMessage(message) if message.is_string && !is_displaced() => {
                 match String::from_utf8(message.data.to_vec()) {
                     Ok(text) => PeerEvent::Message(text),
                     Err(_) => continue,
@@ -115,5 +122,9 @@ pub(super) async fn read_channel(channel: Arc<dyn DataChannel>, state: Arc<CallS
             break;
         }
     }
-    state.channel_closed();
+    if is_ours {
+        state.channel_closed();
+    } else {
+        state.other_channel_closed();
+    }
 }

@@ -5,7 +5,6 @@
 
 use std::sync::Arc;
 
-use repartee_sdp::Fingerprints;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use webrtc::error::{Error, Result};
@@ -20,7 +19,7 @@ use super::muxed_socket::MuxedSocket;
 use super::peer_connection::{LossRecovery, audio_track, build};
 use super::reports::ReceiverReports;
 use super::settings::{DATA_CHANNEL_LABEL, WebRtcSettings};
-use super::supervisor::supervise;
+use super::supervisor::{OfferedPeer, supervise};
 use super::unbound_input::RtpInput;
 use crate::telemetry::log;
 
@@ -49,12 +48,12 @@ impl std::fmt::Debug for Connection {
 
 impl Connection {
     /// Creates a connection for one call: over its socket at the mux, or over its own UDP socket. The peer's certificate
-    /// has one of `fingerprints`; without them the library compares it with the peer's description.
+    /// has one of the fingerprints of `offered`; without them the library compares it with the peer's description.
     pub(super) async fn new(
         settings: &WebRtcSettings,
         socket: Option<Arc<MuxedSocket>>,
         repairs: LossRecovery,
-        fingerprints: Option<Fingerprints>,
+        offered: Option<OfferedPeer>,
     ) -> Result<Self> {
         let (state, events) = CallState::new();
         let state = Arc::new(state);
@@ -69,8 +68,7 @@ impl Connection {
         )
         .await?;
         let (free, freed) = watch::channel(());
-        let life =
-            supervise(Arc::clone(&pc), Arc::clone(&state), socket.clone(), settings.connect_within, fingerprints);
+        let life = supervise(Arc::clone(&pc), Arc::clone(&state), socket.clone(), settings.connect_within, offered);
         let supervisor = log::spawn(async move {
             life.await;
             drop(free);
@@ -87,8 +85,9 @@ impl Connection {
 
     /// Opens the data channel, as the calling side does.
     pub(super) async fn open_channel(&self) -> Result<()> {
+        self.state.claim_channel(true);
         let channel = self.pc.create_data_channel(DATA_CHANNEL_LABEL, None).await?;
-        log::spawn(read_channel(channel, Arc::clone(&self.state)));
+        log::spawn(read_channel(channel, Arc::clone(&self.state), true));
         Ok(())
     }
 

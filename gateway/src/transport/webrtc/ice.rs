@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use repartee_sdp::IceCredentials;
 use rtc::crypto::RTCCryptoProvider;
 
+use super::connectivity::ConnectivityReport;
 use super::srtp_state::SrtpCounters;
 use super::ssrcs::{PacketKind, Ssrcs};
 use super::stun::{self, Binding, MessageClass, StunId};
@@ -103,6 +104,10 @@ pub(super) struct LiteAgent {
     /// DTLS that arrived before the library's agent had its pair, which would drop it; `None` from then on.
     early_dtls: Option<Vec<Vec<u8>>>,
     address_changes: u64,
+    /// Number of requests to this call that the caller has not signed.
+    refused_checks: u64,
+    /// True once a datagram other than STUN, RTP and RTCP has come on a known path.
+    has_dtls: bool,
 }
 
 impl std::fmt::Debug for LiteAgent {
@@ -134,6 +139,8 @@ impl LiteAgent {
             nomination: None,
             early_dtls: Some(Vec::new()),
             address_changes: 0,
+            refused_checks: 0,
+            has_dtls: false,
         }
     }
 
@@ -145,6 +152,18 @@ impl LiteAgent {
     /// Routes of all paths of this call.
     pub fn routes(&self) -> impl Iterator<Item = Route> {
         self.paths.iter().map(|path| path.route)
+    }
+
+    /// Returns the progress of the connection so far.
+    pub fn connectivity(&self) -> ConnectivityReport {
+        let signed = self.paths.iter().filter(|path| path.signed);
+        ConnectivityReport {
+            refused_checks: self.refused_checks,
+            checked: signed.map(|path| path.route.remote).collect(),
+            is_validated: self.paths.iter().any(|path| path.validated),
+            is_nominated: self.active.is_some(),
+            has_dtls: self.has_dtls,
+        }
     }
 
     /// SSRCs that belong to this call.
@@ -203,6 +222,7 @@ impl LiteAgent {
     pub fn media(&mut self, route: Route, datagram: &[u8], packet: PacketKind, now: Instant) -> Vec<IceOutput> {
         let mut outputs = Vec::new();
         let known = self.paths.iter().any(|path| path.route == route && (path.signed || path.validated));
+        self.has_dtls |= known && packet == PacketKind::Other;
         if self.active.is_none() {
             // Some callers begin DTLS on a working path before they nominate it.
             if known && packet == PacketKind::Other {
@@ -259,6 +279,7 @@ impl LiteAgent {
         let named = binding.ufrags();
         let expected = |(to, from): &(String, String)| *to == self.ours.ufrag && *from == self.theirs.ufrag;
         if !named.as_ref().is_some_and(expected) || !binding.is_signed_with(&self.ours.password, self.crypto.crypto()) {
+            self.refused_checks += 1;
             return Vec::new();
         }
         let mut outputs = Vec::new();

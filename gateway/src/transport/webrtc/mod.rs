@@ -16,6 +16,7 @@
 //! | `call_state` | the state that these share |
 //! | `ice` | our ICE agent: the caller's active address, also after it changes |
 //! | `credentials`, `stun` | names and signatures of ICE messages, and the messages |
+//! | `connectivity` | progress of a connection, for the log of one that fails |
 //! | `probe_budget` | rate limit of STUN to addresses that are not validated |
 //! | `ssrcs`, `srtp_state` | limits on the SSRCs that reach the library, and counters of its packets |
 //! | `unbound_input` | audio of SSRCs that the library does not know |
@@ -32,6 +33,7 @@
 //! | `packet_encoder` | encoder, on the sending task |
 //! | `peer_certificate` | the caller's certificate against the fingerprints of its offer |
 //! | `answer_error` | [`AnswerError`]: offers without an answer |
+//! | `outbound_events`, `oversized` | events to the caller and to sidebands; those beyond the caller's largest message |
 //! | `settings` | addresses and limits |
 //!
 //! Offers are read, and answers written, by the crate `repartee-sdp`.
@@ -48,6 +50,7 @@ mod call;
 mod call_state;
 mod callbacks;
 mod connection;
+mod connectivity;
 mod credentials;
 mod demux;
 mod event;
@@ -57,7 +60,9 @@ mod input_audio;
 mod muxed_runtime;
 mod muxed_socket;
 mod negotiation;
+mod outbound_events;
 mod output_audio;
+mod oversized;
 mod packet_encoder;
 mod peer_certificate;
 mod peer_connection;

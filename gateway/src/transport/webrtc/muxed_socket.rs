@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use repartee_sdp::IceCredentials;
 
+use super::connectivity::ConnectivityReport;
 use super::credentials::random_credentials;
 use super::demux::MuxEntry;
 use super::ice::{IceOutput, LiteAgent};
@@ -44,6 +45,11 @@ impl MuxedSocket {
     /// Counters of the call's SRTP packets.
     pub fn srtp(&self) -> Arc<SrtpCounters> {
         self.entry.srtp().clone()
+    }
+
+    /// Returns the progress of the connection so far.
+    pub fn connectivity(&self) -> ConnectivityReport {
+        self.entry.agent().connectivity()
     }
 
     /// Round trip to the caller, measured by STUN.

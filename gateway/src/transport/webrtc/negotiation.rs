@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use repartee_sdp::{LocalTransport, Offer, announced_message_size};
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
 use webrtc::peer_connection::RTCSessionDescription;
 
 use super::answer_error::AnswerError;
@@ -14,11 +16,17 @@ use super::connection::Connection;
 use super::muxed_socket::MuxedSocket;
 use super::peer_connection::LossRecovery;
 use super::settings::WebRtcSettings;
+use super::supervisor::OfferedPeer;
 use super::udp_mux::UdpMux;
 use crate::telemetry::log;
 
 /// Time limit of gathering candidates, which is local work.
 const GATHER_TIMEOUT: Duration = Duration::from_secs(3);
+/// Largest offer that is read at once, in bytes: those of browsers have some 6 KiB.
+const MAX_AT_ONCE: usize = 16 << 10;
+
+/// Large offers that are read at a time, so that they leave processors to calls.
+static READERS: Semaphore = Semaphore::const_new(1);
 
 /// Answers an offer. The SDP holds all our candidates, so nothing has to be sent after it; the peer connects once it
 /// has the answer, and the call then reports [`PeerEvent::Connected`](super::PeerEvent::Connected).
@@ -31,7 +39,7 @@ pub async fn answer(
     udp_mux: &UdpMux,
     caller: Option<IpAddr>,
 ) -> Result<(String, WebRtcCall), AnswerError> {
-    let offer = Offer::read(offer)?;
+    let offer = read_offer(offer).await?;
     for (line, media, reason) in offer.rejected() {
         tracing::debug!(line, media, reason, "a section of the offer is rejected");
     }
@@ -41,9 +49,13 @@ pub async fn answer(
     run_to_completion(async move {
         let credentials = socket.credentials().clone();
         let repairs = LossRecovery { red: offer.has_red(), nack: true };
-        let fingerprints = Some(offer.transport.fingerprints.clone());
+        let offered = OfferedPeer {
+            fingerprints: offer.transport.fingerprints.clone(),
+            candidates: offer.candidates().to_vec(),
+            ours: candidates.clone(),
+        };
         let connection =
-            Connection::new(&settings, Some(Arc::new(socket)), repairs, fingerprints).await.map_err(internal)?;
+            Connection::new(&settings, Some(Arc::new(socket)), repairs, Some(offered)).await.map_err(internal)?;
         let pc = Arc::clone(&connection.pc);
         let description = RTCSessionDescription::offer(offer.library_offer()).map_err(internal)?;
         pc.set_remote_description(description).await.map_err(internal)?;
@@ -60,8 +72,10 @@ pub async fn answer(
             ssrc: connection.ssrc,
             max_message_size: settings.max_message_size,
         });
+        // The library sends no larger messages than it takes.
+        let largest = settings.max_message_size as usize;
         let terms = CallTerms {
-            max_message_size: offer.max_message_size(),
+            max_message_size: offer.max_message_size().map(|size| size.min(largest)),
             sends_audio: offer.direction().sends(),
             telephone_event: offer.telephone_event(),
         };
@@ -69,6 +83,19 @@ pub async fn answer(
         Ok((answer, call))
     })
     .await
+}
+
+/// Reads an offer: a small one at once, a large one on a thread of its own, because all calls of the runtime's thread
+/// would wait.
+async fn read_offer(text: &str) -> Result<Offer, AnswerError> {
+    if text.len() <= MAX_AT_ONCE {
+        return Ok(Offer::read(text)?);
+    }
+    let text = text.to_owned();
+    // The semaphore is never closed.
+    let _permit = READERS.acquire().await;
+    let read = spawn_blocking(move || Offer::read(&text)).await;
+    Ok(read.map_err(|error| AnswerError::Internal(error.to_string()))??)
 }
 
 /// Creates the calling side: an offer to send, and the [`PendingOffer`] that takes the answer.
@@ -115,7 +142,7 @@ impl PendingOffer {
 }
 
 /// Sets the local description and returns it once it holds all addresses.
-async fn set_local_and_gather(
+pub(super) async fn set_local_and_gather(
     connection: &Connection,
     description: RTCSessionDescription,
 ) -> Result<String, AnswerError> {

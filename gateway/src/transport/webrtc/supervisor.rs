@@ -1,6 +1,7 @@
 //! End of a call: waits for it, delivers the last messages, and closes the peer connection. A connection that is only
 //! dropped would keep its driver running.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,18 +25,33 @@ const CLOSE_TIMEOUT: Duration = Duration::from_millis(200);
 /// Minimum pause between liveness checks of a caller that is silent for longer than [`KEEPALIVE`].
 const LIVENESS_POLL: Duration = Duration::from_millis(250);
 
+/// The caller and our addresses, as the call's descriptions name them.
+#[derive(Debug, Clone)]
+pub(super) struct OfferedPeer {
+    /// Fingerprints of the caller's certificate.
+    pub fingerprints: Fingerprints,
+    /// The caller's first candidates, for the log.
+    pub candidates: Vec<String>,
+    /// Addresses that our answer names, the preferred one first.
+    pub ours: Vec<SocketAddr>,
+}
+
 /// Waits for the end of a call and frees it.
 pub(super) async fn supervise(
     pc: Arc<dyn PeerConnection>,
     state: Arc<CallState>,
     socket: Option<Arc<MuxedSocket>>,
     connect_within: Duration,
-    fingerprints: Option<Fingerprints>,
+    offered: Option<OfferedPeer>,
 ) {
     let mut phase = state.phase();
     let encrypted = phase.wait_for(|phase| *phase != CallPhase::Connecting);
     let encrypted = tokio::time::timeout(connect_within, encrypted).await.is_ok();
-    let is_peer = encrypted && !state.has_ended() && is_expected_peer(&pc, fingerprints.as_ref()).await;
+    if !encrypted && let (Some(offered), Some(socket)) = (&offered, &socket) {
+        log_unconnected(offered, socket, connect_within);
+    }
+    let fingerprints = offered.as_ref().map(|offered| &offered.fingerprints);
+    let is_peer = encrypted && !state.has_ended() && is_expected_peer(&pc, fingerprints).await;
     if is_peer {
         state.set_connected();
         tokio::select! {
@@ -68,6 +84,14 @@ pub(super) async fn supervise(
         // The queue was full: the owner finds this event behind the others, or has dropped the queue.
         state.queue_event(PeerEvent::Closed).await;
     }
+}
+
+/// Logs the reason why a call has not connected in time, with the candidates of both sides.
+fn log_unconnected(offered: &OfferedPeer, socket: &MuxedSocket, waited: Duration) {
+    let report = socket.connectivity();
+    let (missing, checks_from) = (report.missing(), &report.checked);
+    let (ours, theirs) = (&offered.ours, &offered.candidates);
+    tracing::warn!(?waited, missing, ?ours, ?theirs, ?checks_from, "a call has not connected in time");
 }
 
 /// True if the peer has a certificate with one of `fingerprints`, or if the library has checked it.

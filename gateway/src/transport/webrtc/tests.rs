@@ -8,8 +8,12 @@ use repartee_media::jitter::{JitterAction, JitterBuffer};
 use repartee_media::opus::{FRAME, OpusDecoder, OpusEncoder};
 use repartee_sdp::{OfferError, OfferFault};
 use repartee_testkit::signal::{dominant_frequency, level_db, sine};
-use webrtc::data_channel::DataChannelEvent;
+use webrtc::data_channel::{DataChannel, DataChannelEvent, RTCDataChannelInit};
+use webrtc::peer_connection::PeerConnection;
 
+use super::connection::Connection;
+use super::negotiation::set_local_and_gather;
+use super::peer_connection::LossRecovery;
 use super::*;
 
 /// Longest wait of these tests: only a defect runs into it.
@@ -300,6 +304,88 @@ async fn other_channels_are_closed() {
     assert_eq!(next(&mut server).await, PeerEvent::Message("kept".into()));
     server.send_message("back").await.unwrap();
     assert_eq!(next(&mut caller).await, PeerEvent::Message("back".into()));
+}
+
+/// A call whose caller has opened one channel: the channel, the caller's connection, both ends.
+async fn dial_with_channel(
+    udp_mux: &UdpMux,
+    label: &str,
+    options: Option<RTCDataChannelInit>,
+) -> (Arc<dyn DataChannel>, Arc<dyn PeerConnection>, WebRtcCall, WebRtcCall) {
+    let connection = Connection::new(&WebRtcSettings::default(), None, LossRecovery::default(), None).await.unwrap();
+    connection.add_track().await.unwrap();
+    let pc = Arc::clone(&connection.pc);
+    let channel = pc.create_data_channel(label, options).await.unwrap();
+    let description = pc.create_offer(None).await.unwrap();
+    let sdp = set_local_and_gather(&connection, description).await.unwrap();
+    let (sdp, server) = answer(&sdp, udp_mux, None).await.unwrap();
+    let caller = PendingOffer { connection }.accept(&sdp).await.unwrap();
+    (channel, pc, caller, server)
+}
+
+/// Next message that comes over a channel.
+async fn received(channel: &Arc<dyn DataChannel>) -> String {
+    loop {
+        let event = tokio::time::timeout(PATIENCE, channel.poll()).await.expect("nothing comes");
+        if let DataChannelEvent::OnMessage(message) = event.expect("the channel is gone") {
+            return String::from_utf8(message.data.to_vec()).unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn channels_of_any_label_carry_events() {
+    let udp_mux = bind_mux();
+    let (channel, _pc, caller, mut server) = dial_with_channel(&udp_mux, "events", None).await;
+    until_open(&mut server).await;
+    server.send_message("to it").await.unwrap();
+    assert_eq!(received(&channel).await, "to it");
+    channel.send_text("from it").await.unwrap();
+    assert_eq!(next(&mut server).await, PeerEvent::Message("from it".into()));
+    // Its end is not that of the call.
+    channel.close().await.unwrap();
+    let closed = async {
+        while server.send_message("nobody").await != Err(SendError::NotOpen) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, closed).await.expect("its end is noticed");
+    caller.send_audio(Bytes::from_static(&[0x08, 0, 0]), FRAME).await.unwrap();
+    assert!(matches!(next(&mut server).await, PeerEvent::Audio { .. }));
+}
+
+#[tokio::test]
+async fn our_label_takes_the_events_over() {
+    let udp_mux = bind_mux();
+    let (first, pc, _caller, mut server) = dial_with_channel(&udp_mux, "first", None).await;
+    until_open(&mut server).await;
+    let ours = pc.create_data_channel(DATA_CHANNEL_LABEL, None).await.unwrap();
+    assert_eq!(next(&mut server).await, PeerEvent::ChannelOpen);
+    server.send_message("to ours").await.unwrap();
+    assert_eq!(received(&ours).await, "to ours");
+    first.send_text("lost").await.unwrap();
+    ours.send_text("kept").await.unwrap();
+    assert_eq!(next(&mut server).await, PeerEvent::Message("kept".into()));
+    // Now its end is that of the call.
+    ours.close().await.unwrap();
+    until_closed(&mut server).await;
+}
+
+#[tokio::test]
+async fn negotiated_channels_leave_the_call_alone() {
+    let udp_mux = bind_mux();
+    let options = RTCDataChannelInit { negotiated: Some(0), ..RTCDataChannelInit::default() };
+    let (channel, _pc, mut caller, mut server) = dial_with_channel(&udp_mux, DATA_CHANNEL_LABEL, Some(options)).await;
+    assert_eq!(next(&mut server).await, PeerEvent::Connected);
+    assert_eq!(next(&mut caller).await, PeerEvent::Connected);
+    let opened = tokio::time::timeout(PATIENCE, channel.poll()).await.expect("the channel opens");
+    assert!(matches!(opened, Some(DataChannelEvent::OnOpen)));
+    for _ in 0..3 {
+        channel.send_text("nobody knows this channel").await.unwrap();
+        caller.send_audio(Bytes::from_static(&[0x08, 0, 0]), FRAME).await.unwrap();
+        assert!(matches!(next(&mut server).await, PeerEvent::Audio { .. }));
+    }
+    assert_eq!(server.send_message("no channel").await, Err(SendError::NotOpen));
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! The [`Transport`] of a WebRTC call: RTP in through the jitter buffer, audio out at the pace of the playout clock,
-//! events over the data channel. Two tasks wait for the network, so that this code never does.
+//! events over the data channel. Two tasks wait for the network, so that this code never does. Nothing is played before
+//! the caller is connected.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,13 +11,14 @@ use repartee_media::opus::{FRAME, OpusError, RATES};
 use repartee_protocol::session::AudioFormat;
 use repartee_realtime::Delivery;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{sleep_until, timeout};
+use tokio::time::sleep_until;
 
 use super::call::PayloadTypes;
 use super::input_audio::{InputAudio, RtpPacket};
+use super::outbound_events::send_events;
 use super::output_audio::OutputAudio;
 use super::packet_encoder::{OutputPacket, PacketEncoder, PacketSource, PlayoutCommand};
-use super::{LinkQuality, PeerEvent, PeerEvents, SendError, WebRtcCall};
+use super::{LinkQuality, PeerEvent, PeerEvents, WebRtcCall};
 use crate::call::{OutboundMessage, Transport, TransportError, TransportEvent};
 use crate::metrics::{DropCause, Metrics};
 use crate::telemetry::log;
@@ -61,8 +63,8 @@ pub struct WebRtcTransport {
     last_input: Option<Instant>,
     events: PeerEvents,
     outbound: mpsc::Sender<OutboundMessage>,
-    /// True once the data channel is open.
-    open: watch::Sender<bool>,
+    /// Number of data channels that the caller has opened for events.
+    opened: watch::Sender<u64>,
     /// A message that waits until the call accepts input. No event is read after it.
     pending_message: Option<String>,
     /// Events that [`Transport::next`] returns first.
@@ -82,7 +84,7 @@ impl WebRtcTransport {
         let call = Arc::new(call);
         let mut transport =
             Self::with_queues(events, frames, payload_types, settings, metrics, |queue, opened, publisher| {
-                log::spawn(send_messages(call.clone(), queue, opened, publisher, settings.stalled_after));
+                log::spawn(send_events(call.clone(), queue, opened, publisher, settings.stalled_after));
             })?;
         // Both tasks end when the transport is dropped, and the call with them.
         log::spawn(send_packets(call.clone(), PacketSource::new(encoder, queue)));
@@ -97,14 +99,14 @@ impl WebRtcTransport {
         payload_types: PayloadTypes,
         settings: TransportSettings,
         metrics: Arc<Metrics>,
-        write: impl FnOnce(mpsc::Receiver<OutboundMessage>, watch::Receiver<bool>, Publisher),
+        write: impl FnOnce(mpsc::Receiver<OutboundMessage>, watch::Receiver<u64>, Publisher),
     ) -> Result<Self, OpusError> {
         let input = InputAudio::new(codec_rate(settings.input_rate), metrics.clone())?;
         let output = OutputAudio::new(settings.output_rate, codec_rate(settings.output_rate), frames, metrics.clone());
         let (outbound, queue) = mpsc::channel(EVENT_QUEUE);
-        let (open, opened) = watch::channel(false);
+        let (opened, openings) = watch::channel(0);
         let (sidebands, publisher, commands) = sidebands();
-        write(queue, opened, publisher);
+        write(queue, openings, publisher);
         Ok(Self {
             call: None,
             metrics,
@@ -117,7 +119,7 @@ impl WebRtcTransport {
             last_input: None,
             events: events.into(),
             outbound,
-            open,
+            opened,
             pending_message: None,
             ready: VecDeque::new(),
             payload_types,
@@ -153,10 +155,18 @@ impl WebRtcTransport {
         self.metrics.network.dropped_audio(DropCause::Unread, unread.saturating_sub(before));
     }
 
-    /// Plays the audio due by `now`.
+    /// Plays the audio due by `now`, to a caller that is connected.
     fn play(&mut self, now: Instant) {
-        self.output.play(now, &mut self.ready);
+        if self.connected {
+            self.output.play(now, &mut self.ready);
+        }
         self.count_report();
+    }
+
+    /// Takes a sideband's command, which says nothing about the caller.
+    fn on_sideband_command(&mut self, command: String) {
+        self.last_input = Some(now());
+        self.pending_message = Some(command);
     }
 
     /// Handles an event of the connection; returns the event for the call, if any.
@@ -168,7 +178,7 @@ impl WebRtcTransport {
         match event {
             Some(PeerEvent::Connected) => None,
             Some(PeerEvent::ChannelOpen) => {
-                self.open.send_replace(true);
+                self.opened.send_modify(|count| *count += 1);
                 None
             }
             Some(PeerEvent::Audio { ssrc, sequence, timestamp, payload_type, payload, arrival, .. }) => {
@@ -218,8 +228,8 @@ impl Transport for WebRtcTransport {
             if accept_input && let Some(text) = self.pending_message.take() {
                 return TransportEvent::Event(text);
             }
-            let due =
-                [self.output.next_deadline(), self.input.due().filter(|_| accept_input)].into_iter().flatten().min();
+            let output = self.output.next_deadline().filter(|_| self.connected);
+            let due = [output, self.input.due().filter(|_| accept_input)].into_iter().flatten().min();
             let clock = async {
                 match due {
                     Some(due) => sleep_until(due.into()).await,
@@ -228,7 +238,10 @@ impl Transport for WebRtcTransport {
             };
             let event = tokio::select! {
                 event = self.events.recv(), if self.pending_message.is_none() => event,
-                command = self.commands.next(), if self.pending_message.is_none() => Some(PeerEvent::Message(command)),
+                command = self.commands.next(), if self.pending_message.is_none() => {
+                    self.on_sideband_command(command);
+                    continue;
+                }
                 sent = self.output.first_audible() => return sent,
                 () = clock => continue,
             };
@@ -310,31 +323,6 @@ fn codec_rate(rate: u32) -> u32 {
 /// Current time of the runtime's clock, which a test may stop.
 fn now() -> Instant {
     tokio::time::Instant::now().into_std()
-}
-
-/// Publishes events to sidebands, and sends them once the data channel is open, if there is one.
-async fn send_messages(
-    call: Arc<WebRtcCall>,
-    mut queue: mpsc::Receiver<OutboundMessage>,
-    mut opened: watch::Receiver<bool>,
-    publisher: Publisher,
-    stalled_after: Duration,
-) {
-    while let Some(OutboundMessage::Event(kind, text)) = queue.recv().await {
-        publisher.publish(kind, &text);
-        if !call.has_channel() {
-            continue;
-        }
-        if opened.wait_for(|open| *open).await.is_err() {
-            return;
-        }
-        match timeout(stalled_after, call.send_message(&text)).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error @ SendError::TooLarge { .. })) => tracing::warn!(%error, "an event was not sent"),
-            Ok(Err(SendError::NotOpen | SendError::Closed)) => return,
-            Err(_) => return tracing::info!(?stalled_after, "closed a stalled data channel"),
-        }
-    }
 }
 
 /// Sends the packets of a call, each at its time.

@@ -314,6 +314,7 @@ async fn gaps(samples: &[f32], polled: impl IntoIterator<Item = u64>) -> Vec<u12
     let metrics = Arc::new(Metrics::new(Duration::from_millis(80)).unwrap());
     let mut transport =
         WebRtcTransport::with_queues(mpsc::channel(1).1, frames, PLAIN, SETTINGS, metrics, |_, _, _| {}).unwrap();
+    transport.connected = true;
     transport.push_audio(1, samples).unwrap();
     transport.end_audio(1).unwrap();
     let begin = now();
@@ -359,6 +360,7 @@ async fn stalled_encoder_delays_no_event() {
     // Each frame has its own level; nobody takes any of them.
     let frame = OUTPUT_RATE as usize / 50;
     let samples: Vec<f32> = (0..2 * FRAME_QUEUE).flat_map(|number| vec![0.01 * (number + 1) as f32; frame]).collect();
+    transport.connected = true;
     transport.push_audio(1, &samples).unwrap();
     transport.end_audio(1).unwrap();
     let begin = now();
@@ -393,6 +395,7 @@ async fn first_audible_packet_is_the_callers() {
             WebRtcTransport::with_queues(mpsc::channel(1).1, frames, PLAIN, SETTINGS, metrics, |_, _, _| {}).unwrap();
         let silence = vec![0.0; OUTPUT_RATE as usize * silent_ms / 1_000];
         let samples = [silence, sine(440.0, OUTPUT_RATE, 3 * frame)].concat();
+        transport.connected = true;
         transport.push_audio(1, &samples).unwrap();
         transport.end_audio(1).unwrap();
         let begin = now();
@@ -474,4 +477,24 @@ async fn keys_of_a_caller_are_events() {
     // Also while the call takes no sound.
     assert!(matches!(transport.next(false).await, TransportEvent::Key { key: '*' }));
     assert!(matches!(transport.next(false).await, TransportEvent::Closed));
+}
+
+#[tokio::test]
+async fn nothing_plays_before_the_caller_connects() {
+    let (frames, mut sent) = mpsc::channel(FRAME_QUEUE);
+    let metrics = Arc::new(Metrics::new(Duration::from_millis(80)).unwrap());
+    let mut transport =
+        WebRtcTransport::with_queues(mpsc::channel(1).1, frames, PLAIN, SETTINGS, metrics, |_, _, _| {}).unwrap();
+    let sound = sine(440.0, OUTPUT_RATE, OUTPUT_RATE as usize / 10);
+    transport.push_audio(1, &sound).unwrap();
+    let begin = now();
+    transport.play(begin + FRAME * 10);
+    assert!(sent.try_recv().is_err() && transport.ready.is_empty());
+    // Then all of it plays, from its beginning.
+    assert!(transport.on_peer_event(Some(PeerEvent::Connected)).is_none());
+    (10..20).for_each(|number| transport.play(begin + number * FRAME));
+    let first = sent.try_recv().unwrap();
+    let PlayoutCommand::Frame(first, _) = first else { panic!("{first:?}") };
+    assert!(first.first && first.samples == sound[..first.samples.len()]);
+    assert!(matches!(transport.ready[0], TransportEvent::Playout(PlayoutReport::Started { response: 1 })));
 }

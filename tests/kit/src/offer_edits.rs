@@ -1,15 +1,18 @@
 //! Changes of offers, attribute by attribute.
 
-use repartee_testkit::random::Random;
+use crate::random::Random;
 
 /// A description in lines without their ends.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct Edit {
+    /// Lines before the first section.
     pub head: Vec<String>,
+    /// Lines of each section, the first of which is its `m=`.
     pub sections: Vec<Vec<String>>,
 }
 
 impl Edit {
+    /// Cuts a description into lines.
     pub fn of(text: &str) -> Self {
         let (mut head, mut sections) = (Vec::new(), Vec::<Vec<String>>::new());
         for line in text.lines() {
@@ -21,6 +24,7 @@ impl Edit {
         Self { head, sections }
     }
 
+    /// Writes the description.
     pub fn text(&self) -> String {
         self.head.iter().chain(self.sections.iter().flatten()).flat_map(|line| [line, "\r\n"]).collect()
     }
@@ -87,7 +91,7 @@ pub const REJECTED_VIDEO: &[&str] = &[
     "a=ice-ufrag:OLD1",
     "a=ice-pwd:OLDOLDOLDOLDOLDOLDOLDOLD",
 ];
-/// Live sections that no call serves.
+/// A live section of video.
 pub const VIDEO: &[&str] = &[
     "m=video 9 UDP/TLS/RTP/SAVPF 100 101",
     "c=IN IP4 0.0.0.0",
@@ -97,11 +101,14 @@ pub const VIDEO: &[&str] = &[
     "a=rtpmap:100 VP8/90000",
     "a=setup:actpass",
 ];
+/// A live section of text.
 pub const TEXT: &[&str] =
     &["m=text 9 UDP/TLS/RTP/SAVPF 98", "c=IN IP4 0.0.0.0", "a=mid:t", "a=rtcp-mux", "a=rtpmap:98 t140/1000"];
+/// A section of fax.
 pub const IMAGE: &[&str] = &["m=image 9 udptl t38", "c=IN IP4 0.0.0.0", "a=mid:i"];
+/// A section of messages.
 pub const MESSAGE: &[&str] = &["m=message 9 TCP/MSRP *", "c=IN IP4 0.0.0.0", "a=mid:m"];
-/// Further audio sections.
+/// An audio section without Opus.
 pub const PCMU: &[&str] = &[
     "m=audio 9 UDP/TLS/RTP/SAVPF 0",
     "c=IN IP4 0.0.0.0",
@@ -111,6 +118,7 @@ pub const PCMU: &[&str] = &[
     "a=rtpmap:0 PCMU/8000",
     "a=setup:actpass",
 ];
+/// An audio section that only receives.
 pub const LISTENING_AUDIO: &[&str] = &[
     "m=audio 9 UDP/TLS/RTP/SAVPF 120",
     "c=IN IP4 0.0.0.0",
@@ -159,7 +167,7 @@ pub fn mutate(text: &str, random: &mut Random) -> String {
         edit = match random.below(12) {
             0 => {
                 let section = *random.choose(&SECTIONS);
-                let mid = section.iter().find_map(|line| line.strip_prefix("a=mid:")).unwrap();
+                let mid = section.iter().find_map(|line| line.strip_prefix("a=mid:")).unwrap_or_default();
                 let edit = edit.insert(random.below(4), section);
                 if random.below(2) == 0 { edit.bundle(mid, random.below(2) == 0) } else { edit }
             }
