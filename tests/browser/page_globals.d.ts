@@ -47,6 +47,8 @@ declare global {
   var last: Record<string, number> | undefined;
   /** Every state that the page showed. */
   var states: (string | undefined)[];
+  /** Number of websockets that the page has opened. */
+  var sockets: number;
   var connection: RTCPeerConnection;
   /** Requests and releases of the screen's lock. */
   var locks: string[];

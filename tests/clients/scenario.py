@@ -135,13 +135,16 @@ class Scenario:
                 raise SystemExit(f"there is no {other}")
 
     def report(self, package: str) -> None:
-        """Prints the results."""
+        """Prints the results of a client of this package."""
+        self.report_as(f"{package} {version(package)}")
+
+    def report_as(self, client: str) -> None:
+        """Prints the results of a client of this name and version."""
         answers = []
         for index, answer in enumerate(self.answers):
             sound = self.folder / f"answer-{index}.pcm"
             sound.write_bytes(answer.sound)
             answers.append({"transcript": answer.transcript, "sound": str(sound), "interrupted": answer.interrupted})
-        client = f"{package} {version(package)}"
         seen = {"errors": self.errors, "events": self.events, "calls": self.calls}
         print(json.dumps({"client": client, "answers": answers, **seen}))
 

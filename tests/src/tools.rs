@@ -49,6 +49,11 @@ pub fn clients_python() -> Result<Command> {
     Ok(Command::new(installed(root().join("target/tools/clients/bin/python"))?))
 }
 
+/// Returns Debian's own Python, which has the bindings of GStreamer.
+pub fn system_python() -> Result<Command> {
+    Ok(Command::new(installed(PathBuf::from("/usr/bin/python3"))?))
+}
+
 /// Returns the Node of the stock clients, with the packages of `tests/clients/node`.
 pub fn clients_node() -> Result<Command> {
     installed(root().join("tests/clients/node/node_modules/openai"))?;

@@ -1,4 +1,4 @@
-// Globals of the page in npm_agents_realtime_webrtc.mjs: for checks only.
+// Globals of the pages in npm_agents_realtime_webrtc.mjs and firefox_webrtc.mjs: for checks only.
 
 import type * as Agents from "@openai/agents-realtime";
 
@@ -12,4 +12,8 @@ declare global {
   var happened: (kind: string, what: unknown) => void;
   /** Samples before the first answer, then those of each answer. */
   var parts: (typeof recorded)[];
+  /** Server events that the script has not read yet. */
+  var happenings: { type: string }[];
+  /** Sound before the first answer, then that of each answer, in pieces. */
+  var heard: Float32Array<ArrayBuffer>[][];
 }

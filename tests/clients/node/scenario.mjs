@@ -180,12 +180,17 @@ export class Scenario {
   report(name) {
     const manifest = new URL(`node_modules/${name}/package.json`, import.meta.url);
     const { version } = JSON.parse(readFileSync(manifest, "utf8"));
+    this.reportAs(`${name} ${version}`);
+  }
+
+  /** Prints the results. @param {string} client its name and version */
+  reportAs(client) {
     const answers = this.answers.map((answer, index) => {
       const sound = join(this.folder, `answer-${index}.pcm`);
       writeFileSync(sound, Buffer.concat(answer.sound));
       return { transcript: answer.transcript, sound, interrupted: answer.interrupted };
     });
     const { errors, events, calls } = this;
-    console.log(JSON.stringify({ client: `${name} ${version}`, answers, errors, events, calls }));
+    console.log(JSON.stringify({ client, answers, errors, events, calls }));
   }
 }

@@ -29,6 +29,8 @@ impl ReceiverTolerance {
     /// aiortc: plays sound four packets late, in an interpreter that may stall. Both tolerances are shorter than a
     /// frame, so a missing or doubled frame is noticed.
     pub const AIORTC: Self = Self { skips_ms: 60, adds_ms: 60, fades_ms: 0 };
+    /// GStreamer: a fixed jitter buffer, whose decoder fills pauses with silence.
+    pub const GSTREAMER: Self = Self { skips_ms: 60, adds_ms: 60, fades_ms: 0 };
     /// A browser: stretches sound after a silence by 70 to 160 ms while its jitter buffer adapts, and compresses some
     /// of it again. `skips_ms` is shorter than a frame, so a missing frame is noticed.
     pub const BROWSER: Self = Self { skips_ms: 60, adds_ms: 300, fades_ms: 60 };

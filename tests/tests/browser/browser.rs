@@ -1,4 +1,4 @@
-//! The demo page in a real Chromium: open it, speak, and hear the answer.
+//! The demo page in a real Chromium: open it, speak, and hear the answer. A call of the page in a real Firefox.
 //!
 //! The tests run in real time, so one after another.
 
@@ -28,7 +28,7 @@ const TORN: f64 = 0.02;
 const STRETCHED_MS: f64 = 150.0;
 
 /// Page tests in `tests/browser`.
-const PAGE_TESTS: [&str; 6] = ["page", "said", "controls", "network", "admin", "starting"];
+const PAGE_TESTS: [&str; 7] = ["page", "said", "controls", "network", "admin", "starting", "firefox"];
 
 /// Report of `tests/browser/conversation.mjs`.
 #[derive(Debug, Deserialize)]

@@ -78,9 +78,19 @@ impl Client {
     }
 
     /// Runs the same conversation over WebRTC. Only the client sees the events.
-    async fn talks_over_webrtc(&self, mut script: Process, receiver: ReceiverTolerance) -> Result<()> {
+    async fn talks_over_webrtc(&self, script: Process, receiver: ReceiverTolerance) -> Result<()> {
+        self.goes_through(Scenario::interruptions(self.name)?, script, receiver).await
+    }
+
+    /// Runs two turns of it over WebRTC: an interruption and a whole turn.
+    async fn interrupts_over_webrtc(&self, script: Process, receiver: ReceiverTolerance) -> Result<()> {
+        let mut scenario = Scenario::interruptions(self.name)?;
+        scenario.turns = scenario.turns.into_iter().skip(2).collect();
+        self.goes_through(scenario, script, receiver).await
+    }
+
+    async fn goes_through(&self, scenario: Scenario, mut script: Process, receiver: ReceiverTolerance) -> Result<()> {
         let _alone = REAL_TIME.lock().await;
-        let scenario = Scenario::interruptions(self.name)?;
         let engine = scenario.engine();
         let server = TestServer::start(scenario.config()?, engine.clone()).await?;
         let report: ClientReport = scenario.run(&mut script, &server.address().to_string()).await?;
@@ -187,6 +197,22 @@ async fn pypi_pipecat_over_the_websocket() -> Result<()> {
 async fn pypi_aiortc_over_webrtc() -> Result<()> {
     let client = Client::named("pypi_aiortc");
     client.talks_over_webrtc(client.python()?, ReceiverTolerance::AIORTC).await
+}
+
+/// The browser's own WebRTC, over an address of an interface: Firefox offers none of loopback.
+#[tokio::test(flavor = "multi_thread")]
+async fn debian_firefox_over_webrtc() -> Result<()> {
+    let client = Client::named("firefox_webrtc");
+    client.interrupts_over_webrtc(client.node()?, ReceiverTolerance::BROWSER).await
+}
+
+/// `webrtcbin` with one transport for all sections, over libnice.
+#[tokio::test(flavor = "multi_thread")]
+async fn debian_gstreamer_and_libnice_over_webrtc() -> Result<()> {
+    let client = Client::named("debian_gstreamer");
+    let mut script = tools::system_python()?;
+    script.arg(tools::root().join("tests/clients/debian_gstreamer.py"));
+    client.interrupts_over_webrtc(script, ReceiverTolerance::GSTREAMER).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
