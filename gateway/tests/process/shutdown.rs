@@ -70,6 +70,16 @@ impl Serving {
     }
 }
 
+/// Head of a request that opens a websocket.
+const UPGRADE: &str = "GET /v1/realtime HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
+                       sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+
+/// Masked text frame of 126 bytes to 64 KiB; the mask is zero.
+fn text_frame(text: &str) -> Vec<u8> {
+    let length = u16::try_from(text.len()).unwrap().to_be_bytes();
+    [&[0x81, 0x80 | 126], &length[..], &[0; 4], text.as_bytes()].concat()
+}
+
 impl Drop for Serving {
     fn drop(&mut self) {
         let _ = self.child.kill();
@@ -113,15 +123,34 @@ fn running_turns_do_not_outlast_the_drain() {
 }
 
 #[test]
+fn long_prefills_for_silent_readers_are_ended() {
+    let mut server = Serving::start("", &["--set", "drain_s=0.1"]);
+    let content = serde_json::json!([{"type": "input_text", "text": "one two ".repeat(1_900)}]);
+    let item = serde_json::json!({"type": "message", "role": "user", "content": content});
+    let create = serde_json::json!({"type": "conversation.item.create", "item": item}).to_string();
+    let respond = serde_json::json!({"type": "response.create", "event_id": "e".repeat(100)}).to_string();
+    let mut held = Vec::new();
+    for _ in 0..8 {
+        let mut socket = server.connect();
+        write!(socket, "{UPGRADE}").unwrap();
+        socket.write_all(&[text_frame(&create), text_frame(&respond)].concat()).unwrap();
+        held.push(socket);
+    }
+    let prefilled = |text: &str| text.lines().any(|line| line.contains("repartee_engine_tick_recent_seconds 0."));
+    while !prefilled(&server.get("/metrics")) {}
+    server.signal("-TERM");
+    server.logged("shutting down");
+    assert_eq!(server.ended(), Some(0));
+}
+
+#[test]
 fn health_is_answered_without_descriptors() {
     let server = Serving::start("ulimit -n 64;", &[]);
     let mut held = Vec::new();
-    let upgrade = "GET /v1/realtime HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
-                   sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
     for number in 0..100 {
         let mut socket = server.connect();
         if number % 2 == 0 {
-            write!(socket, "{upgrade}").unwrap();
+            write!(socket, "{UPGRADE}").unwrap();
         }
         held.push(socket);
         let response = server.get("/healthz");
