@@ -153,10 +153,15 @@ impl HostileArguments {
                 () = health.check(&bench.target) => None,
             }
         };
+        let mut idle = Vec::new();
         let (callers, alive) = match calls.await {
             Some(((websocket, webrtc), attackers)) => {
-                // Dropping the attackers kills them.
-                drop(attackers?);
+                for (name, mut attacker) in attacks.iter().zip(attackers?) {
+                    // Dropping an attacker kills it.
+                    if attacker.try_wait()?.is_some_and(|status| !status.success()) {
+                        idle.push((*name).to_owned());
+                    }
+                }
                 (vec![caller("websocket", &websocket?), caller("webrtc", &webrtc?)], server.is_alive())
             }
             None => {
@@ -178,7 +183,7 @@ impl HostileArguments {
             None => process.memory(),
         };
         let memory = [before, peak, after.unwrap_or(peak)];
-        Ok(HostileResult { callers, health: health.p99(), memory, alive })
+        Ok(HostileResult { callers, health: health.p99(), memory, alive, idle })
     }
 }
 

@@ -70,6 +70,8 @@ pub struct HostileResult {
     pub memory: [u64; 3],
     /// True if the server was alive at the end.
     pub alive: bool,
+    /// Attackers that could not attack.
+    pub idle: Vec<String>,
 }
 
 /// Returns what does not hold, as clauses.
@@ -78,6 +80,8 @@ pub fn failures(result: &HostileResult, alone: &HostileResult, bounds: &HostileB
     if !result.alive {
         found.push("the server has ended, or was ended above 2 GiB".to_owned());
     }
+    // A row without its attack would hold for nothing.
+    found.extend(result.idle.iter().map(|name| format!("the attacker {name} could not attack")));
     for (caller, alone) in result.callers.iter().zip(&alone.callers) {
         let transport = caller.transport;
         if caller.turns == 0 || caller.right < caller.turns {
@@ -145,7 +149,13 @@ mod tests {
             errors: Vec::new(),
         };
         let memory = memory.map(|mib| mib << 20);
-        HostileResult { callers: vec![caller], health: Duration::from_millis(health), memory, alive: true }
+        HostileResult {
+            callers: vec![caller],
+            health: Duration::from_millis(health),
+            memory,
+            alive: true,
+            idle: Vec::new(),
+        }
     }
 
     #[test]
@@ -173,7 +183,9 @@ mod tests {
         (other.callers[0].turns, other.callers[0].right, other.callers[0].first_sound) = (0, 0, None);
         other.callers[0].errors.clear();
         other.alive = false;
-        assert_eq!(failures(&other, &alone, &HostileBounds::QUICK).len(), 2);
+        other.idle = vec!["x".to_owned()];
+        let found = failures(&other, &alone, &HostileBounds::QUICK);
+        assert!(found.len() == 3 && found[1] == "the attacker x could not attack", "{found:?}");
     }
 
     #[test]
