@@ -5,7 +5,8 @@
 //! then those that wait for their first packet, then the rest by earliest deadline. Of the prompts that somebody waits
 //! for, the one that takes least is prefilled first, and the one that waits longest gets a small chunk in every tick; so a
 //! short prompt does not wait for long ones, and no prompt starves. With several slots at work the prompts of a tick take
-//! a short time, because a caller may come at any moment.
+//! a short time, because a caller may come at any moment. Before that, tenants take turns: the prompts and windows of the
+//! one that was served fewest rows come first, so many sessions of one tenant take no turn of another.
 //!
 //! A tick gets as much time as the most urgent deadline leaves, by the measured costs of steps. Every stage leaves time
 //! for urgent work in the stages after it. So a long prompt is prefilled in chunks that fit into the time before the next
@@ -13,11 +14,13 @@
 //! left, a waiting prompt still gets a small chunk now and then, so that it does not starve.
 
 pub mod cost;
+mod fair_shares;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use self::cost::{StageCost, StepRows};
+use self::fair_shares::FairShares;
 use crate::stage::RowKind;
 
 /// Urgency of a stage's output.
@@ -55,6 +58,8 @@ pub enum Urgency {
 pub struct ReadyRows {
     /// Index of the slot.
     pub slot: usize,
+    /// Tenant of the slot's session.
+    pub tenant: u64,
     /// Number of ready rows; at least 1.
     pub rows: usize,
     /// Kind of the rows.
@@ -138,12 +143,16 @@ pub struct Planner {
     costs: Vec<StageCost>,
     /// Time of each stage's last chunk without time for it.
     forced: Vec<Option<Instant>>,
+    /// Rows that each stage has served to tenants.
+    shares: Vec<FairShares>,
 }
 
 impl Planner {
     /// Creates a planner for stages with these limits.
     pub fn new(order: SchedulingOrder, limits: Vec<StepLimits>) -> Self {
-        Self { order, costs: vec![StageCost::default(); limits.len()], forced: vec![None; limits.len()], limits }
+        let stages = limits.len();
+        let (costs, shares) = (vec![StageCost::default(); stages], vec![FairShares::default(); stages]);
+        Self { order, costs, forced: vec![None; stages], shares, limits }
     }
 
     /// Adds the measurement of a stage's step.
@@ -191,8 +200,14 @@ impl Planner {
             };
             return wants.into_iter().map(share).filter(|share| share.rows > 0).collect();
         }
+        let taking_turns = wants.iter().filter(|want| takes_turns(want, now)).map(|want| want.tenant).collect();
+        let leads: BTreeMap<u64, u64> = self.shares[stage].leads(taking_turns);
+        let lead = |want: &ReadyRows| match takes_turns(want, now) {
+            true => leads.get(&want.tenant).copied().unwrap_or_default(),
+            false => 0,
+        };
         let length = |want: &ReadyRows| length(want, now, &self.costs[stage]);
-        wants.sort_by_cached_key(|want| (class(want, now), length(want), deadline(want), want.slot));
+        wants.sort_by_cached_key(|want| (class(want, now), lead(want), length(want), deadline(want), want.slot));
 
         // Due slots pass through the later stages in this tick, so their rows there must still fit.
         let is_due = |want: &&ReadyRows| class(want, now) == 0;
@@ -225,9 +240,10 @@ impl Planner {
             Some(at) if budget.due => now >= at + FORCED_CHUNK_INTERVAL,
             _ => true,
         };
-        // The slot that waits longest for its first packet, and the rows that are kept for it.
+        // The slot that waits longest for its first packet, of the tenant whose turn it is, and the rows that are kept for
+        // it.
         let waiting = wants.iter().filter(|want| may_force && class(want, now) == 1);
-        let oldest = waiting.min_by_key(|want| (deadline(want), want.slot)).copied();
+        let oldest = waiting.min_by_key(|want| (lead(want), deadline(want), want.slot)).copied();
         let mut kept = oldest.map_or(0, |want| want.kind.least_chunk().min(want.rows).min(batch));
         for want in wants {
             let class = class(&want, now);
@@ -273,6 +289,9 @@ impl Planner {
             if class < 2 {
                 pressing = planned;
             }
+            if takes_turns(&want, now) {
+                self.shares[stage].serve(want.tenant, rows);
+            }
             shares.push(ScheduledRows { slot: want.slot, kind: want.kind, rows });
         }
         budget.left -= cost.known_seconds(planned);
@@ -291,6 +310,11 @@ fn class(want: &ReadyRows, now: Instant) -> u8 {
         Urgency::Background { .. } => 3,
         _ => 2,
     }
+}
+
+/// True for rows in whose order tenants take turns: prompts and windows that are not due.
+fn takes_turns(want: &ReadyRows, now: Instant) -> bool {
+    matches!(want.kind, RowKind::Prefill | RowKind::Window) && class(want, now) > 0
 }
 
 /// Longest time of a stage's prompts in a tick that several slots share, in seconds.

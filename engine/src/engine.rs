@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 
 use repartee_engine_api::{
     Command, EngineLoad, EnrolError, Event, ModelInfo, OpenError, Recording, Respond, Role, SessionHandle, SessionPeer,
-    SpeechEngine, StageWork, Transcribe, WakeSignal, link,
+    SpeechEngine, StageWork, Tenant, Transcribe, WakeSignal, link,
 };
 use thiserror::Error;
 
@@ -228,13 +228,18 @@ impl SpeechEngine for Engine {
     }
 
     fn open(&self) -> Result<SessionHandle, OpenError> {
+        self.open_for(&Tenant::default())
+    }
+
+    fn open_for(&self, tenant: &Tenant) -> Result<SessionHandle, OpenError> {
         let arrivals = self.arrivals.as_ref().ok_or(OpenError::Stopped)?;
         let taken =
             self.gauges.open.fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| (n < self.slots).then_some(n + 1));
         if taken.is_err() {
             return Err(OpenError::Full { slots: self.slots });
         }
-        let (session, peer) = link(self.wake.clone());
+        let (session, mut peer) = link(self.wake.clone());
+        peer.tenant = tenant.clone();
         if arrivals.try_send(peer).is_err() {
             self.gauges.open.fetch_sub(1, Ordering::AcqRel);
             return Err(OpenError::Stopped);

@@ -1,6 +1,6 @@
 //! Both ends of a session's queues.
 
-use super::{Command, Event, SubmitError};
+use super::{Command, Event, SubmitError, Tenant};
 
 /// Capacity of a session's command queue; beyond it [`SessionHandle::submit`] returns [`SubmitError::Full`].
 pub const COMMAND_QUEUE: usize = 256;
@@ -25,6 +25,8 @@ pub struct SessionPeer {
     pub events: flume::Sender<Event>,
     /// Tracing span in which the session was opened, for the engine's log lines about it.
     pub span: tracing::Span,
+    /// Owner of the session; none unless it is set.
+    pub tenant: Tenant,
 }
 
 /// Signal to the engine that something may be runnable: a command was submitted, an event was read, or a handle was
@@ -72,7 +74,8 @@ impl WakeSignal {
 pub fn link(wake: WakeSignal) -> (SessionHandle, SessionPeer) {
     let (command_tx, command_rx) = flume::bounded(COMMAND_QUEUE);
     let (event_tx, event_rx) = flume::bounded(EVENT_QUEUE);
-    let peer = SessionPeer { commands: command_rx, events: event_tx, span: tracing::Span::current() };
+    let (span, tenant) = (tracing::Span::current(), Tenant::default());
+    let peer = SessionPeer { commands: command_rx, events: event_tx, span, tenant };
     (SessionHandle { commands: command_tx, events: event_rx, wake }, peer)
 }
 

@@ -10,6 +10,7 @@
 //! - [`handle`]: both ends of the queues
 //! - [`speech_engine`]: interface of an engine, and properties of its model
 //! - [`remote`], [`remote_failure`]: a language model behind a server, and its failures
+//! - [`tenant`]: whom sessions belong to
 //! - [`work`]: counters of computed work, and queue lengths
 //!
 //! [`link`] creates both ends. The engine holds the other one ([`SessionPeer`]); in tests a scripted engine does.
@@ -21,6 +22,7 @@ pub mod handle;
 pub mod remote;
 pub mod remote_failure;
 pub mod speech_engine;
+pub mod tenant;
 pub mod work;
 
 pub use command::{
@@ -35,4 +37,5 @@ pub use remote::{
 };
 pub use remote_failure::{RemoteFailure, RemoteFailureKind};
 pub use speech_engine::{ModelInfo, Recording, SpeechEngine};
+pub use tenant::{Tenant, TenantWork};
 pub use work::{EngineLoad, StageWork};

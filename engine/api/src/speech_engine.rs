@@ -6,7 +6,7 @@ use repartee_spoken::SpokenOptions;
 
 #[cfg(doc)]
 use super::{Command, Event, Respond, SessionError};
-use super::{EngineLoad, EnrolError, OpenError, SessionHandle, StageWork};
+use super::{EngineLoad, EnrolError, OpenError, SessionHandle, StageWork, Tenant};
 
 /// Properties of the served model.
 #[derive(Debug, Clone, PartialEq)]
@@ -63,6 +63,12 @@ pub trait SpeechEngine: Send + Sync + 'static {
     fn info(&self) -> &ModelInfo;
     /// Opens a session, or returns [`OpenError::Full`] at once.
     fn open(&self) -> Result<SessionHandle, OpenError>;
+    /// As [`SpeechEngine::open`], for a tenant: an engine that computes shares its time fairly between tenants, and counts
+    /// the tenant's work.
+    fn open_for(&self, tenant: &Tenant) -> Result<SessionHandle, OpenError> {
+        let _ = tenant;
+        self.open()
+    }
     /// Number of open sessions and number of session slots.
     fn occupancy(&self) -> (usize, usize);
     /// Names of the voices that requests may use now: the model's own ([`ModelInfo::voices`]) and the enrolled ones.

@@ -139,7 +139,7 @@ impl Scheduler {
                 None => Urgency::Silent { since: since(planned) },
             };
             let arrived = session.requested_at(owner).unwrap_or(now);
-            wants.push(ReadyRows { slot: planned, rows, kind, urgency, arrived });
+            wants.push(ReadyRows { slot: planned, tenant: session.tenant().id, rows, kind, urgency, arrived });
         }
         wants
     }

@@ -95,6 +95,7 @@ impl Scheduler {
         for (at, wants) in wants.iter().enumerate() {
             // Parallel steps have the same time each, and leave none to those after them.
             let shares = self.planner.plan(at, now, wants, &[], &mut whole.clone());
+            self.charge(at, &shares);
             plans.push(self.batches(shares));
         }
         if plans.iter().all(Vec::is_empty) {

@@ -68,6 +68,7 @@ impl Scheduler {
                 waiting.extend(wants[at].iter().map(|want| want.slot));
             }
             let shares = self.planner.plan(at, now, &wants[at], &wants[at + 1..], &mut budget);
+            self.charge(at, &shares);
             for batch in self.batches(shares) {
                 moved = true;
                 let begun = (self.clock)();
@@ -83,6 +84,22 @@ impl Scheduler {
             }
         }
         moved
+    }
+
+    /// Counts the rows of the first stage for the tenants of their sessions.
+    pub(super) fn charge(&self, at: usize, shares: &[ScheduledRows]) {
+        if at != FIRST_STAGE {
+            return;
+        }
+        for share in shares {
+            let Some(session) = self.sessions.get(&self.owner(share.slot)) else { continue };
+            let rows = share.rows as u64;
+            match share.kind {
+                RowKind::Prefill => session.tenant().work.add(rows, 0),
+                RowKind::Decode => session.tenant().work.add(0, rows),
+                RowKind::Window | RowKind::SolverStep => {}
+            }
+        }
     }
 
     /// Records the duration of a step.
@@ -111,6 +128,10 @@ impl Scheduler {
             if rows == 0 || (at != ENCODER && !session.has_capacity(self.events_per_tick)) {
                 continue;
             }
+            // Prompt rows for speech wait while responses are text alone.
+            if at > FIRST_STAGE && kind == RowKind::Prefill && !session.speaks(slot) {
+                continue;
+            }
             let mut urgency = match (at, session.waiting_since()) {
                 // Sent faster than real time.
                 (ENCODER, _) if early => Urgency::Background { since: now },
@@ -135,7 +156,7 @@ impl Scheduler {
                 _ => {}
             }
             let arrived = session.requested_at(slot).unwrap_or(now);
-            wants.push(ReadyRows { slot, rows, kind, urgency, arrived });
+            wants.push(ReadyRows { slot, tenant: session.tenant().id, rows, kind, urgency, arrived });
         }
         wants
     }

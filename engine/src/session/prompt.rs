@@ -60,6 +60,7 @@ impl Session {
         let active =
             ActiveResponse::new(pending, params.clone(), elements.clone(), usage, self.encoder, &self.tools, model);
         if slot == self.slot {
+            self.writes_alone = !params.audio;
             self.active = Some(active);
         } else if let Some(other) = self.out_of_band.iter_mut().find(|other| other.slot == slot) {
             other.active = Some(active);

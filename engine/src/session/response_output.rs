@@ -48,6 +48,16 @@ impl Session {
         active.map_or(Urgency::Silent { since: now }, ActiveResponse::urgency)
     }
 
+    /// True if the response in `slot` is spoken, or the next one of it; until one is requested, if the last one was.
+    pub fn speaks(&self, slot: usize) -> bool {
+        let waiting = || match slot == self.slot {
+            true => self.pending_responses.front(),
+            false => self.out_of_band.iter().find(|other| other.slot == slot)?.waiting.as_ref(),
+        };
+        let audio = self.active_in(slot).map(|active| active.params.audio);
+        audio.or_else(|| waiting().map(|pending| pending.request.audio)).unwrap_or(!self.writes_alone)
+    }
+
     /// Request time of the response in `slot`.
     pub fn requested_at(&self, slot: usize) -> Option<Instant> {
         let active = self.active_in(slot);

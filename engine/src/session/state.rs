@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use repartee_engine_api::{Command, Event, ItemId, ResponseId, SessionError, SessionPeer, Tool};
+use repartee_engine_api::{Command, Event, ItemId, ResponseId, SessionError, SessionPeer, Tenant, Tool};
 use tracing::Span;
 
 use super::active_response::ActiveResponse;
@@ -101,6 +101,8 @@ pub struct Session {
     pub(super) active: Option<ActiveResponse>,
     /// Out-of-band responses, pending or active.
     pub(super) out_of_band: Vec<OutOfBandResponse>,
+    /// True if the last in-band response was text alone.
+    pub(super) writes_alone: bool,
     /// True if the prompt may differ from the last one delivered to the stages.
     pub(super) changed: bool,
     pub(super) ending: Ending,
@@ -139,6 +141,7 @@ impl Session {
             pending_responses: VecDeque::new(),
             active: None,
             out_of_band: Vec::new(),
+            writes_alone: false,
             changed: false,
             ending: Ending::Open,
             input_audios: 0,
@@ -157,6 +160,11 @@ impl Session {
     pub fn has_capacity(&self, events: usize) -> bool {
         let events = events * (1 + self.out_of_band.len()) + HEARD_EVENTS;
         self.peer.events.capacity().is_none_or(|capacity| self.peer.events.len() + events <= capacity)
+    }
+
+    /// Owner of the session.
+    pub fn tenant(&self) -> &Tenant {
+        &self.peer.tenant
     }
 
     /// Tracing span in which the session was opened.

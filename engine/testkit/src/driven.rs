@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use repartee_engine::internals::{Checkpoint, Gauges, Model, Scheduler, Tick, load_model};
 use repartee_engine::{EngineConfig, Source};
 use repartee_engine_api::{
-    Command, EngineUsage, Event, FinishReason, Respond, SessionError, SessionHandle, SessionPeer, WakeSignal, link,
+    Command, EngineUsage, Event, FinishReason, Respond, SessionError, SessionHandle, SessionPeer, Tenant, WakeSignal,
+    link,
 };
 
 /// Virtual clock of a test.
@@ -77,7 +78,13 @@ pub fn drive_with(model: Model, config: &EngineConfig, gauges: Arc<Gauges>) -> D
 impl Driven {
     /// Opens a session.
     pub fn open(&self) -> SessionHandle {
-        let (session, peer) = link(self.wake.clone());
+        self.open_for(&Tenant::default())
+    }
+
+    /// Opens a session of a tenant.
+    pub fn open_for(&self, tenant: &Tenant) -> SessionHandle {
+        let (session, mut peer) = link(self.wake.clone());
+        peer.tenant = tenant.clone();
         self.gauges.open.fetch_add(1, Ordering::Relaxed);
         self.arrivals.try_send(peer).expect("tick first: more sessions arrive than there are slots");
         session

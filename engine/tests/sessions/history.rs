@@ -5,7 +5,7 @@
 use repartee_engine::EngineConfig;
 use repartee_engine_api::{
     Command, Event, FinishReason, InsertAt, MessageContent, Respond, ResponseInput, Role, Sampling, SessionError,
-    SessionHandle, SlicePolicy, Transcribe,
+    SessionHandle, SlicePolicy, Tenant, Transcribe,
 };
 
 use repartee_engine_testkit::driven::{Driven, Response, serve, submit};
@@ -66,6 +66,47 @@ fn text(item: u64, place: InsertAt, role: Role, text: &str) -> Command {
 fn assert_same(a: &Response, b: &Response) {
     assert_eq!(a.text, b.text);
     assert!(a.output() == b.output(), "the same text, but other samples or another prompt");
+}
+
+/// Steps of the talker so far.
+fn talker_steps(bed: &Bed) -> u64 {
+    bed.engine.scheduler.times().iter().find(|(stage, ..)| *stage == "talker").map(|(_, _, steps)| *steps).unwrap()
+}
+
+#[test]
+fn text_alone_leaves_the_talker_idle() {
+    let mut bed = bed();
+    let (written, spoken) = (bed.engine.open(), bed.engine.open());
+    let ask = || text(0, InsertAt::End, Role::User, "what is three plus four");
+    submit(&written, ask());
+    let first = bed.engine.respond(&written, Respond { audio: false, ..respond(0) }).unwrap();
+    // Later input is not prefilled for speech either.
+    bed.engine.send(&written, text(1, InsertAt::End, Role::User, "and two plus one"));
+    bed.engine.time.pass(std::time::Duration::from_secs(5));
+    bed.engine.settle();
+    assert_eq!(talker_steps(&bed), 0);
+    submit(&spoken, ask());
+    let said = bed.engine.respond(&spoken, respond(0)).unwrap();
+    assert_eq!(first.text, said.text);
+    bed.engine.send(&spoken, text(1, InsertAt::End, Role::User, "and two plus one"));
+    // A spoken response reads all that was left.
+    let [ours, theirs] = [&written, &spoken].map(|session| bed.engine.respond(session, respond(1)).unwrap());
+    assert_same(&ours, &theirs);
+}
+
+#[test]
+fn computed_rows_are_counted_by_tenant() {
+    let mut bed = bed();
+    let [one, other] = [1, 2].map(|id| Tenant { id, ..Tenant::default() });
+    let (ours, theirs) = (bed.engine.open_for(&one), bed.engine.open_for(&other));
+    submit(&ours, text(0, InsertAt::End, Role::User, "what is three plus four"));
+    let answer = bed.engine.respond(&ours, Respond { audio: false, ..respond(0) }).unwrap();
+    let prompt = u64::from(answer.usage.input_text_tokens);
+    // The last token of the answer is not computed further.
+    let decoded = u64::from(answer.usage.output_text_tokens) - 1;
+    assert_eq!((one.work.prefill(), one.work.decode()), (prompt, decoded));
+    assert_eq!((other.work.prefill(), other.work.decode()), (0, 0));
+    drop(theirs);
 }
 
 #[test]

@@ -37,6 +37,18 @@ pub struct Load {
     pub long: usize,
     /// Further callers, with prompts of `long` rows, who are there from the start.
     pub at_once: usize,
+    /// Further callers who are there from the start and are not counted.
+    pub crowd: Option<Crowd>,
+}
+
+/// Callers that crowd the others.
+#[derive(Debug, Clone, Copy)]
+pub struct Crowd {
+    pub callers: usize,
+    /// Rows of their prompts.
+    pub rows: usize,
+    /// True if they belong to another tenant than the other callers.
+    pub apart: bool,
 }
 
 /// One caller's turn.
@@ -54,6 +66,9 @@ struct Caller {
     frames: usize,
     /// True if its prompt is short.
     short: bool,
+    tenant: u64,
+    /// True if it belongs to the crowd.
+    crowds: bool,
     /// Time at which the caller has played everything.
     runs_out: Option<Instant>,
     /// Seconds of prefill steps before its last frame.
@@ -82,6 +97,8 @@ impl Caller {
             left: frames,
             frames: 0,
             short: prompt <= SHORT,
+            tenant: 0,
+            crowds: false,
             runs_out: None,
             prefill_before: 0.0,
             outcome: Turn::default(),
@@ -210,6 +227,11 @@ pub fn simulate(order: SchedulingOrder, load: Load) -> SimulationResult {
     let at_once = load.callers..load.callers + load.at_once;
     let mut here: BTreeMap<usize, Caller> =
         at_once.map(|number| (number, Caller::new(number, start, load.long))).collect();
+    if let Some(Crowd { callers, rows, apart }) = load.crowd {
+        let numbers = (load.callers + load.at_once..).take(callers);
+        let crowd = |number| Caller { tenant: u64::from(apart), crowds: true, ..Caller::new(number, start, rows) };
+        here.extend(numbers.map(|number| (number, crowd(number))));
+    }
     let mut outcome = SimulationResult::default();
     let (mut busy, mut prefill, mut steps) = (0.0, 0.0, 0);
     loop {
@@ -220,7 +242,8 @@ pub fn simulate(order: SchedulingOrder, load: Load) -> SimulationResult {
             let want = |(&slot, caller): (&usize, &Caller)| {
                 let (rows, kind) = caller.ready(stage);
                 let urgency = caller.urgency(stage);
-                (rows > 0).then_some(ReadyRows { slot, rows, kind, urgency, arrived: caller.asked })
+                let tenant = caller.tenant;
+                (rows > 0).then_some(ReadyRows { slot, tenant, rows, kind, urgency, arrived: caller.asked })
             };
             here.iter().filter_map(want).collect()
         };
@@ -252,7 +275,7 @@ pub fn simulate(order: SchedulingOrder, load: Load) -> SimulationResult {
         }
         here.retain(|_, caller| {
             let over = caller.left == 0 && caller.frames == 0;
-            if over {
+            if over && !caller.crowds {
                 outcome.add(caller.outcome, caller.short);
             }
             !over
