@@ -2,10 +2,15 @@
 //!
 //! - this file: API keys
 //! - [`ephemeral`]: keys that a server issues for pages
+//! - `strength`: keys that are easy to guess
+//! - [`wrong_keys`]: addresses that send wrong keys
 
 pub mod ephemeral;
+mod strength;
+pub mod wrong_keys;
 
 use std::fmt;
+use std::sync::Arc;
 
 use ring::digest;
 use subtle::{Choice, ConstantTimeEq as _};
@@ -15,6 +20,8 @@ use thiserror::Error;
 pub const MIN_KEY: usize = 16;
 /// Maximum length of a presented key, in bytes; a longer one is refused unhashed.
 const MAX_KEY: usize = 512;
+/// Maximum length of a key's name, in characters: it is a label of metrics.
+const MAX_NAME: usize = 64;
 
 type KeyHash = [u8; digest::SHA256_OUTPUT_LEN];
 
@@ -35,9 +42,22 @@ impl KeyId {
     }
 }
 
-/// Hashes of the server's API keys.
+impl From<KeyId> for u64 {
+    fn from(id: KeyId) -> Self {
+        id.0
+    }
+}
+
+/// Hash and name of an API key.
+#[derive(Clone, PartialEq, Eq)]
+struct ApiKey {
+    hash: KeyHash,
+    name: Arc<str>,
+}
+
+/// Hashes and names of the server's API keys.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct KeySet(Vec<KeyHash>);
+pub struct KeySet(Vec<ApiKey>);
 
 /// Error in a line of a key file. The text names the line, never its contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -54,6 +74,45 @@ pub enum KeyError {
         /// Line number, from 1.
         line: usize,
     },
+    /// A key that is easy to guess.
+    #[error("line {line}: this key is easy to guess: make one with `openssl rand -hex 24`")]
+    Weak {
+        /// Line number, from 1.
+        line: usize,
+    },
+    /// The key of the documentation's example.
+    #[error("line {line}: this is the key of the documentation's example: make your own with `openssl rand -hex 24`")]
+    Published {
+        /// Line number, from 1.
+        line: usize,
+    },
+    /// A byte order mark at the beginning.
+    #[error("line 1 begins with a byte order mark: save the file as UTF-8 without one")]
+    ByteOrderMark,
+    /// A key or name in quotes.
+    #[error("line {line}: keys and names stand without quotes")]
+    Quotes {
+        /// Line number, from 1.
+        line: usize,
+    },
+    /// A name and a key with `=` in between.
+    #[error("line {line}: separate the name and the key by a space, not by `=`")]
+    Assignment {
+        /// Line number, from 1.
+        line: usize,
+    },
+    /// A key with characters that no header can carry.
+    #[error("line {line}: a key consists of visible ASCII characters")]
+    Characters {
+        /// Line number, from 1.
+        line: usize,
+    },
+    /// A name that is too long.
+    #[error("line {line}: a name has at most {MAX_NAME} characters")]
+    LongName {
+        /// Line number, from 1.
+        line: usize,
+    },
     /// A malformed hash after `sha256:`.
     #[error("line {line}: write 64 hex digits after `sha256:`")]
     Hash {
@@ -64,29 +123,46 @@ pub enum KeyError {
 
 impl KeySet {
     /// Parses one key a line: `KEY` or `NAME KEY`, where KEY may be `sha256:` and its hash in hex. A `#` begins a
-    /// comment; empty lines are skipped.
+    /// comment; empty lines are skipped. Refuses what is easy to guess, and what no client could send.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
+        if text.starts_with('\u{feff}') {
+            return Err(KeyError::ByteOrderMark);
+        }
         let mut keys = Vec::new();
         for (index, text) in text.lines().enumerate() {
             let line = index + 1;
             let mut words = text.split_whitespace().take_while(|word| !word.starts_with('#'));
             let Some(first) = words.next() else { continue };
-            let key = words.next().unwrap_or(first);
+            let (name, key) = words.next().map_or((None, first), |key| (Some(first), key));
             if words.next().is_some() {
                 return Err(KeyError::ExtraWords { line });
             }
-            keys.push(match key.strip_prefix("sha256:") {
+            if name.is_some_and(|name| name.chars().count() > MAX_NAME) {
+                return Err(KeyError::LongName { line });
+            }
+            let hash = match key.strip_prefix("sha256:") {
                 Some(hex) => from_hex(hex).ok_or(KeyError::Hash { line })?,
-                None if key.chars().count() < MIN_KEY => return Err(KeyError::Short { line }),
-                None => hash(key),
-            });
+                None => hash(checked(name, key, line)?),
+            };
+            if strength::is_published(&hash) {
+                return Err(KeyError::Published { line });
+            }
+            // A part of the hash tells keys without names apart.
+            let name = name.map_or_else(|| crate::ids::hex(&hash[..4]), str::to_owned).into();
+            keys.push(ApiKey { hash, name });
         }
-        Ok(Self(keys))
+        let mut set = Self::default();
+        set.extend(Self(keys));
+        Ok(set)
     }
 
-    /// Adds the keys of another set.
+    /// Adds the keys of another set that are not in this one.
     pub fn extend(&mut self, other: Self) {
-        self.0.extend(other.0);
+        for key in other.0 {
+            if self.0.iter().all(|known| known.hash != key.hash) {
+                self.0.push(key);
+            }
+        }
     }
 
     /// Number of keys in the set.
@@ -105,7 +181,7 @@ impl KeySet {
             return None;
         }
         let presented = hash(presented);
-        let known = self.0.iter().fold(Choice::from(0), |known, key| known | key.ct_eq(&presented));
+        let known = self.0.iter().fold(Choice::from(0), |known, key| known | key.hash.ct_eq(&presented));
         bool::from(known).then(|| KeyId::of(&presented))
     }
 }
@@ -113,8 +189,40 @@ impl KeySet {
 impl KeySet {
     /// True if a key of this identity is in the set.
     fn contains(&self, id: KeyId) -> bool {
-        self.0.iter().any(|key| KeyId::of(key) == id)
+        self.name(id).is_some()
     }
+
+    /// Name of a key, or a part of its hash if it has none; `None` if the key is not in the set.
+    pub fn name(&self, id: KeyId) -> Option<&Arc<str>> {
+        self.0.iter().find(|key| KeyId::of(&key.hash) == id).map(|key| &key.name)
+    }
+
+    /// Identities and names of all keys.
+    pub fn names(&self) -> impl Iterator<Item = (KeyId, &Arc<str>)> {
+        self.0.iter().map(|key| (KeyId::of(&key.hash), &key.name))
+    }
+}
+
+/// Returns a key that is good enough.
+fn checked<'a>(name: Option<&str>, key: &'a str, line: usize) -> Result<&'a str, KeyError> {
+    let quoted = |word: &str| word.starts_with(['"', '\'', '`']) || word.ends_with(['"', '\'', '`']);
+    if quoted(key) || name.is_some_and(quoted) {
+        return Err(KeyError::Quotes { line });
+    }
+    if !key.chars().all(|letter| letter.is_ascii_graphic()) {
+        return Err(KeyError::Characters { line });
+    }
+    // Base64 ends with `=`.
+    if name == Some("=") || key.trim_end_matches('=').contains('=') || name.is_some_and(|name| name.ends_with('=')) {
+        return Err(KeyError::Assignment { line });
+    }
+    if key.chars().count() < MIN_KEY {
+        return Err(KeyError::Short { line });
+    }
+    if strength::is_weak(key) {
+        return Err(KeyError::Weak { line });
+    }
+    Ok(key)
 }
 
 impl fmt::Debug for KeySet {
@@ -149,6 +257,8 @@ mod tests {
         assert_ne!(first, second);
         // The name does not change the identity.
         assert_eq!(KeySet::parse("another-key-of-length").unwrap().find("another-key-of-length"), Some(second));
+        let name = |id| keys.name(id).map(|name| &**name);
+        assert_eq!((name(second), name(first).map(str::len)), (Some("phone"), Some(8)));
         for wrong in ["", "a-key-of-some-lengt", "a-key-of-some-length ", "phone", &KEY.repeat(100)] {
             assert_eq!(keys.find(wrong), None, "{wrong}");
         }
@@ -168,6 +278,20 @@ mod tests {
             ("\na b c-is-a-key-of-some-length", KeyError::ExtraWords { line: 2 }),
             ("sha256:12", KeyError::Hash { line: 1 }),
             (&format!("sha256:{}", "é".repeat(32)), KeyError::Hash { line: 1 }),
+            ("short\n\naaaaaaaaaaaaaaaaaaaa", KeyError::Short { line: 1 }),
+            ("\naaaaaaaaaaaaaaaaaaaa", KeyError::Weak { line: 2 }),
+            ("phone 8b0f5c9e3a7d41f2b6c8d9e0f1a2b3c4d5e6f708192a3b4c", KeyError::Published { line: 1 }),
+            (
+                "sha256:fb70c94a84fba4945c2e4fd7c5f85d66c2830cd62787e4992912e1eb0bd4152f",
+                KeyError::Published { line: 1 },
+            ),
+            (&format!("\u{feff}{KEY}"), KeyError::ByteOrderMark),
+            (&format!("\"{KEY}\""), KeyError::Quotes { line: 1 }),
+            (&format!("phone '{KEY}'"), KeyError::Quotes { line: 1 }),
+            (&format!("phone={KEY}"), KeyError::Assignment { line: 1 }),
+            (&format!("phone= {KEY}"), KeyError::Assignment { line: 1 }),
+            ("ключ-которого-никто-не-знает", KeyError::Characters { line: 1 }),
+            (&format!("{} {KEY}", "n".repeat(65)), KeyError::LongName { line: 1 }),
         ] {
             assert_eq!(KeySet::parse(text), Err(error));
             assert!(!error.to_string().contains("short") && !error.to_string().contains("c-is"));

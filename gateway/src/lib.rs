@@ -6,7 +6,7 @@
 //! - [`thinker`]: a chat-completions server as the language model of a cascade
 //! - [`turn_judge`]: threads that run the turn-detection model
 //! - [`voices`]: voices enrolled from recordings, with consents
-//! - [`auth`], [`admission`]: keys, and limits of each caller
+//! - [`auth`], [`admission`], [`budget`], `address_rate`: keys, and limits of each caller and key
 //! - [`long_work`]: long computations apart from calls; [`heap`]: freed memory is given back
 //! - [`config`], [`metrics`], [`ids`]: settings, metrics, ids
 //! - [`telemetry`]: logs, and traces over OTLP
@@ -16,8 +16,10 @@
 //! `repartee-media` (Opus, jitter buffer, resampling, voice activity, playout clock). Dependencies point one way:
 //! server -> transport -> call -> realtime -> protocol, media, engine api.
 
+mod address_rate;
 pub mod admission;
 pub mod auth;
+pub mod budget;
 pub mod call;
 pub mod cli;
 pub mod config;

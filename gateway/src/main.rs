@@ -268,6 +268,9 @@ fn print_settings(EffectiveSettings { config, old_names, .. }: &EffectiveSetting
     for old_name in old_names {
         println!("# {old_name}");
     }
+    for warning in config.file_warnings() {
+        println!("# {warning}");
+    }
 }
 
 /// Starts the log, with a warning for each use of an old setting name.
@@ -294,6 +297,9 @@ async fn serve_calls(serve: &Serve) -> anyhow::Result<()> {
     let EffectiveSettings { config, old_names, key } = serve.load()?;
     begin_log(config.log.format, &old_names)?;
     let https = config.is_https();
+    for warning in config.file_warnings() {
+        tracing::warn!("{warning}");
+    }
     if config.is_unencrypted() {
         tracing::warn!(
             "keys and audio cross the network unencrypted: set [tls], or listen on 127.0.0.1 behind a proxy"

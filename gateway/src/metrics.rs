@@ -3,10 +3,12 @@
 //! - `stage`: stages of the time to first packet
 //! - `network`: network quality of WebRTC calls
 //! - `engine`: work and queues of the engine
+//! - `keys`: use of the server by API keys
 //! - `thinker`: requests to the language model's server of a cascade
 //! - `watchdog`: delays of the server's runtime and of the engine
 
 mod engine;
+mod keys;
 mod network;
 mod stage;
 mod thinker;
@@ -24,6 +26,8 @@ use repartee_media::jitter::JitterStats;
 use repartee_protocol::ErrorKind;
 
 use engine::EngineMetrics;
+use keys::KeyMetrics;
+pub use keys::KeyUsage;
 pub use network::{DropCause, NetworkMetrics};
 pub use stage::TtfpStage;
 pub use thinker::{ThinkerMetrics, ThinkerOutcome};
@@ -65,6 +69,7 @@ pub struct Metrics {
     pub response_delay: Histogram,
     calls: HistogramVec,
     engine: EngineMetrics,
+    keys: KeyMetrics,
     /// Metrics of network quality in WebRTC calls.
     pub network: NetworkMetrics,
 }
@@ -74,8 +79,8 @@ pub struct Metrics {
 pub struct RequestMetrics {
     /// Number of open connections without websockets.
     pub connections: IntGauge,
-    /// Number of refused requests by `reason`: `full`, `key`, `address`, `rate`, `bytes`, `unauthorized`,
-    /// `not_local`, `draining`, `starting` or `connections`.
+    /// Number of refused requests by `reason`: `full`, `key`, `address`, `rate`, `budget`, `bytes`,
+    /// `unauthorized`, `wrong_keys`, `not_local`, `draining`, `starting` or `connections`.
     pub refused: IntCounterVec,
     /// Metrics of requests to the language model's server of a cascade.
     pub thinker: ThinkerMetrics,
@@ -135,6 +140,7 @@ impl Metrics {
         let registry = Registry::new();
         let metrics = Self {
             engine: EngineMetrics::new(&registry)?,
+            keys: KeyMetrics::new(&registry)?,
             registry,
             rtf: Histogram::with_opts(rtf)?,
             barge_in: Histogram::with_opts(barge_in)?,
@@ -212,8 +218,10 @@ impl Metrics {
             "key",
             "address",
             "rate",
+            "budget",
             "bytes",
             "unauthorized",
+            "wrong_keys",
             "not_local",
             "draining",
             "starting",
@@ -245,6 +253,11 @@ impl Metrics {
     /// Sets the engine's totals since its start, and its queue lengths.
     pub fn set_engine(&self, work: &[StageWork], load: &EngineLoad) {
         self.engine.set(work, load);
+    }
+
+    /// Sets the use of the server by API keys, by name.
+    pub fn set_keys<'a>(&self, keys: impl IntoIterator<Item = (&'a str, KeyUsage)>) {
+        self.keys.set(keys);
     }
 
     /// Renders all metrics as Prometheus text.
@@ -283,9 +296,33 @@ mod tests {
         let work = StageWork { stage: "any", steps: 2, rows: 5, busy, ..cache };
         metrics.set_engine(&[work], &EngineLoad { queues: vec![("any", 3)], ..EngineLoad::default() });
         metrics.network.set_dropped("stranger", 0);
+        metrics.set_keys([("phone", KeyUsage { refused: vec![("calls_per_key", 0)], ..KeyUsage::default() })]);
         let text = metrics.render().unwrap();
         assert_eq!(documented(), shown(&text));
         assert!(text.contains("repartee_engine_rows_total{stage=\"any\"} 5"), "{text}");
+    }
+
+    #[test]
+    fn removed_keys_are_not_shown() {
+        let metrics = Metrics::new(Duration::from_millis(80)).unwrap();
+        let usage = |prefill| KeyUsage { prefill, refused: vec![("calls_per_key", 3)], ..KeyUsage::default() };
+        for _ in 0..2 {
+            metrics.set_keys([("phone", usage(7)), ("tablet", usage(5))]);
+        }
+        let text = metrics.render().unwrap();
+        for line in [
+            "repartee_key_prefill_tokens_total{key=\"phone\"} 7",
+            "repartee_key_prefill_tokens_total{key=\"tablet\"} 5",
+            "repartee_key_refused_total{key=\"phone\",limit=\"calls_per_key\"} 3",
+        ] {
+            assert!(text.contains(line), "{line} in {text}");
+        }
+        metrics.set_keys([("tablet", usage(6))]);
+        let text = metrics.render().unwrap();
+        assert!(
+            !text.contains("phone") && text.contains("repartee_key_prefill_tokens_total{key=\"tablet\"} 6"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -129,7 +129,7 @@ impl Scheduler {
                 continue;
             }
             // Prompt rows for speech wait while responses are text alone.
-            if at > FIRST_STAGE && kind == RowKind::Prefill && !session.speaks(slot) {
+            if at > FIRST_STAGE && kind == RowKind::Prefill && !session.is_spoken(slot) {
                 continue;
             }
             let mut urgency = match (at, session.waiting_since()) {

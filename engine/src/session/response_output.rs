@@ -49,7 +49,7 @@ impl Session {
     }
 
     /// True if the response in `slot` is spoken, or the next one of it; until one is requested, if the last one was.
-    pub fn speaks(&self, slot: usize) -> bool {
+    pub fn is_spoken(&self, slot: usize) -> bool {
         let waiting = || match slot == self.slot {
             true => self.pending_responses.front(),
             false => self.out_of_band.iter().find(|other| other.slot == slot)?.waiting.as_ref(),

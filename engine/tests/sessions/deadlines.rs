@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use repartee_engine::internals::{Planner, ReadyRows, RowKind, SchedulingOrder, StepLimits, StepRows, Urgency};
 
-use simulation::{Crowd, Load, SimulationResult, simulate};
+use simulation::{Load, Rush, SimulationResult, simulate};
 
 /// Arrival rates, in callers a second, at which the machine computes half of the time, four fifths of it, and all of it
 /// without keeping up.
@@ -17,7 +17,7 @@ const NEARLY_FULL: f64 = 4.5;
 const OVERLOADED: f64 = 6.0;
 
 fn load(rate: f64) -> Load {
-    Load { callers: 2000, rate, long_every: 9, long: 2000, at_once: 0, crowd: None }
+    Load { callers: 2000, rate, long_every: 9, long: 2000, at_once: 0, rush: None }
 }
 
 fn print(name: &str, outcome: &SimulationResult) {
@@ -88,7 +88,7 @@ fn prefill_delays_no_due_frame() {
 #[test]
 fn short_prompts_pass_long_ones() {
     // 24 long prompts at once are half a minute of work; callers with short ones come meanwhile.
-    let few = Load { callers: 60, rate: 2.0, long_every: usize::MAX, long: 3800, at_once: 0, crowd: None };
+    let few = Load { callers: 60, rate: 2.0, long_every: usize::MAX, long: 3800, at_once: 0, rush: None };
     let flooded = Load { at_once: 24, ..few };
     let alone = simulate(SchedulingOrder::Deadline, few);
     let (deadline, arrival) =
@@ -107,12 +107,12 @@ fn short_prompts_pass_long_ones() {
 }
 
 #[test]
-fn a_crowd_takes_no_turns_of_other_tenants() {
+fn a_rush_takes_no_turns_of_others() {
     // Twelve sessions of one tenant ask with 1500 rows each; three callers with longer prompts come meanwhile.
-    let crowd = |apart| Some(Crowd { callers: 12, rows: 1500, apart });
-    let load = Load { callers: 3, rate: 1.0, long_every: 1, long: 2000, at_once: 0, crowd: None };
-    let run = |crowd| simulate(SchedulingOrder::Deadline, Load { crowd, ..load }).percentile(95);
-    let (alone, together, apart) = (run(None), run(crowd(false)), run(crowd(true)));
+    let rush = |apart| Some(Rush { callers: 12, rows: 1500, apart });
+    let load = Load { callers: 3, rate: 1.0, long_every: 1, long: 2000, at_once: 0, rush: None };
+    let run = |rush| simulate(SchedulingOrder::Deadline, Load { rush, ..load }).percentile(95);
+    let (alone, together, apart) = (run(None), run(rush(false)), run(rush(true)));
     println!("p95 of the callers: {alone:.0} ms alone, {apart:.0} ms beside a tenant, {together:.0} ms as one tenant");
     assert!(apart * 2.0 < together, "{apart} ms, {together} ms as sessions of one tenant");
 }
@@ -122,17 +122,17 @@ fn tenants_share_prompts_whatever_their_sessions() {
     let (mut planner, start) = (measured_alike(Duration::from_micros(200)), Instant::now());
     let first = |since| Urgency::First { since };
     // Older and shorter prompts of many sessions, renewed in every tick.
-    let (mut crowd, mut single) = (0, 0);
+    let (mut rush, mut single) = (0, 0);
     for tick in 0..100 {
         let now = start + Duration::from_millis(8) * tick;
         let many = (1..40).map(|slot| ReadyRows { tenant: 1, ..want(slot, 20, first(start), now) });
         let one = ReadyRows { tenant: 2, ..want(50, 2000, first(start + Duration::from_secs(1)), now) };
         let shares = plan(&mut planner, now, &many.chain([one]).collect::<Vec<_>>());
         single += shares.iter().filter(|(slot, _)| *slot == 50).map(|(_, rows)| rows).sum::<usize>();
-        crowd += shares.iter().filter(|(slot, _)| *slot < 50).map(|(_, rows)| rows).sum::<usize>();
+        rush += shares.iter().filter(|(slot, _)| *slot < 50).map(|(_, rows)| rows).sum::<usize>();
     }
-    assert!(single * 10 >= (single + crowd) * 4, "{single} rows of one, {crowd} of many");
-    assert!(crowd * 10 >= (single + crowd) * 4, "{single} rows of one, {crowd} of many");
+    assert!(single * 10 >= (single + rush) * 4, "{single} rows of one, {rush} of many");
+    assert!(rush * 10 >= (single + rush) * 4, "{single} rows of one, {rush} of many");
 }
 
 #[test]

@@ -1,11 +1,11 @@
-//! `rate_limits.updated`: sent at the start of every response. Repartee has no token limits, so the list is empty.
+//! `rate_limits.updated`: sent at the start of every response. The list is empty on a server without limits of tokens.
 
 use serde::{Deserialize, Serialize};
 
 /// Payload of `rate_limits.updated`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RateLimitsUpdated {
-    /// Limits in effect; Repartee sends none.
+    /// Limits in effect.
     pub rate_limits: Vec<RateLimit>,
 }
 

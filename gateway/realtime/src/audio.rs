@@ -1,5 +1,7 @@
 //! Base64 audio in events, in the session's input format.
 
+use std::time::Duration;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use repartee_media::pcm;
@@ -66,6 +68,13 @@ impl EncodedAudio {
     /// Rate of the samples, in Hz.
     pub fn rate(&self) -> u32 {
         self.format.rate()
+    }
+
+    /// Duration of what is not decoded yet.
+    pub fn duration(&self) -> Duration {
+        let width = width(self.format).unwrap_or(1);
+        let samples = (self.bytes.len() - self.at) / width;
+        Duration::from_secs_f64(samples as f64 / f64::from(self.rate().max(1)))
     }
 
     /// Returns the next samples, at most `most`, in -1..1; none at the end.

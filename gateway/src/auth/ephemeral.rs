@@ -12,8 +12,6 @@ use super::{KeyHash, KeyId, KeySet, MAX_KEY, hash};
 
 /// Prefix of every ephemeral key.
 const EPHEMERAL: &str = "ek_";
-/// Maximum number of valid ephemeral keys.
-const MAX_EPHEMERAL: usize = 4_096;
 /// Maximum size of the session configurations of all ephemeral keys together, in bytes.
 const MAX_SESSION_BYTES: usize = 16 << 20;
 
@@ -22,6 +20,8 @@ const MAX_SESSION_BYTES: usize = 16 << 20;
 pub struct EphemeralKeys {
     /// `ek_<tag>_`; no other server uses it.
     prefix: String,
+    /// Maximum number of valid keys.
+    most: usize,
     valid: Mutex<HashMap<KeyHash, Grant>>,
 }
 
@@ -47,13 +47,15 @@ impl fmt::Debug for Grant {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum IssueError {
     /// Too many keys or too many bytes of configuration.
-    #[error("too many ephemeral keys are valid: wait until one expires")]
+    #[error("limits.ephemeral_keys: too many ephemeral keys are valid: wait until one expires")]
     Full {
         /// Time until the first key expires.
         retry_after: Duration,
     },
     /// The API key has its share of the keys or of the bytes.
-    #[error("this API key has issued half of all ephemeral keys that may be valid: wait until one of its own expires")]
+    #[error(
+        "limits.ephemeral_keys: this API key has issued half of those that may be valid: wait until one of its own expires"
+    )]
     Share {
         /// Time until the first of its own expires.
         retry_after: Duration,
@@ -82,9 +84,9 @@ pub enum KeyStatus {
 }
 
 impl EphemeralKeys {
-    /// Creates an empty set; `tag` is the process's [tag](crate::ids::IdGenerator::tag).
-    pub fn new(tag: &str) -> Self {
-        Self { prefix: format!("{EPHEMERAL}{tag}_"), valid: Mutex::default() }
+    /// Creates an empty set of at most `most` keys; `tag` is the process's [tag](crate::ids::IdGenerator::tag).
+    pub fn new(tag: &str, most: usize) -> Self {
+        Self { prefix: format!("{EPHEMERAL}{tag}_"), most, valid: Mutex::default() }
     }
 
     /// Issues a key that is valid for `lifetime` and bound to `session`. `owner` is the API key that asked, one of
@@ -110,7 +112,7 @@ impl EphemeralKeys {
                 (count, held) = (count + 1, held + grant.bytes);
                 first = Some(first.map_or(grant.until, |first: Instant| first.min(grant.until)));
             }
-            let full = count >= MAX_EPHEMERAL / shares || held > MAX_SESSION_BYTES / shares;
+            let full = count >= (self.most / shares).max(1) || held > MAX_SESSION_BYTES / shares;
             full.then(|| first.unwrap_or(now).saturating_duration_since(now))
         };
         if let Some(retry_after) = full(&mut valid.values(), 1) {
@@ -137,6 +139,15 @@ impl EphemeralKeys {
             }
             _ => KeyStatus::Expired,
         }
+    }
+
+    /// Number of valid keys of each API key.
+    pub fn counts(&self, now: Instant) -> HashMap<Option<KeyId>, usize> {
+        let mut counts = HashMap::new();
+        for grant in self.valid().values().filter(|grant| grant.until > now) {
+            *counts.entry(grant.owner).or_default() += 1;
+        }
+        counts
     }
 
     /// Ends the keys of API keys that are not in `keys`.
@@ -170,9 +181,11 @@ mod tests {
 
     use super::*;
 
+    const MAX_EPHEMERAL: usize = 100;
+
     #[test]
     fn an_ephemeral_key_expires_with_its_session() {
-        let keys = EphemeralKeys::new("0a1b");
+        let keys = EphemeralKeys::new("0a1b", 10);
         let start = Instant::now();
         let session = Arc::new(json!({"instructions": "secret"}));
         let owner = Some(KeyId(3));
@@ -188,7 +201,7 @@ mod tests {
 
     #[test]
     fn ephemeral_keys_are_bounded_in_number_and_bytes() {
-        let keys = EphemeralKeys::new("t");
+        let keys = EphemeralKeys::new("t", MAX_EPHEMERAL);
         let start = Instant::now();
         let issue = |now, session: &Arc<Value>| keys.issue(now, Duration::from_secs(60), session.clone(), None, 1);
         let empty = Arc::new(json!({}));
@@ -212,7 +225,7 @@ mod tests {
     fn an_api_key_leaves_others_their_share() {
         let set = KeySet::parse("the-first-of-two-keys\nthe-second-of-two-keys").unwrap();
         let [first, second] = ["the-first-of-two-keys", "the-second-of-two-keys"].map(|key| set.find(key));
-        let keys = EphemeralKeys::new("t");
+        let keys = EphemeralKeys::new("t", MAX_EPHEMERAL);
         let (start, empty) = (Instant::now(), Arc::new(json!({})));
         let issue = |owner, count| keys.issue(start, Duration::from_secs(60), empty.clone(), owner, count);
         for _ in 0..MAX_EPHEMERAL / 2 {
@@ -220,6 +233,7 @@ mod tests {
         }
         assert!(matches!(issue(first, 2), Err(IssueError::Share { .. })));
         issue(second, 2).unwrap();
+        assert_eq!(keys.counts(start), HashMap::from([(first, MAX_EPHEMERAL / 2), (second, 1)]));
         // A single key has all.
         issue(first, 1).unwrap();
     }
@@ -228,7 +242,7 @@ mod tests {
     fn a_removed_api_key_ends_its_ephemeral_keys() {
         let set = KeySet::parse("the-first-of-two-keys\nthe-second-of-two-keys").unwrap();
         let [first, second] = ["the-first-of-two-keys", "the-second-of-two-keys"].map(|key| set.find(key));
-        let keys = EphemeralKeys::new("t");
+        let keys = EphemeralKeys::new("t", MAX_EPHEMERAL);
         let (start, empty) = (Instant::now(), Arc::new(json!({})));
         let [ours, theirs, free] = [first, second, None]
             .map(|owner| keys.issue(start, Duration::from_secs(60), empty.clone(), owner, 2).unwrap());

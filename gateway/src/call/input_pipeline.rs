@@ -135,6 +135,13 @@ impl InputPipeline {
         self.at < self.pending.len() || self.encoded.is_some()
     }
 
+    /// Duration of the samples that wait to be processed.
+    pub fn waiting(&self) -> Duration {
+        let samples = self.pending.len().saturating_sub(self.at);
+        let encoded = self.encoded.as_ref().map_or(Duration::ZERO, EncodedAudio::duration);
+        Duration::from_secs_f64(samples as f64 / f64::from(self.rate.max(1))) + encoded
+    }
+
     /// Sets the echo level of the next samples, and whether the playback can be paused; see
     /// [`TurnDetector::set_echo_level`] and [`TurnDetector::set_pausable`].
     pub fn set_playback(&mut self, level: Option<EchoLevel>, pausable: bool) {

@@ -22,6 +22,7 @@ use super::large_events::{self, AudioForm, ParsedMessage, PendingMessage};
 use super::packet_decoder::PacketDecoder;
 use super::response_timing::ResponseTiming;
 use super::{CallEnd, CallServices, OutboundMessage, Transport, TransportError, TransportEvent};
+use crate::budget::call_budget::CallBudget;
 use crate::long_work::CallerWork;
 use crate::metrics::{Metrics, TtfpStage};
 use crate::turn_judge::TurnModelPool;
@@ -33,6 +34,8 @@ pub(super) type PendingJudgement = (u64, oneshot::Receiver<Option<f32>>);
 pub(super) struct CallTask {
     pub(super) core: RealtimeSession,
     pub(super) input_pipeline: InputPipeline,
+    /// Budget of the call's key.
+    budget: CallBudget,
     /// The turn-detection model, if configured.
     judge: Option<TurnModelPool>,
     /// The open question: at most one, even if its pause is over.
@@ -69,7 +72,7 @@ pub(super) struct CallTask {
 impl CallTask {
     /// Creates a call; returns it with its first effects.
     pub(super) fn new(setup: SessionSetup, services: CallServices) -> (Self, Vec<Effect>) {
-        let CallServices { metrics, judge, long_work, trace, .. } = services;
+        let CallServices { budget, metrics, judge, long_work, trace, .. } = services;
         let (model_rate, output_rate) = (setup.model.input_rate, setup.model.output_rate);
         let input_pipeline = InputPipeline::new(setup.model.input_rate, judge.is_some());
         let timing = ResponseTiming::new(metrics.clone(), trace, output_rate);
@@ -79,6 +82,7 @@ impl CallTask {
         let call = Self {
             core,
             input_pipeline,
+            budget,
             judge,
             judging: None,
             parsing: None,
@@ -136,6 +140,10 @@ impl CallTask {
         let message = match message {
             ParsedMessage::Event(message) => *message,
             ParsedMessage::EventWithAudio(message, audio) => {
+                if let Err(error) = self.budget.check_event(&message.event, now()) {
+                    let error = error.with_event_id(message.event_id);
+                    return self.input(SessionInput::Refused(error), transport);
+                }
                 self.input(SessionInput::ItemAudio(audio), transport);
                 *message
             }
@@ -143,6 +151,9 @@ impl CallTask {
             ParsedMessage::Encoded(audio) => return self.push_encoded(audio, transport),
             ParsedMessage::Refused(error) => return self.input(SessionInput::Refused(*error), transport),
         };
+        if let Err(error) = self.budget.check_event(&message.event, now()) {
+            return self.input(SessionInput::Refused(error.with_event_id(message.event_id)), transport);
+        }
         match message.event {
             ClientEvent::InputAppend(append) => match self.decode_opus(&append.audio) {
                 Ok((samples, rate)) => self.push_audio(samples, rate, transport),
@@ -154,6 +165,7 @@ impl CallTask {
                     Ok(inputs) => self.inputs(inputs, transport),
                     Err(error) => self.fail(&error.into()),
                 }
+                self.budget.set_waiting(self.input_pipeline.waiting());
                 self.input(SessionInput::Client(message), transport);
             }
             _ => self.input(SessionInput::Client(message), transport),
@@ -164,7 +176,22 @@ impl CallTask {
         self.packet_decoder.decode(AudioFormat::Opus, &audio::bytes(audio)?)
     }
 
+    /// Takes sound from the budget of the call's key; false if it is to be dropped.
+    fn take_sound<T: Transport>(&mut self, sound: Duration, transport: &mut T) -> bool {
+        let waiting = self.input_pipeline.waiting() + sound;
+        let taken = self.budget.take_sound(sound, waiting, now());
+        let fits = taken.is_ok();
+        if let Err(Some(error)) = taken {
+            self.input(SessionInput::Refused(error), transport);
+        }
+        fits
+    }
+
     fn push_audio<T: Transport>(&mut self, samples: Vec<f32>, rate: u32, transport: &mut T) {
+        let sound = Duration::from_secs_f64(samples.len() as f64 / f64::from(rate.max(1)));
+        if !self.take_sound(sound, transport) {
+            return;
+        }
         self.echo_guard.push_input(&samples, rate, now());
         self.set_playback();
         match self.input_pipeline.push(samples, rate) {
@@ -175,6 +202,9 @@ impl CallTask {
 
     /// Queues audio that came at once; it is decoded piece by piece.
     fn push_encoded<T: Transport>(&mut self, audio: EncodedAudio, transport: &mut T) {
+        if !self.take_sound(audio.duration(), transport) {
+            return;
+        }
         match self.input_pipeline.push_encoded(audio) {
             Ok(inputs) => self.inputs(inputs, transport),
             Err(error) => self.fail(&error.into()),
@@ -205,6 +235,7 @@ impl CallTask {
             Err(error) => self.fail(&error.into()),
         }
         self.inputs = inputs;
+        self.budget.set_waiting(self.input_pipeline.waiting());
         self.timing.endpointing(self.input_pipeline.endpointing(), now());
         self.ask(transport);
     }
@@ -265,7 +296,12 @@ impl CallTask {
     pub(super) fn apply<T: Transport>(&mut self, effects: Vec<Effect>, transport: &mut T) {
         for effect in effects {
             match effect {
-                Effect::Send(message) => self.send(&message),
+                Effect::Send(mut message) => {
+                    if let ServerEvent::RateLimitsUpdated(limits) = &mut message.event {
+                        limits.rate_limits = self.budget.rate_limits(now());
+                    }
+                    self.send(&message);
+                }
                 Effect::Engine(command) => self.command(command),
                 Effect::Configure(settings) => {
                     self.input_format = settings.input;
@@ -347,6 +383,7 @@ impl CallTask {
     }
 
     fn command(&mut self, command: Command) {
+        self.budget.count_command(&command, self.model_rate, now());
         // Only the newest position counts.
         if let (Command::Played { response, .. }, Some(Command::Played { response: before, .. })) =
             (&command, self.commands.back())

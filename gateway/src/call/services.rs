@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::CallLimits;
+use crate::budget::call_budget::CallBudget;
 use crate::long_work::CallerWork;
 use crate::metrics::Metrics;
 use crate::telemetry::CallSpan;
@@ -13,6 +14,8 @@ use crate::turn_judge::TurnModelPool;
 pub struct CallServices {
     /// Time limits of the call.
     pub limits: CallLimits,
+    /// Budget of the call's key.
+    pub budget: CallBudget,
     /// Metrics that the call updates.
     pub metrics: Arc<Metrics>,
     /// The turn-detection model; `None` if eagerness alone ends turns.
@@ -27,7 +30,8 @@ pub struct CallServices {
 impl CallServices {
     /// Services of a call without limits and spans.
     pub fn new(metrics: Arc<Metrics>, judge: Option<TurnModelPool>) -> Self {
-        let (limits, long_work, trace) = (CallLimits::default(), CallerWork::default(), CallSpan::default());
-        Self { limits, metrics, judge, long_work, trace }
+        let (limits, budget) = (CallLimits::default(), CallBudget::default());
+        let (long_work, trace) = (CallerWork::default(), CallSpan::default());
+        Self { limits, budget, metrics, judge, long_work, trace }
     }
 }

@@ -105,6 +105,9 @@ impl Config {
         if self.limits.bytes_in_flight < MIN_BYTES_IN_FLIGHT {
             return refuse("limits.bytes_in_flight", "has to be at least 67108864, 64 MiB");
         }
+        if !(1..=1_000_000).contains(&self.limits.ephemeral_keys) {
+            return refuse("limits.ephemeral_keys", "goes from 1 to 1000000");
+        }
         if !(1..=64).contains(&self.turns.threads) {
             return refuse("turns.threads", "goes from 1 to 64");
         }

@@ -2,6 +2,7 @@
 //!
 //! - `settings`: every setting, with its default
 //! - `check`: ranges, and contradictions between settings
+//! - `files`: files of secrets that other users can read
 //! - `load`: loading from a file, the environment and the command line
 //! - `print`: printing the effective settings as TOML
 //! - `renamed`: old names of settings
@@ -11,6 +12,7 @@
 //! `repartee.example.toml` describes every setting for users.
 
 mod check;
+mod files;
 mod load;
 mod print;
 mod renamed;

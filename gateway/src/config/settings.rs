@@ -96,17 +96,29 @@ pub struct BrowserConfig {
     pub hosts: Vec<String>,
 }
 
-/// Limits of calls, connections and requests. 0 means no limit, except for `connections`,
+/// Limits of calls, keys, connections and requests. 0 means no limit, except for `ephemeral_keys`, `connections`,
 /// `bytes_in_flight`, `head` and `request`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LimitConfig {
-    /// Maximum concurrent calls with one key.
+    /// Maximum concurrent calls with one key; with 0 and several keys half of the sessions.
     pub calls_per_key: u32,
     /// Maximum concurrent calls from one address; loopback is not counted.
     pub calls_per_address: u32,
     /// Maximum requests for calls and ephemeral keys from one address in a minute; loopback is not counted.
     pub opens_per_minute: u32,
+    /// Maximum prompt tokens of one key that are computed in a minute.
+    pub prefill_tokens_per_minute: u32,
+    /// Maximum tokens that are generated for one key in a minute.
+    pub decode_tokens_per_minute: u32,
+    /// Maximum seconds of input sound of one key in a minute.
+    pub sound_s_per_minute: u32,
+    /// Maximum seconds of input sound that wait to be heard, of all calls; of one key half of it if there are several.
+    pub waiting_sound_s: u32,
+    /// Maximum valid ephemeral keys, of all API keys; of one key half of it if there are several.
+    pub ephemeral_keys: u32,
+    /// Maximum wrong keys from one address in a minute before the answers are delayed and say so.
+    pub wrong_keys_per_minute: u32,
     /// Maximum duration of a call.
     #[serde(rename = "call_s", with = "seconds")]
     pub call: Duration,
@@ -328,6 +340,12 @@ impl Default for LimitConfig {
             calls_per_key: 0,
             calls_per_address: 16,
             opens_per_minute: 120,
+            prefill_tokens_per_minute: 0,
+            decode_tokens_per_minute: 0,
+            sound_s_per_minute: 0,
+            waiting_sound_s: 3_600,
+            ephemeral_keys: 4_096,
+            wrong_keys_per_minute: 30,
             call: Duration::from_secs(3_600),
             idle: Duration::ZERO,
             connections: 2_048,

@@ -1,5 +1,6 @@
 //! State that all requests share, and the admission of calls.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -20,11 +21,16 @@ use super::watchdog::LatenessHandle;
 use crate::admission::{Admission, AdmissionError, Permit};
 use crate::auth::KeySet;
 use crate::auth::ephemeral::EphemeralKeys;
+use crate::auth::wrong_keys::WrongKeys;
+use crate::budget::KeyBudgets;
+use crate::budget::account::CountedSession;
+use crate::budget::call_budget::CallBudget;
+use crate::budget::key_limit::{KeyLimit, OverBudget};
 use crate::call::{CallLimits, CallServices};
 use crate::config::Config;
 use crate::ids::IdGenerator;
 use crate::long_work::LongWork;
-use crate::metrics::Metrics;
+use crate::metrics::{KeyUsage, Metrics};
 use crate::telemetry::TraceExporter;
 use crate::transport::webrtc::UdpMux;
 use crate::turn_judge::TurnModelPool;
@@ -43,9 +49,13 @@ pub(crate) struct AppState {
     pub(super) ids: IdGenerator,
     pub(super) origins: OriginPolicy,
     pub(super) admission: Arc<Admission>,
+    /// Budgets of the API keys.
+    pub(super) budgets: KeyBudgets,
     /// API keys. A reload may replace them, but not add the first or remove the last.
     pub(super) keys: RwLock<KeySet>,
     pub(super) ephemeral: EphemeralKeys,
+    /// Addresses that send wrong keys.
+    pub(super) wrong_keys: WrongKeys,
     /// Voices enrolled from recordings.
     pub(super) voices: VoiceStore,
     /// Bytes of requests in memory.
@@ -78,6 +88,7 @@ impl std::fmt::Debug for AppState {
 pub(crate) struct CallGuard {
     metrics: Arc<Metrics>,
     _permit: Permit,
+    _session: CountedSession,
     _alive: Option<mpsc::Sender<()>>,
 }
 
@@ -91,13 +102,54 @@ impl AppState {
     /// Admits a call: returns a session of the engine and the call's guard, or the refusal.
     pub(super) fn admit(&self, caller: &Caller) -> Result<(SessionHandle, CallGuard), ApiError> {
         self.check_serving()?;
-        let permit = self.admission.admit(caller.client, Instant::now()).map_err(|denied| self.denied(&denied))?;
-        let session = self.engine.open().map_err(|error| match error {
+        let now = Instant::now();
+        let account = self.budgets.account(caller.client.key);
+        account.check_tokens(now).map_err(|over| self.over_budget(over))?;
+        let of_key = self.budgets.calls_per_key(self.engine.occupancy().1);
+        let permit = self.admission.admit(caller.client, of_key, now).map_err(|denied| {
+            if matches!(denied, AdmissionError::KeyLimit { .. }) {
+                account.count_refusal(KeyLimit::Calls);
+            }
+            self.denied(&denied)
+        })?;
+        let session = self.engine.open_for(account.tenant()).map_err(|error| match error {
             OpenError::Full { .. } => self.full(&error.to_string()),
             OpenError::Stopped => ApiError::internal(&error.to_string()),
         })?;
         self.metrics.active_calls.inc();
-        Ok((session, CallGuard { metrics: self.metrics.clone(), _permit: permit, _alive: self.alive.upgrade() }))
+        let (metrics, counted) = (self.metrics.clone(), account.count_session());
+        Ok((session, CallGuard { metrics, _permit: permit, _session: counted, _alive: self.alive.upgrade() }))
+    }
+
+    /// Counts input sound of an upload, or refuses it if the key has sent too much.
+    pub(super) fn take_sound(&self, caller: &Caller, sound: Duration) -> Result<(), ApiError> {
+        let account = self.budgets.account(caller.client.key);
+        account.take_sound(sound, Instant::now()).map_err(|over| self.over_budget(over))
+    }
+
+    fn over_budget(&self, over: OverBudget) -> ApiError {
+        self.metrics.requests.refused.with_label_values(&["budget"]).inc();
+        ApiError::new(StatusCode::TOO_MANY_REQUESTS, over.into()).retry_after(over.retry_after)
+    }
+
+    /// Use of the server by API keys, by name; keys of one name together.
+    pub(super) fn key_usage(&self) -> BTreeMap<String, KeyUsage> {
+        let ephemeral = self.ephemeral.counts(Instant::now());
+        let mut by_name: BTreeMap<String, KeyUsage> = BTreeMap::new();
+        for (key, account) in self.budgets.all() {
+            let usage = by_name.entry(account.name().to_string()).or_default();
+            usage.sessions += account.sessions();
+            usage.ephemeral += i64::try_from(ephemeral.get(&key).copied().unwrap_or_default()).unwrap_or(i64::MAX);
+            usage.prefill += account.tenant().work.prefill();
+            usage.decode += account.tenant().work.decode();
+            usage.sound += account.sound();
+            let mut refused = KeyLimit::ALL.map(|limit| (limit.name(), account.refused(limit)));
+            for (sum, (_, before)) in refused.iter_mut().zip(&usage.refused) {
+                sum.1 += before;
+            }
+            usage.refused = refused.to_vec();
+        }
+        by_name
     }
 
     fn check_serving(&self) -> Result<(), ApiError> {
@@ -135,7 +187,7 @@ impl AppState {
             AdmissionError::KeyLimit { .. } | AdmissionError::AddressLimit { .. } => ErrorKind::CallLimit,
             AdmissionError::RateLimit { .. } => ErrorKind::RateLimit,
         };
-        let error = ErrorBody::invalid(kind, denied.to_string());
+        let error = ErrorBody::invalid(kind, denied.to_string()).with_param(denied.name());
         ApiError::new(StatusCode::TOO_MANY_REQUESTS, error).retry_after(denied.retry_after())
     }
 
@@ -149,6 +201,7 @@ impl AppState {
     pub(super) fn call_services(&self, id: &str, caller: &Caller, transport: &'static str) -> CallServices {
         CallServices {
             limits: self.call_limits(),
+            budget: CallBudget::new(self.budgets.account(caller.client.key)),
             metrics: self.metrics.clone(),
             judge: self.judge.clone(),
             long_work: self.long_work.of(caller.client),

@@ -1,6 +1,7 @@
 //! Middleware of every `/v1` route and `/metrics`: checks the origin (CORS) and the key, and adds the [`Caller`] to the
 //! request.
 
+use std::net::IpAddr;
 use std::sync::{Arc, PoisonError, RwLockReadGuard};
 use std::time::Instant;
 
@@ -10,7 +11,7 @@ use axum::http::header::{
     ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS,
     ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION, ORIGIN, SEC_WEBSOCKET_PROTOCOL, VARY,
 };
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use repartee_protocol::{ErrorBody, ErrorKind};
@@ -19,9 +20,10 @@ use super::api_error::ApiError;
 use super::app::AppState;
 use super::caller::Caller;
 use super::client_addr::{ClientAddr, Peer};
+use super::keyless::names_this_machine;
 use crate::admission::ClientIdentity;
-use crate::auth::KeySet;
 use crate::auth::ephemeral::KeyStatus;
+use crate::auth::{KeyId, KeySet};
 
 /// Prefix of the websocket subprotocol that carries a key, because a browser cannot set headers on a websocket.
 const KEY_PROTOCOL: &str = "openai-insecure-api-key.";
@@ -49,12 +51,13 @@ pub(super) async fn authenticate(State(app): State<Arc<AppState>>, mut request: 
         // A preflight carries no key.
         preflight(headers)
     } else {
-        match app.identify(request.uri().path(), headers, &client_addr) {
+        match app.identify(request.uri(), headers, &client_addr) {
             Ok(caller) => {
                 request.extensions_mut().insert(caller);
                 next.run(request).await
             }
-            Err(refusal) => {
+            Err(Unidentified::WrongKey(refusal)) => app.answer_wrong_key(client_addr.address, refusal).await,
+            Err(Unidentified::Refused(refusal)) => {
                 app.metrics.requests.refused.with_label_values(&["unauthorized"]).inc();
                 refusal.into_response()
             }
@@ -74,7 +77,7 @@ fn preflight(headers: &HeaderMap) -> Response {
     let requested = headers.get(ACCESS_CONTROL_REQUEST_HEADERS).cloned();
     let mut response = StatusCode::NO_CONTENT.into_response();
     let headers = response.headers_mut();
-    headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST"));
+    headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST, DELETE"));
     headers.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static(MAX_AGE));
     if let Some(requested) = requested {
         headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, requested);
@@ -82,12 +85,48 @@ fn preflight(headers: &HeaderMap) -> Response {
     response
 }
 
+/// Refusal of a request whose caller is not known.
+enum Unidentified {
+    /// The key is wrong, or an ephemeral one that has expired.
+    WrongKey(ApiError),
+    /// There is no key, or it does not permit this request.
+    Refused(ApiError),
+}
+
 impl AppState {
-    fn identify(&self, path: &str, headers: &HeaderMap, client_addr: &ClientAddr) -> Result<Caller, ApiError> {
+    /// Counts a wrong key. Above the rate the answer is 429, and it comes late.
+    async fn answer_wrong_key(&self, address: IpAddr, refusal: ApiError) -> Response {
+        let Some(retry_after) = self.wrong_keys.count(address, Instant::now()) else {
+            self.metrics.requests.refused.with_label_values(&["unauthorized"]).inc();
+            return refusal.into_response();
+        };
+        self.metrics.requests.refused.with_label_values(&["wrong_keys"]).inc();
+        self.wrong_keys.delay().await;
+        let message = format!(
+            "limits.wrong_keys_per_minute: more than {} wrong keys from this address in a minute: correct the key",
+            self.config.limits.wrong_keys_per_minute
+        );
+        let error = ErrorBody::invalid(ErrorKind::RateLimit, message).with_param("wrong_keys_per_minute");
+        ApiError::new(StatusCode::TOO_MANY_REQUESTS, error).retry_after(retry_after).into_response()
+    }
+
+    fn identify(&self, uri: &Uri, headers: &HeaderMap, client_addr: &ClientAddr) -> Result<Caller, Unidentified> {
+        let path = uri.path();
         let client = |key| ClientIdentity { address: client_addr.address, key };
         let known = |key| Ok(Caller { client: client(key), ephemeral: None, session: None });
+        // Without a key nothing but the host's name tells a scraper from a page that resolves its name to this machine.
+        let anonymous = || {
+            if self.has_keys() && !names_this_machine(uri, headers, &self.config.browser.hosts) {
+                let message = "without a key this path answers to localhost and IP addresses only: send a key, or list \
+                               the host name under browser.hosts";
+                let error = ErrorBody::invalid(ErrorKind::HostNotAllowed, message);
+                return Err(Unidentified::Refused(ApiError::new(StatusCode::FORBIDDEN, error)));
+            }
+            known(None)
+        };
         let Some(key) = request_key(headers) else {
-            return if !self.needs_key(path) { known(None) } else { Err(unauthorized(ErrorKind::MissingKey)) };
+            let missing = || Unidentified::Refused(unauthorized(ErrorKind::MissingKey));
+            return if self.needs_key(path) { Err(missing()) } else { anonymous() };
         };
         match self.ephemeral.look_up(key, Instant::now()) {
             KeyStatus::Valid { id, session, owner } if opens_calls(path) => {
@@ -96,14 +135,14 @@ impl AppState {
             KeyStatus::Valid { .. } => {
                 let message = "an ephemeral key opens calls and nothing else: use an API key for this";
                 let error = ErrorBody::invalid(ErrorKind::KeyInsufficient, message);
-                Err(ApiError::new(StatusCode::FORBIDDEN, error))
+                Err(Unidentified::Refused(ApiError::new(StatusCode::FORBIDDEN, error)))
             }
-            KeyStatus::Expired => Err(unauthorized(ErrorKind::ExpiredKey)),
-            KeyStatus::NotEphemeral => match self.keys().find(key) {
+            KeyStatus::Expired => Err(Unidentified::WrongKey(unauthorized(ErrorKind::ExpiredKey))),
+            KeyStatus::NotEphemeral => match self.find_key(key) {
                 Some(key) => known(Some(key)),
                 // Stock clients always send a key.
-                None if !self.needs_key(path) => known(None),
-                None => Err(unauthorized(ErrorKind::InvalidKey)),
+                None if !self.needs_key(path) => anonymous(),
+                None => Err(Unidentified::WrongKey(unauthorized(ErrorKind::InvalidKey))),
             },
         }
     }
@@ -111,6 +150,10 @@ impl AppState {
     pub(super) fn keys(&self) -> RwLockReadGuard<'_, KeySet> {
         // The set is replaced as a whole, so a panic cannot leave it half changed.
         self.keys.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn find_key(&self, presented: &str) -> Option<KeyId> {
+        self.keys().find(presented)
     }
 
     /// True if the server has API keys; without them it serves this machine only.

@@ -20,6 +20,7 @@ use super::caller::Caller;
 use super::uploads::HeldBody;
 use crate::admission::ClientIdentity;
 use crate::auth::ephemeral::IssueError;
+use crate::budget::key_limit::KeyLimit;
 
 /// Maximum size of a request, in bytes: instructions and tools may be long.
 const MAX_BODY: usize = 1 << 20;
@@ -84,7 +85,9 @@ fn issue(app: &AppState, client: ClientIdentity, body: &[u8]) -> Result<Response
         let message = error.to_string();
         match error {
             IssueError::Full { retry_after } | IssueError::Share { retry_after } => {
-                let error = ErrorBody::invalid(ErrorKind::TooManyKeys, message);
+                let limit = KeyLimit::EphemeralKeys;
+                app.budgets.account(client.key).count_refusal(limit);
+                let error = ErrorBody::invalid(ErrorKind::TooManyKeys, message).with_param(limit.name());
                 ApiError::new(StatusCode::TOO_MANY_REQUESTS, error).retry_after(retry_after)
             }
             IssueError::Random(_) => ApiError::internal(&message),

@@ -5,7 +5,7 @@
 //! lives. The newest connection evicts the oldest of a full reserve: a flood of silent ones does not keep a health check
 //! waiting. Trusted proxies and this machine have no share, because many clients come from there.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -13,7 +13,7 @@ use ipnet::IpNet;
 use tokio::sync::oneshot;
 
 use super::client_addr::trusts;
-use crate::admission::limited_address;
+use crate::address_rate::NetworkCounts;
 
 /// Number of reserve connections beyond the limit.
 pub(super) const RESERVE: u32 = 64;
@@ -34,8 +34,8 @@ pub(super) struct ConnectionLimiter {
 struct ConnectionCounts {
     /// Number of connections without the reserve.
     total: u32,
-    by_address: HashMap<IpAddr, u32>,
-    reserve_by_address: HashMap<IpAddr, u32>,
+    by_address: NetworkCounts,
+    reserve_by_address: NetworkCounts,
     /// Connections of the reserve, oldest first: id, and the sender that evicts when dropped.
     reserve: VecDeque<(u64, oneshot::Sender<()>)>,
     /// Id of the next reserve connection.
@@ -61,19 +61,17 @@ impl ConnectionLimiter {
     /// Counts a connection from `address`; `None` if the address has reached its share. It belongs to the reserve if the
     /// limit is reached, or if `cramped`; a full reserve evicts its oldest connection.
     pub fn admit(self: &Arc<Self>, address: IpAddr, cramped: bool) -> Option<ConnectionPermit> {
-        let address = limited_address(address).filter(|_| !trusts(&self.trusted, address));
+        let address = Some(address).filter(|address| !trusts(&self.trusted, *address));
         let mut open = self.open();
         let beyond = cramped || open.total >= self.limit;
         if let Some(address) = address {
             let (by_address, share) = match beyond {
                 true => (&mut open.reserve_by_address, RESERVE_SHARE),
-                false => (&mut open.by_address, if self.share == 0 { u32::MAX } else { self.share }),
+                false => (&mut open.by_address, self.share),
             };
-            let held = by_address.entry(address).or_default();
-            if *held >= share {
+            if !by_address.add(address, share) {
                 return None;
             }
-            *held += 1;
         }
         open.total += u32::from(!beyond);
         let reserve = beyond.then(|| {
@@ -126,13 +124,8 @@ impl Drop for ConnectionPermit {
             open.total -= 1;
         }
         let by_address = if beyond.is_some() { &mut open.reserve_by_address } else { &mut open.by_address };
-        if let Some(address) = self.address
-            && let Some(held) = by_address.get_mut(&address)
-        {
-            *held -= 1;
-            if *held == 0 {
-                by_address.remove(&address);
-            }
+        if let Some(address) = self.address {
+            by_address.remove(address);
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::http::header::HOST;
-use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use ipnet::IpNet;
@@ -18,8 +18,38 @@ use super::origin::{host_name, is_loopback};
 use crate::config::Config;
 use crate::metrics::RequestMetrics;
 
-/// Headers besides `X-Forwarded-For` that proxies and tunnels use for the client's address.
-const OTHER_CLIENT_HEADERS: [&str; 5] = ["forwarded", "x-real-ip", "x-client-ip", "cf-connecting-ip", "true-client-ip"];
+/// Headers of the client's address, besides `X-Forwarded-For`.
+const ADDRESS_HEADERS: [&str; 2] = ["x-real-ip", "x-client-ip"];
+/// Headers that a proxy adds beside `X-Forwarded-For`. Without it they come from a proxy that hides its clients.
+const COMPANIONS: [&str; 5] =
+    ["x-forwarded-proto", "x-forwarded-host", "x-forwarded-port", "x-forwarded-server", "x-forwarded-scheme"];
+/// Beginnings of the names of headers that proxies and tunnels add.
+const PROXY_HEADERS: [&str; 24] = [
+    "via",
+    "forwarded",
+    "x-forwarded",
+    "x-original-forwarded",
+    "x-original-host",
+    "x-real-ip",
+    "x-client-ip",
+    "x-cluster-client-ip",
+    "x-proxy",
+    "proxy-",
+    "x-envoy-",
+    "x-azure-",
+    "x-arr-",
+    "x-amzn-",
+    "x-amz-cf-",
+    "x-appengine-",
+    "x-cloud-trace-context",
+    "x-vercel-",
+    "cf-",
+    "cdn-loop",
+    "true-client-ip",
+    "fly-",
+    "fastly-",
+    "tailscale-",
+];
 
 /// Rules of service without keys.
 #[derive(Debug)]
@@ -67,24 +97,26 @@ pub(super) async fn require_local(
     ApiError::new(StatusCode::FORBIDDEN, error).into_response()
 }
 
-/// True if the client runs on this machine, as far as the connection and all proxies in between tell. Any other or
-/// unreadable address in a proxy's header makes it remote.
+/// True if the client runs on this machine, as far as the connection and all proxies in between tell. A proxy's header
+/// makes it remote, unless it names nothing but loopback addresses and trusted proxies.
 fn is_local(peer: Peer, headers: &HeaderMap, trusted: &[IpNet]) -> bool {
     let loopback = |text: &str| parse_address(text.trim()).is_some_and(|address| address.is_loopback());
-    let proxied = headers.get_all(FORWARDED_FOR).into_iter().all(|list| {
-        let known =
-            |text: &str| loopback(text) || parse_address(text.trim()).is_some_and(|proxy| trusts(trusted, proxy));
-        list.to_str().is_ok_and(|list| list.split(',').all(known))
-    });
-    let mut others = OTHER_CLIENT_HEADERS.iter().flat_map(|name| headers.get_all(*name));
-    proxied
-        && others.all(|value| value.to_str().is_ok_and(loopback))
-        && ClientAddr::new(peer, headers, trusted).address.is_loopback()
+    let known = |text: &str| loopback(text) || parse_address(text.trim()).is_some_and(|proxy| trusts(trusted, proxy));
+    let names_clients = headers.contains_key(FORWARDED_FOR);
+    let is_plain = |(name, value): (&HeaderName, &HeaderValue)| match name.as_str() {
+        name if !PROXY_HEADERS.iter().any(|beginning| name.starts_with(beginning)) => true,
+        name if name == FORWARDED_FOR.as_str() => {
+            value.to_str().is_ok_and(|list| !list.is_empty() && list.split(',').all(known))
+        }
+        name if ADDRESS_HEADERS.contains(&name) => value.to_str().is_ok_and(loopback),
+        name => names_clients && COMPANIONS.contains(&name),
+    };
+    headers.iter().all(is_plain) && ClientAddr::new(peer, headers, trusted).address.is_loopback()
 }
 
 /// True if every host in the request is loopback, an IP address or one of `hosts`. A browser sends the host of the
 /// asking page in `Host`; an `X-Forwarded-Host`, which such a page could add, does not replace it.
-fn names_this_machine(uri: &Uri, headers: &HeaderMap, hosts: &[String]) -> bool {
+pub(super) fn names_this_machine(uri: &Uri, headers: &HeaderMap, hosts: &[String]) -> bool {
     let known = |authority: &str| {
         let authority = authority.trim().to_ascii_lowercase();
         let name = host_name(&authority);
@@ -100,8 +132,6 @@ fn names_this_machine(uri: &Uri, headers: &HeaderMap, hosts: &[String]) -> bool 
 
 #[cfg(test)]
 mod tests {
-    use axum::http::HeaderValue;
-
     use super::*;
 
     fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
@@ -121,7 +151,8 @@ mod tests {
     fn only_this_machine_is_local() {
         for peer in ["127.0.0.1:5", "[::1]:5", "[::ffff:127.0.0.1]:5"] {
             assert!(local(peer, &[]), "{peer}");
-            assert!(local(peer, &[("x-forwarded-for", "127.0.0.1"), ("x-real-ip", "::1")]), "{peer}");
+            let proxied = [("x-forwarded-for", "127.0.0.1"), ("x-real-ip", "::1"), ("x-forwarded-proto", "http")];
+            assert!(local(peer, &proxied), "{peer}");
         }
         for peer in ["203.0.113.9:5", "192.168.1.5:5", "[2001:db8::1]:5", "10.1.2.3:5"] {
             assert!(!local(peer, &[]), "{peer}");
@@ -139,6 +170,19 @@ mod tests {
             ("x-real-ip", "203.0.113.7"),
             ("cf-connecting-ip", "203.0.113.7"),
             ("forwarded", "for=203.0.113.7"),
+            ("forwarded", "for=127.0.0.1"),
+            ("via", "1.1 proxy"),
+            ("x-forwarded-proto", "https"),
+            ("x-forwarded-host", "localhost"),
+            ("x-forwarded", "203.0.113.7"),
+            ("x-original-forwarded-for", "203.0.113.7"),
+            ("fly-client-ip", "203.0.113.7"),
+            ("x-envoy-external-address", "203.0.113.7"),
+            ("fastly-client-ip", "203.0.113.7"),
+            ("x-azure-clientip", "203.0.113.7"),
+            ("tailscale-user-login", "ada@example"),
+            ("cf-ray", "8d1"),
+            ("cdn-loop", "cloudflare"),
         ] {
             assert!(!local("127.0.0.1:5", &[header]), "{header:?}");
         }

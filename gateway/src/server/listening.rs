@@ -29,6 +29,8 @@ use super::tls::{self, CertificateResolver};
 use super::watchdog::{self, LatenessHandle};
 use crate::admission::Admission;
 use crate::auth::ephemeral::EphemeralKeys;
+use crate::auth::wrong_keys::WrongKeys;
+use crate::budget::KeyBudgets;
 use crate::cli::lan;
 use crate::config::{Config, LimitConfig, TurnDetectionConfig, WebRtcConfig};
 use crate::ids::IdGenerator;
@@ -221,8 +223,10 @@ impl StartingServer {
             let app = AppState {
                 origins: OriginPolicy::new(&config.browser, !config.api_keys.is_empty()),
                 admission: Admission::new(config.limits.clone()),
+                budgets: KeyBudgets::new(config.limits.clone(), &config.api_keys),
                 keys: RwLock::new(config.api_keys.clone()),
-                ephemeral: EphemeralKeys::new(ids.tag()),
+                ephemeral: EphemeralKeys::new(ids.tag(), config.limits.ephemeral_keys as usize),
+                wrong_keys: WrongKeys::new(config.limits.wrong_keys_per_minute),
                 voices,
                 bytes: ByteBudget::new(config.limits.bytes_in_flight),
                 long_work: LongWork::new(),

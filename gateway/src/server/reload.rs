@@ -46,6 +46,7 @@ impl Reloader {
         }
         keys.clone_from(&config.api_keys);
         self.app.ephemeral.keep_owners(&keys);
+        self.app.budgets.set_keys(&keys);
         Ok(())
     }
 }

@@ -231,6 +231,8 @@ async fn metrics(State(app): State<Arc<AppState>>) -> Response {
     }
     app.metrics.set_engine(&app.engine.work(), &app.engine.load());
     app.metrics.bytes_in_flight.set(i64::try_from(app.bytes.total()).unwrap_or(i64::MAX));
+    let usage = app.key_usage();
+    app.metrics.set_keys(usage.iter().map(|(name, usage)| (name.as_str(), usage.clone())));
     match app.metrics.render() {
         Ok(text) => ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response(),
         Err(error) => ApiError::internal(&error.to_string()).into_response(),

@@ -91,8 +91,12 @@ async fn keys_are_replaced_during_calls() {
     let refused = server.reloader.reload(&config).unwrap_err();
     assert!(refused.to_string().contains("restart it"), "{refused}");
     assert_eq!(get(&server, "/v1/models", Some(KEY)).await.status, 200);
+    let secret = client_secret(&server, KEY, &json!({})).await.json()["value"].as_str().unwrap().to_owned();
+    let servers = "/v1/realtime/ice_servers";
+    assert_eq!(get(&server, servers, Some(&secret)).await.status, 200);
     config.api_keys = KeySet::parse("another-key-of-the-house").unwrap();
     server.reloader.reload(&config).unwrap();
+    assert_eq!(get(&server, servers, Some(&secret)).await.status, 401, "its ephemeral keys end with a key");
     assert_eq!(get(&server, "/v1/models", Some(KEY)).await.status, 401);
     assert_eq!(get(&server, "/v1/models", Some("another-key-of-the-house")).await.status, 200);
     let events = call.ask("still there?").await;
@@ -108,6 +112,35 @@ async fn metrics_can_be_left_open() {
     .await;
     assert_eq!(get(&server, "/metrics", None).await.status, 200);
     assert_eq!(get(&server, "/v1/models", None).await.status, 401);
+    // A web page could make its own name resolve to this machine; it has no key.
+    let rebound = [("host", "evil.example:8080"), ("authorization", &*bearer(KEY))];
+    let reply = send(server.address, "GET", "/metrics", &rebound[..1], b"").await;
+    assert_eq!((reply.status, &*reply.code()), (403, "host_not_allowed"));
+    assert_eq!(send(server.address, "GET", "/metrics", &rebound, b"").await.status, 200);
+}
+
+#[tokio::test]
+async fn wrong_keys_are_slowed_by_address() {
+    let server = Running::start_with(Script::default(), |config| {
+        keyed(config);
+        config.limits.wrong_keys_per_minute = 2;
+    })
+    .await;
+    for _ in 0..2 {
+        assert_eq!(get(&server, "/v1/models", Some("some-other-key-of-length")).await.status, 401);
+    }
+    for wrong in ["one-more-key-of-some-length", "ek_of_another_server"] {
+        let reply = get(&server, "/v1/models", Some(wrong)).await;
+        assert_eq!((reply.status, &*reply.code()), (429, "rate_limit_exceeded"), "{wrong}");
+        let wait: u64 = reply.header("retry-after").unwrap().parse().unwrap();
+        assert!((1..=30).contains(&wait) && reply.body.contains("limits.wrong_keys_per_minute"), "{reply:?}");
+    }
+    // Others at this address, and other addresses, are not refused.
+    assert_eq!(get(&server, "/v1/models", Some(KEY)).await.status, 200);
+    let phone = [("x-forwarded-for", "203.0.113.7"), ("authorization", "Bearer some-other-key-of-length")];
+    assert_eq!(send(server.address, "GET", "/v1/models", &phone, b"").await.status, 401);
+    let metrics = get(&server, "/metrics", Some(KEY)).await.body;
+    assert!(metrics.contains("repartee_refused_total{reason=\"wrong_keys\"} 2"), "{metrics}");
 }
 
 #[tokio::test]
@@ -282,7 +315,8 @@ async fn listed_and_loopback_origins_may_call() {
             assert_eq!(reply.status, 204, "{reply:?}");
             assert_eq!(reply.header("access-control-allow-origin"), Some(origin));
             assert!(reply.header("access-control-allow-headers").unwrap().contains("x-openai-agents-sdk"));
-            assert!(reply.header("access-control-allow-methods").unwrap().contains("POST"));
+            let methods = reply.header("access-control-allow-methods").unwrap();
+            assert!(["GET", "POST", "DELETE"].iter().all(|method| methods.contains(method)), "{methods}");
         }
         // A page can read the reason of a refusal, too.
         let reply = send(server.address, "POST", CALLS, &[("origin", origin)], b"").await;

@@ -1,6 +1,7 @@
-//! The HTTP server: keys, limits, refusals, health, certificates, proxies, chat completions, speech, cascades.
+//! The HTTP server: keys, limits, budgets, refusals, health, certificates, proxies, chat completions, speech, cascades.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
+mod budgets;
 mod bytes;
 mod cascade;
 mod chat;

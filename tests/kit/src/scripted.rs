@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use repartee_engine_api::{
-    Command, EnrolError, ModelInfo, OpenError, Recording, SessionHandle, SpeechEngine, WakeSignal, link,
+    Command, EnrolError, ModelInfo, OpenError, Recording, SessionHandle, SpeechEngine, Tenant, WakeSignal, link,
 };
 use tokio::sync::watch;
 
@@ -152,6 +152,12 @@ impl SpeechEngine for ScriptedEngine {
             actor.run().await;
             drop(slot);
         });
+        Ok(session)
+    }
+
+    fn open_for(&self, tenant: &Tenant) -> Result<SessionHandle, OpenError> {
+        let session = self.open()?;
+        tenant.work.add(self.script.rows_at_open, 0);
         Ok(session)
     }
 

@@ -78,10 +78,12 @@ const RUNTIMES_AND_NETWORKS: &[&str] =
 
 /// Modules that each module of the gateway may name. `main.rs` and `lib.rs` may name all.
 const GATEWAY_MAY_NAME: &[(&str, &[&str])] = &[
-    ("admission", &["auth", "config"]),
-    ("auth", &["ids"]),
+    ("address_rate", &[]),
+    ("admission", &["address_rate", "auth", "budget", "config"]),
+    ("auth", &["address_rate", "ids"]),
     ("bench", &[]),
-    ("call", &["long_work", "metrics", "telemetry", "turn_judge"]),
+    ("budget", &["auth", "config"]),
+    ("call", &["budget", "long_work", "metrics", "telemetry", "turn_judge"]),
     ("cli", &["auth", "ids"]),
     ("config", &["auth", "telemetry"]),
     ("heap", &[]),
@@ -92,8 +94,10 @@ const GATEWAY_MAY_NAME: &[(&str, &[&str])] = &[
     (
         "server",
         &[
+            "address_rate",
             "admission",
             "auth",
+            "budget",
             "call",
             "cli",
             "config",
@@ -108,7 +112,7 @@ const GATEWAY_MAY_NAME: &[(&str, &[&str])] = &[
     ),
     ("telemetry", &["metrics"]),
     ("thinker", &["config", "metrics"]),
-    ("transport", &["call", "metrics", "telemetry"]),
+    ("transport", &["address_rate", "call", "metrics", "telemetry"]),
     ("turn_judge", &[]),
     ("voices", &["config", "ids"]),
 ];

@@ -38,12 +38,12 @@ pub struct Load {
     /// Further callers, with prompts of `long` rows, who are there from the start.
     pub at_once: usize,
     /// Further callers who are there from the start and are not counted.
-    pub crowd: Option<Crowd>,
+    pub rush: Option<Rush>,
 }
 
-/// Callers that crowd the others.
+/// Callers that come at once.
 #[derive(Debug, Clone, Copy)]
-pub struct Crowd {
+pub struct Rush {
     pub callers: usize,
     /// Rows of their prompts.
     pub rows: usize,
@@ -67,8 +67,8 @@ struct Caller {
     /// True if its prompt is short.
     short: bool,
     tenant: u64,
-    /// True if it belongs to the crowd.
-    crowds: bool,
+    /// True if its outcome is not counted.
+    uncounted: bool,
     /// Time at which the caller has played everything.
     runs_out: Option<Instant>,
     /// Seconds of prefill steps before its last frame.
@@ -98,7 +98,7 @@ impl Caller {
             frames: 0,
             short: prompt <= SHORT,
             tenant: 0,
-            crowds: false,
+            uncounted: false,
             runs_out: None,
             prefill_before: 0.0,
             outcome: Turn::default(),
@@ -227,10 +227,10 @@ pub fn simulate(order: SchedulingOrder, load: Load) -> SimulationResult {
     let at_once = load.callers..load.callers + load.at_once;
     let mut here: BTreeMap<usize, Caller> =
         at_once.map(|number| (number, Caller::new(number, start, load.long))).collect();
-    if let Some(Crowd { callers, rows, apart }) = load.crowd {
+    if let Some(Rush { callers, rows, apart }) = load.rush {
         let numbers = (load.callers + load.at_once..).take(callers);
-        let crowd = |number| Caller { tenant: u64::from(apart), crowds: true, ..Caller::new(number, start, rows) };
-        here.extend(numbers.map(|number| (number, crowd(number))));
+        let rush = |number| Caller { tenant: u64::from(apart), uncounted: true, ..Caller::new(number, start, rows) };
+        here.extend(numbers.map(|number| (number, rush(number))));
     }
     let mut outcome = SimulationResult::default();
     let (mut busy, mut prefill, mut steps) = (0.0, 0.0, 0);
@@ -275,7 +275,7 @@ pub fn simulate(order: SchedulingOrder, load: Load) -> SimulationResult {
         }
         here.retain(|_, caller| {
             let over = caller.left == 0 && caller.frames == 0;
-            if over && !caller.crowds {
+            if over && !caller.uncounted {
                 outcome.add(caller.outcome, caller.short);
             }
             !over

@@ -45,6 +45,7 @@ pub(super) async fn create(
     let plan = plan.map_err(ApiError::bad_request)?;
     // From now on the decoded sound is held, in place of the body.
     charge.set(held_bytes(&plan.commands)).map_err(|error| app.no_room(error))?;
+    app.take_sound(&caller, plan.sound)?;
     let (session, guard) = app.admit(&caller)?;
     let metadata = metadata(&app, &plan)?;
     let mut generation = Generation::new(&app, &metadata.id, session, guard, plan.commands);

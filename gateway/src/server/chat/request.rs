@@ -128,6 +128,8 @@ pub(super) struct CompletionPlan {
     pub commands: Vec<Command>,
     /// Format of the audio; `None` for text only.
     pub audio: Option<CompletionFormat>,
+    /// Duration of the audio.
+    pub sound: Duration,
     /// True to stream the response.
     pub stream: bool,
     /// True if a stream ends with the usage.
@@ -147,6 +149,7 @@ impl CompletionPlan {
         let mut plan = Self {
             commands: Vec::new(),
             audio: None,
+            sound: Duration::ZERO,
             stream: request.stream.unwrap_or(false),
             include_usage: request.stream_options.as_ref().is_some_and(|options| options.include_usage),
             warnings: Vec::new(),
@@ -254,6 +257,7 @@ impl CompletionPlan {
         if !instructions.is_empty() {
             self.commands.insert(0, Command::SetInstructions(instructions.join("\n")));
         }
+        self.sound = MAX_AUDIO.saturating_sub(left);
         Ok(item)
     }
 }

@@ -2,19 +2,23 @@
 //! datagrams to each address are bounded, for all ports and calls together.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
+
+use ipnet::IpNet;
+
+use crate::address_rate::remote_networks;
 
 /// Datagrams that may go to an address at once.
 const BURST: f64 = 200.0;
 /// Refill rate of an address, in datagrams a second.
 const PER_SECOND: f64 = 100.0;
-/// Maximum tracked addresses. At the limit, a new address gets nothing until an entry is idle for the time of a refill.
+/// Maximum tracked networks. At the limit, a new address gets nothing until an entry is idle for the time of a refill.
 const MAX_ADDRESSES: usize = 4_096;
 
-/// Token bucket for each address.
+/// Token bucket for each network of an address; larger networks have multiples of the budget.
 #[derive(Debug, Default)]
-pub(super) struct ProbeBudget(HashMap<IpAddr, Bucket>);
+pub(super) struct ProbeBudget(HashMap<IpNet, Bucket>);
 
 #[derive(Debug, Clone, Copy)]
 struct Bucket {
@@ -25,29 +29,29 @@ struct Bucket {
 impl ProbeBudget {
     /// Takes a token for one datagram to `address`; false if there is none. Loopback has no limit.
     pub fn take(&mut self, address: IpAddr, now: Instant) -> bool {
-        let Some(address) = network(address) else { return true };
-        if self.0.len() >= MAX_ADDRESSES && !self.0.contains_key(&address) {
-            let refill = Duration::from_secs_f64(BURST / PER_SECOND);
-            self.0.retain(|_, bucket| now.saturating_duration_since(bucket.at) < refill);
-            if self.0.len() >= MAX_ADDRESSES {
-                return false;
+        let refill = Duration::from_secs_f64(BURST / PER_SECOND);
+        let mut enough = true;
+        for (network, multiple) in remote_networks(address) {
+            if self.0.len() >= MAX_ADDRESSES && !self.0.contains_key(&network) {
+                self.0.retain(|_, bucket| now.saturating_duration_since(bucket.at) < refill);
+                if self.0.len() >= MAX_ADDRESSES {
+                    return false;
+                }
+            }
+            let (burst, per_second) = (BURST * f64::from(multiple), PER_SECOND * f64::from(multiple));
+            let bucket = self.0.entry(network).or_insert(Bucket { left: burst, at: now });
+            let since = now.saturating_duration_since(bucket.at).as_secs_f64();
+            *bucket = Bucket { left: (bucket.left + since * per_second).min(burst), at: now };
+            enough &= bucket.left >= 1.0;
+        }
+        if enough {
+            for (network, _) in remote_networks(address) {
+                if let Some(bucket) = self.0.get_mut(&network) {
+                    bucket.left -= 1.0;
+                }
             }
         }
-        let bucket = self.0.entry(address).or_insert(Bucket { left: BURST, at: now });
-        let since = now.saturating_duration_since(bucket.at).as_secs_f64();
-        *bucket = Bucket { left: (bucket.left + since * PER_SECOND).min(BURST), at: now };
-        let enough = bucket.left >= 1.0;
-        bucket.left -= f64::from(u8::from(enough));
         enough
-    }
-}
-
-/// Returns the unit that one sender controls: an IPv4 address, or the /64 network of an IPv6 one; `None` for loopback.
-fn network(address: IpAddr) -> Option<IpAddr> {
-    match address.to_canonical() {
-        loopback if loopback.is_loopback() => None,
-        IpAddr::V6(v6) => Some(Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64).into()),
-        v4 => Some(v4),
     }
 }
 
@@ -64,6 +68,15 @@ mod tests {
         assert_eq!(sent(&mut budget, now + Duration::from_secs(1)), PER_SECOND as usize);
         assert!(budget.take([192, 0, 2, 10].into(), now), "others have their own");
         assert!((0..10_000).all(|_| budget.take([127, 0, 0, 1].into(), now)));
+    }
+
+    #[test]
+    fn a_network_has_a_budget_too() {
+        let mut budget = ProbeBudget::default();
+        let now = Instant::now();
+        let victims = (0..256u32).map(|n| IpAddr::from([0x2001, 0xdb8, 1, n as u16, 0, 0, 0, 1]));
+        let sent: usize = victims.map(|victim| (0..200).filter(|_| budget.take(victim, now)).count()).sum();
+        assert_eq!(sent, 2 * BURST as usize, "a /56 has twice the budget of an address");
     }
 
     #[test]

@@ -36,6 +36,8 @@ pub struct Script {
     pub has_transcription: bool,
     /// True if it takes a given text of any length as one response.
     pub reads_clauses: bool,
+    /// Prompt rows that each new session counts for its tenant.
+    pub rows_at_open: u64,
 }
 
 /// A scripted response.
@@ -61,6 +63,7 @@ impl Default for Script {
             accepts_enrolment: false,
             has_transcription: false,
             reads_clauses: false,
+            rows_at_open: 0,
         }
     }
 }

@@ -1,0 +1,158 @@
+//! Budgets of API keys: what one key may use of the server, so that it leaves the others theirs.
+//!
+//! - this file: the accounts of all keys, and the sound that waits in all of them
+//! - [`account`]: account of one key, with its limits in a minute
+//! - [`key_limit`]: limits by name, and their refusals
+//! - `minute_bucket`: a quantity in a minute, paid afterwards
+//! - [`call_budget`]: the account of a call's key, as the call uses it
+//!
+//! Sessions and ephemeral keys are held: with several API keys, one has at most half of them. The engine shares its time
+//! between keys by itself (`repartee_engine::deadline`). No clock: the time is a parameter.
+
+pub mod account;
+pub mod call_budget;
+pub mod key_limit;
+mod minute_bucket;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::auth::{KeyId, KeySet};
+use crate::config::LimitConfig;
+use account::{KeyAccount, WaitingSound};
+
+/// Name of the account of requests without a key.
+pub const NO_KEY: &str = "none";
+
+/// Accounts of all API keys.
+#[derive(Debug)]
+pub struct KeyBudgets {
+    limits: LimitConfig,
+    waiting: Arc<WaitingSound>,
+    accounts: Mutex<Accounts>,
+}
+
+#[derive(Debug, Default)]
+struct Accounts {
+    /// Number of API keys.
+    keys: usize,
+    by_key: HashMap<Option<KeyId>, Arc<KeyAccount>>,
+}
+
+impl KeyBudgets {
+    /// Creates the accounts of these keys; without keys one account for all requests.
+    pub fn new(limits: LimitConfig, keys: &KeySet) -> Self {
+        let waiting = Arc::new(WaitingSound::new(limits.waiting_sound_s));
+        let budgets = Self { limits, waiting, accounts: Mutex::default() };
+        budgets.set_keys(keys);
+        budgets
+    }
+
+    /// Replaces the API keys. Keys that stay keep their accounts; calls of removed ones keep theirs to their end.
+    pub fn set_keys(&self, keys: &KeySet) {
+        let mut accounts = self.accounts();
+        let mut before = std::mem::take(&mut accounts.by_key);
+        let owners: Vec<_> = match keys.is_empty() {
+            true => vec![(None, NO_KEY.into())],
+            false => keys.names().map(|(id, name)| (Some(id), name.clone())).collect(),
+        };
+        let account = |(id, name): (Option<KeyId>, Arc<str>)| {
+            let known = before.remove(&id).filter(|account| **account.name() == *name);
+            let new = || Arc::new(KeyAccount::new(id, name.clone(), &self.limits, self.waiting.clone()));
+            (id, known.unwrap_or_else(new))
+        };
+        accounts.by_key = owners.into_iter().map(account).collect();
+        accounts.keys = keys.len();
+        self.waiting.set_owners(keys.len());
+    }
+
+    /// Account of a request's key; of a key that was just removed a new one, which ends with the request.
+    pub fn account(&self, key: Option<KeyId>) -> Arc<KeyAccount> {
+        let known = self.accounts().by_key.get(&key).cloned();
+        known.unwrap_or_else(|| Arc::new(KeyAccount::new(key, NO_KEY.into(), &self.limits, self.waiting.clone())))
+    }
+
+    /// Accounts of all keys.
+    pub fn all(&self) -> Vec<(Option<KeyId>, Arc<KeyAccount>)> {
+        self.accounts().by_key.iter().map(|(key, account)| (*key, account.clone())).collect()
+    }
+
+    /// Maximum number of one key's calls on a server with `slots` sessions; 0 for no limit. Unless it is set, half of the
+    /// sessions if there are several keys.
+    pub fn calls_per_key(&self, slots: usize) -> u32 {
+        match self.limits.calls_per_key {
+            0 if self.accounts().keys > 1 => u32::try_from(slots.div_ceil(2).max(1)).unwrap_or(u32::MAX),
+            set => set,
+        }
+    }
+
+    fn accounts(&self) -> MutexGuard<'_, Accounts> {
+        // Accounts are inserted and removed whole.
+        self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::key_limit::KeyLimit;
+    use super::*;
+
+    fn two() -> (KeySet, Option<KeyId>, Option<KeyId>) {
+        let keys = KeySet::parse("one the-first-of-two-keys\ntwo the-second-of-two-keys").unwrap();
+        let [first, second] = ["the-first-of-two-keys", "the-second-of-two-keys"].map(|key| keys.find(key));
+        (keys, first, second)
+    }
+
+    #[test]
+    fn several_keys_have_half_of_the_sessions_each() {
+        let (keys, ..) = two();
+        let budgets = KeyBudgets::new(LimitConfig::default(), &keys);
+        assert_eq!([64, 5, 1].map(|slots| budgets.calls_per_key(slots)), [32, 3, 1]);
+        budgets.set_keys(&KeySet::parse("the-first-of-two-keys").unwrap());
+        assert_eq!(budgets.calls_per_key(64), 0, "a single key may use all");
+        let set = KeyBudgets::new(LimitConfig { calls_per_key: 50, ..LimitConfig::default() }, &keys);
+        assert_eq!(set.calls_per_key(64), 50);
+    }
+
+    #[test]
+    fn tokens_in_a_minute_are_paid_afterwards() {
+        let (keys, first, second) = two();
+        let limits =
+            LimitConfig { prefill_tokens_per_minute: 600, decode_tokens_per_minute: 60, ..LimitConfig::default() };
+        let budgets = KeyBudgets::new(limits, &keys);
+        let (account, start) = (budgets.account(first), Instant::now());
+        account.check_tokens(start).unwrap();
+        account.tenant().work.add(700, 10);
+        let denied = account.check_tokens(start).unwrap_err();
+        assert_eq!((denied.limit, denied.most), (KeyLimit::PrefillTokens, 600));
+        // 100 tokens too many, at ten a second.
+        assert!(denied.retry_after >= Duration::from_secs(10) && denied.retry_after < Duration::from_secs(11));
+        budgets.account(second).check_tokens(start).unwrap();
+        let later = start + denied.retry_after;
+        account.check_tokens(later).unwrap();
+        account.tenant().work.add(0, 100);
+        assert_eq!(account.check_tokens(later).unwrap_err().limit, KeyLimit::DecodeTokens);
+        assert_eq!(account.refused(KeyLimit::PrefillTokens), 1);
+        // A key that stays keeps its account.
+        budgets.set_keys(&keys);
+        assert!(budgets.account(first).check_tokens(later).is_err());
+    }
+
+    #[test]
+    fn waiting_sound_is_shared_by_keys() {
+        let (keys, first, second) = two();
+        let budgets = KeyBudgets::new(LimitConfig { waiting_sound_s: 100, ..LimitConfig::default() }, &keys);
+        let [first, second] = [first, second].map(|key| budgets.account(key));
+        assert!(first.hold_sound(0, 50_000).is_ok());
+        let denied = first.hold_sound(50_000, 51_000).unwrap_err();
+        assert_eq!(denied.limit, KeyLimit::WaitingSound);
+        assert!(second.hold_sound(0, 50_000).is_ok());
+        assert!(second.hold_sound(50_000, 40_000).is_ok());
+        assert!(first.hold_sound(50_000, 60_000).is_err(), "half is the most, whatever is free");
+        budgets.set_keys(&KeySet::parse("one the-first-of-two-keys").unwrap());
+        assert!(first.hold_sound(50_000, 60_000).is_ok(), "a single key may use what is free");
+        assert!(first.hold_sound(60_000, 60_001).is_err());
+    }
+}
