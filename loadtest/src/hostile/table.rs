@@ -35,8 +35,6 @@ const AUDIO: &str = "audio that came at once is held as samples until the engine
 const CACHE: &str = "the engine does not give back the cache of sessions that have ended yet";
 /// Work without a budget.
 const PREFILL: &str = "the engine has no budget a tick over all prefills and keys yet";
-/// Requests without a budget.
-const REQUESTS: &str = "a key has no budget of connections and requests yet";
 
 /// Rows of the whole run, one for each kind of attack, then all at once.
 pub const ALL: [HostileRow; 21] = [
@@ -75,11 +73,10 @@ pub const ALL: [HostileRow; 21] = [
 
 /// Rows of the quick run: a few kinds at once.
 pub const QUICK: [HostileRow; 2] = [
-    short(
+    row(
         "quick-connections",
         &["slow-heads", "descriptors", "unread-pongs", "wrong-keys", "sdp-bombs"],
         "connections, pings, keys and offers of one tenant delay nobody",
-        REQUESTS,
     ),
     short(
         "quick-work",
