@@ -9,7 +9,7 @@ REPORT := target/report
 BUILT := $${CARGO_TARGET_DIR:-target}/release
 
 .DEFAULT_GOAL := help
-.PHONY: help run run-real test-real bench-real release test test-cuda gpu-pack test-long test-hostile screenshots conformance lint check-words bench bench-build loadtest knee soak realtime-vs-chat graph setup-test bench-cascade bench-engine bench-families bench-heard bench-interruptions bench-turns bench-weights bench-size weight-loss eval-model eval-weights sound-sample
+.PHONY: fuzz help run run-real test-real bench-real release test test-cuda gpu-pack test-long test-hostile screenshots conformance lint check-words bench bench-build loadtest knee soak realtime-vs-chat graph setup-test bench-cascade bench-engine bench-families bench-heard bench-interruptions bench-turns bench-weights bench-size weight-loss eval-model eval-weights sound-sample
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -57,13 +57,17 @@ gpu-pack:  ## Build and pack the binaries that scripts/on-gpu.sh runs on a machi
 	CARGO=$(CARGO) scripts/on-gpu.sh pack
 
 test-long:  ## Run all tests, including the long ones and `make test-cuda`; writes target/report/test-long.txt
-	@$(SETUP) build load tests prometheus recipe cuda
+	@$(SETUP) build load tests prometheus recipe cuda fuzz
 	@CARGO=$(CARGO) scripts/dated-report.sh $(REPORT)/test-long.txt scripts/test-long.sh
 
 test-hostile:  ## Ask questions over websocket and WebRTC while each attack of a table runs, 8 minutes (ARGS="--only long-prompts"); `make test` runs the quick half; writes target/report/hostile.json
 	@$(SETUP) build load
 	$(CARGO) build --release --workspace --bin repartee-load
 	$(BUILT)/repartee-load hostile --report $(REPORT) $(ARGS)
+
+fuzz:  ## Run the fuzz targets (TARGETS="sdp rtp"; all of them) in libFuzzer, each for FUZZ_SECONDS (60); `make test` runs their seeds
+	@$(SETUP) build fuzz
+	CARGO=$(CARGO) scripts/fuzz.sh $(or $(FUZZ_SECONDS),60) $(TARGETS)
 
 screenshots:  ## Take the screenshots of docs/page.md again, in Chromium with the demo model
 	@$(SETUP) build load tests
@@ -73,10 +77,11 @@ conformance:  ## Run only the stock clients, one line each; `make test` runs the
 	@$(SETUP) build load tests
 	$(CARGO) test --release --workspace --test clients conformance:: -- --test-threads=1
 
-lint:  ## Check format, clippy, documentation, Python, JavaScript, shell, deploy/, links, wording, and dependencies against deny.toml
+lint:  ## Check format, clippy, documentation, Python, JavaScript, shell, deploy/, links, wording, and dependencies against deny.toml and advisories
 	@$(SETUP) build load lint
 	target/tools/python/bin/python -B -m unittest discover --start-directory tests/scripts
 	scripts/check-deps
+	scripts/check-advisories
 	scripts/lint-python
 	scripts/lint-shell
 	scripts/lint-deploy
