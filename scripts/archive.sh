@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Packs a release: the binary, its settings, its documentation, the systemd unit and the files for Prometheus and Grafana.
+# Packs a release: the binary, its settings, its documentation, the licences of what it links (THIRD-PARTY), the systemd unit and the files
+# for Prometheus and Grafana.
 #
 # Usage: archive.sh BINARY FOLDER    Writes FOLDER/repartee-VERSION-linux-ARCH.tar.gz and its checksum, and prints the archive's path.
 # The same files give the same bytes.
@@ -21,6 +22,8 @@ for file in README.md LICENSE CHANGELOG.md SECURITY.md repartee.example.toml doc
   deploy/repartee.service deploy/prometheus.yaml deploy/grafana/* web/grafana/*; do
   install -D -m 644 "$file" "$root/$file"
 done
+scripts/third-party >"$root/THIRD-PARTY"
+chmod 644 "$root/THIRD-PARTY"
 
 tar --create --sort=name --format=ustar --owner=0 --group=0 --numeric-owner --mtime="@${SOURCE_DATE_EPOCH:-0}" \
   --directory "$stage" "$name" | gzip --no-name >"$out/$name.tar.gz"

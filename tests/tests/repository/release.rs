@@ -37,6 +37,7 @@ async fn the_archive_holds_what_a_server_needs() -> Result<()> {
         ("-rwxr-xr-x 0/0", "repartee"),
         ("-rw-r--r-- 0/0", "repartee.example.toml"),
         ("-rw-r--r-- 0/0", "LICENSE"),
+        ("-rw-r--r-- 0/0", "THIRD-PARTY"),
         ("-rw-r--r-- 0/0", "docs/serving.md"),
         ("-rw-r--r-- 0/0", "deploy/repartee.service"),
         ("-rw-r--r-- 0/0", "web/grafana/repartee.json"),
@@ -55,6 +56,39 @@ async fn the_archive_holds_what_a_server_needs() -> Result<()> {
     tools::output(&mut check, PATIENCE).await?;
     let again = pack(&binary, &folder.path().join("again")).await?;
     ensure!(std::fs::read(&archive)? == std::fs::read(&again)?, "the same files give the same bytes");
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_archive_holds_all_linked_licences() -> Result<()> {
+    let text = tools::output(&mut Command::new(tools::root().join("scripts/third-party")), PATIENCE).await?;
+    let (list, texts) = text.split_once("\n====").context("texts after the list")?;
+    // What the binary links, as cargo knows it; procedural macros run at compile time.
+    let mut tree = Command::new("cargo");
+    tree.args([
+        "tree",
+        "--locked",
+        "--package=repartee",
+        "--edges=normal,no-proc-macro",
+        "--prefix=none",
+        "--format={p}",
+    ]);
+    let tree = tools::output(tree.current_dir(tools::root()), PATIENCE).await?;
+    let mut linked = 0;
+    for line in tree.lines().filter(|line| !line.contains('(')) {
+        let (name, version) = line.split_once(" v").context("a name and a version")?;
+        let label = format!("{name} {version}");
+        ensure!(list.lines().any(|line| line.starts_with(&format!("{label}: "))), "{label} in the list");
+        // The heads of the texts name the crates, one after another.
+        let is_holder = |line: &str| line.split(", ").any(|holder| holder == label);
+        ensure!(texts.lines().any(is_holder), "{label} has a licence");
+        linked += 1;
+    }
+    ensure!(linked > 200, "{linked} crates are linked");
+    // The C sources that crates bundle.
+    for holder in ["Xiph.Org Foundation", "fiat-crypto"] {
+        ensure!(texts.contains(holder), "{holder}");
+    }
     Ok(())
 }
 
