@@ -7,6 +7,8 @@ mod checkpoints;
 mod command;
 mod config;
 mod demo;
+mod limits_page;
+mod sandbox;
 mod shutdown;
 mod starting;
 mod traces;

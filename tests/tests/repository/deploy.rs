@@ -1,5 +1,5 @@
-//! Checks of `deploy/` without a container runtime. `gateway/tests/http/proxy.rs` runs `docs/nginx.conf`, and
-//! `dashboards.rs` the configuration of Prometheus.
+//! Checks of `deploy/` without a container runtime. `gateway/tests/http/proxy.rs` runs `docs/nginx.conf`,
+//! `gateway/tests/process/sandbox.rs` the server in the unit's sandbox, and `dashboards.rs` the configuration of Prometheus.
 
 use std::path::Path;
 use std::process::Command;
@@ -50,5 +50,25 @@ fn mounted_and_copied_files_exist() -> Result<()> {
     ensure!(compose.contains("dockerfile: deploy/Containerfile") && image.contains("make release"), "{compose}");
     ensure!(makefile.contains("target}/dist/repartee"), "the binary's place");
     ensure!(image.contains("install -D target/dist/repartee"), "{image}");
+    Ok(())
+}
+
+#[test]
+fn container_runs_without_privileges_where_it_is_published() -> Result<()> {
+    let image = text("deploy/Containerfile")?;
+    let (_, runtime) = image.rsplit_once("\nFROM ").context("a stage that runs")?;
+    let line = |word: &str| runtime.lines().find_map(|line| line.strip_prefix(word)).with_context(|| word.to_owned());
+    ensure!(line("USER ")?.parse::<u32>()? > 0, "a user by number, other than root");
+    // It listens on the ports that it exposes, on every address of the container.
+    let exposed: Vec<_> = line("EXPOSE ")?.split(' ').collect();
+    ensure!(exposed == ["8080/tcp", "7000/udp"], "{exposed:?}");
+    ensure!(line("ENV ")? == "REPARTEE_LISTEN=0.0.0.0:8080 REPARTEE_WEBRTC_UDP=0.0.0.0:7000", "{runtime}");
+    line("HEALTHCHECK ")?;
+    let compose = text("deploy/compose.yaml")?;
+    let (_, server) = compose.split_once("\n  repartee:\n").context("the server")?;
+    let (server, _) = server.split_once("\n  prometheus:\n").context("the next service")?;
+    for setting in ["read_only: true", "cap_drop: [ALL]", "no-new-privileges:true"] {
+        ensure!(server.contains(setting), "{setting} in\n{server}");
+    }
     Ok(())
 }
