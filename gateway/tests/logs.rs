@@ -1,4 +1,4 @@
-//! Logs contain no caller data: secrets planted in every input of a caller must not appear in any log line.
+//! Logs and metrics contain no caller data: secrets planted in every input of a caller must not appear in any line.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
 use std::io::{self, Write};
@@ -149,6 +149,8 @@ async fn planted_secrets_are_not_logged() {
     }
     assert!(send(server.address, "GET", &format!("/v1/models/{UNREADABLE}"), &headers, b"").await.status == 404);
     server.sessions(0).await;
+    let metrics = send(server.address, "GET", "/metrics", &headers, b"").await;
+    assert!(metrics.status == 200 && metrics.body.contains("repartee_"), "{metrics:?}");
     server.stop();
     server.ended().await;
 
@@ -174,5 +176,6 @@ async fn planted_secrets_are_not_logged() {
     assert!(secrets.len() >= 12, "{secrets:?}");
     for secret in &secrets {
         assert!(!logged.contains(&**secret), "{secret} in {logged}");
+        assert!(!metrics.body.contains(&**secret), "{secret} in {}", metrics.body);
     }
 }

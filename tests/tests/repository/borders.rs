@@ -41,6 +41,20 @@ const MAY_NEED: &[(&str, &[&str])] = &[
         &["repartee-engine", "repartee-engine-api", "repartee-kernels", "repartee-kernels-testkit", "repartee-spoken"],
     ),
     (
+        "repartee-fuzz-targets",
+        &[
+            "repartee",
+            "repartee-checkpoint",
+            "repartee-engine",
+            "repartee-engine-api",
+            "repartee-media",
+            "repartee-protocol",
+            "repartee-realtime",
+            "repartee-sdp",
+            "repartee-testkit",
+        ],
+    ),
+    (
         "repartee-gateway-testkit",
         &["repartee", "repartee-engine", "repartee-engine-api", "repartee-media", "repartee-testkit"],
     ),
