@@ -6,6 +6,7 @@
 #   load       OpenSSL's headers, for the load generator and the crates that use it
 #   clients    Python with tests/requirements-clients.txt only, a part of `tests`
 #   cuda       the CUDA compiler, headers and runtime of kernels/cuda/toolkit.txt (210 MB), and a C++ compiler: no GPU is needed
+#   fuzz       cargo-fuzz, and a C++ compiler for libFuzzer
 #   lint       rustfmt and clippy; Python with scripts/requirements-lint.txt; Node packages of scripts/lint, tests/browser and
 #              tests/clients/node, and their Node: Python with tests/requirements.txt
 #   tests      Python with tests/requirements.txt, Python with tests/requirements-clients.txt (the stock clients), Node
@@ -216,6 +217,16 @@ cuda() {
   cp "$pins" "$home/installed.txt"
 }
 
+CARGO_FUZZ=0.13.2
+fuzz() {
+  local home=$TOOLS/cargo-fuzz
+  command -v g++ >/dev/null || need_packages "libFuzzer" g++
+  [ "$("$home/bin/cargo-fuzz" --version 2>/dev/null)" = "cargo-fuzz $CARGO_FUZZ" ] && return
+  say "compiling cargo-fuzz $CARGO_FUZZ into $home"
+  cargo install --quiet --locked "cargo-fuzz@$CARGO_FUZZ" --root "$home" --target-dir "$home/build" >&2
+  rm -rf "$home/build"
+}
+
 reference() {
   python_tools reference tests/parity/requirements.txt
 }
@@ -338,10 +349,10 @@ recipe() {
   kokoro
 }
 
-[ $# -gt 0 ] || die "which part? build, load, clients, chat_templates, cuda, lint, tests, prometheus, real, reference, reference_compressed, reference_forms, reference_tts, llama_cpp, peers, recogniser, speech or recipe"
+[ $# -gt 0 ] || die "which part? build, load, clients, chat_templates, cuda, fuzz, lint, tests, prometheus, real, reference, reference_compressed, reference_forms, reference_tts, llama_cpp, peers, recogniser, speech or recipe"
 for part in "$@"; do
   case $part in
-    build | load | clients | chat_templates | cuda | lint | tests | prometheus | real | reference | reference_compressed | reference_forms | reference_tts | llama_cpp | peers | recogniser | speech | recipe) "$part" ;;
+    build | load | clients | chat_templates | cuda | fuzz | lint | tests | prometheus | real | reference | reference_compressed | reference_forms | reference_tts | llama_cpp | peers | recogniser | speech | recipe) "$part" ;;
     *) die "there is no part $part" ;;
   esac
 done

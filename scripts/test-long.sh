@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Runs every test, including the long ones: those of the workspace (with the simulated CUDA device's own), those of the feature `cuda`, then
-# each step of the demo model's recipe on seconds of data.
+# Runs every test, including the long ones: those of the workspace (with the simulated CUDA device's own), those of the feature `cuda`, each
+# step of the demo model's recipe on seconds of data, then each fuzz target for a minute.
 #
-# Usage: test-long.sh    Needs the parts build, load, tests, recipe and cuda of setup.sh. Runs all of them, also when some fail.
+# Usage: test-long.sh    Needs the parts build, load, tests, recipe, cuda and fuzz of setup.sh. Runs all of them, also when some fail.
 
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
@@ -11,4 +11,5 @@ status=0
 scripts/test-cuda.sh || status=1
 target/tools/recipe/bin/python -m unittest discover --verbose --start-directory models/demo/recipe/tests \
   --top-level-directory models/demo/recipe || status=1
+scripts/fuzz.sh 60 || status=1
 exit "$status"

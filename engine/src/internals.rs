@@ -5,7 +5,7 @@
 pub use crate::audio::log_mel::{LogMel, LogMelConfig};
 pub use crate::cascade::hearing::join_hearing;
 pub use crate::cascade::voice::join_voice;
-pub use crate::checkpoint::{Checkpoint, DType, TensorData};
+pub use crate::checkpoint::{Checkpoint, DType, TensorData, safetensors_header};
 pub use crate::deadline::cost::StepRows;
 pub use crate::deadline::{Planner, ReadyRows, ScheduledRows, SchedulingOrder, StepLimits, TickBudget, Urgency};
 pub use crate::device::Device;

@@ -73,6 +73,11 @@ pub struct WorkPermit {
 }
 
 impl WorkPermit {
+    /// Permission for work beside which there is no other, for the fuzz targets.
+    pub(crate) fn alone() -> Self {
+        Self { slots: Arc::new(Semaphore::new(1)), slot: None, abandoned: Arc::default() }
+    }
+
     /// Ends a piece: the work of others that waits runs first.
     ///
     /// # Errors

@@ -1,6 +1,9 @@
 //! Client input never causes a panic or growth. Inputs are mutations of a saved corpus, drawn from a fixed seed.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
+#[path = "fuzz/corpora.rs"]
+mod corpora;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 

@@ -19,6 +19,7 @@
 //! - `speech`: `POST /v1/audio/speech`, speech synthesis of a given text
 //! - `voices`: `/v1/audio/voices`, voices enrolled from recordings
 //! - `form`: bodies of the type `multipart/form-data`
+//! - [`fuzzing`]: readers of requests, for the fuzz targets
 //! - `generation`, `engine_session`: responses of the engine for one HTTP request
 //! - `client_secrets`: ephemeral keys
 //! - `models`: the served model
@@ -45,6 +46,7 @@ mod descriptors;
 mod development_certificate;
 mod engine_session;
 mod form;
+pub mod fuzzing;
 mod generation;
 mod ice_servers;
 mod keyless;

@@ -34,10 +34,10 @@ const PAGE: RangeInclusive<usize> = 1..=100;
 const DEFAULT_PAGE: usize = 20;
 
 /// Fields of a consent.
-const CONSENT: [Field; 3] = [("name", MAX_FIELD), ("language", MAX_FIELD), ("recording", MAX_RECORDING)];
+pub(super) const CONSENT: [Field; 3] = [("name", MAX_FIELD), ("language", MAX_FIELD), ("recording", MAX_RECORDING)];
 /// Fields of a voice. `text`, the transcript of the recording, is an extension. `prompt`, `model` and `script_hint` are
 /// known so that errors can name them.
-const VOICE: [Field; 8] = [
+pub(super) const VOICE: [Field; 8] = [
     ("name", MAX_FIELD),
     ("consent", MAX_FIELD),
     ("audio_sample", MAX_RECORDING),

@@ -15,7 +15,8 @@ use axum::extract::{Request, State};
 use axum::response::sse::{self, Sse};
 use axum::response::{IntoResponse as _, Response};
 use futures_util::{StreamExt as _, stream};
-use repartee_engine_api::{Command, Event, MessageContent};
+use repartee_engine_api::{Command, Event, MessageContent, ModelInfo};
+use repartee_protocol::ErrorBody;
 use repartee_protocol::error::ErrorEvent;
 
 use super::AppState;
@@ -83,6 +84,11 @@ fn held_bytes(commands: &[Command]) -> usize {
         _ => 0,
     });
     bytes.sum::<usize>() + size_of_val(commands)
+}
+
+/// Reads a body as [`create`] does; returns its commands.
+pub(super) fn read_commands(body: &[u8], info: &ModelInfo, permit: &mut WorkPermit) -> Result<Vec<Command>, ErrorBody> {
+    CompletionPlan::read(body, info, permit).map(|plan| plan.commands)
 }
 
 /// Creates id, time, model and warnings of a completion.

@@ -28,6 +28,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use futures_util::stream;
+use repartee_engine_api::ModelInfo;
 use repartee_protocol::error::ErrorEvent;
 use repartee_protocol::{ErrorBody, ErrorKind};
 use serde_json::json;
@@ -83,6 +84,11 @@ pub(super) async fn create(
         response.headers_mut().insert(WARNINGS, warnings);
     }
     Ok(response)
+}
+
+/// Reads the JSON body of a request as [`create`] does; returns the text.
+pub(super) fn read_text_of(body: &[u8], info: &ModelInfo) -> Result<String, ErrorBody> {
+    SpeechPlan::read(body, info).map(|(_, text)| text)
 }
 
 /// Parses the request: the plan, and the text or else the body that streams it.

@@ -1,0 +1,10 @@
+//! `cargo fuzz run sdp`: the target of this name.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use repartee_testkit::memory::CountingAllocator;
+
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator;
+
+fuzz_target!(|input: &[u8]| repartee_fuzz_targets::SDP.check_timed(input));
