@@ -1,5 +1,5 @@
-//! Callers who come and vanish at any stage leave nothing behind: no socket, no task, no session. In its own process,
-//! because it counts the process's sockets and tasks.
+//! Callers who come and vanish at any stage leave nothing behind: no socket, no task, no session. In a process of
+//! their own, because they count its sockets and tasks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,6 +20,8 @@ use repartee_gateway_testkit::{PATIENCE, Running};
 const AT_ONCE: usize = 8;
 /// Number of stages at which a caller vanishes.
 const STAGES: usize = 10;
+/// Environment variable of the process that has one test.
+const ALONE: &str = "REPARTEE_TEST_ALONE";
 
 fn sockets() -> usize {
     let files = std::fs::read_dir("/proc/self/fd").unwrap();
@@ -176,13 +178,26 @@ async fn settle(sockets_at_most: usize, tasks_at_most: usize) {
     timeout(Duration::from_secs(60), settled).await.unwrap_or_else(|_| late());
 }
 
+/// Runs the test of this name in a process of its own, and its visits there: other tests have sockets and tasks too.
+async fn alone(test: &str, visits: usize) {
+    if std::env::var_os(ALONE).is_some() {
+        return churn(visits).await;
+    }
+    let mut command = tokio::process::Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", test, "--include-ignored", "--nocapture"]).env(ALONE, "1").kill_on_drop(true);
+    let output = command.output().await.unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("visits:"), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    println!("{text}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn vanishing_callers_leave_nothing_behind() {
-    churn(50).await;
+    alone("churn::vanishing_callers_leave_nothing_behind", 50).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes minutes: for the long suite"]
 async fn five_hundred_vanishing_callers_leave_nothing_behind() {
-    churn(500).await;
+    alone("churn::five_hundred_vanishing_callers_leave_nothing_behind", 500).await;
 }
