@@ -57,7 +57,7 @@ gpu-pack:  ## Build and pack the binaries that scripts/on-gpu.sh runs on a machi
 	CARGO=$(CARGO) scripts/on-gpu.sh pack
 
 test-long:  ## Run all tests, including the long ones and `make test-cuda`; writes target/report/test-long.txt
-	@$(SETUP) build load tests prometheus recipe cuda fuzz
+	@$(SETUP) build load tests prometheus recipe cuda fuzz thinkers
 	@CARGO=$(CARGO) scripts/dated-report.sh $(REPORT)/test-long.txt scripts/test-long.sh
 
 test-hostile:  ## Ask questions over websocket and WebRTC while each attack of a table runs, 8 minutes (ARGS="--only long-prompts"); `make test` runs the quick half; writes target/report/hostile.json

@@ -18,6 +18,7 @@
 #   reference  Python with tests/parity/requirements.txt: torch and the reference implementation (several GB)
 #   reference_tts  the same for Qwen3-TTS, whose reference needs other versions: tests/parity/qwen3_tts/requirements.txt
 #   llama_cpp  llama.cpp (a Node package), a part of `peers`
+#   thinkers   servers of language models for cascades: tests/peers/requirements-thinkers.txt, beside `reference`; takes minutes
 #   peers      peers of the benchmarks: `reference`, OpenVINO GenAI (tests/peers/requirements-openvino.txt), `llama_cpp`
 #   recogniser Python with tests/requirements.txt only: the independent recogniser, a part of `tests`
 #   speech     espeak-ng, flite and Kokoro, the synthesisers of the questions; recordings of people, unpacked from Debian's
@@ -255,22 +256,32 @@ reference_tts() {
   touch "$home/qwen-tts-$QWEN_TTS"
 }
 
-peers() {
+# beside_reference NAME REQUIREMENTS: as python_tools, with the packages of `reference` too. torch takes several GB, so a path makes them
+# available.
+beside_reference() {
   reference
-  local home=$TOOLS/openvino requirements=tests/peers/requirements-openvino.txt site theirs
+  local home=$TOOLS/$1 requirements=$2 site theirs
   site='import sysconfig; print(sysconfig.get_path("purelib"))'
-  # torch takes several GB, so this path makes the reference's torch available here.
   theirs=$(cd "$("$TOOLS/reference/bin/python" -c "$site")" && pwd -P)
-  if ! { cmp -s "$requirements" "$home/installed.txt" && is_at_home "$home" &&
-    [ "$theirs" = "$(cat "$("$home/bin/python" -c "$site")/zz-reference.pth" 2>/dev/null)" ]; }; then
-    say "installing $requirements into $home"
-    # With the reference's Python, because it uses the reference's compiled packages.
-    python_environment "$TOOLS/reference/bin/python" "$home"
-    echo "$theirs" >"$("$home/bin/python" -c "$site")/zz-reference.pth"
-    "$home/bin/pip" install --quiet --disable-pip-version-check --requirement "$requirements" >&2
-    cp "$requirements" "$home/installed.txt"
-  fi
+  cmp -s "$requirements" "$home/installed.txt" && is_at_home "$home" &&
+    [ "$theirs" = "$(cat "$("$home/bin/python" -c "$site")/zz-reference.pth" 2>/dev/null)" ] && return
+  say "installing $requirements into $home"
+  # With the reference's Python, because it uses the reference's compiled packages.
+  python_environment "$TOOLS/reference/bin/python" "$home"
+  echo "$theirs" >"$("$home/bin/python" -c "$site")/zz-reference.pth"
+  "$home/bin/pip" install --quiet --disable-pip-version-check --requirement "$requirements" >&2
+  cp "$requirements" "$home/installed.txt"
+}
+
+peers() {
+  beside_reference openvino tests/peers/requirements-openvino.txt
   llama_cpp
+}
+
+# The server of llama.cpp is compiled.
+thinkers() {
+  build
+  beside_reference thinkers tests/peers/requirements-thinkers.txt
 }
 
 llama_cpp() {
@@ -349,10 +360,10 @@ recipe() {
   kokoro
 }
 
-[ $# -gt 0 ] || die "which part? build, load, clients, chat_templates, cuda, fuzz, lint, tests, prometheus, real, reference, reference_compressed, reference_forms, reference_tts, llama_cpp, peers, recogniser, speech or recipe"
+[ $# -gt 0 ] || die "which part? build, load, clients, chat_templates, cuda, fuzz, lint, tests, prometheus, real, reference, reference_compressed, reference_forms, reference_tts, llama_cpp, peers, recogniser, speech, thinkers or recipe"
 for part in "$@"; do
   case $part in
-    build | load | clients | chat_templates | cuda | fuzz | lint | tests | prometheus | real | reference | reference_compressed | reference_forms | reference_tts | llama_cpp | peers | recogniser | speech | recipe) "$part" ;;
+    build | load | clients | chat_templates | cuda | fuzz | lint | tests | prometheus | real | reference | reference_compressed | reference_forms | reference_tts | llama_cpp | peers | recogniser | speech | thinkers | recipe) "$part" ;;
     *) die "there is no part $part" ;;
   esac
 done

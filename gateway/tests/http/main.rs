@@ -10,6 +10,7 @@ mod keyless;
 mod keys;
 mod limits;
 mod offers;
+mod peers;
 mod proxy;
 mod refusals;
 mod speech;
