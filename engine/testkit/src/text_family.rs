@@ -50,6 +50,10 @@ impl PromptTemplate for Template {
         prompt.extend(respond.then(|| Element::token(Role::Assistant, BEGIN)));
         prompt
     }
+
+    fn streamed(&self, ids: &[u32]) -> Option<Vec<Element>> {
+        Some(ids.iter().map(|&id| Element::token(Role::Assistant, id)).collect())
+    }
 }
 
 /// Shape of the layers.

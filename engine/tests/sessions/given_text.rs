@@ -3,9 +3,11 @@
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
 use repartee_engine_api::{Command, Event, FinishReason, Respond, Role, Sampling, SessionHandle};
+use repartee_engine_testkit::clause_family::{ClauseCascade, ClauseSpeech};
 use repartee_engine_testkit::driven::{Response, submit};
 use repartee_engine_testkit::generic::subjects::{Omni, Tts};
 use repartee_engine_testkit::generic::{Bed, Subject, assert_same, config, respond};
+use repartee_engine_testkit::text_family::Cascade;
 
 const TEXT: &str = "The capital of France is Paris.";
 const LONG: u32 = 60;
@@ -45,6 +47,10 @@ macro_rules! suite {
                 super::a_limit_cuts_the_text(&$subject);
             }
             #[test]
+            fn a_limited_reader_leaves_nothing() {
+                super::a_limited_reader_leaves_nothing(&$subject);
+            }
+            #[test]
             fn a_cancelled_reader_leaves_nothing() {
                 super::a_cancelled_reader_leaves_nothing(&$subject);
             }
@@ -54,6 +60,17 @@ macro_rules! suite {
 
 suite!(demo, Omni::demo());
 suite!(tts, Tts::default());
+
+/// Nothing of one response reaches another in voices of clauses and in cascades, in any of their stages.
+#[test]
+fn nothing_is_left_in_clauses_and_cascades() {
+    let clauses = ClauseSpeech { streamed: true };
+    a_limited_reader_leaves_nothing(&clauses);
+    a_cancelled_reader_leaves_nothing(&clauses);
+    a_limited_reader_leaves_nothing(&Cascade);
+    a_cancelled_reader_leaves_nothing(&Cascade);
+    a_limited_reader_leaves_nothing(&ClauseCascade);
+}
 
 /// Speaks a text that arrives in pieces, with ticks of the engine between them.
 fn read<S: Subject>(bed: &mut Bed<'_, S>, session: &SessionHandle, respond: Respond, pieces: &[&str]) -> Response {
@@ -166,6 +183,39 @@ fn a_limit_cuts_the_text(subject: &impl Subject) {
     assert_eq!((cut.usage.output_text_tokens, cut.reason), (2, Some(FinishReason::Length)));
     assert!(TEXT.starts_with(&cut.text) && cut.text.len() < TEXT.len(), "{}", cut.text);
     bed.close(session);
+}
+
+/// A response ends at its limit while its text still comes, at any tick; the next one has its own text alone.
+fn a_limited_reader_leaves_nothing(subject: &impl Subject) {
+    let mut bed = Bed::new(subject, &config());
+    let next = |response: u64| Respond { input: Some(Vec::new()), item: 10 + response, ..speak_given_text(response) };
+    let whole = {
+        let session = bed.engine.open();
+        let response = read(&mut bed, &session, Respond { response: 0, ..next(9) }, &[TEXT]);
+        bed.close(session);
+        response
+    };
+    for ticks in 0..8 {
+        let session = bed.engine.open();
+        for response in 0..3 {
+            let limited = Respond { max_tokens: Some(1 + response as u32), ..next(response) };
+            submit(&session, Command::Respond(limited));
+            for piece in ["Three plus ", "four is ", "seven, and more "] {
+                stream(&session, response, piece);
+                bed.engine.ticks(ticks);
+            }
+            submit(&session, Command::EndText { response });
+            let cut = bed.engine.listen(&session, response).unwrap();
+            assert_eq!(cut.reason, Some(FinishReason::Length), "{}", cut.text);
+            // Late, for a response that has ended.
+            stream(&session, response, "too late ");
+        }
+        // Random numbers are a function of the response, so the same id gives the same speech.
+        bed.engine.settle();
+        let again = read(&mut bed, &session, Respond { response: 0, ..next(9) }, &[TEXT]);
+        assert_same(&again, &whole, &format!("{ticks} ticks between the pieces"));
+        bed.close(session);
+    }
 }
 
 fn a_cancelled_reader_leaves_nothing(subject: &impl Subject) {

@@ -68,6 +68,11 @@ impl<O: Ops> ThinkerPart<O> {
     }
 }
 
+/// True if a slot's response takes text that streams in.
+fn reads<O: Device>(state: &SlotState<O, ThinkerLm<O>>) -> bool {
+    state.decoding().is_some_and(|decoding| decoding.params.streamed)
+}
+
 /// A thinker in its stage.
 struct ThinkerLm<O: Ops> {
     part: ThinkerPart<O>,
@@ -158,8 +163,9 @@ impl<O: Device> CausalLm<O> for ThinkerLm<O> {
         out: &mut Outbox,
     ) {
         match item {
-            StageItem::Streamed(elements) => state.own.push(&elements),
-            StageItem::StreamedEnd(_) => state.own.end(),
+            // Text may come after the response has ended at its limit: the next response must not find it.
+            StageItem::Streamed(elements) if reads(state) => state.own.push(&elements),
+            StageItem::StreamedEnd(_) if reads(state) => state.own.end(),
             StageItem::Abort => {
                 state.end();
                 state.drop_queue();
