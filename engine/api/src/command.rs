@@ -10,6 +10,9 @@ pub type ItemId = u64;
 /// Id of one response, chosen by the caller; unique within its session.
 pub type ResponseId = u64;
 
+/// Upper bound of a text's bytes without a space; a text with more is refused.
+pub const MAX_STRETCH: usize = 65_536;
+
 /// A command of the caller. Commands are executed in order. Only [`Command::Cancel`] and [`Command::Played`] overtake
 /// commands that wait until audio is encoded, but not those that name the same response. Each response
 /// ([`Command::Respond`]) is a sub-request that waits until the response before it is finished.

@@ -26,8 +26,8 @@ pub mod tenant;
 pub mod work;
 
 pub use command::{
-    Command, InsertAt, ItemId, Listen, MessageContent, Respond, ResponseId, ResponseInput, Role, Sampling, SlicePolicy,
-    Tool, Transcribe,
+    Command, InsertAt, ItemId, Listen, MAX_STRETCH, MessageContent, Respond, ResponseId, ResponseInput, Role, Sampling,
+    SlicePolicy, Tool, Transcribe,
 };
 pub use error::{EnrolError, OpenError, SessionError, SubmitError};
 pub use event::{EngineUsage, Event, FinishReason, LatencyStamps};
