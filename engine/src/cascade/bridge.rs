@@ -61,7 +61,8 @@ impl VoiceBridge {
     /// Begins a response of the voice; its text streams in.
     fn begin(&mut self, slot: usize, params: ResponseParams, out: &mut Outbox) {
         let BridgePart { text, speech, template, spoken } = &self.part;
-        let spoken = spoken.clone().map(SpokenText::new).map(Box::new);
+        // A given text is spoken as it is written; who gives it makes it speakable, if anyone does.
+        let spoken = spoken.clone().filter(|_| !params.streamed).map(SpokenText::new).map(Box::new);
         self.slots[slot] = Some(Passing { text: text.stream(), spoken, speech: speech.encoder() });
         let elements = template.render(&[], None, true);
         let read = vec![true; elements.len()];
@@ -266,6 +267,17 @@ mod tests {
             assert_eq!(passed(&mut spoken, response([WRITTEN, ""])), format!("{SPOKEN}#"));
         }
         assert_eq!(passed(&mut bridge(None), response([WRITTEN, ""])), format!("{WRITTEN}#"));
+    }
+
+    #[test]
+    fn a_given_text_stays_as_written() {
+        let mut bridge = bridge(Some(SpokenOptions::default()));
+        let mut items = response([WRITTEN, ""]);
+        if let StageItem::Begin(params) = &mut items[0] {
+            params.streamed = true;
+        }
+        assert_eq!(passed(&mut bridge, items), format!("{WRITTEN}#"));
+        assert_eq!(passed(&mut bridge, response([WRITTEN, ""])), format!("{SPOKEN}#"), "an answer");
     }
 
     #[test]
