@@ -151,6 +151,8 @@ impl Engine {
         let slots = model.slots.sessions;
         let voices = model.voices.names();
         let codec = model.codec.unwrap_or(NOMINAL_CODEC);
+        let most_frames = model.stages.iter().filter_map(|stage| stage.most_frames()).min();
+        let longest = |frames: usize| codec.frame().saturating_mul(u32::try_from(frames).unwrap_or(u32::MAX));
         let info = ModelInfo {
             name: name.to_owned(),
             default_voice: voices.first().cloned().unwrap_or_default(),
@@ -168,7 +170,9 @@ impl Engine {
             given_text: model.codec.is_some() && model.template.streamed(&[]).is_some(),
             // In a cascade the text has the limit of a response's tokens.
             reads_clauses: model.stages.first().is_some_and(|stage| stage.output_kind() == EdgeKind::Clauses),
+            whole_texts: !model.tokenizer.encodes_pieces(),
             spoken_text: model.stages.iter().find_map(|stage| stage.spoken_text()).cloned(),
+            speech_limit: most_frames.map(longest),
             recording_rate: model.voices.recording_rate(),
         };
         let gauges = Arc::new(Gauges::default());

@@ -326,6 +326,11 @@ pub trait Stage: Send {
     /// that no later stage reads.
     fn keep_prefix(&mut self, _slot: usize) {}
 
+    /// Maximum codec frames of an utterance; `None` if the stage makes none.
+    fn most_frames(&self) -> Option<usize> {
+        None
+    }
+
     /// Form in which the stage passes text on to be spoken; `None` if it does not make text speakable.
     fn spoken_text(&self) -> Option<&SpokenOptions> {
         None

@@ -41,9 +41,15 @@ pub struct ModelInfo {
     pub given_text: bool,
     /// True if the model speaks a given text of any length as one response, a clause at a time.
     pub reads_clauses: bool,
+    /// True if the model's vocabulary encodes a text only as a whole: then [`MAX_STRETCH`](crate::MAX_STRETCH) bounds the
+    /// whole text.
+    pub whole_texts: bool,
     /// Form in which the engine speaks the text of responses ([`Event::Text`] is the written form); `None` if it is spoken
     /// as it is written.
     pub spoken_text: Option<SpokenOptions>,
+    /// Maximum speech of one text that is spoken without a break; a longer one ends in
+    /// [`FinishReason::Length`](crate::FinishReason::Length). `None` if it is not limited.
+    pub speech_limit: Option<Duration>,
     /// Sampling rate of the recordings for new voices, in Hz; `None` if the list of voices is fixed.
     pub recording_rate: Option<u32>,
 }

@@ -5,8 +5,8 @@ use unicode_segmentation::UnicodeSegmentation as _;
 
 /// Maximum length of a piece, in bytes. Models are trained on answers, which are short.
 pub const MAX_PIECE: usize = 240;
-/// Length in bytes from which a piece ends at its next space.
-const LONG_PIECE: usize = 200;
+/// Minimum of a limit, in bytes: a word or two.
+const MIN_PIECE: usize = 40;
 
 /// Output of the splitter, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,8 +20,10 @@ pub enum SentenceEnd {
 /// Splits a text that streams in into its sentences, and parts of long ones. The pieces do not depend on how the text is
 /// split on arrival. A character is passed on once it is certain which piece it belongs to. Line breaks and repeated spaces
 /// are dropped, and so are pieces without a letter or digit.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct SentenceSplitter {
+    /// Maximum length of a piece, in bytes.
+    limit: usize,
     /// Piece so far, with single spaces.
     piece: String,
     /// Number of its bytes that were passed on.
@@ -32,7 +34,24 @@ pub struct SentenceSplitter {
     space: bool,
 }
 
+impl Default for SentenceSplitter {
+    fn default() -> Self {
+        Self::with_limit(MAX_PIECE)
+    }
+}
+
 impl SentenceSplitter {
+    /// Creates a splitter into pieces of at most `limit` bytes, between 40 and [`MAX_PIECE`].
+    pub fn with_limit(limit: usize) -> Self {
+        let limit = limit.clamp(MIN_PIECE, MAX_PIECE);
+        Self { limit, piece: String::new(), sent: 0, undecided: None, space: false }
+    }
+
+    /// Length in bytes from which a piece ends at its next space.
+    fn long(&self) -> usize {
+        self.limit / 6 * 5
+    }
+
     /// Adds a part of the text; returns the pieces that are certain now.
     pub fn push(&mut self, text: &str) -> Vec<SentenceEnd> {
         let mut cuts = Vec::new();
@@ -52,7 +71,7 @@ impl SentenceSplitter {
 
     fn take(&mut self, character: char, cuts: &mut Vec<SentenceEnd>) {
         if character.is_whitespace() {
-            if breaks_line(character) || self.piece.len() >= LONG_PIECE {
+            if breaks_line(character) || self.piece.len() >= self.long() {
                 self.end(self.piece.len(), cuts);
             }
             self.space = !self.piece.is_empty();
@@ -61,7 +80,7 @@ impl SentenceSplitter {
         if std::mem::take(&mut self.space) {
             self.piece.push(' ');
         }
-        while self.piece.len() + character.len_utf8() > MAX_PIECE {
+        while self.piece.len() + character.len_utf8() > self.limit {
             self.end(self.sure(), cuts);
         }
         self.piece.push(character);
@@ -95,7 +114,7 @@ impl SentenceSplitter {
         if self.sent > 0 {
             cuts.push(SentenceEnd::End);
         }
-        *self = Self { piece: rest, ..Self::default() };
+        *self = Self { piece: rest, ..Self::with_limit(self.limit) };
     }
 
     /// Passes on the text up to byte `to` that was not passed on yet.
@@ -163,12 +182,24 @@ mod tests {
         let sentence = "word ".repeat(400);
         let cut = pieces([sentence.as_str()]);
         let whole = &cut[..cut.len() - 1];
-        assert!(whole.iter().all(|piece| (LONG_PIECE..=MAX_PIECE).contains(&piece.len())), "{cut:?}");
+        assert!(whole.iter().all(|piece| (200..=MAX_PIECE).contains(&piece.len())), "{cut:?}");
         assert_eq!(cut.join(" "), sentence.trim());
         let endless = "ä".repeat(2_000);
         let cut = pieces([endless.as_str()]);
         assert!(cut.iter().all(|piece| piece.len() <= MAX_PIECE), "{cut:?}");
         assert_eq!(cut.concat(), endless);
+    }
+
+    #[test]
+    fn a_lower_limit_holds_for_every_piece() {
+        let mut sentences = SentenceSplitter::with_limit(50);
+        let mut cuts = sentences.push(&"one two three four five six seven eight nine ten ".repeat(9));
+        cuts.extend(sentences.finish());
+        let text = |cut: &SentenceEnd| if let SentenceEnd::Text(text) = cut { text.len() } else { 0 };
+        let pieces: Vec<usize> =
+            cuts.split(|cut| *cut == SentenceEnd::End).map(|piece| piece.iter().map(text).sum()).collect();
+        assert!(pieces.iter().all(|bytes| *bytes <= 50), "{pieces:?}");
+        assert!(pieces.len() > 8);
     }
 
     #[test]

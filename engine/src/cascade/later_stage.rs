@@ -71,6 +71,10 @@ impl Stage for LaterStage {
         self.0.eager_steps()
     }
 
+    fn most_frames(&self) -> Option<usize> {
+        self.0.most_frames()
+    }
+
     fn spoken_text(&self) -> Option<&SpokenOptions> {
         self.0.spoken_text()
     }

@@ -9,7 +9,7 @@ use repartee_engine_api::{Command, SessionError};
 use repartee_media::pcm;
 use repartee_testkit::scripted::{FRAME_SAMPLES, Script, voice};
 use serde_json::{Value, json};
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -96,6 +96,26 @@ async fn events_carry_the_same_sound_and_the_usage() {
     let file: Vec<u8> =
         events.iter().flat_map(|event| STANDARD.decode(event["audio"].as_str().unwrap()).unwrap()).collect();
     assert_said(&wav_samples(&file));
+}
+
+#[tokio::test]
+async fn speech_cut_at_a_limit_is_reported() {
+    let server = Running::start(Script { cuts_speech: true, ..Script::default() }).await;
+    let mut asked = request("wav");
+    asked["stream_format"] = json!("sse");
+    let last = events(&speak(&server, &asked).await).pop().unwrap();
+    assert!(last["repartee"]["warnings"][0].as_str().unwrap().contains("limit"), "{last}");
+    let headers = [("content-type", "application/json"), ("te", "trailers")];
+    let body = request("pcm").to_string();
+    let mut socket = TcpStream::connect(server.address).await.unwrap();
+    let mut head =
+        format!("POST {PATH} HTTP/1.1\r\nhost: a\r\ncontent-length: {}\r\nconnection: te, close\r\n", body.len());
+    headers.iter().for_each(|(name, value)| head += &format!("{name}: {value}\r\n"));
+    socket.write_all(format!("{head}\r\n{body}").as_bytes()).await.unwrap();
+    let mut reply = Vec::new();
+    timeout(PATIENCE, socket.read_to_end(&mut reply)).await.unwrap().unwrap();
+    let tail = String::from_utf8_lossy(&reply[reply.len().saturating_sub(200)..]).to_ascii_lowercase();
+    assert!(tail.contains("\r\n0\r\nrepartee-warnings: the model's limit"), "{tail}");
 }
 
 #[tokio::test]

@@ -53,7 +53,9 @@ impl ScriptedEngine {
             transcribes: script.has_transcription,
             given_text: true,
             reads_clauses: script.reads_clauses,
+            whole_texts: false,
             spoken_text: None,
+            speech_limit: None,
             recording_rate: script.accepts_enrolment.then_some(RECORDING_RATE),
         };
         Arc::new(Self {

@@ -20,8 +20,8 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::{Query, Request, State};
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use axum::http::{HeaderName, HeaderValue};
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, TRAILER};
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::response::sse::{self, Sse};
 use axum::response::{IntoResponse as _, Response};
 use base64::Engine as _;
@@ -29,13 +29,15 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use futures_util::stream;
 use repartee_engine_api::ModelInfo;
+use http_body_util::StreamBody;
+use hyper::body::Frame;
 use repartee_protocol::error::ErrorEvent;
-use repartee_protocol::{ErrorBody, ErrorKind};
 use serde_json::json;
 
 use super::AppState;
 use super::api_error::ApiError;
 use super::caller::Caller;
+use super::extract::bad_query;
 use super::form::media_type;
 use super::generation::Generation;
 use super::timed_body::BodyDeadline;
@@ -105,9 +107,7 @@ async fn parse(
         let (plan, text) = parsed.map_err(ApiError::bad_request)?;
         return Ok((plan, text, None));
     }
-    let fields = Query::try_from_uri(request.uri()).map_err(|rejection| {
-        ApiError::bad_request(ErrorBody::invalid(ErrorKind::InvalidValue, rejection.body_text()))
-    })?;
+    let fields = Query::try_from_uri(request.uri()).map_err(|rejection| bad_query(&rejection))?;
     let plan = SpeechPlan::of_query(fields.0, &app.info()).map_err(ApiError::bad_request)?;
     if let Some(slow) = request.extensions().get::<BodyDeadline>() {
         slow.lift();
@@ -116,17 +116,29 @@ async fn parse(
     Ok((plan, String::new(), Some(text)))
 }
 
-/// Streams the audio itself. An error cuts the body off, which a client notices.
+/// Streams the audio itself. An error cuts the body off, which a client notices; a text that was not spoken to its end is
+/// a warning in the trailer.
 fn as_audio(speech: SpeechSynthesis, first: Option<Bytes>, content_type: &'static str) -> Response {
-    let pieces = stream::try_unfold((speech, Some(first)), |(mut speech, first)| async move {
+    let pieces = stream::try_unfold(Some((speech, Some(first))), |state| async move {
+        let Some((mut speech, first)) = state else { return Ok(None) };
         let next = match first {
             Some(first) => first,
             None => speech.next().await.map_err(|error| io::Error::other(error.into_error().message))?,
         };
-        Ok::<_, io::Error>(next.map(|bytes| (bytes, (speech, None))))
+        let frame = match next {
+            Some(bytes) => Some((Frame::data(bytes), Some((speech, None)))),
+            None => trailer(&speech).map(|trailer| (Frame::trailers(trailer), None)),
+        };
+        Ok::<_, io::Error>(frame)
     });
-    let headers = [(CONTENT_TYPE, content_type), (CACHE_CONTROL, "no-cache")];
-    (headers, Body::from_stream(pieces)).into_response()
+    let headers = [(CONTENT_TYPE, content_type), (CACHE_CONTROL, "no-cache"), (TRAILER, "repartee-warnings")];
+    (headers, Body::new(StreamBody::new(pieces))).into_response()
+}
+
+/// Trailer of a complete body, if there is a warning.
+fn trailer(speech: &SpeechSynthesis) -> Option<HeaderMap> {
+    let warning = HeaderValue::from_str(&speech.cut_warning()?).ok()?;
+    Some(HeaderMap::from_iter([(WARNINGS, warning)]))
 }
 
 /// Streams the audio as server-sent events of the OpenAI API.
@@ -139,7 +151,13 @@ fn as_events(speech: SpeechSynthesis, first: Option<Bytes>) -> Response {
         };
         let (event, ended) = match next {
             Ok(Some(bytes)) => (json!({"type": "speech.audio.delta", "audio": STANDARD.encode(bytes)}), false),
-            Ok(None) => (json!({"type": "speech.audio.done", "usage": speech.usage()}), true),
+            Ok(None) => {
+                let mut done = json!({"type": "speech.audio.done", "usage": speech.usage()});
+                if let Some(warning) = speech.cut_warning() {
+                    done["repartee"] = json!({"warnings": [warning]});
+                }
+                (done, true)
+            }
             Err(error) => (json!(ErrorEvent { error: error.into_error() }), true),
         };
         Some((sse::Event::default().json_data(event), (!ended).then_some((speech, None))))

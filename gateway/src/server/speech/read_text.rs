@@ -5,6 +5,9 @@ use repartee_spoken::{MAX_PIECE, SentenceEnd, SentenceSplitter, SpokenOptions, S
 
 use super::text_body::MAX_TEXT;
 
+/// Bytes of text that a slow voice speaks in a second; most speak 12 to 16.
+const SLOW_BYTES_PER_S: usize = 9;
+
 /// Text of one request, from the written form to the pieces that are read, each by one response. The pieces do not depend on
 /// how the text arrives.
 #[derive(Debug)]
@@ -31,7 +34,11 @@ impl ReadText {
             return Self::Whole { silent: String::new(), begun: false };
         }
         let spoken = spoken.map(|options| Box::new(SpokenText::new(options)));
-        Self::Sentences { spoken, sentences: SentenceSplitter::default() }
+        // A piece whose speech does not fit would be cut in its middle.
+        let fits = info.speech_limit.map_or(MAX_PIECE, |limit| {
+            usize::try_from(limit.as_secs()).unwrap_or(MAX_PIECE).saturating_mul(SLOW_BYTES_PER_S)
+        });
+        Self::Sentences { spoken, sentences: SentenceSplitter::with_limit(fits) }
     }
 
     /// Maximum length of a piece, in bytes.

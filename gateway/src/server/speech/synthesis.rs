@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use repartee_engine_api::{Command, Event, Respond, ResponseId};
+use repartee_engine_api::{Command, Event, FinishReason, Respond, ResponseId};
 use repartee_spoken::SentenceEnd;
 use serde::Serialize;
 
@@ -35,6 +35,8 @@ pub(super) struct SpeechSynthesis {
     /// Audio encoder; `None` once it is finished.
     writer: Option<AudioWriter>,
     usage: SpeechUsage,
+    /// Number of pieces whose speech ended at the model's limit.
+    cut: usize,
 }
 
 /// Token usage of a text, as in the OpenAI API.
@@ -82,6 +84,7 @@ impl SpeechSynthesis {
             open: 0,
             writer: Some(writer),
             usage: SpeechUsage::default(),
+            cut: 0,
         };
         let mut cuts = speech.read.push(text);
         if speech.body.is_none() {
@@ -94,6 +97,13 @@ impl SpeechSynthesis {
     /// Returns the token usage so far.
     pub fn usage(&self) -> SpeechUsage {
         self.usage
+    }
+
+    /// Warning about text that was not spoken to its end, once the speech is complete.
+    pub fn cut_warning(&self) -> Option<String> {
+        let cut = self.cut;
+        (cut > 0)
+            .then(|| format!("the model's limit cut the speech of {cut} parts of the text: send shorter sentences"))
     }
 
     /// Adds text to its pieces, and requests the pieces that are due.
@@ -160,7 +170,8 @@ impl SpeechSynthesis {
                 SpeechInput::Event(Event::Audio { samples, .. }) => {
                     writer.push(&samples).map_err(|error| self.generation.fail(internal(error)))?
                 }
-                SpeechInput::Event(Event::SegmentFinished { usage, .. }) => {
+                SpeechInput::Event(Event::SegmentFinished { usage, reason, .. }) => {
+                    self.cut += usize::from(reason == FinishReason::Length);
                     self.usage.input_tokens += usage.output_text_tokens;
                     self.usage.output_tokens += usage.output_audio_frames;
                     self.usage.total_tokens = self.usage.input_tokens + self.usage.output_tokens;

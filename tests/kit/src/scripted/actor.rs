@@ -319,7 +319,8 @@ impl ScriptedSession {
         }
         let said = u32::try_from(frame).unwrap_or(u32::MAX);
         let usage = EngineUsage { output_text_tokens: said, output_audio_frames: said, ..EngineUsage::default() };
-        let reason = if cancelled { FinishReason::Cancelled } else { FinishReason::Stop };
+        let ended = if self.script.cuts_speech { FinishReason::Length } else { FinishReason::Stop };
+        let reason = if cancelled { FinishReason::Cancelled } else { ended };
         self.send(Event::SegmentFinished { response, reason, usage }).await
     }
 

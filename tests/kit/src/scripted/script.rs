@@ -38,6 +38,8 @@ pub struct Script {
     pub reads_clauses: bool,
     /// Prompt rows that each new session counts for its tenant.
     pub rows_at_open: u64,
+    /// True if the speech of each given text ends at the model's limit.
+    pub cuts_speech: bool,
 }
 
 /// A scripted response.
@@ -64,6 +66,7 @@ impl Default for Script {
             has_transcription: false,
             reads_clauses: false,
             rows_at_open: 0,
+            cuts_speech: false,
         }
     }
 }

@@ -227,6 +227,10 @@ pub trait CausalLm<O: Ops>: Send + Sized {
     fn prompt_row(&self, element: &Element) -> Option<Self::Row>;
     /// Most pieces of a response.
     fn limit(&self, params: &ResponseParams) -> usize;
+    /// Maximum codec frames of an utterance; `None` if the model makes none.
+    fn most_frames(&self) -> Option<usize> {
+        None
+    }
     /// Takes an item other than a prompt.
     fn accept(
         &mut self,

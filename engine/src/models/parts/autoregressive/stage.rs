@@ -338,6 +338,10 @@ impl<O: Device, L: CausalLm<O>> Stage for Autoregressive<O, L> {
         self.lm.reads(element)
     }
 
+    fn most_frames(&self) -> Option<usize> {
+        self.lm.most_frames()
+    }
+
     fn context_budget(&self, prompt: &[Element], max_tokens: usize) -> Option<ContextBudget> {
         Some(self.lm.context_budget(prompt, max_tokens))
     }

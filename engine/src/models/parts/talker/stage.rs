@@ -199,6 +199,10 @@ impl<O: Device, T: TalkerModel<O>> CausalLm<O> for TalkerLm<O, T> {
         self.sizes.max_codes
     }
 
+    fn most_frames(&self) -> Option<usize> {
+        Some(self.sizes.max_codes)
+    }
+
     fn accept(
         &mut self,
         slot: usize,
