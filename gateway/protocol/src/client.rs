@@ -108,13 +108,7 @@ impl ClientMessage {
         if let Ok(Append { event_id, audio, .. }) = serde_json::from_str(text) {
             return Ok(Self { event_id, event: ClientEvent::InputAppend(input_audio::AudioAppend { audio }) });
         }
-        let head: Head<'_> = serde_json::from_str(text).map_err(|error| {
-            let message = match error.classify() {
-                serde_json::error::Category::Data => format!("an event is a JSON object with a string `type`: {error}"),
-                _ => format!("the message is not JSON: {error}"),
-            };
-            Box::new(ErrorBody::invalid(ErrorKind::InvalidJson, message))
-        })?;
+        let head = head(text).map_err(Box::new)?;
         let named = |error: ErrorBody| Box::new(error.with_event_id(head.event_id.clone()));
         let Some(kind) = head.kind.as_deref() else {
             return Err(named(
@@ -141,7 +135,13 @@ impl ClientMessage {
             "repartee.text.append" => body(text).map(ClientEvent::TextAppend),
             "repartee.text.done" => body(text).map(ClientEvent::TextDone),
             other => {
-                let message = format!("unknown event type `{}`", abbreviate(other.to_owned(), 64));
+                let hint = match other {
+                    "transcription_session.update" => {
+                        ": send `session.update` with a session of the type `transcription`, its present name"
+                    }
+                    _ => "",
+                };
+                let message = format!("unknown event type `{}`{hint}", abbreviate(other.to_owned(), 64));
                 Err(ErrorBody::invalid(ErrorKind::UnknownEvent, message).with_param("type"))
             }
         };
@@ -150,6 +150,28 @@ impl ClientMessage {
             Err(error) => Err(named(error)),
         }
     }
+}
+
+fn head(text: &str) -> Result<Head<'_>, ErrorBody> {
+    let mut reader = serde_json::Deserializer::from_str(text);
+    let invalid = |message: String| ErrorBody::invalid(ErrorKind::InvalidJson, message);
+    let head = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+        if error.inner().classify() != serde_json::error::Category::Data {
+            return invalid(format!("the message is not JSON: {}", error.inner()));
+        }
+        let named = ErrorBody::from_path(&error, "");
+        if named.param.as_deref() == Some("event_id") {
+            return named;
+        }
+        let body = invalid(format!("an event is a JSON object with a string `type`: {}", named.message));
+        match named.param {
+            Some(param) => body.with_param(param),
+            None => body,
+        }
+    })?;
+    // One message is one value.
+    reader.end().map_err(|error| invalid(format!("the message is not JSON: {error}")))?;
+    Ok(head)
 }
 
 fn body<T: DeserializeOwned>(text: &str) -> Result<T, ErrorBody> {
@@ -194,6 +216,59 @@ mod tests {
         }
         assert_eq!(error("[]").code, Some("invalid_json".into()));
         assert_eq!(error(r#"{"type":7}"#).code, Some("invalid_json".into()));
+        assert_eq!(error(r#"{"type":7}"#).param.as_deref(), Some("type"));
+        assert_eq!(error(r#"{"type":"response.cancel"} {}"#).code, Some("invalid_json".into()));
+        assert_eq!(error(r#"{"type":"response.cancel","event_id":5}"#).param.as_deref(), Some("event_id"));
+    }
+
+    /// Paths of wrong types, and messages without names of our types.
+    #[test]
+    fn wrong_types_have_their_whole_path() {
+        let item = |content: &str| {
+            format!(
+                r#"{{"type":"conversation.item.create","item":{{"type":"message","role":"user","content":{content}}}}}"#
+            )
+        };
+        for (text, param) in [
+            (r#"{"type":"session.update","session":{"type":"realtime"},"event_id":{}}"#.to_owned(), "event_id"),
+            (r#"{"type":"conversation.item.create","item":5}"#.to_owned(), "item"),
+            (r#"{"type":"conversation.item.create","item":{"role":"user"}}"#.to_owned(), "item.type"),
+            (r#"{"type":"conversation.item.create","item":{"type":5}}"#.to_owned(), "item.type"),
+            (r#"{"type":"conversation.item.create","item":{"type":"mcp_call"}}"#.to_owned(), "item.type"),
+            (r#"{"type":"conversation.item.create","item":{"type":"message","role":"bot","content":[]}}"#.to_owned(), "item.role"),
+            (r#"{"type":"conversation.item.create","item":{"type":"message","role":7,"content":[]}}"#.to_owned(), "item.role"),
+            (r#"{"type":"conversation.item.create","item":{"type":"function_call","name":"f","arguments":{}}}"#.to_owned(), "item.arguments"),
+            (r#"{"type":"conversation.item.create","item":{"type":"function_call_output","output":"x"}}"#.to_owned(), "item.call_id"),
+            (r#"{"type":"conversation.item.create","item":{"type":"message","role":"user","content":[],"status":3}}"#.to_owned(), "item.status"),
+            (item("{}"), "item.content"),
+            (item("[7]"), "item.content[0]"),
+            (item(r#"[{"type":"input_text","text":5}]"#), "item.content[0].text"),
+            (item(r#"[{"type":"input_text"}]"#), "item.content[0].text"),
+            (item(r#"[{"type":"input_text","text":"a"},{"type":"input_audio","audio":[]}]"#), "item.content[1].audio"),
+            (item(r#"[{"type":"input_video"}]"#), "item.content[0].type"),
+            (item(r#"[{"type":"input_image","detail":"huge"}]"#), "item.content[0].detail"),
+            (r#"{"type":"conversation.item.truncate","item_id":"a","content_index":-1,"audio_end_ms":0}"#.to_owned(), "content_index"),
+        ] {
+            let error = error(&text);
+            assert_eq!(error.param.as_deref(), Some(param), "{text}: {}", error.message);
+            for rust in ["struct", "enum", "u32", "f64", "Item", "variant"] {
+                assert!(!error.message.contains(rust), "{text}: {}", error.message);
+            }
+        }
+    }
+
+    #[test]
+    fn fields_tell_the_type_of_a_part() {
+        let text = r#"{"type":"conversation.item.create","previous_item_id":null,"item":{"type":"message","role":"assistant",
+            "id":null,"content":[{"text":"a"},{"transcript":"b","type":null}]}}"#;
+        let ClientEvent::ItemCreate(create) = ClientMessage::parse(text).unwrap().event else { panic!("an item") };
+        let item::Item::Message(message) = create.item else { panic!("a message") };
+        let [item::ItemContent::OutputText { text }, item::ItemContent::OutputAudio { transcript: Some(spoken) }] =
+            &message.content[..]
+        else {
+            panic!("{:?}", message.content)
+        };
+        assert_eq!((text.as_str(), spoken.as_str()), ("a", "b"));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! `error` events, for programs (`code`, `param`) and for people (`message`). HTTP error responses carry the same body.
 
 use serde::{Deserialize, Serialize};
+use serde_path_to_error::Segment;
 
 /// Payload of the `error` event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -228,16 +229,100 @@ impl ErrorBody {
 
     /// Converts a deserialization error; `root` is the prefix of the field path.
     pub fn from_path(error: &serde_path_to_error::Error<serde_json::Error>, root: &str) -> Self {
-        let message = error.inner().to_string();
+        let text = error.inner().to_string();
+        let (mut path, mut message) = (FieldPath::new(root), without_position(&text));
+        path.push(&FieldPath::of(error).0);
+        while let Some((inner, rest)) = message.strip_prefix(MARK).and_then(|marked| marked.split_once(MARK)) {
+            path.push(inner);
+            message = rest;
+        }
         // serde names a missing field in its message and its parent in the path.
         let missing = message.strip_prefix("missing field `").and_then(|rest| rest.split('`').next());
         let kind = if missing.is_some() { ErrorKind::MissingField } else { ErrorKind::InvalidValue };
-        let path = Some(error.path().to_string()).filter(|path| path != ".");
-        let parts = [Some(root.to_owned()).filter(|root| !root.is_empty()), path, missing.map(str::to_owned)];
-        let param = parts.into_iter().flatten().collect::<Vec<_>>().join(".");
-        let body = Self::invalid(kind, message);
-        if param.is_empty() { body } else { body.with_param(param) }
+        path.push(missing.unwrap_or_default());
+        let body = Self::invalid(kind, in_words_of_json(message));
+        if path.0.is_empty() { body } else { body.with_param(path.0) }
     }
+}
+
+/// Mark around the path of a field at the beginning of a message: serde has no place for the path within a part.
+const MARK: char = '\u{1}';
+
+/// Path of a field, such as `item.content[0].text`; empty for the whole.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct FieldPath(String);
+
+impl FieldPath {
+    /// Creates the path of one field.
+    pub fn new(name: &str) -> Self {
+        Self(name.to_owned())
+    }
+
+    /// Path of a deserialization error, without names of variants.
+    pub fn of(error: &serde_path_to_error::Error<serde_json::Error>) -> Self {
+        let mut path = Self::default();
+        for segment in error.path() {
+            match segment {
+                Segment::Seq { index } => path.push(&format!("[{index}]")),
+                Segment::Map { key } => path.push(key),
+                Segment::Enum { .. } | Segment::Unknown => {}
+            }
+        }
+        path
+    }
+
+    /// Appends a path.
+    pub fn push(&mut self, inner: &str) {
+        if !(self.0.is_empty() || inner.is_empty() || inner.starts_with('[')) {
+            self.0.push('.');
+        }
+        self.0.push_str(inner);
+    }
+
+    /// Message about the field, from which [`ErrorBody::from_path`] reads the path.
+    pub fn marked(&self, message: impl std::fmt::Display) -> String {
+        format!("{MARK}{}{MARK}{message}", self.0)
+    }
+}
+
+/// Message without the position in the text: the path says more.
+fn without_position(message: &str) -> &str {
+    match message.rsplit_once(" at line ") {
+        Some((before, position))
+            if position.bytes().all(|byte| byte.is_ascii_digit() || b" column".contains(&byte)) =>
+        {
+            before
+        }
+        _ => message,
+    }
+}
+
+/// Message of serde with JSON's words for types in place of Rust's.
+fn in_words_of_json(message: &str) -> String {
+    if message.starts_with("data did not match any variant") {
+        return "the value has none of the accepted forms".to_owned();
+    }
+    let mut message = message.to_owned();
+    for (rust, json) in [
+        ("invalid type: map", "invalid type: object"),
+        ("invalid type: sequence", "invalid type: array"),
+        ("unknown variant", "unknown value"),
+    ] {
+        message = message.replace(rust, json);
+    }
+    let Some((found, expected)) = message.rsplit_once("expected ") else { return message };
+    let integer = expected.strip_prefix(['u', 'i']).is_some_and(|bits| bits == "size" || bits.parse::<u8>().is_ok());
+    let json = match expected {
+        _ if integer => "an integer in range",
+        "f32" | "f64" => "a number",
+        "a sequence" => "an array",
+        "a map" => "an object",
+        "string or map" | "variant identifier" | "value" => "a string",
+        "unit" => "null",
+        _ if expected.starts_with("struct ") || expected.contains("enum ") => "an object",
+        other => other,
+    };
+    format!("{found}expected {json}")
 }
 
 impl std::fmt::Display for ErrorBody {

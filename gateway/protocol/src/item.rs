@@ -1,8 +1,10 @@
 //! `conversation.item.*` events and the items of a conversation.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 
 use super::extension::EventExtension;
+use super::fields::{integer, name_of, within};
 use super::literal::literal;
 
 literal!(
@@ -11,7 +13,7 @@ literal!(
 );
 
 /// Item of a conversation.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Item {
     /// Message of one role.
@@ -22,7 +24,29 @@ pub enum Item {
     FunctionCallOutput(FunctionCallOutput),
 }
 
+/// Types of items.
+const KINDS: &[&str] = &["message", "function_call", "function_call_output"];
+
+impl<'de> Deserialize<'de> for Item {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let item = Value::deserialize(deserializer)?;
+        Self::read(name_of::<D::Error>(&item, "type", KINDS)?, item)
+    }
+}
+
 impl Item {
+    /// Reads an item of the type `kind`.
+    pub(super) fn read<E: serde::de::Error>(kind: &str, mut item: Value) -> Result<Self, E> {
+        match kind {
+            "function_call" => within(item).map(Self::FunctionCall),
+            "function_call_output" => within(item).map(Self::FunctionCallOutput),
+            _ => {
+                name_parts(&mut item);
+                within(item).map(Self::Message)
+            }
+        }
+    }
+
     /// Returns the item's id; `None` before one is assigned.
     pub fn id(&self) -> Option<&str> {
         match self {
@@ -109,7 +133,7 @@ pub struct FunctionCallOutput {
 }
 
 /// Deserializes `null` as the default: some clients send `null` for unset fields.
-fn or_default<'de, D: serde::Deserializer<'de>, T: Default + Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
+fn or_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
@@ -138,8 +162,62 @@ pub enum ItemRole {
     Assistant,
 }
 
+/// Names the types of a message's parts that have none: the fields of a part tell it.
+fn name_parts(message: &mut Value) {
+    let assistant = message.get("role").is_some_and(|role| role == "assistant");
+    let parts = message.get_mut("content").and_then(Value::as_array_mut).into_iter().flatten();
+    for part in parts.filter_map(Value::as_object_mut) {
+        let has = |field: &str| part.get(field).is_some_and(|value| !value.is_null());
+        if has("type") {
+            continue;
+        }
+        let kind = match (assistant, has("text"), has("image_url")) {
+            (true, true, _) => "output_text",
+            (true, ..) => "output_audio",
+            (false, true, _) => "input_text",
+            (false, _, true) => "input_image",
+            _ => "input_audio",
+        };
+        part.insert("type".to_owned(), kind.into());
+    }
+}
+
+/// Fields of all types of parts.
+#[derive(Deserialize)]
+struct PartFields {
+    #[serde(default)]
+    text: Option<String>,
+    #[serde(default)]
+    audio: Option<String>,
+    #[serde(default)]
+    transcript: Option<String>,
+    #[serde(default)]
+    image_url: Option<String>,
+    #[serde(default)]
+    detail: Option<ImageDetail>,
+}
+
+/// Types of parts. The beta names of the output's parts are kept for conversations that were saved with them.
+const PARTS: &[&str] = &["input_text", "input_audio", "input_image", "output_text", "output_audio", "text", "audio"];
+
+impl<'de> Deserialize<'de> for ItemContent {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let part = Value::deserialize(deserializer)?;
+        let kind = name_of::<D::Error>(&part, "type", PARTS)?;
+        let PartFields { text, audio, transcript, image_url, detail } = within::<_, D::Error>(part)?;
+        let text = || text.ok_or_else(|| <D::Error as serde::de::Error>::missing_field("text"));
+        Ok(match kind {
+            "input_text" => Self::InputText { text: text()? },
+            "input_audio" => Self::InputAudio { audio, transcript },
+            "input_image" => Self::InputImage { image_url, detail },
+            "output_text" | "text" => Self::OutputText { text: text()? },
+            _ => Self::OutputAudio { transcript },
+        })
+    }
+}
+
 /// Content part of a message. `response.content_part.*` names the same parts differently.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ItemContent {
     /// Text by the caller or the system.
@@ -150,23 +228,21 @@ pub enum ItemContent {
     /// Audio by the caller. The server never sends the audio back.
     InputAudio {
         /// Base64 audio; set by clients only.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(skip_serializing_if = "Option::is_none")]
         audio: Option<String>,
         /// Transcript of the audio. Always present; `null` unless transcribed.
-        #[serde(default)]
         transcript: Option<String>,
     },
     /// Image by the caller. No model supports images: the part is kept, its bytes are dropped.
     InputImage {
         /// Data URI; set by clients only.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(skip_serializing_if = "Option::is_none")]
         image_url: Option<String>,
         /// Requested resolution: `auto`, `low` or `high`.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(skip_serializing_if = "Option::is_none")]
         detail: Option<ImageDetail>,
     },
     /// Text by the model.
-    #[serde(alias = "text")]
     OutputText {
         /// Text of the part.
         text: String,
@@ -174,7 +250,6 @@ pub enum ItemContent {
     /// Audio by the model. Clients send back the transcript only, not the audio.
     OutputAudio {
         /// Transcript of the audio.
-        #[serde(default)]
         transcript: Option<String>,
     },
 }
@@ -214,13 +289,14 @@ pub struct ItemTruncate {
     /// Id of the item.
     pub item_id: String,
     /// Index of the content part; always 0.
+    #[serde(deserialize_with = "integer")]
     pub content_index: u32,
     /// Duration of audio to keep. Clients may send any number: fractions are cut off, negative values become 0.
     #[serde(deserialize_with = "milliseconds")]
     pub audio_end_ms: u64,
 }
 
-fn milliseconds<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+fn milliseconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     // `as` saturates.
     f64::deserialize(deserializer).map(|ms| ms as u64)
 }
@@ -256,6 +332,9 @@ pub struct ItemAdded {
 pub struct ItemRetrieved {
     /// Item that the client requested.
     pub item: Item,
+    /// Warnings about content that is left out.
+    #[serde(default, skip_serializing_if = "EventExtension::is_empty")]
+    pub repartee: EventExtension,
 }
 
 #[cfg(test)]

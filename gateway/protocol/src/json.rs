@@ -13,8 +13,17 @@ use super::error::{ErrorBody, ErrorKind};
 /// The error names the invalid field.
 pub fn read_body<T: DeserializeOwned>(body: &[u8]) -> Result<T, ErrorBody> {
     JsonBounds::WIRE.check(body)?;
-    let reader = &mut serde_json::Deserializer::from_slice(body);
-    serde_path_to_error::deserialize(reader).map_err(|error| ErrorBody::from_path(&error, ""))
+    let mut reader = serde_json::Deserializer::from_slice(body);
+    let read = serde_path_to_error::deserialize(&mut reader).map_err(|error| match error.inner().classify() {
+        serde_json::error::Category::Data => ErrorBody::from_path(&error, ""),
+        _ => not_json(error.inner()),
+    })?;
+    reader.end().map_err(|error| not_json(&error))?;
+    Ok(read)
+}
+
+fn not_json(error: &serde_json::Error) -> ErrorBody {
+    ErrorBody::invalid(ErrorKind::InvalidJson, format!("the body is not JSON: {error}"))
 }
 
 /// Bounds of a JSON text.

@@ -17,6 +17,8 @@
 //! | [`json`] | bodies of requests, and the bounds of a JSON text |
 //! | [`extension`] | `repartee`: Repartee's extension of an event |
 //! | `literal` | fields with one value |
+//! | [`fields`] | fields as clients write them, and the paths of wrong ones |
+//! | [`beta`] | names of the beta interface |
 //! | [`merge`] | update semantics of absent and `null` fields |
 //!
 //! The crate `repartee-realtime` implements the behaviour of the events.
@@ -43,6 +45,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod beta;
 pub mod error;
 pub mod extension;
 pub mod input_audio;
@@ -58,6 +61,7 @@ pub mod transcription;
 pub mod transcription_session;
 
 mod client;
+pub mod fields;
 mod literal;
 mod server;
 

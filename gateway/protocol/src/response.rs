@@ -1,10 +1,11 @@
 //! `response.*`: requests, responses, and the items, content parts and deltas of a response.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use super::ErrorBody;
 use super::extension::EventExtension;
+use super::fields::{name_of, within};
 use super::item::{FunctionCall, FunctionCallOutput, Item, Message};
 use super::literal::literal;
 use super::session::{AudioFormat, MaxTokens, Modality};
@@ -74,8 +75,30 @@ pub struct ResponseCreateParams {
     pub repartee: Option<GivenTextRequest>,
 }
 
+/// Types of input items.
+const INPUTS: &[&str] = &["message", "function_call", "function_call_output", "item_reference"];
+
+impl<'de> Deserialize<'de> for InputItem {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Reference {
+            id: String,
+        }
+        let item = Value::deserialize(deserializer)?;
+        let kind = name_of::<D::Error>(&item, "type", INPUTS)?;
+        if kind == "item_reference" {
+            return within(item).map(|Reference { id }| Self::ItemReference { id });
+        }
+        Ok(match Item::read::<D::Error>(kind, item)? {
+            Item::Message(message) => Self::Message(message),
+            Item::FunctionCall(call) => Self::FunctionCall(call),
+            Item::FunctionCallOutput(output) => Self::FunctionCallOutput(output),
+        })
+    }
+}
+
 /// One item of [`ResponseCreateParams::input`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum InputItem {
     /// Reference to an item of the conversation.

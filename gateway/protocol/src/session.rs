@@ -1,8 +1,10 @@
 //! `session.*` events and the session configuration.
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
+use super::fields::{integer, name_of, optional_integer, within};
 use super::literal::literal;
 
 /// Type of a session.
@@ -117,7 +119,7 @@ pub struct SessionExtension {
     /// True to start a response speculatively when the caller pauses; it is aborted if the caller continues.
     pub speculative_start: bool,
     /// Length in ms of the slices to answer during a turn, as in streaming translation; `None` for whole turns.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "optional_integer", skip_serializing_if = "Option::is_none")]
     pub slice_ms: Option<u32>,
 }
 
@@ -144,8 +146,18 @@ pub enum Modality {
     Text,
 }
 
+impl<'de> Deserialize<'de> for MaxTokens {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match Value::deserialize(deserializer)? {
+            Value::String(text) if text == "inf" => Ok(Self::Unlimited(Infinite::Value)),
+            number @ Value::Number(_) => integer(number).map(Self::Count).map_err(Error::custom),
+            _ => Err(Error::custom("an integer or `inf` is expected")),
+        }
+    }
+}
+
 /// Number of tokens, or `"inf"` for the model's limit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum MaxTokens {
     /// Maximum number of tokens.
@@ -234,28 +246,44 @@ impl Default for AudioOutput {
 }
 
 /// Voice as a string, or as an object with its `id`.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum VoiceName {
-    Name(String),
-    Object { id: String },
+fn voice_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    #[derive(Deserialize)]
+    struct VoiceId {
+        id: String,
+    }
+    match Value::deserialize(deserializer)? {
+        Value::String(name) => Ok(name),
+        voice @ Value::Object(_) => within(voice).map(|VoiceId { id }| id),
+        _ => Err(Error::custom("a voice is a name, or an object with its `id`")),
+    }
 }
 
-fn voice_name<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
-    VoiceName::deserialize(deserializer).map(|voice| match voice {
-        VoiceName::Name(name) | VoiceName::Object { id: name } => name,
-    })
+impl<'de> Deserialize<'de> for AudioFormat {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Rate {
+            #[serde(default, deserialize_with = "optional_integer")]
+            rate: Option<u32>,
+        }
+        let format = Value::deserialize(deserializer)?;
+        Ok(match name_of::<D::Error>(&format, "type", &["audio/pcm", "audio/pcmu", "audio/pcma", "audio/opus"])? {
+            "audio/pcmu" => Self::Pcmu,
+            "audio/pcma" => Self::Pcma,
+            "audio/opus" => Self::Opus,
+            _ => within::<_, D::Error>(format)
+                .map(|Rate { rate }| Self::Pcm { rate: rate.unwrap_or(standard_rate()) })?,
+        })
+    }
 }
 
 /// Audio encoding on a websocket.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(tag = "type")]
 pub enum AudioFormat {
     /// Signed 16-bit little-endian PCM, mono.
     #[serde(rename = "audio/pcm")]
     Pcm {
         /// Sample rate in Hz: 24000; other rates from 8000 to 48000 are an extension.
-        #[serde(default = "standard_rate")]
         rate: u32,
     },
     /// G.711 mu-law at 8 kHz.
@@ -292,8 +320,18 @@ fn standard_rate() -> u32 {
     24_000
 }
 
+impl<'de> Deserialize<'de> for TurnDetection {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let detection = Value::deserialize(deserializer)?;
+        match name_of::<D::Error>(&detection, "type", &["server_vad", "semantic_vad"])? {
+            "semantic_vad" => within(detection).map(Self::SemanticVad),
+            _ => within(detection).map(Self::ServerVad),
+        }
+    }
+}
+
 /// Type and parameters of turn detection.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum TurnDetection {
     /// Voice activity detection with fixed-silence endpointing.
@@ -327,10 +365,13 @@ pub struct ServerVad {
     /// Minimum voice probability of speech, 0 to 1.
     pub threshold: f64,
     /// Audio before the first speech that belongs to the turn, in ms.
+    #[serde(deserialize_with = "integer")]
     pub prefix_padding_ms: u32,
     /// Silence that ends a turn, in ms.
+    #[serde(deserialize_with = "integer")]
     pub silence_duration_ms: u32,
     /// Silence after the end of a response that triggers another one, 5000 to 30000 ms; `null` disables it.
+    #[serde(deserialize_with = "optional_integer")]
     pub idle_timeout_ms: Option<u32>,
     /// True if the end of a turn starts a response.
     pub create_response: bool,

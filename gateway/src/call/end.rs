@@ -11,6 +11,10 @@ pub enum CallEnd {
     Unreachable,
     /// The caller sent a message that is too large to skip.
     Overflow,
+    /// The caller sent a frame that breaks the websocket protocol.
+    BadFrame,
+    /// The caller sent a text message that is not UTF-8.
+    BadText,
     /// The call reached its maximum duration.
     Expired,
     /// The caller sent nothing for the idle timeout.
@@ -29,6 +33,8 @@ impl CallEnd {
             Self::Unconnected => "unconnected",
             Self::Unreachable => "unreachable",
             Self::Overflow => "overflow",
+            Self::BadFrame => "bad_frame",
+            Self::BadText => "bad_text",
             Self::Expired => "expired",
             Self::Idle => "idle",
             Self::Shutdown => "shutdown",

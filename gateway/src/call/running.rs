@@ -131,7 +131,7 @@ impl CallTask {
             }
             TransportEvent::Underrun => self.metrics.underruns.inc(),
             // Handled by the caller.
-            TransportEvent::Closed => {}
+            TransportEvent::Closed | TransportEvent::Broken(_) => {}
         }
     }
 

@@ -10,6 +10,8 @@ use repartee_protocol::session::AudioFormat;
 use repartee_realtime::{Delivery, PlayoutReport};
 use tokio::sync::mpsc;
 
+use super::CallEnd;
+
 /// Transport of one call: moves bytes and plays audio, knows nothing of turns.
 pub trait Transport: Send {
     /// Pacing of the audio, which decides who knows the heard position.
@@ -120,6 +122,8 @@ pub enum TransportEvent {
     },
     /// The playout clock found nothing to play.
     Underrun,
+    /// The connection carries nothing more, for this reason.
+    Broken(CallEnd),
     /// The caller is gone.
     Closed,
 }

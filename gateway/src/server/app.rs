@@ -240,7 +240,7 @@ impl AppState {
         let configuration = caller.session.clone();
         let end = self.call_limits().max_duration.map(|longest| SystemTime::now() + longest);
         let expires_at = end.and_then(|end| end.duration_since(UNIX_EPOCH).ok()).map(|since| since.as_secs());
-        Ok(SessionSetup { session_id, stem, seed, model, delivery, expires_at, configuration })
+        Ok(SessionSetup { session_id, stem, seed, model, delivery, expires_at, configuration, warnings: Vec::new() })
     }
 }
 

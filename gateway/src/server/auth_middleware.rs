@@ -9,7 +9,7 @@ use axum::extract::{Request, State};
 use axum::http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
     ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS,
-    ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION, ORIGIN, SEC_WEBSOCKET_PROTOCOL, VARY,
+    ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION, ORIGIN, VARY,
 };
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use axum::middleware::Next;
@@ -21,6 +21,7 @@ use super::app::AppState;
 use super::caller::Caller;
 use super::client_addr::{ClientAddr, Peer};
 use super::keyless::names_this_machine;
+use super::extract::subprotocols;
 use crate::admission::ClientIdentity;
 use crate::auth::ephemeral::KeyStatus;
 use crate::auth::{KeyId, KeySet};
@@ -124,7 +125,14 @@ impl AppState {
             }
             known(None)
         };
-        let Some(key) = request_key(headers) else {
+        let keys = request_keys(headers);
+        // One of them could be checked and the other one meant.
+        if keys.len() > 1 && self.needs_key(path) {
+            let message = "the request carries different keys: send one";
+            let error = ErrorBody::invalid(ErrorKind::InvalidKey, message);
+            return Err(Unidentified::WrongKey(ApiError::new(StatusCode::UNAUTHORIZED, error)));
+        }
+        let Some(key) = keys.first().copied() else {
             let missing = || Unidentified::Refused(unauthorized(ErrorKind::MissingKey));
             return if self.needs_key(path) { Err(missing()) } else { anonymous() };
         };
@@ -172,16 +180,20 @@ fn opens_calls(path: &str) -> bool {
         || path.starts_with("/v1/realtime/calls/")
 }
 
-/// Reads the key from the headers. A key in the URL is ignored, because URLs end up in logs.
-fn request_key(headers: &HeaderMap) -> Option<&str> {
-    let bearer = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()).and_then(|value| {
-        let (scheme, key) = value.split_once(' ')?;
+/// Reads the different keys of the headers, the one of `Authorization` first. A key in the URL is ignored, because URLs
+/// end up in logs.
+fn request_keys(headers: &HeaderMap) -> Vec<&str> {
+    let bearers = headers.get_all(AUTHORIZATION).into_iter().filter_map(|value| {
+        let (scheme, key) = value.to_str().ok()?.split_once(' ')?;
         scheme.eq_ignore_ascii_case("bearer").then(|| key.trim())
     });
-    bearer.or_else(|| {
-        let offered = headers.get_all(SEC_WEBSOCKET_PROTOCOL).into_iter().filter_map(|value| value.to_str().ok());
-        offered.flat_map(|list| list.split(',')).find_map(|protocol| protocol.trim().strip_prefix(KEY_PROTOCOL))
-    })
+    let mut keys = Vec::new();
+    for key in bearers.chain(subprotocols(headers).filter_map(|offered| offered.strip_prefix(KEY_PROTOCOL))) {
+        if !keys.contains(&key) {
+            keys.push(key);
+        }
+    }
+    keys
 }
 
 fn unauthorized(kind: ErrorKind) -> ApiError {

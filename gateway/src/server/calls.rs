@@ -5,13 +5,13 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Path, Request, State};
+use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::http::header::{CONTENT_TYPE, LOCATION};
 use axum::response::{IntoResponse as _, Response};
 use repartee_protocol::merge::merge;
 use repartee_protocol::{ErrorBody, ErrorKind};
-use repartee_realtime::{Delivery, initial_session};
+use repartee_realtime::{Delivery, SessionSetup, initial_session};
 use serde_json::{Map, Value};
 use tokio::sync::Notify;
 use tracing::{Instrument as _, Span};
@@ -20,6 +20,7 @@ use super::AppState;
 use super::api_error::ApiError;
 use super::call_registry::{ActiveCall, CallOwner};
 use super::caller::Caller;
+use super::extract::{UrlName, header_warnings};
 use super::offer::{self, MEDIA_TYPE, Offer, read_offer};
 use super::uploads::HeldBody;
 use crate::call::{self, Transport as _};
@@ -45,24 +46,31 @@ pub(super) async fn create(
     request: Request,
 ) -> Result<Response, ApiError> {
     let (parts, body) = request.into_parts();
+    let warnings = header_warnings(&parts.headers);
     let HeldBody { bytes, charge } = app.read_body(&caller, body, offer::MAX_BODY).await?;
     let read = move |bytes| (read_offer(&parts.headers, bytes), charge);
     let (offer, charge) = app.parse_body(&caller, bytes, read).await?;
     let offer = offer?;
     let id = app.ids.call().map_err(|error| ApiError::internal(&error.to_string()))?;
     let span = log::call_span(&id, WebRtcTransport::NAME);
-    let answer = answer_offer(app, caller, offer, id).instrument(span).await;
+    let answer = answer_offer(app, caller, offer, id, warnings).instrument(span).await;
     drop(charge);
     answer
 }
 
 /// Admits the call with this id and answers its offer.
-async fn answer_offer(app: Arc<AppState>, mut caller: Caller, offer: Offer, id: String) -> Result<Response, ApiError> {
+async fn answer_offer(
+    app: Arc<AppState>,
+    mut caller: Caller,
+    offer: Offer,
+    id: String,
+    warnings: Vec<String>,
+) -> Result<Response, ApiError> {
     let (session, guard) = app.admit(&caller)?;
     if let Some(patch) = offer.session {
         caller.session = Some(Arc::new(with_patch(caller.session.as_deref(), &patch)));
     }
-    let setup = app.setup(Delivery::Paced, &caller)?;
+    let setup = SessionSetup { warnings, ..app.setup(Delivery::Paced, &caller)? };
     Span::current().record("session", &*setup.session_id);
     if let Some(patch) = &setup.configuration {
         initial_session(&setup.session_id, &setup.model, patch).map_err(ApiError::bad_request)?;
@@ -112,7 +120,7 @@ async fn answer_offer(app: Arc<AppState>, mut caller: Caller, offer: Offer, id: 
 pub(super) async fn hang_up(
     State(app): State<Arc<AppState>>,
     caller: Caller,
-    Path(id): Path<String>,
+    UrlName(id): UrlName,
 ) -> Result<StatusCode, ApiError> {
     let registry = app.calls.registry();
     if let Some(running) = registry.running.get(&id).filter(|running| running.owner.admits(&caller)) {

@@ -8,6 +8,7 @@ use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
+use repartee_protocol::fields::optional_integer;
 use repartee_protocol::json::read_body;
 use repartee_protocol::session::Session;
 use repartee_protocol::{ErrorBody, ErrorKind};
@@ -23,29 +24,26 @@ use crate::auth::ephemeral::IssueError;
 use crate::budget::key_limit::KeyLimit;
 
 /// Maximum size of a request, in bytes: instructions and tools may be long.
-const MAX_BODY: usize = 1 << 20;
+pub(super) const MAX_BODY: usize = 1 << 20;
+/// Default lifetime of a key, in seconds.
+const LIFETIME: u64 = 600;
 /// Allowed lifetimes of a key, in seconds.
 const LIFETIMES: std::ops::RangeInclusive<u64> = 10..=7_200;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct SecretRequest {
-    expires_after: ExpiresAfter,
+    expires_after: Option<ExpiresAfter>,
     session: Option<Value>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct ExpiresAfter {
     /// Start of the lifetime; `created_at` is the only value.
-    anchor: String,
-    seconds: u64,
-}
-
-impl Default for ExpiresAfter {
-    fn default() -> Self {
-        Self { anchor: "created_at".into(), seconds: 600 }
-    }
+    anchor: Option<String>,
+    #[serde(deserialize_with = "optional_integer")]
+    seconds: Option<u64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -74,9 +72,9 @@ pub(super) async fn create(
 
 /// Issues the key that `body` asks for.
 fn issue(app: &AppState, client: ClientIdentity, body: &[u8]) -> Result<Response, ApiError> {
-    let wanted = read(body).map_err(ApiError::bad_request)?;
-    let lifetime = Duration::from_secs(wanted.expires_after.seconds);
-    let patch = wanted.session.unwrap_or_else(|| json!({}));
+    let (seconds, session) = read(body).map_err(ApiError::bad_request)?;
+    let lifetime = Duration::from_secs(seconds);
+    let patch = session.unwrap_or_else(|| json!({}));
     let id = app.ids.session().map_err(|error| ApiError::internal(&error.to_string()))?;
     // Checked here and not at the call, because the author of the configuration reads this response.
     let session = repartee_realtime::initial_session(&id, &app.info(), &patch).map_err(ApiError::bad_request)?;
@@ -98,19 +96,19 @@ fn issue(app: &AppState, client: ClientIdentity, body: &[u8]) -> Result<Response
     Ok(Json(ClientSecret { value, expires_at, session }).into_response())
 }
 
-fn read(body: &[u8]) -> Result<SecretRequest, ErrorBody> {
+/// Reads a request: the lifetime in seconds, and the session.
+fn read(body: &[u8]) -> Result<(u64, Option<Value>), ErrorBody> {
     let refuse =
         |param: &str, message: String| Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).with_param(param));
-    if body.is_empty() {
-        return Ok(SecretRequest::default());
-    }
-    let wanted: SecretRequest = read_body(body)?;
-    if wanted.expires_after.anchor != "created_at" {
+    let wanted = if body.is_empty() { SecretRequest::default() } else { read_body(body)? };
+    let ExpiresAfter { anchor, seconds } = wanted.expires_after.unwrap_or_default();
+    if anchor.is_some_and(|anchor| anchor != "created_at") {
         return refuse("expires_after.anchor", "the anchor has to be `created_at`".into());
     }
-    if !LIFETIMES.contains(&wanted.expires_after.seconds) {
+    let seconds = seconds.unwrap_or(LIFETIME);
+    if !LIFETIMES.contains(&seconds) {
         let (least, most) = (LIFETIMES.start(), LIFETIMES.end());
         return refuse("expires_after.seconds", format!("a key lasts {least} to {most} seconds"));
     }
-    Ok(wanted)
+    Ok((seconds, wanted.session))
 }

@@ -12,6 +12,7 @@
 //! - `uploads`: bodies of requests in memory; `byte_budget`: the limit of their bytes
 //! - `auth_middleware`: key, origin and CORS of every request, by `client_addr` and `origin`
 //! - `caller`: the client of a request
+//! - `extract`: extractors whose refusals are errors of the API, compressed bodies
 //! - `keyless`: access to a server without keys
 //! - `realtime`: `GET /v1/realtime`, the websocket
 //! - `calls`, `call_registry`: `POST /v1/realtime/calls`, WebRTC
@@ -45,6 +46,7 @@ mod control;
 mod descriptors;
 mod development_certificate;
 mod engine_session;
+mod extract;
 mod form;
 pub mod fuzzing;
 mod generation;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use repartee_engine_api::ModelInfo;
 use repartee_protocol::{ErrorBody, ErrorKind};
@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use super::AppState;
 use super::api_error::ApiError;
+use super::extract::UrlName;
 
 /// Model object on the wire.
 #[derive(Debug, Serialize)]
@@ -100,7 +101,7 @@ pub(super) async fn list(State(app): State<Arc<AppState>>) -> Json<List> {
     Json(List { object: "list", data: vec![served(&app)] })
 }
 
-pub(super) async fn show(State(app): State<Arc<AppState>>, Path(id): Path<String>) -> Result<Json<Model>, ApiError> {
+pub(super) async fn show(State(app): State<Arc<AppState>>, UrlName(id): UrlName) -> Result<Json<Model>, ApiError> {
     let model = served(&app);
     if id == model.id {
         return Ok(Json(model));

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use axum::extract::State;
 use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
-use axum::extract::{Query, State};
-use axum::http::StatusCode;
-use axum::response::Response;
+use axum::http::header::{SEC_WEBSOCKET_VERSION, UPGRADE};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::{IntoResponse as _, Response};
 use repartee_protocol::{ErrorBody, ErrorKind};
 use repartee_realtime::{Delivery, initial_session};
 use serde::Deserialize;
@@ -15,6 +16,7 @@ use tracing::Instrument as _;
 
 use super::api_error::ApiError;
 use super::caller::Caller;
+use super::extract::{UrlQuery, header_warnings, subprotocols};
 use super::{AppState, calls};
 use crate::call;
 use crate::telemetry::log;
@@ -34,16 +36,37 @@ pub(super) struct WebsocketQuery {
 /// Subprotocol that browsers offer.
 const SUBPROTOCOL: &str = "realtime";
 
+/// Response to a request that opens no websocket.
+fn no_websocket(rejection: &WebSocketUpgradeRejection) -> Response {
+    let message = format!("this path takes websocket connections only: {rejection}");
+    let error = ErrorBody::invalid(ErrorKind::NotFound, message);
+    if let WebSocketUpgradeRejection::WebSocketKeyHeaderMissing(_) = rejection {
+        return ApiError::bad_request(error).into_response();
+    }
+    let mut response = ApiError::new(StatusCode::UPGRADE_REQUIRED, error).into_response();
+    response.headers_mut().insert(UPGRADE, HeaderValue::from_static("websocket"));
+    response.headers_mut().insert(SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
+    response
+}
+
 pub(super) async fn websocket(
     State(app): State<Arc<AppState>>,
     mut caller: Caller,
-    Query(target): Query<WebsocketQuery>,
+    UrlQuery(target): UrlQuery<WebsocketQuery>,
+    headers: HeaderMap,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, ApiError> {
-    let upgrade = upgrade.map_err(|rejection| {
-        let message = format!("this path takes websocket connections only: {rejection}");
-        ApiError::new(StatusCode::UPGRADE_REQUIRED, ErrorBody::invalid(ErrorKind::NotFound, message))
-    })?;
+    let upgrade = match upgrade {
+        Ok(upgrade) => upgrade,
+        Err(rejection) => return Ok(no_websocket(&rejection)),
+    };
+    // A browser drops the connection if none of its subprotocols is chosen.
+    let mut offered = subprotocols(&headers).peekable();
+    if offered.peek().is_some() && offered.all(|offered| offered != SUBPROTOCOL) {
+        let message = "offer the subprotocol `realtime` too: this server speaks no other";
+        let error = ErrorBody::invalid(ErrorKind::InvalidValue, message).with_param("Sec-WebSocket-Protocol");
+        return Err(ApiError::bad_request(error));
+    }
     if let Some(id) = target.call_id {
         let sideband = calls::attach(&app, &caller, &id)?;
         let most = relay::MAX_READ;
@@ -57,7 +80,8 @@ pub(super) async fn websocket(
         caller.session =
             Some(Arc::new(calls::with_patch(caller.session.as_deref(), &json!({"type": "transcription"}))));
     }
-    let setup = app.setup(Delivery::Unpaced, &caller)?;
+    let mut setup = app.setup(Delivery::Unpaced, &caller)?;
+    setup.warnings = header_warnings(&headers);
     if let Some(patch) = &setup.configuration {
         initial_session(&setup.session_id, &setup.model, patch).map_err(ApiError::bad_request)?;
     }

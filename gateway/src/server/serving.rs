@@ -28,7 +28,9 @@ use super::reload::Reloader;
 use super::routes::{self, ControlRefusal, RouterSwitch};
 use super::tls::CertificateResolver;
 use super::watchdog::LatenessHandle;
-use super::{auth_middleware, calls, chat, client_secrets, ice_servers, models, page, realtime, speech, voices};
+use super::{
+    auth_middleware, calls, chat, client_secrets, extract, ice_servers, models, offer, page, realtime, speech, voices,
+};
 use crate::transport::webrtc::DroppedDatagrams;
 
 /// Time for calls to close after the drain.
@@ -189,6 +191,7 @@ fn router(app: Arc<AppState>, keyless: Arc<LocalOnlyPolicy>) -> Router {
         .route("/v1/models/{id}", get(models::show))
         .route("/metrics", get(metrics))
         .method_not_allowed_fallback(wrong_method)
+        .layer(middleware::from_fn(extract::refuse_compressed))
         .layer(middleware::from_fn_with_state(app.clone(), auth_middleware::authenticate));
     let readiness = app.readiness.clone();
     Router::new()

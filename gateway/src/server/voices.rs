@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
-use axum::extract::{Path, Query, Request, State};
+use axum::extract::{Query, Request, State};
 use axum::http::StatusCode;
 use bytes::Bytes;
 use repartee_protocol::{ErrorBody, ErrorKind};
@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use super::AppState;
 use super::api_error::ApiError;
 use super::caller::Caller;
+use super::extract::UrlName;
 use super::form::{self, Field};
 use super::uploads::HeldBody;
 use crate::voices::{Consent, MAX_NAME_CHARS, Voice, VoiceError, VoiceStore};
@@ -112,7 +113,7 @@ pub(super) async fn create(
     Ok(Json(voice_on_wire(&voice.await?)))
 }
 
-pub(super) async fn delete(State(app): State<Arc<AppState>>, Path(id): Path<String>) -> Result<Json<Value>, ApiError> {
+pub(super) async fn delete(State(app): State<Arc<AppState>>, UrlName(id): UrlName) -> Result<Json<Value>, ApiError> {
     let deleted = json!({"id": &id, "object": "audio.voice.deleted", "deleted": true});
     with_store(&app, move |store| store.delete_voice(&id)).await?;
     Ok(Json(deleted))
@@ -159,13 +160,13 @@ pub(super) async fn consents(
     })))
 }
 
-pub(super) async fn consent(State(app): State<Arc<AppState>>, Path(id): Path<String>) -> Result<Json<Value>, ApiError> {
+pub(super) async fn consent(State(app): State<Arc<AppState>>, UrlName(id): UrlName) -> Result<Json<Value>, ApiError> {
     app.voices.consent(&id).map(|consent| Json(consent_on_wire(&consent))).map_err(refused)
 }
 
 pub(super) async fn rename_consent(
     State(app): State<Arc<AppState>>,
-    Path(id): Path<String>,
+    UrlName(id): UrlName,
     rename: Result<Json<Rename>, JsonRejection>,
 ) -> Result<Json<Value>, ApiError> {
     let Json(Rename { name }) = rename.map_err(|error| invalid("name", &error.body_text()))?;
@@ -175,7 +176,7 @@ pub(super) async fn rename_consent(
 
 pub(super) async fn delete_consent(
     State(app): State<Arc<AppState>>,
-    Path(id): Path<String>,
+    UrlName(id): UrlName,
 ) -> Result<Json<Value>, ApiError> {
     let deleted = json!({"id": &id, "object": "audio.voice_consent", "deleted": true});
     with_store(&app, move |store| store.delete_consent(&id)).await?;

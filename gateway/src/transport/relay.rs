@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::ping_limit::PingLimit;
 use super::sideband::{CommandSender, MAX_MESSAGE, Sideband};
-use super::websocket::{Timeouts, is_overflow};
+use super::websocket::{FrameFault, Timeouts, fault, is_overflow};
 
 /// Largest message that is read at all, in bytes. A larger one ends the connection.
 pub const MAX_READ: usize = MAX_MESSAGE + (64 << 10);
@@ -33,6 +33,8 @@ enum RelayEnd {
     Slow,
     /// The client sent a message over [`MAX_READ`].
     Overflow,
+    /// The client sent a frame that breaks the websocket protocol, or text that is not UTF-8.
+    Broken(FrameFault),
     /// The client sent too many pings.
     Pings,
 }
@@ -74,6 +76,8 @@ where
         RelayEnd::CallOver => (1000, "the call is over"),
         RelayEnd::Slow => (1013, "events were not read in time"),
         RelayEnd::Overflow => (1009, "the message is too large"),
+        RelayEnd::Broken(FrameFault::Protocol) => (1002, "the frame breaks the websocket protocol"),
+        RelayEnd::Broken(FrameFault::Text) => (1007, "a text message is not UTF-8"),
         RelayEnd::Pings => (1008, "too many pings"),
     };
     let close = Message::Close(Some(CloseFrame { code, reason: reason.into() }));
@@ -123,7 +127,8 @@ where
             Some(Ok(Message::Ping(_) | Message::Pong(_))) if pings.admit(Instant::now()) => {}
             Some(Ok(Message::Ping(_) | Message::Pong(_))) => return RelayEnd::Pings,
             Some(Err(error)) if is_overflow(&error) => return RelayEnd::Overflow,
-            Some(Ok(Message::Close(_)) | Err(_)) | None => return RelayEnd::Gone,
+            Some(Err(error)) => return fault(&error).map_or(RelayEnd::Gone, RelayEnd::Broken),
+            Some(Ok(Message::Close(_))) | None => return RelayEnd::Gone,
         }
         // The client is not blamed for the time that the call took.
         (last_activity, pinged) = (Instant::now(), false);

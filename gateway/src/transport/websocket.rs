@@ -19,7 +19,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::ping_limit::PingLimit;
-use crate::call::{OpusFrame, OutboundMessage, Transport, TransportError, TransportEvent};
+use crate::call::{CallEnd, OpusFrame, OutboundMessage, Transport, TransportError, TransportEvent};
 use response_encoder::ResponseEncoder;
 
 /// Largest accepted message, in bytes. A larger one is an error, and the connection stays open.
@@ -137,7 +137,8 @@ impl<R: Stream<Item = Result<Message, axum::Error>> + Unpin + Send> WebSocketTra
                 let message = format!("a message holds at most {MAX_MESSAGE} bytes, and this one is too large to skip");
                 Some(TransportEvent::TooLarge(ErrorBody::invalid(ErrorKind::TooLarge, message)))
             }
-            Some(Ok(Message::Close(_)) | Err(_)) | None => Some(TransportEvent::Closed),
+            Some(Err(error)) => Some(broken(&error)),
+            Some(Ok(Message::Close(_))) | None => Some(TransportEvent::Closed),
         }
     }
 }
@@ -235,6 +236,37 @@ pub(super) fn is_overflow(error: &axum::Error) -> bool {
     // axum does not export the library's error type, so the text is compared.
     let source = std::error::Error::source(error);
     source.is_some_and(|source| source.to_string().starts_with("Space limit exceeded"))
+}
+
+/// Fault of what a client sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FrameFault {
+    /// A frame that breaks the websocket protocol.
+    Protocol,
+    /// A text message that is not UTF-8.
+    Text,
+}
+
+/// Returns the client's fault in a broken connection; `None` if the connection just ended.
+pub(super) fn fault(error: &axum::Error) -> Option<FrameFault> {
+    let text = std::error::Error::source(error)?.to_string();
+    // Closed without the closing handshake: nobody is left to tell.
+    if text.contains("without closing handshake") {
+        return None;
+    }
+    match text.as_str() {
+        text if text.starts_with("WebSocket protocol error") => Some(FrameFault::Protocol),
+        text if text.starts_with("UTF-8 encoding error") => Some(FrameFault::Text),
+        _ => None,
+    }
+}
+
+fn broken(error: &axum::Error) -> TransportEvent {
+    match fault(error) {
+        Some(FrameFault::Protocol) => TransportEvent::Broken(CallEnd::BadFrame),
+        Some(FrameFault::Text) => TransportEvent::Broken(CallEnd::BadText),
+        None => TransportEvent::Closed,
+    }
 }
 
 /// Encodes a frame with the encoder of its response. Responses follow each other, so one encoder is enough.

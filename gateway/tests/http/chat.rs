@@ -188,6 +188,18 @@ async fn bad_requests_are_refused_without_a_slot() {
         (json!({"messages": [{"role": "robot", "content": "x"}]}), "messages[0].role"),
         (json!({"messages": user(json!("x")), "n": 2}), "n"),
         (json!({"messages": user(json!("x")), "temperature": 3}), "temperature"),
+        (json!({"messages": [{"role": 5, "content": "x"}]}), "messages[0].role"),
+        (json!({"messages": user(json!(5))}), "messages[0].content"),
+        (
+            json!({"messages": user(json!([{"type": "text", "text": "x"}, {"type": "image_url"}]))}),
+            "messages[0].content[1].type",
+        ),
+        (json!({"messages": user(json!([{"type": "text", "text": 5}]))}), "messages[0].content[0].text"),
+        (
+            json!({"messages": user(json!([{"type": "input_audio", "input_audio": {"data": "x"}}]))}),
+            "messages[0].content[0].input_audio.format",
+        ),
+        (json!({"messages": user(json!("x")), "max_tokens": 1.5}), "max_tokens"),
         (json!({"messages": sound("%", "wav")}), "messages[0].content[0].input_audio.data"),
         (json!({"messages": sound("AAAA", "wav")}), "messages[0].content[0].input_audio.data"),
         (json!({"messages": sound(&long, "wav")}), "messages[0].content[0].input_audio.data"),

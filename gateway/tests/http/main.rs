@@ -5,6 +5,7 @@ mod budgets;
 mod bytes;
 mod cascade;
 mod chat;
+mod handshake;
 mod health;
 mod keyless;
 mod keys;

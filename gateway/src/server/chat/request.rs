@@ -7,9 +7,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use repartee_engine_api::{Command, ModelInfo, Respond, Role, Sampling};
 use repartee_media::sound_file;
+use repartee_protocol::fields::{name_of, optional_integer, within};
 use repartee_protocol::json::read_body;
 use repartee_protocol::{ErrorBody, ErrorKind};
-use serde::Deserialize;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 use crate::long_work::WorkPermit;
@@ -38,13 +40,13 @@ struct Request {
     temperature: Option<f32>,
     #[serde(default)]
     top_p: Option<f32>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "optional_integer")]
     max_tokens: Option<u32>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "optional_integer")]
     max_completion_tokens: Option<u32>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "optional_integer")]
     seed: Option<i64>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "optional_integer")]
     n: Option<u32>,
     #[serde(default)]
     tool_choice: Option<Value>,
@@ -70,40 +72,80 @@ struct AudioOptions {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct StreamOptions {
-    include_usage: bool,
+    include_usage: Option<bool>,
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(tag = "role", rename_all = "snake_case")]
+#[derive(Debug)]
 enum Message {
-    #[serde(alias = "developer")]
-    System {
-        content: Content,
-    },
-    User {
-        content: Content,
-    },
-    Assistant {
-        #[serde(default)]
-        content: Option<Content>,
-        #[serde(default)]
-        audio: Option<Value>,
-    },
+    System { content: Content },
+    User { content: Content },
+    Assistant { content: Option<Content>, audio: Option<Value> },
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(untagged)]
+impl<'de> Deserialize<'de> for Message {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Fields {
+            #[serde(default)]
+            content: Option<Content>,
+            #[serde(default)]
+            audio: Option<Value>,
+        }
+        let message = Value::deserialize(deserializer)?;
+        let role = name_of::<D::Error>(&message, "role", &["system", "developer", "user", "assistant"])?;
+        let Fields { content, audio } = within::<_, D::Error>(message)?;
+        if role == "assistant" {
+            return Ok(Self::Assistant { content, audio });
+        }
+        let content = content.ok_or_else(|| D::Error::missing_field("content"))?;
+        Ok(if role == "user" { Self::User { content } } else { Self::System { content } })
+    }
+}
+
+#[derive(Debug)]
 enum Content {
     Text(String),
     Parts(Vec<Part>),
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
+impl<'de> Deserialize<'de> for Content {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match Value::deserialize(deserializer)? {
+            Value::String(text) => Ok(Self::Text(text)),
+            parts @ Value::Array(_) => within(parts).map(Self::Parts),
+            _ => Err(Error::custom("a content is a string or an array of parts")),
+        }
+    }
+}
+
+#[derive(Debug)]
 enum Part {
     Text { text: String },
     Refusal { refusal: String },
     InputAudio { input_audio: InputAudio },
+}
+
+impl<'de> Deserialize<'de> for Part {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct TextPart {
+            text: String,
+        }
+        #[derive(Deserialize)]
+        struct RefusalPart {
+            refusal: String,
+        }
+        #[derive(Deserialize)]
+        struct AudioPart {
+            input_audio: InputAudio,
+        }
+        let part = Value::deserialize(deserializer)?;
+        match name_of::<D::Error>(&part, "type", &["text", "refusal", "input_audio"])? {
+            "text" => within(part).map(|TextPart { text }| Self::Text { text }),
+            "refusal" => within(part).map(|RefusalPart { refusal }| Self::Refusal { refusal }),
+            _ => within(part).map(|AudioPart { input_audio }| Self::InputAudio { input_audio }),
+        }
+    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -151,7 +193,7 @@ impl CompletionPlan {
             audio: None,
             sound: Duration::ZERO,
             stream: request.stream.unwrap_or(false),
-            include_usage: request.stream_options.as_ref().is_some_and(|options| options.include_usage),
+            include_usage: request.stream_options.as_ref().is_some_and(|options| options.include_usage == Some(true)),
             warnings: Vec::new(),
         };
         if let Some(model) = request.model.as_ref().filter(|model| **model != info.name && model.len() <= 64) {

@@ -60,6 +60,7 @@ async fn over_an_answer(said: &[f32], after: Duration, last: &str) -> Report {
         delivery: Delivery::Paced,
         expires_at: None,
         configuration: None,
+        warnings: Vec::new(),
     };
     let (to_transport, events) = mpsc::channel(256);
     let (outgoing, from_transport) = mpsc::channel(FRAME_QUEUE);

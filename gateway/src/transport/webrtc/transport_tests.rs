@@ -104,6 +104,7 @@ async fn converse(network: NetworkConditions, pauses: bool, red: bool, seed: u64
         delivery: Delivery::Paced,
         expires_at: None,
         configuration: None,
+        warnings: Vec::new(),
     };
     let (to_transport, events) = mpsc::channel(256);
     let (outgoing, from_transport) = mpsc::channel(FRAME_QUEUE);

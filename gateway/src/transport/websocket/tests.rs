@@ -193,6 +193,7 @@ fn setup(engine: &ScriptedEngine) -> SessionSetup {
         delivery: Delivery::Unpaced,
         expires_at: None,
         configuration: None,
+        warnings: Vec::new(),
     }
 }
 
