@@ -94,6 +94,7 @@ impl FuzzSession {
             delivery,
             expires_at: None,
             configuration: None,
+            warnings: Vec::new(),
         };
         Self { core: RealtimeSession::new(setup).0, now: Instant::now(), received_ms: 0, items: Vec::new() }
     }

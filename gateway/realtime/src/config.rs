@@ -4,6 +4,7 @@
 use repartee_engine_api::ModelInfo;
 use repartee_media::endpointing;
 use repartee_media::{resample, vad::TurnSettings};
+use repartee_protocol::beta::renew_session;
 use repartee_protocol::merge::{differences, merge, strip_nulls};
 use repartee_protocol::session::{
     AudioFormat, Eagerness, MaxTokens, Modality, ServerVad, Session, SessionKind, TurnDetection,
@@ -11,6 +12,8 @@ use repartee_protocol::session::{
 use repartee_protocol::{ErrorBody, ErrorKind};
 use serde_json::{Value, json};
 
+use super::echo::json_bytes;
+use super::encodable::check_text;
 use super::tools;
 
 /// Maximum prefix padding in ms; it bounds the preroll.
@@ -57,6 +60,9 @@ pub(super) fn updated(config: &Session, patch: &Value, model: &ModelInfo) -> Res
     if !patch.is_object() {
         return Err(ErrorBody::invalid(ErrorKind::InvalidValue, "`session` is an object").with_param("session"));
     }
+    let mut patch = patch.clone();
+    let renamed = renew_session(&mut patch);
+    let patch = &patch;
     let mut merged = to_value(config)?;
     // A change of the session type starts from the defaults of the new type.
     if let Some(kind) = patch.get("type").and_then(|kind| serde_json::from_value(kind.clone()).ok())
@@ -68,7 +74,7 @@ pub(super) fn updated(config: &Session, patch: &Value, model: &ModelInfo) -> Res
     strip_nulls(&mut merged);
     let mut next: Session =
         serde_path_to_error::deserialize(merged).map_err(|error| ErrorBody::from_path(&error, "session"))?;
-    check(&next)?;
+    check(&next, model)?;
     if next.kind == SessionKind::Transcription && !model.transcribes {
         let message = format!(
             "`{}` cannot transcribe, so a transcription session would do nothing: load a checkpoint that can \
@@ -88,7 +94,8 @@ pub(super) fn updated(config: &Session, patch: &Value, model: &ModelInfo) -> Res
     let mut effective = to_value(&next)?;
     // Serialization omits a default extension, but the patch may request the defaults explicitly.
     effective["repartee"] = json!(next.repartee);
-    next.repartee.warnings = differences(patch, &effective, "session");
+    next.repartee.warnings = renamed;
+    next.repartee.warnings.extend(differences(patch, &effective, "session"));
     Ok(next)
 }
 
@@ -97,7 +104,7 @@ fn to_value(config: &Session) -> Result<Value, ErrorBody> {
 }
 
 /// Rejects values that are invalid for every model.
-fn check(config: &Session) -> Result<(), ErrorBody> {
+fn check(config: &Session, model: &ModelInfo) -> Result<(), ErrorBody> {
     let refuse =
         |param: &str, message: String| Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).with_param(param));
     for (param, format) in [
@@ -112,9 +119,11 @@ fn check(config: &Session) -> Result<(), ErrorBody> {
             return refuse(&format!("{at}.threshold"), format!("a threshold is 0 to 1, got {}", vad.threshold));
         }
     }
-    if config.instructions.len() > MAX_INSTRUCTIONS {
+    // Twice the bytes as JSON, so that the event that repeats them is below 1 MiB.
+    if config.instructions.len() > MAX_INSTRUCTIONS || json_bytes(&config.instructions) > 2 * MAX_INSTRUCTIONS {
         return refuse("session.instructions", format!("instructions hold at most {MAX_INSTRUCTIONS} bytes"));
     }
+    check_text(&config.instructions, model, || "session.instructions".into())?;
     let echoed = config.tools.iter().chain([&config.tool_choice]).map(|value| value.to_string().len()).sum::<usize>();
     if echoed > MAX_ECHOED {
         return refuse("session.tools", format!("tools hold at most {MAX_ECHOED} bytes"));

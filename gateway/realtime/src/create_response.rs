@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use repartee_engine_api::{Command, EngineUsage, FinishReason, Respond, ResponseId, ResponseInput, Tool};
+use repartee_protocol::beta::renew_response;
 use repartee_protocol::extension::EventExtension;
 use repartee_protocol::merge::differences;
 use repartee_protocol::rate_limits::RateLimitsUpdated;
@@ -12,6 +13,7 @@ use repartee_protocol::{ErrorBody, ErrorKind, ServerEvent};
 use serde_json::{Map, Value, json};
 
 use super::config::MAX_INSTRUCTIONS;
+use super::encodable::check_text;
 use super::given_text::GivenText;
 use super::response::{ActiveResponse, QueuedResponse, usage};
 use super::{Delivery, Effect, RealtimeSession, tools};
@@ -20,6 +22,9 @@ use super::{Delivery, Effect, RealtimeSession, tools};
 const MAX_METADATA: usize = 16 << 10;
 /// Maximum number of active and queued out-of-band responses: the engine runs as many in parallel.
 const MAX_OUT_OF_BAND: usize = 2;
+
+/// Maximum number of queued responses, cancelled ones included.
+const MAX_QUEUED: usize = 16;
 
 /// Request fields that are supported, or have their own error or warning.
 const SERVED: [&str; 9] = [
@@ -67,8 +72,10 @@ pub(super) fn refuse<T>(param: &str, message: impl Into<String>) -> Result<T, Er
 }
 
 impl RealtimeSession {
-    pub(super) fn create_response(&mut self, create: ResponseCreate, now: Instant) -> Result<(), ErrorBody> {
+    pub(super) fn create_response(&mut self, mut create: ResponseCreate, now: Instant) -> Result<(), ErrorBody> {
+        let renamed = create.response.as_mut().map(renew_response).unwrap_or_default();
         let mut request = self.validate(create.overrides()?, now)?;
+        request.warnings.extend(renamed);
         if let Some(asked) = create.response {
             request.warnings.extend(self.unserved(asked, &request));
         }
@@ -88,6 +95,9 @@ impl RealtimeSession {
                  finished before creating a new one."
             );
             return Err(ErrorBody::invalid(ErrorKind::ActiveResponse, message));
+        } else if self.queued.len() >= MAX_QUEUED {
+            let message = "too many cancelled responses wait for the active one to stop: try again when it has";
+            return Err(ErrorBody::invalid(ErrorKind::ActiveResponse, message));
         }
         self.start_or_queue(request);
         Ok(())
@@ -105,7 +115,7 @@ impl RealtimeSession {
 
     /// True if a response of the conversation is queued.
     pub(super) fn has_queued_response(&self) -> bool {
-        self.queued.iter().any(QueuedResponse::in_conversation)
+        self.queued.iter().any(|waiting| waiting.in_conversation() && waiting.response.stopping.is_none())
     }
 
     /// Creates the request for a response to a turn, from the session configuration.
@@ -140,6 +150,9 @@ impl RealtimeSession {
         };
         if overrides.instructions.as_ref().is_some_and(|instructions| instructions.len() > MAX_INSTRUCTIONS) {
             return refuse("instructions", "these instructions are too long");
+        }
+        if let Some(instructions) = &overrides.instructions {
+            check_text(instructions, &self.setup.model, || "response.instructions".into())?;
         }
         if overrides.metadata.as_ref().is_some_and(|metadata| metadata_bytes(metadata) > MAX_METADATA) {
             return refuse("metadata", "the metadata of a response holds at most 16 KiB");
@@ -261,8 +274,13 @@ impl RealtimeSession {
     /// Starts queued responses until an exclusive one is active.
     pub(super) fn start_queued(&mut self) {
         while !self.responses.iter().any(|response| response.exclusive)
-            && let Some(QueuedResponse { response, respond, text, since }) = self.queued.pop_front()
+            && let Some(QueuedResponse { mut response, respond, text, since }) = self.queued.pop_front()
         {
+            if response.stopping.is_some() {
+                self.announce_response(&mut response);
+                self.end_unstarted(&response);
+                continue;
+            }
             self.command(Command::Respond(respond));
             text.into_iter().for_each(|command| self.command(command));
             if response.in_conversation() {
@@ -285,6 +303,7 @@ impl RealtimeSession {
 
     /// Sends `response.created` and `rate_limits.updated`.
     fn announce_response(&mut self, response: &mut ActiveResponse) {
+        self.last_response = Some(response.id.clone());
         let repartee = EventExtension { warnings: std::mem::take(&mut response.warnings) };
         self.send(ServerEvent::ResponseCreated(ResponseEvent { response: response.to_wire(None), repartee }));
         self.send(ServerEvent::RateLimitsUpdated(RateLimitsUpdated::default()));
@@ -312,7 +331,8 @@ impl RealtimeSession {
             stopping: None,
             stopped_at_call: false,
             truncate_at: None,
-            truncate_requested: None,
+            truncations: Vec::new(),
+            cancelled: false,
             deleted: false,
             given_text: request.reads.then(|| GivenText::new(request.since)),
         };
@@ -334,39 +354,58 @@ impl RealtimeSession {
         (response, respond)
     }
 
+    /// Serves `response.cancel`. Its outcome is the `response.done` of the response, so each response ends for one
+    /// `response.cancel` alone.
     pub(super) fn cancel_response(&mut self, id: Option<&str>) -> Result<(), ErrorBody> {
-        let active = self.responses.iter().find(|response| {
-            response.stopping.is_none() && id.map_or(response.in_conversation(), |id| id == response.id)
-        });
-        if let Some(active) = active.map(|response| response.engine_id) {
-            self.stop_response(active, StatusReason::ClientCancelled);
-        } else if !self.cancel_queued(id) {
-            let message = "Cancellation failed: no active response found";
-            return Err(ErrorBody::invalid(ErrorKind::CancelNotActive, message));
+        let meant = |response: &ActiveResponse| id.map_or(response.in_conversation(), |id| id == response.id);
+        let of = |response: &&mut ActiveResponse| meant(&**response) && !response.cancelled;
+        if let Some(active) = self.responses.iter_mut().filter(|response| response.stopping.is_none()).find(of) {
+            active.cancelled = true;
+            let engine_id = active.engine_id;
+            self.stop_response(engine_id, StatusReason::ClientCancelled);
+            return Ok(());
         }
-        Ok(())
+        let waits = |waiting: &QueuedResponse| meant(&waiting.response) && waiting.response.stopping.is_none();
+        if let Some(index) = self.queued.iter().position(waits) {
+            self.stop_queued(index, StatusReason::ClientCancelled);
+            return Ok(());
+        }
+        // A truncation, a deletion or the caller's voice has stopped it already.
+        if let Some(stopping) = self.responses.iter_mut().find(of) {
+            stopping.cancelled = true;
+            return Ok(());
+        }
+        let message = "Cancellation failed: no active response found";
+        Err(ErrorBody::invalid(ErrorKind::CancelNotActive, message))
     }
 
-    /// Removes a queued response: the out-of-band one with this id, or without an id that of the conversation. Returns false if
-    /// there is none.
-    fn cancel_queued(&mut self, id: Option<&str>) -> bool {
-        let index = self.queued.iter().position(|waiting| match id {
-            Some(id) => !waiting.in_conversation() && waiting.response.id == id,
-            None => waiting.in_conversation(),
-        });
-        let Some(QueuedResponse { mut response, .. }) = index.and_then(|index| self.queued.remove(index)) else {
-            return false;
-        };
-        // A queued response of the conversation was not announced: it ends without an event.
-        if !response.in_conversation() {
-            response.stopping = Some(StatusReason::ClientCancelled);
-            let details = response.status_details(FinishReason::Cancelled);
-            let status = details.kind;
-            let response = response.to_wire(Some((details, usage(&EngineUsage::default()))));
-            self.send(ServerEvent::ResponseDone(ResponseEvent { response, repartee: EventExtension::default() }));
-            self.effects.push(Effect::CountResponse(status));
+    /// Stops the queued responses of the conversation.
+    pub(super) fn drop_queued(&mut self, reason: StatusReason) {
+        let waits = |waiting: &QueuedResponse| waiting.in_conversation() && waiting.response.stopping.is_none();
+        while let Some(index) = self.queued.iter().position(waits) {
+            self.stop_queued(index, reason);
         }
-        true
+    }
+
+    /// Stops a queued response. One that was announced ends now; another one begins and ends on the wire in its turn, so that
+    /// whoever requested it gets both, and no response is announced while another one is active.
+    fn stop_queued(&mut self, index: usize, reason: StatusReason) {
+        let Some(waiting) = self.queued.get_mut(index) else { return };
+        waiting.response.stopping = Some(reason);
+        if !waiting.in_conversation()
+            && let Some(waiting) = self.queued.remove(index)
+        {
+            self.end_unstarted(&waiting.response);
+        }
+    }
+
+    /// Ends a response that the engine has not begun.
+    fn end_unstarted(&mut self, response: &ActiveResponse) {
+        let details = response.status_details(FinishReason::Cancelled);
+        let status = details.kind;
+        let response = response.to_wire(Some((details, usage(&EngineUsage::default()))));
+        self.send(ServerEvent::ResponseDone(ResponseEvent { response, repartee: EventExtension::default() }));
+        self.effects.push(Effect::CountResponse(status));
     }
 
     /// Cancels a response, unless it is already stopping. Nothing more of it is sent; it ends when the engine confirms.

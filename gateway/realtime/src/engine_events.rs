@@ -208,7 +208,7 @@ impl RealtimeSession {
         self.effects.push(Effect::CountResponse(status));
         if let Some(heard_ms) = response.truncate_at.filter(|_| response.in_conversation() && !is_gone) {
             match response.message() {
-                Some((_, message)) => self.truncate_to_heard(&message.id, heard_ms, response.truncate_requested, false),
+                Some((_, message)) => self.truncate_to_heard(&message.id, heard_ms, &response.truncations, false),
                 None if response.outputs.is_empty() => self.truncate_in_engine(response.item, String::new()),
                 None => {}
             }

@@ -4,6 +4,8 @@ use repartee_engine_api::{InsertAt, ItemId};
 use repartee_protocol::extension::EventExtension;
 use repartee_protocol::item::{FunctionCall, Item, ItemAdded, ItemContent, ItemStatus};
 
+use super::echo::{SHORTENED, shorten};
+
 /// Maximum size of a conversation in bytes, as [`held_bytes`] counts it.
 const MAX_BYTES: usize = 4 << 20;
 /// Bytes counted per item in addition to what it holds: its entry, its ids, and its place in the engine.
@@ -31,6 +33,8 @@ pub(super) struct HistoryEntry {
     pub within: Option<ItemId>,
     /// Duration of the item's response audio, in ms.
     pub audio_ms: u64,
+    /// True if the item was truncated to the heard part.
+    pub truncated: bool,
 }
 
 /// Function call that the engine item of its response no longer contains.
@@ -46,7 +50,14 @@ impl HistoryEntry {
     /// Creates an entry for `item`, and sets the item's id to `id`.
     pub fn new(id: String, mut item: Item, engine: Vec<ItemId>) -> Self {
         *item.id_mut() = Some(id.clone());
-        Self { id, item, engine, within: None, audio_ms: 0 }
+        Self { id, item, engine, within: None, audio_ms: 0, truncated: false }
+    }
+
+    /// Item as an event repeats it, with a warning if it is shortened.
+    pub fn repeated(&self) -> (Item, EventExtension) {
+        let mut item = self.item.clone();
+        let warnings = if shorten(&mut item, held_bytes(&self.item)) { vec![SHORTENED.to_owned()] } else { Vec::new() };
+        (item, EventExtension { warnings })
     }
 
     /// Returns the transcript if the item is a spoken response.
@@ -219,11 +230,24 @@ impl History {
     pub fn added(&self, id: &str) -> Option<ItemAdded> {
         let index = self.position(id)?;
         let previous_item_id = index.checked_sub(1).map(|before| self.entries[before].id.clone());
-        Some(ItemAdded {
-            previous_item_id,
-            item: self.entries[index].item.clone(),
-            repartee: EventExtension::default(),
+        let (item, repartee) = self.entries[index].repeated();
+        Some(ItemAdded { previous_item_id, item, repartee })
+    }
+
+    /// True if a function call waits for its output.
+    pub fn has_open_call(&self) -> bool {
+        self.entries.iter().any(|entry| match &entry.item {
+            Item::FunctionCall(call) if call.status != ItemStatus::Incomplete => {
+                call.call_id.as_deref().is_none_or(|id| !self.has_output(id))
+            }
+            _ => false,
         })
+    }
+
+    fn has_output(&self, call_id: &str) -> bool {
+        let of =
+            |entry: &HistoryEntry| matches!(&entry.item, Item::FunctionCallOutput(output) if output.call_id == call_id);
+        self.entries.iter().any(of)
     }
 
     fn position(&self, id: &str) -> Option<usize> {

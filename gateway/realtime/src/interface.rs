@@ -181,4 +181,6 @@ pub struct SessionSetup {
     pub expires_at: Option<u64>,
     /// Initial configuration in the form of `session.update`; see [`initial_session`].
     pub configuration: Option<Arc<Value>>,
+    /// Warnings about the request that opened the session, for `session.created`.
+    pub warnings: Vec<String>,
 }

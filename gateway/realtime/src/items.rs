@@ -10,6 +10,7 @@ use repartee_protocol::response::StatusReason;
 use repartee_protocol::session::{AudioFormat, Modality};
 use repartee_protocol::{ErrorBody, ErrorKind, ServerEvent};
 
+use super::encodable::check_text;
 use super::history::{DetachedCall, HistoryEntry, held_bytes};
 use super::item_audio::ItemAudio;
 use super::tools::unknown_call;
@@ -17,6 +18,8 @@ use super::{Effect, RealtimeSession, audio};
 
 /// Maximum length of an item id that a client chooses, in bytes.
 const MAX_ID: usize = 128;
+/// Maximum position in an item whose duration is unknown, in ms.
+const MAX_UNKNOWN_MS: u64 = 3_600_000;
 /// Maximum number of warnings about one item.
 const MAX_WARNINGS: usize = 32;
 
@@ -24,6 +27,7 @@ impl RealtimeSession {
     /// Announces a complete item to the client, with `warnings`.
     pub(super) fn announce_item(&mut self, id: &str, warnings: Vec<String>) {
         if let Some(done) = self.history.added(id) {
+            let warnings = [warnings, done.repartee.warnings.clone()].concat();
             self.send(ServerEvent::ItemAdded(ItemAdded { repartee: EventExtension { warnings }, ..done.clone() }));
             self.send(ServerEvent::ItemDone(done));
         }
@@ -157,13 +161,25 @@ impl RealtimeSession {
             );
         }
         Ok(match item {
-            Item::Message(message) => parts(message, (format, rate), &mut self.item_audio, at, warnings)?,
+            Item::Message(message) => {
+                let contents = parts(message, (format, rate), &mut self.item_audio, at, warnings)?;
+                for content in &contents {
+                    if let MessageContent::Text { text, .. } = content {
+                        check_text(text, &self.setup.model, || format!("{at}.content"))?;
+                    }
+                }
+                contents
+            }
             // A model without tool support cannot read them.
             Item::FunctionCall(_) | Item::FunctionCallOutput(_) if !self.setup.model.tools => Vec::new(),
             Item::FunctionCall(call) => {
+                check_text(&call.arguments, &self.setup.model, || format!("{at}.arguments"))?;
                 vec![MessageContent::ToolCall { name: call.name.clone(), arguments: call.arguments.clone() }]
             }
-            Item::FunctionCallOutput(output) => vec![MessageContent::ToolResult(output.output.clone())],
+            Item::FunctionCallOutput(output) => {
+                check_text(&output.output, &self.setup.model, || format!("{at}.output"))?;
+                vec![MessageContent::ToolResult(output.output.clone())]
+            }
         })
     }
 
@@ -192,6 +208,11 @@ impl RealtimeSession {
             Some(response) => {
                 let engine_id = response.engine_id;
                 response.deleted = true;
+                // The item ends here: what was asked of it before is answered first.
+                let is_message = response.message().is_some_and(|(_, message)| message.id == item.item_id);
+                let asked = if is_message { std::mem::take(&mut response.truncations) } else { Vec::new() };
+                let kept_ms = response.truncate_at.unwrap_or(0);
+                asked.into_iter().for_each(|asked| self.announce_truncation(&item.item_id, kept_ms, Some(asked)));
                 self.stop_response(engine_id, StatusReason::ClientCancelled);
                 self.send(ServerEvent::ItemDeleted(item));
             }
@@ -204,8 +225,8 @@ impl RealtimeSession {
         let entry = self.history.find(&item.item_id).ok_or_else(|| {
             ErrorBody::invalid(ErrorKind::RetrieveUnknown, "there is no item with this id").with_param("item_id")
         })?;
-        let item = entry.item.clone();
-        self.send(ServerEvent::ItemRetrieved(ItemRetrieved { item }));
+        let (item, repartee) = entry.repeated();
+        self.send(ServerEvent::ItemRetrieved(ItemRetrieved { item, repartee }));
         Ok(())
     }
 
@@ -215,7 +236,7 @@ impl RealtimeSession {
         let spoken = entry.is_some_and(|entry| {
             let making =
                 self.responses.iter().any(|response| response.owns(&entry.id) && response.modality == Modality::Audio);
-            making || entry.transcript().is_some()
+            (making && matches!(entry.item, Item::Message(_))) || entry.transcript().is_some()
         });
         if !spoken {
             let message = "there is no item with audio of this id";
@@ -235,28 +256,33 @@ impl RealtimeSession {
                 let engine_id = response.engine_id;
                 let earlier = response.truncate_at.unwrap_or_else(|| response.audio_ms(rate));
                 response.truncate_at = Some(kept_ms.min(earlier));
-                response.truncate_requested = Some(truncate.audio_end_ms);
+                response.truncations.push(truncate.audio_end_ms);
                 self.stop_response(engine_id, StatusReason::ClientCancelled);
             }
-            None => self.truncate_to_heard(&truncate.item_id, kept_ms, Some(truncate.audio_end_ms), true),
+            None => self.truncate_to_heard(&truncate.item_id, kept_ms, &[truncate.audio_end_ms], true),
         }
         self.clear_client_playback();
         Ok(())
     }
 
     /// Truncates a spoken item to the words heard in `heard_ms`. `complete`: all audio of the item was generated. `requested`:
-    /// the client's position, if it gave one.
-    pub(super) fn truncate_to_heard(&mut self, id: &str, heard_ms: u64, requested: Option<u64>, complete: bool) {
+    /// the positions of the client, each of which gets an event.
+    pub(super) fn truncate_to_heard(&mut self, id: &str, heard_ms: u64, requested: &[u64], complete: bool) {
         let Some(entry) = self.history.find(id) else { return };
         let Some(text) = entry.transcript() else { return };
-        let heard_ms = heard_ms.min(entry.audio_ms);
-        let kept = self.estimator.heard_prefix(text, heard_ms, entry.audio_ms, complete).to_owned();
+        // The duration of an item from an earlier conversation is unknown: the speech rate decides.
+        let known = entry.audio_ms > 0 || entry.truncated;
+        let heard_ms = heard_ms.min(if known { entry.audio_ms } else { MAX_UNKNOWN_MS });
+        let kept = match heard_ms {
+            0 => String::new(),
+            _ => self.estimator.heard_prefix(text, heard_ms, entry.audio_ms, complete && known).to_owned(),
+        };
         let engine = entry.engine.clone();
         self.history.change(id, |entry| {
             if let Item::Message(message) = &mut entry.item {
                 message.content = vec![ItemContent::OutputAudio { transcript: Some(kept.clone()) }];
             }
-            entry.audio_ms = heard_ms;
+            (entry.audio_ms, entry.truncated) = (heard_ms, true);
             if kept.is_empty() {
                 // The engine drops an item without text.
                 entry.engine.clear();
@@ -265,6 +291,14 @@ impl RealtimeSession {
         for item in engine {
             self.truncate_in_engine(item, kept.clone());
         }
+        if requested.is_empty() {
+            self.announce_truncation(id, heard_ms, None);
+        }
+        requested.iter().for_each(|requested| self.announce_truncation(id, heard_ms, Some(*requested)));
+    }
+
+    /// Sends `conversation.item.truncated`, with a warning if the client asked for more than is kept.
+    fn announce_truncation(&mut self, id: &str, heard_ms: u64, requested: Option<u64>) {
         let mut repartee = EventExtension::default();
         if let Some(requested) = requested.filter(|requested| *requested > heard_ms) {
             repartee.warnings.push(format!("audio_end_ms: {requested} is beyond what was played, {heard_ms} is kept"));

@@ -16,6 +16,8 @@
 //! | `transcription_session` | transcription sessions |
 //! | `idle` | the idle timeout |
 //! | `history` | the conversation's items |
+//! | `echo` | items as events repeat them |
+//! | `encodable` | texts that the model cannot encode |
 //! | `items` | `conversation.item.*` |
 //! | `tools` | function tools |
 //! | `create_response` | `response.create` and `response.cancel`: validation, start, queue, stop |
@@ -36,6 +38,8 @@ mod client_playback;
 mod config;
 mod create_response;
 mod dispatch;
+mod echo;
+mod encodable;
 mod engine_error;
 mod engine_events;
 pub mod estimate;

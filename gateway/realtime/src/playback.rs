@@ -80,7 +80,16 @@ impl RealtimeSession {
                 "the audio of a websocket session is played by the client: stop it there and truncate the item";
             return Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).with_param("type"));
         }
+        let before = self.effects.len();
         self.interrupt(StatusReason::ClientCancelled, InterruptionScope::All);
+        let cleared = |effect: &Effect| matches!(effect, Effect::Send(message) if matches!(message.event, ServerEvent::OutputCleared(_)));
+        if !self.effects[before..].iter().any(cleared) {
+            // Nothing had begun to play. The client gets its answer all the same.
+            let Some(response_id) = self.last_response.clone() else {
+                return Err(ErrorBody::invalid(ErrorKind::InvalidValue, "there was no response yet: nothing plays"));
+            };
+            self.send(ServerEvent::OutputCleared(ResponseRef { response_id }));
+        }
         Ok(())
     }
 
@@ -122,7 +131,7 @@ impl RealtimeSession {
     /// client truncates.
     pub(super) fn interrupt(&mut self, reason: StatusReason, scope: InterruptionScope) {
         let stops = |in_conversation| in_conversation || scope == InterruptionScope::All;
-        self.queued.retain(|waiting| !waiting.in_conversation());
+        self.drop_queued(reason);
         let all = std::mem::take(&mut self.playing).into_iter();
         let (playing, others): (Vec<_>, Vec<_>) = all.partition(|playing| stops(playing.in_conversation));
         self.playing = others.into();
@@ -143,7 +152,7 @@ impl RealtimeSession {
             self.stop_response(*response, reason);
         }
         for playing in playing.iter().filter(|playing| !stopped.contains(&playing.response)) {
-            self.truncate_to_heard(&playing.item_id, playing.heard_ms, None, true);
+            self.truncate_to_heard(&playing.item_id, playing.heard_ms, &[], true);
         }
     }
 }

@@ -51,8 +51,10 @@ pub(super) struct ActiveResponse {
     pub stopped_at_call: bool,
     /// Heard part in ms, to which the response's item is truncated at the end.
     pub truncate_at: Option<u64>,
-    /// Truncation position that the client requested, in ms.
-    pub truncate_requested: Option<u64>,
+    /// Truncation positions that the client requested, in ms; each gets an event at the end.
+    pub truncations: Vec<u64>,
+    /// True if a client's `response.cancel` ends with this response.
+    pub cancelled: bool,
     /// True if an item of the response was deleted; the engine's item is updated at the end.
     pub deleted: bool,
     /// Given text of the response.

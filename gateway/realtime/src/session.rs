@@ -45,7 +45,9 @@ use super::transcriber::Transcriber;
 ///     transcribes: false,
 ///     given_text: false,
 ///     reads_clauses: false,
+///     whole_texts: false,
 ///     spoken_text: None,
+///     speech_limit: None,
 ///     recording_rate: None,
 /// };
 /// let (mut core, effects) = RealtimeSession::new(SessionSetup {
@@ -56,6 +58,7 @@ use super::transcriber::Transcriber;
 ///     delivery: Delivery::Unpaced,
 ///     expires_at: None,
 ///     configuration: None,
+///     warnings: Vec::new(),
 /// });
 /// assert!(matches!(&effects[1], Effect::Send(message) if message.event.kind() == "session.created"));
 ///
@@ -108,6 +111,8 @@ pub struct RealtimeSession {
     pub(super) estimator: Box<dyn WordEstimator>,
     /// True once a response with given text was requested.
     pub(super) had_given_text: bool,
+    /// Wire id of the response announced last.
+    pub(super) last_response: Option<String>,
     /// Last number assigned to an event, item or response.
     counter: u64,
     pub(super) effects: Vec<Effect>,
@@ -137,11 +142,14 @@ impl RealtimeSession {
             client_playback: ClientPlayback::default(),
             estimator: Box::new(estimator),
             had_given_text: false,
+            last_response: None,
             counter: 0,
             effects: Vec::new(),
         };
         let refused = configuration.and_then(|patch| core.reconfigure(&patch).err());
         core.configure();
+        let warnings = [core.setup.warnings.clone(), std::mem::take(&mut core.config.repartee.warnings)].concat();
+        core.config.repartee.warnings = warnings;
         core.send(ServerEvent::SessionCreated(SessionEvent { session: core.config.clone() }));
         core.config.repartee.warnings.clear();
         if let Some(error) = refused {

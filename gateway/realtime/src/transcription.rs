@@ -11,7 +11,7 @@ use repartee_protocol::transcription::{
 use repartee_protocol::{ErrorBody, ErrorKind, ServerEvent};
 
 use super::transcriber::{ActiveTranscript, OpenTranscript, PendingTranscript};
-use super::{RealtimeSession, engine_error};
+use super::{Delivery, RealtimeSession, engine_error};
 
 /// Maximum number of waiting turns.
 const MAX_WAITING: usize = 16;
@@ -46,6 +46,12 @@ impl RealtimeSession {
         if !delta.is_empty() {
             self.send(ServerEvent::TranscriptionDelta(TranscriptionDelta { item_id, content_index: 0, delta }));
         }
+    }
+
+    /// True if the session takes more of the caller's input now. Turns that are sent faster than real time wait for the
+    /// transcription of those before them; a live caller cannot wait.
+    pub fn wants_input(&self) -> bool {
+        self.setup.delivery == Delivery::Paced || self.transcriber.waiting.len() < MAX_WAITING
     }
 
     /// Queues a turn for transcription, if enabled in the session; the client got the first `sent` bytes of its text.

@@ -158,7 +158,10 @@ impl RealtimeSession {
             Delivery::Paced => !self.playing.is_empty(),
             Delivery::Unpaced => !self.client_playback.is_over(now),
         };
-        let busy = playing || !self.queued.is_empty() || self.responses.iter().any(|response| response.exclusive);
+        // The client owes an output, and a response without it could only guess.
+        let waits = self.history.has_open_call();
+        let busy =
+            waits || playing || !self.queued.is_empty() || self.responses.iter().any(|response| response.exclusive);
         if busy || self.input.turn().is_some() {
             self.idle.restart();
             return;

@@ -61,7 +61,16 @@ impl Transport for Silent {
 fn call() -> CallTask {
     let model = ScriptedEngine::new(Script::default()).info().clone();
     let (session_id, stem, delivery) = ("sess_1".into(), "s".into(), Delivery::Paced);
-    let setup = SessionSetup { session_id, stem, seed: 1, model, delivery, expires_at: None, configuration: None };
+    let setup = SessionSetup {
+        session_id,
+        stem,
+        seed: 1,
+        model,
+        delivery,
+        expires_at: None,
+        configuration: None,
+        warnings: Vec::new(),
+    };
     let metrics = Arc::new(Metrics::new(Duration::from_millis(80)).unwrap());
     let (mut call, effects) = CallTask::new(setup, CallServices::new(metrics, None));
     call.apply(effects, &mut Silent);

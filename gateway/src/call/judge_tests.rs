@@ -21,7 +21,16 @@ const PATIENCE: Duration = Duration::from_secs(20);
 fn call(judge: &TurnModelPool) -> CallTask {
     let model = ScriptedEngine::new(Script::default()).info().clone();
     let (session_id, stem, delivery) = ("sess_1".into(), "s".into(), Delivery::Unpaced);
-    let setup = SessionSetup { session_id, stem, seed: 1, model, delivery, expires_at: None, configuration: None };
+    let setup = SessionSetup {
+        session_id,
+        stem,
+        seed: 1,
+        model,
+        delivery,
+        expires_at: None,
+        configuration: None,
+        warnings: Vec::new(),
+    };
     let metrics = Arc::new(Metrics::new(Duration::from_millis(80)).unwrap());
     let (mut call, effects) = CallTask::new(setup, CallServices::new(metrics, Some(judge.clone())));
     call.apply(effects, &mut Silent);

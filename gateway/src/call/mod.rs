@@ -92,7 +92,8 @@ pub async fn run<T: Transport>(
         let hang_up = limits.idle_timeout.filter(|_| is_idle).and_then(|idle| silent_since.checked_add(idle));
         let input_pending = call.input_pipeline.has_more();
         let open = call.closing.is_none();
-        let accept_input = open && !input_pending && delivered && call.parsing.is_none();
+        let wants_input = call.core.wants_input();
+        let accept_input = open && !input_pending && wants_input && delivered && call.parsing.is_none();
         call.timing.note_reading(call.outbound.len() < BACKLOG && transport.has_capacity());
         let room = open && call.outbound.len() < BACKLOG && transport.has_capacity();
         let places = call.outbound.front().map_or(1, |outgoing| outgoing.queue_permits(outbound.max_capacity()));
@@ -114,13 +115,16 @@ pub async fn run<T: Transport>(
             () = until(expiry), if open => call.end(CallEnd::Expired, &mut transport),
             () = until(hang_up), if open => call.end(CallEnd::Idle, &mut transport),
             event = transport.next(accept_input) => {
+                if let TransportEvent::Broken(ended) = event {
+                    break ended;
+                }
                 if matches!(event, TransportEvent::Closed) {
                     break if transport.was_connected() { CallEnd::Hangup } else { CallEnd::Unconnected };
                 }
                 call.on_event(event, &mut transport);
             }
             // One piece at a time, so that a long append does not delay other calls.
-            () = tokio::task::yield_now(), if input_pending && call.outbound.is_empty() && submitting.is_terminated() => {
+            () = tokio::task::yield_now(), if input_pending && wants_input && call.outbound.is_empty() && submitting.is_terminated() => {
                 call.process_input(&mut transport);
             }
             message = parsed(&mut call.parsing), if open => call.on_message(message, &mut transport),
@@ -136,6 +140,8 @@ pub async fn run<T: Transport>(
         CallEnd::Shutdown => Some(OutboundMessage::Close(1001, "the server is shutting down")),
         CallEnd::Failed => Some(OutboundMessage::Close(1011, "the session has failed")),
         CallEnd::Overflow => Some(OutboundMessage::Close(1009, "the message is too large")),
+        CallEnd::BadFrame => Some(OutboundMessage::Close(1002, "the frame breaks the websocket protocol")),
+        CallEnd::BadText => Some(OutboundMessage::Close(1007, "a text message is not UTF-8")),
     };
     if let Some(close_message) = close_message {
         // A full queue means that the caller reads nothing anyway.

@@ -29,7 +29,7 @@ use super::routes::{self, ControlRefusal, RouterSwitch};
 use super::tls::CertificateResolver;
 use super::watchdog::LatenessHandle;
 use super::{
-    auth_middleware, calls, chat, client_secrets, extract, ice_servers, models, offer, page, realtime, speech, voices,
+    auth_middleware, calls, chat, client_secrets, extract, ice_servers, models, page, realtime, speech, voices,
 };
 use crate::transport::webrtc::DroppedDatagrams;
 

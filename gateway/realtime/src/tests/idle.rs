@@ -78,3 +78,19 @@ fn idle_timeout_is_clamped() {
     assert_eq!(session["audio"]["input"]["turn_detection"]["idle_timeout_ms"], 5_000);
     assert_eq!(session["repartee"]["warnings"].as_array().unwrap().len(), 1);
 }
+
+#[test]
+fn no_timeout_while_a_call_is_open() {
+    let mut harness = with_idle_timeout(Delivery::Unpaced);
+    harness.whole_response("Let me look.", 20);
+    let call = json!({"type": "function_call", "name": "f", "call_id": "c", "arguments": "{}"});
+    harness.client(json!({"type": "conversation.item.create", "item": call}));
+    harness.now += Duration::from_secs(2);
+    harness.clear();
+    harness.input_audio(20_000);
+    assert_eq!(harness.event_types(), [""; 0], "the output of the call is awaited");
+    let output = json!({"type": "function_call_output", "call_id": "c", "output": "4"});
+    harness.client(json!({"type": "conversation.item.create", "item": output}));
+    harness.input_audio(5_100);
+    harness.find("input_audio_buffer.timeout_triggered");
+}

@@ -4,6 +4,7 @@ mod idle;
 mod items;
 mod listening;
 mod out_of_band;
+mod outcomes;
 mod playback;
 mod random;
 mod responses;
@@ -53,7 +54,9 @@ fn model() -> ModelInfo {
         transcribes: true,
         given_text: true,
         reads_clauses: false,
+        whole_texts: false,
         spoken_text: None,
+        speech_limit: None,
         recording_rate: None,
     }
 }
@@ -65,8 +68,8 @@ impl Harness {
 
     fn with_model(delivery: Delivery, model: ModelInfo) -> Self {
         let (session_id, stem, configuration) = ("sess_1".into(), "s".into(), None);
-        let setup =
-            SessionSetup { session_id, stem, seed: 7, model, delivery, expires_at: Some(1_900_000_000), configuration };
+        let (expires_at, warnings) = (Some(1_900_000_000), Vec::new());
+        let setup = SessionSetup { session_id, stem, seed: 7, model, delivery, expires_at, configuration, warnings };
         let (core, effects) = RealtimeSession::new(setup);
         let mut harness =
             Self { core, now: Instant::now(), events: Vec::new(), commands: Vec::new(), other_effects: Vec::new() };

@@ -88,3 +88,87 @@ fn session_says_when_it_expires() {
     let session = &harness.find("session.updated")["session"];
     assert_eq!((&session["expires_at"], &session["id"]), (&json!(1_900_000_000), &json!("sess_1")));
 }
+
+#[test]
+fn integers_may_have_a_zero_fraction() {
+    let mut harness = Harness::new(Delivery::Unpaced);
+    harness.update(json!({"max_output_tokens": 7.0, "audio": {
+        "input": {"format": {"type": "audio/pcm", "rate": 16_000.0},
+            "turn_detection": {"silence_duration_ms": 700.0, "prefix_padding_ms": 100.0, "idle_timeout_ms": 6_000.0}}}}));
+    let session = &harness.find("session.updated")["session"];
+    let input = &session["audio"]["input"];
+    assert_eq!((&session["max_output_tokens"], &input["format"]["rate"]), (&json!(7), &json!(16_000)));
+    assert_eq!(input["turn_detection"]["silence_duration_ms"], 700);
+    assert_eq!(input["turn_detection"]["idle_timeout_ms"], 6_000);
+    assert_eq!(session["repartee"], Value::Null);
+}
+
+/// Fields of the published types with a value of a wrong type, and the path of the error.
+#[test]
+fn wrong_types_have_their_whole_path() {
+    for (patch, param) in [
+        (json!(5), "session"),
+        (json!({"audio": 5}), "session.audio"),
+        (json!({"audio": {"input": {"format": "wav"}}}), "session.audio.input.format"),
+        (json!({"audio": {"input": {"format": {"type": "audio/mp3"}}}}), "session.audio.input.format.type"),
+        (json!({"audio": {"input": {"format": {"rate": "x"}}}}), "session.audio.input.format.rate"),
+        (json!({"audio": {"input": {"turn_detection": "server_vad"}}}), "session.audio.input.turn_detection"),
+        (json!({"audio": {"input": {"turn_detection": {"type": 4}}}}), "session.audio.input.turn_detection.type"),
+        (
+            json!({"audio": {"input": {"turn_detection": {"threshold": "x"}}}}),
+            "session.audio.input.turn_detection.threshold",
+        ),
+        (
+            json!({"audio": {"input": {"turn_detection": {"silence_duration_ms": -1}}}}),
+            "session.audio.input.turn_detection.silence_duration_ms",
+        ),
+        (
+            json!({"audio": {"input": {"turn_detection": {"type": "semantic_vad", "eagerness": "wild"}}}}),
+            "session.audio.input.turn_detection.eagerness",
+        ),
+        (json!({"audio": {"input": {"transcription": {"language": 3}}}}), "session.audio.input.transcription.language"),
+        (json!({"audio": {"output": {"voice": 3}}}), "session.audio.output.voice"),
+        (json!({"audio": {"output": {"voice": {"id": 3}}}}), "session.audio.output.voice.id"),
+        (json!({"output_modalities": "text"}), "session.output_modalities"),
+        (json!({"output_modalities": ["smell"]}), "session.output_modalities[0]"),
+        (json!({"tools": {}}), "session.tools"),
+        (json!({"parallel_tool_calls": "no"}), "session.parallel_tool_calls"),
+        (json!({"max_output_tokens": 1.5}), "session.max_output_tokens"),
+        (json!({"max_output_tokens": {}}), "session.max_output_tokens"),
+        (json!({"type": "chat"}), "session.type"),
+    ] {
+        let mut harness = Harness::new(Delivery::Unpaced);
+        harness.update(patch.clone());
+        assert_eq!(harness.event_types(), ["error"], "{patch}");
+        let error = &harness.events[0]["error"];
+        assert_eq!(error["param"], param, "{error}");
+        let message = error["message"].as_str().unwrap();
+        for rust in ["struct", "enum", "u32", "f64", "Vec", "variant of"] {
+            assert!(!message.contains(rust), "{param}: {message}");
+        }
+    }
+}
+
+#[test]
+fn beta_names_are_mapped_with_a_warning() {
+    let mut harness = Harness::new(Delivery::Unpaced);
+    harness.update(
+        json!({"type": "realtime", "turn_detection": null, "output_audio_format": "g711_ulaw", "voice": "bob"}),
+    );
+    let session = &harness.find("session.updated")["session"];
+    assert_eq!(session["audio"]["input"]["turn_detection"], Value::Null);
+    assert_eq!(session["audio"]["output"]["format"], json!({"type": "audio/pcmu"}));
+    assert_eq!(session["audio"]["output"]["voice"], "bob");
+    let warnings = session["repartee"]["warnings"].to_string();
+    for name in ["session.audio.input.turn_detection", "session.audio.output.format", "session.audio.output.voice"] {
+        assert!(warnings.contains(name), "{warnings}");
+    }
+    assert!(!warnings.contains("not known"), "{warnings}");
+    harness.client(
+        json!({"type": "response.create", "response": {"modalities": ["text"], "max_response_output_tokens": 5}}),
+    );
+    let created = harness.find("response.created");
+    assert_eq!(created["response"]["output_modalities"], json!(["text"]));
+    assert_eq!(created["response"]["max_output_tokens"], 5);
+    assert!(created["repartee"]["warnings"].to_string().contains("response.output_modalities"));
+}

@@ -193,3 +193,26 @@ fn transcription_settings_are_bounded() {
         assert_eq!(error["param"], format!("session.audio.input.transcription.{field}"));
     }
 }
+
+#[test]
+fn fast_input_waits_for_transcripts() {
+    let mut harness = Harness::transcribing(json!({}));
+    let mut taken = 0;
+    // A file: the client sends on whenever the session takes input.
+    for turn in 0..40 {
+        while !harness.core.wants_input() {
+            taken += 1;
+            let response = harness.requests().last().unwrap().response;
+            harness.engine_input_text(response, "text");
+            harness.engine_finished(response, FinishReason::Stop);
+        }
+        harness.spoken_turn(turn * 1_000);
+    }
+    assert!(taken > 10, "{taken}");
+    while !harness.core.is_idle() {
+        let response = harness.requests().last().unwrap().response;
+        harness.engine_finished(response, FinishReason::Stop);
+    }
+    let count = |kind| harness.event_types().iter().filter(|other| **other == kind).count();
+    assert_eq!((count(COMPLETED), count(FAILED)), (40, 0));
+}
