@@ -43,7 +43,7 @@ mod tests {
 
     #[test]
     fn a_stretch_ends_where_a_word_begins() {
-        for (text, longest) in [("", 0), ("abc", 3), ("a bcd e", 4), (" a", 2), ("a   b", 3), ("a\nb c  ", 5)] {
+        for (text, longest) in [("", 0), ("abc", 3), ("a bcd e", 4), (" a", 2), ("a   b", 3), ("a\nb c  ", 4)] {
             assert_eq!(longest_stretch(text), longest, "{text:?}");
         }
     }
