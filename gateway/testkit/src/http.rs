@@ -68,9 +68,11 @@ pub async fn send_over(
     headers: &[(&str, &str)],
     body: &[u8],
 ) -> Reply {
-    let mut head = format!("{method} {path} HTTP/1.1\r\nconnection: close\r\ncontent-length: {}\r\n", body.len());
-    if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
-        head += &format!("host: {host}\r\n");
+    let mut head = format!("{method} {path} HTTP/1.1\r\ncontent-length: {}\r\n", body.len());
+    for (name, value) in [("host", host), ("connection", "close")] {
+        if !headers.iter().any(|(set, _)| set.eq_ignore_ascii_case(name)) {
+            head += &format!("{name}: {value}\r\n");
+        }
     }
     for (name, value) in headers {
         head += &format!("{name}: {value}\r\n");

@@ -197,7 +197,7 @@ async fn bad_requests_are_refused_without_a_slot() {
         (json!({"messages": user(json!([{"type": "text", "text": 5}]))}), "messages[0].content[0].text"),
         (
             json!({"messages": user(json!([{"type": "input_audio", "input_audio": {"data": "x"}}]))}),
-            "messages[0].content[0].input_audio.format",
+            "messages[0].content[0].input_audio.data",
         ),
         (json!({"messages": user(json!("x")), "max_tokens": 1.5}), "max_tokens"),
         (json!({"messages": sound("%", "wav")}), "messages[0].content[0].input_audio.data"),

@@ -12,7 +12,7 @@ use repartee_gateway_testkit::{PATIENCE, Running};
 
 const KEY: &str = "the-key-of-the-house";
 const UPGRADE: [(&str, &str); 4] = [
-    ("connection", "upgrade"),
+    ("connection", "upgrade, close"),
     ("upgrade", "websocket"),
     ("sec-websocket-version", "13"),
     ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="),

@@ -74,7 +74,8 @@ async fn answers_as_asked_directly(peer: &Peer) {
     let named = |model: &str| Some(model.to_owned());
     let server = Cascade::serve(&peer.host, Some("tts_custom"), |cascade| cascade.model = named(&peer.model)).await;
     let ask = async |more: Value| {
-        let mut request = json!({"messages": [{"role": "user", "content": "the lazy dog"}], "max_tokens": 12, "temperature": 0});
+        let mut request =
+            json!({"messages": [{"role": "user", "content": "the lazy dog"}], "max_tokens": 12, "temperature": 0});
         request.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         send(server.address, "POST", PATH, &[JSON], request.to_string().as_bytes()).await.json()
     };
@@ -104,7 +105,8 @@ async fn answers_as_asked_directly(peer: &Peer) {
 async fn transformers_serve_thinks() {
     let checkpoint = root().join("tests/parity/fixtures/text_qwen2/checkpoint");
     let program = "from transformers.cli.transformers import main; main()";
-    let arguments = ["serve", "MODEL", "--port", "PORT", "--host", "127.0.0.1", "--device", "cpu", "--log-level", "info"];
+    let arguments =
+        ["serve", "MODEL", "--port", "PORT", "--host", "127.0.0.1", "--device", "cpu", "--log-level", "info"];
     answers_as_asked_directly(&Peer::start(&checkpoint, program, &arguments).await).await;
 }
 

@@ -431,7 +431,7 @@ async fn callers_message_limits_are_kept() {
             (&json!("unknown_event_type"), &json!("large"))
         );
         // The event about this is larger than what the caller takes.
-        let session = json!({"type": "realtime", "instructions": "i".repeat(65_300)});
+        let session = json!({"type": "realtime", "instructions": "in ".repeat(21_766)});
         caller.send(json!({"type": "session.update", "session": session})).await;
         let error = caller.until("error").await.pop().unwrap();
         assert_eq!(error["error"]["code"], "message_too_large", "{error}");

@@ -160,7 +160,7 @@ async fn large_events_wait_one_at_a_time() {
     let setup = setup(&engine);
     let (session, metrics) = (engine.open().unwrap(), Arc::new(Metrics::new(engine.info().frame).unwrap()));
     tokio::spawn(call::run(transport, session, setup, CallServices::new(metrics, None), pending(), pending()));
-    let text = "x".repeat(1 << 20);
+    let text = "word ".repeat((1 << 20) / 5);
     let content = json!([{"type": "input_text", "text": text}]);
     let item = json!({"type": "message", "role": "user", "id": "large", "content": content});
     client.try_send(event(&json!({"type": "conversation.item.create", "item": item}))).unwrap();
