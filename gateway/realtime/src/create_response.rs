@@ -358,7 +358,7 @@ impl RealtimeSession {
     /// `response.cancel` alone.
     pub(super) fn cancel_response(&mut self, id: Option<&str>) -> Result<(), ErrorBody> {
         let meant = |response: &ActiveResponse| id.map_or(response.in_conversation(), |id| id == response.id);
-        let of = |response: &&mut ActiveResponse| meant(&**response) && !response.cancelled;
+        let of = |response: &&mut ActiveResponse| meant(response) && !response.cancelled;
         if let Some(active) = self.responses.iter_mut().filter(|response| response.stopping.is_none()).find(of) {
             active.cancelled = true;
             let engine_id = active.engine_id;

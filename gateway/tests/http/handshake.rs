@@ -12,7 +12,7 @@ use repartee_gateway_testkit::{PATIENCE, Running};
 
 const KEY: &str = "the-key-of-the-house";
 const UPGRADE: [(&str, &str); 4] = [
-    ("connection", "upgrade, close"),
+    ("connection", "upgrade"),
     ("upgrade", "websocket"),
     ("sec-websocket-version", "13"),
     ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="),
@@ -67,8 +67,11 @@ async fn broken_frames_close_with_their_code() {
 }
 
 async fn dial(server: &Running, path: &str, changes: &[(&str, &str)]) -> Reply {
+    // The server closes, so that the reply has an end.
+    let closing = [("connection", "upgrade, close")];
+    let changes = [&closing[..], changes].concat();
     let kept = UPGRADE.iter().filter(|(name, _)| !changes.iter().any(|(changed, _)| changed == name));
-    let headers: Vec<_> = kept.chain(changes).copied().filter(|(_, value)| !value.is_empty()).collect();
+    let headers: Vec<_> = kept.chain(&changes).copied().filter(|(_, value)| !value.is_empty()).collect();
     send(server.address, "GET", path, &headers, b"").await
 }
 

@@ -38,6 +38,7 @@ impl Call {
             delivery: Delivery::Paced,
             expires_at: None,
             configuration: None,
+            warnings: Vec::new(),
         };
         Self { session: RealtimeSession::new(setup).0, now: Instant::now(), received_ms: 0 }
     }

@@ -28,9 +28,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use futures_util::stream;
-use repartee_engine_api::ModelInfo;
 use http_body_util::StreamBody;
 use hyper::body::Frame;
+use repartee_engine_api::ModelInfo;
+use repartee_protocol::ErrorBody;
 use repartee_protocol::error::ErrorEvent;
 use serde_json::json;
 
