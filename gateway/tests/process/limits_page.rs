@@ -89,7 +89,7 @@ fn sources(folder: &Path, found: &mut String) {
 }
 
 #[test]
-fn errors_of_the_page_are_those_of_the_server() {
+fn errors_of_the_page_are_the_servers() {
     let kinds = text("gateway/protocol/src/error.rs");
     let mut all = String::new();
     for folder in ["gateway/src", "gateway/realtime/src", "gateway/protocol/src", "engine/api/src"] {
@@ -165,7 +165,7 @@ fn bound(cell: &str) -> u64 {
 }
 
 #[test]
-fn bounds_of_the_page_are_those_of_the_sources() {
+fn bounds_of_the_page_are_the_sources() {
     for [counted, cell, _, place] in rows("Fixed bounds") {
         let mut named = marked(&place, '`');
         let (name, file) = (named.next().unwrap(), named.next().unwrap());

@@ -35,7 +35,7 @@ pub static SDP: Target = Target {
     bounds: Bounds { bytes: 64 * KIB, bytes_per_byte: 16, ms: 100, us_per_byte: 2 },
 };
 
-/// Client events.
+/// A call whose client sends each line of the input as an event.
 pub static EVENTS: Target = Target {
     name: "events",
     run: events::run,
@@ -77,5 +77,5 @@ pub static SOUND: Target = Target {
     bounds: Bounds { bytes: 1024 * KIB, bytes_per_byte: 64, ms: 500, us_per_byte: 20 },
 };
 
-/// All targets.
+/// Every target, in the order in which `make fuzz` runs them.
 pub static TARGETS: [&Target; 7] = [&SDP, &EVENTS, &CHAT, &MULTIPART, &RTP, &CHECKPOINT, &SOUND];
