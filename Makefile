@@ -73,9 +73,9 @@ screenshots:  ## Take the screenshots of docs/page.md again, in Chromium with th
 	@$(SETUP) build load tests
 	$(CARGO) test --release --workspace --test browser -- --ignored --exact browser::pictures_of_the_pages
 
-conformance:  ## Run only the stock clients, one line each; `make test` runs them too
+conformance:  ## Run only the stock clients, one line each; `make test` runs all but GStreamer too
 	@$(SETUP) build load tests
-	$(CARGO) test --release --workspace --test clients conformance:: -- --test-threads=1
+	$(CARGO) test --release --workspace --test clients conformance:: -- --test-threads=1 --include-ignored
 
 lint:  ## Check format, clippy, documentation, Python, JavaScript, shell, deploy/, links, wording, and dependencies against deny.toml and advisories
 	@$(SETUP) build load lint

@@ -208,6 +208,7 @@ async fn debian_firefox_over_webrtc() -> Result<()> {
 
 /// `webrtcbin` with one transport for all sections, over libnice.
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "on a busy machine it misses the first packet of an answer: make conformance and the long suite run it"]
 async fn debian_gstreamer_and_libnice_over_webrtc() -> Result<()> {
     let client = Client::named("debian_gstreamer");
     let mut script = tools::system_python()?;
