@@ -18,7 +18,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 
-import gguf
+import random_gguf
 
 HERE = pathlib.Path(__file__).parent
 LIBRARIES = HERE / "node_modules/@node-llama-cpp/linux-x64/bins/linux-x64"
@@ -55,12 +55,12 @@ def run(command: Sequence[str | pathlib.Path]) -> str:
 
 def decoding(arguments: argparse.Namespace) -> Iterator[dict]:
     """Rows of decoding beside llama.cpp."""
-    dimensions = gguf.Dimensions.of(arguments.config / "config.json", arguments.layers)
+    dimensions = random_gguf.Dimensions.of(arguments.config / "config.json", arguments.layers)
     with tempfile.TemporaryDirectory(dir=arguments.scratch) as scratch:
         folder = pathlib.Path(scratch)
         for weights, form in FORMATS.items():
             file = folder / "peer.gguf"
-            gguf.write(file, dimensions, form)
+            random_gguf.write(file, dimensions, form)
             theirs_mb = dimensions.bytes_per_token(form) / 1e6
             for threads in THREADS:
                 rounds = [
