@@ -71,6 +71,12 @@ impl Expected {
         self.facts["turns"].as_array().unwrap().len()
     }
 
+    /// Text of an answer that a limit cut: without the character that was cut, for which the reference writes U+FFFD.
+    pub fn cut_text(&self) -> &str {
+        let text = self.facts["text"].as_str().unwrap();
+        text.strip_suffix('\u{fffd}').unwrap_or(text)
+    }
+
     /// Values and shape of a tensor.
     pub fn tensor(&self, name: &str) -> (Vec<f32>, Vec<usize>) {
         let all = SafeTensors::deserialize(&self.bytes).unwrap();
