@@ -9,7 +9,7 @@ use repartee_engine::internals::{
 };
 use repartee_engine_api::{
     Command, Event, FinishReason, InsertAt, Listen, MessageContent, Respond, ResponseInput, Role, SessionError,
-    SessionHandle, Transcribe,
+    SessionHandle, SlicePolicy, Transcribe,
 };
 use repartee_engine_testkit::driven::{Driven, drive, submit};
 use repartee_engine_testkit::generic::{Bed, Subject as _, assert_same, config, respond};
@@ -65,6 +65,28 @@ fn a_spoken_turn_equals_its_text() {
         submit(&writer, Command::text(turn as u64, Role::User, words(&HEARS.audio(turn).unwrap())));
         let (spoken, typed) =
             (heard.respond(&caller, written(turn as u64)), read.respond(&writer, written(turn as u64)));
+        assert_same(&spoken, &typed, "spoken and typed");
+    }
+    heard.close(caller);
+    read.close(writer);
+}
+
+#[test]
+fn each_heard_slice_equals_its_text() {
+    let text_only = TextOnly::default();
+    let (mut heard, mut read) = (Bed::new(&HEARS, &config()), Bed::new(&text_only, &config()));
+    let (caller, writer) = (heard.engine.open(), read.engine.open());
+    let audio = HEARS.audio(2).unwrap();
+    let slice = 2 * WINDOW + 300;
+    submit(&caller, Command::SetSlicePolicy(SlicePolicy::EachSlice { samples: slice, respond: Box::new(written(0)) }));
+    for piece in audio.chunks(700) {
+        submit(&caller, Command::Append(piece.to_vec()));
+    }
+    submit(&caller, Command::Finish);
+    for (slice, number) in audio.chunks(slice).zip(0..) {
+        let spoken = heard.engine.listen(&caller, number).unwrap();
+        submit(&writer, Command::text(2 * number, Role::User, words(slice)));
+        let typed = read.respond(&writer, Respond { item: 1001 + 2 * number, ..written(number) });
         assert_same(&spoken, &typed, "spoken and typed");
     }
     heard.close(caller);
