@@ -27,10 +27,6 @@ pub(super) fn functions(tools: &[Value], root: &str) -> Result<Vec<Tool>, ErrorB
 fn function(tool: &Value, at: &str) -> Result<Tool, ErrorBody> {
     let refuse = |field: &str, message: String| ErrorBody::invalid(ErrorKind::InvalidValue, message).with_param(field);
     let fields = tool.as_object().ok_or_else(|| refuse(at, "a tool is an object".into()))?;
-    let name = fields.get("name").and_then(Value::as_str).filter(|name| (1..=MAX_NAME).contains(&name.len()));
-    let Some(name) = name else {
-        return Err(refuse(&format!("{at}.name"), format!("a function has a name of 1 to {MAX_NAME} bytes")));
-    };
     let description = match fields.get("description") {
         None | Some(Value::Null) => String::new(),
         Some(Value::String(text)) => text.clone(),
@@ -40,6 +36,11 @@ fn function(tool: &Value, at: &str) -> Result<Tool, ErrorBody> {
         None | Some(Value::Null) => "{}".to_owned(),
         Some(schema @ Value::Object(_)) => schema.to_string(),
         Some(_) => return Err(refuse(&format!("{at}.parameters"), "`parameters` is a JSON schema object".into())),
+    };
+    // Behind the fields of a wrong type: a missing name says nothing of them.
+    let name = fields.get("name").and_then(Value::as_str).filter(|name| (1..=MAX_NAME).contains(&name.len()));
+    let Some(name) = name else {
+        return Err(refuse(&format!("{at}.name"), format!("a function has a name of 1 to {MAX_NAME} bytes")));
     };
     Ok(Tool { name: name.to_owned(), description, parameters })
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use repartee::config::Config;
 use repartee_engine_api::Command;
 use repartee_media::pcm;
 use repartee_testkit::scripted::{Script, ScriptedEngine, voice};
@@ -362,6 +363,27 @@ async fn pypi_openai_transcribes_over_the_websocket() -> Result<()> {
     ensure!(whole == length(1)?, "{whole} ms of {} ms", length(1)?);
     let answered = events.iter().filter_map(|event| event["type"].as_str()).find(|kind| kind.starts_with("response."));
     ensure!(answered.is_none(), "{answered:?}");
+    Ok(())
+}
+
+/// Report of `pypi_openai_shapes.py`.
+#[derive(Debug, Deserialize)]
+struct Shapes {
+    client: String,
+    fields: usize,
+    refused: usize,
+    complaints: Vec<String>,
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pypi_openai_fields_in_every_form() -> Result<()> {
+    let client = Client::named("pypi_openai_shapes");
+    let scenario = Scenario::interruptions(client.name)?;
+    let server = TestServer::start(Config::default(), scenario.engine()).await?;
+    let seen: Shapes = scenario.run(&mut client.python()?, &server.address().to_string()).await?;
+    println!("{}: {} fields, {} refusals", seen.client, seen.fields, seen.refused);
+    ensure!(seen.complaints.is_empty(), "{}", seen.complaints.join("\n"));
+    ensure!(seen.fields > 60 && seen.refused > 100, "{seen:?}");
     Ok(())
 }
 
