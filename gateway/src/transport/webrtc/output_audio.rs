@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 use repartee_engine_api::ResponseId;
 use repartee_media::level::is_audible;
-use repartee_media::opus::CODEC_DELAY;
+use repartee_media::opus::{CODEC_DELAY, FRAME};
 use repartee_media::playout::{Playout, PlayoutFrame, PlayoutOutput, PushError};
 use repartee_media::resample::Resampler;
 use repartee_realtime::PlayoutReport;
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 
-use super::packet_encoder::{AudibleReport, PlayoutCommand};
+use super::packet_encoder::{AudibleReport, LEAD_PACKETS, PlayoutCommand};
 use crate::call::{TransportError, TransportEvent};
 use crate::metrics::{DropCause, Metrics};
 
@@ -83,6 +83,12 @@ impl OutputAudio {
         }
         self.playout.end(response);
         Ok(())
+    }
+
+    /// Opens the caller's sound at `now` with silence; returns the time from which it can play.
+    pub fn open(&self, now: Instant) -> Instant {
+        self.queue_frame(PlayoutCommand::Open(now));
+        now + FRAME * LEAD_PACKETS
     }
 
     /// Pauses the playback from `now` on; true if anything plays. Silence follows, so that the receiver conceals nothing.

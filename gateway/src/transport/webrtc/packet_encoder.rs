@@ -20,11 +20,17 @@ use crate::call::TransportEvent;
 /// packet; and a jitter buffer that counts packets would otherwise withhold the last ones until the next response.
 pub(super) const TAIL_PACKETS: u32 = 5;
 
+/// Packets of silence before the first sound of a call. A caller that has not yet read our last packet of the handshake
+/// cannot decrypt the first ones.
+pub(super) const LEAD_PACKETS: u32 = 3;
+
 /// Message from the call's task to the sending task.
 #[derive(Debug)]
 pub(super) enum PlayoutCommand {
     /// 20 ms of a response; with a report to send if the frame is the first audible one.
     Frame(PlayoutFrame, Option<AudibleReport>),
+    /// The caller is connected from now on.
+    Open(Instant),
     /// The current response has been played to its end, or pauses.
     End,
 }
@@ -98,10 +104,17 @@ impl PacketSource {
                 },
                 None => self.queue.recv().await?,
             };
-            let PlayoutCommand::Frame(frame, audible) = playing else {
-                self.tail = TAIL_PACKETS;
-                self.audible = None;
-                continue;
+            let (frame, audible) = match playing {
+                PlayoutCommand::Frame(frame, audible) => (frame, audible),
+                PlayoutCommand::Open(now) => {
+                    (self.tail, self.until) = (LEAD_PACKETS, Some(now));
+                    continue;
+                }
+                PlayoutCommand::End => {
+                    self.tail = TAIL_PACKETS;
+                    self.audible = None;
+                    continue;
+                }
             };
             self.audible = audible.or(self.audible.take());
             self.tail = 0;
@@ -277,6 +290,23 @@ mod tests {
             (FRAME, Duration::ZERO),
             "the third began in the silence of the second"
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_opens_a_call() {
+        let (frames, queue) = mpsc::channel(32);
+        let mut packets = PacketSource::new(PacketEncoder::new(24_000, TYPES).unwrap(), queue);
+        let begin = tokio::time::Instant::now();
+        frames.send(PlayoutCommand::Open(begin.into_std())).await.unwrap();
+        for number in 0..LEAD_PACKETS {
+            let packet = packets.next(LinkQuality::default).await.unwrap();
+            assert_eq!((packet.gap, begin.elapsed().as_millis() / 10), (Duration::ZERO, u128::from(number) * 2));
+        }
+        // A response that plays at once follows without a gap.
+        for playing in response(1, (begin + LEAD_PACKETS * FRAME).into_std()) {
+            frames.send(playing).await.unwrap();
+        }
+        assert_eq!(packets.next(LinkQuality::default).await.unwrap().gap, Duration::ZERO);
     }
 
     #[test]

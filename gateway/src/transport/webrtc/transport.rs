@@ -1,6 +1,6 @@
 //! The [`Transport`] of a WebRTC call: RTP in through the jitter buffer, audio out at the pace of the playout clock,
 //! events over the data channel. Two tasks wait for the network, so that this code never does. Nothing is played before
-//! the caller is connected.
+//! the caller is connected, and silence is the first that it gets.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -57,8 +57,8 @@ pub struct WebRtcTransport {
     counted_reports: u64,
     /// Number of unread packets that the metrics already have.
     counted_unread: u64,
-    /// True once the caller's connection reported anything but its end.
-    connected: bool,
+    /// Time from which sound plays; `None` until the caller's connection reported anything but its end.
+    plays_from: Option<Instant>,
     /// Arrival of the caller's last event or packet.
     last_input: Option<Instant>,
     events: PeerEvents,
@@ -115,7 +115,7 @@ impl WebRtcTransport {
             receiver_buffer: settings.receiver_buffer,
             counted_reports: 0,
             counted_unread: 0,
-            connected: false,
+            plays_from: None,
             last_input: None,
             events: events.into(),
             outbound,
@@ -157,7 +157,7 @@ impl WebRtcTransport {
 
     /// Plays the audio due by `now`, to a caller that is connected.
     fn play(&mut self, now: Instant) {
-        if self.connected {
+        if self.plays_from.is_some_and(|from| from <= now) {
             self.output.play(now, &mut self.ready);
         }
         self.count_report();
@@ -171,7 +171,9 @@ impl WebRtcTransport {
 
     /// Handles an event of the connection; returns the event for the call, if any.
     fn on_peer_event(&mut self, event: Option<PeerEvent>) -> Option<TransportEvent> {
-        self.connected |= !matches!(event, Some(PeerEvent::Closed) | None);
+        if self.plays_from.is_none() && !matches!(event, Some(PeerEvent::Closed) | None) {
+            self.plays_from = Some(self.output.open(now()));
+        }
         if matches!(event, Some(PeerEvent::Audio { .. } | PeerEvent::Message(_))) {
             self.last_input = Some(now());
         }
@@ -228,7 +230,10 @@ impl Transport for WebRtcTransport {
             if accept_input && let Some(text) = self.pending_message.take() {
                 return TransportEvent::Event(text);
             }
-            let output = self.output.next_deadline().filter(|_| self.connected);
+            let output = match self.plays_from {
+                Some(from) if from <= now => self.output.next_deadline(),
+                from => from,
+            };
             let due = [output, self.input.due().filter(|_| accept_input)].into_iter().flatten().min();
             let clock = async {
                 match due {
@@ -256,7 +261,7 @@ impl Transport for WebRtcTransport {
     }
 
     fn was_connected(&self) -> bool {
-        self.connected
+        self.plays_from.is_some()
     }
 
     fn outbound(&self) -> mpsc::Sender<OutboundMessage> {

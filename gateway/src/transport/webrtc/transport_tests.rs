@@ -14,7 +14,7 @@ use repartee_testkit::scripted::{INPUT_RATE, OUTPUT_RATE, Script, ScriptedEngine
 use repartee_testkit::signal::{level_db, sine};
 use serde_json::Value;
 
-use super::super::packet_encoder::TAIL_PACKETS;
+use super::super::packet_encoder::{LEAD_PACKETS, TAIL_PACKETS};
 use super::*;
 use crate::call::CallServices;
 
@@ -315,7 +315,7 @@ async fn gaps(samples: &[f32], polled: impl IntoIterator<Item = u64>) -> Vec<u12
     let metrics = Arc::new(Metrics::new(Duration::from_millis(80)).unwrap());
     let mut transport =
         WebRtcTransport::with_queues(mpsc::channel(1).1, frames, PLAIN, SETTINGS, metrics, |_, _, _| {}).unwrap();
-    transport.connected = true;
+    transport.plays_from = Some(now());
     transport.push_audio(1, samples).unwrap();
     transport.end_audio(1).unwrap();
     let begin = now();
@@ -361,7 +361,7 @@ async fn stalled_encoder_delays_no_event() {
     // Each frame has its own level; nobody takes any of them.
     let frame = OUTPUT_RATE as usize / 50;
     let samples: Vec<f32> = (0..2 * FRAME_QUEUE).flat_map(|number| vec![0.01 * (number + 1) as f32; frame]).collect();
-    transport.connected = true;
+    transport.plays_from = Some(now());
     transport.push_audio(1, &samples).unwrap();
     transport.end_audio(1).unwrap();
     let begin = now();
@@ -396,7 +396,7 @@ async fn first_audible_packet_is_the_callers() {
             WebRtcTransport::with_queues(mpsc::channel(1).1, frames, PLAIN, SETTINGS, metrics, |_, _, _| {}).unwrap();
         let silence = vec![0.0; OUTPUT_RATE as usize * silent_ms / 1_000];
         let samples = [silence, sine(440.0, OUTPUT_RATE, 3 * frame)].concat();
-        transport.connected = true;
+        transport.plays_from = Some(now());
         transport.push_audio(1, &samples).unwrap();
         transport.end_audio(1).unwrap();
         let begin = now();
@@ -409,7 +409,7 @@ async fn first_audible_packet_is_the_callers() {
                 let decoded = decoder.decode(&encoder.encode(&frame.samples).unwrap().payload).unwrap();
                 Some((report.is_some(), is_audible(&decoded)))
             }
-            PlayoutCommand::End => None,
+            PlayoutCommand::Open(_) | PlayoutCommand::End => None,
         });
         let packets: Vec<(bool, bool)> = packets.collect();
         let reported: Vec<usize> = (0..packets.len()).filter(|&at| packets[at].0).collect();
@@ -480,7 +480,7 @@ async fn keys_of_a_caller_are_events() {
     assert!(matches!(transport.next(false).await, TransportEvent::Closed));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn nothing_plays_before_the_caller_connects() {
     let (frames, mut sent) = mpsc::channel(FRAME_QUEUE);
     let metrics = Arc::new(Metrics::new(Duration::from_millis(80)).unwrap());
@@ -491,9 +491,12 @@ async fn nothing_plays_before_the_caller_connects() {
     let begin = now();
     transport.play(begin + FRAME * 10);
     assert!(sent.try_recv().is_err() && transport.ready.is_empty());
-    // Then all of it plays, from its beginning.
+    // Then all of it plays, from its beginning, behind the first packets, which may get lost.
     assert!(transport.on_peer_event(Some(PeerEvent::Connected)).is_none());
-    (10..20).for_each(|number| transport.play(begin + number * FRAME));
+    assert!(matches!(sent.try_recv(), Ok(PlayoutCommand::Open(at)) if at == begin));
+    (0..LEAD_PACKETS).for_each(|number| transport.play(begin + number * FRAME));
+    assert!(sent.try_recv().is_err() && transport.ready.is_empty());
+    (LEAD_PACKETS..20).for_each(|number| transport.play(begin + number * FRAME));
     let first = sent.try_recv().unwrap();
     let PlayoutCommand::Frame(first, _) = first else { panic!("{first:?}") };
     assert!(first.first && first.samples == sound[..first.samples.len()]);
