@@ -27,6 +27,7 @@ from types import ModuleType
 from typing import Any
 
 import compressed_tensors
+import gguf
 import numpy as np
 import torch
 import transformers
@@ -34,8 +35,6 @@ from compressed_tensors.compressors import BaseCompressor
 from compressed_tensors.entrypoints.convert.converters.fp8block_dequantizer import FP8BlockDequantizer
 from compressed_tensors.quantization import QuantizationArgs, QuantizationScheme
 from safetensors.torch import load_file, save_file
-
-import gguf
 
 ROOT = Path(__file__).resolve().parent.parent.parent.parent
 CRATE = ROOT / "engine" / "checkpoint" / "tests" / "data"

@@ -14,6 +14,7 @@ import tempfile
 from pathlib import Path
 
 import gguf
+
 from lines import lines
 from vocabularies import COUNT, GROUP, HOME, SEED, grouped
 

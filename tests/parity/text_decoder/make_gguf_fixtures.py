@@ -12,14 +12,13 @@ import json
 import sys
 from pathlib import Path
 
+import gguf
 import numpy as np
 import torch
 import transformers
+from gguf import GGMLQuantizationType as Kind
 from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
-
-import gguf
-from gguf import GGMLQuantizationType as Kind
 
 HOME = Path(__file__).resolve().parent
 sys.path[:0] = [str(HOME), str(HOME.parent)]
