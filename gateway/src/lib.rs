@@ -7,6 +7,7 @@
 //! - [`turn_judge`]: threads that run the turn-detection model
 //! - [`voices`]: voices enrolled from recordings, with consents
 //! - [`auth`], [`admission`], [`budget`], `address_rate`: keys, and limits of each caller and key
+//! - [`headroom`]: admission of calls by how full the machine is
 //! - [`long_work`]: long computations apart from calls; [`heap`]: freed memory is given back
 //! - [`config`], [`metrics`], [`ids`]: settings, metrics, ids
 //! - [`telemetry`]: logs, and traces over OTLP
@@ -23,6 +24,7 @@ pub mod budget;
 pub mod call;
 pub mod cli;
 pub mod config;
+pub mod headroom;
 pub mod heap;
 pub mod ids;
 pub mod long_work;

@@ -5,9 +5,11 @@
 //! - `engine`: work and queues of the engine
 //! - `keys`: use of the server by API keys
 //! - `thinker`: requests to the language model's server of a cascade
+//! - `headroom`: headroom of the machine, and late frames
 //! - `watchdog`: delays of the server's runtime and of the engine
 
 mod engine;
+mod headroom;
 mod keys;
 mod network;
 mod stage;
@@ -26,6 +28,7 @@ use repartee_media::jitter::JitterStats;
 use repartee_protocol::ErrorKind;
 
 use engine::EngineMetrics;
+pub use headroom::HeadroomMetrics;
 use keys::KeyMetrics;
 pub use keys::KeyUsage;
 pub use network::{DropCause, NetworkMetrics};
@@ -79,13 +82,15 @@ pub struct Metrics {
 pub struct RequestMetrics {
     /// Number of open connections without websockets.
     pub connections: IntGauge,
-    /// Number of refused requests by `reason`: `full`, `key`, `address`, `rate`, `budget`, `bytes`,
+    /// Number of refused requests by `reason`: `full`, `overload`, `key`, `address`, `rate`, `budget`, `bytes`,
     /// `unauthorized`, `wrong_keys`, `not_local`, `draining`, `starting` or `connections`.
     pub refused: IntCounterVec,
     /// Metrics of requests to the language model's server of a cascade.
     pub thinker: ThinkerMetrics,
     /// Delays of the runtime and the engine.
     pub watchdog: WatchdogMetrics,
+    /// Headroom of the machine.
+    pub headroom: HeadroomMetrics,
 }
 
 impl RequestMetrics {
@@ -97,6 +102,7 @@ impl RequestMetrics {
             refused: IntCounterVec::new(refused, &["reason"])?,
             thinker: ThinkerMetrics::new()?,
             watchdog: WatchdogMetrics::new()?,
+            headroom: HeadroomMetrics::new()?,
         })
     }
 }
@@ -192,6 +198,7 @@ impl Metrics {
         metrics.registry.register(Box::new(metrics.requests.connections.clone()))?;
         metrics.requests.thinker.register(&metrics.registry)?;
         metrics.requests.watchdog.register(&metrics.registry)?;
+        metrics.requests.headroom.register(&metrics.registry)?;
         metrics.registry.register(Box::new(metrics.bytes_in_flight.clone()))?;
         metrics.registry.register(Box::new(metrics.slots.clone()))?;
         metrics.network.register(&metrics.registry)?;
@@ -215,6 +222,7 @@ impl Metrics {
         }
         for reason in [
             "full",
+            "overload",
             "key",
             "address",
             "rate",

@@ -23,6 +23,7 @@ use super::packet_decoder::PacketDecoder;
 use super::response_timing::ResponseTiming;
 use super::{CallEnd, CallServices, OutboundMessage, Transport, TransportError, TransportEvent};
 use crate::budget::call_budget::CallBudget;
+use crate::headroom::Headroom;
 use crate::long_work::CallerWork;
 use crate::metrics::{Metrics, TtfpStage};
 use crate::turn_judge::TurnModelPool;
@@ -44,6 +45,8 @@ pub(super) struct CallTask {
     pub(super) parsing: Option<PendingMessage>,
     /// Threads that parse large messages.
     long_work: CallerWork,
+    /// Headroom of the machine.
+    headroom: Headroom,
     /// Input rate of the model, in Hz.
     model_rate: u32,
     /// Decodes Opus packets of a websocket.
@@ -72,7 +75,7 @@ pub(super) struct CallTask {
 impl CallTask {
     /// Creates a call; returns it with its first effects.
     pub(super) fn new(setup: SessionSetup, services: CallServices) -> (Self, Vec<Effect>) {
-        let CallServices { budget, metrics, judge, long_work, trace, .. } = services;
+        let CallServices { budget, metrics, judge, long_work, headroom, trace, .. } = services;
         let (model_rate, output_rate) = (setup.model.input_rate, setup.model.output_rate);
         let input_pipeline = InputPipeline::new(setup.model.input_rate, judge.is_some());
         let timing = ResponseTiming::new(metrics.clone(), trace, output_rate);
@@ -87,6 +90,7 @@ impl CallTask {
             judging: None,
             parsing: None,
             long_work,
+            headroom,
             model_rate,
             packet_decoder,
             echo_guard,
@@ -276,6 +280,9 @@ impl CallTask {
 
     pub(super) fn input<T: Transport>(&mut self, input: SessionInput, transport: &mut T) {
         if self.closing.is_some() {
+            return;
+        }
+        if matches!(input, SessionInput::Turn(TurnEvent::Paused { .. })) && self.headroom.sheds_speculation() {
             return;
         }
         let now = now();

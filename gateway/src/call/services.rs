@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::CallLimits;
 use crate::budget::call_budget::CallBudget;
+use crate::headroom::Headroom;
 use crate::long_work::CallerWork;
 use crate::metrics::Metrics;
 use crate::telemetry::CallSpan;
@@ -22,6 +23,8 @@ pub struct CallServices {
     pub judge: Option<TurnModelPool>,
     /// Long computations of the call.
     pub long_work: CallerWork,
+    /// Headroom of the machine; speculation is shed by it.
+    pub headroom: Headroom,
     /// Trace span of the call, if traces are on.
     pub trace: CallSpan,
 }
@@ -31,7 +34,7 @@ impl CallServices {
     /// Services of a call without limits and spans.
     pub fn new(metrics: Arc<Metrics>, judge: Option<TurnModelPool>) -> Self {
         let (limits, budget) = (CallLimits::default(), CallBudget::default());
-        let (long_work, trace) = (CallerWork::default(), CallSpan::default());
-        Self { limits, budget, metrics, judge, long_work, trace }
+        let (long_work, headroom, trace) = Default::default();
+        Self { limits, budget, metrics, judge, long_work, headroom, trace }
     }
 }

@@ -28,6 +28,7 @@ use crate::budget::call_budget::CallBudget;
 use crate::budget::key_limit::{KeyLimit, OverBudget};
 use crate::call::{CallLimits, CallServices};
 use crate::config::Config;
+use crate::headroom::Headroom;
 use crate::ids::IdGenerator;
 use crate::long_work::LongWork;
 use crate::metrics::{KeyUsage, Metrics};
@@ -112,10 +113,12 @@ impl AppState {
             }
             self.denied(&denied)
         })?;
+        self.check_headroom(now)?;
         let session = self.engine.open_for(account.tenant()).map_err(|error| match error {
             OpenError::Full { .. } => self.full(&error.to_string()),
             OpenError::Stopped => ApiError::internal(&error.to_string()),
         })?;
+        self.readiness.headroom().begin(now);
         self.metrics.active_calls.inc();
         let (metrics, counted) = (self.metrics.clone(), account.count_session());
         Ok((session, CallGuard { metrics, _permit: permit, _session: counted, _alive: self.alive.upgrade() }))
@@ -166,8 +169,20 @@ impl AppState {
         self.check_serving()?;
         match self.engine.occupancy() {
             (open, slots) if open >= slots => Err(self.full(&OpenError::Full { slots }.to_string())),
-            _ => Ok(()),
+            _ => self.check_headroom(Instant::now()),
         }
+    }
+
+    /// Fails if one call more would make those late that are served.
+    fn check_headroom(&self, now: Instant) -> Result<(), ApiError> {
+        let calls = self.engine.occupancy().0;
+        if !self.config.limits.headroom || self.readiness.headroom().admits(calls as u64, now) {
+            return Ok(());
+        }
+        self.metrics.requests.refused.with_label_values(&["overload"]).inc();
+        let message =
+            format!("limits.headroom: the machine is full with {calls} calls: try again, or on another server");
+        Err(unavailable(ErrorKind::SessionLimit, &message))
     }
 
     /// Counts a refusal of a full server and returns its error.
@@ -205,6 +220,7 @@ impl AppState {
             metrics: self.metrics.clone(),
             judge: self.judge.clone(),
             long_work: self.long_work.of(caller.client),
+            headroom: if self.config.limits.headroom { self.readiness.headroom().clone() } else { Headroom::default() },
             trace: self.traces.call(id, transport),
         }
     }

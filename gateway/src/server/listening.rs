@@ -135,7 +135,7 @@ impl StartingServer {
                 address
             });
             let lateness = LatenessHandle::default();
-            let watched = (Handle::current(), readiness.clone(), metrics.watchdog.clone(), lateness.clone());
+            let watched = (Handle::current(), readiness.clone(), metrics.clone(), lateness.clone());
             control.spawn(watchdog::watch(watched.0, watched.1, watched.2, watched.3));
             Ok(Self {
                 config,

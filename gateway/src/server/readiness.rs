@@ -14,6 +14,8 @@ use repartee_engine_api::SpeechEngine;
 use serde_json::json;
 use tokio::sync::watch;
 
+use crate::headroom::Headroom;
+
 /// `Retry-After` of a starting server, in seconds.
 pub(super) const STARTING_RETRY_S: u64 = 2;
 
@@ -70,6 +72,7 @@ pub(super) struct Readiness {
     engine: OnceLock<Arc<dyn SpeechEngine>>,
     /// True in [`ServerPhase::Serving`].
     ready: watch::Sender<bool>,
+    headroom: Headroom,
 }
 
 impl std::fmt::Debug for Readiness {
@@ -86,6 +89,7 @@ impl Readiness {
             progress: watch::Sender::new(StartProgress::BEGIN),
             engine: OnceLock::new(),
             ready: watch::Sender::new(false),
+            headroom: Headroom::default(),
         })
     }
 
@@ -134,24 +138,32 @@ impl Readiness {
         self.ready.subscribe()
     }
 
+    /// Returns the headroom of the machine.
+    pub fn headroom(&self) -> &Headroom {
+        &self.headroom
+    }
+
     /// Builds the response of `/readyz`.
     fn response(&self) -> Response {
         let body = match self.phase() {
             ServerPhase::Serving if self.engine.get().is_some_and(|engine| engine.ready()) => {
-                return Json(json!({"status": "ready"})).into_response();
+                return Json(json!({"status": "ready", "headroom": two_digits(self.headroom.left())})).into_response();
             }
             // The engine restarts after a fault.
             ServerPhase::Serving => json!({"status": "restarting"}),
             ServerPhase::Starting => {
                 let StartProgress { stage, fraction } = *self.progress.borrow();
-                // Two digits are enough for a progress bar.
-                let fraction = (f64::from(fraction) * 100.0).round() / 100.0;
-                json!({"status": "starting", "stage": stage.name(), "fraction": fraction})
+                json!({"status": "starting", "stage": stage.name(), "fraction": two_digits(fraction.into())})
             }
             _ => json!({"status": "draining"}),
         };
         (StatusCode::SERVICE_UNAVAILABLE, [(RETRY_AFTER, STARTING_RETRY_S)], Json(body)).into_response()
     }
+}
+
+/// Rounds a fraction for a progress bar or a balancer.
+fn two_digits(fraction: f64) -> f64 {
+    (fraction * 100.0).round() / 100.0
 }
 
 /// Builds the routes `/healthz` and `/readyz`.

@@ -1,18 +1,20 @@
 //! Watchdog: measures from the control thread how late the server's runtime and the engine are.
 //!
 //! The runtime's delay is the time until a task that was given to it runs. The engine's is the duration of the tick in
-//! progress: a command waits as long.
+//! progress: a command waits as long. The headroom is told of both.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use repartee_engine_api::EngineLoad;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::readiness::Readiness;
-use crate::metrics::WatchdogMetrics;
+use crate::headroom::LoadSample;
+use crate::metrics::{HeadroomMetrics, RequestMetrics};
 
 /// Interval of measurements.
 const EVERY: Duration = Duration::from_millis(100);
@@ -115,18 +117,49 @@ impl RuntimeProbe {
     }
 }
 
+/// Work of the server up to a time.
+#[derive(Debug, Clone, Copy, Default)]
+struct LoadTotals {
+    at: Option<Instant>,
+    ticks: Duration,
+    frames: u64,
+    late_frames: u64,
+}
+
+impl LoadTotals {
+    fn of(load: &EngineLoad, played: &HeadroomMetrics, now: Instant) -> Self {
+        let (frames, late_frames) = (played.frames.get(), played.late_frames.get());
+        Self { at: Some(now), ticks: load.tick_time + load.running_tick, frames, late_frames }
+    }
+
+    /// Measurement since `before`, with this delay of the runtime. A first total covers no time.
+    fn since(self, before: Self, runtime_delay: Duration) -> LoadSample {
+        let covers = self.at.zip(before.at).map(|(now, before)| now.saturating_duration_since(before));
+        LoadSample {
+            covers: covers.unwrap_or_default(),
+            // The engine restarts after a fault, and counts from zero.
+            ticks: self.ticks.saturating_sub(before.ticks),
+            runtime_delay,
+            frames: self.frames.saturating_sub(before.frames),
+            late_frames: self.late_frames.saturating_sub(before.late_frames),
+        }
+    }
+}
+
 /// Measures until the runtime ends.
 pub(super) async fn watch(
     runtime: Handle,
     readiness: Arc<Readiness>,
-    metrics: WatchdogMetrics,
+    metrics: RequestMetrics,
     lateness: LatenessHandle,
 ) {
+    let RequestMetrics { watchdog: metrics, headroom, .. } = metrics;
     let mut ticks = interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut recent = RecentDelays::default();
     let (mut late_runtime, mut late_tick) = (LimitedWarning::default(), LimitedWarning::default());
     let mut probe = RuntimeProbe::send(&runtime);
+    let mut totals = LoadTotals::default();
     loop {
         ticks.tick().await;
         let now = Instant::now();
@@ -140,7 +173,12 @@ pub(super) async fn watch(
             Err(oneshot::error::TryRecvError::Empty) => now.saturating_duration_since(probe.sent),
             Err(oneshot::error::TryRecvError::Closed) => return,
         };
-        let tick = readiness.engine().map(|engine| engine.load().running_tick).unwrap_or_default();
+        let load = readiness.engine().map(|engine| engine.load()).unwrap_or_default();
+        let tick = load.running_tick;
+        let before = std::mem::replace(&mut totals, LoadTotals::of(&load, &headroom, now));
+        let calls = readiness.engine().map_or(0, |engine| engine.occupancy().0);
+        readiness.headroom().observe(totals.since(before, delay), calls as u64, now);
+        headroom.left.set(readiness.headroom().left());
         let longest = recent.add(Lateness { runtime: delay, tick });
         lateness.set(longest);
         metrics.recent_runtime.set(longest.runtime.as_secs_f64());
@@ -190,10 +228,11 @@ mod tests {
         let blocked = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let own = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let (release, released) = std::sync::mpsc::sync_channel::<()>(1);
-        let (metrics, lateness) = (WatchdogMetrics::new().unwrap(), LatenessHandle::default());
+        let (requests, lateness) = (RequestMetrics::new().unwrap(), LatenessHandle::default());
+        let metrics = requests.watchdog.clone();
         blocked.spawn(async move { released.recv() });
         own.block_on(async {
-            let watched = watch(blocked.handle().clone(), Readiness::new(), metrics.clone(), lateness.clone());
+            let watched = watch(blocked.handle().clone(), Readiness::new(), requests.clone(), lateness.clone());
             let seen = async {
                 while lateness.recent().runtime < 2 * EVERY {
                     tokio::time::sleep(EVERY / 10).await;

@@ -92,6 +92,33 @@ async fn a_full_server_says_when_to_try_again() {
 }
 
 #[tokio::test]
+async fn full_machines_refuse_calls_beside_others() {
+    let server = Running::start_with(Script::default(), |config| config.limits.headroom = true).await;
+    let headroom = async || send(server.address, "GET", "/readyz", &[], b"").await.json()["headroom"].as_f64().unwrap();
+    assert!(headroom().await > 0.0);
+    let call = server.dial().await.unwrap();
+    server.engine.fill_ticks();
+    let full = async {
+        while headroom().await > 0.0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, full).await.expect("the machine is seen to be full");
+    let (status, code, retry) = refusal(server.dial().await);
+    assert_eq!((status, &*code), (503, "session_limit_reached"));
+    assert!(retry > 0);
+    let reply = send(server.address, "POST", "/v1/chat/completions", &[], b"{}").await;
+    assert_eq!((reply.status, &*reply.code()), (503, "session_limit_reached"));
+    let metrics = send(server.address, "GET", "/metrics", &[], b"").await;
+    let counted = "repartee_refused_total{reason=\"overload\"} 2\n";
+    assert!(metrics.body.contains(counted), "{}", metrics.body);
+    // It is full for whatever reason: the only call is served.
+    drop(call);
+    server.engine.open_sessions().wait_for(|open| *open == 0).await.unwrap();
+    server.dial().await.unwrap();
+}
+
+#[tokio::test]
 async fn unfinished_requests_time_out() {
     let patience = Duration::from_millis(200);
     let server = Running::start_with(Script::default(), |config| {

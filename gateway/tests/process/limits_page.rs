@@ -46,16 +46,16 @@ fn marked(cell: &str, mark: char) -> impl Iterator<Item = &str> {
     cell.split(mark).skip(1).step_by(2)
 }
 
-/// Settings that are numbers, by their paths.
-fn numbers(value: &Value, path: &str, found: &mut BTreeMap<String, String>) {
+/// Settings that are numbers or switches, by their paths.
+fn defaults_of(value: &Value, path: &str, found: &mut BTreeMap<String, String>) {
     match value {
         Value::Object(fields) => {
             for (name, value) in fields {
                 let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
-                numbers(value, &path, found);
+                defaults_of(value, &path, found);
             }
         }
-        Value::Number(number) => drop(found.insert(path.to_owned(), number.to_string())),
+        Value::Number(_) | Value::Bool(_) => drop(found.insert(path.to_owned(), value.to_string())),
         _ => {}
     }
 }
@@ -63,7 +63,7 @@ fn numbers(value: &Value, path: &str, found: &mut BTreeMap<String, String>) {
 #[test]
 fn page_has_every_limit_with_its_default() {
     let mut defaults = BTreeMap::new();
-    numbers(&serde_json::to_value(Config::default()).unwrap(), "", &mut defaults);
+    defaults_of(&serde_json::to_value(Config::default()).unwrap(), "", &mut defaults);
     let rows = rows("Settings");
     for [setting, default, ..] in &rows {
         let path = setting.trim_matches('`');

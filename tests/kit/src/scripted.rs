@@ -4,10 +4,11 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use repartee_engine_api::{
-    Command, EnrolError, ModelInfo, OpenError, Recording, SessionHandle, SpeechEngine, Tenant, WakeSignal, link,
+    Command, EngineLoad, EnrolError, ModelInfo, OpenError, Recording, SessionHandle, SpeechEngine, Tenant, WakeSignal,
+    link,
 };
 use tokio::sync::watch;
 
@@ -30,6 +31,8 @@ pub struct ScriptedEngine {
     /// Number of codec frames sent in all sessions.
     frames: Arc<watch::Sender<u64>>,
     ready: AtomicBool,
+    /// Beginning of the endless tick that it reports, if any.
+    busy_since: Mutex<Option<Instant>>,
     /// Enrolled voices, by name.
     enrolled: Mutex<BTreeMap<String, Recording>>,
 }
@@ -65,6 +68,7 @@ impl ScriptedEngine {
             log: Arc::default(),
             frames: Arc::new(watch::Sender::new(0)),
             ready: AtomicBool::new(true),
+            busy_since: Mutex::default(),
             enrolled: Mutex::default(),
         })
     }
@@ -72,6 +76,11 @@ impl ScriptedEngine {
     /// Sets the readiness that it reports; initially true.
     pub fn set_ready(&self, ready: bool) {
         self.ready.store(ready, Ordering::Release);
+    }
+
+    /// Reports ticks without any time between them from now on.
+    pub fn fill_ticks(&self) {
+        *self.busy_since.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
 
     /// Watches the number of open sessions.
@@ -161,6 +170,12 @@ impl SpeechEngine for ScriptedEngine {
         let session = self.open()?;
         tenant.work.add(self.script.rows_at_open, 0);
         Ok(session)
+    }
+
+    fn load(&self) -> EngineLoad {
+        let busy_since = *self.busy_since.lock().unwrap_or_else(PoisonError::into_inner);
+        let running_tick = busy_since.map(|since| since.elapsed()).unwrap_or_default();
+        EngineLoad { running_tick, ..EngineLoad::default() }
     }
 
     fn occupancy(&self) -> (usize, usize) {

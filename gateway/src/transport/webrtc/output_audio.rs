@@ -164,6 +164,10 @@ impl OutputAudio {
     }
 
     fn send(&mut self, frame: PlayoutFrame, now: Instant, events: &mut VecDeque<TransportEvent>) {
+        self.metrics.requests.headroom.frames.inc();
+        if now.saturating_duration_since(frame.due) >= FRAME {
+            self.metrics.requests.headroom.late_frames.inc();
+        }
         let response = frame.generation;
         if frame.first {
             events.push_back(TransportEvent::Playout(PlayoutReport::Started { response }));
