@@ -1,6 +1,6 @@
 //! Starts the engine thread and opens sessions on it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
@@ -57,13 +57,17 @@ fn open_parts<F: Fn(StartProgress) + Send + Sync + 'static>(
 ) -> Result<CascadeParts<Checkpoint>, StartError> {
     let parts = parts.try_map(Checkpoint::open)?;
     let whole = parts.iter().map(Checkpoint::weight_bytes).sum::<u64>().max(1) as f32;
-    let mut from = 0.0;
+    // The parts load at once, so what was read is the sum of all.
+    let read = Arc::new(Mutex::new(0.0));
     Ok(parts.map(|checkpoint| {
-        let (told, share) = (progress.clone(), checkpoint.weight_bytes() as f32 / whole);
-        let begin = from;
-        from += share;
-        let at = move |fraction: f32| StartProgress { stage: StartStage::Weights, fraction: begin + fraction * share };
-        checkpoint.on_read(move |fraction| told(at(fraction)))
+        let (told, read, share) = (progress.clone(), read.clone(), checkpoint.weight_bytes() as f32 / whole);
+        let before = Mutex::new(0.0);
+        checkpoint.on_read(move |fraction| {
+            let mut before = before.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut read = read.lock().unwrap_or_else(PoisonError::into_inner);
+            *read += (fraction - std::mem::replace(&mut *before, fraction)) * share;
+            told(StartProgress { stage: StartStage::Weights, fraction: *read });
+        })
     }))
 }
 

@@ -205,8 +205,24 @@ impl<'a> PackedTensor<'a> {
         let bytes = self.packing.row_bytes(inputs);
         let row = &self.integers[row * bytes..][..bytes];
         let added = self.added();
-        for (input, to) in (first..inputs).zip(to) {
-            *to = self.packing.get(row, input) + added;
+        let count = inputs.saturating_sub(first).min(to.len());
+        let to = &mut to[..count];
+        match self.packing {
+            // Two at a time: a group begins at a whole byte.
+            Packing::Four if first.is_multiple_of(2) => {
+                for (pair, &both) in to.chunks_mut(2).zip(&row[first / 2..]) {
+                    for (to, four) in pair.iter_mut().zip([both & 0xf, both >> 4]) {
+                        *to = (four as i8).wrapping_add(added - 8);
+                    }
+                }
+            }
+            Packing::Four => {
+                for (input, to) in (first..inputs).zip(to) {
+                    *to = self.packing.get(row, input) + added;
+                }
+            }
+            Packing::Eight => to.iter_mut().zip(&row[first..]).for_each(|(to, &byte)| *to = (byte ^ 0x80) as i8),
+            Packing::Bytes => to.iter_mut().zip(&row[first..]).for_each(|(to, &byte)| *to = byte as i8),
         }
     }
 

@@ -35,54 +35,56 @@ pub fn pack(
     let matrix = match kind {
         GgmlDType::Q4_0 => blocks(four(false), bytes, |to, [d0, d1, qs @ ..]: &[u8; 18]| {
             to.scale(half([*d0, *d1]));
-            to.four(&nibbles(qs));
+            to.fours(&nibbles(qs), |four| four);
         }),
         GgmlDType::Q4_1 => blocks(four(true), bytes, |to, [d0, d1, m0, m1, qs @ ..]: &[u8; 20]| {
             to.scale(half([*d0, *d1]));
             to.minimum(half([*m0, *m1]));
-            to.four(&nibbles(qs));
+            to.fours(&nibbles(qs), |four| four);
         }),
         GgmlDType::Q5_0 => blocks(eight(32, false), bytes, |to, [d0, d1, h0, h1, h2, h3, qs @ ..]: &[u8; 22]| {
             to.scale(half([*d0, *d1]));
             let high = u32::from_le_bytes([*h0, *h1, *h2, *h3]);
-            to.eight(nibbles(qs).iter().enumerate().map(|(i, low)| five(*low, high >> i) - 16));
+            let low = nibbles(qs);
+            to.eights(|i| five(low[i], high >> i).wrapping_sub(16));
         }),
         GgmlDType::Q5_1 => blocks(eight(32, true), bytes, |to, [d0, d1, m0, m1, rest @ ..]: &[u8; 24]| {
             to.scale(half([*d0, *d1]));
             to.minimum(half([*m0, *m1]));
             let [h0, h1, h2, h3, qs @ ..] = rest;
             let high = u32::from_le_bytes([*h0, *h1, *h2, *h3]);
-            to.eight(nibbles(qs).iter().enumerate().map(|(i, low)| five(*low, high >> i)));
+            let low = nibbles(qs);
+            to.eights(|i| five(low[i], high >> i));
         }),
         GgmlDType::Q8_0 => blocks(eight(32, false), bytes, |to, [d0, d1, qs @ ..]: &[u8; 34]| {
             to.scale(half([*d0, *d1]));
-            to.eight(qs.iter().map(|q| q.cast_signed()));
+            to.eights(|i| qs[i].cast_signed());
         }),
         GgmlDType::Q4K => blocks(four(true), bytes, |to, block: &[u8; 144]| {
             k_scales(to, block);
             for qs in block[16..].as_chunks::<32>().0 {
-                to.four(&qs.map(|q| q & 0xf));
-                to.four(&qs.map(|q| q >> 4));
+                to.fours(qs, |q| q);
+                to.fours(qs, |q| q >> 4);
             }
         }),
         GgmlDType::Q5K => blocks(eight(32, true), bytes, |to, block: &[u8; 176]| {
             k_scales(to, block);
-            let high: &[u8] = &block[16..48];
-            for (i, qs) in block[48..].as_chunks::<32>().0.iter().enumerate() {
-                to.eight(qs.iter().zip(high).map(|(q, high)| five(q & 0xf, u32::from(high >> (2 * i)))));
-                to.eight(qs.iter().zip(high).map(|(q, high)| five(q >> 4, u32::from(high >> (2 * i + 1)))));
+            let (high, low) = block[16..].as_chunks::<32>().0.split_at(1);
+            for (i, qs) in low.iter().enumerate() {
+                to.eights(|at| five(qs[at] & 0xf, u32::from(high[0][at] >> (2 * i))));
+                to.eights(|at| five(qs[at] >> 4, u32::from(high[0][at] >> (2 * i + 1))));
             }
         }),
         GgmlDType::Q6K => blocks(eight(16, false), bytes, |to, block: &[u8; 210]| {
             let scale = half([block[208], block[209]]);
             block[192..208].iter().for_each(|group| to.scale(scale * f32::from(group.cast_signed())));
-            let (low, high) = (&block[..128], &block[128..192]);
-            for (low, high) in low.chunks_exact(64).zip(high.chunks_exact(32)) {
-                for quarter in 0..4 {
-                    let low = &low[quarter % 2 * 32..][..32];
-                    let four = |byte: u8| if quarter < 2 { byte & 0xf } else { byte >> 4 };
-                    let six = |(low, high): (&u8, &u8)| four(*low) | (high >> (2 * quarter) & 3) << 4;
-                    to.eight(low.iter().zip(high).map(|pair| six(pair).cast_signed() - 32));
+            let (low, high) = (block[..128].as_chunks::<64>().0, block[128..192].as_chunks::<32>().0);
+            for (low, high) in low.iter().zip(high) {
+                let (first, second) = low.as_chunks::<32>().0.split_at(1);
+                for (quarter, low) in [first, second, first, second].into_iter().enumerate() {
+                    let shift = quarter / 2 * 4;
+                    let six = |at: usize| low[0][at] >> shift & 0xf | (high[at] >> (2 * quarter) & 3) << 4;
+                    to.eights(|at| six(at).cast_signed().wrapping_sub(32));
                 }
             }
         }),

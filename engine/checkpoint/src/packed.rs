@@ -81,14 +81,24 @@ impl MatrixBuilder {
         Self { matrix }
     }
 
-    /// Appends an even number of integers of four bits, the lower bits of each byte.
-    pub(crate) fn four(&mut self, integers: &[u8]) {
-        self.matrix.integers.extend(integers.as_chunks().0.iter().map(|&[low, high]| low & 0xf | high << 4));
+    /// Appends the 32 integers of a group, four bits each: of each byte those that `half` takes out of it.
+    #[inline]
+    pub(crate) fn fours(&mut self, bytes: &[u8; 32], half: impl Fn(u8) -> u8) {
+        let mut packed = [0; 16];
+        for (packed, [low, high]) in packed.iter_mut().zip(bytes.as_chunks().0) {
+            *packed = half(*low) & 0xf | half(*high) << 4;
+        }
+        self.matrix.integers.extend_from_slice(&packed);
     }
 
-    /// Appends integers of eight bits.
-    pub(crate) fn eight(&mut self, integers: impl IntoIterator<Item = i8>) {
-        self.matrix.integers.extend(integers.into_iter().map(i8::cast_unsigned));
+    /// Appends the 32 integers of a group, eight bits each; `at` gives them by their place.
+    #[inline]
+    pub(crate) fn eights(&mut self, at: impl Fn(usize) -> i8) {
+        let mut integers = [0; 32];
+        for (place, integer) in integers.iter_mut().enumerate() {
+            *integer = at(place).cast_unsigned();
+        }
+        self.matrix.integers.extend_from_slice(&integers);
     }
 
     /// Appends the scale of a group, rounded to the nearest if it is not representable.

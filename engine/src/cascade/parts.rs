@@ -51,6 +51,25 @@ impl<T> CascadeParts<T> {
         let mut each = |part: Option<T>| part.map(&mut make).transpose();
         Ok(CascadeParts { hear: each(hear)?, think: each(think)?, speak: each(speak)? })
     }
+
+    /// Makes something of each part that can fail, each part on a thread of its own.
+    ///
+    /// # Errors
+    ///
+    /// The error of the first part, in the order of their work, that has one.
+    pub fn try_map_at_once<U: Send, E: Send>(
+        self,
+        make: impl Fn(T) -> Result<U, E> + Sync,
+    ) -> Result<CascadeParts<U>, E>
+    where
+        T: Send,
+    {
+        let make = &make;
+        std::thread::scope(|scope| {
+            let threads = self.map(|part| scope.spawn(move || make(part)));
+            threads.try_map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        })
+    }
 }
 
 /// Joins the parts of a cascade to one model; `spoken` is the form in which text is spoken.

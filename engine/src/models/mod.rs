@@ -93,9 +93,11 @@ pub fn load_cascade(
         Some(device) => match device {},
         None => {
             let cpu = Cpu::default().with_kv(config.kv_cache.into()).on(pool.clone());
-            let mut parts = parts.try_map(|(checkpoint, (family, variant))| {
-                (family.assemble_cpu)(cpu.clone(), checkpoint, variant, config)
-            })?;
+            // Packing weights takes most of the start, and most of it one thread.
+            let mut parts =
+                parts.map(|part| (part, cpu.clone())).try_map_at_once(|((checkpoint, (family, variant)), cpu)| {
+                    (family.assemble_cpu)(cpu, checkpoint, variant, config)
+                })?;
             if let Some((remote, wake)) = remote {
                 parts.think = Some(remote.assemble(&cpu, wake)?);
             }

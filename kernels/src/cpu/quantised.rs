@@ -183,14 +183,21 @@ impl QuantisedWeight {
         for (line, scale) in self.scales[first..][..self.kind.count()].iter_mut().zip(scales) {
             line.0[column % LANES] = scale;
         }
-        let (at, added) = (column / LANES * self.groups + group, self.added());
-        for (i, &integer) in integers.iter().enumerate() {
-            let (step, half, byte) = place(column, i);
+        let (at, lane, added) = (column / LANES * self.groups + group, column % LANES * 4, self.added());
+        let (lower, upper) = integers.split_at(GROUP / 2);
+        for (step, (low, high)) in lower.as_chunks::<4>().0.iter().zip(upper.as_chunks::<4>().0).enumerate() {
             match self.bits {
-                IntegerFormat::Eight => self.lines[(at * STEPS + step) * 2 + half].0[byte] = integer as u8,
+                IntegerFormat::Eight => {
+                    for (half, four) in [low, high].into_iter().enumerate() {
+                        let to = &mut self.lines[(at * STEPS + step) * 2 + half].0[lane..lane + 4];
+                        to.iter_mut().zip(four).for_each(|(to, &integer)| *to = integer as u8);
+                    }
+                }
                 IntegerFormat::Four => {
-                    let (line, shift) = (&mut self.lines[at * STEPS + step].0[byte], 4 * half);
-                    *line = *line & !(0xf << shift) | ((integer + added) as u8) << shift;
+                    let to = &mut self.lines[at * STEPS + step].0[lane..lane + 4];
+                    for (to, (&low, &high)) in to.iter_mut().zip(low.iter().zip(high)) {
+                        *to = low.wrapping_add(added) as u8 & 0xf | (high.wrapping_add(added) as u8) << 4;
+                    }
                 }
             }
         }

@@ -19,7 +19,7 @@ use crate::stage::Stage;
 use crate::text::Tokenizer;
 
 /// A stage before the number of slots is known.
-pub trait StagePart<O: Device> {
+pub trait StagePart<O: Device>: Send {
     /// Name of the stage.
     fn name(&self) -> &'static str;
     /// Settings of the stage in the engine's configuration.
@@ -37,7 +37,7 @@ pub trait StagePart<O: Device> {
 }
 
 /// A recogniser before the number of slots is known.
-pub trait RecogniserPart<O: Device> {
+pub trait RecogniserPart<O: Device>: Send {
     /// Name of the recogniser; see [`Recogniser::name`].
     fn name(&self) -> &'static str;
     /// Settings of the recogniser in the engine's configuration.
