@@ -117,15 +117,19 @@ impl SpeechPlan {
                 format!("`{}` cannot read a given text aloud: use /v1/chat/completions", info.name),
             );
         }
-        match request.speed {
+        let named = voice(request.voice.as_ref(), info)?;
+        let mut warnings = warnings(request, named.as_deref(), info);
+        let voice = match request.speed {
             Some(speed) if !SPEEDS.contains(&speed) => return refuse("speed", "a speed is 0.25 to 4.0"),
             Some(speed) if speed != 1.0 => {
-                return refuse("speed", "the model speaks at its own speed: leave `speed` out, or set it to 1.0");
+                let (voice, nearest) = at_speed(named.as_deref().unwrap_or(&info.default_voice), speed, info)?;
+                if (nearest - speed).abs() > 1e-6 {
+                    warnings.push(format!("speed: {speed} is served as {nearest}"));
+                }
+                Some(voice)
             }
-            _ => {}
-        }
-        let voice = voice(request.voice.as_ref(), info)?;
-        let warnings = warnings(request, voice.as_deref(), info);
+            _ => named,
+        };
         Ok(Self {
             voice,
             instructions: request.instructions.clone().unwrap_or_default(),
@@ -138,6 +142,25 @@ impl SpeechPlan {
             warnings,
         })
     }
+}
+
+/// Returns the voice that speaks as `name` at the nearest speed that the model has, and that speed: such voices are named
+/// `NAME/SPEED`.
+fn at_speed(name: &str, speed: f64, info: &ModelInfo) -> Result<(String, f64), ErrorBody> {
+    let alone = name.rsplit_once('/').filter(|(_, end)| end.parse::<f64>().is_ok()).map_or(name, |(alone, _)| alone);
+    let paced = info.voices.iter().filter_map(|voice| {
+        let own = voice.strip_prefix(alone)?.strip_prefix('/')?.parse::<f64>().ok()?;
+        (own > 0.0).then_some((voice.as_str(), own))
+    });
+    let mut speeds: Vec<(&str, f64)> = paced.collect();
+    if speeds.is_empty() {
+        return refuse("speed", "the model speaks at its own speed: leave `speed` out, or set it to 1.0");
+    }
+    speeds.push((alone, 1.0));
+    let distance = |own: f64| (own / speed).ln().abs();
+    let nearest = speeds.into_iter().min_by(|(_, a), (_, b)| distance(*a).total_cmp(&distance(*b)));
+    let (voice, own) = nearest.unwrap_or((alone, 1.0));
+    Ok((voice.to_owned(), own))
 }
 
 /// Error of a text without a letter or digit.
@@ -190,4 +213,29 @@ fn warnings(request: &Request, voice: Option<&str>, info: &ModelInfo) -> Vec<Str
     let unknown = request.rest.keys().filter(|field| field.len() <= LONGEST_NAME).take(16);
     warnings.extend(unknown.map(|field| format!("{field} is not known here and was ignored")));
     warnings
+}
+
+#[cfg(test)]
+mod tests {
+    use repartee_engine_api::SpeechEngine as _;
+    use repartee_testkit::scripted::{Script, ScriptedEngine};
+
+    use super::*;
+
+    #[test]
+    fn speeds_choose_the_nearest_paced_voice() {
+        let mut info = ScriptedEngine::new(Script::default()).info().clone();
+        let plan = |speed: f64, info: &ModelInfo| {
+            let request = serde_json::json!({"input": "Hello.", "voice": "bob", "speed": speed}).to_string();
+            SpeechPlan::read(request.as_bytes(), info).map(|(plan, _)| (plan.voice, plan.warnings))
+        };
+        assert_eq!(plan(1.5, &info).unwrap_err().param.as_deref(), Some("speed"), "no voice has a speed");
+        info.voices.extend(["bob/0.8", "bob/1.5", "ada/2.0", "bob/house"].map(str::to_owned));
+        let found = |speed: f64| plan(speed, &info).unwrap();
+        assert_eq!(found(1.5), (Some("bob/1.5".to_owned()), vec![]));
+        assert_eq!(found(1.0), (Some("bob".to_owned()), vec![]));
+        assert_eq!(found(4.0), (Some("bob/1.5".to_owned()), vec!["speed: 4 is served as 1.5".to_owned()]));
+        assert_eq!(found(1.1), (Some("bob".to_owned()), vec!["speed: 1.1 is served as 1".to_owned()]));
+        assert_eq!(plan(9.0, &info).unwrap_err().message, "a speed is 0.25 to 4.0");
+    }
 }
