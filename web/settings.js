@@ -135,7 +135,8 @@ export class Settings extends /** @type {EventTargetOf<{ change: SettingChange }
 function session(get) {
   return {
     type: "realtime",
-    instructions: get("instructions"),
+    // null is the server's default.
+    instructions: get("instructions") || null,
     tools: tools(FUNCTIONS.filter((name) => get(name))),
     audio: {
       input: {

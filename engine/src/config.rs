@@ -9,6 +9,7 @@ use thiserror::Error;
 use crate::deadline::SchedulingOrder;
 use crate::device::DeviceChoice;
 use crate::hand_off::{ChunkSizes, HandOff};
+use crate::spoken_answers::{MAX_INSTRUCTIONS, SpokenAnswersConfig, TOKENS};
 use crate::spoken_text::{MAX_SENTENCE, SpokenTextConfig};
 use crate::weight_policy::{KvCacheFormat, WeightPolicy};
 
@@ -55,6 +56,8 @@ pub struct EngineConfig {
     pub timeouts: Timeouts,
     /// Form in which given text reaches a voice.
     pub spoken_text: SpokenTextConfig,
+    /// Defaults of answers that a cascade speaks.
+    pub spoken_answers: SpokenAnswersConfig,
     /// Settings of single stages, by name of the stage.
     pub stages: BTreeMap<String, StageConfig>,
 }
@@ -106,6 +109,7 @@ impl Default for EngineConfig {
             deadlines: true,
             timeouts: Timeouts::default(),
             spoken_text: SpokenTextConfig::default(),
+            spoken_answers: SpokenAnswersConfig::default(),
             stages: BTreeMap::new(),
         }
     }
@@ -176,6 +180,11 @@ impl EngineConfig {
         if !self.spoken_text.has_valid_sentence() {
             let allowed = format!("it may be a sentence of at most {MAX_SENTENCE} bytes in one line");
             return Err(ConfigError::new("spoken_text.code_block", "no such sentence", allowed));
+        }
+        within("spoken_answers.tokens", self.spoken_answers.tokens as usize, *TOKENS.start(), *TOKENS.end())?;
+        if self.spoken_answers.instructions.len() > MAX_INSTRUCTIONS {
+            let allowed = format!("they hold at most {MAX_INSTRUCTIONS} bytes");
+            return Err(ConfigError::new("spoken_answers.instructions", "too long", allowed));
         }
         for (name, stage) in &self.stages {
             let StageConfig { batch_rows, prefill_chunk, initial_chunk, steady_chunk, ref options } = *stage;

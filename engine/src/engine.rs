@@ -1,7 +1,7 @@
 //! Starts the engine thread and opens sessions on it.
 
-use std::sync::{Arc, Mutex, PoisonError};
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use repartee_engine_api::{
@@ -103,7 +103,7 @@ impl Engine {
         let read = move |fraction| told(StartProgress { stage: StartStage::Weights, fraction });
         let checkpoint = Checkpoint::open(source)?.on_read(read);
         let model = models::load_model(&checkpoint, config)?;
-        Self::run(checkpoint.name(), model, config, &*progress, WakeSignal::new())
+        Self::run((checkpoint.name(), ""), model, config, &*progress, WakeSignal::new())
     }
 
     /// Loads the parts of a cascade, as [`Engine::start_with_progress`] does one model. The cascade has the language
@@ -117,8 +117,14 @@ impl Engine {
         progress(StartProgress::BEGIN);
         let progress = Arc::new(progress);
         let parts = open_parts(parts, &progress)?;
-        let model = models::load_cascade(parts.as_ref(), None, config)?;
-        Self::run(parts.main().map_or("cascade", Checkpoint::name), model, config, &*progress, WakeSignal::new())
+        let is_spoken = parts.think.is_some() && parts.speak.is_some();
+        let mut model = models::load_cascade(parts.as_ref(), None, config)?;
+        if is_spoken {
+            model.answer_tokens = model.answer_tokens.min(config.spoken_answers.tokens);
+        }
+        let instructions = if is_spoken { &config.spoken_answers.instructions[..] } else { "" };
+        let name = parts.main().map_or("cascade", Checkpoint::name);
+        Self::run((name, instructions), model, config, &*progress, WakeSignal::new())
     }
 
     /// Starts a cascade whose language model is behind a server; of `parts` the others. Without a voice its text is the
@@ -138,14 +144,16 @@ impl Engine {
         let (name, fallback) = (think.name.clone(), think.fallback);
         let think = RemoteModel { name: think.name, thinker: rehearsal.clone(), fallback };
         let model = models::load_cascade(parts.as_ref(), Some((think, wake.clone())), config)?;
-        let engine = Self::run(&name, model, config, &*progress, (wake, woken))?;
+        let instructions = if parts.speak.is_some() { &config.spoken_answers.instructions[..] } else { "" };
+        let engine = Self::run((&name, instructions), model, config, &*progress, (wake, woken))?;
         rehearsal.end();
         Ok(engine)
     }
 
-    /// Starts the thread of a loaded model, which the signal wakes, and warms it up.
+    /// Starts the thread of a loaded model, which the signal wakes, and warms it up. The texts are the model's name and its
+    /// default instructions.
     fn run(
-        name: &str,
+        (name, instructions): (&str, &str),
         model: Model,
         config: &EngineConfig,
         progress: &dyn Fn(StartProgress),
@@ -177,6 +185,7 @@ impl Engine {
             whole_texts: !model.tokenizer.encodes_pieces(),
             spoken_text: model.stages.iter().find_map(|stage| stage.spoken_text()).cloned(),
             speech_limit: most_frames.map(longest),
+            instructions: instructions.to_owned(),
             recording_rate: model.voices.recording_rate(),
         };
         let gauges = Arc::new(Gauges::default());

@@ -28,6 +28,7 @@
 //! - `weight_policy`: formats of weights, keys and values
 //! - `audio`: the log-mel front end
 //! - `text`: the tokenizer
+//! - `spoken_answers`: defaults of answers that a cascade speaks
 //! - `spoken_text`: settings of spoken text
 //! - `turn_model`: a model that judges whether a speaker has finished; no session uses it
 
@@ -50,6 +51,7 @@ mod recogniser;
 mod scheduler;
 mod sequence;
 mod session;
+mod spoken_answers;
 mod spoken_text;
 mod stage;
 pub mod summary;
@@ -69,6 +71,7 @@ pub use model::TopologyError;
 pub use models::load_error::LoadError;
 pub use models::smart_turn::TurnModelError;
 pub use progress::{StartProgress, StartStage};
+pub use spoken_answers::SpokenAnswersConfig;
 pub use spoken_text::SpokenTextConfig;
 pub use turn_model::TurnModel;
 pub use weight_policy::{KvCacheFormat, WeightPolicy};

@@ -251,6 +251,8 @@ pub struct Model {
     pub slots: SlotCounts,
     /// Default upper bound of text tokens of a response.
     pub max_tokens: u32,
+    /// The same of an answer: of a response whose text the model writes itself.
+    pub answer_tokens: u32,
     /// Worker pool for operations and for stages that run in parallel. `None` for one thread, or for a device that has
     /// its own.
     pub pool: Option<Arc<Pool>>,

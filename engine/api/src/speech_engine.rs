@@ -50,6 +50,8 @@ pub struct ModelInfo {
     /// Maximum speech of one text that is spoken without a break; a longer one ends in
     /// [`FinishReason::Length`](crate::FinishReason::Length). `None` if it is not limited.
     pub speech_limit: Option<Duration>,
+    /// Instructions of sessions that give none; empty for none.
+    pub instructions: String,
     /// Sampling rate of the recordings for new voices, in Hz; `None` if the list of voices is fixed.
     pub recording_rate: Option<u32>,
 }

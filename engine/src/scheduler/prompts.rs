@@ -6,6 +6,7 @@ use repartee_engine_api::SessionError;
 
 use super::Scheduler;
 use crate::elements::Element;
+use crate::session::DefaultLimits;
 use crate::stage::{ResponseParams, StageEnd, StageItem};
 
 impl Scheduler {
@@ -24,14 +25,15 @@ impl Scheduler {
 
     fn update_prompts_of(&mut self, owner: usize, now: Instant) -> bool {
         let mut moved = false;
-        let (context, max_tokens) = (self.model.slots.context, self.model.max_tokens);
+        let context = self.model.slots.context;
+        let limits = DefaultLimits { given: self.model.max_tokens, answer: self.model.answer_tokens };
         let slots = match self.sessions.get(&owner) {
             Some(session) if session.has_capacity(self.events_per_tick) => session.startable(),
             _ => return false,
         };
         for slot in slots {
             let (Some(session), model) = self.split(owner, now) else { continue };
-            let Some((elements, params)) = session.begin(slot, &model, max_tokens) else { continue };
+            let Some((elements, params)) = session.begin(slot, &model, limits) else { continue };
             moved = true;
             let tokens = self.model.template.tokens(elements.len());
             let (tokens, limit) = (tokens as u32, context as u32);

@@ -15,20 +15,30 @@ use crate::stage::{ContextBudget, ResponseParams};
 /// Share of a prompt's limit that an eviction frees: one in four positions.
 const FREED_SHARE: usize = 4;
 
+/// Upper bounds of the text tokens of responses whose request has none.
+#[derive(Debug, Clone, Copy)]
+pub struct DefaultLimits {
+    /// Of a given text.
+    pub given: u32,
+    /// Of a text that the model writes.
+    pub answer: u32,
+}
+
 impl Session {
     /// Begins the pending response in `slot`; returns its prompt and parameters.
     pub fn begin(
         &mut self,
         slot: usize,
         model: &ModelContext<'_>,
-        max_tokens: u32,
+        limits: DefaultLimits,
     ) -> Option<(Vec<Element>, ResponseParams)> {
         let pending = if slot == self.slot {
             self.pending_responses.pop_front()?
         } else {
             self.out_of_band.iter_mut().find(|other| other.slot == slot)?.waiting.take()?
         };
-        let most = pending.request.max_tokens.unwrap_or(max_tokens);
+        let limit = if pending.request.streamed { limits.given } else { limits.answer };
+        let most = pending.request.max_tokens.unwrap_or(limit);
         let system = pending.system.as_ref();
         let elements = match &pending.input {
             Some(parts) => self.render(model, system, self.messages(parts), None, true),

@@ -197,6 +197,7 @@ fn model(slots: usize, at: Poison) -> (Tokenizer, Model) {
         voices: Box::new(vec!["only".to_owned()]),
         slots: SlotCounts { sessions: slots, out_of_band: 0, context: 1000 },
         max_tokens: 1000,
+        answer_tokens: 1000,
         pool: None,
     };
     (tokenizer, model)

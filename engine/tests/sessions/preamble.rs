@@ -257,6 +257,7 @@ fn engine(slots: usize, config: &EngineConfig) -> Driven {
         voices: Box::new(vec!["only".to_owned()]),
         slots: SlotCounts { sessions: slots, out_of_band: 0, context: 1000 },
         max_tokens: 1000,
+        answer_tokens: 1000,
         pool: None,
     };
     drive(model, config)

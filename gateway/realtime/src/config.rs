@@ -49,7 +49,8 @@ pub fn initial_session(id: &str, model: &ModelInfo, patch: &Value) -> Result<Ses
 pub(super) fn initial(id: &str, kind: SessionKind, model: &ModelInfo) -> Session {
     // A model that only hears serves transcription sessions alone.
     let kind = if model.answers { kind } else { SessionKind::Transcription };
-    let mut config = Session { kind, id: id.to_owned(), ..Session::default() };
+    let instructions = if kind == SessionKind::Realtime { model.instructions.clone() } else { String::new() };
+    let mut config = Session { kind, id: id.to_owned(), instructions, ..Session::default() };
     config.audio.input.turn_detection = Some(TurnDetection::ServerVad(ServerVad::default()));
     apply_capabilities(&mut config, model);
     config
@@ -74,6 +75,10 @@ pub(super) fn updated(config: &Session, patch: &Value, model: &ModelInfo) -> Res
     strip_nulls(&mut merged);
     let mut next: Session =
         serde_path_to_error::deserialize(merged).map_err(|error| ErrorBody::from_path(&error, "session"))?;
+    // `null` asks for the default.
+    if patch.get("instructions").is_some_and(Value::is_null) && next.kind == SessionKind::Realtime {
+        next.instructions.clone_from(&model.instructions);
+    }
     check(&next, model)?;
     if next.kind == SessionKind::Transcription && !model.transcribes {
         let message = format!(

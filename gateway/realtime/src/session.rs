@@ -48,6 +48,7 @@ use super::transcriber::Transcriber;
 ///     whole_texts: false,
 ///     spoken_text: None,
 ///     speech_limit: None,
+///     instructions: String::new(),
 ///     recording_rate: None,
 /// };
 /// let (mut core, effects) = RealtimeSession::new(SessionSetup {
@@ -146,6 +147,9 @@ impl RealtimeSession {
             counter: 0,
             effects: Vec::new(),
         };
+        if !core.config.instructions.is_empty() {
+            core.command(Command::SetInstructions(core.config.instructions.clone()));
+        }
         let refused = configuration.and_then(|patch| core.reconfigure(&patch).err());
         core.configure();
         let warnings = [core.setup.warnings.clone(), std::mem::take(&mut core.config.repartee.warnings)].concat();

@@ -108,6 +108,9 @@ pub async fn ask(
     let info = engine.info();
     let commands = question_commands(question, info.input_rate)?;
     let session = engine.open()?;
+    if info.audio_output && !info.instructions.is_empty() {
+        session.submit_async(Command::SetInstructions(info.instructions.clone())).await?;
+    }
     for command in commands {
         session.submit_async(command).await?;
     }

@@ -7,6 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use repartee::config::{CascadeConfig, Config, ConfigError, Secret, ThinkSource};
 use repartee_engine::{CascadeParts, Engine, EngineConfig, StartError};
+use repartee_engine_api::SpeechEngine as _;
 use repartee_gateway_testkit::http::send;
 use repartee_gateway_testkit::{fixture, serve_engine};
 use serde_json::json;
@@ -37,6 +38,27 @@ async fn a_cascade_speaks_what_it_writes() {
     assert_eq!(spoken["audio"]["transcript"], written["content"], "the text is the language model's");
     let sound = STANDARD.decode(spoken["audio"]["data"].as_str().unwrap()).unwrap();
     assert!(sound.len() > 480 && sound.iter().any(|&byte| byte != 0), "{} bytes", sound.len());
+}
+
+#[tokio::test]
+async fn spoken_answers_have_default_limit_and_instructions() {
+    let mut config = EngineConfig::default();
+    config.spoken_answers.tokens = 5;
+    let start = |speak: Option<&str>| {
+        let parts = CascadeParts { hear: None, think: Some(fixture("text_qwen2")), speak: speak.map(fixture) };
+        Engine::start_cascade(parts, &config, |_| {}).unwrap()
+    };
+    assert_eq!(start(None).info().instructions, "", "a text may be of any kind");
+    let engine = start(Some("tts_custom"));
+    assert_eq!(engine.info().instructions, config.spoken_answers.instructions);
+    let (address, _server) = serve_engine(engine).await;
+    for (limit, expected) in [(json!(null), 5), (json!(9), 9)] {
+        let request = json!({"modalities": ["text"], "temperature": 0, "max_tokens": limit,
+            "messages": [{"role": "user", "content": "the lazy dog"}]});
+        let reply = send(address, "POST", "/v1/chat/completions", &[JSON], request.to_string().as_bytes()).await.json();
+        let found = (&reply["choices"][0]["finish_reason"], &reply["usage"]["completion_tokens"]);
+        assert_eq!(found, (&json!("length"), &json!(expected)), "{reply}");
+    }
 }
 
 #[test]

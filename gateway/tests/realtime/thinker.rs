@@ -3,6 +3,7 @@
 use repartee_chat_testkit::{
     LAST_CHUNK, ReceivedRequest, STREAM_HEAD, TestServer, answer, chunk, event, finish_event, response, text_event,
 };
+use repartee_engine::EngineConfig;
 use repartee_gateway_testkit::thinker::Cascade;
 use repartee_gateway_testkit::{PATIENCE, find, sound};
 use serde_json::{Value, json};
@@ -102,6 +103,7 @@ async fn parallel_calls_go_there_and_back() {
     let messages = requests.recv().await.unwrap().json()["messages"].clone();
     let call = |id: &str, arguments: &str| json!({"id": id, "type": "function", "function": {"name": "weather", "arguments": arguments}});
     let expected = json!([
+        {"role": "system", "content": EngineConfig::default().spoken_answers.instructions},
         {"role": "user", "content": "How is the weather in Oslo and Rome?"},
         {"role": "assistant", "content": "I look. ",
          "tool_calls": [call("call_1", "{\"city\": \"Oslo\"}"), call("call_2", "{\"city\": \"Rome\"}")]},

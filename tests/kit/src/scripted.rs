@@ -59,6 +59,7 @@ impl ScriptedEngine {
             whole_texts: false,
             spoken_text: None,
             speech_limit: None,
+            instructions: String::new(),
             recording_rate: script.accepts_enrolment.then_some(RECORDING_RATE),
         };
         Arc::new(Self {

@@ -234,6 +234,7 @@ impl<O: Device> Assembly<O> {
                 Hearing::Text(part.place(ops.with_own_buffers(), slots))
             }
         });
+        let max_tokens = frame.max_tokens.unwrap_or(u32::try_from(slots.context).unwrap_or(u32::MAX));
         Ok(Model {
             stages,
             hearing,
@@ -241,7 +242,8 @@ impl<O: Device> Assembly<O> {
             template: frame.template,
             voices: frame.voices,
             codec: frame.codec,
-            max_tokens: frame.max_tokens.unwrap_or(u32::try_from(slots.context).unwrap_or(u32::MAX)),
+            max_tokens,
+            answer_tokens: max_tokens,
             slots,
             pool: None,
         })

@@ -81,6 +81,7 @@ pub fn model(form: Form, config: &EngineConfig) -> Model {
         voices: Box::new(recorded),
         slots,
         max_tokens: 24,
+        answer_tokens: 24,
         pool,
     };
     model.check().unwrap();

@@ -57,6 +57,7 @@ fn model() -> ModelInfo {
         whole_texts: false,
         spoken_text: None,
         speech_limit: None,
+        instructions: String::new(),
         recording_rate: None,
     }
 }

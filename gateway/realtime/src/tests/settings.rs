@@ -1,10 +1,10 @@
 //! `session.update`.
 
-use repartee_engine_api::Command;
+use repartee_engine_api::{Command, ModelInfo};
 use serde_json::{Value, json};
 
-use super::super::{Delivery, Effect};
-use super::Harness;
+use super::super::{Delivery, Effect, RealtimeSession, SessionSetup};
+use super::{Harness, model};
 
 #[test]
 fn update_echoes_everything_in_effect() {
@@ -171,4 +171,35 @@ fn beta_names_are_mapped_with_a_warning() {
     assert_eq!(created["response"]["output_modalities"], json!(["text"]));
     assert_eq!(created["response"]["max_output_tokens"], 5);
     assert!(created["repartee"]["warnings"].to_string().contains("response.output_modalities"));
+}
+
+#[test]
+fn default_instructions_hold_until_replaced() {
+    let model = ModelInfo { instructions: "Be short.".into(), ..model() };
+    let (session_id, stem) = ("sess_1".into(), "s".into());
+    let setup = SessionSetup {
+        session_id,
+        stem,
+        seed: 7,
+        model: model.clone(),
+        delivery: Delivery::Unpaced,
+        expires_at: None,
+        configuration: None,
+        warnings: Vec::new(),
+    };
+    let (core, effects) = RealtimeSession::new(setup);
+    assert_eq!(core.config().instructions, "Be short.");
+    assert!(effects.iter().any(|effect| {
+        matches!(effect, Effect::Engine(Command::SetInstructions(instructions)) if instructions == "Be short.")
+    }));
+    let mut harness = Harness::with_model(Delivery::Unpaced, model);
+    harness.update(json!({"instructions": "Be kind."}));
+    harness.update(json!({"audio": {"output": {"voice": "bob"}}}));
+    assert_eq!(harness.find("session.updated")["session"]["instructions"], "Be kind.");
+    harness.update(json!({"instructions": null}));
+    assert_eq!(harness.find("session.updated")["session"]["instructions"], "Be short.");
+    harness.update(json!({"instructions": ""}));
+    assert_eq!(harness.find("session.updated")["session"]["instructions"], "");
+    let sent = ["Be kind.", "Be short.", ""].map(|instructions| Command::SetInstructions(instructions.into()));
+    assert_eq!(harness.commands, sent);
 }

@@ -296,6 +296,10 @@ impl CompletionPlan {
                 }
             }
         }
+        // A spoken answer has defaults; a text may be of any kind.
+        if instructions.is_empty() && self.audio.is_some() && !info.instructions.is_empty() {
+            instructions.push(info.instructions.clone());
+        }
         if !instructions.is_empty() {
             self.commands.insert(0, Command::SetInstructions(instructions.join("\n")));
         }
