@@ -53,6 +53,13 @@ impl HistoryEntry {
         Self { id, item, engine, within: None, audio_ms: 0, truncated: false }
     }
 
+    /// True if the audio of a spoken item is that of all its text. The text of a response that was stopped is ahead of its
+    /// audio.
+    pub fn has_all_audio(&self) -> bool {
+        let stopped = matches!(&self.item, Item::Message(message) if message.status == ItemStatus::Incomplete);
+        self.truncated || !stopped
+    }
+
     /// Item as an event repeats it, with a warning if it is shortened.
     pub fn repeated(&self) -> (Item, EventExtension) {
         let mut item = self.item.clone();

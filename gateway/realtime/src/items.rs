@@ -259,7 +259,10 @@ impl RealtimeSession {
                 response.truncations.push(truncate.audio_end_ms);
                 self.stop_response(engine_id, StatusReason::ClientCancelled);
             }
-            None => self.truncate_to_heard(&truncate.item_id, kept_ms, &[truncate.audio_end_ms], true),
+            None => {
+                let complete = self.history.find(&truncate.item_id).is_some_and(HistoryEntry::has_all_audio);
+                self.truncate_to_heard(&truncate.item_id, kept_ms, &[truncate.audio_end_ms], complete);
+            }
         }
         self.clear_client_playback();
         Ok(())

@@ -218,6 +218,35 @@ fn client_truncate_keeps_what_was_heard() {
 }
 
 #[test]
+fn truncated_stopped_items_drop_unspoken_text() {
+    let text = "One two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen.";
+    let kept = |reason: FinishReason| {
+        let mut harness = Harness::new(Delivery::Unpaced);
+        let response = harness.create_response();
+        harness.engine_text(response, text);
+        harness.engine_audio(response, 2_000);
+        if reason == FinishReason::Cancelled {
+            harness.client(json!({"type": "response.cancel"}));
+        }
+        harness.engine_finished(response, reason);
+        let id = harness.find("response.done")["response"]["output"][0]["id"].clone();
+        harness.clear();
+        let truncate =
+            json!({"type": "conversation.item.truncate", "item_id": id, "content_index": 0, "audio_end_ms": 1_000});
+        harness.client(truncate.clone());
+        let kept = harness.truncated_text().unwrap().to_owned();
+        // Then the text is that of the audio: the same position keeps it.
+        harness.clear();
+        harness.client(truncate);
+        assert_eq!(harness.truncated_text(), Some(&kept[..]));
+        kept
+    };
+    // A quick voice, and a slower one whose audio is behind the text.
+    assert_eq!(kept(FinishReason::Stop), "One two three four five six seven eight nine");
+    assert_eq!(kept(FinishReason::Cancelled), "One two three");
+}
+
+#[test]
 fn image_is_kept_without_its_bytes() {
     let mut harness = Harness::new(Delivery::Unpaced);
     let image = json!({"type": "input_image", "image_url": "data:image/png;base64,AAAA", "detail": "low"});
