@@ -27,6 +27,8 @@ MOST_HEARD_BEYOND_PEER = 0.02
 MOST_VOICE_ERRORS = 0.10
 MOST_GROWTH_MIB = 40.0
 MOST_WORDS_OFF = 2.0
+# Rounds of calls and their results before an answer.
+MOST_ROUNDS = 3
 # Asked for long answers, which are interrupted.
 LONG_ANSWERS = ["How is bread made?", "What do bees do all day?", "Why do the seasons change?"]
 VAD = {"type": "server_vad", "silence_duration_ms": 500}
@@ -153,15 +155,18 @@ class Run:
                     )
                     continue
                 called += 1
-                for call in turn.calls:
-                    item = page(f"answer({json.dumps(call)})")
-                    caller.send("conversation.item.create", item=item)
-                caller.send("response.create")
-                answer = caller.answer()
-            if answer.sound and answer.transcript:
-                aloud += 1
-            else:
-                print(f"    {item}: {answer.status}, said {answer.transcript!r}, {answer.calls}", flush=True)
+                # The page answers every call, also a further one.
+                answer, item = turn, {}
+                for _ in range(MOST_ROUNDS):
+                    for call in answer.calls:
+                        item = page(f"answer({json.dumps(call)})")
+                        caller.send("conversation.item.create", item=item)
+                    caller.send("response.create")
+                    answer = caller.answer()
+                    if not answer.calls:
+                        break
+            aloud += bool(answer.sound and answer.transcript)
+            print(f"    {item.get('output')!r}: {answer.status}, said {answer.transcript!r}, {answer.calls}", flush=True)
         count = len(self.lists["functions"])
         self.out.row("functions_called", called / count, None, "", f"{called} of {count} by voice")
         self.out.row("functions_answered_aloud", aloud / count, None, "", f"{aloud} of {count}")

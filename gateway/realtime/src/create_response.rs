@@ -15,6 +15,7 @@ use serde_json::{Map, Value, json};
 use super::config::MAX_INSTRUCTIONS;
 use super::encodable::check_text;
 use super::given_text::GivenText;
+use super::repeated_calls::repeated;
 use super::response::{ActiveResponse, QueuedResponse, usage};
 use super::{Delivery, Effect, RealtimeSession, tools};
 
@@ -169,7 +170,19 @@ impl RealtimeSession {
         }
         let mut warnings = Vec::new();
         let input = overrides.input.as_deref().map(|items| self.request_input(items, &mut warnings)).transpose()?;
-        let tools = self.request_tools(&overrides)?;
+        let mut tools = self.request_tools(&overrides)?;
+        // A request with tools of its own knows what it asks for.
+        if !out_of_band
+            && input.is_none()
+            && tools.is_none()
+            && !self.engine_tools.is_empty()
+            && let Some(name) = repeated(self.history.entries(), &self.engine_tools)
+        {
+            warnings.push(format!(
+                "tools: `{name}` was called twice with equal arguments: this response calls no function"
+            ));
+            tools = Some(Vec::new());
+        }
         let voice = self.request_voice(&overrides);
         let output = overrides.audio.and_then(|audio| audio.output).unwrap_or_default();
         let mut format = output.format.unwrap_or(self.config.audio.output.format);

@@ -206,6 +206,11 @@ impl History {
         self.entries.iter().rev().find(of).and_then(|entry| entry.engine.last().copied())
     }
 
+    /// Returns the items, oldest first.
+    pub fn entries(&self) -> &[HistoryEntry] {
+        &self.entries
+    }
+
     pub fn first_id(&self) -> Option<&str> {
         self.entries.first().map(|entry| entry.id.as_str())
     }

@@ -20,6 +20,7 @@
 //! | `encodable` | texts that the model cannot encode |
 //! | `items` | `conversation.item.*` |
 //! | `tools` | function tools |
+//! | `repeated_calls` | function calls that a model repeats in place of an answer |
 //! | `create_response` | `response.create` and `response.cancel`: validation, start, queue, stop |
 //! | `speech_synthesis` | responses that speak given text |
 //! | `item_audio` | audio of an event's items, decoded before the event is handled |
@@ -51,6 +52,7 @@ mod interface;
 mod item_audio;
 mod items;
 mod playback;
+mod repeated_calls;
 mod request_input;
 mod response;
 mod session;

@@ -137,6 +137,48 @@ fn response_tools_override_the_session() {
 }
 
 #[test]
+fn repeated_call_is_answered_without_tools() {
+    // Arguments of the two calls, and the expected offer of the third response: `None` are the session's functions.
+    for (calls, text_between, offered) in [
+        ([r#"{"city":"Oslo"}"#, r#"{ "city": "Oslo", "sides": 6 }"#], false, Some(Vec::new())),
+        (["", "{}"], false, Some(Vec::new())),
+        ([r#"{"city":"Oslo"}"#, r#"{"city":"Rome"}"#], false, None),
+        ([r#"{"city":"Oslo"}"#, r#"{"city":"Oslo"}"#], true, None),
+    ] {
+        let mut harness = Harness::new(Delivery::Unpaced);
+        let parameters = json!({"type": "object", "properties": {"city": {"type": "string"}}});
+        harness.update(json!({"tools": [{"type": "function", "name": "weather", "parameters": parameters}]}));
+        harness.message("a", "How is the weather?");
+        for arguments in calls {
+            let response = harness.create_response();
+            assert_eq!(harness.last_respond().unwrap().tools, None);
+            function_call(&mut harness, response, 0, "weather", &[arguments]);
+            harness.engine_finished(response, FinishReason::Stop);
+            let call_id = harness.find("response.done")["response"]["output"][0]["call_id"].clone();
+            let result = json!({"type": "function_call_output", "call_id": call_id, "output": "rain"});
+            harness.client(json!({"type": "conversation.item.create", "item": result}));
+            if text_between {
+                harness.message(&format!("b{}", harness.events.len()), "And now?");
+            }
+        }
+        harness.clear();
+        let response = harness.create_response();
+        assert_eq!(harness.last_respond().unwrap().tools, offered, "{calls:?}");
+        let warned = harness.find("response.created")["repartee"]["warnings"].to_string().contains("`weather`");
+        assert_eq!(warned, offered.is_some());
+        harness.engine_finished(response, FinishReason::Stop);
+        // A request's own functions are offered, and so are the session's after the caller's next words.
+        harness.client(json!({"type": "response.create", "response": {"tools": [weather()]}}));
+        assert_eq!(harness.last_respond().unwrap().tools.as_ref().map(Vec::len), Some(1));
+        let response = harness.last_respond().unwrap().response;
+        harness.engine_finished(response, FinishReason::Stop);
+        harness.message("c", "And tomorrow?");
+        harness.create_response();
+        assert_eq!(harness.last_respond().unwrap().tools, None);
+    }
+}
+
+#[test]
 fn model_without_tools_gets_none() {
     let mut harness = Harness::with_model(Delivery::Unpaced, ModelInfo { tools: false, ..model() });
     // Clients send tools to any model: a warning, not an error.
