@@ -93,8 +93,8 @@ pub trait ToolTemplate {
     fn call(&self, name: &str, arguments: &str) -> String;
     /// Text of a tool result.
     fn result(&self, output: &str) -> String;
-    /// Tokens that delimit a call in generated text.
-    fn call_tokens(&self) -> &ToolCallTokens;
+    /// Tokens that delimit a call in generated text; `None` if calls are JSON without any.
+    fn call_tokens(&self) -> Option<&ToolCallTokens>;
 }
 
 /// Tokens that delimit a tool call in generated text, as id and spelling.

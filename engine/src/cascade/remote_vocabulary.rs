@@ -133,8 +133,8 @@ impl ToolTemplate for RemoteTemplate {
         output.to_owned()
     }
 
-    fn call_tokens(&self) -> &ToolCallTokens {
-        &self.0
+    fn call_tokens(&self) -> Option<&ToolCallTokens> {
+        Some(&self.0)
     }
 }
 

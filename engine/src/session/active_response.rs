@@ -105,7 +105,7 @@ impl ActiveResponse {
             reasoning,
             written: 0,
             text: model.tokenizer.stream(),
-            calls: ToolCallReader::new(model.template.tools().map(|tools| tools.call_tokens()), names),
+            calls: ToolCallReader::new(model.template.tools().and_then(|tools| tools.call_tokens()), names),
             called: false,
             sent: EventCounts::default(),
             produced: EventCounts::default(),

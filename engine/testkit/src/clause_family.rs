@@ -199,8 +199,8 @@ impl ToolTemplate for EchoTemplate {
         output.to_owned()
     }
 
-    fn call_tokens(&self) -> &ToolCallTokens {
-        &self.calls
+    fn call_tokens(&self) -> Option<&ToolCallTokens> {
+        Some(&self.calls)
     }
 }
 

@@ -142,8 +142,8 @@ impl ToolTemplate for LastText {
     fn result(&self, _: &str) -> String {
         panic!("broken");
     }
-    fn call_tokens(&self) -> &ToolCallTokens {
-        &self.1
+    fn call_tokens(&self) -> Option<&ToolCallTokens> {
+        Some(&self.1)
     }
 }
 
@@ -168,6 +168,7 @@ pub fn engine(slots: usize, config: &EngineConfig) -> (Driven, Arc<Broken>, Arc<
         voices: Box::new(vec!["only".to_owned()]),
         slots: SlotCounts { sessions: slots, out_of_band: 0, context: 1000 },
         max_tokens: 1000,
+        answer_tokens: 1000,
         pool: None,
     };
     (drive_with(model, config, Arc::clone(&gauges)), broken, gauges)

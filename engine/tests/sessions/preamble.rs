@@ -224,8 +224,8 @@ impl ToolTemplate for Brackets {
     fn result(&self, output: &str) -> String {
         output.to_owned()
     }
-    fn call_tokens(&self) -> &ToolCallTokens {
-        &self.0
+    fn call_tokens(&self) -> Option<&ToolCallTokens> {
+        Some(&self.0)
     }
 }
 

@@ -186,8 +186,8 @@ impl ToolTemplate for Tools {
         format!("<tool_response>\n{output}\n</tool_response>")
     }
 
-    fn call_tokens(&self) -> &ToolCallTokens {
-        &self.call_tokens
+    fn call_tokens(&self) -> Option<&ToolCallTokens> {
+        Some(&self.call_tokens)
     }
 }
 

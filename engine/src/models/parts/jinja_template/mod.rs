@@ -6,9 +6,11 @@
 //! - `repair`: conversations in the form that strict templates ask for
 //! - `reasoning`: the marks around reasoning text
 //! - `tools`: the texts of tools, of calls and of results, out of the template
+//! - `structured`: tools, calls and results that the template is given as such
 
 mod reasoning;
 mod repair;
+mod structured;
 mod tools;
 
 use std::sync::Arc;
@@ -16,10 +18,11 @@ use std::time::SystemTime;
 
 use repartee_engine_api::Role;
 use repartee_text::template::find::{self, PublishedTemplates, TemplateText};
-use repartee_text::template::{ChatInput, ChatMessage, ChatTemplate, CivilTime, Prompt, TemplateError};
+use repartee_text::template::{ChatInput, ChatMessage, ChatTemplate, ChatValue, CivilTime, Prompt, TemplateError};
 use repartee_text::tokenizer::EncodedPiece;
 
 use self::repair::{BETWEEN, PromptMessage, repaired};
+use self::structured::{StructuredPrompt, StructuredTools};
 use self::tools::JinjaTools;
 use crate::checkpoint::{Checkpoint, CheckpointError};
 use crate::elements::{AudioRows, Element, Message, MessageKind};
@@ -40,10 +43,19 @@ pub struct JinjaTemplate {
     tokenizer: Tokenizer,
     /// Ids of [`BETWEEN`].
     between: Vec<u32>,
-    /// `None` if the template has no tools, or if calls have no tokens that delimit them.
-    tools: Option<JinjaTools>,
+    /// `None` if the template has no tools.
+    tools: Option<TemplateTools>,
     /// `None` if the template knows no marks around reasoning text.
     reasoning: Option<ReasoningTokens>,
+}
+
+/// Tools of a template.
+#[derive(Debug)]
+enum TemplateTools {
+    /// Texts in the place of messages' contents.
+    InTexts(JinjaTools),
+    /// The template is given them as such.
+    Structured(StructuredTools),
 }
 
 impl JinjaTemplate {
@@ -96,26 +108,51 @@ impl JinjaTemplate {
         };
         let template = compiled(&published.default)?;
         let with_tools = published.tool_use.as_ref().map(compiled).transpose()?;
-        let tools = JinjaTools::new(with_tools.as_ref().unwrap_or(&template), &template, tokenizer);
+        let in_texts = JinjaTools::new(with_tools.as_ref().unwrap_or(&template), &template, tokenizer);
+        let tools = in_texts.map(TemplateTools::InTexts).or_else(|| {
+            // Both kinds of conversations need one template.
+            let tools = StructuredTools::new(&template).filter(|_| with_tools.is_none())?;
+            Some(TemplateTools::Structured(tools))
+        });
         let between = tokenizer.encode(BETWEEN).unwrap_or_default();
         let reasoning = reasoning::tokens(&published.default.text, tokenizer);
         Ok(Self { template, tokenizer: tokenizer.clone(), between, tools, reasoning })
     }
 
-    /// Renders messages as positions. A template that refuses them is given them in stricter forms, one after the
-    /// other.
-    fn positions(&self, messages: &[PromptMessage], respond: bool) -> Option<Vec<Element>> {
-        let mut refusal = None;
-        for messages in repaired(messages, &self.between) {
-            match rendered(&self.template, &messages, respond) {
-                Ok(prompt) => return self.encoded(&prompt, &messages, respond),
-                Err(error) => refusal = refusal.or(Some(error)),
+    /// Renders messages, and returns the form in which they were rendered. A template that refuses them is given them in
+    /// stricter forms, one after the other; the error is that of the first.
+    fn rendered(
+        &self,
+        messages: Vec<PromptMessage>,
+        respond: bool,
+    ) -> Result<(Prompt, Vec<PromptMessage>), TemplateError> {
+        let structured = matches!(self.tools, Some(TemplateTools::Structured(_)));
+        let StructuredPrompt { messages, tools } = match structured {
+            true => StructuredPrompt::read(messages, &self.tokenizer),
+            false => StructuredPrompt { messages: repair::with_calls_joined(messages, &self.between), tools: None },
+        };
+        let rendered = |form: &[PromptMessage]| {
+            let messages = match structured {
+                true => structured::chat_messages(form, role_name)?,
+                false => form.iter().map(|form| ChatMessage::text(role_name(form.role), form.text.clone())).collect(),
+            };
+            rendered(&self.template, messages, tools.clone(), respond)
+        };
+        let [own, with_system, without_system] = repaired(&messages, &self.between, structured);
+        rendered(&own).map(|prompt| (prompt, own)).or_else(|error| {
+            [with_system, without_system].into_iter().find_map(|form| Some((rendered(&form).ok()?, form))).ok_or(error)
+        })
+    }
+
+    /// Renders messages as positions.
+    fn positions(&self, messages: Vec<PromptMessage>, respond: bool) -> Option<Vec<Element>> {
+        match self.rendered(messages, respond) {
+            Ok((prompt, messages)) => self.encoded(&prompt, &messages, respond),
+            Err(error) => {
+                tracing::warn!(%error, "the chat template renders no form of this conversation");
+                None
             }
         }
-        if let Some(error) = refusal {
-            tracing::warn!(%error, "the chat template renders no form of this conversation");
-        }
-        None
     }
 
     /// Ids of a content as the template writes it: the message's own, as far as the text is the message's.
@@ -157,8 +194,7 @@ impl PromptTemplate for JinjaTemplate {
                 PromptMessage { role, kind: message.kind, text: self.tokenizer.decode(&ids), ids }
             })
             .collect();
-        let messages = repair::with_calls_joined(messages, &self.between);
-        let positions = self.positions(&messages, respond && open.is_none());
+        let positions = self.positions(messages.clone(), respond && open.is_none());
         // A conversation that the template renders in no form is given as its contents alone.
         let contents =
             || messages.iter().flat_map(|message| message.ids.iter().map(|id| Element::token(message.role, *id)));
@@ -175,18 +211,21 @@ impl PromptTemplate for JinjaTemplate {
     }
 
     fn tools(&self) -> Option<&dyn ToolTemplate> {
-        self.tools.as_ref().map(|tools| tools as &dyn ToolTemplate)
+        self.tools.as_ref().map(|tools| match tools {
+            TemplateTools::InTexts(tools) => tools as &dyn ToolTemplate,
+            TemplateTools::Structured(tools) => tools,
+        })
     }
 }
 
-/// Renders messages of text.
-fn rendered(template: &ChatTemplate, messages: &[PromptMessage], respond: bool) -> Result<Prompt, TemplateError> {
-    let message = |message: &PromptMessage| ChatMessage::text(role_name(message.role), message.text.clone());
-    let conversation = ChatInput {
-        messages: messages.iter().map(message).collect(),
-        add_generation_prompt: respond,
-        ..ChatInput::default()
-    };
+/// Renders a conversation.
+fn rendered(
+    template: &ChatTemplate,
+    messages: Vec<ChatMessage>,
+    tools: Option<Vec<ChatValue>>,
+    respond: bool,
+) -> Result<Prompt, TemplateError> {
+    let conversation = ChatInput { messages, tools, add_generation_prompt: respond, ..ChatInput::default() };
     template.render(&conversation, now())
 }
 

@@ -65,13 +65,25 @@ pub fn with_calls_joined(messages: Vec<PromptMessage>, between: &[u32]) -> Vec<P
 /// Forms of a conversation, from the one that it has to the strictest: as it is; one system message, then the caller
 /// and the model in turns, the caller first; the same with the instructions at the beginning of the caller's first
 /// message. `between` are the ids of [`BETWEEN`].
-pub fn repaired(messages: &[PromptMessage], between: &[u32]) -> [Vec<PromptMessage>; 3] {
+///
+/// Calls and results that are `structured` stay messages of their own, which are no turns; a caller who speaks after a result
+/// gets an empty answer before.
+pub fn repaired(messages: &[PromptMessage], between: &[u32], structured: bool) -> [Vec<PromptMessage>; 3] {
+    let empty = |role: Role, kind: MessageKind| PromptMessage { role, kind, text: String::new(), ids: Vec::new() };
+    let apart =
+        |message: &PromptMessage| structured && matches!(message.kind, MessageKind::ToolCall | MessageKind::ToolResult);
     let (system, others): (Vec<_>, Vec<_>) = messages.iter().cloned().partition(|message| message.role == Role::System);
     let system = joined(system, between, |_, _| true);
-    let mut turns = joined(others, between, |last, next| last.role == next.role);
-    if turns.first().is_none_or(|first| first.role == Role::Assistant) {
-        let empty = PromptMessage { role: Role::User, kind: MessageKind::User, text: String::new(), ids: Vec::new() };
-        turns.insert(0, empty);
+    let mut turns: Vec<PromptMessage> = Vec::new();
+    for next in joined(others, between, |last, next| last.role == next.role && !apart(last) && !apart(next)) {
+        let is_result = turns.last().is_some_and(|last| apart(last) && last.kind == MessageKind::ToolResult);
+        if is_result && next.role == Role::User && !apart(&next) {
+            turns.push(empty(Role::Assistant, MessageKind::Assistant));
+        }
+        turns.push(next);
+    }
+    if turns.first().is_none_or(|first| first.role == Role::Assistant || apart(first)) {
+        turns.insert(0, empty(Role::User, MessageKind::User));
     }
     let with_system = [&system[..], &turns].concat();
     let mut without_system = turns;

@@ -210,7 +210,7 @@ fn tools_are_texts_of_the_template() {
     let call = r#"<tool_call>{"name": "f", "arguments": {"x": "y"}}</tool_call>"#;
     assert_eq!(tools.call("f", "{\"x\":\"y\"}"), call);
     assert_eq!(tools.result("<|end|>"), "<result><|end|></result>");
-    assert_eq!(tools.call_tokens().open, (259, "<tool_call>".to_owned()));
+    assert_eq!(tools.call_tokens().unwrap().open, (259, "<tool_call>".to_owned()));
     // Arguments that are no JSON are written as they are.
     assert_eq!(tools.call("f", "{x"), "<tool_call>\n{\"name\": \"f\", \"arguments\": {x}\n</tool_call>");
     let history = [
@@ -242,3 +242,5 @@ fn templates_without_tools_have_none() {
     let elsewhere = TRIMMING.replace("{%- if tools %}", "{%- if tools and messages | length > 9 %}");
     assert!(Session::new(&elsewhere).template.tools().is_none());
 }
+
+mod structured;

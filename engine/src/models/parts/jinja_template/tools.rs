@@ -2,7 +2,7 @@
 //!
 //! The session keeps them as texts of messages. So the template is rendered with a tool, a call or a result, and what
 //! it writes in the place of a message's content is that text. A template that writes tools elsewhere, or calls that no
-//! tokens delimit, has no tools.
+//! tokens delimit, is given them as such; see [`structured`](super::structured).
 
 use std::sync::Arc;
 
@@ -58,7 +58,7 @@ impl JinjaTools {
         }
         let own = || -> Option<Vec<ChatMessage>> {
             let calling = ChatMessage::call(CALL_ID, "find", arguments).ok()?;
-            let answer = result_message("{\"b\": 2}");
+            let answer = result_message("{\"b\": 2}", CALL_ID, "find");
             let ends = [ChatMessage::text("assistant", "So."), ChatMessage::text("user", "Bye.")];
             let begins = [ChatMessage::text("system", PROBE), ChatMessage::text("user", "Hi.")];
             Some(begins.into_iter().chain([calling, answer]).chain(ends).collect())
@@ -108,7 +108,7 @@ impl JinjaTools {
 
     fn result_text(&self, output: &str) -> Option<String> {
         let call = ChatMessage::call(CALL_ID, "find", "{}").ok()?;
-        let messages = vec![ChatMessage::text("user", "Hi."), call, result_message(output)];
+        let messages = vec![ChatMessage::text("user", "Hi."), call, result_message(output, CALL_ID, "find")];
         let own = self.rendered(messages.clone(), None)?;
         self.in_place(messages, 2, "user", &own)
     }
@@ -131,21 +131,22 @@ impl ToolTemplate for JinjaTools {
         self.result_text(output).unwrap_or_else(|| output.to_owned())
     }
 
-    fn call_tokens(&self) -> &ToolCallTokens {
-        &self.call_tokens
+    fn call_tokens(&self) -> Option<&ToolCallTokens> {
+        Some(&self.call_tokens)
     }
 }
 
-fn result_message(output: &str) -> ChatMessage {
+/// Message with the result of the call of this id, of a function of this name.
+pub fn result_message(output: &str, call_id: &str, name: &str) -> ChatMessage {
     ChatMessage {
         role: "tool".to_owned(),
         content: ChatContent::Text(output.to_owned()),
-        fields: vec![("tool_call_id".to_owned(), CALL_ID.into()), ("name".to_owned(), "find".into())],
+        fields: vec![("tool_call_id".to_owned(), call_id.into()), ("name".to_owned(), name.into())],
     }
 }
 
 /// A tool as an object of the chat completions API; `None` if its parameters are not JSON.
-fn tool_value(tool: &Tool) -> Option<ChatValue> {
+pub fn tool_value(tool: &Tool) -> Option<ChatValue> {
     let parameters = ChatValue::parse(&tool.parameters, "parameters").ok()?;
     let function = [
         ("name", tool.name.as_str().into()),
