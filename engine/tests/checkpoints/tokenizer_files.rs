@@ -139,10 +139,17 @@ fn chat_templates_are_read_from_the_folder() {
     let prompt = template.render(&history, None, true);
     let begins = Element::token(prompt[0].role, tokenizer.token_id("<s>").unwrap());
     assert!(prompt[0] == begins && !prompt[1..].contains(&begins), "{prompt:?}");
-    fs::write(folder.path().join("chat_template.jinja"), "\n{% if %}").unwrap();
-    let message = load().unwrap_err().to_string();
-    assert!(
-        message.contains("chat_template.jinja: chat_template: line 2: the chat template is not valid"),
-        "{message}"
-    );
+    for (template, words) in [
+        ("\n{% if %}", "line 2: the chat template is not valid"),
+        ("{% for i in range(9**9) %}{{ i }}{% endfor %}", "line 1: the chat template fails on this conversation"),
+        (
+            "{% for i in range(9999) %}{% for j in range(9999) %}{% endfor %}{% endfor %}",
+            "line 1: the chat template takes too much work",
+        ),
+        ("{{ raise_exception('Never.') }}", "line 1: the chat template refuses this conversation: Never."),
+    ] {
+        fs::write(folder.path().join("chat_template.jinja"), template).unwrap();
+        let message = load().unwrap_err().to_string();
+        assert!(message.contains(&format!("chat_template.jinja: chat_template: {words}")), "{message}");
+    }
 }

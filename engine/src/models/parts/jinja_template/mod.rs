@@ -63,7 +63,7 @@ impl JinjaTemplate {
     ///
     /// # Errors
     ///
-    /// If a file is wrong or the template is not valid.
+    /// If a file is wrong, the template is not valid, or it writes not even a prompt of one short message.
     pub fn load(checkpoint: &Checkpoint, tokenizer: &Tokenizer) -> Result<Option<Self>, CheckpointError> {
         if let Some(gguf) = checkpoint.gguf() {
             let Some(text) = gguf.text(GGUF_KEY) else { return Ok(None) };
@@ -73,7 +73,7 @@ impl JinjaTemplate {
             let tool_use = gguf.text(GGUF_TOOL_USE_KEY);
             let tool_use = tool_use.map(|text| TemplateText { file: key(GGUF_TOOL_USE_KEY), text: text.to_owned() });
             let published = PublishedTemplates { tool_use, ..PublishedTemplates::given(key(GGUF_KEY), text) };
-            return Self::new(&published, variables, tokenizer).map(Some).map_err(wrong_template);
+            return Self::tried(&published, variables, tokenizer).map(Some).map_err(wrong_template);
         }
         let bytes = |file: &str| match checkpoint.has_file(file) {
             true => checkpoint.bytes(file).map(|bytes| Some(bytes.into_owned())),
@@ -90,7 +90,21 @@ impl JinjaTemplate {
                 variables = find::token_variables(&bytes, &checkpoint.label(file)).map_err(wrong_template)?;
             }
         }
-        Self::new(&published, variables, tokenizer).map(Some).map_err(wrong_template)
+        Self::tried(&published, variables, tokenizer).map(Some).map_err(wrong_template)
+    }
+
+    /// Compiles the templates, and renders one short message: a template that never ends, or fails on everything, is
+    /// refused before anybody talks to the model.
+    fn tried(
+        published: &PublishedTemplates,
+        variables: Vec<(String, String)>,
+        tokenizer: &Tokenizer,
+    ) -> Result<Self, TemplateError> {
+        let made = Self::new(published, variables, tokenizer)?;
+        let (role, kind, text) = (Role::User, MessageKind::User, "Hi.".to_owned());
+        let ids = tokenizer.encode(&text).unwrap_or_default();
+        made.rendered(vec![PromptMessage { role, kind, text, ids }], true)?;
+        Ok(made)
     }
 
     /// Compiles the templates; `variables` are `bos_token` and the like with the spellings of tokens.
