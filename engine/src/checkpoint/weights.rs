@@ -22,7 +22,7 @@ use super::tensor_data::TensorView;
 use super::weight_file::{FileBytes, WeightFile};
 
 /// Bytes read between two releases of the mapped pages: callers copy tensors, and the memory shall not hold both.
-const PAGES_KEPT: u64 = 256 << 20;
+const PAGES_KEPT: u64 = 64 << 20;
 
 /// A tensor of any format.
 #[derive(Debug)]
