@@ -28,7 +28,7 @@ async fn a_cascade_speaks_what_it_writes() {
     assert_eq!(capabilities["default_voice"], "ada", "the voices are those of the model that speaks");
     let ask = async |modalities: serde_json::Value| {
         let request = json!({"modalities": modalities, "audio": {"voice": "grace", "format": "pcm16"}, "max_tokens": 12,
-            "temperature": 0, "messages": [{"role": "user", "content": "the lazy dog"}]});
+            "temperature": 0, "messages": [{"role": "system", "content": "over"}, {"role": "user", "content": "the lazy dog"}]});
         let reply = send(address, "POST", "/v1/chat/completions", &[JSON], request.to_string().as_bytes()).await;
         assert_eq!(reply.status, 200, "{reply:?}");
         reply.json()["choices"][0]["message"].clone()
