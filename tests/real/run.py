@@ -156,17 +156,19 @@ class Run:
                     continue
                 called += 1
                 # The page answers every call, also a further one.
-                answer, item = turn, {}
+                answer, result = turn, ""
                 for _ in range(MOST_ROUNDS):
                     for call in answer.calls:
                         item = page(f"answer({json.dumps(call)})")
                         caller.send("conversation.item.create", item=item)
+                        result = str(item)
                     caller.send("response.create")
                     answer = caller.answer()
                     if not answer.calls:
                         break
-            aloud += bool(answer.sound and answer.transcript)
-            print(f"    {item.get('output')!r}: {answer.status}, said {answer.transcript!r}, {answer.calls}", flush=True)
+            # A call that is read aloud is no answer.
+            aloud += bool(answer.sound and answer.transcript and "{" not in answer.transcript)
+            print(f"    {result}: {answer.status}, said {answer.transcript!r}, {answer.calls}", flush=True)
         count = len(self.lists["functions"])
         self.out.row("functions_called", called / count, None, "", f"{called} of {count} by voice")
         self.out.row("functions_answered_aloud", aloud / count, None, "", f"{aloud} of {count}")

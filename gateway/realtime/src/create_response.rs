@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use super::config::MAX_INSTRUCTIONS;
 use super::encodable::check_text;
 use super::given_text::GivenText;
-use super::repeated_calls::repeated;
+use super::repeated_calls::RepeatedCall;
 use super::response::{ActiveResponse, QueuedResponse, usage};
 use super::{Delivery, Effect, RealtimeSession, tools};
 
@@ -169,19 +169,20 @@ impl RealtimeSession {
             return refuse("repartee.reads", format!("`{}` does not support given text", self.setup.model.name));
         }
         let mut warnings = Vec::new();
-        let input = overrides.input.as_deref().map(|items| self.request_input(items, &mut warnings)).transpose()?;
+        let mut input = overrides.input.as_deref().map(|items| self.request_input(items, &mut warnings)).transpose()?;
         let mut tools = self.request_tools(&overrides)?;
-        // A request with tools of its own knows what it asks for.
+        // A request with tools or an input of its own knows what it asks for.
         if !out_of_band
             && input.is_none()
             && tools.is_none()
             && !self.engine_tools.is_empty()
-            && let Some(name) = repeated(self.history.entries(), &self.engine_tools)
+            && let Some(repeated) = RepeatedCall::find(self.history.entries(), &self.engine_tools)
         {
+            let name = repeated.name;
             warnings.push(format!(
                 "tools: `{name}` was called twice with equal arguments: this response calls no function"
             ));
-            tools = Some(Vec::new());
+            (input, tools) = (Some(repeated.input), Some(Vec::new()));
         }
         let voice = self.request_voice(&overrides);
         let output = overrides.audio.and_then(|audio| audio.output).unwrap_or_default();

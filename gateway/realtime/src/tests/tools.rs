@@ -164,6 +164,15 @@ fn repeated_call_is_answered_without_tools() {
         harness.clear();
         let response = harness.create_response();
         assert_eq!(harness.last_respond().unwrap().tools, offered, "{calls:?}");
+        // Its prompt has the last of the equal calls alone, as the template writes it.
+        let input = harness.last_respond().unwrap().input.clone();
+        let arguments = if calls[1].is_empty() { "{}" } else { calls[1] }.to_owned();
+        let call = MessageContent::ToolCall { name: "weather".into(), arguments };
+        let contents = [call, MessageContent::ToolResult("rain".into())].map(ResponseInput::Content);
+        match &offered {
+            Some(_) => assert!(matches!(&input.unwrap()[..], [ResponseInput::Item(_), rest @ ..] if rest == contents)),
+            None => assert_eq!(input, None),
+        }
         let warned = harness.find("response.created")["repartee"]["warnings"].to_string().contains("`weather`");
         assert_eq!(warned, offered.is_some());
         harness.engine_finished(response, FinishReason::Stop);
