@@ -26,7 +26,7 @@ impl Scheduler {
     fn update_prompts_of(&mut self, owner: usize, now: Instant) -> bool {
         let mut moved = false;
         let context = self.model.slots.context;
-        let limits = DefaultLimits { given: self.model.max_tokens, answer: self.model.answer_tokens };
+        let limits = DefaultLimits { given: self.model.max_tokens, written: self.model.answer_tokens };
         let slots = match self.sessions.get(&owner) {
             Some(session) if session.has_capacity(self.events_per_tick) => session.startable(),
             _ => return false,

@@ -21,7 +21,7 @@ pub struct DefaultLimits {
     /// Of a given text.
     pub given: u32,
     /// Of a text that the model writes.
-    pub answer: u32,
+    pub written: u32,
 }
 
 impl Session {
@@ -37,7 +37,7 @@ impl Session {
         } else {
             self.out_of_band.iter_mut().find(|other| other.slot == slot)?.waiting.take()?
         };
-        let limit = if pending.request.streamed { limits.given } else { limits.answer };
+        let limit = if pending.request.streamed { limits.given } else { limits.written };
         let most = pending.request.max_tokens.unwrap_or(limit);
         let system = pending.system.as_ref();
         let elements = match &pending.input {
