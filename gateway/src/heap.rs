@@ -1,4 +1,4 @@
-//! Memory that is given back to the system after a flood: glibc keeps what was freed, so a process that once held a
+//! Large blocks of memory, and memory that is given back to the system after a flood: glibc keeps what was freed, so a process that once held a
 //! gigabyte of requests would stay that large. docs/serving.md has measurements of this and of the alternatives.
 
 use std::io;
@@ -12,6 +12,22 @@ const SLACK: u64 = 48 << 20;
 const LOOK: Duration = Duration::from_secs(1);
 /// Looks between two tries that give back little: each holds the allocator's locks for some milliseconds.
 const PATIENCE: u32 = 20;
+
+/// Size of a block in bytes from which it is mapped by itself.
+#[cfg(target_env = "gnu")]
+const MAPPED: libc::c_int = 8 << 20;
+
+/// Maps each large block by itself from now on. glibc raises the size for that up to 32 MiB, as large blocks are freed; then
+/// zeroed memory, such as that of a cache that few sessions fill, is written and so takes RAM.
+#[cfg(target_env = "gnu")]
+pub fn map_large_blocks() {
+    // SAFETY: mallopt takes two numbers, and locks the allocator's own state. A refused size leaves the one before.
+    unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, MAPPED) };
+}
+
+/// Other allocators map large blocks.
+#[cfg(not(target_env = "gnu"))]
+pub fn map_large_blocks() {}
 
 /// Starts a thread that gives freed memory back to the system.
 ///
@@ -113,6 +129,24 @@ mod tests {
             }
         }
         assert_eq!(tries, 10);
+    }
+
+    #[cfg(target_env = "gnu")]
+    #[test]
+    fn large_zeroed_blocks_take_no_memory() {
+        map_large_blocks();
+        // Freeing a large block raises the size where it is not fixed.
+        drop(vec![1_u8; 31 << 20]);
+        // A thread has heaps of 64 MiB of its own, whose first block is cleared.
+        let (before, blocks, after) = std::thread::spawn(|| {
+            let before = resident().unwrap();
+            let blocks: Vec<Vec<u8>> = (0..16).map(|_| vec![0; 24 << 20]).collect();
+            (before, blocks, resident().unwrap())
+        })
+        .join()
+        .unwrap();
+        assert!(after < before + 32 * MB, "{before} {after}");
+        drop(blocks);
     }
 
     #[cfg(target_env = "gnu")]

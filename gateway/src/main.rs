@@ -322,6 +322,7 @@ async fn serve_calls(serve: &Serve) -> anyhow::Result<()> {
     if let Some(address) = listening.health_addr() {
         tracing::info!(%address, "listening for health checks");
     }
+    heap::map_large_blocks();
     let loading = (serve.settings.source(&config, || listening.thinker_metrics())?, config.engine);
     let model = tokio::select! {
         model = load_model(loading, &listening) => model?,
