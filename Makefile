@@ -151,8 +151,8 @@ bench-interruptions:  ## Measure false and missed interruptions with echoes, voi
 	@$(SETUP) build load
 	$(CARGO) bench --workspace --bench interruptions
 
-bench-turns:  ## Measure false ends and delay of turns on recordings of people; writes target/report/turns.json
-	@$(SETUP) build load tests speech
+bench-turns:  ## Measure false ends and delay of turns on the frozen turns, beside silences and peers, with SMART_TURN=1 our own use of smart-turn too; writes target/report/turns.json
+	@$(SETUP) build load tests speech turns
 	$(CARGO) bench --workspace --bench turns
 
 eval-model:  ## Ask MODEL (models/demo) its held-out questions, at most CALLS of each kind, and judge the answers; writes target/report/model.json

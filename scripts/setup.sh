@@ -23,6 +23,8 @@
 #   recogniser Python with tests/requirements.txt only: the independent recogniser, a part of `tests`
 #   speech     espeak-ng, flite and Kokoro, the synthesisers of the questions; recordings of people, unpacked from Debian's
 #              pocketsphinx-testdata
+#   turns      recordings of people for `make bench-turns`, unpacked from Debian's asterisk-core-sounds-en-g722
+#   turns_recipe  `recipe`, and the recordings that the turn-detection model learns from, unpacked from Debian's voice prompts for Asterisk
 #   recipe     Python with models/demo/recipe/requirements.txt: the tools of the demo model's recipe with torch (several GB), the
 #              synthesisers of `speech` (Kokoro also speaks the answers), and festival
 #
@@ -333,16 +335,36 @@ kokoro() {
 speech() {
   synthesisers
   kokoro
-  local home=$TOOLS/people
-  [ -d "$home/usr/share/pocketsphinx" ] && return
   # The other judgements work without these recordings.
-  command -v apt-get >/dev/null || { say "no recordings of people: they come in a Debian package, pocketsphinx-testdata"; return; }
+  recordings "$TOOLS/people" pocketsphinx-testdata || say "that failed: the evaluation will use no recordings of people"
+}
+
+# recordings HOME PACKAGE: unpacks recordings of people from a Debian package.
+recordings() {
+  local home=$1 package=$2
+  [ -d "$home/usr" ] && return
+  command -v apt-get >/dev/null || { say "no recordings of people: they come in a Debian package, $package"; return 1; }
   say "unpacking recordings of people into $home"
   mkdir -p "$home"
-  (cd "$home" && { apt-get download -qq pocketsphinx-testdata >/dev/null 2>&1 ||
-    { apt-get update -qq && apt-get download -qq pocketsphinx-testdata; } >&2; } &&
-    dpkg -x pocketsphinx-testdata_*.deb . && rm pocketsphinx-testdata_*.deb) ||
-    say "that failed: the evaluation will use no recordings of people"
+  (cd "$home" && { apt-get download -qq "$package" >/dev/null 2>&1 ||
+    { apt-get update -qq && apt-get download -qq "$package"; } >&2; } &&
+    dpkg -x "$package"_*.deb . && rm "$package"_*.deb)
+}
+
+# Recordings of the judged turns (tests/turns), as wav files.
+turns() {
+  python_tools python tests/requirements.txt
+  recordings "$TOOLS/turns/asterisk-core-sounds-en-g722" asterisk-core-sounds-en-g722
+  "$TOOLS/python/bin/python" tests/turns/recordings.py
+}
+
+# Recordings that the turn-detection model learns from (models/turns/recipe).
+turns_recipe() {
+  recipe
+  python_tools python tests/requirements.txt
+  for package in asterisk-core-sounds-{es,fr,it,ru}-g722 asterisk-prompt-{es-co,fr-armelle,it-menardi-wav}; do
+    recordings "$TOOLS/turns/$package" "$package"
+  done
 }
 
 # Training uses one of festival's voices, the evaluation uses none.
@@ -360,10 +382,10 @@ recipe() {
   kokoro
 }
 
-[ $# -gt 0 ] || die "which part? build, load, clients, chat_templates, cuda, fuzz, lint, tests, prometheus, real, reference, reference_compressed, reference_forms, reference_tts, llama_cpp, peers, recogniser, speech, thinkers or recipe"
+[ $# -gt 0 ] || die "which part? build, load, clients, chat_templates, cuda, fuzz, lint, tests, prometheus, real, reference, reference_compressed, reference_forms, reference_tts, llama_cpp, peers, recogniser, speech, thinkers, turns, turns_recipe or recipe"
 for part in "$@"; do
   case $part in
-    build | load | clients | chat_templates | cuda | fuzz | lint | tests | prometheus | real | reference | reference_compressed | reference_forms | reference_tts | llama_cpp | peers | recogniser | speech | thinkers | recipe) "$part" ;;
+    build | load | clients | chat_templates | cuda | fuzz | lint | tests | prometheus | real | reference | reference_compressed | reference_forms | reference_tts | llama_cpp | peers | recogniser | speech | thinkers | turns | turns_recipe | recipe) "$part" ;;
     *) die "there is no part $part" ;;
   esac
 done

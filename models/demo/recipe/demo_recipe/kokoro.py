@@ -146,7 +146,8 @@ def _part(model: ModelProto, given: list[str], wanted: list[str]) -> InferenceSe
         (graph.initializer, [tensor for tensor in model.graph.initializer if tensor.name in needed]),
         (
             graph.input,
-            [i for i in model.graph.input if i.name in needed] + [described(name, [1, None]) for name in given],
+            [i for i in model.graph.input if i.name in needed]
+            + [described(name, [1, None] if name == DURATIONS else [1, 1, None]) for name in given],
         ),
         (graph.output, [described(name, None) for name in wanted]),
     ):
