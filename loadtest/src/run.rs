@@ -12,6 +12,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep_until};
 
 use crate::caller::{SharedRun, run_caller};
 use crate::measure::log::{ResourceSample, ScenarioLog};
+use crate::measure::machine::MachineMonitor;
 use crate::measure::process::ProcessMonitor;
 use crate::progress::ProgressDisplay;
 use crate::questions::{self, Question};
@@ -96,6 +97,11 @@ impl LoadRunner {
         let mut log = std::mem::take(&mut *plan.log.lock().unwrap_or_else(PoisonError::into_inner));
         let after = self.server_metrics().await;
         log.server_underruns = difference(&before, &after, "repartee_underruns_total");
+        let delays = difference(&before, &after, "repartee_runtime_delay_seconds_count").filter(|delays| *delays > 0.0);
+        let delayed = difference(&before, &after, "repartee_runtime_delay_seconds_sum");
+        log.server_runtime_delay = delayed.zip(delays).map(|(sum, count)| sum / count);
+        let ticks = difference(&before, &after, "repartee_engine_tick_seconds_sum");
+        log.server_ticks = ticks.map(|ticks| ticks / plan.begun.elapsed().as_secs_f64().max(1e-3));
         log.server_stages = stages(&before, &after);
         self.live.done(scenario, &log);
         Ok(log)
@@ -103,7 +109,11 @@ impl LoadRunner {
 
     /// Samples resource use until it is cancelled.
     async fn watch(&self, plan: &SharedRun) {
-        let mut watched = (self.pid.and_then(|pid| ProcessMonitor::new(Some(pid))), ProcessMonitor::new(None));
+        let mut watched = Watched {
+            server: self.pid.and_then(|pid| ProcessMonitor::new(Some(pid))),
+            own: ProcessMonitor::new(None),
+            machine: MachineMonitor::new(),
+        };
         let mut ticks = interval(SAMPLING);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         ticks.tick().await;
@@ -142,13 +152,25 @@ async fn all_calls(plan: &Arc<SharedRun>, schedule: &[Duration]) {
     }
 }
 
-fn sample(plan: &SharedRun, (server, own): &mut (Option<ProcessMonitor>, Option<ProcessMonitor>)) -> ResourceSample {
+/// Monitors of a run.
+struct Watched {
+    server: Option<ProcessMonitor>,
+    own: Option<ProcessMonitor>,
+    machine: Option<MachineMonitor>,
+}
+
+fn sample(plan: &SharedRun, watched: &mut Watched) -> ResourceSample {
+    let server_cores = watched.server.as_mut().and_then(ProcessMonitor::cores);
+    let own_cores = watched.own.as_mut().and_then(ProcessMonitor::cores).unwrap_or(0.0);
+    let machine = watched.machine.as_mut().and_then(MachineMonitor::cores).unwrap_or_default();
     ResourceSample {
         at: plan.begun.elapsed(),
         calls: 0,
-        server_memory: server.as_ref().and_then(ProcessMonitor::memory),
-        server_cores: server.as_mut().and_then(ProcessMonitor::cores),
-        own_cores: own.as_mut().and_then(ProcessMonitor::cores).unwrap_or(0.0),
+        server_memory: watched.server.as_ref().and_then(ProcessMonitor::memory),
+        server_cores,
+        own_cores,
+        other_cores: server_cores.map_or(0.0, |server| (machine.busy - server - own_cores).max(0.0)),
+        stolen_cores: machine.stolen,
     }
 }
 

@@ -57,6 +57,10 @@ pub struct ResourceSample {
     pub server_memory: Option<u64>,
     /// Generator cores used since the previous sample.
     pub own_cores: f64,
+    /// Cores that other processes of the machine used; 0 if the server is elsewhere.
+    pub other_cores: f64,
+    /// Cores that the hypervisor gave to its other guests.
+    pub stolen_cores: f64,
 }
 
 /// Log of one scenario.
@@ -76,6 +80,10 @@ pub struct ScenarioLog {
     pub samples: Vec<ResourceSample>,
     /// Underruns counted by the server, if it has the metric.
     pub server_underruns: Option<f64>,
+    /// Share of time that the server's engine spent in ticks, if it has the metric.
+    pub server_ticks: Option<f64>,
+    /// Mean time that a task waited for the server's runtime, in seconds, if it has the metric.
+    pub server_runtime_delay: Option<f64>,
     /// Mean duration of each stage in seconds, measured by the server, in the order in which a turn passes them.
     pub server_stages: Vec<(String, f64)>,
 }

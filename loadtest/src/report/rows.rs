@@ -177,6 +177,7 @@ pub(crate) mod tests {
             server_cores: Some(0.5),
             server_memory: Some(1 << 20),
             own_cores: 0.1,
+            ..ResourceSample::default()
         });
         log.samples.push(ResourceSample {
             at: 2_000 * MS,
@@ -184,6 +185,7 @@ pub(crate) mod tests {
             server_cores: Some(0.7),
             server_memory: Some(3 << 20),
             own_cores: 0.1,
+            ..ResourceSample::default()
         });
         log.server_stages = vec![("endpointing".to_owned(), 0.15), ("wire".to_owned(), 0.05)];
         log.error("refused <b>");
