@@ -5,8 +5,11 @@
 //! then those that wait for their first packet, then the rest by earliest deadline. Of the prompts that somebody waits
 //! for, the one that takes least is prefilled first, and the one that waits longest gets a small chunk in every tick; so a
 //! short prompt does not wait for long ones, and no prompt starves. With several slots at work the prompts of a tick take
-//! a short time, because a caller may come at any moment. Before that, tenants take turns: the prompts and windows of the
-//! one that was served fewest rows come first, so many sessions of one tenant take no turn of another.
+//! a short time, because a caller may come at any moment. While a caller is near its first packet, the long prompts of
+//! others together get a share of the time that passes, and no more: a first packet takes several ticks, and each would
+//! be longer by a chunk. Work that nobody waits for yet, such as audio that came at once, gets a share of its own, so that
+//! it goes on while others are served. Before that, tenants take turns: the prompts and windows of the one that was served fewest rows
+//! come first, so many sessions of one tenant take no turn of another.
 //!
 //! A tick gets as much time as the most urgent deadline leaves, by the measured costs of steps. Every stage leaves time
 //! for urgent work in the stages after it. So a long prompt is prefilled in chunks that fit into the time before the next
@@ -122,8 +125,18 @@ const PROMPT_STEPS: f64 = 6.0;
 /// underrun.
 const PIGGYBACK_SHARE: f64 = 0.25;
 
+/// Time of a prompt up to which its caller is near the first packet; longer prompts are long ones.
+const SHORT_PROMPT: Duration = Duration::from_millis(40);
+/// Share of the passing time that long prompts get together in a stage, while another caller is near its first packet.
+const LONG_PROMPT_SHARE: f64 = 0.1;
+/// Share of the passing time that background work gets together in a stage, while a session waits for its first packet
+/// or is about to underrun. All other rows become urgent with time.
+const BACKGROUND_SHARE: f64 = 0.1;
+/// Longest time between two ticks that counts for these shares; longer ones are pauses.
+const LONGEST_TICK: Duration = Duration::from_millis(50);
+
 /// Time left of a tick.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct TickBudget {
     /// Seconds; infinite while nothing is due.
     left: f64,
@@ -133,6 +146,8 @@ pub struct TickBudget {
     pressing: bool,
     /// True if several slots have work.
     shared: bool,
+    /// Slots whose callers are near their first packets, with their tenants.
+    near: BTreeMap<usize, u64>,
 }
 
 /// Plans the ticks of a chain of stages.
@@ -145,6 +160,12 @@ pub struct Planner {
     forced: Vec<Option<Instant>>,
     /// Rows that each stage has served to tenants.
     shares: Vec<FairShares>,
+    /// Seconds that each stage may spend on long prompts while callers are near their first packets.
+    credits: Vec<f64>,
+    /// The same for background work, while sessions wait for their first packets or are about to underrun.
+    background_credits: Vec<f64>,
+    /// Beginning of the last tick.
+    last_tick: Option<Instant>,
 }
 
 impl Planner {
@@ -152,7 +173,9 @@ impl Planner {
     pub fn new(order: SchedulingOrder, limits: Vec<StepLimits>) -> Self {
         let stages = limits.len();
         let (costs, shares) = (vec![StageCost::default(); stages], vec![FairShares::default(); stages]);
-        Self { order, costs, forced: vec![None; stages], shares, limits }
+        let (forced, credits) = (vec![None; stages], vec![0.0; stages]);
+        let background_credits = credits.clone();
+        Self { order, costs, forced, shares, limits, credits, background_credits, last_tick: None }
     }
 
     /// Adds the measurement of a stage's step.
@@ -161,7 +184,7 @@ impl Planner {
     }
 
     /// Returns the budget of a tick that begins at `now`; `wants` holds the wants of every stage.
-    pub fn budget(&self, now: Instant, wants: &[Vec<ReadyRows>]) -> TickBudget {
+    pub fn budget(&mut self, now: Instant, wants: &[Vec<ReadyRows>]) -> TickBudget {
         let all = || wants.iter().flatten();
         let due = all().filter_map(|want| match want.urgency {
             Urgency::Playing { runs_out } => Some(runs_out.saturating_duration_since(now)),
@@ -176,7 +199,35 @@ impl Planner {
         let most_urgent = all().map(|want| class(want, now)).min();
         let (due, pressing) = (most_urgent == Some(0), most_urgent.is_some_and(|class| class < 2));
         let first = all().next().map(|want| want.slot);
-        TickBudget { left, due, pressing, shared: all().any(|want| Some(want.slot) != first) }
+        let shared = all().any(|want| Some(want.slot) != first);
+        let near = self.near(now, wants);
+        self.earn_credits(now, !near.is_empty(), pressing);
+        TickBudget { left, due, pressing, shared, near }
+    }
+
+    /// Returns the slots whose callers are near their first packets, with their tenants.
+    fn near(&self, now: Instant, wants: &[Vec<ReadyRows>]) -> BTreeMap<usize, u64> {
+        let stages = self.costs.iter().zip(wants);
+        let near = stages.flat_map(|(cost, wants)| {
+            let waits = |want: &&ReadyRows| matches!(want.urgency, Urgency::First { .. });
+            wants.iter().filter(waits).filter(move |want| length(want, now, cost) <= SHORT_PROMPT)
+        });
+        near.map(|want| (want.slot, want.tenant)).collect()
+    }
+
+    /// Adds the shares of the time since the last tick to the credits of long prompts and of background work. Without
+    /// callers that they give way to they need none.
+    fn earn_credits(&mut self, now: Instant, near: bool, pressing: bool) {
+        let last = self.last_tick.replace(now).unwrap_or(now);
+        let passed = now.saturating_duration_since(last).min(LONGEST_TICK).as_secs_f64();
+        for (credit, cost) in self.credits.iter_mut().zip(&self.costs) {
+            let most = longest_prompts(cost);
+            *credit = if near { (*credit + passed * LONG_PROMPT_SHARE).min(most) } else { 0.0 };
+        }
+        for credit in &mut self.background_credits {
+            let most = LONGEST_TICK.as_secs_f64();
+            *credit = if pressing { (*credit + passed * BACKGROUND_SHARE).min(most) } else { 0.0 };
+        }
     }
 
     /// Returns the shares of `stage` in this tick, from its own wants and those of the stages after it.
@@ -240,9 +291,21 @@ impl Planner {
             Some(at) if budget.due => now >= at + FORCED_CHUNK_INTERVAL,
             _ => true,
         };
+        // Long prompts, and those that nobody waits for yet, give way to other callers near their first packets, unless those
+        // are of a tenant that is ahead.
+        let gives_way = |want: &ReadyRows| {
+            let ahead = |tenant: &u64| leads.get(tenant).copied().unwrap_or_default() > lead(want);
+            want.kind == RowKind::Prefill
+                && class(want, now) == 1
+                && (length(want) > SHORT_PROMPT || matches!(want.urgency, Urgency::Silent { .. }))
+                && budget.near.iter().any(|(slot, tenant)| *slot != want.slot && !ahead(tenant))
+        };
         // The slot that waits longest for its first packet, of the tenant whose turn it is, and the rows that are kept for
         // it.
-        let waiting = wants.iter().filter(|want| may_force && class(want, now) == 1);
+        let mut credit = self.credits[stage];
+        let has_credit = credit >= cost.known_seconds(StepRows::of(RowKind::Prefill, RowKind::Prefill.least_chunk()));
+        let may_go = |want: &ReadyRows| has_credit || !gives_way(want);
+        let waiting = wants.iter().filter(|want| may_force && class(want, now) == 1 && may_go(want));
         let oldest = waiting.min_by_key(|want| (lead(want), deadline(want), want.slot)).copied();
         let mut kept = oldest.map_or(0, |want| want.kind.least_chunk().min(want.rows).min(batch));
         for want in wants {
@@ -266,7 +329,7 @@ impl Planner {
                 // A due slot always runs, so every tick makes progress.
                 0 => affordable(available).max(least),
                 1 => {
-                    let most = affordable(available);
+                    let most = if gives_way(&want) { affordable(spent + credit) } else { affordable(available) };
                     // The slot that waits longest gets a chunk even so.
                     let force = is_oldest && most < least;
                     if force {
@@ -275,7 +338,19 @@ impl Planner {
                     if force { least } else { most }
                 }
                 _ if budget.pressing => {
-                    affordable(available.min(cost.known_seconds(pressing) * (1.0 + PIGGYBACK_SHARE)))
+                    let beside = affordable(available.min(cost.known_seconds(pressing) * (1.0 + PIGGYBACK_SHARE)));
+                    let own = cost.known_seconds(planned.and(want.kind, least)) - spent;
+                    // What adds too much to the urgent rows goes on with its own share.
+                    if class < 3
+                        || beside >= least
+                        || own > self.background_credits[stage]
+                        || affordable(available) < least
+                    {
+                        beside
+                    } else {
+                        self.background_credits[stage] -= own;
+                        least
+                    }
                 }
                 _ => affordable(available).max(if shares.is_empty() { least } else { 0 }),
             };
@@ -286,6 +361,9 @@ impl Planner {
             }
             rows_left -= rows;
             planned = planned.and(want.kind, rows);
+            if gives_way(&want) {
+                credit -= cost.known_seconds(planned) - spent;
+            }
             if class < 2 {
                 pressing = planned;
             }
@@ -295,6 +373,7 @@ impl Planner {
             shares.push(ScheduledRows { slot: want.slot, kind: want.kind, rows });
         }
         budget.left -= cost.known_seconds(planned);
+        self.credits[stage] = credit;
         shares
     }
 }
