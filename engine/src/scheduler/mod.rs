@@ -12,6 +12,7 @@
 //! - `gauges`: counters and gauges for other threads
 //! - `steps`: the stages' steps, one after the other, and the routing of their output
 //! - `parallel_stages`: the stages' steps on several threads
+//! - `turns`: turns of sessions in work that a tick bounds
 //!
 //! Stages know **slots**: one for each session, which is also the session's key (`owner`) here, and further ones for
 //! out-of-band responses.
@@ -23,6 +24,7 @@ mod hearing;
 mod parallel_stages;
 mod prompts;
 mod steps;
+mod turns;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -39,12 +41,13 @@ use crate::deadline::{Planner, StepLimits};
 use crate::hand_off::Edge;
 use crate::model::{FrontEnd, Hearing, Model, SlotCounts};
 use crate::models::worker_pool;
-use crate::session::intake::Intake;
+use crate::session::intake::{Intake, TextAllowance};
 use crate::session::{EncodedTexts, ModelContext, Queues, Session};
 use crate::stage::StageItem;
 use crate::voices::VoiceRegistry;
 
 use extra_hearing::ExtraHearing;
+use turns::{WaitingTurn, in_turn};
 
 pub use gauges::Gauges;
 
@@ -99,8 +102,10 @@ pub struct Scheduler {
     free_slots: Vec<usize>,
     /// Ids of the long texts of the command being executed.
     texts: EncodedTexts,
-    /// Session that last tokenised a piece of a long text: sessions take turns.
+    /// Session whose text was tokenised last: sessions take turns.
     tokenised: usize,
+    /// Session whose prompt was rendered last: sessions take turns.
+    rendered: usize,
     /// Free slots for out-of-band responses.
     free_out_of_band: Vec<usize>,
     out_of_band: BTreeMap<usize, usize>,
@@ -183,6 +188,7 @@ impl Scheduler {
             free_slots: (0..sessions).rev().collect(),
             texts: EncodedTexts::new(),
             tokenised: 0,
+            rendered: 0,
             free_out_of_band: (sessions..slots).rev().collect(),
             out_of_band: BTreeMap::new(),
             quarantine: BTreeSet::new(),
@@ -309,18 +315,28 @@ impl Scheduler {
 
     fn take_commands(&mut self, now: Instant) -> bool {
         let mut moved = false;
-        let owners: Vec<usize> = self.sessions.keys().copied().collect();
-        let tokenises = |&&owner: &&usize| self.sessions.get(&owner).is_some_and(Session::tokenises);
-        let after = owners.iter().filter(tokenises).find(|&&owner| owner > self.tokenised);
-        let turn = after.or(owners.iter().find(tokenises)).copied();
-        self.tokenised = turn.unwrap_or(self.tokenised);
+        let turn = |(&owner, session): (&usize, &Session)| {
+            let tenant = session.tenant().id;
+            WaitingTurn { owner, tenant, urgent: session.is_behind() }
+        };
+        let turns: Vec<WaitingTurn> = self.sessions.iter().map(turn).collect();
+        // Sessions take turns only while texts wait.
+        let last = if turns.iter().any(|turn| turn.urgent) { self.tokenised } else { usize::MAX };
+        let owners = in_turn(turns, last);
+        let mut text = TextAllowance::of_tick();
         for owner in owners {
-            self.guarded(owner, |scheduler| moved |= scheduler.take_commands_of(owner, turn == Some(owner), now));
+            let mut own = text.of_session();
+            let before = own;
+            self.guarded(owner, |scheduler| moved |= scheduler.take_commands_of(owner, &mut own, now));
+            if own != before {
+                text.spend(before, own);
+                self.tokenised = owner;
+            }
         }
         moved
     }
 
-    fn take_commands_of(&mut self, owner: usize, mut turn: bool, now: Instant) -> bool {
+    fn take_commands_of(&mut self, owner: usize, text: &mut TextAllowance, now: Instant) -> bool {
         let mut moved = false;
         let mut appended = 0;
         let events = self.events_per_tick;
@@ -336,7 +352,7 @@ impl Scheduler {
                 break;
             }
             let (Some(session), model) = self.split(owner, now) else { break };
-            let (command, texts) = match session.take_in(&model, &mut turn) {
+            let (command, texts) = match session.take_in(&model, text) {
                 Intake::Empty => break,
                 Intake::Busy => {
                     moved = true;
@@ -392,6 +408,7 @@ impl Scheduler {
             template: self.model.template.as_ref(),
             audio_output: self.model.codec.is_some(),
             transcribes: self.transcribes,
+            context: self.model.slots.context,
             stages: &self.model.stages,
             free_slots: &mut self.free_out_of_band,
             texts: &self.texts,

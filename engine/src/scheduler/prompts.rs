@@ -1,13 +1,19 @@
 //! Delivery to the stages: silent prefill, starting responses, text that streams in, and what arrives from outside.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use repartee_engine_api::SessionError;
 
 use super::Scheduler;
+use super::turns::{WaitingTurn, in_turn};
 use crate::elements::Element;
-use crate::session::DefaultLimits;
+use crate::session::{DefaultLimits, Session};
 use crate::stage::{ResponseParams, StageEnd, StageItem};
+
+/// Positions of prompts that a tick renders, and the time that it spends on them. At least one prompt is rendered. A
+/// template that copies ids renders so many positions in a millisecond; that of a checkpoint takes longer.
+const RENDERED_OF_TICK: usize = 4096;
+const RENDERING: Duration = Duration::from_millis(3);
 
 impl Scheduler {
     /// Delivers changed prompts, begins responses that can begin, and passes on text that streamed in.
@@ -16,14 +22,35 @@ impl Scheduler {
         if !self.model.answers() {
             return moved;
         }
+        let (mut left, begun) = (RENDERED_OF_TICK, (self.clock)());
+        for owner in self.prompts_in_turn() {
+            if left == 0 || (self.clock)().saturating_duration_since(begun) > RENDERING {
+                // The others have their turns in the next ticks.
+                moved = true;
+                break;
+            }
+            left = left.saturating_sub(self.sessions.get(&owner).map_or(0, Session::prompt_size).max(1));
+            self.rendered = owner;
+            self.guarded(owner, |scheduler| moved |= scheduler.render_prompts_of(owner, now));
+        }
         let owners: Vec<usize> = self.sessions.keys().copied().collect();
         for owner in owners {
-            self.guarded(owner, |scheduler| moved |= scheduler.update_prompts_of(owner, now));
+            self.guarded(owner, |scheduler| moved |= scheduler.take_streams_of(owner, now));
         }
         moved
     }
 
-    fn update_prompts_of(&mut self, owner: usize, now: Instant) -> bool {
+    /// Sessions whose prompts are to be rendered, those for which callers wait first.
+    fn prompts_in_turn(&self) -> Vec<usize> {
+        let events = self.events_per_tick;
+        let waiting = self.sessions.iter().filter_map(|(&owner, session)| {
+            let urgent = session.wants_prompt().filter(|_| session.has_capacity(events))?;
+            Some(WaitingTurn { owner, tenant: session.tenant().id, urgent })
+        });
+        in_turn(waiting.collect(), self.rendered)
+    }
+
+    fn render_prompts_of(&mut self, owner: usize, now: Instant) -> bool {
         let mut moved = false;
         let context = self.model.slots.context;
         let limits = DefaultLimits { given: self.model.max_tokens, written: self.model.answer_tokens };
@@ -53,7 +80,16 @@ impl Scheduler {
         {
             self.deliver_prompt(owner, elements, None);
         }
-        let Some(session) = self.sessions.get(&owner) else { return moved };
+        moved
+    }
+
+    /// Passes on what streamed in or arrived for a session.
+    fn take_streams_of(&mut self, owner: usize, now: Instant) -> bool {
+        let mut moved = false;
+        let events = self.events_per_tick;
+        let Some(session) = self.sessions.get(&owner).filter(|session| session.has_capacity(events)) else {
+            return moved;
+        };
         for slot in std::iter::once(owner).chain(session.out_of_band_slots()) {
             moved |= self.deliver_streamed(owner, slot, now);
             moved |= self.take_arrived(slot, now);

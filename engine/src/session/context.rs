@@ -25,6 +25,8 @@ pub struct ModelContext<'a> {
     pub audio_output: bool,
     /// True if the model transcribes audio.
     pub transcribes: bool,
+    /// Upper bound of a prompt's tokens and its response's together.
+    pub context: usize,
     /// Stages of the model.
     pub stages: &'a [Box<dyn Stage>],
     /// Free slots for out-of-band responses.

@@ -86,6 +86,12 @@ impl History {
         self.entries.len() < before
     }
 
+    /// Removes the `count` oldest items and returns their ids.
+    pub fn evict(&mut self, count: usize) -> Vec<ItemId> {
+        self.evicted |= count > 0;
+        self.entries.drain(..count.min(self.entries.len())).map(|entry| entry.id).collect()
+    }
+
     /// Removes the oldest item and returns its id.
     pub fn evict_oldest(&mut self) -> Option<ItemId> {
         if self.entries.is_empty() {

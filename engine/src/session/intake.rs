@@ -11,11 +11,52 @@ use super::{ModelContext, Session};
 use crate::text::{MAX_STRETCH, TextError};
 
 /// Upper bound of text bytes of a command that is executed at once.
-const INLINE_TEXT: usize = 2048;
-/// Bytes of longer texts that one tick tokenises, in one session: a few milliseconds.
-const TEXT_PIECE: usize = 4096;
+const INLINE_TEXT: usize = 1024;
+/// Bytes of text that one tick tokenises, of all sessions together, and of one session.
+const TEXT_OF_TICK: usize = 2048;
+const TEXT_OF_SESSION: usize = 1024;
+/// Ids that a text keeps at most, as a multiple of the context. A longer text fits into no prompt, so the rest of it is
+/// neither tokenised nor kept.
+const KEPT_CONTEXTS: usize = 4;
+/// Bytes that a text counts at least: a short one costs as much as some letters more.
+const LEAST_TEXT: usize = 32;
 /// Audio of one session that passes the front end in one tick, in ms.
 const AUDIO_PIECE_MS: usize = 1000;
+
+/// Bytes of text that may still be tokenised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TextAllowance {
+    left: usize,
+    /// True while nothing was spent. Then one command of any size may be executed, so that none starves.
+    whole: bool,
+}
+
+impl TextAllowance {
+    /// Allowance of all sessions in a tick.
+    pub fn of_tick() -> Self {
+        Self { left: TEXT_OF_TICK, whole: true }
+    }
+
+    /// Allowance of the next session, out of that of the tick.
+    pub fn of_session(self) -> Self {
+        Self { left: self.left.min(TEXT_OF_SESSION), ..self }
+    }
+
+    /// Subtracts what a session spent, whose allowance fell from `before` to `after`.
+    pub fn spend(&mut self, before: Self, after: Self) {
+        *self = Self { left: self.left.saturating_sub(before.left - after.left), whole: false };
+    }
+
+    /// Takes the bytes of a text; false if too few are left.
+    fn take(&mut self, bytes: usize) -> bool {
+        let bytes = bytes.max(LEAST_TEXT);
+        let takes = self.whole || bytes <= self.left;
+        if takes {
+            *self = Self { left: self.left.saturating_sub(bytes), whole: false };
+        }
+        takes
+    }
+}
 
 /// Next command of a session.
 pub enum Intake {
@@ -30,14 +71,24 @@ pub enum Intake {
 }
 
 impl Session {
-    /// Next command, once its long texts are tokenised. With `turn` this session may tokenise a piece; doing so clears
-    /// it.
-    pub fn take_in(&mut self, model: &ModelContext<'_>, turn: &mut bool) -> Intake {
+    /// Next command, once its long texts are tokenised. Text counts against the allowance; a command that finds too
+    /// little waits.
+    pub fn take_in(&mut self, model: &ModelContext<'_>, allowance: &mut TextAllowance) -> Intake {
+        self.behind = false;
         if self.text_intake.is_none() {
             let Some(command) = self.next_command() else { return Intake::Empty };
             let command = self.split_audio(command, model);
             let texts = self.texts_of(&command, model);
-            if texts.iter().map(String::len).sum::<usize>() <= INLINE_TEXT {
+            if texts.is_empty() {
+                return Intake::Ready(command, EncodedTexts::new());
+            }
+            let bytes = texts.iter().map(String::len).sum::<usize>();
+            if (bytes <= INLINE_TEXT || !model.tokenizer.encodes_pieces()) && !allowance.take(bytes) {
+                self.held_commands.push_front(command);
+                self.behind = true;
+                return Intake::Busy;
+            }
+            if bytes <= INLINE_TEXT {
                 return Intake::Ready(command, EncodedTexts::new());
             }
             if !model.tokenizer.encodes_pieces() {
@@ -46,13 +97,18 @@ impl Session {
                     false => Intake::Ready(command, EncodedTexts::new()),
                 };
             }
-            self.text_intake = Some(Box::new(TextIntake::new(command, texts, model.tokenizer.encoder())));
+            let most = model.context.saturating_mul(KEPT_CONTEXTS);
+            self.text_intake = Some(Box::new(TextIntake::new(command, texts, model.tokenizer.encoder(), most)));
         }
         let Some(mut intake) = self.text_intake.take() else { return Intake::Empty };
-        let budget = if std::mem::take(turn) { TEXT_PIECE } else { 0 };
-        match intake.advance(budget) {
+        let left = intake.advance(allowance.left);
+        match left.map(|(done, left)| {
+            *allowance = TextAllowance { left, whole: allowance.whole && left == allowance.left };
+            done
+        }) {
             Ok(false) => {
                 self.text_intake = Some(intake);
+                self.behind = true;
                 // Commands that may overtake do so.
                 self.next_command().map_or(Intake::Busy, |command| Intake::Ready(command, EncodedTexts::new()))
             }
@@ -61,9 +117,9 @@ impl Session {
         }
     }
 
-    /// True while a long text is being tokenised.
-    pub fn tokenises(&self) -> bool {
-        self.text_intake.is_some()
+    /// True while texts wait to be tokenised.
+    pub fn is_behind(&self) -> bool {
+        self.behind
     }
 
     /// Cuts a long slice after its first second; the rest becomes the next commands.

@@ -9,11 +9,13 @@ use super::hearing::cut_after;
 use super::pending_response::InputPart;
 use super::{ModelContext, Session};
 use crate::audio_input::WindowTarget;
-use crate::elements::{AudioRows, Element, Message, MessageKind};
+use crate::elements::{AudioRows, Element, Message, MessageKind, MessagePart};
 use crate::stage::{ContextBudget, ResponseParams};
 
 /// Share of a prompt's limit that an eviction frees: one in four positions.
 const FREED_SHARE: usize = 4;
+/// Positions that a template writes around a message, about.
+const TEMPLATE_POSITIONS: usize = 4;
 
 /// Upper bounds of the text tokens of responses whose request has none.
 #[derive(Debug, Clone, Copy)]
@@ -46,10 +48,12 @@ impl Session {
                 let complete = self.history.items().iter().filter(|entry| !self.is_unfinished(entry.id));
                 self.render(model, system, complete.map(|entry| entry.message.clone()).collect(), None, true)
             }
-            None => self.fit(model, most, |session| {
-                let end = session.history.position(pending.request.item)?;
-                Some((end, session.render(model, system, session.until(end), None, true)))
-            })?,
+            None => {
+                let end = self.history.position(pending.request.item)?;
+                self.fit(model, most, end, |session, from| {
+                    session.render(model, system, session.between(from, end), None, true)
+                })
+            }
         };
         let audio = elements.iter().filter(|element| element.is_audio()).count() as u32;
         let usage = EngineUsage {
@@ -81,62 +85,95 @@ impl Session {
     /// Prompt for silent prefill; `None` if it has not changed since the last call, or an in-band response is active or
     /// pending.
     pub fn silent_prompt(&mut self, model: &ModelContext<'_>) -> Option<Vec<Element>> {
-        if self.active.is_some() || !self.pending_responses.is_empty() || !std::mem::take(&mut self.changed) {
+        let waits = self.behind || self.active.is_some() || !self.pending_responses.is_empty();
+        if waits || !std::mem::take(&mut self.changed) {
             return None;
         }
+        // The prompt ends before the first item that is not fully encoded.
+        let half = self.unencoded().filter_map(|target| match target {
+            WindowTarget::Item(item) => Some((self.history.position(item)?, item)),
+            _ => None,
+        });
+        let half = half.min();
+        let end = half.map_or(self.history.items().len(), |(end, _)| end);
         // The next response may ask for any number of tokens.
-        self.fit(model, u32::MAX, |session| {
-            // The prompt ends before the first item that is not fully encoded.
-            let half = session.unencoded().filter_map(|target| match target {
-                WindowTarget::Item(item) => Some((session.history.position(item)?, item)),
-                _ => None,
-            });
-            let half = half.min();
-            let end = half.map_or(session.history.items().len(), |(end, _)| end);
-            let mut messages = session.until(end);
+        let elements = self.fit(model, u32::MAX, end, |session, from| {
+            let mut messages = session.between(from, end);
             // Text that is being heard ends the prompt, without what closes a message.
             let growing = session.growing_ids(half.map(|(_, item)| item));
             if !growing.is_empty() {
                 messages.push(Message::text(MessageKind::User, growing.to_vec()));
                 let mut elements = session.render(model, session.system.as_ref(), messages, None, false);
                 cut_after(&mut elements, growing);
-                return Some((end, elements));
+                return elements;
             }
             let open = session.audio_input.as_ref().filter(|_| half.is_none() && !model.hears_text);
             let open = open.map(|audio_input| &audio_input.encoded[..]);
-            Some((end, session.render(model, session.system.as_ref(), messages, open, false)))
-        })
+            session.render(model, session.system.as_ref(), messages, open, false)
+        });
+        Some(elements)
     }
 
-    /// Renders a prompt that leaves every stage space for a response of `max_tokens` text tokens. If it is longer, the
-    /// oldest items are evicted, more than needed at once, because everything after them is prefilled again. The last
-    /// item stays, so a prompt can still be too long. `render` returns the prompt and the index in the history at which
-    /// it ends.
+    /// Prompt that the session waits to have rendered: true if a response waits for it, false for silent prefill;
+    /// `None` if there is none. While texts wait to be tokenised, silent prefill waits too.
+    pub fn wants_prompt(&self) -> Option<bool> {
+        if !self.startable().is_empty() {
+            return Some(true);
+        }
+        let waits = self.behind || self.active.is_some() || !self.pending_responses.is_empty();
+        (self.changed && !waits).then_some(false)
+    }
+
+    /// About the number of positions of the session's prompt, for the time that rendering takes.
+    pub fn prompt_size(&self) -> usize {
+        self.history.items().iter().map(|entry| size(&entry.message)).sum()
+    }
+
+    /// Renders a prompt of the items before index `end` that leaves every stage space for a response of `max_tokens` text
+    /// tokens. If it is longer, the oldest items are evicted, more than needed at once, because everything after them is
+    /// prefilled again. The last item stays, so a prompt can still be too long. `render` returns the prompt without the
+    /// items before an index.
     fn fit(
         &mut self,
         model: &ModelContext<'_>,
         max_tokens: u32,
-        render: impl Fn(&Self) -> Option<(usize, Vec<Element>)>,
-    ) -> Option<Vec<Element>> {
-        let fits = |elements: &[Element], freed: bool| {
-            let mut rooms = model.stages.iter().filter_map(|stage| stage.context_budget(elements, max_tokens as usize));
-            rooms.all(|ContextBudget { used, limit }| used <= limit - if freed { limit / FREED_SHARE } else { 0 })
+        end: usize,
+        render: impl Fn(&Self, usize) -> Vec<Element>,
+    ) -> Vec<Element> {
+        let budgets = |elements: &[Element]| -> Vec<ContextBudget> {
+            model.stages.iter().filter_map(|stage| stage.context_budget(elements, max_tokens as usize)).collect()
         };
-        let (mut end, mut elements) = render(self)?;
-        if !fits(&elements, false) {
-            while !fits(&elements, true)
-                && end > 1
-                && let Some(oldest) = self.history.evict_oldest()
-            {
-                self.drop_audio(oldest);
-                (end, elements) = render(self)?;
-            }
+        let freed = |limit: usize| limit - limit / FREED_SHARE;
+        let elements = render(self, 0);
+        let used = budgets(&elements);
+        let most = end.saturating_sub(1);
+        if most == 0 || used.iter().all(|budget| budget.used <= budget.limit) {
+            return elements;
         }
-        Some(elements)
+        // About the part of the prompt that has to go, of the stage that has least space.
+        let part = |ContextBudget { used, limit }: &ContextBudget| 1.0 - freed(*limit) as f64 / (*used).max(1) as f64;
+        let part = used.iter().map(part).fold(0.0, f64::max);
+        let whole: usize = self.history.items()[..end].iter().map(|entry| size(&entry.message)).sum();
+        let mut gone = 0;
+        let guess = self.history.items()[..end].iter().take_while(|entry| {
+            let goes = (gone as f64) < part * whole as f64;
+            gone += size(&entry.message);
+            goes
+        });
+        let mut found = (0, elements);
+        let count = least_that(guess.count(), most, |count| {
+            found = (count, render(self, count));
+            budgets(&found.1).iter().all(|budget| budget.used <= freed(budget.limit))
+        });
+        for oldest in self.history.evict(count) {
+            self.drop_audio(oldest);
+        }
+        if found.0 == count { found.1 } else { render(self, 0) }
     }
 
-    fn until(&self, end: usize) -> Vec<Message> {
-        self.history.items()[..end].iter().map(|entry| entry.message.clone()).collect()
+    fn between(&self, from: usize, end: usize) -> Vec<Message> {
+        let items = self.history.items();
+        items[from.min(end)..end.min(items.len())].iter().map(|entry| entry.message.clone()).collect()
     }
 
     /// Messages of a response's own input, without items that were deleted since.
@@ -158,5 +195,62 @@ impl Session {
     ) -> Vec<Element> {
         let system = system.into_iter().map(|ids| Message::text(MessageKind::System, ids.clone()));
         model.template.render(&system.chain(messages).collect::<Vec<_>>(), open, respond)
+    }
+}
+
+/// About the number of positions of a message.
+fn size(message: &Message) -> usize {
+    let part = |part: &MessagePart| match part {
+        MessagePart::Text(ids) => ids.len(),
+        MessagePart::Audio(windows) => windows.iter().map(|window| window.count).sum(),
+        MessagePart::Speech(codes) => codes.len(),
+    };
+    TEMPLATE_POSITIONS + message.parts.iter().map(part).sum::<usize>()
+}
+
+/// Returns the least number of 1 to `most` for which `enough` holds, or `most` if none is found below it. Asks near
+/// `guess` first; a right guess takes two questions. From one number on, `enough` must hold for all.
+fn least_that(guess: usize, most: usize, mut enough: impl FnMut(usize) -> bool) -> usize {
+    // Not enough, and enough or the last one.
+    let (mut low, mut high) = (0, most);
+    let (mut next, mut step) = (guess, 1);
+    while high > low + 1 {
+        let asked = next.clamp(low + 1, high - 1);
+        if enough(asked) {
+            high = asked;
+            next = asked.saturating_sub(step);
+        } else {
+            low = asked;
+            next = asked + step;
+        }
+        step *= 2;
+        if next <= low || next >= high {
+            next = low + (high - low) / 2;
+        }
+    }
+    high
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn least_number_is_found_from_any_guess() {
+        for most in 1..40 {
+            for least in 1..=most + 1 {
+                for guess in 0..most + 2 {
+                    let mut asked = 0;
+                    let found = least_that(guess, most, |count| {
+                        asked += 1;
+                        assert!(count >= 1 && count < most);
+                        count >= least
+                    });
+                    assert_eq!(found, least.min(most), "{guess} of {most}");
+                    assert!(asked <= 12, "{asked} questions for {least} of {most} from {guess}");
+                    assert!(guess != least || asked <= 2, "{asked} questions with a right guess");
+                }
+            }
+        }
     }
 }

@@ -91,6 +91,8 @@ pub struct Session {
     pub(super) followed: Vec<FollowedText>,
     /// Next command, while its texts are being tokenised.
     pub(super) text_intake: Option<Box<TextIntake>>,
+    /// True while texts wait to be tokenised: the prompt will change soon, so it is not rendered before.
+    pub(super) behind: bool,
     /// Time since which a response has waited for the encoder without progress.
     pub(super) stalled: Option<Instant>,
     /// Last step of the encoder with windows of this session.
@@ -136,6 +138,7 @@ impl Session {
             next_hearing: None,
             followed: Vec::new(),
             text_intake: None,
+            behind: false,
             stalled: None,
             encoder: None,
             pending_responses: VecDeque::new(),
