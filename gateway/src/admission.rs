@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -164,16 +164,6 @@ impl Admission {
     fn counts(&self) -> MutexGuard<'_, Counts> {
         // A panic cannot leave the counts half changed.
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Address that limits count: the /64 network of an IPv6 address; `None` for loopback.
-pub(crate) fn limited_address(address: IpAddr) -> Option<IpAddr> {
-    let address = address.to_canonical();
-    match address {
-        _ if address.is_loopback() => None,
-        IpAddr::V4(_) => Some(address),
-        IpAddr::V6(v6) => Some(Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64).into()),
     }
 }
 

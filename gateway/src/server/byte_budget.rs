@@ -2,14 +2,14 @@
 //! only for bytes that have come, so slow clients keep nobody out.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use ipnet::IpNet;
 use thiserror::Error;
 
 use super::caller::Caller;
-use crate::admission::limited_address;
+use crate::address_rate::remote_networks;
 use crate::auth::KeyId;
 
 /// `Retry-After` of a refusal: a request takes seconds.
@@ -21,8 +21,8 @@ enum Holder {
     /// An API key, with its ephemeral keys.
     Key(KeyId),
     Ephemeral(KeyId),
-    /// An address as limits [count](limited_address) it.
-    Address(IpAddr),
+    /// A network of the [address](remote_networks).
+    Network(IpNet),
 }
 
 /// Counts the bytes that requests hold.
@@ -64,7 +64,7 @@ impl ByteBudgetError {
 pub(super) struct ByteCharge {
     budget: Arc<ByteBudget>,
     /// Holders of the bytes, with their shares.
-    holders: [Option<(Holder, usize)>; 3],
+    holders: Vec<(Holder, usize)>,
     bytes: usize,
 }
 
@@ -75,14 +75,18 @@ impl ByteBudget {
     }
 
     /// Begins a request of this caller with no bytes; the server has `keys` API keys. An address has a quarter of the
-    /// budget, an ephemeral key a sixteenth, and of several API keys each has half.
+    /// budget, and of IPv6 its /64 a quarter, its /56 half and its /48 all; an ephemeral key has a sixteenth, and of
+    /// several API keys each has half.
     pub fn begin(self: &Arc<Self>, caller: &Caller, keys: usize) -> ByteCharge {
         let key = caller.client.key.filter(|_| keys > 1).map(|key| (Holder::Key(key), self.limit / 2));
         let ephemeral = caller.ephemeral.map(|key| (Holder::Ephemeral(key), self.limit / 16));
         // Clients on this machine are told apart by their keys alone.
-        let address = limited_address(caller.client.address);
-        let address = address.map(|address| (Holder::Address(address), self.limit / 4));
-        ByteCharge { budget: self.clone(), holders: [key, ephemeral, address], bytes: 0 }
+        let networks = remote_networks(caller.client.address).map(|(network, multiple)| {
+            let share = (self.limit / 4).saturating_mul(multiple as usize);
+            (Holder::Network(network), share)
+        });
+        let holders = key.into_iter().chain(ephemeral).chain(networks).collect();
+        ByteCharge { budget: self.clone(), holders, bytes: 0 }
     }
 
     /// Bytes of all requests.
@@ -104,7 +108,7 @@ impl ByteCharge {
             if held.total.saturating_add(more) > self.budget.limit {
                 return Err(ByteBudgetError::Full(held.total));
             }
-            for (holder, share) in self.holders.iter().flatten() {
+            for (holder, share) in &self.holders {
                 let own = held.shares.get(holder).copied().unwrap_or_default();
                 // A request above the share is admitted alone.
                 if own.saturating_add(more) > *share && own > self.bytes {
@@ -113,7 +117,7 @@ impl ByteCharge {
             }
         }
         held.total = held.total - self.bytes + bytes;
-        for (holder, _) in self.holders.iter().flatten() {
+        for (holder, _) in &self.holders {
             let own = held.shares.entry(*holder).or_default();
             *own = *own - self.bytes + bytes;
             if *own == 0 {
@@ -131,7 +135,7 @@ impl Holder {
         match self {
             Self::Key(_) => "API key",
             Self::Ephemeral(_) => "ephemeral key",
-            Self::Address(_) => "address",
+            Self::Network(_) => "address",
         }
     }
 }
@@ -173,6 +177,31 @@ mod tests {
         begin("203.0.113.8").set(30).unwrap();
         drop((again, own));
         assert!(budget.held().shares.is_empty() && budget.total() == 0);
+    }
+
+    #[test]
+    fn networks_of_an_address_share_the_budget() {
+        let budget = ByteBudget::new(160);
+        let begin = |address: &str| budget.begin(&caller(address, None, None), 0);
+        let mut requests: Vec<ByteCharge> = Vec::new();
+        let mut holds = |address: &str, bytes: usize| {
+            let mut request = begin(address);
+            let held = request.set(bytes);
+            requests.push(request);
+            held
+        };
+        let full = |own| Err(ByteBudgetError::Share("address", own));
+        // A /64 has a quarter, a /56 half.
+        holds("2001:db8:1:2300::1", 40).unwrap();
+        assert_eq!(holds("2001:db8:1:2300::2", 1), full(40));
+        holds("2001:db8:1:2301::1", 40).unwrap();
+        assert_eq!(holds("2001:db8:1:2302::1", 1), full(80));
+        // A /48 has all.
+        holds("2001:db8:1:2400::1", 40).unwrap();
+        holds("2001:db8:1:2401::1", 40).unwrap();
+        assert_eq!(holds("2001:db8:1:2500::1", 1), Err(ByteBudgetError::Full(160)));
+        drop(requests);
+        assert!(budget.held().shares.is_empty());
     }
 
     #[test]
