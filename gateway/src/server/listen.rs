@@ -49,6 +49,8 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(10);
 const ACCEPT_WARNING: Duration = Duration::from_secs(10);
 /// Time for connections to end when the server shuts down.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+/// Most bytes of a request's head; a connection's buffer takes no more.
+const MAX_HEAD: usize = 64 << 10;
 /// Bytes of a request that tell a health check from other requests.
 const REQUEST_START: usize = 16;
 
@@ -282,6 +284,7 @@ async fn serve_http<S>(
     socket.set_write_timeout(Some(context.stalled_after));
     let socket = Box::pin(socket);
     let mut http = http1::Builder::new();
+    http.max_buf_size(MAX_HEAD);
     http.timer(TokioTimer::new()).header_read_timeout(context.head_timeout);
     http.keep_alive(served != ServiceLevel::Control);
     let mut serving = std::pin::pin!(http.serve_connection(TokioIo::new(socket), service).with_upgrades());

@@ -53,6 +53,26 @@ async fn plain_http_is_served_to_loopback_and_proxies() {
 }
 
 #[tokio::test]
+async fn a_head_above_its_limit_is_refused() {
+    let lines = |count: usize| format!("host: voice.example\r\nx: {}\r\n", "a".repeat(count));
+    let accepted = plain("127.0.0.1", &lines(MAX_HEAD / 2)).await;
+    assert!(accepted.starts_with("HTTP/1.1 200 "), "{accepted}");
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    let (socket, _) = listener.accept().await.unwrap();
+    let peer = Peer { address: SocketAddr::new("127.0.0.1".parse().unwrap(), 5_000), tls: false };
+    let (_running, stopped) = watch::channel(false);
+    let context = context();
+    // Not complete: the server refuses it without waiting for its end.
+    let begun = format!("GET / HTTP/1.1\r\n{}", lines(MAX_HEAD + 100));
+    client.write_all(begun.as_bytes()).await.unwrap();
+    serve_connection(socket, peer, &context, stopped, false).await;
+    let mut response = [0; 13];
+    client.read_exact(&mut response).await.unwrap();
+    assert_eq!(&response, b"HTTP/1.1 431 ");
+}
+
+#[tokio::test]
 async fn plain_http_of_others_is_redirected() {
     for address in ["203.0.113.7", "192.168.1.5", "2001:db8::1", "::ffff:203.0.113.7"] {
         let response = plain(address, "host: voice.example\r\n").await;
