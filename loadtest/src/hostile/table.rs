@@ -27,48 +27,40 @@ const fn short(
     HostileRow { shortfall: Some(reason), ..row(name, attacks, promise) }
 }
 
-/// Memory that the allocator keeps.
-const KEPT: &str = "memory is not given back to the system after a flood yet";
-/// Audio that came at once.
-const AUDIO: &str = "audio that came at once is held as samples until the engine has encoded it";
 /// Caches of sessions that have ended.
 const CACHE: &str = "the engine does not give back the cache of sessions that have ended yet";
-/// Work without a budget.
-const PREFILL: &str = "the engine has no budget a tick over all prefills and keys yet";
+/// Processors that the gateway's threads share with the engine's.
+const PROCESSORS: &str =
+    "all requests together take the processors from the engine, and its cache is not given back yet";
 
 /// Rows of the whole run, one for each kind of attack, then all at once.
 pub const ALL: [HostileRow; 21] = [
     row("empty-parts", &["empty-parts"], "an item is charged what its parts take in memory"),
-    short("json-bombs", &["json-bombs"], "unknown fields take no memory, and large bodies are read one by one", KEPT),
-    short(
-        "quadratic-parts",
-        &["quadratic-parts"],
-        "parts of text are joined in linear time, and not after a hang-up",
-        KEPT,
-    ),
+    row("json-bombs", &["json-bombs"], "unknown fields take no memory, and large bodies are read one by one"),
+    row("quadratic-parts", &["quadratic-parts"], "parts of text are joined in linear time, and not after a hang-up"),
     row("large-updates", &["large-updates"], "large events are parsed apart from other calls"),
     short(
         "large-appends",
         &["large-appends"],
         "audio that came at once is decoded and encoded after everybody else's",
-        AUDIO,
+        CACHE,
     ),
     row("unread-pongs", &["unread-pongs"], "a flood of pings ends the connection"),
-    short("unread-output", &["unread-output"], "events that a client does not read are bounded in bytes", KEPT),
+    row("unread-output", &["unread-output"], "events that a client does not read are bounded in bytes"),
     row("slow-heads", &["slow-heads"], "requests have time limits, and silent connections leave health checks"),
-    short("slow-bodies", &["slow-bodies"], "bodies on their way share one budget of memory", KEPT),
-    short("chunk-bombs", &["chunk-bombs"], "a chunk of one byte takes the memory of one byte", KEPT),
+    row("slow-bodies", &["slow-bodies"], "bodies on their way share one budget of memory"),
+    row("chunk-bombs", &["chunk-bombs"], "a chunk of one byte takes the memory of one byte"),
     row("client-secrets", &["client-secrets"], "one key takes no more than its share of ephemeral keys"),
     row("descriptors", &["descriptors"], "spare descriptors answer health checks"),
-    short("long-prompts", &["long-prompts"], "no frame that is due waits for a prefill", PREFILL),
-    short("short-prompts", &["short-prompts"], "many short prompts take turns with others", PREFILL),
+    short("long-prompts", &["long-prompts"], "no frame that is due waits for a prefill", CACHE),
+    row("short-prompts", &["short-prompts"], "many short prompts take turns with others"),
     short("speech", &["speech"], "texts read aloud take turns with calls", CACHE),
     row("text-answers", &["text-answers"], "answers in text take turns with spoken ones"),
     row("sdp-bombs", &["sdp-bombs"], "formats, attributes, candidates and sections of an offer are bounded"),
     row("offer-flood", &["offer-flood"], "offers that nobody connects end, and give their memory back"),
     row("rtp-flood", &["rtp-flood"], "datagrams of strangers are dropped before any work"),
     row("wrong-keys", &["wrong-keys"], "wrong keys take no work from others"),
-    short("all-at-once", &[], "all of this at once, for a minute, in 2 GiB", PREFILL),
+    short("all-at-once", &[], "all of this at once, for a minute, in 2 GiB", PROCESSORS),
 ];
 
 /// Rows of the quick run: a few kinds at once.
@@ -78,11 +70,10 @@ pub const QUICK: [HostileRow; 2] = [
         &["slow-heads", "descriptors", "unread-pongs", "wrong-keys", "sdp-bombs"],
         "connections, pings, keys and offers of one tenant delay nobody",
     ),
-    short(
+    row(
         "quick-work",
         &["short-prompts", "client-secrets", "text-answers"],
         "prompts, answers and keys of one tenant delay nobody",
-        PREFILL,
     ),
 ];
 

@@ -11,7 +11,7 @@ use serde_json::Value;
 /// Timeout of connecting, and of each read and write.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Pause of a thread whose attack was refused.
-const REFUSED: Duration = Duration::from_millis(50);
+pub const REFUSED: Duration = Duration::from_millis(50);
 /// Most bytes of a response that are kept.
 const MAX_RESPONSE: u64 = 1 << 20;
 

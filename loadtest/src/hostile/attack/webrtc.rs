@@ -1,10 +1,11 @@
 //! Attacks on calls over WebRTC: offers, and datagrams of strangers.
 
 use std::net::{SocketAddr, UdpSocket};
+use std::thread;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Result, bail};
 
-use super::victim::Victim;
+use super::victim::{REFUSED, Victim};
 use crate::random::Random;
 
 /// Largest offer, in bytes.
@@ -77,8 +78,15 @@ fn media_address(answer: &str) -> Option<SocketAddr> {
 
 /// Datagrams of strangers: RTP, STUN, DTLS and noise.
 pub fn rtp_flood(victim: &Victim) -> Result<()> {
-    let answer = call(&victim.with_ephemeral_key()?, &offer("", "", ""))?;
-    let address = media_address(&answer).context("the answer has no candidate")?;
+    let address = loop {
+        // Beside other attacks of the same tenant there may be no ephemeral key, and no place for a call at first.
+        let caller = victim.with_ephemeral_key().unwrap_or_else(|_| victim.clone());
+        match media_address(&call(&caller, &offer("", "", ""))?) {
+            Some(address) => break address,
+            None if victim.is_over() => bail!("no answer has a candidate"),
+            None => thread::park_timeout(REFUSED),
+        }
+    };
     let mut random = Random::new(1);
     // Kinds by first byte: RTP, RTCP, STUN, DTLS, noise.
     let starts: [&[u8]; 5] =
