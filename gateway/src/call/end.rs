@@ -19,7 +19,9 @@ pub enum CallEnd {
     Expired,
     /// The caller sent nothing for the idle timeout.
     Idle,
-    /// The server shuts down, or another client ended the call.
+    /// Another client ended the call over HTTP.
+    HungUp,
+    /// The server shuts down.
     Shutdown,
     /// An internal error.
     Failed,
@@ -29,7 +31,7 @@ impl CallEnd {
     /// Name of the reason in metrics, logs and traces.
     pub(super) fn label(self) -> &'static str {
         match self {
-            Self::Hangup => "hangup",
+            Self::Hangup | Self::HungUp => "hangup",
             Self::Unconnected => "unconnected",
             Self::Unreachable => "unreachable",
             Self::Overflow => "overflow",

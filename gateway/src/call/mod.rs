@@ -46,7 +46,7 @@ pub use transport::{OpusFrame, OutboundMessage, Transport, TransportError, Trans
 /// Events that may wait for the transport's queue before the call stops reading the engine.
 const BACKLOG: usize = 8;
 
-/// Runs one call to its end, or until `stop`. After `drain` (the server begins to shut down) the call ends once its
+/// Runs one call to its end, or until `stop`, which gives the reason. After `drain` (the server begins to shut down) the call ends once its
 /// turn is over. Dropping the future frees everything.
 pub async fn run<T: Transport>(
     mut transport: T,
@@ -54,7 +54,7 @@ pub async fn run<T: Transport>(
     setup: SessionSetup,
     services: CallServices,
     drain: impl Future<Output = ()> + Send,
-    stop: impl Future<Output = ()> + Send,
+    stop: impl Future<Output = CallEnd> + Send,
 ) -> CallEnd {
     let mut drain = pin!(drain.fuse());
     let mut stop = pin!(stop);
@@ -130,13 +130,14 @@ pub async fn run<T: Transport>(
             message = parsed(&mut call.parsing), if open => call.on_message(message, &mut transport),
             answer = judged(&mut call.judging), if open => call.judged(answer, &mut transport),
             () = &mut drain, if !drain.is_terminated() => {}
-            () = &mut stop => break CallEnd::Shutdown,
+            end = &mut stop => break end,
         }
     };
     let close_message = match ended {
         CallEnd::Hangup | CallEnd::Unconnected | CallEnd::Unreachable => None,
         CallEnd::Expired => Some(OutboundMessage::Close(1000, "the call reached its maximum duration")),
         CallEnd::Idle => Some(OutboundMessage::Close(1000, "nothing was said for too long")),
+        CallEnd::HungUp => Some(OutboundMessage::Close(1000, "the call was hung up")),
         CallEnd::Shutdown => Some(OutboundMessage::Close(1001, "the server is shutting down")),
         CallEnd::Failed => Some(OutboundMessage::Close(1011, "the session has failed")),
         CallEnd::Overflow => Some(OutboundMessage::Close(1009, "the message is too large")),

@@ -23,7 +23,7 @@ use super::caller::Caller;
 use super::extract::{UrlName, header_warnings};
 use super::offer::{self, MEDIA_TYPE, Offer, read_offer};
 use super::uploads::HeldBody;
-use crate::call::{self, Transport as _};
+use crate::call::{self, CallEnd, Transport as _};
 use crate::telemetry::log;
 use crate::transport::sideband::{AttachError, Sideband};
 use crate::transport::webrtc::{AnswerError, TransportSettings, WebRtcTransport, answer};
@@ -103,8 +103,8 @@ async fn answer_offer(
         let (drain, stopped) = (app.draining(), app.stopped());
         let stop = async {
             tokio::select! {
-                () = stopped => {}
-                () = hang_up.notified() => {}
+                () = stopped => CallEnd::Shutdown,
+                () = hang_up.notified() => CallEnd::HungUp,
             }
         };
         call::run(transport, session, setup, services, drain, stop).await;

@@ -18,7 +18,7 @@ use super::api_error::ApiError;
 use super::caller::Caller;
 use super::extract::{UrlQuery, header_warnings, subprotocols};
 use super::{AppState, calls};
-use crate::call;
+use crate::call::{self, CallEnd};
 use crate::telemetry::log;
 use crate::transport::ping_limit::MAX_WRITE_BUFFER;
 use crate::transport::relay;
@@ -95,7 +95,12 @@ pub(super) async fn websocket(
         let (transport, writer) = websocket::open(socket, setup.model.output_rate, timeouts);
         let mut writer = log::spawn(writer);
         let services = app.call_services(&id, &caller, websocket::NAME);
-        call::run(transport, session, setup, services, app.draining(), app.stopped()).await;
+        let stopped = app.stopped();
+        let stop = async {
+            stopped.await;
+            CallEnd::Shutdown
+        };
+        call::run(transport, session, setup, services, app.draining(), stop).await;
         // The writer sends the closing message and ends, unless the socket is stalled.
         if tokio::time::timeout(app.config.stalled_after, &mut writer).await.is_err() {
             writer.abort();

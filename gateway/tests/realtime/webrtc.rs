@@ -247,6 +247,9 @@ async fn a_call_is_hung_up_by_request() {
     assert_eq!(post(&server, &path, "", "").await.0, 200);
     server.sessions(0).await;
     caller.closed().await;
+    let (_, metrics) = server.get("/metrics").await;
+    assert!(metrics.contains("repartee_call_seconds_count{end=\"hangup\",transport=\"webrtc\"} 1\n"), "{metrics}");
+    assert!(!metrics.contains("end=\"shutdown\""), "{metrics}");
     // A second hang-up is no error, but an unknown call is.
     assert_eq!(post(&server, &path, "", "").await.0, 200);
     let (status, body) = post(&server, "/v1/realtime/calls/rtc_nobody/hangup", "", "").await;
