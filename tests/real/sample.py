@@ -1,8 +1,9 @@
-"""Records a conversation with the models of `make run-real`: both sides in one track, with the waits between them.
+"""Records a conversation with the models of `make run-real`: both sides in one track.
 
     sample.py [--binary FILE] [--seconds N] OUT.opus
 
 The turns are the first frozen follow-ups, in their order, as many as fit. A turn's end is found by the server.
+Waits of more than a second are cut to one.
 """
 
 import argparse
@@ -18,6 +19,7 @@ from sounds import question, write_wave
 
 VAD = {"type": "server_vad", "silence_duration_ms": 300}
 BETWEEN_S = 0.6
+MOST_WAIT_S = 1.0
 BIT_RATE = "32k"
 
 
@@ -34,10 +36,10 @@ def conversation(address: str, seconds: float) -> np.ndarray:
                 turn = caller.answer()
                 first = turn.first.get("response.output_audio.delta", begun)
                 print(f"{one['text']!r}: {turn.transcript!r}, after {first - begun:.2f} s", flush=True)
-                waited = max(0, int((first - begun) * WIRE_RATE) - len(sound) // 2)
+                wait_s = min(MOST_WAIT_S, max(0.0, first - begun - len(sound) / 2 / WIRE_RATE))
                 answer = samples(turn.sound)
                 pause = np.zeros(int(BETWEEN_S * WIRE_RATE), np.float32)
-                turns += [samples(sound), np.zeros(waited, np.float32), answer, pause]
+                turns += [samples(sound), np.zeros(int(wait_s * WIRE_RATE), np.float32), answer, pause]
                 # The answer is played before the caller speaks again.
                 caller.say(bytes(2 * (len(answer) + len(pause))), pace=1.0)
             longer = np.concatenate([track, *turns])
