@@ -77,6 +77,16 @@ pub enum CheckpointError {
         /// Supported architectures, separated by commas.
         known: String,
     },
+    /// The checkpoint is of a family that is known, and not served.
+    #[error("{checkpoint}: {family} is not served yet: choose a checkpoint of {known}")]
+    NotServedYet {
+        /// Name of the checkpoint.
+        checkpoint: String,
+        /// Name of its family.
+        family: &'static str,
+        /// Supported families, separated by commas.
+        known: String,
+    },
     /// No model family reads GGUF files of this architecture.
     #[error(
         "{file}: general.architecture: `{found}` is not served from GGUF: choose a file of {served}, or a folder with \

@@ -3,6 +3,7 @@
 use repartee_kernels::cpu::Cpu;
 
 use super::load_error::LoadError;
+use super::unserved;
 use crate::checkpoint::{CONFIG, Checkpoint, CheckpointError};
 use crate::config::EngineConfig;
 use crate::models::parts::pipeline::Assembly;
@@ -44,6 +45,9 @@ pub fn claimed<'a>(
         [claim] => Ok(*claim),
         [] => {
             let known = families.iter().map(|family| family.name).collect::<Vec<_>>().join(", ");
+            if let Some(family) = unserved::name(checkpoint) {
+                return Err(CheckpointError::NotServedYet { checkpoint: checkpoint.name().to_owned(), family, known });
+            }
             // Without config.json this is an error about the missing file.
             let found = checkpoint.architecture()?;
             Err(CheckpointError::UnknownArchitecture { file: checkpoint.label(CONFIG), known, found })

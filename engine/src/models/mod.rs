@@ -22,6 +22,7 @@ pub mod qwen3_omni_moe;
 pub mod qwen3_tts;
 pub mod smart_turn;
 pub mod text_decoder;
+pub mod unserved;
 pub mod whisper;
 
 use std::sync::Arc;
