@@ -17,6 +17,7 @@
 #   real       Python with scripts/requirements-real.txt, and npm: what fetches published models for a conversation
 #   reference  Python with tests/parity/requirements.txt: torch and the reference implementation (several GB)
 #   reference_tts  the same for Qwen3-TTS, whose reference needs other versions: tests/parity/qwen3_tts/requirements.txt
+#   reference_lfm2  the same for LFM2.5-Audio, with a Python 3.12 of the machine: tests/parity/lfm2_audio/requirements.txt
 #   llama_cpp  llama.cpp (a Node package), a part of `peers`
 #   thinkers   servers of language models for cascades: tests/peers/requirements-thinkers.txt, beside `reference`; takes minutes
 #   peers      peers of the benchmarks: `reference`, OpenVINO GenAI (tests/peers/requirements-openvino.txt), `llama_cpp`
@@ -258,6 +259,21 @@ reference_tts() {
   touch "$home/qwen-tts-$QWEN_TTS"
 }
 
+# Without the requirements of its trainer and of its demo.
+LIQUID_AUDIO=1.3.0
+reference_lfm2() {
+  local home=$TOOLS/liquid-audio requirements=tests/parity/lfm2_audio/requirements.txt
+  [ -e "$home/liquid-audio-$LIQUID_AUDIO" ] && cmp -s "$requirements" "$home/installed.txt" && return
+  command -v python3.12 >/dev/null || die "missing for LFM2.5-Audio's reference: python3.12"
+  say "installing $requirements into $home (several GB)"
+  rm -rf "$home"
+  python3.12 -m venv "$home"
+  "$home/bin/pip" install --quiet --disable-pip-version-check --requirement "$requirements" >&2
+  "$home/bin/pip" install --quiet --disable-pip-version-check --no-deps "liquid-audio==$LIQUID_AUDIO" >&2
+  cp "$requirements" "$home/installed.txt"
+  touch "$home/liquid-audio-$LIQUID_AUDIO"
+}
+
 # beside_reference NAME REQUIREMENTS: as python_tools, with the packages of `reference` too. torch takes several GB, so a path makes them
 # available.
 beside_reference() {
@@ -382,10 +398,10 @@ recipe() {
   kokoro
 }
 
-[ $# -gt 0 ] || die "which part? build, load, clients, chat_templates, cuda, fuzz, lint, tests, prometheus, real, reference, reference_compressed, reference_forms, reference_tts, llama_cpp, peers, recogniser, speech, thinkers, turns, turns_recipe or recipe"
+[ $# -gt 0 ] || die "which part? build, load, clients, chat_templates, cuda, fuzz, lint, tests, prometheus, real, reference, reference_compressed, reference_forms, reference_tts, reference_lfm2, llama_cpp, peers, recogniser, speech, thinkers, turns, turns_recipe or recipe"
 for part in "$@"; do
   case $part in
-    build | load | clients | chat_templates | cuda | fuzz | lint | tests | prometheus | real | reference | reference_compressed | reference_forms | reference_tts | llama_cpp | peers | recogniser | speech | thinkers | turns | turns_recipe | recipe) "$part" ;;
+    build | load | clients | chat_templates | cuda | fuzz | lint | tests | prometheus | real | reference | reference_compressed | reference_forms | reference_tts | reference_lfm2 | llama_cpp | peers | recogniser | speech | thinkers | turns | turns_recipe | recipe) "$part" ;;
     *) die "there is no part $part" ;;
   esac
 done

@@ -17,8 +17,8 @@ pub use crate::model::{
 pub use crate::models::family::FamilyVariant;
 pub use crate::models::parts::memory::{SlotBytes, fit_slots};
 pub use crate::models::parts::{
-    audio_encoder, autoregressive, clause_reader, decoder, depth, flow_matching, given_text_stage, interleaved,
-    jinja_template, language_model, pipeline, slot_rows, thinker_stage, vocoder, weights,
+    audio_encoder, autoregressive, clause_reader, conformer, decoder, depth, flow_matching, given_text_stage,
+    interleaved, jinja_template, language_model, pipeline, slot_rows, thinker_stage, vocoder, weights,
 };
 pub use crate::models::{load_model, worker_pool};
 pub use crate::recogniser::{HearingOptions, Hypothesis, HypothesisOutbox, Recogniser};
@@ -61,6 +61,15 @@ pub mod qwen3_omni_moe {
     pub use crate::models::parts::vocoder::frame_stage::MAX_FRAMES;
     pub use crate::models::qwen3_omni_moe::config::Config;
     pub use crate::models::qwen3_omni_moe::{Qwen3Omni, assemble};
+}
+
+/// Internals of the LFM2.5-Audio family.
+pub mod lfm2_audio {
+    pub use crate::audio::recording_mel::RecordingMel;
+    pub use crate::models::lfm2_audio::config::Config;
+    pub use crate::models::lfm2_audio::script::{Said, TurnScript};
+    pub use crate::models::lfm2_audio::template::Template;
+    pub use crate::models::lfm2_audio::{Lfm2Audio, assemble};
 }
 
 /// Internals of the Kokoro family.

@@ -152,6 +152,12 @@ pub trait PromptTemplate: Send {
         None
     }
 
+    /// Instructions that ask the model for a transcript of the caller's audio, if it was taught some; `None` for a request in
+    /// plain words.
+    fn transcription(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Number of tokens, as limits and usage count them, that `positions` positions stand for.
     fn tokens(&self, positions: usize) -> usize {
         positions
@@ -308,7 +314,7 @@ impl Model {
     /// True if it transcribes audio; `taught` if the checkpoint does so on request.
     pub fn transcribes(&self, taught: bool) -> bool {
         match self.hearing {
-            Some(Hearing::Rows(_)) => taught,
+            Some(Hearing::Rows(_)) => taught || self.template.transcription().is_some(),
             Some(Hearing::Text(_)) => true,
             None => false,
         }

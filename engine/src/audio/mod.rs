@@ -2,3 +2,4 @@
 
 pub mod log_mel;
 pub mod mel_filters;
+pub mod recording_mel;

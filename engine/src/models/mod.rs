@@ -15,6 +15,7 @@
 
 pub mod family;
 pub mod kokoro;
+pub mod lfm2_audio;
 pub mod load_error;
 pub mod parts;
 pub mod qwen2_5_omni;
@@ -46,6 +47,7 @@ pub const FAMILIES: &[Family] = &[
     qwen2_5_omni::FAMILY,
     qwen3_tts::FAMILY,
     kokoro::FAMILY,
+    lfm2_audio::FAMILY,
     text_decoder::FAMILY,
     whisper::FAMILY,
 ];

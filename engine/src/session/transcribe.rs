@@ -36,13 +36,18 @@ impl Session {
         if !message.parts.iter().any(|part| matches!(part, MessagePart::Audio(_))) {
             return Err(SessionError::bad("item", request.item, "an item with audio"));
         }
-        let content = MessageContent::Text { role: Role::User, text: instruction(&request) };
+        let mut input = vec![ResponseInput::Item(request.item)];
+        let taught = model.template.transcription();
+        if taught.is_none() {
+            let content = MessageContent::Text { role: Role::User, text: instruction(&request) };
+            input.push(ResponseInput::Content(content));
+        }
         let respond = Respond {
             audio: false,
-            input: Some(vec![ResponseInput::Item(request.item), ResponseInput::Content(content)]),
+            input: Some(input),
             out_of_band: true,
             background: true,
-            instructions: Some(String::new()),
+            instructions: Some(taught.unwrap_or_default().to_owned()),
             tools: model.template.tools().map(|_| Vec::new()),
             max_tokens: Some(MAX_TOKENS),
             sampling: Some(Sampling::GREEDY),

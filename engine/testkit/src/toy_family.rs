@@ -55,7 +55,7 @@ impl InterleavingScript for TokenThenFrames {
         }
     }
 
-    fn frame(&self, left: &mut usize, _: &ResponseParams, _: &[u32]) -> SampledPosition {
+    fn frame(&self, left: &mut usize, _: &ResponseParams, _: &mut [u32]) -> SampledPosition {
         *left -= 1;
         SampledPosition::Said(if *left == 0 { PositionKind::Text } else { PositionKind::Frame })
     }
@@ -114,7 +114,7 @@ pub fn load(ops: &impl Device, checkpoint: &Checkpoint, settings: &EngineConfig)
     let codebook = |delay: usize| -> Result<_, LoadError> {
         let w = w.at("depth").at(delay);
         let (table, head) = (w.table("table", ENTRIES, WIDTH)?, w.linear("head", ENTRIES, WIDTH)?);
-        Ok(DepthCodebook { delay, table, head, allowed: None })
+        Ok(DepthCodebook { delay, table, norm: None, head, allowed: None })
     };
     let depth = DepthModel {
         frames: 1,

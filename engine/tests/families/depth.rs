@@ -40,7 +40,7 @@ fn model(delays: &[usize], frames: usize, hidden: HiddenInput, theta: Option<f32
         // Codebooks of different sizes, the first with a tied head.
         let (entries, head) = (ENTRIES - 3 * at, if at == 0 { "table" } else { "head" });
         let (table, head) = (w.table("table", entries, WIDTH).unwrap(), w.linear(head, entries, WIDTH).unwrap());
-        DepthCodebook { delay, table, head, allowed: None }
+        DepthCodebook { delay, table, norm: None, head, allowed: None }
     };
     let steps = frames + delays.iter().max().unwrap();
     // One projection for each step, if the row is added to each.

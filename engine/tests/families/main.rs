@@ -2,9 +2,11 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
 mod audio_encoder;
+mod conformer;
 mod depth;
 mod gguf;
 mod kokoro;
+mod lfm2_audio;
 mod log_mel;
 mod qwen2_5_omni;
 mod qwen2_5_token2wav;
@@ -13,4 +15,5 @@ mod sampling;
 mod smart_turn;
 mod text_decoder;
 mod toy;
+mod unserved;
 mod whisper;

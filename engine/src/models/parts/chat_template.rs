@@ -73,18 +73,22 @@ impl ChatTemplate {
 }
 
 /// Collects the positions of a prompt.
-struct Writer {
-    elements: Vec<Element>,
-    role: Role,
+pub struct PromptWriter {
+    /// Positions so far.
+    pub elements: Vec<Element>,
+    /// Role of the message that is being written.
+    pub role: Role,
 }
 
-impl Writer {
-    fn tokens(&mut self, ids: &[u32]) {
+impl PromptWriter {
+    /// Appends tokens of the message.
+    pub fn tokens(&mut self, ids: &[u32]) {
         let role = self.role;
         self.elements.extend(ids.iter().map(|&id| Element::token(role, id)));
     }
 
-    fn audio(&mut self, windows: &[Arc<AudioRows>]) {
+    /// Appends the rows of encoded audio.
+    pub fn audio(&mut self, windows: &[Arc<AudioRows>]) {
         let role = self.role;
         for window in windows {
             let row = |row| Element { role, value: ElementValue::Audio { window: Arc::clone(window), row } };
@@ -95,7 +99,7 @@ impl Writer {
 
 impl PromptTemplate for ChatTemplate {
     fn render(&self, history: &[Message], open: Option<&[Arc<AudioRows>]>, respond: bool) -> Vec<Element> {
-        let mut writer = Writer { elements: Vec::new(), role: Role::System };
+        let mut writer = PromptWriter { elements: Vec::new(), role: Role::System };
         let marks = &self.tokens;
         let end = [marks.im_end, self.newline];
         if let Some(instructions) = &self.instructions

@@ -13,6 +13,7 @@ use repartee_kernels::{NO_ID, NO_ROW, Ops, RowSpec, SampleParams, SpecLayout, St
 use super::autoregressive::{
     Autoregressive, BLOCK, CausalLm, SampleOutcome, Sampler, SlotState, StepContext, StepInput, StepShape,
 };
+use super::decoder::ConvSections;
 use super::depth::model::{DepthModel, DepthSections};
 use super::language_model::LanguageModel;
 use super::memory::SlotBytes;
@@ -43,7 +44,8 @@ pub enum PositionKind {
 pub enum SampledPosition {
     /// It is said; the next position is of this kind.
     Said(PositionKind),
-    /// It is a mark: it becomes a position and is not said; later prompts do not have it. The next position is of this kind.
+    /// It is a mark: it becomes a position and is not said; later prompts do not have it, unless their template writes it.
+    /// The next position is of this kind.
     Mark(PositionKind),
     /// It ends the response, is not said and becomes no position.
     End,
@@ -56,10 +58,12 @@ pub trait InterleavingScript: Send {
 
     /// Kind of a response's first position.
     fn first(&self) -> PositionKind;
+    /// Begins a response to a prompt.
+    fn begin(&self, _said: &mut Self::Said, _prompt: &[Element]) {}
     /// Takes the text token that was sampled for a position.
     fn text(&self, said: &mut Self::Said, params: &ResponseParams, id: u32) -> SampledPosition;
-    /// Takes the frame that was sampled for a position: codes frame by frame, codebook by codebook.
-    fn frame(&self, said: &mut Self::Said, params: &ResponseParams, codes: &[u32]) -> SampledPosition;
+    /// Takes the frame that was sampled for a position: codes frame by frame, codebook by codebook. It may change them.
+    fn frame(&self, said: &mut Self::Said, params: &ResponseParams, codes: &mut [u32]) -> SampledPosition;
     /// Most positions of a response with `max_tokens` text tokens; `audio` is true if it is spoken. The stage ends the
     /// response after so many, marks included, and counts no tokens: where the number of frames varies, the script ends
     /// the response itself after `max_tokens` tokens.
@@ -153,6 +157,8 @@ pub struct InterleavedSections {
     params: SampleSection,
     /// Sections of the depth model, in a step that makes frames.
     depth: Option<DepthSections>,
+    /// Rows of short convolutions, if some layers have one.
+    conv: Option<ConvSections>,
 }
 
 impl<O: Device, S: InterleavingScript> CausalLm<O> for InterleavedLm<O, S> {
@@ -179,6 +185,10 @@ impl<O: Device, S: InterleavingScript> CausalLm<O> for InterleavedLm<O, S> {
 
     fn cache(&self, ops: &O, blocks: usize) -> Vec<O::State> {
         self.part.model.model.cache(ops, blocks, BLOCK)
+    }
+
+    fn continues_from_blocks(&self) -> bool {
+        self.part.model.model.conv_taps().is_some()
     }
 
     fn max_slots(&self) -> usize {
@@ -221,6 +231,7 @@ impl<O: Device, S: InterleavingScript> CausalLm<O> for InterleavedLm<O, S> {
             audio: layout.list(shape.special * self.part.model.width()),
             params: layout.samples(shape.sampled),
             depth: (shape.special > 0 && shape.sampled > 0).then(|| self.part.depth.layout(layout, shape.sampled)),
+            conv: self.part.model.model.conv_taps().map(|taps| ConvSections::new(layout, shape.rows, taps)),
         }
     }
 
@@ -247,6 +258,9 @@ impl<O: Device, S: InterleavingScript> CausalLm<O> for InterleavedLm<O, S> {
             if is_text { params } else { SampleParams { slot: NO_ROW as usize, ..params } }
         };
         spec.set_samples(sections.params, step.samplers.iter().map(params));
+        if let Some(conv) = &sections.conv {
+            conv.fill(spec, step.sequences, BLOCK);
+        }
         if let Some(sections) = &sections.depth {
             // The text's random numbers are stream 0.
             let stream = |code| 1 + self.part.depth.order().position(|other| other == code).unwrap_or_default();
@@ -274,7 +288,8 @@ impl<O: Device, S: InterleavingScript> CausalLm<O> for InterleavedLm<O, S> {
         for (table, codes) in self.part.tables.iter().zip(&sections.codes) {
             x = ops.add(x, &ops.embed_at(table, &index(*codes)));
         }
-        let (x, _) = model.model.forward(ops, x, cache, batch, None);
+        let conv = sections.conv.as_ref().map(|conv| conv.rows(ops, spec));
+        let (x, _) = model.model.forward_with(ops, x, cache, (batch, conv.as_ref()), None);
         let Some(last) = last else { return };
         let hidden = model.model.norm(ops, &ops.gather_at(&x, last));
         let (allowed, params) = (Some(&self.part.allowed_text), index(sections.params.words()));
@@ -291,6 +306,9 @@ impl<O: Device, S: InterleavingScript> CausalLm<O> for InterleavedLm<O, S> {
         let (params, begins) = (decoding.params.clone(), decoding.steps == 0);
         if begins {
             state.own = InterleavedSlot::default();
+            let mut said = S::Said::default();
+            script.begin(&mut said, state.last_prompt());
+            state.own.said = said;
         }
         let Some((&text, codes)) = ids.split_first() else { return SampleOutcome::NotFinite };
         let said = &mut state.own.said;
@@ -301,8 +319,8 @@ impl<O: Device, S: InterleavingScript> CausalLm<O> for InterleavedLm<O, S> {
             PositionKind::Frame => {
                 let mut drawn: Vec<_> = self.part.depth.order().zip(codes).collect();
                 drawn.sort_by_key(|(code, _)| (code.frame, code.codebook));
-                let codes: Vec<u32> = drawn.into_iter().map(|(_, &id)| id).collect();
-                let taken = script.frame(said, &params, &codes);
+                let mut codes: Vec<u32> = drawn.into_iter().map(|(_, &id)| id).collect();
+                let taken = script.frame(said, &params, &mut codes);
                 (Element::codes(Arc::from(codes)), taken)
             }
         };

@@ -47,14 +47,24 @@ impl<O: Ops> LanguageModel<O> {
         shape: LanguageModelShape,
         feed_forward: impl Fn(usize) -> FeedForward,
     ) -> Result<Self, LoadError> {
+        Self::load_parts(w, &w.at("model"), shape, feed_forward)
+    }
+
+    /// As [`LanguageModel::load`], with `inner` in the place of `model`, and the head below `w`.
+    pub fn load_parts(
+        w: &Weights<'_, O>,
+        inner: &Weights<'_, O>,
+        shape: LanguageModelShape,
+        feed_forward: impl Fn(usize) -> FeedForward,
+    ) -> Result<Self, LoadError> {
         let (vocabulary, width) = (shape.vocabulary, shape.decoder.hidden);
-        let embeddings = "model.embed_tokens.weight";
+        let embeddings = "embed_tokens.weight";
         let (embed_tokens, lm_head) = if shape.tied {
-            w.tied(embeddings, vocabulary, width)?
+            inner.tied(embeddings, vocabulary, width)?
         } else {
-            (w.table(embeddings, vocabulary, width)?, Some(w.linear("lm_head.weight", vocabulary, width)?))
+            (inner.table(embeddings, vocabulary, width)?, Some(w.linear("lm_head.weight", vocabulary, width)?))
         };
-        Ok(Self { embed_tokens, model: Decoder::load(&w.at("model"), shape.decoder, feed_forward)?, lm_head, shape })
+        Ok(Self { embed_tokens, model: Decoder::load(inner, shape.decoder, feed_forward)?, lm_head, shape })
     }
 
     /// Number of ids.

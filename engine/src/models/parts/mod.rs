@@ -7,6 +7,7 @@ pub mod autoregressive;
 pub mod chat_template;
 pub mod clause_reader;
 pub mod config;
+pub mod conformer;
 pub mod decoder;
 pub mod depth;
 pub mod flow_matching;

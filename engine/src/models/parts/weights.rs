@@ -1,6 +1,7 @@
 //! Loads a model's tensors from a checkpoint, by the checkpoint's names.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use repartee_checkpoint::IntegerPacking;
 use repartee_kernels::shapes::{rotary_frequencies, snake_vectors};
@@ -111,6 +112,33 @@ impl<'a, O: Ops> Weights<'a, O> {
     /// Loads `name`, a table of `entries` rows.
     pub fn table(&self, name: &str, entries: usize, width: usize) -> Result<O::Weight, LoadError> {
         self.join(WeightLayout::Table, &[(name, vec![entries, width])])
+    }
+
+    /// Loads some of the rows of `name`, a matrix or table `[rows, width]`. Rows of random numbers are those of the first ones.
+    pub fn rows(
+        &self,
+        name: &str,
+        layout: WeightLayout,
+        [rows, width]: [usize; 2],
+        wanted: Range<usize>,
+    ) -> Result<O::Weight, LoadError> {
+        let name = format!("{}{name}", self.prefix);
+        let (whole, shape) = ([rows, width], [wanted.len(), width]);
+        let widened = |numbers: Vec<f32>| {
+            (DType::F32, Cow::Owned(numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>()))
+        };
+        let (dtype, bytes) = match self.checkpoint.numbers(&name, &whole)? {
+            TensorData::Stored(TensorView { dtype, bytes, .. }) => (dtype, bytes),
+            TensorData::Packed(tensor) => widened(tensor.numbers()),
+            TensorData::Repacked(matrix) => widened(matrix.numbers()),
+            drawn @ TensorData::Drawn(_) => {
+                return self.pack(layout, self.policy.format(layout), &[part(&name, &shape, &drawn)]);
+            }
+        };
+        let row = bytes.len() / rows.max(1);
+        let bytes = &bytes[wanted.start * row..wanted.end * row];
+        let part = RawTensor { name: &name, bytes, dtype, shape: &shape };
+        self.pack(layout, self.policy.format(layout), &[WeightPart::Stored(part)])
     }
 
     /// Loads `name`, a table of `entries` rows that is the matrix of the head too: one weight for both, or two if the

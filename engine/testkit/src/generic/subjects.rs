@@ -7,7 +7,8 @@ use repartee_engine::internals::audio_encoder::front_end::audio_front_end;
 use repartee_engine::internals::audio_encoder::layer::AudioLayerShape;
 use repartee_engine::internals::audio_encoder::shape::{Convolutions, EncoderShape, Positions};
 use repartee_engine::internals::{
-    Checkpoint, FamilyVariant, Hearing, Model, load_model, qwen2_5_omni, qwen3_omni_moe, qwen3_tts, worker_pool,
+    Checkpoint, FamilyVariant, Hearing, Model, lfm2_audio, load_model, qwen2_5_omni, qwen3_omni_moe, qwen3_tts,
+    worker_pool,
 };
 use repartee_engine::{EngineConfig, Source};
 use repartee_engine_api::{Command, EngineUsage, Recording, Respond, Role};
@@ -180,6 +181,73 @@ impl Subject for Omni25 {
 
     fn input(&self, turn: usize, item: u64, cut: Splitter<'_>) -> Vec<Command> {
         spoken(&self.audio(turn).unwrap(), item, cut)
+    }
+}
+
+/// LFM2.5-Audio with a small checkpoint, which samples codes.
+#[derive(Default)]
+pub struct Lfm25 {
+    /// True if its device replays captured steps.
+    pub replayed: bool,
+}
+
+impl Lfm25 {
+    const NAME: &str = "lfm2_audio";
+    /// Text tokens, and the frames after them, in turn. The suite's responses are shorter than a published turn.
+    const TURNS: (u32, u32) = (1, 2);
+
+    /// A copy of the fixture with short turns.
+    fn folder() -> &'static Path {
+        static COPY: OnceLock<tempfile::TempDir> = OnceLock::new();
+        let copy = COPY.get_or_init(|| {
+            let copy = crate::speech::copy(&folder(Self::NAME).join("checkpoint"));
+            let path = copy.path().join("config.json");
+            let mut config: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+            config["interleaved_n_text"] = Self::TURNS.0.into();
+            config["interleaved_n_audio"] = Self::TURNS.1.into();
+            std::fs::write(&path, config.to_string()).unwrap();
+            copy
+        });
+        copy.path()
+    }
+}
+
+impl Subject for Lfm25 {
+    fn model(&self, config: &EngineConfig) -> Model {
+        let checkpoint = Checkpoint::open(Source::Folder(Self::folder().to_owned())).unwrap();
+        if !self.replayed {
+            return load_model(&checkpoint, config).unwrap();
+        }
+        let pool = worker_pool(config.threads());
+        let ops = ReplayOps::new(Cpu::default().on(pool.clone()));
+        Model {
+            pool,
+            ..lfm2_audio::assemble(ops, &checkpoint, FamilyVariant("audio"), config).unwrap().build(config).unwrap()
+        }
+    }
+
+    fn stages(&self) -> &'static [&'static str] {
+        &["language_model", "detokenizer"]
+    }
+
+    fn audio(&self, turn: usize) -> Option<Vec<f32>> {
+        static TURNS: OnceLock<[Vec<f32>; 3]> = OnceLock::new();
+        let turns = TURNS.get_or_init(|| {
+            let expected = Expected::load(Self::NAME);
+            let [a, b] = ["turn0.audio", "transcript.audio"].map(|name| expected.tensor(name).0);
+            let c = b.iter().rev().copied().collect();
+            [a, b, c]
+        });
+        Some(turns[turn].clone())
+    }
+
+    fn input(&self, turn: usize, item: u64, cut: Splitter<'_>) -> Vec<Command> {
+        spoken(&self.audio(turn).unwrap(), item, cut)
+    }
+
+    /// Only tokens of turns with all of their frames, because frames stay in the prompt.
+    fn spoken_tokens(&self, usage: EngineUsage) -> u32 {
+        usage.output_text_tokens.min(usage.output_audio_frames / Self::TURNS.1 * Self::TURNS.0)
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use repartee_engine_api::Sampling;
-use repartee_kernels::{Ops, RowSpec, SampleParams, SpecLayout, StepKey, StepOutputs, random::uniform};
+use repartee_kernels::{Ops, RowSpec, SampleParams, SequenceRows, SpecLayout, StepKey, StepOutputs, random::uniform};
 
 use crate::elements::Element;
 use crate::sequence::{BlockPool, Sequence};
@@ -65,6 +65,11 @@ impl<O: Ops, L: CausalLm<O>> SlotState<O, L> {
     /// Number of cached positions.
     pub fn cached(&self) -> usize {
         self.sequence.len()
+    }
+
+    /// Positions of the last prompt, in the stage that reads the prompt.
+    pub fn last_prompt(&self) -> &[Element] {
+        &self.prompt[..self.prompted.min(self.prompt.len())]
     }
 
     /// Response being generated, if any.
@@ -136,6 +141,8 @@ pub struct StepInput<'a, R> {
     pub rows: &'a [R],
     /// Slot and position of each row.
     pub at: &'a [(usize, usize)],
+    /// Cache blocks, first position and number of rows of each slot, in the order of the rows.
+    pub sequences: &'a [SequenceRows<'a>],
     /// Slots that sample, in sampling order.
     pub samplers: &'a [Sampler<'a>],
 }
@@ -214,6 +221,11 @@ pub trait CausalLm<O: Ops>: Send + Sized {
     fn vocabulary(&self) -> usize;
     /// Creates the KV cache of every layer.
     fn cache(&self, ops: &O, blocks: usize) -> Vec<O::State>;
+    /// True if a sequence continues from the end of a full block, or from its own end, alone: part of the cache is kept once
+    /// a block. Such a model never truncates a sequence by [`SlotState::truncate`].
+    fn continues_from_blocks(&self) -> bool {
+        false
+    }
     /// Most slots that one step can advance.
     fn max_slots(&self) -> usize {
         usize::MAX

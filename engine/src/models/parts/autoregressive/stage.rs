@@ -99,6 +99,8 @@ impl<O: Ops, L: CausalLm<O>> Autoregressive<O, L> {
         // A response needs the last position computed again: its row gives the first token.
         let keep = if response.is_some() { common.min(elements.len().saturating_sub(1)) } else { common };
         if keep < cached {
+            let keep = self.continued_from(keep);
+            let state = &mut self.slots[slot];
             let kept = state.sequence.truncate(&mut self.pool, keep);
             self.shrink_launched_context(slot, kept);
             out.push((slot, StageItem::Rewind { to: kept }));
@@ -118,6 +120,11 @@ impl<O: Ops, L: CausalLm<O>> Autoregressive<O, L> {
             let limit = self.lm.limit(&params);
             state.begin(params, limit);
         }
+    }
+
+    /// Number of the first `positions` positions from which a sequence that drops others can continue.
+    fn continued_from(&self, positions: usize) -> usize {
+        if self.lm.continues_from_blocks() { positions / BLOCK * BLOCK } else { positions }
     }
 
     /// Forks the longest cached prefix among other slots and retired prefixes, such as instructions that many sessions
@@ -301,9 +308,10 @@ impl<O: Device, L: CausalLm<O>> Stage for Autoregressive<O, L> {
         let mut state = SlotState::default();
         let given = &self.slots[donor];
         let rows = if self.lm.input_kind() == EdgeKind::Prompt {
-            state.prompt = prompt.to_vec();
-            state.prompted = given.prompted.min(prompt.len());
-            prompt.len()
+            let rows = self.continued_from(prompt.len());
+            state.prompt = prompt[..rows].to_vec();
+            state.prompted = given.prompted.min(rows);
+            rows
         } else {
             self.lm.share_prefix(&mut state, given, prompt.len())
         };

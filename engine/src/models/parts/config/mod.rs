@@ -8,10 +8,12 @@
 
 mod audio_tower;
 mod codec;
+pub mod conformer;
 mod language_model;
 pub mod limits;
 mod rope;
 mod section;
+pub mod short_conv;
 mod speaker_encoder;
 mod speech_encoder;
 

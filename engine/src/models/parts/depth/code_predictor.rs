@@ -22,6 +22,7 @@ pub fn load<O: Ops>(w: &Weights<'_, O>, config: &CodePredictorConfig) -> Result<
         Ok(DepthCodebook {
             delay: i,
             table: model.table(&format!("codec_embedding.{i}.weight"), entries, input)?,
+            norm: None,
             head: w.linear(&format!("lm_head.{i}.weight"), entries, hidden)?,
             allowed: None,
         })

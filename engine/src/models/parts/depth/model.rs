@@ -31,6 +31,8 @@ pub struct DepthCodebook<O: Ops> {
     pub delay: usize,
     /// Embeddings of its codes, as input of later steps.
     pub table: O::Weight,
+    /// Norm before the head, and its epsilon; `None` for the layers' last norm.
+    pub norm: Option<(O::Weight, f32)>,
     /// Head for its logits.
     pub head: O::Weight,
     /// Mask over its ids, 1 for each that may be drawn; `None` for all.
@@ -202,10 +204,13 @@ impl<O: Ops> DepthModel<O> {
                 // The second row of each pair.
                 x = ops.narrow(&ops.reshape(x, 2 * self.width), self.width, self.width);
             }
-            let x = layers.norm(ops, &x);
+            let normed = layers.norm(ops, &x);
             for DrawnCode { codebook, .. } in self.drawn(step) {
                 let codebook = &self.codebooks[codebook];
-                let logits = ops.linear(&x, &codebook.head, None);
+                let logits = match &codebook.norm {
+                    None => ops.linear(&normed, &codebook.head, None),
+                    Some((norm, eps)) => ops.linear(&ops.rms_norm(&x, norm, *eps), &codebook.head, None),
+                };
                 let Some(params) = params.next() else { break };
                 let params = ops.index(spec, params.words());
                 let ids = ops.sample_at(&logits, &params, codebook.allowed.as_ref(), None);

@@ -3,7 +3,8 @@
 //! - [`frame_stage`]: the stage of a vocoder of codec frames
 //! - [`code2wav`], [`code2wav_stage`]: codec frames to samples by convolutions
 //! - [`bigvgan`], [`bigvgan_stage`], [`resampled_snake`]: a spectrogram to samples, in overlapping windows
-//! - [`spectral`], [`stft`]: codec frames to spectra, and the inverse transform over streams
+//! - [`spectral`], [`layered`], [`stft`]: codec frames to spectra, without and with layers between, and the inverse transform over
+//!   streams
 //! - [`istft_net`]: features and a pitch to spectra
 //! - [`segment_conv`]: convolutions centred on their rows
 //! - [`config`]: sizes of BigVGAN
@@ -15,6 +16,7 @@ pub mod code2wav_stage;
 pub mod config;
 pub mod frame_stage;
 pub mod istft_net;
+pub mod layered;
 pub mod resampled_snake;
 pub mod segment_conv;
 pub mod spectral;

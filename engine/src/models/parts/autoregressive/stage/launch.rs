@@ -158,7 +158,8 @@ impl<O: Ops, L: CausalLm<O>> Autoregressive<O, L> {
             let table = slots[slot].sequence.table();
             SequenceRows { table, position: from, rows }
         };
-        spec.set_batch(sections.batch, &fits.iter().map(sequence).collect::<Vec<_>>(), self.scratch);
+        let sequences: Vec<_> = fits.iter().map(sequence).collect();
+        spec.set_batch(sections.batch, &sequences, self.scratch);
         spec.set_each(sections.chosen_from, last.iter().map(|&(_, row)| row as u32));
         spec.set(sections.begun, &fresh);
         let sampler = |&(slot, row): &(usize, usize)| {
@@ -166,7 +167,7 @@ impl<O: Ops, L: CausalLm<O>> Autoregressive<O, L> {
             Some(Sampler { slot, row, params, step: *steps })
         };
         let samplers: Vec<_> = last.iter().filter_map(sampler).collect();
-        lm.fill(&StepInput { rows, at: &at, samplers: &samplers }, &sections.own, spec);
+        lm.fill(&StepInput { rows, at: &at, sequences: &sequences, samplers: &samplers }, &sections.own, spec);
         let ticket = sections.launch(ops, lm, spec, (cache, output_mask));
         rows.clear();
         Launched { ticket, fits, samplers: sampling, sampled: shape.sampled }
@@ -188,7 +189,8 @@ impl<O: Ops, L: CausalLm<O>> Autoregressive<O, L> {
             spec.set_batch(sections.batch, &[], self.scratch);
             spec.set(sections.chosen_from, &[]);
             spec.set(sections.begun, &[]);
-            lm.fill(&StepInput { rows: &[], at: &[], samplers: &[] }, &sections.own, spec);
+            let empty = StepInput { rows: &[], at: &[], sequences: &[], samplers: &[] };
+            lm.fill(&empty, &sections.own, spec);
             let ticket = sections.launch(ops, lm, spec, (cache, output_mask));
             ops.collect(ticket, back);
         }

@@ -1,0 +1,11 @@
+//! FastConformer encoder of NeMo: convolutions that make one row of eight frames, then layers of feed-forward blocks,
+//! attention with relative positions, and a convolution over time; and an adapter to the width of a language model.
+//!
+//! - [`shape`]: sizes; [`encoder`]: the weights, and a step over one window
+//! - [`subsampling`]: the convolutions in front; [`layer`]: a layer; [`attention`]: relative positions as rotary ones
+
+pub mod attention;
+pub mod encoder;
+pub mod layer;
+pub mod shape;
+pub mod subsampling;

@@ -1,0 +1,30 @@
+//! Folders of families that are not served yet are refused by the family's name.
+#![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
+
+use repartee_engine::internals::{Checkpoint, load_model};
+use repartee_engine::{EngineConfig, Source};
+
+/// Error of a folder with one file.
+fn refused(file: &str, contents: &str) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join(file), contents).unwrap();
+    let checkpoint = Checkpoint::open(Source::Folder(folder.path().to_path_buf())).unwrap();
+    load_model(&checkpoint, &EngineConfig::default()).map(|_| ()).unwrap_err().to_string()
+}
+
+#[test]
+fn unserved_families_are_refused_by_name() {
+    for (name, file, contents) in [
+        ("CosyVoice3", "cosyvoice3.yaml", "llm: !new:cosyvoice.llm.llm.CosyVoice3LM\n"),
+        ("MiMo-Audio", "config.json", r#"{"architectures": ["MiMoAudioModel"]}"#),
+        ("Ming", "config.json", r#"{"architectures": ["BailingMM2NativeForConditionalGeneration"]}"#),
+        ("Ming", "config.json", r#"{"model_type": "dense", "ditar_config": {}, "aggregator_config": {}}"#),
+        ("Covo-Audio", "config.json", r#"{"architectures": ["CovoAudioForConditionalGeneration"]}"#),
+        ("Dynin-Omni", "config.json", r#"{"architectures": ["DyninOmniForConditionalGeneration"]}"#),
+    ] {
+        let error = refused(file, contents);
+        assert!(error.contains(&format!("{name} is not served yet")), "{name}: {error}");
+    }
+    let other = refused("config.json", r#"{"architectures": ["OtherModel"]}"#);
+    assert!(other.contains("`OtherModel` is not supported"), "{other}");
+}
