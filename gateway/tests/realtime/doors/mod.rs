@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use repartee_chat_testkit::{STREAM_HEAD, TestServer, answer, chunk, response, text_event};
+use repartee_engine::SpokenAnswersConfig;
 use repartee_gateway_testkit::http::{Reply, send};
 use repartee_gateway_testkit::thinker::Cascade;
 use repartee_gateway_testkit::{Client, PATIENCE, find, question};
@@ -77,9 +78,14 @@ impl Doors {
         *self.mood.lock().unwrap() = mood;
     }
 
-    /// Messages of the newest request.
+    /// Messages of the last request, without the default instructions of a session that gives none.
     fn asked(&self) -> Value {
-        self.requests.lock().unwrap().last().expect("a request").clone()
+        let mut asked = self.requests.lock().unwrap().last().expect("a request").clone();
+        let default = json!({"role": "system", "content": SpokenAnswersConfig::default().instructions});
+        if let Some(messages) = asked.as_array_mut() {
+            messages.retain(|message| *message != default);
+        }
+        asked
     }
 
     /// Number of requests so far.
