@@ -193,10 +193,15 @@ impl Client {
         timeout(PATIENCE, self.socket.next()).await.expect("a message in time").and_then(Result::ok)
     }
 
-    /// Returns the next event.
+    /// Returns the next event; the library answers pings before it.
     pub async fn event(&mut self) -> Value {
-        let message = self.message().await.expect("the connection lives");
-        serde_json::from_str(message.to_text().unwrap()).unwrap()
+        loop {
+            match self.message().await.expect("the connection lives") {
+                Message::Text(text) => return serde_json::from_str(&text).unwrap(),
+                Message::Ping(_) => {}
+                other => panic!("no event: {other:?}"),
+            }
+        }
     }
 
     /// Returns the next event, which must be of this type.

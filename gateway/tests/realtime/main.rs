@@ -3,6 +3,7 @@
 
 mod churn;
 mod doors;
+mod families;
 mod formats;
 mod hearing;
 mod lifecycle;

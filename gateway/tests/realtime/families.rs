@@ -1,0 +1,146 @@
+//! The families that speak, one a row: each one's small checkpoint answers over both transports, with both ways of handing
+//! items from stage to stage; a folder of a family that is not served yet is refused by its name.
+
+use std::net::SocketAddr;
+
+use repartee::transport::webrtc::{PeerEvent, WebRtcCall, WebRtcSettings, offer};
+use repartee_engine::{Engine, EngineConfig, HandOff, Source};
+use repartee_gateway_testkit::{PATIENCE, connect, find, fixture, http, serve_engine, sound};
+use repartee_media::opus::OpusDecoder;
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+/// Row of the table.
+enum Family {
+    /// Fixture whose checkpoint is served.
+    Served(&'static str),
+    /// File of a published folder, and its contents.
+    NotServedYet(&'static str, &'static str),
+}
+
+use Family::{NotServedYet, Served};
+
+const FAMILIES: [(&str, Family); 9] = [
+    ("Qwen3-Omni", Served("dense")),
+    ("Qwen2.5-Omni", Served("omni25")),
+    ("Qwen3-TTS", Served("tts_custom")),
+    ("LFM2.5-Audio", Served("lfm2_audio")),
+    ("CosyVoice3", NotServedYet("cosyvoice3.yaml", "llm: !new:cosyvoice.llm.llm.CosyVoice3LM\n")),
+    ("MiMo-Audio", NotServedYet("config.json", r#"{"architectures": ["MiMoAudioModel"]}"#)),
+    ("Ming", NotServedYet("config.json", r#"{"architectures": ["BailingMM2NativeForConditionalGeneration"]}"#)),
+    ("Covo-Audio", NotServedYet("config.json", r#"{"architectures": ["CovoAudioForConditionalGeneration"]}"#)),
+    ("Dynin-Omni", NotServedYet("config.json", r#"{"architectures": ["DyninOmniForConditionalGeneration"]}"#)),
+];
+
+/// Question of a caller, as text, so that families without audio input have a row too.
+const QUESTION: &str = "the quick brown fox";
+/// Most tokens of an answer: random weights seldom end one.
+const MAX_TOKENS: u32 = 8;
+
+/// Times that the question is asked: random weights end some answers before their first sound, so one of these has to have
+/// some.
+const ASKED: usize = 4;
+/// Least sample that is no silence: what a decoder makes of it is below.
+const SOUND: f32 = 1e-3;
+
+/// Events that ask the question.
+fn question() -> [Value; 2] {
+    let content = json!([{"type": "input_text", "text": QUESTION}]);
+    let item = json!({"type": "message", "role": "user", "content": content});
+    let response = json!({"type": "response.create", "response": {"max_output_tokens": MAX_TOKENS}});
+    [json!({"type": "conversation.item.create", "item": item}), response]
+}
+
+/// Samples of the answers over a websocket.
+async fn over_websocket(address: SocketAddr) -> usize {
+    let mut client = connect(address).await;
+    let mut samples = 0;
+    for _ in 0..ASKED {
+        for event in question() {
+            client.send(event).await;
+        }
+        let events = client.until("response.done").await;
+        let status = &find(&events, "response.done")["response"]["status"];
+        assert!(["completed", "incomplete"].contains(&status.as_str().unwrap()), "{status}");
+        samples += sound(&events).len();
+    }
+    samples
+}
+
+/// Samples of the answers over WebRTC that are no silence.
+async fn over_webrtc(address: SocketAddr) -> usize {
+    let (sdp, dialing) = offer(&WebRtcSettings::default()).await.unwrap();
+    let headers = [("content-type", "application/sdp")];
+    let answer = http::send(address, "POST", "/v1/realtime/calls", &headers, sdp.as_bytes()).await;
+    assert_eq!(answer.status, 201, "{answer:?}");
+    let call = dialing.accept(&answer.body).await.unwrap();
+    let mut caller = Caller { call, decoder: OpusDecoder::new(24_000).unwrap(), samples: 0, stopped: false };
+    caller.hear_until("session.created").await;
+    for _ in 0..ASKED {
+        for event in question() {
+            caller.call.send_message(&event.to_string()).await.unwrap();
+        }
+        caller.hear_until("response.done").await;
+    }
+    if !caller.stopped {
+        caller.hear_until("output_audio_buffer.stopped").await;
+    }
+    caller.samples
+}
+
+struct Caller {
+    call: WebRtcCall,
+    decoder: OpusDecoder,
+    /// Samples so far that are no silence.
+    samples: usize,
+    /// True once an answer has been played to its end.
+    stopped: bool,
+}
+
+impl Caller {
+    /// Receives up to an event of this type.
+    async fn hear_until(&mut self, kind: &str) {
+        loop {
+            match timeout(PATIENCE, self.call.events.recv()).await.expect(kind).expect(kind) {
+                PeerEvent::Message(text) => {
+                    let event: Value = serde_json::from_str(&text).unwrap();
+                    assert_ne!(event["type"], "error", "{event}");
+                    self.stopped |= event["type"] == "output_audio_buffer.stopped";
+                    if event["type"] == kind {
+                        return;
+                    }
+                }
+                PeerEvent::Audio { payload, .. } => {
+                    let decoded = self.decoder.decode(&payload).unwrap();
+                    self.samples += decoded.iter().filter(|sample| sample.abs() > SOUND).count();
+                }
+                PeerEvent::Connected | PeerEvent::ChannelOpen => {}
+                PeerEvent::Closed => panic!("closed before {kind}"),
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_family_answers_or_is_refused_by_name() {
+    for (name, family) in FAMILIES {
+        match family {
+            Served(checkpoint) => {
+                for hand_off in [HandOff::AsyncChunk, HandOff::FullPayload] {
+                    let config = EngineConfig { hand_off, session_tokens: 512, ..EngineConfig::default() };
+                    let (address, server) = serve_engine(Engine::start(fixture(checkpoint), &config).unwrap()).await;
+                    assert!(over_websocket(address).await > 0, "{name}, {hand_off:?}: no sound over a websocket");
+                    assert!(over_webrtc(address).await > 0, "{name}, {hand_off:?}: no sound over WebRTC");
+                    server.abort();
+                }
+            }
+            NotServedYet(file, contents) => {
+                let folder = tempfile::tempdir().unwrap();
+                std::fs::write(folder.path().join(file), contents).unwrap();
+                let source = Source::Folder(folder.path().to_path_buf());
+                let error = Engine::start(source, &EngineConfig::default()).map(|_| ()).unwrap_err().to_string();
+                assert!(error.contains(&format!("{name} is not served yet")), "{name}: {error}");
+            }
+        }
+    }
+}
