@@ -86,6 +86,10 @@ pub mod sound_file;
 mod stall_tests;
 #[cfg(test)]
 mod testdata;
+#[cfg(test)]
+mod turn_grid_sounds;
+#[cfg(test)]
+mod turn_grid_tests;
 pub mod vad;
 pub mod wav;
 

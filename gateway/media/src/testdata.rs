@@ -9,3 +9,9 @@ pub fn speech(name: &str) -> Vec<f32> {
     let path = format!("{}/../testdata/{name}.wav", env!("CARGO_MANIFEST_DIR"));
     sound_file::read(&std::fs::read(path).unwrap(), vad::RATE, Duration::from_secs(60)).unwrap()
 }
+
+/// Loads a spoken question of `tests/questions`, at `rate`.
+pub fn question(name: &str, rate: u32) -> Vec<f32> {
+    let path = format!("{}/../../tests/questions/{name}.wav", env!("CARGO_MANIFEST_DIR"));
+    sound_file::read(&std::fs::read(path).unwrap(), rate, Duration::from_secs(60)).unwrap()
+}
