@@ -153,6 +153,10 @@ pub struct TurnDetector<D = Earshot> {
     /// End of the last turn in samples; the next one cannot start earlier.
     floor: u64,
     state: State,
+    /// Longest turn in samples, after which it ends; `None` for no limit.
+    longest: Option<u64>,
+    /// True if the last turn ended there.
+    is_cut: bool,
     /// True if a model judges pauses; only for endpointing by eagerness.
     judged: bool,
     /// Latest audio for the model, at most [`CONTEXT_MS`].
@@ -196,6 +200,8 @@ impl<D: VoiceDetector> TurnDetector<D> {
             onset: 0,
             floor: 0,
             state: State::QUIET,
+            longest: None,
+            is_cut: false,
             judged: false,
             recent: VecDeque::new(),
             questions: 0,
@@ -210,6 +216,17 @@ impl<D: VoiceDetector> TurnDetector<D> {
     pub fn with_turn_model(mut self) -> Self {
         self.judged = true;
         self
+    }
+
+    /// Ends each turn after `longest`, also while a voice or what seems to be one goes on.
+    pub fn with_longest_turn(mut self, longest: Duration) -> Self {
+        self.longest = Some(longest.as_millis() as u64 * PER_MS);
+        self
+    }
+
+    /// True if the last turn ended because it reached the longest duration. Returns it once.
+    pub fn take_cut(&mut self) -> bool {
+        std::mem::take(&mut self.is_cut)
     }
 
     /// Returns the question that is due for the model, if any. Returns each question once.
@@ -363,6 +380,10 @@ impl<D: VoiceDetector> TurnDetector<D> {
                     return Some(TurnEvent::PossibleBargeIn { audio_ms: self.position / PER_MS });
                 }
                 Some(self.start(since))
+            }
+            State::Speaking { begin, .. } if self.longest.is_some_and(|longest| self.position - *begin >= longest) => {
+                self.is_cut = true;
+                Some(self.stop())
             }
             State::Speaking { voice_end, paused, judgement, .. } => {
                 if probability >= threshold - HYSTERESIS.min(threshold / 2.0) {

@@ -303,6 +303,17 @@ fn settings_change_while_a_turn_is_open() {
 }
 
 #[test]
+fn longest_turn_ends_while_voice_goes_on() {
+    let mut turns = scripted([50..400]).with_longest_turn(Duration::from_secs(3));
+    let events = turns.push(&silence(8_000));
+    let [first, cut, second, rest] = events[..] else { panic!("{events:?}") };
+    assert!((3_000..3_016).contains(&(stopped(cut) - started(first))), "{events:?}");
+    assert_eq!(started(second), stopped(cut), "the next turn begins where it was cut");
+    assert!(turns.take_cut() && !turns.take_cut());
+    assert!(stopped(rest) > stopped(cut));
+}
+
+#[test]
 fn next_turn_starts_after_a_client_ended_turn() {
     let mut turns = scripted([10..60, 60..100]);
     turns.push(&silence(60 * 16));

@@ -50,9 +50,10 @@ impl Resamplers {
 }
 
 impl InputPipeline {
-    /// Creates the pipeline of a new call; `judged` if a model judges pauses.
-    pub fn new(model_rate: u32, judged: bool) -> Self {
+    /// Creates the pipeline of a new call; `judged` if a model judges pauses. Turns end after `longest_turn`.
+    pub fn new(model_rate: u32, judged: bool, longest_turn: Option<Duration>) -> Self {
         let detector = TurnDetector::default();
+        let detector = longest_turn.into_iter().fold(detector, TurnDetector::with_longest_turn);
         Self {
             model_rate,
             pending: Vec::new(),
@@ -234,7 +235,15 @@ impl InputPipeline {
             let waited = event.sample().saturating_sub(spoken);
             self.endpointing = Some(Duration::from_secs_f64(waited as f64 / f64::from(vad::RATE)));
         }
+        let is_cut = self.detector.take_cut();
         if self.detecting {
+            if is_cut {
+                let turn_s = event.sample().saturating_sub(self.begin) / u64::from(vad::RATE);
+                tracing::warn!(
+                    turn_s,
+                    "a turn reached turns.longest_s and was committed; its input may be music or noise"
+                );
+            }
             inputs.push(SessionInput::Turn(event));
         }
     }
@@ -253,7 +262,7 @@ mod tests {
 
     /// Returns the endpointing delay of `speech` by the detector's own clock and by the metric, in samples.
     fn ended(speech: &[f32]) -> (u64, u64) {
-        let mut pipeline = InputPipeline::new(vad::RATE, false);
+        let mut pipeline = InputPipeline::new(vad::RATE, false, None);
         pipeline.configure(Some(TurnSettings::default()));
         let mut stopped = None;
         for chunk in [speech, &[0.0; vad::RATE as usize]].concat().chunks(320) {
@@ -287,7 +296,7 @@ mod tests {
     fn faint_or_noisy_turns_count_by_the_detector() {
         // The last audible sample lies before the turn; then at the end of noise.
         for audible_end in [50, 1_390] {
-            let mut pipeline = InputPipeline::new(vad::RATE, false);
+            let mut pipeline = InputPipeline::new(vad::RATE, false, None);
             (pipeline.begin, pipeline.voice_end, pipeline.audible_end) = (100 * MS, Some(900 * MS), audible_end * MS);
             pipeline.report(TurnEvent::SpeechStopped { audio_end_ms: 1_400 }, &mut Vec::new());
             assert_eq!(pipeline.endpointing(), Some(Duration::from_millis(500)));
@@ -299,10 +308,28 @@ mod tests {
     }
 
     #[test]
+    fn turns_of_the_longest_duration_end() {
+        let mut pipeline = InputPipeline::new(vad::RATE, false, Some(Duration::from_secs(3)));
+        pipeline.configure(Some(TurnSettings { silence_duration_ms: 2_000, ..TurnSettings::default() }));
+        let speech = question().repeat(4);
+        let mut inputs = pipeline.push(speech, vad::RATE).unwrap();
+        while pipeline.has_more() {
+            pipeline.process(&mut inputs).unwrap();
+        }
+        let turns: Vec<_> = inputs
+            .iter()
+            .filter_map(|input| if let SessionInput::Turn(turn) = input { Some(turn.sample()) } else { None })
+            .collect();
+        let [begin, end, again, ..] = turns[..] else { panic!("{turns:?}") };
+        assert!((end - begin).abs_diff(3_000 * MS) < 16 * MS, "{turns:?}");
+        assert!(again >= end, "the next turn begins after it");
+    }
+
+    #[test]
     fn any_input_rate_and_split_keeps_all_samples() {
         for (rate, model_rate) in [(24_000, 16_000), (8_000, 16_000), (48_000, 24_000), (16_000, 16_000)] {
             for piece in [1, 37, 480, 24_000] {
-                let mut pipeline = InputPipeline::new(model_rate, false);
+                let mut pipeline = InputPipeline::new(model_rate, false, None);
                 let mut count = 0;
                 for chunk in vec![0.1; rate as usize].chunks(piece) {
                     count += samples(&pipeline.push(chunk.to_vec(), rate).unwrap());
@@ -321,7 +348,7 @@ mod tests {
     #[test]
     fn encoded_audio_is_decoded_by_the_second() {
         for flushed in [false, true] {
-            let mut pipeline = InputPipeline::new(16_000, false);
+            let mut pipeline = InputPipeline::new(16_000, false, None);
             // 10.5 s of mu-law.
             let audio = EncodedAudio::new(&"AAAA".repeat(28_000), AudioFormat::Pcmu).unwrap();
             let mut inputs = pipeline.push_encoded(audio).unwrap();
@@ -340,7 +367,7 @@ mod tests {
 
     #[test]
     fn samples_follow_encoded_audio() {
-        let mut pipeline = InputPipeline::new(16_000, false);
+        let mut pipeline = InputPipeline::new(16_000, false, None);
         pipeline.push_encoded(EncodedAudio::new(&"AAAA".repeat(8_000), AudioFormat::Pcmu).unwrap()).unwrap();
         let mut count = samples(&pipeline.push(vec![0.1; 8_000], 8_000).unwrap());
         count += samples(&pipeline.flush().unwrap());
@@ -349,7 +376,7 @@ mod tests {
 
     #[test]
     fn changing_the_input_rate_loses_no_samples() {
-        let mut pipeline = InputPipeline::new(16_000, false);
+        let mut pipeline = InputPipeline::new(16_000, false, None);
         let mut count = samples(&pipeline.push(vec![0.1; 24_000], 24_000).unwrap());
         count += samples(&pipeline.push(vec![0.1; 8_000], 8_000).unwrap());
         count += samples(&pipeline.flush().unwrap());

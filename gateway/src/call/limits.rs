@@ -9,4 +9,6 @@ pub struct CallLimits {
     pub max_duration: Option<Duration>,
     /// Maximum time with no event or sound from the caller while the session is idle; `None` for no limit.
     pub idle_timeout: Option<Duration>,
+    /// Longest turn that turn detection leaves open; `None` for no limit.
+    pub longest_turn: Option<Duration>,
 }

@@ -75,9 +75,9 @@ pub(super) struct CallTask {
 impl CallTask {
     /// Creates a call; returns it with its first effects.
     pub(super) fn new(setup: SessionSetup, services: CallServices) -> (Self, Vec<Effect>) {
-        let CallServices { budget, metrics, judge, long_work, headroom, trace, .. } = services;
+        let CallServices { limits, budget, metrics, judge, long_work, headroom, trace, .. } = services;
         let (model_rate, output_rate) = (setup.model.input_rate, setup.model.output_rate);
-        let input_pipeline = InputPipeline::new(setup.model.input_rate, judge.is_some());
+        let input_pipeline = InputPipeline::new(setup.model.input_rate, judge.is_some(), limits.longest_turn);
         let timing = ResponseTiming::new(metrics.clone(), trace, output_rate);
         let echo_guard = EchoGuard::new(output_rate);
         let packet_decoder = PacketDecoder::new(setup.model.input_rate);

@@ -43,7 +43,7 @@ pub struct Config {
     pub browser: BrowserConfig,
     /// Limits of calls and connections.
     pub limits: LimitConfig,
-    /// Settings of the turn-detection model.
+    /// Settings of turns and of the turn-detection model.
     pub turns: TurnDetectionConfig,
     /// Settings of voices enrolled from recordings.
     pub voices: VoiceConfig,
@@ -142,10 +142,13 @@ pub struct LimitConfig {
     pub request: Duration,
 }
 
-/// Settings of the turn-detection model.
+/// Settings of turns and of the turn-detection model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TurnDetectionConfig {
+    /// Longest turn that turn detection leaves open; then it is committed. Zero for no limit.
+    #[serde(rename = "longest_s", with = "seconds")]
+    pub longest: Duration,
     /// ONNX file of a turn-detection model, smart-turn v3; `None` to judge pauses by the eagerness alone.
     pub model: Option<PathBuf>,
     /// Number of threads that run the model.
@@ -363,7 +366,7 @@ impl Default for LimitConfig {
 
 impl Default for TurnDetectionConfig {
     fn default() -> Self {
-        Self { model: None, threads: 1 }
+        Self { longest: Duration::from_secs(60), model: None, threads: 1 }
     }
 }
 

@@ -209,7 +209,11 @@ impl AppState {
     /// Time limits of a call; a setting of 0 means none.
     pub(super) fn call_limits(&self) -> CallLimits {
         let limit = |duration: Duration| Some(duration).filter(|duration| !duration.is_zero());
-        CallLimits { max_duration: limit(self.config.limits.call), idle_timeout: limit(self.config.limits.idle) }
+        CallLimits {
+            max_duration: limit(self.config.limits.call),
+            idle_timeout: limit(self.config.limits.idle),
+            longest_turn: limit(self.config.turns.longest),
+        }
     }
 
     /// Services of a call that begins now.

@@ -96,7 +96,10 @@ async fn half_a_question_is_waited_for() {
 
 #[tokio::test]
 async fn missing_model_is_an_error_at_start() {
-    let turns = repartee::config::TurnDetectionConfig { model: Some("/nowhere/smart-turn.onnx".into()), threads: 1 };
+    let turns = repartee::config::TurnDetectionConfig {
+        model: Some("/nowhere/smart-turn.onnx".into()),
+        ..repartee::config::TurnDetectionConfig::default()
+    };
     let config = Config { listen: ([127, 0, 0, 1], 0).into(), turns, ..Config::default() };
     let error = Server::bind(config, ScriptedEngine::new(Script::default())).await.unwrap_err();
     assert!(matches!(error, ServerStartError::Turns(_)));

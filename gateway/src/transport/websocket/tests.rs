@@ -238,8 +238,11 @@ async fn answer_pings(
 async fn a_call_ends_at_its_longest_duration() {
     let engine = ScriptedEngine::new(Script::default());
     let metrics = Arc::new(Metrics::new(engine.info().frame).unwrap());
-    let limits =
-        CallLimits { max_duration: Some(Duration::from_secs(3_600)), idle_timeout: Some(Duration::from_secs(60)) };
+    let limits = CallLimits {
+        max_duration: Some(Duration::from_secs(3_600)),
+        idle_timeout: Some(Duration::from_secs(60)),
+        ..CallLimits::default()
+    };
     let peer = Peer::new(usize::MAX);
     let (client, ended) = dial(&engine, &metrics, &peer, limits);
     let (end, lasted) = answer_pings(&client, ended, Duration::from_secs(30)).await;
@@ -251,7 +254,8 @@ async fn a_call_ends_at_its_longest_duration() {
 async fn a_call_without_input_is_hung_up() {
     let engine = ScriptedEngine::new(Script::default());
     let metrics = Arc::new(Metrics::new(engine.info().frame).unwrap());
-    let limits = CallLimits { max_duration: None, idle_timeout: Some(Duration::from_secs(60)) };
+    let limits =
+        CallLimits { max_duration: None, idle_timeout: Some(Duration::from_secs(60)), ..CallLimits::default() };
     // Pongs are not input; an event every 90 s comes too late.
     let peer = Peer::new(usize::MAX);
     let (client, ended) = dial(&engine, &metrics, &peer, limits);
