@@ -47,7 +47,7 @@ pub struct Lfm2Audio<O: Ops> {
     pub tables: Vec<O::Weight>,
     /// Weights of `depthformer`, `depth_linear` and `depth_embeddings`.
     pub depth: DepthModel<O>,
-    /// Weights of the folder [`DETOKENIZER`].
+    /// Weights of the folder `audio_detokenizer`.
     pub detokenizer: LayeredVocoder<O>,
 }
 
