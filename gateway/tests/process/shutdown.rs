@@ -3,6 +3,7 @@
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, ChildStderr, Command, Stdio};
+use std::time::Instant;
 
 use repartee_gateway_testkit::PATIENCE;
 
@@ -94,7 +95,11 @@ fn second_signal_ends_at_once() {
         let _speech = server.speak();
         server.signal("-TERM");
         server.logged("shutting down");
-        assert!(server.get("/readyz").contains("draining"));
+        // The signal is logged before the server drains.
+        let begun = Instant::now();
+        while !server.get("/readyz").contains("draining") {
+            assert!(begun.elapsed() < PATIENCE, "it drains");
+        }
         server.signal(second);
         server.logged("at a second signal");
         assert_eq!(server.ended(), Some(code));
