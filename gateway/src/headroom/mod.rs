@@ -19,6 +19,19 @@ use throttle::Throttle;
 /// Pressure from which on no speculation begins: it is work for an answer that may not be wanted.
 pub const SHED_SPECULATION: f64 = 0.85;
 
+/// A call that has begun; its end when dropped.
+#[derive(Debug)]
+pub struct BegunCall {
+    headroom: Headroom,
+    began: Instant,
+}
+
+impl Drop for BegunCall {
+    fn drop(&mut self) {
+        self.headroom.state().throttle.end(self.began);
+    }
+}
+
 /// Handle of a server's headroom. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct Headroom {
@@ -45,9 +58,10 @@ impl Headroom {
         self.state().throttle.admits(calls, now)
     }
 
-    /// Counts a call that begins: its load shows only later.
-    pub fn begin(&self, now: Instant) {
+    /// Counts a call that begins, until it ends: its load shows only later.
+    pub fn begin(&self, now: Instant) -> BegunCall {
         self.state().throttle.begin(now);
+        BegunCall { headroom: self.clone(), began: now }
     }
 
     /// Share of the machine that is left, 0 to 1; 0 while no call is admitted beside others.

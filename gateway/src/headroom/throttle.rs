@@ -26,7 +26,7 @@ pub(super) struct Throttle {
     calm_since: Option<Instant>,
     /// Pressure of one call; `None` before it is known.
     per_call: Option<f64>,
-    /// Beginnings of calls within [`YOUNG`]. Bounded by the engine's sessions.
+    /// Beginnings of the calls that are younger than [`YOUNG`], at most one for each of the engine's sessions.
     young: VecDeque<Instant>,
 }
 
@@ -66,6 +66,13 @@ impl Throttle {
     /// Counts a call that begins at `now`.
     pub fn begin(&mut self, now: Instant) {
         self.young.push_back(now);
+    }
+
+    /// Removes a call that began at `began`, if it is young still: it adds no load.
+    pub fn end(&mut self, began: Instant) {
+        if let Some(at) = self.young.iter().rposition(|young| *young == began) {
+            self.young.remove(at);
+        }
     }
 
     /// True while calls are admitted beside others.
@@ -151,6 +158,21 @@ mod tests {
         // They were quiet: the measurement stands.
         scene.pass(2 * EVERY, 0.5, calls);
         assert!(scene.admits(calls));
+    }
+
+    #[test]
+    fn calls_that_ended_add_no_load() {
+        let mut scene = Scene::new();
+        scene.pass(Duration::from_secs(60), 0.5, 20);
+        for _ in 0..1_000 {
+            scene.throttle.begin(scene.now);
+            scene.throttle.end(scene.now);
+        }
+        assert!(scene.admits(20) && scene.throttle.young.is_empty());
+        // An old call ends: those that are young stay.
+        scene.throttle.begin(scene.now);
+        scene.throttle.end(scene.now - YOUNG);
+        assert_eq!(scene.throttle.young.len(), 1);
     }
 
     #[test]

@@ -28,7 +28,7 @@ use crate::budget::call_budget::CallBudget;
 use crate::budget::key_limit::{KeyLimit, OverBudget};
 use crate::call::{CallLimits, CallServices};
 use crate::config::Config;
-use crate::headroom::Headroom;
+use crate::headroom::{BegunCall, Headroom};
 use crate::ids::IdGenerator;
 use crate::long_work::LongWork;
 use crate::metrics::{KeyUsage, Metrics};
@@ -90,6 +90,7 @@ pub(crate) struct CallGuard {
     metrics: Arc<Metrics>,
     _permit: Permit,
     _session: CountedSession,
+    _begun: BegunCall,
     _alive: Option<mpsc::Sender<()>>,
 }
 
@@ -118,10 +119,15 @@ impl AppState {
             OpenError::Full { .. } => self.full(&error.to_string()),
             OpenError::Stopped => ApiError::internal(&error.to_string()),
         })?;
-        self.readiness.headroom().begin(now);
         self.metrics.active_calls.inc();
-        let (metrics, counted) = (self.metrics.clone(), account.count_session());
-        Ok((session, CallGuard { metrics, _permit: permit, _session: counted, _alive: self.alive.upgrade() }))
+        let guard = CallGuard {
+            metrics: self.metrics.clone(),
+            _permit: permit,
+            _session: account.count_session(),
+            _begun: self.readiness.headroom().begin(now),
+            _alive: self.alive.upgrade(),
+        };
+        Ok((session, guard))
     }
 
     /// Counts input sound of an upload, or refuses it if the key has sent too much.

@@ -173,10 +173,11 @@ pub(super) async fn watch(
             Err(oneshot::error::TryRecvError::Empty) => now.saturating_duration_since(probe.sent),
             Err(oneshot::error::TryRecvError::Closed) => return,
         };
-        let load = readiness.engine().map(|engine| engine.load()).unwrap_or_default();
+        let engine = readiness.engine();
+        let load = engine.map(|engine| engine.load()).unwrap_or_default();
         let tick = load.running_tick;
         let before = std::mem::replace(&mut totals, LoadTotals::of(&load, &headroom, now));
-        let calls = readiness.engine().map_or(0, |engine| engine.occupancy().0);
+        let calls = engine.map_or(0, |engine| engine.occupancy().0);
         readiness.headroom().observe(totals.since(before, delay), calls as u64, now);
         headroom.left.set(readiness.headroom().left());
         let longest = recent.add(Lateness { runtime: delay, tick });
