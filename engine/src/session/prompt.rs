@@ -165,10 +165,12 @@ impl Session {
             found = (count, render(self, count));
             budgets(&found.1).iter().all(|budget| budget.used <= freed(budget.limit))
         });
+        // Rendered before the eviction, which moves what `end` and `render` count from.
+        let elements = if found.0 == count { found.1 } else { render(self, count) };
         for oldest in self.history.evict(count) {
             self.drop_audio(oldest);
         }
-        if found.0 == count { found.1 } else { render(self, 0) }
+        elements
     }
 
     fn between(&self, from: usize, end: usize) -> Vec<Message> {

@@ -6,7 +6,8 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use repartee_engine::{Engine, EngineConfig, Source};
 use repartee_engine_api::{
-    Command, EngineUsage, Event, FinishReason, OpenError, Respond, Sampling, SessionError, SessionHandle, SpeechEngine,
+    Command, EngineUsage, Event, FinishReason, InsertAt, MessageContent, OpenError, Respond, Role, Sampling,
+    SessionError, SessionHandle, SpeechEngine,
 };
 
 use repartee_engine_testkit::{CONVERSATIONS, Expected, difference, greedy_copy, property, shrink_context};
@@ -235,17 +236,60 @@ fn instructions_hold_from_the_request_on() {
     assert_ne!(listen(&session, 1).unwrap().text, text);
 }
 
-#[test]
-fn a_full_context_evicts_the_oldest_items() {
-    const CONTEXT: usize = 320;
-    let served = serve("dense", &modest());
+/// The same checkpoint in another engine, with a context of `positions`.
+fn shrunk(served: &Served, positions: usize) -> Engine {
     let small = tempfile::tempdir().unwrap();
     for entry in std::fs::read_dir(served.folder.path()).unwrap() {
         let entry = entry.unwrap();
         std::fs::copy(entry.path(), small.path().join(entry.file_name())).unwrap();
     }
-    shrink_context(small.path(), CONTEXT);
-    let small = Engine::start(Source::Folder(small.path().to_path_buf()), &modest()).unwrap();
+    shrink_context(small.path(), positions);
+    Engine::start(Source::Folder(small.path().to_path_buf()), &modest()).unwrap()
+}
+
+/// Tokens of a response's prompt.
+fn read(response: &Response) -> u32 {
+    response.usage.input_audio_tokens + response.usage.input_text_tokens
+}
+
+#[test]
+fn eviction_leaves_later_items_out_of_prompts() {
+    let served = serve("dense", &modest());
+    let small = shrunk(&served, 320);
+    let written = |number| Respond { max_tokens: Some(20), audio: false, ..respond(number) };
+    let text = |text| MessageContent::Text { role: Role::User, text };
+    let insert = |session: &SessionHandle, item| {
+        let content = text(format!("{}words to be forgotten", "so many ".repeat(item as usize % 5)));
+        send(session, Command::Insert { item, place: InsertAt::End, content });
+    };
+    for items in 10..22 {
+        // Everything waits behind the first response, so no silent prefill evicts before the second one begins.
+        let session = small.open().unwrap();
+        send(&session, Command::Append(served.expected.tensor("turn0.audio").0));
+        send(&session, Command::Commit { item: 0 });
+        send(&session, Command::Respond(written(0)));
+        (1..=items).for_each(|item| insert(&session, item));
+        send(&session, Command::Respond(written(1)));
+        insert(&session, items + 1);
+        listen(&session, 0).unwrap();
+        let evicted = listen(&session, 1).unwrap();
+
+        let kept = (1..=items).find_map(|first| {
+            let session = served.engine.open().unwrap();
+            (first..=items).for_each(|item| insert(&session, item));
+            send(&session, Command::Respond(written(1)));
+            let response = listen(&session, 1).unwrap();
+            (read(&response) == read(&evicted)).then_some(response)
+        });
+        assert_eq!(kept.expect("the prompt is the newest items").text, evicted.text, "of {items}");
+    }
+}
+
+#[test]
+fn a_full_context_evicts_the_oldest_items() {
+    const CONTEXT: usize = 320;
+    let served = serve("dense", &modest());
+    let small = shrunk(&served, CONTEXT);
 
     let turn = |session: &SessionHandle, number: u64| {
         send(session, Command::Append(served.expected.tensor(&format!("turn{}.audio", number % 2)).0));
@@ -254,7 +298,6 @@ fn a_full_context_evicts_the_oldest_items() {
         send(session, Command::Respond(request));
         listen(session, number).unwrap()
     };
-    let read = |response: &Response| response.usage.input_audio_tokens + response.usage.input_text_tokens;
 
     // In the large context the prompt grows with every turn; in the small one it shrinks once the context is full.
     let (long, short) = (served.engine.open().unwrap(), small.open().unwrap());
