@@ -26,16 +26,24 @@ struct Floats {
 };
 
 // Scales of integers: as many numbers share one as the power of two in the lowest bits of `scaling` says, at least 16 of eight bits or 32 of
-// four. They are of bf16, or of half precision, each then followed by a minimum if there are minimums. A row is `pitch` numbers.
+// four. They are of bf16, or of half precision, each then followed by a minimum if there are minimums. In super-blocks a row has a scale and
+// a minimum of a byte each, in one number, for 32 numbers, and then a pair of half precision, which multiplies them, for 256. A row is `pitch`
+// numbers.
 struct Scales {
-  static constexpr unsigned SHARED = 31, HALF = 32, MINIMUM = 64;
+  static constexpr unsigned SHARED = 31, HALF = 32, MINIMUM = 64, SUPER = 128;
   const unsigned short *numbers;
   unsigned pitch, scaling;
   __device__ __forceinline__ bool with_minimum() const { return scaling & MINIMUM; }
   // Scale and minimum of a row's number.
   __device__ __forceinline__ float2 at(size_t row, unsigned column) const {
     const unsigned shared = scaling & SHARED;
-    const size_t group = row * (((pitch - 1) >> shared) + 1) + (column >> shared);
+    const unsigned groups = ((pitch - 1) >> shared) + 1;
+    if (scaling & SUPER) {
+      const unsigned short *of_row = numbers + row * (groups + 2 * (((pitch - 1) >> 8) + 1));
+      const unsigned short bytes = of_row[column >> shared], *pair = of_row + groups + 2 * (column >> 8);
+      return make_float2(widen_half(pair[0]) * (bytes & 255), widen_half(pair[1]) * (bytes >> 8));
+    }
+    const size_t group = row * groups + (column >> shared);
     if (with_minimum()) return make_float2(widen_half(numbers[2 * group]), widen_half(numbers[2 * group + 1]));
     const unsigned short bits = numbers[group];
     return make_float2(scaling & HALF ? widen_half(bits) : __uint_as_float((unsigned)bits << 16), 0.0f);

@@ -29,7 +29,7 @@ pub mod weight;
 pub use batch::{AttentionBatch, SequenceRows};
 pub use checked_parts::CheckedParts;
 pub use ops::{Ops, StepFn, StepOutputs};
-pub use packed::{GroupScales, PackedTensor, Packing};
+pub use packed::{GroupScales, PackedTensor, Packing, SUPER_BLOCK};
 pub use part::{RandomDraw, RandomTensor, WeightPart};
 pub use row_spec::{NO_ROW, RowSpec, SpecLayout, StreamRows};
 pub use shapes::{Activation, AttentionShape, FILTER_TAPS, NO_ID, RouterShape, SampleParams, SegmentShape, StateSpec};

@@ -5,7 +5,8 @@
 //! | `compressed-tensors` | all | bfloat16 | none | a multiple of 32, or the row |
 //! | GGUF Q4_0, Q8_0, Q5_0 | `Four`, `Bytes`, `Bytes` | half precision | none | 32 |
 //! | GGUF Q6_K | `Bytes` | half precision | none | 16 |
-//! | GGUF Q4_1 and Q4_K, Q5_1 and Q5_K | `Four`, `Bytes` | half precision | half precision | 32 |
+//! | GGUF Q4_1, Q5_1 | `Four`, `Bytes` | half precision | half precision | 32 |
+//! | GGUF Q4_K, Q5_K | `Four`, `Bytes` | six bits, times one of half precision | likewise | 32, in super-blocks of 256 |
 //! | AWQ, GPTQ | `Four` | half precision | half precision | a multiple of 32, or the row |
 
 use crate::weight::{DType, KernelError, WeightLayout};
@@ -14,6 +15,10 @@ use crate::weight::{DType, KernelError, WeightLayout};
 const GROUP_UNIT: usize = 32;
 /// Group size of bytes with scales of half precision, beside the multiples.
 const HALF_GROUP: usize = GROUP_UNIT / 2;
+/// Inputs of a super-block, whose groups share a scale of scales and a scale of minimums.
+pub const SUPER_BLOCK: usize = 256;
+/// Greatest scale or minimum of a group in a super-block.
+const SIX_BITS: u8 = 63;
 
 /// Order of the integers in a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,13 +43,16 @@ pub struct PackedTensor<'a> {
     pub packing: Packing,
     /// Packed integers, row-major.
     pub integers: &'a [u8],
-    /// Scales `[out, groups]`, little-endian.
+    /// Scales `[out, groups]`, little-endian; with super-blocks a byte each, 0 to 63.
     pub scales: &'a [u8],
-    /// Number format of the scales: bfloat16 or half precision.
+    /// Number format of the scales, or of the super-blocks' scales: bfloat16 or half precision.
     pub scale_format: DType,
     /// Minimums `[out, groups]` of half precision, little-endian, beside scales of half precision and [`Packing::Four`] or
-    /// [`Packing::Bytes`].
+    /// [`Packing::Bytes`]; with super-blocks a byte each, 0 to 63.
     pub minimums: Option<&'a [u8]>,
+    /// Pairs `[out, super-blocks]` of half precision, little-endian: a scale and a minimum that multiply those of the groups of
+    /// [`SUPER_BLOCK`] inputs. Only beside minimums, with a group of 32.
+    pub super_scales: Option<&'a [u8]>,
     /// Inputs that share a scale: a multiple of 32, at least those of a row, or 16 for [`Packing::Bytes`] with scales of half precision
     /// and without minimums. The last group of a row may have fewer.
     pub group: usize,
@@ -61,22 +69,29 @@ pub enum GroupScales {
     F16Halves,
     /// A scale and a minimum of half precision.
     F16Minimum,
+    /// A scale in the lower byte and a minimum in the upper one, which are multiplied by those of their super-block.
+    SuperBlock,
 }
 
 impl GroupScales {
     /// Numbers of 16 bits for 32 inputs.
     pub fn count(self) -> usize {
         match self {
-            Self::Bf16 | Self::F16 => 1,
+            Self::Bf16 | Self::F16 | Self::SuperBlock => 1,
             Self::F16Halves | Self::F16Minimum => 2,
         }
     }
 
-    /// Widens a scale or a minimum, exactly.
+    /// True if a group has a minimum.
+    pub fn has_minimums(self) -> bool {
+        matches!(self, Self::F16Minimum | Self::SuperBlock)
+    }
+
+    /// Widens a scale or a minimum, exactly; of a super-block, where the groups of this kind have bytes.
     pub fn widen(self, bits: u16) -> f32 {
         match self {
             Self::Bf16 => half::bf16::from_bits(bits).to_f32(),
-            Self::F16 | Self::F16Halves | Self::F16Minimum => half::f16::from_bits(bits).to_f32(),
+            Self::F16 | Self::F16Halves | Self::F16Minimum | Self::SuperBlock => half::f16::from_bits(bits).to_f32(),
         }
     }
 }
@@ -128,7 +143,17 @@ impl<'a> PackedTensor<'a> {
         scales: &'a [u8],
         group: usize,
     ) -> Self {
-        Self { name, shape, packing, integers, scales, scale_format: DType::Bf16, minimums: None, group }
+        Self {
+            name,
+            shape,
+            packing,
+            integers,
+            scales,
+            scale_format: DType::Bf16,
+            minimums: None,
+            super_scales: None,
+            group,
+        }
     }
 
     /// Splits the parts of a weight into runs of integers and scales of one kind.
@@ -147,17 +172,26 @@ impl<'a> PackedTensor<'a> {
         if self.group == 0 || !(self.group.is_multiple_of(GROUP_UNIT) || self.group >= inputs || halves) {
             return Err(KernelError::Group { name: name(), group: self.group });
         }
-        let scales = inputs.div_ceil(self.group) * 2;
+        let scales = inputs.div_ceil(self.group) * if self.super_scales.is_some() { 1 } else { 2 };
         let bytes = [
             (self.integers, self.packing.row_bytes(inputs)),
             (self.scales, scales),
             (self.minimums.unwrap_or_default(), if self.minimums.is_some() { scales } else { 0 }),
+            (
+                self.super_scales.unwrap_or_default(),
+                if self.super_scales.is_some() { inputs.div_ceil(SUPER_BLOCK) * 4 } else { 0 },
+            ),
         ];
         for (bytes, row_bytes) in bytes {
             let expected = out.checked_mul(row_bytes).ok_or_else(wrong)?;
             if bytes.len() != expected {
                 return Err(KernelError::Bytes { name: name(), expected, found: bytes.len() });
             }
+        }
+        if let (Some(super_scales), Some(minimums)) = (self.super_scales, self.minimums) {
+            let finite = super_scales.as_chunks().0.iter().all(|bits| half::f16::from_le_bytes(*bits).is_finite());
+            let six_bits = self.scales.iter().chain(minimums).all(|&byte| byte <= SIX_BITS);
+            return if finite && six_bits { Ok(()) } else { Err(KernelError::NotFinite { name: name() }) };
         }
         let exponent = if self.scale_format == DType::Bf16 { 0x7f80 } else { 0x7c00 };
         let numbers = [self.scales, self.minimums.unwrap_or_default()].into_iter().flat_map(|all| all.as_chunks().0);
@@ -172,6 +206,10 @@ impl<'a> PackedTensor<'a> {
             (DType::F32, ..) => "scales of single precision",
             (DType::Bf16, Some(_), _) => "minimums beside scales of bfloat16",
             (DType::F16, Some(_), Packing::Eight) => "minimums beside integers with 128 added",
+            (DType::Bf16 | DType::F16, None, _) if self.super_scales.is_some() => "super-blocks without minimums",
+            (DType::F16, Some(_), _) if self.super_scales.is_some() && self.group != GROUP_UNIT => {
+                "super-blocks beside groups of other than 32 inputs"
+            }
             (DType::Bf16 | DType::F16, ..) => return Ok(()),
         };
         Err(KernelError::Scales { name: self.name.to_owned(), problem })
@@ -182,6 +220,7 @@ impl<'a> PackedTensor<'a> {
         let halves = self.group == HALF_GROUP && self.shape.get(1).is_some_and(|&inputs| inputs > HALF_GROUP);
         match (self.scale_format, self.minimums) {
             (DType::Bf16, _) => GroupScales::Bf16,
+            (_, Some(_)) if self.super_scales.is_some() => GroupScales::SuperBlock,
             (_, Some(_)) => GroupScales::F16Minimum,
             _ if halves => GroupScales::F16Halves,
             _ => GroupScales::F16,
@@ -231,26 +270,52 @@ impl<'a> PackedTensor<'a> {
         if self.packing == Packing::Four && self.minimums.is_some() { 8 } else { 0 }
     }
 
-    /// Returns the bits of an input's scale.
+    /// Returns the bits of an input's scale, without super-blocks.
     pub fn scale(&self, row: usize, input: usize) -> u16 {
         self.group_number(self.scales, row, input)
     }
 
-    /// Returns the bits of an input's minimum, half precision; zero without minimums.
+    /// Returns the bits of an input's minimum, half precision, without super-blocks; zero without minimums.
     pub fn minimum(&self, row: usize, input: usize) -> u16 {
         self.minimums.map_or(0, |minimums| self.group_number(minimums, row, input))
     }
 
     fn group_number(&self, numbers: &[u8], row: usize, input: usize) -> u16 {
-        let groups = self.shape[1].div_ceil(self.group);
-        let at = 2 * (row * groups + input / self.group);
+        let at = 2 * self.group_index(row, input);
         u16::from_le_bytes([numbers[at], numbers[at + 1]])
+    }
+
+    fn group_index(&self, row: usize, input: usize) -> usize {
+        row * self.shape[1].div_ceil(self.group) + input / self.group
+    }
+
+    /// Returns the bits of a super-block's scale and minimum; `None` without super-blocks.
+    pub fn super_block(&self, row: usize, input: usize) -> Option<[u16; 2]> {
+        let at = 2 * (row * self.shape[1].div_ceil(SUPER_BLOCK) + input / SUPER_BLOCK);
+        let pairs = self.super_scales?.as_chunks().0;
+        Some([u16::from_le_bytes(pairs[at]), u16::from_le_bytes(pairs[at + 1])])
+    }
+
+    /// Returns an input's scale and minimum, exactly.
+    fn factors(&self, row: usize, input: usize) -> [f32; 2] {
+        let kind = self.group_scales();
+        let Some(super_block) = self.super_block(row, input) else {
+            return [kind.widen(self.scale(row, input)), kind.widen(self.minimum(row, input))];
+        };
+        let group = self.group_index(row, input);
+        let bytes = [self.scales[group], self.minimums.map_or(0, |minimums| minimums[group])];
+        [0, 1].map(|at: usize| kind.widen(super_block[at]) * f32::from(bytes[at]))
     }
 
     /// Returns the bits of the numbers beside the 32 inputs from `first` on, as [`PackedTensor::group_scales`] says; zeros fill up.
     pub fn scales_at(&self, row: usize, first: usize) -> [u16; 2] {
+        if self.super_scales.is_some() {
+            let group = self.group_index(row, first);
+            let minimum = self.minimums.map_or(0, |minimums| minimums[group]);
+            return [u16::from_le_bytes([self.scales[group], minimum]), 0];
+        }
         let second = match self.group_scales() {
-            GroupScales::Bf16 | GroupScales::F16 => 0,
+            GroupScales::Bf16 | GroupScales::F16 | GroupScales::SuperBlock => 0,
             GroupScales::F16Minimum => self.minimum(row, first),
             GroupScales::F16Halves if first + HALF_GROUP < self.shape[1] => self.scale(row, first + HALF_GROUP),
             GroupScales::F16Halves => 0,
@@ -260,11 +325,11 @@ impl<'a> PackedTensor<'a> {
 
     /// Dequantises a row, in two roundings. The tensor must have passed [`PackedTensor::check`].
     pub fn row_into(&self, row: usize, to: &mut [f32]) {
-        let (kind, added, bytes) = (self.group_scales(), self.added(), self.packing.row_bytes(self.shape[1]));
+        let (added, bytes) = (self.added(), self.packing.row_bytes(self.shape[1]));
         let integers = &self.integers[row * bytes..][..bytes];
         for (group, to) in to.chunks_mut(self.group).enumerate() {
             let first = group * self.group;
-            let (scale, minimum) = (kind.widen(self.scale(row, first)), kind.widen(self.minimum(row, first)));
+            let [scale, minimum] = self.factors(row, first);
             let number = |input| f32::from(self.packing.get(integers, input) + added) * scale;
             if self.minimums.is_some() {
                 to.iter_mut().zip(first..).for_each(|(to, input)| *to = number(input) + minimum);

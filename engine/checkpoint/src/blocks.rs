@@ -1,7 +1,8 @@
 //! GGML's blocks, repacked into the form of our products, or dequantised by candle.
 //!
-//! Integers are kept as they are. Scales and minimums that a block stores in half precision are kept too; those of the
-//! K formats are products of a half and an integer of six or eight bits, and are rounded to half precision here.
+//! Integers are kept as they are. Scales and minimums that a block stores in half precision are kept too, and so are those
+//! of Q4_K and Q5_K: integers of six bits and two halves for each block. The scales of Q6_K are products of a half and an
+//! integer of eight bits, and are rounded to half precision here.
 
 use std::borrow::Cow;
 
@@ -32,6 +33,7 @@ pub fn pack(
     }
     let four = |minimums| MatrixBuilder::new(shape, IntegerPacking::Four, 32, minimums);
     let eight = |group, minimums| MatrixBuilder::new(shape, IntegerPacking::Bytes, group, minimums);
+    let super_blocks = |packing| MatrixBuilder::in_super_blocks(shape, packing);
     let matrix = match kind {
         GgmlDType::Q4_0 => blocks(four(false), bytes, |to, [d0, d1, qs @ ..]: &[u8; 18]| {
             to.scale(half([*d0, *d1]));
@@ -60,14 +62,14 @@ pub fn pack(
             to.scale(half([*d0, *d1]));
             to.eights(|i| qs[i].cast_signed());
         }),
-        GgmlDType::Q4K => blocks(four(true), bytes, |to, block: &[u8; 144]| {
+        GgmlDType::Q4K => blocks(super_blocks(IntegerPacking::Four), bytes, |to, block: &[u8; 144]| {
             k_scales(to, block);
             for qs in block[16..].as_chunks::<32>().0 {
                 to.fours(qs, |q| q);
                 to.fours(qs, |q| q >> 4);
             }
         }),
-        GgmlDType::Q5K => blocks(eight(32, true), bytes, |to, block: &[u8; 176]| {
+        GgmlDType::Q5K => blocks(super_blocks(IntegerPacking::Bytes), bytes, |to, block: &[u8; 176]| {
             k_scales(to, block);
             let (high, low) = block[16..].as_chunks::<32>().0.split_at(1);
             for (i, qs) in low.iter().enumerate() {
@@ -119,16 +121,18 @@ pub fn numbers(
 
 /// Number of bytes of the packed form of a tensor; `None` for a format without one.
 pub fn packed_length(kind: GgmlDType, shape: &[usize]) -> Option<u64> {
-    // Bits of 32 numbers.
+    // Bits of 32 numbers. A super-block has 32 for 256.
     let bits = match kind {
         GgmlDType::Q4_0 => 32 * 4 + 16,
-        GgmlDType::Q4_1 | GgmlDType::Q4K => 32 * 4 + 32,
+        GgmlDType::Q4K => 32 * 4 + 16 + 4,
+        GgmlDType::Q4_1 => 32 * 4 + 32,
         GgmlDType::Q5_0 | GgmlDType::Q8_0 => 32 * 8 + 16,
-        GgmlDType::Q5_1 | GgmlDType::Q5K | GgmlDType::Q6K => 32 * 8 + 32,
+        GgmlDType::Q5K => 32 * 8 + 16 + 4,
+        GgmlDType::Q5_1 | GgmlDType::Q6K => 32 * 8 + 32,
         _ => return None,
     };
     let count = shape.iter().try_fold(1u64, |count, &size| count.checked_mul(size as u64))?;
-    Some(count / 32 * (bits / 8))
+    Some(count / 32 * bits / 8)
 }
 
 /// Number of bytes of a tensor; `None` if no memory holds as many, or blocks do not divide its numbers.
@@ -178,7 +182,8 @@ fn five(low: u8, high: u32) -> i8 {
 /// Appends the eight scales and minimums of a block whose first bytes are those of Q4_K and Q5_K: the scale of scales,
 /// the scale of minimums, and integers of six bits for each group of 32.
 fn k_scales(to: &mut MatrixBuilder, block: &[u8]) {
-    let (scale, minimum) = (half([block[0], block[1]]), half([block[2], block[3]]));
+    let [scale, minimum] = [[block[0], block[1]], [block[2], block[3]]].map(f16::from_le_bytes);
+    to.super_block(scale, -minimum);
     let packed = &block[4..16];
     for group in 0..K / 32 {
         let (factor, offset) = if group < 4 {
@@ -187,7 +192,6 @@ fn k_scales(to: &mut MatrixBuilder, block: &[u8]) {
             let (upper, low) = (packed[group + 4], group - 4);
             (upper & 0xf | packed[low] >> 6 << 4, upper >> 4 | packed[group] >> 6 << 4)
         };
-        to.scale(scale * f32::from(factor));
-        to.minimum(-(minimum * f32::from(offset)));
+        to.six_bits(factor, offset);
     }
 }

@@ -130,6 +130,7 @@ impl GroupedMatrix<'_> {
             integers: self.integers(&sizes),
             scales: by_output(&|index| scales[index]),
             minimums,
+            super_scales: None,
             group: sizes.group,
         }))
     }

@@ -37,6 +37,7 @@ impl PackedMatrix {
             integers: ordered(self.integers),
             scales: ordered(self.scales),
             minimums: self.minimums.map(ordered),
+            super_scales: self.super_scales.map(ordered),
             ..self
         }
     }

@@ -4,6 +4,9 @@ use half::f16;
 
 use crate::error::FormatError;
 
+/// Inputs of a super-block.
+const SUPER_BLOCK: usize = 256;
+
 /// Order of the integers in a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IntegerPacking {
@@ -22,10 +25,12 @@ pub struct PackedMatrix {
     pub packing: IntegerPacking,
     /// Packed integers, row-major.
     pub integers: Vec<u8>,
-    /// Scales `[out, groups]`, IEEE half precision, little-endian.
+    /// Scales `[out, groups]`, IEEE half precision, little-endian; with super-blocks a byte each, 0 to 63.
     pub scales: Vec<u8>,
     /// Minimums `[out, groups]`, in the format of the scales; `None` for symmetric integers.
     pub minimums: Option<Vec<u8>>,
+    /// Pairs `[out, super-blocks of 256 inputs]` of half precision: a scale and a minimum that multiply those of the groups.
+    pub super_scales: Option<Vec<u8>>,
     /// Inputs that share a scale.
     pub group: usize,
 }
@@ -33,14 +38,28 @@ pub struct PackedMatrix {
 impl PackedMatrix {
     /// Number of bytes of integers, scales and minimums.
     pub fn bytes(&self) -> usize {
-        self.integers.len() + self.scales.len() + self.minimums.as_ref().map_or(0, Vec::len)
+        let optional = [&self.minimums, &self.super_scales].into_iter().flatten();
+        self.integers.len() + self.scales.len() + optional.map(Vec::len).sum::<usize>()
     }
 
     /// Dequantises the matrix, row-major, in single precision.
     pub fn numbers(&self) -> Vec<f32> {
         let [out, inputs] = self.shape;
         let groups = inputs.div_ceil(self.group.max(1));
-        let at = |halves: &[u8], index: usize| f16::from_le_bytes([halves[2 * index], halves[2 * index + 1]]).to_f32();
+        let half =
+            |halves: &[u8], index: usize| f16::from_le_bytes([halves[2 * index], halves[2 * index + 1]]).to_f32();
+        let super_blocks = inputs.div_ceil(SUPER_BLOCK);
+        // A scale (0) or a minimum (1) of a group.
+        let at = |numbers: &[u8], [row, input, which]: [usize; 3]| {
+            let group = row * groups + input / self.group;
+            match &self.super_scales {
+                Some(pairs) => {
+                    let of_block = half(pairs, 2 * (row * super_blocks + input / SUPER_BLOCK) + which);
+                    of_block * f32::from(numbers[group])
+                }
+                None => half(numbers, group),
+            }
+        };
         let mut numbers = Vec::with_capacity(out * inputs);
         for row in 0..out {
             for input in 0..inputs {
@@ -51,9 +70,8 @@ impl PackedMatrix {
                         f32::from(four) - if minimums.is_none() { 8.0 } else { 0.0 }
                     }
                 };
-                let group = row * groups + input / self.group;
-                let minimum = self.minimums.as_ref().map_or(0.0, |minimums| at(minimums, group));
-                numbers.push(integer * at(&self.scales, group) + minimum);
+                let minimum = self.minimums.as_ref().map_or(0.0, |minimums| at(minimums, [row, input, 1]));
+                numbers.push(integer * at(&self.scales, [row, input, 0]) + minimum);
             }
         }
         numbers
@@ -76,9 +94,32 @@ impl MatrixBuilder {
             integers: Vec::with_capacity(shape[0] * row),
             scales: Vec::with_capacity(2 * groups),
             minimums: has_minimums.then(|| Vec::with_capacity(2 * groups)),
+            super_scales: None,
             group,
         };
         Self { matrix }
+    }
+
+    /// Builder of a matrix of groups of 32 in super-blocks, with scales and minimums of six bits.
+    pub(crate) fn in_super_blocks(shape: [usize; 2], packing: IntegerPacking) -> Self {
+        let mut builder = Self::new(shape, packing, 32, true);
+        builder.matrix.super_scales = Some(Vec::with_capacity(4 * shape[0] * shape[1].div_ceil(SUPER_BLOCK)));
+        builder
+    }
+
+    /// Appends the scale and the minimum of a super-block.
+    pub(crate) fn super_block(&mut self, scale: f16, minimum: f16) {
+        if let Some(pairs) = &mut self.matrix.super_scales {
+            pairs.extend([scale.to_le_bytes(), minimum.to_le_bytes()].as_flattened());
+        }
+    }
+
+    /// Appends the scale and the minimum of a group in a super-block.
+    pub(crate) fn six_bits(&mut self, scale: u8, minimum: u8) {
+        self.matrix.scales.push(scale);
+        if let Some(minimums) = &mut self.matrix.minimums {
+            minimums.push(minimum);
+        }
     }
 
     /// Appends the 32 integers of a group, four bits each: of each byte those that `half` takes out of it.
@@ -116,8 +157,13 @@ impl MatrixBuilder {
     /// Finishes the matrix; refuses scales and minimums that are NaN or infinite.
     pub(crate) fn finish(self, file: &str, name: &str) -> Result<PackedMatrix, FormatError> {
         let is_finite = |halves: &[u8]| halves.as_chunks().0.iter().all(|half| f16::from_le_bytes(*half).is_finite());
-        let PackedMatrix { scales, minimums, .. } = &self.matrix;
-        if !is_finite(scales) || minimums.as_ref().is_some_and(|minimums| !is_finite(minimums)) {
+        let PackedMatrix { scales, minimums, super_scales, .. } = &self.matrix;
+        // With super-blocks only their pairs are of half precision.
+        let finite = match super_scales {
+            Some(pairs) => is_finite(pairs),
+            None => is_finite(scales) && minimums.as_ref().is_none_or(|minimums| is_finite(minimums)),
+        };
+        if !finite {
             return Err(FormatError::refused(
                 file,
                 format!("tensor {name}"),

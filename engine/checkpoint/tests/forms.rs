@@ -67,7 +67,7 @@ fn blocks_equal_the_packages_numbers() {
 
 /// True if scales of a format are products.
 fn is_rounded(kind: GgmlDType) -> bool {
-    matches!(kind, GgmlDType::Q4K | GgmlDType::Q5K | GgmlDType::Q6K)
+    kind == GgmlDType::Q6K
 }
 
 /// Memory of the packed form against the file's.
@@ -75,7 +75,7 @@ fn growth(kind: GgmlDType) -> f64 {
     match kind {
         GgmlDType::Q5_0 | GgmlDType::Q5_1 | GgmlDType::Q5K => 1.7,
         GgmlDType::Q6K => 1.38,
-        GgmlDType::Q4K => 1.25,
+        GgmlDType::Q4K => 1.03,
         _ => 1.0,
     }
 }

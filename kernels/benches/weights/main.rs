@@ -13,7 +13,7 @@ use repartee_report::{Report, ReportRow};
 
 /// Our formats, and those of the peers that have the same bytes, or fewer for `q4_K`.
 const BESIDE: [(Format, &str); 4] =
-    [(Format::Q4_0, "q4_0"), (Format::Q4_1, "q4_1"), (Format::Q4_1, "q4_K"), (Format::Q8_0, "q8_0")];
+    [(Format::Q4_0, "q4_0"), (Format::Q4_1, "q4_1"), (Format::Q4_K, "q4_K"), (Format::Q8_0, "q8_0")];
 /// Rounds of ours and of the peers by turns: the least counts.
 const ROUNDS: usize = 2;
 

@@ -47,20 +47,38 @@ pub enum Format {
 }
 
 const fn stored(name: &'static str, packing: Packing, minimums: bool, group: usize) -> Format {
-    Format::Stored(name, StoredKind { packing, scales: DType::F16, minimums, group: Some(group) })
+    Format::Stored(name, StoredKind { packing, scales: DType::F16, minimums, super_blocks: false, group: Some(group) })
+}
+
+const fn in_super_blocks(name: &'static str, packing: Packing) -> Format {
+    let kind = StoredKind { packing, scales: DType::F16, minimums: true, super_blocks: true, group: Some(32) };
+    Format::Stored(name, kind)
 }
 
 impl Format {
-    /// Stored formats, by the files that have them. Q4_K has 4.5 bits there, AWQ and GPTQ have 4.2.
+    /// Stored formats, by the files that have them. Q4_K has 4.5 bits there and 4.625 here, AWQ and GPTQ have 4.2.
     pub const Q4_0: Self = stored("q4_0", Packing::Four, false, 32);
     pub const Q4_1: Self = stored("q4_1", Packing::Four, true, 32);
     pub const AWQ: Self = stored("awq", Packing::Four, true, 128);
     pub const Q8_0: Self = stored("q8_0", Packing::Bytes, false, 32);
     pub const Q5_1: Self = stored("q5_1", Packing::Bytes, true, 32);
     pub const Q6_K: Self = stored("q6_K", Packing::Bytes, false, 16);
+    pub const Q4_K: Self = in_super_blocks("q4_K", Packing::Four);
+    pub const Q5_K: Self = in_super_blocks("q5_K", Packing::Bytes);
 
-    pub const ALL: [Self; 9] =
-        [Self::Bf16, Self::Int8, Self::Int4, Self::Q4_0, Self::Q4_1, Self::AWQ, Self::Q8_0, Self::Q5_1, Self::Q6_K];
+    pub const ALL: [Self; 11] = [
+        Self::Bf16,
+        Self::Int8,
+        Self::Int4,
+        Self::Q4_0,
+        Self::Q4_1,
+        Self::Q4_K,
+        Self::AWQ,
+        Self::Q8_0,
+        Self::Q5_1,
+        Self::Q5_K,
+        Self::Q6_K,
+    ];
 
     pub fn name(self) -> &'static str {
         match self {

@@ -5,7 +5,7 @@
 //!
 //! - `group's sum * (scale of the weight * scale of the row)`
 //! - with a scale for each half: `(first half's sum * its scale + second half's sum * its scale) * scale of the row`
-//! - with minimums: `(group's sum * scale of the weight + total of the row's group * minimum) * scale of the row`
+//! - with minimums, which in super-blocks are products of two numbers, as the scales are, and exact: `(group's sum * scale of the weight + total of the row's group * minimum) * scale of the row`
 //!
 //! in single precision. Each operation is rounded by itself and none is fused, so all levels of instructions give equal bits. As in
 //! the product with floating-point weights neither the neighbouring rows nor the thread matter.
@@ -14,7 +14,7 @@
 
 use super::groups::QuantisedGroup;
 use super::output_ptr::OutputPtr;
-use super::quantised::{IntegerFormat, QuantisedWeight, STEPS};
+use super::quantised::{IntegerFormat, QuantisedWeight, STEPS, SUPER_GROUPS};
 #[cfg(all(target_arch = "x86_64", feature = "simd"))]
 use super::simd::{Avx2Int4, Avx2Int8, VnniInt4, VnniInt8};
 use super::simd::{Dots, LANES, Lanes, LevelKind, ScalarInt4, ScalarInt8, SimdLevel, prefetch};
@@ -30,6 +30,7 @@ const BF16: u8 = 0;
 const F16: u8 = 1;
 const HALVES: u8 = 2;
 const MINIMUM: u8 = 3;
+const SUPER: u8 = 4;
 
 /// A product with checked bounds.
 #[derive(Clone, Copy)]
@@ -118,9 +119,11 @@ unsafe fn dispatch(level: SimdLevel, task: WeightTask<'_>, part: ProductPart) {
                 (IntegerFormat::Eight, GroupScales::F16) => tiles::<$eight, F16, $rows, $panels>($task, $part),
                 (IntegerFormat::Eight, GroupScales::F16Halves) => tiles::<$eight, HALVES, $rows, 1>($task, $part),
                 (IntegerFormat::Eight, GroupScales::F16Minimum) => tiles::<$eight, MINIMUM, $rows, 1>($task, $part),
+                (IntegerFormat::Eight, GroupScales::SuperBlock) => tiles::<$eight, SUPER, $rows, 1>($task, $part),
                 (IntegerFormat::Four, GroupScales::Bf16) => tiles::<$four, BF16, $rows, $panels>($task, $part),
                 (IntegerFormat::Four, GroupScales::F16) => tiles::<$four, F16, $rows, $panels>($task, $part),
                 (IntegerFormat::Four, GroupScales::F16Minimum) => tiles::<$four, MINIMUM, $rows, $panels>($task, $part),
+                (IntegerFormat::Four, GroupScales::SuperBlock) => tiles::<$four, SUPER, $rows, $panels>($task, $part),
                 (IntegerFormat::Four, GroupScales::F16Halves) => unreachable!("refused by PackedTensor::check"),
             }
         };
@@ -226,9 +229,10 @@ unsafe fn tile<D: Dots, const KIND: u8, const R: usize, const P: usize>(
     let WeightTask { whole: Task { x, step: row_step, columns, bias, out, .. }, weight, first_column } = task;
     let (groups, shared, scale_groups) = (weight.groups(), weight.shared(), weight.scale_groups());
     // Numbers between the scales of one group and the next.
-    let scale_step = if KIND == BF16 || KIND == F16 { LANES } else { 2 * LANES };
+    let scale_step = if KIND == HALVES || KIND == MINIMUM { 2 * LANES } else { LANES };
     // SAFETY: the weight has `panel + P` panels of `groups` groups, each of `STEPS` steps of `D::STEP` bytes, and of `scale_groups` times
-    // `scale_step` scales, as `D` and `KIND` are the weight's; the loops read no others. Row `row + R - 1` has `groups` groups in `x`, each
+    // `scale_step` scales, as `D` and `KIND` are the weight's, and with `SUPER` two lines for every `SUPER_GROUPS` groups; the loops read no
+    // others. Row `row + R - 1` has `groups` groups in `x`, each
     // of eight times four numbers. Columns of these rows lie in `out`, which has `columns` for each row; a whole panel is stored only if
     // that many of the weight's are left. `bias` has `columns`.
     unsafe {
@@ -236,6 +240,10 @@ unsafe fn tile<D: Dots, const KIND: u8, const R: usize, const P: usize>(
         let lines: [*const u8; P] = std::array::from_fn(|p| weight.lines().add((panel + p) * groups * STEPS * D::STEP));
         let scales: [*const u16; P] =
             std::array::from_fn(|p| weight.scales().add((panel + p) * scale_groups * scale_step));
+        let super_scales: [*const u16; P] = std::array::from_fn(|p| {
+            // Without super-blocks the pointer is never read.
+            weight.super_scales().wrapping_add((panel + p) * weight.super_blocks() * 2 * LANES)
+        });
         let inputs: [*const QuantisedGroup; R] = std::array::from_fn(|r| x.as_ptr().add((row + r) * row_step));
         let (mut group, mut scale_at) = (0usize, 0usize);
         while group < groups {
@@ -270,9 +278,20 @@ unsafe fn tile<D: Dots, const KIND: u8, const R: usize, const P: usize>(
                         }
                     }
                 }
-                for (((sums, dots), seconds), scales) in sums.iter_mut().zip(&dots).zip(&seconds).zip(&scales) {
+                let columns_of = sums.iter_mut().zip(&dots).zip(&seconds).zip(scales.iter().zip(&super_scales));
+                for (((sums, dots), seconds), (scales, super_scales)) in columns_of {
                     let at = scales.add(scale_at);
-                    let by = if KIND == BF16 { D::Sums::load_bf16(at) } else { D::Sums::load_f16(at) };
+                    let (by, minimum) = match KIND {
+                        BF16 => (D::Sums::load_bf16(at), D::Sums::zero()),
+                        MINIMUM => (D::Sums::load_f16(at), D::Sums::load_f16(at.add(LANES))),
+                        SUPER => {
+                            let pair = super_scales.add(group.wrapping_div(SUPER_GROUPS).wrapping_mul(2 * LANES));
+                            let [scale, minimum] = D::Sums::load_bytes(at);
+                            let of_block = [D::Sums::load_f16(pair), D::Sums::load_f16(pair.add(LANES))];
+                            (scale.times(of_block[0]), minimum.times(of_block[1]))
+                        }
+                        _ => (D::Sums::load_f16(at), D::Sums::zero()),
+                    };
                     for (((sum, dots), seconds), input) in sums.iter_mut().zip(dots).zip(seconds).zip(&inputs) {
                         let &QuantisedGroup { scale, total, first_half, .. } = &*input.add(group);
                         let row_scale = D::Sums::splat(scale);
@@ -285,7 +304,6 @@ unsafe fn tile<D: Dots, const KIND: u8, const R: usize, const P: usize>(
                                 first.plus(seconds.finish(second_half).times(second)).times(row_scale)
                             }
                             _ => {
-                                let minimum = D::Sums::load_f16(at.add(LANES));
                                 let added = if D::STORED_ADDED { 0 } else { total.wrapping_mul(D::ADDED) };
                                 let least = D::Sums::splat(total as f32).times(minimum);
                                 dots.finish(added).times(by).plus(least).times(row_scale)

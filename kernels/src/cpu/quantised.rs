@@ -19,6 +19,7 @@
 //! | of bfloat16 or half precision | int8, int4 | 8.5, 4.5 |
 //! | two of half precision, one for each half of the group | int8 | 9 |
 //! | and minimums, of half precision | int8, int4 from 0 to 15 | 9, 5 |
+//! | and minimums, of six bits in a byte, times a pair of half precision for 256 inputs | the same | 8.625, 4.625 |
 //!
 //! A weight keeps one scale for several groups as its file has it, by powers of two: its bits are fewer then.
 //!
@@ -26,13 +27,17 @@
 //! Panels of [`LANES`] output columns, each `[group][step]`. A step holds eight inputs of every column: the four from `4 * step` on and the
 //! four from `16 + 4 * step` on. For int8 it is `[half][column][4]` bytes; for int4 `[column][4]`, with the first half in the low four bits
 //! and 8 added to each integer that has no minimum. Scales are `[panel][groups that share one][count][column]`, two for each column where a
-//! group has two halves or a minimum.
+//! group has two halves or a minimum. In super-blocks the two are bytes of one number, and the pairs of a super-block are
+//! `[panel][super-block][2][column]`.
 
 use super::groups::{GROUP, LEAST, nearest};
 use super::simd::LANES;
-use crate::packed::{GroupScales, PackedTensor, Packing};
+use crate::packed::{GroupScales, PackedTensor, Packing, SUPER_BLOCK};
 use crate::part::RandomDraw;
 use crate::weight::WeightFormat;
+
+/// Groups of a super-block.
+pub const SUPER_GROUPS: usize = SUPER_BLOCK / GROUP;
 
 /// Steps in a group.
 pub const STEPS: usize = GROUP / 8;
@@ -59,6 +64,8 @@ pub struct QuantisedWeight {
     shared: usize,
     lines: Vec<Line>,
     scales: Vec<ScaleLine>,
+    /// Pairs of the super-blocks; empty in other kinds.
+    super_scales: Vec<ScaleLine>,
 }
 
 /// Integer format of a weight.
@@ -133,11 +140,14 @@ impl QuantisedWeight {
         let groups = k.div_ceil(GROUP);
         let (count, scales) = sizes(columns, groups, shared, kind);
         let zero = match bits {
-            IntegerFormat::Four if kind != GroupScales::F16Minimum => 0x88,
+            IntegerFormat::Four if !kind.has_minimums() => 0x88,
             IntegerFormat::Eight | IntegerFormat::Four => 0,
         };
         let lines = vec![Line([zero; 64]); count * STEPS * bits.lines()];
-        Self { bits, kind, columns, groups, shared, lines, scales: vec![ScaleLine([0; LANES]); scales] }
+        let pairs =
+            if kind == GroupScales::SuperBlock { columns.div_ceil(LANES) * groups.div_ceil(SUPER_GROUPS) } else { 0 };
+        let [scales, super_scales] = [scales, 2 * pairs].map(|lines| vec![ScaleLine([0; LANES]); lines]);
+        Self { bits, kind, columns, groups, shared, lines, scales, super_scales }
     }
 
     /// Draws random integers, spread evenly over the whole format. All groups share one scale, which gives the numbers the spread of `draw`
@@ -157,7 +167,8 @@ impl QuantisedWeight {
         };
         let scale = ((draw.spread / greatest).to_bits() >> 16) as u16;
         let lines = (0..count * STEPS * bits.lines()).map(line).collect();
-        Self { bits, kind, columns, groups, shared: 1, lines, scales: vec![ScaleLine([scale; LANES]); scales] }
+        let scales = vec![ScaleLine([scale; LANES]); scales];
+        Self { bits, kind, columns, groups, shared: 1, lines, scales, super_scales: Vec::new() }
     }
 
     /// Repacks stored integers, scales and minimums without changing a number. The tensors, joined along `out`, were checked, are at least
@@ -173,6 +184,14 @@ impl QuantisedWeight {
                 let mut integers = [0; GROUP];
                 tensor.integers_into(row, group * GROUP, &mut integers);
                 weight.set(column, group, tensor.scales_at(row, group * GROUP), &integers);
+                if group % SUPER_GROUPS == 0
+                    && let Some(pair) = tensor.super_block(row, group * GROUP)
+                {
+                    let first = weight.first_super_scale(column, group);
+                    for (line, bits) in weight.super_scales[first..][..2].iter_mut().zip(pair) {
+                        line.0[column % LANES] = bits;
+                    }
+                }
             }
         }
         weight
@@ -208,9 +227,19 @@ impl QuantisedWeight {
         (column / LANES * self.scale_groups() + group / self.shared) * self.kind.count()
     }
 
+    /// Index of the first of a super-block's two lines.
+    fn first_super_scale(&self, column: usize, group: usize) -> usize {
+        2 * (column / LANES * self.super_blocks() + group / SUPER_GROUPS)
+    }
+
+    /// Super-blocks of an output column, in the kind that has them.
+    pub(super) fn super_blocks(&self) -> usize {
+        self.groups.div_ceil(SUPER_GROUPS)
+    }
+
     /// Number that stored four-bit integers have added.
     fn added(&self) -> i8 {
-        if self.kind == GroupScales::F16Minimum { 0 } else { 8 }
+        if self.kind.has_minimums() { 0 } else { 8 }
     }
 
     /// Returns the dequantised number at (output column, input).
@@ -221,7 +250,7 @@ impl QuantisedWeight {
             IntegerFormat::Four => (self.lines[at * STEPS + step].0[byte] >> (4 * half) & 0xf) as i8 - self.added(),
         };
         let number = f32::from(integer) * self.scale(column, input);
-        if self.kind == GroupScales::F16Minimum { number + self.minimum(column, input) } else { number }
+        if self.kind.has_minimums() { number + self.minimum(column, input) } else { number }
     }
 
     /// Dequantises an output column into `to`, which has its inputs.
@@ -233,6 +262,9 @@ impl QuantisedWeight {
 
     /// Returns the scale of the weight at (output column, input).
     pub fn scale(&self, column: usize, input: usize) -> f32 {
+        if self.kind == GroupScales::SuperBlock {
+            return self.super_product(column, input, 0);
+        }
         let second = self.kind == GroupScales::F16Halves && input % GROUP >= GROUP / 2;
         let line = &self.scales[self.first_scale(column, input / GROUP) + usize::from(second)];
         self.kind.widen(line.0[column % LANES])
@@ -240,10 +272,21 @@ impl QuantisedWeight {
 
     /// Returns the minimum of the weight at (output column, input); zero without minimums.
     pub fn minimum(&self, column: usize, input: usize) -> f32 {
-        if self.kind != GroupScales::F16Minimum {
-            return 0.0;
+        match self.kind {
+            GroupScales::SuperBlock => self.super_product(column, input, 1),
+            GroupScales::F16Minimum => {
+                self.kind.widen(self.scales[self.first_scale(column, input / GROUP) + 1].0[column % LANES])
+            }
+            GroupScales::Bf16 | GroupScales::F16 | GroupScales::F16Halves => 0.0,
         }
-        self.kind.widen(self.scales[self.first_scale(column, input / GROUP) + 1].0[column % LANES])
+    }
+
+    /// Returns a group's scale (0) or minimum (1) times its super-block's, exactly.
+    fn super_product(&self, column: usize, input: usize, which: usize) -> f32 {
+        let group = input / GROUP;
+        let pair = self.scales[self.first_scale(column, group)].0[column % LANES].to_le_bytes();
+        let of_block = self.super_scales[self.first_super_scale(column, group) + which].0[column % LANES];
+        self.kind.widen(of_block) * f32::from(pair[which])
     }
 
     /// Integer format of the weight.
@@ -291,9 +334,15 @@ impl QuantisedWeight {
         self.scales.as_ptr().cast()
     }
 
+    /// Pointer to the pairs of super-blocks: two times [`LANES`] for each of [`QuantisedWeight::super_blocks`] of each panel, if the kind
+    /// has them.
+    pub(super) fn super_scales(&self) -> *const u16 {
+        self.super_scales.as_ptr().cast()
+    }
+
     /// Bytes in memory.
     pub fn bytes(&self) -> usize {
-        size_of_val(&self.lines[..]) + size_of_val(&self.scales[..])
+        size_of_val(&self.lines[..]) + size_of_val(&self.scales[..]) + size_of_val(&self.super_scales[..])
     }
 }
 

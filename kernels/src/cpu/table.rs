@@ -38,6 +38,7 @@ struct StoredEntries {
     scales: Vec<u8>,
     scale_format: DType,
     minimums: Option<Vec<u8>>,
+    super_scales: Option<Vec<u8>>,
     group: usize,
 }
 
@@ -51,12 +52,14 @@ impl StoredEntries {
             scales: tensor.scales.to_vec(),
             scale_format: tensor.scale_format,
             minimums: tensor.minimums.map(<[u8]>::to_vec),
+            super_scales: tensor.super_scales.map(<[u8]>::to_vec),
             group: tensor.group,
         }
     }
 
     fn bytes(&self) -> usize {
-        self.integers.len() + self.scales.len() + self.minimums.as_ref().map_or(0, Vec::len)
+        let optional = [&self.minimums, &self.super_scales].into_iter().flatten();
+        self.integers.len() + self.scales.len() + optional.map(Vec::len).sum::<usize>()
     }
 
     fn tensor(&self) -> PackedTensor<'_> {
@@ -68,6 +71,7 @@ impl StoredEntries {
             scales: &self.scales,
             scale_format: self.scale_format,
             minimums: self.minimums.as_deref(),
+            super_scales: self.super_scales.as_deref(),
             group: self.group,
         }
     }

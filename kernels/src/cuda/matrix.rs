@@ -41,11 +41,13 @@ impl IntegerScales {
     pub(super) fn scaling(kind: GroupScales, shared: usize) -> u32 {
         const HALF: u32 = 32;
         const MINIMUM: u32 = 64;
+        const SUPER: u32 = 128;
         shared.trailing_zeros()
             | match kind {
                 GroupScales::Bf16 => 0,
                 GroupScales::F16 | GroupScales::F16Halves => HALF,
                 GroupScales::F16Minimum => HALF | MINIMUM,
+                GroupScales::SuperBlock => HALF | MINIMUM | SUPER,
             }
     }
 }

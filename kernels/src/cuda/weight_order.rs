@@ -4,7 +4,7 @@ use super::loading::WeightLoader;
 use super::matrix::{IntegerScales, Matrix, MatrixKind, VectorWeight};
 use crate::cpu::groups::GROUP;
 use crate::cpu::quantised::{IntegerFormat, quantise_group};
-use crate::packed::{GroupScales, PackedTensor};
+use crate::packed::{GroupScales, PackedTensor, SUPER_BLOCK};
 use crate::part::{RandomDraw, WeightPart};
 use crate::weight::{DType, KernelError, WeightLayout};
 
@@ -168,7 +168,7 @@ pub(super) fn stored_integers(loader: &WeightLoader<'_>, tensors: &[PackedTensor
     // Inputs that share a scale: a power of two for the kernels.
     let shared = tensors.iter().map(PackedTensor::shared_inputs).min().unwrap_or(GROUP);
     let shared = if kind == GroupScales::F16Halves { GROUP / 2 } else { shared };
-    let minimums = kind == GroupScales::F16Minimum;
+    let minimums = kind.has_minimums();
     let in_row = pitch.div_ceil(shared) * if minimums { 2 } else { 1 };
     let row_bytes = integer_bytes(bits, pitch);
     let added = if minimums { 0 } else { 8 };
@@ -186,6 +186,11 @@ pub(super) fn stored_integers(loader: &WeightLoader<'_>, tensors: &[PackedTensor
     });
     let mut scales = Vec::with_capacity(count * in_row);
     for (tensor, row) in rows() {
+        if kind == GroupScales::SuperBlock {
+            scales.extend((0..pitch).step_by(GROUP).map(|first| tensor.scales_at(row, first)[0]));
+            scales.extend((0..pitch).step_by(SUPER_BLOCK).filter_map(|first| tensor.super_block(row, first)).flatten());
+            continue;
+        }
         for first in (0..pitch).step_by(shared) {
             // Padding has no scale of its own.
             let input = first.min(columns - 1);

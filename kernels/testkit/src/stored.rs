@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 use repartee_kernels::random::uniform;
-use repartee_kernels::{DType, PackedTensor, Packing};
+use repartee_kernels::{DType, PackedTensor, Packing, SUPER_BLOCK};
 
 /// Kind of stored integers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,12 +13,14 @@ pub struct StoredKind {
     pub scales: DType,
     /// True if there are minimums.
     pub minimums: bool,
+    /// True if scales and minimums are of six bits, in super-blocks.
+    pub super_blocks: bool,
     /// Inputs that share a scale; `None` for those of a row.
     pub group: Option<usize>,
 }
 
 /// Each kind of published files, and group sizes of each.
-pub const KINDS: [StoredKind; 14] = [
+pub const KINDS: [StoredKind; 16] = [
     kind(Packing::Four, DType::Bf16, false, Some(32)),
     kind(Packing::Four, DType::Bf16, false, Some(96)),
     kind(Packing::Four, DType::Bf16, false, None),
@@ -33,10 +35,12 @@ pub const KINDS: [StoredKind; 14] = [
     kind(Packing::Eight, DType::F16, false, Some(64)),
     kind(Packing::Bytes, DType::F16, false, Some(16)),
     kind(Packing::Bytes, DType::F16, true, Some(32)),
+    StoredKind { super_blocks: true, ..kind(Packing::Four, DType::F16, true, Some(32)) },
+    StoredKind { super_blocks: true, ..kind(Packing::Bytes, DType::F16, true, Some(32)) },
 ];
 
 const fn kind(packing: Packing, scales: DType, minimums: bool, group: Option<usize>) -> StoredKind {
-    StoredKind { packing, scales, minimums, group }
+    StoredKind { packing, scales, minimums, super_blocks: false, group }
 }
 
 /// Bytes of a matrix of random integers, scales and minimums.
@@ -52,6 +56,8 @@ pub struct StoredMatrix {
     pub scales: Vec<u8>,
     /// Minimums, if the kind has them.
     pub minimums: Option<Vec<u8>>,
+    /// Pairs of super-blocks, if the kind has them.
+    pub super_scales: Option<Vec<u8>>,
 }
 
 impl StoredMatrix {
@@ -73,20 +79,27 @@ impl StoredMatrix {
                 packing.put(bytes, input, (least + drawn) as i8);
             }
         }
-        let numbers = |stream: u64, size: f32| -> Vec<u8> {
+        let numbers = |stream: u64, size: f32, groups: usize| -> Vec<u8> {
             let number = |i: usize| {
                 let drawn = uniform(seed, i as u64, stream, 0) * 2.0 - 1.0;
                 let small = [1.0, 1.0, 1e-4, 1.0, 0.0, 1.0, 1.0][(seed as usize).wrapping_add(i) % 7];
                 drawn * size * small
             };
-            let groups = 0..out * inputs.div_ceil(group);
+            let groups = 0..groups;
             match kind.scales {
                 DType::Bf16 => groups.flat_map(|i| bf16::from_f32(number(i)).to_le_bytes()).collect(),
                 DType::F16 | DType::F32 => groups.flat_map(|i| f16::from_f32(number(i)).to_le_bytes()).collect(),
             }
         };
-        let (scales, minimums) = (numbers(1, 0.1), minimums.then(|| numbers(2, 1.0)));
-        Self { shape, kind, integers, scales, minimums }
+        let groups = out * inputs.div_ceil(group);
+        if kind.super_blocks {
+            let six_bits = |stream| (0..groups).map(|i| (uniform(seed, i as u64, stream, 0) * 64.0) as u8).collect();
+            let super_scales = numbers(3, 0.01, 2 * out * inputs.div_ceil(SUPER_BLOCK));
+            let (scales, minimums) = (six_bits(1), Some(six_bits(2)));
+            return Self { shape, kind, integers, scales, minimums, super_scales: Some(super_scales) };
+        }
+        let (scales, minimums) = (numbers(1, 0.1, groups), minimums.then(|| numbers(2, 1.0, groups)));
+        Self { shape, kind, integers, scales, minimums, super_scales: None }
     }
 
     /// Returns the matrix as a checkpoint's, named `w`.
@@ -99,12 +112,14 @@ impl StoredMatrix {
             scales: &self.scales,
             scale_format: self.kind.scales,
             minimums: self.minimums.as_deref(),
+            super_scales: self.super_scales.as_deref(),
             group: self.kind.group.unwrap_or(self.shape[1]),
         }
     }
 
     /// Bytes of integers, scales and minimums.
     pub fn bytes(&self) -> usize {
-        self.integers.len() + self.scales.len() + self.minimums.as_ref().map_or(0, Vec::len)
+        let optional = [&self.minimums, &self.super_scales].into_iter().flatten();
+        self.integers.len() + self.scales.len() + optional.map(Vec::len).sum::<usize>()
     }
 }

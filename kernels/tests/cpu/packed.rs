@@ -147,10 +147,12 @@ fn what_cannot_be_packed_is_refused_by_name() {
 #[test]
 fn tensors_of_unknown_kinds_are_refused() {
     let refused = |kind: StoredKind| {
-        let StoredMatrix { integers, scales, minimums, .. } = StoredMatrix::drawn(kind, [4, 96], 1);
+        let StoredMatrix { integers, scales, minimums, super_scales, .. } = StoredMatrix::drawn(kind, [4, 96], 1);
         let group = kind.group.unwrap_or(96);
         let symmetric = PackedTensor::symmetric("w", &[4, 96], kind.packing, &integers, &scales, group);
-        PackedTensor { scale_format: kind.scales, minimums: minimums.as_deref(), ..symmetric }.check()
+        let minimums = minimums.as_deref().filter(|_| kind.minimums);
+        let super_scales = super_scales.as_deref();
+        PackedTensor { scale_format: kind.scales, minimums, super_scales, ..symmetric }.check()
     };
     for kind in KINDS {
         assert_eq!(refused(kind), Ok(()), "{kind:?}");
@@ -159,6 +161,7 @@ fn tensors_of_unknown_kinds_are_refused() {
         packing,
         scales: DType::F16,
         minimums: false,
+        super_blocks: false,
         group: Some(32),
     });
     for (kind, group) in [
@@ -174,6 +177,9 @@ fn tensors_of_unknown_kinds_are_refused() {
         StoredKind { scales: DType::F32, ..bytes },
         StoredKind { scales: DType::Bf16, minimums: true, ..four },
         StoredKind { packing: Packing::Eight, minimums: true, ..bytes },
+        StoredKind { super_blocks: true, ..four },
+        StoredKind { super_blocks: true, minimums: true, group: Some(64), ..four },
+        StoredKind { super_blocks: true, minimums: true, scales: DType::Bf16, ..four },
     ] {
         let error = refused(kind).unwrap_err();
         assert!(matches!(&error, KernelError::Scales { name, .. } if name == "w"), "{kind:?}: {error}");
@@ -190,11 +196,13 @@ fn scales_that_are_not_finite_are_refused() {
         for bits in bits {
             let good = StoredMatrix::drawn(kind, [4, 96], 1);
             let mut matrix = good.clone();
-            let last = matrix.scales.len() - 2;
-            matrix.scales[last..].copy_from_slice(&bits.to_le_bytes());
+            let scales = matrix.super_scales.as_mut().unwrap_or(&mut matrix.scales);
+            let last = scales.len() - 2;
+            scales[last..].copy_from_slice(&bits.to_le_bytes());
             assert_eq!(refused(&matrix), bad, "{kind:?}");
             let mut matrix = good;
             if let Some(minimums) = &mut matrix.minimums {
+                // With super-blocks more than six bits; else infinity or NaN.
                 minimums[..2].copy_from_slice(&bits.to_le_bytes());
                 assert_eq!(refused(&matrix), bad, "{kind:?}");
             }
@@ -207,6 +215,9 @@ fn short_minimums_are_refused() {
     let matrix = StoredMatrix::drawn(KINDS[7], [4, 96], 1);
     let tensor = PackedTensor { minimums: matrix.minimums.as_deref().map(|all| &all[2..]), ..matrix.tensor() };
     assert_eq!(tensor.check(), Err(KernelError::Bytes { name: "w".to_owned(), expected: 24, found: 22 }));
+    let matrix = StoredMatrix::drawn(KINDS[14], [4, 96], 1);
+    let tensor = PackedTensor { super_scales: matrix.super_scales.as_deref().map(|all| &all[2..]), ..matrix.tensor() };
+    assert_eq!(tensor.check(), Err(KernelError::Bytes { name: "w".to_owned(), expected: 16, found: 14 }));
 }
 
 /// A whole panel takes the bits of its format: no scale is stored twice.

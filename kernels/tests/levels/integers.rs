@@ -226,8 +226,19 @@ pub fn greatest_stored_integers_do_not_overflow(level: SimdLevel) {
         let mut matrix = StoredMatrix::drawn(kind, [columns, k], 1);
         // Half precision and bfloat16 have these bits for 1 and for 0.5.
         let one: u16 = if kind.scales == DType::Bf16 { 0x3f80 } else { 0x3c00 };
-        matrix.scales.as_chunks_mut().0.iter_mut().for_each(|scale| *scale = one.to_le_bytes());
-        if let Some(minimums) = &mut matrix.minimums {
+        // With super-blocks the greatest scale and minimum of six bits, by 1.
+        let ones = if let Some(pairs) = &mut matrix.super_scales {
+            matrix.scales.fill(63);
+            pairs
+        } else {
+            &mut matrix.scales
+        };
+        ones.as_chunks_mut().0.iter_mut().for_each(|scale| *scale = one.to_le_bytes());
+        if let Some(minimums) = &mut matrix.minimums
+            && kind.super_blocks
+        {
+            minimums.fill(63);
+        } else if let Some(minimums) = &mut matrix.minimums {
             minimums.as_chunks_mut().0.iter_mut().for_each(|minimum| *minimum = 0x3800u16.to_le_bytes());
         }
         for integer in if kind.packing == Packing::Four { [-8, 7] } else { [i8::MIN, i8::MAX] } {

@@ -303,6 +303,7 @@ fn part<'a>(name: &'a str, shape: &'a [usize], numbers: &'a TensorData<'_>) -> W
             scales: &matrix.scales,
             scale_format: DType::F16,
             minimums: matrix.minimums.as_deref(),
+            super_scales: matrix.super_scales.as_deref(),
             group: matrix.group,
         }),
         TensorData::Drawn(draw) => WeightPart::Drawn(RandomTensor { name, shape, draw: *draw }),

@@ -30,6 +30,11 @@ pub trait Lanes: Copy {
     /// # Safety
     /// The processor has the level's instructions, with AVX2 F16C too; `from` is readable for sixteen numbers.
     unsafe fn load_f16(from: *const u16) -> Self;
+    /// Loads sixteen pairs of bytes, unaligned, and widens the lower and the upper ones.
+    ///
+    /// # Safety
+    /// The processor has the level's instructions; `from` is readable for sixteen numbers.
+    unsafe fn load_bytes(from: *const u16) -> [Self; 2];
     /// Stores sixteen numbers, unaligned.
     ///
     /// # Safety
@@ -87,6 +92,12 @@ impl Lanes for ScalarLanes {
             let (sign, magnitude) = (u32::from(bits & 0x8000) << 16, u32::from(bits & 0x7fff) << 13);
             f32::from_bits((f32::from_bits(magnitude) * REBIAS).to_bits() | sign)
         }))
+    }
+    #[inline(always)]
+    unsafe fn load_bytes(from: *const u16) -> [Self; 2] {
+        // SAFETY: the caller guarantees sixteen readable numbers.
+        let pairs: [u16; 16] = unsafe { std::ptr::read_unaligned(from.cast()) };
+        [Self(pairs.map(|pair| f32::from(pair & 0xff))), Self(pairs.map(|pair| f32::from(pair >> 8)))]
     }
     #[inline(always)]
     unsafe fn store(self, to: *mut f32) {

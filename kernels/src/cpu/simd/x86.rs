@@ -48,6 +48,15 @@ impl Lanes for Avx512Lanes {
         unsafe { Self(_mm512_cvtph_ps(_mm256_loadu_si256(from.cast()))) }
     }
     #[inline(always)]
+    unsafe fn load_bytes(from: *const u16) -> [Self; 2] {
+        // SAFETY: the caller guarantees AVX-512 and for sixteen readable numbers, which are 256 bits.
+        unsafe {
+            let pairs = _mm512_cvtepu16_epi32(_mm256_loadu_si256(from.cast()));
+            let lower = _mm512_and_si512(pairs, _mm512_set1_epi32(0xff));
+            [lower, _mm512_srli_epi32::<8>(pairs)].map(|bytes| Self(_mm512_cvtepi32_ps(bytes)))
+        }
+    }
+    #[inline(always)]
     unsafe fn store(self, to: *mut f32) {
         // SAFETY: the caller guarantees AVX-512 and for room for sixteen numbers.
         unsafe { _mm512_storeu_ps(to, self.0) }
@@ -109,6 +118,17 @@ impl Lanes for Avx2Lanes {
         unsafe {
             let half = |from: *const u16| _mm_loadu_si128(from.cast());
             Self(_mm256_cvtph_ps(half(from)), _mm256_cvtph_ps(half(from.add(8))))
+        }
+    }
+    #[inline(always)]
+    unsafe fn load_bytes(from: *const u16) -> [Self; 2] {
+        // SAFETY: the caller guarantees AVX2 and for sixteen readable numbers, eight (128 bits) for each register.
+        unsafe {
+            let pairs = |from: *const u16| _mm256_cvtepu16_epi32(_mm_loadu_si128(from.cast()));
+            let (first, second) = (pairs(from), pairs(from.add(8)));
+            let lower = |pairs| _mm256_cvtepi32_ps(_mm256_and_si256(pairs, _mm256_set1_epi32(0xff)));
+            let upper = |pairs| _mm256_cvtepi32_ps(_mm256_srli_epi32::<8>(pairs));
+            [Self(lower(first), lower(second)), Self(upper(first), upper(second))]
         }
     }
     #[inline(always)]

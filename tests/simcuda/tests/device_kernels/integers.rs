@@ -10,14 +10,19 @@ use super::{Kernel, NO_ROW, TwinResult, compare, each, numbers, sum};
 /// Parameter of the kernels: the power of two of inputs that share a scale, and flags.
 const HALF: usize = 32;
 const MINIMUM: usize = HALF | 64;
+const SUPER: usize = MINIMUM | 128;
+/// Inputs of a super-block.
+const SUPER_BLOCK: usize = 256;
 
 /// Faults of kernels of either size.
 const INTEGERS: &[(&str, &str)] = &[
     ("(column >> shared)", "(column >> shared >> 1)"),
-    ("(((pitch - 1) >> shared) + 1)", "((pitch - 1) >> shared)"),
+    ("((pitch - 1) >> shared) + 1", "((pitch - 1) >> shared)"),
     ("scaling & HALF ?", "scaling & 16 ?"),
     ("return scaling & MINIMUM;", "return false;"),
     ("numbers[2 * group + 1]", "numbers[2 * group]"),
+    ("(bytes >> 8)", "(bytes & 255)"),
+    ("2 * (column >> 8)", "0 * (column >> 8)"),
 ];
 const PRODUCT: &[(&str, &str)] = &[
     ("numbers + output * (scales.pitch / LOAD)", "numbers + (output ^ 1) * (scales.pitch / LOAD)"),
@@ -39,6 +44,8 @@ const PRODUCT8: &[(&str, &str)] = &[
     INTEGERS[2],
     INTEGERS[3],
     INTEGERS[4],
+    INTEGERS[5],
+    INTEGERS[6],
     PRODUCT[0],
     PRODUCT[1],
     PRODUCT[2],
@@ -54,6 +61,8 @@ const PRODUCT4: &[(&str, &str)] = &[
     INTEGERS[2],
     INTEGERS[3],
     INTEGERS[4],
+    INTEGERS[5],
+    INTEGERS[6],
     PRODUCT[0],
     PRODUCT[1],
     PRODUCT[2],
@@ -80,8 +89,10 @@ const GATHER: &[(&str, &str)] = &[
     INTEGERS[1],
     INTEGERS[2],
     INTEGERS[4],
+    INTEGERS[5],
 ];
-const GATHER8: &[(&str, &str)] = &[GATHER[0], GATHER[1], GATHER[2], GATHER[3], GATHER[4], GATHER[5], GATHER[6], EIGHT];
+const GATHER8: &[(&str, &str)] =
+    &[GATHER[0], GATHER[1], GATHER[2], GATHER[3], GATHER[4], GATHER[5], GATHER[6], GATHER[7], EIGHT];
 const GATHER4: &[(&str, &str)] = &[
     GATHER[0],
     GATHER[1],
@@ -90,6 +101,7 @@ const GATHER4: &[(&str, &str)] = &[
     GATHER[4],
     GATHER[5],
     GATHER[6],
+    GATHER[7],
     FOUR,
     FOUR_UNSIGNED,
     (">> column * BITS % 8", ""),
@@ -151,7 +163,7 @@ impl Integers {
         let added = if bits == 4 { 8 } else { 0 };
         let integer = |i: usize| f32::from(integers[i] + if minimum { added } else { 0 });
         // Scales that bf16 has no room for, some of them subnormal.
-        let drawn = numbers(4, 2 * outputs * in_row);
+        let drawn = numbers(4, 2 * outputs * in_row.max(pitch.div_ceil(SUPER_BLOCK)));
         let narrow: Vec<u16> = if scaling & HALF != 0 {
             let small = |i: usize| if i.is_multiple_of(7) { 1e-5 } else { 1.0 };
             drawn.iter().enumerate().map(|(i, v)| f16((v + 0.001) * small(i), true)).collect()
@@ -159,9 +171,17 @@ impl Integers {
             drawn.iter().map(|v| bf16(*v)).collect()
         };
         let widen = |bits: u16| if scaling & HALF != 0 { of_f16(bits) } else { of_bf16(bits) };
+        let super_blocks = (scaling & SUPER == SUPER).then_some(pitch.div_ceil(SUPER_BLOCK));
+        // Scales and minimums of six bits.
+        let bytes_of = |group: usize| [(group * 29 + 11) % 64, (group * 37 + 5) % 64].map(|byte| byte as u8);
         let number = |i: usize| {
             let group = i / pitch * in_row + i % pitch / shared;
-            if minimum {
+            if let Some(blocks) = super_blocks {
+                let pair = 2 * (i / pitch * blocks + i % pitch / SUPER_BLOCK);
+                let [scale, minimum] =
+                    [0, 1].map(|at: usize| widen(narrow[pair + at]) * f32::from(bytes_of(group)[at]));
+                integer(i) * scale + minimum
+            } else if minimum {
                 integer(i) * widen(narrow[2 * group]) + widen(narrow[2 * group + 1])
             } else {
                 integer(i) * widen(narrow[group])
@@ -174,19 +194,30 @@ impl Integers {
             let nibble = |integer: i8| (integer + added) as u8;
             integers.chunks(2).map(|pair| nibble(pair[0]) | nibble(pair[1]) << 4).collect()
         };
-        let count = outputs * in_row * if minimum { 2 } else { 1 };
-        let scales = narrow[..count].iter().flat_map(|bits| bits.to_le_bytes()).collect();
+        let le = |bits: &[u16]| bits.iter().flat_map(|bits| bits.to_le_bytes()).collect::<Vec<u8>>();
+        let scales = match super_blocks {
+            // Of each row the bytes of its groups, then the pairs of its super-blocks.
+            Some(blocks) => (0..outputs)
+                .flat_map(|row| {
+                    let mut of_row: Vec<u8> = (0..in_row).flat_map(|group| bytes_of(row * in_row + group)).collect();
+                    of_row.extend(le(&narrow[2 * row * blocks..][..2 * blocks]));
+                    of_row
+                })
+                .collect(),
+            None => le(&narrow[..outputs * in_row * if minimum { 2 } else { 1 }]),
+        };
         Self { bytes, scales, numbers, pitch }
     }
 }
 
-/// Parameters of scales: of bf16 for 32 inputs, of half precision for the fewest inputs, for 32 and 128 with minimums, and for the row.
-fn scalings(bits: usize) -> [usize; 5] {
-    [5, HALF | if bits == 8 { 4 } else { 5 }, MINIMUM | 5, MINIMUM | 7, 11]
+/// Parameters of scales: of bf16 for 32 inputs, of half precision for the fewest inputs, for 32 and 128 with minimums, for the row, and of six
+/// bits in super-blocks.
+fn scalings(bits: usize) -> [usize; 6] {
+    [5, HALF | if bits == 8 { 4 } else { 5 }, MINIMUM | 5, MINIMUM | 7, 11, SUPER | 5]
 }
 
 fn product(ptx: &str, name: &str, rows_each: usize, bits: usize) -> TwinResult {
-    let [plain, half, minimum, wide, row] = scalings(bits);
+    let [plain, half, minimum, wide, row, super_blocks] = scalings(bits);
     for (rows, columns, outputs, with_bias, scaling) in [
         (1, 5, 3, true, plain),
         (1, 256, 10, false, plain),
@@ -198,6 +229,8 @@ fn product(ptx: &str, name: &str, rows_each: usize, bits: usize) -> TwinResult {
         (5, 1100, 2, true, minimum),
         (2, 300, 3, true, wide),
         (2, 70, 3, false, row),
+        (3, 45, 5, true, super_blocks),
+        (2, 700, 3, false, super_blocks),
     ] {
         let mut device = Device::load(ptx);
         let (x, bias) = (numbers(1, rows * columns), numbers(3, outputs));
@@ -235,10 +268,15 @@ fn product(ptx: &str, name: &str, rows_each: usize, bits: usize) -> TwinResult {
 }
 
 fn expert_product(ptx: &str, name: &str, bits: usize) -> TwinResult {
-    let [plain, half, minimum, wide, _] = scalings(bits);
-    for (pairs, divide, columns, outputs, scaling) in
-        [(3, 1, 5, 3, plain), (22, 2, 36, 6, plain), (22, 2, 36, 6, half), (7, 1, 70, 3, minimum), (3, 1, 140, 3, wide)]
-    {
+    let [plain, half, minimum, wide, _, super_blocks] = scalings(bits);
+    for (pairs, divide, columns, outputs, scaling) in [
+        (3, 1, 5, 3, plain),
+        (22, 2, 36, 6, plain),
+        (22, 2, 36, 6, half),
+        (7, 1, 70, 3, minimum),
+        (3, 1, 140, 3, wide),
+        (3, 1, 300, 3, super_blocks),
+    ] {
         let mut device = Device::load(ptx);
         let Pairs { chosen, lists, counts } = Pairs::new(pairs);
         let x = numbers(1, pairs.div_ceil(divide) * columns);
