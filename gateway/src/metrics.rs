@@ -237,7 +237,7 @@ impl Metrics {
         ] {
             self.requests.refused.with_label_values(&[reason]);
         }
-        for transport in ["webrtc", "websocket"] {
+        for transport in ["webrtc", "websocket", "telephone"] {
             self.calls.with_label_values(&[transport, "hangup"]);
         }
         self.errors.with_label_values(&[ErrorKind::Internal.code()]);

@@ -146,6 +146,12 @@ impl Config {
         if self.webrtc.turn.urls.is_empty() != self.webrtc.turn.secret.is_none() {
             return refuse("webrtc.turn", "set both urls and secret, or neither");
         }
+        if let Some(url) = &self.telephony.url
+            && !["wss://", "ws://"].iter().any(|scheme| url.strip_prefix(scheme).is_some_and(|rest| rest.contains('/')))
+        {
+            let problem = format!("`{url}` is no address of a stream: write wss://host/v1/telephony/media-stream");
+            return Err(ConfigError::Value { path: "telephony.url", problem });
+        }
         if let Some(endpoint) = &self.telemetry.otlp_endpoint {
             let authority = endpoint.strip_prefix("http://").map(|rest| rest.trim_end_matches('/'));
             if authority.is_none_or(|authority| authority.parse::<Authority>().is_err()) {

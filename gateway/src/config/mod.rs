@@ -26,7 +26,8 @@ pub use renamed::RenamedSetting;
 pub use secret::Secret;
 pub use settings::{
     BrowserConfig, CascadeConfig, Config, DEFAULT_LISTEN, HealthConfig, KeyConfig, LimitConfig, LogConfig, ProxyConfig,
-    TelemetryConfig, TlsConfig, TokenLimitField, TurnDetectionConfig, TurnServerConfig, VoiceConfig, WebRtcConfig,
+    TelemetryConfig, TelephonyConfig, TlsConfig, TokenLimitField, TurnDetectionConfig, TurnServerConfig, VoiceConfig,
+    WebRtcConfig,
 };
 pub use think_source::ThinkSource;
 

@@ -53,6 +53,8 @@ pub struct Config {
     pub proxy: ProxyConfig,
     /// Settings of WebRTC calls.
     pub webrtc: WebRtcConfig,
+    /// Settings of telephone calls.
+    pub telephony: TelephonyConfig,
     /// Settings of the log.
     pub log: LogConfig,
     /// Settings of traces.
@@ -220,6 +222,16 @@ pub struct TurnServerConfig {
     pub ttl: Duration,
 }
 
+/// Settings of telephone calls over Twilio's Media Streams protocol.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TelephonyConfig {
+    /// Token of the account at the provider: a request that it signs needs no key.
+    pub secret: Option<Secret>,
+    /// URL that the provider connects to and signs; `None` for the one that the request names.
+    pub url: Option<String>,
+}
+
 /// Settings of the log.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -304,6 +316,7 @@ impl Default for Config {
             tls: TlsConfig::default(),
             proxy: ProxyConfig::default(),
             webrtc: WebRtcConfig::default(),
+            telephony: TelephonyConfig::default(),
             log: LogConfig::default(),
             telemetry: TelemetryConfig::default(),
             engine: EngineConfig::default(),

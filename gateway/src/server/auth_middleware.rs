@@ -1,7 +1,7 @@
 //! Middleware of every `/v1` route and `/metrics`: checks the origin (CORS) and the key, and adds the [`Caller`] to the
 //! request.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, PoisonError, RwLockReadGuard};
 use std::time::Instant;
 
@@ -22,6 +22,7 @@ use super::caller::Caller;
 use super::client_addr::{ClientAddr, Peer};
 use super::extract::subprotocols;
 use super::keyless::names_this_machine;
+use super::stream_signature::{self, Signature};
 use crate::admission::ClientIdentity;
 use crate::auth::ephemeral::KeyStatus;
 use crate::auth::{KeyId, KeySet};
@@ -125,6 +126,17 @@ impl AppState {
             }
             known(None)
         };
+        if path == stream_signature::PATH {
+            match stream_signature::signature(&self.config.telephony, headers, client_addr) {
+                // A provider's few addresses stand for all of its callers, so its calls are counted as this machine's.
+                Signature::Valid => {
+                    let client = ClientIdentity { address: Ipv4Addr::LOCALHOST.into(), key: None };
+                    return Ok(Caller { client, ephemeral: None, session: None });
+                }
+                Signature::Wrong => return Err(Unidentified::WrongKey(wrong_signature())),
+                Signature::None => {}
+            }
+        }
         let keys = request_keys(headers);
         // One of them could be checked and the other one meant.
         if keys.len() > 1 && self.needs_key(path) {
@@ -194,6 +206,13 @@ fn request_keys(headers: &HeaderMap) -> Vec<&str> {
         }
     }
     keys
+}
+
+fn wrong_signature() -> ApiError {
+    let message = "the request is not signed with telephony.secret for this address: set telephony.url to the URL that \
+                   the provider connects to, and telephony.secret to the account's token";
+    let error = ErrorBody::invalid(ErrorKind::InvalidKey, message).with_param("X-Twilio-Signature");
+    ApiError::new(StatusCode::UNAUTHORIZED, error)
 }
 
 fn unauthorized(kind: ErrorKind) -> ApiError {

@@ -1,4 +1,4 @@
-//! Registry of WebRTC calls: who owns a call, how to end it, how to attach to it.
+//! Registry of WebRTC and telephone calls: who owns a call, how to end it, how to attach to it.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,7 @@ use crate::transport::sideband::Sidebands;
 /// Maximum number of remembered ended calls, so that hanging up twice is no error.
 const MAX_ENDED: usize = 4_096;
 
-/// Registry of running WebRTC calls, and of the ids of ended ones.
+/// Registry of running WebRTC and telephone calls, and of the ids of ended ones.
 #[derive(Debug, Default)]
 pub(super) struct CallRegistry(Mutex<CallTable>);
 
@@ -32,16 +32,26 @@ pub(super) struct CallOwner {
     key: Option<KeyId>,
     /// Ephemeral key; `None` if the call was made with an API key.
     ephemeral: Option<KeyId>,
+    /// True for a call of the provider's signature, which every API key may control.
+    signed: bool,
 }
 
 impl CallOwner {
     /// Owner of a call that `caller` makes.
     pub fn of(caller: &Caller) -> Self {
-        Self { key: caller.client.key, ephemeral: caller.ephemeral }
+        Self { key: caller.client.key, ephemeral: caller.ephemeral, signed: false }
+    }
+
+    /// Owner of a telephone call. Where the provider's signature stands for a key, every API key owns it.
+    pub fn of_stream(caller: &Caller) -> Self {
+        Self { signed: caller.client.key.is_none(), ..Self::of(caller) }
     }
 
     /// True if `caller` may control the call.
     pub fn admits(self, caller: &Caller) -> bool {
+        if self.signed {
+            return caller.ephemeral.is_none();
+        }
         caller.client.key == self.key && caller.ephemeral.is_none_or(|ephemeral| Some(ephemeral) == self.ephemeral)
     }
 }

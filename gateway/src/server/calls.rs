@@ -29,9 +29,17 @@ use crate::transport::sideband::{AttachError, Sideband};
 use crate::transport::webrtc::{AnswerError, TransportSettings, WebRtcTransport, answer};
 
 /// Registration of a running call; moves it to the ended calls when dropped.
-struct Registration {
+pub(super) struct Registration {
     app: Arc<AppState>,
     id: String,
+}
+
+impl Registration {
+    /// Registers a call that begins to run.
+    pub fn new(app: Arc<AppState>, id: String, call: ActiveCall) -> Self {
+        app.calls.registry().running.insert(id.clone(), call);
+        Self { app, id }
+    }
 }
 
 impl Drop for Registration {
@@ -96,9 +104,8 @@ async fn answer_offer(
     let hang_up = Arc::new(Notify::new());
     let owner = CallOwner::of(&caller);
     let running = ActiveCall { owner, hang_up: hang_up.clone(), sidebands: transport.sidebands() };
-    app.calls.registry().running.insert(id.clone(), running);
     let services = app.call_services(&id, &caller, WebRtcTransport::NAME);
-    let registration = Registration { app: app.clone(), id };
+    let registration = Registration::new(app.clone(), id, running);
     log::spawn(async move {
         let (drain, stopped) = (app.draining(), app.stopped());
         let stop = async {

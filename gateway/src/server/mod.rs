@@ -16,6 +16,7 @@
 //! - `keyless`: access to a server without keys
 //! - `realtime`: `GET /v1/realtime`, the websocket
 //! - `calls`, `call_registry`: `POST /v1/realtime/calls`, WebRTC
+//! - `telephony`, `stream_signature`: `GET /v1/telephony/media-stream`, telephone calls
 //! - `chat`: `POST /v1/chat/completions`, one question in one upload
 //! - `speech`: `POST /v1/audio/speech`, speech synthesis of a given text
 //! - `voices`: `/v1/audio/voices`, voices enrolled from recordings
@@ -66,6 +67,8 @@ mod serving;
 mod shutdown;
 mod speech;
 mod start_error;
+mod stream_signature;
+mod telephony;
 mod timed_body;
 mod tls;
 mod uploads;

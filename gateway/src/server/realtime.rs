@@ -37,7 +37,7 @@ pub(super) struct WebsocketQuery {
 const SUBPROTOCOL: &str = "realtime";
 
 /// Response to a request that opens no websocket.
-fn no_websocket(rejection: &WebSocketUpgradeRejection) -> Response {
+pub(super) fn no_websocket(rejection: &WebSocketUpgradeRejection) -> Response {
     let message = format!("this path takes websocket connections only: {rejection}");
     let error = ErrorBody::invalid(ErrorKind::NotFound, message);
     if let WebSocketUpgradeRejection::WebSocketKeyHeaderMissing(_) = rejection {

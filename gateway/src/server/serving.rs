@@ -29,7 +29,8 @@ use super::routes::{self, ControlRefusal, RouterSwitch};
 use super::tls::CertificateResolver;
 use super::watchdog::LatenessHandle;
 use super::{
-    auth_middleware, calls, chat, client_secrets, extract, ice_servers, models, page, realtime, speech, voices,
+    auth_middleware, calls, chat, client_secrets, extract, ice_servers, models, page, realtime, speech,
+    stream_signature, telephony, voices,
 };
 use crate::transport::webrtc::DroppedDatagrams;
 
@@ -174,6 +175,7 @@ fn router(app: Arc<AppState>, keyless: Arc<LocalOnlyPolicy>) -> Router {
         .route("/v1/realtime/calls", post(calls::create))
         .route("/v1/realtime/calls/{call}/hangup", post(calls::hang_up))
         .route("/v1/realtime/client_secrets", post(client_secrets::create))
+        .route(stream_signature::PATH, get(telephony::media_stream))
         .route("/v1/chat/completions", post(chat::create))
         .route("/v1/audio/speech", post(speech::create))
         .route("/v1/audio/voices", get(voices::list).post(voices::create))

@@ -3,5 +3,6 @@
 pub mod ping_limit;
 pub mod relay;
 pub mod sideband;
+pub mod telephony;
 pub mod webrtc;
 pub mod websocket;

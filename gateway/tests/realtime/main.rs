@@ -8,6 +8,7 @@ mod formats;
 mod hearing;
 mod lifecycle;
 mod offers;
+mod telephone;
 mod thinker;
 mod turn;
 mod turn_model;
