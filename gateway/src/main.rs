@@ -16,9 +16,11 @@ use clap::{Args, Parser, Subcommand};
 use repartee::auth::KeySet;
 use repartee::cli::ask::ask;
 use repartee::cli::check::SummaryLines;
+use repartee::cli::examine::examine;
 use repartee::cli::lan;
 use repartee::cli::loading::LoadingBar;
-use repartee::config::{CascadeConfig, Config, LoadedConfig, RenamedSetting, ThinkSource, load};
+use repartee::cli::output::print;
+use repartee::config::{CascadeConfig, Config, LoadedConfig, RenamedSetting, ThinkSource, load, unknown_variables};
 use repartee::heap;
 use repartee::metrics::ThinkerMetrics;
 use repartee::server::{Reloader, ServerStartError, ShutdownSignals, StartingServer};
@@ -35,6 +37,9 @@ use self::model::{ModelParts, ModelSource};
 
 /// Exit code of user errors: a bad checkpoint, address, setting or argument.
 const USER_ERROR: u8 = 2;
+/// Environment variable of the log's filter, and the filter without one.
+const LOG_FILTER: &str = "REPARTEE_LOG";
+const DEFAULT_FILTER: &str = "warn,repartee=info";
 /// Time for tasks of the runtime to end after a command.
 const RUNTIME_END: Duration = Duration::from_secs(1);
 
@@ -212,6 +217,12 @@ struct EffectiveSettings {
 impl Serve {
     /// Loads the effective settings, with the changes of `--lan`, and checks them.
     fn load(&self) -> anyhow::Result<EffectiveSettings> {
+        let effective = self.load_unchecked()?;
+        effective.config.check().map_err(|error| UserError(error.into()))?;
+        Ok(effective)
+    }
+
+    fn load_unchecked(&self) -> anyhow::Result<EffectiveSettings> {
         let LoadedConfig { mut config, old_names } = self.settings.load(self.listen.as_deref())?;
         let mut generated = None;
         if self.lan {
@@ -226,7 +237,6 @@ impl Serve {
                 generated = Some(key);
             }
         }
-        config.check().map_err(|error| UserError(error.into()))?;
         Ok(EffectiveSettings { config, old_names, key: generated })
     }
 }
@@ -241,7 +251,7 @@ fn main() -> ExitCode {
     let done = match cli.command.unwrap_or(Command::Serve(cli.serve)) {
         Command::Serve(serve) => run(serve_calls(&serve)),
         Command::Check(Check { path: Some(path), .. }) => describe_checkpoint(&path),
-        Command::Check(Check { path: None, serve }) => serve.load().map(|effective| print_settings(&effective)),
+        Command::Check(Check { path: None, serve }) => check_settings(&serve),
         Command::Ask(ask) => run(ask_once(&ask)),
         Command::Bench(Bench::Size(size)) => measure_size(&size),
         Command::Quantize(quantize) => write_quantised(&quantize),
@@ -258,24 +268,38 @@ fn main() -> ExitCode {
 /// Prints the summary of a checkpoint.
 fn describe_checkpoint(path: &Path) -> anyhow::Result<()> {
     let summary = summarise(path).map_err(|error| UserError(error.into()))?;
-    print!("{}", SummaryLines(&summary));
-    Ok(())
+    print(&SummaryLines(&summary).to_string()).context("cannot write the summary")
 }
 
-/// Prints the effective settings and the uses of old names.
-fn print_settings(EffectiveSettings { config, old_names, .. }: &EffectiveSettings) {
-    print!("{config}");
-    for old_name in old_names {
-        println!("# {old_name}");
+/// Prints the effective settings and the warnings, then every reason for which a server would not start.
+fn check_settings(serve: &Serve) -> anyhow::Result<()> {
+    let EffectiveSettings { config, old_names, .. } = serve.load_unchecked()?;
+    let mut text = config.to_string();
+    for warning in old_names.iter().map(RenamedSetting::to_string).chain(warnings(&config)) {
+        text += &format!("# {warning}\n");
     }
-    for warning in config.file_warnings() {
-        println!("# {warning}");
+    print(&text).context("cannot write the settings")?;
+    let problems = examine(&config);
+    if problems.is_empty() { Ok(()) } else { Err(UserError(anyhow::anyhow!(problems.join("\nrepartee: "))).into()) }
+}
+
+/// Warnings about the settings and the environment.
+fn warnings(config: &Config) -> Vec<String> {
+    let mut warnings = config.file_warnings();
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    warnings.extend(unknown_variables(names));
+    if let Ok(filter) = std::env::var(LOG_FILTER)
+        && let Err(error) = EnvFilter::try_new(&filter)
+    {
+        warnings
+            .push(format!("environment: {LOG_FILTER}: `{filter}` is no filter ({error}): {DEFAULT_FILTER} applies"));
     }
+    warnings
 }
 
 /// Starts the log, with a warning for each use of an old setting name.
 fn begin_log(format: LogFormat, old_names: &[RenamedSetting]) -> anyhow::Result<()> {
-    let filter = EnvFilter::try_from_env("REPARTEE_LOG").unwrap_or_else(|_| EnvFilter::new("warn,repartee=info"));
+    let filter = EnvFilter::try_from_env(LOG_FILTER).unwrap_or_else(|_| EnvFilter::new(DEFAULT_FILTER));
     let init = log::init(format, filter, std::io::stderr, std::io::stderr().is_terminal());
     init.map_err(|error| anyhow::anyhow!("cannot start the log: {error}"))?;
     for old_name in old_names {
@@ -297,7 +321,7 @@ async fn serve_calls(serve: &Serve) -> anyhow::Result<()> {
     let EffectiveSettings { config, old_names, key } = serve.load()?;
     begin_log(config.log.format, &old_names)?;
     let https = config.is_https();
-    for warning in config.file_warnings() {
+    for warning in warnings(&config) {
         tracing::warn!("{warning}");
     }
     if config.is_unencrypted() {

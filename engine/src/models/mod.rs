@@ -200,6 +200,15 @@ mod cuda {
     }
 }
 
+/// Checks that the configured device can be opened.
+///
+/// # Errors
+///
+/// This build has no support for the device, or there is none.
+pub fn check_device(choice: DeviceChoice) -> Result<(), DeviceError> {
+    cuda::open(choice).map(drop)
+}
+
 /// Worker pool; `None` with one thread, or if the system refuses threads.
 pub fn worker_pool(threads: usize) -> Option<Arc<Pool>> {
     if threads < 2 {

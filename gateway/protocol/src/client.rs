@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::error::{ErrorBody, ErrorKind, abbreviate};
 use super::json::JsonBounds;
 use super::literal::literal;
+use super::suggestion::closest;
 use super::{input_audio, item, response, session, speech_synthesis};
 
 /// A client event with its optional `event_id`.
@@ -97,6 +98,23 @@ struct Head<'a> {
     event_id: Option<String>,
 }
 
+/// Types of all client events.
+const KINDS: [&str; 13] = [
+    "session.update",
+    "input_audio_buffer.append",
+    "input_audio_buffer.commit",
+    "input_audio_buffer.clear",
+    "output_audio_buffer.clear",
+    "conversation.item.create",
+    "conversation.item.delete",
+    "conversation.item.retrieve",
+    "conversation.item.truncate",
+    "response.create",
+    "response.cancel",
+    "repartee.text.append",
+    "repartee.text.done",
+];
+
 impl ClientMessage {
     /// Parses one message.
     ///
@@ -135,11 +153,13 @@ impl ClientMessage {
             "repartee.text.append" => body(text).map(ClientEvent::TextAppend),
             "repartee.text.done" => body(text).map(ClientEvent::TextDone),
             other => {
-                let hint = match other {
-                    "transcription_session.update" => {
+                let hint = match (other, closest(other, KINDS)) {
+                    ("transcription_session.update", _) => {
                         ": send `session.update` with a session of the type `transcription`, its present name"
+                            .to_owned()
                     }
-                    _ => "",
+                    (_, Some(meant)) => format!(": did you mean `{meant}`?"),
+                    (_, None) => String::new(),
                 };
                 let message = format!("unknown event type `{}`{hint}", abbreviate(other.to_owned(), 64));
                 Err(ErrorBody::invalid(ErrorKind::UnknownEvent, message).with_param("type"))
@@ -285,6 +305,12 @@ mod tests {
 
         assert_eq!(error(r#"{"event_id":"e3"}"#).param.as_deref(), Some("type"));
         assert_eq!(error(r#"{"type":"party.start"}"#).code.as_deref(), Some("unknown_event_type"));
+        let misspelt = error(r#"{"type":"session.upate"}"#).message;
+        assert_eq!(misspelt, "unknown event type `session.upate`: did you mean `session.update`?");
+        for kind in KINDS {
+            let known = ClientMessage::parse(&format!("{{\"type\":\"{kind}\"}}"));
+            assert!(known.err().is_none_or(|error| error.code.as_deref() != Some("unknown_event_type")), "{kind}");
+        }
     }
 
     #[test]

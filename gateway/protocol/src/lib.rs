@@ -20,6 +20,7 @@
 //! | [`fields`] | fields as clients write them, and the paths of wrong ones |
 //! | [`beta`] | names of the beta interface |
 //! | [`merge`] | update semantics of absent and `null` fields |
+//! | [`suggestion`] | names that a person may have meant |
 //!
 //! The crate `repartee-realtime` implements the behaviour of the events.
 //!
@@ -57,6 +58,7 @@ pub mod rate_limits;
 pub mod response;
 pub mod session;
 pub mod speech_synthesis;
+pub mod suggestion;
 pub mod transcription;
 pub mod transcription_session;
 

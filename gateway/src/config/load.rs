@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use repartee_engine::StageConfig;
+use repartee_protocol::suggestion::closest;
 use serde::Deserialize as _;
 use serde_json::Value as Json;
 use thiserror::Error;
@@ -18,6 +19,9 @@ use crate::auth::{KeyError, KeySet};
 
 /// Environment variable of API keys, separated by commas or spaces.
 const API_KEYS: &str = "REPARTEE_API_KEYS";
+/// Environment variables that are no settings of a file.
+const OTHER_VARIABLES: [&str; 6] =
+    [API_KEYS, "REPARTEE_CONFIG", "REPARTEE_LOG", "REPARTEE_SIMD", "REPARTEE_MODELS", "REPARTEE_KEY"];
 
 /// Error of [`load`].
 #[derive(Debug, Error)]
@@ -120,7 +124,9 @@ pub fn load(
         let refuse = |message| LoadError::Setting { from: from.to_owned(), path: name.clone(), message };
         let kind = settings.iter().find(|(known, _)| *known == path).map(|(_, kind)| kind.clone());
         let Some(kind) = kind.or_else(|| stage_setting(&path)) else {
-            return Err(refuse("there is no such setting: repartee.example.toml lists every setting".into()));
+            let meant = closest(&path, settings.iter().map(|(known, _)| known.as_str()));
+            let meant = meant.map(|meant| format!("did you mean {meant}? ")).unwrap_or_default();
+            return Err(refuse(format!("there is no such setting: {meant}repartee.example.toml lists every setting")));
         };
         if let Some(other) = names.insert(path.clone(), name).filter(|other| other != name) {
             let old = if other == path { name } else { other };
@@ -182,8 +188,41 @@ fn deserialize(table: Table, from: impl Fn(&str) -> String) -> Result<Config, Lo
     let mut track = serde_path_to_error::Track::new();
     Config::deserialize(serde_path_to_error::Deserializer::new(Value::Table(table), &mut track)).map_err(|error| {
         let path = track.path().to_string();
-        LoadError::Setting { from: from(&path), path, message: error.message().to_owned() }
+        LoadError::Setting { from: from(&path), path, message: with_suggestion(error.message()) }
     })
+}
+
+/// Names the setting that an unknown one may mean, before the list of all.
+fn with_suggestion(message: &str) -> String {
+    // serde's words: unknown field `a`, expected one of `b`, `c`.
+    let mut names = message.split('`').skip(1).step_by(2);
+    match (message.starts_with("unknown field"), names.next()) {
+        (true, Some(name)) => match closest(name, names) {
+            Some(meant) => format!("there is no `{name}`: did you mean `{meant}`?"),
+            None => message.to_owned(),
+        },
+        _ => message.to_owned(),
+    }
+}
+
+/// Returns a warning for each of these environment variables that begins as a setting's and is none.
+pub fn unknown_variables(names: impl IntoIterator<Item = String>) -> Vec<String> {
+    let paths: Vec<String> = settings().into_iter().map(|(path, _)| path).collect();
+    let mut known: Vec<String> = paths.iter().map(|path| variable(path)).collect();
+    known.extend(OTHER_VARIABLES.map(str::to_owned));
+    let old: Vec<String> = paths.iter().flat_map(|path| old_paths(path)).map(|path| variable(&path)).collect();
+    let unknown = names.into_iter().filter(|name| {
+        // The tests' and benchmarks' Pythons.
+        name.starts_with("REPARTEE_") && !name.ends_with("_PYTHON") && !known.contains(name) && !old.contains(name)
+    });
+    let mut warnings: Vec<String> = unknown
+        .map(|name| match closest(&name, known.iter().map(String::as_str)) {
+            Some(meant) => format!("environment: {name} is no setting: did you mean {meant}?"),
+            None => format!("environment: {name} is no setting: repartee.example.toml lists every setting"),
+        })
+        .collect();
+    warnings.sort();
+    warnings
 }
 
 /// Lists every setting: its path, and its default or else a value of its kind.

@@ -21,7 +21,7 @@ mod settings;
 mod think_source;
 
 pub use check::ConfigError;
-pub use load::{LoadError, LoadedConfig, load};
+pub use load::{LoadError, LoadedConfig, load, unknown_variables};
 pub use renamed::RenamedSetting;
 pub use secret::Secret;
 pub use settings::{

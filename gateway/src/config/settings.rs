@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use repartee_engine::EngineConfig;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de};
 
 use super::secret::Secret;
 use super::think_source::ThinkSource;
@@ -21,6 +21,7 @@ pub const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCA
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// Address to listen on; port 0 takes any free port. An address that other machines can reach needs API keys.
+    #[serde(deserialize_with = "address")]
     pub listen: SocketAddr,
     /// Folder of the checkpoint; `None` for the embedded demo.
     pub model: Option<PathBuf>,
@@ -416,6 +417,15 @@ impl Default for TurnServerConfig {
     fn default() -> Self {
         Self { urls: Vec::new(), secret: None, ttl: Duration::from_secs(3_600) }
     }
+}
+
+/// Reads an address; `localhost` is the loopback address.
+fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let named = text.strip_prefix("localhost:").map(|port| format!("{}:{port}", Ipv4Addr::LOCALHOST));
+    let explain =
+        |_| de::Error::custom(format!("`{text}` is no address: write 127.0.0.1:8080, localhost:8080 or [::1]:8080"));
+    named.as_ref().unwrap_or(&text).parse().map_err(explain)
 }
 
 /// Serde of durations as a number of seconds.

@@ -63,6 +63,55 @@ fn check_prints_the_effective_settings() {
 }
 
 #[test]
+fn check_finds_every_problem() {
+    let missing = ["check", "--model", "/no/such/folder", "--set", "turns.model=/no/such/turns.onnx"];
+    refused(&missing, &["repartee: model: ", "/no/such/folder", "repartee: turns.model: ", "/no/such/turns.onnx"]);
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("config.json"), "{\"model_type\": \"bert\"}").unwrap();
+    refused(&["check", "--think", folder.path().to_str().unwrap()], &["cascade.think: "]);
+    if cfg!(not(feature = "cuda")) {
+        refused(&["check", "--device", "cuda:0"], &["engine.device is cuda:0", "built without CUDA"]);
+    }
+    // What a server opens beside the model.
+    refused(&["check", "--model", "/no/such/folder", "--listen", "0.0.0.0:0"], &["no keys", "/no/such/folder"]);
+    let served = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/demo");
+    assert!(repartee(&["check", "--model", served]).status.success());
+}
+
+#[test]
+fn typing_errors_lead_to_settings() {
+    refused(&["check", "--set", "limts.idle_s=3"], &["limts.idle_s", "did you mean limits.idle_s?"]);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("repartee.toml");
+    std::fs::write(&file, "[limits]\ncalls_per_kee = 1\n").unwrap();
+    refused(&["check", "--config", file.to_str().unwrap()], &["did you mean `calls_per_key`?"]);
+    refused(&["--listen", "localhost"], &["`localhost` is no address", "localhost:8080"]);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_repartee"));
+    command
+        .args(["check", "--listen", "localhost:9999"])
+        .env("REPARTEE_LIMTS_IDLE_S", "1")
+        .env("REPARTEE_LOG", "a=b=c");
+    let said = String::from_utf8(command.output().unwrap().stdout).unwrap();
+    for line in [
+        "listen = \"127.0.0.1:9999\"",
+        "# environment: REPARTEE_LIMTS_IDLE_S is no setting: did you mean REPARTEE_LIMITS_IDLE_S?",
+        "# environment: REPARTEE_LOG: `a=b=c` is no filter",
+    ] {
+        assert!(said.contains(line), "{line} in {said}");
+    }
+}
+
+#[test]
+fn a_closed_pipe_is_no_error() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_repartee"));
+    let mut child = command.arg("check").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && said.is_empty(), "{said}");
+}
+
+#[test]
 fn old_names_of_settings_are_reported() {
     let set = ["--set", "engine.beside=3"];
     let named = "command line: engine.beside is now engine.out_of_band; the old name still works";
