@@ -98,7 +98,7 @@ const GATEWAY_MAY_NAME: &[(&str, &[&str])] = &[
     ("bench", &[]),
     ("budget", &["auth", "config"]),
     ("call", &["budget", "headroom", "long_work", "metrics", "telemetry", "turn_judge"]),
-    ("cli", &["auth", "ids"]),
+    ("cli", &["auth", "config", "ids"]),
     ("config", &["auth", "telemetry"]),
     ("headroom", &[]),
     ("heap", &[]),
