@@ -63,6 +63,12 @@ pub mod qwen3_omni_moe {
     pub use crate::models::qwen3_omni_moe::{Qwen3Omni, assemble};
 }
 
+/// Internals of the CosyVoice3 family.
+pub mod cosyvoice3 {
+    pub use crate::models::cosyvoice3::config::Config;
+    pub use crate::models::cosyvoice3::{CosyVoice3, assemble};
+}
+
 /// Internals of the LFM2.5-Audio family.
 pub mod lfm2_audio {
     pub use crate::audio::recording_mel::RecordingMel;

@@ -32,7 +32,7 @@ pub enum Source {
 }
 
 /// Files of a checkpoint, read by name.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) enum Files {
     Folder(PathBuf),
     /// A GGUF file, which is the whole checkpoint.

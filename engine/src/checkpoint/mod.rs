@@ -201,6 +201,24 @@ impl Checkpoint {
         Ok(Self::new(files, name, config, weights, self.drawing))
     }
 
+    /// Opens the first of these weight files that the folder has, as a checkpoint of its own without configuration; some
+    /// families keep parts in files of their own names.
+    ///
+    /// # Errors
+    /// None of the files exists, or the file is malformed.
+    pub fn weights_of(&self, names: &[&str]) -> Result<Self, CheckpointError> {
+        let files = self.files.clone();
+        let found = names.iter().find(|name| files.has(name));
+        let weights = match (found, self.drawing, names.first()) {
+            (_, Some(_), _) => Weights::none(&files),
+            (Some(name), None, _) => Weights::of_name(&files, name)?,
+            (None, None, first) => {
+                return Err(CheckpointError::FileMissing { file: files.label(first.copied().unwrap_or_default()) });
+            }
+        };
+        Ok(Self::new(files, self.name.clone(), None, weights, self.drawing))
+    }
+
     /// Form of the weight files and of the matrices in them.
     pub fn form(&self) -> String {
         let names: Vec<&str> = self.weights.file_names().map(|(_, name)| name).collect();

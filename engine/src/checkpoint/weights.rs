@@ -117,6 +117,14 @@ impl Weights {
         Ok(weights)
     }
 
+    /// Maps one weight file and reads its header.
+    pub(super) fn of_name(files: &Files, name: &str) -> Result<Self, CheckpointError> {
+        let mut weights = Self::none(files);
+        weights.catalogue = files.label(name);
+        weights.add(files, name)?;
+        Ok(weights)
+    }
+
     /// Creates weights without tensors.
     pub(super) fn none(files: &Files) -> Self {
         Self {

@@ -13,6 +13,7 @@
 //! talker a [`TalkerModel`](parts::talker::model::TalkerModel), and [`parts::config`] has sections of config.json.
 //! [`smart_turn`] is built of them too, but is no family: it judges turns for the gateway.
 
+pub mod cosyvoice3;
 pub mod family;
 pub mod kokoro;
 pub mod lfm2_audio;
@@ -46,6 +47,7 @@ pub const FAMILIES: &[Family] = &[
     qwen3_omni_moe::FAMILY,
     qwen2_5_omni::FAMILY,
     qwen3_tts::FAMILY,
+    cosyvoice3::FAMILY,
     kokoro::FAMILY,
     lfm2_audio::FAMILY,
     text_decoder::FAMILY,

@@ -6,11 +6,10 @@ use serde::de::IgnoredAny;
 use crate::checkpoint::Checkpoint;
 
 /// Beginnings of `architectures`, in lower case, and the families.
-const ARCHITECTURES: [(&str, &str); 6] = [
+const ARCHITECTURES: [(&str, &str); 5] = [
     ("mimoaudio", "MiMo-Audio"),
     ("covoaudio", "Covo-Audio"),
     ("dynin", "Dynin-Omni"),
-    ("cosyvoice3", "CosyVoice3"),
     ("bailingmm", "Ming"),
     ("mingflashomni", "Ming"),
 ];
@@ -28,9 +27,8 @@ struct MingFields {
 pub fn name(checkpoint: &Checkpoint) -> Option<&'static str> {
     let architecture = checkpoint.architectures().into_iter().next().unwrap_or_default().to_lowercase();
     let named = ARCHITECTURES.iter().find(|(begins, _)| architecture.starts_with(begins));
-    let by_files = checkpoint.has_file("cosyvoice3.yaml").then_some("CosyVoice3");
     let by_fields = || checkpoint.config::<MingFields>().is_ok().then_some("Ming");
-    named.map(|(_, name)| *name).or(by_files).or_else(by_fields)
+    named.map(|(_, name)| *name).or_else(by_fields)
 }
 
 #[cfg(test)]
@@ -51,6 +49,5 @@ mod tests {
         assert_eq!(named(br#"{"architectures": ["BailingMM2NativeForConditionalGeneration"]}"#), Some("Ming"));
         assert_eq!(named(br#"{"model_type": "dense", "ditar_config": {}, "aggregator_config": {}}"#), Some("Ming"));
         assert_eq!(named(br#"{"model_type": "dense"}"#), None);
-        assert_eq!(name(&open(&[("cosyvoice3.yaml", b""), ("flow.pt", b"")])), Some("CosyVoice3"));
     }
 }

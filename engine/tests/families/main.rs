@@ -3,6 +3,7 @@
 
 mod audio_encoder;
 mod conformer;
+mod cosyvoice3;
 mod depth;
 mod gguf;
 mod kokoro;

@@ -25,7 +25,7 @@ const FAMILIES: [(&str, Family); 9] = [
     ("Qwen2.5-Omni", Served("omni25")),
     ("Qwen3-TTS", Served("tts_custom")),
     ("LFM2.5-Audio", Served("lfm2_audio")),
-    ("CosyVoice3", NotServedYet("cosyvoice3.yaml", "llm: !new:cosyvoice.llm.llm.CosyVoice3LM\n")),
+    ("CosyVoice3", Served("cosyvoice3")),
     ("MiMo-Audio", NotServedYet("config.json", r#"{"architectures": ["MiMoAudioModel"]}"#)),
     ("Ming", NotServedYet("config.json", r#"{"architectures": ["BailingMM2NativeForConditionalGeneration"]}"#)),
     ("Covo-Audio", NotServedYet("config.json", r#"{"architectures": ["CovoAudioForConditionalGeneration"]}"#)),

@@ -225,21 +225,45 @@ impl<'a, O: Ops> Weights<'a, O> {
     }
 
     /// Reads the numbers of `name`, a tensor of the given shape. Where the checkpoint has a weight norm in its place, they
-    /// are the directions `name_v`, each scaled to its length in `name_g`: one for each index of the first axis.
+    /// are the directions `name_v`, each scaled to its length in `name_g`: one for each index of the first axis. Newer files
+    /// have these as `parametrizations.name.original1` and `original0`.
     pub fn normed(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, LoadError> {
-        let (directions, lengths) = (format!("{name}_v"), format!("{name}_g"));
-        if !self.has(&directions) {
-            return self.values(name, shape);
-        }
-        let mut numbers = self.values(&directions, shape)?;
-        let (first, rest) = (shape[0], shape[1..].iter().product::<usize>());
-        let lengths = self.values(&lengths, &[&[first][..], &vec![1; shape.len() - 1]].concat())?;
-        for (direction, length) in numbers.chunks_exact_mut(rest.max(1)).zip(lengths) {
-            let norm = direction.iter().map(|number| f64::from(*number).powi(2)).sum::<f64>().sqrt();
-            let by = (f64::from(length) / norm) as f32;
-            direction.iter_mut().for_each(|number| *number *= by);
+        let (mut numbers, factors) = self.directions(name, shape)?;
+        let rest = shape[1..].iter().product::<usize>().max(1);
+        for (direction, by) in numbers.chunks_exact_mut(rest).zip(factors) {
+            direction.iter_mut().for_each(|number| *number *= by as f32);
         }
         Ok(numbers)
+    }
+
+    /// Reads as [`Weights::normed`], in double precision.
+    pub fn normed_wide(&self, name: &str, shape: &[usize]) -> Result<Vec<f64>, LoadError> {
+        let (numbers, factors) = self.directions(name, shape)?;
+        let rest = shape[1..].iter().product::<usize>().max(1);
+        let factors = factors.into_iter().chain(std::iter::repeat(1.0));
+        let rows = numbers.chunks_exact(rest).zip(factors);
+        Ok(rows.flat_map(|(row, by)| row.iter().map(move |number| f64::from(*number) * by)).collect())
+    }
+
+    /// Numbers of a tensor, and for each index of the first axis the factor of a weight norm; no factors without one.
+    fn directions(&self, name: &str, shape: &[usize]) -> Result<(Vec<f32>, Vec<f64>), LoadError> {
+        let newer = |number: usize| format!("parametrizations.{name}.original{number}");
+        let (mut directions, mut lengths) = (format!("{name}_v"), format!("{name}_g"));
+        if self.has(&newer(1)) {
+            (directions, lengths) = (newer(1), newer(0));
+        }
+        if !self.has(&directions) {
+            return Ok((self.values(name, shape)?, Vec::new()));
+        }
+        let numbers = self.values(&directions, shape)?;
+        let (first, rest) = (shape[0], shape[1..].iter().product::<usize>());
+        let lengths = self.values(&lengths, &[&[first][..], &vec![1; shape.len() - 1]].concat())?;
+        let factor = |(direction, length): (&[f32], f32)| {
+            let norm = direction.iter().map(|number| f64::from(*number).powi(2)).sum::<f64>().sqrt();
+            f64::from(length) / norm
+        };
+        let factors = numbers.chunks_exact(rest.max(1)).zip(lengths).map(factor).collect();
+        Ok((numbers, factors))
     }
 
     /// Loads the logarithms `alpha` and `beta` of a snake activation as its frequencies and magnitudes.

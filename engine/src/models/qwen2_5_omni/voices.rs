@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use repartee_checkpoint::pickle::{PickleTensor, PickleValue};
-use repartee_kernels::DType;
+use repartee_checkpoint::pickle::PickleValue;
 use repartee_kernels::random::normal;
-use safetensors::Dtype;
 
 use crate::checkpoint::{Checkpoint, CheckpointError};
 use crate::models::parts::flow_matching::config::DitConfig;
 use crate::models::parts::flow_matching::voice::Voice;
+use crate::models::parts::pickle_fields;
 
 /// Published file of the speakers: a dictionary of dictionaries by name.
 const FILE: &str = "spk_dict.pt";
@@ -53,10 +52,7 @@ pub fn load_speakers(
         };
         let bos_token =
             bos.ok_or_else(|| wrong(&format!("{name}.bos_token"), "it is no id of the thinker".to_owned()))?;
-        let numbers = |part: &str| match parts.get(part) {
-            Some(PickleValue::Tensor(tensor)) => widen(tensor, &file),
-            _ => None,
-        };
+        let numbers = |part: &str| pickle_fields::numbers(&parts, part, &file);
         let missing =
             |part: &str| wrong(&format!("{name}.{part}"), "it is no tensor of floating-point numbers".to_owned());
         let conditioning = numbers("cond").ok_or_else(|| missing("cond"))?;
@@ -74,17 +70,6 @@ pub fn load_speakers(
     }
     speakers.sort_by_key(|(_, voice)| voice.name != DEFAULT);
     Ok(speakers)
-}
-
-/// Numbers of a tensor; `None` if they are not floating-point numbers.
-fn widen(tensor: &PickleTensor, file: &[u8]) -> Option<Vec<f32>> {
-    let dtype = match tensor.dtype {
-        Dtype::F32 => DType::F32,
-        Dtype::BF16 => DType::Bf16,
-        Dtype::F16 => DType::F16,
-        _ => return None,
-    };
-    Some(dtype.widen(&tensor.numbers(file)))
 }
 
 /// Creates a random voice for drawn weights; its token is id 0.

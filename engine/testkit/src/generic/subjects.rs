@@ -7,8 +7,8 @@ use repartee_engine::internals::audio_encoder::front_end::audio_front_end;
 use repartee_engine::internals::audio_encoder::layer::AudioLayerShape;
 use repartee_engine::internals::audio_encoder::shape::{Convolutions, EncoderShape, Positions};
 use repartee_engine::internals::{
-    Checkpoint, FamilyVariant, Hearing, Model, lfm2_audio, load_model, qwen2_5_omni, qwen3_omni_moe, qwen3_tts,
-    worker_pool,
+    Checkpoint, FamilyVariant, Hearing, Model, cosyvoice3, lfm2_audio, load_model, qwen2_5_omni, qwen3_omni_moe,
+    qwen3_tts, worker_pool,
 };
 use repartee_engine::{EngineConfig, Source};
 use repartee_engine_api::{Command, EngineUsage, Recording, Respond, Role};
@@ -352,6 +352,75 @@ impl Subject for Tts {
 
     fn request(&self, respond: Respond, cut: Splitter<'_>) -> Vec<Command> {
         let voice = self.cloned.then(|| Self::CLONED.to_owned());
+        let respond = Respond { voice, ..respond };
+        if self.streamed { streamed(respond, cut) } else { vec![Command::Respond(respond)] }
+    }
+
+    fn writes(&self) -> bool {
+        false
+    }
+}
+
+/// CosyVoice3, with a recorded voice if text streams in.
+#[derive(Default)]
+pub struct Cosy {
+    /// True if text streams in; otherwise the user's message is spoken.
+    pub streamed: bool,
+    /// True if its device replays captured steps.
+    pub replayed: bool,
+}
+
+impl Cosy {
+    /// Fields of the copied fixture: short chunks, turns and responses.
+    const FIELDS: [(&str, &str); 2] = [
+        ("chunk_size: 25", "chunk_size: 10"),
+        ("mix_ratio: [5, 15]", "mix_ratio: [3, 4]\n    max_token_text_ratio: 2"),
+    ];
+
+    fn folder() -> &'static Path {
+        static COPY: OnceLock<tempfile::TempDir> = OnceLock::new();
+        let copy = COPY.get_or_init(|| {
+            let copy = crate::speech::copy(&folder("cosyvoice3").join("checkpoint"));
+            let path = copy.path().join("cosyvoice3.yaml");
+            let mut text = std::fs::read_to_string(&path).unwrap();
+            for (from, to) in Self::FIELDS {
+                assert!(text.contains(from), "{from}");
+                text = text.replacen(from, to, 1);
+            }
+            std::fs::write(&path, text).unwrap();
+            copy
+        });
+        copy.path()
+    }
+}
+
+impl Subject for Cosy {
+    fn model(&self, config: &EngineConfig) -> Model {
+        let checkpoint = Checkpoint::open(Source::Folder(Self::folder().to_owned())).unwrap();
+        if !self.replayed {
+            return load_model(&checkpoint, config).unwrap();
+        }
+        let pool = worker_pool(config.threads());
+        let ops = ReplayOps::new(Cpu::default().on(pool.clone()));
+        let assembly = cosyvoice3::assemble(ops, &checkpoint, FamilyVariant("tts"), config).unwrap();
+        Model { pool, ..assembly.build(config).unwrap() }
+    }
+
+    fn stages(&self) -> &'static [&'static str] {
+        &["reader", "speech_lm", "flow", "hift"]
+    }
+
+    fn audio(&self, _: usize) -> Option<Vec<f32>> {
+        None
+    }
+
+    fn input(&self, turn: usize, item: u64, _: Splitter<'_>) -> Vec<Command> {
+        vec![Command::text(item, Role::User, TEXTS[turn])]
+    }
+
+    fn request(&self, respond: Respond, cut: Splitter<'_>) -> Vec<Command> {
+        // A voice without a recording, so that both kinds are tested.
+        let voice = (!self.streamed).then(|| "vector".to_owned());
         let respond = Respond { voice, ..respond };
         if self.streamed { streamed(respond, cut) } else { vec![Command::Respond(respond)] }
     }

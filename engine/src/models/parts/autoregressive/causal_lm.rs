@@ -263,6 +263,8 @@ pub trait CausalLm<O: Ops>: Send + Sized {
     /// Runs the step: all layers, then sampling from the rows of `last`, each list with one id a row. A device may
     /// replay its operations without calling it, so it must change nothing but device state.
     fn forward(&mut self, ops: &O, sections: &Self::Sections, step: StepContext<'_, O>, outputs: &mut StepOutputs<O>);
+    /// Takes the numbers of the tensors that [`CausalLm::forward`] put into its outputs, before the samplers are interpreted.
+    fn computed(&mut self, _numbers: &[f32]) {}
     /// Interprets the ids sampled for sampler `at`, one id of each list, given its slot's state.
     fn sampled(&mut self, ids: Vec<u32>, at: usize, state: &mut SlotState<O, Self>) -> SampleOutcome<Self::Piece>;
     /// Continues a response that waits, after an item was taken; `None` if it still waits, or did not wait.

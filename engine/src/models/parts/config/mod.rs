@@ -16,6 +16,7 @@ mod section;
 pub mod short_conv;
 mod speaker_encoder;
 mod speech_encoder;
+pub mod tagged_yaml;
 
 pub use self::audio_tower::AudioTowerConfig;
 pub use self::codec::{Code2WavConfig, CodeInput};

@@ -5,7 +5,9 @@
 //! - [`prepared`], `modulation`, [`voice`]: tables that are computed at load time
 //! - [`solver`], [`guidance`], [`window`], [`noise`]: the solve of a window
 //! - [`stage`]: codes to frames, a block at a time
+//! - [`chunked`]: another transformer, whose chunks of frames are each solved once
 
+pub mod chunked;
 pub mod config;
 pub mod dit;
 pub mod guidance;

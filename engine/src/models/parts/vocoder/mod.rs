@@ -5,6 +5,7 @@
 //! - [`bigvgan`], [`bigvgan_stage`], [`resampled_snake`]: a spectrogram to samples, in overlapping windows
 //! - [`spectral`], [`layered`], [`stft`]: codec frames to spectra, without and with layers between, and the inverse transform over
 //!   streams
+//! - [`hift`]: a spectrogram to samples, causal
 //! - [`istft_net`]: features and a pitch to spectra
 //! - [`segment_conv`]: convolutions centred on their rows
 //! - [`config`]: sizes of BigVGAN
@@ -15,6 +16,7 @@ pub mod code2wav;
 pub mod code2wav_stage;
 pub mod config;
 pub mod frame_stage;
+pub mod hift;
 pub mod istft_net;
 pub mod layered;
 pub mod resampled_snake;

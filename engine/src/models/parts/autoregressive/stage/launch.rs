@@ -67,6 +67,7 @@ impl<O: Ops, L: CausalLm<O>> Autoregressive<O, L> {
     pub(super) fn collect_launched(&mut self, out: &mut Outbox) {
         let Some(Launched { ticket, fits, samplers, sampled }) = self.launched.take() else { return };
         self.ops.collect(ticket, &mut self.read_back);
+        self.lm.computed(&self.read_back.numbers);
         if self.lm.input_kind() == EdgeKind::Prompt {
             self.pass_context(&fits, out);
             for fit in samplers.iter().map(|&i| &fits[i]).filter(|fit| self.is_current(fit)) {

@@ -1,0 +1,97 @@
+//! Configuration of CosyVoice3: `cosyvoice3.yaml`, and config.json of the language model. Names and defaults are those of
+//! the published files.
+
+use crate::checkpoint::{Checkpoint, CheckpointError};
+use crate::models::parts::config::limits::{CODES, RATE};
+use crate::models::parts::config::{ConfigFile, LanguageModelConfig, LayersDefaults, THINKER, tagged_yaml};
+use crate::models::parts::flow_matching::chunked::config::ChunkDitConfig;
+use crate::models::parts::repeat_aware::RepeatAware;
+use crate::models::parts::speech_order::SpeechIds;
+use crate::models::parts::vocoder::hift::config::HiftConfig;
+
+/// File that describes the parts, and by which the family is known.
+pub const FILE: &str = "cosyvoice3.yaml";
+/// Folder of the language model's configuration and tokenizer.
+pub const BASE: &str = "CosyVoice-BlankEN";
+/// Ids after those of codes.
+const SPECIAL: usize = 200;
+
+const QWEN2: LayersDefaults =
+    LayersDefaults { hidden_size: 896, intermediate_size: 4864, num_hidden_layers: 24, heads: (14, 2), ..THINKER };
+
+/// Contents of the files.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// Layers and text table of the language model.
+    pub text: LanguageModelConfig,
+    /// Number of codes.
+    pub speech_token_size: usize,
+    /// Text tokens, and the codes after them, of text that streams in.
+    pub mix_ratio: (usize, usize),
+    /// Most codes for each token of a text; a parameter of the reference's generation, which no published file changes.
+    pub max_token_text_ratio: usize,
+    /// Sampling of codes.
+    pub sampling: RepeatAware,
+    /// The flow: codes to a spectrogram.
+    pub flow: ChunkDitConfig,
+    /// The vocoder: a spectrogram to samples.
+    pub hift: HiftConfig,
+}
+
+impl Config {
+    /// Reads both files.
+    pub fn load(checkpoint: &Checkpoint, base: &Checkpoint) -> Result<Self, CheckpointError> {
+        let file = tagged_yaml::read(checkpoint, FILE)?;
+        let top = file.top()?;
+        let json = ConfigFile::config(base)?;
+        let text = LanguageModelConfig::read(&json.top()?, 151_936, &QWEN2)?;
+        let llm = top.section("llm")?;
+        let width = ("hidden_size of the language model", text.layers.hidden_size);
+        llm.equal("llm_input_size", 896, width)?;
+        llm.equal("llm_output_size", 896, width)?;
+        let speech_token_size = llm.size("speech_token_size", 6561, CODES)?;
+        let ratio = |list: &[usize]| list.len() == 2 && list.iter().all(|count| (1..=1024).contains(count));
+        let mix_ratio = llm.list("mix_ratio", &[5, 15], ratio, "two numbers up to 1024")?;
+        let max_token_text_ratio = llm.size("max_token_text_ratio", 20, 1..=1024)?;
+        let draws = llm.optional_section("sampling")?;
+        let share =
+            |field: &str, absent| draws.value(field, absent, |p: f32| p > 0.0 && p <= 1.0, "above 0 and at most 1");
+        let sampling = RepeatAware {
+            top_p: share("top_p", 0.8)?,
+            top_k: draws.size("top_k", 25, CODES)?,
+            window: draws.size("win_size", 10, 1..=1024)?,
+            share: share("tau_r", 0.1)?,
+        };
+        let at = top.section("flow")?;
+        at.equal("vocab_size", 6561, ("llm.speech_token_size", speech_token_size))?;
+        let flow = ChunkDitConfig::read(&at)?;
+        let hift = HiftConfig::read(&top.section("hift")?, flow.mel)?;
+        let rate = top.size("sample_rate", 24_000, RATE)?;
+        top.check("sample_rate", rate, rate == hift.sampling_rate as usize, "equal to hift.sampling_rate")?;
+        Ok(Self {
+            text,
+            speech_token_size,
+            mix_ratio: (mix_ratio[0], mix_ratio[1]),
+            max_token_text_ratio,
+            sampling,
+            flow,
+            hift,
+        })
+    }
+
+    /// Ids of the language model, codes first.
+    pub fn ids(&self) -> SpeechIds {
+        let first = self.speech_token_size as u32;
+        SpeechIds { codes: first, start: first, end: first + 1, task: first + 2, fill: first + 3 }
+    }
+
+    /// Number of these ids.
+    pub fn speech_ids(&self) -> usize {
+        self.speech_token_size + SPECIAL
+    }
+
+    /// Samples of a code.
+    pub fn samples_per_code(&self) -> usize {
+        self.flow.token_mel_ratio * self.hift.samples_per_frame()
+    }
+}

@@ -1,0 +1,164 @@
+//! CosyVoice3: reads text aloud. A language model turns text into codes, a flow codes into mel frames, HiFT frames into
+//! samples; all three are causal and stream.
+//!
+//! The model files follow the reference, FunAudioLLM's CosyVoice, and name its classes. The folder is the published one:
+//! `cosyvoice3.yaml`, `llm.pt` or `llm.rl.pt`, `flow.pt`, `hift.pt`, `CosyVoice-BlankEN`, and the voices of `spk2info.pt`.
+
+pub mod config;
+pub mod speech_lm;
+pub mod template;
+pub mod voices;
+
+use repartee_kernels::Ops;
+use repartee_kernels::cpu::Cpu;
+
+use self::config::{BASE, Config, FILE};
+use self::speech_lm::{SpeechLmPart, SpeechModel};
+use self::template::Template;
+use super::family::{Family, FamilyVariant};
+use super::load_error::LoadError;
+use super::parts::flow_matching::chunked::dit::ChunkDit;
+use super::parts::flow_matching::chunked::stage::{ChunkFlowPart, solver};
+use super::parts::flow_matching::chunked::voice::FlowVoice;
+use super::parts::given_text_stage::GivenTextPart;
+use super::parts::pipeline::{Assembly, ModelFrame, Pipeline};
+use super::parts::special_tokens::TokenReader;
+use super::parts::speech_order::{SpeechRules, SpokenPrompt};
+use super::parts::vocoder::hift::Hift;
+use super::parts::vocoder::hift::stage::HiftPart;
+use super::parts::weights::Weights;
+use crate::checkpoint::{BadValue, Checkpoint, CheckpointError};
+use crate::config::EngineConfig;
+use crate::device::Device;
+use crate::model::Codec;
+use crate::text::Tokenizer;
+use crate::weight_policy::WeightPolicy;
+
+/// Name of the family in messages.
+const NAME: &str = "CosyVoice3";
+/// Files of the language model, the flow and the vocoder, the published names first.
+const LLM: [&str; 3] = ["llm.pt", "llm.safetensors", "llm.rl.pt"];
+const FLOW: [&str; 2] = ["flow.pt", "flow.safetensors"];
+const HIFT: [&str; 2] = ["hift.pt", "hift.safetensors"];
+/// Instructions of the reference's examples, before [`END_OF_PROMPT`].
+const INSTRUCTIONS: &str = "You are a helpful assistant.";
+const END_OF_PROMPT: &str = "<|endofprompt|>";
+/// Most codes of a response: four minutes.
+const MOST_CODES: usize = 6000;
+
+/// Models of this family, one field for each part.
+pub struct CosyVoice3<O: Ops> {
+    /// Configuration of all parts.
+    pub config: Config,
+    /// Weights of `llm.pt`.
+    pub llm: SpeechModel<O>,
+    /// Weights of `flow.pt`.
+    pub flow: ChunkDit<O>,
+    /// Weights of `hift.pt`.
+    pub hift: Hift<O>,
+    /// Voices of `spk2info.pt`.
+    pub voices: Vec<(SpokenPrompt, FlowVoice)>,
+}
+
+impl<O: Ops> CosyVoice3<O> {
+    /// Loads all parts, with matrices in the formats of `policy`. `once` runs the computations of load time.
+    pub fn load<E: Ops>(
+        (ops, once): (&O, &E),
+        checkpoint: &Checkpoint,
+        policy: WeightPolicy,
+    ) -> Result<Self, LoadError> {
+        let config = Config::load(checkpoint, &checkpoint.part(BASE)?)?;
+        let voices = voices::load(checkpoint, &config)?;
+        let heard: Vec<FlowVoice> = voices.iter().map(|(_, voice)| voice.clone()).collect();
+        let llm = checkpoint.weights_of(&LLM)?;
+        let flow = checkpoint.weights_of(&FLOW)?;
+        let hift = checkpoint.weights_of(&HIFT)?;
+        // Training kept the vocoder inside of a larger model.
+        let mut of_hift = Weights::new(ops, &hift);
+        if of_hift.has("generator.conv_pre.bias") {
+            of_hift = of_hift.at("generator");
+        }
+        let once = Weights::new(once, &flow);
+        let times = solver().times();
+        Ok(Self {
+            llm: SpeechModel::load(&Weights::new(ops, &llm).with_policy(policy), &config)?,
+            flow: ChunkDit::load(&Weights::new(ops, &flow).with_policy(policy), &once, &config.flow, (&times, &heard))?,
+            hift: Hift::load(&of_hift, &config.hift)?,
+            voices,
+            config,
+        })
+    }
+}
+
+/// Entry of this family in [`FAMILIES`](crate::models::FAMILIES).
+pub const FAMILY: Family = Family {
+    name: NAME,
+    claims: |checkpoint| checkpoint.has_file(FILE).then_some(FamilyVariant("tts")),
+    assemble_cpu: assemble::<Cpu>,
+    #[cfg(feature = "cuda")]
+    assemble_cuda: assemble::<repartee_kernels::cuda::Cuda>,
+};
+
+/// Id of the mark after instructions. The published vocabulary lacks it; the reference adds it behind the last token.
+fn end_of_prompt(base: &Checkpoint, tokenizer: &Tokenizer, rows: usize) -> Result<u32, CheckpointError> {
+    let id = tokenizer.token_id(END_OF_PROMPT).unwrap_or(u32::try_from(tokenizer.vocab_size()).unwrap_or(u32::MAX));
+    if (id as usize) < rows {
+        return Ok(id);
+    }
+    let allowed = format!("below the model's vocab_size, which is {rows}");
+    let value = BadValue { field: format!("id of `{END_OF_PROMPT}`"), value: id.to_string(), allowed };
+    Err(CheckpointError::BadValue { file: base.label("tokenizer_config.json"), value })
+}
+
+/// Loads the parts of a checkpoint of this family.
+///
+/// # Errors
+/// A file, field or tensor is missing or wrong.
+pub fn assemble<O: Device>(
+    ops: O,
+    checkpoint: &Checkpoint,
+    _: FamilyVariant,
+    settings: &EngineConfig,
+) -> Result<Assembly<O>, LoadError> {
+    let model = CosyVoice3::load((&ops, &Cpu::default()), checkpoint, settings.weights)?;
+    let CosyVoice3 { config, llm, flow, hift, voices } = model;
+    let base = checkpoint.part(BASE)?;
+    let tokenizer = Tokenizer::load(&base, config.text.vocab_size)?;
+    let end_of_prompt = end_of_prompt(&base, &tokenizer, config.text.vocab_size)?;
+    let mut instructions = TokenReader::new(&base, &tokenizer).text(INSTRUCTIONS)?;
+    instructions.push(end_of_prompt);
+    let codec = Codec { sample_rate: config.hift.sampling_rate, frame_samples: (config.samples_per_code() as u32, 1) };
+    let (code, frames) = (codec.frame(), config.flow.token_mel_ratio);
+    let names: Vec<String> = voices.iter().map(|(_, voice)| voice.name.clone()).collect();
+    let (prompts, heard): (Vec<SpokenPrompt>, Vec<FlowVoice>) = voices.into_iter().unzip();
+    let rules = SpeechRules {
+        ids: config.ids(),
+        mix: config.mix_ratio,
+        sampling: config.sampling,
+        most_per_token: config.max_token_text_ratio,
+        end_of_prompt,
+    };
+    let speech_lm = SpeechLmPart {
+        model: llm,
+        vocabulary: config.speech_ids(),
+        rules,
+        instructions,
+        voices: names.iter().cloned().zip(prompts).collect(),
+        most_positions: config.text.max_position_embeddings,
+        most_codes: MOST_CODES,
+        code,
+    };
+    let vocoder = HiftPart { hift, frame: code / frames as u32, most_frames: MOST_CODES * frames };
+    let pipeline = Pipeline::new(&ops)
+        .stage(GivenTextPart)
+        .stage(speech_lm)
+        .stage(ChunkFlowPart::new(flow, heard, (code, MOST_CODES), settings))
+        .stage(vocoder);
+    Ok(pipeline.with(ModelFrame {
+        tokenizer,
+        template: Box::new(Template { end_of_prompt }),
+        voices: Box::new(names),
+        codec: Some(codec),
+        max_tokens: None,
+    }))
+}
