@@ -57,6 +57,11 @@ pub struct WindowInput<'a> {
 pub trait Encoder: Send {
     /// Encodes several windows as one batch; returns one entry for each.
     fn encode(&mut self, windows: &[WindowInput<'_>]) -> Vec<AudioRows>;
+
+    /// Ends a period of the encoder's memory; see [`Stage::end_idle_period`].
+    fn end_idle_period(&mut self) -> bool {
+        false
+    }
 }
 
 /// Audio input of a model.

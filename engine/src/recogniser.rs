@@ -92,6 +92,16 @@ pub trait Recogniser: Send {
     /// Number of open slots.
     fn held(&self) -> usize;
 
+    /// Ends a period of the recogniser's memory; see [`Stage::end_idle_period`](crate::stage::Stage::end_idle_period).
+    fn end_idle_period(&mut self) -> bool {
+        false
+    }
+
+    /// Gives a bounded part of the idle memory back to the system; false if there is none.
+    fn give_back_idle(&mut self) -> bool {
+        false
+    }
+
     /// Launches every decode step once, for no slot, so that a device that captures steps has captured them.
     fn prepare(&mut self) {}
 

@@ -2,6 +2,11 @@
 //!
 //! Blocks are reference-counted; a shared block is never written. [`Sequence::append`] writes into unshared blocks
 //! only, because [`Sequence::fork`] and [`Sequence::truncate`] keep a shared block only if it is full.
+//!
+//! The pool knows which free blocks hold memory of the system, and which of these nobody took for a whole period:
+//! [`BlockPool::take_idle`].
+
+use std::ops::Range;
 
 use thiserror::Error;
 
@@ -17,15 +22,28 @@ pub struct OutOfBlocks {
 #[derive(Debug)]
 pub struct BlockPool {
     block_len: usize,
+    /// Free blocks; the last one is taken next. The first `clean` hold no memory, and the first `idle` nobody took in the
+    /// last period.
     free: Vec<u32>,
     holders: Vec<u32>,
+    clean: usize,
+    idle: usize,
+    /// Smallest number of free blocks in this period.
+    least_free: usize,
 }
 
 impl BlockPool {
     /// Creates a pool of `blocks` blocks of `block_len` positions.
     pub fn new(blocks: usize, block_len: usize) -> Self {
         // Allocated from the end, so the lowest come first.
-        Self { block_len, free: (0..blocks as u32).rev().collect(), holders: vec![0; blocks] }
+        Self {
+            block_len,
+            free: (0..blocks as u32).rev().collect(),
+            holders: vec![0; blocks],
+            clean: blocks,
+            idle: blocks,
+            least_free: blocks,
+        }
     }
 
     /// Number of free blocks.
@@ -38,8 +56,39 @@ impl BlockPool {
         self.holders.len()
     }
 
+    /// Number of blocks with memory of the system: those that are held, and free ones that were used.
+    pub fn resident(&self) -> usize {
+        self.holders.len() - self.clean
+    }
+
+    /// Ends a period: free blocks that nobody took in it are idle. True if free blocks hold memory.
+    pub fn end_period(&mut self) -> bool {
+        self.idle = self.least_free;
+        self.least_free = self.free.len();
+        // Neighbours are given back together.
+        if let Some(idle) = self.free.get_mut(self.clean..self.idle) {
+            idle.sort_unstable_by_key(|block| std::cmp::Reverse(*block));
+        }
+        self.free.len() > self.clean
+    }
+
+    /// Takes the memory of at most `most` idle blocks that follow each other; the caller gives it back to the system before
+    /// the next block is taken. `None` if no idle block holds memory.
+    pub fn take_idle(&mut self, most: usize) -> Option<Range<usize>> {
+        let idle = self.free.get(self.clean..self.idle)?;
+        let first = *idle.first()?;
+        let count =
+            idle.iter().take(most).zip(0..).take_while(|(block, at)| first.checked_sub(*at) == Some(**block)).count();
+        self.clean += count;
+        Some(first as usize + 1 - count..first as usize + 1)
+    }
+
     fn take(&mut self) -> Option<u32> {
         let block = self.free.pop()?;
+        let free = self.free.len();
+        self.clean = self.clean.min(free);
+        self.idle = self.idle.min(free);
+        self.least_free = self.least_free.min(free);
         self.holders[block as usize] = 1;
         Some(block)
     }
@@ -229,7 +278,54 @@ mod tests {
         assert_eq!(pool.free(), 4);
     }
 
+    #[test]
+    fn blocks_are_idle_after_a_period_without_use() {
+        let mut pool = BlockPool::new(16, 4);
+        let mut a = Sequence::default();
+        a.append(&mut pool, 40).unwrap();
+        assert!(!pool.end_period(), "free blocks hold no memory yet");
+        a.release(&mut pool);
+        assert!(pool.end_period());
+        assert_eq!((pool.resident(), pool.take_idle(16)), (10, None), "they were held in that period");
+        // Three blocks are used again meanwhile.
+        a.append(&mut pool, 12).unwrap();
+        a.release(&mut pool);
+        assert!(pool.end_period());
+        let given_back: Vec<_> = std::iter::from_fn(|| pool.take_idle(4)).collect();
+        assert_eq!(given_back.iter().map(Range::len).collect::<Vec<_>>(), [4, 3]);
+        assert_eq!(pool.resident(), 3);
+        assert!(pool.end_period());
+        assert_eq!(std::iter::from_fn(|| pool.take_idle(16)).map(|blocks| blocks.len()).sum::<usize>(), 3);
+        assert!(!pool.end_period());
+        assert_eq!((pool.resident(), pool.free()), (0, 16));
+    }
+
     proptest! {
+        #[test]
+        fn idle_blocks_are_free_and_given_back_once(steps in prop::collection::vec((0usize..5, 0usize..3, 0usize..20), 1..80)) {
+            let mut pool = BlockPool::new(16, 4);
+            let mut sequences: Vec<Sequence> = (0..3).map(|_| Sequence::default()).collect();
+            // True for a block with memory.
+            let mut resident = [false; 16];
+            for (action, which, n) in steps {
+                match action {
+                    0 | 1 => { let _ = sequences[which].append(&mut pool, n); }
+                    2 => sequences[which].release(&mut pool),
+                    3 => { pool.end_period(); }
+                    _ => {
+                        for block in pool.take_idle(n.max(1)).into_iter().flatten() {
+                            prop_assert!(resident[block] && pool.holders(block as u32) == 0);
+                            resident[block] = false;
+                        }
+                    }
+                }
+                for &block in sequences.iter().flat_map(Sequence::table) {
+                    resident[block as usize] = true;
+                }
+                prop_assert_eq!(pool.resident(), resident.iter().filter(|resident| **resident).count());
+            }
+        }
+
         #[test]
         fn random_operations_conserve_blocks(steps in prop::collection::vec((0usize..4, 0usize..3, 0usize..20), 1..60)) {
             let mut pool = BlockPool::new(16, 4);

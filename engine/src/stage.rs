@@ -221,6 +221,10 @@ pub struct ContextBudget {
 pub struct CacheUse {
     /// Number of blocks.
     pub capacity: usize,
+    /// Blocks with memory of the system: those that are held, and free ones that were used.
+    pub resident: usize,
+    /// Bytes given back to the system since the start.
+    pub given_back: u64,
     /// Prompt positions received since the start.
     pub prompted: u64,
     /// Prompt positions found in the cache since the start, of the slot's own earlier prompt or of another's.
@@ -325,6 +329,17 @@ pub trait Stage: Send {
     /// Keeps the shareable prefix of a slot that is about to be freed for later sessions: its cached leading positions
     /// that no later stage reads.
     fn keep_prefix(&mut self, _slot: usize) {}
+
+    /// Ends a period of the stage's memory. [`Stage::give_back_idle`] gives back what nobody used in it. True if memory that
+    /// nobody uses is left for later periods.
+    fn end_idle_period(&mut self) -> bool {
+        false
+    }
+
+    /// Gives a bounded part of the idle memory back to the system; false if there is none.
+    fn give_back_idle(&mut self) -> bool {
+        false
+    }
 
     /// Maximum codec frames of an utterance; `None` if the stage makes none.
     fn most_frames(&self) -> Option<usize> {

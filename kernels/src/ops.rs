@@ -1,5 +1,7 @@
 //! The device trait.
 
+use std::ops::Range;
+
 use crate::checked_parts::CheckedParts;
 use crate::row_spec::{BatchSection, RowSpec, SpecSection};
 use crate::shapes::{Activation, AttentionShape, RouterShape, SegmentShape, StateSpec};
@@ -67,6 +69,15 @@ pub trait Ops {
     fn state(&self, spec: StateSpec) -> Self::State;
     /// Copies a block of [`StateSpec::KeyValue`] over another.
     fn copy_block(&self, state: &mut Self::State, from: u32, to: u32);
+    /// Discards the contents of `range` of `parts` equal parts that the state consists of, such as its blocks or its slots' rows: they
+    /// are zero or as before. A device may give their memory to others until they are written again. Returns the bytes given back.
+    fn discard(&self, _state: &mut Self::State, _range: Range<usize>, _parts: usize) -> usize {
+        0
+    }
+    /// Frees working memory that no step has used since the last call. True if some is left that the next call may free.
+    fn shrink(&self) -> bool {
+        false
+    }
     /// Copies a tensor to the device; `values.len()` must be a multiple of `columns`.
     fn tensor(&self, values: Vec<f32>, columns: usize) -> Self::T;
     /// Copies a tensor to the host, row-major.

@@ -63,6 +63,14 @@ impl Stage for LaterStage {
         self.0.cache_use()
     }
 
+    fn end_idle_period(&mut self) -> bool {
+        self.0.end_idle_period()
+    }
+
+    fn give_back_idle(&mut self) -> bool {
+        self.0.give_back_idle()
+    }
+
     fn prepare(&mut self) {
         self.0.prepare();
     }

@@ -150,6 +150,14 @@ impl Stage for ReadAloudStage {
         self.thinks.cache_use()
     }
 
+    fn end_idle_period(&mut self) -> bool {
+        self.thinks.end_idle_period()
+    }
+
+    fn give_back_idle(&mut self) -> bool {
+        self.thinks.give_back_idle()
+    }
+
     fn reads(&self, element: &Element) -> bool {
         self.thinks.reads(element)
     }

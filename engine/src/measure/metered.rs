@@ -191,6 +191,14 @@ impl Stage for MeteredStage {
         self.inner.cache_use()
     }
 
+    fn end_idle_period(&mut self) -> bool {
+        self.inner.end_idle_period()
+    }
+
+    fn give_back_idle(&mut self) -> bool {
+        self.inner.give_back_idle()
+    }
+
     fn prepare(&mut self) {
         self.inner.prepare();
     }

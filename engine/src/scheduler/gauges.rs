@@ -94,7 +94,7 @@ impl Gauges {
 
     /// Records each stage's cache: blocks, prompt positions, and positions found in the cache.
     pub(super) fn caches(&self, caches: impl Iterator<Item = CacheUse>) {
-        for (counters, CacheUse { capacity, prompted, reused }) in self.stages().zip(caches) {
+        for (counters, CacheUse { capacity, prompted, reused, .. }) in self.stages().zip(caches) {
             counters.capacity.store(capacity as u64, Ordering::Relaxed);
             counters.prompted.store(prompted, Ordering::Relaxed);
             counters.reused.store(reused, Ordering::Relaxed);

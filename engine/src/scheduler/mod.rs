@@ -10,6 +10,7 @@
 //! - `hearing`: a recogniser's sound, steps and hypotheses
 //! - `faults`: panics outside of the stages' steps
 //! - `gauges`: counters and gauges for other threads
+//! - `idle_memory`: memory that goes back to the system
 //! - `steps`: the stages' steps, one after the other, and the routing of their output
 //! - `parallel_stages`: the stages' steps on several threads
 //! - `turns`: turns of sessions in work that a tick bounds
@@ -21,6 +22,7 @@ mod extra_hearing;
 mod faults;
 mod gauges;
 mod hearing;
+mod idle_memory;
 mod parallel_stages;
 mod prompts;
 mod steps;
@@ -47,6 +49,7 @@ use crate::stage::StageItem;
 use crate::voices::VoiceRegistry;
 
 use extra_hearing::ExtraHearing;
+use idle_memory::IdleMemory;
 use turns::{WaitingTurn, in_turn};
 
 pub use gauges::Gauges;
@@ -114,6 +117,7 @@ pub struct Scheduler {
     quarantine: BTreeSet<usize>,
     /// Start of each slot's wait for silent prefill.
     silent_since: BTreeMap<usize, Instant>,
+    idle_memory: IdleMemory,
     /// Start of the step whose output is being routed.
     step_began: Instant,
     arrivals: flume::Receiver<SessionPeer>,
@@ -193,6 +197,7 @@ impl Scheduler {
             out_of_band: BTreeMap::new(),
             quarantine: BTreeSet::new(),
             silent_since: BTreeMap::new(),
+            idle_memory: IdleMemory::default(),
             step_began: clock(),
             arrivals,
             gauges,
@@ -240,6 +245,7 @@ impl Scheduler {
         moved |= self.update_prompts(now);
         moved |= self.work(now);
         moved |= self.end_overdue(now);
+        self.idle_memory.give_back(&mut self.model, now, moved);
         self.gauges.record_tick(moved.then(|| (self.clock)().saturating_duration_since(now)), self.queues());
         self.gauges.caches(self.model.stages.iter().map(|stage| stage.cache_use()));
         let hearing = match &self.model.hearing {
@@ -251,7 +257,7 @@ impl Scheduler {
             return Tick::Moved;
         }
         self.publish_held();
-        Tick::Idle(self.next_timeout())
+        Tick::Idle(self.next_timeout().into_iter().chain(self.idle_memory.next(now)).min())
     }
 
     /// Voice registry, shared with callers' threads.
@@ -290,6 +296,12 @@ impl Scheduler {
             Some(Hearing::Rows(_)) | None => 0,
         };
         stages + edges + hearing + self.out_of_band.len() + self.quarantine.len() + self.silent_since.len()
+    }
+
+    /// Blocks of all stages' caches that have memory of the system, and bytes given back since the start.
+    pub fn resident(&self) -> (usize, u64) {
+        let caches = self.model.stages.iter().map(|stage| stage.cache_use());
+        caches.fold((0, 0), |(blocks, bytes), cache| (blocks + cache.resident, bytes + cache.given_back))
     }
 
     /// Computing time of each stage so far.

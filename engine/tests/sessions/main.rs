@@ -9,6 +9,7 @@ mod given_text;
 mod heard_outcomes;
 mod hearing;
 mod history;
+mod idle_memory;
 mod launches;
 mod other_family;
 mod panics;

@@ -4,10 +4,13 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, PoisonError};
 
+/// Numbers of a buffer from which on it is freed if nobody uses it: 64 KiB.
+const LARGE: usize = 16 << 10;
+
 /// Pool of buffers; a buffer returns when it is dropped. Clones share them.
 ///
 /// The free buffer with the lowest number is taken, in whatever order buffers returned: from an empty step on, the same operations get the
-/// same buffers. The largest step so far bounds the memory.
+/// same buffers. The largest step bounds the memory; [`Arena::shrink`] forgets those of long ago.
 #[derive(Clone, Default)]
 pub struct Arena(Arc<Mutex<Vec<SizeClass>>>);
 
@@ -18,6 +21,8 @@ struct SizeClass {
     buffers: Vec<Option<Vec<f32>>>,
     /// All buffers below this number are in use.
     lowest: usize,
+    /// Buffers from this number on were not used since the last [`Arena::shrink`].
+    used: usize,
 }
 
 /// Numbers of a tensor; they return to their arena on drop.
@@ -51,6 +56,25 @@ impl Arena {
         buffer
     }
 
+    /// Frees the large buffers that nobody used since the last call. True if large ones are left.
+    pub fn shrink(&self) -> bool {
+        let mut left = false;
+        let mut shelves = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for shelf in shelves.iter_mut() {
+            let used = std::mem::take(&mut shelf.used);
+            let free =
+                shelf.buffers.iter_mut().enumerate().filter_map(|(number, buffer)| Some((number, buffer.as_mut()?)));
+            for (number, values) in free.filter(|(_, values)| values.capacity() >= LARGE) {
+                if number < used {
+                    left = true;
+                } else {
+                    *values = Vec::new();
+                }
+            }
+        }
+        left
+    }
+
     /// Returns a buffer with capacity for `len` numbers and its stale contents.
     fn empty(&self, len: usize) -> Buffer {
         let (at, capacity) = size_class(len);
@@ -62,11 +86,13 @@ impl Arena {
         let free = shelf.buffers[shelf.lowest..].iter().position(Option::is_some);
         let number = free.map_or(shelf.buffers.len(), |free| shelf.lowest + free);
         shelf.lowest = number + 1;
+        shelf.used = shelf.used.max(number + 1);
         if number == shelf.buffers.len() {
             shelf.buffers.push(None);
         }
         let values = shelf.buffers[number].take();
         drop(shelves);
+        let values = values.filter(|values| values.capacity() >= capacity);
         let values = values.unwrap_or_else(|| Vec::with_capacity(capacity));
         Buffer { values, home: Some((self.clone(), at, number)) }
     }
@@ -242,6 +268,24 @@ mod tests {
         for kept in 1..6 {
             assert_eq!(step(kept), first);
         }
+    }
+
+    #[test]
+    fn large_buffers_are_freed_once_unused() {
+        let arena = Arena::default();
+        let capacities = || -> Vec<usize> {
+            let shelves = arena.0.lock().unwrap();
+            shelves.iter().flat_map(|shelf| &shelf.buffers).flatten().map(Vec::capacity).collect()
+        };
+        drop((arena.zeros(LARGE), arena.zeros(LARGE), arena.zeros(100)));
+        assert!(arena.shrink(), "they were used");
+        let held = arena.zeros(LARGE);
+        assert!(!arena.shrink(), "one is freed, and the other is in use");
+        assert_eq!(capacities(), [112, 0]);
+        drop(held);
+        assert!(!arena.shrink());
+        assert_eq!(capacities(), [112, 0, 0]);
+        assert_eq!((arena.zeros(LARGE).len(), arena.uninitialised(LARGE - 1).len()), (LARGE, LARGE - 1));
     }
 
     #[test]

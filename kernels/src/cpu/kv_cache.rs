@@ -2,6 +2,9 @@
 //!
 //! Keys lie transposed in chunks of [`LANES`] positions, so that one pass multiplies a query with that many keys.
 
+use std::ops::Range;
+
+use super::discard::{PageVec, ZeroBits, discard_parts};
 use crate::batch::AttentionBatch;
 
 /// Positions in a chunk of transposed keys.
@@ -28,7 +31,7 @@ impl KvFormat {
 }
 
 /// A number format of the cache.
-pub(super) trait KvNumber: Copy + Default + Sync {
+pub(super) trait KvNumber: ZeroBits + Default + Sync {
     /// Rounds to the nearest number of the format.
     fn of(number: f32) -> Self;
     /// Widens to single precision, exactly.
@@ -78,10 +81,8 @@ pub(super) enum Numbers {
 
 #[derive(Debug)]
 pub(super) struct Both<N> {
-    /// Keys of all positions, `[block][chunk of sixteen positions][width][position]`.
-    pub(super) keys: Vec<N>,
-    /// Values of all positions, `[block][position][width]`.
-    pub(super) values: Vec<N>,
+    keys: PageVec<N>,
+    values: PageVec<N>,
 }
 
 impl KvCache {
@@ -89,8 +90,8 @@ impl KvCache {
     pub fn new(format: KvFormat, blocks: usize, block_len: usize, width: usize) -> Self {
         let (keys, values) = (blocks * block_len.next_multiple_of(LANES) * width, blocks * block_len * width);
         let numbers = match format {
-            KvFormat::F32 => Numbers::F32(Both { keys: vec![0.0; keys], values: vec![0.0; values] }),
-            KvFormat::Bf16 => Numbers::Bf16(Both { keys: vec![0; keys], values: vec![0; values] }),
+            KvFormat::F32 => Numbers::F32(Both { keys: PageVec::zeros(keys), values: PageVec::zeros(values) }),
+            KvFormat::Bf16 => Numbers::Bf16(Both { keys: PageVec::zeros(keys), values: PageVec::zeros(values) }),
         };
         Self { block_len, width, numbers }
     }
@@ -115,13 +116,21 @@ impl KvCache {
         let (keys, values) = (self.block_len.next_multiple_of(LANES) * self.width, self.block_len * self.width);
         match &mut self.numbers {
             Numbers::F32(both) => {
-                copy(&mut both.keys, keys, from, to);
-                copy(&mut both.values, values, from, to);
+                copy(both.keys.slice_mut(), keys, from, to);
+                copy(both.values.slice_mut(), values, from, to);
             }
             Numbers::Bf16(both) => {
-                copy(&mut both.keys, keys, from, to);
-                copy(&mut both.values, values, from, to);
+                copy(both.keys.slice_mut(), keys, from, to);
+                copy(both.values.slice_mut(), values, from, to);
             }
+        }
+    }
+
+    /// Discards `range` of `parts` equal parts; see [`Ops::discard`](crate::Ops::discard).
+    pub fn discard(&mut self, range: &Range<usize>, parts: usize) -> usize {
+        match &mut self.numbers {
+            Numbers::F32(both) => both.discard(range, parts),
+            Numbers::Bf16(both) => both.discard(range, parts),
         }
     }
 
@@ -145,11 +154,25 @@ impl KvCache {
 }
 
 impl<N: KvNumber> Both<N> {
+    /// Keys of all positions, `[block][chunk of sixteen positions][width][position]`.
+    pub(super) fn keys(&self) -> &[N] {
+        self.keys.slice()
+    }
+
+    /// Values of all positions, `[block][position][width]`.
+    pub(super) fn values(&self) -> &[N] {
+        self.values.slice()
+    }
+
+    fn discard(&mut self, range: &Range<usize>, parts: usize) -> usize {
+        discard_parts(self.keys.slice_mut(), range, parts) + discard_parts(self.values.slice_mut(), range, parts)
+    }
+
     /// Stores one position's keys and values at the given offsets.
     fn store(&mut self, (keys_at, keys): (usize, &[f32]), (values_at, values): (usize, &[f32])) {
-        let lanes = self.keys[keys_at..].iter_mut().step_by(LANES);
+        let lanes = self.keys.slice_mut()[keys_at..].iter_mut().step_by(LANES);
         lanes.zip(keys).for_each(|(to, &key)| *to = N::of(key));
-        let to = &mut self.values[values_at..values_at + values.len()];
+        let to = &mut self.values.slice_mut()[values_at..values_at + values.len()];
         to.iter_mut().zip(values).for_each(|(to, &value)| *to = N::of(value));
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! - `device`: settings, buffers and threads; `ops`: its operations, out of one file for each family: [`attention`], [`conv`], [`experts`],
 //!   [`math`], [`rotary`], [`sample`], `instance_norm`, `integer_conv`, `lstm`, `segment_snake`
-//! - `tensor`, `index`, `conv_state`, `kv_cache`, `weight`, `table`: what operations take; `arena`, `scratch`: reused buffers
+//! - `tensor`, `index`, `conv_state`, `kv_cache`, `weight`, `table`: what operations take; `arena`, `scratch`: reused buffers;
+//!   `discard`: memory that goes back to the system
 //! - [`gemm`]: the matrix product of linear layers and convolutions, over `strided_rows` and weights in `panels`; `float_product`, [`integer`]:
 //!   its tiles; `product`, `work_split`, `output_ptr`: on several threads
 //! - [`quantised`]: weights of eight-bit and four-bit integers; [`groups`]: activations likewise
@@ -20,6 +21,7 @@ pub mod attention;
 pub mod conv;
 mod conv_state;
 mod device;
+mod discard;
 pub mod experts;
 mod float_product;
 pub mod gemm;

@@ -1,5 +1,6 @@
 //! [`Ops`] on the processor. Operations of a step read their numbers from the row spec on use.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::arena::PooledBuffer;
@@ -62,6 +63,14 @@ impl Ops for Cpu {
 
     fn copy_block(&self, state: &mut CpuState, from: u32, to: u32) {
         state.cache().copy_block(from as usize, to as usize);
+    }
+
+    fn discard(&self, state: &mut CpuState, range: Range<usize>, parts: usize) -> usize {
+        state.discard(&range, parts)
+    }
+
+    fn shrink(&self) -> bool {
+        self.arena.shrink()
     }
 
     fn tensor(&self, values: Vec<f32>, columns: usize) -> Tensor {

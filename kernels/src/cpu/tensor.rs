@@ -1,7 +1,10 @@
 //! Activations, and state that outlives a step.
 
+use std::ops::Range;
+
 use super::arena::Buffer;
 use super::conv_state::ConvState;
+use super::discard::discard_parts;
 use super::kv_cache::KvCache;
 
 /// Activations: `[rows, columns]`, row-major.
@@ -68,6 +71,16 @@ impl CpuState {
         match self {
             Self::Rows { columns, data } => (data, *columns),
             other => panic!("rows are needed, got {other:?}"),
+        }
+    }
+
+    /// Discards `range` of `parts` equal parts; see [`Ops::discard`](crate::Ops::discard).
+    pub(super) fn discard(&mut self, range: &Range<usize>, parts: usize) -> usize {
+        match self {
+            Self::KeyValue(cache) => cache.discard(range, parts),
+            Self::Rows { data, .. } => discard_parts(data, range, parts),
+            // Small, and cleared rather than overwritten.
+            Self::Tail(_) | Self::TokenMask { .. } => 0,
         }
     }
 

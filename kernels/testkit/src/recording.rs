@@ -4,6 +4,7 @@
 //! compares. Read-backs are recorded too, because a model function must not do them.
 
 use std::fmt::{self, Display};
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use repartee_kernels::row_spec::{BatchSection, SpecSection};
@@ -149,6 +150,14 @@ impl<O: Ops> Ops for RecordingOps<O> {
 
     fn copy_block(&self, state: &mut O::State, from: u32, to: u32) {
         self.inner.copy_block(state, from, to);
+    }
+
+    fn discard(&self, state: &mut O::State, range: Range<usize>, parts: usize) -> usize {
+        self.inner.discard(state, range, parts)
+    }
+
+    fn shrink(&self) -> bool {
+        self.inner.shrink()
     }
 
     fn tensor(&self, values: Vec<f32>, columns: usize) -> O::T {

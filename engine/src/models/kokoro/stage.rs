@@ -207,6 +207,10 @@ impl<O: Device> Stage for SpeechStage<O> {
         }
     }
 
+    fn end_idle_period(&mut self) -> bool {
+        self.ops.shrink()
+    }
+
     fn free(&mut self, slot: usize) {
         self.slots[slot] = None;
     }

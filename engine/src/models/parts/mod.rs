@@ -14,6 +14,7 @@ pub mod flow_matching;
 pub mod generation;
 pub mod given_text;
 pub mod given_text_stage;
+pub mod idle_slots;
 pub mod interleaved;
 pub mod jinja_template;
 pub mod language_model;

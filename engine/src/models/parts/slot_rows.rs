@@ -10,13 +10,14 @@ use repartee_kernels::{Ops, StateSpec};
 /// Rows of all slots; clones share them.
 pub struct SlotRows<O: Ops> {
     state: Arc<Mutex<O::State>>,
+    slots: usize,
     /// Number of positions in a slot.
     positions: usize,
 }
 
 impl<O: Ops> Clone for SlotRows<O> {
     fn clone(&self) -> Self {
-        Self { state: Arc::clone(&self.state), positions: self.positions }
+        Self { state: Arc::clone(&self.state), slots: self.slots, positions: self.positions }
     }
 }
 
@@ -24,7 +25,7 @@ impl<O: Ops> SlotRows<O> {
     /// Creates rows of `columns` numbers for `positions` positions of each of `slots` slots.
     pub fn new(ops: &O, slots: usize, positions: usize, columns: usize) -> Self {
         let state = ops.state(StateSpec::Rows { rows: slots * positions, columns });
-        Self { state: Arc::new(Mutex::new(state)), positions }
+        Self { state: Arc::new(Mutex::new(state)), slots, positions }
     }
 
     /// Number of a position's row, for a row spec.
@@ -42,6 +43,11 @@ impl<O: Ops> SlotRows<O> {
     /// Reads the rows at the numbers `at`.
     pub fn load(&self, ops: &O, at: &O::Index) -> O::T {
         ops.load(&self.state(), at)
+    }
+
+    /// Discards the rows of a free slot. Returns the bytes given back.
+    pub fn discard(&self, ops: &O, slot: usize) -> usize {
+        ops.discard(&mut self.state(), slot..slot + 1, self.slots)
     }
 
     /// Locks the rows. A poisoned lock is fine: the panic changed rows of its own step alone.

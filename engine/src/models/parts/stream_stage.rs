@@ -240,6 +240,10 @@ impl<O: Device, M: StreamModel<O>> Stage for StreamStage<O, M> {
         }
     }
 
+    fn end_idle_period(&mut self) -> bool {
+        self.ops.shrink()
+    }
+
     fn eager_steps(&self) -> Option<u64> {
         self.ops.eager_steps()
     }

@@ -274,6 +274,10 @@ impl<O: Device> CausalLm<O> for ThinkerLm<O> {
         out.push((slot, StageItem::End(end)));
     }
 
+    fn discard_slot(&mut self, ops: &O, slot: usize) -> usize {
+        self.hidden.as_ref().map_or(0, |hidden| hidden.discard(ops, slot))
+    }
+
     fn failed(&mut self, state: &mut SlotState<O, Self>, _: &mut BlockPool) {
         state.own = GivenText::default();
         state.drop_queue();

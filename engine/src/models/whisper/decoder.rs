@@ -1,6 +1,8 @@
 //! The decoder: text positions that attend to those before them, and to the encoded sound. Names are those of
 //! `WhisperDecoder` in transformers 5.23.
 
+use std::ops::Range;
+
 use repartee_kernels::{Activation, AttentionShape, Ops, StateSpec};
 
 use super::config::DecoderSizes;
@@ -30,6 +32,14 @@ pub struct LayerCache<O: Ops> {
     text: O::State,
     /// Those of the encoded sound.
     sound: O::State,
+}
+
+impl<O: Ops> LayerCache<O> {
+    /// Discards blocks of the text and of the sound, each as their range and the number of all.
+    pub fn discard(&mut self, ops: &O, text: (Range<usize>, usize), sound: (Range<usize>, usize)) {
+        ops.discard(&mut self.text, text.0, text.1);
+        ops.discard(&mut self.sound, sound.0, sound.1);
+    }
 }
 
 /// Blocks of the caches of text and of sound, and positions of a block.

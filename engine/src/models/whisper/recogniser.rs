@@ -12,6 +12,7 @@ use super::schedule::Schedule;
 use super::slot::{OpenSlot, Run, RunKind, RunPhase};
 use super::steps::{TextRows, WhisperSteps};
 use crate::device::Device;
+use crate::models::parts::idle_slots::IdleSlots;
 use crate::recogniser::{HearingOptions, HypothesisOutbox, Recogniser};
 use crate::stage::{BatchEntry, RowKind, RunnableRows};
 use crate::text::Tokenizer;
@@ -45,6 +46,8 @@ pub struct WhisperRecogniser<O: Device> {
     pub(super) slots: Vec<Option<OpenSlot>>,
     serial: u64,
     launched: Vec<(usize, u64, Computed)>,
+    /// Caches of the slots, layer by layer: so much is given back at once.
+    idle: IdleSlots,
 }
 
 impl<O: Device> WhisperRecogniser<O> {
@@ -53,8 +56,9 @@ impl<O: Device> WhisperRecogniser<O> {
         let config = &steps.model().config;
         let schedule = Schedule::new(config.encoder.window, features.config().hop_length);
         let rules = DecodingRules::new(config);
+        let idle = IdleSlots::new(slots * steps.layers());
         let slots = (0..slots).map(|_| None).collect();
-        Self { rules, schedule, features, tokenizer, slots, steps, serial: 0, launched: Vec::new() }
+        Self { rules, schedule, features, tokenizer, slots, steps, serial: 0, launched: Vec::new(), idle }
     }
 
     /// Encodes the longest window always, as the references do.
@@ -161,6 +165,8 @@ impl<O: Device> Recogniser for WhisperRecogniser<O> {
             // Words of a text begin with a space. Hints that cannot be encoded are left out.
             self.tokenizer.encode(&format!(" {hints}")).unwrap_or_default()
         };
+        let layers = self.steps.layers();
+        (slot * layers..(slot + 1) * layers).for_each(|cache| self.idle.touch(cache));
         self.serial += 1;
         self.slots[slot] = Some(OpenSlot {
             serial: self.serial,
@@ -291,5 +297,16 @@ impl<O: Device> Recogniser for WhisperRecogniser<O> {
 
     fn held(&self) -> usize {
         self.slots.iter().flatten().count()
+    }
+    fn end_idle_period(&mut self) -> bool {
+        let layers = self.steps.layers();
+        self.idle.end_period(|cache| self.slots[cache / layers].is_some()) | self.steps.shrink()
+    }
+
+    fn give_back_idle(&mut self) -> bool {
+        let Some(cache) = self.idle.take() else { return false };
+        let layers = self.steps.layers();
+        self.steps.discard(cache / layers, cache % layers);
+        true
     }
 }

@@ -67,6 +67,23 @@ impl<O: Device> WhisperSteps<O> {
         blocks(model).iter().sum::<usize>() * BLOCK * 2 * sizes.width * sizes.layers * ops.kv_number_bytes()
     }
 
+    /// Number of layers, each with caches of its own.
+    pub fn layers(&self) -> usize {
+        self.caches.len()
+    }
+
+    /// Frees working memory that no step used since the last call; true if some is left.
+    pub fn shrink(&self) -> bool {
+        self.ops.shrink()
+    }
+
+    /// Discards the caches of a free slot in one layer.
+    pub fn discard(&mut self, slot: usize, layer: usize) {
+        let [text, sound] =
+            blocks(&self.model).map(|blocks| (slot * blocks..(slot + 1) * blocks, self.slots * blocks + 1));
+        self.caches[layer].discard(&self.ops, text, sound);
+    }
+
     /// Returns the model, whose configuration callers read.
     pub fn model(&self) -> &Whisper<O> {
         &self.model

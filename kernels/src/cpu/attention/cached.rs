@@ -104,7 +104,7 @@ unsafe fn cached_with<const FUSED: bool, N: KvNumber>(
                 listed = Some(first);
                 visible.list(cache, table, start..end);
             }
-            let (keys, values) = (&both.keys[kv * dim * LANES..], &both.values[kv * dim..]);
+            let (keys, values) = (&both.keys()[kv * dim * LANES..], &both.values()[kv * dim..]);
             // A group wider than the limit is split.
             for from in (kv * group..(kv + 1) * group).step_by(QUERY_BLOCK) {
                 let heads = from..((kv + 1) * group).min(from + QUERY_BLOCK);

@@ -1,5 +1,6 @@
 //! Operations of the replay device. Those that take numbers from the host panic.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use repartee_kernels::row_spec::{BatchSection, SpecSection};
@@ -47,6 +48,14 @@ impl<O: Replayable> Ops for ReplayOps<O> {
 
     fn copy_block(&self, state: &mut Self::State, from: u32, to: u32) {
         self.inner.copy_block(&mut lock(state), from, to);
+    }
+
+    fn discard(&self, state: &mut Self::State, range: Range<usize>, parts: usize) -> usize {
+        self.inner.discard(&mut lock(state), range, parts)
+    }
+
+    fn shrink(&self) -> bool {
+        self.inner.shrink()
     }
 
     fn tensor(&self, _: Vec<f32>, _: usize) -> RecordedTensor<O> {

@@ -24,6 +24,10 @@ impl<O: Device> Encoder for AudioEncoder<O> {
         let width = self.tower.shape().output_width();
         rows.into_iter().map(|rows| AudioRows { count: rows.len() / width, rows }).collect()
     }
+
+    fn end_idle_period(&mut self) -> bool {
+        self.ops.shrink()
+    }
 }
 
 /// Creates the audio input of a model: the spectrogram that preprocessor_config.json describes, in the windows of `tower`,

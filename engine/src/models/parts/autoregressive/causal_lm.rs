@@ -287,6 +287,10 @@ pub trait CausalLm<O: Ops>: Send + Sized {
     );
     /// Drops the state of a failed response.
     fn failed(&mut self, state: &mut SlotState<O, Self>, pool: &mut BlockPool);
+    /// Gives the device memory of a free slot back, other than the KV cache. Returns its bytes.
+    fn discard_slot(&mut self, _ops: &O, _slot: usize) -> usize {
+        0
+    }
 
     /// Number of leading prompt positions, at most `positions`, for which the donor has every row that this stage
     /// reads. Used by stages that take no prompts.

@@ -2,17 +2,19 @@
 
 mod launch;
 mod launched;
+mod retired;
 
-use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use repartee_engine_api::SessionError;
 use repartee_kernels::{Ops, ReadBack, RowSpec, StateSpec};
 
 use self::launched::Launched;
+use self::retired::RetiredPrefixes;
 use super::causal_lm::{BLOCK, CausalLm, SampleOutcome, SlotState};
 use crate::device::Device;
 use crate::elements::Element;
+use crate::models::parts::idle_slots::IdleSlots;
 use crate::sequence::{BlockPool, Sequence};
 use crate::stage::{
     BatchEntry, CacheUse, ContextBudget, EdgeKind, Outbox, ResponseParams, RowKind, RunnableRows, Stage, StageEnd,
@@ -21,8 +23,8 @@ use crate::stage::{
 
 /// Most rows of one slot in one step.
 const MAX_ROWS: usize = 256;
-/// Most prefixes kept from freed slots.
-const MAX_RETIRED: usize = 8;
+/// Most blocks whose memory is given back at once: some hundred microseconds.
+const MAX_GIVEN_BACK: usize = 8;
 
 /// A language model with the state of all slots.
 pub struct Autoregressive<O: Ops, L: CausalLm<O>> {
@@ -32,8 +34,11 @@ pub struct Autoregressive<O: Ops, L: CausalLm<O>> {
     output_mask: O::State,
     pool: BlockPool,
     slots: Vec<SlotState<O, L>>,
-    /// Prefixes of freed slots, the newest last.
-    retired: VecDeque<RetiredPrefix>,
+    retired: RetiredPrefixes,
+    /// Slots with memory of their own besides the pool's.
+    idle: IdleSlots,
+    /// Bytes given back to the system since the start.
+    given_back: u64,
     /// Positions of one slot.
     positions: usize,
     /// Block for the rows of the padding.
@@ -48,12 +53,6 @@ pub struct Autoregressive<O: Ops, L: CausalLm<O>> {
     rows: Vec<L::Row>,
     spec: RowSpec,
     read_back: ReadBack,
-}
-
-/// A cached prefix without a slot.
-struct RetiredPrefix {
-    elements: Vec<Element>,
-    sequence: Sequence,
 }
 
 impl<O: Ops, L: CausalLm<O>> Autoregressive<O, L> {
@@ -74,7 +73,9 @@ impl<O: Ops, L: CausalLm<O>> Autoregressive<O, L> {
             output_mask: ops.state(StateSpec::TokenMask { slots, vocabulary: lm.vocabulary() }),
             pool: BlockPool::new(blocks, BLOCK),
             slots: (0..slots).map(|_| SlotState::default()).collect(),
-            retired: VecDeque::new(),
+            retired: RetiredPrefixes::default(),
+            idle: IdleSlots::new(slots),
+            given_back: 0,
             ops,
             lm,
             positions,
@@ -140,12 +141,16 @@ impl<O: Ops, L: CausalLm<O>> Autoregressive<O, L> {
             cached.iter().zip(elements).take_while(|(a, b)| a == b).count() / BLOCK * BLOCK
         };
         let others = self.slots.iter().enumerate().filter(|(other, _)| *other != slot);
-        let others = others.map(|(_, state)| (&state.prompt[..], &state.sequence));
-        let retired = self.retired.iter().map(|retired| (&retired.elements[..], &retired.sequence));
-        let donors = others.chain(retired).map(|(prompt, sequence)| (cached(prompt, sequence), sequence));
-        if let Some((len, donor)) = donors.max_by_key(|(len, _)| *len)
-            && len > self.slots[slot].sequence.len()
-        {
+        let others = others.map(|(_, state)| (cached(&state.prompt, &state.sequence), &state.sequence));
+        let other = others.max_by_key(|(len, _)| *len);
+        let retired = self.retired.longest(cached);
+        let of_other = other.map_or(0, |(len, _)| len);
+        let (len, donor) = match (retired, other) {
+            (Some((number, len)), _) if len >= of_other => (len, self.retired.used(number)),
+            (_, Some(other)) => other,
+            _ => return,
+        };
+        if len > self.slots[slot].sequence.len() {
             let fork = donor.fork(&mut self.pool, len);
             std::mem::replace(&mut self.slots[slot].sequence, fork).release(&mut self.pool);
         }
@@ -167,8 +172,9 @@ impl<O: Ops, L: CausalLm<O>> Autoregressive<O, L> {
             return false;
         }
         while sequence.append(&mut self.pool, rows).is_err() {
-            let Some(mut oldest) = self.retired.pop_front() else { return false };
-            oldest.sequence.release(&mut self.pool);
+            if !self.retired.drop_oldest(&mut self.pool) {
+                return false;
+            }
         }
         true
     }
@@ -283,16 +289,17 @@ impl<O: Device, L: CausalLm<O>> Stage for Autoregressive<O, L> {
 
     /// Blocks held by retired prefixes alone are not counted: they are evicted on demand.
     fn blocks(&self) -> usize {
-        let mut retired: BTreeMap<u32, u32> = BTreeMap::new();
-        for block in self.retired.iter().flat_map(|retired| retired.sequence.table()) {
-            *retired.entry(*block).or_default() += 1;
-        }
-        let idle = retired.into_iter().filter(|&(block, holders)| self.pool.holders(block) == holders).count();
-        self.pool.blocks() - self.pool.free() - idle
+        self.pool.blocks() - self.pool.free() - self.retired.blocks(&self.pool)
     }
 
     fn cache_use(&self) -> CacheUse {
-        CacheUse { capacity: self.pool.blocks(), prompted: self.prompted, reused: self.reused }
+        CacheUse {
+            capacity: self.pool.blocks(),
+            resident: self.pool.resident(),
+            given_back: self.given_back,
+            prompted: self.prompted,
+            reused: self.reused,
+        }
     }
 
     fn shareable_prefix(&self, donor: usize, prompt: &[Element]) -> usize {
@@ -329,17 +336,29 @@ impl<O: Device, L: CausalLm<O>> Stage for Autoregressive<O, L> {
     fn keep_prefix(&mut self, slot: usize) {
         let state = &self.slots[slot];
         let len = state.shareable.min(state.sequence.len()).min(state.prompt.len()) / BLOCK * BLOCK;
-        let elements = &state.prompt[..len];
-        if len == 0 || self.retired.iter().any(|retired| retired.elements == elements) {
-            return;
+        if len > 0 {
+            self.retired.keep(&state.prompt[..len], &state.sequence, &mut self.pool);
         }
-        let sequence = state.sequence.fork(&mut self.pool, len);
-        self.retired.push_back(RetiredPrefix { elements: elements.to_vec(), sequence });
-        if self.retired.len() > MAX_RETIRED
-            && let Some(mut oldest) = self.retired.pop_front()
-        {
-            oldest.sequence.release(&mut self.pool);
-        }
+    }
+
+    fn end_idle_period(&mut self) -> bool {
+        let ages = self.retired.end_period(&mut self.pool);
+        let slots = self.idle.end_period(|slot| self.slots[slot].sequence.len() > 0);
+        self.pool.end_period() | slots | ages | self.ops.shrink()
+    }
+
+    fn give_back_idle(&mut self) -> bool {
+        let bytes: usize = if let Some(slot) = self.idle.take() {
+            self.lm.discard_slot(&self.ops, slot)
+        } else if let Some(blocks) = self.pool.take_idle(MAX_GIVEN_BACK) {
+            // One more block than in the pool, for the padding.
+            let parts = self.pool.blocks() + 1;
+            self.cache.iter_mut().map(|cache| self.ops.discard(cache, blocks.clone(), parts)).sum()
+        } else {
+            return false;
+        };
+        self.given_back += bytes as u64;
+        true
     }
 
     fn reads(&self, element: &Element) -> bool {

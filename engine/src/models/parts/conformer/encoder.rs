@@ -130,4 +130,8 @@ impl<O: Device> Encoder for ConformerEncoder<O> {
         let encoded = windows.iter().map(|window| conformer.encode(ops, window.data, spec, back));
         encoded.map(|rows| AudioRows { count: rows.len() / conformer.output(), rows }).collect()
     }
+
+    fn end_idle_period(&mut self) -> bool {
+        self.ops.shrink()
+    }
 }

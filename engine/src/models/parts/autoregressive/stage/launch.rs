@@ -102,6 +102,7 @@ impl<O: Ops, L: CausalLm<O>> Autoregressive<O, L> {
                 self.rows.extend(state.queue.drain(..rows));
                 let of_prompt = state.decoding.as_ref().is_none_or(|decoding| decoding.steps == 0);
                 let context = if of_prompt { rows } else { 0 };
+                self.idle.touch(slot);
                 fits.push(SlotRowsInStep { slot, epoch: self.epochs[slot], from, rows, context });
             } else {
                 let tokens = (state.sequence.len() + state.queue.len()) as u32;
