@@ -23,7 +23,7 @@ use repartee::cli::output::print;
 use repartee::config::{CascadeConfig, Config, LoadedConfig, RenamedSetting, ThinkSource, load, unknown_variables};
 use repartee::heap;
 use repartee::metrics::ThinkerMetrics;
-use repartee::server::{Reloader, ServerStartError, ShutdownSignals, StartingServer};
+use repartee::server::{Reloader, ServerStartError, ShutdownSignals, StartingServer, check_certificate};
 use repartee::telemetry::{LogFormat, log};
 use repartee::thinker;
 use repartee_engine::quantise::quantise;
@@ -279,13 +279,15 @@ fn check_settings(serve: &Serve) -> anyhow::Result<()> {
         text += &format!("# {warning}\n");
     }
     print(&text).context("cannot write the settings")?;
-    let problems = examine(&config);
+    let mut problems = examine(&config);
+    problems.extend(check_certificate(&config.tls).err().map(|error| error.to_string()));
     if problems.is_empty() { Ok(()) } else { Err(UserError(anyhow::anyhow!(problems.join("\nrepartee: "))).into()) }
 }
 
 /// Warnings about the settings and the environment.
 fn warnings(config: &Config) -> Vec<String> {
     let mut warnings = config.file_warnings();
+    warnings.extend(check_certificate(&config.tls).ok().flatten());
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     warnings.extend(unknown_variables(names));
     if let Ok(filter) = std::env::var(LOG_FILTER)

@@ -4,7 +4,7 @@
 //! - `listening`, `start_error`: the server before its model is loaded
 //! - `serving`: the server with its model
 //! - `routes`, `readiness`: routes during and after the start, and health
-//! - `listen`, `tls`, `development_certificate`: connections, plain and encrypted
+//! - `listen`, `tls`, `development_certificate`, `certificate_validity`: connections, plain and encrypted
 //! - `timed_body`: timeout of a request's body
 //! - `connections`, `descriptors`: limits of the number of connections, and of the process's descriptors
 //! - `control`: the thread that accepts, answers health checks and metrics, and shuts down
@@ -39,6 +39,7 @@ mod byte_budget;
 mod call_registry;
 mod caller;
 mod calls;
+mod certificate_validity;
 mod chat;
 mod client_addr;
 mod client_secrets;
@@ -83,5 +84,5 @@ pub use reload::{ReloadError, Reloader};
 pub use serving::Server;
 pub use shutdown::ShutdownSignals;
 pub use start_error::ServerStartError;
-pub use tls::TlsError;
+pub use tls::{TlsError, check_certificate};
 pub use watchdog::{Lateness, LatenessHandle};

@@ -1,7 +1,8 @@
 //! HTTPS: the certificate from files, or a self-signed one for development.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::SystemTime;
 
 use ::ring::digest;
 use rustls::ServerConfig;
@@ -13,6 +14,7 @@ use rustls::sign::CertifiedKey;
 use thiserror::Error;
 use tokio_rustls::TlsAcceptor;
 
+use super::certificate_validity::{Validity, ValidityState};
 use super::development_certificate::{DevelopmentCertificateError, development_certificate, load_or_create};
 use crate::config::TlsConfig;
 
@@ -28,6 +30,14 @@ pub enum TlsError {
         what: &'static str,
         /// Error of the PEM reader.
         error: pem::Error,
+    },
+    /// The certificate is not valid now, so every client would refuse it.
+    #[error("tls.certificate: the certificate in {path} {problem}: renew it, or set the machine's clock")]
+    NotValid {
+        /// Path of the file.
+        path: PathBuf,
+        /// Problem, with the date.
+        problem: String,
     },
     /// Certificate and key do not match or cannot be used.
     #[error("the certificate cannot be used: {0}")]
@@ -63,13 +73,8 @@ pub(super) fn certificate(
 ) -> Result<Option<Arc<CertifiedKey>>, TlsError> {
     let (chain, key) = match (&tls.certificate, &tls.key) {
         (Some(certificate), Some(key)) => {
-            let no_certificate = |error| TlsError::File { path: certificate.clone(), what: "certificate", error };
-            let chain = CertificateDer::pem_file_iter(certificate)
-                .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-                .map_err(no_certificate)?;
-            if chain.is_empty() {
-                return Err(no_certificate(pem::Error::NoItemsFound));
-            }
+            let chain = read_chain(certificate)?;
+            check_validity(&chain, certificate, SystemTime::now())?;
             let key = PrivateKeyDer::from_pem_file(key).map_err(|error| TlsError::File {
                 path: key.clone(),
                 what: "private key",
@@ -94,6 +99,40 @@ pub(super) fn certificate(
         _ => return Ok(None),
     };
     Ok(Some(Arc::new(CertifiedKey::from_der(chain, key, &ring::default_provider())?)))
+}
+
+/// Checks the certificate and the key of the settings, if they are files. Returns a warning if the certificate ends soon.
+///
+/// # Errors
+///
+/// A server with these settings would not start.
+pub fn check_certificate(tls: &TlsConfig) -> Result<Option<String>, TlsError> {
+    let Some(path) = &tls.certificate else { return Ok(None) };
+    certificate(&TlsConfig { development: false, ..tls.clone() }, Vec::new)?;
+    check_validity(&read_chain(path)?, path, SystemTime::now())
+}
+
+/// Reads the certificates of a file, at least one.
+fn read_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let no_certificate = |error| TlsError::File { path: path.to_owned(), what: "certificate", error };
+    let chain = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let chain = chain.map_err(no_certificate)?;
+    if chain.is_empty() { Err(no_certificate(pem::Error::NoItemsFound)) } else { Ok(chain) }
+}
+
+/// Checks that the first certificate, the server's, is valid. Those of issuers may be old: clients find newer ones. Returns
+/// a warning if it ends soon.
+fn check_validity(chain: &[CertificateDer<'_>], path: &Path, now: SystemTime) -> Result<Option<String>, TlsError> {
+    let problem = match chain.first().and_then(|first| Validity::of(first)).map(|validity| validity.at(now)) {
+        Some(ValidityState::Valid) => return Ok(None),
+        Some(ValidityState::EndsSoon(date)) => {
+            return Ok(Some(format!("tls.certificate: the certificate in {} expires on {date}", path.display())));
+        }
+        Some(ValidityState::Expired(date)) => format!("expired on {date}"),
+        Some(ValidityState::NotYet(date)) => format!("is not valid before {date}"),
+        None => "says no time for which it is valid".to_owned(),
+    };
+    Err(TlsError::NotValid { path: path.to_owned(), problem })
 }
 
 /// Returns the SHA-256 fingerprint of a certificate, in the format of browsers.

@@ -137,6 +137,35 @@ fn check_refuses_bad_settings() {
     refused(&["--config", path], &["calls_per_kee"]);
     std::fs::write(&file, "[tls]\ncertificate = \"/no/such.pem\"\nkey = \"/no/such.key\"\n").unwrap();
     refused(&["--config", path, "--listen", "127.0.0.1:0"], &["/no/such.pem"]);
+    refused(&["check", "--config", path], &["/no/such.pem"]);
+}
+
+/// Writes a certificate for these years and its key into `folder`; returns the arguments that name them.
+fn certificate(folder: &std::path::Path, (from, until): (i32, i32)) -> Vec<String> {
+    let mut params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    params.not_before = rcgen::date_time_ymd(from, 1, 1);
+    params.not_after = rcgen::date_time_ymd(until, 1, 1);
+    let key = rcgen::KeyPair::generate().unwrap();
+    let path = |name: &str| folder.join(format!("{name}-{from}.pem"));
+    std::fs::write(path("certificate"), params.self_signed(&key).unwrap().pem()).unwrap();
+    std::fs::write(path("key"), key.serialize_pem()).unwrap();
+    let set = |name: &str| format!("tls.{name}={}", path(name).display());
+    ["--listen", "127.0.0.1:0", "--set", &set("certificate"), "--set", &set("key")].map(str::to_owned).to_vec()
+}
+
+#[test]
+fn certificates_outside_their_time_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    for (years, words) in [((2001, 2002), "expired on Tue, 01 Jan 2002"), ((2090, 2091), "is not valid before")] {
+        let arguments = certificate(folder.path(), years);
+        for command in ["serve", "check"] {
+            let arguments: Vec<&str> = std::iter::once(command).chain(arguments.iter().map(String::as_str)).collect();
+            refused(&arguments, &["tls.certificate", &format!("certificate-{}.pem", years.0), words]);
+        }
+    }
+    let arguments = certificate(folder.path(), (2020, 2090));
+    let arguments: Vec<&str> = std::iter::once("check").chain(arguments.iter().map(String::as_str)).collect();
+    assert!(repartee(&arguments).status.success());
 }
 
 /// Output of `--lan`, with its state in `folder`.
