@@ -21,6 +21,7 @@ use repartee::cli::lan;
 use repartee::cli::loading::LoadingBar;
 use repartee::cli::output::print;
 use repartee::config::{CascadeConfig, Config, LoadedConfig, RenamedSetting, ThinkSource, load, unknown_variables};
+use repartee::headroom::{Load, calibrate, transport_load};
 use repartee::heap;
 use repartee::metrics::ThinkerMetrics;
 use repartee::server::{Reloader, ServerStartError, ShutdownSignals, StartingServer, check_certificate};
@@ -350,8 +351,9 @@ async fn serve_calls(serve: &Serve) -> anyhow::Result<()> {
     }
     heap::map_large_blocks();
     let loading = (serve.settings.source(&config, || listening.thinker_metrics())?, config.engine);
+    let headroom = config.limits.headroom;
     let model = tokio::select! {
-        model = load_model(loading, &listening) => model?,
+        model = load_model(loading, headroom, &listening) => model?,
         () = signals.begun() => return Ok(()),
     };
     listening.set_card(model.card);
@@ -413,9 +415,11 @@ fn print_addresses(listen: SocketAddr, https: bool, key: Option<&str>, fingerpri
     }
 }
 
-/// Loads the model on its own thread and shows the progress. Dropping the future does not stop the thread.
+/// Loads the model on its own thread and shows the progress; with `headroom` measures the load of a call. Dropping the future
+/// does not stop the thread.
 async fn load_model(
     (source, engine): (ModelSource, EngineConfig),
+    headroom: bool,
     listening: &StartingServer,
 ) -> anyhow::Result<model::LoadedModel> {
     let on_progress = listening.on_progress();
@@ -423,11 +427,25 @@ async fn load_model(
     std::thread::Builder::new()
         .name("loader".to_owned())
         .spawn(move || {
+            // A language model behind a server is not asked before a caller is.
+            let asks = !matches!(source.parts, ModelParts::Cascade(_, Some(_)));
+            let model = start_model(source, &engine, on_progress);
+            let load = model.as_ref().ok().filter(|_| headroom).map(|model| {
+                let computed = asks.then(|| calibrate(model.engine.as_ref())).flatten();
+                computed.unwrap_or_else(transport_load)
+            });
             // The receiver is gone if the start was cancelled.
-            let _ = loaded.send(start_model(source, &engine, on_progress));
+            let _ = loaded.send(model.map(|model| (model, load)));
         })
         .context("cannot start the loader thread")?;
-    show(listening.progress(), model).await.context("the model could not be loaded")?
+    let (model, load) = show(listening.progress(), model).await.context("the model could not be loaded")??;
+    if let Some(load) = load {
+        let calls = (1.0 / load.ticks.max(load.processors).max(f64::EPSILON)) as u64;
+        let Load { ticks, processors } = load;
+        tracing::info!(calls, ticks, processors, "calls that the machine may carry, by a short measurement");
+        listening.set_call_load(load);
+    }
+    Ok(model)
 }
 
 /// Waits for `start` and shows its progress.

@@ -28,6 +28,8 @@ const SESSIONS: &str = "engine.sessions=1024";
 /// Session context of a server whose knee is searched: enough for a few turns, so latency limits the search and not
 /// memory.
 const SHORT_CONTEXT: &str = "engine.session_tokens=1024";
+/// Setting of a server whose capacity is searched: it takes more callers than it carries.
+const NO_HEADROOM: &str = "limits.headroom=false";
 
 /// Calls a voice server over WebRTC and websockets, and times its answers.
 #[derive(Debug, Parser)]
@@ -231,7 +233,7 @@ impl Common {
                 let program = binary(self.server.as_deref(), &["--workspace", "--bin", "repartee"], "repartee").await?;
                 let mut arguments = vec!["--listen", "127.0.0.1:0", "--set", SESSIONS];
                 if voice.is_some() {
-                    arguments.extend(["--set", SHORT_CONTEXT]);
+                    arguments.extend(["--set", SHORT_CONTEXT, "--set", NO_HEADROOM]);
                 }
                 Some(OwnServer::start(&program, &arguments).await?)
             }

@@ -108,8 +108,8 @@ pub struct LimitConfig {
     pub calls_per_key: u32,
     /// Maximum concurrent calls from one address; loopback is not counted.
     pub calls_per_address: u32,
-    /// Refuse calls while the machine has no headroom: while frames are late, the runtime is, or the engine's ticks are
-    /// full.
+    /// Refuse calls while the machine has no headroom: while frames are late, the runtime is, the processors or the
+    /// engine's ticks are full, or would be once those who have just called are answered.
     pub headroom: bool,
     /// Maximum requests for calls and ephemeral keys from one address in a minute; loopback is not counted.
     pub opens_per_minute: u32,
@@ -359,7 +359,7 @@ impl Default for LimitConfig {
         Self {
             calls_per_key: 0,
             calls_per_address: 16,
-            headroom: false,
+            headroom: true,
             opens_per_minute: 120,
             prefill_tokens_per_minute: 0,
             decode_tokens_per_minute: 0,

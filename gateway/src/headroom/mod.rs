@@ -1,19 +1,28 @@
 //! Headroom: the share of the machine that is left for new calls, and the work that is shed first when little is.
 //!
-//! - `pressure`: one measure of how full the machine is, from how late it is
-//! - `throttle`: opens and closes the admission of calls by it
+//! - `pressure`: measures of how full the machine is
+//! - `processors`: processor time of this process
+//! - `call_load`: the load of one call
+//! - `calibration`: measures it at the start
+//! - `throttle`: opens and closes the admission of calls by these
 //!
 //! Work is shed in this order: the effort of the Opus encoders (each call by its own late frames), speculation at
 //! [`SHED_SPECULATION`], new calls at 1. Those who are served keep their quality.
 
+mod calibration;
+mod call_load;
 mod pressure;
+mod processors;
 mod throttle;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+pub use calibration::{calibrate, transport_load};
+pub use call_load::Load;
 pub use pressure::LoadSample;
 use pressure::Pressure;
+pub use processors::ProcessorMeter;
 use throttle::Throttle;
 
 /// Pressure from which on no speculation begins: it is work for an answer that may not be wanted.
@@ -45,17 +54,22 @@ struct State {
 }
 
 impl Headroom {
-    /// Takes a measurement; `calls` is the number of calls at `now`.
-    pub fn observe(&self, sample: LoadSample, calls: u64, now: Instant) {
-        let mut state = self.state();
-        state.pressure.add(sample);
-        let pressure = state.pressure.value();
-        state.throttle.observe(pressure, calls, now);
+    /// Sets the load of one call that was measured at the start.
+    pub fn set_call_load(&self, load: Load) {
+        self.state().throttle.calibrate(load);
     }
 
-    /// True if one call more may begin beside `calls`. An empty server takes the first call whatever it measures.
-    pub fn admits(&self, calls: u64, now: Instant) -> bool {
-        self.state().throttle.admits(calls, now)
+    /// Takes a measurement.
+    pub fn observe(&self, sample: LoadSample, now: Instant) {
+        let mut state = self.state();
+        state.pressure.add(sample);
+        let (load, lateness) = (state.pressure.load(), state.pressure.lateness());
+        state.throttle.observe(load, lateness, sample.left_by_others, now);
+    }
+
+    /// True if one call more may begin. A server without calls takes the first one whatever it measures.
+    pub fn admits(&self, now: Instant) -> bool {
+        self.state().throttle.admits(now)
     }
 
     /// Counts a call that begins, until it ends: its load shows only later.
@@ -64,15 +78,19 @@ impl Headroom {
         BegunCall { headroom: self.clone(), began: now }
     }
 
+    /// Number of calls that have begun.
+    pub fn calls(&self) -> u64 {
+        self.state().throttle.calls()
+    }
+
     /// Share of the machine that is left, 0 to 1; 0 while no call is admitted beside others.
     pub fn left(&self) -> f64 {
-        let state = self.state();
-        if state.throttle.is_open() { (1.0 - state.pressure.value()).clamp(0.0, 1.0) } else { 0.0 }
+        self.state().throttle.left()
     }
 
     /// True if speculations are shed.
     pub fn sheds_speculation(&self) -> bool {
-        self.state().pressure.value() >= SHED_SPECULATION
+        self.state().throttle.pressure() >= SHED_SPECULATION
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

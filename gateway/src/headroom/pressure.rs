@@ -2,8 +2,12 @@
 
 use std::time::Duration;
 
+use super::call_load::Load;
+
 /// Share of time in ticks at which the engine is full. What is left is for the work between ticks.
 const FULL_TICKS: f64 = 0.95;
+/// Share of the processors at which they are full: packets and frames wait for one from here on.
+const FULL_PROCESSORS: f64 = 0.9;
 /// Delay of the runtime that callers begin to hear: two packets.
 const FULL_DELAY: Duration = Duration::from_millis(40);
 /// Share of late frames that callers begin to hear.
@@ -20,6 +24,10 @@ pub struct LoadSample {
     pub covers: Duration,
     /// Time that the engine spent in ticks.
     pub ticks: Duration,
+    /// Share of the processors that this process used, of those that others leave to it.
+    pub processors: f64,
+    /// Share of the processors that others leave to this process, above 0.
+    pub left_by_others: f64,
     /// Time that a task waited for the runtime.
     pub runtime_delay: Duration,
     /// Frames that were due.
@@ -31,29 +39,39 @@ pub struct LoadSample {
 /// Mean of the last seconds.
 #[derive(Debug, Default)]
 pub(super) struct Pressure {
-    ticks: f64,
+    load: Load,
     runtime: f64,
     late: f64,
+}
+
+/// Load in shares of what the machine carries, from a share of the engine's time and one of the processors.
+pub(super) fn load(ticks: f64, processors: f64) -> Load {
+    Load { ticks: ticks / FULL_TICKS, processors: processors / FULL_PROCESSORS }
 }
 
 impl Pressure {
     /// Adds a measurement.
     pub fn add(&mut self, sample: LoadSample) {
-        let LoadSample { covers, ticks, runtime_delay, frames, late_frames } = sample;
+        let LoadSample { covers, ticks, processors, runtime_delay, frames, late_frames, .. } = sample;
         if covers.is_zero() {
             return;
         }
         let mean = |before: f64, new: f64| before + WEIGHT * (new - before);
-        self.ticks = mean(self.ticks, ticks.as_secs_f64() / covers.as_secs_f64() / FULL_TICKS);
+        self.load = self.load.zip(load(ticks.as_secs_f64() / covers.as_secs_f64(), processors), mean);
         self.runtime = mean(self.runtime, runtime_delay.as_secs_f64() / FULL_DELAY.as_secs_f64());
         // With few frames one that is late would say too much.
         let late = if frames == 0 { 0.0 } else { late_frames as f64 / frames.max(FEW_FRAMES) as f64 };
         self.late = mean(self.late, late / FULL_LATE);
     }
 
-    /// The largest of the measures.
-    pub fn value(&self) -> f64 {
-        self.ticks.max(self.runtime).max(self.late)
+    /// Load, which rises with each call.
+    pub fn load(&self) -> Load {
+        self.load
+    }
+
+    /// Lateness, which shows only when the machine is full.
+    pub fn lateness(&self) -> f64 {
+        self.runtime.max(self.late)
     }
 }
 
@@ -66,7 +84,7 @@ mod tests {
     fn after(samples: usize, sample: LoadSample) -> f64 {
         let mut pressure = Pressure::default();
         (0..samples).for_each(|_| pressure.add(LoadSample { covers: EVERY, ..sample }));
-        pressure.value()
+        pressure.load().value().max(pressure.lateness())
     }
 
     #[test]
@@ -74,6 +92,7 @@ mod tests {
         assert_eq!(after(50, LoadSample::default()), 0.0);
         for sample in [
             LoadSample { ticks: EVERY, ..LoadSample::default() },
+            LoadSample { processors: 0.95, ..LoadSample::default() },
             LoadSample { runtime_delay: EVERY / 2, ..LoadSample::default() },
             LoadSample { frames: 400, late_frames: 10, ..LoadSample::default() },
         ] {
@@ -82,6 +101,7 @@ mod tests {
         }
         for sample in [
             LoadSample { ticks: EVERY / 2, ..LoadSample::default() },
+            LoadSample { processors: 0.5, ..LoadSample::default() },
             LoadSample { runtime_delay: EVERY / 5, ..LoadSample::default() },
             LoadSample { frames: 400, late_frames: 4, ..LoadSample::default() },
         ] {

@@ -4,6 +4,8 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use super::call_load::{CallLoad, Load};
+
 /// Pressure at which the throttle closes.
 const CLOSES: f64 = 1.0;
 /// Pressure below which a closed throttle opens.
@@ -12,72 +14,115 @@ const OPENS: f64 = 0.8;
 const CALM: Duration = Duration::from_secs(2);
 /// Time after which a call's load is in the measurements: a caller has asked, and is answered.
 const YOUNG: Duration = Duration::from_secs(5);
-/// Calls below which nothing is learned about the load of one.
-const ENOUGH: u64 = 4;
-/// Weight of the newest measurement in the load of one call: a minute's mean.
-const WEIGHT: f64 = 0.002;
+/// Most that is measured of the load that the present calls are known for; what is beyond comes from something else.
+const PRESENT: f64 = 2.0;
 
-/// Throttle of new calls.
+/// Throttle of new calls. Until it is calibrated it refuses none.
 #[derive(Debug)]
 pub(super) struct Throttle {
     open: bool,
+    /// Load of the present calls, as it is measured.
+    load: Load,
+    /// The larger one of load and lateness.
     pressure: f64,
+    /// Share of the processors that others leave.
+    left_by_others: f64,
     /// Since when the pressure has been low, while the throttle is closed.
     calm_since: Option<Instant>,
-    /// Pressure of one call; `None` before it is known.
-    per_call: Option<f64>,
+    /// Load of one call; `None` before the calibration.
+    of_one: Option<CallLoad>,
+    /// Number of calls.
+    calls: u64,
     /// Beginnings of the calls that are younger than [`YOUNG`], at most one for each of the engine's sessions.
     young: VecDeque<Instant>,
 }
 
 impl Default for Throttle {
     fn default() -> Self {
-        Self { open: true, pressure: 0.0, calm_since: None, per_call: None, young: VecDeque::new() }
+        Self {
+            open: true,
+            load: Load::default(),
+            pressure: 0.0,
+            left_by_others: 1.0,
+            calm_since: None,
+            of_one: None,
+            calls: 0,
+            young: VecDeque::new(),
+        }
     }
 }
 
 impl Throttle {
-    /// Takes the pressure of `calls` calls at `now`.
-    pub fn observe(&mut self, pressure: f64, calls: u64, now: Instant) {
-        self.pressure = pressure;
+    /// Sets the load of one call that was measured at the start.
+    pub fn calibrate(&mut self, load: Load) {
+        self.of_one = Some(CallLoad::new(load));
+    }
+
+    /// Takes the load and the lateness at `now`. The processors' load is a share of what others leave of them.
+    pub fn observe(&mut self, load: Load, lateness: f64, left_by_others: f64, now: Instant) {
         self.remove_settled(now);
-        let settled = calls.saturating_sub(self.young.len() as u64);
-        if settled >= ENOUGH {
-            let share = pressure / settled as f64;
-            self.per_call = Some(self.per_call.map_or(share, |before| before + WEIGHT * (share - before)));
-        }
+        self.left_by_others = left_by_others;
+        let settled = self.calls.saturating_sub(self.young.len() as u64);
+        let Some(of_one) = &mut self.of_one else { return };
+        of_one.learn(Load { processors: load.processors * left_by_others, ..load }, settled);
+        let most = self.of_one().times(PRESENT * self.calls as f64);
+        self.load = load.zip(most, f64::min);
+        self.pressure = self.load.value().max(lateness.min(most.value()));
         if self.open {
-            self.open = pressure < CLOSES;
+            self.open = self.pressure < CLOSES;
             self.calm_since = None;
-        } else if pressure < OPENS {
+        } else if self.pressure < OPENS {
             self.open = now.saturating_duration_since(*self.calm_since.get_or_insert(now)) >= CALM;
         } else {
             self.calm_since = None;
         }
     }
 
-    /// True if one call more may begin beside `calls`.
-    pub fn admits(&mut self, calls: u64, now: Instant) -> bool {
+    /// True if one call more may begin.
+    pub fn admits(&mut self, now: Instant) -> bool {
         self.remove_settled(now);
-        let expected = self.per_call.unwrap_or_default() * self.young.len() as f64;
-        calls == 0 || (self.open && self.pressure + expected < CLOSES)
+        self.calls == 0 || (self.open && self.pressure < CLOSES && self.foreseen(1) < CLOSES)
     }
 
     /// Counts a call that begins at `now`.
     pub fn begin(&mut self, now: Instant) {
+        self.calls += 1;
         self.young.push_back(now);
     }
 
-    /// Removes a call that began at `began`, if it is young still: it adds no load.
+    /// Ends a call that began at `began`. If it is young still, it adds no load.
     pub fn end(&mut self, began: Instant) {
+        self.calls = self.calls.saturating_sub(1);
         if let Some(at) = self.young.iter().rposition(|young| *young == began) {
             self.young.remove(at);
         }
     }
 
-    /// True while calls are admitted beside others.
-    pub fn is_open(&self) -> bool {
-        self.open
+    /// Number of calls.
+    pub fn calls(&self) -> u64 {
+        self.calls
+    }
+
+    /// Pressure as it is measured.
+    pub fn pressure(&self) -> f64 {
+        self.pressure
+    }
+
+    /// Share of the machine that is left for calls, 0 to 1; 0 while none is admitted beside others.
+    pub fn left(&self) -> f64 {
+        if self.open { (1.0 - self.pressure.max(self.foreseen(0))).clamp(0.0, 1.0) } else { 0.0 }
+    }
+
+    /// Load of one call; nothing before the calibration.
+    fn of_one(&self) -> Load {
+        let one = self.of_one.as_ref().map_or(Load::default(), CallLoad::of_one);
+        Load { processors: one.processors / self.left_by_others, ..one }
+    }
+
+    /// Load once that of the young calls and of `more` calls shows.
+    fn foreseen(&self, more: usize) -> f64 {
+        let unseen = self.of_one().times((self.young.len() + more) as f64);
+        self.load.zip(unseen, |load, unseen| load + unseen).value()
     }
 
     fn remove_settled(&mut self, now: Instant) {
@@ -88,100 +133,5 @@ impl Throttle {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const EVERY: Duration = Duration::from_millis(100);
-
-    /// Throttle under a time of its own.
-    struct Scene {
-        throttle: Throttle,
-        now: Instant,
-    }
-
-    impl Scene {
-        fn new() -> Self {
-            Self { throttle: Throttle::default(), now: Instant::now() }
-        }
-
-        fn pass(&mut self, time: Duration, pressure: f64, calls: u64) {
-            let end = self.now + time;
-            while self.now < end {
-                self.now += EVERY;
-                self.throttle.observe(pressure, calls, self.now);
-            }
-        }
-
-        fn admits(&mut self, calls: u64) -> bool {
-            self.throttle.admits(calls, self.now)
-        }
-    }
-
-    #[test]
-    fn full_machines_refuse_all_but_the_first_call() {
-        let mut scene = Scene::new();
-        scene.pass(Duration::from_secs(1), 0.9, 9);
-        assert!(scene.admits(9));
-        scene.pass(EVERY, 1.0, 9);
-        assert!(!scene.admits(9) && !scene.admits(1) && scene.admits(0));
-    }
-
-    #[test]
-    fn a_closed_throttle_opens_after_a_calm_while() {
-        let mut scene = Scene::new();
-        scene.pass(EVERY, 1.2, 9);
-        scene.pass(Duration::from_secs(60), 0.9, 9);
-        assert!(!scene.admits(9), "between the levels it stays as it is");
-        scene.pass(CALM - EVERY, 0.5, 9);
-        scene.pass(EVERY, 0.9, 9);
-        scene.pass(CALM, 0.5, 9);
-        assert!(!scene.admits(9), "each rise begins the wait anew");
-        scene.pass(2 * EVERY, 0.5, 9);
-        assert!(scene.admits(9));
-        scene.pass(Duration::from_secs(60), 0.9, 9);
-        assert!(scene.admits(9), "between the levels it stays as it is");
-    }
-
-    #[test]
-    fn calls_that_begin_count_before_they_load() {
-        let mut scene = Scene::new();
-        // Each of 20 calls takes 2.5 % of the machine, so 19 more fit.
-        scene.pass(Duration::from_secs(60), 0.5, 20);
-        let mut calls = 20;
-        while calls < 100 && scene.admits(calls) {
-            scene.throttle.begin(scene.now);
-            calls += 1;
-        }
-        assert!((39..=41).contains(&calls), "{calls}");
-        scene.pass(YOUNG - EVERY, 0.5, calls);
-        assert!(!scene.admits(calls));
-        // They were quiet: the measurement stands.
-        scene.pass(2 * EVERY, 0.5, calls);
-        assert!(scene.admits(calls));
-    }
-
-    #[test]
-    fn calls_that_ended_add_no_load() {
-        let mut scene = Scene::new();
-        scene.pass(Duration::from_secs(60), 0.5, 20);
-        for _ in 0..1_000 {
-            scene.throttle.begin(scene.now);
-            scene.throttle.end(scene.now);
-        }
-        assert!(scene.admits(20) && scene.throttle.young.is_empty());
-        // An old call ends: those that are young stay.
-        scene.throttle.begin(scene.now);
-        scene.throttle.end(scene.now - YOUNG);
-        assert_eq!(scene.throttle.young.len(), 1);
-    }
-
-    #[test]
-    fn a_fresh_server_foresees_nothing() {
-        let mut scene = Scene::new();
-        scene.pass(Duration::from_secs(1), 0.0, 0);
-        for calls in 0..200 {
-            assert!(scene.admits(calls));
-            scene.throttle.begin(scene.now);
-        }
-    }
-}
+#[path = "throttle_tests.rs"]
+mod tests;

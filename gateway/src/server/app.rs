@@ -90,7 +90,8 @@ pub(crate) struct CallGuard {
     metrics: Arc<Metrics>,
     _permit: Permit,
     _session: CountedSession,
-    _begun: BegunCall,
+    /// The call for the headroom, if it is one.
+    begun: Option<BegunCall>,
     _alive: Option<mpsc::Sender<()>>,
 }
 
@@ -102,6 +103,13 @@ impl Drop for CallGuard {
 
 impl AppState {
     /// Admits a call: returns a session of the engine and the call's guard, or the refusal.
+    pub(super) fn admit_call(&self, caller: &Caller) -> Result<(SessionHandle, CallGuard), ApiError> {
+        let (session, mut guard) = self.admit(caller)?;
+        guard.begun = Some(self.readiness.headroom().begin(Instant::now()));
+        Ok((session, guard))
+    }
+
+    /// Admits a request that is answered as fast as the engine can; see [`Self::admit_call`].
     pub(super) fn admit(&self, caller: &Caller) -> Result<(SessionHandle, CallGuard), ApiError> {
         self.check_serving()?;
         let now = Instant::now();
@@ -124,7 +132,7 @@ impl AppState {
             metrics: self.metrics.clone(),
             _permit: permit,
             _session: account.count_session(),
-            _begun: self.readiness.headroom().begin(now),
+            begun: None,
             _alive: self.alive.upgrade(),
         };
         Ok((session, guard))
@@ -181,10 +189,11 @@ impl AppState {
 
     /// Fails if one call more would make those late that are served.
     fn check_headroom(&self, now: Instant) -> Result<(), ApiError> {
-        let calls = self.engine.occupancy().0;
-        if !self.config.limits.headroom || self.readiness.headroom().admits(calls as u64, now) {
+        let headroom = self.readiness.headroom();
+        if !self.config.limits.headroom || headroom.admits(now) {
             return Ok(());
         }
+        let calls = headroom.calls();
         self.metrics.requests.refused.with_label_values(&["overload"]).inc();
         let message =
             format!("limits.headroom: the machine is full with {calls} calls: try again, or on another server");

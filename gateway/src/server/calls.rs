@@ -74,7 +74,7 @@ async fn answer_offer(
     id: String,
     warnings: Vec<String>,
 ) -> Result<Response, ApiError> {
-    let (session, guard) = app.admit(&caller)?;
+    let (session, guard) = app.admit_call(&caller)?;
     if let Some(patch) = offer.session {
         caller.session = Some(Arc::new(with_patch(caller.session.as_deref(), &patch)));
     }

@@ -33,6 +33,7 @@ use crate::auth::wrong_keys::WrongKeys;
 use crate::budget::KeyBudgets;
 use crate::cli::lan;
 use crate::config::{Config, LimitConfig, TurnDetectionConfig, WebRtcConfig};
+use crate::headroom::Load;
 use crate::ids::IdGenerator;
 use crate::long_work::LongWork;
 use crate::metrics::{Metrics, RequestMetrics, ThinkerMetrics};
@@ -191,6 +192,11 @@ impl StartingServer {
     /// Sets [`Config::card`], which belongs to the model.
     pub fn set_card(&mut self, card: Option<String>) {
         self.config.card = card;
+    }
+
+    /// Sets the load of one call, by which `limits.headroom` foresees that of calls that have just begun.
+    pub fn set_call_load(&self, load: Load) {
+        self.readiness.headroom().set_call_load(load);
     }
 
     /// Adds the warmed-up model and enrols the stored voices on a thread of its own. Dropping the future does not stop

@@ -87,7 +87,7 @@ pub(super) async fn websocket(
     }
     let id = setup.session_id.clone();
     let span = log::call_span(&id, websocket::NAME);
-    let (session, guard) = span.in_scope(|| app.admit(&caller))?;
+    let (session, guard) = span.in_scope(|| app.admit_call(&caller))?;
     let upgrade = upgrade.protocols([SUBPROTOCOL]).max_message_size(MAX_READ).max_frame_size(MAX_READ);
     let upgrade = upgrade.max_write_buffer_size(MAX_WRITE_BUFFER);
     let call = move |socket| async move {

@@ -32,6 +32,7 @@ use super::{
     auth_middleware, calls, chat, client_secrets, extract, ice_servers, models, page, realtime, speech,
     stream_signature, telephony, voices,
 };
+use crate::headroom::Load;
 use crate::transport::webrtc::DroppedDatagrams;
 
 /// Time for calls to close after the drain.
@@ -82,6 +83,11 @@ impl ControlRoutes {
 }
 
 impl Server {
+    /// Sets the load of one call; see [`StartingServer::set_call_load`](super::StartingServer::set_call_load).
+    pub fn set_call_load(&self, load: Load) {
+        self.app.readiness.headroom().set_call_load(load);
+    }
+
     /// Returns a handle that replaces keys and certificate while the server runs.
     pub fn reloader(&self) -> Reloader {
         Reloader { app: self.app.clone(), certificates: self.certificates.clone() }

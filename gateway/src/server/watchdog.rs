@@ -1,7 +1,7 @@
 //! Watchdog: measures from the control thread how late the server's runtime and the engine are.
 //!
 //! The runtime's delay is the time until a task that was given to it runs. The engine's is the duration of the tick in
-//! progress: a command waits as long. The headroom is told of both.
+//! progress: a command waits as long. The headroom is told of both, and of the processors' use.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::readiness::Readiness;
-use crate::headroom::LoadSample;
+use crate::headroom::{LoadSample, ProcessorMeter};
 use crate::metrics::{HeadroomMetrics, RequestMetrics};
 
 /// Interval of measurements.
@@ -132,13 +132,15 @@ impl LoadTotals {
         Self { at: Some(now), ticks: load.tick_time + load.running_tick, frames, late_frames }
     }
 
-    /// Measurement since `before`, with this delay of the runtime. A first total covers no time.
-    fn since(self, before: Self, runtime_delay: Duration) -> LoadSample {
+    /// Measurement since `before`, with the processors' use and the delay of the runtime. A first total covers no time.
+    fn since(self, before: Self, processors: (f64, f64), runtime_delay: Duration) -> LoadSample {
         let covers = self.at.zip(before.at).map(|(now, before)| now.saturating_duration_since(before));
         LoadSample {
             covers: covers.unwrap_or_default(),
             // The engine restarts after a fault, and counts from zero.
             ticks: self.ticks.saturating_sub(before.ticks),
+            processors: processors.0,
+            left_by_others: processors.1,
             runtime_delay,
             frames: self.frames.saturating_sub(before.frames),
             late_frames: self.late_frames.saturating_sub(before.late_frames),
@@ -159,7 +161,7 @@ pub(super) async fn watch(
     let mut recent = RecentDelays::default();
     let (mut late_runtime, mut late_tick) = (LimitedWarning::default(), LimitedWarning::default());
     let mut probe = RuntimeProbe::send(&runtime);
-    let mut totals = LoadTotals::default();
+    let (mut totals, mut processors) = (LoadTotals::default(), ProcessorMeter::new());
     loop {
         ticks.tick().await;
         let now = Instant::now();
@@ -177,8 +179,8 @@ pub(super) async fn watch(
         let load = engine.map(|engine| engine.load()).unwrap_or_default();
         let tick = load.running_tick;
         let before = std::mem::replace(&mut totals, LoadTotals::of(&load, &headroom, now));
-        let calls = engine.map_or(0, |engine| engine.occupancy().0);
-        readiness.headroom().observe(totals.since(before, delay), calls as u64, now);
+        let used = (processors.share(now), processors.left_by_others());
+        readiness.headroom().observe(totals.since(before, used, delay), now);
         headroom.left.set(readiness.headroom().left());
         let longest = recent.add(Lateness { runtime: delay, tick });
         lateness.set(longest);

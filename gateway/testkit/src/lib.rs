@@ -13,6 +13,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures_util::{SinkExt as _, StreamExt as _};
 use repartee::config::Config;
+use repartee::headroom::Load;
 use repartee::server::{Reloader, Server};
 use repartee_engine::{Engine, EngineConfig, Source};
 use repartee_media::{pcm, sound_file};
@@ -79,10 +80,16 @@ impl Running {
 
     /// Starts a server with changed settings.
     pub async fn start_with(script: Script, change: impl FnOnce(&mut Config)) -> Self {
+        Self::start_calibrated(script, None, change).await
+    }
+
+    /// Like [`Self::start_with`], with the load of one call, without which `limits.headroom` refuses nobody.
+    pub async fn start_calibrated(script: Script, load: Option<Load>, change: impl FnOnce(&mut Config)) -> Self {
         let engine = ScriptedEngine::new(script);
         let mut config = Config { listen: ([127, 0, 0, 1], 0).into(), ..Config::default() };
         change(&mut config);
         let server = Server::bind(config, engine.clone()).await.unwrap();
+        load.into_iter().for_each(|load| server.set_call_load(load));
         let address = server.local_addr();
         let (stop, stopped) = oneshot::channel();
         let (mut ready, reloader) = (server.ready(), server.reloader());

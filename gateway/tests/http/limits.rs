@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use repartee::auth::KeySet;
 use repartee::config::Config;
+use repartee::headroom::Load;
 use repartee_testkit::scripted::Script;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
@@ -93,7 +94,8 @@ async fn a_full_server_says_when_to_try_again() {
 
 #[tokio::test]
 async fn full_machines_refuse_calls_beside_others() {
-    let server = Running::start_with(Script::default(), |config| config.limits.headroom = true).await;
+    let load = Load { ticks: 0.6, processors: 0.0 };
+    let server = Running::start_calibrated(Script::default(), Some(load), |_| {}).await;
     let headroom = async || send(server.address, "GET", "/readyz", &[], b"").await.json()["headroom"].as_f64().unwrap();
     assert!(headroom().await > 0.0);
     let call = server.dial().await.unwrap();
