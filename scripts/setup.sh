@@ -378,7 +378,7 @@ turns() {
 turns_recipe() {
   recipe
   python_tools python tests/requirements.txt
-  for package in asterisk-core-sounds-{es,fr,it,ru}-g722 asterisk-prompt-{es-co,fr-armelle,it-menardi-wav}; do
+  for package in asterisk-core-sounds-{fr,it,ru}-g722 asterisk-prompt-{es-co,fr-armelle,it-menardi-wav}; do
     recordings "$TOOLS/turns/$package" "$package"
   done
 }

@@ -11,7 +11,7 @@ STEPS = {
     "kokoro": "turns spoken by Kokoro, with hesitations, lists, numbers and spelled names",
     "examples": "turns up to a pause or an end, with rooms, noise and lines; features and labels",
     "train": "the network",
-    "choose": "prints what reaches which probability, by speakers that training never hears",
+    "choose": "prints the silences that end a turn, by speakers that training never hears",
     "export": "the weights",
 }
 
@@ -53,16 +53,15 @@ def run(name: str, arguments: argparse.Namespace) -> None:
         return
     import torch
 
-    from . import train
+    from . import choose, train
 
     torch.set_num_threads(arguments.threads)
     if name == "examples":
-        train.make_examples(arguments.work, arguments.examples, choosing=False)
-        train.make_examples(arguments.work, arguments.examples // 8, choosing=True)
+        train.make_examples(arguments.work, arguments.examples)
     elif name == "train":
         train.train(arguments.work, arguments.train_steps)
     elif name == "choose":
-        train.choose(arguments.work)
+        choose.choose(arguments.work)
     else:
         train.export(arguments.work, arguments.out or arguments.work / "model.safetensors")
 

@@ -14,8 +14,8 @@ from demo_recipe.augment import Augment, dull, power, telephone, with_noise
 from .features import SAMPLES
 
 RATE = 16_000
-# How likely a turn has ended, by the kind of the pause. Sentences sound finished, and often the turn goes on; the
-# pauses of people's prompts are mostly inside a sentence where they are short.
+# How likely a turn has ended, by the kind of the pause. Sentences sound finished, and often the turn goes on. Pauses of
+# people's prompts are mostly inside a sentence where they are short.
 LABELS = {
     "end": 1.0,
     "clause": 0.0,
@@ -28,10 +28,10 @@ LABELS = {
     "short": 0.05,
     "long": 0.4,
 }
-# Shares of the examples: ends, pauses with their intonation, splices.
+# Shares of the examples: ends, pauses with their intonation, splices; half of each are people's.
 SHARES = (0.5, 0.35, 0.15)
 # Speakers whose examples choose thresholds; no example of training.
-CHOOSING = ("af_heart", "am_puck", "bm_george", "asterisk-prompt-es-co")
+CHOOSING = ("af_heart", "am_puck", "bm_george", "asterisk-core-sounds-it-g722", "asterisk-prompt-es-co")
 
 
 @dataclass
@@ -49,9 +49,20 @@ class Source:
         places = [(at, kind) for at, kind in meta["pauses"] if at > RATE // 4]
         return Source(meta["voice"], file["sound"], [*places, (meta["voice_end"], "end")])
 
+    def is_person(self) -> bool:
+        """True for a person's prompt, false for a voice of Kokoro."""
+        return self.speaker.startswith("asterisk")
+
     def is_choosing(self) -> bool:
         """True if it chooses thresholds; None of its voices is heard in training."""
         return any(name in self.speaker for name in CHOOSING)
+
+
+def sources(work: Path, choosing: bool) -> list[Source]:
+    """The turns of the work folder that train, or those that choose thresholds."""
+    paths = sorted((work / "kokoro").glob("[0-9]*.npz")) + sorted((work / "people").glob("*.npz"))
+    every = (Source.read(path) for path in paths if ".part" not in path.name)
+    return [source for source in every if source.is_choosing() == choosing]
 
 
 def room_tone(sound: np.ndarray, samples: int) -> np.ndarray:
@@ -66,17 +77,23 @@ def room_tone(sound: np.ndarray, samples: int) -> np.ndarray:
 class Examples:
     """Random examples of some sources."""
 
-    def __init__(self, sources: Sequence[Source], seed: int) -> None:
-        self._random = np.random.default_rng(seed)
+    def __init__(self, sources: Sequence[Source]) -> None:
+        self._random = np.random.default_rng(0)
         self._augment = Augment(self._random, [source.sound for source in sources[:200]])
-        groups: tuple[list, list, list] = ([], [], [])
+        # Ends, pauses and splices of Kokoro, then those of people: if one of the two made most ends and the other most
+        # pauses, the network would learn to tell them apart.
+        groups: list[list] = [[] for _ in range(2 * len(SHARES))]
         for source in sources:
             for at, kind in source.places:
-                group = groups[0 if kind == "end" else 2 if kind == "splice" else 1]
-                group.append((source, at, kind))
+                group = 0 if kind == "end" else 2 if kind == "splice" else 1
+                groups[group + len(SHARES) * source.is_person()].append((source, at, kind))
         self._groups = [group for group in groups if group]
-        shares = np.array([share for share, group in zip(SHARES, groups, strict=True) if group])
+        shares = np.array([share for share, group in zip(SHARES * 2, groups, strict=True) if group])
         self._shares = shares / shares.sum()
+
+    def seed(self, seed: int) -> None:
+        """The next examples follow from `seed` alone."""
+        self._random = self._augment.random = np.random.default_rng(seed)
 
     def next(self) -> tuple[np.ndarray, float, str]:
         """(sound up to the judgement, label, kind)."""

@@ -1,8 +1,9 @@
 """Turns of people: voice prompts of telephone systems, recorded by speakers for Debian's packages of Asterisk.
 
 `scripts/setup.sh turns` unpacks them under target/tools/turns. Training hears the speakers of `TRAINING`; Allison Smith
-(English) is judged (`tests/turns`). A prompt of a second and a half is a whole sentence or several. No text tells which
-pauses stand inside a sentence; the short ones mostly do.
+is judged (`tests/turns`), so her Spanish prompts, the package asterisk-core-sounds-es-g722, do not train either. A
+prompt of a second and a half is a whole sentence or several. No text tells which pauses stand inside a sentence; the
+short ones mostly do.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ STEP = RATE // 100
 HOME = Path(__file__).parents[4] / "target/tools/turns"
 JUDGED = "asterisk-core-sounds-en-g722"
 TRAINING = (
-    "asterisk-core-sounds-es-g722",
     "asterisk-core-sounds-fr-g722",
     "asterisk-core-sounds-it-g722",
     "asterisk-core-sounds-ru-g722",
@@ -51,7 +51,7 @@ def read(path: Path) -> np.ndarray:
         for frame in container.decode(audio=0):
             parts += [part.to_ndarray().reshape(-1) for part in resampler.resample(frame)]
     parts += [part.to_ndarray().reshape(-1) for part in resampler.resample(None)]
-    return np.concatenate(parts).astype(np.float32)
+    return np.concatenate(parts).astype(np.float32) if parts else np.zeros(0, np.float32)
 
 
 def levels(sound: np.ndarray) -> np.ndarray:

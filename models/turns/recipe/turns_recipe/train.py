@@ -1,4 +1,4 @@
-"""Training, and what the thresholds are chosen by."""
+"""Training, on shards of examples."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import save_file
 from torch.nn import functional as F
 
-from .data import LABELS, Examples, Source
+from .data import LABELS, Examples, sources
 from .features import CHANNELS, FRAMES, features
 from .net import TurnNet
 
@@ -20,20 +20,16 @@ SHARD = 256  # examples of a file
 SAVE_EVERY_S = 60.0
 
 
-def sources(work: Path, choosing: bool) -> list[Source]:
-    """The turns of the work folder that train, or those that choose thresholds."""
-    paths = sorted((work / "kokoro").glob("[0-9]*.npz")) + sorted((work / "people").glob("*.npz"))
-    return [source for path in paths if (source := Source.read(path)).is_choosing() == choosing]
-
-
-def make_examples(work: Path, count: int, choosing: bool) -> None:
+def make_examples(work: Path, count: int) -> None:
     """Writes shards of features, f16, with their labels; a shard that exists is kept."""
-    folder = work / ("choosing" if choosing else "examples")
+    folder = work / "examples"
     folder.mkdir(exist_ok=True)
     wanted = [number for number in range(count // SHARD) if not (folder / f"{number:04}.npz").exists()]
-    found = sources(work, choosing) if wanted else []
+    if not wanted:
+        return
+    examples = Examples(sources(work, choosing=False))
     for number in wanted:
-        examples = Examples(found, seed=number + (1_000_000 if choosing else 0))
+        examples.seed(number)
         drawn = [examples.next() for _ in range(SHARD)]
         x = torch.cat([features([sound for sound, _, _ in drawn[at : at + 32]]) for at in range(0, SHARD, 32)])
         part = folder / f"{number:04}.part.npz"
@@ -77,7 +73,7 @@ def train(work: Path, steps: int) -> None:
         at, spent = kept["step"], kept["seconds"]
     random = np.random.default_rng([2, at])
     begun = saved = time.monotonic()
-    mean = 0.0
+    mean = None
     net.train()
     while at < steps:
         for group in optimiser.param_groups:
@@ -90,7 +86,8 @@ def train(work: Path, steps: int) -> None:
         torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
         optimiser.step()
         at += 1
-        mean += (float(loss.detach()) - mean) * min(1.0, 1 / at + 0.01)
+        last = float(loss.detach())
+        mean = last if mean is None else mean + (last - mean) * 0.02
         now = time.monotonic()
         if now - saved > SAVE_EVERY_S or at == steps:
             kept = {"net": net.state_dict(), "optimiser": optimiser.state_dict(), "step": at}
@@ -103,26 +100,6 @@ def load(work: Path) -> TurnNet:
     net = TurnNet()
     net.load_state_dict(torch.load(work / "state.pt", weights_only=False)["net"])
     return net.eval()
-
-
-def choose(work: Path) -> None:
-    """Prints how many ends and pauses of the choosing speakers reach each probability."""
-    x, _, kind = read(work / "choosing")
-    net = load(work)
-    with torch.no_grad():
-        p = torch.cat([net(part.float()).sigmoid() for part in x.split(256)])
-    names = list(LABELS)
-    groups = {name: p[kind == number] for number, name in enumerate(names) if (kind == number).any()}
-    ends = groups["end"]
-    pauses = torch.cat([group for name, group in groups.items() if name not in ("end", "sentence", "long", "splice")])
-    order = torch.cat([ends, pauses]).argsort()
-    ranks = torch.empty(len(order))
-    ranks[order] = torch.arange(1, len(order) + 1, dtype=torch.float32)
-    area = (ranks[: len(ends)].sum() - len(ends) * (len(ends) + 1) / 2) / (len(ends) * len(pauses))
-    print(f"area under the curve, ends against pauses: {area:.3f}")
-    for least in (0.95, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05):
-        shares = "  ".join(f"{name} {(group >= least).float().mean():.3f}" for name, group in groups.items())
-        print(f"from {least}: {shares}  pauses {(pauses >= least).float().mean():.3f}")
 
 
 def export(work: Path, out: Path) -> None:
