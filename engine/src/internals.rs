@@ -34,6 +34,11 @@ pub mod smart_turn {
     pub use crate::models::smart_turn::features::FeatureExtractor;
 }
 
+/// Internals of the project's own turn-detection network.
+pub mod turn_net {
+    pub use crate::models::turn_net::{FRAMES, TurnNet};
+}
+
 /// Internals of the Qwen2.5-Omni family.
 pub mod qwen2_5_omni {
     pub use crate::models::parts::flow_matching::config::DitConfig;

@@ -11,7 +11,7 @@
 //!
 //! [`parts`] holds code that several families share: a thinker is a [`LanguageModel`](parts::language_model::LanguageModel), a
 //! talker a [`TalkerModel`](parts::talker::model::TalkerModel), and [`parts::config`] has sections of config.json.
-//! [`smart_turn`] is built of them too, but is no family: it judges turns for the gateway.
+//! [`smart_turn`] and [`turn_net`] are built of them too, but are no families: they judge turns for the gateway.
 
 pub mod cosyvoice3;
 pub mod family;
@@ -24,6 +24,7 @@ pub mod qwen3_omni_moe;
 pub mod qwen3_tts;
 pub mod smart_turn;
 pub mod text_decoder;
+pub mod turn_net;
 pub mod unserved;
 pub mod whisper;
 

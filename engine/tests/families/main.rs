@@ -16,5 +16,6 @@ mod sampling;
 mod smart_turn;
 mod text_decoder;
 mod toy;
+mod turn_net;
 mod unserved;
 mod whisper;

@@ -26,12 +26,22 @@ impl FeatureExtractor {
 
     /// Returns `[frames, bins]` of the last samples of `turn`; a shorter turn is padded with silence before it.
     pub fn extract(&self, turn: &[f32]) -> Vec<f32> {
+        self.spectrogram(&self.normalised(turn))
+    }
+
+    /// Returns the last samples of `turn`, with silence before a shorter one, at zero mean and unit variance.
+    pub fn normalised(&self, turn: &[f32]) -> Vec<f32> {
         let turn = &turn[turn.len().saturating_sub(self.samples)..];
         let mut sound = vec![0.0; self.samples - turn.len()];
         sound.extend_from_slice(turn);
         normalise(&mut sound);
+        sound
+    }
+
+    /// Returns `[frames, bins]` of a normalised sound.
+    pub fn spectrogram(&self, sound: &[f32]) -> Vec<f32> {
         let (mut stream, mut closed) = (self.log_mel.stream(), Vec::with_capacity(1));
-        stream.push(&sound, &mut closed);
+        stream.push(sound, &mut closed);
         closed.extend(stream.finish());
         closed.swap_remove(0).data
     }

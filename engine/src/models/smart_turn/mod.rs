@@ -12,6 +12,7 @@ use thiserror::Error;
 use self::features::FeatureExtractor;
 use super::load_error::LoadError;
 use super::parts::audio_encoder::layer::{AudioLayerShape, NORM_EPS, linear, norm};
+use super::parts::audio_encoder::pool::attention_pool;
 use super::parts::audio_encoder::shape::{Convolutions, EncoderShape, Positions};
 use super::parts::audio_encoder::tower::AudioTower;
 use super::parts::weights::Weights;
@@ -40,6 +41,9 @@ pub enum TurnModelError {
         /// Path of the file.
         path: String,
     },
+    /// The weights in the binary cannot be read.
+    #[error("the turn-detection model in this binary is damaged: build it again")]
+    Embedded,
     /// A weight has another shape than the model takes.
     #[error("the ONNX file is not a smart-turn v3 model: {name} has shape {shape:?}, expected {expected}")]
     Shape {
@@ -200,17 +204,7 @@ impl<O: Ops> SmartTurn<O> {
         let (weights, bias) = &self.pool_score;
         let score = |row: &[f32]| bias + row.iter().zip(weights).map(|(x, weight)| x.tanh() * weight).sum::<f32>();
         let scores: Vec<f32> = hidden.chunks_exact(weights.len()).map(score).collect();
-        let highest = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-        let shares: Vec<f32> = scores.iter().map(|score| (score - highest).exp()).collect();
-        let total: f32 = shares.iter().sum();
-        let width = self.encoder.shape().layer.width;
-        let mut mean = vec![0.0; width];
-        for (row, share) in rows.chunks_exact(width).zip(&shares) {
-            for (mean, x) in mean.iter_mut().zip(row) {
-                *mean += x * share / total;
-            }
-        }
-        mean
+        attention_pool(rows, self.encoder.shape().layer.width, &scores)
     }
 }
 
