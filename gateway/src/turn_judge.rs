@@ -6,10 +6,11 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
+use repartee_media::endpointing::PauseModel;
 use tokio::sync::oneshot;
 
-/// Queue length for each thread. The model takes some tens of milliseconds, so a turn that waits longer is judged too
-/// late.
+/// Queue length for each thread. A judgement takes milliseconds, with smart-turn tenths of a second, so a turn that waits
+/// longer is judged too late.
 const QUEUED: usize = 4;
 
 /// Turn-detection model: returns the probability, 0 to 1, that the turn in these samples (16 kHz, -1..1) has ended.
@@ -18,6 +19,7 @@ pub type TurnPredictor = dyn Fn(&[f32]) -> f32 + Send + Sync;
 /// Handle of the model's queue. Every call has a clone; the threads end with the last one.
 #[derive(Clone)]
 pub struct TurnModelPool {
+    kind: PauseModel,
     queue: SyncSender<Job>,
 }
 
@@ -34,15 +36,20 @@ impl fmt::Debug for TurnModelPool {
 }
 
 impl TurnModelPool {
-    /// Starts `threads` threads that run `model`.
-    pub fn start(model: Arc<TurnPredictor>, threads: usize) -> std::io::Result<Self> {
+    /// Starts `threads` threads that run `model`, one of this kind.
+    pub fn start(kind: PauseModel, model: Arc<TurnPredictor>, threads: usize) -> std::io::Result<Self> {
         let (queue, jobs) = sync_channel(threads * QUEUED);
         let jobs = Arc::new(Mutex::new(jobs));
         for index in 0..threads {
             let (model, jobs) = (model.clone(), jobs.clone());
             thread::Builder::new().name(format!("turns-{index}")).spawn(move || work(&*model, &jobs))?;
         }
-        Ok(Self { queue })
+        Ok(Self { kind, queue })
+    }
+
+    /// Kind of the model.
+    pub fn kind(&self) -> PauseModel {
+        self.kind
     }
 
     /// Queues a turn; `None` if the queue is full. Dropping the receiver withdraws a waiting turn.
@@ -76,7 +83,7 @@ mod tests {
 
     #[tokio::test]
     async fn each_turn_gets_its_answer() {
-        let judge = TurnModelPool::start(Arc::new(|turn: &[f32]| turn[0]), 2).unwrap();
+        let judge = TurnModelPool::start(PauseModel::SmartTurn, Arc::new(|turn: &[f32]| turn[0]), 2).unwrap();
         let answers: Vec<_> = [0.1, 0.2, 0.3].map(|level| judge.judge(vec![level]).unwrap()).into();
         for (answer, level) in answers.into_iter().zip([0.1, 0.2, 0.3]) {
             assert_eq!(answer.await, Ok(Some(level)));
@@ -98,7 +105,7 @@ mod tests {
             released.lock().unwrap().recv().unwrap();
             0.5
         };
-        let judge = TurnModelPool::start(Arc::new(model), 1).unwrap();
+        let judge = TurnModelPool::start(PauseModel::SmartTurn, Arc::new(model), 1).unwrap();
         let running = judge.judge(vec![0.0]).unwrap();
         assert_eq!(begun.recv(), Ok(0.0));
         let mut waiting: Vec<_> = (1..=QUEUED).map(|turn| judge.judge(vec![turn as f32]).unwrap()).collect();

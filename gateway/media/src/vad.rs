@@ -11,7 +11,7 @@ use earshot::Detector;
 
 use super::barge_in::{self, BargeIn, BargeInVerdict, InputKind};
 use super::echo_guard::EchoLevel;
-use super::endpointing::{CONTEXT_MS, Eagerness, NEXT_QUESTION_MS, PauseJudgement, TurnQuery};
+use super::endpointing::{Eagerness, PauseJudgement, PauseModel, TurnQuery};
 use super::level::rms;
 
 /// Sample rate of the input of [`TurnDetector`], in Hz.
@@ -157,9 +157,9 @@ pub struct TurnDetector<D = Earshot> {
     longest: Option<u64>,
     /// True if the last turn ended there.
     is_cut: bool,
-    /// True if a model judges pauses; only for endpointing by eagerness.
-    judged: bool,
-    /// Latest audio for the model, at most [`CONTEXT_MS`].
+    /// Model that judges pauses, if any; only for endpointing by eagerness.
+    model: Option<PauseModel>,
+    /// Latest audio for the model, at most [`PauseModel::context_ms`].
     recent: VecDeque<f32>,
     /// Number of questions asked.
     questions: u64,
@@ -202,7 +202,7 @@ impl<D: VoiceDetector> TurnDetector<D> {
             state: State::QUIET,
             longest: None,
             is_cut: false,
-            judged: false,
+            model: None,
             recent: VecDeque::new(),
             questions: 0,
             echo_level: None,
@@ -213,8 +213,8 @@ impl<D: VoiceDetector> TurnDetector<D> {
 
     /// Enables a turn-detection model for endpointing by eagerness: [`Self::next_query`] returns the questions, [`Self::on_prediction`] takes
     /// the answers. Until an answer, the fixed silence applies.
-    pub fn with_turn_model(mut self) -> Self {
-        self.judged = true;
+    pub fn with_turn_model(mut self, model: PauseModel) -> Self {
+        self.model = Some(model);
         self
     }
 
@@ -231,36 +231,39 @@ impl<D: VoiceDetector> TurnDetector<D> {
 
     /// Returns the question that is due for the model, if any. Returns each question once.
     pub fn next_query(&mut self) -> Option<TurnQuery> {
-        let (judged, position) = (self.is_judged(), self.position);
+        let position = self.position;
+        let model = self.model.filter(|_| self.settings.eagerness.is_some())?;
         let State::Speaking { begin, voice_end, judgement, .. } = &mut self.state else { return None };
         let silence_ms = (position - *voice_end) / PER_MS;
-        if !judged || judgement.asked.is_some() || silence_ms < judgement.due_ms {
+        let due_ms = judgement.due_ms.unwrap_or(model.first_question_ms());
+        if judgement.asked.is_some() || silence_ms < due_ms {
             return None;
         }
         self.questions += 1;
-        *judgement =
-            PauseJudgement { asked: Some(self.questions), due_ms: silence_ms + NEXT_QUESTION_MS, ..*judgement };
+        *judgement = PauseJudgement {
+            asked: Some(self.questions),
+            due_ms: Some(silence_ms + model.next_question_ms()),
+            ..*judgement
+        };
         let length = usize::try_from(position - *begin).unwrap_or(usize::MAX).min(self.recent.len());
         let turn = self.recent.range(self.recent.len() - length..).copied().collect();
         Some(TurnQuery { id: self.questions, turn })
     }
 
     /// Handles the answer to a question: the probability that the turn has ended, `None` without an answer. Returns the end of the
-    /// turn if the answer ends it; ignores an answer about an earlier pause.
+    /// turn if the answer ends it, or a pause if the turn may have ended; ignores an answer about an earlier pause.
     pub fn on_prediction(&mut self, id: u64, probability: Option<f32>) -> Option<TurnEvent> {
-        let eagerness = self.settings.eagerness.filter(|_| self.judged)?;
-        let State::Speaking { judgement, .. } = &mut self.state else { return None };
+        let (eagerness, model) = self.settings.eagerness.zip(self.model)?;
+        let State::Speaking { voice_end, paused, judgement, .. } = &mut self.state else { return None };
         judgement.asked.take_if(|asked| *asked == id)?;
         let probability = probability.filter(|probability| probability.is_finite())?;
-        if probability >= eagerness.threshold() {
+        judgement.probability = Some(probability);
+        if self.position - *voice_end >= judgement.required_ms(eagerness, Some(model)) * PER_MS {
             return Some(self.stop());
         }
-        judgement.unfinished = true;
-        None
-    }
-
-    fn is_judged(&self) -> bool {
-        self.judged && self.settings.eagerness.is_some()
+        let begins = !*paused && self.settings.pause_ms.is_some() && model.speculates(probability);
+        *paused |= begins;
+        begins.then_some(TurnEvent::Paused { audio_end_ms: self.position / PER_MS })
     }
 
     /// Ends the open turn at the current position.
@@ -394,7 +397,7 @@ impl<D: VoiceDetector> TurnDetector<D> {
                 let silence = self.position - *voice_end;
                 let required = match self.settings.eagerness {
                     None => self.settings.silence_duration_ms,
-                    Some(eagerness) => judgement.required_ms(eagerness),
+                    Some(eagerness) => judgement.required_ms(eagerness, self.model),
                 };
                 if silence >= required * PER_MS {
                     return Some(self.stop());
@@ -430,9 +433,9 @@ impl<D: VoiceDetector> TurnDetector<D> {
     }
 
     fn keep_recent(&mut self, frame: &[f32]) {
-        if self.is_judged() {
+        if let Some(model) = self.model.filter(|_| self.settings.eagerness.is_some()) {
             self.recent.extend(frame);
-            let excess = self.recent.len().saturating_sub((CONTEXT_MS * PER_MS) as usize);
+            let excess = self.recent.len().saturating_sub((model.context_ms() * PER_MS) as usize);
             self.recent.drain(..excess);
         } else {
             self.recent.clear();

@@ -105,9 +105,18 @@ fn each_pause_is_reported_once() {
     assert_eq!(turns.push(&silence(1_000)).len(), 2);
 }
 
-/// Creates a turn detector with a turn-detection model and voice in the given ranges of frames.
+/// Creates a turn detector with smart-turn and voice in the given ranges of frames.
 fn judged<const N: usize>(eagerness: Eagerness, voice: [std::ops::Range<usize>; N]) -> TurnDetector<Scripted> {
-    let mut turns = scripted(voice).with_turn_model();
+    judged_by(PauseModel::SmartTurn, eagerness, voice)
+}
+
+/// Creates a turn detector with a turn-detection model and voice in the given ranges of frames.
+fn judged_by<const N: usize>(
+    model: PauseModel,
+    eagerness: Eagerness,
+    voice: [std::ops::Range<usize>; N],
+) -> TurnDetector<Scripted> {
+    let mut turns = scripted(voice).with_turn_model(model);
     turns.configure(TurnSettings { eagerness: Some(eagerness), ..TurnSettings::default() });
     turns
 }
@@ -235,8 +244,49 @@ fn silence_ends_turns_without_a_judge() {
 }
 
 #[test]
+fn probability_of_the_network_sets_the_silence() {
+    for (eagerness, ..) in EAGERNESS {
+        let silence_ms = |probability| PauseModel::Embedded.silence_ms(eagerness, probability);
+        for probability in [0.0, 0.04, 0.3, 0.5, 0.8, 0.95, 1.0] {
+            let mut turns = judged_by(PauseModel::Embedded, eagerness, [10..40]);
+            let events = ask(&mut turns, 600, |_, _| Some(Some(probability)));
+            let expected = frames_of(silence_ms(probability).max(32));
+            assert_eq!(stopped(events[1]) - 40 * 16, expected, "{eagerness:?} {probability}");
+        }
+        let silences: Vec<u64> = (0..=100).map(|percent| silence_ms(percent as f32 / 100.0)).collect();
+        assert!(silences.is_sorted_by(|less, more| less >= more), "{eagerness:?} {silences:?}");
+        // Earlier than by the fixed silence where the network is sure, later where it is sure of the opposite.
+        let fixed = eagerness.fixed_ms();
+        assert!(silences[100] < fixed && fixed < silences[0], "{eagerness:?} {silences:?}");
+    }
+}
+
+#[test]
+fn last_judgement_of_the_network_counts() {
+    let mut turns = judged_by(PauseModel::Embedded, Eagerness::Medium, [10..40]);
+    let events = ask(&mut turns, 600, |question, _| Some(Some(if question.id == 3 { 1.0 } else { 0.0 })));
+    assert_eq!(stopped(events[1]), 40 * 16 + 32 + 2 * 80);
+}
+
+#[test]
+fn likely_end_is_a_pause_first() {
+    let mut turns = judged_by(PauseModel::Embedded, Eagerness::Low, [10..40]);
+    let settings = TurnSettings { pause_ms: Some(200), eagerness: Some(Eagerness::Low), ..TurnSettings::default() };
+    turns.configure(settings);
+    let events = ask(&mut turns, 600, |_, _| Some(Some(1.0)));
+    assert_eq!(events[1], TurnEvent::Paused { audio_end_ms: 40 * 16 + 32 });
+    assert!(matches!(events[2..], [TurnEvent::SpeechStopped { .. }]), "{events:?}");
+    // An unlikely one is a pause after the usual silence.
+    let mut turns = judged_by(PauseModel::Embedded, Eagerness::Low, [10..40]);
+    turns.configure(settings);
+    let events = ask(&mut turns, 600, |_, _| Some(Some(0.1)));
+    assert_eq!(events[1], TurnEvent::Paused { audio_end_ms: 40 * 16 + 208 });
+}
+
+#[test]
 fn fixed_silence_asks_no_judge() {
-    let events = ask(&mut scripted([10..40]).with_turn_model(), 200, |question, _| panic!("{question:?}"));
+    let events =
+        ask(&mut scripted([10..40]).with_turn_model(PauseModel::SmartTurn), 200, |question, _| panic!("{question:?}"));
     assert_eq!(stopped(events[1]), 40 * 16 + 512);
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use repartee_media::echo_guard::EchoLevel;
-use repartee_media::endpointing::TurnQuery;
+use repartee_media::endpointing::{PauseModel, TurnQuery};
 use repartee_media::level::audible_end;
 use repartee_media::resample::{ResampleError, Resampler};
 use repartee_media::vad::{self, TurnDetector, TurnEvent, TurnSettings};
@@ -50,8 +50,8 @@ impl Resamplers {
 }
 
 impl InputPipeline {
-    /// Creates the pipeline of a new call; `judged` if a model judges pauses. Turns end after `longest_turn`.
-    pub fn new(model_rate: u32, judged: bool, longest_turn: Option<Duration>) -> Self {
+    /// Creates the pipeline of a new call; `turn_model` if one judges pauses. Turns end after `longest_turn`.
+    pub fn new(model_rate: u32, turn_model: Option<PauseModel>, longest_turn: Option<Duration>) -> Self {
         let detector = TurnDetector::default();
         let detector = longest_turn.into_iter().fold(detector, TurnDetector::with_longest_turn);
         Self {
@@ -61,7 +61,10 @@ impl InputPipeline {
             encoded: None,
             rate: model_rate,
             resamplers: None,
-            detector: if judged { detector.with_turn_model() } else { detector },
+            detector: match turn_model {
+                Some(model) => detector.with_turn_model(model),
+                None => detector,
+            },
             detecting: false,
             begin: 0,
             voice_end: None,
@@ -200,7 +203,8 @@ impl InputPipeline {
         self.detecting.then(|| self.detector.next_query()).flatten()
     }
 
-    /// Handles the model's answer to a question; see [`TurnDetector::judged`]. Returns the turn's end if it is over.
+    /// Handles the model's answer to a question; see [`TurnDetector::judged`]. Returns the turn's end if it is over, or its
+    /// pause if it may be.
     pub fn judged(&mut self, id: u64, probability: Option<f32>) -> Option<SessionInput> {
         let event = self.detector.on_prediction(id, probability)?;
         let mut inputs = Vec::new();
@@ -262,7 +266,7 @@ mod tests {
 
     /// Returns the endpointing delay of `speech` by the detector's own clock and by the metric, in samples.
     fn ended(speech: &[f32]) -> (u64, u64) {
-        let mut pipeline = InputPipeline::new(vad::RATE, false, None);
+        let mut pipeline = InputPipeline::new(vad::RATE, None, None);
         pipeline.configure(Some(TurnSettings::default()));
         let mut stopped = None;
         for chunk in [speech, &[0.0; vad::RATE as usize]].concat().chunks(320) {
@@ -296,7 +300,7 @@ mod tests {
     fn faint_or_noisy_turns_count_by_the_detector() {
         // The last audible sample lies before the turn; then at the end of noise.
         for audible_end in [50, 1_390] {
-            let mut pipeline = InputPipeline::new(vad::RATE, false, None);
+            let mut pipeline = InputPipeline::new(vad::RATE, None, None);
             (pipeline.begin, pipeline.voice_end, pipeline.audible_end) = (100 * MS, Some(900 * MS), audible_end * MS);
             pipeline.report(TurnEvent::SpeechStopped { audio_end_ms: 1_400 }, &mut Vec::new());
             assert_eq!(pipeline.endpointing(), Some(Duration::from_millis(500)));
@@ -309,7 +313,7 @@ mod tests {
 
     #[test]
     fn turns_of_the_longest_duration_end() {
-        let mut pipeline = InputPipeline::new(vad::RATE, false, Some(Duration::from_secs(3)));
+        let mut pipeline = InputPipeline::new(vad::RATE, None, Some(Duration::from_secs(3)));
         pipeline.configure(Some(TurnSettings { silence_duration_ms: 2_000, ..TurnSettings::default() }));
         let speech = question().repeat(4);
         let mut inputs = pipeline.push(speech, vad::RATE).unwrap();
@@ -329,7 +333,7 @@ mod tests {
     fn any_input_rate_and_split_keeps_all_samples() {
         for (rate, model_rate) in [(24_000, 16_000), (8_000, 16_000), (48_000, 24_000), (16_000, 16_000)] {
             for piece in [1, 37, 480, 24_000] {
-                let mut pipeline = InputPipeline::new(model_rate, false, None);
+                let mut pipeline = InputPipeline::new(model_rate, None, None);
                 let mut count = 0;
                 for chunk in vec![0.1; rate as usize].chunks(piece) {
                     count += samples(&pipeline.push(chunk.to_vec(), rate).unwrap());
@@ -348,7 +352,7 @@ mod tests {
     #[test]
     fn encoded_audio_is_decoded_by_the_second() {
         for flushed in [false, true] {
-            let mut pipeline = InputPipeline::new(16_000, false, None);
+            let mut pipeline = InputPipeline::new(16_000, None, None);
             // 10.5 s of mu-law.
             let audio = EncodedAudio::new(&"AAAA".repeat(28_000), AudioFormat::Pcmu).unwrap();
             let mut inputs = pipeline.push_encoded(audio).unwrap();
@@ -367,7 +371,7 @@ mod tests {
 
     #[test]
     fn samples_follow_encoded_audio() {
-        let mut pipeline = InputPipeline::new(16_000, false, None);
+        let mut pipeline = InputPipeline::new(16_000, None, None);
         pipeline.push_encoded(EncodedAudio::new(&"AAAA".repeat(8_000), AudioFormat::Pcmu).unwrap()).unwrap();
         let mut count = samples(&pipeline.push(vec![0.1; 8_000], 8_000).unwrap());
         count += samples(&pipeline.flush().unwrap());
@@ -376,7 +380,7 @@ mod tests {
 
     #[test]
     fn changing_the_input_rate_loses_no_samples() {
-        let mut pipeline = InputPipeline::new(16_000, false, None);
+        let mut pipeline = InputPipeline::new(16_000, None, None);
         let mut count = samples(&pipeline.push(vec![0.1; 24_000], 24_000).unwrap());
         count += samples(&pipeline.push(vec![0.1; 8_000], 8_000).unwrap());
         count += samples(&pipeline.flush().unwrap());

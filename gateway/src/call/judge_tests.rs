@@ -5,6 +5,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
 use repartee_engine_api::SpeechEngine as _;
+use repartee_media::endpointing::PauseModel;
 use repartee_testkit::scripted::{Script, ScriptedEngine};
 use serde_json::json;
 use tokio::time::timeout;
@@ -86,12 +87,12 @@ fn held(probability: f32) -> (TurnModelPool, Receiver<usize>, SyncSender<()>) {
         let _ = released.lock().unwrap().recv();
         probability
     };
-    (TurnModelPool::start(Arc::new(model), 1).unwrap(), questions, release)
+    (TurnModelPool::start(PauseModel::SmartTurn, Arc::new(model), 1).unwrap(), questions, release)
 }
 
 #[tokio::test]
 async fn finished_turn_ends_without_more_audio() {
-    let judge = TurnModelPool::start(Arc::new(|_: &[f32]| 0.9), 1).unwrap();
+    let judge = TurnModelPool::start(PauseModel::SmartTurn, Arc::new(|_: &[f32]| 0.9), 1).unwrap();
     let mut call = call(&judge);
     call.hear(question());
     call.hear(silence(340));
@@ -104,7 +105,7 @@ async fn finished_turn_ends_without_more_audio() {
 
 #[tokio::test]
 async fn unfinished_turn_outlasts_the_fixed_silence() {
-    let judge = TurnModelPool::start(Arc::new(|_: &[f32]| 0.1), 1).unwrap();
+    let judge = TurnModelPool::start(PauseModel::SmartTurn, Arc::new(|_: &[f32]| 0.1), 1).unwrap();
     let mut call = call(&judge);
     call.hear(question());
     call.hear(silence(340));

@@ -77,7 +77,8 @@ impl CallTask {
     pub(super) fn new(setup: SessionSetup, services: CallServices) -> (Self, Vec<Effect>) {
         let CallServices { limits, budget, metrics, judge, long_work, headroom, trace, .. } = services;
         let (model_rate, output_rate) = (setup.model.input_rate, setup.model.output_rate);
-        let input_pipeline = InputPipeline::new(setup.model.input_rate, judge.is_some(), limits.longest_turn);
+        let turn_model = judge.as_ref().map(TurnModelPool::kind);
+        let input_pipeline = InputPipeline::new(setup.model.input_rate, turn_model, limits.longest_turn);
         let timing = ResponseTiming::new(metrics.clone(), trace, output_rate);
         let echo_guard = EchoGuard::new(output_rate);
         let packet_decoder = PacketDecoder::new(setup.model.input_rate);
@@ -265,10 +266,11 @@ impl CallTask {
     }
 
     fn apply_prediction<T: Transport>(&mut self, id: u64, answer: Option<f32>, outcome: &str, transport: &mut T) {
-        let ended = self.input_pipeline.judged(id, answer);
-        let outcome = if ended.is_some() { "ended" } else { outcome };
+        let boundary = self.input_pipeline.judged(id, answer);
+        let ended = matches!(boundary, Some(SessionInput::Turn(TurnEvent::SpeechStopped { .. })));
+        let outcome = if ended { "ended" } else { outcome };
         self.metrics.turn_judgements.with_label_values(&[outcome]).inc();
-        self.inputs(ended, transport);
+        self.inputs(boundary, transport);
         self.timing.endpointing(self.input_pipeline.endpointing(), now());
     }
 

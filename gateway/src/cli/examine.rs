@@ -27,7 +27,7 @@ pub fn examine(config: &Config) -> Vec<String> {
         note(path.and_then(|path| checkpoint(path)).map(|problem| format!("{setting}: {problem}")));
     }
     note(check_device(config.engine.device).err().map(|error| error.to_string()));
-    let turn_model = config.turns.model.as_deref().and_then(|path| TurnModel::load(path).err());
+    let turn_model = config.turns.model.file().and_then(|path| TurnModel::load(path).err());
     note(turn_model.map(|error| format!("turns.model: {error}")));
     problems
 }

@@ -8,6 +8,7 @@
 //! - `renamed`: old names of settings
 //! - `secret`: settings that are never printed
 //! - `think_source`: folder or URL of a cascade's language model
+//! - `turn_model`: turn-detection model
 //!
 //! `repartee.example.toml` describes every setting for users.
 
@@ -19,6 +20,7 @@ mod renamed;
 mod secret;
 mod settings;
 mod think_source;
+mod turn_model;
 
 pub use check::ConfigError;
 pub use load::{LoadError, LoadedConfig, load, unknown_variables};
@@ -30,6 +32,7 @@ pub use settings::{
     WebRtcConfig,
 };
 pub use think_source::ThinkSource;
+pub use turn_model::TurnModelSource;
 
 /// Contents of `repartee.example.toml`, which describes every setting.
 pub const EXAMPLE: &str = include_str!("../../../repartee.example.toml");

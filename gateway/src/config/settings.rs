@@ -10,6 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 
 use super::secret::Secret;
 use super::think_source::ThinkSource;
+use super::turn_model::TurnModelSource;
 use crate::auth::KeySet;
 use crate::telemetry::LogFormat;
 
@@ -44,7 +45,7 @@ pub struct Config {
     pub browser: BrowserConfig,
     /// Limits of calls and connections.
     pub limits: LimitConfig,
-    /// Settings of turns and of the turn-detection model.
+    /// Settings of turn detection.
     pub turns: TurnDetectionConfig,
     /// Settings of voices enrolled from recordings.
     pub voices: VoiceConfig,
@@ -145,15 +146,15 @@ pub struct LimitConfig {
     pub request: Duration,
 }
 
-/// Settings of turns and of the turn-detection model.
+/// Settings of turn detection.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TurnDetectionConfig {
     /// Longest turn that turn detection leaves open; then it is committed. Zero for no limit.
     #[serde(rename = "longest_s", with = "seconds")]
     pub longest: Duration,
-    /// ONNX file of a turn-detection model, smart-turn v3; `None` to judge pauses by the eagerness alone.
-    pub model: Option<PathBuf>,
+    /// Model that judges the pauses of sessions with `semantic_vad`.
+    pub model: TurnModelSource,
     /// Number of threads that run the model.
     pub threads: usize,
 }
@@ -380,7 +381,7 @@ impl Default for LimitConfig {
 
 impl Default for TurnDetectionConfig {
     fn default() -> Self {
-        Self { longest: Duration::from_secs(60), model: None, threads: 1 }
+        Self { longest: Duration::from_secs(60), model: TurnModelSource::default(), threads: 1 }
     }
 }
 

@@ -272,7 +272,8 @@ impl AppState {
         // The end of a session's id is random; half of it tells items of different sessions apart.
         let stem = session_id[session_id.len() - 16..].to_owned();
         let (seed, model) = (u64::from_le_bytes(seed), self.info());
-        let configuration = caller.session.clone();
+        let configuration = self.config.turns.model.configure(caller.session.as_deref()).map(Arc::new);
+        let configuration = configuration.or_else(|| caller.session.clone());
         let end = self.call_limits().max_duration.map(|longest| SystemTime::now() + longest);
         let expires_at = end.and_then(|end| end.duration_since(UNIX_EPOCH).ok()).map(|since| since.as_secs());
         Ok(SessionSetup { session_id, stem, seed, model, delivery, expires_at, configuration, warnings: Vec::new() })

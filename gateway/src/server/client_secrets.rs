@@ -77,7 +77,9 @@ fn issue(app: &AppState, client: ClientIdentity, body: &[u8]) -> Result<Response
     let patch = session.unwrap_or_else(|| json!({}));
     let id = app.ids.session().map_err(|error| ApiError::internal(&error.to_string()))?;
     // Checked here and not at the call, because the author of the configuration reads this response.
-    let session = repartee_realtime::initial_session(&id, &app.info(), &patch).map_err(ApiError::bad_request)?;
+    let shown = app.config.turns.model.configure(Some(&patch));
+    let shown = shown.as_ref().unwrap_or(&patch);
+    let session = repartee_realtime::initial_session(&id, &app.info(), shown).map_err(ApiError::bad_request)?;
     let keys = app.keys().len();
     let value = app.ephemeral.issue(Instant::now(), lifetime, Arc::new(patch), client.key, keys).map_err(|error| {
         let message = error.to_string();

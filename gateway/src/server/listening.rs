@@ -8,6 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use futures_util::future::BoxFuture;
 use repartee_engine::{StartProgress, StartStage, TurnModel};
 use repartee_engine_api::SpeechEngine;
+use repartee_media::endpointing::PauseModel;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -32,7 +33,7 @@ use crate::auth::ephemeral::EphemeralKeys;
 use crate::auth::wrong_keys::WrongKeys;
 use crate::budget::KeyBudgets;
 use crate::cli::lan;
-use crate::config::{Config, LimitConfig, TurnDetectionConfig, WebRtcConfig};
+use crate::config::{Config, LimitConfig, TurnDetectionConfig, TurnModelSource, WebRtcConfig};
 use crate::headroom::Load;
 use crate::ids::IdGenerator;
 use crate::long_work::LongWork;
@@ -309,11 +310,14 @@ async fn open_voices(
     Ok(voices?)
 }
 
-/// Loads the turn-detection model and starts its threads; `None` if none is configured.
+/// Loads the turn-detection model and starts its threads; `None` for fixed silences.
 fn turn_judge(settings: &TurnDetectionConfig) -> Result<Option<TurnModelPool>, ServerStartError> {
-    let Some(path) = &settings.model else { return Ok(None) };
-    let model = TurnModel::load(path)?;
-    let judge = TurnModelPool::start(Arc::new(move |turn: &[f32]| model.probability(turn)), settings.threads);
+    let (kind, model) = match &settings.model {
+        TurnModelSource::Embedded => (PauseModel::Embedded, TurnModel::embedded()?),
+        TurnModelSource::Silence => return Ok(None),
+        TurnModelSource::File(path) => (PauseModel::SmartTurn, TurnModel::load(path)?),
+    };
+    let judge = TurnModelPool::start(kind, Arc::new(move |turn: &[f32]| model.probability(turn)), settings.threads);
     judge.map(Some).map_err(|error: io::Error| ServerStartError::Threads(error))
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures_util::{SinkExt as _, StreamExt as _};
-use repartee::config::Config;
+use repartee::config::{Config, TurnDetectionConfig, TurnModelSource};
 use repartee::headroom::Load;
 use repartee::server::{Reloader, Server};
 use repartee_engine::{Engine, EngineConfig, Source};
@@ -41,10 +41,16 @@ pub fn fixture(name: &str) -> Source {
     Source::Folder(fixtures.join(name).join("checkpoint"))
 }
 
+/// Returns settings on a free port. Turns end by silences alone: a judgement takes real time, and audio of tests is faster.
+pub fn config() -> Config {
+    let turns = TurnDetectionConfig { model: TurnModelSource::Silence, ..TurnDetectionConfig::default() };
+    Config { listen: ([127, 0, 0, 1], 0).into(), turns, ..Config::default() }
+}
+
 /// Serves an engine; returns the address and the running server.
 pub async fn serve_engine(engine: Engine) -> (SocketAddr, JoinHandle<std::io::Result<()>>) {
     let engine = Arc::new(engine);
-    let config = Config { listen: ([127, 0, 0, 1], 0).into(), ..Config::default() };
+    let config = config();
     let server = Server::bind(config, engine).await.unwrap();
     let (address, mut ready) = (server.local_addr(), server.ready());
     let task = tokio::spawn(server.run(std::future::pending()));
@@ -86,7 +92,7 @@ impl Running {
     /// Like [`Self::start_with`], with the load of one call, without which `limits.headroom` refuses nobody.
     pub async fn start_calibrated(script: Script, load: Option<Load>, change: impl FnOnce(&mut Config)) -> Self {
         let engine = ScriptedEngine::new(script);
-        let mut config = Config { listen: ([127, 0, 0, 1], 0).into(), ..Config::default() };
+        let mut config = config();
         change(&mut config);
         let server = Server::bind(config, engine.clone()).await.unwrap();
         load.into_iter().for_each(|load| server.set_call_load(load));

@@ -4,13 +4,13 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use repartee::config::{CascadeConfig, Config, ThinkSource};
+use repartee::config::{CascadeConfig, ThinkSource};
 use repartee::server::StartingServer;
 use repartee::thinker;
 use repartee_engine::{CascadeParts, Engine, EngineConfig};
 use tokio::task::JoinHandle;
 
-use super::{Client, connect, fixture};
+use super::{Client, config, connect, fixture};
 
 /// Server with a cascade. Dropping it ends it.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ impl Cascade {
         speak: Option<&str>,
         change: impl FnOnce(&mut CascadeConfig),
     ) -> Self {
-        let mut config = Config { listen: ([127, 0, 0, 1], 0).into(), ..Config::default() };
+        let mut config = config();
         config.cascade.think = Some(ThinkSource::try_from(PathBuf::from(format!("http://{host}/v1"))).unwrap());
         (config.cascade.model, config.cascade.attempts) = (Some("small".to_owned()), 1);
         change(&mut config.cascade);

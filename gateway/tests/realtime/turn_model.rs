@@ -1,9 +1,10 @@
-//! Turns that a turn-detection model ends, over the websocket, with the published model file if it is installed.
+//! Turns that a turn-detection model ends, over the websocket: the embedded network, and the published model file if it is
+//! installed.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use repartee::config::Config;
+use repartee::config::{Config, TurnModelSource};
 use repartee::server::{Server, ServerStartError};
 use repartee_media::sound_file;
 use repartee_testkit::scripted::{Script, ScriptedEngine};
@@ -26,7 +27,7 @@ async fn start() -> Option<Running> {
         println!("skipped: there is no smart-turn v3; `scripts/setup.sh tests` installs it");
         return None;
     };
-    Some(Running::start_with(Script::default(), |config| config.turns.model = Some(path)).await)
+    Some(Running::start_with(Script::default(), |config| config.turns.model = TurnModelSource::File(path)).await)
 }
 
 /// Connects a client with the lowest eagerness: 1200 ms without a model, up to 8 s with it.
@@ -95,11 +96,35 @@ async fn half_a_question_is_waited_for() {
 }
 
 #[tokio::test]
-async fn missing_model_is_an_error_at_start() {
-    let turns = repartee::config::TurnDetectionConfig {
-        model: Some("/nowhere/smart-turn.onnx".into()),
-        ..repartee::config::TurnDetectionConfig::default()
+async fn embedded_network_judges_sessions_by_default() {
+    let embedded = |config: &mut Config| config.turns.model = TurnModelSource::Embedded;
+    let server = Running::start_with(Script::default(), embedded).await;
+    let mut client = server.connect().await;
+    let session = client.update(json!({"instructions": "Be brief."})).await;
+    assert_eq!(session["audio"]["input"]["turn_detection"]["type"], "semantic_vad");
+    let mut speech = silence(500);
+    speech.extend(question());
+    // More than the longest silence of the default eagerness.
+    speech.extend(silence(1_500));
+    client.speak(&speech, 480).await;
+    client.until("response.done").await;
+    let judged = async {
+        let unjudged = ["ended", "continued"].map(|outcome| format!("judgements_total{{outcome=\"{outcome}\"}} 0"));
+        loop {
+            let metrics = server.get("/metrics").await.1;
+            if !unjudged.iter().all(|line| metrics.contains(line)) {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
     };
+    timeout(PATIENCE, judged).await.expect("a judgement in time");
+}
+
+#[tokio::test]
+async fn missing_model_is_an_error_at_start() {
+    let model = TurnModelSource::File("/nowhere/smart-turn.onnx".into());
+    let turns = repartee::config::TurnDetectionConfig { model, ..Default::default() };
     let config = Config { listen: ([127, 0, 0, 1], 0).into(), turns, ..Config::default() };
     let error = Server::bind(config, ScriptedEngine::new(Script::default())).await.unwrap_err();
     assert!(matches!(error, ServerStartError::Turns(_)));
