@@ -9,9 +9,7 @@
 //! | `jitter_stats`, `rtp_clock` | its statistics; RTP ticks and durations |
 //! | `rtp_steps`, `lateness` | timestamps of senders that count otherwise, and packets that come in clumps |
 //! | [`dtmf`] | telephone keys in RTP |
-//! | [`vad`] | turn detection |
-//! | [`voice_detector`] | probability of a voice, frame by frame |
-//! | `voice_gate`, `tonality`, `pitch` | let no voice begin with steady noise or tones, or soon without a pitch |
+//! | [`vad`] | voice activity and turn detection |
 //! | [`endpointing`] | silence that ends a turn |
 //! | [`barge_in`] | detects whether a voice over our playback is an interruption |
 //! | [`echo_guard`] | prevents the echo of our playback from counting as speech |
@@ -78,7 +76,6 @@ mod network_tests;
 pub mod ogg;
 pub mod opus;
 pub mod pcm;
-mod pitch;
 pub mod playout;
 pub mod red;
 pub mod resample;
@@ -89,14 +86,11 @@ pub mod sound_file;
 mod stall_tests;
 #[cfg(test)]
 mod testdata;
-mod tonality;
 #[cfg(test)]
 mod turn_grid_sounds;
 #[cfg(test)]
 mod turn_grid_tests;
 pub mod vad;
-pub mod voice_detector;
-mod voice_gate;
 pub mod wav;
 
 #[cfg(test)]

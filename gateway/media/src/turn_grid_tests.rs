@@ -1,10 +1,8 @@
 //! Grid of turns over noise: every rate and codec of the wire, each noise at each level, alone and beside a voice. A turn opens for a voice
 //! alone, and ends within the set silence and a second.
 //!
-//! The grid was committed before the detector was changed for it, when half of its scenes were faulty.
+//! The grid was committed before the detector was changed for it: half of its scenes are faulty.
 
-use std::ops::Range;
-use std::thread;
 use std::time::Duration;
 
 use repartee_testkit::signal::level_db;
@@ -47,10 +45,8 @@ const ALONE: Duration = Duration::from_secs(10);
 const STOPS_MS: u64 = 500 + 1_000;
 /// Earliest begin of a turn before its voice: the padding and the tolerance of the detector.
 const EARLIEST_MS: u64 = 300 + 150;
-/// Share of the grid in its smaller test: one scene of this many.
+/// Share of the grid that runs with each change: one scene of this many.
 const SAMPLED: usize = 41;
-/// Share of the scenes of noise alone that runs with each change.
-const NOISES_SAMPLED: usize = 13;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Codec {
@@ -119,13 +115,10 @@ fn received(codec: Codec, rate: u32, sent: &[f32]) -> Vec<f32> {
     Resampler::new(rate, RATE).unwrap().push(&decoded).unwrap()
 }
 
-/// Voice of a scene: its level above the noise, and its samples in the sent sound.
-type ScenedVoice = Option<(f32, Range<usize>)>;
-
-/// Sound of a scene as it is sent, and its voice.
-fn sent(scene: &GridScene, seed: u64) -> (Vec<f32>, ScenedVoice) {
+/// Faults of the turns of a scene; none if they are right.
+fn faults(scene: &GridScene, seed: u64) -> Vec<String> {
     const VOICES: [&str; 3] = ["capital-of-france", "how-are-you", "month-after-august"];
-    let GridScene { rate, noise, level_db: noise_db, order, .. } = *scene;
+    let GridScene { codec, rate, noise, level_db: noise_db, order } = *scene;
     let count = |duration: Duration| (duration.as_secs_f64() * f64::from(rate)) as usize;
     let noisy = |duration: usize| noise.samples(rate, duration, noise_db, seed);
     let spoken = |snr_db: f32| {
@@ -134,7 +127,7 @@ fn sent(scene: &GridScene, seed: u64) -> (Vec<f32>, ScenedVoice) {
         voice.iter_mut().for_each(|sample| *sample *= gain);
         voice
     };
-    match order {
+    let (sent, voice) = match order {
         Order::NoiseAlone => (noisy(count(ALONE)), None),
         Order::NoiseAfterSilence => ([vec![0.0; count(ZEROS)], noisy(count(ALONE))].concat(), None),
         Order::NoiseAfterVoice { snr_db } => {
@@ -149,13 +142,7 @@ fn sent(scene: &GridScene, seed: u64) -> (Vec<f32>, ScenedVoice) {
             sent[at.clone()].iter_mut().zip(voice).for_each(|(sample, voice)| *sample += voice);
             (sent, Some((snr_db, at)))
         }
-    }
-}
-
-/// Faults of the turns of a scene; none if they are right.
-fn faults(scene: &GridScene, seed: u64) -> Vec<String> {
-    let GridScene { codec, rate, level_db: noise_db, .. } = *scene;
-    let (sent, voice) = sent(scene, seed);
+    };
     let mut turns = TurnDetector::default();
     turns.configure(TurnSettings::default());
     let events = turns.push(&received(codec, rate, &sent));
@@ -194,37 +181,25 @@ fn faults(scene: &GridScene, seed: u64) -> Vec<String> {
     faults
 }
 
-/// Runs the scenes whose index `takes`, on two threads; fails with the faulty ones.
+/// Runs the scenes whose index `takes`; fails with the faulty ones.
 fn run(takes: impl Fn(usize) -> bool) {
     let scenes = scenes();
-    let taken: Vec<_> = scenes.iter().enumerate().filter(|(index, _)| takes(*index)).collect();
-    let faulty = |taken: &[(usize, &GridScene)]| -> Vec<String> {
-        let found = taken.iter().map(|(index, scene)| (index, scene, faults(scene, *index as u64)));
-        let faulty = found.filter(|(.., found)| !found.is_empty());
-        faulty.map(|(index, scene, found)| format!("{index}: {scene:?}: {}", found.join(", "))).collect()
-    };
-    let (first, second) = taken.split_at(taken.len() / 2);
-    let faulty = thread::scope(|scope| {
-        let first = scope.spawn(|| faulty(first));
-        [faulty(second), first.join().unwrap()].concat()
+    let faulty = scenes.iter().enumerate().filter(|(index, _)| takes(*index)).filter_map(|(index, scene)| {
+        let found = faults(scene, index as u64);
+        (!found.is_empty()).then(|| format!("{index}: {scene:?}: {}", found.join(", ")))
     });
-    assert!(faulty.is_empty(), "{} of {} scenes are faulty:\n{}", faulty.len(), taken.len(), faulty.join("\n"));
+    let faulty: Vec<_> = faulty.collect();
+    assert!(faulty.is_empty(), "{} scenes are faulty:\n{}", faulty.len(), faulty.join("\n"));
 }
 
 #[test]
-fn noise_alone_opens_no_turn() {
-    let scenes = scenes();
-    run(|index| scenes[index].order == Order::NoiseAlone && index.is_multiple_of(NOISES_SAMPLED));
-}
-
-#[test]
-#[ignore = "one scene in four is faulty: noise that follows a voice may hold a turn open"]
+#[ignore = "half of its scenes are faulty: the detector is not changed for it yet"]
 fn sampled_grid_opens_and_ends_turns_rightly() {
     run(|index| index.is_multiple_of(SAMPLED));
 }
 
 #[test]
-#[ignore = "takes minutes, and one scene in four is faulty: noise that follows a voice may hold a turn open"]
+#[ignore = "takes minutes, and half of its scenes are faulty: the detector is not changed for it yet"]
 fn whole_grid_opens_and_ends_turns_rightly() {
     run(|_| true);
 }

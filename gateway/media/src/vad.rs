@@ -7,20 +7,19 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use earshot::Detector;
+
 use super::barge_in::{self, BargeIn, BargeInVerdict, InputKind};
 use super::echo_guard::EchoLevel;
 use super::endpointing::{Eagerness, PauseJudgement, PauseModel, TurnQuery};
 use super::level::rms;
-pub use super::voice_detector::{Earshot, RATE, VoiceDetector};
 
+/// Sample rate of the input of [`TurnDetector`], in Hz.
+pub const RATE: u32 = 16_000;
 /// Samples per millisecond; all offsets are whole milliseconds.
 const PER_MS: u64 = (RATE / 1_000) as u64;
 /// Voice that starts a turn; a click or a knock is shorter.
 const ONSET: Duration = Duration::from_millis(64);
-/// Voice that starts a turn where it may be a tone: a tone is known by then.
-const TONAL_ONSET: Duration = Duration::from_millis(112);
-/// Sound without a pitch that starts a turn, as a whisper is: new noise and many voices at once are shorter, or have become the floor.
-const UNPITCHED_ONSET: Duration = Duration::from_millis(400);
 /// Voice that interrupts a response whose playback cannot pause; a cough or a backchannel is shorter.
 const INTERRUPTION: Duration = Duration::from_millis(120);
 /// Margin above the threshold that one frame of a turn must reach: a voice soon does, but on new steady noise, such as a fan or a
@@ -28,6 +27,45 @@ const INTERRUPTION: Duration = Duration::from_millis(120);
 const CLEAR_VOICE: f32 = 0.2;
 /// Margin below the threshold that still counts as voice in an open turn, so that soft endings do not flicker.
 const HYSTERESIS: f32 = 0.15;
+
+/// Frame-by-frame estimator of voice probability, at [`RATE`].
+pub trait VoiceDetector {
+    /// Number of samples per frame.
+    fn frame_len(&self) -> usize;
+    /// Returns the probability, 0 to 1, that `frame` contains a voice. `frame` has exactly [`Self::frame_len`] samples. Keeps state
+    /// between frames.
+    fn probability(&mut self, frame: &[f32]) -> f32;
+}
+
+/// The `earshot` network: weights in the binary, frames of 16 ms.
+pub struct Earshot(Box<Detector>);
+
+impl std::fmt::Debug for Earshot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Earshot")
+    }
+}
+
+impl Default for Earshot {
+    fn default() -> Self {
+        Self(Detector::default_boxed())
+    }
+}
+
+impl VoiceDetector for Earshot {
+    fn frame_len(&self) -> usize {
+        256
+    }
+
+    fn probability(&mut self, frame: &[f32]) -> f32 {
+        let mut clipped = [0.0; 256];
+        for (to, from) in clipped.iter_mut().zip(frame) {
+            // A NaN would stay in the network's state.
+            *to = if from.is_finite() { from.clamp(-1.0, 1.0) } else { 0.0 };
+        }
+        self.0.predict_f32(&clipped)
+    }
+}
 
 /// Settings of turn detection. They may change while a turn is open.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -134,16 +172,15 @@ pub struct TurnDetector<D = Earshot> {
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum State {
-    /// No open turn. Since `since` there were `voiced` more samples of voice than of silence, with `peak` the highest probability;
-    /// `pitched` if any of it had a pitch.
-    Quiet { since: u64, voiced: u64, peak: f32, pitched: bool },
+    /// No open turn. Since `since` there were `voiced` more samples of voice than of silence, with `peak` the highest probability.
+    Quiet { since: u64, voiced: u64, peak: f32 },
     /// Open turn since `begin`; its last voice ended at `voice_end`. `paused` is true if the pause since then was reported;
     /// `judgement` is the model's.
     Speaking { begin: u64, voice_end: u64, paused: bool, judgement: PauseJudgement },
 }
 
 impl State {
-    const QUIET: Self = Self::Quiet { since: 0, voiced: 0, peak: 0.0, pitched: false };
+    const QUIET: Self = Self::Quiet { since: 0, voiced: 0, peak: 0.0 };
 }
 
 impl Default for TurnDetector {
@@ -296,8 +333,6 @@ impl<D: VoiceDetector> TurnDetector<D> {
     fn process(&mut self, frame: &[f32]) -> Option<TurnEvent> {
         // The network has state, so it gets every frame.
         let voice = self.detector.probability(frame);
-        // An echo is no noise floor: beside it a caller would not stand out.
-        let may_begin = self.echo_level.is_some() || self.detector.may_begin();
         let level = rms(frame);
         let is_echo = self.echo_level.is_some_and(|echo| level < echo.loudest);
         let is_noise = self.pausable && self.echo_level.is_some_and(|echo| !barge_in::is_audible(level, echo));
@@ -315,22 +350,21 @@ impl<D: VoiceDetector> TurnDetector<D> {
                 };
                 self.judge_barge_in(heard, level, length)
             }
-            State::Quiet { since, voiced, peak, pitched } => {
+            State::Quiet { since, voiced, peak } => {
                 // The playback has ended, so a candidate is dropped.
                 self.barge_in.reset_open();
-                if probability < threshold || !may_begin {
+                if probability < threshold {
                     *voiced = voiced.saturating_sub(length);
                     return None;
                 }
                 if *voiced == 0 {
-                    (*since, *peak, *pitched) = (start.max(self.floor), 0.0, false);
+                    (*since, *peak) = (start.max(self.floor), 0.0);
                 }
                 *voiced += length;
                 *peak = peak.max(probability);
-                *pitched = *pitched || self.detector.is_pitched();
                 // High thresholds leave a smaller margin above.
                 let clear = threshold + CLEAR_VOICE.min((1.0 - threshold) / 2.0);
-                let (since, voiced, peak, pitched) = (*since, *voiced, *peak, *pitched);
+                let (since, voiced, peak) = (*since, *voiced, *peak);
                 let lasts = |onset: Duration| voiced >= onset.as_millis() as u64 * PER_MS && peak >= clear;
                 let begins = match self.echo_level {
                     Some(echo) if self.pausable => {
@@ -338,8 +372,6 @@ impl<D: VoiceDetector> TurnDetector<D> {
                         lasts(INTERRUPTION) || (stands_out && lasts(barge_in::ONSET))
                     }
                     Some(_) => lasts(INTERRUPTION),
-                    None if !pitched => lasts(UNPITCHED_ONSET),
-                    None if self.detector.may_be_tone() => lasts(TONAL_ONSET),
                     None => lasts(ONSET),
                 };
                 if !begins {

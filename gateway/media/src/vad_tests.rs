@@ -10,44 +10,6 @@ use crate::testdata::speech;
 /// Voice detector with scripted probabilities, one per frame of 16 ms.
 struct Scripted(Box<dyn FnMut(usize) -> f32>, usize);
 
-/// The same, whose first `tonal` frames of voice may be a tone.
-struct ScriptedTone(Scripted, std::ops::Range<usize>);
-
-impl VoiceDetector for ScriptedTone {
-    fn frame_len(&self) -> usize {
-        256
-    }
-
-    fn probability(&mut self, frame: &[f32]) -> f32 {
-        self.0.probability(frame)
-    }
-
-    fn may_be_tone(&self) -> bool {
-        self.1.contains(&(self.0.1 - 1))
-    }
-}
-
-/// The same, without a pitch before a frame, and refused before another.
-struct ScriptedNoise(Scripted, usize, usize);
-
-impl VoiceDetector for ScriptedNoise {
-    fn frame_len(&self) -> usize {
-        256
-    }
-
-    fn probability(&mut self, frame: &[f32]) -> f32 {
-        self.0.probability(frame)
-    }
-
-    fn is_pitched(&self) -> bool {
-        self.0.1 > self.1
-    }
-
-    fn may_begin(&self) -> bool {
-        self.0.1 > self.2
-    }
-}
-
 impl VoiceDetector for Scripted {
     fn frame_len(&self) -> usize {
         256
@@ -113,39 +75,6 @@ fn prefix_padding_stops_at_the_previous_turn() {
 fn clicks_open_no_turn() {
     let mut turns = scripted([10..12, 30..33, 50..51]);
     assert_eq!(turns.push(&silence(2_000)), []);
-}
-
-#[test]
-fn possible_tones_open_turns_later() {
-    for (tonal, opens_after) in [(0..0, 4), (10..100, 7), (10..15, 6)] {
-        let voice = |frame| if (10..100).contains(&frame) { 0.9 } else { 0.1 };
-        let detector = ScriptedTone(Scripted(Box::new(voice), 0), tonal.clone());
-        let mut turns = TurnDetector::new(detector, TurnSettings::default());
-        let opened = (1..=40).find(|_| !turns.push(&[0.0; 256]).is_empty());
-        assert_eq!(opened, Some(10 + opens_after), "{tonal:?}");
-        assert_eq!(turns.onset(), Duration::from_millis(16 * opens_after as u64));
-    }
-}
-
-#[test]
-fn noise_opens_turns_later_or_never() {
-    let voice = |frame| if (10..100).contains(&frame) { 0.9 } else { 0.1 };
-    for (pitched, begins, opens) in
-        [(0, 0, Some(14)), (20, 0, Some(21)), (200, 0, Some(35)), (0, 30, Some(34)), (0, 200, None)]
-    {
-        let detector = ScriptedNoise(Scripted(Box::new(voice), 0), pitched, begins);
-        let mut turns = TurnDetector::new(detector, TurnSettings::default());
-        let opened = (1..=120).find(|_| !turns.push(&[0.0; 256]).is_empty());
-        assert_eq!(opened, opens, "pitch from frame {pitched}, may begin from {begins}");
-    }
-}
-
-#[test]
-fn refused_sound_interrupts_playback() {
-    let voice = |frame| if (10..100).contains(&frame) { 0.9 } else { 0.1 };
-    let mut turns = TurnDetector::new(ScriptedNoise(Scripted(Box::new(voice), 0), 200, 200), TurnSettings::default());
-    turns.set_echo_level(Some(EchoLevel::NONE));
-    assert_eq!(turns.push(&silence(1_000)).len(), 1, "an echo hides the floor");
 }
 
 #[test]
