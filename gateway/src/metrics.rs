@@ -328,7 +328,7 @@ mod tests {
         metrics.set_keys([("tablet", usage(6))]);
         let text = metrics.render().unwrap();
         assert!(
-            !text.contains("phone") && text.contains("repartee_key_prefill_tokens_total{key=\"tablet\"} 6"),
+            !text.contains("\"phone\"") && text.contains("repartee_key_prefill_tokens_total{key=\"tablet\"} 6"),
             "{text}"
         );
     }

@@ -203,7 +203,7 @@ impl InputPipeline {
         self.detecting.then(|| self.detector.next_query()).flatten()
     }
 
-    /// Handles the model's answer to a question; see [`TurnDetector::judged`]. Returns the turn's end if it is over, or its
+    /// Handles the model's answer to a question; see [`TurnDetector::on_prediction`]. Returns the turn's end if it is over, or its
     /// pause if it may be.
     pub fn judged(&mut self, id: u64, probability: Option<f32>) -> Option<SessionInput> {
         let event = self.detector.on_prediction(id, probability)?;

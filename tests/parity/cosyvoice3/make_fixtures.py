@@ -40,7 +40,7 @@ qwen_pretrain_path: ''
 token_frame_rate: 25
 token_mel_ratio: 2
 
-chunk_size: 25 # streaming inference chunk size, in token
+chunk_size: 25  # streaming inference chunk size, in token
 num_decoding_left_chunks: -1
 
 llm: !new:cosyvoice.llm.llm.CosyVoice3LM

@@ -3,8 +3,8 @@
 //!
 //! - [`messages`]: messages of the protocol.
 //! - [`stream`]: the socket of a call, from its first message on.
-//! - [`marks`]: position that the person has heard, by the marks that the provider returns.
-//! - [`transport`]: the [`Transport`](crate::call::Transport) of the call.
+//! - `marks`: position that the person has heard, by the marks that the provider returns.
+//! - `transport`: the [`Transport`](crate::call::Transport) of the call.
 //!
 //! Sound leaves at the pace of the playout clock, so that little of it waits at the provider. The call's events go to its
 //! sidebands, because the other side of the socket is a telephone network and no client.
