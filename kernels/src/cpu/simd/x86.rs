@@ -52,8 +52,9 @@ impl Lanes for Avx512Lanes {
         // SAFETY: the caller guarantees AVX-512 and for sixteen readable numbers, which are 256 bits.
         unsafe {
             let pairs = _mm512_cvtepu16_epi32(_mm256_loadu_si256(from.cast()));
-            let lower = _mm512_and_si512(pairs, _mm512_set1_epi32(0xff));
-            [lower, _mm512_srli_epi32::<8>(pairs)].map(|bytes| Self(_mm512_cvtepi32_ps(bytes)))
+            let lower = _mm512_cvtepi32_ps(_mm512_and_si512(pairs, _mm512_set1_epi32(0xff)));
+            let upper = _mm512_cvtepi32_ps(_mm512_srli_epi32::<8>(pairs));
+            [Self(lower), Self(upper)]
         }
     }
     #[inline(always)]
@@ -124,11 +125,16 @@ impl Lanes for Avx2Lanes {
     unsafe fn load_bytes(from: *const u16) -> [Self; 2] {
         // SAFETY: the caller guarantees AVX2 and for sixteen readable numbers, eight (128 bits) for each register.
         unsafe {
-            let pairs = |from: *const u16| _mm256_cvtepu16_epi32(_mm_loadu_si128(from.cast()));
-            let (first, second) = (pairs(from), pairs(from.add(8)));
-            let lower = |pairs| _mm256_cvtepi32_ps(_mm256_and_si256(pairs, _mm256_set1_epi32(0xff)));
-            let upper = |pairs| _mm256_cvtepi32_ps(_mm256_srli_epi32::<8>(pairs));
-            [Self(lower(first), lower(second)), Self(upper(first), upper(second))]
+            // No closures: one that is not inlined would lack the instructions.
+            let first = _mm256_cvtepu16_epi32(_mm_loadu_si128(from.cast()));
+            let second = _mm256_cvtepu16_epi32(_mm_loadu_si128(from.add(8).cast()));
+            let mask = _mm256_set1_epi32(0xff);
+            let lower = [_mm256_and_si256(first, mask), _mm256_and_si256(second, mask)];
+            let upper = [_mm256_srli_epi32::<8>(first), _mm256_srli_epi32::<8>(second)];
+            [
+                Self(_mm256_cvtepi32_ps(lower[0]), _mm256_cvtepi32_ps(lower[1])),
+                Self(_mm256_cvtepi32_ps(upper[0]), _mm256_cvtepi32_ps(upper[1])),
+            ]
         }
     }
     #[inline(always)]
