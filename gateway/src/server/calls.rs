@@ -3,6 +3,7 @@
 //!
 //! The request's body is the SDP offer and the response's body the answer; everything else happens over the connection.
 
+use std::future::Future;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
@@ -35,10 +36,29 @@ pub(super) struct Registration {
 }
 
 impl Registration {
-    /// Registers a call that begins to run.
-    pub fn new(app: Arc<AppState>, id: String, call: ActiveCall) -> Self {
-        app.calls.registry().running.insert(id.clone(), call);
+    /// Registers a call that begins to run, under its preferred id if no running call has it.
+    pub fn new(app: Arc<AppState>, preferred: Option<String>, id: String, call: ActiveCall) -> Self {
+        let mut registry = app.calls.registry();
+        let id = preferred.filter(|preferred| !registry.running.contains_key(preferred)).unwrap_or(id);
+        registry.running.insert(id.clone(), call);
+        drop(registry);
         Self { app, id }
+    }
+
+    /// Id of the call.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+}
+
+/// Waits until the server stops or the call is hung up by request.
+pub(super) fn ended_by_server(app: &AppState, hang_up: Arc<Notify>) -> impl Future<Output = CallEnd> + Send + use<> {
+    let stopped = app.stopped();
+    async move {
+        tokio::select! {
+            () = stopped => CallEnd::Shutdown,
+            () = hang_up.notified() => CallEnd::HungUp,
+        }
     }
 }
 
@@ -105,16 +125,9 @@ async fn answer_offer(
     let owner = CallOwner::of(&caller);
     let running = ActiveCall { owner, hang_up: hang_up.clone(), sidebands: transport.sidebands() };
     let services = app.call_services(&id, &caller, WebRtcTransport::NAME);
-    let registration = Registration::new(app.clone(), id, running);
+    let registration = Registration::new(app.clone(), None, id, running);
     log::spawn(async move {
-        let (drain, stopped) = (app.draining(), app.stopped());
-        let stop = async {
-            tokio::select! {
-                () = stopped => CallEnd::Shutdown,
-                () = hang_up.notified() => CallEnd::HungUp,
-            }
-        };
-        call::run(transport, session, setup, services, drain, stop).await;
+        call::run(transport, session, setup, services, app.draining(), ended_by_server(&app, hang_up)).await;
         drop(registration);
         // The last events may still be in flight.
         freed.await;

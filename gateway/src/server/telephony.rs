@@ -23,10 +23,11 @@ use super::api_error::ApiError;
 use super::app::{AppState, CallGuard};
 use super::call_registry::{ActiveCall, CallOwner};
 use super::caller::Caller;
-use super::calls::{Registration, with_patch};
+use super::calls::{Registration, ended_by_server, with_patch};
 use super::realtime::no_websocket;
-use crate::call::{self, CallEnd};
+use crate::call;
 use crate::telemetry::log;
+use crate::transport::ping_limit::MAX_WRITE_BUFFER;
 use crate::transport::telephony::stream::MAX_MESSAGE;
 use crate::transport::telephony::{NAME, Started, TelephonyTransport, start};
 
@@ -45,8 +46,9 @@ pub(super) async fn media_stream(
     let id = app.ids.call().map_err(|error| ApiError::internal(&error.to_string()))?;
     let span = log::call_span(&id, NAME);
     // The slot is taken before the upgrade, so that a full server refuses in plain HTTP.
-    let (session, guard) = span.in_scope(|| app.admit(&caller))?;
+    let (session, guard) = span.in_scope(|| app.admit_call(&caller))?;
     let upgrade = upgrade.max_message_size(MAX_MESSAGE).max_frame_size(MAX_MESSAGE);
+    let upgrade = upgrade.max_write_buffer_size(MAX_WRITE_BUFFER);
     let answer = upgrade.on_upgrade(move |socket| {
         async move {
             match start(socket).await {
@@ -83,9 +85,7 @@ async fn run(
         setup.warnings.push(format!("the parameters of the call are ignored: {}", error.message));
         setup.configuration = None;
     }
-    let is_free = !app.calls.registry().running.contains_key(&start.call_sid);
-    let id = if is_free && is_id(&start.call_sid) { start.call_sid.clone() } else { id };
-    tracing::info!(call = id, stream = start.stream_sid, "a telephone call begins");
+    let (of_provider, stream) = (start.call_sid.clone(), start.stream_sid.clone());
     let (sink, incoming) = socket.split();
     let (mut transport, writer) = TelephonyTransport::new(
         (incoming, sink),
@@ -102,16 +102,11 @@ async fn run(
     let hang_up = Arc::new(Notify::new());
     let running =
         ActiveCall { owner: CallOwner::of_stream(&caller), hang_up: hang_up.clone(), sidebands: transport.sidebands() };
-    let registration = Registration::new(app.clone(), id.clone(), running);
-    let services = app.call_services(&id, &caller, NAME);
-    let (drain, stopped) = (app.draining(), app.stopped());
-    let stop = async {
-        tokio::select! {
-            () = stopped => CallEnd::Shutdown,
-            () = hang_up.notified() => CallEnd::HungUp,
-        }
-    };
-    call::run(transport, session, setup, services, drain, stop).await;
+    let preferred = Some(of_provider).filter(|id| is_id(id));
+    let registration = Registration::new(app.clone(), preferred, id, running);
+    tracing::info!(call = registration.id(), stream, "a telephone call begins");
+    let services = app.call_services(registration.id(), &caller, NAME);
+    call::run(transport, session, setup, services, app.draining(), ended_by_server(&app, hang_up)).await;
     drop(registration);
     // The writer sends the closing message and ends, unless the socket is stalled.
     if tokio::time::timeout(app.config.stalled_after, &mut writer).await.is_err() {

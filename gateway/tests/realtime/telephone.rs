@@ -3,6 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use repartee::config::Secret;
+use repartee::headroom::Load;
 use repartee_engine_api::Command;
 use repartee_media::opus::FRAME;
 use repartee_media::pcm;
@@ -233,6 +234,30 @@ async fn wrong_streams_are_closed_with_a_reason() {
         caller.client.send_text("{").await;
     }
     server.sessions(0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn telephone_calls_take_headroom() {
+    let load = Load { ticks: 0.6, processors: 0.0 };
+    let server = Running::start_calibrated(Script::default(), Some(load), |_| {}).await;
+    let _caller = Provider::call(&server, json!({})).await;
+    server.sessions(1).await;
+    let Err(Error::Http(response)) = Provider::dial(&server, &[]).await else { panic!("a second call is admitted") };
+    assert_eq!(response.status(), 503);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_of_one_id_are_registered_apart() {
+    let server = Running::start(Script::default()).await;
+    let first = Provider::call(&server, json!({"instructions": "First."})).await;
+    let (_controller, created) = sideband(&server).await;
+    assert_eq!(created["session"]["instructions"], "First.");
+    let _second = Provider::call(&server, json!({"instructions": "Second."})).await;
+    server.sessions(2).await;
+    let mut again = server.attach(CALL).await.unwrap();
+    assert_eq!(again.expect("session.created").await["session"]["instructions"], "First.");
+    drop(first);
+    server.sessions(1).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
