@@ -28,13 +28,13 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
-use tokio::time::{sleep, timeout};
+use tokio::time::{sleep, sleep_until, timeout};
 use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
 use tower::Service as _;
 
 use super::client_addr::{Peer, trusts};
-use super::connections::ConnectionLimiter;
+use super::connections::{ConnectionLimiter, ConnectionPermit, NotAdmitted};
 use super::control::AbortOnDrop;
 use super::descriptors::SpareDescriptors;
 use super::routes::{RouterSwitch, names_control_path};
@@ -116,7 +116,7 @@ pub(super) async fn serve(
             () = &mut stop => break,
         };
         let Some((socket, address, cramped)) = accepted else { continue };
-        let Some(mut place) = limits.connections.admit(address.ip(), cramped) else {
+        let Some(mut place) = admit(&limits.connections, address, cramped).await else {
             context.metrics.refused.with_label_values(&["connections"]).inc();
             limits.spares.refill();
             continue;
@@ -130,6 +130,8 @@ pub(super) async fn serve(
             context.metrics.connections.inc();
             let reserve = place.is_reserve();
             tokio::select! {
+                // A request that is here already is answered.
+                biased;
                 () = serve_accepted(socket, Peer { address, tls: false }, &context, stopped, reserve) => {}
                 () = place.evicted() => {}
             }
@@ -174,6 +176,18 @@ async fn accept(
         }
         sleep(ACCEPT_RETRY).await;
         return None;
+    }
+}
+
+/// Counts an accepted connection; waits while the reserve is full of connections that have just begun. `None` if its
+/// address has reached its share.
+async fn admit(limiter: &Arc<ConnectionLimiter>, address: SocketAddr, cramped: bool) -> Option<ConnectionPermit> {
+    loop {
+        match limiter.admit(address.ip(), cramped) {
+            Ok(permit) => return Some(permit),
+            Err(NotAdmitted::Share) => return None,
+            Err(NotAdmitted::Until(at)) => sleep_until(at).await,
+        }
     }
 }
 

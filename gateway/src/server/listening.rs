@@ -44,7 +44,7 @@ use crate::turn_judge::TurnModelPool;
 use crate::voices::VoiceStore;
 
 /// Connections that may wait to be accepted.
-const BACKLOG: u32 = 1_024;
+const BACKLOG: u32 = 4_096;
 
 /// Server that listens and has no model yet. It answers health checks and serves the pages; all other requests get 503.
 /// Dropping it ends it.

@@ -179,3 +179,20 @@ async fn silent_connections_lock_nobody_out() {
     };
     tokio::time::timeout(PATIENCE, served).await.expect("there is room now");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_burst_of_connections_evicts_no_health_check() {
+    let server = Running::start_with(Script::default(), |config| config.limits.connections = 1).await;
+    let address = server.address;
+    let burst = tokio::task::spawn_blocking(move || {
+        let connect = |_| std::net::TcpStream::connect(address).expect("the system's queue has room");
+        (0..2_000).map(connect).collect::<Vec<_>>()
+    });
+    let mut checks = 0;
+    while !burst.is_finished() || checks == 0 {
+        let reply = send(address, "GET", "/healthz", &[], b"").await;
+        assert_eq!(reply.status, 200, "check {checks}");
+        checks += 1;
+    }
+    burst.await.unwrap();
+}

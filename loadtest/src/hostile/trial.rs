@@ -183,7 +183,8 @@ impl HostileArguments {
             None => process.memory(),
         };
         let memory = [before, peak, after.unwrap_or(peak)];
-        Ok(HostileResult { callers, health: health.p99(), memory, alive, idle })
+        let (health, health_error) = health.finish();
+        Ok(HostileResult { callers, health, health_error, memory, alive, idle })
     }
 }
 

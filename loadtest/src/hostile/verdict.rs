@@ -66,6 +66,8 @@ pub struct HostileResult {
     pub callers: Vec<CallerResult>,
     /// Health checks, p99.
     pub health: Duration,
+    /// First error of a health check.
+    pub health_error: Option<String>,
     /// Resident memory before, at most, and afterwards, in bytes.
     pub memory: [u64; 3],
     /// True if the server was alive at the end.
@@ -101,7 +103,8 @@ pub fn failures(result: &HostileResult, alone: &HostileResult, bounds: &HostileB
         }
     }
     if result.health > bounds.health.max(bounds.delay(alone.health)) {
-        found.push(format!("a health check takes {} ms", result.health.as_millis()));
+        let error = result.health_error.iter().map(|error| format!(", an answer is: {error}")).collect::<String>();
+        found.push(format!("a health check takes {} ms{error}", result.health.as_millis()));
     }
     let [before, peak, later] = result.memory;
     let more = |memory: u64| memory.saturating_sub(before);
@@ -152,6 +155,7 @@ mod tests {
         HostileResult {
             callers: vec![caller],
             health: Duration::from_millis(health),
+            health_error: None,
             memory,
             alive: true,
             idle: Vec::new(),
@@ -164,7 +168,10 @@ mod tests {
         let found = |other: &HostileResult| failures(other, &alone, &HostileBounds::WHOLE);
         assert!(found(&result(160, 50, [300, 812, 364])).is_empty(), "each is at its bound");
         assert_eq!(found(&result(161, 2, [300, 300, 300])), ["websocket: first sound after 161 ms, alone 100 ms"]);
-        assert_eq!(found(&result(100, 63, [300, 300, 300])), ["a health check takes 63 ms"]);
+        let mut unhealthy = result(100, 63, [300, 300, 300]);
+        assert_eq!(found(&unhealthy), ["a health check takes 63 ms"]);
+        unhealthy.health_error = Some("status 503".to_owned());
+        assert_eq!(found(&unhealthy), ["a health check takes 63 ms, an answer is: status 503"]);
         let memory = found(&result(100, 2, [300, 813, 365]));
         assert_eq!(memory, ["memory grows by 513 MiB", "65 MiB more memory are held afterwards"]);
         // With a slow start the ratio counts.

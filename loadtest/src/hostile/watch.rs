@@ -19,6 +19,7 @@ const SAMPLING: Duration = Duration::from_millis(100);
 #[derive(Debug, Default)]
 pub struct HealthLog {
     delays: Vec<Duration>,
+    error: Option<String>,
 }
 
 impl HealthLog {
@@ -30,15 +31,21 @@ impl HealthLog {
             ticks.tick().await;
             let begun = Instant::now();
             let answered = timeout(FAILED, target.get("/healthz")).await;
-            let right = matches!(&answered, Ok(Ok((status, _))) if status.is_success());
-            self.delays.push(if right { begun.elapsed() } else { FAILED });
+            let error = match answered {
+                Ok(Ok((status, _))) if status.is_success() => None,
+                Ok(Ok((status, _))) => Some(format!("status {}", status.as_u16())),
+                Ok(Err(error)) => Some(format!("{error:#}")),
+                Err(_) => Some(format!("none within {} s", FAILED.as_secs())),
+            };
+            self.delays.push(if error.is_none() { begun.elapsed() } else { FAILED });
+            self.error = self.error.take().or(error);
         }
     }
 
-    /// Returns the p99; the delay of a failed check without any.
-    pub fn p99(mut self) -> Duration {
+    /// Returns the p99, the delay of a failed check without any; and the first error.
+    pub fn finish(mut self) -> (Duration, Option<String>) {
         self.delays.sort();
-        percentile(&self.delays, 99).unwrap_or(FAILED)
+        (percentile(&self.delays, 99).unwrap_or(FAILED), self.error)
     }
 }
 
