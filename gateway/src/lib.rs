@@ -11,6 +11,7 @@
 //! - [`long_work`]: long computations apart from calls; [`heap`]: freed memory is given back
 //! - [`config`], [`metrics`], [`ids`]: settings, metrics, ids
 //! - [`telemetry`]: logs, and traces over OTLP
+//! - `read_text`: given text in the form and in the pieces that a model reads
 //! - [`cli`]: commands besides serving
 //!
 //! Separate crates: `repartee-chat-client` (client of chat-completions servers), `repartee-protocol` (the wire), `repartee-realtime` (the realtime session as a state machine) and
@@ -29,6 +30,7 @@ pub mod heap;
 pub mod ids;
 pub mod long_work;
 pub mod metrics;
+mod read_text;
 pub mod server;
 pub mod telemetry;
 #[cfg(test)]

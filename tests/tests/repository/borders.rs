@@ -98,7 +98,7 @@ const GATEWAY_MAY_NAME: &[(&str, &[&str])] = &[
     ("bench", &[]),
     ("budget", &["auth", "config"]),
     ("call", &["budget", "headroom", "long_work", "metrics", "telemetry", "turn_judge"]),
-    ("cli", &["auth", "config", "ids"]),
+    ("cli", &["auth", "config", "ids", "read_text"]),
     ("config", &["auth", "telemetry"]),
     ("headroom", &[]),
     ("heap", &[]),
@@ -106,6 +106,7 @@ const GATEWAY_MAY_NAME: &[(&str, &[&str])] = &[
     ("long_work", &["admission"]),
     ("metrics", &[]),
     ("model", &["config"]),
+    ("read_text", &[]),
     (
         "server",
         &[
@@ -120,6 +121,7 @@ const GATEWAY_MAY_NAME: &[(&str, &[&str])] = &[
             "ids",
             "long_work",
             "metrics",
+            "read_text",
             "telemetry",
             "transport",
             "turn_judge",

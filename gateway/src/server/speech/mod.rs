@@ -5,12 +5,10 @@
 //!
 //! - `request`: parsing a request
 //! - `text_body`: a text that streams in
-//! - `read_text`: the text in the form and in the pieces that are read
 //! - `synthesis`: responses of the engine, one for each piece
 //! - `audio`: encoding the body
 
 mod audio;
-mod read_text;
 mod request;
 mod synthesis;
 mod text_body;
@@ -44,10 +42,10 @@ use super::generation::Generation;
 use super::timed_body::BodyDeadline;
 use super::uploads::HeldBody;
 use audio::AudioWriter;
-use read_text::ReadText;
 use request::SpeechPlan;
 use synthesis::{SpeechSynthesis, internal};
 use text_body::TextBody;
+use crate::read_text::ReadText;
 
 /// Maximum size of a request, in bytes: the longest text with every character escaped.
 const MAX_BODY: usize = 64 << 10;

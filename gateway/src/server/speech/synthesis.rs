@@ -10,9 +10,9 @@ use serde::Serialize;
 use super::super::api_error::ApiError;
 use super::super::generation::Generation;
 use super::audio::{AudioWriter, WriteError};
-use super::read_text::ReadText;
 use super::request::{SpeechPlan, nothing_to_read};
 use super::text_body::TextBody;
+use crate::read_text::ReadText;
 
 /// Number of pieces requested ahead of the spoken one, so that there is no gap between them.
 const AHEAD: usize = 1;

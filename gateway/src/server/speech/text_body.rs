@@ -9,9 +9,8 @@ use repartee_protocol::{ErrorBody, ErrorKind};
 use tokio::time::{Instant, timeout_at};
 
 use super::super::api_error::ApiError;
+use crate::read_text::MAX_TEXT;
 
-/// Maximum length of a text in bytes, the same as over the websocket.
-pub(super) const MAX_TEXT: usize = 64 << 10;
 /// Idle timeout of a text, because it holds a session.
 const PATIENCE: Duration = Duration::from_secs(30);
 

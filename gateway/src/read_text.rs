@@ -3,15 +3,15 @@
 use repartee_engine_api::ModelInfo;
 use repartee_spoken::{MAX_PIECE, SentenceEnd, SentenceSplitter, SpokenOptions, SpokenPiece, SpokenText};
 
-use super::text_body::MAX_TEXT;
-
+/// Maximum length of one text in bytes, the same as over the websocket.
+pub(crate) const MAX_TEXT: usize = 64 << 10;
 /// Bytes of text that a slow voice speaks in a second; most speak 12 to 16.
 const SLOW_BYTES_PER_S: usize = 9;
 
 /// Text of one request, from the written form to the pieces that are read, each by one response. The pieces do not depend on
 /// how the text arrives.
 #[derive(Debug)]
-pub(super) enum ReadText {
+pub(crate) enum ReadText {
     /// Sentences, made speakable or as they are written.
     Sentences {
         /// Spoken form; `None` for the written form.
