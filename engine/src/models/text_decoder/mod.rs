@@ -82,9 +82,11 @@ pub fn assemble<O: Device>(
     settings: &EngineConfig,
 ) -> Result<Assembly<O>, LoadError> {
     let architecture = named(variant).unwrap_or(ARCHITECTURES[0]);
-    let TextDecoder { config, model } = TextDecoder::load_as(&ops, checkpoint, architecture, settings.weights)?;
+    let config = Config::load(checkpoint, architecture)?;
+    // Before the weights, which take longer: a template that cannot be used is told at once.
     let tokenizer = Tokenizer::load(checkpoint, config.model.vocab_size)?;
     let template = JinjaTemplate::load(checkpoint, &tokenizer)?.ok_or_else(|| no_template(checkpoint))?;
+    let TextDecoder { config, model } = TextDecoder::load(&ops, checkpoint, config, settings.weights)?;
     let allowed = tokenizer.allowed(config.model.vocab_size);
     let mask = |allowed: Vec<f32>| {
         let rows = [allowed.len()];
