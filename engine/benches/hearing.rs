@@ -3,7 +3,8 @@
 //! `cargo bench -p repartee-engine --bench hearing -- FOLDER [OPTIONS] FILE.wav..` prints a line of JSON for each file: the
 //! text, its growing hypotheses, the milliseconds from the file's end (the turn's commit) to the final hypothesis, and those of
 //! the work before it. `--whole` encodes the longest window always, as the references do. `--given CODE` names the language,
-//! `--weights int8` a format of the matrices. `--at-once` hands a file over in one piece. `--noise` hears made sounds without
+//! `--weights int8` a format of the matrices. `--at-once` hands a file over as
+//! complete sound, in one piece. `--noise` hears made sounds without
 //! words instead of files.
 #![allow(clippy::unwrap_used)] // A panic is this benchmark's report.
 
@@ -51,7 +52,7 @@ fn main() {
     if whole {
         recogniser = recogniser.with_whole_windows();
     }
-    let options = HearingOptions { language, prompt: String::new() };
+    let options = HearingOptions { language, prompt: String::new(), complete: at_once };
     let sounds: Vec<(String, Vec<f32>)> = if noise { silence() } else { arguments.map(read).collect() };
     for (name, sound) in sounds {
         let pieces = if at_once { usize::MAX } else { SLICE };

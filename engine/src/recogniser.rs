@@ -17,6 +17,9 @@ pub struct HearingOptions {
     pub language: Option<String>,
     /// Further hints, such as the spelling of names; empty for none.
     pub prompt: String,
+    /// True if nobody waits for text before the end, because all of the sound is there: hypotheses before the final one
+    /// are needed only where the sound is too long for one.
+    pub complete: bool,
 }
 
 /// Text heard so far in one audio item.

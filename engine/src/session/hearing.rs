@@ -24,7 +24,7 @@ impl Session {
             return;
         }
         let Listen { item, language, prompt } = listen;
-        let options = HearingOptions { language, prompt };
+        let options = HearingOptions { language, prompt, complete: false };
         if !self.recognitions.relabel(&options, item) {
             self.next_hearing = Some((options, item));
         }

@@ -230,7 +230,8 @@ impl Recognitions {
 
     /// Adds complete audio.
     pub(super) fn add_complete(&mut self, target: WindowTarget, samples: Vec<f32>) {
-        let added = self.create(target, HearingOptions::default(), None);
+        let options = HearingOptions { complete: true, ..HearingOptions::default() };
+        let added = self.create(target, options, None);
         let (samples, end) = (PendingSamples { samples, taken: 0 }, Some(added.number));
         self.complete.items.push_back(Recognition { samples, end, ..added });
     }

@@ -223,9 +223,25 @@ fn any_split_gives_the_same_hypotheses() {
 }
 
 #[test]
+fn complete_sound_is_decoded_in_whole_windows() {
+    let options = HearingOptions { complete: true, ..HearingOptions::default() };
+    // Of a growing turn this is decoded at several places.
+    let short = sound(30_000);
+    assert!(hear(&short, &[usize::MAX], &HearingOptions::default()).len() > 1);
+    let heard = hear(&short, &[usize::MAX], &options);
+    assert!(heard.len() == 1 && heard[0].text.len() > 5, "{heard:?}");
+    // Beyond the longest window, in any split.
+    let long = sound(140_000);
+    let heard = hear(&long, &[usize::MAX], &options);
+    let cuts = heard.len() - 1;
+    assert!((1..=12).contains(&cuts) && heard[cuts].text.len() > 20, "{heard:?}");
+    assert!(hear(&long, &[7_777, 320], &options) == heard);
+}
+
+#[test]
 fn neighbours_change_no_hypothesis() {
     let turns = [sound(30_000), sound(90_000)[17_000..].to_vec(), sound(24_000), Vec::new()];
-    let hinted = HearingOptions { language: Some("de-DE".to_owned()), prompt: "the lazy dog".to_owned() };
+    let hinted = HearingOptions { language: Some("de-DE".to_owned()), prompt: "the lazy dog".to_owned(), complete: false };
     let options = [HearingOptions::default(), HearingOptions::default(), hinted, HearingOptions::default()];
     let alone: Vec<_> = turns.iter().zip(&options).map(|(turn, options)| hear(turn, &[1_000], options)).collect();
     let (mut recogniser, mut heard) = (recogniser(4), vec![Vec::new(); 4]);

@@ -324,17 +324,26 @@ fn a_recogniser_alone_transcribes() {
 /// A fault of a recogniser.
 #[derive(Clone, Copy, PartialEq)]
 enum Fault {
+    None,
     /// It panics in a step with this slot.
     Panic(usize),
     /// Its stable text changes in this slot.
     TakesBack(usize),
 }
 
-/// A recogniser with a fault. It counts its steps.
+/// Counts of a recogniser.
+#[derive(Default)]
+struct Counts {
+    steps: AtomicUsize,
+    /// Recognitions of growing sound, and of complete sound.
+    opened: [AtomicUsize; 2],
+}
+
+/// A recogniser with a fault, or without one. It counts.
 struct Faulty {
     inner: Box<dyn Recogniser>,
     fault: Fault,
-    steps: Arc<AtomicUsize>,
+    counts: Arc<Counts>,
 }
 
 impl Recogniser for Faulty {
@@ -348,6 +357,7 @@ impl Recogniser for Faulty {
         self.inner.slots()
     }
     fn open(&mut self, slot: usize, options: &HearingOptions) {
+        self.counts.opened[usize::from(options.complete)].fetch_add(1, Ordering::Relaxed);
         self.inner.open(slot, options);
     }
     fn push(&mut self, slot: usize, samples: &[f32]) -> usize {
@@ -369,7 +379,7 @@ impl Recogniser for Faulty {
         self.inner.max_rows()
     }
     fn launch(&mut self, work: &[BatchEntry]) {
-        self.steps.fetch_add(1, Ordering::Relaxed);
+        self.counts.steps.fetch_add(1, Ordering::Relaxed);
         self.inner.launch(work);
         assert!(!work.iter().any(|entry| self.fault == Fault::Panic(entry.slot)), "planted");
     }
@@ -388,20 +398,20 @@ impl Recogniser for Faulty {
     }
 }
 
-/// An engine whose recogniser has a fault, and the number of the recogniser's steps.
-fn faulty(fault: Fault) -> (Driven, Arc<AtomicUsize>) {
+/// An engine whose recogniser has a fault, and the recogniser's counts.
+fn faulty(fault: Fault) -> (Driven, Arc<Counts>) {
     let mut model: Model = HEARS.model(&config());
     let Some(Hearing::Text(inner)) = model.hearing.take() else { panic!("no recogniser") };
-    let steps = Arc::<AtomicUsize>::default();
-    model.hearing = Some(Hearing::Text(Box::new(Faulty { inner, fault, steps: steps.clone() })));
-    (drive(model, &config()), steps)
+    let counts = Arc::<Counts>::default();
+    model.hearing = Some(Hearing::Text(Box::new(Faulty { inner, fault, counts: counts.clone() })));
+    (drive(model, &config()), counts)
 }
 
 #[test]
 fn a_fault_of_the_recogniser_ends_one_session() {
     let audio = HEARS.audio(1).unwrap();
     for fault in [Fault::Panic(1), Fault::TakesBack(1)] {
-        let (mut engine, steps) = faulty(fault);
+        let (mut engine, counts) = faulty(fault);
         // Slots are given out from the first on.
         let sessions = [engine.open(), engine.open(), engine.open()];
         for session in &sessions {
@@ -409,7 +419,7 @@ fn a_fault_of_the_recogniser_ends_one_session() {
             submit(session, Command::Commit { item: 0 });
         }
         engine.settle();
-        assert!(steps.load(Ordering::Relaxed) > 0);
+        assert!(counts.steps.load(Ordering::Relaxed) > 0);
         let failed = events(&sessions[1]).pop();
         let named = |stage: &str| stage == "recogniser";
         assert!(
@@ -424,6 +434,19 @@ fn a_fault_of_the_recogniser_ends_one_session() {
         drop(sessions);
         assert_eq!(engine.left_behind(), (0, 0));
     }
+}
+
+#[test]
+fn inserted_audio_is_heard_as_complete_sound() {
+    let (mut engine, counts) = faulty(Fault::None);
+    let session = engine.open();
+    let audio = HEARS.audio(0).unwrap();
+    submit(&session, Command::Append(audio.clone()));
+    submit(&session, Command::Commit { item: 0 });
+    let content = MessageContent::Audio(audio.clone());
+    submit(&session, Command::Insert { item: 1, place: InsertAt::End, content });
+    engine.settle();
+    assert_eq!(counts.opened.each_ref().map(|count| count.load(Ordering::Relaxed)), [1, 1]);
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Whisper as a recogniser: the turn is decoded at places of its sound, and once more at its end.
+//! Whisper as a recogniser: the turn is decoded at places of its sound, and once more at its end; complete sound at the end of
+//! each longest window alone.
 //!
 //! Words on which three successive hypotheses agree are stable: later decodings begin with them. Sound that fills the longest
 //! window is cut behind its last stable word, by cross attention, and the rest begins the next window.
@@ -76,7 +77,7 @@ impl<O: Device> WhisperRecogniser<O> {
     fn begin_due(&mut self, slot: usize) {
         let (schedule, rate) = (self.schedule, self.features.config().sampling_rate);
         let Some(open) = self.slots[slot].as_mut().filter(|open| open.run.is_none()) else { return };
-        let place = schedule.next(open.heard);
+        let place = if open.complete { schedule.limit() } else { schedule.next(open.heard) };
         let (kind, samples) = match open.sound.len() {
             length if length >= place && place == schedule.limit() => (RunKind::Cut, place),
             length if length >= place => (RunKind::Growing, place),
@@ -172,6 +173,7 @@ impl<O: Device> Recogniser for WhisperRecogniser<O> {
             serial: self.serial,
             given: language,
             language: None,
+            complete: options.complete,
             previous,
             done: String::new(),
             dropped: 0,

@@ -52,6 +52,8 @@ pub struct OpenSlot {
     pub given: Option<usize>,
     /// Index of the language, once a word is stable.
     pub language: Option<usize>,
+    /// True if the sound is decoded at its end and where it fills the window alone.
+    pub complete: bool,
     /// Tokens before the text: the caller's hints, then text of earlier windows.
     pub previous: Vec<u32>,
     /// Text of earlier windows.
