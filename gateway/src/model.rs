@@ -3,8 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use repartee_engine::{CascadeParts, Engine, EngineConfig, RemoteModel, Source, StartError, StartProgress, Synthetic};
+use repartee_engine::{CascadeParts, Engine, EngineConfig, RemoteModel, Source, StartProgress, Synthetic};
 use repartee_engine_api::SpeechEngine;
+
+use crate::user_error::UserError;
 
 /// File name of a checkpoint's card: JSON with `name`, `ask` (questions), `note` and `remembers` (true if it was
 /// trained on more than one turn). Every field is optional, and so is the file.
@@ -79,17 +81,21 @@ impl ModelSource {
 }
 
 /// Loads a model and warms it up; reports to `progress`. Blocks for seconds.
+///
+/// # Errors
+///
+/// The model cannot be loaded, as a [`UserError`].
 pub fn start(
     ModelSource { parts, card }: ModelSource,
     config: &EngineConfig,
     progress: impl Fn(StartProgress) + Send + Sync + 'static,
-) -> Result<LoadedModel, StartError> {
+) -> anyhow::Result<LoadedModel> {
     let engine = match parts {
-        ModelParts::Whole(source) => Engine::start_with_progress(source, config, progress)?,
-        ModelParts::Cascade(parts, None) => Engine::start_cascade(parts, config, progress)?,
-        ModelParts::Cascade(parts, Some(think)) => Engine::start_remote_cascade(think, parts, config, progress)?,
+        ModelParts::Whole(source) => Engine::start_with_progress(source, config, progress),
+        ModelParts::Cascade(parts, None) => Engine::start_cascade(parts, config, progress),
+        ModelParts::Cascade(parts, Some(think)) => Engine::start_remote_cascade(think, parts, config, progress),
     };
-    Ok(LoadedModel { engine: Arc::new(engine), card })
+    Ok(LoadedModel { engine: Arc::new(engine.map_err(|error| UserError(error.into()))?), card })
 }
 
 /// Reads the card of a checkpoint; `None` if the file is missing or not JSON.

@@ -27,6 +27,9 @@ const GROUP: usize = 32;
 /// another order.
 const KEPT: [&str; 7] = ["embed", "codebook", "mlp.gate.", "shared_expert_gate", "visual", "conv", "norm"];
 
+/// Folders of a checkpoint that are not copied: its training recipe, whose files no model reads.
+const NOT_COPIED: &str = "recipe";
+
 /// Error of quantising a checkpoint.
 #[derive(Debug, Error)]
 pub enum QuantiseError {
@@ -47,6 +50,9 @@ pub enum QuantiseError {
     /// The checkpoint is quantised already.
     #[error("{0}: is quantised already: take the checkpoint that it was made of")]
     Quantised(String),
+    /// The output folder holds a whole checkpoint that was quantised otherwise, or not at all.
+    #[error("{}: holds a finished checkpoint of another format: choose another folder, or remove this one", .0.display())]
+    OtherFormat(PathBuf),
     /// The policy `bf16` quantises nothing.
     #[error("weights = bf16 leaves everything as it is: choose int8, int4 or mixed")]
     Float,
@@ -62,6 +68,15 @@ pub struct QuantiseProgress<'a> {
     pub share: f32,
     /// Name of the file being written.
     pub file: &'a str,
+}
+
+/// Sizes of a quantised checkpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QuantiseReport {
+    /// Bytes of the tensors that were read.
+    pub read: u64,
+    /// Bytes of the tensors that were written.
+    pub written: u64,
 }
 
 /// Output format of a tensor.
@@ -93,13 +108,17 @@ fn packing(bits: IntegerFormat) -> Packing {
 }
 
 /// Quantises the checkpoint in `folder` by `policy` and writes it to `out`. Complete files of an earlier run are kept.
+///
+/// # Errors
+///
+/// The checkpoint cannot be read or is quantised already, `out` holds another finished checkpoint, or a file cannot be written.
 pub fn quantise(
     folder: &Path,
     out: &Path,
     policy: WeightPolicy,
     threads: usize,
     mut progress: impl FnMut(QuantiseProgress<'_>),
-) -> Result<(), QuantiseError> {
+) -> Result<QuantiseReport, QuantiseError> {
     if policy == WeightPolicy::Bf16 {
         return Err(QuantiseError::Float);
     }
@@ -114,6 +133,9 @@ pub fn quantise(
     fs::create_dir_all(out).map_err(at(out))?;
     if fs::canonicalize(folder).ok() == fs::canonicalize(out).ok() {
         return Err(QuantiseError::SameFolder(out.to_owned()));
+    }
+    if !may_continue(out, policy) {
+        return Err(QuantiseError::OtherFormat(out.to_owned()));
     }
     let pool = Pool::new(threads).map_err(at(out))?;
     let weights = &checkpoint.weights;
@@ -164,7 +186,15 @@ pub fn quantise(
     config["quantization_config"] = description(policy, &kept);
     write_json(&out.join(CONFIG), &config)?;
     progress(QuantiseProgress { share: 1.0, file: CONFIG });
-    Ok(())
+    Ok(QuantiseReport { read: weights.bytes(), written: size })
+}
+
+/// True if `out` holds no finished checkpoint, or one of this policy.
+fn may_continue(out: &Path, policy: WeightPolicy) -> bool {
+    let Ok(config) = fs::read(out.join(CONFIG)) else { return true };
+    let groups = "config_groups";
+    serde_json::from_slice::<Value>(&config)
+        .is_ok_and(|config| config["quantization_config"][groups] == description(policy, &[])[groups])
 }
 
 /// A tensor and its output tensors: name, format, shape, bytes.
@@ -310,7 +340,7 @@ fn safetensors_name(name: &str) -> String {
     format!("{}.safetensors", stem.replace("pytorch_model", "model"))
 }
 
-/// Copies everything but this folder's weight files and config.json, with subfolders.
+/// Copies everything but this folder's weight files, config.json and recipe, with subfolders.
 fn copy_rest(from: &Path, to: &Path, weights: &[String]) -> Result<(), QuantiseError> {
     let at = |path: &Path| {
         let path = path.to_owned();
@@ -322,7 +352,7 @@ fn copy_rest(from: &Path, to: &Path, weights: &[String]) -> Result<(), QuantiseE
         let is_weights = path.extension().is_some_and(|extension| extension == "safetensors")
             || weights.iter().any(|file| name == &file[..])
             || FORMS.iter().any(|form| name == form.index);
-        if is_weights || name == CONFIG {
+        if is_weights || name == CONFIG || name == NOT_COPIED {
             continue;
         }
         copy(&path, &to.join(name))?;

@@ -182,7 +182,16 @@ fn quantising_goes_on_where_it_was() {
     let (model, config) = (out.path().join("model.safetensors"), out.path().join("config.json"));
     let (whole, described) = (fs::read(&model).unwrap(), fs::read_to_string(&config).unwrap());
     assert!(described.contains("pack-quantized") && whole.len() < 16 << 20);
-    let again = || quantise(&here().join("../models/demo"), out.path(), WeightPolicy::Int8, 1, |_| {}).unwrap();
+    assert!(!out.path().join("recipe").exists() && out.path().join("repartee.json").exists());
+    let again = || {
+        let sizes = quantise(&here().join("../models/demo"), out.path(), WeightPolicy::Int8, 1, |_| {}).unwrap();
+        assert!(sizes.written < sizes.read, "{sizes:?}");
+    };
+    // A finished folder stays as it is, and is not overwritten by another format.
+    again();
+    let error = quantise(&here().join("../models/demo"), out.path(), WeightPolicy::Int4, 1, |_| {}).unwrap_err();
+    assert!(matches!(error, QuantiseError::OtherFormat(_)), "{error}");
+    assert!(fs::read(&model).unwrap() == whole && fs::read_to_string(&config).unwrap() == described);
     // Interrupted within the file.
     fs::rename(&model, out.path().join("model.safetensors.partial")).unwrap();
     fs::remove_file(&config).unwrap();

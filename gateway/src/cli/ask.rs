@@ -1,16 +1,17 @@
 //! `repartee ask`: one turn through the engine without a server.
 
 use std::fs::File;
-use std::io::{Read as _, Write};
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use repartee_engine_api::{
     Command, Event, OpenError, Respond, Role, Sampling, SessionError, SpeechEngine, SubmitError,
 };
 use repartee_media::sound_file::{self, SoundFileError};
-use repartee_media::wav::{self, WriteError};
 use thiserror::Error;
+
+use super::speech::{GeneratedSpeech, SpeechTimes, SpeechWriteError, WavTarget};
 
 /// Duration of one submitted slice, in ms.
 const SLICE_MS: usize = 1_000;
@@ -20,6 +21,19 @@ const MAX_TEXT: u64 = 65_536;
 const MAX_SOUND: u64 = 1 << 30;
 /// Maximum duration of a question; models accept less.
 const MAX_QUESTION: Duration = Duration::from_secs(3_600);
+/// Name of the standard input in messages.
+const STANDARD_INPUT: &str = "standard input";
+
+/// Question to the model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Question {
+    /// A text.
+    Text(String),
+    /// A file: text if its name ends in `.txt`, else sound ([`sound_file`]).
+    File(PathBuf),
+    /// Standard input: sound, or text if its bytes are no sound file.
+    StandardInput,
+}
 
 /// Error of [`ask`].
 #[derive(Debug, Error)]
@@ -53,13 +67,11 @@ pub enum AskError {
         error: SoundFileError,
     },
     /// The answer cannot be written.
-    #[error("cannot write {path}: {error}")]
-    Write {
-        /// Path of the file.
-        path: PathBuf,
-        /// Reason of the failure.
-        error: WriteError,
-    },
+    #[error(transparent)]
+    Write(#[from] SpeechWriteError),
+    /// The question has no letter.
+    #[error("the question is empty")]
+    Empty,
     /// The transcript cannot be printed.
     #[error("cannot print the transcript: {0}")]
     Print(#[from] std::io::Error),
@@ -82,45 +94,35 @@ pub enum AskError {
 pub struct AskReport {
     /// Text of the answer.
     pub transcript: String,
-    /// Time from the end of the question to the first samples; `None` for an answer without audio.
-    pub first_sound: Option<Duration>,
-    /// Time from the end of the question to the end of the answer.
-    pub took: Duration,
-    /// Duration of the answer's audio.
-    pub sound: Duration,
+    /// Times from the end of the question on.
+    pub times: SpeechTimes,
 }
 
-impl AskReport {
-    /// RTF: generation time divided by duration; below 1 is faster than speech. `None` for an answer without audio.
-    pub fn rtf(&self) -> Option<f64> {
-        (!self.sound.is_zero()).then(|| self.took.as_secs_f64() / self.sound.as_secs_f64())
-    }
-}
-
-/// Asks the engine the question in the file `question`, text if its name ends in `.txt`, else a sound file ([`sound_file`]); prints the transcript to `out` as it arrives, and writes
-/// the audio to the wav file `answer` (16 bits, mono), unless the model answers with text alone. Dropping the future stops the answer and writes nothing.
+/// Asks the engine a question; prints the transcript to `out` as it arrives, and writes the audio to `answer`. Without it, or
+/// with a model that does not speak, the answer is text alone. Dropping the future stops the answer and writes nothing.
 pub async fn ask(
     engine: &dyn SpeechEngine,
-    question: &Path,
-    answer: &Path,
+    question: &Question,
+    answer: Option<&WavTarget>,
     out: &mut (impl Write + Send),
 ) -> Result<AskReport, AskError> {
     let info = engine.info();
+    let target = answer.filter(|_| info.audio_output);
     let commands = question_commands(question, info.input_rate)?;
     let session = engine.open()?;
-    if info.audio_output && !info.instructions.is_empty() {
+    if target.is_some() && !info.instructions.is_empty() {
         session.submit_async(Command::SetInstructions(info.instructions.clone())).await?;
     }
     for command in commands {
         session.submit_async(command).await?;
     }
-    let asked = Instant::now();
+    let mut speech = GeneratedSpeech::begin(info.output_rate);
     // Greedy, so that the same question gets the same answer.
     let sampling = Some(Sampling::GREEDY);
-    let respond = Respond { sampling, audio: info.audio_output, ..Respond::new(1, 2) };
+    let respond = Respond { sampling, audio: target.is_some(), ..Respond::new(1, 2) };
     session.submit_async(Command::Respond(respond)).await?;
 
-    let (mut transcript, mut samples, mut first_sound) = (String::new(), Vec::new(), None);
+    let mut transcript = String::new();
     loop {
         match session.next_event().await.ok_or(AskError::Stopped)? {
             Event::Text { text, .. } => {
@@ -128,45 +130,67 @@ pub async fn ask(
                 out.flush()?;
                 transcript.push_str(&text);
             }
-            Event::Audio { samples: more, .. } => {
-                first_sound.get_or_insert_with(|| asked.elapsed());
-                samples.extend(more);
-            }
+            Event::Audio { samples, .. } => speech.extend(&samples),
             Event::SegmentFinished { .. } => break,
             Event::Failed { error, .. } => return Err(error.into()),
             Event::InputText { .. } | Event::ToolCall { .. } | Event::ToolArguments { .. } | Event::Finished => {}
         }
     }
     writeln!(out)?;
-    let took = asked.elapsed();
-    if info.audio_output {
-        wav::encode(&samples, info.output_rate)
-            .and_then(|bytes| Ok(std::fs::write(answer, bytes)?))
-            .map_err(|error| AskError::Write { path: answer.to_owned(), error })?;
+    let times = speech.times();
+    if let Some(target) = target {
+        speech.write(target)?;
     }
-    let sound = Duration::from_secs_f64(samples.len() as f64 / f64::from(info.output_rate));
-    Ok(AskReport { transcript, first_sound, took, sound })
+    Ok(AskReport { transcript, times })
 }
 
 /// Commands that make the question the user item 1.
-fn question_commands(question: &Path, rate: u32) -> Result<Vec<Command>, AskError> {
-    let read_error = |error| AskError::Read { path: question.to_owned(), error };
-    let file = File::open(question).map_err(read_error)?;
-    if question.extension().is_some_and(|extension| extension == "txt") {
-        let mut text = String::new();
-        file.take(MAX_TEXT + 1).read_to_string(&mut text).map_err(read_error)?;
-        if text.len() as u64 > MAX_TEXT {
-            return Err(AskError::TooLong { path: question.to_owned() });
+fn question_commands(question: &Question, rate: u32) -> Result<Vec<Command>, AskError> {
+    match question {
+        Question::Text(text) => text_commands(text),
+        Question::File(path) => {
+            let file = File::open(path).map_err(|error| AskError::Read { path: path.clone(), error })?;
+            if path.extension().is_some_and(|extension| extension == "txt") {
+                let bytes = read(file, path, MAX_TEXT)?.ok_or_else(|| AskError::TooLong { path: path.clone() })?;
+                let invalid = |error| AskError::Read { path: path.clone(), error: std::io::Error::other(error) };
+                return text_commands(&String::from_utf8(bytes).map_err(invalid)?);
+            }
+            let bytes = read(file, path, MAX_SOUND)?.ok_or_else(|| AskError::TooLarge { path: path.clone() })?;
+            sound_commands(&bytes, rate).map_err(|error| AskError::Sound { path: path.clone(), error })
         }
-        return Ok(vec![Command::text(1, Role::User, text.trim())]);
+        Question::StandardInput => {
+            let path = Path::new(STANDARD_INPUT);
+            let bytes = read(std::io::stdin().lock(), path, MAX_SOUND)?
+                .ok_or_else(|| AskError::TooLarge { path: path.to_owned() })?;
+            match (sound_commands(&bytes, rate), std::str::from_utf8(&bytes)) {
+                (Err(SoundFileError::Container { .. }), Ok(text)) => match bytes.len() as u64 > MAX_TEXT {
+                    true => Err(AskError::TooLong { path: path.to_owned() }),
+                    false => text_commands(text),
+                },
+                (sound, _) => sound.map_err(|error| AskError::Sound { path: path.to_owned(), error }),
+            }
+        }
     }
+}
+
+/// Reads at most `most` bytes; `None` if there are more.
+fn read(from: impl Read, path: &Path, most: u64) -> Result<Option<Vec<u8>>, AskError> {
     let mut bytes = Vec::new();
-    file.take(MAX_SOUND + 1).read_to_end(&mut bytes).map_err(read_error)?;
-    if bytes.len() as u64 > MAX_SOUND {
-        return Err(AskError::TooLarge { path: question.to_owned() });
+    from.take(most + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| AskError::Read { path: path.to_owned(), error })?;
+    Ok(Some(bytes).filter(|bytes| bytes.len() as u64 <= most))
+}
+
+fn text_commands(text: &str) -> Result<Vec<Command>, AskError> {
+    match text.trim() {
+        "" => Err(AskError::Empty),
+        text => Ok(vec![Command::text(1, Role::User, text)]),
     }
-    let sound = sound_file::read(&bytes, rate, MAX_QUESTION)
-        .map_err(|error| AskError::Sound { path: question.to_owned(), error })?;
+}
+
+fn sound_commands(bytes: &[u8], rate: u32) -> Result<Vec<Command>, SoundFileError> {
+    let sound = sound_file::read(bytes, rate, MAX_QUESTION)?;
     let slices = sound.chunks(rate as usize * SLICE_MS / 1_000).map(|slice| Command::Append(slice.to_vec()));
     Ok(slices.chain([Command::Commit { item: 1 }]).collect())
 }

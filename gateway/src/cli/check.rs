@@ -4,6 +4,8 @@ use std::fmt;
 
 use repartee_engine::summary::CheckpointSummary;
 
+use super::output::format_bytes;
+
 /// Columns before the values.
 const LABEL: usize = 14;
 
@@ -21,25 +23,15 @@ impl fmt::Display for SummaryLines<'_> {
             line(if i == 0 { "sizes" } else { "" }, stack)?;
         }
         let (count, bytes) = tensors.iter().fold((0, 0), |(count, bytes), one| (count + one.count, bytes + one.bytes));
-        let formats = tensors.iter().map(|one| format!("{} {} ({})", one.count, one.format, size(one.bytes)));
+        let formats = tensors.iter().map(|one| format!("{} {} ({})", one.count, one.format, format_bytes(one.bytes)));
         let formats = formats.collect::<Vec<_>>().join(", ");
-        line("tensors", &format!("{count} of {}: {formats}", size(bytes)))?;
+        line("tensors", &format!("{count} of {}: {formats}", format_bytes(bytes)))?;
         line("tokenizer", tokenizer.as_deref().unwrap_or("none"))?;
         line("template", template.as_deref().unwrap_or("none"))?;
-        line("memory", &format!("about {} for weights, at engine.weights = bf16", size(*memory)))?;
+        line("memory", &format!("about {} for weights, at engine.weights = bf16", format_bytes(*memory)))?;
         match served {
             Ok(family) => line("served", &format!("yes, as {family}")),
             Err(reason) => line("served", &format!("no: {reason}")),
         }
-    }
-}
-
-/// Bytes in decimal units.
-fn size(bytes: u64) -> String {
-    match bytes {
-        0..10_000 => format!("{bytes} bytes"),
-        10_000..1_000_000 => format!("{:.1} kB", bytes as f64 / 1e3),
-        1_000_000..1_000_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
-        _ => format!("{:.2} GB", bytes as f64 / 1e9),
     }
 }

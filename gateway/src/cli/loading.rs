@@ -4,67 +4,50 @@ use std::io::Write;
 
 use repartee_engine::{StartProgress, StartStage};
 
-/// Width of the bar, in characters.
-const WIDTH: usize = 30;
+use super::progress_line::ProgressLine;
+
 /// Number of log lines for each stage of the start.
 const QUARTERS: f32 = 4.0;
-/// Moves to the beginning of the line and clears it.
-const CLEAR: &str = "\r\x1b[K";
 
-/// Progress bar of a start. Dropping it clears the line.
+/// Progress of a start: a line of a terminal, or else lines in the log.
 #[derive(Debug)]
 pub struct LoadingBar<W: Write> {
-    out: W,
-    /// True if `out` is a terminal.
-    terminal: bool,
-    /// Last shown progress: the stage, and the number of characters or quarters.
-    shown: Option<(StartStage, usize)>,
+    /// Line of the terminal; `None` for the log.
+    line: Option<ProgressLine<W>>,
+    /// Last logged progress: the stage, and the number of quarters.
+    logged: Option<(StartStage, usize)>,
 }
 
 impl<W: Write> LoadingBar<W> {
     /// Creates a bar on `out`; `terminal` says that it is a terminal. Otherwise it logs.
     pub fn new(out: W, terminal: bool) -> Self {
-        Self { out, terminal, shown: None }
+        Self { line: terminal.then(|| ProgressLine::new(out)), logged: None }
     }
 
     /// Shows a progress, if it differs from the shown one.
     pub fn show(&mut self, StartProgress { stage, fraction }: StartProgress) {
         let fraction = fraction.clamp(0.0, 1.0);
-        let steps = if self.terminal { WIDTH as f32 } else { QUARTERS };
-        let step = (fraction * steps) as usize;
-        if self.shown == Some((stage, step)) {
+        let Some(line) = &mut self.line else {
+            let quarter = (stage, (fraction * QUARTERS) as usize);
+            if self.logged.replace(quarter) != Some(quarter) {
+                let percent = (fraction * 100.0) as u32;
+                tracing::info!(stage = stage.name(), percent, "the server is starting");
+            }
             return;
-        }
-        self.shown = Some((stage, step));
-        if !self.terminal {
-            let percent = (fraction * 100.0) as u32;
-            tracing::info!(stage = stage.name(), percent, "the server is starting");
-            return;
-        }
+        };
         let doing = match stage {
             StartStage::Opening => "Opening the model",
             StartStage::Weights => "Loading the model",
             StartStage::WarmUp => "Warming up",
             StartStage::Voices => "Enrolling voices",
         };
-        let (full, empty) = ("█".repeat(step), "░".repeat(WIDTH - step));
-        // A closed terminal does not stop the start.
-        let _ = write!(self.out, "{CLEAR}{doing:<17} {full}{empty} {:3.0} %", fraction * 100.0);
-        let _ = self.out.flush();
-    }
-}
-
-impl<W: Write> Drop for LoadingBar<W> {
-    fn drop(&mut self) {
-        if self.terminal && self.shown.is_some() {
-            let _ = write!(self.out, "{CLEAR}");
-            let _ = self.out.flush();
-        }
+        line.show(doing, fraction);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::progress_line::CLEAR;
     use super::*;
 
     fn shown(terminal: bool, steps: &[(StartStage, f32)]) -> String {

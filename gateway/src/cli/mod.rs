@@ -1,10 +1,11 @@
 //! Subcommands and options of the binary besides serving.
 //!
-//! - [`ask`]: one turn from sound file to wav file
+//! - [`ask`]: one turn from a sound file or a text to a wav file; [`say`]: a text read aloud
+//! - [`speech`]: the speech of both, its times and its file
 //! - [`check`]: the summary of a checkpoint
 //! - [`examine`]: problems of the settings that a server would meet
 //! - [`lan`]: addresses, key and QR code for a server in the local network
-//! - [`loading`]: progress of the start
+//! - [`loading`]: progress of the start; [`progress_line`]: a line of a terminal
 //! - [`output`]: text for the standard output, which may be closed
 
 pub mod ask;
@@ -13,3 +14,6 @@ pub mod examine;
 pub mod lan;
 pub mod loading;
 pub mod output;
+pub mod progress_line;
+pub mod say;
+pub mod speech;

@@ -14,3 +14,13 @@ pub fn print(text: &str) -> io::Result<()> {
         done => done,
     }
 }
+
+/// Formats a number of bytes in decimal units.
+pub fn format_bytes(bytes: u64) -> String {
+    match bytes {
+        0..10_000 => format!("{bytes} bytes"),
+        10_000..1_000_000 => format!("{:.1} kB", bytes as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
+        _ => format!("{:.2} GB", bytes as f64 / 1e9),
+    }
+}

@@ -1,6 +1,6 @@
 //! The command line: its output and its exit codes.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Command, Output, Stdio};
 
 fn repartee(arguments: &[&str]) -> Output {
@@ -43,6 +43,59 @@ fn a_device_that_is_not_there_is_named() {
 #[test]
 fn a_missing_question_is_named() {
     refused(&["ask", "/no/such/question.wav", "answer.wav"], &["/no/such/question.wav"]);
+}
+
+#[test]
+fn a_question_comes_in_one_way() {
+    refused(&["ask", "--text", "Hello.", "a.wav", "b.wav"], &["two questions"]);
+    refused(&["ask"], &["<QUESTION>", "--text"]);
+}
+
+#[test]
+fn a_question_is_read_from_standard_input() {
+    let folder = tempfile::tempdir().unwrap();
+    let answer = folder.path().join("answer.wav");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_repartee"));
+    command.args(["ask", "-"]).arg(&answer).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"Count to three.").unwrap();
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && said.contains("saved as"), "{said}");
+    assert!(std::fs::read(&answer).unwrap().starts_with(b"RIFF"));
+    // The same question as an argument gets the same answer, and its sound goes to standard output.
+    let output = repartee(&["ask", "--text", "Count to three.", "-"]);
+    assert!(output.stdout == std::fs::read(&answer).unwrap());
+    assert_eq!(String::from_utf8(output.stderr).unwrap().lines().next(), said.lines().next());
+}
+
+#[test]
+fn say_needs_a_model_that_reads() {
+    refused(&["say", "Hello.", "hello.wav"], &["cannot read a given text aloud", "--speak"]);
+}
+
+#[test]
+fn completions_and_manual_name_every_command() {
+    for arguments in [&["completions", "bash"][..], &["completions", "zsh"], &["completions", "fish"], &["man"]] {
+        let output = repartee(arguments);
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success());
+        for command in ["serve", "check", "ask", "say", "bench", "quantize"] {
+            assert!(said.contains(command), "{command} of {arguments:?}");
+        }
+    }
+}
+
+#[test]
+fn quantising_says_what_to_type_next() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().to_str().unwrap();
+    let demo = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/demo");
+    let output = repartee(&["quantize", demo, out, "--weights", "int8"]);
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && said.contains(" % less: "), "{said}");
+    assert!(said.ends_with(&format!("Serve it: repartee --model {out}\n")), "{said}");
+    refused(&["quantize", demo, out, "--weights", "int4"], &["finished checkpoint of another format"]);
 }
 
 #[test]
