@@ -113,6 +113,13 @@ async fn lines_of_a_call_have_its_id() {
         assert_eq!((&end["level"], &end["ended"]), (&json!("INFO"), &json!("hangup")), "{end}");
         assert_eq!((&end["transport"], call_of(end)), (&json!(transport), Some(id)), "{end}");
     }
+    let figures = |end: &Value| ["answers", "cancelled", "errors"].map(|name| end[name].as_u64().unwrap());
+    assert_eq!(figures(ends[0]), [1, 0, 0], "{}", ends[0]);
+    assert!(ends[0]["first_sound_p95_ms"].is_u64() && ends[2].get("first_sound_p95_ms").is_none(), "{ends:?}");
+    for (begin, end) in lines.iter().filter(|line| line["message"] == "a call begins").zip(&ends) {
+        assert_eq!((call_of(begin), &begin["transport"]), (call_of(end), &end["transport"]), "{begin}");
+        assert_eq!((&begin["key"], &begin["address"]), (&json!("none"), &json!("127.0.0.1")), "{begin}");
+    }
     let span = &ends[1]["spans"][0];
     assert_eq!((&span["transport"], &span["session"]), (&json!("webrtc"), &session));
     assert!(lines.iter().any(|line| line["message"] == "the first audible packet of an answer was sent"), "{lines:?}");

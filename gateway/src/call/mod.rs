@@ -13,7 +13,7 @@
 //! - `large_events`: parsing of events, and decoding of their audio, off the runtime's threads where it takes long
 //! - `input_pipeline`: the caller's audio: resampling and turn detection
 //! - `packet_decoder`: Opus packets of a websocket
-//! - `response_timing`: time to first packet and its parts
+//! - `response_timing`: time to first packet and its parts; `summary`: figures for the log
 
 mod end;
 mod input_pipeline;
@@ -23,6 +23,7 @@ mod packet_decoder;
 mod response_timing;
 mod running;
 mod services;
+mod summary;
 mod transport;
 
 use std::future::Future;
@@ -36,6 +37,7 @@ use repartee_realtime::{SessionInput, SessionSetup};
 
 use large_events::{ParsedMessage, PendingMessage};
 use running::{CallTask, PendingJudgement, now};
+use summary::CallSummary;
 
 pub use end::CallEnd;
 pub use limits::CallLimits;
@@ -151,7 +153,20 @@ pub async fn run<T: Transport>(
     let lasted = now().saturating_duration_since(begun);
     call.metrics.observe_call(T::NAME, ended.label(), lasted);
     call.timing.ended(ended, now());
-    tracing::info!(transport = T::NAME, ended = ended.label(), seconds = lasted.as_secs(), "a call ended");
+    let (summary, seconds) = (&call.summary, lasted.as_secs());
+    let CallSummary { answers, cancelled, errors, .. } = *summary;
+    let first_sound_p95_ms = summary.wait_p95().map(|wait| wait.as_millis() as u64);
+    let ended_as = ended.label();
+    tracing::info!(
+        transport = T::NAME,
+        ended = ended_as,
+        seconds,
+        answers,
+        cancelled,
+        errors,
+        first_sound_p95_ms,
+        "a call ended"
+    );
     ended
 }
 

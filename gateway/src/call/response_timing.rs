@@ -91,10 +91,15 @@ impl ResponseTiming {
         }
     }
 
-    /// Counts the wait for the first audible packet. `sent` holds the stages after the engine's, each with its end.
-    pub fn audible<const N: usize>(&mut self, response: ResponseId, sent: [(TtfpStage, Instant); N]) {
-        let Some((_, since)) = self.waiting.take_if(|(waiting, _)| *waiting == response) else { return };
-        let Some((_, at)) = sent.last().copied() else { return };
+    /// Counts the wait for the first audible packet. `sent` holds the stages after the engine's, each with its end. Returns
+    /// the wait since the end of the caller's speech; `None` if this packet is not the first.
+    pub fn audible<const N: usize>(
+        &mut self,
+        response: ResponseId,
+        sent: [(TtfpStage, Instant); N],
+    ) -> Option<Duration> {
+        let (_, since) = self.waiting.take_if(|(waiting, _)| *waiting == response)?;
+        let (_, at) = sent.last().copied()?;
         let ttfp = at.saturating_duration_since(since);
         self.metrics.ttfp.observe(ttfp.as_secs_f64());
         let mut stages = Vec::new();
@@ -112,6 +117,7 @@ impl ResponseTiming {
         }
         tracing::debug!(ttfp_ms = ttfp.as_secs_f64() * 1e3, "the first audible packet of an answer was sent");
         self.trace.turn((begun, at), true, &stages);
+        Some(at.saturating_duration_since(begun))
     }
 
     /// Ends the call's span.
@@ -175,8 +181,10 @@ mod tests {
         let ended = Instant::now();
         timing.requested(1, ended);
         timing.endpointing(Some(Duration::from_millis(500)), ended);
-        timing.audible(1, [(TtfpStage::Wire, ended + Duration::from_millis(250))]);
+        let waited = timing.audible(1, [(TtfpStage::Wire, ended + Duration::from_millis(250))]);
+        assert_eq!(waited, Some(Duration::from_millis(750)));
         assert_eq!(delays(&metrics), (1, 0.75));
+        assert_eq!(timing.audible(1, [(TtfpStage::Wire, ended)]), None, "a later packet");
     }
 
     #[test]

@@ -21,6 +21,7 @@ use super::input_pipeline::InputPipeline;
 use super::large_events::{self, AudioForm, ParsedMessage, PendingMessage};
 use super::packet_decoder::PacketDecoder;
 use super::response_timing::ResponseTiming;
+use super::summary::CallSummary;
 use super::{CallEnd, CallServices, OutboundMessage, Transport, TransportError, TransportEvent};
 use crate::budget::call_budget::CallBudget;
 use crate::headroom::Headroom;
@@ -59,6 +60,7 @@ pub(super) struct CallTask {
     /// While the playback is paused: time from the beginning of the voice to the pause.
     pause_latency: Option<Duration>,
     pub(super) metrics: Arc<Metrics>,
+    pub(super) summary: CallSummary,
     /// Results of one piece of input; empty between pieces, kept for its memory.
     inputs: Vec<SessionInput>,
     /// Format of the caller's audio.
@@ -99,6 +101,7 @@ impl CallTask {
             voice_began: None,
             pause_latency: None,
             metrics,
+            summary: CallSummary::default(),
             inputs: Vec::new(),
             input_format: AudioFormat::default(),
             outbound: VecDeque::new(),
@@ -127,7 +130,8 @@ impl CallTask {
             TransportEvent::Playout(report) => self.input(SessionInput::Playout(report), transport),
             TransportEvent::FirstAudible { response, due, encoded, sent } => {
                 let stages = [(TtfpStage::Playout, due), (TtfpStage::Opus, encoded), (TtfpStage::Wire, sent)];
-                self.timing.audible(response, stages);
+                let waited = self.timing.audible(response, stages);
+                waited.into_iter().for_each(|wait| self.summary.add_wait(wait));
             }
             TransportEvent::Key { key } => {
                 // Before 1970 a clock is wrong anyway.
@@ -342,7 +346,8 @@ impl CallTask {
                     let encoded = transport.push_audio(response, &samples);
                     self.send_audio(event_id, part, encoded, transport);
                     if T::DELIVERY == Delivery::Unpaced && is_audible(&samples) {
-                        self.timing.audible(response, [(TtfpStage::Wire, now)]);
+                        let waited = self.timing.audible(response, [(TtfpStage::Wire, now)]);
+                        waited.into_iter().for_each(|wait| self.summary.add_wait(wait));
                     }
                 }
                 Effect::AudioEnd { event_id, response, part } => {
@@ -370,7 +375,10 @@ impl CallTask {
                     self.resume(transport);
                     transport.clear_response(response);
                 }
-                Effect::CountResponse(status) => self.metrics.responses.with_label_values(&[status.as_str()]).inc(),
+                Effect::CountResponse(status) => {
+                    self.summary.count_response(status);
+                    self.metrics.responses.with_label_values(&[status.as_str()]).inc();
+                }
                 Effect::CountSpeculation { committed } => {
                     let outcome = if committed { "committed" } else { "aborted" };
                     self.metrics.speculations.with_label_values(&[outcome]).inc();
@@ -378,7 +386,10 @@ impl CallTask {
                 Effect::Unsupported(what) => {
                     tracing::info!(what, "the client asked for something that is not supported")
                 }
-                Effect::CountError(code) => self.metrics.errors.with_label_values(&[&code]).inc(),
+                Effect::CountError(code) => {
+                    self.summary.errors += 1;
+                    self.metrics.errors.with_label_values(&[&code]).inc();
+                }
                 Effect::Close => self.close(),
             }
         }

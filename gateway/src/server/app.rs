@@ -231,11 +231,13 @@ impl AppState {
         }
     }
 
-    /// Services of a call that begins now.
+    /// Services of a call that begins now, which is logged.
     pub(super) fn call_services(&self, id: &str, caller: &Caller, transport: &'static str) -> CallServices {
+        let account = self.budgets.account(caller.client.key);
+        tracing::info!(transport, key = %account.name(), address = %caller.client.address, "a call begins");
         CallServices {
             limits: self.call_limits(),
-            budget: CallBudget::new(self.budgets.account(caller.client.key)),
+            budget: CallBudget::new(account),
             metrics: self.metrics.clone(),
             judge: self.judge.clone(),
             long_work: self.long_work.of(caller.client),

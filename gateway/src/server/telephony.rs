@@ -104,7 +104,7 @@ async fn run(
         ActiveCall { owner: CallOwner::of_stream(&caller), hang_up: hang_up.clone(), sidebands: transport.sidebands() };
     let preferred = Some(of_provider).filter(|id| is_id(id));
     let registration = Registration::new(app.clone(), preferred, id, running);
-    tracing::info!(call = registration.id(), stream, "a telephone call begins");
+    tracing::info!(call = registration.id(), stream, "the provider's stream of a call");
     let services = app.call_services(registration.id(), &caller, NAME);
     call::run(transport, session, setup, services, app.draining(), ended_by_server(&app, hang_up)).await;
     drop(registration);

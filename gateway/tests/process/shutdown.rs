@@ -2,6 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::UnixDatagram;
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::Instant;
 
@@ -69,6 +70,24 @@ impl Serving {
         while !self.get("/metrics").contains("repartee_active_sessions 1") {}
         socket
     }
+}
+
+#[test]
+fn service_manager_is_told_start_and_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("notify");
+    let manager = UnixDatagram::bind(&path).unwrap();
+    manager.set_read_timeout(Some(PATIENCE)).unwrap();
+    let told = || {
+        let mut message = [0; 64];
+        let length = manager.recv(&mut message).unwrap();
+        String::from_utf8(message[..length].to_vec()).unwrap()
+    };
+    let mut server = Serving::start(&format!("NOTIFY_SOCKET='{}'", path.display()), &[]);
+    assert_eq!(told(), "READY=1\n");
+    server.signal("-TERM");
+    assert_eq!(told(), "STOPPING=1\n");
+    assert_eq!(server.ended(), Some(0));
 }
 
 /// Head of a request that opens a websocket.

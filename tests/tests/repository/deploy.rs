@@ -17,6 +17,10 @@ fn systemd_knows_every_line_of_the_unit() -> Result<()> {
     let unit = text("deploy/repartee.service")?;
     let installed = "/usr/local/bin/repartee";
     ensure!(unit.contains(&format!("ExecStart={installed} serve ")), "{unit}");
+    // What the binary does: it tells its start, and exits with 2 after a user's error.
+    for line in ["Type=notify", "RestartPreventExitStatus=2"] {
+        ensure!(unit.lines().any(|of_unit| of_unit == line), "{line}");
+    }
     let Ok(version) = Command::new("systemd-analyze").arg("--version").output() else {
         println!("SKIPPED: there is no systemd-analyze");
         return Ok(());
