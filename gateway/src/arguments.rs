@@ -25,7 +25,7 @@ Examples:
   repartee --model DIR --set engine.weights=int8 serve a checkpoint, quantised as it loads
   repartee --lan                                 serve phones in the same network
   repartee ask --text 'Count to three.'          print an answer
-  repartee say 'Hello.' hello.wav --speak DIR    read a text aloud
+  repartee say 'Hello.' hello.wav                read a text aloud
   repartee check DIR                             describe a checkpoint";
 const ASK_EXAMPLES: &str = "\
 Examples:
@@ -35,7 +35,7 @@ Examples:
   repartee ask question.wav - | aplay";
 const SAY_EXAMPLES: &str = "\
 Examples:
-  repartee say 'Good morning.' morning.wav --speak DIR
+  repartee say 'Good morning.' morning.wav
   repartee say - - --voice NAME --speak DIR < text.txt | aplay";
 
 /// Realtime voice gateway with its speech engine in the same process.

@@ -70,8 +70,19 @@ fn a_question_is_read_from_standard_input() {
 }
 
 #[test]
-fn say_needs_a_model_that_reads() {
-    refused(&["say", "Hello.", "hello.wav"], &["cannot read a given text aloud", "--speak"]);
+fn a_text_is_read_aloud() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("said.wav");
+    let output = repartee(&["say", "One, two.", path.to_str().unwrap()]);
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && said.contains("saved as"), "{said}");
+    let spoken = std::fs::read(&path).unwrap();
+    assert!(spoken.starts_with(b"RIFF") && spoken.len() > 8_000);
+    refused(&["say", "One.", path.to_str().unwrap(), "--voice", "eve"], &["there is no voice `eve`"]);
+    refused(&["say", "...", path.to_str().unwrap()], &["nothing to read"]);
+    // A recogniser speaks nothing.
+    let hears = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/parity/whisper/checkpoint");
+    refused(&["say", "One.", path.to_str().unwrap(), "--hear", hears], &["cannot read a given text aloud", "--speak"]);
 }
 
 #[test]
