@@ -215,7 +215,8 @@ impl Engine {
             }
             false => Command::Transcribe(transcribe),
         };
-        let input = if self.info.audio_input {
+        // A recogniser before a language model takes long to find no words in noise, and its first turn is no slower.
+        let input = if self.info.audio_input && !(self.info.hears_text && self.info.answers) {
             let second = self.info.input_rate as usize;
             let noise = (0..second).map(|i| (i * 7919 % 1000) as f32 * 2e-5).collect();
             vec![Command::Append(noise), Command::Commit { item: 0 }]

@@ -249,10 +249,14 @@ impl<'a> PackedTensor<'a> {
         match self.packing {
             // Two at a time: a group begins at a whole byte.
             Packing::Four if first.is_multiple_of(2) => {
-                for (pair, &both) in to.chunks_mut(2).zip(&row[first / 2..]) {
-                    for (to, four) in pair.iter_mut().zip([both & 0xf, both >> 4]) {
-                        *to = (four as i8).wrapping_add(added - 8);
-                    }
+                let unpacked = |four: u8| (four as i8).wrapping_add(added - 8);
+                let (pairs, last) = to.as_chunks_mut::<2>();
+                let bytes = &row[first / 2..];
+                for (pair, &both) in pairs.iter_mut().zip(bytes) {
+                    *pair = [unpacked(both & 0xf), unpacked(both >> 4)];
+                }
+                if let ([last], Some(&both)) = (last, bytes.get(count / 2)) {
+                    *last = unpacked(both & 0xf);
                 }
             }
             Packing::Four => {

@@ -31,6 +31,7 @@
 //! `[panel][super-block][2][column]`.
 
 use super::groups::{GROUP, LEAST, nearest};
+use super::pool::Pool;
 use super::simd::LANES;
 use crate::packed::{GroupScales, PackedTensor, Packing, SUPER_BLOCK};
 use crate::part::RandomDraw;
@@ -66,6 +67,68 @@ pub struct QuantisedWeight {
     scales: Vec<ScaleLine>,
     /// Pairs of the super-blocks; empty in other kinds.
     super_scales: Vec<ScaleLine>,
+}
+
+/// One panel of a weight that is being written.
+struct PanelMut<'a> {
+    bits: IntegerFormat,
+    kind: GroupScales,
+    groups: usize,
+    shared: usize,
+    lines: &'a mut [Line],
+    scales: &'a mut [ScaleLine],
+    super_scales: &'a mut [ScaleLine],
+}
+
+impl PanelMut<'_> {
+    /// Writes a row of a stored tensor into a column.
+    fn pack(&mut self, lane: usize, tensor: &PackedTensor<'_>, row: usize) {
+        for group in 0..self.groups {
+            let mut integers = [0; GROUP];
+            tensor.integers_into(row, group * GROUP, &mut integers);
+            self.set(lane, group, tensor.scales_at(row, group * GROUP), &integers);
+            if group % SUPER_GROUPS == 0
+                && let Some(pair) = tensor.super_block(row, group * GROUP)
+            {
+                for (line, bits) in self.super_scales[2 * (group / SUPER_GROUPS)..][..2].iter_mut().zip(pair) {
+                    line.0[lane] = bits;
+                }
+            }
+        }
+    }
+
+    /// Writes a group of a column: its scales, and its integers.
+    fn set(&mut self, lane: usize, group: usize, scales: [u16; 2], integers: &[i8; GROUP]) {
+        let count = self.kind.count();
+        for (line, scale) in self.scales[group / self.shared * count..][..count].iter_mut().zip(scales) {
+            line.0[lane] = scale;
+        }
+        let (at, added) = (lane * 4, added(self.kind));
+        let (lower, upper) = integers.split_at(GROUP / 2);
+        let fours = lower.as_chunks::<4>().0.iter().zip(upper.as_chunks::<4>().0);
+        let lines = &mut self.lines[group * STEPS * self.bits.lines()..][..STEPS * self.bits.lines()];
+        match self.bits {
+            IntegerFormat::Eight => {
+                for (lines, (low, high)) in lines.as_chunks_mut::<2>().0.iter_mut().zip(fours) {
+                    for (line, four) in lines.iter_mut().zip([low, high]) {
+                        line.0[at..at + 4].copy_from_slice(&four.map(i8::cast_unsigned));
+                    }
+                }
+            }
+            IntegerFormat::Four => {
+                for (line, (low, high)) in lines.iter_mut().zip(fours) {
+                    let nibble = |integer: i8| integer.wrapping_add(added).cast_unsigned() & 0xf;
+                    let both: [u8; 4] = std::array::from_fn(|i| nibble(low[i]) | nibble(high[i]) << 4);
+                    line.0[at..at + 4].copy_from_slice(&both);
+                }
+            }
+        }
+    }
+}
+
+/// Number that stored four-bit integers of this kind have added.
+fn added(kind: GroupScales) -> i8 {
+    if kind.has_minimums() { 0 } else { 8 }
 }
 
 /// Integer format of a weight.
@@ -126,11 +189,13 @@ impl QuantisedWeight {
     ) -> Result<Self, NotFinite> {
         let mut weight = Self::zeros((bits, GroupScales::Bf16), columns, k, 1);
         let mut numbers = vec![0.0; weight.groups * GROUP];
-        for column in 0..columns {
-            row(&mut numbers[..k]);
-            for (group, numbers) in numbers.as_chunks().0.iter().enumerate() {
-                let (scale, integers) = quantise_group(bits, numbers)?;
-                weight.set(column, group, [scale, 0], &integers);
+        for (number, mut panel) in weight.panels_mut().enumerate() {
+            for lane in 0..LANES.min(columns - number * LANES) {
+                row(&mut numbers[..k]);
+                for (group, numbers) in numbers.as_chunks().0.iter().enumerate() {
+                    let (scale, integers) = quantise_group(bits, numbers)?;
+                    panel.set(lane, group, [scale, 0], &integers);
+                }
             }
         }
         Ok(weight)
@@ -171,55 +236,40 @@ impl QuantisedWeight {
         Self { bits, kind, columns, groups, shared: 1, lines, scales, super_scales: Vec::new() }
     }
 
-    /// Repacks stored integers, scales and minimums without changing a number. The tensors, joined along `out`, were checked, are at least
-    /// one, and have integers and scales of one kind.
-    pub fn packed(k: usize, tensors: &[PackedTensor<'_>]) -> Self {
+    /// Repacks stored integers, scales and minimums without changing a number, on all threads of `pool`. The tensors, joined along `out`,
+    /// were checked, are at least one, and have integers and scales of one kind.
+    pub fn packed(pool: Option<&Pool>, k: usize, tensors: &[PackedTensor<'_>]) -> Self {
         let kind = (IntegerFormat::of_packing(tensors[0].packing), tensors[0].group_scales());
         let columns = tensors.iter().map(|tensor| tensor.shape[0]).sum();
         let shared = tensors.iter().map(|tensor| tensor.shared_inputs() / GROUP).min().unwrap_or(1);
         let mut weight = Self::zeros(kind, columns, k, shared);
         let rows = tensors.iter().flat_map(|tensor| (0..tensor.shape[0]).map(move |row| (tensor, row)));
-        for (column, (tensor, row)) in rows.enumerate() {
-            for group in 0..weight.groups {
-                let mut integers = [0; GROUP];
-                tensor.integers_into(row, group * GROUP, &mut integers);
-                weight.set(column, group, tensor.scales_at(row, group * GROUP), &integers);
-                if group % SUPER_GROUPS == 0
-                    && let Some(pair) = tensor.super_block(row, group * GROUP)
-                {
-                    let first = weight.first_super_scale(column, group);
-                    for (line, bits) in weight.super_scales[first..][..2].iter_mut().zip(pair) {
-                        line.0[column % LANES] = bits;
-                    }
-                }
+        let rows: Vec<_> = rows.collect();
+        let mut panels: Vec<_> = weight.panels_mut().zip(rows.chunks(LANES)).collect();
+        let pack = |_: usize, (panel, rows): &mut (PanelMut<'_>, &[(&PackedTensor<'_>, usize)])| {
+            for (lane, &(tensor, row)) in rows.iter().enumerate() {
+                panel.pack(lane, tensor, row);
             }
+        };
+        match pool {
+            Some(pool) => pool.for_each(&mut panels, pack),
+            None => panels.iter_mut().enumerate().for_each(|(number, panel)| pack(number, panel)),
         }
         weight
     }
 
-    fn set(&mut self, column: usize, group: usize, scales: [u16; 2], integers: &[i8; GROUP]) {
-        let first = self.first_scale(column, group);
-        for (line, scale) in self.scales[first..][..self.kind.count()].iter_mut().zip(scales) {
-            line.0[column % LANES] = scale;
-        }
-        let (at, lane, added) = (column / LANES * self.groups + group, column % LANES * 4, self.added());
-        let (lower, upper) = integers.split_at(GROUP / 2);
-        for (step, (low, high)) in lower.as_chunks::<4>().0.iter().zip(upper.as_chunks::<4>().0).enumerate() {
-            match self.bits {
-                IntegerFormat::Eight => {
-                    for (half, four) in [low, high].into_iter().enumerate() {
-                        let to = &mut self.lines[(at * STEPS + step) * 2 + half].0[lane..lane + 4];
-                        to.iter_mut().zip(four).for_each(|(to, &integer)| *to = integer as u8);
-                    }
-                }
-                IntegerFormat::Four => {
-                    let to = &mut self.lines[at * STEPS + step].0[lane..lane + 4];
-                    for (to, (&low, &high)) in to.iter_mut().zip(low.iter().zip(high)) {
-                        *to = low.wrapping_add(added) as u8 & 0xf | (high.wrapping_add(added) as u8) << 4;
-                    }
-                }
-            }
-        }
+    /// The panels, in order.
+    fn panels_mut(&mut self) -> impl Iterator<Item = PanelMut<'_>> {
+        let (bits, kind, groups, shared) = (self.bits, self.kind, self.groups, self.shared);
+        let scales = self.scale_groups() * kind.count();
+        let super_scales = if kind == GroupScales::SuperBlock { 2 * self.super_blocks() } else { 0 };
+        let mut pairs = &mut self.super_scales[..];
+        let lines = self.lines.chunks_mut((groups * STEPS * bits.lines()).max(1));
+        lines.zip(self.scales.chunks_mut(scales.max(1))).map(move |(lines, scales)| {
+            let (super_scales, rest) = std::mem::take(&mut pairs).split_at_mut(super_scales);
+            pairs = rest;
+            PanelMut { bits, kind, groups, shared, lines, scales, super_scales }
+        })
     }
 
     /// Index of a group's first line of scales.
@@ -239,7 +289,7 @@ impl QuantisedWeight {
 
     /// Number that stored four-bit integers have added.
     fn added(&self) -> i8 {
-        if self.kind.has_minimums() { 0 } else { 8 }
+        added(self.kind)
     }
 
     /// Returns the dequantised number at (output column, input).

@@ -65,12 +65,12 @@ pub enum Weight {
 }
 
 impl Weight {
-    /// Packs a weight; experts on all threads of `pool`.
+    /// Packs a weight; experts and stored integers on all threads of `pool`.
     pub(super) fn new(pool: Option<&Pool>, checked: &CheckedParts<'_>) -> Result<Self, KernelError> {
         let (layout, format, parts, shape) = (checked.layout(), checked.format(), checked.parts(), checked.shape());
         Ok(match layout {
             WeightLayout::Vector => Self::Vector(Values::of(parts).widened()),
-            WeightLayout::Linear => Self::Linear(linear(format, parts)?),
+            WeightLayout::Linear => Self::Linear(linear(pool, format, parts)?),
             WeightLayout::Experts { per_expert } => Self::Experts(experts(pool, format, parts, per_expert)?),
             WeightLayout::Table => Self::Table(table(checked)?),
             WeightLayout::Conv1d { dilation } if format == WeightFormat::Int8 => {
@@ -246,14 +246,18 @@ fn drawn_bits<'a>(tensor: &RandomTensor<'a>) -> impl Iterator<Item = u16> + use<
 }
 
 /// Packs parts `[out, k]`, joined along `out`.
-fn linear(format: WeightFormat, parts: &[WeightPart<'_>]) -> Result<PackedWeight, KernelError> {
+fn linear(
+    pool: Option<&Pool>,
+    format: WeightFormat,
+    parts: &[WeightPart<'_>],
+) -> Result<PackedWeight, KernelError> {
     let k = parts.first().map_or(0, |part| part.shape()[1]);
     let columns = parts.iter().map(|part| part.shape()[0]).sum();
     let Some(bits) = IntegerFormat::of(format) else {
         return Ok(Values::of(parts).pack(columns, k, |column, i| column * k + i));
     };
     if let Some(tensors) = parts.iter().map(WeightPart::packed).collect::<Option<Vec<_>>>() {
-        let weights = PackedTensor::runs(&tensors).map(|tensors| QuantisedWeight::packed(k, tensors));
+        let weights = PackedTensor::runs(&tensors).map(|tensors| QuantisedWeight::packed(pool, k, tensors));
         return Ok(PackedWeight::joined(weights.collect(), k));
     }
     if let [WeightPart::Drawn(RandomTensor { draw, .. }), ..] = parts {
@@ -345,8 +349,10 @@ fn experts(
     parts: &[WeightPart<'_>],
     per_expert: usize,
 ) -> Result<Vec<PackedWeight>, KernelError> {
-    let Some(pool) = pool else { return parts.chunks(per_expert).map(|expert| linear(format, expert)).collect() };
+    let Some(pool) = pool else {
+        return parts.chunks(per_expert).map(|expert| linear(None, format, expert)).collect();
+    };
     let mut packed: Vec<_> = parts.chunks(per_expert).map(|expert| (expert, None)).collect();
-    pool.for_each(&mut packed, |_, (expert, packed)| *packed = Some(linear(format, expert)));
+    pool.for_each(&mut packed, |_, (expert, packed)| *packed = Some(linear(None, format, expert)));
     packed.into_iter().filter_map(|(_, packed)| packed).collect()
 }

@@ -228,7 +228,7 @@ fn weights_are_no_larger_than_their_files() {
         let matrix = StoredMatrix::drawn(kind, [32, 1024], 1);
         // A group of 96 has scales for each 32.
         let repeated = if kind.group == Some(96) { 32 * (1024 / 32 - 1024usize.div_ceil(96)) * 2 } else { 0 };
-        let weight = QuantisedWeight::packed(1024, &[matrix.tensor()]);
+        let weight = QuantisedWeight::packed(None, 1024, &[matrix.tensor()]);
         assert_eq!(weight.bytes(), matrix.bytes() + repeated, "{kind:?}");
     }
 }

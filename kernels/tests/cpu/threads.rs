@@ -62,7 +62,7 @@ fn products_are_equal_for_any_thread_count() {
                 let first = columns / 2;
                 let part = |columns, seed: u64| {
                     let kind = KINDS[seed as usize % KINDS.len()];
-                    QuantisedWeight::packed(k, &[StoredMatrix::drawn(kind, [columns, k], seed).tensor()])
+                    QuantisedWeight::packed(None, k, &[StoredMatrix::drawn(kind, [columns, k], seed).tensor()])
                 };
                 PackedWeight::joined(vec![part(first, seed), part(columns - first, seed + 1)], k)
             }
@@ -87,6 +87,26 @@ fn products_are_equal_for_any_thread_count() {
         Ok(())
     };
     runner.run(&inputs, check).unwrap();
+}
+
+#[test]
+fn stored_integers_pack_equally_on_threads() {
+    let (columns, k) = (70, 512);
+    for kind in KINDS {
+        let tensors = [StoredMatrix::drawn(kind, [columns / 2, k], 1), StoredMatrix::drawn(kind, [columns / 2, k], 2)];
+        let tensors = tensors.each_ref().map(StoredMatrix::tensor);
+        let numbers = |pool: Option<&Pool>| {
+            let weight = QuantisedWeight::packed(pool, k, &tensors);
+            let mut numbers = vec![0.0; columns * k];
+            numbers.chunks_exact_mut(k).enumerate().for_each(|(column, to)| weight.look_up(column, to));
+            numbers
+        };
+        let alone = numbers(None);
+        assert!(alone == tensors.iter().flat_map(|tensor| tensor.numbers()).collect::<Vec<_>>(), "{kind:?}");
+        for pool in &pools() {
+            assert!(numbers(Some(pool)) == alone, "{kind:?}, {} threads", pool.threads());
+        }
+    }
 }
 
 fn weight(ops: &Cpu, layout: WeightLayout, shape: &[usize]) -> Weight {

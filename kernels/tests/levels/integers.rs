@@ -19,7 +19,7 @@ fn weight(bits: IntegerFormat, w: &[f32], k: usize) -> QuantisedWeight {
 
 /// Repacks stored integers.
 fn stored(kind: StoredKind, columns: usize, k: usize, seed: u64) -> QuantisedWeight {
-    QuantisedWeight::packed(k, &[StoredMatrix::drawn(kind, [columns, k], seed).tensor()])
+    QuantisedWeight::packed(None, k, &[StoredMatrix::drawn(kind, [columns, k], seed).tensor()])
 }
 
 /// A weight of each kind: quantised here, and stored.
@@ -103,7 +103,7 @@ pub fn stored_integers_stand_for_their_numbers(level: SimdLevel) {
         for kind in KINDS {
             let matrix = StoredMatrix::drawn(kind, [columns, k], seed);
             prop_assert_eq!(matrix.tensor().check(), Ok(()));
-            let weight = QuantisedWeight::packed(k, &[matrix.tensor()]);
+            let weight = QuantisedWeight::packed(None, k, &[matrix.tensor()]);
             let numbers = matrix.tensor().numbers();
             for (at, found) in product(level, &x, k, &weight, None).into_iter().enumerate() {
                 let (r, c) = (at / columns, at % columns);
@@ -165,7 +165,7 @@ pub fn half_precision_is_widened_exactly(level: SimdLevel) {
             minimums,
             ..PackedTensor::symmetric("w", &shape, Packing::Bytes, integers, scales, GROUP)
         };
-        let found = product(level, &x, GROUP, &QuantisedWeight::packed(GROUP, &[tensor]), None);
+        let found = product(level, &x, GROUP, &QuantisedWeight::packed(None, GROUP, &[tensor]), None);
         for (&bits, found) in halves.iter().zip(found) {
             assert_eq!(found, 127.0 * half::f16::from_bits(bits).to_f32(), "{bits:#x}");
         }
@@ -246,7 +246,7 @@ pub fn greatest_stored_integers_do_not_overflow(level: SimdLevel) {
             for row in matrix.integers.chunks_mut(kind.packing.row_bytes(k)) {
                 (0..k).for_each(|input| kind.packing.put(row, input, integer));
             }
-            let weight = QuantisedWeight::packed(k, &[matrix.tensor()]);
+            let weight = QuantisedWeight::packed(None, k, &[matrix.tensor()]);
             for sign in [1.0, -1.0] {
                 let out = product(level, &vec![sign; 5 * k], k, &weight, None);
                 let expected = matrix.tensor().numbers()[0] * sign * k as f32;
