@@ -81,7 +81,7 @@ fn a_text_is_read_aloud() {
     refused(&["say", "One.", path.to_str().unwrap(), "--voice", "eve"], &["there is no voice `eve`"]);
     refused(&["say", "...", path.to_str().unwrap()], &["nothing to read"]);
     // A recogniser speaks nothing.
-    let hears = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/parity/whisper/checkpoint");
+    let hears = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/parity/fixtures/whisper/checkpoint");
     refused(&["say", "One.", path.to_str().unwrap(), "--hear", hears], &["cannot read a given text aloud", "--speak"]);
 }
 

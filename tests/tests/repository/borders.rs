@@ -94,10 +94,12 @@ const RUNTIMES_AND_NETWORKS: &[&str] =
 const GATEWAY_MAY_NAME: &[(&str, &[&str])] = &[
     ("address_rate", &[]),
     ("admission", &["address_rate", "auth", "budget", "config"]),
+    ("arguments", &["auth", "bench", "cli", "config", "metrics", "model", "thinker", "user_error"]),
     ("auth", &["address_rate", "ids"]),
     ("bench", &[]),
     ("budget", &["auth", "config"]),
     ("call", &["budget", "headroom", "long_work", "metrics", "telemetry", "turn_judge"]),
+    ("check_command", &["arguments", "cli", "config", "server", "start_log", "user_error"]),
     ("cli", &["auth", "config", "ids", "read_text"]),
     ("config", &["auth", "telemetry"]),
     ("headroom", &[]),
@@ -105,7 +107,8 @@ const GATEWAY_MAY_NAME: &[(&str, &[&str])] = &[
     ("ids", &[]),
     ("long_work", &["admission"]),
     ("metrics", &[]),
-    ("model", &["config"]),
+    ("model", &["config", "user_error"]),
+    ("offline", &["arguments", "cli", "config", "metrics", "model", "start_log", "user_error"]),
     ("read_text", &[]),
     (
         "server",
@@ -128,10 +131,12 @@ const GATEWAY_MAY_NAME: &[(&str, &[&str])] = &[
             "voices",
         ],
     ),
+    ("start_log", &["config", "server", "telemetry"]),
     ("telemetry", &["metrics"]),
     ("thinker", &["config", "metrics"]),
     ("transport", &["address_rate", "call", "metrics", "telemetry"]),
     ("turn_judge", &[]),
+    ("user_error", &[]),
     ("voices", &["config", "ids"]),
 ];
 
