@@ -5,6 +5,7 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use super::huge_pages::filled;
 use super::pool::Pool;
 use super::simd::peak::{self, ROUNDS, SUMS};
 #[cfg(all(target_arch = "x86_64", feature = "simd"))]
@@ -54,7 +55,9 @@ pub fn read_bandwidth(pool: &Pool, mib: usize) -> f64 {
     /// Numbers that are read in one timed region.
     const REGION: usize = 1 << 21;
     const PART: usize = 1 << 17;
-    let numbers: Vec<u64> = (0..mib << 17).map(|i| i as u64).collect();
+    // Like weights: small pages are read more slowly.
+    let mut numbers = filled(0_u64, mib << 17);
+    numbers.iter_mut().enumerate().for_each(|(i, number)| *number = i as u64);
     let total = AtomicU64::new(0);
     let read = |region: &[u64]| {
         let begun = Instant::now();

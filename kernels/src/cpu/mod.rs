@@ -3,7 +3,7 @@
 //! - `device`: settings, buffers and threads; `ops`: its operations, out of one file for each family: [`attention`], [`conv`], [`experts`],
 //!   [`math`], [`rotary`], [`sample`], `instance_norm`, `integer_conv`, `lstm`, `segment_snake`
 //! - `tensor`, `index`, `conv_state`, `kv_cache`, `weight`, `table`: what operations take; `arena`, `scratch`: reused buffers;
-//!   `discard`: memory that goes back to the system
+//!   `discard`: memory that goes back to the system; `huge_pages`: memory of weights
 //! - [`gemm`]: the matrix product of linear layers and convolutions, over `strided_rows` and weights in `panels`; `float_product`, [`integer`]:
 //!   its tiles; `product`, `work_split`, `output_ptr`: on several threads
 //! - [`quantised`]: weights of eight-bit and four-bit integers; [`groups`]: activations likewise
@@ -27,6 +27,7 @@ mod float_product;
 pub mod gemm;
 pub mod groups;
 pub mod hardware_peaks;
+mod huge_pages;
 mod index;
 mod instance_norm;
 pub mod integer;

@@ -1,6 +1,7 @@
 //! Weights of the matrix product, packed once into panels of [`LANES`] output columns: `[panel][k][LANES]`.
 
 use super::groups::GROUP;
+use super::huge_pages::filled;
 use super::quantised::QuantisedWeight;
 use super::simd::{LANES, Lanes};
 
@@ -107,7 +108,7 @@ impl Panels {
 fn pack<N: Copy + Default>(columns: usize, k: usize, at: impl Fn(usize, usize) -> N) -> Vec<Lane<N>> {
     // Cannot fail: the numbers that `at` gives are in memory already.
     let size = columns.div_ceil(LANES).checked_mul(k);
-    let mut panels = vec![Lane::default(); size.expect("a weight's size is a number")];
+    let mut panels = filled(Lane::default(), size.expect("a weight's size is a number"));
     for column in 0..columns {
         let panel = &mut panels[column / LANES * k..][..k];
         for (i, numbers) in panel.iter_mut().enumerate() {

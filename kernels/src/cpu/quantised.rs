@@ -31,6 +31,7 @@
 //! `[panel][super-block][2][column]`.
 
 use super::groups::{GROUP, LEAST, nearest};
+use super::huge_pages::filled;
 use super::pool::Pool;
 use super::simd::LANES;
 use crate::packed::{GroupScales, PackedTensor, Packing, SUPER_BLOCK};
@@ -208,10 +209,10 @@ impl QuantisedWeight {
             IntegerFormat::Four if !kind.has_minimums() => 0x88,
             IntegerFormat::Eight | IntegerFormat::Four => 0,
         };
-        let lines = vec![Line([zero; 64]); count * STEPS * bits.lines()];
+        let lines = filled(Line([zero; 64]), count * STEPS * bits.lines());
         let pairs =
             if kind == GroupScales::SuperBlock { columns.div_ceil(LANES) * groups.div_ceil(SUPER_GROUPS) } else { 0 };
-        let [scales, super_scales] = [scales, 2 * pairs].map(|lines| vec![ScaleLine([0; LANES]); lines]);
+        let [scales, super_scales] = [scales, 2 * pairs].map(|lines| filled(ScaleLine([0; LANES]), lines));
         Self { bits, kind, columns, groups, shared, lines, scales, super_scales }
     }
 
@@ -231,8 +232,9 @@ impl QuantisedWeight {
             IntegerFormat::Four => 8.0,
         };
         let scale = ((draw.spread / greatest).to_bits() >> 16) as u16;
-        let lines = (0..count * STEPS * bits.lines()).map(line).collect();
-        let scales = vec![ScaleLine([scale; LANES]); scales];
+        let mut lines = filled(Line([0; 64]), count * STEPS * bits.lines());
+        lines.iter_mut().enumerate().for_each(|(number, to)| *to = line(number));
+        let scales = filled(ScaleLine([scale; LANES]), scales);
         Self { bits, kind, columns, groups, shared: 1, lines, scales, super_scales: Vec::new() }
     }
 
