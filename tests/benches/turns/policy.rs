@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use repartee_engine::TurnModel;
+use repartee_media::acoustics::Acoustics;
 use repartee_media::endpointing::{Eagerness, PauseModel};
 use repartee_media::vad::{TurnDetector, TurnEvent, TurnSettings, VoiceDetector};
 use repartee_report::ReportRow;
@@ -53,7 +54,7 @@ impl Policy {
 
     /// Returns the ends of the turns in `sound`, in samples.
     pub fn ends(&self, sound: &JudgedSound, judges: &mut Judges) -> Result<Vec<usize>> {
-        let mut turns = TurnDetector::new(ReplayedVoice(sound.voice.iter()), self.settings);
+        let mut turns = TurnDetector::new(ReplayedVoice { frames: sound.voice.iter(), acoustics: None }, self.settings);
         if let Some(model) = self.model {
             turns = turns.with_turn_model(model);
         }
@@ -86,7 +87,10 @@ const fn settings(silence_duration_ms: u64, eagerness: Option<Eagerness>) -> Tur
 }
 
 /// Detector that returns what the call's own one returned for the same frames.
-struct ReplayedVoice<'a>(std::slice::Iter<'a, f32>);
+struct ReplayedVoice<'a> {
+    frames: std::slice::Iter<'a, (f32, Option<Acoustics>)>,
+    acoustics: Option<Acoustics>,
+}
 
 impl VoiceDetector for ReplayedVoice<'_> {
     fn frame_len(&self) -> usize {
@@ -94,7 +98,13 @@ impl VoiceDetector for ReplayedVoice<'_> {
     }
 
     fn probability(&mut self, _: &[f32]) -> f32 {
-        self.0.next().copied().unwrap_or_default()
+        let (probability, acoustics) = self.frames.next().copied().unwrap_or_default();
+        self.acoustics = acoustics;
+        probability
+    }
+
+    fn acoustics(&self) -> Option<Acoustics> {
+        self.acoustics
     }
 }
 

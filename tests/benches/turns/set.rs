@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use repartee_media::acoustics::Acoustics;
 use repartee_media::sound_file;
 use repartee_media::vad::{Earshot, RATE, VoiceDetector};
 use repartee_tests::tools;
@@ -80,14 +81,15 @@ pub struct JudgedSound {
     pub voice_end: usize,
     /// Kind of the pause; `None` at the turn's end.
     pub kind: Option<PauseKind>,
-    /// Probability of a voice in each frame, by the detector of a call.
-    pub voice: Vec<f32>,
+    /// Probability of a voice in each frame and its acoustics, by the detector of a call.
+    pub voice: Vec<(f32, Option<Acoustics>)>,
 }
 
 impl JudgedSound {
     fn new(file: &str, samples: Vec<f32>, voice_end: usize, kind: Option<PauseKind>) -> Self {
         let mut detector = Earshot::default();
-        let voice = samples.as_chunks::<FRAME>().0.iter().map(|frame| detector.probability(frame)).collect();
+        let mut hear = |frame: &[f32; FRAME]| (detector.probability(frame), detector.acoustics());
+        let voice = samples.as_chunks().0.iter().map(&mut hear).collect();
         Self { file: file.to_owned(), samples, voice_end, kind, voice }
     }
 }
