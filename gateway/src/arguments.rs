@@ -124,7 +124,9 @@ pub struct Serve {
 
 #[derive(Debug, Args)]
 #[command(after_help = ASK_EXAMPLES)]
-#[command(override_usage = "repartee ask [OPTIONS] <QUESTION> [ANSWER]\n       repartee ask [OPTIONS] --text <TEXT> [ANSWER]")]
+#[command(
+    override_usage = "repartee ask [OPTIONS] <QUESTION> [ANSWER]\n       repartee ask [OPTIONS] --text <TEXT> [ANSWER]"
+)]
 pub struct Ask {
     /// Sound file with the question, or a file of text whose name ends in .txt; `-` reads sound or text from standard input
     #[arg(required_unless_present = "text")]

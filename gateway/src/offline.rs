@@ -52,7 +52,10 @@ pub async fn say_once(arguments: &Say) -> anyhow::Result<()> {
     let said = say(&*model.engine, &text, arguments.voice.as_deref(), spoken).await;
     let said = said.map_err(|error| UserError(error.into()))?;
     if said.cut > 0 {
-        eprintln!("repartee: the model's limit cut the speech of {} parts of the text: write shorter sentences", said.cut);
+        eprintln!(
+            "repartee: the model's limit cut the speech of {} parts of the text: write shorter sentences",
+            said.cut
+        );
     }
     let (times, target) = (said.speech.times(), arguments.target());
     said.speech.write(&target).map_err(|error| UserError(error.into()))?;

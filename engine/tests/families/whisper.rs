@@ -241,7 +241,8 @@ fn complete_sound_is_decoded_in_whole_windows() {
 #[test]
 fn neighbours_change_no_hypothesis() {
     let turns = [sound(30_000), sound(90_000)[17_000..].to_vec(), sound(24_000), Vec::new()];
-    let hinted = HearingOptions { language: Some("de-DE".to_owned()), prompt: "the lazy dog".to_owned(), complete: false };
+    let hinted =
+        HearingOptions { language: Some("de-DE".to_owned()), prompt: "the lazy dog".to_owned(), complete: false };
     let options = [HearingOptions::default(), HearingOptions::default(), hinted, HearingOptions::default()];
     let alone: Vec<_> = turns.iter().zip(&options).map(|(turn, options)| hear(turn, &[1_000], options)).collect();
     let (mut recogniser, mut heard) = (recogniser(4), vec![Vec::new(); 4]);

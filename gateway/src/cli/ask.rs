@@ -176,9 +176,7 @@ fn question_commands(question: &Question, rate: u32) -> Result<Vec<Command>, Ask
 /// Reads at most `most` bytes; `None` if there are more.
 fn read(from: impl Read, path: &Path, most: u64) -> Result<Option<Vec<u8>>, AskError> {
     let mut bytes = Vec::new();
-    from.take(most + 1)
-        .read_to_end(&mut bytes)
-        .map_err(|error| AskError::Read { path: path.to_owned(), error })?;
+    from.take(most + 1).read_to_end(&mut bytes).map_err(|error| AskError::Read { path: path.to_owned(), error })?;
     Ok(Some(bytes).filter(|bytes| bytes.len() as u64 <= most))
 }
 

@@ -119,7 +119,11 @@ mod tests {
         let mut speech = GeneratedSpeech::begin(8_000);
         assert_eq!((speech.times().rtf(), speech.times().to_string()), (None, "No sound".to_owned()));
         speech.extend(&[0.0; 4_000]);
-        let times = SpeechTimes { first_sound: Some(Duration::from_millis(20)), took: Duration::from_millis(100), ..speech.times() };
+        let times = SpeechTimes {
+            first_sound: Some(Duration::from_millis(20)),
+            took: Duration::from_millis(100),
+            ..speech.times()
+        };
         assert_eq!(times.to_string(), "First sound after 20 ms, 0.50 s of speech in 0.10 s (RTF 0.20)");
     }
 }

@@ -53,9 +53,7 @@ async fn a_bad_question_is_a_typed_error() {
     let (path, answer) = (folder.path().join("question.wav"), folder.path().join("answer.wav"));
     let engine = ScriptedEngine::new(Script::default());
     let target = WavTarget::File(answer.clone());
-    let ask = async || {
-        ask(&*engine, &Question::File(path.clone()), Some(&target), &mut Vec::new()).await.unwrap_err()
-    };
+    let ask = async || ask(&*engine, &Question::File(path.clone()), Some(&target), &mut Vec::new()).await.unwrap_err();
 
     let missing = ask().await;
     assert!(matches!(missing, AskError::Read { .. }));

@@ -102,7 +102,9 @@ impl Format {
             }
             Self::Int8 => QuantisedWeight::new(IntegerFormat::Eight, columns, k, row).unwrap(),
             Self::Int4 => QuantisedWeight::new(IntegerFormat::Four, columns, k, row).unwrap(),
-            Self::Stored(_, kind) => QuantisedWeight::packed(None, k, &[StoredMatrix::drawn(kind, [columns, k], 1).tensor()]),
+            Self::Stored(_, kind) => {
+                QuantisedWeight::packed(None, k, &[StoredMatrix::drawn(kind, [columns, k], 1).tensor()])
+            }
         };
         PackedWeight::quantised(quantised, k)
     }

@@ -246,11 +246,7 @@ fn drawn_bits<'a>(tensor: &RandomTensor<'a>) -> impl Iterator<Item = u16> + use<
 }
 
 /// Packs parts `[out, k]`, joined along `out`.
-fn linear(
-    pool: Option<&Pool>,
-    format: WeightFormat,
-    parts: &[WeightPart<'_>],
-) -> Result<PackedWeight, KernelError> {
+fn linear(pool: Option<&Pool>, format: WeightFormat, parts: &[WeightPart<'_>]) -> Result<PackedWeight, KernelError> {
     let k = parts.first().map_or(0, |part| part.shape()[1]);
     let columns = parts.iter().map(|part| part.shape()[0]).sum();
     let Some(bits) = IntegerFormat::of(format) else {

@@ -41,11 +41,11 @@ use super::form::media_type;
 use super::generation::Generation;
 use super::timed_body::BodyDeadline;
 use super::uploads::HeldBody;
+use crate::read_text::ReadText;
 use audio::AudioWriter;
 use request::SpeechPlan;
 use synthesis::{SpeechSynthesis, internal};
 use text_body::TextBody;
-use crate::read_text::ReadText;
 
 /// Maximum size of a request, in bytes: the longest text with every character escaped.
 const MAX_BODY: usize = 64 << 10;
