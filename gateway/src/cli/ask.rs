@@ -27,7 +27,7 @@ const STANDARD_INPUT: &str = "standard input";
 /// Question to the model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Question {
-    /// A text.
+    /// The question itself.
     Text(String),
     /// A file: text if its name ends in `.txt`, else sound ([`sound_file`]).
     File(PathBuf),

@@ -49,7 +49,7 @@ pub enum SayError {
 /// Speech of a text.
 #[derive(Debug)]
 pub struct SaidText {
-    /// The speech.
+    /// Samples and times of the speech.
     pub speech: GeneratedSpeech,
     /// Number of pieces whose speech ended at the model's limit.
     pub cut: usize,

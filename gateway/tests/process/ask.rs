@@ -72,7 +72,7 @@ async fn a_bad_question_is_a_typed_error() {
 }
 
 #[tokio::test]
-async fn a_text_without_a_file_is_answered_in_text() {
+async fn text_without_a_file_is_answered_in_text() {
     let engine = ScriptedEngine::new(Script::default());
     let asked = |text: &str| Question::Text(text.to_owned());
     let mut printed = Vec::new();
