@@ -69,7 +69,10 @@ fn tell(times: SpeechTimes, target: &WavTarget) -> anyhow::Result<()> {
             eprintln!("{times}");
             Ok(())
         }
-        WavTarget::File(_) if times.first_sound.is_none() => Ok(println!("The answer has no sound.")),
+        WavTarget::File(_) if times.first_sound.is_none() => {
+            println!("The answer has no sound.");
+            Ok(())
+        }
         WavTarget::File(_) => print(&format!("{times}, saved as {target}\n")).context("cannot write the times"),
     }
 }
