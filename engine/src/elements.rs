@@ -65,6 +65,14 @@ impl Element {
         matches!(self.value, ElementValue::Audio { .. })
     }
 
+    /// Codes of the model's own speech; `None` for other elements.
+    pub fn codes_of(&self) -> Option<&[u32]> {
+        match &self.value {
+            ElementValue::Codes(codes) => Some(codes),
+            ElementValue::Token(_) | ElementValue::Audio { .. } => None,
+        }
+    }
+
     /// Values of a row of audio; `None` for other elements.
     pub fn audio(&self) -> Option<&[f32]> {
         match &self.value {

@@ -83,6 +83,14 @@ pub mod lfm2_audio {
     pub use crate::models::lfm2_audio::{Lfm2Audio, assemble};
 }
 
+/// Internals of the MiMo-Audio family.
+pub mod mimo_audio {
+    pub use crate::models::mimo_audio::config::Config;
+    pub use crate::models::mimo_audio::hearing::patches;
+    pub use crate::models::mimo_audio::template::Template;
+    pub use crate::models::mimo_audio::{MiMoAudio, assemble};
+}
+
 /// Internals of the Kokoro family.
 pub mod kokoro {
     pub use crate::models::kokoro::assemble;

@@ -4,7 +4,8 @@
 //! (`WhisperFeatureExtractor`) clamps a spectrogram to 8 below the maximum of the whole; a stream does not know the
 //! whole. So frames leave in windows. A window closes as soon as the transform of its last frame is complete
 //! (`n_fft / 2 - hop_length` samples after its end), and is clamped to 8 below the maximum of the turn so far. The
-//! output depends on the samples alone, not on how they were split.
+//! output depends on the samples alone, not on how they were split. Other models take natural logarithms of magnitudes,
+//! without a clamp ([`MelLevels`]).
 
 use std::f64::consts::TAU;
 use std::fmt;
@@ -14,7 +15,7 @@ use realfft::num_complex::Complex;
 use realfft::{RealFftPlanner, RealToComplex};
 use serde::Deserialize;
 
-use super::mel_filters::{Filter, filters};
+use super::mel_filters::{Filter, filters, htk_filters};
 use crate::checkpoint::{BadValue, Checkpoint, CheckpointError};
 use crate::model::{FrontEnd, FrontEndStream, InputWindow};
 
@@ -26,6 +27,24 @@ const HIGHEST_HZ: f64 = 8000.0;
 const FLOOR: f32 = 1e-10;
 /// Orders of magnitude kept below the maximum.
 const RANGE: f32 = 8.0;
+/// Floor of a magnitude, before the natural logarithm.
+const LEAST_MAGNITUDE: f32 = 1e-7;
+
+/// Numbers of a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub enum MelLevels {
+    /// Whisper's: decimal logarithms of the power, clamped and scaled.
+    #[default]
+    Whisper,
+    /// Natural logarithms of magnitudes, by torchaudio's filters. The sound has one more frame, that of its very end; so a
+    /// last window may have one frame more than others.
+    Natural {
+        /// Samples that the taper covers, in the middle of a transform.
+        window: usize,
+        /// Upper end of the filters, in Hz.
+        highest_hz: f64,
+    },
+}
 
 /// Contents of preprocessor_config.json; absent fields as in the reference.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -43,11 +62,15 @@ pub struct LogMelConfig {
     /// near silence from being blown up to full scale. Not in the reference; the default, -10, has no effect.
     #[serde(skip)]
     pub max_floor: f32,
+    /// Numbers of a frame; no field of the file.
+    #[serde(skip)]
+    pub levels: MelLevels,
 }
 
 impl Default for LogMelConfig {
     fn default() -> Self {
-        Self { feature_size: 128, n_fft: 400, hop_length: 160, sampling_rate: 16_000, max_floor: -10.0 }
+        let levels = MelLevels::Whisper;
+        Self { feature_size: 128, n_fft: 400, hop_length: 160, sampling_rate: 16_000, max_floor: -10.0, levels }
     }
 }
 
@@ -70,8 +93,12 @@ impl LogMelConfig {
         let length = (4..=65_536).contains(&n_fft) && n_fft.is_multiple_of(2);
         check("n_fft", n_fft, length, "an even number from 4 to 65536")?;
         // A longer frame would leave more than one window open at a turn's end.
-        let hops = hop_length > n_fft / 4 && hop_length <= n_fft;
-        check("hop_length", hop_length, hops, &format!("above {} (a quarter of n_fft), at most n_fft", n_fft / 4))
+        let least = match self.levels {
+            MelLevels::Whisper => n_fft / 4 + 1,
+            MelLevels::Natural { .. } => n_fft.div_ceil(4),
+        };
+        let hops = hop_length >= least && hop_length <= n_fft;
+        check("hop_length", hop_length, hops, &format!("at least {least} (a quarter of n_fft), at most n_fft"))
     }
 }
 
@@ -102,8 +129,18 @@ impl LogMel {
         config.validate()?;
         check("n_window_infer", window_frames, window_frames > 0, "at least 1")?;
         let n_fft = config.n_fft;
-        let taper = (0..n_fft).map(|n| (0.5 - 0.5 * (TAU * n as f64 / n_fft as f64).cos()) as f32).collect();
-        let filters = filters(config.feature_size, HIGHEST_HZ, n_fft / 2 + 1, config.sampling_rate);
+        let (bins, frequencies, rate) = (config.feature_size, n_fft / 2 + 1, config.sampling_rate);
+        let (covered, filters) = match config.levels {
+            MelLevels::Whisper => (n_fft, filters(bins, HIGHEST_HZ, frequencies, rate)),
+            MelLevels::Natural { window, highest_hz } => {
+                check("window_size", window, (2..=n_fft).contains(&window), "at least 2, at most n_fft")?;
+                (window, htk_filters(bins, highest_hz, frequencies, rate))
+            }
+        };
+        let mut taper = vec![0.0; n_fft];
+        for (n, taper) in taper.iter_mut().skip((n_fft - covered) / 2).take(covered).enumerate() {
+            *taper = (0.5 - 0.5 * (TAU * n as f64 / covered as f64).cos()) as f32;
+        }
         let transform = RealFftPlanner::new().plan_fft_forward(n_fft);
         Ok(Arc::new(Self { config: config.clone(), window_frames, taper, filters, transform }))
     }
@@ -173,9 +210,9 @@ pub struct LogMelStream {
     kept_from: usize,
     /// Number of finished frames.
     next_frame: usize,
-    /// Frames of the open window as powers of ten, not clamped yet.
+    /// Levels of the open window's frames, not clamped yet.
     open: Vec<f32>,
-    /// Highest power of ten of the turn so far.
+    /// Highest level of the turn so far.
     maximum: f32,
     // Scratch space of one transform.
     frame: Vec<f32>,
@@ -198,9 +235,10 @@ impl LogMelStream {
     }
 
     /// Ends the turn. Returns the open window, whose last frames see the turn reflected at its end; `None` if it has no
-    /// frame. A turn of n samples gives n / hop_length frames in all.
+    /// frame. A turn of n samples gives n / hop_length frames in all, or one more ([`MelLevels::Natural`]).
     pub fn finish(mut self) -> Option<InputWindow> {
-        let frames = self.samples() / self.tables.config.hop_length;
+        let more = usize::from(self.tables.config.levels != MelLevels::Whisper && self.samples() > 0);
+        let frames = self.samples() / self.tables.config.hop_length + more;
         // Reflection needs one sample more than it mirrors; a shorter turn is padded with silence.
         let shortest = self.tables.config.n_fft / 2 + 1;
         if self.samples() < shortest {
@@ -247,21 +285,26 @@ impl LogMelStream {
         }
         let done = tables.transform.process_with_scratch(&mut self.frame, &mut self.spectrum, &mut self.scratch);
         done.expect("every buffer was made by the transform, which fails on wrong lengths only");
+        let is_natural = tables.config.levels != MelLevels::Whisper;
         for (power, bin) in self.power.iter_mut().zip(&self.spectrum) {
-            *power = bin.norm_sqr();
+            *power = if is_natural { bin.norm() } else { bin.norm_sqr() };
         }
         for filter in &tables.filters {
-            let level = filter.apply(&self.power).max(FLOOR).log10();
+            let passed = filter.apply(&self.power);
+            let level = if is_natural { passed.max(LEAST_MAGNITUDE).ln() } else { passed.max(FLOOR).log10() };
             self.maximum = self.maximum.max(level);
             self.open.push(level);
         }
         self.next_frame += 1;
     }
 
-    /// Closes the open window: clamps, scales and returns it. The next window is empty.
+    /// Closes the open window: clamps and scales Whisper's levels, and returns it. The next window is empty.
     fn close(&mut self) -> InputWindow {
         let lowest = self.maximum - RANGE;
-        let data: Vec<f32> = self.open.drain(..).map(|level| (level.max(lowest) + 4.0) / 4.0).collect();
+        let mut data: Vec<f32> = self.open.drain(..).collect();
+        if self.tables.config.levels == MelLevels::Whisper {
+            data.iter_mut().for_each(|level| *level = (level.max(lowest) + 4.0) / 4.0);
+        }
         InputWindow { frames: data.len() / self.tables.config.feature_size, data }
     }
 

@@ -1,8 +1,11 @@
-//! Triangular mel filters, as the reference's `mel_filter_bank` makes them with norm and scale "slaney".
+//! Triangular mel filters: as transformers' `mel_filter_bank` makes them with norm and scale "slaney", and as torchaudio does
+//! by default, with the scale "htk" and no norm.
 
 /// Frequency at which the scale turns from linear to logarithmic.
 const KNEE_HZ: f64 = 1000.0;
 const KNEE_MEL: f64 = 15.0;
+/// Frequency of HTK's scale above which it is logarithmic.
+const HTK_HZ: f64 = 700.0;
 
 /// One filter: weights of the frequency bins from `first` on; zero elsewhere.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,15 +24,33 @@ impl Filter {
 /// Builds `count` filters from 0 to `highest_hz`, over the `frequencies` bins of a real transform, which span 0 to half
 /// of `rate`.
 pub fn filters(count: usize, highest_hz: f64, frequencies: usize, rate: u32) -> Vec<Filter> {
-    // The reference halves the rate as an integer.
-    let step = f64::from(rate / 2) / (frequencies - 1) as f64;
     let highest = mel(highest_hz);
+    // Filters of equal energy: a triangle's area in hertz is one.
+    let height = |low: f64, high: f64| 2.0 / (high - low);
     let edge = |index: usize| hertz(highest * index as f64 / (count + 1) as f64);
+    triangles(count, (frequencies, rate), edge, height)
+}
+
+/// Builds filters as [`filters`], of height 1, at equal distances on HTK's scale.
+pub fn htk_filters(count: usize, highest_hz: f64, frequencies: usize, rate: u32) -> Vec<Filter> {
+    let highest = (1.0 + highest_hz / HTK_HZ).log10();
+    let edge = |index: usize| HTK_HZ * (10_f64.powf(highest * index as f64 / (count + 1) as f64) - 1.0);
+    triangles(count, (frequencies, rate), edge, |_, _| 1.0)
+}
+
+/// Builds triangles of which each lies between the edges of its index and of the next but one. `height` takes these two.
+fn triangles(
+    count: usize,
+    (frequencies, rate): (usize, u32),
+    edge: impl Fn(usize) -> f64,
+    height: impl Fn(f64, f64) -> f64,
+) -> Vec<Filter> {
+    // The references halve the rate as an integer.
+    let step = f64::from(rate / 2) / (frequencies - 1) as f64;
     (0..count)
         .map(|index| {
             let (low, centre, high) = (edge(index), edge(index + 1), edge(index + 2));
-            // Filters of equal energy: a triangle's area in hertz is one.
-            let height = 2.0 / (high - low);
+            let height = height(low, high);
             let weight = |bin: usize| {
                 let hz = bin as f64 * step;
                 let triangle = ((hz - low) / (centre - low)).min((high - hz) / (high - centre));

@@ -18,6 +18,7 @@ pub mod family;
 pub mod kokoro;
 pub mod lfm2_audio;
 pub mod load_error;
+pub mod mimo_audio;
 pub mod parts;
 pub mod qwen2_5_omni;
 pub mod qwen3_omni_moe;
@@ -51,6 +52,7 @@ pub const FAMILIES: &[Family] = &[
     cosyvoice3::FAMILY,
     kokoro::FAMILY,
     lfm2_audio::FAMILY,
+    mimo_audio::FAMILY,
     text_decoder::FAMILY,
     whisper::FAMILY,
 ];

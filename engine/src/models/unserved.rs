@@ -6,13 +6,8 @@ use serde::de::IgnoredAny;
 use crate::checkpoint::Checkpoint;
 
 /// Beginnings of `architectures`, in lower case, and the families.
-const ARCHITECTURES: [(&str, &str); 5] = [
-    ("mimoaudio", "MiMo-Audio"),
-    ("covoaudio", "Covo-Audio"),
-    ("dynin", "Dynin-Omni"),
-    ("bailingmm", "Ming"),
-    ("mingflashomni", "Ming"),
-];
+const ARCHITECTURES: [(&str, &str); 4] =
+    [("covoaudio", "Covo-Audio"), ("dynin", "Dynin-Omni"), ("bailingmm", "Ming"), ("mingflashomni", "Ming")];
 
 /// Fields of Ming-omni-tts, whose config.json names no architecture.
 #[derive(Deserialize)]
@@ -43,7 +38,6 @@ mod tests {
     #[test]
     fn unserved_families_are_known_by_name() {
         let named = |json: &'static [u8]| name(&open(vec![("config.json", json)].leak()));
-        assert_eq!(named(br#"{"architectures": ["MiMoAudioModel"]}"#), Some("MiMo-Audio"));
         assert_eq!(named(br#"{"architectures": ["CovoAudioForConditionalGeneration"]}"#), Some("Covo-Audio"));
         assert_eq!(named(br#"{"architectures": ["DyninOmniModel"]}"#), Some("Dynin-Omni"));
         assert_eq!(named(br#"{"architectures": ["BailingMM2NativeForConditionalGeneration"]}"#), Some("Ming"));

@@ -134,8 +134,17 @@ pub fn load(ops: &impl Device, checkpoint: &Checkpoint, settings: &EngineConfig)
 
     let (script, most_positions) = (TokenThenFrames, 2048);
     let (text_sampling, code_sampling) = (SAMPLING, Sampling { repetition_penalty: 1.0, ..SAMPLING });
-    let speaker =
-        InterleavedPart { model, most_positions, allowed_text, tables, depth, script, text_sampling, code_sampling };
+    let speaker = InterleavedPart {
+        model,
+        most_positions,
+        allowed_text,
+        tables,
+        patch: None,
+        depth,
+        script,
+        text_sampling,
+        code_sampling,
+    };
     let pipeline = Pipeline::new(ops).stage(speaker).stage(FrameVocoderPart::new(vocoder, CODEC.frame()));
     let frame = ModelFrame {
         tokenizer,

@@ -26,6 +26,8 @@ fn shapes() -> [EncoderShape; 4] {
         positions: Positions::Table("places"),
         layers: 2,
         layer,
+        reach: (None, None),
+        skip: None,
         pairs: true,
         norm: "last",
         projection: Vec::new(),
@@ -151,6 +153,7 @@ impl Twin<'_> {
             };
             for (at, row) in rows.iter_mut().enumerate() {
                 let position = |i: usize| match shape.positions {
+                    Positions::Rotary(_) => unreachable!("none of these shapes rotates"),
                     Positions::Table(name) => self.numbers(name)[at * d + i],
                     Positions::Sinusoids => {
                         let wave = at as f64 * 10_000_f64.powf(-((i % (d / 2)) as f64) / (d / 2 - 1) as f64);

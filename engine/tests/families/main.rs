@@ -9,6 +9,7 @@ mod gguf;
 mod kokoro;
 mod lfm2_audio;
 mod log_mel;
+mod mimo_audio;
 mod qwen2_5_omni;
 mod qwen2_5_token2wav;
 mod qwen3_tts;

@@ -15,7 +15,6 @@ fn refused(file: &str, contents: &str) -> String {
 #[test]
 fn unserved_families_are_refused_by_name() {
     for (name, file, contents) in [
-        ("MiMo-Audio", "config.json", r#"{"architectures": ["MiMoAudioModel"]}"#),
         ("Ming", "config.json", r#"{"architectures": ["BailingMM2NativeForConditionalGeneration"]}"#),
         ("Ming", "config.json", r#"{"model_type": "dense", "ditar_config": {}, "aggregator_config": {}}"#),
         ("Covo-Audio", "config.json", r#"{"architectures": ["CovoAudioForConditionalGeneration"]}"#),

@@ -26,7 +26,7 @@ const FAMILIES: [(&str, Family); 9] = [
     ("Qwen3-TTS", Served("tts_custom")),
     ("LFM2.5-Audio", Served("lfm2_audio")),
     ("CosyVoice3", Served("cosyvoice3")),
-    ("MiMo-Audio", NotServedYet("config.json", r#"{"architectures": ["MiMoAudioModel"]}"#)),
+    ("MiMo-Audio", Served("mimo_audio")),
     ("Ming", NotServedYet("config.json", r#"{"architectures": ["BailingMM2NativeForConditionalGeneration"]}"#)),
     ("Covo-Audio", NotServedYet("config.json", r#"{"architectures": ["CovoAudioForConditionalGeneration"]}"#)),
     ("Dynin-Omni", NotServedYet("config.json", r#"{"architectures": ["DyninOmniForConditionalGeneration"]}"#)),

@@ -176,7 +176,21 @@ const SHIPPED: &[&str] = &[
 ];
 
 /// Words that name a model family. Names that several families share are missing: `Qwen2Tokenizer`, and BigVGAN, a vocoder.
-const FAMILIES: &[&str] = &["qwen3", "Qwen3", "qwen2_5", "qwen2.5", "Qwen2.5", "Qwen25", "mimi", "Mimi"];
+const FAMILIES: &[&str] = &[
+    "qwen3",
+    "Qwen3",
+    "qwen2_5",
+    "qwen2.5",
+    "Qwen2.5",
+    "Qwen25",
+    "mimi",
+    "Mimi",
+    "LFM2",
+    "Lfm2",
+    "CosyVoice",
+    "mimo",
+    "MiMo",
+];
 
 fn folder(path: &str) -> PathBuf {
     root().join(path)

@@ -176,6 +176,7 @@ pub fn assemble<O: Device>(
         most_positions: config.lfm.max_position_embeddings,
         allowed_text,
         tables,
+        patch: None,
         depth,
         script: template.script().clone(),
         text_sampling: generation.text,

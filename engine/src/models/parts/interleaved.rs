@@ -1,8 +1,8 @@
 //! One language model whose positions are text or a frame of codes. After each position the family's script says what
 //! the next one is: by a count, a mark, or an empty id.
 //!
-//! A frame's position is the sum of its codes' embeddings; its codes come from a depth model over the row before. The
-//! model's own speech stays in its prompt, as codes.
+//! A frame's position is the sum of its codes' embeddings, or the row of a patch of several frames; its codes come from a
+//! depth model over the row before. The model's own speech stays in its prompt, as codes.
 
 use std::sync::Arc;
 
@@ -17,6 +17,7 @@ use super::decoder::ConvSections;
 use super::depth::model::{DepthModel, DepthSections};
 use super::language_model::LanguageModel;
 use super::memory::SlotBytes;
+use super::patch_encoder::{PatchEncoder, PatchSections};
 use super::pipeline::{Placement, StagePart};
 use crate::device::Device;
 use crate::elements::{Element, ElementValue};
@@ -58,6 +59,11 @@ pub trait InterleavingScript: Send {
 
     /// Kind of a response's first position.
     fn first(&self) -> PositionKind;
+    /// Id of a text token in whose place a frame stands. With such an id each position is what is sampled for it, text or
+    /// a frame, and the kinds that the script gives are not used.
+    fn empty(&self) -> Option<u32> {
+        None
+    }
     /// Begins a response to a prompt.
     fn begin(&self, _said: &mut Self::Said, _prompt: &[Element]) {}
     /// Takes the text token that was sampled for a position.
@@ -78,8 +84,10 @@ pub struct InterleavedPart<O: Ops, S> {
     pub most_positions: usize,
     /// Mask over all ids of the model, a vector: 1 for each that may be sampled, 0 for the others.
     pub allowed_text: O::Weight,
-    /// For each code of a frame, the table of its embedding in a position.
+    /// For each code of a frame, the table of its embedding in a position; none with `patch`.
     pub tables: Vec<O::Weight>,
+    /// Encoder of a position's frames; `None` if they are the sum of their embeddings.
+    pub patch: Option<Arc<PatchEncoder<O>>>,
     /// Depth model of a frame's codes.
     pub depth: DepthModel<O>,
     /// Order of text and frames.
@@ -151,6 +159,8 @@ pub struct InterleavedSections {
     ids: SpecSection,
     /// Codes of frames.
     codes: Vec<SpecSection>,
+    /// Rows of patches, and their codes, in a step that has some.
+    patches: Option<(SpecSection, PatchSections)>,
     /// Audio rows, and their numbers.
     audio_at: SpecSection,
     audio: SpecSection,
@@ -159,6 +169,13 @@ pub struct InterleavedSections {
     depth: Option<DepthSections>,
     /// Rows of short convolutions, if some layers have one.
     conv: Option<ConvSections>,
+}
+
+impl<O: Ops, S: InterleavingScript> InterleavedLm<O, S> {
+    /// True if the script gives the kind of each position before it is sampled.
+    fn kinds_are_given(&self) -> bool {
+        self.part.script.empty().is_none()
+    }
 }
 
 impl<O: Device, S: InterleavingScript> CausalLm<O> for InterleavedLm<O, S> {
@@ -218,19 +235,29 @@ impl<O: Device, S: InterleavingScript> CausalLm<O> for InterleavedLm<O, S> {
         }
     }
 
-    /// Rows of audio, and rows before a frame: a step with neither needs no depth model.
+    /// Rows of audio and of patches, and rows before a frame: a step with none of the last needs no depth model, unless
+    /// each position may become a frame.
     fn special_rows(&self, rows: &[InterleavedRow]) -> usize {
-        rows.iter().filter(|row| row.element.is_audio() || row.next == PositionKind::Frame).count()
+        let is_patch = |row: &&InterleavedRow| self.part.patch.is_some() && row.element.codes_of().is_some();
+        let before_frame = |row: &&InterleavedRow| self.kinds_are_given() && row.next == PositionKind::Frame;
+        rows.iter().filter(|row| row.element.is_audio() || is_patch(row) || before_frame(row)).count()
     }
 
     fn layout(&self, shape: StepShape, layout: &mut SpecLayout) -> InterleavedSections {
         InterleavedSections {
             ids: layout.list(shape.rows),
             codes: self.part.tables.iter().map(|_| layout.list(shape.rows)).collect(),
+            patches: self.part.patch.as_ref().filter(|_| shape.special > 0).map(|patch| {
+                let rows = layout.list(shape.special);
+                (rows, patch.layout(layout, shape.special))
+            }),
             audio_at: layout.list(shape.special),
             audio: layout.list(shape.special * self.part.model.width()),
             params: layout.samples(shape.sampled),
-            depth: (shape.special > 0 && shape.sampled > 0).then(|| self.part.depth.layout(layout, shape.sampled)),
+            depth: {
+                let frames = shape.sampled > 0 && (shape.special > 0 || !self.kinds_are_given());
+                frames.then(|| self.part.depth.layout(layout, shape.sampled))
+            },
             conv: self.part.model.model.conv_taps().map(|taps| ConvSections::new(layout, shape.rows, taps)),
         }
     }
@@ -248,12 +275,18 @@ impl<O: Device, S: InterleavingScript> CausalLm<O> for InterleavedLm<O, S> {
             };
             spec.set_each(*section, step.rows.iter().map(code));
         }
+        if let (Some(patch), Some((rows, sections))) = (&self.part.patch, &sections.patches) {
+            let patches =
+                || step.rows.iter().enumerate().filter_map(|(i, row)| Some((i as u32, row.element.codes_of()?)));
+            spec.set_each(*rows, patches().map(|(i, _)| i));
+            patch.fill(spec, sections, &patches().map(|(_, codes)| codes).collect::<Vec<_>>());
+        }
         let audio = || step.rows.iter().enumerate().filter_map(|(i, row)| Some((i as u32, row.element.audio()?)));
         spec.set_each(sections.audio_at, audio().map(|(i, _)| i));
         spec.set_floats_each(sections.audio, audio().flat_map(|(_, row)| row.iter().copied()));
         let params = |row: &Sampler<'_>| {
             let params = row.sample_params(&row.params.sampling.unwrap_or(self.part.text_sampling), 0);
-            let is_text = step.rows[row.row].next == PositionKind::Text;
+            let is_text = !self.kinds_are_given() || step.rows[row.row].next == PositionKind::Text;
             // The id of a position that becomes a frame is unused, and no history counts it.
             if is_text { params } else { SampleParams { slot: NO_ROW as usize, ..params } }
         };
@@ -288,6 +321,9 @@ impl<O: Device, S: InterleavingScript> CausalLm<O> for InterleavedLm<O, S> {
         for (table, codes) in self.part.tables.iter().zip(&sections.codes) {
             x = ops.add(x, &ops.embed_at(table, &index(*codes)));
         }
+        if let (Some(patch), Some((rows, sections))) = (&self.part.patch, &sections.patches) {
+            x = ops.scatter_at(x, &index(*rows), &patch.forward(ops, spec, sections));
+        }
         let conv = sections.conv.as_ref().map(|conv| conv.rows(ops, spec));
         let (x, _) = model.model.forward_with(ops, x, cache, (batch, conv.as_ref()), None);
         let Some(last) = last else { return };
@@ -311,8 +347,13 @@ impl<O: Device, S: InterleavingScript> CausalLm<O> for InterleavedLm<O, S> {
             state.own.said = said;
         }
         let Some((&text, codes)) = ids.split_first() else { return SampleOutcome::NotFinite };
+        let kind = match script.empty() {
+            Some(empty) if text == empty => PositionKind::Frame,
+            Some(_) => PositionKind::Text,
+            None => state.own.next.unwrap_or(script.first()),
+        };
         let said = &mut state.own.said;
-        let (element, taken) = match state.own.next.unwrap_or(script.first()) {
+        let (element, taken) = match kind {
             PositionKind::Text if text == NO_ID => return SampleOutcome::NotFinite,
             PositionKind::Text => (Element::token(Role::Assistant, text), script.text(said, &params, text)),
             PositionKind::Frame if codes.contains(&NO_ID) || codes.is_empty() => return SampleOutcome::NotFinite,

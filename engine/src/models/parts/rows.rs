@@ -1,7 +1,7 @@
 //! Rows of numbers on the host, and convolutions over them as matrix products. Used for recordings, which are encoded
 //! once, so no state is carried.
 
-use repartee_kernels::{Ops, WeightLayout};
+use repartee_kernels::{Ops, ReadBack, RowSpec, SpecLayout, StepKey, WeightLayout};
 
 use crate::models::load_error::LoadError;
 use crate::models::parts::weights::Weights;
@@ -27,6 +27,31 @@ pub enum Padding {
     Replicate,
     /// Rows mirrored without repeating the outermost; needs more rows than padding.
     Reflect,
+}
+
+/// Computes rows of the host in a step, and reads back as many. A step of `stage` with the same `variant` always computes the
+/// same.
+pub fn in_step<O: Ops>(
+    ops: &O,
+    rows: &HostRows,
+    (stage, variant): (&'static str, usize),
+    (spec, back): (&mut RowSpec, &mut ReadBack),
+    compute: impl Fn(&O, O::T) -> O::T,
+) -> HostRows {
+    let (count, bucket) = (rows.count(), ops.bucket(rows.count()));
+    if count == 0 {
+        return rows.clone();
+    }
+    let mut layout = SpecLayout::default();
+    let at = layout.list(bucket * rows.width);
+    layout.clear_spec(spec);
+    spec.set_floats(at, &rows.data);
+    let ticket = ops.launch(StepKey { stage, rows: bucket, variant }, spec, &mut |ops, spec, outputs| {
+        outputs.rows.push(compute(ops, ops.floats(spec, at, rows.width)));
+    });
+    ops.collect(ticket, back);
+    let width = back.numbers.len() / bucket;
+    HostRows { width, data: back.numbers[..count * width].to_vec() }
 }
 
 impl HostRows {

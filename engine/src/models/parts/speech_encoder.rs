@@ -1,9 +1,10 @@
 //! `encoder` of the codec: samples to codes, Mimi's; after `Qwen3TTSTokenizerV2Encoder` and `MimiModel` of
 //! transformers 4.57.
 
-use repartee_kernels::{Activation, AttentionShape, Ops, SequenceRows, SpecLayout, StateSpec, WeightLayout};
+use repartee_kernels::{Activation, AttentionShape, Ops, SequenceRows, SpecLayout, StateSpec};
 
 use crate::models::load_error::LoadError;
+use crate::models::parts::codebook::Codebook;
 use crate::models::parts::config::SpeechEncoderConfig;
 use crate::models::parts::rows::{ConvShape, HostConv, HostRows, Padding};
 use crate::models::parts::weights::Weights;
@@ -32,13 +33,6 @@ struct Layer<O: Ops> {
     fc1: O::Weight,
     fc2: O::Weight,
     mlp_scale: O::Weight,
-}
-
-/// One codebook: its entries, also as a linear weight, and half the squared norm of each.
-struct Codebook<O: Ops> {
-    entries: Vec<f32>,
-    product: O::Weight,
-    half_squares: Vec<f32>,
 }
 
 /// Residual quantizer: each codebook encodes the residual of those before it.
@@ -107,46 +101,20 @@ impl<O: Ops> Layer<O> {
     }
 }
 
-impl<O: Ops> Codebook<O> {
-    fn load(w: &Weights<'_, O>, entries: usize, width: usize) -> Result<Self, LoadError> {
-        let sums = w.values("embed_sum", &[entries, width])?;
-        let usage = w.values("cluster_usage", &[entries])?;
-        let each = sums.chunks_exact(width).zip(usage);
-        let values: Vec<f32> =
-            each.flat_map(|(sum, usage)| sum.iter().map(move |sum| sum / usage.max(LEAST_USAGE))).collect();
-        let half = |entry: &[f32]| entry.iter().map(|value| value * value).sum::<f32>() / 2.0;
-        Ok(Self {
-            product: w.made("codebook", WeightLayout::Linear, &values, &[entries, width])?,
-            half_squares: values.chunks_exact(width).map(half).collect(),
-            entries: values,
-        })
-    }
-
-    /// Returns the nearest entry of each row, and subtracts it from the row.
-    fn take(&self, ops: &O, rows: &mut HostRows) -> Vec<u32> {
-        let products = ops.read(&ops.linear(&ops.tensor(rows.data.clone(), rows.width), &self.product, None));
-        let width = rows.width;
-        let nearest = |products: &[f32]| {
-            // The squared distance is the row's squared norm minus twice this.
-            let near = products.iter().zip(&self.half_squares).map(|(product, half)| product - half);
-            near.enumerate().fold((0, f32::NEG_INFINITY), |best, at| if at.1 > best.1 { at } else { best }).0
-        };
-        let mut codes = Vec::with_capacity(rows.count());
-        for (row, products) in rows.data.chunks_exact_mut(width).zip(products.chunks_exact(self.half_squares.len())) {
-            let code = nearest(products);
-            let entry = &self.entries[code * width..(code + 1) * width];
-            row.iter_mut().zip(entry).for_each(|(value, entry)| *value -= entry);
-            codes.push(code as u32);
-        }
-        codes
-    }
+/// Loads a codebook below `w`, which has the sums of the rows that each entry stands for.
+fn codebook<O: Ops>(w: &Weights<'_, O>, entries: usize, width: usize) -> Result<Codebook<O>, LoadError> {
+    let sums = w.values("embed_sum", &[entries, width])?;
+    let usage = w.values("cluster_usage", &[entries])?;
+    let each = sums.chunks_exact(width).zip(usage);
+    let values = each.flat_map(|(sum, usage)| sum.iter().map(move |sum| sum / usage.max(LEAST_USAGE))).collect();
+    Codebook::new(w, values, width)
 }
 
 impl<O: Ops> Quantizer<O> {
     fn load(w: &Weights<'_, O>, config: &SpeechEncoderConfig, codebooks: usize) -> Result<Self, LoadError> {
         let (hidden, width) = (config.hidden_size, config.vector_quantization_hidden_dimension);
         let input = || HostConv::load(&w.at("input_proj"), ConvShape::plain(hidden, width, 1), false);
-        let codebook = |i| Codebook::load(&w.at(format_args!("layers.{i}.codebook")), config.codebook_size, width);
+        let codebook = |i| codebook(&w.at(format_args!("layers.{i}.codebook")), config.codebook_size, width);
         Ok(Self {
             input: (hidden != width).then(input).transpose()?,
             codebooks: (0..codebooks).map(codebook).collect::<Result<_, _>>()?,

@@ -153,6 +153,8 @@ fn encoder_shape(checkpoint: &Checkpoint) -> Result<EncoderShape, TurnModelError
         positions: Positions::Table("embed_positions.weight"),
         layers,
         layer: AudioLayerShape { width, heads: width / HEAD, inner, key_bias: false },
+        reach: (None, None),
+        skip: None,
         pairs: false,
         norm: "layer_norm",
         projection: Vec::new(),

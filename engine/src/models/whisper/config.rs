@@ -154,6 +154,8 @@ fn encoder(checkpoint: &Checkpoint, at: &ConfigSection<'_>) -> Result<EncoderSha
         positions: Positions::Table("embed_positions.weight"),
         layers: at.size("encoder_layers", layers(checkpoint, "encoder", 4), LAYERS)?,
         layer: AudioLayerShape { width, heads, inner: at.size("encoder_ffn_dim", inner, INNER)?, key_bias: false },
+        reach: (None, None),
+        skip: None,
         pairs: false,
         norm: "layer_norm",
         projection: Vec::new(),

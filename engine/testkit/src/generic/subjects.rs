@@ -7,8 +7,8 @@ use repartee_engine::internals::audio_encoder::front_end::audio_front_end;
 use repartee_engine::internals::audio_encoder::layer::AudioLayerShape;
 use repartee_engine::internals::audio_encoder::shape::{Convolutions, EncoderShape, Positions};
 use repartee_engine::internals::{
-    Checkpoint, FamilyVariant, Hearing, Model, cosyvoice3, lfm2_audio, load_model, qwen2_5_omni, qwen3_omni_moe,
-    qwen3_tts, worker_pool,
+    Checkpoint, FamilyVariant, Hearing, Model, cosyvoice3, lfm2_audio, load_model, mimo_audio, qwen2_5_omni,
+    qwen3_omni_moe, qwen3_tts, worker_pool,
 };
 use repartee_engine::{EngineConfig, Source};
 use repartee_engine_api::{Command, EngineUsage, Recording, Respond, Role};
@@ -100,6 +100,8 @@ impl Subject for OtherEncoder {
             positions: Positions::Table("places"),
             layers: 2,
             layer: AudioLayerShape { width: 16, heads: 2, inner: 24, key_bias: false },
+            reach: (None, None),
+            skip: None,
             pairs: true,
             norm: "last",
             projection: vec![("first", 12), ("second", thinker.text.model.layers.hidden_size)],
@@ -248,6 +250,58 @@ impl Subject for Lfm25 {
     /// Only tokens of turns with all of their frames, because frames stay in the prompt.
     fn spoken_tokens(&self, usage: EngineUsage) -> u32 {
         usage.output_text_tokens.min(usage.output_audio_frames / Self::TURNS.1 * Self::TURNS.0)
+    }
+}
+
+/// MiMo-Audio with a small checkpoint, which samples text and codes, and with short windows of its codec.
+#[derive(Default)]
+pub struct MiMo {
+    /// True if its device replays captured steps.
+    pub replayed: bool,
+}
+
+impl MiMo {
+    const NAME: &str = "mimo_audio";
+    /// Settings of the codec: responses of the suite are shorter than a published window.
+    const WINDOWS: [(&str, usize); 3] = [("left_codes", 12), ("right_codes", 4), ("new_codes", 5)];
+}
+
+impl Subject for MiMo {
+    fn model(&self, config: &EngineConfig) -> Model {
+        let mut config = config.clone();
+        let options = Self::WINDOWS.map(|(name, codes)| (name.to_owned(), codes));
+        config.stages.entry("codec".to_owned()).or_default().options.extend(options);
+        let checkpoint = Checkpoint::open(Source::Folder(folder(Self::NAME).join("checkpoint"))).unwrap();
+        if !self.replayed {
+            return load_model(&checkpoint, &config).unwrap();
+        }
+        let pool = worker_pool(config.threads());
+        let ops = ReplayOps::new(Cpu::default().on(pool.clone()));
+        let assembly = mimo_audio::assemble(ops, &checkpoint, FamilyVariant("audio"), &config).unwrap();
+        Model { pool, ..assembly.build(&config).unwrap() }
+    }
+
+    fn stages(&self) -> &'static [&'static str] {
+        &["language_model", "codec"]
+    }
+
+    fn audio(&self, turn: usize) -> Option<Vec<f32>> {
+        static TURNS: OnceLock<[Vec<f32>; 3]> = OnceLock::new();
+        let turns = TURNS.get_or_init(|| {
+            let whole = Expected::load(Self::NAME).tensor("turn0.audio").0;
+            let both = [&whole[..], &whole.iter().rev().copied().collect::<Vec<_>>()].concat();
+            [both[..4600].to_vec(), both[1200..5700].to_vec(), both[2400..].to_vec()]
+        });
+        Some(turns[turn].clone())
+    }
+
+    fn input(&self, turn: usize, item: u64, cut: Splitter<'_>) -> Vec<Command> {
+        spoken(&self.audio(turn).unwrap(), item, cut)
+    }
+
+    /// All tokens but the last, whose patches may not all be made, because patches stay in the prompt.
+    fn spoken_tokens(&self, usage: EngineUsage) -> u32 {
+        usage.output_text_tokens.saturating_sub(1)
     }
 }
 

@@ -1,5 +1,5 @@
-//! A transformer layer of an audio encoder: bidirectional attention within segments of rows, layer norms, a feed-forward
-//! block.
+//! A transformer layer of an audio encoder: attention within segments of rows, in both directions or with a reach, layer
+//! norms, a feed-forward block.
 
 use repartee_kernels::{Activation, Ops, SegmentShape, WeightLayout};
 
@@ -32,6 +32,19 @@ pub struct AudioLayerShape {
     pub inner: usize,
     /// True if keys have a bias in the checkpoint.
     pub key_bias: bool,
+}
+
+/// Rows before and after a row that it attends to; `None` for all of its segment.
+pub type Reach = (Option<usize>, Option<usize>);
+
+/// Segments of rows, and the positions that a layer gives them.
+pub struct LayerSegments<'a, O: Ops> {
+    /// Lengths of the segments.
+    pub lengths: &'a O::Index,
+    /// Positions that rotate queries and keys, and their frequencies; `None` if the rows have their positions.
+    pub rotary: Option<(&'a O::Batch, &'a O::Weight)>,
+    /// Rows that a row attends to.
+    pub reach: Reach,
 }
 
 /// Loads `NAME.weight` and `NAME.bias` of a linear layer.
@@ -83,13 +96,17 @@ impl<O: Ops> AudioLayer<O> {
         })
     }
 
-    /// Applies the layer; rows attend within their segment. `segments` holds the segments' lengths.
-    pub fn forward(&self, ops: &O, x: O::T, segments: &O::Index) -> O::T {
+    /// Applies the layer; rows attend within their segment.
+    pub fn forward(&self, ops: &O, x: O::T, segments: &LayerSegments<'_, O>) -> O::T {
         let d = self.width;
         let h = ops.layer_norm(&x, &self.attention_norm.0, &self.attention_norm.1, NORM_EPS);
         let qkv = ops.linear(&h, &self.qkv.0, Some(&self.qkv.1));
-        let (q, k, v) = (ops.narrow(&qkv, 0, d), ops.narrow(&qkv, d, d), ops.narrow(&qkv, 2 * d, d));
-        let h = ops.segment_attention_at(&q, &k, &v, segments, SegmentShape::whole(self.heads));
+        let (mut q, mut k, v) = (ops.narrow(&qkv, 0, d), ops.narrow(&qkv, d, d), ops.narrow(&qkv, 2 * d, d));
+        if let Some((batch, frequencies)) = segments.rotary {
+            (q, k) = (ops.rotary(q, batch, frequencies), ops.rotary(k, batch, frequencies));
+        }
+        let (left, right) = segments.reach;
+        let h = ops.segment_attention_at(&q, &k, &v, segments.lengths, SegmentShape { heads: self.heads, left, right });
         let x = ops.add(ops.linear(&h, &self.out.0, Some(&self.out.1)), &x);
         let h = ops.layer_norm(&x, &self.final_norm.0, &self.final_norm.1, NORM_EPS);
         let h = ops.activation(ops.linear(&h, &self.fc1.0, Some(&self.fc1.1)), Activation::Gelu);

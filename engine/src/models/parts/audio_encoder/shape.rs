@@ -1,6 +1,6 @@
 //! Shape of an audio encoder: sizes, and what tells published encoders apart.
 
-use super::layer::AudioLayerShape;
+use super::layer::{AudioLayerShape, Reach};
 
 /// Shape of an audio encoder.
 #[derive(Debug, Clone)]
@@ -20,6 +20,10 @@ pub struct EncoderShape {
     pub layers: usize,
     /// Sizes of a layer.
     pub layer: AudioLayerShape,
+    /// Rows of its window that a row attends to.
+    pub reach: Reach,
+    /// Number of layers whose result is added to that of all of them; `None` for a plain stack.
+    pub skip: Option<usize>,
     /// True if each two rows of a window become their mean after the layers; a row without a pair is dropped.
     pub pairs: bool,
     /// Name of the norm after the layers.
@@ -53,12 +57,14 @@ impl Convolutions {
 }
 
 /// Positions of the rows in their chunk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Positions {
     /// Whisper's sines and cosines.
     Sinusoids,
     /// A table of the checkpoint, with this name.
     Table(&'static str),
+    /// Rotations of queries and keys, with wavelengths of this base.
+    Rotary(f32),
 }
 
 impl EncoderShape {

@@ -1,10 +1,10 @@
 //! The encoder's weights, and its step over windows of any callers.
 
-use repartee_kernels::row_spec::{SegmentSection, SpecSection};
-use repartee_kernels::{Activation, Ops, ReadBack, RowSpec, SpecLayout, StepKey, WeightLayout};
+use repartee_kernels::row_spec::{BatchSection, SegmentSection, SpecSection};
+use repartee_kernels::{Activation, Ops, ReadBack, RowSpec, SequenceRows, SpecLayout, StepKey, WeightLayout};
 
 use super::convolutions::{Chunk, Stem, StemSections, starts};
-use super::layer::{AudioLayer, NORM_EPS, linear, norm};
+use super::layer::{AudioLayer, LayerSegments, NORM_EPS, linear, norm};
 use super::shape::{Convolutions, EncoderShape, Positions};
 use crate::model::WindowInput;
 use crate::models::load_error::LoadError;
@@ -14,17 +14,27 @@ use crate::models::parts::weights::Weights;
 pub struct AudioTower<O: Ops> {
     shape: EncoderShape,
     stem: Stem<O>,
-    positions: O::Weight,
+    positions: TowerPositions<O>,
     layers: Vec<AudioLayer<O>>,
     norm: (O::Weight, O::Weight),
     projection: Vec<(O::Weight, O::Weight)>,
 }
 
+/// Positions of the rows.
+enum TowerPositions<O: Ops> {
+    /// Added to the rows, by this table.
+    Added(O::Weight),
+    /// Rotations of queries and keys, with these frequencies.
+    Rotary(O::Weight),
+}
+
 /// Sections of the row spec that a step uses.
 struct TowerSections {
     stem: StemSections,
-    /// Positions of the rows within their chunk, and the windows' lengths in rows.
-    positions: SpecSection,
+    /// Positions of the rows within their chunk, as ids of the table, or else to rotate.
+    positions: Option<SpecSection>,
+    rotated: Option<BatchSection>,
+    /// Lengths of the windows in rows.
     segments: SegmentSection,
     /// First and second row of each pair.
     pairs: Option<[SpecSection; 2]>,
@@ -40,8 +50,12 @@ impl<O: Ops> AudioTower<O> {
         Ok(Self {
             stem: Stem::load(w, &shape)?,
             positions: match shape.positions {
-                Positions::Table(name) => w.table(name, rows, d)?,
-                Positions::Sinusoids => w.made("positions", WeightLayout::Table, &sinusoids(rows, d), &[rows, d])?,
+                Positions::Table(name) => TowerPositions::Added(w.table(name, rows, d)?),
+                Positions::Sinusoids => {
+                    let table = w.made("positions", WeightLayout::Table, &sinusoids(rows, d), &[rows, d])?;
+                    TowerPositions::Added(table)
+                }
+                Positions::Rotary(theta) => TowerPositions::Rotary(w.rotary(d / shape.layer.heads, theta)?),
             },
             layers: layers.collect::<Result<_, _>>()?,
             norm: norm(w, shape.norm, d)?,
@@ -113,13 +127,20 @@ impl<O: Ops> AudioTower<O> {
         let (stem, size) = self.stem.layout(ops, &mut layout, (&chunks, rows), &self.shape);
         let sections = TowerSections {
             stem,
-            positions: layout.list(rows),
+            positions: matches!(self.positions, TowerPositions::Added(_)).then(|| layout.list(rows)),
+            rotated: matches!(self.positions, TowerPositions::Rotary(_)).then(|| layout.batch(rows, rows, 1)),
             segments: layout.segments(rows, rows),
             pairs: self.shape.pairs.then(|| [(); 2].map(|()| layout.list(pooled))),
         };
         layout.clear_spec(spec);
         self.stem.fill(spec, &sections.stem, &chunks, &self.shape);
-        spec.set_each(sections.positions, chunks.iter().flat_map(|chunk| 0..chunk.rows as u32));
+        if let Some(positions) = sections.positions {
+            spec.set_each(positions, chunks.iter().flat_map(|chunk| 0..chunk.rows as u32));
+        }
+        if let Some(rotated) = sections.rotated {
+            let sequence = |chunk: &Chunk<'_>| SequenceRows { table: &[0], position: 0, rows: chunk.rows };
+            spec.set_batch(rotated, &chunks.iter().map(sequence).collect::<Vec<_>>(), 0);
+        }
         spec.set_segments(sections.segments, &lengths);
         for (second, &section) in sections.pairs.iter().flatten().enumerate() {
             let first = starts(lengths.iter().copied());
@@ -134,11 +155,27 @@ impl<O: Ops> AudioTower<O> {
     }
 
     fn forward(&self, ops: &O, spec: &O::Spec, sections: &TowerSections) -> O::T {
-        let x = self.stem.forward(ops, spec, &sections.stem, &self.shape);
-        let mut x = ops.add(x, &ops.embed_at(&self.positions, &ops.index(spec, sections.positions)));
-        let segments = ops.index(spec, sections.segments.words());
-        for layer in &self.layers {
+        let mut x = self.stem.forward(ops, spec, &sections.stem, &self.shape);
+        let batch = sections.rotated.map(|rotated| ops.batch_at(spec, rotated));
+        let mut rotary = None;
+        match &self.positions {
+            TowerPositions::Added(table) => {
+                let positions = sections.positions.map(|positions| ops.embed_at(table, &ops.index(spec, positions)));
+                x = positions.into_iter().fold(x, |x, positions| ops.add(x, &positions));
+            }
+            TowerPositions::Rotary(frequencies) => rotary = batch.as_ref().map(|batch| (batch, frequencies)),
+        }
+        let lengths = &ops.index(spec, sections.segments.words());
+        let segments = LayerSegments { lengths, rotary, reach: self.shape.reach };
+        let mut kept = None;
+        for (at, layer) in self.layers.iter().enumerate() {
             x = layer.forward(ops, x, &segments);
+            if self.shape.skip == Some(at + 1) {
+                kept = Some(ops.copy(&x));
+            }
+        }
+        if let Some(kept) = kept {
+            x = ops.add(x, &kept);
         }
         if let Some(pairs) = sections.pairs {
             let [first, second] = pairs.map(|rows| ops.gather_at(&x, &ops.index(spec, rows)));

@@ -66,6 +66,8 @@ impl AudioTowerConfig {
                 inner: self.encoder_ffn_dim,
                 key_bias,
             },
+            reach: (None, None),
+            skip: None,
             pairs: false,
             norm: "ln_post",
             projection: projection.to_vec(),

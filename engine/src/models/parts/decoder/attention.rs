@@ -1,6 +1,6 @@
 //! Attention of a layer over its own sequence.
 
-use repartee_kernels::{Ops, WeightLayout};
+use repartee_kernels::{Ops, SegmentShape, WeightLayout};
 
 use super::shape::DecoderShape;
 use crate::models::load_error::LoadError;
@@ -89,6 +89,33 @@ impl<O: Ops> Attention<O> {
         if let Some(local) = shape.local.filter(|_| self.is_local) {
             a.window = Some(local.window);
         }
+        let [queries, keys, values] = self.project(ops, x, batch, (shape, frequencies));
+        ops.linear(&ops.attention(&queries, &keys, &values, cache, batch, a), &self.out, None)
+    }
+
+    /// Attention of normed rows within consecutive segments, in both directions or causal. As many heads have keys as queries.
+    pub fn forward_segments(
+        &self,
+        ops: &O,
+        x: &O::T,
+        (batch, segments, causal): (&O::Batch, &O::Index, bool),
+        (shape, frequencies): (&DecoderShape, Option<&O::Weight>),
+    ) -> O::T {
+        let [queries, keys, values] = self.project(ops, x, batch, (shape, frequencies));
+        let right = causal.then_some(0);
+        let seen = SegmentShape { heads: shape.attention.heads, left: None, right };
+        ops.linear(&ops.segment_attention_at(&queries, &keys, &values, segments, seen), &self.out, None)
+    }
+
+    /// Queries, keys and values of normed rows, rotated and scaled.
+    fn project(
+        &self,
+        ops: &O,
+        x: &O::T,
+        batch: &O::Batch,
+        (shape, frequencies): (&DecoderShape, Option<&O::Weight>),
+    ) -> [O::T; 3] {
+        let a = shape.attention;
         let (q, kv) = (a.heads * a.head_dim, a.kv_heads * a.head_dim);
         let h = ops.linear(x, &self.qkv, self.qkv_bias.as_ref());
         let (mut queries, mut keys) = (ops.narrow(&h, 0, q), ops.narrow(&h, q, kv));
@@ -106,6 +133,6 @@ impl<O: Ops> Attention<O> {
         if factor != 1.0 {
             queries = ops.scale_all(queries, factor);
         }
-        ops.linear(&ops.attention(&queries, &keys, &values, cache, batch, a), &self.out, None)
+        [queries, keys, values]
     }
 }

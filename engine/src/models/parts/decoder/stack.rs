@@ -122,23 +122,40 @@ impl<O: Ops> Decoder<O> {
             if tap == Some(i) {
                 tapped = Some(ops.copy(&x));
             }
-            let seen = |x: &O::T, cache: &mut O::State| match &layer.mixer {
+            x = layer.forward(ops, x, &self.shape, |x| match &layer.mixer {
                 Mixer::Attention(attention) => {
-                    let frequencies = self.frequencies.as_ref().map(|frequencies| frequencies.of(attention.is_local));
-                    attention.forward(ops, x, cache, batch, (&self.shape, frequencies))
+                    attention.forward(ops, x, cache, batch, (&self.shape, self.frequencies_of(attention)))
                 }
                 Mixer::Convolution(conv) => {
                     let rows = rows.expect("a step over short convolutions has their rows");
                     conv.forward(ops, x, cache, rows)
                 }
-            };
-            x = layer.forward(ops, x, cache, &self.shape, seen);
+            });
         }
         if tap == Some(self.layers.len()) {
             // The reference's last hidden state is the normed one.
             tapped = Some(self.norm(ops, &x));
         }
         (x, tapped)
+    }
+
+    /// Runs all layers, none of which has a short convolution, over rows that attend within consecutive segments, in both
+    /// directions or causal; nothing is stored. `batch` has the rows' positions. Returns the rows after the last norm.
+    pub fn forward_segments(&self, ops: &O, mut x: O::T, at: (&O::Batch, &O::Index, bool)) -> O::T {
+        for layer in &self.layers {
+            x = layer.forward(ops, x, &self.shape, |x| match &layer.mixer {
+                Mixer::Attention(attention) => {
+                    attention.forward_segments(ops, x, at, (&self.shape, self.frequencies_of(attention)))
+                }
+                Mixer::Convolution(_) => unreachable!("short convolutions need a cache"),
+            });
+        }
+        self.norm(ops, &x)
+    }
+
+    /// Frequencies that rotate the queries and keys of a layer.
+    fn frequencies_of(&self, attention: &Attention<O>) -> Option<&O::Weight> {
+        self.frequencies.as_ref().map(|frequencies| frequencies.of(attention.is_local))
     }
 
     /// Applies the norm after the last layer, if there is one.
@@ -203,15 +220,8 @@ impl<O: Ops> Layer<O> {
         })
     }
 
-    fn forward(
-        &self,
-        ops: &O,
-        x: O::T,
-        cache: &mut O::State,
-        shape: &DecoderShape,
-        seen: impl Fn(&O::T, &mut O::State) -> O::T,
-    ) -> O::T {
-        let mut h = seen(&ops.rms_norm(&x, &self.input_norm, shape.eps), cache);
+    fn forward(&self, ops: &O, x: O::T, shape: &DecoderShape, seen: impl FnOnce(&O::T) -> O::T) -> O::T {
+        let mut h = seen(&ops.rms_norm(&x, &self.input_norm, shape.eps));
         if let Some((scale, _)) = &self.scales {
             h = ops.scale(h, scale);
         }

@@ -181,7 +181,9 @@ impl<O: Ops> DepthModel<O> {
         let mut params = sections.params.iter();
         let (mut input, mut sum) = (before, None);
         for (step, batch) in sections.batches.iter().enumerate() {
-            let projected = of_step(&self.hidden_projections, step).map(|projection| linear(ops, hidden, projection));
+            let enters = step == 0 || self.hidden == HiddenInput::Added;
+            let projection = of_step(&self.hidden_projections, step).filter(|_| enters);
+            let projected = projection.map(|projection| linear(ops, hidden, projection));
             let hidden = projected.as_ref().unwrap_or(hidden);
             let x = match (self.hidden, input.take(), sections.pairs) {
                 (HiddenInput::Position, Some(before), Some(pairs)) if step == 0 => {

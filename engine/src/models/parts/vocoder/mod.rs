@@ -8,6 +8,7 @@
 //! - [`hift`]: a spectrogram to samples, causal
 //! - [`istft_net`]: features and a pitch to spectra
 //! - [`segment_conv`]: convolutions centred on their rows
+//! - [`window_codec`]: codec frames to spectra in windows, for a codec that cannot be streamed
 //! - [`config`]: sizes of BigVGAN
 
 pub mod bigvgan;
@@ -23,3 +24,4 @@ pub mod resampled_snake;
 pub mod segment_conv;
 pub mod spectral;
 pub mod stft;
+pub mod window_codec;
