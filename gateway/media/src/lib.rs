@@ -23,6 +23,7 @@
 //! | [`level`] | the threshold of audible sound |
 //! | [`downmix`] | several channels to one |
 //! | [`sound_file`] | decoder of sound files: wav, flac, mp3, m4a, ogg, webm |
+//! | [`pauses`] | long sound in pieces, cut at its pauses |
 //! | [`wav`] | writers of wav files |
 //! | [`ogg`] | Opus files |
 //! | [`mp3`] | MP3 streams |
@@ -79,6 +80,7 @@ pub mod mp3;
 mod network_tests;
 pub mod ogg;
 pub mod opus;
+pub mod pauses;
 pub mod pcm;
 mod pitch;
 pub mod playout;

@@ -20,7 +20,7 @@ pub struct SoundFile {
 ///
 /// Takes as long as the codec needs for `longest`: call it on a thread that may block.
 pub fn decode(file: &[u8], longest: Duration) -> Result<SoundFile, SoundFileError> {
-    let (samples, rate) = into_sink(file, SoundSink::new(None, longest, &mut || true))?;
+    let (samples, rate) = into_sink(file, SoundSink::new(None, longest, &mut |_| true))?;
     Ok(SoundFile { samples, rate })
 }
 
@@ -39,7 +39,28 @@ pub fn read_in_pieces(
     longest: Duration,
     mut pause: impl FnMut() -> bool,
 ) -> Result<Vec<f32>, SoundFileError> {
-    into_sink(file, SoundSink::new(Some(rate), longest, &mut pause)).map(|(samples, _)| samples)
+    into_sink(file, SoundSink::new(Some(rate), longest, &mut |_| pause())).map(|(samples, _)| samples)
+}
+
+/// Like [`read`], but gives the samples to `take` piece by piece, so that a file of any length needs little memory; gives up
+/// if it returns false.
+///
+/// # Errors
+///
+/// As [`read`]. The samples before a damaged place have been given.
+pub fn read_stream(
+    file: &[u8],
+    rate: u32,
+    longest: Duration,
+    mut take: impl FnMut(&[f32]) -> bool,
+) -> Result<(), SoundFileError> {
+    let mut drain = |samples: &mut Vec<f32>| {
+        let goes_on = take(samples);
+        samples.clear();
+        goes_on
+    };
+    let (mut rest, _) = into_sink(file, SoundSink::new(Some(rate), longest, &mut drain))?;
+    if drain(&mut rest) { Ok(()) } else { Err(SoundFileError::Abandoned) }
 }
 
 fn into_sink(file: &[u8], mut sink: SoundSink<'_>) -> Result<(Vec<f32>, u32), SoundFileError> {

@@ -24,5 +24,5 @@ mod sink;
 mod tests;
 mod vorbis_setup;
 
-pub use decode::{SoundFile, decode, read, read_in_pieces};
+pub use decode::{SoundFile, decode, read, read_in_pieces, read_stream};
 pub use error::SoundFileError;

@@ -24,6 +24,9 @@ pub(super) fn check_format(rate: u32, channels: usize) -> Result<(), SoundFileEr
     Ok(())
 }
 
+/// Takes the samples so far after each piece of work: it may remove them, and returns false to give up.
+pub(super) type TakePiece<'a> = dyn FnMut(&mut Vec<f32>) -> bool + 'a;
+
 /// Collects the samples of one file, with its length bounded.
 pub(super) struct SoundSink<'a> {
     /// Wanted rate in Hz; `None` for the file's own.
@@ -31,8 +34,12 @@ pub(super) struct SoundSink<'a> {
     longest: Duration,
     stream: Option<SoundStream>,
     samples: Vec<f32>,
-    /// Called after each piece of work; false if the caller gives up.
-    pause: &'a mut dyn FnMut() -> bool,
+    /// Number of samples at the front that are checked.
+    checked: usize,
+    /// True once there were samples.
+    begun: bool,
+    /// Called after each piece of work.
+    take: &'a mut TakePiece<'a>,
     /// Mono samples since the last piece.
     unpaused: usize,
 }
@@ -80,8 +87,8 @@ impl Resampling {
 impl<'a> SoundSink<'a> {
     /// Creates a sink that takes at most `longest`, counted in whole seconds, and returns samples at `wanted` Hz, or at the file's own
     /// rate.
-    pub fn new(wanted: Option<u32>, longest: Duration, pause: &'a mut dyn FnMut() -> bool) -> Self {
-        Self { wanted, longest, stream: None, samples: Vec::new(), pause, unpaused: 0 }
+    pub fn new(wanted: Option<u32>, longest: Duration, take: &'a mut TakePiece<'a>) -> Self {
+        Self { wanted, longest, stream: None, samples: Vec::new(), checked: 0, begun: false, take, unpaused: 0 }
     }
 
     /// Takes a block of interleaved samples.
@@ -123,14 +130,36 @@ impl<'a> SoundSink<'a> {
         self.unpaused += stream.mono.len();
         if self.unpaused >= PIECE {
             self.unpaused = 0;
-            if !(self.pause)() {
-                return Err(SoundFileError::Abandoned);
-            }
+            self.give()?;
         }
         Ok(())
     }
 
-    /// Returns samples in -1..1 and their rate.
+    /// Gives the samples so far to their taker.
+    fn give(&mut self) -> Result<(), SoundFileError> {
+        self.check()?;
+        if !(self.take)(&mut self.samples) {
+            return Err(SoundFileError::Abandoned);
+        }
+        self.checked = self.samples.len();
+        Ok(())
+    }
+
+    /// Checks and clips the samples that are new.
+    fn check(&mut self) -> Result<(), SoundFileError> {
+        let new = self.samples.get_mut(self.checked..).unwrap_or_default();
+        self.begun |= !new.is_empty();
+        // Of numbers near the largest a filter makes infinite ones.
+        if !new.iter().all(|sample| sample.is_finite()) {
+            return Err(SoundFileError::NotFinite);
+        }
+        // A filter rings beyond full scale, and so do lossy codecs.
+        new.iter_mut().for_each(|sample| *sample = sample.clamp(-1.0, 1.0));
+        self.checked = self.samples.len();
+        Ok(())
+    }
+
+    /// Returns the samples that nobody took, in -1..1, and their rate.
     ///
     /// # Errors
     ///
@@ -140,15 +169,11 @@ impl<'a> SoundSink<'a> {
         if let Some(resampling) = &mut stream.resampling {
             self.samples.extend(resampling.resampler.flush()?);
         }
-        if self.samples.is_empty() {
+        let rate = self.wanted.unwrap_or(stream.rate);
+        self.check()?;
+        if !self.begun {
             return Err(SoundFileError::Empty);
         }
-        // Of numbers near the largest a filter makes infinite ones.
-        if !self.samples.iter().all(|sample| sample.is_finite()) {
-            return Err(SoundFileError::NotFinite);
-        }
-        // A filter rings beyond full scale, and so do lossy codecs.
-        self.samples.iter_mut().for_each(|sample| *sample = sample.clamp(-1.0, 1.0));
-        Ok((self.samples, self.wanted.unwrap_or(stream.rate)))
+        Ok((self.samples, rate))
     }
 }

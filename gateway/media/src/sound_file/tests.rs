@@ -10,7 +10,7 @@ use repartee_testkit::signal::{dominant_frequency, level_db, sine};
 use repartee_testkit::wav::{SampleEncoding, WavFormat, encode};
 
 use super::sink::PIECE;
-use super::{SoundFileError, decode, read, read_in_pieces};
+use super::{SoundFileError, decode, read, read_in_pieces, read_stream};
 use crate::pcm::{encode_alaw, encode_i16le, encode_mulaw};
 use crate::wav::stream_header;
 
@@ -225,6 +225,42 @@ fn compressed_files_stop_at_the_limit() {
         assert_eq!(refused, Err(SoundFileError::TooLong { limit: 5 }));
     });
     assert!(peak < 8 << 20, "{peak} bytes");
+}
+
+#[test]
+fn streamed_pieces_are_the_whole_file() {
+    for name in sounds() {
+        let (file, mut streamed) = (sound(&name), Vec::new());
+        let done = read_stream(&file, RATE, LONGEST, |piece| {
+            streamed.extend_from_slice(piece);
+            true
+        });
+        assert_eq!(done.map(|()| streamed), read(&file, RATE, LONGEST), "{name}");
+    }
+}
+
+#[test]
+fn a_streamed_hour_takes_little_memory() {
+    let mut hour = encode(&[], WavFormat { channels: 1, rate: RATE, encoding: SampleEncoding::Int(8) });
+    // The reader takes a length of zero as "to the end".
+    hour.resize(hour.len() + 3_600 * RATE as usize, 200);
+    let mut samples = 0;
+    let peak = peak_of(|| {
+        let longest = Duration::from_secs(3_600);
+        let done = read_stream(&hour, RATE, longest, |piece| {
+            samples += piece.len();
+            true
+        });
+        assert_eq!(done, Ok(()));
+    });
+    assert_eq!(samples, 3_600 * RATE as usize);
+    assert!(peak < 4 << 20, "{peak} bytes");
+    let mut pieces = 0;
+    let stopped = read_stream(&hour, RATE, Duration::from_secs(3_600), |_| {
+        pieces += 1;
+        pieces < 3
+    });
+    assert_eq!((stopped, pieces), (Err(SoundFileError::Abandoned), 3));
 }
 
 #[test]
