@@ -52,7 +52,7 @@ fn main() {
     if whole {
         recogniser = recogniser.with_whole_windows();
     }
-    let options = HearingOptions { language, prompt: String::new(), complete: at_once };
+    let options = HearingOptions { language, complete: at_once, ..HearingOptions::default() };
     let sounds: Vec<(String, Vec<f32>)> = if noise { silence() } else { arguments.map(read).collect() };
     for (name, sound) in sounds {
         let pieces = if at_once { usize::MAX } else { SLICE };

@@ -37,6 +37,8 @@ pub struct EngineConfig {
     pub session_tokens: usize,
     /// True if the checkpoint can transcribe input audio on request, which not every one was taught.
     pub transcribes: bool,
+    /// True if the checkpoint can translate input audio into English on request.
+    pub translates: bool,
     /// Device of the model.
     pub device: DeviceChoice,
     /// Hand-off mode between stages.
@@ -100,6 +102,7 @@ impl Default for EngineConfig {
             cache_mib: 4096,
             session_tokens: 8192,
             transcribes: false,
+            translates: false,
             device: DeviceChoice::default(),
             hand_off: HandOff::default(),
             batch: true,

@@ -179,6 +179,7 @@ impl Engine {
             audio_output: model.codec.is_some(),
             tools: model.template.tools().is_some(),
             transcribes: model.transcribes(config.transcribes),
+            hearing: model.hearing_info(config.translates),
             given_text: model.codec.is_some() && model.template.streamed(&[]).is_some(),
             // In a cascade the text has the limit of a response's tokens.
             reads_clauses: model.stages.first().is_some_and(|stage| stage.output_kind() == EdgeKind::Clauses),
@@ -207,13 +208,12 @@ impl Engine {
     fn warm_up(&self) -> Result<(), StartError> {
         let failed = |error: &dyn std::fmt::Display| StartError::WarmUp(error.to_string());
         let session = self.open().map_err(|error| failed(&error))?;
-        let transcribe = Transcribe { response: 0, item: 0, language: None, prompt: String::new() };
         let request = match self.info.answers {
             true => {
                 let audio = self.info.audio_output;
                 Command::Respond(Respond { max_tokens: Some(4), audio, ..Respond::new(0, 1) })
             }
-            false => Command::Transcribe(transcribe),
+            false => Command::Transcribe(Transcribe::new(0, 0)),
         };
         // A recogniser before a language model takes long to find no words in noise, and its first turn is no slower.
         let input = if self.info.audio_input && !(self.info.hears_text && self.info.answers) {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use repartee_engine_api::{EVENT_QUEUE, EnrolError, Recording, Tool};
+use repartee_engine_api::{EVENT_QUEUE, EnrolError, HearingInfo, Recording, Tool};
 use repartee_kernels::cpu::pool::Pool;
 use repartee_spoken::ReasoningMarks;
 use thiserror::Error;
@@ -322,6 +322,18 @@ impl Model {
             Some(Hearing::Rows(_)) => taught || self.template.transcription().is_some(),
             Some(Hearing::Text(_)) => true,
             None => false,
+        }
+    }
+
+    /// Properties of its hearing; `taught` if the checkpoint translates on request.
+    pub fn hearing_info(&self, taught: bool) -> HearingInfo {
+        match &self.hearing {
+            // A template of its own for transcripts has none for translations.
+            Some(Hearing::Rows(_)) => {
+                HearingInfo { translates: taught && self.template.transcription().is_none(), ..HearingInfo::default() }
+            }
+            Some(Hearing::Text(recogniser)) => recogniser.info(),
+            None => HearingInfo::default(),
         }
     }
 

@@ -6,7 +6,7 @@
 //! the planner can stop between two of them. Decoding a growing turn again is the recogniser's own affair: its work is
 //! bounded by the length of the turn.
 
-use repartee_engine_api::SessionError;
+use repartee_engine_api::{HearingInfo, SessionError, TranscriptDetails};
 
 use crate::stage::{BatchEntry, RunnableRows};
 
@@ -20,10 +20,14 @@ pub struct HearingOptions {
     /// True if nobody waits for text before the end, because all of the sound is there: hypotheses before the final one
     /// are needed only where the sound is too long for one.
     pub complete: bool,
+    /// True for an English translation in place of the text.
+    pub translate: bool,
+    /// True if the final hypothesis of complete sound has details.
+    pub detailed: bool,
 }
 
 /// Text heard so far in one audio item.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Hypothesis {
     /// All of the text so far; white space at its ends is dropped by the reader.
     pub text: String,
@@ -35,6 +39,8 @@ pub struct Hypothesis {
     pub is_final: bool,
     /// Language that the recogniser found; `None` if it does not tell languages apart.
     pub language: Option<String>,
+    /// Details of the final text of a recording.
+    pub details: Option<Box<TranscriptDetails>>,
 }
 
 /// Hypotheses of a step, in order: (slot, hypothesis). An error ends the recognition; a fatal one ends the session.
@@ -51,6 +57,11 @@ pub trait Recogniser: Send {
 
     /// Sampling rate of the sound, in Hz.
     fn rate(&self) -> u32;
+
+    /// Languages, times and translation of the recogniser.
+    fn info(&self) -> HearingInfo {
+        HearingInfo::default()
+    }
 
     /// Number of slots.
     fn slots(&self) -> usize;

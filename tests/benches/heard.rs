@@ -100,7 +100,11 @@ fn answers() -> Result<Vec<Answer>> {
                 Event::Audio { samples, .. } => spoken.extend(samples),
                 Event::SegmentFinished { .. } => break,
                 Event::Failed { error, .. } => return Err(error.into()),
-                Event::InputText { .. } | Event::ToolCall { .. } | Event::ToolArguments { .. } | Event::Finished => {}
+                Event::InputText { .. }
+                | Event::InputDetails { .. }
+                | Event::ToolCall { .. }
+                | Event::ToolArguments { .. }
+                | Event::Finished => {}
             }
         }
         let sound_ms = spoken.len() as u64 * 1_000 / u64::from(rate);

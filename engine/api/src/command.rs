@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 #[cfg(doc)]
-use super::{Event, FinishReason, ModelInfo, SessionError};
+use super::{Event, FinishReason, HearingInfo, ModelInfo, SessionError};
 
 /// Id of one item of the history, chosen by the caller; unique within its session.
 pub type ItemId = u64;
@@ -51,7 +51,8 @@ pub enum Command {
     Respond(Respond),
     /// Writes down an audio item of the history, in the background. The transcript so far comes as [`Event::InputText`],
     /// its end as [`Event::SegmentFinished`]. A model that hears text gives what it has heard, without a second pass.
-    /// Refused by models that do not transcribe ([`SessionError::NoTranscription`]).
+    /// Refused by models that do not transcribe ([`SessionError::NoTranscription`]) or translate
+    /// ([`SessionError::NoTranslation`]).
     Transcribe(Transcribe),
     /// Begins a response as if the turn ended here: the open audio stands as the user item `item`. Its events come at
     /// once; the caller withholds them until it submits [`Command::CommitSpeculation`]. Audio appended meanwhile is
@@ -232,6 +233,18 @@ pub struct Listen {
     pub language: Option<String>,
     /// Further hints, such as the spelling of names; empty for none.
     pub prompt: String,
+    /// True for an English translation in place of the transcript, by models that translate ([`HearingInfo::translates`]).
+    pub translate: bool,
+    /// True for audio of a recording, which is at hand: it is heard window by window, and not as it grows. Its transcript
+    /// has details ([`Event::InputDetails`]).
+    pub recorded: bool,
+}
+
+impl Listen {
+    /// Creates a request without hints for live audio.
+    pub fn new(item: ItemId) -> Self {
+        Self { item, language: None, prompt: String::new(), translate: false, recorded: false }
+    }
 }
 
 /// The parameters of one transcript. A model that hears text takes hints with [`Listen`] alone.
@@ -245,6 +258,15 @@ pub struct Transcribe {
     pub language: Option<String>,
     /// Further hints, such as the spelling of names; empty for none.
     pub prompt: String,
+    /// True for an English translation in place of the transcript.
+    pub translate: bool,
+}
+
+impl Transcribe {
+    /// Creates a request for a transcript without hints.
+    pub fn new(response: ResponseId, item: ItemId) -> Self {
+        Self { response, item, language: None, prompt: String::new(), translate: false }
+    }
 }
 
 impl Command {

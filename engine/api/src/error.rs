@@ -89,6 +89,9 @@ pub enum SessionError {
     /// The model writes no transcripts.
     #[error("this model does not transcribe audio")]
     NoTranscription,
+    /// The model writes no translations.
+    #[error("this model does not translate audio")]
+    NoTranslation,
     /// The model's template has no tools.
     #[error("this model cannot call tools")]
     NoTools,

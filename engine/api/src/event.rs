@@ -4,7 +4,7 @@ use std::time::Instant;
 
 #[cfg(doc)]
 use super::{Command, ModelInfo};
-use super::{ItemId, ResponseId, SessionError};
+use super::{ItemId, ResponseId, SessionError, TranscriptDetails};
 
 /// An event of a session. The events of one response come in order, and none is ever dropped.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,6 +26,15 @@ pub enum Event {
         text: String,
         /// Length in bytes of the part of `text` that later events repeat unchanged. It never shrinks.
         stable: usize,
+    },
+    /// Details of the transcript of a recording ([`Listen::recorded`](crate::Listen::recorded)), before its end.
+    InputDetails {
+        /// Id of the transcript.
+        response: ResponseId,
+        /// The audio item.
+        item: ItemId,
+        /// Language, words and quality.
+        details: Box<TranscriptDetails>,
     },
     /// The samples of one codec frame of a response, in -1..1 at [`ModelInfo::output_rate`].
     Audio {
@@ -82,6 +91,7 @@ impl Event {
     pub fn response(&self) -> Option<ResponseId> {
         match self {
             Self::Text { response, .. }
+            | Self::InputDetails { response, .. }
             | Self::Audio { response, .. }
             | Self::ToolCall { response, .. }
             | Self::ToolArguments { response, .. }
@@ -96,6 +106,7 @@ impl Event {
         match self {
             Self::Text { .. } => "text",
             Self::InputText { .. } => "input_text",
+            Self::InputDetails { .. } => "input_details",
             Self::Audio { .. } => "audio",
             Self::ToolCall { .. } => "tool_call",
             Self::ToolArguments { .. } => "tool_arguments",

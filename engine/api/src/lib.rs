@@ -11,6 +11,7 @@
 //! - [`speech_engine`]: interface of an engine, and properties of its model
 //! - [`remote`], [`remote_failure`]: a language model behind a server, and its failures
 //! - [`tenant`]: whom sessions belong to
+//! - [`transcript`]: properties of a model's hearing, and details of its transcripts
 //! - [`work`]: counters of computed work, and queue lengths
 //!
 //! [`link`] creates both ends. The engine holds the other one ([`SessionPeer`]); in tests a scripted engine does.
@@ -23,6 +24,7 @@ pub mod remote;
 pub mod remote_failure;
 pub mod speech_engine;
 pub mod tenant;
+pub mod transcript;
 pub mod work;
 
 pub use command::{
@@ -38,4 +40,5 @@ pub use remote::{
 pub use remote_failure::{RemoteFailure, RemoteFailureKind};
 pub use speech_engine::{ModelInfo, Recording, SpeechEngine};
 pub use tenant::{Tenant, TenantWork};
+pub use transcript::{HearingInfo, TimedWord, TranscriptDetails, TranscriptQuality};
 pub use work::{EngineLoad, StageWork};

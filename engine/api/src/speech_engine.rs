@@ -6,7 +6,7 @@ use repartee_spoken::SpokenOptions;
 
 #[cfg(doc)]
 use super::{Command, Event, Respond, SessionError};
-use super::{EngineLoad, EnrolError, OpenError, SessionHandle, StageWork, Tenant};
+use super::{EngineLoad, EnrolError, HearingInfo, OpenError, SessionHandle, StageWork, Tenant};
 
 /// Properties of the served model.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,6 +37,8 @@ pub struct ModelInfo {
     pub tools: bool,
     /// True if the model transcribes its input audio on request.
     pub transcribes: bool,
+    /// Languages, times and translation of what it hears.
+    pub hearing: HearingInfo,
     /// True if the model speaks a given text ([`Respond::streamed`]).
     pub given_text: bool,
     /// True if the model speaks a given text of any length as one response, a clause at a time.

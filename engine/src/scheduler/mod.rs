@@ -84,6 +84,8 @@ pub struct Scheduler {
     timeouts: Timeouts,
     /// True if the model transcribes audio.
     transcribes: bool,
+    /// True if the model translates audio into English.
+    translates: bool,
     /// Front end before a recogniser.
     unwindowed: Option<SampleCounter>,
     /// The recogniser's slots for complete audio.
@@ -173,6 +175,7 @@ impl Scheduler {
         Self {
             timeouts: config.timeouts,
             transcribes: model.transcribes(config.transcribes),
+            translates: model.hearing_info(config.translates).translates,
             unwindowed: match &model.hearing {
                 Some(Hearing::Text(recogniser)) => Some(SampleCounter::new(recogniser.rate())),
                 Some(Hearing::Rows(_)) | None => None,
@@ -420,6 +423,7 @@ impl Scheduler {
             template: self.model.template.as_ref(),
             audio_output: self.model.codec.is_some(),
             transcribes: self.transcribes,
+            translates: self.translates,
             context: self.model.slots.context,
             stages: &self.model.stages,
             free_slots: &mut self.free_out_of_band,

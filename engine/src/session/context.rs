@@ -25,6 +25,8 @@ pub struct ModelContext<'a> {
     pub audio_output: bool,
     /// True if the model transcribes audio.
     pub transcribes: bool,
+    /// True if the model translates audio into English.
+    pub translates: bool,
     /// Upper bound of a prompt's tokens and its response's together.
     pub context: usize,
     /// Stages of the model.

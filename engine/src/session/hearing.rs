@@ -10,6 +10,7 @@ use repartee_engine_api::{EngineUsage, Event, FinishReason, ItemId, Listen, Resp
 
 use super::context::text_error;
 use super::followed_text::FollowedText;
+use super::heard_text::HeardText;
 use super::limits::{MAX_BACKGROUND, MAX_HEARD_ITEMS};
 use super::recognitions::Recognition;
 use super::{ModelContext, Session};
@@ -23,8 +24,8 @@ impl Session {
         if !model.hears_text {
             return;
         }
-        let Listen { item, language, prompt } = listen;
-        let options = HearingOptions { language, prompt, complete: false };
+        let Listen { item, language, prompt, translate, recorded } = listen;
+        let options = HearingOptions { language, prompt, complete: recorded, translate, detailed: recorded };
         if !self.recognitions.relabel(&options, item) {
             self.next_hearing = Some((options, item));
         }
@@ -80,7 +81,7 @@ impl Session {
         let target = current.target;
         if hypothesis.is_final {
             self.encoder = Some(times);
-            current.text = Some(hypothesis.text);
+            current.text = Some(HeardText { text: hypothesis.text, details: hypothesis.details });
             self.heard_all(target, model);
             return Ok(());
         }
@@ -107,7 +108,8 @@ impl Session {
     /// Places the whole text of a target.
     fn heard_all(&mut self, target: WindowTarget, model: &ModelContext<'_>) {
         let Some(recognition) = self.recognitions.find(target) else { return };
-        let encoded = model.tokenizer.encode(recognition.text.as_deref().unwrap_or_default());
+        let text = recognition.text.as_ref().map_or("", |heard| &heard.text);
+        let encoded = model.tokenizer.encode(text);
         let ids = encoded.unwrap_or_else(|error| {
             let ids = recognition.ids().to_vec();
             self.fail(None, text_error(&error));
@@ -126,13 +128,13 @@ impl Session {
         if self.recognitions.find(target).is_none_or(|recognition| recognition.text.is_none()) {
             return;
         }
-        let Some(Recognition { text: Some(text), .. }) = self.recognitions.take(target) else { return };
+        let Some(Recognition { text: Some(heard), .. }) = self.recognitions.take(target) else { return };
         for FollowedText { response, item } in self.following(target) {
-            self.report_heard(response, item, text.clone());
+            self.report_heard(response, item, heard.clone());
         }
         let WindowTarget::Item(item) = target else { return };
         self.followed.retain(|followed| followed.item != item);
-        self.history.set_heard(item, text);
+        self.history.set_heard(item, heard);
         // Without responses no prompt evicts items.
         if model.stages.is_empty() && self.history.items().len() > MAX_HEARD_ITEMS {
             self.history.evict_oldest();
@@ -140,9 +142,12 @@ impl Session {
     }
 
     /// Reports a whole transcript and its end.
-    fn report_heard(&self, response: ResponseId, item: ItemId, text: String) {
+    fn report_heard(&self, response: ResponseId, item: ItemId, HeardText { text, details }: HeardText) {
         let stable = text.len();
         self.emit(Event::InputText { response: Some(response), item, text, stable });
+        if let Some(details) = details {
+            self.emit(Event::InputDetails { response, item, details });
+        }
         let usage = EngineUsage::default();
         self.emit(Event::SegmentFinished { response, reason: FinishReason::Stop, usage });
     }
@@ -156,9 +161,9 @@ impl Session {
         if !self.history.contains(item) {
             return Err(SessionError::UnknownItem(item));
         }
-        if let Some(text) = self.history.heard(item) {
-            let text = text.to_owned();
-            self.report_heard(response, item, text);
+        if let Some(heard) = self.history.heard(item) {
+            let heard = heard.clone();
+            self.report_heard(response, item, heard);
             return Ok(());
         }
         let Some(growing) = self.recognitions.find(WindowTarget::Item(item)) else {

@@ -2,6 +2,7 @@
 
 use repartee_engine_api::{InsertAt, ItemId, SessionError};
 
+use super::heard_text::HeardText;
 use crate::elements::Message;
 
 /// One item of the history.
@@ -12,7 +13,7 @@ pub struct HistoryItem {
     /// Content of the item.
     pub message: Message,
     /// Text that a recogniser heard in it, once it is complete.
-    heard: Option<String>,
+    heard: Option<HeardText>,
 }
 
 /// Ordered items of a session.
@@ -68,12 +69,12 @@ impl History {
     }
 
     /// Text that a recogniser heard in an item; `None` before it is complete, and for other items.
-    pub fn heard(&self, id: ItemId) -> Option<&str> {
-        self.entries.iter().find(|entry| entry.id == id)?.heard.as_deref()
+    pub fn heard(&self, id: ItemId) -> Option<&HeardText> {
+        self.entries.iter().find(|entry| entry.id == id)?.heard.as_ref()
     }
 
     /// Records the text that a recogniser heard in an item.
-    pub fn set_heard(&mut self, id: ItemId, text: String) {
+    pub fn set_heard(&mut self, id: ItemId, text: HeardText) {
         if let Some(entry) = self.entries.iter_mut().find(|entry| entry.id == id) {
             entry.heard = Some(text);
         }

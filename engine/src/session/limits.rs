@@ -10,7 +10,7 @@ pub(super) const MAX_OUT_OF_BAND: usize = 2;
 pub(super) const MAX_BACKGROUND: usize = 1;
 /// Upper bound of items that a model without responses keeps.
 pub(super) const MAX_HEARD_ITEMS: usize = 256;
-/// Upper bound of events about heard text in one tick: text of the open audio, a transcript and its end.
-pub const HEARD_EVENTS: usize = 3;
+/// Upper bound of events about heard text in one tick: text of the open audio, a transcript, its details and its end.
+pub const HEARD_EVENTS: usize = 4;
 /// Upper bound of a session's concurrent responses.
 pub const MAX_RESPONSES: usize = 1 + MAX_OUT_OF_BAND + MAX_BACKGROUND;

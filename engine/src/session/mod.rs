@@ -10,6 +10,7 @@
 //! - [`reasoning`]: reasoning text within generated text
 //! - [`input_transcript`]: a transcript being written
 //! - [`recognitions`]: audio that a recogniser hears
+//! - [`heard_text`]: the complete text of an audio item
 //! - [`followed_text`]: transcripts that follow its text
 //! - [`slices`]: input audio cut into slices
 //! - [`text_intake`]: tokenisation of a command's texts in pieces
@@ -39,6 +40,7 @@ mod commands;
 mod context;
 mod execute;
 mod followed_text;
+mod heard_text;
 mod hearing;
 mod history;
 mod input_audio;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use repartee_engine_api::ItemId;
 
+use super::heard_text::HeardText;
 use crate::audio_input::WindowTarget;
 use crate::recogniser::{HearingOptions, Hypothesis, Recogniser};
 use crate::text::{TextEncoder, TextError};
@@ -77,7 +78,7 @@ pub(super) struct Recognition {
     /// Last hypothesis before the end.
     pub growing: Hypothesis,
     /// Text of the final hypothesis.
-    pub text: Option<String>,
+    pub text: Option<HeardText>,
     /// Ids of the growing text; `None` if the vocabulary encodes whole texts alone.
     stable: Option<StableIds>,
 }

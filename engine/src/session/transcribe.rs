@@ -8,12 +8,14 @@ use crate::elements::MessagePart;
 
 /// Instruction to the model.
 const INSTRUCTION: &str = "Write down what is said in this recording, word for word, and nothing else.";
+/// Instruction to translate.
+const TRANSLATION: &str = "Translate what is said in this recording into English, and write the translation alone.";
 /// Maximum number of text tokens: minutes of speech.
 const MAX_TOKENS: u32 = 1_024;
 
 /// Text that asks the model for a transcript.
 pub(super) fn instruction(request: &Transcribe) -> String {
-    let mut text = INSTRUCTION.to_owned();
+    let mut text = if request.translate { TRANSLATION } else { INSTRUCTION }.to_owned();
     if let Some(language) = &request.language {
         text.push_str(&format!(" The language is {language}."));
     }
@@ -28,6 +30,9 @@ impl Session {
     pub(super) fn transcribe(&mut self, request: Transcribe, model: &mut ModelContext<'_>) -> Result<(), SessionError> {
         if !model.transcribes {
             return Err(SessionError::NoTranscription);
+        }
+        if request.translate && !model.translates {
+            return Err(SessionError::NoTranslation);
         }
         if model.hears_text {
             return self.follow(&request);

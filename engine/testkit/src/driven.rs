@@ -172,6 +172,7 @@ impl Response {
                 assert!(self.text.len() <= stable && stable <= text.len(), "{stable} bytes of {text:?}");
                 self.text = text[..stable].to_owned();
             }
+            Event::InputDetails { response, .. } => assert_eq!(response, number),
             Event::Audio { response, samples, .. } => {
                 assert_eq!(response, number);
                 self.samples.extend(samples);

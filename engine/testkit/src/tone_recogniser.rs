@@ -129,7 +129,13 @@ impl Slot {
         // The last word may change with the window after it.
         self.stable = words[..if is_final { words.len() } else { words.len().saturating_sub(1) }].to_vec();
         self.finished = is_final;
-        Some(Hypothesis { text: text(&words), stable: text(&self.stable).len(), is_final, language: None })
+        Some(Hypothesis {
+            text: text(&words),
+            stable: text(&self.stable).len(),
+            is_final,
+            language: None,
+            details: None,
+        })
     }
 }
 

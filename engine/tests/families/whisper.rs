@@ -241,8 +241,11 @@ fn complete_sound_is_decoded_in_whole_windows() {
 #[test]
 fn neighbours_change_no_hypothesis() {
     let turns = [sound(30_000), sound(90_000)[17_000..].to_vec(), sound(24_000), Vec::new()];
-    let hinted =
-        HearingOptions { language: Some("de-DE".to_owned()), prompt: "the lazy dog".to_owned(), complete: false };
+    let hinted = HearingOptions {
+        language: Some("de-DE".to_owned()),
+        prompt: "the lazy dog".to_owned(),
+        ..HearingOptions::default()
+    };
     let options = [HearingOptions::default(), HearingOptions::default(), hinted, HearingOptions::default()];
     let alone: Vec<_> = turns.iter().zip(&options).map(|(turn, options)| hear(turn, &[1_000], options)).collect();
     let (mut recogniser, mut heard) = (recogniser(4), vec![Vec::new(); 4]);
@@ -270,6 +273,44 @@ fn neighbours_change_no_hypothesis() {
     }
     assert_eq!(heard[2].last().unwrap().language.as_deref(), Some("de"));
     assert_eq!(heard[3].len(), 1, "a turn without sound has its end alone");
+}
+
+#[test]
+fn words_of_a_recording_are_timed() {
+    let options = HearingOptions { complete: true, detailed: true, ..HearingOptions::default() };
+    // Within a window, and beyond the longest one.
+    for samples in [20_000, 140_000] {
+        let sound = sound(samples);
+        let heard = hear(&sound, &[7_000], &options);
+        assert!(heard.len() <= 1 + samples / 16_000, "it is not heard as it grows: {heard:?}");
+        assert!(heard == hear(&sound, &[usize::MAX], &options), "any split gives the same");
+        let last = heard.last().unwrap();
+        let details = last.details.as_ref().unwrap();
+        let spelt: String = details.words.iter().map(|word| word.text.as_str()).collect();
+        assert_eq!(spelt.trim(), last.text.trim());
+        assert!(!details.words.is_empty(), "{last:?}");
+        assert!(details.language.is_some() && details.language == last.language, "{details:?}");
+        let times: Vec<_> = details.words.iter().flat_map(|word| [word.begin, word.end]).collect();
+        assert!(times.is_sorted(), "{times:?}");
+        assert!(times.last().is_some_and(|end| end.as_secs_f64() <= samples as f64 / 16_000.0), "{times:?}");
+        assert!(details.quality.average < 0.0 && details.quality.compression > 0.0, "{:?}", details.quality);
+    }
+    let silent = hear(&[0.0; 30_000], &[usize::MAX], &options);
+    assert_eq!(silent.last().unwrap().details.as_ref().unwrap().words, []);
+}
+
+#[test]
+fn a_translation_has_its_own_task() {
+    let [heard, translated] = [false, true].map(|translate| {
+        let options = HearingOptions { translate, complete: true, ..HearingOptions::default() };
+        hear(&sound(20_000), &[usize::MAX], &options).pop().unwrap().text
+    });
+    assert_ne!(heard, translated);
+    let tokens = steps(&open(), 1).0.model().config.tokens.clone();
+    let prompt = RunPrompt { translate: true, language: Some(0), ..RunPrompt::default() };
+    let queue = Decoding::new(prompt, 0, &tokens).queue;
+    assert_eq!(queue[2..3], [tokens.translate.unwrap()]);
+    assert_eq!(recogniser(1).info().languages.len(), tokens.languages.len());
 }
 
 #[test]

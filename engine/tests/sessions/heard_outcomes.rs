@@ -128,7 +128,7 @@ impl Caller {
             11 | 12 => {
                 let item = self.any(detail);
                 let response = self.ask(Some(item));
-                let request = Transcribe { response, item, language: None, prompt: String::new() };
+                let request = Transcribe::new(response, item);
                 submit(&self.session, Command::Transcribe(request));
             }
             13 => {
@@ -154,7 +154,7 @@ impl Caller {
                     let content = MessageContent::Audio(slice);
                     submit(&self.session, Command::Insert { item, place: InsertAt::End, content });
                 } else {
-                    submit(&self.session, Command::Listen(Listen { item, language: None, prompt: String::new() }));
+                    submit(&self.session, Command::Listen(Listen::new(item)));
                 }
             }
             _ => {}

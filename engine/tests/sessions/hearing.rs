@@ -23,11 +23,11 @@ fn events(session: &SessionHandle) -> Vec<Event> {
 }
 
 fn transcribe(response: u64, item: u64) -> Command {
-    Command::Transcribe(Transcribe { response, item, language: None, prompt: String::new() })
+    Command::Transcribe(Transcribe::new(response, item))
 }
 
 fn listen(item: u64) -> Command {
-    Command::Listen(Listen { item, language: None, prompt: String::new() })
+    Command::Listen(Listen::new(item))
 }
 
 fn written(number: u64) -> Respond {

@@ -282,7 +282,7 @@ fn too_many_out_of_band_responses_are_refused() {
 /// Asks for the transcript of an item.
 fn transcribe(response: u64, item: u64) -> Command {
     let (language, prompt) = (Some("en".to_owned()), "Names: Ada.".to_owned());
-    Command::Transcribe(Transcribe { response, item, language, prompt })
+    Command::Transcribe(Transcribe { language, prompt, ..Transcribe::new(response, item) })
 }
 
 #[test]

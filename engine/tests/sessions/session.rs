@@ -57,6 +57,7 @@ fn listen(session: &SessionHandle, number: u64) -> Result<Response, SessionError
     loop {
         match session.next_event_blocking().expect("the session goes on") {
             other @ (Event::InputText { .. }
+            | Event::InputDetails { .. }
             | Event::ToolCall { .. }
             | Event::ToolArguments { .. }
             | Event::Finished) => panic!("{other:?}"),

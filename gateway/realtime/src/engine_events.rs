@@ -29,7 +29,7 @@ impl RealtimeSession {
             }
             Event::Failed { response, error } => self.on_failed(response, &error),
             // Transcripts were handled above.
-            Event::InputText { .. } | Event::Finished => {}
+            Event::InputText { .. } | Event::InputDetails { .. } | Event::Finished => {}
         }
     }
 

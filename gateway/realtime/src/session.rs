@@ -25,7 +25,7 @@ use super::transcriber::Transcriber;
 /// ```
 /// use std::time::{Duration, Instant};
 ///
-/// use repartee_engine_api::{Command, Event, FinishReason, ModelInfo, EngineUsage};
+/// use repartee_engine_api::{Command, EngineUsage, Event, FinishReason, HearingInfo, ModelInfo};
 /// use repartee_protocol::{ClientMessage, ServerEvent};
 /// use repartee_realtime::{RealtimeSession, Delivery, Effect, SessionInput, SessionSetup};
 ///
@@ -43,6 +43,7 @@ use super::transcriber::Transcriber;
 ///     audio_output: true,
 ///     tools: false,
 ///     transcribes: false,
+///     hearing: HearingInfo::default(),
 ///     given_text: false,
 ///     reads_clauses: false,
 ///     whole_texts: false,

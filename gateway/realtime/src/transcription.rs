@@ -28,7 +28,7 @@ impl RealtimeSession {
         };
         let item = self.number();
         let (language, prompt) = (settings.language, settings.prompt.unwrap_or_default());
-        self.command(Command::Listen(Listen { item, language, prompt }));
+        self.command(Command::Listen(Listen { language, prompt, ..Listen::new(item) }));
         if let Some(turn) = self.input.turn() {
             turn.transcript = Some(OpenTranscript { item, announced, sent: 0 });
         }
@@ -77,10 +77,9 @@ impl RealtimeSession {
         let response = self.number();
         let settings = self.config.audio.input.transcription.clone().unwrap_or_default();
         self.command(Command::Transcribe(Transcribe {
-            response,
-            item: turn.item,
             language: settings.language,
             prompt: settings.prompt.unwrap_or_default(),
+            ..Transcribe::new(response, turn.item)
         }));
         let sent = turn.sent;
         self.transcriber.active = Some(ActiveTranscript { response, turn: Some(turn), text: String::new(), sent });
@@ -136,6 +135,7 @@ impl RealtimeSession {
                 }
             }
             Event::Text { .. }
+            | Event::InputDetails { .. }
             | Event::Audio { .. }
             | Event::ToolCall { .. }
             | Event::ToolArguments { .. }

@@ -133,7 +133,11 @@ pub async fn ask(
             Event::Audio { samples, .. } => speech.extend(&samples),
             Event::SegmentFinished { .. } => break,
             Event::Failed { error, .. } => return Err(error.into()),
-            Event::InputText { .. } | Event::ToolCall { .. } | Event::ToolArguments { .. } | Event::Finished => {}
+            Event::InputText { .. }
+            | Event::InputDetails { .. }
+            | Event::ToolCall { .. }
+            | Event::ToolArguments { .. }
+            | Event::Finished => {}
         }
     }
     writeln!(out)?;

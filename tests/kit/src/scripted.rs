@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use repartee_engine_api::{
-    Command, EngineLoad, EnrolError, ModelInfo, OpenError, Recording, SessionHandle, SpeechEngine, Tenant, WakeSignal,
-    link,
+    Command, EngineLoad, EnrolError, HearingInfo, ModelInfo, OpenError, Recording, SessionHandle, SpeechEngine, Tenant,
+    WakeSignal, link,
 };
 use tokio::sync::watch;
 
@@ -54,6 +54,7 @@ impl ScriptedEngine {
             audio_output: true,
             tools: true,
             transcribes: script.has_transcription,
+            hearing: HearingInfo::default(),
             given_text: true,
             reads_clauses: script.reads_clauses,
             whole_texts: false,

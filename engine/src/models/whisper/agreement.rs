@@ -18,6 +18,12 @@ pub fn agreed(before: &[Vec<u32>], text: &[u32], language: Option<&str>, spelt: 
     words.skip(OPEN_WORDS - 1).find(|&end| end <= common).unwrap_or(0)
 }
 
+/// Index of the first token of each word.
+pub fn word_begins(text: &[u32], language: Option<&str>, spelt: impl Fn(&[u32]) -> String) -> Vec<usize> {
+    let unspaced = language.is_some_and(|language| UNSPACED.contains(&language));
+    (0..text.len()).filter(|&at| at == 0 || is_boundary(text, at, unspaced, &spelt)).collect()
+}
+
 /// Index of the first token of the last word; 0 if there is one word alone.
 pub fn last_word(text: &[u32], language: Option<&str>, spelt: impl Fn(&[u32]) -> String) -> usize {
     let unspaced = language.is_some_and(|language| UNSPACED.contains(&language));

@@ -43,6 +43,8 @@ pub struct WhisperTokens {
     pub start: u32,
     /// `<|transcribe|>`; `None` for a model of English alone, whose prompt has neither task nor language.
     pub transcribe: Option<u32>,
+    /// `<|translate|>`, in place of it for an English translation; `None` for a model that does not translate.
+    pub translate: Option<u32>,
     /// `<|startofprev|>`, before text that came earlier.
     pub previous: u32,
     /// `<|nospeech|>`, whose probability at `start` is that of silence.
@@ -212,6 +214,7 @@ fn tokens(
         end: reader.special("<|endoftext|>")?,
         start: reader.special("<|startoftranscript|>")?,
         transcribe: multilingual.then(|| reader.special("<|transcribe|>")).transpose()?,
+        translate: tokenizer.token_id("<|translate|>").filter(|_| multilingual),
         previous: reader.special("<|startofprev|>")?,
         no_speech,
         no_timestamps,

@@ -17,6 +17,7 @@
 //! | [`schedule`] | the places of the sound at which it is decoded |
 //! | [`agreement`] | words on which successive hypotheses agree |
 //! | [`alignment`] | times of words by cross attention |
+//! | [`words`] | words of a text with their times |
 //! | [`slot`] | the state of a recognition |
 //! | `turn` | hypotheses, stable words and cuts |
 //! | [`recogniser`] | slots and their units of work |
@@ -34,6 +35,7 @@ pub mod schedule;
 pub mod slot;
 pub mod steps;
 mod turn;
+pub mod words;
 
 use repartee_kernels::cpu::Cpu;
 

@@ -4,6 +4,8 @@
 //! Words on which three successive hypotheses agree are stable: later decodings begin with them. Sound that fills the longest
 //! window is cut behind its last stable word, by cross attention, and the rest begins the next window.
 
+use repartee_engine_api::HearingInfo;
+
 use super::alignment::{Alignment, AlignmentHead};
 use super::config::WhisperConfig;
 use super::features::WindowFeatures;
@@ -150,6 +152,17 @@ impl<O: Device> Recogniser for WhisperRecogniser<O> {
         self.features.config().sampling_rate
     }
 
+    fn info(&self) -> HearingInfo {
+        let tokens = &self.config().tokens;
+        let languages = tokens.languages.iter().map(|(code, _)| code.clone()).collect::<Vec<_>>();
+        HearingInfo {
+            // A model without languages knows English alone.
+            languages: if languages.is_empty() { vec!["en".to_owned()] } else { languages },
+            word_times: true,
+            translates: tokens.translate.is_some(),
+        }
+    }
+
     fn slots(&self) -> usize {
         self.slots.len()
     }
@@ -171,6 +184,8 @@ impl<O: Device> Recogniser for WhisperRecogniser<O> {
         self.serial += 1;
         self.slots[slot] = Some(OpenSlot {
             serial: self.serial,
+            translate: options.translate,
+            details: options.detailed.then(Box::default),
             given: language,
             language: None,
             complete: options.complete,

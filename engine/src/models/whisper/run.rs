@@ -32,6 +32,15 @@ pub struct RunPrompt {
     pub rate: u32,
     /// True for a text between timestamps.
     pub timestamps: bool,
+    /// True for an English translation.
+    pub translate: bool,
+}
+
+impl RunPrompt {
+    /// Token of the task, if the model has any.
+    fn task(&self, tokens: &WhisperTokens) -> Option<u32> {
+        if self.translate { tokens.translate } else { tokens.transcribe }
+    }
 }
 
 /// Progress of a decoding.
@@ -100,7 +109,7 @@ impl Decoding {
     fn begin_text(&mut self, language: Option<usize>, tokens: &WhisperTokens) {
         self.language = language;
         self.queue.extend(language.and_then(|language| tokens.languages.get(language)).map(|(_, id)| id));
-        self.queue.extend(tokens.transcribe);
+        self.queue.extend(self.prompt.task(tokens));
         self.queue.extend((!self.prompt.timestamps).then_some(tokens.no_timestamps));
         self.prompted = self.computed + self.queue.len();
         self.queue.extend(self.prompt.forced.iter().map(|(id, _)| id));
@@ -116,7 +125,7 @@ impl Decoding {
     pub fn aligned(&self, tokens: &WhisperTokens) -> (usize, Vec<u32>, Range<usize>) {
         let mut ids = vec![tokens.start];
         ids.extend(self.language.and_then(|language| tokens.languages.get(language)).map(|(_, id)| id));
-        ids.extend(tokens.transcribe);
+        ids.extend(self.prompt.task(tokens));
         let first = ids.len();
         ids.push(tokens.no_timestamps);
         ids.extend(self.ids());

@@ -1,5 +1,7 @@
 //! State of a recognition: the sound of its window, its last hypotheses, the run under way.
 
+use repartee_engine_api::TranscriptDetails;
+
 use super::run::{Decoding, ScoredToken};
 
 /// Reason of a run.
@@ -48,6 +50,10 @@ pub struct Run {
 pub struct OpenSlot {
     /// Tells it from an earlier one of the slot, and its runs from each other.
     pub serial: u64,
+    /// True for an English translation.
+    pub translate: bool,
+    /// Details of the text of a recording so far; `None` for live sound.
+    pub details: Option<Box<TranscriptDetails>>,
     /// Index of the language that the caller named.
     pub given: Option<usize>,
     /// Index of the language, once a word is stable.

@@ -1,14 +1,17 @@
 //! Results of units of work: the next unit of a slot, a hypothesis, a cut.
 
-use repartee_engine_api::SessionError;
+use std::time::Duration;
+
+use repartee_engine_api::{SessionError, TimedWord, TranscriptQuality};
 
 use super::agreement::{agreed, last_word};
 use super::recogniser::{Computed, NAME, WhisperRecogniser};
 use super::rules::{TextVerdict, compression_ratio, repeats_words};
 use super::run::{Decoding, Progress, RunPrompt, ScoredToken, TEMPERATURES};
 use super::slot::{Run, RunKind, RunPhase};
+use super::words::timed_words;
 use crate::device::Device;
-use crate::recogniser::Hypothesis;
+use crate::recogniser::{Hypothesis, Recogniser as _};
 
 /// Average logarithm of the probability below which a text of a short window is compared with that of the longest one.
 const UNSURE: f32 = -0.5;
@@ -39,9 +42,14 @@ impl<O: Device> WhisperRecogniser<O> {
                     Progress::Continues | Progress::Ended => return self.judge(slot, run, decoding),
                 }
             }
+            (RunPhase::Align(decoding), Computed::Begins(begins)) if run.kind == RunKind::Final => {
+                self.note_details(slot, &run, &decoding, &begins, decoding.text.len());
+                return self.conclude(slot, &run, decoding.text.clone(), decoding.language);
+            }
             (RunPhase::Align(decoding), Computed::Begins(begins)) => return self.cut(slot, &run, &decoding, &begins),
             (RunPhase::Nothing, _) => {
                 let text = self.slots[slot].as_ref()?.text.clone();
+                self.note_untimed(slot, &run, &text);
                 return self.conclude(slot, &run, text, None);
             }
             _ => {}
@@ -67,6 +75,7 @@ impl<O: Device> WhisperRecogniser<O> {
             samples: (run.samples, open.dropped + run.samples),
             rate: self.features.config().sampling_rate,
             timestamps: false,
+            translate: open.translate,
         };
         Some(Decoding::new(prompt, attempt, &self.config().tokens))
     }
@@ -79,6 +88,7 @@ impl<O: Device> WhisperRecogniser<O> {
         // Short windows make texts repeat themselves: a text that does, or is not sure, is decoded on the longest window.
         let repeated = quality.is_repetitive() || (!run.whole && repeats_words(&spelt));
         let unsure = !run.whole && run.kind != RunKind::Growing && quality.average < UNSURE;
+        let recorded = self.slots[slot].as_ref()?.details.is_some();
         let verdict = quality.verdict();
         let text = if verdict == TextVerdict::Silence || !spelt.contains(char::is_alphanumeric) {
             // Stops and notes stand for sound without words.
@@ -104,11 +114,13 @@ impl<O: Device> WhisperRecogniser<O> {
                 self.slots[slot].as_mut()?.run = Some(run);
                 return None;
             }
-            run.best.take().map_or(forced, |(text, _)| text)
+            // Of a recording, whose speaker may repeat himself, a text that ended is better than none.
+            let last = if recorded && quality.complete { decoding.text.clone() } else { forced };
+            run.best.take().map_or(last, |(text, _)| text)
         } else {
             decoding.text.clone()
         };
-        if run.kind == RunKind::Cut && !text.is_empty() {
+        if (run.kind == RunKind::Cut || (recorded && run.kind == RunKind::Final)) && !text.is_empty() {
             run.phase = RunPhase::Align(decoding.with_text(text));
             self.slots[slot].as_mut()?.run = Some(run);
             return None;
@@ -137,6 +149,7 @@ impl<O: Device> WhisperRecogniser<O> {
         let place = |token: usize| Some((token, begins.get(token)? * row)).filter(fits);
         let (kept, at) = [stable, last].into_iter().find_map(place).unwrap_or((ids.len(), run.samples));
         let spelt = self.spelt(&ids[..kept]);
+        self.note_details(slot, run, decoding, begins, kept);
         let open = self.slots[slot].as_mut()?;
         open.language = open.language.or(language);
         open.done += &spelt;
@@ -161,8 +174,13 @@ impl<O: Device> WhisperRecogniser<O> {
         if run.kind == RunKind::Final {
             let whole = open.done.clone() + &self.spelt(&ids(&text));
             let found = self.code(open.given.or(open.language).or(language)).map(str::to_owned);
-            self.slots[slot].as_mut()?.finished = true;
-            return Some(Ok(Hypothesis { stable: whole.len(), text: whole, is_final: true, language: found }));
+            let open = self.slots[slot].as_mut()?;
+            open.finished = true;
+            let details = open.details.clone().map(|mut details| {
+                details.language.clone_from(&found);
+                details
+            });
+            return Some(Ok(Hypothesis { stable: whole.len(), text: whole, is_final: true, language: found, details }));
         }
         let stable = agreed(&open.earlier(), &ids(&text), self.code(language), |ids| self.spelt(ids));
         let open = self.slots[slot].as_mut()?;
@@ -181,6 +199,45 @@ impl<O: Device> WhisperRecogniser<O> {
         self.hypothesis(slot, false)
     }
 
+    /// Records words and quality of the first `kept` tokens of a recording's window.
+    fn note_details(&mut self, slot: usize, run: &Run, decoding: &Decoding, begins: &[usize], kept: usize) {
+        let Some(open) = self.slots[slot].as_ref().filter(|open| open.details.is_some()) else { return };
+        let (ids, rate) = (decoding.ids(), f64::from(self.rate()));
+        let row = 2 * self.features.config().hop_length;
+        let place =
+            |row_at: usize| Duration::from_secs_f64((open.dropped + (row_at * row).min(run.samples)) as f64 / rate);
+        let times: Vec<Duration> = begins.iter().map(|begin| place(*begin)).collect();
+        let words = timed_words(&ids, kept, self.code(decoding.language), (&times, place(usize::MAX / row)), |ids| {
+            self.spelt(ids)
+        });
+        let quality = decoding.quality(compression_ratio(self.spelt(&ids).trim()));
+        let temperature = TEMPERATURES.get(decoding.attempt()).copied().unwrap_or_default();
+        let Some(details) = self.slots[slot].as_mut().and_then(|open| open.details.as_mut()) else { return };
+        let before = details.quality;
+        let first = details.words.is_empty();
+        details.words.extend(words);
+        details.quality = TranscriptQuality {
+            average: if first { quality.average } else { before.average.min(quality.average) },
+            compression: before.compression.max(quality.compression),
+            no_speech: before.no_speech.max(quality.no_speech),
+            temperature: before.temperature.max(temperature),
+        };
+    }
+
+    /// Records text whose sound is too short or too quiet for times of words, at the end of a recording.
+    fn note_untimed(&mut self, slot: usize, run: &Run, text: &[ScoredToken]) {
+        let (tokens, rate) = (text.iter().map(|(id, _)| *id).collect::<Vec<_>>(), f64::from(self.rate()));
+        let spelt = self.spelt(&tokens);
+        let Some(open) = self.slots[slot].as_mut().filter(|_| run.kind == RunKind::Final && !spelt.is_empty()) else {
+            return;
+        };
+        let place = |sample: usize| Duration::from_secs_f64(sample as f64 / rate);
+        let (begin, end) = (place(open.dropped), place(open.dropped + run.samples));
+        if let Some(details) = &mut open.details {
+            details.words.push(TimedWord { text: spelt, tokens, begin, end });
+        }
+    }
+
     /// Hypothesis of the slot as it stands.
     fn hypothesis(&self, slot: usize, is_final: bool) -> Option<Result<Hypothesis, SessionError>> {
         let open = self.slots[slot].as_ref()?;
@@ -188,6 +245,6 @@ impl<O: Device> WhisperRecogniser<O> {
         let stable = open.done.len() + self.spelt(&ids[..open.stable]).len();
         let text = open.done.clone() + &self.spelt(&ids);
         let language = self.code(open.given.or(open.language)).map(str::to_owned);
-        Some(Ok(Hypothesis { stable: stable.min(text.len()), text, is_final, language }))
+        Some(Ok(Hypothesis { stable: stable.min(text.len()), text, is_final, language, details: None }))
     }
 }

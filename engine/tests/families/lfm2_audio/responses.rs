@@ -75,7 +75,7 @@ fn a_transcript_equals_the_references() {
     let session = engine.open();
     submit(&session, Command::Append(expected.tensor("transcript.audio").0));
     submit(&session, Command::Commit { item: 0 });
-    let request = Transcribe { response: 0, item: 0, language: None, prompt: String::new() };
+    let request = Transcribe::new(0, 0);
     submit(&session, Command::Transcribe(request));
     let heard = engine.listen(&session, 0).unwrap();
     let text = expected.facts["runs"]["transcript"]["text"].as_str().unwrap();

@@ -34,7 +34,7 @@ fn announced(harness: &Harness) -> u64 {
         _ => None,
     });
     let listens: Vec<&Listen> = listens.collect();
-    let [Listen { item, language, prompt }] = listens[..] else { panic!("{:?}", harness.commands) };
+    let [Listen { item, language, prompt, .. }] = listens[..] else { panic!("{:?}", harness.commands) };
     assert_eq!((language.as_deref(), &**prompt), (Some("en"), "Names: Ada."));
     *item
 }

@@ -20,7 +20,7 @@ mod turns;
 use std::time::{Duration, Instant};
 
 use repartee_engine_api::{
-    Command, EngineUsage, Event, FinishReason, InsertAt, MessageContent, ModelInfo, Respond, ResponseId,
+    Command, EngineUsage, Event, FinishReason, HearingInfo, InsertAt, MessageContent, ModelInfo, Respond, ResponseId,
 };
 use repartee_media::vad::TurnEvent;
 use repartee_protocol::ClientMessage;
@@ -52,6 +52,7 @@ fn model() -> ModelInfo {
         audio_output: true,
         tools: true,
         transcribes: true,
+        hearing: HearingInfo::default(),
         given_text: true,
         reads_clauses: false,
         whole_texts: false,
