@@ -52,6 +52,11 @@ impl IdGenerator {
         self.id("speech")
     }
 
+    /// New id of a transcript of a file: `transcript_<tag>_<128 random bits>`.
+    pub fn transcript(&self) -> Result<String, getrandom::Error> {
+        self.id("transcript")
+    }
+
     fn id(&self, kind: &str) -> Result<String, getrandom::Error> {
         Ok(format!("{kind}_{}_{}", self.tag, random()?))
     }

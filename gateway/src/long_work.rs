@@ -69,13 +69,31 @@ pub struct LongWorkError(#[from] tokio::task::JoinError);
 pub struct WorkPermit {
     slots: Arc<Semaphore>,
     slot: Option<OwnedSemaphorePermit>,
+    /// Queue of the caller, and its turn there.
+    queue: Arc<Semaphore>,
+    turn: Option<OwnedSemaphorePermit>,
     abandoned: Arc<AtomicBool>,
 }
 
 impl WorkPermit {
     /// Permission for work beside which there is no other, for the fuzz targets.
     pub(crate) fn alone() -> Self {
-        Self { slots: Arc::new(Semaphore::new(1)), slot: None, abandoned: Arc::default() }
+        let [slots, queue] = [1; 2].map(|permits| Arc::new(Semaphore::new(permits)));
+        Self { slots, slot: None, queue, turn: None, abandoned: Arc::default() }
+    }
+
+    /// Ends a piece, and waits for something else before the next one: other work, of the same caller too, runs meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// The caller no longer waits: the work has to end.
+    pub fn wait<T>(&mut self, wait: impl FnOnce() -> T) -> Result<T, Abandoned> {
+        (self.slot, self.turn) = (None, None);
+        let done = wait();
+        // The semaphore is never closed.
+        self.turn = Handle::current().block_on(self.queue.clone().acquire_owned()).ok();
+        self.pause()?;
+        Ok(done)
     }
 
     /// Ends a piece: the work of others that waits runs first.
@@ -131,13 +149,14 @@ impl LongWork {
         work: impl FnOnce(&mut WorkPermit) -> T + Send + 'static,
     ) -> Result<T, LongWorkError> {
         // Neither semaphore is ever closed.
-        let turn = self.queue(caller).acquire_owned().await.ok();
+        let queue = self.queue(caller);
+        let turn = queue.clone().acquire_owned().await.ok();
         let slot = self.slots.clone().acquire_owned().await.ok();
         let waiting = Waiting(Arc::default());
-        let mut permit = WorkPermit { slots: self.slots.clone(), slot, abandoned: waiting.0.clone() };
+        let mut permit = WorkPermit { slots: self.slots.clone(), slot, queue, turn, abandoned: waiting.0.clone() };
         let done = spawn_blocking(move || {
             let done = work(&mut permit);
-            drop((permit, turn));
+            drop(permit);
             done
         });
         let done = done.await;
@@ -219,6 +238,25 @@ mod tests {
         go_on.send(()).unwrap();
         tokio::try_join!(first, short).unwrap();
         assert_eq!(ran.iter().collect::<Vec<_>>(), ["short", "long"]);
+    }
+
+    #[tokio::test]
+    async fn waiting_work_keeps_nobody_out() {
+        let threads = LongWork::with_slots(1);
+        let (begins, began) = mpsc::sync_channel(4);
+        let (go_on, wait) = mpsc::sync_channel::<()>(4);
+        let mut first = Box::pin(threads.run(caller(1), move |permit| {
+            permit.wait(|| {
+                begins.send(()).unwrap();
+                wait.recv().unwrap();
+            })
+        }));
+        begin(&mut first, &began).await;
+        // Neither the slot nor the caller's turn is taken.
+        assert_eq!(threads.run(caller(1), |_| 2).await.unwrap(), 2);
+        go_on.send(()).unwrap();
+        assert_eq!(first.await.unwrap(), Ok(()));
+        assert_eq!(threads.run(caller(1), |_| 3).await.unwrap(), 3);
     }
 
     #[tokio::test]

@@ -20,8 +20,8 @@ use std::time::Duration;
 
 use prometheus::process_collector::ProcessCollector;
 use prometheus::{
-    Encoder as _, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
-    Registry, TextEncoder,
+    Counter, Encoder as _, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec,
+    Opts, Registry, TextEncoder,
 };
 use repartee_engine_api::{EngineLoad, StageWork};
 use repartee_media::jitter::JitterStats;
@@ -56,6 +56,8 @@ pub struct Metrics {
     pub errors: IntCounterVec,
     /// Number of times that the playout clock found nothing to play within a response.
     pub underruns: IntCounter,
+    /// Sound of files that was transcribed, in seconds.
+    pub transcribed: Counter,
     /// Metrics of connections and requests.
     pub requests: RequestMetrics,
     /// Bytes of requests in memory.
@@ -172,6 +174,10 @@ impl Metrics {
                 "repartee_underruns_total",
                 "Times that the playout clock found nothing to play within a response",
             )?,
+            transcribed: Counter::new(
+                "repartee_transcribed_seconds_total",
+                "Sound of files that was transcribed, in seconds",
+            )?,
             requests,
             bytes_in_flight: IntGauge::new("repartee_bytes_in_flight", "Bytes of requests in memory")?,
             slots: IntGauge::new("repartee_session_slots", "Sessions that the engine can hold")?,
@@ -194,6 +200,7 @@ impl Metrics {
         metrics.registry.register(Box::new(metrics.turn_judgements.clone()))?;
         metrics.registry.register(Box::new(metrics.errors.clone()))?;
         metrics.registry.register(Box::new(metrics.underruns.clone()))?;
+        metrics.registry.register(Box::new(metrics.transcribed.clone()))?;
         metrics.registry.register(Box::new(metrics.requests.refused.clone()))?;
         metrics.registry.register(Box::new(metrics.requests.connections.clone()))?;
         metrics.requests.thinker.register(&metrics.registry)?;

@@ -68,6 +68,8 @@ pub enum ErrorKind {
     TranscriptionFailed,
     /// Transcription session with a model that cannot transcribe.
     TranscriptionUnavailable,
+    /// Translation by a model that cannot translate.
+    TranslationUnavailable,
     /// Event about responses in a transcription session.
     TranscriptionSession,
     /// No free session slot.
@@ -143,6 +145,7 @@ impl ErrorKind {
             Self::ToolCallUnknown => "invalid_tool_call_id",
             Self::TranscriptionFailed => "input_audio_transcription_failed",
             Self::TranscriptionUnavailable => "transcription_not_available",
+            Self::TranslationUnavailable => "translation_not_available",
             Self::TranscriptionSession => "not_in_transcription_session",
             Self::SessionLimit => "session_limit_reached",
             Self::ConnectionLimit => "connection_limit_reached",

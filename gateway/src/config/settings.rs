@@ -138,6 +138,11 @@ pub struct LimitConfig {
     pub connections_per_address: u32,
     /// Maximum bytes of requests in memory, such as uploads and offers.
     pub bytes_in_flight: u64,
+    /// Maximum bytes of a sound file that is transcribed.
+    pub file_bytes: u64,
+    /// Maximum sound of such a file.
+    #[serde(rename = "file_s", with = "seconds")]
+    pub file: Duration,
     /// Timeout of reading a request's head, and of the TLS handshake before it.
     #[serde(rename = "head_s", with = "seconds")]
     pub head: Duration,
@@ -373,6 +378,8 @@ impl Default for LimitConfig {
             connections: 2_048,
             connections_per_address: 128,
             bytes_in_flight: 160 << 20,
+            file_bytes: 25 << 20,
+            file: Duration::from_secs(7_200),
             head: Duration::from_secs(5),
             request: Duration::from_secs(15),
         }

@@ -144,6 +144,12 @@ impl AppState {
         account.take_sound(sound, Instant::now()).map_err(|over| self.over_budget(over))
     }
 
+    /// Fails if the key has sent too much sound. Sound of a file that is read piece by piece is counted afterwards.
+    pub(super) fn check_sound(&self, caller: &Caller) -> Result<(), ApiError> {
+        let account = self.budgets.account(caller.client.key);
+        account.check_sound(Instant::now()).map_err(|over| self.over_budget(over))
+    }
+
     fn over_budget(&self, over: OverBudget) -> ApiError {
         self.metrics.requests.refused.with_label_values(&["budget"]).inc();
         ApiError::new(StatusCode::TOO_MANY_REQUESTS, over.into()).retry_after(over.retry_after)

@@ -1,4 +1,5 @@
-//! Bodies of the type `multipart/form-data`: known fields, each at most once and of bounded size.
+//! Bodies of the type `multipart/form-data`: known fields, each at most once and of bounded size. A list, whose name ends in
+//! `[]`, may come several times.
 
 use std::collections::BTreeMap;
 
@@ -15,6 +16,9 @@ use super::api_error::ApiError;
 /// Allowed field of a form: its name and its maximum bytes.
 pub(super) type Field = (&'static str, usize);
 
+/// Largest number of entries of a list.
+const MAX_ENTRIES: usize = 16;
+
 /// Media type of forms.
 pub(super) const MEDIA_TYPE: &str = "multipart/form-data";
 
@@ -28,7 +32,16 @@ fn content_type(headers: &HeaderMap) -> &str {
     headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("")
 }
 
-/// Reads a form of these fields, in time linear in its size; `kind` is the error kind of a form that cannot be read.
+/// Refuses a body that is no form.
+pub(super) fn check_type(headers: &HeaderMap) -> Result<(), ApiError> {
+    if media_type(headers) == MEDIA_TYPE {
+        return Ok(());
+    }
+    let error = ErrorBody::invalid(ErrorKind::InvalidValue, format!("send the fields as {MEDIA_TYPE}"));
+    Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, error))
+}
+
+/// Reads a form of these fields, in time linear in its size; the entries of a list are lines. `kind` is the error kind of a form that cannot be read.
 pub(super) fn read(
     headers: &HeaderMap,
     body: Bytes,
@@ -56,14 +69,24 @@ async fn read_fields(
     let whole = stream::iter([Ok::<_, std::io::Error>(body)]);
     let constraints = Constraints::new().allowed_fields(names.clone()).size_limit(limits);
     let mut form = Multipart::with_constraints(whole, boundary, constraints);
-    let mut found = BTreeMap::new();
+    let mut found: BTreeMap<String, Bytes> = BTreeMap::new();
+    let mut entries = 0;
     while let Some(field) = form.next_field().await.map_err(unreadable)? {
         let name = field.name().unwrap_or("").to_owned();
         let bytes = field.bytes().await.map_err(unreadable)?;
-        if found.contains_key(&name) {
+        let Some(before) = found.get(&name) else {
+            found.insert(name, bytes);
+            continue;
+        };
+        entries += 1;
+        if !name.ends_with("[]") {
             return Err(bad(format!("the form has `{name}` twice")));
         }
-        found.insert(name, bytes);
+        if entries >= MAX_ENTRIES {
+            return Err(bad(format!("the lists of a form have at most {MAX_ENTRIES} entries")));
+        }
+        let joined = [&before[..], b"\n", &bytes[..]].concat();
+        found.insert(name, joined.into());
     }
     Ok(found)
 }

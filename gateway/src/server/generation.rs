@@ -75,6 +75,28 @@ impl Generation {
 
     /// Returns the next event, or the error that ends the response.
     pub async fn next(&mut self) -> Result<Event, ApiError> {
+        match self.receive().await? {
+            Event::Failed { error, .. } => Err(self.fail(failed(&error))),
+            event => Ok(event),
+        }
+    }
+
+    /// As [`Self::next`]; `None` if a request found no free slot in the engine, and may come again.
+    pub async fn next_unless_busy(&mut self) -> Result<Option<Event>, ApiError> {
+        match self.receive().await? {
+            Event::Failed { error: SessionError::OutOfMemory | SessionError::TooManyResponses { .. }, .. } => Ok(None),
+            Event::Failed { error, .. } => Err(self.fail(failed(&error))),
+            event => Ok(Some(event)),
+        }
+    }
+
+    /// Error of a request that found no free slot.
+    pub fn fail_busy(&mut self) -> ApiError {
+        self.fail(failed(&SessionError::OutOfMemory))
+    }
+
+    /// Returns the next event, also one of a failure, or the error that ends the request.
+    async fn receive(&mut self) -> Result<Event, ApiError> {
         let expiry = self.expiry;
         let expired = async move {
             match expiry {
@@ -103,7 +125,7 @@ impl Generation {
             }
         };
         match event {
-            Some(Event::Failed { error, .. }) => Err(self.fail(failed(&error))),
+            Some(event @ Event::Failed { .. }) => Ok(event),
             Some(event) => {
                 self.trace.note(&event);
                 Ok(event)

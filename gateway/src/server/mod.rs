@@ -19,6 +19,7 @@
 //! - `telephony`, `stream_signature`: `GET /v1/telephony/media-stream`, telephone calls
 //! - `chat`: `POST /v1/chat/completions`, one question in one upload
 //! - `speech`: `POST /v1/audio/speech`, speech synthesis of a given text
+//! - `transcription`: `POST /v1/audio/transcriptions` and `/translations`, what is said in a sound file
 //! - `voices`: `/v1/audio/voices`, voices enrolled from recordings
 //! - `form`: bodies of the type `multipart/form-data`
 //! - [`fuzzing`]: readers of requests, for the fuzz targets
@@ -72,6 +73,7 @@ mod stream_signature;
 mod telephony;
 mod timed_body;
 mod tls;
+mod transcription;
 mod uploads;
 mod voices;
 mod watchdog;

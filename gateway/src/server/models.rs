@@ -53,6 +53,10 @@ struct ModelCapabilities {
     tool_choice: [&'static str; 2],
     /// True if the caller's audio is transcribed.
     transcription: bool,
+    /// True if it translates what it hears into English.
+    translation: bool,
+    /// True if the words of a transcribed file have times.
+    word_times: bool,
     /// True if it reads a given text aloud.
     speech: bool,
     /// True if it can enrol new voices from recordings.
@@ -77,6 +81,8 @@ impl ModelCapabilities {
             tools: info.tools,
             tool_choice: ["auto", "none"],
             transcription: info.transcribes,
+            translation: info.hearing.translates,
+            word_times: info.hearing.word_times,
             speech: info.given_text,
             cloning: info.recording_rate.is_some(),
             images: false,

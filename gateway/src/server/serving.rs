@@ -30,7 +30,7 @@ use super::tls::CertificateResolver;
 use super::watchdog::LatenessHandle;
 use super::{
     auth_middleware, calls, chat, client_secrets, extract, ice_servers, models, page, realtime, speech,
-    stream_signature, telephony, voices,
+    stream_signature, telephony, transcription, voices,
 };
 use crate::headroom::Load;
 use crate::transport::webrtc::DroppedDatagrams;
@@ -184,6 +184,8 @@ fn router(app: Arc<AppState>, keyless: Arc<LocalOnlyPolicy>) -> Router {
         .route(stream_signature::PATH, get(telephony::media_stream))
         .route("/v1/chat/completions", post(chat::create))
         .route("/v1/audio/speech", post(speech::create))
+        .route("/v1/audio/transcriptions", post(transcription::transcribe))
+        .route("/v1/audio/translations", post(transcription::translate))
         .route("/v1/audio/voices", get(voices::list).post(voices::create))
         .route("/v1/audio/voices/{id}", delete(voices::delete))
         .route("/v1/audio/voice_consents", get(voices::consents).post(voices::create_consent))

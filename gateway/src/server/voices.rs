@@ -8,7 +8,6 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{Query, Request, State};
-use axum::http::StatusCode;
 use bytes::Bytes;
 use repartee_protocol::{ErrorBody, ErrorKind};
 use serde::{Deserialize, Serialize};
@@ -214,11 +213,7 @@ async fn with_form<T: Send + 'static>(
     work: impl FnOnce(&VoiceStore, &Form) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
     let (parts, body) = request.into_parts();
-    if form::media_type(&parts.headers) != form::MEDIA_TYPE {
-        let message = format!("send the fields as {}", form::MEDIA_TYPE);
-        let error = ErrorBody::invalid(ErrorKind::InvalidValue, message);
-        return Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, error));
-    }
+    form::check_type(&parts.headers)?;
     let HeldBody { bytes, charge } = app.read_body(caller, body, MAX_BODY).await?;
     let read = move |bytes| form::read(&parts.headers, bytes, fields, ErrorKind::InvalidValue);
     let form = Form(app.parse_body(caller, bytes, read).await??);

@@ -59,6 +59,24 @@ pub async fn send(address: SocketAddr, method: &str, path: &str, headers: &[(&st
     send_over(socket, &address.to_string(), method, path, headers, body).await
 }
 
+/// Sends the fields of a form, each with its name and its content.
+pub async fn send_form(address: SocketAddr, path: &str, fields: &[(&str, &[u8])]) -> Reply {
+    let (kind, body) = form(fields);
+    send(address, "POST", path, &[("content-type", &kind)], &body).await
+}
+
+/// Media type and body of a form.
+pub fn form(fields: &[(&str, &[u8])]) -> (String, Vec<u8>) {
+    let mut body = Vec::new();
+    for (name, content) in fields {
+        body.extend(format!("--fence\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n").bytes());
+        body.extend_from_slice(content);
+        body.extend(b"\r\n");
+    }
+    body.extend(b"--fence--\r\n");
+    ("multipart/form-data; boundary=fence".to_owned(), body)
+}
+
 /// As [`send`], over an open connection.
 pub async fn send_over(
     mut socket: impl AsyncRead + AsyncWrite + Unpin,
@@ -114,9 +132,14 @@ impl Chunked {
         bytes
     }
 
+    /// Ends the body.
+    pub async fn end(&mut self) {
+        let _ = self.socket.write_all(b"0\r\n\r\n").await;
+    }
+
     /// Ends the body and reads the response, which began with `begun`.
     pub async fn finish(mut self, begun: Vec<u8>) -> Reply {
-        let _ = self.socket.write_all(b"0\r\n\r\n").await;
+        self.end().await;
         read(std::io::Cursor::new(begun).chain(self.socket)).await
     }
 }

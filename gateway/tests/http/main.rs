@@ -1,4 +1,4 @@
-//! The HTTP server: keys, limits, budgets, refusals, health, certificates, proxies, chat completions, speech, cascades.
+//! The HTTP server: keys, limits, budgets, refusals, health, certificates, proxies, chat completions, speech, transcripts, cascades.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
 mod budgets;
@@ -17,4 +17,5 @@ mod refusals;
 mod speech;
 mod thinker;
 mod tls;
+mod transcription;
 mod voices;

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use tokio::sync::mpsc::{Sender, channel};
 use tokio::time::timeout;
 
-use repartee_gateway_testkit::http::{Reply, send};
+use repartee_gateway_testkit::http::{Reply, send, send_form};
 use repartee_gateway_testkit::{PATIENCE, Running, serve_checkpoint};
 
 const CONSENTS: &str = "/v1/audio/voice_consents";
@@ -34,18 +34,6 @@ fn sound(seconds: usize) -> Vec<u8> {
 /// Names and contents of a form's fields.
 type Fields<'a> = &'a [(&'a str, &'a [u8])];
 
-async fn form(address: SocketAddr, path: &str, fields: Fields<'_>) -> Reply {
-    let mut body = Vec::new();
-    for (name, content) in fields {
-        body.extend(format!("--fence\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n").bytes());
-        body.extend_from_slice(content);
-        body.extend(b"\r\n");
-    }
-    body.extend(b"--fence--\r\n");
-    let headers = [("content-type", "multipart/form-data; boundary=fence")];
-    send(address, "POST", path, &headers, &body).await
-}
-
 async fn get(server: &Running, path: &str) -> Value {
     let reply = send(server.address, "GET", path, &[], b"").await;
     assert_eq!(reply.status, 200, "{reply:?}");
@@ -54,7 +42,7 @@ async fn get(server: &Running, path: &str) -> Value {
 
 async fn consent(address: SocketAddr) -> String {
     let fields: [(&str, &[u8]); 3] = [("name", b"mine"), ("language", b"en-US"), ("recording", &sound(1))];
-    let reply = form(address, CONSENTS, &fields).await;
+    let reply = send_form(address, CONSENTS, &fields).await;
     assert_eq!(reply.status, 200, "{reply:?}");
     let consent = reply.json();
     assert_eq!((&consent["object"], &consent["name"]), (&json!("audio.voice_consent"), &json!("mine")));
@@ -64,7 +52,7 @@ async fn consent(address: SocketAddr) -> String {
 async fn voice(address: SocketAddr, consent: &str) -> Reply {
     let fields: [(&str, &[u8]); 4] =
         [("name", b"Ada"), ("consent", consent.as_bytes()), ("audio_sample", &sound(2)), ("text", b"Hello there.")];
-    form(address, VOICES, &fields).await
+    send_form(address, VOICES, &fields).await
 }
 
 /// Voice of the engine's last request.
@@ -229,13 +217,14 @@ async fn refusals_name_what_is_wrong() {
         (&[("name", b"Ada"), ("type", b"prompt"), ("prompt", b"An old man.")], 400, "type"),
     ];
     for (fields, status, param) in cases {
-        let reply = form(server.address, VOICES, fields).await;
+        let reply = send_form(server.address, VOICES, fields).await;
         let names: Vec<_> = fields.iter().map(|(name, _)| name).collect();
         assert_eq!((reply.status, reply.json()["error"]["param"].as_str().unwrap_or("")), (status, param), "{names:?}");
     }
-    let large = form(server.address, VOICES, &[("name", b"Ada"), ("consent", consent), ("audio_sample", &big)]).await;
+    let large =
+        send_form(server.address, VOICES, &[("name", b"Ada"), ("consent", consent), ("audio_sample", &big)]).await;
     assert_eq!((large.status, large.code()), (413, "message_too_large".to_owned()));
-    let unknown = form(server.address, VOICES, &[("name", b"Ada"), ("secret", b"x")]).await;
+    let unknown = send_form(server.address, VOICES, &[("name", b"Ada"), ("secret", b"x")]).await;
     assert_eq!(unknown.status, 400);
     let prompt =
         send(server.address, "POST", VOICES, &JSON, br#"{"type": "prompt", "name": "x", "prompt": "y"}"#).await;

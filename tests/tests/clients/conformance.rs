@@ -3,13 +3,16 @@
 //! Each completes the conversation of `repartee_tests::conformance::scenario` with a scripted engine. Every event from
 //! the server is checked against third-party schemas. The tests run in real time, so one after another.
 
+use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use repartee::config::Config;
+use repartee_engine::{Engine, EngineConfig, Source};
 use repartee_engine_api::Command;
 use repartee_media::pcm;
 use repartee_testkit::scripted::{Script, ScriptedEngine, voice};
@@ -363,6 +366,42 @@ async fn pypi_openai_transcribes_over_the_websocket() -> Result<()> {
     ensure!(whole == length(1)?, "{whole} ms of {} ms", length(1)?);
     let answered = events.iter().filter_map(|event| event["type"].as_str()).find(|kind| kind.starts_with("response."));
     ensure!(answered.is_none(), "{answered:?}");
+    Ok(())
+}
+
+/// Report of `pypi_openai_files.py`.
+#[derive(Debug, Deserialize)]
+struct TranscribedFile {
+    client: String,
+    texts: BTreeMap<String, String>,
+    deltas: Vec<String>,
+    done: String,
+    words: Vec<String>,
+    segments: Vec<String>,
+    translated: String,
+    refused: String,
+    complaints: Vec<String>,
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pypi_openai_has_a_file_written_down() -> Result<()> {
+    let client = Client::named("pypi_openai_files");
+    let scenario = Scenario::interruptions(client.name)?;
+    let checkpoint = Path::new(env!("CARGO_MANIFEST_DIR")).join("parity/fixtures/whisper/checkpoint");
+    let engine = Engine::start(Source::Folder(checkpoint), &EngineConfig::default())?;
+    let server = TestServer::start(scenario.config()?, Arc::new(engine)).await?;
+    let seen: TranscribedFile = scenario.run(&mut client.python()?, &server.address().to_string()).await?;
+    println!("{}", seen.client);
+    ensure!(seen.complaints.is_empty(), "{}", seen.complaints.join("\n"));
+    let text = seen.texts.get("json").filter(|text| !text.is_empty()).context("no text")?;
+    ensure!(seen.texts["verbose_json"] == *text && seen.texts["text"].trim_end() == text, "{seen:?}");
+    ensure!(seen.done == *text && seen.deltas.concat() == *text, "{seen:?}");
+    ensure!(seen.segments.concat().trim() == text, "{seen:?}");
+    ensure!(seen.words.concat() == text.split_whitespace().collect::<String>(), "{seen:?}");
+    let cues = seen.segments.len();
+    ensure!(["srt", "vtt"].iter().all(|kind| seen.texts[*kind].matches(" --> ").count() == cues), "{seen:?}");
+    ensure!(!seen.translated.is_empty() && seen.translated != *text, "{seen:?}");
+    ensure!(seen.refused.starts_with("response_format: "), "{}", seen.refused);
     Ok(())
 }
 

@@ -62,7 +62,7 @@ fn unspoken_responses_have_the_spoken_text() {
     assert_eq!(written.text, expected.facts["runs"]["turn0"]["text"].as_str().unwrap());
     assert!(written.samples.is_empty());
     // A transcript is text, too.
-    let request = Transcribe { response: 1, item: 0, language: None, prompt: String::new() };
+    let request = Transcribe::new(1, 0);
     submit(&session, Command::Transcribe(request));
     assert!(engine.listen(&session, 1).unwrap().samples.is_empty());
 }

@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use repartee::transport::webrtc::{PeerEvent, WebRtcSettings, offer};
-use repartee_gateway_testkit::http::send;
+use repartee_gateway_testkit::http::{send, send_form};
 use repartee_gateway_testkit::{Client, PATIENCE};
 use serde_json::{Value, json};
 use tokio::time::timeout;
@@ -64,6 +64,18 @@ pub(super) async fn speech(doors: &Doors) {
     assert_eq!(doors.count(), before, "nothing is asked");
     let reply = doors.post("/v1/audio/speech", &json!({"input": "", "voice": "grace", "model": "any"})).await;
     assert_eq!((reply.status, reply.json()["error"]["param"].clone()), (400, json!("input")), "{reply:?}");
+}
+
+pub(super) async fn files(doors: &Doors) {
+    let before = doors.count();
+    let file = include_bytes!("../../../testdata/question.wav");
+    for path in ["/v1/audio/transcriptions", "/v1/audio/translations"] {
+        let reply = send_form(doors.address(), path, &[("file", file), ("model", b"any")]).await;
+        assert!(reply.status == 200 && !reply.json()["text"].as_str().unwrap().is_empty(), "{path}: {reply:?}");
+        let reply = send_form(doors.address(), path, &[("file", b""), ("model", b"any")]).await;
+        assert_eq!((reply.status, &*reply.code()), (400, "invalid_audio"), "{path}: {reply:?}");
+    }
+    assert_eq!(doors.count(), before, "nothing is asked");
 }
 
 pub(super) async fn client_secrets(doors: &Doors) {

@@ -124,6 +124,7 @@ impl ScriptedSession {
             }
             Command::EndText { response } => self.texts.entry(response).or_default().ended = true,
             Command::Respond(respond) if respond.out_of_band => self.out_of_band.push_back(respond),
+            Command::Transcribe(_) if self.script.withholds_transcripts => {}
             Command::Transcribe(request) => self.transcripts.push_back(request),
             Command::Respond(respond) => self.pending.push_back(respond),
             _ => {}

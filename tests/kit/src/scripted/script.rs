@@ -34,6 +34,8 @@ pub struct Script {
     pub accepts_enrolment: bool,
     /// True if it transcribes. A transcript contains the duration of the turn: `words new 1280 ms`.
     pub has_transcription: bool,
+    /// True if transcripts never come.
+    pub withholds_transcripts: bool,
     /// True if it takes a given text of any length as one response.
     pub reads_clauses: bool,
     /// Prompt rows that each new session counts for its tenant.
@@ -64,6 +66,7 @@ impl Default for Script {
             call: None,
             accepts_enrolment: false,
             has_transcription: false,
+            withholds_transcripts: false,
             reads_clauses: false,
             rows_at_open: 0,
             cuts_speech: false,
