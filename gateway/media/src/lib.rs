@@ -19,6 +19,7 @@
 //! | `echo_path` | estimates gain and delay of the echo |
 //! | [`playout`] | the server's playout clock |
 //! | [`resample`] | streaming sample-rate conversion |
+//! | [`tempo`] | speed of speech without a change of pitch |
 //! | [`pcm`] | 16-bit PCM and G.711 |
 //! | [`level`] | the threshold of audible sound |
 //! | [`downmix`] | several channels to one |
@@ -91,6 +92,7 @@ mod rtp_steps;
 pub mod sound_file;
 #[cfg(test)]
 mod stall_tests;
+pub mod tempo;
 #[cfg(test)]
 mod testdata;
 mod tonality;

@@ -235,7 +235,7 @@ pub struct AudioOutput {
     /// Name of the voice.
     #[serde(deserialize_with = "voice_name")]
     pub voice: String,
-    /// Speed of speech; always 1.
+    /// Speed of speech, from 0.5 to 2, without a change of pitch.
     pub speed: f64,
 }
 

@@ -3,6 +3,7 @@
 
 use repartee_engine_api::ModelInfo;
 use repartee_media::endpointing;
+use repartee_media::tempo::SPEEDS;
 use repartee_media::{resample, vad::TurnSettings};
 use repartee_protocol::beta::renew_session;
 use repartee_protocol::merge::{differences, merge, strip_nulls};
@@ -194,7 +195,8 @@ fn apply_capabilities(config: &mut Session, model: &ModelInfo) {
         Some(transcription) if model.transcribes => transcription.model = Some(model.name.clone()),
         other => *other = None,
     }
-    config.audio.output.speed = 1.0;
+    let speed = &mut config.audio.output.speed;
+    *speed = if model.audio_output { speed.clamp(*SPEEDS.start(), *SPEEDS.end()) } else { 1.0 };
     config.tools.retain(|tool| model.tools && tools::is_function(tool));
     let voice = &mut config.audio.output.voice;
     if !model.voices.contains(voice) {

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use repartee_engine_api::{Command, EngineUsage, FinishReason, Respond, ResponseId, ResponseInput, Tool};
+use repartee_media::tempo::Tempo;
 use repartee_protocol::beta::renew_response;
 use repartee_protocol::extension::EventExtension;
 use repartee_protocol::merge::differences;
@@ -15,6 +16,7 @@ use serde_json::{Map, Value, json};
 use super::config::MAX_INSTRUCTIONS;
 use super::encodable::check_text;
 use super::given_text::GivenText;
+use super::paced_voice::PacedVoice;
 use super::repeated_calls::RepeatedCall;
 use super::response::{ActiveResponse, QueuedResponse, usage};
 use super::{Delivery, Effect, RealtimeSession, tools};
@@ -327,6 +329,7 @@ impl RealtimeSession {
     pub(super) fn build_response(&mut self, request: ResponseRequest) -> (ActiveResponse, Respond) {
         let engine_id = self.number();
         let item = self.number();
+        let paced = PacedVoice::find(&request.voice, self.config.audio.output.speed, &self.setup.model.voices);
         let response = ActiveResponse {
             engine_id,
             id: format!("resp_{}_{engine_id}", self.setup.stem),
@@ -342,6 +345,8 @@ impl RealtimeSession {
             parallel_calls: request.parallel_calls,
             outputs: Vec::new(),
             samples: 0,
+            speed: paced.tempo,
+            tempo: Tempo::new(self.setup.model.output_rate, paced.tempo),
             stopping: None,
             stopped_at_call: false,
             truncate_at: None,
@@ -353,7 +358,7 @@ impl RealtimeSession {
         self.had_given_text |= request.reads;
         let respond = Respond {
             // A model without voices has no default one.
-            voice: Some(request.voice).filter(|voice| !voice.is_empty()),
+            voice: Some(paced.voice).filter(|voice| !voice.is_empty()),
             audio: request.modality == Modality::Audio,
             input: request.input,
             out_of_band: request.out_of_band,

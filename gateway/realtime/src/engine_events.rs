@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use repartee_engine_api::{Command, EngineUsage, Event, FinishReason, LatencyStamps, ResponseId, SessionError};
+use repartee_media::tempo::heard;
 use repartee_protocol::ServerEvent;
 use repartee_protocol::extension::EventExtension;
 use repartee_protocol::item::ItemStatus;
@@ -25,9 +26,9 @@ impl RealtimeSession {
             Event::ToolCall { response, call, name } => self.on_tool_call(response, call, name),
             Event::ToolArguments { response, call, arguments } => self.on_tool_arguments(response, call, &arguments),
             Event::SegmentFinished { response, reason, usage: count } => {
-                self.finish_response(response, reason, &count, None)
+                self.finish_response(response, reason, &count, None, now)
             }
-            Event::Failed { response, error } => self.on_failed(response, &error),
+            Event::Failed { response, error } => self.on_failed(response, &error, now),
             // Transcripts were handled above.
             Event::InputText { .. } | Event::InputDetails { .. } | Event::Finished => {}
         }
@@ -68,6 +69,23 @@ impl RealtimeSession {
         self.announce_message(engine_id);
         if let Some(stamps) = stamps {
             self.effects.push(Effect::Stamps { response: engine_id, stamps });
+        }
+        let Some(response) = self.active(engine_id) else { return };
+        let samples = response.tempo.push(samples);
+        self.send_audio(engine_id, samples, now);
+    }
+
+    /// Sends what is left of the audio whose speed was changed.
+    fn finish_audio(&mut self, engine_id: ResponseId, now: Instant) {
+        let Some(response) = self.active(engine_id) else { return };
+        let rest = response.tempo.finish();
+        self.send_audio(engine_id, rest, now);
+    }
+
+    /// Sends audio at the speed at which it is played.
+    fn send_audio(&mut self, engine_id: ResponseId, samples: Vec<f32>, now: Instant) {
+        if samples.is_empty() {
+            return;
         }
         let (event_id, delivery, rate) = (self.new_event_id(), self.setup.delivery, self.setup.model.output_rate);
         let Some(response) = self.active(engine_id) else { return };
@@ -152,12 +170,12 @@ impl RealtimeSession {
         }
     }
 
-    fn on_failed(&mut self, response: Option<ResponseId>, error: &SessionError) {
+    fn on_failed(&mut self, response: Option<ResponseId>, error: &SessionError, now: Instant) {
         let body = engine_error(error);
         if let Some(engine_id) = response {
             let failure =
                 ResponseError { kind: body.kind.clone(), code: body.code.clone(), message: body.message.clone() };
-            self.finish_response(engine_id, FinishReason::Stop, &EngineUsage::default(), Some(failure));
+            self.finish_response(engine_id, FinishReason::Stop, &EngineUsage::default(), Some(failure), now);
         }
         // All further slices of a turn that is too long, or that the model cannot hear, fail the same way: one error per turn.
         let repeated = matches!(error, SessionError::AudioTooLong { .. } | SessionError::NoAudioInput)
@@ -179,6 +197,7 @@ impl RealtimeSession {
         reason: FinishReason,
         count: &EngineUsage,
         failure: Option<ResponseError>,
+        now: Instant,
     ) {
         let Some(index) = self.responses.iter().position(|response| response.engine_id == engine_id) else { return };
         let details = match failure {
@@ -188,6 +207,7 @@ impl RealtimeSession {
         let status = details.kind;
         let ended = if status == ResponseStatus::Completed { ItemStatus::Completed } else { ItemStatus::Incomplete };
         self.finish_calls(engine_id, ended);
+        self.finish_audio(engine_id, now);
         self.finish_message(engine_id, ended);
         let response = self.responses.remove(index);
         let completed_after_stop = response.stopping.is_some() && reason != FinishReason::Cancelled;
@@ -265,17 +285,17 @@ impl RealtimeSession {
         let Some(output) = response.outputs.get_mut(index) else { return };
         output.status = status;
         let (id, is_message) = (output.id.clone(), matches!(output.body, ItemBody::Message(_)));
-        let (response_id, audio_ms) = (response.id.clone(), response.audio_ms(rate));
+        let (response_id, audio_ms, speed) = (response.id.clone(), response.audio_ms(rate), response.speed);
         let Some(item) = response.outputs.get(index).map(|output| response.output_item(output)) else { return };
         // Out-of-band responses may use other voices.
         let learns = status == ItemStatus::Completed && is_message && response.in_conversation();
         // If the client has deleted the item meanwhile, this does nothing.
         self.history.change(&id, |entry| {
             entry.item = item.clone();
-            entry.audio_ms = if is_message { audio_ms } else { 0 };
+            (entry.audio_ms, entry.speed) = (if is_message { audio_ms } else { 0 }, speed);
         });
         if learns && let Some(text) = self.history.find(&id).and_then(|entry| entry.transcript()) {
-            self.estimator.observe(text, audio_ms);
+            self.estimator.observe(text, heard(speed, audio_ms));
         }
         self.send(ServerEvent::OutputItemDone(OutputItem { response_id, output_index: index as u32, item }));
         if let Some(added) = self.history.added(&id) {

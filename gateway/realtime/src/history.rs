@@ -33,6 +33,8 @@ pub(super) struct HistoryEntry {
     pub within: Option<ItemId>,
     /// Duration of the item's response audio, in ms.
     pub audio_ms: u64,
+    /// Speed of this audio beside the model's: it is that of the text, played faster or slower.
+    pub speed: f64,
     /// True if the item was truncated to the heard part.
     pub truncated: bool,
 }
@@ -50,7 +52,7 @@ impl HistoryEntry {
     /// Creates an entry for `item`, and sets the item's id to `id`.
     pub fn new(id: String, mut item: Item, engine: Vec<ItemId>) -> Self {
         *item.id_mut() = Some(id.clone());
-        Self { id, item, engine, within: None, audio_ms: 0, truncated: false }
+        Self { id, item, engine, within: None, audio_ms: 0, speed: 1.0, truncated: false }
     }
 
     /// True if the audio of a spoken item is that of all its text. The text of a response that was stopped is ahead of its

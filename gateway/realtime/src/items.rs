@@ -1,6 +1,7 @@
 //! `conversation.item.*`: creation, deletion, retrieval and truncation of items.
 
 use repartee_engine_api::{Command, InsertAt, ItemId, MessageContent, Role};
+use repartee_media::tempo::heard;
 use repartee_protocol::extension::EventExtension;
 use repartee_protocol::item::{
     Item, ItemAdded, ItemContent, ItemCreate, ItemRef, ItemRetrieved, ItemRole, ItemStatus, ItemTruncate,
@@ -278,7 +279,10 @@ impl RealtimeSession {
         let heard_ms = heard_ms.min(if known { entry.audio_ms } else { MAX_UNKNOWN_MS });
         let kept = match heard_ms {
             0 => String::new(),
-            _ => self.estimator.heard_prefix(text, heard_ms, entry.audio_ms, complete && known).to_owned(),
+            _ => {
+                let [position, whole] = [heard_ms, entry.audio_ms].map(|ms| heard(entry.speed, ms));
+                self.estimator.heard_prefix(text, position, whole, complete && known).to_owned()
+            }
         };
         let engine = entry.engine.clone();
         self.history.change(id, |entry| {

@@ -31,6 +31,7 @@
 //! | `playback` | barge-in and reports of the playout clock |
 //! | `client_playback` | estimate of the playback by a client with its own clock |
 //! | `engine_error` | errors of the engine on the wire |
+//! | `paced_voice` | the voice of a speed |
 //! | [`estimate`] | estimate of the heard words |
 //! | [`audio`] | base64 audio in events |
 
@@ -51,6 +52,7 @@ mod input_buffer;
 mod interface;
 mod item_audio;
 mod items;
+mod paced_voice;
 mod playback;
 mod repeated_calls;
 mod request_input;
@@ -72,4 +74,5 @@ pub use config::initial_session;
 pub use engine_error::engine_error;
 pub use interface::{AudioSettings, Delivery, Effect, PIECE_MS, PlayoutReport, SessionInput, SessionSetup};
 pub use item_audio::ItemAudio;
+pub use paced_voice::PacedVoice;
 pub use session::RealtimeSession;

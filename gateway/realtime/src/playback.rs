@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use repartee_engine_api::Command;
+use repartee_media::tempo::heard;
 use repartee_protocol::output_audio::ResponseRef;
 use repartee_protocol::response::StatusReason;
 use repartee_protocol::session::TurnDetection;
@@ -41,7 +42,7 @@ impl RealtimeSession {
                 // Reports once per codec frame: the engine's deadlines count codec frames.
                 if heard_ms >= playing.reported_ms + self.setup.model.frame.as_millis() as u64 {
                     playing.reported_ms = heard_ms;
-                    let position = Duration::from_millis(heard_ms);
+                    let position = Duration::from_millis(heard(playing.speed, heard_ms));
                     self.command(Command::Played { response, position, at: now });
                 }
             }

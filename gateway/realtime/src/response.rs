@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use repartee_engine_api::{Command, EngineUsage, Event, FinishReason, ItemId, Respond, ResponseId};
+use repartee_media::tempo::Tempo;
 use repartee_protocol::item::{FunctionCall, Item, ItemContent, ItemObject, ItemRole, ItemStatus, Message};
 use repartee_protocol::response::{
     CallRef, ContentPartBody, OutputTokens, PartRef, Response, ResponseAudio, ResponseInputTokens, ResponseObject,
@@ -45,6 +46,10 @@ pub(super) struct ActiveResponse {
     pub outputs: Vec<ResponseItem>,
     /// Samples sent or queued for playout.
     pub samples: u64,
+    /// Change of the speed of the model's audio: its duration divided by that of the samples.
+    pub speed: f64,
+    /// Changes that speed.
+    pub tempo: Tempo,
     /// Reason of the stop, until the engine confirms it.
     pub stopping: Option<StatusReason>,
     /// True if the engine was told to stop after the first function call. The response completes when the engine confirms.
@@ -105,6 +110,8 @@ pub(super) struct PlayingResponse {
     pub started: bool,
     /// Estimated heard position, in ms.
     pub heard_ms: u64,
+    /// Change of the speed of the model's audio.
+    pub speed: f64,
     /// Position last reported to the engine, in ms.
     pub reported_ms: u64,
 }
@@ -118,6 +125,7 @@ impl PlayingResponse {
             in_conversation: response.in_conversation(),
             started: false,
             heard_ms: 0,
+            speed: response.speed,
             reported_ms: 0,
         }
     }

@@ -107,6 +107,62 @@ fn speech_clears_unplayed_audio() {
 }
 
 #[test]
+fn heard_words_follow_the_speed() {
+    let heard = |speed: f64, complete: bool| {
+        let mut harness = Harness::new(Delivery::Paced);
+        harness.update(json!({"audio": {"output": {"speed": speed}}}));
+        let response = harness.create_response();
+        harness.engine_text(response, "The sky is blue today.");
+        // Codec frames, of which the last ones are cancelled before they come.
+        (0..25).for_each(|_| harness.engine_audio(response, 80));
+        if complete {
+            harness.engine_finished(response, FinishReason::Stop);
+        }
+        let sent: usize = harness
+            .other_effects
+            .iter()
+            .map(|effect| match effect {
+                Effect::Audio { samples, .. } => samples.len(),
+                _ => 0,
+            })
+            .sum();
+        let (due, all) = ((2_000.0 * 24.0 / speed) as usize, if complete { 0 } else { 2_400 });
+        assert!((due - all..=due).contains(&sent), "{speed}: {sent} samples of {due}");
+        harness.input(SessionInput::Playout(PlayoutReport::Started { response }));
+        harness.clear();
+        harness.played(response, (1_000.0 / speed) as u64);
+        let position = Duration::from_millis(1_000);
+        assert_eq!(harness.commands, [Command::Played { response, position, at: harness.now }]);
+        harness.input(SessionInput::Turn(TurnEvent::SpeechStarted { audio_start_ms: 0 }));
+        if !complete {
+            harness.engine_finished(response, FinishReason::Cancelled);
+        }
+        let end = harness.find("conversation.item.truncated")["audio_end_ms"].as_f64().unwrap();
+        assert!((end * speed - 1_000.0).abs() < 1.0, "the position is that of the played audio: {end} ms");
+        harness.truncated_text().unwrap_or_default().to_owned()
+    };
+    for complete in [true, false] {
+        let expected = heard(1.0, complete);
+        assert!(expected.starts_with("The sky") && expected.len() < 20, "{expected}");
+        for speed in [0.5, 1.25, 2.0] {
+            assert_eq!(heard(speed, complete), expected, "{speed}");
+        }
+    }
+}
+
+#[test]
+fn a_speed_is_brought_into_range() {
+    let mut harness = Harness::new(Delivery::Unpaced);
+    for (asked, served) in [(1.5, 1.5), (0.25, 0.5), (4.0, 2.0)] {
+        harness.clear();
+        harness.update(json!({"audio": {"output": {"speed": asked}}}));
+        let updated = harness.find("session.updated");
+        assert_eq!(updated["session"]["audio"]["output"]["speed"], served, "{updated}");
+        assert_eq!(updated["session"]["repartee"].get("warnings").is_some(), asked != served, "{updated}");
+    }
+}
+
+#[test]
 fn truncated_responses_use_the_learnt_speech_rate() {
     let kept = |earlier_ms: usize| {
         let mut harness = Harness::new(Delivery::Paced);

@@ -74,7 +74,8 @@ pub(super) async fn create(
     let id = app.ids.speech().map_err(random)?;
     let generation = Generation::new(&app, &id, session, guard, Vec::new());
     let read = ReadText::new(app.engine.info(), app.config.engine.spoken_text.options());
-    let mut speech = SpeechSynthesis::new(generation, plan, (&text, body, read), writer, u64::from_le_bytes(seed));
+    let mut speech =
+        SpeechSynthesis::new(generation, plan, (&text, body, read), (writer, rate), u64::from_le_bytes(seed));
     // An error before the first audio gets its own HTTP status.
     let first = speech.next().await?;
     let mut response = if events { as_events(speech, first) } else { as_audio(speech, first, content_type) };

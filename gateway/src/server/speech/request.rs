@@ -6,6 +6,7 @@ use std::ops::RangeInclusive;
 use repartee_engine_api::ModelInfo;
 use repartee_protocol::json::read_body;
 use repartee_protocol::{ErrorBody, ErrorKind};
+use repartee_realtime::PacedVoice;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -55,6 +56,8 @@ pub(super) enum SpeechFormat {
 pub(super) struct SpeechPlan {
     /// Voice of the model; `None` for the default one.
     pub voice: Option<String>,
+    /// Change of the voice's speed.
+    pub tempo: f64,
     /// Instructions for the model; may be empty.
     pub instructions: String,
     /// Format of the response's audio.
@@ -119,19 +122,22 @@ impl SpeechPlan {
         }
         let named = voice(request.voice.as_ref(), info)?;
         let mut warnings = warnings(request, named.as_deref(), info);
-        let voice = match request.speed {
-            Some(speed) if !SPEEDS.contains(&speed) => return refuse("speed", "a speed is 0.25 to 4.0"),
-            Some(speed) if speed != 1.0 => {
-                let (voice, nearest) = at_speed(named.as_deref().unwrap_or(&info.default_voice), speed, info)?;
-                if (nearest - speed).abs() > 1e-6 {
-                    warnings.push(format!("speed: {speed} is served as {nearest}"));
-                }
-                Some(voice)
+        let speed = request.speed.unwrap_or(1.0);
+        if !SPEEDS.contains(&speed) {
+            return refuse("speed", "a speed is 0.25 to 4.0");
+        }
+        let (voice, tempo) = if speed == 1.0 {
+            (named, 1.0)
+        } else {
+            let paced = PacedVoice::find(named.as_deref().unwrap_or(&info.default_voice), speed, &info.voices);
+            if (paced.speed() - speed).abs() > 1e-6 {
+                warnings.push(format!("speed: {speed} is served as {}", paced.speed()));
             }
-            _ => named,
+            (Some(paced.voice), paced.tempo)
         };
         Ok(Self {
             voice,
+            tempo,
             instructions: request.instructions.clone().unwrap_or_default(),
             format: format(request.response_format.as_deref())?,
             events: match request.stream_format.as_deref() {
@@ -142,25 +148,6 @@ impl SpeechPlan {
             warnings,
         })
     }
-}
-
-/// Returns the voice that speaks as `name` at the nearest speed that the model has, and that speed: such voices are named
-/// `NAME/SPEED`.
-fn at_speed(name: &str, speed: f64, info: &ModelInfo) -> Result<(String, f64), ErrorBody> {
-    let alone = name.rsplit_once('/').filter(|(_, end)| end.parse::<f64>().is_ok()).map_or(name, |(alone, _)| alone);
-    let paced = info.voices.iter().filter_map(|voice| {
-        let own = voice.strip_prefix(alone)?.strip_prefix('/')?.parse::<f64>().ok()?;
-        (own > 0.0).then_some((voice.as_str(), own))
-    });
-    let mut speeds: Vec<(&str, f64)> = paced.collect();
-    if speeds.is_empty() {
-        return refuse("speed", "the model speaks at its own speed: leave `speed` out, or set it to 1.0");
-    }
-    speeds.push((alone, 1.0));
-    let distance = |own: f64| (own / speed).ln().abs();
-    let nearest = speeds.into_iter().min_by(|(_, a), (_, b)| distance(*a).total_cmp(&distance(*b)));
-    let (voice, own) = nearest.unwrap_or((alone, 1.0));
-    Ok((voice.to_owned(), own))
 }
 
 /// Error of a text without a letter or digit.
@@ -227,15 +214,15 @@ mod tests {
         let mut info = ScriptedEngine::new(Script::default()).info().clone();
         let plan = |speed: f64, info: &ModelInfo| {
             let request = serde_json::json!({"input": "Hello.", "voice": "bob", "speed": speed}).to_string();
-            SpeechPlan::read(request.as_bytes(), info).map(|(plan, _)| (plan.voice, plan.warnings))
+            SpeechPlan::read(request.as_bytes(), info).map(|(plan, _)| (plan.voice, plan.tempo, plan.warnings))
         };
-        assert_eq!(plan(1.5, &info).unwrap_err().param.as_deref(), Some("speed"), "no voice has a speed");
+        assert_eq!(plan(1.5, &info).unwrap(), (Some("bob".to_owned()), 1.5, vec![]), "no voice has a speed");
         info.voices.extend(["bob/0.8", "bob/1.5", "ada/2.0", "bob/house"].map(str::to_owned));
         let found = |speed: f64| plan(speed, &info).unwrap();
-        assert_eq!(found(1.5), (Some("bob/1.5".to_owned()), vec![]));
-        assert_eq!(found(1.0), (Some("bob".to_owned()), vec![]));
-        assert_eq!(found(4.0), (Some("bob/1.5".to_owned()), vec!["speed: 4 is served as 1.5".to_owned()]));
-        assert_eq!(found(1.1), (Some("bob".to_owned()), vec!["speed: 1.1 is served as 1".to_owned()]));
+        assert_eq!(found(1.5), (Some("bob/1.5".to_owned()), 1.0, vec![]));
+        assert_eq!(found(1.0), (Some("bob".to_owned()), 1.0, vec![]));
+        assert_eq!(found(4.0), (Some("bob/1.5".to_owned()), 2.0, vec!["speed: 4 is served as 3".to_owned()]));
+        assert_eq!(found(1.1), (Some("bob".to_owned()), 1.1, vec![]));
         assert_eq!(plan(9.0, &info).unwrap_err().message, "a speed is 0.25 to 4.0");
     }
 }

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use repartee_engine_api::{Command, Event, FinishReason, Respond, ResponseId};
+use repartee_media::tempo::Tempo;
 use repartee_spoken::SentenceEnd;
 use serde::Serialize;
 
@@ -32,6 +33,8 @@ pub(super) struct SpeechSynthesis {
     respond: Respond,
     /// Number of requested pieces whose audio is not complete.
     open: usize,
+    /// Speed of the audio.
+    tempo: Tempo,
     /// Audio encoder; `None` once it is finished.
     writer: Option<AudioWriter>,
     usage: SpeechUsage,
@@ -62,9 +65,10 @@ impl SpeechSynthesis {
         generation: Generation,
         plan: SpeechPlan,
         (text, body, read): (&str, Option<TextBody>, ReadText),
-        writer: AudioWriter,
+        (writer, rate): (AudioWriter, u32),
         seed: u64,
     ) -> Self {
+        let tempo = Tempo::new(rate, plan.tempo);
         let respond = Respond {
             voice: plan.voice,
             streamed: true,
@@ -82,6 +86,7 @@ impl SpeechSynthesis {
             growing: None,
             respond,
             open: 0,
+            tempo,
             writer: Some(writer),
             usage: SpeechUsage::default(),
             cut: 0,
@@ -168,6 +173,7 @@ impl SpeechSynthesis {
                     continue;
                 }
                 SpeechInput::Event(Event::Audio { samples, .. }) => {
+                    let samples = self.tempo.push(samples);
                     writer.push(&samples).map_err(|error| self.generation.fail(internal(error)))?
                 }
                 SpeechInput::Event(Event::SegmentFinished { usage, reason, .. }) => {
@@ -184,8 +190,11 @@ impl SpeechSynthesis {
                     return Err(self.generation.fail(ApiError::bad_request(nothing_to_read())));
                 }
                 SpeechInput::End => {
-                    let writer = self.writer.take();
-                    let bytes = writer.map_or(Ok(Bytes::new()), AudioWriter::finish);
+                    let rest = self.tempo.finish();
+                    let bytes = writer.push(&rest).and_then(|bytes| match self.writer.take() {
+                        Some(writer) => Ok([bytes, writer.finish()?].concat().into()),
+                        None => Ok(bytes),
+                    });
                     bytes.map_err(|error| self.generation.fail(internal(error)))?
                 }
             };
