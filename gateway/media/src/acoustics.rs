@@ -2,7 +2,7 @@
 //!
 //! - Level above the noise floor: a voice falls to the floor between syllables, and rises well above it. The floor is the lowest level of
 //!   the last 0.8 s, so it follows a noise that begins.
-//! - Tones: hum, ringing and most music keep their frequencies for longer than a voice keeps its pitch ([`Tonality`]). Nearly all of the
+//! - Tones: hum, ringing and most music keep their frequencies for longer than a voice keeps its pitch (`tonality`). Nearly all of the
 //!   power of a telephone key is at two frequencies, one of each group.
 //! - Pitch: a syllable has one; noise and many voices rarely do.
 //!
