@@ -18,7 +18,7 @@ const QUESTION: Duration = Duration::from_secs(1);
 /// Time from one question to the next without the answer: the question itself, and the pauses of a caller.
 const LISTENING: Duration = Duration::from_secs(3);
 /// Time after which a slow model is measured no longer.
-const LONGEST: Duration = Duration::from_millis(500);
+const LONGEST: Duration = Duration::from_secs(1);
 /// Time between two looks at the engine's events.
 const POLLING: Duration = Duration::from_millis(1);
 /// Rate of the sound that is encoded and decoded, in Hz.
@@ -30,7 +30,7 @@ const SENDING: f64 = 0.4;
 /// Work of a call's packets apart from the codec, as a share of the codec's: encryption, sockets, resampling, turn detection.
 const AROUND_CODEC: f64 = 0.3;
 
-/// Measures the load of one call of a warmed-up engine; blocks for half a second at most. `None` if the engine fails or is in use. Of
+/// Measures the load of one call of a warmed-up engine; blocks for a second at most. `None` if the engine fails or is in use. Of
 /// a model that takes longer, the answers that are not complete count as one.
 #[expect(
     clippy::disallowed_methods,

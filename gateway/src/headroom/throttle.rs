@@ -23,6 +23,8 @@ pub(super) struct Throttle {
     open: bool,
     /// Load of the present calls, as it is measured.
     load: Load,
+    /// The same when no call was young last.
+    of_settled: Load,
     /// The larger one of load and lateness.
     pressure: f64,
     /// Share of the processors that others leave.
@@ -42,6 +44,7 @@ impl Default for Throttle {
         Self {
             open: true,
             load: Load::default(),
+            of_settled: Load::default(),
             pressure: 0.0,
             left_by_others: 1.0,
             calm_since: None,
@@ -67,6 +70,9 @@ impl Throttle {
         of_one.learn(Load { processors: load.processors * left_by_others, ..load }, settled);
         let most = self.of_one().times(PRESENT * self.calls as f64);
         self.load = load.zip(most, f64::min);
+        if self.young.is_empty() {
+            self.of_settled = self.load;
+        }
         self.pressure = self.load.value().max(lateness.min(most.value()));
         if self.open {
             self.open = self.pressure < CLOSES;
@@ -119,10 +125,14 @@ impl Throttle {
         Load { processors: one.processors / self.left_by_others, ..one }
     }
 
-    /// Load once that of the young calls and of `more` calls shows.
+    /// Load once that of the young calls and of `more` calls shows. What is measured beyond the load of the settled calls is
+    /// that of young ones: most of it while they all ask at once.
     fn foreseen(&self, more: usize) -> f64 {
-        let unseen = self.of_one().times((self.young.len() + more) as f64);
-        self.load.zip(unseen, |load, unseen| load + unseen).value()
+        let (young, add) = (self.young.len() as u64, |a: f64, b: f64| a + b);
+        let times = |calls: u64| self.of_one().times(calls as f64);
+        let settled = times(self.calls.saturating_sub(young)).zip(self.of_settled, f64::max).zip(self.load, f64::min);
+        let known = settled.zip(times(young), add).zip(self.load, f64::max);
+        known.zip(times(more as u64), add).value()
     }
 
     fn remove_settled(&mut self, now: Instant) {

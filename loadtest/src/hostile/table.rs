@@ -28,8 +28,7 @@ const fn short(
 }
 
 /// Processors that the gateway's threads share with the engine's.
-const PROCESSORS: &str =
-    "all requests together take the processors from the engine, and its cache is not given back yet";
+const PROCESSORS: &str = "all requests together take the processors from the engine";
 
 /// Rows of the whole run, one for each kind of attack, then all at once.
 pub const ALL: [HostileRow; 21] = [
