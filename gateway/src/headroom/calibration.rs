@@ -31,11 +31,8 @@ const SENDING: f64 = 0.4;
 const AROUND_CODEC: f64 = 0.3;
 
 /// Measures the load of one call of a warmed-up engine; blocks for a second at most. `None` if the engine fails or is in use. Of
-/// a model that takes longer, the answers that are not complete count as one.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "events are polled on a thread that may block, for half a second at most"
-)]
+/// a model that takes longer, only complete answers count, or one if there are none.
+#[expect(clippy::disallowed_methods, reason = "events are polled on a thread that may block, for a second at most")]
 pub fn calibrate(engine: &dyn SpeechEngine) -> Option<Load> {
     let (used, slots) = engine.occupancy();
     let sessions = SESSIONS.min(slots);

@@ -67,7 +67,10 @@ impl Throttle {
         self.left_by_others = left_by_others;
         let settled = self.calls.saturating_sub(self.young.len() as u64);
         let Some(of_one) = &mut self.of_one else { return };
-        of_one.learn(Load { processors: load.processors * left_by_others, ..load }, settled);
+        // While many calls are young, nobody knows whose load it is.
+        if 4 * settled >= 3 * self.calls {
+            of_one.learn(Load { processors: load.processors * left_by_others, ..load }, settled);
+        }
         let most = self.of_one().times(PRESENT * self.calls as f64);
         self.load = load.zip(most, f64::min);
         if self.young.is_empty() {

@@ -84,6 +84,17 @@ fn calls_that_begin_count_before_they_load() {
 }
 
 #[test]
+fn young_calls_that_load_already_count_once() {
+    // Each of 70 callers asks at once, and so is measured while it is young.
+    let mut scene = Scene::with_calls(0, 0.01);
+    for calls in 0..70 {
+        assert!(scene.admits(), "{calls}");
+        scene.throttle.begin(scene.now);
+        scene.pass(EVERY, 0.01 * f64::from(calls + 1));
+    }
+}
+
+#[test]
 fn calls_that_ended_add_no_load() {
     let mut scene = Scene::with_calls(20, 0.02);
     scene.pass(Duration::from_secs(60), 0.5);

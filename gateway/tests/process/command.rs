@@ -3,8 +3,12 @@
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Command, Output, Stdio};
 
+/// Seconds after which a command is ended that serves on in place of failing.
+const LONGEST: &str = "60";
+
 fn repartee(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_repartee")).args(arguments).output().unwrap()
+    let binary = env!("CARGO_BIN_EXE_repartee");
+    Command::new("timeout").args(["--kill-after=1", LONGEST, binary]).args(arguments).output().unwrap()
 }
 
 /// Asserts that the command exits with code 2 and prints these words.
