@@ -150,6 +150,13 @@ pub struct TickBudget {
     near: BTreeMap<usize, u64>,
 }
 
+impl TickBudget {
+    /// True if a session waits for its first packet or overdue text, or is about to underrun.
+    pub fn is_pressing(&self) -> bool {
+        self.pressing
+    }
+}
+
 /// Plans the ticks of a chain of stages.
 #[derive(Debug, Clone)]
 pub struct Planner {

@@ -350,6 +350,7 @@ mod tests {
             running_tick: Duration::ZERO,
             ticks: 4,
             tick_time: Duration::from_millis(250),
+            due_time: Duration::ZERO,
             ticks_within: within(1, 2),
             queues: vec![("commands", 3)],
         };
@@ -360,6 +361,7 @@ mod tests {
             running_tick: Duration::ZERO,
             ticks: 5,
             tick_time: Duration::from_millis(500),
+            due_time: Duration::ZERO,
             ticks_within: within(1, 3),
             queues: vec![("commands", 1)],
         };

@@ -33,6 +33,9 @@ pub struct EngineLoad {
     pub ticks: u64,
     /// Duration of these ticks together.
     pub tick_time: Duration,
+    /// Duration of those of these ticks, and of the one in progress, that began while a caller waited: for its first packet,
+    /// for overdue text, or for sound that is about to run out. Ticks that only run ahead are not among them.
+    pub due_time: Duration,
     /// Time since the tick in progress began; 0 between ticks.
     pub running_tick: Duration,
     /// Cumulative histogram of tick durations: upper bound, ascending, and number of ticks that took at most as long.

@@ -30,8 +30,12 @@ pub struct Gauges {
     epoch: OnceLock<Instant>,
     /// Nanoseconds from `epoch` to the beginning of the tick in progress; 0 between ticks.
     tick_began: AtomicU64,
+    /// True if a caller waits for the tick in progress.
+    tick_due: AtomicBool,
     ticks: AtomicU64,
     tick_nanoseconds: AtomicU64,
+    /// The same of ticks for which a caller waited.
+    due_nanoseconds: AtomicU64,
     /// Number of ticks in each bucket of [`TICK_MICROSECONDS`].
     ticks_by_time: [AtomicU64; TICK_MICROSECONDS.len()],
     /// Length of each queue of [`QUEUES`].
@@ -117,7 +121,13 @@ impl Gauges {
     /// Records that a tick begins or, with false, that it has ended.
     pub(super) fn set_ticking(&self, ticking: bool) {
         let began = if ticking { self.nanoseconds().max(1) } else { 0 };
+        self.tick_due.store(false, Ordering::Relaxed);
         self.tick_began.store(began, Ordering::Relaxed);
+    }
+
+    /// Records that a caller waits for the tick in progress.
+    pub(super) fn set_due(&self) {
+        self.tick_due.store(true, Ordering::Relaxed);
     }
 
     /// Nanoseconds on the clock of `tick_began`.
@@ -129,7 +139,11 @@ impl Gauges {
     pub(super) fn record_tick(&self, took: Option<Duration>, queues: Queues) {
         if let Some(took) = took {
             self.ticks.fetch_add(1, Ordering::Relaxed);
-            self.tick_nanoseconds.fetch_add(took.as_nanos() as u64, Ordering::Relaxed);
+            let took_nanoseconds = took.as_nanos() as u64;
+            self.tick_nanoseconds.fetch_add(took_nanoseconds, Ordering::Relaxed);
+            if self.tick_due.load(Ordering::Relaxed) {
+                self.due_nanoseconds.fetch_add(took_nanoseconds, Ordering::Relaxed);
+            }
             if let Some(at) = TICK_MICROSECONDS.iter().position(|most| took <= Duration::from_micros(*most)) {
                 self.ticks_by_time[at].fetch_add(1, Ordering::Relaxed);
             }
@@ -151,8 +165,10 @@ impl Gauges {
             0 => Duration::ZERO,
             began => Duration::from_nanos(self.nanoseconds().saturating_sub(began)),
         };
+        let due = if self.tick_due.load(Ordering::Relaxed) { running_tick } else { Duration::ZERO };
         EngineLoad {
             running_tick,
+            due_time: Duration::from_nanos(self.due_nanoseconds.load(Ordering::Relaxed)) + due,
             ticks_within: ticks_within.collect(),
             ticks: self.ticks.load(Ordering::Relaxed),
             tick_time: Duration::from_nanos(self.tick_nanoseconds.load(Ordering::Relaxed)),
@@ -192,5 +208,22 @@ mod tests {
         while gauges.load().running_tick <= first {}
         gauges.set_ticking(false);
         assert_eq!(gauges.load().running_tick, Duration::ZERO);
+    }
+
+    #[test]
+    fn only_ticks_that_callers_wait_for_are_due() {
+        let (gauges, took) = (Gauges::default(), Duration::from_millis(3));
+        let tick = |due: bool| {
+            gauges.set_ticking(true);
+            if due {
+                gauges.set_due();
+            }
+            gauges.record_tick(Some(took), Queues::default());
+            gauges.set_ticking(false);
+        };
+        tick(false);
+        tick(true);
+        tick(false);
+        assert_eq!((gauges.load().tick_time, gauges.load().due_time), (3 * took, took));
     }
 }

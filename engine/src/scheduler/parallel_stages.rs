@@ -90,7 +90,7 @@ impl Task<'_> {
 impl Scheduler {
     /// Runs the planned steps in parallel.
     pub(super) fn run_stages_parallel(&mut self, now: Instant, wants: &[Vec<ReadyRows>]) -> bool {
-        let whole = self.planner.budget(now, wants);
+        let whole = self.tick_budget(now, wants);
         let mut plans: Vec<Vec<Vec<ScheduledRows>>> = Vec::with_capacity(wants.len());
         for (at, wants) in wants.iter().enumerate() {
             // Parallel steps have the same time each, and leave none to those after them.

@@ -11,7 +11,7 @@ use super::faults::internal;
 use super::hearing::recognise;
 use crate::audio_input::{EncoderTimes, PendingWindow};
 use crate::deadline::cost::StepRows;
-use crate::deadline::{ReadyRows, ScheduledRows, Urgency};
+use crate::deadline::{ReadyRows, ScheduledRows, TickBudget, Urgency};
 use crate::elements::AudioRows;
 use crate::model::{Encoder, Hearing, WindowInput};
 use crate::session::response_output::SpeechDecision;
@@ -57,9 +57,18 @@ impl Scheduler {
         moved
     }
 
+    /// Budget of the tick. Records whether a caller waits for it.
+    pub(super) fn tick_budget(&mut self, now: Instant, wants: &[Vec<ReadyRows>]) -> TickBudget {
+        let budget = self.planner.budget(now, wants);
+        if budget.is_pressing() {
+            self.gauges.set_due();
+        }
+        budget
+    }
+
     /// Runs one stage after the other, so that each takes the output that the stage before it has just given.
     fn work_in_turn(&mut self, now: Instant, mut wants: Vec<Vec<ReadyRows>>, waiting: &mut BTreeSet<usize>) -> bool {
-        let mut budget = self.planner.budget(now, &wants);
+        let mut budget = self.tick_budget(now, &wants);
         let mut moved = false;
         for at in 0..wants.len() {
             if at > ENCODER {

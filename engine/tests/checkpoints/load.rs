@@ -71,6 +71,7 @@ fn ticks_queues_and_caches_are_counted() {
     });
     let load = engine.load();
     assert!(load.ticks > before.ticks && load.tick_time > before.tick_time, "{load:?} after {before:?}");
+    assert!(load.due_time > before.due_time && load.due_time <= load.tick_time, "callers wait: {load:?}");
     assert!(load.ticks_within.windows(2).all(|pair| pair[0].0 < pair[1].0 && pair[0].1 <= pair[1].1), "{load:?}");
     let (_, in_time) = load.ticks_within.last().unwrap();
     assert!((1..=load.ticks).contains(in_time), "{load:?}");

@@ -120,6 +120,21 @@ fn a_rush_takes_no_turns_of_others() {
 }
 
 #[test]
+fn work_ahead_of_time_is_not_pressing() {
+    let (mut planner, now) = (measured_alike(Duration::from_micros(200)), Instant::now());
+    let mut pressing = |urgencies: &[Urgency]| {
+        let wants = urgencies.iter().enumerate().map(|(slot, urgency)| want(slot, 20, *urgency, now)).collect();
+        planner.budget(now, &[wants]).is_pressing()
+    };
+    let playing = |ms| Urgency::Playing { runs_out: now + Duration::from_millis(ms) };
+    let ahead = [playing(500), Urgency::Silent { since: now }, Urgency::Background { since: now }];
+    assert!(!pressing(&[]) && !pressing(&ahead));
+    for due in [playing(100), Urgency::First { since: now }] {
+        assert!(pressing(&[ahead[0], due]), "{due:?}");
+    }
+}
+
+#[test]
 fn tenants_share_prompts_whatever_their_sessions() {
     let (mut planner, start) = (measured_alike(Duration::from_micros(200)), Instant::now());
     let first = |since| Urgency::First { since };

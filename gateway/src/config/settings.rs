@@ -109,8 +109,8 @@ pub struct LimitConfig {
     pub calls_per_key: u32,
     /// Maximum concurrent calls from one address; loopback is not counted.
     pub calls_per_address: u32,
-    /// Refuse calls while the machine has no headroom: while frames are late, the runtime is, the processors or the
-    /// engine's ticks are full, or would be once those who have just called are answered.
+    /// Refuse calls while the machine has no headroom: while frames are late, the runtime or the engine is, or the processors
+    /// or the engine's ticks would be full with one call more.
     pub headroom: bool,
     /// Maximum requests for calls and ephemeral keys from one address in a minute; loopback is not counted.
     pub opens_per_minute: u32,

@@ -1,4 +1,4 @@
-//! Load of one call, measured at the start: some sessions answer at once, and sound is encoded and decoded.
+//! Load of one call, measured at the start: sessions answer, and sound is encoded and decoded.
 
 use std::time::{Duration, Instant};
 
@@ -30,15 +30,60 @@ const SENDING: f64 = 0.4;
 /// Work of a call's packets apart from the codec, as a share of the codec's: encryption, sockets, resampling, turn detection.
 const AROUND_CODEC: f64 = 0.3;
 
-/// Measures the load of one call of a warmed-up engine; blocks for a second at most. `None` if the engine fails or is in use. Of
-/// a model that takes longer, only complete answers count, or one if there are none.
-#[expect(clippy::disallowed_methods, reason = "events are polled on a thread that may block, for a second at most")]
+/// Measures the load of one call of a warmed-up engine; blocks for a second at most. `None` if the engine fails or is in use.
+///
+/// One session answers alone, then some at once, if there is time for it: of these a call takes less. A measurement that waited
+/// for processors is repeated. The least counts: other programs only add to it.
 pub fn calibrate(engine: &dyn SpeechEngine) -> Option<Load> {
     let (used, slots) = engine.occupancy();
     let sessions = SESSIONS.min(slots);
     if used > 0 || sessions == 0 || !engine.info().answers {
         return None;
     }
+    let end = Instant::now() + LONGEST;
+    let alone = answers(engine, 1, end)?;
+    let mut load = alone.load();
+    let mut expected = alone.took.saturating_mul(sessions as u32) / 2;
+    while sessions > 1 && Instant::now() + expected < end {
+        let together = answers(engine, sessions, end)?;
+        load = load.zip(together.load(), f64::min);
+        if !together.waited() {
+            break;
+        }
+        expected = together.took;
+    }
+    Some(load.zip(transport_load(), |computed, transport| computed + transport))
+}
+
+/// Measurement of sessions that answered.
+#[derive(Debug, Clone, Copy)]
+struct Answers {
+    took: Duration,
+    ticks: Duration,
+    processors: Duration,
+    /// Time that their callers would have taken for it.
+    talked: Duration,
+}
+
+impl Answers {
+    /// Load of a call.
+    fn load(self) -> Load {
+        let share = |time: Duration| time.as_secs_f64() / self.talked.as_secs_f64();
+        // On a busy machine a tick waits for a processor too.
+        let ticks = share(self.ticks.min(self.processors));
+        pressure::load(ticks, share(self.processors) / ProcessorMeter::new().allowed())
+    }
+
+    /// True if ticks waited for a processor.
+    fn waited(self) -> bool {
+        self.ticks > self.processors
+    }
+}
+
+/// Lets sessions answer a question each, until `end` at most. Of a model that takes longer, only complete answers count, or one
+/// if there are none.
+#[expect(clippy::disallowed_methods, reason = "events are polled on a thread that may block, for a second at most")]
+fn answers(engine: &dyn SpeechEngine, sessions: usize, end: Instant) -> Option<Answers> {
     let (begin, before, processors) = (Instant::now(), engine.load().tick_time, own_time());
     let sessions: Vec<SessionHandle> = (0..sessions).map_while(|_| engine.open().ok()).collect();
     for session in &sessions {
@@ -54,22 +99,21 @@ pub fn calibrate(engine: &dyn SpeechEngine) -> Option<Load> {
                 Some(Event::SegmentFinished { .. }) => break complete += 1,
                 Some(Event::Failed { .. }) => return None,
                 Some(_) => {}
-                None if begin.elapsed() > LONGEST => break 'sessions,
+                None if Instant::now() >= end => break 'sessions,
                 None => std::thread::sleep(POLLING),
             }
         }
     }
-    let processors = own_time().saturating_sub(processors);
-    // On a busy machine a tick waits for a processor too.
-    let ticks = engine.load().tick_time.saturating_sub(before).min(processors);
-    let count = f64::from(complete.max(1));
+    let (processors, load) = (own_time().saturating_sub(processors), engine.load());
+    let ticks = (load.tick_time + load.running_tick).saturating_sub(before);
     sessions.into_iter().for_each(SessionHandle::close);
-    let answers = samples as f64 / f64::from(engine.info().output_rate.max(1));
-    // Time that the callers would have taken for it.
-    let talked = count * LISTENING.as_secs_f64() + answers;
-    let share = |time: Duration| time.as_secs_f64() / talked;
-    let computed = pressure::load(share(ticks), share(processors) / ProcessorMeter::new().allowed());
-    Some(computed.zip(transport_load(), |computed, transport| computed + transport))
+    // The next ones find the engine idle.
+    while engine.occupancy().0 > 0 && Instant::now() < end {
+        std::thread::sleep(POLLING);
+    }
+    let sound = Duration::from_secs_f64(samples as f64 / f64::from(engine.info().output_rate.max(1)));
+    let talked = LISTENING * complete.max(1) + sound;
+    Some(Answers { took: begin.elapsed(), ticks, processors, talked })
 }
 
 /// Measures the load of one call without an engine: of its packets.

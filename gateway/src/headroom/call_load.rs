@@ -8,7 +8,7 @@ const WEIGHT: f64 = 0.014;
 /// than that of calls is measured too.
 const DEPARTURE: (f64, f64) = (0.25, 2.0);
 
-/// Load as shares of what the machine carries: 1 is full.
+/// Load as shares of what the machine carries if others leave all of it: 1 is full.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Load {
     /// Share of the engine's time.

@@ -1,9 +1,10 @@
 //! Headroom: the share of the machine that is left for new calls, and the work that is shed first when little is.
 //!
-//! - `pressure`: measures of how full the machine is
+//! - `pressure`: measures of load, and of lateness
 //! - `processors`: processor time of this process
 //! - `call_load`: the load of one call
 //! - `calibration`: measures it at the start
+//! - `ceiling`: calls that were too many
 //! - `throttle`: opens and closes the admission of calls by these
 //!
 //! Work is shed in this order: the effort of the Opus encoders (each call by its own late frames), speculation at
@@ -11,6 +12,7 @@
 
 mod calibration;
 mod call_load;
+mod ceiling;
 mod pressure;
 mod processors;
 mod throttle;
@@ -25,7 +27,7 @@ use pressure::Pressure;
 pub use processors::ProcessorMeter;
 use throttle::Throttle;
 
-/// Pressure from which on no speculation begins: it is work for an answer that may not be wanted.
+/// Share of the processors, or lateness, from which on no speculation begins: it is work for an answer that may not be wanted.
 pub const SHED_SPECULATION: f64 = 0.85;
 
 /// A call that has begun; its end when dropped.
@@ -90,7 +92,9 @@ impl Headroom {
 
     /// True if speculations are shed.
     pub fn sheds_speculation(&self) -> bool {
-        self.state().throttle.pressure() >= SHED_SPECULATION
+        let state = self.state();
+        let processors = state.pressure.load().processors / state.throttle.left_by_others();
+        state.throttle.lateness().max(processors) >= SHED_SPECULATION
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -1,4 +1,4 @@
-//! Processor time of this process, as a share of what others leave to it.
+//! Processor time of this process, and the share of the processors that others leave to it.
 
 use std::fs;
 use std::thread::available_parallelism;
@@ -8,8 +8,9 @@ use nix::sys::resource::{UsageWho, getrusage};
 
 /// Share of the processors that belongs to this process even if others take more: the system divides them evenly.
 const OWN: f64 = 0.5;
-/// Weight of the newest measurement of others, whose time is counted in hundredths of a second.
-const WEIGHT: f64 = 0.2;
+/// Weight of the newest measurement of others. With one each 100 ms, half of a change is visible after 3.4 s: callers on the
+/// same machine who connect at once are others too, for some seconds.
+const WEIGHT: f64 = 0.02;
 /// Hundredths of a second in `/proc/stat`, on every Linux.
 const TICK: Duration = Duration::from_millis(10);
 
@@ -52,7 +53,7 @@ impl ProcessorMeter {
         self.allowed
     }
 
-    /// Measures the share since the last call; 0 at the first one.
+    /// Measures this process's share of its processors since the last call; 0 at the first one.
     pub fn share(&mut self, now: Instant) -> f64 {
         let stat = if self.all { fs::read_to_string("/proc/stat").unwrap_or_default() } else { String::new() };
         self.add(now, Times { own: own_time(), machine: busy_time(&stat).unwrap_or_default() })
@@ -68,7 +69,7 @@ impl ProcessorMeter {
         let own = since(times.own, before.own) / covers;
         let others = if self.all { since(times.machine, before.machine) / covers - own } else { 0.0 };
         self.others += WEIGHT * (others - self.others);
-        (own / (self.allowed * self.left_by_others())).max(0.0)
+        (own / self.allowed).max(0.0)
     }
 
     /// Share of the processors that others leave to this process.
@@ -115,13 +116,14 @@ mod tests {
         assert_eq!((busy_time(""), busy_time("cpu  1 2\n")), (None, None));
     }
 
-    /// Share after seconds in which this process and others use so many of two processors.
+    /// Share of what others leave, after seconds in which this process and others use so many of two processors.
     fn share(own: f64, others: f64) -> f64 {
         let mut meter = ProcessorMeter { allowed: 2.0, all: true, before: None, others: 0.0 };
         let begin = Instant::now();
         let at = |seconds: u32, used: f64| Duration::from_secs_f64(f64::from(seconds) * used);
         let times = |seconds| Times { own: at(seconds, own), machine: at(seconds, own + others) };
-        (0..60).map(|second| meter.add(begin + Duration::from_secs(u64::from(second)), times(second))).last().unwrap()
+        let shares = (0..600).map(|second| meter.add(begin + Duration::from_secs(u64::from(second)), times(second)));
+        shares.last().unwrap() / meter.left_by_others()
     }
 
     #[test]

@@ -1,36 +1,42 @@
-//! Throttle of new calls: closes at full pressure, opens once it has been low for a while, and foresees the load of calls
-//! that have just begun.
+//! Throttle of new calls: foresees the load of the calls that there are, and closes while what is due is late.
+//!
+//! A call is admitted if all calls with it are fewer than the machine carries, by the load of one call. That is known from
+//! the calibration, and learned from calls that are no longer young. What is measured while callers come at once says
+//! nothing about it: they greet, connect and ask at the same time, and none is late. Real overload is known by lateness. It
+//! closes the throttle, and the number of calls at which that happened is a [`Ceiling`].
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use super::call_load::{CallLoad, Load};
+use super::ceiling::Ceiling;
 
-/// Pressure at which the throttle closes.
+/// Lateness at which the throttle closes.
 const CLOSES: f64 = 1.0;
-/// Pressure below which a closed throttle opens.
+/// Lateness below which a closed throttle opens.
 const OPENS: f64 = 0.8;
-/// Time for which the pressure has to be low before a closed throttle opens.
+/// Time for which the lateness has to be low before a closed throttle opens.
 const CALM: Duration = Duration::from_secs(2);
 /// Time after which a call's load is in the measurements: a caller has asked, and is answered.
 const YOUNG: Duration = Duration::from_secs(5);
-/// Most that is measured of the load that the present calls are known for; what is beyond comes from something else.
+/// Lateness counts for so many times the load that the present calls are known for; what is beyond comes from something
+/// else.
 const PRESENT: f64 = 2.0;
 
 /// Throttle of new calls. Until it is calibrated it refuses none.
 #[derive(Debug)]
 pub(super) struct Throttle {
     open: bool,
-    /// Load of the present calls, as it is measured.
-    load: Load,
-    /// The same when no call was young last.
-    of_settled: Load,
-    /// The larger one of load and lateness.
-    pressure: f64,
+    /// Lateness, as far as the present calls can cause it.
+    lateness: f64,
     /// Share of the processors that others leave.
     left_by_others: f64,
-    /// Since when the pressure has been low, while the throttle is closed.
+    /// Since when the lateness has been low, while the throttle is closed.
     calm_since: Option<Instant>,
+    /// Calls that are not late.
+    ceiling: Ceiling,
+    /// Time of the last measurement.
+    observed: Option<Instant>,
     /// Load of one call; `None` before the calibration.
     of_one: Option<CallLoad>,
     /// Number of calls.
@@ -43,11 +49,11 @@ impl Default for Throttle {
     fn default() -> Self {
         Self {
             open: true,
-            load: Load::default(),
-            of_settled: Load::default(),
-            pressure: 0.0,
+            lateness: 0.0,
             left_by_others: 1.0,
             calm_since: None,
+            ceiling: Ceiling::default(),
+            observed: None,
             of_one: None,
             calls: 0,
             young: VecDeque::new(),
@@ -61,36 +67,39 @@ impl Throttle {
         self.of_one = Some(CallLoad::new(load));
     }
 
-    /// Takes the load and the lateness at `now`. The processors' load is a share of what others leave of them.
+    /// Takes the load and the lateness at `now`. The processors' load is a share of all of them; others leave a share.
     pub fn observe(&mut self, load: Load, lateness: f64, left_by_others: f64, now: Instant) {
         self.remove_settled(now);
         self.left_by_others = left_by_others;
+        let before = self.observed.replace(now).unwrap_or(now);
         let settled = self.calls.saturating_sub(self.young.len() as u64);
         let Some(of_one) = &mut self.of_one else { return };
         // While many calls are young, nobody knows whose load it is.
         if 4 * settled >= 3 * self.calls {
-            of_one.learn(Load { processors: load.processors * left_by_others, ..load }, settled);
+            of_one.learn(load, settled);
         }
-        let most = self.of_one().times(PRESENT * self.calls as f64);
-        self.load = load.zip(most, f64::min);
-        if self.young.is_empty() {
-            self.of_settled = self.load;
+        self.lateness = lateness.min(PRESENT * self.foreseen(0));
+        if self.lateness >= CLOSES {
+            if std::mem::replace(&mut self.open, false) {
+                self.ceiling.begin_lateness();
+            }
+            self.ceiling.lower(self.calls);
         }
-        self.pressure = self.load.value().max(lateness.min(most.value()));
+        if self.lateness >= OPENS {
+            self.calm_since = None;
+            return;
+        }
+        let calm = now.saturating_duration_since(*self.calm_since.get_or_insert(now));
+        self.open |= calm >= CALM;
         if self.open {
-            self.open = self.pressure < CLOSES;
-            self.calm_since = None;
-        } else if self.pressure < OPENS {
-            self.open = now.saturating_duration_since(*self.calm_since.get_or_insert(now)) >= CALM;
-        } else {
-            self.calm_since = None;
+            self.ceiling.raise(now.saturating_duration_since(before), 1.0 / self.of_one().value());
         }
     }
 
     /// True if one call more may begin.
     pub fn admits(&mut self, now: Instant) -> bool {
         self.remove_settled(now);
-        self.calls == 0 || (self.open && self.pressure < CLOSES && self.foreseen(1) < CLOSES)
+        self.calls == 0 || (self.open && self.ceiling.admits(self.calls + 1) && self.foreseen(1) < CLOSES)
     }
 
     /// Counts a call that begins at `now`.
@@ -99,7 +108,7 @@ impl Throttle {
         self.young.push_back(now);
     }
 
-    /// Ends a call that began at `began`. If it is young still, it adds no load.
+    /// Ends a call that began at `began`.
     pub fn end(&mut self, began: Instant) {
         self.calls = self.calls.saturating_sub(1);
         if let Some(at) = self.young.iter().rposition(|young| *young == began) {
@@ -112,14 +121,20 @@ impl Throttle {
         self.calls
     }
 
-    /// Pressure as it is measured.
-    pub fn pressure(&self) -> f64 {
-        self.pressure
+    /// Lateness, as far as calls can cause it.
+    pub fn lateness(&self) -> f64 {
+        self.lateness
+    }
+
+    /// Share of the processors that others leave.
+    pub fn left_by_others(&self) -> f64 {
+        self.left_by_others
     }
 
     /// Share of the machine that is left for calls, 0 to 1; 0 while none is admitted beside others.
     pub fn left(&self) -> f64 {
-        if self.open { (1.0 - self.pressure.max(self.foreseen(0))).clamp(0.0, 1.0) } else { 0.0 }
+        let admits = self.open && self.ceiling.admits(self.calls + 1);
+        if admits { (1.0 - self.lateness.max(self.foreseen(0))).clamp(0.0, 1.0) } else { 0.0 }
     }
 
     /// Load of one call; nothing before the calibration.
@@ -128,14 +143,9 @@ impl Throttle {
         Load { processors: one.processors / self.left_by_others, ..one }
     }
 
-    /// Load once that of the young calls and of `more` calls shows. What is measured beyond the load of the settled calls is
-    /// that of young ones: most of it while they all ask at once.
-    fn foreseen(&self, more: usize) -> f64 {
-        let (young, add) = (self.young.len() as u64, |a: f64, b: f64| a + b);
-        let times = |calls: u64| self.of_one().times(calls as f64);
-        let settled = times(self.calls.saturating_sub(young)).zip(self.of_settled, f64::max).zip(self.load, f64::min);
-        let known = settled.zip(times(young), add).zip(self.load, f64::max);
-        known.zip(times(more as u64), add).value()
+    /// Load of all calls and of `more` ones, once each is as much as a call is known for.
+    fn foreseen(&self, more: u64) -> f64 {
+        self.of_one().times((self.calls + more) as f64).value()
     }
 
     fn remove_settled(&mut self, now: Instant) {

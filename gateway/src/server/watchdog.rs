@@ -122,6 +122,7 @@ impl RuntimeProbe {
 struct LoadTotals {
     at: Option<Instant>,
     ticks: Duration,
+    due_ticks: Duration,
     frames: u64,
     late_frames: u64,
 }
@@ -129,19 +130,22 @@ struct LoadTotals {
 impl LoadTotals {
     fn of(load: &EngineLoad, played: &HeadroomMetrics, now: Instant) -> Self {
         let (frames, late_frames) = (played.frames.get(), played.late_frames.get());
-        Self { at: Some(now), ticks: load.tick_time + load.running_tick, frames, late_frames }
+        let (ticks, due_ticks) = (load.tick_time + load.running_tick, load.due_time);
+        Self { at: Some(now), ticks, due_ticks, frames, late_frames }
     }
 
-    /// Measurement since `before`, with the processors' use and the delay of the runtime. A first total covers no time.
-    fn since(self, before: Self, processors: (f64, f64), runtime_delay: Duration) -> LoadSample {
+    /// Measurement since `before`, with the processors' use and the delays now. A first total covers no time.
+    fn since(self, before: Self, processors: (f64, f64), now: Lateness) -> LoadSample {
         let covers = self.at.zip(before.at).map(|(now, before)| now.saturating_duration_since(before));
         LoadSample {
             covers: covers.unwrap_or_default(),
             // The engine restarts after a fault, and counts from zero.
             ticks: self.ticks.saturating_sub(before.ticks),
+            due_ticks: self.due_ticks.saturating_sub(before.due_ticks),
+            running_tick: now.tick,
             processors: processors.0,
             left_by_others: processors.1,
-            runtime_delay,
+            runtime_delay: now.runtime,
             frames: self.frames.saturating_sub(before.frames),
             late_frames: self.late_frames.saturating_sub(before.late_frames),
         }
@@ -180,9 +184,10 @@ pub(super) async fn watch(
         let tick = load.running_tick;
         let before = std::mem::replace(&mut totals, LoadTotals::of(&load, &headroom, now));
         let used = (processors.share(now), processors.left_by_others());
-        readiness.headroom().observe(totals.since(before, used, delay), now);
+        let delays = Lateness { runtime: delay, tick };
+        readiness.headroom().observe(totals.since(before, used, delays), now);
         headroom.left.set(readiness.headroom().left());
-        let longest = recent.add(Lateness { runtime: delay, tick });
+        let longest = recent.add(delays);
         lateness.set(longest);
         metrics.recent_runtime.set(longest.runtime.as_secs_f64());
         metrics.recent_tick.set(longest.tick.as_secs_f64());
