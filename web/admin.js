@@ -1,9 +1,10 @@
 // The admin page: figures of /metrics, now and over the last minutes, for people without Grafana.
 
+import { CallTables, duration } from "./admin_calls.js";
 import { drawChart } from "./chart.js";
 import { remember } from "./key.js";
 import { Reading, increase, mean, quantile } from "./metrics.js";
-import { messageOf, refusal, request } from "./server.js";
+import { messageOf, modelCard, refusal, request } from "./server.js";
 import { Settings } from "./settings.js";
 import { followTheme } from "./theme.js";
 import { $, alertText } from "./view.js";
@@ -33,7 +34,10 @@ const STAGES = [
 
 /** Readings of the window, the oldest first. @type {Reading[]} */
 const readings = [];
+const calls = new CallTables();
 let timer = 0;
+/** Name of the served model. */
+let model = "";
 
 async function read() {
   clearTimeout(timer);
@@ -48,6 +52,7 @@ async function read() {
     readings.push(now);
     readings.splice(0, readings.findIndex(({ at }) => now.at - at <= WINDOW_MS));
     show(now);
+    await calls.read();
   } catch (error) {
     alertText(messageOf(error));
   }
@@ -77,6 +82,7 @@ function show(now) {
   const ms = (seconds) => (seconds === null ? "–" : `${Math.round(seconds * 1000)} ms`);
   /** @param {number} share */
   const ttfp = (share) => ms(quantile(first, now, "repartee_ttfp_seconds", share));
+  showServer(now);
   figure("calls", `${now.sum("repartee_active_sessions")} of ${now.sum("repartee_session_slots")}`);
   figure("ttfp-50", ttfp(0.5));
   figure("ttfp-95", ttfp(0.95));
@@ -93,6 +99,8 @@ function show(now) {
   figure("engine-cores", seconds > 0 ? `${(increase(first, now, "repartee_engine_busy_seconds_total") / seconds).toFixed(2)} cores` : "–");
   figure("memory", `${Math.round(now.sum("process_resident_memory_bytes") / 2 ** 20)} MiB`);
   showStages(first, now);
+  showCounts($("call-ends"), first, now, "repartee_call_seconds_count", "end");
+  showCounts($("refusals"), first, now, "repartee_refused_total", "reason");
   showCounts($("ended"), first, now, "repartee_turns_total", "status");
   showCounts($("errors"), first, now, "repartee_errors_total", "code");
   /** @param {(reading: Reading) => number | null} value */
@@ -105,6 +113,15 @@ function show(now) {
   const from = now.at - WINDOW_MS;
   drawChart($("chart-calls"), [{ colour: "--accent", points: points((reading) => reading.sum("repartee_active_sessions")) }], from, now.at);
   drawChart($("chart-ttfp"), [{ colour: "--you", points: line(0.95) }, { colour: "--accent", points: line(0.5) }], from, now.at, " ms");
+}
+
+/** Shows version, model and uptime. @param {Reading} now */
+function showServer(now) {
+  const [build] = now.all("repartee_build_info");
+  const begun = now.sum("process_start_time_seconds");
+  const parts = [`Repartee ${build?.labels.version ?? ""}`, model];
+  if (begun) parts.push(`up ${duration(now.at / 1000 - begun)}`);
+  $("server").textContent = parts.filter(Boolean).join(" · ");
 }
 
 /**
@@ -145,7 +162,8 @@ function showStages(first, now) {
  * @param {string} label
  */
 function showCounts(list, first, now, name, label) {
-  const counts = now.all(name).map(({ labels }) => ({ value: labels[label] ?? "", count: increase(first, now, name, labels) }));
+  const values = [...new Set(now.all(name).map(({ labels }) => labels[label] ?? ""))];
+  const counts = values.map((value) => ({ value, count: increase(first, now, name, { [label]: value }) }));
   const items = counts.filter(({ count }) => count > 0).map(({ value, count }) => {
     const item = document.createElement("li");
     item.append(Object.assign(document.createElement("span"), { textContent: value }), ` ${count}`);
@@ -161,4 +179,7 @@ $("key-form").addEventListener("submit", (event) => {
   read();
 });
 followTheme(new Settings());
+modelCard().then(({ name = "" }) => {
+  model = name;
+});
 read();

@@ -4,21 +4,25 @@ import { Conversation } from "./conversation.js";
 import { offerDownloads } from "./download.js";
 import { Drawer } from "./drawer.js";
 import { EventLog } from "./event_log.js";
+import { offerEventTools } from "./event_tools.js";
 import { HoldButton } from "./hold.js";
 import { remember } from "./key.js";
 import { NetworkReport } from "./network.js";
+import { NewVoice } from "./new_voice.js";
+import { ReadAloud } from "./read_aloud.js";
 import { CallError, messageOf, modelCard, modelFacts } from "./server.js";
 import { Settings } from "./settings.js";
 import { SettingsPanel } from "./settings_panel.js";
 import { started } from "./starting.js";
 import { followTheme } from "./theme.js";
+import { ToolEditor } from "./tool_editor.js";
 import { Transcript } from "./transcript.js";
 import { Turn } from "./turns.js";
 import { $, alertText, noticeText, show } from "./view.js";
 import { WakeLock } from "./wake_lock.js";
 
 /** @import { Recorder } from "./recorder.js" */
-/** @import { ModelCard } from "./server.js" */
+/** @import { ModelCard, ModelFacts } from "./server.js" */
 /** @import { Session } from "./types/events.js" */
 
 const settings = new Settings();
@@ -27,6 +31,7 @@ const log = new EventLog($("log"));
 const network = new NetworkReport($("network"));
 const wakeLock = new WakeLock();
 const panel = new SettingsPanel(settings);
+const reader = new ReadAloud(settings);
 const downloads = offerDownloads(transcript, () => conversation?.recorder ?? recorder);
 
 /** The conversation in progress. @type {Conversation | null} */
@@ -35,16 +40,36 @@ let conversation = null;
 let recorder = null;
 /** True if the model follows a conversation; from its card. */
 let remembers = true;
+/** Capabilities of the model. @type {ModelFacts} */
+let facts = {};
 
 followTheme(settings);
 new Drawer($("settings"), $("open-settings"));
 new Drawer($("events"), $("open-events"));
+new ToolEditor(settings);
+new NewVoice(settings, async (voice) => {
+  know(await modelFacts());
+  settings.set("voice", voice);
+});
+offerEventTools(log, (event) => {
+  if (!conversation?.connected) return false;
+  conversation.send(event);
+  return true;
+});
 
-async function begin() {
+/** Shows the model's capabilities. @param {ModelFacts} news those that the server has told */
+function know(news) {
+  facts = { ...facts, ...news };
+  panel.refresh(facts);
+  reader.refresh(facts);
+}
+
+/** Begins a conversation. @param {boolean} spoken false to leave the microphone closed until it is unmuted */
+async function begin(spoken) {
   alertText("");
   noticeText("");
   $("key-form").hidden = true;
-  const mine = new Conversation(settings, transcript, remembers);
+  const mine = new Conversation(settings, transcript, remembers, spoken);
   conversation = mine;
   mine.addEventListener("event", ({ detail }) => {
     log.add("received", detail);
@@ -55,13 +80,13 @@ async function begin() {
   mine.addEventListener("ended", ({ detail }) => {
     if (conversation === mine) end(detail);
   });
-  setMuted(false);
+  $("mute").setAttribute("aria-pressed", String(!spoken));
   wakeLock.hold();
   network.follow(mine);
   try {
     await mine.start();
     // From now on browsers name the devices, and a server with keys names the voices.
-    panel.refresh(await modelFacts());
+    know(await modelFacts());
   } catch (error) {
     if (conversation === mine) end(error);
   }
@@ -92,14 +117,15 @@ function end(problem) {
 }
 
 /** @param {boolean} muted */
-function setMuted(muted) {
+async function setMuted(muted) {
   $("mute").setAttribute("aria-pressed", String(muted));
-  conversation?.mute(muted || settings.get("turns") === "none");
+  const opened = await conversation?.mute(muted || settings.get("turns") === "none");
+  if (opened === false) $("mute").setAttribute("aria-pressed", "true");
 }
 
-/** Asks in writing; begins a call if there is none. @param {string} text */
+/** Asks in writing; begins a call without the microphone if there is none. @param {string} text */
 async function write(text) {
-  if (!conversation) begin();
+  if (!conversation) begin(false);
   const mine = conversation;
   // Begun, unless this browser has no sound.
   if (!mine) return;
@@ -108,7 +134,8 @@ async function write(text) {
 }
 
 /** @param {ModelCard} card */
-function showCard({ name, ask = [], note = "" }) {
+function showCard({ name, ask = [], note = "", capabilities = {} }) {
+  know(capabilities);
   $("model").textContent = name ?? "";
   const chips = ask.map((question) => {
     const chip = Object.assign(document.createElement("button"), { type: "button", textContent: question });
@@ -127,7 +154,7 @@ $("key-form").addEventListener("submit", (event) => {
   remember($("key").value.trim());
   $("call").click();
 });
-$("call").addEventListener("click", () => (conversation ? end() : begin()));
+$("call").addEventListener("click", () => (conversation ? end() : begin(facts.hears ?? true)));
 $("mute").addEventListener("click", () => setMuted($("mute").getAttribute("aria-pressed") !== "true"));
 $("stop").addEventListener("click", () => conversation?.stopAnswer());
 $("write").addEventListener("submit", (event) => {
@@ -145,10 +172,10 @@ new HoldButton($("hold"), {
 });
 settings.addEventListener("change", ({ detail }) => {
   conversation?.changed(detail);
-  if (detail.name === "turns" && conversation) setMuted(false);
+  if (detail.name === "turns" && conversation) setMuted(document.body.dataset.input === "written");
 });
 // Only now: a server with keys refuses requests without one.
-$("settings").addEventListener("shown", async () => panel.refresh(await modelFacts()));
+$("settings").addEventListener("shown", async () => know(await modelFacts()));
 $("clear").addEventListener("click", () => {
   transcript.clear();
   $("turns").replaceChildren();

@@ -1,6 +1,7 @@
 // One call over WebRTC, with the Realtime API: an offer posted to /v1/realtime/calls, sound on the peer connection,
 // events on its data channel. Independent of the page.
 
+import { ConnectionWatch } from "./connection_watch.js";
 import { CallError, messageOf, refusal, request } from "./server.js";
 
 /** @import { ClientEvent, ServerEvent } from "./types/events.js" */
@@ -12,11 +13,13 @@ import { CallError, messageOf, refusal, request } from "./server.js";
  * @typedef {ServerEvent | Omit<ServerEvent<`output_audio_buffer.${"started" | "stopped" | "cleared"}`>, "event_id">} CallEvent
  */
 
-/** @typedef {{ event: CallEvent, sent: ClientEvent, sound: MediaStream, open: undefined, lost: CallError }} CallEvents */
+/**
+ * @typedef {{ event: CallEvent, sent: ClientEvent, sound: MediaStream, open: undefined, interrupted: boolean, lost: CallError }} CallEvents
+ */
 
 const CALLS = "/v1/realtime/calls";
 /** Longest interruption of a connection before the call counts as lost. */
-const LOST_AFTER_MS = 5000;
+const LOST_AFTER_MS = 4000;
 /** Timeout of the first packet, after the server has answered. */
 const CONNECT_WITHIN_MS = 8000;
 
@@ -26,6 +29,7 @@ const CONNECT_WITHIN_MS = 8000;
  * - `sent`: detail is one client event;
  * - `sound`: detail is the remote MediaStream, once;
  * - `open`: events can be sent;
+ * - `interrupted`: detail is true when nothing arrives any more, and false when it does again;
  * - `lost`: the call ended without hangUp(); detail is a CallError, `unreachable` if no packet ever came through.
  */
 export class Call extends /** @type {EventTargetOf<CallEvents>} */ (EventTarget) {
@@ -38,7 +42,11 @@ export class Call extends /** @type {EventTargetOf<CallEvents>} */ (EventTarget)
   #location = null;
   #connected = false;
   #over = false;
+  /** True if nothing arrives at present. */
+  #silent = false;
   #timer = 0;
+  /** @type {ConnectionWatch | null} */
+  #watch = null;
 
   /**
    * @param {MediaStream} microphone stream to send; the call does not stop it
@@ -57,6 +65,7 @@ export class Call extends /** @type {EventTargetOf<CallEvents>} */ (EventTarget)
     this.#channel.addEventListener("open", () => {
       this.#connected = true;
       clearTimeout(this.#timer);
+      this.#watch = new ConnectionWatch(() => this.stats(), (interrupted) => this.#interrupted(interrupted));
       this.dispatchEvent(new Event("open"));
     });
     this.#channel.addEventListener("message", ({ data }) => {
@@ -122,12 +131,20 @@ export class Call extends /** @type {EventTargetOf<CallEvents>} */ (EventTarget)
       if (state === "failed") this.#lose(this.#unreachable());
       return;
     }
-    clearTimeout(this.#timer);
     if (state === "failed") {
       this.#lose(CallError.retryable("The connection was lost. Check the network and start again."));
-    } else if (state === "disconnected") {
-      this.#timer = setTimeout(() => this.#lose(CallError.retryable("The connection was lost.")), LOST_AFTER_MS);
+    } else if (state === "disconnected" || state === "connected") {
+      this.#interrupted(state === "disconnected");
     }
+  }
+
+  /** @param {boolean} interrupted */
+  #interrupted(interrupted) {
+    if (this.#over || interrupted === this.#silent) return;
+    this.#silent = interrupted;
+    clearTimeout(this.#timer);
+    if (interrupted) this.#timer = setTimeout(() => this.#lose(CallError.retryable("The connection was lost.")), LOST_AFTER_MS);
+    this.dispatchEvent(new CustomEvent("interrupted", { detail: interrupted }));
   }
 
   #unreachable() {
@@ -158,6 +175,7 @@ export class Call extends /** @type {EventTargetOf<CallEvents>} */ (EventTarget)
   #close() {
     this.#over = true;
     clearTimeout(this.#timer);
+    this.#watch?.stop();
     this.#channel.close();
     this.#peer.close();
   }

@@ -1,16 +1,17 @@
-// One conversation: one call, or several if connections are lost. Owns the microphone, the audio and the call.
+// One conversation: one call, or several if connections are lost. Owns the audio and the call.
 
 import { Call } from "./call.js";
 import { Dialogue } from "./dialogue.js";
 import { Meters } from "./meters.js";
-import { openMicrophone } from "./microphone.js";
 import { Recorder } from "./recorder.js";
 import { redial } from "./redial.js";
-import { CallError, iceServers, messageOf } from "./server.js";
+import { iceServers, messageOf } from "./server.js";
 import { SocketCall } from "./socket_call.js";
-import { $, alertText, noticeText, show } from "./view.js";
+import { $, alertText, noticeText, show, showInterrupted } from "./view.js";
+import { VoiceInput } from "./voice_input.js";
 
 /** @import { CallEvent } from "./call.js" */
+/** @import { CallError } from "./server.js" */
 /** @import { SettingChange, Settings } from "./settings.js" */
 /** @import { Transcript } from "./transcript.js" */
 /** @import { ClientEvent } from "./types/events.js" */
@@ -30,9 +31,8 @@ export class Conversation extends /** @type {EventTargetOf<ConversationEvents>} 
   #recorder = null;
   /** @type {Call | SocketCall | null} */
   #call = null;
-  /** @type {MediaStream | null} */
-  #microphone = null;
-  #muted = false;
+  #spoken;
+  #input;
   /** True if UDP did not get through, so that the call runs over a websocket. */
   #byWebsocket;
   /** Time of the loss of the connection, until there is a new one; on the clock of performance.now(). @type {number | null} */
@@ -43,18 +43,22 @@ export class Conversation extends /** @type {EventTargetOf<ConversationEvents>} 
    * @param {Settings} settings
    * @param {Transcript} transcript
    * @param {boolean} remembers true if the model follows a conversation
+   * @param {boolean} spoken false to leave the microphone closed until it is unmuted
    */
-  constructor(settings, transcript, remembers) {
+  constructor(settings, transcript, remembers, spoken) {
     super();
     this.#settings = settings;
     this.#transcript = transcript;
     this.#remembers = remembers;
     this.#byWebsocket = settings.get("transport") === "websocket";
-    this.#muted = settings.get("turns") === "none";
     // Created inside the tap: browsers start audio only on a user gesture.
     this.#context = new AudioContext();
     this.#context.resume();
-    this.#dialogue = new Dialogue((event) => this.#call?.send(event), transcript, remembers);
+    this.#spoken = spoken;
+    this.#input = new VoiceInput(this.#context, settings.get("turns") === "none");
+    this.#input.addEventListener("opened", ({ detail }) => this.#speaks(detail));
+    this.#input.addEventListener("lost", ({ detail }) => this.#tell("ended", detail));
+    this.#dialogue = new Dialogue((event) => this.send(event), transcript, remembers, () => settings.ownTools());
     this.#meters = new Meters(this.#context, this.#dialogue);
   }
 
@@ -69,35 +73,20 @@ export class Conversation extends /** @type {EventTargetOf<ConversationEvents>} 
   }
 
   async start() {
+    document.body.dataset.input = "written";
     show("connecting");
     // First, because a server with keys refuses this request before the browser asks for the microphone.
     const relays = await iceServers();
-    await this.#open(this.#settings.get("microphone"));
-    if (this.#over || !this.#microphone) return this.#releaseMicrophone();
-    if (this.#settings.get("keepsSound")) this.#recorder = Recorder.of(this.#context, this.#microphone);
+    if (this.#spoken) await this.#input.open(this.#settings.get("microphone"));
+    if (this.#over) return this.#input.close();
+    if (this.#settings.get("keepsSound")) this.#recorder = Recorder.of(this.#context, this.#input.stream);
     await this.#dial(relays);
-  }
-
-  /** Replaces the microphone. @param {string} device id; empty for the system's default */
-  async #open(device) {
-    const before = this.#microphone;
-    const microphone = await openMicrophone(device);
-    this.#microphone = microphone;
-    for (const track of before?.getTracks() ?? []) track.stop();
-    for (const track of microphone.getAudioTracks()) {
-      track.enabled = !this.#muted;
-      track.addEventListener("ended", () => {
-        if (!this.#over) this.#tell("ended", new CallError("The microphone was disconnected, so the call ended."));
-      });
-    }
-    if (!this.#over) this.#meters.listenTo("you", microphone);
   }
 
   /** @param {RTCIceServer[]} relays */
   async #dial(relays) {
-    const microphone = this.#microphone;
-    if (!microphone) throw new Error("a call needs a microphone");
-    const call = this.#byWebsocket ? new SocketCall(microphone, this.#context) : new Call(microphone, relays);
+    const { stream } = this.#input;
+    const call = this.#byWebsocket ? new SocketCall(stream, this.#context) : new Call(stream, relays);
     this.#call = call;
     call.addEventListener("event", ({ detail }) => {
       this.#dialogue.handle(detail);
@@ -105,6 +94,7 @@ export class Conversation extends /** @type {EventTargetOf<ConversationEvents>} 
     });
     call.addEventListener("sent", ({ detail }) => this.#tell("sent", detail));
     call.addEventListener("open", () => this.#opened());
+    call.addEventListener("interrupted", ({ detail }) => showInterrupted(detail));
     call.addEventListener("lost", ({ detail }) => this.#lost(detail));
     call.addEventListener("sound", ({ detail }) => this.#play(detail));
     await call.connect();
@@ -123,6 +113,7 @@ export class Conversation extends /** @type {EventTargetOf<ConversationEvents>} 
 
   /** @param {CallError} problem */
   async #lost(problem) {
+    showInterrupted(false);
     if (!problem.unreachable || this.#byWebsocket) return this.#redial(problem);
     if (this.#settings.get("transport") === "webrtc") return this.#tell("ended", problem);
     this.#byWebsocket = true;
@@ -151,18 +142,18 @@ export class Conversation extends /** @type {EventTargetOf<ConversationEvents>} 
   /** Sends changed settings to the server. @param {SettingChange} change */
   async changed({ name, ofTheSession }) {
     if (ofTheSession) this.#call?.send({ type: "session.update", session: this.#settings.session() });
-    if (name === "turns") this.mute(this.#settings.get("turns") === "none");
-    if (name !== "microphone") return;
-    await this.#open(this.#settings.get("microphone")).catch((error) => alertText(messageOf(error)));
-    if (this.#over || !this.#microphone) return this.#releaseMicrophone();
-    await this.#call?.setMicrophone(this.#microphone);
-    this.#recorder?.setMicrophone(this.#microphone);
+    if (name === "microphone" && this.#input.isOpen) await this.#open();
   }
 
-  /** @param {boolean} muted */
-  mute(muted) {
-    this.#muted = muted;
-    for (const track of this.#microphone?.getAudioTracks() ?? []) track.enabled = !muted;
+  /** Mutes the microphone, or opens it after a begin in writing; false if it does not open. @param {boolean} muted */
+  async mute(muted) {
+    this.#input.mute(muted);
+    return muted || this.#input.isOpen || this.#open();
+  }
+
+  /** Sends a client event as it is. @param {ClientEvent} event */
+  send(event) {
+    this.#call?.send(event);
   }
 
   /** Stops the current answer, if there is one. */
@@ -186,7 +177,7 @@ export class Conversation extends /** @type {EventTargetOf<ConversationEvents>} 
 
   /** Handles the release of the button. @param {number | null} heldMs null discards the turn */
   release(heldMs) {
-    this.mute(true);
+    this.#input.mute(true);
     if (heldMs !== null) return this.#dialogue.release(heldMs);
     this.#call?.send({ type: "input_audio_buffer.clear" });
     show("listening");
@@ -199,7 +190,7 @@ export class Conversation extends /** @type {EventTargetOf<ConversationEvents>} 
   end() {
     this.#over = true;
     this.#call?.hangUp();
-    this.#releaseMicrophone();
+    this.#input.close();
     this.#dialogue.end();
     this.#meters.close();
     // The context stays open until the recording is complete.
@@ -207,8 +198,24 @@ export class Conversation extends /** @type {EventTargetOf<ConversationEvents>} 
     $("voice").srcObject = null;
   }
 
-  #releaseMicrophone() {
-    for (const track of this.#microphone?.getTracks() ?? []) track.stop();
+  /** Opens the microphone of the settings; false if that fails. */
+  async #open() {
+    try {
+      await this.#input.open(this.#settings.get("microphone"));
+      return true;
+    } catch (error) {
+      alertText(messageOf(error));
+      return false;
+    }
+  }
+
+  /** Sends this microphone from now on. @param {MediaStream} stream */
+  #speaks(stream) {
+    document.body.dataset.input = "spoken";
+    if (document.body.dataset.state === "listening") show("listening");
+    this.#meters.listenTo("you", stream);
+    this.#recorder?.setMicrophone(stream);
+    this.#call?.setMicrophone(stream);
   }
 
   /** @param {MediaStream} stream */

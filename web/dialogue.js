@@ -1,13 +1,15 @@
 // The dialogue of a call: turns server events into turns, states and results of function calls.
 
 import { answer } from "./functions.js";
+import { contentOf, transcriptOf } from "./items.js";
 import { Turn } from "./turns.js";
 import { $, alertText, show, showFirstSound } from "./view.js";
 import { Marks } from "./waterfall.js";
 
 /** @import { CallEvent } from "./call.js" */
+/** @import { OwnTool } from "./functions.js" */
 /** @import { Transcript } from "./transcript.js" */
-/** @import { ClientEvent, RealtimeResponse, ServerEvent, ServerFunctionCall, ServerItem } from "./types/events.js" */
+/** @import { ClientEvent, RealtimeResponse, ServerEvent, ServerFunctionCall } from "./types/events.js" */
 
 /** Largest number of responses and items mapped to turns; the oldest are dropped. */
 const MAX_KNOWN = 100;
@@ -16,8 +18,11 @@ export class Dialogue {
   #send;
   #transcript;
   #remembers;
+  #ownTools;
   /** The current turn. @type {Turn | null} */
   #turn = null;
+  /** True once its answer was played to the end, or interrupted. */
+  #over = false;
   /** Its pending waterfall. @type {Marks | null} */
   #marks = null;
   /** Id of a response or an item -> its turn. @type {Map<string, Turn>} */
@@ -36,11 +41,13 @@ export class Dialogue {
    * @param {(event: ClientEvent) => void} send sends a client event
    * @param {Transcript} transcript receives the turns
    * @param {boolean} remembers true if the model follows a conversation
+   * @param {() => OwnTool[]} ownTools returns the functions that the user has written
    */
-  constructor(send, transcript, remembers) {
+  constructor(send, transcript, remembers, ownTools) {
     this.#send = send;
     this.#transcript = transcript;
     this.#remembers = remembers;
+    this.#ownTools = ownTools;
   }
 
   /** Handles voice of the caller on this page's own meter. */
@@ -83,7 +90,8 @@ export class Dialogue {
 
   /** Marks open turns as unfinished, because the call was lost or is over. @param {string} [problem] */
   end(problem) {
-    this.#turn?.finish(problem);
+    // A turn that was complete before has lost nothing.
+    if (!this.#over) this.#turn?.finish(problem);
     [this.#turn, this.#committedAt] = [null, null];
     this.#turnOf.clear();
     this.#early.clear();
@@ -134,6 +142,7 @@ export class Dialogue {
         break;
       case "response.created":
         this.#know(event.response.id, this.#turn ?? this.#begin());
+        this.#over = false;
         this.#marks?.mark("created");
         break;
       case "response.output_audio_transcript.delta":
@@ -149,11 +158,13 @@ export class Dialogue {
         show("speaking");
         break;
       case "output_audio_buffer.cleared":
+        this.#played(event.response_id);
         this.#turnOf.get(event.response_id)?.interrupted();
         // Committed by the button; otherwise the caller may still be speaking.
         if (document.body.dataset.state === "speaking") show("listening");
         break;
       case "output_audio_buffer.stopped":
+        this.#played(event.response_id);
         this.#forgetItems();
         show("listening");
         break;
@@ -171,7 +182,7 @@ export class Dialogue {
     const turn = new Turn($("turns"), this.#transcript.add(), () => this.#transcript.keep());
     const marks = new Marks(silentSince ?? performance.now());
     if (silentSince !== undefined) marks.mark("ended");
-    [this.#turn, this.#marks] = [turn, marks];
+    [this.#turn, this.#marks, this.#over] = [turn, marks, false];
     return turn;
   }
 
@@ -203,7 +214,14 @@ export class Dialogue {
     if (status === "cancelled") turn?.interrupted();
     // With audio the state follows the playback, which ends later.
     const spoken = output.some((item) => contentOf(item).some(({ type }) => type === "output_audio"));
-    if (!spoken && turn === this.#turn && document.body.dataset.state === "thinking") show("listening");
+    if (spoken || turn !== this.#turn) return;
+    this.#over = true;
+    if (document.body.dataset.state === "thinking") show("listening");
+  }
+
+  /** Notes the end of a response's playback. @param {string} response id */
+  #played(response) {
+    if (this.#turnOf.get(response) === this.#turn) this.#over = true;
   }
 
   /**
@@ -214,7 +232,7 @@ export class Dialogue {
    */
   #answerCalls(turn, calls) {
     for (const call of calls) {
-      const output = answer(call);
+      const output = answer(call, this.#ownTools());
       turn?.called({ name: call.name, arguments: call.arguments, result: output.output });
       this.#send({ type: "conversation.item.create", item: output });
     }
@@ -226,15 +244,4 @@ export class Dialogue {
     if (this.#remembers) return;
     for (const id of this.#items.splice(0)) this.#send({ type: "conversation.item.delete", item_id: id });
   }
-}
-
-/** Returns the content of a message; none of other items. @param {ServerItem} item */
-function contentOf(item) {
-  return "content" in item ? item.content : [];
-}
-
-/** Returns the transcript of a spoken message; empty if there is none. @param {ServerItem} item */
-function transcriptOf(item) {
-  const [part] = contentOf(item);
-  return (part && "transcript" in part && part.transcript) || "";
 }

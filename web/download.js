@@ -1,4 +1,4 @@
-// Downloads: the transcript as text, and the recording of both sides.
+// Downloads: the transcript as text, the recording of both sides, and other files of the page.
 
 import { $ } from "./view.js";
 
@@ -28,10 +28,12 @@ export function offerDownloads(transcript, recorder) {
 }
 
 /**
+ * Downloads a file.
+ *
  * @param {Blob} blob
  * @param {string} ending extension of the file's name
  */
-function save(blob, ending) {
+export function save(blob, ending) {
   const link = document.createElement("a");
   link.href = URL.createObjectURL(blob);
   // 2026-11-22T14-05-00, in UTC.

@@ -3,11 +3,14 @@
 /** @import { ClientEvent } from "./types/events.js" */
 /** @import { CallEvent } from "./call.js" */
 
+/** @typedef {{ at: string, direction: "sent" | "received", event: object }} KeptEvent */
 /** @typedef {{ type: string, direction: string, events: string[], times: number, count: HTMLElement }} LogEntry */
 
 /** Largest number of lines, and of events in one line; the oldest are dropped. */
 const MAX_LINES = 400;
 const MAX_EVENTS = 50;
+/** Largest number of events to copy or save; the oldest are dropped. */
+const MAX_KEPT = 5000;
 /** Limit of a text's length; of a longer one, mostly audio, only the length is shown. */
 const MAX_TEXT = 2000;
 
@@ -16,6 +19,8 @@ export class EventLog {
   #filter;
   /** @type {LogEntry | null} */
   #last = null;
+  /** @type {KeptEvent[]} */
+  #kept = [];
 
   /** @param {HTMLElement} panel holds a list `ol`, a filter `input` and a button `.empty` */
   constructor(panel) {
@@ -26,8 +31,13 @@ export class EventLog {
     });
     panel.querySelector(".empty")?.addEventListener("click", () => {
       this.#list.replaceChildren();
-      this.#last = null;
+      [this.#last, this.#kept] = [null, []];
     });
+  }
+
+  /** Returns the events to copy or save, the oldest first; long texts, mostly audio, are left out of them. */
+  get events() {
+    return this.#kept;
   }
 
   /**
@@ -38,8 +48,11 @@ export class EventLog {
    */
   add(direction, event) {
     const { type } = event;
+    const text = written(event);
+    this.#kept.push({ at: new Date().toISOString(), direction, event: JSON.parse(text) });
+    if (this.#kept.length > MAX_KEPT) this.#kept.shift();
     if (this.#last?.type === type && this.#last.direction === direction) {
-      this.#last.events.push(written(event));
+      this.#last.events.push(text);
       if (this.#last.events.length > MAX_EVENTS) this.#last.events.shift();
       this.#last.times += 1;
       this.#last.count.textContent = `× ${this.#last.times}`;
@@ -56,7 +69,7 @@ export class EventLog {
     summary.append(span("at", clock()), arrow, span("type", type), count);
     details.append(summary);
     item.append(details);
-    const entry = { type, direction, events: [written(event)], times: 1, count };
+    const entry = { type, direction, events: [text], times: 1, count };
     details.addEventListener("toggle", () => {
       details.querySelector("pre")?.remove();
       if (details.open) details.append(block(entry.events.join("\n")));

@@ -1,6 +1,12 @@
-// Two functions to try function calls: a clock and a dice. Both run in this page.
+// Functions to try function calls: a clock and a dice, which run in this page, and functions of the user with a fixed result.
 
 /** @import { FunctionCallOutput, FunctionTool, ServerFunctionCall } from "./types/events.js" */
+
+/**
+ * Function that the user has written.
+ *
+ * @typedef {{ name: string, description: string, parameters: unknown, result: string }} OwnTool
+ */
 
 /** @type {Record<"clock" | "dice", { tool: FunctionTool, run: (given: { sides?: unknown }) => string }>} */
 const FUNCTIONS = {
@@ -31,19 +37,38 @@ const FUNCTIONS = {
   },
 };
 
-/** Returns the tools of a session with these functions. @param {(keyof typeof FUNCTIONS)[]} names */
-export function tools(names) {
-  return names.map((name) => FUNCTIONS[name].tool);
+/**
+ * Returns the tools of a session with these functions.
+ *
+ * @param {(keyof typeof FUNCTIONS)[]} names
+ * @param {OwnTool[]} own
+ * @returns {FunctionTool[]}
+ */
+export function tools(names, own) {
+  const written = own.map(({ name, description, parameters }) => ({ type: /** @type {const} */ ("function"), name, description, parameters }));
+  return [...names.map((name) => FUNCTIONS[name].tool), ...written];
+}
+
+/** Reads functions of the user; empty for another text. @param {string} text JSON @returns {OwnTool[]} */
+export function readOwnTools(text) {
+  try {
+    const list = JSON.parse(text);
+    return Array.isArray(list) ? list.filter((tool) => typeof tool?.name === "string" && typeof tool.result === "string") : [];
+  } catch {
+    return [];
+  }
 }
 
 /**
  * Returns the output item of a `function_call` item; its result is text for the model, also for an unknown function.
  *
  * @param {ServerFunctionCall} item
+ * @param {OwnTool[]} own
  * @returns {FunctionCallOutput}
  */
-export function answer({ name, arguments: given, call_id: call }) {
-  return { type: "function_call_output", call_id: call, output: run(name, given) };
+export function answer({ name, arguments: given, call_id: call }, own) {
+  const written = own.find((tool) => tool.name === name);
+  return { type: "function_call_output", call_id: call, output: written?.result ?? run(name, given) };
 }
 
 /**

@@ -14,6 +14,7 @@ const EVERY_MS = 2000;
  * @property {number} [roundTripTime] in seconds
  * @property {number} [packetsReceived]
  * @property {number} [packetsLost]
+ * @property {number} [bytesReceived]
  */
 
 /** Shows the round trip and loss of the current conversation. */

@@ -1,7 +1,7 @@
 // Recording of a conversation: the caller on the left, the answers on the right. It stays in this page until it is downloaded.
 
 /** Recording formats, in order of preference. */
-const KINDS = ["audio/webm;codecs=opus", "audio/ogg;codecs=opus", "audio/mp4"];
+export const KINDS = ["audio/webm;codecs=opus", "audio/ogg;codecs=opus", "audio/mp4"];
 const BITS_PER_SECOND = 64_000;
 /** Milliseconds between two chunks. */
 const PIECE_MS = 1000;

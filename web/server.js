@@ -5,13 +5,23 @@ import { authorization } from "./key.js";
 /**
  * Capabilities of the model; every field may be missing.
  *
- * @typedef {{ voices?: string[], default_voice?: string, tools?: boolean, transcription?: boolean }} ModelFacts
+ * @typedef {object} ModelFacts
+ * @property {string[]} [voices]
+ * @property {string} [default_voice]
+ * @property {boolean} [hears]
+ * @property {boolean} [answers]
+ * @property {boolean} [audio_output]
+ * @property {boolean} [tools]
+ * @property {boolean} [transcription]
+ * @property {boolean} [cloning]
+ * @property {boolean} [speech]
+ * @property {boolean} [speech_only]
  */
 
 /**
  * Card of the served checkpoint; every field may be missing.
  *
- * @typedef {{ name?: string, ask?: string[], note?: string, remembers?: boolean }} ModelCard
+ * @typedef {{ name?: string, ask?: string[], note?: string, remembers?: boolean, capabilities?: ModelFacts }} ModelCard
  */
 
 const ICE_SERVERS = "/v1/realtime/ice_servers";

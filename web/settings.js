@@ -1,6 +1,6 @@
 // The user's settings: stored in this browser, and converted into the session's configuration.
 
-import { tools } from "./functions.js";
+import { readOwnTools, tools } from "./functions.js";
 
 const NAME = "repartee.settings";
 
@@ -24,6 +24,7 @@ const NAME = "repartee.settings";
  * @property {boolean} captions
  * @property {boolean} clock
  * @property {boolean} dice
+ * @property {string} ownTools functions of the user, as JSON; see OwnTool
  * @property {"auto" | "webrtc" | "websocket"} transport
  * @property {string} microphone id; empty for the system's default
  * @property {string} speaker id; empty for the system's default
@@ -50,6 +51,7 @@ export const DEFAULTS = Object.freeze({
   captions: false,
   clock: false,
   dice: false,
+  ownTools: "[]",
   transport: "auto",
   microphone: "",
   speaker: "",
@@ -60,7 +62,7 @@ export const DEFAULTS = Object.freeze({
 /** Names of the settings that belong to the session. */
 const OF_THE_SESSION = /** @type {Set<SettingName>} */ (new Set([
   ...["voice", "instructions", "turns", "threshold", "silenceMs", "paddingMs", "eagerness"],
-  ...["interrupts", "speculates", "sliceMs", "captions", "clock", "dice"],
+  ...["interrupts", "speculates", "sliceMs", "captions", "clock", "dice", "ownTools"],
 ]));
 
 /** All names. */
@@ -108,6 +110,11 @@ export class Settings extends /** @type {EventTargetOf<{ change: SettingChange }
     for (const name of NAMES) if (name in this.#chosen) this.set(name, DEFAULTS[name]);
   }
 
+  /** Returns the functions of the user. */
+  ownTools() {
+    return readOwnTools(this.get("ownTools"));
+  }
+
   /** Returns the session's configuration, for `session.update`. */
   session() {
     return session((name) => this.get(name));
@@ -137,7 +144,7 @@ function session(get) {
     type: "realtime",
     // null is the server's default.
     instructions: get("instructions") || null,
-    tools: tools(FUNCTIONS.filter((name) => get(name))),
+    tools: tools(FUNCTIONS.filter((name) => get(name)), readOwnTools(get("ownTools"))),
     audio: {
       input: {
         turn_detection: turnDetection(get),

@@ -25,17 +25,18 @@ export class SettingsPanel {
       if (control.type === "range") control.addEventListener("input", () => showNumber(control));
     }
     $("reset").addEventListener("click", () => settings.reset());
+    // Enter in a field would load the page again.
+    $("settings").querySelector("form")?.addEventListener("submit", (event) => event.preventDefault());
     settings.addEventListener("change", () => this.#show());
     onDeviceChange(() => this.#showDevices());
     this.#show();
   }
 
   /** Shows the model's capabilities and the devices. @param {ModelFacts} facts */
-  async refresh({ voices = [], default_voice: standard = "", tools = true, transcription = false }) {
+  async refresh(facts) {
+    const { voices = [], default_voice: standard = "" } = facts;
     fill($("voice-name"), voices.map((name) => ({ id: name, name })), standard ? `The model's default (${standard})` : "The model's default");
-    $("functions").disabled = !tools;
-    $("no-functions").hidden = tools;
-    $("captions").hidden = !transcription;
+    mark(facts);
     await this.#showDevices();
     this.#show();
   }
@@ -64,8 +65,26 @@ export class SettingsPanel {
     for (const part of parts) {
       part.hidden = !part.dataset.turns?.split(" ").includes(turns);
     }
-    if ("setSinkId" in HTMLMediaElement.prototype) $("voice").setSinkId(this.#settings.get("speaker")).catch(() => {});
+    if (!("setSinkId" in HTMLMediaElement.prototype)) return;
+    for (const element of [$("voice"), $("reader")]) element.setSinkId(this.#settings.get("speaker")).catch(() => {});
   }
+}
+
+/**
+ * Marks what the model ignores: an element with `data-needs` is disabled without that capability, and one with `data-lacks` says so (if it
+ * has the one of `data-if`). A capability that the server does not tell counts as present.
+ *
+ * @param {ModelFacts} facts
+ */
+function mark(facts) {
+  /** @param {string | undefined} name */
+  const has = (name) => !name || (/** @type {Record<string, unknown>} */ (facts)[name] ?? true) === true;
+  /** @type {NodeListOf<HTMLElement & { disabled: boolean }>} */
+  const controls = document.querySelectorAll("[data-needs]");
+  for (const control of controls) control.disabled = !has(control.dataset.needs);
+  /** @type {NodeListOf<HTMLElement>} */
+  const notes = document.querySelectorAll("[data-lacks]");
+  for (const note of notes) note.hidden = has(note.dataset.lacks) || !has(note.dataset.if);
 }
 
 /**

@@ -23,8 +23,10 @@ const WORDS = {
 /** Shows the conversation's state. @param {keyof typeof WORDS} state */
 export function show(state) {
   document.body.dataset.state = state;
-  const holds = state === "listening" && document.body.dataset.turns === "none";
-  $("status").textContent = holds ? "Hold the button to talk" : WORDS[state];
+  const { turns, input } = document.body.dataset;
+  const listens = state === "listening";
+  if (listens && turns === "none") $("status").textContent = "Hold the button to talk";
+  else $("status").textContent = listens && input === "written" ? "Write, or unmute to speak" : WORDS[state];
   $("call-label").textContent = state === "idle" ? "Start talking" : "Hang up";
 }
 
@@ -38,6 +40,15 @@ export function alertText(text) {
 export function noticeText(text) {
   $("notice").textContent = text;
   $("notice").hidden = !text;
+}
+
+/** Notice of an interrupted connection. */
+const INTERRUPTED = "Nothing arrives from the server at the moment. The call goes on as soon as the network is back.";
+
+/** Shows that nothing arrives from the server, or that it does again. @param {boolean} interrupted */
+export function showInterrupted(interrupted) {
+  if (interrupted) noticeText(INTERRUPTED);
+  else if ($("notice").textContent === INTERRUPTED) noticeText("");
 }
 
 /** Shows the time to first sound; null for none. @param {number | null} ms */

@@ -242,6 +242,11 @@ pub trait Stage: Send {
     /// Kind of item that it gives to the next stage.
     fn output_kind(&self) -> EdgeKind;
 
+    /// False for a first stage that passes a given text on and writes none of its own.
+    fn writes(&self) -> bool {
+        true
+    }
+
     /// Takes an item of the stage before. Items that need no computing pass on at once.
     fn accept(&mut self, slot: usize, item: StageItem, out: &mut Outbox);
 

@@ -38,6 +38,32 @@ test("figures follow a call", () =>
     await shown(page, "calls", "^0 of");
   }));
 
+test("calls are listed, hung up, and remembered", () =>
+  withBeeps(async (page) => {
+    const { name } = await (await fetch(new URL("model.json", URL_OF_PAGE))).json();
+    const caller = await page.context().newPage();
+    await caller.goto(URL_OF_PAGE);
+    await caller.click("#call");
+    await state(caller, "listening");
+    await page.goto(ADMIN);
+    await shown(page, "server", `^Repartee \\d+\\.\\d+.* · ${name} · up \\d+ `);
+    await page.waitForSelector("#live tbody tr");
+    const rows = page.locator("#live tbody tr");
+    assert.equal(await rows.count(), 1);
+    const cells = await rows.first().locator("td").allTextContents();
+    assert.match(cells[0], /^rtc_/);
+    assert.deepEqual([cells[1], cells[3]], ["webrtc", "127.0.0.1"]);
+    await page.click("#live button");
+    // The page of the caller would call again: its connection was ended by the server.
+    await caller.close();
+    await page.waitForSelector("#live", { state: "hidden" });
+    const ended = page.locator("#history tbody tr").first().locator("td");
+    await shown(page, "history", cells[0]);
+    assert.equal(await ended.last().textContent(), "hangup");
+    await shown(page, "call-ends", "hangup [1-9]");
+    await shown(page, "refusals", "none");
+  }));
+
 test("figures need the key where there are keys", () =>
   withBeeps(async (page) => {
     await page.route("**/metrics", async (route) => {

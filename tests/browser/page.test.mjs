@@ -230,6 +230,49 @@ test("a lost connection is redialled with its history", () =>
     await state(page, "idle");
   }, { name: "stand-in", remembers: true }));
 
+/** Runs in the page: its connections tell the same statistics from now on, as if nothing arrived. */
+function freezeStatistics() {
+  const { getStats } = RTCPeerConnection.prototype;
+  /** @type {Map<RTCPeerConnection, Promise<RTCStatsReport>>} */
+  const frozen = new Map();
+  RTCPeerConnection.prototype.getStats = function () {
+    const reports = frozen.get(this) ?? getStats.call(this);
+    frozen.set(this, reports);
+    return reports;
+  };
+}
+
+test("an interruption is noticed within 3 s", () =>
+  withBeeps(async (page) => {
+    await page.addInitScript({ path: STANDIN });
+    await page.clock.install();
+    await page.goto(URL_OF_PAGE);
+    await page.click("#call");
+    await state(page, "listening");
+    await page.evaluate(() => standin.opened);
+    await send(page, ...SPOKEN, words("Four."), { type: "output_audio_buffer.started", response_id: "resp_1" }, ANSWERED);
+    await send(page, { type: "output_audio_buffer.stopped", response_id: "resp_1" });
+    await state(page, "listening");
+    await page.clock.runFor(2000);
+    assert.equal(await page.isHidden("#notice"), true, "the reports of the other end arrive");
+    await page.evaluate(freezeStatistics);
+    await page.clock.runFor(3000);
+    await page.waitForSelector("#notice:not([hidden])");
+    assert.match((await page.textContent("#notice")) ?? "", /Nothing arrives/);
+    assert.equal(await page.evaluate(() => standin.calls), 1, "the network may come back");
+    await page.clock.runFor(6000);
+    await page.waitForFunction(() => standin.calls === 2);
+    await state(page, "listening");
+    assert.equal(await page.isHidden("#notice"), true);
+    assert.equal(await page.textContent(".turn-foot"), "", "the answer was complete before");
+    // An answer in progress is marked.
+    await page.evaluate(() => standin.opened);
+    await send(page, ...SPOKEN.slice(0, 3), { type: "response.created", response: { id: "resp_2" } }, words("Five", "resp_2", "item_4"));
+    await page.waitForFunction(() => document.querySelectorAll(".answer")[1]?.textContent === "Five");
+    await page.evaluate(() => standin.close());
+    await page.waitForFunction(() => document.querySelectorAll(".turn-foot")[1]?.textContent === "The connection was lost.");
+  }));
+
 test("a refused redial is reported and ends the call", () =>
   inCall(async (page) => {
     await page.evaluate(() => { standin.refuse = { status: 403, error: { message: "keys have changed" } }; });

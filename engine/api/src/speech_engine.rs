@@ -41,6 +41,8 @@ pub struct ModelInfo {
     pub hearing: HearingInfo,
     /// True if the model speaks a given text ([`Respond::streamed`]).
     pub given_text: bool,
+    /// True if the model only speaks given texts, and writes no answers of its own.
+    pub reads_only: bool,
     /// True if the model speaks a given text of any length as one response, a clause at a time.
     pub reads_clauses: bool,
     /// True if the model's vocabulary encodes a text only as a whole: then [`MAX_STRETCH`](crate::MAX_STRETCH) bounds the

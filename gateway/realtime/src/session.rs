@@ -46,6 +46,7 @@ use super::transcriber::Transcriber;
 ///     hearing: HearingInfo::default(),
 ///     given_text: false,
 ///     reads_clauses: false,
+///     reads_only: false,
 ///     whole_texts: false,
 ///     spoken_text: None,
 ///     speech_limit: None,

@@ -29,7 +29,7 @@ pub enum CallEnd {
 
 impl CallEnd {
     /// Name of the reason in metrics, logs and traces.
-    pub(super) fn label(self) -> &'static str {
+    pub(crate) fn label(self) -> &'static str {
         match self {
             Self::Hangup | Self::HungUp => "hangup",
             Self::Unconnected => "unconnected",

@@ -13,7 +13,7 @@
 //! - `large_events`: parsing of events, and decoding of their audio, off the runtime's threads where it takes long
 //! - `input_pipeline`: the caller's audio: resampling and turn detection
 //! - `packet_decoder`: Opus packets of a websocket
-//! - `response_timing`: time to first packet and its parts; `summary`: figures for the log
+//! - `response_timing`: time to first packet and its parts; `summary`: figures for the log and the list of calls
 
 mod end;
 mod input_pipeline;
@@ -35,14 +35,13 @@ use futures_util::future::{Fuse, FusedFuture as _};
 use repartee_engine_api::{SessionHandle, SubmitError};
 use repartee_realtime::{SessionInput, SessionSetup};
 
-use large_events::{ParsedMessage, PendingMessage};
-use running::{CallTask, PendingJudgement, now};
-use summary::CallSummary;
-
 pub use end::CallEnd;
+use large_events::{ParsedMessage, PendingMessage};
 pub use limits::CallLimits;
 pub use response_timing::stages_since;
+use running::{CallTask, PendingJudgement, now};
 pub use services::CallServices;
+pub use summary::{CallCounts, CallSummary};
 pub use transport::{OpusFrame, OutboundMessage, Transport, TransportError, TransportEvent};
 
 /// Events that may wait for the transport's queue before the call stops reading the engine.
@@ -154,7 +153,7 @@ pub async fn run<T: Transport>(
     call.metrics.observe_call(T::NAME, ended.label(), lasted);
     call.timing.ended(ended, now());
     let (summary, seconds) = (&call.summary, lasted.as_secs());
-    let CallSummary { answers, cancelled, errors, .. } = *summary;
+    let CallCounts { answers, cancelled, errors } = summary.counts();
     let first_sound_p95_ms = summary.wait_p95().map(|wait| wait.as_millis() as u64);
     let ended_as = ended.label();
     tracing::info!(

@@ -60,7 +60,7 @@ pub(super) struct CallTask {
     /// While the playback is paused: time from the beginning of the voice to the pause.
     pause_latency: Option<Duration>,
     pub(super) metrics: Arc<Metrics>,
-    pub(super) summary: CallSummary,
+    pub(super) summary: Arc<CallSummary>,
     /// Results of one piece of input; empty between pieces, kept for its memory.
     inputs: Vec<SessionInput>,
     /// Format of the caller's audio.
@@ -77,7 +77,7 @@ pub(super) struct CallTask {
 impl CallTask {
     /// Creates a call; returns it with its first effects.
     pub(super) fn new(setup: SessionSetup, services: CallServices) -> (Self, Vec<Effect>) {
-        let CallServices { limits, budget, metrics, judge, long_work, headroom, trace, .. } = services;
+        let CallServices { limits, budget, metrics, summary, judge, long_work, headroom, trace } = services;
         let (model_rate, output_rate) = (setup.model.input_rate, setup.model.output_rate);
         let turn_model = judge.as_ref().map(TurnModelPool::kind);
         let input_pipeline = InputPipeline::new(setup.model.input_rate, turn_model, limits.longest_turn);
@@ -101,7 +101,7 @@ impl CallTask {
             voice_began: None,
             pause_latency: None,
             metrics,
-            summary: CallSummary::default(),
+            summary,
             inputs: Vec::new(),
             input_format: AudioFormat::default(),
             outbound: VecDeque::new(),
@@ -387,7 +387,7 @@ impl CallTask {
                     tracing::info!(what, "the client asked for something that is not supported")
                 }
                 Effect::CountError(code) => {
-                    self.summary.errors += 1;
+                    self.summary.count_error();
                     self.metrics.errors.with_label_values(&[&code]).inc();
                 }
                 Effect::Close => self.close(),

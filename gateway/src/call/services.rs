@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::CallLimits;
+use super::{CallLimits, CallSummary};
 use crate::budget::call_budget::CallBudget;
 use crate::headroom::Headroom;
 use crate::long_work::CallerWork;
@@ -19,6 +19,8 @@ pub struct CallServices {
     pub budget: CallBudget,
     /// Metrics that the call updates.
     pub metrics: Arc<Metrics>,
+    /// Figures that the call updates.
+    pub summary: Arc<CallSummary>,
     /// The turn-detection model; `None` if eagerness alone ends turns.
     pub judge: Option<TurnModelPool>,
     /// Long computations of the call.
@@ -34,7 +36,7 @@ impl CallServices {
     /// Services of a call without limits and spans.
     pub fn new(metrics: Arc<Metrics>, judge: Option<TurnModelPool>) -> Self {
         let (limits, budget) = (CallLimits::default(), CallBudget::default());
-        let (long_work, headroom, trace) = Default::default();
-        Self { limits, budget, metrics, judge, long_work, headroom, trace }
+        let (summary, long_work, headroom, trace) = Default::default();
+        Self { limits, budget, metrics, summary, judge, long_work, headroom, trace }
     }
 }

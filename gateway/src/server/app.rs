@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 
 use super::api_error::ApiError;
 use super::byte_budget::ByteBudget;
-use super::call_registry::CallRegistry;
+use super::call_registry::{CallRegistry, ListedCall};
 use super::caller::Caller;
 use super::origin::OriginPolicy;
 use super::readiness::{Readiness, ServerPhase};
@@ -72,7 +72,7 @@ pub(crate) struct AppState {
     pub(super) traces: TraceExporter,
     /// UDP socket of all WebRTC calls.
     pub(super) udp_mux: UdpMux,
-    /// WebRTC calls by id.
+    /// Calls by id.
     pub(super) calls: CallRegistry,
     /// Every call holds a strong clone. Weak here, because requests may outlive the server's run.
     pub(super) alive: mpsc::WeakSender<()>,
@@ -237,14 +237,21 @@ impl AppState {
         }
     }
 
+    /// Name of the caller's API key; `none` without one.
+    pub(super) fn key_name(&self, caller: &Caller) -> String {
+        self.budgets.account(caller.client.key).name().to_string()
+    }
+
     /// Services of a call that begins now, which is logged.
-    pub(super) fn call_services(&self, id: &str, caller: &Caller, transport: &'static str) -> CallServices {
+    pub(super) fn call_services(&self, id: &str, caller: &Caller, listed: &ListedCall) -> CallServices {
         let account = self.budgets.account(caller.client.key);
+        let transport = listed.transport;
         tracing::info!(transport, key = %account.name(), address = %caller.client.address, "a call begins");
         CallServices {
             limits: self.call_limits(),
             budget: CallBudget::new(account),
             metrics: self.metrics.clone(),
+            summary: listed.summary.clone(),
             judge: self.judge.clone(),
             long_work: self.long_work.of(caller.client),
             headroom: if self.config.limits.headroom { self.readiness.headroom().clone() } else { Headroom::default() },

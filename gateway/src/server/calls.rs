@@ -1,11 +1,12 @@
-//! Calls over WebRTC: `POST /v1/realtime/calls`, `POST /v1/realtime/calls/{id}/hangup`, and sideband clients at
-//! `GET /v1/realtime?call_id={id}`.
+//! Calls over WebRTC: `POST /v1/realtime/calls`, and sideband clients at `GET /v1/realtime?call_id={id}`. All calls:
+//! `GET /v1/realtime/calls` and `POST /v1/realtime/calls/{id}/hangup`.
 //!
 //! The request's body is the SDP offer and the response's body the answer; everything else happens over the connection.
 
 use std::future::Future;
 use std::sync::Arc;
 
+use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::http::header::{CONTENT_TYPE, LOCATION};
@@ -13,13 +14,13 @@ use axum::response::{IntoResponse as _, Response};
 use repartee_protocol::merge::merge;
 use repartee_protocol::{ErrorBody, ErrorKind};
 use repartee_realtime::{Delivery, SessionSetup, initial_session};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use tokio::sync::Notify;
 use tracing::{Instrument as _, Span};
 
 use super::AppState;
 use super::api_error::ApiError;
-use super::call_registry::{ActiveCall, CallOwner};
+use super::call_registry::{ActiveCall, CallOwner, ListedCall};
 use super::caller::Caller;
 use super::extract::{UrlName, header_warnings};
 use super::offer::{self, MEDIA_TYPE, Offer, read_offer};
@@ -33,6 +34,8 @@ use crate::transport::webrtc::{AnswerError, TransportSettings, WebRtcTransport, 
 pub(super) struct Registration {
     app: Arc<AppState>,
     id: String,
+    /// Reason of the call's end, once it is known.
+    end: CallEnd,
 }
 
 impl Registration {
@@ -42,12 +45,18 @@ impl Registration {
         let id = preferred.filter(|preferred| !registry.running.contains_key(preferred)).unwrap_or(id);
         registry.running.insert(id.clone(), call);
         drop(registry);
-        Self { app, id }
+        // A call that panics never says why it ended.
+        Self { app, id, end: CallEnd::Failed }
     }
 
     /// Id of the call.
     pub fn id(&self) -> &str {
         &self.id
+    }
+
+    /// Ends the registration of a call that ended for this reason.
+    pub fn end(mut self, end: CallEnd) {
+        self.end = end;
     }
 }
 
@@ -64,7 +73,7 @@ pub(super) fn ended_by_server(app: &AppState, hang_up: Arc<Notify>) -> impl Futu
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        self.app.calls.ended(std::mem::take(&mut self.id));
+        self.app.calls.ended(std::mem::take(&mut self.id), self.end);
     }
 }
 
@@ -123,17 +132,24 @@ async fn answer_offer(
     let location = format!("/v1/realtime/calls/{id}");
     let hang_up = Arc::new(Notify::new());
     let owner = CallOwner::of(&caller);
-    let running = ActiveCall { owner, hang_up: hang_up.clone(), sidebands: transport.sidebands() };
-    let services = app.call_services(&id, &caller, WebRtcTransport::NAME);
+    let listed = ListedCall::new(WebRtcTransport::NAME, app.key_name(&caller), caller.client.address);
+    let services = app.call_services(&id, &caller, &listed);
+    let running = ActiveCall { owner, hang_up: hang_up.clone(), sidebands: Some(transport.sidebands()), listed };
     let registration = Registration::new(app.clone(), None, id, running);
     log::spawn(async move {
-        call::run(transport, session, setup, services, app.draining(), ended_by_server(&app, hang_up)).await;
-        drop(registration);
+        let stop = ended_by_server(&app, hang_up);
+        registration.end(call::run(transport, session, setup, services, app.draining(), stop).await);
         // The last events may still be in flight.
         freed.await;
         drop(guard);
     });
     Ok((StatusCode::CREATED, [(CONTENT_TYPE, MEDIA_TYPE), (LOCATION, &location)], answer).into_response())
+}
+
+/// `GET /v1/realtime/calls`: the running calls, the oldest first, then those that ended, the latest first. Of a server
+/// with keys only those that the caller may control.
+pub(super) async fn list(State(app): State<Arc<AppState>>, caller: Caller) -> Json<Value> {
+    Json(json!({"object": "list", "data": app.calls.list(|owner| owner.admits(&caller))}))
 }
 
 /// `POST /v1/realtime/calls/{id}/hangup`: ends a call. Succeeds for a call that has ended already.
@@ -164,7 +180,7 @@ pub(super) fn attach(app: &AppState, caller: &Caller, id: &str) -> Result<Sideba
     let sidebands = {
         let registry = app.calls.registry();
         let running = registry.running.get(id).filter(|running| running.owner.admits(caller));
-        running.map(|running| running.sidebands.clone())
+        running.and_then(|running| running.sidebands.clone())
     };
     sidebands.ok_or_else(unknown_call)?.attach().map_err(|error| match error {
         AttachError::Ended => unknown_call(),

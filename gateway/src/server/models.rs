@@ -8,6 +8,7 @@ use axum::http::StatusCode;
 use repartee_engine_api::ModelInfo;
 use repartee_protocol::{ErrorBody, ErrorKind};
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::AppState;
 use super::api_error::ApiError;
@@ -59,6 +60,8 @@ struct ModelCapabilities {
     word_times: bool,
     /// True if it reads a given text aloud.
     speech: bool,
+    /// True if it does nothing else: it answers no question.
+    speech_only: bool,
     /// True if it can enrol new voices from recordings.
     cloning: bool,
     /// True if it takes images.
@@ -84,6 +87,7 @@ impl ModelCapabilities {
             translation: info.hearing.translates,
             word_times: info.hearing.word_times,
             speech: info.given_text,
+            speech_only: info.given_text && info.reads_only,
             cloning: info.recording_rate.is_some(),
             images: false,
         }
@@ -101,6 +105,11 @@ fn served(app: &AppState) -> Model {
     let info = app.info();
     let (id, repartee) = (info.name.clone(), ModelCapabilities::of(&info));
     Model { id, object: "model", created: app.started, owned_by: "repartee", repartee }
+}
+
+/// Returns the capabilities of the served model without its enrolled voices, for pages before they have a key.
+pub(super) fn capabilities(app: &AppState) -> Value {
+    json!(ModelCapabilities::of(app.engine.info()))
 }
 
 pub(super) async fn list(State(app): State<Arc<AppState>>) -> Json<List> {

@@ -12,13 +12,16 @@ use repartee_protocol::{ErrorBody, ErrorKind};
 use repartee_realtime::{Delivery, initial_session};
 use serde::Deserialize;
 use serde_json::json;
+use tokio::sync::Notify;
 use tracing::Instrument as _;
 
 use super::api_error::ApiError;
+use super::call_registry::{ActiveCall, CallOwner, ListedCall};
 use super::caller::Caller;
+use super::calls::{Registration, ended_by_server};
 use super::extract::{UrlQuery, header_warnings, subprotocols};
 use super::{AppState, calls};
-use crate::call::{self, CallEnd};
+use crate::call;
 use crate::telemetry::log;
 use crate::transport::ping_limit::MAX_WRITE_BUFFER;
 use crate::transport::relay;
@@ -94,13 +97,14 @@ pub(super) async fn websocket(
         let timeouts = Timeouts { stalled_after: app.config.stalled_after, ping_every: app.config.ping_every };
         let (transport, writer) = websocket::open(socket, setup.model.output_rate, timeouts);
         let mut writer = log::spawn(writer);
-        let services = app.call_services(&id, &caller, websocket::NAME);
-        let stopped = app.stopped();
-        let stop = async {
-            stopped.await;
-            CallEnd::Shutdown
-        };
-        call::run(transport, session, setup, services, app.draining(), stop).await;
+        let listed = ListedCall::new(websocket::NAME, app.key_name(&caller), caller.client.address);
+        let services = app.call_services(&id, &caller, &listed);
+        let hang_up = Arc::new(Notify::new());
+        let owner = CallOwner::of(&caller);
+        let running = ActiveCall { owner, hang_up: hang_up.clone(), sidebands: None, listed };
+        let registration = Registration::new(app.clone(), None, id, running);
+        let stop = ended_by_server(&app, hang_up);
+        registration.end(call::run(transport, session, setup, services, app.draining(), stop).await);
         // The writer sends the closing message and ends, unless the socket is stalled.
         if tokio::time::timeout(app.config.stalled_after, &mut writer).await.is_err() {
             writer.abort();

@@ -6,15 +6,16 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::middleware;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{delete, get, post};
+use axum::{Json, Router};
 use futures_util::future::BoxFuture;
 use repartee_protocol::{ErrorBody, ErrorKind};
+use serde_json::{Map, Value};
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
@@ -178,7 +179,7 @@ fn guarded_metrics(app: &Arc<AppState>, keyless: &Arc<LocalOnlyPolicy>) -> Route
 fn router(app: Arc<AppState>, keyless: Arc<LocalOnlyPolicy>) -> Router {
     let guarded = Router::new()
         .route("/v1/realtime", get(realtime::websocket))
-        .route("/v1/realtime/calls", post(calls::create))
+        .route("/v1/realtime/calls", get(calls::list).post(calls::create))
         .route("/v1/realtime/calls/{call}/hangup", post(calls::hang_up))
         .route("/v1/realtime/client_secrets", post(client_secrets::create))
         .route(stream_signature::PATH, get(telephony::media_stream))
@@ -222,11 +223,12 @@ async fn wrong_method() -> ApiError {
     ApiError::new(StatusCode::METHOD_NOT_ALLOWED, error)
 }
 
-/// Serves the model card for the demo page; without one, a card with the model's name.
-async fn card(State(app): State<Arc<AppState>>) -> Response {
-    let card = app.config.card.clone();
-    let card = card.unwrap_or_else(|| serde_json::json!({"name": app.engine.info().name}).to_string());
-    ([(CONTENT_TYPE, "application/json")], card).into_response()
+/// Serves the model card for the demo page, with the model's capabilities; without one, a card with the model's name.
+async fn card(State(app): State<Arc<AppState>>) -> Json<Value> {
+    let card = app.config.card.as_deref().and_then(|card| serde_json::from_str::<Map<String, Value>>(card).ok());
+    let mut card = card.unwrap_or_else(|| Map::from_iter([("name".to_owned(), app.engine.info().name.clone().into())]));
+    card.insert("capabilities".to_owned(), models::capabilities(&app));
+    Json(Value::Object(card))
 }
 
 async fn metrics(State(app): State<Arc<AppState>>) -> Response {

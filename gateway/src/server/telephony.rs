@@ -21,7 +21,7 @@ use tracing::Instrument as _;
 
 use super::api_error::ApiError;
 use super::app::{AppState, CallGuard};
-use super::call_registry::{ActiveCall, CallOwner};
+use super::call_registry::{ActiveCall, CallOwner, ListedCall};
 use super::caller::Caller;
 use super::calls::{Registration, ended_by_server, with_patch};
 use super::realtime::no_websocket;
@@ -100,14 +100,19 @@ async fn run(
     }
     let mut writer = log::spawn(writer);
     let hang_up = Arc::new(Notify::new());
-    let running =
-        ActiveCall { owner: CallOwner::of_stream(&caller), hang_up: hang_up.clone(), sidebands: transport.sidebands() };
     let preferred = Some(of_provider).filter(|id| is_id(id));
+    let listed = ListedCall::new(NAME, app.key_name(&caller), caller.client.address);
+    let running = ActiveCall {
+        owner: CallOwner::of_stream(&caller),
+        hang_up: hang_up.clone(),
+        sidebands: Some(transport.sidebands()),
+        listed: listed.clone(),
+    };
     let registration = Registration::new(app.clone(), preferred, id, running);
     tracing::info!(call = registration.id(), stream, "the provider's stream of a call");
-    let services = app.call_services(registration.id(), &caller, NAME);
-    call::run(transport, session, setup, services, app.draining(), ended_by_server(&app, hang_up)).await;
-    drop(registration);
+    let services = app.call_services(registration.id(), &caller, &listed);
+    let stop = ended_by_server(&app, hang_up);
+    registration.end(call::run(transport, session, setup, services, app.draining(), stop).await);
     // The writer sends the closing message and ends, unless the socket is stalled.
     if tokio::time::timeout(app.config.stalled_after, &mut writer).await.is_err() {
         writer.abort();

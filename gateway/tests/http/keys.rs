@@ -283,7 +283,7 @@ async fn models_are_listed_or_named_as_missing() {
             "frame_ms": 80, "context_tokens": 4_096, "hears": true, "live_transcription": false, "answers": true,
             "audio_output": true, "tools": true,
             "tool_choice": ["auto", "none"], "transcription": false,
-            "translation": false, "word_times": false, "speech": true, "cloning": false, "images": false})
+            "translation": false, "word_times": false, "speech": true, "speech_only": false, "cloning": false, "images": false})
     );
     let posted = send(server.address, "POST", "/v1/models", &[], b"").await;
     assert_eq!((posted.status, &*posted.code()), (405, "method_not_allowed"));
@@ -403,6 +403,14 @@ async fn calls_belong_to_the_key_that_made_them() {
         (&of_page, &*another_page, 404),
     ] {
         assert_eq!(attach(&server, id, key).await, status, "{key} at {id}");
+    }
+    // The list has the calls that its reader may hang up.
+    for (key, calls) in
+        [(KEY, vec![&of_key, &of_page]), (&*page, vec![&of_page]), (OTHER, vec![]), (&another_page, vec![])]
+    {
+        let listed = get(&server, CALLS, Some(key)).await.json();
+        let ids: Vec<&Value> = listed["data"].as_array().unwrap().iter().map(|call| &call["id"]).collect();
+        assert_eq!(ids, calls, "{key}");
     }
     // A stranger cannot tell a running call from one that has ended or never existed.
     for (id, key, status) in

@@ -7,6 +7,7 @@ use repartee_testkit::scripted::{Script, ScriptedResponse};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
+use repartee_gateway_testkit::http::send;
 use repartee_gateway_testkit::{Running, find, kinds, question, silence};
 
 #[tokio::test]
@@ -31,6 +32,42 @@ async fn a_function_result_is_spoken() {
     let events = client.until("response.done").await;
     assert_eq!(find(&events, "conversation.item.added")["previous_item_id"], output[0]["id"]);
     assert_eq!(find(&events, "response.output_audio_transcript.done")["transcript"], "The tool says: Rain.");
+}
+
+/// The calls that the server lists.
+async fn listed(server: &Running) -> Vec<Value> {
+    let reply = send(server.address, "GET", "/v1/realtime/calls", &[], b"").await;
+    assert_eq!(reply.status, 200, "{reply:?}");
+    reply.json()["data"].as_array().unwrap().clone()
+}
+
+#[tokio::test]
+async fn a_listed_websocket_is_hung_up() {
+    let server = Running::start(Script::default()).await;
+    let mut client = server.connect().await;
+    client.ask("hello").await;
+    client.send(json!({"type": "conversation.item.delete", "item_id": "item_nobody"})).await;
+    client.until("error").await;
+    let calls = listed(&server).await;
+    let [call] = &calls[..] else { panic!("one call runs: {calls:?}") };
+    assert_eq!(
+        (&call["transport"], &call["address"], &call["key"]),
+        (&json!("websocket"), &json!("127.0.0.1"), &json!("none"))
+    );
+    assert_eq!((&call["answers"], &call["errors"], &call["ended"]), (&json!(1), &json!(1), &Value::Null));
+    let path = format!("/v1/realtime/calls/{}/hangup", call["id"].as_str().unwrap());
+    assert_eq!(send(server.address, "POST", &path, &[], b"").await.status, 200);
+    // The session is free a moment before the call is listed as ended.
+    let calls = loop {
+        let calls = listed(&server).await;
+        if calls.iter().all(|call| !call["ended"].is_null()) {
+            break calls;
+        }
+    };
+    let [ended] = &calls[..] else { panic!("one call has ended: {calls:?}") };
+    assert_eq!((&ended["id"], &ended["ended"], &ended["answers"]), (&call["id"], &json!("hangup"), &json!(1)));
+    let (_, metrics) = server.get("/metrics").await;
+    assert!(metrics.contains("repartee_call_seconds_count{end=\"hangup\",transport=\"websocket\"} 1\n"), "{metrics}");
 }
 
 #[tokio::test]

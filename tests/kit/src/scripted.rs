@@ -57,6 +57,7 @@ impl ScriptedEngine {
             hearing: HearingInfo::default(),
             given_text: true,
             reads_clauses: script.reads_clauses,
+            reads_only: false,
             whole_texts: false,
             spoken_text: None,
             speech_limit: None,

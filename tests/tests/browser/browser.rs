@@ -28,7 +28,8 @@ const TORN: f64 = 0.02;
 const STRETCHED_MS: f64 = 150.0;
 
 /// Page tests in `tests/browser`.
-const PAGE_TESTS: [&str; 7] = ["page", "said", "controls", "network", "admin", "starting", "firefox"];
+const PAGE_TESTS: [&str; 9] =
+    ["page", "said", "controls", "written", "events", "network", "admin", "starting", "firefox"];
 
 /// Report of `tests/browser/conversation.mjs`.
 #[derive(Debug, Deserialize)]
@@ -176,11 +177,14 @@ impl Turn {
 async fn page_behaves_as_its_own_tests_say() -> Result<()> {
     let _alone = REAL_TIME.lock().await;
     let server = demo::start_demo_server().await?;
-    for file in PAGE_TESTS {
+    // For work on the page: the named files only.
+    let chosen = std::env::var("REPARTEE_PAGE_TESTS").unwrap_or_default();
+    for file in PAGE_TESTS.into_iter().filter(|file| chosen.is_empty() || chosen.split(',').any(|one| one == *file)) {
         let mut driver = tools::node()?;
         let path = tools::root().join(format!("tests/browser/{file}.test.mjs"));
         driver.args(["--test", "--test-timeout=60000"]).arg(path);
         driver.env("REPARTEE_URL", server.page());
+        driver.env("REPARTEE_PYTHON", tools::root().join("target/tools/python/bin/python"));
         println!("{}", tools::output(&mut driver, Duration::from_secs(300)).await?);
     }
     Ok(())

@@ -85,6 +85,10 @@ impl Stage for GivenTextStage {
         EdgeKind::Text
     }
 
+    fn writes(&self) -> bool {
+        false
+    }
+
     fn accept(&mut self, slot: usize, item: StageItem, out: &mut Outbox) {
         let state = &mut self.slots[slot];
         match item {

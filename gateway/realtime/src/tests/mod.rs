@@ -55,6 +55,7 @@ fn model() -> ModelInfo {
         hearing: HearingInfo::default(),
         given_text: true,
         reads_clauses: false,
+        reads_only: false,
         whole_texts: false,
         spoken_text: None,
         speech_limit: None,

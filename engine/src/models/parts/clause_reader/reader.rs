@@ -114,6 +114,10 @@ impl Stage for ClauseReader {
         EdgeKind::Clauses
     }
 
+    fn writes(&self) -> bool {
+        false
+    }
+
     fn accept(&mut self, slot: usize, item: StageItem, out: &mut Outbox) {
         match (item, &mut self.slots[slot]) {
             (StageItem::Prompt { elements, response: Some(params), .. }, reading) => {
