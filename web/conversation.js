@@ -170,6 +170,7 @@ export class Conversation extends /** @type {EventTargetOf<ConversationEvents>} 
   /** Handles the press of the button: earlier audio does not belong to the turn. */
   hold() {
     this.stopAnswer();
+    this.#meters.loudestOfYou = 0;
     this.#call?.send({ type: "input_audio_buffer.clear" });
     this.mute(false);
     show("hearing");
@@ -178,7 +179,9 @@ export class Conversation extends /** @type {EventTargetOf<ConversationEvents>} 
   /** Handles the release of the button. @param {number | null} heldMs null discards the turn */
   release(heldMs) {
     this.#input.mute(true);
-    if (heldMs !== null) return this.#dialogue.release(heldMs);
+    const silent = this.#meters.loudestOfYou === 0;
+    if (silent && heldMs !== null) noticeText("Nothing was heard while you held the button: is the microphone on?");
+    else if (heldMs !== null) return this.#dialogue.release(heldMs);
     this.#call?.send({ type: "input_audio_buffer.clear" });
     show("listening");
   }

@@ -1,5 +1,6 @@
 // The dialogue of a call: turns server events into turns, states and results of function calls.
 
+import { FirstSoundWait } from "./first_sound.js";
 import { answer } from "./functions.js";
 import { contentOf, transcriptOf } from "./items.js";
 import { Turn } from "./turns.js";
@@ -29,8 +30,7 @@ export class Dialogue {
   #turnOf = new Map();
   /** Id of an item -> words that came before its turn was committed. @type {Map<string, string>} */
   #early = new Map();
-  /** Commit time of the last turn, until its first sound; on the clock of performance.now(). @type {number | null} */
-  #committedAt = null;
+  #wait = new FirstSoundWait();
   /** Last time at which the caller was loud. @type {number | null} */
   #voiceAt = null;
   #speechStartMs = 0;
@@ -55,16 +55,15 @@ export class Dialogue {
     this.#voiceAt = performance.now();
   }
 
-  /** Commit time of a turn without a first sound; null if there is none. */
+  /** Time after which a sound is the first of a turn; null if none is awaited. */
   get awaitedSince() {
-    return this.#committedAt;
+    return this.#wait.soundAfter;
   }
 
   /** Handles the first sound of the answer. @param {number} at */
   firstSound(at) {
-    if (this.#committedAt === null) return;
-    const ms = Math.round(at - this.#committedAt);
-    this.#committedAt = null;
+    const ms = this.#wait.heard(at);
+    if (ms === null) return;
     showFirstSound(ms);
     this.#marks?.mark("heard", at);
     this.#turn?.firstSound(ms, this.#marks?.stages() ?? null);
@@ -73,7 +72,8 @@ export class Dialogue {
   /** Sends a written message. @param {string} text */
   write(text) {
     this.#begin().said(text, { written: true });
-    this.#committedAt = performance.now();
+    // The earlier answer sounds until the server has dropped it.
+    this.#wait.begin(document.body.dataset.state === "speaking");
     const content = [{ type: /** @type {const} */ ("input_text"), text }];
     this.#send({ type: "conversation.item.create", item: { type: "message", role: "user", content } });
     this.#send({ type: "response.create" });
@@ -92,7 +92,8 @@ export class Dialogue {
   end(problem) {
     // A turn that was complete before has lost nothing.
     if (!this.#over) this.#turn?.finish(problem);
-    [this.#turn, this.#committedAt] = [null, null];
+    this.#turn = null;
+    this.#wait.end();
     this.#turnOf.clear();
     this.#early.clear();
     this.#items = [];
@@ -110,7 +111,7 @@ export class Dialogue {
         show("thinking");
         break;
       case "input_audio_buffer.committed":
-        this.#committedAt = performance.now();
+        this.#wait.begin(false);
         if (this.#turn) {
           this.#know(event.item_id, this.#turn);
           const early = this.#early.get(event.item_id);
@@ -154,6 +155,7 @@ export class Dialogue {
         this.#responseDone(event.response);
         break;
       case "output_audio_buffer.started":
+        this.#wait.started();
         this.#marks?.mark("sent");
         show("speaking");
         break;

@@ -24,6 +24,8 @@ export class Meters {
   /** Side -> its meter. @type {Partial<Record<Side, LevelMeter>>} */
   #meters = {};
   #loudest = { you: 0, it: 0 };
+  /** Highest level of the caller since it was last set to 0. */
+  loudestOfYou = 0;
   #waves;
   #reader;
   #readings = 0;
@@ -70,6 +72,7 @@ export class Meters {
       const level = meter.level();
       setLevel(side, level, report);
       this.#loudest[side] = Math.max(this.#loudest[side], level);
+      if (side === "you") this.loudestOfYou = Math.max(this.loudestOfYou, level);
       if (side === "you" && level > VOICE_LEVEL) this.#dialogue.voiced();
     }
     if (this.#readings % DRAWN_EVERY === 0) {

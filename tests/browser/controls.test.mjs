@@ -49,6 +49,28 @@ test("push-to-talk commits by release", () =>
     assert.match((await page.textContent(".asked")) ?? "", /^Your turn, \d\.\d s$/);
   }));
 
+test("a held button without any sound commits nothing", () =>
+  withStandin(async (page) => {
+    await page.evaluate(() => {
+      const silence = new AudioContext().createMediaStreamDestination();
+      navigator.mediaDevices.getUserMedia = async () => silence.stream;
+    });
+    await page.click("#open-settings");
+    await page.check("input[value=none]");
+    await page.keyboard.press("Escape");
+    await call(page);
+    await page.hover("#hold");
+    await page.mouse.down();
+    await state(page, "hearing");
+    // A hold, not a slip.
+    await page.waitForTimeout(400);
+    await page.mouse.up();
+    await page.waitForSelector("#notice:not([hidden])");
+    assert.match((await page.textContent("#notice")) ?? "", /Nothing was heard/);
+    await state(page, "listening");
+    assert.deepEqual(await page.evaluate(() => standin.events.filter(({ type }) => type.endsWith("commit"))), []);
+  }));
+
 test("mute silences the microphone and back", () =>
   inCall(async (page) => {
     await hears(page, true);

@@ -135,6 +135,29 @@ test("time to first sound follows the wait", () =>
     assert.ok(shown >= least && shown <= most, `${shown} ms shown, not ${least} to ${most} ms`);
   }));
 
+test("an earlier answer's tail is no first sound", () =>
+  inCall(async (page) => {
+    await send(page, ...SPOKEN, words("One, two, three."));
+    await page.evaluate(() => standin.sound(true));
+    await send(page, { type: "output_audio_buffer.started", response_id: "resp_1" });
+    await state(page, "speaking");
+    await page.waitForFunction(() => /\d/.test(document.querySelector(".time")?.textContent ?? ""));
+    await page.fill("#text", "And four?");
+    await page.press("#text", "Enter");
+    await sent(page, 1, "response.create");
+    // The earlier answer goes on until the server has dropped it, longer than a reading of the meter.
+    await page.waitForTimeout(300);
+    const times = () => page.locator("#turns .time").allTextContents();
+    assert.equal((await times())[1], "", "what sounds is the earlier answer");
+    await page.evaluate(() => standin.sound(false));
+    await send(page, { type: "output_audio_buffer.cleared", response_id: "resp_1" }, { type: "response.created", response: { id: "resp_2" } });
+    await send(page, words("Five.", "resp_2", "item_4"), { type: "output_audio_buffer.started", response_id: "resp_2" });
+    await page.evaluate(() => standin.sound(true));
+    await page.waitForFunction(() => /\d/.test(document.querySelectorAll(".time")[1]?.textContent ?? ""));
+    const shown = parseInt((await times())[1].replace("first sound ", ""), 10);
+    assert.ok(shown >= 300, `${shown} ms are of the earlier answer`);
+  }));
+
 test("both directions have a level", () =>
   inCall(async (page) => {
     await page.waitForFunction(() => Number(document.querySelector("#you").style.getPropertyValue("--level")) > 0.2);

@@ -2,7 +2,7 @@
 //! remedy.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use repartee_checkpoint::FormatError;
 use thiserror::Error;
@@ -11,7 +11,7 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum CheckpointError {
     /// The folder does not exist or is not a folder.
-    #[error("{}: no such folder: name a folder that holds config.json and model.safetensors", folder.display())]
+    #[error("{}: no such folder: {}", folder.display(), remedy(folder))]
     FolderMissing {
         /// Path that was given.
         folder: PathBuf,
@@ -208,6 +208,19 @@ pub enum CheckpointError {
         /// Number format in the file.
         found: String,
     },
+}
+
+/// Returns the remedy for a folder that does not exist; it may be the name of a published checkpoint.
+fn remedy(folder: &Path) -> String {
+    let text = folder.to_string_lossy();
+    let plain = |part: &str| !part.is_empty() && !part.starts_with('.') && !part.starts_with('~');
+    match text.split('/').collect::<Vec<_>>()[..] {
+        [owner, name] if plain(owner) && plain(name) => format!(
+            "a checkpoint of the Hugging Face hub is downloaded first, with `hf download {text} --local-dir {name}`; \
+             then name the folder {name}"
+        ),
+        _ => "name a folder that holds config.json and model.safetensors".to_owned(),
+    }
 }
 
 /// Error of a configuration field with an unsupported value.

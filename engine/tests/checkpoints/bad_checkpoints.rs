@@ -135,7 +135,9 @@ fn missing_folders_and_files_are_named() {
     let empty = tempfile::tempdir().unwrap();
     let path = empty.path();
     let absent = open(&path.join("nowhere")).unwrap_err().to_string();
-    assert!(absent.contains("nowhere: no such folder"), "{absent}");
+    assert!(absent.ends_with("nowhere: no such folder: name a folder that holds config.json and model.safetensors"));
+    let published = open(Path::new("no-such-owner/a-checkpoint")).unwrap_err().to_string();
+    assert!(published.contains("`hf download no-such-owner/a-checkpoint --local-dir a-checkpoint`"), "{published}");
     let claimed = |path| match load_model(&open(path)?, &EngineConfig::default()) {
         Err(LoadError::Checkpoint(error)) => Err(error),
         Err(error) => panic!("{error}"),

@@ -21,6 +21,8 @@ const MAX_TEXT: u64 = 65_536;
 const MAX_SOUND: u64 = 1 << 30;
 /// Maximum duration of a question; models accept less.
 const MAX_QUESTION: Duration = Duration::from_secs(3_600);
+/// Largest sample of a silent question: -60 dBFS.
+const SILENCE: f32 = 0.001;
 /// Name of the standard input in messages.
 const STANDARD_INPUT: &str = "standard input";
 
@@ -72,6 +74,12 @@ pub enum AskError {
     /// The question has no letter.
     #[error("the question is empty")]
     Empty,
+    /// The question is silence, to which a model answers anything.
+    #[error("{path} is silent: its loudest sample is below -60 dBFS; record the question again")]
+    Silent {
+        /// Path of the file.
+        path: PathBuf,
+    },
     /// The transcript cannot be printed.
     #[error("cannot print the transcript: {0}")]
     Print(#[from] std::io::Error),
@@ -160,7 +168,7 @@ fn question_commands(question: &Question, rate: u32) -> Result<Vec<Command>, Ask
                 return text_commands(&String::from_utf8(bytes).map_err(invalid)?);
             }
             let bytes = read(file, path, MAX_SOUND)?.ok_or_else(|| AskError::TooLarge { path: path.clone() })?;
-            sound_commands(&bytes, rate).map_err(|error| AskError::Sound { path: path.clone(), error })
+            audible(sound_commands(&bytes, rate), path)
         }
         Question::StandardInput => {
             let path = Path::new(STANDARD_INPUT);
@@ -171,9 +179,18 @@ fn question_commands(question: &Question, rate: u32) -> Result<Vec<Command>, Ask
                     true => Err(AskError::TooLong { path: path.to_owned() }),
                     false => text_commands(text),
                 },
-                (sound, _) => sound.map_err(|error| AskError::Sound { path: path.to_owned(), error }),
+                (sound, _) => audible(sound, path),
             }
         }
+    }
+}
+
+/// Returns the commands of a spoken question that can be heard.
+fn audible(sound: Result<Option<Vec<Command>>, SoundFileError>, path: &Path) -> Result<Vec<Command>, AskError> {
+    match sound {
+        Ok(Some(commands)) => Ok(commands),
+        Ok(None) => Err(AskError::Silent { path: path.to_owned() }),
+        Err(error) => Err(AskError::Sound { path: path.to_owned(), error }),
     }
 }
 
@@ -191,8 +208,12 @@ fn text_commands(text: &str) -> Result<Vec<Command>, AskError> {
     }
 }
 
-fn sound_commands(bytes: &[u8], rate: u32) -> Result<Vec<Command>, SoundFileError> {
+/// Returns the commands of a spoken question; `None` if it is silent.
+fn sound_commands(bytes: &[u8], rate: u32) -> Result<Option<Vec<Command>>, SoundFileError> {
     let sound = sound_file::read(bytes, rate, MAX_QUESTION)?;
+    if !sound.iter().any(|sample| sample.abs() > SILENCE) {
+        return Ok(None);
+    }
     let slices = sound.chunks(rate as usize * SLICE_MS / 1_000).map(|slice| Command::Append(slice.to_vec()));
-    Ok(slices.chain([Command::Commit { item: 1 }]).collect())
+    Ok(Some(slices.chain([Command::Commit { item: 1 }]).collect()))
 }

@@ -68,6 +68,10 @@ async fn a_bad_question_is_a_typed_error() {
 
     std::fs::write(&path, question(WavFormat { rate: 4_000, ..format }, 4_000)).unwrap();
     assert!(ask().await.to_string().contains("8000 to 384000"));
+
+    // To silence a model answers anything.
+    std::fs::write(&path, encode(&[0.0005; 48_000], format)).unwrap();
+    assert!(matches!(ask().await, AskError::Silent { .. }));
     assert!(!answer.exists());
 }
 
