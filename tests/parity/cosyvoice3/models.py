@@ -7,6 +7,8 @@ double precision.
 
 import itertools
 import math
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,9 @@ from torch import nn
 from torch.nn import functional
 from torch.nn.utils.parametrizations import weight_norm
 from transformers import Qwen2Config, Qwen2ForCausalLM
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from draws import normal, uniform
 
 CODES = 64
 SPECIAL = 200
@@ -319,29 +324,9 @@ class Hift(nn.Module):
         return torch.istft(spectrum, N_FFT, HOP, N_FFT, window).clamp(-0.99, 0.99)
 
 
-def mix(z: np.ndarray) -> np.ndarray:
-    """Finaliser of SplitMix64."""
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
-
-
-def uniform(seed: int, *counters) -> np.ndarray:
-    """Random numbers of the engine, from 0 to 1, for counters: response, step, number."""
-    with np.errstate(over="ignore"):
-        state = mix(np.asarray(seed, np.uint64) ^ np.uint64(0x9E3779B97F4A7C15))
-        for number in counters:
-            counter = np.asarray(number, np.uint64) * np.uint64(0xD6E8FEB86659FD93) + np.uint64(0x2545F4914F6CDD1D)
-            state = mix(state ^ counter)
-    return ((state >> np.uint64(40)).astype(np.float64) / (1 << 24)).astype(np.float32)
-
-
 def noise(frames: int) -> np.ndarray:
     """Normal numbers of the engine for the start of a solve: a function of the frame."""
-    step, number = np.meshgrid(np.arange(frames), np.arange(MEL), indexing="ij")
-    first = (1 << 32) + 2 * number
-    draws = [uniform(0, 0, step, first + of).astype(np.float64) for of in (0, 1)]
-    return (np.sqrt(-2 * np.log(1 - draws[0])) * np.cos(2 * np.pi * draws[1])).astype(np.float32)
+    return normal(0, 0, np.arange(frames), MEL)
 
 
 def source_noise(samples: int, sines: int, seed: int, response: int) -> np.ndarray:
