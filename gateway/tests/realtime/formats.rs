@@ -127,6 +127,29 @@ async fn opus_goes_both_ways_in_binary_messages() {
 }
 
 #[tokio::test]
+async fn a_voice_of_any_rate_sounds_the_same() {
+    // No Opus encoder has this rate, and no frame of 20 ms at 24 kHz has a whole number of its samples.
+    let server = Running::start(Script { output_rate: 44_100, ..Script::default() }).await;
+    for rate in [24_000, 44_100] {
+        let mut client = server.connect().await;
+        let format = json!({"type": "audio/pcm", "rate": rate});
+        client.update(json!({"audio": {"output": {"format": format}}})).await;
+        client.send(json!({"type": "response.create"})).await;
+        let samples = pcm::decode_i16le(&bytes(&client.until("response.done").await)).unwrap();
+        assert_eq!(samples.len(), rate as usize * 400 / 1_000, "converted once, to the last sample");
+        assert_whole(&resampled(&samples, rate, 24_000), 400.0, &format);
+    }
+    let mut client = server.connect().await;
+    let format = json!({"type": "audio/opus"});
+    client.update(json!({"audio": {"output": {"format": format}}})).await;
+    client.send(json!({"type": "response.create"})).await;
+    let (_, packets) = listen(&mut client).await;
+    let mut decoder = OpusDecoder::new(24_000).unwrap();
+    let sound: Vec<f32> = packets.iter().flat_map(|packet| decoder.decode(packet).unwrap()).collect();
+    assert_whole(&sound, 400.0 - LOOK_AHEAD_MS, &format);
+}
+
+#[tokio::test]
 async fn a_response_may_set_its_own_format() {
     let server = Running::start(Script::default()).await;
     let mut client = server.connect().await;

@@ -196,6 +196,17 @@ async fn offers_of_every_form_are_served() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_voice_of_any_rate_arrives_whole() {
+    let server = Running::start(Script { output_rate: 44_100, ..Script::default() }).await;
+    let mut caller = Caller::dial(&server).await;
+    caller.send(json!({"type": "response.create"})).await;
+    caller.until("output_audio_buffer.stopped").await;
+    let trace = VoiceTrace::of(&caller.received).expect("the voice");
+    assert!(trace.first_ms.abs() < 10.0 && (trace.last_ms - 393.5).abs() < 10.0, "{trace:?}");
+    assert_eq!((trace.missing_ms, trace.added_ms), (0.0, 0.0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn calls_that_only_send_hear_nothing() {
     let server = Running::start(Script::default()).await;
     let (sdp, dialing) = offer(&WebRtcSettings::default()).await.unwrap();

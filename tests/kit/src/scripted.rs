@@ -18,7 +18,7 @@ mod voice;
 
 use actor::ScriptedSession;
 pub use script::{FRAME_SAMPLES, INPUT_RATE, OUTPUT_RATE, RECORDING_RATE, Script, ScriptedResponse};
-pub use voice::{VoiceTrace, voice};
+pub use voice::{VoiceTrace, voice, voice_at};
 
 /// The scripted engine. A response reports its input: `I heard 1280 ms.`, `You wrote: hello` or `The tool says: 7`.
 /// Sessions run as tasks of the runtime in which they are opened.
@@ -45,7 +45,7 @@ impl ScriptedEngine {
             voices: vec!["ada".into(), "bob".into()],
             default_voice: "ada".into(),
             input_rate: INPUT_RATE,
-            output_rate: OUTPUT_RATE,
+            output_rate: script.output_rate,
             frame: Duration::from_millis(80),
             context_tokens: 4_096,
             audio_input: true,

@@ -11,7 +11,7 @@ use repartee_engine_api::{
 use tokio::sync::{Semaphore, watch};
 
 use super::script::{INPUT_RATE, Script, ScriptedResponse};
-use super::voice::voice;
+use super::voice::voice_at;
 
 /// State of one session.
 pub(super) struct ScriptedSession {
@@ -183,7 +183,13 @@ impl ScriptedSession {
             };
             self.send(Event::Text { response, text }).await?;
             for frame in 0..if respond.audio { self.script.frames } else { 0 } {
-                self.send(Event::Audio { response, frame, samples: voice(frame), stamps: None }).await?;
+                self.send(Event::Audio {
+                    response,
+                    frame,
+                    samples: voice_at(frame, self.script.output_rate),
+                    stamps: None,
+                })
+                .await?;
             }
             self.send(Event::SegmentFinished { response, reason: FinishReason::Stop, usage: EngineUsage::default() })
                 .await?;
@@ -268,7 +274,7 @@ impl ScriptedSession {
                         first_frame: now,
                         first_samples: now,
                     };
-                    let samples = voice(frame);
+                    let samples = voice_at(frame, self.script.output_rate);
                     self.send(Event::Audio { response, frame, samples, stamps: (frame == 0).then_some(stamps) }).await?;
                     self.frames.send_modify(|frames| *frames += 1);
                     frame += 1;
@@ -312,7 +318,7 @@ impl ScriptedSession {
                 () = passed(gate.as_deref()), if !waits => {
                     let text = self.texts.get_mut(&response)?.words.pop_front()?;
                     self.send(Event::Text { response, text }).await?;
-                    self.send(Event::Audio { response, frame, samples: voice(frame), stamps: None }).await?;
+                    self.send(Event::Audio { response, frame, samples: voice_at(frame, self.script.output_rate), stamps: None }).await?;
                     self.frames.send_modify(|frames| *frames += 1);
                     frame += 1;
                 }

@@ -7,7 +7,7 @@ use tokio::sync::Semaphore;
 
 /// Input sample rate of the scripted model, in Hz.
 pub const INPUT_RATE: u32 = 16_000;
-/// Output sample rate of the scripted model, in Hz.
+/// Output sample rate of the scripted model, in Hz, unless its script has another.
 pub const OUTPUT_RATE: u32 = 24_000;
 /// Sample rate of recordings for enrolment, in Hz.
 pub const RECORDING_RATE: u32 = 16_000;
@@ -19,6 +19,8 @@ pub const FRAME_SAMPLES: usize = 1_920;
 pub struct Script {
     /// Most concurrent sessions.
     pub slots: usize,
+    /// Output sample rate, in Hz; a frame has 80 ms at any rate.
+    pub output_rate: u32,
     /// Codec frames of a response, after its text.
     pub frames: u64,
     /// Semaphore that paces responses: each frame takes one permit. `None` for full speed.
@@ -59,6 +61,7 @@ impl Default for Script {
     fn default() -> Self {
         Self {
             slots: 4,
+            output_rate: OUTPUT_RATE,
             frames: 5,
             gate: None,
             failure: None,

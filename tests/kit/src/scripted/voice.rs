@@ -28,10 +28,16 @@ const UNEVEN: f64 = 1.1;
 
 /// Returns frame `index` of the voice, at half of full scale.
 pub fn voice(index: u64) -> Vec<f32> {
-    let start = index as usize * FRAME_SAMPLES;
-    (start..start + FRAME_SAMPLES)
+    voice_at(index, OUTPUT_RATE)
+}
+
+/// Returns frame `index` of the voice at a rate in Hz of which a frame has a whole number of samples.
+pub fn voice_at(index: u64, rate: u32) -> Vec<f32> {
+    let frame = FRAME_SAMPLES * rate as usize / OUTPUT_RATE as usize;
+    let start = index as usize * frame;
+    (start..start + frame)
         .map(|sample| {
-            let time = sample as f64 / f64::from(OUTPUT_RATE) % SWEEP_S;
+            let time = sample as f64 / f64::from(rate) % SWEEP_S;
             ((time * (LOW_HZ + time * RISE_HZ / 2.0) * TAU).sin() * 0.5) as f32
         })
         .collect()
