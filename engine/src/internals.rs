@@ -91,6 +91,15 @@ pub mod mimo_audio {
     pub use crate::models::mimo_audio::{MiMoAudio, assemble};
 }
 
+/// Internals of the Ming family.
+pub mod ming {
+    pub use crate::models::ming::config::{Config, FolderForm};
+    pub use crate::models::ming::prompt::PromptIds;
+    pub use crate::models::ming::{Ming, assemble};
+    pub use crate::models::parts::flow_matching::patches::head::PatchStart;
+    pub use crate::models::parts::patch_speech::stage::UtterancePrompt;
+}
+
 /// Internals of the Kokoro family.
 pub mod kokoro {
     pub use crate::models::kokoro::assemble;

@@ -19,6 +19,7 @@ pub mod kokoro;
 pub mod lfm2_audio;
 pub mod load_error;
 pub mod mimo_audio;
+pub mod ming;
 pub mod parts;
 pub mod qwen2_5_omni;
 pub mod qwen3_omni_moe;
@@ -53,6 +54,7 @@ pub const FAMILIES: &[Family] = &[
     kokoro::FAMILY,
     lfm2_audio::FAMILY,
     mimo_audio::FAMILY,
+    ming::FAMILY,
     text_decoder::FAMILY,
     whisper::FAMILY,
 ];

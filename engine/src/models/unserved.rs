@@ -6,12 +6,13 @@ use serde::de::IgnoredAny;
 use crate::checkpoint::Checkpoint;
 
 /// Beginnings of `architectures`, in lower case, and the families.
-const ARCHITECTURES: [(&str, &str); 4] =
-    [("covoaudio", "Covo-Audio"), ("dynin", "Dynin-Omni"), ("bailingmm", "Ming"), ("mingflashomni", "Ming")];
+const ARCHITECTURES: [(&str, &str); 3] =
+    [("covoaudio", "Covo-Audio"), ("dynin", "Dynin-Omni"), ("bailingmm", "Ming-lite-omni")];
 
-/// Fields of Ming-omni-tts, whose config.json names no architecture.
+/// Fields of the sibling of Ming-omni-tts with experts, whose config.json names no architecture.
 #[derive(Deserialize)]
-struct MingFields {
+struct ExpertsFields {
+    model_type: String,
     #[serde(rename = "ditar_config")]
     _ditar: IgnoredAny,
     #[serde(rename = "aggregator_config")]
@@ -22,7 +23,8 @@ struct MingFields {
 pub fn name(checkpoint: &Checkpoint) -> Option<&'static str> {
     let architecture = checkpoint.architectures().into_iter().next().unwrap_or_default().to_lowercase();
     let named = ARCHITECTURES.iter().find(|(begins, _)| architecture.starts_with(begins));
-    let by_fields = || checkpoint.config::<MingFields>().is_ok().then_some("Ming");
+    let has_experts = |fields: ExpertsFields| fields.model_type == "bailingmm";
+    let by_fields = || checkpoint.config().is_ok_and(has_experts).then_some("Ming-omni-tts-16.8B-A3B");
     named.map(|(_, name)| *name).or_else(by_fields)
 }
 
@@ -40,8 +42,9 @@ mod tests {
         let named = |json: &'static [u8]| name(&open(vec![("config.json", json)].leak()));
         assert_eq!(named(br#"{"architectures": ["CovoAudioForConditionalGeneration"]}"#), Some("Covo-Audio"));
         assert_eq!(named(br#"{"architectures": ["DyninOmniModel"]}"#), Some("Dynin-Omni"));
-        assert_eq!(named(br#"{"architectures": ["BailingMM2NativeForConditionalGeneration"]}"#), Some("Ming"));
-        assert_eq!(named(br#"{"model_type": "dense", "ditar_config": {}, "aggregator_config": {}}"#), Some("Ming"));
-        assert_eq!(named(br#"{"model_type": "dense"}"#), None);
+        assert_eq!(named(br#"{"architectures": ["BailingMMNativeForConditionalGeneration"]}"#), Some("Ming-lite-omni"));
+        let experts = br#"{"model_type": "bailingmm", "ditar_config": {}, "aggregator_config": {}}"#;
+        assert_eq!(named(experts), Some("Ming-omni-tts-16.8B-A3B"));
+        assert_eq!(named(br#"{"model_type": "dense", "ditar_config": {}, "aggregator_config": {}}"#), None);
     }
 }

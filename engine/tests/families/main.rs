@@ -10,6 +10,7 @@ mod kokoro;
 mod lfm2_audio;
 mod log_mel;
 mod mimo_audio;
+mod ming;
 mod qwen2_5_omni;
 mod qwen2_5_token2wav;
 mod qwen3_tts;

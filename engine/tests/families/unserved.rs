@@ -15,8 +15,12 @@ fn refused(file: &str, contents: &str) -> String {
 #[test]
 fn unserved_families_are_refused_by_name() {
     for (name, file, contents) in [
-        ("Ming", "config.json", r#"{"architectures": ["BailingMM2NativeForConditionalGeneration"]}"#),
-        ("Ming", "config.json", r#"{"model_type": "dense", "ditar_config": {}, "aggregator_config": {}}"#),
+        ("Ming-lite-omni", "config.json", r#"{"architectures": ["BailingMMNativeForConditionalGeneration"]}"#),
+        (
+            "Ming-omni-tts-16.8B-A3B",
+            "config.json",
+            r#"{"model_type": "bailingmm", "ditar_config": {}, "aggregator_config": {}}"#,
+        ),
         ("Covo-Audio", "config.json", r#"{"architectures": ["CovoAudioForConditionalGeneration"]}"#),
         ("Dynin-Omni", "config.json", r#"{"architectures": ["DyninOmniForConditionalGeneration"]}"#),
     ] {

@@ -41,6 +41,24 @@ async fn a_cascade_speaks_what_it_writes() {
 }
 
 #[tokio::test]
+async fn a_talker_speaks_for_another_model() {
+    let (address, _server) = serve_engine(cascade("text_qwen2", "ming_flash").unwrap()).await;
+    let request = json!({"modalities": ["text", "audio"], "audio": {"voice": "default", "format": "pcm16"}, "max_tokens": 12,
+        "temperature": 0, "messages": [{"role": "system", "content": "over"}, {"role": "user", "content": "the lazy dog"}]});
+    let reply = send(address, "POST", "/v1/chat/completions", &[JSON], request.to_string().as_bytes()).await;
+    assert_eq!(reply.status, 200, "{reply:?}");
+    let audio = &reply.json()["choices"][0]["message"]["audio"];
+    assert!(audio["transcript"].as_str().unwrap().contains(char::is_alphanumeric), "{audio}");
+    // Twelve patches of 1024 samples at 44.1 kHz, at least, as 16-bit samples at 24 kHz.
+    let sound = STANDARD.decode(audio["data"].as_str().unwrap()).unwrap();
+    assert!(
+        sound.len() >= 2 * 12 * 1024 * 24_000 / 44_100 && sound.iter().any(|&byte| byte != 0),
+        "{} bytes",
+        sound.len()
+    );
+}
+
+#[tokio::test]
 async fn spoken_answers_have_default_limit_and_instructions() {
     let mut config = EngineConfig::default();
     config.spoken_answers.tokens = 5;

@@ -7,7 +7,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use repartee_engine_api::{Command, SessionError};
 use repartee_media::pcm;
-use repartee_testkit::scripted::{FRAME_SAMPLES, Script, voice};
+use repartee_media::resample::Resampler;
+use repartee_testkit::scripted::{FRAME_SAMPLES, Script, voice, voice_at};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -80,6 +81,55 @@ async fn text_is_read_in_each_format() {
     let last = opus.bytes.windows(4).rposition(|window| window == b"OggS").unwrap();
     let position = u64::from_le_bytes(opus.bytes[last + 6..last + 14].try_into().unwrap());
     assert_eq!(position, 2 * (said().len() as u64 + 156));
+}
+
+#[tokio::test]
+async fn a_voice_at_another_rate_is_converted_once() {
+    const RATE: u32 = 44_100;
+    let server = Running::start(Script { output_rate: RATE, ..Script::default() }).await;
+    let frames = || [3, 2].into_iter().flat_map(|words| 0..words);
+    let own: Vec<f32> = frames().flat_map(|frame| voice_at(frame, RATE)).collect();
+    let equals = |samples: &[f32], wanted: &[f32]| {
+        assert_eq!(samples.len(), wanted.len());
+        let off = samples.iter().zip(wanted).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        assert!(off < 1e-3, "{off}");
+    };
+    // A wav file keeps the rate of the model.
+    let wav = speak(&server, &request("wav")).await.bytes;
+    assert_eq!(wav[24..28], RATE.to_le_bytes());
+    equals(&pcm::decode_i16le(&wav[44..]).unwrap(), &own);
+    let mut filter = Resampler::new(RATE, 24_000).unwrap();
+    let converted = [filter.push(&own).unwrap(), filter.flush().unwrap()].concat();
+    assert_eq!(converted.len(), said().len());
+    let pcm = speak(&server, &request("pcm")).await;
+    equals(&pcm::decode_i16le(&pcm.bytes).unwrap(), &converted);
+    // MP3 and Opus count the samples of the same conversion.
+    let mp3 = speak(&server, &request("mp3")).await;
+    assert_eq!(mp3.bytes.len(), (said().len() + 1_057).div_ceil(576) * 288);
+    let opus = speak(&server, &request("opus")).await;
+    let last = opus.bytes.windows(4).rposition(|window| window == b"OggS").unwrap();
+    let position = u64::from_le_bytes(opus.bytes[last + 6..last + 14].try_into().unwrap());
+    assert_eq!(position, 2 * (said().len() as u64 + 156));
+}
+
+#[tokio::test]
+async fn a_family_at_44_khz_is_read_aloud() {
+    /// Samples of a patch of the checkpoint, and of the same time at 24 kHz.
+    const PATCH: [usize; 2] = [4 * 256, 4 * 256 * 24_000 / 44_100];
+    let (address, running) = serve_checkpoint("ming_tts").await;
+    let speak = async |format: &str| {
+        let asked = json!({"model": "ming", "input": "the sea", "response_format": format, "instructions": "be kind"});
+        let headers = [("content-type", "application/json")];
+        send(address, "POST", PATH, &headers, asked.to_string().as_bytes()).await
+    };
+    let wav = speak("wav").await;
+    assert_eq!((wav.status, &wav.bytes[24..28]), (200, &44_100_u32.to_le_bytes()[..]), "{wav:?}");
+    let samples = pcm::decode_i16le(&wav.bytes[44..]).unwrap();
+    assert!(samples.len() >= 5 * PATCH[0] && samples.len().is_multiple_of(PATCH[0]), "{}", samples.len());
+    assert!(samples.iter().any(|sample| sample.abs() > 0.01));
+    let pcm = speak("pcm").await;
+    assert!(pcm.status == 200 && pcm.bytes.len() >= 2 * 5 * PATCH[1], "{}", pcm.bytes.len());
+    running.abort();
 }
 
 #[tokio::test]

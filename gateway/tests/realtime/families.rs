@@ -20,14 +20,15 @@ enum Family {
 
 use Family::{NotServedYet, Served};
 
-const FAMILIES: [(&str, Family); 9] = [
+const FAMILIES: [(&str, Family); 10] = [
     ("Qwen3-Omni", Served("dense")),
     ("Qwen2.5-Omni", Served("omni25")),
     ("Qwen3-TTS", Served("tts_custom")),
     ("LFM2.5-Audio", Served("lfm2_audio")),
     ("CosyVoice3", Served("cosyvoice3")),
     ("MiMo-Audio", Served("mimo_audio")),
-    ("Ming", NotServedYet("config.json", r#"{"architectures": ["BailingMM2NativeForConditionalGeneration"]}"#)),
+    ("Ming-omni-tts", Served("ming_tts")),
+    ("Ming-flash-omni's talker", Served("ming_flash")),
     ("Covo-Audio", NotServedYet("config.json", r#"{"architectures": ["CovoAudioForConditionalGeneration"]}"#)),
     ("Dynin-Omni", NotServedYet("config.json", r#"{"architectures": ["DyninOmniForConditionalGeneration"]}"#)),
 ];

@@ -20,6 +20,7 @@ from safetensors.torch import save_file
 HOME = Path(__file__).resolve().parent
 sys.path.insert(0, str(HOME.parent))
 import tokens  # noqa: E402
+from draws import uniform  # noqa: E402
 
 FOLDER = HOME.parent / "fixtures" / "cosyvoice3"
 TEXT_IDS = 300
@@ -175,7 +176,7 @@ def say(model: models.LanguageModel, header: list[int], text: list[int], recorde
             needs_text = False
         if ends and len(said) >= 20 * len(text):
             break
-        numbers = [float(models.uniform(SEED, RESPONSE, steps, stream)) for stream in (1, 2)]
+        numbers = [float(uniform(SEED, RESPONSE, steps, stream)) for stream in (1, 2)]
         special = END if ends else FILL
         number = special
         if ends or since < MIX[1]:

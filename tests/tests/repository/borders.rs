@@ -190,6 +190,7 @@ const FAMILIES: &[&str] = &[
     "CosyVoice",
     "mimo",
     "MiMo",
+    "Ming",
 ];
 
 fn folder(path: &str) -> PathBuf {

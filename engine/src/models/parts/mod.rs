@@ -23,6 +23,7 @@ pub mod language_model;
 pub mod lstm;
 pub mod memory;
 pub mod patch_encoder;
+pub mod patch_speech;
 pub mod phonemes;
 pub mod pickle_fields;
 pub mod pipeline;

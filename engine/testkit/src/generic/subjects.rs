@@ -7,7 +7,7 @@ use repartee_engine::internals::audio_encoder::front_end::audio_front_end;
 use repartee_engine::internals::audio_encoder::layer::AudioLayerShape;
 use repartee_engine::internals::audio_encoder::shape::{Convolutions, EncoderShape, Positions};
 use repartee_engine::internals::{
-    Checkpoint, FamilyVariant, Hearing, Model, cosyvoice3, lfm2_audio, load_model, mimo_audio, qwen2_5_omni,
+    Checkpoint, FamilyVariant, Hearing, Model, cosyvoice3, lfm2_audio, load_model, mimo_audio, ming, qwen2_5_omni,
     qwen3_omni_moe, qwen3_tts, worker_pool,
 };
 use repartee_engine::{EngineConfig, Source};
@@ -476,6 +476,71 @@ impl Subject for Cosy {
         // A voice without a recording, so that both kinds are tested.
         let voice = (!self.streamed).then(|| "vector".to_owned());
         let respond = Respond { voice, ..respond };
+        if self.streamed { streamed(respond, cut) } else { vec![Command::Respond(respond)] }
+    }
+
+    fn writes(&self) -> bool {
+        false
+    }
+}
+
+/// Ming with the small checkpoint of Ming-omni-tts.
+#[derive(Default)]
+pub struct MingTts {
+    /// True if text streams in; otherwise the user's message is spoken.
+    pub streamed: bool,
+    /// True if its device replays captured steps.
+    pub replayed: bool,
+}
+
+impl MingTts {
+    /// Most patches of an utterance, which has at least five: random weights end some in time.
+    const PATCHES: usize = 6;
+
+    /// A copy of the fixture with short solves, which take most of the suite's time.
+    fn folder() -> &'static Path {
+        static COPY: OnceLock<tempfile::TempDir> = OnceLock::new();
+        let copy = COPY.get_or_init(|| {
+            let copy = crate::speech::copy(&folder("ming_tts").join("checkpoint"));
+            let path = copy.path().join("config.json");
+            let mut config: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+            config["ditar_config"]["steps"] = 2.into();
+            config["ditar_config"]["history_patch_size"] = 4.into();
+            std::fs::write(&path, config.to_string()).unwrap();
+            copy
+        });
+        copy.path()
+    }
+}
+
+impl Subject for MingTts {
+    fn model(&self, config: &EngineConfig) -> Model {
+        let mut config = config.clone();
+        let options = &mut config.stages.entry("speech_lm".to_owned()).or_default().options;
+        options.insert("most_patches".to_owned(), Self::PATCHES);
+        let checkpoint = Checkpoint::open(Source::Folder(Self::folder().to_owned())).unwrap();
+        if !self.replayed {
+            return load_model(&checkpoint, &config).unwrap();
+        }
+        let pool = worker_pool(config.threads());
+        let ops = ReplayOps::new(Cpu::default().on(pool.clone()));
+        let assembly = ming::assemble(ops, &checkpoint, FamilyVariant("tts"), &config).unwrap();
+        Model { pool, ..assembly.build(&config).unwrap() }
+    }
+
+    fn stages(&self) -> &'static [&'static str] {
+        &["reader", "speech_lm", "vae"]
+    }
+
+    fn audio(&self, _: usize) -> Option<Vec<f32>> {
+        None
+    }
+
+    fn input(&self, turn: usize, item: u64, _: Splitter<'_>) -> Vec<Command> {
+        vec![Command::text(item, Role::User, TEXTS[turn])]
+    }
+
+    fn request(&self, respond: Respond, cut: Splitter<'_>) -> Vec<Command> {
         if self.streamed { streamed(respond, cut) } else { vec![Command::Respond(respond)] }
     }
 

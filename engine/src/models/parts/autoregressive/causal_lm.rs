@@ -196,6 +196,8 @@ pub enum SampleOutcome<P> {
     Stop,
     /// The next piece of the response.
     Piece(P),
+    /// The last piece of the response, which ends with it.
+    Last(P),
     /// No piece: the response waits for its caller; see [`CausalLm::resume`].
     Pending,
 }

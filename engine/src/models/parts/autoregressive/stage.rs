@@ -193,6 +193,11 @@ impl<O: Ops, L: CausalLm<O>> Autoregressive<O, L> {
                 state.end();
                 self.lm.ended(slot, StageEnd::Stop, state, &mut self.pool, out);
             }
+            SampleOutcome::Last(piece) => {
+                self.lm.emit(slot, &piece, state.sequence.len().saturating_sub(1), out);
+                state.end();
+                self.lm.ended(slot, StageEnd::Stop, state, &mut self.pool, out);
+            }
             SampleOutcome::Piece(piece) => {
                 decoding.steps += 1;
                 let full = decoding.steps >= decoding.limit || state.sequence.len() >= self.positions;

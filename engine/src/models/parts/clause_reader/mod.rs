@@ -22,6 +22,7 @@
 //!
 //! | item | what the stage does |
 //! |---|---|
+//! | `Context { .. }`, if the template renders system messages | takes their positions as instructions of the response |
 //! | `Begin(params)` | takes voice, seed and response id; passes the item on |
 //! | `Clause(text)`, any number | queues the clause, and turns it into sound as an utterance of its own, in order |
 //! | `End(end)` | gives `End(end)` once the sound of every queued clause was given |

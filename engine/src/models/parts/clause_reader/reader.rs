@@ -1,5 +1,6 @@
 //! The stage: given tokens in, tokens for the caller and clauses for the voice out. It computes nothing.
 
+use repartee_engine_api::Role;
 use repartee_spoken::{ClauseBounds, SpokenOptions};
 
 use super::clause_stream::ClauseStream;
@@ -122,6 +123,11 @@ impl Stage for ClauseReader {
         match (item, &mut self.slots[slot]) {
             (StageItem::Prompt { elements, response: Some(params), .. }, reading) => {
                 *reading = Some(ReadResponse::new(&self.part, &params, &elements));
+                let instructions: Vec<Element> =
+                    elements.into_iter().filter(|element| element.role == Role::System).collect();
+                if !instructions.is_empty() {
+                    out.push((slot, StageItem::Context { from: 0, elements: instructions }));
+                }
                 out.push((slot, StageItem::Begin(params)));
             }
             (StageItem::Streamed(elements), Some(reading)) => reading.text.push(&elements),
@@ -175,8 +181,6 @@ impl Stage for ClauseReader {
 
 #[cfg(test)]
 mod tests {
-    use repartee_engine_api::Role;
-
     use super::*;
     use crate::stage::StageEnd;
 

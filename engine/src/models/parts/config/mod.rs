@@ -21,8 +21,8 @@ pub mod tagged_yaml;
 pub use self::audio_tower::AudioTowerConfig;
 pub use self::codec::{Code2WavConfig, CodeInput};
 pub use self::language_model::{
-    CodePredictorConfig, LanguageModelConfig, LayersDefaults, RotaryFields, TALKER, THINKER, layer_window,
-    switched_window,
+    CodePredictorConfig, LanguageModelConfig, LayersConfig, LayersDefaults, RotaryFields, TALKER, THINKER,
+    layer_window, switched_window,
 };
 pub use self::section::{ConfigFile, ConfigSection};
 pub use self::speaker_encoder::{SpeakerDefaults, SpeakerEncoderConfig};

@@ -6,6 +6,7 @@
 //! - [`solver`], [`guidance`], [`window`], [`noise`]: the solve of a window
 //! - [`stage`]: codes to frames, a block at a time
 //! - [`chunked`]: another transformer, whose chunks of frames are each solved once
+//! - [`patches`]: the solve of a few latents inside a language model's step
 
 pub mod chunked;
 pub mod config;
@@ -13,6 +14,7 @@ pub mod dit;
 pub mod guidance;
 mod modulation;
 pub mod noise;
+pub mod patches;
 pub mod prepared;
 mod sections;
 pub mod solver;

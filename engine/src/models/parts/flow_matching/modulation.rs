@@ -26,6 +26,11 @@ pub(super) const LAST_PARTS: usize = 2;
 
 /// Embeds the times as rows, after `DiTTimestepEmbedding` and the activation that every layer first applies to it.
 pub fn times<O: Ops>(ops: &O, w: &Weights<'_, O>, times: &[f32], hidden: usize) -> Result<O::T, LoadError> {
+    Ok(ops.activation(time_rows(ops, &w.at("time_embed.time_mlp"), times, hidden)?, Activation::Silu))
+}
+
+/// Embeds the times as rows of `hidden` numbers by the two matrices below `w`.
+pub fn time_rows<O: Ops>(ops: &O, w: &Weights<'_, O>, times: &[f32], hidden: usize) -> Result<O::T, LoadError> {
     let half = TIME_FREQUENCIES / 2;
     let falling = (10_000f64.ln() / (half - 1) as f64) as f32;
     let frequencies: Vec<f32> = (0..half).map(|i| (i as f32 * -falling).exp()).collect();
@@ -35,13 +40,12 @@ pub fn times<O: Ops>(ops: &O, w: &Weights<'_, O>, times: &[f32], hidden: usize) 
         rows.extend(frequencies.iter().map(|frequency| angle(frequency).sin()));
         rows.extend(frequencies.iter().map(|frequency| angle(frequency).cos()));
     }
-    let w = w.at("time_embed.time_mlp");
     let linear = |name: &str, x: &O::T, input| -> Result<O::T, LoadError> {
         let w = w.at(name);
         Ok(ops.linear(x, &w.linear("weight", hidden, input)?, Some(&w.vector("bias", hidden)?)))
     };
     let rows = ops.activation(linear("0", &ops.tensor(rows, TIME_FREQUENCIES), TIME_FREQUENCIES)?, Activation::Silu);
-    Ok(ops.activation(linear("2", &rows, hidden)?, Activation::Silu))
+    linear("2", &rows, hidden)
 }
 
 /// Computes the table of a norm's `linear`, `[time][part][hidden]`. Parts listed in `scales` get plus 1: they are the

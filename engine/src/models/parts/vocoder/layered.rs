@@ -6,6 +6,7 @@ use repartee_kernels::row_spec::{BatchSection, SpecSection};
 use repartee_kernels::{Ops, RowSpec, SequenceRows, SpecLayout, StreamRows};
 
 use super::frame_stage::FrameVocoder;
+use super::rings::SlotRings;
 use super::stft::{InverseStft, InverseStftStream, hann};
 use crate::device::Device;
 use crate::models::load_error::LoadError;
@@ -46,10 +47,7 @@ pub struct LayeredVocoder<O: Ops> {
 /// State of each slot's stream.
 pub struct LayeredVocoderState<O: Ops> {
     cache: Vec<O::State>,
-    /// One ring of blocks for each slot.
-    rings: Vec<Vec<u32>>,
-    /// Block for the rows of the padding.
-    scratch: u32,
+    rings: SlotRings,
 }
 
 /// Sections of the row spec.
@@ -110,14 +108,8 @@ impl<O: Device> FrameVocoder<O> for LayeredVocoder<O> {
     }
 
     fn state(&self, ops: &O, slots: usize, frames: usize) -> LayeredVocoderState<O> {
-        let ring = self.ring(frames);
-        LayeredVocoderState {
-            cache: self.layers.cache(ops, slots * ring + 1, BLOCK),
-            rings: (0..slots)
-                .map(|slot| (slot * ring..(slot + 1) * ring).map(|block| block as u32).collect())
-                .collect(),
-            scratch: (slots * ring) as u32,
-        }
+        let rings = SlotRings::new(slots, self.ring(frames));
+        LayeredVocoderState { cache: self.layers.cache(ops, rings.blocks(), BLOCK), rings }
     }
 
     fn layout(&self, state: &LayeredVocoderState<O>, layout: &mut SpecLayout, frames: usize) -> LayeredVocoderSections {
@@ -125,7 +117,7 @@ impl<O: Device> FrameVocoder<O> for LayeredVocoder<O> {
         LayeredVocoderSections {
             codes: (0..self.codebooks).map(|_| layout.list(frames)).collect(),
             frames: layout.list(rows),
-            batch: layout.batch(rows, frames, state.rings.first().map_or(0, Vec::len)),
+            batch: layout.batch(rows, frames, state.rings.length()),
             conv: self.layers.conv_taps().map(|taps| ConvSections::new(layout, rows, taps)),
         }
     }
@@ -145,12 +137,12 @@ impl<O: Device> FrameVocoder<O> for LayeredVocoder<O> {
         let frames: usize = chunks.iter().map(|chunk| chunk.rows).sum();
         spec.set_each(sections.frames, (0..frames).flat_map(|frame| [frame as u32; ROWS]));
         let sequence = |chunk: &StreamRows| SequenceRows {
-            table: &state.rings[chunk.slot],
+            table: state.rings.of(chunk.slot),
             position: chunk.position * ROWS,
             rows: chunk.rows * ROWS,
         };
         let sequences: Vec<_> = chunks.iter().map(sequence).collect();
-        spec.set_batch(sections.batch, &sequences, state.scratch);
+        spec.set_batch(sections.batch, &sequences, state.rings.scratch());
         if let Some(conv) = &sections.conv {
             conv.fill(spec, &sequences, BLOCK);
         }

@@ -7,6 +7,8 @@
 //!   streams
 //! - [`hift`]: a spectrogram to samples, causal
 //! - [`istft_net`]: features and a pitch to spectra
+//! - [`latent_codec`]: latents to spectra, through layers over a window
+//! - [`rings`]: cache blocks of layers over a window
 //! - [`segment_conv`]: convolutions centred on their rows
 //! - [`window_codec`]: codec frames to spectra in windows, for a codec that cannot be streamed
 //! - [`config`]: sizes of BigVGAN
@@ -19,8 +21,10 @@ pub mod config;
 pub mod frame_stage;
 pub mod hift;
 pub mod istft_net;
+pub mod latent_codec;
 pub mod layered;
 pub mod resampled_snake;
+pub mod rings;
 pub mod segment_conv;
 pub mod spectral;
 pub mod stft;
