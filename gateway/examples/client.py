@@ -3,34 +3,45 @@
     pip install "openai[realtime]"
     python client.py question.wav answer.wav [http://127.0.0.1:8080/v1]
 
-The question is a wav file as the wire takes it: 24 kHz, mono, 16 bit. A server with keys takes the one in
-OPENAI_API_KEY.
+The question is a wav file of 16 bit, of any rate from 8 to 48 kHz and any number of channels. A server with keys takes
+the one in OPENAI_API_KEY.
 """
 
+import array
 import base64
+import json
 import os
 import sys
 import wave
 
 from openai import OpenAI
+from websockets.exceptions import InvalidStatus
 
-RATE = 24_000
-SLICE_FRAMES = RATE // 10
+ANSWER_RATE = 24_000
+
+
+def read(path: str) -> tuple[bytes, int]:
+    """Returns the first channel of a wav file as 16 bit, and its rate."""
+    with wave.open(path) as file:
+        if file.getsampwidth() != 2:
+            sys.exit(f"{path} is not of 16 bit: ffmpeg -i {path} -c:a pcm_s16le OTHER.wav")
+        samples = array.array("h", file.readframes(file.getnframes()))
+        return samples[:: file.getnchannels()].tobytes(), file.getframerate()
 
 
 def ask(base_url: str, question: str, answer: str) -> str:
     """One spoken turn; returns the transcript of the answer."""
+    frames, rate = read(question)
     # The client insists on a key; a server without keys takes any.
     client = OpenAI(base_url=base_url, api_key=os.environ.get("OPENAI_API_KEY", "none"))
     transcript, sound = "", b""
     with client.realtime.connect(model="repartee") as connection:
         # The file is one turn: no turn detection, we commit.
-        connection.session.update(session={"type": "realtime", "audio": {"input": {"turn_detection": None}}})
-        with wave.open(question) as file:
-            if (file.getframerate(), file.getnchannels(), file.getsampwidth()) != (RATE, 1, 2):
-                sys.exit(f"{question} is not 24 kHz, mono, 16 bit: ffmpeg -i {question} -ar 24000 -ac 1 OTHER.wav")
-            while frames := file.readframes(SLICE_FRAMES):
-                connection.input_audio_buffer.append(audio=base64.b64encode(frames).decode())
+        audio = {"input": {"turn_detection": None, "format": {"type": "audio/pcm", "rate": rate}}}
+        connection.session.update(session={"type": "realtime", "audio": audio})
+        for start in range(0, len(frames), rate // 5):
+            piece = frames[start : start + rate // 5]
+            connection.input_audio_buffer.append(audio=base64.b64encode(piece).decode())
         connection.input_audio_buffer.commit()
         connection.response.create()
         for event in connection:
@@ -46,11 +57,25 @@ def ask(base_url: str, question: str, answer: str) -> str:
                 case "error":
                     sys.exit(f"refused: {event.error.message}")
     with wave.open(answer, "wb") as file:
-        file.setparams((1, 2, RATE, 0, "NONE", ""))
+        file.setparams((1, 2, ANSWER_RATE, 0, "NONE", ""))
         file.writeframes(sound)
     return transcript
 
 
+def reason(refused: InvalidStatus) -> str:
+    """The server's words for a refused connection."""
+    try:
+        return json.loads(refused.response.body)["error"]["message"]
+    except (TypeError, ValueError, KeyError):
+        return refused.response.reason_phrase
+
+
 if __name__ == "__main__":
     question, answer, *rest = sys.argv[1:]
-    print(ask(rest[0] if rest else "http://127.0.0.1:8080/v1", question, answer))
+    url = rest[0] if rest else "http://127.0.0.1:8080/v1"
+    try:
+        print(ask(url, question, answer))
+    except InvalidStatus as refused:
+        sys.exit(f"{url} refused the call ({refused.response.status_code}): {reason(refused)}")
+    except (OSError, EOFError, wave.Error) as error:
+        sys.exit(f"cannot ask {url} about {question}: {error}")

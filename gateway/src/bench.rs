@@ -2,6 +2,7 @@
 
 mod concurrent;
 mod options;
+mod verdict;
 
 use repartee_engine::measure::{MachineLimits, StageMeasurement, StageOutput, TurnPhase, TurnReport, measure};
 use repartee_engine::{DeviceChoice, EngineConfig, Source};
@@ -9,6 +10,7 @@ use repartee_report::{Report, ReportRow};
 
 use options::weights;
 pub use options::{Routing, SizeOptions};
+use verdict::{TurnSpeed, verdict};
 
 /// Machines of the projection: number of cores and read bandwidth in bytes a second, of two and of four channels of
 /// DDR5-5600.
@@ -21,7 +23,7 @@ pub fn size(options: &SizeOptions, source: &Source, engine: &EngineConfig) -> an
         return write(options, concurrent::rows(options, source, engine, turn)?);
     }
     let engine = EngineConfig { sessions: 1, out_of_band: 0, ..engine.clone() };
-    let mut rows = Vec::new();
+    let (mut rows, mut last) = (Vec::new(), None);
     for (source, routing) in options.sources(source) {
         let measured = measure(source, &engine, turn)?;
         let suffix = if routing == Some(Routing::Skewed) { "_skewed" } else { "" };
@@ -31,8 +33,24 @@ pub fn size(options: &SizeOptions, source: &Source, engine: &EngineConfig) -> an
         }
         let layers = options.layers.filter(|_| routing.is_some());
         rows.extend(measured_rows(&measured, &engine, (layers, routing), suffix));
+        last = layers.is_none().then(|| speed(&measured)).and_then(verdict);
     }
-    write(options, rows)
+    write(options, rows)?;
+    if let Some(verdict) = last {
+        println!("\n{verdict}");
+    }
+    Ok(())
+}
+
+/// Times of the measured turn with stages in parallel.
+fn speed(TurnReport { turn, parallel, .. }: &TurnReport) -> TurnSpeed {
+    TurnSpeed {
+        heard: turn.input,
+        listening: parallel.listening,
+        first_sound: parallel.first_sound,
+        response: parallel.whole,
+        sound: parallel.sound,
+    }
 }
 
 /// Prints the figures and writes the report.

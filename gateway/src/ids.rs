@@ -62,6 +62,11 @@ impl IdGenerator {
     }
 }
 
+/// New id of a request: `req_<128 random bits>`. A free function, because requests come before the server has its tag.
+pub fn request() -> Result<String, getrandom::Error> {
+    Ok(format!("req_{}", random()?))
+}
+
 fn random() -> Result<String, getrandom::Error> {
     let mut random = [0; 16];
     getrandom::fill(&mut random)?;

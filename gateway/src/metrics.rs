@@ -87,6 +87,8 @@ pub struct RequestMetrics {
     /// Number of refused requests by `reason`: `full`, `overload`, `key`, `address`, `rate`, `budget`, `bytes`,
     /// `unauthorized`, `wrong_keys`, `not_local`, `draining`, `starting` or `connections`.
     pub refused: IntCounterVec,
+    /// End of the TLS certificate's time, in seconds since 1970; 0 without TLS.
+    pub certificate_expiry: IntGauge,
     /// Metrics of requests to the language model's server of a cascade.
     pub thinker: ThinkerMetrics,
     /// Delays of the runtime and the engine.
@@ -102,6 +104,10 @@ impl RequestMetrics {
         Ok(Self {
             connections: IntGauge::new("repartee_connections", "Open connections without websockets")?,
             refused: IntCounterVec::new(refused, &["reason"])?,
+            certificate_expiry: IntGauge::new(
+                "repartee_certificate_expiry_seconds",
+                "End of the TLS certificate's time in seconds since 1970; 0 without TLS",
+            )?,
             thinker: ThinkerMetrics::new()?,
             watchdog: WatchdogMetrics::new()?,
             headroom: HeadroomMetrics::new()?,
@@ -202,6 +208,7 @@ impl Metrics {
         metrics.registry.register(Box::new(metrics.underruns.clone()))?;
         metrics.registry.register(Box::new(metrics.transcribed.clone()))?;
         metrics.registry.register(Box::new(metrics.requests.refused.clone()))?;
+        metrics.registry.register(Box::new(metrics.requests.certificate_expiry.clone()))?;
         metrics.registry.register(Box::new(metrics.requests.connections.clone()))?;
         metrics.requests.thinker.register(&metrics.registry)?;
         metrics.requests.watchdog.register(&metrics.registry)?;

@@ -51,13 +51,39 @@ fn call_of(line: &Value) -> Option<&str> {
     span["id"].as_str()
 }
 
+/// Requests are logged with their ids, refused ones as warnings, and a client that speaks TLS to the plain address.
+async fn requests_have_ids(server: &Running, kept: &CapturedLogs) {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    let mine = [("x-request-id", "mine-1")];
+    let reply = send(server.address, "GET", "/v1/models?key=planted", &mine, b"").await;
+    assert_eq!(reply.header("x-request-id"), Some("mine-1"));
+    let reply = send(server.address, "POST", "/v1/audio/speech", &[("content-type", "application/json")], b"{}").await;
+    let own = reply.header("x-request-id").unwrap().to_owned();
+    assert!(reply.status == 400 && own.starts_with("req_"), "{reply:?}");
+    let mut socket = tokio::net::TcpStream::connect(server.address).await.unwrap();
+    socket.write_all(&[0x16, 3, 1, 0, 200, 1, 0, 0, 196, 3, 3]).await.unwrap();
+    assert_eq!(socket.read(&mut [0; 1]).await.unwrap_or(0), 0, "it is closed");
+
+    let lines = kept.lines();
+    let requests: Vec<_> = lines.iter().filter(|line| line["message"] == "a request").collect();
+    let logged = |line: &Value| ["path", "status", "request_id", "address"].map(|name| line[name].clone());
+    assert_eq!(logged(requests[0]), [json!("/v1/models"), json!(200), json!("mine-1"), json!("127.0.0.1")]);
+    assert_eq!((requests.len(), &requests[1]["request_id"]), (2, &json!(own)));
+    let refused = lines.iter().find(|line| line["message"] == "a request was refused").expect("a line");
+    assert_eq!((&refused["level"], &refused["request_id"]), (&json!("WARN"), &json!(own)), "{refused}");
+    assert!(refused["code"].as_str().is_some_and(|code| !code.is_empty()), "{refused}");
+    assert!(lines.iter().any(|line| line["message"].as_str().unwrap().starts_with("a client speaks TLS")), "{lines:?}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn lines_of_a_call_have_its_id() {
     let kept = CapturedLogs::default();
     // A span exists even if the filter drops its lines.
-    let filter = EnvFilter::new("warn,repartee::call=trace,repartee::transport=trace");
+    let filter = EnvFilter::new("warn,repartee::call=trace,repartee::transport=trace,repartee::server=info");
     log::init(LogFormat::Json, filter, kept.clone(), false).unwrap();
-    let server = Running::start(Script::default()).await;
+    let server = Running::start_with(Script::default(), |config| config.log.access = true).await;
+    requests_have_ids(&server, &kept).await;
 
     let mut client = server.dial().await.unwrap();
     let created = client.expect("session.created").await;
@@ -118,6 +144,7 @@ async fn lines_of_a_call_have_its_id() {
     assert!(ends[0]["first_sound_p95_ms"].is_u64() && ends[2].get("first_sound_p95_ms").is_none(), "{ends:?}");
     for (begin, end) in lines.iter().filter(|line| line["message"] == "a call begins").zip(&ends) {
         assert_eq!((call_of(begin), &begin["transport"]), (call_of(end), &end["transport"]), "{begin}");
+        assert!(begin["request_id"].as_str().unwrap().starts_with("req_"), "{begin}");
         assert_eq!((&begin["key"], &begin["address"]), (&json!("none"), &json!("127.0.0.1")), "{begin}");
     }
     let span = &ends[1]["spans"][0];

@@ -102,7 +102,16 @@ pub(super) fn updated(config: &Session, patch: &Value, model: &ModelInfo) -> Res
     effective["repartee"] = json!(next.repartee);
     next.repartee.warnings = renamed;
     next.repartee.warnings.extend(differences(patch, &effective, "session"));
+    if drops_tools(patch, model) {
+        next.repartee.warnings.retain(|warning| !warning.starts_with("session.tools "));
+        next.repartee.warnings.push(tools::DROPPED.to_owned());
+    }
     Ok(next)
+}
+
+/// True if the patch has tools, and the model calls none.
+pub(super) fn drops_tools(patch: &Value, model: &ModelInfo) -> bool {
+    !model.tools && patch.get("tools").and_then(Value::as_array).is_some_and(|tools| !tools.is_empty())
 }
 
 fn to_value(config: &Session) -> Result<Value, ErrorBody> {

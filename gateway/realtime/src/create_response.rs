@@ -227,7 +227,9 @@ impl RealtimeSession {
         let tools = asked.get("tools").and_then(Value::as_array);
         let left_out = tools.is_some_and(|tools| tools.iter().any(|tool| !tools::is_function(tool)));
         let mut warnings = Vec::new();
-        if left_out || (tools.is_some_and(|tools| !tools.is_empty()) && !self.setup.model.tools) {
+        if super::config::drops_tools(&asked, &self.setup.model) {
+            warnings.push(tools::DROPPED.to_owned());
+        } else if left_out {
             warnings.push("response.tools is served differently".to_owned());
         }
         let Some(fields) = asked.as_object_mut() else { return warnings };

@@ -9,6 +9,9 @@ const MAX_TOOLS: usize = 128;
 /// Maximum length of a function name, in bytes.
 const MAX_NAME: usize = 128;
 
+/// Warning about the functions of a client that a model without functions does not get.
+pub(super) const DROPPED: &str = "tools dropped: this model calls no functions";
+
 /// True if a tool is a function, the only supported type and the default if `type` is absent.
 pub(super) fn is_function(tool: &Value) -> bool {
     tool.get("type").is_none_or(|kind| kind == "function")

@@ -32,6 +32,9 @@ impl RealtimeSession {
         if transcription && self.config.audio.input.transcription.is_none() {
             self.effects.push(Effect::Unsupported("session.audio.input.transcription"));
         }
+        if config::drops_tools(patch, &self.setup.model) {
+            self.effects.push(Effect::Unsupported(tools::DROPPED));
+        }
         if self.config.instructions != old {
             self.command(Command::SetInstructions(self.config.instructions.clone()));
         }

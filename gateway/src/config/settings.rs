@@ -245,6 +245,8 @@ pub struct TelephonyConfig {
 pub struct LogConfig {
     /// Format of log lines.
     pub format: LogFormat,
+    /// Log every request with its status, its duration and its client's address.
+    pub access: bool,
 }
 
 /// Settings of a cascade: a recogniser, a language model, and a model that speaks its text. Each may be left out, but

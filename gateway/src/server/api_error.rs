@@ -60,9 +60,15 @@ impl ApiError {
     }
 }
 
+/// Code of an error, as an extension of its response.
+#[derive(Debug, Clone)]
+pub(super) struct RefusalCode(pub String);
+
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
+        let code = RefusalCode(self.code().to_owned());
         let mut response = (self.status, Json(ErrorEvent { error: *self.error })).into_response();
+        response.extensions_mut().insert(code);
         let headers = response.headers_mut();
         if let Some(after) = self.retry_after {
             // Rounded up to whole seconds.

@@ -246,7 +246,8 @@ impl AppState {
     pub(super) fn call_services(&self, id: &str, caller: &Caller, listed: &ListedCall) -> CallServices {
         let account = self.budgets.account(caller.client.key);
         let transport = listed.transport;
-        tracing::info!(transport, key = %account.name(), address = %caller.client.address, "a call begins");
+        let request_id = &*caller.request_id.0;
+        tracing::info!(transport, key = %account.name(), address = %caller.client.address, request_id, "a call begins");
         CallServices {
             limits: self.call_limits(),
             budget: CallBudget::new(account),

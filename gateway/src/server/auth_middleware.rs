@@ -22,6 +22,7 @@ use super::caller::Caller;
 use super::client_addr::{ClientAddr, Peer};
 use super::extract::subprotocols;
 use super::keyless::names_this_machine;
+use super::request_log::RequestId;
 use super::stream_signature::{self, Signature};
 use crate::admission::ClientIdentity;
 use crate::auth::ephemeral::KeyStatus;
@@ -30,7 +31,7 @@ use crate::auth::{KeyId, KeySet};
 /// Prefix of the websocket subprotocol that carries a key, because a browser cannot set headers on a websocket.
 const KEY_PROTOCOL: &str = "openai-insecure-api-key.";
 /// Response headers that CORS exposes to pages.
-const EXPOSED: &str = "Location, Repartee-Warnings, Retry-After, WWW-Authenticate";
+const EXPOSED: &str = "Location, Repartee-Warnings, Retry-After, WWW-Authenticate, X-Request-Id";
 /// Lifetime of a cached preflight, in seconds.
 const MAX_AGE: &str = "600";
 
@@ -54,7 +55,8 @@ pub(super) async fn authenticate(State(app): State<Arc<AppState>>, mut request: 
         preflight(headers)
     } else {
         match app.identify(request.uri(), headers, &client_addr) {
-            Ok(caller) => {
+            Ok(mut caller) => {
+                caller.request_id = request.extensions().get::<RequestId>().cloned().unwrap_or_default();
                 request.extensions_mut().insert(caller);
                 next.run(request).await
             }
@@ -115,7 +117,8 @@ impl AppState {
     fn identify(&self, uri: &Uri, headers: &HeaderMap, client_addr: &ClientAddr) -> Result<Caller, Unidentified> {
         let path = uri.path();
         let client = |key| ClientIdentity { address: client_addr.address, key };
-        let known = |key| Ok(Caller { client: client(key), ephemeral: None, session: None });
+        let known =
+            |key| Ok(Caller { client: client(key), ephemeral: None, session: None, request_id: RequestId::default() });
         // Without a key nothing but the host's name tells a scraper from a page that resolves its name to this machine.
         let anonymous = || {
             if self.has_keys() && !names_this_machine(uri, headers, &self.config.browser.hosts) {
@@ -131,7 +134,7 @@ impl AppState {
                 // A provider's few addresses stand for all of its callers, so its calls are counted as this machine's.
                 Signature::Valid => {
                     let client = ClientIdentity { address: Ipv4Addr::LOCALHOST.into(), key: None };
-                    return Ok(Caller { client, ephemeral: None, session: None });
+                    return Ok(Caller { client, ephemeral: None, session: None, request_id: RequestId::default() });
                 }
                 Signature::Wrong => return Err(Unidentified::WrongKey(wrong_signature())),
                 Signature::None => {}
@@ -149,9 +152,12 @@ impl AppState {
             return if self.needs_key(path) { Err(missing()) } else { anonymous() };
         };
         match self.ephemeral.look_up(key, Instant::now()) {
-            KeyStatus::Valid { id, session, owner } if opens_calls(path) => {
-                Ok(Caller { client: client(owner), ephemeral: Some(id), session: Some(session) })
-            }
+            KeyStatus::Valid { id, session, owner } if opens_calls(path) => Ok(Caller {
+                client: client(owner),
+                ephemeral: Some(id),
+                session: Some(session),
+                request_id: RequestId::default(),
+            }),
             KeyStatus::Valid { .. } => {
                 let message = "an ephemeral key opens calls and nothing else: use an API key for this";
                 let error = ErrorBody::invalid(ErrorKind::KeyInsufficient, message);

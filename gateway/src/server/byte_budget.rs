@@ -149,12 +149,18 @@ impl Drop for ByteCharge {
 
 #[cfg(test)]
 mod tests {
+    use super::super::request_log::RequestId;
     use super::*;
     use crate::admission::ClientIdentity;
     use crate::auth::KeySet;
 
     fn caller(address: &str, key: Option<KeyId>, ephemeral: Option<KeyId>) -> Caller {
-        Caller { client: ClientIdentity { address: address.parse().unwrap(), key }, ephemeral, session: None }
+        Caller {
+            client: ClientIdentity { address: address.parse().unwrap(), key },
+            ephemeral,
+            session: None,
+            request_id: RequestId::default(),
+        }
     }
 
     fn keys() -> [Option<KeyId>; 2] {

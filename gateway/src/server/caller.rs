@@ -7,6 +7,7 @@ use axum::http::request::Parts;
 use serde_json::Value;
 
 use super::api_error::ApiError;
+use super::request_log::RequestId;
 use crate::admission::ClientIdentity;
 use crate::auth::KeyId;
 
@@ -19,6 +20,8 @@ pub(crate) struct Caller {
     pub ephemeral: Option<KeyId>,
     /// Session configuration of the ephemeral key: a `session.update` patch.
     pub session: Option<Arc<Value>>,
+    /// Id of the request, for the log.
+    pub request_id: RequestId,
 }
 
 impl<S: Sync> FromRequestParts<S> for Caller {

@@ -52,6 +52,11 @@ impl Validity {
         Some(Self { from, until: time(tag, until)? })
     }
 
+    /// End of the time.
+    pub(super) fn until(&self) -> SystemTime {
+        self.until
+    }
+
     /// State at `now`.
     pub(super) fn at(&self, now: SystemTime) -> ValidityState {
         let date = |time| httpdate::fmt_http_date(time);

@@ -10,7 +10,7 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
@@ -81,6 +81,7 @@ pub(super) struct ConnectionContext {
     /// Write timeout: a socket that accepts no data for this time is closed.
     pub stalled_after: Duration,
     pub metrics: RequestMetrics,
+    pub plain_warning: PlainWarning,
 }
 
 impl ConnectionContext {
@@ -88,6 +89,21 @@ impl ConnectionContext {
     fn serves_plain(&self, address: SocketAddr) -> bool {
         let address = address.ip();
         self.tls.is_none() || address.to_canonical().is_loopback() || trusts(&self.trusted, address)
+    }
+}
+
+/// Warning about clients that speak TLS to an address without it, at most one in some seconds.
+#[derive(Debug, Clone, Default)]
+pub(super) struct PlainWarning(Arc<Mutex<Option<Instant>>>);
+
+impl PlainWarning {
+    fn warn(&self, peer: Peer) {
+        let mut warned = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if warned.is_none_or(|at| at.elapsed() >= ACCEPT_WARNING) {
+            *warned = Some(Instant::now());
+            let address = peer.address.ip();
+            tracing::warn!(%address, "a client speaks TLS to a plain address: use http:// and ws://, or set [tls]");
+        }
     }
 }
 
@@ -223,6 +239,10 @@ async fn serve_accepted(
         _ => return,
     };
     let encrypted = context.tls.is_some() && start[0] == TLS_HANDSHAKE;
+    if context.tls.is_none() && start[0] == TLS_HANDSHAKE {
+        context.plain_warning.warn(peer);
+        return;
+    }
     let control = reserve || context.main.is_none() || names_control_path(start);
     let main = match &context.main {
         Some(main) if encrypted || !control || !context.serves_plain(peer.address) => main,

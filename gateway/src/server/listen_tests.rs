@@ -25,6 +25,7 @@ fn context() -> ConnectionContext {
         request_timeout: Duration::from_secs(10),
         stalled_after: Duration::from_secs(10),
         metrics: RequestMetrics::new().unwrap(),
+        plain_warning: PlainWarning::default(),
     }
 }
 

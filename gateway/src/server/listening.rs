@@ -20,9 +20,10 @@ use super::connections::{ConnectionLimiter, RESERVE};
 use super::control::ControlThread;
 use super::descriptors::{self, DescriptorShares, SpareDescriptors};
 use super::keyless::LocalOnlyPolicy;
-use super::listen::{self, AcceptLimits, AcceptTask, ConnectionContext};
+use super::listen::{self, AcceptLimits, AcceptTask, ConnectionContext, PlainWarning};
 use super::origin::OriginPolicy;
 use super::readiness::{Readiness, ShutdownProgress};
+use super::request_log::RequestLog;
 use super::routes::{self, RouterSwitch};
 use super::serving::{ControlRoutes, Server};
 use super::start_error::ServerStartError;
@@ -77,6 +78,7 @@ impl StartingServer {
             let certificate = tls::certificate(&config.tls, lan::certificate_names)?;
             let fingerprint =
                 certificate.as_ref().filter(|_| config.tls.development).and_then(|made| tls::fingerprint(made));
+            let expiry = certificate.as_ref().and_then(|certificate| tls::expiry(certificate));
             let (tls, certificates) = certificate.map(tls::acceptor).transpose()?.unzip();
             let control = ControlThread::start().map_err(ServerStartError::Control)?;
             let (listener, address) = listen_on(&control, config.listen)?;
@@ -88,9 +90,15 @@ impl StartingServer {
             let traces =
                 config.telemetry.otlp_endpoint.as_deref().map(TraceExporter::otlp).transpose()?.unwrap_or_default();
             let metrics = RequestMetrics::new()?;
+            metrics.certificate_expiry.set(expiry.unwrap_or_default());
             let keyless = LocalOnlyPolicy::new(&config, metrics.clone());
             let readiness = Readiness::new();
-            let routes = RouterSwitch::new(routes::starting(keyless.clone(), readiness.clone(), metrics.clone()));
+            let routes = RouterSwitch::new(routes::starting(
+                keyless.clone(),
+                readiness.clone(),
+                metrics.clone(),
+                RequestLog::new(&config),
+            ));
             let control_routes =
                 ControlRoutes::new(&readiness, &routes::starting_metrics(keyless.clone(), metrics.clone()));
             let LimitConfig { connections, connections_per_address, head, request, .. } = config.limits;
@@ -116,6 +124,7 @@ impl StartingServer {
                 request_timeout: request,
                 stalled_after: config.stalled_after,
                 metrics: metrics.clone(),
+                plain_warning: PlainWarning::default(),
             };
             let health_context = ConnectionContext {
                 control_routes: control_routes.health.clone(),

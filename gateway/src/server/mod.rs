@@ -31,6 +31,7 @@
 //! - `page`: the demo page
 //! - `shutdown`: signals that end the process, and its deadline
 //! - `reload`: replacing keys and certificate while the server runs
+//! - `request_log`: ids of requests, the access log, a sample of the refusals
 //! - `api_error`: errors as HTTP responses
 
 mod api_error;
@@ -64,6 +65,7 @@ mod page;
 mod readiness;
 mod realtime;
 mod reload;
+mod request_log;
 mod routes;
 mod serving;
 mod shutdown;

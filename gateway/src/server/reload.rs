@@ -40,7 +40,11 @@ impl Reloader {
             return Err(ReloadError::Restart("keys"));
         }
         match (&self.certificates, tls::certificate(&config.tls, lan::certificate_names)?) {
-            (Some(certificates), Some(certificate)) => certificates.replace(certificate),
+            (Some(certificates), Some(certificate)) => {
+                let expiry = tls::expiry(&certificate).unwrap_or_default();
+                self.app.metrics.requests.certificate_expiry.set(expiry);
+                certificates.replace(certificate);
+            }
             (None, None) => {}
             _ => return Err(ReloadError::Restart("HTTPS")),
         }

@@ -15,6 +15,7 @@ use super::api_error::ApiError;
 use super::keyless::{LocalOnlyPolicy, require_local};
 use super::page;
 use super::readiness::{Readiness, STARTING_RETRY_S, health};
+use super::request_log::{RequestLog, log_request};
 use crate::metrics::RequestMetrics;
 
 /// Router of a server; replaced once, when the model is loaded.
@@ -43,13 +44,19 @@ impl RouterSwitch {
 }
 
 /// Builds the router for the time while the model loads: health checks, the pages, and a refusal of all other requests.
-pub(super) fn starting(keyless: Arc<LocalOnlyPolicy>, readiness: Arc<Readiness>, metrics: RequestMetrics) -> Router {
+pub(super) fn starting(
+    keyless: Arc<LocalOnlyPolicy>,
+    readiness: Arc<Readiness>,
+    metrics: RequestMetrics,
+    log: Arc<RequestLog>,
+) -> Router {
     Router::new()
         .route("/", get(page::index))
         .route("/admin", get(page::admin))
         .route("/{file}", get(page_file))
         .fallback(refuse)
         .layer(middleware::from_fn_with_state(keyless, require_local))
+        .layer(middleware::from_fn_with_state(log, log_request))
         .with_state(metrics)
         .merge(health(readiness))
 }

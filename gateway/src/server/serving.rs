@@ -26,6 +26,7 @@ use super::keyless::{self, LocalOnlyPolicy};
 use super::listen::AcceptTask;
 use super::readiness::{Readiness, ServerPhase, ShutdownProgress, health};
 use super::reload::Reloader;
+use super::request_log::{self, RequestLog};
 use super::routes::{self, ControlRefusal, RouterSwitch};
 use super::tls::CertificateResolver;
 use super::watchdog::LatenessHandle;
@@ -205,6 +206,7 @@ fn router(app: Arc<AppState>, keyless: Arc<LocalOnlyPolicy>) -> Router {
         .layer(middleware::from_fn(extract::refuse_compressed))
         .layer(middleware::from_fn_with_state(app.clone(), auth_middleware::authenticate));
     let readiness = app.readiness.clone();
+    let log = RequestLog::new(&app.config);
     Router::new()
         .merge(guarded)
         .route("/model.json", get(card))
@@ -213,6 +215,7 @@ fn router(app: Arc<AppState>, keyless: Arc<LocalOnlyPolicy>) -> Router {
         .route("/{file}", get(page::file))
         .fallback(|| async { ApiError::not_found("there is no such path") })
         .layer(middleware::from_fn_with_state(keyless, keyless::require_local))
+        .layer(middleware::from_fn_with_state(log, request_log::log_request))
         .with_state(app)
         // Health checks may come from any address and for any host name.
         .merge(health(readiness))

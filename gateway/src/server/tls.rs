@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::SystemTime;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use ::ring::digest;
 use rustls::ServerConfig;
@@ -133,6 +133,13 @@ fn check_validity(chain: &[CertificateDer<'_>], path: &Path, now: SystemTime) ->
         None => "says no time for which it is valid".to_owned(),
     };
     Err(TlsError::NotValid { path: path.to_owned(), problem })
+}
+
+/// Returns the end of a certificate's time in seconds since 1970; `None` if it names none.
+pub(super) fn expiry(certificate: &CertifiedKey) -> Option<i64> {
+    let validity = Validity::of(certificate.cert.first()?)?;
+    let since_1970 = validity.until().duration_since(UNIX_EPOCH).ok()?;
+    i64::try_from(since_1970.as_secs()).ok()
 }
 
 /// Returns the SHA-256 fingerprint of a certificate, in the format of browsers.

@@ -126,12 +126,13 @@ mod tests {
     use futures_util::stream;
 
     use super::super::byte_budget::ByteBudget;
+    use super::super::request_log::RequestId;
     use super::*;
     use crate::admission::ClientIdentity;
 
     fn phone() -> Caller {
         let client = ClientIdentity { address: [203, 0, 113, 7].into(), key: None };
-        Caller { client, ephemeral: None, session: None }
+        Caller { client, ephemeral: None, session: None, request_id: RequestId::default() }
     }
 
     #[tokio::test]

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use repartee::auth::KeySet;
 use repartee::config::Config;
 use repartee_media::sound_file;
 use repartee_media::wav;
@@ -70,10 +71,29 @@ async fn rust_client_takes_a_spoken_turn() -> Result<()> {
 async fn python_client_takes_a_spoken_turn() -> Result<()> {
     let (server, folder) = (serve().await?, tempfile::tempdir()?);
     let (question, answer) = (folder.path().join(QUESTION), answer_in(folder.path()));
+    for rate in [RATE, 44_100] {
+        std::fs::write(&question, wav::encode(&read(&questions::named(QUESTION)?.path(), rate)?, rate)?)?;
+        let mut python = tools::clients_python()?;
+        python.arg(tools::root().join("gateway/examples/client.py")).args([&question, &answer]).arg(server.api());
+        check_turn(&tools::output(&mut python, LIMIT).await?, &answer)?;
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn python_client_explains_a_refusal() -> Result<()> {
+    let config = Config { api_keys: KeySet::parse("the-key-of-the-house")?, ..Config::default() };
+    let server = TestServer::start(config, ScriptedEngine::new(Script::default())).await?;
+    let folder = tempfile::tempdir()?;
+    let question = folder.path().join(QUESTION);
     std::fs::write(&question, wav::encode(&read(&questions::named(QUESTION)?.path(), RATE)?, RATE)?)?;
     let mut python = tools::clients_python()?;
-    python.arg(tools::root().join("gateway/examples/client.py")).args([&question, &answer]).arg(server.api());
-    check_turn(&tools::output(&mut python, LIMIT).await?, &answer)
+    python.arg(tools::root().join("gateway/examples/client.py")).args([&question, &answer_in(folder.path())]);
+    python.arg(server.api()).env("OPENAI_API_KEY", "the-key-of-a-stranger");
+    let refused = tools::output(&mut python, LIMIT).await.unwrap_or_else(|error| error.to_string());
+    assert!(refused.contains("refused the call (401): the server does not know this key"), "{refused}");
+    assert!(!refused.contains("Traceback"), "{refused}");
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]

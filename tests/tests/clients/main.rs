@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
 mod conformance;
+mod documented;
 mod examples;
 mod gateway_calls;
 mod openai_client;

@@ -49,6 +49,8 @@ fn dashboard() -> Result<Vec<(String, String)>> {
     let mut queries = Vec::new();
     for panel in dashboard["panels"].as_array().context("no panels")? {
         let title = panel["title"].as_str().context("a panel without a title")?;
+        let description = panel["description"].as_str().unwrap_or_default();
+        ensure!(panel["type"] == "row" || description.len() > 20, "{title}: no description");
         for target in panel["targets"].as_array().into_iter().flatten() {
             queries.push((title.to_owned(), target["expr"].as_str().context("a target without a query")?.to_owned()));
         }
@@ -78,6 +80,24 @@ fn alerts_ask_for_documented_metrics() -> Result<()> {
         let unknown: Vec<_> = named(query).difference(&documented).cloned().collect();
         ensure!(!named(query).is_empty() && unknown.is_empty(), "{unknown:?} in {query}");
     }
+    Ok(())
+}
+
+#[test]
+fn alerts_have_severity_and_runbook() -> Result<()> {
+    let rules = std::fs::read_to_string(tools::root().join("web/grafana/rules.yaml"))?;
+    let runbook = std::fs::read_to_string(tools::root().join("docs/alerts.md"))?;
+    let sections: BTreeSet<&str> = runbook.lines().filter_map(|line| line.strip_prefix("## ")).collect();
+    let mut alerts = BTreeSet::new();
+    for rule in rules.split("- alert: ").skip(1) {
+        let name = rule.lines().next().unwrap_or_default();
+        alerts.insert(name);
+        let severe = ["labels: {severity: page}", "labels: {severity: warn}"].iter().any(|label| rule.contains(label));
+        let link = format!("runbook_url: file:/usr/local/share/doc/repartee/alerts.md#{}\n", name.to_lowercase());
+        ensure!(severe && rule.contains("summary: ") && rule.contains("description: "), "{name}: {rule}");
+        ensure!(rule.contains(&link), "{name} has no link to its section of docs/alerts.md");
+    }
+    ensure!(alerts == sections, "alerts {alerts:?}, sections of docs/alerts.md {sections:?}");
     Ok(())
 }
 

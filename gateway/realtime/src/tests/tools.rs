@@ -6,7 +6,7 @@ use repartee_engine_api::{
 use repartee_media::vad::TurnEvent;
 use serde_json::{Value, json};
 
-use super::super::{Delivery, PlayoutReport, SessionInput};
+use super::super::{Delivery, Effect, PlayoutReport, SessionInput};
 use super::{Harness, model};
 
 fn weather() -> Value {
@@ -41,6 +41,19 @@ fn only_function_tools_are_offered() {
     assert_eq!(harness.commands.last(), Some(&Command::SetTools(Vec::new())));
     harness.update(json!({"tools": [{"type": "function"}]}));
     assert_eq!(harness.events.last().unwrap()["error"]["param"], "session.tools[0].name");
+}
+
+#[test]
+fn tools_of_a_model_without_are_dropped_audibly() {
+    let mut harness = Harness::with_model(Delivery::Unpaced, ModelInfo { tools: false, ..model() });
+    harness.update(json!({"tools": [weather()]}));
+    let dropped = "tools dropped: this model calls no functions";
+    let session = &harness.find("session.updated")["session"];
+    assert_eq!((&session["tools"], &session["repartee"]["warnings"]), (&json!([]), &json!([dropped])));
+    assert!(harness.other_effects.contains(&Effect::Unsupported(dropped)), "the log says so too");
+    harness.clear();
+    harness.client(json!({"type": "response.create", "response": {"tools": [weather()]}}));
+    assert_eq!(harness.find("response.created")["repartee"]["warnings"], json!([dropped]));
 }
 
 #[test]
