@@ -38,11 +38,10 @@ bench-real:  ## Measure the models of run-real beside faster-whisper, llama.cpp 
 	@for think in 0.5b 1.5b smollm2; do THINK=$$think scripts/run-real.sh fetch || exit 1; done
 	$(REAL_PYTHON) -B tests/real/bench.py --binary $(BUILT)/repartee $(ARGS)
 
-release:  ## Build the binary that ships, stripped and with link-time optimisation, and its archive: target/dist; prints the sizes
+release:  ## Build what a release page holds: stripped binaries with link-time optimisation, in an archive, a Debian package and an OCI image, with SHA256SUMS and an SBOM: target/dist; prints the sizes
 	@$(SETUP) build
-	$(CARGO) build --profile dist -p repartee
-	@du -h --apparent-size $${CARGO_TARGET_DIR:-target}/dist/repartee \
-	  $$(scripts/archive.sh $${CARGO_TARGET_DIR:-target}/dist/repartee $${CARGO_TARGET_DIR:-target}/dist)
+	$(CARGO) build --profile dist -p repartee -p repartee-load --bin repartee --bin repartee-load
+	@scripts/release.py $${CARGO_TARGET_DIR:-target}/dist/repartee $${CARGO_TARGET_DIR:-target}/dist/repartee-load $${CARGO_TARGET_DIR:-target}/dist
 
 test:  ## Run every test that a change must pass (at most 45 minutes on two cores, from a clean checkout)
 	@CARGO=$(CARGO) scripts/test.sh

@@ -2,7 +2,8 @@
 # Packs a release: the binary, its settings, its documentation, the licences of what it links (THIRD-PARTY), the systemd unit and the files
 # for Prometheus and Grafana.
 #
-# Usage: archive.sh BINARY FOLDER    Writes FOLDER/repartee-VERSION-linux-ARCH.tar.gz and its checksum, and prints the archive's path.
+# Usage: archive.sh BINARY FOLDER [LOAD]    Writes FOLDER/repartee-VERSION-linux-ARCH.tar.gz and its checksum, and prints the archive's path.
+# LOAD is the binary of the load generator, which goes beside the server's.
 # The same files give the same bytes.
 
 set -euo pipefail
@@ -18,6 +19,7 @@ trap 'rm -rf "$stage"' EXIT
 root=$stage/$name
 
 install -D -m 755 "$binary" "$root/repartee"
+[ $# -lt 3 ] || install -D -m 755 "$3" "$root/repartee-load"
 for file in README.md LICENSE CHANGELOG.md SECURITY.md repartee.example.toml docs/*.md docs/*.png docs/nginx.conf docs/Caddyfile \
   deploy/repartee.service deploy/prometheus.yaml deploy/grafana/* web/grafana/*; do
   install -D -m 644 "$file" "$root/$file"

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use repartee_tests::tools;
+use serde_json::Value;
 use tokio::process::Command;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -56,6 +57,116 @@ async fn the_archive_holds_what_a_server_needs() -> Result<()> {
     tools::output(&mut check, PATIENCE).await?;
     let again = pack(&binary, &folder.path().join("again")).await?;
     ensure!(std::fs::read(&archive)? == std::fs::read(&again)?, "the same files give the same bytes");
+    Ok(())
+}
+
+/// Writes a release of scripts in place of the binaries.
+async fn release(folder: &Path) -> Result<PathBuf> {
+    let (binary, out) = (binary(folder)?, folder.join("dist"));
+    let load = folder.join("repartee-load");
+    std::fs::copy(&binary, &load)?;
+    let mut release = Command::new(tools::root().join("scripts/release.py"));
+    tools::output(release.args([&binary, &load, &out]), PATIENCE).await?;
+    Ok(out)
+}
+
+#[tokio::test]
+async fn a_release_has_checked_files_and_materials() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let out = release(folder.path()).await?;
+    let mut check = Command::new("sha256sum");
+    let checked = tools::output(check.args(["--check", "SHA256SUMS"]).current_dir(&out), PATIENCE).await?;
+    for ending in [".tar.gz: OK", ".deb: OK", ".oci.tar: OK", ".cdx.json: OK"] {
+        ensure!(checked.lines().any(|line| line.ends_with(ending)), "{ending} in {checked}");
+    }
+    let bill: Value = serde_json::from_slice(&std::fs::read(out.join("repartee-1.2.3.cdx.json"))?)?;
+    let crates = bill["components"].as_array().context("components")?;
+    ensure!(crates.len() > 200, "{} crates", crates.len());
+    for component in crates {
+        let (name, version) = (component["name"].as_str().context("a name")?, component["version"].as_str());
+        let purl = format!("pkg:cargo/{name}@{}", version.context("a version")?);
+        ensure!(component["purl"] == purl && component["licenses"][0]["expression"].is_string(), "{component}");
+    }
+    let archive = out.join(format!("repartee-1.2.3-linux-{}.tar.gz", std::env::consts::ARCH));
+    let list = tools::output(Command::new("tar").arg("-tzf").arg(archive), PATIENCE).await?;
+    ensure!(list.contains("/repartee-load\n"), "no load generator in {list}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_debian_package_is_installed() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let out = release(folder.path()).await?;
+    let package = std::fs::read_dir(&out)?.filter_map(Result::ok).map(|entry| entry.path());
+    let package =
+        package.into_iter().find(|path| path.extension().is_some_and(|kind| kind == "deb")).context("a package")?;
+    let root = folder.path().join("root");
+    for empty in ["var/lib/dpkg/info", "var/lib/dpkg/updates", "var/log"] {
+        std::fs::create_dir_all(root.join(empty))?;
+    }
+    std::fs::write(root.join("var/lib/dpkg/status"), "")?;
+    let dpkg = |arguments: &[&str]| {
+        let mut command = Command::new("dpkg");
+        command.arg(format!("--root={}", root.display()));
+        command.args(["--force-depends", "--force-script-chrootless", "--force-not-root"]).args(arguments);
+        command
+    };
+    tools::output(&mut dpkg(&["--install", package.to_str().context("text")?]), PATIENCE).await?;
+    for file in
+        ["usr/bin/repartee", "usr/bin/repartee-load", "etc/repartee/repartee.toml", "usr/share/doc/repartee/serving.md"]
+    {
+        ensure!(root.join(file).is_file(), "{file} is not installed");
+    }
+    let unit = std::fs::read_to_string(root.join("usr/lib/systemd/system/repartee.service"))?;
+    ensure!(unit.contains("ExecStart=/usr/bin/repartee serve --config /etc/repartee/repartee.toml"), "{unit}");
+    ensure!(!unit.contains("/usr/local"), "{unit}");
+    // Settings of a person stay.
+    std::fs::write(root.join("etc/repartee/repartee.toml"), "drain_s = 5\n")?;
+    tools::output(&mut dpkg(&["--remove", "repartee"]), PATIENCE).await?;
+    ensure!(!root.join("usr/bin/repartee").exists() && root.join("etc/repartee/repartee.toml").exists());
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_image_runs_by_its_own_libraries() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    // A shell in place of the binary: it links the C library, as the binary does.
+    let script = "import sys; sys.dont_write_bytecode = True; sys.path.insert(0, 'scripts'); import pathlib, release; \
+                  release.image(pathlib.Path(sys.argv[1]), pathlib.Path('/bin/sh'), '1.2.3', pathlib.Path(sys.argv[1]))";
+    let mut image = tools::system_python()?;
+    tools::output(image.args(["-c", script]).arg(folder.path()).current_dir(tools::root()), PATIENCE).await?;
+    let layout = folder.path().join("unpacked");
+    std::fs::create_dir(&layout)?;
+    let archive = folder.path().join(format!("repartee-1.2.3-linux-{}.oci.tar", std::env::consts::ARCH));
+    tools::output(Command::new("tar").arg("-xf").arg(archive).arg("-C").arg(&layout), PATIENCE).await?;
+    let blob = |named: &Value| -> Result<Vec<u8>> {
+        let digest = named["digest"].as_str().and_then(|digest| digest.strip_prefix("sha256:")).context("a digest")?;
+        let bytes = std::fs::read(layout.join("blobs/sha256").join(digest))?;
+        ensure!(named["size"] == bytes.len(), "{named}: {} bytes", bytes.len());
+        Ok(bytes)
+    };
+    let index: Value = serde_json::from_slice(&std::fs::read(layout.join("index.json"))?)?;
+    let manifest: Value = serde_json::from_slice(&blob(&index["manifests"][0])?)?;
+    let config: Value = serde_json::from_slice(&blob(&manifest["config"])?)?;
+    ensure!(
+        config["config"]["User"] == "999" && config["config"]["Entrypoint"][0] == "/usr/local/bin/repartee",
+        "{config}"
+    );
+    let root = folder.path().join("root");
+    std::fs::create_dir(&root)?;
+    let layer = folder.path().join("layer.tar.gz");
+    std::fs::write(&layer, blob(&manifest["layers"][0])?)?;
+    tools::output(Command::new("tar").arg("-xzf").arg(&layer).arg("-C").arg(&root), PATIENCE).await?;
+    let mut search = Command::new("find");
+    search.arg(&root).args(["-name", "ld-linux*", "-o", "-name", "libc.so.6"]);
+    let files = tools::output(&mut search, PATIENCE).await?;
+    let find =
+        |name: &str| files.lines().find(|line| line.contains(name)).map(PathBuf::from).context(format!("no {name}"));
+    let (loader, libc) = (find("ld-linux")?, find("libc.so.6")?);
+    let mut run = Command::new(loader);
+    run.arg("--library-path").arg(libc.parent().context("a folder")?);
+    run.arg(root.join("usr/local/bin/repartee")).args(["-c", "echo works"]);
+    ensure!(tools::output(&mut run, PATIENCE).await? == "works\n");
     Ok(())
 }
 
