@@ -3,13 +3,16 @@
 #
 # Usage: on-gpu.sh pack               Builds the binaries (parts build and cuda of setup.sh) and packs them: target/on-gpu.tar.xz, under 60 MiB.
 #        on-gpu.sh [--tiny] STEP...   Runs steps with the packed binaries, in a copy of this tree. Each has its own time limit, in seconds below;
-#                                     the others continue when one fails. `all` is every step, at most nine minutes.
+#                                     the others continue when one fails. `all` is the first five, at most nine minutes.
 #
 #   facts      20   the device, its driver, the machine
 #   kernels    90   every operation compared with the processor's, graphs, memory
 #   parity    120   the reference's fixtures, codec streams, and whole turns compared with the processor's
 #   sanitizer  90   compute-sanitizer over the kernels, if it is installed
 #   size      200   first sound and RTF of 1, 8 and 64 sessions with random weights of the published dimensions
+#   peer      100   the same steps by the reference implementation, if python3 has torch and transformers
+#   callers   180   end of speech to sound of 16 and 48 WebRTC callers, with random weights of the published dimensions
+#   profile   100   time and bytes of each kernel, with two layers of the published dimensions, if Nsight Compute is installed
 #
 # Logs, size.json and on-gpu.json (steps with their results) go to $OUT, or target/report/on-gpu. --tiny uses the demo's dimensions, two
 # sessions and some of the tests, to try the steps with scripts/on-simcuda.
@@ -25,11 +28,13 @@ pack() {
   set -e
   local cargo=${CARGO:-cargo} list name path bytes
   "$cargo" build --release -p repartee-kernels -p repartee-engine -p repartee --features repartee/cuda --bin repartee
+  "$cargo" build --release -p repartee-load
   list=$("$cargo" test --release -p repartee-kernels -p repartee-engine -p repartee --features repartee/cuda --no-run --message-format=json \
     --test cuda --test cuda_memory --test cuda_graphs --test step_ops --test parity)
   rm -rf "$packed"
   mkdir -p "$packed"
   strip -o "$packed/repartee" "$target/release/repartee"
+  strip -o "$packed/repartee-load" "$target/release/repartee-load"
   # The gateway's tests start its binary at the build path, so they are not packed.
   while IFS=$'\t' read -r name path; do
     strip -o "$packed/$name" "$path"
@@ -43,7 +48,8 @@ for line in sys.stdin:
         if crate != "gateway":
             print(crate + "-" + built["target"]["name"], path, sep="\t")
 ' <<<"$list")
-  tar -C "$packed" -cf - . | xz -4 -T 0 >"$archive"
+  # The binaries hold the same demo model: a dictionary larger than all of them packs it once.
+  tar -C "$packed" -cf - . | xz --lzma2=preset=6,dict=192MiB >"$archive"
   bytes=$(stat -c %s "$archive")
   ls -l "$packed"
   echo "$((bytes >> 20)) MiB in $archive"
@@ -101,11 +107,59 @@ size() {
   "$packed/repartee" bench size --device cuda:0 "${of[@]}" --report "$out/size.json"
 }
 
+peer() {
+  python3 -c 'import torch, transformers' 2>/dev/null || { echo "python3 has no torch with transformers"; return 3; }
+  python3 tests/peers/gpu_steps.py models/dimensions/qwen3-omni-30b-a3b "$out/peer.json"
+}
+
+# The answers are noise of random weights, which end where the session is full; all callers ask within five seconds and ask again.
+callers() {
+  local port=18080 server waited=0 count
+  "$packed/repartee" --device cuda:0 --synthetic-weights models/dimensions/qwen3-omni-30b-a3b --listen "127.0.0.1:$port" \
+    --set engine.cache_mib=16384 --set engine.session_tokens=320 --set engine.sessions=64 --set limits.headroom=false --set limits.opens_per_minute=0 >"$out/server.log" 2>&1 &
+  server=$!
+  trap 'kill "$server"' EXIT
+  until curl -fs "http://127.0.0.1:$port/readyz" >/dev/null; do
+    waited=$((waited + 1))
+    [ "$waited" -lt 60 ] && kill -0 "$server" || { tail -5 "$out/server.log"; return 1; }
+    sleep 1
+  done
+  for count in 16 48; do
+    cat >"$out/callers.toml" <<EOF
+[[scenario]]
+name = "callers-$count"
+about = "Callers of a large model with random weights"
+duration_s = 30
+arrivals = { kind = "soak", callers = $count, within_s = 5 }
+think_s = 1.0
+topics = ["arithmetic", "capitals"]
+patience_s = 40
+session = { max_output_tokens = 24, audio = { input = { turn_detection = { type = "server_vad", silence_duration_ms = 200 } } } }
+EOF
+    "$packed/repartee-load" run --quiet --target "http://127.0.0.1:$port" --pid "$server" --scenarios "$out/callers.toml" --report "$out/callers-$count"
+    cp "$out/callers-$count/load.json" "$out/callers-$count.json"
+  done
+}
+
+# Every launch until the first steps of all shapes are done; random weights are drawn before and not counted.
+profile() {
+  local tool installed=(/usr/local/cuda*/bin/ncu)
+  tool=$(command -v ncu || echo "${installed[0]}")
+  [ -x "$tool" ] || { echo "there is no ncu"; return 3; }
+  "$tool" --metrics gpu__time_duration.sum,dram__bytes.sum --kernel-name 'regex:^([^d]|depth)' --cache-control none --launch-count 4000 --csv \
+    --log-file "$out/profile.csv" "$packed/repartee" bench size --device cuda:0 \
+    --synthetic-weights models/dimensions/qwen3-omni-30b-a3b --layers 2 --sessions 8 --routing uniform --heard 1 --tokens 8 --sound 1 \
+    --set engine.cache_mib=4096 --set engine.session_tokens=512 --report "$out/profile.json"
+  scripts/kernel-times "$out/profile.csv"
+}
+
 limit_of() {
   case $1 in
     facts) echo 20 ;;
     kernels | sanitizer) echo 90 ;;
     parity) echo 120 ;;
+    peer | profile) echo 100 ;;
+    callers) echo 180 ;;
     size) echo 200 ;;
     *) return 1 ;;
   esac
@@ -145,6 +199,9 @@ case ${1:-} in
       parity) parity ;;
       sanitizer) sanitizer ;;
       size) size ;;
+      peer) peer ;;
+      callers) callers ;;
+      profile) profile ;;
       *) exit 2 ;;
     esac
     exit

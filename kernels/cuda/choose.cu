@@ -31,6 +31,50 @@ __device__ __forceinline__ unsigned block_count(unsigned value, unsigned *scratc
   return sum;
 }
 
+// Returns the largest key that at least `wanted` ids reach, eight bits at a time: those above are found, and the keys that have them are
+// counted by the next eight. `bins` has 256 numbers and `found` two; both are free again afterwards.
+__device__ __forceinline__ unsigned greatest_key(const float *work, unsigned vocabulary, unsigned wanted, unsigned *bins,
+                                                 unsigned *found) {
+  constexpr unsigned BINS = 256, EACH = BINS / 32;
+  unsigned key = 0, fixed = 0;
+  for (unsigned shift = 32; shift > 0;) {
+    shift -= 8;
+    for (unsigned bin = threadIdx.x; bin < BINS; bin += blockDim.x) bins[bin] = 0;
+    __syncthreads();
+    for (unsigned id = threadIdx.x; id < vocabulary; id += blockDim.x) {
+      const unsigned own = ascending(work[id]);
+      if ((own & fixed) == key) atomicAdd(bins + (own >> shift) % BINS, 1);
+    }
+    __syncthreads();
+    if (threadIdx.x < 32) {
+      // A lane has eight bins, the first lane the greatest.
+      const unsigned last = BINS - 1 - threadIdx.x * EACH;
+      unsigned own = 0;
+#pragma unroll
+      for (unsigned i = 0; i < EACH; ++i) own += bins[last - i];
+      unsigned reach = own;
+#pragma unroll
+      for (unsigned distance = 1; distance < 32; distance *= 2) {
+        const unsigned above = __shfl_up_sync(0xffffffffu, reach, distance);
+        if (threadIdx.x >= distance) reach += above;
+      }
+      unsigned before = reach - own;
+      if (before < wanted && wanted <= reach) {
+        unsigned bin = last;
+        while (before + bins[bin] < wanted) before += bins[bin--];
+        found[0] = bin;
+        found[1] = wanted - before;
+      }
+    }
+    __syncthreads();
+    key |= found[0] << shift;
+    fixed |= (BINS - 1) << shift;
+    wanted = found[1];
+    __syncthreads();
+  }
+  return key;
+}
+
 // ids[row] = the sampled id, or NO_ROW if a logit is not finite; the id is added to its slot's history.
 //
 // One block of whole warps for each row. The cumulative sum of the draw goes thread by thread, each with its own range of ids: the
@@ -41,7 +85,7 @@ extern "C" __global__ void choose_rows(const float *__restrict__ logits, const C
                                        unsigned *__restrict__ ids, unsigned vocabulary) {
   extern __shared__ float starts[];
   __shared__ float scratch[32];
-  __shared__ unsigned counts[32];
+  __shared__ unsigned counts[32], bins[256];
   __shared__ unsigned chosen;
   const ChooseRow params = rows[blockIdx.x];
   logits += (size_t)blockIdx.x * vocabulary;
@@ -72,13 +116,7 @@ extern "C" __global__ void choose_rows(const float *__restrict__ logits, const C
   const unsigned begin = min(threadIdx.x * stretch, vocabulary), end = min(begin + stretch, vocabulary);
   if (params.temperature > 0.0f) {
     if (params.top_k > 0 && params.top_k < vocabulary) {
-      // The largest key that at least k ids reach, bit by bit.
-      unsigned least = 0;
-      for (unsigned bit = 0x80000000u; bit > 0; bit >>= 1) {
-        unsigned reach = 0;
-        for (unsigned id = threadIdx.x; id < vocabulary; id += blockDim.x) reach += ascending(work[id]) >= (least | bit);
-        if (block_count(reach, counts) >= params.top_k) least |= bit;
-      }
+      const unsigned least = greatest_key(work, vocabulary, params.top_k, bins, counts);
       for (unsigned id = threadIdx.x; id < vocabulary; id += blockDim.x) {
         if (ascending(work[id]) < least) work[id] = -INFINITY;
       }

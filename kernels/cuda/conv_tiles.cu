@@ -50,6 +50,7 @@ __device__ __forceinline__ float4 taps4(const At &at, unsigned k, unsigned chann
   }
 
 TILE_CONV(conv_bf16, FewRows)
+TILE_CONV(conv_some_bf16, SomeRows)
 TILE_CONV(conv_rows_bf16, ManyRows)
 
 extern "C" __global__ void __launch_bounds__(TILE_THREADS)

@@ -4,6 +4,9 @@
 #include "mma.cuh"
 #include "product.cuh"
 
+// Experts of a lane whose probabilities stay in registers.
+constexpr unsigned KEPT = 4;
+
 // Routes each row: takes experts by probability, the lower first on a tie, and writes them by ascending number, so that sums do not depend
 // on probabilities. One warp for each row. At most 1024 experts and 32 choices.
 extern "C" __global__ void route_rows(const float *__restrict__ logits, unsigned *__restrict__ chosen,
@@ -21,13 +24,28 @@ extern "C" __global__ void route_rows(const float *__restrict__ logits, unsigned
   for (unsigned e = lane; e < experts; e += 32) sum += exponential(logits[e] - greatest);
   sum = warp_sum(sum);
 
+  // Probabilities of the first experts of this lane; those of more than 128 are computed again for each choice.
+  float kept[KEPT];
+#pragma unroll
+  for (unsigned i = 0; i < KEPT; ++i) {
+    const unsigned e = lane + 32 * i;
+    kept[i] = e < experts ? exponential(logits[e] - greatest) / sum : 0.0f;
+  }
   // Bit mask of this lane's experts that are already taken.
   unsigned taken = 0, mine = 0;
   float own = 0.0f, total = 0.0f;
   for (unsigned choice = 0; choice < top_k; ++choice) {
     unsigned best = NO_ROW;
     float most = 0.0f;
-    for (unsigned e = lane; e < experts; e += 32) {
+#pragma unroll
+    for (unsigned i = 0; i < KEPT; ++i) {
+      const unsigned e = lane + 32 * i;
+      if (e < experts && !(taken >> i & 1) && (best == NO_ROW || kept[i] > most)) {
+        best = e;
+        most = kept[i];
+      }
+    }
+    for (unsigned e = lane + 32 * KEPT; e < experts; e += 32) {
       if (taken >> (e / 32) & 1) continue;
       const float p = exponential(logits[e] - greatest) / sum;
       if (best == NO_ROW || p > most) {
@@ -108,15 +126,18 @@ extern "C" __global__ void expert_product_f32(const float *__restrict__ x, const
   expert_product(x, pairs, counts, Floats{weight, pitch}, y, divide, count, columns, outputs);
 }
 
-// Product of experts in bf16: one block for each tile of outputs (x), which takes one tile of pairs after the other. See mma.cuh.
+// Product of experts in bf16: one block for each tile of outputs (x), which takes one tile of pairs after the other. See mma.cuh. Blocks
+// along y are experts, or pairs if there are fewer of them: the first pair of an expert then computes all of its pairs.
 #define TILE_EXPERT_PRODUCT(NAME, TILE)                                                                                \
   extern "C" __global__ void __launch_bounds__(TILE_THREADS)                                                           \
       NAME(const float *__restrict__ x, const unsigned *__restrict__ pairs, const unsigned *__restrict__ counts,       \
            const __nv_bfloat16 *__restrict__ weight, float *__restrict__ y, unsigned divide, unsigned count,           \
-           unsigned columns, unsigned pitch, unsigned outputs) {                                                       \
+           unsigned columns, unsigned pitch, unsigned outputs, const unsigned *__restrict__ chosen) {                  \
     __shared__ __align__(16) TILE tile;                                                                                \
-    const unsigned expert = blockIdx.y, output = blockIdx.x * TILE::OUTPUTS, rows = counts[expert];                    \
+    const unsigned expert = chosen ? chosen[blockIdx.y] : blockIdx.y, output = blockIdx.x * TILE::OUTPUTS;             \
+    const unsigned rows = counts[expert];                                                                              \
     pairs += (size_t)expert * count;                                                                                   \
+    if (chosen && pairs[0] != blockIdx.y) return;                                                                      \
     weight += ((size_t)expert * outputs + output) * pitch;                                                             \
     for (unsigned first = 0; first < rows; first += TILE::ROWS) {                                                      \
       /* The sums of the tile before have been read. */                                                                \

@@ -1,37 +1,106 @@
-// Norms over groups of columns: one warp for each group, blocks of whole warps along x.
+// Norms over groups of columns: a warp for each group, or a block if a group is wide. The host chooses by the width alone, so a group has the
+// same bits among any others.
 #include "common.cuh"
 #include "reduce.cuh"
 
-__device__ __forceinline__ unsigned warp_number() { return blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32; }
+// Threads of a group: a warp, or a block.
+struct Warp {
+  unsigned group, thread, threads;
+  __device__ __forceinline__ Warp() : group(blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32), thread(threadIdx.x % 32), threads(32) {}
+  __device__ __forceinline__ float sum(float value) const { return warp_sum(value); }
+};
+
+struct Block {
+  unsigned group, thread, threads;
+  float *scratch;
+  __device__ __forceinline__ explicit Block(float *scratch)
+      : group(blockIdx.x), thread(threadIdx.x), threads(blockDim.x), scratch(scratch) {}
+  __device__ __forceinline__ float sum(float value) const { return block_sum(value, scratch); }
+};
+
+// Numbers of a group that a thread keeps; those of wider groups are read again.
+constexpr unsigned KEPT_NUMBERS = 8;
+
+// Warps of a block at most.
+constexpr unsigned MOST_WARPS = 32;
 
 // out = weight * x / sqrt(mean(x²) + epsilon)
+template <class Threads>
+__device__ __forceinline__ void rms_norm(const Threads &own, const float *x, const float *weight, float *out, unsigned columns,
+                                         unsigned groups, float epsilon) {
+  if (own.group >= groups) return;
+  x += (size_t)own.group * columns;
+  out += (size_t)own.group * columns;
+  float kept[KEPT_NUMBERS], gain[KEPT_NUMBERS], square = 0.0f;
+  // All loads are on their way before the first number is used.
+#pragma unroll
+  for (unsigned i = 0; i < KEPT_NUMBERS; ++i) {
+    const unsigned k = own.thread + i * own.threads;
+    kept[i] = k < columns ? x[k] : 0.0f;
+    gain[i] = k < columns ? weight[k] : 0.0f;
+  }
+#pragma unroll
+  for (unsigned i = 0; i < KEPT_NUMBERS; ++i) square = fmaf(kept[i], kept[i], square);
+  for (unsigned k = own.thread + KEPT_NUMBERS * own.threads; k < columns; k += own.threads) square = fmaf(x[k], x[k], square);
+  const float by = 1.0f / sqrtf(own.sum(square) / columns + epsilon);
+#pragma unroll
+  for (unsigned i = 0; i < KEPT_NUMBERS; ++i) {
+    const unsigned k = own.thread + i * own.threads;
+    if (k < columns) out[k] = gain[i] * (kept[i] * by);
+  }
+  for (unsigned k = own.thread + KEPT_NUMBERS * own.threads; k < columns; k += own.threads) out[k] = weight[k] * (x[k] * by);
+}
+
 extern "C" __global__ void rms_norm_f32(const float *__restrict__ x, const float *__restrict__ weight, float *__restrict__ out,
                                         unsigned columns, unsigned groups, float epsilon) {
-  const unsigned group = warp_number(), lane = threadIdx.x % 32;
-  if (group >= groups) return;
-  x += (size_t)group * columns;
-  out += (size_t)group * columns;
-  float square = 0.0f;
-  for (unsigned k = lane; k < columns; k += 32) square = fmaf(x[k], x[k], square);
-  const float by = 1.0f / sqrtf(warp_sum(square) / columns + epsilon);
-  for (unsigned k = lane; k < columns; k += 32) out[k] = weight[k] * (x[k] * by);
+  rms_norm(Warp(), x, weight, out, columns, groups, epsilon);
+}
+
+extern "C" __global__ void rms_norm_wide_f32(const float *__restrict__ x, const float *__restrict__ weight,
+                                             float *__restrict__ out, unsigned columns, unsigned groups, float epsilon) {
+  __shared__ float scratch[MOST_WARPS];
+  rms_norm(Block(scratch), x, weight, out, columns, groups, epsilon);
+}
+
+// x += y, then out = weight * x / sqrt(mean(x²) + epsilon). A block for each row.
+extern "C" __global__ void add_norm_f32(float *__restrict__ x, const float *__restrict__ y, const float *__restrict__ weight,
+                                        float *__restrict__ out, unsigned columns, float epsilon) {
+  __shared__ float scratch[MOST_WARPS];
+  const Block own(scratch);
+  x += (size_t)blockIdx.x * columns;
+  y += (size_t)blockIdx.x * columns;
+  for (unsigned k = own.thread; k < columns; k += own.threads) x[k] += y[k];
+  // A thread norms the numbers that it added.
+  rms_norm(own, x - (size_t)blockIdx.x * columns, weight, out, columns, gridDim.x, epsilon);
 }
 
 // out = weight * (x - mean) / sqrt(variance + epsilon) + bias
+template <class Threads>
+__device__ __forceinline__ void layer_norm(const Threads &own, const float *x, const float *weight, const float *bias, float *out,
+                                           unsigned columns, unsigned groups, float epsilon) {
+  if (own.group >= groups) return;
+  x += (size_t)own.group * columns;
+  out += (size_t)own.group * columns;
+  float sum = 0.0f;
+  for (unsigned k = own.thread; k < columns; k += own.threads) sum += x[k];
+  const float mean = own.sum(sum) / columns;
+  float square = 0.0f;
+  for (unsigned k = own.thread; k < columns; k += own.threads) square = fmaf(x[k] - mean, x[k] - mean, square);
+  const float by = 1.0f / sqrtf(own.sum(square) / columns + epsilon);
+  for (unsigned k = own.thread; k < columns; k += own.threads) out[k] = fmaf((x[k] - mean) * by, weight[k], bias[k]);
+}
+
 extern "C" __global__ void layer_norm_f32(const float *__restrict__ x, const float *__restrict__ weight,
                                           const float *__restrict__ bias, float *__restrict__ out, unsigned columns,
                                           unsigned groups, float epsilon) {
-  const unsigned group = warp_number(), lane = threadIdx.x % 32;
-  if (group >= groups) return;
-  x += (size_t)group * columns;
-  out += (size_t)group * columns;
-  float sum = 0.0f;
-  for (unsigned k = lane; k < columns; k += 32) sum += x[k];
-  const float mean = warp_sum(sum) / columns;
-  float square = 0.0f;
-  for (unsigned k = lane; k < columns; k += 32) square = fmaf(x[k] - mean, x[k] - mean, square);
-  const float by = 1.0f / sqrtf(warp_sum(square) / columns + epsilon);
-  for (unsigned k = lane; k < columns; k += 32) out[k] = fmaf((x[k] - mean) * by, weight[k], bias[k]);
+  layer_norm(Warp(), x, weight, bias, out, columns, groups, epsilon);
+}
+
+extern "C" __global__ void layer_norm_wide_f32(const float *__restrict__ x, const float *__restrict__ weight,
+                                               const float *__restrict__ bias, float *__restrict__ out, unsigned columns,
+                                               unsigned groups, float epsilon) {
+  __shared__ float scratch[MOST_WARPS];
+  layer_norm(Block(scratch), x, weight, bias, out, columns, groups, epsilon);
 }
 
 // out = weight * (x - mean) / sqrt(variance + epsilon) + bias by column, with mean and variance of all numbers of a segment; segments are

@@ -63,4 +63,5 @@ INTEGER_PRODUCT(product4_i4, 4, 4)
   }
 
 TILE_PRODUCT(product_bf16, FewRows)
+TILE_PRODUCT(product_some_bf16, SomeRows)
 TILE_PRODUCT(product_rows_bf16, ManyRows)

@@ -131,6 +131,12 @@ pub trait Ops {
     fn linear(&self, x: &Self::T, weight: &Self::Weight, bias: Option<&Self::Weight>) -> Self::T;
     /// Returns `x + y`.
     fn add(&self, x: Self::T, y: &Self::T) -> Self::T;
+    /// Adds `y` and returns the sum with its [`Ops::rms_norm`] over whole rows: both in one pass on a device where passes cost.
+    fn add_norm(&self, x: Self::T, y: &Self::T, weight: &Self::Weight, eps: f32) -> (Self::T, Self::T) {
+        let sum = self.add(x, y);
+        let normed = self.rms_norm(&sum, weight, eps);
+        (sum, normed)
+    }
     /// Multiplies element by element: `x y`.
     fn mul(&self, x: Self::T, y: &Self::T) -> Self::T;
     /// Multiplies each row by a vector, column by column.
@@ -171,6 +177,31 @@ pub trait Ops {
     /// Rotary position embedding of each head (rotate-half form) at the batch's positions. `frequencies` is a vector with an inverse frequency
     /// for each pair of a head's numbers, which [`rotary_frequencies`](crate::shapes::rotary_frequencies) computes.
     fn rotary(&self, x: Self::T, batch: &Self::Batch, frequencies: &Self::Weight) -> Self::T;
+    /// Splits rows of queries, keys and values, in that order, into the three. The heads of queries and keys are normed if there are `norms`,
+    /// of queries and of keys, and then rotated if there are `frequencies`: [`Ops::narrow`], [`Ops::rms_norm`] and [`Ops::rotary`] in one pass
+    /// on a device where passes cost.
+    fn split_heads(
+        &self,
+        rows: &Self::T,
+        norms: Option<(&Self::Weight, &Self::Weight)>,
+        eps: f32,
+        batch: &Self::Batch,
+        frequencies: Option<&Self::Weight>,
+        shape: AttentionShape,
+    ) -> [Self::T; 3] {
+        let [q, kv] = [shape.heads, shape.kv_heads].map(|heads| heads * shape.head_dim);
+        let (mut queries, mut keys) = (self.narrow(rows, 0, q), self.narrow(rows, q, kv));
+        let values = self.narrow(rows, q + kv, kv);
+        if let Some((of_queries, of_keys)) = norms {
+            queries = self.rms_norm(&queries, of_queries, eps);
+            keys = self.rms_norm(&keys, of_keys, eps);
+        }
+        if let Some(frequencies) = frequencies {
+            queries = self.rotary(queries, batch, frequencies);
+            keys = self.rotary(keys, batch, frequencies);
+        }
+        [queries, keys, values]
+    }
     /// Stores the rows' keys and values, then computes attention of each row over its own sequence, causal unless the shape has a chunk.
     fn attention(
         &self,

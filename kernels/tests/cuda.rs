@@ -69,6 +69,9 @@ fn operations<O: Ops>(ops: &O, dtype: DType, odd: bool) -> Found {
         note("mul", &ops.mul(ops.copy(&x), &tensor(rows, wide, 25)));
         note("scale", &ops.scale(ops.copy(&x), &vector(wide / 3, 6)));
         note("scale all", &ops.scale_all(ops.copy(&x), -1.7));
+        let (sum, normed) = ops.add_norm(ops.copy(&x), &tensor(rows, wide, 27), &vector(wide, 28), 1e-6);
+        note("sum", &sum);
+        note("norm of a sum", &normed);
         note("rms norm", &ops.rms_norm(&x, &vector(wide / 3, 7), 1e-6));
         note("layer norm", &ops.layer_norm(&x, &vector(wide, 8), &vector(wide, 9), 1e-5));
         note("clamp", &ops.clamp(ops.copy(&x), -0.3, 0.4));
@@ -137,6 +140,10 @@ fn attention<O: Ops>(ops: &O) -> Found {
             let q = ops.rotary(tensor(heads * head_dim, 1), &batch, &frequencies);
             let k = ops.rotary(tensor(width, 2), &batch, &frequencies);
             found.push((format!("rotary {head_dim} {step}"), ops.read(&q)));
+            let joined = tensor((heads + 2 * kv_heads) * head_dim, 4);
+            let norm = |seed| weight(ops, WeightLayout::Vector, DType::F32, &[head_dim], 1, seed);
+            let parts = ops.split_heads(&joined, Some((&norm(5), &norm(6))), 1e-6, &batch, Some(&frequencies), shape);
+            found.extend(parts.iter().map(|part| (format!("split heads {head_dim} {step}"), ops.read(part))));
             let out = ops.attention(&q, &k, &tensor(width, 3), &mut cache, &batch, shape);
             found.push((format!("attention {shape:?} {step}"), ops.read(&out)));
             let again = ops.stored_attention(&q, &mut cache, &batch, shape);
@@ -155,6 +162,53 @@ fn attention<O: Ops>(ops: &O) -> Found {
         found.push((format!("{shape:?}"), ops.read(&ops.segment_attention_at(&q, &k, &v, &segments, shape))));
     }
     found
+}
+
+/// Operations in one pass give the bits of those that they consist of, for narrow rows and wide ones.
+#[test]
+fn joined_operations_have_the_bits_of_their_parts() {
+    let ops = cuda();
+    let vector = |len, seed| weight(&ops, WeightLayout::Vector, DType::F32, &[len], 1, seed);
+    let bits = |x: &_| ops.read(x).into_iter().map(f32::to_bits).collect::<Vec<_>>();
+    for columns in [48, 600] {
+        let [x, y] = [1, 2].map(|seed| ops.tensor(numbers(5 * columns, seed), columns));
+        let norm = vector(columns, 3);
+        let (sum, normed) = ops.add_norm(ops.copy(&x), &y, &norm, 1e-6);
+        let wanted = ops.add(x, &y);
+        assert_eq!(bits(&normed), bits(&ops.rms_norm(&wanted, &norm, 1e-6)), "{columns} columns");
+        assert_eq!(bits(&sum), bits(&wanted), "{columns} columns");
+    }
+    for head_dim in [6, 128] {
+        let shape = AttentionShape { heads: 4, kv_heads: 2, head_dim, window: None, chunk: None };
+        let (q, kv) = (4 * head_dim, 2 * head_dim);
+        let table: Vec<u32> = (0..9).collect();
+        let batch = ops.batch(&[SequenceRows { table: &table, position: 7, rows: 5 }]);
+        let joined = ops.tensor(numbers(5 * (q + 2 * kv), 4), q + 2 * kv);
+        let (norms, frequencies) =
+            ((vector(head_dim, 5), vector(head_dim, 6)), ops.rotary_weight(head_dim, 1e4).unwrap());
+        let normed = |x: &_, norm, is_normed| if is_normed { ops.rms_norm(x, norm, 1e-6) } else { ops.copy(x) };
+        for (is_normed, is_rotated) in [(true, true), (true, false), (false, true), (false, false)] {
+            let rotated = |x| if is_rotated { ops.rotary(x, &batch, &frequencies) } else { x };
+            let found = ops.split_heads(
+                &joined,
+                is_normed.then_some((&norms.0, &norms.1)),
+                1e-6,
+                &batch,
+                is_rotated.then_some(&frequencies),
+                shape,
+            );
+            let wanted = [
+                rotated(normed(&ops.narrow(&joined, 0, q), &norms.0, is_normed)),
+                rotated(normed(&ops.narrow(&joined, q, kv), &norms.1, is_normed)),
+                ops.narrow(&joined, q + kv, kv),
+            ];
+            assert_eq!(
+                found.each_ref().map(bits),
+                wanted.each_ref().map(bits),
+                "{head_dim}, {is_normed}, {is_rotated}"
+            );
+        }
+    }
 }
 
 /// Uploads segment lengths, with the remaining rows of `rows` as one more segment.

@@ -10,17 +10,20 @@ use repartee_kernels_testkit::host::HostOps;
 #[test]
 fn repeated_steps_take_no_more_memory() {
     let ops = Cuda::open(0).expect("`make test-cuda` says where the simulated driver is").with_own_buffers();
-    let shape = &[33, 20][..];
-    let part = [RawTensor { name: "w", bytes: &[0; 33 * 20 * 2], dtype: DType::Bf16, shape }];
+    // Hardware hands memory out in pieces of two megabytes: a step of fewer bytes may take none.
+    let (rows, columns, doubled) = (8, 64, 11);
+    let shape = &[33, columns][..];
+    let part = [RawTensor { name: "w", bytes: &vec![0; 33 * columns * 2], dtype: DType::Bf16, shape }];
     let w = ops.stored_weight(WeightLayout::Linear, &part).unwrap();
     let mut layout = SpecLayout::default();
-    let floats = layout.list(100);
+    let floats = layout.list(rows * columns);
     let spec = layout.spec();
     let mut free = vec![ops.info().unwrap().free];
     for _ in 0..4 {
-        let key = StepKey { stage: "test", rows: 5, variant: 0 };
+        let key = StepKey { stage: "test", rows, variant: 0 };
         let ticket = ops.launch(key, &spec, &mut |ops, spec, outputs| {
-            let x = ops.floats(spec, floats, 20);
+            let x = ops.floats(spec, floats, columns);
+            (0..doubled).fold(ops.copy(&x), |large, _| ops.concat(&[&large, &large]));
             outputs.rows.push(ops.linear(&ops.activation(x, Activation::Silu), &w, None));
         });
         ops.collect(ticket, &mut ReadBack::default());

@@ -1,11 +1,40 @@
 //! Attention over the KV cache.
 
 use super::device::Cuda;
-use super::launch::{MAX_HEAD_DIM, TILE_THREADS, WARP, WARPS, attention_bytes, bits, scale};
+use super::launch::{Args, MAX_HEAD_DIM, TILE_THREADS, WARP, WARPS, attention_bytes, bits, scale};
 use super::tensor::{CudaBatch, CudaState, Tensor};
+use super::weight::Weight;
 use crate::shapes::AttentionShape;
 
 impl Cuda {
+    /// Queries, keys and values of joined rows, normed and rotated.
+    pub(super) fn heads_of(
+        &self,
+        rows: &Tensor,
+        (norms, eps): (Option<(&Weight, &Weight)>, f32),
+        (batch, frequencies): (&CudaBatch, Option<&Weight>),
+        shape: AttentionShape,
+    ) -> [Tensor; 3] {
+        let (dim, heads) = (shape.head_dim, shape.heads + 2 * shape.kv_heads);
+        assert!(dim.is_multiple_of(2) && rows.columns == heads * dim, "widths differ");
+        let [q, k, v] =
+            [shape.heads, shape.kv_heads, shape.kv_heads].map(|heads| self.uninit_tensor(rows.rows, heads * dim));
+        let at = |weight: Option<&Weight>, len: usize| {
+            weight.map_or(0, |weight| {
+                assert_eq!(weight.vector().len, len, "widths differ");
+                weight.vector().memory.at
+            })
+        };
+        let [of_queries, of_keys] = [norms.map(|norms| norms.0), norms.map(|norms| norms.1)].map(|norm| at(norm, dim));
+        let mut args = Args::of(&[rows.at(), of_queries, of_keys, at(frequencies, dim / 2), batch.words.at()]);
+        args.extend(&[q.at(), k.at(), v.at()]);
+        args.extend(&[batch.sequences, batch.stride, shape.heads, shape.kv_heads, dim].map(|n| n as u64));
+        args.extend(&[bits(eps)]);
+        let grid = (rows.rows, heads.div_ceil(WARPS));
+        self.queue.launch(&self.queue.kernels().split_heads_f32, grid, WARPS * WARP, 0, args.all());
+        [q, k, v]
+    }
+
     /// Stores the rows' keys and values at their positions.
     pub(super) fn store_rows(&self, (k, v): (&Tensor, &Tensor), cache: &CudaState, batch: &CudaBatch) {
         let (keys, values, sizes) = numbers(cache);

@@ -107,8 +107,8 @@ impl Cuda {
         let sizes = [x.rows, x.columns, taps, dilation, matrix.outputs, bias.len, tail_rows, usize::from(cut)];
         let mut args = Args::of(&addresses);
         args.extend(&sizes.map(|n| n as u64));
-        let tile = Tile::of(x.rows);
-        let tiled = if tile == Tile::FEW { &kernels.conv_bf16 } else { &kernels.conv_rows_bf16 };
+        let tile = Tile::of(x.rows, matrix.outputs);
+        let tiled = tile.kernel([&kernels.conv_bf16, &kernels.conv_some_bf16, &kernels.conv_rows_bf16]);
         self.convolve(&kernels.conv_f32, (tiled, tile), (x.rows, matrix), args);
         self.extend_tail(x, tail, streams);
         out

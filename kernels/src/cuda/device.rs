@@ -9,7 +9,7 @@ use super::arena::{Arena, Buffer, EventPool, HostPool};
 use super::driver::{Device, DeviceInfo, word};
 use super::error::CudaError;
 use super::graphs::Graphs;
-use super::launch::TILE_THREADS;
+use super::launch::{TILE_THREADS, WARP, WARPS, WIDE, WIDE_THREADS};
 use super::loading::{StagingBuffers, WeightLoader};
 use super::matrix::{Matrix, MatrixKind};
 use super::stream::DeviceStream;
@@ -98,6 +98,21 @@ impl Cuda {
         all[..args.len()].copy_from_slice(args);
         all[args.len()] = u64::from(word(count));
         self.queue.launch(kernel, (count.div_ceil(TILE_THREADS), 1), TILE_THREADS, 0, &mut all[..=args.len()]);
+    }
+
+    /// Launches a norm: the kernel with a warp for each group, or the one with a block for each wide one. `groups` is their number and the
+    /// numbers of each, which alone decide.
+    pub(super) fn norm_groups(
+        &self,
+        kernels: (&CudaFunction, &CudaFunction),
+        groups: (usize, usize),
+        args: &mut [u64],
+    ) {
+        if groups.1 >= WIDE {
+            self.queue.launch(kernels.1, (groups.0, 1), WIDE_THREADS, 0, args);
+        } else {
+            self.queue.launch(kernels.0, (groups.0.div_ceil(WARPS), 1), WARPS * WARP, 0, args);
+        }
     }
 
     /// Launches a kernel that computes one number of each pair in the two halves of the columns.

@@ -44,12 +44,12 @@ impl Cuda {
         let product = |x: &Tensor, divide: usize, weight: &Matrix| {
             assert_eq!(x.columns, weight.columns, "the experts have another input");
             let out = self.uninit_tensor(pairs, weight.outputs);
-            // The average rows of an expert; only the device knows the real number.
-            let tile = Tile::of(pairs.div_ceil(experts));
+            // By the average rows of an expert; only the device knows the real number.
+            let few = pairs.div_ceil(experts) <= Tile::FEW.rows;
             let (kernel, of_block) = match &weight.kind {
                 MatrixKind::F32 => (&kernels.expert_product_f32, WARPS),
-                MatrixKind::Bf16 if tile == Tile::FEW => (&kernels.expert_product_bf16, tile.outputs),
-                MatrixKind::Bf16 => (&kernels.expert_product_rows_bf16, tile.outputs),
+                MatrixKind::Bf16 if few => (&kernels.expert_product_bf16, Tile::FEW.outputs),
+                MatrixKind::Bf16 => (&kernels.expert_product_rows_bf16, Tile::MANY.outputs),
                 MatrixKind::Integers(IntegerFormat::Eight, _) => (&kernels.expert_product_i8, WARPS),
                 MatrixKind::Integers(IntegerFormat::Four, _) => (&kernels.expert_product_i4, WARPS),
             };
@@ -61,7 +61,12 @@ impl Cuda {
             args.extend(&sizes);
             args.extend(scales.map(|scales| scales.scaling.into()).as_slice());
             let blocks = if pairs > 0 { weight.outputs.div_ceil(of_block) } else { 0 };
-            self.queue.launch(kernel, (blocks, experts), WARPS * WARP, 0, args.all());
+            // Blocks for each expert, or for each pair if they are fewer: most experts then have none.
+            let by_pair = weight.kind.is_bf16() && pairs < experts;
+            if weight.kind.is_bf16() {
+                args.extend(&[if by_pair { chosen.at() } else { 0 }]);
+            }
+            self.queue.launch(kernel, (blocks, if by_pair { pairs } else { experts }), WARPS * WARP, 0, args.all());
             out
         };
         let wide = product(x, top_k, gate_up.0);

@@ -1,10 +1,16 @@
 //! Sizes and parameters of launches.
 
+use cudarc::driver::CudaFunction;
+
 /// Threads of a block of element-wise kernels.
 pub(super) const TILE_THREADS: usize = 128;
 /// Warps of a block in kernels with one output or group for each warp.
 pub(super) const WARPS: usize = 4;
 pub(super) const WARP: usize = 32;
+/// Columns of a norm from which on a group has a block of [`WIDE_THREADS`] in place of a warp.
+pub(super) const WIDE: usize = 512;
+/// Threads of a block that norms one group.
+pub(super) const WIDE_THREADS: usize = 256;
 /// Bytes of a number.
 pub(super) const SIZE: usize = size_of::<f32>();
 
@@ -17,11 +23,30 @@ pub(super) struct Tile {
 
 impl Tile {
     pub(super) const FEW: Self = Self { rows: 8, outputs: 16 };
+    pub(super) const SOME: Self = Self { rows: 32, outputs: 16 };
     pub(super) const MANY: Self = Self { rows: 64, outputs: 32 };
+    /// Blocks that are enough to keep a device busy: about two for each of its multiprocessors.
+    const ENOUGH: usize = 256;
 
-    /// Returns the tile for `rows` rows; both tiles give a row the same bits.
-    pub(super) fn of(rows: usize) -> Self {
-        if rows <= Self::FEW.rows { Self::FEW } else { Self::MANY }
+    /// Returns the tile for `rows` rows and `outputs` outputs; all tiles give a row the same bits. The largest tile reads least, if there
+    /// are enough of them.
+    pub(super) fn of(rows: usize, outputs: usize) -> Self {
+        let (along, across) = Self::MANY.grid(rows, outputs);
+        match rows {
+            0..=8 => Self::FEW,
+            9..=32 => Self::SOME,
+            _ if along * across < Self::ENOUGH => Self::SOME,
+            _ => Self::MANY,
+        }
+    }
+
+    /// Chooses among the kernels for the three tiles.
+    pub(super) fn kernel<'a>(self, [few, some, many]: [&'a CudaFunction; 3]) -> &'a CudaFunction {
+        match self {
+            Self::FEW => few,
+            Self::SOME => some,
+            _ => many,
+        }
     }
 
     /// Grid with one block for each tile.
@@ -40,7 +65,7 @@ pub(super) fn scale(head_dim: usize) -> f32 {
 
 /// Bytes of shared memory of a block of attention.
 pub(super) fn attention_bytes(head_dim: usize) -> usize {
-    WARPS * (head_dim + 2) * SIZE
+    (WARPS * (head_dim + 2) + head_dim) * SIZE
 }
 
 /// Parameters of a kernel, in order.

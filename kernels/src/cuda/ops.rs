@@ -2,7 +2,7 @@
 
 use super::device::Cuda;
 use super::graphs::Graphs;
-use super::launch::{SIZE, TILE_THREADS, WARP, WARPS, bits};
+use super::launch::{SIZE, TILE_THREADS, WIDE, WIDE_THREADS, bits};
 use super::matrix::outputs;
 use super::step::LaunchedStep;
 use super::tensor::{CudaBatch, CudaIndex, CudaState, Tensor};
@@ -218,6 +218,22 @@ impl Ops for Cuda {
         x
     }
 
+    fn add_norm(&self, x: Tensor, y: &Tensor, weight: &Weight, eps: f32) -> (Tensor, Tensor) {
+        let weight = weight.vector();
+        assert_eq!((x.rows, x.columns, x.columns), (y.rows, y.columns, weight.len), "shapes differ");
+        let out = self.uninit_tensor(x.rows, x.columns);
+        if x.columns >= WIDE {
+            let args = &mut [x.at(), y.at(), weight.memory.at, out.at(), x.columns as u64, bits(eps)];
+            self.queue.launch(&self.queue.kernels().add_norm_f32, (x.rows, 1), WIDE_THREADS, 0, args);
+            return (x, out);
+        }
+        self.each(&self.queue.kernels().add_f32, x.len(), &[x.at(), y.at()]);
+        let args = &mut [x.at(), weight.memory.at, out.at(), weight.len as u64, x.rows as u64, bits(eps)];
+        let kernels = self.queue.kernels();
+        self.norm_groups((&kernels.rms_norm_f32, &kernels.rms_norm_wide_f32), (x.rows, weight.len), args);
+        (x, out)
+    }
+
     fn mul(&self, x: Tensor, y: &Tensor) -> Tensor {
         assert_eq!((x.rows, x.columns), (y.rows, y.columns), "shapes differ");
         self.each(&self.queue.kernels().mul_f32, x.len(), &[x.at(), y.at()]);
@@ -246,8 +262,8 @@ impl Ops for Cuda {
         assert!(x.columns.is_multiple_of(weight.len), "a norm of another width");
         let (out, groups) = (self.uninit_tensor(x.rows, x.columns), x.len() / weight.len);
         let args = &mut [x.at(), weight.memory.at, out.at(), weight.len as u64, groups as u64, bits(eps)];
-        let kernel = &self.queue.kernels().rms_norm_f32;
-        self.queue.launch(kernel, (groups.div_ceil(WARPS), 1), WARPS * WARP, 0, args);
+        let kernels = self.queue.kernels();
+        self.norm_groups((&kernels.rms_norm_f32, &kernels.rms_norm_wide_f32), (groups, weight.len), args);
         out
     }
 
@@ -257,8 +273,8 @@ impl Ops for Cuda {
         let (out, groups) = (self.uninit_tensor(x.rows, x.columns), x.len() / weight.len);
         let sizes = [weight.len as u64, groups as u64, bits(eps)];
         let args = &mut [x.at(), weight.memory.at, bias.memory.at, out.at(), sizes[0], sizes[1], sizes[2]];
-        let kernel = &self.queue.kernels().layer_norm_f32;
-        self.queue.launch(kernel, (groups.div_ceil(WARPS), 1), WARPS * WARP, 0, args);
+        let kernels = self.queue.kernels();
+        self.norm_groups((&kernels.layer_norm_f32, &kernels.layer_norm_wide_f32), (groups, weight.len), args);
         out
     }
 
@@ -315,8 +331,21 @@ impl Ops for Cuda {
         let frequencies = frequencies.vector();
         let sizes = [batch.sequences, batch.stride, x.columns, 2 * frequencies.len].map(|n| n as u64);
         let args = &mut [x.at(), batch.words.at(), frequencies.memory.at, sizes[0], sizes[1], sizes[2], sizes[3]];
-        self.queue.launch(&self.queue.kernels().rotary_f32, (x.rows, 1), TILE_THREADS, 0, args);
+        let blocks = (x.columns / 2).div_ceil(TILE_THREADS);
+        self.queue.launch(&self.queue.kernels().rotary_f32, (x.rows, blocks), TILE_THREADS, 0, args);
         x
+    }
+
+    fn split_heads(
+        &self,
+        rows: &Tensor,
+        norms: Option<(&Weight, &Weight)>,
+        eps: f32,
+        batch: &CudaBatch,
+        frequencies: Option<&Weight>,
+        shape: AttentionShape,
+    ) -> [Tensor; 3] {
+        self.heads_of(rows, (norms, eps), (batch, frequencies), shape)
     }
 
     fn attention(

@@ -28,18 +28,19 @@ impl Cuda {
         let kernels = self.queue.kernels();
         assert_eq!(x.columns, weight.columns, "the weight has another input");
         // One row or four for each warp, or one tile for each block: the kernels for few rows and for many sum in the same order.
-        let (few, many) = match &weight.kind {
-            MatrixKind::F32 => (&kernels.product_f32, &kernels.product4_f32),
-            MatrixKind::Bf16 => (&kernels.product_bf16, &kernels.product_rows_bf16),
-            MatrixKind::Integers(IntegerFormat::Eight, _) => (&kernels.product_i8, &kernels.product4_i8),
-            MatrixKind::Integers(IntegerFormat::Four, _) => (&kernels.product_i4, &kernels.product4_i4),
-        };
-        let (kernel, grid) = if weight.kind.is_bf16() {
-            let tile = Tile::of(x.rows);
-            (if tile == Tile::FEW { few } else { many }, tile.grid(x.rows, weight.outputs))
-        } else {
+        let warps = |few, many| {
             let (kernel, rows) = if x.rows <= 1 { (few, 1) } else { (many, 4) };
             (kernel, (x.rows.div_ceil(rows), weight.outputs.div_ceil(WARPS)))
+        };
+        let (kernel, grid) = match &weight.kind {
+            MatrixKind::F32 => warps(&kernels.product_f32, &kernels.product4_f32),
+            MatrixKind::Bf16 => {
+                let tile = Tile::of(x.rows, weight.outputs);
+                let tiled = [&kernels.product_bf16, &kernels.product_some_bf16, &kernels.product_rows_bf16];
+                (tile.kernel(tiled), tile.grid(x.rows, weight.outputs))
+            }
+            MatrixKind::Integers(IntegerFormat::Eight, _) => warps(&kernels.product_i8, &kernels.product4_i8),
+            MatrixKind::Integers(IntegerFormat::Four, _) => warps(&kernels.product_i4, &kernels.product4_i4),
         };
         let sizes = [x.rows, x.columns, weight.pitch, weight.outputs].map(|n| n as u64);
         let mut args = Args::of(&[x.at(), weight.memory.at]);

@@ -11,7 +11,26 @@ pub const KERNELS: &[Kernel] = &[
         planted: &[
             ("frequencies[i % half]", "frequencies[(i + 1) % half]"),
             ("head[2] + row - head[0]", "head[2]"),
+            ("(size_t)(first + 31 - __clz(those)) * stride", "(size_t)first * stride"),
+            ("s < sequences && row", "row"),
+            ("if (i >= columns / 2) return;", ""),
             ("__fmul_rn(b, cosine), __fmul_rn(a, sine)", "__fmul_rn(b, cosine), __fmul_rn(b, sine)"),
+        ],
+    },
+    Kernel {
+        name: "split_heads_f32",
+        file: "attention.cu",
+        check: split,
+        planted: &[
+            ("(head - heads) % kv_heads) * head_dim", "0) * head_dim"),
+            ("is_query ? q_norm : is_key ? k_norm : nullptr", "is_query ? k_norm : is_key ? k_norm : nullptr"),
+            ("is_query ? q_norm : is_key ? k_norm : nullptr", "is_query ? q_norm : k_norm"),
+            ("low = weight[d] * (low * by)", "low = weight[d] * low"),
+            ("warp_sum(square) / head_dim", "warp_sum(square) / (head_dim + 1)"),
+            ("frequencies && there && (is_query || is_key)", "frequencies && there && is_query"),
+            ("frequencies && there && (is_query || is_key)", "frequencies && there"),
+            ("place.position, frequencies[d]", "place.position + 1, frequencies[d]"),
+            ("if (head >= all) return;", ""),
         ],
     },
     Kernel {
@@ -37,6 +56,9 @@ pub const KERNELS: &[Kernel] = &[
             ("own_end = place.position + 1", "own_end = place.end"),
             ("sum = fmaf(of[d], factor, sum);", "sum += of[d];"),
             ("sums[i] *= factor;", ";"),
+            ("query[d] = q[d];\n  __syncthreads();", "query[d] = q[d];"),
+            ("j + n < count ? load_lane", "true ? load_lane"),
+            ("i / 4 * 128 + lane * 4 + i % 4", "i / 4 * 128 + lane * 4"),
             ("score = there ? score * scale", "score = there ? score"),
             (
                 "  __syncthreads();\n  for (unsigned d = threadIdx.x; d < dim;",
@@ -102,7 +124,7 @@ fn wide(value: f32) -> f64 {
 }
 
 fn rotary(ptx: &str) -> TwinResult {
-    let (heads, dim) = (3, 6);
+    let (heads, dim) = (12, 6);
     let columns = heads * dim;
     let mut device = Device::load(ptx);
     let (x, frequencies) = (numbers(1, ROWS * columns), [1.0f32, 0.21, 0.037]);
@@ -110,7 +132,8 @@ fn rotary(ptx: &str) -> TwinResult {
     let at = device.f32s(&x);
     let params =
         [at, batch, device.f32s(&frequencies), SEQUENCES.len() as u64, STRIDE as u64, columns as u64, dim as u64];
-    device.launch("rotary_f32", [ROWS as u32, 1, 1], [32, 1, 1], 0, &params)?;
+    // Several blocks for the pairs of a row.
+    device.launch("rotary_f32", [ROWS as u32, 2, 1], [32, 1, 1], 0, &params)?;
     let wanted = (0..ROWS * columns).map(|i| {
         let Some((_, position)) = place(i / columns) else { return (wide(x[i]), 0.0) };
         let (d, half) = (i % dim, dim / 2);
@@ -121,6 +144,52 @@ fn rotary(ptx: &str) -> TwinResult {
         (wanted, (low.abs() + high.abs()) * 4.0 * f64::powi(2.0, -24))
     });
     Ok(compare(&device.read_f32s(at, ROWS * columns)?, wanted))
+}
+
+/// Splits with norms and rotation, and without either.
+fn split(ptx: &str) -> TwinResult {
+    let (heads, kv_heads, dim) = (3, 2, 6);
+    let all = heads + 2 * kv_heads;
+    for (normed, rotated) in [(true, true), (false, true), (true, false), (false, false)] {
+        let mut device = Device::load(ptx);
+        let x = numbers(1, ROWS * all * dim);
+        let (norms, frequencies) = ([numbers(2, dim), numbers(3, dim)], [1.0f32, 0.21, 0.037]);
+        let batch = batch(&mut device);
+        let mut params = vec![device.f32s(&x)];
+        params.extend([0, 1].map(|of| if normed { device.f32s(&norms[of]) } else { 0 }));
+        params.push(if rotated { device.f32s(&frequencies) } else { 0 });
+        params.push(batch);
+        let widths = [heads * dim, kv_heads * dim, kv_heads * dim];
+        let outs = widths.map(|width| device.fresh(ROWS * width));
+        params.extend(outs);
+        params.extend([SEQUENCES.len(), STRIDE, heads, kv_heads, dim].map(|size| size as u64));
+        params.push(u64::from(1e-6f32.to_bits()));
+        device.launch("split_heads_f32", [ROWS as u32, all.div_ceil(4) as u32, 1], [128, 1, 1], 0, &params)?;
+        for (part, (at, width)) in outs.into_iter().zip(widths).enumerate() {
+            let first = widths[..part].iter().sum::<usize>();
+            let wanted = (0..ROWS * width).map(|i| {
+                let (row, column, d) = (i / width, first + i % width, i % dim);
+                let head = &x[row * all * dim + column - d..][..dim];
+                let square = head.iter().map(|v| wide(*v).powi(2)).sum::<f64>() / dim as f64;
+                let number = |d: usize| match norms.get(part) {
+                    Some(norm) if normed => wide(norm[d]) * wide(head[d]) / (square + 1e-6).sqrt(),
+                    _ => wide(head[d]),
+                };
+                let (half, bound) = (dim / 2, 16.0 * f64::powi(2.0, -24));
+                let (low, high) = (number(d % half), number(d % half + half));
+                let Some((_, position)) = place(row).filter(|_| rotated && part < 2) else {
+                    return (number(d), number(d).abs() * bound);
+                };
+                let angle = wide(position as f32 * frequencies[d % half]);
+                let rotated = [low * angle.cos() - high * angle.sin(), high * angle.cos() + low * angle.sin()];
+                (rotated[d / half], (low.abs() + high.abs()) * bound)
+            });
+            if let Some(wrong) = compare(&device.read_f32s(at, ROWS * width)?, wanted) {
+                return Ok(Some(format!("part {part}, normed {normed}, rotated {rotated}: {wrong}")));
+            }
+        }
+    }
+    Ok(None)
 }
 
 fn store(ptx: &str) -> TwinResult {
@@ -187,7 +256,7 @@ fn attention(ptx: &str) -> TwinResult {
         let mut params = vec![device.f32s(&q), keys, values, batch, out, 1, 5];
         params.extend([group, width, cells + 8, dim].map(|size| size as u64));
         params.extend([u64::from(window), chunk as u64, u64::from((1.0 / (dim as f32).sqrt()).to_bits())]);
-        let shared = 4 * (dim + 2) * 4;
+        let shared = (4 * (dim + 2) + dim) * 4;
         device.launch("attention_f32", [rows as u32 + 1, heads as u32, 1], [128, 1, 1], shared, &params)?;
         let wanted = (0..(rows + 1) * wide_rows).map(|i| {
             let (row, head, d) = (i / wide_rows, i / dim % heads, i % dim);
@@ -229,7 +298,7 @@ fn segments(ptx: &str) -> TwinResult {
             u64::from(right),
             scale,
         ];
-        let shared = 4 * (dim + 2) * 4;
+        let shared = (4 * (dim + 2) + dim) * 4;
         device.launch("segment_attention_f32", [rows as u32, heads as u32, 1], [128, 1, 1], shared, &params)?;
         let wanted = (0..rows * width).map(|i| {
             let (row, head, d) = (i / width, i % width / dim * dim, i % dim);

@@ -9,7 +9,10 @@ pub const KERNELS: &[Kernel] = &[Kernel {
     check: choose,
     planted: &[
         ("logit * params.penalty : logit / params.penalty", "logit / params.penalty : logit * params.penalty"),
-        ("block_count(reach, counts) >= params.top_k", "block_count(reach, counts) > params.top_k"),
+        ("wanted <= reach", "wanted < reach"),
+        ("(own & fixed) == key", "true"),
+        ("found[1] = wanted - before;", "found[1] = wanted;"),
+        ("BINS - 1 - threadIdx.x * EACH", "(threadIdx.x + 1) * EACH - 1"),
         ("(1.0f - params.top_p)", "params.top_p"),
         ("before++ < gone", "before++ > gone"),
         ("history[chosen] = 1", "history[0] = 1"),

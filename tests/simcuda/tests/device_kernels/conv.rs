@@ -73,6 +73,12 @@ pub const KERNELS: &[Kernel] = &[
         planted: TILE_CONV,
     },
     Kernel {
+        name: "conv_some_bf16",
+        file: "conv_tiles.cu",
+        check: |ptx| conv(ptx, "conv_some_bf16", Some(SOME)),
+        planted: TILE_CONV,
+    },
+    Kernel {
         name: "conv_rows_bf16",
         file: "conv_tiles.cu",
         check: |ptx| conv(ptx, "conv_rows_bf16", Some(MANY)),
@@ -122,6 +128,7 @@ pub const KERNELS: &[Kernel] = &[
 /// Rows and outputs of a block on tensor cores; `None` for kernels with four of both for each thread.
 type Tile = Option<(usize, usize)>;
 const FEW: (usize, usize) = (8, 16);
+const SOME: (usize, usize) = (32, 16);
 const MANY: (usize, usize) = (64, 32);
 
 /// Uploads a weight in the kernel's format.

@@ -3,6 +3,19 @@
 use super::support::Device;
 use super::{Kernel, SEGMENT_ROWS, SEGMENTS, TwinResult, compare, each, numbers, segment_of};
 
+const RMS_NORM: &[(&str, &str)] = &[
+    ("own.sum(square) / columns + epsilon", "own.sum(square) / (columns + 1) + epsilon"),
+    ("if (own.group >= groups) return;", ""),
+    ("gain[i] * (kept[i] * by)", "gain[0] * (kept[i] * by)"),
+    ("k += own.threads) square = fmaf", "k += 2 * own.threads) square = fmaf"),
+    ("k += own.threads) out[k] = weight[k] * (x[k] * by)", "k += own.threads) out[k] = weight[k] * x[k]"),
+];
+const LAYER_NORM: &[(&str, &str)] = &[
+    ("const float mean = own.sum(sum) / columns;", "const float mean = sum / columns;"),
+    ("weight[k], bias[k])", "weight[k], 0.0f)"),
+    ("x[k] - mean, x[k] - mean, square", "x[k], x[k], square"),
+];
+
 pub const KERNELS: &[Kernel] = &[
     Kernel {
         name: "add_f32",
@@ -86,25 +99,34 @@ pub const KERNELS: &[Kernel] = &[
         check: sigmoid_gate,
         planted: &[("gate[i / columns]", "gate[i % columns]"), ("gate[i / columns]", "gate[i / columns / 2]")],
     },
+    Kernel { name: "rms_norm_f32", file: "norm.cu", check: |ptx| rms_norm(ptx, "rms_norm_f32", 4), planted: RMS_NORM },
     Kernel {
-        name: "rms_norm_f32",
+        name: "rms_norm_wide_f32",
         file: "norm.cu",
-        check: rms_norm,
+        check: |ptx| rms_norm(ptx, "rms_norm_wide_f32", 1),
+        planted: RMS_NORM,
+    },
+    Kernel {
+        name: "add_norm_f32",
+        file: "norm.cu",
+        check: add_norm,
         planted: &[
-            ("warp_sum(square) / columns + epsilon", "warp_sum(square) / (columns + 1) + epsilon"),
-            ("if (group >= groups) return;", ""),
-            ("weight[k] * (x[k] * by)", "weight[0] * (x[k] * by)"),
+            ("x[k] += y[k]", "x[k] -= y[k]"),
+            ("y += (size_t)blockIdx.x * columns;", ""),
+            ("rms_norm(own, x - (size_t)blockIdx.x * columns", "rms_norm(own, x"),
         ],
     },
     Kernel {
         name: "layer_norm_f32",
         file: "norm.cu",
-        check: layer_norm,
-        planted: &[
-            ("const float mean = warp_sum(sum) / columns;", "const float mean = sum / columns;"),
-            ("weight[k], bias[k])", "weight[k], 0.0f)"),
-            ("x[k] - mean, x[k] - mean, square", "x[k], x[k], square"),
-        ],
+        check: |ptx| layer_norm(ptx, "layer_norm_f32", 4),
+        planted: LAYER_NORM,
+    },
+    Kernel {
+        name: "layer_norm_wide_f32",
+        file: "norm.cu",
+        check: |ptx| layer_norm(ptx, "layer_norm_wide_f32", 1),
+        planted: LAYER_NORM,
     },
     Kernel {
         name: "segment_norm_f32",
@@ -273,17 +295,17 @@ fn sigmoid_gate(ptx: &str) -> TwinResult {
 }
 
 /// Groups and their columns, of sizes that are no multiples of each other.
-const GROUPS: [(usize, usize); 3] = [(3, 5), (7, 64), (6, 75)];
+const GROUPS: [(usize, usize); 5] = [(3, 5), (7, 64), (6, 75), (2, 600), (2, 2500)];
 
-fn rms_norm(ptx: &str) -> TwinResult {
+fn rms_norm(ptx: &str, name: &str, groups_each: usize) -> TwinResult {
     for (groups, columns) in GROUPS {
         let mut device = Device::load(ptx);
         let (x, weight) = (numbers(1, groups * columns), numbers(2, columns));
         let params = [device.f32s(&x), device.f32s(&weight), device.fresh(groups * columns)];
         let sizes = [columns as u64, groups as u64, u64::from(1e-6f32.to_bits())];
         device.launch(
-            "rms_norm_f32",
-            [groups.div_ceil(4) as u32, 1, 1],
+            name,
+            [(groups.div_ceil(groups_each) + usize::from(groups_each == 1)) as u32, 1, 1],
             [128, 1, 1],
             0,
             &[&params[..], &sizes].concat(),
@@ -304,15 +326,42 @@ fn rms_norm(ptx: &str) -> TwinResult {
     Ok(None)
 }
 
-fn layer_norm(ptx: &str) -> TwinResult {
+fn add_norm(ptx: &str) -> TwinResult {
+    for (rows, columns) in GROUPS {
+        let mut device = Device::load(ptx);
+        let (x, y, weight) = (numbers(1, rows * columns), numbers(4, rows * columns), numbers(2, columns));
+        let params = [device.f32s(&x), device.f32s(&y), device.f32s(&weight), device.fresh(rows * columns)];
+        let sizes = [columns as u64, u64::from(1e-6f32.to_bits())];
+        device.launch("add_norm_f32", [rows as u32, 1, 1], [128, 1, 1], 0, &[&params[..], &sizes].concat())?;
+        let sums: Vec<f32> = x.iter().zip(&y).map(|(x, y)| x + y).collect();
+        if let Some(wrong) =
+            compare(&device.read_f32s(params[0], sums.len())?, sums.iter().map(|sum| (wide(*sum), 0.0)))
+        {
+            return Ok(Some(format!("sums: {wrong}")));
+        }
+        let wanted = (0..rows * columns).map(|i| {
+            let square: f64 = sums[i / columns * columns..][..columns].iter().map(|v| wide(*v).powi(2)).sum();
+            units(
+                wide(weight[i % columns]) * wide(sums[i]) / (square / columns as f64 + 1e-6).sqrt(),
+                8.0 + columns as f64 / 16.0,
+            )
+        });
+        if let Some(wrong) = compare(&device.read_f32s(params[3], rows * columns)?, wanted) {
+            return Ok(Some(format!("{rows} rows of {columns}: {wrong}")));
+        }
+    }
+    Ok(None)
+}
+
+fn layer_norm(ptx: &str, name: &str, groups_each: usize) -> TwinResult {
     for (groups, columns) in GROUPS {
         let mut device = Device::load(ptx);
         let (x, weight, bias) = (numbers(1, groups * columns), numbers(2, columns), numbers(3, columns));
         let params = [device.f32s(&x), device.f32s(&weight), device.f32s(&bias), device.fresh(groups * columns)];
         let sizes = [columns as u64, groups as u64, u64::from(1e-5f32.to_bits())];
         device.launch(
-            "layer_norm_f32",
-            [groups.div_ceil(4) as u32, 1, 1],
+            name,
+            [(groups.div_ceil(groups_each) + usize::from(groups_each == 1)) as u32, 1, 1],
             [128, 1, 1],
             0,
             &[&params[..], &sizes].concat(),

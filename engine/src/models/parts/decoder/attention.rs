@@ -115,19 +115,9 @@ impl<O: Ops> Attention<O> {
         batch: &O::Batch,
         (shape, frequencies): (&DecoderShape, Option<&O::Weight>),
     ) -> [O::T; 3] {
-        let a = shape.attention;
-        let (q, kv) = (a.heads * a.head_dim, a.kv_heads * a.head_dim);
         let h = ops.linear(x, &self.qkv, self.qkv_bias.as_ref());
-        let (mut queries, mut keys) = (ops.narrow(&h, 0, q), ops.narrow(&h, q, kv));
-        let values = ops.narrow(&h, q + kv, kv);
-        if let Some((q_norm, k_norm)) = &self.qk_norm {
-            queries = ops.rms_norm(&queries, q_norm, shape.eps);
-            keys = ops.rms_norm(&keys, k_norm, shape.eps);
-        }
-        if let Some(frequencies) = frequencies {
-            queries = ops.rotary(queries, batch, frequencies);
-            keys = ops.rotary(keys, batch, frequencies);
-        }
+        let norms = self.qk_norm.as_ref().map(|(q_norm, k_norm)| (q_norm, k_norm));
+        let [mut queries, keys, values] = ops.split_heads(&h, norms, shape.eps, batch, frequencies, shape.attention);
         let scaling = if self.is_local { 1.0 } else { shape.scaling.score_factor() };
         let factor = scaling * shape.style.score_factor.unwrap_or(1.0);
         if factor != 1.0 {

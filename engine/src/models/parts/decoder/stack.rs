@@ -228,8 +228,8 @@ impl<O: Ops> Layer<O> {
         if let Some((norm, _)) = &self.result_norms {
             h = ops.rms_norm(&h, norm, shape.eps);
         }
-        let x = ops.add(h, &x);
-        let mut h = self.mlp.forward(ops, &ops.rms_norm(&x, &self.post_norm, shape.eps));
+        let (x, normed) = ops.add_norm(h, &x, &self.post_norm, shape.eps);
+        let mut h = self.mlp.forward(ops, &normed);
         if let Some((_, scale)) = &self.scales {
             h = ops.scale(h, scale);
         }
