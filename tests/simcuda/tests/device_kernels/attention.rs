@@ -245,13 +245,14 @@ fn attention(ptx: &str) -> TwinResult {
         let (k, v) = (numbers(1, cells * width), numbers(2, cells * width));
         // The last row belongs to no sequence.
         let q: Vec<f32> = numbers(3, (rows + 1) * wide_rows).iter().map(|v| v * 4.0).collect();
-        // A table of one block; nothing was written after the last position.
-        let (keys, values) = (device.fresh((cells + 8) * width), device.fresh((cells + 8) * width));
+        // A table of one block, the second; nothing was written before it or after the last position.
+        let block = (cells + 8) * width;
+        let (keys, values) = (device.fresh(2 * block), device.fresh(2 * block));
         for (to, from) in [(keys, &k), (values, &v)] {
             let part = device.f32s(from);
-            device.memory.copy(to, part, cells * width * 4)?;
+            device.memory.copy(to + (block * 4) as u64, part, cells * width * 4)?;
         }
-        let batch = device.u32s(&[0, rows as u32, position as u32, 1, 0]);
+        let batch = device.u32s(&[0, rows as u32, position as u32, 1, 1]);
         let out = device.fresh((rows + 1) * wide_rows);
         let mut params = vec![device.f32s(&q), keys, values, batch, out, 1, 5];
         params.extend([group, width, cells + 8, dim].map(|size| size as u64));
