@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use repartee_engine_api::ItemId;
 
 use crate::elements::AudioRows;
-use crate::model::{FrontEnd, FrontEndStream, InputWindow};
+use crate::model::{EncodingProgress, FrontEnd, FrontEndStream, InputWindow, WindowInput};
 
 /// An audio item that is not committed yet.
 pub struct AudioInput {
@@ -43,6 +43,8 @@ pub struct PendingWindow {
     pub sound: Duration,
     /// True if the audio came faster than real time; then it is encoded after all other audio.
     pub early: bool,
+    /// Progress of the encoder, if it has begun.
+    pub progress: EncodingProgress,
 }
 
 /// Start and end of an encoder's step.
@@ -57,7 +59,12 @@ pub struct EncoderTimes {
 impl PendingWindow {
     /// Creates window `index` of `target`, not early.
     pub fn new(target: WindowTarget, window: InputWindow, index: usize) -> Self {
-        Self { target, window, index, sound: Duration::ZERO, early: false }
+        Self { target, window, index, sound: Duration::ZERO, early: false, progress: EncodingProgress::default() }
+    }
+
+    /// The window as the encoder takes it.
+    pub fn input(&self) -> WindowInput<'_> {
+        WindowInput { data: &self.window.data, index: self.index }
     }
 }
 

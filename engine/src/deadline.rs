@@ -14,7 +14,8 @@
 //! A tick gets as much time as the most urgent deadline leaves, by the measured costs of steps. Every stage leaves time
 //! for urgent work in the stages after it. So a long prompt is prefilled in chunks that fit into the time before the next
 //! frame is due. Part of the time is a reserve, because a step can take longer than the steps before it. With no time
-//! left, a waiting prompt still gets a small chunk now and then, so that it does not starve.
+//! left, a waiting prompt still gets a small chunk now and then, so that it does not starve. Windows of input audio come in units
+//! of bounded work, and a tick has few of them, whatever its budget.
 
 pub mod cost;
 mod fair_shares;
@@ -121,6 +122,8 @@ const SILENT: Duration = Duration::from_secs(1);
 /// one decoded row costs, so that large models do not read all their weights for a few rows, and the least chunk.
 const PROMPTS: Duration = Duration::from_millis(8);
 const PROMPT_STEPS: f64 = 6.0;
+/// Longest time of a bounded stage's windows in a tick, if they are more than one: a caller may come at any moment.
+const WINDOWS: Duration = Duration::from_millis(40);
 /// Share of the urgent rows' cost that other rows may add while a session waits for its first packet or is about to
 /// underrun.
 const PIGGYBACK_SHARE: f64 = 0.25;
@@ -171,6 +174,8 @@ pub struct Planner {
     credits: Vec<f64>,
     /// The same for background work, while sessions wait for their first packets or are about to underrun.
     background_credits: Vec<f64>,
+    /// Stage whose windows take a short time in each tick.
+    bounded: Option<usize>,
     /// Beginning of the last tick.
     last_tick: Option<Instant>,
 }
@@ -182,7 +187,14 @@ impl Planner {
         let (costs, shares) = (vec![StageCost::default(); stages], vec![FairShares::default(); stages]);
         let (forced, credits) = (vec![None; stages], vec![0.0; stages]);
         let background_credits = credits.clone();
-        Self { order, costs, forced, shares, limits, credits, background_credits, last_tick: None }
+        Self { order, costs, forced, shares, limits, credits, background_credits, bounded: None, last_tick: None }
+    }
+
+    /// Bounds the time of a stage's windows in a tick: more than one only within [`WINDOWS`]. A window may be a part of what
+    /// is encoded, and others wait for no more than this.
+    #[must_use]
+    pub fn with_bounded_windows(self, stage: usize) -> Self {
+        Self { bounded: Some(stage), ..self }
     }
 
     /// Adds the measurement of a stage's step.
@@ -329,6 +341,7 @@ impl Planner {
                     let prompts = cost.known_seconds(StepRows::of(want.kind, planned.of_kind(want.kind)));
                     (seconds.min(for_prompts) - spent).min(longest_prompts - prompts)
                 }
+                RowKind::Window if self.bounded == Some(stage) => (seconds - spent).min(WINDOWS.as_secs_f64() - spent),
                 RowKind::Decode | RowKind::Window | RowKind::SolverStep => seconds - spent,
             };
             let affordable = |seconds: f64| cost.affordable(planned, want.kind, whole, left(seconds));

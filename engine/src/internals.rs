@@ -11,8 +11,8 @@ pub use crate::deadline::{Planner, ReadyRows, ScheduledRows, SchedulingOrder, St
 pub use crate::device::Device;
 pub use crate::elements::{AudioRows, Element, ElementValue, Message, MessageKind, MessagePart};
 pub use crate::model::{
-    AudioFrontEnd, Codec, Encoder, FrontEnd, FrontEndStream, Hearing, InputWindow, Model, PromptTemplate,
-    ReasoningTokens, SlotCounts, ToolCallTokens, ToolTemplate, Voices, WindowInput,
+    AudioFrontEnd, Codec, Encoder, EncodingProgress, FrontEnd, FrontEndStream, Hearing, InputWindow, Model,
+    PromptTemplate, ReasoningTokens, SlotCounts, ToolCallTokens, ToolTemplate, Voices, WindowInput,
 };
 pub use crate::models::family::FamilyVariant;
 pub use crate::models::parts::memory::{SlotBytes, fit_slots};

@@ -53,10 +53,46 @@ pub struct WindowInput<'a> {
     pub index: usize,
 }
 
-/// Encodes windows to rows. It keeps no state between windows.
+/// Numbers of a window that an encoder has begun, between two units of its work.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct EncodingProgress {
+    /// Number of units done.
+    pub units: usize,
+    /// Rows after the layers so far.
+    pub rows: Vec<f32>,
+    /// Rows of an earlier layer, which are added later.
+    pub skipped: Vec<f32>,
+    /// Queries, keys and values of the layer in work.
+    pub projected: [Vec<f32>; 3],
+    /// Results of its attention.
+    pub attended: Vec<f32>,
+}
+
+/// Encodes windows to rows. It keeps no state between windows: what it keeps of a window that it has begun is in its progress.
 pub trait Encoder: Send {
     /// Encodes several windows as one batch; returns one entry for each.
     fn encode(&mut self, windows: &[WindowInput<'_>]) -> Vec<AudioRows>;
+
+    /// Number of units of work of a window. Each is bounded in cost; windows of one are encoded as a batch.
+    fn units(&self, _window: &WindowInput<'_>) -> usize {
+        1
+    }
+
+    /// Runs the next `units` units of a window. Returns its rows once all are done.
+    fn advance(
+        &mut self,
+        window: &WindowInput<'_>,
+        progress: &mut EncodingProgress,
+        units: usize,
+    ) -> Option<AudioRows> {
+        progress.units += units;
+        self.encode(std::slice::from_ref(window)).pop()
+    }
+
+    /// Bytes of the numbers of a window between two units, at most.
+    fn unfinished_bytes(&self) -> usize {
+        0
+    }
 
     /// Ends a period of the encoder's memory; see [`Stage::end_idle_period`].
     fn end_idle_period(&mut self) -> bool {

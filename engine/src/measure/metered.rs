@@ -9,7 +9,7 @@ use repartee_spoken::SpokenOptions;
 
 use super::report::StageOutput;
 use crate::elements::{AudioRows, Element};
-use crate::model::{Encoder, Model, WindowInput};
+use crate::model::{Encoder, EncodingProgress, Model, WindowInput};
 use crate::stage::{BatchEntry, CacheUse, ContextBudget, EdgeKind, Outbox, RowKind, RunnableRows, Stage, StageItem};
 
 /// Name of the encoder in the stage list.
@@ -117,6 +117,25 @@ impl Encoder for MeteredEncoder {
     fn encode(&mut self, windows: &[WindowInput<'_>]) -> Vec<AudioRows> {
         let Self { inner, meter } = self;
         meter.note((0, ENCODER, StageOutput::Other), RowKind::Window, windows.len(), || inner.encode(windows))
+    }
+
+    fn units(&self, window: &WindowInput<'_>) -> usize {
+        self.inner.units(window)
+    }
+
+    fn advance(
+        &mut self,
+        window: &WindowInput<'_>,
+        progress: &mut EncodingProgress,
+        units: usize,
+    ) -> Option<AudioRows> {
+        let Self { inner, meter } = self;
+        let at = (0, ENCODER, StageOutput::Other);
+        meter.note(at, RowKind::Window, units, || inner.advance(window, progress, units))
+    }
+
+    fn unfinished_bytes(&self) -> usize {
+        self.inner.unfinished_bytes()
     }
 }
 

@@ -7,6 +7,7 @@
 //! - this file: admission, commands, timeouts
 //! - `prompts`: prompts, shared conversations and streamed text on their way to the first stage
 //! - `extra_hearing`: the recogniser's slots for complete audio
+//! - `encoding`: windows of an encoder, unit by unit
 //! - `hearing`: a recogniser's sound, steps and hypotheses
 //! - `faults`: panics outside of the stages' steps
 //! - `gauges`: counters and gauges for other threads
@@ -18,6 +19,7 @@
 //! Stages know **slots**: one for each session, which is also the session's key (`owner`) here, and further ones for
 //! out-of-band responses.
 
+mod encoding;
 mod extra_hearing;
 mod faults;
 mod gauges;
@@ -54,9 +56,12 @@ use turns::{WaitingTurn, in_turn};
 
 pub use gauges::Gauges;
 
+/// Index of the encoder or recogniser in the plan; the stages follow.
+const ENCODER: usize = 0;
 /// Name of the encoder in measurements.
 const ENCODER_NAME: &str = "encoder";
-/// Upper bound of windows encoded in one tick: audio that arrives faster than real time must not delay other sessions.
+/// Upper bound of units of the encoder's work in one tick: audio that arrives faster than real time must not delay other
+/// sessions. A small window is one.
 const MAX_WINDOWS: usize = 8;
 /// Upper bound of one session's commands taken in one tick.
 const MAX_COMMANDS: usize = 64;
@@ -188,7 +193,8 @@ impl Scheduler {
             voice_names: voices.names(),
             voices,
             batch: config.batch,
-            planner: Planner::new(config.order(), std::iter::once(encoder).chain(stages).collect()),
+            planner: Planner::new(config.order(), std::iter::once(encoder).chain(stages).collect())
+                .with_bounded_windows(ENCODER),
             pool: model.pool.take().or_else(|| worker_pool(config.threads())),
             edges: edges.collect(),
             sessions: BTreeMap::new(),

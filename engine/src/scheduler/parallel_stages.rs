@@ -10,9 +10,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::encoding::{Encoded, TakenWindow, encode};
 use super::hearing::{Recognised, recognise};
-use super::steps::{ENCODER, Encoded, encode};
-use super::{Clock, Scheduler};
+use super::{Clock, ENCODER, Scheduler};
 use crate::deadline::cost::StepRows;
 use crate::deadline::{ReadyRows, ScheduledRows};
 use crate::model::{Codec, Encoder, Hearing, Model, SlotCounts};
@@ -50,7 +50,7 @@ struct Task<'a> {
     unit: Unit<'a>,
     batches: Vec<Vec<ScheduledRows>>,
     /// Input of the encoder.
-    windows: Vec<(usize, crate::audio_input::PendingWindow)>,
+    windows: Vec<TakenWindow>,
     done: Vec<Step>,
 }
 

@@ -6,42 +6,18 @@ use std::time::{Duration, Instant};
 
 use repartee_engine_api::{FinishReason, SessionError};
 
-use super::Scheduler;
+use super::encoding::encode;
 use super::faults::internal;
 use super::hearing::recognise;
-use crate::audio_input::{EncoderTimes, PendingWindow};
+use super::{ENCODER, MAX_WINDOWS, Scheduler};
 use crate::deadline::cost::StepRows;
 use crate::deadline::{ReadyRows, ScheduledRows, TickBudget, Urgency};
-use crate::elements::AudioRows;
-use crate::model::{Encoder, Hearing, WindowInput};
+use crate::model::Hearing;
 use crate::session::response_output::SpeechDecision;
 use crate::stage::{BatchEntry, Outbox, RowKind, RunnableRows, StageEnd, StageItem};
 
-/// Index of the encoder or recogniser in the plan; the stages follow.
-pub(super) const ENCODER: usize = 0;
 /// Index of the stage that reads the prompt.
 const FIRST_STAGE: usize = 1;
-
-/// A window and its rows; `None` if the encoder panicked over it.
-pub(super) struct Encoded {
-    slot: usize,
-    window: PendingWindow,
-    rows: Option<AudioRows>,
-}
-
-/// Encodes windows as one batch. An encoder keeps no state, so after a panic each window is retried alone.
-pub(super) fn encode(encoder: &mut dyn Encoder, windows: Vec<(usize, PendingWindow)>) -> Vec<Encoded> {
-    let mut encode = |windows: &[(usize, PendingWindow)]| {
-        let inputs = windows.iter().map(|(_, window)| WindowInput { data: &window.window.data, index: window.index });
-        let inputs: Vec<_> = inputs.collect();
-        catch_unwind(AssertUnwindSafe(|| encoder.encode(&inputs))).ok()
-    };
-    let rows: Vec<_> = match encode(&windows) {
-        Some(rows) => rows.into_iter().map(Some).collect(),
-        None => windows.chunks(1).map(|window| encode(window).and_then(|mut rows| rows.pop())).collect(),
-    };
-    windows.into_iter().zip(rows).map(|((slot, window), rows)| Encoded { slot, window, rows }).collect()
-}
 
 impl Scheduler {
     /// Runs the encoder or recogniser and each stage once, with the slots that the planner chooses.
@@ -128,9 +104,9 @@ impl Scheduler {
         let slots: Vec<(usize, usize)> = self.sessions.keys().map(|&slot| (slot, slot)).chain(out_of_band).collect();
         for (slot, owner) in slots {
             let Some(session) = self.sessions.get(&owner) else { continue };
-            let (windows, early) = if at == ENCODER { session.next_windows() } else { (0, false) };
+            let (units, early) = if at == ENCODER { self.encoder_units(session, MAX_WINDOWS) } else { (0, false) };
             let RunnableRows { rows, kind } = match at {
-                ENCODER if slot == owner => RunnableRows::rows(windows, RowKind::Window),
+                ENCODER if slot == owner => RunnableRows::rows(units, RowKind::Window),
                 ENCODER => RunnableRows::NONE,
                 _ => self.model.stages[at - 1].runnable_rows(slot),
             };
@@ -178,18 +154,6 @@ impl Scheduler {
         together.into_iter().chain(alone.into_iter().map(|share| vec![share])).collect()
     }
 
-    /// Takes windows that wait for the encoder.
-    pub(super) fn take_windows(&mut self, shares: &[ScheduledRows]) -> Vec<(usize, PendingWindow)> {
-        let mut taken = Vec::new();
-        for share in shares {
-            if let Some(session) = self.sessions.get_mut(&share.slot) {
-                let rows = share.rows.min(session.pending_windows.len());
-                taken.extend(session.pending_windows.drain(..rows).map(|window| (share.slot, window)));
-            }
-        }
-        taken
-    }
-
     /// Runs the encoder or recogniser.
     fn hear(&mut self, shares: &[ScheduledRows]) {
         let slots = self.model.slots;
@@ -204,21 +168,6 @@ impl Scheduler {
                 self.place_recognised(recognised);
             }
             None => {}
-        }
-    }
-
-    /// Gives encoded windows to their sessions. Ends a session whose window could not be encoded.
-    pub(super) fn place_encoded(&mut self, encoded: Vec<Encoded>) {
-        let (began, ended) = (self.step_began, (self.clock)());
-        for Encoded { slot, window, rows } in encoded {
-            match rows {
-                Some(rows) => {
-                    if let Some(session) = self.sessions.get_mut(&slot) {
-                        session.place_window(&window, rows, EncoderTimes { began, ended });
-                    }
-                }
-                None => self.fail(slot, internal("encoder")),
-            }
         }
     }
 

@@ -145,9 +145,20 @@ impl Session {
         }
     }
 
-    /// Windows that the encoder takes next: their number, and true if they came faster than real time.
-    pub fn next_windows(&self) -> (usize, bool) {
-        let early = self.pending_windows.front().is_some_and(|window| window.early);
-        (self.pending_windows.iter().take_while(|window| window.early == early).count(), early)
+    /// True if the window that the encoder takes next came faster than real time.
+    pub fn encodes_early(&self) -> bool {
+        self.pending_windows.front().is_some_and(|window| window.early)
+    }
+
+    /// Windows that the encoder takes next: those that all came faster than real time, or none of them.
+    pub fn next_windows(&self) -> impl Iterator<Item = &PendingWindow> {
+        let early = self.encodes_early();
+        self.pending_windows.iter().take_while(move |window| window.early == early)
+    }
+
+    /// Takes a window back that the encoder has not completed.
+    pub fn continue_window(&mut self, window: PendingWindow) {
+        self.stalled = None;
+        self.pending_windows.push_front(window);
     }
 }

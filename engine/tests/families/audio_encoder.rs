@@ -2,10 +2,11 @@
 
 use std::iter::repeat_n;
 
-use repartee_engine::internals::WindowInput;
 use repartee_engine::internals::audio_encoder::layer::AudioLayerShape;
+use repartee_engine::internals::audio_encoder::pieces::{UNIT, pieces};
 use repartee_engine::internals::audio_encoder::shape::{Convolutions, EncoderShape, Positions};
 use repartee_engine::internals::audio_encoder::tower::AudioTower;
+use repartee_engine::internals::{EncodingProgress, WindowInput};
 use repartee_engine_testkit::audio_encoder::Tensors;
 use repartee_engine_testkit::difference;
 use repartee_kernels::cpu::Cpu;
@@ -267,5 +268,77 @@ fn windows_are_encoded_alike_in_any_batch() {
         for (window, together) in windows.iter().zip(encode(&tower, &windows)) {
             assert!(encode(&tower, &[*window])[0] == together, "{} numbers of {shape:?}", window.data.len());
         }
+    }
+}
+
+/// Rows of windows that are encoded unit by unit, in turn, so many units at a time.
+fn in_units(tower: &AudioTower<Cpu>, windows: &[WindowInput<'_>], units: usize) -> Vec<Vec<f32>> {
+    let (ops, mut spec, mut back) = (Cpu::default(), RowSpec::default(), ReadBack::default());
+    let mut progress: Vec<EncodingProgress> = windows.iter().map(|_| EncodingProgress::default()).collect();
+    let mut rows = vec![None; windows.len()];
+    while rows.iter().any(Option::is_none) {
+        for ((window, progress), rows) in windows.iter().zip(&mut progress).zip(&mut rows) {
+            let all = tower.units(window.data.len() / tower.shape().bins);
+            if rows.is_none() {
+                assert!(progress.units < all, "{} units of {all}", progress.units);
+                *rows = tower.advance(&ops, window, progress, units, (&mut spec, &mut back));
+                assert_eq!(rows.is_some(), progress.units == all);
+            }
+        }
+    }
+    rows.into_iter().flatten().collect()
+}
+
+#[test]
+fn units_give_the_bits_of_whole_windows() {
+    let [images, plain, large, pairs] = shapes();
+    let skips = |skip, shape: &EncoderShape| EncoderShape { skip: Some(skip), layers: 3, ..shape.clone() };
+    let rotates = EncoderShape { positions: Positions::Rotary(10_000.0), reach: (Some(3), Some(1)), ..plain.clone() };
+    let single = EncoderShape { chunk: 36, ..plain.clone() };
+    let shapes =
+        [skips(1, &plain), skips(2, &rotates), skips(3, &single), rotates, single, images, plain, large, pairs];
+    for shape in shapes {
+        let (tensors, mel) = (Tensors::random(&shape), mel(&shape));
+        let tower = tensors.load(&Cpu::default(), shape.clone());
+        let windows = windows(&shape, &mel);
+        let whole = encode(&tower, &windows);
+        // A row and a head at a time, parts of a layer, some layers.
+        for most in [1, 20_000, 60_000, 200_000] {
+            let tower = tensors.load(&Cpu::default(), shape.clone()).with_units(most);
+            for units in [1, 3] {
+                assert!(in_units(&tower, &windows, units) == whole, "{most} multiplications of {shape:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn units_of_published_encoders_are_bounded() {
+    let layer = |width, heads, inner| AudioLayerShape { width, heads, inner, key_bias: false };
+    let whisper = |bins, layers, layer| EncoderShape {
+        bins,
+        window: 3_000,
+        chunk: 3_000,
+        layers,
+        layer,
+        positions: Positions::Sinusoids,
+        pairs: false,
+        ..shapes()[3].clone()
+    };
+    let (base, large) = (whisper(80, 6, layer(512, 8, 2_048)), whisper(128, 32, layer(1_280, 20, 5_120)));
+    let omni = EncoderShape {
+        bins: 128,
+        window: 800,
+        chunk: 100,
+        convolutions: Convolutions::Conv2d { channels: 480 },
+        projection: vec![("a", 1_280), ("b", 2_048)],
+        ..large.clone()
+    };
+    for (shape, multiplications) in [(base, 43e9), (large, 1_150e9), (omni, 100e9)] {
+        let units = pieces(&shape, shape.window, UNIT).len();
+        // Ranges are rounded to whole rows, heads and chunks, and a head cannot be cut.
+        let least = (multiplications / UNIT as f64 * 0.8) as usize;
+        println!("{units} units of a window of {} frames, width {}", shape.window, shape.layer.width);
+        assert!(units >= least, "{units} units, at least {least}");
     }
 }

@@ -7,7 +7,9 @@ use repartee_engine::internals::whisper::{
     Alignment, AlignmentHead, Decoding, DecodingRules, Progress, RunPrompt, TextRows, Whisper, WhisperRecogniser,
     WhisperSteps, WindowFeatures, load,
 };
-use repartee_engine::internals::{BatchEntry, Checkpoint, Hearing, HearingOptions, Hypothesis, Recogniser, load_model};
+use repartee_engine::internals::{
+    BatchEntry, Checkpoint, Hearing, HearingOptions, Hypothesis, Recogniser, RowKind, load_model,
+};
 use repartee_engine::{EngineConfig, Source, WeightPolicy};
 use repartee_engine_testkit::speech::{copy, zero};
 use repartee_engine_testkit::{Expected, difference, folder};
@@ -39,6 +41,15 @@ fn recogniser(slots: usize) -> WhisperRecogniser<Cpu> {
     let checkpoint = open();
     let ops = Cpu::default();
     let (model, features, tokenizer) = load(&ops, &checkpoint, WeightPolicy::default()).unwrap();
+    WhisperRecogniser::new(WhisperSteps::new(ops, model, slots), features, tokenizer, slots)
+}
+
+/// A recogniser whose windows are encoded in many units.
+fn recogniser_in_units(slots: usize) -> WhisperRecogniser<Cpu> {
+    let checkpoint = open();
+    let ops = Cpu::default();
+    let (mut model, features, tokenizer) = load(&ops, &checkpoint, WeightPolicy::default()).unwrap();
+    model.encoder = model.encoder.with_units(100_000);
     WhisperRecogniser::new(WhisperSteps::new(ops, model, slots), features, tokenizer, slots)
 }
 
@@ -220,6 +231,68 @@ fn any_split_gives_the_same_hypotheses() {
     for cuts in [&[1_600][..], &[4_000, 1, 7_777, 320], &[50_000, 3]] {
         assert!(hear(&sound, cuts, &options) == whole, "{cuts:?}");
     }
+}
+
+/// Does one unit of each slot that has work.
+fn step_units(recogniser: &mut WhisperRecogniser<Cpu>, heard: &mut [Vec<Hypothesis>]) {
+    let busy = (0..recogniser.slots()).filter(|&slot| recogniser.runnable_rows(slot).rows > 0);
+    let work: Vec<BatchEntry> = busy.map(|slot| BatchEntry { slot, rows: 1 }).collect();
+    let mut out = Vec::new();
+    recogniser.step(&work, &mut out);
+    out.into_iter().for_each(|(slot, hypothesis)| heard[slot].push(hypothesis.unwrap()));
+}
+
+#[test]
+fn windows_in_units_give_the_same_hypotheses() {
+    let turns = [sound(60_000), sound(90_000)[17_000..].to_vec()];
+    let expected: Vec<_> = turns.iter().map(|turn| hear(turn, &[usize::MAX], &HearingOptions::default())).collect();
+    let (mut recogniser, mut heard) = (recogniser_in_units(2), vec![Vec::new(); 2]);
+    let mut most = 0;
+    let mut rest: Vec<&[f32]> = turns.iter().map(|turn| &turn[..]).collect();
+    (0..2).for_each(|slot| recogniser.open(slot, &HearingOptions::default()));
+    while (0..2).any(|slot| !rest[slot].is_empty() || recogniser.runnable_rows(slot).rows > 0) {
+        for (slot, rest) in rest.iter_mut().enumerate().filter(|(_, rest)| !rest.is_empty()) {
+            let taken = recogniser.push(slot, &rest[..rest.len().min(2_000)]);
+            *rest = &rest[taken..];
+            if rest.is_empty() {
+                recogniser.end(slot);
+            }
+        }
+        let units = (0..2).map(|slot| recogniser.runnable_rows(slot));
+        most = units.filter(|rows| rows.kind == RowKind::Window).map(|rows| rows.rows).max().unwrap_or(0).max(most);
+        step_units(&mut recogniser, &mut heard);
+    }
+    assert!(most > 20, "a window has {most} units");
+    assert!(heard == expected, "{heard:?} instead of {expected:?}");
+}
+
+#[test]
+fn ends_withdrawn_within_windows_change_nothing() {
+    let sound = sound(60_000);
+    let whole = hear(&sound, &[usize::MAX], &HearingOptions::default());
+    for units in [1, 2, 7, 15, 24] {
+        let (mut recogniser, mut heard) = (recogniser_in_units(1), vec![Vec::new()]);
+        recogniser.open(0, &HearingOptions::default());
+        push(&mut recogniser, 0, &sound[..20_000], &[usize::MAX], &mut heard);
+        recogniser.end(0);
+        (0..units).for_each(|_| step_units(&mut recogniser, &mut heard));
+        recogniser.resume(0);
+        push(&mut recogniser, 0, &sound[20_000..], &[usize::MAX], &mut heard);
+        recogniser.end(0);
+        settle(&mut recogniser, &mut heard);
+        assert!(heard[0] == whole, "after {units} units: {:?} instead of {whole:?}", heard[0]);
+    }
+    // A freed slot takes its window along.
+    let (mut recogniser, mut heard) = (recogniser_in_units(1), vec![Vec::new()]);
+    recogniser.open(0, &HearingOptions::default());
+    recogniser.push(0, &sound[..30_000]);
+    (0..5).for_each(|_| step_units(&mut recogniser, &mut heard));
+    recogniser.free(0);
+    recogniser.open(0, &HearingOptions::default());
+    push(&mut recogniser, 0, &sound, &[usize::MAX], &mut heard);
+    recogniser.end(0);
+    settle(&mut recogniser, &mut heard);
+    assert!(heard[0] == whole);
 }
 
 #[test]

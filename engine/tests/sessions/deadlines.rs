@@ -209,6 +209,61 @@ fn long_prompts_give_way_to_near_callers() {
     assert!((150..=250).contains(&beside), "{beside} rows of silent prefill");
 }
 
+/// A planner whose first stage encodes units of 12 ms, and whose second decodes rows of 1 ms.
+fn encoding() -> Planner {
+    let limits = StepLimits { batch: 512, chunk: 448 };
+    let mut planner = Planner::new(SchedulingOrder::Deadline, vec![limits, limits]).with_bounded_windows(0);
+    for units in [1, 2, 4, 8, 60] {
+        planner.measured(0, StepRows::of(RowKind::Window, units), Duration::from_millis(12) * units as u32);
+    }
+    planner.measured(1, StepRows::of(RowKind::Decode, 1), Duration::from_millis(1));
+    planner
+}
+
+fn windows(units: usize, urgency: Urgency, now: Instant) -> ReadyRows {
+    ReadyRows { kind: RowKind::Window, ..want(0, units, urgency, now) }
+}
+
+#[test]
+fn long_windows_delay_no_due_frame() {
+    let (mut planner, start) = (encoding(), Instant::now());
+    // A window of 60 units is heard while a neighbour's frame of 80 ms is due at each tick's end.
+    let (mut left, mut now, mut most) = (60, start, 0);
+    for _ in 0..10_000 {
+        let upload = windows(left, Urgency::Background { since: start }, now);
+        let runs_out = now + Duration::from_millis(80);
+        let due = [want(1, 1, Urgency::Playing { runs_out }, now)];
+        let mut budget = planner.budget(now, &[vec![upload], due.to_vec()]);
+        let units: usize =
+            planner.plan(0, now, &[upload], &[due.to_vec()], &mut budget).iter().map(|share| share.rows).sum();
+        assert_eq!(planner.plan(1, now, &due, &[], &mut budget).len(), 1, "the frame is made");
+        most = most.max(units);
+        left -= units;
+        now += Duration::from_millis(12) * units as u32 + Duration::from_millis(1);
+        if left == 0 {
+            break;
+        }
+    }
+    assert_eq!((left, most), (0, 1), "units left, and most of a tick");
+}
+
+#[test]
+fn windows_take_short_ticks_alone_too() {
+    // A caller may come at any moment: three units are 36 ms.
+    let now = Instant::now();
+    for urgency in [Urgency::Background { since: now }, Urgency::First { since: now }] {
+        let mut planner = encoding();
+        let wants = [windows(60, urgency, now)];
+        assert_eq!(plan(&mut planner, now, &wants), [(0, 3)], "{urgency:?}");
+    }
+    // A unit of more is one.
+    let mut planner = encoding();
+    (0..8).for_each(|_| planner.measured(0, StepRows::of(RowKind::Window, 1), Duration::from_millis(90)));
+    for urgency in [Urgency::Background { since: now }, Urgency::First { since: now }] {
+        assert_eq!(plan(&mut planner, now, &[windows(60, urgency, now)]), [(0, 1)], "{urgency:?}");
+    }
+}
+
 #[test]
 fn prompts_of_several_slots_take_short_ticks() {
     let now = Instant::now();

@@ -3,16 +3,16 @@
 
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use repartee_engine::internals::{
-    AudioFrontEnd, AudioRows, BatchEntry, EdgeKind, Encoder, Hearing, Model, Outbox, RowKind, RunnableRows, Stage,
-    StageItem, WindowInput,
+    AudioFrontEnd, AudioRows, BatchEntry, EdgeKind, Encoder, EncodingProgress, Hearing, Model, Outbox, RowKind,
+    RunnableRows, Stage, StageItem, WindowInput,
 };
 use repartee_engine::{EngineConfig, StageConfig, Timeouts};
 use repartee_engine_api::{Command, EnrolError, Event, Recording, Respond, Role, SessionError, SessionHandle};
-use repartee_engine_testkit::driven::{Driven, Response, drive, submit};
+use repartee_engine_testkit::driven::{Driven, Response, Time, drive, submit};
 use repartee_engine_testkit::generic::subjects::Other;
 use repartee_engine_testkit::generic::{Bed, Subject, assert_same, config, respond};
 use repartee_engine_testkit::other_family::{FRAMES, Form, PIECE_FRAMES, RATE, SAMPLES, front_end, model, refiner};
@@ -306,6 +306,79 @@ impl Encoder for Noting {
     }
 }
 
+/// An encoder whose windows take many units of work, 12 ms each on the test's clock.
+struct LongWindows {
+    encoder: Box<dyn Encoder>,
+    time: Arc<OnceLock<Time>>,
+    /// Units of each tick, the current one last.
+    units: Arc<Mutex<Vec<usize>>>,
+}
+
+/// Units of a window: half a second of work.
+const UNITS: usize = 40;
+
+impl Encoder for LongWindows {
+    fn encode(&mut self, windows: &[WindowInput<'_>]) -> Vec<AudioRows> {
+        self.encoder.encode(windows)
+    }
+
+    fn units(&self, _: &WindowInput<'_>) -> usize {
+        UNITS
+    }
+
+    fn advance(
+        &mut self,
+        window: &WindowInput<'_>,
+        progress: &mut EncodingProgress,
+        units: usize,
+    ) -> Option<AudioRows> {
+        self.time.get().unwrap().pass(Duration::from_millis(12) * units as u32);
+        *self.units.lock().unwrap().last_mut().unwrap() += units;
+        progress.units += units;
+        (progress.units == UNITS).then(|| self.encode(std::slice::from_ref(window)).remove(0))
+    }
+}
+
+#[test]
+fn long_windows_take_little_of_a_tick() {
+    let (time, units) = (Arc::<OnceLock<Time>>::default(), Arc::new(Mutex::new(vec![0])));
+    let mut subject = model(Form::Hearing, &config());
+    let Some(Hearing::Rows(ears)) = subject.hearing.take() else { panic!("no audio input") };
+    let encoder = Box::new(LongWindows { encoder: ears.encoder, time: time.clone(), units: units.clone() });
+    subject.hearing = Some(Hearing::Rows(AudioFrontEnd { encoder, ..ears }));
+    let mut engine = drive(subject, &config());
+    assert!(time.set(engine.time.clone()).is_ok());
+    let (upload, neighbour) = (engine.open(), engine.open());
+    submit(&upload, Command::Append(vec![0.2; 3 * front_end::RATE as usize]));
+    let windows = 3 * front_end::RATE as usize / (front_end::FRAME * front_end::WINDOW);
+    // The neighbour is answered again and again.
+    let mut answers = 0_u64;
+    let ask = |number: u64| {
+        submit(&neighbour, Command::text(2 * number, Role::User, "once upon a time"));
+        submit(&neighbour, Command::Respond(Respond { item: 2 * number + 1, ..respond(number) }));
+    };
+    ask(0);
+    while units.lock().unwrap().iter().sum::<usize>() < windows * UNITS {
+        units.lock().unwrap().push(0);
+        assert!(units.lock().unwrap().len() < 100_000, "the upload is heard");
+        engine.ticks(1);
+        engine.time.pass(Duration::from_millis(1));
+        for event in events(&neighbour) {
+            match event {
+                Event::SegmentFinished { .. } => {
+                    answers += 1;
+                    ask(answers);
+                }
+                Event::Failed { error, .. } => panic!("{error}"),
+                _ => {}
+            }
+        }
+    }
+    // Three are 36 ms.
+    let most = units.lock().unwrap().iter().copied().max().unwrap();
+    assert!(most <= 3 && answers > 3, "{most} units in a tick, {answers} answers");
+}
+
 #[test]
 fn audio_faster_than_time_is_encoded_last() {
     const HASTY: i32 = 50;
@@ -318,6 +391,11 @@ fn audio_faster_than_time_is_encoded_last() {
     let mut engine = drive(subject, &config());
     let (hasty, live) = (engine.open(), engine.open());
     let audio = |level: i32| Command::Append(vec![level as f32 / 100.0; front_end::RATE as usize]);
+    // The planner learns what a window takes.
+    let before = engine.open();
+    submit(&before, audio(LIVE));
+    engine.settle();
+    batches.lock().unwrap().clear();
     // Five seconds at once; each tick takes one second of them.
     (0..5).for_each(|_| submit(&hasty, audio(HASTY)));
     engine.ticks(1);

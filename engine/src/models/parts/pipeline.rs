@@ -203,7 +203,9 @@ impl<O: Device> Assembly<O> {
         let contexts: Vec<usize> = runs.iter().map(context).collect();
         let mut bytes = match &hearing {
             None => SlotBytes::default(),
-            Some(HearingPart::Rows(_, position)) => SlotBytes { position: *position, fixed: 0 },
+            Some(HearingPart::Rows(audio, position)) => {
+                SlotBytes { position: *position, fixed: audio.encoder.unfinished_bytes() }
+            }
             Some(HearingPart::Text(recogniser)) => SlotBytes { position: 0, fixed: recogniser.slot_bytes() },
         };
         for (at, (run, &context)) in runs.iter().zip(&contexts).enumerate() {

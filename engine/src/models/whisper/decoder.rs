@@ -147,10 +147,10 @@ impl<O: Ops> WhisperDecoder<O> {
         self.layers.iter().map(|_| LayerCache { text: state(sizes.text), sound: state(sizes.sound) }).collect()
     }
 
-    /// Stores keys and values of encoded rows, at the positions of `batch`.
-    pub fn hear(&self, ops: &O, rows: &O::T, batch: &O::Batch, caches: &mut [LayerCache<O>]) {
+    /// Stores keys and values of encoded rows in some layers, at the positions of `batch`.
+    pub fn hear(&self, ops: &O, rows: &O::T, batch: &O::Batch, layers: Range<usize>, caches: &mut [LayerCache<O>]) {
         let d = self.sizes.width;
-        for (layer, cache) in self.layers.iter().zip(caches) {
+        for (layer, cache) in self.layers[layers.clone()].iter().zip(&mut caches[layers]) {
             let kv = apply(ops, rows, &layer.cross_kv);
             ops.store_keys(&ops.narrow(&kv, 0, d), &ops.narrow(&kv, d, d), &mut cache.sound, batch);
         }

@@ -12,6 +12,7 @@
 //! | [`model`] | encoder and decoder |
 //! | [`decoder`] | text over encoded sound |
 //! | [`steps`] | the model's steps on a device, with the caches of every slot |
+//! | [`window_encoding`] | a window in units of bounded work |
 //! | [`rules`] | the tokens that may follow, and the thresholds of invented text |
 //! | [`run`] | one decoding of the sound so far |
 //! | [`schedule`] | the places of the sound at which it is decoded |
@@ -35,6 +36,7 @@ pub mod schedule;
 pub mod slot;
 pub mod steps;
 mod turn;
+pub mod window_encoding;
 pub mod words;
 
 use repartee_kernels::cpu::Cpu;
@@ -72,8 +74,9 @@ impl<O: Device> RecogniserPart<O> for WhisperPart<O> {
     fn slot_bytes(&self) -> usize {
         let config = &self.model.config;
         let rows = config.encoder.tokens(config.encoder.window) * config.decoder.width;
-        // The sound of a window, and its encoded rows.
-        self.cache + (config.encoder.window * self.features.config().hop_length + rows) * size_of::<f32>()
+        // The sound of a window, its encoded rows, and the spectrogram and the numbers of one that is in work.
+        let window = config.encoder.window * (self.features.config().hop_length + config.encoder.bins);
+        self.cache + self.model.encoder.unfinished_bytes() + (window + 2 * rows) * size_of::<f32>()
     }
 
     fn place(self: Box<Self>, ops: O, slots: usize) -> Box<dyn Recogniser> {

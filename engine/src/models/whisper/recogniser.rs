@@ -14,6 +14,7 @@ use super::run::Decoding;
 use super::schedule::Schedule;
 use super::slot::{OpenSlot, Run, RunKind, RunPhase};
 use super::steps::{TextRows, WhisperSteps};
+use super::window_encoding::WindowEncoding;
 use crate::device::Device;
 use crate::models::parts::idle_slots::IdleSlots;
 use crate::recogniser::{HearingOptions, HypothesisOutbox, Recogniser};
@@ -88,7 +89,8 @@ impl<O: Device> WhisperRecogniser<O> {
         };
         // Silence is left out: a text of it is invented.
         let heard = open.sound[..samples].iter().any(|sample| sample.abs() > QUIETEST);
-        let phase = if heard && samples >= (rate / SHORTEST) as usize { RunPhase::Encode } else { RunPhase::Nothing };
+        let speaks = heard && samples >= (rate / SHORTEST) as usize;
+        let phase = if speaks { RunPhase::Encode(WindowEncoding::default()) } else { RunPhase::Nothing };
         self.serial += 1;
         open.serial = self.serial;
         open.run = Some(Run { kind, samples, phase, whole: false, encoded: Vec::new(), best: None });
@@ -110,11 +112,31 @@ impl<O: Device> WhisperRecogniser<O> {
         self.tokenizer.decode(&ids.iter().copied().filter(|id| *id < end).collect::<Vec<_>>())
     }
 
+    /// Samples of the window of a run.
+    fn window_samples(&self, run: &Run) -> usize {
+        if run.whole { self.schedule.limit() } else { self.schedule.window(run.samples) }
+    }
+
+    /// Mel frames of the window of a run.
+    fn frames(&self, run: &Run) -> usize {
+        self.window_samples(run) / self.features.config().hop_length
+    }
+
     /// Spectrogram of the window of a slot's run.
     fn window(&self, slot: usize, run: &Run) -> Vec<f32> {
         let sound = self.slots[slot].as_ref().map_or(&[][..], |open| &open.sound[..run.samples]);
-        let window = if run.whole { self.schedule.limit() } else { self.schedule.window(run.samples) };
-        self.features.extract(sound, window)
+        self.features.extract(sound, self.window_samples(run))
+    }
+
+    /// Does units of work of a slot's window. What it makes stays with the run.
+    fn advance_window(&mut self, slot: usize, units: usize) {
+        let Some((serial, run)) = self.slots[slot].as_ref().and_then(OpenSlot::running) else { return };
+        let (window, samples) = (self.window_samples(run), run.samples);
+        let Self { steps, slots, features, launched, .. } = self;
+        let Some(OpenSlot { run: Some(run), sound, .. }) = &mut slots[slot] else { return };
+        let RunPhase::Encode(encoding) = &mut run.phase else { return };
+        let complete = steps.advance(slot, encoding, units, || features.extract(&sound[..samples], window));
+        launched.extend(complete.map(|rows| (slot, serial, Computed::Encoded(rows))));
     }
 
     /// Computes the attention of a slot's complete text to its sound; returns the row at which each token begins, and the
@@ -237,7 +259,10 @@ impl<O: Device> Recogniser for WhisperRecogniser<O> {
         match run.map(|run| (&run.phase, &run.encoded)) {
             None => RunnableRows::NONE,
             Some((RunPhase::Nothing, _)) => RunnableRows::rows(1, RowKind::Decode),
-            Some((RunPhase::Encode, _)) => RunnableRows::rows(1, RowKind::Window),
+            Some((RunPhase::Encode(encoding), _)) => {
+                let frames = run.map_or(0, |run| self.frames(run));
+                RunnableRows::rows(self.steps.units_left(frames, encoding), RowKind::Window)
+            }
             Some((RunPhase::Decode(decoding), encoded)) => match self.count(decoding, encoded) {
                 1 => RunnableRows::rows(1, RowKind::Decode),
                 count => RunnableRows::rows(count, RowKind::Prefill),
@@ -252,18 +277,22 @@ impl<O: Device> Recogniser for WhisperRecogniser<O> {
 
     fn launch(&mut self, work: &[BatchEntry]) {
         self.launched.clear();
-        let (mut windows, mut texts, mut complete) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut windows, mut texts, mut complete, mut parts) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for &BatchEntry { slot, rows } in work {
             let Some((serial, run)) = self.slots[slot].as_ref().and_then(OpenSlot::running) else { continue };
             match &run.phase {
                 RunPhase::Nothing => self.launched.push((slot, serial, Computed::Nothing)),
-                RunPhase::Encode => windows.push((slot, serial, self.window(slot, run))),
+                RunPhase::Encode(_) if self.steps.units(self.frames(run)) > 1 => parts.push((slot, rows)),
+                RunPhase::Encode(_) => windows.push((slot, serial, self.window(slot, run))),
                 RunPhase::Decode(decoding) => {
                     let count = self.count(decoding, &run.encoded).min(rows.max(1));
                     texts.push((slot, serial, decoding.wanted(count), count));
                 }
                 RunPhase::Align(_) => complete.push((slot, serial)),
             }
+        }
+        for (slot, units) in parts {
+            self.advance_window(slot, units);
         }
         for (slot, serial) in complete {
             let begins = self.begins(slot);

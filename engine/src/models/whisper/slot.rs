@@ -3,6 +3,7 @@
 use repartee_engine_api::TranscriptDetails;
 
 use super::run::{Decoding, ScoredToken};
+use super::window_encoding::WindowEncoding;
 
 /// Reason of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,8 +21,8 @@ pub enum RunKind {
 pub enum RunPhase {
     /// The sound is too short to hold a word.
     Nothing,
-    /// The window is encoded.
-    Encode,
+    /// The window is encoded, unit by unit.
+    Encode(WindowEncoding),
     /// The next tokens are computed.
     Decode(Decoding),
     /// The text is complete; its words are timed.

@@ -1,12 +1,14 @@
 //! Steps of the model on a device, with the caches of every slot: encoding windows of sound, and decoding text over them.
 
+use std::ops::Range;
+
 use repartee_kernels::row_spec::{BatchSection, SpecSection};
 use repartee_kernels::{ReadBack, RowSpec, SequenceRows, SpecLayout, StepKey};
 
 use super::decoder::{CacheSizes, DecoderStep, LayerCache};
 use super::model::Whisper;
 use crate::device::Device;
-use crate::model::WindowInput;
+use crate::model::{EncodingProgress, WindowInput};
 
 /// Positions in a block of a cache.
 const BLOCK: usize = 16;
@@ -91,30 +93,50 @@ impl<O: Device> WhisperSteps<O> {
 
     /// Encodes windows of mel frames of different slots, and stores them for their texts. Returns the rows of each.
     pub fn encode(&mut self, windows: &[(usize, &[f32])]) -> Vec<Vec<f32>> {
-        let Self { ops, model, caches, spec, back, slots, .. } = self;
+        let Self { ops, model, spec, back, .. } = self;
         let inputs: Vec<_> = windows.iter().map(|(_, data)| WindowInput { data, index: 0 }).collect();
         let encoded = model.encoder.encode(ops, &inputs, spec, back);
+        let sounds: Vec<_> = windows.iter().zip(&encoded).map(|((slot, _), rows)| (*slot, &rows[..])).collect();
+        let layers = self.layers();
+        self.store_sound(&sounds, 0..layers);
+        encoded
+    }
+
+    /// Runs units of the encoder over a window; returns its rows once all are done.
+    pub(super) fn encode_part(
+        &mut self,
+        window: &WindowInput<'_>,
+        progress: &mut EncodingProgress,
+        units: usize,
+    ) -> Option<Vec<f32>> {
+        let Self { ops, model, spec, back, .. } = self;
+        model.encoder.advance(ops, window, progress, units, (spec, back))
+    }
+
+    /// Stores keys and values of encoded windows of different slots, in some layers.
+    pub(super) fn store_sound(&mut self, windows: &[(usize, &[f32])], layers: Range<usize>) {
+        let Self { ops, model, caches, spec, back, slots, .. } = self;
         let width = model.decoder.sizes().width;
         let [_, blocks] = blocks(model);
         let tables: Vec<_> = windows.iter().map(|(slot, _)| table(*slot, blocks)).collect();
-        let rows = ops.bucket(encoded.iter().map(|rows| rows.len() / width).sum());
+        let rows = ops.bucket(windows.iter().map(|(_, rows)| rows.len() / width).sum());
         let mut layout = SpecLayout::default();
         let (data, batch) = (layout.list(rows * width), layout.batch(rows, windows.len(), blocks));
         layout.clear_spec(spec);
-        spec.set_floats_each(data, encoded.iter().flatten().copied());
+        spec.set_floats_each(data, windows.iter().flat_map(|(_, rows)| rows.iter().copied()));
         let sequences: Vec<_> = tables
             .iter()
-            .zip(&encoded)
-            .map(|(table, rows)| SequenceRows { table, position: 0, rows: rows.len() / width })
+            .zip(windows)
+            .map(|(table, (_, rows))| SequenceRows { table, position: 0, rows: rows.len() / width })
             .collect();
         spec.set_batch(batch, &sequences, (*slots * blocks) as u32);
-        let key = StepKey { stage: "whisper sound", rows, variant: windows.len() };
+        // A device that captures steps stores all layers in one.
+        let key = StepKey { stage: "whisper sound", rows, variant: windows.len() * (caches.len() + 1) + layers.start };
         let ticket = ops.launch(key, spec, &mut |ops, spec, _| {
             let rows = ops.floats(spec, data, width);
-            model.decoder.hear(ops, &rows, &ops.batch_at(spec, batch), caches);
+            model.decoder.hear(ops, &rows, &ops.batch_at(spec, batch), layers.clone(), caches);
         });
         ops.collect(ticket, back);
-        encoded
     }
 
     /// Launches a step over texts of different slots.

@@ -9,6 +9,7 @@ use super::recogniser::{Computed, NAME, WhisperRecogniser};
 use super::rules::{TextVerdict, compression_ratio, repeats_words};
 use super::run::{Decoding, Progress, RunPrompt, ScoredToken, TEMPERATURES};
 use super::slot::{Run, RunKind, RunPhase};
+use super::window_encoding::WindowEncoding;
 use super::words::timed_words;
 use crate::device::Device;
 use crate::recogniser::{Hypothesis, Recogniser as _};
@@ -31,7 +32,7 @@ impl<O: Device> WhisperRecogniser<O> {
         let mut run = self.slots[slot].as_mut()?.run.take()?;
         let phase = std::mem::replace(&mut run.phase, RunPhase::Nothing);
         match (phase, computed) {
-            (RunPhase::Encode, Computed::Encoded(encoded)) => {
+            (RunPhase::Encode(_), Computed::Encoded(encoded)) => {
                 run.encoded = encoded;
                 run.phase = RunPhase::Decode(self.decoding(slot, &run, 0)?);
             }
@@ -105,7 +106,7 @@ impl<O: Device> WhisperRecogniser<O> {
             }
             let attempt = decoding.attempt() + 1;
             let next = match (run.whole, attempt < TEMPERATURES.len()) {
-                (false, _) => Some(RunPhase::Encode),
+                (false, _) => Some(RunPhase::Encode(WindowEncoding::default())),
                 (true, true) => Some(RunPhase::Decode(self.decoding(slot, &run, attempt)?)),
                 (true, false) => None,
             };

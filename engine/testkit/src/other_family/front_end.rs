@@ -1,7 +1,9 @@
 //! Audio front end and encoder of the family: three features of each 20 ms frame, no spectrum.
 
 use repartee_engine::internals::weights::Weights;
-use repartee_engine::internals::{AudioRows, Encoder, FrontEnd, FrontEndStream, InputWindow, WindowInput};
+use repartee_engine::internals::{
+    AudioRows, Encoder, EncodingProgress, FrontEnd, FrontEndStream, InputWindow, WindowInput,
+};
 use repartee_kernels::Ops;
 use repartee_kernels::cpu::{Cpu, Weight};
 use repartee_kernels_testkit::host::HostOps;
@@ -115,7 +117,25 @@ impl Encoding {
     }
 }
 
+/// Units of work of a window: one, two or three.
+fn units(window: &WindowInput<'_>) -> usize {
+    1 + window.index % 3
+}
+
 impl Encoder for Encoding {
+    fn units(&self, window: &WindowInput<'_>) -> usize {
+        units(window)
+    }
+
+    /// Keeps the frames of a window between two units, which have to be its own.
+    fn advance(&mut self, window: &WindowInput<'_>, progress: &mut EncodingProgress, most: usize) -> Option<AudioRows> {
+        assert!(progress.units == 0 || progress.rows == window.data, "the progress of another window");
+        progress.rows = window.data.to_vec();
+        progress.units += most;
+        assert!(most > 0 && progress.units <= units(window), "{} units", progress.units);
+        (progress.units == units(window)).then(|| self.encode(std::slice::from_ref(window)).remove(0))
+    }
+
     fn encode(&mut self, windows: &[WindowInput<'_>]) -> Vec<AudioRows> {
         let (mut pairs, mut places, mut counts) = (Vec::new(), Vec::new(), Vec::new());
         for window in windows {

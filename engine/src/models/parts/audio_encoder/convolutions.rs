@@ -9,7 +9,7 @@ use crate::models::parts::weights::Weights;
 use crate::weight_policy::WeightPolicy;
 
 /// Rows that a convolution over the time sees.
-const TAPS: usize = 3;
+pub(super) const TAPS: usize = 3;
 
 /// Part of a window that the convolutions see at a time.
 #[derive(Clone, Copy)]
@@ -20,6 +20,8 @@ pub struct Chunk<'a> {
     pub frames: usize,
     /// Number of rows that its own frames give.
     pub rows: usize,
+    /// Position of the first row.
+    pub first: usize,
 }
 
 /// The convolutions, each a weight and a bias.

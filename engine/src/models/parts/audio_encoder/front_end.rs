@@ -7,7 +7,7 @@ use crate::audio::log_mel::{LogMel, LogMelConfig};
 use crate::checkpoint::Checkpoint;
 use crate::device::Device;
 use crate::elements::AudioRows;
-use crate::model::{AudioFrontEnd, Encoder, WindowInput};
+use crate::model::{AudioFrontEnd, Encoder, EncodingProgress, WindowInput};
 use crate::models::load_error::LoadError;
 
 /// An encoder with its device and buffers.
@@ -23,6 +23,25 @@ impl<O: Device> Encoder for AudioEncoder<O> {
         let rows = self.tower.encode(&self.ops, windows, &mut self.spec, &mut self.back);
         let width = self.tower.shape().output_width();
         rows.into_iter().map(|rows| AudioRows { count: rows.len() / width, rows }).collect()
+    }
+
+    fn units(&self, window: &WindowInput<'_>) -> usize {
+        self.tower.units(window.data.len() / self.tower.shape().bins)
+    }
+
+    fn advance(
+        &mut self,
+        window: &WindowInput<'_>,
+        progress: &mut EncodingProgress,
+        units: usize,
+    ) -> Option<AudioRows> {
+        let Self { ops, tower, spec, back } = self;
+        let rows = tower.advance(ops, window, progress, units, (spec, back))?;
+        Some(AudioRows { count: rows.len() / tower.shape().output_width(), rows })
+    }
+
+    fn unfinished_bytes(&self) -> usize {
+        self.tower.unfinished_bytes()
     }
 
     fn end_idle_period(&mut self) -> bool {

@@ -98,16 +98,32 @@ impl<O: Ops> AudioLayer<O> {
 
     /// Applies the layer; rows attend within their segment.
     pub fn forward(&self, ops: &O, x: O::T, segments: &LayerSegments<'_, O>) -> O::T {
+        let projected = self.project(ops, &x, segments.rotary);
+        let h = self.attend(ops, &projected, segments, self.heads);
+        self.finish(ops, &h, &x)
+    }
+
+    /// Queries, keys and values of rows.
+    pub fn project(&self, ops: &O, x: &O::T, rotary: Option<(&O::Batch, &O::Weight)>) -> [O::T; 3] {
         let d = self.width;
-        let h = ops.layer_norm(&x, &self.attention_norm.0, &self.attention_norm.1, NORM_EPS);
+        let h = ops.layer_norm(x, &self.attention_norm.0, &self.attention_norm.1, NORM_EPS);
         let qkv = ops.linear(&h, &self.qkv.0, Some(&self.qkv.1));
         let (mut q, mut k, v) = (ops.narrow(&qkv, 0, d), ops.narrow(&qkv, d, d), ops.narrow(&qkv, 2 * d, d));
-        if let Some((batch, frequencies)) = segments.rotary {
+        if let Some((batch, frequencies)) = rotary {
             (q, k) = (ops.rotary(q, batch, frequencies), ops.rotary(k, batch, frequencies));
         }
+        [q, k, v]
+    }
+
+    /// Attention of some heads, by their queries, keys and values.
+    pub fn attend(&self, ops: &O, [q, k, v]: &[O::T; 3], segments: &LayerSegments<'_, O>, heads: usize) -> O::T {
         let (left, right) = segments.reach;
-        let h = ops.segment_attention_at(&q, &k, &v, segments.lengths, SegmentShape { heads: self.heads, left, right });
-        let x = ops.add(ops.linear(&h, &self.out.0, Some(&self.out.1)), &x);
+        ops.segment_attention_at(q, k, v, segments.lengths, SegmentShape { heads, left, right })
+    }
+
+    /// Completes the layer for the rows `x`, from their attention.
+    pub fn finish(&self, ops: &O, attended: &O::T, x: &O::T) -> O::T {
+        let x = ops.add(ops.linear(attended, &self.out.0, Some(&self.out.1)), x);
         let h = ops.layer_norm(&x, &self.final_norm.0, &self.final_norm.1, NORM_EPS);
         let h = ops.activation(ops.linear(&h, &self.fc1.0, Some(&self.fc1.1)), Activation::Gelu);
         ops.add(ops.linear(&h, &self.fc2.0, Some(&self.fc2.1)), &x)

@@ -1,10 +1,13 @@
 //! The encoder's weights, and its step over windows of any callers.
 
+use std::ops::Range;
+
 use repartee_kernels::row_spec::{BatchSection, SegmentSection, SpecSection};
 use repartee_kernels::{Activation, Ops, ReadBack, RowSpec, SequenceRows, SpecLayout, StepKey, WeightLayout};
 
 use super::convolutions::{Chunk, Stem, StemSections, starts};
 use super::layer::{AudioLayer, LayerSegments, NORM_EPS, linear, norm};
+use super::pieces::UNIT;
 use super::shape::{Convolutions, EncoderShape, Positions};
 use crate::model::WindowInput;
 use crate::models::load_error::LoadError;
@@ -14,23 +17,43 @@ use crate::models::parts::weights::Weights;
 pub struct AudioTower<O: Ops> {
     shape: EncoderShape,
     stem: Stem<O>,
-    positions: TowerPositions<O>,
-    layers: Vec<AudioLayer<O>>,
+    pub(super) positions: TowerPositions<O>,
+    pub(super) layers: Vec<AudioLayer<O>>,
+    /// Most multiplications of a unit of work.
+    pub(super) most: usize,
     norm: (O::Weight, O::Weight),
     projection: Vec<(O::Weight, O::Weight)>,
 }
 
 /// Positions of the rows.
-enum TowerPositions<O: Ops> {
+pub(super) enum TowerPositions<O: Ops> {
     /// Added to the rows, by this table.
     Added(O::Weight),
     /// Rotations of queries and keys, with these frequencies.
     Rotary(O::Weight),
 }
 
+/// Part of the encoder that a step runs.
+pub(super) struct Span<'a> {
+    /// Rows before the layers, and rows that are added after all of them; `None` for a step that begins with the convolutions.
+    pub before: Option<(&'a [f32], &'a [f32])>,
+    /// Layers of the step.
+    pub layers: Range<usize>,
+    /// True if norm and projection follow.
+    pub ends: bool,
+}
+
+/// Input of a step.
+enum SpanInput {
+    /// Inputs of the convolutions.
+    Mel(StemSections),
+    /// Rows, and those that are added after the layers.
+    Rows(SpecSection, Option<SpecSection>),
+}
+
 /// Sections of the row spec that a step uses.
 struct TowerSections {
-    stem: StemSections,
+    input: SpanInput,
     /// Positions of the rows within their chunk, as ids of the table, or else to rotate.
     positions: Option<SpecSection>,
     rotated: Option<BatchSection>,
@@ -60,8 +83,21 @@ impl<O: Ops> AudioTower<O> {
             layers: layers.collect::<Result<_, _>>()?,
             norm: norm(w, shape.norm, d)?,
             projection: projection.collect::<Result<_, _>>()?,
+            // A device that captures steps is fast, and would capture each part of each size.
+            most: if w.ops().eager_steps().is_some() { usize::MAX } else { UNIT },
             shape,
         })
+    }
+
+    /// Returns the encoder with another bound of multiplications in a unit of work.
+    #[must_use]
+    pub fn with_units(self, most: usize) -> Self {
+        Self { most, ..self }
+    }
+
+    /// Most multiplications of a unit of work.
+    pub fn unit(&self) -> usize {
+        self.most
     }
 
     /// Sizes of the encoder.
@@ -98,7 +134,7 @@ impl<O: Ops> AudioTower<O> {
 
     /// Frames of a window's images, padding included. Windows whose images have one size form one step; without images
     /// all windows do.
-    fn image_frames(&self, window: &WindowInput<'_>) -> Option<usize> {
+    pub(super) fn image_frames(&self, window: &WindowInput<'_>) -> Option<usize> {
         let full = self.shape.chunk;
         // Every window but an item's last one has at least one full chunk.
         let frames = if window.index > 0 { full } else { full.min(window.data.len() / self.shape.bins) };
@@ -106,36 +142,69 @@ impl<O: Ops> AudioTower<O> {
     }
 
     /// Cuts a window into chunks, of `image` frames each if they are images.
-    fn chunks<'a>(&self, mel: &'a [f32], image: Option<usize>) -> Vec<Chunk<'a>> {
+    pub(super) fn chunks<'a>(&self, mel: &'a [f32], image: Option<usize>) -> Vec<Chunk<'a>> {
         let chunk = |mel: &'a [f32]| {
             let frames = mel.len() / self.shape.bins;
-            Chunk { mel, frames: image.unwrap_or(frames), rows: self.shape.convolutions.rows(frames) }
+            Chunk { mel, frames: image.unwrap_or(frames), rows: self.shape.convolutions.rows(frames), first: 0 }
         };
         mel.chunks(self.shape.chunk * self.shape.bins).map(chunk).collect()
     }
 
     /// Encodes windows, each of some chunks, and reads their rows back.
     fn step(&self, ops: &O, windows: &[Vec<Chunk<'_>>], spec: &mut RowSpec, back: &mut ReadBack) {
+        let whole = Span { before: None, layers: 0..self.layers.len(), ends: true };
+        self.run(ops, windows, &whole, (spec, back));
+    }
+
+    /// Runs a part of the encoder over windows, each of some chunks, and reads the rows back, those of padding behind.
+    pub(super) fn run(
+        &self,
+        ops: &O,
+        windows: &[Vec<Chunk<'_>>],
+        span: &Span<'_>,
+        (spec, back): (&mut RowSpec, &mut ReadBack),
+    ) {
         let lengths: Vec<usize> = windows.iter().map(|chunks| chunks.iter().map(|chunk| chunk.rows).sum()).collect();
         let pooled = lengths.iter().map(|&rows| self.shape.pooled(rows)).sum();
-        if pooled == 0 {
+        if pooled == 0 && span.ends {
             return;
         }
         let [rows, pooled] = [lengths.iter().sum(), pooled].map(|rows| ops.bucket(rows));
         let chunks = windows.concat();
         let mut layout = SpecLayout::default();
-        let (stem, size) = self.stem.layout(ops, &mut layout, (&chunks, rows), &self.shape);
+        let width = self.shape.layer.width;
+        let (input, size) = match span.before {
+            None => {
+                let (stem, size) = self.stem.layout(ops, &mut layout, (&chunks, rows), &self.shape);
+                (SpanInput::Mel(stem), size)
+            }
+            Some((_, added)) => {
+                let x = layout.list(rows * width);
+                let added = (span.ends && !added.is_empty()).then(|| layout.list(rows * width));
+                (SpanInput::Rows(x, added), 0)
+            }
+        };
         let sections = TowerSections {
-            stem,
-            positions: matches!(self.positions, TowerPositions::Added(_)).then(|| layout.list(rows)),
+            input,
+            positions: (span.before.is_none() && matches!(self.positions, TowerPositions::Added(_)))
+                .then(|| layout.list(rows)),
             rotated: matches!(self.positions, TowerPositions::Rotary(_)).then(|| layout.batch(rows, rows, 1)),
             segments: layout.segments(rows, rows),
-            pairs: self.shape.pairs.then(|| [(); 2].map(|()| layout.list(pooled))),
+            pairs: (span.ends && self.shape.pairs).then(|| [(); 2].map(|()| layout.list(pooled))),
         };
         layout.clear_spec(spec);
-        self.stem.fill(spec, &sections.stem, &chunks, &self.shape);
+        match (&sections.input, span.before.unwrap_or_default()) {
+            (SpanInput::Mel(stem), _) => self.stem.fill(spec, stem, &chunks, &self.shape),
+            (SpanInput::Rows(at, added_at), (x, added)) => {
+                spec.set_floats(*at, x);
+                added_at.iter().for_each(|at| spec.set_floats(*at, added));
+            }
+        }
         if let Some(positions) = sections.positions {
-            spec.set_each(positions, chunks.iter().flat_map(|chunk| 0..chunk.rows as u32));
+            spec.set_each(
+                positions,
+                chunks.iter().flat_map(|chunk| chunk.first as u32..(chunk.first + chunk.rows) as u32),
+            );
         }
         if let Some(rotated) = sections.rotated {
             let sequence = |chunk: &Chunk<'_>| SequenceRows { table: &[0], position: 0, rows: chunk.rows };
@@ -147,15 +216,24 @@ impl<O: Ops> AudioTower<O> {
             let pairs = first.flat_map(|(first, rows)| (0..rows / 2).map(move |pair| first + 2 * pair + second));
             spec.set_each(section, pairs.map(|row| row as u32));
         }
-        let key = StepKey { stage: "encoder", rows, variant: size * (rows + 1) + pooled };
+        let whole = span.before.is_none() && span.ends;
+        let stage = if whole { "encoder" } else { "encoder part" };
+        // Parts are steps of devices that capture none.
+        let key = StepKey { stage, rows, variant: size * (rows + 1) + pooled };
         let ticket = ops.launch(key, spec, &mut |ops, spec, outputs| {
-            outputs.rows.push(self.forward(ops, spec, &sections));
+            outputs.rows.push(self.forward(ops, spec, &sections, span));
         });
         ops.collect(ticket, back);
     }
 
-    fn forward(&self, ops: &O, spec: &O::Spec, sections: &TowerSections) -> O::T {
-        let mut x = self.stem.forward(ops, spec, &sections.stem, &self.shape);
+    fn forward(&self, ops: &O, spec: &O::Spec, sections: &TowerSections, span: &Span<'_>) -> O::T {
+        let width = self.shape.layer.width;
+        let (mut x, mut kept) = match &sections.input {
+            SpanInput::Mel(stem) => (self.stem.forward(ops, spec, stem, &self.shape), None),
+            SpanInput::Rows(at, added) => {
+                (ops.floats(spec, *at, width), added.map(|added| ops.floats(spec, added, width)))
+            }
+        };
         let batch = sections.rotated.map(|rotated| ops.batch_at(spec, rotated));
         let mut rotary = None;
         match &self.positions {
@@ -167,12 +245,14 @@ impl<O: Ops> AudioTower<O> {
         }
         let lengths = &ops.index(spec, sections.segments.words());
         let segments = LayerSegments { lengths, rotary, reach: self.shape.reach };
-        let mut kept = None;
-        for (at, layer) in self.layers.iter().enumerate() {
-            x = layer.forward(ops, x, &segments);
-            if self.shape.skip == Some(at + 1) {
+        for at in span.layers.clone() {
+            x = self.layers[at].forward(ops, x, &segments);
+            if span.ends && self.shape.skip == Some(at + 1) {
                 kept = Some(ops.copy(&x));
             }
+        }
+        if !span.ends {
+            return x;
         }
         if let Some(kept) = kept {
             x = ops.add(x, &kept);
