@@ -68,6 +68,10 @@ pub mod dtmf;
 pub mod echo_guard;
 mod echo_path;
 #[cfg(test)]
+mod echo_scene_tests;
+#[cfg(test)]
+mod echo_scenes;
+#[cfg(test)]
 mod echo_tests;
 pub mod endpointing;
 #[cfg(test)]
