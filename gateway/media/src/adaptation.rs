@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::opus::COMPLEXITY;
 use super::red::MAX_COPIES;
 
 /// Minimum loss for one, two and three copies per packet: losses come in bursts, and each copy covers a longer burst.
@@ -44,6 +45,11 @@ pub struct LinkAdapter {
 }
 
 impl LinkAdapter {
+    /// Loss of the link, 0 to 1: it rises with a report at once, and falls with several.
+    pub fn loss(&self) -> f64 {
+        self.loss
+    }
+
     /// Handles a receiver's report: the share of lost packets, 0 to 1, and the available bits per second. `copies`: true if
     /// packets may carry copies.
     pub fn report(&mut self, loss: f64, available: Option<u32>, copies: bool) -> SendPlan {
@@ -69,7 +75,7 @@ impl LinkAdapter {
 }
 
 /// Encoder complexities, from the highest that improves a voice at this bit rate to the lowest.
-const COMPLEXITIES: [i32; 4] = [5, 3, 1, 0];
+const COMPLEXITIES: [i32; 4] = [COMPLEXITY, 3, 1, 0];
 /// Delay of a frame that signals an overloaded machine.
 const LATE: Duration = Duration::from_millis(20);
 /// Consecutive timely frames, 5 s, before the complexity rises by one step.
@@ -145,10 +151,10 @@ mod tests {
     fn effort_falls_at_once_and_rises_slowly() {
         let mut effort = ComplexityControl::default();
         let (timely, late) = (Duration::from_millis(5), Duration::from_millis(30));
-        assert_eq!(effort.complexity(timely), 5);
+        assert_eq!(effort.complexity(timely), 6);
         assert_eq!([late; 5].map(|late| effort.complexity(late)), [3, 1, 0, 0, 0]);
         let rising: Vec<_> = (0..4 * TIMELY).map(|_| effort.complexity(timely)).collect();
         assert!(rising[..TIMELY as usize - 1].iter().all(|complexity| *complexity == 0), "not before five seconds");
-        assert_eq!((rising[TIMELY as usize], rising.last()), (1, Some(&5)));
+        assert_eq!((rising[TIMELY as usize], rising.last()), (1, Some(&6)));
     }
 }

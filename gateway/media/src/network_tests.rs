@@ -82,6 +82,7 @@ fn speech_for(seconds: usize, protection: SendPlan) -> Vec<Bytes> {
         }
     }
     let mut encoder = OpusEncoder::new(RATE).unwrap();
+    encoder.expect_loss(0.1).unwrap();
     encoder.set_bitrate(protection.bitrate).unwrap();
     let frames = samples.chunks_exact(encoder.frame_samples()).take(seconds * 50);
     frames.map(|frame| encoder.encode(frame).unwrap().payload).collect()

@@ -171,7 +171,7 @@ impl PacketEncoder {
         let SendPlan { bitrate, copies } =
             self.link.report(loss, quality.available_bitrate, self.payload_types.red.is_some());
         self.copies = copies;
-        let adapted = self.encoder.expect_loss(loss).and_then(|()| self.encoder.set_bitrate(bitrate));
+        let adapted = self.encoder.expect_loss(self.link.loss()).and_then(|()| self.encoder.set_bitrate(bitrate));
         if let Err(error) = adapted {
             tracing::error!(%error, "the encoder cannot adapt to the network");
         }
@@ -346,7 +346,7 @@ mod tests {
     fn late_frames_are_encoded_with_less_effort() {
         let mut encoder = PacketEncoder::new(24_000, TYPES).unwrap();
         second(&mut encoder, Duration::ZERO);
-        assert_eq!(encoder.complexity, Some(5));
+        assert_eq!(encoder.complexity, Some(6));
         second(&mut encoder, Duration::from_millis(40));
         assert_eq!(encoder.complexity, Some(0));
     }
