@@ -121,7 +121,10 @@ callers() {
   trap 'kill "$server"' EXIT
   until curl -fs "http://127.0.0.1:$port/readyz" >/dev/null; do
     waited=$((waited + 1))
-    [ "$waited" -lt 60 ] && kill -0 "$server" || { tail -5 "$out/server.log"; return 1; }
+    if [ "$waited" -ge 60 ] || ! kill -0 "$server"; then
+      tail -5 "$out/server.log"
+      return 1
+    fi
     sleep 1
   done
   for count in 16 48; do
