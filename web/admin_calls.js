@@ -29,8 +29,8 @@ export class CallTables {
     if (!reply.ok) return;
     /** @type {ListedCall[]} */
     const calls = (await reply.json()).data ?? [];
-    fill("live", calls.filter(({ ended }) => ended === null).map((call) => liveRow(call)));
-    fill("history", calls.filter(({ ended }) => ended !== null).map(endedRow));
+    showLive(calls.filter(({ ended }) => ended === null));
+    showEnded(calls.filter(({ ended }) => ended !== null));
   }
 }
 
@@ -48,8 +48,13 @@ function figures({ seconds, answers, cancelled, errors, first_sound_p95_ms: p95 
 }
 
 /** @param {ListedCall} call */
+function liveCells(call) {
+  return [call.id, call.transport, call.key, call.address, ...figures(call)].map(String);
+}
+
+/** @param {ListedCall} call */
 function liveRow(call) {
-  const row = rowOf([call.id, call.transport, call.key, call.address, ...figures(call)]);
+  const row = rowOf(liveCells(call));
   const button = Object.assign(document.createElement("button"), { type: "button", className: "plain", textContent: "Hang up" });
   button.setAttribute("aria-label", `Hang up ${call.id}`);
   button.addEventListener("click", async () => {
@@ -60,6 +65,7 @@ function liveRow(call) {
   const cell = document.createElement("td");
   cell.append(button);
   row.append(cell);
+  row.dataset.call = call.id;
   return row;
 }
 
@@ -77,15 +83,40 @@ function rowOf(cells) {
 }
 
 /**
- * Replaces the rows, unless a button among them has the focus.
+ * Shows the live calls. A call keeps its row, so that its button does not vanish under a pointer or lose the focus.
+ *
+ * @param {ListedCall[]} calls
+ */
+function showLive(calls) {
+  const body = $("live").tBodies[0];
+  if (!body) return;
+  const rows = new Map([...body.rows].map((row) => [row.dataset.call, row]));
+  for (const [at, call] of calls.entries()) {
+    const row = rows.get(call.id) ?? liveRow(call);
+    rows.delete(call.id);
+    for (const [column, text] of liveCells(call).entries()) {
+      const cell = row.cells[column];
+      if (cell && cell.textContent !== text) cell.textContent = text;
+    }
+    if (body.rows[at] !== row) body.insertBefore(row, body.rows[at] ?? null);
+  }
+  for (const row of rows.values()) row.remove();
+  hideEmpty("live", calls.length);
+}
+
+/** @param {ListedCall[]} calls */
+function showEnded(calls) {
+  $("history").tBodies[0]?.replaceChildren(...calls.map(endedRow));
+  hideEmpty("history", calls.length);
+}
+
+/**
+ * Shows a table or the text in its place.
  *
  * @param {"live" | "history"} name
- * @param {HTMLTableRowElement[]} rows
+ * @param {number} rows
  */
-function fill(name, rows) {
-  const table = $(name);
-  if (table.tBodies[0]?.contains(document.activeElement) && rows.length > 0) return;
-  table.tBodies[0]?.replaceChildren(...rows);
-  table.hidden = rows.length === 0;
-  $(`no-${name}`).hidden = rows.length > 0;
+function hideEmpty(name, rows) {
+  $(name).hidden = rows === 0;
+  $(`no-${name}`).hidden = rows > 0;
 }

@@ -53,6 +53,11 @@ test("calls are listed, hung up, and remembered", () =>
     const cells = await rows.first().locator("td").allTextContents();
     assert.match(cells[0], /^rtc_/);
     assert.deepEqual([cells[1], cells[3]], ["webrtc", "127.0.0.1"]);
+    // The table is read anew meanwhile: the button stays, with the focus.
+    await page.focus("#live button");
+    const seconds = cells[4];
+    await page.waitForFunction((before) => document.querySelector("#live tbody td:nth-child(5)")?.textContent !== before, seconds);
+    assert.equal(await page.evaluate(() => document.activeElement?.closest("#live") !== null), true);
     await page.click("#live button");
     // The page of the caller would call again: its connection was ended by the server.
     await caller.close();

@@ -1,11 +1,9 @@
 //! Scenes of an echo: a client that plays our answer beside its microphone, alone or with a caller. They were frozen before the echo
 //! canceller was written.
 
-use std::time::Duration;
-
 use repartee_testkit::random::Random;
 
-use super::sound_file;
+use super::testdata;
 use super::vad::RATE;
 
 /// Samples per millisecond.
@@ -114,8 +112,7 @@ pub(crate) fn caller() -> Vec<f32> {
 
 /// A recording of `tests/interruptions` at the level of the playback.
 fn recording(name: &str) -> Vec<f32> {
-    let path = format!("{}/../../tests/interruptions/{name}.wav", env!("CARGO_MANIFEST_DIR"));
-    let mut samples = sound_file::read(&std::fs::read(path).unwrap(), RATE, Duration::from_secs(60)).unwrap();
+    let mut samples = testdata::interruption(name, RATE);
     let level = super::level::rms(&samples);
     samples.iter_mut().for_each(|sample| *sample *= PLAYED / level);
     samples

@@ -15,3 +15,9 @@ pub fn question(name: &str, rate: u32) -> Vec<f32> {
     let path = format!("{}/../../tests/questions/{name}.wav", env!("CARGO_MANIFEST_DIR"));
     sound_file::read(&std::fs::read(path).unwrap(), rate, Duration::from_secs(60)).unwrap()
 }
+
+/// Loads a recording of `tests/interruptions`, at `rate`.
+pub fn interruption(name: &str, rate: u32) -> Vec<f32> {
+    let path = format!("{}/../../tests/interruptions/{name}.wav", env!("CARGO_MANIFEST_DIR"));
+    sound_file::read(&std::fs::read(path).unwrap(), rate, Duration::from_secs(60)).unwrap()
+}

@@ -111,7 +111,7 @@ async fn converse(network: NetworkConditions, pauses: bool, red: bool, seed: u64
     let types = PayloadTypes { red: red.then_some(63), ..PLAIN };
     let mut packets = PacketSource::new(PacketEncoder::new(OUTPUT_RATE, types).unwrap(), from_transport);
     // Loss as the caller would report it after some seconds.
-    let reported = red.then_some(LinkQuality { loss: Some(network.loss), reports: 1, ..LinkQuality::default() });
+    let reported = LinkQuality { loss: Some(network.loss), reports: 1, ..LinkQuality::default() };
     let (sent_events, mut told) = mpsc::channel(1_024);
     let transport =
         WebRtcTransport::with_queues(events, outgoing, types, SETTINGS, metrics.clone(), |mut queue, _, publisher| {
@@ -137,6 +137,7 @@ async fn converse(network: NetworkConditions, pauses: bool, red: bool, seed: u64
     let mut report = Report::default();
     let (mut up, mut down) = (SimulatedLink::new(network, seed), SimulatedLink::new(network, seed + 1));
     let mut encoder = OpusEncoder::new(INPUT_RATE).unwrap();
+    encoder.expect_loss(network.loss).unwrap();
     let (mut jitter, mut decoder) = (JitterBuffer::new(), OpusDecoder::new(INPUT_RATE).unwrap());
     let frames = question();
     let silence = vec![0.0; 320];
@@ -170,7 +171,7 @@ async fn converse(network: NetworkConditions, pauses: bool, red: bool, seed: u64
                 }
                 report.events.push(event);
             }
-            Some(OutputPacket { payload_type, payload, gap, .. }) = packets.next(|| reported.unwrap_or_default()) => {
+            Some(OutputPacket { payload_type, payload, gap, .. }) = packets.next(|| reported) => {
                 down_ticks = down_ticks.wrapping_add((gap.as_micros() * 48 / 1_000) as u32);
                 down.send(Numbered { sequence: down_number, timestamp: down_ticks, payload_type, payload }, now());
                 (down_number, down_ticks) = (down_number.wrapping_add(1), down_ticks.wrapping_add(960));
