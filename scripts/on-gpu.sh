@@ -11,7 +11,6 @@
 #   sanitizer  90   compute-sanitizer over the kernels, if it is installed
 #   size      200   first sound and RTF of 1, 8 and 64 sessions with random weights of the published dimensions
 #   peer      100   the same steps by the reference implementation, if python3 has torch and transformers
-#   callers   180   end of speech to sound of 16 and 48 WebRTC callers, with random weights of the published dimensions
 #   profile   100   time and bytes of each kernel, with two layers of the published dimensions, if Nsight Compute is installed
 #
 # Logs, size.json and on-gpu.json (steps with their results) go to $OUT, or target/report/on-gpu. --tiny uses the demo's dimensions, two
@@ -28,13 +27,11 @@ pack() {
   set -e
   local cargo=${CARGO:-cargo} list name path bytes
   "$cargo" build --release -p repartee-kernels -p repartee-engine -p repartee --features repartee/cuda --bin repartee
-  "$cargo" build --release -p repartee-load
   list=$("$cargo" test --release -p repartee-kernels -p repartee-engine -p repartee --features repartee/cuda --no-run --message-format=json \
     --test cuda --test cuda_memory --test cuda_graphs --test step_ops --test parity)
   rm -rf "$packed"
   mkdir -p "$packed"
   strip -o "$packed/repartee" "$target/release/repartee"
-  strip -o "$packed/repartee-load" "$target/release/repartee-load"
   # The gateway's tests start its binary at the build path, so they are not packed.
   while IFS=$'\t' read -r name path; do
     strip -o "$packed/$name" "$path"
@@ -112,38 +109,6 @@ peer() {
   python3 tests/peers/gpu_steps.py models/dimensions/qwen3-omni-30b-a3b "$out/peer.json"
 }
 
-# The answers are noise of random weights, which end where the session is full; all callers ask within five seconds and ask again.
-callers() {
-  local port=18080 server waited=0 count
-  "$packed/repartee" --device cuda:0 --synthetic-weights models/dimensions/qwen3-omni-30b-a3b --listen "127.0.0.1:$port" \
-    --set engine.cache_mib=16384 --set engine.session_tokens=320 --set engine.sessions=64 --set limits.headroom=false --set limits.opens_per_minute=0 >"$out/server.log" 2>&1 &
-  server=$!
-  trap 'kill "$server"' EXIT
-  until curl -fs "http://127.0.0.1:$port/readyz" >/dev/null; do
-    waited=$((waited + 1))
-    if [ "$waited" -ge 60 ] || ! kill -0 "$server"; then
-      tail -5 "$out/server.log"
-      return 1
-    fi
-    sleep 1
-  done
-  for count in 16 48; do
-    cat >"$out/callers.toml" <<EOF
-[[scenario]]
-name = "callers-$count"
-about = "Callers of a large model with random weights"
-duration_s = 30
-arrivals = { kind = "soak", callers = $count, within_s = 5 }
-think_s = 1.0
-topics = ["arithmetic", "capitals"]
-patience_s = 40
-session = { max_output_tokens = 24, audio = { input = { turn_detection = { type = "server_vad", silence_duration_ms = 200 } } } }
-EOF
-    "$packed/repartee-load" run --quiet --target "http://127.0.0.1:$port" --pid "$server" --scenarios "$out/callers.toml" --report "$out/callers-$count"
-    cp "$out/callers-$count/load.json" "$out/callers-$count.json"
-  done
-}
-
 # Every launch until the first steps of all shapes are done; random weights are drawn before and not counted.
 profile() {
   local tool installed=(/usr/local/cuda*/bin/ncu)
@@ -162,7 +127,6 @@ limit_of() {
     kernels | sanitizer) echo 90 ;;
     parity) echo 120 ;;
     peer | profile) echo 100 ;;
-    callers) echo 180 ;;
     size) echo 200 ;;
     *) return 1 ;;
   esac
@@ -203,7 +167,6 @@ case ${1:-} in
       sanitizer) sanitizer ;;
       size) size ;;
       peer) peer ;;
-      callers) callers ;;
       profile) profile ;;
       *) exit 2 ;;
     esac

@@ -36,7 +36,7 @@ struct SharedTile {
 // rows the weight is read once, and what counts is how many bytes are on their way.
 template <unsigned G, unsigned A>
 struct DirectTile {
-  static constexpr unsigned GROUPS = G, ROWS = 8 * G, OUTPUTS = 16, AHEAD = A;
+  static constexpr unsigned ROWS = 8 * G, OUTPUTS = 16;
   float sums[TILE_WARPS][ROWS][OUTPUTS];
 };
 

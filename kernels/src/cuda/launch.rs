@@ -41,7 +41,7 @@ impl Tile {
     }
 
     /// Chooses among the kernels for the three tiles.
-    pub(super) fn kernel<'a>(self, [few, some, many]: [&'a CudaFunction; 3]) -> &'a CudaFunction {
+    pub(super) fn kernel(self, [few, some, many]: [&CudaFunction; 3]) -> &CudaFunction {
         match self {
             Self::FEW => few,
             Self::SOME => some,

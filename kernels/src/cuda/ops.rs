@@ -219,18 +219,16 @@ impl Ops for Cuda {
     }
 
     fn add_norm(&self, x: Tensor, y: &Tensor, weight: &Weight, eps: f32) -> (Tensor, Tensor) {
+        if x.columns < WIDE {
+            let sum = self.add(x, y);
+            let normed = self.rms_norm(&sum, weight, eps);
+            return (sum, normed);
+        }
         let weight = weight.vector();
         assert_eq!((x.rows, x.columns, x.columns), (y.rows, y.columns, weight.len), "shapes differ");
         let out = self.uninit_tensor(x.rows, x.columns);
-        if x.columns >= WIDE {
-            let args = &mut [x.at(), y.at(), weight.memory.at, out.at(), x.columns as u64, bits(eps)];
-            self.queue.launch(&self.queue.kernels().add_norm_f32, (x.rows, 1), WIDE_THREADS, 0, args);
-            return (x, out);
-        }
-        self.each(&self.queue.kernels().add_f32, x.len(), &[x.at(), y.at()]);
-        let args = &mut [x.at(), weight.memory.at, out.at(), weight.len as u64, x.rows as u64, bits(eps)];
-        let kernels = self.queue.kernels();
-        self.norm_groups((&kernels.rms_norm_f32, &kernels.rms_norm_wide_f32), (x.rows, weight.len), args);
+        let args = &mut [x.at(), y.at(), weight.memory.at, out.at(), x.columns as u64, bits(eps)];
+        self.queue.launch(&self.queue.kernels().add_norm_f32, (x.rows, 1), WIDE_THREADS, 0, args);
         (x, out)
     }
 
