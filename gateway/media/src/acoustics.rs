@@ -114,7 +114,7 @@ impl Default for AcousticAnalyzer {
 impl AcousticAnalyzer {
     /// Adds a frame of at most [`RECENT`] finite samples, with the network's `probability` of a voice.
     pub fn push(&mut self, frame: &[f32], probability: f32) -> Acoustics {
-        let power = self.filter(frame);
+        let power = self.filter(&frame[..frame.len().min(RECENT)]);
         let (level_db, above_floor_db, above_near_floor_db) = self.levels(power);
         let is_audible = decibels(power) >= AUDIBLE_DB;
         let (is_tone, may_be_tone) = self.tone(is_audible);
@@ -132,9 +132,10 @@ impl AcousticAnalyzer {
 
     /// Adds the frame without its low frequencies to the latest samples; returns its power.
     fn filter(&mut self, frame: &[f32]) -> f32 {
-        self.recent.drain(..frame.len().min(RECENT));
+        let kept = RECENT - frame.len();
+        self.recent.copy_within(frame.len().., 0);
         let mut power = 0.0;
-        for sample in frame {
+        for (to, sample) in self.recent[kept..].iter_mut().zip(frame) {
             let mut value = *sample;
             for (input, output) in &mut self.stages {
                 *output = HIGH_PASS * (*output + value - *input);
@@ -142,7 +143,7 @@ impl AcousticAnalyzer {
                 value = *output;
             }
             power += value * value;
-            self.recent.push(value);
+            *to = value;
         }
         power / frame.len().max(1) as f32
     }

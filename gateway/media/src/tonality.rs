@@ -28,6 +28,8 @@ pub(crate) struct Tonality {
     scratch: Vec<Complex32>,
     /// Spectra of now, and of one and two frames before.
     spectra: [Vec<Complex32>; 3],
+    /// Powers of the spectrum of now.
+    powers: Vec<f32>,
 }
 
 impl std::fmt::Debug for Tonality {
@@ -46,6 +48,7 @@ impl Tonality {
             window: (0..length).map(hann).collect(),
             input: fft.make_input_vec(),
             scratch: fft.make_scratch_vec(),
+            powers: vec![0.0; spectrum.len()],
             spectra: [spectrum.clone(), spectrum.clone(), spectrum],
             fft,
         }
@@ -65,13 +68,15 @@ impl Tonality {
             return 1.0;
         }
         let (mut error, mut power) = (SILENCE, SILENCE);
-        for ((now, before), earlier) in now.iter().zip(&*before).zip(&*earlier) {
+        for (((now, before), earlier), now_power) in now.iter().zip(&*before).zip(&*earlier).zip(&mut self.powers) {
             // A tone turns by the same angle from frame to frame.
             let turned = before * before * earlier.conj();
-            let length = turned.norm();
-            let predicted = if length > 0.0 { turned * (before.norm() / length) } else { Complex32::ZERO };
+            // As long as the one before: without `norm`, whose care for extreme numbers takes ten times as long.
+            let lengths = before.norm_sqr() * earlier.norm_sqr();
+            let predicted = if lengths > 0.0 { turned * lengths.sqrt().recip() } else { Complex32::ZERO };
             error += (now - predicted).norm_sqr();
-            power += now.norm_sqr() + predicted.norm_sqr();
+            *now_power = now.norm_sqr();
+            power += *now_power + predicted.norm_sqr();
         }
         error / power
     }
@@ -80,25 +85,38 @@ impl Tonality {
     pub fn skip(&mut self) {
         self.spectra.rotate_right(1);
         self.spectra[0].fill(Complex32::ZERO);
+        self.powers.fill(0.0);
     }
 
     /// Returns the two strongest peaks of the last window.
     pub fn two_peaks(&self) -> TwoPeaks {
-        let power = |at: usize| self.spectra[0].get(at).map_or(0.0, Complex32::norm_sqr);
-        let strongest = |apart_from: Option<usize>| {
-            let others = (1..self.spectra[0].len()).filter(|at| apart_from.is_none_or(|of| at.abs_diff(of) > BESIDE));
-            others.max_by(|a, b| power(*a).total_cmp(&power(*b))).unwrap_or_default()
-        };
-        let first = strongest(None);
-        let second = strongest(Some(first));
+        let first = strongest(self.powers.get(1..).unwrap_or_default()).map_or(0, |at| at + 1);
+        let (below, above) = (first.saturating_sub(BESIDE), first + BESIDE + 1);
+        let in_lower = strongest(self.powers.get(1..below).unwrap_or_default()).map(|at| at + 1);
+        let in_upper = strongest(self.powers.get(above..).unwrap_or_default()).map(|at| at + above);
+        let power = |at: usize| self.powers.get(at).copied().unwrap_or_default();
+        let second =
+            in_lower.into_iter().chain(in_upper).reduce(|low, high| if power(high) >= power(low) { high } else { low });
+        let second = second.unwrap_or_default();
         let peak = |at: usize| (at.saturating_sub(BESIDE)..=at + BESIDE).map(power).sum::<f32>();
-        let all = (0..self.spectra[0].len()).map(power).sum::<f32>() + SILENCE;
+        let all = self.powers.iter().sum::<f32>() + SILENCE;
         let frequency = |at: usize| at as f32 / self.window.len() as f32;
         TwoPeaks {
             share: ((peak(first) + peak(second)) / all).min(1.0),
             frequencies: [frequency(first.min(second)), frequency(first.max(second))],
         }
     }
+}
+
+/// Returns the place of the greatest power, the last one of equal ones.
+fn strongest(powers: &[f32]) -> Option<usize> {
+    let (mut place, mut greatest) = (None, 0.0);
+    for (at, power) in powers.iter().enumerate() {
+        if *power >= greatest {
+            (place, greatest) = (Some(at), *power);
+        }
+    }
+    place
 }
 
 #[cfg(test)]
