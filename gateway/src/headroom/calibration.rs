@@ -71,7 +71,7 @@ impl Answers {
         let share = |time: Duration| time.as_secs_f64() / self.talked.as_secs_f64();
         // On a busy machine a tick waits for a processor too.
         let ticks = share(self.ticks.min(self.processors));
-        pressure::load(ticks, share(self.processors) / ProcessorMeter::new().allowed())
+        pressure::load(ticks, share(self.processors) / ProcessorMeter::new().fillable())
     }
 
     /// True if ticks waited for a processor.
@@ -122,7 +122,7 @@ pub fn transport_load() -> Load {
     let (encoded, decoded) = codec_times().unwrap_or_default();
     let sound = FRAME.as_secs_f64() * f64::from(PACKETS);
     let codec = (SENDING * encoded.as_secs_f64() + decoded.as_secs_f64()) / sound;
-    pressure::load(0.0, codec * (1.0 + AROUND_CODEC) / ProcessorMeter::new().allowed())
+    pressure::load(0.0, codec * (1.0 + AROUND_CODEC) / ProcessorMeter::new().fillable())
 }
 
 /// Commands of a question and its answer.

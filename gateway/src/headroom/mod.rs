@@ -27,8 +27,8 @@ use pressure::Pressure;
 pub use processors::ProcessorMeter;
 use throttle::Throttle;
 
-/// Share of the processors, or lateness, from which on no speculation begins: it is work for an answer that may not be wanted.
-pub const SHED_SPECULATION: f64 = 0.85;
+/// Load of the processors, or lateness, from which on no speculation begins: it is work for an answer that may not be wanted.
+pub const SHED_SPECULATION: f64 = 0.95;
 
 /// A call that has begun; its end when dropped.
 #[derive(Debug)]

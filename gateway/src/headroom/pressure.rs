@@ -11,8 +11,6 @@ use super::call_load::Load;
 
 /// Share of time in ticks at which the engine is full. What is left is for the work between ticks.
 const FULL_TICKS: f64 = 0.95;
-/// Share of the processors at which they are full: packets and frames wait for one from here on.
-const FULL_PROCESSORS: f64 = 0.9;
 /// Delay of the runtime that callers begin to hear: two packets.
 const FULL_DELAY: Duration = Duration::from_millis(40);
 /// Share of late frames that callers begin to hear.
@@ -40,7 +38,7 @@ pub struct LoadSample {
     pub due_ticks: Duration,
     /// Duration of the tick in progress.
     pub running_tick: Duration,
-    /// Share of the processors that this process used.
+    /// Processors that this process used, as a share of what it can fill without lateness.
     pub processors: f64,
     /// Share of the processors that others leave to this process, above 0.
     pub left_by_others: f64,
@@ -62,9 +60,9 @@ pub(super) struct Pressure {
     due: f64,
 }
 
-/// Load in shares of what the machine carries, from a share of the engine's time and one of the processors.
+/// Load in shares of what the machine carries, from a share of the engine's time and that of the processors.
 pub(super) fn load(ticks: f64, processors: f64) -> Load {
-    Load { ticks: ticks / FULL_TICKS, processors: processors / FULL_PROCESSORS }
+    Load { ticks: ticks / FULL_TICKS, processors }
 }
 
 impl Pressure {
@@ -134,7 +132,7 @@ mod tests {
 
     #[test]
     fn work_that_nobody_waits_for_is_not_late() {
-        let ahead = after(150, LoadSample { ticks: EVERY, processors: 1.0, ..LoadSample::default() });
+        let ahead = after(150, LoadSample { ticks: EVERY, processors: 1.2, ..LoadSample::default() });
         assert_eq!(ahead.lateness(), 0.0);
         assert!(ahead.load().ticks > 1.0 && ahead.load().processors > 1.0, "{:?}", ahead.load());
     }

@@ -11,6 +11,10 @@ const OWN: f64 = 0.5;
 /// Weight of the newest measurement of others. With one each 100 ms, half of a change is visible after 3.4 s: callers on the
 /// same machine who connect at once are others too, for some seconds.
 const WEIGHT: f64 = 0.02;
+/// Processors that stay idle so that work which comes at once is not late, as a multiple of the square root of their number: of
+/// many processors a smaller share, because more of the bursts even out (square-root staffing). Measured on two, where 75 callers
+/// who take 1.4 of them are answered in time, and 80 are not.
+const SPARE: f64 = 0.42;
 /// Hundredths of a second in `/proc/stat`, on every Linux.
 const TICK: Duration = Duration::from_millis(10);
 
@@ -48,12 +52,12 @@ impl ProcessorMeter {
         Self { allowed: allowed as f64, all, before: None, others: 0.0 }
     }
 
-    /// Number of processors that this process may use.
-    pub fn allowed(&self) -> f64 {
-        self.allowed
+    /// Processors that calls may fill: more, and packets and frames wait for one.
+    pub fn fillable(&self) -> f64 {
+        self.allowed - SPARE * self.allowed.sqrt()
     }
 
-    /// Measures this process's share of its processors since the last call; 0 at the first one.
+    /// Measures the processors that this process used since the last call, as a share of those that it may fill; 0 at the first one.
     pub fn share(&mut self, now: Instant) -> f64 {
         let stat = if self.all { fs::read_to_string("/proc/stat").unwrap_or_default() } else { String::new() };
         self.add(now, Times { own: own_time(), machine: busy_time(&stat).unwrap_or_default() })
@@ -69,7 +73,7 @@ impl ProcessorMeter {
         let own = since(times.own, before.own) / covers;
         let others = if self.all { since(times.machine, before.machine) / covers - own } else { 0.0 };
         self.others += WEIGHT * (others - self.others);
-        (own / self.allowed).max(0.0)
+        (own / self.fillable()).max(0.0)
     }
 
     /// Share of the processors that others leave to this process.
@@ -129,11 +133,19 @@ mod tests {
     #[test]
     fn others_shrink_what_is_left_to_half() {
         let near = |found: f64, expected: f64| assert!((found - expected).abs() < 0.01, "{found}, not {expected}");
-        near(share(1.0, 0.0), 0.5);
-        near(share(1.0, 0.5), 0.667);
-        near(share(0.1, 1.9), 0.1);
-        near(share(0.9, 1.1), 0.9);
+        near(share(0.7, 0.0), 0.5);
+        near(share(0.7, 0.5), 0.667);
+        near(share(0.14, 1.86), 0.2);
+        near(share(0.63, 1.37), 0.9);
         near(share(0.0, 2.0), 0.0);
+    }
+
+    #[test]
+    fn many_processors_are_filled_further_than_few() {
+        let share =
+            |allowed: f64| ProcessorMeter { allowed, all: true, before: None, others: 0.0 }.fillable() / allowed;
+        let found = [1.0, 2.0, 8.0, 64.0].map(|allowed| (100.0 * share(allowed)).round());
+        assert_eq!(found, [58.0, 70.0, 85.0, 95.0]);
     }
 
     #[test]
