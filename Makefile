@@ -9,7 +9,7 @@ REPORT := target/report
 BUILT := $${CARGO_TARGET_DIR:-target}/release
 
 .DEFAULT_GOAL := help
-.PHONY: fuzz help run run-real test-real bench-real release test test-cuda gpu-pack test-long test-hostile screenshots conformance lint check-words bench bench-build loadtest knee soak realtime-vs-chat graph setup-test bench-cascade bench-engine bench-families bench-heard bench-interruptions bench-turns bench-weights bench-size weight-loss eval-model eval-weights sound-sample
+.PHONY: fuzz help run run-real test-real bench-real release test test-cuda gpu-pack test-long test-hostile screenshots conformance lint check-words bench bench-build loadtest knee soak realtime-vs-chat graph setup-test bench-call bench-cascade bench-engine bench-families bench-heard bench-interruptions bench-turns bench-weights bench-size weight-loss eval-model eval-weights sound-sample
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -105,6 +105,11 @@ bench: bench-engine bench-heard bench-interruptions bench-turns bench-families  
 bench-build:  ## Measure builds from nothing, RUNS (3) times, beside those of revision BEFORE if one is given; writes target/report/build.json
 	@$(SETUP) build load
 	scripts/bench-build --runs $(or $(RUNS),3) $(if $(BEFORE),--before $(BEFORE)) $(ARGS)
+
+bench-call:  ## Measure the parts of a WebRTC call, for a packet or a frame, beside aiortc's, and a whole call; writes target/report/call.json
+	@$(SETUP) build load clients
+	$(LOAD) peer $(ARGS)
+	REPARTEE_CLIENT_PYTHON=$(CURDIR)/target/tools/clients/bin/python $(CARGO) bench --workspace --bench call
 
 bench-cascade:  ## Measure the cascade's own time from the end of a turn to the first frame, beside its voice alone; writes target/report/cascade.json
 	@$(SETUP) build load
