@@ -23,6 +23,7 @@ const EXAMPLES: &str = "\
 Examples:
   repartee                                       serve the demo model on http://127.0.0.1:8080
   repartee --model DIR --set engine.weights=int8 serve a checkpoint, quantised as it loads
+  repartee --model ORG/NAME                      download a checkpoint of the Hugging Face hub, and serve it
   repartee --lan                                 serve phones in the same network
   repartee ask --text 'Count to three.'          print an answer
   repartee say 'Hello.' hello.wav                read a text aloud
@@ -189,8 +190,9 @@ pub struct Settings {
     /// Settings file; repartee.example.toml describes every setting
     #[arg(long, value_name = "FILE", env = "REPARTEE_CONFIG")]
     pub config: Option<PathBuf>,
-    /// Folder of a checkpoint in its published format, or a GGUF file; without it, the embedded demo
-    #[arg(long, value_name = "DIR")]
+    /// Folder of a checkpoint in its published format, or a GGUF file; or a name of the Hugging Face hub, which is
+    /// downloaded: ORG/NAME or ORG/NAME@REV. Without it, the embedded demo
+    #[arg(long, value_name = "DIR|ORG/NAME")]
     pub model: Option<PathBuf>,
     /// Folder of a recogniser, which hears for --think; alone it serves transcripts
     #[arg(long, value_name = "DIR", conflicts_with = "model")]

@@ -11,6 +11,7 @@
 //! - [`long_work`]: long computations apart from calls; [`heap`]: freed memory is given back
 //! - [`config`], [`metrics`], [`ids`]: settings, metrics, ids
 //! - [`telemetry`]: logs, and traces over OTLP
+//! - `hub`: checkpoints of the Hugging Face hub, with the feature of that name
 //! - `read_text`: given text in the form and in the pieces that a model reads
 //! - [`cli`]: commands besides serving
 //!
@@ -27,6 +28,8 @@ pub mod cli;
 pub mod config;
 pub mod headroom;
 pub mod heap;
+#[cfg(feature = "hub")]
+pub mod hub;
 pub mod ids;
 pub mod long_work;
 pub mod metrics;

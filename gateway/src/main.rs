@@ -10,6 +10,7 @@ mod bench;
 mod check_command;
 mod model;
 mod offline;
+mod published;
 mod start_log;
 mod user_error;
 
@@ -37,6 +38,7 @@ use tokio::sync::{oneshot, watch};
 
 use self::arguments::{Bench, Check, Cli, Command, EffectiveSettings, Serve, Size};
 use self::model::{ModelParts, ModelSource};
+use self::published::fetch_models;
 use self::start_log::{begin_log, warnings};
 use self::user_error::UserError;
 
@@ -89,8 +91,9 @@ fn run(action: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
 }
 
 async fn serve_calls(serve: &Serve) -> anyhow::Result<()> {
-    let EffectiveSettings { config, old_names, key } = serve.load()?;
+    let EffectiveSettings { mut config, old_names, key } = serve.load()?;
     begin_log(config.log.format, &old_names)?;
+    fetch_models(&mut config)?;
     let https = config.is_https();
     for warning in warnings(&config) {
         tracing::warn!("{warning}");
@@ -245,7 +248,8 @@ async fn show<T>(mut progress: watch::Receiver<StartProgress>, start: impl Futur
 }
 
 fn measure_size(size: &Size) -> anyhow::Result<()> {
-    let LoadedConfig { config, old_names } = size.settings.load(None)?;
+    let LoadedConfig { mut config, old_names } = size.settings.load(None)?;
+    fetch_models(&mut config)?;
     begin_log(config.log.format, &old_names)?;
     let one_model = || UserError(anyhow::anyhow!("bench size measures one model: name it with --model"));
     if matches!(config.cascade.think, Some(ThinkSource::Server(_))) && size.settings.synthetic_weights.is_none() {

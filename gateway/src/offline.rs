@@ -17,6 +17,7 @@ use repartee_engine::quantise::{QuantiseProgress, QuantiseReport, quantise};
 
 use crate::arguments::{Ask, Quantize, Say, Settings};
 use crate::model::{self, LoadedModel};
+use crate::published::fetch_models;
 use crate::start_log::begin_log;
 use crate::user_error::UserError;
 
@@ -79,7 +80,8 @@ fn tell(times: SpeechTimes, target: &WavTarget) -> anyhow::Result<()> {
 
 /// Loads the settings and the model that they name; shows the progress on a terminal.
 fn load(settings: &Settings) -> anyhow::Result<(Config, LoadedModel)> {
-    let LoadedConfig { config, old_names } = settings.load(None)?;
+    let LoadedConfig { mut config, old_names } = settings.load(None)?;
+    fetch_models(&mut config)?;
     begin_log(config.log.format, &old_names)?;
     let metrics = ThinkerMetrics::new()?;
     let source = settings.source(&config, || metrics)?;

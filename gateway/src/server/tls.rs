@@ -11,6 +11,7 @@ use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
+use rustls::version::TLS13;
 use thiserror::Error;
 use tokio_rustls::TlsAcceptor;
 
@@ -153,7 +154,7 @@ pub(super) fn fingerprint(certificate: &CertifiedKey) -> Option<String> {
 pub(super) fn acceptor(certificate: Arc<CertifiedKey>) -> Result<(TlsAcceptor, Arc<CertificateResolver>), TlsError> {
     let certificates = Arc::new(CertificateResolver(RwLock::new(certificate)));
     let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()?
+        .with_protocol_versions(&[&TLS13])?
         .with_no_client_auth()
         .with_cert_resolver(certificates.clone());
     config.alpn_protocols = vec![b"http/1.1".to_vec()];

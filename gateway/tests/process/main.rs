@@ -7,6 +7,8 @@ mod checkpoints;
 mod command;
 mod config;
 mod demo;
+#[cfg(feature = "hub")]
+mod hub;
 mod limits_page;
 mod sandbox;
 mod shutdown;
