@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use repartee_kernels::Ops;
+use repartee_kernels::cpu::simd::SimdLevel;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -11,6 +12,11 @@ use thiserror::Error;
 pub trait Device: Ops<T: Send, Weight: Send + Sync, State: Send, Ticket: Send> + Send + 'static {}
 
 impl<O: Ops<T: Send, Weight: Send + Sync, State: Send, Ticket: Send> + Send + 'static> Device for O {}
+
+/// Returns the name of the processor's vector instructions that are in use: `baseline`, `avx2` or `avx512`.
+pub fn vector_instructions() -> &'static str {
+    SimdLevel::detect().name()
+}
 
 /// Choice of a device, as in `engine.device`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]

@@ -64,7 +64,7 @@ pub use cascade::parts::CascadeParts;
 pub use cascade::remote_model::RemoteModel;
 pub use checkpoint::{BadValue, CheckpointError, Source, Synthetic, quantise};
 pub use config::{ConfigError, EngineConfig, RENAMED, StageConfig, Timeouts};
-pub use device::{DeviceChoice, DeviceError, UnknownDevice};
+pub use device::{DeviceChoice, DeviceError, UnknownDevice, vector_instructions};
 pub use engine::{Engine, StartError};
 pub use hand_off::HandOff;
 pub use model::TopologyError;

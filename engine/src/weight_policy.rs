@@ -37,6 +37,16 @@ impl WeightPolicy {
     /// Every policy, in the order of the variants.
     pub const ALL: [Self; 4] = [Self::Bf16, Self::Int8, Self::Int4, Self::Mixed];
 
+    /// Name of the policy, as in `engine.weights`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bf16 => "bf16",
+            Self::Int8 => "int8",
+            Self::Int4 => "int4",
+            Self::Mixed => "mixed",
+        }
+    }
+
     /// Storage format of a weight of this layout. Routers stay as they are.
     pub fn format(self, layout: WeightLayout) -> WeightFormat {
         match (layout, self) {

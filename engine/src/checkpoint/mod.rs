@@ -29,7 +29,7 @@ mod weight_file;
 mod weights;
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -48,6 +48,7 @@ pub use repartee_kernels::DType;
 pub use safetensors_header::safetensors_header;
 pub use synthetic::Synthetic;
 pub use tensor_data::{TensorData, TensorView};
+pub use weights::TensorSize;
 
 use self::gguf::architecture::GgufArchitecture;
 use files::Files;
@@ -76,10 +77,12 @@ pub struct Checkpoint {
 
 /// Progress reporter of reading weights.
 struct ReadProgress {
-    /// Bytes returned so far. A tensor that is read twice counts twice.
+    /// Bytes returned so far, or layers of random weights. A tensor that is read twice counts twice.
     bytes: Mutex<u64>,
-    /// Bytes of all tensors.
+    /// Bytes of all tensors, or number of layers.
     total: u64,
+    /// Layers of random weights that were begun.
+    drawn: Mutex<BTreeSet<String>>,
     /// Callback with the share of all bytes, 0 to 1.
     tell: Box<dyn Fn(f32) + Send + Sync>,
 }
@@ -182,10 +185,15 @@ impl Checkpoint {
         Self::new(files, name, None, weights, None)
     }
 
-    /// Calls `tell` with the share of the weights that was read, 0 to 1, after each tensor.
+    /// Calls `tell` with the share of the weights that was read, 0 to 1, after each tensor; of random weights with the share of the
+    /// layers that were begun.
     pub fn on_read(self, tell: impl Fn(f32) + Send + Sync + 'static) -> Self {
-        let reading =
-            ReadProgress { bytes: Mutex::default(), total: self.weights.bytes().max(1), tell: Box::new(tell) };
+        let total = match (self.drawing, &self.config) {
+            (Some(_), Some(config)) => synthetic::count_layers(config),
+            _ => self.weights.bytes(),
+        };
+        let (bytes, drawn) = (Mutex::default(), Mutex::default());
+        let reading = ReadProgress { bytes, total: total.max(1), drawn, tell: Box::new(tell) };
         Self { progress: Some(reading), ..self }
     }
 
@@ -237,6 +245,11 @@ impl Checkpoint {
     /// Number format and bytes of each tensor.
     pub fn tensor_formats(&self) -> impl Iterator<Item = (safetensors::Dtype, u64)> {
         self.weights.formats()
+    }
+
+    /// Name, format, rank and bytes of each tensor.
+    pub fn tensor_sizes(&self) -> impl Iterator<Item = TensorSize<'_>> {
+        self.weights.sizes()
     }
 
     /// Number of bytes of all tensors.
@@ -304,7 +317,7 @@ impl Checkpoint {
 
     /// Reports that `more` bytes were read.
     fn tell(&self, more: usize) {
-        if let Some(ReadProgress { bytes, total, tell }) = &self.progress {
+        if let Some(ReadProgress { bytes, total, tell, .. }) = &self.progress {
             // Locked while it reports, so that the share never falls; a panic leaves a count.
             let mut bytes = bytes.lock().unwrap_or_else(PoisonError::into_inner);
             *bytes += more as u64;
@@ -312,10 +325,21 @@ impl Checkpoint {
         }
     }
 
+    /// Reports the layer of a random tensor, if it is the first of it.
+    fn tell_drawn(&self, name: &str) {
+        if let (Some(progress), Some(layer)) = (&self.progress, synthetic::layer_of(name)) {
+            let new = progress.drawn.lock().unwrap_or_else(PoisonError::into_inner).insert(layer.to_owned());
+            if new {
+                self.tell(1);
+            }
+        }
+    }
+
     /// Data of the tensor `name`: random, in the form of a quantised checkpoint, or as [`Checkpoint::tensor`] returns it.
     /// A converted tensor is in memory, the others stay in the mapped file. The first lossy conversion is logged.
     pub fn numbers<'a>(&'a self, name: &'a str, expected: &'a [usize]) -> Result<TensorData<'a>, CheckpointError> {
         if let Some(drawing) = self.drawing {
+            self.tell_drawn(name);
             return Ok(TensorData::Drawn(drawing.tensor(name, expected)));
         }
         let Some(quantisation) = self.quantisation else { return self.tensor(name, expected).map(TensorData::Stored) };

@@ -8,6 +8,10 @@ use serde_json::Value;
 
 /// Fields of config.json that count a stack's layers, or name one of them.
 const LAYERS: [&str; 3] = ["num_hidden_layers", "encoder_layers", "accept_hidden_layer"];
+/// Fields of config.json that count a stack's layers.
+const COUNTS: [&str; 2] = ["num_hidden_layers", "encoder_layers"];
+/// Names of a stack's layers within those of tensors.
+const LAYER_LISTS: [&str; 2] = ["layers.", "transformer_blocks."];
 /// Fields that list layer numbers of a stack, in ascending order.
 const LISTS: [&str; 2] = ["look_ahead_layers", "look_backward_layers"];
 
@@ -60,6 +64,27 @@ impl RandomWeights {
     }
 }
 
+/// Counts the layers of every stack in a configuration.
+pub(super) fn count_layers(config: &Value) -> u64 {
+    let count = |(name, value): (&String, &Value)| match value.as_u64() {
+        Some(layers) if COUNTS.contains(&name.as_str()) => layers,
+        _ => count_layers(value),
+    };
+    match config {
+        Value::Object(fields) => fields.iter().map(count).fold(0, u64::saturating_add),
+        Value::Array(values) => values.iter().map(count_layers).fold(0, u64::saturating_add),
+        _ => 0,
+    }
+}
+
+/// Path of the layer that a tensor belongs to, such as `model.layers.3`; `None` for a tensor outside layers.
+pub(super) fn layer_of(name: &str) -> Option<&str> {
+    let (at, list) = LAYER_LISTS.iter().find_map(|list| Some((name.find(list)?, list)))?;
+    let number = at + list.len();
+    let digits = name[number..].bytes().take_while(u8::is_ascii_digit).count();
+    (digits > 0).then(|| &name[..number + digits])
+}
+
 /// Limits the layers of every stack in a configuration.
 fn limit_layers(config: &mut Value, most: usize) {
     match config {
@@ -103,6 +128,18 @@ mod tests {
             "dit": {"num_hidden_layers": 2, "look_ahead_layers": [1], "look_backward_layers": [0, 1]},
         });
         assert_eq!(config, expected);
+    }
+
+    #[test]
+    fn layers_are_counted_and_named() {
+        let config = json!({
+            "thinker": {"text": {"num_hidden_layers": 48}, "audio": [{"encoder_layers": 32}]},
+            "talker": {"accept_hidden_layer": 24, "num_hidden_layers": 1},
+        });
+        assert_eq!(count_layers(&config), 81);
+        assert_eq!(layer_of("thinker.model.layers.12.mlp.experts.3.up"), Some("thinker.model.layers.12"));
+        assert_eq!(layer_of("dit.transformer_blocks.0.attn.q"), Some("dit.transformer_blocks.0"));
+        assert_eq!((layer_of("embed_tokens.weight"), layer_of("layers.norm.weight")), (None, None));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use repartee_checkpoint::blocks::packed_length;
 use repartee_checkpoint::ctranslate2::{self, Ctranslate2Tensor};
 use repartee_checkpoint::gguf::{GgmlDType, Gguf};
 use repartee_checkpoint::pickle::{PickleTensor, PickleValue};
@@ -33,6 +34,19 @@ pub(super) struct StoredTensor<'a> {
     pub(super) shape: &'a [usize],
     /// Elements, row-major and little-endian.
     pub(super) bytes: Cow<'a, [u8]>,
+}
+
+/// Size of a tensor.
+#[derive(Debug, Clone, Copy)]
+pub struct TensorSize<'a> {
+    /// Name in published checkpoints; a GGUF file may have another one.
+    pub name: &'a str,
+    /// Number format; bytes for one in blocks.
+    pub dtype: Dtype,
+    /// Number of dimensions.
+    pub rank: usize,
+    /// Bytes, those of blocks as they are packed in memory.
+    pub bytes: u64,
 }
 
 /// A tensor in blocks of a GGUF file.
@@ -281,6 +295,20 @@ impl Weights {
     /// Number format and bytes of each tensor.
     pub(super) fn formats(&self) -> impl Iterator<Item = (Dtype, u64)> {
         self.tensors.values().map(|location| (location.dtype, location.bytes() as u64))
+    }
+
+    /// Name, format, rank and bytes of each tensor.
+    pub(super) fn sizes(&self) -> impl Iterator<Item = TensorSize<'_>> {
+        self.tensors.iter().map(|(name, location)| {
+            let bytes = match &location.place {
+                // A format without a packed form is dequantised.
+                Place::Blocks { kind, .. } => packed_length(*kind, &location.shape).unwrap_or_else(|| {
+                    location.shape.iter().fold(4, |bytes: u64, &size| bytes.saturating_mul(size as u64))
+                }),
+                _ => location.bytes() as u64,
+            };
+            TensorSize { name, dtype: location.dtype, rank: location.shape.len(), bytes }
+        })
     }
 
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {

@@ -3,16 +3,21 @@
 //! - `checkpoint_summary`: its parts
 //! - `folder`: a checkpoint in a folder
 //! - `single_file`: one file of any form
+//! - `weight_memory`: memory of the weights, by the format of `engine.weights`
 
 mod checkpoint_summary;
 mod folder;
 mod single_file;
+mod weight_memory;
 
 use std::path::Path;
 
 pub use checkpoint_summary::{CheckpointSummary, TensorTotal};
+pub use weight_memory::weight_memory;
 
-use crate::checkpoint::{Checkpoint, CheckpointError, Source};
+use crate::checkpoint::{Checkpoint, CheckpointError, Source, Synthetic};
+use crate::models::FAMILIES;
+use crate::models::family::claimed;
 
 /// Reads the summary of a folder or of a single file.
 ///
@@ -27,4 +32,18 @@ pub fn summarise(path: &Path) -> Result<CheckpointSummary, CheckpointError> {
         Some(gguf) => single_file::summarise(Path::new(gguf.file())),
         None => folder::summarise(&checkpoint),
     }
+}
+
+/// Returns the reason for which no family serves the architecture that config.json in `folder` names; `None` if one does, or if none is
+/// named. Needs no weights, so a download of them can be spared.
+///
+/// # Errors
+/// A file is malformed.
+pub fn refused_architecture(folder: &Path) -> Result<Option<String>, CheckpointError> {
+    let without_weights = Synthetic { folder: folder.to_owned(), seed: 0, layers: None, skewed: false };
+    let checkpoint = Checkpoint::open(Source::Synthetic(without_weights))?;
+    if checkpoint.architectures().is_empty() {
+        return Ok(None);
+    }
+    Ok(claimed(FAMILIES, &checkpoint).err().map(|error| error.to_string()))
 }

@@ -2,10 +2,11 @@
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use repartee_engine::measure::{MeasuredTurn, StageOutput, TurnPhase, measure};
-use repartee_engine::{Engine, EngineConfig, Source, Synthetic, WeightPolicy};
+use repartee_engine::{Engine, EngineConfig, Source, StartStage, Synthetic, WeightPolicy};
 use repartee_engine_api::{Command, Event, FinishReason, Respond, SpeechEngine};
 
 /// Number of layers of every stack; the widths are as published.
@@ -62,6 +63,22 @@ fn published_widths_run_end_to_end() {
     // One thread draws the same numbers.
     let again = Engine::start(source(), &EngineConfig { threads: Some(1), ..config() }).unwrap();
     assert!(answer(&again) == samples, "the weights depend on the threads");
+}
+
+#[test]
+fn random_weights_report_each_layer() {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let keep = told.clone();
+    let source = Source::Synthetic(synthetic("models/demo", 2));
+    Engine::start_with_progress(source, &config(), move |progress| keep.lock().unwrap().push(progress)).unwrap();
+    let told = told.lock().unwrap();
+    let shares: Vec<f32> = told
+        .iter()
+        .filter(|progress| progress.stage == StartStage::Weights)
+        .map(|progress| progress.fraction)
+        .collect();
+    assert!(shares.len() >= 4 && shares.windows(2).all(|pair| pair[0] < pair[1]), "{shares:?}");
+    assert!(shares[0] < 0.5 && *shares.last().unwrap() > 0.7, "{shares:?}");
 }
 
 /// Measures a turn of the demo's configuration with random weights: every stage has results, the encoder's while the
