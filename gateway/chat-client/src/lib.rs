@@ -19,6 +19,7 @@
 //! | `api_key` | [`ApiKey`], from a file or the environment |
 //! | `proxies`, `no_proxy` | [`Proxies`] of the environment |
 //! | `dialer`, `tunnel`, `tls`, `connection`, `pool` | connections: TCP, proxy, TLS, HTTP/1.1, reuse |
+//! | `byte_connection` | [`open_stream`]: a connection for another protocol |
 //! | `response` | judges the head of a response |
 //! | `answer_reader` | body to events: event stream or JSON |
 //! | `sse` | server-sent events |
@@ -45,6 +46,7 @@ mod answer_reader;
 mod api_key;
 mod assembler;
 mod base_url;
+mod byte_connection;
 mod chunk;
 mod client;
 mod client_core;
@@ -73,6 +75,7 @@ mod url_parts;
 
 pub use api_key::{ApiKey, ApiKeyError};
 pub use base_url::BaseUrl;
+pub use byte_connection::{StreamError, open_stream};
 pub use client::{ChatClient, ChatClientConfig, ChatClientError};
 pub use dialer::{ByteStream, DialError, Dialer, TcpDialer};
 pub use error::ChatError;

@@ -158,26 +158,49 @@ pub async fn ask(
 
 /// Commands that make the question the user item 1.
 fn question_commands(question: &Question, rate: u32) -> Result<Vec<Command>, AskError> {
+    Ok(match read_question(question, rate)? {
+        AskedQuestion::Text(text) => vec![Command::text(1, Role::User, text)],
+        AskedQuestion::Sound(sound) => {
+            let slices = sound.chunks(rate as usize * SLICE_MS / 1_000).map(|slice| Command::Append(slice.to_vec()));
+            slices.chain([Command::Commit { item: 1 }]).collect()
+        }
+    })
+}
+
+/// Contents of a question.
+#[derive(Debug)]
+pub(super) enum AskedQuestion {
+    /// A text with at least one letter, trimmed.
+    Text(String),
+    /// Samples in -1..1 that can be heard.
+    Sound(Vec<f32>),
+}
+
+/// Reads a question; its sound at `rate`.
+///
+/// # Errors
+/// The file or the input cannot be read, is too long, no sound file, empty or silent.
+pub(super) fn read_question(question: &Question, rate: u32) -> Result<AskedQuestion, AskError> {
     match question {
-        Question::Text(text) => text_commands(text),
+        Question::Text(text) => text_question(text),
         Question::File(path) => {
             let file = File::open(path).map_err(|error| AskError::Read { path: path.clone(), error })?;
             if path.extension().is_some_and(|extension| extension == "txt") {
                 let bytes = read(file, path, MAX_TEXT)?.ok_or_else(|| AskError::TooLong { path: path.clone() })?;
                 let invalid = |error| AskError::Read { path: path.clone(), error: std::io::Error::other(error) };
-                return text_commands(&String::from_utf8(bytes).map_err(invalid)?);
+                return text_question(&String::from_utf8(bytes).map_err(invalid)?);
             }
             let bytes = read(file, path, MAX_SOUND)?.ok_or_else(|| AskError::TooLarge { path: path.clone() })?;
-            audible(sound_commands(&bytes, rate), path)
+            audible(sound_file::read(&bytes, rate, MAX_QUESTION), path)
         }
         Question::StandardInput => {
             let path = Path::new(STANDARD_INPUT);
             let bytes = read(std::io::stdin().lock(), path, MAX_SOUND)?
                 .ok_or_else(|| AskError::TooLarge { path: path.to_owned() })?;
-            match (sound_commands(&bytes, rate), std::str::from_utf8(&bytes)) {
+            match (sound_file::read(&bytes, rate, MAX_QUESTION), std::str::from_utf8(&bytes)) {
                 (Err(SoundFileError::Container { .. }), Ok(text)) => match bytes.len() as u64 > MAX_TEXT {
                     true => Err(AskError::TooLong { path: path.to_owned() }),
-                    false => text_commands(text),
+                    false => text_question(text),
                 },
                 (sound, _) => audible(sound, path),
             }
@@ -185,11 +208,11 @@ fn question_commands(question: &Question, rate: u32) -> Result<Vec<Command>, Ask
     }
 }
 
-/// Returns the commands of a spoken question that can be heard.
-fn audible(sound: Result<Option<Vec<Command>>, SoundFileError>, path: &Path) -> Result<Vec<Command>, AskError> {
+/// Refuses a spoken question that cannot be heard.
+fn audible(sound: Result<Vec<f32>, SoundFileError>, path: &Path) -> Result<AskedQuestion, AskError> {
     match sound {
-        Ok(Some(commands)) => Ok(commands),
-        Ok(None) => Err(AskError::Silent { path: path.to_owned() }),
+        Ok(sound) if sound.iter().any(|sample| sample.abs() > SILENCE) => Ok(AskedQuestion::Sound(sound)),
+        Ok(_) => Err(AskError::Silent { path: path.to_owned() }),
         Err(error) => Err(AskError::Sound { path: path.to_owned(), error }),
     }
 }
@@ -201,19 +224,9 @@ fn read(from: impl Read, path: &Path, most: u64) -> Result<Option<Vec<u8>>, AskE
     Ok(Some(bytes).filter(|bytes| bytes.len() as u64 <= most))
 }
 
-fn text_commands(text: &str) -> Result<Vec<Command>, AskError> {
+fn text_question(text: &str) -> Result<AskedQuestion, AskError> {
     match text.trim() {
         "" => Err(AskError::Empty),
-        text => Ok(vec![Command::text(1, Role::User, text)]),
+        text => Ok(AskedQuestion::Text(text.to_owned())),
     }
-}
-
-/// Returns the commands of a spoken question; `None` if it is silent.
-fn sound_commands(bytes: &[u8], rate: u32) -> Result<Option<Vec<Command>>, SoundFileError> {
-    let sound = sound_file::read(bytes, rate, MAX_QUESTION)?;
-    if !sound.iter().any(|sample| sample.abs() > SILENCE) {
-        return Ok(None);
-    }
-    let slices = sound.chunks(rate as usize * SLICE_MS / 1_000).map(|slice| Command::Append(slice.to_vec()));
-    Ok(Some(slices.chain([Command::Commit { item: 1 }]).collect()))
 }
