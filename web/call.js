@@ -1,7 +1,7 @@
 // One call over WebRTC, with the Realtime API: an offer posted to /v1/realtime/calls, sound on the peer connection,
 // events on its data channel. Independent of the page.
 
-import { ConnectionWatch } from "./connection_watch.js";
+import { ConnectionWatch, LOST_AFTER_MS } from "./connection_watch.js";
 import { CallError, messageOf, refusal, request } from "./server.js";
 
 /** @import { ClientEvent, ServerEvent } from "./types/events.js" */
@@ -18,8 +18,6 @@ import { CallError, messageOf, refusal, request } from "./server.js";
  */
 
 const CALLS = "/v1/realtime/calls";
-/** Longest interruption of a connection before the call counts as lost. */
-const LOST_AFTER_MS = 4000;
 /** Timeout of the first packet, after the server has answered. */
 const CONNECT_WITHIN_MS = 8000;
 

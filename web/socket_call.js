@@ -1,6 +1,7 @@
 // One call over a websocket, for networks that block UDP: the same events, with audio inside them. Here the page plays the answers, so
 // it also reports their begin and end, and the heard time of an interrupted one.
 
+import { LOST_AFTER_MS, ServerWatch } from "./connection_watch.js";
 import { protocols } from "./key.js";
 import { Player } from "./player.js";
 import { fromBase64, toBase64 } from "./pcm.js";
@@ -31,6 +32,11 @@ export class SocketCall extends /** @type {EventTargetOf<CallEvents>} */ (EventT
   /** True if the caller's voice stops the answer. */
   #interrupts = true;
   #over = false;
+  /** True if the server does not answer at present. */
+  #silent = false;
+  #timer = 0;
+  /** @type {ServerWatch | null} */
+  #watch = null;
 
   /**
    * @param {MediaStream} microphone stream to send; the call does not stop it
@@ -67,6 +73,7 @@ export class SocketCall extends /** @type {EventTargetOf<CallEvents>} */ (EventT
     const format = { type: "audio/pcm", rate: this.#context.sampleRate };
     this.send({ type: "session.update", session: { type: "realtime", audio: { input: { format }, output: { format } } } });
     this.#startCapture(socket);
+    this.#watch = new ServerWatch((interrupted) => this.#interrupted(interrupted));
     this.#dispatch("sound", this.#player.stream);
     this.dispatchEvent(new Event("open"));
   }
@@ -147,6 +154,15 @@ export class SocketCall extends /** @type {EventTargetOf<CallEvents>} */ (EventT
     }
   }
 
+  /** @param {boolean} interrupted */
+  #interrupted(interrupted) {
+    if (this.#over || interrupted === this.#silent) return;
+    this.#silent = interrupted;
+    clearTimeout(this.#timer);
+    if (interrupted) this.#timer = setTimeout(() => this.#lose(""), LOST_AFTER_MS);
+    this.#dispatch("interrupted", interrupted);
+  }
+
   /** @param {string} reason */
   #lose(reason) {
     if (this.#over) return;
@@ -156,6 +172,8 @@ export class SocketCall extends /** @type {EventTargetOf<CallEvents>} */ (EventT
 
   #close() {
     this.#over = true;
+    clearTimeout(this.#timer);
+    this.#watch?.stop();
     this.#source?.disconnect();
     this.#capture?.port.close();
     this.#player.clear();

@@ -138,3 +138,30 @@ test("a written question is answered aloud", () =>
     assert.equal(await page.locator("#turns > li").count(), 1);
     await page.waitForFunction(() => /^\d+ ms, \d+\.\d % lost$/.test(document.querySelector("#network").textContent));
   }));
+
+test("a silent server is noticed over a websocket", () =>
+  asking(async (page) => {
+    await page.addInitScript(() => localStorage.setItem("repartee.settings", JSON.stringify({ transport: "websocket" })));
+    await page.clock.install();
+    await page.goto(URL_OF_PAGE);
+    await page.click("#call");
+    await state(page, "listening");
+    const alive = page.waitForResponse("**/healthz");
+    await page.clock.runFor(1000);
+    await alive;
+    assert.equal(await page.isHidden("#notice"), true);
+    // From now on nothing is answered.
+    const asked = page.waitForRequest("**/healthz");
+    await page.route("**/healthz", () => {});
+    await page.clock.runFor(1000);
+    await asked;
+    await page.clock.runFor(2000);
+    await page.waitForSelector("#notice:not([hidden])");
+    assert.match((await page.textContent("#notice")) ?? "", /Nothing arrives/);
+    const redialled = page.waitForEvent("websocket");
+    await page.clock.runFor(5000);
+    await redialled;
+    await page.unroute("**/healthz");
+    await state(page, "listening");
+    assert.equal(await page.isHidden("#notice"), true);
+  }));
